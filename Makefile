@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+# What a person types. The build itself is CMake's (CMakePresets.json); results are in build/.
+PREFIX       ?= /usr/local
+FUZZ_SECONDS ?= 600
+TEST         := tools/test.py
+
+.DEFAULT_GOAL := all
+.PHONY: all demo test test-all test-arm asan tsan posix clang fuzz soak bench check format install clean help
+
+all: ## build the library and the command (build/hearth)
+	@./setup
+	@cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX) >/dev/null
+	@cmake --build build
+
+demo: all ## four nodes in one process train a small network together
+	@build/hearth demo
+
+test: all ## what to run before a commit: about five minutes
+	@$(TEST) release
+
+test-all: ## sanitizers, clang, posix, ARM under qemu, short fuzzing
+	@./setup --all
+	@$(TEST) asan tsan clang posix arm fuzz
+
+test-arm: ## kernels and plans on 64-bit ARM under qemu, results compared with this machine's
+	@./setup --all
+	@$(TEST) arm
+
+asan tsan clang posix: ## one suite of test-all: asan, tsan, clang or posix
+	@./setup --all
+	@$(TEST) $@
+
+fuzz: ## every fuzzer for FUZZ_SECONDS (600)
+	@./setup --all
+	@$(TEST) fuzz --fuzz-seconds $(FUZZ_SECONDS)
+
+soak: all ## the tests with their full repeat counts: hours
+	@$(TEST) soak
+
+bench: all ## measure kernels and collectives
+	@build/hearth bench kernels
+	@build/hearth bench allreduce --transport mem --ranks 4 --bytes 4,1K,64K,1M,16M,100M
+
+check: ## house rules and formatting
+	@python3 -B tools/check.py
+	@python3 -B tools/check.py --format
+
+format: ## format every C file
+	@python3 -B tools/check.py --reformat
+
+install: all ## install below PREFIX (/usr/local); DESTDIR is honoured
+	@cmake --install build --prefix $(PREFIX)
+
+clean: ## remove everything built
+	@rm -rf build
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z].*:.*## / { printf "  make %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+# Finds tests and fuzzers by name; `tests` builds them, ctest runs them, labelled by their directory.
+find_package(Python3 COMPONENTS Interpreter)
+find_path(CMOCKA_INCLUDE cmocka.h)
+find_library(CMOCKA_LIBRARY cmocka)
+
+# Everything inside, with assert: release kinds of build compile it once more for that.
+if(CMAKE_BUILD_TYPE MATCHES "Rel")
+  add_library(hearth_checked STATIC EXCLUDE_FROM_ALL ${sources})
+  hearth_flags(hearth_checked)
+  target_compile_options(hearth_checked PRIVATE -UNDEBUG)
+else()
+  add_library(hearth_checked STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:hearth_objects>)
+  set_target_properties(hearth_checked PROPERTIES LINKER_LANGUAGE C)
+endif()
+target_link_libraries(hearth_checked PUBLIC Threads::Threads m)
+
+add_custom_target(tests)
+
+# Seconds that a test of each label may take.
+set(HEARTH_TIMEOUT_unit 120)
+set(HEARTH_TIMEOUT_conform 180)
+set(HEARTH_TIMEOUT_sim 180)
+set(HEARTH_TIMEOUT_torture 240)
+set(HEARTH_TIMEOUT_cli 120)
+set(HEARTH_TIMEOUT_house 300)
+set(HEARTH_TIMEOUT_fuzz 60)
+
+# Options of the sanitizers reach programs that were not built with them too, and mean nothing there.
+set(HEARTH_TEST_ENVIRONMENT
+    "ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1" "UBSAN_OPTIONS=print_stacktrace=1"
+    "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:die_after_fork=0"
+    "HEARTH_SOURCE_DIR=${PROJECT_SOURCE_DIR}" "HEARTH_BINARY_DIR=${PROJECT_BINARY_DIR}" "CC=${CMAKE_C_COMPILER}")
+
+# hearth_test(name label command...): a test that runs in the source directory; exit status 77 means skipped.
+function(hearth_test name label)
+  add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  math(EXPR timeout "${HEARTH_TIMEOUT_${label}} * ${HEARTH_TEST_FACTOR}")
+  if(HEARTH_FUZZ)
+    math(EXPR timeout "${timeout} + ${HEARTH_FUZZ_SECONDS}")
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${timeout} SKIP_RETURN_CODE 77
+                       ENVIRONMENT "${HEARTH_TEST_ENVIRONMENT}")
+endfunction()
+
+# A program for tests and fuzzers; its path below the build directory mirrors the source.
+function(hearth_test_program target file)
+  add_executable(${target} EXCLUDE_FROM_ALL ${file} ${ARGN})
+  cmake_path(GET file PARENT_PATH dir)
+  cmake_path(RELATIVE_PATH dir BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
+  cmake_path(GET file STEM stem)
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${dir} OUTPUT_NAME ${stem})
+  hearth_flags(${target})
+  hearth_link_flags(${target})
+  target_compile_options(${target} PRIVATE -UNDEBUG)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${target} PRIVATE hearth_checked)
+  add_dependencies(tests ${target})
+endfunction()
+
+# ---- cmocka: tests/LABEL/test_NAME.c or tests/LABEL/ROOM/test_NAME.c. Other C files beside a test are linked
+# with it, and so is tests/support/*.c. --------------------------------------------------------------------------
+
+file(GLOB test_files CONFIGURE_DEPENDS tests/unit/*/test_*.c tests/conform/test_*.c tests/sim/test_*.c
+     tests/torture/test_*.c)
+file(GLOB support CONFIGURE_DEPENDS tests/support/*.c)
+if(HEARTH_FUZZ)
+  set(test_files "")
+elseif(NOT CMOCKA_INCLUDE OR NOT CMOCKA_LIBRARY)
+  message(WARNING "cmocka is missing, so there are no unit tests: run ./setup")
+  set(test_files "")
+endif()
+foreach(file ${test_files})
+  cmake_path(GET file PARENT_PATH dir)
+  cmake_path(RELATIVE_PATH file BASE_DIRECTORY ${PROJECT_SOURCE_DIR}/tests OUTPUT_VARIABLE path)
+  string(REGEX REPLACE "test_([^/]*)[.]c$" "\\1" name ${path})
+  string(REGEX MATCH "^[^/]+" label ${path})
+  string(MAKE_C_IDENTIFIER "test_${name}" target)
+  if(path MATCHES "^unit/cli/" AND NOT HEARTH_CLI)
+    continue()
+  endif()
+  file(GLOB beside CONFIGURE_DEPENDS ${dir}/*.c)
+  list(FILTER beside EXCLUDE REGEX "/test_[^/]*[.]c$")
+  hearth_test_program(${target} ${file} ${beside} ${support})
+  target_include_directories(${target} SYSTEM PRIVATE ${CMOCKA_INCLUDE})
+  target_link_libraries(${target} PRIVATE ${CMOCKA_LIBRARY})
+  if(path MATCHES "^unit/cli/")
+    target_link_libraries(${target} PRIVATE hearth_commands)
+  endif()
+  hearth_test(${name} ${label} ${target})
+endforeach()
+
+# ---- Fuzzers: fuzz/fuzz_NAME.c with fuzz/corpus/NAME/. With libFuzzer they run for a while, else they replay the
+# corpus. ----------------------------------------------------------------------------------------------------------
+
+file(GLOB fuzz_files CONFIGURE_DEPENDS fuzz/fuzz_*.c)
+foreach(file ${fuzz_files})
+  string(REGEX REPLACE ".*/fuzz_([^/]*)[.]c$" "\\1" name ${file})
+  set(corpus ${PROJECT_SOURCE_DIR}/fuzz/corpus/${name})
+  if(HEARTH_FUZZ)
+    hearth_test_program(fuzz_${name} ${file})
+    target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+    set(found ${PROJECT_BINARY_DIR}/corpus/${name}) # new inputs go here, never into the source tree
+    file(MAKE_DIRECTORY ${found})
+    hearth_test(fuzz/${name} fuzz fuzz_${name} -max_total_time=${HEARTH_FUZZ_SECONDS} -timeout=10 -rss_limit_mb=2048
+                -print_final_stats=1 -verbosity=0 -artifact_prefix=${PROJECT_BINARY_DIR}/crash-${name}- ${found} ${corpus})
+  else()
+    hearth_test_program(fuzz_${name} ${file} ${PROJECT_SOURCE_DIR}/fuzz/replay.c)
+    hearth_test(fuzz/${name} fuzz fuzz_${name} ${corpus})
+  endif()
+endforeach()
+
+# ---- Scripts, Python or shell: tests/cli/ drives the command, tests/house/ looks at what was built. ---------------
+
+function(hearth_script_tests label)
+  file(GLOB scripts CONFIGURE_DEPENDS tests/${label}/test_*.py tests/${label}/test_*.sh)
+  foreach(file ${scripts})
+    string(REGEX REPLACE ".*/test_([^/]*)[.](py|sh)$" "\\1" name ${file})
+    if(file MATCHES "[.]py$")
+      hearth_test(${label}/${name} ${label} ${Python3_EXECUTABLE} -B ${file})
+    else()
+      hearth_test(${label}/${name} ${label} bash ${file})
+    endif()
+  endforeach()
+endfunction()
+
+if(Python3_FOUND AND HEARTH_CLI AND NOT HEARTH_FUZZ)
+  hearth_script_tests(cli)
+endif()
+if(Python3_FOUND AND HEARTH_CLI AND HEARTH_HOUSE AND HEARTH_INSTALL AND NOT HEARTH_SANITIZE)
+  hearth_script_tests(house)
+  hearth_test(house/rules house ${Python3_EXECUTABLE} -B tools/check.py)
+  hearth_test(house/format house ${Python3_EXECUTABLE} -B tools/check.py --format)
+endif()

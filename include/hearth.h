@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hearth: train one model on the machines you own. This is the whole public interface of libhearth. */
+#ifndef HEARTH_H
+#define HEARTH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HEARTH_VERSION_MAJOR 0
+#define HEARTH_VERSION_MINOR 1
+#define HEARTH_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define HEARTH_API __attribute__((visibility("default")))
+#else
+#define HEARTH_API
+#endif
+
+/* ---- How to read this header ---------------------------------------------------------------------------
+ *
+ * Steps, from the simple to the rich: open nodes, take their group, call a collective; then options; then
+ * non-blocking requests; then measurement.
+ *
+ * Units stand in the names: `count` is elements, `len` is bytes, `timeout_ms` milliseconds.
+ * Functions return 0 (HEARTH_OK) or a negative `enum hearth_status`; outputs are set only on success.
+ * A pointer argument is lent for the call; a user buffer is lent until its operation is done. Strings passed
+ * in are copied.
+ *
+ * Threads: every function may be called from any thread unless its comment says otherwise; handles may be
+ * used by several threads at once, but closing or freeing a handle must not race with its other uses.
+ *
+ * Fork: a node belongs to the process that opened it. In a forked child every call returns HEARTH_FORKED
+ * and hearth_close only gives memory back. */
+
+/* ---- Version -------------------------------------------------------------------------------------- */
+
+/* The version of the library at run time, as major << 16 | minor << 8 | patch. While major is 0 every minor
+ * version has its own soname; from 1.0 on the soname changes with major only. */
+HEARTH_API uint32_t hearth_version(void);
+HEARTH_API const char *hearth_version_string(void); /* "0.1.0"; static memory */
+
+/* ---- Status --------------------------------------------------------------------------------------- */
+
+/* Grouped by how much is broken, so that a caller can act on the group alone: see hearth_status_scope. */
+enum hearth_status {
+    HEARTH_OK = 0,
+
+    /* Argument: nothing happened, no sequence number was used; correct the call and make it again. */
+    HEARTH_INVALID = -101,     /* an argument, variable or name is not acceptable */
+    HEARTH_UNSUPPORTED = -102, /* acceptable, but not in this version, build or combination */
+
+    /* Operation: this operation ended without a result on every member; the group is usable. */
+    HEARTH_TIMEOUT = -201,   /* its deadline passed; the text names who was waited for */
+    HEARTH_CANCELLED = -202, /* cancelled here */
+    HEARTH_ABORTED = -203,   /* another member ended it; the text names that rank and its reason */
+    HEARTH_MISMATCH = -204,  /* members called different things; the text names who differs and how */
+    HEARTH_DIFFERS = -205,   /* hearth_same: not all members hold the same bytes */
+    HEARTH_POISONED = -206,  /* NaN or Inf where none may be (reserved for compressed collectives) */
+    HEARTH_NO_MEMORY = -207, /* memory or the configured memory limit is used up */
+    HEARTH_LIMIT = -208,     /* a configured or built-in limit (operations, tags, length) is reached */
+    HEARTH_PENDING = -209,   /* not an error: not finished yet (hearth_test, hearth_wait) */
+
+    /* Peer: one member is lost to us. */
+    HEARTH_PEER_LOST = -301, /* it closed, died or stopped answering; the text names the rank */
+    HEARTH_PROTOCOL = -302,  /* it sent bytes that break the protocol */
+
+    /* Group: no operation of this group can succeed any more. */
+    HEARTH_VIEW_CHANGED = -401, /* members changed (reserved for membership) */
+    HEARTH_GROUP_BROKEN = -402, /* a member was lost earlier; the text names it */
+
+    /* Node: this node is unusable. */
+    HEARTH_FORKED = -501, /* called in a forked child */
+    HEARTH_CLOSED = -502, /* the node is closing */
+    HEARTH_SYSTEM = -503  /* the operating system refused something the node cannot do without */
+};
+
+enum hearth_scope {
+    HEARTH_SCOPE_NONE = 0,
+    HEARTH_SCOPE_ARGUMENT,
+    HEARTH_SCOPE_OPERATION,
+    HEARTH_SCOPE_PEER,
+    HEARTH_SCOPE_GROUP,
+    HEARTH_SCOPE_NODE
+};
+
+HEARTH_API enum hearth_scope hearth_status_scope(int status);
+HEARTH_API const char *hearth_status_name(int status); /* "HEARTH_TIMEOUT"; static memory, never NULL */
+HEARTH_API const char *hearth_strerror(int status);    /* one sentence; static memory, never NULL */
+
+/* The text of the last failure of a call made on this thread: operation, rank, peer, phase, reason. Never
+ * NULL; valid until the next failing call on this thread. The text of a request: hearth_request_error. */
+HEARTH_API const char *hearth_error_text(void);
+
+/* ---- Types ---------------------------------------------------------------------------------------- */
+
+/* Values are part of the wire format and never change. Reserved: 10 fp8 e4m3, 11 fp8 e5m2, 12 i16, 13 u16,
+ * 14 bool. */
+enum hearth_dtype {
+    HEARTH_F32 = 0,
+    HEARTH_F64 = 1,
+    HEARTH_F16 = 2, /* IEEE 754 binary16 */
+    HEARTH_BF16 = 3,
+    HEARTH_I8 = 4,
+    HEARTH_I32 = 5,
+    HEARTH_I64 = 6,
+    HEARTH_U8 = 7,
+    HEARTH_U32 = 8,
+    HEARTH_U64 = 9
+};
+
+/* How contributions are combined.
+ *  - The order of combination is fixed by the plan, never by arrival. HEARTH_ORDER_RANK in the options fixes
+ *    it to rank 0, 1, 2, ... whatever plan and transport.
+ *  - f16 and bf16 sums, products and averages are accumulated in f32 and rounded once, to nearest even.
+ *  - A NaN result is the canonical quiet NaN of its type. min and max are the minimum and maximum of IEEE
+ *    754-2019: NaN wins, -0 < +0.
+ *  - Integer sum and prod wrap.
+ *  - avg is sum(w*x)/sum(w) with each member's `weight` (default 1). Integers are averaged in f64 (so 64-bit
+ *    integers exactly only while |sum| < 2^53), rounded to nearest, ties to even, and saturated. */
+enum hearth_op { HEARTH_SUM = 0, HEARTH_AVG = 1, HEARTH_PROD = 2, HEARTH_MIN = 3, HEARTH_MAX = 4 };
+
+/* How the data travels. Chosen by the cost model from what all members agree on; a fixed choice is for
+ * measurement. An algorithm that a collective does not have is HEARTH_UNSUPPORTED. */
+enum hearth_algo {
+    HEARTH_AUTO = 0,
+    HEARTH_RING = 1,
+    HEARTH_DIRECT = 2,       /* to the owner of each part, then from it: two hops */
+    HEARTH_HALVING = 3,      /* recursive halving and doubling, any number of members */
+    HEARTH_TREE = 4,         /* binomial; O(log N) hops */
+    HEARTH_STAR = 5,         /* everything through one member ("centralized") */
+    HEARTH_HIERARCHICAL = 6, /* inside each host first, then between hosts */
+    HEARTH_EXCHANGE = 7      /* everyone to everyone, combined by each in rank order: one hop */
+};
+
+HEARTH_API size_t hearth_dtype_size(enum hearth_dtype dtype);      /* bytes of one element; 0 if unknown */
+HEARTH_API const char *hearth_dtype_name(enum hearth_dtype dtype); /* "f32"; "?" if unknown */
+HEARTH_API const char *hearth_op_name(enum hearth_op op);          /* "sum"; "?" if unknown */
+HEARTH_API const char *hearth_algo_name(enum hearth_algo algo);    /* "ring"; "?" if unknown */
+/* The inverse of the names. HEARTH_INVALID if there is none such. */
+HEARTH_API int hearth_dtype_parse(const char *name, enum hearth_dtype *dtype);
+HEARTH_API int hearth_op_parse(const char *name, enum hearth_op *op);
+HEARTH_API int hearth_algo_parse(const char *name, enum hearth_algo *algo);
+
+typedef struct hearth_node hearth_node;       /* one member of a cluster: links, engine, one helper thread */
+typedef struct hearth_group hearth_group;     /* the members that take part in collectives, in rank order */
+typedef struct hearth_request hearth_request; /* one non-blocking operation */
+
+/* ---- Configuration -------------------------------------------------------------------------------- */
+
+enum hearth_log_level {
+    HEARTH_LOG_ERROR = 1,
+    HEARTH_LOG_WARN = 2,
+    HEARTH_LOG_INFO = 3,
+    HEARTH_LOG_DEBUG = 4
+};
+
+/* One line of log, without a newline. `id` names the message for good ("HEARTH-PEER-LOST"). Called from any
+ * thread, possibly from several at once; must not call back into Hearth. */
+typedef void hearth_log_fn(void *arg, enum hearth_log_level level, const char *id, const char *text);
+
+/* Begins with its size, so that fields can be added. Always initialise with hearth_config_init. Fields that
+ * all members must agree on are marked "agreed"; a member that differs is found at the first operation. */
+struct hearth_config {
+    size_t size;           /* set by hearth_config_init */
+    int64_t op_timeout_ms; /* default deadline of an operation: 1,800,000 (30 min) */
+    size_t chunk_bytes;    /* agreed: largest payload of one frame: 262,144 */
+    size_t window_bytes;   /* agreed: staging memory an operation may use: 4,194,304 */
+    size_t eager_bytes;    /* agreed: what a peer may send before the operation is posted: 262,144 */
+    size_t memory_max;     /* all memory of a node, user buffers aside; 0 = no limit: 0 */
+    uint32_t ops_max;      /* operations in flight per node: 1,024 */
+    uint32_t spin_us;      /* how long a blocking call spins before it sleeps: 50 */
+    enum hearth_algo algo; /* agreed: algorithm for calls that leave it to HEARTH_AUTO: HEARTH_AUTO */
+    enum hearth_log_level log_level; /* HEARTH_LOG_WARN */
+    hearth_log_fn *log;              /* NULL = silent */
+    void *log_arg;
+};
+
+/* Fills in the defaults named above. */
+HEARTH_API void hearth_config_init(struct hearth_config *config);
+
+/* Sets fields from the environment: HEARTH_OP_TIMEOUT_MS, HEARTH_CHUNK_BYTES, HEARTH_WINDOW_BYTES,
+ * HEARTH_EAGER_BYTES, HEARTH_MEMORY_MAX, HEARTH_OPS_MAX, HEARTH_SPIN_US, HEARTH_ALGO, HEARTH_LOG_LEVEL
+ * (error, warn, info, debug). Sizes take the suffixes K, M, G (powers of 1024). A bad value is
+ * HEARTH_INVALID, the text names variable and value, and no field is changed. The only place where the
+ * library reads the environment; not to be called while another thread changes it. */
+HEARTH_API int hearth_config_env(struct hearth_config *config);
+
+/* ---- Nodes and groups ----------------------------------------------------------------------------- */
+
+#define HEARTH_LOCAL_MAX 64
+
+/* Opens `count` (1..HEARTH_LOCAL_MAX) nodes in this process, joined in memory: for tests, examples and
+ * notebooks. nodes[i] has rank i in its world. `config` may be NULL. Each node is closed on its own. */
+HEARTH_API int hearth_open_local(const struct hearth_config *config, int count, hearth_node *nodes[]);
+
+/* Closes the node and the groups and requests that hang on it: operations in flight end with HEARTH_CLOSED
+ * here and HEARTH_PEER_LOST at the others. Returns when nothing touches user memory any more. NULL is
+ * allowed. Must not be called from a completion callback. */
+HEARTH_API void hearth_close(hearth_node *node);
+
+/* The group of all members of the node's cluster. Owned by the node; NULL only in a forked child. */
+HEARTH_API hearth_group *hearth_world(hearth_node *node);
+
+HEARTH_API int hearth_rank(const hearth_group *group); /* 0..size-1, or HEARTH_INVALID for NULL */
+HEARTH_API int hearth_size(const hearth_group *group); /* number of members, or HEARTH_INVALID for NULL */
+
+struct hearth_opts;
+
+/* Collective over `group`: members with the same `color` form a new group, ordered by (key, old rank). A
+ * negative color takes part and gets NULL. Operations of different groups never meet. */
+HEARTH_API int hearth_group_split(hearth_group *group, int color, int key, const struct hearth_opts *opts,
+                                  hearth_group **out);
+/* Frees a group made by hearth_group_split; operations in flight on it are cancelled. NULL is allowed; a
+ * world is left to its node. */
+HEARTH_API void hearth_group_close(hearth_group *group);
+
+/* ---- Options of a collective ---------------------------------------------------------------------- */
+
+enum hearth_flags {
+    HEARTH_RESTORE = 1u << 0,   /* in place: give the input back if the operation fails (costs one copy) */
+    HEARTH_ORDER_RANK = 1u << 1 /* combine in rank order, whatever plan: same bits on every transport */
+};
+
+/* Runs once, when the operation has ended, on whichever thread ended it. It must not block; it may start
+ * non-blocking operations and call hearth_test, but not wait, free or close. `status` is the operation's. */
+typedef void hearth_done_fn(void *arg, int status);
+
+/* Begins with its size. NULL instead of options means the defaults. Always initialise with
+ * hearth_opts_init. Everything but timeout_ms, weight, HEARTH_RESTORE and the callback must be the same on
+ * all members. */
+struct hearth_opts {
+    size_t size;
+    int64_t
+        timeout_ms; /* deadline of the operation; -1 = the node's default, 0 = only what is done at once */
+    uint64_t tag;   /* operations match by (group, tag, how many came before under the tag) */
+    double weight;  /* HEARTH_AVG: this member's weight, 0 to 1e30: 1 */
+    uint32_t flags; /* enum hearth_flags */
+    enum hearth_algo algo; /* HEARTH_AUTO */
+    const char *codec;     /* NULL or "none" */
+    hearth_done_fn *done;  /* NULL = none */
+    void *done_arg;
+};
+
+HEARTH_API void hearth_opts_init(struct hearth_opts *opts);
+
+/* ---- Collectives ----------------------------------------------------------------------------------------
+ *
+ * All members of the group call the same collective with the same count, type, operation and root. If they
+ * do not, those still in the operation return HEARTH_MISMATCH with the same text, which names who differs;
+ * a member that had already returned gets it from its next call on the group. Nobody hangs, the group stays
+ * usable.
+ *
+ * Operations match by (group, tag, sequence within the tag): under one tag all members start them in the
+ * same order; operations under different tags may be started in any order.
+ *
+ * Blocking calls return when the operation has ended. `_nb` calls return at once with a request; buffers
+ * belong to the operation until the request is done.
+ *
+ * In place: the source is the place in the target where one's own part lands (said at each function).
+ * Otherwise source and target must not overlap. `source` or `target` may be NULL where this member has
+ * nothing to give or get, or the count is 0.
+ *
+ * After an error the target's content is undefined, except: untouched out-of-place sources, and in-place
+ * buffers with HEARTH_RESTORE.
+ *
+ * Sizes: count * element size must be below 2^63; nothing is narrowed to 32 bits. */
+
+/* target[i] = op over members of source[i], on all. In place: source == target. */
+HEARTH_API int hearth_all_reduce(hearth_group *group, const void *source, void *target, size_t count,
+                                 enum hearth_dtype dtype, enum hearth_op op, const struct hearth_opts *opts);
+/* Source holds size * count elements; member i gets the reduced elements [i*count, (i+1)*count).
+ * In place: target == source + rank*count elements. */
+HEARTH_API int hearth_reduce_scatter(hearth_group *group, const void *source, void *target, size_t count,
+                                     enum hearth_dtype dtype, enum hearth_op op,
+                                     const struct hearth_opts *opts);
+/* Member i gets counts[i] elements; source holds them one after the other. `counts` is the same on all.
+ * In place: target is where member i's part stands in source. */
+HEARTH_API int hearth_reduce_scatterv(hearth_group *group, const void *source, void *target,
+                                      const size_t *counts, enum hearth_dtype dtype, enum hearth_op op,
+                                      const struct hearth_opts *opts);
+/* Target holds size * count elements, member i's at i*count. In place: source == target + rank*count. */
+HEARTH_API int hearth_all_gather(hearth_group *group, const void *source, void *target, size_t count,
+                                 enum hearth_dtype dtype, const struct hearth_opts *opts);
+/* Member i gives counts[i] elements; target holds them one after the other. `counts` is the same on all. */
+HEARTH_API int hearth_all_gatherv(hearth_group *group, const void *source, void *target, const size_t *counts,
+                                  enum hearth_dtype dtype, const struct hearth_opts *opts);
+/* The root's buffer to all. */
+HEARTH_API int hearth_broadcast(hearth_group *group, void *buffer, size_t count, enum hearth_dtype dtype,
+                                int root, const struct hearth_opts *opts);
+/* As all_reduce, but only the root's target is written (others may pass NULL). */
+HEARTH_API int hearth_reduce(hearth_group *group, const void *source, void *target, size_t count,
+                             enum hearth_dtype dtype, enum hearth_op op, int root,
+                             const struct hearth_opts *opts);
+/* The root's target holds size * count elements, member i's at i*count.
+ * In place (root): source == target + root*count. */
+HEARTH_API int hearth_gather(hearth_group *group, const void *source, void *target, size_t count,
+                             enum hearth_dtype dtype, int root, const struct hearth_opts *opts);
+/* Each member gives `count` elements; `counts` is read at the root only and must say what each gives. */
+HEARTH_API int hearth_gatherv(hearth_group *group, const void *source, size_t count, void *target,
+                              const size_t *counts, enum hearth_dtype dtype, int root,
+                              const struct hearth_opts *opts);
+/* The root's source holds size * count elements; member i gets those at i*count.
+ * In place (root): target == source + root*count. */
+HEARTH_API int hearth_scatter(hearth_group *group, const void *source, void *target, size_t count,
+                              enum hearth_dtype dtype, int root, const struct hearth_opts *opts);
+/* Each member gets `count` elements; `counts` is read at the root only and must say what each gets. */
+HEARTH_API int hearth_scatterv(hearth_group *group, const void *source, const size_t *counts, void *target,
+                               size_t count, enum hearth_dtype dtype, int root,
+                               const struct hearth_opts *opts);
+/* `count` elements for each: source[j*count...] goes to member j, target[i*count...] comes from member i.
+ * In place: source == target (costs one copy). */
+HEARTH_API int hearth_all_to_all(hearth_group *group, const void *source, void *target, size_t count,
+                                 enum hearth_dtype dtype, const struct hearth_opts *opts);
+/* source_counts[j] elements go to member j, target_counts[i] come from member i; both buffers hold them one
+ * after the other. What i sends to j must be what j expects of i: else HEARTH_MISMATCH names the pair.
+ * In place: source == target, and then both count lists must be the same. */
+HEARTH_API int hearth_all_to_allv(hearth_group *group, const void *source, const size_t *source_counts,
+                                  void *target, const size_t *target_counts, enum hearth_dtype dtype,
+                                  const struct hearth_opts *opts);
+/* target = op over members 0..rank. HEARTH_AVG is HEARTH_UNSUPPORTED. In place: source == target. */
+HEARTH_API int hearth_scan(hearth_group *group, const void *source, void *target, size_t count,
+                           enum hearth_dtype dtype, enum hearth_op op, const struct hearth_opts *opts);
+/* target = op over members 0..rank-1; rank 0 gets the identity: 0, 1, and for min and max +inf and -inf, or
+ * the largest and smallest integer. */
+HEARTH_API int hearth_exclusive_scan(hearth_group *group, const void *source, void *target, size_t count,
+                                     enum hearth_dtype dtype, enum hearth_op op,
+                                     const struct hearth_opts *opts);
+/* Returns when all members have called it. */
+HEARTH_API int hearth_barrier(hearth_group *group, const struct hearth_opts *opts);
+
+/* Do all members hold the same `len` bytes? 0 if so. HEARTH_DIFFERS if not, on every member, and then *who
+ * (may be NULL) is the lowest rank that does not hold what most hold (the bytes of the lower rank win a tie).
+ * Compares 128-bit hashes: made against accidents, not against attackers. */
+HEARTH_API int hearth_same(hearth_group *group, const void *buffer, size_t len, int *who);
+
+/* ---- Non-blocking forms --------------------------------------------------------------------------- */
+
+HEARTH_API int hearth_all_reduce_nb(hearth_group *group, const void *source, void *target, size_t count,
+                                    enum hearth_dtype dtype, enum hearth_op op,
+                                    const struct hearth_opts *opts, hearth_request **request);
+HEARTH_API int hearth_reduce_scatter_nb(hearth_group *group, const void *source, void *target, size_t count,
+                                        enum hearth_dtype dtype, enum hearth_op op,
+                                        const struct hearth_opts *opts, hearth_request **request);
+HEARTH_API int hearth_reduce_scatterv_nb(hearth_group *group, const void *source, void *target,
+                                         const size_t *counts, enum hearth_dtype dtype, enum hearth_op op,
+                                         const struct hearth_opts *opts, hearth_request **request);
+HEARTH_API int hearth_all_gather_nb(hearth_group *group, const void *source, void *target, size_t count,
+                                    enum hearth_dtype dtype, const struct hearth_opts *opts,
+                                    hearth_request **request);
+HEARTH_API int hearth_all_gatherv_nb(hearth_group *group, const void *source, void *target,
+                                     const size_t *counts, enum hearth_dtype dtype,
+                                     const struct hearth_opts *opts, hearth_request **request);
+HEARTH_API int hearth_broadcast_nb(hearth_group *group, void *buffer, size_t count, enum hearth_dtype dtype,
+                                   int root, const struct hearth_opts *opts, hearth_request **request);
+HEARTH_API int hearth_reduce_nb(hearth_group *group, const void *source, void *target, size_t count,
+                                enum hearth_dtype dtype, enum hearth_op op, int root,
+                                const struct hearth_opts *opts, hearth_request **request);
+HEARTH_API int hearth_gather_nb(hearth_group *group, const void *source, void *target, size_t count,
+                                enum hearth_dtype dtype, int root, const struct hearth_opts *opts,
+                                hearth_request **request);
+HEARTH_API int hearth_gatherv_nb(hearth_group *group, const void *source, size_t count, void *target,
+                                 const size_t *counts, enum hearth_dtype dtype, int root,
+                                 const struct hearth_opts *opts, hearth_request **request);
+HEARTH_API int hearth_scatter_nb(hearth_group *group, const void *source, void *target, size_t count,
+                                 enum hearth_dtype dtype, int root, const struct hearth_opts *opts,
+                                 hearth_request **request);
+HEARTH_API int hearth_scatterv_nb(hearth_group *group, const void *source, const size_t *counts, void *target,
+                                  size_t count, enum hearth_dtype dtype, int root,
+                                  const struct hearth_opts *opts, hearth_request **request);
+HEARTH_API int hearth_all_to_all_nb(hearth_group *group, const void *source, void *target, size_t count,
+                                    enum hearth_dtype dtype, const struct hearth_opts *opts,
+                                    hearth_request **request);
+HEARTH_API int hearth_all_to_allv_nb(hearth_group *group, const void *source, const size_t *source_counts,
+                                     void *target, const size_t *target_counts, enum hearth_dtype dtype,
+                                     const struct hearth_opts *opts, hearth_request **request);
+HEARTH_API int hearth_scan_nb(hearth_group *group, const void *source, void *target, size_t count,
+                              enum hearth_dtype dtype, enum hearth_op op, const struct hearth_opts *opts,
+                              hearth_request **request);
+HEARTH_API int hearth_exclusive_scan_nb(hearth_group *group, const void *source, void *target, size_t count,
+                                        enum hearth_dtype dtype, enum hearth_op op,
+                                        const struct hearth_opts *opts, hearth_request **request);
+HEARTH_API int hearth_barrier_nb(hearth_group *group, const struct hearth_opts *opts,
+                                 hearth_request **request);
+
+/* ---- Requests ------------------------------------------------------------------------------------- */
+
+/* The operation's status if it has ended, else HEARTH_PENDING. Does not block. */
+HEARTH_API int hearth_test(hearth_request *request);
+/* Waits until the operation has ended, at most timeout_ms (0 polls, -1 = until the operation's own
+ * deadline): its status, or HEARTH_PENDING. A wait that runs out does not cancel. May be called again after
+ * the end. */
+HEARTH_API int hearth_wait(hearth_request *request, int64_t timeout_ms);
+/* Waits for all: 0 if all ended well, the first bad status in order of the array, or HEARTH_PENDING.
+ * NULL entries are skipped. Requests may belong to different nodes. */
+HEARTH_API int hearth_wait_all(hearth_request *const *requests, size_t count, int64_t timeout_ms);
+/* Waits until one of them has ended: its status, with *index set; HEARTH_PENDING if none did in time;
+ * HEARTH_INVALID if all entries are NULL. */
+HEARTH_API int hearth_wait_any(hearth_request *const *requests, size_t count, int64_t timeout_ms,
+                               size_t *index);
+/* Aborts the operation for all members, if it has not ended. Does not wait for the others: when it returns,
+ * the buffers are free. Its status is then HEARTH_CANCELLED here, HEARTH_ABORTED at the others. */
+HEARTH_API int hearth_cancel(hearth_request *request);
+/* A descriptor that becomes readable when the operation has ended, for poll or an event loop; do not read
+ * or close it. Lives as long as the request. Negative status on failure. */
+HEARTH_API int hearth_request_fd(hearth_request *request);
+/* What went wrong, "" if nothing did. Lives as long as the request. */
+HEARTH_API const char *hearth_request_error(const hearth_request *request);
+/* Ends the handle. An unfinished operation is cancelled first; when this returns nothing touches its
+ * buffers any more. NULL is allowed. Must not be called from a completion callback. */
+HEARTH_API void hearth_request_free(hearth_request *request);
+
+/* ---- Measurement ---------------------------------------------------------------------------------- */
+
+/* The node's counters and histograms as text (Prometheus exposition format). Writes at most `size` bytes
+ * with the final 0 and returns the length of the whole text, as snprintf does; negative status on failure. */
+HEARTH_API int64_t hearth_metrics_text(hearth_node *node, char *buffer, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The list of statuses with their sentences, and errors with a text. */
+#include "core/error.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct status_row {
+    int status;
+    const char *name;
+    const char *sentence;
+};
+
+static const struct status_row statuses[] = {
+    {HEARTH_OK, "HEARTH_OK", "No error."},
+    {HEARTH_INVALID, "HEARTH_INVALID",
+     "An argument, variable or name is not acceptable: correct the call and make it again."},
+    {HEARTH_UNSUPPORTED, "HEARTH_UNSUPPORTED",
+     "This version, build or combination does not have it: choose another algorithm, type or operation."},
+    {HEARTH_TIMEOUT, "HEARTH_TIMEOUT",
+     "The operation's deadline passed: look at the member that was waited for, or allow more time."},
+    {HEARTH_CANCELLED, "HEARTH_CANCELLED", "The operation was cancelled here."},
+    {HEARTH_ABORTED, "HEARTH_ABORTED",
+     "Another member ended the operation: its reason is in the error text, there is nothing to correct "
+     "here."},
+    {HEARTH_MISMATCH, "HEARTH_MISMATCH",
+     "Members called different things: make all of them call the same collective with the same arguments."},
+    {HEARTH_DIFFERS, "HEARTH_DIFFERS",
+     "Not all members hold the same bytes: broadcast them from a member that you trust."},
+    {HEARTH_POISONED, "HEARTH_POISONED",
+     "There is NaN or Inf where none may be: skip this step, or lower the loss scale."},
+    {HEARTH_NO_MEMORY, "HEARTH_NO_MEMORY",
+     "Memory or the configured memory limit is used up: raise the limit or run fewer operations at once."},
+    {HEARTH_LIMIT, "HEARTH_LIMIT",
+     "A limit is reached: wait for operations to end, or raise the limit in the configuration."},
+    {HEARTH_PENDING, "HEARTH_PENDING", "Not an error: the operation has not finished yet."},
+    {HEARTH_PEER_LOST, "HEARTH_PEER_LOST",
+     "A member closed, died or stopped answering: look at its log, then form the group again."},
+    {HEARTH_PROTOCOL, "HEARTH_PROTOCOL",
+     "A member sent bytes that break the protocol: check that all members run compatible versions."},
+    {HEARTH_VIEW_CHANGED, "HEARTH_VIEW_CHANGED",
+     "The members of the group changed: take the new group and make the call again."},
+    {HEARTH_GROUP_BROKEN, "HEARTH_GROUP_BROKEN",
+     "The group lost a member earlier and cannot go on: form a new group."},
+    {HEARTH_FORKED, "HEARTH_FORKED",
+     "The node belongs to the process that opened it: open one in the child, after the fork."},
+    {HEARTH_CLOSED, "HEARTH_CLOSED", "The node is closing: open a new one."},
+    {HEARTH_SYSTEM, "HEARTH_SYSTEM",
+     "The operating system refused something that the node needs: the error text names the call and its "
+     "error."},
+};
+
+static const struct status_row *status_find(int status)
+{
+    for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++)
+        if (statuses[i].status == status)
+            return &statuses[i];
+    return NULL;
+}
+
+bool status_known(int status)
+{
+    return status_find(status) != NULL;
+}
+
+const char *hearth_status_name(int status)
+{
+    const struct status_row *row = status_find(status);
+    return row ? row->name : "HEARTH_?";
+}
+
+const char *hearth_strerror(int status)
+{
+    const struct status_row *row = status_find(status);
+    return row ? row->sentence : "This number is not a status of this version of Hearth.";
+}
+
+enum hearth_scope hearth_status_scope(int status)
+{
+    if (!status_find(status))
+        return HEARTH_SCOPE_NONE;
+    switch (status / 100) {
+    case -1:
+        return HEARTH_SCOPE_ARGUMENT;
+    case -2:
+        return HEARTH_SCOPE_OPERATION;
+    case -3:
+        return HEARTH_SCOPE_PEER;
+    case -4:
+        return HEARTH_SCOPE_GROUP;
+    case -5:
+        return HEARTH_SCOPE_NODE;
+    default:
+        return HEARTH_SCOPE_NONE;
+    }
+}
+
+void error_clear(struct error *error)
+{
+    error->status = HEARTH_OK;
+    error->rank = RANK_NONE;
+    error->text[0] = '\0';
+}
+
+int error_vset(struct error *error, int status, int rank, const char *format, va_list args)
+{
+    /* Not straight into error->text: it may be one of the arguments, when an error is wrapped in another. */
+    char text[ERROR_TEXT_MAX];
+
+    if (!error)
+        return status;
+    int len = vsnprintf(text, sizeof(text), format, args);
+    if (len < 0)
+        snprintf(text, sizeof(text), "%s", hearth_strerror(status));
+    else if ((size_t)len >= sizeof(text))
+        memcpy(text + sizeof(text) - 4, "...", 4);
+    error->status = status;
+    error->rank = rank;
+    memcpy(error->text, text, strlen(text) + 1);
+    return status;
+}
+
+int error_set(struct error *error, int status, int rank, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    error_vset(error, status, rank, format, args);
+    va_end(args);
+    return status;
+}
+
+struct error *error_last(void)
+{
+    static _Thread_local struct error last = {.rank = RANK_NONE};
+    return &last;
+}
+
+const char *hearth_error_text(void)
+{
+    return error_last()->text;
+}

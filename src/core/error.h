@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One list of statuses (code, name, sentence), and an error with its text. */
+#ifndef CORE_ERROR_H
+#define CORE_ERROR_H
+
+#include <stdarg.h>
+
+#include "core/types.h"
+
+#define ERROR_TEXT_MAX 320
+
+/* A status with the words for a person: operation, rank, peer, phase, reason. Plain memory, copied freely. */
+struct error {
+    int status;
+    int rank;                  /* whom it is about, or RANK_NONE */
+    char text[ERROR_TEXT_MAX]; /* always terminated; cut with "..." if too long */
+};
+
+bool status_known(int status); /* one of enum hearth_status, HEARTH_OK included */
+
+void error_clear(struct error *error);
+/* Sets all three and returns status, so that a failing function ends with `return error_set(...)`. A NULL
+ * error is allowed. */
+int error_set(struct error *error, int status, int rank, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+int error_vset(struct error *error, int status, int rank, const char *format, va_list args)
+    __attribute__((format(printf, 4, 0)));
+
+/* The calling thread's last error: what hearth_error_text shows. */
+struct error *error_last(void);
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names and sizes of element types, operations and algorithms, and the library's version. */
+#include "core/types.h"
+
+#include <string.h>
+
+static const struct {
+    const char *name;
+    size_t size;
+} dtypes[DTYPE_COUNT] = {
+    [HEARTH_F32] = {"f32", 4},   [HEARTH_F64] = {"f64", 8}, [HEARTH_F16] = {"f16", 2},
+    [HEARTH_BF16] = {"bf16", 2}, [HEARTH_I8] = {"i8", 1},   [HEARTH_I32] = {"i32", 4},
+    [HEARTH_I64] = {"i64", 8},   [HEARTH_U8] = {"u8", 1},   [HEARTH_U32] = {"u32", 4},
+    [HEARTH_U64] = {"u64", 8},
+};
+
+static const char *const op_names[OP_COUNT] = {
+    [HEARTH_SUM] = "sum", [HEARTH_AVG] = "avg", [HEARTH_PROD] = "prod",
+    [HEARTH_MIN] = "min", [HEARTH_MAX] = "max",
+};
+
+static const char *const algo_names[ALGO_COUNT] = {
+    [HEARTH_AUTO] = "auto",
+    [HEARTH_RING] = "ring",
+    [HEARTH_DIRECT] = "direct",
+    [HEARTH_HALVING] = "halving",
+    [HEARTH_TREE] = "tree",
+    [HEARTH_STAR] = "star",
+    [HEARTH_HIERARCHICAL] = "hierarchical",
+    [HEARTH_EXCHANGE] = "exchange",
+};
+
+/* Index of `name` in the list, or -1. */
+static int name_find(const char *const *names, int count, const char *name)
+{
+    if (!name)
+        return -1;
+    for (int i = 0; i < count; i++)
+        if (strcmp(names[i], name) == 0)
+            return i;
+    return -1;
+}
+
+uint32_t hearth_version(void)
+{
+    return (uint32_t)HEARTH_VERSION_MAJOR << 16 | (uint32_t)HEARTH_VERSION_MINOR << 8 | HEARTH_VERSION_PATCH;
+}
+
+#define TEXT_OF(number) #number
+#define TEXT_OF_2(number) TEXT_OF(number)
+
+const char *hearth_version_string(void)
+{
+    return TEXT_OF_2(HEARTH_VERSION_MAJOR) "." TEXT_OF_2(HEARTH_VERSION_MINOR) "." TEXT_OF_2(
+        HEARTH_VERSION_PATCH);
+}
+
+/* Enums come from callers: compared as unsigned numbers, so that a negative one is unknown too. */
+
+size_t dtype_size(enum hearth_dtype dtype)
+{
+    return (unsigned)dtype < DTYPE_COUNT ? dtypes[(unsigned)dtype].size : 0;
+}
+
+size_t hearth_dtype_size(enum hearth_dtype dtype)
+{
+    return dtype_size(dtype);
+}
+
+const char *hearth_dtype_name(enum hearth_dtype dtype)
+{
+    return (unsigned)dtype < DTYPE_COUNT ? dtypes[(unsigned)dtype].name : "?";
+}
+
+const char *hearth_op_name(enum hearth_op op)
+{
+    return (unsigned)op < OP_COUNT ? op_names[(unsigned)op] : "?";
+}
+
+const char *hearth_algo_name(enum hearth_algo algo)
+{
+    return (unsigned)algo < ALGO_COUNT ? algo_names[(unsigned)algo] : "?";
+}
+
+int hearth_dtype_parse(const char *name, enum hearth_dtype *dtype)
+{
+    const char *names[DTYPE_COUNT];
+    for (int i = 0; i < DTYPE_COUNT; i++)
+        names[i] = dtypes[i].name;
+
+    int found = name_find(names, DTYPE_COUNT, name);
+    if (found < 0 || !dtype)
+        return HEARTH_INVALID;
+    *dtype = (enum hearth_dtype)found;
+    return HEARTH_OK;
+}
+
+int hearth_op_parse(const char *name, enum hearth_op *op)
+{
+    int found = name_find(op_names, OP_COUNT, name);
+    if (found < 0 || !op)
+        return HEARTH_INVALID;
+    *op = (enum hearth_op)found;
+    return HEARTH_OK;
+}
+
+int hearth_algo_parse(const char *name, enum hearth_algo *algo)
+{
+    int found = name_find(algo_names, ALGO_COUNT, name);
+    if (found < 0 || !algo)
+        return HEARTH_INVALID;
+    *algo = (enum hearth_algo)found;
+    return HEARTH_OK;
+}

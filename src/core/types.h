@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Nouns that several rooms share: status, ranks, the view that all members of a group agree on. */
+#ifndef CORE_TYPES_H
+#define CORE_TYPES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <hearth.h>
+
+#define DTYPE_COUNT 10
+#define OP_COUNT    5
+#define ALGO_COUNT  8
+#define RANK_NONE   (-1)
+
+#define NS_PER_US UINT64_C(1000)
+#define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_S  UINT64_C(1000000000)
+
+#define NEVER_NS UINT64_MAX /* a deadline that does not come */
+
+#define MUST_CHECK __attribute__((warn_unused_result))
+
+#define container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+
+/* What a link between two members costs. Part of the agreed view, never of private measurement. */
+struct link_cost {
+    double alpha_s;     /* from send to receive of an empty message, seconds */
+    double bytes_per_s; /* of one member's port, each way */
+    double gamma_s;     /* seconds to combine one byte */
+    double overhead_s;  /* a member's own work per message, seconds */
+};
+
+/* What all members agree on before they compute together. Everything the selection of an algorithm may
+ * use is here. */
+struct view {
+    uint64_t group;          /* id of the group: in every frame */
+    uint32_t epoch;          /* counts the views of one group */
+    int size;                /* members */
+    const int *host;         /* host[rank]: members with equal numbers share a host; NULL = all on one */
+    struct link_cost inside; /* between members of one host */
+    struct link_cost across; /* between hosts */
+    size_t chunk_bytes, window_bytes, eager_bytes;
+    enum hearth_algo algo; /* for calls that leave it open */
+};
+
+size_t dtype_size(enum hearth_dtype dtype); /* 0 if unknown */
+
+#endif

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tools/check.py finds what it is there to find, and nothing in a clean tree."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from house import SOURCE
+
+HEAD = "/* SPDX-License-Identifier: Apache-2.0 */\n/* A file made for this test. */\n"
+LONG_BODY = "int f(void);\nint f(void)\n{\n" + "    (void)0;\n" * 71 + "    return 0;\n}\n"
+
+# File, its text, the rule that it breaks.
+CASES = (
+    ("src/core/a.c", "int x;\n", "spdx"),
+    ("src/core/a.c", "/* SPDX-License-Identifier: Apache-2.0 */\nint x;\n", "purpose"),
+    ("src/core/a.c", HEAD + '#include "os/clock.h"\n', "include"),
+    ("src/core/a.c", HEAD + "#include <sys/socket.h>\n", "include"),
+    ("src/wire/a.c", HEAD + '#include "os/clock.h"\n', "include"),
+    ("src/os/a.c", HEAD + '#include "clock.h"\n', "include"),
+    ("examples/a.c", HEAD + '#include "os/clock.h"\n', "include"),
+    ("src/core/a.c", HEAD + "void *f(void) { return malloc(1); }\n", "banned"),
+    ("src/core/a.c", HEAD + "void f(void) { printf(0); }\n", "banned"),
+    ("src/core/a.c", HEAD + "long f(void) { return time(0); }\n", "banned"),
+    ("src/core/a.c", HEAD + "pthread_mutex_t m;\n", "banned"),
+    ("cli/a.c", HEAD + "void f(char *a, char *b) { strcpy(a, b); }\n", "banned"),
+    ("src/core/a.c", HEAD + "#ifdef __linux__\n#endif\n", "conditional"),
+    ("src/core/a.c", HEAD + LONG_BODY, "function length"),
+    ("src/core/a.c", HEAD + "\n" * 700, "file length"),
+    ("src/core/a.c", HEAD + "/* " + "x" * 110 + " */\n", "line length"),
+    ("src/core/a.c", HEAD + "\tint x;\n", "tab"),
+    ("src/core/a.c", HEAD + "int x; \n", "space"),
+    ("src/core/a.c", HEAD + "/* TO" "DO: later */\n", "loose end"),
+    ("src/core/a.h", HEAD + "size_t x;\n", "header alone"),
+    ("src/wire/clock.h", HEAD, "file name"),
+    ("docs/a.md", "[there](nowhere.md)\n", "link"),
+    ("docs/a.md", "# Here\n\n[there](#there)\n", "link"),
+)
+
+CLEAN = (
+    ("src/os/clock.h", HEAD + "#ifndef OS_CLOCK_H\n#define OS_CLOCK_H\n\n#include <time.h>\n\n#endif\n"),
+    ("src/os/clock.c", HEAD + '#include "os/clock.h"\n#ifdef __linux__\n#endif\n'),
+    ("src/core/heap.c", HEAD + "#include <stdlib.h>\nvoid f(void *p) { free(p); } /* not strcpy(a, b) */\n"),
+    ("docs/b.md", "# A heading\n\n[there](#a-heading), [code](../src/os/clock.c)\n\n```\n[not](a-link.md)\n```\n"),
+)
+
+
+class Check(unittest.TestCase):
+    def setUp(self):
+        self.dir = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.dir)
+        for name, text in CLEAN:
+            self.write(name, text)
+
+    def write(self, name, text):
+        (self.dir / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.dir / name).write_text(text)
+
+    def check(self):
+        return subprocess.run([sys.executable, "-B", SOURCE / "tools/check.py"], capture_output=True, text=True,
+                              env={**os.environ, "HEARTH_CHECK_ROOT": str(self.dir)})
+
+    def test_clean_tree(self):
+        done = self.check()
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_each_rule(self):
+        for name, text, rule in CASES:
+            with self.subTest(rule, text=text[-60:]):
+                self.write(name, text)
+                done = self.check()
+                self.assertEqual(done.returncode, 1)
+                self.assertRegex(done.stdout, rf"(?m)^{name}:\d+: {rule}: ")
+                (self.dir / name).unlink()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tools/test.py counts what programs print: no failure may get lost."""
+
+import contextlib
+import importlib.util
+import io
+import unittest
+
+from house import SOURCE
+
+spec = importlib.util.spec_from_file_location("runner", SOURCE / "tools/test.py")
+runner = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(runner)
+
+CMOCKA = """[==========] Running 3 test(s).
+[ RUN      ] one
+some words
+[       OK ] one
+[ RUN      ] two
+[  ERROR   ] --- 1 != 2
+[   LINE   ] --- a.c:1: error: Failure!
+[  FAILED  ] two
+[ RUN      ] three
+[  SKIPPED ] three
+[==========] 3 test(s) run.
+[  PASSED  ] 1 test(s).
+[  SKIPPED ] 1 test(s), listed below:
+[  SKIPPED ] three
+[  FAILED  ] 1 test(s), listed below:
+[  FAILED  ] two
+"""
+UNITTEST = """test_one (__main__.A) ... ok
+test_two (__main__.A.test_two)
+With a word about it. ... FAIL
+test_three (__main__.A) ... skipped 'no compiler'
+"""
+
+
+class Counting(unittest.TestCase):
+    def counts(self, output, failed):
+        with contextlib.redirect_stdout(io.StringIO()):
+            return str(runner.cases("program", output, failed))
+
+    def test_cmocka(self):
+        self.assertEqual(self.counts(CMOCKA, True), "1 passed, 1 failed, 1 skipped")
+
+    def test_unittest(self):
+        self.assertEqual(self.counts(UNITTEST, True), "1 passed, 1 failed, 1 skipped")
+
+    def test_death_between_cases(self):
+        self.assertEqual(self.counts("[ RUN      ] one\n[       OK ] one\n[ RUN      ] two\n", True), "1 passed, 1 failed")
+
+    def test_any_other_program(self):
+        self.assertEqual(self.counts("", False), "1 passed, 0 failed")
+        self.assertEqual(self.counts("", True), "0 passed, 1 failed")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

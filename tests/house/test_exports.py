@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the built libraries show to others and what they need: hearth_* alone, and hardly anything."""
+
+import platform
+import re
+import unittest
+
+from house import BINARY, public_functions, run, version
+
+ALLOWED = {"libc", "libm", "libpthread", "libuv", "libgnutls", "libgcc_s", "ld-linux-x86-64", "ld-linux-aarch64"}
+
+# Variables that the whole process shares, each with a reason. (Those of a thread are in .tbss.)
+SHARED_STATE = {
+    "best",  # kernel: what this processor can do; the same answer whoever asks first
+}
+
+
+def symbols(*command):
+    """Names and types that nm prints."""
+    return {name: kind for kind, name in re.findall(r"^[0-9a-f]+ (\w) (\S+)$", run(*command), re.M)}
+
+
+@unittest.skipUnless(platform.system() == "Linux", "reads ELF")
+class Exports(unittest.TestCase):
+    shared = BINARY / "libhearth.so"
+    static = BINARY / "libhearth.a"
+
+    def test_header_declares_something(self):
+        self.assertIn("hearth_all_reduce", public_functions())
+
+    def test_shared_exports_exactly_the_header(self):
+        self.assertEqual(sorted(symbols("nm", "-D", "--defined-only", self.shared)), public_functions())
+
+    def test_static_exports_exactly_the_header(self):
+        self.assertEqual(sorted(symbols("nm", "-g", "--defined-only", self.static)), public_functions())
+
+    def test_no_shared_state(self):
+        variables = re.findall(r" O \.(?:bss|data(?!\.rel\.ro))\S*\s+[0-9a-f]+\s+(?:\.hidden )?(\w+)",
+                               run("objdump", "-t", self.static))
+        self.assertLessEqual(set(variables), SHARED_STATE)
+
+    def test_needed(self):
+        needed = re.findall(r"\(NEEDED\).*\[(.*?)\.so", run("readelf", "-d", self.shared))
+        self.assertTrue(needed)
+        self.assertLessEqual(set(needed), ALLOWED)
+
+    def test_soname(self):
+        major, minor, _ = version().split(".")
+        name = f"libhearth.so.0.{minor}" if major == "0" else f"libhearth.so.{major}"
+        self.assertIn(f"[{name}]", run("readelf", "-d", self.shared))
+        self.assertEqual(self.shared.resolve().name, f"libhearth.so.{version()}")
+
+    def test_no_executable_stack_and_read_only_relocations(self):
+        segments = run("readelf", "-lW", self.shared)
+        self.assertRegex(segments, r"GNU_STACK.* RW +0x")
+        self.assertIn("GNU_RELRO", segments)
+        self.assertIn("BIND_NOW", run("readelf", "-d", self.shared))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Statuses have names, sentences and scopes; errors keep their text, cut it and belong to their thread. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/error.h"
+
+static const struct {
+    int status;
+    const char *name;
+    enum hearth_scope scope;
+} expected[] = {
+    {HEARTH_OK, "HEARTH_OK", HEARTH_SCOPE_NONE},
+    {HEARTH_INVALID, "HEARTH_INVALID", HEARTH_SCOPE_ARGUMENT},
+    {HEARTH_UNSUPPORTED, "HEARTH_UNSUPPORTED", HEARTH_SCOPE_ARGUMENT},
+    {HEARTH_TIMEOUT, "HEARTH_TIMEOUT", HEARTH_SCOPE_OPERATION},
+    {HEARTH_CANCELLED, "HEARTH_CANCELLED", HEARTH_SCOPE_OPERATION},
+    {HEARTH_ABORTED, "HEARTH_ABORTED", HEARTH_SCOPE_OPERATION},
+    {HEARTH_MISMATCH, "HEARTH_MISMATCH", HEARTH_SCOPE_OPERATION},
+    {HEARTH_DIFFERS, "HEARTH_DIFFERS", HEARTH_SCOPE_OPERATION},
+    {HEARTH_POISONED, "HEARTH_POISONED", HEARTH_SCOPE_OPERATION},
+    {HEARTH_NO_MEMORY, "HEARTH_NO_MEMORY", HEARTH_SCOPE_OPERATION},
+    {HEARTH_LIMIT, "HEARTH_LIMIT", HEARTH_SCOPE_OPERATION},
+    {HEARTH_PENDING, "HEARTH_PENDING", HEARTH_SCOPE_OPERATION},
+    {HEARTH_PEER_LOST, "HEARTH_PEER_LOST", HEARTH_SCOPE_PEER},
+    {HEARTH_PROTOCOL, "HEARTH_PROTOCOL", HEARTH_SCOPE_PEER},
+    {HEARTH_VIEW_CHANGED, "HEARTH_VIEW_CHANGED", HEARTH_SCOPE_GROUP},
+    {HEARTH_GROUP_BROKEN, "HEARTH_GROUP_BROKEN", HEARTH_SCOPE_GROUP},
+    {HEARTH_FORKED, "HEARTH_FORKED", HEARTH_SCOPE_NODE},
+    {HEARTH_CLOSED, "HEARTH_CLOSED", HEARTH_SCOPE_NODE},
+    {HEARTH_SYSTEM, "HEARTH_SYSTEM", HEARTH_SCOPE_NODE},
+};
+#define EXPECTED_COUNT (sizeof(expected) / sizeof(expected[0]))
+
+static void every_status_has_name_scope_and_its_own_sentence(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < EXPECTED_COUNT; i++) {
+        assert_true(status_known(expected[i].status));
+        assert_string_equal(hearth_status_name(expected[i].status), expected[i].name);
+        assert_int_equal(hearth_status_scope(expected[i].status), expected[i].scope);
+        const char *sentence = hearth_strerror(expected[i].status);
+        assert_int_equal(sentence[strlen(sentence) - 1], '.');
+        for (size_t j = 0; j < i; j++)
+            assert_string_not_equal(sentence, hearth_strerror(expected[j].status));
+    }
+}
+
+static void numbers_that_are_no_status_are_survived(void **state)
+{
+    size_t known = 0;
+
+    (void)state;
+    for (int status = -1000; status <= 1000; status++)
+        known += status_known(status);
+    assert_int_equal(known, EXPECTED_COUNT);
+
+    static const int unknown[] = {1, -1, -100, -210, -303, INT32_MIN, INT32_MAX};
+    for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
+        assert_string_equal(hearth_status_name(unknown[i]), "HEARTH_?");
+        assert_true(strlen(hearth_strerror(unknown[i])) > 0);
+        assert_int_equal(hearth_status_scope(unknown[i]), HEARTH_SCOPE_NONE);
+    }
+}
+
+static void set_fills_in_all_and_clear_empties(void **state)
+{
+    struct error e;
+
+    (void)state;
+    assert_int_equal(error_set(&e, HEARTH_TIMEOUT, 3, "waited for rank %d", 3), HEARTH_TIMEOUT);
+    assert_int_equal(e.status, HEARTH_TIMEOUT);
+    assert_int_equal(e.rank, 3);
+    assert_string_equal(e.text, "waited for rank 3");
+    error_clear(&e);
+    assert_int_equal(e.status, HEARTH_OK);
+    assert_int_equal(e.rank, RANK_NONE);
+    assert_string_equal(e.text, "");
+    assert_int_equal(error_set(NULL, HEARTH_LIMIT, 0, "nobody listens"), HEARTH_LIMIT);
+}
+
+static void long_texts_are_cut_with_dots(void **state)
+{
+    struct {
+        struct error e;
+        char guard[8];
+    } boxed;
+    char text[2 * ERROR_TEXT_MAX];
+
+    (void)state;
+    for (size_t len = ERROR_TEXT_MAX - 3; len < ERROR_TEXT_MAX + 3; len++) {
+        memset(text, 'x', len);
+        text[len] = '\0';
+        memset(&boxed, 7, sizeof(boxed));
+        error_set(&boxed.e, HEARTH_INVALID, RANK_NONE, "%s", text);
+        assert_int_equal(strlen(boxed.e.text), len < ERROR_TEXT_MAX ? len : ERROR_TEXT_MAX - 1);
+        if (len >= ERROR_TEXT_MAX)
+            assert_string_equal(boxed.e.text + ERROR_TEXT_MAX - 5, "x...");
+        for (size_t i = 0; i < sizeof(boxed.guard); i++)
+            assert_int_equal(boxed.guard[i], 7);
+    }
+}
+
+static void an_error_can_be_wrapped_in_place(void **state)
+{
+    struct error e;
+
+    (void)state;
+    error_set(&e, HEARTH_PEER_LOST, 2, "rank 2 closed");
+    error_set(&e, HEARTH_ABORTED, e.rank, "all_reduce: %s", e.text);
+    assert_string_equal(e.text, "all_reduce: rank 2 closed");
+    assert_int_equal(e.rank, 2);
+}
+
+static void *other_thread(void *arg)
+{
+    (void)arg;
+    if (strcmp(hearth_error_text(), "") != 0)
+        return (void *)"a new thread begins with an error";
+    error_set(error_last(), HEARTH_CLOSED, 1, "theirs");
+    return NULL;
+}
+
+static void the_last_error_belongs_to_its_thread(void **state)
+{
+    pthread_t thread;
+    void *complaint;
+
+    (void)state;
+    error_set(error_last(), HEARTH_INVALID, RANK_NONE, "ours");
+    assert_int_equal(pthread_create(&thread, NULL, other_thread, NULL), 0);
+    assert_int_equal(pthread_join(thread, &complaint), 0);
+    assert_null(complaint);
+    assert_string_equal(hearth_error_text(), "ours");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_status_has_name_scope_and_its_own_sentence),
+        cmocka_unit_test(numbers_that_are_no_status_are_survived),
+        cmocka_unit_test(set_fills_in_all_and_clear_empties),
+        cmocka_unit_test(long_texts_are_cut_with_dots),
+        cmocka_unit_test(an_error_can_be_wrapped_in_place),
+        cmocka_unit_test(the_last_error_belongs_to_its_thread),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The generator gives its published numbers, and derived draws keep their range. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/prng.h"
+
+/* The published outputs of xoshiro256** for the state 1, 2, 3, 4. */
+static void known_state_gives_known_numbers(void **state)
+{
+    static const uint64_t expected[] = {
+        11520,
+        0,
+        1509978240,
+        UINT64_C(1215971899390074240),
+        UINT64_C(1216172134540287360),
+        UINT64_C(607988272756665600),
+        UINT64_C(16172922978634559625),
+        UINT64_C(8476171486693032832),
+        UINT64_C(10595114339597558777),
+        UINT64_C(2904607092377533576),
+    };
+    struct prng p = {{1, 2, 3, 4}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++)
+        assert_true(prng_u64(&p) == expected[i]);
+}
+
+/* The published outputs of splitmix64 for the seed 1234567. */
+static void seeding_is_splitmix64(void **state)
+{
+    struct prng p;
+
+    (void)state;
+    prng_init(&p, 1234567);
+    assert_true(p.s[0] == UINT64_C(6457827717110365317));
+    assert_true(p.s[1] == UINT64_C(3203168211198807973));
+    assert_true(p.s[2] == UINT64_C(9817491932198370423));
+    assert_true(p.s[3] == UINT64_C(4593380528125082431));
+}
+
+static void seeds_repeat_and_differ(void **state)
+{
+    struct prng a, b, c;
+    int equal = 0;
+
+    (void)state;
+    prng_init(&a, 42);
+    prng_init(&b, 42);
+    prng_init(&c, 43);
+    for (int i = 0; i < 1000; i++) {
+        uint64_t x = prng_u64(&a);
+        assert_true(x == prng_u64(&b));
+        equal += x == prng_u64(&c);
+    }
+    assert_int_equal(equal, 0);
+}
+
+static void below_keeps_its_limit_and_is_even(void **state)
+{
+    static const uint64_t limits[] = {1,         2, 3, 10, 1000, (uint64_t)1 << 32, ((uint64_t)1 << 63) + 1,
+                                      UINT64_MAX};
+    uint64_t seen[10] = {0};
+    struct prng p;
+
+    (void)state;
+    prng_init(&p, 7);
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
+        for (int j = 0; j < 1000; j++)
+            assert_true(prng_below(&p, limits[i]) < limits[i]);
+    for (int i = 0; i < 100000; i++)
+        seen[prng_below(&p, 10)]++;
+    /* Standard deviation of each is 95: ten of them never happens. */
+    for (int i = 0; i < 10; i++)
+        assert_in_range(seen[i], 9050, 10950);
+}
+
+static void unit_is_below_one_and_fills_its_range(void **state)
+{
+    struct prng p;
+    double sum = 0, low = 1, high = 0;
+
+    (void)state;
+    prng_init(&p, 8);
+    for (int i = 0; i < 100000; i++) {
+        double x = prng_unit(&p);
+        assert_true(x >= 0 && x < 1);
+        sum += x;
+        low = x < low ? x : low;
+        high = x > high ? x : high;
+    }
+    assert_true(sum > 49000 && sum < 51000);
+    assert_true(low < 0.001 && high > 0.999);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(known_state_gives_known_numbers),
+        cmocka_unit_test(seeding_is_splitmix64),
+        cmocka_unit_test(seeds_repeat_and_differ),
+        cmocka_unit_test(below_keeps_its_limit_and_is_even),
+        cmocka_unit_test(unit_is_below_one_and_fills_its_range),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

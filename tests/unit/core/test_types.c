@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names, sizes and parsing of types, operations and algorithms; the version. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "core/types.h"
+
+static void every_dtype_has_name_size_and_parses_back(void **state)
+{
+    static const struct {
+        enum hearth_dtype dtype;
+        const char *name;
+        size_t size;
+    } expected[DTYPE_COUNT] = {
+        {0, "f32", 4}, {1, "f64", 8}, {2, "f16", 2}, {3, "bf16", 2}, {4, "i8", 1},
+        {5, "i32", 4}, {6, "i64", 8}, {7, "u8", 1},  {8, "u32", 4},  {9, "u64", 8},
+    };
+
+    (void)state;
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        enum hearth_dtype parsed = (enum hearth_dtype)99;
+        assert_string_equal(hearth_dtype_name(expected[i].dtype), expected[i].name);
+        assert_int_equal(hearth_dtype_size(expected[i].dtype), expected[i].size);
+        assert_int_equal(dtype_size(expected[i].dtype), expected[i].size);
+        assert_int_equal(hearth_dtype_parse(expected[i].name, &parsed), HEARTH_OK);
+        assert_int_equal(parsed, expected[i].dtype);
+    }
+}
+
+static void every_op_and_algo_parses_back(void **state)
+{
+    static const char *const ops[OP_COUNT] = {"sum", "avg", "prod", "min", "max"};
+    static const char *const algos[ALGO_COUNT] = {"auto", "ring", "direct",       "halving",
+                                                  "tree", "star", "hierarchical", "exchange"};
+
+    (void)state;
+    for (int i = 0; i < OP_COUNT; i++) {
+        enum hearth_op op = (enum hearth_op)99;
+        assert_string_equal(hearth_op_name((enum hearth_op)i), ops[i]);
+        assert_int_equal(hearth_op_parse(ops[i], &op), HEARTH_OK);
+        assert_int_equal(op, i);
+    }
+    for (int i = 0; i < ALGO_COUNT; i++) {
+        enum hearth_algo algo = (enum hearth_algo)99;
+        assert_string_equal(hearth_algo_name((enum hearth_algo)i), algos[i]);
+        assert_int_equal(hearth_algo_parse(algos[i], &algo), HEARTH_OK);
+        assert_int_equal(algo, i);
+    }
+}
+
+static void the_unknown_is_refused(void **state)
+{
+    enum hearth_dtype dtype = HEARTH_U64;
+    enum hearth_op op = HEARTH_MAX;
+    enum hearth_algo algo = HEARTH_STAR;
+    static const char *const bad[] = {"", "F32", "f32 ", "fp32", "ringg", "su", NULL};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_int_equal(hearth_dtype_parse(bad[i], &dtype), HEARTH_INVALID);
+        assert_int_equal(hearth_op_parse(bad[i], &op), HEARTH_INVALID);
+        assert_int_equal(hearth_algo_parse(bad[i], &algo), HEARTH_INVALID);
+    }
+    assert_int_equal(dtype, HEARTH_U64);
+    assert_int_equal(op, HEARTH_MAX);
+    assert_int_equal(algo, HEARTH_STAR);
+
+    static const int unknown[] = {-1, 10, 14, 1 << 20, INT32_MIN};
+    for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
+        assert_string_equal(hearth_dtype_name((enum hearth_dtype)unknown[i]), "?");
+        assert_int_equal(hearth_dtype_size((enum hearth_dtype)unknown[i]), 0);
+        assert_string_equal(hearth_op_name((enum hearth_op)unknown[i]), "?");
+        assert_string_equal(hearth_algo_name((enum hearth_algo)unknown[i]), "?");
+    }
+}
+
+static void number_and_text_of_the_version_agree(void **state)
+{
+    char text[32];
+    uint32_t version = hearth_version();
+
+    (void)state;
+    snprintf(text, sizeof(text), "%u.%u.%u", version >> 16, version >> 8 & 255, version & 255);
+    assert_string_equal(hearth_version_string(), text);
+    assert_int_equal(version >> 16, HEARTH_VERSION_MAJOR);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_dtype_has_name_size_and_parses_back),
+        cmocka_unit_test(every_op_and_algo_parses_back),
+        cmocka_unit_test(the_unknown_is_refused),
+        cmocka_unit_test(number_and_text_of_the_version_agree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,301 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the rules of CONTRIBUTING.md that a script can see. Prints file:line: rule: text; exits 1 if there is any."""
+
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(os.environ.get("HEARTH_CHECK_ROOT", Path(__file__).resolve().parent.parent))  # tests check other trees
+
+# ---- The tables. A new edge or exception is a change here, so it is seen in review. --------------------------------
+
+# Who may include whom: rooms, or single headers of a room. Every room may include itself and <hearth.h>.
+FACES = ["core", "os", "kernel/kernel.h", "collective/plan.h", "collective/select.h", "collective/dryrun.h"]
+INCLUDES = {
+    "core": [],
+    "os": ["core"],
+    "kernel": ["core"],
+    "wire": ["core"],
+    "metrics": ["core"],
+    "transport": ["core", "os", "wire", "metrics"],
+    "collective": ["core", "os", "wire", "kernel", "metrics", "transport/link.h"],
+    "node": ["core", "os", "wire", "kernel", "metrics", "transport", "collective"],
+    "api.c": ["core", "node", "collective"],
+    "cli": FACES,
+    "bench": FACES,
+    "examples": [],
+}
+
+# System headers. os, cli, bench and examples may include any; other rooms only the C library and these.
+C_LIBRARY = set("assert ctype errno fenv float inttypes limits math stdalign stdarg stdatomic stdbool stddef stdint "
+                "stdio stdlib string".split())
+SYSTEM = {
+    "kernel": {"arm_neon.h", "cpuid.h", "immintrin.h", "sys/auxv.h"},
+    "transport": {"sys/types.h", "sys/uio.h"},
+}
+SYSTEM_ANY = ("os", "cli", "bench", "examples")
+
+# Names that may not be used: pattern, where, except in, why.
+CALL = r"(?<![\w.>])(?:%s)\s*\("
+BANNED = [
+    (CALL % "strcpy|strcat|sprintf|vsprintf|gets|alloca", ("",), (), "writes without a limit"),
+    (CALL % "strtok|atoi|atol|atoll|atof|rand|srand", ("",), (), "hides state or errors"),
+    (CALL % "system", ("src", "cli", "include"), (), "runs a shell"),
+    (CALL % "malloc|calloc|realloc|free|aligned_alloc|posix_memalign|strdup|strndup", ("src",), ("src/core/heap.c",),
+     "memory goes through core/heap.h"),
+    (CALL % "getenv|secure_getenv|setenv|putenv|unsetenv", ("src",), ("src/node/config.c",),
+     "only hearth_config_env reads the environment"),
+    (CALL % "printf|vprintf|puts|putchar|perror|fprintf|vfprintf|fputs|fputc", ("src",), ("src/node/config.c",),
+     "the library never prints"),
+    (CALL % "exit|_exit|_Exit|abort|quick_exit|raise|kill", ("src",), (), "the library never ends the process"),
+    (CALL % "signal|sigaction", ("src",), (), "the library has no signal handlers"),
+    (CALL % "clock_gettime|gettimeofday|time|clock", ("src",), ("src/os/",), "only os/ reads the clock"),
+    (r"\bpthread_\w+", ("src",), ("src/os/",), "threads and locks belong to os/"),
+]
+
+LINES_OF_FILE, LINES_OF_FUNCTION, COLUMNS = 700, 70, 110
+SKIP_DIRS = {".git", "build", "corpus", "golden", "__pycache__"}
+SPDX = "SPDX-License-Identifier: Apache-2.0"
+CODE, SCRIPT = {".c", ".h", ".inc"}, {".py", ".sh", ".cmake", ".yml"}
+
+problems = []
+
+
+def problem(path, line, rule, text):
+    problems.append((str(path.relative_to(ROOT)), line, rule, text))
+
+
+# ---- Reading -------------------------------------------------------------------------------------------------------
+
+def files():
+    for directory, names, leaves in os.walk(ROOT):
+        names[:] = sorted(n for n in names if n not in SKIP_DIRS and not n.startswith("build-"))
+        for leaf in sorted(leaves):
+            yield Path(directory) / leaf
+
+
+def is_script(path):
+    if path.suffix in SCRIPT or path.name in ("Makefile", "CMakeLists.txt"):
+        return True
+    return not path.suffix and path.read_bytes()[:2] == b"#!"
+
+
+def strip(text):
+    """C without comments and the insides of strings; lines stay where they are."""
+    pattern = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+
+    def blank(match):
+        piece = match.group()
+        if piece[0] == "/":
+            return " " + "\n" * piece.count("\n")
+        return piece[0] * 2
+    return pattern.sub(blank, text)
+
+
+def room_of(path):
+    parts = path.relative_to(ROOT).parts
+    if parts[0] == "src":
+        return parts[1]
+    return parts[0]
+
+
+def line_at(text, offset):
+    return text.count("\n", 0, offset) + 1
+
+
+# ---- Rules for every text ------------------------------------------------------------------------------------------
+
+def check_head(path, lines):
+    """Licence on the first line, purpose on the second; a script's #! stands before both."""
+    first = 1 if lines and lines[0].startswith("#!") else 0
+    if len(lines) <= first or SPDX not in lines[first]:
+        problem(path, first + 1, "spdx", f"the first line must say {SPDX}")
+    elif len(lines) <= first + 1 or not re.match(r'(/\*|#|""")\s*\S+(\s+\S+){2}', lines[first + 1]):
+        problem(path, first + 2, "purpose", "the second line must say what the file is for")
+
+
+def check_lines(path, lines):
+    if len(lines) > LINES_OF_FILE:
+        problem(path, len(lines), "file length", f"{len(lines)} lines, {LINES_OF_FILE} are allowed")
+    for number, line in enumerate(lines, 1):
+        if "\t" in line and path.name != "Makefile":
+            problem(path, number, "tab", "use spaces")
+        if line != line.rstrip():
+            problem(path, number, "space", "at the end of the line")
+        if len(line) > COLUMNS and path.suffix in CODE:
+            problem(path, number, "line length", f"{len(line)} columns, {COLUMNS} are allowed")
+        if re.search(r"\b(TODO|FIXME|XXX)\b(?!\([^)]+\))", line) and path.name != "check.py":
+            problem(path, number, "loose end", "say why, as in TODO(reason), or do it")
+
+
+# ---- Rules for C ---------------------------------------------------------------------------------------------------
+
+def check_includes(path, text):
+    room = room_of(path)
+    if room not in INCLUDES:
+        return
+    allowed = INCLUDES[room] + [room]
+    for match in re.finditer(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', text, re.M):
+        kind, name = match.groups()
+        line = line_at(text, match.start())
+        if kind == "<":
+            known = name == "hearth.h" or name.removesuffix(".h") in C_LIBRARY or name in SYSTEM.get(room, ())
+            if not known and room not in SYSTEM_ANY:
+                problem(path, line, "include", f"<{name}>: system headers belong to os/")
+        elif name.split("/")[0] == room and (ROOT / name).exists():
+            continue
+        elif not (ROOT / "src" / name).exists():
+            problem(path, line, "include", f'"{name}": write "room/file.h"')
+        elif name.split("/")[0] not in allowed and name not in allowed:
+            problem(path, line, "include", f'"{name}": {room} may include {" ".join(INCLUDES[room]) or "nothing else"}')
+
+
+def check_banned(path, code):
+    name = str(path.relative_to(ROOT))
+    for pattern, where, exceptions, why in BANNED:
+        if not name.startswith(where) or name.startswith(exceptions):
+            continue
+        for match in re.finditer(pattern, code):
+            problem(path, line_at(code, match.start()), "banned", f"{match.group().rstrip(' (')}: {why}")
+
+
+def check_conditionals(path, code):
+    """#if is for os/, kernel/ and the public header; elsewhere there is only the include guard."""
+    room = room_of(path)
+    if room in ("os", "kernel", "tests", "fuzz") or path.name == "hearth.h":
+        return
+    found = [(line_at(code, m.start()), m.group(1))
+             for m in re.finditer(r"^[ \t]*#[ \t]*(if\w*|elif|else|endif)\b", code, re.M)]
+    if path.suffix == ".h" and len(found) >= 2 and found[0][1] == "ifndef" and found[-1][1] == "endif":
+        found = found[1:-1]
+    for line, word in found:
+        if word.startswith("if"):
+            problem(path, line, "conditional", f"#{word} belongs to os/ and kernel/")
+
+
+def check_functions(path, code):
+    """Bodies are the braces at depth 0 that follow a parenthesis."""
+    code = re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", lambda m: "\n" * m.group().count("\n"), code, flags=re.M)
+    depth, start, before = 0, 0, ""
+    for match in re.finditer(r"[{};]|[^{};]+", code):
+        piece = match.group()
+        if piece == "{":
+            if depth == 0 and re.search(r'extern\s+""\s*$', before):
+                continue
+            if depth == 0:
+                start = match.start() if re.search(r"\)\s*$", before) else -1
+            depth += 1
+        elif piece == "}":
+            depth = max(depth - 1, 0)
+            if depth == 0 and start >= 0:
+                body = code.count("\n", start, match.start()) - 1
+                if body > LINES_OF_FUNCTION:
+                    problem(path, line_at(code, start), "function length",
+                            f"{body} lines, {LINES_OF_FUNCTION} are allowed")
+        before = piece
+
+
+def check_header_alone(path):
+    command = [os.environ.get("CC", "cc"), "-std=gnu17", "-fsyntax-only", "-Wall", "-Wextra", "-Werror",
+               f"-I{ROOT}/include", f"-I{ROOT}/src", "-x", "c", "-include", str(path), os.devnull]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        problem(path, 1, "header alone", done.stderr.strip().splitlines()[0] if done.stderr else "does not compile")
+
+
+def check_unique(paths):
+    seen = {}
+    for path in paths:
+        other = seen.setdefault(path.name, path)
+        if other is not path:
+            problem(path, 1, "file name", f"{other.relative_to(ROOT)} has the same name")
+
+
+# ---- Rules for documents -------------------------------------------------------------------------------------------
+
+def anchors(path):
+    """Headings as GitHub turns them into anchors."""
+    heads = re.findall(r"^#+\s+(.*?)\s*$", path.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def check_links(path, text):
+    text = re.sub(r"```.*?```", lambda m: "\n" * m.group().count("\n"), text, flags=re.S)
+    for match in re.finditer(r"\[[^\]]*\]\(([^)\s]+)\)", text):
+        target, _, anchor = match.group(1).partition("#")
+        if re.match(r"[a-z]+:", target):
+            continue
+        there = (path.parent / target).resolve() if target else path
+        if not there.exists():
+            problem(path, line_at(text, match.start()), "link", f"{target} does not exist")
+        elif anchor and there.suffix == ".md" and anchor not in anchors(there):
+            problem(path, line_at(text, match.start()), "link", f"{target} has no heading #{anchor}")
+
+
+# ---- The whole -----------------------------------------------------------------------------------------------------
+
+def check_all():
+    c_files = []
+    for path in files():
+        if path.suffix == ".md":
+            check_links(path, path.read_text())
+        elif path.suffix in CODE:
+            c_files.append(path)
+        elif not is_script(path):
+            continue
+        lines = path.read_text().splitlines()
+        check_lines(path, lines)
+        if path.suffix != ".md":
+            check_head(path, lines)
+    for path in c_files:
+        text = path.read_text()
+        code = strip(text)
+        check_includes(path, text)
+        check_banned(path, code)
+        check_conditionals(path, code)
+        check_functions(path, code)
+    check_unique([p for p in c_files if room_of(p) != "tests"])
+    headers = [p for p in c_files if p.suffix == ".h" and p.relative_to(ROOT).parts[0] in ("src", "include")]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(check_header_alone, headers))
+    for path, line, rule, text in sorted(problems):
+        print(f"{path}:{line}: {rule}: {text}")
+    print(f"{len(c_files)} C files, {len(problems)} problems")
+    return 1 if problems else 0
+
+
+def run_format(reformat):
+    """clang-format 14 is what the tree is formatted with; versions differ in small ways, so others are not asked."""
+    for tool in ("clang-format-14", "clang-format"):
+        try:
+            version = subprocess.run([tool, "--version"], capture_output=True, text=True).stdout
+        except FileNotFoundError:
+            continue
+        if "version 14." in version:
+            break
+    else:
+        print("skipped: clang-format 14 is missing: run ./setup --all")
+        return 77
+    paths = [p for p in files() if p.suffix in CODE]
+    if reformat:
+        return subprocess.run([tool, "-i", *paths]).returncode
+
+    def is_formatted(path):
+        return subprocess.run([tool, path], capture_output=True, text=True).stdout == path.read_text()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        bad = [path for path, good in zip(paths, pool.map(is_formatted, paths)) if not good]
+    for path in bad:
+        print(f"{path.relative_to(ROOT)}:1: format: run make format")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] in (["--format"], ["--reformat"]):
+        sys.exit(run_format(sys.argv[1] == "--reformat"))
+    if sys.argv[1:]:
+        sys.exit(f"usage: {sys.argv[0]} [--format | --reformat]")
+    sys.exit(check_all())
