@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Time, real or virtual. Only this room reads the machine's clock. */
+#ifndef OS_CLOCK_H
+#define OS_CLOCK_H
+
+#include <stdint.h>
+
+/* Real when `virtual_ns` is NULL, else whatever the owner of the simulation last wrote there. */
+struct clock {
+    const uint64_t *virtual_ns;
+};
+
+uint64_t clock_now(const struct clock *clock); /* monotonic nanoseconds */
+uint64_t clock_real(void);                     /* monotonic nanoseconds of the machine */
+
+#endif

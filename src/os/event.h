@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A descriptor that becomes readable once: eventfd on Linux, a pipe elsewhere. */
+#ifndef OS_EVENT_H
+#define OS_EVENT_H
+
+#include "core/types.h"
+
+struct event {
+    int read_fd, write_fd; /* equal with eventfd; -1 when closed. Close-on-exec, non-blocking */
+};
+
+int MUST_CHECK event_open(struct event *e); /* HEARTH_OK or HEARTH_SYSTEM */
+void event_signal(struct event *e);
+void event_close(struct event *e); /* harmless when closed */
+
+#endif

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Numbers that nobody can foretell, from the operating system. */
+#ifndef OS_RANDOM_H
+#define OS_RANDOM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/types.h"
+
+int MUST_CHECK random_bytes(void *target, size_t len); /* HEARTH_OK or HEARTH_SYSTEM */
+
+#endif

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Threads and locks on pthreads. */
+#define _GNU_SOURCE 1 /* pthread_setname_np, sched_getaffinity */
+#include "os/thread.h"
+
+#include <assert.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+int mutex_init(struct mutex *m)
+{
+    return pthread_mutex_init(&m->handle, NULL) == 0 ? HEARTH_OK : HEARTH_SYSTEM;
+}
+
+void mutex_fini(struct mutex *m)
+{
+    int err = pthread_mutex_destroy(&m->handle);
+    assert(err == 0);
+    (void)err;
+}
+
+void mutex_lock(struct mutex *m)
+{
+    int err = pthread_mutex_lock(&m->handle);
+    assert(err == 0);
+    (void)err;
+}
+
+bool mutex_trylock(struct mutex *m)
+{
+    return pthread_mutex_trylock(&m->handle) == 0;
+}
+
+void mutex_unlock(struct mutex *m)
+{
+    int err = pthread_mutex_unlock(&m->handle);
+    assert(err == 0);
+    (void)err;
+}
+
+/* For people who look at the process with a debugger or top: failure does no harm. */
+static void thread_name_self(const char *name)
+{
+#if defined(__APPLE__)
+    pthread_setname_np(name);
+#elif defined(__linux__)
+    pthread_setname_np(pthread_self(), name);
+#else
+    (void)name;
+#endif
+}
+
+static void *thread_main(void *arg)
+{
+    struct thread *t = arg;
+
+    thread_name_self(t->name);
+    t->run(t->arg);
+    return NULL;
+}
+
+int thread_start(struct thread *t, const char *name, void (*run)(void *arg), void *arg)
+{
+    sigset_t all, before;
+
+    t->run = run;
+    t->arg = arg;
+    size_t len = strnlen(name, sizeof(t->name) - 1);
+    memcpy(t->name, name, len);
+    t->name[len] = '\0';
+
+    /* A new thread inherits the mask: block here, so that not even its first instruction takes a signal. */
+    sigfillset(&all);
+    if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0)
+        return HEARTH_SYSTEM;
+    int err = pthread_create(&t->handle, NULL, thread_main, t);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return err == 0 ? HEARTH_OK : HEARTH_SYSTEM;
+}
+
+void thread_join(struct thread *t)
+{
+    int err = pthread_join(t->handle, NULL);
+    assert(err == 0);
+    (void)err;
+}
+
+void thread_yield(void)
+{
+    sched_yield();
+}
+
+void thread_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory"); /* `yield` does nothing on most cores; this waits a little */
+#else
+    __asm__ volatile("" ::: "memory");
+#endif
+}
+
+int cpu_count(void)
+{
+    int count = 0;
+
+#if defined(__linux__) && !defined(HEARTH_POSIX)
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof(set), &set) == 0)
+        count = CPU_COUNT(&set);
+#endif
+    if (count < 1)
+        count = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return count < 1 ? 1 : count;
+}
+
+int process_id(void)
+{
+    return (int)getpid();
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An event becomes readable when it is signalled, once and for all. */
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "os/event.h"
+
+static int readable(const struct event *e)
+{
+    struct pollfd p = {.fd = e->read_fd, .events = POLLIN};
+    return poll(&p, 1, 0);
+}
+
+static void readable_after_the_signal(void **state)
+{
+    struct event e;
+
+    (void)state;
+    assert_int_equal(event_open(&e), HEARTH_OK);
+    assert_int_equal(readable(&e), 0);
+    event_signal(&e);
+    assert_int_equal(readable(&e), 1);
+    assert_int_equal(readable(&e), 1);
+    event_close(&e);
+    assert_int_equal(e.read_fd, -1);
+    assert_int_equal(e.write_fd, -1);
+    event_close(&e);
+}
+
+/* More than a pipe holds. */
+static void signals_never_block(void **state)
+{
+    struct event e;
+
+    (void)state;
+    assert_int_equal(event_open(&e), HEARTH_OK);
+    for (int i = 0; i < 20000; i++)
+        event_signal(&e);
+    assert_int_equal(readable(&e), 1);
+    event_close(&e);
+}
+
+static void descriptors_have_manners(void **state)
+{
+    struct event e;
+
+    (void)state;
+    assert_int_equal(event_open(&e), HEARTH_OK);
+    const int fds[2] = {e.read_fd, e.write_fd};
+    for (int i = 0; i < 2; i++) {
+        assert_true(fcntl(fds[i], F_GETFD) & FD_CLOEXEC);
+        assert_true(fcntl(fds[i], F_GETFL) & O_NONBLOCK);
+    }
+    event_close(&e);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(fcntl(fds[i], F_GETFD), -1);
+}
+
+static void no_descriptor_left_is_an_error(void **state)
+{
+    struct rlimit before, none;
+    struct event e = {-7, -7};
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    int status = event_open(&e);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(status, HEARTH_SYSTEM);
+    assert_int_equal(e.read_fd, -7);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(readable_after_the_signal),
+        cmocka_unit_test(signals_never_block),
+        cmocka_unit_test(descriptors_have_manners),
+        cmocka_unit_test(no_descriptor_left_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

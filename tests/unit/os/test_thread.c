@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Threads run, carry a name and take no signals; locks exclude; the process is known after a fork. */
+#define _GNU_SOURCE 1 /* pthread_getname_np, sched_setaffinity */
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "os/thread.h"
+
+struct report {
+    int runs;
+    bool took_lock;
+    sigset_t mask;
+    char name[64];
+    struct mutex *lock;
+};
+
+static void look_around(void *arg)
+{
+    struct report *r = arg;
+
+    r->runs++;
+    pthread_sigmask(SIG_SETMASK, NULL, &r->mask);
+    pthread_getname_np(pthread_self(), r->name, sizeof(r->name));
+    if (r->lock) {
+        r->took_lock = mutex_trylock(r->lock);
+        if (r->took_lock)
+            mutex_unlock(r->lock);
+    }
+}
+
+static void a_thread_runs_named_and_without_signals(void **state)
+{
+    static const int signals[] = {SIGINT,  SIGTERM, SIGHUP,  SIGUSR1, SIGUSR2,
+                                  SIGCHLD, SIGALRM, SIGPIPE, SIGWINCH};
+    struct report r = {0};
+    struct thread t;
+    sigset_t before, after;
+
+    (void)state;
+    pthread_sigmask(SIG_SETMASK, NULL, &before);
+    assert_int_equal(thread_start(&t, "hearth-a-long-name", look_around, &r), HEARTH_OK);
+    thread_join(&t);
+    pthread_sigmask(SIG_SETMASK, NULL, &after);
+    assert_int_equal(r.runs, 1);
+    assert_string_equal(r.name, "hearth-a-long-n");
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+        assert_int_equal(sigismember(&r.mask, signals[i]), 1);
+        assert_int_equal(sigismember(&after, signals[i]), sigismember(&before, signals[i]));
+    }
+}
+
+static void trylock_fails_while_another_holds(void **state)
+{
+    struct mutex lock;
+    struct report r = {.lock = &lock};
+    struct thread t;
+
+    (void)state;
+    assert_int_equal(mutex_init(&lock), HEARTH_OK);
+    mutex_lock(&lock);
+    assert_int_equal(thread_start(&t, "t", look_around, &r), HEARTH_OK);
+    thread_join(&t);
+    assert_false(r.took_lock);
+    mutex_unlock(&lock);
+    assert_int_equal(thread_start(&t, "t", look_around, &r), HEARTH_OK);
+    thread_join(&t);
+    assert_true(r.took_lock);
+    mutex_fini(&lock);
+}
+
+#define ROUNDS 20000
+
+struct counter {
+    struct mutex lock;
+    long value;
+};
+
+static void count_up(void *arg)
+{
+    struct counter *c = arg;
+
+    for (int i = 0; i < ROUNDS; i++) {
+        if (i % 2 || !mutex_trylock(&c->lock))
+            mutex_lock(&c->lock);
+        c->value++;
+        mutex_unlock(&c->lock);
+        if (i % 1000 == 0)
+            thread_yield();
+    }
+}
+
+static void a_mutex_excludes(void **state)
+{
+    struct counter c = {.value = 0};
+    struct thread threads[4];
+
+    (void)state;
+    assert_int_equal(mutex_init(&c.lock), HEARTH_OK);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(thread_start(&threads[i], "count", count_up, &c), HEARTH_OK);
+    for (int i = 0; i < 4; i++)
+        thread_join(&threads[i]);
+    assert_int_equal(c.value, 4 * ROUNDS);
+    mutex_fini(&c.lock);
+}
+
+static void processors_are_counted(void **state)
+{
+    int count = cpu_count();
+
+    (void)state;
+    assert_in_range(count, 1, 65536);
+    thread_relax();
+#if defined(HEARTH_POSIX)
+    print_message("affinity is not looked at in the posix build: skipped\n");
+#else
+    cpu_set_t before, one;
+    assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
+    CPU_ZERO(&one);
+    for (size_t cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; cpu++)
+        if (CPU_ISSET(cpu, &before))
+            CPU_SET(cpu, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+    int alone = cpu_count();
+    assert_int_equal(sched_setaffinity(0, sizeof(before), &before), 0);
+    assert_int_equal(alone, 1);
+#endif
+}
+
+static void the_process_id_differs_after_a_fork(void **state)
+{
+    int parent = process_id(), status;
+
+    (void)state;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(process_id() != parent ? 0 : 1);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(process_id(), parent);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_thread_runs_named_and_without_signals),
+        cmocka_unit_test(trylock_fails_while_another_holds),
+        cmocka_unit_test(a_mutex_excludes),
+        cmocka_unit_test(processors_are_counted),
+        cmocka_unit_test(the_process_id_differs_after_a_fork),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
