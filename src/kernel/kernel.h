@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arithmetic on arrays. Pure functions, any thread, any alignment of elements; scalar.c is their definition
+ * and every vector path gives the same bits.
+ *
+ * Rules of all kernels: default rounding (nearest even), subnormals kept (see fpmode_enter), no contraction.
+ * A NaN result is the canonical quiet NaN of its type (f32 0x7fc00000, f64 0x7ff8000000000000, f16 0x7e00,
+ * bf16 0x7fc0), in every kernel that does arithmetic or conversion. */
+#ifndef KERNEL_KERNEL_H
+#define KERNEL_KERNEL_H
+
+#include "core/types.h"
+
+/* acc[i] = acc[i] op source[i]. Regions are the same or do not overlap. f16 and bf16: computed in f32,
+ * rounded once per call. Integers wrap. min and max: IEEE 754-2019 minimum and maximum. */
+typedef void reduce_fn(void *acc, const void *source, size_t count);
+/* target[i] = source[i] in another type. Regions do not overlap. */
+typedef void convert_fn(void *target, const void *source, size_t count);
+/* x[i] = x[i] * factor, or x[i] / factor. The factor is rounded to the type first (f32). */
+typedef void scale_fn(void *x, size_t count, double factor);
+
+enum { KERNEL_SUM, KERNEL_PROD, KERNEL_MIN, KERNEL_MAX, KERNEL_OPS };
+
+struct kernels {
+    const char *name; /* "scalar", "avx2", "neon" */
+    reduce_fn *reduce[DTYPE_COUNT][KERNEL_OPS];
+    /* To the type sums are kept in: f16, bf16 -> f32; i8, i32, i64, u8, u32, u64 -> f64; f32 -> f32 and
+     * f64 -> f64 are copies with canonical NaNs. */
+    convert_fn *widen[DTYPE_COUNT];
+    /* Back again: round to nearest even; integers saturate, NaN becomes 0. f32 -> f16 overflows to
+     * infinity as IEEE says. f32 -> f32 and f64 -> f64 are copies with canonical NaNs. */
+    convert_fn *narrow[DTYPE_COUNT];
+    scale_fn *multiply_f32, *multiply_f64, *divide_f32, *divide_f64;
+};
+
+/* The best this processor has; asked once, thread-safe, never NULL. */
+const struct kernels *kernels_best(void);
+/* By name; NULL if this build or processor does not have it. For tests and benchmarks. */
+const struct kernels *kernels_named(const char *name);
+
+/* Elements 0..count-1 of `target` become the identity of the operation (KERNEL_SUM...): 0, 1, and for min and
+ * max +inf / -inf or the largest / smallest integer. */
+void kernel_identity(enum hearth_dtype dtype, int op, void *target, size_t count);
+
+/* The floating-point environment our kernels are defined in (nearest even, no flush to zero, no traps).
+ * enter returns what was there; leave puts it back. Cheap. */
+uint64_t fpmode_enter(void);
+void fpmode_leave(uint64_t saved);
+
+#endif

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The choice of a set, whole tables, and identities. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <string.h>
+
+#include "cases.h"
+
+static const struct kernels *sets[CASE_SETS_MAX];
+static int set_count;
+
+static void *ask(void *answer)
+{
+    *(const struct kernels **)answer = kernels_best();
+    return NULL;
+}
+
+/* Comes first, so that the threads are the first to ask. */
+static void all_threads_get_the_same(void **state)
+{
+    enum { THREADS = 8 };
+    pthread_t threads[THREADS];
+    const struct kernels *answers[THREADS] = {0};
+    (void)state;
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, ask, &answers[i]), 0);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    for (int i = 0; i < THREADS; i++)
+        assert_true(answers[i] && answers[i] == answers[0]);
+}
+
+static void the_best_is_the_last_there_is(void **state)
+{
+    (void)state;
+    assert_ptr_equal(kernels_best(), sets[set_count - 1]);
+    assert_ptr_equal(kernels_named(kernels_best()->name), kernels_best());
+    assert_string_equal(sets[0]->name, "scalar");
+    assert_null(kernels_named("avx"));
+    assert_null(kernels_named(""));
+}
+
+static void no_slot_is_empty(void **state)
+{
+    (void)state;
+    for (int s = 0; s < set_count; s++) {
+        for (int d = 0; d < DTYPE_COUNT; d++) {
+            for (int op = 0; op < KERNEL_OPS; op++)
+                assert_true(sets[s]->reduce[d][op] != NULL);
+            assert_true(sets[s]->widen[d] && sets[s]->narrow[d]);
+        }
+        assert_true(sets[s]->multiply_f32 && sets[s]->multiply_f64);
+        assert_true(sets[s]->divide_f32 && sets[s]->divide_f64);
+    }
+}
+
+static bool is_nan(enum hearth_dtype dtype, uint64_t bits)
+{
+    static const uint64_t infinity[] = {0x7f800000, UINT64_C(0x7ff0000000000000), 0x7c00, 0x7f80};
+    return dtype <= HEARTH_BF16 && (bits & (UINT64_MAX >> (65 - 8 * dtype_size(dtype)))) > infinity[dtype];
+}
+
+/* x op identity is x, but for -0 + 0 and NaN, which becomes canonical. */
+static void identities_change_nothing(void **state)
+{
+    enum { COUNT = 501 };
+    static uint64_t x[COUNT], acc[COUNT];
+    uint64_t seed = 10;
+    (void)state;
+    for (int d = 0; d < DTYPE_COUNT; d++) {
+        enum hearth_dtype dtype = (enum hearth_dtype)d;
+        size_t size = dtype_size(dtype);
+        cases_fill(&seed, dtype, x, COUNT);
+        for (int op = 0; op < KERNEL_OPS; op++) {
+            kernel_identity(dtype, op, acc, COUNT);
+            kernels_best()->reduce[d][op](acc, x, COUNT);
+            for (size_t i = 0; i < COUNT; i++) {
+                uint64_t before = 0, after = 0;
+                memcpy(&before, (char *)x + i * size, size);
+                memcpy(&after, (char *)acc + i * size, size);
+                bool minus_zero = d <= HEARTH_BF16 && before == UINT64_C(1) << (8 * size - 1);
+                if (is_nan(dtype, before))
+                    assert_true(is_nan(dtype, after));
+                else if (op == KERNEL_SUM && minus_zero)
+                    assert_true(after == 0);
+                else
+                    assert_true(after == before);
+            }
+        }
+    }
+}
+
+static void identities_fill_exactly(void **state)
+{
+    unsigned char bytes[80];
+    (void)state;
+    for (int d = 0; d < DTYPE_COUNT; d++)
+        for (size_t count = 0; count <= 8; count++) {
+            size_t len = count * dtype_size((enum hearth_dtype)d);
+            memset(bytes, 0xa5, sizeof(bytes));
+            kernel_identity((enum hearth_dtype)d, KERNEL_SUM, bytes + 3, count);
+            for (size_t i = 0; i < sizeof(bytes); i++)
+                assert_int_equal(bytes[i], i >= 3 && i < 3 + len ? 0 : 0xa5);
+        }
+}
+
+static void identities_by_hand(void **state)
+{
+    uint32_t f32;
+    uint16_t f16, bf16;
+    int8_t i8;
+    uint64_t u64;
+    (void)state;
+    kernel_identity(HEARTH_F32, KERNEL_MIN, &f32, 1);
+    kernel_identity(HEARTH_F16, KERNEL_MAX, &f16, 1);
+    kernel_identity(HEARTH_BF16, KERNEL_PROD, &bf16, 1);
+    kernel_identity(HEARTH_I8, KERNEL_MAX, &i8, 1);
+    kernel_identity(HEARTH_U64, KERNEL_MIN, &u64, 1);
+    assert_true(f32 == 0x7f800000 && f16 == 0xfc00 && bf16 == 0x3f80 && i8 == -128 && u64 == UINT64_MAX);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_threads_get_the_same), cmocka_unit_test(the_best_is_the_last_there_is),
+        cmocka_unit_test(no_slot_is_empty),         cmocka_unit_test(identities_change_nothing),
+        cmocka_unit_test(identities_fill_exactly),  cmocka_unit_test(identities_by_hand),
+    };
+    set_count = cases_sets(sets);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
