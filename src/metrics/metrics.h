@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Counters and histograms of one node. Written by any thread without locks, read as a snapshot of text. */
+#ifndef METRICS_METRICS_H
+#define METRICS_METRICS_H
+
+#include <stdatomic.h>
+
+#include "core/heap.h"
+#include "core/types.h"
+
+#define METRICS_KINDS   11 /* collectives, in the order of enum plan_kind */
+#define METRICS_BUCKETS 32 /* of powers of two, from 1 us (durations) */
+
+struct histogram {
+    /* Bucket i: values < 2^i units that are not in a lower one; the last holds the rest. */
+    _Atomic(uint64_t) bucket[METRICS_BUCKETS];
+    _Atomic(uint64_t) count, sum;
+};
+void histogram_add(struct histogram *h, uint64_t value);
+/* Upper bound of the bucket in which the quantile (0..1) falls; 0 if empty, UINT64_MAX in the last. */
+uint64_t histogram_quantile(const struct histogram *h, double quantile);
+
+struct metrics {
+    struct {
+        _Atomic(uint64_t) operations, bytes, failures; /* ended; payload bytes asked for; ended badly */
+        struct histogram duration_us;
+    } kind[METRICS_KINDS];
+    _Atomic(uint64_t) frames_sent, frames_received, bytes_sent, bytes_received; /* headers included */
+    _Atomic(uint64_t) frames_early, frames_late; /* before their operation was posted; after it had ended */
+    int peers;
+    _Atomic(uint64_t) *waited_ns; /* [peers]: time the node had nothing to do but wait for this peer */
+};
+
+int MUST_CHECK metrics_init(struct metrics *m, int peers, struct heap *heap);
+void metrics_fini(struct metrics *m);
+/* Prometheus exposition format, names hearth_*; kind_names[METRICS_KINDS]. As snprintf: the whole length. */
+size_t metrics_text(const struct metrics *m, const struct heap *heap, const char *const *kind_names,
+                    char *text, size_t size);
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The header in front of every frame. docs/wire.md is the law; this is its C form. */
+#ifndef WIRE_FRAME_H
+#define WIRE_FRAME_H
+
+#include "core/types.h"
+
+#define FRAME_HEADER_LEN  96u
+#define FRAME_MAGIC       0x4648u /* "HF", little endian */
+#define FRAME_VERSION     1u
+#define FRAME_LENGTH_MAX  (64u << 20) /* payload bytes; a longer one is refused before memory is taken */
+#define FRAME_CONTROL_MAX 512u        /* payload bytes of every kind but FRAME_DATA */
+
+enum frame_kind {
+    FRAME_HELLO = 1,   /* first frame of a link, both ways */
+    FRAME_DATA = 2,    /* one piece of an operation */
+    FRAME_GRANT = 3,   /* the receiver of `total` bytes is posted: frames up to this number may come */
+    FRAME_CREDIT = 4,  /* nothing but the header's credit and ack */
+    FRAME_ABORT = 5,   /* the operation ends here with an error: payload is a record (wire/record.h) */
+    FRAME_DISPUTE = 6, /* to the arbiter (rank 0): members called different things */
+    FRAME_ASK = 7,     /* from the arbiter: what did you call? */
+    FRAME_ANSWER = 8,  /* to the arbiter: this */
+    FRAME_VERDICT = 9, /* from the arbiter: who differs, and how */
+    FRAME_PING = 10,
+    FRAME_PONG = 11,
+    FRAME_BYE = 12, /* the sender closes on purpose: payload is a record */
+    FRAME_KIND_MAX = 12
+};
+
+enum frame_flags { FRAME_EAGER = 1u << 0 }; /* data: counts against the eager budget, not against a grant */
+
+struct frame {
+    uint8_t kind;    /* enum frame_kind */
+    uint16_t flags;  /* enum frame_flags; unknown bits are refused */
+    uint32_t length; /* of the payload that follows */
+    uint64_t group;  /* 0: the link itself */
+    uint32_t epoch;
+    uint64_t tag;
+    uint64_t sequence;      /* of the operation within its tag */
+    uint64_t fingerprint;   /* of the call: differs where members called different things */
+    uint32_t lane, step;    /* data: which piece; grant: lane << 32 | step frames are allowed so far */
+    uint64_t total;         /* bytes this sender sends to this receiver in this operation (grant: expects) */
+    double weight;          /* data of an average: sum of the weights that are in it */
+    uint64_t link_sequence; /* counts the frames of this link and direction, from 1 */
+    uint64_t ack;           /* the last link_sequence received */
+    uint32_t credit;        /* eager bytes released so far on the other direction, modulo 2^32 */
+};
+
+void frame_encode(const struct frame *f, uint8_t target[static FRAME_HEADER_LEN]);
+/* HEARTH_OK or HEARTH_PROTOCOL with a text that says which field is wrong. Checks magic, version, CRC, kind,
+ * flags, reserved bytes, length against the kind's limit, that weight is finite and not negative. */
+int MUST_CHECK frame_decode(struct frame *f, const uint8_t source[static FRAME_HEADER_LEN],
+                            const char **what);
+const char *frame_kind_name(uint8_t kind); /* "?" if unknown */
+
+#endif

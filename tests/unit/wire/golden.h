@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads the golden bytes in tests/golden: a name on a line of its own, then its bytes in hex. */
+#ifndef GOLDEN_H
+#define GOLDEN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define GOLDEN_MAX 16
+
+struct golden {
+    char name[16];
+    uint8_t bytes[512];
+    size_t len;
+};
+
+/* The number of items in the file; fails the test if there is no such file, or more items than fit. */
+size_t golden_read(const char *file, struct golden items[GOLDEN_MAX]);
+
+#endif

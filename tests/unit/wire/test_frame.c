@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The frame header: golden bytes decode for ever, every damage and every wrong field is refused. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/bytes.h"
+#include "core/crc32c.h"
+#include "core/prng.h"
+#include "golden.h"
+#include "wire/frame.h"
+
+static void assert_frames_equal(const struct frame *a, const struct frame *b)
+{
+    assert_int_equal(a->kind, b->kind);
+    assert_int_equal(a->flags, b->flags);
+    assert_int_equal(a->length, b->length);
+    assert_true(a->group == b->group);
+    assert_int_equal(a->epoch, b->epoch);
+    assert_true(a->tag == b->tag);
+    assert_true(a->sequence == b->sequence);
+    assert_true(a->fingerprint == b->fingerprint);
+    assert_int_equal(a->lane, b->lane);
+    assert_int_equal(a->step, b->step);
+    assert_true(a->total == b->total);
+    assert_true(a->weight == b->weight);
+    assert_true(a->link_sequence == b->link_sequence);
+    assert_true(a->ack == b->ack);
+    assert_int_equal(a->credit, b->credit);
+}
+
+/* What tests/golden/frame_v1.hex holds at `index`. */
+static struct frame golden_frame(uint32_t index)
+{
+    static const uint32_t lengths[] = {24, 64u << 20, 0, 0, 40, 0, 0, 40, 40, 0, 0, 40};
+    uint8_t kind = (uint8_t)(index + 1);
+
+    return (struct frame){
+        .kind = kind,
+        .flags = kind == FRAME_DATA ? FRAME_EAGER : 0,
+        .length = lengths[index],
+        .group = index % 2 ? UINT64_C(0x0102030405060708) : 0,
+        .epoch = index,
+        .tag = index * UINT64_C(1000003),
+        .sequence = (uint64_t)index << 32 | index,
+        .fingerprint = UINT64_C(0xfedcba9876543210) - index,
+        .lane = index * 3,
+        .step = index * 5,
+        .total = (UINT64_C(1) << 40) + index,
+        .weight = index * 0.25,
+        .link_sequence = index + 1,
+        .ack = index,
+        .credit = UINT32_MAX - index,
+    };
+}
+
+static void golden_headers_decode_and_encode_for_ever(void **state)
+{
+    struct golden items[GOLDEN_MAX];
+    size_t count = golden_read("frame_v1.hex", items);
+
+    (void)state;
+    assert_int_equal(count, FRAME_KIND_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        struct frame expected = golden_frame(i), f;
+        uint8_t bytes[FRAME_HEADER_LEN];
+        const char *what = NULL;
+        assert_int_equal(items[i].len, FRAME_HEADER_LEN);
+        assert_int_equal(frame_decode(&f, items[i].bytes, &what), HEARTH_OK);
+        assert_string_equal(frame_kind_name(f.kind), items[i].name);
+        assert_frames_equal(&f, &expected);
+        frame_encode(&expected, bytes);
+        assert_memory_equal(bytes, items[i].bytes, FRAME_HEADER_LEN);
+    }
+}
+
+static struct frame random_frame(struct prng *p)
+{
+    uint8_t kind = (uint8_t)(1 + prng_below(p, FRAME_KIND_MAX));
+    bool data = kind == FRAME_DATA;
+
+    return (struct frame){
+        .kind = kind,
+        .flags = data ? (uint16_t)prng_below(p, 2) : 0,
+        .length = (uint32_t)prng_below(p, (data ? FRAME_LENGTH_MAX : FRAME_CONTROL_MAX) + 1),
+        .group = prng_u64(p),
+        .epoch = (uint32_t)prng_u64(p),
+        .tag = prng_u64(p),
+        .sequence = prng_u64(p),
+        .fingerprint = prng_u64(p),
+        .lane = (uint32_t)prng_u64(p),
+        .step = (uint32_t)prng_u64(p),
+        .total = prng_u64(p),
+        .weight = prng_unit(p) * 1e300,
+        .link_sequence = prng_u64(p),
+        .ack = prng_u64(p),
+        .credit = (uint32_t)prng_u64(p),
+    };
+}
+
+static void any_frame_comes_back(void **state)
+{
+    uint8_t room[FRAME_HEADER_LEN + 9];
+    struct prng p;
+
+    (void)state;
+    prng_init(&p, 1);
+    for (size_t i = 0; i < 20000; i++) {
+        struct frame f = random_frame(&p), back;
+        uint8_t *bytes = room + i % 8;
+        const char *what = NULL;
+        bytes[FRAME_HEADER_LEN] = 0x77;
+        frame_encode(&f, bytes);
+        assert_int_equal(bytes[FRAME_HEADER_LEN], 0x77);
+        assert_int_equal(frame_decode(&back, bytes, &what), HEARTH_OK);
+        assert_frames_equal(&f, &back);
+    }
+}
+
+static void every_flipped_bit_is_seen(void **state)
+{
+    struct frame f = golden_frame(1), out;
+    uint8_t bytes[FRAME_HEADER_LEN];
+
+    (void)state;
+    frame_encode(&f, bytes);
+    for (size_t bit = 0; bit < FRAME_HEADER_LEN * 8; bit++) {
+        const char *what = NULL;
+        memset(&out, 0x55, sizeof(out));
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        assert_int_equal(frame_decode(&out, bytes, &what), HEARTH_PROTOCOL);
+        assert_non_null(what);
+        assert_int_equal(out.kind, 0x55); /* outputs are set only on success */
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+}
+
+/* Decodes the bytes with their checksum mended: the text of the refusal, or "". */
+static const char *refusal(const uint8_t source[FRAME_HEADER_LEN])
+{
+    uint8_t bytes[FRAME_HEADER_LEN];
+    struct frame f;
+    const char *what = NULL;
+
+    memcpy(bytes, source, sizeof(bytes));
+    store_u32(bytes + 92, crc32c(0, bytes, 92));
+    if (frame_decode(&f, bytes, &what) == HEARTH_OK)
+        return "";
+    assert_non_null(what);
+    return what;
+}
+
+static void assert_refused_for(const uint8_t bytes[FRAME_HEADER_LEN], const char *field)
+{
+    const char *what = refusal(bytes);
+
+    if (strncmp(what, field, strlen(field)) != 0)
+        fail_msg("refused for '%s', expected %s", what, field);
+}
+
+static void wrong_fields_are_refused_by_name(void **state)
+{
+    struct frame ping = {.kind = FRAME_PING};
+    uint8_t bytes[FRAME_HEADER_LEN];
+
+    (void)state;
+    frame_encode(&ping, bytes);
+    assert_string_equal(refusal(bytes), "");
+    for (unsigned value = 0; value < 256; value++) {
+        bytes[2] = (uint8_t)value;
+        if (value != FRAME_VERSION)
+            assert_refused_for(bytes, "version");
+    }
+    bytes[2] = FRAME_VERSION;
+    for (unsigned value = 0; value < 256; value++) {
+        bytes[3] = (uint8_t)value;
+        if (value < FRAME_HELLO || value > FRAME_KIND_MAX)
+            assert_refused_for(bytes, "kind");
+        else
+            assert_string_equal(refusal(bytes), "");
+    }
+    bytes[3] = FRAME_PING;
+    bytes[0] ^= 1;
+    assert_refused_for(bytes, "magic");
+    bytes[0] ^= 1;
+    bytes[90] = 1;
+    assert_refused_for(bytes, "reserved");
+    bytes[90] = 0;
+    bytes[91] = 1;
+    assert_refused_for(bytes, "reserved");
+}
+
+static void flags_belong_to_their_kind(void **state)
+{
+    uint8_t bytes[FRAME_HEADER_LEN];
+
+    (void)state;
+    for (uint8_t kind = FRAME_HELLO; kind <= FRAME_KIND_MAX; kind++) {
+        struct frame f = {.kind = kind};
+        frame_encode(&f, bytes);
+        for (unsigned bit = 0; bit < 16; bit++) {
+            store_u16(bytes + 88, (uint16_t)(1u << bit));
+            if (kind == FRAME_DATA && bit == 0)
+                assert_string_equal(refusal(bytes), "");
+            else
+                assert_refused_for(bytes, "flags");
+        }
+    }
+}
+
+static void lengths_have_a_limit_for_each_kind(void **state)
+{
+    uint8_t bytes[FRAME_HEADER_LEN];
+
+    (void)state;
+    for (uint8_t kind = FRAME_HELLO; kind <= FRAME_KIND_MAX; kind++) {
+        struct frame f = {.kind = kind};
+        uint32_t max = kind == FRAME_DATA ? FRAME_LENGTH_MAX : FRAME_CONTROL_MAX;
+        frame_encode(&f, bytes);
+        store_u32(bytes + 4, max);
+        assert_string_equal(refusal(bytes), "");
+        store_u32(bytes + 4, max + 1);
+        assert_refused_for(bytes, "length");
+        store_u32(bytes + 4, UINT32_MAX);
+        assert_refused_for(bytes, "length");
+    }
+}
+
+static void weights_are_finite_and_not_negative(void **state)
+{
+    static const double good[] = {0, 1, 0.5, 5e-324, 1.7976931348623157e308};
+    const double bad[] = {-1, -5e-324, (double)INFINITY, -(double)INFINITY, (double)NAN};
+    struct frame f = {.kind = FRAME_DATA};
+    uint8_t bytes[FRAME_HEADER_LEN];
+
+    (void)state;
+    frame_encode(&f, bytes);
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        store_f64(bytes + 64, good[i]);
+        assert_string_equal(refusal(bytes), "");
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        store_f64(bytes + 64, bad[i]);
+        assert_refused_for(bytes, "weight");
+    }
+}
+
+static void unknown_kinds_have_a_name_too(void **state)
+{
+    (void)state;
+    assert_string_equal(frame_kind_name(0), "?");
+    assert_string_equal(frame_kind_name(FRAME_KIND_MAX + 1), "?");
+    assert_string_equal(frame_kind_name(255), "?");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(golden_headers_decode_and_encode_for_ever),
+        cmocka_unit_test(any_frame_comes_back),
+        cmocka_unit_test(every_flipped_bit_is_seen),
+        cmocka_unit_test(wrong_fields_are_refused_by_name),
+        cmocka_unit_test(flags_belong_to_their_kind),
+        cmocka_unit_test(lengths_have_a_limit_for_each_kind),
+        cmocka_unit_test(weights_are_finite_and_not_negative),
+        cmocka_unit_test(unknown_kinds_have_a_name_too),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

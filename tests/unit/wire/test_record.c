@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Payloads of control frames: golden bytes decode for ever, lengths are exact, wrong fields are refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/bytes.h"
+#include "golden.h"
+#include "wire/frame.h"
+#include "wire/record.h"
+
+#define HELLO_LEN 24
+#define CALL_LEN 40
+
+static const struct hello_record hellos[] = {
+    {1, 1, 0, 3, 8, UINT64_C(0x1234567890abcdef)},
+    {2, UINT16_MAX, UINT32_MAX, 0, INT32_MAX, UINT64_MAX},
+};
+
+static const struct call_record calls[] = {
+    {.state = CALL_UNKNOWN, .root = RANK_NONE},
+    {CALL_POSTED, 0, HEARTH_BF16, HEARTH_AVG, HEARTH_RING, HEARTH_ORDER_RANK, RANK_NONE, UINT64_C(1) << 33,
+     0xab, 0xcd},
+    {CALL_ENDED, 10, HEARTH_U64, HEARTH_MAX, HEARTH_EXCHANGE, 0, 5, UINT64_MAX, 2, 3},
+    {.state = CALL_PASSED, .root = RANK_NONE},
+};
+
+static const struct error errors[] = {
+    {HEARTH_ABORTED, 2, "all_reduce: rank 2 cancelled"},
+    {HEARTH_CLOSED, RANK_NONE, ""},
+};
+
+static void assert_hellos_equal(const struct hello_record *a, const struct hello_record *b)
+{
+    assert_int_equal(a->version_min, b->version_min);
+    assert_int_equal(a->version_max, b->version_max);
+    assert_int_equal(a->features, b->features);
+    assert_int_equal(a->rank, b->rank);
+    assert_int_equal(a->size, b->size);
+    assert_true(a->instance == b->instance);
+}
+
+static void assert_calls_equal(const struct call_record *a, const struct call_record *b)
+{
+    assert_int_equal(a->state, b->state);
+    assert_int_equal(a->kind, b->kind);
+    assert_int_equal(a->dtype, b->dtype);
+    assert_int_equal(a->op, b->op);
+    assert_int_equal(a->algo, b->algo);
+    assert_int_equal(a->flags, b->flags);
+    assert_int_equal(a->root, b->root);
+    assert_true(a->count == b->count);
+    assert_true(a->plan == b->plan);
+    assert_true(a->fingerprint == b->fingerprint);
+}
+
+static void assert_errors_equal(const struct error *a, const struct error *b)
+{
+    assert_int_equal(a->status, b->status);
+    assert_int_equal(a->rank, b->rank);
+    assert_string_equal(a->text, b->text);
+}
+
+/* Decodes and encodes one golden item, the `index`-th of its name. */
+static void check_golden(const struct golden *item, size_t index)
+{
+    uint8_t bytes[FRAME_CONTROL_MAX];
+    size_t len = 0;
+
+    if (strcmp(item->name, "hello") == 0) {
+        struct hello_record r;
+        assert_int_equal(hello_decode(&r, item->bytes, item->len), HEARTH_OK);
+        assert_hellos_equal(&r, &hellos[index]);
+        len = hello_encode(&r, bytes, sizeof(bytes));
+    } else if (strcmp(item->name, "call") == 0) {
+        struct call_record r;
+        assert_int_equal(call_decode(&r, item->bytes, item->len), HEARTH_OK);
+        assert_calls_equal(&r, &calls[index]);
+        len = call_encode(&r, bytes, sizeof(bytes));
+    } else {
+        struct error e;
+        assert_string_equal(item->name, "error");
+        assert_int_equal(error_decode(&e, item->bytes, item->len), HEARTH_OK);
+        assert_errors_equal(&e, &errors[index]);
+        len = error_encode(&e, bytes, sizeof(bytes));
+    }
+    assert_int_equal(len, item->len);
+    assert_memory_equal(bytes, item->bytes, len);
+}
+
+static void golden_records_decode_and_encode_for_ever(void **state)
+{
+    struct golden items[GOLDEN_MAX];
+    size_t count = golden_read("record_v1.hex", items), index = 0;
+
+    (void)state;
+    assert_int_equal(count, 8);
+    for (size_t i = 0; i < count; i++) {
+        index = i > 0 && strcmp(items[i].name, items[i - 1].name) == 0 ? index + 1 : 0;
+        check_golden(&items[i], index);
+    }
+}
+
+/* Encoders write nothing beyond a target that is too small, and say so. */
+static void targets_that_are_too_small_are_noticed(void **state)
+{
+    (void)state;
+    for (size_t size = 0; size <= 64; size++) {
+        uint8_t *exact = malloc(size ? size : 1); /* on the heap, where sanitizers watch its end */
+        assert_non_null(exact);
+        assert_int_equal(hello_encode(&hellos[0], exact, size), size < HELLO_LEN ? 0 : HELLO_LEN);
+        assert_int_equal(call_encode(&calls[1], exact, size), size < CALL_LEN ? 0 : CALL_LEN);
+        assert_int_equal(error_encode(&errors[0], exact, size), size < 36 ? 0 : 36);
+        free(exact);
+    }
+}
+
+/* An exact copy on the heap, decoded as hello and as call: the two statuses. */
+static void decode_cut(const uint8_t *bytes, size_t len, int *hello, int *call)
+{
+    struct hello_record h;
+    struct call_record c;
+    uint8_t *exact = malloc(len ? len : 1);
+
+    assert_non_null(exact);
+    if (len > 0)
+        memcpy(exact, bytes, len);
+    *hello = hello_decode(&h, exact, len);
+    *call = call_decode(&c, exact, len);
+    free(exact);
+}
+
+static void lengths_are_checked(void **state)
+{
+    uint8_t hello[64] = {0}, call[64] = {0};
+    int status[2], unused;
+
+    (void)state;
+    hello_encode(&hellos[0], hello, sizeof(hello));
+    call_encode(&calls[1], call, sizeof(call));
+    for (size_t len = 0; len <= 64; len++) {
+        decode_cut(hello, len, &status[0], &unused);
+        decode_cut(call, len, &unused, &status[1]);
+        /* A hello may be longer: a later version's is. */
+        assert_int_equal(status[0], len >= HELLO_LEN ? HEARTH_OK : HEARTH_PROTOCOL);
+        assert_int_equal(status[1], len == CALL_LEN ? HEARTH_OK : HEARTH_PROTOCOL);
+    }
+}
+
+static void wrong_hellos_are_refused(void **state)
+{
+    static const struct hello_record bad[] = {
+        {0, 1, 0, 0, 1, 0},          {2, 1, 0, 0, 1, 0},          {1, 1, 0, 0, 0, 0},
+        {1, 1, 0, 1, 1, 0},          {1, 1, 0, UINT32_MAX, 1, 0}, {1, 1, 0, 0, (uint32_t)INT32_MAX + 1, 0},
+        {1, 1, 0, 0, UINT32_MAX, 0},
+    };
+    uint8_t bytes[HELLO_LEN];
+    struct hello_record r = hellos[0];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_int_equal(hello_encode(&bad[i], bytes, sizeof(bytes)), HELLO_LEN);
+        assert_int_equal(hello_decode(&r, bytes, sizeof(bytes)), HEARTH_PROTOCOL);
+        assert_hellos_equal(&r, &hellos[0]);
+    }
+}
+
+static void wrong_calls_are_refused(void **state)
+{
+    static const struct {
+        size_t at;
+        uint8_t value;
+    } bad[] = {
+        {0, 4}, {0, 255}, {1, CALL_KIND_COUNT}, {2, DTYPE_COUNT}, {3, OP_COUNT}, {4, ALGO_COUNT}, {5, 1},
+        {6, 1}, {7, 1},   {12, 0xfe},           {15, 0x80},
+    };
+    uint8_t bytes[CALL_LEN];
+    struct call_record r;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_int_equal(call_encode(&calls[1], bytes, sizeof(bytes)), CALL_LEN);
+        assert_int_equal(call_decode(&r, bytes, sizeof(bytes)), HEARTH_OK);
+        bytes[bad[i].at] = bad[i].value;
+        if (bad[i].at == 15)
+            bytes[12] = 0;
+        assert_int_equal(call_decode(&r, bytes, sizeof(bytes)), HEARTH_PROTOCOL);
+    }
+}
+
+/* Where a member knows nothing of the call, it says nothing: no bytes of its memory travel. */
+static void empty_calls_are_empty(void **state)
+{
+    uint8_t bytes[CALL_LEN];
+    struct call_record r;
+
+    (void)state;
+    for (uint8_t call_state = CALL_UNKNOWN; call_state <= CALL_PASSED; call_state += CALL_PASSED) {
+        struct call_record full = calls[1];
+        full.state = call_state;
+        assert_int_equal(call_encode(&full, bytes, sizeof(bytes)), CALL_LEN);
+        for (size_t i = 1; i < CALL_LEN; i++) {
+            assert_int_equal(bytes[i], 0);
+            bytes[i] = 1;
+            assert_int_equal(call_decode(&r, bytes, sizeof(bytes)), HEARTH_PROTOCOL);
+            bytes[i] = 0;
+        }
+        assert_int_equal(call_decode(&r, bytes, sizeof(bytes)), HEARTH_OK);
+        assert_int_equal(r.root, RANK_NONE);
+    }
+}
+
+static size_t error_bytes(uint8_t *bytes, int status, int32_t rank, const char *text, size_t len)
+{
+    store_u32(bytes, (uint32_t)status);
+    store_u32(bytes + 4, (uint32_t)rank);
+    if (len > 0)
+        memcpy(bytes + 8, text, len);
+    return 8 + len;
+}
+
+static void wrong_errors_are_refused(void **state)
+{
+    uint8_t bytes[FRAME_CONTROL_MAX];
+    char text[ERROR_TEXT_MAX];
+    struct error e;
+
+    (void)state;
+    for (int status = -600; status <= 100; status++) {
+        size_t len = error_bytes(bytes, status, 0, "x", 1);
+        bool good = status != HEARTH_OK && status_known(status);
+        assert_int_equal(error_decode(&e, bytes, len), good ? HEARTH_OK : HEARTH_PROTOCOL);
+    }
+    assert_int_equal(error_decode(&e, bytes, error_bytes(bytes, HEARTH_ABORTED, -2, "", 0)), HEARTH_PROTOCOL);
+    assert_int_equal(error_decode(&e, bytes, error_bytes(bytes, HEARTH_ABORTED, INT32_MIN, "", 0)),
+                     HEARTH_PROTOCOL);
+    assert_int_equal(error_decode(&e, bytes, error_bytes(bytes, HEARTH_ABORTED, INT32_MAX, "", 0)),
+                     HEARTH_OK);
+    for (size_t len = 0; len < 8; len++)
+        assert_int_equal(error_decode(&e, bytes, len), HEARTH_PROTOCOL);
+    memset(text, 'x', sizeof(text));
+    size_t fits = error_bytes(bytes, HEARTH_ABORTED, 1, text, ERROR_TEXT_MAX - 1);
+    assert_int_equal(error_decode(&e, bytes, fits), HEARTH_OK);
+    assert_int_equal(strlen(e.text), ERROR_TEXT_MAX - 1);
+    size_t over = error_bytes(bytes, HEARTH_ABORTED, 1, text, ERROR_TEXT_MAX);
+    assert_int_equal(error_decode(&e, bytes, over), HEARTH_PROTOCOL);
+}
+
+static void texts_are_printable_ascii(void **state)
+{
+    uint8_t bytes[FRAME_CONTROL_MAX];
+    struct error e, back;
+
+    (void)state;
+    for (int c = 0; c < 256; c++) {
+        char text[3] = {'a', (char)c, 'b'};
+        bool good = c >= 0x20 && c < 0x7f;
+        size_t len = error_bytes(bytes, HEARTH_TIMEOUT, 1, text, sizeof(text));
+        assert_int_equal(error_decode(&e, bytes, len), good ? HEARTH_OK : HEARTH_PROTOCOL);
+    }
+    error_set(&e, HEARTH_TIMEOUT, 1, "a\x1b[31m\xc3\xa9\n");
+    size_t len = error_encode(&e, bytes, sizeof(bytes));
+    assert_int_equal(error_decode(&back, bytes, len), HEARTH_OK);
+    assert_string_equal(back.text, "a?[31m???");
+}
+
+static void the_longest_error_fits_a_control_frame(void **state)
+{
+    uint8_t bytes[FRAME_CONTROL_MAX];
+    char text[1000];
+    struct error e, back;
+
+    (void)state;
+    memset(text, 'x', sizeof(text));
+    error_set(&e, HEARTH_MISMATCH, 7, "%.*s", (int)sizeof(text), text);
+    size_t len = error_encode(&e, bytes, sizeof(bytes));
+    assert_int_equal(len, 8 + ERROR_TEXT_MAX - 1);
+    assert_int_equal(error_decode(&back, bytes, len), HEARTH_OK);
+    assert_errors_equal(&e, &back);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(golden_records_decode_and_encode_for_ever),
+        cmocka_unit_test(targets_that_are_too_small_are_noticed),
+        cmocka_unit_test(lengths_are_checked),
+        cmocka_unit_test(wrong_hellos_are_refused),
+        cmocka_unit_test(wrong_calls_are_refused),
+        cmocka_unit_test(empty_calls_are_empty),
+        cmocka_unit_test(wrong_errors_are_refused),
+        cmocka_unit_test(texts_are_printable_ascii),
+        cmocka_unit_test(the_longest_error_fits_a_control_frame),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
