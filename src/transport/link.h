@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ordered frames to one peer over a conn: headers, queues, link sequence, eager credit. Written once, for all
+ * transports. A link never stops reading: a payload nobody wants is read and dropped.
+ *
+ *   upper room --link_send_data/control--> queue --link_pump--> conn        (events: sent, room)
+ *   conn --link_pump--> header --on_data: where to?--> payload --on_payload--> upper room
+ *
+ * Everything here is called by the holder of the baton; events come only from inside link_pump, and
+ * nothing in an event may close the link. */
+#ifndef TRANSPORT_LINK_H
+#define TRANSPORT_LINK_H
+
+#include "core/error.h"
+#include "core/heap.h"
+#include "metrics/metrics.h"
+#include "transport/transport.h"
+#include "wire/frame.h"
+
+#define LINK_DATA_QUEUE    16   /* data frames waiting to leave */
+#define LINK_CONTROL_QUEUE 8192 /* control frames waiting to leave; a peer that lets them pile up is lost */
+#define LINK_EAGER_COST    256  /* what a frame costs of the eager budget beside its payload */
+
+struct link;
+
+struct link_events {
+    /* A data header has come. Returns where its payload goes (frame->length bytes), or NULL to have it
+     * dropped. *cookie comes back with on_payload; a dropped payload is not heard of again. */
+    void *(*on_data)(void *arg, struct link *link, const struct frame *frame, void **cookie);
+    void (*on_payload)(void *arg, struct link *link, const struct frame *frame, void *cookie);
+    /* Any other frame, whole. `payload` has frame->length bytes, lent for the call. */
+    void (*on_control)(void *arg, struct link *link, const struct frame *frame, const uint8_t *payload);
+    /* The bytes of a data frame have left; its memory is the caller's again. */
+    void (*on_sent)(void *arg, struct link *link, void *owner, void *cookie);
+    /* Data frames have left, or the peer returned eager credit: more may be sent. */
+    void (*on_room)(void *arg, struct link *link);
+    /* The link is dead: once, and nothing comes after it. */
+    void (*on_down)(void *arg, struct link *link, const struct error *why);
+};
+
+struct link_item {
+    struct frame frame;
+    const void *payload;
+    void *owner, *cookie; /* owner NULL: nobody wants to hear when it has left */
+    void *copy;           /* heap copy of the payload, freed by the link */
+};
+
+struct link {
+    struct conn *conn; /* NULL when down */
+    const struct link_events *events;
+    void *events_arg;
+    struct heap *heap;
+    struct metrics *metrics;
+    int rank; /* the peer's, in the cluster */
+    bool heard_hello;
+    struct error failure; /* status != 0: the link goes down at the next pump */
+
+    struct link_item data[LINK_DATA_QUEUE];
+    struct link_item *control; /* ring that grows, up to LINK_CONTROL_QUEUE */
+    uint32_t data_head, data_count, control_head, control_count, control_capacity;
+    struct link_item out; /* the frame on its way */
+    bool out_busy;
+    size_t out_done; /* of header and payload */
+    uint8_t out_header[FRAME_HEADER_LEN];
+    uint64_t out_sequence;
+
+    struct frame in; /* the frame that is coming */
+    size_t in_done;  /* of header and payload */
+    uint8_t in_header[FRAME_HEADER_LEN];
+    uint8_t in_control[FRAME_CONTROL_MAX];
+    void *in_target; /* NULL: dropped */
+    void *in_cookie;
+    uint64_t in_sequence;
+
+    uint32_t eager_budget;   /* bytes, agreed */
+    uint32_t eager_spent;    /* by us, total, modulo 2^32 */
+    uint32_t eager_returned; /* to us, as the peer last said */
+    uint32_t eager_released; /* by us for the peer's frames, total */
+    uint32_t eager_told;     /* of that, what the peer knows */
+};
+
+/* Takes the conn (closes it at fini). Only plain memory: cannot fail. */
+struct link_setup {
+    struct conn *conn;
+    const struct link_events *events;
+    void *events_arg;
+    struct heap *heap;
+    struct metrics *metrics;
+    int rank;
+    uint32_t eager_budget;
+};
+void link_init(struct link *link, const struct link_setup *setup);
+/* Drops what is queued without events; says goodbye first if `bye` is not NULL. */
+void link_fini(struct link *link, const struct error *bye);
+/* In a forked child: gives memory back, the connection is the parent's. */
+void link_abandon(struct link *link);
+bool link_up(const struct link *link);
+
+/* Reads all there is, writes what fits. True if anything moved. */
+bool link_pump(struct link *link);
+
+/* Queues a data frame: payload is lent until on_sent(owner, cookie). The caller fills in kind, flags, the
+ * operation's fields, length; the link the rest. Only when link_room. */
+bool link_room(const struct link *link);
+void link_send_data(struct link *link, const struct frame *frame, const void *payload, void *owner,
+                    void *cookie);
+/* Queues a control frame; the payload is copied. A full queue or no memory takes the link down at the next
+ * pump. */
+void link_send_control(struct link *link, const struct frame *frame, const void *payload);
+
+/* Forgets `owner`: its queued frames go, the one on its way is finished from a copy. No event follows for
+ * it. Without memory for the copy the link fails: bytes of a half-sent frame cannot be taken back. */
+void link_forget(struct link *link, const void *owner);
+/* The payload that is coming in for this cookie, if any, is dropped instead. */
+void link_drop_incoming(struct link *link, const void *cookie);
+
+/* Eager credit. */
+uint32_t link_eager_cost(size_t len);
+bool link_eager_fits(const struct link *link, size_t len);
+void link_eager_release(struct link *link, size_t len);
+
+/* The peer broke the protocol: down at the next pump. */
+void link_fail(struct link *link, int status, const char *what);
+
+#endif

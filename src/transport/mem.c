@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rings of bytes between members of one process.
+ *
+ * A pipe is one direction of one pair: a single writer and a single reader, whoever holds the batons of the
+ * two nodes. Positions only grow; position modulo capacity is the place in the ring. On virtual time a list
+ * of (position, arrival) says how far the reader may see. */
+#include "transport/mem.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "core/prng.h"
+
+#define RING_BYTES_MAX (1u << 20)
+#define RING_BYTES_MIN (1u << 16)
+#define RING_BYTES_ALL (64u << 20) /* all pipes together, as long as each has its minimum */
+#define ARRIVALS_MAX   1024u
+
+struct arrival {
+    uint64_t position, at_ns;
+};
+
+struct pipe {
+    uint8_t *ring;
+    size_t capacity;
+    struct bell *writer_bell, *reader_bell;
+    _Atomic(uint64_t) written, read; /* positions */
+    _Atomic(bool) writer_gone, reader_gone;
+    _Atomic(bool) starved; /* the writer found it full and wants to hear of room */
+    /* virtual time */
+    struct arrival *arrivals; /* ring, ARRIVALS_MAX */
+    uint32_t arrival_head, arrival_count;
+    uint64_t arrived;    /* position the reader may see */
+    uint64_t free_at_ns; /* the wire is busy until then */
+    uint64_t last_at_ns; /* keeps order under jitter */
+};
+
+struct mem_conn {
+    struct conn conn;
+    struct mem_net *net;
+    struct pipe *out, *in;
+};
+
+struct mem_net {
+    struct heap *heap;
+    struct mem_setup setup;
+    _Atomic(int) members;
+    struct prng prng;
+    struct bell *bells;
+    int bells_ready;
+    struct mem_conn *conns; /* [rank * size + peer] */
+    struct pipe *pipes;     /* [writer * size + reader] */
+};
+
+/* ---- one pipe ---- */
+
+static void ring_put(struct pipe *p, uint64_t position, const uint8_t *source, size_t len)
+{
+    size_t at = position % p->capacity, first = p->capacity - at;
+    first = first < len ? first : len;
+    memcpy(p->ring + at, source, first);
+    memcpy(p->ring, source + first, len - first);
+}
+
+static void ring_get(const struct pipe *p, uint64_t position, uint8_t *target, size_t len)
+{
+    size_t at = position % p->capacity, first = p->capacity - at;
+    first = first < len ? first : len;
+    memcpy(target, p->ring + at, first);
+    memcpy(target + first, p->ring, len - first);
+}
+
+static size_t pipe_write(struct pipe *p, const struct iovec *pieces, int count)
+{
+    uint64_t written = atomic_load_explicit(&p->written, memory_order_relaxed);
+    size_t room = p->capacity - (size_t)(written - atomic_load_explicit(&p->read, memory_order_acquire));
+    if (room == 0) {
+        /* Say so, then look again: the reader may have made room before it could see the wish. */
+        atomic_store(&p->starved, true);
+        room = p->capacity - (size_t)(written - atomic_load(&p->read));
+    }
+    size_t done = 0;
+    for (int i = 0; i < count && room > 0; i++) {
+        size_t len = pieces[i].iov_len < room ? pieces[i].iov_len : room;
+        ring_put(p, written + done, pieces[i].iov_base, len);
+        done += len;
+        room -= len;
+    }
+    if (done > 0)
+        atomic_store_explicit(&p->written, written + done, memory_order_release);
+    return done;
+}
+
+static size_t pipe_read(struct pipe *p, uint64_t visible, void *target, size_t len_max)
+{
+    uint64_t at = atomic_load_explicit(&p->read, memory_order_relaxed);
+    size_t len = (size_t)(visible - at) < len_max ? (size_t)(visible - at) : len_max;
+    if (len == 0)
+        return 0;
+    ring_get(p, at, target, len);
+    atomic_store(&p->read, at + len);
+    if (atomic_load(&p->starved) && atomic_exchange(&p->starved, false))
+        bell_ring(p->writer_bell);
+    return len;
+}
+
+/* ---- real time ---- */
+
+static ssize_t mem_send(struct conn *conn, const struct iovec *pieces, int count)
+{
+    struct pipe *p = container_of(conn, struct mem_conn, conn)->out;
+    if (atomic_load_explicit(&p->reader_gone, memory_order_acquire))
+        return HEARTH_PEER_LOST;
+    size_t done = pipe_write(p, pieces, count);
+    if (done > 0)
+        bell_ring(p->reader_bell);
+    return (ssize_t)done;
+}
+
+static ssize_t mem_recv(struct conn *conn, void *target, size_t len_max)
+{
+    struct pipe *p = container_of(conn, struct mem_conn, conn)->in;
+    /* First whether the writer is gone, then what it wrote: nothing is missed. */
+    bool gone = atomic_load_explicit(&p->writer_gone, memory_order_acquire);
+    size_t len = pipe_read(p, atomic_load_explicit(&p->written, memory_order_acquire), target, len_max);
+    return len == 0 && gone ? HEARTH_PEER_LOST : (ssize_t)len;
+}
+
+static void mem_close(struct conn *conn)
+{
+    struct mem_conn *c = container_of(conn, struct mem_conn, conn);
+    atomic_store_explicit(&c->out->writer_gone, true, memory_order_release);
+    atomic_store_explicit(&c->in->reader_gone, true, memory_order_release);
+    bell_ring(c->out->reader_bell);
+}
+
+static const struct transport mem_transport = {
+    .scheme = "mem",
+    .send = mem_send,
+    .recv = mem_recv,
+    .close = mem_close,
+};
+
+/* ---- virtual time ---- */
+
+static void schedule(struct mem_net *net, struct pipe *p, size_t len)
+{
+    const struct mem_setup *s = &net->setup;
+    uint64_t start = p->free_at_ns > *s->now_ns ? p->free_at_ns : *s->now_ns;
+    double wire_ns = s->bytes_per_s > 0 ? (double)len / s->bytes_per_s * 1e9 : 0;
+    p->free_at_ns = start + (uint64_t)wire_ns;
+    uint64_t at = p->free_at_ns + s->latency_ns;
+    if (s->jitter_ns > 0)
+        at += prng_below(&net->prng, s->jitter_ns + 1);
+    p->last_at_ns = at > p->last_at_ns ? at : p->last_at_ns;
+    assert(p->arrival_count < ARRIVALS_MAX);
+    p->arrivals[(p->arrival_head + p->arrival_count++) % ARRIVALS_MAX] =
+        (struct arrival){atomic_load(&p->written), p->last_at_ns};
+}
+
+static ssize_t virtual_send(struct conn *conn, const struct iovec *pieces, int count)
+{
+    struct mem_conn *c = container_of(conn, struct mem_conn, conn);
+    if (atomic_load(&c->out->reader_gone))
+        return HEARTH_PEER_LOST;
+    if (c->out->arrival_count == ARRIVALS_MAX)
+        return 0;
+    size_t done = pipe_write(c->out, pieces, count);
+    if (done > 0)
+        schedule(c->net, c->out, done);
+    return (ssize_t)done;
+}
+
+static ssize_t virtual_recv(struct conn *conn, void *target, size_t len_max)
+{
+    struct mem_conn *c = container_of(conn, struct mem_conn, conn);
+    struct pipe *p = c->in;
+    while (p->arrival_count > 0 && p->arrivals[p->arrival_head].at_ns <= *c->net->setup.now_ns) {
+        p->arrived = p->arrivals[p->arrival_head].position;
+        p->arrival_head = (p->arrival_head + 1) % ARRIVALS_MAX;
+        p->arrival_count--;
+    }
+    size_t len = pipe_read(p, p->arrived, target, len_max);
+    bool ended = atomic_load(&p->writer_gone) && p->arrival_count == 0;
+    return len == 0 && ended ? HEARTH_PEER_LOST : (ssize_t)len;
+}
+
+static const struct transport virtual_transport = {
+    .scheme = "mem",
+    .send = virtual_send,
+    .recv = virtual_recv,
+    .close = mem_close,
+};
+
+void mem_net_cut(struct mem_net *net, int rank, int peer)
+{
+    int ends[2] = {rank * net->setup.size + peer, peer * net->setup.size + rank};
+    for (int i = 0; i < 2; i++) {
+        struct pipe *p = &net->pipes[ends[i]];
+        p->arrival_count = 0;
+        atomic_store(&p->writer_gone, true);
+        atomic_store(&p->reader_gone, true);
+    }
+}
+
+uint64_t mem_net_next(const struct mem_net *net)
+{
+    uint64_t next = NEVER_NS;
+    int pipes = net->setup.size * net->setup.size;
+    for (int i = 0; i < pipes; i++) {
+        const struct pipe *p = &net->pipes[i];
+        if (p->arrival_count > 0 && p->arrivals[p->arrival_head].at_ns < next)
+            next = p->arrivals[p->arrival_head].at_ns;
+    }
+    return next;
+}
+
+/* ---- the net ---- */
+
+static size_t ring_bytes(const struct mem_setup *setup)
+{
+    if (setup->ring_bytes > 0)
+        return setup->ring_bytes;
+    size_t pipes = (size_t)setup->size * (size_t)setup->size;
+    size_t share = RING_BYTES_ALL / pipes;
+    return share < RING_BYTES_MIN ? RING_BYTES_MIN : share > RING_BYTES_MAX ? RING_BYTES_MAX : share;
+}
+
+static void net_free(struct mem_net *net)
+{
+    int size = net->setup.size;
+    for (int i = 0; net->pipes != NULL && i < size * size; i++) {
+        heap_free(net->pipes[i].ring);
+        heap_free(net->pipes[i].arrivals);
+    }
+    for (int i = 0; i < net->bells_ready; i++)
+        bell_fini(&net->bells[i]);
+    heap_free(net->bells);
+    heap_free(net->pipes);
+    heap_free(net->conns);
+    struct heap *heap = net->heap;
+    heap_free(net);
+    heap_close(heap);
+}
+
+static int pair_open(struct mem_net *net, int writer, int reader)
+{
+    int size = net->setup.size;
+    struct pipe *p = &net->pipes[writer * size + reader];
+    p->capacity = ring_bytes(&net->setup);
+    p->writer_bell = &net->bells[writer];
+    p->reader_bell = &net->bells[reader];
+    p->ring = heap_alloc_raw(net->heap, p->capacity, 1);
+    if (p->ring == NULL)
+        return HEARTH_NO_MEMORY;
+    if (net->setup.now_ns != NULL) {
+        p->arrivals = heap_alloc(net->heap, ARRIVALS_MAX, sizeof *p->arrivals);
+        if (p->arrivals == NULL)
+            return HEARTH_NO_MEMORY;
+    }
+    struct mem_conn *c = &net->conns[writer * size + reader];
+    c->conn.transport = net->setup.now_ns != NULL ? &virtual_transport : &mem_transport;
+    c->net = net;
+    c->out = p;
+    c->in = &net->pipes[reader * size + writer];
+    return HEARTH_OK;
+}
+
+static int net_fill(struct mem_net *net)
+{
+    int size = net->setup.size;
+    size_t pairs = (size_t)size * (size_t)size;
+    net->bells = heap_alloc(net->heap, (size_t)size, sizeof *net->bells);
+    net->conns = heap_alloc(net->heap, pairs, sizeof *net->conns);
+    net->pipes = heap_alloc(net->heap, pairs, sizeof *net->pipes);
+    if (net->bells == NULL || net->conns == NULL || net->pipes == NULL)
+        return HEARTH_NO_MEMORY;
+    for (int i = 0; i < size; i++) {
+        int status = bell_init(&net->bells[i]);
+        if (status != HEARTH_OK)
+            return status;
+        net->bells_ready++;
+    }
+    for (int i = 0; i < size * size; i++) {
+        if (i / size == i % size)
+            continue;
+        int status = pair_open(net, i / size, i % size);
+        if (status != HEARTH_OK)
+            return status;
+    }
+    return HEARTH_OK;
+}
+
+int mem_net_open(const struct mem_setup *setup, struct mem_net **out)
+{
+    assert(setup->size >= 1);
+    struct heap *heap = heap_open(0);
+    struct mem_net *net = heap != NULL ? heap_alloc(heap, 1, sizeof *net) : NULL;
+    if (net == NULL) {
+        heap_close(heap);
+        return HEARTH_NO_MEMORY;
+    }
+    net->heap = heap;
+    net->setup = *setup;
+    prng_init(&net->prng, setup->seed);
+    atomic_init(&net->members, setup->size);
+    int status = net_fill(net);
+    if (status != HEARTH_OK) {
+        net_free(net);
+        return status;
+    }
+    *out = net;
+    return HEARTH_OK;
+}
+
+void mem_net_put(struct mem_net *net)
+{
+    if (atomic_fetch_sub(&net->members, 1) == 1)
+        net_free(net);
+}
+
+void mem_net_forget(struct mem_net *net)
+{
+    if (atomic_fetch_sub(&net->members, 1) > 1)
+        return;
+    net->bells_ready = 0;
+    net_free(net);
+}
+
+struct conn *mem_net_conn(struct mem_net *net, int rank, int peer)
+{
+    assert(rank != peer);
+    return &net->conns[rank * net->setup.size + peer].conn;
+}
+
+struct bell *mem_net_bell(struct mem_net *net, int rank)
+{
+    return &net->bells[rank];
+}
