@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Direct: whoever has something for a member sends it there, in one hop.
+ *
+ *   all_reduce. Part p belongs to member p. Everyone sends its piece of part p to p; p combines all of them in
+ *   rank order, its own at its place, and sends the finished part to everyone.
+ *
+ *        hop 1: parts to their owners          hop 2: results to all
+ *
+ *        member 0  [ 0 | 1 | 2 ]               0 ==> [0] --> 1, 2
+ *        member 1  [ 0 | 1 | 2 ]               1 ==> [1] --> 2, 0
+ *        member 2  [ 0 | 1 | 2 ]               2 ==> [2] --> 0, 1
+ *                    |   |   |
+ *                    v   v   v
+ *             owner  0   1   2
+ *
+ *   Two hops, as few bytes as a ring, and the order of combination is that of the ranks, so the bits do not depend
+ *   on the plan; no partial sum travels, so 16-bit elements stay 16 bits. What it costs is messages: N-1 small
+ *   ones instead of one large one to a neighbour. reduce_scatter is the first hop, all_gather the second;
+ *   gather, scatter and all_to_all are nothing else at all.
+ *
+ *   Everyone begins with its right-hand neighbour (send to rank+1, rank+2, ...), so at any time all ports
+ *   receive from different members instead of all storming member 0.
+ *
+ *   Bytes each member sends (n elements, all parts together; r = raw_len), and hops:
+ *     all_reduce       2 * (N-1)/N * n * r    2
+ *     reduce_scatter   (N-1)/N * n * r        1        the same for all_gather and all_to_all
+ *     gather, scatter  all but the root's own part, once, in 1 hop
+ *
+ *   In place: our input of part p is overwritten by the finished part, which its owner made of what we sent;
+ *   our own part by the STORE after it was read. */
+#include "collective/planners.h"
+
+static bool can(const struct plan_call *call)
+{
+    switch (call->kind) {
+    case PLAN_ALL_REDUCE:
+    case PLAN_REDUCE_SCATTER:
+    case PLAN_ALL_GATHER:
+    case PLAN_GATHER:
+    case PLAN_SCATTER:
+    case PLAN_ALL_TO_ALL:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void shape(const struct plan_call *call, struct plan_shape *shape)
+{
+    if (call->kind == PLAN_ALL_REDUCE)
+        shape->parts = (uint32_t)call->size;
+    if (is_reduction(call->kind))
+        shape->acc_parts = 1;
+}
+
+/* ---- moves ---- */
+
+/* To all others, the right-hand neighbour first: `bits`, our own part or the receiver's. */
+static void send_all(struct pen *pen, unsigned bits, uint32_t step, bool own)
+{
+    int size = pen->plan->size, rank = pen->plan->rank;
+
+    for (int i = 1; i < size; i++) {
+        int to = (rank + i) % size;
+        pen_add(pen,
+                (struct move){
+                    .bits = (uint16_t)bits, .to = to, .to_step = step, .part = (uint32_t)(own ? rank : to)});
+        bits &= ~(unsigned)MOVE_COPY; /* once is enough */
+    }
+}
+
+/* From all others, their own part, in the order in which they send to us. */
+static void recv_all(struct pen *pen, uint32_t step)
+{
+    int size = pen->plan->size, rank = pen->plan->rank;
+
+    for (int i = 1; i < size; i++) {
+        int from = (rank + size - i) % size;
+        pen_add(pen, (struct move){
+                         .bits = MOVE_RECV_OUT, .from = from, .from_step = step, .part = (uint32_t)from});
+    }
+}
+
+static void copy_own(struct pen *pen)
+{
+    pen_add(pen, (struct move){.bits = MOVE_COPY, .part = (uint32_t)pen->plan->rank});
+}
+
+static void write_rooted(struct pen *pen, const struct plan_call *call)
+{
+    uint32_t own = (uint32_t)call->rank;
+    bool gather = call->kind == PLAN_GATHER;
+
+    if (call->rank == call->root) {
+        copy_own(pen);
+        if (gather)
+            recv_all(pen, 0);
+        else
+            send_all(pen, MOVE_SEND_IN, 0, false);
+    } else if (gather) {
+        pen_add(pen, (struct move){.bits = MOVE_SEND_IN, .to = call->root, .part = own});
+    } else {
+        pen_add(pen, (struct move){.bits = MOVE_RECV_OUT, .from = call->root, .part = own});
+    }
+}
+
+static int write(const struct plan_call *call, struct plan *plan, struct heap *heap, struct error *error)
+{
+    struct pen pen = {.plan = plan, .heap = heap, .error = error};
+
+    switch (call->kind) {
+    case PLAN_ALL_REDUCE:
+    case PLAN_REDUCE_SCATTER:
+        send_all(&pen, MOVE_SEND_IN, 0, false);
+        pen_combine_in_order(&pen, (struct move){.bits = MOVE_STORE, .part = (uint32_t)call->rank});
+        if (call->kind == PLAN_REDUCE_SCATTER)
+            break;
+        send_all(&pen, MOVE_SEND_OUT, 1, true);
+        recv_all(&pen, 1);
+        break;
+    case PLAN_ALL_GATHER:
+        if (call->size == 1)
+            copy_own(&pen);
+        send_all(&pen, MOVE_COPY | MOVE_SEND_IN, 0, true);
+        recv_all(&pen, 0);
+        break;
+    case PLAN_ALL_TO_ALL:
+        copy_own(&pen);
+        send_all(&pen, MOVE_SEND_IN, 0, false);
+        recv_all(&pen, 0);
+        break;
+    default:
+        write_rooted(&pen, call);
+    }
+    return pen.status;
+}
+
+/* ---- price ---- */
+
+static double price(const struct plan_call *call, const struct link_cost *inside,
+                    const struct link_cost *across)
+{
+    struct fares fares = fares_of(call, inside, across);
+    const struct link_cost *pace = fare_pace(&fares);
+    struct plan_shape cut;
+
+    plan_shape_of(call, &planner_direct, &cut);
+    if (call->size == 1)
+        return 0;
+    double count = (double)cut.lane_count / (call->kind == PLAN_ALL_REDUCE ? (double)call->size : 1);
+    double ports = fare_to_all(&fares, count * call->raw_len);
+    double work = is_reduction(call->kind) ? (call->size - 1) * pace->gamma_s * count * call->acc_len : 0;
+    double chain = ports + pace->alpha_s + work;
+
+    if (call->kind == PLAN_ALL_REDUCE) {
+        chain += ports + pace->alpha_s;
+        ports *= 2;
+    }
+    return price_lanes(&cut, chain, ports > work ? ports : work, chain);
+}
+
+const struct planner planner_direct = {
+    .algo = HEARTH_DIRECT,
+    .about = "every part straight to its owner, combined in rank order: fewest bytes, two hops",
+    .can = can,
+    .shape = shape,
+    .write = write,
+    .price = price,
+};

@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Frames and events of links: which operation, which lane, where to.
+ *
+ * A data frame belongs to an operation that is running here (then its payload goes straight into the user's
+ * target or into a slot), that is not posted yet (then it waits in a slot, as far as the eager budget goes),
+ * or that is over (then it is dropped, after a look whether it was the same call). */
+#include "collective/dispatch.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "collective/state.h"
+
+static const char *const not_member = "a frame for a group it is not in";
+static const char *const bad_frame = "a data frame that does not fit its operation";
+
+static int group_rank_of(const struct peer *peer, const struct group *group)
+{
+    return group->rank_of[peer->link.rank];
+}
+
+/* ---- checks ---- */
+
+/* Two lengths that do not fit: known to the two of them only, so the verdict goes along. */
+static void dispute_length(struct op *op, int sender, int receiver, uint64_t sent, uint64_t expected)
+{
+    struct error verdict;
+    error_set(&verdict, HEARTH_MISMATCH, sender,
+              "%s #%" PRIu64 " (tag %" PRIu64 "): rank %d sends %" PRIu64
+              " bytes to rank %d, which expects %" PRIu64,
+              plan_kind_name(op->program->plan.kind), op->sequence, op->tag, sender, sent, receiver,
+              expected);
+    dispute_raise(op->group, op->tag, op->sequence, &verdict);
+}
+
+/* True: the frame fits, and *index is its place in the flow. False: dropped, and the operation is disputed
+ * or the link fails. */
+static bool frame_fits(struct op *op, struct peer *peer, const struct frame *frame, uint64_t *index)
+{
+    const struct plan *plan = &op->program->plan;
+    int from = group_rank_of(peer, op->group);
+    if (frame->fingerprint != op->record.fingerprint) {
+        dispute_raise(op->group, op->tag, op->sequence, NULL);
+        return false;
+    }
+    int32_t flow = op->program->in_of[from];
+    uint64_t expected = flow >= 0 ? op->program->in[flow].bytes : 0;
+    if (frame->total != expected) {
+        dispute_length(op, from, op->group->rank, frame->total, expected);
+        return false;
+    }
+    uint32_t turn;
+    if (flow < 0 || frame->lane >= plan->lanes ||
+        !flow_turn(plan, &op->program->in[flow], frame->step, &turn)) {
+        link_fail(&peer->link, HEARTH_PROTOCOL, bad_frame);
+        return false;
+    }
+    const struct flow_table *table = &op->program->in[flow];
+    const struct inflow *in = &op->in[flow];
+    *index = flow_index(plan, table, turn, frame->lane);
+    uint64_t ahead = *index - in->floor.index;
+    if (*index < in->floor.index || ahead >= FLOW_WINDOW_MAX || (in->come >> ahead & 1) ||
+        frame->length != plan_recv_bytes(plan, frame->lane, &plan->moves[table->moves[turn]])) {
+        link_fail(&peer->link, HEARTH_PROTOCOL, bad_frame);
+        return false;
+    }
+    return true;
+}
+
+static void mark_come(struct op *op, struct peer *peer, uint64_t index)
+{
+    struct inflow *in = &op->in[op->program->in_of[group_rank_of(peer, op->group)]];
+    in->come |= UINT64_C(1) << (index - in->floor.index);
+}
+
+/* ---- data ---- */
+
+/* The lane that waits for exactly this frame, to be written straight into the target; NULL: use a slot. */
+static struct lane *direct_lane(struct op *op, const struct frame *frame, int from)
+{
+    const struct plan *plan = &op->program->plan;
+    struct lane *lane = &op->lanes[frame->lane % plan->window];
+    if (lane->number != frame->lane || lane->idle || lane->stage != LANE_RECV ||
+        lane->move >= plan->move_count)
+        return NULL;
+    const struct move *move = &plan->moves[lane->move];
+    return (move->bits & MOVE_RECV_OUT) && move->from == from && move->from_step == frame->step ? lane : NULL;
+}
+
+static void out_of_memory(struct op *op)
+{
+    struct error ours, theirs;
+    int rank = op->group->rank;
+    error_set(&ours, HEARTH_NO_MEMORY, rank, "%s #%" PRIu64 ": no memory for a frame that came in",
+              plan_kind_name(op->program->plan.kind), op->sequence);
+    error_set(&theirs, HEARTH_ABORTED, rank, "%s #%" PRIu64 ": rank %d ran out of memory",
+              plan_kind_name(op->program->plan.kind), op->sequence, rank);
+    op_abort(op, &ours, &theirs);
+}
+
+static void *to_running(struct op *op, struct peer *peer, const struct frame *frame, void **cookie)
+{
+    uint64_t index;
+    if (!frame_fits(op, peer, frame, &index)) {
+        if (frame->flags & FRAME_EAGER)
+            link_eager_release(&peer->link, frame->length);
+        return NULL;
+    }
+    struct incoming *incoming = &peer->incoming;
+    *incoming = (struct incoming){.op = op, .lane = frame->lane};
+    *cookie = incoming;
+    struct lane *lane = direct_lane(op, frame, group_rank_of(peer, op->group));
+    if (lane != NULL) {
+        mark_come(op, peer, index);
+        const struct move *move = &op->program->plan.moves[lane->move];
+        struct range out = plan_range(&op->program->plan, SIDE_OUT, lane->number, move->part, move->parts);
+        return frame->length > 0 ? op->target + out.offset * dtype_size(op->dtype) : NULL;
+    }
+    struct slot *slot = slot_get(&peer->engine->slots, frame->length);
+    if (slot == NULL) {
+        *incoming = (struct incoming){0};
+        *cookie = NULL;
+        if (frame->flags & FRAME_EAGER)
+            link_eager_release(&peer->link, frame->length);
+        out_of_memory(op);
+        return NULL;
+    }
+    mark_come(op, peer, index);
+    slot->frame = *frame;
+    incoming->slot = slot;
+    list_push(&op->in[op->program->in_of[group_rank_of(peer, op->group)]].early, &slot->item);
+    return slot->data;
+}
+
+/* Somebody has filled half of its budget with operations that we have not posted: it may starve those that
+ * we have. Grants do not need budget. */
+static void relieve(struct peer *peer)
+{
+    struct engine *engine = peer->engine;
+    struct list *item, *after;
+    if (peer->early_bytes < engine->eager_bytes / 2)
+        return;
+    LIST_EACH (item, after, &engine->active) {
+        struct op *op = container_of(item, struct op, item);
+        int rank = op->group->rank_of[peer->link.rank];
+        int32_t flow = rank != RANK_NONE ? op->program->in_of[rank] : -1;
+        if (flow >= 0 && op->in[flow].told == 0 && flow_more(&op->program->in[flow], &op->in[flow].floor))
+            inflow_tell(op, (uint32_t)flow);
+    }
+}
+
+static void *to_waiting(struct peer *peer, const struct frame *frame, void **cookie)
+{
+    struct engine *engine = peer->engine;
+    uint32_t cost = link_eager_cost(frame->length);
+    if (!(frame->flags & FRAME_EAGER) || peer->early_bytes + cost > engine->eager_bytes) {
+        link_fail(&peer->link, HEARTH_PROTOCOL, "more data than its eager budget allows");
+        return NULL;
+    }
+    struct slot *slot = slot_get(&engine->slots, frame->length);
+    if (slot == NULL) {
+        link_fail(&peer->link, HEARTH_NO_MEMORY, "no memory for data of an operation to come");
+        return NULL;
+    }
+    slot->frame = *frame;
+    list_push(&peer->early, &slot->item);
+    peer->early_bytes += cost;
+    peer->incoming = (struct incoming){.slot = slot, .lane = frame->lane};
+    *cookie = &peer->incoming;
+    atomic_fetch_add_explicit(&engine->metrics->frames_early, 1, memory_order_relaxed);
+    relieve(peer);
+    return slot->data;
+}
+
+static void *on_data(void *arg, struct link *link, const struct frame *frame, void **cookie)
+{
+    struct peer *peer = arg;
+    struct engine *engine = peer->engine;
+    struct group *group = engine_group(engine, frame->group);
+    if (group != NULL && group_rank_of(peer, group) == RANK_NONE) {
+        link_fail(link, HEARTH_PROTOCOL, not_member);
+        return NULL;
+    }
+    struct op *op = engine_op(engine, frame->group, frame->tag, frame->sequence);
+    if (op != NULL)
+        return to_running(op, peer, frame, cookie);
+    struct error why;
+    bool over = group != NULL && (frame->sequence < group_sequence(group, frame->tag) ||
+                                  group_retired(group, frame->tag, frame->sequence, &why));
+    if (!over && !engine_group_closed(engine, frame->group))
+        return to_waiting(peer, frame, cookie);
+    struct ended *ended = group != NULL ? group_ended(group, frame->tag, frame->sequence) : NULL;
+    if (ended != NULL && !ended->judged && ended->record.fingerprint != frame->fingerprint)
+        dispute_raise(group, frame->tag, frame->sequence, NULL);
+    if (frame->flags & FRAME_EAGER)
+        link_eager_release(link, frame->length);
+    atomic_fetch_add_explicit(&engine->metrics->frames_late, 1, memory_order_relaxed);
+    return NULL;
+}
+
+static void on_payload(void *arg, struct link *link, const struct frame *frame, void *cookie)
+{
+    struct peer *peer = arg;
+    struct incoming incoming = *(struct incoming *)cookie;
+    peer->incoming = (struct incoming){0};
+    if (incoming.slot != NULL)
+        incoming.slot->whole = true;
+    struct op *op = incoming.op;
+    if (op == NULL)
+        return;
+    struct lane *lane = &op->lanes[incoming.lane % op->program->plan.window];
+    if (incoming.slot == NULL) { /* it went straight into the target: the move's work is done */
+        if (frame->flags & FRAME_EAGER)
+            link_eager_release(link, frame->length);
+        inflow_took(op, lane);
+        lane->stage = LANE_WORK;
+    }
+    lane_wake(op, lane);
+    op_run(op);
+}
+
+void engine_adopt(struct op *op, uint32_t flow, struct slot *slot)
+{
+    struct engine *engine = op->group->engine;
+    struct peer *peer = &engine->peers[op->group->members[op->program->in[flow].peer]];
+    uint64_t index;
+    peer->early_bytes -= link_eager_cost(slot->frame.length);
+    bool coming = peer->incoming.slot == slot;
+    if (!frame_fits(op, peer, &slot->frame, &index)) {
+        if (coming) {
+            link_drop_incoming(&peer->link, &peer->incoming);
+            peer->incoming = (struct incoming){0};
+        }
+        slot_release(engine, peer->link.rank, slot);
+        return;
+    }
+    list_remove(&slot->item);
+    list_push(&op->in[flow].early, &slot->item);
+    mark_come(op, peer, index);
+    if (coming)
+        peer->incoming.op = op;
+}
+
+/* ---- out ---- */
+
+static void on_sent(void *arg, struct link *link, void *owner, void *cookie)
+{
+    (void)arg;
+    struct op *op = owner;
+    uintptr_t bits = (uintptr_t)cookie;
+    struct lane *lane = (struct lane *)(bits & ~(uintptr_t)3);
+    op->unsent--;
+    op->out[op->program->out_of[op->group->rank_of[link->rank]]].unsent--;
+    if (bits & 1)
+        lane->unsent_acc--;
+    else if (bits & 2)
+        lane->unsent_in--;
+    lane_wake(op, lane);
+    op_run(op);
+}
+
+static void on_room(void *arg, struct link *link)
+{
+    struct peer *peer = arg;
+    struct engine *engine = peer->engine;
+    struct list *item, *after;
+    LIST_EACH (item, after, &engine->active) {
+        struct op *op = container_of(item, struct op, item);
+        int rank = op->group->rank_of[link->rank];
+        int32_t flow = rank != RANK_NONE ? op->program->out_of[rank] : -1;
+        if (flow < 0)
+            continue;
+        outflow_pump(op, (uint32_t)flow);
+        op_run(op);
+    }
+    /* The first in the list had the first choice; the next time another has it. */
+    if (!list_empty(&engine->active)) {
+        item = engine->active.next;
+        list_remove(item);
+        list_push(&engine->active, item);
+    }
+}
+
+/* ---- control ---- */
+
+void engine_granted(struct op *op, uint32_t flow, const struct note *grant)
+{
+    const struct flow_table *table = &op->program->out[flow];
+    if (grant->fingerprint != op->record.fingerprint)
+        dispute_raise(op->group, op->tag, op->sequence, NULL);
+    else if (grant->total != table->bytes)
+        dispute_length(op, op->group->rank, table->peer, table->bytes, grant->total);
+    else
+        outflow_grant(op, flow, grant->limit);
+}
+
+static void keep_note(struct peer *peer, const struct note *grant)
+{
+    struct engine *engine = peer->engine;
+    struct list *item, *after;
+    LIST_EACH (item, after, &peer->notes) {
+        struct note *note = container_of(item, struct note, item);
+        if (note->group != grant->group || note->tag != grant->tag || note->sequence != grant->sequence)
+            continue;
+        note->limit = grant->limit;
+        return;
+    }
+    if (peer->note_count == NOTES_MAX) {
+        link_fail(&peer->link, HEARTH_PROTOCOL, "more grants than operations are allowed");
+        return;
+    }
+    struct note *note;
+    if (list_empty(&engine->free_notes)) {
+        note = heap_alloc(engine->heap, 1, sizeof *note);
+    } else {
+        note = container_of(engine->free_notes.next, struct note, item);
+        list_remove(&note->item);
+    }
+    if (note == NULL) {
+        link_fail(&peer->link, HEARTH_NO_MEMORY, "no memory for a grant");
+        return;
+    }
+    *note = *grant;
+    list_init(&note->item);
+    list_push(&peer->notes, &note->item);
+    peer->note_count++;
+}
+
+static void grant_came(struct peer *peer, const struct frame *frame)
+{
+    struct note grant = {
+        .group = frame->group,
+        .tag = frame->tag,
+        .sequence = frame->sequence,
+        .fingerprint = frame->fingerprint,
+        .total = frame->total,
+        .limit = (uint64_t)frame->lane << 32 | frame->step,
+    };
+    struct op *op = engine_op(peer->engine, frame->group, frame->tag, frame->sequence);
+    if (op != NULL) {
+        int32_t flow = op->program->out_of[group_rank_of(peer, op->group)];
+        if (flow >= 0) {
+            engine_granted(op, (uint32_t)flow, &grant);
+            if (op->state == OP_RUNNING)
+                op_run(op);
+        } else if (grant.fingerprint != op->record.fingerprint) {
+            dispute_raise(op->group, op->tag, op->sequence, NULL);
+        } else {
+            dispute_length(op, op->group->rank, group_rank_of(peer, op->group), 0, grant.total);
+        }
+        return;
+    }
+    struct group *group = engine_group(peer->engine, frame->group);
+    if (engine_group_closed(peer->engine, frame->group))
+        return;
+    if (group == NULL || frame->sequence >= group_sequence(group, frame->tag)) {
+        keep_note(peer, &grant);
+        return;
+    }
+    struct ended *ended = group_ended(group, frame->tag, frame->sequence);
+    if (ended != NULL && !ended->judged && ended->record.fingerprint != frame->fingerprint)
+        dispute_raise(group, frame->tag, frame->sequence, NULL);
+}
+
+static void abort_came(struct peer *peer, const struct frame *frame, const uint8_t *payload)
+{
+    struct error why;
+    if (error_decode(&why, payload, frame->length) != HEARTH_OK) {
+        link_fail(&peer->link, HEARTH_PROTOCOL, "an abort with a bad payload");
+        return;
+    }
+    struct op *op = engine_op(peer->engine, frame->group, frame->tag, frame->sequence);
+    struct group *group = engine_group(peer->engine, frame->group);
+    if (op != NULL)
+        op_end(op, &why);
+    else if (group != NULL && frame->sequence >= group_sequence(group, frame->tag))
+        group_retire(group, frame->tag, frame->sequence, &why);
+}
+
+static void hello_came(struct peer *peer, const struct frame *frame, const uint8_t *payload)
+{
+    struct hello_record hello;
+    struct engine *engine = peer->engine;
+    if (hello_decode(&hello, payload, frame->length) != HEARTH_OK)
+        link_fail(&peer->link, HEARTH_PROTOCOL, "a hello with a bad payload");
+    else if (hello.version_min > FRAME_VERSION || hello.version_max < FRAME_VERSION)
+        link_fail(&peer->link, HEARTH_PROTOCOL, "it speaks no protocol version that we speak");
+    else if ((int)hello.rank != peer->link.rank || (int)hello.size != engine->size)
+        link_fail(&peer->link, HEARTH_PROTOCOL, "it claims another rank or size than agreed");
+}
+
+static void on_control(void *arg, struct link *link, const struct frame *frame, const uint8_t *payload)
+{
+    struct peer *peer = arg;
+    struct engine *engine = peer->engine;
+    struct group *group = engine_group(engine, frame->group);
+    if (group != NULL && group_rank_of(peer, group) == RANK_NONE) {
+        link_fail(link, HEARTH_PROTOCOL, not_member);
+        return;
+    }
+    switch (frame->kind) {
+    case FRAME_HELLO:
+        hello_came(peer, frame, payload);
+        return;
+    case FRAME_GRANT:
+        grant_came(peer, frame);
+        return;
+    case FRAME_ABORT:
+        abort_came(peer, frame, payload);
+        return;
+    case FRAME_DISPUTE:
+    case FRAME_ASK:
+    case FRAME_ANSWER:
+    case FRAME_VERDICT:
+        if (group != NULL)
+            dispute_frame(group, group_rank_of(peer, group), frame, payload);
+        return;
+    case FRAME_PING:
+        link_send_control(link, &(struct frame){.kind = FRAME_PONG}, NULL);
+        return;
+    case FRAME_BYE:
+        peer->left = true;
+        engine_peer_lost(engine, link->rank, "it was closed");
+        return;
+    default: /* CREDIT, PONG: the header says it all */
+        return;
+    }
+}
+
+static void on_down(void *arg, struct link *link, const struct error *why)
+{
+    struct peer *peer = arg;
+    if (!peer->left)
+        engine_peer_lost(peer->engine, link->rank, why->text);
+    peer->left = true;
+}
+
+const struct link_events dispatch_events = {
+    .on_data = on_data,
+    .on_payload = on_payload,
+    .on_control = on_control,
+    .on_sent = on_sent,
+    .on_room = on_room,
+    .on_down = on_down,
+};

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opens, drives and closes an engine: peers, deadlines, the end of peers. */
+#include "collective/engine.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "collective/dispatch.h"
+#include "collective/state.h"
+#include "core/hash.h"
+
+/* ---- look-ups ---- */
+
+struct group *engine_group(struct engine *engine, uint64_t id)
+{
+    struct list *item, *after;
+    LIST_EACH (item, after, &engine->groups) {
+        struct group *group = container_of(item, struct group, item);
+        if (group->view.group == id)
+            return group;
+    }
+    return NULL;
+}
+
+bool engine_group_closed(const struct engine *engine, uint64_t id)
+{
+    for (uint32_t i = 0; i < CLOSED_KEPT; i++)
+        if (engine->closed[i] == id)
+            return true;
+    return false;
+}
+
+static struct list *bucket_of(struct engine *engine, uint64_t group, uint64_t tag, uint64_t sequence)
+{
+    return &engine->buckets[hash_mix(hash_mix(group, tag), sequence) % OP_BUCKETS];
+}
+
+void engine_index(struct engine *engine, struct op *op)
+{
+    list_push(bucket_of(engine, op->group->view.group, op->tag, op->sequence), &op->bucket);
+}
+
+struct op *engine_op(struct engine *engine, uint64_t group, uint64_t tag, uint64_t sequence)
+{
+    struct list *item, *after;
+    LIST_EACH (item, after, bucket_of(engine, group, tag, sequence)) {
+        struct op *op = container_of(item, struct op, bucket);
+        if (op->group->view.group == group && op->tag == tag && op->sequence == sequence)
+            return op;
+    }
+    return NULL;
+}
+
+struct link *engine_link(struct group *group, int rank)
+{
+    struct peer *peer = &group->engine->peers[group->members[rank]];
+    return peer->joined && link_up(&peer->link) ? &peer->link : NULL;
+}
+
+/* ---- telling ---- */
+
+void group_send(struct group *group, int rank, const struct frame *frame, const void *payload)
+{
+    struct link *link = engine_link(group, rank);
+    if (link != NULL)
+        link_send_control(link, frame, payload);
+}
+
+void group_tell(struct group *group, uint8_t kind, uint64_t tag, uint64_t sequence, const struct error *error)
+{
+    uint8_t payload[FRAME_CONTROL_MAX];
+    size_t len = error_encode(error, payload, sizeof payload);
+    struct frame frame = {.kind = kind,
+                          .group = group->view.group,
+                          .epoch = group->view.epoch,
+                          .tag = tag,
+                          .sequence = sequence,
+                          .length = (uint32_t)len};
+    for (int i = 0; i < group->view.size; i++)
+        if (i != group->rank)
+            group_send(group, i, &frame, payload);
+}
+
+/* ---- peers that end ---- */
+
+/* Whether frames of the flow have yet to come. */
+static bool inflow_lacks(const struct op *op, uint32_t flow)
+{
+    const struct plan *plan = &op->program->plan;
+    const struct flow_table *table = &op->program->in[flow];
+    struct flow_cursor at = op->in[flow].floor;
+    for (uint64_t come = op->in[flow].come; flow_more(table, &at); come >>= 1) {
+        bool empty =
+            !plan->sync && plan_recv_bytes(plan, flow_lane(plan, &at), flow_move(plan, table, &at)) == 0;
+        if (!empty && !(come & 1))
+            return true;
+        flow_next(plan, table, &at);
+    }
+    return false;
+}
+
+/* Whether the operation still needs something of the member, or owes it something. */
+static bool op_needs(const struct op *op, int rank)
+{
+    int32_t in = op->program->in_of[rank], out = op->program->out_of[rank];
+    return (in >= 0 && inflow_lacks(op, (uint32_t)in)) ||
+           (out >= 0 && (op->out[out].unsent > 0 || flow_more(&op->program->out[out], &op->out[out].next)));
+}
+
+/* `torn` is an operation whose frame was coming in when the connection ended. */
+static void group_lost(struct group *group, int rank, const struct op *torn, const char *reason)
+{
+    struct engine *engine = group->engine;
+    struct list *item, *after;
+    if (group->broken.status == HEARTH_OK)
+        error_set(&group->broken, HEARTH_PEER_LOST, rank, "rank %d is lost: %s", rank, reason);
+    LIST_EACH (item, after, &engine->active) {
+        struct op *op = container_of(item, struct op, item);
+        if (op->group != group || (op != torn && !op_needs(op, rank)))
+            continue;
+        char name[160];
+        struct error why;
+        op_describe(op, name, sizeof name);
+        error_set(&why, HEARTH_PEER_LOST, rank, "%s: rank %d is lost: %s", name, rank, reason);
+        op_abort(op, &why, &why);
+        after = engine->active.next; /* the end of one may have ended others */
+    }
+}
+
+void engine_peer_lost(struct engine *engine, int world_rank, const char *reason)
+{
+    struct list *item, *after;
+    struct peer *peer = &engine->peers[world_rank];
+    log_write(&engine->log, HEARTH_LOG_INFO, "HEARTH-PEER-LOST", "rank %d of the cluster is lost: %s",
+              world_rank, reason);
+    while (!list_empty(&peer->early))
+        slot_put(container_of(peer->early.next, struct slot, item));
+    peer->early_bytes = 0;
+    while (!list_empty(&peer->notes)) {
+        struct list *note = peer->notes.next;
+        list_remove(note);
+        list_push(&engine->free_notes, note);
+    }
+    peer->note_count = 0;
+    const struct op *torn = peer->incoming.op;
+    peer->incoming = (struct incoming){0};
+    LIST_EACH (item, after, &engine->groups) {
+        struct group *group = container_of(item, struct group, item);
+        if (group->rank_of[world_rank] != RANK_NONE)
+            group_lost(group, group->rank_of[world_rank], torn, reason);
+    }
+}
+
+/* ---- time ---- */
+
+static void op_expired(struct op *op)
+{
+    char name[160];
+    struct error ours, theirs;
+    int rank = op_waits_for(op);
+    op_describe(op, name, sizeof name);
+    unsigned long long ms = (op->deadline_ns - op->posted_ns) / NS_PER_MS;
+    if (rank == RANK_NONE)
+        error_set(&ours, HEARTH_TIMEOUT, RANK_NONE, "%s: not done after %llu ms", name, ms);
+    else
+        error_set(&ours, HEARTH_TIMEOUT, rank, "%s: not done after %llu ms, waiting for rank %d", name, ms,
+                  rank);
+    error_set(&theirs, HEARTH_ABORTED, op->group->rank,
+              "%s: its deadline of %llu ms passed, waiting for rank %d", name, ms, rank);
+    op_abort(op, &ours, &theirs);
+}
+
+static void op_nag(struct op *op, uint64_t now)
+{
+    char name[160];
+    op->nagged_ns = now;
+    op_describe(op, name, sizeof name);
+    log_write(&op->group->engine->log, HEARTH_LOG_WARN, "HEARTH-OP-LATE",
+              "%s: waiting for rank %d since %llu s", name, op_waits_for(op),
+              (unsigned long long)((now - op->posted_ns) / NS_PER_S));
+}
+
+static bool check_time(struct engine *engine)
+{
+    struct list *item, *after;
+    bool moved = false;
+    if (list_empty(&engine->active))
+        return false;
+    uint64_t now = clock_now(engine->clock);
+    LIST_EACH (item, after, &engine->active) {
+        struct op *op = container_of(item, struct op, item);
+        if (now >= op->deadline_ns) {
+            op_expired(op);
+            moved = true;
+            after = engine->active.next;
+        } else if (now - op->nagged_ns >= NAG_NS) {
+            op_nag(op, now);
+        }
+    }
+    return moved;
+}
+
+uint64_t engine_deadline(const struct engine *engine)
+{
+    uint64_t soonest = NEVER_NS;
+    for (const struct list *item = engine->active.next; item != &engine->active; item = item->next) {
+        const struct op *op = container_of(item, struct op, item);
+        uint64_t nag = op->nagged_ns + NAG_NS;
+        uint64_t next = nag < op->deadline_ns ? nag : op->deadline_ns;
+        soonest = next < soonest ? next : soonest;
+    }
+    return soonest;
+}
+
+/* ---- driving ---- */
+
+/* Then the caller has a look whether what it waits for has ended. */
+#define ROUNDS_MAX 64
+
+bool engine_progress(struct engine *engine)
+{
+    bool any = false, moved = true;
+    uint64_t mode = fpmode_enter();
+    for (int round = 0; moved && round < ROUNDS_MAX && list_empty(&engine->finished); round++) {
+        moved = false;
+        for (int i = 0; i < engine->size; i++)
+            if (engine->peers[i].joined)
+                moved = link_pump(&engine->peers[i].link) || moved;
+        any = any || moved;
+    }
+    any = check_time(engine) || any;
+    fpmode_leave(mode);
+    return any;
+}
+
+bool engine_busy(const struct engine *engine)
+{
+    return !list_empty(&engine->active);
+}
+
+struct completion *engine_finished(struct engine *engine)
+{
+    if (list_empty(&engine->finished))
+        return NULL;
+    struct list *item = engine->finished.next;
+    list_remove(item);
+    return container_of(item, struct completion, item);
+}
+
+/* ---- opening and closing ---- */
+
+int engine_open(const struct engine_setup *setup, struct engine **out)
+{
+    struct engine *engine = heap_alloc(setup->heap, 1, sizeof *engine);
+    if (engine == NULL)
+        return HEARTH_NO_MEMORY;
+    engine->heap = setup->heap;
+    engine->metrics = setup->metrics;
+    engine->log = setup->log;
+    engine->clock = setup->clock;
+    engine->kernels = kernels_best();
+    engine->rank = setup->rank;
+    engine->size = setup->size;
+    engine->ops_max = setup->ops_max;
+    engine->eager_bytes = setup->eager_bytes;
+    engine->instance = setup->instance;
+    slot_pool_init(&engine->slots, setup->heap);
+    list_init(&engine->groups);
+    list_init(&engine->active);
+    list_init(&engine->finished);
+    list_init(&engine->disputes);
+    list_init(&engine->free_notes);
+    static_assert(METRICS_KINDS == PLAN_KIND_COUNT, "metrics count what plans do");
+    for (uint32_t i = 0; i < OP_BUCKETS; i++)
+        list_init(&engine->buckets[i]);
+    engine->peers = heap_alloc(setup->heap, (size_t)setup->size, sizeof *engine->peers);
+    if (engine->peers == NULL) {
+        heap_free(engine);
+        return HEARTH_NO_MEMORY;
+    }
+    for (int i = 0; i < setup->size; i++) {
+        engine->peers[i].engine = engine;
+        list_init(&engine->peers[i].early);
+        list_init(&engine->peers[i].notes);
+    }
+    *out = engine;
+    return HEARTH_OK;
+}
+
+int engine_join(struct engine *engine, int rank, struct conn *conn)
+{
+    struct peer *peer = &engine->peers[rank];
+    struct link_setup setup = {
+        .conn = conn,
+        .events = &dispatch_events,
+        .events_arg = peer,
+        .heap = engine->heap,
+        .metrics = engine->metrics,
+        .rank = rank,
+        .eager_budget = engine->eager_bytes,
+    };
+    link_init(&peer->link, &setup);
+    peer->joined = true;
+    struct hello_record hello = {
+        .version_min = FRAME_VERSION,
+        .version_max = FRAME_VERSION,
+        .rank = (uint32_t)engine->rank,
+        .size = (uint32_t)engine->size,
+        .instance = engine->instance,
+    };
+    uint8_t payload[FRAME_CONTROL_MAX];
+    size_t len = hello_encode(&hello, payload, sizeof payload);
+    link_send_control(&peer->link, &(struct frame){.kind = FRAME_HELLO, .length = (uint32_t)len}, payload);
+    return peer->link.failure.status;
+}
+
+void engine_end_all(struct engine *engine)
+{
+    while (!list_empty(&engine->active)) {
+        struct op *op = container_of(engine->active.next, struct op, item);
+        char name[160];
+        struct error why;
+        op_describe(op, name, sizeof name);
+        error_set(&why, HEARTH_CLOSED, op->group->rank, "%s: the node was closed", name);
+        op_end(op, &why);
+    }
+}
+
+static void engine_free(struct engine *engine)
+{
+    while (!list_empty(&engine->groups))
+        group_close(container_of(engine->groups.next, struct group, item));
+    for (int i = 0; i < engine->size; i++)
+        while (!list_empty(&engine->peers[i].early))
+            slot_put(container_of(engine->peers[i].early.next, struct slot, item));
+    for (int i = 0; i < engine->size; i++) {
+        while (!list_empty(&engine->peers[i].notes)) {
+            struct list *item = engine->peers[i].notes.next;
+            list_remove(item);
+            list_push(&engine->free_notes, item);
+        }
+    }
+    while (!list_empty(&engine->free_notes)) {
+        struct list *item = engine->free_notes.next;
+        list_remove(item);
+        heap_free(container_of(item, struct note, item));
+    }
+    slot_pool_fini(&engine->slots);
+    heap_free(engine->peers);
+    heap_free(engine);
+}
+
+void engine_close(struct engine *engine)
+{
+    struct error bye;
+    error_set(&bye, HEARTH_CLOSED, engine->rank, "it was closed");
+    engine_end_all(engine);
+    for (int i = 0; i < engine->size; i++)
+        if (engine->peers[i].joined)
+            link_fini(&engine->peers[i].link, &bye);
+    engine_free(engine);
+}
+
+void engine_forget(struct engine *engine)
+{
+    /* The connections belong to the parent: no goodbye, no close. */
+    for (int i = 0; i < engine->size; i++)
+        if (engine->peers[i].joined)
+            link_abandon(&engine->peers[i].link);
+    engine_end_all(engine);
+    engine_free(engine);
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The face of the collective room: an engine runs the operations of one node's groups over its links. No
+ * thread, no clock of its own: whoever holds the node's baton calls it, on real or on virtual time. */
+#ifndef COLLECTIVE_ENGINE_H
+#define COLLECTIVE_ENGINE_H
+
+#include "collective/plan.h"
+#include "core/list.h"
+#include "core/log.h"
+#include "metrics/metrics.h"
+#include "os/clock.h"
+#include "transport/link.h"
+
+struct engine;
+struct group;
+
+/* What becomes of an operation; lives in the caller's request. Written by the engine under the baton. */
+struct completion {
+    struct list item; /* engine: finished, not yet collected */
+    bool ended;
+    struct error error; /* status HEARTH_OK: committed */
+    struct op *op;      /* while it runs */
+};
+
+/* A collective as the user called it, arguments checked. */
+struct call {
+    enum plan_kind kind;
+    const void *source;
+    void *target;
+    size_t count;
+    const size_t *in_counts, *out_counts; /* v-variants, see struct plan_call */
+    bool vector;                          /* v-variant whose counts are not known to all */
+    enum hearth_dtype dtype;
+    enum hearth_op op;
+    int root;
+    bool in_place;
+    const struct hearth_opts *opts; /* never NULL */
+};
+
+struct engine_setup {
+    struct heap *heap;
+    struct metrics *metrics;
+    struct log log;
+    const struct clock *clock;
+    int rank, size; /* in the cluster */
+    uint32_t ops_max;
+    uint32_t eager_bytes;
+    uint64_t instance;
+};
+
+int MUST_CHECK engine_open(const struct engine_setup *setup, struct engine **out);
+/* Ends all operations with HEARTH_CLOSED; they are in engine_finished then. */
+void engine_end_all(struct engine *engine);
+/* The same, then says goodbye to the peers and frees all groups. */
+void engine_close(struct engine *engine);
+/* As engine_close in a forked child: gives memory back and touches nothing shared. */
+void engine_forget(struct engine *engine);
+
+/* Joins a peer: takes the conn. */
+int MUST_CHECK engine_join(struct engine *engine, int rank, struct conn *conn);
+
+/* Moves everything that can move. True if anything did. Ended operations are in engine_finished then. */
+bool engine_progress(struct engine *engine);
+uint64_t
+engine_deadline(const struct engine *engine);  /* when progress must be called even if no bell rings */
+bool engine_busy(const struct engine *engine); /* operations are in flight */
+/* Takes the next completion that has ended and was not collected yet; NULL: none. */
+struct completion *engine_finished(struct engine *engine);
+/* The peer (rank in the cluster) that this running operation waits for, or RANK_NONE. */
+int engine_waits_for(const struct completion *completion);
+
+/* Groups. `members` are ranks in the cluster, in group order, and contain our own. The view's pointers are
+ * copied. */
+int MUST_CHECK group_open(struct engine *engine, const struct view *view, const int *members,
+                          struct group **out);
+void group_close(struct group *group);
+int group_rank(const struct group *group);
+int group_size(const struct group *group);
+const struct view *group_view(const struct group *group);
+/* Rank in the cluster of a member. */
+int group_member(const struct group *group, int rank);
+/* How many groups were split off this one, for the ids of the next. */
+uint64_t group_splits(const struct group *group);
+void group_set_splits(struct group *group, uint64_t splits);
+
+/* Starts the call. On success the completion is in use until it has ended. HEARTH_OK also when the operation
+ * failed at once in a way the other members were told of: the completion has it. */
+int MUST_CHECK group_start(struct group *group, const struct call *call, struct completion *completion,
+                           struct error *error);
+/* Cancels: ended when it returns. */
+void completion_cancel(struct completion *completion);
+
+#endif

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Groups: members, sequence numbers by tag, and what we remember of operations that are over. */
+#include <assert.h>
+#include <string.h>
+
+#include "collective/state.h"
+#include "core/hash.h"
+
+#define TAGS_FIRST 16u
+
+static void group_free(struct group *group)
+{
+    disputes_drop(group);
+    program_cache_fini(&group->programs, op_free_idle);
+    while (!list_empty(&group->retired)) {
+        struct list *item = group->retired.next;
+        list_remove(item);
+        heap_free(container_of(item, struct retired, item));
+    }
+    heap_free(group->tags);
+    heap_free(group->members);
+    heap_free(group->rank_of);
+    heap_free(group->host);
+    heap_free(group);
+}
+
+static bool group_fill(struct group *group, const struct view *view, const int *members)
+{
+    struct engine *engine = group->engine;
+    size_t size = (size_t)view->size;
+    group->members = heap_alloc(engine->heap, size, sizeof *group->members);
+    group->rank_of = heap_alloc(engine->heap, (size_t)engine->size, sizeof *group->rank_of);
+    group->tags = heap_alloc(engine->heap, TAGS_FIRST, sizeof *group->tags);
+    if (view->host != NULL)
+        group->host = heap_alloc(engine->heap, size, sizeof *group->host);
+    if (group->members == NULL || group->rank_of == NULL || group->tags == NULL ||
+        (view->host != NULL && group->host == NULL))
+        return false;
+    group->tag_capacity = TAGS_FIRST;
+    for (int i = 0; i < engine->size; i++)
+        group->rank_of[i] = RANK_NONE;
+    for (int i = 0; i < view->size; i++) {
+        group->members[i] = members[i];
+        group->rank_of[members[i]] = i;
+        if (view->host != NULL)
+            group->host[i] = view->host[i];
+    }
+    group->rank = group->rank_of[engine->rank];
+    group->view.host = group->host;
+    return true;
+}
+
+int group_open(struct engine *engine, const struct view *view, const int *members, struct group **out)
+{
+    struct group *group = heap_alloc(engine->heap, 1, sizeof *group);
+    if (group == NULL)
+        return HEARTH_NO_MEMORY;
+    group->engine = engine;
+    group->view = *view;
+    list_init(&group->item);
+    list_init(&group->retired);
+    program_cache_init(&group->programs, engine->heap);
+    if (!group_fill(group, view, members)) {
+        group_free(group);
+        return HEARTH_NO_MEMORY;
+    }
+    for (int i = 0; i < view->size; i++) {
+        const struct peer *peer = &engine->peers[members[i]];
+        if (i != group->rank && (peer->left || (peer->joined && !link_up(&peer->link))))
+            error_set(&group->broken, HEARTH_PEER_LOST, i, "rank %d was lost before the group was made", i);
+    }
+    list_push(&engine->groups, &group->item);
+    *out = group;
+    return HEARTH_OK;
+}
+
+void group_close(struct group *group)
+{
+    struct list *item, *after;
+    LIST_EACH (item, after, &group->engine->active) {
+        struct op *op = container_of(item, struct op, item);
+        if (op->group == group)
+            completion_cancel(op->completion);
+    }
+    list_remove(&group->item);
+    group->engine->closed[group->engine->closed_next++ % CLOSED_KEPT] = group->view.group;
+    group_free(group);
+}
+
+int group_rank(const struct group *group)
+{
+    return group->rank;
+}
+
+int group_size(const struct group *group)
+{
+    return group->view.size;
+}
+
+const struct view *group_view(const struct group *group)
+{
+    return &group->view;
+}
+
+int group_member(const struct group *group, int rank)
+{
+    return group->members[rank];
+}
+
+uint64_t group_splits(const struct group *group)
+{
+    return group->splits;
+}
+
+void group_set_splits(struct group *group, uint64_t splits)
+{
+    group->splits = splits;
+}
+
+/* ---- tags ---- */
+
+static struct tag_entry *tag_find(struct tag_entry *tags, uint32_t capacity, uint64_t tag)
+{
+    uint32_t at = (uint32_t)hash_mix(0, tag) & (capacity - 1);
+    while (tags[at].used && tags[at].tag != tag)
+        at = (at + 1) & (capacity - 1);
+    return &tags[at];
+}
+
+uint64_t group_sequence(const struct group *group, uint64_t tag)
+{
+    const struct tag_entry *entry = tag_find(group->tags, group->tag_capacity, tag);
+    return entry->used ? entry->next : 0;
+}
+
+static bool tags_grow(struct group *group)
+{
+    uint32_t capacity = group->tag_capacity * 2;
+    struct tag_entry *tags = heap_alloc(group->engine->heap, capacity, sizeof *tags);
+    if (tags == NULL)
+        return false;
+    for (uint32_t i = 0; i < group->tag_capacity; i++)
+        if (group->tags[i].used)
+            *tag_find(tags, capacity, group->tags[i].tag) = group->tags[i];
+    heap_free(group->tags);
+    group->tags = tags;
+    group->tag_capacity = capacity;
+    return true;
+}
+
+int group_advance(struct group *group, uint64_t tag, struct error *error)
+{
+    struct tag_entry *entry = tag_find(group->tags, group->tag_capacity, tag);
+    if (!entry->used) {
+        if (group->tag_count == TAGS_MAX)
+            return error_set(error, HEARTH_LIMIT, group->rank, "the group has %u tags, no more are allowed",
+                             TAGS_MAX);
+        if ((group->tag_count + 1) * 2 > group->tag_capacity) {
+            if (!tags_grow(group))
+                return error_set(error, HEARTH_NO_MEMORY, group->rank, "no memory for another tag");
+            entry = tag_find(group->tags, group->tag_capacity, tag);
+        }
+        group->tag_count++;
+        *entry = (struct tag_entry){.tag = tag, .used = true};
+    }
+    entry->next++;
+    return HEARTH_OK;
+}
+
+/* ---- operations that are over ---- */
+
+struct ended *group_ended(struct group *group, uint64_t tag, uint64_t sequence)
+{
+    for (uint32_t i = 1; i <= ENDED_KEPT; i++) { /* the newest first */
+        struct ended *e = &group->ended[(group->ended_next - i) % ENDED_KEPT];
+        if (!e->valid)
+            return NULL;
+        if (e->tag == tag && e->sequence == sequence)
+            return e;
+    }
+    return NULL;
+}
+
+void group_remember(struct group *group, const struct op *op)
+{
+    struct ended *e = &group->ended[group->ended_next++ % ENDED_KEPT];
+    *e = (struct ended){
+        .tag = op->tag, .sequence = op->sequence, .record = op->record, .valid = true, .judged = op->judged};
+    e->record.state = CALL_ENDED;
+}
+
+static struct retired *retired_find(struct group *group, uint64_t tag, uint64_t sequence)
+{
+    struct list *item, *after;
+    LIST_EACH (item, after, &group->retired) {
+        struct retired *r = container_of(item, struct retired, item);
+        if (r->tag == tag && r->sequence == sequence)
+            return r;
+    }
+    return NULL;
+}
+
+void group_retire(struct group *group, uint64_t tag, uint64_t sequence, const struct error *why)
+{
+    if (retired_find(group, tag, sequence) != NULL)
+        return;
+    struct retired *r;
+    if (group->retired_count == RETIRED_MAX) { /* the oldest makes room: its poster will time out instead */
+        r = container_of(group->retired.next, struct retired, item);
+        list_remove(&r->item);
+    } else {
+        r = heap_alloc(group->engine->heap, 1, sizeof *r);
+        if (r == NULL)
+            return;
+        group->retired_count++;
+    }
+    r->tag = tag;
+    r->sequence = sequence;
+    r->why = *why;
+    list_push(&group->retired, &r->item);
+}
+
+bool group_retired(struct group *group, uint64_t tag, uint64_t sequence, struct error *why)
+{
+    struct retired *r = retired_find(group, tag, sequence);
+    if (r != NULL)
+        *why = r->why;
+    return r != NULL;
+}
+
+void group_unretire(struct group *group, uint64_t tag, uint64_t sequence)
+{
+    struct retired *r = retired_find(group, tag, sequence);
+    if (r == NULL)
+        return;
+    list_remove(&r->item);
+    group->retired_count--;
+    heap_free(r);
+}

@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The life of an operation, from the call to its end on this member. */
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "collective/select.h"
+#include "collective/state.h"
+#include "core/hash.h"
+
+void op_describe(const struct op *op, char *text, size_t size)
+{
+    const char *name = plan_kind_name(op->program->plan.kind);
+    snprintf(text, size, "%s #%llu (tag %llu) on rank %d of %d", name, (unsigned long long)op->sequence,
+             (unsigned long long)op->tag, op->group->rank, op->group->view.size);
+}
+
+int op_waits_for(const struct op *op)
+{
+    for (uint32_t i = 0; i < op->program->in_count; i++)
+        if (flow_more(&op->program->in[i], &op->in[i].floor))
+            return op->program->in[i].peer;
+    for (uint32_t i = 0; i < op->program->out_count; i++)
+        if (flow_more(&op->program->out[i], &op->out[i].next) || (op->vector && !op->out[i].granted))
+            return op->program->out[i].peer;
+    return RANK_NONE;
+}
+
+int engine_waits_for(const struct completion *completion)
+{
+    const struct op *op = completion->op;
+    int rank = op != NULL ? op_waits_for(op) : RANK_NONE;
+    return rank == RANK_NONE ? RANK_NONE : op->group->members[rank];
+}
+
+/* ---- memory ---- */
+
+static void op_free(struct op *op)
+{
+    heap_free(op->lanes);
+    heap_free(op->ready);
+    heap_free(op->in);
+    heap_free(op->out);
+    heap_free(op);
+}
+
+void op_free_idle(struct list *item)
+{
+    op_free(container_of(item, struct op, item));
+}
+
+static struct op *op_alloc(struct heap *heap, const struct program *program)
+{
+    struct op *op = heap_alloc(heap, 1, sizeof *op);
+    if (op == NULL)
+        return NULL;
+    list_init(&op->item);
+    list_init(&op->bucket);
+    size_t window = (size_t)program->plan.window;
+    op->lanes = heap_alloc(heap, window, sizeof *op->lanes);
+    op->ready = heap_alloc(heap, window, sizeof *op->ready);
+    op->in = heap_alloc(heap, program->in_count, sizeof *op->in);
+    op->out = heap_alloc(heap, program->out_count, sizeof *op->out);
+    if (op->lanes != NULL && op->ready != NULL && op->in != NULL && op->out != NULL)
+        return op;
+    op_free(op);
+    return NULL;
+}
+
+/* An operation that fits the program, clean. */
+static struct op *op_take(struct heap *heap, struct program *program)
+{
+    struct op *op;
+    if (list_empty(&program->idle)) {
+        op = op_alloc(heap, program);
+        if (op == NULL)
+            return NULL;
+    } else {
+        op = container_of(program->idle.prev, struct op, item);
+        list_remove(&op->item);
+    }
+    struct op clean = {.lanes = op->lanes, .ready = op->ready, .in = op->in, .out = op->out};
+    *op = clean;
+    list_init(&op->item);
+    list_init(&op->bucket);
+    memset(op->lanes, 0, (size_t)program->plan.window * sizeof *op->lanes);
+    memset(op->out, 0, program->out_count * sizeof *op->out);
+    memset(op->in, 0, program->in_count * sizeof *op->in);
+    for (uint32_t i = 0; i < program->in_count; i++)
+        list_init(&op->in[i].early);
+    op->program = program;
+    op->lanes_left = program->plan.lanes;
+    program->users++;
+    return op;
+}
+
+static void op_give_back(struct op *op)
+{
+    op->program->users--;
+    list_push(&op->program->idle, &op->item);
+}
+
+/* ---- the end ---- */
+
+/* Nobody may touch the user's buffers any more, and nothing may point at the operation. */
+static void let_go(struct op *op, bool failed)
+{
+    struct engine *engine = op->group->engine;
+    for (int i = 0; failed && i < engine->size; i++) {
+        struct peer *peer = &engine->peers[i];
+        if (!peer->joined)
+            continue;
+        link_forget(&peer->link, op);
+        if (peer->incoming.op == op) {
+            link_drop_incoming(&peer->link, &peer->incoming);
+            peer->incoming = (struct incoming){0};
+        }
+    }
+    for (uint32_t i = 0; i < op->program->in_count; i++) {
+        int world = op->group->members[op->program->in[i].peer];
+        while (!list_empty(&op->in[i].early))
+            slot_release(engine, world, container_of(op->in[i].early.next, struct slot, item));
+    }
+    for (uint64_t i = 0; i < op->program->plan.window && op->program->plan.lanes > 0; i++) {
+        slot_put(op->lanes[i].frame);
+        slot_put(op->lanes[i].acc);
+    }
+    if (failed && op->restore && op->shadow != NULL)
+        memcpy(op->target, op->shadow, op->shadow_len);
+    heap_free(op->shadow);
+    op->shadow = NULL;
+}
+
+static void measure(const struct op *op, bool failed)
+{
+    struct engine *engine = op->group->engine;
+    struct metrics *m = engine->metrics;
+    int kind = (int)op->program->plan.kind;
+    uint64_t bytes = op->program->call.count * (uint64_t)dtype_size(op->dtype);
+    atomic_fetch_add_explicit(&m->kind[kind].operations, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&m->kind[kind].bytes, bytes, memory_order_relaxed);
+    if (failed)
+        atomic_fetch_add_explicit(&m->kind[kind].failures, 1, memory_order_relaxed);
+    histogram_add(&m->kind[kind].duration_us, (clock_now(engine->clock) - op->posted_ns) / NS_PER_US);
+}
+
+void op_end(struct op *op, const struct error *why)
+{
+    struct engine *engine = op->group->engine;
+    struct completion *completion = op->completion;
+    assert(op->state == OP_READY || why != NULL);
+    op->state = why != NULL ? OP_ABORTED : OP_COMMITTED;
+    let_go(op, why != NULL);
+    measure(op, why != NULL);
+    group_remember(op->group, op);
+    list_remove(&op->item);
+    list_remove(&op->bucket);
+    engine->ops_count--;
+    if (why != NULL) {
+        completion->error = *why;
+        log_write(&engine->log, HEARTH_LOG_INFO, "HEARTH-OP-FAILED", "%s", why->text);
+    }
+    completion->ended = true;
+    completion->op = NULL;
+    list_push(&engine->finished, &completion->item);
+    op_give_back(op);
+}
+
+void op_abort(struct op *op, const struct error *ours, const struct error *theirs)
+{
+    struct group *group = op->group;
+    uint64_t tag = op->tag, sequence = op->sequence;
+    op_end(op, ours);
+    group_tell(group, FRAME_ABORT, tag, sequence, theirs);
+}
+
+void completion_cancel(struct completion *completion)
+{
+    struct op *op = completion->op;
+    if (completion->ended || op == NULL)
+        return;
+    char name[160];
+    struct error ours, theirs;
+    op_describe(op, name, sizeof name);
+    error_set(&ours, HEARTH_CANCELLED, op->group->rank, "%s: cancelled", name);
+    error_set(&theirs, HEARTH_ABORTED, op->group->rank, "%s: cancelled there", name);
+    op_abort(op, &ours, &theirs);
+}
+
+/* ---- the beginning ---- */
+
+static enum hearth_dtype acc_dtype_of(enum hearth_dtype dtype, enum hearth_op op)
+{
+    bool half = dtype == HEARTH_F16 || dtype == HEARTH_BF16;
+    if (half)
+        return op == HEARTH_MIN || op == HEARTH_MAX ? dtype : HEARTH_F32;
+    if (op == HEARTH_AVG && dtype >= HEARTH_I8)
+        return HEARTH_F64;
+    return dtype;
+}
+
+static int kernel_op_of(enum hearth_op op)
+{
+    static const int of[OP_COUNT] = {[HEARTH_SUM] = KERNEL_SUM,
+                                     [HEARTH_AVG] = KERNEL_SUM,
+                                     [HEARTH_PROD] = KERNEL_PROD,
+                                     [HEARTH_MIN] = KERNEL_MIN,
+                                     [HEARTH_MAX] = KERNEL_MAX};
+    return of[op];
+}
+
+static bool reduces(enum plan_kind kind)
+{
+    return kind == PLAN_ALL_REDUCE || kind == PLAN_REDUCE_SCATTER || kind == PLAN_REDUCE ||
+           kind == PLAN_SCAN || kind == PLAN_EXCLUSIVE_SCAN;
+}
+
+static bool rooted(enum plan_kind kind)
+{
+    return kind == PLAN_BROADCAST || kind == PLAN_REDUCE || kind == PLAN_GATHER || kind == PLAN_SCATTER;
+}
+
+static void call_plan(const struct group *group, const struct call *call, struct plan_call *plan)
+{
+    enum hearth_dtype acc = reduces(call->kind) ? acc_dtype_of(call->dtype, call->op) : call->dtype;
+    *plan = (struct plan_call){
+        .kind = call->kind,
+        .algo = call->opts->algo,
+        .size = group->view.size,
+        .rank = group->rank,
+        .root = rooted(call->kind) ? call->root : 0,
+        .count = call->count,
+        .in_counts = call->in_counts,
+        .out_counts = call->out_counts,
+        .raw_len = (uint32_t)dtype_size(call->dtype),
+        .acc_len = (uint32_t)dtype_size(acc),
+        .order_rank = call->opts->flags & HEARTH_ORDER_RANK,
+        .host = group->view.host,
+        .chunk_bytes = group->view.chunk_bytes,
+        .window_bytes = group->view.window_bytes,
+    };
+}
+
+/* Counts that every member knows must agree; what only pairs know is compared by them (frame.total). */
+static uint64_t shared_count(const struct call *call, int size)
+{
+    if (call->vector)
+        return 0;
+    const size_t *counts = call->in_counts != NULL ? call->in_counts : call->out_counts;
+    if (counts == NULL)
+        return call->count;
+    uint64_t hash = 0;
+    for (int i = 0; i < size; i++)
+        hash = hash_mix(hash, counts[i]);
+    return hash;
+}
+
+static struct call_record record_of(const struct group *group, const struct call *call,
+                                    const struct plan_call *plan)
+{
+    struct call_record r = {
+        .state = CALL_POSTED,
+        .kind = (uint8_t)call->kind,
+        .dtype = (uint8_t)call->dtype,
+        .op = reduces(call->kind) ? (uint8_t)call->op : 0,
+        .algo = (uint8_t)plan->algo,
+        .flags = call->opts->flags & HEARTH_ORDER_RANK,
+        .root = rooted(call->kind) ? call->root : RANK_NONE,
+        .count = shared_count(call, plan->size),
+        .plan = hash_mix(plan_hash(plan), group->view.eager_bytes),
+    };
+    uint64_t h = hash_mix(0, (uint64_t)r.kind << 32 | (uint64_t)r.dtype << 16 | (uint64_t)r.op << 8 | r.algo);
+    h = hash_mix(h, (uint64_t)(uint32_t)r.root << 32 | r.flags);
+    h = hash_mix(h, r.count);
+    r.fingerprint = hash_mix(h, r.plan);
+    return r;
+}
+
+static int shadow_make(struct op *op, const struct call *call, size_t len)
+{
+    bool exchange = call->kind == PLAN_ALL_TO_ALL && call->in_place;
+    bool restore = call->in_place && (call->opts->flags & HEARTH_RESTORE);
+    if (len == 0 || (!exchange && !restore))
+        return HEARTH_OK;
+    op->shadow = heap_alloc_raw(op->group->engine->heap, 1, len);
+    if (op->shadow == NULL)
+        return HEARTH_NO_MEMORY;
+    memcpy(op->shadow, op->target, len);
+    op->shadow_len = len;
+    op->restore = restore;
+    if (exchange) { /* what is to be sent must not be overwritten by what comes */
+        op->source = op->shadow;
+        op->in_place = false;
+    }
+    return HEARTH_OK;
+}
+
+static void op_fill(struct op *op, struct group *group, const struct call *call)
+{
+    bool reduce = reduces(call->kind);
+    op->group = group;
+    op->source = call->source;
+    op->target = call->target;
+    op->in_place = call->in_place;
+    op->dtype = call->dtype;
+    op->acc_dtype = reduce ? acc_dtype_of(call->dtype, call->op) : call->dtype;
+    op->kernel_op = reduce ? kernel_op_of(call->op) : KERNEL_SUM;
+    op->average = reduce && call->op == HEARTH_AVG;
+    op->vector = call->vector;
+    op->weight = op->average ? call->opts->weight : 1.0;
+    op->tag = call->opts->tag;
+    op->sequence = group_sequence(group, op->tag);
+    op->posted_ns = clock_now(group->engine->clock);
+    op->nagged_ns = op->posted_ns;
+    op->deadline_ns = op->posted_ns + (uint64_t)call->opts->timeout_ms * NS_PER_MS;
+}
+
+/* Grants that came before we posted. */
+static void adopt_notes(struct op *op)
+{
+    struct group *group = op->group;
+    for (uint32_t i = 0; i < op->program->out_count && op->state == OP_RUNNING; i++) {
+        struct peer *peer = &group->engine->peers[group->members[op->program->out[i].peer]];
+        struct list *item, *after;
+        LIST_EACH (item, after, &peer->notes) {
+            struct note *note = container_of(item, struct note, item);
+            if (note->group != group->view.group || note->tag != op->tag || note->sequence != op->sequence)
+                continue;
+            struct note copy = *note;
+            list_remove(item);
+            list_push(&group->engine->free_notes, item);
+            peer->note_count--;
+            engine_granted(op, i, &copy);
+            break;
+        }
+    }
+}
+
+static void op_start(struct op *op)
+{
+    struct error why;
+    op->state = OP_RUNNING;
+    if (group_retired(op->group, op->tag, op->sequence, &why)) {
+        group_unretire(op->group, op->tag, op->sequence);
+        op->judged = why.status == HEARTH_MISMATCH;
+        op_end(op, &why);
+        return;
+    }
+    lanes_start(op);
+    flows_start(op);
+    if (op->state == OP_RUNNING)
+        adopt_notes(op);
+    if (op->state == OP_RUNNING)
+        op_run(op);
+}
+
+/* How much of the input an in-place call overwrites. The others leave their own part as it is. */
+static size_t overwritten_len(const struct plan_call *plan)
+{
+    size_t count = plan->count;
+    switch (plan->kind) {
+    case PLAN_ALL_REDUCE:
+    case PLAN_REDUCE:
+    case PLAN_SCAN:
+    case PLAN_EXCLUSIVE_SCAN:
+        break;
+    case PLAN_REDUCE_SCATTER:
+        count = plan->in_counts != NULL ? plan->in_counts[plan->rank] : plan->count;
+        break;
+    case PLAN_ALL_TO_ALL:
+        count *= (size_t)plan->size;
+        for (int i = 0; plan->out_counts != NULL && i < plan->size; i++)
+            count += plan->out_counts[i];
+        break;
+    default:
+        return 0;
+    }
+    return count * plan->raw_len;
+}
+
+static int start_checks(struct group *group, struct error *error)
+{
+    struct engine *engine = group->engine;
+    if (group->broken.status != HEARTH_OK)
+        return error_set(error, HEARTH_GROUP_BROKEN, group->broken.rank, "the group is broken: %s",
+                         group->broken.text);
+    if (group->pending.status != HEARTH_OK) {
+        *error = group->pending;
+        error_clear(&group->pending);
+        return error->status;
+    }
+    if (engine->ops_count >= engine->ops_max)
+        return error_set(error, HEARTH_LIMIT, group->rank,
+                         "%u operations are in flight, no more are allowed "
+                         "(ops_max, HEARTH_OPS_MAX)",
+                         engine->ops_count);
+    return HEARTH_OK;
+}
+
+/* We cannot take part: the others must not wait for us. Uses up the sequence number. */
+static int refuse(struct group *group, uint64_t tag, const struct error *why)
+{
+    struct error theirs, ignored;
+    uint64_t sequence = group_sequence(group, tag);
+    if (group_advance(group, tag, &ignored) == HEARTH_OK) {
+        error_set(&theirs, HEARTH_ABORTED, group->rank,
+                  "operation #%llu (tag %llu): rank %d could not start it: %s", (unsigned long long)sequence,
+                  (unsigned long long)tag, group->rank, why->text);
+        group_tell(group, FRAME_ABORT, tag, sequence, &theirs);
+    }
+    return why->status;
+}
+
+static struct op *op_make(struct group *group, const struct call *call, const struct plan_call *plan,
+                          struct program *program, struct error *error)
+{
+    struct op *op = op_take(group->engine->heap, program);
+    if (op == NULL) {
+        error_set(error, HEARTH_NO_MEMORY, group->rank, "no memory for an operation");
+        return NULL;
+    }
+    op_fill(op, group, call);
+    op->record = record_of(group, call, plan);
+    if (shadow_make(op, call, overwritten_len(plan)) == HEARTH_OK)
+        return op;
+    error_set(error, HEARTH_NO_MEMORY, group->rank, "no memory for a copy of the input");
+    op_give_back(op);
+    return NULL;
+}
+
+int group_start(struct group *group, const struct call *call, struct completion *completion,
+                struct error *error)
+{
+    struct engine *engine = group->engine;
+    struct plan_call plan;
+    struct program *program = NULL;
+    int status = start_checks(group, error);
+    if (status != HEARTH_OK)
+        return status == HEARTH_LIMIT ? refuse(group, call->opts->tag, error) : status;
+    call_plan(group, call, &plan);
+    status = select_algo(&plan, &group->view, &plan.algo, error);
+    if (status == HEARTH_OK)
+        status = program_get(&group->programs, &plan, op_free_idle, &program, error);
+    if (status == HEARTH_OK && program->users == 0 && list_empty(&program->idle))
+        log_write(&engine->log, HEARTH_LOG_DEBUG, "HEARTH-PLAN", "%s of %zu elements by %s",
+                  plan_kind_name(call->kind), call->count, hearth_algo_name(plan.algo));
+    struct op *op = status == HEARTH_OK ? op_make(group, call, &plan, program, error) : NULL;
+    if (op == NULL)
+        return error->status == HEARTH_NO_MEMORY ? refuse(group, call->opts->tag, error) : error->status;
+    status = group_advance(group, op->tag, error);
+    if (status != HEARTH_OK) {
+        heap_free(op->shadow);
+        op->shadow = NULL;
+        op_give_back(op);
+        return status;
+    }
+    op->completion = completion;
+    *completion = (struct completion){.op = op};
+    list_init(&completion->item);
+    error_clear(&completion->error);
+    engine->ops_count++;
+    list_push(&engine->active, &op->item);
+    engine_index(engine, op);
+    uint64_t mode = fpmode_enter();
+    op_start(op);
+    fpmode_leave(mode);
+    return HEARTH_OK;
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One operation: its states, its lanes, its flows. The face of the room is engine.h; this header is for the
+ * files of the room that share the work on an operation:
+ *
+ *   op.c    life: posted -> running -> ready -> committed, or aborted
+ *   step.c  lanes: carries out moves; the only file that touches user memory
+ *   flow.c  frames of one peer: what may be sent, where what comes in goes, grants
+ */
+#ifndef COLLECTIVE_OP_H
+#define COLLECTIVE_OP_H
+
+#include "collective/engine.h"
+#include "collective/program.h"
+#include "collective/slot.h"
+#include "kernel/kernel.h"
+#include "wire/record.h"
+
+/*   posted --> running --> ready --> committed
+ *      |          |
+ *      +----------+------> aborted
+ * ready: this member has all it needs and owes nobody anything. ready -> committed is a local step as long
+ * as there is no agreement on crashes; the states are kept apart so that it can become one. */
+enum op_state { OP_POSTED, OP_RUNNING, OP_READY, OP_COMMITTED, OP_ABORTED };
+
+enum lane_stage { LANE_RECV, LANE_WORK, LANE_SEND };
+
+struct lane {
+    uint64_t number;       /* which lane of the plan; lane n stands at place n % window */
+    uint32_t move;         /* at which move */
+    enum lane_stage stage; /* and where in it */
+    bool queued;           /* in the operation's ready queue */
+    bool idle;             /* no lane of the plan is left for this place */
+    uint32_t unsent_in;    /* frames under way out of the source */
+    uint32_t unsent_acc;   /* and out of the accumulator */
+    struct slot *frame;    /* taken, not yet worked on */
+    struct slot *acc;
+    size_t acc_offset;         /* element of the source at which the accumulator's range begins */
+    size_t lent_from, lent_to; /* elements of the source: what of the accumulator is under way */
+    double weight;             /* sum of the weights in the accumulator */
+};
+
+struct inflow {
+    struct flow_cursor floor; /* everything before it has been taken */
+    uint64_t mask;            /* bit i: frame floor.index + i has been taken */
+    uint64_t come;            /* bit i: frame floor.index + i has come or is coming in */
+    uint64_t told;            /* index up to which the peer has our grant; 0: none was sent */
+    struct list early;        /* slots whose lane is not ready for them */
+};
+
+struct outflow {
+    struct flow_cursor next;
+    uint64_t limit;  /* index up to which the peer granted */
+    bool granted;    /* a grant has come: no eager sending any more */
+    uint32_t unsent; /* frames in the link's queue */
+};
+
+struct op {
+    struct list item;   /* engine: active; program: idle */
+    struct list bucket; /* engine: by id */
+    struct group *group;
+    struct program *program;
+    struct completion *completion;
+    enum op_state state;
+
+    uint64_t tag, sequence;
+    struct call_record record;
+    uint64_t posted_ns, deadline_ns;
+    uint64_t nagged_ns;
+    bool disputed, judged;
+
+    const uint8_t *source;
+    uint8_t *target;
+    bool in_place;
+    void *shadow; /* heap: the input as it was */
+    size_t shadow_len;
+    bool restore;
+    enum hearth_dtype dtype, acc_dtype;
+    int kernel_op; /* KERNEL_SUM ... */
+    bool average;
+    bool vector; /* lengths known only to pairs: it ends when all of them have been compared */
+    double weight;
+
+    struct lane *lanes; /* [window] */
+    uint32_t *ready;    /* ring of places, [window] */
+    uint32_t ready_head, ready_count;
+    uint64_t lanes_left;
+    uint64_t unsent;
+    struct inflow *in;   /* [program->in_count] */
+    struct outflow *out; /* [program->out_count] */
+    bool running;        /* inside op_run */
+};
+
+/* ---- op.c ---- */
+
+/* Ends the operation here: with `why` (aborted) or without (committed). The memory may be reused at once. */
+void op_end(struct op *op, const struct error *why);
+/* Ends it here and tells all members, who end it with `theirs`. */
+void op_abort(struct op *op, const struct error *ours, const struct error *theirs);
+/* "all_reduce #12 (tag 3) on rank 1 of 4", into text. */
+void op_describe(const struct op *op, char *text, size_t size);
+/* A rank whose frames it waits for, or RANK_NONE. */
+int op_waits_for(const struct op *op);
+void op_free_idle(struct list *item);
+
+/* ---- step.c ---- */
+
+void lanes_start(struct op *op);
+/* A range of its accumulator is on its way: it must not change until it has left. */
+void lane_lend(struct lane *lane, struct range range);
+void lane_wake(struct op *op, struct lane *lane); /* something it may have waited for has happened */
+/* Runs what is ready. May end the operation. */
+void op_run(struct op *op);
+
+/* ---- flow.c ---- */
+
+void flows_start(struct op *op);
+/* Sends what the flow's next frames are ready for. */
+void outflow_pump(struct op *op, uint32_t flow);
+void outflow_grant(struct op *op, uint32_t flow, uint64_t limit);
+/* Whether every receiver has said that it expects what we send (asked only where it could not know). */
+bool outflows_compared(const struct op *op);
+/* The frame for the lane's move, if it has come whole; it is the caller's then. */
+struct slot *inflow_find(struct op *op, const struct lane *lane);
+/* The lane has taken (or need not take) the frame of its move: its place is free for the peer. */
+void inflow_took(struct op *op, const struct lane *lane);
+void inflow_tell(struct op *op, uint32_t flow); /* sends a grant now */
+/* Puts a slot's eager credit back and the slot away. */
+void slot_release(struct engine *engine, int world_rank, struct slot *slot);
+
+#endif

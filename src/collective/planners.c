@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the planners share: the list of them, the pen, teams, words for prices. */
+#include "collective/planners.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct planner *const planners[ALGO_COUNT] = {
+    [HEARTH_RING] = &planner_ring,         [HEARTH_DIRECT] = &planner_direct,
+    [HEARTH_HALVING] = &planner_halving,   [HEARTH_TREE] = &planner_tree,
+    [HEARTH_STAR] = &planner_star,         [HEARTH_HIERARCHICAL] = &planner_hierarchical,
+    [HEARTH_EXCHANGE] = &planner_exchange,
+};
+
+const struct planner *planner_of(enum hearth_algo algo)
+{
+    return (unsigned)algo < ALGO_COUNT ? planners[(unsigned)algo] : NULL;
+}
+
+/* ---- numbers ---- */
+
+int log2_floor(int n)
+{
+    assert(n >= 1);
+    return 31 - __builtin_clz((unsigned)n);
+}
+
+int log2_ceil(int n)
+{
+    return n == 1 ? 0 : log2_floor(n - 1) + 1;
+}
+
+bool is_power_of_two(int n)
+{
+    return (n & (n - 1)) == 0;
+}
+
+/* ---- calls ---- */
+
+enum plan_split split_of(enum plan_kind kind)
+{
+    switch (kind) {
+    case PLAN_REDUCE_SCATTER:
+    case PLAN_ALL_GATHER:
+    case PLAN_GATHER:
+    case PLAN_SCATTER:
+    case PLAN_ALL_TO_ALL:
+        return SPLIT_GIVEN;
+    default:
+        return SPLIT_EVEN;
+    }
+}
+
+bool has_root(enum plan_kind kind)
+{
+    return kind == PLAN_BROADCAST || kind == PLAN_REDUCE || kind == PLAN_GATHER || kind == PLAN_SCATTER;
+}
+
+bool is_reduction(enum plan_kind kind)
+{
+    return kind == PLAN_ALL_REDUCE || kind == PLAN_REDUCE_SCATTER || kind == PLAN_REDUCE ||
+           kind == PLAN_SCAN || kind == PLAN_EXCLUSIVE_SCAN;
+}
+
+static size_t given(const struct plan_call *call, const size_t *counts, int rank)
+{
+    return counts != NULL ? counts[rank] : call->count;
+}
+
+size_t part_count(const struct plan_call *call, enum plan_side side, int rank)
+{
+    bool own = rank == call->rank, root = call->rank == call->root, in = side == SIDE_IN;
+    const size_t *counts = in ? call->in_counts : call->out_counts;
+
+    switch (call->kind) {
+    case PLAN_REDUCE_SCATTER:
+        return in || own ? given(call, call->in_counts, rank) : 0;
+    case PLAN_ALL_GATHER:
+        return !in || own ? given(call, call->out_counts, rank) : 0;
+    case PLAN_GATHER: /* one part at each, all parts in the root's target */
+        return root ? (!in || own ? given(call, call->out_counts, rank) : 0) : (in && own ? call->count : 0);
+    case PLAN_SCATTER:
+        return root ? (in || own ? given(call, call->in_counts, rank) : 0) : (!in && own ? call->count : 0);
+    default:
+        assert(call->kind == PLAN_ALL_TO_ALL);
+        return given(call, counts, rank);
+    }
+}
+
+int call_refuse(const struct plan_call *call, enum hearth_algo algo, struct error *error)
+{
+    char list[96];
+    size_t len = 0;
+
+    list[0] = '\0';
+    for (int i = 0; i < ALGO_COUNT; i++) {
+        if (planners[i] == NULL || !planners[i]->can(call))
+            continue;
+        int wrote = snprintf(list + len, sizeof list - len, "%s%s", len > 0 ? ", " : "",
+                             hearth_algo_name((enum hearth_algo)i));
+        assert(wrote > 0 && (size_t)wrote < sizeof list - len);
+        len += (size_t)wrote;
+    }
+    return error_set(error, HEARTH_UNSUPPORTED, RANK_NONE,
+                     "%s of %d members%s does not go by %s; it goes by %s", plan_kind_name(call->kind),
+                     call->size, call->order_rank ? " in rank order" : "", hearth_algo_name(algo),
+                     len > 0 ? list : "nothing");
+}
+
+/* ---- the pen ---- */
+
+void pen_add(struct pen *pen, struct move move)
+{
+    if (pen->status != HEARTH_OK)
+        return;
+    if ((move.bits & MOVE_RECV) == 0) {
+        move.from = RANK_NONE;
+        move.from_step = 0;
+    }
+    if ((move.bits & MOVE_SEND) == 0) {
+        move.to = RANK_NONE;
+        move.to_step = 0;
+    }
+    if (move.parts == 0)
+        move.parts = 1;
+    pen->status = plan_add(pen->plan, pen->heap, pen->error, move);
+}
+
+void pen_combine_in_order(struct pen *pen, struct move like)
+{
+    int rank = pen->plan->rank, size = pen->plan->size;
+    int beside = rank == 0 ? 1 : rank - 1, last = rank == size - 1 ? size - 2 : size - 1;
+    unsigned end = like.bits, load = MOVE_LOAD;
+
+    if (size == 1) {
+        like.bits = (uint16_t)(MOVE_LOAD | MOVE_OWN | end);
+        pen_add(pen, like);
+        return;
+    }
+    for (int q = 0; q < size; q++) {
+        if (q == rank)
+            continue;
+        like.bits = (uint16_t)(MOVE_RECV_ACC | MOVE_RAW | load | (q == beside ? MOVE_OWN : 0) |
+                               (q == last ? end : 0));
+        like.from = q;
+        pen_add(pen, like);
+        load = 0;
+    }
+}
+
+/* ---- teams ---- */
+
+struct team team_from(const struct plan_call *call, int first)
+{
+    struct team team = {.size = call->size, .first = first};
+    team.place = (call->rank - first + call->size) % call->size;
+    return team;
+}
+
+int team_rank(const struct team *team, int place)
+{
+    assert(place >= 0 && place < team->size);
+    return team->ranks != NULL ? team->ranks[place] : (team->first + place) % team->size;
+}
+
+/* ---- prices ---- */
+
+struct fares fares_of(const struct plan_call *call, const struct link_cost *inside,
+                      const struct link_cost *across)
+{
+    struct fares fares = {.call = call, .inside = inside, .across = across};
+
+    for (int r = 1; call->host != NULL && r < call->size && !fares.mixed; r++)
+        fares.mixed = call->host[r] != call->host[0];
+    return fares;
+}
+
+const struct link_cost *fare_between(const struct fares *fares, int a, int b)
+{
+    const int *host = fares->call->host;
+    return fares->mixed && host[a] != host[b] ? fares->across : fares->inside;
+}
+
+const struct link_cost *fare_pace(const struct fares *fares)
+{
+    return fares->mixed ? fares->across : fares->inside;
+}
+
+int fare_crossings(const struct fares *fares, int first, int steps)
+{
+    int count = 0, size = fares->call->size;
+
+    for (int i = 0; fares->mixed && i < steps; i++)
+        count += fare_between(fares, (first + i) % size, (first + i + 1) % size) == fares->across;
+    return count;
+}
+
+double fare_to_all(const struct fares *fares, double bytes)
+{
+    int size = fares->call->size, fewest = size;
+    const int *host = fares->call->host;
+
+    for (int r = 0; fares->mixed && r < size; r++) {
+        int mates = 0;
+        for (int q = 0; q < size && mates < fewest; q++)
+            mates += host[q] == host[r];
+        fewest = mates < fewest ? mates : fewest;
+    }
+    return (fewest - 1) * price_port(fares->inside, bytes) +
+           (size - fewest) * price_port(fares->across, bytes);
+}
+
+double price_port(const struct link_cost *cost, double bytes)
+{
+    return cost->overhead_s + bytes / cost->bytes_per_s;
+}
+
+double price_hop(const struct link_cost *cost, double bytes)
+{
+    return cost->alpha_s + price_port(cost, bytes);
+}
+
+double price_lanes(const struct plan_shape *shape, double chain, double turn, double stay)
+{
+    double lanes = (double)shape->lanes, blocks = lanes / (double)shape->window;
+    double port = (lanes - 1) * turn, latency = (blocks - 1) * stay;
+
+    if (shape->lanes == 0)
+        return 0;
+    return chain + (port > latency ? port : latency);
+}

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Flow tables of a plan, and the cache of programs. */
+#include "collective/program.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* ---- walking a flow ---- */
+
+static uint64_t block_lanes(const struct plan *plan, uint64_t block)
+{
+    uint64_t first = block * plan->window, left = plan->lanes - first;
+    return left < plan->window ? left : plan->window;
+}
+
+bool flow_more(const struct flow_table *flow, const struct flow_cursor *at)
+{
+    return at->index < flow->frames;
+}
+
+uint64_t flow_lane(const struct plan *plan, const struct flow_cursor *at)
+{
+    return at->block * plan->window + at->lane;
+}
+
+const struct move *flow_move(const struct plan *plan, const struct flow_table *flow,
+                             const struct flow_cursor *at)
+{
+    return &plan->moves[flow->moves[at->turn]];
+}
+
+void flow_next(const struct plan *plan, const struct flow_table *flow, struct flow_cursor *at)
+{
+    at->index++;
+    if (++at->lane < block_lanes(plan, at->block))
+        return;
+    at->lane = 0;
+    if (++at->turn < flow->count)
+        return;
+    at->turn = 0;
+    at->block++;
+}
+
+uint64_t flow_index(const struct plan *plan, const struct flow_table *flow, uint32_t turn, uint64_t lane)
+{
+    uint64_t block = lane / plan->window, first = block * plan->window;
+    return first * flow->count + turn * block_lanes(plan, block) + (lane - first);
+}
+
+bool flow_turn(const struct plan *plan, const struct flow_table *flow, uint32_t step, uint32_t *turn)
+{
+    uint32_t low = 0, high = flow->count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (plan->moves[flow->moves[middle]].from_step < step)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *turn = low;
+    return low < flow->count && plan->moves[flow->moves[low]].from_step == step;
+}
+
+/* ---- tables ---- */
+
+enum direction { INCOMING, OUTGOING };
+
+static int peer_of(const struct move *move, enum direction direction)
+{
+    if (direction == INCOMING)
+        return move->bits & MOVE_RECV ? move->from : RANK_NONE;
+    return move->bits & MOVE_SEND ? move->to : RANK_NONE;
+}
+
+static uint32_t step_of(const struct move *move, enum direction direction)
+{
+    return direction == INCOMING ? move->from_step : move->to_step;
+}
+
+static size_t bytes_of(const struct plan *plan, uint64_t lane, const struct move *move,
+                       enum direction direction)
+{
+    return direction == INCOMING ? plan_recv_bytes(plan, lane, move) : plan_send_bytes(plan, lane, move);
+}
+
+/* Insertion: planners write moves nearly in order of steps. */
+static void table_insert(const struct plan *plan, struct flow_table *flow, uint32_t move,
+                         enum direction direction)
+{
+    uint32_t at = flow->count++;
+    while (at > 0 &&
+           step_of(&plan->moves[flow->moves[at - 1]], direction) > step_of(&plan->moves[move], direction)) {
+        flow->moves[at] = flow->moves[at - 1];
+        at--;
+    }
+    flow->moves[at] = move;
+}
+
+static void tables_free(struct flow_table *tables, uint32_t count)
+{
+    for (uint32_t i = 0; tables != NULL && i < count; i++)
+        heap_free(tables[i].moves);
+    heap_free(tables);
+}
+
+/* First pass: which peers, how many moves each. Second: the tables. */
+static int tables_make(const struct plan *plan, struct heap *heap, enum direction direction,
+                       struct flow_table **tables, int32_t *of)
+{
+    uint32_t flows = 0;
+    size_t size = (size_t)plan->size;
+    uint32_t *counts = heap_alloc(heap, size, sizeof *counts);
+    if (counts == NULL)
+        return -1;
+    for (size_t i = 0; i < size; i++)
+        of[i] = -1;
+    for (uint32_t i = 0; i < plan->move_count; i++) {
+        int peer = peer_of(&plan->moves[i], direction);
+        if (peer == RANK_NONE)
+            continue;
+        if (counts[peer]++ == 0)
+            of[peer] = (int32_t)flows++;
+    }
+    struct flow_table *flow = heap_alloc(heap, flows, sizeof *flow);
+    *tables = flow;
+    bool ok = flow != NULL;
+    for (size_t p = 0; ok && p < size; p++) {
+        if (counts[p] == 0)
+            continue;
+        flow[of[p]].peer = (int)p;
+        flow[of[p]].moves = heap_alloc(heap, counts[p], sizeof(uint32_t));
+        ok = flow[of[p]].moves != NULL;
+    }
+    for (uint32_t i = 0; ok && i < plan->move_count; i++) {
+        int peer = peer_of(&plan->moves[i], direction);
+        if (peer == RANK_NONE)
+            continue;
+        struct flow_table *f = &flow[of[peer]];
+        table_insert(plan, f, i, direction);
+        f->frames += plan->lanes;
+        for (uint64_t lane = 0; lane < plan->lanes; lane++)
+            f->bytes += bytes_of(plan, lane, &plan->moves[i], direction);
+    }
+    heap_free(counts);
+    if (ok)
+        return (int)flows;
+    tables_free(flow, flows);
+    *tables = NULL;
+    return -1;
+}
+
+/* ---- one program ---- */
+
+static void program_free(struct program *p, void (*op_free)(struct list *item))
+{
+    assert(p->users == 0);
+    while (!list_empty(&p->idle)) {
+        struct list *item = p->idle.next;
+        list_remove(item);
+        op_free(item);
+    }
+    tables_free(p->in, p->in_count);
+    tables_free(p->out, p->out_count);
+    heap_free(p->in_of);
+    heap_free(p->out_of);
+    plan_fini(&p->plan);
+    heap_free((void *)(uintptr_t)p->call.in_counts);
+    heap_free((void *)(uintptr_t)p->call.out_counts);
+    heap_free(p);
+}
+
+/* How far a peer may be ahead of us: so that all of them together stay within the window. */
+static uint32_t depth_of(const struct program *p)
+{
+    size_t frame = p->plan.frame_bytes > 0 ? p->plan.frame_bytes : 1;
+    size_t peers = p->in_count > 0 ? p->in_count : 1;
+    size_t depth = p->call.window_bytes / frame / peers;
+    return depth < 1 ? 1 : depth > FLOW_WINDOW_MAX ? FLOW_WINDOW_MAX : (uint32_t)depth;
+}
+
+static bool counts_copy(struct heap *heap, const size_t **counts, int size)
+{
+    if (*counts == NULL)
+        return true;
+    size_t len = (size_t)size * sizeof **counts;
+    size_t *copy = heap_alloc_raw(heap, 1, len);
+    if (copy != NULL)
+        memcpy(copy, *counts, len);
+    *counts = copy;
+    return copy != NULL;
+}
+
+static int program_make(const struct plan_call *call, struct heap *heap, struct program **out,
+                        struct error *error)
+{
+    struct program *p = heap_alloc(heap, 1, sizeof *p);
+    if (p == NULL)
+        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for a plan");
+    list_init(&p->item);
+    list_init(&p->idle);
+    p->call = *call;
+    p->call.in_counts = NULL;
+    p->call.out_counts = NULL;
+    int status = plan_write(call, heap, &p->plan, error);
+    if (status != HEARTH_OK) {
+        heap_free(p);
+        return status;
+    }
+    size_t size = (size_t)call->size;
+    p->in_of = heap_alloc(heap, size, sizeof *p->in_of);
+    p->out_of = heap_alloc(heap, size, sizeof *p->out_of);
+    p->call.in_counts = call->in_counts;
+    bool ok = counts_copy(heap, &p->call.in_counts, call->size);
+    p->call.out_counts = call->out_counts;
+    ok = counts_copy(heap, &p->call.out_counts, call->size) && ok && p->in_of != NULL && p->out_of != NULL;
+    int in = ok ? tables_make(&p->plan, heap, INCOMING, &p->in, p->in_of) : -1;
+    int outgoing = in >= 0 ? tables_make(&p->plan, heap, OUTGOING, &p->out, p->out_of) : -1;
+    p->in_count = in > 0 ? (uint32_t)in : 0;
+    p->out_count = outgoing > 0 ? (uint32_t)outgoing : 0;
+    if (in < 0 || outgoing < 0) {
+        program_free(p, NULL);
+        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for a plan");
+    }
+    p->depth = depth_of(p);
+    *out = p;
+    return HEARTH_OK;
+}
+
+/* ---- the cache ---- */
+
+void program_cache_init(struct program_cache *cache, struct heap *heap)
+{
+    cache->heap = heap;
+    cache->count = 0;
+    list_init(&cache->programs);
+}
+
+void program_cache_fini(struct program_cache *cache, void (*op_free)(struct list *item))
+{
+    struct list *item, *after;
+    LIST_EACH (item, after, &cache->programs)
+        program_free(container_of(item, struct program, item), op_free);
+    list_init(&cache->programs);
+}
+
+static bool counts_equal(const size_t *a, const size_t *b, int size)
+{
+    if (a == NULL || b == NULL)
+        return a == b;
+    return memcmp(a, b, (size_t)size * sizeof *a) == 0;
+}
+
+/* The view's fields (size, host, chunking) are the group's, the same for all its calls. */
+static bool call_equal(const struct plan_call *a, const struct plan_call *b)
+{
+    return a->kind == b->kind && a->algo == b->algo && a->count == b->count && a->root == b->root &&
+           a->raw_len == b->raw_len && a->acc_len == b->acc_len && a->order_rank == b->order_rank &&
+           counts_equal(a->in_counts, b->in_counts, a->size) &&
+           counts_equal(a->out_counts, b->out_counts, a->size);
+}
+
+static void cache_trim(struct program_cache *cache, void (*op_free)(struct list *item))
+{
+    struct list *item, *after;
+    LIST_EACH (item, after, &cache->programs) {
+        if (cache->count < PROGRAM_CACHE_MAX)
+            return;
+        struct program *p = container_of(item, struct program, item);
+        if (p->users > 0)
+            continue;
+        list_remove(item);
+        cache->count--;
+        program_free(p, op_free);
+    }
+}
+
+int program_get(struct program_cache *cache, const struct plan_call *call, void (*op_free)(struct list *item),
+                struct program **out, struct error *error)
+{
+    struct list *item;
+    for (item = cache->programs.prev; item != &cache->programs; item = item->prev) {
+        struct program *p = container_of(item, struct program, item);
+        if (!call_equal(&p->call, call))
+            continue;
+        list_remove(item);
+        list_push(&cache->programs, item);
+        *out = p;
+        return HEARTH_OK;
+    }
+    cache_trim(cache, op_free);
+    int status = program_make(call, cache->heap, out, error);
+    if (status != HEARTH_OK)
+        return status;
+    list_push(&cache->programs, &(*out)->item);
+    cache->count++;
+    return HEARTH_OK;
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scans: member r gets the combination of members 0..r (exclusive: 0..r-1), lower ranks always on the left.
+ *
+ *   chain (algorithm ring). Each member waits for all that is left of it, adds its own, stores it, passes it on.
+ *   Strictly in rank order; N-1 hops; with many lanes all members work at once.
+ *
+ *       x0 --> x0+x1 --> (x0+x1)+x2 --> ((x0+x1)+x2)+x3
+ *
+ *   doubling (algorithm tree). After round k a member holds the 2^k+1... contributions to its left; it gives them
+ *   to the member 2^k places on, for which they are just what is missing. ceil(log2 N) hops.
+ *
+ *       start     x0     x1     x2     x3     x4
+ *       round 0   0      0-1    1-2    2-3    3-4       from 1 place to the left
+ *       round 1   0      0-1    0-2    0-3    1-4       from 2 places
+ *       round 2   0      0-1    0-2    0-3    0-4       from 4 places
+ *
+ *   exclusive. The same among members 0..N-2, and then everyone gets the sum of its left-hand neighbour in one more
+ *   hop. It cannot just keep what came before it added its own: there is one accumulator, and in place the result
+ *   goes where the input stands. So in a chain each sum travels twice between neighbours: once to go on, once to
+ *   stay. Member 0 gets the identity.
+ *
+ *   In place: a result is stored over the input only after the input has left (FENCE), where it was sent as it is.
+ *   Member 0 of an inclusive scan stores first and sends what it has stored: the same elements.
+ *
+ *   Bytes member r sends (n elements, r = raw_len, a = acc_len; M = N, exclusive: N-1):
+ *     chain     n*r from member 0, n*a from the others, if r+1 < M;  exclusive: the same again if r+1 < N
+ *     doubling  n*r for the round to r+1 < M, n*a (member 0: n*r) for each further round to r+2^k < M;
+ *               exclusive: n*a (member 0: n*r) more if r+1 < N */
+#include "collective/planners.h"
+
+/* Members that take part in the sums: the last one's contribution to an exclusive scan is nobody's. */
+static int summed_size(const struct plan_call *call)
+{
+    return call->kind == PLAN_EXCLUSIVE_SCAN ? call->size - 1 : call->size;
+}
+
+/* The last hop of an exclusive scan: our sum to the right, our result from the left. `lent`: our bare input may
+ * still be under way. */
+static void shift(struct pen *pen, const struct plan_call *call, uint32_t step, bool lent)
+{
+    int rank = call->rank;
+    bool first = rank == 0, sends = rank + 1 < call->size;
+
+    if (sends)
+        pen_add(pen,
+                (struct move){.bits = first ? MOVE_SEND_IN : MOVE_SEND_ACC, .to = rank + 1, .to_step = step});
+    if (first)
+        pen_add(pen, (struct move){.bits = (uint16_t)(MOVE_IDENTITY | (sends ? MOVE_FENCE : 0))});
+    else
+        pen_add(pen, (struct move){.bits = (uint16_t)(MOVE_RECV_ACC | MOVE_LOAD | MOVE_STORE |
+                                                      (rank == 1 ? MOVE_RAW : 0) | (lent ? MOVE_FENCE : 0)),
+                                   .from = rank - 1,
+                                   .from_step = step});
+}
+
+/* Member 0 of an inclusive scan: its result is its input. */
+static void start(struct pen *pen, int last)
+{
+    struct move move = {
+        .bits = (uint16_t)(MOVE_LOAD | MOVE_OWN | MOVE_STORE | (last > 0 ? MOVE_SEND_OUT : 0)), .to = 1};
+    pen_add(pen, move);
+}
+
+void scan_chain(struct pen *pen, const struct plan_call *call)
+{
+    int rank = call->rank, last = summed_size(call) - 1;
+    bool exclusive = call->kind == PLAN_EXCLUSIVE_SCAN;
+
+    if (rank == 0 && !exclusive)
+        start(pen, last);
+    else if (rank == 0 && last > 0)
+        pen_add(pen, (struct move){.bits = MOVE_SEND_IN, .to = 1});
+    else if (rank > 0 && rank <= last)
+        pen_add(pen,
+                (struct move){.bits = (uint16_t)(MOVE_RECV_ACC | MOVE_LOAD | MOVE_OWN |
+                                                 (rank == 1 ? MOVE_RAW : 0) | (exclusive ? 0 : MOVE_STORE) |
+                                                 (rank < last ? MOVE_SEND_ACC : 0)),
+                              .from = rank - 1,
+                              .from_step = (uint32_t)rank - 1,
+                              .to = rank + 1,
+                              .to_step = (uint32_t)rank});
+    if (exclusive)
+        shift(pen, call, (uint32_t)call->size, false);
+}
+
+/* Rounds of a member other than 0. Sets *lent if its bare input was sent. */
+static void rounds(struct pen *pen, const struct plan_call *call, int size, bool *lent)
+{
+    int rank = call->rank;
+    uint32_t step = 0;
+
+    for (int distance = 1; distance < size; distance *= 2, step++) {
+        bool first = distance == 1, ends = distance * 2 > rank;
+        unsigned bits =
+            MOVE_RECV_ACC | (first ? MOVE_LOAD | MOVE_OWN : 0u) | (first || distance == rank ? MOVE_RAW : 0u);
+        if (rank + distance < size) {
+            pen_add(pen, (struct move){.bits = first ? MOVE_SEND_IN : MOVE_SEND_ACC,
+                                       .to = rank + distance,
+                                       .to_step = step});
+            *lent = *lent || first;
+        }
+        if (ends && call->kind == PLAN_SCAN)
+            bits |= MOVE_STORE | (*lent ? MOVE_FENCE : 0u);
+        if (distance <= rank)
+            pen_add(pen, (struct move){.bits = (uint16_t)bits, .from = rank - distance, .from_step = step});
+    }
+}
+
+void scan_doubling(struct pen *pen, const struct plan_call *call)
+{
+    int size = summed_size(call);
+    bool exclusive = call->kind == PLAN_EXCLUSIVE_SCAN, lent = false;
+    uint32_t step = 0;
+
+    if (call->rank == 0) {
+        if (!exclusive)
+            start(pen, size - 1);
+        for (int distance = 1; distance < size; distance *= 2, step++)
+            if (exclusive || distance > 1)
+                pen_add(pen, (struct move){.bits = exclusive ? MOVE_SEND_IN : MOVE_SEND_OUT,
+                                           .to = distance,
+                                           .to_step = step});
+    } else if (call->rank < size) {
+        rounds(pen, call, size, &lent);
+    }
+    if (exclusive)
+        shift(pen, call, size > 1 ? (uint32_t)log2_ceil(size) : 0, lent);
+}
+
+double scan_price(const struct fares *fares, const struct planner *planner)
+{
+    const struct plan_call *call = fares->call;
+    const struct link_cost *pace = fare_pace(fares);
+    struct plan_shape cut;
+    int size = summed_size(call);
+    bool chain = planner->algo == HEARTH_RING, exclusive = call->kind == PLAN_EXCLUSIVE_SCAN;
+
+    plan_shape_of(call, planner, &cut);
+    if (call->size == 1)
+        return 0;
+    double bytes = (double)cut.lane_count * (call->size > 2 ? call->acc_len : call->raw_len);
+    double work = pace->gamma_s * (double)cut.lane_count * call->acc_len, port = price_port(pace, bytes);
+    double hops = chain ? size - 1 : log2_ceil(size), turns = chain ? (size > 1) : hops;
+    double crossed = chain ? fare_crossings(fares, 0, size - 1) : hops;
+    double first =
+        crossed * price_hop(pace, bytes) + (hops - crossed) * price_hop(fares->inside, bytes) + hops * work;
+    double turn = (turns + exclusive) * port;
+    if (exclusive)
+        first += price_hop(pace, bytes);
+    return price_lanes(&cut, first, turn > turns * work ? turn : turns * work, chain ? turn : first);
+}

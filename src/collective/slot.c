@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Free lists by power of two: between two equal operations nothing is allocated. */
+#include "collective/slot.h"
+
+#define CLASS_BYTES_MIN 512u
+
+static size_t class_bytes(uint32_t class)
+{
+    return (size_t)CLASS_BYTES_MIN << class;
+}
+
+void slot_pool_init(struct slot_pool *pool, struct heap *heap)
+{
+    pool->heap = heap;
+    pool->cached = 0;
+    for (int i = 0; i < SLOT_CLASSES; i++)
+        list_init(&pool->free[i]);
+}
+
+void slot_pool_fini(struct slot_pool *pool)
+{
+    for (int i = 0; i < SLOT_CLASSES; i++) {
+        struct list *item, *after;
+        LIST_EACH (item, after, &pool->free[i]) {
+            struct slot *slot = container_of(item, struct slot, item);
+            heap_free(slot->data);
+            heap_free(slot);
+        }
+        list_init(&pool->free[i]);
+    }
+}
+
+static struct slot *slot_make(struct slot_pool *pool, uint32_t class)
+{
+    struct slot *slot = heap_alloc(pool->heap, 1, sizeof *slot);
+    if (slot == NULL)
+        return NULL;
+    slot->data = heap_alloc_raw(pool->heap, 1, class_bytes(class));
+    if (slot->data == NULL) {
+        heap_free(slot);
+        return NULL;
+    }
+    slot->pool = pool;
+    slot->class = class;
+    list_init(&slot->item);
+    return slot;
+}
+
+struct slot *slot_get(struct slot_pool *pool, size_t len)
+{
+    uint32_t class = 0;
+    while (class < SLOT_CLASSES && class_bytes(class) < len)
+        class ++;
+    if (class == SLOT_CLASSES)
+        return NULL;
+    struct slot *slot;
+    if (list_empty(&pool->free[class])) {
+        slot = slot_make(pool, class);
+        if (slot == NULL)
+            return NULL;
+    } else {
+        slot = container_of(pool->free[class].prev, struct slot, item); /* the warmest */
+        list_remove(&slot->item);
+        pool->cached -= class_bytes(class);
+    }
+    slot->whole = false;
+    return slot;
+}
+
+void slot_put(struct slot *slot)
+{
+    if (slot == NULL)
+        return;
+    struct slot_pool *pool = slot->pool;
+    list_remove(&slot->item);
+    if (pool->cached + class_bytes(slot->class) > SLOT_CACHED_MAX) {
+        heap_free(slot->data);
+        heap_free(slot);
+        return;
+    }
+    pool->cached += class_bytes(slot->class);
+    list_push(&pool->free[slot->class], &slot->item);
+}

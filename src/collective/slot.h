@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Staging memory of a node: a slot holds one frame's payload or one accumulator. Pooled by size, one owner,
+ * touched only by the holder of the baton. */
+#ifndef COLLECTIVE_SLOT_H
+#define COLLECTIVE_SLOT_H
+
+#include "core/heap.h"
+#include "core/list.h"
+#include "wire/frame.h"
+
+#define SLOT_CLASSES    18          /* 512 bytes to 64 MiB, by powers of two */
+#define SLOT_CACHED_MAX (64u << 20) /* bytes kept for later; what is above goes back to the heap */
+
+struct slot_pool {
+    struct heap *heap;
+    struct list free[SLOT_CLASSES];
+    size_t cached; /* bytes in the lists */
+};
+
+struct slot {
+    struct list item; /* in a free list, or wherever its holder wants it */
+    struct slot_pool *pool;
+    uint32_t class;
+    struct frame frame; /* of the payload it holds, where it holds one */
+    bool whole;         /* the payload has come */
+    void *data;
+};
+
+void slot_pool_init(struct slot_pool *pool, struct heap *heap);
+void slot_pool_fini(struct slot_pool *pool);
+
+/* At least len bytes, content undefined; NULL when there is no memory. */
+struct slot *slot_get(struct slot_pool *pool, size_t len);
+void slot_put(struct slot *slot); /* out of whatever list it is in, back to the pool; NULL is allowed */
+
+#endif

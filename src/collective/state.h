@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an engine knows: peers, groups, operations. Only for the files of this room. */
+#ifndef COLLECTIVE_STATE_H
+#define COLLECTIVE_STATE_H
+
+#include "collective/op.h"
+
+#define OP_BUCKETS 256u
+#define TAGS_MAX   65536u /* per group */
+/* Calls per group of which we still know what they were: as many as the eager budget lets a member be ahead
+ * of another. */
+#define ENDED_KEPT   1024u
+#define RETIRED_MAX  64u             /* operations per group that ended before we posted them */
+#define NOTES_MAX    1024u           /* grants per peer for operations that we have not posted yet */
+#define DISPUTES_MAX 64u             /* at the arbiter, at a time */
+#define CLOSED_KEPT  64u             /* groups of which we still know that they were closed */
+#define NAG_NS       (30 * NS_PER_S) /* how often a late peer is named in the log */
+
+/* The frame that is coming in from a peer. */
+struct incoming {
+    struct op *op;     /* NULL: of an operation not posted yet */
+    struct slot *slot; /* NULL: straight into the user's target */
+    uint64_t lane;
+};
+
+/* A grant for an operation that we have not posted yet. */
+struct note {
+    struct list item;
+    uint64_t group, tag, sequence, fingerprint, total, limit;
+};
+
+struct peer {
+    struct link link;
+    struct engine *engine;
+    bool joined;
+    bool left; /* said goodbye */
+    struct incoming incoming;
+    struct list early;    /* slots: data of operations not posted yet */
+    uint64_t early_bytes; /* of the eager budget that they hold */
+    struct list notes;
+    uint32_t note_count;
+};
+
+struct ended {
+    uint64_t tag, sequence;
+    struct call_record record;
+    bool valid, judged; /* judged: a verdict has ended it */
+};
+
+struct retired {
+    struct list item;
+    uint64_t tag, sequence;
+    struct error why;
+};
+
+struct tag_entry {
+    uint64_t tag, next;
+    bool used;
+};
+
+struct dispute {
+    struct list item;
+    struct group *group;
+    uint64_t tag, sequence;
+    struct call_record *answers; /* [size] */
+    bool *answered;
+    int missing;
+};
+
+struct group {
+    struct list item;
+    struct engine *engine;
+    struct view view;
+    int rank;
+    int *members; /* [view.size] ranks in the cluster */
+    int *rank_of; /* [cluster size]: rank in the group, or RANK_NONE */
+    int *host;    /* view.host's memory */
+    struct program_cache programs;
+    struct tag_entry *tags; /* open addressing */
+    uint32_t tag_capacity, tag_count;
+    struct ended ended[ENDED_KEPT];
+    uint32_t ended_next;
+    struct list retired;
+    uint32_t retired_count;
+    struct error broken;  /* status != 0: no operation can succeed any more */
+    struct error pending; /* for the next call: a mismatch in an operation that had returned */
+    uint64_t splits;
+};
+
+struct engine {
+    struct heap *heap;
+    struct metrics *metrics;
+    struct log log;
+    const struct clock *clock;
+    const struct kernels *kernels;
+    int rank, size;
+    uint32_t ops_max, ops_count, eager_bytes;
+    uint64_t instance;
+    struct slot_pool slots;
+    struct peer *peers; /* [size]; our own place is unused */
+    struct list groups, active, finished, disputes;
+    uint32_t dispute_count;
+    struct list free_notes;
+    uint64_t closed[CLOSED_KEPT]; /* ids of groups */
+    uint32_t closed_next;
+    struct list buckets[OP_BUCKETS];
+};
+
+/* engine.c */
+struct link *engine_link(struct group *group, int rank); /* of a member; NULL: ourselves or down */
+struct group *engine_group(struct engine *engine, uint64_t id);
+bool engine_group_closed(const struct engine *engine, uint64_t id);
+struct op *engine_op(struct engine *engine, uint64_t group, uint64_t tag, uint64_t sequence);
+void engine_index(struct engine *engine, struct op *op);
+/* A grant for one of its flows; the operation may fail over it. */
+void engine_granted(struct op *op, uint32_t flow, const struct note *grant);
+/* A slot that waited for the operation joins its flow; the operation may fail over it. */
+void engine_adopt(struct op *op, uint32_t flow, struct slot *slot);
+/* A control frame of an operation to one member (payload may be NULL) or to all but ourselves. */
+void group_send(struct group *group, int rank, const struct frame *frame, const void *payload);
+void group_tell(struct group *group, uint8_t kind, uint64_t tag, uint64_t sequence,
+                const struct error *error);
+
+/* group.c */
+uint64_t group_sequence(const struct group *group, uint64_t tag); /* of the next operation under the tag */
+int group_advance(struct group *group, uint64_t tag, struct error *error);
+struct ended *group_ended(struct group *group, uint64_t tag, uint64_t sequence); /* NULL: forgotten */
+void group_remember(struct group *group, const struct op *op);
+/* An operation that we have not posted is over: fails when we post it. */
+void group_retire(struct group *group, uint64_t tag, uint64_t sequence, const struct error *why);
+bool group_retired(struct group *group, uint64_t tag, uint64_t sequence, struct error *why);
+void group_unretire(struct group *group, uint64_t tag, uint64_t sequence);
+
+/* dispute.c */
+void dispute_raise(struct group *group, uint64_t tag, uint64_t sequence, const struct error *verdict);
+void dispute_frame(struct group *group, int from, const struct frame *frame, const uint8_t *payload);
+void disputes_drop(struct group *group);
+
+#endif
