@@ -5,12 +5,19 @@
 #include "os/bell_sleep.h"
 #include "os/clock.h"
 
-#define LOOKS_PER_CLOCK 64            /* looks at the bell between two looks at the clock */
-#define SPIN_ALONE_NS (2 * NS_PER_US) /* then others may need the processor more: yield between looks */
+#define LOOKS_PER_CLOCK 64              /* looks at the bell between two looks at the clock */
+#define SPIN_ALONE_NS   (2 * NS_PER_US) /* then others may need the processor more: yield between looks */
 
 uint32_t bell_heard(const struct bell *b)
 {
     return atomic_load(&b->rings);
+}
+
+/* Whether a ring is to wake the keeper, where no caller hears it. */
+static bool keeper_wants(const struct bell *b)
+{
+    return atomic_load(&b->sleepers[BELL_KEEPER]) > 0 ||
+           (atomic_load(&b->urgent) && atomic_load(&b->nappers) > 0);
 }
 
 void bell_ring(struct bell *b)
@@ -21,7 +28,7 @@ void bell_ring(struct bell *b)
     bool attended = atomic_load(&b->attending) > 0;
     if (atomic_load(&b->sleepers[BELL_CALLER]) > 0)
         bell_wake(b, BELL_CALLER);
-    else if (!attended && atomic_load(&b->sleepers[BELL_KEEPER]) > 0)
+    else if (!attended && keeper_wants(b))
         bell_wake(b, BELL_KEEPER);
 }
 
@@ -30,7 +37,7 @@ void bell_ring_all(struct bell *b)
     atomic_fetch_add(&b->rings, 1);
     if (atomic_load(&b->sleepers[BELL_CALLER]) > 0)
         bell_wake(b, BELL_CALLER);
-    if (atomic_load(&b->sleepers[BELL_KEEPER]) > 0)
+    if (atomic_load(&b->sleepers[BELL_KEEPER]) > 0 || atomic_load(&b->nappers) > 0)
         bell_wake(b, BELL_KEEPER);
 }
 
@@ -43,8 +50,23 @@ void bell_leave(struct bell *b, uint32_t heard)
 {
     if (atomic_fetch_sub(&b->attending, 1) > 1 || atomic_load(&b->rings) == heard)
         return;
-    if (atomic_load(&b->sleepers[BELL_KEEPER]) > 0)
+    if (keeper_wants(b))
         bell_wake(b, BELL_KEEPER);
+}
+
+void bell_urgent(struct bell *b, bool urgent)
+{
+    if (atomic_load_explicit(&b->urgent, memory_order_relaxed) != urgent)
+        atomic_store(&b->urgent, urgent);
+}
+
+void bell_nap(struct bell *b, uint64_t deadline_ns)
+{
+    atomic_fetch_add(&b->nappers, 1);
+    uint32_t heard = atomic_load(&b->rings);
+    if (!atomic_load(&b->urgent))
+        bell_sleep(b, BELL_KEEPER, heard, deadline_ns);
+    atomic_fetch_sub(&b->nappers, 1);
 }
 
 /* Looks until the bell has rung (true) or the time is over (false). */

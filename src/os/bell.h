@@ -21,6 +21,8 @@ struct bell {
     _Atomic(uint32_t) rings;       /* changes with every ring */
     _Atomic(uint32_t) attending;   /* callers that will look at the bell by themselves, spinning or at work */
     _Atomic(uint32_t) sleepers[2]; /* by side */
+    _Atomic(uint32_t) nappers;     /* keepers that only an urgent ring wakes */
+    _Atomic(bool) urgent;          /* somebody wants rings to be heard at once: bell_urgent */
     _Atomic(uint32_t) word[2];     /* Linux: what sleepers wait on */
     struct mutex lock;             /* posix */
     pthread_cond_t cond[2];        /* posix */
@@ -42,6 +44,12 @@ void bell_ring_all(struct bell *b);
  * then. When the last one leaves, rings since `heard`, its last look, are the keeper's. */
 void bell_attend(struct bell *b);
 void bell_leave(struct bell *b, uint32_t heard);
+
+/* For a keeper that has nothing urgent to do: sleeps until the deadline, whatever rings, unless a ring is
+ * urgent or is bell_ring_all. When operations follow each other closely, a ring between two of them finds no
+ * caller; waking the keeper for each would cost more than the operation. */
+void bell_nap(struct bell *b, uint64_t deadline_ns);
+void bell_urgent(struct bell *b, bool urgent);
 
 /* Returns when the bell has rung since `heard`, when `deadline_ns` (clock_real; NEVER_NS: none) has passed,
  * or for no reason. Spins for spin_ns first, giving the processor away now and then. */

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checks of arguments: a bad one is refused before anything happens, with words that name it. */
+#include "node/call.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#define WEIGHT_MAX  1e30 /* sums of weights travel in frames and must stay finite */
+#define FLAGS_KNOWN ((uint32_t)(HEARTH_RESTORE | HEARTH_ORDER_RANK))
+
+/* A stretch of user memory. */
+struct region {
+    const uint8_t *at;
+    size_t len;
+};
+
+static int bad(const struct call *call, int status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static int bad(const struct call *call, int status, const char *format, ...)
+{
+    struct error reason;
+    va_list args;
+    va_start(args, format);
+    error_vset(&reason, status, RANK_NONE, format, args);
+    va_end(args);
+    return error_set(error_last(), status, RANK_NONE, "%s: %s", plan_kind_name(call->kind), reason.text);
+}
+
+/* ---- options ---- */
+
+static int opts_check(const struct call *call, const struct hearth_opts *o)
+{
+    if (o->size != sizeof *o)
+        return bad(call, HEARTH_INVALID, "opts.size is %zu, not %zu: call hearth_opts_init", o->size,
+                   sizeof *o);
+    if (o->timeout_ms < -1 || o->timeout_ms > INT64_C(1000) * 3600 * 24 * 365)
+        return bad(call, HEARTH_INVALID, "opts.timeout_ms is %lld; it takes -1 (default), 0 or up to a year",
+                   (long long)o->timeout_ms);
+    if (!(o->weight >= 0 && o->weight <= WEIGHT_MAX))
+        return bad(call, HEARTH_INVALID, "opts.weight is %g; it must be from 0 to %g", o->weight, WEIGHT_MAX);
+    if (o->flags & ~FLAGS_KNOWN)
+        return bad(call, HEARTH_INVALID, "opts.flags 0x%x has bits that mean nothing", o->flags);
+    if ((unsigned)o->algo >= ALGO_COUNT)
+        return bad(call, HEARTH_INVALID, "opts.algo is %d, which there is not", (int)o->algo);
+    if (o->codec != NULL && strcmp(o->codec, "none") != 0)
+        return bad(call, HEARTH_UNSUPPORTED, "opts.codec is \"%s\"; this version has \"none\"", o->codec);
+    return HEARTH_OK;
+}
+
+/* ---- sizes ---- */
+
+/* Bytes of a list of counts (or of `count` times `times`); false: 2^63 or more. */
+static bool bytes_of(const size_t *counts, size_t times, size_t count, size_t element, size_t *out)
+{
+    size_t sum = 0, product;
+    for (size_t i = 0; counts != NULL && i < times; i++)
+        if (__builtin_add_overflow(sum, counts[i], &sum))
+            return false;
+    if (counts == NULL && __builtin_mul_overflow(times, count, &sum))
+        return false;
+    if (__builtin_mul_overflow(sum, element, &product) || product > INT64_MAX)
+        return false;
+    *out = product;
+    return true;
+}
+
+/* What the call reads and writes here, in bytes: all parts or one's own, as the collective has it. */
+static bool regions_of(const struct call *call, int rank, int size, struct region *source,
+                       struct region *target)
+{
+    size_t element = dtype_size(call->dtype), all = (size_t)size;
+    bool root = rank == call->root;
+    size_t in = 1, out = 1; /* how many parts of `count` */
+    const size_t *in_counts = call->in_counts, *out_counts = call->out_counts;
+    switch (call->kind) {
+    case PLAN_REDUCE_SCATTER:
+        in = all;
+        break;
+    case PLAN_ALL_GATHER:
+        out = all;
+        break;
+    case PLAN_REDUCE:
+        out = root;
+        break;
+    case PLAN_GATHER:
+        out = root ? all : 0;
+        break;
+    case PLAN_SCATTER:
+        in = root ? all : 0;
+        break;
+    case PLAN_ALL_TO_ALL:
+        in = out = all;
+        break;
+    case PLAN_BARRIER:
+        in = out = 0;
+        break;
+    default:
+        break;
+    }
+    size_t own_in = call->count, own_out = call->count;
+    if (call->kind == PLAN_REDUCE_SCATTER && in_counts != NULL)
+        own_out = in_counts[rank];
+    if (call->kind == PLAN_ALL_GATHER && out_counts != NULL)
+        own_in = out_counts[rank];
+    *source = (struct region){.at = call->source};
+    *target = (struct region){.at = call->target};
+    return bytes_of(in == all ? in_counts : NULL, in, own_in, element, &source->len) &&
+           bytes_of(out == all ? out_counts : NULL, out, own_out, element, &target->len);
+}
+
+/* Where one's own part stands in the buffer that holds all parts. */
+static size_t own_offset(const struct call *call, const size_t *counts, int rank)
+{
+    size_t elements = 0;
+    if (counts == NULL)
+        elements = (size_t)rank * call->count;
+    for (int i = 0; counts != NULL && i < rank; i++)
+        elements += counts[i];
+    return elements * dtype_size(call->dtype);
+}
+
+/* In place: the source is where one's own part lands in the target, or the other way round. */
+static bool is_in_place(const struct call *call, int rank, const struct region *source,
+                        const struct region *target)
+{
+    switch (call->kind) {
+    case PLAN_REDUCE_SCATTER:
+    case PLAN_SCATTER:
+        return target->at == source->at + own_offset(call, call->in_counts, rank);
+    case PLAN_ALL_GATHER:
+    case PLAN_GATHER:
+        return source->at == target->at + own_offset(call, call->out_counts, rank);
+    default:
+        return source->at == target->at;
+    }
+}
+
+static bool overlap(const struct region *a, const struct region *b)
+{
+    return a->len > 0 && b->len > 0 && (uintptr_t)a->at < (uintptr_t)b->at + b->len &&
+           (uintptr_t)b->at < (uintptr_t)a->at + a->len;
+}
+
+static int buffers_check(struct call *call, int rank, int size)
+{
+    struct region source, target;
+    if (!regions_of(call, rank, size, &source, &target))
+        return bad(call, HEARTH_INVALID, "the buffers would hold 2^63 bytes or more");
+    if (source.len > 0 && source.at == NULL)
+        return bad(call, HEARTH_INVALID, "source is NULL, but %zu bytes are to be read from it", source.len);
+    if (target.len > 0 && target.at == NULL)
+        return bad(call, HEARTH_INVALID, "target is NULL, but %zu bytes are to be written to it", target.len);
+    call->in_place = source.at != NULL && target.at != NULL && is_in_place(call, rank, &source, &target);
+    if (call->kind == PLAN_BROADCAST)
+        return HEARTH_OK;
+    if (!call->in_place && overlap(&source, &target))
+        return bad(call, HEARTH_INVALID, "source and target overlap, but not in the way that means in place");
+    if (call->kind == PLAN_ALL_TO_ALL && call->in_place && call->in_counts != NULL &&
+        memcmp(call->in_counts, call->out_counts, (size_t)size * sizeof(size_t)) != 0)
+        return bad(call, HEARTH_INVALID, "in place both lists of counts must be the same");
+    return HEARTH_OK;
+}
+
+/* ---- the rest ---- */
+
+static bool has_op(enum plan_kind kind)
+{
+    return kind == PLAN_ALL_REDUCE || kind == PLAN_REDUCE_SCATTER || kind == PLAN_REDUCE ||
+           kind == PLAN_SCAN || kind == PLAN_EXCLUSIVE_SCAN;
+}
+
+static bool has_root(enum plan_kind kind)
+{
+    return kind == PLAN_BROADCAST || kind == PLAN_REDUCE || kind == PLAN_GATHER || kind == PLAN_SCATTER;
+}
+
+static int arguments_check(const struct call *call, int rank, int size)
+{
+    if (dtype_size(call->dtype) == 0)
+        return bad(call, HEARTH_INVALID, "dtype is %d, which there is not", (int)call->dtype);
+    if (has_op(call->kind) && (unsigned)call->op >= OP_COUNT)
+        return bad(call, HEARTH_INVALID, "op is %d, which there is not", (int)call->op);
+    if ((call->kind == PLAN_SCAN || call->kind == PLAN_EXCLUSIVE_SCAN) && call->op == HEARTH_AVG)
+        return bad(call, HEARTH_UNSUPPORTED, "there is no average over a prefix; use sum and divide");
+    if (!has_root(call->kind))
+        return HEARTH_OK;
+    if (call->root < 0 || call->root >= size)
+        return bad(call, HEARTH_INVALID, "root is %d; the group has ranks 0 to %d", call->root, size - 1);
+    const size_t *counts = call->kind == PLAN_GATHER ? call->out_counts : call->in_counts;
+    if (rank == call->root && counts != NULL && counts[rank] != call->count)
+        return bad(call, HEARTH_INVALID, "count is %zu, but counts[%d] is %zu: both are the root's own part",
+                   call->count, rank, counts[rank]);
+    return HEARTH_OK;
+}
+
+static int counts_given(const struct call *call, int rank)
+{
+    bool root = rank == call->root;
+    if (call->kind == PLAN_ALL_TO_ALL && (call->in_counts == NULL || call->out_counts == NULL))
+        return bad(call, HEARTH_INVALID, "source_counts and target_counts must not be NULL");
+    if ((call->kind == PLAN_GATHER && root && call->out_counts == NULL) ||
+        (call->kind == PLAN_SCATTER && root && call->in_counts == NULL))
+        return bad(call, HEARTH_INVALID, "counts must not be NULL at the root");
+    return HEARTH_OK;
+}
+
+int call_start(hearth_group *group, struct call *call, const struct hearth_opts *opts,
+               hearth_request **request)
+{
+    struct hearth_opts chosen;
+    if (group == NULL || request == NULL)
+        return bad(call, HEARTH_INVALID, group == NULL ? "group is NULL" : "request is NULL");
+    if (node_forked(group->node))
+        return bad(call, HEARTH_FORKED, "%s", hearth_strerror(HEARTH_FORKED));
+    hearth_opts_init(&chosen);
+    if (opts != NULL)
+        chosen = *opts;
+    int rank = group_rank(group->group), size = group_size(group->group);
+    int status = opts_check(call, &chosen);
+    if (chosen.timeout_ms == -1)
+        chosen.timeout_ms = group->node->config.op_timeout_ms;
+    call->opts = &chosen;
+    /* Only the root's counts are read. */
+    if (call->kind == PLAN_GATHER && rank != call->root)
+        call->out_counts = NULL;
+    if (call->kind == PLAN_SCATTER && rank != call->root)
+        call->in_counts = NULL;
+    if (status == HEARTH_OK)
+        status = arguments_check(call, rank, size);
+    if (status == HEARTH_OK && call->vector)
+        status = counts_given(call, rank);
+    if (status == HEARTH_OK)
+        status = buffers_check(call, rank, size);
+    if (status == HEARTH_OK)
+        status = node_start(group, call, request, error_last());
+    call->opts = NULL;
+    return status;
+}
+
+int call_run(hearth_group *group, struct call *call, const struct hearth_opts *opts)
+{
+    hearth_request *request;
+    int status = call_start(group, call, opts, &request);
+    if (status != HEARTH_OK)
+        return status;
+    status = node_wait(request, NEVER_NS); /* the operation has its own deadline */
+    if (status != HEARTH_OK)
+        *error_last() = request->completion.error;
+    node_release(request);
+    return status;
+}

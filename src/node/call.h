@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the user's arguments to a checked call, and the ways to run it. */
+#ifndef NODE_CALL_H
+#define NODE_CALL_H
+
+#include "node/node.h"
+
+/* Checks what can be checked without the other members, fills in in_place and the options, starts. `call`
+ * holds the user's arguments as they came; `opts` may be NULL. Errors go to the thread's last error. */
+int call_start(hearth_group *group, struct call *call, const struct hearth_opts *opts,
+               hearth_request **request);
+/* Starts, waits for the end, frees. */
+int call_run(hearth_group *group, struct call *call, const struct hearth_opts *opts);
+
+#endif

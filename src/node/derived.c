@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is made of other collectives: splitting a group, comparing bytes. And the accessors. */
+#include <string.h>
+
+#include "core/hash.h"
+#include "node/call.h"
+
+int hearth_rank(const hearth_group *group)
+{
+    return group != NULL ? group_rank(group->group) : HEARTH_INVALID;
+}
+
+int hearth_size(const hearth_group *group)
+{
+    return group != NULL ? group_size(group->group) : HEARTH_INVALID;
+}
+
+hearth_group *hearth_world(hearth_node *node)
+{
+    return node != NULL && !node_forked(node) ? &node->world : NULL;
+}
+
+int64_t hearth_metrics_text(hearth_node *node, char *buffer, size_t size)
+{
+    const char *names[METRICS_KINDS];
+    if (node == NULL || (buffer == NULL && size > 0))
+        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "metrics_text: node or buffer is NULL");
+    if (node_forked(node))
+        return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "metrics_text: %s",
+                         hearth_strerror(HEARTH_FORKED));
+    for (int i = 0; i < METRICS_KINDS; i++)
+        names[i] = plan_kind_name((enum plan_kind)i);
+    return (int64_t)metrics_text(&node->metrics, node->heap, names, buffer, size);
+}
+
+/* ---- split ---- */
+
+/* What a member says in a split. */
+struct wish {
+    int64_t color, key;
+    uint64_t splits; /* how many it has seen */
+};
+
+/* All members' wishes; the array is the node's heap's. */
+static int wishes_gather(hearth_group *group, const struct wish *own, const struct hearth_opts *opts,
+                         struct wish **out)
+{
+    size_t size = (size_t)hearth_size(group);
+    struct wish *all = heap_alloc(group->node->heap, size, sizeof *all);
+    if (all == NULL)
+        return error_set(error_last(), HEARTH_NO_MEMORY, RANK_NONE, "group_split: no memory");
+    struct call call = {
+        .kind = PLAN_ALL_GATHER,
+        .source = own,
+        .target = all,
+        .count = sizeof *own / sizeof(int64_t),
+        .dtype = HEARTH_I64,
+    };
+    int status = call_run(group, &call, opts);
+    if (status != HEARTH_OK)
+        heap_free(all);
+    else
+        *out = all;
+    return status;
+}
+
+static bool goes_before(const struct wish *all, int a, int b)
+{
+    return all[a].key != all[b].key ? all[a].key < all[b].key : a < b;
+}
+
+/* Ranks in the parent with our color, in the order of the new group. */
+static int members_of(const struct wish *all, int size, int64_t color, int *members)
+{
+    int count = 0;
+    for (int i = 0; i < size; i++) {
+        if (all[i].color != color)
+            continue;
+        int at = count++;
+        while (at > 0 && goes_before(all, i, members[at - 1])) {
+            members[at] = members[at - 1];
+            at--;
+        }
+        members[at] = i;
+    }
+    return count;
+}
+
+static int child_open(hearth_group *parent, const struct wish *all, const struct wish *own, uint64_t number,
+                      hearth_group **out)
+{
+    int size = hearth_size(parent), members[HEARTH_LOCAL_MAX], host[HEARTH_LOCAL_MAX];
+    struct view view = *group_view(parent->group);
+    int count = members_of(all, size, own->color, members);
+    for (int i = 0; i < count; i++) {
+        host[i] = view.host != NULL ? view.host[members[i]] : 0;
+        members[i] = group_member(parent->group, members[i]);
+    }
+    view.group = hash_mix(hash_mix(view.group, number), (uint64_t)own->color);
+    view.size = count;
+    view.host = view.host != NULL ? host : NULL;
+    int status = node_group(parent->node, &view, members, out);
+    if (status != HEARTH_OK)
+        error_set(error_last(), status, RANK_NONE, "group_split: %s", hearth_strerror(status));
+    return status;
+}
+
+int hearth_group_split(hearth_group *group, int color, int key, const struct hearth_opts *opts,
+                       hearth_group **out)
+{
+    struct wish *all = NULL;
+    if (group == NULL || out == NULL)
+        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "group_split: group or out is NULL");
+    if (node_forked(group->node))
+        return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "group_split: %s",
+                         hearth_strerror(HEARTH_FORKED));
+    mutex_lock(&group->node->baton);
+    struct wish own = {.color = color, .key = key, .splits = group_splits(group->group)};
+    mutex_unlock(&group->node->baton);
+    int status = wishes_gather(group, &own, opts, &all);
+    if (status != HEARTH_OK)
+        return status;
+    uint64_t number = 0;
+    for (int i = 0; i < hearth_size(group); i++)
+        number = all[i].splits > number ? all[i].splits : number;
+    number++;
+    mutex_lock(&group->node->baton);
+    group_set_splits(group->group, number);
+    mutex_unlock(&group->node->baton);
+    hearth_group *child = NULL;
+    if (color >= 0)
+        status = child_open(group, all, &own, number, &child);
+    heap_free(all);
+    if (status == HEARTH_OK)
+        *out = child;
+    return status;
+}
+
+/* ---- same ---- */
+
+/* The lowest rank that does not hold what most hold, or RANK_NONE. */
+static int odd_one(const struct hash128 *all, int size)
+{
+    int best = 0, best_votes = 0;
+    for (int i = 0; i < size; i++) {
+        int votes = 0;
+        for (int k = 0; k < size; k++)
+            votes += all[k].low == all[i].low && all[k].high == all[i].high;
+        if (votes > best_votes) {
+            best = i;
+            best_votes = votes;
+        }
+    }
+    for (int i = 0; i < size; i++)
+        if (all[i].low != all[best].low || all[i].high != all[best].high)
+            return i;
+    return RANK_NONE;
+}
+
+int hearth_same(hearth_group *group, const void *buffer, size_t len, int *who)
+{
+    if (group == NULL || (buffer == NULL && len > 0))
+        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "same: group or buffer is NULL");
+    struct hash128 own = hash128(buffer, len), all[HEARTH_LOCAL_MAX];
+    own.low = hash_mix(own.low, len);
+    struct call call = {
+        .kind = PLAN_ALL_GATHER,
+        .source = &own,
+        .target = all,
+        .count = 2,
+        .dtype = HEARTH_U64,
+    };
+    int status = call_run(group, &call, NULL);
+    if (status != HEARTH_OK)
+        return status;
+    int odd = odd_one(all, hearth_size(group));
+    if (odd == RANK_NONE)
+        return HEARTH_OK;
+    if (who != NULL)
+        *who = odd;
+    return error_set(error_last(), HEARTH_DIFFERS, odd, "same: rank %d does not hold what most members hold",
+                     odd);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Several nodes in one process, joined in memory. */
+#include <assert.h>
+
+#include "node/node.h"
+#include "os/random.h"
+
+/* What the mem transport costs between threads of one machine; measured by `hearth bench allreduce`. All
+ * nodes of a process have the same view, so the numbers need to be good, not exact. */
+static const struct link_cost mem_cost = {
+    .alpha_s = 3e-6,
+    .bytes_per_s = 4e9,
+    .gamma_s = 1e-10,
+    .overhead_s = 0.5e-6,
+};
+
+static void close_all(hearth_node *nodes[], int count, struct mem_net *net, int size)
+{
+    for (int i = 0; i < count; i++)
+        hearth_close(nodes[i]);
+    for (int i = count; i < size; i++)
+        mem_net_put(net);
+}
+
+int local_open(const struct local_setup *setup, hearth_node *nodes[], struct error *error)
+{
+    struct mem_setup mem = setup->mem;
+    struct mem_net *net;
+    hearth_node *opened[HEARTH_LOCAL_MAX];
+    assert(setup->count >= 1 && setup->count <= HEARTH_LOCAL_MAX);
+    mem.size = setup->count;
+    int status = mem_net_open(&mem, &net);
+    if (status != HEARTH_OK)
+        return error_set(error, status, RANK_NONE, "open: %s", hearth_strerror(status));
+    struct view world = {
+        .group = setup->id,
+        .epoch = 1,
+        .size = setup->count,
+        .host = setup->host,
+        .inside = mem_cost,
+        .across = mem_cost,
+    };
+    if (mem.now_ns != NULL) {
+        world.inside.alpha_s = world.across.alpha_s = (double)mem.latency_ns * 1e-9;
+        world.inside.bytes_per_s = world.across.bytes_per_s = mem.bytes_per_s > 0 ? mem.bytes_per_s : 1e12;
+    }
+    for (int i = 0; i < setup->count; i++) {
+        struct node_setup node = {
+            .config = setup->config,
+            .net = net,
+            .rank = i,
+            .world = &world,
+            .now_ns = mem.now_ns,
+            .instance = setup->id + (uint64_t)i,
+        };
+        status = node_open(&node, &opened[i], error);
+        if (status != HEARTH_OK) {
+            close_all(opened, i, net, setup->count);
+            return status;
+        }
+    }
+    for (int i = 0; i < setup->count; i++)
+        nodes[i] = opened[i];
+    return HEARTH_OK;
+}
+
+int hearth_open_local(const struct hearth_config *config, int count, hearth_node *nodes[])
+{
+    struct error *error = error_last();
+    struct hearth_config defaults;
+    if (nodes == NULL || count < 1 || count > HEARTH_LOCAL_MAX)
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "open_local: count is %d; it must be from 1 to %d%s", count, HEARTH_LOCAL_MAX,
+                         nodes == NULL ? ", and nodes must not be NULL" : "");
+    if (config == NULL) {
+        hearth_config_init(&defaults);
+        config = &defaults;
+    }
+    int status = config_check(config, error);
+    if (status != HEARTH_OK)
+        return status;
+    struct local_setup setup = {.config = config, .count = count};
+    do {
+        status = random_bytes(&setup.id, sizeof setup.id);
+        if (status != HEARTH_OK)
+            return error_set(error, status, RANK_NONE, "open_local: the system gives no random numbers");
+    } while (setup.id == 0);
+    return local_open(&setup, nodes, error);
+}

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The baton, the keeper, and requests. */
+#include "node/node.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TURNS_MAX 8               /* of the engine, before a caller goes its way */
+#define NAP_NS    (4 * NS_PER_MS) /* how late the keeper may hear what no operation waits for */
+
+bool node_forked(const hearth_node *node)
+{
+    return process_id() != node->process;
+}
+
+/* ---- what has ended ---- */
+
+/* Tells whoever wants to know that an operation has ended. Called with the baton, which is given away while
+ * a callback runs: the callback may start operations. `mine` is a request whose caller needs no bell. */
+static void collect(hearth_node *node, const hearth_request *mine)
+{
+    bool others = false;
+    struct completion *completion;
+    while ((completion = engine_finished(node->engine)) != NULL) {
+        hearth_request *request = container_of(completion, hearth_request, completion);
+        if (request->done != NULL) {
+            mutex_unlock(&node->baton);
+            request->done(request->done_arg, completion->error.status);
+            mutex_lock(&node->baton);
+        }
+        request->settled = true;
+        if (request->event.read_fd >= 0)
+            event_signal(&request->event);
+        others = others || request != mine;
+    }
+    if (others && atomic_load(&node->waiting) > 0)
+        bell_ring_all(node->bell);
+}
+
+/* With the baton: until nothing moves, or others should have their turn. True: there may be more to do. */
+static bool drive(hearth_node *node, const hearth_request *mine)
+{
+    bool moved = true;
+    for (int turn = 0; moved && turn < TURNS_MAX; turn++) {
+        moved = engine_progress(node->engine);
+        collect(node, mine);
+    }
+    bell_urgent(node->bell, engine_busy(node->engine));
+    return moved;
+}
+
+/* Work is left that nobody will ring for: the keeper does it. */
+static void leave_rest(hearth_node *node, bool rest)
+{
+    if (rest && node->keeper_runs)
+        bell_ring_all(node->bell);
+}
+
+bool node_progress(hearth_node *node)
+{
+    mutex_lock(&node->baton);
+    bool moved = engine_progress(node->engine);
+    collect(node, NULL);
+    mutex_unlock(&node->baton);
+    return moved;
+}
+
+/* ---- the keeper ---- */
+
+static void keeper_run(void *arg)
+{
+    hearth_node *node = arg;
+    uint32_t heard, heard_before = bell_heard(node->bell);
+    for (;; heard_before = heard) {
+        heard = bell_heard(node->bell);
+        mutex_lock(&node->baton);
+        if (node->closing) {
+            mutex_unlock(&node->baton);
+            return;
+        }
+        bool rest = drive(node, NULL), busy = engine_busy(node->engine);
+        uint64_t until = engine_deadline(node->engine);
+        atomic_store(&node->keeper_until, until);
+        mutex_unlock(&node->baton);
+        if (rest)
+            continue;
+        if (!busy && heard != heard_before)
+            bell_nap(node->bell, clock_real() + NAP_NS);
+        else
+            bell_wait(node->bell, BELL_KEEPER, heard, 0, until);
+    }
+}
+
+/* ---- waiting ---- */
+
+static int status_of(const hearth_request *request)
+{
+    return request->settled ? request->completion.error.status : HEARTH_PENDING;
+}
+
+static void waited(hearth_node *node, int peer, uint64_t since_ns)
+{
+    if (peer != RANK_NONE)
+        atomic_fetch_add_explicit(&node->metrics.waited_ns[peer], clock_real() - since_ns,
+                                  memory_order_relaxed);
+}
+
+int node_wait(hearth_request *request, uint64_t deadline_ns)
+{
+    hearth_node *node = request->node;
+    int status;
+    uint32_t heard;
+    atomic_fetch_add(&node->waiting, 1);
+    bell_attend(node->bell);
+    for (;;) {
+        heard = bell_heard(node->bell);
+        mutex_lock(&node->baton);
+        bool moved = engine_progress(node->engine);
+        collect(node, request);
+        status = status_of(request);
+        uint64_t until = engine_deadline(node->engine);
+        int peer = engine_waits_for(&request->completion);
+        bool rest = status != HEARTH_PENDING && moved && drive(node, request);
+        mutex_unlock(&node->baton);
+        leave_rest(node, rest);
+        if (status != HEARTH_PENDING)
+            break;
+        if (moved)
+            continue;
+        uint64_t now = clock_real();
+        if (now >= deadline_ns)
+            break;
+        until = until < deadline_ns ? until : deadline_ns;
+        bell_wait(node->bell, BELL_CALLER, heard, node->spin_ns, until);
+        waited(node, peer, now);
+    }
+    bell_leave(node->bell, heard);
+    atomic_fetch_sub(&node->waiting, 1);
+    return status;
+}
+
+int node_test(hearth_request *request)
+{
+    hearth_node *node = request->node;
+    mutex_lock(&node->baton);
+    bool rest = drive(node, request);
+    int status = status_of(request);
+    mutex_unlock(&node->baton);
+    leave_rest(node, rest);
+    return status;
+}
+
+void node_cancel(hearth_request *request)
+{
+    hearth_node *node = request->node;
+    mutex_lock(&node->baton);
+    completion_cancel(&request->completion);
+    bool rest = drive(node, request);
+    mutex_unlock(&node->baton);
+    leave_rest(node, rest);
+    node_wait(request, NEVER_NS); /* another thread may be in its callback */
+}
+
+/* ---- starting ---- */
+
+static hearth_request *request_take(hearth_node *node)
+{
+    hearth_request *request;
+    if (list_empty(&node->free_requests)) {
+        request = heap_alloc(node->heap, 1, sizeof *request);
+        if (request == NULL)
+            return NULL;
+        list_init(&request->item);
+    } else {
+        request = container_of(node->free_requests.prev, hearth_request, item);
+        list_remove(&request->item);
+    }
+    *request = (hearth_request){.node = node, .event = {.read_fd = -1, .write_fd = -1}};
+    list_init(&request->item);
+    list_push(&node->requests, &request->item);
+    return request;
+}
+
+static void request_put(hearth_request *request)
+{
+    event_close(&request->event);
+    list_remove(&request->item);
+    list_push(&request->node->free_requests, &request->item);
+}
+
+int node_start(hearth_group *group, const struct call *call, hearth_request **out, struct error *error)
+{
+    hearth_node *node = group->node;
+    mutex_lock(&node->baton);
+    hearth_request *request = node->closing ? NULL : request_take(node);
+    int status;
+    if (request == NULL) {
+        status = node->closing ? HEARTH_CLOSED : HEARTH_NO_MEMORY;
+        error_set(error, status, RANK_NONE, "%s: %s", plan_kind_name(call->kind), hearth_strerror(status));
+        mutex_unlock(&node->baton);
+        return status;
+    }
+    request->done = call->opts->done;
+    request->done_arg = call->opts->done_arg;
+    bell_urgent(node->bell, true); /* before the last look at the links, so that nothing falls in between */
+    status = group_start(group->group, call, &request->completion, error);
+    if (status == HEARTH_OK) {
+        *out = request;
+    } else {
+        request_put(request);
+    }
+    bool rest = drive(node, request);
+    bool sooner = engine_deadline(node->engine) < atomic_load(&node->keeper_until);
+    mutex_unlock(&node->baton);
+    leave_rest(node, rest || sooner);
+    return status;
+}
+
+void node_release(hearth_request *request)
+{
+    hearth_node *node = request->node;
+    if (node_test(request) == HEARTH_PENDING)
+        node_cancel(request);
+    mutex_lock(&node->baton);
+    request_put(request);
+    mutex_unlock(&node->baton);
+}
+
+/* ---- groups ---- */
+
+int node_group(hearth_node *node, const struct view *view, const int *members, hearth_group **out)
+{
+    hearth_group *group = heap_alloc(node->heap, 1, sizeof *group);
+    if (group == NULL)
+        return HEARTH_NO_MEMORY;
+    mutex_lock(&node->baton);
+    group->node = node;
+    list_init(&group->item);
+    int status = group_open(node->engine, view, members, &group->group);
+    if (status == HEARTH_OK) {
+        list_push(&node->groups, &group->item);
+        *out = group;
+    } else {
+        heap_free(group);
+    }
+    mutex_unlock(&node->baton);
+    return status;
+}
+
+void hearth_group_close(hearth_group *group)
+{
+    if (group == NULL || group == &group->node->world)
+        return;
+    hearth_node *node = group->node;
+    if (node_forked(node))
+        return;
+    mutex_lock(&node->baton);
+    group_close(group->group);
+    list_remove(&group->item);
+    heap_free(group);
+    bool rest = drive(node, NULL); /* let the aborts out */
+    mutex_unlock(&node->baton);
+    leave_rest(node, rest);
+}
+
+/* ---- opening and closing ---- */
+
+static int world_open(hearth_node *node, const struct node_setup *setup)
+{
+    int members[HEARTH_LOCAL_MAX];
+    struct view view = *setup->world;
+    view.chunk_bytes = node->config.chunk_bytes;
+    view.window_bytes = node->config.window_bytes;
+    view.eager_bytes = node->config.eager_bytes;
+    view.algo = node->config.algo;
+    for (int i = 0; i < view.size; i++)
+        members[i] = i;
+    node->world.node = node;
+    list_init(&node->world.item);
+    return group_open(node->engine, &view, members, &node->world.group);
+}
+
+static int join_all(hearth_node *node, const struct node_setup *setup)
+{
+    for (int i = 0; i < setup->world->size; i++) {
+        if (i == setup->rank)
+            continue;
+        int status = engine_join(node->engine, i, mem_net_conn(setup->net, setup->rank, i));
+        if (status != HEARTH_OK)
+            return status;
+    }
+    return HEARTH_OK;
+}
+
+static int node_fill(hearth_node *node, const struct node_setup *setup)
+{
+    int status = metrics_init(&node->metrics, setup->world->size, node->heap);
+    if (status != HEARTH_OK)
+        return status;
+    struct engine_setup engine = {
+        .heap = node->heap,
+        .metrics = &node->metrics,
+        .log = {.sink = node->config.log, .arg = node->config.log_arg, .level = node->config.log_level},
+        .clock = &node->clock,
+        .rank = setup->rank,
+        .size = setup->world->size,
+        .ops_max = node->config.ops_max,
+        .eager_bytes = (uint32_t)node->config.eager_bytes,
+        .instance = setup->instance,
+    };
+    status = engine_open(&engine, &node->engine);
+    if (status == HEARTH_OK)
+        status = world_open(node, setup);
+    if (status == HEARTH_OK)
+        status = join_all(node, setup);
+    if (status == HEARTH_OK && setup->now_ns == NULL) {
+        char name[16];
+        snprintf(name, sizeof name, "hearth-%d", setup->rank);
+        status = thread_start(&node->keeper, name, keeper_run, node);
+        node->keeper_runs = status == HEARTH_OK;
+    }
+    return status;
+}
+
+static void node_free(hearth_node *node)
+{
+    struct list *item, *after;
+    LIST_EACH (item, after, &node->requests) {
+        hearth_request *request = container_of(item, hearth_request, item);
+        event_close(&request->event);
+        heap_free(request);
+    }
+    LIST_EACH (item, after, &node->free_requests)
+        heap_free(container_of(item, hearth_request, item));
+    LIST_EACH (item, after, &node->groups)
+        heap_free(container_of(item, hearth_group, item));
+    metrics_fini(&node->metrics);
+    struct heap *heap = node->heap;
+    heap_free(node);
+    heap_close(heap);
+}
+
+int node_open(const struct node_setup *setup, hearth_node **out, struct error *error)
+{
+    struct heap *heap = heap_open(setup->config->memory_max);
+    hearth_node *node = heap != NULL ? heap_alloc(heap, 1, sizeof *node) : NULL;
+    if (node == NULL) {
+        heap_close(heap);
+        return error_set(error, HEARTH_NO_MEMORY, setup->rank, "open: no memory for node %d", setup->rank);
+    }
+    node->heap = heap;
+    node->process = process_id();
+    node->config = *setup->config;
+    node->clock.virtual_ns = setup->now_ns;
+    node->net = setup->net;
+    node->bell = mem_net_bell(setup->net, setup->rank);
+    node->spin_ns = setup->config->spin_us * NS_PER_US;
+    atomic_init(&node->keeper_until, NEVER_NS);
+    list_init(&node->groups);
+    list_init(&node->requests);
+    list_init(&node->free_requests);
+    int status = mutex_init(&node->baton);
+    bool has_baton = status == HEARTH_OK;
+    if (status == HEARTH_OK)
+        status = node_fill(node, setup);
+    if (status == HEARTH_OK) {
+        *out = node;
+        return HEARTH_OK;
+    }
+    error_set(error, status, setup->rank, "open: node %d: %s", setup->rank, hearth_strerror(status));
+    if (node->engine != NULL)
+        engine_close(node->engine);
+    if (has_baton)
+        mutex_fini(&node->baton);
+    node_free(node);
+    return status;
+}
+
+void hearth_close(hearth_node *node)
+{
+    if (node == NULL)
+        return;
+    if (node_forked(node)) {
+        /* Threads and peers are the parent's; its baton may be held by a thread that does not exist here. */
+        engine_forget(node->engine);
+        mem_net_forget(node->net);
+        node_free(node);
+        return;
+    }
+    mutex_lock(&node->baton);
+    node->closing = true;
+    mutex_unlock(&node->baton);
+    bell_ring_all(node->bell);
+    if (node->keeper_runs)
+        thread_join(&node->keeper);
+    mutex_lock(&node->baton);
+    engine_progress(node->engine); /* what was queued leaves before the goodbye */
+    engine_end_all(node->engine);
+    collect(node, NULL);
+    engine_close(node->engine);
+    mutex_unlock(&node->baton);
+    mem_net_put(node->net);
+    mutex_fini(&node->baton);
+    node_free(node);
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A node: an engine, the baton, and the thread that keeps things going when no caller does.
+ *
+ * The baton is the node's lock. Whoever holds it drives links and operations: a blocking caller takes it and
+ * drives until its operation has ended, so that nothing is handed from thread to thread; when no caller is
+ * there, the keeper thread wakes at the bell and does the same. Completion callbacks run without it. */
+#ifndef NODE_NODE_H
+#define NODE_NODE_H
+
+#include "collective/engine.h"
+#include "core/list.h"
+#include "os/bell.h"
+#include "os/event.h"
+#include "os/thread.h"
+#include "transport/mem.h"
+
+struct hearth_group {
+    struct list item; /* in the node */
+    hearth_node *node;
+    struct group *group;
+};
+
+struct hearth_request {
+    struct list item; /* in the node: in use or free */
+    hearth_node *node;
+    struct completion completion;
+    bool settled;       /* ended, and its callback has returned */
+    struct event event; /* read_fd -1: never asked for */
+    hearth_done_fn *done;
+    void *done_arg;
+};
+
+struct hearth_node {
+    struct heap *heap;
+    int process; /* that opened it */
+    struct hearth_config config;
+    struct clock clock;
+    struct metrics metrics;
+    struct mem_net *net;
+    struct bell *bell; /* the net's, for this rank */
+    struct mutex baton;
+    struct engine *engine;
+    struct hearth_group world;
+    struct list groups, requests, free_requests;
+    struct thread keeper;
+    bool keeper_runs;
+    bool closing; /* under the baton */
+    uint64_t spin_ns;
+    _Atomic(uint64_t) keeper_until; /* when the keeper looks again by itself */
+    _Atomic(int) waiting;           /* callers in node_wait */
+};
+
+/* One node of `net`, which it puts at close. On virtual time (now_ns) there is no keeper: the simulation
+ * drives it. The world view's group id and costs are given, the rest comes from the config. */
+struct node_setup {
+    const struct hearth_config *config;
+    struct mem_net *net;
+    int rank;
+    const struct view *world;
+    const uint64_t *now_ns;
+    uint64_t instance;
+};
+int MUST_CHECK node_open(const struct node_setup *setup, hearth_node **out, struct error *error);
+
+bool node_forked(const hearth_node *node);
+/* Starts a call; on success *out is a request that belongs to the node until node_release. */
+int MUST_CHECK node_start(hearth_group *group, const struct call *call, hearth_request **out,
+                          struct error *error);
+/* Drives until the request is settled (its status) or the time (clock_real) has come (HEARTH_PENDING). */
+int node_wait(hearth_request *request, uint64_t deadline_ns);
+int node_test(hearth_request *request);
+void node_cancel(hearth_request *request);
+void node_release(hearth_request *request);
+/* Moves what can be moved, collects what has ended. True if anything moved. For simulations. */
+bool node_progress(hearth_node *node);
+
+/* Makes a group of the node, under no baton. */
+int MUST_CHECK node_group(hearth_node *node, const struct view *view, const int *members, hearth_group **out);
+
+/* All of a node's clusters in one process: opens `count` nodes on one net. */
+struct local_setup {
+    const struct hearth_config *config;
+    int count;
+    struct mem_setup mem; /* size is filled in */
+    const int *host;      /* as in struct view */
+    uint64_t id;          /* of the world group */
+};
+int MUST_CHECK local_open(const struct local_setup *setup, hearth_node *nodes[], struct error *error);
+
+/* HEARTH_OK or HEARTH_INVALID with a text that names the field. */
+int MUST_CHECK config_check(const struct hearth_config *config, struct error *error);
+
+#endif

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The public face of requests. */
+#include <string.h>
+
+#include "node/node.h"
+
+/* How long wait_any sleeps at one node's bell when requests of several nodes are waited for. */
+#define TURN_NS (NS_PER_MS / 2)
+
+static int refuse(int status, const char *text)
+{
+    return error_set(error_last(), status, RANK_NONE, "%s", text);
+}
+
+static int request_check(const hearth_request *request, const char *text)
+{
+    if (request == NULL)
+        return refuse(HEARTH_INVALID, text);
+    return node_forked(request->node) ? refuse(HEARTH_FORKED, hearth_strerror(HEARTH_FORKED)) : HEARTH_OK;
+}
+
+/* -1: the operations have their own deadlines. */
+static uint64_t deadline_of(int64_t timeout_ms)
+{
+    return timeout_ms < 0 ? NEVER_NS : clock_real() + (uint64_t)timeout_ms * NS_PER_MS;
+}
+
+static int report(hearth_request *request, int status)
+{
+    if (status != HEARTH_OK && status != HEARTH_PENDING)
+        *error_last() = request->completion.error;
+    return status;
+}
+
+int hearth_test(hearth_request *request)
+{
+    int status = request_check(request, "test: request is NULL");
+    return status != HEARTH_OK ? status : report(request, node_test(request));
+}
+
+int hearth_wait(hearth_request *request, int64_t timeout_ms)
+{
+    int status = request_check(request, "wait: request is NULL");
+    return status != HEARTH_OK ? status : report(request, node_wait(request, deadline_of(timeout_ms)));
+}
+
+int hearth_wait_all(hearth_request *const *requests, size_t count, int64_t timeout_ms)
+{
+    uint64_t deadline = deadline_of(timeout_ms);
+    int first = HEARTH_OK;
+    if (requests == NULL && count > 0)
+        return refuse(HEARTH_INVALID, "wait_all: requests is NULL");
+    for (size_t i = 0; i < count; i++) {
+        if (requests[i] == NULL)
+            continue;
+        int status = request_check(requests[i], "");
+        if (status == HEARTH_OK)
+            status = node_wait(requests[i], deadline);
+        if (status == HEARTH_PENDING || status == HEARTH_FORKED)
+            return status;
+        if (first == HEARTH_OK)
+            first = report(requests[i], status);
+    }
+    return first;
+}
+
+/* Looks at each once; those of one node are driven together. */
+static int test_each(hearth_request *const *requests, size_t count, size_t *index)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (requests[i] == NULL)
+            continue;
+        int status = node_test(requests[i]);
+        if (status == HEARTH_PENDING)
+            continue;
+        *index = i;
+        return report(requests[i], status);
+    }
+    return HEARTH_PENDING;
+}
+
+int hearth_wait_any(hearth_request *const *requests, size_t count, int64_t timeout_ms, size_t *index)
+{
+    uint64_t deadline = deadline_of(timeout_ms);
+    size_t first = count;
+    for (size_t i = count; requests != NULL && i > 0; i--)
+        first = requests[i - 1] != NULL ? i - 1 : first;
+    if (first == count || index == NULL)
+        return refuse(HEARTH_INVALID, "wait_any: there is nothing to wait for, or index is NULL");
+    int status = request_check(requests[first], "");
+    if (status != HEARTH_OK)
+        return status;
+    struct bell *bell = requests[first]->node->bell;
+    for (;;) {
+        uint32_t heard = bell_heard(bell);
+        status = test_each(requests, count, index);
+        uint64_t now = clock_real();
+        if (status != HEARTH_PENDING || now >= deadline)
+            return status;
+        uint64_t turn = now + TURN_NS < deadline ? now + TURN_NS : deadline;
+        bell_wait(bell, BELL_CALLER, heard, 0, turn);
+    }
+}
+
+int hearth_cancel(hearth_request *request)
+{
+    int status = request_check(request, "cancel: request is NULL");
+    if (status == HEARTH_OK)
+        node_cancel(request);
+    return status;
+}
+
+int hearth_request_fd(hearth_request *request)
+{
+    int status = request_check(request, "request_fd: request is NULL");
+    if (status != HEARTH_OK)
+        return status;
+    hearth_node *node = request->node;
+    mutex_lock(&node->baton);
+    if (request->event.read_fd < 0) {
+        status = event_open(&request->event);
+        if (status == HEARTH_OK && request->settled)
+            event_signal(&request->event);
+    }
+    int fd = request->event.read_fd;
+    mutex_unlock(&node->baton);
+    return status == HEARTH_OK ? fd : refuse(status, "request_fd: the system gives no descriptor");
+}
+
+const char *hearth_request_error(const hearth_request *request)
+{
+    return request != NULL && request->settled ? request->completion.error.text : "";
+}
+
+void hearth_request_free(hearth_request *request)
+{
+    if (request != NULL && !node_forked(request->node))
+        node_release(request);
+}
