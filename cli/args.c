@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options of a subcommand: a table of flags is parsed, checked and shown as help. */
+#include "cli/args.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "cli/text.h"
+
+#define NAME_MAX_LEN 48
+#define ACCEPTED_MAX 256
+#define HELP_WIDTH   96
+#define HELP_COLUMN  22
+#define NAMES_MAX    64
+
+/* ---- single values ---- */
+
+bool args_int(const char *text, int64_t min, int64_t max, int64_t *value)
+{
+    char *end;
+    errno = 0;
+    long long number = strtoll(text, &end, 10);
+    if (!(isdigit((unsigned char)text[0]) || text[0] == '-') || *end || errno || number < min || number > max)
+        return false;
+    *value = number;
+    return true;
+}
+
+bool args_size(const char *text, size_t *bytes)
+{
+    char *end;
+    unsigned shift = 0;
+    errno = 0;
+    unsigned long long number = strtoull(text, &end, 10);
+    if (!isdigit((unsigned char)text[0]) || errno)
+        return false;
+    if (*end) {
+        static const char units[] = "KMG";
+        const char *unit = strchr(units, toupper((unsigned char)*end));
+        if (!unit || end[1])
+            return false;
+        shift = 10 * (unsigned)(unit - units + 1);
+    }
+    if (number > (ARG_SIZE_MAX >> shift))
+        return false;
+    *bytes = (size_t)(number << shift);
+    return true;
+}
+
+/* A finite number >= 0 and what follows it. strtod alone would take "inf", "nan" and "0x1p3". */
+static bool real_with_unit(const char *text, double *number, const char **unit)
+{
+    size_t len = strspn(text, "0123456789.");
+    char digits[32];
+    char *end;
+    if (len == 0 || len >= sizeof digits)
+        return false;
+    memcpy(digits, text, len);
+    digits[len] = 0;
+    *number = strtod(digits, &end);
+    *unit = text + len;
+    return *end == 0 && end != digits && isfinite(*number);
+}
+
+struct unit {
+    const char *name;
+    double factor;
+};
+
+static bool by_unit(const char *text, const struct unit *units, size_t count, double *value)
+{
+    double number;
+    const char *unit;
+    if (!real_with_unit(text, &number, &unit))
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        if (strcasecmp(unit, units[i].name) == 0) {
+            *value = number * units[i].factor;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool args_rate(const char *text, double *bytes_per_s)
+{
+    static const struct unit units[] = {
+        {"bit", 1.0 / 8}, {"kbit", 1e3 / 8}, {"mbit", 1e6 / 8}, {"gbit", 1e9 / 8}, {"tbit", 1e12 / 8}};
+    double value;
+    if (!by_unit(text, units, sizeof units / sizeof *units, &value) || value <= 0)
+        return false;
+    *bytes_per_s = value;
+    return true;
+}
+
+bool args_duration(const char *text, double *seconds)
+{
+    static const struct unit units[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+    if (strcmp(text, "0") == 0) {
+        *seconds = 0;
+        return true;
+    }
+    return by_unit(text, units, sizeof units / sizeof *units, seconds);
+}
+
+static bool set_real(const char *text, double *value)
+{
+    double number;
+    const char *unit;
+    if (!real_with_unit(text, &number, &unit) || *unit || number <= 0)
+        return false;
+    *value = number;
+    return true;
+}
+
+/* ---- values of flags ---- */
+
+static bool set_int(const struct arg *arg, const char *text)
+{
+    int64_t value = 0;
+    if (!(arg->word && strcmp(text, arg->word) == 0) && !args_int(text, arg->min, arg->max, &value))
+        return false;
+    *(int *)arg->target = (int)value;
+    return true;
+}
+
+static bool set_size(const struct arg *arg, const char *text)
+{
+    size_t value;
+    if (!args_size(text, &value) || value < (size_t)arg->min)
+        return false;
+    *(size_t *)arg->target = value;
+    return true;
+}
+
+static bool list_item(const struct arg *arg, const char *text, size_t *value)
+{
+    int64_t number;
+    if (arg->type == ARG_SIZES)
+        return args_size(text, value) && *value >= (size_t)arg->min;
+    if (!args_int(text, 1, INT32_MAX, &number))
+        return false;
+    *value = (size_t)number;
+    return true;
+}
+
+static bool set_list(const struct arg *arg, const char *text)
+{
+    struct arg_list list = {.count = 0};
+    char item[32];
+    for (const char *at = text;; at++) {
+        size_t len = strcspn(at, ",");
+        if (list.count == ARG_LIST_MAX || len >= sizeof item)
+            return false;
+        memcpy(item, at, len);
+        item[len] = 0;
+        if (!list_item(arg, item, &list.item[list.count++]))
+            return false;
+        at += len;
+        if (!*at)
+            break;
+    }
+    *(struct arg_list *)arg->target = list;
+    return true;
+}
+
+static bool set_choice(const struct arg *arg, const char *text)
+{
+    for (int i = 0; arg->choice(i); i++) {
+        if (strcmp(arg->choice(i), text) == 0) {
+            *(int *)arg->target = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool set_value(const struct arg *arg, const char *text)
+{
+    switch (arg->type) {
+    case ARG_INT:
+        return set_int(arg, text);
+    case ARG_REAL:
+        return set_real(text, arg->target);
+    case ARG_SIZE:
+        return set_size(arg, text);
+    case ARG_SIZES:
+    case ARG_INTS:
+        return set_list(arg, text);
+    case ARG_RATE:
+        return args_rate(text, arg->target);
+    case ARG_DURATION:
+        return args_duration(text, arg->target);
+    case ARG_CHOICE:
+        return set_choice(arg, text);
+    case ARG_TEXT:
+        *(const char **)arg->target = text;
+        return *text != 0;
+    case ARG_FLAG:
+        break;
+    }
+    return false;
+}
+
+/* ---- words ---- */
+
+static void join_choices(const struct arg *arg, char *text, size_t size)
+{
+    size_t at = 0;
+    text[0] = 0;
+    for (int i = 0; arg->choice(i) && at < size; i++)
+        at += (size_t)snprintf(text + at, size - at, "%s%s", i ? ", " : "", arg->choice(i));
+}
+
+static void accepted(const struct arg *arg, char *text, size_t size)
+{
+    static const char *const by_type[] = {
+        [ARG_FLAG] = "no value",
+        [ARG_REAL] = "a number above 0, like 0.1",
+        [ARG_RATE] = "bits per second with a unit, like 100mbit, 1gbit or 2.5gbit",
+        [ARG_DURATION] = "a time with a unit, like 200us, 1ms or 0.5s",
+        [ARG_INTS] = "whole numbers from 1, by commas, like 4,4",
+        [ARG_TEXT] = "a text",
+    };
+    char min[32];
+    snprintf(min, sizeof min, " (at least %lld)", (long long)arg->min);
+    if (arg->type == ARG_INT && arg->word)
+        snprintf(text, size, "%s, or a whole number from %lld to %lld", arg->word, (long long)arg->min,
+                 (long long)arg->max);
+    else if (arg->type == ARG_INT)
+        snprintf(text, size, "a whole number from %lld to %lld", (long long)arg->min, (long long)arg->max);
+    else if (arg->type == ARG_CHOICE)
+        join_choices(arg, text, size);
+    else if (arg->type == ARG_SIZE)
+        snprintf(text, size, "bytes%s, plain or with K, M or G (powers of 1024), up to 1024G", min);
+    else if (arg->type == ARG_SIZES)
+        snprintf(text, size, "sizes by commas, like 4,64K,100M%s, K, M and G are powers of 1024", min);
+    else
+        snprintf(text, size, "%s", by_type[arg->type]);
+}
+
+static const char *value_name(const struct arg *arg)
+{
+    static const char *const names[] = {
+        [ARG_FLAG] = "",       [ARG_INT] = "N",      [ARG_REAL] = "X",    [ARG_SIZE] = "SIZE",
+        [ARG_SIZES] = "SIZES", [ARG_INTS] = "N,N..", [ARG_RATE] = "RATE", [ARG_DURATION] = "TIME",
+        [ARG_CHOICE] = "NAME", [ARG_TEXT] = "TEXT",
+    };
+    return arg->value_name ? arg->value_name : names[arg->type];
+}
+
+/* Words wrapped at HELP_WIDTH, later lines indented; the first line is at `column` already. */
+static void print_wrapped(const char *text, int indent, int column)
+{
+    for (bool first = true; *text; first = false) {
+        int len = (int)strcspn(text, " ");
+        if (!first && column + 1 + len > HELP_WIDTH)
+            column = printf("\n%*s", indent, "") - 1;
+        else if (!first)
+            column += printf(" ");
+        column += printf("%.*s", len, text);
+        text += len;
+        text += strspn(text, " ");
+    }
+    putchar('\n');
+}
+
+static void print_arg(const struct arg *arg)
+{
+    char flag[NAME_MAX_LEN], choices[ACCEPTED_MAX], about[2 * ACCEPTED_MAX];
+    snprintf(flag, sizeof flag, "--%s %s", arg->name, value_name(arg));
+    snprintf(about, sizeof about, "%s", arg->about);
+    if (arg->type == ARG_CHOICE) {
+        join_choices(arg, choices, sizeof choices);
+        snprintf(about, sizeof about, "%s: %s", arg->about, choices);
+    }
+    print_wrapped(about, HELP_COLUMN, printf("  %-*s", HELP_COLUMN - 2, flag));
+}
+
+static bool has_type(const struct usage *usage, enum arg_type one, enum arg_type other)
+{
+    for (size_t i = 0; i < usage->count; i++) {
+        if (usage->args[i].type == one || usage->args[i].type == other)
+            return true;
+    }
+    return false;
+}
+
+static void print_help(const struct usage *usage)
+{
+    const char *bold = paint(stdout, PAINT_BOLD), *none = paint(stdout, PAINT_NONE);
+    printf("%susage:%s hearth %s [options]\n\n", bold, none, usage->name);
+    print_wrapped(usage->about, 0, 0);
+    putchar('\n');
+    for (size_t i = 0; i < usage->count; i++)
+        print_arg(&usage->args[i]);
+    putchar('\n');
+    if (has_type(usage, ARG_SIZE, ARG_SIZES))
+        puts("SIZE: bytes, plain or with K, M or G, powers of 1024 (100M is 104,857,600 bytes).");
+    if (has_type(usage, ARG_RATE, ARG_DURATION))
+        puts("RATE: bits a second, decimal: 100mbit, 1gbit. TIME: 200us, 1ms, 2s.");
+    puts("Exit code: 0 done, 1 a check or the work failed, 2 wrong usage.");
+    printf("\n%sexample:%s\n  %s\n", bold, none, usage->example);
+}
+
+int args_refuse(const struct usage *usage, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "hearth %s: ", usage->name);
+    vfprintf(stderr, format, args);
+    fprintf(stderr, "\nTry: hearth %s --help\n", usage->name);
+    va_end(args);
+    return EXIT_USAGE;
+}
+
+/* ---- near names ---- */
+
+/* Changes (insert, delete, replace) from a to b; names are short, so the plain table does. */
+static size_t distance(const char *a, const char *b)
+{
+    size_t row[NAME_MAX_LEN + 1], len_b = strlen(b);
+    if (len_b > NAME_MAX_LEN)
+        return SIZE_MAX;
+    for (size_t j = 0; j <= len_b; j++)
+        row[j] = j;
+    for (size_t i = 1; *a; i++, a++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= len_b; j++) {
+            size_t replaced = diagonal + (*a != b[j - 1]);
+            size_t edge = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            diagonal = row[j];
+            row[j] = replaced < edge ? replaced : edge;
+        }
+    }
+    return row[len_b];
+}
+
+const char *args_nearest(const char *text, const char *const *names, size_t count)
+{
+    const char *best = NULL;
+    size_t best_distance = strlen(text) / 2 + 2;
+    for (size_t i = 0; i < count; i++) {
+        size_t prefix = strncmp(names[i], text, strlen(text)) == 0 && *text;
+        size_t d = prefix ? 1 : distance(text, names[i]);
+        if (d < best_distance) {
+            best = names[i];
+            best_distance = d;
+        }
+    }
+    return best;
+}
+
+static int refuse_flag(const struct usage *usage, const char *name)
+{
+    const char *names[NAMES_MAX];
+    size_t count = 0;
+    for (; count < usage->count && count < NAMES_MAX - 1; count++)
+        names[count] = usage->args[count].name;
+    names[count++] = "help";
+    const char *near = args_nearest(name, names, count);
+    if (near)
+        return args_refuse(usage, "there is no flag --%s; did you mean --%s?", name, near);
+    return args_refuse(usage, "there is no flag --%s", name);
+}
+
+static const char *nearest_choice(const struct arg *arg, const char *value)
+{
+    const char *names[NAMES_MAX];
+    size_t count = 0;
+    while (count < NAMES_MAX && arg->choice((int)count)) {
+        names[count] = arg->choice((int)count);
+        count++;
+    }
+    return args_nearest(value, names, count);
+}
+
+static int refuse_value(const struct usage *usage, const struct arg *arg, const char *value)
+{
+    char words[ACCEPTED_MAX];
+    accepted(arg, words, sizeof words);
+    const char *near = arg->type == ARG_CHOICE ? nearest_choice(arg, value) : NULL;
+    if (near)
+        return args_refuse(usage, "--%s '%s' is not accepted; did you mean %s? It takes %s", arg->name, value,
+                           near, words);
+    return args_refuse(usage, "--%s '%s' is not accepted; it takes %s", arg->name, value, words);
+}
+
+/* ---- the command line ---- */
+
+static const struct arg *find_arg(const struct usage *usage, const char *name)
+{
+    for (size_t i = 0; i < usage->count; i++) {
+        if (strcmp(usage->args[i].name, name) == 0)
+            return &usage->args[i];
+    }
+    return NULL;
+}
+
+/* One flag at argv[*at]; moves on past its value if that stands alone. ARGS_GO or an exit code. */
+static int parse_flag(const struct usage *usage, int argc, char **argv, int *at)
+{
+    char name[NAME_MAX_LEN], words[ACCEPTED_MAX];
+    const char *flag = argv[*at] + 2, *equals = strchr(flag, '=');
+    snprintf(name, sizeof name, "%.*s", equals ? (int)(equals - flag) : (int)strlen(flag), flag);
+    const struct arg *arg = find_arg(usage, name);
+    if (!arg)
+        return refuse_flag(usage, name);
+    if (arg->type == ARG_FLAG && !equals) {
+        *(bool *)arg->target = true;
+        return ARGS_GO;
+    }
+    if (arg->type == ARG_FLAG)
+        return args_refuse(usage, "--%s takes no value, but got '%s'", name, equals + 1);
+    if (!equals && *at + 1 >= argc) {
+        accepted(arg, words, sizeof words);
+        return args_refuse(usage, "--%s needs a value: %s", name, words);
+    }
+    const char *value = equals ? equals + 1 : argv[++*at];
+    return set_value(arg, value) ? ARGS_GO : refuse_value(usage, arg, value);
+}
+
+int args_parse(const struct usage *usage, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            print_help(usage);
+            return EXIT_GOOD;
+        }
+    }
+    for (int i = 1; i < argc; i++) {
+        if (strncmp(argv[i], "--", 2) != 0 || !argv[i][2])
+            return args_refuse(usage, "'%s' is not a flag; flags begin with --", argv[i]);
+        int code = parse_flag(usage, argc, argv, &i);
+        if (code != ARGS_GO)
+            return code;
+    }
+    return ARGS_GO;
+}

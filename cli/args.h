@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options of a subcommand: a table of flags is parsed, checked and shown as help. */
+#ifndef CLI_ARGS_H
+#define CLI_ARGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Exit codes of every subcommand. */
+enum { EXIT_GOOD = 0, EXIT_FAILED_CHECK = 1, EXIT_USAGE = 2 };
+
+#define ARGS_GO      (-1) /* args_parse: carry on */
+#define ARG_LIST_MAX 256
+#define ARG_SIZE_MAX (UINT64_C(1) << 40) /* 1024G: larger is a slip of the finger */
+
+struct arg_list {
+    size_t item[ARG_LIST_MAX];
+    size_t count;
+};
+
+enum arg_type {
+    ARG_FLAG,     /* bool; takes no value */
+    ARG_INT,      /* int, min..max */
+    ARG_REAL,     /* double > 0 */
+    ARG_SIZE,     /* size_t, bytes: 4096, 64K, 100M, 1G (powers of 1024) */
+    ARG_SIZES,    /* struct arg_list of sizes, by commas */
+    ARG_INTS,     /* struct arg_list of whole numbers >= 1, by commas */
+    ARG_RATE,     /* double, bytes per second: 100mbit, 1gbit (decimal bits) */
+    ARG_DURATION, /* double, seconds: 200us, 1ms, 2s */
+    ARG_CHOICE,   /* int: index of the name */
+    ARG_TEXT      /* const char *, lent by argv */
+};
+
+typedef const char *arg_choice(int index); /* NULL after the last */
+
+struct arg {
+    const char *name; /* without the dashes */
+    enum arg_type type;
+    void *target; /* holds the default; written when the flag is there */
+    const char *about;
+    int64_t min, max;       /* ARG_INT; ARG_SIZE, ARG_SIZES: min only */
+    const char *word;       /* ARG_INT: this word stands for 0 */
+    arg_choice *choice;     /* ARG_CHOICE */
+    const char *value_name; /* in the help; NULL = by type */
+};
+
+struct usage {
+    const char *name;  /* "plan", "bench kernels" */
+    const char *about; /* what it does, in a sentence or two */
+    const char *example;
+    const struct arg *args;
+    size_t count;
+};
+
+/* argv[0] is the command's own name. ARGS_GO, or the code to exit with: EXIT_GOOD after --help, EXIT_USAGE
+ * after a message that names the flag, the value and what is accepted. */
+int args_parse(const struct usage *usage, int argc, char **argv);
+
+/* For what only the command can see: says it with the command's name and the way to help. EXIT_USAGE. */
+int args_refuse(const struct usage *usage, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The values by themselves. false: not acceptable, the target is untouched. */
+bool args_size(const char *text, size_t *bytes);
+bool args_rate(const char *text, double *bytes_per_s);
+bool args_duration(const char *text, double *seconds);
+bool args_int(const char *text, int64_t min, int64_t max, int64_t *value);
+
+/* The name that needs the fewest changes to become `text`; NULL if none is near. */
+const char *args_nearest(const char *text, const char *const *names, size_t count);
+
+#endif

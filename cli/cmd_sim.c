@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hearth sim: a collective of many ranks on a network you describe, on virtual time, sizes only. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/args.h"
+#include "cli/commands.h"
+#include "cli/json.h"
+#include "cli/progress.h"
+#include "cli/scene.h"
+#include "cli/text.h"
+#include "os/clock.h"
+
+#define ALGO_ALL ALGO_COUNT
+
+struct simulation {
+    struct scene scene;
+    int algo; /* enum hearth_algo, or ALGO_ALL */
+    bool json;
+    json_t *doc;
+    int done, failed;
+};
+
+static const char *algo_or_all(int index)
+{
+    return index == ALGO_ALL ? "all" : scene_algo(index);
+}
+
+static bool show_progress(void *arg, double share)
+{
+    progress_show(arg, share);
+    return true;
+}
+
+static void row_json(struct simulation *sim, const char *name, const struct rehearsal *r, double wall_s)
+{
+    const struct scene *s = &sim->scene;
+    double bound = scene_bound(s);
+    json_t *row = doc_row(sim->doc);
+    char full[64];
+    snprintf(full, sizeof full, "sim.%s", plan_kind_name(s->call.kind));
+    row_text(row, "name", full);
+    row_text(row, "algo", name);
+    row_count(row, "ranks", (uint64_t)s->ranks);
+    row_count(row, "bytes", scene_bytes(s));
+    row_bool(row, "ok", r->done);
+    row_real(row, "model_us", r->price_s * 1e6);
+    if (!r->done) {
+        row_text(row, "skipped", r->why);
+        return;
+    }
+    row_real(row, "median_us", r->result.time_s * 1e6);
+    row_real(row, "bytes_per_s", (double)scene_bytes(s) / r->result.time_s);
+    row_text(row, "vs", "bound");
+    row_real(row, "bound_us", bound * 1e6);
+    row_real(row, "ratio", bound > 0 ? r->result.time_s / bound : NAN);
+    row_real(row, "share", bound > 0 ? bound / r->result.time_s : NAN);
+    row_count(row, "messages", r->result.messages);
+    row_count(row, "bytes_sent", r->result.bytes_sent_max);
+    row_count(row, "hops", r->result.hops);
+    row_real(row, "wall_us", wall_s * 1e6);
+}
+
+static void row_show(struct simulation *sim, const char *name, const struct rehearsal *r, double wall_s)
+{
+    double bound = scene_bound(&sim->scene);
+    if (!r->done) {
+        printf("  %-12s %s%s: %s%s\n", name, paint(stdout, PAINT_DIM), r->failed ? "failed" : "left out",
+               r->why, paint(stdout, PAINT_NONE));
+        return;
+    }
+    printf("  %-12s %10s %9s %14s %7u %12s %10s\n", name, text_time(r->result.time_s).s,
+           bound > 0 ? text_share(bound / r->result.time_s).s : "-", text_count(r->result.messages).s,
+           r->result.hops, text_bytes((double)r->result.bytes_sent_max).s, text_time(wall_s).s);
+    fflush(stdout);
+}
+
+static void run_algo(struct simulation *sim, enum hearth_algo algo)
+{
+    struct progress progress;
+    struct rehearsal r;
+    const char *name = hearth_algo_name(algo);
+    uint64_t start = clock_real();
+    progress_start(&progress, "sim %s", name);
+    scene_rehearse(&sim->scene, algo, show_progress, &progress, &r);
+    progress_hide(&progress);
+    double wall_s = (double)(clock_real() - start) / (double)NS_PER_S;
+    if (sim->json)
+        row_json(sim, name, &r, wall_s);
+    else
+        row_show(sim, name, &r, wall_s);
+    sim->done += r.done;
+    sim->failed += r.failed;
+}
+
+static void show_head(const struct simulation *sim)
+{
+    char line[256];
+    double bound = scene_bound(&sim->scene);
+    scene_line(&sim->scene, line, sizeof line);
+    printf("%s%s%s\n", paint(stdout, PAINT_BOLD), line, paint(stdout, PAINT_NONE));
+    if (bound > 0)
+        printf("bound: %s, a member's bytes at its port's rate%s\n", text_time(bound).s,
+               sim->scene.call.kind == PLAN_ALL_REDUCE ? ", 2(N-1)/N * bytes / rate" : "");
+    printf("\n  %-12s %10s %9s %14s %7s %12s %10s\n", "algorithm", "time", "of bound", "messages", "hops",
+           "most sent", "wall");
+}
+
+static int run_all(struct simulation *sim)
+{
+    if (!sim->json)
+        show_head(sim);
+    for (int a = 1; a < ALGO_COUNT; a++) {
+        struct plan_call call = scene_call(&sim->scene, (enum hearth_algo)a, 0);
+        if (sim->algo == ALGO_ALL && !isfinite(select_price(&call, call.algo, &sim->scene.view)))
+            continue; /* the collective does not have it, or it needs a host map */
+        if (sim->algo == ALGO_ALL || sim->algo == a)
+            run_algo(sim, (enum hearth_algo)a);
+    }
+    if (sim->failed)
+        fprintf(stderr, "hearth sim: this is a bug in Hearth, please report it\n");
+    else if (sim->done == 0)
+        fprintf(stderr,
+                "hearth sim: nothing was run; try fewer --ranks or --bytes, or a larger --messages-max\n");
+    return sim->failed || sim->done == 0 ? EXIT_FAILED_CHECK : EXIT_GOOD;
+}
+
+/* auto becomes what it stands for; a fixed choice must exist. */
+static int settle_algo(struct simulation *sim, const struct usage *usage)
+{
+    struct error error;
+    enum hearth_algo chosen;
+    if (sim->algo == ALGO_ALL)
+        return ARGS_GO;
+    struct plan_call call = scene_call(&sim->scene, (enum hearth_algo)sim->algo, 0);
+    if (select_algo(&call, &sim->scene.view, &chosen, &error))
+        return args_refuse(usage, "%s", error.text);
+    sim->algo = (int)chosen;
+    return ARGS_GO;
+}
+
+int cmd_sim(int argc, char **argv)
+{
+    struct simulation sim = {.algo = ALGO_ALL};
+    struct arg args[SCENE_ARGS + 2] = {
+        {"algo", ARG_CHOICE, &sim.algo, .about = "algorithm (default all)", .choice = algo_or_all},
+        {"json", ARG_FLAG, &sim.json, .about = "print one JSON object"},
+    };
+    struct usage usage = {
+        "sim",
+        "Runs the plans of all ranks against each other on virtual time, sizes only, and shows how "
+        "long the collective takes, how near that is to the bound of the network, and how many "
+        "messages it needs. Algorithms that need too much memory or time are left out.",
+        "hearth sim --ranks 1000 --bytes 100M --rate 1gbit --rtt 200us --algo all", args,
+        sizeof args / sizeof *args};
+    scene_init(&sim.scene);
+    scene_args(&sim.scene, args + 2);
+    int code = args_parse(&usage, argc, argv);
+    if (code != ARGS_GO)
+        return code;
+    code = scene_build(&sim.scene, &usage);
+    if (code == ARGS_GO)
+        code = settle_algo(&sim, &usage);
+    if (code == ARGS_GO && sim.json && !(sim.doc = doc_open(argc, argv)))
+        code = EXIT_FAILED_CHECK;
+    if (code == ARGS_GO)
+        code = run_all(&sim);
+    if (sim.doc && !doc_close(sim.doc))
+        code = EXIT_FAILED_CHECK;
+    scene_fini(&sim.scene);
+    return code;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The subcommands: argv[0] is the subcommand's name, the result is the program's exit code. */
+#ifndef CLI_COMMANDS_H
+#define CLI_COMMANDS_H
+
+int cmd_demo(int argc, char **argv);
+int cmd_plan(int argc, char **argv);
+int cmd_sim(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
+
+/* argv[0] is "bench", argv[1] the benchmark's name. */
+int bench_allreduce(int argc, char **argv);
+int bench_kernels(int argc, char **argv);
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The hearth command: a table of subcommands and the way into it. */
+#include <stdio.h>
+#include <string.h>
+
+#include <hearth.h>
+
+#include "cli/args.h"
+#include "cli/commands.h"
+#include "cli/text.h"
+
+struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *about;
+    const char *example;
+};
+
+static const struct command commands[] = {
+    {"demo", cmd_demo, "four nodes in this process train a small network together", "hearth demo"},
+    {"plan", cmd_plan, "what each rank does in a collective, and what it costs",
+     "hearth plan --kind all_reduce --algo ring --ranks 8"},
+    {"sim", cmd_sim, "a collective of many ranks on a network you describe, on virtual time",
+     "hearth sim --ranks 1000 --bytes 100M --rate 1gbit --rtt 200us --algo all"},
+    {"bench", cmd_bench, "how fast collectives and kernels are on this machine",
+     "hearth bench allreduce --transport mem --ranks 4"},
+};
+#define COMMAND_COUNT (sizeof commands / sizeof *commands)
+
+static int print_overview(FILE *file)
+{
+    const char *bold = paint(file, PAINT_BOLD), *none = paint(file, PAINT_NONE);
+    fprintf(file, "Hearth %s: train one model on the machines you own.\n\n", hearth_version_string());
+    fprintf(file, "%susage:%s hearth COMMAND [options]\n\n", bold, none);
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        fprintf(file, "  %s%-6s%s %s\n         %s\n", bold, commands[i].name, none, commands[i].about,
+                commands[i].example);
+    fprintf(file, "  %s%-6s%s what a command takes: hearth help COMMAND, or hearth COMMAND --help\n", bold,
+            "help", none);
+    fprintf(file, "\n  hearth --version\n");
+    return file == stdout ? EXIT_GOOD : EXIT_USAGE;
+}
+
+static const struct command *find_command(const char *name)
+{
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    }
+    return NULL;
+}
+
+static int refuse_command(const char *name)
+{
+    const char *names[COMMAND_COUNT + 2] = {"help", "--version"};
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        names[i + 2] = commands[i].name;
+    const char *near = args_nearest(name, names, COMMAND_COUNT + 2);
+    if (near)
+        fprintf(stderr, "hearth: there is no command '%s'; did you mean '%s'?\nTry: hearth help\n", name,
+                near);
+    else
+        fprintf(stderr, "hearth: there is no command '%s'\nTry: hearth help\n", name);
+    return EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    char help[] = "--help", *helped[] = {NULL, help, NULL};
+    char *word = argc > 1 ? argv[1] : NULL;
+    if (!word)
+        return print_overview(stderr);
+    if (strcmp(word, "--version") == 0 || strcmp(word, "version") == 0)
+        return printf("hearth %s\n", hearth_version_string()) < 0;
+    bool wants_help = strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+    if (wants_help && argc == 2)
+        return print_overview(stdout);
+    const struct command *command = find_command(wants_help ? argv[2] : word);
+    if (!command)
+        return refuse_command(wants_help ? argv[2] : word);
+    helped[0] = argv[wants_help ? 2 : 1];
+    return wants_help ? command->run(2, helped) : command->run(argc - 1, argv + 1);
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Buffers that repeat a short block: quick to fill with any type, quick to check to the last byte. */
+#ifndef CLI_PATTERN_H
+#define CLI_PATTERN_H
+
+#include <stdbool.h>
+
+#include "core/types.h"
+
+/* A number that the type can hold exactly, as an element of it. */
+void pattern_encode(enum hearth_dtype dtype, double value, void *element);
+/* Writes the block over and over; the last copy may be cut short. */
+void pattern_fill(void *buffer, size_t len, const void *block, size_t block_len);
+/* Is the buffer what pattern_fill would have made it? */
+bool pattern_holds(const void *buffer, size_t len, const void *block, size_t block_len);
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An imagined cluster for `plan` and `sim`: from flags to a view, to the plans of all ranks and a dry run. */
+#ifndef CLI_SCENE_H
+#define CLI_SCENE_H
+
+#include "cli/args.h"
+#include "collective/dryrun.h"
+#include "collective/select.h"
+
+#define SCENE_ARGS      17
+#define SCENE_RANKS_MAX 100000
+
+struct scene {
+    /* What the user says. */
+    int ranks, root;
+    int kind, dtype;       /* enum plan_kind, enum hearth_dtype */
+    size_t bytes;          /* of the whole buffer: where each rank has a part, of all parts together */
+    struct arg_list hosts; /* ranks of each host, over and over; empty: all on one */
+    double rate, rtt_s, inside_rate, inside_rtt_s; /* bytes/s and s; of one host: without --hosts not used */
+    double combine_rate, overhead_s;               /* 0: costs nothing */
+    size_t chunk_bytes, window_bytes, memory_max;
+    int slots, messages_max;
+
+    /* What follows from it. */
+    int *host; /* [ranks] or NULL */
+    struct view view;
+    struct plan_call call; /* of rank 0; algo is HEARTH_AUTO */
+};
+
+/* What a dry run of one algorithm gave, or why there was none. */
+struct rehearsal {
+    bool done;
+    bool failed; /* the plans cannot be written or do not fit: a bug */
+    char why[ERROR_TEXT_MAX];
+    double price_s; /* by the cost model */
+    struct dry_result result;
+};
+
+void scene_init(struct scene *scene);
+/* Writes the SCENE_ARGS flags that describe a scene. */
+void scene_args(struct scene *scene, struct arg *args);
+/* After parsing. ARGS_GO or an exit code, with a message. */
+int scene_build(struct scene *scene, const struct usage *usage);
+void scene_fini(struct scene *scene);
+
+/* The call as one rank makes it. */
+struct plan_call scene_call(const struct scene *scene, enum hearth_algo algo, int rank);
+/* Bytes on one rank: of the whole buffer, as rounded to elements and parts. */
+size_t scene_bytes(const struct scene *scene);
+/* Seconds no algorithm can go below: the busiest port at full rate. 0 where there is no such bound. */
+double scene_bound(const struct scene *scene);
+/* "all_reduce of 1 MiB of f32 on 8 ranks, 1 Gbit/s, rtt 200 us", into text. */
+void scene_line(const struct scene *scene, char *text, size_t size);
+
+/* Frames and payload bytes a plan sends, all lanes together. */
+uint64_t plan_messages(const struct plan *plan);
+uint64_t plan_sent(const struct plan *plan);
+
+typedef bool scene_progress(void *arg, double share);
+/* Writes the plans of all ranks and runs them. What would need too much memory or time is not tried. */
+void scene_rehearse(const struct scene *scene, enum hearth_algo algo, scene_progress *progress, void *arg,
+                    struct rehearsal *out);
+
+/* Names by index for ARG_CHOICE. */
+const char *scene_kind(int index);
+const char *scene_dtype(int index);
+const char *scene_algo(int index); /* "auto" first */
+
+#endif

@@ -1,0 +1,180 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Drives the hearth command as a user would: usage errors, help, and the JSON and numbers of every subcommand.
+set -u
+hearth=${1:-${HEARTH_BINARY_DIR:-build}/hearth}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+number=0
+failed=0
+
+# report STATUS NAME: one TAP line; what the command said follows if it was wrong.
+report() {
+    number=$((number + 1))
+    if [ "$1" -eq 0 ]; then
+        echo "ok $number - $2"
+    else
+        failed=$((failed + 1))
+        echo "not ok $number - $2"
+        sed "s/^/#   /" "$scratch/err" "$scratch/out" | head -n 30
+    fi
+}
+
+run() {
+    "$hearth" "$@" >"$scratch/out" 2>"$scratch/err"
+}
+
+# refuses WORDS ARGUMENTS...: exit code 2, nothing on standard output, WORDS in the message.
+refuses() {
+    local words=$1
+    shift
+    run "$@"
+    local code=$?
+    [ $code -eq 2 ] && [ ! -s "$scratch/out" ] && grep -qF -- "$words" "$scratch/err"
+    report $? "hearth $* exits with 2 and says \"$words\""
+}
+
+# json NAME CHECK ARGUMENTS...: exit code 0 and one JSON object for which the Python expression CHECK holds; it sees
+# the object as d and its results as rows.
+json() {
+    local name=$1 check=$2
+    shift 2
+    run "$@" --json && python3 -m json.tool "$scratch/out" "$scratch/again" 2>>"$scratch/err" &&
+        python3 - "$scratch/out" "$check" 2>>"$scratch/err" <<'PYTHON'
+import json, sys
+d = json.load(open(sys.argv[1]))
+rows = d["results"]
+assert set(d) == {"command", "machine", "results"}, set(d)
+assert {"cpu", "cores", "memory_bytes", "kernel", "compiler"} <= set(d["machine"]), d["machine"]
+assert rows, "no rows"
+assert eval(f"({sys.argv[2]})"), rows[:3]
+PYTHON
+    report $? "$name"
+}
+
+# ---- usage ---------------------------------------------------------------------------------------------------------
+
+refuses "there is no command 'frobnicate'" frobnicate
+refuses "did you mean 'plan'" plna
+refuses "usage:"
+refuses "there is no flag --rnaks; did you mean --ranks?" plan --rnaks 4
+refuses "there is no flag --colour" sim --colour red
+refuses "--ranks '0' is not accepted" plan --ranks 0
+refuses "--ranks '0' is not accepted" sim --ranks 0
+refuses "--ranks '0' is not accepted" demo --ranks 0
+refuses "--ranks '0' is not accepted" bench allreduce --ranks 0
+refuses "--ranks '-1' is not accepted" sim --ranks=-1
+refuses "--ranks needs a value" sim --ranks
+refuses "--bytes '12Q' is not accepted" sim --bytes 12Q
+refuses "--bytes '1.5M' is not accepted" sim --bytes 1.5M
+refuses "--bytes '0' is not accepted" plan --bytes 0
+refuses "--bytes '4,,8' is not accepted" bench allreduce --bytes 4,,8
+refuses "--bytes 6 is not a whole number of f32 elements" bench allreduce --bytes 6
+refuses "--rate '1' is not accepted" sim --rate 1
+refuses "--rtt '5' is not accepted" sim --rtt 5
+refuses "did you mean ring?" plan --algo rnig
+refuses "it goes by direct" plan --kind gather --algo ring
+refuses "with --ranks 4 they go from 0 to 3" plan --ranks 4 --rank 4
+refuses "with --ranks 4 they go from 0 to 3" plan --ranks 4 --kind broadcast --root 4
+refuses "--hosts does not fit --ranks 8" plan --ranks 8 --hosts 5
+refuses "--transport tcp is not there; this version has: mem" bench allreduce --transport tcp
+refuses "there is no benchmark 'gather'" bench gather
+refuses "fits no kernel" bench kernels --match nothing
+refuses "smaller than --ranks" demo --batch 2
+
+for command in demo plan sim "bench allreduce" "bench kernels"; do
+    run $command --help && grep -q "^usage: hearth $command" "$scratch/out" && grep -q "^example:" "$scratch/out" &&
+        [ ! -s "$scratch/err" ]
+    report $? "hearth $command --help has usage and an example"
+done
+run help sim && grep -q "^usage: hearth sim" "$scratch/out"
+report $? "hearth help sim is hearth sim --help"
+run --version && grep -qx "hearth [0-9]*\.[0-9]*\.[0-9]*" "$scratch/out"
+report $? "hearth --version"
+
+# ---- plan ----------------------------------------------------------------------------------------------------------
+
+json "plan of a ring: moves, bytes, hops and time of every rank" \
+    'len(rows) == 8 and all(r["hops"] == 14 and r["bytes_sent"] == 2 * 7 * 1048576 // 8 and r["predicted_us"] > 0
+     and r["model_us"] > 0 and len(r["moves"]) == 15 and r["rank"] == i for i, r in enumerate(rows))' \
+    plan --kind all_reduce --algo ring --ranks 8
+json "plan of one rank" 'len(rows) == 1 and rows[0]["rank"] == 3 and rows[0]["moves"][0]["move"] == "send"' \
+    plan --algo ring --ranks 8 --rank 3
+json "plan of many ranks sums them up" 'len(rows) == 1 and rows[0]["hops"] <= 20 and rows[0]["messages"] > 0' \
+    plan --algo tree --ranks 1000 --bytes 64K
+json "the selector's table names an algorithm for every size" \
+    'len(rows) == 15 and all(r["model_us"] == min(r["model_us_by_algo"].values()) for r in rows)' plan --table
+for kind in all_reduce reduce_scatter all_gather broadcast reduce gather scatter all_to_all scan exclusive_scan barrier; do
+    json "every algorithm of $kind runs dry" 'all(r["ok"] for r in rows)' sim --kind $kind --ranks 6 --hosts 4,2
+done
+run plan --algo ring --ranks 4 --dot && grep -q "^digraph" "$scratch/out" && grep -q "3 -> 0" "$scratch/out"
+report $? "plan --dot prints a graph"
+run plan --ranks 4 && grep -q "auto chose" "$scratch/out" && grep -q "0>1" "$scratch/out" &&
+    ! grep -q "$(printf '\033')" "$scratch/out"
+report $? "plan says what auto chose, draws the steps, without colour in a pipe"
+
+# ---- sim -----------------------------------------------------------------------------------------------------------
+
+json "sim of 1000 ranks: the ring is within 3 % of 2(N-1)(alpha + bytes/(N*rate))" \
+    'abs(rows[0]["median_us"] / (2 * 999 * (100 + 104857600 / (1000 * 125))) - 1) < 0.03 and rows[0]["messages"] > 0
+     and 0 < rows[0]["share"] <= 1 and rows[0]["algo"] == "ring" and rows[0]["bytes"] == 104857600' \
+    sim --ranks 1000 --bytes 100M --rate 1gbit --rtt 200us --algo ring
+json "sim of 10,000 ranks by tree" 'rows[0]["ok"] and rows[0]["hops"] <= 28' sim --ranks 10000 --algo tree
+json "sim leaves out what is too much, and says why" \
+    '[r for r in rows if r["algo"] == "ring"][0]["skipped"] and [r for r in rows if r["algo"] == "tree"][0]["ok"]' \
+    sim --ranks 2000 --bytes 4K --messages-max 100000
+
+# ---- bench ---------------------------------------------------------------------------------------------------------
+
+json "bench allreduce: rows have the keys of all benchmarks, results are right" \
+    'len(rows) == 3 and all(r["ok"] and r["vs"] == "memcpy" and r["ratio"] > 0 and r["bytes_sent"] > 0
+     and r["p99_us"] >= r["median_us"] > 0 and r["bytes_per_s"] > 0 and r["ranks"] == 4 and r["transport"] == "mem"
+     and {"name", "secure", "algo", "compress", "bytes"} <= set(r) for r in rows)' \
+    bench allreduce --transport mem --ranks 4 --bytes 4,1K,64K --dtype f32 --algo auto --iters 20
+json "bench allreduce by each algorithm tells its hops" 'rows[0]["algo"] == "ring" and rows[0]["hops"] == 4' \
+    bench allreduce --ranks 3 --bytes 64K --algo ring --iters 5
+for dtype in f64 f16 bf16 i8 i32 i64 u8 u32 u64; do
+    json "bench allreduce of $dtype is right" 'all(r["ok"] for r in rows)' \
+        bench allreduce --ranks 3 --bytes 8,4104 --dtype $dtype --iters 3
+done
+json "bench kernels: names, and all equal to the scalar kernels" \
+    '{"reduce.f32.sum", "reduce.bf16.sum", "reduce.u64.max", "convert.f32_bf16", "convert.f16_f32"} <=
+     {r["name"] for r in rows} and len(rows) == 44 and all(r["ok"] and r["vs"] == "memcpy" and r["median_us"] > 0
+     and r["ratio"] > 0 and r["bytes"] == 4096 for r in rows)' bench kernels --bytes 4K
+json "bench kernels of the scalar set" 'all(r["set"] == "scalar" for r in rows)' \
+    bench kernels --bytes 4K --set scalar --match f32.sum
+
+# ---- demo ----------------------------------------------------------------------------------------------------------
+
+# A small set that can be learnt: the label is where the bright bar stands.
+python3 - "$scratch" <<'PYTHON'
+import gzip, random, struct, sys
+random.seed(1)
+for stem, count in (("train", 600), ("t10k", 200)):
+    labels = [random.randrange(4) for _ in range(count)]
+    images = bytes(200 + random.randrange(50) if x // 2 == label else random.randrange(60)
+                   for label in labels for y in range(8) for x in range(8))
+    with gzip.open(f"{sys.argv[1]}/{stem}-images-idx3-ubyte.gz", "wb") as f:
+        f.write(struct.pack(">IIII", 0x803, count, 8, 8) + images)
+    with open(f"{sys.argv[1]}/{stem}-labels-idx1-ubyte", "wb") as f:
+        f.write(struct.pack(">II", 0x801, count) + bytes(labels))
+PYTHON
+json "demo: it learns, replicas are identical, and equal to a single node within rounding" \
+    '[r["ok"] for r in rows if r["name"] == "demo.same"] == [True] * 3 and len({r["hash"] for r in rows if "hash" in r}) == 1
+     and [r for r in rows if r["name"] == "demo.single"][0]["ok"]
+     and [r for r in rows if r["name"] == "demo.epoch"][-1]["accuracy"] > 0.9
+     and [r for r in rows if r["name"] == "demo.time"][0]["bytes_sent"] > 0' \
+    demo --data "$scratch" --ranks 3 --batch 32 --epochs 4
+run demo --data "$scratch" --ranks 4 --batch 32 --epochs 1 && grep -q "identical, bit for bit" "$scratch/out" &&
+    [ "$(grep -c '^  node' "$scratch/out")" -eq 4 ]
+report $? "demo says so, with four hashes"
+run demo --data /nonexistent
+[ $? -eq 1 ] && grep -q "apt-get install dataset-fashion-mnist" "$scratch/err"
+report $? "demo without data says what to install"
+head -c 1000 /dev/zero >"$scratch/train-labels-idx1-ubyte"
+run demo --data "$scratch"
+[ $? -eq 1 ] && grep -q "train-labels-idx1-ubyte: not an IDX file" "$scratch/err"
+report $? "demo names the damaged file"
+
+echo "1..$number"
+[ $failed -eq 0 ]

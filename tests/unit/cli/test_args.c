@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Values of flags, flags of a command line, and what is said when they are wrong. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/args.h"
+#include "cli/text.h"
+
+/* ---- single values ---- */
+
+static void test_size(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t bytes;
+    } good[] = {{"0", 0},
+                {"4", 4},
+                {"1K", 1024},
+                {"64k", 65536},
+                {"100M", 104857600},
+                {"1G", 1073741824},
+                {"1024G", (size_t)1 << 40},
+                {"1099511627776", (size_t)1 << 40}};
+    static const char *const bad[] = {"",
+                                      "K",
+                                      "-1",
+                                      "+1",
+                                      " 1",
+                                      "1 K",
+                                      "1KB",
+                                      "1KiB",
+                                      "1.5M",
+                                      "0x10",
+                                      "1T",
+                                      "1025G",
+                                      "1M1",
+                                      "ten",
+                                      "1e3",
+                                      "99999999999999999999",
+                                      "1099511627777"};
+    size_t bytes = 77;
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        if (!args_size(good[i].text, &bytes) || bytes != good[i].bytes)
+            fail_msg("%s gives %zu", good[i].text, bytes);
+    }
+    bytes = 77;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        if (args_size(bad[i], &bytes) || bytes != 77)
+            fail_msg("'%s' is taken as %zu", bad[i], bytes);
+    }
+}
+
+static void test_rate(void **state)
+{
+    static const char *const bad[] = {"",    "1",       "gbit",    "0gbit",   "-1gbit",
+                                      "1gb", "1gbit/s", "infgbit", "nangbit", "1.2.3gbit"};
+    double rate = 7;
+    (void)state;
+    assert_true(args_rate("1gbit", &rate) && rate == 125e6);
+    assert_true(args_rate("100mbit", &rate) && rate == 12.5e6);
+    assert_true(args_rate("2.5Gbit", &rate) && rate == 312.5e6);
+    assert_true(args_rate("10gbit", &rate) && rate == 1.25e9);
+    assert_true(args_rate("8bit", &rate) && rate == 1);
+    rate = 7;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        if (args_rate(bad[i], &rate) || rate != 7)
+            fail_msg("'%s' is taken as %g", bad[i], rate);
+    }
+}
+
+static void test_duration(void **state)
+{
+    static const char *const bad[] = {"", "5", "us", "-1us", "1min", "1 us", "inf s", "0x1us", ".us"};
+    double seconds = 7;
+    (void)state;
+    assert_true(args_duration("200us", &seconds) && fabs(seconds - 200e-6) < 1e-15);
+    assert_true(args_duration("1ms", &seconds) && fabs(seconds - 1e-3) < 1e-15);
+    assert_true(args_duration("0.5s", &seconds) && seconds == 0.5);
+    assert_true(args_duration("20ns", &seconds) && fabs(seconds - 20e-9) < 1e-18);
+    assert_true(args_duration("0", &seconds) && seconds == 0);
+    seconds = 7;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        if (args_duration(bad[i], &seconds) || seconds != 7)
+            fail_msg("'%s' is taken as %g", bad[i], seconds);
+    }
+}
+
+static void test_int(void **state)
+{
+    int64_t value = 7;
+    (void)state;
+    assert_true(args_int("1", 1, 9, &value) && value == 1);
+    assert_true(args_int("-3", -9, 9, &value) && value == -3);
+    value = 7;
+    assert_false(args_int("0", 1, 9, &value));
+    assert_false(args_int("10", 1, 9, &value));
+    assert_false(args_int("", 0, 9, &value));
+    assert_false(args_int("3x", 0, 9, &value));
+    assert_false(args_int(" 3", 0, 9, &value));
+    assert_false(args_int("99999999999999999999", 0, INT64_MAX, &value));
+    assert_int_equal(value, 7);
+}
+
+static void test_nearest(void **state)
+{
+    static const char *const names[] = {"ranks", "rank", "bytes", "algo"};
+    (void)state;
+    assert_string_equal(args_nearest("rnaks", names, 4), "ranks");
+    assert_string_equal(args_nearest("byte", names, 4), "bytes");
+    assert_string_equal(args_nearest("al", names, 4), "algo");
+    assert_null(args_nearest("xylophone", names, 4));
+    assert_null(args_nearest("zzz", names, 4));
+}
+
+/* ---- command lines ---- */
+
+static const char *colour(int index)
+{
+    static const char *const names[] = {"red", "green"};
+    return index < 2 ? names[index] : NULL;
+}
+
+struct options {
+    bool json;
+    int ranks, iters, colour;
+    size_t bytes;
+    struct arg_list sizes, hosts;
+    double rate, rtt_s, lr;
+    const char *data;
+};
+
+#define WORDS_MAX 8
+
+/* Parses the words; what goes to standard error is kept in `said`. */
+static int parse(struct options *o, const char *const *words, char *said, size_t size)
+{
+    const struct arg args[] = {
+        {"json", ARG_FLAG, &o->json, .about = "flag"},
+        {"ranks", ARG_INT, &o->ranks, .about = "int", .min = 1, .max = 99},
+        {"iters", ARG_INT, &o->iters, .about = "int", .min = 1, .max = 99, .word = "auto"},
+        {"colour", ARG_CHOICE, &o->colour, .about = "choice", .choice = colour},
+        {"bytes", ARG_SIZE, &o->bytes, .about = "size", .min = 1},
+        {"sizes", ARG_SIZES, &o->sizes, .about = "sizes", .min = 1},
+        {"hosts", ARG_INTS, &o->hosts, .about = "ints"},
+        {"rate", ARG_RATE, &o->rate, .about = "rate"},
+        {"rtt", ARG_DURATION, &o->rtt_s, .about = "time"},
+        {"lr", ARG_REAL, &o->lr, .about = "real"},
+        {"data", ARG_TEXT, &o->data, .about = "text"},
+    };
+    const struct usage usage = {"test", "About.", "hearth test", args, sizeof args / sizeof *args};
+    static char copies[WORDS_MAX][64];
+    char *argv[WORDS_MAX + 1];
+    int argc = 0, saved = dup(STDERR_FILENO);
+    for (; words[argc]; argc++) {
+        assert_true(argc < WORDS_MAX);
+        snprintf(copies[argc], sizeof copies[argc], "%s", words[argc]);
+        argv[argc] = copies[argc];
+    }
+    argv[argc] = NULL;
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    dup2(fileno(file), STDERR_FILENO);
+    int code = args_parse(&usage, argc, argv);
+    fflush(stderr);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    rewind(file);
+    size_t len = fread(said, 1, size - 1, file);
+    said[len] = 0;
+    fclose(file);
+    return code;
+}
+
+static void test_parse(void **state)
+{
+    struct options o = {.ranks = 8, .iters = 5};
+    char said[512];
+    (void)state;
+    const char *const first[] = {"test",           "--ranks",      "3", "--json", "--bytes=64K",
+                                 "--colour=green", "--iters=auto", NULL};
+    assert_int_equal(parse(&o, first, said, sizeof said), ARGS_GO);
+    assert_string_equal(said, "");
+    assert_true(o.json && o.ranks == 3 && o.bytes == 65536 && o.colour == 1 && o.iters == 0);
+    const char *const second[] = {"test",         "--sizes",   "4,1K,2M",  "--hosts=4,4",
+                                  "--rate=1gbit", "--rtt=1ms", "--lr=0.5", NULL};
+    assert_int_equal(parse(&o, second, said, sizeof said), ARGS_GO);
+    assert_true(o.sizes.count == 3 && o.sizes.item[1] == 1024 && o.sizes.item[2] == 2 << 20);
+    assert_true(o.hosts.count == 2 && o.hosts.item[0] == 4);
+    assert_true(o.rate == 125e6 && fabs(o.rtt_s - 1e-3) < 1e-15 && o.lr == 0.5);
+    assert_int_equal(o.ranks, 3);
+}
+
+/* Each wrong line exits with 2 and says the flag, the value, and what it takes. */
+static void test_refusals(void **state)
+{
+    static const struct {
+        const char *words[4];
+        const char *said[3];
+    } cases[] = {
+        {{"test", "--rnaks", "3"}, {"--rnaks", "did you mean --ranks"}},
+        {{"test", "--wibblewobble"}, {"no flag --wibblewobble"}},
+        {{"test", "--ranks", "0"}, {"--ranks '0'", "from 1 to 99"}},
+        {{"test", "--ranks=100"}, {"--ranks '100'", "from 1 to 99"}},
+        {{"test", "--ranks"}, {"--ranks needs a value", "from 1 to 99"}},
+        {{"test", "--iters=none"}, {"--iters 'none'", "auto"}},
+        {{"test", "--bytes=12Q"}, {"--bytes '12Q'", "K, M or G"}},
+        {{"test", "--bytes=0"}, {"--bytes '0'", "at least 1"}},
+        {{"test", "--sizes=1,,2"}, {"--sizes '1,,2'", "by commas"}},
+        {{"test", "--sizes=1,2,"}, {"--sizes '1,2,'"}},
+        {{"test", "--sizes=4,0"}, {"--sizes '4,0'"}},
+        {{"test", "--hosts=0"}, {"--hosts '0'", "from 1"}},
+        {{"test", "--rate=1"}, {"--rate '1'", "1gbit"}},
+        {{"test", "--rtt=1"}, {"--rtt '1'", "200us"}},
+        {{"test", "--lr=0"}, {"--lr '0'", "above 0"}},
+        {{"test", "--colour=gren"}, {"--colour 'gren'", "did you mean green", "red, green"}},
+        {{"test", "--json=1"}, {"--json takes no value"}},
+        {{"test", "--data="}, {"--data ''"}},
+        {{"test", "word"}, {"'word' is not a flag"}},
+        {{"test", "--"}, {"'--' is not a flag"}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct options o = {.ranks = 8};
+        char said[1024];
+        if (parse(&o, cases[i].words, said, sizeof said) != EXIT_USAGE)
+            fail_msg("%s is accepted", cases[i].words[1]);
+        for (size_t k = 0; k < 3 && cases[i].said[k]; k++) {
+            if (!strstr(said, cases[i].said[k]))
+                fail_msg("%s: '%s' does not say '%s'", cases[i].words[1], said, cases[i].said[k]);
+        }
+        assert_non_null(strstr(said, "hearth test --help"));
+        assert_int_equal(o.ranks, 8);
+    }
+}
+
+static void test_texts(void **state)
+{
+    (void)state;
+    assert_string_equal(text_bytes(4).s, "4 B");
+    assert_string_equal(text_bytes(1835008).s, "1.75 MiB");
+    assert_string_equal(text_bytes(104857600).s, "100 MiB");
+    assert_string_equal(text_time(200e-6).s, "200 us");
+    assert_string_equal(text_time(1.6766).s, "1.68 s");
+    assert_string_equal(text_time(HUGE_VAL).s, "-");
+    assert_string_equal(text_rate(125e6).s, "1 Gbit/s");
+    assert_string_equal(text_count(0).s, "0");
+    assert_string_equal(text_count(1998000).s, "1,998,000");
+    assert_string_equal(text_count(UINT64_MAX).s, "18,446,744,073,709,551,615");
+    assert_string_equal(text_ratio(0.844).s, "0.84");
+    assert_string_equal(text_ratio(12339.9).s, "12,339");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_size),     cmocka_unit_test(test_rate),    cmocka_unit_test(test_duration),
+        cmocka_unit_test(test_int),      cmocka_unit_test(test_nearest), cmocka_unit_test(test_parse),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_texts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
