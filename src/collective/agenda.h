@@ -7,21 +7,21 @@
 #include "core/types.h"
 
 struct event {
-    double   time;
+    double time;
     uint64_t number; /* events of the same time come in the order in which they were added */
     uint32_t kind, id;
 };
 
 struct agenda {
-    struct heap  *heap;
+    struct heap *heap;
     struct event *events;
-    size_t        count, room;
-    uint64_t      number;
+    size_t count, room;
+    uint64_t number;
 };
 
 int MUST_CHECK agenda_init(struct agenda *agenda, struct heap *heap); /* HEARTH_OK or HEARTH_NO_MEMORY */
-void           agenda_fini(struct agenda *agenda);                    /* harmless on zeroed memory */
+void agenda_fini(struct agenda *agenda);                              /* harmless on zeroed memory */
 int MUST_CHECK agenda_add(struct agenda *agenda, double time, uint32_t kind, uint32_t id);
-struct event   agenda_take(struct agenda *agenda); /* the earliest; there must be one */
+struct event agenda_take(struct agenda *agenda); /* the earliest; there must be one */
 
 #endif

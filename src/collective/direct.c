@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Direct: whoever has something for a member sends it there, in one hop.
  *
- *   all_reduce. Part p belongs to member p. Everyone sends its piece of part p to p; p combines all of them in
- *   rank order, its own at its place, and sends the finished part to everyone.
+ *   all_reduce. Part p belongs to member p. Everyone sends its piece of part p to p; p combines all of them
+ *   in rank order, its own at its place, and sends the finished part to everyone.
  *
  *        hop 1: parts to their owners          hop 2: results to all
  *
@@ -13,10 +13,10 @@
  *                    v   v   v
  *             owner  0   1   2
  *
- *   Two hops, as few bytes as a ring, and the order of combination is that of the ranks, so the bits do not depend
- *   on the plan; no partial sum travels, so 16-bit elements stay 16 bits. What it costs is messages: N-1 small
- *   ones instead of one large one to a neighbour. reduce_scatter is the first hop, all_gather the second;
- *   gather, scatter and all_to_all are nothing else at all.
+ *   Two hops, as few bytes as a ring, and the order of combination is that of the ranks, so the bits do not
+ *   depend on the plan; no partial sum travels, so 16-bit elements stay 16 bits. What it costs is messages:
+ *   N-1 small ones instead of one large one to a neighbour. reduce_scatter is the first hop, all_gather the
+ *   second; gather, scatter and all_to_all are nothing else at all.
  *
  *   Everyone begins with its right-hand neighbour (send to rank+1, rank+2, ...), so at any time all ports
  *   receive from different members instead of all storming member 0.

@@ -99,6 +99,15 @@ static void out_of_memory(struct op *op)
     op_abort(op, &ours, &theirs);
 }
 
+/* The budget is for operations that are not posted. What waits for a lane of a posted one must not hold it:
+ * two members whose lanes wait for room to send would wait for each other. */
+static void slot_credit(struct peer *peer, struct slot *slot)
+{
+    if (slot->frame.flags & FRAME_EAGER)
+        link_eager_release(&peer->link, slot->frame.length);
+    slot->frame.flags = 0;
+}
+
 static void *to_running(struct op *op, struct peer *peer, const struct frame *frame, void **cookie)
 {
     uint64_t index;
@@ -128,6 +137,7 @@ static void *to_running(struct op *op, struct peer *peer, const struct frame *fr
     }
     mark_come(op, peer, index);
     slot->frame = *frame;
+    slot_credit(peer, slot);
     incoming->slot = slot;
     list_push(&op->in[op->program->in_of[group_rank_of(peer, op->group)]].early, &slot->item);
     return slot->data;
@@ -220,26 +230,77 @@ static void on_payload(void *arg, struct link *link, const struct frame *frame, 
     op_run(op);
 }
 
-void engine_adopt(struct op *op, uint32_t flow, struct slot *slot)
+static void early_drop(struct peer *peer, struct slot *slot)
 {
-    struct engine *engine = op->group->engine;
-    struct peer *peer = &engine->peers[op->group->members[op->program->in[flow].peer]];
-    uint64_t index;
     peer->early_bytes -= link_eager_cost(slot->frame.length);
-    bool coming = peer->incoming.slot == slot;
+    if (peer->incoming.slot == slot) {
+        link_drop_incoming(&peer->link, &peer->incoming);
+        peer->incoming = (struct incoming){0};
+    }
+    slot_release(peer->engine, peer->link.rank, slot);
+}
+
+void engine_adopt(struct op *op, int rank, struct slot *slot)
+{
+    struct peer *peer = &op->group->engine->peers[op->group->members[rank]];
+    uint64_t index;
     if (!frame_fits(op, peer, &slot->frame, &index)) {
-        if (coming) {
-            link_drop_incoming(&peer->link, &peer->incoming);
-            peer->incoming = (struct incoming){0};
-        }
-        slot_release(engine, peer->link.rank, slot);
+        early_drop(peer, slot);
         return;
     }
+    peer->early_bytes -= link_eager_cost(slot->frame.length);
     list_remove(&slot->item);
-    list_push(&op->in[flow].early, &slot->item);
+    list_push(&op->in[op->program->in_of[rank]].early, &slot->item);
+    slot_credit(peer, slot);
     mark_come(op, peer, index);
-    if (coming)
+    if (peer->incoming.slot == slot)
         peer->incoming.op = op;
+}
+
+static void note_drop(struct peer *peer, struct note *note)
+{
+    list_remove(&note->item);
+    list_push(&peer->engine->free_notes, &note->item);
+    peer->note_count--;
+}
+
+void engine_drop_group(struct engine *engine, uint64_t id)
+{
+    for (int i = 0; i < engine->size; i++) {
+        struct peer *peer = &engine->peers[i];
+        struct list *item, *after;
+        LIST_EACH (item, after, &peer->early) {
+            struct slot *slot = container_of(item, struct slot, item);
+            if (slot->frame.group == id)
+                early_drop(peer, slot);
+        }
+        LIST_EACH (item, after, &peer->notes) {
+            struct note *note = container_of(item, struct note, item);
+            if (note->group == id)
+                note_drop(peer, note);
+        }
+    }
+}
+
+void engine_drop_waiting(struct group *group, uint64_t tag, uint64_t sequence)
+{
+    for (int i = 0; i < group->view.size; i++) {
+        struct peer *peer = &group->engine->peers[group->members[i]];
+        struct list *item, *after;
+        if (i == group->rank)
+            continue;
+        LIST_EACH (item, after, &peer->early) {
+            struct slot *slot = container_of(item, struct slot, item);
+            if (slot->frame.group == group->view.group && slot->frame.tag == tag &&
+                slot->frame.sequence == sequence)
+                early_drop(peer, slot);
+        }
+        LIST_EACH (item, after, &peer->notes) {
+            struct note *note = container_of(item, struct note, item);
+            if (note->group == group->view.group && note->tag == tag && note->sequence == sequence)
+                note_drop(peer, note);
+        }
+    }
 }
 
 /* ---- out ---- */
@@ -284,15 +345,32 @@ static void on_room(void *arg, struct link *link)
 
 /* ---- control ---- */
 
-void engine_granted(struct op *op, uint32_t flow, const struct note *grant)
+void engine_granted(struct op *op, int rank, const struct note *grant)
 {
-    const struct flow_table *table = &op->program->out[flow];
+    int32_t flow = op->program->out_of[rank];
+    uint64_t bytes = flow >= 0 ? op->program->out[flow].bytes : 0;
     if (grant->fingerprint != op->record.fingerprint)
         dispute_raise(op->group, op->tag, op->sequence, NULL);
-    else if (grant->total != table->bytes)
-        dispute_length(op, op->group->rank, table->peer, table->bytes, grant->total);
+    else if (flow < 0 || grant->total != bytes)
+        dispute_length(op, op->group->rank, rank, bytes, grant->total);
     else
-        outflow_grant(op, flow, grant->limit);
+        outflow_grant(op, (uint32_t)flow, grant->limit);
+}
+
+void engine_adopt_notes(struct op *op, int rank)
+{
+    struct group *group = op->group;
+    struct peer *peer = &group->engine->peers[group->members[rank]];
+    struct list *item, *after;
+    LIST_EACH (item, after, &peer->notes) {
+        struct note *note = container_of(item, struct note, item);
+        if (note->group != group->view.group || note->tag != op->tag || note->sequence != op->sequence)
+            continue;
+        struct note copy = *note;
+        note_drop(peer, note);
+        engine_granted(op, rank, &copy);
+        return; /* there is one at most */
+    }
 }
 
 static void keep_note(struct peer *peer, const struct note *grant)
@@ -339,23 +417,18 @@ static void grant_came(struct peer *peer, const struct frame *frame)
     };
     struct op *op = engine_op(peer->engine, frame->group, frame->tag, frame->sequence);
     if (op != NULL) {
-        int32_t flow = op->program->out_of[group_rank_of(peer, op->group)];
-        if (flow >= 0) {
-            engine_granted(op, (uint32_t)flow, &grant);
-            if (op->state == OP_RUNNING)
-                op_run(op);
-        } else if (grant.fingerprint != op->record.fingerprint) {
-            dispute_raise(op->group, op->tag, op->sequence, NULL);
-        } else {
-            dispute_length(op, op->group->rank, group_rank_of(peer, op->group), 0, grant.total);
-        }
+        engine_granted(op, group_rank_of(peer, op->group), &grant);
+        if (op->state == OP_RUNNING)
+            op_run(op);
         return;
     }
     struct group *group = engine_group(peer->engine, frame->group);
     if (engine_group_closed(peer->engine, frame->group))
         return;
+    struct error why;
     if (group == NULL || frame->sequence >= group_sequence(group, frame->tag)) {
-        keep_note(peer, &grant);
+        if (group == NULL || !group_retired(group, frame->tag, frame->sequence, &why))
+            keep_note(peer, &grant);
         return;
     }
     struct ended *ended = group_ended(group, frame->tag, frame->sequence);
@@ -374,8 +447,35 @@ static void abort_came(struct peer *peer, const struct frame *frame, const uint8
     struct group *group = engine_group(peer->engine, frame->group);
     if (op != NULL)
         op_end(op, &why);
+    else if (group == NULL && !engine_group_closed(peer->engine, frame->group))
+        engine_retire(peer->engine, frame->group, frame->tag, frame->sequence, &why);
     else if (group != NULL && frame->sequence >= group_sequence(group, frame->tag))
         group_retire(group, frame->tag, frame->sequence, &why);
+    else
+        return;
+    /* What one member lost is lost for the group, also before our own link to it has ended. */
+    if (group != NULL && why.status == HEARTH_PEER_LOST && group->broken.status == HEARTH_OK)
+        group->broken = why;
+    /* A member that is lost to the sender may be there for us, and would not hear of it. */
+    if (group != NULL && why.rank >= 0 && why.rank < group->view.size && why.rank != group->rank &&
+        why.rank != group_rank_of(peer, group))
+        group_send(group, why.rank, frame, payload);
+}
+
+/* A dispute in a group that we have not made yet: we have not called, and the verdict waits for us. */
+static void dispute_elsewhere(struct peer *peer, const struct frame *frame, const uint8_t *payload)
+{
+    struct error why;
+    uint8_t answer[FRAME_CONTROL_MAX];
+    if (frame->kind == FRAME_ASK) {
+        struct frame reply = *frame;
+        reply.kind = FRAME_ANSWER;
+        reply.length = (uint32_t)call_encode(&(struct call_record){.root = RANK_NONE}, answer, sizeof answer);
+        link_send_control(&peer->link, &reply, answer);
+    } else if (frame->kind == FRAME_VERDICT && !engine_group_closed(peer->engine, frame->group) &&
+               error_decode(&why, payload, frame->length) == HEARTH_OK) {
+        engine_retire(peer->engine, frame->group, frame->tag, frame->sequence, &why);
+    }
 }
 
 static void hello_came(struct peer *peer, const struct frame *frame, const uint8_t *payload)
@@ -415,6 +515,8 @@ static void on_control(void *arg, struct link *link, const struct frame *frame, 
     case FRAME_VERDICT:
         if (group != NULL)
             dispute_frame(group, group_rank_of(peer, group), frame, payload);
+        else
+            dispute_elsewhere(peer, frame, payload);
         return;
     case FRAME_PING:
         link_send_control(link, &(struct frame){.kind = FRAME_PONG}, NULL);

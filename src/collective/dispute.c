@@ -20,8 +20,9 @@
 static void call_text(const struct call_record *r, char *text, size_t size)
 {
     const char *kind = r->kind < PLAN_KIND_COUNT ? plan_kind_name((enum plan_kind)r->kind) : "?";
-    int n = snprintf(text, size, "%s of %" PRIu64 " %s", kind, r->count,
-                     hearth_dtype_name((enum hearth_dtype)r->dtype));
+    const char *dtype = hearth_dtype_name((enum hearth_dtype)r->dtype);
+    int n = r->flags & CALL_LISTED ? snprintf(text, size, "%sv of %s with its counts", kind, dtype)
+                                   : snprintf(text, size, "%s of %" PRIu64 " %s", kind, r->count, dtype);
     bool reduce = r->kind == PLAN_ALL_REDUCE || r->kind == PLAN_REDUCE_SCATTER || r->kind == PLAN_REDUCE ||
                   r->kind == PLAN_SCAN || r->kind == PLAN_EXCLUSIVE_SCAN;
     if (reduce && n > 0 && (size_t)n < size)
@@ -29,7 +30,8 @@ static void call_text(const struct call_record *r, char *text, size_t size)
     if (r->root != RANK_NONE && n > 0 && (size_t)n < size)
         n += snprintf(text + n, size - (size_t)n, " root %d", r->root);
     if (n > 0 && (size_t)n < size)
-        snprintf(text + n, size - (size_t)n, " by %s", hearth_algo_name((enum hearth_algo)r->algo));
+        snprintf(text + n, size - (size_t)n, " by %s%s", hearth_algo_name((enum hearth_algo)r->algo),
+                 r->flags & HEARTH_ORDER_RANK ? " in rank order" : "");
 }
 
 static bool called(const struct call_record *r)
@@ -96,8 +98,9 @@ static void judge(const struct dispute *d, struct error *verdict)
     if (others > 1)
         snprintf(more, sizeof more, " (and %d more)", others - 1);
     error_set(verdict, HEARTH_MISMATCH, first,
-              "operation #%" PRIu64 " (tag %" PRIu64 "): rank %d%s called %s, %s rank %d called %s",
-              d->sequence, d->tag, first, more, its, clear ? "but most, like" : "but", most, theirs);
+              "operation #%" PRIu64 " (tag %" PRIu64 "): rank %d%s called %s, but %srank %d%s called %s%s",
+              d->sequence, d->tag, first, more, its, clear ? "most, like " : "", most, clear ? "," : "",
+              theirs, strcmp(its, theirs) == 0 ? ": other counts, or another config" : "");
 }
 
 /* ---- every member ---- */
@@ -219,6 +222,18 @@ static void answer_came(struct dispute *d, int rank, const struct call_record *r
     announce(group, tag, sequence, &verdict);
 }
 
+static const struct call_record never_called = {.state = CALL_UNKNOWN, .root = RANK_NONE};
+
+void disputes_lost(struct group *group, int rank)
+{
+    struct list *item, *after;
+    LIST_EACH (item, after, &group->engine->disputes) {
+        struct dispute *d = container_of(item, struct dispute, item);
+        if (d->group == group)
+            answer_came(d, rank, &never_called);
+    }
+}
+
 static bool was_judged(struct group *group, uint64_t tag, uint64_t sequence)
 {
     struct error why;
@@ -240,7 +255,11 @@ static void open_case(struct group *group, uint64_t tag, uint64_t sequence, cons
     }
     for (int i = 0; i < group->view.size; i++) {
         struct frame ask = control(group, FRAME_ASK, tag, sequence, 0);
-        if (i != group->rank)
+        if (i == group->rank)
+            continue;
+        if (engine_link(group, i) == NULL || group->engine->peers[group->members[i]].left)
+            answer_came(d, i, &never_called);
+        else
             group_send(group, i, &ask, NULL);
     }
     struct call_record own = own_record(group, tag, sequence);

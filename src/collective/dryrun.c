@@ -12,10 +12,12 @@
  *     RECV  for its frame to have come, and for what the move changes in the accumulator to have left
  *     WORK  for the processor, and for the FENCE
  *     SEND  for its turn in the link's canonical order, and for a free slot
- *   Whatever happens to a link puts the one lane that may have waited for it into the ready queue, so nothing is
- *   ever searched. Time passes only in the agenda, a binary heap of three kinds of events. Nothing recurses.
+ *   Whatever happens to a link puts the one lane that may have waited for it into the ready queue, so
+ *   nothing is ever searched. Time passes only in the agenda, a binary heap of three kinds of events.
+ *   Nothing recurses.
  *
- *   A link exists for each pair (from, to) that some move speaks of, so memory goes with moves, not with N*N. */
+ *   A link exists for each pair (from, to) that some move speaks of, so memory goes with moves, not with
+ *   N*N. */
 #include "collective/dryrun.h"
 
 #include "collective/drystate.h"
@@ -81,15 +83,16 @@ static void link_offer_frame(struct dry_run *run, const struct dry_link *link)
 /* ---- moves ---- */
 
 static int misfit(struct dry_run *run, const struct dry_lane *lane, const char *what, int peer,
-                  uint64_t number)
+                  const char *unit, uint64_t number)
 {
     char name[64];
     const struct plan *plan = run->members[lane->rank].plan;
 
     move_name(&plan->moves[lane->move], name, sizeof name);
-    run->status = error_set(
-        run->error, HEARTH_PROTOCOL, lane->rank, "rank %d, lane %llu, move %u (%s): %s %d (%llu)", lane->rank,
-        (unsigned long long)lane->number, lane->move, name, what, peer, (unsigned long long)number);
+    run->status = error_set(run->error, HEARTH_PROTOCOL, lane->rank,
+                            "rank %d, lane %llu, move %u (%s) %s rank %d, %s %llu", lane->rank,
+                            (unsigned long long)lane->number, lane->move, name, what, peer, unit,
+                            (unsigned long long)number);
     return run->status;
 }
 
@@ -149,7 +152,8 @@ static bool lane_recv(struct dry_run *run, struct dry_lane *lane, const struct m
     if ((move->bits & MOVE_RECV) && (bytes > 0 || member->plan->sync)) {
         uint32_t id = run->recv_link[member->moves + lane->move];
         if (id == NO_LINK) {
-            misfit(run, lane, "waits for a frame that is never sent, from rank", move->from, move->from_step);
+            misfit(run, lane, "waits for a frame that is never sent: from", move->from, "step",
+                   move->from_step);
             return false;
         }
         link = &run->links[id];
@@ -157,11 +161,11 @@ static bool lane_recv(struct dry_run *run, struct dry_lane *lane, const struct m
         if (link->taken == link->landed || frame->lane != lane->number)
             return false;
         if (frame->step != move->from_step) {
-            misfit(run, lane, "gets a frame of another step, from rank", move->from, frame->step);
+            misfit(run, lane, "gets the frame of another step: from", move->from, "step", frame->step);
             return false;
         }
         if (frame->bytes != bytes) {
-            misfit(run, lane, "gets a frame of another length, from rank", move->from, frame->bytes);
+            misfit(run, lane, "gets a frame of another length: from", move->from, "bytes", frame->bytes);
             return false;
         }
         lane->hops = frame->hops > lane->hops ? frame->hops : lane->hops;
@@ -251,14 +255,15 @@ static bool lane_next(struct dry_run *run, struct dry_lane *lane)
     lane->over = plan->lanes - lane->number <= plan->window;
     if (lane->over)
         return false;
-    *lane = (struct dry_lane){.number = lane->number + plan->window, .rank = lane->rank};
+    *lane =
+        (struct dry_lane){.number = lane->number + plan->window, .rank = lane->rank, .queued = lane->queued};
     return true;
 }
 
 static void lane_run(struct dry_run *run, struct dry_lane *lane)
 {
     const struct plan *plan = run->members[lane->rank].plan;
-    bool on = run->now >= lane->until;
+    bool on = !lane->over && run->now >= lane->until;
 
     while (on && run->status == HEARTH_OK) {
         if (lane->move == plan->move_count) {
@@ -328,12 +333,12 @@ static int stuck(struct dry_run *run)
 {
     for (uint32_t i = 0; i < run->lane_count; i++) {
         const struct dry_lane *lane = &run->lanes[i];
-        const struct move *move = &run->members[lane->rank].plan->moves[lane->move];
         if (lane->over)
             continue;
+        const struct move *move = &run->members[lane->rank].plan->moves[lane->move];
         if (lane->stage == STAGE_RECV)
-            return misfit(run, lane, "deadlock: waits for a frame from rank", move->from, move->from_step);
-        return misfit(run, lane, "deadlock: waits to send to rank", move->to, move->to_step);
+            return misfit(run, lane, "waits for ever: for", move->from, "step", move->from_step);
+        return misfit(run, lane, "waits for ever: to send to", move->to, "step", move->to_step);
     }
     for (uint32_t i = 0; i < run->link_count; i++) {
         const struct dry_link *link = &run->links[i];

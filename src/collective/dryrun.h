@@ -7,29 +7,31 @@
 
 #include "collective/plan.h"
 
-/* Called at each move when it is carried out, in up to three pieces, each shown as a move with some of its bits:
- * RECV_ACC, RECV_OUT, LOAD, RAW, OWN when its frame is taken; FENCE, STORE, COPY, IDENTITY when that is worked
- * in and the fence is passed; SEND_* when the link has accepted the frame. Tests move real numbers here. For one
- * pair of members and one direction, sends and receives come in the same order; empty frames are not sent, but
- * their moves are shown. */
+/* Called at each move when it is carried out, in up to three pieces, each shown as a move with some of its
+ * bits: RECV_ACC, RECV_OUT, LOAD, RAW, OWN when its frame is taken; FENCE, STORE, COPY, IDENTITY when that
+ * is worked in and the fence is passed; SEND_* when the link has accepted the frame. Tests move real
+ * numbers here. For one pair of members and one direction, sends and receives come in the same order; empty
+ * frames are not sent, but their moves are shown. */
 typedef void dry_observer(void *arg, int rank, uint64_t lane, const struct move *move);
 
 struct dry_net {
-    struct link_cost inside, across; /* a port sends and receives at bytes_per_s, each way, one frame after the other */
-    const int       *host;
-    uint32_t         slots;          /* per directed link, >= 1 */
-    dry_observer    *observer;       /* NULL = none */
-    void            *observer_arg;
-    bool (*progress)(void *arg, double share); /* NULL = none; about ten times a second; false stops the run */
-    void            *progress_arg;
+    struct link_cost inside,
+        across; /* a port sends and receives at bytes_per_s, each way, one frame after the other */
+    const int *host;
+    uint32_t slots;         /* per directed link, >= 1 */
+    dry_observer *observer; /* NULL = none */
+    void *observer_arg;
+    bool (*progress)(void *arg,
+                     double share); /* NULL = none; about ten times a second; false stops the run */
+    void *progress_arg;
 };
 
 struct dry_result {
-    double   time_s;        /* until the last member is done */
-    uint64_t messages;      /* all members together */
-    uint64_t bytes_sent;    /* payload, all members together */
+    double time_s;           /* until the last member is done */
+    uint64_t messages;       /* all members together */
+    uint64_t bytes_sent;     /* payload, all members together */
     uint64_t bytes_sent_max; /* payload, the busiest member */
-    uint32_t hops;          /* longest chain of messages, each of which could not go before the last had come */
+    uint32_t hops; /* longest chain of messages, each of which could not go before the last had come */
 };
 
 /* plans[size]. HEARTH_OK; HEARTH_PROTOCOL with a text when the plans do not fit each other (deadlock, a

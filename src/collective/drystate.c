@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lays out a dry run: which links there are, whose moves go over them, and room for lanes and frames.
  *
- *   Moves of all members stand one after the other; for each there is the number of the link it sends to and the
- *   one it receives from. Links are numbered by sender, in the order in which its moves first speak of them. */
+ *   Moves of all members stand one after the other; for each there is the number of the link it sends to
+ *   and the one it receives from. Links are numbered by sender, in the order in which its moves first speak
+ *   of them. */
 #include "collective/drystate.h"
 
 int dry_no_memory(struct dry_run *run)

@@ -105,7 +105,8 @@ static bool op_needs(const struct op *op, int rank)
 {
     int32_t in = op->program->in_of[rank], out = op->program->out_of[rank];
     return (in >= 0 && inflow_lacks(op, (uint32_t)in)) ||
-           (out >= 0 && (op->out[out].unsent > 0 || flow_more(&op->program->out[out], &op->out[out].next)));
+           (out >= 0 && (op->out[out].unsent > 0 || flow_more(&op->program->out[out], &op->out[out].next) ||
+                         (op->vector && !op->out[out].granted)));
 }
 
 /* `torn` is an operation whose frame was coming in when the connection ended. */
@@ -115,9 +116,11 @@ static void group_lost(struct group *group, int rank, const struct op *torn, con
     struct list *item, *after;
     if (group->broken.status == HEARTH_OK)
         error_set(&group->broken, HEARTH_PEER_LOST, rank, "rank %d is lost: %s", rank, reason);
+    disputes_lost(group, rank);
     LIST_EACH (item, after, &engine->active) {
         struct op *op = container_of(item, struct op, item);
-        if (op->group != group || (op != torn && !op_needs(op, rank)))
+        /* What is disputed cannot end well, and its verdict may have been lost. */
+        if (op->group != group || (op != torn && !op->disputed && !op_needs(op, rank)))
             continue;
         char name[160];
         struct error why;
@@ -194,6 +197,10 @@ static bool check_time(struct engine *engine)
             op_expired(op);
             moved = true;
             after = engine->active.next;
+        } else if (now >= op->ask_ns) {
+            op->ask_ns = NEVER_NS;
+            inflows_ask(op);
+            moved = true; /* what is queued must leave */
         } else if (now - op->nagged_ns >= NAG_NS) {
             op_nag(op, now);
         }
@@ -208,6 +215,7 @@ uint64_t engine_deadline(const struct engine *engine)
         const struct op *op = container_of(item, struct op, item);
         uint64_t nag = op->nagged_ns + NAG_NS;
         uint64_t next = nag < op->deadline_ns ? nag : op->deadline_ns;
+        next = op->ask_ns < next ? op->ask_ns : next;
         soonest = next < soonest ? next : soonest;
     }
     return soonest;
@@ -215,14 +223,16 @@ uint64_t engine_deadline(const struct engine *engine)
 
 /* ---- driving ---- */
 
-/* Then the caller has a look whether what it waits for has ended. */
+/* Then the caller has a look whether what it waits for has ended. One round there is always: what has ended
+ * without links (a cancelled operation) left words for the other members in their queues. */
 #define ROUNDS_MAX 64
 
 bool engine_progress(struct engine *engine)
 {
     bool any = false, moved = true;
     uint64_t mode = fpmode_enter();
-    for (int round = 0; moved && round < ROUNDS_MAX && list_empty(&engine->finished); round++) {
+    for (int round = 0; round == 0 || (moved && round < ROUNDS_MAX && list_empty(&engine->finished));
+         round++) {
         moved = false;
         for (int i = 0; i < engine->size; i++)
             if (engine->peers[i].joined)
@@ -270,6 +280,7 @@ int engine_open(const struct engine_setup *setup, struct engine **out)
     list_init(&engine->active);
     list_init(&engine->finished);
     list_init(&engine->disputes);
+    list_init(&engine->orphans);
     list_init(&engine->free_notes);
     static_assert(METRICS_KINDS == PLAN_KIND_COUNT, "metrics count what plans do");
     for (uint32_t i = 0; i < OP_BUCKETS; i++)
@@ -346,6 +357,11 @@ static void engine_free(struct engine *engine)
         list_remove(item);
         heap_free(container_of(item, struct note, item));
     }
+    while (!list_empty(&engine->orphans)) {
+        struct list *item = engine->orphans.next;
+        list_remove(item);
+        heap_free(container_of(item, struct retired, item));
+    }
     slot_pool_fini(&engine->slots);
     heap_free(engine->peers);
     heap_free(engine);
@@ -359,15 +375,5 @@ void engine_close(struct engine *engine)
     for (int i = 0; i < engine->size; i++)
         if (engine->peers[i].joined)
             link_fini(&engine->peers[i].link, &bye);
-    engine_free(engine);
-}
-
-void engine_forget(struct engine *engine)
-{
-    /* The connections belong to the parent: no goodbye, no close. */
-    for (int i = 0; i < engine->size; i++)
-        if (engine->peers[i].joined)
-            link_abandon(&engine->peers[i].link);
-    engine_end_all(engine);
     engine_free(engine);
 }

@@ -53,8 +53,6 @@ int MUST_CHECK engine_open(const struct engine_setup *setup, struct engine **out
 void engine_end_all(struct engine *engine);
 /* The same, then says goodbye to the peers and frees all groups. */
 void engine_close(struct engine *engine);
-/* As engine_close in a forked child: gives memory back and touches nothing shared. */
-void engine_forget(struct engine *engine);
 
 /* Joins a peer: takes the conn. */
 int MUST_CHECK engine_join(struct engine *engine, int rank, struct conn *conn);
@@ -87,6 +85,9 @@ void group_set_splits(struct group *group, uint64_t splits);
  * failed at once in a way the other members were told of: the completion has it. */
 int MUST_CHECK group_start(struct group *group, const struct call *call, struct completion *completion,
                            struct error *error);
+/* We cannot take part in the next operation under the tag: the others must not wait for us. Uses up its
+ * sequence number; gives back why->status. */
+int group_refuse(struct group *group, uint64_t tag, const struct error *why);
 /* Cancels: ended when it returns. */
 void completion_cancel(struct completion *completion);
 

@@ -13,7 +13,8 @@
  *   The fastest there is for a few members and small buffers, where the hop is all that counts.
  *   Each member sends n*r*(N-1) bytes (n elements, r = raw_len).
  *
- *   In place: others may still be reading our input when our result is complete, so the STORE waits for it (FENCE).
+ *   In place: others may still be reading our input when our result is complete, so the STORE waits for it
+ *   (FENCE).
  *
  *   barrier: the same with empty frames. */
 #include "collective/planners.h"

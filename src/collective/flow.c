@@ -160,6 +160,13 @@ void inflow_tell(struct op *op, uint32_t flow)
     group_send(op->group, table->peer, &frame, NULL);
 }
 
+void inflows_ask(struct op *op)
+{
+    for (uint32_t i = 0; i < op->program->in_count; i++)
+        if (op->in[i].told == 0 && flow_more(&op->program->in[i], &op->in[i].floor))
+            inflow_tell(op, i);
+}
+
 struct slot *inflow_find(struct op *op, const struct lane *lane)
 {
     const struct move *move = &op->program->plan.moves[lane->move];
@@ -223,17 +230,17 @@ static bool needs_grant(const struct op *op, uint32_t flow)
            peer_of(op, flow)->early_bytes >= budget / 2;
 }
 
-/* What came for the operation before we posted it. */
-static void adopt_early(struct op *op, uint32_t flow)
+/* What came of a member for the operation before we posted it, expected or not. */
+static void adopt_early(struct op *op, int rank)
 {
-    struct peer *peer = peer_of(op, flow);
+    struct peer *peer = &op->group->engine->peers[op->group->members[rank]];
     struct list *item, *after;
     LIST_EACH (item, after, &peer->early) {
         struct slot *slot = container_of(item, struct slot, item);
         if (slot->frame.group != op->group->view.group || slot->frame.tag != op->tag ||
             slot->frame.sequence != op->sequence)
             continue;
-        engine_adopt(op, flow, slot);
+        engine_adopt(op, rank, slot);
         if (op->state != OP_RUNNING)
             return;
     }
@@ -248,6 +255,12 @@ void flows_start(struct op *op)
             flow_next(&op->program->plan, table, &in->floor);
         if (op->vector || (flow_more(table, &in->floor) && needs_grant(op, i)))
             inflow_tell(op, i);
+    }
+    for (int i = 0; i < op->group->view.size && op->state == OP_RUNNING; i++) {
+        if (i == op->group->rank)
+            continue;
         adopt_early(op, i);
+        if (op->state == OP_RUNNING)
+            engine_adopt_notes(op, i);
     }
 }

@@ -11,7 +11,7 @@
 static void group_free(struct group *group)
 {
     disputes_drop(group);
-    program_cache_fini(&group->programs, op_free_idle);
+    program_cache_fini(&group->programs);
     while (!list_empty(&group->retired)) {
         struct list *item = group->retired.next;
         list_remove(item);
@@ -50,6 +50,21 @@ static bool group_fill(struct group *group, const struct view *view, const int *
     return true;
 }
 
+/* Aborts that came while other members had the group already. */
+static void orphans_adopt(struct group *group)
+{
+    struct list *item, *after;
+    LIST_EACH (item, after, &group->engine->orphans) {
+        struct retired *r = container_of(item, struct retired, item);
+        if (r->group != group->view.group)
+            continue;
+        list_remove(item);
+        group->engine->orphan_count--;
+        group_retire(group, r->tag, r->sequence, &r->why);
+        heap_free(r);
+    }
+}
+
 int group_open(struct engine *engine, const struct view *view, const int *members, struct group **out)
 {
     struct group *group = heap_alloc(engine->heap, 1, sizeof *group);
@@ -59,7 +74,7 @@ int group_open(struct engine *engine, const struct view *view, const int *member
     group->view = *view;
     list_init(&group->item);
     list_init(&group->retired);
-    program_cache_init(&group->programs, engine->heap);
+    program_cache_init(&group->programs, engine->heap, op_free_idle);
     if (!group_fill(group, view, members)) {
         group_free(group);
         return HEARTH_NO_MEMORY;
@@ -70,6 +85,7 @@ int group_open(struct engine *engine, const struct view *view, const int *member
             error_set(&group->broken, HEARTH_PEER_LOST, i, "rank %d was lost before the group was made", i);
     }
     list_push(&engine->groups, &group->item);
+    orphans_adopt(group);
     *out = group;
     return HEARTH_OK;
 }
@@ -84,6 +100,7 @@ void group_close(struct group *group)
     }
     list_remove(&group->item);
     group->engine->closed[group->engine->closed_next++ % CLOSED_KEPT] = group->view.group;
+    engine_drop_group(group->engine, group->view.group);
     group_free(group);
 }
 
@@ -156,7 +173,8 @@ int group_advance(struct group *group, uint64_t tag, struct error *error)
             return error_set(error, HEARTH_LIMIT, group->rank, "the group has %u tags, no more are allowed",
                              TAGS_MAX);
         if ((group->tag_count + 1) * 2 > group->tag_capacity) {
-            if (!tags_grow(group))
+            /* Without memory it fills up first: a search needs one free place. */
+            if (!tags_grow(group) && group->tag_count + 2 > group->tag_capacity)
                 return error_set(error, HEARTH_NO_MEMORY, group->rank, "no memory for another tag");
             entry = tag_find(group->tags, group->tag_capacity, tag);
         }
@@ -204,6 +222,7 @@ void group_retire(struct group *group, uint64_t tag, uint64_t sequence, const st
 {
     if (retired_find(group, tag, sequence) != NULL)
         return;
+    engine_drop_waiting(group, tag, sequence);
     struct retired *r;
     if (group->retired_count == RETIRED_MAX) { /* the oldest makes room: its poster will time out instead */
         r = container_of(group->retired.next, struct retired, item);
@@ -236,4 +255,22 @@ void group_unretire(struct group *group, uint64_t tag, uint64_t sequence)
     list_remove(&r->item);
     group->retired_count--;
     heap_free(r);
+}
+
+void engine_retire(struct engine *engine, uint64_t group, uint64_t tag, uint64_t sequence,
+                   const struct error *why)
+{
+    struct retired *r = NULL;
+    if (engine->orphan_count == ORPHANS_MAX) {
+        r = container_of(engine->orphans.next, struct retired, item);
+        list_remove(&r->item);
+    } else {
+        r = heap_alloc(engine->heap, 1, sizeof *r);
+        if (r == NULL)
+            return; /* the poster will time out instead */
+        engine->orphan_count++;
+    }
+    *r = (struct retired){.group = group, .tag = tag, .sequence = sequence, .why = *why};
+    list_init(&r->item);
+    list_push(&engine->orphans, &r->item);
 }

@@ -10,10 +10,12 @@
  *     round 2    0 1 . .    0 1 . .    . . 2 3    . . 2 3      back the same way, finished parts
  *     round 3    0 1 2 3    0 1 2 3    0 1 2 3    0 1 2 3
  *
- *   As few bytes as a ring in 2*log2(N) hops. Each part is finished by one member, so all end with the same bits.
+ *   As few bytes as a ring in 2*log2(N) hops. Each part is finished by one member, so all end with the same
+ *   bits.
  *
- *   Any N: with P the largest power of two up to N, member P+i first gives all it has to member i, which works for
- *   both, and gets the whole result from it at the end. That doubles the bytes of those pairs, and adds two hops.
+ *   Any N: with P the largest power of two up to N, member P+i first gives all it has to member i, which
+ *   works for both, and gets the whole result from it at the end. That doubles the bytes of those pairs,
+ *   and adds two hops.
  *
  *   Bytes a member sends (n elements, r = raw_len, a = acc_len):
  *     all_reduce      N = P:            n/2*r + n*(1/2 - 1/P)*a + n*(1 - 1/P)*r
@@ -22,15 +24,15 @@
  *     all_gather      n*(1 - 1/N)*r
  *
  *   reduce_scatter (the first half) and all_gather (the second) speak of ranges of given parts, which are
- *   neighbours in memory only if they are not cut into pieces: so the larger half must fit into one frame. And the
- *   N must be a power of two: folding would send parts that their owner only has to send again. For all else there
- *   are ring and direct.
+ *   neighbours in memory only if they are not cut into pieces: so the larger half must fit into one frame.
+ *   And N must be a power of two: folding would send parts that their owner only has to send again. For all
+ *   else there are ring and direct.
  *
- *   In place: a range of our input is overwritten by a RECV_OUT only, from the partner (or one that it told) who
- *   made it of what we sent; or by the STORE of our own part, which was never sent.
+ *   In place: a range of our input is overwritten by a RECV_OUT only, from the partner (or one that it
+ *   told) who made it of what we sent; or by the STORE of our own part, which was never sent.
  *
- *   barrier: dissemination. In round k everyone tells the member 2^k places on; after ceil(log2 N) rounds each has
- *   heard, directly or not, of all. Any N. */
+ *   barrier: dissemination. In round k everyone tells the member 2^k places on; after ceil(log2 N) rounds
+ *   each has heard, directly or not, of all. Any N. */
 #include "collective/planners.h"
 
 static int core_size(int size)
@@ -46,6 +48,8 @@ static bool half_fits(const struct plan_call *call)
 
     if (call->kind == PLAN_REDUCE_SCATTER && call->acc_len > len)
         len = call->acc_len;
+    if (len == 0)
+        return false;
     for (int p = 0; p < call->size; p++) {
         size_t *half = &sum[p >= call->size / 2], count = counts != NULL ? counts[p] : call->count;
         if (__builtin_add_overflow(*half, count, half) || *half > call->chunk_bytes / len)

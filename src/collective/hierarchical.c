@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hierarchical: inside each host first, so that every byte crosses between hosts once for the whole host.
  *
- *   Each host has a leader, its lowest rank. Members of a host reach it by a binomial tree (tree.c); only leaders
- *   speak to other hosts. Two ways, by the size of the buffer:
+ *   Each host has a leader, its lowest rank. Members of a host reach it by a binomial tree (tree.c); only
+ *   leaders speak to other hosts. Two ways, by the size of the buffer:
  *
- *   large: a ring over the leaders (ring.c) on as many parts as there are hosts. Before a leader sends a part on it
- *   lets its own host board; when a finished part comes by, its host gets it too.
+ *   large: a ring over the leaders (ring.c) on as many parts as there are hosts. Before a leader sends a
+ *   part on it lets its own host board; when a finished part comes by, its host gets it too.
  *
  *        host A                host B                host C
  *        0 <- 1, 2             3 <- 4                5 <- 6, 7        part by part, up the trees
@@ -14,13 +14,14 @@
  *        |                     |                     |
  *        0 -> 1, 2             3 -> 4                5 -> 6, 7        down the trees
  *
- *   small: the leaders exchange their sums of everything with partners 1, 2, 4 ... places away (recursive doubling);
- *   those beyond the largest power of two first add theirs to a partner's and get the result from it. Both partners
- *   combine the same two sums, so all leaders end with the same bits. log2(hosts) hops instead of 2*(hosts-1).
- *   Two hosts always do it this way: it is as few bytes as a ring.
+ *   small: the leaders exchange their sums of everything with partners 1, 2, 4 ... places away (recursive
+ *   doubling); those beyond the largest power of two first add theirs to a partner's and get the result
+ *   from it. Both partners combine the same two sums, so all leaders end with the same bits. log2(hosts)
+ *   hops instead of 2*(hosts-1). Two hosts always do it this way: it is as few bytes as a ring.
  *
- *   Where "large" begins is a crossover of the two formulas with some 10 to 60 KB for alpha times rate, which is
- *   what home and lab networks have: a quarter of a chunk, where leaders must be folded a sixteenth.
+ *   Where "large" begins is a crossover of the two formulas with some 10 to 60 KB for alpha times rate,
+ *   which is what home and lab networks have: a quarter of a chunk, where leaders must be folded a
+ *   sixteenth.
  *
  *   Bytes (n elements, r = raw_len, a = acc_len, H hosts), hops (d = depth of the deepest tree):
  *     inside a host of m       up and down as in tree.c with N = m

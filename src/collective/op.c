@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "collective/select.h"
 #include "collective/state.h"
 #include "core/hash.h"
 
@@ -15,11 +14,21 @@ void op_describe(const struct op *op, char *text, size_t size)
              (unsigned long long)op->tag, op->group->rank, op->group->view.size);
 }
 
+/* The oldest lane that waits for a frame knows: the next lanes may wait for members that are kept waiting by
+ * the same one. */
 int op_waits_for(const struct op *op)
 {
-    for (uint32_t i = 0; i < op->program->in_count; i++)
-        if (flow_more(&op->program->in[i], &op->in[i].floor))
-            return op->program->in[i].peer;
+    const struct plan *plan = &op->program->plan;
+    const struct lane *oldest = NULL;
+    for (uint64_t i = 0; i < plan->window && plan->lanes > 0; i++) {
+        const struct lane *lane = &op->lanes[i];
+        bool waits = !lane->idle && lane->move < plan->move_count && lane->stage == LANE_RECV &&
+                     (plan->moves[lane->move].bits & MOVE_RECV);
+        if (waits && (oldest == NULL || lane->number < oldest->number))
+            oldest = lane;
+    }
+    if (oldest != NULL)
+        return plan->moves[oldest->move].from;
     for (uint32_t i = 0; i < op->program->out_count; i++)
         if (flow_more(&op->program->out[i], &op->out[i].next) || (op->vector && !op->out[i].granted))
             return op->program->out[i].peer;
@@ -112,6 +121,8 @@ static void let_go(struct op *op, bool failed)
             continue;
         link_forget(&peer->link, op);
         if (peer->incoming.op == op) {
+            if (peer->incoming.slot == NULL && (peer->link.in.flags & FRAME_EAGER))
+                link_eager_release(&peer->link, peer->link.in.length);
             link_drop_incoming(&peer->link, &peer->incoming);
             peer->incoming = (struct incoming){0};
         }
@@ -255,6 +266,11 @@ static uint64_t shared_count(const struct call *call, int size)
     return hash;
 }
 
+static bool is_listed(const struct call *call)
+{
+    return call->vector || call->in_counts != NULL || call->out_counts != NULL;
+}
+
 static struct call_record record_of(const struct group *group, const struct call *call,
                                     const struct plan_call *plan)
 {
@@ -264,7 +280,7 @@ static struct call_record record_of(const struct group *group, const struct call
         .dtype = (uint8_t)call->dtype,
         .op = reduces(call->kind) ? (uint8_t)call->op : 0,
         .algo = (uint8_t)plan->algo,
-        .flags = call->opts->flags & HEARTH_ORDER_RANK,
+        .flags = (call->opts->flags & HEARTH_ORDER_RANK) | (is_listed(call) ? CALL_LISTED : 0),
         .root = rooted(call->kind) ? call->root : RANK_NONE,
         .count = shared_count(call, plan->size),
         .plan = hash_mix(plan_hash(plan), group->view.eager_bytes),
@@ -312,28 +328,8 @@ static void op_fill(struct op *op, struct group *group, const struct call *call)
     op->sequence = group_sequence(group, op->tag);
     op->posted_ns = clock_now(group->engine->clock);
     op->nagged_ns = op->posted_ns;
+    op->ask_ns = op->posted_ns + QUIET_NS;
     op->deadline_ns = op->posted_ns + (uint64_t)call->opts->timeout_ms * NS_PER_MS;
-}
-
-/* Grants that came before we posted. */
-static void adopt_notes(struct op *op)
-{
-    struct group *group = op->group;
-    for (uint32_t i = 0; i < op->program->out_count && op->state == OP_RUNNING; i++) {
-        struct peer *peer = &group->engine->peers[group->members[op->program->out[i].peer]];
-        struct list *item, *after;
-        LIST_EACH (item, after, &peer->notes) {
-            struct note *note = container_of(item, struct note, item);
-            if (note->group != group->view.group || note->tag != op->tag || note->sequence != op->sequence)
-                continue;
-            struct note copy = *note;
-            list_remove(item);
-            list_push(&group->engine->free_notes, item);
-            peer->note_count--;
-            engine_granted(op, i, &copy);
-            break;
-        }
-    }
 }
 
 static void op_start(struct op *op)
@@ -348,8 +344,8 @@ static void op_start(struct op *op)
     }
     lanes_start(op);
     flows_start(op);
-    if (op->state == OP_RUNNING)
-        adopt_notes(op);
+    if (op->state != OP_RUNNING) /* over what had come before: the rest of that goes too */
+        engine_drop_waiting(op->group, op->tag, op->sequence);
     if (op->state == OP_RUNNING)
         op_run(op);
 }
@@ -397,16 +393,17 @@ static int start_checks(struct group *group, struct error *error)
     return HEARTH_OK;
 }
 
-/* We cannot take part: the others must not wait for us. Uses up the sequence number. */
-static int refuse(struct group *group, uint64_t tag, const struct error *why)
+int group_refuse(struct group *group, uint64_t tag, const struct error *why)
 {
     struct error theirs, ignored;
     uint64_t sequence = group_sequence(group, tag);
-    if (group_advance(group, tag, &ignored) == HEARTH_OK) {
-        error_set(&theirs, HEARTH_ABORTED, group->rank,
+    if (group_advance(group, tag, &ignored) == HEARTH_OK || why->status == HEARTH_LIMIT) {
+        bool lost = why->status == HEARTH_GROUP_BROKEN; /* then for them too, whether they know it or not */
+        error_set(&theirs, lost ? HEARTH_PEER_LOST : HEARTH_ABORTED, lost ? why->rank : group->rank,
                   "operation #%llu (tag %llu): rank %d could not start it: %s", (unsigned long long)sequence,
                   (unsigned long long)tag, group->rank, why->text);
         group_tell(group, FRAME_ABORT, tag, sequence, &theirs);
+        engine_drop_waiting(group, tag, sequence);
     }
     return why->status;
 }
@@ -436,23 +433,26 @@ int group_start(struct group *group, const struct call *call, struct completion 
     struct program *program = NULL;
     int status = start_checks(group, error);
     if (status != HEARTH_OK)
-        return status == HEARTH_LIMIT ? refuse(group, call->opts->tag, error) : status;
+        return status == HEARTH_LIMIT || status == HEARTH_GROUP_BROKEN
+                   ? group_refuse(group, call->opts->tag, error)
+                   : status;
     call_plan(group, call, &plan);
-    status = select_algo(&plan, &group->view, &plan.algo, error);
+    status = program_get(&group->programs, &plan, &group->view, &program, error);
     if (status == HEARTH_OK)
-        status = program_get(&group->programs, &plan, op_free_idle, &program, error);
+        plan.algo = program->plan.algo;
     if (status == HEARTH_OK && program->users == 0 && list_empty(&program->idle))
         log_write(&engine->log, HEARTH_LOG_DEBUG, "HEARTH-PLAN", "%s of %zu elements by %s",
                   plan_kind_name(call->kind), call->count, hearth_algo_name(plan.algo));
     struct op *op = status == HEARTH_OK ? op_make(group, call, &plan, program, error) : NULL;
     if (op == NULL)
-        return error->status == HEARTH_NO_MEMORY ? refuse(group, call->opts->tag, error) : error->status;
+        return error->status == HEARTH_NO_MEMORY ? group_refuse(group, call->opts->tag, error)
+                                                 : error->status;
     status = group_advance(group, op->tag, error);
     if (status != HEARTH_OK) {
         heap_free(op->shadow);
         op->shadow = NULL;
         op_give_back(op);
-        return status;
+        return group_refuse(group, call->opts->tag, error);
     }
     op->completion = completion;
     *completion = (struct completion){.op = op};

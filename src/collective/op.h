@@ -66,6 +66,7 @@ struct op {
     struct call_record record;
     uint64_t posted_ns, deadline_ns;
     uint64_t nagged_ns;
+    uint64_t ask_ns; /* when it asks those that have sent nothing; NEVER_NS: it has */
     bool disputed, judged;
 
     const uint8_t *source;
@@ -124,6 +125,9 @@ struct slot *inflow_find(struct op *op, const struct lane *lane);
 /* The lane has taken (or need not take) the frame of its move: its place is free for the peer. */
 void inflow_took(struct op *op, const struct lane *lane);
 void inflow_tell(struct op *op, uint32_t flow); /* sends a grant now */
+/* Sends a grant to all that have none and have not sent everything: members that wait for each other in
+ * different calls find out by its fingerprint. */
+void inflows_ask(struct op *op);
 /* Puts a slot's eager credit back and the slot away. */
 void slot_release(struct engine *engine, int world_rank, struct slot *slot);
 

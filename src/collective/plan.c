@@ -13,8 +13,8 @@
  *       parts   |          0          |1|     2     |
  *       pieces  |  0  |  1  |  2  |3  |0|  0  |  1  |
  *
- *   Everything here that two members must agree on follows from what all of them know: never from a member's own
- *   moves. */
+ *   Everything here that two members must agree on follows from what all of them know: never from a
+ *   member's own moves. */
 #include "collective/plan.h"
 
 #include <assert.h>
@@ -95,6 +95,9 @@ void move_name(const struct move *move, char *text, size_t size)
 /* Where piece `index` of `pieces` begins. */
 static size_t cut(size_t count, uint64_t pieces, uint64_t index)
 {
+    size_t product;
+    if (!__builtin_mul_overflow(count, index, &product)) /* nearly always: a fifth of the time of the other */
+        return product / pieces;
     return (size_t)((u128)count * index / pieces);
 }
 
@@ -149,7 +152,7 @@ static size_t cut_given(const struct plan_call *call, struct plan_shape *shape)
     }
     shape->lanes = divide_up(longest, chunk);
     shape->lane_count = longest < chunk ? longest : chunk;
-    return scale_up(chunk, longer_len(call), 1); /* not lane_count: gatherv's members know different parts */
+    return scale_up(chunk, longer_len(call), 1);
 }
 
 void plan_shape_of(const struct plan_call *call, const struct planner *planner, struct plan_shape *shape)
@@ -288,7 +291,7 @@ static int check_given(const struct plan_call *call, struct error *error)
     return HEARTH_OK;
 }
 
-static int call_check(const struct plan_call *call, struct error *error)
+int plan_check(const struct plan_call *call, struct error *error)
 {
     size_t bytes;
 
@@ -356,7 +359,7 @@ static int given_fill(const struct plan_call *call, struct heap *heap, struct pl
 
 int plan_write(const struct plan_call *call, struct heap *heap, struct plan *plan, struct error *error)
 {
-    int status = call_check(call, error);
+    int status = plan_check(call, error);
     if (status != HEARTH_OK)
         return status;
     const struct planner *planner = planner_of(call->algo);

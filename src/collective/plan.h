@@ -13,12 +13,13 @@
  *   by (block, step, lane). `step` is a number of the algorithm, the same at sender and receiver; from a to b
  *   no two moves have the same one. The sender sends in this order, the receiver takes in this order.
  *
- *   memory. A lane has one accumulator. A LOAD lays the move's range down in it; until the next LOAD all moves
- *   stay inside that range, each at its distance from the start, and every move that combines stays inside the
- *   range of the one before (so one sum of weights holds for all that is still of use). A SEND_ACC lends its
- *   range until the frame has left: a later move of the lane that changes it waits for that (LOAD changes all).
- *   A frame that comes before its lane is ready for it waits in one of the link's slots; a plan must not
- *   deadlock when every directed link has exactly one (the tests run all plans that way).
+ *   memory. A lane has one accumulator. A LOAD lays the move's range down in it; until the next LOAD all
+ *   moves stay inside that range, each at its distance from the start, and every move that combines stays
+ *   inside the range of the one before (so one sum of weights holds for all that is still of use). A
+ *   SEND_ACC lends its range until the frame has left: a later move of the lane that changes it waits for
+ *   that (LOAD changes all). A frame that comes before its lane is ready for it waits in one of the link's
+ *   slots; a plan must not deadlock when every directed link has exactly one (the tests run all plans that
+ *   way).
  *
  *   empty pieces are not sent, except where the plan says `sync`. */
 #ifndef COLLECTIVE_PLAN_H
@@ -98,7 +99,7 @@ struct plan {
     enum plan_split split;
     uint32_t parts;     /* of a lane (EVEN), of the buffer (GIVEN: = size) */
     uint64_t lanes;     /* 0: nothing to do */
-    uint64_t window;    /* lanes in a block: 1..lanes */
+    uint64_t window;    /* lanes in a block: 1..lanes, and 1 if there are none */
     bool sync;          /* empty pieces are sent too (barrier) */
     size_t count;       /* EVEN: elements */
     size_t chunk_count; /* GIVEN: elements of a piece */
@@ -112,6 +113,8 @@ struct plan {
     struct move *moves;
 };
 
+/* Whether a call's numbers make sense, whatever the algorithm: HEARTH_OK or HEARTH_INVALID with a text. */
+int MUST_CHECK plan_check(const struct plan_call *call, struct error *error);
 /* Writes the plan of one member. HEARTH_INVALID / HEARTH_UNSUPPORTED with a text (nothing to free then),
  * HEARTH_NO_MEMORY. */
 int MUST_CHECK plan_write(const struct plan_call *call, struct heap *heap, struct plan *plan,
@@ -133,8 +136,8 @@ struct range plan_move_range(const struct plan *plan, uint64_t lane, const struc
 size_t plan_recv_bytes(const struct plan *plan, uint64_t lane, const struct move *move);
 size_t plan_send_bytes(const struct plan *plan, uint64_t lane, const struct move *move);
 
-uint64_t plan_hash(
-    const struct plan_call *call); /* of the choices all members must share: algorithm, chunking, order */
+/* Of the choices that all members must share: algorithm, chunking, order, hosts. */
+uint64_t plan_hash(const struct plan_call *call);
 const char *plan_kind_name(enum plan_kind kind); /* "all_reduce" */
 int MUST_CHECK plan_kind_parse(const char *name, enum plan_kind *kind);
 /* "recv_reduce_copy_send" and so on, into `text`. */
@@ -153,8 +156,8 @@ struct plan_shape {
     size_t lane_count; /* elements: of the largest lane (EVEN), of the largest part's first piece (GIVEN) */
 };
 
-/* One algorithm. `write` appends moves with plan_add; plan.c has filled in all the rest that does not depend on
- * them. */
+/* One algorithm. `write` appends moves with plan_add; plan.c has filled in all the rest that does not
+ * depend on them. */
 struct planner {
     enum hearth_algo algo;
     const char *about;

@@ -203,6 +203,8 @@ double fare_to_all(const struct fares *fares, double bytes)
 
     for (int r = 0; fares->mixed && r < size; r++) {
         int mates = 0;
+        if (r > 0 && host[r] == host[r - 1])
+            continue; /* counted a moment ago */
         for (int q = 0; q < size && mates < fewest; q++)
             mates += host[q] == host[r];
         fewest = mates < fewest ? mates : fewest;

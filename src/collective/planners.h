@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the planners share: the list of them, a pen that writes moves, teams, words for prices.
  *
- *   Why no plan can deadlock. In every member's list the steps never fall, and of moves with the same step those
- *   that send come before those that receive (a move that does both has from_step < to_step). Take the first
- *   frame, in the order (block, step, lane), that has not been taken. All that its sender's lane does before it
- *   is done, the one before it on its link has left the slot, and all that its receiver's lane does before it is
- *   done: so it moves. One slot per directed link is enough. A test holds all plans to this rule. */
+ *   Why no plan can deadlock. In every member's list the steps never fall, and of moves with the same step
+ *   those that send come before those that receive (a move that does both has from_step < to_step). Take
+ *   the first frame, in the order (block, step, lane), that has not been taken. All that its sender's lane
+ *   does before it is done, the one before it on its link has left the slot, and all that its receiver's
+ *   lane does before it is done: so it moves. One slot per directed link is enough. A test holds all plans
+ *   to this rule. */
 #ifndef COLLECTIVE_PLANNERS_H
 #define COLLECTIVE_PLANNERS_H
 
@@ -16,14 +17,14 @@ extern const struct planner planner_ring, planner_direct, planner_halving, plann
 
 /* ---- numbers ---- */
 
-int  log2_floor(int n); /* n >= 1 */
-int  log2_ceil(int n);  /* n >= 1 */
+int log2_floor(int n); /* n >= 1 */
+int log2_ceil(int n);  /* n >= 1 */
 bool is_power_of_two(int n);
 
 /* ---- calls ---- */
 
 enum plan_split split_of(enum plan_kind kind);
-bool            has_root(enum plan_kind kind);
+bool has_root(enum plan_kind kind);
 /* Combines contributions, so that its order matters. */
 bool is_reduction(enum plan_kind kind);
 /* Elements of the part that belongs to `rank`, as far as this member knows; SPLIT_GIVEN kinds only. */
@@ -35,17 +36,17 @@ int call_refuse(const struct plan_call *call, enum hearth_algo algo, struct erro
 
 /* Writes moves into a plan; after a failure it writes no more: look at status once, at the end. */
 struct pen {
-    struct plan  *plan;
-    struct heap  *heap;
+    struct plan *plan;
+    struct heap *heap;
     struct error *error;
-    int           status;
+    int status;
 };
 
 /* Fills in what need not be said: no peer without RECV or SEND, parts = 1. */
 void pen_add(struct pen *pen, struct move move);
-/* Takes the range `like` speaks of from all others, in rank order with the own input at its place, and ends with
- * the bits of `like`. Any two contributions may change places without changing a bit, so the own input of rank 0
- * is joined to the frame of rank 1. */
+/* Takes the range `like` speaks of from all others, in rank order with the own input at its place, and ends
+ * with the bits of `like`. Any two contributions may change places without changing a bit, so the own input
+ * of rank 0 is joined to the frame of rank 1. */
 void pen_combine_in_order(struct pen *pen, struct move like);
 
 /* ---- teams ---- */
@@ -53,20 +54,21 @@ void pen_combine_in_order(struct pen *pen, struct move like);
 /* Some members in an order of their own: the group seen from its root, a host, the leaders of all hosts. */
 struct team {
     const int *ranks; /* [size]; NULL: place p is rank (first + p) % size */
-    int        size, first;
-    int        place; /* our own */
+    int size, first;
+    int place; /* our own */
 };
 
 struct team team_from(const struct plan_call *call, int first); /* the whole group, `first` at place 0 */
-int         team_rank(const struct team *team, int place);
+int team_rank(const struct team *team, int place);
 
 /* ---- tree.c ---- */
 
-/* Binomial trees on a team. Up: all contributions into the accumulator of place 0, in `depth` steps from `step` on
- * (depth >= log2_ceil(team->size)). `begin` says which parts, and how place 0 begins: MOVE_LOAD | MOVE_OWN, with or
- * without a frame; the bits of `end` join its last move. Down: from place 0 to all targets, in as many steps; the
- * bits of `range` are those of place 0's sends. */
-void tree_up(struct pen *pen, const struct team *team, struct move begin, struct move end, uint32_t step, int depth);
+/* Binomial trees on a team. Up: all contributions into the accumulator of place 0, in `depth` steps from
+ * `step` on (depth >= log2_ceil(team->size)). `begin` says which parts, and how place 0 begins: MOVE_LOAD |
+ * MOVE_OWN, with or without a frame; the bits of `end` join its last move. Down: from place 0 to all
+ * targets, in as many steps; the bits of `range` are those of place 0's sends. */
+void tree_up(struct pen *pen, const struct team *team, struct move begin, struct move end, uint32_t step,
+             int depth);
 void tree_down(struct pen *pen, const struct team *team, struct move range, uint32_t step);
 
 /* ---- prices ---- */
@@ -75,29 +77,31 @@ void tree_down(struct pen *pen, const struct team *team, struct move range, uint
 struct fares {
     const struct plan_call *call;
     const struct link_cost *inside, *across;
-    bool                    mixed; /* there is more than one host */
+    bool mixed; /* there is more than one host */
 };
 
-struct fares fares_of(const struct plan_call *call, const struct link_cost *inside, const struct link_cost *across);
+struct fares fares_of(const struct plan_call *call, const struct link_cost *inside,
+                      const struct link_cost *across);
 const struct link_cost *fare_between(const struct fares *fares, int a, int b);
 /* The slowest that is used when all members take part. */
 const struct link_cost *fare_pace(const struct fares *fares);
 /* Of `steps` links from `first` to its neighbour and so on, how many lead to another host. */
 int fare_crossings(const struct fares *fares, int first, int steps);
-/* What the port of a member needs to send `bytes` to each of the others: one that has as few of them at home as
- * any. */
+/* What the port of a member needs to send `bytes` to each of the others: one that has as few of them at
+ * home as any. */
 double fare_to_all(const struct fares *fares, double bytes);
 
 double price_port(const struct link_cost *cost, double bytes); /* one frame at a port */
 double price_hop(const struct link_cost *cost, double bytes);  /* one frame from send to arrival */
-/* Lanes in a pipeline: the first takes `chain` seconds, each further one `turn` seconds of the busiest member. A
- * lane stays at a member for `stay` seconds, and no more than a window of them is there at a time. */
+/* Lanes in a pipeline: the first takes `chain` seconds, each further one `turn` seconds of the busiest
+ * member. A lane stays at a member for `stay` seconds, and no more than a window of them is there at a
+ * time. */
 double price_lanes(const struct plan_shape *shape, double chain, double turn, double stay);
 
 /* ---- scan.c: both scans in both ways ---- */
 
-void   scan_chain(struct pen *pen, const struct plan_call *call);
-void   scan_doubling(struct pen *pen, const struct plan_call *call);
+void scan_chain(struct pen *pen, const struct plan_call *call);
+void scan_doubling(struct pen *pen, const struct plan_call *call);
 double scan_price(const struct fares *fares, const struct planner *planner);
 
 #endif

@@ -5,6 +5,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "collective/select.h"
+
 /* ---- walking a flow ---- */
 
 static uint64_t block_lanes(const struct plan *plan, uint64_t block)
@@ -206,6 +208,12 @@ static int program_make(const struct plan_call *call, struct heap *heap, struct 
         heap_free(p);
         return status;
     }
+    if (p->plan.lanes > UINT32_MAX) { /* frames name their lane in 32 bits */
+        program_free(p, NULL);
+        return error_set(error, HEARTH_UNSUPPORTED, RANK_NONE,
+                         "%s: %zu elements are more than 2^32 chunks; raise chunk_bytes",
+                         plan_kind_name(call->kind), call->count);
+    }
     size_t size = (size_t)call->size;
     p->in_of = heap_alloc(heap, size, sizeof *p->in_of);
     p->out_of = heap_alloc(heap, size, sizeof *p->out_of);
@@ -228,18 +236,19 @@ static int program_make(const struct plan_call *call, struct heap *heap, struct 
 
 /* ---- the cache ---- */
 
-void program_cache_init(struct program_cache *cache, struct heap *heap)
+void program_cache_init(struct program_cache *cache, struct heap *heap, void (*op_free)(struct list *item))
 {
     cache->heap = heap;
+    cache->op_free = op_free;
     cache->count = 0;
     list_init(&cache->programs);
 }
 
-void program_cache_fini(struct program_cache *cache, void (*op_free)(struct list *item))
+void program_cache_fini(struct program_cache *cache)
 {
     struct list *item, *after;
     LIST_EACH (item, after, &cache->programs)
-        program_free(container_of(item, struct program, item), op_free);
+        program_free(container_of(item, struct program, item), cache->op_free);
     list_init(&cache->programs);
 }
 
@@ -259,7 +268,7 @@ static bool call_equal(const struct plan_call *a, const struct plan_call *b)
            counts_equal(a->out_counts, b->out_counts, a->size);
 }
 
-static void cache_trim(struct program_cache *cache, void (*op_free)(struct list *item))
+static void cache_trim(struct program_cache *cache)
 {
     struct list *item, *after;
     LIST_EACH (item, after, &cache->programs) {
@@ -270,11 +279,11 @@ static void cache_trim(struct program_cache *cache, void (*op_free)(struct list 
             continue;
         list_remove(item);
         cache->count--;
-        program_free(p, op_free);
+        program_free(p, cache->op_free);
     }
 }
 
-int program_get(struct program_cache *cache, const struct plan_call *call, void (*op_free)(struct list *item),
+int program_get(struct program_cache *cache, const struct plan_call *call, const struct view *view,
                 struct program **out, struct error *error)
 {
     struct list *item;
@@ -287,10 +296,16 @@ int program_get(struct program_cache *cache, const struct plan_call *call, void 
         *out = p;
         return HEARTH_OK;
     }
-    cache_trim(cache, op_free);
-    int status = program_make(call, cache->heap, out, error);
+    cache_trim(cache);
+    struct plan_call chosen = *call;
+    int status = plan_check(call, error);
+    if (status == HEARTH_OK)
+        status = select_algo(call, view, &chosen.algo, error);
+    if (status == HEARTH_OK)
+        status = program_make(&chosen, cache->heap, out, error);
     if (status != HEARTH_OK)
         return status;
+    (*out)->call.algo = call->algo;
     list_push(&cache->programs, &(*out)->item);
     cache->count++;
     return HEARTH_OK;

@@ -22,7 +22,7 @@ struct flow_table {
 
 struct program {
     struct list item;      /* in the group's cache, the most recently used last */
-    struct plan_call call; /* the key; counts are our own copies */
+    struct plan_call call; /* the key, algorithm as it was wished; counts are our own copies */
     struct plan plan;
     uint32_t in_count, out_count;
     struct flow_table *in, *out;
@@ -34,17 +34,18 @@ struct program {
 
 struct program_cache {
     struct heap *heap;
+    void (*op_free)(struct list *item); /* for what is in the idle lists of programs that go */
     struct list programs;
     uint32_t count;
 };
 
-void program_cache_init(struct program_cache *cache, struct heap *heap);
-/* No program may be in use. `op_free` frees what is in the idle lists. */
-void program_cache_fini(struct program_cache *cache, void (*op_free)(struct list *item));
+void program_cache_init(struct program_cache *cache, struct heap *heap, void (*op_free)(struct list *item));
+void program_cache_fini(struct program_cache *cache); /* no program may be in use */
 
-/* The program of a call (algo resolved, not HEARTH_AUTO), from the cache or new; not counted as used yet. */
-int MUST_CHECK program_get(struct program_cache *cache, const struct plan_call *call,
-                           void (*op_free)(struct list *item), struct program **out, struct error *error);
+/* The program of a call, from the cache or new (then the view chooses the algorithm); not counted as used
+ * yet. */
+int MUST_CHECK program_get(struct program_cache *cache, const struct plan_call *call, const struct view *view,
+                           struct program **out, struct error *error);
 
 /* Walks a flow in canonical order. */
 struct flow_cursor {

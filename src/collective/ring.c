@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ring: every member hears only the one before it and speaks only to the one after it.
  *
- *   all_reduce of N = 4. Part p is what member p owns; it sets out from member p+1 as that one's bare input, and
- *   each station adds its own, so that it is complete when it comes to p. Then it goes round once more, finished.
+ *   all_reduce of N = 4. Part p is what member p owns; it sets out from member p+1 as that one's bare
+ *   input, and each station adds its own, so that it is complete when it comes to p. Then it goes round
+ *   once more, finished.
  *
- *              member 0            member 1            member 2            member 3
- *     step 0   3 ----------------> 0 ----------------> 1 ----------------> 2 ------------> (to 0)   bare input
- *     step 1   2+2 --------------> 3+3 --------------> 0+0 --------------> 1+1 ----------> (to 0)   partial sums
- *     step 2   1+1+1 ------------> 2+2+2 ------------> 3+3+3 ------------> 0+0+0 --------> (to 0)
- *     step 3   0 is complete ----> 1 is complete ----> 2 is complete ----> 3 is complete > (to 0)   results
- *     step 4   3 ----------------> 0 ----------------> 1 ----------------> 2 ------------> (to 0)
- *     step 5   2 ----------------> 3 ----------------> 0 ----------------> 1 ------------> (to 0)
+ *              member 0           member 1           member 2           member 3
+ *     step 0   3 ---------------> 0 ---------------> 1 ---------------> 2 ----------> (0)   bare input
+ *     step 1   2+2 -------------> 3+3 -------------> 0+0 -------------> 1+1 --------> (0)   partial sums
+ *     step 2   1+1+1 -----------> 2+2+2 -----------> 3+3+3 -----------> 0+0+0 ------> (0)
+ *     step 3   0 is complete ---> 1 is complete ---> 2 is complete ---> 3 is complete (0)   results
+ *     step 4   3 ---------------> 0 ---------------> 1 ---------------> 2 ----------> (0)
+ *     step 5   2 ---------------> 3 ---------------> 0 ---------------> 1 ----------> (0)
  *
  *   In the words of NCCL: send; recv_reduce_send N-2 times; recv_reduce_copy_send; recv_copy_send N-2 times;
  *   recv. The second half hands on the bytes that the owner made, so all members end with the same bits.
@@ -22,13 +23,13 @@
  *     all_gather      n/N * (N-1)*r                   N-1
  *   As few bytes as can be, and every port is busy all the time; but the hops grow with N.
  *
- *   In place: a part of the own input is overwritten by a RECV_OUT only, and what comes then contains what was
- *   sent of it; or by the STORE of the very move that has read it.
+ *   In place: a part of the own input is overwritten by a RECV_OUT only, and what comes then contains what
+ *   was sent of it; or by the STORE of the very move that has read it.
  *
- *   broadcast and reduce are chains: from the root on round the ring, and from the root's neighbour round to the
- *   root. With many lanes all links of a chain are busy at once, so a large buffer takes hardly longer than over
- *   one link. Each member sends n*r (broadcast: all but the last) or n*a (reduce: all but the root, the first
- *   one n*r) in N-1 hops. Scans: see scan.c. */
+ *   broadcast and reduce are chains: from the root on round the ring, and from the root's neighbour round
+ *   to the root. With many lanes all links of a chain are busy at once, so a large buffer takes hardly
+ *   longer than over one link. Each member sends n*r (broadcast: all but the last) or n*a (reduce: all but
+ *   the root, the first one n*r) in N-1 hops. Scans: see scan.c. */
 #include "collective/planners.h"
 
 static bool can(const struct plan_call *call)
@@ -68,7 +69,8 @@ static uint32_t part_of(const struct plan *plan, int back)
     return (uint32_t)((plan->rank - back + plan->size) % plan->size);
 }
 
-/* Leaves our own part complete; the last move also does `end`, and sends at step size-1 if that has a SEND. */
+/* Leaves our own part complete; the last move also does `end`, and sends at step size-1 if that has a
+ * SEND. */
 static void ring_reduce(struct pen *pen, unsigned end)
 {
     int size = pen->plan->size, rank = pen->plan->rank, next = (rank + 1) % size,
@@ -180,8 +182,8 @@ static int write(const struct plan_call *call, struct plan *plan, struct heap *h
 
 /* ---- price ---- */
 
-/* One step of a block: every port sends `lanes` frames, and a frame must have come before it can go on. Between two
- * hosts it takes longer; over a whole round the hops add up. */
+/* One step of a block: every port sends `lanes` frames, and a frame must have come before it can go on.
+ * Between two hosts it takes longer; over a whole round the hops add up. */
 static double step_price(const struct fares *fares, double bytes, double combined, double lanes)
 {
     const struct link_cost *pace = fare_pace(fares);

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scans: member r gets the combination of members 0..r (exclusive: 0..r-1), lower ranks always on the left.
+/* Scans: member k gets the combination of members 0..k (exclusive: 0..k-1), lower ranks always on the left.
  *
- *   chain (algorithm ring). Each member waits for all that is left of it, adds its own, stores it, passes it on.
- *   Strictly in rank order; N-1 hops; with many lanes all members work at once.
+ *   chain (algorithm ring). Each member waits for all that is left of it, adds its own, stores it, passes
+ *   it on. Strictly in rank order; N-1 hops; with many lanes all members work at once.
  *
  *       x0 --> x0+x1 --> (x0+x1)+x2 --> ((x0+x1)+x2)+x3
  *
- *   doubling (algorithm tree). After round k a member holds the 2^k+1... contributions to its left; it gives them
- *   to the member 2^k places on, for which they are just what is missing. ceil(log2 N) hops.
+ *   doubling (algorithm tree). Before round k a member holds the sum of its own and the 2^k - 1 to its left.
+ *   It gives that to the member 2^k places on, for which it is just what comes next. ceil(log2 N) rounds.
  *
  *       start     x0     x1     x2     x3     x4
  *       round 0   0      0-1    1-2    2-3    3-4       from 1 place to the left
  *       round 1   0      0-1    0-2    0-3    1-4       from 2 places
  *       round 2   0      0-1    0-2    0-3    0-4       from 4 places
  *
- *   exclusive. The same among members 0..N-2, and then everyone gets the sum of its left-hand neighbour in one more
- *   hop. It cannot just keep what came before it added its own: there is one accumulator, and in place the result
- *   goes where the input stands. So in a chain each sum travels twice between neighbours: once to go on, once to
- *   stay. Member 0 gets the identity.
+ *   exclusive. The same among members 0..N-2, and then everyone gets the sum of its left-hand neighbour in
+ *   one more hop. It cannot just keep what came before it added its own: there is one accumulator, and in
+ *   place the result goes where the input stands. So in a chain each sum travels twice between neighbours:
+ *   once to go on, once to stay. Member 0 gets the identity.
  *
- *   In place: a result is stored over the input only after the input has left (FENCE), where it was sent as it is.
- *   Member 0 of an inclusive scan stores first and sends what it has stored: the same elements.
+ *   In place: a result is stored over the input only after the input has left (FENCE), where it was sent as
+ *   it is. Member 0 of an inclusive scan stores first and sends what it has stored: the same elements.
  *
- *   Bytes member r sends (n elements, r = raw_len, a = acc_len; M = N, exclusive: N-1):
- *     chain     n*r from member 0, n*a from the others, if r+1 < M;  exclusive: the same again if r+1 < N
- *     doubling  n*r for the round to r+1 < M, n*a (member 0: n*r) for each further round to r+2^k < M;
- *               exclusive: n*a (member 0: n*r) more if r+1 < N */
+ *   Bytes member k sends (n elements, r = raw_len, a = acc_len; M = N, exclusive: N-1):
+ *     chain     n*r from member 0, n*a from the others, if k+1 < M;  exclusive: the same again if k+1 < N
+ *     doubling  n*r for the round to k+1 < M, n*a (member 0: n*r) for each further one to k+2^i < M;
+ *               exclusive: n*a (member 0: n*r) more if k+1 < N */
 #include "collective/planners.h"
 
 /* Members that take part in the sums: the last one's contribution to an exclusive scan is nobody's. */
@@ -34,8 +34,8 @@ static int summed_size(const struct plan_call *call)
     return call->kind == PLAN_EXCLUSIVE_SCAN ? call->size - 1 : call->size;
 }
 
-/* The last hop of an exclusive scan: our sum to the right, our result from the left. `lent`: our bare input may
- * still be under way. */
+/* The last hop of an exclusive scan: our sum to the right, our result from the left. `lent`: our bare input
+ * may still be under way. */
 static void shift(struct pen *pen, const struct plan_call *call, uint32_t step, bool lent)
 {
     int rank = call->rank;
@@ -127,6 +127,15 @@ void scan_doubling(struct pen *pen, const struct plan_call *call)
         shift(pen, call, size > 1 ? (uint32_t)log2_ceil(size) : 0, lent);
 }
 
+/* Hops in a row of the slowest member. What comes from member 0 is never waited for, so one more member
+ * than a power of two costs no hop more. */
+static int hops_of(int size, bool chain)
+{
+    if (chain || size <= 2)
+        return size - 1;
+    return log2_ceil(size - 1);
+}
+
 double scan_price(const struct fares *fares, const struct planner *planner)
 {
     const struct plan_call *call = fares->call;
@@ -138,14 +147,22 @@ double scan_price(const struct fares *fares, const struct planner *planner)
     plan_shape_of(call, planner, &cut);
     if (call->size == 1)
         return 0;
+    int hops = hops_of(size, chain), crossed = fare_crossings(fares, 0, size - 1),
+        turns = chain ? size > 1 : log2_ceil(size);
+    if (!chain && log2_ceil(crossed + 1) < hops) /* doubling goes from host to host too */
+        crossed = log2_ceil(crossed + 1);
+    crossed = crossed < hops ? crossed : hops;
     double bytes = (double)cut.lane_count * (call->size > 2 ? call->acc_len : call->raw_len);
-    double work = pace->gamma_s * (double)cut.lane_count * call->acc_len, port = price_port(pace, bytes);
-    double hops = chain ? size - 1 : log2_ceil(size), turns = chain ? (size > 1) : hops;
-    double crossed = chain ? fare_crossings(fares, 0, size - 1) : hops;
+    double work = pace->gamma_s * (double)cut.lane_count * call->acc_len,
+           turn = turns * price_port(pace, bytes);
     double first =
-        crossed * price_hop(pace, bytes) + (hops - crossed) * price_hop(fares->inside, bytes) + hops * work;
-    double turn = (turns + exclusive) * port;
-    if (exclusive)
+        crossed * price_hop(fares->across, bytes) + (hops - crossed) * price_hop(fares->inside, bytes);
+    first += hops * work;
+    if (!chain && crossed > 0) /* a member beside the border hears from the other side in every round */
+        first += (turns - crossed) * price_port(pace, bytes);
+    if (exclusive) {
         first += price_hop(pace, bytes);
+        turn += price_port(pace, bytes);
+    }
     return price_lanes(&cut, first, turn > turns * work ? turn : turns * work, chain ? turn : first);
 }

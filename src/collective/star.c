@@ -7,8 +7,8 @@
  *            |         who combines      v
  *            4         in rank order     4
  *
- *   all_reduce through member 0, reduce to the root, broadcast from the root. Two hops (one), rank order; but one
- *   port carries everything: for very small buffers, and as a measure for the others.
+ *   all_reduce through member 0, reduce to the root, broadcast from the root. Two hops (one), rank order;
+ *   but one port carries everything: for very small buffers, and as a measure for the others.
  *
  *   Bytes (n elements, r = raw_len), and hops:
  *     reduce      n*r from each but the root     1

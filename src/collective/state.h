@@ -7,14 +7,16 @@
 
 #define OP_BUCKETS 256u
 #define TAGS_MAX   65536u /* per group */
-/* Calls per group of which we still know what they were: as many as the eager budget lets a member be ahead
- * of another. */
+/* Calls per group of which we still know what they were: as many as the default eager budget lets a member be
+ * ahead of another. Of older ones a member says that they have passed. */
 #define ENDED_KEPT   1024u
-#define RETIRED_MAX  64u             /* operations per group that ended before we posted them */
-#define NOTES_MAX    1024u           /* grants per peer for operations that we have not posted yet */
-#define DISPUTES_MAX 64u             /* at the arbiter, at a time */
-#define CLOSED_KEPT  64u             /* groups of which we still know that they were closed */
-#define NAG_NS       (30 * NS_PER_S) /* how often a late peer is named in the log */
+#define RETIRED_MAX  4096u             /* operations per group that ended before we posted them */
+#define NOTES_MAX    65536u            /* grants per peer for operations that we have not posted yet */
+#define DISPUTES_MAX 64u               /* at the arbiter, at a time */
+#define CLOSED_KEPT  1024u             /* groups of which we still know that they were closed */
+#define ORPHANS_MAX  64u               /* aborts kept for groups that we have not made yet */
+#define QUIET_NS     (100 * NS_PER_MS) /* after which an operation asks those that have sent nothing */
+#define NAG_NS       (30 * NS_PER_S)   /* how often a late peer is named in the log */
 
 /* The frame that is coming in from a peer. */
 struct incoming {
@@ -49,7 +51,7 @@ struct ended {
 
 struct retired {
     struct list item;
-    uint64_t tag, sequence;
+    uint64_t group, tag, sequence;
     struct error why;
 };
 
@@ -99,6 +101,8 @@ struct engine {
     struct slot_pool slots;
     struct peer *peers; /* [size]; our own place is unused */
     struct list groups, active, finished, disputes;
+    struct list orphans; /* struct retired of groups that we have not made yet */
+    uint32_t orphan_count;
     uint32_t dispute_count;
     struct list free_notes;
     uint64_t closed[CLOSED_KEPT]; /* ids of groups */
@@ -112,10 +116,16 @@ struct group *engine_group(struct engine *engine, uint64_t id);
 bool engine_group_closed(const struct engine *engine, uint64_t id);
 struct op *engine_op(struct engine *engine, uint64_t group, uint64_t tag, uint64_t sequence);
 void engine_index(struct engine *engine, struct op *op);
-/* A grant for one of its flows; the operation may fail over it. */
-void engine_granted(struct op *op, uint32_t flow, const struct note *grant);
-/* A slot that waited for the operation joins its flow; the operation may fail over it. */
-void engine_adopt(struct op *op, uint32_t flow, struct slot *slot);
+/* A grant of a member; the operation may fail over it. */
+void engine_granted(struct op *op, int rank, const struct note *grant);
+/* The same with a grant of the member that came before the operation was posted, if there is one. */
+void engine_adopt_notes(struct op *op, int rank);
+/* A slot of the member that waited for the operation joins its flow; the operation may fail over it. */
+void engine_adopt(struct op *op, int rank, struct slot *slot);
+/* What waits for operations of a group that is closed goes. */
+void engine_drop_group(struct engine *engine, uint64_t id);
+/* The operation is over before it was posted here: what waited for it goes. */
+void engine_drop_waiting(struct group *group, uint64_t tag, uint64_t sequence);
 /* A control frame of an operation to one member (payload may be NULL) or to all but ourselves. */
 void group_send(struct group *group, int rank, const struct frame *frame, const void *payload);
 void group_tell(struct group *group, uint8_t kind, uint64_t tag, uint64_t sequence,
@@ -129,11 +139,15 @@ void group_remember(struct group *group, const struct op *op);
 /* An operation that we have not posted is over: fails when we post it. */
 void group_retire(struct group *group, uint64_t tag, uint64_t sequence, const struct error *why);
 bool group_retired(struct group *group, uint64_t tag, uint64_t sequence, struct error *why);
+/* The same for a group that we have not made yet. */
+void engine_retire(struct engine *engine, uint64_t group, uint64_t tag, uint64_t sequence,
+                   const struct error *why);
 void group_unretire(struct group *group, uint64_t tag, uint64_t sequence);
 
 /* dispute.c */
 void dispute_raise(struct group *group, uint64_t tag, uint64_t sequence, const struct error *verdict);
 void dispute_frame(struct group *group, int from, const struct frame *frame, const uint8_t *payload);
 void disputes_drop(struct group *group);
+void disputes_lost(struct group *group, int rank); /* its answers will not come */
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Carries out moves. The only file that touches user memory.
+/* Carries out moves. The only file that computes on user memory; links read and write it where this file,
+ * flow.c and dispatch.c point them.
  *
  * A lane goes through the moves of the plan one by one; a move has three stages. Whatever a lane waits for
  * (its frame, its turn to send, its last send to leave) wakes it, and it looks again:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tree: contributions flow down to the root of a binomial tree, the result flows up into all branches.
+/* Tree: contributions climb a binomial tree to its root, and the result comes down to all.
  *
  *   Places 0..7, the root at 0. The parent of a place is the place without its lowest 1 bit; its depth is the
  *   number of 1 bits. So subtrees halve in size, and depth is at most ceil(log2 N).
@@ -12,12 +12,13 @@
  *           |                                             still to go
  *           7
  *
- *   all_reduce is up and down, reduce is up, broadcast is down (the root's rank takes place 0), barrier is up and
- *   down with empty frames. O(log N) hops, so it is for small buffers and many members; every hop carries the
- *   whole buffer, and the root's port has to take and send it ceil(log2 N) times. Lanes make it a pipeline.
+ *   all_reduce is up and down, reduce is up, broadcast is down (the root's rank takes place 0), barrier is
+ *   up and down with empty frames. O(log N) hops, so it is for small buffers and many members; every hop
+ *   carries the whole buffer, and the root's port has to take and send it ceil(log2 N) times. Lanes make it
+ *   a pipeline.
  *
- *   Bytes of all members together (n elements, r = raw_len, a = acc_len), and hops (d = ceil(log2 N)):
- *     up     n*(ceil(N/2)*r + (N - 1 - ceil(N/2))*a)   d     of the N-1 places that send, ceil(N/2) are leaves
+ *   Bytes of all members together (n elements, r = raw_len, a = acc_len), and hops (d <= ceil(log2 N)):
+ *     up     n*(ceil(N/2)*r + (N - 1 - ceil(N/2))*a)   d    of the N-1 that send, ceil(N/2) are leaves
  *     down   n*(N - 1)*r                               d
  *
  *   In place: what comes down was made of what we sent up, so nothing of that is still under way.
@@ -188,14 +189,22 @@ static double way(const struct fares *fares, const struct team *team, double byt
     return longest;
 }
 
-/* What the root's port needs for one lane. */
-static double root_port(const struct fares *fares, const struct team *team, double bytes)
+/* What the busiest port needs for one lane: a frame for each child, and where sums go up while results come
+ * down (`both`) one for the parent. */
+static double busiest_port(const struct fares *fares, const struct team *team, double bytes, bool both)
 {
-    double sum = 0;
+    double most = 0;
 
-    for (int distance = 1; distance < team->size; distance *= 2)
-        sum += price_port(fare_between(fares, team_rank(team, 0), team_rank(team, distance)), bytes);
-    return sum;
+    for (int place = 0; place < team->size; place++) {
+        int reach = place == 0 ? team->size : place & -place, rank = team_rank(team, place);
+        double sum = 0;
+        for (int distance = 1; distance < reach && place + distance < team->size; distance *= 2)
+            sum += price_port(fare_between(fares, rank, team_rank(team, place + distance)), bytes);
+        if (both && place > 0)
+            sum += price_port(fare_between(fares, rank, team_rank(team, place & (place - 1))), bytes);
+        most = sum > most ? sum : most;
+    }
+    return most;
 }
 
 static double price(const struct plan_call *call, const struct link_cost *inside,
@@ -204,6 +213,7 @@ static double price(const struct plan_call *call, const struct link_cost *inside
     struct fares fares = fares_of(call, inside, across);
     struct team team = team_from(call, has_root(call->kind) ? call->root : 0);
     struct plan_shape cut;
+    bool both = call->kind == PLAN_ALL_REDUCE;
 
     if (call->kind == PLAN_SCAN || call->kind == PLAN_EXCLUSIVE_SCAN)
         return scan_price(&fares, &planner_tree);
@@ -212,17 +222,17 @@ static double price(const struct plan_call *call, const struct link_cost *inside
     double sum = call->size > 2 ? acc : raw, work = fare_pace(&fares)->gamma_s * acc, chain = 0, turn = 0;
     if (call->kind != PLAN_BROADCAST) {
         chain = way(&fares, &team, sum, work);
-        turn = root_port(&fares, &team, sum);
+        turn = busiest_port(&fares, &team, sum, both);
         if (turn < work * log2_ceil(call->size))
             turn = work * log2_ceil(call->size);
     }
     if (call->kind != PLAN_REDUCE) {
-        double port = root_port(&fares, &team, raw);
+        double port = busiest_port(&fares, &team, raw, both);
         chain += way(&fares, &team, raw, 0);
         turn = port > turn ? port : turn;
     }
     /* A leaf's lane has to wait for the result only in an all_reduce. */
-    return price_lanes(&cut, chain, turn, call->kind == PLAN_ALL_REDUCE ? chain : turn);
+    return price_lanes(&cut, chain, turn, both ? chain : turn);
 }
 
 const struct planner planner_tree = {

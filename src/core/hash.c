@@ -21,7 +21,7 @@
 __extension__ typedef unsigned __int128 u128;
 
 #define BLOCK_LEN 64
-#define LANES 4
+#define LANES     4
 
 /* The fractional parts of the square roots of the first primes: numbers with nothing up their sleeves. */
 static const uint64_t mask[8] = {

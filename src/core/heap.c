@@ -11,9 +11,11 @@ struct block {
     struct heap *heap;
     size_t len; /* of the whole block, this header included */
     uint64_t mark;
+    _Atomic(struct block *) next;
+    struct block *previous;
 };
 
-#define BLOCK_LEN ((size_t)HEAP_ALIGN) /* of the header, padded so that what follows stays aligned */
+#define BLOCK_LEN  ((size_t)HEAP_ALIGN) /* of the header, padded so that what follows stays aligned */
 #define BLOCK_MARK UINT64_C(0x6865617274682121)
 
 static_assert(sizeof(struct block) <= BLOCK_LEN, "the header fits in front of an aligned block");
@@ -26,7 +28,62 @@ void heap_init(struct heap *heap, size_t limit)
     atomic_init(&heap->bytes, 0);
     atomic_init(&heap->bytes_peak, 0);
     atomic_init(&heap->fail_after, -1);
+    atomic_init(&heap->first, NULL);
+    atomic_flag_clear(&heap->busy);
 }
+
+/* ---- the chain of live blocks: whoever follows `next` finds it whole, whenever it looks ---- */
+
+static void chain_lock(struct heap *heap)
+{
+    while (atomic_flag_test_and_set_explicit(&heap->busy, memory_order_acquire))
+        continue;
+}
+
+static void chain_unlock(struct heap *heap)
+{
+    atomic_flag_clear_explicit(&heap->busy, memory_order_release);
+}
+
+static void chain_add(struct block *block)
+{
+    struct heap *heap = block->heap;
+
+    chain_lock(heap);
+    struct block *next = atomic_load(&heap->first);
+    block->previous = NULL;
+    atomic_init(&block->next, next);
+    if (next)
+        next->previous = block;
+    atomic_store(&heap->first, block);
+    chain_unlock(heap);
+}
+
+static void chain_remove(struct block *block)
+{
+    struct heap *heap = block->heap;
+
+    chain_lock(heap);
+    struct block *next = atomic_load(&block->next);
+    if (next)
+        next->previous = block->previous;
+    atomic_store(block->previous ? &block->previous->next : &heap->first, next);
+    chain_unlock(heap);
+}
+
+void heap_drop(struct heap *heap)
+{
+    struct block *next = atomic_load(&heap->first);
+
+    while (next) {
+        struct block *block = next;
+        next = atomic_load(&block->next);
+        free(block);
+    }
+    atomic_store(&heap->first, NULL);
+}
+
+/* ---- blocks ---- */
 
 /* Whether a test wants this allocation to fail. */
 static bool fails_on_demand(struct heap *heap)
@@ -72,6 +129,7 @@ void *heap_alloc_raw(struct heap *heap, size_t count, size_t size)
     block->heap = heap;
     block->len = len;
     block->mark = BLOCK_MARK;
+    chain_add(block);
     atomic_fetch_add(&heap->calls, 1);
     atomic_fetch_add(&heap->blocks, 1);
     return (char *)memory + BLOCK_LEN;
@@ -95,6 +153,7 @@ void heap_free(void *memory)
     struct heap *heap = block->heap;
     size_t len = block->len;
 
+    chain_remove(block);
     block->mark = 0;
     free(block);
     atomic_fetch_sub(&heap->blocks, 1);

@@ -9,6 +9,8 @@
 
 #define HEAP_ALIGN 64
 
+struct block;
+
 /* One per node (or per test). Thread-safe. Must outlive every block taken from it. */
 struct heap {
     size_t limit;             /* of `bytes`; 0 = no limit */
@@ -16,7 +18,9 @@ struct heap {
     _Atomic(uint64_t) blocks; /* live blocks */
     _Atomic(uint64_t) bytes;  /* live bytes, HEAP_ALIGN for the header of each block included */
     _Atomic(uint64_t) bytes_peak;
-    _Atomic(int64_t) fail_after; /* -1: never; 0: the next and all later ones fail; n: after n more */
+    _Atomic(int64_t) fail_after;   /* -1: never; 0: the next and all later ones fail; n: after n more */
+    _Atomic(struct block *) first; /* of the live blocks; changed by one at a time, who is `busy` */
+    atomic_flag busy;
 };
 
 void heap_init(struct heap *heap, size_t limit);
@@ -32,5 +36,9 @@ void *heap_alloc(struct heap *heap, size_t count, size_t size);
 void *heap_alloc_raw(struct heap *heap, size_t count, size_t size);
 void heap_free(void *block); /* NULL is allowed; knows its heap */
 char *heap_strdup(struct heap *heap, const char *text);
+
+/* Frees all live blocks at once. For a forked child: another thread may have been in the middle of anything,
+ * so that nothing in the blocks can be trusted; the chain that holds them is whole at every moment. */
+void heap_drop(struct heap *heap);
 
 #endif

@@ -46,7 +46,7 @@ uint32_t hearth_version(void)
     return (uint32_t)HEARTH_VERSION_MAJOR << 16 | (uint32_t)HEARTH_VERSION_MINOR << 8 | HEARTH_VERSION_PATCH;
 }
 
-#define TEXT_OF(number) #number
+#define TEXT_OF(number)   #number
 #define TEXT_OF_2(number) TEXT_OF(number)
 
 const char *hearth_version_string(void)

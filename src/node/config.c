@@ -167,6 +167,9 @@ int config_check(const struct hearth_config *c, struct error *error)
     if (c->algo < HEARTH_AUTO || c->algo > HEARTH_EXCHANGE)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "config: algo is %d, which there is not",
                          (int)c->algo);
+    if (c->log_level < HEARTH_LOG_ERROR || c->log_level > HEARTH_LOG_DEBUG)
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "config: log_level is %d, which there is not",
+                         (int)c->log_level);
     int status =
         out_of_range(error, "op_timeout_ms", (uint64_t)c->op_timeout_ms, 1, (uint64_t)TIMEOUT_MS_MAX);
     if (status == HEARTH_OK)

@@ -17,11 +17,16 @@ bool node_forked(const hearth_node *node)
 /* ---- what has ended ---- */
 
 /* Tells whoever wants to know that an operation has ended. Called with the baton, which is given away while
- * a callback runs: the callback may start operations. `mine` is a request whose caller needs no bell. */
+ * a callback runs: the callback may start operations. What ends meanwhile is left to the collector that is
+ * there already, so that callbacks which start operations do not go down the stack. `mine` is a request whose
+ * caller needs no bell. */
 static void collect(hearth_node *node, const hearth_request *mine)
 {
     bool others = false;
     struct completion *completion;
+    if (node->collecting)
+        return;
+    node->collecting = true;
     while ((completion = engine_finished(node->engine)) != NULL) {
         hearth_request *request = container_of(completion, hearth_request, completion);
         if (request->done != NULL) {
@@ -34,6 +39,7 @@ static void collect(hearth_node *node, const hearth_request *mine)
             event_signal(&request->event);
         others = others || request != mine;
     }
+    node->collecting = false;
     if (others && atomic_load(&node->waiting) > 0)
         bell_ring_all(node->bell);
 }
@@ -198,12 +204,15 @@ int node_start(hearth_group *group, const struct call *call, hearth_request **ou
     if (request == NULL) {
         status = node->closing ? HEARTH_CLOSED : HEARTH_NO_MEMORY;
         error_set(error, status, RANK_NONE, "%s: %s", plan_kind_name(call->kind), hearth_strerror(status));
+        if (status == HEARTH_NO_MEMORY)
+            group_refuse(group->group, call->opts->tag, error);
         mutex_unlock(&node->baton);
         return status;
     }
     request->done = call->opts->done;
     request->done_arg = call->opts->done_arg;
     bell_urgent(node->bell, true); /* before the last look at the links, so that nothing falls in between */
+    engine_progress(node->engine); /* what members said before, an abort above all, is heard first */
     status = group_start(group->group, call, &request->completion, error);
     if (status == HEARTH_OK) {
         *out = request;
@@ -382,10 +391,12 @@ void hearth_close(hearth_node *node)
     if (node == NULL)
         return;
     if (node_forked(node)) {
-        /* Threads and peers are the parent's; its baton may be held by a thread that does not exist here. */
-        engine_forget(node->engine);
+        /* Threads and peers are the parent's. One of its threads may have been in the middle of anything when
+         * it forked, so nothing is looked at any more. */
+        struct heap *heap = node->heap;
         mem_net_forget(node->net);
-        node_free(node);
+        heap_drop(heap);
+        heap_close(heap);
         return;
     }
     mutex_lock(&node->baton);

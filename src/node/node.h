@@ -44,7 +44,8 @@ struct hearth_node {
     struct list groups, requests, free_requests;
     struct thread keeper;
     bool keeper_runs;
-    bool closing; /* under the baton */
+    bool closing;    /* under the baton */
+    bool collecting; /* likewise: somebody is telling who wants to know what has ended */
     uint64_t spin_ns;
     _Atomic(uint64_t) keeper_until; /* when the keeper looks again by itself */
     _Atomic(int) waiting;           /* callers in node_wait */

@@ -19,10 +19,13 @@ static int request_check(const hearth_request *request, const char *text)
     return node_forked(request->node) ? refuse(HEARTH_FORKED, hearth_strerror(HEARTH_FORKED)) : HEARTH_OK;
 }
 
-/* -1: the operations have their own deadlines. */
+/* -1: the operations have their own deadlines, and so it is with centuries. */
 static uint64_t deadline_of(int64_t timeout_ms)
 {
-    return timeout_ms < 0 ? NEVER_NS : clock_real() + (uint64_t)timeout_ms * NS_PER_MS;
+    uint64_t now = clock_real();
+    if (timeout_ms < 0 || (uint64_t)timeout_ms >= (NEVER_NS - now) / NS_PER_MS)
+        return NEVER_NS;
+    return now + (uint64_t)timeout_ms * NS_PER_MS;
 }
 
 static int report(hearth_request *request, int status)

@@ -290,9 +290,12 @@ static void in_payload_done(struct link *link)
 static ssize_t in_read(struct link *link)
 {
     static const size_t drop_len = FRAME_CONTROL_MAX;
-    void *target = link->in_header + link->in_done;
-    size_t len = FRAME_HEADER_LEN - link->in_done;
-    if (link->in_done >= FRAME_HEADER_LEN) {
+    void *target;
+    size_t len;
+    if (link->in_done < FRAME_HEADER_LEN) {
+        target = link->in_header + link->in_done;
+        len = FRAME_HEADER_LEN - link->in_done;
+    } else {
         size_t at = link->in_done - FRAME_HEADER_LEN;
         len = link->in.length - at;
         if (link->in_target != NULL) {
@@ -382,12 +385,6 @@ void link_fini(struct link *link, const struct error *bye)
         pump_out(link); /* what does not fit is lost: the peer sees the connection end */
     }
     link->conn->transport->close(link->conn);
-    link->conn = NULL;
-    drop_queues(link);
-}
-
-void link_abandon(struct link *link)
-{
     link->conn = NULL;
     drop_queues(link);
 }

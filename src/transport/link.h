@@ -91,8 +91,6 @@ struct link_setup {
 void link_init(struct link *link, const struct link_setup *setup);
 /* Drops what is queued without events; says goodbye first if `bye` is not NULL. */
 void link_fini(struct link *link, const struct error *bye);
-/* In a forked child: gives memory back, the connection is the parent's. */
-void link_abandon(struct link *link);
 bool link_up(const struct link *link);
 
 /* Reads all there is, writes what fits. True if anything moved. */

@@ -171,15 +171,21 @@ static ssize_t virtual_send(struct conn *conn, const struct iovec *pieces, int c
     return (ssize_t)done;
 }
 
-static ssize_t virtual_recv(struct conn *conn, void *target, size_t len_max)
+/* What has arrived by now may be seen. */
+static void arrive(struct mem_net *net, struct pipe *p)
 {
-    struct mem_conn *c = container_of(conn, struct mem_conn, conn);
-    struct pipe *p = c->in;
-    while (p->arrival_count > 0 && p->arrivals[p->arrival_head].at_ns <= *c->net->setup.now_ns) {
+    while (p->arrival_count > 0 && p->arrivals[p->arrival_head].at_ns <= *net->setup.now_ns) {
         p->arrived = p->arrivals[p->arrival_head].position;
         p->arrival_head = (p->arrival_head + 1) % ARRIVALS_MAX;
         p->arrival_count--;
     }
+}
+
+static ssize_t virtual_recv(struct conn *conn, void *target, size_t len_max)
+{
+    struct mem_conn *c = container_of(conn, struct mem_conn, conn);
+    struct pipe *p = c->in;
+    arrive(c->net, p);
     size_t len = pipe_read(p, p->arrived, target, len_max);
     bool ended = atomic_load(&p->writer_gone) && p->arrival_count == 0;
     return len == 0 && ended ? HEARTH_PEER_LOST : (ssize_t)len;
@@ -197,6 +203,7 @@ void mem_net_cut(struct mem_net *net, int rank, int peer)
     int ends[2] = {rank * net->setup.size + peer, peer * net->setup.size + rank};
     for (int i = 0; i < 2; i++) {
         struct pipe *p = &net->pipes[ends[i]];
+        arrive(net, p);
         p->arrival_count = 0;
         atomic_store(&p->writer_gone, true);
         atomic_store(&p->reader_gone, true);
@@ -209,7 +216,8 @@ uint64_t mem_net_next(const struct mem_net *net)
     int pipes = net->setup.size * net->setup.size;
     for (int i = 0; i < pipes; i++) {
         const struct pipe *p = &net->pipes[i];
-        if (p->arrival_count > 0 && p->arrivals[p->arrival_head].at_ns < next)
+        if (p->arrival_count > 0 && !atomic_load(&p->reader_gone) &&
+            p->arrivals[p->arrival_head].at_ns < next)
             next = p->arrivals[p->arrival_head].at_ns;
     }
     return next;
