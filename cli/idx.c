@@ -11,10 +11,11 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#define TYPE_BYTE    8
-#define LEN_MAX      (UINT64_C(1) << 32) /* of the elements of one file */
-#define READ_LEN_MAX (1u << 30)          /* gzread takes an int */
-#define PATH_LEN_MAX 512
+#define TYPE_BYTE      8
+#define LEN_MAX        (UINT64_C(1) << 32) /* of the elements of one file */
+#define READ_LEN_MAX   (1u << 30)          /* gzread takes an int */
+#define BODY_LEN_FIRST ((size_t)1 << 20)   /* what is allocated before anything has been read */
+#define PATH_LEN_MAX   512
 
 static bool read_fully(gzFile file, void *target, size_t len)
 {
@@ -65,17 +66,34 @@ static int read_header(gzFile file, const char *path, struct idx *idx, struct er
     return HEARTH_OK;
 }
 
+/* Memory grows with what is really there, not with what the header announces. */
+static int read_growing(gzFile file, const char *path, struct idx *idx, size_t len, struct error *error)
+{
+    size_t done = 0, room = 0;
+    while (done < len) {
+        room = room == 0 ? BODY_LEN_FIRST : room * 2;
+        room = room < len ? room : len;
+        uint8_t *bytes = realloc(idx->bytes, room);
+        if (!bytes)
+            return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "%s: no memory for its %zu bytes", path,
+                             len);
+        idx->bytes = bytes;
+        if (!read_fully(file, bytes + done, room - done))
+            return fail_short(file, path, "data", error);
+        done = room;
+    }
+    return HEARTH_OK;
+}
+
 static int read_body(gzFile file, const char *path, struct idx *idx, struct error *error)
 {
     size_t len = 1;
     uint8_t more;
     for (int i = 0; i < idx->dims; i++)
         len *= idx->dim[i];
-    idx->bytes = malloc(len);
-    if (!idx->bytes)
-        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "%s: no memory for its %zu bytes", path, len);
-    if (!read_fully(file, idx->bytes, len))
-        return fail_short(file, path, "data", error);
+    int status = read_growing(file, path, idx, len, error);
+    if (status)
+        return status;
     int extra = gzread(file, &more, 1);
     if (extra < 0)
         return fail_short(file, path, "data", error);

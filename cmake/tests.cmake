@@ -43,6 +43,16 @@ function(hearth_test name label)
                        ENVIRONMENT "${HEARTH_TEST_ENVIRONMENT}")
 endfunction()
 
+# How tests and fuzzers are compiled: with assert, all internals and cmocka in reach.
+function(hearth_test_flags target)
+  hearth_flags(${target})
+  target_compile_options(${target} PRIVATE -UNDEBUG)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR})
+  if(CMOCKA_INCLUDE)
+    target_include_directories(${target} SYSTEM PRIVATE ${CMOCKA_INCLUDE})
+  endif()
+endfunction()
+
 # A program for tests and fuzzers; its path below the build directory mirrors the source.
 function(hearth_test_program target file)
   add_executable(${target} EXCLUDE_FROM_ALL ${file} ${ARGN})
@@ -50,20 +60,34 @@ function(hearth_test_program target file)
   cmake_path(RELATIVE_PATH dir BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
   cmake_path(GET file STEM stem)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${dir} OUTPUT_NAME ${stem})
-  hearth_flags(${target})
+  hearth_test_flags(${target})
   hearth_link_flags(${target})
-  target_compile_options(${target} PRIVATE -UNDEBUG)
-  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR})
   target_link_libraries(${target} PRIVATE hearth_checked)
   add_dependencies(tests ${target})
 endfunction()
 
-# ---- cmocka: tests/LABEL/test_NAME.c or tests/LABEL/ROOM/test_NAME.c. Other C files beside a test are linked
-# with it, and so is tests/support/*.c. --------------------------------------------------------------------------
+# hearth_test_help(out dir): the C files of dir that are no tests, as a library for its tests; "" if there are none.
+function(hearth_test_help out dir)
+  cmake_path(RELATIVE_PATH dir BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE path)
+  string(MAKE_C_IDENTIFIER "${path}_help" target)
+  file(GLOB files CONFIGURE_DEPENDS ${dir}/*.c)
+  list(FILTER files EXCLUDE REGEX "/test_[^/]*[.]c$")
+  if(files AND NOT TARGET ${target})
+    add_library(${target} STATIC EXCLUDE_FROM_ALL ${files})
+    hearth_test_flags(${target})
+    target_link_libraries(${target} PUBLIC hearth_checked)
+  endif()
+  if(NOT files)
+    set(target "")
+  endif()
+  set(${out} ${target} PARENT_SCOPE)
+endfunction()
+
+# ---- cmocka: tests/LABEL/test_NAME.c or tests/LABEL/ROOM/test_NAME.c. Other C files beside a test are linked with
+# it, and so is tests/support/*.c. -----------------------------------------------------------------------------------
 
 file(GLOB test_files CONFIGURE_DEPENDS tests/unit/*/test_*.c tests/conform/test_*.c tests/sim/test_*.c
      tests/torture/test_*.c)
-file(GLOB support CONFIGURE_DEPENDS tests/support/*.c)
 if(HEARTH_FUZZ)
   set(test_files "")
 elseif(NOT CMOCKA_INCLUDE OR NOT CMOCKA_LIBRARY)
@@ -79,24 +103,30 @@ foreach(file ${test_files})
   if(path MATCHES "^unit/cli/" AND NOT HEARTH_CLI)
     continue()
   endif()
-  file(GLOB beside CONFIGURE_DEPENDS ${dir}/*.c)
-  list(FILTER beside EXCLUDE REGEX "/test_[^/]*[.]c$")
-  hearth_test_program(${target} ${file} ${beside} ${support})
-  target_include_directories(${target} SYSTEM PRIVATE ${CMOCKA_INCLUDE})
-  target_link_libraries(${target} PRIVATE ${CMOCKA_LIBRARY})
+  hearth_test_program(${target} ${file})
+  hearth_test_help(beside ${dir})
+  hearth_test_help(support ${PROJECT_SOURCE_DIR}/tests/support)
+  if(path MATCHES "^torture/") # on virtual time, where waiting costs nothing
+    hearth_test_help(sim ${PROJECT_SOURCE_DIR}/tests/sim)
+    list(APPEND beside ${sim})
+  endif()
+  target_link_libraries(${target} PRIVATE ${beside} ${support} ${CMOCKA_LIBRARY})
   if(path MATCHES "^unit/cli/")
     target_link_libraries(${target} PRIVATE hearth_commands)
   endif()
   hearth_test(${name} ${label} ${target})
 endforeach()
 
-# ---- Fuzzers: fuzz/fuzz_NAME.c with fuzz/corpus/NAME/. With libFuzzer they run for a while, else they replay the
-# corpus. ----------------------------------------------------------------------------------------------------------
+# ---- Fuzzers: fuzz/fuzz_NAME.c with fuzz/corpus/NAME/; fuzz_cli_NAME.c is linked with the command's files. With
+# libFuzzer they run for a while, else they replay the corpus. ----------------------------------------------------------------------------------------------------------
 
 file(GLOB fuzz_files CONFIGURE_DEPENDS fuzz/fuzz_*.c)
 foreach(file ${fuzz_files})
   string(REGEX REPLACE ".*/fuzz_([^/]*)[.]c$" "\\1" name ${file})
   set(corpus ${PROJECT_SOURCE_DIR}/fuzz/corpus/${name})
+  if(name MATCHES "^cli_" AND NOT HEARTH_CLI)
+    continue()
+  endif()
   if(HEARTH_FUZZ)
     hearth_test_program(fuzz_${name} ${file})
     target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
@@ -107,6 +137,9 @@ foreach(file ${fuzz_files})
   else()
     hearth_test_program(fuzz_${name} ${file} ${PROJECT_SOURCE_DIR}/fuzz/replay.c)
     hearth_test(fuzz/${name} fuzz fuzz_${name} ${corpus})
+  endif()
+  if(name MATCHES "^cli_")
+    target_link_libraries(fuzz_${name} PRIVATE hearth_commands)
   endif()
 endforeach()
 

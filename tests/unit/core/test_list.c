@@ -28,8 +28,7 @@ static void items_stand_in_order_and_leave_while_walked(void **state)
         items[i].number = i;
         list_push(&head, &items[i].link);
     }
-    LIST_EACH(at, after, &head)
-    {
+    LIST_EACH (at, after, &head) {
         struct item *item = container_of(at, struct item, link);
         assert_int_equal(item->number, expected++);
         if (item->number % 2 == 0)
@@ -37,8 +36,7 @@ static void items_stand_in_order_and_leave_while_walked(void **state)
     }
     assert_int_equal(expected, 10);
     expected = 1;
-    LIST_EACH(at, after, &head)
-    {
+    LIST_EACH (at, after, &head) {
         assert_int_equal(container_of(at, struct item, link)->number, expected);
         expected += 2;
         list_remove(at);
@@ -46,8 +44,8 @@ static void items_stand_in_order_and_leave_while_walked(void **state)
     }
     assert_int_equal(expected, 11);
     assert_true(list_empty(&head));
-    LIST_EACH(at, after, &head)
-    fail();
+    LIST_EACH (at, after, &head)
+        fail();
 }
 
 int main(void)

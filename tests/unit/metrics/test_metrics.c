@@ -72,7 +72,7 @@ static void quantiles_are_upper_bounds(void **state)
 }
 
 #define THREADS 4
-#define ADDS 20000
+#define ADDS    20000
 
 static void *add_many(void *arg)
 {

@@ -15,7 +15,7 @@
 #include "wire/record.h"
 
 #define HELLO_LEN 24
-#define CALL_LEN 40
+#define CALL_LEN  40
 
 static const struct hello_record hellos[] = {
     {1, 1, 0, 3, 8, UINT64_C(0x1234567890abcdef)},

@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bad arguments: refused with words that name them, nothing happens, the next good call works. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conform/reference.h"
+
+/* ---- one bad thing at a time, in every collective ---- */
+
+/* What is wrong, and the words that must say so. */
+enum wrong {
+    NULL_GROUP,
+    BAD_DTYPE,
+    NEGATIVE_DTYPE,
+    BAD_OP,
+    BAD_ROOT,
+    NEGATIVE_ROOT,
+    NULL_SOURCE,
+    NULL_TARGET,
+    OVERLAP,
+    OVERFLOW_COUNT,
+    OVERFLOW_BYTES,
+    NULL_COUNTS,
+    OPTS_SIZE,
+    OPTS_TIMEOUT,
+    OPTS_TIMEOUT_LONG,
+    OPTS_WEIGHT,
+    OPTS_WEIGHT_NAN,
+    OPTS_WEIGHT_INF,
+    OPTS_FLAGS,
+    OPTS_ALGO,
+    OPTS_CODEC,
+    WRONGS
+};
+
+static const char *const words[WRONGS] = {
+    [NULL_GROUP] = "group",
+    [BAD_DTYPE] = "dtype",
+    [NEGATIVE_DTYPE] = "dtype",
+    [BAD_OP] = "op is 9",
+    [BAD_ROOT] = "root is 3",
+    [NEGATIVE_ROOT] = "root is -1",
+    [NULL_SOURCE] = "NULL",
+    [NULL_TARGET] = "NULL",
+    [OVERLAP] = "overlap",
+    [OVERFLOW_COUNT] = "2^63",
+    [OVERFLOW_BYTES] = "2^63",
+    [NULL_COUNTS] = "counts",
+    [OPTS_SIZE] = "opts.size",
+    [OPTS_TIMEOUT] = "opts.timeout_ms",
+    [OPTS_TIMEOUT_LONG] = "opts.timeout_ms",
+    [OPTS_WEIGHT] = "opts.weight",
+    [OPTS_WEIGHT_NAN] = "opts.weight",
+    [OPTS_WEIGHT_INF] = "opts.weight",
+    [OPTS_FLAGS] = "opts.flags",
+    [OPTS_ALGO] = "opts.algo",
+    [OPTS_CODEC] = "opts.codec",
+};
+
+static bool applies(enum kind kind, enum wrong wrong)
+{
+    if (kind == BARRIER)
+        return wrong == NULL_GROUP || wrong >= OPTS_SIZE;
+    switch (wrong) {
+    case BAD_OP:
+        return kind_has_op(kind);
+    case BAD_ROOT:
+    case NEGATIVE_ROOT:
+        return kind_has_root(kind);
+    case NULL_TARGET:
+    case OVERLAP:
+        return kind != BROADCAST;
+    case NULL_COUNTS:
+    case OVERFLOW_COUNT:
+        return kind_is_vector(kind) == (wrong == NULL_COUNTS);
+    default:
+        return true;
+    }
+}
+
+/* Makes the call of this rank wrong. The root is rank 0, so that it has both buffers. */
+static void spoil(struct job *job, enum wrong wrong)
+{
+    switch (wrong) {
+    case BAD_DTYPE:
+        job->dtype = (enum hearth_dtype)10;
+        break;
+    case NEGATIVE_DTYPE:
+        job->dtype = (enum hearth_dtype) - 1;
+        break;
+    case BAD_OP:
+        job->op = (enum hearth_op)9;
+        break;
+    case BAD_ROOT:
+        job->root = job->size;
+        break;
+    case NEGATIVE_ROOT:
+        job->root = -1;
+        break;
+    case NULL_SOURCE:
+        job->source[0] = NULL;
+        job->target[0] = job->kind == BROADCAST ? NULL : job->target[0];
+        break;
+    case NULL_TARGET:
+        job->target[0] = NULL;
+        break;
+    case OVERLAP: /* by one element, the wrong way */
+        job->target[0] = (char *)job->source[0] + hearth_dtype_size(job->dtype);
+        break;
+    case OVERFLOW_COUNT:
+        job->count = SIZE_MAX / 2;
+        break;
+    case OVERFLOW_BYTES:
+        for (int i = 0; i < job->size * job->size; i++)
+            job->counts[i] = SIZE_MAX / 16;
+        job->count = (SIZE_MAX / 2 + 1) / hearth_dtype_size(job->dtype);
+        break;
+    default:
+        break;
+    }
+}
+
+static void spoil_opts(struct hearth_opts *o, enum wrong wrong)
+{
+    switch (wrong) {
+    case OPTS_SIZE:
+        o->size -= 1;
+        break;
+    case OPTS_TIMEOUT:
+        o->timeout_ms = -2;
+        break;
+    case OPTS_TIMEOUT_LONG:
+        o->timeout_ms = INT64_MAX;
+        break;
+    case OPTS_FLAGS:
+        o->flags = 1u << 17;
+        break;
+    case OPTS_ALGO:
+        o->algo = (enum hearth_algo)8;
+        break;
+    case OPTS_CODEC:
+        o->codec = "zip";
+        break;
+    default:
+        break;
+    }
+}
+
+static double spoilt_weight(enum wrong wrong)
+{
+    return wrong == OPTS_WEIGHT       ? -1.0
+           : wrong == OPTS_WEIGHT_NAN ? (double)NAN
+           : wrong == OPTS_WEIGHT_INF ? (double)INFINITY
+                                      : 1.0;
+}
+
+/* The v-variants with NULL for each list of counts. */
+static int null_counts(const struct job *job, hearth_group *g, hearth_request **q)
+{
+    const void *s = job->source[0];
+    void *t = job->target[0];
+    const size_t *list = job->counts;
+    switch (job->kind) {
+    case REDUCE_SCATTERV:
+        return q ? hearth_reduce_scatterv_nb(g, s, t, NULL, job->dtype, job->op, NULL, q)
+                 : hearth_reduce_scatterv(g, s, t, NULL, job->dtype, job->op, NULL);
+    case ALL_GATHERV:
+        return q ? hearth_all_gatherv_nb(g, s, t, NULL, job->dtype, NULL, q)
+                 : hearth_all_gatherv(g, s, t, NULL, job->dtype, NULL);
+    case GATHERV:
+        return q ? hearth_gatherv_nb(g, s, job->count, t, NULL, job->dtype, 0, NULL, q)
+                 : hearth_gatherv(g, s, job->count, t, NULL, job->dtype, 0, NULL);
+    case SCATTERV:
+        return q ? hearth_scatterv_nb(g, s, NULL, t, job->count, job->dtype, 0, NULL, q)
+                 : hearth_scatterv(g, s, NULL, t, job->count, job->dtype, 0, NULL);
+    default:
+        return q ? hearth_all_to_allv_nb(g, s, NULL, t, list, job->dtype, NULL, q)
+                 : hearth_all_to_allv(g, s, list, t, NULL, job->dtype, NULL);
+    }
+}
+
+static void bad_call(hearth_group *group, enum kind kind, enum wrong wrong, bool nonblocking)
+{
+    struct job good, job;
+    job_init(&good, kind, 3, kind == BARRIER ? 0 : 5);
+    job_prepare(&good);
+    job = good;
+    spoil(&job, wrong);
+    spoil_opts(&job.opts, wrong);
+    job.weight[0] = spoilt_weight(wrong);
+    hearth_request *const untouched = (hearth_request *)&job, *request = untouched;
+    hearth_group *g = wrong == NULL_GROUP ? NULL : group;
+    int status = wrong == NULL_COUNTS ? null_counts(&job, g, nonblocking ? &request : NULL)
+                 : nonblocking        ? job_start(&job, g, 0, &request)
+                                      : job_call(&job, g, 0);
+    int wanted = wrong == OPTS_CODEC ? HEARTH_UNSUPPORTED : HEARTH_INVALID;
+    if (check(status == wanted, "%s with wrong %d: %s: %s", kind_name(kind), wrong,
+              hearth_status_name(status), hearth_error_text())) {
+        check_text(hearth_error_text(), words[wrong]);
+        char name[32];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(kind_name(kind), "v"), kind_name(kind));
+        check_text(hearth_error_text(), name);
+        check(hearth_status_scope(status) == HEARTH_SCOPE_ARGUMENT, "scope of %s",
+              hearth_status_name(status));
+    }
+    check(request == untouched, "%s with wrong %d: the request was set", kind_name(kind), wrong);
+    job_free(&good);
+}
+
+static void bad_member(struct cluster *c, int rank, void *arg)
+{
+    (void)arg;
+    for (int i = 0; rank == 0 && i < KIND_COUNT * WRONGS * 2; i++) {
+        enum kind kind = (enum kind)(i / 2 / WRONGS);
+        enum wrong wrong = (enum wrong)(i / 2 % WRONGS);
+        if (applies(kind, wrong))
+            bad_call(c->world[0], kind, wrong, i % 2);
+    }
+}
+
+static void test_bad_arguments_of_every_collective(void **state)
+{
+    (void)state;
+    struct cluster c;
+    cluster_open(&c, 3, NULL);
+    cluster_run(&c, bad_member, NULL);
+    cluster_works(&c); /* no sequence number was used */
+    cluster_close(&c);
+}
+
+/* ---- what only some calls can have ---- */
+
+static void test_other_bad_arguments(void **state)
+{
+    (void)state;
+    struct cluster c;
+    cluster_open(&c, 2, NULL);
+    hearth_group *g = c.world[0];
+    float x[8] = {0}, y[8];
+    hearth_request *request;
+    check_status(hearth_scan(g, x, y, 1, HEARTH_F32, HEARTH_AVG, NULL), HEARTH_UNSUPPORTED);
+    check_text(hearth_error_text(), "average");
+    check_status(hearth_exclusive_scan(g, x, y, 1, HEARTH_F32, HEARTH_AVG, NULL), HEARTH_UNSUPPORTED);
+    check_text(hearth_error_text(), "exclusive_scan");
+    /* in place means one's own part, not another's */
+    check_status(hearth_all_gather(g, x + 1, x, 1, HEARTH_F32, NULL), HEARTH_INVALID);
+    check_text(hearth_error_text(), "overlap");
+    check_status(hearth_reduce_scatter(g, x, x + 2, 2, HEARTH_F32, HEARTH_SUM, NULL), HEARTH_INVALID);
+    check_text(hearth_error_text(), "overlap");
+    check_status(hearth_gather(g, x + 1, x, 1, HEARTH_F32, 0, NULL), HEARTH_INVALID);
+    check_status(hearth_scatter(g, x, x + 1, 1, HEARTH_F32, 0, NULL), HEARTH_INVALID);
+    /* the last element of one is the first of the other */
+    check_status(hearth_all_reduce(g, x, x + 3, 4, HEARTH_F32, HEARTH_SUM, NULL), HEARTH_INVALID);
+    check_status(hearth_all_reduce(g, x + 3, x, 4, HEARTH_F32, HEARTH_SUM, NULL), HEARTH_INVALID);
+    /* lists that contradict */
+    const size_t ones[2] = {1, 1}, twos[2] = {2, 2}, mixed[2] = {1, 2};
+    check_status(hearth_gatherv(g, x, 2, y, ones, HEARTH_F32, 0, NULL), HEARTH_INVALID);
+    check_text(hearth_error_text(), "counts[0]");
+    check_status(hearth_scatterv(g, x, twos, y, 1, HEARTH_F32, 0, NULL), HEARTH_INVALID);
+    check_text(hearth_error_text(), "counts[0]");
+    check_status(hearth_all_to_allv(g, x, mixed, y, twos, HEARTH_F32, NULL), HEARTH_INVALID);
+    check_text(hearth_error_text(), "itself");
+    check_status(hearth_all_to_allv(g, x, ones, x, mixed, HEARTH_F32, NULL), HEARTH_INVALID);
+    check_text(hearth_error_text(), "in place");
+    /* the request */
+    check_status(hearth_all_reduce_nb(g, x, y, 1, HEARTH_F32, HEARTH_SUM, NULL, NULL), HEARTH_INVALID);
+    check_text(hearth_error_text(), "request");
+    check_status(hearth_barrier_nb(g, NULL, NULL), HEARTH_INVALID);
+    check_status(hearth_test(NULL), HEARTH_INVALID);
+    check_text(hearth_error_text(), "test");
+    check_status(hearth_wait(NULL, 0), HEARTH_INVALID);
+    check_text(hearth_error_text(), "wait");
+    check_status(hearth_cancel(NULL), HEARTH_INVALID);
+    check_text(hearth_error_text(), "cancel");
+    check_status(hearth_request_fd(NULL), HEARTH_INVALID);
+    check_text(hearth_error_text(), "request_fd");
+    check(strcmp(hearth_request_error(NULL), "") == 0, "an error of no request");
+    hearth_request_free(NULL);
+    size_t index;
+    check_status(hearth_wait_all(NULL, 2, 0), HEARTH_INVALID);
+    check_text(hearth_error_text(), "wait_all");
+    check_status(hearth_wait_any(NULL, 2, 0, &index), HEARTH_INVALID);
+    check_text(hearth_error_text(), "wait_any");
+    check_status(hearth_barrier_nb(g, NULL, &request), HEARTH_OK);
+    check_status(hearth_wait_any(&request, 1, 0, NULL), HEARTH_INVALID);
+    check_text(hearth_error_text(), "index");
+    check_status(hearth_barrier(c.world[1], NULL), HEARTH_OK);
+    hearth_request_free(request);
+    cluster_works(&c);
+    cluster_close(&c);
+}
+
+static void test_bad_arguments_of_groups_and_nodes(void **state)
+{
+    (void)state;
+    struct cluster c;
+    hearth_group *out = NULL;
+    char text[8];
+    cluster_open(&c, 2, NULL);
+    check_status(hearth_group_split(NULL, 0, 0, NULL, &out), HEARTH_INVALID);
+    check_text(hearth_error_text(), "group");
+    check_status(hearth_group_split(c.world[0], 0, 0, NULL, NULL), HEARTH_INVALID);
+    check_text(hearth_error_text(), "out");
+    struct hearth_opts opts = opts_default();
+    opts.size = 3;
+    check_status(hearth_group_split(c.world[0], 0, 0, &opts, &out), HEARTH_INVALID);
+    check_text(hearth_error_text(), "opts.size");
+    check(out == NULL, "the group was set");
+    check_status(hearth_same(NULL, text, 1, NULL), HEARTH_INVALID);
+    check_text(hearth_error_text(), "same");
+    check_status(hearth_same(c.world[0], NULL, 1, NULL), HEARTH_INVALID);
+    check_text(hearth_error_text(), "buffer");
+    check_status(hearth_rank(NULL), HEARTH_INVALID);
+    check_status(hearth_size(NULL), HEARTH_INVALID);
+    check(hearth_world(NULL) == NULL, "the world of nothing");
+    check_status((int)hearth_metrics_text(NULL, text, 8), HEARTH_INVALID);
+    check_status((int)hearth_metrics_text(c.nodes[0], NULL, 8), HEARTH_INVALID);
+    hearth_close(NULL);
+    hearth_group_close(NULL);
+    cluster_works(&c);
+
+    int64_t whole = hearth_metrics_text(c.nodes[0], NULL, 0); /* as snprintf does */
+    check(whole > 100, "metrics text of %" PRId64, whole);
+    memset(text, 'x', sizeof text);
+    check(hearth_metrics_text(c.nodes[0], text, 5) >= whole, "the length of the whole text");
+    check(strlen(text) == 4 && text[5] == 'x', "\"%.8s\" was cut wrongly", text);
+    cluster_close(&c);
+}
+
+/* ---- what is allowed ---- */
+
+/* Nothing to give, nothing to get: NULL and counts of 0; and what is not read is not looked at. */
+static void allowed_member(struct cluster *c, int rank, void *arg)
+{
+    (void)arg;
+    hearth_group *g = c->world[rank];
+    bool root = rank == 1;
+    float x[4] = {1, 2, 3, 4}, y[8];
+    const size_t nothing[2] = {0, 0};
+    const size_t *wild = root ? nothing : (const size_t *)(uintptr_t)8; /* read at the root only */
+    check_status(hearth_all_reduce(g, NULL, NULL, 0, HEARTH_F32, HEARTH_SUM, NULL), HEARTH_OK);
+    check_status(hearth_broadcast(g, NULL, 0, HEARTH_F32, 1, NULL), HEARTH_OK);
+    check_status(hearth_all_gatherv(g, NULL, NULL, nothing, HEARTH_F32, NULL), HEARTH_OK);
+    check_status(hearth_all_to_allv(g, NULL, nothing, NULL, nothing, HEARTH_F32, NULL), HEARTH_OK);
+    check_status(hearth_gatherv(g, NULL, 0, NULL, wild, HEARTH_F32, 1, NULL), HEARTH_OK);
+    check_status(hearth_scatterv(g, NULL, wild, NULL, 0, HEARTH_F32, 1, NULL), HEARTH_OK);
+    check_status(hearth_reduce(g, x, root ? y : NULL, 4, HEARTH_F32, HEARTH_SUM, 1, NULL), HEARTH_OK);
+    check_status(hearth_gather(g, x, root ? y : NULL, 4, HEARTH_F32, 1, NULL), HEARTH_OK);
+    check_status(hearth_scatter(g, root ? y : NULL, x, 4, HEARTH_F32, 1, NULL), HEARTH_OK);
+    /* neighbours are not overlaps */
+    check_status(hearth_all_reduce(g, y, y + 4, 4, HEARTH_F32, HEARTH_MIN, NULL), HEARTH_OK);
+    check_status(hearth_all_reduce(g, y + 4, y, 4, HEARTH_F32, HEARTH_MIN, NULL), HEARTH_OK);
+    /* weight matters for averages only, but is checked always; 0 and large ones are fine */
+    struct hearth_opts opts = opts_default();
+    opts.weight = rank == 0 ? 0 : 1e30;
+    opts.codec = "none";
+    opts.timeout_ms = INT64_C(365) * 24 * 3600 * 1000;
+    check_status(hearth_barrier(g, &opts), HEARTH_OK);
+}
+
+static void test_what_is_allowed(void **state)
+{
+    (void)state;
+    struct cluster c;
+    cluster_open(&c, 2, NULL);
+    cluster_run(&c, allowed_member, NULL);
+    cluster_close(&c);
+}
+
+/* ---- opening ---- */
+
+static void refused(const struct hearth_config *config, int count, const char *word)
+{
+    hearth_node *nodes[HEARTH_LOCAL_MAX], *before = (hearth_node *)&config;
+    nodes[0] = before;
+    check_status(hearth_open_local(config, count, nodes), HEARTH_INVALID);
+    check_text(hearth_error_text(), word);
+    check(nodes[0] == before, "nodes were set");
+}
+
+static void test_open_local(void **state)
+{
+    (void)state;
+    struct hearth_config good, config;
+    hearth_config_init(&good);
+    refused(NULL, 0, "count is 0");
+    refused(NULL, -1, "count is -1");
+    refused(NULL, HEARTH_LOCAL_MAX + 1, "count is 65");
+    check_status(hearth_open_local(NULL, 1, NULL), HEARTH_INVALID);
+    check_text(hearth_error_text(), "nodes");
+    config = good;
+    config.size = 8;
+    refused(&config, 1, "size");
+    config = good;
+    config.op_timeout_ms = 0;
+    refused(&config, 1, "op_timeout_ms");
+    config.op_timeout_ms = -1;
+    refused(&config, 1, "op_timeout_ms");
+    config = good;
+    config.chunk_bytes = 16383;
+    refused(&config, 1, "chunk_bytes");
+    config.chunk_bytes = SIZE_MAX;
+    refused(&config, 1, "chunk_bytes");
+    config = good;
+    config.window_bytes = 0;
+    refused(&config, 1, "window_bytes");
+    config.window_bytes = SIZE_MAX;
+    refused(&config, 1, "window_bytes");
+    config = good;
+    config.eager_bytes = 1;
+    refused(&config, 1, "eager_bytes");
+    config.eager_bytes = SIZE_MAX;
+    refused(&config, 1, "eager_bytes");
+    config = good;
+    config.ops_max = 0;
+    refused(&config, 1, "ops_max");
+    config.ops_max = UINT32_MAX;
+    refused(&config, 1, "ops_max");
+    config = good;
+    config.spin_us = UINT32_MAX;
+    refused(&config, 1, "spin_us");
+    config = good;
+    config.algo = (enum hearth_algo)8;
+    refused(&config, 1, "algo");
+    config.algo = (enum hearth_algo) - 1;
+    refused(&config, 1, "algo");
+    config = good;
+    config.log_level = (enum hearth_log_level)0;
+    refused(&config, 1, "log_level");
+    config.log_level = (enum hearth_log_level)5;
+    refused(&config, 1, "log_level");
+    checks_end();
+
+    hearth_node *nodes[HEARTH_LOCAL_MAX];
+    assert_int_equal(hearth_open_local(&good, HEARTH_LOCAL_MAX, nodes), HEARTH_OK);
+    for (int i = 0; i < HEARTH_LOCAL_MAX; i++)
+        hearth_close(nodes[i]);
+    config = good;
+    config.memory_max = 1000; /* no node fits in there */
+    check_status(hearth_open_local(&config, 2, nodes), HEARTH_NO_MEMORY);
+    check_text(hearth_error_text(), "memory");
+    checks_end();
+}
+
+/* ---- names ---- */
+
+static void test_names(void **state)
+{
+    (void)state;
+    enum hearth_dtype dtype;
+    enum hearth_op op;
+    enum hearth_algo algo;
+    for (int i = 0; i < DTYPES; i++) {
+        check_status(hearth_dtype_parse(hearth_dtype_name((enum hearth_dtype)i), &dtype), HEARTH_OK);
+        check((int)dtype == i, "dtype %d is read as %d", i, (int)dtype);
+    }
+    for (int i = 0; i < OPS; i++) {
+        check_status(hearth_op_parse(hearth_op_name((enum hearth_op)i), &op), HEARTH_OK);
+        check((int)op == i, "op %d is read as %d", i, (int)op);
+    }
+    for (int i = 0; i < ALGOS; i++) {
+        check_status(hearth_algo_parse(hearth_algo_name((enum hearth_algo)i), &algo), HEARTH_OK);
+        check((int)algo == i, "algo %d is read as %d", i, (int)algo);
+    }
+    const char *const bad[] = {"", "f", "F32", "f32 ", "sums", "?", "rin"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        check_status(hearth_dtype_parse(bad[i], &dtype), HEARTH_INVALID);
+        check_status(hearth_op_parse(bad[i], &op), HEARTH_INVALID);
+        check_status(hearth_algo_parse(bad[i], &algo), HEARTH_INVALID);
+    }
+    check_status(hearth_dtype_parse(NULL, &dtype), HEARTH_INVALID);
+    check(strcmp(hearth_dtype_name((enum hearth_dtype)10), "?") == 0, "name of dtype 10");
+    check(strcmp(hearth_op_name((enum hearth_op) - 1), "?") == 0, "name of op -1");
+    check(strcmp(hearth_algo_name((enum hearth_algo)8), "?") == 0, "name of algo 8");
+    check(hearth_dtype_size((enum hearth_dtype)10) == 0, "size of dtype 10");
+    check(hearth_version() == (HEARTH_VERSION_MAJOR << 16 | HEARTH_VERSION_MINOR << 8 | HEARTH_VERSION_PATCH),
+          "version 0x%x", hearth_version());
+    char version[32];
+    snprintf(version, sizeof version, "%d.%d.%d", HEARTH_VERSION_MAJOR, HEARTH_VERSION_MINOR,
+             HEARTH_VERSION_PATCH);
+    check(strcmp(hearth_version_string(), version) == 0, "version %s", hearth_version_string());
+    checks_end();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bad_arguments_of_every_collective),
+        cmocka_unit_test(test_other_bad_arguments),
+        cmocka_unit_test(test_bad_arguments_of_groups_and_nodes),
+        cmocka_unit_test(test_what_is_allowed),
+        cmocka_unit_test(test_open_local),
+        cmocka_unit_test(test_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

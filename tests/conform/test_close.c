@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Closing nodes: in the middle of operations, in any order, early, with unfinished requests. */
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conform/reference.h"
+
+#define PATIENCE_MS 60000
+
+static void close_own(struct cluster *c, int rank)
+{
+    hearth_close(c->nodes[rank]);
+    c->nodes[rank] = NULL;
+}
+
+/* ---- while others are in an operation ---- */
+
+struct leaving {
+    enum hearth_algo algo;
+    size_t count;
+    int who;
+};
+
+static void leaving_member(struct cluster *c, int rank, void *arg)
+{
+    const struct leaving *l = arg;
+    int32_t *x = must_alloc(l->count * sizeof *x);
+    struct hearth_opts opts = opts_default();
+    hearth_request *request = NULL;
+    char who[32];
+    memset(x, 0, l->count * sizeof *x);
+    opts.algo = l->algo;
+    opts.timeout_ms = PATIENCE_MS;
+    snprintf(who, sizeof who, "rank %d", l->who);
+    if (rank != l->who)
+        check_status(
+            hearth_all_reduce_nb(c->world[rank], x, x, l->count, HEARTH_I32, HEARTH_SUM, &opts, &request),
+            HEARTH_OK);
+    cluster_meet(c);
+    if (rank == l->who) {
+        close_own(c, rank);
+    } else {
+        check_status(hearth_wait(request, -1), HEARTH_PEER_LOST);
+        check_text(hearth_request_error(request), who);
+        hearth_request_free(request);
+        for (int i = 0; i < 3; i++) {
+            check_status(hearth_barrier(c->world[rank], NULL), HEARTH_GROUP_BROKEN);
+            check_text(hearth_error_text(), who);
+        }
+        check_status(hearth_all_reduce_nb(c->world[rank], x, x, 1, HEARTH_I32, HEARTH_SUM, NULL, &request),
+                     HEARTH_GROUP_BROKEN);
+        hearth_group *child = NULL;
+        check_status(hearth_group_split(c->world[rank], 0, 0, NULL, &child), HEARTH_GROUP_BROKEN);
+    }
+    cluster_meet(c);
+    free(x);
+}
+
+static void test_close_while_others_are_in_an_operation(void **state)
+{
+    (void)state;
+    const enum hearth_algo algos[] = {HEARTH_EXCHANGE, HEARTH_RING,   HEARTH_TREE,        HEARTH_STAR,
+                                      HEARTH_HALVING,  HEARTH_DIRECT, HEARTH_HIERARCHICAL};
+    for (int i = 0; i < 7 * 4; i++) {
+        struct cluster c;
+        struct leaving l = {algos[i % 7], i / 7 % 2 ? 300000 : 3, i % 3};
+        cluster_open(&c, i / 14 ? 4 : 3, NULL);
+        cluster_run(&c, leaving_member, &l);
+        cluster_close(&c);
+    }
+}
+
+/* It took part, and leaves in the middle of its own operation. */
+static void quitter_member(struct cluster *c, int rank, void *arg)
+{
+    const int *spin = arg;
+    enum { COUNT = 400000 };
+    int32_t *x = must_alloc(COUNT * sizeof *x);
+    hearth_request *request = NULL;
+    memset(x, 0, COUNT * sizeof *x);
+    int status = hearth_all_reduce_nb(c->world[rank], x, x, COUNT, HEARTH_I32, HEARTH_SUM, NULL, &request);
+    if (rank == 1) {
+        for (int i = 0; i < *spin; i++)
+            hearth_test(request);
+        close_own(c, 1); /* with the request: it belongs to the node */
+        memset(x, 0x55, COUNT * sizeof *x);
+    } else {
+        status = status == HEARTH_OK ? hearth_wait(request, -1) : status;
+        check(status == HEARTH_PEER_LOST || status == HEARTH_OK || status == HEARTH_GROUP_BROKEN,
+              "rank %d: %s: %s", rank, hearth_status_name(status), hearth_error_text());
+        if (status != HEARTH_OK)
+            check_text(hearth_error_text(), "rank 1");
+    }
+    cluster_meet(c);
+    for (int i = 0; rank == 1 && i < COUNT; i++)
+        if (x[i] != 0x55555555)
+            check(false, "element %d was written after the close", i);
+    free(x);
+}
+
+static void test_close_in_the_middle_of_ones_own_operation(void **state)
+{
+    (void)state;
+    for (int spin = 0; spin < 40; spin += 2) {
+        struct cluster c;
+        cluster_open(&c, 3, NULL);
+        cluster_run(&c, quitter_member, &spin);
+        cluster_close(&c);
+    }
+}
+
+/* ---- the end that everybody wants ---- */
+
+static void ending_member(struct cluster *c, int rank, void *arg)
+{
+    uint64_t seed = *(const uint64_t *)arg;
+    uint64_t own = seed * 10 + (uint64_t)rank;
+    int operations = (int)draw_below(&seed, 40);
+    int32_t x[600];
+    for (int i = 0; i < operations; i++) { /* so that credit and acknowledgements are under way at the end */
+        size_t count = 1 + draw_below(&seed, 600);
+        memset(x, 0, sizeof x);
+        check_status(hearth_all_reduce(c->world[rank], x, x, count, HEARTH_I32, HEARTH_SUM, NULL), HEARTH_OK);
+    }
+    struct hearth_opts opts = opts_default();
+    const enum hearth_algo algos[] = {HEARTH_AUTO, HEARTH_HALVING, HEARTH_TREE, HEARTH_EXCHANGE};
+    opts.algo = algos[draw_below(&seed, 4)];
+    check_status(hearth_barrier(c->world[rank], &opts), HEARTH_OK);
+    if (draw(&own) % 4 == 0)
+        sleep_ms(1);
+    close_own(c, rank);
+}
+
+static void test_members_close_after_a_barrier(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 400; i++) {
+        struct cluster c;
+        struct hearth_config config;
+        config_small(&config);
+        cluster_open(&c, 2 + (int)(i % 4), i % 2 ? &config : NULL);
+        cluster_run(&c, ending_member, &i);
+        cluster_close(&c);
+    }
+}
+
+/* Whatever the last collective is: who has its result may close, and must not disturb those still at it. */
+static void last_member(struct cluster *c, int rank, void *arg)
+{
+    struct job *job = arg;
+    job->status[rank] = job_call(job, c->world[rank], rank);
+    snprintf(job->text[rank], TEXT_MAX, "%s", hearth_error_text());
+    close_own(c, rank);
+}
+
+static void test_close_after_every_kind_of_last_collective(void **state)
+{
+    (void)state;
+    /* Those in which nobody can be done before all have begun: a member that has not called yet is lost. */
+    const enum kind kinds[] = {ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, ALL_GATHERV, ALL_TO_ALLV};
+    const size_t counts[] = {3, 3000, 70000};
+    for (int i = 0; i < 6 * 3 * 8; i++) {
+        struct cluster c;
+        struct job job;
+        struct hearth_config config;
+        config_small(&config);
+        int size = 2 + i % 3;
+        job_init(&job, kinds[i / 3 % 6], size, counts[i % 3]);
+        job.dtype = HEARTH_I32;
+        job.seed = (uint64_t)i;
+        job_prepare(&job);
+        cluster_open(&c, size, i % 2 ? &config : NULL);
+        cluster_run(&c, last_member, &job);
+        job_check(&job);
+        cluster_close(&c);
+        job_free(&job);
+    }
+}
+
+/* ---- requests, groups and callbacks that are left ---- */
+
+struct heard {
+    _Atomic(int) runs;
+    int wanted;
+};
+
+static void count_run(void *arg, int status)
+{
+    struct heard *h = arg;
+    check(status == h->wanted, "the callback heard %s", hearth_status_name(status));
+    h->runs++;
+}
+
+static void test_close_with_what_is_left(void **state)
+{
+    (void)state;
+    enum { LEFT = 50 };
+    for (int i = 0; i < 10; i++) {
+        struct cluster c;
+        hearth_request *requests[LEFT];
+        struct heard heard = {.wanted = i % 2 ? HEARTH_PEER_LOST : HEARTH_CLOSED};
+        int32_t x[LEFT] = {0};
+        struct hearth_opts opts = opts_default();
+        cluster_open(&c, 2, NULL);
+        hearth_request *gather[2];
+        for (int r = 0; r < 2; r++) /* finished, not freed */
+            check_status(hearth_barrier_nb(c.world[r], NULL, &gather[r]), HEARTH_OK);
+        check_status(hearth_wait_all(gather, 2, -1), HEARTH_OK);
+        opts.done = count_run;
+        opts.done_arg = &heard;
+        for (int k = 0; k < LEFT; k++) {
+            opts.tag = (uint64_t)k;
+            check_status(hearth_all_reduce_nb(c.world[0], &x[k], &x[k], 1, HEARTH_I32, HEARTH_SUM, &opts,
+                                              &requests[k]),
+                         HEARTH_OK);
+        }
+        check(hearth_request_fd(requests[0]) >= 0, "no descriptor");
+        close_own(&c, i % 2); /* the one that waits, or the one that is waited for */
+        for (int k = 0; i % 2 && k < LEFT; k++)
+            check_status(hearth_wait(requests[k], -1), HEARTH_PEER_LOST);
+        check(heard.runs == LEFT, "%d of %d callbacks have run", heard.runs, LEFT);
+        check_status(hearth_barrier(c.world[1 - i % 2], NULL), HEARTH_GROUP_BROKEN);
+        cluster_close(&c);
+    }
+}
+
+/* Groups that were split off are closed with their node; those of others break only if they had the node. */
+static void groups_member(struct cluster *c, int rank, void *arg)
+{
+    (void)arg;
+    hearth_group *pair = NULL, *all = NULL;
+    int32_t x = 1, sum = 0;
+    check_status(hearth_group_split(c->world[rank], rank / 2, 0, NULL, &pair), HEARTH_OK);
+    check_status(hearth_group_split(c->world[rank], 0, 0, NULL, &all), HEARTH_OK);
+    cluster_meet(c);
+    if (rank == 3) {
+        close_own(c, 3);
+        cluster_meet(c);
+        return;
+    }
+    cluster_meet(c);
+    check_status(hearth_barrier(c->world[rank], NULL), HEARTH_GROUP_BROKEN);
+    check_status(hearth_barrier(all, NULL), HEARTH_GROUP_BROKEN);
+    if (rank == 2) {
+        check_status(hearth_barrier(pair, NULL), HEARTH_GROUP_BROKEN);
+        check_text(hearth_error_text(), "rank 1"); /* its rank in that group */
+        return;
+    }
+    check_status(hearth_all_reduce(pair, &x, &sum, 1, HEARTH_I32, HEARTH_SUM, NULL), HEARTH_OK);
+    check(sum == 2, "rank %d: sum is %d", rank, sum);
+}
+
+static void test_groups_of_a_node_that_closed(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        struct cluster c;
+        cluster_open(&c, 4, NULL);
+        cluster_run(&c, groups_member, NULL);
+        cluster_close(&c);
+    }
+}
+
+/* ---- several nodes go ---- */
+
+static void test_nodes_close_one_after_the_other(void **state)
+{
+    (void)state;
+    const int orders[][4] = {{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 3, 0, 2}, {2, 0, 3, 1}};
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+        struct cluster c;
+        int32_t x = 1;
+        cluster_open(&c, 4, NULL);
+        for (int k = 0; k < 4; k++) {
+            close_own(&c, orders[i][k]);
+            for (int r = 0; r < 4; r++)
+                if (c.nodes[r] != NULL)
+                    check_status(hearth_all_reduce(c.world[r], &x, &x, 1, HEARTH_I32, HEARTH_SUM, NULL),
+                                 HEARTH_GROUP_BROKEN);
+        }
+        cluster_close(&c);
+    }
+}
+
+static void all_at_once(struct cluster *c, int rank, void *arg)
+{
+    (void)arg;
+    hearth_request *request;
+    int32_t x[100] = {0};
+    check_status(hearth_all_reduce_nb(c->world[rank], x, x, 100, HEARTH_I32, HEARTH_SUM, NULL, &request),
+                 HEARTH_OK);
+    cluster_meet(c);
+    close_own(c, rank);
+}
+
+static void test_all_nodes_close_at_once(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 50; i++) {
+        struct cluster c;
+        cluster_open(&c, 2 + i % 4, NULL);
+        cluster_run(&c, all_at_once, NULL);
+        cluster_close(&c);
+    }
+}
+
+/* Other clusters of the process do not notice. */
+static void test_clusters_side_by_side(void **state)
+{
+    (void)state;
+    struct cluster a, b;
+    cluster_open(&a, 3, NULL);
+    cluster_open(&b, 2, NULL);
+    cluster_works(&a);
+    close_own(&a, 1);
+    cluster_works(&b);
+    cluster_close(&a);
+    cluster_works(&b);
+    cluster_close(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_close_while_others_are_in_an_operation),
+        cmocka_unit_test(test_close_in_the_middle_of_ones_own_operation),
+        cmocka_unit_test(test_members_close_after_a_barrier),
+        cmocka_unit_test(test_close_after_every_kind_of_last_collective),
+        cmocka_unit_test(test_close_with_what_is_left),
+        cmocka_unit_test(test_groups_of_a_node_that_closed),
+        cmocka_unit_test(test_nodes_close_one_after_the_other),
+        cmocka_unit_test(test_all_nodes_close_at_once),
+        cmocka_unit_test(test_clusters_side_by_side),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hearth_config_env: every variable, good and bad. A bad one is named with its value and changes nothing. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conform/cluster.h"
+
+static const char *const names[] = {
+    "HEARTH_OP_TIMEOUT_MS", "HEARTH_CHUNK_BYTES", "HEARTH_WINDOW_BYTES",
+    "HEARTH_EAGER_BYTES",   "HEARTH_MEMORY_MAX",  "HEARTH_OPS_MAX",
+    "HEARTH_SPIN_US",       "HEARTH_ALGO",        "HEARTH_LOG_LEVEL",
+};
+enum { NAMES = sizeof names / sizeof *names };
+
+static int clear_environment(void **state)
+{
+    (void)state;
+    for (int i = 0; i < NAMES; i++)
+        unsetenv(names[i]);
+    return 0;
+}
+
+/* The field as a number, by the index of its variable. */
+static uint64_t field(const struct hearth_config *c, int name)
+{
+    const uint64_t fields[NAMES] = {(uint64_t)c->op_timeout_ms,
+                                    c->chunk_bytes,
+                                    c->window_bytes,
+                                    c->eager_bytes,
+                                    c->memory_max,
+                                    c->ops_max,
+                                    c->spin_us,
+                                    (uint64_t)c->algo,
+                                    (uint64_t)c->log_level};
+    return fields[name];
+}
+
+static void set_alone(int name, const char *value)
+{
+    clear_environment(NULL);
+    setenv(names[name], value, 1);
+}
+
+struct good {
+    int name;
+    const char *value;
+    uint64_t field;
+};
+
+static void test_good_values(void **state)
+{
+    (void)state;
+    const struct good cases[] = {
+        {0, "1", 1},
+        {0, "60000", 60000},
+        {1, "16384", 16384},
+        {1, "16K", 16384},
+        {1, "1M", 1u << 20},
+        {2, "65536", 65536},
+        {2, "1G", 1u << 30},
+        {2, "3M", 3u << 20},
+        {3, "16K", 16384},
+        {3, "64M", 64u << 20},
+        {4, "0", 0},
+        {4, "5G", UINT64_C(5) << 30},
+        {5, "1", 1},
+        {5, "5000", 5000},
+        {6, "0", 0},
+        {6, "1000", 1000},
+        {7, "auto", HEARTH_AUTO},
+        {7, "ring", HEARTH_RING},
+        {7, "direct", HEARTH_DIRECT},
+        {7, "halving", HEARTH_HALVING},
+        {7, "tree", HEARTH_TREE},
+        {7, "star", HEARTH_STAR},
+        {7, "hierarchical", HEARTH_HIERARCHICAL},
+        {7, "exchange", HEARTH_EXCHANGE},
+        {8, "error", HEARTH_LOG_ERROR},
+        {8, "warn", HEARTH_LOG_WARN},
+        {8, "info", HEARTH_LOG_INFO},
+        {8, "debug", HEARTH_LOG_DEBUG},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct hearth_config config, plain;
+        hearth_config_init(&config);
+        plain = config;
+        set_alone(cases[i].name, cases[i].value);
+        check_status(hearth_config_env(&config), HEARTH_OK);
+        for (int k = 0; k < NAMES; k++) {
+            uint64_t wanted = k == cases[i].name ? cases[i].field : field(&plain, k);
+            check(field(&config, k) == wanted, "%s=%s: %s is %" PRIu64, names[cases[i].name], cases[i].value,
+                  names[k], field(&config, k));
+        }
+        hearth_node *node = NULL; /* what is taken from the environment can be opened */
+        check_status(hearth_open_local(&config, 1, &node), HEARTH_OK);
+        hearth_close(node);
+    }
+    checks_end();
+}
+
+static void bad(int name, const char *value)
+{
+    struct hearth_config config, before;
+    char quoted[TEXT_MAX];
+    hearth_config_init(&config);
+    config.ops_max = 77; /* fields that the caller has set stay too */
+    before = config;
+    clear_environment(NULL);
+    setenv("HEARTH_SPIN_US", "13", 1); /* good ones beside it are not taken either */
+    setenv("HEARTH_CHUNK_BYTES", "32K", 1);
+    setenv(names[name], value, 1);
+    snprintf(quoted, sizeof quoted, "\"%s\"", value);
+    if (!check(hearth_config_env(&config) == HEARTH_INVALID, "%s=%s is taken", names[name], value))
+        return;
+    check_text(hearth_error_text(), names[name]);
+    check_text(hearth_error_text(), quoted);
+    check(memcmp(&config, &before, sizeof config) == 0, "%s=%s changed something", names[name], value);
+}
+
+static void test_bad_values(void **state)
+{
+    (void)state;
+    /* no numbers, or not only; for those that take one */
+    const char *const words[] = {"",
+                                 " ",
+                                 "x",
+                                 "-1",
+                                 "+5",
+                                 " 5",
+                                 "5 ",
+                                 "5x",
+                                 "0x10",
+                                 "1e6",
+                                 "5KK",
+                                 "5T",
+                                 "K",
+                                 "1.5",
+                                 "18446744073709551616",
+                                 "99999999999999999999999",
+                                 "17179869184G"};
+    for (int name = 0; name < 7; name++)
+        for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+            bad(name, words[i]);
+    /* beyond the limits */
+    bad(0, "0");
+    bad(0, "1K"); /* not a size */
+    bad(0, "31536000001");
+    bad(1, "16383");
+    bad(1, "17M");
+    bad(2, "16383");
+    bad(2, "16777216000000G");
+    bad(3, "8K");
+    bad(3, "65M");
+    bad(5, "0");
+    bad(5, "1048577");
+    bad(5, "4294967297"); /* must not wrap to 1 */
+    bad(6, "1000001");
+    bad(6, "4294967296");
+    /* names */
+    const char *const no_algos[] = {"", "Ring", "ring ", "rings", "7", "?"};
+    for (size_t i = 0; i < sizeof no_algos / sizeof *no_algos; i++)
+        bad(7, no_algos[i]);
+    const char *const no_levels[] = {"", "WARN", "warning", "2", "trace"};
+    for (size_t i = 0; i < sizeof no_levels / sizeof *no_levels; i++)
+        bad(8, no_levels[i]);
+    checks_end();
+}
+
+static void test_all_at_once_and_none(void **state)
+{
+    (void)state;
+    struct hearth_config config, plain;
+    hearth_config_init(&config);
+    plain = config;
+    check_status(hearth_config_env(&config), HEARTH_OK);
+    check(memcmp(&config, &plain, sizeof config) == 0, "an empty environment changed something");
+    const char *const values[NAMES] = {"5000", "32K", "1M", "64K", "1G", "99", "7", "tree", "debug"};
+    const uint64_t wanted[NAMES] = {5000, 32768, 1u << 20,    65536,           1u << 30,
+                                    99,   7,     HEARTH_TREE, HEARTH_LOG_DEBUG};
+    for (int i = 0; i < NAMES; i++)
+        setenv(names[i], values[i], 1);
+    check_status(hearth_config_env(&config), HEARTH_OK);
+    for (int i = 0; i < NAMES; i++)
+        check(field(&config, i) == wanted[i], "%s is %" PRIu64, names[i], field(&config, i));
+    check_status(hearth_config_env(NULL), HEARTH_INVALID);
+    config.size = 5;
+    check_status(hearth_config_env(&config), HEARTH_INVALID);
+    check_text(hearth_error_text(), "hearth_config_init");
+    checks_end();
+}
+
+/* Opening does not look at the environment. */
+static void test_only_config_env_reads_it(void **state)
+{
+    (void)state;
+    struct cluster c;
+    for (int i = 0; i < NAMES; i++)
+        setenv(names[i], "nonsense", 1);
+    cluster_open(&c, 2, NULL);
+    cluster_works(&c);
+    cluster_close(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_good_values, clear_environment),
+        cmocka_unit_test_setup(test_bad_values, clear_environment),
+        cmocka_unit_test_setup(test_all_at_once_and_none, clear_environment),
+        cmocka_unit_test_setup_teardown(test_only_config_env_reads_it, clear_environment, clear_environment),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

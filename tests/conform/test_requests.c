@@ -1,0 +1,534 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests: test, wait, wait_all, wait_any, cancel, free, descriptors, deadlines, restore, limits. */
+#include <inttypes.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conform/reference.h"
+
+#define PATIENCE_MS 60000
+
+static hearth_request *start_sum(hearth_group *group, int32_t *x, size_t count,
+                                 const struct hearth_opts *opts)
+{
+    hearth_request *request = NULL;
+    check_status(hearth_all_reduce_nb(group, x, x, count, HEARTH_I32, HEARTH_SUM, opts, &request), HEARTH_OK);
+    return request;
+}
+
+/* ---- test and wait ---- */
+
+static void test_and_wait(struct cluster *c, int rank, void *arg)
+{
+    (void)arg;
+    int32_t x = rank + 1;
+    hearth_group *g = c->world[rank];
+    if (rank != 0) {
+        cluster_meet(c); /* rank 0 has looked at an operation that cannot have ended */
+        check_status(hearth_all_reduce(g, &x, &x, 1, HEARTH_I32, HEARTH_SUM, NULL), HEARTH_OK);
+        return;
+    }
+    hearth_request *request = start_sum(g, &x, 1, NULL);
+    check_status(hearth_test(request), HEARTH_PENDING);
+    check_status(hearth_wait(request, 0), HEARTH_PENDING);
+    check_status(hearth_wait(request, 20), HEARTH_PENDING); /* runs out, does not cancel */
+    check_status(hearth_wait_all(&request, 1, 1), HEARTH_PENDING);
+    check(strcmp(hearth_request_error(request), "") == 0, "an error: %s", hearth_request_error(request));
+    cluster_meet(c);
+    check_status(hearth_wait(request, -1), HEARTH_OK);
+    check(x == 6, "sum is %d", x);
+    check_status(hearth_test(request), HEARTH_OK); /* again after the end */
+    check_status(hearth_wait(request, 0), HEARTH_OK);
+    check_status(hearth_wait(request, INT64_MAX), HEARTH_OK);
+    check_status(hearth_cancel(request), HEARTH_OK); /* too late, and harmless */
+    check_status(hearth_test(request), HEARTH_OK);
+    hearth_request_free(request);
+}
+
+static void test_test_and_wait(void **state)
+{
+    (void)state;
+    struct cluster c;
+    cluster_open(&c, 3, NULL);
+    cluster_run(&c, test_and_wait, NULL);
+    cluster_works(&c);
+    cluster_close(&c);
+}
+
+/* A timeout of centuries is not one of zero. */
+static void long_wait(struct cluster *c, int rank, void *arg)
+{
+    const int64_t *timeout_ms = arg;
+    int32_t x = 1;
+    if (rank == 1)
+        sleep_ms(20);
+    hearth_request *request = start_sum(c->world[rank], &x, 1, NULL);
+    size_t index = 7;
+    check_status(hearth_wait(request, *timeout_ms), HEARTH_OK);
+    check_status(hearth_wait_all(&request, 1, *timeout_ms), HEARTH_OK);
+    check_status(hearth_wait_any(&request, 1, *timeout_ms, &index), HEARTH_OK);
+    hearth_request_free(request);
+}
+
+static void test_the_longest_waits(void **state)
+{
+    (void)state;
+    int64_t timeouts[] = {INT64_MAX, INT64_MAX / 1000, INT64_MAX / 1000000, INT64_MAX / 500000, -1};
+    struct cluster c;
+    cluster_open(&c, 2, NULL);
+    for (size_t i = 0; i < sizeof timeouts / sizeof *timeouts; i++)
+        cluster_run(&c, long_wait, &timeouts[i]);
+    cluster_close(&c);
+}
+
+/* ---- several ---- */
+
+enum { SEVERAL = 8 };
+
+static void several(struct cluster *c, int rank, void *arg)
+{
+    (void)arg;
+    hearth_request *requests[SEVERAL + 2] = {NULL};
+    int32_t x[SEVERAL];
+    struct hearth_opts opts = opts_default();
+    for (int i = 0; i < SEVERAL; i++) {
+        x[i] = (rank + 1) * i;
+        opts.tag = (uint64_t)i;
+        requests[i + 1] = start_sum(c->world[rank], &x[i], 1, &opts);
+    }
+    check_status(hearth_wait_all(requests, SEVERAL + 2, -1), HEARTH_OK);
+    for (int i = 0; i < SEVERAL; i++) {
+        check(x[i] == i * c->size * (c->size + 1) / 2, "rank %d: sum %d is %d", rank, i, x[i]);
+        hearth_request_free(requests[i + 1]);
+    }
+}
+
+static void test_wait_all(void **state)
+{
+    (void)state;
+    struct cluster c;
+    cluster_open(&c, 3, NULL);
+    cluster_run(&c, several, NULL);
+    cluster_close(&c);
+    /* nothing to wait for */
+    hearth_request *none[2] = {NULL, NULL};
+    size_t index = 7;
+    check_status(hearth_wait_all(none, 2, -1), HEARTH_OK);
+    check_status(hearth_wait_all(NULL, 0, -1), HEARTH_OK);
+    check_status(hearth_wait_any(none, 2, -1, &index), HEARTH_INVALID);
+    check(index == 7, "index was set to %zu", index);
+    checks_end();
+}
+
+/* The first bad status in order of the array, though a later one failed earlier. */
+static void first_bad(struct cluster *c, int rank, void *arg)
+{
+    (void)arg;
+    int32_t x[6] = {1, 1, 1, 1, 1, 1};
+    hearth_request *requests[3];
+    struct hearth_opts opts = opts_default();
+    for (int i = 0; i < 2 + rank; i++) {
+        opts.tag = (uint64_t)i;
+        requests[i] = start_sum(c->world[rank], &x[2 * i], i == 1 && rank == 0 ? 2 : 1, &opts);
+    }
+    if (rank == 1) {
+        check_status(hearth_cancel(requests[2]), HEARTH_OK);
+        check_status(hearth_wait_all(requests, 3, -1), HEARTH_MISMATCH);
+        check_text(hearth_error_text(), "rank 0");
+        check_status(hearth_test(requests[0]), HEARTH_OK);
+        check_status(hearth_test(requests[2]), HEARTH_CANCELLED);
+    } else {
+        check_status(hearth_wait_all(requests, 2, -1), HEARTH_MISMATCH);
+    }
+    for (int i = 0; i < 2 + rank; i++)
+        hearth_request_free(requests[i]);
+    cluster_meet(c);
+    opts.tag = 2;
+    if (rank == 0)
+        check_status(hearth_all_reduce(c->world[0], x, x, 1, HEARTH_I32, HEARTH_SUM, &opts), HEARTH_ABORTED);
+}
+
+static void test_wait_all_gives_the_first_bad(void **state)
+{
+    (void)state;
+    struct cluster c;
+    cluster_open(&c, 2, NULL);
+    cluster_run(&c, first_bad, NULL);
+    cluster_works(&c);
+    cluster_close(&c);
+}
+
+/* Rank 1 starts them in an order of its own, one after the other: rank 0 sees each end. */
+static void any_member(struct cluster *c, int rank, void *arg)
+{
+    const int *order = arg;
+    hearth_request *requests[SEVERAL];
+    int32_t x[SEVERAL];
+    struct hearth_opts opts = opts_default();
+    if (rank == 1) {
+        for (int i = 0; i < SEVERAL; i++) {
+            cluster_meet(c);
+            opts.tag = (uint64_t)order[i];
+            x[i] = 1;
+            check_status(hearth_all_reduce(c->world[1], &x[i], &x[i], 1, HEARTH_I32, HEARTH_SUM, &opts),
+                         HEARTH_OK);
+        }
+        return;
+    }
+    for (int i = 0; i < SEVERAL; i++) {
+        opts.tag = (uint64_t)i;
+        x[i] = i;
+        requests[i] = start_sum(c->world[0], &x[i], 1, &opts);
+    }
+    for (int i = 0; i < SEVERAL; i++) {
+        size_t index = 99;
+        check_status(hearth_wait_any(requests, SEVERAL, 1, &index), HEARTH_PENDING);
+        check(index == 99, "index was set to %zu", index);
+        cluster_meet(c);
+        check_status(hearth_wait_any(requests, SEVERAL, -1, &index), HEARTH_OK);
+        check(index == (size_t)order[i], "%zu ended, not %d", index, order[i]);
+        check(x[order[i]] == order[i] + 1, "sum is %d", x[order[i]]);
+        hearth_request_free(requests[order[i]]);
+        requests[order[i]] = NULL;
+    }
+}
+
+static void test_wait_any(void **state)
+{
+    (void)state;
+    int order[SEVERAL] = {3, 0, 7, 1, 6, 2, 5, 4};
+    struct cluster c;
+    cluster_open(&c, 2, NULL);
+    cluster_run(&c, any_member, order);
+    cluster_close(&c);
+}
+
+/* Requests of four nodes, waited for by one thread; nobody else drives them. */
+static void test_wait_for_several_nodes(void **state)
+{
+    (void)state;
+    enum { NODES = 4 };
+    struct cluster c;
+    hearth_request *requests[NODES];
+    int32_t x[NODES], *large[NODES];
+    cluster_open(&c, NODES, NULL);
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < NODES; i++) {
+            x[i] = i;
+            requests[i] = start_sum(c.world[i], &x[i], 1, NULL);
+        }
+        for (int i = 0; i < NODES; i++) {
+            size_t index = 99;
+            check_status(hearth_wait_any(requests, NODES, -1, &index), HEARTH_OK);
+            if (!check(index < NODES && requests[index] != NULL, "index is %zu", index))
+                break;
+            check(x[index] == 6, "sum is %d", x[index]);
+            hearth_request_free(requests[index]);
+            requests[index] = NULL;
+        }
+    }
+    for (int i = 0; i < NODES; i++) {
+        large[i] = must_alloc(400000 * sizeof(int32_t));
+        memset(large[i], 0, 400000 * sizeof(int32_t));
+        requests[i] = start_sum(c.world[i], large[i], 400000, NULL);
+    }
+    check_status(hearth_wait_all(requests, NODES, -1), HEARTH_OK);
+    for (int i = 0; i < NODES; i++) {
+        hearth_request_free(requests[i]);
+        free(large[i]);
+    }
+    cluster_close(&c);
+}
+
+/* ---- cancel ---- */
+
+struct ending {
+    size_t count;
+    bool by_free; /* hearth_request_free instead of hearth_cancel */
+    bool late;    /* the others post after the cancel */
+    bool restore;
+};
+
+static void cancel_member(struct cluster *c, int rank, void *arg)
+{
+    const struct ending *e = arg;
+    size_t len = e->count * sizeof(int32_t);
+    int32_t *x = must_alloc(len), *copy = must_alloc(len);
+    struct hearth_opts opts = opts_default();
+    hearth_request *request = NULL;
+    for (size_t i = 0; i < e->count; i++)
+        copy[i] = x[i] = (int32_t)i * (rank + 3);
+    opts.flags = e->restore ? HEARTH_RESTORE : 0;
+    opts.timeout_ms = PATIENCE_MS;
+    int last = c->size - 1; /* never starts: nothing can have ended when it is cancelled */
+    if (rank != last && (rank == 1 || !e->late))
+        request = start_sum(c->world[rank], x, e->count, &opts);
+    cluster_meet(c);
+    if (rank == 1 && e->by_free) {
+        hearth_request_free(request);
+    } else if (rank == 1) {
+        check_status(hearth_cancel(request), HEARTH_OK);
+        check_status(hearth_test(request), HEARTH_CANCELLED);
+        check_text(hearth_request_error(request), "cancelled");
+        hearth_request_free(request);
+    }
+    if (rank == 1)
+        memset(x, 0x77, e->restore ? 0 : len); /* the buffers are free: nothing may touch them any more */
+    cluster_meet(c);
+    if (rank != 1) {
+        if (request == NULL)
+            request = start_sum(c->world[rank], x, e->count, &opts);
+        check_status(hearth_wait(request, -1), HEARTH_ABORTED);
+        check_text(hearth_request_error(request), "rank 1");
+        hearth_request_free(request);
+    }
+    cluster_meet(c);
+    if (e->restore)
+        check(memcmp(x, copy, len) == 0, "rank %d: the input was not given back", rank);
+    for (size_t i = 0; rank == 1 && !e->restore && i < e->count; i++)
+        if (x[i] != 0x77777777)
+            check(false, "element %zu was written after the cancel", i);
+    free(x);
+    free(copy);
+}
+
+static void test_cancel(void **state)
+{
+    (void)state;
+    const size_t counts[] = {1, 1000, 60000, 700000};
+    struct cluster c;
+    cluster_open(&c, 3, NULL);
+    for (int i = 0; i < 4 * 8 * 2; i++) {
+        struct ending e = {
+            .count = counts[i % 4], .by_free = i / 4 & 1, .late = i / 8 & 1, .restore = i / 16 & 1};
+        cluster_run(&c, cancel_member, &e);
+        if (i % 7 == 0)
+            cluster_works(&c);
+    }
+    cluster_works(&c);
+    cluster_close(&c);
+}
+
+/* Cancelled in the middle: all members run it, at some point one gives up. Each ends with the result or with
+ * an error; with an error the input is back. */
+static void cancel_midway(struct cluster *c, int rank, void *arg)
+{
+    const int *spin = arg;
+    enum { COUNT = 300000 };
+    int32_t *x = must_alloc(COUNT * sizeof *x);
+    struct hearth_opts opts = opts_default();
+    for (int i = 0; i < COUNT; i++)
+        x[i] = i * (rank + 1);
+    opts.flags = HEARTH_RESTORE;
+    hearth_request *request = start_sum(c->world[rank], x, COUNT, &opts);
+    int status = HEARTH_PENDING;
+    for (int i = 0; rank == 0 && status == HEARTH_PENDING && i < *spin; i++)
+        status = hearth_test(request);
+    if (rank == 0)
+        check_status(hearth_cancel(request), HEARTH_OK);
+    status = hearth_wait(request, -1);
+    check(status == HEARTH_OK || status == (rank == 0 ? HEARTH_CANCELLED : HEARTH_ABORTED), "rank %d: %s",
+          rank, hearth_status_name(status));
+    int factor = status == HEARTH_OK ? c->size * (c->size + 1) / 2 : rank + 1;
+    for (int i = 0; i < COUNT; i++)
+        if (x[i] != i * factor)
+            check(false, "rank %d: element %d is %d after %s", rank, i, x[i], hearth_status_name(status));
+    hearth_request_free(request);
+    free(x);
+}
+
+static void test_cancel_midway_restores(void **state)
+{
+    (void)state;
+    struct cluster c;
+    cluster_open(&c, 4, NULL);
+    for (int spin = 0; spin < 60; spin++)
+        cluster_run(&c, cancel_midway, &spin);
+    cluster_works(&c);
+    cluster_close(&c);
+}
+
+/* Every in-place collective gives its input back. */
+static void restore_member(struct cluster *c, int rank, void *arg)
+{
+    struct job *job = arg;
+    hearth_request *request = NULL;
+    bool gives = rank != c->size - 1;
+    if (gives)
+        check_status(job_start(job, c->world[rank], rank, &request), HEARTH_OK);
+    cluster_meet(c);
+    if (rank == 0)
+        check_status(hearth_cancel(request), HEARTH_OK);
+    cluster_meet(c);
+    if (!gives)
+        check_status(job_start(job, c->world[rank], rank, &request), HEARTH_OK);
+    int status = hearth_wait(request, -1);
+    check(status == HEARTH_OK || status == (rank == 0 ? HEARTH_CANCELLED : HEARTH_ABORTED), "%s: rank %d: %s",
+          job_name(job), rank, hearth_status_name(status));
+    if (status != HEARTH_OK)
+        check(memcmp(job->source[rank], job->input[rank],
+                     job_source_count(job, rank) * hearth_dtype_size(job->dtype)) == 0,
+              "%s: rank %d: the input was not given back", job_name(job), rank);
+    hearth_request_free(request);
+}
+
+static void test_every_collective_restores(void **state)
+{
+    (void)state;
+    const enum kind kinds[] = {ALL_REDUCE, REDUCE_SCATTER, REDUCE_SCATTERV, ALL_GATHER, REDUCE,
+                               GATHER,     ALL_TO_ALL,     ALL_TO_ALLV,     SCAN,       EXCLUSIVE_SCAN};
+    struct cluster c;
+    cluster_open(&c, 3, NULL);
+    for (size_t i = 0; i < 2 * sizeof kinds / sizeof *kinds; i++) {
+        struct job job;
+        job_init(&job, kinds[i / 2], 3, i % 2 ? 7 : 90000);
+        job.root = 1;
+        job.dtype = HEARTH_I32;
+        job.in_place = true;
+        job.opts.flags = HEARTH_RESTORE;
+        job.opts.timeout_ms = PATIENCE_MS;
+        job_prepare(&job);
+        cluster_run(&c, restore_member, &job);
+        job_free(&job);
+    }
+    cluster_works(&c);
+    cluster_close(&c);
+}
+
+/* ---- descriptors ---- */
+
+static bool readable(int fd, int timeout_ms)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    return poll(&p, 1, timeout_ms) == 1 && (p.revents & POLLIN);
+}
+
+static void descriptor(struct cluster *c, int rank, void *arg)
+{
+    (void)arg;
+    int32_t x[2] = {1, 1};
+    if (rank == 1) {
+        cluster_meet(c);
+        check_status(hearth_all_reduce(c->world[1], x, x, 2, HEARTH_I32, HEARTH_SUM, NULL), HEARTH_OK);
+        return;
+    }
+    hearth_request *request = start_sum(c->world[0], x, 2, NULL);
+    int fd = hearth_request_fd(request);
+    check(fd >= 0, "no descriptor: %s", hearth_error_text());
+    check(hearth_request_fd(request) == fd, "another descriptor");
+    check(!readable(fd, 5), "readable before the end");
+    cluster_meet(c);
+    check(readable(fd, PATIENCE_MS), "not readable after the end"); /* nobody waits: the library drives */
+    check(readable(fd, 0), "readable only once");
+    check_status(hearth_test(request), HEARTH_OK);
+    check(x[0] == 2 && x[1] == 2, "sums are %d and %d", x[0], x[1]);
+    hearth_request_free(request);
+}
+
+static void test_descriptor(void **state)
+{
+    (void)state;
+    struct cluster c;
+    cluster_open(&c, 2, NULL);
+    for (int i = 0; i < 30; i++)
+        cluster_run(&c, descriptor, NULL);
+    cluster_close(&c);
+
+    cluster_open(&c, 1, NULL); /* asked for after the end */
+    int32_t x = 1;
+    hearth_request *request = start_sum(c.world[0], &x, 1, NULL);
+    check_status(hearth_wait(request, -1), HEARTH_OK);
+    check(readable(hearth_request_fd(request), 0), "not readable");
+    hearth_request_free(request);
+    cluster_close(&c);
+}
+
+/* ---- deadlines ---- */
+
+static void deadline_member(struct cluster *c, int rank, void *arg)
+{
+    const size_t *count = arg;
+    int32_t *x = must_alloc(*count * sizeof *x);
+    memset(x, 0, *count * sizeof *x);
+    struct hearth_opts opts = opts_default();
+    int late = c->size - 1;
+    opts.algo = HEARTH_EXCHANGE; /* everyone waits for everyone, so for the late one too */
+    if (rank != late) {
+        opts.timeout_ms = 150 * slow_factor() + rank; /* enough for all but the late one to come */
+        int status = hearth_all_reduce(c->world[rank], x, x, *count, HEARTH_I32, HEARTH_SUM, &opts);
+        char who[32];
+        snprintf(who, sizeof who, "waiting for rank %d", late);
+        check(status == HEARTH_TIMEOUT || status == HEARTH_ABORTED, "rank %d: %s", rank,
+              hearth_status_name(status));
+        check_text(hearth_error_text(), who);
+    }
+    cluster_meet(c);
+    if (rank == late) {
+        check_status(hearth_all_reduce(c->world[rank], x, x, *count, HEARTH_I32, HEARTH_SUM, &opts),
+                     HEARTH_ABORTED);
+        check_text(hearth_error_text(), "deadline");
+    }
+    free(x);
+}
+
+static void test_deadline_names_who_is_late(void **state)
+{
+    (void)state;
+    size_t counts[] = {1, 50000, 400000};
+    for (int size = 2; size <= 4; size++) {
+        struct cluster c;
+        cluster_open(&c, size, NULL);
+        for (size_t i = 0; i < 3; i++) {
+            cluster_run(&c, deadline_member, &counts[i]);
+            cluster_works(&c);
+        }
+        cluster_close(&c);
+    }
+}
+
+/* Of the node's config, and zero: only what is done at once. */
+static void test_deadlines_of_config_and_of_zero(void **state)
+{
+    (void)state;
+    struct cluster c;
+    struct hearth_config config;
+    int32_t x = 1;
+    hearth_config_init(&config);
+    config.op_timeout_ms = 30;
+    cluster_open(&c, 2, &config);
+    check_status(hearth_all_reduce(c.world[0], &x, &x, 1, HEARTH_I32, HEARTH_SUM, NULL), HEARTH_TIMEOUT);
+    check_text(hearth_error_text(), "30 ms");
+    check_status(hearth_all_reduce(c.world[1], &x, &x, 1, HEARTH_I32, HEARTH_SUM, NULL), HEARTH_ABORTED);
+    struct hearth_opts opts = opts_default();
+    opts.timeout_ms = 0;
+    opts.tag = 1;
+    check_status(hearth_all_reduce(c.world[0], &x, &x, 1, HEARTH_I32, HEARTH_SUM, &opts), HEARTH_TIMEOUT);
+    check_status(hearth_all_reduce(c.world[1], &x, &x, 1, HEARTH_I32, HEARTH_SUM, &opts), HEARTH_ABORTED);
+    cluster_close(&c);
+
+    cluster_open(&c, 1, NULL);
+    check_status(hearth_all_reduce(c.world[0], &x, &x, 1, HEARTH_I32, HEARTH_SUM, &opts), HEARTH_OK);
+    cluster_close(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_test_and_wait),
+        cmocka_unit_test(test_the_longest_waits),
+        cmocka_unit_test(test_wait_all),
+        cmocka_unit_test(test_wait_all_gives_the_first_bad),
+        cmocka_unit_test(test_wait_any),
+        cmocka_unit_test(test_wait_for_several_nodes),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_cancel_midway_restores),
+        cmocka_unit_test(test_every_collective_restores),
+        cmocka_unit_test(test_descriptor),
+        cmocka_unit_test(test_deadline_names_who_is_late),
+        cmocka_unit_test(test_deadlines_of_config_and_of_zero),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

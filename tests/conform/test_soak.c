@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Thousands of small operations: memory does not grow, nothing is allocated once everything has been used.
+ *
+ * HEARTH_TEST_REPEAT says how many; the full number is 100,000, HEARTH_TEST_SOAK asks for it too. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conform/reference.h"
+#include "support/watchdog.h"
+
+enum { MEMBERS = 4, USUAL = 10000, FULL = 100000 };
+
+static int operations(void)
+{
+    unsigned long usual = getenv("HEARTH_TEST_SOAK") != NULL ? FULL : USUAL;
+    return (int)repeat_count(usual);
+}
+
+/* One of a handful of calls, by its number: all kinds, small sizes, checked. */
+static void one(struct cluster *c, int rank, int number)
+{
+    hearth_group *g = c->world[rank];
+    int n = c->size, root = number % n;
+    int64_t x[MEMBERS * 8], y[MEMBERS * 8];
+    size_t count = 1 + (size_t)(number % 3) * 3;
+    for (size_t i = 0; i < MEMBERS * 8; i++)
+        x[i] = number + rank;
+    int64_t sum = (int64_t)n * number + n * (n - 1) / 2, got = 0, wanted = 0;
+    switch (number % 8) {
+    case 0:
+    case 1:
+        check_status(hearth_all_reduce(g, x, y, count, HEARTH_I64, HEARTH_SUM, NULL), HEARTH_OK);
+        got = y[count - 1];
+        wanted = sum;
+        break;
+    case 2:
+        check_status(hearth_barrier(g, NULL), HEARTH_OK);
+        break;
+    case 3:
+        check_status(hearth_broadcast(g, x, count, HEARTH_I64, root, NULL), HEARTH_OK);
+        got = x[count - 1];
+        wanted = number + root;
+        break;
+    case 4:
+        check_status(hearth_all_gather(g, x, y, count, HEARTH_I64, NULL), HEARTH_OK);
+        got = y[(size_t)(n - 1) * count];
+        wanted = number + n - 1;
+        break;
+    case 5:
+        check_status(hearth_reduce_scatter(g, x, y, count, HEARTH_I64, HEARTH_SUM, NULL), HEARTH_OK);
+        got = y[0];
+        wanted = sum;
+        break;
+    case 6:
+        check_status(hearth_all_to_all(g, x, y, count, HEARTH_I64, NULL), HEARTH_OK);
+        got = y[0];
+        wanted = number;
+        break;
+    default:
+        check_status(hearth_scan(g, x, y, count, HEARTH_I64, HEARTH_MAX, NULL), HEARTH_OK);
+        got = y[0];
+        wanted = number + rank;
+    }
+    check(got == wanted, "rank %d, operation %d: %" PRId64 ", not %" PRId64, rank, number, got, wanted);
+}
+
+struct stretch {
+    int first, count;
+};
+
+static void stretch_member(struct cluster *c, int rank, void *arg)
+{
+    const struct stretch *s = arg;
+    for (int i = s->first; i < s->first + s->count && !checks_failed(); i++)
+        one(c, rank, i);
+}
+
+static uint64_t allocations(const struct cluster *c)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < c->size; i++)
+        sum += metric(c->nodes[i], "hearth_allocations_total");
+    return sum;
+}
+
+/* Runs stretches until memory has stood still for a whole one. How far members run ahead of each other is up to
+ * the machine, and the deepest may come late: so a few more slots are allowed, but not one per operation. */
+static void check_steady(struct cluster *c, member_fn *fn)
+{
+    enum { STRETCHES = 10, SLOTS = 64 };
+    struct stretch s = {0, 3000};
+    cluster_run(c, fn, &s);
+    uint64_t bytes = cluster_memory(c), calls = allocations(c), before = calls, after = 0;
+    for (int i = 0; i < STRETCHES && after != before; i++) {
+        before = allocations(c);
+        s = (struct stretch){s.first + s.count, operations()};
+        cluster_run(c, fn, &s);
+        after = allocations(c);
+        print_message("%d operations on %d nodes: %" PRIu64 " allocations, then %" PRIu64 "\n", s.count,
+                      c->size, before, after);
+    }
+    assert_true(after == before);
+    assert_true(after - calls <= SLOTS);
+    assert_true(cluster_memory(c) <= bytes + (64u << 10));
+}
+
+static void test_small_operations_allocate_nothing(void **state)
+{
+    (void)state;
+    struct cluster c;
+    cluster_open(&c, MEMBERS, NULL);
+    check_steady(&c, stretch_member);
+    cluster_close(&c);
+}
+
+/* Requests, their descriptors aside, come from a store as well. */
+static void nonblocking_member(struct cluster *c, int rank, void *arg)
+{
+    const struct stretch *s = arg;
+    enum { AHEAD = 4 };
+    hearth_request *requests[AHEAD] = {NULL};
+    int64_t x[AHEAD];
+    for (int i = s->first; i < s->first + s->count; i++) {
+        int at = i % AHEAD;
+        hearth_request_free(requests[at]); /* ended: AHEAD operations ago is waited for below */
+        x[at] = i + rank;
+        check_status(hearth_all_reduce_nb(c->world[rank], &x[at], &x[at], 1, HEARTH_I64, HEARTH_SUM, NULL,
+                                          &requests[at]),
+                     HEARTH_OK);
+        int oldest = (i + 1) % AHEAD;
+        if (requests[oldest] != NULL)
+            check_status(hearth_wait(requests[oldest], -1), HEARTH_OK);
+    }
+    check_status(hearth_wait_all(requests, AHEAD, -1), HEARTH_OK);
+    for (int i = 0; i < AHEAD; i++)
+        hearth_request_free(requests[i]);
+}
+
+static void test_nonblocking_operations_allocate_nothing(void **state)
+{
+    (void)state;
+    struct cluster c;
+    cluster_open(&c, MEMBERS, NULL);
+    check_steady(&c, nonblocking_member);
+    cluster_close(&c);
+}
+
+/* Many different calls: what is remembered of each has its limit. */
+static void various_member(struct cluster *c, int rank, void *arg)
+{
+    const struct stretch *s = arg;
+    int32_t x[600] = {0};
+    for (int i = s->first; i < s->first + s->count; i++)
+        check_status(
+            hearth_all_reduce(c->world[rank], x, x, 1 + (size_t)(i * 37 % 600), HEARTH_I32, HEARTH_MAX, NULL),
+            HEARTH_OK);
+}
+
+static void test_memory_for_different_calls_is_bounded(void **state)
+{
+    (void)state;
+    struct cluster c;
+    struct stretch warm = {0, 2400}, rest = {2400, operations() / 4};
+    cluster_open(&c, MEMBERS, NULL);
+    cluster_run(&c, various_member, &warm);
+    uint64_t bytes = cluster_memory(&c);
+    cluster_run(&c, various_member, &rest);
+    uint64_t after = cluster_memory(&c);
+    print_message("%d different operations: %" PRIu64 " bytes, then %" PRIu64 "\n", rest.count, bytes, after);
+    assert_true(after <= bytes + (64u << 10));
+    cluster_close(&c);
+}
+
+/* Opening and closing leaves nothing behind: a sanitizer or the system would see it. */
+static void test_clusters_come_and_go(void **state)
+{
+    (void)state;
+    for (int i = 0; i < operations() / 100; i++) {
+        struct cluster c;
+        cluster_open(&c, 1 + i % MEMBERS, NULL);
+        if (i % 5 == 0)
+            cluster_works(&c);
+        cluster_close(&c);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_small_operations_allocate_nothing),
+        cmocka_unit_test(test_nonblocking_operations_allocate_nothing),
+        cmocka_unit_test(test_memory_for_different_calls_is_bounded),
+        cmocka_unit_test(test_clusters_come_and_go),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

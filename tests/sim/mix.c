@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Several collectives under several tags, called by every member in an order of its own. */
+#include "mix.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "collective/state.h"
+
+/* A random order of all jobs in which those of one tag keep theirs: draws among the first of each tag. */
+static void draw_order(struct mix *mix, int *order)
+{
+    bool done[MIX_MAX] = {false};
+    for (int n = 0; n < mix->count; n++) {
+        int first[MIX_MAX], firsts = 0;
+        for (int i = 0; i < mix->count; i++) {
+            bool is_first = !done[i];
+            for (int k = 0; k < i; k++)
+                is_first = is_first && (done[k] || mix->jobs[k].opts.tag != mix->jobs[i].opts.tag);
+            if (is_first)
+                first[firsts++] = i;
+        }
+        order[n] = first[prng_below(&mix->prng, (uint64_t)firsts)];
+        done[order[n]] = true;
+    }
+}
+
+void mix_draw(struct mix *mix, const struct sim *sim, uint64_t seed, size_t bytes_max)
+{
+    memset(mix, 0, sizeof *mix);
+    prng_init(&mix->prng, seed ^ 0x6d6978);
+    mix->count = 1 + (int)prng_below(&mix->prng, MIX_MAX);
+    uint64_t tags = 1 + prng_below(&mix->prng, 5);
+    for (int i = 0; i < mix->count; i++) {
+        job_draw(&mix->jobs[i], &mix->prng, sim->size, 1 + prng_below(&mix->prng, bytes_max / 8));
+        mix->jobs[i].opts.tag = prng_below(&mix->prng, tags) * 1000;
+    }
+    for (int r = 0; r < sim->size; r++)
+        draw_order(mix, mix->order[r]);
+}
+
+void mix_free(struct mix *mix)
+{
+    for (int i = 0; i < mix->count; i++)
+        job_free(&mix->jobs[i]);
+}
+
+static void post_next(struct mix *mix, struct sim *sim, int rank)
+{
+    struct job *job = &mix->jobs[mix->order[rank][mix->next[rank]]];
+    int status = job_post(job, sim_world(sim, rank), rank);
+    if (status == HEARTH_UNSUPPORTED) { /* nothing has happened: the first to call it finds out for all */
+        job->opts.algo = HEARTH_AUTO;
+        job->opts.flags &= (uint32_t)~HEARTH_ORDER_RANK;
+        status = job_post(job, sim_world(sim, rank), rank);
+    }
+    mix->next[rank]++;
+}
+
+static bool all_ended(struct mix *mix, uint64_t now_ns)
+{
+    bool all = true;
+    for (int i = 0; i < mix->count; i++)
+        all = job_collect(&mix->jobs[i], now_ns) && all;
+    return all;
+}
+
+bool mix_step(struct mix *mix, struct sim *sim, uint64_t until_ns)
+{
+    int late[SIM_MAX], count = 0;
+    for (int r = 0; r < sim->size; r++)
+        if (mix->next[r] < mix->count && sim->nodes[r] != NULL)
+            late[count++] = r;
+    if (count > 0 && prng_below(&mix->prng, 3) > 0) {
+        post_next(mix, sim, late[prng_below(&mix->prng, (uint64_t)count)]);
+        all_ended(mix, sim->now_ns);
+        return true;
+    }
+    bool more = sim_step(sim, until_ns);
+    bool ended = all_ended(mix, sim->now_ns);
+    return count > 0 || (more && !ended);
+}
+
+void mix_check(const struct mix *mix)
+{
+    for (int i = 0; i < mix->count; i++)
+        job_check_all(&mix->jobs[i]);
+}
+
+uint64_t mix_hash(const struct mix *mix, uint64_t hash)
+{
+    for (int i = 0; i < mix->count; i++)
+        hash = job_hash(&mix->jobs[i], hash);
+    return hash;
+}
+
+static bool joined(struct sim *sim, int a, int b)
+{
+    return a != b && sim->nodes[a] != NULL && sim->nodes[b] != NULL &&
+           link_up(&sim->nodes[a]->engine->peers[b].link) && link_up(&sim->nodes[b]->engine->peers[a].link);
+}
+
+void sim_check_idle(struct sim *sim)
+{
+    for (int a = 0; a < sim->size; a++) {
+        if (sim->nodes[a] == NULL)
+            continue;
+        const struct engine *engine = sim->nodes[a]->engine;
+        assert_int_equal(engine->ops_count, 0);
+        assert_true(list_empty(&engine->active));
+        for (int b = 0; b < sim->size; b++) {
+            if (!joined(sim, a, b))
+                continue;
+            const struct peer *peer = &engine->peers[b];
+            const struct link *other = &sim->nodes[b]->engine->peers[a].link;
+            assert_true(list_empty(&peer->early));
+            assert_int_equal(peer->early_bytes, 0);
+            assert_int_equal(peer->note_count, 0);
+            assert_int_equal(peer->link.data_count, 0);
+            if (peer->link.eager_released != other->eager_spent)
+                fail_msg("rank %d spent %u of its eager budget at rank %d, which released %u", b,
+                         other->eager_spent, a, peer->link.eager_released);
+        }
+    }
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whole clusters on virtual time: random mixes of collectives, and what happens when connections break. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/hash.h"
+#include "mix.h"
+#include "support/watchdog.h"
+
+#define OP_TIMEOUT_NS (UINT64_C(1800) * NS_PER_S) /* the default of the config */
+
+static unsigned long current_seed;
+
+static int size_of(uint64_t seed)
+{
+    struct prng prng;
+    prng_init(&prng, seed);
+    return 1 + (int)prng_below(&prng, 7);
+}
+
+/* ---- everything goes well ---- */
+
+static uint64_t run_mix(uint64_t seed)
+{
+    static struct mix mix;
+    struct sim sim;
+    sim_draw(&sim, size_of(seed), seed);
+    sim_start(&sim);
+    mix_draw(&mix, &sim, seed, 65536);
+    while (mix_step(&mix, &sim, NEVER_NS))
+        continue;
+    for (int i = 0; i < mix.count; i++)
+        for (int r = 0; r < sim.size; r++)
+            if (mix.jobs[i].member[r].status != HEARTH_OK)
+                fail_msg("%s: rank %d: %s: %s", job_name(&mix.jobs[i]), r,
+                         hearth_status_name(mix.jobs[i].member[r].status), mix.jobs[i].member[r].error.text);
+    mix_check(&mix);
+    uint64_t hash = mix_hash(&mix, hash_mix(sim.log_hash, sim.now_ns));
+    sim_run_until(&sim, sim.now_ns + 10 * NS_PER_S);
+    sim_check_idle(&sim);
+    mix_free(&mix);
+    sim_stop(&sim);
+    return hash;
+}
+
+static void random_mixes_give_the_right_numbers(void **state)
+{
+    unsigned long count = repeat_count(200);
+    (void)state;
+    for (current_seed = first_seed(); current_seed < first_seed() + count; current_seed++) {
+        uint64_t hash = run_mix(current_seed);
+        if (current_seed % 4 == 0)
+            assert_int_equal(run_mix(current_seed), hash); /* same bytes, times and log */
+    }
+}
+
+static void another_seed_is_another_run(void **state)
+{
+    (void)state;
+    assert_int_not_equal(run_mix(1), run_mix(2));
+}
+
+/* ---- a connection breaks ---- */
+
+struct loss {
+    int a, b;   /* who lost each other */
+    bool close; /* a was closed; else only their connection was cut */
+};
+
+static bool lost(const struct loss *loss, int rank)
+{
+    return rank == loss->a || (!loss->close && rank == loss->b);
+}
+
+/* Nobody is left to wait for a deadline either: whoever knows tells the others. */
+static void check_loss(const struct mix *mix, const struct sim *sim, const struct loss *loss)
+{
+    for (int i = 0; i < mix->count; i++) {
+        for (int r = 0; r < sim->size; r++) {
+            const struct job_member *m = &mix->jobs[i].member[r];
+            if (sim->nodes[r] == NULL)
+                continue;
+            if (m->status == HEARTH_PENDING)
+                fail_msg("%s: rank %d is left unfinished", job_name(&mix->jobs[i]), r);
+            if (m->status == HEARTH_OK)
+                continue;
+            if (strlen(m->error.text) == 0 || !lost(loss, m->error.rank) || m->status == HEARTH_TIMEOUT)
+                fail_msg("%s: rank %d (lost %d, %d): %s names rank %d: %s", job_name(&mix->jobs[i]), r,
+                         loss->a, loss->close ? -1 : loss->b, hearth_status_name(m->status), m->error.rank,
+                         m->error.text);
+        }
+    }
+}
+
+/* The group cannot work any more, and whoever knows says so at once. */
+static void check_broken(struct sim *sim, const struct loss *loss)
+{
+    for (int r = 0; r < sim->size; r++) {
+        hearth_request *request = NULL;
+        if (sim->nodes[r] == NULL || (!loss->close && !lost(loss, r)))
+            continue;
+        assert_int_equal(hearth_barrier_nb(sim_world(sim, r), NULL, &request), HEARTH_GROUP_BROKEN);
+        int other = loss->close ? loss->a : r == loss->a ? loss->b : loss->a;
+        char word[32];
+        snprintf(word, sizeof word, "rank %d", other);
+        assert_non_null(strstr(hearth_error_text(), word));
+    }
+}
+
+static uint64_t run_loss(uint64_t seed)
+{
+    static struct mix mix;
+    struct sim sim;
+    struct prng prng;
+    prng_init(&prng, seed);
+    int size = 2 + (int)prng_below(&prng, 5);
+    sim_draw(&sim, size, seed);
+    sim_start(&sim);
+    mix_draw(&mix, &sim, seed, 65536);
+    struct loss loss = {.a = (int)prng_below(&prng, (uint64_t)size), .close = prng_below(&prng, 3) == 0};
+    loss.b = (loss.a + 1 + (int)prng_below(&prng, (uint64_t)size - 1)) % size;
+    for (uint64_t steps = prng_below(&prng, 300); steps > 0 && mix_step(&mix, &sim, NEVER_NS); steps--)
+        continue;
+    if (loss.close) {
+        sim_close_node(&sim, loss.a);
+        for (int i = 0; i < mix.count; i++)
+            mix.jobs[i].member[loss.a].request = NULL; /* went with the node */
+    } else {
+        mem_net_cut(sim.net, loss.a, loss.b);
+    }
+    uint64_t until = sim.now_ns + 2 * OP_TIMEOUT_NS;
+    while (mix_step(&mix, &sim, until))
+        continue;
+    check_loss(&mix, &sim, &loss);
+    mix_check(&mix);
+    sim_run_until(&sim, sim.now_ns + 10 * NS_PER_S);
+    check_broken(&sim, &loss);
+    uint64_t hash = mix_hash(&mix, hash_mix(sim.log_hash, sim.now_ns));
+    mix_free(&mix);
+    sim_stop(&sim);
+    return hash;
+}
+
+static void a_lost_connection_is_named_and_nobody_hangs(void **state)
+{
+    unsigned long count = repeat_count(200);
+    (void)state;
+    for (current_seed = first_seed(); current_seed < first_seed() + count; current_seed++) {
+        uint64_t hash = run_loss(current_seed);
+        if (current_seed % 4 == 0)
+            assert_int_equal(run_loss(current_seed), hash);
+    }
+}
+
+/* ---- which seed ---- */
+
+static int say_seed(void **state)
+{
+    (void)state;
+    printf("seed %lu\n", current_seed);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(random_mixes_give_the_right_numbers, say_seed),
+        cmocka_unit_test(another_seed_is_another_run),
+        cmocka_unit_test_teardown(a_lost_connection_is_named_and_nobody_hangs, say_seed),
+    };
+    watchdog(900, "a simulation");
+    return cmocka_run_group_tests_name("virtual time", tests, NULL, NULL);
+}

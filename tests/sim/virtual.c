@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A cluster on virtual time: one thread, seeded, the same bytes and the same log every time. */
+#include "virtual.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/hash.h"
+
+static void sim_log(void *arg, enum hearth_log_level level, const char *id, const char *text)
+{
+    struct sim *sim = arg;
+    sim->log_hash = hash_mix(sim->log_hash, sim->now_ns);
+    sim->log_hash = hash64(sim->log_hash, id, strlen(id));
+    sim->log_hash = hash64(sim->log_hash, text, strlen(text));
+    sim->log_hash = hash_mix(sim->log_hash, (uint64_t)level);
+    sim->log_lines++;
+}
+
+void sim_init(struct sim *sim, int size, uint64_t seed)
+{
+    memset(sim, 0, sizeof *sim);
+    sim->size = size;
+    sim->now_ns = NS_PER_S;
+    prng_init(&sim->prng, seed);
+    hearth_config_init(&sim->config);
+    sim->config.log_level = HEARTH_LOG_DEBUG;
+    sim->config.log = sim_log;
+    sim->config.log_arg = sim;
+    sim->mem = (struct mem_setup){.latency_ns = 10000, .bytes_per_s = 1e9, .seed = seed};
+}
+
+/* A number between two powers of two, each magnitude as likely as the others. */
+static uint64_t draw_magnitude(struct prng *p, unsigned low, unsigned high)
+{
+    uint64_t base = UINT64_C(1) << (low + prng_below(p, high - low));
+    return base + prng_below(p, base);
+}
+
+void sim_draw(struct sim *sim, int size, uint64_t seed)
+{
+    sim_init(sim, size, seed);
+    struct prng *p = &sim->prng;
+    sim->mem.bytes_per_s = prng_below(p, 8) == 0 ? 0 : (double)draw_magnitude(p, 17, 34);
+    sim->mem.latency_ns = prng_below(p, 8) == 0 ? 0 : draw_magnitude(p, 8, 26);
+    sim->mem.jitter_ns = prng_below(p, 2) == 0 ? 0 : prng_below(p, 2 * sim->mem.latency_ns + 1);
+    sim->mem.ring_bytes = prng_below(p, 4) == 0 ? 0 : draw_magnitude(p, 8, 19);
+    sim->config.chunk_bytes = draw_magnitude(p, 8, 17);
+    sim->config.window_bytes = draw_magnitude(p, 8, 21);
+    sim->config.eager_bytes = draw_magnitude(p, 12, 18);
+    for (int i = 0; i < size; i++)
+        sim->host[i] = (int)prng_below(p, 3);
+}
+
+void sim_start(struct sim *sim)
+{
+    struct error error;
+    sim->mem.now_ns = &sim->now_ns;
+    struct local_setup setup = {
+        .config = &sim->config, .count = sim->size, .mem = sim->mem, .host = sim->host, .id = 0x1234};
+    int status = local_open(&setup, sim->nodes, &error);
+    if (status != HEARTH_OK)
+        fail_msg("open: %s", error.text);
+    sim->net = sim->nodes[0]->net;
+}
+
+void sim_close_node(struct sim *sim, int rank)
+{
+    hearth_close(sim->nodes[rank]);
+    sim->nodes[rank] = NULL;
+}
+
+void sim_stop(struct sim *sim)
+{
+    for (int i = 0; i < sim->size; i++)
+        if (sim->nodes[i] != NULL)
+            sim_close_node(sim, i);
+}
+
+hearth_group *sim_world(struct sim *sim, int rank)
+{
+    return hearth_world(sim->nodes[rank]);
+}
+
+void sim_settle(struct sim *sim)
+{
+    bool moved = true;
+    int first = (int)prng_below(&sim->prng, (uint64_t)sim->size);
+    while (moved) {
+        moved = false;
+        for (int i = 0; i < sim->size; i++) {
+            hearth_node *node = sim->nodes[(first + i) % sim->size];
+            moved = (node != NULL && node_progress(node)) || moved;
+            sim->turns++;
+        }
+    }
+}
+
+bool sim_step(struct sim *sim, uint64_t until_ns)
+{
+    sim_settle(sim);
+    uint64_t next = mem_net_next(sim->net);
+    for (int i = 0; i < sim->size; i++) {
+        uint64_t deadline = sim->nodes[i] != NULL ? engine_deadline(sim->nodes[i]->engine) : NEVER_NS;
+        next = deadline < next ? deadline : next;
+    }
+    if (next == NEVER_NS || next > until_ns)
+        return false;
+    if (next <= sim->now_ns)
+        fail_msg("nothing moves, but something is due: this would hang");
+    sim->now_ns = next;
+    sim_settle(sim);
+    return true;
+}
+
+void sim_run_until(struct sim *sim, uint64_t until_ns)
+{
+    while (sim_step(sim, until_ns))
+        continue;
+    if (until_ns != NEVER_NS && until_ns > sim->now_ns)
+        sim->now_ns = until_ns;
+    sim_settle(sim);
+}
+
+int sim_status(const hearth_request *request)
+{
+    return request->settled ? request->completion.error.status : HEARTH_PENDING;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A cluster on virtual time: one thread, seeded, the same bytes and the same log every time. */
+#ifndef TESTS_SIM_VIRTUAL_H
+#define TESTS_SIM_VIRTUAL_H
+
+#include "core/prng.h"
+#include "node/node.h"
+
+#define SIM_MAX 8
+
+struct sim {
+    int size;
+    uint64_t now_ns;
+    hearth_node *nodes[SIM_MAX]; /* NULL: closed */
+    struct mem_net *net;         /* lives as long as one node does */
+    struct prng prng;            /* in which order nodes get their turn */
+    struct hearth_config config;
+    struct mem_setup mem;
+    int host[SIM_MAX];
+    uint64_t log_hash; /* of every line, with its time */
+    uint64_t log_lines;
+    uint64_t turns;
+};
+
+/* A cluster with the defaults; change config, mem and host before sim_start. */
+void sim_init(struct sim *sim, int size, uint64_t seed);
+/* Everything drawn from the seed: rate, latency, jitter, rings, chunks, windows, budgets. */
+void sim_draw(struct sim *sim, int size, uint64_t seed);
+void sim_start(struct sim *sim);
+/* Closes what is open. Nodes may have been closed with sim_close_node before. */
+void sim_stop(struct sim *sim);
+void sim_close_node(struct sim *sim, int rank);
+
+hearth_group *sim_world(struct sim *sim, int rank);
+
+/* Lets everything happen that happens now. */
+void sim_settle(struct sim *sim);
+/* Then lets time pass to the next event, at most to `until_ns`, and it happen. False: there is none. */
+bool sim_step(struct sim *sim, uint64_t until_ns);
+/* Steps until nothing happens any more before the time, which has come then. */
+void sim_run_until(struct sim *sim, uint64_t until_ns);
+
+/* What a request came to; HEARTH_PENDING. Drives nothing. */
+int sim_status(const hearth_request *request);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Events come out by time, and in the order they were added where times are equal. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "collective/agenda.h"
+#include "core/prng.h"
+
+static struct heap heap;
+
+static void test_order(void **state)
+{
+    (void)state;
+    struct agenda agenda;
+    struct prng prng;
+    struct event last = {.time = -1};
+    uint32_t added = 0, taken = 0;
+
+    prng_init(&prng, 3);
+    assert_int_equal(agenda_init(&agenda, &heap), HEARTH_OK);
+    while (taken < 5000) { /* never before what has happened already, as in a run */
+        if (added < 5000 && (agenda.count == 0 || prng_below(&prng, 3) > 0)) {
+            double from = last.time > 0 ? last.time : 0;
+            assert_int_equal(agenda_add(&agenda, from + (double)prng_below(&prng, 50), added % 7, added),
+                             HEARTH_OK);
+            added++;
+            continue;
+        }
+        struct event event = agenda_take(&agenda);
+        assert_true(event.time > last.time || (event.time == last.time && event.id > last.id));
+        assert_int_equal(event.kind, event.id % 7);
+        last = event;
+        taken++;
+    }
+    assert_int_equal(agenda.count, 0);
+    agenda_fini(&agenda);
+    assert_int_equal(heap.blocks, 0);
+}
+
+static void test_no_memory(void **state)
+{
+    (void)state;
+    struct agenda agenda;
+
+    heap.fail_after = 0;
+    assert_int_equal(agenda_init(&agenda, &heap), HEARTH_NO_MEMORY);
+    agenda_fini(&agenda);
+    heap.fail_after = 1;
+    assert_int_equal(agenda_init(&agenda, &heap), HEARTH_OK);
+    int status = HEARTH_OK;
+    uint32_t added = 0;
+    for (; status == HEARTH_OK; added++)
+        status = agenda_add(&agenda, 1000 - added, 0, added);
+    assert_int_equal(status, HEARTH_NO_MEMORY);
+    assert_int_equal(agenda.count, added - 1); /* what is in it is still there */
+    assert_int_equal(agenda_take(&agenda).id, added - 2);
+    heap.fail_after = -1;
+    agenda_fini(&agenda);
+    assert_int_equal(heap.blocks, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_no_memory),
+    };
+    heap_init(&heap, 0);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

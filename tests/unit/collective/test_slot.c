@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Slots: sizes by class, reuse without allocation, a bound on what is kept. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "collective/slot.h"
+
+struct world {
+    struct heap heap;
+    struct slot_pool pool;
+};
+
+static int setup(void **state)
+{
+    struct world *w = calloc(1, sizeof *w);
+    assert_non_null(w);
+    heap_init(&w->heap, 0);
+    slot_pool_init(&w->pool, &w->heap);
+    *state = w;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *w = *state;
+    slot_pool_fini(&w->pool);
+    assert_int_equal(w->heap.blocks, 0);
+    free(w);
+    return 0;
+}
+
+static void a_slot_holds_what_was_asked_for(void **state)
+{
+    struct world *w = *state;
+    static const size_t lens[] = {0, 1, 511, 512, 513, 1023, 1024, 1025, 262144, 262145, 1 << 20};
+    for (size_t i = 0; i < sizeof lens / sizeof *lens; i++) {
+        uint64_t before = w->heap.bytes;
+        struct slot *slot = slot_get(&w->pool, lens[i]);
+        assert_non_null(slot);
+        memset(slot->data, 0xab, lens[i]);
+        size_t class = 512;
+        while (class < lens[i])
+            class *= 2;
+        assert_true(w->heap.bytes - before >= class);
+        assert_true(w->heap.bytes - before < class + 1024); /* no more than its class and its own record */
+        assert_false(slot->whole);
+        slot_put(slot);
+        slot_pool_fini(&w->pool);
+        slot_pool_init(&w->pool, &w->heap);
+    }
+}
+
+static void the_largest_class_is_the_largest_frame(void **state)
+{
+    struct world *w = *state;
+    struct slot *slot = slot_get(&w->pool, FRAME_LENGTH_MAX);
+    assert_non_null(slot);
+    slot_put(slot);
+    assert_null(slot_get(&w->pool, (size_t)FRAME_LENGTH_MAX + 1));
+    assert_null(slot_get(&w->pool, SIZE_MAX));
+}
+
+static void equal_needs_share_slots(void **state)
+{
+    struct world *w = *state;
+    struct slot *a = slot_get(&w->pool, 600), *b = slot_get(&w->pool, 600);
+    assert_ptr_not_equal(a, b);
+    a->whole = true;
+    slot_put(b);
+    slot_put(a);
+    uint64_t calls = w->heap.calls;
+    assert_int_equal(w->pool.cached, 2048);
+    assert_ptr_equal(slot_get(&w->pool, 1000), a); /* the warmest first */
+    assert_false(a->whole);
+    assert_ptr_equal(slot_get(&w->pool, 513), b);
+    assert_int_equal(w->heap.calls, calls);
+    assert_int_equal(w->pool.cached, 0);
+    struct slot *other = slot_get(&w->pool, 512); /* of another class */
+    assert_int_not_equal(w->heap.calls, calls);
+    slot_put(a);
+    slot_put(b);
+    slot_put(other);
+    slot_put(NULL);
+}
+
+static void putting_takes_it_out_of_its_holders_list(void **state)
+{
+    struct world *w = *state;
+    struct list held;
+    list_init(&held);
+    struct slot *a = slot_get(&w->pool, 1), *b = slot_get(&w->pool, 1);
+    list_push(&held, &a->item);
+    list_push(&held, &b->item);
+    slot_put(a);
+    assert_ptr_equal(held.next, &b->item);
+    slot_put(b);
+    assert_true(list_empty(&held));
+}
+
+static void what_is_kept_is_bounded(void **state)
+{
+    struct world *w = *state;
+    enum { COUNT = 40 };
+    struct slot *slots[COUNT];
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < COUNT; i++) {
+            slots[i] = slot_get(&w->pool, i % 2 ? 4u << 20 : 1u << 20);
+            assert_non_null(slots[i]);
+        }
+        for (int i = 0; i < COUNT; i++)
+            slot_put(slots[i]);
+        assert_true(w->pool.cached <= SLOT_CACHED_MAX);
+        assert_true(w->pool.cached > SLOT_CACHED_MAX - (4u << 20));
+        assert_true(w->heap.bytes <= SLOT_CACHED_MAX + (size_t)COUNT * 1024);
+    }
+}
+
+static void no_memory_gives_no_slot_and_loses_nothing(void **state)
+{
+    struct world *w = *state;
+    for (int64_t after = 0; after < 2; after++) {
+        atomic_store(&w->heap.fail_after, after);
+        assert_null(slot_get(&w->pool, 100));
+        assert_int_equal(w->heap.blocks, 0);
+    }
+    atomic_store(&w->heap.fail_after, -1);
+    struct slot *slot = slot_get(&w->pool, 100);
+    assert_non_null(slot);
+    slot_put(slot);
+    atomic_store(&w->heap.fail_after, 0);
+    assert_ptr_equal(slot_get(&w->pool, 100), slot); /* what is kept needs no memory */
+    slot_put(slot);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_slot_holds_what_was_asked_for, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_largest_class_is_the_largest_frame, setup, teardown),
+        cmocka_unit_test_setup_teardown(equal_needs_share_slots, setup, teardown),
+        cmocka_unit_test_setup_teardown(putting_takes_it_out_of_its_holders_list, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_kept_is_bounded, setup, teardown),
+        cmocka_unit_test_setup_teardown(no_memory_gives_no_slot_and_loses_nothing, setup, teardown),
+    };
+    return cmocka_run_group_tests_name("slot", tests, NULL, NULL);
+}

@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The link: framing in any fragments, order, bounded queues, credit, and what it refuses. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/bytes.h"
+#include "core/crc32c.h"
+#include "fake.h"
+
+#define BUDGET 65536u
+
+struct world {
+    struct fake fake;
+    struct link link;
+    struct upper upper;
+    uint64_t calls; /* of the heap, after the greeting */
+};
+
+static int setup(void **state)
+{
+    struct world *w = calloc(1, sizeof *w);
+    assert_non_null(w);
+    fake_init(&w->fake);
+    upper_init(&w->upper, &w->link, &w->fake, BUDGET);
+    *state = w;
+    return 0;
+}
+
+/* As after a hello both ways. */
+static int setup_greeted(void **state)
+{
+    setup(state);
+    struct world *w = *state;
+    link_send_control(&w->link, &(struct frame){.kind = FRAME_HELLO}, NULL);
+    fake_hello(&w->fake);
+    assert_true(link_pump(&w->link));
+    assert_string_equal(w->upper.log, "hello:0");
+    upper_clear(&w->upper);
+    struct frame frame;
+    const uint8_t *payload;
+    assert_true(fake_next(&w->fake, &frame, &payload));
+    assert_int_equal(frame.kind, FRAME_HELLO);
+    w->calls = w->upper.heap.calls;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *w = *state;
+    upper_fini(&w->upper, &w->fake);
+    free(w);
+    return 0;
+}
+
+static void fill(uint8_t *bytes, size_t len, uint64_t seed)
+{
+    struct prng p;
+    prng_init(&p, seed);
+    for (size_t i = 0; i < len; i++)
+        bytes[i] = (uint8_t)prng_u64(&p);
+}
+
+static void expect_down(struct world *w, int status, const char *words)
+{
+    assert_true(link_pump(&w->link));
+    assert_false(link_up(&w->link));
+    assert_int_equal(w->upper.down_count, 1);
+    assert_int_equal(w->upper.down.status, status);
+    assert_int_equal(w->upper.down.rank, 3);
+    if (strstr(w->upper.down.text, words) == NULL)
+        fail_msg("the text is \"%s\", without \"%s\"", w->upper.down.text, words);
+    assert_int_equal(w->fake.closed, 1);
+    upper_clear(&w->upper);
+    assert_false(link_pump(&w->link)); /* nothing comes after */
+    assert_false(link_room(&w->link));
+    link_send_control(&w->link, &(struct frame){.kind = FRAME_PING}, NULL);
+    assert_int_equal(w->upper.down_count, 1);
+    assert_string_equal(w->upper.log, "");
+}
+
+static struct frame next_out(struct world *w, const uint8_t **payload)
+{
+    struct frame frame;
+    const uint8_t *bytes;
+    assert_true(fake_next(&w->fake, &frame, &bytes));
+    if (payload != NULL)
+        *payload = bytes;
+    return frame;
+}
+
+static void send_data(struct world *w, uint32_t len, const void *payload, uint16_t flags, uintptr_t cookie)
+{
+    struct frame frame = {.kind = FRAME_DATA, .flags = flags, .length = len};
+    link_send_data(&w->link, &frame, payload, w, (void *)cookie);
+}
+
+/* ---- framing ---- */
+
+static void script(struct fake *fake, const uint8_t *bytes)
+{
+    fake_hello(fake);
+    fake_frame(fake, (struct frame){.kind = FRAME_DATA, .length = 1000}, bytes);
+    fake_frame(fake, (struct frame){.kind = FRAME_GRANT, .group = 5}, NULL);
+    fake_frame(fake, (struct frame){.kind = FRAME_DATA, .length = 0, .group = 5}, NULL);
+    fake_frame(fake, (struct frame){.kind = FRAME_ABORT, .length = FRAME_CONTROL_MAX, .group = 5}, bytes);
+    fake_frame(fake, (struct frame){.kind = FRAME_DATA, .length = 65536}, bytes);
+}
+
+static void frames_come_in_any_fragments(void **state)
+{
+    static const char expected[] = "hello:0 data:1000 payload:1000 grant:0 data:0 payload:0 abort:512 "
+                                   "data:65536 payload:65536";
+    static const size_t steps[] = {1, 2, 3, 7, 64, 95, 96, 97, 191, 193, 511, 513, 4096, 0};
+    static uint8_t bytes[65536];
+    struct prng random;
+    (void)state;
+    fill(bytes, sizeof bytes, 1);
+    prng_init(&random, 2);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps + 50; i++) {
+        struct world *w;
+        setup((void **)&w);
+        bool scripted = i < sizeof steps / sizeof *steps;
+        w->fake.recv_max = scripted ? steps[i] : 1 + prng_below(&random, 2000);
+        w->fake.random = scripted ? NULL : &random;
+        script(&w->fake, bytes);
+        while (link_pump(&w->link))
+            continue;
+        assert_string_equal(w->upper.log, expected);
+        assert_memory_equal(w->upper.target, bytes, sizeof bytes);
+        assert_memory_equal(w->upper.control, bytes, FRAME_CONTROL_MAX);
+        assert_int_equal(w->link.in_sequence, 6);
+        assert_int_equal(w->upper.metrics.frames_received, 6);
+        assert_int_equal(w->upper.metrics.bytes_received, w->fake.in.len);
+        teardown((void **)&w);
+    }
+}
+
+static void send_script(struct world *w, const uint8_t *bytes)
+{
+    link_send_control(&w->link, &(struct frame){.kind = FRAME_HELLO, .length = 24}, bytes);
+    send_data(w, 1000, bytes, 0, 1);
+    send_data(w, 0, NULL, 0, 2);
+    send_data(w, 50000, bytes, FRAME_EAGER, 3);
+}
+
+static void frames_leave_whole_whatever_the_conn_takes(void **state)
+{
+    static const size_t steps[] = {1, 2, 5, 95, 96, 97, 1000, 1095, 1096, 1097, 0};
+    static uint8_t bytes[50000];
+    struct prng random;
+    struct bytes whole = {0};
+    (void)state;
+    fill(bytes, sizeof bytes, 3);
+    prng_init(&random, 4);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps + 50; i++) {
+        struct world *w;
+        setup((void **)&w);
+        bool scripted = i < sizeof steps / sizeof *steps;
+        w->fake.send_max = scripted ? steps[i] : 1 + prng_below(&random, 3000);
+        w->fake.random = scripted ? NULL : &random;
+        w->fake.send_room = 0;
+        send_script(w, bytes);
+        while (w->fake.out.len < 4 * FRAME_HEADER_LEN + 24 + 1000 + 50000) {
+            assert_false(link_pump(&w->link)); /* full */
+            w->fake.send_room = 1 + prng_below(&random, 9999);
+            assert_true(link_pump(&w->link));
+        }
+        assert_string_equal(w->upper.log + strlen(w->upper.log) - strlen("sent:3 room:0"), "sent:3 room:0");
+        if (i == 0)
+            bytes_add(&whole, w->fake.out.data, w->fake.out.len);
+        assert_int_equal(w->fake.out.len, whole.len);
+        assert_memory_equal(w->fake.out.data, whole.data, whole.len);
+        assert_int_equal(w->upper.metrics.frames_sent, 4);
+        assert_int_equal(w->upper.metrics.bytes_sent, whole.len);
+        teardown((void **)&w);
+    }
+    free(whole.data);
+}
+
+static void out_frames_are_numbered_and_acknowledge(void **state)
+{
+    struct world *w = *state;
+    for (uint64_t i = 2; i < 40; i++) {
+        fake_frame(&w->fake, (struct frame){.kind = FRAME_PONG}, NULL);
+        assert_true(link_pump(&w->link));
+        send_data(w, 0, NULL, 0, 1);
+        assert_true(link_pump(&w->link));
+        struct frame frame = next_out(w, NULL);
+        assert_int_equal(frame.link_sequence, i);
+        assert_int_equal(frame.ack, i);
+    }
+}
+
+static void frames_without_bytes_are_heard_of_when_they_are_wanted(void **state)
+{
+    struct world *w = *state;
+    w->upper.no_target = true;
+    fake_frame(&w->fake, (struct frame){.kind = FRAME_DATA}, NULL);
+    link_pump(&w->link);
+    assert_string_equal(w->upper.log, "data:0 payload:0");
+    upper_clear(&w->upper);
+    w->upper.drop = true;
+    fake_frame(&w->fake, (struct frame){.kind = FRAME_DATA}, NULL);
+    fake_frame(&w->fake, (struct frame){.kind = FRAME_PONG}, NULL);
+    link_pump(&w->link);
+    assert_string_equal(w->upper.log, "data:0 pong:0");
+}
+
+static void unwanted_payloads_are_read_and_dropped(void **state)
+{
+    struct world *w = *state;
+    static uint8_t bytes[9 << 20];
+    w->upper.drop = true;
+    fake_frame(&w->fake, (struct frame){.kind = FRAME_DATA, .length = sizeof bytes}, bytes);
+    fake_frame(&w->fake, (struct frame){.kind = FRAME_ABORT, .length = 7}, "abcdefg");
+    /* More than one pump: a link that has much to read lets the others have their turn. */
+    assert_true(link_pump(&w->link));
+    assert_true(w->fake.in_at < w->fake.in.len / 2);
+    while (link_pump(&w->link))
+        continue;
+    assert_string_equal(w->upper.log, "data:9437184 abort:7");
+    assert_memory_equal(w->upper.control, "abcdefg", 7);
+    assert_int_equal(w->upper.heap.calls, w->calls);
+}
+
+static void incoming_payload_can_be_dropped_half_way(void **state)
+{
+    struct world *w = *state;
+    uint8_t bytes[3000];
+    memset(bytes, 0x11, sizeof bytes);
+    memset(w->upper.target, 0x22, sizeof w->upper.target);
+    fake_frame(&w->fake, (struct frame){.kind = FRAME_DATA, .length = sizeof bytes}, bytes);
+    size_t whole = w->fake.in.len;
+    w->fake.in.len -= 2000;
+    link_pump(&w->link);
+    assert_string_equal(w->upper.log, "data:3000");
+    link_drop_incoming(&w->link, &bytes); /* another cookie: nothing happens */
+    assert_ptr_equal(w->link.in_target, w->upper.target);
+    link_drop_incoming(&w->link, &w->upper.cookie);
+    w->fake.in.len = whole;
+    fake_frame(&w->fake, (struct frame){.kind = FRAME_DATA, .length = 5}, "hello");
+    link_pump(&w->link);
+    assert_string_equal(w->upper.log, "data:3000 data:5 payload:5");
+    assert_memory_equal(w->upper.target, "hello", 5);
+    for (size_t i = 5; i < sizeof bytes; i++)
+        assert_int_equal(w->upper.target[i], i < 1000 ? 0x11 : 0x22);
+}
+
+/* ---- hello, sequence, garbage ---- */
+
+static void the_first_frame_is_a_hello(void **state)
+{
+    struct world *w = *state;
+    fake_frame(&w->fake, (struct frame){.kind = FRAME_PING}, NULL);
+    expect_down(w, HEARTH_PROTOCOL, "no hello");
+}
+
+static void data_before_hello_is_refused_before_anyone_hears_of_it(void **state)
+{
+    struct world *w = *state;
+    fake_frame(&w->fake, (struct frame){.kind = FRAME_DATA, .length = 10}, "0123456789");
+    assert_true(link_pump(&w->link));
+    assert_string_equal(w->upper.log, "");
+    assert_int_equal(w->upper.down.status, HEARTH_PROTOCOL);
+}
+
+static void a_second_hello_is_refused(void **state)
+{
+    struct world *w = *state;
+    fake_hello(&w->fake);
+    expect_down(w, HEARTH_PROTOCOL, "second hello");
+}
+
+static void a_missing_frame_is_noticed(void **state)
+{
+    struct world *w = *state;
+    w->fake.sequence++;
+    fake_frame(&w->fake, (struct frame){.kind = FRAME_PING}, NULL);
+    expect_down(w, HEARTH_PROTOCOL, "missing or came twice");
+}
+
+static void a_frame_that_came_twice_is_noticed(void **state)
+{
+    struct world *w = *state;
+    w->fake.sequence--;
+    fake_frame(&w->fake, (struct frame){.kind = FRAME_PING}, NULL);
+    expect_down(w, HEARTH_PROTOCOL, "missing or came twice");
+}
+
+static void garbage_is_refused(void **state)
+{
+    struct world *w = *state;
+    uint8_t garbage[FRAME_HEADER_LEN];
+    fill(garbage, sizeof garbage, 5);
+    bytes_add(&w->fake.in, garbage, sizeof garbage);
+    expect_down(w, HEARTH_PROTOCOL, "");
+    assert_int_equal(w->upper.heap.calls, w->calls);
+}
+
+static void every_single_wrong_bit_is_refused(void **state)
+{
+    (void)state;
+    for (size_t bit = 0; bit < FRAME_HEADER_LEN * 8; bit++) {
+        struct world *w;
+        setup((void **)&w);
+        fake_hello(&w->fake);
+        fake_frame(&w->fake, (struct frame){.kind = FRAME_DATA, .length = 4, .group = 1}, "wxyz");
+        w->fake.in.data[FRAME_HEADER_LEN + bit / 8] ^= (uint8_t)(1u << bit % 8);
+        while (link_pump(&w->link))
+            continue;
+        assert_string_equal(w->upper.log, "hello:0");
+        assert_int_equal(w->upper.down.status, HEARTH_PROTOCOL);
+        teardown((void **)&w);
+    }
+}
+
+static void too_long_a_payload_is_refused_before_memory_is_taken(void **state)
+{
+    static const struct {
+        uint8_t kind;
+        uint32_t length;
+    } cases[] = {{FRAME_DATA, FRAME_LENGTH_MAX + 1},
+                 {FRAME_DATA, UINT32_MAX},
+                 {FRAME_GRANT, FRAME_CONTROL_MAX + 1},
+                 {FRAME_BYE, UINT32_MAX}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct world *w;
+        setup_greeted((void **)&w);
+        uint8_t header[FRAME_HEADER_LEN];
+        frame_encode(&(struct frame){.kind = cases[i].kind, .link_sequence = 2}, header);
+        store_u32(header + 4, cases[i].length); /* the encoder would not */
+        store_u32(header + 92, crc32c(0, header, 92));
+        bytes_add(&w->fake.in, header, sizeof header);
+        expect_down(w, HEARTH_PROTOCOL, "");
+        assert_int_equal(w->upper.heap.calls, w->calls);
+        teardown((void **)&w);
+    }
+}
+
+static void what_the_upper_side_refuses_ends_the_link(void **state)
+{
+    struct world *w = *state;
+    w->upper.refuse = true;
+    fake_frame(&w->fake, (struct frame){.kind = FRAME_DATA, .length = 4}, "wxyz");
+    fake_frame(&w->fake, (struct frame){.kind = FRAME_PING}, NULL);
+    expect_down(w, HEARTH_PROTOCOL, "refused by the test");
+}
+
+static void the_first_failure_is_the_one_that_is_told(void **state)
+{
+    struct world *w = *state;
+    link_fail(&w->link, HEARTH_PROTOCOL, "first");
+    link_fail(&w->link, HEARTH_NO_MEMORY, "second");
+    assert_int_equal(w->upper.down_count, 0); /* not before the next pump */
+    expect_down(w, HEARTH_PROTOCOL, "first");
+}
+
+/* ---- the end of a connection ---- */
+
+static void all_that_came_is_heard_before_the_end(void **state)
+{
+    struct world *w = *state;
+    fake_frame(&w->fake, (struct frame){.kind = FRAME_DATA, .length = 4}, "wxyz");
+    w->fake.recv_gone = true;
+    assert_true(link_pump(&w->link));
+    assert_string_equal(w->upper.log, "data:4 payload:4");
+    assert_int_equal(w->upper.down_count, 1);
+    assert_int_equal(w->upper.down.status, HEARTH_PEER_LOST);
+}
+
+static void a_send_that_finds_nobody_ends_the_link(void **state)
+{
+    struct world *w = *state;
+    uint8_t bytes[100] = {0};
+    send_data(w, sizeof bytes, bytes, 0, 1);
+    link_send_control(&w->link, &(struct frame){.kind = FRAME_ABORT, .length = 8}, bytes);
+    w->fake.send_gone = true;
+    expect_down(w, HEARTH_PEER_LOST, "gone");
+    assert_int_equal(w->upper.heap.blocks, 0);
+}
+
+static void a_goodbye_is_the_last_thing_said(void **state)
+{
+    struct world *w = *state;
+    struct error bye;
+    uint8_t bytes[100] = {0};
+    error_set(&bye, HEARTH_CLOSED, 1, "it was closed");
+    w->fake.send_room = FRAME_HEADER_LEN + 10;
+    send_data(w, sizeof bytes, bytes, 0, 1);
+    send_data(w, sizeof bytes, bytes, 0, 2);
+    link_pump(&w->link);
+    link_send_control(&w->link, &(struct frame){.kind = FRAME_ABORT}, NULL);
+    w->fake.send_room = SIZE_MAX;
+    upper_clear(&w->upper);
+    link_fini(&w->link, &bye);
+    assert_int_equal(w->fake.closed, 1);
+    assert_int_equal(w->upper.down_count, 0);
+    assert_null(strstr(w->upper.log, "sent"));
+    assert_int_equal(next_out(w, NULL).kind, FRAME_DATA); /* begun, so it is finished */
+    assert_int_equal(next_out(w, NULL).kind, FRAME_ABORT);
+    assert_int_equal(next_out(w, NULL).kind, FRAME_BYE);
+    assert_int_equal(w->fake.parsed, w->fake.out.len); /* nothing follows */
+}
+
+static void a_goodbye_without_room_is_lost_quietly(void **state)
+{
+    struct world *w = *state;
+    struct error bye;
+    error_set(&bye, HEARTH_CLOSED, 1, "it was closed");
+    w->fake.send_room = 5;
+    link_fini(&w->link, &bye);
+    assert_int_equal(w->fake.closed, 1);
+    assert_int_equal(w->upper.heap.blocks, 0);
+}
+
+static void a_goodbye_without_memory_is_lost_quietly(void **state)
+{
+    struct world *w = *state;
+    struct error bye;
+    error_set(&bye, HEARTH_CLOSED, 1, "it was closed");
+    atomic_store(&w->upper.heap.fail_after, 0);
+    link_fini(&w->link, &bye);
+    assert_int_equal(w->fake.closed, 1);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(frames_come_in_any_fragments),
+    cmocka_unit_test(frames_leave_whole_whatever_the_conn_takes),
+    cmocka_unit_test_setup_teardown(out_frames_are_numbered_and_acknowledge, setup_greeted, teardown),
+    cmocka_unit_test_setup_teardown(frames_without_bytes_are_heard_of_when_they_are_wanted, setup_greeted,
+                                    teardown),
+    cmocka_unit_test_setup_teardown(unwanted_payloads_are_read_and_dropped, setup_greeted, teardown),
+    cmocka_unit_test_setup_teardown(incoming_payload_can_be_dropped_half_way, setup_greeted, teardown),
+    cmocka_unit_test_setup_teardown(the_first_frame_is_a_hello, setup, teardown),
+    cmocka_unit_test_setup_teardown(data_before_hello_is_refused_before_anyone_hears_of_it, setup, teardown),
+    cmocka_unit_test_setup_teardown(a_second_hello_is_refused, setup_greeted, teardown),
+    cmocka_unit_test_setup_teardown(a_missing_frame_is_noticed, setup_greeted, teardown),
+    cmocka_unit_test_setup_teardown(a_frame_that_came_twice_is_noticed, setup_greeted, teardown),
+    cmocka_unit_test_setup_teardown(garbage_is_refused, setup_greeted, teardown),
+    cmocka_unit_test(every_single_wrong_bit_is_refused),
+    cmocka_unit_test(too_long_a_payload_is_refused_before_memory_is_taken),
+    cmocka_unit_test_setup_teardown(what_the_upper_side_refuses_ends_the_link, setup_greeted, teardown),
+    cmocka_unit_test_setup_teardown(the_first_failure_is_the_one_that_is_told, setup_greeted, teardown),
+    cmocka_unit_test_setup_teardown(all_that_came_is_heard_before_the_end, setup_greeted, teardown),
+    cmocka_unit_test_setup_teardown(a_send_that_finds_nobody_ends_the_link, setup_greeted, teardown),
+    cmocka_unit_test_setup_teardown(a_goodbye_is_the_last_thing_said, setup_greeted, teardown),
+    cmocka_unit_test_setup_teardown(a_goodbye_without_room_is_lost_quietly, setup_greeted, teardown),
+    cmocka_unit_test_setup_teardown(a_goodbye_without_memory_is_lost_quietly, setup_greeted, teardown),
+};
+
+int main(void)
+{
+    return cmocka_run_group_tests_name("link: frames", tests, NULL, NULL);
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The mem transport on virtual time: rate, latency, jitter, cuts, and that it is the same every time. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/hash.h"
+#include "core/prng.h"
+#include "transport/mem.h"
+
+struct world {
+    uint64_t now_ns;
+    struct mem_setup setup;
+    struct mem_net *net;
+};
+
+static void world_open(struct world *w, int size)
+{
+    w->now_ns = 0;
+    w->setup.size = size;
+    w->setup.now_ns = &w->now_ns;
+    assert_int_equal(mem_net_open(&w->setup, &w->net), HEARTH_OK);
+}
+
+static void world_close(struct world *w)
+{
+    for (int i = 0; i < w->setup.size; i++) {
+        for (int k = 0; k < w->setup.size; k++) {
+            struct conn *conn = i != k ? mem_net_conn(w->net, i, k) : NULL;
+            if (conn != NULL)
+                conn->transport->close(conn);
+        }
+    }
+    for (int i = 0; i < w->setup.size; i++)
+        mem_net_put(w->net);
+}
+
+static ssize_t send_to(struct world *w, int from, int to, const void *bytes, size_t len)
+{
+    struct conn *conn = mem_net_conn(w->net, from, to);
+    struct iovec piece = {(void *)(uintptr_t)bytes, len};
+    return conn->transport->send(conn, &piece, 1);
+}
+
+static ssize_t recv_from(struct world *w, int at, int from, void *target, size_t len)
+{
+    struct conn *conn = mem_net_conn(w->net, at, from);
+    return conn->transport->recv(conn, target, len);
+}
+
+static void nothing_comes_before_the_latency_has_passed(void **state)
+{
+    struct world w = {.setup = {.latency_ns = 5000}};
+    char got[8];
+    (void)state;
+    world_open(&w, 2);
+    assert_true(mem_net_next(w.net) == NEVER_NS);
+    assert_int_equal(send_to(&w, 0, 1, "abc", 3), 3);
+    assert_int_equal(mem_net_next(w.net), 5000);
+    w.now_ns = 4999;
+    assert_int_equal(recv_from(&w, 1, 0, got, sizeof got), 0);
+    w.now_ns = 5000;
+    assert_int_equal(recv_from(&w, 1, 0, got, sizeof got), 3);
+    assert_memory_equal(got, "abc", 3);
+    assert_true(mem_net_next(w.net) == NEVER_NS);
+    world_close(&w);
+}
+
+static void bytes_take_the_time_of_the_rate(void **state)
+{
+    struct world w = {.setup = {.latency_ns = 700, .bytes_per_s = 1e6, .ring_bytes = 100000}};
+    static uint8_t bytes[5000];
+    (void)state;
+    world_open(&w, 3);
+    /* 1000 bytes at 1 MB/s: a millisecond. The second waits for the first; other pairs do not. */
+    assert_int_equal(send_to(&w, 0, 1, bytes, 1000), 1000);
+    assert_int_equal(send_to(&w, 0, 1, bytes, 500), 500);
+    assert_int_equal(send_to(&w, 0, 2, bytes, 100), 100);
+    assert_int_equal(send_to(&w, 1, 0, bytes, 200), 200);
+    static const struct {
+        int at, from;
+        uint64_t ns;
+        ssize_t len;
+    } expected[] = {{2, 0, 100700, 100}, {0, 1, 200700, 200}, {1, 0, 1000700, 1000}, {1, 0, 1500700, 500}};
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        w.now_ns = mem_net_next(w.net);
+        assert_int_equal(w.now_ns, expected[i].ns);
+        assert_int_equal(recv_from(&w, expected[i].at, expected[i].from, bytes, sizeof bytes),
+                         expected[i].len);
+    }
+    w.now_ns = 9000000; /* the wire was idle: only its own time counts */
+    assert_int_equal(send_to(&w, 0, 1, bytes, 10), 10);
+    assert_int_equal(mem_net_next(w.net), 9000000 + 10000 + 700);
+    world_close(&w);
+}
+
+/* Sends numbered bytes one by one and hands back a hash of what came when. */
+static uint64_t jittered(uint64_t seed, uint64_t jitter_ns, uint64_t *early, uint64_t *late)
+{
+    struct world w = {.setup = {.latency_ns = 1000, .jitter_ns = jitter_ns, .seed = seed}};
+    uint64_t hash = 0, sent_at[200];
+    *early = NEVER_NS;
+    *late = 0;
+    world_open(&w, 2);
+    for (int i = 0; i < 200; i++) {
+        w.now_ns = (uint64_t)i * 3000;
+        uint8_t byte = (uint8_t)i, got;
+        while (recv_from(&w, 1, 0, &got, 1) == 1)
+            continue;
+        sent_at[i] = w.now_ns;
+        assert_int_equal(send_to(&w, 0, 1, &byte, 1), 1);
+        uint64_t next = mem_net_next(w.net), delay = next - sent_at[i];
+        *early = delay < *early ? delay : *early;
+        *late = delay > *late ? delay : *late;
+        hash = hash_mix(hash, next);
+    }
+    world_close(&w);
+    return hash;
+}
+
+static void jitter_is_within_its_bounds_and_seeded(void **state)
+{
+    uint64_t early, late;
+    (void)state;
+    uint64_t first = jittered(1, 2000, &early, &late);
+    assert_true(early >= 1000 && early < 1200);
+    assert_true(late > 2800 && late <= 3000);
+    assert_int_equal(first, jittered(1, 2000, &early, &late));
+    assert_int_not_equal(first, jittered(2, 2000, &early, &late));
+    jittered(1, 0, &early, &late);
+    assert_int_equal(early, 1000);
+    assert_int_equal(late, 1000);
+}
+
+static void order_is_kept_under_jitter(void **state)
+{
+    struct world w = {.setup = {.latency_ns = 10, .jitter_ns = 1000000, .seed = 7}};
+    uint8_t expected = 0;
+    (void)state;
+    world_open(&w, 2);
+    for (int i = 0; i < 250; i++) {
+        w.now_ns = (uint64_t)i;
+        assert_int_equal(send_to(&w, 0, 1, &(uint8_t){(uint8_t)i}, 1), 1);
+    }
+    uint64_t last = 0;
+    for (uint64_t next = mem_net_next(w.net); next != NEVER_NS; next = mem_net_next(w.net)) {
+        uint8_t got[250];
+        assert_true(next >= last);
+        w.now_ns = last = next;
+        ssize_t n = recv_from(&w, 1, 0, got, sizeof got);
+        assert_true(n > 0);
+        for (ssize_t i = 0; i < n; i++)
+            assert_int_equal(got[i], expected++);
+    }
+    assert_int_equal(expected, 250);
+    world_close(&w);
+}
+
+static void a_cut_loses_what_has_not_arrived(void **state)
+{
+    struct world w = {.setup = {.latency_ns = 100}};
+    char got[16];
+    (void)state;
+    world_open(&w, 3);
+    assert_int_equal(send_to(&w, 0, 1, "first", 5), 5);
+    w.now_ns = 50;
+    assert_int_equal(send_to(&w, 0, 1, "second", 6), 6);
+    assert_int_equal(send_to(&w, 0, 2, "other", 5), 5);
+    w.now_ns = 120;
+    mem_net_cut(w.net, 1, 0);
+    assert_int_equal(recv_from(&w, 1, 0, got, sizeof got), 5); /* it had arrived */
+    assert_memory_equal(got, "first", 5);
+    assert_int_equal(recv_from(&w, 1, 0, got, sizeof got), HEARTH_PEER_LOST);
+    assert_int_equal(recv_from(&w, 0, 1, got, sizeof got), HEARTH_PEER_LOST);
+    assert_int_equal(send_to(&w, 0, 1, "x", 1), HEARTH_PEER_LOST);
+    assert_int_equal(send_to(&w, 1, 0, "x", 1), HEARTH_PEER_LOST);
+    assert_int_equal(mem_net_next(w.net), 150); /* the other pair lives */
+    w.now_ns = 150;
+    assert_int_equal(recv_from(&w, 2, 0, got, sizeof got), 5);
+    assert_int_equal(send_to(&w, 2, 0, "x", 1), 1);
+    world_close(&w);
+}
+
+/* A simulation goes on after one member has left: what is under way to it must not hold time back. */
+static void bytes_to_a_closed_end_are_not_waited_for(void **state)
+{
+    struct world w = {.setup = {.latency_ns = 100}};
+    (void)state;
+    world_open(&w, 3);
+    assert_int_equal(send_to(&w, 0, 1, "x", 1), 1);
+    struct conn *conn = mem_net_conn(w.net, 1, 0);
+    conn->transport->close(conn);
+    assert_true(mem_net_next(w.net) == NEVER_NS);
+    w.now_ns = 50;
+    assert_int_equal(send_to(&w, 0, 2, "x", 1), 1);
+    assert_int_equal(mem_net_next(w.net), 150);
+    world_close(&w);
+}
+
+static void many_small_sends_are_bounded(void **state)
+{
+    struct world w = {.setup = {.latency_ns = 100, .ring_bytes = 1 << 20}};
+    uint8_t got[4096];
+    uint64_t sent = 0, come = 0;
+    (void)state;
+    world_open(&w, 2);
+    for (int round = 0; round < 20; round++) {
+        while (send_to(&w, 0, 1, "x", 1) == 1)
+            sent++;
+        assert_true(sent - come < 100000);
+        w.now_ns = mem_net_next(w.net);
+        ssize_t n = recv_from(&w, 1, 0, got, sizeof got);
+        assert_true(n > 0);
+        come += (uint64_t)n;
+    }
+    world_close(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_comes_before_the_latency_has_passed),
+        cmocka_unit_test(bytes_take_the_time_of_the_rate),
+        cmocka_unit_test(jitter_is_within_its_bounds_and_seeded),
+        cmocka_unit_test(order_is_kept_under_jitter),
+        cmocka_unit_test(a_cut_loses_what_has_not_arrived),
+        cmocka_unit_test(bytes_to_a_closed_end_are_not_waited_for),
+        cmocka_unit_test(many_small_sends_are_bounded),
+    };
+    return cmocka_run_group_tests_name("mem, virtual time", tests, NULL, NULL);
+}
