@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documents say what is so, where a script can see it: example, include table, limits, files that they name."""
+
+import importlib.util
+import re
+import unittest
+
+from house import SOURCE
+
+spec = importlib.util.spec_from_file_location("check", SOURCE / "tools/check.py")
+check = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(check)
+
+README = (SOURCE / "README.md").read_text()
+ARCHITECTURE = (SOURCE / "docs/architecture.md").read_text()
+DOCUMENTS = [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *sorted((SOURCE / "docs").glob("*.md"))]
+
+# Row of the table of limits, where its number is defined, how.
+LIMITS = (
+    ("nodes of one process", "include/hearth.h", r"#define HEARTH_LOCAL_MAX (\d+)"),
+    ("tags per group", "src/collective/state.h", r"#define TAGS_MAX +(\d+)u"),
+    ("data frames queued per link", "src/transport/link.h", r"#define LINK_DATA_QUEUE +(\d+)"),
+    ("control frames queued per link", "src/transport/link.h", r"#define LINK_CONTROL_QUEUE +(\d+)"),
+    ("frames of a flow under way", "src/collective/program.h", r"#define FLOW_WINDOW_MAX +(\d+)"),
+    ("grants for operations not posted here, per peer", "src/collective/state.h", r"#define NOTES_MAX +(\d+)u"),
+    ("ended calls remembered per group", "src/collective/state.h", r"#define ENDED_KEPT[\s\\]+(\d+)u"),
+    ("retired operations per group", "src/collective/state.h", r"#define RETIRED_MAX +(\d+)u"),
+    ("disputes open at an arbiter", "src/collective/state.h", r"#define DISPUTES_MAX +(\d+)u"),
+)
+
+# The same for sentences of wire.md.
+STATE = "src/collective/state.h"
+WIRE = (
+    ("A frame **costs** its length and {} bytes more", "src/transport/link.h", r"#define LINK_EAGER_COST +(\d+)"),
+    ("has not posted yet | {} per link |", STATE, r"#define NOTES_MAX +(\d+)u"),
+    ("A member remembers {} retired operations per group", STATE, r"#define RETIRED_MAX +(\d+)u"),
+    ("(the last {} operations of the group)", STATE, r"#define ENDED_KEPT[\s\\]+(\d+)u"),
+    ("Frames of the {} groups that it closed last are dropped", STATE, r"#define CLOSED_KEPT +(\d+)u"),
+    ("It has at most {} cases open", STATE, r"#define DISPUTES_MAX +(\d+)u"),
+    ("the first {} indices of the flow", "src/collective/program.h", r"#define FLOW_WINDOW_MAX +(\d+)"),
+)
+
+
+def number_in(file, pattern):
+    return f"{int(re.search(pattern, (SOURCE / file).read_text()).group(1)):,}"
+
+
+class Docs(unittest.TestCase):
+    def test_example_of_the_readme(self):
+        (block,) = re.findall(r"```c\n(.*?)```", README, re.S)
+        self.assertIn(block, (SOURCE / "examples/allreduce.c").read_text())
+
+    def test_examples_are_short(self):
+        for example in sorted((SOURCE / "examples").glob("*.c")):
+            with self.subTest(example.name):
+                self.assertLess(len(example.read_text().splitlines()), 60 if example.stem == "allreduce" else 80)
+
+    def test_include_table(self):
+        (table,) = re.findall(r"\| room \| may include \|\n\|---\|---\|\n((?:\|.*\|\n)+)", ARCHITECTURE)
+        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+        self.assertEqual({room: included.split() for room, included in rows}, check.INCLUDES)
+
+    def test_limits(self):
+        for what, file, pattern in LIMITS:
+            with self.subTest(what):
+                row = f"| {what} | {number_in(file, pattern)} |"
+                self.assertTrue(row in ARCHITECTURE, row)
+
+    def test_numbers_of_the_wire(self):
+        text = " ".join((SOURCE / "docs/wire.md").read_text().split())
+        for sentence, file, pattern in WIRE:
+            with self.subTest(sentence):
+                sentence = sentence.format(number_in(file, pattern))
+                self.assertTrue(sentence in text, sentence)
+
+    def test_files_that_are_named(self):
+        for document in DOCUMENTS:
+            for name in re.findall(r"`((?:src|include|docs|tests|tools|examples|cli|fuzz)/[\w./]*)`",
+                                   document.read_text()):
+                if re.search(r"[A-Z]", name):  # a pattern such as src/ROOM/NAME.c
+                    continue
+                with self.subTest(f"{document.name}: {name}"):
+                    self.assertTrue((SOURCE / name).exists())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
