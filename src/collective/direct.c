@@ -49,7 +49,7 @@ static void shape(const struct plan_call *call, struct plan_shape *shape)
 {
     if (call->kind == PLAN_ALL_REDUCE)
         shape->parts = (uint32_t)call->size;
-    if (is_reduction(call->kind))
+    if (plan_kind_reduces(call->kind))
         shape->acc_parts = 1;
 }
 
@@ -149,7 +149,8 @@ static double price(const struct plan_call *call, const struct link_cost *inside
         return 0;
     double count = (double)cut.lane_count / (call->kind == PLAN_ALL_REDUCE ? (double)call->size : 1);
     double ports = fare_to_all(&fares, count * call->raw_len);
-    double work = is_reduction(call->kind) ? (call->size - 1) * pace->gamma_s * count * call->acc_len : 0;
+    double work =
+        plan_kind_reduces(call->kind) ? (call->size - 1) * pace->gamma_s * count * call->acc_len : 0;
     double chain = ports + pace->alpha_s + work;
 
     if (call->kind == PLAN_ALL_REDUCE) {

@@ -88,17 +88,6 @@ static struct lane *direct_lane(struct op *op, const struct frame *frame, int fr
     return (move->bits & MOVE_RECV_OUT) && move->from == from && move->from_step == frame->step ? lane : NULL;
 }
 
-static void out_of_memory(struct op *op)
-{
-    struct error ours, theirs;
-    int rank = op->group->rank;
-    error_set(&ours, HEARTH_NO_MEMORY, rank, "%s #%" PRIu64 ": no memory for a frame that came in",
-              plan_kind_name(op->program->plan.kind), op->sequence);
-    error_set(&theirs, HEARTH_ABORTED, rank, "%s #%" PRIu64 ": rank %d ran out of memory",
-              plan_kind_name(op->program->plan.kind), op->sequence, rank);
-    op_abort(op, &ours, &theirs);
-}
-
 /* The budget is for operations that are not posted. What waits for a lane of a posted one must not hold it:
  * two members whose lanes wait for room to send would wait for each other. */
 static void slot_credit(struct peer *peer, struct slot *slot)
@@ -132,7 +121,7 @@ static void *to_running(struct op *op, struct peer *peer, const struct frame *fr
         *cookie = NULL;
         if (frame->flags & FRAME_EAGER)
             link_eager_release(&peer->link, frame->length);
-        out_of_memory(op);
+        op_out_of_memory(op);
         return NULL;
     }
     mark_come(op, peer, index);
@@ -351,9 +340,9 @@ void engine_granted(struct op *op, int rank, const struct note *grant)
     uint64_t bytes = flow >= 0 ? op->program->out[flow].bytes : 0;
     if (grant->fingerprint != op->record.fingerprint)
         dispute_raise(op->group, op->tag, op->sequence, NULL);
-    else if (flow < 0 || grant->total != bytes)
+    else if (grant->total != bytes)
         dispute_length(op, op->group->rank, rank, bytes, grant->total);
-    else
+    else if (flow >= 0)
         outflow_grant(op, (uint32_t)flow, grant->limit);
 }
 

@@ -23,9 +23,7 @@ static void call_text(const struct call_record *r, char *text, size_t size)
     const char *dtype = hearth_dtype_name((enum hearth_dtype)r->dtype);
     int n = r->flags & CALL_LISTED ? snprintf(text, size, "%sv of %s with its counts", kind, dtype)
                                    : snprintf(text, size, "%s of %" PRIu64 " %s", kind, r->count, dtype);
-    bool reduce = r->kind == PLAN_ALL_REDUCE || r->kind == PLAN_REDUCE_SCATTER || r->kind == PLAN_REDUCE ||
-                  r->kind == PLAN_SCAN || r->kind == PLAN_EXCLUSIVE_SCAN;
-    if (reduce && n > 0 && (size_t)n < size)
+    if (plan_kind_reduces((enum plan_kind)r->kind) && n > 0 && (size_t)n < size)
         n += snprintf(text + n, size - (size_t)n, " %s", hearth_op_name((enum hearth_op)r->op));
     if (r->root != RANK_NONE && n > 0 && (size_t)n < size)
         n += snprintf(text + n, size - (size_t)n, " root %d", r->root);

@@ -199,7 +199,7 @@ static bool check_time(struct engine *engine)
             after = engine->active.next;
         } else if (now >= op->ask_ns) {
             op->ask_ns = NEVER_NS;
-            inflows_ask(op);
+            flows_ask(op);
             moved = true; /* what is queued must leave */
         } else if (now - op->nagged_ns >= NAG_NS) {
             op_nag(op, now);

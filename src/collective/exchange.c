@@ -26,7 +26,7 @@ static bool can(const struct plan_call *call)
 
 static void shape(const struct plan_call *call, struct plan_shape *shape)
 {
-    shape->acc_parts = is_reduction(call->kind);
+    shape->acc_parts = plan_kind_reduces(call->kind);
 }
 
 static int write(const struct plan_call *call, struct plan *plan, struct heap *heap, struct error *error)

@@ -141,11 +141,8 @@ void slot_release(struct engine *engine, int world_rank, struct slot *slot)
     slot_put(slot);
 }
 
-void inflow_tell(struct op *op, uint32_t flow)
+static void send_grant(struct op *op, int peer, uint64_t limit, uint64_t total)
 {
-    const struct flow_table *table = &op->program->in[flow];
-    struct inflow *in = &op->in[flow];
-    in->told = in->floor.index + op->program->depth;
     struct frame frame = {
         .kind = FRAME_GRANT,
         .group = op->group->view.group,
@@ -153,18 +150,31 @@ void inflow_tell(struct op *op, uint32_t flow)
         .tag = op->tag,
         .sequence = op->sequence,
         .fingerprint = op->record.fingerprint,
-        .lane = (uint32_t)(in->told >> 32),
-        .step = (uint32_t)in->told,
-        .total = table->bytes,
+        .lane = (uint32_t)(limit >> 32),
+        .step = (uint32_t)limit,
+        .total = total,
     };
-    group_send(op->group, table->peer, &frame, NULL);
+    group_send(op->group, peer, &frame, NULL);
 }
 
-void inflows_ask(struct op *op)
+void inflow_tell(struct op *op, uint32_t flow)
+{
+    const struct flow_table *table = &op->program->in[flow];
+    struct inflow *in = &op->in[flow];
+    in->told = in->floor.index + op->program->depth;
+    send_grant(op, table->peer, in->told, table->bytes);
+}
+
+void flows_ask(struct op *op)
 {
     for (uint32_t i = 0; i < op->program->in_count; i++)
         if (op->in[i].told == 0 && flow_more(&op->program->in[i], &op->in[i].floor))
             inflow_tell(op, i);
+    /* Who sends us nothing and has granted nothing may have called something else, and ended it: a grant of
+     * no frames tells it what we called. */
+    for (uint32_t i = 0; i < op->program->out_count; i++)
+        if (!op->out[i].granted && op->program->in_of[op->program->out[i].peer] < 0)
+            send_grant(op, op->program->out[i].peer, 0, 0);
 }
 
 struct slot *inflow_find(struct op *op, const struct lane *lane)

@@ -14,23 +14,29 @@ void op_describe(const struct op *op, char *text, size_t size)
              (unsigned long long)op->tag, op->group->rank, op->group->view.size);
 }
 
-/* The oldest lane that waits for a frame knows: the next lanes may wait for members that are kept waiting by
- * the same one. */
+/* The lane that began first and has not ended: the others wait for it sooner or later. */
+static const struct lane *oldest_lane(const struct op *op)
+{
+    const struct lane *oldest = NULL;
+    for (uint64_t i = 0; op->program->plan.lanes > 0 && i < op->program->plan.window; i++) {
+        const struct lane *lane = &op->lanes[i];
+        if (!lane->idle && (oldest == NULL || lane->number < oldest->number))
+            oldest = lane;
+    }
+    return oldest;
+}
+
 int op_waits_for(const struct op *op)
 {
     const struct plan *plan = &op->program->plan;
-    const struct lane *oldest = NULL;
-    for (uint64_t i = 0; i < plan->window && plan->lanes > 0; i++) {
-        const struct lane *lane = &op->lanes[i];
-        bool waits = !lane->idle && lane->move < plan->move_count && lane->stage == LANE_RECV &&
-                     (plan->moves[lane->move].bits & MOVE_RECV);
-        if (waits && (oldest == NULL || lane->number < oldest->number))
-            oldest = lane;
-    }
-    if (oldest != NULL)
-        return plan->moves[oldest->move].from;
+    const struct lane *lane = oldest_lane(op);
+    const struct move *move = lane != NULL && lane->move < plan->move_count ? &plan->moves[lane->move] : NULL;
+    if (move != NULL && lane->stage == LANE_RECV && (move->bits & MOVE_RECV))
+        return move->from;
+    if (move != NULL && lane->stage == LANE_SEND && (move->bits & MOVE_SEND))
+        return move->to;
     for (uint32_t i = 0; i < op->program->out_count; i++)
-        if (flow_more(&op->program->out[i], &op->out[i].next) || (op->vector && !op->out[i].granted))
+        if (op->out[i].unsent > 0 || (op->vector && !op->out[i].granted))
             return op->program->out[i].peer;
     return RANK_NONE;
 }
@@ -185,6 +191,16 @@ void op_abort(struct op *op, const struct error *ours, const struct error *their
     group_tell(group, FRAME_ABORT, tag, sequence, theirs);
 }
 
+void op_out_of_memory(struct op *op)
+{
+    char name[160];
+    struct error ours, theirs;
+    op_describe(op, name, sizeof name);
+    error_set(&ours, HEARTH_NO_MEMORY, op->group->rank, "%s: no memory for a frame or an accumulator", name);
+    error_set(&theirs, HEARTH_ABORTED, op->group->rank, "%s: it ran out of memory", name);
+    op_abort(op, &ours, &theirs);
+}
+
 void completion_cancel(struct completion *completion)
 {
     struct op *op = completion->op;
@@ -220,26 +236,15 @@ static int kernel_op_of(enum hearth_op op)
     return of[op];
 }
 
-static bool reduces(enum plan_kind kind)
-{
-    return kind == PLAN_ALL_REDUCE || kind == PLAN_REDUCE_SCATTER || kind == PLAN_REDUCE ||
-           kind == PLAN_SCAN || kind == PLAN_EXCLUSIVE_SCAN;
-}
-
-static bool rooted(enum plan_kind kind)
-{
-    return kind == PLAN_BROADCAST || kind == PLAN_REDUCE || kind == PLAN_GATHER || kind == PLAN_SCATTER;
-}
-
 static void call_plan(const struct group *group, const struct call *call, struct plan_call *plan)
 {
-    enum hearth_dtype acc = reduces(call->kind) ? acc_dtype_of(call->dtype, call->op) : call->dtype;
+    enum hearth_dtype acc = plan_kind_reduces(call->kind) ? acc_dtype_of(call->dtype, call->op) : call->dtype;
     *plan = (struct plan_call){
         .kind = call->kind,
         .algo = call->opts->algo,
         .size = group->view.size,
         .rank = group->rank,
-        .root = rooted(call->kind) ? call->root : 0,
+        .root = plan_kind_rooted(call->kind) ? call->root : 0,
         .count = call->count,
         .in_counts = call->in_counts,
         .out_counts = call->out_counts,
@@ -278,10 +283,10 @@ static struct call_record record_of(const struct group *group, const struct call
         .state = CALL_POSTED,
         .kind = (uint8_t)call->kind,
         .dtype = (uint8_t)call->dtype,
-        .op = reduces(call->kind) ? (uint8_t)call->op : 0,
+        .op = plan_kind_reduces(call->kind) ? (uint8_t)call->op : 0,
         .algo = (uint8_t)plan->algo,
         .flags = (call->opts->flags & HEARTH_ORDER_RANK) | (is_listed(call) ? CALL_LISTED : 0),
-        .root = rooted(call->kind) ? call->root : RANK_NONE,
+        .root = plan_kind_rooted(call->kind) ? call->root : RANK_NONE,
         .count = shared_count(call, plan->size),
         .plan = hash_mix(plan_hash(plan), group->view.eager_bytes),
     };
@@ -313,7 +318,7 @@ static int shadow_make(struct op *op, const struct call *call, size_t len)
 
 static void op_fill(struct op *op, struct group *group, const struct call *call)
 {
-    bool reduce = reduces(call->kind);
+    bool reduce = plan_kind_reduces(call->kind);
     op->group = group;
     op->source = call->source;
     op->target = call->target;

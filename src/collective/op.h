@@ -97,6 +97,7 @@ struct op {
 void op_end(struct op *op, const struct error *why);
 /* Ends it here and tells all members, who end it with `theirs`. */
 void op_abort(struct op *op, const struct error *ours, const struct error *theirs);
+void op_out_of_memory(struct op *op); /* aborts it for want of memory here */
 /* "all_reduce #12 (tag 3) on rank 1 of 4", into text. */
 void op_describe(const struct op *op, char *text, size_t size);
 /* A rank whose frames it waits for, or RANK_NONE. */
@@ -125,9 +126,9 @@ struct slot *inflow_find(struct op *op, const struct lane *lane);
 /* The lane has taken (or need not take) the frame of its move: its place is free for the peer. */
 void inflow_took(struct op *op, const struct lane *lane);
 void inflow_tell(struct op *op, uint32_t flow); /* sends a grant now */
-/* Sends a grant to all that have none and have not sent everything: members that wait for each other in
+/* Sends a grant to all that have none and of whom we wait for something: members that wait for each other in
  * different calls find out by its fingerprint. */
-void inflows_ask(struct op *op);
+void flows_ask(struct op *op);
 /* Puts a slot's eager credit back and the slot away. */
 void slot_release(struct engine *engine, int world_rank, struct slot *slot);
 

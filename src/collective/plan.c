@@ -61,6 +61,17 @@ int plan_kind_parse(const char *name, enum plan_kind *kind)
     return HEARTH_INVALID;
 }
 
+bool plan_kind_rooted(enum plan_kind kind)
+{
+    return kind == PLAN_BROADCAST || kind == PLAN_REDUCE || kind == PLAN_GATHER || kind == PLAN_SCATTER;
+}
+
+bool plan_kind_reduces(enum plan_kind kind)
+{
+    return kind == PLAN_ALL_REDUCE || kind == PLAN_REDUCE_SCATTER || kind == PLAN_REDUCE ||
+           kind == PLAN_SCAN || kind == PLAN_EXCLUSIVE_SCAN;
+}
+
 void move_name(const struct move *move, char *text, size_t size)
 {
     unsigned bits = move->bits;
@@ -302,7 +313,7 @@ int plan_check(const struct plan_call *call, struct error *error)
     if (call->size < 1 || call->rank < 0 || call->rank >= call->size)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "%s: rank %d is not in a group of %d", name,
                          call->rank, call->size);
-    if (has_root(call->kind) && (call->root < 0 || call->root >= call->size))
+    if (plan_kind_rooted(call->kind) && (call->root < 0 || call->root >= call->size))
         return error_set(error, HEARTH_INVALID, RANK_NONE, "%s: root %d is not in a group of %d", name,
                          call->root, call->size);
     if (call->kind == PLAN_BARRIER)
@@ -376,7 +387,7 @@ int plan_write(const struct plan_call *call, struct heap *heap, struct plan *pla
         .algo = call->algo,
         .size = call->size,
         .rank = call->rank,
-        .root = has_root(call->kind) ? call->root : RANK_NONE,
+        .root = plan_kind_rooted(call->kind) ? call->root : RANK_NONE,
         .split = split_of(call->kind),
         .parts = shape.parts,
         .lanes = shape.lanes,

@@ -140,6 +140,8 @@ size_t plan_send_bytes(const struct plan *plan, uint64_t lane, const struct move
 uint64_t plan_hash(const struct plan_call *call);
 const char *plan_kind_name(enum plan_kind kind); /* "all_reduce" */
 int MUST_CHECK plan_kind_parse(const char *name, enum plan_kind *kind);
+bool plan_kind_rooted(enum plan_kind kind);  /* it has a root */
+bool plan_kind_reduces(enum plan_kind kind); /* it combines: it has an operation */
 /* "recv_reduce_copy_send" and so on, into `text`. */
 void move_name(const struct move *move, char *text, size_t size);
 

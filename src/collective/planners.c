@@ -52,17 +52,6 @@ enum plan_split split_of(enum plan_kind kind)
     }
 }
 
-bool has_root(enum plan_kind kind)
-{
-    return kind == PLAN_BROADCAST || kind == PLAN_REDUCE || kind == PLAN_GATHER || kind == PLAN_SCATTER;
-}
-
-bool is_reduction(enum plan_kind kind)
-{
-    return kind == PLAN_ALL_REDUCE || kind == PLAN_REDUCE_SCATTER || kind == PLAN_REDUCE ||
-           kind == PLAN_SCAN || kind == PLAN_EXCLUSIVE_SCAN;
-}
-
 static size_t given(const struct plan_call *call, const size_t *counts, int rank)
 {
     return counts != NULL ? counts[rank] : call->count;

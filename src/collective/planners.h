@@ -24,9 +24,6 @@ bool is_power_of_two(int n);
 /* ---- calls ---- */
 
 enum plan_split split_of(enum plan_kind kind);
-bool has_root(enum plan_kind kind);
-/* Combines contributions, so that its order matters. */
-bool is_reduction(enum plan_kind kind);
 /* Elements of the part that belongs to `rank`, as far as this member knows; SPLIT_GIVEN kinds only. */
 size_t part_count(const struct plan_call *call, enum plan_side side, int rank);
 /* Sets HEARTH_UNSUPPORTED with a text that lists the algorithms that can do the call; returns the status. */

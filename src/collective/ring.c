@@ -55,7 +55,7 @@ static void shape(const struct plan_call *call, struct plan_shape *shape)
 
     if (call->kind == PLAN_ALL_REDUCE)
         shape->parts = (uint32_t)call->size;
-    if (is_reduction(call->kind)) {
+    if (plan_kind_reduces(call->kind)) {
         shape->acc_parts = 1;
         shape->sums_travel = call->size > (chain ? 1 : 2);
     }

@@ -25,14 +25,14 @@ static bool can(const struct plan_call *call)
 
 static void shape(const struct plan_call *call, struct plan_shape *shape)
 {
-    shape->acc_parts = is_reduction(call->kind);
+    shape->acc_parts = plan_kind_reduces(call->kind);
 }
 
 static int write(const struct plan_call *call, struct plan *plan, struct heap *heap, struct error *error)
 {
     struct pen pen = {.plan = plan, .heap = heap, .error = error};
-    bool reduces = is_reduction(call->kind), spreads = call->kind != PLAN_REDUCE;
-    int root = has_root(call->kind) ? call->root : 0;
+    bool reduces = plan_kind_reduces(call->kind), spreads = call->kind != PLAN_REDUCE;
+    int root = plan_kind_rooted(call->kind) ? call->root : 0;
     uint32_t step = reduces ? 1 : 0; /* of the way back */
 
     if (call->rank != root) {
@@ -60,7 +60,7 @@ static double price(const struct plan_call *call, const struct link_cost *inside
 {
     struct fares fares = fares_of(call, inside, across);
     const struct link_cost *pace = fare_pace(&fares);
-    int root = has_root(call->kind) ? call->root : 0;
+    int root = plan_kind_rooted(call->kind) ? call->root : 0;
     struct plan_shape cut;
 
     plan_shape_of(call, &planner_star, &cut);
@@ -74,7 +74,7 @@ static double price(const struct plan_call *call, const struct link_cost *inside
         ports += r != root ? price_port(cost, raw) : 0;
         overheads += r != root ? cost->overhead_s : 0;
     }
-    if (is_reduction(call->kind)) {
+    if (plan_kind_reduces(call->kind)) {
         double taken = ports - overheads; /* those are the senders' */
         turn = taken > work ? taken : work;
         chain = pace->alpha_s + pace->overhead_s + turn + (taken > work ? combine : raw / pace->bytes_per_s);

@@ -205,16 +205,6 @@ static bool stage_recv(struct op *op, struct lane *lane, const struct move *move
     return true;
 }
 
-static void fail_no_memory(struct op *op)
-{
-    char name[160];
-    struct error ours, theirs;
-    op_describe(op, name, sizeof name);
-    error_set(&ours, HEARTH_NO_MEMORY, op->group->rank, "%s: no memory for an accumulator", name);
-    error_set(&theirs, HEARTH_ABORTED, op->group->rank, "%s: it ran out of memory", name);
-    op_abort(op, &ours, &theirs);
-}
-
 static bool stage_work(struct op *op, struct lane *lane, const struct move *move)
 {
     const struct plan *plan = &op->program->plan;
@@ -235,7 +225,7 @@ static bool stage_work(struct op *op, struct lane *lane, const struct move *move
             write_target(op, lane, move, in);
     }
     if (!ok)
-        fail_no_memory(op);
+        op_out_of_memory(op);
     return ok;
 }
 

@@ -43,7 +43,7 @@ static bool can(const struct plan_call *call)
 
 static void shape(const struct plan_call *call, struct plan_shape *shape)
 {
-    if (is_reduction(call->kind)) {
+    if (plan_kind_reduces(call->kind)) {
         shape->acc_parts = 1;
         shape->sums_travel = call->size > 2;
     }
@@ -146,7 +146,7 @@ static void write_barrier(struct pen *pen, const struct plan_call *call)
 static int write(const struct plan_call *call, struct plan *plan, struct heap *heap, struct error *error)
 {
     struct pen pen = {.plan = plan, .heap = heap, .error = error};
-    struct team team = team_from(call, has_root(call->kind) ? call->root : 0);
+    struct team team = team_from(call, plan_kind_rooted(call->kind) ? call->root : 0);
     struct move own = {.bits = MOVE_LOAD | MOVE_OWN}, store = {.bits = MOVE_STORE};
     int depth = log2_ceil(call->size);
 
@@ -211,7 +211,7 @@ static double price(const struct plan_call *call, const struct link_cost *inside
                     const struct link_cost *across)
 {
     struct fares fares = fares_of(call, inside, across);
-    struct team team = team_from(call, has_root(call->kind) ? call->root : 0);
+    struct team team = team_from(call, plan_kind_rooted(call->kind) ? call->root : 0);
     struct plan_shape cut;
     bool both = call->kind == PLAN_ALL_REDUCE;
 

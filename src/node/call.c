@@ -164,26 +164,15 @@ static int buffers_check(struct call *call, int rank, int size)
 
 /* ---- the rest ---- */
 
-static bool has_op(enum plan_kind kind)
-{
-    return kind == PLAN_ALL_REDUCE || kind == PLAN_REDUCE_SCATTER || kind == PLAN_REDUCE ||
-           kind == PLAN_SCAN || kind == PLAN_EXCLUSIVE_SCAN;
-}
-
-static bool has_root(enum plan_kind kind)
-{
-    return kind == PLAN_BROADCAST || kind == PLAN_REDUCE || kind == PLAN_GATHER || kind == PLAN_SCATTER;
-}
-
 static int arguments_check(const struct call *call, int rank, int size)
 {
     if (dtype_size(call->dtype) == 0)
         return bad(call, HEARTH_INVALID, "dtype is %d, which there is not", (int)call->dtype);
-    if (has_op(call->kind) && (unsigned)call->op >= OP_COUNT)
+    if (plan_kind_reduces(call->kind) && (unsigned)call->op >= OP_COUNT)
         return bad(call, HEARTH_INVALID, "op is %d, which there is not", (int)call->op);
     if ((call->kind == PLAN_SCAN || call->kind == PLAN_EXCLUSIVE_SCAN) && call->op == HEARTH_AVG)
         return bad(call, HEARTH_UNSUPPORTED, "there is no average over a prefix; use sum and divide");
-    if (!has_root(call->kind))
+    if (!plan_kind_rooted(call->kind))
         return HEARTH_OK;
     if (call->root < 0 || call->root >= size)
         return bad(call, HEARTH_INVALID, "root is %d; the group has ranks 0 to %d", call->root, size - 1);

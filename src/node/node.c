@@ -126,7 +126,7 @@ int node_wait(hearth_request *request, uint64_t deadline_ns)
         collect(node, request);
         status = status_of(request);
         uint64_t until = engine_deadline(node->engine);
-        int peer = engine_waits_for(&request->completion);
+        int peer = moved ? RANK_NONE : engine_waits_for(&request->completion);
         bool rest = status != HEARTH_PENDING && moved && drive(node, request);
         mutex_unlock(&node->baton);
         leave_rest(node, rest);

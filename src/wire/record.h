@@ -22,7 +22,7 @@ enum call_state {
     CALL_PASSED = 3   /* ended so long ago that only the number is known */
 };
 #define CALL_KIND_COUNT 11                  /* numbers of collectives in docs/wire.md */
-#define CALL_LISTED     (UINT32_C(1) << 31) /* in the flags: a v-variant, `count` is not a number of elements */
+#define CALL_LISTED     (UINT32_C(1) << 31) /* in the flags: a v-variant, `count` counts no elements */
 
 struct call_record {
     uint8_t state; /* enum call_state; the rest travels for POSTED and ENDED only */

@@ -35,8 +35,8 @@ typedef void member_fn(struct cluster *c, int rank, void *arg);
 void cluster_run(struct cluster *c, member_fn *fn, void *arg);
 /* Inside a member_fn: waits until all members are here, without Hearth. */
 void cluster_meet(struct cluster *c);
-/* Inside a member_fn, after an operation in which members disagreed. A member that had returned already hears of
- * it from a later call: that becomes its status and text. The group works then. */
+/* Inside a member_fn, after an operation in which members disagreed. A member that had returned already hears
+ * of it from a later call: that becomes its status and text. The group works then. */
 void hear_late(hearth_group *group, int *status, char text[TEXT_MAX]);
 /* A barrier on every world: it must work, and nothing of what was before may be in its way. */
 void cluster_works(struct cluster *c);

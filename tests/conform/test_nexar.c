@@ -307,8 +307,8 @@ static void test_w4_rank_i_gets_chunk_i(void **state)
     }
 }
 
-/* W10, W11: 16-bit conversions and NaN were different in vector body, tail and on other machines. One value at
- * every place of a long buffer must give one result. */
+/* W10, W11: 16-bit conversions and NaN were different in vector body, tail and on other machines. One value
+ * at every place of a long buffer must give one result. */
 static void places_member(struct cluster *c, int rank, void *arg)
 {
     enum hearth_dtype dtype = *(const enum hearth_dtype *)arg;

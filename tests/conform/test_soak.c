@@ -85,8 +85,8 @@ static uint64_t allocations(const struct cluster *c)
     return sum;
 }
 
-/* Runs stretches until memory has stood still for a whole one. How far members run ahead of each other is up to
- * the machine, and the deepest may come late: so a few more slots are allowed, but not one per operation. */
+/* Runs stretches until memory has stood still for a whole one. How far members run ahead of each other is up
+ * to the machine, and the deepest may come late: a few more slots are allowed, but not one per operation. */
 static void check_steady(struct cluster *c, member_fn *fn)
 {
     enum { STRETCHES = 10, SLOTS = 64 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NaN, infinities, both zeros and subnormals through every algorithm, whatever modes the caller's thread has. */
+/* NaN, infinities, both zeros and subnormals through every algorithm, whatever modes the callers have set. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
