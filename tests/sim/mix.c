@@ -28,18 +28,28 @@ static void draw_order(struct mix *mix, int *order)
     }
 }
 
-void mix_draw(struct mix *mix, const struct sim *sim, uint64_t seed, size_t bytes_max)
+void mix_draw_some(struct mix *mix, const int *members, int size, uint64_t seed, size_t bytes_max)
 {
     memset(mix, 0, sizeof *mix);
     prng_init(&mix->prng, seed ^ 0x6d6978);
     mix->count = 1 + (int)prng_below(&mix->prng, MIX_MAX);
+    mix->size = size;
+    memcpy(mix->members, members, (size_t)size * sizeof *members);
     uint64_t tags = 1 + prng_below(&mix->prng, 5);
     for (int i = 0; i < mix->count; i++) {
-        job_draw(&mix->jobs[i], &mix->prng, sim->size, 1 + prng_below(&mix->prng, bytes_max / 8));
+        job_draw(&mix->jobs[i], &mix->prng, size, 1 + prng_below(&mix->prng, bytes_max / 8));
         mix->jobs[i].opts.tag = prng_below(&mix->prng, tags) * 1000;
     }
-    for (int r = 0; r < sim->size; r++)
+    for (int r = 0; r < size; r++)
         draw_order(mix, mix->order[r]);
+}
+
+void mix_draw(struct mix *mix, struct sim *sim, uint64_t seed, size_t bytes_max)
+{
+    static const int members[SIM_MAX] = {0, 1, 2, 3, 4, 5, 6, 7};
+    mix_draw_some(mix, members, sim->size, seed, bytes_max);
+    for (int r = 0; r < sim->size; r++)
+        mix->groups[r] = sim_world(sim, r);
 }
 
 void mix_free(struct mix *mix)
@@ -48,19 +58,19 @@ void mix_free(struct mix *mix)
         job_free(&mix->jobs[i]);
 }
 
-static void post_next(struct mix *mix, struct sim *sim, int rank)
+static void post_next(struct mix *mix, int rank)
 {
     struct job *job = &mix->jobs[mix->order[rank][mix->next[rank]]];
-    int status = job_post(job, sim_world(sim, rank), rank);
+    int status = job_post(job, mix->groups[rank], rank);
     if (status == HEARTH_UNSUPPORTED) { /* nothing has happened: the first to call it finds out for all */
         job->opts.algo = HEARTH_AUTO;
         job->opts.flags &= (uint32_t)~HEARTH_ORDER_RANK;
-        status = job_post(job, sim_world(sim, rank), rank);
+        status = job_post(job, mix->groups[rank], rank);
     }
     mix->next[rank]++;
 }
 
-static bool all_ended(struct mix *mix, uint64_t now_ns)
+bool mix_collect(struct mix *mix, uint64_t now_ns)
 {
     bool all = true;
     for (int i = 0; i < mix->count; i++)
@@ -68,20 +78,36 @@ static bool all_ended(struct mix *mix, uint64_t now_ns)
     return all;
 }
 
-bool mix_step(struct mix *mix, struct sim *sim, uint64_t until_ns)
+bool mix_called(const struct mix *mix)
+{
+    for (int r = 0; r < mix->size; r++)
+        if (mix->next[r] < mix->count)
+            return false;
+    return true;
+}
+
+bool mix_post(struct mix *mix, struct sim *sim)
 {
     int late[SIM_MAX], count = 0;
-    for (int r = 0; r < sim->size; r++)
-        if (mix->next[r] < mix->count && sim->nodes[r] != NULL)
+    for (int r = 0; r < mix->size; r++)
+        if (mix->next[r] < mix->count && mix->groups[r] != NULL && sim->nodes[mix->members[r]] != NULL)
             late[count++] = r;
-    if (count > 0 && prng_below(&mix->prng, 3) > 0) {
-        post_next(mix, sim, late[prng_below(&mix->prng, (uint64_t)count)]);
-        all_ended(mix, sim->now_ns);
+    if (count == 0)
+        return false;
+    post_next(mix, late[prng_below(&mix->prng, (uint64_t)count)]);
+    mix_collect(mix, sim->now_ns);
+    return true;
+}
+
+bool mix_step(struct mix *mix, struct sim *sim, uint64_t until_ns)
+{
+    if (prng_below(&mix->prng, 3) > 0 && mix_post(mix, sim))
         return true;
-    }
     bool more = sim_step(sim, until_ns);
-    bool ended = all_ended(mix, sim->now_ns);
-    return count > 0 || (more && !ended);
+    bool ended = mix_collect(mix, sim->now_ns);
+    if (more && !ended)
+        return true;
+    return mix_post(mix, sim);
 }
 
 void mix_check(const struct mix *mix)
