@@ -180,6 +180,46 @@ static void test_close_after_every_kind_of_last_collective(void **state)
     }
 }
 
+/* One member only gives: it is done when its bytes have left, and closes while the others still take them. */
+static void giving_member(struct cluster *c, int rank, void *arg)
+{
+    struct job *job = arg;
+    hearth_request *request = NULL;
+    bool gives = rank == (job->kind == REDUCE || job->kind == GATHER ? 1 : 0);
+    if (!gives)
+        check_status(job_start(job, c->world[rank], rank, &request), HEARTH_OK);
+    cluster_meet(c);
+    job->status[rank] = gives ? job_call(job, c->world[rank], rank) : hearth_wait(request, -1);
+    snprintf(job->text[rank], TEXT_MAX, "%s", hearth_error_text());
+    if (gives)
+        close_own(c, rank);
+}
+
+static void test_giver_closes_while_others_take(void **state)
+{
+    (void)state;
+    const enum kind kinds[] = {BROADCAST, SCATTER, REDUCE, GATHER, SCAN};
+    const size_t counts[] = {3000, 15000, 40000, 300000};
+    uint64_t seed = 5;
+    for (int i = 0; i < 400; i++) {
+        struct cluster c;
+        struct job job;
+        struct hearth_config config;
+        hearth_config_init(&config);
+        config.chunk_bytes = draw_below(&seed, 3) > 0 ? 16384 : config.chunk_bytes;
+        config.eager_bytes = draw_below(&seed, 2) > 0 ? 16384 : config.eager_bytes;
+        job_init(&job, kinds[i % 5], 2 + (int)draw_below(&seed, 2), counts[draw_below(&seed, 4)]);
+        job.opts.algo = job.kind == SCAN ? HEARTH_RING : HEARTH_AUTO; /* rank 0 needs nobody */
+        job.dtype = HEARTH_I32;
+        job_prepare(&job);
+        cluster_open(&c, job.size, &config);
+        cluster_run(&c, giving_member, &job);
+        job_check(&job);
+        cluster_close(&c);
+        job_free(&job);
+    }
+}
+
 /* ---- requests, groups and callbacks that are left ---- */
 
 struct heard {
@@ -329,6 +369,7 @@ int main(void)
         cmocka_unit_test(test_close_in_the_middle_of_ones_own_operation),
         cmocka_unit_test(test_members_close_after_a_barrier),
         cmocka_unit_test(test_close_after_every_kind_of_last_collective),
+        cmocka_unit_test(test_giver_closes_while_others_take),
         cmocka_unit_test(test_close_with_what_is_left),
         cmocka_unit_test(test_groups_of_a_node_that_closed),
         cmocka_unit_test(test_nodes_close_one_after_the_other),

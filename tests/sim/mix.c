@@ -78,19 +78,25 @@ bool mix_collect(struct mix *mix, uint64_t now_ns)
     return all;
 }
 
-bool mix_called(const struct mix *mix)
+static bool may_call(const struct mix *mix, const struct sim *sim, int rank, bool with_group)
+{
+    return mix->next[rank] < mix->count && sim->nodes[mix->members[rank]] != NULL &&
+           (mix->groups[rank] != NULL || !with_group);
+}
+
+bool mix_can_post(const struct mix *mix, const struct sim *sim, bool with_group)
 {
     for (int r = 0; r < mix->size; r++)
-        if (mix->next[r] < mix->count)
-            return false;
-    return true;
+        if (may_call(mix, sim, r, with_group))
+            return true;
+    return false;
 }
 
 bool mix_post(struct mix *mix, struct sim *sim)
 {
     int late[SIM_MAX], count = 0;
     for (int r = 0; r < mix->size; r++)
-        if (mix->next[r] < mix->count && mix->groups[r] != NULL && sim->nodes[mix->members[r]] != NULL)
+        if (may_call(mix, sim, r, true))
             late[count++] = r;
     if (count == 0)
         return false;
@@ -99,15 +105,18 @@ bool mix_post(struct mix *mix, struct sim *sim)
     return true;
 }
 
+/* While calls are still to be made nobody may sleep so long that others lose their patience. */
+#define SLEEP_NS (50 * NS_PER_MS)
+
 bool mix_step(struct mix *mix, struct sim *sim, uint64_t until_ns)
 {
     if (prng_below(&mix->prng, 3) > 0 && mix_post(mix, sim))
         return true;
-    bool more = sim_step(sim, until_ns);
+    bool calls = mix_can_post(mix, sim, true);
+    uint64_t soon = sim->now_ns + SLEEP_NS;
+    bool more = sim_step(sim, calls && soon < until_ns ? soon : until_ns);
     bool ended = mix_collect(mix, sim->now_ns);
-    if (more && !ended)
-        return true;
-    return mix_post(mix, sim);
+    return calls || (more && !ended);
 }
 
 void mix_check(const struct mix *mix)

@@ -27,7 +27,8 @@ void mix_free(struct mix *mix);
 bool mix_post(struct mix *mix, struct sim *sim);
 /* Notes what has ended; true if all that were called have. */
 bool mix_collect(struct mix *mix, uint64_t now_ns);
-bool mix_called(const struct mix *mix); /* all members all of them */
+/* Whether a member can make a call, or could if it had the group. */
+bool mix_can_post(const struct mix *mix, const struct sim *sim, bool with_group);
 /* One thing happens, drawn from the seed: a member makes its next call, or time passes. False: all calls are
  * made, and all of them have ended, or time has come to the limit. */
 bool mix_step(struct mix *mix, struct sim *sim, uint64_t until_ns);

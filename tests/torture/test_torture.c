@@ -117,11 +117,18 @@ static void check_after(struct run *run, const char *what)
         sim_check_idle(sim);
 }
 
+static bool names(const char *text, int rank)
+{
+    char word[32];
+    snprintf(word, sizeof word, "rank %d", rank);
+    return strstr(text, word) != NULL;
+}
+
 static void check_member(const struct run *run, const struct job *job, int rank)
 {
     const struct job_member *m = &job->member[rank];
     bool fine = m->status == HEARTH_OK || (m->status != HEARTH_PENDING && strlen(m->error.text) > 0 &&
-                                           (rank == run->victim || m->error.rank == run->victim));
+                                           (rank == run->victim || names(m->error.text, run->victim)));
     if (!fine)
         fail_msg("%s, rank %d fails at %lld: rank %d: %s, names %d: %s", job_name(job), run->victim,
                  (long long)run->fail_after, rank, hearth_status_name(m->status), m->error.rank,
@@ -251,7 +258,7 @@ static bool run_mismatch(int odd, int victim, enum shortage shortage, int64_t fa
     for (int r = 0; r < SIZE; r++) {
         const struct job_member *m = r == odd ? &other.member[r] : &job.member[r];
         bool fine = m->status != HEARTH_PENDING && m->status != HEARTH_OK && strlen(m->error.text) > 0 &&
-                    (m->status == HEARTH_MISMATCH || r == victim || m->error.rank == victim);
+                    (m->status == HEARTH_MISMATCH || r == victim || names(m->error.text, victim));
         if (!fine)
             fail_msg("rank %d calls another, rank %d fails at %lld: rank %d: %s: %s", odd, victim,
                      (long long)fail_after, r, hearth_status_name(m->status), m->error.text);
@@ -300,7 +307,7 @@ static bool run_cancel(int who, int steps, int victim, int64_t fail_after)
         const struct job_member *m = &job.member[r];
         bool fine = m->status == HEARTH_OK || m->status == HEARTH_CANCELLED ||
                     (m->status != HEARTH_PENDING && strlen(m->error.text) > 0 &&
-                     (r == victim || m->error.rank == victim || m->error.rank == who));
+                     (r == victim || names(m->error.text, victim) || m->error.rank == who));
         if (!fine)
             fail_msg("rank %d cancels after %d, rank %d fails at %lld: rank %d: %s: %s", who, steps, victim,
                      (long long)fail_after, r, hearth_status_name(m->status), m->error.text);
