@@ -181,8 +181,7 @@ static bool out_write(struct link *link, bool *moved)
                 (struct iovec){(void *)(uintptr_t)(payload + (done - FRAME_HEADER_LEN)), whole - done};
         }
         ssize_t n = link->conn->transport->send(link->conn, pieces, count);
-        if (n < 0)
-            link_fail(link, HEARTH_PEER_LOST, "the connection is gone");
+        link->unheard = n < 0;
         if (n <= 0)
             return false;
         link->out_done += (size_t)n;
@@ -361,6 +360,11 @@ bool link_pump(struct link *link)
         return false;
     bool moved = pump_in(link);
     moved = pump_out(link) || moved;
+    if (link->unheard) { /* who has closed may have said something before, between our two looks */
+        while (pump_in(link))
+            continue;
+        link_fail(link, HEARTH_PEER_LOST, "the connection is gone");
+    }
     if (link->failure.status == HEARTH_OK)
         return moved;
     struct error why = link->failure;

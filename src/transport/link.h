@@ -60,6 +60,7 @@ struct link {
     struct link_item out; /* the frame on its way */
     bool out_busy;
     size_t out_done; /* of header and payload */
+    bool unheard;    /* the peer does not read any more */
     uint8_t out_header[FRAME_HEADER_LEN];
     uint64_t out_sequence;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several groups over the same links on virtual time: they do not meet, and one that closes leaves nothing. */
+/* Several groups over the same links on virtual time: they never meet, one that closes leaves nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -144,7 +144,7 @@ static void groups_do_not_meet(void **state)
     }
 }
 
-/* A member closes a group that others are still busy in: theirs end, and no credit or memory stays with it. */
+/* A member closes a group that others are still busy in: theirs end, no credit or memory stays with it. */
 static void run_closing(uint64_t seed)
 {
     static struct world w;

@@ -385,6 +385,21 @@ static void a_send_that_finds_nobody_ends_the_link(void **state)
     assert_int_equal(w->upper.heap.blocks, 0);
 }
 
+/* The peer has said all and closed; a send finds that out before all of it was read. */
+static void a_send_that_finds_nobody_does_not_cut_off_what_was_said(void **state)
+{
+    struct world *w = *state;
+    enum { FRAMES = 80 }; /* more bytes than one pump reads */
+    static uint8_t bytes[1 << 16];
+    for (int i = 0; i < FRAMES; i++)
+        fake_frame(&w->fake, (struct frame){.kind = FRAME_DATA, .length = sizeof bytes}, bytes);
+    link_send_control(&w->link, &(struct frame){.kind = FRAME_ABORT}, NULL);
+    w->fake.send_gone = true;
+    uint64_t before = w->upper.metrics.frames_received;
+    expect_down(w, HEARTH_PEER_LOST, "gone");
+    assert_int_equal(w->upper.metrics.frames_received - before, FRAMES);
+}
+
 static void a_goodbye_is_the_last_thing_said(void **state)
 {
     struct world *w = *state;
@@ -449,6 +464,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(the_first_failure_is_the_one_that_is_told, setup_greeted, teardown),
     cmocka_unit_test_setup_teardown(all_that_came_is_heard_before_the_end, setup_greeted, teardown),
     cmocka_unit_test_setup_teardown(a_send_that_finds_nobody_ends_the_link, setup_greeted, teardown),
+    cmocka_unit_test_setup_teardown(a_send_that_finds_nobody_does_not_cut_off_what_was_said, setup_greeted,
+                                    teardown),
     cmocka_unit_test_setup_teardown(a_goodbye_is_the_last_thing_said, setup_greeted, teardown),
     cmocka_unit_test_setup_teardown(a_goodbye_without_room_is_lost_quietly, setup_greeted, teardown),
     cmocka_unit_test_setup_teardown(a_goodbye_without_memory_is_lost_quietly, setup_greeted, teardown),
