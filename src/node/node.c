@@ -18,11 +18,11 @@ bool node_forked(const hearth_node *node)
 
 /* Tells whoever wants to know that an operation has ended. Called with the baton, which is given away while
  * a callback runs: the callback may start operations. What ends meanwhile is left to the collector that is
- * there already, so that callbacks which start operations do not go down the stack. `mine` is a request whose
- * caller needs no bell. */
+ * there already, so that callbacks which start operations do not go down the stack. `mine` is the request
+ * that a caller in node_wait waits for, or one that nobody can wait for yet: no bell is needed for it. */
 static void collect(hearth_node *node, const hearth_request *mine)
 {
-    bool others = false;
+    bool any = false, others = false;
     struct completion *completion;
     if (node->collecting)
         return;
@@ -37,10 +37,12 @@ static void collect(hearth_node *node, const hearth_request *mine)
         request->settled = true;
         if (request->event.read_fd >= 0)
             event_signal(&request->event);
+        any = true;
         others = others || request != mine;
     }
     node->collecting = false;
-    if (others && atomic_load(&node->waiting) > 0)
+    int waiting = atomic_load(&node->waiting);
+    if ((others && waiting > 0) || (any && waiting > 1))
         bell_ring_all(node->bell);
 }
 
@@ -150,7 +152,7 @@ int node_test(hearth_request *request)
 {
     hearth_node *node = request->node;
     mutex_lock(&node->baton);
-    bool rest = drive(node, request);
+    bool rest = drive(node, NULL);
     int status = status_of(request);
     mutex_unlock(&node->baton);
     leave_rest(node, rest);
@@ -162,7 +164,7 @@ void node_cancel(hearth_request *request)
     hearth_node *node = request->node;
     mutex_lock(&node->baton);
     completion_cancel(&request->completion);
-    bool rest = drive(node, request);
+    bool rest = drive(node, NULL);
     mutex_unlock(&node->baton);
     leave_rest(node, rest);
     node_wait(request, NEVER_NS); /* another thread may be in its callback */

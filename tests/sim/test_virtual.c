@@ -156,6 +156,45 @@ static void a_lost_connection_is_named_and_nobody_hangs(void **state)
     }
 }
 
+/* ---- budgets ---- */
+
+/* Rank 0 fills its budget at rank 1 with operations that rank 1 has not called. One that both have called
+ * goes on all the same, and at once. */
+static void others_do_not_starve_what_both_have_called(void **state)
+{
+    struct sim sim;
+    static struct job wanted, others[6];
+    (void)state;
+    sim_init(&sim, 2, 1);
+    sim.config.chunk_bytes = sim.config.window_bytes = sim.config.eager_bytes = 16384;
+    sim_start(&sim);
+    sim_run_until(&sim, sim.now_ns + NS_PER_S);
+    job_plain(&wanted, 2, 100);
+    wanted.opts.tag = 99;
+    assert_int_equal(job_post(&wanted, sim_world(&sim, 1), 1), HEARTH_OK);
+    for (int i = 0; i < 6; i++) {
+        job_plain(&others[i], 2, 1000);
+        others[i].opts.tag = (uint64_t)i;
+        assert_int_equal(job_post(&others[i], sim_world(&sim, 0), 0), HEARTH_OK);
+    }
+    sim_run_until(&sim, sim.now_ns + NS_PER_MS);
+    assert_int_equal(job_post(&wanted, sim_world(&sim, 0), 0), HEARTH_OK);
+    sim_run_until(&sim, sim.now_ns + NS_PER_MS); /* its frames need a few microseconds */
+    assert_true(job_collect(&wanted, sim.now_ns));
+    job_check_all(&wanted);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(job_post(&others[i], sim_world(&sim, 1), 1), HEARTH_OK);
+    sim_run_until(&sim, sim.now_ns + NS_PER_S);
+    for (int i = 0; i < 6; i++) {
+        assert_true(job_collect(&others[i], sim.now_ns));
+        job_check_all(&others[i]);
+        job_free(&others[i]);
+    }
+    sim_check_idle(&sim);
+    job_free(&wanted);
+    sim_stop(&sim);
+}
+
 /* ---- which seed ---- */
 
 static int say_seed(void **state)
@@ -170,6 +209,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(random_mixes_give_the_right_numbers, say_seed),
         cmocka_unit_test(another_seed_is_another_run),
+        cmocka_unit_test(others_do_not_starve_what_both_have_called),
         cmocka_unit_test_teardown(a_lost_connection_is_named_and_nobody_hangs, say_seed),
     };
     watchdog(900, "a simulation");

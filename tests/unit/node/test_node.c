@@ -371,11 +371,79 @@ static void several_threads_wait_for_one_request(void **state)
     world_close(&w);
 }
 
+/* The callback gives the baton away: whoever looks meanwhile sees an operation that has ended and is not
+ * settled yet, goes to sleep, and must be woken. */
+static void slow(void *arg, int status)
+{
+    for (int i = 0; i < 3; i++)
+        nap();
+    ended(arg, status);
+}
+
+static void waiters_are_woken_after_a_slow_callback(void **state)
+{
+    struct world w;
+    (void)state;
+    world_open(&w, 2);
+    for (unsigned long round = 0; round < repeat_count(100); round++) {
+        hearth_request *request, *other;
+        struct tally tally = {0};
+        struct hearth_opts opts = opts_with(slow, &tally);
+        pthread_t threads[4];
+        struct waiter waiters[4];
+        assert_int_equal(hearth_barrier_nb(hearth_world(w.nodes[0]), &opts, &request), HEARTH_OK);
+        for (int i = 0; i < 4; i++) {
+            waiters[i] = (struct waiter){.request = request, .any = i == 2};
+            assert_int_equal(pthread_create(&threads[i], NULL, wait_for_it, &waiters[i]), 0);
+        }
+        assert_int_equal(hearth_barrier_nb(hearth_world(w.nodes[1]), NULL, &other), HEARTH_OK);
+        for (int i = 0; i < 4; i++) {
+            pthread_join(threads[i], NULL);
+            assert_int_equal(waiters[i].status, HEARTH_OK);
+        }
+        assert_int_equal(tally.ended, 1);
+        assert_int_equal(hearth_wait(other, -1), HEARTH_OK);
+        hearth_request_free(request);
+        hearth_request_free(other);
+    }
+    world_close(&w);
+}
+
 static void *cancel_it(void *arg)
 {
     struct waiter *waiter = arg;
     waiter->status = hearth_cancel(waiter->request);
     return NULL;
+}
+
+/* Nothing comes from the other node, so nothing rings but the cancel itself. */
+static void a_cancel_wakes_who_waits(void **state)
+{
+    struct world w;
+    (void)state;
+    world_open(&w, 2);
+    for (unsigned long round = 0; round < repeat_count(50); round++) {
+        hearth_request *request, *late;
+        pthread_t threads[2];
+        struct waiter waiters[2];
+        assert_int_equal(hearth_barrier_nb(hearth_world(w.nodes[0]), NULL, &request), HEARTH_OK);
+        for (int i = 0; i < 2; i++) {
+            waiters[i] = (struct waiter){.request = request, .any = i == 1};
+            assert_int_equal(pthread_create(&threads[i], NULL, wait_for_it, &waiters[i]), 0);
+        }
+        for (unsigned long i = 0; i < round % 4; i++)
+            nap();
+        assert_int_equal(hearth_cancel(request), HEARTH_OK);
+        for (int i = 0; i < 2; i++) {
+            pthread_join(threads[i], NULL);
+            assert_int_equal(waiters[i].status, HEARTH_CANCELLED);
+        }
+        assert_int_equal(hearth_barrier_nb(hearth_world(w.nodes[1]), NULL, &late), HEARTH_OK);
+        assert_int_equal(hearth_wait(late, -1), HEARTH_ABORTED);
+        hearth_request_free(request);
+        hearth_request_free(late);
+    }
+    world_close(&w);
 }
 
 static void a_cancel_races_with_the_end(void **state)
@@ -486,6 +554,8 @@ int main(void)
         cmocka_unit_test(a_caller_and_keepers_work_together),
         cmocka_unit_test(no_wake_up_is_lost),
         cmocka_unit_test(several_threads_wait_for_one_request),
+        cmocka_unit_test(waiters_are_woken_after_a_slow_callback),
+        cmocka_unit_test(a_cancel_wakes_who_waits),
         cmocka_unit_test(a_cancel_races_with_the_end),
         cmocka_unit_test(a_node_may_close_at_any_time),
         cmocka_unit_test(memory_does_not_pile_up),
