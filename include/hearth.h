@@ -34,7 +34,7 @@ extern "C" {
  * used by several threads at once, but closing or freeing a handle must not race with its other uses.
  *
  * Fork: a node belongs to the process that opened it. In a forked child every call returns HEARTH_FORKED
- * and hearth_close only gives memory back. */
+ * (hearth_rank and hearth_size still answer) and hearth_close only gives memory back. */
 
 /* ---- Version -------------------------------------------------------------------------------------- */
 
@@ -251,8 +251,8 @@ HEARTH_API void hearth_opts_init(struct hearth_opts *opts);
  *
  * All members of the group call the same collective with the same count, type, operation and root. If they
  * do not, those still in the operation return HEARTH_MISMATCH with the same text, which names who differs;
- * a member that had already returned gets it from its next call on the group, which then does nothing else:
- * make it again. Nobody hangs, the group stays usable.
+ * a member that had already returned gets it from the first call on the group that it makes after the news
+ * has come; that call does nothing else: make it again. Nobody hangs, the group stays usable.
  *
  * Operations match by (group, tag, sequence within the tag): under one tag all members start them in the
  * same order; operations under different tags may be started in any order.

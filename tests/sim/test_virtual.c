@@ -171,10 +171,12 @@ static void others_do_not_starve_what_both_have_called(void **state)
     sim_run_until(&sim, sim.now_ns + NS_PER_S);
     job_plain(&wanted, 2, 100);
     wanted.opts.tag = 99;
+    wanted.opts.algo = HEARTH_EXCHANGE;
     assert_int_equal(job_post(&wanted, sim_world(&sim, 1), 1), HEARTH_OK);
     for (int i = 0; i < 6; i++) {
-        job_plain(&others[i], 2, 1000);
+        job_plain(&others[i], 2, i == 3 ? 840 : 1000); /* the first four make it full to the byte */
         others[i].opts.tag = (uint64_t)i;
+        others[i].opts.algo = HEARTH_EXCHANGE;
         assert_int_equal(job_post(&others[i], sim_world(&sim, 0), 0), HEARTH_OK);
     }
     sim_run_until(&sim, sim.now_ns + NS_PER_MS);
@@ -195,6 +197,43 @@ static void others_do_not_starve_what_both_have_called(void **state)
     sim_stop(&sim);
 }
 
+/* The root takes in the order of ranks, and the first does not come: what the others have sent meanwhile
+ * stays within the window. */
+static void a_late_member_does_not_fill_memory(void **state)
+{
+    struct sim sim;
+    static struct job job;
+    (void)state;
+    sim_init(&sim, 4, 1);
+    sim.config.chunk_bytes = sim.config.eager_bytes = 16384;
+    sim.config.window_bytes = 65536;
+    sim_start(&sim);
+    sim_run_until(&sim, sim.now_ns + NS_PER_S);
+    job_plain(&job, 4, 1 << 20);
+    job.kind = PLAN_REDUCE;
+    for (int r = 1; r < 4; r++) {
+        job.member[r].target = NULL;
+        job.member[r].out_count = 0;
+    }
+    job.opts.algo = HEARTH_STAR;
+    job.opts.flags = HEARTH_ORDER_RANK;
+    uint64_t before = sim.nodes[0]->heap->bytes;
+    for (int r = 0; r < 4; r++)
+        if (r != 1)
+            assert_int_equal(job_post(&job, sim_world(&sim, r), r), HEARTH_OK);
+    sim_run_until(&sim, sim.now_ns + 10 * NS_PER_S);
+    uint64_t held = sim.nodes[0]->heap->bytes - before;
+    print_message("%llu KiB held\n", (unsigned long long)held >> 10);
+    assert_true(held <
+                3 * 65536 + 2 * 16384 + 65536); /* window, accumulators, eager budgets; the plan itself */
+    assert_int_equal(job_post(&job, sim_world(&sim, 1), 1), HEARTH_OK);
+    sim_run_until(&sim, sim.now_ns + 10 * NS_PER_S);
+    assert_true(job_collect(&job, sim.now_ns));
+    job_check_all(&job);
+    job_free(&job);
+    sim_stop(&sim);
+}
+
 /* ---- which seed ---- */
 
 static int say_seed(void **state)
@@ -210,6 +249,7 @@ int main(void)
         cmocka_unit_test_teardown(random_mixes_give_the_right_numbers, say_seed),
         cmocka_unit_test(another_seed_is_another_run),
         cmocka_unit_test(others_do_not_starve_what_both_have_called),
+        cmocka_unit_test(a_late_member_does_not_fill_memory),
         cmocka_unit_test_teardown(a_lost_connection_is_named_and_nobody_hangs, say_seed),
     };
     watchdog(900, "a simulation");
