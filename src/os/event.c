@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A descriptor that becomes readable: eventfd on Linux, a pipe elsewhere and in the posix build. */
+/* A descriptor that becomes readable: eventfd on Linux, a pair of sockets elsewhere and in the posix build (a
+ * pipe whose reader is gone would raise a signal). */
 #include "os/event.h"
 
 #include <errno.h>
@@ -19,17 +20,23 @@ int event_open(struct event *e)
     return HEARTH_OK;
 }
 
+static ssize_t event_write(int fd, const void *bytes, size_t len)
+{
+    return write(fd, bytes, len);
+}
+
 #else
 
 #include <fcntl.h>
+#include <sys/socket.h>
 
-/* Between pipe and fcntl another thread may fork and exec: only pipe2, which not every system has, closes
- * that gap. */
+/* Between socketpair and fcntl another thread may fork and exec: only SOCK_CLOEXEC, which not every system
+ * has, closes that gap. */
 int event_open(struct event *e)
 {
     int fd[2];
 
-    if (pipe(fd) != 0)
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, fd) != 0)
         return HEARTH_SYSTEM;
     for (int i = 0; i < 2; i++) {
         if (fcntl(fd[i], F_SETFD, FD_CLOEXEC) != 0 || fcntl(fd[i], F_SETFL, O_NONBLOCK) != 0) {
@@ -43,6 +50,11 @@ int event_open(struct event *e)
     return HEARTH_OK;
 }
 
+static ssize_t event_write(int fd, const void *bytes, size_t len)
+{
+    return send(fd, bytes, len, MSG_NOSIGNAL);
+}
+
 #endif
 
 void event_signal(struct event *e)
@@ -50,10 +62,20 @@ void event_signal(struct event *e)
     uint64_t one = 1;
     ssize_t done;
 
-    /* A full pipe or counter (EAGAIN) is readable already, which is all that is asked for. */
+    /* A full socket or counter (EAGAIN) is readable already, which is all that is asked for. */
     do
-        done = write(e->write_fd, &one, sizeof(one));
+        done = event_write(e->write_fd, &one, sizeof(one));
     while (done < 0 && errno == EINTR);
+}
+
+void event_clear(struct event *e)
+{
+    uint8_t signals[256];
+    ssize_t len;
+
+    do
+        len = read(e->read_fd, signals, sizeof signals);
+    while ((len < 0 && errno == EINTR) || len == (ssize_t)sizeof signals);
 }
 
 void event_close(struct event *e)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A descriptor that becomes readable once: eventfd on Linux, a pipe elsewhere. */
+/* A descriptor that becomes readable: eventfd on Linux, a pair of sockets elsewhere. */
 #ifndef OS_EVENT_H
 #define OS_EVENT_H
 
@@ -11,6 +11,7 @@ struct event {
 
 int MUST_CHECK event_open(struct event *e); /* HEARTH_OK or HEARTH_SYSTEM */
 void event_signal(struct event *e);
+void event_clear(struct event *e); /* not readable any more */
 void event_close(struct event *e); /* harmless when closed */
 
 #endif

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who this machine is, and which of its addresses to use. */
+#include "os/host.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/hash.h"
+#include "os/host_file.h"
+#include "os/resolve.h"
+
+#define NAME_TEXT_MAX 256
+#define LIST_TEXT_MAX 200 /* of the interfaces that an error lists */
+
+/* ---- who ---- */
+
+int host_id(uint64_t *id)
+{
+    char text[NAME_TEXT_MAX];
+    struct stat net;
+    uint64_t hash = 0;
+
+    if (file_read("/proc/sys/kernel/random/boot_id", text, sizeof(text))) {
+        hash = hash64(hash, text, strlen(text));
+    } else {
+        if (gethostname(text, sizeof(text)) != 0)
+            return HEARTH_SYSTEM;
+        text[sizeof(text) - 1] = '\0';
+        hash = hash64(hash, text, strlen(text));
+        if (file_read("/etc/machine-id", text, sizeof(text)))
+            hash = hash64(hash, text, strlen(text));
+    }
+    hash = hash_mix(hash, host_user());
+    if (stat("/proc/self/ns/net", &net) == 0)
+        hash = hash_mix(hash, (uint64_t)net.st_ino);
+    *id = hash;
+    return HEARTH_OK;
+}
+
+void host_name(char *name, size_t size)
+{
+    char text[NAME_TEXT_MAX] = "";
+
+    if (gethostname(text, sizeof(text)) != 0 || text[0] == '\0')
+        snprintf(text, sizeof(text), "unknown");
+    text[sizeof(text) - 1] = '\0';
+    for (char *c = text; *c != '\0'; c++)
+        if (*c <= ' ' || *c > '~')
+            *c = '?';
+    snprintf(name, size, "%s", text);
+}
+
+uint32_t host_user(void)
+{
+    return (uint32_t)geteuid();
+}
+
+int host_parent(void)
+{
+    return (int)getppid();
+}
+
+/* ---- what to tell others ---- */
+
+/* Kinds as far as others can reach them: the next row is used only if all before give nothing. */
+static const enum interface_kind tiers[][2] = {
+    {INTERFACE_WIRE, INTERFACE_OTHER},
+    {INTERFACE_TUNNEL, INTERFACE_TUNNEL},
+    {INTERFACE_VIRTUAL, INTERFACE_VIRTUAL},
+    {INTERFACE_LOOPBACK, INTERFACE_LOOPBACK},
+};
+#define TIERS ((int)(sizeof(tiers) / sizeof(tiers[0])))
+
+/* An IPv6 link-local address means nothing to others: which link would be theirs to say. */
+static bool tellable(const struct interface *i, bool ipv4_only)
+{
+    return sock_addr_family(&i->addr) == SOCK_IPV4 || (!ipv4_only && !i->link_local);
+}
+
+int host_best(const struct interface *list, int count, bool ipv4_only, struct sock_addr *addrs, int max)
+{
+    int found = 0;
+
+    /* First those that are plugged in. */
+    for (int round = 0; round < 2 * TIERS && found == 0; round++) {
+        const enum interface_kind *kinds = tiers[round % TIERS];
+        for (int i = 0; i < count && found < max; i++)
+            if ((list[i].kind == kinds[0] || list[i].kind == kinds[1]) && list[i].up == (round < TIERS) &&
+                tellable(&list[i], ipv4_only))
+                addrs[found++] = list[i].addr;
+    }
+    return found;
+}
+
+/* "eth0 192.168.1.2, lo 127.0.0.1" */
+static void list_text(const struct interface *list, int count, char *text, size_t size)
+{
+    char addr[SOCK_TEXT_MAX];
+    size_t len = 0;
+
+    text[0] = '\0';
+    for (int i = 0; i < count && len < size; i++) {
+        sock_addr_text(&list[i].addr, addr, sizeof(addr));
+        char *port = strrchr(addr, ':');
+        if (port != NULL)
+            *port = '\0';
+        len += (size_t)snprintf(text + len, size - len, "%s%s %s", i > 0 ? ", " : "", list[i].name, addr);
+    }
+}
+
+static int bind_error(const char *bind, const struct interface *list, int count, struct error *error)
+{
+    char text[LIST_TEXT_MAX];
+
+    list_text(list, count, text, sizeof(text));
+    return error_set(error, HEARTH_INVALID, RANK_NONE,
+                     "cannot listen on \"%.64s\": no interface or address of this machine; there are: %s",
+                     bind, text);
+}
+
+/* Every interface: IPv6's "every" hears IPv4 too, where there is IPv6 at all. */
+static void listen_everywhere(uint16_t port, struct sock_addr *listen)
+{
+    int fd = socket(AF_INET6, SOCK_STREAM, 0);
+    int status = sock_addr_parse(fd >= 0 ? "::" : "0.0.0.0", port, listen);
+    (void)status;
+    sock_close(fd);
+}
+
+static int listen_where(const char *bind, uint16_t port, uint64_t deadline_ns, const struct interface *list,
+                        int count, struct sock_addr *listen)
+{
+    struct sock_addr found[RESOLVE_MAX];
+    int found_count = 0;
+
+    for (int i = 0; i < count; i++) {
+        if (strcmp(list[i].name, bind) == 0) {
+            *listen = list[i].addr;
+            sock_addr_set_port(listen, port);
+            return HEARTH_OK;
+        }
+    }
+    if (resolve(bind, port, deadline_ns, found, &found_count, NULL) != HEARTH_OK)
+        return HEARTH_INVALID;
+    for (int i = 0; i < found_count; i++) {
+        if (sock_addr_family(&found[i]) != SOCK_UNIX && host_owns(&found[i])) {
+            *listen = found[i];
+            return HEARTH_OK;
+        }
+    }
+    return HEARTH_INVALID;
+}
+
+/* Others dial what we listen on, or, if that is every interface, the best of them. */
+static int tell(const struct interface *list, int list_count, const struct sock_addr *listen,
+                struct sock_addr *addrs, int max)
+{
+    if (sock_addr_wildcard(listen))
+        return host_best(list, list_count, sock_addr_family(listen) == SOCK_IPV4, addrs, max);
+    addrs[0] = *listen;
+    sock_addr_set_port(&addrs[0], 0);
+    return 1;
+}
+
+static int tell_as_told(const char *advertise, uint64_t deadline_ns, struct sock_addr *addrs, int max,
+                        int *count, struct error *error)
+{
+    struct sock_addr found[RESOLVE_MAX];
+    int found_count = 0;
+
+    int status = resolve(advertise, 0, deadline_ns, found, &found_count, error);
+    if (status != HEARTH_OK)
+        return status;
+    if (sock_addr_family(&found[0]) == SOCK_UNIX || sock_addr_wildcard(&found[0]))
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "others cannot dial \"%.64s\"", advertise);
+    *count = found_count < max ? found_count : max;
+    memcpy(addrs, found, (size_t)*count * sizeof(addrs[0]));
+    return HEARTH_OK;
+}
+
+int host_choose(const char *bind, const char *advertise, uint16_t port, uint64_t deadline_ns,
+                struct sock_addr *listen, struct sock_addr *addrs, int max, int *count, struct error *error)
+{
+    struct interface list[INTERFACES_MAX];
+    struct sock_addr where;
+    int list_count = 0;
+
+    if (host_interfaces(list, &list_count) != HEARTH_OK)
+        return error_set(error, HEARTH_SYSTEM, RANK_NONE, "cannot list the network interfaces: %s",
+                         strerror(errno));
+    if (bind == NULL)
+        listen_everywhere(port, &where);
+    else if (listen_where(bind, port, deadline_ns, list, list_count, &where) != HEARTH_OK)
+        return bind_error(bind, list, list_count, error);
+    int found = 0;
+    if (advertise != NULL) {
+        int status = tell_as_told(advertise, deadline_ns, addrs, max, &found, error);
+        if (status != HEARTH_OK)
+            return status;
+    } else {
+        found = tell(list, list_count, &where, addrs, max);
+    }
+    if (found == 0)
+        return error_set(error, HEARTH_SYSTEM, RANK_NONE,
+                         "this machine has no network address, not even loopback");
+    *listen = where;
+    *count = found;
+    return HEARTH_OK;
+}

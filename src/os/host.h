@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The machine we run on: who it is, which networks it has. */
+#ifndef OS_HOST_H
+#define OS_HOST_H
+
+#include "os/sock.h"
+
+/* Equal for processes that can share memory and unix sockets: the same boot of the same machine, the same
+ * user, the same network namespace. */
+int MUST_CHECK host_id(uint64_t *id);
+void host_name(char *name, size_t size); /* for people; always terminated, printable */
+uint32_t host_user(void);                /* effective user id */
+int host_parent(void);                   /* process id of the parent */
+
+enum interface_kind {
+    INTERFACE_WIRE,    /* a wired or wireless network, and virtual machines' cards: what one wants */
+    INTERFACE_OTHER,   /* bridges and devices of unknown kind */
+    INTERFACE_TUNNEL,  /* VPN: tun, wg, ppp, tailscale, zerotier */
+    INTERFACE_VIRTUAL, /* docker0, veth of containers, virbr, cni: other machines cannot reach it */
+    INTERFACE_LOOPBACK
+};
+
+#define INTERFACE_NAME_MAX 16
+struct interface {
+    char name[INTERFACE_NAME_MAX];
+    enum interface_kind kind;
+    bool up; /* something is plugged in */
+    bool link_local;
+    struct sock_addr addr; /* port 0 */
+};
+
+#define INTERFACES_MAX 64
+/* All addresses of all interfaces that are switched on, best first: by kind, then plugged in before not,
+ * IPv4 before IPv6, routable before link-local, default route's interface first, then as the system lists
+ * them. */
+int MUST_CHECK host_interfaces(struct interface list[INTERFACES_MAX], int *count);
+/* What a name alone tells; INTERFACE_OTHER: nothing. */
+enum interface_kind interface_kind_of_name(const char *name);
+/* Those of a sorted list that others can be told, port 0: how many, at most max. `ipv4_only`: we do not
+ * listen on IPv6. */
+int host_best(const struct interface *list, int count, bool ipv4_only, struct sock_addr *addrs, int max);
+/* Whether one of our interfaces has this address (port ignored); loopback and wildcard: yes. */
+bool host_owns(const struct sock_addr *addr);
+
+/* What to listen on and what to tell others, given the config's words (either may be NULL):
+ *   bind       interface name or address; NULL: every interface
+ *   advertise  address or host, with or without a port; NULL: our own addresses, best first: at most `max`,
+ *              never loopback unless `bind` says so or there is nothing else, no docker0, no VPN unless it
+ *              is all there is
+ * `listen` has `port`; addrs have port 0 unless advertise gave one. The error lists the interfaces there
+ * are. */
+int MUST_CHECK host_choose(const char *bind, const char *advertise, uint16_t port, uint64_t deadline_ns,
+                           struct sock_addr *listen, struct sock_addr *addrs, int max, int *count,
+                           struct error *error);
+
+#endif

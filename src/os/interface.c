@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The machine's networks, the best first. */
+#define _GNU_SOURCE 1 /* IFF_* beside struct ifaddrs */
+#include "os/host.h"
+
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "os/host_file.h"
+#include "os/sock_native.h"
+
+/* ---- kinds ---- */
+
+struct name_row {
+    const char *prefix;
+    enum interface_kind kind;
+};
+
+/* The first that fits. */
+static const struct name_row names[] = {
+    {"docker", INTERFACE_VIRTUAL},
+    {"br-", INTERFACE_VIRTUAL},
+    {"veth", INTERFACE_VIRTUAL},
+    {"virbr", INTERFACE_VIRTUAL},
+    {"vnet", INTERFACE_VIRTUAL},
+    {"cni", INTERFACE_VIRTUAL},
+    {"flannel", INTERFACE_VIRTUAL},
+    {"cali", INTERFACE_VIRTUAL},
+    {"cilium", INTERFACE_VIRTUAL},
+    {"kube", INTERFACE_VIRTUAL},
+    {"nodelocaldns", INTERFACE_VIRTUAL},
+    {"podman", INTERFACE_VIRTUAL},
+    {"lxcbr", INTERFACE_VIRTUAL},
+    {"lxdbr", INTERFACE_VIRTUAL},
+    {"incusbr", INTERFACE_VIRTUAL},
+    {"vmnet", INTERFACE_VIRTUAL},
+    {"vboxnet", INTERFACE_VIRTUAL},
+    {"awdl", INTERFACE_VIRTUAL},
+    {"llw", INTERFACE_VIRTUAL},
+    {"dummy", INTERFACE_VIRTUAL},
+    {"ifb", INTERFACE_VIRTUAL},
+    {"tun", INTERFACE_TUNNEL},
+    {"utun", INTERFACE_TUNNEL},
+    {"wg", INTERFACE_TUNNEL},
+    {"ppp", INTERFACE_TUNNEL},
+    {"tailscale", INTERFACE_TUNNEL},
+    {"zt", INTERFACE_TUNNEL},
+    {"ipsec", INTERFACE_TUNNEL},
+    {"gre", INTERFACE_TUNNEL},
+    {"sit", INTERFACE_TUNNEL},
+    {"ip6tnl", INTERFACE_TUNNEL},
+    {"vti", INTERFACE_TUNNEL},
+    {"nebula", INTERFACE_TUNNEL},
+    {"nordlynx", INTERFACE_TUNNEL},
+    {"proton", INTERFACE_TUNNEL},
+    {"eth", INTERFACE_WIRE},
+    {"en", INTERFACE_WIRE},
+    {"wl", INTERFACE_WIRE},
+    {"ww", INTERFACE_WIRE},
+    {"ib", INTERFACE_WIRE},
+    {"bond", INTERFACE_WIRE},
+    {"team", INTERFACE_WIRE},
+};
+
+enum interface_kind interface_kind_of_name(const char *name)
+{
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strncmp(name, names[i].prefix, strlen(names[i].prefix)) == 0)
+            return names[i].kind;
+    return INTERFACE_OTHER;
+}
+
+static bool sys_has(const char *name, const char *leaf)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "/sys/class/net/%s/%s", name, leaf);
+    return access(path, F_OK) == 0;
+}
+
+/* 0 if there is none. Decimal or 0x. */
+static unsigned long sys_number(const char *name, const char *leaf)
+{
+    char path[128], text[32];
+    snprintf(path, sizeof(path), "/sys/class/net/%s/%s", name, leaf);
+    return file_read(path, text, sizeof(text)) ? strtoul(text, NULL, 0) : 0;
+}
+
+/* What /sys/class/net/NAME/type and tun_flags say: linux/if_arp.h, linux/if_tun.h. */
+enum {
+    ARP_ETHER = 1,
+    ARP_INFINIBAND = 32,
+    ARP_PPP = 512,
+    ARP_TUNNEL = 768,
+    ARP_TUNNEL6 = 769,
+    ARP_SIT = 776,
+    ARP_GRE = 778,
+    ARP_NONE = 65534, /* tun, wireguard */
+    TUN_IS_TUN = 1,
+};
+
+static enum interface_kind kind_of(const char *name, unsigned flags)
+{
+    if (flags & IFF_LOOPBACK)
+        return INTERFACE_LOOPBACK;
+    enum interface_kind kind = interface_kind_of_name(name);
+    if (kind != INTERFACE_OTHER)
+        return kind;
+    switch (sys_number(name, "type")) {
+    case ARP_PPP:
+    case ARP_TUNNEL:
+    case ARP_TUNNEL6:
+    case ARP_SIT:
+    case ARP_GRE:
+    case ARP_NONE:
+        return INTERFACE_TUNNEL;
+    case ARP_INFINIBAND:
+        return INTERFACE_WIRE;
+    default:
+        break;
+    }
+    if (sys_number(name, "tun_flags") & TUN_IS_TUN)
+        return INTERFACE_TUNNEL;
+    if (sys_has(name, "bridge"))
+        return INTERFACE_OTHER;
+    return sys_has(name, "device") || sys_has(name, "wireless") || sys_has(name, "bonding") ? INTERFACE_WIRE
+                                                                                            : INTERFACE_OTHER;
+}
+
+/* ---- the default route ---- */
+
+#define ROUTES_TEXT_MAX 16384
+
+/* The interface of one line of /proc/net/route if that is a default route that is up, with its metric. */
+static bool route_default(const char *line, char name[INTERFACE_NAME_MAX], unsigned long *metric)
+{
+    unsigned long target, gateway, flags, mask;
+
+    return sscanf(line, "%15s %lx %lx %lx %*u %*u %lu %lx", name, &target, &gateway, &flags, metric, &mask) ==
+               6 &&
+           target == 0 && mask == 0 && (flags & 1) != 0;
+}
+
+/* Empty: there is none, or the system does not tell. */
+static void default_interface(char best[INTERFACE_NAME_MAX])
+{
+    char text[ROUTES_TEXT_MAX], name[INTERFACE_NAME_MAX];
+    unsigned long metric, metric_best = 0;
+
+    best[0] = '\0';
+    if (!file_read("/proc/net/route", text, sizeof(text)))
+        return;
+    for (const char *line = strchr(text, '\n'); line != NULL; line = strchr(line + 1, '\n')) {
+        if (!route_default(line + 1, name, &metric) || (best[0] != '\0' && metric >= metric_best))
+            continue;
+        memcpy(best, name, INTERFACE_NAME_MAX);
+        metric_best = metric;
+    }
+}
+
+/* ---- the list ---- */
+
+/* Smaller is better. */
+static unsigned rank_of(const struct interface *i, const char *route)
+{
+    return (unsigned)i->kind << 4 | (unsigned)!i->up << 3 |
+           (unsigned)(sock_addr_family(&i->addr) == SOCK_IPV6) << 2 | (unsigned)i->link_local << 1 |
+           (unsigned)(strcmp(i->name, route) != 0);
+}
+
+static bool addr_link_local(const struct sockaddr *native)
+{
+    if (native->sa_family == AF_INET6) {
+        struct sockaddr_in6 v6;
+        memcpy(&v6, native, sizeof(v6));
+        return IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr);
+    }
+    struct sockaddr_in v4;
+    memcpy(&v4, native, sizeof(v4));
+    return ntohl(v4.sin_addr.s_addr) >> 16 == 0xa9fe; /* 169.254 */
+}
+
+/* False: no address that we can use. */
+static bool interface_take(struct interface *i, const struct ifaddrs *from)
+{
+    if (from->ifa_addr == NULL || !(from->ifa_flags & IFF_UP))
+        return false;
+    int family = from->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6)
+        return false;
+    socklen_t len = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+    memset(i, 0, sizeof(*i));
+    snprintf(i->name, sizeof(i->name), "%s", from->ifa_name);
+    i->kind = kind_of(i->name, from->ifa_flags);
+    i->up = (from->ifa_flags & IFF_RUNNING) != 0;
+    i->link_local = addr_link_local(from->ifa_addr);
+    return sock_addr_take(&i->addr, from->ifa_addr, len);
+}
+
+int host_interfaces(struct interface list[INTERFACES_MAX], int *count)
+{
+    struct ifaddrs *all;
+    struct interface one;
+    char route[INTERFACE_NAME_MAX];
+    int n = 0;
+
+    if (getifaddrs(&all) != 0)
+        return HEARTH_SYSTEM;
+    default_interface(route);
+    for (const struct ifaddrs *from = all; from != NULL; from = from->ifa_next) {
+        if (!interface_take(&one, from))
+            continue;
+        int at = n;
+        while (at > 0 && rank_of(&list[at - 1], route) > rank_of(&one, route))
+            at--;
+        if (at == INTERFACES_MAX)
+            continue;
+        n += n < INTERFACES_MAX; /* else the last one goes */
+        memmove(&list[at + 1], &list[at], (size_t)(n - 1 - at) * sizeof(list[0]));
+        list[at] = one;
+    }
+    freeifaddrs(all);
+    *count = n;
+    return HEARTH_OK;
+}
+
+static bool same_ip(const struct sock_addr *a, const struct sock_addr *b)
+{
+    uint8_t bytes[2][32];
+    struct sock_addr one = *a, two = *b;
+
+    sock_addr_set_port(&one, 0);
+    sock_addr_set_port(&two, 0);
+    size_t len = sock_addr_encode(&one, bytes[0], sizeof(bytes[0])); /* without the scope */
+    return len > 0 && len == sock_addr_encode(&two, bytes[1], sizeof(bytes[1])) &&
+           memcmp(bytes[0], bytes[1], len) == 0;
+}
+
+bool host_owns(const struct sock_addr *addr)
+{
+    struct ifaddrs *all;
+    struct interface one;
+    bool found = sock_addr_loopback(addr) || sock_addr_wildcard(addr);
+
+    if (found || getifaddrs(&all) != 0)
+        return found;
+    for (const struct ifaddrs *from = all; from != NULL && !found; from = from->ifa_next)
+        found = interface_take(&one, from) && same_ip(&one.addr, addr);
+    freeifaddrs(all);
+    return found;
+}

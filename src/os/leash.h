@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ties between processes, where the system has them: a child that ends with its parent, a parent that
+ * inherits the children of its children. Elsewhere they do nothing, so nobody may rely on them alone. */
+#ifndef OS_LEASH_H
+#define OS_LEASH_H
+
+#include <stdbool.h>
+
+/* In a child after fork: it is killed when `parent` (its process id, taken before the fork) ends. Outlives
+ * exec. false: the parent has ended already. */
+bool leash_tie(int parent);
+
+/* Descendants whose parent ended become our children instead of the first process's. */
+void leash_inherit(void);
+
+#endif

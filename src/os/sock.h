@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stream sockets: TCP over IPv4 and IPv6, and unix sockets. Everything is non-blocking, close-on-exec and
+ * never raises a signal. The only file of the project that knows struct sockaddr. */
+#ifndef OS_SOCK_H
+#define OS_SOCK_H
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "core/error.h"
+
+/* An address with its port, as plain memory. */
+struct sock_addr {
+    _Alignas(8) uint8_t raw[128];
+    uint32_t len; /* 0: no address */
+};
+
+enum sock_family { SOCK_NONE, SOCK_IPV4, SOCK_IPV6, SOCK_UNIX };
+
+#define SOCK_TEXT_MAX 128 /* of sock_addr_text, with its final 0 */
+
+/* "192.168.1.2:52416", "[fe80::1%eth0]:52416", "::1" (then default_port), "unix:/run/x", "unix:@name" (a name
+ * in the abstract space where there is one, else a file in a private folder). Numbers only, no look-up:
+ * HEARTH_INVALID for anything else. */
+int MUST_CHECK sock_addr_parse(const char *text, uint16_t default_port, struct sock_addr *out);
+/* The inverse; always terminated. */
+void sock_addr_text(const struct sock_addr *addr, char *text, size_t size);
+enum sock_family sock_addr_family(const struct sock_addr *addr);
+uint16_t sock_addr_port(const struct sock_addr *addr); /* 0 for unix */
+void sock_addr_set_port(struct sock_addr *addr, uint16_t port);
+bool sock_addr_equal(const struct sock_addr *a, const struct sock_addr *b); /* port included */
+bool sock_addr_loopback(const struct sock_addr *addr);                      /* 127/8, ::1, unix */
+bool sock_addr_wildcard(const struct sock_addr *addr);                      /* 0.0.0.0, :: */
+/* For the wire: family, port, 4 or 16 bytes; unix addresses do not travel. Lengths: 7 or 19. */
+size_t sock_addr_encode(const struct sock_addr *addr, uint8_t *target, size_t size); /* 0: does not fit */
+/* From what sock_addr_encode made; gives the bytes used, 0: these bytes are no address. */
+size_t sock_addr_decode(struct sock_addr *addr, const uint8_t *source, size_t len);
+
+/* All of these: HEARTH_OK, or a status with a text in `error` that names the address and the system's reason.
+ * Listening: TCP with SO_REUSEADDR; HEARTH_LIMIT if the address is in use. `bound` has the port that was
+ * given when it was 0. A unix file that nobody listens on any more is replaced. */
+int MUST_CHECK sock_listen(const struct sock_addr *addr, int backlog, int *fd, struct sock_addr *bound,
+                           struct error *error);
+void sock_unlisten(int fd); /* closes; removes a unix file */
+/* Begins to connect. `from` (may be NULL): local address to use, port 0. */
+int MUST_CHECK sock_dial(const struct sock_addr *to, const struct sock_addr *from, int *fd,
+                         struct error *error);
+/* When the descriptor has become writable: HEARTH_OK, HEARTH_PENDING, or HEARTH_PEER_LOST with the reason. */
+int MUST_CHECK sock_dialled(int fd, const struct sock_addr *to, struct error *error);
+/* HEARTH_OK, HEARTH_PENDING (nobody waits), or HEARTH_SYSTEM / HEARTH_LIMIT (no descriptors left). */
+int MUST_CHECK sock_accept(int listener, int *fd, struct sock_addr *from);
+void sock_close(int fd);                                  /* harmless for -1 */
+void sock_finish(int fd);                                 /* no more sending; what was sent still arrives */
+int MUST_CHECK sock_local(int fd, struct sock_addr *out); /* our end of a connection */
+
+/* Bytes moved, 0 = not now, HEARTH_PEER_LOST = closed or broken. */
+ssize_t sock_send(int fd, const struct iovec *pieces, int count);
+ssize_t sock_recv(int fd, const struct iovec *pieces, int count);
+
+/* For bulk: no delay, a congestion control that suits (loopback and LAN: cubic or reno, whatever the system
+ * prefers and lets us; never bbr), buffers. 0 bytes: leave it to the system. Never fails: what the system
+ * refuses stays as it was. */
+struct sock_tuning {
+    bool congestion; /* choose one */
+    int send_bytes, recv_bytes;
+};
+void sock_tune(int fd, const struct sock_tuning *tuning);
+
+/* Unix sockets: descriptors beside a short message (1..256 bytes). Sending never blocks; HEARTH_PENDING: not
+ * now. Receiving: at most count_max descriptors, *count of them came (the caller's to close); bytes or 0 or
+ * HEARTH_PEER_LOST as in sock_recv. */
+#define SOCK_FDS_MAX 4
+int MUST_CHECK sock_send_fds(int fd, const void *message, size_t len, const int *fds, int count);
+ssize_t sock_recv_fds(int fd, void *message, size_t len_max, int *fds, int count_max, int *count);
+/* Whether the process at the other end of a unix socket runs as our user. */
+bool sock_same_user(int fd);
+
+/* A connected pair of unix sockets, for tests. */
+int MUST_CHECK sock_pair(int fds[2]);
+
+/* Waiting for several descriptors. A plain poll(2): a node has a few dozen peers, and what is asked changes
+ * every time. */
+#define SOCK_WAIT_MAX 4096 /* items */
+struct sock_wait {
+    int fd; /* -1: ignored */
+    bool want_recv, want_send;
+    bool ready; /* out: something asked for is there, or the descriptor is closed or broken */
+};
+/* Until one is ready or deadline_ns (clock_real; NEVER_NS: none) has passed: how many are ready. Interrupted
+ * by a signal: 0. */
+int sock_wait(struct sock_wait *items, size_t count, uint64_t deadline_ns);
+
+#endif

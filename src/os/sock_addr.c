@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Addresses: text, wire and system forms. */
+#include "os/sock.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "core/bytes.h"
+#include "os/sock_native.h"
+
+#if defined(__linux__) && !defined(HEARTH_POSIX)
+#define ABSTRACT true
+#else
+#define ABSTRACT false
+#endif
+
+#define NAME_MAX_LEN 80 /* of "unix:@name": fits behind the folder too */
+#define HOST_MAX     64 /* characters of a numeric host, with its final 0 */
+
+union native {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    struct sockaddr_un un;
+};
+_Static_assert(sizeof(union native) <= sizeof(((struct sock_addr *)0)->raw), "raw holds every kind");
+
+static union native native_of(const struct sock_addr *addr)
+{
+    union native n;
+    memset(&n, 0, sizeof(n));
+    memcpy(&n, addr->raw, addr->len < sizeof(n) ? addr->len : sizeof(n));
+    return n;
+}
+
+static void native_put(struct sock_addr *addr, const void *native, size_t len)
+{
+    memset(addr, 0, sizeof(*addr));
+    memcpy(addr->raw, native, len);
+    addr->len = (uint32_t)len;
+}
+
+static void v4_put(struct sock_addr *addr, const void *ip, uint16_t port)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
+    memcpy(&v4.sin_addr, ip, 4);
+    native_put(addr, &v4, sizeof(v4));
+}
+
+static void v6_put(struct sock_addr *addr, const struct in6_addr *ip, uint16_t port, uint32_t scope)
+{
+    if (IN6_IS_ADDR_V4MAPPED(ip)) {
+        v4_put(addr, &ip->s6_addr[12], port);
+        return;
+    }
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = *ip};
+    v6.sin6_scope_id = IN6_IS_ADDR_LINKLOCAL(ip) ? scope : 0;
+    native_put(addr, &v6, sizeof(v6));
+}
+
+bool sock_addr_take(struct sock_addr *addr, const struct sockaddr *native, socklen_t len)
+{
+    union native n;
+
+    if (len < sizeof(native->sa_family) || len > sizeof(n))
+        return false;
+    memset(&n, 0, sizeof(n));
+    memcpy(&n, native, len);
+    if (n.any.sa_family == AF_INET && len >= sizeof(n.v4))
+        v4_put(addr, &n.v4.sin_addr, ntohs(n.v4.sin_port));
+    else if (n.any.sa_family == AF_INET6 && len >= sizeof(n.v6))
+        v6_put(addr, &n.v6.sin6_addr, ntohs(n.v6.sin6_port), n.v6.sin6_scope_id);
+    else if (n.any.sa_family == AF_UNIX)
+        native_put(addr, &n.un, len);
+    else
+        return false;
+    return true;
+}
+
+const struct sockaddr *sock_addr_native(const struct sock_addr *addr)
+{
+    return (const struct sockaddr *)(const void *)addr->raw;
+}
+
+enum sock_family sock_addr_family(const struct sock_addr *addr)
+{
+    if (addr->len == 0)
+        return SOCK_NONE;
+    switch (native_of(addr).any.sa_family) {
+    case AF_INET:
+        return SOCK_IPV4;
+    case AF_INET6:
+        return SOCK_IPV6;
+    case AF_UNIX:
+        return SOCK_UNIX;
+    default:
+        return SOCK_NONE;
+    }
+}
+
+uint16_t sock_addr_port(const struct sock_addr *addr)
+{
+    union native n = native_of(addr);
+    enum sock_family family = sock_addr_family(addr);
+    return family == SOCK_IPV4 ? ntohs(n.v4.sin_port) : family == SOCK_IPV6 ? ntohs(n.v6.sin6_port) : 0;
+}
+
+void sock_addr_set_port(struct sock_addr *addr, uint16_t port)
+{
+    union native n = native_of(addr);
+    enum sock_family family = sock_addr_family(addr);
+    if (family == SOCK_IPV4)
+        v4_put(addr, &n.v4.sin_addr, port);
+    else if (family == SOCK_IPV6)
+        v6_put(addr, &n.v6.sin6_addr, port, n.v6.sin6_scope_id);
+}
+
+bool sock_addr_equal(const struct sock_addr *a, const struct sock_addr *b)
+{
+    return a->len == b->len && memcmp(a->raw, b->raw, a->len) == 0;
+}
+
+bool sock_addr_loopback(const struct sock_addr *addr)
+{
+    union native n = native_of(addr);
+    switch (sock_addr_family(addr)) {
+    case SOCK_IPV4:
+        return ntohl(n.v4.sin_addr.s_addr) >> 24 == 127;
+    case SOCK_IPV6:
+        return IN6_IS_ADDR_LOOPBACK(&n.v6.sin6_addr);
+    default:
+        return sock_addr_family(addr) == SOCK_UNIX;
+    }
+}
+
+bool sock_addr_wildcard(const struct sock_addr *addr)
+{
+    union native n = native_of(addr);
+    switch (sock_addr_family(addr)) {
+    case SOCK_IPV4:
+        return n.v4.sin_addr.s_addr == htonl(INADDR_ANY);
+    case SOCK_IPV6:
+        return IN6_IS_ADDR_UNSPECIFIED(&n.v6.sin6_addr);
+    default:
+        return false;
+    }
+}
+
+/* ---- unix ---- */
+
+void sock_folder(char folder[SOCK_FOLDER_MAX])
+{
+    snprintf(folder, SOCK_FOLDER_MAX, "/tmp/hearth-%lu", (unsigned long)geteuid());
+}
+
+const char *sock_addr_path(const struct sock_addr *addr, bool *private)
+{
+    const char *path = (const char *)addr->raw + offsetof(struct sockaddr_un, sun_path);
+    char folder[SOCK_FOLDER_MAX];
+
+    if (sock_addr_family(addr) != SOCK_UNIX || addr->len <= offsetof(struct sockaddr_un, sun_path) ||
+        path[0] == '\0')
+        return NULL;
+    sock_folder(folder);
+    size_t len = strlen(folder);
+    *private = !ABSTRACT && strncmp(path, folder, len) == 0 && path[len] == '/' &&
+               strchr(path + len + 1, '/') == NULL;
+    return path;
+}
+
+static int unix_put(struct sock_addr *addr, const char *path, size_t skip)
+{
+    struct sockaddr_un un = {.sun_family = AF_UNIX};
+    size_t len = strlen(path);
+
+    if (len + 1 > sizeof(un.sun_path))
+        return HEARTH_INVALID;
+    memcpy(un.sun_path + skip, path, len);
+    /* An abstract name has a 0 before it and none behind: every byte counts. */
+    native_put(addr, &un, offsetof(struct sockaddr_un, sun_path) + len + 1);
+    return HEARTH_OK;
+}
+
+/* Printable, and a plain file name where it must be one. */
+static bool name_good(const char *name)
+{
+    size_t len = strnlen(name, NAME_MAX_LEN + 1);
+    if (len == 0 || len > NAME_MAX_LEN || name[0] == '.')
+        return false;
+    for (size_t i = 0; i < len; i++)
+        if (name[i] <= ' ' || name[i] > '~' || name[i] == '/')
+            return false;
+    return true;
+}
+
+static int unix_parse(const char *text, struct sock_addr *out)
+{
+    if (text[0] == '/')
+        return unix_put(out, text, 0);
+    if (text[0] != '@' || !name_good(text + 1))
+        return HEARTH_INVALID;
+    if (ABSTRACT)
+        return unix_put(out, text + 1, 1);
+    char folder[SOCK_FOLDER_MAX], path[SOCK_FOLDER_MAX + NAME_MAX_LEN + 2];
+    sock_folder(folder);
+    snprintf(path, sizeof(path), "%s/%s", folder, text + 1);
+    return unix_put(out, path, 0);
+}
+
+static void unix_text(const struct sock_addr *addr, char *text, size_t size)
+{
+    union native n = native_of(addr);
+    bool private = false;
+    const char *path = sock_addr_path(addr, &private);
+
+    if (path != NULL) {
+        snprintf(text, size, "unix:%s%.*s", private ? "@" : "", (int)sizeof(n.un.sun_path),
+                 private ? strrchr(path, '/') + 1 : path);
+    } else if (addr->len > offsetof(struct sockaddr_un, sun_path) + 1) {
+        int len = (int)(addr->len - offsetof(struct sockaddr_un, sun_path) - 1);
+        snprintf(text, size, "unix:@%.*s", len, n.un.sun_path + 1);
+    } else {
+        snprintf(text, size, "unix:"); /* the end that dialled has no name */
+    }
+}
+
+/* ---- text ---- */
+
+static bool port_parse(const char *text, uint16_t *port)
+{
+    uint32_t value = 0;
+    size_t len = strnlen(text, 6);
+
+    if (len == 0 || len > 5)
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] < '0' || text[i] > '9')
+            return false;
+        value = value * 10 + (uint32_t)(text[i] - '0');
+    }
+    *port = (uint16_t)value;
+    return value <= UINT16_MAX;
+}
+
+static int v6_parse(char *host, uint16_t port, struct sock_addr *out)
+{
+    struct in6_addr ip;
+    uint32_t scope = 0;
+    char *percent = strchr(host, '%');
+
+    if (percent != NULL) {
+        *percent = '\0';
+        scope = if_nametoindex(percent + 1);
+        if (scope == 0)
+            return HEARTH_INVALID;
+    }
+    if (inet_pton(AF_INET6, host, &ip) != 1)
+        return HEARTH_INVALID;
+    v6_put(out, &ip, port, scope);
+    return HEARTH_OK;
+}
+
+int sock_addr_parse(const char *text, uint16_t default_port, struct sock_addr *out)
+{
+    char host[HOST_MAX];
+    struct in_addr ip;
+    uint16_t port = default_port;
+
+    if (strncmp(text, "unix:", 5) == 0)
+        return unix_parse(text + 5, out);
+    const char *colon = strchr(text, ':'), *end = NULL;
+    bool v6 = text[0] == '[';
+    if (v6) {
+        end = strchr(++text, ']');
+        if (end == NULL || (end[1] != '\0' && (end[1] != ':' || !port_parse(end + 2, &port))))
+            return HEARTH_INVALID;
+    } else if (colon != NULL && strchr(colon + 1, ':') != NULL) {
+        v6 = true;
+        end = text + strlen(text);
+    } else {
+        end = colon != NULL ? colon : text + strlen(text);
+        if (colon != NULL && !port_parse(colon + 1, &port))
+            return HEARTH_INVALID;
+    }
+    if ((size_t)(end - text) >= sizeof(host))
+        return HEARTH_INVALID;
+    memcpy(host, text, (size_t)(end - text));
+    host[end - text] = '\0';
+    if (v6)
+        return v6_parse(host, port, out);
+    if (inet_pton(AF_INET, host, &ip) != 1)
+        return HEARTH_INVALID;
+    v4_put(out, &ip, port);
+    return HEARTH_OK;
+}
+
+void sock_addr_text(const struct sock_addr *addr, char *text, size_t size)
+{
+    union native n = native_of(addr);
+    char host[INET6_ADDRSTRLEN] = "", name[IF_NAMESIZE] = "";
+
+    assert(size > 0);
+    switch (sock_addr_family(addr)) {
+    case SOCK_IPV4:
+        inet_ntop(AF_INET, &n.v4.sin_addr, host, sizeof(host));
+        snprintf(text, size, "%s:%u", host, sock_addr_port(addr));
+        return;
+    case SOCK_IPV6:
+        inet_ntop(AF_INET6, &n.v6.sin6_addr, host, sizeof(host));
+        if (n.v6.sin6_scope_id != 0 && if_indextoname(n.v6.sin6_scope_id, name) == NULL)
+            name[0] = '\0';
+        snprintf(text, size, "[%s%s%s]:%u", host, name[0] != '\0' ? "%" : "", name, sock_addr_port(addr));
+        return;
+    case SOCK_UNIX:
+        unix_text(addr, text, size);
+        return;
+    default:
+        snprintf(text, size, "none");
+        return;
+    }
+}
+
+/* ---- wire: family (4 or 6), port, address. Scopes mean nothing to other machines: they stay here. ---- */
+
+size_t sock_addr_encode(const struct sock_addr *addr, uint8_t *target, size_t size)
+{
+    union native n = native_of(addr);
+    struct writer w = writer_of(target, size);
+    enum sock_family family = sock_addr_family(addr);
+
+    if (family != SOCK_IPV4 && family != SOCK_IPV6)
+        return 0;
+    put_u8(&w, family == SOCK_IPV4 ? 4 : 6);
+    put_u16(&w, sock_addr_port(addr));
+    if (family == SOCK_IPV4)
+        put_bytes(&w, &n.v4.sin_addr, 4);
+    else
+        put_bytes(&w, &n.v6.sin6_addr, 16);
+    return w.bad ? 0 : (size_t)(w.at - target);
+}
+
+size_t sock_addr_decode(struct sock_addr *addr, const uint8_t *source, size_t len)
+{
+    struct reader r = reader_of(source, len);
+    struct in6_addr ip;
+    uint8_t family = get_u8(&r);
+    uint16_t port = get_u16(&r);
+
+    if (family != 4 && family != 6)
+        return 0;
+    memset(&ip, 0, sizeof(ip));
+    get_bytes(&r, &ip, family == 4 ? 4 : 16);
+    if (r.bad)
+        return 0;
+    if (family == 4)
+        v4_put(addr, &ip, port);
+    else
+        v6_put(addr, &ip, port, 0);
+    return (size_t)(r.at - source);
+}

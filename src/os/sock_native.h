@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between files of os/: struct sock_addr and the system's addresses. */
+#ifndef OS_SOCK_NATIVE_H
+#define OS_SOCK_NATIVE_H
+
+#include <sys/socket.h>
+
+#include "os/sock.h"
+
+/* False: of a family we do not know. IPv4 in IPv6 clothes (::ffff:1.2.3.4) becomes IPv4. */
+bool sock_addr_take(struct sock_addr *addr, const struct sockaddr *native, socklen_t len);
+/* `len` of it are meant. */
+const struct sockaddr *sock_addr_native(const struct sock_addr *addr);
+/* The file of a unix address, NULL if it has none; `private`: it stands for "unix:@name", in sock_folder. */
+const char *sock_addr_path(const struct sock_addr *addr, bool *private);
+
+#define SOCK_FOLDER_MAX 32
+/* Where names live on systems without an abstract space: this user's own folder. */
+void sock_folder(char folder[SOCK_FOLDER_MAX]);
+
+#endif

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The machine is known, its networks are told apart, and the right address is chosen. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "os/clock.h"
+#include "os/host.h"
+#include "os/host_file.h"
+
+#define SOON_NS (clock_real() + 30 * NS_PER_S)
+
+static struct interface interface_of(const char *name, enum interface_kind kind, bool up, const char *addr)
+{
+    struct interface i = {.kind = kind, .up = up};
+    snprintf(i.name, sizeof(i.name), "%s", name);
+    assert_int_equal(sock_addr_parse(addr, 0, &i.addr), HEARTH_OK);
+    i.link_local = strncmp(addr, "fe80", 4) == 0 || strncmp(addr, "169.254", 7) == 0;
+    return i;
+}
+
+static void assert_addr(const struct sock_addr *addr, const char *text)
+{
+    char found[SOCK_TEXT_MAX];
+    sock_addr_text(addr, found, sizeof(found));
+    assert_string_equal(found, text);
+}
+
+/* ---- who ---- */
+
+static void processes_of_one_user_share_an_id(void **state)
+{
+    uint64_t id = 0, again = 1;
+    int code;
+
+    (void)state;
+    assert_int_equal(host_id(&id), HEARTH_OK);
+    assert_int_equal(host_id(&again), HEARTH_OK);
+    assert_true(id == again && id != 0);
+    assert_int_equal(host_user(), geteuid());
+    assert_int_equal(host_parent(), getppid());
+
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) { /* the same, and as another user not the same */
+        int bad = host_id(&again) != HEARTH_OK || again != id || host_parent() != getppid();
+        if (geteuid() == 0)
+            bad |= seteuid(65534) != 0 || host_id(&again) != HEARTH_OK || again == id;
+        _exit(bad);
+    }
+    assert_int_equal(waitpid(child, &code, 0), child);
+    assert_true(WIFEXITED(code) && WEXITSTATUS(code) == 0);
+}
+
+static void the_name_is_printable_and_terminated(void **state)
+{
+    char name[256], cut[4] = "###";
+
+    (void)state;
+    host_name(name, sizeof(name));
+    assert_true(name[0] != '\0');
+    for (const char *c = name; *c != '\0'; c++)
+        assert_true(*c > ' ' && *c <= '~');
+    host_name(cut, sizeof(cut));
+    assert_true(strlen(cut) < sizeof(cut));
+    assert_memory_equal(cut, name, strlen(cut));
+}
+
+static void small_files_are_read_whole(void **state)
+{
+    char path[64], text[8];
+
+    (void)state;
+    snprintf(path, sizeof(path), "/tmp/hearth-test-file-%d", (int)getpid());
+    assert_false(file_read(path, text, sizeof(text)));
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_false(file_read(path, text, sizeof(text)));
+    fputs("12345678901", file);
+    fclose(file);
+    assert_true(file_read(path, text, sizeof(text)));
+    assert_string_equal(text, "1234567");
+    unlink(path);
+}
+
+/* ---- networks ---- */
+
+static void names_tell_kinds(void **state)
+{
+    static const struct {
+        const char *name;
+        enum interface_kind kind;
+    } rows[] = {
+        {"eth0", INTERFACE_WIRE},       {"enp3s0", INTERFACE_WIRE},       {"wlan0", INTERFACE_WIRE},
+        {"ib0", INTERFACE_WIRE},        {"bond0", INTERFACE_WIRE},        {"docker0", INTERFACE_VIRTUAL},
+        {"br-7e1c", INTERFACE_VIRTUAL}, {"br0", INTERFACE_OTHER},         {"veth12ab", INTERFACE_VIRTUAL},
+        {"virbr0", INTERFACE_VIRTUAL},  {"cni0", INTERFACE_VIRTUAL},      {"tun0", INTERFACE_TUNNEL},
+        {"wg0", INTERFACE_TUNNEL},      {"tailscale0", INTERFACE_TUNNEL}, {"ztabcdef", INTERFACE_TUNNEL},
+        {"ppp0", INTERFACE_TUNNEL},     {"tap0", INTERFACE_OTHER},        {"strange", INTERFACE_OTHER}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        assert_int_equal(interface_kind_of_name(rows[i].name), rows[i].kind);
+}
+
+static void interfaces_are_listed_best_first(void **state)
+{
+    struct interface list[INTERFACES_MAX];
+    int count = 0, loopbacks = 0;
+
+    (void)state;
+    assert_int_equal(host_interfaces(list, &count), HEARTH_OK);
+    assert_in_range(count, 1, INTERFACES_MAX);
+    for (int i = 0; i < count; i++) {
+        assert_true(list[i].name[0] != '\0');
+        assert_int_equal(sock_addr_port(&list[i].addr), 0);
+        assert_true(host_owns(&list[i].addr));
+        assert_int_equal(sock_addr_loopback(&list[i].addr) && list[i].kind != INTERFACE_LOOPBACK, 0);
+        loopbacks += list[i].kind == INTERFACE_LOOPBACK;
+        if (i > 0)
+            assert_true(list[i - 1].kind <= list[i].kind);
+    }
+    assert_true(loopbacks > 0);
+}
+
+static void own_addresses_are_known(void **state)
+{
+    static const char *const ours[] = {"127.0.0.1:9", "127.3.4.5", "[::1]:9", "0.0.0.0", "::", "unix:@x"};
+    static const char *const others[] = {"203.0.113.77", "[2001:db8:77::1]:9"};
+    struct sock_addr addr;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
+        assert_int_equal(sock_addr_parse(ours[i], 0, &addr), HEARTH_OK);
+        assert_true(host_owns(&addr));
+    }
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        assert_int_equal(sock_addr_parse(others[i], 0, &addr), HEARTH_OK);
+        assert_false(host_owns(&addr));
+    }
+}
+
+/* ---- choosing ---- */
+
+static void the_best_is_told(void **state)
+{
+    const struct interface list[] = {
+        interface_of("eth0", INTERFACE_WIRE, true, "192.168.1.2"),
+        interface_of("eth0", INTERFACE_WIRE, true, "2001:db8::2"),
+        interface_of("eth0", INTERFACE_WIRE, true, "fe80::2"),
+        interface_of("eth1", INTERFACE_WIRE, false, "192.168.9.9"),
+        interface_of("br0", INTERFACE_OTHER, true, "10.0.0.1"),
+        interface_of("wg0", INTERFACE_TUNNEL, true, "10.8.0.1"),
+        interface_of("veth0", INTERFACE_VIRTUAL, true, "10.7.0.1"),
+        interface_of("lo", INTERFACE_LOOPBACK, true, "127.0.0.1"),
+        interface_of("lo", INTERFACE_LOOPBACK, true, "::1"),
+    };
+    struct sock_addr addrs[8];
+
+    (void)state;
+    assert_int_equal(host_best(list, 9, false, addrs, 8), 3);
+    assert_addr(&addrs[0], "192.168.1.2:0");
+    assert_addr(&addrs[1], "[2001:db8::2]:0");
+    assert_addr(&addrs[2], "10.0.0.1:0");
+    assert_int_equal(host_best(list, 9, true, addrs, 8), 2);
+    assert_addr(&addrs[1], "10.0.0.1:0");
+    assert_int_equal(host_best(list, 9, false, addrs, 1), 1);
+    /* Without the good ones: the tunnel, then what is virtual, then loopback. */
+    assert_int_equal(host_best(list + 5, 4, false, addrs, 8), 1);
+    assert_addr(&addrs[0], "10.8.0.1:0");
+    assert_int_equal(host_best(list + 6, 3, false, addrs, 8), 1);
+    assert_addr(&addrs[0], "10.7.0.1:0");
+    assert_int_equal(host_best(list + 7, 2, false, addrs, 8), 2);
+    assert_addr(&addrs[0], "127.0.0.1:0");
+    /* Nothing is plugged in: better than nothing. */
+    assert_int_equal(host_best(list + 3, 1, false, addrs, 8), 1);
+    assert_addr(&addrs[0], "192.168.9.9:0");
+    assert_int_equal(host_best(list + 2, 1, false, addrs, 8), 0);
+}
+
+static void every_interface_by_default(void **state)
+{
+    struct sock_addr listen, addrs[4];
+    struct error error;
+    int count = 0;
+
+    (void)state;
+    assert_int_equal(host_choose(NULL, NULL, 52416, SOON_NS, &listen, addrs, 4, &count, &error), HEARTH_OK);
+    assert_true(sock_addr_wildcard(&listen));
+    assert_int_equal(sock_addr_port(&listen), 52416);
+    assert_in_range(count, 1, 4);
+    for (int i = 0; i < count; i++) {
+        assert_int_equal(sock_addr_port(&addrs[i]), 0);
+        assert_true(host_owns(&addrs[i]) && !sock_addr_wildcard(&addrs[i]));
+    }
+}
+
+static void bind_by_name_and_by_address(void **state)
+{
+    static const char *const binds[][2] = {
+        {"lo", "127.0.0.1:7"}, {"127.0.0.9", "127.0.0.9:7"}, {"::1", "[::1]:7"}};
+    struct sock_addr listen, addrs[4];
+    struct error error;
+    int count = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(binds) / sizeof(binds[0]); i++) {
+        assert_int_equal(host_choose(binds[i][0], NULL, 7, SOON_NS, &listen, addrs, 4, &count, &error),
+                         HEARTH_OK);
+        assert_addr(&listen, binds[i][1]);
+        assert_int_equal(count, 1);
+        sock_addr_set_port(&listen, 0);
+        assert_true(sock_addr_equal(&listen, &addrs[0]));
+    }
+    assert_int_equal(host_choose("0.0.0.0", NULL, 7, SOON_NS, &listen, addrs, 4, &count, &error), HEARTH_OK);
+    for (int i = 0; i < count; i++)
+        assert_int_equal(sock_addr_family(&addrs[i]), SOCK_IPV4);
+}
+
+static void what_is_advertised_is_told(void **state)
+{
+    struct sock_addr listen, addrs[4];
+    struct error error;
+    int count = 0;
+
+    (void)state;
+    assert_int_equal(host_choose(NULL, "203.0.113.7:99", 7, SOON_NS, &listen, addrs, 4, &count, &error),
+                     HEARTH_OK);
+    assert_int_equal(count, 1);
+    assert_addr(&addrs[0], "203.0.113.7:99");
+    assert_int_equal(host_choose("lo", "2001:db8::7", 7, SOON_NS, &listen, addrs, 4, &count, &error),
+                     HEARTH_OK);
+    assert_addr(&addrs[0], "[2001:db8::7]:0");
+    assert_addr(&listen, "127.0.0.1:7");
+}
+
+static void bad_wishes_are_explained(void **state)
+{
+    struct sock_addr listen, addrs[4];
+    struct error error;
+    int count = -7;
+
+    (void)state;
+    assert_int_equal(host_choose("203.0.113.7", NULL, 7, SOON_NS, &listen, addrs, 4, &count, &error),
+                     HEARTH_INVALID);
+    assert_non_null(strstr(error.text, "\"203.0.113.7\""));
+    assert_non_null(strstr(error.text, "lo 127.0.0.1"));
+    assert_int_equal(host_choose("no such", NULL, 7, SOON_NS, &listen, addrs, 4, &count, &error),
+                     HEARTH_INVALID);
+    assert_int_equal(host_choose("unix:@x", NULL, 7, SOON_NS, &listen, addrs, 4, &count, &error),
+                     HEARTH_INVALID);
+    assert_int_equal(host_choose(NULL, "a:b:c", 7, SOON_NS, &listen, addrs, 4, &count, &error),
+                     HEARTH_INVALID);
+    assert_int_equal(host_choose(NULL, "unix:@x", 7, SOON_NS, &listen, addrs, 4, &count, &error),
+                     HEARTH_INVALID);
+    assert_int_equal(host_choose(NULL, "0.0.0.0", 7, SOON_NS, &listen, addrs, 4, &count, &error),
+                     HEARTH_INVALID);
+    assert_int_equal(count, -7);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(processes_of_one_user_share_an_id),
+        cmocka_unit_test(the_name_is_printable_and_terminated),
+        cmocka_unit_test(small_files_are_read_whole),
+        cmocka_unit_test(names_tell_kinds),
+        cmocka_unit_test(interfaces_are_listed_best_first),
+        cmocka_unit_test(own_addresses_are_known),
+        cmocka_unit_test(the_best_is_told),
+        cmocka_unit_test(every_interface_by_default),
+        cmocka_unit_test(bind_by_name_and_by_address),
+        cmocka_unit_test(what_is_advertised_is_told),
+        cmocka_unit_test(bad_wishes_are_explained),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
