@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the two ends of a new socket say before the first frame. docs/wire.md is the law; this is its C
+ * form. */
+#ifndef WIRE_GREETING_H
+#define WIRE_GREETING_H
+
+#include "core/types.h"
+
+#define GREETING_LEN          64u
+#define GREETING_MAGIC        0x4748u /* "HG", little endian */
+#define GREETING_VERSION      1u
+#define GREETING_CHANNELS_MAX 9u
+
+enum greeting_kind {
+    GREETING_GREET = 1,   /* from whoever dialled: this socket is to be that channel between us */
+    GREETING_WELCOME = 2, /* the answer; from the lower rank it also means: this socket is the one */
+    GREETING_REFUSE = 3,  /* the answer; nothing follows */
+    GREETING_CONFIRM = 4, /* from a lower rank that dialled: this socket is the one */
+    GREETING_KIND_MAX = 4
+};
+
+enum greeting_reason {
+    GREETING_TAKEN = 1,  /* another socket is the channel */
+    GREETING_JOINED = 2, /* the member is joined to all, it takes no more */
+    GREETING_BUSY = 3,   /* not now; come again */
+    GREETING_REASON_MAX = 3
+};
+
+struct greeting {
+    uint8_t kind;      /* enum greeting_kind */
+    uint8_t reason;    /* enum greeting_reason; 0 but in a refusal */
+    uint8_t channel;   /* 0: control */
+    uint8_t channels;  /* how many this pair has; 0: the lower rank has not said it yet */
+    uint32_t from, to; /* ranks: of who speaks, of who is meant */
+    uint64_t cluster;  /* never 0 */
+    uint64_t from_instance, to_instance;
+    uint64_t round_trip_ns; /* as the dialler measured it; 0: not known */
+};
+
+void greeting_encode(const struct greeting *g, uint8_t target[static GREETING_LEN]);
+/* HEARTH_OK or HEARTH_PROTOCOL with a text that says which field is wrong. */
+int MUST_CHECK greeting_decode(struct greeting *g, const uint8_t source[static GREETING_LEN],
+                               const char **what);
+const char *greeting_reason_text(uint8_t reason); /* "?" if unknown */
+
+#endif

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What members and the rendezvous say to each other before there are links. docs/wire.md is the law.
+ *
+ *     member                     rendezvous
+ *     REGISTER  ------------->
+ *               <-------------   WELCOME    wait for the others
+ *               <-------------   ROSTER     all are here (again, if one left before GO)
+ *     READY     ------------->
+ *               <-------------   GO         all have the roster
+ *               <-------------   REFUSE     at any time instead; then it closes
+ */
+#ifndef WIRE_MEETING_H
+#define WIRE_MEETING_H
+
+#include "core/error.h"
+
+#define MEETING_MAGIC       0x4d48u /* "HM", little endian */
+#define MEETING_VERSION     1u
+#define MEETING_HEADER_LEN  12u
+#define MEETING_SMALL_MAX   4096u        /* payload bytes of every kind but MEETING_ROSTER */
+#define MEETING_ROSTER_MAX  (512u << 10) /* payload bytes of MEETING_ROSTER */
+#define MEETING_MEMBERS_MAX 1024u
+#define MEETING_ADDRS_MAX   4u
+#define MEETING_ADDR_MAX    32u /* bytes of one address */
+#define MEETING_NAME_MAX    64u /* with the final 0, as all three texts */
+#define MEETING_JOB_MAX     128u
+#define MEETING_TEXT_MAX    2048u
+#define MEETING_PLACE_LEN   16u /* what a ROSTER begins with: cluster, rank, size */
+
+enum meeting_kind {
+    MEETING_REGISTER = 1,
+    MEETING_WELCOME = 2,
+    MEETING_ROSTER = 3,
+    MEETING_READY = 4,
+    MEETING_GO = 5,
+    MEETING_REFUSE = 6, /* payload is a struct error (wire/record.h) */
+    MEETING_KIND_MAX = 6
+};
+
+/* A member as it travels; what the bytes of an address mean is not known here. */
+struct meeting_member {
+    uint64_t instance, host_id;
+    uint32_t process, features;
+    char name[MEETING_NAME_MAX];
+    uint8_t addr_count;
+    uint8_t addr_lens[MEETING_ADDRS_MAX]; /* 1..MEETING_ADDR_MAX */
+    uint8_t addrs[MEETING_ADDRS_MAX][MEETING_ADDR_MAX];
+};
+
+struct meeting_register {
+    uint16_t version_min, version_max; /* of the frames on links */
+    int32_t rank;                      /* wanted; RANK_NONE: any */
+    uint32_t size;                     /* members expected */
+    uint32_t patience_ms;              /* an answer after this is too late for the sender */
+    uint64_t settings;
+    char job[MEETING_JOB_MAX];
+    char settings_text[MEETING_TEXT_MAX];
+    struct meeting_member member;
+};
+
+struct meeting_welcome {
+    uint32_t present, size; /* registered, the receiver included; expected */
+};
+
+struct meeting_place {
+    uint64_t cluster;    /* never 0; READY and GO carry it too */
+    uint32_t rank, size; /* the receiver's; 1..MEETING_MEMBERS_MAX */
+};
+
+struct meeting_header {
+    uint8_t kind;
+    uint32_t length, crc;
+};
+
+/* The header goes in front of its payload, which may stand in two pieces. */
+void meeting_seal(uint8_t kind, const void *payload, size_t len, const void *more, size_t more_len,
+                  uint8_t header[static MEETING_HEADER_LEN]);
+/* HEARTH_OK, or HEARTH_PROTOCOL with which field is wrong: all that can be seen before the payload is
+ * there. */
+int MUST_CHECK meeting_header_decode(struct meeting_header *h,
+                                     const uint8_t source[static MEETING_HEADER_LEN], const char **what);
+bool meeting_intact(const struct meeting_header *h, const void *payload); /* the checksum fits */
+
+/* Payloads. The encoders give the length, 0 if the target is too small. The decoders check every field:
+ * HEARTH_PROTOCOL for lengths, numbers and characters that may not be. */
+size_t meeting_register_encode(const struct meeting_register *r, void *target, size_t size);
+int MUST_CHECK meeting_register_decode(struct meeting_register *r, const void *source, size_t len);
+size_t meeting_welcome_encode(const struct meeting_welcome *w, void *target, size_t size);
+int MUST_CHECK meeting_welcome_decode(struct meeting_welcome *w, const void *source, size_t len);
+/* A ROSTER is a place and then `size` members, in two pieces because the second is the same for all. */
+size_t meeting_place_encode(const struct meeting_place *p, void *target, size_t size);
+size_t meeting_members_encode(const struct meeting_member *members, size_t count, void *target, size_t size);
+size_t meeting_members_len(const struct meeting_member *members, size_t count);
+/* `members` has room for max and is scratch on failure; a roster with more is HEARTH_PROTOCOL. */
+int MUST_CHECK meeting_roster_decode(struct meeting_place *p, struct meeting_member *members, size_t max,
+                                     const void *source, size_t len);
+size_t meeting_cluster_encode(uint64_t cluster, void *target, size_t size); /* READY, GO */
+int MUST_CHECK meeting_cluster_decode(uint64_t *cluster, const void *source, size_t len);
+
+#endif

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages of the rendezvous: golden bytes decode for ever, damage and wrong fields are refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/bytes.h"
+#include "golden.h"
+#include "wire/meeting.h"
+#include "wire/record.h"
+
+#define WHOLE_MAX 1024
+
+static const struct meeting_member member_full = {
+    .instance = UINT64_C(0x1122334455667788),
+    .host_id = 0xabcdef,
+    .process = 4711,
+    .features = 1,
+    .name = "oak",
+    .addr_count = 2,
+    .addr_lens = {7, 19},
+    .addrs = {{4, 0xc0, 0xcc, 10, 0, 0, 7}, {6, 0xc0, 0xcc, 0xfd, [18] = 1}},
+};
+static const struct meeting_member member_bare = {.instance = 2, .name = ""};
+
+static struct meeting_register register_full(void)
+{
+    return (struct meeting_register){
+        1, 1, 3, 8, 54000, UINT64_C(0x5e771465), "train", "chunk_bytes=262144 algo=auto", member_full};
+}
+
+/* The message that tests/golden/meeting_v1.hex holds under this name. */
+static size_t message(const char *name, uint8_t *target, size_t size)
+{
+    uint8_t *payload = target + MEETING_HEADER_LEN;
+    size_t room = size - MEETING_HEADER_LEN, len = 0;
+    uint8_t kind = 0;
+
+    if (strcmp(name, "register") == 0) {
+        struct meeting_register r = register_full();
+        kind = MEETING_REGISTER;
+        len = meeting_register_encode(&r, payload, room);
+    } else if (strcmp(name, "welcome") == 0) {
+        kind = MEETING_WELCOME;
+        len = meeting_welcome_encode(&(struct meeting_welcome){2, 8}, payload, room);
+    } else if (strcmp(name, "roster") == 0) {
+        struct meeting_member members[2] = {member_bare, member_full};
+        kind = MEETING_ROSTER;
+        len = meeting_place_encode(&(struct meeting_place){0xc1, 1, 2}, payload, room);
+        len += meeting_members_encode(members, 2, payload + len, room - len);
+    } else if (strcmp(name, "ready") == 0 || strcmp(name, "go") == 0) {
+        kind = name[0] == 'r' ? MEETING_READY : MEETING_GO;
+        len = meeting_cluster_encode(0xc1, payload, room);
+    } else {
+        struct error e;
+        assert_string_equal(name, "refuse");
+        error_set(&e, HEARTH_TIMEOUT, 1, "missing: rank 1");
+        kind = MEETING_REFUSE;
+        len = error_encode(&e, payload, room);
+    }
+    meeting_seal(kind, payload, len, NULL, 0, target);
+    return MEETING_HEADER_LEN + len;
+}
+
+/* HEARTH_OK if the payload of a whole message is accepted. */
+static int payload_decode(uint8_t kind, const uint8_t *payload, size_t len)
+{
+    struct meeting_register r;
+    struct meeting_welcome w;
+    struct meeting_place place;
+    struct meeting_member members[2];
+    struct error e;
+    uint64_t cluster;
+
+    switch (kind) {
+    case MEETING_REGISTER:
+        return meeting_register_decode(&r, payload, len);
+    case MEETING_WELCOME:
+        return meeting_welcome_decode(&w, payload, len);
+    case MEETING_ROSTER:
+        return meeting_roster_decode(&place, members, 2, payload, len);
+    case MEETING_REFUSE:
+        return error_decode(&e, payload, len);
+    default:
+        return meeting_cluster_decode(&cluster, payload, len);
+    }
+}
+
+static const char *const names[] = {"register", "welcome", "roster", "ready", "go", "refuse"};
+
+static void golden_messages_decode_and_encode_for_ever(void **state)
+{
+    struct golden items[GOLDEN_MAX];
+    uint8_t bytes[WHOLE_MAX];
+    struct meeting_header h;
+    const char *what;
+
+    (void)state;
+    assert_int_equal(golden_read("meeting_v1.hex", items), 6);
+    for (size_t i = 0; i < 6; i++) {
+        assert_string_equal(items[i].name, names[i]);
+        assert_int_equal(meeting_header_decode(&h, items[i].bytes, &what), HEARTH_OK);
+        assert_int_equal(h.length, items[i].len - MEETING_HEADER_LEN);
+        assert_true(meeting_intact(&h, items[i].bytes + MEETING_HEADER_LEN));
+        assert_int_equal(payload_decode(h.kind, items[i].bytes + MEETING_HEADER_LEN, h.length), HEARTH_OK);
+        assert_int_equal(message(names[i], bytes, sizeof(bytes)), items[i].len);
+        assert_memory_equal(bytes, items[i].bytes, items[i].len);
+    }
+}
+
+static void assert_members_equal(const struct meeting_member *a, const struct meeting_member *b)
+{
+    assert_true(a->instance == b->instance && a->host_id == b->host_id);
+    assert_int_equal(a->process, b->process);
+    assert_int_equal(a->features, b->features);
+    assert_string_equal(a->name, b->name);
+    assert_int_equal(a->addr_count, b->addr_count);
+    assert_memory_equal(a->addr_lens, b->addr_lens, sizeof(a->addr_lens));
+    assert_memory_equal(a->addrs, b->addrs, sizeof(a->addrs));
+}
+
+static void fields_come_back(void **state)
+{
+    uint8_t bytes[WHOLE_MAX];
+    struct meeting_register in = register_full(), r;
+    struct meeting_place place;
+    struct meeting_member members[2];
+
+    (void)state;
+    size_t len = message("register", bytes, sizeof(bytes)) - MEETING_HEADER_LEN;
+    assert_int_equal(meeting_register_decode(&r, bytes + MEETING_HEADER_LEN, len), HEARTH_OK);
+    assert_int_equal(r.version_min, 1);
+    assert_int_equal(r.version_max, 1);
+    assert_int_equal(r.rank, 3);
+    assert_int_equal(r.size, 8);
+    assert_int_equal(r.patience_ms, 54000);
+    assert_true(r.settings == in.settings);
+    assert_string_equal(r.job, in.job);
+    assert_string_equal(r.settings_text, in.settings_text);
+    assert_members_equal(&r.member, &in.member);
+
+    len = message("roster", bytes, sizeof(bytes)) - MEETING_HEADER_LEN;
+    assert_int_equal(meeting_roster_decode(&place, members, 2, bytes + MEETING_HEADER_LEN, len), HEARTH_OK);
+    assert_true(place.cluster == 0xc1);
+    assert_int_equal(place.rank, 1);
+    assert_int_equal(place.size, 2);
+    assert_members_equal(&members[0], &member_bare);
+    assert_members_equal(&members[1], &member_full);
+    assert_int_equal(meeting_members_len(members, 2), len - MEETING_PLACE_LEN);
+    assert_int_equal(meeting_roster_decode(&place, members, 1, bytes + MEETING_HEADER_LEN, len),
+                     HEARTH_PROTOCOL);
+}
+
+/* Every changed bit is seen by the header's checks or the checksum, which covers both pieces of a payload. */
+static void damage_is_seen(void **state)
+{
+    uint8_t bytes[WHOLE_MAX], pieces[MEETING_HEADER_LEN];
+    struct meeting_header h;
+    const char *what;
+
+    (void)state;
+    for (size_t i = 0; i < 6; i++) {
+        size_t len = message(names[i], bytes, sizeof(bytes)), payload = len - MEETING_HEADER_LEN;
+        meeting_seal((uint8_t)(i + 1), bytes + MEETING_HEADER_LEN, 3, bytes + MEETING_HEADER_LEN + 3,
+                     payload - 3, pieces);
+        assert_memory_equal(pieces, bytes, MEETING_HEADER_LEN);
+        for (size_t bit = 0; bit < len * 8; bit++) {
+            bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+            bool good = meeting_header_decode(&h, bytes, &what) == HEARTH_OK && h.length == payload &&
+                        meeting_intact(&h, bytes + MEETING_HEADER_LEN);
+            assert_false(good);
+            bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        }
+    }
+}
+
+/* No payload is accepted with its end missing; only a registration may be longer than this version knows. */
+static void lengths_are_exact(void **state)
+{
+    uint8_t bytes[WHOLE_MAX];
+
+    (void)state;
+    for (uint8_t kind = MEETING_REGISTER; kind < MEETING_REFUSE; kind++) {
+        size_t len = message(names[kind - 1], bytes, sizeof(bytes)) - MEETING_HEADER_LEN;
+        for (size_t cut = 0; cut <= len + 1; cut++) {
+            uint8_t *exact = calloc(1, cut ? cut : 1); /* on the heap, where sanitizers watch its end */
+            assert_non_null(exact);
+            memcpy(exact, bytes + MEETING_HEADER_LEN, cut < len ? cut : len);
+            bool good = cut == len || (kind == MEETING_REGISTER && cut > len);
+            assert_int_equal(payload_decode(kind, exact, cut), good ? HEARTH_OK : HEARTH_PROTOCOL);
+            free(exact);
+        }
+    }
+}
+
+static void small_targets_are_noticed(void **state)
+{
+    struct meeting_register r = register_full();
+    uint8_t bytes[WHOLE_MAX];
+    size_t len = meeting_register_encode(&r, bytes, sizeof(bytes));
+
+    (void)state;
+    assert_true(len > 0);
+    for (size_t size = 0; size < len; size++) {
+        uint8_t *exact = malloc(size ? size : 1);
+        assert_non_null(exact);
+        assert_int_equal(meeting_register_encode(&r, exact, size), 0);
+        assert_int_equal(meeting_members_encode(&member_full, 1, exact, size < 50 ? size : 50), 0);
+        free(exact);
+    }
+}
+
+static void wrong_headers_are_named(void **state)
+{
+    static const struct {
+        size_t at;
+        uint8_t value;
+        const char *word;
+    } bad[] = {{0, 'G', "magic"}, {2, 2, "version"}, {3, 0, "kind"}, {3, 7, "kind"}, {6, 1, "length"}};
+    uint8_t bytes[WHOLE_MAX];
+    struct meeting_header h;
+    const char *what;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        message("ready", bytes, sizeof(bytes));
+        bytes[bad[i].at] = bad[i].value;
+        assert_int_equal(meeting_header_decode(&h, bytes, &what), HEARTH_PROTOCOL);
+        assert_memory_equal(what, bad[i].word, strlen(bad[i].word));
+    }
+    message("roster", bytes, sizeof(bytes));
+    store_u32(bytes + 4, MEETING_ROSTER_MAX);
+    assert_int_equal(meeting_header_decode(&h, bytes, &what), HEARTH_OK);
+    store_u32(bytes + 4, MEETING_ROSTER_MAX + 1);
+    assert_int_equal(meeting_header_decode(&h, bytes, &what), HEARTH_PROTOCOL);
+}
+
+/* Offsets in the payload of the golden registration, and values that may not stand there. */
+static void wrong_registrations_are_refused(void **state)
+{
+    static const struct {
+        size_t at;
+        uint32_t value;
+    } bad[] = {
+        {0, 0x00010000},  /* version_min 0 */
+        {0, 0x00010002},  /* version_min above version_max */
+        {4, 8},           /* rank = size */
+        {4, 0xfffffffe},  /* rank -2 */
+        {8, 0},           /* size 0 */
+        {8, 1025},        /* too many */
+        {24, 0x6572747f}, /* job too long for its bytes */
+        {25, 0x0a617274}, /* not printable */
+    };
+    uint8_t bytes[WHOLE_MAX];
+    struct meeting_register r;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        size_t len = message("register", bytes, sizeof(bytes)) - MEETING_HEADER_LEN;
+        store_u32(bytes + MEETING_HEADER_LEN + bad[i].at, bad[i].value);
+        assert_int_equal(meeting_register_decode(&r, bytes + MEETING_HEADER_LEN, len), HEARTH_PROTOCOL);
+    }
+}
+
+/* The largest that may be said fits what a message may carry. */
+static void the_largest_fit(void **state)
+{
+    static struct meeting_register r;
+    static struct meeting_member members[MEETING_MEMBERS_MAX];
+    static uint8_t bytes[MEETING_ROSTER_MAX];
+
+    (void)state;
+    memset(r.job, 'j', sizeof(r.job) - 1);
+    memset(r.settings_text, 's', sizeof(r.settings_text) - 1);
+    memset(r.member.name, 'n', sizeof(r.member.name) - 1);
+    r.member.addr_count = MEETING_ADDRS_MAX;
+    memset(r.member.addr_lens, MEETING_ADDR_MAX, sizeof(r.member.addr_lens));
+    assert_true(meeting_register_encode(&r, bytes, MEETING_SMALL_MAX) > 0);
+    for (size_t i = 0; i < MEETING_MEMBERS_MAX; i++)
+        members[i] = r.member;
+    assert_true(
+        meeting_members_encode(members, MEETING_MEMBERS_MAX, bytes, sizeof(bytes) - MEETING_PLACE_LEN) > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(golden_messages_decode_and_encode_for_ever),
+        cmocka_unit_test(fields_come_back),
+        cmocka_unit_test(damage_is_seen),
+        cmocka_unit_test(lengths_are_exact),
+        cmocka_unit_test(small_targets_are_noticed),
+        cmocka_unit_test(wrong_headers_are_named),
+        cmocka_unit_test(wrong_registrations_are_refused),
+        cmocka_unit_test(the_largest_fit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
