@@ -99,7 +99,7 @@ static void list_rows(struct bench *b)
 static void run_kernel(const struct row *row, void *target, const void *source, size_t count)
 {
     if (row->reduce)
-        row->reduce(target, source, count);
+        row->reduce(target, target, source, count);
     else
         row->convert(target, source, count);
 }
@@ -116,7 +116,7 @@ static bool equals_scalar(const struct row *row)
     }
     run_kernel(row, target, source, SAMPLE_COUNT);
     if (row->reduce)
-        row->reduce_scalar(expected, source, SAMPLE_COUNT);
+        row->reduce_scalar(expected, expected, source, SAMPLE_COUNT);
     else
         row->convert_scalar(expected, source, SAMPLE_COUNT);
     return memcmp(target, expected, SAMPLE_COUNT * row->target_len) == 0;

@@ -63,7 +63,33 @@ static void fake_close(struct conn *conn)
     ((struct fake *)conn)->gone = true;
 }
 
-static const struct transport fake_transport = {"fake", fake_send, fake_recv, fake_close};
+static int fake_descriptor(const struct conn *conn)
+{
+    (void)conn;
+    return -1;
+}
+
+static void fake_attend(struct conn *conn)
+{
+    (void)conn;
+}
+
+static void fake_doze(struct conn *conn, bool asleep, bool want_room)
+{
+    (void)conn;
+    (void)asleep;
+    (void)want_room;
+}
+
+static const struct transport fake_transport = {
+    .scheme = "fake",
+    .send = fake_send,
+    .recv = fake_recv,
+    .close = fake_close,
+    .descriptor = fake_descriptor,
+    .attend = fake_attend,
+    .doze = fake_doze,
+};
 
 static void fake_put(struct fake *fake, const void *bytes, size_t len)
 {
@@ -132,7 +158,7 @@ static bool world_open(struct world *w, struct reader *r)
         w->fakes[i].conn.transport = &fake_transport;
         w->fakes[i].piece = SIZE_MAX;
         if (i != w->rank)
-            must(engine_join(w->engine, i, &w->fakes[i].conn) == HEARTH_OK);
+            must(engine_join(w->engine, i, &(struct conn *){&w->fakes[i].conn}, 1) == HEARTH_OK);
     }
     return !r->bad;
 }

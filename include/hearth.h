@@ -177,6 +177,26 @@ struct hearth_config {
     enum hearth_log_level log_level; /* HEARTH_LOG_WARN */
     hearth_log_fn *log;              /* NULL = silent */
     void *log_arg;
+
+    /* Only for hearth_open. Strings are copied by it. */
+    const char *peers;       /* "host:port,host:port,...": all members, in the order of their ranks: NULL */
+    const char *rendezvous;  /* "host[:port]" or "unix:PATH", where all members meet: NULL */
+    const char *job;         /* agreed: members of different jobs refuse each other: "hearth" */
+    int rank;                /* -1 = own place in `peers`, or as it comes at the rendezvous: -1 */
+    int world_size;          /* members; 0 = as many as `peers` has: 0 */
+    const char *bind;        /* interface or address to listen on; NULL = all: NULL */
+    const char *advertise;   /* what others are to dial, "host[:port]"; NULL = found out: NULL */
+    uint16_t port;           /* to listen on; a taken one moves to the next free: 52416 */
+    const char *transport;   /* "auto" (shared memory inside a host, tcp between), "tcp" or "shm": "auto" */
+    uint32_t connections;    /* tcp: data connections to each peer, 1..8; 0 = by its distance: 0 */
+    uint32_t link_mbps;      /* agreed: what a port is assumed to carry between machines, Mbit/s: 1,000 */
+    int64_t open_timeout_ms; /* for all that hearth_open does: 60,000 */
+    int64_t connect_timeout_ms; /* for one attempt to connect: 5,000 */
+    uint32_t connect_retries;   /* further attempts, with backoff and jitter: 3 */
+    int64_t peer_timeout_ms;    /* a peer that answers nothing for so long is lost: 30,000 */
+    int trust_network;          /* tcp is not encrypted in this version: 1 allows it beyond this machine: 0 */
+    char launcher[320];         /* hearth_config_env: the rendezvous that a launcher's environment gives; used
+                                   where neither peers nor rendezvous is given: "" */
 };
 
 /* Fills in the defaults named above. */
@@ -184,9 +204,16 @@ HEARTH_API void hearth_config_init(struct hearth_config *config);
 
 /* Sets fields from the environment: HEARTH_OP_TIMEOUT_MS, HEARTH_CHUNK_BYTES, HEARTH_WINDOW_BYTES,
  * HEARTH_EAGER_BYTES, HEARTH_MEMORY_MAX, HEARTH_OPS_MAX, HEARTH_SPIN_US, HEARTH_ALGO, HEARTH_LOG_LEVEL
- * (error, warn, info, debug). Sizes take the suffixes K, M, G (powers of 1024). A bad value is
- * HEARTH_INVALID, the text names variable and value, and no field is changed. The only place where the
- * library reads the environment; not to be called while another thread changes it. */
+ * (error, warn, info, debug), HEARTH_PEERS, HEARTH_RENDEZVOUS, HEARTH_JOB, HEARTH_RANK, HEARTH_WORLD_SIZE,
+ * HEARTH_BIND, HEARTH_ADVERTISE, HEARTH_PORT, HEARTH_TRANSPORT, HEARTH_CONNECTIONS, HEARTH_LINK_MBPS,
+ * HEARTH_OPEN_TIMEOUT_MS, HEARTH_CONNECT_TIMEOUT_MS, HEARTH_CONNECT_RETRIES, HEARTH_PEER_TIMEOUT_MS,
+ * HEARTH_TRUST_NETWORK (0 or 1). Sizes take the suffixes K, M, G (powers of 1024).
+ * What these leave open, a launcher fills in: torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT: the
+ * rendezvous is the port after it), Open MPI, MPICH and other PMI launchers, Slurm: rank and world_size, and
+ * where all ranks are on one host and no address is known, a private unix socket named by user and job.
+ * A bad value is HEARTH_INVALID, the text names variable and value, and no field is changed. The only place
+ * where the library reads the environment; not to be called while another thread changes it. Strings point
+ * into the environment. */
 HEARTH_API int hearth_config_env(struct hearth_config *config);
 
 /* ---- Nodes and groups ----------------------------------------------------------------------------- */
@@ -196,6 +223,23 @@ HEARTH_API int hearth_config_env(struct hearth_config *config);
 /* Opens `count` (1..HEARTH_LOCAL_MAX) nodes in this process, joined in memory: for tests, examples and
  * notebooks. nodes[i] has rank i in its world. `config` may be NULL. Each node is closed on its own. */
 HEARTH_API int hearth_open_local(const struct hearth_config *config, int count, hearth_node *nodes[]);
+
+/* Opens this process's node and joins it to the others, as config (NULL: the defaults and the environment)
+ * says: `peers`, or `rendezvous` with world_size, or neither for a world of one. Blocks until all members
+ * have agreed on roster and settings and are joined to each other, at most open_timeout_ms. The error names
+ * what is wrong and with whom: missing or duplicate rank, unreachable address, different settings. The node
+ * has at most 2 threads of its own. */
+HEARTH_API int hearth_open(const struct hearth_config *config, hearth_node **node);
+
+/* How the node is joined to the others, for people: one line per peer (rank, host, transport, address, round
+ * trip). Writes at most `size` bytes with the final 0 and returns the length of the whole text. */
+HEARTH_API int64_t hearth_links_text(hearth_node *node, char *buffer, size_t size);
+
+/* Memory for buffers that members on the same host can see: collectives on it move no bytes that need not be
+ * moved. Aligned to a page, zero. Elsewhere it is ordinary memory. NULL: no memory, see hearth_error_text.
+ * Freed by hearth_free or hearth_close; no operation may be using it then. */
+HEARTH_API void *hearth_alloc(hearth_node *node, size_t len);
+HEARTH_API void hearth_free(hearth_node *node, void *memory); /* NULL is allowed */
 
 /* Closes the node and the groups and requests that hang on it: operations in flight end with HEARTH_CLOSED
  * here and HEARTH_PEER_LOST at the others. Returns when nothing touches user memory any more. NULL is

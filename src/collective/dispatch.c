@@ -97,25 +97,43 @@ static void slot_credit(struct peer *peer, struct slot *slot)
     slot->frame.flags = 0;
 }
 
-static void *to_running(struct op *op, struct peer *peer, const struct frame *frame, void **cookie)
+/* A frame that has just begun to come. */
+struct arrival {
+    struct peer *peer;
+    const struct frame *frame;
+    struct incoming *incoming;
+    bool lends;
+};
+
+static struct slot *slot_for(const struct arrival *a)
 {
+    struct slot_pool *pool = &a->peer->engine->slots;
+    return a->lends ? slot_get_bare(pool) : slot_get(pool, a->frame->length);
+}
+
+static void *to_running(struct op *op, const struct arrival *a, void **cookie)
+{
+    struct peer *peer = a->peer;
+    const struct frame *frame = a->frame;
     uint64_t index;
     if (!frame_fits(op, peer, frame, &index)) {
         if (frame->flags & FRAME_EAGER)
             link_eager_release(&peer->link, frame->length);
         return NULL;
     }
-    struct incoming *incoming = &peer->incoming;
+    struct incoming *incoming = a->incoming;
     *incoming = (struct incoming){.op = op, .lane = frame->lane};
     *cookie = incoming;
-    struct lane *lane = direct_lane(op, frame, group_rank_of(peer, op->group));
+    struct lane *lane = a->lends ? NULL : direct_lane(op, frame, group_rank_of(peer, op->group));
     if (lane != NULL) {
+        incoming->eager = frame->flags & FRAME_EAGER;
+        incoming->eager_len = frame->length;
         mark_come(op, peer, index);
         const struct move *move = &op->program->plan.moves[lane->move];
         struct range out = plan_range(&op->program->plan, SIDE_OUT, lane->number, move->part, move->parts);
         return frame->length > 0 ? op->target + out.offset * dtype_size(op->dtype) : NULL;
     }
-    struct slot *slot = slot_get(&peer->engine->slots, frame->length);
+    struct slot *slot = slot_for(a);
     if (slot == NULL) {
         *incoming = (struct incoming){0};
         *cookie = NULL;
@@ -129,7 +147,7 @@ static void *to_running(struct op *op, struct peer *peer, const struct frame *fr
     slot_credit(peer, slot);
     incoming->slot = slot;
     list_push(&op->in[op->program->in_of[group_rank_of(peer, op->group)]].early, &slot->item);
-    return slot->data;
+    return a->lends ? LINK_LEND : slot->data;
 }
 
 /* Somebody has filled half of its budget with operations that we have not posted: it may starve those that
@@ -149,15 +167,17 @@ static void relieve(struct peer *peer)
     }
 }
 
-static void *to_waiting(struct peer *peer, const struct frame *frame, void **cookie)
+static void *to_waiting(const struct arrival *a, void **cookie)
 {
+    struct peer *peer = a->peer;
+    const struct frame *frame = a->frame;
     struct engine *engine = peer->engine;
     uint32_t cost = link_eager_cost(frame->length);
     if (!(frame->flags & FRAME_EAGER) || peer->early_bytes + cost > engine->eager_bytes) {
         link_fail(&peer->link, HEARTH_PROTOCOL, "more data than its eager budget allows");
         return NULL;
     }
-    struct slot *slot = slot_get(&engine->slots, frame->length);
+    struct slot *slot = slot_for(a);
     if (slot == NULL) {
         link_fail(&peer->link, HEARTH_NO_MEMORY, "no memory for data of an operation to come");
         return NULL;
@@ -165,16 +185,18 @@ static void *to_waiting(struct peer *peer, const struct frame *frame, void **coo
     slot->frame = *frame;
     list_push(&peer->early, &slot->item);
     peer->early_bytes += cost;
-    peer->incoming = (struct incoming){.slot = slot, .lane = frame->lane};
-    *cookie = &peer->incoming;
+    *a->incoming = (struct incoming){.slot = slot, .lane = frame->lane};
+    *cookie = a->incoming;
     atomic_fetch_add_explicit(&engine->metrics->frames_early, 1, memory_order_relaxed);
     relieve(peer);
-    return slot->data;
+    return a->lends ? LINK_LEND : slot->data;
 }
 
-static void *on_data(void *arg, struct link *link, const struct frame *frame, void **cookie)
+static void *on_data(void *arg, struct link *link, int pipe, const struct frame *frame, bool lends,
+                     void **cookie)
 {
     struct peer *peer = arg;
+    struct arrival arrival = {peer, frame, &peer->incoming[pipe], lends};
     struct engine *engine = peer->engine;
     struct group *group = engine_group(engine, frame->group);
     if (group != NULL && group_rank_of(peer, group) == RANK_NONE) {
@@ -183,12 +205,12 @@ static void *on_data(void *arg, struct link *link, const struct frame *frame, vo
     }
     struct op *op = engine_op(engine, frame->group, frame->tag, frame->sequence);
     if (op != NULL)
-        return to_running(op, peer, frame, cookie);
+        return to_running(op, &arrival, cookie);
     struct error why;
     bool over = group != NULL && (frame->sequence < group_sequence(group, frame->tag) ||
                                   group_retired(group, frame->tag, frame->sequence, &why));
     if (!over && !engine_group_closed(engine, frame->group))
-        return to_waiting(peer, frame, cookie);
+        return to_waiting(&arrival, cookie);
     struct ended *ended = group != NULL ? group_ended(group, frame->tag, frame->sequence) : NULL;
     if (ended != NULL && !ended->judged && ended->record.fingerprint != frame->fingerprint)
         dispute_raise(group, frame->tag, frame->sequence, NULL);
@@ -198,13 +220,16 @@ static void *on_data(void *arg, struct link *link, const struct frame *frame, vo
     return NULL;
 }
 
-static void on_payload(void *arg, struct link *link, const struct frame *frame, void *cookie)
+static void on_payload(void *arg, struct link *link, const struct frame *frame, void *cookie,
+                       struct loan *loan)
 {
-    struct peer *peer = arg;
+    (void)arg;
     struct incoming incoming = *(struct incoming *)cookie;
-    peer->incoming = (struct incoming){0};
-    if (incoming.slot != NULL)
+    *(struct incoming *)cookie = (struct incoming){0};
+    if (incoming.slot != NULL) {
         incoming.slot->whole = true;
+        incoming.slot->loan = *loan;
+    }
     struct op *op = incoming.op;
     if (op == NULL)
         return;
@@ -222,9 +247,11 @@ static void on_payload(void *arg, struct link *link, const struct frame *frame, 
 static void early_drop(struct peer *peer, struct slot *slot)
 {
     peer->early_bytes -= link_eager_cost(slot->frame.length);
-    if (peer->incoming.slot == slot) {
-        link_drop_incoming(&peer->link, &peer->incoming);
-        peer->incoming = (struct incoming){0};
+    for (int i = 0; i < LINK_PIPES_MAX; i++) {
+        if (peer->incoming[i].slot != slot)
+            continue;
+        link_drop_incoming(&peer->link, &peer->incoming[i]);
+        peer->incoming[i] = (struct incoming){0};
     }
     slot_release(peer->engine, peer->link.rank, slot);
 }
@@ -242,8 +269,9 @@ void engine_adopt(struct op *op, int rank, struct slot *slot)
     list_push(&op->in[op->program->in_of[rank]].early, &slot->item);
     slot_credit(peer, slot);
     mark_come(op, peer, index);
-    if (peer->incoming.slot == slot)
-        peer->incoming.op = op;
+    for (int i = 0; i < LINK_PIPES_MAX; i++)
+        if (peer->incoming[i].slot == slot)
+            peer->incoming[i].op = op;
 }
 
 static void note_drop(struct peer *peer, struct note *note)
@@ -479,6 +507,23 @@ static void hello_came(struct peer *peer, const struct frame *frame, const uint8
         link_fail(&peer->link, HEARTH_PROTOCOL, "it claims another rank or size than agreed");
 }
 
+/* Who closes because another was lost says so: what fails over its going is that one's fault. */
+static void bye_came(struct peer *peer, const struct frame *frame, const uint8_t *payload)
+{
+    struct error why;
+    struct engine *engine = peer->engine;
+    int blamed = peer->link.rank;
+    if (error_decode(&why, payload, frame->length) != HEARTH_OK) {
+        link_fail(&peer->link, HEARTH_PROTOCOL, "a goodbye with a bad payload");
+        return;
+    }
+    if (why.status == HEARTH_PEER_LOST && why.rank >= 0 && why.rank < engine->size &&
+        why.rank != engine->rank)
+        blamed = why.rank;
+    peer->left = true;
+    engine_peer_lost(engine, peer->link.rank, blamed, why.text);
+}
+
 static void on_control(void *arg, struct link *link, const struct frame *frame, const uint8_t *payload)
 {
     struct peer *peer = arg;
@@ -511,8 +556,7 @@ static void on_control(void *arg, struct link *link, const struct frame *frame, 
         link_send_control(link, &(struct frame){.kind = FRAME_PONG}, NULL);
         return;
     case FRAME_BYE:
-        peer->left = true;
-        engine_peer_lost(engine, link->rank, "it was closed");
+        bye_came(peer, frame, payload);
         return;
     default: /* CREDIT, PONG: the header says it all */
         return;
@@ -523,7 +567,7 @@ static void on_down(void *arg, struct link *link, const struct error *why)
 {
     struct peer *peer = arg;
     if (!peer->left)
-        engine_peer_lost(peer->engine, link->rank, why->text);
+        engine_peer_lost(peer->engine, link->rank, link->rank, why->text);
     peer->left = true;
 }
 

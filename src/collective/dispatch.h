@@ -10,6 +10,6 @@ struct engine;
 extern const struct link_events dispatch_events; /* their arg is a struct peer */
 
 /* engine.c: a peer has ended; its groups are broken, operations that need it fail. */
-void engine_peer_lost(struct engine *engine, int world_rank, const char *reason);
+void engine_peer_lost(struct engine *engine, int world_rank, int blamed, const char *reason);
 
 #endif

@@ -109,34 +109,46 @@ static bool op_needs(const struct op *op, int rank)
                          (op->vector && !op->out[out].granted)));
 }
 
-/* `torn` is an operation whose frame was coming in when the connection ended. */
-static void group_lost(struct group *group, int rank, const struct op *torn, const char *reason)
+/* Whether a frame of the operation was coming in when the connection ended. */
+static bool op_torn(const struct op *op, const struct peer *peer)
+{
+    for (int i = 0; i < LINK_PIPES_MAX; i++)
+        if (peer->incoming[i].op == op)
+            return true;
+    return false;
+}
+
+/* `blamed` is the member whose loss made this one go, or this one. */
+static void group_lost(struct group *group, const struct peer *peer, int blamed, const char *reason)
 {
     struct engine *engine = group->engine;
     struct list *item, *after;
+    int rank = group->rank_of[peer->link.rank];
     if (group->broken.status == HEARTH_OK)
-        error_set(&group->broken, HEARTH_PEER_LOST, rank, "rank %d is lost: %s", rank, reason);
+        error_set(&group->broken, HEARTH_PEER_LOST, blamed, "rank %d is lost: %s", blamed, reason);
     disputes_lost(group, rank);
     LIST_EACH (item, after, &engine->active) {
         struct op *op = container_of(item, struct op, item);
         /* What is disputed cannot end well, and its verdict may have been lost. */
-        if (op->group != group || (op != torn && !op->disputed && !op_needs(op, rank)))
+        if (op->group != group || (!op_torn(op, peer) && !op->disputed && !op_needs(op, rank)))
             continue;
         char name[160];
         struct error why;
         op_describe(op, name, sizeof name);
-        error_set(&why, HEARTH_PEER_LOST, rank, "%s: rank %d is lost: %s", name, rank, reason);
+        error_set(&why, HEARTH_PEER_LOST, blamed, "%s: rank %d is lost: %s", name, blamed, reason);
         op_abort(op, &why, &why);
         after = engine->active.next; /* the end of one may have ended others */
     }
 }
 
-void engine_peer_lost(struct engine *engine, int world_rank, const char *reason)
+void engine_peer_lost(struct engine *engine, int world_rank, int blamed, const char *reason)
 {
     struct list *item, *after;
     struct peer *peer = &engine->peers[world_rank];
     log_write(&engine->log, HEARTH_LOG_INFO, "HEARTH-PEER-LOST", "rank %d of the cluster is lost: %s",
               world_rank, reason);
+    if (engine->first_lost == RANK_NONE)
+        engine->first_lost = blamed;
     while (!list_empty(&peer->early))
         slot_put(container_of(peer->early.next, struct slot, item));
     peer->early_bytes = 0;
@@ -146,13 +158,13 @@ void engine_peer_lost(struct engine *engine, int world_rank, const char *reason)
         list_push(&engine->free_notes, note);
     }
     peer->note_count = 0;
-    const struct op *torn = peer->incoming.op;
-    peer->incoming = (struct incoming){0};
     LIST_EACH (item, after, &engine->groups) {
         struct group *group = container_of(item, struct group, item);
-        if (group->rank_of[world_rank] != RANK_NONE)
-            group_lost(group, group->rank_of[world_rank], torn, reason);
+        int rank = group->rank_of[world_rank], cause = group->rank_of[blamed];
+        if (rank != RANK_NONE)
+            group_lost(group, peer, cause != RANK_NONE ? cause : rank, reason);
     }
+    memset(peer->incoming, 0, sizeof peer->incoming);
 }
 
 /* ---- time ---- */
@@ -184,13 +196,58 @@ static void op_nag(struct op *op, uint64_t now)
               (unsigned long long)((now - op->posted_ns) / NS_PER_S));
 }
 
+static uint64_t ping_interval(const struct engine *engine)
+{
+    uint64_t quarter = engine->peer_timeout_ns / 4;
+    return quarter < PING_NS ? quarter : PING_NS;
+}
+
+static void peer_silent(struct peer *peer, uint64_t now)
+{
+    char what[80];
+    snprintf(what, sizeof what, "it has said nothing for %llu ms",
+             (unsigned long long)((now - peer->heard_ns) / NS_PER_MS));
+    link_fail(&peer->link, HEARTH_PEER_LOST, what);
+}
+
+/* Whatever comes from a peer shows that it lives. Every second each is asked; who says nothing at all for
+ * peer_timeout is lost. If it was us who slept (a stopped process, a laptop), nobody is to blame. */
+static bool check_peers(struct engine *engine, uint64_t now)
+{
+    uint64_t interval = ping_interval(engine);
+    bool frozen = now - engine->looked_ns > interval + engine->peer_timeout_ns / 2;
+    engine->looked_ns = now;
+    if (now < engine->ping_ns && !frozen)
+        return false;
+    engine->ping_ns = now + interval;
+    for (int i = 0; i < engine->size; i++) {
+        struct peer *peer = &engine->peers[i];
+        if (!peer->joined || !link_up(&peer->link))
+            continue;
+        uint64_t heard = link_heard(&peer->link);
+        if (frozen || heard != peer->heard)
+            peer->heard_ns = now;
+        peer->heard = heard;
+        uint64_t end = peer->heard_ns + engine->peer_timeout_ns;
+        if (now >= end)
+            peer_silent(peer, now);
+        else
+            link_send_control(&peer->link, &(struct frame){.kind = FRAME_PING}, NULL);
+        if (end > now && end < engine->ping_ns)
+            engine->ping_ns = end;
+    }
+    return true;
+}
+
 static bool check_time(struct engine *engine)
 {
     struct list *item, *after;
     bool moved = false;
-    if (list_empty(&engine->active))
+    if (list_empty(&engine->active) && engine->peer_timeout_ns == 0)
         return false;
     uint64_t now = clock_now(engine->clock);
+    if (engine->peer_timeout_ns > 0)
+        moved = check_peers(engine, now);
     LIST_EACH (item, after, &engine->active) {
         struct op *op = container_of(item, struct op, item);
         if (now >= op->deadline_ns) {
@@ -210,7 +267,7 @@ static bool check_time(struct engine *engine)
 
 uint64_t engine_deadline(const struct engine *engine)
 {
-    uint64_t soonest = NEVER_NS;
+    uint64_t soonest = engine->peer_timeout_ns > 0 && engine->size > 1 ? engine->ping_ns : NEVER_NS;
     for (const struct list *item = engine->active.next; item != &engine->active; item = item->next) {
         const struct op *op = container_of(item, struct op, item);
         uint64_t nag = op->nagged_ns + NAG_NS;
@@ -244,6 +301,43 @@ bool engine_progress(struct engine *engine)
     return any;
 }
 
+size_t engine_waits(const struct engine *engine, struct sock_wait *items, size_t max)
+{
+    size_t count = 0;
+    for (int i = 0; i < engine->size; i++)
+        if (engine->peers[i].joined)
+            count += link_waits(&engine->peers[i].link, items + count, max - count);
+    return count;
+}
+
+void engine_attend(struct engine *engine, const struct sock_wait *items, size_t count)
+{
+    for (int i = 0; i < engine->size && count > 0; i++) {
+        struct link *link = &engine->peers[i].link;
+        if (!engine->peers[i].joined || !link_up(link))
+            continue;
+        size_t pipes = (size_t)link->pipe_count < count ? (size_t)link->pipe_count : count;
+        link_attend(link, items, pipes);
+        items += pipes;
+        count -= pipes;
+    }
+}
+
+void engine_doze(struct engine *engine, bool asleep)
+{
+    for (int i = 0; i < engine->size; i++)
+        if (engine->peers[i].joined)
+            link_doze(&engine->peers[i].link, asleep);
+}
+
+bool engine_stuck(const struct engine *engine)
+{
+    for (int i = 0; i < engine->size; i++)
+        if (engine->peers[i].joined && link_stuck(&engine->peers[i].link))
+            return true;
+    return false;
+}
+
 bool engine_busy(const struct engine *engine)
 {
     return !list_empty(&engine->active);
@@ -275,6 +369,8 @@ int engine_open(const struct engine_setup *setup, struct engine **out)
     engine->ops_max = setup->ops_max;
     engine->eager_bytes = setup->eager_bytes;
     engine->instance = setup->instance;
+    engine->peer_timeout_ns = setup->peer_timeout_ns;
+    engine->first_lost = RANK_NONE;
     slot_pool_init(&engine->slots, setup->heap);
     list_init(&engine->groups);
     list_init(&engine->active);
@@ -299,11 +395,12 @@ int engine_open(const struct engine_setup *setup, struct engine **out)
     return HEARTH_OK;
 }
 
-int engine_join(struct engine *engine, int rank, struct conn *conn)
+int engine_join(struct engine *engine, int rank, struct conn *const *conns, int count)
 {
     struct peer *peer = &engine->peers[rank];
     struct link_setup setup = {
-        .conn = conn,
+        .conns = conns,
+        .count = count,
         .events = &dispatch_events,
         .events_arg = peer,
         .heap = engine->heap,
@@ -322,7 +419,9 @@ int engine_join(struct engine *engine, int rank, struct conn *conn)
     };
     uint8_t payload[FRAME_CONTROL_MAX];
     size_t len = hello_encode(&hello, payload, sizeof payload);
-    link_send_control(&peer->link, &(struct frame){.kind = FRAME_HELLO, .length = (uint32_t)len}, payload);
+    link_send_hello(&peer->link, payload, len);
+    peer->heard_ns = engine->looked_ns = clock_now(engine->clock);
+    engine->ping_ns = engine->looked_ns + ping_interval(engine);
     return peer->link.failure.status;
 }
 
@@ -370,7 +469,11 @@ static void engine_free(struct engine *engine)
 void engine_close(struct engine *engine)
 {
     struct error bye;
-    error_set(&bye, HEARTH_CLOSED, engine->rank, "it was closed");
+    if (engine->first_lost == RANK_NONE)
+        error_set(&bye, HEARTH_CLOSED, engine->rank, "it was closed");
+    else /* others may hear of us before they hear of it */
+        error_set(&bye, HEARTH_PEER_LOST, engine->first_lost,
+                  "rank %d of the cluster was lost, then it was closed", engine->first_lost);
     engine_end_all(engine);
     for (int i = 0; i < engine->size; i++)
         if (engine->peers[i].joined)

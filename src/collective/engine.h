@@ -46,6 +46,7 @@ struct engine_setup {
     uint32_t ops_max;
     uint32_t eager_bytes;
     uint64_t instance;
+    uint64_t peer_timeout_ns; /* a peer that says nothing for so long is lost; 0: no pings */
 };
 
 int MUST_CHECK engine_open(const struct engine_setup *setup, struct engine **out);
@@ -54,14 +55,21 @@ void engine_end_all(struct engine *engine);
 /* The same, then says goodbye to the peers and frees all groups. */
 void engine_close(struct engine *engine);
 
-/* Joins a peer: takes the conn. */
-int MUST_CHECK engine_join(struct engine *engine, int rank, struct conn *conn);
+/* Joins a peer: takes the conns, the first of them for control. */
+int MUST_CHECK engine_join(struct engine *engine, int rank, struct conn *const *conns, int count);
 
 /* Moves everything that can move. True if anything did. Ended operations are in engine_finished then. */
 bool engine_progress(struct engine *engine);
-uint64_t
-engine_deadline(const struct engine *engine);  /* when progress must be called even if no bell rings */
+/* When progress must be called even if no bell rings. */
+uint64_t engine_deadline(const struct engine *engine);
 bool engine_busy(const struct engine *engine); /* operations are in flight */
+/* Sleeping at the links' descriptors: what to wait for (at most max items; their number), what was found,
+ * and that we are about to sleep or awake again. After engine_doze(true) progress must be called once more
+ * before one sleeps: a peer may have missed it. */
+size_t engine_waits(const struct engine *engine, struct sock_wait *items, size_t max);
+void engine_attend(struct engine *engine, const struct sock_wait *items, size_t count);
+void engine_doze(struct engine *engine, bool asleep);
+bool engine_stuck(const struct engine *engine); /* bytes wait for room in a connection */
 /* Takes the next completion that has ended and was not collected yet; NULL: none. */
 struct completion *engine_finished(struct engine *engine);
 /* The peer (rank in the cluster) that this running operation waits for, or RANK_NONE. */
@@ -75,6 +83,8 @@ void group_close(struct group *group);
 int group_rank(const struct group *group);
 int group_size(const struct group *group);
 const struct view *group_view(const struct group *group);
+/* Other costs, agreed by all members; no operation may be in flight. */
+void group_set_costs(struct group *group, const struct link_cost *inside, const struct link_cost *across);
 /* Rank in the cluster of a member. */
 int group_member(const struct group *group, int rank);
 /* How many groups were split off this one, for the ids of the next. */

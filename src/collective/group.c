@@ -119,6 +119,14 @@ const struct view *group_view(const struct group *group)
     return &group->view;
 }
 
+void group_set_costs(struct group *group, const struct link_cost *inside, const struct link_cost *across)
+{
+    group->view.inside = *inside;
+    group->view.across = *across;
+    program_cache_fini(&group->programs); /* they were chosen by the old ones */
+    program_cache_init(&group->programs, group->engine->heap, op_free_idle);
+}
+
 int group_member(const struct group *group, int rank)
 {
     return group->members[rank];

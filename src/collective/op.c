@@ -7,6 +7,8 @@
 #include "collective/state.h"
 #include "core/hash.h"
 
+#define FAR_BYTES (16u << 20) /* half of what a large cache holds */
+
 void op_describe(const struct op *op, char *text, size_t size)
 {
     const char *name = plan_kind_name(op->program->plan.kind);
@@ -126,11 +128,14 @@ static void let_go(struct op *op, bool failed)
         if (!peer->joined)
             continue;
         link_forget(&peer->link, op);
-        if (peer->incoming.op == op) {
-            if (peer->incoming.slot == NULL && (peer->link.in.flags & FRAME_EAGER))
-                link_eager_release(&peer->link, peer->link.in.length);
-            link_drop_incoming(&peer->link, &peer->incoming);
-            peer->incoming = (struct incoming){0};
+        for (int p = 0; p < LINK_PIPES_MAX; p++) {
+            struct incoming *incoming = &peer->incoming[p];
+            if (incoming->op != op)
+                continue;
+            if (incoming->eager)
+                link_eager_release(&peer->link, incoming->eager_len);
+            link_drop_incoming(&peer->link, incoming);
+            *incoming = (struct incoming){0};
         }
     }
     for (uint32_t i = 0; i < op->program->in_count; i++) {
@@ -141,6 +146,7 @@ static void let_go(struct op *op, bool failed)
     for (uint64_t i = 0; i < op->program->plan.window && op->program->plan.lanes > 0; i++) {
         slot_put(op->lanes[i].frame);
         slot_put(op->lanes[i].acc);
+        slot_put(op->lanes[i].borrowed);
     }
     if (failed && op->restore && op->shadow != NULL)
         memcpy(op->target, op->shadow, op->shadow_len);
@@ -328,6 +334,7 @@ static void op_fill(struct op *op, struct group *group, const struct call *call)
     op->kernel_op = reduce ? kernel_op_of(call->op) : KERNEL_SUM;
     op->average = reduce && call->op == HEARTH_AVG;
     op->vector = call->vector;
+    op->far = call->count > FAR_BYTES / dtype_size(call->dtype);
     op->weight = op->average ? call->opts->weight : 1.0;
     op->tag = call->opts->tag;
     op->sequence = group_sequence(group, op->tag);

@@ -34,9 +34,11 @@ struct lane {
     uint32_t unsent_acc;   /* and out of the accumulator */
     struct slot *frame;    /* taken, not yet worked on */
     struct slot *acc;
-    size_t acc_offset;         /* element of the source at which the accumulator's range begins */
-    size_t lent_from, lent_to; /* elements of the source: what of the accumulator is under way */
-    double weight;             /* sum of the weights in the accumulator */
+    struct slot *borrowed;       /* a lent frame that is all of the sum so far: read, never written */
+    struct range borrowed_range; /* of the source: what it covers */
+    size_t acc_offset;           /* element of the source at which the accumulator's range begins */
+    size_t lent_from, lent_to;   /* elements of the source: what of the accumulator is under way */
+    double weight;               /* sum of the weights in the accumulator */
 };
 
 struct inflow {
@@ -78,6 +80,7 @@ struct op {
     enum hearth_dtype dtype, acc_dtype;
     int kernel_op; /* KERNEL_SUM ... */
     bool average;
+    bool far;    /* so large that results do not stay in the caches */
     bool vector; /* lengths known only to pairs: it ends when all of them have been compared */
     double weight;
 

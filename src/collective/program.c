@@ -165,10 +165,31 @@ static void program_free(struct program *p, void (*op_free)(struct list *item))
     tables_free(p->out, p->out_count);
     heap_free(p->in_of);
     heap_free(p->out_of);
+    heap_free(p->sum_ends);
     plan_fini(&p->plan);
     heap_free((void *)(uintptr_t)p->call.in_counts);
     heap_free((void *)(uintptr_t)p->call.out_counts);
     heap_free(p);
+}
+
+/* Whether a move stores the accumulator and neither it nor a later one uses it again. */
+static bool sum_ends_at(const struct plan *plan, uint32_t at)
+{
+    const unsigned uses = MOVE_RECV_ACC | MOVE_OWN | MOVE_STORE | MOVE_SEND_ACC;
+    if (!(plan->moves[at].bits & MOVE_STORE) || (plan->moves[at].bits & MOVE_SEND_ACC))
+        return false;
+    for (uint32_t i = at + 1; i < plan->move_count && !(plan->moves[i].bits & MOVE_LOAD); i++)
+        if (plan->moves[i].bits & uses)
+            return false;
+    return true;
+}
+
+static bool sum_ends_make(struct program *p, struct heap *heap)
+{
+    p->sum_ends = heap_alloc(heap, p->plan.move_count, sizeof *p->sum_ends);
+    for (uint32_t i = 0; p->sum_ends != NULL && i < p->plan.move_count; i++)
+        p->sum_ends[i] = sum_ends_at(&p->plan, i);
+    return p->sum_ends != NULL;
 }
 
 /* How far a peer may be ahead of us: so that all of them together stay within the window. */
@@ -225,7 +246,7 @@ static int program_make(const struct plan_call *call, struct heap *heap, struct 
     int outgoing = in >= 0 ? tables_make(&p->plan, heap, OUTGOING, &p->out, p->out_of) : -1;
     p->in_count = in > 0 ? (uint32_t)in : 0;
     p->out_count = outgoing > 0 ? (uint32_t)outgoing : 0;
-    if (in < 0 || outgoing < 0) {
+    if (in < 0 || outgoing < 0 || !sum_ends_make(p, heap)) {
         program_free(p, NULL);
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for a plan");
     }

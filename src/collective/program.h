@@ -27,6 +27,7 @@ struct program {
     uint32_t in_count, out_count;
     struct flow_table *in, *out;
     int32_t *in_of, *out_of; /* [size]: which flow has this peer, -1: none */
+    bool *sum_ends;          /* [move_count]: nothing uses the accumulator after the move's STORE */
     uint32_t depth;          /* frames a peer may be ahead of us */
     uint32_t users;          /* operations that run it */
     struct list idle;        /* operations that fit it, kept for the next */

@@ -4,22 +4,24 @@
 
 #define CLASS_BYTES_MIN 512u
 
+#define CLASS_BARE SLOT_CLASSES /* without memory */
+
 static size_t class_bytes(uint32_t class)
 {
-    return (size_t)CLASS_BYTES_MIN << class;
+    return class == CLASS_BARE ? 0 : (size_t)CLASS_BYTES_MIN << class;
 }
 
 void slot_pool_init(struct slot_pool *pool, struct heap *heap)
 {
     pool->heap = heap;
     pool->cached = 0;
-    for (int i = 0; i < SLOT_CLASSES; i++)
+    for (int i = 0; i <= SLOT_CLASSES; i++)
         list_init(&pool->free[i]);
 }
 
 void slot_pool_fini(struct slot_pool *pool)
 {
-    for (int i = 0; i < SLOT_CLASSES; i++) {
+    for (int i = 0; i <= SLOT_CLASSES; i++) {
         struct list *item, *after;
         LIST_EACH (item, after, &pool->free[i]) {
             struct slot *slot = container_of(item, struct slot, item);
@@ -35,8 +37,9 @@ static struct slot *slot_make(struct slot_pool *pool, uint32_t class)
     struct slot *slot = heap_alloc(pool->heap, 1, sizeof *slot);
     if (slot == NULL)
         return NULL;
-    slot->data = heap_alloc_raw(pool->heap, 1, class_bytes(class));
-    if (slot->data == NULL) {
+    if (class != CLASS_BARE)
+        slot->data = heap_alloc_raw(pool->heap, 1, class_bytes(class));
+    if (class != CLASS_BARE && slot->data == NULL) {
         heap_free(slot);
         return NULL;
     }
@@ -46,13 +49,8 @@ static struct slot *slot_make(struct slot_pool *pool, uint32_t class)
     return slot;
 }
 
-struct slot *slot_get(struct slot_pool *pool, size_t len)
+static struct slot *slot_take(struct slot_pool *pool, uint32_t class)
 {
-    uint32_t class = 0;
-    while (class < SLOT_CLASSES && class_bytes(class) < len)
-        class ++;
-    if (class == SLOT_CLASSES)
-        return NULL;
     struct slot *slot;
     if (list_empty(&pool->free[class])) {
         slot = slot_make(pool, class);
@@ -67,11 +65,30 @@ struct slot *slot_get(struct slot_pool *pool, size_t len)
     return slot;
 }
 
+struct slot *slot_get(struct slot_pool *pool, size_t len)
+{
+    uint32_t class = 0;
+    while (class < SLOT_CLASSES && class_bytes(class) < len)
+        class ++;
+    return class < SLOT_CLASSES ? slot_take(pool, class) : NULL;
+}
+
+struct slot *slot_get_bare(struct slot_pool *pool)
+{
+    return slot_take(pool, CLASS_BARE);
+}
+
+const void *slot_payload(const struct slot *slot)
+{
+    return slot->loan.data != NULL ? slot->loan.data : slot->data;
+}
+
 void slot_put(struct slot *slot)
 {
     if (slot == NULL)
         return;
     struct slot_pool *pool = slot->pool;
+    loan_end(&slot->loan);
     list_remove(&slot->item);
     if (pool->cached + class_bytes(slot->class) > SLOT_CACHED_MAX) {
         heap_free(slot->data);

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Staging memory of a node: a slot holds one frame's payload or one accumulator. Pooled by size, one owner,
- * touched only by the holder of the baton. */
+/* Staging memory of a node: a slot holds one frame's payload or one accumulator, or stands for a payload that
+ * is lent. Pooled by size, one owner, touched only by the holder of the baton. */
 #ifndef COLLECTIVE_SLOT_H
 #define COLLECTIVE_SLOT_H
 
 #include "core/heap.h"
 #include "core/list.h"
-#include "wire/frame.h"
+#include "transport/link.h"
 
 #define SLOT_CLASSES    18          /* 512 bytes to 64 MiB, by powers of two */
 #define SLOT_CACHED_MAX (64u << 20) /* bytes kept for later; what is above goes back to the heap */
 
 struct slot_pool {
     struct heap *heap;
-    struct list free[SLOT_CLASSES];
-    size_t cached; /* bytes in the lists */
+    struct list free[SLOT_CLASSES + 1]; /* the last: without memory */
+    size_t cached;                      /* bytes in the lists */
 };
 
 struct slot {
@@ -23,7 +23,8 @@ struct slot {
     uint32_t class;
     struct frame frame; /* of the payload it holds, where it holds one */
     bool whole;         /* the payload has come */
-    void *data;
+    struct loan loan;   /* where the payload stands, if it is lent: not to be written */
+    void *data;         /* NULL in a slot for loans */
 };
 
 void slot_pool_init(struct slot_pool *pool, struct heap *heap);
@@ -31,6 +32,11 @@ void slot_pool_fini(struct slot_pool *pool);
 
 /* At least len bytes, content undefined; NULL when there is no memory. */
 struct slot *slot_get(struct slot_pool *pool, size_t len);
-void slot_put(struct slot *slot); /* out of whatever list it is in, back to the pool; NULL is allowed */
+/* One for a payload that will be lent. */
+struct slot *slot_get_bare(struct slot_pool *pool);
+/* The payload, wherever it stands. */
+const void *slot_payload(const struct slot *slot);
+void slot_put(
+    struct slot *slot); /* ends its loan; out of whatever list it is in, back to the pool; NULL is allowed */
 
 #endif

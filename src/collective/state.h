@@ -17,12 +17,15 @@
 #define ORPHANS_MAX  64u               /* aborts kept for groups that we have not made yet */
 #define QUIET_NS     (100 * NS_PER_MS) /* after which an operation asks those that have sent nothing */
 #define NAG_NS       (30 * NS_PER_S)   /* how often a late peer is named in the log */
+#define PING_NS      (1 * NS_PER_S)    /* how often a peer is asked whether it lives */
 
-/* The frame that is coming in from a peer. */
+/* The frame that is coming in through one of a peer's pipes. */
 struct incoming {
     struct op *op;     /* NULL: of an operation not posted yet */
     struct slot *slot; /* NULL: straight into the user's target */
     uint64_t lane;
+    uint32_t eager_len; /* of the budget that it gives back when it goes straight into the target; else 0 */
+    bool eager;
 };
 
 /* A grant for an operation that we have not posted yet. */
@@ -35,8 +38,10 @@ struct peer {
     struct link link;
     struct engine *engine;
     bool joined;
-    bool left; /* said goodbye */
-    struct incoming incoming;
+    bool left;         /* said goodbye */
+    uint64_t heard;    /* frames of the link when we last looked */
+    uint64_t heard_ns; /* when they had last become more */
+    struct incoming incoming[LINK_PIPES_MAX];
     struct list early;    /* slots: data of operations not posted yet */
     uint64_t early_bytes; /* of the eager budget that they hold */
     struct list notes;
@@ -98,6 +103,8 @@ struct engine {
     int rank, size;
     uint32_t ops_max, ops_count, eager_bytes;
     uint64_t instance;
+    uint64_t peer_timeout_ns, ping_ns, looked_ns; /* when pings go out next; when we last had a look */
+    int first_lost;                               /* rank in the cluster, or RANK_NONE */
     struct slot_pool slots;
     struct peer *peers; /* [size]; our own place is unused */
     struct list groups, active, finished, disputes;

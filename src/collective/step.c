@@ -41,12 +41,24 @@ static void load(const struct op *op, void *acc, const void *raw, size_t count, 
     weigh(op, acc, count, weight);
 }
 
-/* acc = acc op raw elements. */
-static void combine_raw(const struct op *op, uint8_t *acc, const uint8_t *raw, size_t count, double weight)
+static reduce_fn *reduce_of(const struct op *op)
 {
-    reduce_fn *reduce = op->group->engine->kernels->reduce[op->acc_dtype][op->kernel_op];
-    if (op->acc_dtype == op->dtype && (!op->average || weight == 1.0)) {
-        reduce(acc, raw, count);
+    return op->group->engine->kernels->reduce[op->acc_dtype][op->kernel_op];
+}
+
+/* Whether raw elements of this weight can be added to sums as they are. */
+static bool is_plain(const struct op *op, double weight)
+{
+    return op->acc_dtype == op->dtype && (!op->average || weight == 1.0);
+}
+
+/* target = acc op raw elements; the target is the accumulator unless they are plain. */
+static void combine_raw(const struct op *op, uint8_t *target, const uint8_t *acc, const uint8_t *raw,
+                        size_t count, double weight)
+{
+    reduce_fn *reduce = reduce_of(op);
+    if (is_plain(op, weight)) {
+        reduce(target, acc, raw, count);
         return;
     }
     double block[BLOCK_COUNT];
@@ -54,7 +66,7 @@ static void combine_raw(const struct op *op, uint8_t *acc, const uint8_t *raw, s
     for (size_t done = 0; done < count; done += BLOCK_COUNT) {
         size_t n = count - done < BLOCK_COUNT ? count - done : BLOCK_COUNT;
         load(op, block, raw + done * raw_len, n, weight);
-        reduce(acc + done * acc_len, block, n);
+        reduce(target + done * acc_len, acc + done * acc_len, block, n);
     }
 }
 
@@ -72,7 +84,7 @@ static void finish(const struct op *op, void *target, void *acc, size_t count, d
         return;
     }
     if (half) /* min and max: with itself, for the canonical NaN */
-        k->reduce[op->dtype][op->kernel_op](acc, acc, count);
+        k->reduce[op->dtype][op->kernel_op](acc, acc, acc, count);
     memcpy(target, acc, count * dtype_size(op->dtype));
 }
 
@@ -95,67 +107,130 @@ static bool acc_new(struct op *op, struct lane *lane)
 static void acc_begin(struct lane *lane, struct range range)
 {
     slot_put(lane->acc);
-    lane->acc = NULL;
+    slot_put(lane->borrowed);
+    lane->acc = lane->borrowed = NULL;
     lane->acc_offset = range.offset;
     lane->weight = 0;
 }
 
-static bool take_frame(struct op *op, struct lane *lane, const struct move *move, struct range range)
+/* What is lent becomes an accumulator of our own. */
+static bool acc_settle(struct op *op, struct lane *lane)
+{
+    if (lane->borrowed == NULL)
+        return true;
+    if (!acc_new(op, lane))
+        return false;
+    memcpy(lane->acc->data, slot_payload(lane->borrowed),
+           lane->borrowed_range.count * dtype_size(op->acc_dtype));
+    slot_put(lane->borrowed);
+    lane->borrowed = NULL;
+    return true;
+}
+
+/* The move at work: what it combines, and where the last of it may go. */
+struct work {
+    const struct move *move;
+    struct range in, out;
+    bool last;   /* nothing more is combined in this move */
+    bool stored; /* the sum stands in the target already */
+};
+
+/* One more operand into the sum: elements of the accumulator's type, or raw ones with a weight. A sum that is
+ * lent is read where it stands, and one that ends here is written where it belongs: nothing is copied. */
+static bool combine(struct op *op, struct lane *lane, struct work *w, const void *operand, bool raw,
+                    double weight)
+{
+    bool plain = !raw || is_plain(op, weight);
+    bool whole = lane->borrowed != NULL && lane->borrowed_range.offset == w->in.offset &&
+                 lane->borrowed_range.count == w->in.count;
+    if (!(plain && whole) && !acc_settle(op, lane))
+        return false;
+    bool ends = w->last && plain && op->acc_dtype == op->dtype && !op->average &&
+                op->program->sum_ends[w->move - op->program->plan.moves] && w->out.count == w->in.count;
+    const uint8_t *sum = lane->borrowed != NULL ? slot_payload(lane->borrowed) : acc_at(op, lane, w->in);
+    uint8_t *target;
+    if (ends) {
+        target = op->target + w->out.offset * dtype_size(op->dtype);
+        w->stored = true;
+    } else if (lane->borrowed != NULL) {
+        if (!acc_new(op, lane))
+            return false;
+        target = lane->acc->data;
+    } else {
+        target = acc_at(op, lane, w->in);
+    }
+    if (raw)
+        combine_raw(op, target, sum, operand, w->in.count, weight);
+    else
+        reduce_of(op)(target, sum, operand, w->in.count);
+    slot_put(lane->borrowed);
+    lane->borrowed = NULL;
+    return true;
+}
+
+static bool take_frame(struct op *op, struct lane *lane, struct work *w)
 {
     struct slot *frame = lane->frame;
-    bool raw = move->bits & MOVE_RAW;
+    bool raw = w->move->bits & MOVE_RAW, ok = true;
     double weight = frame->frame.weight;
     lane->weight += weight;
-    if (!(move->bits & MOVE_LOAD)) {
-        uint8_t *acc = acc_at(op, lane, range);
-        if (raw)
-            combine_raw(op, acc, frame->data, range.count, weight);
-        else
-            op->group->engine->kernels->reduce[op->acc_dtype][op->kernel_op](acc, frame->data, range.count);
-    } else if (!raw || op->acc_dtype == op->dtype) {
+    w->last = !(w->move->bits & MOVE_OWN);
+    if (!(w->move->bits & MOVE_LOAD)) {
+        ok = combine(op, lane, w, slot_payload(frame), raw, weight);
+    } else if (frame->loan.data != NULL && (!raw || is_plain(op, weight))) {
+        lane->borrowed = frame;
+        lane->borrowed_range = w->in;
+        lane->frame = NULL;
+        return true;
+    } else if (frame->loan.data == NULL && (!raw || op->acc_dtype == op->dtype)) {
         lane->acc = frame; /* a frame becomes the accumulator: nothing is copied */
         lane->frame = NULL;
         if (raw)
-            weigh(op, frame->data, range.count, weight);
+            weigh(op, frame->data, w->in.count, weight);
         return true;
     } else {
-        if (!acc_new(op, lane))
-            return false;
-        load(op, lane->acc->data, frame->data, range.count, weight);
+        ok = acc_new(op, lane);
+        if (ok)
+            load(op, lane->acc->data, slot_payload(frame), w->in.count, weight);
     }
     slot_put(frame);
     lane->frame = NULL;
-    return true;
+    return ok;
 }
 
-static bool take_own(struct op *op, struct lane *lane, bool first, struct range range)
+static bool take_own(struct op *op, struct lane *lane, bool first, struct work *w)
 {
-    const uint8_t *own = op->source + range.offset * dtype_size(op->dtype);
+    const uint8_t *own = op->source + w->in.offset * dtype_size(op->dtype);
     lane->weight += op->weight;
-    if (!first) {
-        combine_raw(op, acc_at(op, lane, range), own, range.count, op->weight);
-        return true;
-    }
+    w->last = true;
+    if (!first)
+        return combine(op, lane, w, own, true, op->weight);
     if (!acc_new(op, lane))
         return false;
-    load(op, lane->acc->data, own, range.count, op->weight);
+    load(op, lane->acc->data, own, w->in.count, op->weight);
     return true;
 }
 
-static void write_target(struct op *op, struct lane *lane, const struct move *move, struct range in)
+static void write_target(struct op *op, struct lane *lane, const struct work *w)
 {
-    const struct plan *plan = &op->program->plan;
-    struct range out = plan_range(plan, SIDE_OUT, lane->number, move->part, move->parts);
     size_t len = dtype_size(op->dtype);
-    uint8_t *target = op->target + out.offset * len;
-    if (out.count == 0)
+    uint8_t *target = op->target + w->out.offset * len;
+    if (w->out.count == 0 || w->stored)
         return;
-    if (move->bits & MOVE_STORE)
-        finish(op, target, acc_at(op, lane, in), out.count, lane->weight);
-    else if ((move->bits & MOVE_COPY) && op->source + in.offset * len != target)
-        memcpy(target, op->source + in.offset * len, out.count * len);
-    else if (move->bits & MOVE_IDENTITY)
-        kernel_identity(op->dtype, op->kernel_op, target, out.count);
+    if (w->move->bits & MOVE_STORE)
+        finish(op, target, acc_at(op, lane, w->in), w->out.count, lane->weight);
+    else if ((w->move->bits & MOVE_COPY) && op->source + w->in.offset * len != target)
+        memcpy(target, op->source + w->in.offset * len, w->out.count * len);
+    else if (w->move->bits & MOVE_IDENTITY)
+        kernel_identity(op->dtype, op->kernel_op, target, w->out.count);
+}
+
+static void copy_result(const struct op *op, void *target, const void *source, size_t len)
+{
+    if (op->far)
+        op->group->engine->kernels->copy_far(target, source, len);
+    else
+        memcpy(target, source, len);
 }
 
 static bool is_empty(const struct plan *plan, size_t bytes)
@@ -198,31 +273,57 @@ static bool stage_recv(struct op *op, struct lane *lane, const struct move *move
         struct range out = plan_range(plan, SIDE_OUT, lane->number, move->part, move->parts);
         size_t len = dtype_size(op->dtype);
         if (out.count > 0)
-            memcpy(op->target + out.offset * len, slot->data, out.count * len);
+            copy_result(op, op->target + out.offset * len, slot_payload(slot), out.count * len);
         slot_put(slot);
     }
     inflow_took(op, lane);
     return true;
 }
 
+/* A lane that waits until others have read our input must not keep them waiting for theirs: what it has
+ * borrowed is copied and given back. */
+static bool return_loans(struct op *op, struct lane *lane)
+{
+    struct slot *frame = lane->frame;
+    if (!acc_settle(op, lane))
+        return false;
+    if (frame == NULL || frame->loan.data == NULL)
+        return true;
+    struct slot *copy = slot_get(&op->group->engine->slots, frame->frame.length);
+    if (copy == NULL)
+        return false;
+    copy->frame = frame->frame;
+    copy->whole = true;
+    memcpy(copy->data, frame->loan.data, frame->frame.length);
+    slot_put(frame);
+    lane->frame = copy;
+    return true;
+}
+
 static bool stage_work(struct op *op, struct lane *lane, const struct move *move)
 {
     const struct plan *plan = &op->program->plan;
-    if ((move->bits & MOVE_FENCE) && op->in_place && lane->unsent_in > 0)
+    if ((move->bits & MOVE_FENCE) && op->in_place && lane->unsent_in > 0) {
+        if (!return_loans(op, lane))
+            op_out_of_memory(op);
         return false;
-    struct range in = plan_move_range(plan, lane->number, move);
+    }
+    struct work w = {.move = move, .in = plan_move_range(plan, lane->number, move)};
     bool first = move->bits & MOVE_LOAD, ok = true;
     if (first)
-        acc_begin(lane, in);
-    if (in.count > 0 || plan->sync) {
+        acc_begin(lane, w.in);
+    if (w.in.count > 0 || plan->sync) {
+        w.out = plan_range(plan, SIDE_OUT, lane->number, move->part, move->parts);
         if (lane->frame != NULL) {
-            ok = take_frame(op, lane, move, in);
+            ok = take_frame(op, lane, &w);
             first = false;
         }
         if (ok && (move->bits & MOVE_OWN))
-            ok = take_own(op, lane, first, in);
+            ok = take_own(op, lane, first, &w);
+        if (ok && !w.stored && (move->bits & (MOVE_STORE | MOVE_SEND_ACC)))
+            ok = acc_settle(op, lane);
         if (ok && (move->bits & (MOVE_STORE | MOVE_COPY | MOVE_IDENTITY)))
-            write_target(op, lane, move, in);
+            write_target(op, lane, &w);
     }
     if (!ok)
         op_out_of_memory(op);
@@ -290,7 +391,8 @@ static void lane_run(struct op *op, struct lane *lane)
     if (lane->unsent_acc > 0)
         return;
     slot_put(lane->acc);
-    lane->acc = NULL;
+    slot_put(lane->borrowed);
+    lane->acc = lane->borrowed = NULL;
     op->lanes_left--;
     lane_begin(op, lane, lane->number + plan->window);
 }

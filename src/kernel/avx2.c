@@ -43,6 +43,22 @@ static u16half u16_from_u32v(u32v x)
                                      _mm256_extracti128_si256((__m256i)x, 1));
 }
 
+static void copy_far(void *target, const void *source, size_t len)
+{
+    char *t = target;
+    const char *s = source;
+    size_t front = (size_t)(-(uintptr_t)t % WIDTH);
+    if (len < 4096) {
+        memcpy(t, s, len);
+        return;
+    }
+    memcpy(t, s, front);
+    for (len -= front, t += front, s += front; len >= WIDTH; len -= WIDTH, t += WIDTH, s += WIDTH)
+        _mm256_stream_si256((__m256i *)(void *)t, (__m256i)load(s));
+    _mm_sfence();
+    memcpy(t, s, len);
+}
+
 #ifdef __clang__
 #pragma clang attribute pop
 #else

@@ -10,9 +10,9 @@
 
 #include "core/types.h"
 
-/* acc[i] = acc[i] op source[i]. Regions are the same or do not overlap. f16 and bf16: computed in f32,
+/* target[i] = a[i] op b[i]. The target is a, or b, or overlaps neither. f16 and bf16: computed in f32,
  * rounded once per call. Integers wrap. min and max: IEEE 754-2019 minimum and maximum. */
-typedef void reduce_fn(void *acc, const void *source, size_t count);
+typedef void reduce_fn(void *target, const void *a, const void *b, size_t count);
 /* target[i] = source[i] in another type. Regions do not overlap. */
 typedef void convert_fn(void *target, const void *source, size_t count);
 /* x[i] = x[i] * factor, or x[i] / factor. The factor is rounded to the type first (f32). */
@@ -30,6 +30,8 @@ struct kernels {
      * infinity as IEEE says. f32 -> f32 and f64 -> f64 are copies with canonical NaNs. */
     convert_fn *narrow[DTYPE_COUNT];
     scale_fn *multiply_f32, *multiply_f64, *divide_f32, *divide_f64;
+    /* memcpy of something large that nobody reads soon: past the caches, where the processor can do that. */
+    void (*copy_far)(void *target, const void *source, size_t len);
 };
 
 /* The best this processor has; asked once, thread-safe, never NULL. */

@@ -30,4 +30,9 @@ static u16half u16_from_u32v(u32v x)
     return (u16half)vmovn_u32((uint32x4_t)x);
 }
 
+static void copy_far(void *target, const void *source, size_t len)
+{
+    memcpy(target, source, len);
+}
+
 #endif

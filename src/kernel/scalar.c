@@ -9,233 +9,227 @@ _Static_assert(FLT_EVAL_METHOD == 0 || FLT_EVAL_METHOD == 16, "float and double 
 
 /* ---- reduce -------------------------------------------------------------------------------------------- */
 
-static void sum_f32(void *acc, const void *source, size_t count)
+static void sum_f32(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        store_f32(acc, i, load_f32(acc, i) + load_f32(source, i));
+        store_f32(target, i, load_f32(a, i) + load_f32(b, i));
 }
 
-static void prod_f32(void *acc, const void *source, size_t count)
+static void prod_f32(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        store_f32(acc, i, load_f32(acc, i) * load_f32(source, i));
+        store_f32(target, i, load_f32(a, i) * load_f32(b, i));
 }
 
-static void min_f32(void *acc, const void *source, size_t count)
+static void min_f32(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        store_f32(acc, i, f32_min(load_f32(acc, i), load_f32(source, i)));
+        store_f32(target, i, f32_min(load_f32(a, i), load_f32(b, i)));
 }
 
-static void max_f32(void *acc, const void *source, size_t count)
+static void max_f32(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        store_f32(acc, i, f32_max(load_f32(acc, i), load_f32(source, i)));
+        store_f32(target, i, f32_max(load_f32(a, i), load_f32(b, i)));
 }
 
-static void sum_f64(void *acc, const void *source, size_t count)
+static void sum_f64(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        store_f64(acc, i, load_f64(acc, i) + load_f64(source, i));
+        store_f64(target, i, load_f64(a, i) + load_f64(b, i));
 }
 
-static void prod_f64(void *acc, const void *source, size_t count)
+static void prod_f64(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        store_f64(acc, i, load_f64(acc, i) * load_f64(source, i));
+        store_f64(target, i, load_f64(a, i) * load_f64(b, i));
 }
 
-static void min_f64(void *acc, const void *source, size_t count)
+static void min_f64(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        store_f64(acc, i, f64_min(load_f64(acc, i), load_f64(source, i)));
+        store_f64(target, i, f64_min(load_f64(a, i), load_f64(b, i)));
 }
 
-static void max_f64(void *acc, const void *source, size_t count)
+static void max_f64(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        store_f64(acc, i, f64_max(load_f64(acc, i), load_f64(source, i)));
+        store_f64(target, i, f64_max(load_f64(a, i), load_f64(b, i)));
 }
 
-static void sum_f16(void *acc, const void *source, size_t count)
+static void sum_f16(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        store_u16(acc, i, f16_from_f32(f16_to_f32(load_u16(acc, i)) + f16_to_f32(load_u16(source, i))));
+        store_u16(target, i, f16_from_f32(f16_to_f32(load_u16(a, i)) + f16_to_f32(load_u16(b, i))));
 }
 
-static void prod_f16(void *acc, const void *source, size_t count)
+static void prod_f16(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        store_u16(acc, i, f16_from_f32(f16_to_f32(load_u16(acc, i)) * f16_to_f32(load_u16(source, i))));
+        store_u16(target, i, f16_from_f32(f16_to_f32(load_u16(a, i)) * f16_to_f32(load_u16(b, i))));
 }
 
-static void min_f16(void *acc, const void *source, size_t count)
+static void min_f16(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        store_u16(acc, i,
-                  f16_from_f32(f32_min(f16_to_f32(load_u16(acc, i)), f16_to_f32(load_u16(source, i)))));
+        store_u16(target, i, f16_from_f32(f32_min(f16_to_f32(load_u16(a, i)), f16_to_f32(load_u16(b, i)))));
 }
 
-static void max_f16(void *acc, const void *source, size_t count)
+static void max_f16(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        store_u16(acc, i,
-                  f16_from_f32(f32_max(f16_to_f32(load_u16(acc, i)), f16_to_f32(load_u16(source, i)))));
+        store_u16(target, i, f16_from_f32(f32_max(f16_to_f32(load_u16(a, i)), f16_to_f32(load_u16(b, i)))));
 }
 
-static void sum_bf16(void *acc, const void *source, size_t count)
+static void sum_bf16(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        store_u16(acc, i, bf16_from_f32(bf16_to_f32(load_u16(acc, i)) + bf16_to_f32(load_u16(source, i))));
+        store_u16(target, i, bf16_from_f32(bf16_to_f32(load_u16(a, i)) + bf16_to_f32(load_u16(b, i))));
 }
 
-static void prod_bf16(void *acc, const void *source, size_t count)
+static void prod_bf16(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        store_u16(acc, i, bf16_from_f32(bf16_to_f32(load_u16(acc, i)) * bf16_to_f32(load_u16(source, i))));
+        store_u16(target, i, bf16_from_f32(bf16_to_f32(load_u16(a, i)) * bf16_to_f32(load_u16(b, i))));
 }
 
-static void min_bf16(void *acc, const void *source, size_t count)
+static void min_bf16(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        store_u16(acc, i,
-                  bf16_from_f32(f32_min(bf16_to_f32(load_u16(acc, i)), bf16_to_f32(load_u16(source, i)))));
+        store_u16(target, i,
+                  bf16_from_f32(f32_min(bf16_to_f32(load_u16(a, i)), bf16_to_f32(load_u16(b, i)))));
 }
 
-static void max_bf16(void *acc, const void *source, size_t count)
+static void max_bf16(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        store_u16(acc, i,
-                  bf16_from_f32(f32_max(bf16_to_f32(load_u16(acc, i)), bf16_to_f32(load_u16(source, i)))));
+        store_u16(target, i,
+                  bf16_from_f32(f32_max(bf16_to_f32(load_u16(a, i)), bf16_to_f32(load_u16(b, i)))));
 }
 
 /* Sums and products that wrap have the same bits with a sign as without, and in C only the latter may. */
-static void sum_u8(void *acc, const void *source, size_t count)
+static void sum_u8(void *target, const void *a, const void *b, size_t count)
 {
-    uint8_t *a = acc;
-    const uint8_t *s = source;
+    uint8_t *t = target;
+    const uint8_t *x = a, *y = b;
     for (size_t i = 0; i < count; i++)
-        a[i] = (uint8_t)(a[i] + s[i]);
+        t[i] = (uint8_t)(x[i] + y[i]);
 }
 
-static void prod_u8(void *acc, const void *source, size_t count)
+static void prod_u8(void *target, const void *a, const void *b, size_t count)
 {
-    uint8_t *a = acc;
-    const uint8_t *s = source;
+    uint8_t *t = target;
+    const uint8_t *x = a, *y = b;
     for (size_t i = 0; i < count; i++)
-        a[i] = (uint8_t)(a[i] * s[i]);
+        t[i] = (uint8_t)(x[i] * y[i]);
 }
 
-static void sum_u32(void *acc, const void *source, size_t count)
+static void sum_u32(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        store_u32(acc, i, load_u32(acc, i) + load_u32(source, i));
+        store_u32(target, i, load_u32(a, i) + load_u32(b, i));
 }
 
-static void prod_u32(void *acc, const void *source, size_t count)
+static void prod_u32(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        store_u32(acc, i, load_u32(acc, i) * load_u32(source, i));
+        store_u32(target, i, load_u32(a, i) * load_u32(b, i));
 }
 
-static void sum_u64(void *acc, const void *source, size_t count)
+static void sum_u64(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        store_u64(acc, i, load_u64(acc, i) + load_u64(source, i));
+        store_u64(target, i, load_u64(a, i) + load_u64(b, i));
 }
 
-static void prod_u64(void *acc, const void *source, size_t count)
+static void prod_u64(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        store_u64(acc, i, load_u64(acc, i) * load_u64(source, i));
+        store_u64(target, i, load_u64(a, i) * load_u64(b, i));
 }
 
-static void min_i8(void *acc, const void *source, size_t count)
+static void min_i8(void *target, const void *a, const void *b, size_t count)
 {
-    int8_t *a = acc;
-    const int8_t *s = source;
+    int8_t *t = target;
+    const int8_t *x = a, *y = b;
     for (size_t i = 0; i < count; i++)
-        a[i] = s[i] < a[i] ? s[i] : a[i];
+        t[i] = y[i] < x[i] ? y[i] : x[i];
 }
 
-static void max_i8(void *acc, const void *source, size_t count)
+static void max_i8(void *target, const void *a, const void *b, size_t count)
 {
-    int8_t *a = acc;
-    const int8_t *s = source;
+    int8_t *t = target;
+    const int8_t *x = a, *y = b;
     for (size_t i = 0; i < count; i++)
-        a[i] = s[i] > a[i] ? s[i] : a[i];
+        t[i] = y[i] > x[i] ? y[i] : x[i];
 }
 
-static void min_u8(void *acc, const void *source, size_t count)
+static void min_u8(void *target, const void *a, const void *b, size_t count)
 {
-    uint8_t *a = acc;
-    const uint8_t *s = source;
+    uint8_t *t = target;
+    const uint8_t *x = a, *y = b;
     for (size_t i = 0; i < count; i++)
-        a[i] = s[i] < a[i] ? s[i] : a[i];
+        t[i] = y[i] < x[i] ? y[i] : x[i];
 }
 
-static void max_u8(void *acc, const void *source, size_t count)
+static void max_u8(void *target, const void *a, const void *b, size_t count)
 {
-    uint8_t *a = acc;
-    const uint8_t *s = source;
+    uint8_t *t = target;
+    const uint8_t *x = a, *y = b;
     for (size_t i = 0; i < count; i++)
-        a[i] = s[i] > a[i] ? s[i] : a[i];
+        t[i] = y[i] > x[i] ? y[i] : x[i];
 }
 
-static void min_i32(void *acc, const void *source, size_t count)
+static void min_i32(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if ((int32_t)load_u32(source, i) < (int32_t)load_u32(acc, i))
-            store_u32(acc, i, load_u32(source, i));
+        store_u32(target, i,
+                  (int32_t)load_u32(b, i) < (int32_t)load_u32(a, i) ? load_u32(b, i) : load_u32(a, i));
 }
 
-static void max_i32(void *acc, const void *source, size_t count)
+static void max_i32(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if ((int32_t)load_u32(source, i) > (int32_t)load_u32(acc, i))
-            store_u32(acc, i, load_u32(source, i));
+        store_u32(target, i,
+                  (int32_t)load_u32(b, i) > (int32_t)load_u32(a, i) ? load_u32(b, i) : load_u32(a, i));
 }
 
-static void min_u32(void *acc, const void *source, size_t count)
+static void min_u32(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (load_u32(source, i) < load_u32(acc, i))
-            store_u32(acc, i, load_u32(source, i));
+        store_u32(target, i, load_u32(b, i) < load_u32(a, i) ? load_u32(b, i) : load_u32(a, i));
 }
 
-static void max_u32(void *acc, const void *source, size_t count)
+static void max_u32(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (load_u32(source, i) > load_u32(acc, i))
-            store_u32(acc, i, load_u32(source, i));
+        store_u32(target, i, load_u32(b, i) > load_u32(a, i) ? load_u32(b, i) : load_u32(a, i));
 }
 
-static void min_i64(void *acc, const void *source, size_t count)
+static void min_i64(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if ((int64_t)load_u64(source, i) < (int64_t)load_u64(acc, i))
-            store_u64(acc, i, load_u64(source, i));
+        store_u64(target, i,
+                  (int64_t)load_u64(b, i) < (int64_t)load_u64(a, i) ? load_u64(b, i) : load_u64(a, i));
 }
 
-static void max_i64(void *acc, const void *source, size_t count)
+static void max_i64(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if ((int64_t)load_u64(source, i) > (int64_t)load_u64(acc, i))
-            store_u64(acc, i, load_u64(source, i));
+        store_u64(target, i,
+                  (int64_t)load_u64(b, i) > (int64_t)load_u64(a, i) ? load_u64(b, i) : load_u64(a, i));
 }
 
-static void min_u64(void *acc, const void *source, size_t count)
+static void min_u64(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (load_u64(source, i) < load_u64(acc, i))
-            store_u64(acc, i, load_u64(source, i));
+        store_u64(target, i, load_u64(b, i) < load_u64(a, i) ? load_u64(b, i) : load_u64(a, i));
 }
 
-static void max_u64(void *acc, const void *source, size_t count)
+static void max_u64(void *target, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (load_u64(source, i) > load_u64(acc, i))
-            store_u64(acc, i, load_u64(source, i));
+        store_u64(target, i, load_u64(b, i) > load_u64(a, i) ? load_u64(b, i) : load_u64(a, i));
 }
 
 /* ---- widen and narrow ---------------------------------------------------------------------------------- */
@@ -380,6 +374,11 @@ static void divide_f64(void *x, size_t count, double factor)
         store_f64(x, i, load_f64(x, i) / factor);
 }
 
+static void copy_far(void *target, const void *source, size_t len)
+{
+    memcpy(target, source, len);
+}
+
 const struct kernels kernels_scalar = {
     .name = "scalar",
     .reduce =
@@ -403,4 +402,5 @@ const struct kernels kernels_scalar = {
     .multiply_f64 = multiply_f64,
     .divide_f32 = divide_f32,
     .divide_f64 = divide_f64,
+    .copy_far = copy_far,
 };

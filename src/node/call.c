@@ -194,8 +194,8 @@ static int counts_given(const struct call *call, int rank)
     return HEARTH_OK;
 }
 
-int call_start(hearth_group *group, struct call *call, const struct hearth_opts *opts,
-               hearth_request **request)
+static int start(hearth_group *group, struct call *call, const struct hearth_opts *opts, bool waits,
+                 hearth_request **request)
 {
     struct hearth_opts chosen;
     if (group == NULL || request == NULL)
@@ -222,15 +222,21 @@ int call_start(hearth_group *group, struct call *call, const struct hearth_opts 
     if (status == HEARTH_OK)
         status = buffers_check(call, rank, size);
     if (status == HEARTH_OK)
-        status = node_start(group, call, request, error_last());
+        status = node_start(group, call, waits, request, error_last());
     call->opts = NULL;
     return status;
+}
+
+int call_start(hearth_group *group, struct call *call, const struct hearth_opts *opts,
+               hearth_request **request)
+{
+    return start(group, call, opts, false, request);
 }
 
 int call_run(hearth_group *group, struct call *call, const struct hearth_opts *opts)
 {
     hearth_request *request;
-    int status = call_start(group, call, opts, &request);
+    int status = start(group, call, opts, true, &request);
     if (status != HEARTH_OK)
         return status;
     status = node_wait(request, NEVER_NS); /* the operation has its own deadline */

@@ -6,12 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "node/launch.h"
 #include "node/node.h"
+#include "os/host.h"
 
-#define BYTES_MIN       16384u /* chunk, window, eager */
-#define CHUNK_BYTES_MAX (16u << 20)
-#define EAGER_BYTES_MAX (64u << 20)
-#define TIMEOUT_MS_MAX  (INT64_C(365) * 24 * 3600 * 1000)
+#define BYTES_MIN        16384u /* chunk, window, eager */
+#define CHUNK_BYTES_MAX  (16u << 20)
+#define EAGER_BYTES_MAX  (64u << 20)
+#define CONNECTIONS_MAX  8u
+#define LINK_MBPS_MAX    1000000u
+#define RETRIES_MAX      1000u
+#define PEER_TIMEOUT_MIN 100u /* ms; pings go out once a second, but answers to frames count too */
+#define TIMEOUT_MS_MAX   (INT64_C(365) * 24 * 3600 * 1000)
 
 void hearth_config_init(struct hearth_config *config)
 {
@@ -25,6 +31,15 @@ void hearth_config_init(struct hearth_config *config)
         .spin_us = 50,
         .algo = HEARTH_AUTO,
         .log_level = HEARTH_LOG_WARN,
+        .job = "hearth",
+        .rank = -1,
+        .port = 52416,
+        .transport = "auto",
+        .link_mbps = 1000,
+        .open_timeout_ms = 60 * 1000,
+        .connect_timeout_ms = 5000,
+        .connect_retries = 3,
+        .peer_timeout_ms = 30 * 1000,
     };
 }
 
@@ -106,6 +121,49 @@ static int read_names(struct hearth_config *c)
     return HEARTH_OK;
 }
 
+static void read_strings(struct hearth_config *c)
+{
+    const struct {
+        const char *name, **field;
+    } strings[] = {
+        {"HEARTH_PEERS", &c->peers},
+        {"HEARTH_RENDEZVOUS", &c->rendezvous},
+        {"HEARTH_JOB", &c->job},
+        {"HEARTH_BIND", &c->bind},
+        {"HEARTH_ADVERTISE", &c->advertise},
+        {"HEARTH_TRANSPORT", &c->transport},
+    };
+    for (size_t i = 0; i < sizeof strings / sizeof *strings; i++)
+        if (getenv(strings[i].name) != NULL)
+            *strings[i].field = getenv(strings[i].name);
+}
+
+static const char *environment(void *arg, const char *name)
+{
+    (void)arg;
+    return getenv(name);
+}
+
+/* What nobody said so far, the launcher may know. */
+static int read_launcher(struct hearth_config *c)
+{
+    struct launch launch;
+    int status = launch_read(environment, NULL, host_parent(), host_user(), &launch, error_last());
+    if (status != HEARTH_OK)
+        return status;
+    /* A place to meet that was given is not the launcher's: then its ranks may be another job's. */
+    bool given = c->peers != NULL || c->rendezvous != NULL || c->world_size > 0;
+    if (given && c->rank >= 0)
+        return HEARTH_OK;
+    c->rank = c->rank < 0 ? launch.rank : c->rank;
+    c->world_size = c->world_size == 0 && c->peers == NULL ? launch.world_size : c->world_size;
+    if (c->peers == NULL && c->rendezvous == NULL)
+        snprintf(c->launcher, sizeof c->launcher, "%s", launch.rendezvous);
+    return HEARTH_OK;
+}
+
+#define COUNT_MAX 65536u /* of ranks, members */
+
 int hearth_config_env(struct hearth_config *config)
 {
     if (config == NULL || config->size != sizeof *config)
@@ -114,6 +172,11 @@ int hearth_config_env(struct hearth_config *config)
     struct hearth_config c = *config;
     uint64_t timeout = (uint64_t)c.op_timeout_ms, chunk = c.chunk_bytes, window = c.window_bytes;
     uint64_t eager = c.eager_bytes, memory = c.memory_max, ops = c.ops_max, spin = c.spin_us;
+    uint64_t rank = c.rank < 0 ? COUNT_MAX : (uint64_t)c.rank, members = (uint64_t)c.world_size,
+             port = c.port;
+    uint64_t connections = c.connections, rate = c.link_mbps, opening = (uint64_t)c.open_timeout_ms;
+    uint64_t connecting = (uint64_t)c.connect_timeout_ms, retries = c.connect_retries;
+    uint64_t silence = (uint64_t)c.peer_timeout_ms, trust = c.trust_network != 0;
     const struct variable variables[] = {
         {"HEARTH_OP_TIMEOUT_MS", false, 1, (uint64_t)TIMEOUT_MS_MAX, &timeout},
         {"HEARTH_CHUNK_BYTES", true, BYTES_MIN, CHUNK_BYTES_MAX, &chunk},
@@ -122,6 +185,16 @@ int hearth_config_env(struct hearth_config *config)
         {"HEARTH_MEMORY_MAX", true, 0, SIZE_MAX / 2, &memory},
         {"HEARTH_OPS_MAX", false, 1, 1u << 20, &ops},
         {"HEARTH_SPIN_US", false, 0, 1000000, &spin},
+        {"HEARTH_RANK", false, 0, COUNT_MAX - 1, &rank},
+        {"HEARTH_WORLD_SIZE", false, 1, COUNT_MAX, &members},
+        {"HEARTH_PORT", false, 0, UINT16_MAX, &port},
+        {"HEARTH_CONNECTIONS", false, 0, CONNECTIONS_MAX, &connections},
+        {"HEARTH_LINK_MBPS", false, 1, LINK_MBPS_MAX, &rate},
+        {"HEARTH_OPEN_TIMEOUT_MS", false, 1, (uint64_t)TIMEOUT_MS_MAX, &opening},
+        {"HEARTH_CONNECT_TIMEOUT_MS", false, 1, (uint64_t)TIMEOUT_MS_MAX, &connecting},
+        {"HEARTH_CONNECT_RETRIES", false, 0, RETRIES_MAX, &retries},
+        {"HEARTH_PEER_TIMEOUT_MS", false, PEER_TIMEOUT_MIN, (uint64_t)TIMEOUT_MS_MAX, &silence},
+        {"HEARTH_TRUST_NETWORK", false, 0, 1, &trust},
     };
     int status = read_numbers(variables, sizeof variables / sizeof *variables);
     if (status == HEARTH_OK)
@@ -135,8 +208,21 @@ int hearth_config_env(struct hearth_config *config)
     c.memory_max = memory;
     c.ops_max = (uint32_t)ops;
     c.spin_us = (uint32_t)spin;
-    *config = c;
-    return HEARTH_OK;
+    c.rank = rank == COUNT_MAX ? -1 : (int)rank;
+    c.world_size = (int)members;
+    c.port = (uint16_t)port;
+    c.connections = (uint32_t)connections;
+    c.link_mbps = (uint32_t)rate;
+    c.open_timeout_ms = (int64_t)opening;
+    c.connect_timeout_ms = (int64_t)connecting;
+    c.connect_retries = (uint32_t)retries;
+    c.peer_timeout_ms = (int64_t)silence;
+    c.trust_network = (int)trust;
+    read_strings(&c);
+    status = read_launcher(&c);
+    if (status == HEARTH_OK)
+        *config = c;
+    return status;
 }
 
 /* ---- checks ---- */
@@ -170,17 +256,25 @@ int config_check(const struct hearth_config *c, struct error *error)
     if (c->log_level < HEARTH_LOG_ERROR || c->log_level > HEARTH_LOG_DEBUG)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "config: log_level is %d, which there is not",
                          (int)c->log_level);
-    int status =
-        out_of_range(error, "op_timeout_ms", (uint64_t)c->op_timeout_ms, 1, (uint64_t)TIMEOUT_MS_MAX);
-    if (status == HEARTH_OK)
-        status = out_of_range(error, "chunk_bytes", c->chunk_bytes, BYTES_MIN, CHUNK_BYTES_MAX);
-    if (status == HEARTH_OK)
-        status = out_of_range(error, "window_bytes", c->window_bytes, BYTES_MIN, SIZE_MAX / 2);
-    if (status == HEARTH_OK)
-        status = out_of_range(error, "eager_bytes", c->eager_bytes, BYTES_MIN, EAGER_BYTES_MAX);
-    if (status == HEARTH_OK)
-        status = out_of_range(error, "ops_max", c->ops_max, 1, 1u << 20);
-    if (status == HEARTH_OK)
-        status = out_of_range(error, "spin_us", c->spin_us, 0, 1000000);
+    const struct {
+        const char *name;
+        uint64_t value, min, max;
+    } ranges[] = {
+        {"op_timeout_ms", (uint64_t)c->op_timeout_ms, 1, (uint64_t)TIMEOUT_MS_MAX},
+        {"chunk_bytes", c->chunk_bytes, BYTES_MIN, CHUNK_BYTES_MAX},
+        {"window_bytes", c->window_bytes, BYTES_MIN, SIZE_MAX / 2},
+        {"eager_bytes", c->eager_bytes, BYTES_MIN, EAGER_BYTES_MAX},
+        {"ops_max", c->ops_max, 1, 1u << 20},
+        {"spin_us", c->spin_us, 0, 1000000},
+        {"connections", c->connections, 0, CONNECTIONS_MAX},
+        {"link_mbps", c->link_mbps, 1, LINK_MBPS_MAX},
+        {"open_timeout_ms", (uint64_t)c->open_timeout_ms, 1, (uint64_t)TIMEOUT_MS_MAX},
+        {"connect_timeout_ms", (uint64_t)c->connect_timeout_ms, 1, (uint64_t)TIMEOUT_MS_MAX},
+        {"connect_retries", c->connect_retries, 0, RETRIES_MAX},
+        {"peer_timeout_ms", (uint64_t)c->peer_timeout_ms, PEER_TIMEOUT_MIN, (uint64_t)TIMEOUT_MS_MAX},
+    };
+    int status = HEARTH_OK;
+    for (size_t i = 0; status == HEARTH_OK && i < sizeof ranges / sizeof *ranges; i++)
+        status = out_of_range(error, ranges[i].name, ranges[i].value, ranges[i].min, ranges[i].max);
     return status;
 }

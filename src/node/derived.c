@@ -89,7 +89,11 @@ static int members_of(const struct wish *all, int size, int64_t color, int *memb
 static int child_open(hearth_group *parent, const struct wish *all, const struct wish *own, uint64_t number,
                       hearth_group **out)
 {
-    int size = hearth_size(parent), members[HEARTH_LOCAL_MAX], host[HEARTH_LOCAL_MAX];
+    int size = hearth_size(parent);
+    int *members = heap_alloc(parent->node->heap, 2 * (size_t)size, sizeof *members);
+    if (members == NULL)
+        return error_set(error_last(), HEARTH_NO_MEMORY, RANK_NONE, "group_split: no memory");
+    int *host = members + size;
     struct view view = *group_view(parent->group);
     int count = members_of(all, size, own->color, members);
     for (int i = 0; i < count; i++) {
@@ -100,6 +104,7 @@ static int child_open(hearth_group *parent, const struct wish *all, const struct
     view.size = count;
     view.host = view.host != NULL ? host : NULL;
     int status = node_group(parent->node, &view, members, out);
+    heap_free(members);
     if (status != HEARTH_OK)
         error_set(error_last(), status, RANK_NONE, "group_split: %s", hearth_strerror(status));
     return status;
@@ -161,7 +166,10 @@ int hearth_same(hearth_group *group, const void *buffer, size_t len, int *who)
 {
     if (group == NULL || (buffer == NULL && len > 0))
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "same: group or buffer is NULL");
-    struct hash128 own = hash128(buffer, len), all[HEARTH_LOCAL_MAX];
+    struct hash128 own = hash128(buffer, len);
+    struct hash128 *all = heap_alloc(group->node->heap, (size_t)hearth_size(group), sizeof *all);
+    if (all == NULL)
+        return error_set(error_last(), HEARTH_NO_MEMORY, RANK_NONE, "same: no memory");
     own.low = hash_mix(own.low, len);
     struct call call = {
         .kind = PLAN_ALL_GATHER,
@@ -171,11 +179,10 @@ int hearth_same(hearth_group *group, const void *buffer, size_t len, int *who)
         .dtype = HEARTH_U64,
     };
     int status = call_run(group, &call, NULL);
-    if (status != HEARTH_OK)
-        return status;
-    int odd = odd_one(all, hearth_size(group));
+    int odd = status == HEARTH_OK ? odd_one(all, hearth_size(group)) : RANK_NONE;
+    heap_free(all);
     if (odd == RANK_NONE)
-        return HEARTH_OK;
+        return status;
     if (who != NULL)
         *who = odd;
     return error_set(error_last(), HEARTH_DIFFERS, odd, "same: rank %d does not hold what most members hold",

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The baton, the keeper, and requests. */
-#include "node/node.h"
+#include "node/rest.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-#define TURNS_MAX 8               /* of the engine, before a caller goes its way */
-#define NAP_NS    (4 * NS_PER_MS) /* how late the keeper may hear what no operation waits for */
+#define TURNS_MAX     8               /* of the engine, before a caller goes its way */
+#define NAP_NS        (4 * NS_PER_MS) /* how late the keeper may hear what no operation waits for */
+#define SPIN_ALONE_NS (2 * NS_PER_US) /* then others may need the processor more: yield between looks */
 
 bool node_forked(const hearth_node *node)
 {
@@ -43,7 +44,7 @@ static void collect(hearth_node *node, const hearth_request *mine)
     node->collecting = false;
     int waiting = atomic_load(&node->waiting);
     if ((others && waiting > 0) || (any && waiting > 1))
-        bell_ring_all(node->bell);
+        rest_ring_all(node);
 }
 
 /* With the baton: until nothing moves, or others should have their turn. True: there may be more to do. */
@@ -62,7 +63,7 @@ static bool drive(hearth_node *node, const hearth_request *mine)
 static void leave_rest(hearth_node *node, bool rest)
 {
     if (rest && node->keeper_runs)
-        bell_ring_all(node->bell);
+        rest_ring_all(node);
 }
 
 bool node_progress(hearth_node *node)
@@ -76,10 +77,22 @@ bool node_progress(hearth_node *node)
 
 /* ---- the keeper ---- */
 
+/* While operations follow each other closely, callers drive; looking after each would only be in their way.
+ * way. */
+static void keeper_sleep(hearth_node *node, uint32_t heard, bool nap, uint64_t until)
+{
+    if (nap)
+        bell_nap(node->bell, clock_real() + NAP_NS);
+    else if (node->rest != NULL && atomic_load(&node->waiting) == 0)
+        rest_wait(node, BELL_KEEPER, heard, until);
+    else
+        bell_wait(node->bell, BELL_KEEPER, heard, 0, until);
+}
+
 static void keeper_run(void *arg)
 {
     hearth_node *node = arg;
-    uint32_t heard, heard_before = bell_heard(node->bell);
+    uint32_t heard, heard_before = bell_heard(node->bell), calls_before = atomic_load(&node->calls);
     for (;; heard_before = heard) {
         heard = bell_heard(node->bell);
         mutex_lock(&node->baton);
@@ -93,14 +106,25 @@ static void keeper_run(void *arg)
         mutex_unlock(&node->baton);
         if (rest)
             continue;
-        if (!busy && heard != heard_before)
-            bell_nap(node->bell, clock_real() + NAP_NS);
-        else
-            bell_wait(node->bell, BELL_KEEPER, heard, 0, until);
+        uint32_t calls = atomic_load(&node->calls);
+        bool active = node->rest != NULL ? calls != calls_before : heard != heard_before;
+        calls_before = calls;
+        keeper_sleep(node, heard, !busy && active, until);
     }
 }
 
 /* ---- waiting ---- */
+
+/* A caller goes: what is in flight is the keeper's. */
+static void hand_over(hearth_node *node)
+{
+    if (node->rest == NULL)
+        return;
+    mutex_lock(&node->baton);
+    bool ring = rest_must_ring(node, false);
+    mutex_unlock(&node->baton);
+    leave_rest(node, ring);
+}
 
 static int status_of(const hearth_request *request)
 {
@@ -114,13 +138,36 @@ static void waited(hearth_node *node, int peer, uint64_t since_ns)
                                   memory_order_relaxed);
 }
 
+/* Between two looks that found nothing. True: look again; false: it is time to sleep. Spins while processors
+ * are idle; where members outnumber them, whoever can work does: the processor is given away at once. */
+static bool spin(const hearth_node *node, uint64_t since_ns, uint64_t now_ns)
+{
+    if (node->rest == NULL || now_ns - since_ns >= node->spin_ns)
+        return false;
+    if (node->crowded || now_ns - since_ns > SPIN_ALONE_NS)
+        thread_yield();
+    else
+        thread_relax();
+    return true;
+}
+
+static void caller_sleep(hearth_node *node, uint32_t heard, uint64_t until)
+{
+    if (node->rest != NULL)
+        rest_wait(node, BELL_CALLER, heard, until);
+    else
+        bell_wait(node->bell, BELL_CALLER, heard, node->spin_ns, until);
+}
+
 int node_wait(hearth_request *request, uint64_t deadline_ns)
 {
     hearth_node *node = request->node;
     int status;
     uint32_t heard;
+    uint64_t idle_ns = 0;
     atomic_fetch_add(&node->waiting, 1);
     bell_attend(node->bell);
+    rest_caller_comes(node);
     for (;;) {
         heard = bell_heard(node->bell);
         mutex_lock(&node->baton);
@@ -130,21 +177,29 @@ int node_wait(hearth_request *request, uint64_t deadline_ns)
         uint64_t until = engine_deadline(node->engine);
         int peer = moved ? RANK_NONE : engine_waits_for(&request->completion);
         bool rest = status != HEARTH_PENDING && moved && drive(node, request);
+        if (status == HEARTH_PENDING)
+            rest_look(node);
         mutex_unlock(&node->baton);
         leave_rest(node, rest);
         if (status != HEARTH_PENDING)
             break;
-        if (moved)
+        if (moved) {
+            idle_ns = 0;
             continue;
+        }
         uint64_t now = clock_real();
         if (now >= deadline_ns)
             break;
+        idle_ns = idle_ns == 0 ? now : idle_ns;
+        if (spin(node, idle_ns, now))
+            continue;
         until = until < deadline_ns ? until : deadline_ns;
-        bell_wait(node->bell, BELL_CALLER, heard, node->spin_ns, until);
+        caller_sleep(node, heard, until);
         waited(node, peer, now);
     }
     bell_leave(node->bell, heard);
     atomic_fetch_sub(&node->waiting, 1);
+    hand_over(node);
     return status;
 }
 
@@ -152,7 +207,7 @@ int node_test(hearth_request *request)
 {
     hearth_node *node = request->node;
     mutex_lock(&node->baton);
-    bool rest = drive(node, NULL);
+    bool rest = drive(node, NULL) || rest_must_ring(node, false);
     int status = status_of(request);
     mutex_unlock(&node->baton);
     leave_rest(node, rest);
@@ -197,9 +252,11 @@ static void request_put(hearth_request *request)
     list_push(&request->node->free_requests, &request->item);
 }
 
-int node_start(hearth_group *group, const struct call *call, hearth_request **out, struct error *error)
+int node_start(hearth_group *group, const struct call *call, bool waits, hearth_request **out,
+               struct error *error)
 {
     hearth_node *node = group->node;
+    atomic_fetch_add(&node->calls, 1);
     mutex_lock(&node->baton);
     hearth_request *request = node->closing ? NULL : request_take(node);
     int status;
@@ -222,9 +279,10 @@ int node_start(hearth_group *group, const struct call *call, hearth_request **ou
         request_put(request);
     }
     bool rest = drive(node, request);
-    bool sooner = engine_deadline(node->engine) < atomic_load(&node->keeper_until);
+    bool ring = node->rest != NULL ? rest_must_ring(node, waits)
+                                   : engine_deadline(node->engine) < atomic_load(&node->keeper_until);
     mutex_unlock(&node->baton);
-    leave_rest(node, rest || sooner);
+    leave_rest(node, (rest && !waits) || ring);
     return status;
 }
 
@@ -259,6 +317,13 @@ int node_group(hearth_node *node, const struct view *view, const int *members, h
     return status;
 }
 
+void node_set_costs(hearth_node *node, const struct link_cost *inside, const struct link_cost *across)
+{
+    mutex_lock(&node->baton);
+    group_set_costs(node->world.group, inside, across);
+    mutex_unlock(&node->baton);
+}
+
 void hearth_group_close(hearth_group *group)
 {
     if (group == NULL || group == &group->node->world)
@@ -279,8 +344,10 @@ void hearth_group_close(hearth_group *group)
 
 static int world_open(hearth_node *node, const struct node_setup *setup)
 {
-    int members[HEARTH_LOCAL_MAX];
     struct view view = *setup->world;
+    int *members = heap_alloc(node->heap, (size_t)view.size, sizeof *members);
+    if (members == NULL)
+        return HEARTH_NO_MEMORY;
     view.chunk_bytes = node->config.chunk_bytes;
     view.window_bytes = node->config.window_bytes;
     view.eager_bytes = node->config.eager_bytes;
@@ -289,7 +356,9 @@ static int world_open(hearth_node *node, const struct node_setup *setup)
         members[i] = i;
     node->world.node = node;
     list_init(&node->world.item);
-    return group_open(node->engine, &view, members, &node->world.group);
+    int status = group_open(node->engine, &view, members, &node->world.group);
+    heap_free(members);
+    return status;
 }
 
 static int join_all(hearth_node *node, const struct node_setup *setup)
@@ -297,7 +366,13 @@ static int join_all(hearth_node *node, const struct node_setup *setup)
     for (int i = 0; i < setup->world->size; i++) {
         if (i == setup->rank)
             continue;
-        int status = engine_join(node->engine, i, mem_net_conn(setup->net, setup->rank, i));
+        struct node_conns in_memory = {.count = 1};
+        const struct node_conns *joined = &in_memory;
+        if (setup->net != NULL)
+            in_memory.conns[0] = mem_net_conn(setup->net, setup->rank, i);
+        else
+            joined = &setup->conns[i];
+        int status = engine_join(node->engine, i, joined->conns, joined->count);
         if (status != HEARTH_OK)
             return status;
     }
@@ -319,6 +394,7 @@ static int node_fill(hearth_node *node, const struct node_setup *setup)
         .ops_max = node->config.ops_max,
         .eager_bytes = (uint32_t)node->config.eager_bytes,
         .instance = setup->instance,
+        .peer_timeout_ns = setup->net == NULL ? (uint64_t)node->config.peer_timeout_ms * NS_PER_MS : 0,
     };
     status = engine_open(&engine, &node->engine);
     if (status == HEARTH_OK)
@@ -334,7 +410,7 @@ static int node_fill(hearth_node *node, const struct node_setup *setup)
     return status;
 }
 
-static void node_free(hearth_node *node)
+static void node_free(hearth_node *node, bool with_heap)
 {
     struct list *item, *after;
     LIST_EACH (item, after, &node->requests) {
@@ -348,16 +424,41 @@ static void node_free(hearth_node *node)
         heap_free(container_of(item, hearth_group, item));
     metrics_fini(&node->metrics);
     struct heap *heap = node->heap;
+    heap_free(node->links);
     heap_free(node);
-    heap_close(heap);
+    if (with_heap)
+        heap_close(heap);
+}
+
+/* What the node sleeps at. */
+static int bell_choose(hearth_node *node, const struct node_setup *setup)
+{
+    if (setup->net != NULL) {
+        node->bell = mem_net_bell(setup->net, setup->rank);
+        return HEARTH_OK;
+    }
+    node->rest = rest_open(node->heap, setup->event, setup->world->size);
+    if (node->rest == NULL)
+        return HEARTH_NO_MEMORY;
+    int status = bell_init(&node->own_bell);
+    if (status == HEARTH_OK)
+        node->bell = &node->own_bell;
+    return status;
+}
+
+static void bell_drop(hearth_node *node)
+{
+    rest_close(node->rest);
+    if (node->bell == &node->own_bell)
+        bell_fini(&node->own_bell);
 }
 
 int node_open(const struct node_setup *setup, hearth_node **out, struct error *error)
 {
-    struct heap *heap = heap_open(setup->config->memory_max);
+    struct heap *heap = setup->heap != NULL ? setup->heap : heap_open(setup->config->memory_max);
     hearth_node *node = heap != NULL ? heap_alloc(heap, 1, sizeof *node) : NULL;
     if (node == NULL) {
-        heap_close(heap);
+        heap_close(setup->heap != NULL ? NULL : heap);
         return error_set(error, HEARTH_NO_MEMORY, setup->rank, "open: no memory for node %d", setup->rank);
     }
     node->heap = heap;
@@ -365,26 +466,32 @@ int node_open(const struct node_setup *setup, hearth_node **out, struct error *e
     node->config = *setup->config;
     node->clock.virtual_ns = setup->now_ns;
     node->net = setup->net;
-    node->bell = mem_net_bell(setup->net, setup->rank);
+    node->crowded = setup->crowded;
     node->spin_ns = setup->config->spin_us * NS_PER_US;
     atomic_init(&node->keeper_until, NEVER_NS);
     list_init(&node->groups);
     list_init(&node->requests);
     list_init(&node->free_requests);
+    list_init(&node->buffers);
     int status = mutex_init(&node->baton);
     bool has_baton = status == HEARTH_OK;
     if (status == HEARTH_OK)
+        status = bell_choose(node, setup);
+    if (status == HEARTH_OK)
         status = node_fill(node, setup);
     if (status == HEARTH_OK) {
+        node->door = setup->door;
+        node->regions = setup->regions;
         *out = node;
         return HEARTH_OK;
     }
     error_set(error, status, setup->rank, "open: node %d: %s", setup->rank, hearth_strerror(status));
     if (node->engine != NULL)
         engine_close(node->engine);
+    bell_drop(node);
     if (has_baton)
         mutex_fini(&node->baton);
-    node_free(node);
+    node_free(node, setup->heap == NULL);
     return status;
 }
 
@@ -396,7 +503,8 @@ void hearth_close(hearth_node *node)
         /* Threads and peers are the parent's. One of its threads may have been in the middle of anything when
          * it forked, so nothing is looked at any more. */
         struct heap *heap = node->heap;
-        mem_net_forget(node->net);
+        if (node->net != NULL)
+            mem_net_forget(node->net);
         heap_drop(heap);
         heap_close(heap);
         return;
@@ -404,7 +512,7 @@ void hearth_close(hearth_node *node)
     mutex_lock(&node->baton);
     node->closing = true;
     mutex_unlock(&node->baton);
-    bell_ring_all(node->bell);
+    rest_ring_all(node);
     if (node->keeper_runs)
         thread_join(&node->keeper);
     mutex_lock(&node->baton);
@@ -413,7 +521,13 @@ void hearth_close(hearth_node *node)
     collect(node, NULL);
     engine_close(node->engine);
     mutex_unlock(&node->baton);
-    mem_net_put(node->net);
+    if (node->net != NULL)
+        mem_net_put(node->net);
+    if (node->door != NULL)
+        door_close(node->door);
+    buffers_free(node);
+    shm_regions_close(node->regions);
+    bell_drop(node);
     mutex_fini(&node->baton);
-    node_free(node);
+    node_free(node, true);
 }

@@ -3,16 +3,18 @@
  *
  * The baton is the node's lock. Whoever holds it drives links and operations: a blocking caller takes it and
  * drives until its operation has ended, so that nothing is handed from thread to thread; when no caller is
- * there, the keeper thread wakes at the bell and does the same. Completion callbacks run without it. */
+ * there, the keeper thread does the same. Completion callbacks run without it. How they sleep: rest.h. */
 #ifndef NODE_NODE_H
 #define NODE_NODE_H
 
+#include "bootstrap/mesh.h"
 #include "collective/engine.h"
 #include "core/list.h"
 #include "os/bell.h"
 #include "os/event.h"
 #include "os/thread.h"
 #include "transport/mem.h"
+#include "transport/shm.h"
 
 struct hearth_group {
     struct list item; /* in the node */
@@ -36,8 +38,14 @@ struct hearth_node {
     struct hearth_config config;
     struct clock clock;
     struct metrics metrics;
-    struct mem_net *net;
-    struct bell *bell; /* the net's, for this rank */
+    struct mem_net *net; /* NULL: joined by descriptors */
+    struct bell *bell;   /* the net's for this rank, or our own */
+    struct bell own_bell;
+    struct rest *rest;           /* NULL: nothing to sleep on but the bell */
+    struct door *door;           /* NULL: nobody can come */
+    struct shm_regions *regions; /* NULL: no neighbours to share memory with */
+    struct list buffers;         /* hearth_alloc: struct buffer */
+    char *links;                 /* hearth_links_text */
     struct mutex baton;
     struct engine *engine;
     struct hearth_group world;
@@ -47,25 +55,40 @@ struct hearth_node {
     bool closing;    /* under the baton */
     bool collecting; /* likewise: somebody is telling who wants to know what has ended */
     uint64_t spin_ns;
+    bool crowded;                   /* more members on this host than processors */
     _Atomic(uint64_t) keeper_until; /* when the keeper looks again by itself */
     _Atomic(int) waiting;           /* callers in node_wait */
+    _Atomic(uint32_t) calls;        /* operations started, modulo 2^32 */
 };
 
-/* One node of `net`, which it puts at close. On virtual time (now_ns) there is no keeper: the simulation
- * drives it. The world view's group id and costs are given, the rest comes from the config. */
+/* One node of a net in memory, which it puts at close; or one that is joined by connections. On virtual time
+ * (now_ns) there is no keeper: the simulation drives it. The world view's group id and costs are given, the
+ * rest comes from the config. */
+struct node_conns {
+    struct conn *conns[LINK_PIPES_MAX];
+    int count;
+};
 struct node_setup {
     const struct hearth_config *config;
-    struct mem_net *net;
+    struct heap *heap; /* taken; NULL: a new one */
     int rank;
     const struct view *world;
-    const uint64_t *now_ns;
     uint64_t instance;
+    struct mem_net *net;
+    const uint64_t *now_ns;
+    /* Without a net: all of this is the node's then, if it opens. */
+    struct node_conns *conns; /* [size] */
+    struct event event;       /* wakes the node */
+    struct door *door;
+    struct shm_regions *regions;
+    bool crowded; /* more members on this host than processors */
 };
 int MUST_CHECK node_open(const struct node_setup *setup, hearth_node **out, struct error *error);
 
 bool node_forked(const hearth_node *node);
-/* Starts a call; on success *out is a request that belongs to the node until node_release. */
-int MUST_CHECK node_start(hearth_group *group, const struct call *call, hearth_request **out,
+/* Starts a call; on success *out is a request that belongs to the node until node_release. `waits`: the
+ * caller goes on to node_wait at once. */
+int MUST_CHECK node_start(hearth_group *group, const struct call *call, bool waits, hearth_request **out,
                           struct error *error);
 /* Drives until the request is settled (its status) or the time (clock_real) has come (HEARTH_PENDING). */
 int node_wait(hearth_request *request, uint64_t deadline_ns);
@@ -87,6 +110,11 @@ struct local_setup {
     uint64_t id;          /* of the world group */
 };
 int MUST_CHECK local_open(const struct local_setup *setup, hearth_node *nodes[], struct error *error);
+
+void buffers_free(hearth_node *node); /* buffer.c: what hearth_alloc gave and nobody freed */
+
+/* New costs of links, agreed by all members: for the operations that start from now on. */
+void node_set_costs(hearth_node *node, const struct link_cost *inside, const struct link_cost *across);
 
 /* HEARTH_OK or HEARTH_INVALID with a text that names the field. */
 int MUST_CHECK config_check(const struct hearth_config *config, struct error *error);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frames in and out of a conn, one at a time in each direction. */
+/* Frames in and out of the pipes, one at a time in each direction of each. */
 #include "transport/link.h"
 
 #include <assert.h>
@@ -10,13 +10,20 @@
 /* A link reads at most this much before it gives the others their turn. */
 #define PUMP_BYTES_MAX (4u << 20)
 
-#define CONTROL_FIRST 16u /* a divisor of LINK_CONTROL_QUEUE by a power of two */
-#define GRANT_LOOKS   64u /* queued control frames that are looked at for an older grant */
+#define CONTROL_FIRST 16u   /* a divisor of LINK_CONTROL_QUEUE by a power of two */
+#define REFERENCE_MIN 1024u /* payload bytes: a shorter one is copied with its header */
+#define CONTROL_LOOKS 8u    /* looks at the data pipes for one at the control pipe */
+#define GRANT_LOOKS   64u   /* queued control frames that are looked at for an older grant */
 
 void link_init(struct link *link, const struct link_setup *setup)
 {
+    assert(setup->count >= 1 && setup->count <= LINK_PIPES_MAX);
     memset(link, 0, sizeof *link);
-    link->conn = setup->conn;
+    for (int i = 0; i < setup->count; i++)
+        link->pipes[i].conn = setup->conns[i];
+    link->pipe_count = setup->count;
+    link->pipe_next = setup->count > 1;
+    link->up = true;
     link->events = setup->events;
     link->events_arg = setup->events_arg;
     link->heap = setup->heap;
@@ -27,7 +34,15 @@ void link_init(struct link *link, const struct link_setup *setup)
 
 bool link_up(const struct link *link)
 {
-    return link->conn != NULL;
+    return link->up;
+}
+
+void loan_end(struct loan *loan)
+{
+    if (loan->data == NULL)
+        return;
+    loan->conn->transport->sharing->give_back(loan->conn, loan->token);
+    loan->data = NULL;
 }
 
 void link_fail(struct link *link, int status, const char *what)
@@ -58,7 +73,7 @@ void link_eager_release(struct link *link, size_t len)
 
 bool link_room(const struct link *link)
 {
-    return link->conn != NULL && link->data_count < LINK_DATA_QUEUE;
+    return link->up && link->data_count < LINK_DATA_QUEUE;
 }
 
 void link_send_data(struct link *link, const struct frame *frame, const void *payload, void *owner,
@@ -128,84 +143,218 @@ void link_send_control(struct link *link, const struct frame *frame, const void 
     link->control[(link->control_head + link->control_count++) % link->control_capacity] = item;
 }
 
-/* Takes the next frame off the queues: control first, so that bulk never delays it by more than one frame. */
-static bool out_next(struct link *link)
+static bool carries_control(const struct link *link, int pipe)
 {
-    if (link->control_count > 0) {
-        link->out = link->control[link->control_head];
+    return pipe == 0 || link->pipe_count == 1;
+}
+
+static bool carries_data(const struct link *link, int pipe)
+{
+    return pipe > 0 || link->pipe_count == 1;
+}
+
+static bool goes_anywhere(uint8_t kind)
+{
+    return kind == FRAME_GRANT || kind == FRAME_CREDIT;
+}
+
+/* Takes the pipe's next frame off the queues: control first, so that where one pipe carries everything, bulk
+ * never delays it by more than one frame. */
+static bool item_next(struct link *link, int pipe, struct link_item *item)
+{
+    if (link->control_count > 0 &&
+        (carries_control(link, pipe) || goes_anywhere(link->control[link->control_head].frame.kind))) {
+        *item = link->control[link->control_head];
         link->control_head = (link->control_head + 1) % link->control_capacity;
         link->control_count--;
-    } else if (link->data_count > 0) {
-        link->out = link->data[link->data_head];
+        return true;
+    }
+    if (link->data_count > 0 && carries_data(link, pipe)) {
+        *item = link->data[link->data_head];
         link->data_head = (link->data_head + 1) % LINK_DATA_QUEUE;
         link->data_count--;
-    } else {
-        return false;
+        return true;
     }
-    link->out.frame.link_sequence = ++link->out_sequence;
-    link->out.frame.ack = link->in_sequence;
-    link->out.frame.credit = link->eager_told = link->eager_released;
-    frame_encode(&link->out.frame, link->out_header);
-    link->out_done = 0;
-    link->out_busy = true;
+    return false;
+}
+
+/* The pipe's frame sets out. */
+static void out_begin(struct link *link, struct pipe *pipe)
+{
+    const struct sharing *sharing = pipe->conn->transport->sharing;
+    struct frame *frame = &pipe->out.frame;
+    pipe->out_len = FRAME_HEADER_LEN + (size_t)frame->length;
+    pipe->out_reference = -1;
+    if (sharing != NULL && frame->kind == FRAME_DATA && frame->length >= REFERENCE_MIN)
+        pipe->out_reference =
+            sharing->refer(pipe->conn, pipe->out.payload, frame->length, pipe->out_header + FRAME_HEADER_LEN);
+    if (pipe->out_reference >= 0) {
+        frame->flags |= FRAME_REFERENCE;
+        pipe->out_len = FRAME_HEADER_LEN + REFERENCE_LEN;
+    }
+    frame->link_sequence = ++pipe->out_sequence;
+    frame->ack = pipe->in_sequence;
+    frame->credit = link->eager_told = link->eager_released;
+    frame_encode(frame, pipe->out_header);
+    pipe->out_done = 0;
+    pipe->out_busy = true;
+}
+
+static bool out_next(struct link *link, int number)
+{
+    struct pipe *pipe = &link->pipes[number];
+    if (!item_next(link, number, &pipe->out))
+        return false;
+    out_begin(link, pipe);
     return true;
 }
 
-static void out_finish(struct link *link)
+void link_send_hello(struct link *link, const void *payload, size_t len)
 {
-    struct link_item item = link->out;
-    link->out_busy = false;
-    heap_free(item.copy);
+    struct frame frame = {.kind = FRAME_HELLO, .length = (uint32_t)len};
+    link_send_control(link, &frame, payload);
+    for (int i = 1; i < link->pipe_count; i++) {
+        struct pipe *pipe = &link->pipes[i];
+        void *copy = heap_alloc_raw(link->heap, 1, len);
+        if (copy == NULL) {
+            link_fail(link, HEARTH_NO_MEMORY, "no memory for a hello");
+            return;
+        }
+        memcpy(copy, payload, len);
+        pipe->out = (struct link_item){.frame = frame, .payload = copy, .copy = copy};
+        out_begin(link, pipe);
+    }
+}
+
+/* The memory is the owner's again. */
+static void item_left(struct link *link, struct link_item *item)
+{
+    heap_free(item->copy);
+    if (item->owner != NULL)
+        link->events->on_sent(link->events_arg, link, item->owner, item->cookie);
+}
+
+static void out_finish(struct link *link, struct pipe *pipe)
+{
+    struct link_item item = pipe->out;
+    pipe->out_busy = false;
     atomic_fetch_add_explicit(&link->metrics->frames_sent, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&link->metrics->bytes_sent, FRAME_HEADER_LEN + (uint64_t)item.frame.length,
-                              memory_order_relaxed);
-    if (item.owner != NULL)
-        link->events->on_sent(link->events_arg, link, item.owner, item.cookie);
+    atomic_fetch_add_explicit(&link->metrics->bytes_sent, pipe->out_len, memory_order_relaxed);
+    if (pipe->out_reference < 0) {
+        item_left(link, &item);
+        return;
+    }
+    assert(!(link->lent_mask >> pipe->out_reference & 1));
+    link->lent[pipe->out_reference] = item;
+    link->lent_mask |= UINT64_C(1) << pipe->out_reference;
+}
+
+/* Payloads that the peer has read in our memory. */
+static bool out_returned(struct link *link, struct pipe *pipe)
+{
+    const struct sharing *sharing = pipe->conn->transport->sharing;
+    if (sharing == NULL || link->lent_mask == 0)
+        return false;
+    uint64_t back = sharing->returned(pipe->conn) & link->lent_mask;
+    for (uint64_t left = back; left != 0; left &= left - 1) {
+        int number = __builtin_ctzll(left);
+        struct link_item item = link->lent[number];
+        link->lent_mask &= ~(UINT64_C(1) << number);
+        item_left(link, &item);
+    }
+    return back != 0;
 }
 
 /* Writes the frame on its way. True when it is out. */
-static bool out_write(struct link *link, bool *moved)
+static bool out_write(struct link *link, struct pipe *pipe, bool *moved)
 {
-    size_t whole = FRAME_HEADER_LEN + (size_t)link->out.frame.length;
-    while (link->out_done < whole) {
+    size_t front = FRAME_HEADER_LEN + (pipe->out_reference >= 0 ? REFERENCE_LEN : 0);
+    while (pipe->out_done < pipe->out_len) {
         struct iovec pieces[2];
         int count = 0;
-        size_t done = link->out_done;
-        if (done < FRAME_HEADER_LEN) {
-            pieces[count++] = (struct iovec){link->out_header + done, FRAME_HEADER_LEN - done};
-            done = FRAME_HEADER_LEN;
+        size_t done = pipe->out_done;
+        if (done < front) {
+            pieces[count++] = (struct iovec){pipe->out_header + done, front - done};
+            done = front;
         }
-        if (done < whole) {
-            const uint8_t *payload = link->out.payload;
+        if (done < pipe->out_len) {
+            const uint8_t *payload = pipe->out.payload;
             pieces[count++] =
-                (struct iovec){(void *)(uintptr_t)(payload + (done - FRAME_HEADER_LEN)), whole - done};
+                (struct iovec){(void *)(uintptr_t)(payload + (done - front)), pipe->out_len - done};
         }
-        ssize_t n = link->conn->transport->send(link->conn, pieces, count);
-        link->unheard = n < 0;
+        ssize_t n = pipe->conn->transport->send(pipe->conn, pieces, count);
+        if (n < 0)
+            link->unheard = true;
         if (n <= 0)
             return false;
-        link->out_done += (size_t)n;
+        pipe->out_done += (size_t)n;
         *moved = true;
     }
     return true;
 }
 
+static bool pump_pipe_out(struct link *link, int number, bool *room)
+{
+    struct pipe *pipe = &link->pipes[number];
+    bool moved = out_returned(link, pipe);
+    while (link->failure.status == HEARTH_OK && (pipe->out_busy || out_next(link, number))) {
+        if (!out_write(link, pipe, &moved))
+            break;
+        *room = *room || pipe->out.frame.kind == FRAME_DATA;
+        out_finish(link, pipe);
+        if (link->pipe_count > 2 && number > 0)
+            break; /* the other pipes have their turn */
+    }
+    return moved;
+}
+
+/* Data pipes in turn, until nothing moves. */
+static bool pump_data_out(struct link *link, bool *room)
+{
+    bool moved = false;
+    for (bool more = link->pipe_count > 1; more;) {
+        more = false;
+        for (int i = 1; i < link->pipe_count; i++) {
+            more = pump_pipe_out(link, link->pipe_next, room) || more;
+            link->pipe_next = link->pipe_next + 1 < link->pipe_count ? link->pipe_next + 1 : 1;
+        }
+        moved = moved || more;
+    }
+    return moved;
+}
+
 static bool pump_out(struct link *link)
 {
-    bool moved = false, room = false;
+    bool room = false;
+    bool carried = link->control_count > 0 ||
+                   (link->pipe_count == 1 && (link->data_count > 0 || link->pipes[0].out_busy));
     /* Tell the peer of released credit before it can starve: docs/wire.md, flow control. */
-    if (link->eager_released - link->eager_told >= link->eager_budget / 8 && link->control_count == 0 &&
-        link->data_count == 0 && !link->out_busy)
+    if (link->eager_released - link->eager_told >= link->eager_budget / 8 && !carried)
         link_send_control(link, &(struct frame){.kind = FRAME_CREDIT}, NULL);
-    while (link->failure.status == HEARTH_OK && (link->out_busy || out_next(link))) {
-        if (!out_write(link, &moved))
-            break;
-        room = room || link->out.frame.kind == FRAME_DATA;
-        out_finish(link);
-    }
+    bool moved = pump_data_out(link, &room);
+    moved = pump_pipe_out(link, 0, &room) || moved;
     if (room)
         link->events->on_room(link->events_arg, link);
     return moved;
+}
+
+/* The frame is finished from a copy; the owner may use its memory. */
+static void pipe_forget(struct link *link, struct pipe *pipe, const void *owner)
+{
+    if (!pipe->out_busy || pipe->out.owner != owner)
+        return;
+    pipe->out.owner = NULL;
+    size_t len = pipe->out.frame.length;
+    if (len == 0 || pipe->out_reference >= 0 || !link_up(link))
+        return;
+    pipe->out.copy = heap_alloc_raw(link->heap, 1, len);
+    if (pipe->out.copy == NULL) {
+        pipe->out_busy = false;
+        link_fail(link, HEARTH_NO_MEMORY, "no memory to finish a frame of a cancelled operation");
+        return;
+    }
+    memcpy(pipe->out.copy, pipe->out.payload, len);
+    pipe->out.payload = pipe->out.copy;
 }
 
 void link_forget(struct link *link, const void *owner)
@@ -219,122 +368,242 @@ void link_forget(struct link *link, const void *owner)
             link->eager_spent -= link_eager_cost(item.frame.length);
     }
     link->data_count = kept;
-    if (!link->out_busy || link->out.owner != owner)
-        return;
-    link->out.owner = NULL;
-    size_t len = link->out.frame.length;
-    if (len == 0 || !link_up(link))
-        return;
-    link->out.copy = heap_alloc_raw(link->heap, 1, len);
-    if (link->out.copy == NULL) {
-        link->out_busy = false;
-        link_fail(link, HEARTH_NO_MEMORY, "no memory to finish a frame of a cancelled operation");
-        return;
-    }
-    memcpy(link->out.copy, link->out.payload, len);
-    link->out.payload = link->out.copy;
+    for (int i = 0; i < link->pipe_count; i++)
+        pipe_forget(link, &link->pipes[i], owner);
+    for (int i = 0; i < LINK_REFERENCES; i++) /* the peer only reads, and will be told that it is over */
+        if (link->lent[i].owner == owner)
+            link->lent[i].owner = NULL;
 }
 
 /* ---- in ---- */
 
-static void in_header_done(struct link *link)
+/* Frames of another pipe may have told of more already. */
+static bool credit_more(const struct link *link, uint32_t credit)
+{
+    return (int32_t)(credit - link->eager_returned) > 0;
+}
+
+static bool header_fits(struct link *link, struct pipe *pipe)
 {
     const char *what = NULL;
-    if (frame_decode(&link->in, link->in_header, &what) != HEARTH_OK) {
+    if (frame_decode(&pipe->in, pipe->in_header, &what) != HEARTH_OK)
         link_fail(link, HEARTH_PROTOCOL, what);
-        return;
-    }
-    if (link->in.link_sequence != link->in_sequence + 1) {
+    else if (pipe->in.link_sequence != pipe->in_sequence + 1)
         link_fail(link, HEARTH_PROTOCOL, "a frame is missing or came twice");
-        return;
-    }
-    if ((link->in.kind == FRAME_HELLO) == link->heard_hello) {
-        link_fail(link, HEARTH_PROTOCOL, link->heard_hello ? "a second hello" : "no hello");
-        return;
-    }
-    if (link->eager_spent - link->in.credit > link->eager_budget) {
+    else if ((pipe->in.kind == FRAME_HELLO) == pipe->heard_hello)
+        link_fail(link, HEARTH_PROTOCOL, pipe->heard_hello ? "a second hello" : "no hello");
+    else if (credit_more(link, pipe->in.credit) &&
+             pipe->in.credit - link->eager_returned > link->eager_spent - link->eager_returned)
         link_fail(link, HEARTH_PROTOCOL, "it returns eager credit that was not spent");
-        return;
-    }
-    link->heard_hello = true;
-    link->in_sequence++;
-    bool credit = link->eager_returned != link->in.credit;
-    link->eager_returned = link->in.credit;
-    link->in_target = link->in_cookie = NULL;
-    if (link->in.kind == FRAME_DATA)
-        link->in_target = link->events->on_data(link->events_arg, link, &link->in, &link->in_cookie);
+    else if ((pipe->in.flags & FRAME_REFERENCE) && pipe->conn->transport->sharing == NULL)
+        link_fail(link, HEARTH_PROTOCOL, "a reference where no memory is shared");
     else
-        link->in_target = link->in_control;
+        return true;
+    return false;
+}
+
+static void in_header_done(struct link *link, int number)
+{
+    struct pipe *pipe = &link->pipes[number];
+    if (!header_fits(link, pipe))
+        return;
+    bool reference = pipe->in.flags & FRAME_REFERENCE;
+    pipe->in_len = FRAME_HEADER_LEN + (reference ? REFERENCE_LEN : (size_t)pipe->in.length);
+    pipe->heard_hello = true;
+    pipe->in_sequence++;
+    bool credit = credit_more(link, pipe->in.credit);
+    if (credit)
+        link->eager_returned = pipe->in.credit;
+    pipe->in_target = pipe->in_cookie = NULL;
+    if (pipe->in.kind == FRAME_DATA) {
+        const struct sharing *sharing = pipe->conn->transport->sharing;
+        bool lends =
+            sharing != NULL &&
+            (reference || (pipe->in.length >= REFERENCE_MIN && sharing->lends(pipe->conn, pipe->in.length)));
+        pipe->in_target =
+            link->events->on_data(link->events_arg, link, number, &pipe->in, lends, &pipe->in_cookie);
+    } else {
+        pipe->in_target = pipe->in_control;
+    }
     if (credit)
         link->events->on_room(link->events_arg, link);
 }
 
-static void in_payload_done(struct link *link)
+/* A reference has come: the payload is lent, or copied to where it is wanted. */
+static bool reference_done(struct link *link, struct pipe *pipe, struct loan *loan)
 {
-    struct frame frame = link->in;
-    void *cookie = link->in_cookie;
-    bool wanted = link->in_target != NULL || (cookie != NULL && frame.length == 0);
-    link->in_done = 0;
-    link->in_target = link->in_cookie = NULL;
+    loan->conn = pipe->conn;
+    loan->data =
+        pipe->conn->transport->sharing->look_up(pipe->conn, pipe->in_control, pipe->in.length, &loan->token);
+    if (loan->data == NULL) {
+        link_fail(link, HEARTH_PROTOCOL, "a reference to memory that it does not share");
+        return false;
+    }
+    if (pipe->in_target == LINK_LEND)
+        return true;
+    if (pipe->in_target != NULL)
+        memcpy(pipe->in_target, loan->data, pipe->in.length);
+    loan_end(loan);
+    return true;
+}
+
+static bool all_said_bye(const struct link *link)
+{
+    for (int i = 0; i < link->pipe_count; i++)
+        if (!link->pipes[i].heard_bye)
+            return false;
+    return true;
+}
+
+static void in_payload_done(struct link *link, struct pipe *pipe)
+{
+    struct frame frame = pipe->in;
+    struct loan loan = {0};
+    void *cookie = pipe->in_cookie;
+    if ((frame.flags & FRAME_REFERENCE) && !reference_done(link, pipe, &loan))
+        return;
+    bool wanted = pipe->in_target != NULL || (cookie != NULL && frame.length == 0);
+    if (pipe->in_target == LINK_LEND && !(frame.flags & FRAME_REFERENCE)) {
+        loan.conn = pipe->conn;
+        loan.data = pipe->conn->transport->sharing->borrow(pipe->conn, frame.length, &loan.token);
+        assert(loan.data != NULL);
+    }
+    pipe->in_done = 0;
+    pipe->in_target = pipe->in_cookie = NULL;
     atomic_fetch_add_explicit(&link->metrics->frames_received, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&link->metrics->bytes_received, FRAME_HEADER_LEN + (uint64_t)frame.length,
-                              memory_order_relaxed);
+    atomic_fetch_add_explicit(&link->metrics->bytes_received, pipe->in_len, memory_order_relaxed);
+    /* Every pipe says goodbye, so that nothing which was sent before is missed; the last one counts. */
+    pipe->heard_bye = frame.kind == FRAME_BYE;
+    if (pipe->heard_bye && !all_said_bye(link))
+        return;
     if (frame.kind != FRAME_DATA)
-        link->events->on_control(link->events_arg, link, &frame, link->in_control);
+        link->events->on_control(link->events_arg, link, &frame, pipe->in_control);
     else if (wanted)
-        link->events->on_payload(link->events_arg, link, &frame, cookie);
+        link->events->on_payload(link->events_arg, link, &frame, cookie, &loan);
 }
 
 /* Reads towards the end of the frame at hand: bytes, 0, or a negative status. */
-static ssize_t in_read(struct link *link)
+static ssize_t in_read(struct pipe *pipe)
 {
     static const size_t drop_len = FRAME_CONTROL_MAX;
     void *target;
     size_t len;
-    if (link->in_done < FRAME_HEADER_LEN) {
-        target = link->in_header + link->in_done;
-        len = FRAME_HEADER_LEN - link->in_done;
+    if (pipe->in_done < FRAME_HEADER_LEN) {
+        target = pipe->in_header + pipe->in_done;
+        len = FRAME_HEADER_LEN - pipe->in_done;
     } else {
-        size_t at = link->in_done - FRAME_HEADER_LEN;
-        len = link->in.length - at;
-        if (link->in_target != NULL) {
-            target = (uint8_t *)link->in_target + at;
+        size_t at = pipe->in_done - FRAME_HEADER_LEN;
+        len = pipe->in_len - pipe->in_done;
+        if (pipe->in.flags & FRAME_REFERENCE) {
+            target = pipe->in_control + at;
+        } else if (pipe->in_target == LINK_LEND) {
+            return pipe->conn->transport->sharing->ready(pipe->conn, len);
+        } else if (pipe->in_target != NULL) {
+            target = (uint8_t *)pipe->in_target + at;
         } else { /* dropped: the control buffer is free while a data frame comes in */
-            target = link->in_control;
+            target = pipe->in_control;
             len = len < drop_len ? len : drop_len;
         }
     }
-    return link->conn->transport->recv(link->conn, target, len);
+    return pipe->conn->transport->recv(pipe->conn, target, len);
 }
 
-static bool pump_in(struct link *link)
+/* A pipe that has said goodbye may be closed; it waits for the others. */
+static bool is_read(const struct link *link, int pipe)
 {
+    return !link->pipes[pipe].heard_bye || all_said_bye(link);
+}
+
+static bool pump_pipe_in(struct link *link, int number)
+{
+    struct pipe *pipe = &link->pipes[number];
     size_t budget = PUMP_BYTES_MAX;
     bool moved = false;
-    while (link->failure.status == HEARTH_OK && budget > 0) {
-        ssize_t n = in_read(link);
+    while (link->failure.status == HEARTH_OK && budget > 0 && is_read(link, number)) {
+        ssize_t n = in_read(pipe);
         if (n < 0)
             link_fail(link, HEARTH_PEER_LOST, "the connection is gone");
         if (n <= 0)
             break;
         moved = true;
         budget -= (size_t)n < budget ? (size_t)n : budget;
-        bool was_header = link->in_done < FRAME_HEADER_LEN;
-        link->in_done += (size_t)n;
-        if (was_header && link->in_done == FRAME_HEADER_LEN)
-            in_header_done(link);
-        if (link->failure.status == HEARTH_OK && link->in_done >= FRAME_HEADER_LEN &&
-            link->in_done == FRAME_HEADER_LEN + (size_t)link->in.length)
-            in_payload_done(link);
+        bool was_header = pipe->in_done < FRAME_HEADER_LEN;
+        pipe->in_done += (size_t)n;
+        if (was_header && pipe->in_done == FRAME_HEADER_LEN)
+            in_header_done(link, number);
+        if (link->failure.status == HEARTH_OK && pipe->in_done >= FRAME_HEADER_LEN &&
+            pipe->in_done == pipe->in_len)
+            in_payload_done(link, pipe);
+    }
+    return moved;
+}
+
+static bool pump_in(struct link *link)
+{
+    bool moved = false;
+    for (int i = 1; i < link->pipe_count; i++)
+        moved = pump_pipe_in(link, i) || moved;
+    /* What comes through a pipe for control alone is rare; a system call each time would cost more. */
+    if ((link->pipe_count == 1 || link->looks++ % CONTROL_LOOKS == 0) && pump_pipe_in(link, 0)) {
+        link->looks = 0;
+        moved = true;
     }
     return moved;
 }
 
 void link_drop_incoming(struct link *link, const void *cookie)
 {
-    if (link->in_cookie != cookie || cookie == NULL)
-        return;
-    link->in_target = link->in_cookie = NULL;
+    for (int i = 0; i < link->pipe_count; i++)
+        if (cookie != NULL && link->pipes[i].in_cookie == cookie)
+            link->pipes[i].in_target = link->pipes[i].in_cookie = NULL;
+}
+
+/* ---- sleeping ---- */
+
+size_t link_waits(const struct link *link, struct sock_wait *items, size_t max)
+{
+    size_t count = 0;
+    for (int i = 0; i < link->pipe_count && link->up && count < max; i++) {
+        const struct pipe *pipe = &link->pipes[i];
+        items[count++] = (struct sock_wait){
+            .fd = pipe->conn->transport->descriptor(pipe->conn),
+            .want_recv = !pipe->heard_bye || all_said_bye(link),
+            .want_send = pipe->out_busy,
+        };
+    }
+    return count;
+}
+
+void link_attend(struct link *link, const struct sock_wait *items, size_t count)
+{
+    for (size_t i = 0; i < count && link->up && i < (size_t)link->pipe_count; i++)
+        if (items[i].ready)
+            link->pipes[i].conn->transport->attend(link->pipes[i].conn);
+    link->looks = 0;
+}
+
+void link_doze(struct link *link, bool asleep)
+{
+    for (int i = 0; i < link->pipe_count && link->up; i++) {
+        const struct pipe *pipe = &link->pipes[i];
+        pipe->conn->transport->doze(pipe->conn, asleep, pipe->out_busy);
+    }
+}
+
+bool link_stuck(const struct link *link)
+{
+    for (int i = 0; i < link->pipe_count && link->up; i++)
+        if (link->pipes[i].out_busy)
+            return true;
+    return false;
+}
+
+uint64_t link_heard(const struct link *link)
+{
+    uint64_t frames = 0;
+    for (int i = 0; i < link->pipe_count; i++)
+        frames += link->pipes[i].in_sequence;
+    return frames;
 }
 
 /* ---- both ---- */
@@ -345,50 +614,80 @@ static void drop_queues(struct link *link)
         heap_free(link->control[link->control_head].copy);
         link->control_head = (link->control_head + 1) % link->control_capacity;
     }
-    if (link->out_busy)
-        heap_free(link->out.copy);
-    link->out_busy = false;
+    for (uint64_t left = link->lent_mask; left != 0; left &= left - 1)
+        heap_free(link->lent[__builtin_ctzll(left)].copy);
+    link->lent_mask = 0;
     link->data_count = 0;
     heap_free(link->control);
     link->control = NULL;
     link->control_capacity = 0;
 }
 
+static void close_pipes(struct link *link)
+{
+    for (int i = 0; i < link->pipe_count; i++) {
+        struct pipe *pipe = &link->pipes[i];
+        if (pipe->out_busy)
+            heap_free(pipe->out.copy);
+        pipe->out_busy = false;
+        pipe->conn->transport->close(pipe->conn);
+        pipe->conn = NULL;
+        pipe->in_target = pipe->in_cookie = NULL;
+    }
+    link->up = false;
+}
+
 bool link_pump(struct link *link)
 {
     if (!link_up(link))
         return false;
-    bool moved = pump_in(link);
-    moved = pump_out(link) || moved;
+    bool moved = pump_out(link); /* first: the peer may be waiting for it */
+    if (pump_in(link))
+        moved = pump_out(link) || true;
     if (link->unheard) { /* who has closed may have said something before, between our two looks */
-        while (pump_in(link))
-            continue;
+        do
+            link->looks = 0;
+        while (pump_in(link));
         link_fail(link, HEARTH_PEER_LOST, "the connection is gone");
     }
     if (link->failure.status == HEARTH_OK)
         return moved;
     struct error why = link->failure;
-    link->conn->transport->close(link->conn);
-    link->conn = NULL;
+    close_pipes(link);
     drop_queues(link);
-    link->in_target = link->in_cookie = NULL;
     link->events->on_down(link->events_arg, link, &why);
     return true;
+}
+
+/* The same goodbye through every pipe: each ends what went through it. */
+static void say_bye(struct link *link, const struct error *bye)
+{
+    uint8_t payload[FRAME_CONTROL_MAX];
+    size_t len = error_encode(bye, payload, sizeof payload);
+    link->data_count = 0; /* no data after a goodbye, but the frame that has begun is finished */
+    for (int i = 0; i < link->pipe_count; i++)
+        link->pipes[i].out.owner = NULL;
+    link_send_control(link, &(struct frame){.kind = FRAME_BYE, .length = (uint32_t)len}, payload);
+    pump_out(link);
+    for (int i = 1; i < link->pipe_count; i++) {
+        struct pipe *pipe = &link->pipes[i];
+        bool moved;
+        if (pipe->out_busy)
+            continue; /* what does not fit is lost: the peer sees the connection end */
+        pipe->out =
+            (struct link_item){.frame = {.kind = FRAME_BYE, .length = (uint32_t)len}, .payload = payload};
+        out_begin(link, pipe);
+        out_write(link, pipe, &moved);
+        pipe->out_busy = false;
+    }
 }
 
 void link_fini(struct link *link, const struct error *bye)
 {
     if (!link_up(link))
         return;
-    if (bye != NULL && link->failure.status == HEARTH_OK && link->control_count < LINK_CONTROL_QUEUE) {
-        uint8_t payload[FRAME_CONTROL_MAX];
-        size_t len = error_encode(bye, payload, sizeof payload);
-        link->data_count = 0; /* no data after a goodbye, but the frame that has begun is finished */
-        link->out.owner = NULL;
-        link_send_control(link, &(struct frame){.kind = FRAME_BYE, .length = (uint32_t)len}, payload);
-        pump_out(link); /* what does not fit is lost: the peer sees the connection end */
-    }
-    link->conn->transport->close(link->conn);
-    link->conn = NULL;
+    if (bye != NULL && link->failure.status == HEARTH_OK && link->control_count < LINK_CONTROL_QUEUE)
+        say_bye(link, bye);
+    close_pipes(link);
     drop_queues(link);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ordered frames to one peer over a conn: headers, queues, link sequence, eager credit. Written once, for all
+/* Frames to one peer over its connections: headers, queues, sequence, eager credit. Written once, for all
  * transports. A link never stops reading: a payload nobody wants is read and dropped.
  *
  *   upper room --link_send_data/control--> queue --link_pump--> conn        (events: sent, room)
@@ -13,23 +13,42 @@
 #include "core/error.h"
 #include "core/heap.h"
 #include "metrics/metrics.h"
+#include "os/sock.h"
 #include "transport/transport.h"
 #include "wire/frame.h"
 
 #define LINK_DATA_QUEUE    16   /* data frames waiting to leave */
 #define LINK_CONTROL_QUEUE 8192 /* control frames waiting to leave; a peer that lets them pile up is lost */
 #define LINK_EAGER_COST    256  /* what a frame costs of the eager budget beside its payload */
+#define LINK_PIPES_MAX     9    /* connections of a link: control, and up to eight for data */
+#define LINK_REFERENCES    64   /* payloads that the peer may be reading in our memory */
 
 struct link;
 
+/* A payload that stands in memory which is not ours; given back by loan_end. */
+struct loan {
+    const void *data; /* NULL: none */
+    struct conn *conn;
+    uint64_t token;
+};
+void loan_end(struct loan *loan); /* harmless when there is none */
+
+/* What on_data may answer instead of an address: lend it to me. */
+#define LINK_LEND ((void *)1)
+
 struct link_events {
-    /* A data header has come. Returns where its payload goes (frame->length bytes), or NULL to have it
-     * dropped. *cookie comes back with on_payload; a dropped payload is not heard of again. */
-    void *(*on_data)(void *arg, struct link *link, const struct frame *frame, void **cookie);
-    void (*on_payload)(void *arg, struct link *link, const struct frame *frame, void *cookie);
+    /* A data header has come through a pipe. Returns where its payload goes (frame->length bytes), or NULL to
+     * have it dropped, or, if `lends`, LINK_LEND. *cookie comes back with on_payload; a dropped payload is
+     * not heard of again. */
+    void *(*on_data)(void *arg, struct link *link, int pipe, const struct frame *frame, bool lends,
+                     void **cookie);
+    /* It has come. `loan` is empty unless LINK_LEND was answered; then it is the receiver's to end. */
+    void (*on_payload)(void *arg, struct link *link, const struct frame *frame, void *cookie,
+                       struct loan *loan);
     /* Any other frame, whole. `payload` has frame->length bytes, lent for the call. */
     void (*on_control)(void *arg, struct link *link, const struct frame *frame, const uint8_t *payload);
-    /* The bytes of a data frame have left; its memory is the caller's again. */
+    /* The bytes of a data frame have left (the peer has read them, where it reads our memory); its memory is
+     * the caller's again. */
     void (*on_sent)(void *arg, struct link *link, void *owner, void *cookie);
     /* Data frames have left, or the peer returned eager credit: more may be sent. */
     void (*on_room)(void *arg, struct link *link);
@@ -44,33 +63,49 @@ struct link_item {
     void *copy;           /* heap copy of the payload, freed by the link */
 };
 
-struct link {
+/* One connection of the link. Control frames go through the first, so that bulk never delays them; data
+ * through the others where there are any, whichever is free. Grants and credit may take a data pipe that
+ * has nothing else to do: so a receiver that spins need not look at the first pipe every time. Frames of
+ * different pipes come in any order. */
+struct pipe {
     struct conn *conn; /* NULL when down */
+    bool heard_hello, heard_bye;
+
+    struct link_item out; /* the frame on its way */
+    bool out_busy;
+    size_t out_done, out_len; /* of header and what follows it */
+    uint8_t out_header[FRAME_HEADER_LEN + REFERENCE_LEN];
+    int out_reference; /* its payload is a reference with this number; -1: it is in the stream */
+    uint64_t out_sequence;
+
+    struct frame in;        /* the frame that is coming */
+    size_t in_done, in_len; /* of header and what follows it */
+    uint8_t in_header[FRAME_HEADER_LEN];
+    uint8_t in_control[FRAME_CONTROL_MAX];
+    void *in_target; /* NULL: dropped; LINK_LEND */
+    void *in_cookie;
+    uint64_t in_sequence;
+};
+
+struct link {
     const struct link_events *events;
     void *events_arg;
     struct heap *heap;
     struct metrics *metrics;
-    int rank; /* the peer's, in the cluster */
-    bool heard_hello;
+    int rank;             /* the peer's, in the cluster */
     struct error failure; /* status != 0: the link goes down at the next pump */
+    bool up;
+    bool unheard; /* the peer does not read any more */
+    struct pipe pipes[LINK_PIPES_MAX];
+    int pipe_count;
+    int pipe_next;  /* the data pipe that has the next frame, if it is free */
+    uint32_t looks; /* at the pipes, since something came through the first or its descriptor was ready */
 
     struct link_item data[LINK_DATA_QUEUE];
     struct link_item *control; /* ring that grows, up to LINK_CONTROL_QUEUE */
     uint32_t data_head, data_count, control_head, control_count, control_capacity;
-    struct link_item out; /* the frame on its way */
-    bool out_busy;
-    size_t out_done; /* of header and payload */
-    bool unheard;    /* the peer does not read any more */
-    uint8_t out_header[FRAME_HEADER_LEN];
-    uint64_t out_sequence;
-
-    struct frame in; /* the frame that is coming */
-    size_t in_done;  /* of header and payload */
-    uint8_t in_header[FRAME_HEADER_LEN];
-    uint8_t in_control[FRAME_CONTROL_MAX];
-    void *in_target; /* NULL: dropped */
-    void *in_cookie;
-    uint64_t in_sequence;
+    struct link_item lent[LINK_REFERENCES]; /* payloads that the peer may be reading, by reference number */
+    uint64_t lent_mask;
 
     uint32_t eager_budget;   /* bytes, agreed */
     uint32_t eager_spent;    /* by us, total, modulo 2^32 */
@@ -79,9 +114,10 @@ struct link {
     uint32_t eager_told;     /* of that, what the peer knows */
 };
 
-/* Takes the conn (closes it at fini). Only plain memory: cannot fail. */
+/* Takes the conns (closes them at fini). Only plain memory: cannot fail. */
 struct link_setup {
-    struct conn *conn;
+    struct conn *const *conns; /* the first is for control; one: for everything */
+    int count;                 /* 1..LINK_PIPES_MAX */
     const struct link_events *events;
     void *events_arg;
     struct heap *heap;
@@ -102,6 +138,8 @@ bool link_pump(struct link *link);
 bool link_room(const struct link *link);
 void link_send_data(struct link *link, const struct frame *frame, const void *payload, void *owner,
                     void *cookie);
+/* The first frame of every pipe. Once, before anything else. */
+void link_send_hello(struct link *link, const void *payload, size_t len);
 /* Queues a control frame; the payload is copied. A full queue or no memory takes the link down at the next
  * pump. */
 void link_send_control(struct link *link, const struct frame *frame, const void *payload);
@@ -111,6 +149,13 @@ void link_send_control(struct link *link, const struct frame *frame, const void 
 void link_forget(struct link *link, const void *owner);
 /* The payload that is coming in for this cookie, if any, is dropped instead. */
 void link_drop_incoming(struct link *link, const void *cookie);
+
+/* Sleeping. The descriptors of the pipes, at most max of them, with what to wait for; gives their number. */
+size_t link_waits(const struct link *link, struct sock_wait *items, size_t max);
+void link_attend(struct link *link, const struct sock_wait *items, size_t count); /* after the wait */
+void link_doze(struct link *link, bool asleep);
+bool link_stuck(const struct link *link);     /* bytes wait for room */
+uint64_t link_heard(const struct link *link); /* frames that have come: changes when the peer speaks */
 
 /* Eager credit. */
 uint32_t link_eager_cost(size_t len);

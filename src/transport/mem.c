@@ -134,11 +134,33 @@ static void mem_close(struct conn *conn)
     bell_ring(c->out->reader_bell);
 }
 
+static int mem_descriptor(const struct conn *conn)
+{
+    (void)conn;
+    return -1;
+}
+
+static void mem_attend(struct conn *conn)
+{
+    (void)conn;
+}
+
+/* Bells are rung whoever sleeps. */
+static void mem_doze(struct conn *conn, bool asleep, bool want_room)
+{
+    (void)conn;
+    (void)asleep;
+    (void)want_room;
+}
+
 static const struct transport mem_transport = {
     .scheme = "mem",
     .send = mem_send,
     .recv = mem_recv,
     .close = mem_close,
+    .descriptor = mem_descriptor,
+    .attend = mem_attend,
+    .doze = mem_doze,
 };
 
 /* ---- virtual time ---- */

@@ -10,18 +10,50 @@
 #include "core/types.h"
 
 struct conn;
+struct event;
 
-/* No slot is NULL. No slot blocks, and none calls back up. All are called by the holder of the baton. */
+#define REFERENCE_LEN 16 /* bytes that stand for a payload which is not in the stream */
+
+/* Where both ends see the same memory, payloads need not be copied: those of the stream are lent out of it,
+ * and those in memory that the peer can see (hearth_alloc) travel as a reference. All slots are there. */
+struct sharing {
+    /* Whether a payload of this length could be lent now. */
+    bool (*lends)(const struct conn *conn, size_t len);
+    /* len once the next len bytes of the stream have all come; 0: not yet; HEARTH_PEER_LOST as in recv. */
+    ssize_t (*ready)(struct conn *conn, size_t len);
+    /* Then: these bytes where they stand; the stream goes on after them. */
+    const void *(*borrow)(struct conn *conn, size_t len, uint64_t *token);
+    /* What the peer's reference stands for; NULL: nothing of ours, the peer breaks the protocol. */
+    const void *(*look_up)(struct conn *conn, const uint8_t reference[REFERENCE_LEN], size_t len,
+                           uint64_t *token);
+    /* Ends a loan of either kind, also after close. */
+    void (*give_back)(struct conn *conn, uint64_t token);
+    /* Writes a reference for memory that the peer can see: its number (0..63), or -1. The memory is the
+     * peer's to read until `returned` has the number's bit. */
+    int (*refer)(struct conn *conn, const void *memory, size_t len, uint8_t reference[REFERENCE_LEN]);
+    uint64_t (*returned)(struct conn *conn); /* bits of references that came back since the last look */
+};
+
+/* No slot is NULL, but `sharing` may be. No slot blocks, and none calls back up. All are called by the holder
+ * of the baton. */
 struct transport {
-    const char *scheme; /* "mem" */
-    /* Takes what fits now, in order: bytes taken, 0 = full (the node's bell rings when there is room), or
-     * HEARTH_PEER_LOST once the connection is gone. */
+    const char *scheme; /* "mem", "tcp", "shm" */
+    /* Takes what fits now, in order: bytes taken, 0 = full, or HEARTH_PEER_LOST once the connection is
+     * gone. */
     ssize_t (*send)(struct conn *conn, const struct iovec *pieces, int count);
-    /* Gives what is there, at most len_max: bytes given, 0 = nothing yet (the node's bell rings when there
-     * is), or HEARTH_PEER_LOST when the other end is gone and everything it sent has been given. */
+    /* Gives what is there, at most len_max: bytes given, 0 = nothing yet, or HEARTH_PEER_LOST when the other
+     * end is gone and everything it sent has been given. */
     ssize_t (*recv)(struct conn *conn, void *target, size_t len_max);
     /* Ends the connection and frees it. What was sent before still arrives. */
     void (*close)(struct conn *conn);
+    /* What to sleep on until bytes come (or room for bytes, if asked): -1 = nothing, a bell rings. */
+    int (*descriptor)(const struct conn *conn);
+    /* The descriptor was ready: look what it is. */
+    void (*attend)(struct conn *conn);
+    /* We are about to sleep at descriptors (and would like to hear of room), or are awake again: a peer that
+     * moves bytes through memory must know. */
+    void (*doze)(struct conn *conn, bool asleep, bool want_room);
+    const struct sharing *sharing;
 };
 
 struct conn {

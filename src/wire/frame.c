@@ -56,7 +56,7 @@ static uint32_t length_max(uint8_t kind)
 
 static uint16_t flags_allowed(uint8_t kind)
 {
-    return kind == FRAME_DATA ? FRAME_EAGER : 0;
+    return kind == FRAME_DATA ? FRAME_EAGER | FRAME_REFERENCE : 0;
 }
 
 /* Finite, not negative, and not NaN. */

@@ -27,7 +27,11 @@ enum frame_kind {
     FRAME_KIND_MAX = 12
 };
 
-enum frame_flags { FRAME_EAGER = 1u << 0 }; /* data: counts against the eager budget, not against a grant */
+enum frame_flags {
+    FRAME_EAGER = 1u << 0,    /* data: counts against the eager budget, not against a grant */
+    FRAME_REFERENCE = 1u << 1 /* data: a reference follows instead of the payload, which stands in memory that
+                                 the receiver can see */
+};
 
 struct frame {
     uint8_t kind;    /* enum frame_kind */

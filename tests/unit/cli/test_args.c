@@ -226,6 +226,8 @@ static void test_refusals(void **state)
         {{"test", "--colour=gren"}, {"--colour 'gren'", "did you mean green", "red, green"}},
         {{"test", "--json=1"}, {"--json takes no value"}},
         {{"test", "--data="}, {"--data ''"}},
+        {{"test", "-x", "3"}, {"no flag -x"}},
+        {{"test", "-xyz"}, {"'-xyz' is not a flag"}},
         {{"test", "word"}, {"'word' is not a flag"}},
         {{"test", "--"}, {"'--' is not a flag"}},
     };
@@ -242,6 +244,32 @@ static void test_refusals(void **state)
         assert_non_null(strstr(said, "hearth test --help"));
         assert_int_equal(o.ranks, 8);
     }
+}
+
+/* A letter has one dash; what stands after -- is not read. */
+static void test_rest(void **state)
+{
+    int count = 1;
+    char **rest = NULL;
+    bool json = false;
+    const struct arg args[] = {
+        {"n", ARG_INT, &count, .about = "int", .min = 1, .max = 9},
+        {"json", ARG_FLAG, &json, .about = "flag"},
+        {"PROGRAM", ARG_REST, &rest, .about = "rest"},
+    };
+    const struct usage usage = {"test", "About.", "hearth test", args, 3};
+    char name[] = "test", n[] = "-n", four[] = "4", five[] = "-n=5", end[] = "--", flag[] = "--json",
+         help[] = "--help";
+    char *line[] = {name, n, four, end, flag, help, end, NULL};
+    (void)state;
+    assert_int_equal(args_parse(&usage, 7, line), ARGS_GO);
+    assert_true(count == 4 && !json && rest == line + 4);
+    char *equals[] = {name, five, flag, NULL};
+    rest = NULL;
+    assert_int_equal(args_parse(&usage, 3, equals), ARGS_GO);
+    assert_true(count == 5 && json && rest == NULL);
+    char *wrong[] = {name, four, NULL};
+    assert_int_equal(args_parse(&usage, 2, wrong), EXIT_USAGE);
 }
 
 static void test_texts(void **state)
@@ -266,7 +294,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_size),     cmocka_unit_test(test_rate),    cmocka_unit_test(test_duration),
         cmocka_unit_test(test_int),      cmocka_unit_test(test_nearest), cmocka_unit_test(test_parse),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_rest),    cmocka_unit_test(test_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

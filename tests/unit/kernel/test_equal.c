@@ -59,7 +59,7 @@ static void run(const struct kernels *set, struct job job, void *target, const v
     scale_fn *const scales[] = {set->multiply_f32, set->multiply_f64, set->divide_f32, set->divide_f64};
     switch (job.kind) {
     case REDUCE:
-        set->reduce[job.which][job.op](target, source, count);
+        set->reduce[job.which][job.op](target, target, source, count);
         break;
     case WIDEN:
         set->widen[job.which](target, source, count);

@@ -65,7 +65,7 @@ static void compute(const struct kernels *set, struct results *r)
 {
     for (int d = 0; d < DTYPE_COUNT; d++) {
         for (int op = 0; op < KERNEL_OPS; op++)
-            set->reduce[d][op](r->reduced[d][op], source[d], COUNT);
+            set->reduce[d][op](r->reduced[d][op], r->reduced[d][op], source[d], COUNT);
         set->widen[d](r->widened[d], source[d], COUNT);
         set->narrow[d](r->narrowed[d], source[cases_wide((enum hearth_dtype)d)], COUNT);
     }

@@ -98,7 +98,7 @@ static void reduce(void **state)
             snprintf(name, sizeof(name), "reduce.%s.%s", hearth_dtype_name(dtype), ops[op]);
             for (int s = 0; s < set_count; s++) {
                 memcpy(target, acc, sizeof(target));
-                sets[s]->reduce[d][op](target, source, COUNT);
+                sets[s]->reduce[d][op](target, target, source, COUNT);
                 check(sets[s], name, target, COUNT * dtype_size(dtype));
             }
         }

@@ -81,7 +81,7 @@ static void identities_change_nothing(void **state)
         cases_fill(&seed, dtype, x, COUNT);
         for (int op = 0; op < KERNEL_OPS; op++) {
             kernel_identity(dtype, op, acc, COUNT);
-            kernels_best()->reduce[d][op](acc, x, COUNT);
+            kernels_best()->reduce[d][op](acc, acc, x, COUNT);
             for (size_t i = 0; i < COUNT; i++) {
                 uint64_t before = 0, after = 0;
                 memcpy(&before, (char *)x + i * size, size);

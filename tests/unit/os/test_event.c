@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An event becomes readable when it is signalled, once and for all. */
+/* An event becomes readable when it is signalled, and stays so until it is cleared. */
 #include <fcntl.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -32,6 +32,26 @@ static void readable_after_the_signal(void **state)
     event_close(&e);
     assert_int_equal(e.read_fd, -1);
     assert_int_equal(e.write_fd, -1);
+    event_close(&e);
+}
+
+static void a_cleared_event_can_be_signalled_again(void **state)
+{
+    static const int signals[] = {0, 1, 2, 31, 32, 33, 64, 1000, 20000};
+    struct event e;
+
+    (void)state;
+    assert_int_equal(event_open(&e), HEARTH_OK);
+    for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++) {
+        for (int n = 0; n < signals[i]; n++)
+            event_signal(&e);
+        event_clear(&e);
+        assert_int_equal(readable(&e), 0);
+        event_clear(&e); /* nothing to clear: it does not block */
+        assert_int_equal(readable(&e), 0);
+        event_signal(&e);
+        assert_int_equal(readable(&e), 1);
+    }
     event_close(&e);
 }
 
@@ -84,6 +104,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(readable_after_the_signal),
+        cmocka_unit_test(a_cleared_event_can_be_signalled_again),
         cmocka_unit_test(signals_never_block),
         cmocka_unit_test(descriptors_have_manners),
         cmocka_unit_test(no_descriptor_left_is_an_error),

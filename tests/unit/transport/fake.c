@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "core/bytes.h"
+
 void bytes_add(struct bytes *b, const void *data, size_t len)
 {
     if (b->len + len > b->room) {
@@ -71,13 +73,169 @@ static void fake_close(struct conn *conn)
     ((struct fake *)conn)->closed++;
 }
 
+static int fake_descriptor(const struct conn *conn)
+{
+    return ((const struct fake *)conn)->fd;
+}
+
+static void fake_attend(struct conn *conn)
+{
+    ((struct fake *)conn)->attended++;
+}
+
+static void fake_doze(struct conn *conn, bool asleep, bool want_room)
+{
+    struct fake *fake = (struct fake *)conn;
+    assert_int_equal(fake->closed, 0);
+    fake->asleep = asleep;
+    fake->want_room = want_room;
+}
+
 static const struct transport fake_transport = {
-    .scheme = "fake", .send = fake_send, .recv = fake_recv, .close = fake_close};
+    .scheme = "fake",
+    .send = fake_send,
+    .recv = fake_recv,
+    .close = fake_close,
+    .descriptor = fake_descriptor,
+    .attend = fake_attend,
+    .doze = fake_doze,
+};
 
 void fake_init(struct fake *fake)
 {
-    *fake = (struct fake){.conn = {&fake_transport}, .send_room = SIZE_MAX};
+    *fake = (struct fake){.conn = {&fake_transport}, .send_room = SIZE_MAX, .fd = -1};
 }
+
+/* ---- shared memory ---- */
+
+#define TOKEN_REFERENCE 1000u /* and above: numbers of references; below: places of loans */
+
+static int loan_place(const struct fake *fake)
+{
+    int place = 0;
+    while (place < FAKE_LOANS && fake->loans[place] != NULL)
+        place++;
+    return place;
+}
+
+static bool share_lends(const struct conn *conn, size_t len)
+{
+    const struct fake *fake = (const struct fake *)conn;
+    return len <= fake->lend_max && loan_place(fake) < FAKE_LOANS;
+}
+
+static ssize_t share_ready(struct conn *conn, size_t len)
+{
+    struct fake *fake = (struct fake *)conn;
+    assert_int_equal(fake->closed, 0);
+    if (fake->in.len - fake->in_at >= len)
+        return (ssize_t)len;
+    return fake->recv_gone ? HEARTH_PEER_LOST : 0;
+}
+
+static const void *share_borrow(struct conn *conn, size_t len, uint64_t *token)
+{
+    struct fake *fake = (struct fake *)conn;
+    int place = loan_place(fake);
+    assert_true(place < FAKE_LOANS && fake->in.len - fake->in_at >= len);
+    fake->loans[place] = malloc(len);
+    assert_non_null(fake->loans[place]);
+    memcpy(fake->loans[place], fake->in.data + fake->in_at, len);
+    fake->in_at += len;
+    *token = (uint64_t)place;
+    return fake->loans[place];
+}
+
+static const void *share_look_up(struct conn *conn, const uint8_t reference[REFERENCE_LEN], size_t len,
+                                 uint64_t *token)
+{
+    struct fake *fake = (struct fake *)conn;
+    uint64_t number = load_u64(reference), offset = load_u64(reference + 8);
+    if (number >= 64 || offset > fake->theirs_len || len > fake->theirs_len - offset)
+        return NULL;
+    assert_false(fake->looked_up >> number & 1);
+    fake->looked_up |= UINT64_C(1) << number;
+    *token = TOKEN_REFERENCE + number;
+    return fake->theirs + offset;
+}
+
+static void share_give_back(struct conn *conn, uint64_t token)
+{
+    struct fake *fake = (struct fake *)conn;
+    if (token >= TOKEN_REFERENCE) {
+        assert_true(fake->looked_up >> (token - TOKEN_REFERENCE) & 1);
+        fake->looked_up &= ~(UINT64_C(1) << (token - TOKEN_REFERENCE));
+        return;
+    }
+    assert_true(token < FAKE_LOANS);
+    assert_non_null(fake->loans[token]);
+    free(fake->loans[token]);
+    fake->loans[token] = NULL;
+}
+
+static int share_refer(struct conn *conn, const void *memory, size_t len, uint8_t reference[REFERENCE_LEN])
+{
+    struct fake *fake = (struct fake *)conn;
+    uintptr_t at = (uintptr_t)memory, start = (uintptr_t)fake->ours;
+    if (at < start || at - start > fake->ours_len || len > fake->ours_len - (at - start))
+        return -1;
+    if (~fake->references == 0)
+        return -1;
+    int number = __builtin_ctzll(~fake->references);
+    fake->references |= UINT64_C(1) << number;
+    store_u64(reference, (uint64_t)number);
+    store_u64(reference + 8, at - start);
+    return number;
+}
+
+static uint64_t share_returned(struct conn *conn)
+{
+    struct fake *fake = (struct fake *)conn;
+    uint64_t back = fake->back;
+    assert_int_equal(fake->closed, 0);
+    fake->references &= ~back;
+    fake->back = 0;
+    return back;
+}
+
+static const struct sharing fake_sharing = {
+    .lends = share_lends,
+    .ready = share_ready,
+    .borrow = share_borrow,
+    .look_up = share_look_up,
+    .give_back = share_give_back,
+    .refer = share_refer,
+    .returned = share_returned,
+};
+
+static const struct transport fake_sharing_transport = {
+    .scheme = "fake",
+    .send = fake_send,
+    .recv = fake_recv,
+    .close = fake_close,
+    .descriptor = fake_descriptor,
+    .attend = fake_attend,
+    .doze = fake_doze,
+    .sharing = &fake_sharing,
+};
+
+void fake_share(struct fake *fake, const uint8_t *ours, size_t ours_len)
+{
+    fake->conn.transport = &fake_sharing_transport;
+    fake->lend_max = SIZE_MAX;
+    fake->ours = ours;
+    fake->ours_len = ours_len;
+}
+
+bool fake_lends(const struct fake *fake)
+{
+    for (int i = 0; i < FAKE_LOANS; i++)
+        if (fake->loans[i] != NULL)
+            return true;
+    return fake->looked_up != 0;
+}
+
+/* ---- the peer ---- */
 
 void fake_fini(struct fake *fake)
 {
@@ -92,7 +250,16 @@ void fake_frame(struct fake *fake, struct frame frame, const void *payload)
     frame.credit = fake->credit;
     frame_encode(&frame, header);
     bytes_add(&fake->in, header, sizeof header);
-    bytes_add(&fake->in, payload, frame.length);
+    bytes_add(&fake->in, payload, frame.flags & FRAME_REFERENCE ? REFERENCE_LEN : frame.length);
+}
+
+void fake_refer(struct fake *fake, uint32_t length, uint32_t number, uint64_t offset)
+{
+    uint8_t reference[REFERENCE_LEN];
+    store_u64(reference, number);
+    store_u64(reference + 8, offset);
+    fake_frame(fake, (struct frame){.kind = FRAME_DATA, .flags = FRAME_REFERENCE, .length = length},
+               reference);
 }
 
 void fake_hello(struct fake *fake)
@@ -108,10 +275,11 @@ bool fake_next(struct fake *fake, struct frame *frame, const uint8_t **payload)
     if (left < FRAME_HEADER_LEN)
         return false;
     assert_int_equal(frame_decode(frame, at, &what), HEARTH_OK);
-    if (left < FRAME_HEADER_LEN + (size_t)frame->length)
+    size_t len = frame->flags & FRAME_REFERENCE ? REFERENCE_LEN : frame->length;
+    if (left < FRAME_HEADER_LEN + len)
         return false;
     *payload = at + FRAME_HEADER_LEN;
-    fake->parsed += FRAME_HEADER_LEN + (size_t)frame->length;
+    fake->parsed += FRAME_HEADER_LEN + len;
     return true;
 }
 
@@ -123,25 +291,38 @@ static void note(struct upper *upper, const char *word, uint32_t number)
     snprintf(upper->log + len, sizeof upper->log - len, "%s%s:%u", len > 0 ? " " : "", word, number);
 }
 
-static void *on_data(void *arg, struct link *link, const struct frame *frame, void **cookie)
+static void *on_data(void *arg, struct link *link, int pipe, const struct frame *frame, bool lends,
+                     void **cookie)
 {
     struct upper *upper = arg;
     assert_ptr_equal(link, upper->link);
     note(upper, "data", frame->length);
+    upper->pipe = pipe;
     if (upper->refuse)
         link_fail(link, HEARTH_PROTOCOL, "refused by the test");
     if (upper->refuse || upper->drop)
         return NULL;
-    *cookie = &upper->cookie;
-    return upper->no_target ? NULL : upper->target;
+    *cookie = &upper->cookie[pipe];
+    if (lends && upper->lend)
+        return LINK_LEND;
+    return upper->no_target ? NULL : upper->target + (size_t)pipe * upper->stride;
 }
 
-static void on_payload(void *arg, struct link *link, const struct frame *frame, void *cookie)
+static void on_payload(void *arg, struct link *link, const struct frame *frame, void *cookie,
+                       struct loan *loan)
 {
     struct upper *upper = arg;
     assert_ptr_equal(link, upper->link);
-    assert_ptr_equal(cookie, &upper->cookie);
-    note(upper, "payload", frame->length);
+    size_t pipe = (size_t)((uint32_t *)cookie - upper->cookie);
+    assert_true(pipe < (size_t)upper->pipes);
+    const uint8_t *bytes = loan->data != NULL ? loan->data : upper->target + pipe * upper->stride;
+    for (uint32_t i = 0; upper->check_fill && i < frame->length; i++)
+        assert_int_equal(bytes[i], (uint8_t)frame->lane);
+    note(upper, loan->data != NULL ? "loan" : "payload", frame->length);
+    if (loan->data == NULL)
+        return;
+    assert_true(upper->loan_count < FAKE_LOANS);
+    upper->loans[upper->loan_count++] = *loan;
 }
 
 static void on_control(void *arg, struct link *link, const struct frame *frame, const uint8_t *payload)
@@ -179,13 +360,18 @@ static void on_down(void *arg, struct link *link, const struct error *why)
 
 static const struct link_events events = {on_data, on_payload, on_control, on_sent, on_room, on_down};
 
-void upper_init(struct upper *upper, struct link *link, struct fake *fake, uint32_t budget)
+void upper_init_pipes(struct upper *upper, struct link *link, struct fake *fakes, int count, uint32_t budget)
 {
+    struct conn *conns[LINK_PIPES_MAX];
     memset(upper, 0, sizeof *upper);
     upper->link = link;
+    upper->pipes = count;
     heap_init(&upper->heap, 0);
+    for (int i = 0; i < count; i++)
+        conns[i] = &fakes[i].conn;
     struct link_setup setup = {
-        .conn = &fake->conn,
+        .conns = conns,
+        .count = count,
         .events = &events,
         .events_arg = upper,
         .heap = &upper->heap,
@@ -196,12 +382,22 @@ void upper_init(struct upper *upper, struct link *link, struct fake *fake, uint3
     link_init(link, &setup);
 }
 
+void upper_init(struct upper *upper, struct link *link, struct fake *fake, uint32_t budget)
+{
+    upper_init_pipes(upper, link, fake, 1, budget);
+}
+
 void upper_fini(struct upper *upper, struct fake *fake)
 {
     link_fini(upper->link, NULL);
-    assert_int_equal(fake->closed, 1);
+    for (int i = 0; i < upper->loan_count; i++)
+        loan_end(&upper->loans[i]);
     assert_int_equal(upper->heap.blocks, 0);
-    fake_fini(fake);
+    for (int i = 0; i < upper->pipes; i++) {
+        assert_int_equal(fake[i].closed, 1);
+        assert_false(fake_lends(&fake[i]));
+        fake_fini(&fake[i]);
+    }
 }
 
 void upper_clear(struct upper *upper)

@@ -7,6 +7,7 @@
 #include "transport/link.h"
 
 #define FAKE_LOG_MAX 4096
+#define FAKE_LOANS   8
 
 /* Bytes that grow at the end. */
 struct bytes {
@@ -26,6 +27,19 @@ struct fake {
     struct prng *random; /* not NULL: each call takes or gives 1 to its limit */
     bool recv_gone, send_gone;
     int closed;
+    int fd; /* what it says its descriptor is */
+    int attended;
+    bool asleep, want_room; /* as it was told last */
+
+    /* After fake_share: memory that both see. */
+    size_t lend_max;             /* payloads up to this are lent out of the stream */
+    void *loans[FAKE_LOANS];     /* copies that are out: a read after it was given back is seen */
+    uint64_t looked_up;          /* the peer's references that the link has not given back */
+    const uint8_t *theirs;       /* what the peer's references stand for */
+    size_t theirs_len;           /* bytes */
+    const uint8_t *ours;         /* what the link may refer to */
+    size_t ours_len;             /* bytes */
+    uint64_t references, back;   /* numbers in use; those that the peer has read since the last look */
 
     /* The peer's side of the protocol. */
     uint64_t sequence; /* of its last frame */
@@ -43,23 +57,38 @@ struct upper {
     bool drop;       /* on_data gives NULL and no cookie */
     bool refuse;     /* on_data fails the link */
     bool no_target;  /* on_data gives a cookie, but nowhere to write (frames without bytes) */
-    uint32_t cookie; /* its address is the cookie of what comes in */
+    uint32_t cookie[LINK_PIPES_MAX]; /* their addresses are the cookies of what comes in, by pipe */
+    size_t stride;                   /* between the targets of the pipes */
+    bool check_fill;                 /* all bytes of a payload must be the number of its lane */
     int down_count;
     struct error down;
     uint8_t control[FRAME_CONTROL_MAX];
+    int pipes;                     /* of the link */
+    int pipe;                      /* through which the last data came */
+    bool lend;                     /* on_data asks for a loan where it may */
+    struct loan loans[FAKE_LOANS]; /* that came, in order */
+    int loan_count;
 };
 
 void fake_init(struct fake *fake);
 void fake_fini(struct fake *fake);
+/* From now on memory is shared: payloads are lent, and those in `ours` travel as references. */
+void fake_share(struct fake *fake, const uint8_t *ours, size_t ours_len);
+/* A reference of the peer to `theirs`, in a frame of data. */
+void fake_refer(struct fake *fake, uint32_t length, uint32_t number, uint64_t offset);
+bool fake_lends(const struct fake *fake); /* something is out */
 
-/* A frame of the peer: the sequence, ack and credit are filled in; CRC is right. */
+/* A frame of the peer: the sequence and credit are filled in; CRC is right. */
 void fake_frame(struct fake *fake, struct frame frame, const void *payload);
 void fake_hello(struct fake *fake);
-/* The next whole frame that the link has sent; false: there is none yet. Fails the test on bad bytes. */
+/* The next whole frame that the link has sent, its payload or its reference; false: there is none yet. Fails
+ * the test on bad bytes. */
 bool fake_next(struct fake *fake, struct frame *frame, const uint8_t **payload);
 
 void upper_init(struct upper *upper, struct link *link, struct fake *fake, uint32_t budget);
-/* Ends the link without a goodbye and checks that nothing is left. */
+/* Over several pipes: `fakes` has as many. */
+void upper_init_pipes(struct upper *upper, struct link *link, struct fake *fakes, int count, uint32_t budget);
+/* Ends the link without a goodbye and the loans, and checks that nothing is left. `fake` is the first. */
 void upper_fini(struct upper *upper, struct fake *fake);
 void upper_clear(struct upper *upper); /* the log */
 

@@ -133,7 +133,7 @@ static void frames_come_in_any_fragments(void **state)
         assert_string_equal(w->upper.log, expected);
         assert_memory_equal(w->upper.target, bytes, sizeof bytes);
         assert_memory_equal(w->upper.control, bytes, FRAME_CONTROL_MAX);
-        assert_int_equal(w->link.in_sequence, 6);
+        assert_int_equal(w->link.pipes[0].in_sequence, 6);
         assert_int_equal(w->upper.metrics.frames_received, 6);
         assert_int_equal(w->upper.metrics.bytes_received, w->fake.in.len);
         teardown((void **)&w);
@@ -240,8 +240,8 @@ static void incoming_payload_can_be_dropped_half_way(void **state)
     link_pump(&w->link);
     assert_string_equal(w->upper.log, "data:3000");
     link_drop_incoming(&w->link, &bytes); /* another cookie: nothing happens */
-    assert_ptr_equal(w->link.in_target, w->upper.target);
-    link_drop_incoming(&w->link, &w->upper.cookie);
+    assert_ptr_equal(w->link.pipes[0].in_target, w->upper.target);
+    link_drop_incoming(&w->link, w->upper.cookie);
     w->fake.in.len = whole;
     fake_frame(&w->fake, (struct frame){.kind = FRAME_DATA, .length = 5}, "hello");
     link_pump(&w->link);

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A member's side of the rendezvous, as a machine without sockets: it registers, confirms rosters, waits
+ * for GO. */
+#ifndef BOOTSTRAP_APPLICANT_H
+#define BOOTSTRAP_APPLICANT_H
+
+#include "bootstrap/roster.h"
+
+struct applicant {
+    const struct roster_setup *setup;
+    int rank;      /* wanted; RANK_NONE: any */
+    bool welcomed; /* whoever is at the other end speaks our language */
+    bool refused;  /* the last error was said by the rendezvous: trying again is no use */
+    uint8_t *in;   /* one message, at most */
+    size_t in_len, in_size;
+    uint8_t *out;
+    size_t out_len, out_sent;
+    struct roster roster; /* the last that came; members NULL: none */
+};
+
+/* `setup` is lent. HEARTH_NO_MEMORY. */
+int MUST_CHECK applicant_init(struct applicant *a, const struct roster_setup *setup, int rank);
+void applicant_fini(struct applicant *a);
+/* Begins on a new connection. */
+void applicant_begin(struct applicant *a, uint64_t now_ns);
+/* What is to be sent, length 0: nothing; how much of it was. */
+struct iovec applicant_output(const struct applicant *a);
+void applicant_sent(struct applicant *a, size_t len);
+/* HEARTH_OK: GO has come and a->roster is agreed. HEARTH_PENDING. Anything else: the connection is of no
+ * use, and why: refused by the rendezvous, or HEARTH_PROTOCOL because this is not a rendezvous. */
+int MUST_CHECK applicant_input(struct applicant *a, const void *bytes, size_t len, struct error *error);
+
+#endif

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One line per address. The first that is connected is chosen, the others hang up; if it proves to be of
+ * no use, all are dialled again after a pause that grows and is a little random, so that not all members
+ * come at once. */
+#include "bootstrap/caller.h"
+
+#include <inttypes.h>
+
+#define PAUSE_MIN_NS (50 * NS_PER_MS)
+#define PAUSE_MAX_NS NS_PER_S
+#define READ_BYTES   16384
+
+void caller_init(struct caller *c, struct applicant *applicant, const struct sock_addr *addrs, int count,
+                 uint64_t seed)
+{
+    *c = (struct caller){.setup = applicant->setup, .applicant = applicant, .count = count, .chosen = -1};
+    for (int i = 0; i < RESOLVE_MAX; i++)
+        c->lines[i].fd = -1;
+    for (int i = 0; i < count; i++)
+        c->lines[i].addr = addrs[i];
+    prng_init(&c->prng, seed);
+    error_clear(&c->last);
+}
+
+static void hang_up(struct caller *c, int index)
+{
+    sock_close(c->lines[index].fd);
+    c->lines[index].fd = -1;
+    if (c->chosen == index)
+        c->chosen = -1;
+}
+
+void caller_close(struct caller *c)
+{
+    for (int i = 0; i < c->count; i++)
+        hang_up(c, i);
+}
+
+/* c->last says why. */
+static void line_fail(struct caller *c, int index, uint64_t now_ns)
+{
+    struct line *line = &c->lines[index];
+    uint64_t pause_ns = PAUSE_MIN_NS << (line->tries < 5 ? line->tries : 5);
+
+    hang_up(c, index);
+    line->tries++;
+    pause_ns = pause_ns < PAUSE_MAX_NS ? pause_ns : PAUSE_MAX_NS;
+    line->next_ns = now_ns + pause_ns / 2 + prng_below(&c->prng, pause_ns);
+}
+
+/* Somebody is there but does not do what a rendezvous does: worth a few attempts only. */
+static int line_bad(struct caller *c, int index, uint64_t now_ns, struct error *error)
+{
+    line_fail(c, index, now_ns);
+    if (c->bad++ < c->setup->connect_retries)
+        return HEARTH_PENDING;
+    *error = c->last;
+    return error->status;
+}
+
+/* ---- connecting ---- */
+
+static void line_dial(struct caller *c, int index, uint64_t now_ns)
+{
+    struct line *line = &c->lines[index];
+
+    line->until_ns = now_ns + c->setup->connect_timeout_ns;
+    if (sock_dial(&line->addr, NULL, &line->fd, &c->last) != HEARTH_OK)
+        line_fail(c, index, now_ns);
+}
+
+static void line_choose(struct caller *c, int index, uint64_t now_ns)
+{
+    for (int i = 0; i < c->count; i++)
+        if (i != index)
+            hang_up(c, i);
+    c->chosen = index;
+    c->lines[index].until_ns = now_ns + c->setup->connect_timeout_ns;
+    applicant_begin(c->applicant, now_ns);
+}
+
+static int line_connect(struct caller *c, int index, uint64_t now_ns, struct error *error)
+{
+    struct line *line = &c->lines[index];
+    char text[SOCK_TEXT_MAX];
+
+    sock_addr_text(&line->addr, text, sizeof(text));
+    int status = sock_dialled(line->fd, &line->addr, &c->last);
+    if (status == HEARTH_PENDING && now_ns < line->until_ns)
+        return HEARTH_PENDING;
+    if (status == HEARTH_PENDING)
+        error_set(&c->last, HEARTH_TIMEOUT, RANK_NONE, "cannot dial %s: no answer for %" PRIu64 " ms", text,
+                  c->setup->connect_timeout_ns / NS_PER_MS);
+    if (status != HEARTH_OK) {
+        line_fail(c, index, now_ns);
+        return HEARTH_PENDING;
+    }
+    if (sock_addr_family(&line->addr) == SOCK_UNIX && !sock_same_user(line->fd))
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "rendezvous: %s was opened by another user: choose another name", text);
+    line_choose(c, index, now_ns);
+    return HEARTH_PENDING;
+}
+
+/* ---- talking ---- */
+
+static int line_send(struct caller *c)
+{
+    struct iovec piece = applicant_output(c->applicant);
+    ssize_t sent = piece.iov_len > 0 ? sock_send(c->lines[c->chosen].fd, &piece, 1) : 0;
+
+    if (sent < 0)
+        return HEARTH_PEER_LOST;
+    applicant_sent(c->applicant, (size_t)sent);
+    return HEARTH_PENDING;
+}
+
+/* Reads first: the last words of whoever closed are worth more than that it closed. */
+static int line_move(struct caller *c, struct error *said)
+{
+    uint8_t bytes[READ_BYTES];
+    struct iovec target = {.iov_base = bytes, .iov_len = sizeof(bytes)};
+    ssize_t len = sock_recv(c->lines[c->chosen].fd, &target, 1);
+
+    if (len < 0)
+        return HEARTH_PEER_LOST;
+    if (len > 0) {
+        int status = applicant_input(c->applicant, bytes, (size_t)len, said);
+        if (status != HEARTH_PENDING)
+            return status;
+    }
+    return line_send(c);
+}
+
+static int line_talk(struct caller *c, uint64_t now_ns, struct error *error)
+{
+    int index = c->chosen;
+    bool welcomed = c->applicant->welcomed;
+    struct error said;
+    char text[SOCK_TEXT_MAX];
+    int status = line_move(c, &said);
+
+    sock_addr_text(&c->lines[index].addr, text, sizeof(text));
+    if (status == HEARTH_OK)
+        return HEARTH_OK;
+    if (status != HEARTH_PENDING && c->applicant->refused) {
+        *error = said;
+        return status;
+    }
+    if (status == HEARTH_PENDING && (c->applicant->welcomed || now_ns < c->lines[index].until_ns))
+        return HEARTH_PENDING;
+    if (status == HEARTH_PENDING)
+        error_set(&c->last, HEARTH_TIMEOUT, RANK_NONE,
+                  "rendezvous: whoever listens on %s did not answer for %" PRIu64
+                  " ms: is it a rendezvous of Hearth?",
+                  text, c->setup->connect_timeout_ns / NS_PER_MS);
+    else if (status == HEARTH_PEER_LOST)
+        error_set(&c->last, HEARTH_PEER_LOST, RANK_NONE, "rendezvous: %s closed the connection%s", text,
+                  welcomed ? "" : " without an answer: is it a rendezvous of Hearth?");
+    else
+        error_set(&c->last, status, RANK_NONE, "rendezvous: %s: %s", text, said.text);
+    if (status == HEARTH_PEER_LOST && welcomed) { /* it died; another may take its place */
+        line_fail(c, index, now_ns);
+        return HEARTH_PENDING;
+    }
+    return line_bad(c, index, now_ns, error);
+}
+
+/* ---- the whole ---- */
+
+void caller_waits(const struct caller *c, struct sock_wait *items, uint64_t *deadline_ns)
+{
+    for (int i = 0; i < RESOLVE_MAX; i++) {
+        const struct line *line = &c->lines[i];
+        bool chosen = c->chosen == i;
+        items[i] = (struct sock_wait){.fd = line->fd,
+                                      .want_recv = chosen,
+                                      .want_send = !chosen || applicant_output(c->applicant).iov_len > 0};
+        if (i >= c->count || (chosen && c->applicant->welcomed) || (c->chosen >= 0 && !chosen))
+            continue;
+        uint64_t next = line->fd >= 0 ? line->until_ns : line->next_ns;
+        if (next < *deadline_ns)
+            *deadline_ns = next;
+    }
+}
+
+int caller_pump(struct caller *c, const struct sock_wait *items, uint64_t now_ns, struct error *error)
+{
+    int status = HEARTH_PENDING;
+
+    for (int i = 0; i < c->count && status == HEARTH_PENDING; i++) {
+        const struct line *line = &c->lines[i];
+        if (c->chosen >= 0 && c->chosen != i)
+            continue;
+        if (line->fd < 0 && now_ns >= line->next_ns)
+            line_dial(c, i, now_ns);
+        else if (line->fd >= 0 && (items[i].ready || now_ns >= line->until_ns))
+            status = c->chosen == i ? line_talk(c, now_ns, error) : line_connect(c, i, now_ns, error);
+    }
+    return status;
+}

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Listens, and hears out whoever comes: 64 bytes, within a time, from a bounded number at once.
+ *
+ * Anybody can connect, so a stranger costs one place of a fixed table and nothing else. When all places are
+ * taken, one is made free at the expense of the address that holds most of them, its oldest: whoever floods
+ * the port pushes out itself, and a member that comes from elsewhere, or greets at once, gets in. What a
+ * stranger says is answered only if it is a greeting that knows us. */
+#include "bootstrap/door.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#define BACKLOG      512
+#define ACCEPTS_MAX  32                /* of each listener, each time the door is pumped */
+#define NO_ACCEPT_NS (100 * NS_PER_MS) /* pause when the system has no descriptors left */
+#define LOCAL_TEXT   64
+
+struct stranger {
+    int fd; /* -1: the place is free */
+    bool local, greeted;
+    struct sock_addr from;
+    uint64_t came; /* counts them */
+    uint64_t deadline_ns;
+    size_t got;
+    uint8_t bytes[GREETING_LEN];
+    struct greeting greeting; /* when greeted */
+};
+
+struct door {
+    struct log log;
+    uint64_t greeting_ns;
+    int fd, local_fd;
+    struct sock_addr bound;
+    struct door_self self; /* cluster 0: not known yet */
+    bool receiving;
+    uint64_t count; /* of all that came */
+    bool deaf;      /* nobody is accepted, until then: */
+    uint64_t deaf_until_ns;
+    struct stranger strangers[DOOR_HALF_OPEN];
+};
+
+/* ---- opening ------------------------------------------------------------------------------------------ */
+
+/* Taken ports are passed over. */
+static int listen_somewhere(struct door *door, const struct door_setup *setup, struct error *error)
+{
+    struct sock_addr addr = setup->listen;
+    uint16_t first = sock_addr_port(&addr);
+    char text[SOCK_TEXT_MAX];
+
+    for (uint32_t i = 0; i <= setup->port_tries && first + i <= UINT16_MAX; i++) {
+        sock_addr_set_port(&addr, (uint16_t)(first + i));
+        int status = sock_listen(&addr, BACKLOG, &door->fd, &door->bound, error);
+        if (status != HEARTH_LIMIT || first == 0)
+            return status;
+    }
+    sock_addr_text(&setup->listen, text, sizeof(text));
+    return error_set(error, HEARTH_LIMIT, RANK_NONE,
+                     "%s: this port and the %u after it are in use; free one, or choose another (--port, "
+                     "HEARTH_PORT)",
+                     text, (unsigned)(sock_addr_port(&addr) - first));
+}
+
+int door_open(const struct door_setup *setup, struct door **out, struct error *error)
+{
+    struct door *door = heap_alloc(setup->heap, 1, sizeof(*door));
+
+    if (!door)
+        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for the listening port");
+    door->log = setup->log;
+    door->greeting_ns = setup->greeting_ns;
+    door->fd = door->local_fd = -1;
+    for (int i = 0; i < DOOR_HALF_OPEN; i++)
+        door->strangers[i].fd = -1;
+    if (setup->listen.len > 0) {
+        int status = listen_somewhere(door, setup, error);
+        if (status) {
+            heap_free(door);
+            return status;
+        }
+    }
+    *out = door;
+    return HEARTH_OK;
+}
+
+static void stranger_close(struct door *door, struct stranger *s, const char *why)
+{
+    char text[SOCK_TEXT_MAX];
+
+    sock_addr_text(&s->from, text, sizeof(text));
+    log_write(&door->log, HEARTH_LOG_DEBUG, "HEARTH-STRANGER", "%s is sent away: %s", text, why);
+    sock_close(s->fd);
+    s->fd = -1;
+}
+
+void door_close(struct door *door)
+{
+    if (!door)
+        return;
+    for (int i = 0; i < DOOR_HALF_OPEN; i++)
+        if (door->strangers[i].fd >= 0)
+            stranger_close(door, &door->strangers[i], "the node closes");
+    door_settle(door);
+    if (door->fd >= 0)
+        sock_unlisten(door->fd);
+    heap_free(door);
+}
+
+int door_fd(const struct door *door)
+{
+    return door->fd;
+}
+
+struct sock_addr door_addr(const struct door *door)
+{
+    return door->bound;
+}
+
+void door_local_addr(uint64_t cluster, int rank, struct sock_addr *out)
+{
+    char text[LOCAL_TEXT];
+
+    snprintf(text, sizeof(text), "unix:@hearth-%016llx-%d", (unsigned long long)cluster, rank);
+    int status = sock_addr_parse(text, 0, out);
+    assert(status == HEARTH_OK); /* plain and short */
+    (void)status;
+}
+
+int door_open_local(struct door *door, struct error *error)
+{
+    struct sock_addr addr, bound;
+
+    door_local_addr(door->self.cluster, door->self.rank, &addr);
+    return sock_listen(&addr, BACKLOG, &door->local_fd, &bound, error);
+}
+
+void door_refuse(int fd, const struct greeting *greeting, enum greeting_reason reason)
+{
+    struct greeting answer = {
+        .kind = GREETING_REFUSE,
+        .reason = (uint8_t)reason,
+        .channel = greeting->channel,
+        .channels = greeting->channels,
+        .from = greeting->to,
+        .to = greeting->from,
+        .cluster = greeting->cluster,
+        .from_instance = greeting->to_instance,
+        .to_instance = greeting->from_instance,
+    };
+    uint8_t bytes[GREETING_LEN];
+    struct iovec piece = {bytes, sizeof(bytes)};
+
+    greeting_encode(&answer, bytes);
+    /* It fits into an empty socket, or the socket is broken; either way we are through with it. */
+    (void)sock_send(fd, &piece, 1);
+    sock_close(fd);
+}
+
+void door_receive(struct door *door, const struct door_self *self)
+{
+    door->self = *self;
+    door->receiving = true;
+}
+
+void door_settle(struct door *door)
+{
+    struct door_guest guest;
+
+    while (door_take(door, &guest))
+        door_refuse(guest.fd, &guest.greeting, GREETING_JOINED);
+    door->receiving = false;
+    if (door->local_fd >= 0)
+        sock_unlisten(door->local_fd);
+    door->local_fd = -1;
+}
+
+/* ---- strangers ---------------------------------------------------------------------------------------- */
+
+static bool same_house(const struct stranger *a, const struct stranger *b)
+{
+    struct sock_addr x = a->from, y = b->from;
+
+    if (a->local || b->local)
+        return a->local && b->local;
+    sock_addr_set_port(&x, 0);
+    sock_addr_set_port(&y, 0);
+    return sock_addr_equal(&x, &y);
+}
+
+static int neighbours(const struct door *door, const struct stranger *s)
+{
+    int count = 0;
+
+    for (int i = 0; i < DOOR_HALF_OPEN; i++)
+        count += door->strangers[i].fd >= 0 && same_house(&door->strangers[i], s);
+    return count;
+}
+
+/* Of the address that holds most places, the one that came first. Guests whom the mesh has not taken yet
+ * stay: they are few and are taken at once. */
+static struct stranger *stranger_to_go(struct door *door)
+{
+    struct stranger *worst = NULL;
+    int most = 0;
+
+    for (int i = 0; i < DOOR_HALF_OPEN; i++) {
+        struct stranger *s = &door->strangers[i];
+        if (s->fd < 0 || s->greeted)
+            continue;
+        int count = neighbours(door, s);
+        if (!worst || count > most || (count == most && s->came < worst->came)) {
+            worst = s;
+            most = count;
+        }
+    }
+    return worst;
+}
+
+static struct stranger *place_find(struct door *door)
+{
+    for (int i = 0; i < DOOR_HALF_OPEN; i++)
+        if (door->strangers[i].fd < 0)
+            return &door->strangers[i];
+    struct stranger *oldest = stranger_to_go(door);
+    if (oldest)
+        stranger_close(door, oldest, "too many wait, and most of them come from there");
+    return oldest;
+}
+
+/* All 64 bytes are there. */
+static void stranger_judge(struct door *door, struct stranger *s)
+{
+    const struct door_self *self = &door->self;
+    const struct greeting *g = &s->greeting;
+    const char *what = "";
+
+    if (greeting_decode(&s->greeting, s->bytes, &what))
+        stranger_close(door, s, what);
+    else if (g->kind != GREETING_GREET)
+        stranger_close(door, s, "it answers what nobody asked");
+    else if (self->cluster == 0 || g->cluster != self->cluster)
+        stranger_close(door, s, "it belongs to another cluster");
+    else if (g->to != (uint32_t)self->rank || g->to_instance != self->instance)
+        stranger_close(door, s, "it looks for another member");
+    else if (door->receiving)
+        s->greeted = true;
+    else {
+        door_refuse(s->fd, g, GREETING_JOINED);
+        s->fd = -1;
+    }
+}
+
+/* Reads what is there, never beyond the greeting. Bytes that cannot become one are not waited for. */
+static void stranger_hear(struct door *door, struct stranger *s)
+{
+    static const uint8_t start[] = {GREETING_MAGIC & 0xff, GREETING_MAGIC >> 8, GREETING_VERSION};
+    struct iovec piece = {s->bytes + s->got, GREETING_LEN - s->got};
+    ssize_t len = sock_recv(s->fd, &piece, 1);
+
+    if (len < 0) {
+        stranger_close(door, s, "it left");
+        return;
+    }
+    s->got += (size_t)len;
+    if (memcmp(s->bytes, start, s->got < sizeof(start) ? s->got : sizeof(start)) != 0)
+        stranger_close(door, s, "what it says is no Hearth greeting");
+    else if (s->got == GREETING_LEN)
+        stranger_judge(door, s);
+}
+
+/* ---- pumping ------------------------------------------------------------------------------------------ */
+
+static void accept_one(struct door *door, int fd, const struct sock_addr *from, bool local, uint64_t now_ns)
+{
+    struct stranger *s = place_find(door);
+
+    if (!s) { /* every place is a guest's that waits to be taken */
+        sock_close(fd);
+        return;
+    }
+    *s = (struct stranger){
+        .fd = fd,
+        .local = local,
+        .from = *from,
+        .came = door->count++,
+        .deadline_ns = now_ns + door->greeting_ns,
+    };
+    if (local && !sock_same_user(fd))
+        stranger_close(door, s, "it runs as another user");
+    else
+        stranger_hear(door, s); /* who greets at once does not stand in the way of others */
+}
+
+static void accept_some(struct door *door, int listener, bool local, uint64_t now_ns)
+{
+    for (int i = 0; i < ACCEPTS_MAX; i++) {
+        struct sock_addr from = {.len = 0};
+        int fd = -1;
+        int status = sock_accept(listener, &fd, &from);
+        if (status == HEARTH_PENDING)
+            return;
+        if (status) {
+            door->deaf = true;
+            door->deaf_until_ns = now_ns + NO_ACCEPT_NS;
+            log_write(&door->log, HEARTH_LOG_WARN, "HEARTH-NO-ACCEPT",
+                      "a connection cannot be taken: the process has too many files open");
+            return;
+        }
+        accept_one(door, fd, &from, local, now_ns);
+    }
+}
+
+void door_pump(struct door *door, uint64_t now_ns)
+{
+    for (int i = 0; i < DOOR_HALF_OPEN; i++) {
+        struct stranger *s = &door->strangers[i];
+        if (s->fd < 0 || s->greeted)
+            continue;
+        stranger_hear(door, s);
+        if (s->fd >= 0 && !s->greeted && now_ns >= s->deadline_ns)
+            stranger_close(door, s, "it did not greet in time");
+    }
+    if (door->deaf && now_ns < door->deaf_until_ns)
+        return;
+    door->deaf = false;
+    if (door->local_fd >= 0)
+        accept_some(door, door->local_fd, true, now_ns);
+    if (door->fd >= 0 && !door->deaf)
+        accept_some(door, door->fd, false, now_ns);
+}
+
+static void wait_add(struct sock_wait *items, size_t max, size_t *count, int fd)
+{
+    if (fd >= 0 && *count < max)
+        items[(*count)++] = (struct sock_wait){.fd = fd, .want_recv = true};
+}
+
+size_t door_waits(const struct door *door, struct sock_wait *items, size_t max, uint64_t *deadline_ns)
+{
+    size_t count = 0;
+
+    /* While nobody can be accepted the listeners would be ready all the time. */
+    if (!door->deaf) {
+        wait_add(items, max, &count, door->local_fd);
+        wait_add(items, max, &count, door->fd);
+    } else if (door->deaf_until_ns < *deadline_ns)
+        *deadline_ns = door->deaf_until_ns;
+    for (int i = 0; i < DOOR_HALF_OPEN; i++) {
+        const struct stranger *s = &door->strangers[i];
+        wait_add(items, max, &count, s->fd);
+        if (s->fd >= 0 && s->deadline_ns < *deadline_ns)
+            *deadline_ns = s->deadline_ns;
+    }
+    return count;
+}
+
+bool door_take(struct door *door, struct door_guest *guest)
+{
+    for (int i = 0; i < DOOR_HALF_OPEN; i++) {
+        struct stranger *s = &door->strangers[i];
+        if (s->fd < 0 || !s->greeted)
+            continue;
+        *guest = (struct door_guest){s->fd, s->local, s->from, s->greeting};
+        s->fd = -1;
+        return true;
+    }
+    return false;
+}
+
+int door_strangers(const struct door *door)
+{
+    int count = 0;
+
+    for (int i = 0; i < DOOR_HALF_OPEN; i++)
+        count += door->strangers[i].fd >= 0;
+    return count;
+}

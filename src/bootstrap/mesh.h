@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a roster to connections: every pair of members joined by authenticated-by-roster sockets, dialled from
+ * either end, through one listening port (and one unix socket for members of the same host).
+ *
+ * A socket begins with a greeting of fixed size: cluster, from, to, channel, instance of both. The side with
+ * the lower rank decides which of several sockets for the same channel is kept and confirms it; only a
+ * confirmed socket is used. docs/wire.md is the law. */
+#ifndef BOOTSTRAP_MESH_H
+#define BOOTSTRAP_MESH_H
+
+#include "bootstrap/roster.h"
+
+#define MESH_CHANNELS_MAX 9  /* control + 8 data */
+#define DOOR_HALF_OPEN    64 /* sockets that have not greeted yet; the oldest goes when another comes */
+
+/* ---- the door: the node's listening sockets and those who stand in front of them ---- */
+
+struct door;
+
+struct door_setup {
+    struct heap *heap;
+    struct log log;
+    struct sock_addr listen; /* TCP; len 0: none */
+    uint16_t port_tries;     /* a taken port moves to the next, so often */
+    uint64_t greeting_ns;    /* how long a stranger may take to greet: 5 s */
+};
+int MUST_CHECK door_open(const struct door_setup *setup, struct door **out, struct error *error);
+void door_close(struct door *door);
+int door_fd(const struct door *door);                /* the TCP listener, -1: none */
+struct sock_addr door_addr(const struct door *door); /* as it was bound */
+
+/* After the mesh is made the door stays: strangers are heard, bounded in number, time and memory, and sent
+ * away. Called by whoever drives the node; never blocks. */
+void door_pump(struct door *door, uint64_t now_ns);
+/* What to wait for: fills at most max items, gives their number; *deadline_ns is lowered to when door_pump
+ * must be called in any case. */
+size_t door_waits(const struct door *door, struct sock_wait *items, size_t max, uint64_t *deadline_ns);
+
+/* ---- the mesh ---- */
+
+enum mesh_kind { MESH_NONE, MESH_TCP, MESH_UNIX };
+
+/* The sockets to one peer, confirmed. Unix: one channel, over which the transport hands its memory. */
+struct mesh_peer {
+    enum mesh_kind kind;
+    int fds[MESH_CHANNELS_MAX]; /* -1: none */
+    int count;                  /* channels: the same at both ends */
+    uint64_t round_trip_ns;     /* of the greeting, the smallest seen */
+    struct sock_addr addr;      /* the peer's */
+};
+
+enum mesh_wish { MESH_AUTO, MESH_WISH_TCP, MESH_WISH_SHM };
+
+struct mesh_setup {
+    struct heap *heap;
+    struct log log;
+    const struct roster *roster;
+    struct door *door;
+    enum mesh_wish wish; /* AUTO: unix where host ids are equal and both have FEATURE_SHM; SHM: an error where
+                            that is not so */
+    int channels;        /* TCP, 0: 2 (control + 1) where the round trip is below 2 ms, else up to
+                            MESH_CHANNELS_MAX by the bandwidth-delay product at `rate_bytes_per_s`, one data
+                            connection per begun 512 KiB of it; the lower rank decides and says so */
+    double rate_bytes_per_s;
+    const struct sock_addr *from; /* local address to dial from; NULL: any */
+    bool trust_network; /* without it a TCP address that is not loopback is HEARTH_INVALID with a text that
+                           names the option (trust_network, HEARTH_TRUST_NETWORK=1, --i-trust-this-network) */
+    uint64_t deadline_ns, connect_timeout_ns;
+    uint32_t connect_retries;
+};
+
+/* Joins us to all other members: peers[size], our own place stays MESH_NONE. All addresses of a peer are
+ * tried side by side (a small head start for the better one); the higher rank dials, the lower begins to dial
+ * too if nothing has come after a second. Returns when we are joined to all, or with an error that names
+ * peer, address and reason, after closing everything: at the deadline (HEARTH_TIMEOUT), or earlier when every
+ * try has failed and the peer had its time to come (HEARTH_PEER_LOST). (That all others are joined to each
+ * other too is found out by a first collective.) */
+int MUST_CHECK mesh_join(const struct mesh_setup *setup, struct mesh_peer *peers, struct error *error);
+void mesh_close(struct mesh_peer *peers, int size);
+
+#endif

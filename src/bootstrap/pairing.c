@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One end of a pair that is being joined: a table of tries, channel by way, and what was kept. */
+#include "bootstrap/pairing.h"
+
+#include <assert.h>
+
+#define NEAR_NS        (2 * NS_PER_MS)
+#define BYTES_EACH     (512.0 * 1024)
+#define DATA_MAX       (MESH_CHANNELS_MAX - 1)
+#define OTHER_START_NS NS_PER_S /* of the way that worked for channel 0, before the others */
+
+int pairing_channels(const struct pairing_setup *setup, uint64_t round_trip_ns)
+{
+    if (setup->channels > 0)
+        return setup->channels;
+    if (round_trip_ns < NEAR_NS)
+        return 2;
+    double product = setup->rate_bytes_per_s * ((double)round_trip_ns / 1e9);
+    int data = 1;
+    while (data < DATA_MAX && product > (double)data * BYTES_EACH)
+        data++;
+    return 1 + data;
+}
+
+/* ---- tries -------------------------------------------------------------------------------------------- */
+
+static void channel_stop(struct pairing_channel *c)
+{
+    for (int way = 0; way < PAIRING_WAYS; way++)
+        c->tries[way] = (struct pairing_try){.state = TRY_IDLE, .at_ns = NEVER_NS};
+}
+
+/* All addresses, each a head start after the one before. `first` (-1: none) goes before all others. */
+static void channel_start(struct pairing *p, struct pairing_channel *c, int first, uint64_t at_ns)
+{
+    for (int way = 0; way < p->setup.addr_count; way++) {
+        uint64_t late = (uint64_t)way * PAIRING_HEAD_START_NS;
+        if (first >= 0)
+            late = way == first ? 0 : OTHER_START_NS + late;
+        c->tries[way].at_ns = at_ns + late;
+    }
+}
+
+/* As long as the peer may need for all its own tries. */
+static void patience_renew(struct pairing *p, uint64_t now_ns)
+{
+    uint64_t attempts = (uint64_t)p->setup.connect_retries + 1;
+
+    p->patience_ns =
+        now_ns + PAIRING_LOWER_NS + attempts * (p->setup.connect_timeout_ns + PAIRING_BACKOFF_MAX);
+}
+
+void pairing_init(struct pairing *p, const struct pairing_setup *setup, uint64_t seed, uint64_t now_ns)
+{
+    uint64_t first = now_ns + (setup->decides ? PAIRING_LOWER_NS : 0);
+
+    assert(setup->addr_count >= 0 && setup->addr_count <= ROSTER_ADDRS_MAX);
+    *p = (struct pairing){.setup = *setup};
+    if (!setup->remote)
+        p->setup.addr_count = 0;
+    prng_init(&p->prng, seed);
+    patience_renew(p, now_ns);
+    for (int i = 0; i < MESH_CHANNELS_MAX; i++)
+        channel_stop(&p->channels[i]);
+    if (setup->local)
+        p->channels[0].tries[PAIRING_LOCAL].at_ns = first;
+    else
+        channel_start(p, &p->channels[0], -1, first);
+}
+
+static int channels_known(const struct pairing *p)
+{
+    return p->count > 0 ? p->count : 1;
+}
+
+bool pairing_dial(struct pairing *p, uint64_t now_ns, int *channel, int *way)
+{
+    for (int i = 0; i < channels_known(p); i++) {
+        for (int j = 0; j < PAIRING_WAYS; j++) {
+            struct pairing_try *t = &p->channels[i].tries[j];
+            if (t->state != TRY_IDLE || t->at_ns > now_ns)
+                continue;
+            t->state = TRY_BUSY;
+            *channel = i;
+            *way = j;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Half of it is left to chance, so that many members do not come all at once again. */
+static uint64_t pause_ns(struct pairing *p, struct pairing_try *t, uint64_t base_ns)
+{
+    uint64_t pause = base_ns << (t->pauses < 6 ? t->pauses : 6);
+
+    t->pauses++;
+    pause = pause < PAIRING_BACKOFF_MAX ? pause : PAIRING_BACKOFF_MAX;
+    return pause / 2 + prng_below(&p->prng, pause / 2);
+}
+
+/* The peer listens before it is in the roster, so an address that cannot be reached will hardly become
+ * better: it is tried again only so often. Its unix socket is opened later, and one that closes on us may
+ * have had its reasons: those are tried for as long as the caller has time. */
+void pairing_failed(struct pairing *p, int channel, int way, enum pairing_fault fault, uint64_t now_ns)
+{
+    struct pairing_try *t = &p->channels[channel].tries[way];
+    bool missed = fault == FAULT_UNREACHABLE && way != PAIRING_LOCAL;
+
+    if (t->state != TRY_BUSY)
+        return;
+    t->state = TRY_IDLE;
+    t->at_ns = now_ns + pause_ns(p, t, missed ? PAIRING_REFUSED_NS : PAIRING_BACKOFF_NS);
+    if (missed && ++t->misses > p->setup.connect_retries)
+        t->at_ns = NEVER_NS;
+}
+
+bool pairing_fall_back(struct pairing *p, uint64_t now_ns)
+{
+    if (!p->setup.local || !p->setup.remote || p->fallen_back || p->channels[0].kept)
+        return false;
+    p->fallen_back = true;
+    channel_stop(&p->channels[0]);
+    channel_start(p, &p->channels[0], -1, now_ns);
+    return true;
+}
+
+/* ---- sockets ------------------------------------------------------------------------------------------ */
+
+static bool kind_fits(const struct pairing *p, int channel, bool local)
+{
+    if (local)
+        return p->setup.local && channel == 0;
+    return p->setup.remote;
+}
+
+static void round_trip_seen(struct pairing *p, uint64_t round_trip_ns)
+{
+    if (round_trip_ns > 0 && (p->round_trip_ns == 0 || round_trip_ns < p->round_trip_ns))
+        p->round_trip_ns = round_trip_ns;
+}
+
+/* `way`: by which we dialled it, -1: the peer did. Whoever dialled channel 0 found a way, so the others are
+ * dialled from that end too, and that way. */
+static void channel_keep(struct pairing *p, int channel, int way, bool local, uint64_t now_ns)
+{
+    struct pairing_channel *c = &p->channels[channel];
+
+    c->kept = true;
+    p->kept++;
+    channel_stop(c);
+    patience_renew(p, now_ns);
+    if (channel != 0)
+        return;
+    p->kept_local = local;
+    for (int i = 1; i < p->count; i++)
+        if (!p->channels[i].kept)
+            channel_start(p, &p->channels[i], way, now_ns + (way < 0 ? PAIRING_LOWER_NS : 0));
+}
+
+/* The lower rank: decides the number with channel 0. */
+static enum pairing_verdict decide(struct pairing *p, int channel, int way, bool local, uint64_t now_ns)
+{
+    if (channel == 0)
+        p->count = local ? 1 : pairing_channels(&p->setup, p->round_trip_ns);
+    if (channel >= p->count)
+        return PAIRING_DROP;
+    channel_keep(p, channel, way, local, now_ns);
+    return PAIRING_KEEP;
+}
+
+/* The higher rank: the number must be there, and always the same. */
+static enum pairing_verdict obey(struct pairing *p, int channel, int channels, int way, bool local,
+                                 uint64_t now_ns)
+{
+    if (channels <= channel || channels > (local ? 1 : MESH_CHANNELS_MAX))
+        return PAIRING_DROP;
+    if (p->count > 0 && channels != p->count)
+        return PAIRING_DROP;
+    p->count = channels;
+    channel_keep(p, channel, way, local, now_ns);
+    return PAIRING_KEEP;
+}
+
+enum pairing_verdict pairing_greeted(struct pairing *p, int channel, int channels, bool local,
+                                     uint64_t round_trip_ns, uint64_t now_ns)
+{
+    if (channel >= MESH_CHANNELS_MAX || p->channels[channel].kept || !kind_fits(p, channel, local))
+        return PAIRING_DROP;
+    round_trip_seen(p, round_trip_ns);
+    if (p->setup.decides)
+        return decide(p, channel, -1, local, now_ns);
+    /* A greeting may overtake the confirmation, on another socket, that tells the number. */
+    if (p->count > 0 && channel >= p->count)
+        return PAIRING_DROP;
+    return channel == 0 || channel < channels ? PAIRING_OFFER : PAIRING_DROP;
+}
+
+enum pairing_verdict pairing_welcomed(struct pairing *p, int channel, int channels, int way,
+                                      uint64_t round_trip_ns, uint64_t now_ns)
+{
+    if (p->channels[channel].kept || !kind_fits(p, channel, way == PAIRING_LOCAL))
+        return PAIRING_DROP;
+    round_trip_seen(p, round_trip_ns);
+    if (p->setup.decides)
+        return decide(p, channel, way, way == PAIRING_LOCAL, now_ns);
+    return obey(p, channel, channels, way, way == PAIRING_LOCAL, now_ns);
+}
+
+enum pairing_verdict pairing_confirmed(struct pairing *p, int channel, int channels, bool local,
+                                       uint64_t now_ns)
+{
+    if (p->setup.decides || p->channels[channel].kept)
+        return PAIRING_DROP;
+    return obey(p, channel, channels, -1, local, now_ns);
+}
+
+/* ---- the whole ---------------------------------------------------------------------------------------- */
+
+bool pairing_done(const struct pairing *p)
+{
+    return p->count > 0 && p->kept == p->count;
+}
+
+static uint64_t channel_due(const struct pairing_channel *c, bool *busy)
+{
+    uint64_t due = NEVER_NS;
+
+    for (int way = 0; way < PAIRING_WAYS; way++) {
+        const struct pairing_try *t = &c->tries[way];
+        if (t->state == TRY_BUSY)
+            *busy = true;
+        else if (t->at_ns < due)
+            due = t->at_ns;
+    }
+    return due;
+}
+
+bool pairing_hopeless(const struct pairing *p, uint64_t now_ns)
+{
+    if (now_ns < p->patience_ns)
+        return false;
+    for (int i = 0; i < channels_known(p); i++) {
+        bool busy = false;
+        if (!p->channels[i].kept && channel_due(&p->channels[i], &busy) == NEVER_NS && !busy)
+            return true;
+    }
+    return false;
+}
+
+uint64_t pairing_due(const struct pairing *p)
+{
+    uint64_t due = NEVER_NS;
+
+    if (pairing_done(p))
+        return NEVER_NS;
+    for (int i = 0; i < channels_known(p); i++) {
+        bool busy = false;
+        if (p->channels[i].kept)
+            continue;
+        uint64_t at = channel_due(&p->channels[i], &busy);
+        if (at == NEVER_NS && !busy)
+            at = p->patience_ns;
+        due = at < due ? at : due;
+    }
+    return due;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which address of a peer is dialled when, and which of several sockets becomes a channel. Pure: no sockets,
+ * no clock; time is an argument.
+ *
+ * The two ends of a pair cannot see what the other has in flight, so one of them decides: the lower rank. It
+ * decides once for each channel, at the moment it says so on that very socket (its WELCOME, or the CONFIRM
+ * behind the higher rank's WELCOME). The higher rank only ever obeys. So both keep the same socket, in
+ * whatever order things arrive. */
+#ifndef BOOTSTRAP_PAIRING_H
+#define BOOTSTRAP_PAIRING_H
+
+#include "bootstrap/mesh.h"
+#include "core/prng.h"
+
+#define PAIRING_WAYS  (ROSTER_ADDRS_MAX + 1)
+#define PAIRING_LOCAL ROSTER_ADDRS_MAX /* the way through the peer's unix socket; below: its addresses */
+
+#define PAIRING_HEAD_START_NS (50 * NS_PER_MS)  /* of an address before the next */
+#define PAIRING_LOWER_NS      NS_PER_S          /* the end that should be dialled waits so long, then dials */
+#define PAIRING_BACKOFF_NS    (20 * NS_PER_MS)  /* the first pause; doubled each time */
+#define PAIRING_REFUSED_NS    (100 * NS_PER_MS) /* the same after an address that cannot be reached */
+#define PAIRING_BACKOFF_MAX   NS_PER_S
+
+struct pairing_setup {
+    bool decides;   /* we have the lower rank */
+    bool local;     /* through unix sockets, as long as that works */
+    bool remote;    /* through TCP: always, or where the local way does not work */
+    int addr_count; /* of the peer, to be dialled */
+    int channels;   /* TCP; 0: by distance, as in mesh.h */
+    double rate_bytes_per_s;
+    uint64_t connect_timeout_ns;
+    uint32_t connect_retries;
+};
+
+enum pairing_state { TRY_IDLE, TRY_BUSY };
+
+/* One way of one channel. */
+struct pairing_try {
+    enum pairing_state state;
+    uint32_t pauses; /* so far */
+    uint32_t misses; /* so often it could not be reached */
+    uint64_t at_ns;  /* idle: when to dial; NEVER_NS: not at all */
+};
+
+struct pairing_channel {
+    bool kept;
+    struct pairing_try tries[PAIRING_WAYS];
+};
+
+struct pairing {
+    struct pairing_setup setup;
+    struct prng prng;
+    int count; /* channels; 0: not known yet */
+    int kept;
+    bool fallen_back;       /* the local way does not work from here */
+    bool kept_local;        /* channel 0 is a unix socket */
+    uint64_t round_trip_ns; /* the smallest seen; 0: none */
+    uint64_t patience_ns;   /* until then the peer may still come by itself, whatever we tried */
+    struct pairing_channel channels[MESH_CHANNELS_MAX];
+};
+
+enum pairing_verdict {
+    PAIRING_KEEP,  /* this socket is the channel: say so, close the others of the channel */
+    PAIRING_OFFER, /* welcome it and wait: the peer decides */
+    PAIRING_DROP   /* not this one */
+};
+
+enum pairing_fault {
+    FAULT_UNREACHABLE, /* refused, no route, no answer to the connect */
+    FAULT_CLOSED,      /* there, but it did not take us: closed, refused by greeting */
+    FAULT_SYSTEM,      /* our own system: no descriptors; for the local way: forbidden, another user's */
+};
+
+void pairing_init(struct pairing *p, const struct pairing_setup *setup, uint64_t seed, uint64_t now_ns);
+
+/* What is to be dialled now; the try is busy then, until one of the calls below. False: nothing. */
+bool pairing_dial(struct pairing *p, uint64_t now_ns, int *channel, int *way);
+void pairing_failed(struct pairing *p, int channel, int way, enum pairing_fault fault, uint64_t now_ns);
+/* The local way does not work: from now on by TCP. False: there is none, or it was so already. */
+bool pairing_fall_back(struct pairing *p, uint64_t now_ns);
+
+/* A socket that the peer dialled has greeted. `channels` as it says; round trip 0: not known. */
+enum pairing_verdict pairing_greeted(struct pairing *p, int channel, int channels, bool local,
+                                     uint64_t round_trip_ns, uint64_t now_ns);
+/* A socket that we dialled was welcomed. */
+enum pairing_verdict pairing_welcomed(struct pairing *p, int channel, int channels, int way,
+                                      uint64_t round_trip_ns, uint64_t now_ns);
+/* A socket that we offered was confirmed. */
+enum pairing_verdict pairing_confirmed(struct pairing *p, int channel, int channels, bool local,
+                                       uint64_t now_ns);
+
+bool pairing_done(const struct pairing *p);
+/* Nothing is left to try, and the peer has had its time to come. */
+bool pairing_hopeless(const struct pairing *p, uint64_t now_ns);
+/* When to ask pairing_dial and pairing_hopeless again. */
+uint64_t pairing_due(const struct pairing *p);
+
+/* The rule of mesh.h for TCP. */
+int pairing_channels(const struct pairing_setup *setup, uint64_t round_trip_ns);
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The place where members meet, as a machine without sockets or clock: connections are numbers, bytes come
+ * in and go out, the time is told.
+ *
+ *     gathering --(all have registered)--> agreeing --(all are ready)--> over, GO
+ *         ^                                   |
+ *         +------(a member closed)------------+          (deadline, contradiction: over, REFUSE to all)
+ *
+ * Wrong size, version or settings and a rank claimed twice end the meeting for all; another job, garbage,
+ * or one member too many only the connection that brought it. */
+#ifndef BOOTSTRAP_RENDEZVOUS_H
+#define BOOTSTRAP_RENDEZVOUS_H
+
+#include "core/error.h"
+#include "core/heap.h"
+#include "core/log.h"
+#include "os/sock.h"
+
+#define RENDEZVOUS_STRANGERS   64             /* connections beside `size` */
+#define RENDEZVOUS_STRANGER_NS (5 * NS_PER_S) /* to register in, or to take a refusal */
+
+struct rendezvous;
+
+struct rendezvous_setup {
+    struct heap *heap;
+    struct log log;
+    const char *job, *settings_text; /* lent while it is open */
+    int size;
+    uint64_t settings;
+    uint64_t seed; /* cluster ids are drawn from it */
+    uint64_t deadline_ns;
+};
+
+int MUST_CHECK rendezvous_open(const struct rendezvous_setup *setup, struct rendezvous **out,
+                               struct error *error);
+void rendezvous_close(struct rendezvous *r);
+
+/* Connections are numbered 0 to rendezvous_limit - 1. Opening one too many makes the oldest that has not
+ * registered `gone`. */
+int rendezvous_limit(const struct rendezvous *r);
+int MUST_CHECK rendezvous_conn_open(struct rendezvous *r, uint64_t now_ns, int *conn);
+void rendezvous_conn_closed(struct rendezvous *r, int conn, uint64_t now_ns); /* its number is free again */
+void rendezvous_input(struct rendezvous *r, int conn, const void *bytes, size_t len, uint64_t now_ns);
+/* What is to be sent, at most 3 pieces; how much of it was. */
+int rendezvous_output(const struct rendezvous *r, int conn, struct iovec pieces[3]);
+void rendezvous_sent(struct rendezvous *r, int conn, size_t len, uint64_t now_ns);
+/* Whether the caller is to close it at once (and say so with rendezvous_conn_closed). */
+bool rendezvous_conn_gone(const struct rendezvous *r, int conn);
+
+void rendezvous_tick(struct rendezvous *r, uint64_t now_ns);
+uint64_t rendezvous_deadline(const struct rendezvous *r); /* of the next tick */
+
+/* Whether GO or REFUSE was given out; `error` (may be NULL) has the reason of a refusal. */
+bool rendezvous_over(const struct rendezvous *r, struct error *error);
+/* Whether everybody who was given it has closed, as members do when they have read it. */
+bool rendezvous_quiet(const struct rendezvous *r);
+
+#endif

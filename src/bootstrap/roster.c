@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How members agree on the roster: who opens the rendezvous, who dials it, and what a static list adds.
+ *
+ * Rank 0 opens it where ranks are given; else whoever has the address and is first. The one who serves
+ * takes part like all others, through a connection without a socket. */
+#include "bootstrap/roster.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bootstrap/caller.h"
+#include "bootstrap/server.h"
+#include "os/clock.h"
+#include "os/host.h"
+#include "os/random.h"
+#include "wire/meeting.h"
+
+#define PORT_RENDEZVOUS 52415
+#define PORT_PEERS      52416
+#define BACKLOG         1024
+#define LINGER_NS       NS_PER_S          /* for others to read GO or the reason of a failure */
+#define SERVE_PAUSE_NS  (250 * NS_PER_MS) /* until an address that was in use is tried again */
+
+struct session {
+    const struct roster_setup *setup;
+    const char *where; /* the rendezvous, as it was given */
+    int rank;
+    struct sock_addr addrs[RESOLVE_MAX]; /* of the rendezvous */
+    int addr_count;
+    uint64_t seed;
+    struct applicant applicant;
+    struct caller caller;
+    struct server server;
+    bool may_serve, serves;
+    uint64_t serve_ns; /* next attempt to */
+    struct sock_wait *items;
+};
+
+/* ---- what was given ---- */
+
+static bool printable(const char *text)
+{
+    for (; *text; text++)
+        if (*text < 0x20 || *text > 0x7e)
+            return false;
+    return true;
+}
+
+static int setup_check(const struct roster_setup *s, struct error *error)
+{
+    if (s->size < 1 || s->size > ROSTER_MEMBERS_MAX)
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "open: a world of %d members: it may have 1 to %d",
+                         s->size, ROSTER_MEMBERS_MAX);
+    if (s->rank < RANK_NONE || s->rank >= s->size)
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "open: rank %d in a world of %d members", s->rank,
+                         s->size);
+    if (strlen(s->job) >= MEETING_JOB_MAX || !printable(s->job))
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "open: job \"%s\": it takes at most %u printable characters", s->job,
+                         MEETING_JOB_MAX - 1);
+    if (s->size > 1 && !s->peers && !s->rendezvous)
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "open: %d members need a rendezvous or a list of peers", s->size);
+    return HEARTH_OK;
+}
+
+/* ---- a static list ---- */
+
+static bool ours(const struct sock_addr *addrs, int count, uint16_t port)
+{
+    for (int i = 0; i < count; i++)
+        if ((port == 0 || sock_addr_port(&addrs[i]) == port) && host_owns(&addrs[i]))
+            return true;
+    return false;
+}
+
+/* Which entry of the list we are. */
+static int own_place(const struct roster_setup *s, int *rank, struct error *error)
+{
+    struct sock_addr door = {.len = 0}, addrs[RESOLVE_MAX];
+    struct error why;
+    int found = RANK_NONE, count;
+
+    if (s->door >= 0 && sock_local(s->door, &door) != HEARTH_OK)
+        return error_set(error, HEARTH_SYSTEM, RANK_NONE, "open: the listening port cannot be found out");
+    uint16_t port = door.len > 0 ? sock_addr_port(&door) : 0;
+    error_clear(&why);
+    for (int i = 0; i < s->size; i++) {
+        if (resolve(s->peers[i], PORT_PEERS, s->deadline_ns, addrs, &count, &why) != HEARTH_OK ||
+            !ours(addrs, count, port))
+            continue;
+        if (found >= 0)
+            return error_set(error, HEARTH_INVALID, RANK_NONE,
+                             "open: peers %d (%s) and %d (%s) are both this process: give it its rank "
+                             "(HEARTH_RANK)",
+                             found, s->peers[found], i, s->peers[i]);
+        found = i;
+    }
+    if (found < 0)
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "open: no entry of peers is an address of this machine with port %u: give the rank "
+                         "(HEARTH_RANK) or correct the list%s%s",
+                         port, why.text[0] ? "; " : "", why.text);
+    *rank = found;
+    return HEARTH_OK;
+}
+
+/* The list wins over what members found out about themselves; a name that cannot be looked up here leaves
+ * them as they are. */
+static void list_apply(const struct roster_setup *s, struct roster *roster)
+{
+    struct sock_addr addrs[RESOLVE_MAX];
+    struct error why;
+    int count;
+
+    for (int i = 0; i < roster->size; i++) {
+        struct member *m = &roster->members[i];
+        if (i == roster->rank)
+            continue;
+        if (resolve(s->peers[i], PORT_PEERS, s->deadline_ns, addrs, &count, &why) != HEARTH_OK) {
+            log_write(&s->log, HEARTH_LOG_WARN, "HEARTH-PEER-UNKNOWN", "%s", why.text);
+            continue;
+        }
+        m->addr_count = count < ROSTER_ADDRS_MAX ? count : ROSTER_ADDRS_MAX;
+        memcpy(m->addrs, addrs, (size_t)m->addr_count * sizeof(addrs[0]));
+    }
+}
+
+/* ---- serving ---- */
+
+/* What to listen on for an address of the rendezvous; false: not ours. A machine's own name often leads it
+ * to its loopback, and rank 0 may be behind a translation of addresses: both listen everywhere. */
+static bool serve_addr(const struct session *s, const struct sock_addr *addr, struct sock_addr *out)
+{
+    struct sock_addr number;
+    bool named = sock_addr_parse(s->where, 1, &number) != HEARTH_OK && strncmp(s->where, "localhost", 9) != 0;
+    bool owned = sock_addr_family(addr) == SOCK_UNIX || host_owns(addr);
+    char text[SOCK_TEXT_MAX];
+
+    *out = *addr;
+    if (owned && !(named && sock_addr_loopback(addr)))
+        return true;
+    if (!owned && s->rank != 0)
+        return false;
+    snprintf(text, sizeof(text), sock_addr_family(addr) == SOCK_IPV6 ? "[::]:%u" : "0.0.0.0:%u",
+             sock_addr_port(addr));
+    return sock_addr_parse(text, 0, out) == HEARTH_OK;
+}
+
+/* Listens on all addresses that are ours. HEARTH_LIMIT: somebody else does; none of them: count 0. */
+static int serve_listen(struct session *s, int *listeners, int *count, struct error *error)
+{
+    struct sock_addr addr;
+
+    *count = 0;
+    for (int i = 0; i < s->addr_count; i++) {
+        if (!serve_addr(s, &s->addrs[i], &addr))
+            continue;
+        int status = sock_listen(&addr, BACKLOG, &listeners[*count], NULL, error);
+        if (status == HEARTH_OK)
+            (*count)++;
+        else if (*count == 0)
+            return status;
+    }
+    return HEARTH_OK;
+}
+
+static int serve_begin(struct session *s, const int *listeners, int count, bool borrowed, struct error *error)
+{
+    const struct roster_setup *setup = s->setup;
+    struct rendezvous_setup r = {
+        .heap = setup->heap,
+        .log = setup->log,
+        .job = setup->job,
+        .settings_text = setup->settings_text,
+        .size = setup->size,
+        .settings = setup->settings,
+        .seed = s->seed,
+        .deadline_ns = setup->deadline_ns,
+    };
+
+    int status = server_open(&s->server, &r, listeners, count, borrowed, error);
+    if (status != HEARTH_OK)
+        return status;
+    s->serves = true;
+    caller_close(&s->caller);
+    applicant_begin(&s->applicant, clock_real());
+    return server_join(&s->server, clock_real(), error);
+}
+
+/* HEARTH_PENDING: serves now, or dials and tries again later. */
+static int serve_try(struct session *s, uint64_t now_ns, struct error *error)
+{
+    int listeners[RESOLVE_MAX], count = 1;
+    struct error why;
+    bool borrowed = s->setup->peers && s->setup->door >= 0;
+
+    static_assert(RESOLVE_MAX <= SERVER_LISTENERS, "all of them");
+    listeners[0] = s->setup->door;
+    int status = borrowed ? HEARTH_OK : serve_listen(s, listeners, &count, &why);
+    if (status == HEARTH_OK && count > 0) {
+        status = serve_begin(s, listeners, count, borrowed, error);
+        return status == HEARTH_OK ? HEARTH_PENDING : status;
+    }
+    s->serve_ns = now_ns + SERVE_PAUSE_NS;
+    s->may_serve = count > 0 || status == HEARTH_LIMIT;
+    if (status == HEARTH_OK || status == HEARTH_LIMIT)
+        return HEARTH_PENDING;
+    if (s->rank == 0)
+        return error_set(error, status, RANK_NONE, "rendezvous: %s", why.text);
+    s->caller.last = why;
+    return HEARTH_PENDING;
+}
+
+/* Bytes between the one who serves and itself. */
+static int serve_talk(struct session *s, uint64_t now_ns, struct error *error)
+{
+    struct rendezvous *meeting = s->server.meeting;
+    struct iovec pieces[3], piece;
+    int status = HEARTH_PENDING, count;
+
+    do {
+        piece = applicant_output(&s->applicant);
+        rendezvous_input(meeting, s->server.self, piece.iov_base, piece.iov_len, now_ns);
+        applicant_sent(&s->applicant, piece.iov_len);
+        count = rendezvous_output(meeting, s->server.self, pieces);
+        if (count > 0) {
+            status = applicant_input(&s->applicant, pieces[0].iov_base, pieces[0].iov_len, error);
+            rendezvous_sent(meeting, s->server.self, pieces[0].iov_len, now_ns);
+        }
+    } while (status == HEARTH_PENDING && (count > 0 || applicant_output(&s->applicant).iov_len > 0));
+    return status;
+}
+
+/* Until all have read how it ended. After GO nobody is let in any more: who comes then, comes to the mesh.
+ * After a contradiction those who come late are told of it. */
+static void serve_linger(struct session *s, int status)
+{
+    uint64_t now_ns = clock_real(), end_ns = now_ns + LINGER_NS;
+    bool wait_for_more = status != HEARTH_OK && status != HEARTH_TIMEOUT;
+
+    server_part(&s->server, now_ns);
+    if (!wait_for_more)
+        server_deafen(&s->server);
+    while (now_ns < end_ns && (wait_for_more || !rendezvous_quiet(s->server.meeting))) {
+        uint64_t deadline_ns = end_ns;
+        server_waits(&s->server, s->items, now_ns, &deadline_ns);
+        sock_wait(s->items, server_items(&s->server), deadline_ns);
+        now_ns = clock_real();
+        server_pump(&s->server, s->items, now_ns);
+    }
+}
+
+/* ---- the whole ---- */
+
+static int late(const struct session *s, struct error *error)
+{
+    if (s->caller.chosen >= 0)
+        return error_set(error, HEARTH_TIMEOUT, RANK_NONE,
+                         "rendezvous: registered at %s, but not all %d members came before the deadline",
+                         s->where, s->setup->size);
+    return error_set(error, HEARTH_TIMEOUT, RANK_NONE,
+                     "rendezvous: %s could not be reached before the deadline%s%s%s", s->where,
+                     s->caller.last.text[0] ? "; last: " : "", s->caller.last.text,
+                     s->rank > 0 ? " (rank 0 opens it)" : "");
+}
+
+static int session_run(struct session *s, struct error *error)
+{
+    const struct roster_setup *setup = s->setup;
+
+    for (;;) {
+        uint64_t now_ns = clock_real(), deadline_ns = setup->deadline_ns;
+        int status = HEARTH_PENDING;
+        if (!s->serves && s->may_serve && s->caller.chosen < 0 && now_ns >= s->serve_ns)
+            status = serve_try(s, now_ns, error);
+        if (status == HEARTH_PENDING && s->serves) {
+            server_pump(&s->server, s->items, now_ns);
+            status = serve_talk(s, now_ns, error);
+        } else if (status == HEARTH_PENDING) {
+            status = caller_pump(&s->caller, s->items, now_ns, error);
+        }
+        if (status != HEARTH_PENDING)
+            return status;
+        if (now_ns >= setup->deadline_ns)
+            return late(s, error);
+        size_t count = RESOLVE_MAX;
+        if (s->serves) {
+            server_waits(&s->server, s->items, now_ns, &deadline_ns);
+            count = server_items(&s->server);
+        } else {
+            caller_waits(&s->caller, s->items, &deadline_ns);
+            if (s->may_serve && s->caller.chosen < 0 && s->serve_ns < deadline_ns)
+                deadline_ns = s->serve_ns;
+        }
+        sock_wait(s->items, count, deadline_ns);
+    }
+}
+
+static int session_open(struct session *s, const struct roster_setup *setup, struct error *error)
+{
+    *s = (struct session){.setup = setup, .rank = setup->rank, .server.self = -1};
+    s->where = setup->peers ? setup->peers[0] : setup->rendezvous;
+    if (random_bytes(&s->seed, sizeof(s->seed)) != HEARTH_OK)
+        return error_set(error, HEARTH_SYSTEM, RANK_NONE, "open: the system gives no random numbers");
+    int status = setup->peers && s->rank < 0 ? own_place(setup, &s->rank, error) : HEARTH_OK;
+    if (status == HEARTH_OK)
+        status = resolve(s->where, setup->peers ? PORT_PEERS : PORT_RENDEZVOUS, setup->deadline_ns, s->addrs,
+                         &s->addr_count, error);
+    if (status != HEARTH_OK)
+        return status;
+    s->may_serve = s->rank <= 0;
+    size_t items = SERVER_LISTENERS + RENDEZVOUS_STRANGERS + 1 + (size_t)setup->size + RESOLVE_MAX;
+    s->items = heap_alloc(setup->heap, items, sizeof(struct sock_wait));
+    if (!s->items || applicant_init(&s->applicant, setup, s->rank) != HEARTH_OK)
+        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "rendezvous: no memory");
+    caller_init(&s->caller, &s->applicant, s->addrs, s->addr_count, s->seed);
+    return HEARTH_OK;
+}
+
+static void session_close(struct session *s)
+{
+    server_close(&s->server);
+    caller_close(&s->caller);
+    applicant_fini(&s->applicant);
+    heap_free(s->items);
+}
+
+static int alone(const struct roster_setup *setup, struct roster *out, struct error *error)
+{
+    uint64_t cluster;
+
+    if (random_bytes(&cluster, sizeof(cluster)) != HEARTH_OK)
+        return error_set(error, HEARTH_SYSTEM, RANK_NONE, "open: the system gives no random numbers");
+    struct member *members = heap_alloc(setup->heap, 1, sizeof(struct member));
+    if (!members)
+        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory for the roster");
+    members[0] = setup->self;
+    *out = (struct roster){.cluster = cluster | 1, .rank = 0, .size = 1, .members = members};
+    return HEARTH_OK;
+}
+
+int roster_agree(const struct roster_setup *setup, struct roster *out, struct error *error)
+{
+    struct session s;
+
+    int status = setup_check(setup, error);
+    if (status != HEARTH_OK)
+        return status;
+    if (setup->size == 1)
+        return alone(setup, out, error);
+    status = session_open(&s, setup, error);
+    if (status == HEARTH_OK)
+        status = session_run(&s, error);
+    if (status == HEARTH_TIMEOUT && s.serves) { /* who waited for nobody may have waited at the wrong place */
+        struct error why = *error;
+        error_set(error, status, why.rank, "%s (we waited for them at %s)", why.text, s.where);
+    }
+    if (status == HEARTH_OK) {
+        *out = s.applicant.roster;
+        s.applicant.roster.members = NULL;
+    }
+    if (s.serves)
+        serve_linger(&s, status);
+    else
+        caller_close(&s.caller); /* at once: it tells who serves that we have read all */
+    session_close(&s);
+    if (status == HEARTH_OK && setup->peers)
+        list_apply(setup, out);
+    return status;
+}

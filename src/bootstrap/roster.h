@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who is in the cluster: agreed by all members before the first link is made. */
+#ifndef BOOTSTRAP_ROSTER_H
+#define BOOTSTRAP_ROSTER_H
+
+#include "core/error.h"
+#include "core/heap.h"
+#include "core/log.h"
+#include "os/sock.h"
+
+#define ROSTER_MEMBERS_MAX 1024
+#define ROSTER_ADDRS_MAX   4
+#define ROSTER_NAME_MAX    64
+
+/* A member as it presents itself. */
+struct member {
+    uint64_t instance;                        /* drawn once per node */
+    uint64_t host_id;                         /* os/host.h; equal: shared memory is possible */
+    uint32_t process;                         /* its process id, for people */
+    uint32_t features;                        /* FEATURE_ bits */
+    char name[ROSTER_NAME_MAX];               /* of its machine, for people */
+    struct sock_addr addrs[ROSTER_ADDRS_MAX]; /* where it listens, best first; none: shared memory only */
+    int addr_count;
+};
+
+#define FEATURE_SHM (UINT32_C(1) << 0) /* takes links through shared memory */
+
+struct roster {
+    uint64_t cluster; /* drawn by the rendezvous, never 0: the id of the world group, and in every greeting */
+    int rank, size;   /* ours; all */
+    struct member *members; /* [size], heap */
+};
+void roster_fini(struct roster *roster);
+
+/* What a member brings to the rendezvous. */
+struct roster_setup {
+    struct heap *heap;
+    struct log log;
+    const char *rendezvous;   /* "host:port" or "unix:..."; the first to come, or rank 0, opens it */
+    const char *const *peers; /* static list [size], or NULL: then peers[0] is the rendezvous, ranks are
+                                 given, and where peers[i] names other addresses than the member found for
+                                 itself, the list wins */
+    const char *job;          /* members of different jobs are refused */
+    int rank;                 /* -1: as it comes; with `peers`: own place */
+    int size;
+    uint64_t settings;         /* hash of everything that must be agreed; texts name what differs */
+    const char *settings_text; /* the same for people: "chunk_bytes=262144 window_bytes=..." */
+    struct member self;
+    int door; /* static list: the listening descriptor (rank 0 serves on it), else -1 */
+    uint64_t deadline_ns;
+    uint64_t connect_timeout_ns;
+    uint32_t connect_retries; /* with backoff and jitter; a rendezvous that nobody listens on yet is
+                                 tried until the deadline */
+};
+
+/* Blocks until all members have the same roster, or fails with a text that names what is wrong and with whom:
+ * unreachable or silent rendezvous, wrong protocol there, duplicate rank, missing ranks at the deadline
+ * (all of them listed), different size, job, version or settings. A failure at one member is told to all. The
+ * rendezvous is not needed any more when this returns. */
+int MUST_CHECK roster_agree(const struct roster_setup *setup, struct roster *out, struct error *error);
+
+#endif

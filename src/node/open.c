@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hearth_open: from a config to a node that is joined to all others.
+ *
+ *   door      our listening port
+ *   roster    all members agree who they are (bootstrap/roster.h)
+ *   mesh      every pair is joined (bootstrap/mesh.h): shared memory inside a host, tcp between
+ *   node      the engine takes the connections
+ *   costs     a first collective: all are there, and all reckon with the same links */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/hash.h"
+#include "node/call.h"
+#include "node/opening.h"
+#include "os/host.h"
+#include "os/random.h"
+#include "transport/tcp.h"
+
+#define RING_BYTES_ALL (16u << 20) /* rings in shared memory, to all neighbours together */
+#define RING_BYTES_MAX (4u << 20)  /* larger than a core's cache is enough: see shm.c */
+#define RING_BYTES_MIN (128u << 10)
+#define GREETING_NS    (5 * NS_PER_S)
+#define PORT_TRIES     64
+#define LINK_LINE_MAX  256 /* of hearth_links_text, per peer */
+
+/* Measured between two processes on one machine, by `hearth bench allreduce`. */
+static const struct link_cost shm_cost = {
+    .alpha_s = 0.5e-6,
+    .bytes_per_s = 16e9,
+    .gamma_s = 3e-11,
+    .overhead_s = 0.3e-6,
+};
+static const struct link_cost loopback_cost = {
+    .alpha_s = 5e-6,
+    .bytes_per_s = 3e9,
+    .gamma_s = 5e-11,
+    .overhead_s = 2e-6,
+};
+
+/* ---- who we are ---- */
+
+static int draw(uint64_t *number, struct error *error)
+{
+    do {
+        if (random_bytes(number, sizeof *number) != HEARTH_OK)
+            return error_set(error, HEARTH_SYSTEM, RANK_NONE, "open: the system gives no random numbers");
+    } while (*number == 0);
+    return HEARTH_OK;
+}
+
+static int describe_self(struct opening *o, struct error *error)
+{
+    struct member *self = &o->self;
+    int status = draw(&self->instance, error);
+    if (status == HEARTH_OK && host_id(&self->host_id) != HEARTH_OK)
+        status = error_set(error, HEARTH_SYSTEM, RANK_NONE, "open: this machine does not say who it is");
+    self->process = (uint32_t)process_id();
+    self->features = o->wish != MESH_WISH_TCP ? FEATURE_SHM : 0;
+    host_name(self->name, sizeof self->name);
+    return status;
+}
+
+/* Opens the listening port. Without trust_network it is one that only this machine can reach. */
+static int open_door(struct opening *o, struct error *error)
+{
+    const struct hearth_config *c = o->config;
+    struct sock_addr addrs[ROSTER_ADDRS_MAX];
+    struct door_setup setup = {
+        .heap = o->heap, .log = o->log, .port_tries = PORT_TRIES, .greeting_ns = GREETING_NS};
+    uint16_t port = c->port;
+    int count = 0;
+    if (o->peers != NULL && o->rank >= 0) {
+        port = opening_peer_port(o->peers[o->rank], c->port);
+        setup.port_tries = 0; /* the list says where we are */
+    }
+    if (o->wish != MESH_WISH_SHM) {
+        const char *bind = c->bind == NULL && !c->trust_network ? "127.0.0.1" : c->bind;
+        int status = host_choose(bind, c->advertise, port, o->deadline_ns, &setup.listen, addrs,
+                                 ROSTER_ADDRS_MAX, &count, error);
+        if (status != HEARTH_OK)
+            return status;
+    }
+    int status = door_open(&setup, &o->door, error);
+    if (status != HEARTH_OK)
+        return status;
+    struct sock_addr bound = door_addr(o->door);
+    for (int i = 0; i < count; i++) {
+        o->self.addrs[i] = addrs[i];
+        if (sock_addr_port(&addrs[i]) == 0)
+            sock_addr_set_port(&o->self.addrs[i], sock_addr_port(&bound));
+    }
+    o->self.addr_count = count;
+    return HEARTH_OK;
+}
+
+static int meet(struct opening *o, struct error *error)
+{
+    const struct hearth_config *c = o->config;
+    char settings[160];
+    snprintf(settings, sizeof settings,
+             "chunk_bytes=%zu window_bytes=%zu eager_bytes=%zu algo=%s link_mbps=%" PRIu32 " transport=%s",
+             c->chunk_bytes, c->window_bytes, c->eager_bytes, hearth_algo_name(c->algo), c->link_mbps,
+             c->transport);
+    struct roster_setup setup = {
+        .heap = o->heap,
+        .log = o->log,
+        .rendezvous = o->peers != NULL ? o->peers[0] : c->rendezvous,
+        .peers = o->peers,
+        .job = c->job,
+        .rank = o->rank,
+        .size = o->size,
+        .settings = hash128(settings, strlen(settings)).low,
+        .settings_text = settings,
+        .self = o->self,
+        .door = o->peers != NULL ? door_fd(o->door) : -1,
+        .deadline_ns = o->deadline_ns,
+        .connect_timeout_ns = (uint64_t)c->connect_timeout_ms * NS_PER_MS,
+        .connect_retries = c->connect_retries,
+    };
+    int status = roster_agree(&setup, &o->roster, error);
+    if (status != HEARTH_OK)
+        return status;
+    for (int i = 0; i < o->roster.size && !c->trust_network; i++) {
+        const struct member *m = &o->roster.members[i];
+        if (m->host_id != o->self.host_id)
+            return error_set(
+                error, HEARTH_INVALID, i,
+                "open: rank %d is on another machine or of another user (%s), and tcp is not encrypted "
+                "in this version; to use it all the same: trust_network, HEARTH_TRUST_NETWORK=1 "
+                "or --i-trust-this-network, at every member",
+                i, m->name);
+    }
+    return HEARTH_OK;
+}
+
+/* ---- connections ---- */
+
+static int join(struct opening *o, struct error *error)
+{
+    const struct hearth_config *c = o->config;
+    size_t size = (size_t)o->roster.size;
+    o->mesh = heap_alloc(o->heap, size, sizeof *o->mesh);
+    o->conns = heap_alloc(o->heap, size, sizeof *o->conns);
+    o->host = heap_alloc(o->heap, size, sizeof *o->host);
+    if (o->mesh == NULL || o->conns == NULL || o->host == NULL)
+        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory for %zu members", size);
+    struct mesh_setup setup = {
+        .heap = o->heap,
+        .log = o->log,
+        .roster = &o->roster,
+        .door = o->door,
+        .wish = o->wish,
+        .channels = c->connections > 0 ? (int)c->connections + 1 : 0,
+        .rate_bytes_per_s = (double)c->link_mbps * 1e6 / 8,
+        .trust_network = c->trust_network,
+        .deadline_ns = o->deadline_ns,
+        .connect_timeout_ns = (uint64_t)c->connect_timeout_ms * NS_PER_MS,
+        .connect_retries = c->connect_retries,
+    };
+    int status = mesh_join(&setup, o->mesh, error);
+    if (status != HEARTH_OK) {
+        heap_free(o->mesh);
+        o->mesh = NULL;
+    }
+    return status;
+}
+
+static size_t ring_bytes_for(int neighbours)
+{
+    size_t bytes = RING_BYTES_MAX;
+    while (bytes > RING_BYTES_MIN && 2 * bytes * (size_t)neighbours > RING_BYTES_ALL)
+        bytes /= 2;
+    return bytes;
+}
+
+static int take_shared(struct opening *o, int rank, int neighbours, struct error *error)
+{
+    struct mesh_peer *peer = &o->mesh[rank];
+    struct shm_setup setup = {
+        .heap = o->heap,
+        .fd = peer->fds[0],
+        .maker = o->roster.rank < rank,
+        .ring_bytes = ring_bytes_for(neighbours),
+        .event = &o->event,
+        .regions = o->regions,
+        .deadline_ns = o->deadline_ns,
+    };
+    peer->fds[0] = -1;
+    int status = shm_conn_open(&setup, &o->conns[rank].conns[0], error);
+    if (status == HEARTH_OK)
+        o->conns[rank].count = 1;
+    else
+        error->rank = rank;
+    return status;
+}
+
+static int take_sockets(struct opening *o, int rank, struct error *error)
+{
+    struct mesh_peer *peer = &o->mesh[rank];
+    for (int i = 0; i < peer->count; i++) {
+        int fd = peer->fds[i];
+        peer->fds[i] = -1;
+        struct conn *conn = tcp_conn(o->heap, fd);
+        if (conn == NULL)
+            return error_set(error, HEARTH_NO_MEMORY, rank, "open: no memory for a connection");
+        o->conns[rank].conns[o->conns[rank].count++] = conn;
+    }
+    return HEARTH_OK;
+}
+
+static int take_connections(struct opening *o, struct error *error)
+{
+    static_assert((int)MESH_CHANNELS_MAX == (int)LINK_PIPES_MAX, "a channel becomes a pipe");
+    int neighbours = 0;
+    for (int i = 0; i < o->roster.size; i++)
+        neighbours += o->mesh[i].kind == MESH_UNIX;
+    if (neighbours > 0) {
+        o->regions = shm_regions_open(o->heap);
+        if (o->regions == NULL)
+            return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
+    }
+    for (int i = 0; i < o->roster.size; i++) {
+        int status = HEARTH_OK;
+        if (o->mesh[i].kind == MESH_UNIX)
+            status = take_shared(o, i, neighbours, error);
+        else if (o->mesh[i].kind == MESH_TCP)
+            status = take_sockets(o, i, error);
+        if (status != HEARTH_OK)
+            return status;
+    }
+    return HEARTH_OK;
+}
+
+/* ---- the node ---- */
+
+/* Members of one host get the number of its lowest rank. Gives how many are on ours. */
+static int number_hosts(struct opening *o)
+{
+    int here = 0;
+    const struct member *members = o->roster.members;
+    for (int i = 0; i < o->roster.size; i++) {
+        int first = 0;
+        while (members[first].host_id != members[i].host_id)
+            first++;
+        o->host[i] = first;
+        here += members[i].host_id == o->self.host_id;
+    }
+    return here;
+}
+
+static void links_describe(struct opening *o, hearth_node *node)
+{
+    size_t size = (size_t)o->roster.size * LINK_LINE_MAX + 1, used = 0;
+    node->links = heap_alloc(o->heap, size, 1);
+    for (int i = 0; node->links != NULL && i < o->roster.size; i++) {
+        const struct mesh_peer *peer = &o->mesh[i];
+        const struct member *m = &o->roster.members[i];
+        char addr[SOCK_TEXT_MAX] = "";
+        if (peer->kind == MESH_TCP)
+            sock_addr_text(&peer->addr, addr, sizeof addr);
+        int len = snprintf(node->links + used, LINK_LINE_MAX, "rank %d  %s  process %" PRIu32 "  %s", i,
+                           m->name, m->process,
+                           i == o->roster.rank       ? "this one\n"
+                           : peer->kind == MESH_UNIX ? "shm\n"
+                                                     : "");
+        used += (size_t)len < LINK_LINE_MAX ? (size_t)len : LINK_LINE_MAX - 1;
+        if (peer->kind != MESH_TCP)
+            continue;
+        len = snprintf(node->links + used, LINK_LINE_MAX - (size_t)len, "tcp  %s  %d connections  %.3f ms\n",
+                       addr, peer->count, (double)peer->round_trip_ns / (double)NS_PER_MS);
+        used += len > 0 ? strlen(node->links + used) : 0;
+    }
+}
+
+/* The longest way between two machines, agreed. Everyone has to be there for it. */
+static int agree_on_costs(struct opening *o, hearth_node *node, struct error *error)
+{
+    struct link_cost inside = o->wish == MESH_WISH_TCP ? loopback_cost : shm_cost, across = loopback_cost;
+    double longest_s = 0;
+    bool remote = false;
+    for (int i = 0; i < o->roster.size; i++) {
+        bool far = o->roster.members[i].host_id != o->self.host_id;
+        double s = (double)o->mesh[i].round_trip_ns * 1e-9 / 2;
+        remote = remote || far;
+        longest_s = far && s > longest_s ? s : longest_s;
+    }
+    struct hearth_opts opts;
+    hearth_opts_init(&opts);
+    uint64_t now = clock_real();
+    opts.timeout_ms = now < o->deadline_ns ? (int64_t)((o->deadline_ns - now) / NS_PER_MS) + 1 : 1;
+    struct call call = {
+        .kind = PLAN_ALL_REDUCE,
+        .source = &longest_s,
+        .target = &longest_s,
+        .count = 1,
+        .dtype = HEARTH_F64,
+        .op = HEARTH_MAX,
+    };
+    int status = call_run(&node->world, &call, &opts);
+    if (status != HEARTH_OK) {
+        struct error *last = error_last();
+        return error_set(error, status, last->rank, "open: the first collective failed: %s", last->text);
+    }
+    if (remote) {
+        across.alpha_s = longest_s > 20e-6 ? longest_s : 20e-6;
+        across.bytes_per_s = (double)o->config->link_mbps * 1e6 / 8 * 0.94;
+    }
+    node_set_costs(node, &inside, &across);
+    return HEARTH_OK;
+}
+
+/* They go with the opening. */
+static void node_forget_strings(hearth_node *node)
+{
+    struct hearth_config *c = &node->config;
+    c->peers = c->rendezvous = c->job = c->bind = c->advertise = c->transport = NULL;
+}
+
+static int open_node(struct opening *o, hearth_node **out, struct error *error)
+{
+    int here = number_hosts(o);
+    struct view world = {
+        .group = o->roster.cluster,
+        .epoch = 1,
+        .size = o->roster.size,
+        .host = o->host,
+        .inside = loopback_cost,
+        .across = loopback_cost,
+    };
+    struct node_setup setup = {
+        .config = o->config,
+        .heap = o->heap,
+        .rank = o->roster.rank,
+        .world = &world,
+        .instance = o->self.instance,
+        .conns = o->conns,
+        .event = o->event,
+        .door = o->door,
+        .regions = o->regions,
+        .crowded = here > cpu_count(),
+    };
+    hearth_node *node;
+    o->event = (struct event){-1, -1}; /* from here on it, and the conns, are the node's, or closed */
+    int status = node_open(&setup, &node, error);
+    heap_free(o->conns);
+    o->conns = NULL;
+    if (status != HEARTH_OK)
+        return status;
+    o->door = NULL;
+    o->regions = NULL;
+    links_describe(o, node);
+    status = agree_on_costs(o, node, error);
+    node_forget_strings(node);
+    o->heap = NULL;
+    opening_fini(o); /* what is left stands on the node's heap */
+    if (status == HEARTH_OK)
+        *out = node;
+    else
+        hearth_close(node);
+    return status;
+}
+
+/* ---- all of it ---- */
+
+/* Alone: nothing to meet, nothing to join. */
+static int roster_of_one(struct opening *o, struct error *error)
+{
+    o->roster.size = 1;
+    o->roster.members = heap_alloc(o->heap, 1, sizeof *o->roster.members);
+    o->mesh = heap_alloc(o->heap, 1, sizeof *o->mesh);
+    o->conns = heap_alloc(o->heap, 1, sizeof *o->conns);
+    o->host = heap_alloc(o->heap, 1, sizeof *o->host);
+    if (o->roster.members == NULL || o->mesh == NULL || o->conns == NULL || o->host == NULL)
+        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
+    o->roster.members[0] = o->self;
+    return draw(&o->roster.cluster, error);
+}
+
+static int open_steps(struct opening *o, hearth_node **out, struct error *error)
+{
+    int status = describe_self(o, error);
+    if (status == HEARTH_OK && o->size == 1) {
+        status = roster_of_one(o, error);
+    } else if (status == HEARTH_OK) {
+        status = open_door(o, error);
+        if (status == HEARTH_OK)
+            status = meet(o, error);
+        if (status == HEARTH_OK)
+            status = join(o, error);
+    }
+    if (status == HEARTH_OK && event_open(&o->event) != HEARTH_OK)
+        status = error_set(error, HEARTH_SYSTEM, RANK_NONE, "open: no descriptor for the node");
+    if (status == HEARTH_OK && o->size > 1)
+        status = take_connections(o, error);
+    return status == HEARTH_OK ? open_node(o, out, error) : status;
+}
+
+int hearth_open(const struct hearth_config *config, hearth_node **node)
+{
+    struct error *error = error_last();
+    struct hearth_config defaults;
+    struct opening o;
+    if (node == NULL)
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "open: node is NULL");
+    if (config == NULL) {
+        hearth_config_init(&defaults);
+        int status = hearth_config_env(&defaults);
+        if (status != HEARTH_OK)
+            return status;
+        config = &defaults;
+    }
+    struct error why; /* what goes wrong must outlive what is called on the way out */
+    int status = config_check(config, &why);
+    if (status == HEARTH_OK) {
+        status = opening_init(&o, config, &why);
+        if (status == HEARTH_OK)
+            status = open_steps(&o, node, &why);
+        opening_fini(&o);
+    }
+    if (status != HEARTH_OK)
+        *error = why;
+    return status;
+}
+
+int64_t hearth_links_text(hearth_node *node, char *buffer, size_t size)
+{
+    if (node == NULL || (buffer == NULL && size > 0))
+        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "links_text: node or buffer is NULL");
+    if (node_forked(node))
+        return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "links_text: %s",
+                         hearth_strerror(HEARTH_FORKED));
+    const char *text = node->links != NULL ? node->links : "";
+    return snprintf(buffer, size, "%s", text);
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The seat at the descriptors. */
+#include "node/rest.h"
+
+#include <string.h>
+
+#define LOOK_NS     (5 * NS_PER_MS) /* how often descriptors are looked at while there is work */
+#define DOOR_WAITS  (DOOR_HALF_OPEN + 2)
+#define EVENT_WAITS 1
+
+enum seat { SEAT_FREE, SEAT_CALLER, SEAT_KEEPER };
+
+struct rest {
+    struct event event;
+    _Atomic(int) seat;       /* enum seat */
+    _Atomic(uint64_t) until; /* when who sits there gets up by itself */
+    uint64_t looked_ns;      /* under the baton */
+    size_t waits_max;
+    struct sock_wait *waits; /* the seat's */
+};
+
+struct rest *rest_open(struct heap *heap, struct event event, int size)
+{
+    struct rest *rest = heap_alloc(heap, 1, sizeof *rest);
+    size_t max = EVENT_WAITS + (size_t)size * LINK_PIPES_MAX + DOOR_WAITS;
+    struct sock_wait *waits = heap_alloc(heap, max, sizeof *waits);
+    if (rest == NULL || waits == NULL) {
+        heap_free(rest);
+        heap_free(waits);
+        event_close(&event);
+        return NULL;
+    }
+    rest->event = event;
+    rest->waits = waits;
+    rest->waits_max = max;
+    atomic_init(&rest->seat, SEAT_FREE);
+    atomic_init(&rest->until, NEVER_NS);
+    return rest;
+}
+
+void rest_close(struct rest *rest)
+{
+    if (rest == NULL)
+        return;
+    event_close(&rest->event);
+    heap_free(rest->waits);
+    heap_free(rest);
+}
+
+/* ---- at the descriptors ---- */
+
+struct watch {
+    size_t links, door; /* how many of the waits are whose */
+    uint64_t until_ns;
+};
+
+/* With the baton and the seat. */
+static struct watch watch_begin(hearth_node *node, uint64_t deadline_ns)
+{
+    struct rest *rest = node->rest;
+    struct watch watch = {.until_ns = engine_deadline(node->engine)};
+    size_t left = rest->waits_max - EVENT_WAITS;
+    rest->waits[0] = (struct sock_wait){.fd = rest->event.read_fd, .want_recv = true};
+    watch.links = engine_waits(node->engine, rest->waits + EVENT_WAITS, left - DOOR_WAITS);
+    if (node->door != NULL)
+        watch.door =
+            door_waits(node->door, rest->waits + EVENT_WAITS + watch.links, DOOR_WAITS, &watch.until_ns);
+    watch.until_ns = deadline_ns < watch.until_ns ? deadline_ns : watch.until_ns;
+    return watch;
+}
+
+/* With the baton and the seat, after the sleep. */
+static void watch_end(hearth_node *node, const struct watch *watch)
+{
+    struct rest *rest = node->rest;
+    rest->looked_ns = clock_real();
+    if (rest->waits[0].ready)
+        event_clear(&rest->event);
+    engine_attend(node->engine, rest->waits + EVENT_WAITS, watch->links);
+    const struct sock_wait *door = rest->waits + EVENT_WAITS + watch->links;
+    bool knocks = rest->looked_ns >= watch->until_ns;
+    for (size_t i = 0; i < watch->door; i++)
+        knocks = knocks || door[i].ready;
+    if (node->door != NULL && knocks)
+        door_pump(node->door, rest->looked_ns);
+}
+
+static void sleep_seated(hearth_node *node, uint64_t deadline_ns)
+{
+    struct rest *rest = node->rest;
+    mutex_lock(&node->baton);
+    engine_doze(node->engine, true);
+    bool moved = engine_progress(node->engine) || node->closing;
+    struct watch watch = watch_begin(node, moved ? 0 : deadline_ns);
+    atomic_store(&rest->until, watch.until_ns);
+    mutex_unlock(&node->baton);
+    sock_wait(rest->waits, EVENT_WAITS + watch.links + watch.door, watch.until_ns);
+    mutex_lock(&node->baton);
+    engine_doze(node->engine, false);
+    watch_end(node, &watch);
+    mutex_unlock(&node->baton);
+}
+
+void rest_wait(hearth_node *node, enum bell_side side, uint32_t heard, uint64_t deadline_ns)
+{
+    struct rest *rest = node->rest;
+    int seat = SEAT_FREE;
+    if (bell_heard(node->bell) != heard)
+        return;
+    if (!atomic_compare_exchange_strong(&rest->seat, &seat,
+                                        side == BELL_KEEPER ? SEAT_KEEPER : SEAT_CALLER)) {
+        if (seat == SEAT_KEEPER)
+            event_signal(&rest->event);
+        bell_wait(node->bell, side, heard, 0, deadline_ns);
+        return;
+    }
+    sleep_seated(node, deadline_ns);
+    atomic_store(&rest->seat, SEAT_FREE);
+    bell_ring(node->bell); /* somebody else may have to sit down */
+}
+
+void rest_look(hearth_node *node)
+{
+    struct rest *rest = node->rest;
+    int seat = SEAT_FREE;
+    if (rest == NULL || clock_real() - rest->looked_ns < LOOK_NS)
+        return;
+    if (!atomic_compare_exchange_strong(&rest->seat, &seat, SEAT_CALLER))
+        return;
+    struct watch watch = watch_begin(node, 0);
+    sock_wait(rest->waits, EVENT_WAITS + watch.links + watch.door, 0);
+    watch_end(node, &watch);
+    atomic_store(&rest->seat, SEAT_FREE);
+}
+
+/* ---- waking ---- */
+
+void rest_ring_all(hearth_node *node)
+{
+    bell_ring_all(node->bell);
+    if (node->rest != NULL && atomic_load(&node->rest->seat) != SEAT_FREE)
+        event_signal(&node->rest->event);
+}
+
+void rest_caller_comes(hearth_node *node)
+{
+    if (node->rest != NULL && atomic_load(&node->rest->seat) == SEAT_KEEPER)
+        event_signal(&node->rest->event);
+}
+
+bool rest_must_ring(hearth_node *node, bool caller_stays)
+{
+    struct rest *rest = node->rest;
+    if (rest == NULL || !engine_busy(node->engine))
+        return false;
+    if (atomic_load(&rest->seat) == SEAT_FREE)
+        return !caller_stays && atomic_load(&node->waiting) == 0;
+    return engine_deadline(node->engine) < atomic_load(&rest->until) || engine_stuck(node->engine);
+}

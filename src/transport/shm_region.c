@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Buffers that neighbours read: each is shared memory of its own, told to a peer when the first reference
+ * to it is sent (the words travel on the unix socket before the reference does in the ring), and mapped
+ * there only to be read. */
+#include "transport/shm_region.h"
+
+#include <string.h>
+
+#include "core/bytes.h"
+#include "os/shared.h"
+#include "os/sock.h"
+
+enum word_kind { WORD_REGION = 1, WORD_DROPPED = 2 };
+#define WORD_LEN 16 /* kind, id, length */
+
+/* ---- our own ---- */
+
+struct shm_regions *shm_regions_open(struct heap *heap)
+{
+    struct shm_regions *regions = heap_alloc(heap, 1, sizeof *regions);
+    if (regions == NULL)
+        return NULL;
+    regions->heap = heap;
+    list_init(&regions->conns);
+    return regions;
+}
+
+static void region_clear(struct region *region)
+{
+    shared_unmap(region->memory, region->len);
+    shared_close(region->fd);
+    *region = (struct region){.fd = -1};
+}
+
+void shm_regions_close(struct shm_regions *regions)
+{
+    for (int i = 0; regions != NULL && i < regions->used; i++)
+        if (regions->regions[i].id != 0)
+            region_clear(&regions->regions[i]);
+    heap_free(regions);
+}
+
+void shm_regions_forget(struct shm_regions *regions)
+{
+    for (int i = 0; regions != NULL && i < regions->used; i++)
+        if (regions->regions[i].id != 0)
+            region_clear(&regions->regions[i]);
+}
+
+static struct region *free_place(struct shm_regions *regions)
+{
+    for (int i = 0; i < SHM_REGIONS_MAX; i++) {
+        if (regions->regions[i].id != 0)
+            continue;
+        regions->used = i >= regions->used ? i + 1 : regions->used;
+        return &regions->regions[i];
+    }
+    return NULL;
+}
+
+void *shm_region_make(struct shm_regions *regions, size_t len)
+{
+    size_t page = shared_page();
+    struct region made = {.fd = -1};
+    struct region *place = free_place(regions);
+    if (place == NULL || len > SIZE_MAX / 2)
+        return NULL;
+    made.len = len == 0 ? page : (len + page - 1) / page * page;
+    if (shared_make(made.len, &made.fd) != HEARTH_OK)
+        return NULL;
+    made.memory = shared_map(made.fd, made.len, true);
+    if (made.memory == NULL) {
+        shared_close(made.fd);
+        return NULL;
+    }
+    made.id = ++regions->last_id;
+    *place = made;
+    return place->memory;
+}
+
+static void encode_word(uint8_t word[WORD_LEN], enum word_kind kind, const struct region *region)
+{
+    store_u32(word, kind);
+    store_u32(word + 4, region->id);
+    store_u64(word + 8, region->len);
+}
+
+bool shm_region_drop(struct shm_regions *regions, void *memory)
+{
+    for (int i = 0; i < regions->used; i++) {
+        struct region *region = &regions->regions[i];
+        if (region->id == 0 || region->memory != memory)
+            continue;
+        uint8_t word[WORD_LEN];
+        struct list *item, *after;
+        encode_word(word, WORD_DROPPED, region);
+        LIST_EACH (item, after, &regions->conns) {
+            struct region_peer *peer = container_of(item, struct region_peer, item);
+            struct iovec piece = {word, sizeof word};
+            /* If it does not fit, the peer keeps its view until the connection ends: it costs it addresses.
+             * addresses. */
+            if (peer->announced[i] == region->id)
+                (void)sock_send(peer->fd, &piece, 1);
+            peer->announced[i] = 0;
+        }
+        region_clear(region);
+        return true;
+    }
+    return false;
+}
+
+/* ---- for a conn ---- */
+
+void region_peer_init(struct region_peer *peer, struct shm_regions *regions, int fd)
+{
+    memset(peer, 0, sizeof *peer);
+    list_init(&peer->item);
+    peer->fd = fd;
+    if (regions != NULL)
+        list_push(&regions->conns, &peer->item);
+}
+
+void region_peer_fini(struct region_peer *peer)
+{
+    list_remove(&peer->item);
+    for (int i = 0; i < SHM_REGIONS_MAX; i++)
+        if (peer->theirs[i].id != 0)
+            region_clear(&peer->theirs[i]);
+}
+
+static bool announce(struct region_peer *peer, int place, const struct region *region)
+{
+    uint8_t word[WORD_LEN];
+    encode_word(word, WORD_REGION, region);
+    if (sock_send_fds(peer->fd, word, sizeof word, &region->fd, 1) != HEARTH_OK)
+        return false;
+    peer->announced[place] = region->id;
+    return true;
+}
+
+const struct region *region_referred(struct shm_regions *regions, struct region_peer *peer,
+                                     const void *memory, size_t len)
+{
+    uintptr_t at = (uintptr_t)memory;
+    for (int i = 0; i < regions->used; i++) {
+        const struct region *region = &regions->regions[i];
+        uintptr_t start = (uintptr_t)region->memory;
+        if (region->id == 0 || at < start || at - start > region->len || len > region->len - (at - start))
+            continue;
+        return peer->announced[i] == region->id || announce(peer, i, region) ? region : NULL;
+    }
+    return NULL;
+}
+
+/* One word of the peer with the descriptor that came with it, which is taken. */
+static bool word_take(struct region_peer *peer, const uint8_t word[WORD_LEN], int fd)
+{
+    uint32_t kind = load_u32(word), id = load_u32(word + 4);
+    uint64_t len = load_u64(word + 8);
+    for (int i = 0; i < SHM_REGIONS_MAX; i++) {
+        struct region *place = &peer->theirs[i];
+        if (kind == WORD_DROPPED && id != 0 && place->id == id) {
+            region_clear(place);
+            return fd < 0;
+        }
+        if (kind != WORD_REGION || place->id != 0 || id == 0 || fd < 0 || len > SIZE_MAX / 2)
+            continue;
+        void *memory = shared_map(fd, (size_t)len, false);
+        shared_close(fd);
+        *place =
+            (struct region){.id = memory != NULL ? id : 0, .fd = -1, .memory = memory, .len = (size_t)len};
+        return memory != NULL;
+    }
+    shared_close(fd);
+    return kind == WORD_DROPPED;
+}
+
+bool region_hear(struct region_peer *peer)
+{
+    for (;;) {
+        uint8_t word[WORD_LEN];
+        int fds[1], count = 0;
+        ssize_t len = sock_recv_fds(peer->fd, word, sizeof word, fds, 1, &count);
+        if (len == 0)
+            return true;
+        if (len != WORD_LEN) { /* words are short: they come whole or the peer is broken */
+            if (count > 0)
+                shared_close(fds[0]);
+            return false;
+        }
+        if (!word_take(peer, word, count > 0 ? fds[0] : -1))
+            return false;
+    }
+}
+
+const void *region_find(struct region_peer *peer, uint32_t id, uint64_t offset, size_t len)
+{
+    for (int i = 0; id != 0 && i < SHM_REGIONS_MAX; i++) {
+        const struct region *region = &peer->theirs[i];
+        if (region->id == id)
+            return offset <= region->len && len <= region->len - offset ? region->memory + offset : NULL;
+    }
+    return NULL;
+}

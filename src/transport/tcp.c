@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams over sockets, with as few system calls as frames.
+ *
+ * A link asks for a header, then for a payload, then for the next header. Asked one by one that would be a
+ * system call each, and one more to learn that nothing else has come. So every read offers the system two
+ * places: first what the link asked for, then the readahead. The tail of a payload brings the next header
+ * along, and a small frame comes whole with its header; the calls after that are served from the readahead.
+ * Long payloads go straight to their target: only what came behind a header is copied.
+ *
+ * A read that filled less than both places has emptied the socket. The next call says "nothing yet" without
+ * asking; the one after it asks again. */
+#include "transport/tcp.h"
+
+#include <string.h>
+
+#include "os/sock.h"
+
+/* Of each large frame about so much is copied once more; small frames up to this size need one call. */
+#define READAHEAD_BYTES 4096
+/* Read and dropped by close. */
+#define DRAIN_BYTES_MAX (4u << 20)
+
+struct tcp_conn {
+    struct conn conn;
+    int fd;
+    bool emptied; /* the last read left nothing in the socket */
+    size_t begin, end;
+    uint8_t readahead[READAHEAD_BYTES];
+};
+
+static struct tcp_conn *tcp_of(const struct conn *conn)
+{
+    return container_of(conn, struct tcp_conn, conn);
+}
+
+static ssize_t tcp_send(struct conn *conn, const struct iovec *pieces, int count)
+{
+    return sock_send(tcp_of(conn)->fd, pieces, count);
+}
+
+static size_t take_readahead(struct tcp_conn *c, void *target, size_t len_max)
+{
+    size_t len = c->end - c->begin < len_max ? c->end - c->begin : len_max;
+    memcpy(target, c->readahead + c->begin, len);
+    c->begin += len;
+    return len;
+}
+
+static ssize_t tcp_recv(struct conn *conn, void *target, size_t len_max)
+{
+    struct tcp_conn *c = tcp_of(conn);
+
+    if (len_max == 0)
+        return 0;
+    if (c->begin < c->end)
+        return (ssize_t)take_readahead(c, target, len_max);
+    if (c->emptied) {
+        c->emptied = false;
+        return 0;
+    }
+    struct iovec places[2] = {{target, len_max}, {c->readahead, sizeof(c->readahead)}};
+    ssize_t got = sock_recv(c->fd, places, 2);
+    if (got <= 0)
+        return got;
+    size_t len = (size_t)got;
+    c->emptied = len < len_max + sizeof(c->readahead);
+    c->begin = 0;
+    c->end = len > len_max ? len - len_max : 0;
+    return (ssize_t)(len - c->end);
+}
+
+/* A socket closed with bytes unread resets the connection, and what we sent but the peer has not received
+ * yet is lost with it. So they are read first; a peer that keeps sending gets its reset after
+ * DRAIN_BYTES_MAX. */
+static void tcp_close(struct conn *conn)
+{
+    struct tcp_conn *c = tcp_of(conn);
+    struct iovec rest = {c->readahead, sizeof(c->readahead)};
+
+    sock_finish(c->fd);
+    for (size_t drained = 0; drained < DRAIN_BYTES_MAX;) {
+        ssize_t got = sock_recv(c->fd, &rest, 1);
+        if (got <= 0)
+            break;
+        drained += (size_t)got;
+    }
+    sock_close(c->fd);
+    heap_free(c);
+}
+
+static int tcp_descriptor(const struct conn *conn)
+{
+    return tcp_of(conn)->fd;
+}
+
+static void tcp_attend(struct conn *conn)
+{
+    tcp_of(conn)->emptied = false;
+}
+
+/* The system knows who sleeps. */
+static void tcp_doze(struct conn *conn, bool asleep, bool want_room)
+{
+    (void)conn;
+    (void)asleep;
+    (void)want_room;
+}
+
+static const struct transport tcp_transport = {
+    .scheme = "tcp",
+    .send = tcp_send,
+    .recv = tcp_recv,
+    .close = tcp_close,
+    .descriptor = tcp_descriptor,
+    .attend = tcp_attend,
+    .doze = tcp_doze,
+};
+
+struct conn *tcp_conn(struct heap *heap, int fd)
+{
+    struct tcp_conn *c = heap_alloc(heap, 1, sizeof(*c));
+
+    if (c == NULL) {
+        sock_close(fd);
+        return NULL;
+    }
+    c->conn.transport = &tcp_transport;
+    c->fd = fd;
+    return &c->conn;
+}

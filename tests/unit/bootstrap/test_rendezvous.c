@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rendezvous without sockets: members come in any order, in any pieces, leave and come again. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "bootstrap/applicant.h"
+#include "bootstrap/differ.h"
+#include "bootstrap/rendezvous.h"
+#include "core/prng.h"
+#include "support/watchdog.h"
+#include "wire/meeting.h"
+
+#define MEMBERS_MAX 9
+#define START_NS    (1000 * NS_PER_S)
+#define STEPS_MAX   200000
+
+/* A member with a wire to the rendezvous. */
+struct sim_member {
+    struct roster_setup setup;
+    struct applicant applicant;
+    struct error error;
+    int conn; /* -1: none */
+    int status;
+    uint32_t deaths_left;
+};
+
+struct sim {
+    struct heap heap;
+    struct rendezvous *r;
+    struct prng prng;
+    struct sim_member members[MEMBERS_MAX];
+    int count;
+    uint64_t now_ns;
+    uint64_t instances;
+};
+
+static void sim_open(struct sim *s, int size, uint64_t seed)
+{
+    struct rendezvous_setup setup = {
+        .heap = &s->heap,
+        .job = "job",
+        .settings_text = "a=1 b=2",
+        .size = size,
+        .settings = 5,
+        .seed = seed,
+        .deadline_ns = START_NS + 60 * NS_PER_S,
+    };
+    struct error error;
+
+    memset(s, 0, sizeof(*s));
+    heap_init(&s->heap, 0);
+    prng_init(&s->prng, seed);
+    s->now_ns = START_NS;
+    assert_int_equal(rendezvous_open(&setup, &s->r, &error), HEARTH_OK);
+}
+
+static struct sim_member *sim_add(struct sim *s, int size, int rank)
+{
+    int index = s->count++;
+    struct sim_member *m = &s->members[index];
+
+    m->setup = (struct roster_setup){
+        .heap = &s->heap,
+        .job = "job",
+        .settings_text = "a=1 b=2",
+        .size = size,
+        .settings = 5,
+        .deadline_ns = START_NS + 100 * NS_PER_S,
+    };
+    m->setup.self = (struct member){.instance = ++s->instances, .process = 70 + (uint32_t)index};
+    snprintf(m->setup.self.name, sizeof(m->setup.self.name), "host%d", index);
+    assert_int_equal(applicant_init(&m->applicant, &m->setup, rank), HEARTH_OK);
+    m->conn = -1;
+    m->status = HEARTH_PENDING;
+    return m;
+}
+
+static void sim_close(struct sim *s)
+{
+    for (int i = 0; i < s->count; i++)
+        applicant_fini(&s->members[i].applicant);
+    rendezvous_close(s->r);
+    assert_int_equal(atomic_load(&s->heap.blocks), 0);
+}
+
+static void member_dial(struct sim *s, struct sim_member *m)
+{
+    assert_int_equal(rendezvous_conn_open(s->r, s->now_ns, &m->conn), HEARTH_OK);
+    applicant_begin(&m->applicant, s->now_ns);
+}
+
+static void member_hang_up(struct sim *s, struct sim_member *m)
+{
+    rendezvous_conn_closed(s->r, m->conn, s->now_ns);
+    m->conn = -1;
+}
+
+/* Moves at most `max` bytes each way. Whether anything moved. */
+static bool member_move(struct sim *s, struct sim_member *m, size_t max)
+{
+    struct iovec pieces[3], out = applicant_output(&m->applicant);
+    size_t len = out.iov_len < max ? out.iov_len : max;
+
+    if (len > 0) {
+        rendezvous_input(s->r, m->conn, out.iov_base, len, s->now_ns);
+        applicant_sent(&m->applicant, len);
+    }
+    if (rendezvous_conn_gone(s->r, m->conn)) {
+        member_hang_up(s, m);
+        return true;
+    }
+    if (rendezvous_output(s->r, m->conn, pieces) == 0)
+        return len > 0;
+    size_t in = pieces[0].iov_len < max ? pieces[0].iov_len : max;
+    m->status = applicant_input(&m->applicant, pieces[0].iov_base, in, &m->error);
+    rendezvous_sent(s->r, m->conn, in, s->now_ns);
+    if (m->status != HEARTH_PENDING)
+        member_hang_up(s, m);
+    return true;
+}
+
+/* Until nobody has anything to say. */
+static void sim_settle(struct sim *s)
+{
+    bool moved = true;
+
+    for (int step = 0; moved; step++) {
+        assert_true(step < STEPS_MAX);
+        moved = false;
+        for (int i = 0; i < s->count; i++)
+            if (s->members[i].conn >= 0)
+                moved |= member_move(s, &s->members[i], 100000);
+    }
+}
+
+static void check_agreed(struct sim *s, int size)
+{
+    bool seen[MEMBERS_MAX] = {false};
+
+    for (int i = 0; i < size; i++) {
+        struct sim_member *m = &s->members[i];
+        const struct roster *r = &m->applicant.roster;
+        if (m->status != HEARTH_OK)
+            fail_msg("member %d: %d %s", i, m->status, m->error.text);
+        assert_int_equal(r->size, size);
+        assert_true(r->cluster != 0 && r->cluster == s->members[0].applicant.roster.cluster);
+        assert_false(seen[r->rank]);
+        seen[r->rank] = true;
+        if (m->applicant.rank >= 0)
+            assert_int_equal(r->rank, m->applicant.rank);
+        for (int k = 0; k < size; k++)
+            assert_true(r->members[k].instance == s->members[0].applicant.roster.members[k].instance);
+        assert_true(r->members[r->rank].instance == m->setup.self.instance);
+    }
+}
+
+/* One random thing happens. */
+static void storm_step(struct sim *s)
+{
+    struct sim_member *m = &s->members[prng_below(&s->prng, (uint64_t)s->count)];
+
+    if (m->status != HEARTH_PENDING)
+        return;
+    if (m->conn < 0) {
+        member_dial(s, m);
+    } else if (m->deaths_left > 0 && !rendezvous_over(s->r, NULL) && prng_below(&s->prng, 20) == 0) {
+        m->deaths_left--; /* dies, and is started again */
+        member_hang_up(s, m);
+        if (prng_below(&s->prng, 2) == 0)
+            m->setup.self.instance = ++s->instances;
+    } else {
+        member_move(s, m, 1 + (size_t)prng_below(&s->prng, 300));
+    }
+    s->now_ns += NS_PER_US;
+    rendezvous_tick(s->r, s->now_ns);
+}
+
+static void any_order_any_pieces_and_deaths_end_in_one_roster(void **state)
+{
+    static struct sim s;
+    unsigned long seed = first_seed(), end = seed + repeat_count(300);
+
+    (void)state;
+    for (; seed < end; seed++) {
+        struct prng prng;
+        prng_init(&prng, seed);
+        int size = 1 + (int)prng_below(&prng, MEMBERS_MAX - 1);
+        uint64_t mode = prng_below(&prng, 3); /* ranks given, not given, mixed */
+        sim_open(&s, size, seed);
+        for (int i = 0; i < size; i++)
+            sim_add(&s, size, mode == 0 || (mode == 2 && i % 2) ? size - 1 - i : -1)->deaths_left =
+                (uint32_t)prng_below(&prng, 3);
+        for (int step = 0; !rendezvous_over(s.r, NULL) || !rendezvous_quiet(s.r); step++) {
+            assert_true(step < STEPS_MAX);
+            storm_step(&s);
+        }
+        check_agreed(&s, size);
+        sim_close(&s);
+    }
+}
+
+static void ranks_go_by_arrival(void **state)
+{
+    static struct sim s;
+    static const int wanted[4] = {-1, 2, -1, -1}, expected[4] = {0, 2, 1, 3};
+
+    (void)state;
+    sim_open(&s, 4, 1);
+    for (int i = 0; i < 4; i++) {
+        member_dial(&s, sim_add(&s, 4, wanted[i]));
+        sim_settle(&s);
+    }
+    check_agreed(&s, 4);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(s.members[i].applicant.roster.rank, expected[i]);
+    sim_close(&s);
+}
+
+/* The meeting fails for the two members, with these words. */
+static void fails_for_all(struct sim *s, int status, const char *word)
+{
+    struct error error;
+
+    for (int i = 0; i < s->count; i++)
+        member_dial(s, &s->members[i]);
+    sim_settle(s);
+    for (int i = 0; i < s->count; i++) {
+        assert_int_equal(s->members[i].status, status);
+        assert_true(s->members[i].applicant.refused);
+        if (!strstr(s->members[i].error.text, word))
+            fail_msg("no \"%s\" in \"%s\"", word, s->members[i].error.text);
+    }
+    assert_true(rendezvous_over(s->r, &error));
+    assert_int_equal(error.status, status);
+    sim_close(s);
+}
+
+static void contradictions_end_it_for_all(void **state)
+{
+    static struct sim s;
+
+    (void)state;
+    sim_open(&s, 3, 1);
+    sim_add(&s, 3, 0);
+    sim_add(&s, 2, 1);
+    fails_for_all(&s, HEARTH_MISMATCH, "process 71 on host1 expects 2 members, others expect 3");
+
+    sim_open(&s, 3, 1);
+    sim_add(&s, 3, 1);
+    sim_add(&s, 3, 1);
+    fails_for_all(&s, HEARTH_MISMATCH,
+                  "rank 1 was given twice: to process 70 on host0 and to process 71 on host1");
+
+    sim_open(&s, 3, 1);
+    sim_add(&s, 3, -1);
+    struct sim_member *m = sim_add(&s, 3, -1);
+    m->setup.settings = 6;
+    m->setup.settings_text = "a=1 b=3";
+    fails_for_all(&s, HEARTH_MISMATCH, "b=3 instead of b=2");
+}
+
+static void one_too_many_and_another_job_harm_only_themselves(void **state)
+{
+    static struct sim s;
+
+    (void)state;
+    sim_open(&s, 2, 1);
+    struct sim_member *first = sim_add(&s, 2, -1), *stray = sim_add(&s, 2, -1);
+    stray->setup.job = "other";
+    member_dial(&s, first);
+    member_dial(&s, stray);
+    sim_settle(&s);
+    assert_int_equal(first->status, HEARTH_PENDING);
+    assert_int_equal(stray->status, HEARTH_MISMATCH);
+    assert_non_null(strstr(stray->error.text, "\"other\""));
+
+    struct sim_member *second = sim_add(&s, 2, -1), *third = sim_add(&s, 2, -1);
+    member_dial(&s, second);
+    member_dial(&s, third);
+    member_move(&s, second, 100000);
+    member_move(&s, third, 100000);
+    sim_settle(&s);
+    assert_int_equal(third->status, HEARTH_LIMIT);
+    assert_int_equal(first->status, HEARTH_OK);
+    assert_int_equal(second->status, HEARTH_OK);
+    sim_close(&s);
+}
+
+static void versions_must_meet(void **state)
+{
+    static struct sim s;
+    struct meeting_register in = {
+        .version_min = 900, .version_max = 901, .rank = 1, .size = 2, .settings = 5};
+    uint8_t bytes[MEETING_HEADER_LEN + MEETING_SMALL_MAX];
+    struct error error;
+    int conn;
+
+    (void)state;
+    sim_open(&s, 2, 1);
+    member_dial(&s, sim_add(&s, 2, 0));
+    sim_settle(&s);
+    snprintf(in.job, sizeof(in.job), "job");
+    size_t len = meeting_register_encode(&in, bytes + MEETING_HEADER_LEN, MEETING_SMALL_MAX);
+    meeting_seal(MEETING_REGISTER, bytes + MEETING_HEADER_LEN, len, NULL, 0, bytes);
+    assert_int_equal(rendezvous_conn_open(s.r, s.now_ns, &conn), HEARTH_OK);
+    rendezvous_input(s.r, conn, bytes, MEETING_HEADER_LEN + len, s.now_ns);
+    assert_true(rendezvous_over(s.r, &error));
+    assert_int_equal(error.status, HEARTH_PROTOCOL);
+    assert_non_null(strstr(error.text, "900 to 901"));
+    sim_settle(&s);
+    assert_int_equal(s.members[0].status, HEARTH_PROTOCOL);
+    sim_close(&s);
+}
+
+static void missing_members_are_named_at_the_deadline(void **state)
+{
+    static struct sim s;
+
+    (void)state;
+    sim_open(&s, 7, 1);
+    for (int i = 0; i < 3; i++)
+        member_dial(&s, sim_add(&s, 7, i * 2));
+    sim_settle(&s);
+    s.now_ns = rendezvous_deadline(s.r);
+    assert_true(s.now_ns == START_NS + 60 * NS_PER_S);
+    rendezvous_tick(s.r, s.now_ns - 1);
+    assert_false(rendezvous_over(s.r, NULL));
+    rendezvous_tick(s.r, s.now_ns);
+    sim_settle(&s);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(s.members[i].status, HEARTH_TIMEOUT);
+        assert_int_equal(s.members[i].error.rank, 1);
+        assert_non_null(strstr(s.members[i].error.text, "missing: rank 1, 3, 5, 6"));
+    }
+    sim_close(&s);
+
+    sim_open(&s, 3, 1);
+    struct sim_member *m = sim_add(&s, 3, -1);
+    m->setup.deadline_ns = START_NS + 10 * NS_PER_S; /* its patience counts */
+    member_dial(&s, m);
+    sim_settle(&s);
+    assert_true(rendezvous_deadline(s.r) == START_NS + 9 * NS_PER_S);
+    rendezvous_tick(s.r, START_NS + 9 * NS_PER_S);
+    sim_settle(&s);
+    assert_int_equal(m->status, HEARTH_TIMEOUT);
+    assert_non_null(strstr(m->error.text, "1 of 3 members"));
+    sim_close(&s);
+}
+
+static void whoever_does_not_confirm_is_named(void **state)
+{
+    static struct sim s;
+    struct iovec pieces[3];
+
+    (void)state;
+    sim_open(&s, 2, 1);
+    member_dial(&s, sim_add(&s, 2, 0));
+    struct sim_member *mute = sim_add(&s, 2, 1);
+    member_dial(&s, mute);
+    member_move(&s, mute, 100000);
+    member_move(&s, &s.members[0], 100000);
+    /* It takes its roster and says nothing more. */
+    while (rendezvous_output(s.r, mute->conn, pieces) > 0)
+        rendezvous_sent(s.r, mute->conn, pieces[0].iov_len, s.now_ns);
+    int conn = mute->conn;
+    mute->conn = -1;
+    sim_settle(&s);
+    rendezvous_tick(s.r, rendezvous_deadline(s.r));
+    sim_settle(&s);
+    assert_int_equal(s.members[0].status, HEARTH_TIMEOUT);
+    assert_int_equal(s.members[0].error.rank, 1);
+    assert_non_null(strstr(s.members[0].error.text, "process 71 on host1"));
+    rendezvous_conn_closed(s.r, conn, s.now_ns);
+    sim_close(&s);
+}
+
+static void garbage_closes_its_connection_only(void **state)
+{
+    static struct sim s;
+    uint8_t bytes[600];
+
+    (void)state;
+    sim_open(&s, 2, 1);
+    struct sim_member *m = sim_add(&s, 2, 0);
+    member_dial(&s, m);
+    sim_settle(&s);
+    for (int round = 0; round < 200; round++) {
+        int conn;
+        for (size_t i = 0; i < sizeof(bytes); i++)
+            bytes[i] = (uint8_t)prng_u64(&s.prng);
+        if (round % 2) /* looks good at first */
+            memcpy(bytes, (uint8_t[]){'H', 'M', 1, MEETING_REGISTER, 100, 0, 0, 0}, 8);
+        assert_int_equal(rendezvous_conn_open(s.r, s.now_ns, &conn), HEARTH_OK);
+        rendezvous_input(s.r, conn, bytes, sizeof(bytes), s.now_ns);
+        assert_true(rendezvous_conn_gone(s.r, conn));
+        rendezvous_conn_closed(s.r, conn, s.now_ns);
+    }
+    member_dial(&s, sim_add(&s, 2, 1));
+    sim_settle(&s);
+    check_agreed(&s, 2);
+    sim_close(&s);
+}
+
+static void strangers_are_bounded_in_number_and_time(void **state)
+{
+    static struct sim s;
+    int conn, first = -1;
+
+    (void)state;
+    sim_open(&s, 2, 1);
+    struct sim_member *m = sim_add(&s, 2, 0);
+    member_dial(&s, m);
+    sim_settle(&s);
+    for (int i = 1; i < rendezvous_limit(s.r); i++) {
+        assert_int_equal(rendezvous_conn_open(s.r, s.now_ns, &conn), HEARTH_OK);
+        first = first < 0 ? conn : first;
+        assert_true(rendezvous_conn_gone(s.r, first) == (i + 1 == rendezvous_limit(s.r)));
+    }
+    int one_more;
+    assert_int_equal(rendezvous_conn_open(s.r, s.now_ns, &one_more), HEARTH_LIMIT);
+    assert_false(rendezvous_conn_gone(s.r, m->conn));
+    assert_true(rendezvous_deadline(s.r) == START_NS + RENDEZVOUS_STRANGER_NS);
+    rendezvous_tick(s.r, START_NS + RENDEZVOUS_STRANGER_NS);
+    for (int i = 0; i < rendezvous_limit(s.r); i++) {
+        assert_true(rendezvous_conn_gone(s.r, i) == (i != m->conn));
+        if (i != m->conn)
+            rendezvous_conn_closed(s.r, i, s.now_ns);
+    }
+    member_dial(&s, sim_add(&s, 2, 1));
+    sim_settle(&s);
+    check_agreed(&s, 2);
+    sim_close(&s);
+}
+
+static void texts_are_cut(void **state)
+{
+    char text[24];
+    static const int places[] = {-1, -1, 0, -1, 0, -1, -1, -1, 0};
+
+    (void)state;
+    missing_text(places, 9, text, sizeof(text));
+    assert_string_equal(text, "0, 1, 3, 5-7");
+    missing_text(places, 9, text, 8);
+    assert_string_equal(text, "0, 1...");
+    differ_text("a=1 b=2", "a=1 b=2", text, sizeof(text));
+    assert_string_equal(text, "they look the same b...");
+    differ_text("a=1", "a=1 b=2", text, sizeof(text));
+    assert_string_equal(text, "nothing instead of b=2");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_order_any_pieces_and_deaths_end_in_one_roster),
+        cmocka_unit_test(ranks_go_by_arrival),
+        cmocka_unit_test(contradictions_end_it_for_all),
+        cmocka_unit_test(one_too_many_and_another_job_harm_only_themselves),
+        cmocka_unit_test(versions_must_meet),
+        cmocka_unit_test(missing_members_are_named_at_the_deadline),
+        cmocka_unit_test(whoever_does_not_confirm_is_named),
+        cmocka_unit_test(garbage_closes_its_connection_only),
+        cmocka_unit_test(strangers_are_bounded_in_number_and_time),
+        cmocka_unit_test(texts_are_cut),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Members in threads agree over real sockets of this machine, or all learn why not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "bootstrap/roster.h"
+#include "os/clock.h"
+#include "os/thread.h"
+#include "support/watchdog.h"
+
+#define MEMBERS_MAX 8
+
+struct part {
+    struct roster_setup setup;
+    struct heap heap;
+    struct thread thread;
+    struct roster roster;
+    struct error error;
+    int status;
+};
+
+static struct part parts[MEMBERS_MAX];
+static char address[SOCK_TEXT_MAX];
+
+/* A port that is free: it was given to a listener that is gone. */
+static void free_port(char *text, size_t size)
+{
+    struct sock_addr addr, bound;
+    struct error error;
+    int fd;
+
+    assert_int_equal(sock_addr_parse("127.0.0.1:0", 0, &addr), HEARTH_OK);
+    assert_int_equal(sock_listen(&addr, 1, &fd, &bound, &error), HEARTH_OK);
+    sock_addr_text(&bound, text, size);
+    sock_unlisten(fd);
+}
+
+static void parts_set(int count, int size, bool given)
+{
+    watchdog(90, "members agree on a roster");
+    memset(parts, 0, sizeof(parts));
+    for (int i = 0; i < count; i++) {
+        struct part *p = &parts[i];
+        heap_init(&p->heap, 0);
+        p->setup = (struct roster_setup){
+            .heap = &p->heap,
+            .rendezvous = address,
+            .job = "test",
+            .rank = given ? i : -1,
+            .size = size,
+            .settings = 7,
+            .settings_text = "chunk_bytes=1 window_bytes=2",
+            .door = -1,
+            .deadline_ns = clock_real() + 30 * NS_PER_S,
+            .connect_timeout_ns = 5 * NS_PER_S,
+            .connect_retries = 3,
+        };
+        p->setup.self =
+            (struct member){.instance = 100 + (uint64_t)i, .process = 1000 + (uint32_t)i, .addr_count = 1};
+        snprintf(p->setup.self.name, sizeof(p->setup.self.name), "host%d", i);
+        assert_int_equal(sock_addr_parse("127.0.0.1:1", 0, &p->setup.self.addrs[0]), HEARTH_OK);
+        sock_addr_set_port(&p->setup.self.addrs[0], (uint16_t)(5000 + i));
+    }
+}
+
+static void run(void *arg)
+{
+    struct part *p = arg;
+    p->status = roster_agree(&p->setup, &p->roster, &p->error);
+}
+
+/* The last begin first, so that whoever serves is not always first. */
+static void parts_run(int count)
+{
+    for (int i = count - 1; i >= 0; i--)
+        assert_int_equal(thread_start(&parts[i].thread, "member", run, &parts[i]), HEARTH_OK);
+    for (int i = 0; i < count; i++)
+        thread_join(&parts[i].thread);
+    watchdog(0, NULL);
+}
+
+static void parts_agree(int count)
+{
+    bool seen[MEMBERS_MAX] = {false};
+
+    for (int i = 0; i < count; i++) {
+        struct roster *r = &parts[i].roster;
+        if (parts[i].status != HEARTH_OK)
+            fail_msg("member %d: %s", i, parts[i].error.text);
+        assert_int_equal(r->size, count);
+        assert_true(r->cluster != 0 && r->cluster == parts[0].roster.cluster);
+        assert_false(seen[r->rank]);
+        seen[r->rank] = true;
+        assert_true(r->members[r->rank].instance == parts[i].setup.self.instance);
+        for (int k = 0; k < count; k++) {
+            struct member *a = &r->members[k], *b = &parts[0].roster.members[k];
+            assert_true(a->instance == b->instance);
+            assert_int_equal(a->process, b->process);
+            assert_string_equal(a->name, b->name);
+            assert_int_equal(a->addr_count, 1);
+            assert_true(sock_addr_equal(&a->addrs[0], &b->addrs[0]));
+        }
+    }
+}
+
+static void parts_clear(int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (parts[i].status == HEARTH_OK)
+            roster_fini(&parts[i].roster);
+        assert_int_equal(atomic_load(&parts[i].heap.blocks), 0);
+    }
+}
+
+static void parts_fail(int count, int status, const char *word)
+{
+    for (int i = 0; i < count; i++) {
+        assert_int_equal(parts[i].status, status);
+        if (!strstr(parts[i].error.text, word))
+            fail_msg("member %d: no \"%s\" in \"%s\"", i, word, parts[i].error.text);
+    }
+    parts_clear(count);
+}
+
+static void members_agree(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 8; round++) {
+        int count = 2 + round % 4;
+        if (round & 1)
+            snprintf(address, sizeof(address), "unix:@hearth-test-roster-%d", process_id());
+        else
+            free_port(address, sizeof(address));
+        parts_set(count, count, round & 2);
+        parts_run(count);
+        parts_agree(count);
+        for (int i = 0; i < count && (round & 2); i++)
+            assert_int_equal(parts[i].roster.rank, i);
+        parts_clear(count);
+    }
+}
+
+static void a_name_leads_there_too(void **state)
+{
+    (void)state;
+    free_port(address, sizeof(address));
+    char text[SOCK_TEXT_MAX + 16];
+    snprintf(text, sizeof(text), "localhost:%s", strrchr(address, ':') + 1);
+    parts_set(3, 3, true);
+    for (int i = 0; i < 3; i++)
+        parts[i].setup.rendezvous = text;
+    parts_run(3);
+    parts_agree(3);
+    parts_clear(3);
+}
+
+static void a_static_list_needs_no_ranks(void **state)
+{
+    char texts[3][SOCK_TEXT_MAX];
+    const char *peers[3] = {texts[0], texts[1], texts[2]};
+    struct sock_addr addr, bound[3];
+    struct error error;
+
+    (void)state;
+    parts_set(3, 3, false);
+    assert_int_equal(sock_addr_parse("127.0.0.1:0", 0, &addr), HEARTH_OK);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(sock_listen(&addr, 16, &parts[i].setup.door, &bound[i], &error), HEARTH_OK);
+        sock_addr_text(&bound[i], texts[i], sizeof(texts[i]));
+        parts[i].setup.peers = peers;
+        parts[i].setup.rendezvous = NULL;
+    }
+    parts_run(3);
+    for (int i = 0; i < 3; i++) {
+        if (parts[i].status != HEARTH_OK)
+            fail_msg("member %d: %s", i, parts[i].error.text);
+        assert_int_equal(parts[i].roster.rank, i);
+        for (int k = 0; k < 3; k++)
+            if (k != i)
+                assert_true(sock_addr_equal(&parts[i].roster.members[k].addrs[0], &bound[k]));
+        sock_unlisten(parts[i].setup.door);
+    }
+    parts_clear(3);
+
+    parts_set(1, 2, false);
+    const char *twice[2] = {"127.0.0.1:9", "127.0.0.1:9"};
+    parts[0].setup.peers = twice;
+    parts_run(1);
+    parts_fail(1, HEARTH_INVALID, "HEARTH_RANK");
+    parts_set(1, 2, false);
+    const char *none[2] = {"192.0.2.77:9", "192.0.2.78:9"};
+    parts[0].setup.peers = none;
+    parts_run(1);
+    parts_fail(1, HEARTH_INVALID, "HEARTH_RANK");
+}
+
+static void a_world_of_one_needs_nobody(void **state)
+{
+    (void)state;
+    parts_set(1, 1, false);
+    parts[0].setup.rendezvous = NULL;
+    parts_run(1);
+    parts_agree(1);
+    parts_clear(1);
+}
+
+static void contradictions_are_told_to_all(void **state)
+{
+    (void)state;
+    free_port(address, sizeof(address));
+    parts_set(3, 3, true);
+    parts[2].setup.size = 4;
+    parts_run(3);
+    parts_fail(3, HEARTH_MISMATCH, "process 1002 on host2 expects 4 members");
+
+    parts_set(3, 3, true);
+    parts[1].setup.settings = 8;
+    parts[1].setup.settings_text = "chunk_bytes=9 window_bytes=2";
+    parts_run(3);
+    parts_fail(3, HEARTH_MISMATCH, "chunk_bytes=9 instead of chunk_bytes=1");
+
+    parts_set(3, 3, true);
+    parts[2].setup.rank = 1;
+    parts_run(3);
+    parts_fail(3, HEARTH_MISMATCH, "rank 1 was given twice");
+}
+
+static void another_job_is_sent_away(void **state)
+{
+    (void)state;
+    free_port(address, sizeof(address));
+    parts_set(3, 2, true);
+    parts[2].setup.rank = 1;
+    parts[2].setup.job = "other";
+    assert_int_equal(thread_start(&parts[0].thread, "member", run, &parts[0]), HEARTH_OK);
+    run(&parts[2]);
+    assert_int_equal(parts[2].status, HEARTH_MISMATCH);
+    assert_non_null(strstr(parts[2].error.text, "\"other\""));
+    run(&parts[1]);
+    thread_join(&parts[0].thread);
+    watchdog(0, NULL);
+    parts_agree(2);
+    parts_clear(3);
+}
+
+static void missing_ranks_are_named(void **state)
+{
+    (void)state;
+    free_port(address, sizeof(address));
+    parts_set(2, 5, true);
+    for (int i = 0; i < 2; i++)
+        parts[i].setup.deadline_ns = clock_real() + NS_PER_S;
+    parts_run(2);
+    parts_fail(2, HEARTH_TIMEOUT, "missing: rank 2-4");
+}
+
+static void nobody_there_is_said(void **state)
+{
+    (void)state;
+    free_port(address, sizeof(address));
+    parts_set(1, 2, true);
+    parts[0].setup.rank = 1;
+    parts[0].setup.deadline_ns = clock_real() + 300 * NS_PER_MS;
+    parts_run(1);
+    assert_non_null(strstr(parts[0].error.text, address));
+    parts_fail(1, HEARTH_TIMEOUT, "refused");
+}
+
+/* Something else listens there. */
+struct other {
+    int listener;
+    _Atomic(bool) stop;
+    const char *words;
+};
+
+static void speak(void *arg)
+{
+    struct other *o = arg;
+    int fds[64], count = 0;
+
+    while (!atomic_load(&o->stop)) {
+        struct sock_wait item = {.fd = o->listener, .want_recv = true};
+        struct sock_addr from;
+        sock_wait(&item, 1, clock_real() + 20 * NS_PER_MS);
+        if (count < 64 && sock_accept(o->listener, &fds[count], &from) == HEARTH_OK) {
+            struct iovec piece = {.iov_base = (void *)(uintptr_t)o->words, .iov_len = strlen(o->words)};
+            if (piece.iov_len > 0)
+                (void)sock_send(fds[count], &piece, 1);
+            count++;
+        }
+    }
+    while (count > 0)
+        sock_close(fds[--count]);
+}
+
+static void other_programs_are_recognized(void **state)
+{
+    static const char *const words[] = {"HTTP/1.1 400 Bad Request\r\n\r\n", ""};
+    struct sock_addr addr, bound;
+    struct thread thread;
+    struct error error;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct other other = {.words = words[i]};
+        assert_int_equal(sock_addr_parse("127.0.0.1:0", 0, &addr), HEARTH_OK);
+        assert_int_equal(sock_listen(&addr, 16, &other.listener, &bound, &error), HEARTH_OK);
+        sock_addr_text(&bound, address, sizeof(address));
+        assert_int_equal(thread_start(&thread, "other", speak, &other), HEARTH_OK);
+        parts_set(2, 2, true);
+        for (int k = 0; k < 2; k++)
+            parts[k].setup.connect_timeout_ns = 100 * NS_PER_MS;
+        parts_run(2);
+        atomic_store(&other.stop, true);
+        thread_join(&thread);
+        sock_unlisten(other.listener);
+        assert_non_null(strstr(parts[0].error.text, address));
+        parts_fail(2, i == 0 ? HEARTH_PROTOCOL : HEARTH_TIMEOUT,
+                   i == 0 ? "not a rendezvous" : "did not answer");
+    }
+}
+
+static void strangers_do_not_disturb(void **state)
+{
+    struct sock_addr addr;
+    struct error error;
+    int fds[200], count = 0;
+
+    (void)state;
+    free_port(address, sizeof(address));
+    assert_int_equal(sock_addr_parse(address, 0, &addr), HEARTH_OK);
+    parts_set(2, 2, true);
+    assert_int_equal(thread_start(&parts[0].thread, "member", run, &parts[0]), HEARTH_OK);
+    for (int tries = 0; tries < 10000 && count < 200; tries++) {
+        struct sock_wait item = {.want_send = true};
+        struct iovec piece = {.iov_base = (char[]){"garbage garbage garbage"}, .iov_len = 20};
+        if (sock_dial(&addr, NULL, &fds[count], &error) != HEARTH_OK)
+            continue;
+        item.fd = fds[count];
+        sock_wait(&item, 1, clock_real() + NS_PER_S);
+        if (sock_dialled(fds[count], &addr, &error) != HEARTH_OK) {
+            sock_close(fds[count]); /* it does not listen yet */
+            sock_wait(NULL, 0, clock_real() + NS_PER_MS);
+            continue;
+        }
+        if (count % 3 == 0)
+            (void)sock_send(fds[count], &piece, 1);
+        count++;
+    }
+    assert_int_equal(count, 200);
+    assert_int_equal(thread_start(&parts[1].thread, "member", run, &parts[1]), HEARTH_OK);
+    thread_join(&parts[0].thread);
+    thread_join(&parts[1].thread);
+    watchdog(0, NULL);
+    parts_agree(2);
+    while (count > 0)
+        sock_close(fds[--count]);
+    parts_clear(2);
+}
+
+static void wrong_setups_are_refused(void **state)
+{
+    (void)state;
+    parts_set(1, 0, false);
+    parts_run(1);
+    parts_fail(1, HEARTH_INVALID, "0 members");
+    parts_set(1, 2, false);
+    parts[0].setup.rank = 2;
+    parts_run(1);
+    parts_fail(1, HEARTH_INVALID, "rank 2");
+    parts_set(1, 2, false);
+    parts[0].setup.job = "a\tb";
+    parts_run(1);
+    parts_fail(1, HEARTH_INVALID, "job");
+    parts_set(1, 2, false);
+    parts[0].setup.rendezvous = NULL;
+    parts_run(1);
+    parts_fail(1, HEARTH_INVALID, "rendezvous");
+}
+
+static void memory_that_runs_out_is_said(void **state)
+{
+    int status = HEARTH_NO_MEMORY;
+
+    (void)state;
+    for (int allowed = 0; status == HEARTH_NO_MEMORY; allowed++) {
+        assert_true(allowed < 100);
+        free_port(address, sizeof(address));
+        parts_set(1, 2, true);
+        parts[0].setup.deadline_ns = clock_real() + 100 * NS_PER_MS;
+        atomic_store(&parts[0].heap.fail_after, allowed);
+        parts_run(1);
+        status = parts[0].status;
+        if (status == HEARTH_NO_MEMORY)
+            parts_fail(1, HEARTH_NO_MEMORY, "memory");
+    }
+    parts_fail(1, HEARTH_TIMEOUT, "missing: rank 1");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(members_agree),
+        cmocka_unit_test(a_name_leads_there_too),
+        cmocka_unit_test(a_static_list_needs_no_ranks),
+        cmocka_unit_test(a_world_of_one_needs_nobody),
+        cmocka_unit_test(contradictions_are_told_to_all),
+        cmocka_unit_test(another_job_is_sent_away),
+        cmocka_unit_test(missing_ranks_are_named),
+        cmocka_unit_test(nobody_there_is_said),
+        cmocka_unit_test(other_programs_are_recognized),
+        cmocka_unit_test(strangers_do_not_disturb),
+        cmocka_unit_test(wrong_setups_are_refused),
+        cmocka_unit_test(memory_that_runs_out_is_said),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared memory: what one mapping writes the other sees, rings have no seam, and nothing that could shrink
+ * under us is mapped. */
+#if defined(__linux__) && !defined(_GNU_SOURCE)
+#define _GNU_SOURCE /* memfd_create */
+#endif
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "os/shared.h"
+
+static void new_memory_is_zero_and_shared(void **state)
+{
+    int fd;
+    size_t len = 3 * shared_page();
+    (void)state;
+    assert_int_equal(shared_make(len, &fd), HEARTH_OK);
+    assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    uint8_t *a = shared_map(fd, len, true);
+    const uint8_t *b = shared_map(fd, len, false);
+    assert_non_null(a);
+    assert_non_null(b);
+    for (size_t i = 0; i < len; i++)
+        assert_int_equal(b[i], 0);
+    shared_close(fd); /* the mappings stay */
+    memset(a, 0x5a, len);
+    for (size_t i = 0; i < len; i++)
+        assert_int_equal(b[i], 0x5a);
+    shared_unmap(a, len);
+    assert_int_equal(b[len - 1], 0x5a);
+    shared_unmap((void *)(uintptr_t)b, len);
+}
+
+static void a_child_sees_it(void **state)
+{
+    int fd, status;
+    size_t len = shared_page();
+    (void)state;
+    assert_int_equal(shared_make(len, &fd), HEARTH_OK);
+    volatile uint8_t *memory = shared_map(fd, len, true);
+    assert_non_null((void *)(uintptr_t)memory);
+    pid_t child = fork();
+    if (child == 0) {
+        memory[7] = 77;
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(memory[7], 77);
+    shared_unmap((void *)(uintptr_t)memory, len);
+    shared_close(fd);
+}
+
+static void a_mapping_to_read_cannot_be_written(void **state)
+{
+    int fd, status;
+    size_t len = shared_page();
+    (void)state;
+    assert_int_equal(shared_make(len, &fd), HEARTH_OK);
+    volatile uint8_t *memory = shared_map(fd, len, false);
+    pid_t child = fork();
+    if (child == 0) {
+        /* A sanitizer would report the signal; it is expected here. */
+        struct rlimit none = {0, 0};
+        setrlimit(RLIMIT_CORE, &none);
+        freopen("/dev/null", "w", stderr);
+        memory[0] = 1;
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    shared_unmap((void *)(uintptr_t)memory, len);
+    shared_close(fd);
+}
+
+static void a_ring_has_no_seam(void **state)
+{
+    int fd;
+    size_t len = 2 * shared_page(), whole = 3 * len;
+    (void)state;
+    assert_int_equal(shared_make(whole, &fd), HEARTH_OK);
+    uint8_t *all = shared_map(fd, whole, true);
+    uint8_t *ring = shared_map_ring(fd, len, len);
+    assert_non_null(all);
+    assert_non_null(ring);
+    for (size_t i = 0; i < len; i++)
+        ring[len / 2 + i] = (uint8_t)(i * 7); /* over the end */
+    for (size_t i = 0; i < len; i++) {
+        assert_int_equal(ring[i], ring[len + i]);
+        assert_int_equal(ring[i], all[len + i]);
+        assert_int_equal(all[i], 0); /* its neighbours are untouched */
+        assert_int_equal(all[2 * len + i], 0);
+    }
+    shared_unmap(ring, 2 * len);
+    shared_unmap(all, whole);
+    assert_null(shared_map_ring(-1, 0, len));
+    shared_close(fd);
+}
+
+static void another_length_is_refused(void **state)
+{
+    int fd;
+    size_t page = shared_page();
+    (void)state;
+    assert_int_equal(shared_make(2 * page, &fd), HEARTH_OK);
+    assert_null(shared_map(fd, page, true));
+    assert_null(shared_map(fd, 3 * page, true));
+    assert_null(shared_map(fd, 2 * page - 1, false));
+    assert_null(shared_map(fd, 0, false));
+    assert_null(shared_map(fd, SIZE_MAX, false));
+    shared_close(fd);
+    assert_null(shared_map(fd, 2 * page, true));
+    assert_null(shared_map(-1, 2 * page, true));
+}
+
+static void what_there_cannot_be_is_refused(void **state)
+{
+    int fd = -7;
+    (void)state;
+    assert_int_equal(shared_make(SIZE_MAX, &fd), HEARTH_NO_MEMORY);
+    assert_int_equal(fd, -7);
+    shared_unmap(NULL, 0);
+    shared_close(-1);
+}
+
+#if defined(__linux__) && !defined(HEARTH_POSIX)
+
+static void memory_that_could_shrink_is_refused(void **state)
+{
+    size_t page = shared_page();
+    (void)state;
+    int open_one = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    assert_true(open_one >= 0);
+    assert_int_equal(ftruncate(open_one, (off_t)page), 0);
+    assert_null(shared_map(open_one, page, false));
+    assert_int_equal(fcntl(open_one, F_ADD_SEALS, F_SEAL_GROW), 0);
+    assert_null(shared_map(open_one, page, false)); /* the other seal */
+    assert_int_equal(fcntl(open_one, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    void *memory = shared_map(open_one, page, false);
+    assert_non_null(memory);
+    shared_unmap(memory, page);
+    shared_close(open_one);
+
+    int unsealed = memfd_create("test", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(unsealed, (off_t)page), 0);
+    assert_null(shared_map(unsealed, page, false));
+    shared_close(unsealed);
+
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    assert_int_equal(ftruncate(fileno(file), (off_t)page), 0);
+    assert_null(shared_map(fileno(file), page, false));
+    fclose(file);
+    int pipes[2];
+    assert_int_equal(pipe(pipes), 0);
+    assert_null(shared_map(pipes[0], page, false));
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
+static void ours_can_neither_shrink_nor_grow(void **state)
+{
+    int fd;
+    size_t page = shared_page();
+    (void)state;
+    assert_int_equal(shared_make(2 * page, &fd), HEARTH_OK);
+    assert_int_not_equal(ftruncate(fd, (off_t)page), 0);
+    assert_int_not_equal(ftruncate(fd, (off_t)(3 * page)), 0);
+    assert_int_not_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), 0); /* and that is how it stays */
+    shared_close(fd);
+}
+
+#endif
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(new_memory_is_zero_and_shared),
+        cmocka_unit_test(a_child_sees_it),
+        cmocka_unit_test(a_mapping_to_read_cannot_be_written),
+        cmocka_unit_test(a_ring_has_no_seam),
+        cmocka_unit_test(another_length_is_refused),
+        cmocka_unit_test(what_there_cannot_be_is_refused),
+#if defined(__linux__) && !defined(HEARTH_POSIX)
+        cmocka_unit_test(memory_that_could_shrink_is_refused),
+        cmocka_unit_test(ours_can_neither_shrink_nor_grow),
+#endif
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

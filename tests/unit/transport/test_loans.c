@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The link over shared memory: payloads that are lent, and payloads that travel as references. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/bytes.h"
+#include "fake.h"
+
+#define BUDGET 65536u
+#define LARGE  2000u /* bytes; long enough to be lent */
+
+struct world {
+    struct fake fake;
+    struct link link;
+    struct upper upper;
+    uint8_t ours[80 * LARGE];   /* memory that the peer can see */
+    uint8_t theirs[20 * LARGE]; /* the peer's, that we can see */
+};
+
+static int setup(void **state)
+{
+    struct world *w = calloc(1, sizeof *w);
+    assert_non_null(w);
+    for (size_t i = 0; i < sizeof w->ours; i++)
+        w->ours[i] = (uint8_t)(i / LARGE);
+    for (size_t i = 0; i < sizeof w->theirs; i++)
+        w->theirs[i] = (uint8_t)(i % 251);
+    fake_init(&w->fake);
+    fake_share(&w->fake, w->ours, sizeof w->ours);
+    w->fake.theirs = w->theirs;
+    w->fake.theirs_len = sizeof w->theirs;
+    upper_init(&w->upper, &w->link, &w->fake, BUDGET);
+    w->upper.lend = true;
+    fake_hello(&w->fake);
+    assert_true(link_pump(&w->link));
+    upper_clear(&w->upper);
+    *state = w;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *w = *state;
+    upper_fini(&w->upper, &w->fake);
+    free(w);
+    return 0;
+}
+
+static void come_data(struct world *w, uint32_t len)
+{
+    fake_frame(&w->fake, (struct frame){.kind = FRAME_DATA, .length = len}, w->theirs);
+}
+
+static void send_ours(struct world *w, uint32_t number, uint32_t len, const void *owner)
+{
+    struct frame frame = {.kind = FRAME_DATA, .lane = number, .length = len};
+    link_send_data(&w->link, &frame, w->ours + (size_t)number * LARGE, (void *)(uintptr_t)owner,
+                   (void *)(uintptr_t)number);
+}
+
+static void pump(struct world *w)
+{
+    while (link_pump(&w->link))
+        continue;
+}
+
+static void expect_down(struct world *w, int status, const char *words)
+{
+    assert_true(link_pump(&w->link));
+    assert_false(link_up(&w->link));
+    assert_int_equal(w->upper.down.status, status);
+    if (strstr(w->upper.down.text, words) == NULL)
+        fail_msg("the text is \"%s\", without \"%s\"", w->upper.down.text, words);
+}
+
+/* ---- lent out of the stream ---- */
+
+static void payloads_are_lent_where_they_stand(void **state)
+{
+    struct world *w = *state;
+    for (int i = 0; i < 3; i++)
+        come_data(w, LARGE);
+    pump(w);
+    assert_string_equal(w->upper.log, "data:2000 loan:2000 data:2000 loan:2000 data:2000 loan:2000");
+    assert_int_equal(w->upper.target[0], 0); /* nothing was copied */
+    static const int order[] = {1, 2, 0};
+    for (int i = 0; i < 3; i++) {
+        struct loan *loan = &w->upper.loans[order[i]];
+        assert_memory_equal(loan->data, w->theirs, LARGE);
+        loan_end(loan);
+        assert_null(loan->data);
+        loan_end(loan); /* once is enough, twice is harmless */
+    }
+    assert_false(fake_lends(&w->fake));
+}
+
+static void short_payloads_and_those_that_nobody_lends_are_copied(void **state)
+{
+    struct world *w = *state;
+    come_data(w, 1023);
+    pump(w);
+    w->fake.lend_max = LARGE - 1;
+    come_data(w, LARGE);
+    pump(w);
+    w->fake.lend_max = LARGE;
+    come_data(w, LARGE);
+    pump(w);
+    assert_string_equal(w->upper.log, "data:1023 payload:1023 data:2000 payload:2000 data:2000 loan:2000");
+    assert_memory_equal(w->upper.target, w->theirs, LARGE);
+}
+
+static void a_loan_waits_for_the_whole_payload(void **state)
+{
+    struct world *w = *state;
+    come_data(w, LARGE);
+    come_data(w, 3);
+    size_t whole = w->fake.in.len;
+    w->fake.in.len -= 500 + FRAME_HEADER_LEN + 3;
+    pump(w);
+    assert_string_equal(w->upper.log, "data:2000");
+    w->fake.in.len = whole;
+    pump(w);
+    assert_string_equal(w->upper.log, "data:2000 loan:2000 data:3 payload:3"); /* the stream goes on behind it */
+}
+
+static void what_was_to_be_lent_can_be_dropped(void **state)
+{
+    struct world *w = *state;
+    come_data(w, LARGE);
+    come_data(w, 3);
+    size_t whole = w->fake.in.len;
+    w->fake.in.len -= 500 + FRAME_HEADER_LEN + 3;
+    pump(w);
+    link_drop_incoming(&w->link, w->upper.cookie);
+    pump(w);
+    w->fake.in.len = whole;
+    pump(w);
+    assert_string_equal(w->upper.log, "data:2000 data:3 payload:3");
+    assert_false(fake_lends(&w->fake));
+}
+
+static void a_loan_may_end_after_the_link(void **state)
+{
+    struct world *w = *state;
+    come_data(w, LARGE);
+    fake_refer(&w->fake, LARGE, 5, 0);
+    pump(w);
+    assert_int_equal(w->upper.loan_count, 2);
+    w->fake.recv_gone = true;
+    expect_down(w, HEARTH_PEER_LOST, "gone");
+    assert_int_equal(w->fake.closed, 1);
+    for (int i = 0; i < 2; i++) {
+        assert_memory_equal(w->upper.loans[i].data, w->theirs, LARGE);
+        loan_end(&w->upper.loans[i]);
+    }
+    assert_false(fake_lends(&w->fake));
+}
+
+static void a_link_that_ends_in_the_middle_of_a_loan_lends_nothing(void **state)
+{
+    struct world *w = *state;
+    come_data(w, LARGE);
+    w->fake.in.len -= 1;
+    w->fake.recv_gone = true;
+    expect_down(w, HEARTH_PEER_LOST, "gone");
+    assert_string_equal(w->upper.log, "data:2000");
+    assert_int_equal(w->upper.loan_count, 0);
+}
+
+/* ---- the peer's references ---- */
+
+static void references_of_the_peer_are_lent(void **state)
+{
+    struct world *w = *state;
+    fake_refer(&w->fake, LARGE, 0, 0);
+    fake_refer(&w->fake, LARGE, 63, 10);
+    fake_refer(&w->fake, 5, 7, 20); /* of any length */
+    pump(w);
+    assert_string_equal(w->upper.log, "data:2000 loan:2000 data:2000 loan:2000 data:5 loan:5");
+    assert_ptr_equal(w->upper.loans[0].data, w->theirs);
+    assert_ptr_equal(w->upper.loans[1].data, w->theirs + 10);
+    assert_ptr_equal(w->upper.loans[2].data, w->theirs + 20);
+    assert_int_equal(w->upper.metrics.bytes_received, 4 * FRAME_HEADER_LEN + 3 * REFERENCE_LEN);
+    loan_end(&w->upper.loans[1]);
+    assert_int_equal(w->fake.looked_up, 1 | 1 << 7);
+}
+
+static void a_reference_is_copied_where_a_copy_is_wanted(void **state)
+{
+    struct world *w = *state;
+    w->upper.lend = false;
+    fake_refer(&w->fake, LARGE, 3, 100);
+    pump(w);
+    assert_string_equal(w->upper.log, "data:2000 payload:2000");
+    assert_memory_equal(w->upper.target, w->theirs + 100, LARGE);
+    assert_false(fake_lends(&w->fake)); /* given back at once */
+}
+
+static void a_reference_that_nobody_wants_is_given_back(void **state)
+{
+    struct world *w = *state;
+    w->upper.drop = true;
+    fake_refer(&w->fake, LARGE, 3, 0);
+    pump(w);
+    w->upper.drop = false;
+    fake_refer(&w->fake, LARGE, 3, 0);
+    w->fake.in.len -= 8; /* half of the reference */
+    pump(w);
+    link_drop_incoming(&w->link, w->upper.cookie);
+    w->fake.in.len += 8;
+    pump(w);
+    assert_string_equal(w->upper.log, "data:2000 data:2000");
+    assert_false(fake_lends(&w->fake));
+    assert_int_equal(w->upper.down_count, 0);
+}
+
+static void references_come_in_any_fragments(void **state)
+{
+    struct world *w = *state;
+    w->fake.recv_max = 1;
+    fake_refer(&w->fake, LARGE, 3, 33);
+    come_data(w, LARGE);
+    fake_refer(&w->fake, LARGE, 4, 44);
+    pump(w);
+    assert_string_equal(w->upper.log, "data:2000 loan:2000 data:2000 loan:2000 data:2000 loan:2000");
+    assert_ptr_equal(w->upper.loans[0].data, w->theirs + 33);
+    assert_ptr_equal(w->upper.loans[2].data, w->theirs + 44);
+}
+
+static void a_reference_to_nothing_breaks_the_protocol(void **state)
+{
+    static const struct {
+        uint32_t len, number;
+        uint64_t offset;
+        bool lend, drop;
+    } cases[] = {
+        {LARGE, 64, 0, true, false},           {LARGE, 0, 20 * LARGE, true, false},
+        {LARGE, 0, UINT64_MAX, true, false},   {LARGE, 0, 19 * LARGE + 1, true, false},
+        {FRAME_LENGTH_MAX, 0, 0, true, false}, {LARGE, 64, 0, false, false},
+        {LARGE, 64, 0, false, true},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct world *w;
+        setup((void **)&w);
+        w->upper.lend = cases[i].lend;
+        w->upper.drop = cases[i].drop;
+        fake_refer(&w->fake, cases[i].len, cases[i].number, cases[i].offset);
+        expect_down(w, HEARTH_PROTOCOL, "does not share");
+        assert_null(strstr(w->upper.log, "loan"));
+        assert_null(strstr(w->upper.log, "payload"));
+        teardown((void **)&w);
+    }
+}
+
+static void a_reference_where_nothing_is_shared_breaks_the_protocol(void **state)
+{
+    struct world *w = calloc(1, sizeof *w);
+    (void)state;
+    fake_init(&w->fake);
+    upper_init(&w->upper, &w->link, &w->fake, BUDGET);
+    fake_hello(&w->fake);
+    link_pump(&w->link);
+    upper_clear(&w->upper);
+    fake_refer(&w->fake, LARGE, 0, 0);
+    expect_down(w, HEARTH_PROTOCOL, "no memory is shared");
+    assert_string_equal(w->upper.log, "");
+    teardown((void **)&w);
+}
+
+/* ---- our references ---- */
+
+static void our_memory_is_the_peers_until_it_has_read_it(void **state)
+{
+    struct world *w = *state;
+    send_ours(w, 0, LARGE, w);
+    send_ours(w, 1, LARGE, w);
+    pump(w);
+    for (uint64_t i = 0; i < 2; i++) {
+        struct frame frame;
+        const uint8_t *reference;
+        assert_true(fake_next(&w->fake, &frame, &reference));
+        assert_true(frame.flags & FRAME_REFERENCE);
+        assert_int_equal(frame.length, LARGE);
+        assert_int_equal(load_u64(reference), i);
+        assert_int_equal(load_u64(reference + 8), i * LARGE);
+    }
+    assert_null(strstr(w->upper.log, "sent"));
+    upper_clear(&w->upper);
+    w->fake.back = 2;
+    assert_true(link_pump(&w->link));
+    assert_string_equal(w->upper.log, "sent:1");
+    w->fake.back = 1;
+    assert_true(link_pump(&w->link));
+    assert_string_equal(w->upper.log, "sent:1 sent:0");
+    assert_false(link_pump(&w->link));
+}
+
+static void short_payloads_and_other_memory_travel_in_the_stream(void **state)
+{
+    struct world *w = *state;
+    uint8_t elsewhere[LARGE] = {1};
+    send_ours(w, 0, 1023, w);
+    link_send_data(&w->link, &(struct frame){.kind = FRAME_DATA, .length = LARGE}, elsewhere, w, NULL);
+    pump(w);
+    assert_int_equal(w->fake.references, 0);
+    for (int i = 0; i < 2; i++) {
+        struct frame frame;
+        const uint8_t *payload;
+        assert_true(fake_next(&w->fake, &frame, &payload));
+        assert_int_equal(frame.flags, 0);
+        assert_memory_equal(payload, i == 0 ? w->ours : elsewhere, frame.length);
+    }
+    assert_string_equal(w->upper.log, "sent:0 sent:0 room:0");
+}
+
+static void without_a_free_number_payloads_travel_in_the_stream(void **state)
+{
+    struct world *w = *state;
+    struct frame frame;
+    const uint8_t *payload;
+    for (uint32_t i = 0; i < LINK_REFERENCES; i++) {
+        send_ours(w, i, LARGE, w);
+        pump(w);
+        assert_true(fake_next(&w->fake, &frame, &payload));
+        assert_true(frame.flags & FRAME_REFERENCE);
+    }
+    upper_clear(&w->upper);
+    send_ours(w, 70, LARGE, w);
+    pump(w);
+    assert_true(fake_next(&w->fake, &frame, &payload));
+    assert_int_equal(frame.flags, 0);
+    assert_memory_equal(payload, w->ours + 70 * LARGE, LARGE);
+    assert_string_equal(w->upper.log, "sent:70 room:0");
+    w->fake.back = UINT64_C(1) << 40; /* one comes back and is used again */
+    pump(w);
+    send_ours(w, 71, LARGE, w);
+    pump(w);
+    assert_true(fake_next(&w->fake, &frame, &payload));
+    assert_true(frame.flags & FRAME_REFERENCE);
+    assert_int_equal(load_u64(payload), 40);
+    upper_clear(&w->upper);
+    w->fake.back = UINT64_MAX;
+    pump(w);
+    assert_non_null(strstr(w->upper.log, "sent:71"));
+    assert_null(strstr(w->upper.log, "sent:40"));
+    assert_int_equal(w->fake.references, 0);
+}
+
+/* The bit may be there before the link knows that the frame is out. */
+static void a_reference_that_is_half_out_is_not_back(void **state)
+{
+    struct world *w = *state;
+    w->fake.send_room = FRAME_HEADER_LEN + 3;
+    send_ours(w, 0, LARGE, w);
+    pump(w);
+    assert_string_equal(w->upper.log, "");
+    w->fake.send_room = SIZE_MAX;
+    pump(w);
+    w->fake.back = 1;
+    pump(w);
+    assert_string_equal(w->upper.log, "room:0 sent:0");
+}
+
+static void forgotten_references_come_back_without_a_word(void **state)
+{
+    struct world *w = *state;
+    int a = 0, b = 0;
+    send_ours(w, 0, LARGE, &a);
+    send_ours(w, 1, LARGE, &b);
+    pump(w);
+    w->fake.send_room = 20;
+    send_ours(w, 2, LARGE, &a); /* half out */
+    send_ours(w, 3, LARGE, &a); /* not begun */
+    pump(w);
+    upper_clear(&w->upper);
+    uint64_t calls = w->upper.heap.calls;
+    link_forget(&w->link, &a);
+    assert_int_equal(w->upper.heap.calls, calls); /* no copy: the peer reads our memory or nothing */
+    w->fake.send_room = SIZE_MAX;
+    pump(w);
+    w->fake.back = w->fake.references;
+    pump(w);
+    assert_string_equal(w->upper.log, "room:0 sent:1");
+    assert_int_equal(w->fake.references, 0);
+}
+
+static void a_link_that_ends_says_nothing_of_what_the_peer_has(void **state)
+{
+    struct world *w = *state;
+    send_ours(w, 0, LARGE, w);
+    pump(w);
+    upper_clear(&w->upper);
+    w->fake.recv_gone = true;
+    expect_down(w, HEARTH_PEER_LOST, "gone");
+    assert_string_equal(w->upper.log, "");
+    link_forget(&w->link, w); /* harmless */
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup_teardown(payloads_are_lent_where_they_stand, setup, teardown),
+    cmocka_unit_test_setup_teardown(short_payloads_and_those_that_nobody_lends_are_copied, setup, teardown),
+    cmocka_unit_test_setup_teardown(a_loan_waits_for_the_whole_payload, setup, teardown),
+    cmocka_unit_test_setup_teardown(what_was_to_be_lent_can_be_dropped, setup, teardown),
+    cmocka_unit_test_setup_teardown(a_loan_may_end_after_the_link, setup, teardown),
+    cmocka_unit_test_setup_teardown(a_link_that_ends_in_the_middle_of_a_loan_lends_nothing, setup, teardown),
+    cmocka_unit_test_setup_teardown(references_of_the_peer_are_lent, setup, teardown),
+    cmocka_unit_test_setup_teardown(a_reference_is_copied_where_a_copy_is_wanted, setup, teardown),
+    cmocka_unit_test_setup_teardown(a_reference_that_nobody_wants_is_given_back, setup, teardown),
+    cmocka_unit_test_setup_teardown(references_come_in_any_fragments, setup, teardown),
+    cmocka_unit_test(a_reference_to_nothing_breaks_the_protocol),
+    cmocka_unit_test(a_reference_where_nothing_is_shared_breaks_the_protocol),
+    cmocka_unit_test_setup_teardown(our_memory_is_the_peers_until_it_has_read_it, setup, teardown),
+    cmocka_unit_test_setup_teardown(short_payloads_and_other_memory_travel_in_the_stream, setup, teardown),
+    cmocka_unit_test_setup_teardown(without_a_free_number_payloads_travel_in_the_stream, setup, teardown),
+    cmocka_unit_test_setup_teardown(a_reference_that_is_half_out_is_not_back, setup, teardown),
+    cmocka_unit_test_setup_teardown(forgotten_references_come_back_without_a_word, setup, teardown),
+    cmocka_unit_test_setup_teardown(a_link_that_ends_says_nothing_of_what_the_peer_has, setup, teardown),
+};
+
+int main(void)
+{
+    return cmocka_run_group_tests_name("link: loans and references", tests, NULL, NULL);
+}

@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared memory with a peer that writes anything into it or says anything beside it: an error or a lost peer,
+ * never a crash, and nothing stays open. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/bytes.h"
+#include "core/prng.h"
+#include "os/shared.h"
+#include "os/sock.h"
+#include "shm_pair.h"
+#include "support/watchdog.h"
+
+#define SHORT_NS (20 * NS_PER_MS)
+#define WAIT_NS  (20 * NS_PER_S)
+
+struct world {
+    struct raw raw; /* side 0: the test */
+    struct shm_end end;
+};
+
+static int setup(void **state)
+{
+    struct world *w = calloc(1, sizeof *w);
+    assert_non_null(w);
+    raw_open(&w->raw, &w->end);
+    *state = w;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *w = *state;
+    end_fini(&w->end);
+    raw_fini(&w->raw);
+    free(w);
+    return 0;
+}
+
+static struct raw_side *side(struct world *w, int number)
+{
+    return &w->raw.page->sides[number];
+}
+
+/* ---- handing over ---- */
+
+struct offer {
+    uint64_t magic, ring_bytes;           /* words */
+    uint64_t page_magic, page_ring_bytes; /* in the memory */
+    size_t memory_ring;                   /* what the memory is long enough for */
+    int status;                           /* expected */
+};
+
+static void wrong_offers_are_refused(void **state)
+{
+    static const struct offer offers[] = {
+        {SHM_MAGIC, SHM_RING, SHM_MAGIC, SHM_RING, SHM_RING, HEARTH_OK},
+        {SHM_MAGIC + 1, SHM_RING, SHM_MAGIC, SHM_RING, SHM_RING, HEARTH_PROTOCOL},
+        {SHM_MAGIC, SHM_RING, SHM_MAGIC + 1, SHM_RING, SHM_RING, HEARTH_PROTOCOL},
+        {SHM_MAGIC, SHM_RING, SHM_MAGIC, 2 * SHM_RING, SHM_RING, HEARTH_PROTOCOL},
+        {SHM_MAGIC, 2 * SHM_RING, SHM_MAGIC, 2 * SHM_RING, SHM_RING, HEARTH_NO_MEMORY},
+        {SHM_MAGIC, SHM_RING, SHM_MAGIC, SHM_RING, 2 * SHM_RING, HEARTH_NO_MEMORY},
+        {SHM_MAGIC, 0, SHM_MAGIC, 0, SHM_RING, HEARTH_PROTOCOL},
+        {SHM_MAGIC, 2048, SHM_MAGIC, 2048, SHM_RING, HEARTH_PROTOCOL},
+        {SHM_MAGIC, 5000, SHM_MAGIC, 5000, SHM_RING, HEARTH_PROTOCOL},
+        {SHM_MAGIC, UINT64_MAX, SHM_MAGIC, UINT64_MAX, SHM_RING, HEARTH_PROTOCOL},
+        {SHM_MAGIC, UINT64_C(1) << 63, SHM_MAGIC, UINT64_C(1) << 63, SHM_RING, HEARTH_PROTOCOL},
+        {SHM_MAGIC, UINT64_C(1) << 40, SHM_MAGIC, UINT64_C(1) << 40, SHM_RING, HEARTH_PROTOCOL},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof offers / sizeof *offers; i++) {
+        const struct offer *o = &offers[i];
+        struct raw raw;
+        struct shm_end end;
+        struct error error = {0};
+        int fd, before = open_files();
+        raw_init(&raw, o->memory_ring, &fd);
+        end_init(&end);
+        raw.page->magic = o->page_magic;
+        raw.page->ring_bytes = o->page_ring_bytes;
+        raw_offer(&raw, o->magic, o->ring_bytes, (int[]){raw.memory_fd, raw.event.write_fd}, 2);
+        int status = end_open(&end, fd, false, 0, WAIT_NS, &error);
+        bool refused = status == HEARTH_PROTOCOL || status == HEARTH_NO_MEMORY;
+        if (o->status == HEARTH_OK ? status != HEARTH_OK : !refused)
+            fail_msg("offer %zu: status %d: %s", i, status, error.text);
+        assert_true(status == HEARTH_OK || strlen(error.text) > 0);
+        end_fini(&end);
+        raw_fini(&raw);
+        assert_int_equal(open_files(), before);
+    }
+}
+
+static void wrong_descriptors_are_refused(void **state)
+{
+    (void)state;
+    for (int what = 0; what < 5; what++) {
+        struct raw raw;
+        struct shm_end end;
+        struct error error = {0};
+        int fd, before = open_files();
+        FILE *plain = tmpfile();
+        assert_non_null(plain);
+        int file = fileno(plain);
+        raw_init(&raw, SHM_RING, &fd);
+        end_init(&end);
+        assert_int_equal(ftruncate(file, (off_t)raw.len), 0);
+        const struct {
+            int fds[3], count;
+        } cases[] = {
+            {{0}, 0},
+            {{raw.memory_fd}, 1},
+            {{raw.event.write_fd, raw.memory_fd}, 2},
+            {{raw.fd, raw.event.write_fd}, 2},
+            {{file, raw.event.write_fd}, 2}, /* could be cut short at any time */
+        };
+        if (cases[what].count > 0) {
+            raw_offer(&raw, SHM_MAGIC, SHM_RING, cases[what].fds, cases[what].count);
+        } else {
+            uint8_t words[16] = {0};
+            store_u64(words, SHM_MAGIC);
+            store_u64(words + 8, SHM_RING);
+            assert_int_equal(write(raw.fd, words, sizeof words), sizeof words);
+        }
+        int status = end_open(&end, fd, false, 0, WAIT_NS, &error);
+        if (status != HEARTH_PROTOCOL && status != HEARTH_NO_MEMORY)
+            fail_msg("case %d: status %d: %s", what, status, error.text);
+        end_fini(&end);
+        raw_fini(&raw);
+        fclose(plain);
+        assert_int_equal(open_files(), before);
+    }
+}
+
+static void peers_that_say_nothing_or_too_little(void **state)
+{
+    (void)state;
+    for (int what = 0; what < 6; what++) {
+        struct raw raw;
+        struct shm_end end;
+        struct error error = {0};
+        bool maker = what % 2;
+        int fd, before = open_files();
+        raw_init(&raw, SHM_RING, &fd);
+        end_init(&end);
+        if (what / 2 == 1)
+            assert_int_equal(write(raw.fd, "four", 4), 4);
+        if (what / 2 == 2) {
+            sock_close(raw.fd);
+            raw.fd = -1;
+        }
+        static const int expected[] = {HEARTH_TIMEOUT, HEARTH_PROTOCOL, HEARTH_PEER_LOST};
+        assert_int_equal(end_open(&end, fd, maker, SHM_RING, SHORT_NS, &error), expected[what / 2]);
+        assert_true(strlen(error.text) > 0);
+        assert_null(end.conn);
+        end_fini(&end);
+        raw_fini(&raw);
+        assert_int_equal(open_files(), before);
+    }
+}
+
+static void no_memory_for_a_connection(void **state)
+{
+    (void)state;
+    struct raw raw;
+    struct shm_end end;
+    struct error error = {0};
+    int fd, before = open_files();
+    raw_init(&raw, SHM_RING, &fd);
+    end_init(&end);
+    atomic_store(&end.heap.fail_after, 0);
+    assert_int_equal(end_open(&end, fd, false, 0, WAIT_NS, &error), HEARTH_NO_MEMORY);
+    end_fini(&end);
+    raw_fini(&raw);
+    assert_int_equal(open_files(), before);
+}
+
+/* ---- numbers ---- */
+
+static void a_head_that_cannot_be_loses_the_peer(void **state)
+{
+    static const uint64_t heads[] = {SHM_RING + 1, UINT64_MAX, UINT64_C(1) << 63, 2 * SHM_RING};
+    (void)state;
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        for (int how = 0; how < 2; how++) {
+            struct world *w;
+            uint8_t bytes[100];
+            setup((void **)&w);
+            side(w, 0)->head = heads[i];
+            ssize_t n = how ? end_recv(&w->end, bytes, sizeof bytes)
+                            : w->end.conn->transport->sharing->ready(w->end.conn, 100);
+            assert_int_equal(n, HEARTH_PEER_LOST);
+            side(w, 0)->head = 10; /* once lost, always lost, but nothing that is not there is read */
+            assert_int_equal(end_send(&w->end, "x", 1), HEARTH_PEER_LOST);
+            assert_true(end_recv(&w->end, bytes, sizeof bytes) != 0);
+            teardown((void **)&w);
+        }
+    }
+}
+
+static void a_head_that_goes_back_loses_the_peer(void **state)
+{
+    struct world *w = *state;
+    uint8_t bytes[100];
+    side(w, 0)->head = 50;
+    assert_int_equal(end_recv(&w->end, bytes, 20), 20);
+    side(w, 0)->head = 49;
+    assert_int_equal(end_recv(&w->end, bytes, 20), 20); /* what was there is there */
+    ssize_t n = end_recv(&w->end, bytes, 20);
+    assert_true(n == 10 || n == HEARTH_PEER_LOST);
+    assert_int_equal(end_recv(&w->end, bytes, 20), HEARTH_PEER_LOST);
+}
+
+static void a_tail_that_cannot_be_loses_the_peer(void **state)
+{
+    static const uint64_t tails[] = {SHM_RING + 1, UINT64_MAX, UINT64_C(1) << 63};
+    (void)state;
+    for (size_t i = 0; i < sizeof tails / sizeof *tails; i++) {
+        struct world *w;
+        static uint8_t bytes[SHM_RING];
+        setup((void **)&w);
+        assert_int_equal(end_send(&w->end, bytes, SHM_RING), SHM_RING);
+        side(w, 0)->tail = tails[i];
+        assert_int_equal(end_send(&w->end, bytes, 1), HEARTH_PEER_LOST);
+        assert_int_equal(end_recv(&w->end, bytes, 1), HEARTH_PEER_LOST);
+        teardown((void **)&w);
+    }
+}
+
+static void a_tail_that_goes_back_loses_the_peer(void **state)
+{
+    struct world *w = *state;
+    static uint8_t bytes[SHM_RING];
+    assert_int_equal(end_send(&w->end, bytes, SHM_RING), SHM_RING);
+    side(w, 0)->tail = 100;
+    assert_int_equal(end_send(&w->end, bytes, 200), 100);
+    side(w, 0)->tail = 99;
+    assert_int_equal(end_send(&w->end, bytes, 200), HEARTH_PEER_LOST);
+}
+
+static void references_that_were_never_out_do_not_come_back(void **state)
+{
+    struct world *w = *state;
+    const struct sharing *sharing = w->end.conn->transport->sharing;
+    uint8_t *region = shm_region_make(w->end.regions, 10), reference[REFERENCE_LEN];
+    side(w, 1)->returned = UINT64_MAX;
+    assert_int_equal(sharing->returned(w->end.conn), 0);
+    assert_int_equal(sharing->refer(w->end.conn, region, 10, reference), 0);
+    side(w, 1)->returned = UINT64_MAX;
+    assert_int_equal(sharing->returned(w->end.conn), 1);
+}
+
+static void our_own_numbers_are_not_trusted_from_memory(void **state)
+{
+    struct world *w = *state;
+    uint8_t bytes[100] = {1, 2, 3};
+    assert_int_equal(end_send(&w->end, bytes, 100), 100);
+    side(w, 1)->head = UINT64_MAX / 2; /* the peer writes over what is ours */
+    side(w, 1)->tail = UINT64_MAX;
+    assert_int_equal(end_send(&w->end, bytes, 100), 100);
+    assert_int_equal(side(w, 1)->head, 200);
+    side(w, 0)->head = 100;
+    assert_int_equal(end_recv(&w->end, bytes, 100), 100);
+    assert_int_equal(side(w, 1)->tail, 100);
+}
+
+/* Anything, at any time. */
+static void any_numbers_at_any_time(void **state)
+{
+    (void)state;
+    struct prng prng;
+    prng_init(&prng, first_seed());
+    for (unsigned long round = 0; round < repeat_count(100); round++) {
+        struct world *w;
+        setup((void **)&w);
+        struct conn *conn = w->end.conn;
+        const struct sharing *sharing = conn->transport->sharing;
+        uint64_t tokens[300];
+        int count = 0;
+        static uint8_t bytes[2 * SHM_RING];
+        for (int turn = 0; turn < 200; turn++) {
+            uint64_t *numbers = (uint64_t *)(void *)w->raw.page;
+            size_t len = 1 + (size_t)prng_below(&prng, prng_below(&prng, 2) ? 100 : sizeof bytes);
+            uint64_t near = side(w, (int)prng_below(&prng, 2))->head + prng_below(&prng, 2 * SHM_RING) - SHM_RING;
+            switch (prng_below(&prng, 6)) {
+            case 0: /* mostly numbers that might be right */
+                side(w, 0)->head = prng_below(&prng, 20) ? side(w, 0)->head + prng_below(&prng, 200) : near;
+                side(w, 0)->tail = prng_below(&prng, 20) ? side(w, 1)->head : near;
+                break;
+            case 1:
+                if (prng_below(&prng, 10) == 0)
+                    numbers[prng_below(&prng, sizeof(struct raw_page) / 8)] = prng_u64(&prng);
+                break;
+            case 2:
+                (void)end_send(&w->end, bytes, len);
+                break;
+            case 3:
+                (void)end_recv(&w->end, bytes, len);
+                break;
+            case 4:
+                if (count < 300 && sharing->lends(conn, len) && sharing->ready(conn, len) == (ssize_t)len)
+                    sharing->borrow(conn, len, &tokens[count++]);
+                break;
+            default:
+                (void)sharing->returned(conn);
+                if (count > 0)
+                    sharing->give_back(conn, tokens[--count]);
+            }
+        }
+        while (count > 0)
+            sharing->give_back(conn, tokens[--count]);
+        teardown((void **)&w);
+    }
+}
+
+/* ---- words about regions ---- */
+
+enum { WORD_REGION = 1, WORD_DROPPED = 2 };
+
+static void say(struct world *w, uint32_t kind, uint32_t id, uint64_t len, int fd)
+{
+    uint8_t word[16];
+    store_u32(word, kind);
+    store_u32(word + 4, id);
+    store_u64(word + 8, len);
+    if (fd >= 0)
+        assert_int_equal(sock_send_fds(w->raw.fd, word, sizeof word, &fd, 1), HEARTH_OK);
+    else
+        assert_int_equal(write(w->raw.fd, word, sizeof word), sizeof word);
+}
+
+static bool lost(struct world *w)
+{
+    uint8_t byte;
+    w->end.conn->transport->attend(w->end.conn);
+    return end_recv(&w->end, &byte, 1) == HEARTH_PEER_LOST;
+}
+
+static void wrong_words_lose_the_peer(void **state)
+{
+    (void)state;
+    size_t page = shared_page();
+    int good, short_one;
+    assert_int_equal(shared_make(2 * page, &good), HEARTH_OK);
+    assert_int_equal(shared_make(page, &short_one), HEARTH_OK);
+    FILE *plain = tmpfile();
+    assert_non_null(plain);
+    assert_int_equal(ftruncate(fileno(plain), (off_t)(2 * page)), 0);
+    const struct {
+        uint32_t kind, id;
+        uint64_t len;
+        int fd;
+        bool lost;
+    } cases[] = {
+        {WORD_REGION, 1, 2 * page, good, false},  {WORD_REGION, UINT32_MAX, 2 * page, good, false},
+        {WORD_DROPPED, 7, 2 * page, -1, false}, /* never heard of: nothing to do */
+        {WORD_REGION, 0, 2 * page, good, true},   {WORD_REGION, 1, 2 * page, -1, true},
+        {WORD_REGION, 1, 2 * page, short_one, true}, {WORD_REGION, 1, page, good, true},
+        {WORD_REGION, 1, 0, good, true},          {WORD_REGION, 1, UINT64_MAX, good, true},
+        {0, 1, 2 * page, good, true},             {3, 1, 2 * page, -1, true},
+        {UINT32_MAX, 1, 2 * page, good, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct world *w;
+        int before = open_files();
+        setup((void **)&w);
+        say(w, cases[i].kind, cases[i].id, cases[i].len, cases[i].fd);
+        if (lost(w) != cases[i].lost)
+            fail_msg("case %zu", i);
+        teardown((void **)&w);
+        assert_int_equal(open_files(), before);
+    }
+    struct world *w;
+    setup((void **)&w);
+    say(w, WORD_REGION, 1, 2 * page, fileno(plain));
+#if defined(__linux__) && !defined(HEARTH_POSIX)
+    assert_true(lost(w)); /* it could be cut short under us */
+#endif
+    teardown((void **)&w);
+    fclose(plain);
+    shared_close(good);
+    shared_close(short_one);
+}
+
+static void half_a_word_loses_the_peer(void **state)
+{
+    struct world *w = *state;
+    assert_int_equal(write(w->raw.fd, "half", 4), 4);
+    assert_true(lost(w));
+}
+
+static void more_regions_than_places_lose_the_peer(void **state)
+{
+    struct world *w = *state;
+    size_t page = shared_page();
+    int fd;
+    assert_int_equal(shared_make(page, &fd), HEARTH_OK);
+    for (uint32_t i = 1; i <= SHM_REGIONS_MAX; i++)
+        say(w, WORD_REGION, i, page, fd);
+    assert_false(lost(w));
+    say(w, WORD_DROPPED, 5, page, -1);
+    say(w, WORD_REGION, 100, page, fd);
+    assert_false(lost(w));
+    say(w, WORD_REGION, 101, page, fd);
+    assert_true(lost(w));
+    shared_close(fd);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(wrong_offers_are_refused),
+    cmocka_unit_test(wrong_descriptors_are_refused),
+    cmocka_unit_test(peers_that_say_nothing_or_too_little),
+    cmocka_unit_test(no_memory_for_a_connection),
+    cmocka_unit_test(a_head_that_cannot_be_loses_the_peer),
+    CASE(a_head_that_goes_back_loses_the_peer),
+    cmocka_unit_test(a_tail_that_cannot_be_loses_the_peer),
+    CASE(a_tail_that_goes_back_loses_the_peer),
+    CASE(references_that_were_never_out_do_not_come_back),
+    CASE(our_own_numbers_are_not_trusted_from_memory),
+    cmocka_unit_test(any_numbers_at_any_time),
+    cmocka_unit_test(wrong_words_lose_the_peer),
+    CASE(half_a_word_loses_the_peer),
+    CASE(more_regions_than_places_lose_the_peer),
+};
+
+int main(void)
+{
+    watchdog(100, "shared memory with a broken peer");
+    return cmocka_run_group_tests_name("shm: nonsense", tests, NULL, NULL);
+}
