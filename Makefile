@@ -5,7 +5,7 @@ FUZZ_SECONDS ?= 600
 TEST         := tools/test.py
 
 .DEFAULT_GOAL := all
-.PHONY: all demo test test-all test-arm asan tsan posix clang fuzz soak bench check format install clean help
+.PHONY: all demo test test-all test-arm asan tsan posix clang fuzz soak bench bench-peers bench-net check format install clean help
 
 all: ## build the library and the command (build/hearth)
 	@./setup
@@ -18,9 +18,9 @@ demo: all ## four nodes in one process train a small network together
 test: all ## what to run before a commit: about five minutes
 	@$(TEST) release
 
-test-all: ## sanitizers, clang, posix, ARM under qemu, short fuzzing
+test-all: ## sanitizers, clang, posix, ARM under qemu, short fuzzing, test hosts
 	@./setup --all
-	@$(TEST) asan tsan clang posix arm fuzz
+	@$(TEST) asan tsan clang posix arm fuzz net
 
 test-arm: ## kernels and plans on 64-bit ARM under qemu, results compared with this machine's
 	@./setup --all
@@ -40,6 +40,13 @@ soak: all ## the tests with their full repeat counts: hours
 bench: all ## measure kernels and collectives
 	@build/hearth bench kernels
 	@build/hearth bench allreduce --transport mem --ranks 4 --bytes 4,1K,64K,1M,16M,100M
+
+bench-peers: all ## all-reduce beside Open MPI, MPICH and Gloo, which it installs: a quarter of an hour
+	@python3 -B bench/peers/run.py
+
+bench-net: all ## the same between test hosts, at 0.1 and 1 Gbit/s and up to 20 ms
+	@cmake --build build --target hearth_switch
+	@python3 -B bench/net/bench_net.py
 
 check: ## house rules and formatting
 	@python3 -B tools/check.py

@@ -203,12 +203,27 @@ static bool set_value(const struct arg *arg, const char *text)
         *(const char **)arg->target = text;
         return *text != 0;
     case ARG_FLAG:
+    case ARG_REST:
         break;
     }
     return false;
 }
 
 /* ---- words ---- */
+
+static const char *dashes(const char *name)
+{
+    return name[0] && !name[1] ? "-" : "--";
+}
+
+static const struct arg *find_rest(const struct usage *usage)
+{
+    for (size_t i = 0; i < usage->count; i++) {
+        if (usage->args[i].type == ARG_REST)
+            return &usage->args[i];
+    }
+    return NULL;
+}
 
 static void join_choices(const struct arg *arg, char *text, size_t size)
 {
@@ -227,6 +242,7 @@ static void accepted(const struct arg *arg, char *text, size_t size)
         [ARG_DURATION] = "a time with a unit, like 200us, 1ms or 0.5s",
         [ARG_INTS] = "whole numbers from 1, by commas, like 4,4",
         [ARG_TEXT] = "a text",
+        [ARG_REST] = "a program",
     };
     char min[32];
     snprintf(min, sizeof min, " (at least %lld)", (long long)arg->min);
@@ -250,7 +266,7 @@ static const char *value_name(const struct arg *arg)
     static const char *const names[] = {
         [ARG_FLAG] = "",       [ARG_INT] = "N",      [ARG_REAL] = "X",    [ARG_SIZE] = "SIZE",
         [ARG_SIZES] = "SIZES", [ARG_INTS] = "N,N..", [ARG_RATE] = "RATE", [ARG_DURATION] = "TIME",
-        [ARG_CHOICE] = "NAME", [ARG_TEXT] = "TEXT",
+        [ARG_CHOICE] = "NAME", [ARG_TEXT] = "TEXT",  [ARG_REST] = "",
     };
     return arg->value_name ? arg->value_name : names[arg->type];
 }
@@ -274,13 +290,19 @@ static void print_wrapped(const char *text, int indent, int column)
 static void print_arg(const struct arg *arg)
 {
     char flag[NAME_MAX_LEN], choices[ACCEPTED_MAX], about[2 * ACCEPTED_MAX];
-    snprintf(flag, sizeof flag, "--%s %s", arg->name, value_name(arg));
+    if (arg->type == ARG_REST)
+        snprintf(flag, sizeof flag, "-- %s", arg->name);
+    else
+        snprintf(flag, sizeof flag, "%s%s %s", dashes(arg->name), arg->name, value_name(arg));
     snprintf(about, sizeof about, "%s", arg->about);
     if (arg->type == ARG_CHOICE) {
         join_choices(arg, choices, sizeof choices);
         snprintf(about, sizeof about, "%s: %s", arg->about, choices);
     }
-    print_wrapped(about, HELP_COLUMN, printf("  %-*s", HELP_COLUMN - 2, flag));
+    int column = printf("  %-*s", HELP_COLUMN - 2, flag);
+    if (column > HELP_COLUMN) /* too long to stand beside it */
+        column = printf("\n%*s", HELP_COLUMN, "") - 1;
+    print_wrapped(about, HELP_COLUMN, column);
 }
 
 static bool has_type(const struct usage *usage, enum arg_type one, enum arg_type other)
@@ -295,7 +317,9 @@ static bool has_type(const struct usage *usage, enum arg_type one, enum arg_type
 static void print_help(const struct usage *usage)
 {
     const char *bold = paint(stdout, PAINT_BOLD), *none = paint(stdout, PAINT_NONE);
-    printf("%susage:%s hearth %s [options]\n\n", bold, none, usage->name);
+    const struct arg *rest = find_rest(usage);
+    printf("%susage:%s hearth %s [options]%s%s\n\n", bold, none, usage->name, rest ? " -- " : "",
+           rest ? rest->name : "");
     print_wrapped(usage->about, 0, 0);
     putchar('\n');
     for (size_t i = 0; i < usage->count; i++)
@@ -305,7 +329,12 @@ static void print_help(const struct usage *usage)
         puts("SIZE: bytes, plain or with K, M or G, powers of 1024 (100M is 104,857,600 bytes).");
     if (has_type(usage, ARG_RATE, ARG_DURATION))
         puts("RATE: bits a second, decimal: 100mbit, 1gbit. TIME: 200us, 1ms, 2s.");
-    puts("Exit code: 0 done, 1 a check or the work failed, 2 wrong usage.");
+    if (rest)
+        puts("Exit code: 0 when all ended with 0, else that of the first that failed (128 + N: killed by "
+             "signal\n"
+             "N; 126, 127: could not be run, was not found), 1 the launcher failed, 2 wrong usage.");
+    else
+        puts("Exit code: 0 done, 1 a check or the work failed, 2 wrong usage.");
     printf("\n%sexample:%s\n  %s\n", bold, none, usage->example);
 }
 
@@ -367,8 +396,9 @@ static int refuse_flag(const struct usage *usage, const char *name)
     names[count++] = "help";
     const char *near = args_nearest(name, names, count);
     if (near)
-        return args_refuse(usage, "there is no flag --%s; did you mean --%s?", name, near);
-    return args_refuse(usage, "there is no flag --%s", name);
+        return args_refuse(usage, "there is no flag %s%s; did you mean %s%s?", dashes(name), name,
+                           dashes(near), near);
+    return args_refuse(usage, "there is no flag %s%s", dashes(name), name);
 }
 
 static const char *nearest_choice(const struct arg *arg, const char *value)
@@ -388,9 +418,10 @@ static int refuse_value(const struct usage *usage, const struct arg *arg, const 
     accepted(arg, words, sizeof words);
     const char *near = arg->type == ARG_CHOICE ? nearest_choice(arg, value) : NULL;
     if (near)
-        return args_refuse(usage, "--%s '%s' is not accepted; did you mean %s? It takes %s", arg->name, value,
-                           near, words);
-    return args_refuse(usage, "--%s '%s' is not accepted; it takes %s", arg->name, value, words);
+        return args_refuse(usage, "%s%s '%s' is not accepted; did you mean %s? It takes %s",
+                           dashes(arg->name), arg->name, value, near, words);
+    return args_refuse(usage, "%s%s '%s' is not accepted; it takes %s", dashes(arg->name), arg->name, value,
+                       words);
 }
 
 /* ---- the command line ---- */
@@ -398,7 +429,7 @@ static int refuse_value(const struct usage *usage, const struct arg *arg, const 
 static const struct arg *find_arg(const struct usage *usage, const char *name)
 {
     for (size_t i = 0; i < usage->count; i++) {
-        if (strcmp(usage->args[i].name, name) == 0)
+        if (usage->args[i].type != ARG_REST && strcmp(usage->args[i].name, name) == 0)
             return &usage->args[i];
     }
     return NULL;
@@ -408,7 +439,7 @@ static const struct arg *find_arg(const struct usage *usage, const char *name)
 static int parse_flag(const struct usage *usage, int argc, char **argv, int *at)
 {
     char name[NAME_MAX_LEN], words[ACCEPTED_MAX];
-    const char *flag = argv[*at] + 2, *equals = strchr(flag, '=');
+    const char *flag = argv[*at] + (argv[*at][1] == '-' ? 2 : 1), *equals = strchr(flag, '=');
     snprintf(name, sizeof name, "%.*s", equals ? (int)(equals - flag) : (int)strlen(flag), flag);
     const struct arg *arg = find_arg(usage, name);
     if (!arg)
@@ -418,17 +449,32 @@ static int parse_flag(const struct usage *usage, int argc, char **argv, int *at)
         return ARGS_GO;
     }
     if (arg->type == ARG_FLAG)
-        return args_refuse(usage, "--%s takes no value, but got '%s'", name, equals + 1);
+        return args_refuse(usage, "%s%s takes no value, but got '%s'", dashes(name), name, equals + 1);
     if (!equals && *at + 1 >= argc) {
         accepted(arg, words, sizeof words);
-        return args_refuse(usage, "--%s needs a value: %s", name, words);
+        return args_refuse(usage, "%s%s needs a value: %s", dashes(name), name, words);
     }
     const char *value = equals ? equals + 1 : argv[++*at];
     return set_value(arg, value) ? ARGS_GO : refuse_value(usage, arg, value);
 }
 
+/* "--name", or one dash and one letter; a value may follow after "=". */
+static bool is_flag(const char *word)
+{
+    if (word[0] != '-' || !word[1])
+        return false;
+    return word[1] == '-' ? word[2] != 0 : word[2] == 0 || word[2] == '=';
+}
+
 int args_parse(const struct usage *usage, int argc, char **argv)
 {
+    const struct arg *rest = find_rest(usage);
+    for (int i = 1; rest && i < argc; i++) {
+        if (strcmp(argv[i], "--") == 0) {
+            *(char ***)rest->target = argv + i + 1;
+            argc = i;
+        }
+    }
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             print_help(usage);
@@ -436,7 +482,9 @@ int args_parse(const struct usage *usage, int argc, char **argv)
         }
     }
     for (int i = 1; i < argc; i++) {
-        if (strncmp(argv[i], "--", 2) != 0 || !argv[i][2])
+        if (!is_flag(argv[i]) && rest)
+            return args_refuse(usage, "'%s' is not a flag; the program stands after --", argv[i]);
+        if (!is_flag(argv[i]))
             return args_refuse(usage, "'%s' is not a flag; flags begin with --", argv[i]);
         int code = parse_flag(usage, argc, argv, &i);
         if (code != ARGS_GO)

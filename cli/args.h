@@ -29,13 +29,14 @@ enum arg_type {
     ARG_RATE,     /* double, bytes per second: 100mbit, 1gbit (decimal bits) */
     ARG_DURATION, /* double, seconds: 200us, 1ms, 2s */
     ARG_CHOICE,   /* int: index of the name */
-    ARG_TEXT      /* const char *, lent by argv */
+    ARG_TEXT,     /* const char *, lent by argv */
+    ARG_REST      /* char **, lent by argv: what stands after --, which is not ours to read */
 };
 
 typedef const char *arg_choice(int index); /* NULL after the last */
 
 struct arg {
-    const char *name; /* without the dashes */
+    const char *name; /* without the dashes; a single letter has only one */
     enum arg_type type;
     void *target; /* holds the default; written when the flag is there */
     const char *about;

@@ -3,6 +3,7 @@
 #ifndef CLI_COMMANDS_H
 #define CLI_COMMANDS_H
 
+int cmd_run(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_sim(int argc, char **argv);

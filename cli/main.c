@@ -17,6 +17,8 @@ struct command {
 };
 
 static const struct command commands[] = {
+    {"run", cmd_run, "starts a program as the ranks of one job, here or on several hosts",
+     "hearth run -n 4 -- ./train"},
     {"demo", cmd_demo, "four nodes in this process train a small network together", "hearth demo"},
     {"plan", cmd_plan, "what each rank does in a collective, and what it costs",
      "hearth plan --kind all_reduce --algo ring --ranks 8"},

@@ -8,7 +8,7 @@ from house import BINARY, SOURCE, run, version
 
 PAGE = (SOURCE / "docs/man/hearth.1").read_text().replace("\\-", "-")
 COMMAND = BINARY / "hearth"
-COMMANDS = (["demo"], ["plan"], ["sim"], ["bench", "allreduce"], ["bench", "kernels"])
+COMMANDS = (["demo"], ["run"], ["plan"], ["sim"], ["bench", "allreduce"], ["bench", "kernels"])
 
 
 def flags(text):

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hearth run: starts a program as the ranks of one job, here or on several hosts. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/args.h"
+#include "cli/commands.h"
+#include "cli/hosts.h"
+#include "cli/job.h"
+#include "cli/keeper.h"
+#include "cli/route.h"
+#include "core/types.h"
+#include "os/random.h"
+
+#define VARS_MAX      64      /* set for a rank */
+#define PASSED_MAX    256     /* handed on from our environment to other machines */
+#define GRACE_DEFAULT 10.0    /* seconds */
+#define GRACE_MAX     86400.0 /* a day */
+#define ADDRESS_MAX   (HOST_NAME_LEN + 16)
+
+extern char **environ;
+
+struct run {
+    int count; /* -n; 0: as --hosts says */
+    const char *host_list, *bind, *rendezvous, *ssh, *dir, *env;
+    int transport; /* index of transport_name; 0: not given */
+    double grace_s;
+    bool trust, no_prefix, verbose;
+    char **args;
+    struct hosts hosts;
+    bool spread; /* over several machines */
+    char job[17];
+    char master[HOST_NAME_LEN], meeting[ADDRESS_MAX]; /* MASTER_ADDR, HEARTH_RENDEZVOUS */
+    uint16_t port;                                    /* MASTER_PORT; the rendezvous has the next */
+    char interface[ROUTE_IFACE_MAX];
+    struct job_rank *ranks;
+};
+
+static const char *transport_name(int index)
+{
+    static const char *const names[] = {"auto", "tcp", "shm"};
+    return index < 3 ? names[index] : NULL;
+}
+
+/* ---- where ---- */
+
+static const struct host *first_remote(const struct hosts *hosts)
+{
+    for (int i = 0; i < hosts->count; i++) {
+        if (!hosts->list[i].local)
+            return &hosts->list[i];
+    }
+    return NULL;
+}
+
+static bool is_spread(const struct hosts *hosts)
+{
+    for (int i = 1; i < hosts->count; i++) {
+        if (!host_same(&hosts->list[0], &hosts->list[i]))
+            return true;
+    }
+    return false;
+}
+
+static int settle_hosts(struct run *run, const struct usage *usage)
+{
+    char why[512];
+    if (!hosts_parse(run->host_list ? run->host_list : "localhost", &run->hosts, why, sizeof why))
+        return args_refuse(usage, "--hosts: %s", why);
+    if (!hosts_fill(&run->hosts, run->count, why, sizeof why))
+        return args_refuse(usage, "%s", why);
+    run->spread = is_spread(&run->hosts);
+    if (run->spread && !run->trust)
+        return args_refuse(usage,
+                           "ranks on several hosts talk unencrypted in this version; if everyone on the "
+                           "network between them may read and change that, say --i-trust-this-network");
+    return ARGS_GO;
+}
+
+/* ---- the meeting point ---- */
+
+static void join_port(char *text, size_t size, const char *host, unsigned port)
+{
+    bool six = strchr(host, ':') && host[0] != '[';
+    snprintf(text, size, six ? "[%s]:%u" : "%s:%u", host, port);
+}
+
+static bool has_port(const char *text)
+{
+    const char *end = strrchr(text, ']'), *colon = strchr(end ? end : text, ':');
+    return strncmp(text, "unix:", 5) == 0 || (colon && (end || !strchr(colon + 1, ':')));
+}
+
+/* The machine of rank 0 as the others know it. */
+static int settle_master(struct run *run, const struct usage *usage)
+{
+    const struct host *zero = &run->hosts.list[0];
+    char why[512], address[ROUTE_TEXT_MAX];
+    snprintf(run->interface, sizeof run->interface, "chosen there");
+    if (!run->spread) {
+        snprintf(run->master, sizeof run->master, "127.0.0.1");
+    } else if (!zero->local) {
+        snprintf(run->master, sizeof run->master, "%s", host_address(zero));
+    } else {
+        bool good = run->bind ? route_bind(run->bind, address, run->interface, why, sizeof why)
+                              : route_to(host_address(first_remote(&run->hosts)), address, run->interface,
+                                         why, sizeof why);
+        if (!good)
+            return args_refuse(usage, "%s; --bind or --rendezvous can say which address others are to use",
+                               why);
+        snprintf(run->master, sizeof run->master, "%s", address);
+    }
+    return ARGS_GO;
+}
+
+static int settle_meeting(struct run *run, const struct usage *usage)
+{
+    uint64_t draw;
+    run->port = route_ports();
+    if (random_bytes(&draw, sizeof draw) || run->port == 0)
+        return args_refuse(usage, "no random numbers, or no free port");
+    snprintf(run->job, sizeof run->job, "%016llx", (unsigned long long)draw);
+    int code = run->rendezvous && run->spread ? ARGS_GO : settle_master(run, usage);
+    if (code != ARGS_GO)
+        return code;
+    if (!run->rendezvous && run->spread) {
+        join_port(run->meeting, sizeof run->meeting, run->master, run->port + 1U);
+    } else if (!run->rendezvous) {
+        snprintf(run->meeting, sizeof run->meeting, "unix:@hearth-run-%s", run->job);
+    } else if (strlen(run->rendezvous) >= HOST_NAME_LEN) {
+        return args_refuse(usage, "--rendezvous is longer than %d letters", HOST_NAME_LEN - 1);
+    } else if (has_port(run->rendezvous)) {
+        snprintf(run->meeting, sizeof run->meeting, "%s", run->rendezvous);
+    } else {
+        join_port(run->meeting, sizeof run->meeting, run->rendezvous, run->port + 1U);
+    }
+    if (!run->master[0]) { /* the host of what was given */
+        size_t open = run->rendezvous[0] == '[', len = strlen(run->rendezvous);
+        if (has_port(run->rendezvous))
+            len = (size_t)(strrchr(run->rendezvous, ':') - run->rendezvous);
+        if (open)
+            len = strcspn(run->rendezvous, "]");
+        snprintf(run->master, sizeof run->master, "%.*s", (int)(len - open), run->rendezvous + open);
+    }
+    return ARGS_GO;
+}
+
+/* ---- variables ---- */
+
+struct vars {
+    char **list;
+    size_t count, max;
+    bool full; /* or no memory */
+};
+
+static void add_var(struct vars *vars, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add_var(struct vars *vars, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int len = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    char *text = vars->count < vars->max && len >= 0 ? malloc((size_t)len + 1) : NULL;
+    if (!text) {
+        vars->full = true;
+        return;
+    }
+    va_start(args, format);
+    vsnprintf(text, (size_t)len + 1, format, args);
+    va_end(args);
+    vars->list[vars->count++] = text;
+}
+
+/* Whether --env names the variable. */
+static bool is_asked(const struct run *run, const char *var, size_t name_len)
+{
+    for (const char *at = run->env; at && *at;) {
+        size_t len = strcspn(at, ",");
+        if (len == name_len && strncmp(at, var, len) == 0)
+            return true;
+        at += len + (at[len] == ',');
+    }
+    return false;
+}
+
+/* What another machine's login does not know. */
+static void pass_vars(const struct run *run, struct vars *vars)
+{
+    for (char **var = environ; *var; var++) {
+        size_t len = strcspn(*var, "=");
+        if ((*var)[len] && (strncmp(*var, "HEARTH_", 7) == 0 || is_asked(run, *var, len)))
+            add_var(vars, "%s", *var);
+    }
+}
+
+struct place {
+    int rank, local_rank, local_size, group;
+};
+
+static struct place find_place(const struct hosts *hosts, int rank)
+{
+    struct place p = {.rank = rank};
+    const struct host *own = hosts_find(hosts, rank);
+    for (int i = 0; i < hosts->count && !host_same(&hosts->list[i], own); i++) {
+        bool seen = false;
+        for (int k = 0; k < i; k++)
+            seen = seen || host_same(&hosts->list[k], &hosts->list[i]);
+        p.group += !seen;
+    }
+    for (int r = 0; r < hosts->ranks; r++) {
+        if (host_same(hosts_find(hosts, r), own)) {
+            p.local_rank += r < rank;
+            p.local_size++;
+        }
+    }
+    return p;
+}
+
+static void set_vars(const struct run *run, const struct host *host, struct place p, struct vars *vars)
+{
+    if (!host->local)
+        pass_vars(run, vars);
+    add_var(vars, "HEARTH_RANK=%d", p.rank);
+    add_var(vars, "HEARTH_WORLD_SIZE=%d", run->hosts.ranks);
+    add_var(vars, "HEARTH_LOCAL_RANK=%d", p.local_rank);
+    add_var(vars, "HEARTH_LOCAL_SIZE=%d", p.local_size);
+    add_var(vars, "HEARTH_RENDEZVOUS=%s", run->meeting);
+    add_var(vars, "HEARTH_JOB=%s", run->job);
+    if (run->bind && (host->local || !route_owns(run->bind))) /* an address of ours is nothing elsewhere */
+        add_var(vars, "HEARTH_BIND=%s", run->bind);
+    if (run->transport >= 0)
+        add_var(vars, "HEARTH_TRANSPORT=%s", transport_name(run->transport));
+    if (run->trust)
+        add_var(vars, "HEARTH_TRUST_NETWORK=1");
+    add_var(vars, "RANK=%d", p.rank);
+    add_var(vars, "WORLD_SIZE=%d", run->hosts.ranks);
+    add_var(vars, "LOCAL_RANK=%d", p.local_rank);
+    add_var(vars, "LOCAL_WORLD_SIZE=%d", p.local_size);
+    add_var(vars, "GROUP_RANK=%d", p.group);
+    add_var(vars, "MASTER_ADDR=%s", run->master);
+    add_var(vars, "MASTER_PORT=%u", (unsigned)run->port);
+}
+
+static bool make_ranks(struct run *run)
+{
+    size_t max = VARS_MAX + PASSED_MAX;
+    run->ranks = calloc((size_t)run->hosts.ranks, sizeof *run->ranks);
+    for (int r = 0; run->ranks && r < run->hosts.ranks; r++) {
+        struct job_rank *rank = &run->ranks[r];
+        struct vars vars = {.list = calloc(max + 1, sizeof *vars.list), .max = max};
+        rank->host = hosts_find(&run->hosts, r);
+        rank->vars = vars.list;
+        if (!vars.list)
+            return false;
+        set_vars(run, rank->host, find_place(&run->hosts, r), &vars);
+        if (vars.full)
+            return false;
+    }
+    return run->ranks != NULL;
+}
+
+static void free_ranks(struct run *run)
+{
+    for (int r = 0; run->ranks && r < run->hosts.ranks; r++) {
+        for (char **var = run->ranks[r].vars; var && *var; var++)
+            free(*var);
+        free(run->ranks[r].vars);
+    }
+    free(run->ranks);
+}
+
+/* ---- the command ---- */
+
+static void show_plan(const struct run *run)
+{
+    fprintf(stderr, "hearth run: job %s, %d ranks, rendezvous %s", run->job, run->hosts.ranks, run->meeting);
+    if (run->spread && run->interface[0])
+        fprintf(stderr, " (interface %s)", run->interface);
+    fputc('\n', stderr);
+    for (int i = 0, rank = 0; i < run->hosts.count; i++) {
+        const struct host *host = &run->hosts.list[i];
+        fprintf(stderr, "hearth run: ranks %d to %d on %s (%s)\n", rank, rank + host->count - 1, host->name,
+                host->local ? "this machine" : "over ssh");
+        rank += host->count;
+    }
+}
+
+static int start(struct run *run)
+{
+    if (!make_ranks(run)) {
+        fprintf(stderr, "hearth run: no memory, or more than %d variables to hand on\n", PASSED_MAX);
+        return EXIT_FAILED_CHECK;
+    }
+    struct job_plan plan = {.ranks = run->ranks,
+                            .count = run->hosts.ranks,
+                            .args = run->args,
+                            .ssh = run->ssh,
+                            .dir = run->dir,
+                            .grace_ns = (uint64_t)(run->grace_s * (double)NS_PER_S),
+                            .prefix = !run->no_prefix,
+                            .verbose = run->verbose};
+    if (run->verbose)
+        show_plan(run);
+    return job_run(&plan);
+}
+
+int cmd_run(int argc, char **argv)
+{
+    static struct run run; /* a list of hosts is large for a stack */
+    run = (struct run){.grace_s = GRACE_DEFAULT, .transport = -1};
+    const struct arg args[] = {
+        {"n", ARG_INT, &run.count, .about = "processes (default 1, or as many as --hosts names)", .min = 1,
+         .max = RANKS_MAX},
+        {"hosts", ARG_TEXT, &run.host_list, .value_name = "LIST",
+         .about = "where: a,b:2 is one on a and two on b, in the order of their ranks; with a larger -n each "
+                  "host gets one more in turn. Other hosts are reached by ssh, without a password"},
+        {"bind", ARG_TEXT, &run.bind, .value_name = "IFACE|ADDR",
+         .about = "network to use (default: the one that leads to the first other host)"},
+        {"rendezvous", ARG_TEXT, &run.rendezvous, .value_name = "HOST[:PORT]",
+         .about = "where the ranks meet: an address of rank 0's machine"},
+        {"transport", ARG_CHOICE, &run.transport, .about = "how ranks talk", .choice = transport_name},
+        {"i-trust-this-network", ARG_FLAG, &run.trust,
+         .about = "allows several hosts: this version does not encrypt what goes between them"},
+        {"ssh", ARG_TEXT, &run.ssh, .value_name = "COMMAND", .about = "instead of ssh; words by spaces"},
+        {"env", ARG_TEXT, &run.env, .value_name = "NAMES",
+         .about = "variables to hand on to other hosts, by commas; HEARTH_ ones always are"},
+        {"grace", ARG_DURATION, &run.grace_s,
+         .about = "after a failure the others may end by themselves for so long (default 10s)"},
+        {"output", ARG_TEXT, &run.dir, .value_name = "DIR",
+         .about = "write DIR/RANK.out and DIR/RANK.err instead of lines with the rank in front"},
+        {"no-prefix", ARG_FLAG, &run.no_prefix, .about = "lines without the rank in front"},
+        {"verbose", ARG_FLAG, &run.verbose, .about = "say who runs where, and the network"},
+        {"PROGRAM [ARGUMENTS]", ARG_REST, &run.args,
+         .about = "what to run; it gets its rank by HEARTH_RANK or RANK"},
+    };
+    const struct usage usage = {
+        "run",
+        "Starts a program as the ranks of one job and stays until all have ended. Signals are passed on, "
+        "a second Ctrl-C kills; when a rank fails, the others are ended. Rank 0 reads standard input.",
+        "hearth run -n 4 -- ./train --epochs 3", args, sizeof args / sizeof *args};
+    if (argc == 2 && strcmp(argv[1], "--child") == 0) /* at the other end of ssh */
+        return keeper_serve(STDIN_FILENO, STDOUT_FILENO);
+    int code = args_parse(&usage, argc, argv);
+    if (code == ARGS_GO && (!run.args || !run.args[0]))
+        code = args_refuse(&usage, "there is no program; it stands after --");
+    if (code == ARGS_GO && run.grace_s > GRACE_MAX)
+        code = args_refuse(&usage, "--grace is longer than a day");
+    if (code == ARGS_GO)
+        code = settle_hosts(&run, &usage);
+    if (code == ARGS_GO)
+        code = settle_meeting(&run, &usage);
+    if (code == ARGS_GO)
+        code = start(&run);
+    free_ranks(&run);
+    return code;
+}

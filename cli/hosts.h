@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where ranks run: the list of --hosts, and which rank goes where. */
+#ifndef CLI_HOSTS_H
+#define CLI_HOSTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define HOSTS_MAX     256
+#define HOST_NAME_LEN 256  /* with its final 0 */
+#define RANKS_MAX     1024 /* as many as a rendezvous takes */
+
+struct host {
+    char name[HOST_NAME_LEN]; /* as given, without brackets; for ssh: may be user@name */
+    int count;                /* of ranks */
+    bool local;
+};
+
+struct hosts {
+    struct host list[HOSTS_MAX];
+    int count;
+    int ranks; /* the sum of the counts */
+};
+
+/* "a,b:2,user@c,[fe80::1]:4". false: `why` names the piece that is wrong. */
+bool hosts_parse(const char *text, struct hosts *hosts, char *why, size_t size);
+
+/* Ranks for `count` processes (0: as many as listed). More than listed: every host gets one more in turn,
+ * from the first. Fewer is refused: somebody has miscounted. */
+bool hosts_fill(struct hosts *hosts, int count, char *why, size_t size);
+
+/* The host of a rank: ranks go through the list in order. */
+const struct host *hosts_find(const struct hosts *hosts, int rank);
+
+/* The name without a user. */
+const char *host_address(const struct host *host);
+/* Whether two entries are one machine. */
+bool host_same(const struct host *a, const struct host *b);
+
+#endif

@@ -1,0 +1,259 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Drives hearth run: output, environment, exit codes, signals, failures, other hosts through a stand-in for ssh.
+set -um # jobs in the background must hear SIGINT
+hearth=$(realpath "${1:-${HEARTH_BINARY_DIR:-build}/hearth}")
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+number=0
+failed=0
+unset NO_COLOR HEARTH_RANK RANK
+
+# report STATUS NAME: one TAP line; what the command said follows if it was wrong.
+report() {
+    number=$((number + 1))
+    if [ "$1" -eq 0 ]; then
+        echo "ok $number - $2"
+    else
+        failed=$((failed + 1))
+        echo "not ok $number - $2"
+        head -c 3000 "$scratch/err" "$scratch/out" | sed "s/^/#   /" | cut -c 1-200 | head -n 40
+    fi
+}
+
+# run ARGUMENTS...: hearth run; its exit code is kept in $code.
+run() {
+    timeout 60 "$hearth" run "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+    code=$?
+}
+
+# refuses WORDS ARGUMENTS...: exit code 2, nothing on standard output, WORDS in the message.
+refuses() {
+    local words=$1
+    shift
+    run "$@"
+    [ $code -eq 2 ] && [ ! -s "$scratch/out" ] && grep -qF -- "$words" "$scratch/err"
+    report $? "hearth run $* exits with 2 and says \"$words\""
+}
+
+said() {
+    grep -qE -- "$1" "$scratch/err"
+}
+
+# until_true COMMAND...: waits for it, at most half a minute.
+until_true() {
+    for _ in $(seq 300); do
+        "$@" && return 0
+        sleep 0.1
+    done
+    return 1
+}
+
+lines() {
+    [ "$(cat "$scratch/out" "$scratch/err" | grep -c -- "$2")" -ge "$1" ]
+}
+
+# none_left WORD: no process has the word in its command line. Each test has its own, made of this shell's id.
+none_left() {
+    ! pgrep -f -- "$1" >/dev/null
+}
+
+# ---- usage ---------------------------------------------------------------------------------------------------------
+
+refuses "there is no program" -n 2
+refuses "there is no program" -n 2 --
+refuses "the program stands after --" -n 2 true
+refuses "-n '0' is not accepted" -n 0 -- true
+refuses "-n '1025' is not accepted" -n 1025 -- true
+refuses "there is no flag --host; did you mean --hosts?" --host a -- true
+refuses "'b;c' is not a host" --hosts 'a,b;c' -- true
+refuses "--i-trust-this-network" --hosts a,b -- true
+refuses "--i-trust-this-network" --hosts localhost,b -- true
+refuses "-n 2 is fewer than the 3" -n 2 --hosts a,b:2 -- true
+refuses "neither an interface nor an address" --hosts localhost,b --i-trust-this-network --bind nothing0 -- true
+run --help
+[ $code -eq 0 ] && grep -q "^usage: hearth run .* -- PROGRAM" "$scratch/out" && grep -q "^example:" "$scratch/out"
+report $? "hearth run --help has usage and an example"
+
+# ---- output --------------------------------------------------------------------------------------------------------
+
+run -n 3 -- sh -c 'echo "out $RANK"; echo "err $RANK" >&2'
+[ $code -eq 0 ] && [ "$(sort "$scratch/out")" = $'[0] out 0\n[1] out 1\n[2] out 2' ] &&
+    [ "$(sort "$scratch/err")" = $'[0] err 0\n[1] err 1\n[2] err 2' ]
+report $? "lines have their rank, each stream stays itself"
+run -n 1 --no-prefix -- printf 'a\n\nb'
+[ "$(od -c "$scratch/out")" = "$(printf 'a\n\nb\n' | od -c)" ]
+report $? "--no-prefix; an empty line stays, a last line without its end gets one"
+run -n 2 -- sh -c 'printf "%s" "$RANK"'
+[ "$(sort "$scratch/out")" = $'[0] 0\n[1] 1' ]
+report $? "last lines without their end are not joined"
+run -n 1 -- sh -c 'head -c 65536 /dev/zero | tr "\0" x; echo; head -c 150000 /dev/zero | tr "\0" y; echo; echo z'
+[ "$(awk '{ print length }' "$scratch/out" | tr '\n' ' ')" = "65540 65540 65540 18932 5 " ]
+report $? "lines longer than 64 KiB are cut into pieces, one of just 64 KiB is not"
+run -n 8 -- python3 -c '
+import os, sys
+r = os.environ["RANK"]
+for i in range(4000):
+    os.write(1 + i % 2, f"{r} {i} {chr(97 + int(r)) * (i % 300)}".encode())
+    os.write(1 + i % 2, b"\n")'
+python3 - "$scratch/out" "$scratch/err" <<'PYTHON'
+import sys
+for stream, name in enumerate(sys.argv[1:]):
+    last = [stream - 2] * 8
+    for line in open(name):
+        prefix, rank, i, *rest = line.rstrip("\n").split(" ")
+        assert prefix == f"[{rank}]" and int(i) == last[int(rank)] + 2, line
+        assert rest == [chr(97 + int(rank)) * (int(i) % 300)], line
+        last[int(rank)] = int(i)
+    assert last == [3998 + stream] * 8, last
+PYTHON
+report $? "8 ranks that write much: all lines are there, whole and in order"
+run -n 2 --output "$scratch/files" -- sh -c 'echo "out $RANK"; printf "err $RANK" >&2'
+[ $code -eq 0 ] && [ ! -s "$scratch/out" ] && [ "$(cat "$scratch/files/1.out")" = "out 1" ] &&
+    [ "$(cat "$scratch/files/0.err")" = "err 0" ]
+report $? "--output writes a file for each rank and stream"
+printf 'one\ntwo' | timeout 60 "$hearth" run -n 3 -- sh -c 'cat; echo "end $RANK"' >"$scratch/out" 2>"$scratch/err"
+[ "$(sort "$scratch/out" | tr '\n' ' ')" = "[0] one [0] twoend 0 [1] end 1 [2] end 2 " ]
+report $? "rank 0 reads our standard input, the others nothing"
+head -c 3000000 /dev/urandom >"$scratch/random"
+timeout 60 "$hearth" run -n 2 -- sh -c 'test $RANK = 1 || cksum' <"$scratch/random" >"$scratch/out" 2>"$scratch/err"
+[ "$(cat "$scratch/out")" = "[0] $(cksum <"$scratch/random")" ]
+report $? "much input arrives whole"
+yes | timeout 60 "$hearth" run -n 2 -- sleep 0.2 >"$scratch/out" 2>"$scratch/err"
+report $? "input that nobody reads harms nothing"
+timeout 60 "$hearth" run -n 2 -- yes 2>"$scratch/err" | head -n 2 >"$scratch/out"
+[ "${PIPESTATUS[0]}" -eq 141 ] && [ "$(wc -l <"$scratch/out")" -eq 2 ]
+report $? "when nobody reads our output, all is ended"
+
+# ---- environment ---------------------------------------------------------------------------------------------------
+
+run -n 2 --i-trust-this-network --bind lo --transport shm -- env
+python3 - "$scratch/out" <<'PYTHON'
+import re, sys
+ranks = [{}, {}]
+for line in open(sys.argv[1]):
+    m = re.match(r"\[(\d)\] (\w+)=(.*)", line)
+    if m:
+        ranks[int(m[1])][m[2]] = m[3]
+for r, e in enumerate(ranks):
+    assert e["HEARTH_RANK"] == e["RANK"] == e["HEARTH_LOCAL_RANK"] == e["LOCAL_RANK"] == str(r), e
+    assert e["HEARTH_WORLD_SIZE"] == e["WORLD_SIZE"] == e["HEARTH_LOCAL_SIZE"] == e["LOCAL_WORLD_SIZE"] == "2", e
+    assert e["GROUP_RANK"] == "0" and e["MASTER_ADDR"] == "127.0.0.1" and 1024 < int(e["MASTER_PORT"]) < 65536, e
+    assert e["HEARTH_BIND"] == "lo" and e["HEARTH_TRANSPORT"] == "shm" and e["HEARTH_TRUST_NETWORK"] == "1", e
+    assert e["HEARTH_RENDEZVOUS"].startswith("unix:@hearth-run-") and e["PATH"], e
+for name in "HEARTH_JOB", "HEARTH_RENDEZVOUS", "MASTER_PORT":
+    assert ranks[0][name] == ranks[1][name], name
+PYTHON
+report $? "every rank has its variables, and torchrun's"
+run -n 1 -- printf '%s|' --help '' "a 'b' \"c\" \$d" -- 'new
+line'
+[ "$(cat "$scratch/out")" = "$(printf '[0] %s|' --help)|a 'b' \"c\" \$d|--|new"$'\n'"[0] line|" ]
+report $? "what stands after -- reaches the program as it is"
+
+# ---- ends ----------------------------------------------------------------------------------------------------------
+
+run -n 3 --grace 0 -- sh -c 'if [ $RANK = 1 ]; then exit 3; fi; sleep 300'
+[ $code -eq 3 ] && said 'rank 1 \(pid [0-9]+, host localhost\) exited with code 3' && ! said 'rank [02].*(exited|killed)'
+report $? "a rank fails: its code, its name, and the others are ended"
+run -n 2 --grace 20s -- sh -c 'if [ $RANK = 0 ]; then kill -9 $$; fi; sleep 1; echo "peer lost" >&2; exit 5'
+[ $code -eq 137 ] && said 'rank 0 .* was killed by signal 9 \(Killed\)' && said '^\[1\] peer lost$' && said 'rank 1 .* code 5'
+report $? "a rank is killed: 137; the others have time to say what they saw"
+run -n 2 --grace 0 -- sh -c 'trap "" TERM; if [ $RANK = 0 ]; then exit 4; fi; while :; do sleep 0.1; done'
+[ $code -eq 4 ]
+report $? "who does not hear SIGTERM is killed"
+run -n 4 -- "$scratch/nothing"
+[ $code -eq 127 ] && [ "$(wc -l <"$scratch/err")" -eq 1 ] && said "cannot run '$scratch/nothing': No such file"
+report $? "a program that is not there: 127, said once, with its name"
+run -n 2 -- "$scratch"
+[ $code -eq 126 ] && said "cannot run '$scratch': Permission denied"
+report $? "a program that cannot be run: 126"
+word=left.$$.1
+run -n 2 -- bash -c "exec -a $word sleep 300 & setsid bash -c 'exec -a $word sleep 300' & sleep 0.5; exit 0"
+[ $code -eq 0 ] && none_left "$word"
+report $? "what a program leaves behind is ended with it"
+
+# ---- signals -------------------------------------------------------------------------------------------------------
+
+# started SCRIPT: begins hearth run with two ranks in the background and waits until both have said ready.
+started() {
+    "$hearth" run -n 2 -- bash -c "$1" >"$scratch/out" 2>"$scratch/err" </dev/null &
+    pid=$!
+    until_true lines 2 ready
+}
+
+for signal in INT TERM HUP USR1 USR2; do
+    started "trap 'echo got $signal; exit 0' $signal; echo ready; while :; do sleep 0.1; done"
+    kill -$signal $pid
+    wait $pid
+    [ $? -eq 0 ] && lines 2 "got $signal" && ! lines 3 "got $signal"
+    report $? "SIG$signal reaches every rank once"
+done
+started "trap '' INT; echo ready; while :; do sleep 0.1; done"
+kill -INT $pid && until_true lines 1 "next one kills" && kill -INT $pid
+wait $pid
+[ $? -eq 130 ] && said "killing all"
+report $? "a second Ctrl-C kills"
+word=orphan.$$
+started "trap '' TERM HUP; bash -c 'exec -a $word.1 sleep 300' & setsid bash -c 'trap \"\" TERM; exec -a $word.2 sleep 300' &
+    (exec -a $word.3 sleep 300 & wait) & echo ready; while :; do sleep 0.1; done; : $word.0"
+kill -9 $pid
+wait $pid 2>/dev/null
+until_true none_left "$word"
+report $? "kill -9 of the launcher: children and their children are gone"
+
+# ---- other hosts ---------------------------------------------------------------------------------------------------
+
+# A stand-in for ssh: the same machine, another directory, an empty environment, a shell that reads the command.
+cat >"$scratch/ssh" <<'SCRIPT'
+#!/bin/sh
+test "$1" = deaf && { echo "ssh: connect to host deaf: Connection refused" >&2; exit 255; }
+test "$1" = chatty && echo "Welcome to chatty"
+cd / && exec env -i PATH="$PATH" HOST="$1" sh -c "$2"
+SCRIPT
+chmod +x "$scratch/ssh"
+away=(--i-trust-this-network --ssh "$scratch/ssh" --rendezvous 10.9.8.7)
+
+HEARTH_CHUNK_BYTES=4K GREETING="it's a \"test\" \$x" OTHER=1 run "${away[@]}" --env GREETING --hosts one,me@two:2 -- \
+    sh -c 'echo "$HOST $RANK $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK $HEARTH_CHUNK_BYTES $GREETING $OTHER. $PWD"
+           echo "$HEARTH_RENDEZVOUS $MASTER_ADDR $MASTER_PORT" | sed "s/[0-9]* \(10.9.8.7\) [0-9]*/P \1 P/"'
+[ $code -eq 0 ] && [ "$(sort "$scratch/out")" = "$(sort <<END
+[0] one 0 0/1 0 4K it's a "test" \$x . $PWD
+[1] me@two 1 0/2 1 4K it's a "test" \$x . $PWD
+[2] me@two 2 1/2 1 4K it's a "test" \$x . $PWD
+[0] 10.9.8.7:P 10.9.8.7 P
+[1] 10.9.8.7:P 10.9.8.7 P
+[2] 10.9.8.7:P 10.9.8.7 P
+END
+)" ]
+report $? "other hosts: ranks in order, same directory, variables handed on without harm"
+run "${away[@]}" --verbose -n 5 --hosts localhost,two:2 -- sh -c 'echo "${HOST:-here}"'
+[ $code -eq 0 ] && [ "$(sort "$scratch/out" | tr '\n' ' ')" = "[0] here [1] here [2] two [3] two [4] two " ] &&
+    said "rendezvous 10.9.8.7:" && said "ranks 2 to 4 on two"
+report $? "a larger -n gives each host one more in turn; --verbose says where"
+run --i-trust-this-network --ssh "$scratch/ssh" --hosts localhost,127.1.2.3 --verbose -- sh -c 'echo $MASTER_ADDR'
+[ $code -eq 0 ] && lines 2 '\] 127\.' && said "rendezvous 127.*interface lo"
+report $? "the address is the one that leads to the first other host"
+run "${away[@]}" --grace 0 --hosts one,two -- sh -c 'if [ $RANK = 1 ]; then kill -9 $$; fi; sleep 300'
+[ $code -eq 137 ] && said 'rank 1 \(pid [0-9]+, host two\) was killed by signal 9'
+report $? "a rank elsewhere is killed"
+run "${away[@]}" --hosts one,two -- "$scratch/nothing"
+[ $code -eq 127 ] && said "host (one|two)\): cannot run '$scratch/nothing'"
+report $? "a program that is not there, elsewhere"
+run "${away[@]}" --grace 0 --hosts one,deaf -- sleep 300
+[ $code -eq 255 ] && said "^\[1\] ssh: connect" && said "rank 1 \(host deaf\) was lost: ssh exited with code 255"
+report $? "a host that cannot be reached is named"
+run "${away[@]}" --hosts one,chatty -- sleep 300
+[ $code -eq 1 ] && said "rank 1 .*Welcome to chatty.*print nothing"
+report $? "a shell that talks is named"
+word=far.$$
+"$hearth" run "${away[@]}" --hosts one,two -- bash -c "echo ready; bash -c 'exec -a $word.1 sleep 300' & wait; : $word.0" \
+    >"$scratch/out" 2>"$scratch/err" </dev/null &
+pid=$!
+until_true lines 2 ready
+kill -9 $pid
+wait $pid 2>/dev/null
+until_true none_left "$word"
+report $? "kill -9 of the launcher ends ranks elsewhere"
+
+echo "1..$number"
+[ $failed -eq 0 ]
