@@ -16,12 +16,15 @@ endif()
 target_link_libraries(hearth_checked PUBLIC Threads::Threads m)
 
 add_custom_target(tests)
+add_subdirectory(${PROJECT_SOURCE_DIR}/tests/net)
 
 # Seconds that a test of each label may take.
 set(HEARTH_TIMEOUT_unit 120)
 set(HEARTH_TIMEOUT_conform 180)
 set(HEARTH_TIMEOUT_sim 180)
 set(HEARTH_TIMEOUT_torture 240)
+set(HEARTH_TIMEOUT_process 240)
+set(HEARTH_TIMEOUT_net 600)
 set(HEARTH_TIMEOUT_cli 120)
 set(HEARTH_TIMEOUT_house 300)
 set(HEARTH_TIMEOUT_fuzz 60)
@@ -87,7 +90,7 @@ endfunction()
 # it, and so is tests/support/*.c. -----------------------------------------------------------------------------------
 
 file(GLOB test_files CONFIGURE_DEPENDS tests/unit/*/test_*.c tests/conform/test_*.c tests/sim/test_*.c
-     tests/torture/test_*.c)
+     tests/torture/test_*.c tests/process/test_*.c)
 if(HEARTH_FUZZ)
   set(test_files "")
 elseif(NOT CMOCKA_INCLUDE OR NOT CMOCKA_LIBRARY)
@@ -109,6 +112,10 @@ foreach(file ${test_files})
   if(path MATCHES "^torture/") # on virtual time, where waiting costs nothing
     hearth_test_help(sim ${PROJECT_SOURCE_DIR}/tests/sim)
     list(APPEND beside ${sim})
+  endif()
+  if(path MATCHES "^process/") # the reference is the same between processes
+    hearth_test_help(conform ${PROJECT_SOURCE_DIR}/tests/conform)
+    list(APPEND beside ${conform})
   endif()
   target_link_libraries(${target} PRIVATE ${beside} ${support} ${CMOCKA_LIBRARY})
   if(path MATCHES "^unit/cli/")
@@ -143,7 +150,8 @@ foreach(file ${fuzz_files})
   endif()
 endforeach()
 
-# ---- Scripts, Python or shell: tests/cli/ drives the command, tests/house/ looks at what was built. ---------------
+# ---- Scripts, Python or shell: tests/cli/ drives the command, tests/house/ looks at what was built, tests/net/ makes
+# hosts of network namespaces. -------------------------------------------------------------------------------------
 
 function(hearth_script_tests label)
   file(GLOB scripts CONFIGURE_DEPENDS tests/${label}/test_*.py tests/${label}/test_*.sh)
@@ -162,6 +170,10 @@ if(Python3_FOUND AND HEARTH_CLI AND NOT HEARTH_FUZZ)
 endif()
 if(Python3_FOUND AND HEARTH_CLI AND HEARTH_HOUSE AND HEARTH_INSTALL AND NOT HEARTH_SANITIZE)
   hearth_script_tests(house)
+  hearth_script_tests(net)
+  if(TARGET hearth_switch)
+    add_dependencies(tests hearth_switch)
+  endif()
   hearth_test(house/rules house ${Python3_EXECUTABLE} -B tools/check.py)
   hearth_test(house/format house ${Python3_EXECUTABLE} -B tools/check.py --format)
 endif()

@@ -29,11 +29,12 @@ class Suite:
 
 
 SUITES = {
-    "release": Suite("release", "gcc -O2, tests with assert"),
+    "release": Suite("release", "gcc -O2, tests with assert", skip="^net/"),
+    "net": Suite("release", "test hosts in network namespaces", only="^net/"),
     "asan": Suite("asan", "address and undefined behaviour sanitizers"),
     "tsan": Suite("tsan", "thread sanitizer; without rooms that have no threads", skip="^unit/(cli|collective)/"),
     "clang": Suite("clang", "clang, warnings are errors", only="^(unit/(core|kernel|wire|cli)|sim|cli)/"),
-    "posix": Suite("posix", "only what every POSIX system has", only="^(unit/(os|node|transport)|conform)/"),
+    "posix": Suite("posix", "only what every POSIX system has", only="^(unit/(os|node|transport|bootstrap)|conform|process)/"),
     "arm": Suite("arm", "64-bit ARM under qemu", only=ARM_TESTS),
     "fuzz": Suite("fuzz", "libFuzzer over each corpus"),
     "soak": Suite("release", "full repeat counts", configure=["-DHEARTH_TEST_FACTOR=100"],
