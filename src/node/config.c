@@ -28,7 +28,7 @@ void hearth_config_init(struct hearth_config *config)
         .window_bytes = 4u << 20,
         .eager_bytes = 256u << 10,
         .ops_max = 1024,
-        .spin_us = 50,
+        .spin_us = 200,
         .algo = HEARTH_AUTO,
         .log_level = HEARTH_LOG_WARN,
         .job = "hearth",

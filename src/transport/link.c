@@ -567,8 +567,9 @@ size_t link_waits(const struct link *link, struct sock_wait *items, size_t max)
         const struct pipe *pipe = &link->pipes[i];
         items[count++] = (struct sock_wait){
             .fd = pipe->conn->transport->descriptor(pipe->conn),
-            .want_recv = !pipe->heard_bye || all_said_bye(link),
-            .want_send = pipe->out_busy,
+            .want_recv = is_read(link, i),
+            /* Room in shared memory does not show there: the peer signals it. */
+            .want_send = pipe->out_busy && pipe->conn->transport->sharing == NULL,
         };
     }
     return count;

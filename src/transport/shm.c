@@ -35,10 +35,10 @@
 #define DOZING_ROOM 2u
 #define LINE        128 /* bytes that processors move together */
 
-/* Written by one side, but for what the comment says. */
+/* One side's: written by it, but for what the comments say. */
 struct side {
     _Alignas(LINE) _Atomic(uint64_t) head;     /* bytes put into its ring */
-    _Alignas(LINE) _Atomic(uint64_t) tail;     /* by the other: bytes of its ring that are free again */
+    _Alignas(LINE) _Atomic(uint64_t) tail;     /* bytes of the other's ring that are free again */
     _Alignas(LINE) _Atomic(uint64_t) returned; /* by the other: references that it has read */
     _Alignas(LINE) _Atomic(uint32_t) dozing;   /* DOZING_ bits; the other clears them when it signals */
     _Atomic(uint32_t) closed;
@@ -445,7 +445,8 @@ static int take(struct shm_conn *c, const struct shm_setup *setup, struct error 
     c->ring_bytes = ring_size_good(ring_bytes) ? (size_t)ring_bytes : RING_MIN;
     status = map_all(c, fds[0], 1, error);
     shared_close(fds[0]);
-    if (status == HEARTH_OK && (c->page->magic != MAGIC || c->page->ring_bytes != ring_bytes))
+    if (status == HEARTH_OK &&
+        (c->page->magic != MAGIC || c->ring_bytes != ring_bytes || c->page->ring_bytes != ring_bytes))
         status = error_set(error, HEARTH_PROTOCOL, RANK_NONE, "shared memory: the peer's is something else");
     if (status == HEARTH_OK)
         status = words_send(c, &setup->event->write_fd, 1, setup->deadline_ns, error);

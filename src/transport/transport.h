@@ -46,7 +46,7 @@ struct transport {
     ssize_t (*recv)(struct conn *conn, void *target, size_t len_max);
     /* Ends the connection and frees it. What was sent before still arrives. */
     void (*close)(struct conn *conn);
-    /* What to sleep on until bytes come (or room for bytes, if asked): -1 = nothing, a bell rings. */
+    /* What to sleep on until bytes come, or without `sharing` room for bytes: -1 = nothing, a bell rings. */
     int (*descriptor)(const struct conn *conn);
     /* The descriptor was ready: look what it is. */
     void (*attend)(struct conn *conn);

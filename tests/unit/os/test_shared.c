@@ -6,6 +6,7 @@
 #endif
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -70,15 +71,15 @@ static void a_mapping_to_read_cannot_be_written(void **state)
     volatile uint8_t *memory = shared_map(fd, len, false);
     pid_t child = fork();
     if (child == 0) {
-        /* A sanitizer would report the signal; it is expected here. */
         struct rlimit none = {0, 0};
         setrlimit(RLIMIT_CORE, &none);
-        freopen("/dev/null", "w", stderr);
+        signal(SIGSEGV, SIG_DFL); /* not what the test's own frame would do */
+        signal(SIGBUS, SIG_DFL);
         memory[0] = 1;
         _exit(0);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
-    assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_true(WIFSIGNALED(status));
     shared_unmap((void *)(uintptr_t)memory, len);
     shared_close(fd);
 }
