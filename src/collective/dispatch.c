@@ -471,8 +471,11 @@ static void abort_came(struct peer *peer, const struct frame *frame, const uint8
     else
         return;
     /* What one member lost is lost for the group, also before our own link to it has ended. */
-    if (group != NULL && why.status == HEARTH_PEER_LOST && group->broken.status == HEARTH_OK)
+    bool lost = group != NULL && why.status == HEARTH_PEER_LOST;
+    if (lost && group->broken.status == HEARTH_OK)
         group->broken = why;
+    if (lost && peer->engine->first_lost == RANK_NONE && why.rank >= 0 && why.rank < group->view.size)
+        peer->engine->first_lost = group->members[why.rank];
     /* A member that is lost to the sender may be there for us, and would not hear of it. */
     if (group != NULL && why.rank >= 0 && why.rank < group->view.size && why.rank != group->rank &&
         why.rank != group_rank_of(peer, group))
