@@ -209,7 +209,7 @@ static void *on_data(void *arg, struct link *link, int pipe, const struct frame 
     struct error why;
     bool over = group != NULL && (frame->sequence < group_sequence(group, frame->tag) ||
                                   group_retired(group, frame->tag, frame->sequence, &why));
-    if (!over && !engine_group_closed(engine, frame->group))
+    if (!over && (group != NULL || !engine_group_closed(engine, frame->group)))
         return to_waiting(&arrival, cookie);
     struct ended *ended = group != NULL ? group_ended(group, frame->tag, frame->sequence) : NULL;
     if (ended != NULL && !ended->judged && ended->record.fingerprint != frame->fingerprint)
@@ -440,7 +440,7 @@ static void grant_came(struct peer *peer, const struct frame *frame)
         return;
     }
     struct group *group = engine_group(peer->engine, frame->group);
-    if (engine_group_closed(peer->engine, frame->group))
+    if (group == NULL && engine_group_closed(peer->engine, frame->group))
         return;
     struct error why;
     if (group == NULL || frame->sequence >= group_sequence(group, frame->tag)) {

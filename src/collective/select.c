@@ -6,13 +6,35 @@
 
 #include "collective/planners.h"
 
+/* Whether the members of each host are neighbours in rank order. */
+static bool hosts_in_order(const struct view *view)
+{
+    for (int r = 1; view->host != NULL && r < view->size; r++)
+        for (int q = 0; q < r - 1; q++)
+            if (view->host[q] == view->host[r] && view->host[r - 1] != view->host[r])
+                return false;
+    return true;
+}
+
+/* What a member gets of the port that its host has to the others. Hierarchical sends through it once for all
+ * members of the host, and so does a ring that visits host after host. */
+static struct link_cost across_for(const struct view *view, enum hearth_algo algo)
+{
+    struct link_cost across = view->across;
+    bool alone = algo == HEARTH_HIERARCHICAL || (algo == HEARTH_RING && hosts_in_order(view));
+    if (view->port_sharers > 1 && !alone)
+        across.bytes_per_s /= view->port_sharers;
+    return across;
+}
+
 double select_price(const struct plan_call *call, enum hearth_algo algo, const struct view *view)
 {
     const struct planner *planner = planner_of(algo);
 
     if (planner == NULL || !planner->can(call))
         return HUGE_VAL;
-    return planner->price(call, &view->inside, &view->across);
+    struct link_cost across = across_for(view, algo);
+    return planner->price(call, &view->inside, &across);
 }
 
 int select_algo(const struct plan_call *call, const struct view *view, enum hearth_algo *algo,
@@ -39,7 +61,7 @@ int select_algo(const struct plan_call *call, const struct view *view, enum hear
         const struct planner *planner = planner_of((enum hearth_algo)i);
         if (planner == NULL || !planner->can(call))
             continue;
-        double price = planner->price(call, &view->inside, &view->across);
+        double price = select_price(call, planner->algo, view);
         if (cheapest == HEARTH_AUTO || price < best) {
             best = price;
             cheapest = planner->algo;

@@ -148,13 +148,13 @@ static const char *environment(void *arg, const char *name)
 static int read_launcher(struct hearth_config *c)
 {
     struct launch launch;
-    int status = launch_read(environment, NULL, host_parent(), host_user(), &launch, error_last());
-    if (status != HEARTH_OK)
-        return status;
     /* A place to meet that was given is not the launcher's: then its ranks may be another job's. */
     bool given = c->peers != NULL || c->rendezvous != NULL || c->world_size > 0;
     if (given && c->rank >= 0)
         return HEARTH_OK;
+    int status = launch_read(environment, NULL, host_parent(), host_user(), &launch, error_last());
+    if (status != HEARTH_OK)
+        return status;
     c->rank = c->rank < 0 ? launch.rank : c->rank;
     c->world_size = c->world_size == 0 && c->peers == NULL ? launch.world_size : c->world_size;
     if (c->peers == NULL && c->rendezvous == NULL)

@@ -467,6 +467,8 @@ int node_open(const struct node_setup *setup, hearth_node **out, struct error *e
     node->clock.virtual_ns = setup->now_ns;
     node->net = setup->net;
     node->crowded = setup->crowded;
+    node->door = setup->door; /* before the keeper runs */
+    node->regions = setup->regions;
     node->spin_ns = setup->config->spin_us * NS_PER_US;
     atomic_init(&node->keeper_until, NEVER_NS);
     list_init(&node->groups);
@@ -480,8 +482,6 @@ int node_open(const struct node_setup *setup, hearth_node **out, struct error *e
     if (status == HEARTH_OK)
         status = node_fill(node, setup);
     if (status == HEARTH_OK) {
-        node->door = setup->door;
-        node->regions = setup->regions;
         *out = node;
         return HEARTH_OK;
     }

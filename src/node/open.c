@@ -250,6 +250,18 @@ static int number_hosts(struct opening *o)
     return here;
 }
 
+static int fullest_host(const struct opening *o)
+{
+    int most = 0;
+    for (int i = 0; i < o->roster.size; i++) {
+        int count = 0;
+        for (int k = 0; k < o->roster.size; k++)
+            count += o->host[k] == o->host[i];
+        most = count > most ? count : most;
+    }
+    return most;
+}
+
 static void links_describe(struct opening *o, hearth_node *node)
 {
     size_t size = (size_t)o->roster.size * LINK_LINE_MAX + 1, used = 0;
@@ -328,6 +340,7 @@ static int open_node(struct opening *o, hearth_node **out, struct error *error)
         .host = o->host,
         .inside = loopback_cost,
         .across = loopback_cost,
+        .port_sharers = fullest_host(o),
     };
     struct node_setup setup = {
         .config = o->config,

@@ -63,6 +63,7 @@ static int split_peers(struct opening *o, struct error *error)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "open: peers lists %d members; at most %d are allowed", count, ROSTER_MEMBERS_MAX);
     o->peers = heap_alloc(o->heap, (size_t)count, sizeof *o->peers);
+    o->size = 0; /* places that are filled */
     if (o->peers == NULL)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
     for (int i = 0; i < count; i++) {
@@ -118,6 +119,11 @@ static int check_trust(const struct opening *o, const char *text, uint16_t port,
 static int check_members(struct opening *o, struct error *error)
 {
     const struct hearth_config *c = &o->own;
+    if (c->world_size < 0)
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "open: world_size is %d; it must be from 1 to %d",
+                         c->world_size, ROSTER_MEMBERS_MAX);
+    if (c->rank < -1)
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "open: rank is %d; -1 leaves it open", c->rank);
     if (c->peers != NULL && c->rendezvous != NULL)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "open: peers and rendezvous are both given; one is enough");
@@ -133,7 +139,7 @@ static int check_members(struct opening *o, struct error *error)
                          "open: world_size is %d, but nothing says where the members meet: give peers "
                          "(HEARTH_PEERS) or rendezvous (HEARTH_RENDEZVOUS)",
                          c->world_size);
-    if (o->size < 1 || o->size > ROSTER_MEMBERS_MAX)
+    if (o->size > ROSTER_MEMBERS_MAX)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "open: world_size is %d; it must be from 1 to %d",
                          o->size, ROSTER_MEMBERS_MAX);
     if (o->rank >= o->size)

@@ -10,7 +10,9 @@
 /* A link reads at most this much before it gives the others their turn. */
 #define PUMP_BYTES_MAX (4u << 20)
 
-#define CONTROL_FIRST 16u   /* a divisor of LINK_CONTROL_QUEUE by a power of two */
+#define CONTROL_FIRST 16u /* a divisor of LINK_CONTROL_QUEUE by a power of two */
+static_assert(REFERENCE_LEN <= LINK_INLINE_MAX, "a reference is sent in one piece with its header");
+
 #define REFERENCE_MIN 1024u /* payload bytes: a shorter one is copied with its header */
 #define CONTROL_LOOKS 8u    /* looks at the data pipes for one at the control pipe */
 #define GRANT_LOOKS   64u   /* queued control frames that are looked at for an older grant */
@@ -188,9 +190,13 @@ static void out_begin(struct link *link, struct pipe *pipe)
     if (sharing != NULL && frame->kind == FRAME_DATA && frame->length >= REFERENCE_MIN)
         pipe->out_reference =
             sharing->refer(pipe->conn, pipe->out.payload, frame->length, pipe->out_header + FRAME_HEADER_LEN);
+    pipe->out_front = FRAME_HEADER_LEN;
     if (pipe->out_reference >= 0) {
         frame->flags |= FRAME_REFERENCE;
-        pipe->out_len = FRAME_HEADER_LEN + REFERENCE_LEN;
+        pipe->out_front = pipe->out_len = FRAME_HEADER_LEN + REFERENCE_LEN;
+    } else if (frame->length > 0 && frame->length <= LINK_INLINE_MAX) {
+        memcpy(pipe->out_header + FRAME_HEADER_LEN, pipe->out.payload, frame->length);
+        pipe->out_front = pipe->out_len;
     }
     frame->link_sequence = ++pipe->out_sequence;
     frame->ack = pipe->in_sequence;
@@ -268,7 +274,7 @@ static bool out_returned(struct link *link, struct pipe *pipe)
 /* Writes the frame on its way. True when it is out. */
 static bool out_write(struct link *link, struct pipe *pipe, bool *moved)
 {
-    size_t front = FRAME_HEADER_LEN + (pipe->out_reference >= 0 ? REFERENCE_LEN : 0);
+    size_t front = pipe->out_front;
     while (pipe->out_done < pipe->out_len) {
         struct iovec pieces[2];
         int count = 0;
@@ -345,7 +351,7 @@ static void pipe_forget(struct link *link, struct pipe *pipe, const void *owner)
         return;
     pipe->out.owner = NULL;
     size_t len = pipe->out.frame.length;
-    if (len == 0 || pipe->out_reference >= 0 || !link_up(link))
+    if (pipe->out_front == pipe->out_len || !link_up(link))
         return;
     pipe->out.copy = heap_alloc_raw(link->heap, 1, len);
     if (pipe->out.copy == NULL) {

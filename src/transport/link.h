@@ -21,7 +21,8 @@
 #define LINK_CONTROL_QUEUE 8192 /* control frames waiting to leave; a peer that lets them pile up is lost */
 #define LINK_EAGER_COST    256  /* what a frame costs of the eager budget beside its payload */
 #define LINK_PIPES_MAX     9    /* connections of a link: control, and up to eight for data */
-#define LINK_REFERENCES    64   /* payloads that the peer may be reading in our memory */
+#define LINK_INLINE_MAX    256 /* payload bytes that are copied behind their header, to be sent in one piece */
+#define LINK_REFERENCES    64  /* payloads that the peer may be reading in our memory */
 
 struct link;
 
@@ -73,8 +74,9 @@ struct pipe {
 
     struct link_item out; /* the frame on its way */
     bool out_busy;
-    size_t out_done, out_len; /* of header and what follows it */
-    uint8_t out_header[FRAME_HEADER_LEN + REFERENCE_LEN];
+    size_t out_done, out_len;                               /* of header and what follows it */
+    uint8_t out_header[FRAME_HEADER_LEN + LINK_INLINE_MAX]; /* and what is sent in one piece with it */
+    size_t out_front;                                       /* bytes in there */
     int out_reference; /* its payload is a reference with this number; -1: it is in the stream */
     uint64_t out_sequence;
 

@@ -232,15 +232,8 @@ static const void *shm_look_up(struct conn *conn, const uint8_t reference[REFERE
                                uint64_t *token)
 {
     struct shm_conn *c = shm_of(conn);
-    uint32_t number = load_u32(reference), id = load_u32(reference + 4);
-    uint64_t offset = load_u64(reference + 8);
-    if (number >= 64 || (c->looked_up >> number & 1))
-        return NULL;
-    const void *memory = region_find(&c->peer_regions, id, offset, len);
-    if (memory == NULL) { /* it may have been told of only now */
-        shm_attend(conn);
-        memory = region_find(&c->peer_regions, id, offset, len);
-    }
+    uint32_t number;
+    const void *memory = region_find(&c->peer_regions, reference, len, &number);
     if (memory == NULL)
         return NULL;
     c->looked_up |= UINT64_C(1) << number;
@@ -253,14 +246,10 @@ static int shm_refer(struct conn *conn, const void *memory, size_t len, uint8_t 
     struct shm_conn *c = shm_of(conn);
     if (c->regions == NULL || ~c->references == 0 || c->gone)
         return -1;
-    const struct region *region = region_referred(c->regions, &c->peer_regions, memory, len);
-    if (region == NULL)
-        return -1;
     int number = __builtin_ctzll(~c->references);
+    if (!region_refer(c->regions, &c->peer_regions, memory, len, (uint32_t)number, reference))
+        return -1;
     c->references |= UINT64_C(1) << number;
-    store_u32(reference, (uint32_t)number);
-    store_u32(reference + 4, region->id);
-    store_u64(reference + 8, (uint64_t)((const uint8_t *)memory - region->memory));
     return number;
 }
 
@@ -271,6 +260,8 @@ static uint64_t shm_returned(struct conn *conn)
         return 0;
     uint64_t back = atomic_exchange(&c->own->returned, 0) & c->references;
     c->references &= ~back;
+    for (uint64_t left = back; left != 0; left &= left - 1)
+        region_returned(&c->peer_regions, (uint32_t)__builtin_ctzll(left));
     return back;
 }
 
@@ -296,6 +287,7 @@ static void shm_give_back(struct conn *conn, uint64_t token)
     if (token & TOKEN_REF) {
         uint64_t bit = UINT64_C(1) << (token & 63);
         c->looked_up &= ~bit;
+        region_release(&c->peer_regions, (uint32_t)(token & 63));
         atomic_fetch_or(&c->peer->returned, bit);
         wake_peer(c, DOZING_DATA);
     } else {

@@ -85,22 +85,38 @@ static void encode_word(uint8_t word[WORD_LEN], enum word_kind kind, const struc
     store_u64(word + 8, region->len);
 }
 
+/* If it does not fit, the peer keeps its view until the connection ends: it costs it addresses. */
+static void say_dropped(struct region_peer *peer, uint32_t id)
+{
+    uint8_t word[WORD_LEN];
+    struct iovec piece = {word, sizeof word};
+    encode_word(word, WORD_DROPPED, &(struct region){.id = id});
+    (void)sock_send(peer->fd, &piece, 1);
+}
+
+/* The peer hears of it at once, or when it has read what it is reading. */
+static void part(struct region_peer *peer, uint32_t id)
+{
+    bool reading = false;
+    for (int i = 0; i < SHM_REFERENCES; i++) {
+        peer->parting[i] = peer->parting[i] || peer->out[i] == id;
+        reading = reading || peer->out[i] == id;
+    }
+    if (!reading)
+        say_dropped(peer, id);
+}
+
 bool shm_region_drop(struct shm_regions *regions, void *memory)
 {
     for (int i = 0; i < regions->used; i++) {
         struct region *region = &regions->regions[i];
         if (region->id == 0 || region->memory != memory)
             continue;
-        uint8_t word[WORD_LEN];
         struct list *item, *after;
-        encode_word(word, WORD_DROPPED, region);
         LIST_EACH (item, after, &regions->conns) {
             struct region_peer *peer = container_of(item, struct region_peer, item);
-            struct iovec piece = {word, sizeof word};
-            /* If it does not fit, the peer keeps its view until the connection ends: it costs it addresses.
-             * addresses. */
             if (peer->announced[i] == region->id)
-                (void)sock_send(peer->fd, &piece, 1);
+                part(peer, region->id);
             peer->announced[i] = 0;
         }
         region_clear(region);
@@ -138,8 +154,9 @@ static bool announce(struct region_peer *peer, int place, const struct region *r
     return true;
 }
 
-const struct region *region_referred(struct shm_regions *regions, struct region_peer *peer,
-                                     const void *memory, size_t len)
+/* The region that holds these bytes and that the peer can see; NULL: none. */
+static const struct region *region_of(struct shm_regions *regions, struct region_peer *peer,
+                                      const void *memory, size_t len)
 {
     uintptr_t at = (uintptr_t)memory;
     for (int i = 0; i < regions->used; i++) {
@@ -152,6 +169,41 @@ const struct region *region_referred(struct shm_regions *regions, struct region_
     return NULL;
 }
 
+bool region_refer(struct shm_regions *regions, struct region_peer *peer, const void *memory, size_t len,
+                  uint32_t number, uint8_t reference[REFERENCE_LEN])
+{
+    const struct region *region = region_of(regions, peer, memory, len);
+    if (region == NULL)
+        return false;
+    peer->out[number] = region->id;
+    store_u32(reference, number);
+    store_u32(reference + 4, region->id);
+    store_u64(reference + 8, (uint64_t)((const uint8_t *)memory - region->memory));
+    return true;
+}
+
+void region_returned(struct region_peer *peer, uint32_t number)
+{
+    uint32_t id = peer->out[number];
+    bool parting = peer->parting[number];
+    peer->out[number] = 0;
+    peer->parting[number] = false;
+    for (int i = 0; i < SHM_REFERENCES; i++)
+        parting = parting && peer->out[i] != id;
+    if (parting)
+        say_dropped(peer, id);
+}
+
+/* A region that its owner has dropped goes when we do not read it any more, whatever the owner thinks. */
+static void leave(struct region_peer *peer, int place)
+{
+    for (int i = 0; i < SHM_REFERENCES; i++)
+        if (!peer->left[place] || peer->in[i] == place + 1)
+            return;
+    peer->left[place] = false;
+    region_clear(&peer->theirs[place]);
+}
+
 /* One word of the peer with the descriptor that came with it, which is taken. */
 static bool word_take(struct region_peer *peer, const uint8_t word[WORD_LEN], int fd)
 {
@@ -160,7 +212,8 @@ static bool word_take(struct region_peer *peer, const uint8_t word[WORD_LEN], in
     for (int i = 0; i < SHM_REGIONS_MAX; i++) {
         struct region *place = &peer->theirs[i];
         if (kind == WORD_DROPPED && id != 0 && place->id == id) {
-            region_clear(place);
+            peer->left[i] = true;
+            leave(peer, i);
             return fd < 0;
         }
         if (kind != WORD_REGION || place->id != 0 || id == 0 || fd < 0 || len > SIZE_MAX / 2)
@@ -193,12 +246,34 @@ bool region_hear(struct region_peer *peer)
     }
 }
 
-const void *region_find(struct region_peer *peer, uint32_t id, uint64_t offset, size_t len)
+static int place_of(const struct region_peer *peer, uint32_t id)
 {
-    for (int i = 0; id != 0 && i < SHM_REGIONS_MAX; i++) {
-        const struct region *region = &peer->theirs[i];
-        if (region->id == id)
-            return offset <= region->len && len <= region->len - offset ? region->memory + offset : NULL;
-    }
-    return NULL;
+    for (int i = 0; id != 0 && i < SHM_REGIONS_MAX; i++)
+        if (peer->theirs[i].id == id && !peer->left[i])
+            return i;
+    return -1;
+}
+
+const void *region_find(struct region_peer *peer, const uint8_t reference[REFERENCE_LEN], size_t len,
+                        uint32_t *number)
+{
+    uint32_t id = load_u32(reference + 4);
+    uint64_t offset = load_u64(reference + 8);
+    *number = load_u32(reference);
+    if (*number >= SHM_REFERENCES || peer->in[*number] != 0)
+        return NULL;
+    if (place_of(peer, id) < 0)
+        (void)region_hear(peer); /* it may have been told of only now, as the last thing before the peer closed */
+    int place = place_of(peer, id);
+    if (place < 0 || offset > peer->theirs[place].len || len > peer->theirs[place].len - offset)
+        return NULL;
+    peer->in[*number] = (uint8_t)(place + 1);
+    return peer->theirs[place].memory + offset;
+}
+
+void region_release(struct region_peer *peer, uint32_t number)
+{
+    int place = peer->in[number] - 1;
+    peer->in[number] = 0;
+    leave(peer, place);
 }

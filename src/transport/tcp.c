@@ -17,6 +17,7 @@
 
 /* Of each large frame about so much is copied once more; small frames up to this size need one call. */
 #define READAHEAD_BYTES 4096
+#define SHORT_BYTES     1024 /* less is read through the readahead */
 /* Read and dropped by close. */
 #define DRAIN_BYTES_MAX (4u << 20)
 
@@ -46,6 +47,35 @@ static size_t take_readahead(struct tcp_conn *c, void *target, size_t len_max)
     return len;
 }
 
+/* Something short is wanted, a header as a rule: all that has come goes into the readahead, by the cheapest
+ * system call there is. A caller that spins makes it again and again. */
+static ssize_t recv_short(struct tcp_conn *c, void *target, size_t len_max)
+{
+    struct iovec place = {c->readahead, sizeof(c->readahead)};
+    ssize_t got = sock_recv(c->fd, &place, 1);
+
+    if (got <= 0)
+        return got;
+    c->emptied = (size_t)got < sizeof(c->readahead);
+    c->begin = 0;
+    c->end = (size_t)got;
+    return (ssize_t)take_readahead(c, target, len_max);
+}
+
+static ssize_t recv_long(struct tcp_conn *c, void *target, size_t len_max)
+{
+    struct iovec places[2] = {{target, len_max}, {c->readahead, sizeof(c->readahead)}};
+    ssize_t got = sock_recv(c->fd, places, 2);
+
+    if (got <= 0)
+        return got;
+    size_t len = (size_t)got;
+    c->emptied = len < len_max + sizeof(c->readahead);
+    c->begin = 0;
+    c->end = len > len_max ? len - len_max : 0;
+    return (ssize_t)(len - c->end);
+}
+
 static ssize_t tcp_recv(struct conn *conn, void *target, size_t len_max)
 {
     struct tcp_conn *c = tcp_of(conn);
@@ -58,15 +88,7 @@ static ssize_t tcp_recv(struct conn *conn, void *target, size_t len_max)
         c->emptied = false;
         return 0;
     }
-    struct iovec places[2] = {{target, len_max}, {c->readahead, sizeof(c->readahead)}};
-    ssize_t got = sock_recv(c->fd, places, 2);
-    if (got <= 0)
-        return got;
-    size_t len = (size_t)got;
-    c->emptied = len < len_max + sizeof(c->readahead);
-    c->begin = 0;
-    c->end = len > len_max ? len - len_max : 0;
-    return (ssize_t)(len - c->end);
+    return len_max < SHORT_BYTES ? recv_short(c, target, len_max) : recv_long(c, target, len_max);
 }
 
 /* A socket closed with bytes unread resets the connection, and what we sent but the peer has not received
