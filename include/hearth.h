@@ -168,11 +168,12 @@ struct hearth_config {
     size_t size;           /* set by hearth_config_init */
     int64_t op_timeout_ms; /* default deadline of an operation: 1,800,000 (30 min) */
     size_t chunk_bytes;    /* agreed: largest payload of one frame: 262,144 */
-    size_t window_bytes;   /* agreed: staging memory an operation may use: 4,194,304 */
-    size_t eager_bytes;    /* agreed: what a peer may send before the operation is posted: 262,144 */
-    size_t memory_max;     /* all memory of a node, user buffers aside; 0 = no limit: 0 */
-    uint32_t ops_max;      /* operations in flight per node: 1,024 */
-    uint32_t spin_us;      /* how long a blocking call looks again and again before it sleeps: 200 */
+    size_t window_bytes; /* agreed: staging memory an operation may use: 4,194,304; over long ways up to four
+                              times that, by round trip and link_mbps */
+    size_t eager_bytes;  /* agreed: what a peer may send before the operation is posted: 262,144 */
+    size_t memory_max;   /* all memory of a node, user buffers aside; 0 = no limit: 0 */
+    uint32_t ops_max;    /* operations in flight per node: 1,024 */
+    uint32_t spin_us;    /* how long a blocking call looks again and again before it sleeps: 200 */
     enum hearth_algo algo; /* agreed: algorithm for calls that leave it to HEARTH_AUTO: HEARTH_AUTO */
     enum hearth_log_level log_level; /* HEARTH_LOG_WARN */
     hearth_log_fn *log;              /* NULL = silent */

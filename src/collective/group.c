@@ -119,10 +119,12 @@ const struct view *group_view(const struct group *group)
     return &group->view;
 }
 
-void group_set_costs(struct group *group, const struct link_cost *inside, const struct link_cost *across)
+void group_set_costs(struct group *group, const struct link_cost *inside, const struct link_cost *across,
+                     size_t window_bytes)
 {
     group->view.inside = *inside;
     group->view.across = *across;
+    group->view.window_bytes = window_bytes;
     program_cache_fini(&group->programs); /* they were chosen by the old ones */
     program_cache_init(&group->programs, group->engine->heap, op_free_idle);
 }

@@ -113,6 +113,14 @@ static void acc_begin(struct lane *lane, struct range range)
     lane->weight = 0;
 }
 
+/* What a slot held has been read. */
+static void slot_used(struct op *op, struct slot *slot)
+{
+    if (slot != NULL && !loan_good(&slot->loan))
+        op->spoiled = true;
+    slot_put(slot);
+}
+
 /* What is lent becomes an accumulator of our own. */
 static bool acc_settle(struct op *op, struct lane *lane)
 {
@@ -122,7 +130,7 @@ static bool acc_settle(struct op *op, struct lane *lane)
         return false;
     memcpy(lane->acc->data, slot_payload(lane->borrowed),
            lane->borrowed_range.count * dtype_size(op->acc_dtype));
-    slot_put(lane->borrowed);
+    slot_used(op, lane->borrowed);
     lane->borrowed = NULL;
     return true;
 }
@@ -163,7 +171,7 @@ static bool combine(struct op *op, struct lane *lane, struct work *w, const void
         combine_raw(op, target, sum, operand, w->in.count, weight);
     else
         reduce_of(op)(target, sum, operand, w->in.count);
-    slot_put(lane->borrowed);
+    slot_used(op, lane->borrowed);
     lane->borrowed = NULL;
     return true;
 }
@@ -193,7 +201,7 @@ static bool take_frame(struct op *op, struct lane *lane, struct work *w)
         if (ok)
             load(op, lane->acc->data, slot_payload(frame), w->in.count, weight);
     }
-    slot_put(frame);
+    slot_used(op, frame);
     lane->frame = NULL;
     return ok;
 }
@@ -274,7 +282,7 @@ static bool stage_recv(struct op *op, struct lane *lane, const struct move *move
         size_t len = dtype_size(op->dtype);
         if (out.count > 0)
             copy_result(op, op->target + out.offset * len, slot_payload(slot), out.count * len);
-        slot_put(slot);
+        slot_used(op, slot);
     }
     inflow_took(op, lane);
     return true;
@@ -295,7 +303,7 @@ static bool return_loans(struct op *op, struct lane *lane)
     copy->frame = frame->frame;
     copy->whole = true;
     memcpy(copy->data, frame->loan.data, frame->frame.length);
-    slot_put(frame);
+    slot_used(op, frame);
     lane->frame = copy;
     return true;
 }
@@ -397,6 +405,16 @@ static void lane_run(struct op *op, struct lane *lane)
     lane_begin(op, lane, lane->number + plan->window);
 }
 
+/* Whoever took its input back has said why to all; that has not come yet. */
+static void op_spoiled(struct op *op)
+{
+    struct error why;
+    char name[160];
+    op_describe(op, name, sizeof name);
+    error_set(&why, HEARTH_ABORTED, RANK_NONE, "%s: a member ended it and took its input back", name);
+    op_abort(op, &why, &why);
+}
+
 void op_run(struct op *op)
 {
     if (op->running)
@@ -412,6 +430,9 @@ void op_run(struct op *op)
     op->running = false;
     if (op->state == OP_RUNNING && op->lanes_left == 0 && op->unsent == 0 && outflows_compared(op)) {
         op->state = OP_READY;
-        op_end(op, NULL);
+        if (op->spoiled)
+            op_spoiled(op);
+        else
+            op_end(op, NULL);
     }
 }

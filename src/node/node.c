@@ -317,10 +317,11 @@ int node_group(hearth_node *node, const struct view *view, const int *members, h
     return status;
 }
 
-void node_set_costs(hearth_node *node, const struct link_cost *inside, const struct link_cost *across)
+void node_set_costs(hearth_node *node, const struct link_cost *inside, const struct link_cost *across,
+                    size_t window_bytes)
 {
     mutex_lock(&node->baton);
-    group_set_costs(node->world.group, inside, across);
+    group_set_costs(node->world.group, inside, across, window_bytes);
     mutex_unlock(&node->baton);
 }
 

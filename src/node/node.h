@@ -113,8 +113,10 @@ int MUST_CHECK local_open(const struct local_setup *setup, hearth_node *nodes[],
 
 void buffers_free(hearth_node *node); /* buffer.c: what hearth_alloc gave and nobody freed */
 
-/* New costs of links, agreed by all members: for the operations that start from now on. */
-void node_set_costs(hearth_node *node, const struct link_cost *inside, const struct link_cost *across);
+/* New costs of links and the window for them, agreed by all members: for operations that start from now on.
+ * on. */
+void node_set_costs(hearth_node *node, const struct link_cost *inside, const struct link_cost *across,
+                    size_t window_bytes);
 
 /* HEARTH_OK or HEARTH_INVALID with a text that names the field. */
 int MUST_CHECK config_check(const struct hearth_config *config, struct error *error);

@@ -18,12 +18,13 @@
 #include "os/random.h"
 #include "transport/tcp.h"
 
-#define RING_BYTES_ALL (16u << 20) /* rings in shared memory, to all neighbours together */
-#define RING_BYTES_MAX (4u << 20)  /* larger than a core's cache is enough: see shm.c */
-#define RING_BYTES_MIN (128u << 10)
-#define GREETING_NS    (5 * NS_PER_S)
-#define PORT_TRIES     64
-#define LINK_LINE_MAX  256 /* of hearth_links_text, per peer */
+#define RING_BYTES_ALL   (16u << 20) /* rings in shared memory, to all neighbours together */
+#define RING_BYTES_MAX   (4u << 20)  /* larger than a core's cache is enough: see shm.c */
+#define RING_BYTES_MIN   (128u << 10)
+#define WINDOW_BYTES_FAR (16u << 20)
+#define GREETING_NS      (5 * NS_PER_S)
+#define PORT_TRIES       64
+#define LINK_LINE_MAX    256 /* of hearth_links_text, per peer */
 
 /* Measured between two processes on one machine, by `hearth bench allreduce`. */
 static const struct link_cost shm_cost = {
@@ -286,6 +287,15 @@ static void links_describe(struct opening *o, hearth_node *node)
     }
 }
 
+/* A long way needs more in flight: a lane that has sent its first piece hears of the last one several trips
+ * later. Six times what the line holds fills it with every algorithm (bench-net). */
+static size_t window_for(const struct link_cost *across, size_t given)
+{
+    double want = 6 * 2 * across->alpha_s * across->bytes_per_s;
+    size_t bytes = want < WINDOW_BYTES_FAR ? (size_t)want : WINDOW_BYTES_FAR;
+    return given > bytes ? given : bytes;
+}
+
 /* The longest way between two machines, agreed. Everyone has to be there for it. */
 static int agree_on_costs(struct opening *o, hearth_node *node, struct error *error)
 {
@@ -319,7 +329,7 @@ static int agree_on_costs(struct opening *o, hearth_node *node, struct error *er
         across.alpha_s = longest_s > 20e-6 ? longest_s : 20e-6;
         across.bytes_per_s = (double)o->config->link_mbps * 1e6 / 8 * 0.94;
     }
-    node_set_costs(node, &inside, &across);
+    node_set_costs(node, &inside, &across, window_for(&across, o->config->window_bytes));
     return HEARTH_OK;
 }
 

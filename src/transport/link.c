@@ -47,6 +47,11 @@ void loan_end(struct loan *loan)
     loan->data = NULL;
 }
 
+bool loan_good(const struct loan *loan)
+{
+    return loan->data == NULL || loan->conn->transport->sharing->good(loan->conn, loan->token);
+}
+
 void link_fail(struct link *link, int status, const char *what)
 {
     if (link->failure.status == HEARTH_OK)
@@ -351,6 +356,8 @@ static void pipe_forget(struct link *link, struct pipe *pipe, const void *owner)
         return;
     pipe->out.owner = NULL;
     size_t len = pipe->out.frame.length;
+    if (pipe->out_reference >= 0)
+        pipe->conn->transport->sharing->withdraw(pipe->conn, pipe->out_reference);
     if (pipe->out_front == pipe->out_len || !link_up(link))
         return;
     pipe->out.copy = heap_alloc_raw(link->heap, 1, len);
@@ -376,9 +383,14 @@ void link_forget(struct link *link, const void *owner)
     link->data_count = kept;
     for (int i = 0; i < link->pipe_count; i++)
         pipe_forget(link, &link->pipes[i], owner);
-    for (int i = 0; i < LINK_REFERENCES; i++) /* the peer only reads, and will be told that it is over */
-        if (link->lent[i].owner == owner)
-            link->lent[i].owner = NULL;
+    for (uint64_t left = link->lent_mask; left != 0; left &= left - 1) {
+        int number = __builtin_ctzll(left);
+        if (link->lent[number].owner != owner)
+            continue;
+        struct conn *conn = link->pipes[0].conn; /* who shares memory has one pipe */
+        conn->transport->sharing->withdraw(conn, number);
+        link->lent[number].owner = NULL;
+    }
 }
 
 /* ---- in ---- */

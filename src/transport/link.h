@@ -32,7 +32,8 @@ struct loan {
     struct conn *conn;
     uint64_t token;
 };
-void loan_end(struct loan *loan); /* harmless when there is none */
+void loan_end(struct loan *loan);        /* harmless when there is none */
+bool loan_good(const struct loan *loan); /* after reading: it was what the sender meant; no loan is good */
 
 /* What on_data may answer instead of an address: lend it to me. */
 #define LINK_LEND ((void *)1)

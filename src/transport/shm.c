@@ -40,6 +40,7 @@ struct side {
     _Alignas(LINE) _Atomic(uint64_t) head;     /* bytes put into its ring */
     _Alignas(LINE) _Atomic(uint64_t) tail;     /* bytes of the other's ring that are free again */
     _Alignas(LINE) _Atomic(uint64_t) returned; /* by the other: references that it has read */
+    _Atomic(uint64_t) withdrawn;               /* references whose memory has been taken back */
     _Alignas(LINE) _Atomic(uint32_t) dozing;   /* DOZING_ bits; the other clears them when it signals */
     _Atomic(uint32_t) closed;
 };
@@ -250,7 +251,23 @@ static int shm_refer(struct conn *conn, const void *memory, size_t len, uint8_t 
     if (!region_refer(c->regions, &c->peer_regions, memory, len, (uint32_t)number, reference))
         return -1;
     c->references |= UINT64_C(1) << number;
+    atomic_fetch_and(&c->own->withdrawn, ~(UINT64_C(1) << number));
     return number;
+}
+
+static void shm_withdraw(struct conn *conn, int number)
+{
+    atomic_fetch_or(&shm_of(conn)->own->withdrawn, UINT64_C(1) << number);
+}
+
+/* What stands in the ring does not change. */
+static bool shm_good(const struct conn *conn, uint64_t token)
+{
+    const struct shm_conn *c = container_of(conn, const struct shm_conn, conn);
+    if (!(token & TOKEN_REF))
+        return true;
+    atomic_thread_fence(memory_order_seq_cst); /* first the reading, then this */
+    return !(atomic_load(&c->peer->withdrawn) >> (token & 63) & 1);
 }
 
 static uint64_t shm_returned(struct conn *conn)
@@ -313,7 +330,9 @@ static const struct sharing shm_sharing = {
     .ready = shm_ready,
     .borrow = shm_borrow,
     .look_up = shm_look_up,
+    .good = shm_good,
     .give_back = shm_give_back,
+    .withdraw = shm_withdraw,
     .refer = shm_refer,
     .returned = shm_returned,
 };

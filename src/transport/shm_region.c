@@ -263,7 +263,8 @@ const void *region_find(struct region_peer *peer, const uint8_t reference[REFERE
     if (*number >= SHM_REFERENCES || peer->in[*number] != 0)
         return NULL;
     if (place_of(peer, id) < 0)
-        (void)region_hear(peer); /* it may have been told of only now, as the last thing before the peer closed */
+        (void)region_hear(
+            peer); /* it may have been told of only now, as the last thing before the peer closed */
     int place = place_of(peer, id);
     if (place < 0 || offset > peer->theirs[place].len || len > peer->theirs[place].len - offset)
         return NULL;

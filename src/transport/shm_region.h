@@ -24,8 +24,8 @@ struct shm_regions {
 
 #define SHM_REFERENCES 64
 
-/* What the peer of one conn sees of ours, and we of its. A region that is dropped while references to it are out
- * is taken leave of when the last has come back: until then the reader may be reading. */
+/* What the peer of one conn sees of ours, and we of its. A region that is dropped while references to it
+ * are out is taken leave of when the last has come back: until then the reader may be reading. */
 struct region_peer {
     struct list item;
     int fd;                              /* the unix socket */
@@ -40,14 +40,15 @@ struct region_peer {
 
 void region_peer_init(struct region_peer *peer, struct shm_regions *regions, int fd);
 void region_peer_fini(struct region_peer *peer);
-/* Writes a reference to these bytes under this number, telling the peer of their region first if it was not told.
- * False: they are in no region, or it cannot be told. */
+/* Writes a reference to these bytes under this number, telling the peer of their region first if it was not
+ * told. False: they are in no region, or it cannot be told. */
 bool region_refer(struct shm_regions *regions, struct region_peer *peer, const void *memory, size_t len,
                   uint32_t number, uint8_t reference[REFERENCE_LEN]);
 void region_returned(struct region_peer *peer, uint32_t number); /* the reference has come back */
 /* Reads what the peer says of its regions. False: it is gone or talks nonsense. */
 bool region_hear(struct region_peer *peer);
-/* The bytes that a reference of the peer stands for; NULL: there are no such, or its number is out already. */
+/* The bytes that a reference of the peer stands for; NULL: there are no such, or its number is out already.
+ * already. */
 const void *region_find(struct region_peer *peer, const uint8_t reference[REFERENCE_LEN], size_t len,
                         uint32_t *number);
 void region_release(struct region_peer *peer, uint32_t number); /* we have read them */

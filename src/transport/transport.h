@@ -26,11 +26,15 @@ struct sharing {
     /* What the peer's reference stands for; NULL: nothing of ours, the peer breaks the protocol. */
     const void *(*look_up)(struct conn *conn, const uint8_t reference[REFERENCE_LEN], size_t len,
                            uint64_t *token);
+    /* Whether what was lent is still what was meant: asked after reading. An operation that ends early may
+     * take its memory back (withdraw) while a peer is reading it. */
+    bool (*good)(const struct conn *conn, uint64_t token);
     /* Ends a loan of either kind, also after close. */
     void (*give_back)(struct conn *conn, uint64_t token);
     /* Writes a reference for memory that the peer can see: its number (0..63), or -1. The memory is the
      * peer's to read until `returned` has the number's bit. */
     int (*refer)(struct conn *conn, const void *memory, size_t len, uint8_t reference[REFERENCE_LEN]);
+    void (*withdraw)(struct conn *conn, int number); /* the memory is going to change */
     uint64_t (*returned)(struct conn *conn); /* bits of references that came back since the last look */
 };
 

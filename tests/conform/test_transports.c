@@ -18,8 +18,8 @@
 #include "transport/shm.h"
 #include "transport/tcp.h"
 
-#define PIECES_MAX  5
-#define PATIENCE_NS (60 * NS_PER_S) /* against hangs only */
+#define PIECES_MAX   5
+#define PATIENCE_NS  (60 * NS_PER_S) /* against hangs only */
 #define SETTLE_NS    (20 * NS_PER_MS)
 #define SETTLE_LOOKS 5
 
@@ -243,8 +243,9 @@ static ssize_t end_recv(struct pair *pair, int side, void *target, size_t len)
 static bool end_sleep(struct pair *pair, int side, bool want_room, uint64_t deadline_ns)
 {
     struct conn *conn = pair->conn[side];
+    bool shared = conn->transport->sharing != NULL; /* then room is heard of through the event */
     struct sock_wait waits[2] = {
-        {.fd = conn->transport->descriptor(conn), .want_recv = true, .want_send = want_room},
+        {.fd = conn->transport->descriptor(conn), .want_recv = true, .want_send = want_room && !shared},
         {.fd = pair->event[side].read_fd, .want_recv = true},
     };
     int ready = sock_wait(waits, 2, deadline_ns);

@@ -136,6 +136,55 @@ static void no_memory_gives_no_slot_and_loses_nothing(void **state)
     slot_put(slot);
 }
 
+/* ---- loans ---- */
+
+struct lender {
+    struct conn conn;
+    int back; /* loans that came back */
+    uint64_t token;
+};
+
+static void give_back(struct conn *conn, uint64_t token)
+{
+    struct lender *lender = (struct lender *)conn;
+    lender->back++;
+    lender->token = token;
+}
+
+static const struct sharing sharing = {.give_back = give_back};
+static const struct transport transport = {.scheme = "lender", .sharing = &sharing};
+
+static void a_bare_slot_stands_for_a_loan_and_ends_it(void **state)
+{
+    struct world *w = *state;
+    struct lender lender = {.conn = {&transport}};
+    struct slot *slot = slot_get_bare(&w->pool);
+    assert_non_null(slot);
+    assert_null(slot->data);
+    assert_null(slot_payload(slot));
+    slot->loan = (struct loan){"lent", &lender.conn, 42};
+    assert_string_equal(slot_payload(slot), "lent");
+    slot_put(slot);
+    assert_int_equal(lender.back, 1);
+    assert_int_equal(lender.token, 42);
+    assert_ptr_equal(slot_get_bare(&w->pool), slot); /* kept, without its loan */
+    assert_null(slot_payload(slot));
+    slot_put(slot);
+    assert_int_equal(lender.back, 1);
+    assert_int_equal(w->pool.cached, 0);
+}
+
+static void a_slot_with_memory_has_its_payload_there(void **state)
+{
+    struct world *w = *state;
+    struct slot *slot = slot_get(&w->pool, 100);
+    assert_non_null(slot);
+    assert_ptr_equal(slot_payload(slot), slot->data);
+    slot_put(slot);
+    atomic_store(&w->heap.fail_after, 0);
+    assert_null(slot_get_bare(&w->pool)); /* of another kind than the one that is kept */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -145,6 +194,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(putting_takes_it_out_of_its_holders_list, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_kept_is_bounded, setup, teardown),
         cmocka_unit_test_setup_teardown(no_memory_gives_no_slot_and_loses_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_bare_slot_stands_for_a_loan_and_ends_it, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_slot_with_memory_has_its_payload_there, setup, teardown),
     };
     return cmocka_run_group_tests_name("slot", tests, NULL, NULL);
 }

@@ -51,7 +51,8 @@ struct operands {
 };
 
 /* All three ways to say where the result goes. */
-static void check(const struct operands *o, reduce_fn *reduce, size_t size, size_t count, const size_t shifts[3])
+static void check(const struct operands *o, reduce_fn *reduce, size_t size, size_t count,
+                  const size_t shifts[3])
 {
     static struct place places[3];
     size_t len = count * size;
@@ -74,7 +75,8 @@ static void check(const struct operands *o, reduce_fn *reduce, size_t size, size
 static void the_target_may_be_either_operand_or_neither(void **state)
 {
     static struct operands o;
-    static const size_t counts[] = {0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 129, 1023, 1100};
+    static const size_t counts[] = {0,  1,  2,  3,  7,  8,  9,   15,  16,   17,
+                                    31, 32, 33, 63, 64, 65, 100, 129, 1023, 1100};
     static const size_t shifts[][3] = {{0, 0, 0}, {1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {3, 5, 7}, {7, 7, 2}};
     uint64_t seed = 9;
     (void)state;
@@ -84,7 +86,8 @@ static void the_target_may_be_either_operand_or_neither(void **state)
         cases_fill(&seed, (enum hearth_dtype)d, o.b, COUNT_MAX);
         for (int op = 0; op < KERNEL_OPS; op++) {
             memcpy(o.expected, o.a, sizeof o.a);
-            sets[0]->reduce[d][op](o.expected, o.expected, o.b, COUNT_MAX); /* test_reduce: that this is right */
+            sets[0]->reduce[d][op](o.expected, o.expected, o.b,
+                                   COUNT_MAX); /* test_reduce: that this is right */
             for (int s = 0; s < set_count; s++)
                 for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
                     for (size_t i = 0; i < sizeof shifts / sizeof *shifts; i++)

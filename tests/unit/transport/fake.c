@@ -198,7 +198,22 @@ static uint64_t share_returned(struct conn *conn)
     return back;
 }
 
+static bool share_good(const struct conn *conn, uint64_t token)
+{
+    (void)conn;
+    (void)token;
+    return true;
+}
+
+static void share_withdraw(struct conn *conn, int number)
+{
+    (void)conn;
+    (void)number;
+}
+
 static const struct sharing fake_sharing = {
+    .good = share_good,
+    .withdraw = share_withdraw,
     .lends = share_lends,
     .ready = share_ready,
     .borrow = share_borrow,

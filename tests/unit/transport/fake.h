@@ -32,14 +32,14 @@ struct fake {
     bool asleep, want_room; /* as it was told last */
 
     /* After fake_share: memory that both see. */
-    size_t lend_max;             /* payloads up to this are lent out of the stream */
-    void *loans[FAKE_LOANS];     /* copies that are out: a read after it was given back is seen */
-    uint64_t looked_up;          /* the peer's references that the link has not given back */
-    const uint8_t *theirs;       /* what the peer's references stand for */
-    size_t theirs_len;           /* bytes */
-    const uint8_t *ours;         /* what the link may refer to */
-    size_t ours_len;             /* bytes */
-    uint64_t references, back;   /* numbers in use; those that the peer has read since the last look */
+    size_t lend_max;           /* payloads up to this are lent out of the stream */
+    void *loans[FAKE_LOANS];   /* copies that are out: a read after it was given back is seen */
+    uint64_t looked_up;        /* the peer's references that the link has not given back */
+    const uint8_t *theirs;     /* what the peer's references stand for */
+    size_t theirs_len;         /* bytes */
+    const uint8_t *ours;       /* what the link may refer to */
+    size_t ours_len;           /* bytes */
+    uint64_t references, back; /* numbers in use; those that the peer has read since the last look */
 
     /* The peer's side of the protocol. */
     uint64_t sequence; /* of its last frame */
@@ -54,9 +54,9 @@ struct upper {
     struct heap heap;
     char log[FAKE_LOG_MAX]; /* one word per event: "data:5", "payload:5", "control:grant:0", "sent:a" ... */
     uint8_t target[1 << 16];
-    bool drop;       /* on_data gives NULL and no cookie */
-    bool refuse;     /* on_data fails the link */
-    bool no_target;  /* on_data gives a cookie, but nowhere to write (frames without bytes) */
+    bool drop;                       /* on_data gives NULL and no cookie */
+    bool refuse;                     /* on_data fails the link */
+    bool no_target;                  /* on_data gives a cookie, but nowhere to write (frames without bytes) */
     uint32_t cookie[LINK_PIPES_MAX]; /* their addresses are the cookies of what comes in, by pipe */
     size_t stride;                   /* between the targets of the pipes */
     bool check_fill;                 /* all bytes of a payload must be the number of its lane */

@@ -124,7 +124,8 @@ static void a_loan_waits_for_the_whole_payload(void **state)
     assert_string_equal(w->upper.log, "data:2000");
     w->fake.in.len = whole;
     pump(w);
-    assert_string_equal(w->upper.log, "data:2000 loan:2000 data:3 payload:3"); /* the stream goes on behind it */
+    assert_string_equal(w->upper.log,
+                        "data:2000 loan:2000 data:3 payload:3"); /* the stream goes on behind it */
 }
 
 static void what_was_to_be_lent_can_be_dropped(void **state)

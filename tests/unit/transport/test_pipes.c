@@ -13,6 +13,7 @@
 #define BUDGET 65536u
 #define PIPES  4
 #define STRIDE 4096u
+#define LONG   (LINK_INLINE_MAX + 64) /* bytes; not sent in one piece with its header */
 
 struct world {
     struct fake fakes[PIPES];
@@ -154,7 +155,8 @@ static void a_second_hello_is_refused_on_any_pipe(void **state)
 static void no_memory_for_a_hello_ends_the_link(void **state)
 {
     (void)state;
-    for (int64_t after = 0; after < 2 + PIPES - 1; after++) { /* queue, its copy, and one for each data pipe */
+    for (int64_t after = 0; after < 2 + PIPES - 1;
+         after++) { /* queue, its copy, and one for each data pipe */
         struct world *w;
         setup((void **)&w);
         atomic_store(&w->upper.heap.fail_after, after);
@@ -301,10 +303,12 @@ static void frames_come_through_all_pipes_in_any_fragments(void **state)
             w->fakes[i].recv_max = 1 + prng_below(&random, 700);
         }
         for (uint32_t i = 0; i < 64; i++) {
-            struct frame frame = {.kind = FRAME_DATA, .lane = i, .length = (uint32_t)prng_below(&random, 3000)};
+            struct frame frame = {
+                .kind = FRAME_DATA, .lane = i, .length = (uint32_t)prng_below(&random, 3000)};
             fake_frame(&w->fakes[1 + prng_below(&random, 3)], frame, bytes[i]);
         }
-        size_t whole[PIPES]; /* what is there now grows in steps, so that frames of all pipes are half there */
+        size_t
+            whole[PIPES]; /* what is there now grows in steps, so that frames of all pipes are half there */
         for (int i = 0; i < PIPES; i++) {
             whole[i] = w->fakes[i].in.len;
             w->fakes[i].in.len = 0;
@@ -510,10 +514,10 @@ static void the_goodbye_goes_through_every_pipe(void **state)
 static void frames_on_their_way_in_several_pipes_are_finished_from_copies(void **state)
 {
     (void)state;
-    for (size_t cut = 1; cut < FRAME_HEADER_LEN + 64; cut += 7) {
+    for (size_t cut = 1; cut < FRAME_HEADER_LEN + LONG; cut += 37) {
         struct world *w;
         setup_greeted((void **)&w);
-        uint8_t bytes[5][64], seen[64] = {0};
+        uint8_t bytes[5][LONG], seen[64] = {0};
         int a = 0, b = 0;
         for (int i = 0; i < 5; i++)
             memset(bytes[i], i, sizeof bytes[i]);
@@ -545,7 +549,7 @@ static void without_memory_for_one_of_the_copies_the_link_ends(void **state)
     for (int64_t after = 0; after < 3; after++) {
         struct world *w;
         setup_greeted((void **)&w);
-        uint8_t bytes[64] = {0};
+        uint8_t bytes[LINK_INLINE_MAX + 1] = {0};
         set_room(w, 10);
         for (uint32_t i = 0; i < 3; i++)
             send_data(w, w, i, sizeof bytes, bytes);
@@ -607,8 +611,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_pipe_that_does_not_say_hello_is_refused),
     cmocka_unit_test_setup_teardown(a_second_hello_is_refused_on_any_pipe, setup_greeted, teardown),
     cmocka_unit_test(no_memory_for_a_hello_ends_the_link),
-    cmocka_unit_test_setup_teardown(control_takes_the_first_pipe_and_data_goes_round_the_others, setup_greeted,
-                                    teardown),
+    cmocka_unit_test_setup_teardown(control_takes_the_first_pipe_and_data_goes_round_the_others,
+                                    setup_greeted, teardown),
     cmocka_unit_test_setup_teardown(a_pipe_that_is_stuck_does_not_hold_the_others, setup_greeted, teardown),
     cmocka_unit_test_setup_teardown(stuck_data_does_not_hold_control, setup_greeted, teardown),
     cmocka_unit_test(frames_leave_whole_whatever_each_pipe_takes),
@@ -617,7 +621,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(only_the_payload_of_the_cookie_is_dropped, setup_greeted, teardown),
     cmocka_unit_test_setup_teardown(credit_that_comes_late_takes_nothing_back, setup_greeted, teardown),
     cmocka_unit_test_setup_teardown(credit_may_come_later_than_the_whole_budget, setup_greeted, teardown),
-    cmocka_unit_test_setup_teardown(credit_that_was_not_spent_is_refused_on_any_pipe, setup_greeted, teardown),
+    cmocka_unit_test_setup_teardown(credit_that_was_not_spent_is_refused_on_any_pipe, setup_greeted,
+                                    teardown),
     cmocka_unit_test_setup_teardown(the_last_goodbye_counts, setup_greeted, teardown),
     cmocka_unit_test(a_pipe_that_closes_without_a_goodbye_ends_the_link),
     cmocka_unit_test_setup_teardown(a_send_that_finds_nobody_does_not_cut_off_what_came_through_others,

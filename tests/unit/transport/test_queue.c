@@ -10,6 +10,7 @@
 #include "fake.h"
 
 #define BUDGET 65536u
+#define LONG   (LINK_INLINE_MAX + 64) /* bytes; not sent in one piece with its header */
 
 struct world {
     struct fake fake;
@@ -339,35 +340,40 @@ static void forgotten_frames_never_leave_and_their_credit_comes_back(void **stat
     assert_string_equal(w->upper.log, "sent:1 sent:1 sent:1 sent:1 sent:1 sent:1 room:0");
 }
 
-/* The peer gets a whole frame, as it was, whatever the owner does with its memory. */
-static void a_frame_half_sent_is_finished_from_a_copy(void **state)
+/* The peer gets a whole frame, as it was, whatever the owner does with its memory; also one that is short
+ * enough to be sent in one piece with its header. */
+static void a_frame_half_sent_is_finished_as_it_was(void **state)
 {
+    static const uint32_t lens[] = {64, LINK_INLINE_MAX, LINK_INLINE_MAX + 1, LONG};
     (void)state;
-    for (size_t cut = 1; cut < FRAME_HEADER_LEN + 64; cut += 5) {
-        struct world *w;
-        setup((void **)&w);
-        uint8_t bytes[64], same[64];
-        memset(bytes, 0x33, sizeof bytes);
-        memset(same, 0x33, sizeof same);
-        int owner = 0, other = 0;
-        w->fake.send_room = cut;
-        send_data(w, &owner, sizeof bytes, bytes, FRAME_EAGER);
-        send_data(w, &owner, sizeof bytes, bytes, FRAME_EAGER);
-        send_data(w, &other, 0, NULL, 0);
-        assert_true(link_pump(&w->link));
-        link_forget(&w->link, &owner);
-        memset(bytes, 0x44, sizeof bytes);
-        assert_int_equal(w->link.eager_spent, link_eager_cost(64)); /* the peer will release this one */
-        w->fake.send_room = SIZE_MAX;
-        assert_true(link_pump(&w->link));
-        const uint8_t *payload;
-        assert_int_equal(next_out(w, &payload).length, 64);
-        assert_memory_equal(payload, same, sizeof same);
-        assert_int_equal(next_out(w, NULL).length, 0);
-        assert_true(out_is_empty(w));
-        assert_string_equal(w->upper.log, "sent:1 room:0"); /* the other's */
-        assert_int_equal(w->upper.heap.blocks, 0);
-        teardown((void **)&w);
+    for (size_t i = 0; i < sizeof lens / sizeof *lens; i++) {
+        uint32_t len = lens[i];
+        for (size_t cut = 1; cut < FRAME_HEADER_LEN + len; cut += 5) {
+            struct world *w;
+            setup((void **)&w);
+            uint8_t bytes[LONG], same[LONG];
+            memset(bytes, 0x33, sizeof bytes);
+            memset(same, 0x33, sizeof same);
+            int owner = 0, other = 0;
+            w->fake.send_room = cut;
+            send_data(w, &owner, len, bytes, FRAME_EAGER);
+            send_data(w, &owner, len, bytes, FRAME_EAGER);
+            send_data(w, &other, 0, NULL, 0);
+            assert_true(link_pump(&w->link));
+            link_forget(&w->link, &owner);
+            memset(bytes, 0x44, sizeof bytes);
+            assert_int_equal(w->link.eager_spent, link_eager_cost(len)); /* the peer will release this one */
+            w->fake.send_room = SIZE_MAX;
+            assert_true(link_pump(&w->link));
+            const uint8_t *payload;
+            assert_int_equal(next_out(w, &payload).length, len);
+            assert_memory_equal(payload, same, len);
+            assert_int_equal(next_out(w, NULL).length, 0);
+            assert_true(out_is_empty(w));
+            assert_string_equal(w->upper.log, "sent:1 room:0"); /* the other's */
+            assert_int_equal(w->upper.heap.blocks, 0);
+            teardown((void **)&w);
+        }
     }
 }
 
@@ -389,7 +395,7 @@ static void a_half_sent_frame_without_bytes_needs_no_copy(void **state)
 static void without_memory_for_the_copy_the_link_ends(void **state)
 {
     struct world *w = *state;
-    uint8_t bytes[64] = {0};
+    uint8_t bytes[LINK_INLINE_MAX + 1] = {0};
     int owner = 0;
     w->fake.send_room = FRAME_HEADER_LEN + 5;
     send_data(w, &owner, sizeof bytes, bytes, 0);
@@ -406,7 +412,7 @@ static void without_memory_for_the_copy_the_link_ends(void **state)
 static void a_link_that_ends_forgets_the_copy(void **state)
 {
     struct world *w = *state;
-    uint8_t bytes[64] = {0};
+    uint8_t bytes[LINK_INLINE_MAX + 1] = {0};
     int owner = 0;
     w->fake.send_room = FRAME_HEADER_LEN + 5;
     send_data(w, &owner, sizeof bytes, bytes, 0);
@@ -434,7 +440,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(credit_waits_for_a_frame_that_is_half_out, setup, teardown),
     cmocka_unit_test_setup_teardown(forgotten_frames_never_leave_and_their_credit_comes_back, setup,
                                     teardown),
-    cmocka_unit_test(a_frame_half_sent_is_finished_from_a_copy),
+    cmocka_unit_test(a_frame_half_sent_is_finished_as_it_was),
     cmocka_unit_test_setup_teardown(a_half_sent_frame_without_bytes_needs_no_copy, setup, teardown),
     cmocka_unit_test_setup_teardown(without_memory_for_the_copy_the_link_ends, setup, teardown),
     cmocka_unit_test_setup_teardown(a_link_that_ends_forgets_the_copy, setup, teardown),

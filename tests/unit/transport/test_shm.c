@@ -428,6 +428,31 @@ static void a_dropped_region_is_gone_for_the_peer(void **state)
     assert_int_equal(end_send(&ends[1], "x", 1), 1); /* it is still a peer */
 }
 
+/* An operation that was cancelled is over for its user, who may free the buffer; the reference is still on
+ * its way to the peer. */
+static void a_reference_on_its_way_holds_a_dropped_region(void **state)
+{
+    struct shm_end *ends = *state;
+    const struct sharing *sharing = sharing_of(&ends[0]);
+    uint8_t references[2][REFERENCE_LEN];
+    uint64_t token;
+    uint8_t *region = shm_region_make(ends[0].regions, 100);
+    region[0] = 88;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(sharing->refer(ends[0].conn, region, 100, references[i]), i);
+    assert_true(shm_region_drop(ends[0].regions, region));
+    for (int i = 0; i < 2; i++) {
+        ends[1].conn->transport->attend(ends[1].conn);
+        const uint8_t *seen = sharing->look_up(ends[1].conn, references[i], 100, &token);
+        assert_non_null(seen);
+        assert_int_equal(seen[0], 88);
+        sharing->give_back(ends[1].conn, token);
+        assert_int_equal(sharing->returned(ends[0].conn), 1 << i);
+    }
+    ends[1].conn->transport->attend(ends[1].conn);
+    assert_null(sharing->look_up(ends[1].conn, references[0], 100, &token)); /* now it is gone */
+}
+
 /* A region is told to every peer of the node that hears of it, and only to those. */
 static void a_region_is_seen_through_two_connections(void **state)
 {
@@ -641,6 +666,7 @@ static const struct CMUnitTest tests[] = {
     CASE(references_to_nothing_are_refused),
     CASE(regions_are_zero_pages_and_bounded),
     CASE(a_dropped_region_is_gone_for_the_peer),
+    CASE(a_reference_on_its_way_holds_a_dropped_region),
     CASE(a_region_is_seen_through_two_connections),
     CASE(who_dozes_is_signalled_once),
     CASE(room_wakes_who_wants_it),

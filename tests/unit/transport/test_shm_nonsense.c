@@ -286,7 +286,8 @@ static void any_numbers_at_any_time(void **state)
         for (int turn = 0; turn < 200; turn++) {
             uint64_t *numbers = (uint64_t *)(void *)w->raw.page;
             size_t len = 1 + (size_t)prng_below(&prng, prng_below(&prng, 2) ? 100 : sizeof bytes);
-            uint64_t near = side(w, (int)prng_below(&prng, 2))->head + prng_below(&prng, 2 * SHM_RING) - SHM_RING;
+            uint64_t near =
+                side(w, (int)prng_below(&prng, 2))->head + prng_below(&prng, 2 * SHM_RING) - SHM_RING;
             switch (prng_below(&prng, 6)) {
             case 0: /* mostly numbers that might be right */
                 side(w, 0)->head = prng_below(&prng, 20) ? side(w, 0)->head + prng_below(&prng, 200) : near;
@@ -357,12 +358,17 @@ static void wrong_words_lose_the_peer(void **state)
         int fd;
         bool lost;
     } cases[] = {
-        {WORD_REGION, 1, 2 * page, good, false},  {WORD_REGION, UINT32_MAX, 2 * page, good, false},
+        {WORD_REGION, 1, 2 * page, good, false},
+        {WORD_REGION, UINT32_MAX, 2 * page, good, false},
         {WORD_DROPPED, 7, 2 * page, -1, false}, /* never heard of: nothing to do */
-        {WORD_REGION, 0, 2 * page, good, true},   {WORD_REGION, 1, 2 * page, -1, true},
-        {WORD_REGION, 1, 2 * page, short_one, true}, {WORD_REGION, 1, page, good, true},
-        {WORD_REGION, 1, 0, good, true},          {WORD_REGION, 1, UINT64_MAX, good, true},
-        {0, 1, 2 * page, good, true},             {3, 1, 2 * page, -1, true},
+        {WORD_REGION, 0, 2 * page, good, true},
+        {WORD_REGION, 1, 2 * page, -1, true},
+        {WORD_REGION, 1, 2 * page, short_one, true},
+        {WORD_REGION, 1, page, good, true},
+        {WORD_REGION, 1, 0, good, true},
+        {WORD_REGION, 1, UINT64_MAX, good, true},
+        {0, 1, 2 * page, good, true},
+        {3, 1, 2 * page, -1, true},
         {UINT32_MAX, 1, 2 * page, good, true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -411,6 +417,43 @@ static void more_regions_than_places_lose_the_peer(void **state)
     shared_close(fd);
 }
 
+/* The peer may say so before we have given it back. */
+static void a_dropped_region_stays_while_it_is_read(void **state)
+{
+    struct world *w = *state;
+    const struct sharing *sharing = w->end.conn->transport->sharing;
+    size_t page = shared_page();
+    uint8_t reference[REFERENCE_LEN] = {0};
+    uint64_t tokens[2];
+    const uint8_t *seen[2];
+    int fd, other;
+    assert_int_equal(shared_make(page, &fd), HEARTH_OK);
+    assert_int_equal(shared_make(page, &other), HEARTH_OK);
+    uint8_t *memory = shared_map(fd, page, true);
+    memset(memory, 0x66, page);
+    say(w, WORD_REGION, 9, page, fd);
+    store_u32(reference + 4, 9);
+    for (uint32_t i = 0; i < 2; i++) {
+        store_u32(reference, i);
+        seen[i] = sharing->look_up(w->end.conn, reference, page, &tokens[i]);
+        assert_non_null(seen[i]);
+    }
+    say(w, WORD_DROPPED, 9, page, -1);
+    for (uint32_t i = 10; i < 10 + SHM_REGIONS_MAX - 1; i++) /* and its place is not given away */
+        say(w, WORD_REGION, i, page, other);
+    assert_false(lost(w));
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(seen[1][0], 0x66);
+        assert_int_equal(seen[1][page - 1], 0x66);
+        sharing->give_back(w->end.conn, tokens[i]);
+    }
+    store_u32(reference, 0);
+    assert_null(sharing->look_up(w->end.conn, reference, 1, &tokens[0]));
+    shared_unmap(memory, page);
+    shared_close(fd);
+    shared_close(other);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 static const struct CMUnitTest tests[] = {
@@ -428,6 +471,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(wrong_words_lose_the_peer),
     CASE(half_a_word_loses_the_peer),
     CASE(more_regions_than_places_lose_the_peer),
+    CASE(a_dropped_region_stays_while_it_is_read),
 };
 
 int main(void)

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hearth_config_env: the variables about the cluster, and what a launcher fills in where they say nothing. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conform/cluster.h"
+
+/* ---- numbers ---- */
+
+static const struct number {
+    const char *name;
+    uint64_t low, high; /* accepted; what is beyond is not */
+    const char *below, *above;
+} numbers[] = {
+    {"HEARTH_RANK", 0, 65535, "-1", "65536"},
+    {"HEARTH_WORLD_SIZE", 1, 65536, "0", "65537"},
+    {"HEARTH_PORT", 0, 65535, "-1", "65536"},
+    {"HEARTH_CONNECTIONS", 0, 8, "-1", "9"},
+    {"HEARTH_LINK_MBPS", 1, 1000000, "0", "1000001"},
+    {"HEARTH_OPEN_TIMEOUT_MS", 1, UINT64_C(31536000000), "0", "31536000001"},
+    {"HEARTH_CONNECT_TIMEOUT_MS", 1, UINT64_C(31536000000), "0", "31536000001"},
+    {"HEARTH_CONNECT_RETRIES", 0, 1000, "-1", "1001"},
+    {"HEARTH_PEER_TIMEOUT_MS", 100, UINT64_C(31536000000), "99", "31536000001"},
+    {"HEARTH_TRUST_NETWORK", 0, 1, "-1", "2"},
+};
+enum { NUMBERS = sizeof numbers / sizeof *numbers };
+
+static uint64_t number_field(const struct hearth_config *c, int i)
+{
+    const uint64_t fields[NUMBERS] = {(uint64_t)c->rank,
+                                      (uint64_t)c->world_size,
+                                      c->port,
+                                      c->connections,
+                                      c->link_mbps,
+                                      (uint64_t)c->open_timeout_ms,
+                                      (uint64_t)c->connect_timeout_ms,
+                                      c->connect_retries,
+                                      (uint64_t)c->peer_timeout_ms,
+                                      (uint64_t)c->trust_network};
+    return fields[i];
+}
+
+/* ---- strings ---- */
+
+static const char *const strings[] = {"HEARTH_PEERS", "HEARTH_RENDEZVOUS", "HEARTH_JOB",
+                                      "HEARTH_BIND",  "HEARTH_ADVERTISE",  "HEARTH_TRANSPORT"};
+enum { STRINGS = sizeof strings / sizeof *strings };
+
+static const char *string_field(const struct hearth_config *c, int i)
+{
+    const char *const fields[STRINGS] = {c->peers, c->rendezvous, c->job,
+                                         c->bind,  c->advertise,  c->transport};
+    return fields[i];
+}
+
+static int clear_environment(void **state)
+{
+    static const char *const launchers[] = {
+        "RANK",
+        "WORLD_SIZE",
+        "LOCAL_WORLD_SIZE",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        "PMI_RANK",
+        "PMI_SIZE",
+        "SLURM_PROCID",
+        "SLURM_STEP_ID",
+    };
+    (void)state;
+    for (int i = 0; i < NUMBERS; i++)
+        unsetenv(numbers[i].name);
+    for (int i = 0; i < STRINGS; i++)
+        unsetenv(strings[i]);
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++)
+        unsetenv(launchers[i]);
+    return 0;
+}
+
+static bool same(const char *a, const char *b)
+{
+    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+static void expect_others_plain(const struct hearth_config *c, int number, int string)
+{
+    struct hearth_config plain;
+    hearth_config_init(&plain);
+    for (int i = 0; i < NUMBERS; i++)
+        check(i == number || number_field(c, i) == number_field(&plain, i), "%s changed", numbers[i].name);
+    for (int i = 0; i < STRINGS; i++)
+        check(i == string || same(string_field(c, i), string_field(&plain, i)), "%s changed", strings[i]);
+}
+
+static void test_numbers(void **state)
+{
+    (void)state;
+    for (int i = 0; i < NUMBERS; i++) {
+        for (int high = 0; high < 2; high++) {
+            struct hearth_config config;
+            char text[32];
+            uint64_t wanted = high ? numbers[i].high : numbers[i].low;
+            snprintf(text, sizeof text, "%" PRIu64, wanted);
+            clear_environment(NULL);
+            setenv(numbers[i].name, text, 1);
+            hearth_config_init(&config);
+            check_status(hearth_config_env(&config), HEARTH_OK);
+            check(number_field(&config, i) == wanted, "%s is %" PRIu64, numbers[i].name,
+                  number_field(&config, i));
+            expect_others_plain(&config, i, -1);
+        }
+    }
+    checks_end();
+}
+
+static void test_bad_numbers(void **state)
+{
+    (void)state;
+    for (int i = 0; i < NUMBERS; i++) {
+        const char *const bad[] = {
+            numbers[i].below, numbers[i].above, "", " ", "x", "1x", "+1", "1K", "0x1", "18446744073709551617",
+        };
+        for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
+            struct hearth_config config, before;
+            char quoted[TEXT_MAX];
+            hearth_config_init(&config);
+            before = config;
+            clear_environment(NULL);
+            setenv("HEARTH_JOB", "other", 1); /* good ones beside it are not taken either */
+            setenv(numbers[i].name, bad[k], 1);
+            snprintf(quoted, sizeof quoted, "\"%s\"", bad[k]);
+            if (!check(hearth_config_env(&config) == HEARTH_INVALID, "%s=%s is taken", numbers[i].name,
+                       bad[k]))
+                continue;
+            check_text(hearth_error_text(), numbers[i].name);
+            check_text(hearth_error_text(), quoted);
+            check(memcmp(&config, &before, sizeof config) == 0, "%s=%s changed something", numbers[i].name,
+                  bad[k]);
+        }
+    }
+    checks_end();
+}
+
+static void test_strings(void **state)
+{
+    (void)state;
+    for (int i = 0; i < STRINGS; i++) {
+        struct hearth_config config;
+        clear_environment(NULL);
+        setenv(strings[i], "some text", 1); /* what it means is looked at when a node is opened */
+        hearth_config_init(&config);
+        check_status(hearth_config_env(&config), HEARTH_OK);
+        check(same(string_field(&config, i), "some text"), "%s", strings[i]);
+        expect_others_plain(&config, -1, i);
+    }
+    checks_end();
+}
+
+/* ---- launchers ---- */
+
+static void set_torchrun(void)
+{
+    clear_environment(NULL);
+    setenv("RANK", "2", 1);
+    setenv("WORLD_SIZE", "4", 1);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    setenv("MASTER_PORT", "29500", 1);
+}
+
+struct mixed {
+    const char *set[3][2]; /* name and value, beside what torchrun sets */
+    int rank, world_size;
+    const char *launcher;
+};
+
+static void test_launcher_fills_in_what_is_open(void **state)
+{
+    (void)state;
+    const struct mixed cases[] = {
+        {{{NULL}}, 2, 4, "127.0.0.1:29501"},
+        {{{"HEARTH_RANK", "1"}}, 1, 4, "127.0.0.1:29501"},
+        {{{"HEARTH_RENDEZVOUS", "127.0.0.1:1"}}, 2, 4, ""},
+        {{{"HEARTH_PEERS", "127.0.0.1:1,127.0.0.1:2"}}, 2, 0, ""},
+        {{{"HEARTH_RENDEZVOUS", "127.0.0.1:1"}, {"HEARTH_WORLD_SIZE", "8"}}, 2, 8, ""},
+        {{{"HEARTH_RENDEZVOUS", "127.0.0.1:1"}, {"HEARTH_WORLD_SIZE", "8"}, {"HEARTH_RANK", "7"}}, 7, 8, ""},
+        {{{"HEARTH_PEERS", "127.0.0.1:1,127.0.0.1:2"}, {"HEARTH_RANK", "0"}}, 0, 0, ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct hearth_config config;
+        set_torchrun();
+        for (int k = 0; k < 3 && cases[i].set[k][0] != NULL; k++)
+            setenv(cases[i].set[k][0], cases[i].set[k][1], 1);
+        hearth_config_init(&config);
+        check_status(hearth_config_env(&config), HEARTH_OK);
+        check(config.rank == cases[i].rank, "case %zu: rank %d", i, config.rank);
+        check(config.world_size == cases[i].world_size, "case %zu: world_size %d", i, config.world_size);
+        check(strcmp(config.launcher, cases[i].launcher) == 0, "case %zu: %s", i, config.launcher);
+    }
+    checks_end();
+}
+
+/* What the program has set counts as said. */
+static void test_launcher_comes_after_the_program(void **state)
+{
+    (void)state;
+    struct hearth_config config;
+    set_torchrun();
+    hearth_config_init(&config);
+    config.rank = 0;
+    config.world_size = 2;
+    config.rendezvous = "127.0.0.1:9";
+    check_status(hearth_config_env(&config), HEARTH_OK);
+    check(config.rank == 0 && config.world_size == 2, "rank %d of %d", config.rank, config.world_size);
+    check(config.launcher[0] == '\0', "%s", config.launcher);
+    checks_end();
+}
+
+static void test_bad_launchers(void **state)
+{
+    (void)state;
+    struct hearth_config config, before;
+    set_torchrun();
+    setenv("RANK", "four", 1);
+    hearth_config_init(&config);
+    before = config;
+    check_status(hearth_config_env(&config), HEARTH_INVALID);
+    check_text(hearth_error_text(), "RANK");
+    check_text(hearth_error_text(), "\"four\"");
+    check(memcmp(&config, &before, sizeof config) == 0, "something changed");
+    /* Who says all leaves nothing to fill in, and RANK may be somebody else's word. */
+    setenv("HEARTH_RENDEZVOUS", "127.0.0.1:1", 1);
+    setenv("HEARTH_WORLD_SIZE", "2", 1);
+    setenv("HEARTH_RANK", "1", 1);
+    check_status(hearth_config_env(&config), HEARTH_OK);
+    checks_end();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_numbers, clear_environment),
+        cmocka_unit_test_setup(test_bad_numbers, clear_environment),
+        cmocka_unit_test_setup(test_strings, clear_environment),
+        cmocka_unit_test_setup(test_launcher_fills_in_what_is_open, clear_environment),
+        cmocka_unit_test_setup(test_launcher_comes_after_the_program, clear_environment),
+        cmocka_unit_test_setup(test_bad_launchers, clear_environment),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
