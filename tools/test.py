@@ -29,8 +29,8 @@ class Suite:
 
 
 SUITES = {
-    "release": Suite("release", "gcc -O2, tests with assert", skip="^net/"),
-    "net": Suite("release", "test hosts in network namespaces", only="^net/"),
+    "release": Suite("release", "gcc -O2, tests with assert", skip="^(net/|process/mix)"),
+    "net": Suite("release", "test hosts in network namespaces", only="^(net/|process/mix)"),
     "asan": Suite("asan", "address and undefined behaviour sanitizers"),
     "tsan": Suite("tsan", "thread sanitizer; without rooms that have no threads", skip="^unit/(cli|collective)/"),
     "clang": Suite("clang", "clang, warnings are errors", only="^(unit/(core|kernel|wire|cli)|sim|cli)/"),

@@ -17,11 +17,12 @@
 #include "os/clock.h"
 #include "os/random.h"
 
-#define LINES_MAX  256 /* sockets that are not kept yet, besides those at the door */
-#define DIALS_MAX  192 /* of them ours; the rest is left to those that come */
-#define REASON_MAX 120
-#define WHY_MAX    (SOCK_TEXT_MAX + REASON_MAX + 2)
-#define LIST_MAX   (PAIRING_WAYS * (WHY_MAX + 2))
+#define LINES_MAX      256       /* sockets that are not kept yet, besides those at the door */
+#define DIALS_MAX      192       /* of them ours; the rest is left to those that come */
+#define LOOPBACK_BYTES (1 << 20) /* buffers of a connection inside a machine */
+#define REASON_MAX     120
+#define WHY_MAX        (SOCK_TEXT_MAX + REASON_MAX + 2)
+#define LIST_MAX       (PAIRING_WAYS * (WHY_MAX + 2))
 
 static_assert(MESH_CHANNELS_MAX == GREETING_CHANNELS_MAX, "every channel can be greeted");
 static_assert(LINES_MAX + DOOR_WAITS_MAX <= SOCK_WAIT_MAX, "all sockets can be waited for at once");
@@ -214,8 +215,11 @@ static void line_keep(struct mesh *mesh, struct line *line)
     const struct pairing *pairing = &mesh->sides[line->peer].pairing;
     struct mesh_peer *peer = &mesh->peers[line->peer];
 
+    /* The system's own choice of buffers grows too slowly to catch up with memory. */
+    int bytes = sock_addr_loopback(&line->addr) ? LOOPBACK_BYTES : 0;
     if (!line->local)
-        sock_tune(line->fd, &(struct sock_tuning){.congestion = true});
+        sock_tune(line->fd,
+                  &(struct sock_tuning){.congestion = true, .send_bytes = bytes, .recv_bytes = bytes});
     peer->fds[line->channel] = line->fd;
     peer->round_trip_ns = pairing->round_trip_ns;
     if (line->channel == 0) {

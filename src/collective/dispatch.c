@@ -360,6 +360,26 @@ static void on_room(void *arg, struct link *link)
     }
 }
 
+static void on_held_up(void *arg, struct link *link)
+{
+    struct peer *peer = arg;
+    struct engine *engine = peer->engine;
+    struct list *item, *after;
+    bool good =
+        true; /* what was taken back belongs to an operation that has ended: its abort is on its way */
+    LIST_EACH (item, after, &peer->early) {
+        struct slot *slot = container_of(item, struct slot, item);
+        if (loan_holds_up(&slot->loan) && !slot_own(slot, &good))
+            link_fail(link, HEARTH_NO_MEMORY, "no memory for data of an operation to come");
+    }
+    LIST_EACH (item, after, &engine->active) {
+        struct op *op = container_of(item, struct op, item);
+        int rank = op->group->rank_of[link->rank];
+        if (rank != RANK_NONE)
+            op_return_loans(op, rank, link);
+    }
+}
+
 /* ---- control ---- */
 
 void engine_granted(struct op *op, int rank, const struct note *grant)
@@ -580,5 +600,6 @@ const struct link_events dispatch_events = {
     .on_control = on_control,
     .on_sent = on_sent,
     .on_room = on_room,
+    .on_held_up = on_held_up,
     .on_down = on_down,
 };

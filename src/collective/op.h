@@ -114,6 +114,8 @@ void lanes_start(struct op *op);
 /* A range of its accumulator is on its way: it must not change until it has left. */
 void lane_lend(struct lane *lane, struct range range);
 void lane_wake(struct op *op, struct lane *lane); /* something it may have waited for has happened */
+/* Copies what the operation has borrowed of a member and what holds up that member's link. May end it. */
+void op_return_loans(struct op *op, int rank, const struct link *link);
 /* Runs what is ready. May end the operation. */
 void op_run(struct op *op);
 

@@ -2,6 +2,8 @@
 /* Free lists by power of two: between two equal operations nothing is allocated. */
 #include "collective/slot.h"
 
+#include <string.h>
+
 #define CLASS_BYTES_MIN 512u
 
 #define CLASS_BARE SLOT_CLASSES /* without memory */
@@ -76,6 +78,25 @@ struct slot *slot_get(struct slot_pool *pool, size_t len)
 struct slot *slot_get_bare(struct slot_pool *pool)
 {
     return slot_take(pool, CLASS_BARE);
+}
+
+bool slot_own(struct slot *slot, bool *good)
+{
+    if (slot->loan.data == NULL)
+        return true;
+    struct slot *with = slot_get(slot->pool, slot->frame.length);
+    if (with == NULL)
+        return false;
+    uint32_t bare = slot->class;
+    memcpy(with->data, slot->loan.data, slot->frame.length);
+    slot->data = with->data;
+    slot->class = with->class;
+    with->data = NULL;
+    with->class = bare;
+    slot_put(with);
+    *good = *good && loan_good(&slot->loan);
+    loan_end(&slot->loan);
+    return true;
 }
 
 const void *slot_payload(const struct slot *slot)

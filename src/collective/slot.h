@@ -34,6 +34,9 @@ void slot_pool_fini(struct slot_pool *pool);
 struct slot *slot_get(struct slot_pool *pool, size_t len);
 /* One for a payload that will be lent. */
 struct slot *slot_get_bare(struct slot_pool *pool);
+/* What is lent to the slot becomes its own, by a copy; *good becomes false if it was taken back meanwhile.
+ * False: no memory. */
+bool slot_own(struct slot *slot, bool *good);
 /* The payload, wherever it stands. */
 const void *slot_payload(const struct slot *slot);
 void slot_put(

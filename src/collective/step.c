@@ -288,31 +288,46 @@ static bool stage_recv(struct op *op, struct lane *lane, const struct move *move
     return true;
 }
 
-/* A lane that waits until others have read our input must not keep them waiting for theirs: what it has
- * borrowed is copied and given back. */
-static bool return_loans(struct op *op, struct lane *lane)
+static bool keep_copy(struct op *op, struct slot *slot)
 {
-    struct slot *frame = lane->frame;
-    if (!acc_settle(op, lane))
+    bool good = true;
+    if (slot != NULL && !slot_own(slot, &good))
         return false;
-    if (frame == NULL || frame->loan.data == NULL)
-        return true;
-    struct slot *copy = slot_get(&op->group->engine->slots, frame->frame.length);
-    if (copy == NULL)
-        return false;
-    copy->frame = frame->frame;
-    copy->whole = true;
-    memcpy(copy->data, frame->loan.data, frame->frame.length);
-    slot_used(op, frame);
-    lane->frame = copy;
+    op->spoiled = op->spoiled || !good;
     return true;
+}
+
+static bool holds_up(const struct slot *slot, const struct link *link)
+{
+    return slot != NULL && slot->loan.conn == link->pipes[0].conn && loan_holds_up(&slot->loan);
+}
+
+void op_return_loans(struct op *op, int rank, const struct link *link)
+{
+    int32_t flow = op->program->in_of[rank];
+    struct list *item, *after;
+    bool ok = true;
+    if (flow < 0)
+        return;
+    LIST_EACH (item, after, &op->in[flow].early) {
+        struct slot *slot = container_of(item, struct slot, item);
+        ok = ok && (!holds_up(slot, link) || keep_copy(op, slot));
+    }
+    for (uint64_t i = 0; i < op->program->plan.window && ok; i++) {
+        struct lane *lane = &op->lanes[i];
+        ok = (!holds_up(lane->frame, link) || keep_copy(op, lane->frame)) &&
+             (!holds_up(lane->borrowed, link) || keep_copy(op, lane->borrowed));
+    }
+    if (!ok)
+        op_out_of_memory(op);
 }
 
 static bool stage_work(struct op *op, struct lane *lane, const struct move *move)
 {
     const struct plan *plan = &op->program->plan;
     if ((move->bits & MOVE_FENCE) && op->in_place && lane->unsent_in > 0) {
-        if (!return_loans(op, lane))
+        /* Who waits until others have read its input must not keep them waiting for theirs. */
+        if (!keep_copy(op, lane->frame) || !keep_copy(op, lane->borrowed))
             op_out_of_memory(op);
         return false;
     }

@@ -18,9 +18,13 @@
 #include "os/random.h"
 #include "transport/tcp.h"
 
-#define RING_BYTES_ALL   (16u << 20) /* rings in shared memory, to all neighbours together */
-#define RING_BYTES_MAX   (4u << 20)  /* larger than a core's cache is enough: see shm.c */
-#define RING_BYTES_MIN   (128u << 10)
+#define RING_BYTES_ALL (16u << 20) /* rings in shared memory, to all neighbours together */
+#define RING_BYTES_MAX (4u << 20)  /* larger than a core's cache is enough: see shm.c */
+#define RING_BYTES_MIN (128u << 10)
+#define WAY_MIN_S      20e-6 /* between machines, whatever the clock says */
+/* Members that share processors, against those that have their own: a hop, and a message. */
+#define CROWDED_ALPHA    2.0
+#define CROWDED_OVERHEAD 10.0
 #define WINDOW_BYTES_FAR (16u << 20)
 #define GREETING_NS      (5 * NS_PER_S)
 #define PORT_TRIES       64
@@ -296,27 +300,53 @@ static size_t window_for(const struct link_cost *across, size_t given)
     return given > bytes ? given : bytes;
 }
 
-/* The longest way between two machines, agreed. Everyone has to be there for it. */
-static int agree_on_costs(struct opening *o, hearth_node *node, struct error *error)
+/* What one member knows of the links and all must reckon with: the greatest counts. */
+struct worst {
+    double way_s;   /* between two machines, one way */
+    double remote;  /* 1: there are several machines */
+    double crowded; /* 1: some host has more members than processors */
+};
+
+static struct worst worst_here(const struct opening *o)
+{
+    struct worst worst = {.crowded = o->crowded};
+    for (int i = 0; i < o->roster.size; i++) {
+        double way_s = (double)o->mesh[i].round_trip_ns * 1e-9 / 2;
+        if (o->roster.members[i].host_id == o->self.host_id)
+            continue;
+        worst.remote = 1;
+        worst.way_s = way_s > worst.way_s ? way_s : worst.way_s;
+    }
+    return worst;
+}
+
+static void set_costs(const struct opening *o, hearth_node *node, const struct worst *worst)
 {
     struct link_cost inside = o->wish == MESH_WISH_TCP ? loopback_cost : shm_cost, across = loopback_cost;
-    double longest_s = 0;
-    bool remote = false;
-    for (int i = 0; i < o->roster.size; i++) {
-        bool far = o->roster.members[i].host_id != o->self.host_id;
-        double s = (double)o->mesh[i].round_trip_ns * 1e-9 / 2;
-        remote = remote || far;
-        longest_s = far && s > longest_s ? s : longest_s;
+    if (worst->crowded > 0) { /* then hops wait for their turn, and every message takes time from others */
+        inside.alpha_s *= CROWDED_ALPHA;
+        inside.overhead_s *= CROWDED_OVERHEAD;
     }
+    if (worst->remote > 0) {
+        across.alpha_s = worst->way_s > WAY_MIN_S ? worst->way_s : WAY_MIN_S;
+        across.bytes_per_s = (double)o->config->link_mbps * 1e6 / 8 * 0.94;
+    }
+    node_set_costs(node, &inside, &across, window_for(&across, o->config->window_bytes));
+}
+
+/* Everyone has to be there for it. */
+static int agree_on_costs(struct opening *o, hearth_node *node, struct error *error)
+{
+    struct worst worst = worst_here(o);
     struct hearth_opts opts;
     hearth_opts_init(&opts);
     uint64_t now = clock_real();
     opts.timeout_ms = now < o->deadline_ns ? (int64_t)((o->deadline_ns - now) / NS_PER_MS) + 1 : 1;
     struct call call = {
         .kind = PLAN_ALL_REDUCE,
-        .source = &longest_s,
-        .target = &longest_s,
-        .count = 1,
+        .source = &worst,
+        .target = &worst,
+        .count = sizeof worst / sizeof(double),
         .dtype = HEARTH_F64,
         .op = HEARTH_MAX,
     };
@@ -325,11 +355,7 @@ static int agree_on_costs(struct opening *o, hearth_node *node, struct error *er
         struct error *last = error_last();
         return error_set(error, status, last->rank, "open: the first collective failed: %s", last->text);
     }
-    if (remote) {
-        across.alpha_s = longest_s > 20e-6 ? longest_s : 20e-6;
-        across.bytes_per_s = (double)o->config->link_mbps * 1e6 / 8 * 0.94;
-    }
-    node_set_costs(node, &inside, &across, window_for(&across, o->config->window_bytes));
+    set_costs(o, node, &worst);
     return HEARTH_OK;
 }
 
@@ -342,7 +368,7 @@ static void node_forget_strings(hearth_node *node)
 
 static int open_node(struct opening *o, hearth_node **out, struct error *error)
 {
-    int here = number_hosts(o);
+    o->crowded = number_hosts(o) > cpu_count();
     struct view world = {
         .group = o->roster.cluster,
         .epoch = 1,
@@ -362,7 +388,7 @@ static int open_node(struct opening *o, hearth_node **out, struct error *error)
         .event = o->event,
         .door = o->door,
         .regions = o->regions,
-        .crowded = here > cpu_count(),
+        .crowded = o->crowded,
     };
     hearth_node *node;
     o->event = (struct event){-1, -1}; /* from here on it, and the conns, are the node's, or closed */

@@ -20,6 +20,7 @@ struct opening {
     struct mesh_peer *mesh; /* [size] */
     struct node_conns *conns;
     int *host;
+    bool crowded; /* more members on this host than processors */
     struct event event;
     struct shm_regions *regions;
 };

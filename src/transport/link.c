@@ -39,19 +39,6 @@ bool link_up(const struct link *link)
     return link->up;
 }
 
-void loan_end(struct loan *loan)
-{
-    if (loan->data == NULL)
-        return;
-    loan->conn->transport->sharing->give_back(loan->conn, loan->token);
-    loan->data = NULL;
-}
-
-bool loan_good(const struct loan *loan)
-{
-    return loan->data == NULL || loan->conn->transport->sharing->good(loan->conn, loan->token);
-}
-
 void link_fail(struct link *link, int status, const char *what)
 {
     if (link->failure.status == HEARTH_OK)
@@ -150,11 +137,6 @@ void link_send_control(struct link *link, const struct frame *frame, const void 
     link->control[(link->control_head + link->control_count++) % link->control_capacity] = item;
 }
 
-static bool carries_control(const struct link *link, int pipe)
-{
-    return pipe == 0 || link->pipe_count == 1;
-}
-
 static bool carries_data(const struct link *link, int pipe)
 {
     return pipe > 0 || link->pipe_count == 1;
@@ -170,7 +152,7 @@ static bool goes_anywhere(uint8_t kind)
 static bool item_next(struct link *link, int pipe, struct link_item *item)
 {
     if (link->control_count > 0 &&
-        (carries_control(link, pipe) || goes_anywhere(link->control[link->control_head].frame.kind))) {
+        (pipe == 0 || goes_anywhere(link->control[link->control_head].frame.kind))) {
         *item = link->control[link->control_head];
         link->control_head = (link->control_head + 1) % link->control_capacity;
         link->control_count--;
@@ -553,6 +535,9 @@ static bool pump_pipe_in(struct link *link, int number)
             pipe->in_done == pipe->in_len)
             in_payload_done(link, pipe);
     }
+    const struct sharing *sharing = pipe->conn->transport->sharing;
+    if (moved && sharing != NULL && sharing->held_up(pipe->conn))
+        link->events->on_held_up(link->events_arg, link);
     return moved;
 }
 

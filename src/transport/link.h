@@ -21,8 +21,8 @@
 #define LINK_CONTROL_QUEUE 8192 /* control frames waiting to leave; a peer that lets them pile up is lost */
 #define LINK_EAGER_COST    256  /* what a frame costs of the eager budget beside its payload */
 #define LINK_PIPES_MAX     9    /* connections of a link: control, and up to eight for data */
-#define LINK_INLINE_MAX    256 /* payload bytes that are copied behind their header, to be sent in one piece */
-#define LINK_REFERENCES    64  /* payloads that the peer may be reading in our memory */
+#define LINK_INLINE_MAX    256  /* payload bytes copied behind their header, to be sent in one piece */
+#define LINK_REFERENCES    64   /* payloads that the peer may be reading in our memory */
 
 struct link;
 
@@ -32,7 +32,8 @@ struct loan {
     struct conn *conn;
     uint64_t token;
 };
-void loan_end(struct loan *loan);        /* harmless when there is none */
+void loan_end(struct loan *loan); /* harmless when there is none */
+bool loan_holds_up(const struct loan *loan);
 bool loan_good(const struct loan *loan); /* after reading: it was what the sender meant; no loan is good */
 
 /* What on_data may answer instead of an address: lend it to me. */
@@ -54,6 +55,9 @@ struct link_events {
     void (*on_sent)(void *arg, struct link *link, void *owner, void *cookie);
     /* Data frames have left, or the peer returned eager credit: more may be sent. */
     void (*on_room)(void *arg, struct link *link);
+    /* Loans hold up what the peer has to say: those of which loan_holds_up is true must end now, by a copy.
+     * copy. */
+    void (*on_held_up)(void *arg, struct link *link);
     /* The link is dead: once, and nothing comes after it. */
     void (*on_down)(void *arg, struct link *link, const struct error *why);
 };

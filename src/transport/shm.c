@@ -209,6 +209,20 @@ static bool shm_lends(const struct conn *conn, size_t len)
     return c->lent_next - c->lent_first < LOANS_MAX && c->read - oldest + len <= c->ring_bytes / 2;
 }
 
+/* Room ends where the oldest loan begins, whatever has been read behind it. A sender without room cannot say
+ * what may be needed to end that loan. */
+static bool shm_held_up(const struct conn *conn)
+{
+    const struct shm_conn *c = container_of(conn, const struct shm_conn, conn);
+    return c->lent_first != c->lent_next &&
+           c->read - c->lent[c->lent_first % LOANS_MAX].start > c->ring_bytes / 2;
+}
+
+static bool shm_holds_up(uint64_t token)
+{
+    return !(token & TOKEN_REF);
+}
+
 static ssize_t shm_ready(struct conn *conn, size_t len)
 {
     struct shm_conn *c = shm_of(conn);
@@ -329,6 +343,8 @@ static const struct sharing shm_sharing = {
     .lends = shm_lends,
     .ready = shm_ready,
     .borrow = shm_borrow,
+    .held_up = shm_held_up,
+    .holds_up = shm_holds_up,
     .look_up = shm_look_up,
     .good = shm_good,
     .give_back = shm_give_back,

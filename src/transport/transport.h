@@ -23,6 +23,9 @@ struct sharing {
     ssize_t (*ready)(struct conn *conn, size_t len);
     /* Then: these bytes where they stand; the stream goes on after them. */
     const void *(*borrow)(struct conn *conn, size_t len, uint64_t *token);
+    /* Loans hold up the stream: the sender will have no room behind the oldest of them. */
+    bool (*held_up)(const struct conn *conn);
+    bool (*holds_up)(uint64_t token); /* whether this loan can */
     /* What the peer's reference stands for; NULL: nothing of ours, the peer breaks the protocol. */
     const void *(*look_up)(struct conn *conn, const uint8_t reference[REFERENCE_LEN], size_t len,
                            uint64_t *token);

@@ -211,7 +211,20 @@ static void share_withdraw(struct conn *conn, int number)
     (void)number;
 }
 
+static bool share_held_up(const struct conn *conn)
+{
+    return container_of(conn, const struct fake, conn)->held_up;
+}
+
+static bool share_holds_up(uint64_t token)
+{
+    (void)token;
+    return true;
+}
+
 static const struct sharing fake_sharing = {
+    .held_up = share_held_up,
+    .holds_up = share_holds_up,
     .good = share_good,
     .withdraw = share_withdraw,
     .lends = share_lends,
@@ -365,6 +378,13 @@ static void on_room(void *arg, struct link *link)
     note(upper, "room", link->data_count);
 }
 
+static void on_held_up(void *arg, struct link *link)
+{
+    (void)link;
+    struct upper *upper = arg;
+    upper->held_up_count++;
+}
+
 static void on_down(void *arg, struct link *link, const struct error *why)
 {
     struct upper *upper = arg;
@@ -373,7 +393,8 @@ static void on_down(void *arg, struct link *link, const struct error *why)
     upper->down = *why;
 }
 
-static const struct link_events events = {on_data, on_payload, on_control, on_sent, on_room, on_down};
+static const struct link_events events = {on_data, on_payload, on_control, on_sent,
+                                          on_room, on_held_up, on_down};
 
 void upper_init_pipes(struct upper *upper, struct link *link, struct fake *fakes, int count, uint32_t budget)
 {

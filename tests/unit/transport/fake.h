@@ -32,6 +32,7 @@ struct fake {
     bool asleep, want_room; /* as it was told last */
 
     /* After fake_share: memory that both see. */
+    bool held_up;              /* what it says of its stream */
     size_t lend_max;           /* payloads up to this are lent out of the stream */
     void *loans[FAKE_LOANS];   /* copies that are out: a read after it was given back is seen */
     uint64_t looked_up;        /* the peer's references that the link has not given back */
@@ -60,7 +61,7 @@ struct upper {
     uint32_t cookie[LINK_PIPES_MAX]; /* their addresses are the cookies of what comes in, by pipe */
     size_t stride;                   /* between the targets of the pipes */
     bool check_fill;                 /* all bytes of a payload must be the number of its lane */
-    int down_count;
+    int down_count, held_up_count;
     struct error down;
     uint8_t control[FRAME_CONTROL_MAX];
     int pipes;                     /* of the link */

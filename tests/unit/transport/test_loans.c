@@ -113,6 +113,21 @@ static void short_payloads_and_those_that_nobody_lends_are_copied(void **state)
     assert_memory_equal(w->upper.target, w->theirs, LARGE);
 }
 
+static void loans_that_hold_up_the_stream_are_asked_back(void **state)
+{
+    struct world *w = *state;
+    come_data(w, LARGE);
+    pump(w);
+    assert_int_equal(w->upper.held_up_count, 0);
+    w->fake.held_up = true;
+    come_data(w, LARGE);
+    pump(w);
+    assert_true(w->upper.held_up_count > 0);
+    int before = w->upper.held_up_count;
+    pump(w); /* nothing came: nothing to ask again */
+    assert_int_equal(w->upper.held_up_count, before);
+}
+
 static void a_loan_waits_for_the_whole_payload(void **state)
 {
     struct world *w = *state;
@@ -404,6 +419,7 @@ static void a_link_that_ends_says_nothing_of_what_the_peer_has(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(payloads_are_lent_where_they_stand, setup, teardown),
+    cmocka_unit_test_setup_teardown(loans_that_hold_up_the_stream_are_asked_back, setup, teardown),
     cmocka_unit_test_setup_teardown(short_payloads_and_those_that_nobody_lends_are_copied, setup, teardown),
     cmocka_unit_test_setup_teardown(a_loan_waits_for_the_whole_payload, setup, teardown),
     cmocka_unit_test_setup_teardown(what_was_to_be_lent_can_be_dropped, setup, teardown),
