@@ -213,7 +213,8 @@ static void test_shm(void **state)
 
 /* ---- many times what a ring holds, by every algorithm: a frame that waits must not hold up the rest ---- */
 
-#define LONG_COUNT (1u << 21) /* of f32: 8 MiB, four times the ring between four members */
+#define LONG_COUNT (1u << 22) /* of f32: 16 MiB, eight times the ring between four members */
+#define LONG_TIMES 20         /* one after the other, so that members drift apart */
 
 static void long_member(struct team *team, int rank, void *arg)
 {
@@ -240,6 +241,11 @@ static void long_member(struct team *team, int rank, void *arg)
             wrong += buffer[k] != sum;
         }
         check(wrong == 0, "rank %d by %s: %zu elements are wrong", rank, hearth_algo_name(opts.algo), wrong);
+        memset(buffer, 0, LONG_COUNT * sizeof *buffer);
+        for (int k = 0; status == HEARTH_OK && k < (under_tsan() ? 2 : LONG_TIMES); k++)
+            status = hearth_all_reduce(world, buffer, buffer, LONG_COUNT, HEARTH_F32, HEARTH_SUM, &opts);
+        check(status == HEARTH_OK, "rank %d by %s: %s", rank, hearth_algo_name(opts.algo),
+              hearth_error_text());
     }
     free(y);
     hearth_close(node);
