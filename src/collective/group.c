@@ -120,11 +120,12 @@ const struct view *group_view(const struct group *group)
 }
 
 void group_set_costs(struct group *group, const struct link_cost *inside, const struct link_cost *across,
-                     size_t window_bytes)
+                     size_t window_bytes, bool crowded)
 {
     group->view.inside = *inside;
     group->view.across = *across;
     group->view.window_bytes = window_bytes;
+    group->view.crowded = crowded;
     program_cache_fini(&group->programs); /* they were chosen by the old ones */
     program_cache_init(&group->programs, group->engine->heap, op_free_idle);
 }

@@ -37,6 +37,30 @@ double select_price(const struct plan_call *call, enum hearth_algo algo, const s
     return planner->price(call, &view->inside, &across);
 }
 
+/* Members of one host that outnumber its processors. The model knows ports, not turns of a processor, so this
+ * is what was measured (4 members, 2 processors): up to so many bytes, this. Messages count more than bytes
+ * where each is a system call; in memory a ring keeps what it combines in the caches. */
+struct choice {
+    double bytes;
+    enum hearth_algo algo;
+};
+
+static enum hearth_algo crowded_choice(const struct plan_call *call, const struct view *view)
+{
+    static const struct choice by_socket[] = {{2e6, HEARTH_TREE}, {HUGE_VAL, HEARTH_DIRECT}};
+    static const struct choice in_memory[] = {
+        {16e3, HEARTH_EXCHANGE}, {256e3, HEARTH_HALVING}, {64e6, HEARTH_RING}, {HUGE_VAL, HEARTH_TREE}};
+    const struct choice *choice = view->inside.alpha_s > 2e-6 ? by_socket : in_memory;
+    for (int r = 1; view->host != NULL && r < view->size; r++)
+        if (view->host[r] != view->host[0])
+            return HEARTH_AUTO;
+    if (!view->crowded || call->kind != PLAN_ALL_REDUCE || view->size < 3)
+        return HEARTH_AUTO;
+    while ((double)call->count * call->raw_len > choice->bytes)
+        choice++;
+    return choice->algo;
+}
+
 int select_algo(const struct plan_call *call, const struct view *view, enum hearth_algo *algo,
                 struct error *error)
 {
@@ -53,6 +77,11 @@ int select_algo(const struct plan_call *call, const struct view *view, enum hear
     const struct planner *wish = planner_of(view->algo);
     if (wish != NULL && wish->can(call)) {
         *algo = view->algo;
+        return HEARTH_OK;
+    }
+    const struct planner *measured = planner_of(crowded_choice(call, view));
+    if (measured != NULL && measured->can(call)) {
+        *algo = measured->algo;
         return HEARTH_OK;
     }
     double best = 0;

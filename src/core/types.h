@@ -42,6 +42,7 @@ struct view {
     struct link_cost inside; /* between members of one host */
     struct link_cost across; /* between hosts */
     int port_sharers;        /* members of a host that share its port to the others; 0: each has its own */
+    bool crowded;            /* some host has more members than processors */
     size_t chunk_bytes, window_bytes, eager_bytes;
     enum hearth_algo algo; /* for calls that leave it open */
 };

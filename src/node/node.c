@@ -318,10 +318,10 @@ int node_group(hearth_node *node, const struct view *view, const int *members, h
 }
 
 void node_set_costs(hearth_node *node, const struct link_cost *inside, const struct link_cost *across,
-                    size_t window_bytes)
+                    size_t window_bytes, bool crowded)
 {
     mutex_lock(&node->baton);
-    group_set_costs(node->world.group, inside, across, window_bytes);
+    group_set_costs(node->world.group, inside, across, window_bytes, crowded);
     mutex_unlock(&node->baton);
 }
 

@@ -116,7 +116,7 @@ void buffers_free(hearth_node *node); /* buffer.c: what hearth_alloc gave and no
 /* New costs of links and the window for them, agreed by all members: for operations that start from now on.
  * on. */
 void node_set_costs(hearth_node *node, const struct link_cost *inside, const struct link_cost *across,
-                    size_t window_bytes);
+                    size_t window_bytes, bool crowded);
 
 /* HEARTH_OK or HEARTH_INVALID with a text that names the field. */
 int MUST_CHECK config_check(const struct hearth_config *config, struct error *error);

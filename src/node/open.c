@@ -18,13 +18,10 @@
 #include "os/random.h"
 #include "transport/tcp.h"
 
-#define RING_BYTES_ALL (16u << 20) /* rings in shared memory, to all neighbours together */
-#define RING_BYTES_MAX (4u << 20)  /* larger than a core's cache is enough: see shm.c */
-#define RING_BYTES_MIN (128u << 10)
-#define WAY_MIN_S      20e-6 /* between machines, whatever the clock says */
-/* Members that share processors, against those that have their own: a hop, and a message. */
-#define CROWDED_ALPHA    2.0
-#define CROWDED_OVERHEAD 10.0
+#define RING_BYTES_ALL   (16u << 20) /* rings in shared memory, to all neighbours together */
+#define RING_BYTES_MAX   (4u << 20)  /* larger than a core's cache is enough: see shm.c */
+#define RING_BYTES_MIN   (128u << 10)
+#define WAY_MIN_S        20e-6 /* between machines, whatever the clock says */
 #define WINDOW_BYTES_FAR (16u << 20)
 #define GREETING_NS      (5 * NS_PER_S)
 #define PORT_TRIES       64
@@ -323,15 +320,11 @@ static struct worst worst_here(const struct opening *o)
 static void set_costs(const struct opening *o, hearth_node *node, const struct worst *worst)
 {
     struct link_cost inside = o->wish == MESH_WISH_TCP ? loopback_cost : shm_cost, across = loopback_cost;
-    if (worst->crowded > 0) { /* then hops wait for their turn, and every message takes time from others */
-        inside.alpha_s *= CROWDED_ALPHA;
-        inside.overhead_s *= CROWDED_OVERHEAD;
-    }
     if (worst->remote > 0) {
         across.alpha_s = worst->way_s > WAY_MIN_S ? worst->way_s : WAY_MIN_S;
         across.bytes_per_s = (double)o->config->link_mbps * 1e6 / 8 * 0.94;
     }
-    node_set_costs(node, &inside, &across, window_for(&across, o->config->window_bytes));
+    node_set_costs(node, &inside, &across, window_for(&across, o->config->window_bytes), worst->crowded > 0);
 }
 
 /* Everyone has to be there for it. */
