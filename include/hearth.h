@@ -171,7 +171,8 @@ struct hearth_config {
     size_t window_bytes; /* agreed: staging memory an operation may use: 4,194,304; over long ways up to four
                               times that, by round trip and link_mbps */
     size_t eager_bytes;  /* agreed: what a peer may send before the operation is posted: 262,144 */
-    size_t memory_max;   /* all memory of a node, user buffers aside; 0 = no limit: 0 */
+    size_t memory_max;   /* all memory of a node but user buffers and the rings in shared memory (at most 16
+                            MiB); 0 = no limit: 0 */
     uint32_t ops_max;    /* operations in flight per node: 1,024 */
     uint32_t spin_us;    /* how long a blocking call looks again and again before it sleeps: 200 */
     enum hearth_algo algo; /* agreed: algorithm for calls that leave it to HEARTH_AUTO: HEARTH_AUTO */
