@@ -8,6 +8,7 @@
 
 #include "cli/args.h"
 #include "cli/route.h"
+#include "os/host.h"
 
 /* A name goes to ssh as an argument: it must not be taken for an option there, or for something of a
  * shell's. */
@@ -34,7 +35,7 @@ static bool is_local(const struct host *host)
         return false; /* another user, perhaps: only ssh becomes one */
     if (strcmp(name, "localhost") == 0 || route_owns(name))
         return true;
-    route_name(own, sizeof own);
+    host_name(own, sizeof own);
     size_t plain = strcspn(own, ".");
     return strcasecmp(name, own) == 0 || (strlen(name) == plain && strncasecmp(name, own, plain) == 0);
 }

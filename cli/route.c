@@ -18,13 +18,6 @@
 #define PORT_LAST  32000
 #define PORT_TRIES 200
 
-void route_name(char *name, size_t size)
-{
-    if (gethostname(name, size) != 0 || !name[0])
-        snprintf(name, size, "localhost");
-    name[size - 1] = 0;
-}
-
 /* false: no address of IP. */
 static bool address_text(const struct sockaddr *address, char *text)
 {
@@ -70,6 +63,7 @@ static bool normal_form(const char *text, char *address)
     return good;
 }
 
+/* Not host_owns: for that all of 127/8 is ours, but other names of this machine may stand for other hosts. */
 bool route_owns(const char *text)
 {
     char number[ROUTE_TEXT_MAX], address[ROUTE_TEXT_MAX], interface[ROUTE_IFACE_MAX];

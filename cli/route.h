@@ -10,8 +10,6 @@
 #define ROUTE_TEXT_MAX  64 /* of an address in numbers, with its final 0 */
 #define ROUTE_IFACE_MAX 32
 
-void route_name(char *name, size_t size); /* of this machine; "localhost" if it has none */
-
 /* Whether the text is an address, in numbers, of this machine. */
 bool route_owns(const char *text);
 

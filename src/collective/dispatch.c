@@ -365,8 +365,7 @@ static void on_held_up(void *arg, struct link *link)
     struct peer *peer = arg;
     struct engine *engine = peer->engine;
     struct list *item, *after;
-    bool good =
-        true; /* what was taken back belongs to an operation that has ended: its abort is on its way */
+    bool good = true; /* and stays so: what stands in a stream is not taken back */
     LIST_EACH (item, after, &peer->early) {
         struct slot *slot = container_of(item, struct slot, item);
         if (loan_holds_up(&slot->loan) && !slot_own(slot, &good))

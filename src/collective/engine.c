@@ -130,7 +130,8 @@ static void group_lost(struct group *group, const struct peer *peer, int blamed,
     LIST_EACH (item, after, &engine->active) {
         struct op *op = container_of(item, struct op, item);
         /* What is disputed cannot end well, and its verdict may have been lost. */
-        if (op->group != group || (!op_torn(op, peer) && !op->disputed && !op_needs(op, rank)))
+        if (op->group != group ||
+            (!op_torn(op, peer) && !op->disputed && !op->spoiled && !op_needs(op, rank)))
             continue;
         char name[160];
         struct error why;

@@ -92,7 +92,7 @@ struct op {
     struct inflow *in;   /* [program->in_count] */
     struct outflow *out; /* [program->out_count] */
     bool running;        /* inside op_run */
-    bool spoiled;        /* a member took back what we were reading: it has ended the operation */
+    bool spoiled; /* a member took back what we read: it has ended the operation, and we wait to hear why */
 };
 
 /* ---- op.c ---- */

@@ -406,6 +406,8 @@ static void lane_run(struct op *op, struct lane *lane)
                 return;
             lane->stage = LANE_SEND;
         }
+        if (op->spoiled)
+            return; /* nothing made of it may go further; why, whoever took it back has told all */
         if (!stage_send(op, lane, move))
             return;
         lane->move++;
@@ -418,16 +420,6 @@ static void lane_run(struct op *op, struct lane *lane)
     lane->acc = lane->borrowed = NULL;
     op->lanes_left--;
     lane_begin(op, lane, lane->number + plan->window);
-}
-
-/* Whoever took its input back has said why to all; that has not come yet. */
-static void op_spoiled(struct op *op)
-{
-    struct error why;
-    char name[160];
-    op_describe(op, name, sizeof name);
-    error_set(&why, HEARTH_ABORTED, RANK_NONE, "%s: a member ended it and took its input back", name);
-    op_abort(op, &why, &why);
 }
 
 void op_run(struct op *op)
@@ -443,11 +435,9 @@ void op_run(struct op *op)
         lane_run(op, lane);
     }
     op->running = false;
-    if (op->state == OP_RUNNING && op->lanes_left == 0 && op->unsent == 0 && outflows_compared(op)) {
+    if (op->state == OP_RUNNING && op->lanes_left == 0 && op->unsent == 0 && !op->spoiled &&
+        outflows_compared(op)) {
         op->state = OP_READY;
-        if (op->spoiled)
-            op_spoiled(op);
-        else
-            op_end(op, NULL);
+        op_end(op, NULL);
     }
 }

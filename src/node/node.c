@@ -77,7 +77,7 @@ bool node_progress(hearth_node *node)
 
 /* ---- the keeper ---- */
 
-/* While operations follow each other closely, callers drive; looking after each would only be in their way.
+/* While operations follow each other closely, callers drive; looking after each would only be in their
  * way. */
 static void keeper_sleep(hearth_node *node, uint32_t heard, bool nap, uint64_t until)
 {

@@ -113,7 +113,7 @@ int MUST_CHECK local_open(const struct local_setup *setup, hearth_node *nodes[],
 
 void buffers_free(hearth_node *node); /* buffer.c: what hearth_alloc gave and nobody freed */
 
-/* New costs of links and the window for them, agreed by all members: for operations that start from now on.
+/* New costs of links and the window for them, agreed by all members: for operations that start from now
  * on. */
 void node_set_costs(hearth_node *node, const struct link_cost *inside, const struct link_cost *across,
                     size_t window_bytes, bool crowded);

@@ -55,7 +55,7 @@ struct link_events {
     void (*on_sent)(void *arg, struct link *link, void *owner, void *cookie);
     /* Data frames have left, or the peer returned eager credit: more may be sent. */
     void (*on_room)(void *arg, struct link *link);
-    /* Loans hold up what the peer has to say: those of which loan_holds_up is true must end now, by a copy.
+    /* Loans hold up what the peer has to say: those of which loan_holds_up is true must end now, by a
      * copy. */
     void (*on_held_up)(void *arg, struct link *link);
     /* The link is dead: once, and nothing comes after it. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The transport between processes of one user on one host: a ring of bytes each way in shared memory,
  * payloads read where they stand, and buffers from hearth_alloc read out of the neighbour's memory. The
- * unix socket that the memory was handed over on stays: when it closes, the peer is gone, however it ended.
+ * unix socket that the memory was handed over on stays: when it closes, the peer is gone, however it
  * ended. */
 #ifndef TRANSPORT_SHM_H
 #define TRANSPORT_SHM_H
@@ -19,7 +19,6 @@ struct shm_regions;
 
 struct shm_regions *shm_regions_open(struct heap *heap); /* NULL: no memory */
 void shm_regions_close(struct shm_regions *regions);     /* after its conns; unmaps what is left */
-void shm_regions_forget(struct shm_regions *regions);    /* as close, in a forked child */
 /* Memory of at least len bytes, zero, aligned to a page; NULL: none left. */
 void *shm_region_make(struct shm_regions *regions, size_t len);
 /* True: it was one of ours and is gone. */

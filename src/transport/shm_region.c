@@ -40,13 +40,6 @@ void shm_regions_close(struct shm_regions *regions)
     heap_free(regions);
 }
 
-void shm_regions_forget(struct shm_regions *regions)
-{
-    for (int i = 0; regions != NULL && i < regions->used; i++)
-        if (regions->regions[i].id != 0)
-            region_clear(&regions->regions[i]);
-}
-
 static struct region *free_place(struct shm_regions *regions)
 {
     for (int i = 0; i < SHM_REGIONS_MAX; i++) {

@@ -47,7 +47,7 @@ bool region_refer(struct shm_regions *regions, struct region_peer *peer, const v
 void region_returned(struct region_peer *peer, uint32_t number); /* the reference has come back */
 /* Reads what the peer says of its regions. False: it is gone or talks nonsense. */
 bool region_hear(struct region_peer *peer);
-/* The bytes that a reference of the peer stands for; NULL: there are no such, or its number is out already.
+/* The bytes that a reference of the peer stands for; NULL: there are no such, or its number is out
  * already. */
 const void *region_find(struct region_peer *peer, const uint8_t reference[REFERENCE_LEN], size_t len,
                         uint32_t *number);

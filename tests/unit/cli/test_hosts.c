@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "cli/hosts.h"
-#include "cli/route.h"
+#include "os/host.h"
 
 static struct hosts hosts;
 static char why[512];
@@ -36,7 +36,7 @@ static void test_local(void **state)
 {
     char own[HOST_NAME_LEN], list[HOST_NAME_LEN + 64];
     (void)state;
-    route_name(own, sizeof own);
+    host_name(own, sizeof own);
     snprintf(list, sizeof list, "localhost,127.0.0.1,nobody@localhost,elsewhere.invalid,%s", own);
     assert_true(hosts_parse(list, &hosts, why, sizeof why));
     assert_true(hosts.list[0].local && hosts.list[1].local && hosts.list[4].local);
