@@ -197,7 +197,12 @@ struct hearth_config {
     uint32_t connect_retries;   /* further attempts, with backoff and jitter: 3 */
     int64_t peer_timeout_ms;    /* a peer that answers nothing for so long is lost: 30,000 */
     int trust_network;          /* tcp is not encrypted in this version: 1 allows it beyond this machine: 0 */
-    char launcher[320];         /* hearth_config_env: the rendezvous that a launcher's environment gives; used
+    uint64_t rate;              /* bits a second that this node sends at most; 0 = as fast as it goes: 0 */
+    const char *codec;          /* for compressed calls that name none: "none" */
+    size_t compressed_allreduce_max_bytes; /* memory that a compressed all-reduce may need here; 0 = no limit:
+                                              4,294,967,296 */
+    uint32_t compress_threads;             /* threads that compress, the caller's included, 1..64: 1 */
+    char launcher[320]; /* hearth_config_env: the rendezvous that a launcher's environment gives; used
                                    where neither peers nor rendezvous is given: "" */
 };
 
@@ -458,6 +463,158 @@ HEARTH_API const char *hearth_request_error(const hearth_request *request);
 /* Ends the handle. An unfinished operation is cancelled first; when this returns nothing touches its
  * buffers any more. NULL is allowed. Must not be called from a completion callback. */
 HEARTH_API void hearth_request_free(hearth_request *request);
+
+/* ---- Compression ----------------------------------------------------------------------------------------
+ *
+ * Over a slow network gradients are sent smaller than they are, and what a step leaves out is kept and added
+ * to the next one (error feedback), so that nothing is lost. A codec is named by a text:
+ *
+ *   none                      as it is
+ *   fp16 | bf16               half precision; fp16 with one power of two for each block of 256
+ *   int8[,stochastic]         8 bits, one scale for each block of 256
+ *   onebit                    sign, and the mean magnitude of each block of 256
+ *   topk:RATIO[,chunk=COUNT][,values=f32|bf16|int8]     the largest of the tensor, or of each chunk
+ *   randomk:RATIO[,values=f32|bf16|int8]                coordinates that all members draw alike
+ *   powersgd:RANK[,rows=COUNT][,alternate]              low-rank factors of a matrix
+ *   auto:CODEC[,CODEC...]     whichever of these is fastest here; none if none of them helps
+ * and each with ",feedback=off". Example: "topk:0.01,values=int8".
+ *
+ * Types f32, f64, f16, bf16; operations HEARTH_SUM and HEARTH_AVG; anything else is HEARTH_UNSUPPORTED.
+ * Values are computed in f32: an f64 beyond its range counts as infinite.
+ *
+ * A compressed all-reduce is a transaction: on success the result is in `buffer` (the same bits on every
+ * member) and the residual holds what was left out; on any error, cancel included, buffer, residual and state
+ * are as they were. (Only if a member crashes in the very last moment may one member have finished what
+ * another has not; the group is broken then.) NaN or Inf in any member's input: HEARTH_POISONED on all, the
+ * text names the rank. A group of one: returns at once, buffer and residual untouched.
+ *
+ * Kept: sum of results and new residuals = sum of inputs and old residuals, within rounding. */
+
+/* HEARTH_OK, or HEARTH_INVALID with a text that shows the grammar. */
+HEARTH_API int hearth_codec_check(const char *codec);
+
+/* buffer[i] = op over members of buffer[i], by way of the codec (NULL: the config's). `residual`: count
+ * elements, f64 for f64 buffers and f32 for all others, zero before the first step and kept by the caller
+ * between steps; NULL: no feedback (randomk then scales by count/kept, so that it is right on average).
+ * randomk draws by the group and the number of the operation; powersgd needs rows= and has no warm start: a
+ * compressor knows more. With "none" it is hearth_all_reduce in place, the residual is not touched. */
+HEARTH_API int hearth_all_reduce_compressed(hearth_group *group, void *buffer, size_t count,
+                                            enum hearth_dtype dtype, enum hearth_op op, const char *codec,
+                                            void *residual, const struct hearth_opts *opts);
+HEARTH_API int hearth_all_reduce_compressed_nb(hearth_group *group, void *buffer, size_t count,
+                                               enum hearth_dtype dtype, enum hearth_op op, const char *codec,
+                                               void *residual, const struct hearth_opts *opts,
+                                               hearth_request **request);
+
+/* ---- a compressor: the state of many tensors, kept for the caller ---- */
+
+typedef struct hearth_compressor hearth_compressor;
+
+/* Begins with its size. Always initialise with hearth_compressor_config_init. The same on all members. */
+struct hearth_compressor_config {
+    size_t size;
+    const char *codec;   /* NULL = the config's: NULL */
+    size_t min_count;    /* tensors with fewer elements go plain: 4,096 */
+    int vectors;         /* 1: tensors of one dimension are compressed too: 0 */
+    const char *include; /* comma-separated names with * and ?: only these are compressed; NULL = all: NULL */
+    const char *exclude; /* likewise: these are not: NULL */
+    uint64_t warmup_steps; /* each tensor's first steps go plain: 0 */
+    uint64_t ramp_steps;   /* topk, randomk: then the ratio goes from 0.25 down to its own in so many: 0 */
+};
+
+HEARTH_API void hearth_compressor_config_init(struct hearth_compressor_config *config);
+/* `config` may be NULL. Hangs on the group's node: freed by hearth_close at the latest. */
+HEARTH_API int hearth_compressor_open(hearth_group *group, const struct hearth_compressor_config *config,
+                                      hearth_compressor **out);
+/* Operations in flight are cancelled. NULL is allowed. */
+HEARTH_API void hearth_compressor_close(hearth_compressor *compressor);
+/* Tensors whose name matches `pattern` (* and ?) use this codec; of several rules the last one counts. Rules
+ * come before `include`, `exclude`, `vectors` and `min_count`. */
+HEARTH_API int hearth_compressor_rule(hearth_compressor *compressor, const char *pattern, const char *codec);
+
+/* One tensor: its name is its identity (at most 255 bytes), its shape is fixed by the first call. */
+struct hearth_tensor {
+    const char *name;
+    void *data;
+    enum hearth_dtype dtype;
+    int ndim;           /* 0..8 */
+    const size_t *dims; /* [ndim]; powersgd takes dims[0] x the rest */
+};
+
+HEARTH_API int hearth_compressor_all_reduce(hearth_compressor *compressor, const struct hearth_tensor *tensor,
+                                            enum hearth_op op, const struct hearth_opts *opts);
+HEARTH_API int hearth_compressor_all_reduce_nb(hearth_compressor *compressor,
+                                               const struct hearth_tensor *tensor, enum hearth_op op,
+                                               const struct hearth_opts *opts, hearth_request **request);
+
+/* Forgets what is kept of one tensor (NULL: of all). HEARTH_INVALID: no such tensor, or it is in use. */
+HEARTH_API int hearth_compressor_reset(hearth_compressor *compressor, const char *name);
+/* Residuals are multiplied by the factor: after a change of the loss scale (new / old) or, if wanted, of the
+ * learning rate (old / new). */
+HEARTH_API int hearth_compressor_scale(hearth_compressor *compressor, double factor);
+/* The state as bytes, the same on every machine, with version and checksum. Writes it if it fits into `size`
+ * and returns its length; negative status on failure. No operation may be in flight. */
+HEARTH_API int64_t hearth_compressor_save(hearth_compressor *compressor, void *buffer, size_t size);
+/* Replaces the state. Training goes on bit for bit as it would have. Bytes that are damaged, of another
+ * version or of another rank or world size are refused (HEARTH_INVALID), and nothing has changed then. */
+HEARTH_API int hearth_compressor_load(hearth_compressor *compressor, const void *buffer, size_t len);
+
+/* What became of one tensor, or of all together. */
+struct hearth_compressor_stats {
+    size_t size;          /* set by the caller: sizeof */
+    uint64_t tensors;     /* known */
+    uint64_t steps;       /* all-reduces that ended well */
+    uint64_t plain_bytes; /* what they would have sent uncompressed from this member */
+    uint64_t sent_bytes;  /* what they sent */
+    double ratio;         /* plain / sent; 0 while nothing was sent */
+    double captured;      /* share of the last step's energy that was sent, 0..1, from every 16th block */
+    double residual_norm; /* Euclidean norm of what is left behind now */
+};
+/* `name` NULL: all. */
+HEARTH_API int hearth_compressor_stats(hearth_compressor *compressor, const char *name,
+                                       struct hearth_compressor_stats *stats);
+/* How a tensor goes and why, for people: codec, algorithm, expected time. As hearth_metrics_text. */
+HEARTH_API int64_t hearth_compressor_explain(hearth_compressor *compressor, const char *name, char *buffer,
+                                             size_t size);
+
+/* ---- gradients of a whole model ---- */
+
+typedef struct hearth_sync hearth_sync;
+
+/* Makes the gradients of many tensors meet, as they become ready: small ones travel together, large ones in
+ * pieces, while the rest is still being computed. */
+HEARTH_API int hearth_sync_open(hearth_group *group, const char *codec, enum hearth_op op, hearth_sync **out);
+/* The same on a compressor that the caller has set up and closes after the sync. */
+HEARTH_API int hearth_sync_open_with(hearth_compressor *compressor, enum hearth_op op, hearth_sync **out);
+HEARTH_API void hearth_sync_close(hearth_sync *sync); /* NULL is allowed */
+/* Registers a tensor; its index (0, 1, ...), or a negative status. All members register the same, in the same
+ * order, before the first step: they compare at the first hearth_sync_wait. `data` may be NULL and set
+ * later. */
+HEARTH_API int hearth_sync_add(hearth_sync *sync, const struct hearth_tensor *tensor);
+HEARTH_API int hearth_sync_set_data(hearth_sync *sync, int index, void *data); /* not while in flight */
+/* This step's gradient of the tensor is there. Any order, any thread; it belongs to the sync until the wait
+ * has returned. */
+HEARTH_API int hearth_sync_ready(hearth_sync *sync, int index);
+/* Ends the step: waits for all. HEARTH_INVALID: a tensor was never ready; the text names it, nothing was
+ * changed, and the step goes on: make it ready and wait again. After any other error all gradients are as
+ * they were, and all are to be made ready again. opts: timeout_ms, weight. */
+HEARTH_API int hearth_sync_wait(hearth_sync *sync, const struct hearth_opts *opts);
+HEARTH_API hearth_compressor *hearth_sync_compressor(hearth_sync *sync); /* for stats, save and load */
+
+/* ---- one buffer by itself ---- */
+
+/* No compressed form is longer than this; 0: the codec cannot code it. */
+HEARTH_API size_t hearth_compress_bound(const char *codec, size_t count, enum hearth_dtype dtype);
+/* Compresses source + residual (NULL: no feedback) into target (`size` bytes; HEARTH_LIMIT if too few) and
+ * leaves in the residual what that lacks. `key` is for codecs that draw: the same on all that must draw
+ * alike, another each time. Not "auto". */
+HEARTH_API int hearth_compress(const char *codec, uint64_t key, const void *source, size_t count,
+                               enum hearth_dtype dtype, void *residual, void *target, size_t size,
+                               size_t *len);
+/* Needs no codec: the bytes say what they are. All elements of the target are written; malformed bytes are
+ * HEARTH_PROTOCOL, another count or type HEARTH_INVALID, and then the target is as it was. */
+HEARTH_API int hearth_decompress(const void *bytes, size_t len, void *target, size_t count,
+                                 enum hearth_dtype dtype);
 
 /* ---- Measurement ---------------------------------------------------------------------------------- */
 

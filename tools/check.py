@@ -14,7 +14,8 @@ ROOT = Path(os.environ.get("HEARTH_CHECK_ROOT", Path(__file__).resolve().parent.
 # ---- The tables. A new edge or exception is a change here, so it is seen in review. --------------------------------
 
 # Who may include whom: rooms, or single headers of a room. Every room may include itself and <hearth.h>.
-FACES = ["core", "os", "kernel/kernel.h", "collective/plan.h", "collective/select.h", "collective/dryrun.h"]
+FACES = ["core", "os", "kernel", "compress", "gradient/price.h", "collective/plan.h", "collective/select.h",
+         "collective/dryrun.h"]
 INCLUDES = {
     "core": [],
     "os": ["core"],
@@ -25,6 +26,8 @@ INCLUDES = {
     "bootstrap": ["core", "os", "wire"],
     "collective": ["core", "os", "wire", "kernel", "metrics", "transport/link.h"],
     "node": ["core", "os", "wire", "kernel", "metrics", "transport", "bootstrap", "collective"],
+    "compress": ["core", "kernel"],
+    "gradient": ["core", "os", "kernel", "compress", "collective/select.h", "node"],
     "api.c": ["core", "node", "collective"],
     "cli": FACES,
     "bench": FACES,

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One block of a part: what each kind of part-wise codec implements. Only for the files of this room. */
+#ifndef COMPRESS_BLOCK_H
+#define COMPRESS_BLOCK_H
+
+#include "compress/coder.h"
+
+/* What a block is coded for besides its numbers. */
+struct block_context {
+    const struct codec *codec;
+    const struct kernels *kernels;
+    uint64_t key;   /* as in struct feed */
+    uint64_t first; /* index of the block's first element in the tensor */
+};
+
+enum block_mode { BLOCK_SET, BLOCK_ADD }; /* x = decoded, or x += decoded */
+
+struct block_codec {
+    /* Bytes of a block of `count` <= coder_block elements. */
+    size_t (*len)(const struct codec *codec, size_t count);
+    /* All of acc is finite. Writes len bytes; acc[i] becomes acc[i] - decoded[i], rounded once. */
+    void (*encode)(const struct block_context *context, float *acc, size_t count, uint8_t *bytes);
+    /* `bytes` has len bytes. False: they are malformed (x is undefined, nothing else was touched). */
+    bool (*decode)(const struct block_context *context, const uint8_t *bytes, size_t count, float *x,
+                   enum block_mode mode);
+};
+
+extern const struct block_codec block_none;             /* raw.c */
+extern const struct block_codec block_fp16, block_bf16; /* half.c */
+extern const struct block_codec block_int8;             /* int8.c */
+extern const struct block_codec block_onebit;           /* onebit.c */
+extern const struct block_codec block_topk;             /* topk.c */
+
+/* Of a part-wise kind. */
+const struct block_codec *block_codec_of(const struct codec *codec);
+
+#endif

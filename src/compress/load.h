@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a tensor and its residual to f32, and what is left back into the residual: the first and the last step
+ * of every codec. */
+#ifndef COMPRESS_LOAD_H
+#define COMPRESS_LOAD_H
+
+#include "compress/coder.h"
+
+#define FINITE_MAX UINT32_C(0x7f7fffff) /* bits of the largest finite f32 */
+
+/* acc[i] = gain * x[offset + i] + e[offset + i]: f64 in f64 and rounded once, all others in f32. Gives the
+ * largest of the magnitudes' bits: above FINITE_MAX there is a NaN or Inf among them. */
+uint32_t load_block(const struct kernels *kernels, const struct feed *feed, size_t offset, size_t count,
+                    float *acc);
+/* e_new[offset + i] = what is left when `left` remains of acc: f32 as it is; f64 together with what rounding
+ * acc had cost (x and e must still be as they were). Goes past the caches. e_new NULL: nothing. */
+void store_block(const struct kernels *kernels, const struct feed *feed, size_t offset, size_t count,
+                 const float *left);
+/* The largest of the magnitudes' bits. */
+uint32_t largest_bits(const struct kernels *kernels, const float *x, size_t count);
+/* e_new[offset + i] += left[i]. */
+void add_left(const struct kernels *kernels, const struct feed *feed, size_t offset, size_t count,
+              const float *left);
+
+#endif

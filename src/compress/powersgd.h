@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* powersgd: a matrix M of rows x columns as P Q^T with P of rows x rank and Q of columns x rank, all row by
+ * row. One power iteration a step, warm-started from the last Q. All sums in one fixed order, the same with
+ * every set of kernels and for every number of threads: members that have the same bytes compute the same.
+ *
+ *   M = gain x + e;  P = M Q;  P summed over members, made orthonormal;  Q = M^T P;  Q summed;
+ *   out = P Qsum^T / divisor;  e_new = M - P Q^T with the member's own Q.
+ * Alternating: even steps send P' = M Q for an orthonormal Q and keep it, odd steps send Q = M^T P for an
+ * orthonormal P: one sum a step. */
+#ifndef COMPRESS_POWERSGD_H
+#define COMPRESS_POWERSGD_H
+
+#include "compress/coder.h"
+#include "core/heap.h"
+
+#define POWERSGD_RANK_MAX 32
+
+struct matrix {
+    size_t rows, columns;
+    uint32_t rank; /* <= rows and <= columns */
+};
+
+/* Whether factors are shorter than half of the matrix; else it is better sent as it is. */
+bool powersgd_pays(const struct matrix *m);
+/* The rank that is used: the codec's, but no more than rows or columns. */
+uint32_t powersgd_rank(const struct codec *codec, size_t rows, size_t columns);
+
+/* factor[length x rank]: standard normal numbers drawn from the key, orthonormal columns. */
+void powersgd_seed(const struct kernels *kernels, uint64_t key, size_t length, uint32_t rank, float *factor);
+
+/* M = gain x + e goes to feed->e_new (never NULL; its type as in struct feed; computed in f32), and P = M Q
+ * to p, for rows [from, to). HEARTH_POISONED as coder_encode. */
+int MUST_CHECK powersgd_load(const struct matrix *m, const struct kernels *kernels, const struct feed *feed,
+                             const float *q, size_t from, size_t to, float *p);
+/* Columns become orthonormal. A column that is nothing but a mix of those before it (or zero) is replaced by
+ * one drawn from the key. Same input, same output, everywhere. */
+void powersgd_orthonormal(const struct kernels *kernels, uint64_t key, size_t length, uint32_t rank,
+                          float *factor);
+/* q = M^T P with M as it stands in a residual of the dtype's kind. */
+void powersgd_project(const struct matrix *m, const struct kernels *kernels, const void *residual,
+                      enum hearth_dtype dtype, const float *p, float *q);
+/* For rows [from, to): out = P Qsum^T / divisor in the tensor's type; residual (holding M) becomes
+ * M - P Qown^T (qown NULL: not touched). For alternating steps in which P was sent, pass psum for P of `out`
+ * and pown for that of the residual, with q for both Qs. HEARTH_POISONED: out is not finite. */
+struct powersgd_end {
+    const float *p_sum, *q_sum; /* out = p_sum q_sum^T / divisor */
+    const float *p_own, *q_own; /* residual -= p_own q_own^T; NULL: leave it */
+    void *out, *residual;
+    enum hearth_dtype dtype;
+    float divisor;
+};
+int MUST_CHECK powersgd_finish(const struct matrix *m, const struct kernels *kernels,
+                               const struct powersgd_end *end, size_t from, size_t to);
+
+#endif

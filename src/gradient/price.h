@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a compressed all-reduce costs, and which way is the best. Pure functions of what all members agree on
+ * (view, codecs, tensor) and of constants, so all members choose the same. */
+#ifndef GRADIENT_PRICE_H
+#define GRADIENT_PRICE_H
+
+#include "compress/codec.h"
+
+/* How a compressed tensor travels. Numbers are compared between members. */
+enum reduction_way {
+    WAY_PLAIN = 0,     /* uncompressed all_reduce of input + residual */
+    WAY_ALLGATHER = 1, /* each member's payload to all, summed by each in rank order */
+    WAY_OWNER = 2,     /* to the owners of the parts, summed in rank order, encoded once more, to all */
+    WAY_SHARED = 3,    /* a small dense thing that all have alike: chosen coordinates, factors */
+    WAY_TWO_LEVEL = 4, /* dense inside a host, then one of the above between one member of each host */
+    WAY_COUNT
+};
+const char *reduction_way_name(enum reduction_way way); /* "owner" */
+
+struct tensor_shape {
+    size_t count;
+    size_t rows, columns; /* rows 0: not a matrix */
+    enum hearth_dtype dtype;
+};
+
+struct reduction_price {
+    double bytes;    /* that the busiest member sends through its port, all phases */
+    double wire_s;   /* the network alone, latency included */
+    double kernel_s; /* arithmetic of one member */
+    double total_s;  /* with as much overlap as the way allows */
+};
+
+/* Whether the way can carry the codec: a part-wise codec or whole-tensor topk by ALLGATHER or OWNER, randomk
+ * and powersgd by SHARED; any of them by TWO_LEVEL where some host has several members and there is more than
+ * one host; none by PLAIN. */
+bool reduction_can(const struct codec *codec, enum reduction_way way, const struct view *view);
+/* total_s is HUGE_VAL where the way cannot. */
+struct reduction_price reduction_price(const struct codec *codec, enum reduction_way way,
+                                       const struct tensor_shape *shape, const struct view *view);
+
+struct reduction_choice {
+    struct codec codec;
+    enum reduction_way way;
+    struct reduction_price price, plain; /* of the choice, and of WAY_PLAIN */
+};
+/* The cheapest of the list's codecs and their ways; `automatic` lists may also choose none, and do unless a
+ * codec is cheaper by a margin (5 %). A list of one codec: only the way is chosen. powersgd that does not pay
+ * for the shape (or has no shape) becomes none. */
+void reduction_choose(const struct codec_list *list, const struct tensor_shape *shape,
+                      const struct view *view, struct reduction_choice *choice);
+/* "topk:0.01 by owner: 12.1 ms (wire 4.2 ms, 0.53 MB; kernels 8 ms), plain 800 ms" */
+void reduction_reason(const struct reduction_choice *choice, char *text, size_t size);
+
+#endif
