@@ -19,6 +19,10 @@
 
 static void call_text(const struct call_record *r, char *text, size_t size)
 {
+    if (r->flags & CALL_OPENING) {
+        snprintf(text, size, "all_reduce_compressed");
+        return;
+    }
     const char *kind = r->kind < PLAN_KIND_COUNT ? plan_kind_name((enum plan_kind)r->kind) : "?";
     const char *dtype = hearth_dtype_name((enum hearth_dtype)r->dtype);
     int n = r->flags & CALL_LISTED ? snprintf(text, size, "%sv of %s with its counts", kind, dtype)

@@ -344,6 +344,13 @@ bool engine_busy(const struct engine *engine)
     return !list_empty(&engine->active);
 }
 
+void engine_finish(struct engine *engine, struct completion *completion, const struct error *error)
+{
+    completion->error = *error;
+    completion->ended = true;
+    list_push(&engine->finished, &completion->item);
+}
+
 struct completion *engine_finished(struct engine *engine)
 {
     if (list_empty(&engine->finished))

@@ -20,6 +20,7 @@ struct completion {
     bool ended;
     struct error error; /* status HEARTH_OK: committed */
     struct op *op;      /* while it runs */
+    uint64_t sequence;  /* within its tag */
 };
 
 /* A collective as the user called it, arguments checked. */
@@ -30,6 +31,7 @@ struct call {
     size_t count;
     const size_t *in_counts, *out_counts; /* v-variants, see struct plan_call */
     bool vector;                          /* v-variant whose counts are not known to all */
+    bool opening;                         /* begins a compressed all_reduce: shown as that in disputes */
     enum hearth_dtype dtype;
     enum hearth_op op;
     int root;
@@ -70,6 +72,8 @@ size_t engine_waits(const struct engine *engine, struct sock_wait *items, size_t
 void engine_attend(struct engine *engine, const struct sock_wait *items, size_t count);
 void engine_doze(struct engine *engine, bool asleep);
 bool engine_stuck(const struct engine *engine); /* bytes wait for room in a connection */
+/* Ends a completion that no operation of the engine belongs to: it is in engine_finished then. */
+void engine_finish(struct engine *engine, struct completion *completion, const struct error *error);
 /* Takes the next completion that has ended and was not collected yet; NULL: none. */
 struct completion *engine_finished(struct engine *engine);
 /* The peer (rank in the cluster) that this running operation waits for, or RANK_NONE. */

@@ -291,7 +291,8 @@ static struct call_record record_of(const struct group *group, const struct call
         .dtype = (uint8_t)call->dtype,
         .op = plan_kind_reduces(call->kind) ? (uint8_t)call->op : 0,
         .algo = (uint8_t)plan->algo,
-        .flags = (call->opts->flags & HEARTH_ORDER_RANK) | (is_listed(call) ? CALL_LISTED : 0),
+        .flags = (call->opts->flags & HEARTH_ORDER_RANK) | (is_listed(call) ? CALL_LISTED : 0) |
+                 (call->opening ? CALL_OPENING : 0),
         .root = plan_kind_rooted(call->kind) ? call->root : RANK_NONE,
         .count = shared_count(call, plan->size),
         .plan = hash_mix(plan_hash(plan), group->view.eager_bytes),
@@ -467,7 +468,7 @@ int group_start(struct group *group, const struct call *call, struct completion 
         return group_refuse(group, call->opts->tag, error);
     }
     op->completion = completion;
-    *completion = (struct completion){.op = op};
+    *completion = (struct completion){.op = op, .sequence = op->sequence};
     list_init(&completion->item);
     error_clear(&completion->error);
     engine->ops_count++;

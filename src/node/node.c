@@ -217,6 +217,11 @@ int node_test(hearth_request *request)
 void node_cancel(hearth_request *request)
 {
     hearth_node *node = request->node;
+    if (request->cancel != NULL) {
+        request->cancel(request->cancel_arg);
+        node_wait(request, NEVER_NS);
+        return;
+    }
     mutex_lock(&node->baton);
     completion_cancel(&request->completion);
     bool rest = drive(node, NULL);
@@ -286,6 +291,43 @@ int node_start(hearth_group *group, const struct call *call, bool waits, hearth_
     return status;
 }
 
+int node_request(hearth_node *node, const struct node_task *task, hearth_request **out)
+{
+    mutex_lock(&node->baton);
+    hearth_request *request = node->closing ? NULL : request_take(node);
+    int status = request != NULL ? HEARTH_OK : node->closing ? HEARTH_CLOSED : HEARTH_NO_MEMORY;
+    if (request != NULL) {
+        request->cancel = task->cancel;
+        request->cancel_arg = task->arg;
+        request->done = task->done;
+        request->done_arg = task->done_arg;
+        list_init(&request->completion.item);
+        *out = request;
+    }
+    mutex_unlock(&node->baton);
+    return status;
+}
+
+void node_settle(hearth_request *request, const struct error *error)
+{
+    hearth_node *node = request->node;
+    mutex_lock(&node->baton);
+    engine_finish(node->engine, &request->completion, error);
+    bool rest = drive(node, NULL);
+    mutex_unlock(&node->baton);
+    leave_rest(node, rest);
+}
+
+void node_refuse(hearth_group *group, uint64_t tag, const struct error *why)
+{
+    hearth_node *node = group->node;
+    mutex_lock(&node->baton);
+    group_refuse(group->group, tag, why);
+    bool rest = drive(node, NULL);
+    mutex_unlock(&node->baton);
+    leave_rest(node, rest);
+}
+
 void node_release(hearth_request *request)
 {
     hearth_node *node = request->node;
@@ -294,6 +336,31 @@ void node_release(hearth_request *request)
     mutex_lock(&node->baton);
     request_put(request);
     mutex_unlock(&node->baton);
+}
+
+/* ---- what hangs on the node ---- */
+
+void node_attach(hearth_node *node, struct attachment *attachment)
+{
+    mutex_lock(&node->baton);
+    list_push(&node->attached, &attachment->item);
+    mutex_unlock(&node->baton);
+}
+
+void node_detach(hearth_node *node, struct attachment *attachment)
+{
+    mutex_lock(&node->baton);
+    list_remove(&attachment->item);
+    mutex_unlock(&node->baton);
+}
+
+static void attachments_drop(hearth_node *node)
+{
+    while (!list_empty(&node->attached)) {
+        struct attachment *attachment = container_of(node->attached.next, struct attachment, item);
+        list_remove(&attachment->item);
+        attachment->drop(attachment);
+    }
 }
 
 /* ---- groups ---- */
@@ -332,6 +399,9 @@ void hearth_group_close(hearth_group *group)
     hearth_node *node = group->node;
     if (node_forked(node))
         return;
+    struct node_worker *worker = atomic_load(&node->worker);
+    if (worker != NULL)
+        worker->leave(worker, group);
     mutex_lock(&node->baton);
     group_close(group->group);
     list_remove(&group->item);
@@ -476,6 +546,7 @@ int node_open(const struct node_setup *setup, hearth_node **out, struct error *e
     list_init(&node->requests);
     list_init(&node->free_requests);
     list_init(&node->buffers);
+    list_init(&node->attached);
     int status = mutex_init(&node->baton);
     bool has_baton = status == HEARTH_OK;
     if (status == HEARTH_OK)
@@ -513,6 +584,9 @@ void hearth_close(hearth_node *node)
     mutex_lock(&node->baton);
     node->closing = true;
     mutex_unlock(&node->baton);
+    struct node_worker *worker = atomic_load(&node->worker);
+    if (worker != NULL)
+        worker->stop(worker);
     rest_ring_all(node);
     if (node->keeper_runs)
         thread_join(&node->keeper);
@@ -522,6 +596,7 @@ void hearth_close(hearth_node *node)
     collect(node, NULL);
     engine_close(node->engine);
     mutex_unlock(&node->baton);
+    attachments_drop(node);
     if (node->net != NULL)
         mem_net_put(node->net);
     if (node->door != NULL)

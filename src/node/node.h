@@ -26,10 +26,24 @@ struct hearth_request {
     struct list item; /* in the node: in use or free */
     hearth_node *node;
     struct completion completion;
+    void (*cancel)(void *arg); /* NULL: an operation of the engine; else who runs it (node_request) */
+    void *cancel_arg;
     bool settled;       /* ended, and its callback has returned */
     struct event event; /* read_fd -1: never asked for */
     hearth_done_fn *done;
     void *done_arg;
+};
+
+/* What hangs on a node and is freed with it, when all operations have ended. */
+struct attachment {
+    struct list item;
+    void (*drop)(struct attachment *attachment);
+};
+
+/* Who runs operations made of other operations (gradient/workshop.h). */
+struct node_worker {
+    void (*stop)(struct node_worker *worker); /* the node closes: ends all that it has in flight */
+    void (*leave)(struct node_worker *worker, hearth_group *group); /* the group closes: likewise */
 };
 
 struct hearth_node {
@@ -50,6 +64,8 @@ struct hearth_node {
     struct engine *engine;
     struct hearth_group world;
     struct list groups, requests, free_requests;
+    struct list attached;                 /* struct attachment, under the baton */
+    _Atomic(struct node_worker *) worker; /* NULL: nothing needed one yet */
     struct thread keeper;
     bool keeper_runs;
     bool closing;    /* under the baton */
@@ -95,6 +111,19 @@ int node_wait(hearth_request *request, uint64_t deadline_ns);
 int node_test(hearth_request *request);
 void node_cancel(hearth_request *request);
 void node_release(hearth_request *request);
+/* A request for something that the caller runs: `cancel` must bring it to node_settle soon, from any thread. */
+struct node_task {
+    void (*cancel)(void *arg);
+    void *arg;
+    hearth_done_fn *done;
+    void *done_arg;
+};
+int MUST_CHECK node_request(hearth_node *node, const struct node_task *task, hearth_request **out);
+void node_settle(hearth_request *request, const struct error *error);
+/* Others must not wait for us under the tag: as group_refuse. */
+void node_refuse(hearth_group *group, uint64_t tag, const struct error *why);
+void node_attach(hearth_node *node, struct attachment *attachment);
+void node_detach(hearth_node *node, struct attachment *attachment);
 /* Moves what can be moved, collects what has ended. True if anything moved. For simulations. */
 bool node_progress(hearth_node *node);
 

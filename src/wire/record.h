@@ -23,6 +23,7 @@ enum call_state {
 };
 #define CALL_KIND_COUNT 11                  /* numbers of collectives in docs/wire.md */
 #define CALL_LISTED     (UINT32_C(1) << 31) /* in the flags: a v-variant, `count` counts no elements */
+#define CALL_OPENING    (UINT32_C(1) << 30) /* in the flags: begins a compressed all_reduce */
 
 struct call_record {
     uint8_t state; /* enum call_state; the rest travels for POSTED and ENDED only */
