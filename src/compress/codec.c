@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the text of a codec to its numbers and back. A text is items between commas: a codec's name with its
+ * number, or an option of the codec before it. */
+#include "compress/codec.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "compress/ratio.h"
+
+#define RANK_MAX  32u
+#define CHUNK_MIN 64u
+#define CHUNK_MAX 65536u
+#define ROWS_MAX  (UINT64_C(1) << 40)
+#define SHOWN_MAX 32 /* bytes of the user's text in an error, so that the grammar has room in it too */
+
+#define GRAMMAR                                                                                              \
+    "none|fp16|bf16|int8[,stochastic]|onebit|topk:RATIO[,chunk=COUNT][,values=f32|bf16|int8]|"               \
+    "randomk:RATIO[,values=...]|powersgd:RANK[,rows=COUNT][,alternate]|auto:CODEC,...; each [,feedback=off]"
+
+/* What stands behind a codec's name. */
+enum number { NUMBER_NO, NUMBER_RATIO, NUMBER_RANK };
+
+struct kind_row {
+    const char *name;
+    enum number number;
+};
+
+static const struct kind_row kinds[CODEC_KIND_COUNT] = {
+    [CODEC_NONE] = {"none", NUMBER_NO},          [CODEC_FP16] = {"fp16", NUMBER_NO},
+    [CODEC_BF16] = {"bf16", NUMBER_NO},          [CODEC_INT8] = {"int8", NUMBER_NO},
+    [CODEC_ONEBIT] = {"onebit", NUMBER_NO},      [CODEC_TOPK] = {"topk", NUMBER_RATIO},
+    [CODEC_RANDOMK] = {"randomk", NUMBER_RATIO}, [CODEC_POWERSGD] = {"powersgd", NUMBER_RANK},
+};
+
+static const char *const values_names[CODEC_VALUES_COUNT] = {
+    [VALUES_F32] = "f32",
+    [VALUES_BF16] = "bf16",
+    [VALUES_INT8] = "int8",
+};
+
+enum option {
+    OPTION_STOCHASTIC,
+    OPTION_ALTERNATE,
+    OPTION_CHUNK,
+    OPTION_VALUES,
+    OPTION_ROWS,
+    OPTION_FEEDBACK
+};
+
+struct option_row {
+    const char *name; /* up to its '=' */
+    unsigned kinds;   /* that have it, as bits */
+};
+
+static const struct option_row options[] = {
+    [OPTION_STOCHASTIC] = {"stochastic", 1u << CODEC_INT8},
+    [OPTION_ALTERNATE] = {"alternate", 1u << CODEC_POWERSGD},
+    [OPTION_CHUNK] = {"chunk=", 1u << CODEC_TOPK},
+    [OPTION_VALUES] = {"values=", 1u << CODEC_TOPK | 1u << CODEC_RANDOMK},
+    [OPTION_ROWS] = {"rows=", 1u << CODEC_POWERSGD},
+    [OPTION_FEEDBACK] = {"feedback=", ~0u},
+};
+
+#define OPTION_COUNT ((int)(sizeof(options) / sizeof(options[0])))
+
+/* A piece of the text, not terminated. */
+struct item {
+    const char *at;
+    size_t len;
+};
+
+struct parser {
+    const char *text;
+    struct codec_list *list;
+    unsigned seen; /* options of the last codec, as bits */
+    struct error *error;
+};
+
+/* ---- errors ---- */
+
+/* Up to SHOWN_MAX bytes of what the user wrote, fit to be printed. */
+static void shown(char target[SHOWN_MAX + 4], struct item item)
+{
+    size_t len = item.len < SHOWN_MAX ? item.len : SHOWN_MAX;
+
+    for (size_t i = 0; i < len; i++)
+        target[i] = item.at[i] >= ' ' && item.at[i] <= '~' ? item.at[i] : '?';
+    memcpy(target + len, len < item.len ? "..." : "", len < item.len ? 4 : 1);
+}
+
+static int bad(const struct parser *parser, struct item item, const char *what)
+{
+    char whole[SHOWN_MAX + 4], place[SHOWN_MAX + 4];
+
+    shown(whole, (struct item){parser->text, strlen(parser->text)});
+    shown(place, item);
+    return error_set(parser->error, HEARTH_INVALID, RANK_NONE, "codec \"%s\", at \"%s\": %s; %s", whole,
+                     place, what, GRAMMAR);
+}
+
+/* ---- numbers ---- */
+
+static bool parse_count(struct item item, uint64_t max, uint64_t *value)
+{
+    uint64_t v = 0;
+
+    if (item.len == 0)
+        return false;
+    for (size_t i = 0; i < item.len; i++) {
+        if (item.at[i] < '0' || item.at[i] > '9')
+            return false;
+        v = v * 10 + (uint64_t)(item.at[i] - '0');
+        if (v > max)
+            return false;
+    }
+    *value = v;
+    return v > 0;
+}
+
+static bool item_is(struct item item, const char *word)
+{
+    return strlen(word) == item.len && memcmp(item.at, word, item.len) == 0;
+}
+
+/* ---- options ---- */
+
+static int set_chunk(const struct parser *parser, struct item item, struct item value, struct codec *codec)
+{
+    uint64_t chunk;
+
+    if (!parse_count(value, CHUNK_MAX, &chunk) || chunk < CHUNK_MIN || (chunk & (chunk - 1)) != 0)
+        return bad(parser, item, "a power of two 64..65536");
+    codec->chunk = (uint32_t)chunk;
+    return HEARTH_OK;
+}
+
+static int set_values(const struct parser *parser, struct item item, struct item value, struct codec *codec)
+{
+    for (int i = 0; i < CODEC_VALUES_COUNT; i++)
+        if (item_is(value, values_names[i])) {
+            codec->values = (enum codec_values)i;
+            return HEARTH_OK;
+        }
+    return bad(parser, item, "f32, bf16 or int8");
+}
+
+static int set_option(const struct parser *parser, enum option option, struct item item, struct codec *codec)
+{
+    size_t skip = strlen(options[option].name);
+    struct item value = {item.at + skip, item.len - skip};
+
+    switch (option) {
+    case OPTION_STOCHASTIC:
+        codec->stochastic = true;
+        return HEARTH_OK;
+    case OPTION_ALTERNATE:
+        codec->alternate = true;
+        return HEARTH_OK;
+    case OPTION_CHUNK:
+        return set_chunk(parser, item, value, codec);
+    case OPTION_VALUES:
+        return set_values(parser, item, value, codec);
+    case OPTION_ROWS:
+        return parse_count(value, ROWS_MAX, &codec->rows) ? HEARTH_OK : bad(parser, item, "a count, 1..2^40");
+    case OPTION_FEEDBACK:
+        codec->feedback = false;
+        return item_is(value, "off") ? HEARTH_OK : bad(parser, item, "only off can be said");
+    }
+    return HEARTH_OK;
+}
+
+/* The option that an item sets; OPTION_COUNT if it is none. */
+static int option_of(struct item item)
+{
+    int i;
+
+    for (i = 0; i < OPTION_COUNT; i++) {
+        size_t len = strlen(options[i].name);
+        bool valued = options[i].name[len - 1] == '=';
+        if ((valued ? item.len >= len : item.len == len) && memcmp(item.at, options[i].name, len) == 0)
+            break;
+    }
+    return i;
+}
+
+static int parse_option(struct parser *parser, struct item item)
+{
+    int option = option_of(item);
+
+    if (option == OPTION_COUNT)
+        return bad(parser, item, "no such option");
+    if (parser->list->count == 0)
+        return bad(parser, item, "an option before any codec");
+    struct codec *codec = &parser->list->codec[parser->list->count - 1];
+    if (!(options[option].kinds & 1u << codec->kind))
+        return bad(parser, item, "not an option of this codec");
+    if (parser->seen & 1u << option)
+        return bad(parser, item, "said twice");
+    parser->seen |= 1u << option;
+    return set_option(parser, (enum option)option, item, codec);
+}
+
+/* ---- codecs ---- */
+
+static int parse_number(const struct parser *parser, struct item item, struct item value, struct codec *codec)
+{
+    uint64_t rank;
+
+    switch (kinds[codec->kind].number) {
+    case NUMBER_NO:
+        return value.at ? bad(parser, item, "this codec takes no number") : HEARTH_OK;
+    case NUMBER_RATIO:
+        if (!value.at || !ratio_parse(value.at, value.len, &codec->ratio))
+            return bad(parser, item, "wants a ratio above 0, at most 1");
+        return HEARTH_OK;
+    case NUMBER_RANK:
+        if (!value.at || !parse_count(value, RANK_MAX, &rank))
+            return bad(parser, item, "wants a rank, 1..32");
+        codec->rank = (uint32_t)rank;
+        return HEARTH_OK;
+    }
+    return HEARTH_OK;
+}
+
+/* "name" or "name:number" starts a codec of the list. */
+static int parse_name(struct parser *parser, struct item item)
+{
+    const char *colon = memchr(item.at, ':', item.len);
+    struct item name = {item.at, colon ? (size_t)(colon - item.at) : item.len};
+    struct item value = {colon ? colon + 1 : NULL, colon ? item.len - name.len - 1 : 0};
+    int kind = 0;
+
+    while (kind < CODEC_KIND_COUNT && !item_is(name, kinds[kind].name))
+        kind++;
+    if (item_is(name, "auto"))
+        return bad(parser, item, parser->list->automatic ? "no auto inside auto" : "auto: wants codecs");
+    if (kind == CODEC_KIND_COUNT)
+        return bad(parser, item, "no such codec");
+    if (parser->list->count == CODEC_LIST_MAX)
+        return bad(parser, item, "more than 8 codecs");
+    if (parser->list->count == 1 && !parser->list->automatic)
+        return bad(parser, item, "several codecs need auto:");
+    struct codec *codec = &parser->list->codec[parser->list->count++];
+    *codec = (struct codec){.kind = (enum codec_kind)kind, .feedback = true};
+    parser->seen = 0;
+    return parse_number(parser, item, value, codec);
+}
+
+static int parse_items(struct parser *parser, const char *at)
+{
+    for (;;) {
+        struct item item = {at, strcspn(at, ",")};
+        bool option = memchr(item.at, '=', item.len) || option_of(item) < OPTION_COUNT;
+        int status = option ? parse_option(parser, item) : parse_name(parser, item);
+        if (status)
+            return status;
+        if (at[item.len] == '\0')
+            return HEARTH_OK;
+        at += item.len + 1;
+    }
+}
+
+static bool codecs_equal(const struct codec *a, const struct codec *b)
+{
+    char text[2][CODEC_TEXT_MAX];
+
+    codec_text(a, text[0], sizeof(text[0]));
+    codec_text(b, text[1], sizeof(text[1]));
+    return strcmp(text[0], text[1]) == 0;
+}
+
+/* What can be seen only when all options are known. */
+static int check_whole(const struct parser *parser)
+{
+    const struct codec_list *list = parser->list;
+    struct item whole = {parser->text, strlen(parser->text)};
+    char text[CODEC_TEXT_MAX + 1];
+
+    for (int i = 0; i < list->count; i++) {
+        if (list->codec[i].stochastic && list->codec[i].feedback)
+            return bad(parser, whole, "stochastic needs feedback=off");
+        for (int k = 0; k < i; k++)
+            if (codecs_equal(&list->codec[i], &list->codec[k]))
+                return bad(parser, whole, "a codec is there twice");
+    }
+    codec_list_text(list, text, sizeof(text));
+    if (strlen(text) >= CODEC_TEXT_MAX)
+        return bad(parser, whole, "longer than 255 bytes");
+    return HEARTH_OK;
+}
+
+int codec_parse(const char *text, struct codec_list *list, struct error *error)
+{
+    struct codec_list parsed = {.count = 0};
+    struct parser parser = {.text = text ? text : "none", .list = &parsed, .error = error};
+    const char *at = parser.text;
+
+    size_t len = strlen(parser.text);
+    if (len >= CODEC_TEXT_MAX)
+        return bad(&parser, (struct item){parser.text, len}, "longer than 255 bytes");
+    if (strncmp(at, "auto:", 5) == 0) {
+        parsed.automatic = true;
+        at += 5;
+    }
+    int status = parse_items(&parser, at);
+    if (!status)
+        status = check_whole(&parser);
+    if (!status)
+        *list = parsed;
+    return status;
+}
+
+/* ---- text ---- */
+
+/* Text that grows in a buffer and is cut at its end. */
+struct page {
+    char *text;
+    size_t len, size;
+};
+
+static void page_add(struct page *page, const char *words)
+{
+    for (; *words && page->len + 1 < page->size; words++)
+        page->text[page->len++] = *words;
+    if (page->size > 0)
+        page->text[page->len] = '\0';
+}
+
+static void page_add_count(struct page *page, const char *words, uint64_t value)
+{
+    char digits[24];
+
+    snprintf(digits, sizeof(digits), "%llu", (unsigned long long)value);
+    page_add(page, words);
+    page_add(page, digits);
+}
+
+static void page_add_codec(struct page *page, const struct codec *codec)
+{
+    char ratio[RATIO_TEXT_MAX];
+
+    page_add(page, codec_kind_name(codec->kind));
+    if (kinds[codec->kind].number == NUMBER_RATIO) {
+        ratio_text(codec->ratio, ratio);
+        page_add(page, ":");
+        page_add(page, ratio);
+    }
+    if (kinds[codec->kind].number == NUMBER_RANK)
+        page_add_count(page, ":", codec->rank);
+    if (codec->stochastic)
+        page_add(page, ",stochastic");
+    if (codec->chunk)
+        page_add_count(page, ",chunk=", codec->chunk);
+    if (codec->values != VALUES_F32) {
+        page_add(page, ",values=");
+        page_add(page, values_names[codec->values]);
+    }
+    if (codec->rows)
+        page_add_count(page, ",rows=", codec->rows);
+    if (codec->alternate)
+        page_add(page, ",alternate");
+    if (!codec->feedback)
+        page_add(page, ",feedback=off");
+}
+
+void codec_text(const struct codec *codec, char *text, size_t size)
+{
+    struct page page = {.text = text, .size = size};
+
+    page_add_codec(&page, codec);
+}
+
+void codec_list_text(const struct codec_list *list, char *text, size_t size)
+{
+    struct page page = {.text = text, .size = size};
+
+    page_add(&page, list->automatic ? "auto:" : "");
+    for (int i = 0; i < list->count; i++) {
+        page_add(&page, i > 0 ? "," : "");
+        page_add_codec(&page, &list->codec[i]);
+    }
+}
+
+const char *codec_kind_name(enum codec_kind kind)
+{
+    return kinds[kind].name;
+}
+
+/* ---- what follows from the numbers ---- */
+
+size_t codec_keeps(const struct codec *codec, size_t count)
+{
+    return count == 0 ? 0 : ratio_of(codec->ratio, count); /* at least 1, at most count: 0 < ratio <= 1 */
+}
+
+struct codec codec_of_values(enum codec_values values)
+{
+    static const enum codec_kind kind[CODEC_VALUES_COUNT] = {
+        [VALUES_F32] = CODEC_NONE,
+        [VALUES_BF16] = CODEC_BF16,
+        [VALUES_INT8] = CODEC_INT8,
+    };
+
+    return (struct codec){.kind = kind[values], .feedback = true};
+}
+
+bool codec_is_partwise(const struct codec *codec)
+{
+    switch (codec->kind) {
+    case CODEC_RANDOMK:
+    case CODEC_POWERSGD:
+        return false;
+    case CODEC_TOPK:
+        return codec->chunk != 0;
+    default:
+        return true;
+    }
+}
