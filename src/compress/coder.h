@@ -57,8 +57,8 @@ struct payloads {
 
 /* The owner's work: sums the payloads in f32, in their order, encodes the sum to `target`, and adds what that
  * lacks to e_new (of the part; as in struct feed; NULL: it is lost). A sum beyond f32, or a payload that
- * says so, sets PART_OVERFLOWS in the target (e_new is then not touched): HEARTH_OK. HEARTH_PROTOCOL with a
- * text: a payload is malformed; error->rank is its index. */
+ * says so, sets PART_OVERFLOWS in the target: HEARTH_OK. HEARTH_PROTOCOL with a text: a payload is malformed;
+ * error->rank is its index. In both cases e_new means nothing. */
 int MUST_CHECK coder_merge(const struct codec *codec, const struct kernels *kernels,
                            const struct payloads *payloads, const struct feed *owner, size_t count,
                            uint8_t *target, struct error *error);

@@ -2,24 +2,11 @@
 /* A tensor and its residual become f32, and back. */
 #include "compress/load.h"
 
-#include <string.h>
-
-static uint32_t magnitude(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits & UINT32_C(0x7fffffff);
-}
+#include "kernel/quant.h"
 
 uint32_t largest_bits(const struct kernels *kernels, const float *x, size_t count)
 {
-    uint32_t largest = 0;
-    (void)kernels;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits = magnitude(x[i]);
-        largest = bits > largest ? bits : largest;
-    }
-    return largest;
+    return kernels->quant->largest(x, count);
 }
 
 static double sum_f64(const struct feed *feed, size_t at)
@@ -41,13 +28,11 @@ uint32_t load_block(const struct kernels *kernels, const struct feed *feed, size
         load_f64(feed, offset, count, acc);
         return largest_bits(kernels, acc, count);
     }
-    const uint8_t *x = (const uint8_t *)feed->x + offset * dtype_size(feed->dtype);
-    kernels->widen[feed->dtype](acc, x, count);
-    if (feed->gain != 1.0f)
-        kernels->multiply_f32(acc, count, feed->gain);
-    if (feed->e != NULL)
-        kernels->reduce[HEARTH_F32][KERNEL_SUM](acc, acc, (const float *)feed->e + offset, count);
-    return largest_bits(kernels, acc, count);
+    const float *e = feed->e != NULL ? (const float *)feed->e + offset : NULL;
+    if (feed->dtype == HEARTH_F32)
+        return kernels->quant->load(acc, (const float *)feed->x + offset, e, count, feed->gain);
+    kernels->widen[feed->dtype](acc, (const uint8_t *)feed->x + offset * dtype_size(feed->dtype), count);
+    return kernels->quant->load(acc, acc, e, count, feed->gain);
 }
 
 void store_block(const struct kernels *kernels, const struct feed *feed, size_t offset, size_t count,

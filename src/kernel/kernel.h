@@ -18,6 +18,8 @@ typedef void convert_fn(void *target, const void *source, size_t count);
 /* x[i] = x[i] * factor, or x[i] / factor. The factor is rounded to the type first (f32). */
 typedef void scale_fn(void *x, size_t count, double factor);
 
+struct quant_kernels; /* quant.h */
+
 enum { KERNEL_SUM, KERNEL_PROD, KERNEL_MIN, KERNEL_MAX, KERNEL_OPS };
 
 struct kernels {
@@ -32,6 +34,7 @@ struct kernels {
     scale_fn *multiply_f32, *multiply_f64, *divide_f32, *divide_f64;
     /* memcpy of something large that nobody reads soon: past the caches, where the processor can do that. */
     void (*copy_far)(void *target, const void *source, size_t len);
+    const struct quant_kernels *quant; /* of the dense codecs */
 };
 
 /* The best this processor has; asked once, thread-safe, never NULL. */

@@ -3,6 +3,7 @@
 #include <float.h>
 
 #include "kernel/element.h"
+#include "kernel/quant.h"
 
 /* Results would depend on the compiler if intermediate values could have more bits. 16: only _Float16 has. */
 _Static_assert(FLT_EVAL_METHOD == 0 || FLT_EVAL_METHOD == 16, "float and double must be computed as such");
@@ -403,4 +404,5 @@ const struct kernels kernels_scalar = {
     .divide_f32 = divide_f32,
     .divide_f64 = divide_f64,
     .copy_far = copy_far,
+    .quant = &quant_scalar,
 };

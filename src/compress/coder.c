@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The part-wise coder: goes through a part block by block, in a scratch on the stack. */
+#include "compress/coder.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "compress/block.h"
+#include "compress/load.h"
+#include "core/bytes.h"
+
+#define ENERGY_EVERY 16 /* blocks */
+#define ENERGY_LANES 8
+
+const struct block_codec *block_codec_of(const struct codec *codec)
+{
+    static const struct block_codec *const codecs[CODEC_KIND_COUNT] = {
+        [CODEC_NONE] = &block_none, [CODEC_FP16] = &block_fp16,     [CODEC_BF16] = &block_bf16,
+        [CODEC_INT8] = &block_int8, [CODEC_ONEBIT] = &block_onebit, [CODEC_TOPK] = &block_topk,
+    };
+    assert(codecs[codec->kind] != NULL);
+    return codecs[codec->kind];
+}
+
+size_t coder_block(const struct codec *codec)
+{
+    return codec->kind == CODEC_TOPK && codec->chunk > CODER_BLOCK ? codec->chunk : CODER_BLOCK;
+}
+
+size_t coder_len(const struct codec *codec, size_t count)
+{
+    const struct block_codec *blocks = block_codec_of(codec);
+    size_t block = coder_block(codec), rest = count % block;
+    return PART_HEADER_LEN + count / block * blocks->len(codec, block) +
+           (rest > 0 ? blocks->len(codec, rest) : 0);
+}
+
+/* One run over a part. What it does not need is NULL. */
+struct pass {
+    struct block_context context;
+    const struct feed *feed;
+    const struct payloads *payloads;
+    const struct coder_out *out;
+    size_t first, count;
+    uint8_t *target;
+    struct error *error;
+};
+
+/* `scratch` has room for a block. */
+typedef int pass_work(const struct pass *pass, float *scratch);
+
+/* Never inlined: the stack of the long one is large, and only long chunks are to pay for it. */
+static __attribute__((noinline)) int pass_short(const struct pass *pass, pass_work *work)
+{
+    _Alignas(64) float scratch[CODER_BLOCK];
+    return work(pass, scratch);
+}
+
+static __attribute__((noinline)) int pass_long(const struct pass *pass, pass_work *work)
+{
+    _Alignas(64) float scratch[CODER_BLOCK_MAX];
+    return work(pass, scratch);
+}
+
+static int pass_run(const struct pass *pass, pass_work *work)
+{
+    size_t block = coder_block(pass->context.codec);
+    assert(block <= CODER_BLOCK_MAX && pass->first % block == 0);
+    return block <= CODER_BLOCK ? pass_short(pass, work) : pass_long(pass, work);
+}
+
+static size_t min_size(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- encode -------------------------------------------------------------------------------------------- */
+
+static double squares(const float *x, size_t count)
+{
+    double lanes[ENERGY_LANES] = {0};
+    size_t i = 0;
+    for (; i + ENERGY_LANES <= count; i += ENERGY_LANES)
+        for (size_t lane = 0; lane < ENERGY_LANES; lane++)
+            lanes[lane] += (double)x[i + lane] * (double)x[i + lane];
+    for (; i < count; i++)
+        lanes[i % ENERGY_LANES] += (double)x[i] * (double)x[i];
+    for (size_t lane = 1; lane < ENERGY_LANES; lane++)
+        lanes[0] += lanes[lane];
+    return lanes[0];
+}
+
+static int encode_blocks(const struct pass *pass, float *acc)
+{
+    struct block_context context = pass->context;
+    const struct block_codec *blocks = block_codec_of(context.codec);
+    const size_t block = coder_block(context.codec);
+    uint8_t *bytes = pass->target + PART_HEADER_LEN;
+    int status = HEARTH_OK;
+    for (size_t at = 0; at < pass->count; at += block) {
+        size_t count = min_size(block, pass->count - at);
+        bool measure = pass->feed->energy != NULL && (pass->first + at) / block % ENERGY_EVERY == 0;
+        if (load_block(context.kernels, pass->feed, at, count, acc) > FINITE_MAX) {
+            status = HEARTH_POISONED;
+            memset(acc, 0, count * sizeof *acc);
+        }
+        if (measure)
+            pass->feed->energy->before += squares(acc, count);
+        context.first = pass->first + at;
+        blocks->encode(&context, acc, count, bytes);
+        if (measure)
+            pass->feed->energy->after += squares(acc, count);
+        store_block(context.kernels, pass->feed, at, count, acc);
+        bytes += blocks->len(context.codec, count);
+    }
+    return status;
+}
+
+int coder_encode(const struct codec *codec, const struct kernels *kernels, const struct feed *feed,
+                 size_t first, size_t count, uint8_t *payload)
+{
+    struct pass pass = {.context = {.codec = codec, .kernels = kernels, .key = feed->key},
+                        .feed = feed,
+                        .first = first,
+                        .count = count,
+                        .target = payload};
+    store_u64(payload, 0);
+    return pass_run(&pass, encode_blocks);
+}
+
+/* ---- sums of payloads ---------------------------------------------------------------------------------- */
+
+/* Whether one of them says that its sum was beyond f32. */
+static int headers_check(const struct payloads *payloads, bool *overflows, struct error *error)
+{
+    *overflows = false;
+    for (int i = 0; i < payloads->count; i++) {
+        uint64_t flags = load_u64(payloads->bytes[i]);
+        if (flags & ~(uint64_t)PART_OVERFLOWS)
+            return error_set(error, HEARTH_PROTOCOL, i, "compressed part %d: unknown flags 0x%llx", i,
+                             (unsigned long long)flags);
+        *overflows = *overflows || flags != 0;
+    }
+    return HEARTH_OK;
+}
+
+/* sum = of the payloads' blocks that begin at element `at` and at byte `offset`. HEARTH_POISONED: it is
+ * beyond f32. */
+static int sum_block(const struct pass *pass, size_t at, size_t offset, size_t count, float *sum)
+{
+    const struct block_codec *blocks = block_codec_of(pass->context.codec);
+    for (int i = 0; i < pass->payloads->count; i++)
+        if (!blocks->decode(&pass->context, pass->payloads->bytes[i] + offset, count, sum,
+                            i == 0 ? BLOCK_SET : BLOCK_ADD))
+            return error_set(pass->error, HEARTH_PROTOCOL, i,
+                             "compressed part %d: malformed block of %zu elements at element %zu", i, count,
+                             at);
+    return largest_bits(pass->context.kernels, sum, count) > FINITE_MAX ? HEARTH_POISONED : HEARTH_OK;
+}
+
+static int merge_blocks(const struct pass *pass, float *sum)
+{
+    struct block_context context = pass->context;
+    const struct block_codec *blocks = block_codec_of(context.codec);
+    const size_t block = coder_block(context.codec);
+    size_t offset = PART_HEADER_LEN;
+    for (size_t at = 0; at < pass->count; at += block) {
+        size_t count = min_size(block, pass->count - at);
+        int status = sum_block(pass, at, offset, count, sum);
+        if (status != HEARTH_OK)
+            return status;
+        context.first = at;
+        blocks->encode(&context, sum, count, pass->target + offset);
+        add_left(context.kernels, pass->feed, at, count, sum);
+        offset += blocks->len(context.codec, count);
+    }
+    return HEARTH_OK;
+}
+
+int coder_merge(const struct codec *codec, const struct kernels *kernels, const struct payloads *payloads,
+                const struct feed *owner, size_t count, uint8_t *target, struct error *error)
+{
+    struct pass pass = {.context = {.codec = codec, .kernels = kernels, .key = owner->key},
+                        .feed = owner,
+                        .payloads = payloads,
+                        .count = count,
+                        .target = target,
+                        .error = error};
+    bool overflows;
+    int status = headers_check(payloads, &overflows, error);
+    if (status == HEARTH_OK)
+        status = overflows ? HEARTH_POISONED : pass_run(&pass, merge_blocks);
+    if (status == HEARTH_PROTOCOL)
+        return status;
+    if (status == HEARTH_POISONED)
+        memset(target, 0, coder_len(codec, count));
+    store_u64(target, status == HEARTH_POISONED ? PART_OVERFLOWS : 0);
+    return HEARTH_OK;
+}
+
+/* ---- decode -------------------------------------------------------------------------------------------- */
+
+static void out_store(const struct pass *pass, size_t at, size_t count, const float *sum)
+{
+    const struct coder_out *out = pass->out;
+    if (out->dtype == HEARTH_F32) {
+        pass->context.kernels->copy_far((float *)out->out + at, sum, count * sizeof *sum);
+    } else if (out->dtype == HEARTH_F64) {
+        for (size_t i = 0; i < count; i++)
+            ((double *)out->out)[at + i] = (double)sum[i];
+    } else {
+        uint8_t *to = (uint8_t *)out->out + at * dtype_size(out->dtype);
+        pass->context.kernels->narrow[out->dtype](to, sum, count);
+    }
+}
+
+static int decode_blocks(const struct pass *pass, float *sum)
+{
+    const struct kernels *kernels = pass->context.kernels;
+    const struct codec *codec = pass->context.codec;
+    const struct block_codec *blocks = block_codec_of(codec);
+    const size_t block = coder_block(codec);
+    size_t offset = PART_HEADER_LEN;
+    for (size_t at = 0; at < pass->count; at += block) {
+        size_t count = min_size(block, pass->count - at);
+        int status = sum_block(pass, at, offset, count, sum);
+        if (status != HEARTH_OK)
+            return status;
+        if (pass->out->divisor != 1.0f)
+            kernels->divide_f32(sum, count, (double)pass->out->divisor);
+        out_store(pass, at, count, sum);
+        offset += blocks->len(codec, count);
+    }
+    return HEARTH_OK;
+}
+
+int coder_decode(const struct codec *codec, const struct kernels *kernels, const struct payloads *payloads,
+                 const struct coder_out *out, size_t count, struct error *error)
+{
+    struct pass pass = {.context = {.codec = codec, .kernels = kernels},
+                        .payloads = payloads,
+                        .out = out,
+                        .count = count,
+                        .error = error};
+    bool overflows;
+    int status = headers_check(payloads, &overflows, error);
+    if (status != HEARTH_OK)
+        return status;
+    return overflows ? HEARTH_POISONED : pass_run(&pass, decode_blocks);
+}

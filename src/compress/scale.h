@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scales of the dense codecs: how many a block has, and bf16 numbers as bits. Only for the files of this
+ * room. */
+#ifndef COMPRESS_SCALE_H
+#define COMPRESS_SCALE_H
+
+#include "core/bytes.h"
+#include "kernel/quant.h"
+
+/* A block of `count` elements is cut into sub-blocks of QUANT_BLOCK; only the last may be short. */
+static inline size_t scale_count(size_t count)
+{
+    return (count + QUANT_BLOCK - 1) / QUANT_BLOCK;
+}
+
+/* Elements of the sub-block that begins at `at` < count. */
+static inline size_t scale_span(size_t count, size_t at)
+{
+    return count - at < QUANT_BLOCK ? count - at : QUANT_BLOCK;
+}
+
+static inline float scale_value(uint16_t bits)
+{
+    uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    return value;
+}
+
+#endif
