@@ -19,6 +19,7 @@ typedef void convert_fn(void *target, const void *source, size_t count);
 typedef void scale_fn(void *x, size_t count, double factor);
 
 struct quant_kernels; /* quant.h */
+struct sift_kernels;  /* sift.h */
 
 enum { KERNEL_SUM, KERNEL_PROD, KERNEL_MIN, KERNEL_MAX, KERNEL_OPS };
 
@@ -35,6 +36,7 @@ struct kernels {
     /* memcpy of something large that nobody reads soon: past the caches, where the processor can do that. */
     void (*copy_far)(void *target, const void *source, size_t len);
     const struct quant_kernels *quant; /* of the dense codecs */
+    const struct sift_kernels *sift;   /* of topk */
 };
 
 /* The best this processor has; asked once, thread-safe, never NULL. */

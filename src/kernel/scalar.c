@@ -4,6 +4,7 @@
 
 #include "kernel/element.h"
 #include "kernel/quant.h"
+#include "kernel/sift.h"
 
 /* Results would depend on the compiler if intermediate values could have more bits. 16: only _Float16 has. */
 _Static_assert(FLT_EVAL_METHOD == 0 || FLT_EVAL_METHOD == 16, "float and double must be computed as such");
@@ -405,4 +406,5 @@ const struct kernels kernels_scalar = {
     .divide_f64 = divide_f64,
     .copy_far = copy_far,
     .quant = &quant_scalar,
+    .sift = &sift_scalar,
 };

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Elias-Fano, by the word. */
+#include "compress/elias.h"
+
+#include <assert.h>
+
+#include "core/bytes.h"
+
+#define LOW_BITS_MAX 31u
+
+static size_t low_len(size_t keep, uint32_t low_bits)
+{
+    return (size_t)(((uint64_t)keep * low_bits + 7) / 8);
+}
+
+static size_t high_len(size_t keep, size_t slack, uint32_t low_bits)
+{
+    return (size_t)(((uint64_t)keep + ((uint64_t)slack >> low_bits) + 7) / 8);
+}
+
+struct elias elias_of(size_t keep, size_t count)
+{
+    struct elias best = {.keep = keep};
+    if (keep == 0)
+        return best;
+    assert(keep <= count);
+    best.slack = count - keep;
+    best.high_len = high_len(keep, best.slack, 0);
+    for (uint32_t bits = 1; bits <= LOW_BITS_MAX; bits++) {
+        size_t low = low_len(keep, bits), high = high_len(keep, best.slack, bits);
+        if (low + high >= best.low_len + best.high_len)
+            continue;
+        best.low_bits = bits;
+        best.low_len = low;
+        best.high_len = high;
+    }
+    return best;
+}
+
+static void encode_low(const struct elias *elias, const uint32_t *index, size_t from, size_t number,
+                       uint8_t *bytes)
+{
+    uint32_t bits = elias->low_bits, mask = (UINT32_C(1) << bits) - 1;
+    uint8_t *to = bytes + from * bits / 8;
+    uint64_t word = 0;
+    uint32_t filled = 0;
+    for (size_t i = 0; i < number; i++) {
+        word |= (uint64_t)((index[i] - (uint32_t)(from + i)) & mask) << filled;
+        filled += bits;
+        if (filled < 32)
+            continue;
+        store_u32(to, (uint32_t)word);
+        to += 4;
+        word >>= 32;
+        filled -= 32;
+    }
+    for (; filled > 0; filled = filled > 8 ? filled - 8 : 0, word >>= 8)
+        *to++ = (uint8_t)word;
+}
+
+void elias_encode(const struct elias *elias, const uint32_t *index, size_t from, size_t number,
+                  uint8_t *bytes)
+{
+    uint8_t *row = bytes + elias->low_len;
+    assert(from % 8 == 0 && from + number <= elias->keep);
+    encode_low(elias, index, from, number, bytes);
+    for (size_t i = 0; i < number; i++) {
+        size_t place = from + i;
+        size_t bit = ((index[i] - place) >> elias->low_bits) + place;
+        row[bit / 8] |= (uint8_t)(1u << bit % 8);
+    }
+}
+
+struct elias_reader elias_reader_of(const struct elias *elias, const uint8_t *bytes)
+{
+    return (struct elias_reader){.elias = *elias, .bytes = bytes};
+}
+
+/* Up to 8 bytes as a number. */
+static uint64_t load_some(const uint8_t *bytes, size_t len)
+{
+    if (len >= 8)
+        return load_u64(bytes);
+    uint64_t word = 0;
+    for (size_t i = 0; i < len; i++)
+        word |= (uint64_t)bytes[i] << 8 * i;
+    return word;
+}
+
+/* The place of the next 1 in the row, which becomes 0. False: there is none. */
+static bool next_one(struct elias_reader *r, size_t *bit)
+{
+    while (r->word == 0) {
+        size_t left = r->elias.high_len - r->at;
+        if (left == 0)
+            return false;
+        r->word = load_some(r->bytes + r->elias.low_len + r->at, left);
+        r->base = r->at * 8;
+        r->at += left < 8 ? left : 8;
+    }
+    *bit = r->base + (size_t)__builtin_ctzll(r->word);
+    r->word &= r->word - 1;
+    return true;
+}
+
+bool elias_read(struct elias_reader *r, uint32_t *index, size_t number)
+{
+    const struct elias *elias = &r->elias;
+    uint32_t bits = elias->low_bits, mask = (UINT32_C(1) << bits) - 1;
+    size_t len = elias->low_len + elias->high_len;
+    bool falls = false;
+    assert(r->place + number <= elias->keep);
+    for (size_t i = 0; i < number; i++) {
+        size_t place = r->place + i, bit, low_at = place * bits;
+        if (!next_one(r, &bit))
+            return false;
+        uint64_t low = load_some(r->bytes + low_at / 8, len - low_at / 8) >> low_at % 8 & mask;
+        uint64_t number_of = (uint64_t)(bit - place) << bits | low;
+        falls |= number_of < r->last;
+        r->last = number_of;
+        index[i] = (uint32_t)(number_of + place);
+    }
+    r->place += number;
+    return !falls && r->last <= elias->slack;
+}
+
+bool elias_ends(const struct elias_reader *r)
+{
+    const struct elias *elias = &r->elias;
+    uint64_t rest = r->word;
+    for (size_t i = r->at; i < elias->high_len; i++)
+        rest |= r->bytes[elias->low_len + i];
+    uint32_t used = (uint32_t)((uint64_t)elias->keep * elias->low_bits % 8);
+    if (used > 0)
+        rest |= (uint64_t)r->bytes[elias->low_len - 1] >> used;
+    return rest == 0;
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The largest of a whole tensor, in one pass over memory when it can be guessed where they begin.
+ *
+ * Whatever is above a lower bound is collected. When there is no more room for it, the `keep` largest so far
+ * stay and the bound rises to the least of them: nothing below, nor equal to it with a higher index, can be
+ * among the chosen. Half of the room is free again then, so each number is looked at a few times whatever the
+ * order they come in. A bound that was too high shows at the end, when too few were collected: once more,
+ * with a lower one. */
+#include <assert.h>
+#include <string.h>
+
+#include "compress/choose.h"
+#include "compress/load.h"
+#include "compress/sparse.h"
+#include "kernel/sift.h"
+
+#define ROOM_FACTOR  4u /* candidates, in multiples of what is kept */
+#define PIECE        4096u
+#define SAMPLE_PIECE 256u
+#define SAMPLES_MAX  65536u
+
+static uint32_t magnitude(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits & MAGNITUDE_BITS;
+}
+
+/* One block more than the multiple: a block is taken whole. */
+static size_t room_of(size_t count, size_t keep)
+{
+    size_t room = keep < (SIZE_MAX - PIECE) / ROOM_FACTOR ? keep * ROOM_FACTOR + PIECE : SIZE_MAX;
+    return room < count ? room : count;
+}
+
+size_t topk_scratch_len(size_t count, size_t keep)
+{
+    return room_of(count, keep) * (sizeof(uint32_t) + sizeof(float)) + (size_t)2 * HEAP_ALIGN;
+}
+
+struct collection {
+    const struct topk_job *job;
+    size_t keep, room;
+    uint32_t least; /* magnitude; what is below is not collected */
+    struct sparse all;
+};
+
+/* Only what the cut takes stays. */
+static void thin_out(struct sparse *list, struct cut cut)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        list->index[count] = list->index[i];
+        list->value[count] = list->value[i];
+        count += cut_takes(&cut, magnitude(list->value[i]));
+    }
+    list->count = count;
+}
+
+static void collect(struct collection *c, const float *x, size_t offset, size_t count)
+{
+    uint64_t choice[CHOICE_WORDS(PIECE)];
+    struct sparse *all = &c->all;
+    if (c->room - all->count < count) {
+        struct cut cut = choose_cut(all->value, all->count, c->keep);
+        thin_out(all, cut);
+        c->least = cut.bits + 1;
+    }
+    c->job->kernels->sift->mask(x, count, c->least, choice);
+    for (size_t w = 0; w < CHOICE_WORDS(count); w++) {
+        for (uint64_t word = choice[w]; word; word &= word - 1) {
+            size_t at = w * 64 + (size_t)__builtin_ctzll(word);
+            all->index[all->count] = (uint32_t)(offset + at);
+            all->value[all->count++] = x[at];
+        }
+    }
+}
+
+/* Over the whole tensor. `store`: acc also goes to e_new. */
+static int pass(struct collection *c, const struct feed *feed, size_t count, bool store)
+{
+    const struct kernels *kernels = c->job->kernels;
+    float acc[PIECE];
+    c->all.count = 0;
+    for (size_t offset = 0; offset < count; offset += PIECE) {
+        size_t number = count - offset < PIECE ? count - offset : PIECE;
+        if (load_block(kernels, feed, offset, number, acc) > FINITE_MAX)
+            return HEARTH_POISONED;
+        if (store)
+            store_block(kernels, feed, offset, number, acc);
+        collect(c, acc, offset, number);
+    }
+    return HEARTH_OK;
+}
+
+/* A little below what the step before ended with: from one step to the next it moves by less. */
+static uint32_t bound_of_hint(const struct topk_hint *hint)
+{
+    if (hint == NULL || hint->threshold > FINITE_MAX)
+        return 0;
+    float threshold;
+    memcpy(&threshold, &hint->threshold, sizeof threshold);
+    return magnitude(threshold * 0.9f);
+}
+
+int topk_select(const struct topk_job *job, const struct feed *feed, size_t count, size_t keep,
+                struct sparse *found)
+{
+    struct collection c = {.job = job, .keep = keep, .room = room_of(count, keep)};
+    struct feed again = {
+        .dtype = feed->dtype == HEARTH_F64 ? HEARTH_F64 : HEARTH_F32, .x = feed->e_new, .gain = 1.0f};
+    int status = HEARTH_NO_MEMORY;
+    assert(keep >= 1 && keep <= count && count <= SPARSE_COUNT_MAX && feed->e_new != NULL);
+    c.all.index = heap_alloc_raw(job->heap, c.room, sizeof *c.all.index);
+    c.all.value = heap_alloc_raw(job->heap, c.room, sizeof *c.all.value);
+    if (c.all.index == NULL || c.all.value == NULL)
+        goto free_room;
+    c.least = bound_of_hint(job->hint);
+    status = pass(&c, feed, count, true);
+    if (status == HEARTH_OK && c.all.count < keep) {
+        c.least = 0;
+        status = pass(&c, &again, count, false);
+    }
+    if (status)
+        goto free_room;
+    struct cut cut = choose_cut(c.all.value, c.all.count, keep);
+    thin_out(&c.all, cut);
+    memcpy(found->index, c.all.index, keep * sizeof *found->index);
+    memcpy(found->value, c.all.value, keep * sizeof *found->value);
+    found->count = keep;
+    if (job->hint)
+        job->hint->threshold = cut.bits;
+free_room:
+    heap_free(c.all.value);
+    heap_free(c.all.index);
+    return status;
+}
+
+int sparse_choose(const struct topk_job *job, struct sparse *list, size_t keep, struct sparse *rest)
+{
+    (void)job;
+    rest->count = 0;
+    if (keep >= list->count)
+        return HEARTH_OK;
+    struct cut cut = {UINT32_MAX, 0};
+    if (keep > 0)
+        cut = choose_cut(list->value, list->count, keep);
+    size_t stay = 0, go = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        uint32_t index = list->index[i];
+        float value = list->value[i];
+        bool takes = cut_takes(&cut, magnitude(value));
+        rest->index[go] = index;
+        rest->value[go] = value;
+        list->index[stay] = index;
+        list->value[stay] = value;
+        stay += takes;
+        go += !takes;
+    }
+    list->count = stay;
+    rest->count = go;
+    return HEARTH_OK;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The largest of each chunk: a block is a chunk. Its bytes are those of a list of chosen elements (sparse.h),
+ * made and read a piece at a time. */
+#include <assert.h>
+#include <string.h>
+
+#include "compress/block.h"
+#include "compress/choose.h"
+#include "compress/elias.h"
+#include "compress/values.h"
+
+/* What the bytes of a chunk are made of. */
+struct layout {
+    struct elias elias;
+    struct values values;
+    size_t values_at;
+};
+
+static struct layout layout_of(const struct codec *codec, const struct kernels *kernels, size_t count)
+{
+    struct layout layout;
+    size_t keep = codec_keeps(codec, count);
+    layout.elias = elias_of(keep, count);
+    layout.values = (struct values){codec->values, kernels, keep};
+    layout.values_at = layout.elias.low_len + layout.elias.high_len;
+    return layout;
+}
+
+static size_t topk_len(const struct codec *codec, size_t count)
+{
+    struct layout layout = layout_of(codec, NULL, count);
+    return layout.values_at + values_len(codec->values, layout.elias.keep);
+}
+
+/* Where the chosen ones of a chunk are read from. */
+struct walk {
+    const uint64_t *choice;
+    size_t at; /* word */
+    uint64_t word;
+};
+
+static size_t walk_on(struct walk *walk, size_t words, uint32_t index[VALUES_PIECE])
+{
+    size_t number = 0;
+    while (number < VALUES_PIECE) {
+        for (; walk->word == 0; walk->word = walk->choice[walk->at])
+            if (++walk->at == words)
+                return number;
+        index[number++] = (uint32_t)(walk->at * 64) + (uint32_t)__builtin_ctzll(walk->word);
+        walk->word &= walk->word - 1;
+    }
+    return number;
+}
+
+static void topk_encode(const struct block_context *context, float *acc, size_t count, uint8_t *bytes)
+{
+    struct layout layout = layout_of(context->codec, context->kernels, count);
+    uint64_t choice[CHOICE_WORDS(CODER_BLOCK_MAX)];
+    uint32_t index[VALUES_PIECE];
+    float value[VALUES_PIECE];
+    assert(count >= 1 && count <= CODER_BLOCK_MAX);
+    choose_block(context->kernels, acc, count, layout.elias.keep, choice);
+    memset(bytes + layout.elias.low_len, 0, layout.elias.high_len);
+    struct walk walk = {.choice = choice, .word = choice[0]};
+    for (size_t from = 0, number; from < layout.elias.keep; from += number) {
+        number = walk_on(&walk, CHOICE_WORDS(count), index);
+        for (size_t i = 0; i < number; i++)
+            value[i] = acc[index[i]];
+        elias_encode(&layout.elias, index, from, number, bytes);
+        values_encode(&layout.values, value, from, number, bytes + layout.values_at);
+        for (size_t i = 0; i < number; i++)
+            acc[index[i]] = value[i];
+    }
+}
+
+static bool topk_decode(const struct block_context *context, const uint8_t *bytes, size_t count, float *x,
+                        enum block_mode mode)
+{
+    struct layout layout = layout_of(context->codec, context->kernels, count);
+    struct elias_reader reader = elias_reader_of(&layout.elias, bytes);
+    uint32_t index[VALUES_PIECE];
+    float value[VALUES_PIECE];
+    if (mode == BLOCK_SET)
+        memset(x, 0, count * sizeof *x);
+    for (size_t from = 0, number; from < layout.elias.keep; from += number) {
+        size_t left = layout.elias.keep - from;
+        number = left < VALUES_PIECE ? left : VALUES_PIECE;
+        if (!elias_read(&reader, index, number) ||
+            !values_decode(&layout.values, bytes + layout.values_at, from, number, value))
+            return false;
+        for (size_t i = 0; i < number; i++)
+            x[index[i]] += value[i];
+    }
+    return elias_ends(&reader);
+}
+
+const struct block_codec block_topk = {topk_len, topk_encode, topk_decode};

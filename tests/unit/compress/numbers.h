@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Numbers that selections are tried on, and the naive selection that all others are compared with. */
+#ifndef NUMBERS_H
+#define NUMBERS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernel/kernel.h"
+
+#define SETS_MAX 3
+
+/* The sets of kernels that run here; scalar is the first. */
+int number_sets(const struct kernels *sets[SETS_MAX]);
+
+enum numbers {
+    NUMBERS_GAUSS,
+    NUMBERS_FEW,     /* five different ones: ties everywhere */
+    NUMBERS_ZERO,    /* both zeros */
+    NUMBERS_EQUAL,   /* one magnitude, both signs */
+    NUMBERS_SMALL,   /* subnormals */
+    NUMBERS_WIDE,    /* all exponents */
+    NUMBERS_RISING,  /* each larger than the one before */
+    NUMBERS_FALLING, /* each smaller */
+    NUMBERS_SPARSE,  /* nearly all 0 */
+    NUMBERS_BURST,   /* the large ones stand together */
+    NUMBERS_KINDS
+};
+
+void numbers_fill(enum numbers kind, uint64_t seed, float *x, size_t count);
+
+uint32_t magnitude_of(float x);
+/* The indices of the `keep` largest by sorting: magnitude, then the lowest index. Ascending. */
+void numbers_largest(const float *x, size_t count, size_t keep, uint32_t *index);
+
+#endif
