@@ -38,14 +38,19 @@ bool reduction_can(const struct codec *codec, enum reduction_way way, const stru
 struct reduction_price reduction_price(const struct codec *codec, enum reduction_way way,
                                        const struct tensor_shape *shape, const struct view *view);
 
+/* TWO_LEVEL: by which of the others one member of each host speaks with those of the other hosts. WAY_PLAIN:
+ * the codec cannot. */
+enum reduction_way reduction_between_hosts(const struct codec *codec, const struct tensor_shape *shape,
+                                           const struct view *view);
+
 struct reduction_choice {
     struct codec codec;
     enum reduction_way way;
     struct reduction_price price, plain; /* of the choice, and of WAY_PLAIN */
 };
 /* The cheapest of the list's codecs and their ways; `automatic` lists may also choose none, and do unless a
- * codec is cheaper by a margin (5 %). A list of one codec: only the way is chosen. powersgd that does not pay
- * for the shape (or has no shape) becomes none. */
+ * codec is cheaper by a margin (5 %). A list of one codec: only the way is chosen. What cannot code the shape
+ * becomes none: powersgd that does not pay for it or has none, topk over more than SPARSE_COUNT_MAX. */
 void reduction_choose(const struct codec_list *list, const struct tensor_shape *shape,
                       const struct view *view, struct reduction_choice *choice);
 /* "topk:0.01 by owner: 12.1 ms (wire 4.2 ms, 0.53 MB; kernels 8 ms), plain 800 ms" */

@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The price of a compressed all-reduce, in closed form.
+ *
+ *   A tensor of n elements is L bytes when coded; N members.
+ *
+ *     way          bytes each member sends     hops   kernels of a member
+ *     allgather    (N-1) L                     1      encode n, decode N times n
+ *     owner        2 (N-1)/N L                 2      encode n, merge N times n/N, decode n
+ *     shared       2 (N-1)/N of the small      2 for  as the codec says: gather and scatter, or products
+ *                  thing, for each sum         a sum
+ *     two-level    as above with one member of each host, and a dense reduce and broadcast inside the host
+ *
+ *   Each begins and ends with a hop in which members compare what they are about to do and whether it went
+ *   well. Wire and kernels overlap where a codec works part by part: then the longer of them counts, and of
+ *   the shorter one a round, for nothing can be sent before the first round is coded. Codecs that must see
+ *   all of the tensor first pay for both.
+ *
+ *   Speeds of kernels are constants, not measurements: all members must come to the same choice. They are
+ *   those of a slow core, so that a codec is chosen only where it helps on every machine. */
+#include "gradient/price.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "collective/select.h"
+#include "compress/powersgd.h"
+#include "compress/sparse.h"
+
+#define ROUND_COUNT   1048576.0 /* elements of a round */
+#define AUTO_MARGIN   0.95      /* of plain's price: what a codec must stay below to be chosen by itself */
+#define COMPARE_HOPS  2         /* before and after */
+#define COMPARE_BYTES 64.0
+#define MESSAGE_BYTES 1048576.0 /* where the view does not say */
+
+/* ---- kernels ---- */
+
+/* Nanoseconds. Dense codecs: for each element. Sparse ones: `encode` for each element, the others for each
+ * one that is kept. */
+struct speed {
+    double encode; /* with feedback: reads gradient and residual, writes residual and payload */
+    double merge;  /* a payload into an owner's sum */
+    double decode; /* a payload into the result */
+};
+
+static const struct speed speeds[CODEC_KIND_COUNT] = {
+    [CODEC_FP16] = {1.2, 0.7, 0.7},   [CODEC_BF16] = {1.2, 0.7, 0.7}, [CODEC_INT8] = {1.3, 0.8, 0.8},
+    [CODEC_ONEBIT] = {1.3, 0.7, 0.7}, [CODEC_TOPK] = {1.4, 4, 4},     [CODEC_RANDOMK] = {1.2, 2, 2},
+};
+
+#define WHOLE_ENCODE_NS   1.8  /* topk over a whole tensor: looks for its threshold */
+#define WHOLE_MERGE_NS    12.0 /* lists that are merged by index, and chosen from again */
+#define WRITE_NS          0.4  /* the result, for each element */
+#define POWERSGD_NS       2.0  /* a step, for each element; */
+#define POWERSGD_RANK_NS  0.25 /* and for each element and rank */
+#define ALTERNATE_NS      1.6
+#define ALTERNATE_RANK_NS 0.2
+#define FACTOR_NS         4.0 /* an element of a factor: summed, made orthonormal with `rank` others */
+#define WIDE_FACTOR       2.0 /* f64: twice the memory */
+
+static double width_factor(const struct tensor_shape *shape)
+{
+    return shape->dtype == HEARTH_F64 ? WIDE_FACTOR : 1;
+}
+
+/* ---- what is to be done ---- */
+
+/* One way of one codec with one tensor, for a member. */
+struct load {
+    double bytes; /* sent */
+    int hops;
+    double kernel_ns;
+    bool overlaps;
+};
+
+static bool is_sparse(const struct codec *codec)
+{
+    return codec->kind == CODEC_TOPK || codec->kind == CODEC_RANDOMK;
+}
+
+/* The shape that powersgd sees; false if it has none or does not gain by it. */
+static bool matrix_of(const struct codec *codec, const struct tensor_shape *shape, struct matrix *m)
+{
+    size_t rows = codec->rows ? (size_t)codec->rows : shape->rows;
+
+    if (rows == 0 || shape->count == 0 || shape->count % rows != 0)
+        return false;
+    m->rows = rows;
+    m->columns = shape->count / rows;
+    m->rank = powersgd_rank(codec, m->rows, m->columns);
+    return powersgd_pays(m);
+}
+
+static bool load_coded(const struct codec *codec, enum reduction_way way, const struct tensor_shape *shape,
+                       int size, struct load *load)
+{
+    bool parts = codec_is_partwise(codec), whole = codec->kind == CODEC_TOPK && !parts;
+    struct speed speed = speeds[codec->kind];
+    double n = (double)shape->count, others = size - 1, coded;
+    double touched = is_sparse(codec) ? (double)codec_keeps(codec, shape->count) : n;
+
+    if (whole && shape->count > SPARSE_COUNT_MAX)
+        return false;
+    if (whole) {
+        coded = (double)sparse_len(codec, codec_keeps(codec, shape->count), shape->count);
+        speed.encode = WHOLE_ENCODE_NS;
+        speed.merge = WHOLE_MERGE_NS;
+    } else {
+        coded = (double)coder_len(codec, shape->count);
+    }
+    load->overlaps = parts;
+    load->kernel_ns = n * (speed.encode + WRITE_NS);
+    if (way == WAY_ALLGATHER) {
+        load->hops = 1;
+        load->bytes = others * coded;
+        load->kernel_ns += size * touched * speed.decode;
+    } else {
+        load->hops = 2;
+        load->bytes = 2 * others / size * coded;
+        load->kernel_ns += touched * (speed.merge + speed.decode);
+        load->kernel_ns += parts ? n / size * speed.encode : 0;
+    }
+    return true;
+}
+
+static bool load_shared(const struct codec *codec, const struct tensor_shape *shape, int size,
+                        struct load *load)
+{
+    double n = (double)shape->count, share = 2 * (double)(size - 1) / size;
+    struct matrix m;
+
+    if (codec->kind == CODEC_RANDOMK) {
+        size_t keep = codec_keeps(codec, shape->count);
+        struct codec values = codec_of_values(codec->values);
+        const struct speed *speed = &speeds[CODEC_RANDOMK];
+        load->hops = 2;
+        load->bytes = share * (double)coder_len(&values, keep);
+        load->kernel_ns = n * (speed->encode + WRITE_NS) + (double)keep * (speed->merge + speed->decode);
+        return true;
+    }
+    if (!matrix_of(codec, shape, &m))
+        return false;
+    double factors = ((double)m.rows + (double)m.columns) * m.rank;
+    double step = codec->alternate ? ALTERNATE_NS + ALTERNATE_RANK_NS * m.rank
+                                   : POWERSGD_NS + POWERSGD_RANK_NS * m.rank;
+    if (codec->alternate)
+        factors /= 2; /* one of the two in turn */
+    load->hops = codec->alternate ? 2 : 4;
+    load->bytes = share * factors * (double)sizeof(float);
+    load->kernel_ns = n * step + factors * m.rank * FACTOR_NS;
+    return true;
+}
+
+static bool load_of(const struct codec *codec, enum reduction_way way, const struct tensor_shape *shape,
+                    int size, struct load *load)
+{
+    *load = (struct load){0};
+    if (shape->count == 0)
+        return true;
+    if (way == WAY_SHARED ? !load_shared(codec, shape, size, load)
+                          : !load_coded(codec, way, shape, size, load))
+        return false;
+    load->kernel_ns *= width_factor(shape);
+    return true;
+}
+
+/* ---- who is where ---- */
+
+/* What the members' places mean for prices. */
+struct crew {
+    int size;
+    int hosts;
+    int fewest, most; /* members of a host */
+    struct link_cost inside, across;
+    double message_bytes;
+};
+
+static int host_of(const struct view *view, int rank)
+{
+    return view->host ? view->host[rank] : 0;
+}
+
+static struct crew crew_of(const struct view *view)
+{
+    struct crew crew = {.size = view->size,
+                        .fewest = view->size,
+                        .inside = view->inside,
+                        .across = view->across,
+                        .message_bytes = view->chunk_bytes ? (double)view->chunk_bytes : MESSAGE_BYTES};
+
+    for (int r = 0; r < view->size; r++) {
+        int before = 0, mates = 0;
+        for (int q = 0; q < view->size; q++) {
+            bool mate = host_of(view, q) == host_of(view, r);
+            mates += mate;
+            before += mate && q < r;
+        }
+        crew.hosts += before == 0;
+        crew.fewest = mates < crew.fewest ? mates : crew.fewest;
+        crew.most = mates > crew.most ? mates : crew.most;
+    }
+    if (view->port_sharers > 1)
+        crew.across.bytes_per_s /= view->port_sharers;
+    return crew;
+}
+
+/* One member of each host: nobody shares a port. */
+static struct crew crew_leaders(const struct crew *crew, const struct view *view)
+{
+    struct crew leaders = *crew;
+
+    leaders.size = crew->hosts;
+    leaders.fewest = leaders.most = 1;
+    leaders.across = view->across;
+    return leaders;
+}
+
+/* ---- prices ---- */
+
+static const struct reduction_price impossible = {.total_s = HUGE_VAL};
+
+/* `hops` times something to each of the others. */
+static double crew_latency(const struct crew *crew, int hops)
+{
+    const struct link_cost *pace = crew->hosts > 1 ? &crew->across : &crew->inside;
+
+    return hops * (pace->alpha_s + (crew->size - 1) * pace->overhead_s);
+}
+
+/* So many bytes, the same to each of the others, by the member that has the fewest of them at hand. */
+static double crew_wire(const struct crew *crew, double bytes)
+{
+    double each = bytes / (crew->size - 1);
+    double inside = crew->fewest - 1, across = crew->size - crew->fewest;
+    double inside_s = 1 / crew->inside.bytes_per_s + crew->inside.overhead_s / crew->message_bytes;
+    double across_s = 1 / crew->across.bytes_per_s + crew->across.overhead_s / crew->message_bytes;
+
+    return each * (inside * inside_s + across * across_s);
+}
+
+static struct reduction_price price_flat(const struct codec *codec, enum reduction_way way,
+                                         const struct tensor_shape *shape, const struct crew *crew)
+{
+    struct reduction_price price = {0};
+    struct load load;
+
+    if (!load_of(codec, way, shape, crew->size, &load))
+        return impossible;
+    if (crew->size == 1)
+        return price;
+    double latency = crew_latency(crew, load.hops + COMPARE_HOPS);
+    price.bytes = load.bytes + COMPARE_HOPS * COMPARE_BYTES * (crew->size - 1);
+    double wire = crew_wire(crew, price.bytes);
+    price.wire_s = wire + latency;
+    price.kernel_s = load.kernel_ns * 1e-9;
+    double rounds =
+        load.overlaps && (double)shape->count > ROUND_COUNT ? (double)shape->count / ROUND_COUNT : 1;
+    double longer = wire > price.kernel_s ? wire : price.kernel_s;
+    double shorter = wire > price.kernel_s ? price.kernel_s : wire;
+    price.total_s = latency + longer + shorter / rounds;
+    return price;
+}
+
+/* The cheapest way between members of a crew; WAY_PLAIN: there is none. */
+static enum reduction_way best_flat(const struct codec *codec, const struct tensor_shape *shape,
+                                    const struct crew *crew, struct reduction_price *best)
+{
+    bool shared = codec->kind == CODEC_RANDOMK || codec->kind == CODEC_POWERSGD;
+    enum reduction_way way = WAY_PLAIN;
+
+    *best = impossible;
+    for (int w = WAY_ALLGATHER; w <= WAY_SHARED; w++) {
+        if ((w == WAY_SHARED) != shared)
+            continue;
+        struct reduction_price price = price_flat(codec, (enum reduction_way)w, shape, crew);
+        if (price.total_s < best->total_s) {
+            *best = price;
+            way = (enum reduction_way)w;
+        }
+    }
+    return way;
+}
+
+static uint32_t acc_len(enum hearth_dtype dtype)
+{
+    return dtype == HEARTH_F64 ? 8 : 4;
+}
+
+/* What a dense collective costs, by the algorithm that it would take. */
+static double price_dense(enum plan_kind kind, const struct tensor_shape *shape, const struct view *view)
+{
+    struct plan_call call = {.kind = kind,
+                             .size = view->size,
+                             .count = shape->count,
+                             .raw_len = (uint32_t)dtype_size(shape->dtype),
+                             .acc_len = acc_len(shape->dtype),
+                             .host = view->host,
+                             .chunk_bytes = view->chunk_bytes,
+                             .window_bytes = view->window_bytes};
+    enum hearth_algo algo;
+
+    if (view->size == 1 || shape->count == 0)
+        return 0;
+    if (select_algo(&call, view, &algo, NULL))
+        return HUGE_VAL;
+    return select_price(&call, algo, view);
+}
+
+static struct reduction_price price_plain(const struct tensor_shape *shape, const struct view *view)
+{
+    double n = (double)shape->count, share = (double)(view->size - 1) / view->size;
+    double total = price_dense(PLAN_ALL_REDUCE, shape, view);
+
+    return (struct reduction_price){
+        .bytes = 2 * share * n * (double)dtype_size(shape->dtype),
+        .wire_s = total,
+        .kernel_s = share * n * acc_len(shape->dtype) * view->inside.gamma_s,
+        .total_s = total,
+    };
+}
+
+/* The fullest host sums up and hands out, its first member speaks with those of the others in between. */
+static struct reduction_price price_two_level(const struct codec *codec, const struct tensor_shape *shape,
+                                              const struct view *view, const struct crew *crew)
+{
+    struct crew leaders = crew_leaders(crew, view);
+    struct view home = *view;
+    struct reduction_price price;
+
+    if (best_flat(codec, shape, &leaders, &price) == WAY_PLAIN)
+        return impossible;
+    home.size = crew->most;
+    home.host = NULL;
+    double dense = price_dense(PLAN_REDUCE, shape, &home) + price_dense(PLAN_BROADCAST, shape, &home);
+    price.wire_s += dense;
+    price.total_s += dense;
+    return price;
+}
+
+static bool crew_can(const struct codec *codec, enum reduction_way way, const struct crew *crew)
+{
+    bool shared = codec->kind == CODEC_RANDOMK || codec->kind == CODEC_POWERSGD;
+
+    if (codec->kind == CODEC_NONE)
+        return way == WAY_PLAIN;
+    switch (way) {
+    case WAY_ALLGATHER:
+    case WAY_OWNER:
+        return !shared;
+    case WAY_SHARED:
+        return shared;
+    case WAY_TWO_LEVEL:
+        return crew->hosts > 1 && crew->most > 1;
+    default:
+        return false;
+    }
+}
+
+static struct reduction_price crew_price(const struct codec *codec, enum reduction_way way,
+                                         const struct tensor_shape *shape, const struct view *view,
+                                         const struct crew *crew)
+{
+    if (!crew_can(codec, way, crew))
+        return impossible;
+    if (way == WAY_PLAIN)
+        return price_plain(shape, view);
+    if (way == WAY_TWO_LEVEL)
+        return price_two_level(codec, shape, view, crew);
+    return price_flat(codec, way, shape, crew);
+}
+
+const char *reduction_way_name(enum reduction_way way)
+{
+    static const char *const names[WAY_COUNT] = {
+        [WAY_PLAIN] = "plain",   [WAY_ALLGATHER] = "allgather", [WAY_OWNER] = "owner",
+        [WAY_SHARED] = "shared", [WAY_TWO_LEVEL] = "two-level",
+    };
+
+    return names[way];
+}
+
+bool reduction_can(const struct codec *codec, enum reduction_way way, const struct view *view)
+{
+    struct crew crew = crew_of(view);
+
+    return crew_can(codec, way, &crew);
+}
+
+struct reduction_price reduction_price(const struct codec *codec, enum reduction_way way,
+                                       const struct tensor_shape *shape, const struct view *view)
+{
+    struct crew crew = crew_of(view);
+
+    return crew_price(codec, way, shape, view, &crew);
+}
+
+enum reduction_way reduction_between_hosts(const struct codec *codec, const struct tensor_shape *shape,
+                                           const struct view *view)
+{
+    struct crew crew = crew_of(view), leaders = crew_leaders(&crew, view);
+    struct reduction_price price;
+
+    return best_flat(codec, shape, &leaders, &price);
+}
+
+/* ---- the choice ---- */
+
+static const struct codec plain_codec = {.kind = CODEC_NONE, .feedback = true};
+
+/* The codec by its cheapest way; of equal ones the first. */
+static struct reduction_choice best_way(const struct codec *codec, const struct tensor_shape *shape,
+                                        const struct view *view, const struct crew *crew)
+{
+    struct reduction_choice best = {.codec = *codec, .way = WAY_PLAIN, .price = impossible};
+
+    for (int w = WAY_PLAIN; w < WAY_COUNT; w++) {
+        struct reduction_price price = crew_price(codec, (enum reduction_way)w, shape, view, crew);
+        if (price.total_s < best.price.total_s) {
+            best.way = (enum reduction_way)w;
+            best.price = price;
+        }
+    }
+    return best;
+}
+
+void reduction_choose(const struct codec_list *list, const struct tensor_shape *shape,
+                      const struct view *view, struct reduction_choice *choice)
+{
+    struct crew crew = crew_of(view);
+    struct reduction_price plain = price_plain(shape, view);
+    struct reduction_choice best = {.codec = plain_codec, .way = WAY_PLAIN, .price = plain};
+    double limit = list->automatic ? plain.total_s * AUTO_MARGIN : HUGE_VAL;
+
+    for (int i = 0; i < list->count; i++) {
+        struct reduction_choice one = best_way(&list->codec[i], shape, view, &crew);
+        if (one.price.total_s < limit) {
+            best = one;
+            limit = one.price.total_s;
+        }
+    }
+    best.plain = plain;
+    *choice = best;
+}
+
+/* "12.1 ms" */
+struct words {
+    char s[32];
+};
+
+static struct words time_words(double seconds)
+{
+    struct words words;
+
+    if (seconds < 1e-3)
+        snprintf(words.s, sizeof(words.s), "%.3g us", seconds * 1e6);
+    else if (seconds < 1)
+        snprintf(words.s, sizeof(words.s), "%.3g ms", seconds * 1e3);
+    else
+        snprintf(words.s, sizeof(words.s), "%.4g s", seconds);
+    return words;
+}
+
+void reduction_reason(const struct reduction_choice *choice, char *text, size_t size)
+{
+    char codec[CODEC_TEXT_MAX];
+
+    codec_text(&choice->codec, codec, sizeof(codec));
+    if (choice->way == WAY_PLAIN)
+        snprintf(text, size, "%s by plain: %s (%.3g MB)", codec, time_words(choice->price.total_s).s,
+                 choice->price.bytes * 1e-6);
+    else
+        snprintf(text, size, "%s by %s: %s (wire %s, %.3g MB; kernels %s), plain %s", codec,
+                 reduction_way_name(choice->way), time_words(choice->price.total_s).s,
+                 time_words(choice->price.wire_s).s, choice->price.bytes * 1e-6,
+                 time_words(choice->price.kernel_s).s, time_words(choice->plain.total_s).s);
+}

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Prices and choices: what must hold on every network, and who wins where. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "compress/coder.h"
+#include "core/prng.h"
+#include "gradient/price.h"
+
+#define RANKS_MAX 64
+
+#define MBIT (1e6 / 8)
+
+static const int apart[RANKS_MAX] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+                                     16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
+                                     32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47,
+                                     48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
+static const int in_fours[RANKS_MAX] = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
+
+/* Hosts of one member each, on a network of this rate; shared memory inside. */
+static struct view network(int size, double bytes_per_s, double rtt_s)
+{
+    return (struct view){
+        .size = size,
+        .host = apart,
+        .inside = {.alpha_s = 1e-6, .bytes_per_s = 5e9, .gamma_s = 0.1e-9, .overhead_s = 0.5e-6},
+        .across = {.alpha_s = rtt_s / 2, .bytes_per_s = bytes_per_s, .gamma_s = 0.1e-9, .overhead_s = 5e-6},
+        .chunk_bytes = 1 << 20,
+        .window_bytes = 8 << 20,
+    };
+}
+
+static struct codec_list list_of(const char *text)
+{
+    struct codec_list list;
+    struct error error;
+
+    if (codec_parse(text, &list, &error))
+        fail_msg("%s", error.text);
+    return list;
+}
+
+static struct codec codec_of(const char *text)
+{
+    return list_of(text).codec[0];
+}
+
+static struct tensor_shape vector_of(size_t count)
+{
+    return (struct tensor_shape){.count = count, .dtype = HEARTH_F32};
+}
+
+static struct tensor_shape square(size_t side)
+{
+    return (struct tensor_shape){.count = side * side, .rows = side, .columns = side, .dtype = HEARTH_F32};
+}
+
+static struct reduction_choice choice_of(const char *text, struct tensor_shape shape, const struct view *view)
+{
+    struct codec_list list = list_of(text);
+    struct reduction_choice choice;
+
+    reduction_choose(&list, &shape, view, &choice);
+    return choice;
+}
+
+static double total(const char *text, enum reduction_way way, struct tensor_shape shape,
+                    const struct view *view)
+{
+    struct codec codec = codec_of(text);
+
+    return reduction_price(&codec, way, &shape, view).total_s;
+}
+
+static void each_codec_has_its_ways(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *codec;
+        bool can[WAY_COUNT];
+    } cases[] = {
+        {"none", {[WAY_PLAIN] = true}},
+        {"int8", {[WAY_ALLGATHER] = true, [WAY_OWNER] = true, [WAY_TWO_LEVEL] = true}},
+        {"topk:0.01", {[WAY_ALLGATHER] = true, [WAY_OWNER] = true, [WAY_TWO_LEVEL] = true}},
+        {"topk:0.01,chunk=4096", {[WAY_ALLGATHER] = true, [WAY_OWNER] = true, [WAY_TWO_LEVEL] = true}},
+        {"randomk:0.01", {[WAY_SHARED] = true, [WAY_TWO_LEVEL] = true}},
+        {"powersgd:4", {[WAY_SHARED] = true, [WAY_TWO_LEVEL] = true}},
+    };
+    struct view flat = network(8, 1000 * MBIT, 1e-3), fours = flat, one = flat;
+    fours.host = in_fours;
+    one.host = NULL;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        for (int w = 0; w < WAY_COUNT; w++) {
+            struct codec codec = codec_of(cases[i].codec);
+            enum reduction_way way = (enum reduction_way)w;
+            assert_int_equal(reduction_can(&codec, way, &fours), cases[i].can[w]);
+            bool flat_can = cases[i].can[w] && w != WAY_TWO_LEVEL;
+            assert_int_equal(reduction_can(&codec, way, &flat), flat_can);
+            assert_int_equal(reduction_can(&codec, way, &one), flat_can);
+            struct tensor_shape shape = square(1024);
+            double price = reduction_price(&codec, way, &shape, &fours).total_s;
+            assert_int_equal(isfinite(price) != 0, cases[i].can[w]);
+            assert_true(price > 0);
+        }
+    assert_string_equal(reduction_way_name(WAY_OWNER), "owner");
+    assert_string_equal(reduction_way_name(WAY_TWO_LEVEL), "two-level");
+}
+
+static void bytes_follow_the_formulas(void **state)
+{
+    (void)state;
+    struct view view = network(4, 100 * MBIT, 1e-3);
+    struct tensor_shape shape = vector_of(25000000);
+    struct codec int8 = codec_of("int8");
+    double coded = (double)coder_len(&int8, shape.count);
+    assert_true(fabs(reduction_price(&int8, WAY_ALLGATHER, &shape, &view).bytes / (3 * coded) - 1) < 1e-4);
+    assert_true(fabs(reduction_price(&int8, WAY_OWNER, &shape, &view).bytes / (1.5 * coded) - 1) < 1e-4);
+    struct codec randomk = codec_of("randomk:0.01,values=bf16");
+    assert_true(fabs(reduction_price(&randomk, WAY_SHARED, &shape, &view).bytes / (1.5 * 500000) - 1) < 0.01);
+    struct codec powersgd = codec_of("powersgd:4"), alternate = codec_of("powersgd:4,alternate");
+    shape = square(4096);
+    double factors = reduction_price(&powersgd, WAY_SHARED, &shape, &view).bytes;
+    assert_true(fabs(factors / (1.5 * 2 * 4096 * 4 * 4) - 1) < 0.01);
+    assert_true(fabs(reduction_price(&alternate, WAY_SHARED, &shape, &view).bytes / factors - 0.5) < 0.01);
+    struct codec none = codec_of("none");
+    assert_true(reduction_price(&none, WAY_PLAIN, &shape, &view).bytes == 1.5 * 4096 * 4096 * 4);
+}
+
+static void two_members_gather_and_many_have_owners(void **state)
+{
+    (void)state;
+    static const char *const codecs[] = {"topk:0.01,values=int8", "topk:0.01,chunk=4096,values=int8", "int8"};
+    for (size_t i = 0; i < sizeof(codecs) / sizeof(codecs[0]); i++) {
+        struct view two = network(2, 1000 * MBIT, 1e-3);
+        assert_int_equal(choice_of(codecs[i], vector_of(25000000), &two).way, WAY_ALLGATHER);
+        for (int size = 8; size <= RANKS_MAX; size *= 2) {
+            struct view many = network(size, 100 * MBIT, 1e-3);
+            assert_int_equal(choice_of(codecs[i], vector_of(25000000), &many).way, WAY_OWNER);
+        }
+    }
+}
+
+/* A line so long that one more hop costs more than all bytes. */
+static void latency_counts(void **state)
+{
+    (void)state;
+    struct view view = network(4, 1000 * MBIT, 0.5);
+    assert_int_equal(choice_of("topk:0.001", vector_of(1000000), &view).way, WAY_ALLGATHER);
+    view = network(4, 10 * MBIT, 1e-3);
+    assert_int_equal(choice_of("topk:0.001", vector_of(100000000), &view).way, WAY_OWNER);
+    struct view far = network(4, 1000 * MBIT, 0.5);
+    assert_true(total("powersgd:4,alternate", WAY_SHARED, square(1024), &far) <
+                total("powersgd:4", WAY_SHARED, square(1024), &far) - 0.4);
+}
+
+static const char *const automatic =
+    "auto:bf16,int8,onebit,topk:0.01,values=int8,topk:0.01,chunk=4096,randomk:0.01,powersgd:4";
+
+static void automatic_stays_plain_where_the_network_is_fast(void **state)
+{
+    (void)state;
+    for (int size = 2; size <= 16; size *= 2) {
+        struct view fast = network(size, 100000 * MBIT, 10e-6), home = network(size, 1000 * MBIT, 1e-3);
+        home.host = NULL;
+        for (size_t count = 1; count <= 100000000; count *= 10) {
+            assert_int_equal(choice_of(automatic, vector_of(count), &fast).codec.kind, CODEC_NONE);
+            assert_int_equal(choice_of(automatic, vector_of(count), &fast).way, WAY_PLAIN);
+            assert_int_equal(choice_of(automatic, vector_of(count), &home).codec.kind, CODEC_NONE);
+        }
+    }
+}
+
+static void automatic_stays_plain_for_small_tensors(void **state)
+{
+    (void)state;
+    for (int size = 2; size <= 16; size *= 2) {
+        struct view view = network(size, 1000 * MBIT, 1e-3);
+        assert_int_equal(choice_of(automatic, vector_of(0), &view).way, WAY_PLAIN);
+        assert_int_equal(choice_of(automatic, vector_of(1), &view).way, WAY_PLAIN);
+        assert_int_equal(choice_of(automatic, vector_of(1000), &view).way, WAY_PLAIN);
+    }
+}
+
+static void automatic_compresses_where_it_pays(void **state)
+{
+    (void)state;
+    struct view slow = network(4, 100 * MBIT, 1e-3);
+    struct reduction_choice choice = choice_of("auto:int8", vector_of(25000000), &slow);
+    assert_int_equal(choice.codec.kind, CODEC_INT8);
+    assert_true(choice.price.total_s < choice.plain.total_s / 3.5);
+    choice = choice_of("auto:int8,topk:0.01,values=int8", vector_of(25000000), &slow);
+    assert_int_equal(choice.codec.kind, CODEC_TOPK);
+    assert_true(choice.price.total_s < choice.plain.total_s / 50);
+}
+
+/* Whatever is chosen is no dearer than plain, and no dearer than any codec that could have been chosen. */
+static void automatic_takes_the_cheapest(void **state)
+{
+    (void)state;
+    struct codec_list list = list_of(automatic);
+    struct prng prng;
+    prng_init(&prng, 11);
+    for (int i = 0; i < 2000; i++) {
+        struct view view = network(2 + (int)prng_below(&prng, 15), MBIT * pow(10, 1 + 4 * prng_unit(&prng)),
+                                   pow(10, -5 + 4 * prng_unit(&prng)));
+        if (prng_below(&prng, 2))
+            view.host = in_fours;
+        view.port_sharers = (int)prng_below(&prng, 5);
+        struct tensor_shape shape = square((size_t)pow(10, 4 * prng_unit(&prng)));
+        struct reduction_choice choice, again;
+        reduction_choose(&list, &shape, &view, &choice);
+        reduction_choose(&list, &shape, &view, &again);
+        assert_memory_equal(&choice.price, &again.price, sizeof(choice.price));
+        assert_int_equal(choice.way, again.way);
+        assert_true(choice.price.total_s <= choice.plain.total_s);
+        if (choice.way == WAY_PLAIN)
+            continue;
+        assert_true(choice.price.total_s < 0.95 * choice.plain.total_s);
+        for (int c = 0; c < list.count; c++)
+            for (int w = 0; w < WAY_COUNT; w++)
+                assert_true(choice.price.total_s <=
+                            reduction_price(&list.codec[c], (enum reduction_way)w, &shape, &view).total_s);
+    }
+}
+
+static void hosts_of_four_sum_up_at_home(void **state)
+{
+    (void)state;
+    static const char *const codecs[] = {"int8", "topk:0.01,values=int8", "randomk:0.01", "powersgd:4"};
+    struct view view = network(16, 100 * MBIT, 1e-3);
+    view.host = in_fours;
+    view.port_sharers = 4;
+    for (size_t i = 0; i < sizeof(codecs) / sizeof(codecs[0]); i++) {
+        struct reduction_choice choice = choice_of(codecs[i], square(4096), &view);
+        assert_int_equal(choice.way, WAY_TWO_LEVEL);
+        struct codec codec = codec_of(codecs[i]);
+        struct tensor_shape shape = square(4096);
+        enum reduction_way inner = reduction_between_hosts(&codec, &shape, &view);
+        assert_int_equal(inner == WAY_SHARED, i >= 2);
+        assert_true(reduction_can(&codec, inner, &view) && inner != WAY_PLAIN);
+    }
+    view.host = apart;
+    view.port_sharers = 0;
+    assert_int_equal(choice_of("int8", square(4096), &view).way, WAY_OWNER);
+}
+
+static void what_cannot_be_coded_goes_plain(void **state)
+{
+    (void)state;
+    struct view view = network(4, 100 * MBIT, 1e-3);
+    struct reduction_choice choice = choice_of("powersgd:4", vector_of(1 << 20), &view);
+    assert_int_equal(choice.codec.kind, CODEC_NONE);
+    assert_int_equal(choice.way, WAY_PLAIN);
+    assert_int_equal(choice_of("powersgd:4", square(4), &view).codec.kind, CODEC_NONE);
+    assert_int_equal(choice_of("powersgd:4", square(1024), &view).codec.kind, CODEC_POWERSGD);
+    assert_int_equal(choice_of("powersgd:4,rows=1024", vector_of(1 << 20), &view).codec.kind, CODEC_POWERSGD);
+    assert_int_equal(choice_of("powersgd:4,rows=1000", vector_of(1 << 20), &view).codec.kind, CODEC_NONE);
+    assert_int_equal(choice_of("topk:0.01", vector_of((size_t)1 << 33), &view).codec.kind, CODEC_NONE);
+    assert_int_equal(choice_of("int8", vector_of((size_t)1 << 33), &view).codec.kind, CODEC_INT8);
+    assert_int_equal(choice_of("none", vector_of(1 << 20), &view).way, WAY_PLAIN);
+}
+
+static void more_of_anything_costs_more(void **state)
+{
+    (void)state;
+    static const char *const codecs[] = {"bf16", "int8", "onebit", "topk:0.01", "topk:0.01,chunk=4096"};
+    for (size_t i = 0; i < sizeof(codecs) / sizeof(codecs[0]); i++)
+        for (int w = WAY_ALLGATHER; w <= WAY_OWNER; w++) {
+            enum reduction_way way = (enum reduction_way)w;
+            struct view view = network(4, 1000 * MBIT, 1e-3), slower = network(4, 500 * MBIT, 1e-3),
+                        farther = network(4, 1000 * MBIT, 2e-3), larger = network(8, 1000 * MBIT, 1e-3);
+            double price = total(codecs[i], way, vector_of(10000000), &view);
+            assert_true(total(codecs[i], way, vector_of(20000000), &view) > price);
+            assert_true(total(codecs[i], way, vector_of(10000000), &slower) > price);
+            assert_true(total(codecs[i], way, vector_of(10000000), &farther) > price);
+            if (way == WAY_ALLGATHER) /* owners have less to encode, the more they are */
+                assert_true(total(codecs[i], way, vector_of(10000000), &larger) > price);
+        }
+}
+
+static void reasons_can_be_read(void **state)
+{
+    (void)state;
+    struct view view = network(4, 100 * MBIT, 1e-3);
+    char text[256];
+    struct reduction_choice choice = choice_of("topk:0.01,values=int8", vector_of(25000000), &view);
+    reduction_reason(&choice, text, sizeof(text));
+    if (strstr(text, "topk:0.01,values=int8 by owner: ") != text || !strstr(text, " MB; kernels ") ||
+        !strstr(text, "), plain "))
+        fail_msg("%s", text);
+    choice = choice_of("none", vector_of(100), &view);
+    reduction_reason(&choice, text, sizeof(text));
+    assert_true(strstr(text, "none by plain: ") == text);
+    reduction_reason(&choice, text, 8);
+    assert_string_equal(text, "none by");
+}
+
+static void alone_costs_nothing(void **state)
+{
+    (void)state;
+    struct view view = network(1, 100 * MBIT, 1e-3);
+    struct reduction_choice choice = choice_of("int8", vector_of(1000000), &view);
+    assert_true(choice.price.total_s == 0 && choice.plain.total_s == 0);
+    assert_int_equal(choice_of(automatic, square(1000), &view).way, WAY_PLAIN);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_codec_has_its_ways),
+        cmocka_unit_test(bytes_follow_the_formulas),
+        cmocka_unit_test(two_members_gather_and_many_have_owners),
+        cmocka_unit_test(latency_counts),
+        cmocka_unit_test(automatic_stays_plain_where_the_network_is_fast),
+        cmocka_unit_test(automatic_stays_plain_for_small_tensors),
+        cmocka_unit_test(automatic_compresses_where_it_pays),
+        cmocka_unit_test(automatic_takes_the_cheapest),
+        cmocka_unit_test(hosts_of_four_sum_up_at_home),
+        cmocka_unit_test(what_cannot_be_coded_goes_plain),
+        cmocka_unit_test(more_of_anything_costs_more),
+        cmocka_unit_test(reasons_can_be_read),
+        cmocka_unit_test(alone_costs_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
