@@ -12,9 +12,10 @@
 
 #include <immintrin.h>
 
-#define WIDTH    32
-#define SET      kernels_avx2
-#define SET_NAME "avx2"
+#define WIDTH      32
+#define SET        kernels_avx2
+#define SET_NAME   "avx2"
+#define MATRIX_SET matrix_avx2
 
 #include "kernel/simd.inc"
 

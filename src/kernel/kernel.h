@@ -9,6 +9,7 @@
 #define KERNEL_KERNEL_H
 
 #include "core/types.h"
+#include "kernel/matrix.h"
 
 /* target[i] = a[i] op b[i]. The target is a, or b, or overlaps neither. f16 and bf16: computed in f32,
  * rounded once per call. Integers wrap. min and max: IEEE 754-2019 minimum and maximum. */
@@ -37,6 +38,7 @@ struct kernels {
     void (*copy_far)(void *target, const void *source, size_t len);
     const struct quant_kernels *quant; /* of the dense codecs */
     const struct sift_kernels *sift;   /* of topk */
+    const struct matrix_kernels *matrix;
 };
 
 /* The best this processor has; asked once, thread-safe, never NULL. */

@@ -4,9 +4,10 @@
 
 #include <arm_neon.h>
 
-#define WIDTH    16
-#define SET      kernels_neon
-#define SET_NAME "neon"
+#define WIDTH      16
+#define SET        kernels_neon
+#define SET_NAME   "neon"
+#define MATRIX_SET matrix_neon
 
 #include "kernel/simd.inc"
 

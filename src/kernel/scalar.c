@@ -407,4 +407,5 @@ const struct kernels kernels_scalar = {
     .copy_far = copy_far,
     .quant = &quant_scalar,
     .sift = &sift_scalar,
+    .matrix = &matrix_scalar,
 };

@@ -18,6 +18,9 @@ extern const struct kernels kernels_scalar;
 extern const struct kernels kernels_avx2; /* defined on x86-64 */
 extern const struct kernels kernels_neon; /* defined on little-endian aarch64 */
 
+/* The parts of these sets that have files of their own. */
+extern const struct matrix_kernels matrix_scalar, matrix_avx2, matrix_neon;
+
 /* AVX2 and F16C, with the system saving their registers. */
 bool cpu_has_avx2(void);
 
