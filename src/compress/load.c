@@ -51,6 +51,29 @@ void store_block(const struct kernels *kernels, const struct feed *feed, size_t 
     }
 }
 
+#define PUT_MAX 2048u /* elements that are converted at once */
+
+void put_block(const struct kernels *kernels, enum hearth_dtype dtype, void *out, size_t offset, size_t count,
+               const float *x)
+{
+    size_t size = dtype_size(dtype);
+    uint8_t *target = (uint8_t *)out + offset * size;
+    double piece[PUT_MAX]; /* room for every type */
+    if (dtype == HEARTH_F32) {
+        kernels->copy_far(target, x, count * size);
+        return;
+    }
+    for (size_t n; count > 0; count -= n, x += n, target += n * size) {
+        n = count < PUT_MAX ? count : PUT_MAX;
+        if (dtype != HEARTH_F64)
+            kernels->narrow[dtype](piece, x, n);
+        else
+            for (size_t i = 0; i < n; i++)
+                piece[i] = (double)x[i];
+        kernels->copy_far(target, piece, n * size);
+    }
+}
+
 void add_left(const struct kernels *kernels, const struct feed *feed, size_t offset, size_t count,
               const float *left)
 {

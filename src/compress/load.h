@@ -16,6 +16,9 @@ uint32_t load_block(const struct kernels *kernels, const struct feed *feed, size
  * acc had cost (x and e must still be as they were). Goes past the caches. e_new NULL: nothing. */
 void store_block(const struct kernels *kernels, const struct feed *feed, size_t offset, size_t count,
                  const float *left);
+/* out[offset + i] = x[i], rounded to the type. Goes past the caches. */
+void put_block(const struct kernels *kernels, enum hearth_dtype dtype, void *out, size_t offset, size_t count,
+               const float *x);
 /* The largest of the magnitudes' bits. */
 uint32_t largest_bits(const struct kernels *kernels, const float *x, size_t count);
 /* e_new[offset + i] += left[i]. */

@@ -7,6 +7,9 @@
 
 #include "compress/coder.h"
 
+/* Number `place` of those that belong to the key: 64 bits that look random, the same on all machines. */
+uint64_t draw_bits(uint64_t key, uint64_t place);
+
 struct draw {
     uint64_t key;
     size_t count, keep; /* 1 <= keep <= count */
