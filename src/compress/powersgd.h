@@ -25,29 +25,40 @@ bool powersgd_pays(const struct matrix *m);
 /* The rank that is used: the codec's, but no more than rows or columns. */
 uint32_t powersgd_rank(const struct codec *codec, size_t rows, size_t columns);
 
-/* factor[length x rank]: standard normal numbers drawn from the key, orthonormal columns. */
+/* P of rows x rank, Q of columns x rank. */
+struct factors {
+    float *p, *q;
+};
+
+/* factor[length x rank]: numbers drawn from the key around 0 (docs/wire.md), then orthonormal columns. */
 void powersgd_seed(const struct kernels *kernels, uint64_t key, size_t length, uint32_t rank, float *factor);
 
-/* M = gain x + e goes to feed->e_new (never NULL; its type as in struct feed; computed in f32), and P = M Q
- * to p, for rows [from, to). HEARTH_POISONED as coder_encode. */
-int MUST_CHECK powersgd_load(const struct matrix *m, const struct kernels *kernels, const struct feed *feed,
-                             const float *q, size_t from, size_t to, float *p);
-/* Columns become orthonormal. A column that is nothing but a mix of those before it (or zero) is replaced by
- * one drawn from the key. Same input, same output, everywhere. */
+/* Columns become orthonormal. A column that is nothing but a mix of those before it (or zero, or not finite)
+ * is replaced by one drawn from the key. Same input, same output, everywhere. */
 void powersgd_orthonormal(const struct kernels *kernels, uint64_t key, size_t length, uint32_t rank,
                           float *factor);
-/* q = M^T P with M as it stands in a residual of the dtype's kind. */
-void powersgd_project(const struct matrix *m, const struct kernels *kernels, const void *residual,
-                      enum hearth_dtype dtype, const float *p, float *q);
-/* For rows [from, to): out = P Qsum^T / divisor in the tensor's type; residual (holding M) becomes
- * M - P Qown^T (qown NULL: not touched). For alternating steps in which P was sent, pass psum for P of `out`
- * and pown for that of the residual, with q for both Qs. HEARTH_POISONED: out is not finite. */
+
+/* M = gain x + e goes to feed->e_new (never NULL; f64 for f64 tensors and computed so), and P = M Q to
+ * factors->p, for rows [from, to). Q NULL: only M. Let Q be orthonormal (a warm one: the last Qsum made so),
+ * then P is about as large as M and cannot overflow or vanish before it. Energy: `before`, of each 16th row.
+ * HEARTH_POISONED as coder_encode. Rows may be shared out between threads. */
+int MUST_CHECK powersgd_load(const struct matrix *m, const struct kernels *kernels, const struct feed *feed,
+                             const struct factors *factors, size_t from, size_t to);
+/* Q = M^T P for columns [from, to), with M as it stands in feed->e_new and P of all rows. Nothing else of
+ * feed but dtype is looked at. Columns may be shared out; cuts at multiples of 16 cost least. */
+void powersgd_project(const struct matrix *m, const struct kernels *kernels, const struct feed *feed,
+                      const struct factors *factors, size_t from, size_t to);
+/* For rows [from, to): out = P Qsum^T / divisor in the tensor's type (P is what is divided); residual
+ * (holding M) becomes M - P Qown^T (q_own NULL: not touched). For alternating steps in which P was sent, pass
+ * psum for P of `out` and pown for that of the residual, with q for both Qs. HEARTH_POISONED: out is not
+ * finite as f32. */
 struct powersgd_end {
     const float *p_sum, *q_sum; /* out = p_sum q_sum^T / divisor */
     const float *p_own, *q_own; /* residual -= p_own q_own^T; NULL: leave it */
     void *out, *residual;
     enum hearth_dtype dtype;
     float divisor;
+    struct energy *energy; /* `after`, of each 16th row; NULL: not wanted */
 };
 int MUST_CHECK powersgd_finish(const struct matrix *m, const struct kernels *kernels,
                                const struct powersgd_end *end, size_t from, size_t to);
