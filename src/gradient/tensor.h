@@ -4,6 +4,8 @@
 #ifndef GRADIENT_TENSOR_H
 #define GRADIENT_TENSOR_H
 
+#include <stdatomic.h>
+
 #include "compress/sparse.h"
 #include "core/heap.h"
 
@@ -17,12 +19,12 @@ struct tensor_state {
     void *residual;       /* `count` of f64 for f64 tensors, else of f32; NULL: all zero */
     void *shadow;         /* as long: where the next residual is written; NULL: not there yet */
     float *factor[FACTOR_COUNT], *factor_shadow[FACTOR_COUNT]; /* NULL: not there yet */
-    uint32_t factor_rank;                                      /* that the factors have */
+    uint32_t factor_rank;                                      /* that all of them have */
     uint64_t step; /* operations that ended well: what randomk and powersgd draw by */
     uint64_t plain_bytes, sent_bytes;
     struct energy energy;  /* of the last step */
     struct topk_hint hint; /* makes selection faster, changes nothing */
-    bool busy;
+    _Atomic(bool) busy;
 };
 
 #endif

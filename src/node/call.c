@@ -29,23 +29,41 @@ static int bad(const struct call *call, int status, const char *format, ...)
 
 /* ---- options ---- */
 
-static int opts_check(const struct call *call, const struct hearth_opts *o)
+static int bad_opts(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static int bad_opts(const char *name, const char *format, ...)
+{
+    struct error reason;
+    va_list args;
+    va_start(args, format);
+    error_vset(&reason, HEARTH_INVALID, RANK_NONE, format, args);
+    va_end(args);
+    return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: %s", name, reason.text);
+}
+
+int call_opts_check(const char *name, const struct hearth_opts *o)
 {
     if (o->size != sizeof *o)
-        return bad(call, HEARTH_INVALID, "opts.size is %zu, not %zu: call hearth_opts_init", o->size,
-                   sizeof *o);
+        return bad_opts(name, "opts.size is %zu, not %zu: call hearth_opts_init", o->size, sizeof *o);
     if (o->timeout_ms < -1 || o->timeout_ms > INT64_C(1000) * 3600 * 24 * 365)
-        return bad(call, HEARTH_INVALID, "opts.timeout_ms is %lld; it takes -1 (default), 0 or up to a year",
-                   (long long)o->timeout_ms);
+        return bad_opts(name, "opts.timeout_ms is %lld; it takes -1 (default), 0 or up to a year",
+                        (long long)o->timeout_ms);
     if (!(o->weight >= 0 && o->weight <= WEIGHT_MAX))
-        return bad(call, HEARTH_INVALID, "opts.weight is %g; it must be from 0 to %g", o->weight, WEIGHT_MAX);
+        return bad_opts(name, "opts.weight is %g; it must be from 0 to %g", o->weight, WEIGHT_MAX);
     if (o->flags & ~FLAGS_KNOWN)
-        return bad(call, HEARTH_INVALID, "opts.flags 0x%x has bits that mean nothing", o->flags);
+        return bad_opts(name, "opts.flags 0x%x has bits that mean nothing", o->flags);
     if ((unsigned)o->algo >= ALGO_COUNT)
-        return bad(call, HEARTH_INVALID, "opts.algo is %d, which there is not", (int)o->algo);
-    if (o->codec != NULL && strcmp(o->codec, "none") != 0)
-        return bad(call, HEARTH_UNSUPPORTED, "opts.codec is \"%s\"; this version has \"none\"", o->codec);
+        return bad_opts(name, "opts.algo is %d, which there is not", (int)o->algo);
     return HEARTH_OK;
+}
+
+static int opts_check(const struct call *call, const struct hearth_opts *o)
+{
+    int status = call_opts_check(plan_kind_name(call->kind), o);
+    if (status == HEARTH_OK && o->codec != NULL && strcmp(o->codec, "none") != 0)
+        return bad(call, HEARTH_UNSUPPORTED, "opts.codec is \"%s\"; call hearth_all_reduce_compressed for it",
+                   o->codec);
+    return status;
 }
 
 /* ---- sizes ---- */

@@ -308,6 +308,13 @@ int node_request(hearth_node *node, const struct node_task *task, hearth_request
     return status;
 }
 
+void node_drop_request(hearth_request *request)
+{
+    mutex_lock(&request->node->baton);
+    request_put(request);
+    mutex_unlock(&request->node->baton);
+}
+
 void node_settle(hearth_request *request, const struct error *error)
 {
     hearth_node *node = request->node;

@@ -111,7 +111,8 @@ int node_wait(hearth_request *request, uint64_t deadline_ns);
 int node_test(hearth_request *request);
 void node_cancel(hearth_request *request);
 void node_release(hearth_request *request);
-/* A request for something that the caller runs: `cancel` must bring it to node_settle soon, from any thread. */
+/* A request for something that the caller runs: `cancel`, called by any thread, must bring it to node_settle
+ * soon. */
 struct node_task {
     void (*cancel)(void *arg);
     void *arg;
@@ -120,6 +121,7 @@ struct node_task {
 };
 int MUST_CHECK node_request(hearth_node *node, const struct node_task *task, hearth_request **out);
 void node_settle(hearth_request *request, const struct error *error);
+void node_drop_request(hearth_request *request); /* it was never given to anybody */
 /* Others must not wait for us under the tag: as group_refuse. */
 void node_refuse(hearth_group *group, uint64_t tag, const struct error *why);
 void node_attach(hearth_node *node, struct attachment *attachment);

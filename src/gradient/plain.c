@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Uncompressed, with what earlier steps have left behind: input + residual are summed, the residual becomes
+ * zero. */
+#include <string.h>
+
+#include "compress/load.h"
+#include "gradient/workshop.h"
+
+struct plain {
+    void *sum; /* in the residual's type */
+    struct sub sub;
+    size_t loaded; /* elements */
+    bool summed;
+};
+
+#define PIECE (256u * CODER_BLOCK) /* elements that are loaded in one step */
+
+static int plain_open(struct reduction *r)
+{
+    struct plain *p = reduction_take(r, sizeof *p);
+    if (p == NULL)
+        return r->error.status;
+    *p = (struct plain){.sum = reduction_take(r, r->call.count * residual_size(r->call.dtype))};
+    if (p->sum == NULL) {
+        workshop_give(r->workshop, p);
+        return r->error.status;
+    }
+    r->work = p;
+    return HEARTH_OK;
+}
+
+/* The sum is laid down where a residual would be. */
+static void load_piece(struct reduction *r, struct plain *p)
+{
+    float acc[CODER_BLOCK];
+    struct feed feed = reduction_feed(r);
+    feed.e_new = p->sum;
+    size_t end = p->loaded + PIECE < r->call.count ? p->loaded + PIECE : r->call.count;
+    while (p->loaded < end) {
+        size_t count = end - p->loaded < CODER_BLOCK ? end - p->loaded : CODER_BLOCK;
+        if (load_block(r->kernels, &feed, p->loaded, count, acc) > FINITE_MAX)
+            atomic_store(&r->poisoned, true);
+        store_block(r->kernels, &feed, p->loaded, count, acc);
+        p->loaded += count;
+    }
+}
+
+static int sum_start(struct reduction *r, struct plain *p)
+{
+    struct call call = {.kind = PLAN_ALL_REDUCE,
+                        .source = p->sum,
+                        .target = p->sum,
+                        .count = r->call.count,
+                        .dtype = r->call.dtype == HEARTH_F64 ? HEARTH_F64 : HEARTH_F32,
+                        .op = HEARTH_SUM,
+                        .in_place = true};
+    r->sent_bytes += 2 * (uint64_t)(r->size - 1) * call.count * dtype_size(call.dtype) / (uint64_t)r->size;
+    return sub_start(r, r->hidden, &p->sub, &call, SUB_FIRST);
+}
+
+static enum step plain_step(struct reduction *r)
+{
+    struct plain *p = r->work;
+    if (p->loaded < r->call.count) {
+        load_piece(r, p);
+        if (p->loaded < r->call.count)
+            return STEP_MORE;
+        return sum_start(r, p) == HEARTH_OK ? STEP_MORE : STEP_FAILED;
+    }
+    if (p->summed)
+        return STEP_DONE;
+    if (!sub_ended(&p->sub)) {
+        r->awaits = &p->sub;
+        return STEP_WAIT;
+    }
+    if (sub_finish(r, &p->sub) != HEARTH_OK)
+        return STEP_FAILED;
+    p->summed = true;
+    return STEP_MORE;
+}
+
+static void plain_publish(struct reduction *r)
+{
+    struct plain *p = r->work;
+    size_t count = r->call.count;
+    if (r->divisor != 1.0f && r->call.dtype == HEARTH_F64)
+        r->kernels->divide_f64(p->sum, count, (double)r->divisor);
+    else if (r->divisor != 1.0f)
+        r->kernels->divide_f32(p->sum, count, (double)r->divisor);
+    r->kernels->narrow[r->call.dtype](r->call.buffer, p->sum, count);
+    if (r->e_new != NULL)
+        memset(r->e_new, 0, count * residual_size(r->call.dtype));
+}
+
+static void plain_close(struct reduction *r, bool failed)
+{
+    struct plain *p = r->work;
+    (void)failed; /* the buffer is written by publish only */
+    if (p == NULL)
+        return;
+    sub_cancel(&p->sub);
+    workshop_give(r->workshop, p->sum);
+    workshop_give(r->workshop, p);
+    r->work = NULL;
+}
+
+static size_t plain_memory(const struct reduction_call *call, int size)
+{
+    (void)size;
+    return call->count * residual_size(call->dtype);
+}
+
+const struct method method_plain = {
+    .open = plain_open,
+    .step = plain_step,
+    .publish = plain_publish,
+    .close = plain_close,
+    .memory = plain_memory,
+};

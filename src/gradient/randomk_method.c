@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* randomk: the chosen values are an array that all members have alike; it is summed by rounds, in the form
+ * that its values travel in. */
+#include "compress/randomk.h"
+
+#include "gradient/rounds.h"
+#include "gradient/workshop.h"
+
+#define PIECE (1u << 20) /* elements that one piece of gathering covers, about */
+
+struct shared {
+    struct draw draw;
+    float *values, *left, *sum; /* [keep]: ours, what coding them lost (NULL: nothing is), of all */
+    size_t pieces;
+    bool gathered;
+    struct rounds *rounds;
+};
+
+static struct draw draw_of(const struct reduction *r)
+{
+    return (struct draw){
+        .key = r->key, .count = r->call.count, .keep = codec_keeps(&r->call.codec, r->call.count)};
+}
+
+static bool loses(const struct reduction_call *call)
+{
+    return call->feedback && call->codec.values != VALUES_F32;
+}
+
+static void shared_close(struct reduction *r, bool failed)
+{
+    struct shared *s = r->work;
+    if (s == NULL)
+        return;
+    rounds_close(s->rounds, r, failed);
+    workshop_give(r->workshop, s->sum);
+    workshop_give(r->workshop, s->left);
+    workshop_give(r->workshop, s->values);
+    workshop_give(r->workshop, s);
+    r->work = NULL;
+}
+
+static int shared_open(struct reduction *r)
+{
+    struct shared *s = reduction_take(r, sizeof *s);
+    if (s == NULL)
+        return r->error.status;
+    size_t len = codec_keeps(&r->call.codec, r->call.count) * sizeof(float);
+    *s = (struct shared){.values = reduction_take(r, len), .sum = reduction_take(r, len)};
+    r->work = s;
+    if (loses(&r->call))
+        s->left = reduction_take(r, len);
+    if (s->values != NULL && s->sum != NULL && (s->left != NULL || !loses(&r->call)))
+        return HEARTH_OK;
+    shared_close(r, true);
+    return r->error.status;
+}
+
+static size_t piece_place(const struct shared *s, size_t piece)
+{
+    return (size_t)((unsigned __int128)s->draw.keep * piece / s->pieces);
+}
+
+static void gather_piece(void *arg, size_t piece)
+{
+    struct reduction *r = arg;
+    struct shared *s = r->work;
+    size_t from = piece_place(s, piece), to = piece_place(s, piece + 1);
+    struct feed feed = reduction_feed(r);
+    if (from < to && randomk_gather(&s->draw, r->kernels, &feed, from, to, s->values + from) != HEARTH_OK)
+        atomic_store(&r->poisoned, true);
+}
+
+static int gather_all(struct reduction *r, struct shared *s)
+{
+    s->draw = draw_of(r);
+    s->pieces = r->call.count / PIECE + 1;
+    workers_run(workshop_workers(r->workshop), gather_piece, r, s->pieces);
+    if (atomic_load(&r->poisoned)) /* what is sent must be numbers; the vote tells all */
+        for (size_t i = 0; i < s->draw.keep; i++)
+            s->values[i] = 0;
+    struct array array = {
+        .codec = codec_of_values(r->call.codec.values),
+        .feed = {.dtype = HEARTH_F32, .x = s->values, .e_new = s->left, .gain = 1, .key = r->key},
+        .count = s->draw.keep,
+        .out = {.out = s->sum, .dtype = HEARTH_F32, .divisor = 1},
+    };
+    array.way = rounds_way(r, &array.codec, array.count);
+    s->gathered = true;
+    return rounds_open(r, &array, &s->rounds);
+}
+
+static enum step shared_step(struct reduction *r)
+{
+    struct shared *s = r->work;
+    if (!s->gathered)
+        return gather_all(r, s) == HEARTH_OK ? STEP_MORE : STEP_FAILED;
+    return rounds_step(s->rounds, r);
+}
+
+static void scatter_piece(void *arg, size_t piece)
+{
+    struct reduction *r = arg;
+    struct shared *s = r->work;
+    size_t from = piece_place(s, piece), to = piece_place(s, piece + 1);
+    if (from == to)
+        return;
+    /* Without feedback each is sent so seldom that it must count for those that were not. */
+    double factor = r->call.feedback ? 1.0 : (double)s->draw.count / (double)s->draw.keep;
+    struct randomk_out out = {
+        .out = r->call.buffer, .dtype = r->call.dtype, .factor = (float)factor, .divisor = r->divisor};
+    randomk_scatter(&s->draw, r->kernels, s->sum + from, from, to, &out);
+    if (s->left != NULL)
+        randomk_leave(&s->draw, s->left + from, from, to, r->call.dtype, r->e_new);
+}
+
+static void shared_publish(struct reduction *r)
+{
+    struct shared *s = r->work;
+    workers_run(workshop_workers(r->workshop), scatter_piece, r, s->pieces);
+}
+
+static size_t shared_memory(const struct reduction_call *call, int size)
+{
+    size_t keep = codec_keeps(&call->codec, call->count);
+    struct codec values = codec_of_values(call->codec.values);
+    return (loses(call) ? 3 : 2) * keep * sizeof(float) + rounds_memory(&values, WAY_OWNER, keep, size);
+}
+
+const struct method method_randomk = {
+    .open = shared_open,
+    .step = shared_step,
+    .publish = shared_publish,
+    .close = shared_close,
+    .memory = shared_memory,
+};

@@ -1,0 +1,554 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The life of a compressed all-reduce: opening, method, vote, commit; and its failures. */
+#include "gradient/reduction.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/hash.h"
+#include "gradient/workshop.h"
+
+#define OPENING_MAGIC UINT64_C(0x31676e696e65706f) /* "opening1" */
+#define VOTE_MAGIC    UINT32_C(0x31746f76)         /* "vot1" */
+#define FLAG_FEEDBACK 1u
+
+enum { PHASE_WORK, PHASE_VOTE, PHASE_FAILING };
+
+/* ---- words ---- */
+
+static void describe(const struct reduction *r, char *text, size_t size)
+{
+    char codec[CODEC_TEXT_MAX];
+    codec_text(&r->call.codec, codec, sizeof codec);
+    snprintf(text, size, "all_reduce_compressed #%llu (tag %llu, %.60s) on rank %d of %d",
+             (unsigned long long)r->sequence, (unsigned long long)r->opts.tag, codec, r->rank, r->size);
+}
+
+static int fail_with(struct reduction *r, int status, int rank, const char *reason)
+{
+    char name[200];
+    describe(r, name, sizeof name);
+    return error_set(&r->error, status, rank, "%s: %s", name, reason);
+}
+
+int reduction_poison(struct reduction *r)
+{
+    return fail_with(r, HEARTH_POISONED, RANK_NONE, "the sum over the members is beyond the range of f32");
+}
+
+/* ---- the operations it is made of ---- */
+
+static void sub_done(void *arg, int status)
+{
+    struct sub *sub = arg;
+    (void)status;
+    atomic_store(&sub->done, true);
+    workshop_ring(sub->workshop);
+}
+
+static int64_t remaining_ms(const struct reduction *r)
+{
+    uint64_t now = clock_real();
+    if (now >= r->deadline_ns)
+        return 0;
+    return (int64_t)((r->deadline_ns - now + NS_PER_MS - 1) / NS_PER_MS);
+}
+
+int sub_start(struct reduction *r, hearth_group *group, struct sub *sub, struct call *call, uint64_t tag)
+{
+    struct hearth_opts opts;
+    struct error error;
+    hearth_opts_init(&opts);
+    opts.timeout_ms = remaining_ms(r);
+    opts.tag = tag;
+    opts.weight = 1;
+    opts.done = sub_done;
+    opts.done_arg = sub;
+    call->opts = &opts;
+    sub->workshop = r->workshop;
+    atomic_store(&sub->done, false);
+    int status = node_start(group, call, false, &sub->request, &error);
+    if (status != HEARTH_OK) {
+        sub->request = NULL;
+        fail_with(r, status, error.rank, error.text);
+    }
+    return status;
+}
+
+bool sub_ended(const struct sub *sub)
+{
+    return sub->request != NULL && atomic_load(&sub->done);
+}
+
+int sub_finish(struct reduction *r, struct sub *sub)
+{
+    int status = node_wait(sub->request, NEVER_NS); /* it has ended: only until its callback has returned */
+    if (status != HEARTH_OK)
+        fail_with(r, status, sub->request->completion.error.rank, sub->request->completion.error.text);
+    node_release(sub->request);
+    sub->request = NULL;
+    return status;
+}
+
+void sub_cancel(struct sub *sub)
+{
+    if (sub->request == NULL)
+        return;
+    node_release(sub->request); /* cancels first */
+    sub->request = NULL;
+}
+
+int sub_all_gather(struct reduction *r, struct sub *sub, void *all, size_t len, uint64_t tag)
+{
+    struct call call = {.kind = PLAN_ALL_GATHER,
+                        .source = (uint8_t *)all + (size_t)r->rank * len,
+                        .target = all,
+                        .count = len,
+                        .dtype = HEARTH_U8,
+                        .in_place = true};
+    return sub_start(r, r->hidden, sub, &call, tag);
+}
+
+int sub_all_to_all(struct reduction *r, struct sub *sub, const void *source, void *target, size_t len)
+{
+    struct call call = {
+        .kind = PLAN_ALL_TO_ALL, .source = source, .target = target, .count = len, .dtype = HEARTH_U8};
+    return sub_start(r, r->hidden, sub, &call, SUB_FIRST);
+}
+
+/* ---- memory and tensors ---- */
+
+void *reduction_take(struct reduction *r, size_t len)
+{
+    void *block = workshop_take(r->workshop, len);
+    if (block == NULL)
+        fail_with(r, HEARTH_NO_MEMORY, r->rank, "no memory for its shadows and buffers");
+    return block;
+}
+
+size_t residual_size(enum hearth_dtype dtype)
+{
+    return dtype == HEARTH_F64 ? sizeof(double) : sizeof(float);
+}
+
+struct feed reduction_feed(struct reduction *r)
+{
+    return (struct feed){
+        .dtype = r->call.dtype,
+        .x = r->call.buffer,
+        .e = r->e_old,
+        .e_new = r->e_new,
+        .gain = r->call.op == HEARTH_AVG ? (float)r->opts.weight : 1.0f,
+        .key = hash_mix(r->key, (uint64_t)r->rank),
+    };
+}
+
+struct feed feed_at(const struct feed *feed, size_t offset)
+{
+    struct feed part = *feed;
+    size_t step = residual_size(feed->dtype);
+    part.x = (const uint8_t *)feed->x + offset * dtype_size(feed->dtype);
+    part.e = feed->e != NULL ? (const uint8_t *)feed->e + offset * step : NULL;
+    part.e_new = feed->e_new != NULL ? (uint8_t *)feed->e_new + offset * step : NULL;
+    return part;
+}
+
+int reduction_group(struct reduction *r, uint64_t id, hearth_group *parent, hearth_group **out)
+{
+    struct view view = *group_view(parent->group);
+    int *members = reduction_take(r, (size_t)view.size * sizeof *members);
+    if (members == NULL)
+        return r->error.status;
+    for (int i = 0; i < view.size; i++)
+        members[i] = group_member(parent->group, i);
+    view.group = id;
+    int status = node_group(parent->node, &view, members, out);
+    workshop_give(r->workshop, members);
+    return status == HEARTH_OK ? status : fail_with(r, status, r->rank, hearth_strerror(status));
+}
+
+/* ---- opening ---- */
+
+static void opening_write(const struct reduction *r, struct opening *o)
+{
+    char text[CODEC_TEXT_MAX];
+    codec_text(&r->call.codec, text, sizeof text);
+    memset(o, 0, sizeof *o); /* all of it travels */
+    o->magic = OPENING_MAGIC;
+    o->codec = hash64(0, text, strlen(text));
+    o->count = r->call.count;
+    o->rows = r->call.rows;
+    o->key = r->call.key;
+    o->step = r->call.state != NULL ? r->call.state->step : 0;
+    o->dtype = (uint32_t)r->call.dtype;
+    o->op = (uint32_t)r->call.op;
+    o->way = (uint32_t)r->call.way;
+    o->flags = r->call.feedback ? FLAG_FEEDBACK : 0;
+    o->weight = r->call.op == HEARTH_AVG ? r->opts.weight : 1;
+    snprintf(o->codec_text, sizeof o->codec_text, "%s", text);
+}
+
+static bool openings_agree(const struct opening *a, const struct opening *b)
+{
+    return a->magic == b->magic && a->codec == b->codec && a->count == b->count && a->rows == b->rows &&
+           a->key == b->key && a->step == b->step && a->dtype == b->dtype && a->op == b->op &&
+           a->way == b->way && a->flags == b->flags;
+}
+
+/* "1000 f32 sum by topk:0.01 (owner), step 3" */
+static void opening_text(const struct opening *o, char *text, size_t size)
+{
+    char codec[sizeof o->codec_text];
+    memcpy(codec, o->codec_text, sizeof codec);
+    codec[sizeof codec - 1] = 0;
+    for (char *c = codec; *c; c++) /* it came from elsewhere and may end on a terminal */
+        *c = *c < ' ' || *c > '~' ? '?' : *c;
+    const char *way = o->way < WAY_COUNT ? reduction_way_name((enum reduction_way)o->way) : "?";
+    snprintf(text, size, "%llu %s %s by %s (%s%s), step %llu", (unsigned long long)o->count,
+             hearth_dtype_name((enum hearth_dtype)o->dtype), hearth_op_name((enum hearth_op)o->op), codec,
+             way, o->flags & FLAG_FEEDBACK ? "" : ", no feedback", (unsigned long long)o->step);
+}
+
+/* The same records on all members, so the same verdict. */
+static int openings_check(struct reduction *r)
+{
+    double weight = 0;
+    for (int i = 0; i < r->size; i++) {
+        const struct opening *o = &r->openings[i];
+        weight += o->weight;
+        if (openings_agree(o, &r->openings[0]))
+            continue;
+        char theirs[160], first[160], reason[sizeof theirs + sizeof first + 64];
+        opening_text(o, theirs, sizeof theirs);
+        opening_text(&r->openings[0], first, sizeof first);
+        snprintf(reason, sizeof reason, "rank %d called it for %s; rank 0 for %s", i, theirs, first);
+        return fail_with(r, HEARTH_MISMATCH, i, reason);
+    }
+    if (r->call.op == HEARTH_AVG && !(weight > 0))
+        return fail_with(r, HEARTH_INVALID, RANK_NONE, "the weights of all members are 0");
+    r->divisor = r->call.op == HEARTH_AVG ? (float)weight : 1.0f;
+    r->opened = true;
+    return HEARTH_OK;
+}
+
+static int opening_start(struct reduction *r)
+{
+    hearth_group *group = r->call.group;
+    struct call call = {.kind = PLAN_ALL_GATHER,
+                        .source = &r->openings[r->rank],
+                        .target = r->openings,
+                        .count = sizeof *r->openings,
+                        .dtype = HEARTH_U8,
+                        .in_place = true,
+                        .opening = true};
+    opening_write(r, &r->openings[r->rank]);
+    int status = sub_start(r, group, &r->opening_sub, &call, r->opts.tag);
+    if (status != HEARTH_OK)
+        return status;
+    r->sequence = r->opening_sub.request->completion.sequence;
+    const struct view *view = group_view(group->group);
+    uint64_t id = hash_mix(hash_mix(view->group, r->opts.tag), r->sequence);
+    r->key = hash_mix(r->call.key != 0 ? r->call.key : id, r->call.state != NULL ? r->call.state->step : 0);
+    return reduction_group(r, id, group, &r->hidden);
+}
+
+/* ---- the end ---- */
+
+static int votes_check(struct reduction *r)
+{
+    for (int i = 0; i < r->size; i++) {
+        if (r->votes[i].magic != VOTE_MAGIC)
+            return fail_with(r, HEARTH_PROTOCOL, i, "it sent a vote that is none");
+        if (r->votes[i].poisoned != 0) {
+            char reason[96];
+            snprintf(reason, sizeof reason, "the input of rank %d holds NaN or Inf, or is beyond f32", i);
+            return fail_with(r, HEARTH_POISONED, i, reason);
+        }
+    }
+    return HEARTH_OK;
+}
+
+static int vote_start(struct reduction *r)
+{
+    r->votes[r->rank] = (struct vote){.magic = VOTE_MAGIC, .poisoned = atomic_load(&r->poisoned)};
+    return sub_all_gather(r, &r->vote_sub, r->votes, sizeof *r->votes, SUB_CONTROL);
+}
+
+static void state_commit(struct reduction *r)
+{
+    struct tensor_state *state = r->call.state;
+    size_t plain = r->call.count * dtype_size(r->call.dtype);
+    if (r->call.residual != NULL && r->e_new != NULL)
+        r->kernels->copy_far(r->call.residual, r->e_new, r->call.count * residual_size(r->call.dtype));
+    if (state == NULL)
+        return;
+    if (r->e_new != NULL && r->e_new == state->shadow) {
+        void *before = state->residual;
+        state->residual = state->shadow;
+        state->shadow = before;
+    }
+    state->step++;
+    state->energy = r->energy;
+    state->sent_bytes += r->sent_bytes;
+    state->plain_bytes += 2 * (uint64_t)(r->size - 1) * plain / (uint64_t)r->size;
+}
+
+/* Ends all that is in flight; nobody waits for us. */
+static void let_go(struct reduction *r, bool failed)
+{
+    r->method->close(r, failed);
+    sub_cancel(&r->vote_sub);
+    if (r->hidden == NULL)
+        return;
+    for (uint64_t tag = SUB_FIRST; failed && tag < SUB_TAGS; tag++)
+        node_refuse(r->hidden, tag, &r->error);
+    hearth_group_close(r->hidden);
+    r->hidden = NULL;
+}
+
+/* Our own failures end the opening too; where something came from outside, what the opening says about it
+ * is better than what an operation inside found. */
+static enum step fail(struct reduction *r, bool ours)
+{
+    let_go(r, true);
+    r->phase = PHASE_FAILING;
+    if (ours)
+        sub_cancel(&r->opening_sub);
+    return STEP_MORE;
+}
+
+static enum step failing(struct reduction *r)
+{
+    if (r->opening_sub.request != NULL && !sub_ended(&r->opening_sub)) {
+        r->awaits = &r->opening_sub;
+        return STEP_WAIT;
+    }
+    if (r->opening_sub.request != NULL) {
+        struct error why = r->error;
+        if (sub_finish(r, &r->opening_sub) == HEARTH_OK && openings_check(r) == HEARTH_OK)
+            r->error = why;
+    }
+    return STEP_FAILED;
+}
+
+static enum step voting(struct reduction *r)
+{
+    if (!sub_ended(&r->vote_sub)) {
+        r->awaits = &r->vote_sub;
+        return STEP_WAIT;
+    }
+    if (sub_finish(r, &r->vote_sub) != HEARTH_OK || votes_check(r) != HEARTH_OK)
+        return fail(r, false);
+    r->method->publish(r);
+    state_commit(r);
+    let_go(r, false);
+    return STEP_DONE;
+}
+
+static enum step working(struct reduction *r)
+{
+    if (!r->opened && sub_ended(&r->opening_sub)) {
+        if (sub_finish(r, &r->opening_sub) != HEARTH_OK || openings_check(r) != HEARTH_OK)
+            return fail(r, false);
+        return STEP_MORE;
+    }
+    r->awaits = NULL;
+    enum step step = r->method->step(r);
+    if (step == STEP_FAILED)
+        return fail(r, r->error.status == HEARTH_NO_MEMORY);
+    if (step != STEP_DONE)
+        return step;
+    if (!r->opened) {
+        r->awaits = &r->opening_sub;
+        return STEP_WAIT;
+    }
+    if (vote_start(r) != HEARTH_OK)
+        return fail(r, true);
+    r->phase = PHASE_VOTE;
+    return STEP_MORE;
+}
+
+enum step reduction_step(struct reduction *r)
+{
+    uint64_t mode = fpmode_enter();
+    enum step step = STEP_MORE;
+    if (r->phase != PHASE_FAILING && atomic_load(&r->closing)) {
+        fail_with(r, HEARTH_CLOSED, r->rank, "the node or the group is closing");
+        step = fail(r, true);
+    } else if (r->phase != PHASE_FAILING && atomic_load(&r->cancelled)) {
+        fail_with(r, HEARTH_CANCELLED, r->rank, "cancelled");
+        step = fail(r, true);
+    } else if (r->phase == PHASE_FAILING) {
+        step = failing(r);
+    } else {
+        step = r->phase == PHASE_VOTE ? voting(r) : working(r);
+    }
+    fpmode_leave(mode);
+    return step;
+}
+
+static void reduction_free(struct reduction *r)
+{
+    struct workshop *w = r->workshop;
+    if (r->call.state != NULL)
+        atomic_store(&r->call.state->busy, false);
+    workshop_give(w, r->shadow_block);
+    workshop_give(w, r->votes);
+    workshop_give(w, r->openings);
+    workshop_give(w, r);
+}
+
+void reduction_settle(struct reduction *r)
+{
+    hearth_request *request = r->request;
+    struct error error = r->error;
+    reduction_free(r); /* before anybody hears: it may be called again at once */
+    node_settle(request, &error);
+}
+
+/* ---- the beginning ---- */
+
+static const struct method *method_of(const struct reduction_call *call)
+{
+    if (call->codec.kind == CODEC_NONE || call->way == WAY_PLAIN)
+        return &method_plain;
+    if (codec_is_partwise(&call->codec))
+        return &method_partwise;
+    if (call->codec.kind == CODEC_TOPK)
+        return &method_whole;
+    return call->codec.kind == CODEC_RANDOMK ? &method_randomk : &method_powersgd;
+}
+
+size_t reduction_memory(const struct reduction_call *call, int size)
+{
+    size_t residual = call->count * residual_size(call->dtype);
+    return method_of(call)->memory(call, size) + (call->feedback ? residual : 0) +
+           (size_t)size * (sizeof(struct opening) + sizeof(struct vote)) + sizeof(struct reduction);
+}
+
+/* Where the next residual is written. */
+static int shadow_make(struct reduction *r)
+{
+    struct tensor_state *state = r->call.state;
+    size_t len = r->call.count * residual_size(r->call.dtype);
+    bool needed = r->method == &method_whole || r->method == &method_powersgd; /* they work in it */
+    if (r->call.feedback && state != NULL) {
+        if (state->shadow == NULL)
+            state->shadow = heap_alloc_raw(r->call.group->node->heap, 1, len);
+        if (state->shadow == NULL)
+            return fail_with(r, HEARTH_NO_MEMORY, r->rank, "no memory for the residual");
+        r->e_old = state->residual;
+        r->e_new = state->shadow;
+        return HEARTH_OK;
+    }
+    if (!needed && (!r->call.feedback || r->call.residual == NULL))
+        return HEARTH_OK;
+    r->shadow_block = reduction_take(r, len);
+    r->e_old = r->call.feedback ? r->call.residual : NULL;
+    r->e_new = r->shadow_block;
+    return r->shadow_block != NULL ? HEARTH_OK : r->error.status;
+}
+
+static void cancel_by_request(void *arg)
+{
+    struct reduction *r = arg;
+    atomic_store(&r->cancelled, true);
+    workshop_ring(r->workshop);
+}
+
+static struct reduction *reduction_make(const struct reduction_call *call, struct error *error)
+{
+    hearth_node *node = call->group->node;
+    struct workshop *w = workshop_of(node);
+    struct reduction *r = w != NULL ? workshop_take(w, sizeof *r) : NULL;
+    if (r == NULL) {
+        error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "all_reduce_compressed: no memory");
+        if (call->state != NULL)
+            atomic_store(&call->state->busy, false);
+        return NULL;
+    }
+    memset(r, 0, sizeof *r);
+    list_init(&r->item);
+    r->workshop = w;
+    r->call = *call;
+    r->opts = *call->opts;
+    r->call.opts = &r->opts;
+    r->kernels = kernels_best();
+    r->rank = group_rank(call->group->group);
+    r->size = group_size(call->group->group);
+    r->deadline_ns = clock_real() + (uint64_t)r->opts.timeout_ms * NS_PER_MS;
+    r->method = method_of(call);
+    r->openings = reduction_take(r, (size_t)r->size * sizeof *r->openings);
+    r->votes = reduction_take(r, (size_t)r->size * sizeof *r->votes);
+    int status = r->openings != NULL && r->votes != NULL ? shadow_make(r) : HEARTH_NO_MEMORY;
+    if (status == HEARTH_OK)
+        status = r->method->open(r);
+    if (status == HEARTH_OK)
+        return r;
+    *error = r->error;
+    reduction_free(r);
+    return NULL;
+}
+
+/* Makes it and starts the opening. What fails here is told to the others, so that they do not wait. */
+static int reduction_begin(const struct reduction_call *call, struct reduction **out)
+{
+    struct error error;
+    struct reduction *r = reduction_make(call, &error);
+    if (r == NULL) {
+        *error_last() = error;
+        node_refuse(call->group, call->opts->tag, &error);
+        return error.status;
+    }
+    int status = opening_start(r);
+    if (status == HEARTH_OK) {
+        *out = r;
+        return HEARTH_OK;
+    }
+    let_go(r, true);
+    sub_cancel(&r->opening_sub);
+    *error_last() = r->error;
+    reduction_free(r);
+    return status;
+}
+
+int work_run(const struct reduction_call *call)
+{
+    struct reduction *r;
+    int status = reduction_begin(call, &r);
+    if (status != HEARTH_OK)
+        return status;
+    workshop_drive(r->workshop, r);
+    status = r->error.status;
+    if (status != HEARTH_OK)
+        *error_last() = r->error;
+    reduction_free(r);
+    return status;
+}
+
+int work_start(const struct reduction_call *call, hearth_request **request)
+{
+    struct reduction *r;
+    int status = reduction_begin(call, &r);
+    if (status != HEARTH_OK)
+        return status;
+    struct node_task task = {
+        .cancel = cancel_by_request, .arg = r, .done = call->opts->done, .done_arg = call->opts->done_arg};
+    hearth_request *made = NULL;
+    status = node_request(call->group->node, &task, &made);
+    if (status == HEARTH_OK) {
+        r->request = made;
+        *request = made;
+        status = workshop_submit(r->workshop, r);
+        if (status == HEARTH_OK)
+            return HEARTH_OK;
+    }
+    fail_with(r, status, r->rank, hearth_strerror(status));
+    *error_last() = r->error;
+    let_go(r, true);
+    sub_cancel(&r->opening_sub);
+    if (made != NULL)
+        node_drop_request(made);
+    reduction_free(r);
+    return status;
+}

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rounds of a part-wise sum.
+ *
+ *   WAY_ALLGATHER  a round is one part: encode -> all_gather -> decode the sum of all
+ *   WAY_OWNER      a round has one part for each member: encode all -> all_to_all -> the owner merges its own
+ *                  -> all_gather -> decode all
+ *
+ * A round lives in a place with its own buffers. Rounds are encoded, merged and decoded in order, so that the
+ * operations of one tag start in the same order on all members. */
+#include "gradient/rounds.h"
+
+#include <string.h>
+
+#include "gradient/workshop.h"
+
+#define PAYLOAD_BYTES (256u << 10) /* of a part, about */
+#define PART_MAX      (1u << 20)   /* elements */
+#define PART_MIN      (32u << 10)
+#define ROUNDS_WISHED 4 /* at least, if there is enough for them */
+#define PLACES        6 /* rounds in flight */
+#define MEMBERS_MAX   CODER_PAYLOADS_MAX
+
+enum place_state { PLACE_FREE, PLACE_ENCODED, PLACE_GATHERING };
+
+struct place {
+    enum place_state state;
+    struct sub first, second;
+    uint8_t *send, *got, *result; /* one payload for each member; send and got only with owners */
+};
+
+struct rounds {
+    struct array array;
+    size_t part; /* elements, but in the last round */
+    size_t round_count;
+    size_t encoded, merged, decoded; /* rounds that have passed this point */
+    struct place place[PLACES];
+    uint8_t *memory;
+    _Atomic(int) status; /* of pieces that run side by side */
+};
+
+/* How one round is cut. */
+struct cut {
+    size_t first; /* element of the array */
+    size_t part;  /* elements of each part, the last ones may have fewer */
+    size_t len;   /* bytes of a payload */
+    int parts;
+};
+
+static size_t align_up(size_t x, size_t to)
+{
+    return (x + to - 1) / to * to;
+}
+
+static int parts_of(enum reduction_way way, int size)
+{
+    return way == WAY_OWNER ? size : 1;
+}
+
+static size_t part_of(const struct codec *codec, enum reduction_way way, size_t count, int size)
+{
+    size_t block = coder_block(codec), parts = (size_t)parts_of(way, size);
+    size_t len = coder_len(codec, block) - PART_HEADER_LEN;
+    size_t most = PAYLOAD_BYTES / (len > 0 ? len : 1) * block;
+    most = most < PART_MAX ? most : PART_MAX;
+    size_t part = count / (parts * ROUNDS_WISHED);
+    part = part < PART_MIN ? PART_MIN : part;
+    part = part < most ? part : most;
+    size_t all = (count + parts - 1) / parts;
+    part = part < all ? part : all;
+    return align_up(part > 0 ? part : 1, block);
+}
+
+static struct cut cut_of(const struct rounds *s, int size, size_t round)
+{
+    const struct array *a = &s->array;
+    int parts = parts_of(a->way, size);
+    struct cut cut = {.first = round * s->part * (size_t)parts, .part = s->part, .parts = parts};
+    size_t rest = a->count - cut.first;
+    if (rest < s->part * (size_t)parts)
+        cut.part = align_up((rest + (size_t)parts - 1) / (size_t)parts, coder_block(&a->codec));
+    cut.len = coder_len(&a->codec, cut.part < rest ? cut.part : rest);
+    return cut;
+}
+
+/* Elements of part p of a round, and where it begins in the array. */
+static struct range part_range(const struct rounds *s, const struct cut *cut, int p)
+{
+    size_t begin = cut->first + cut->part * (size_t)p;
+    size_t end = begin + cut->part;
+    begin = begin < s->array.count ? begin : s->array.count;
+    end = end < s->array.count ? end : s->array.count;
+    return (struct range){.offset = begin, .count = end - begin};
+}
+
+/* ---- memory ---- */
+
+static size_t places_of(size_t round_count)
+{
+    return round_count < PLACES ? round_count : PLACES;
+}
+
+static size_t place_len(const struct codec *codec, enum reduction_way way, size_t part, int size)
+{
+    size_t buffers = way == WAY_OWNER ? 3 : 1;
+    return buffers * align_up(coder_len(codec, part) * (size_t)size, HEAP_ALIGN);
+}
+
+static size_t rounds_of(enum reduction_way way, size_t count, size_t part, int size)
+{
+    size_t step = part * (size_t)parts_of(way, size);
+    return (count + step - 1) / step;
+}
+
+size_t rounds_memory(const struct codec *codec, enum reduction_way way, size_t count, int size)
+{
+    size_t part = part_of(codec, way, count, size);
+    return places_of(rounds_of(way, count, part, size)) * place_len(codec, way, part, size);
+}
+
+static void place_lay(struct place *place, uint8_t *at, enum reduction_way way, size_t len)
+{
+    place->result = at;
+    if (way == WAY_OWNER) {
+        place->send = at + len;
+        place->got = at + 2 * len;
+    }
+}
+
+int rounds_open(struct reduction *r, const struct array *array, struct rounds **out)
+{
+    struct rounds *s = reduction_take(r, sizeof *s);
+    if (s == NULL)
+        return r->error.status;
+    *s = (struct rounds){.array = *array};
+    s->part = part_of(&array->codec, array->way, array->count, r->size);
+    s->round_count = rounds_of(array->way, array->count, s->part, r->size);
+    size_t places = places_of(s->round_count), len = place_len(&array->codec, array->way, s->part, r->size);
+    s->memory = reduction_take(r, places * len + 1);
+    if (s->memory == NULL) {
+        workshop_give(r->workshop, s);
+        return r->error.status;
+    }
+    for (size_t i = 0; i < places; i++)
+        place_lay(&s->place[i], s->memory + i * len, array->way,
+                  align_up(coder_len(&array->codec, s->part) * (size_t)r->size, HEAP_ALIGN));
+    *out = s;
+    return HEARTH_OK;
+}
+
+void rounds_close(struct rounds *s, struct reduction *r, bool failed)
+{
+    if (s == NULL)
+        return;
+    for (int i = 0; i < PLACES; i++) {
+        sub_cancel(&s->place[i].first);
+        sub_cancel(&s->place[i].second);
+    }
+    size_t size = dtype_size(s->array.out.dtype);
+    size_t passed = s->decoded * s->part * (size_t)parts_of(s->array.way, r->size);
+    passed = passed < s->array.count ? passed : s->array.count;
+    if (failed && s->array.undo != NULL)
+        memcpy(s->array.out.out, s->array.undo, passed * size);
+    workshop_give(r->workshop, s->memory);
+    workshop_give(r->workshop, s);
+}
+
+/* ---- the work of one round, in pieces ---- */
+
+struct job {
+    struct rounds *rounds;
+    struct reduction *r;
+    struct place *place;
+    struct cut cut;
+    struct energy energy[MEMBERS_MAX];
+    struct error error;
+};
+
+static void encode_piece(void *arg, size_t p)
+{
+    struct job *job = arg;
+    struct array *a = &job->rounds->array;
+    struct range range = part_range(job->rounds, &job->cut, (int)p);
+    uint8_t *payloads = a->way == WAY_OWNER ? job->place->send : job->place->result;
+    size_t at = a->way == WAY_OWNER ? p : (size_t)job->r->rank;
+    struct feed feed = feed_at(&a->feed, range.offset);
+    feed.energy = &job->energy[p];
+    int status = coder_encode(&a->codec, job->r->kernels, &feed, range.offset, range.count,
+                              payloads + at * job->cut.len);
+    if (status != HEARTH_OK)
+        atomic_store(&job->r->poisoned, true);
+}
+
+static int encode_round(struct rounds *s, struct reduction *r)
+{
+    struct job *job = reduction_take(r, sizeof *job);
+    if (job == NULL)
+        return r->error.status;
+    *job = (struct job){.rounds = s, .r = r, .place = &s->place[s->encoded % PLACES]};
+    job->cut = cut_of(s, r->size, s->encoded);
+    workers_run(workshop_workers(r->workshop), encode_piece, job, (size_t)job->cut.parts);
+    for (int p = 0; p < job->cut.parts; p++) {
+        r->energy.before += job->energy[p].before;
+        r->energy.after += job->energy[p].after;
+    }
+    size_t len = job->cut.len;
+    struct place *place = job->place;
+    workshop_give(r->workshop, job);
+    place->state = s->array.way == WAY_OWNER ? PLACE_ENCODED : PLACE_GATHERING;
+    s->encoded++;
+    r->sent_bytes += len * (size_t)(r->size - 1);
+    return s->array.way == WAY_OWNER ? sub_all_to_all(r, &place->first, place->send, place->got, len)
+                                     : sub_all_gather(r, &place->second, place->result, len, SUB_SECOND);
+}
+
+/* Our part of the round, from all. */
+static int merge_round(struct rounds *s, struct reduction *r)
+{
+    struct place *place = &s->place[s->merged % PLACES];
+    struct cut cut = cut_of(s, r->size, s->merged);
+    struct range range = part_range(s, &cut, r->rank);
+    int status = sub_finish(r, &place->first);
+    if (status != HEARTH_OK)
+        return status;
+    const uint8_t *payloads[MEMBERS_MAX];
+    for (int i = 0; i < r->size; i++)
+        payloads[i] = place->got + (size_t)i * cut.len;
+    struct feed owner = feed_at(&s->array.feed, range.offset);
+    struct payloads all = {.count = r->size, .bytes = payloads};
+    status = coder_merge(&s->array.codec, r->kernels, &all, &owner, range.count,
+                         place->result + (size_t)r->rank * cut.len, &r->error);
+    if (status != HEARTH_OK)
+        return status;
+    s->merged++;
+    place->state = PLACE_GATHERING;
+    r->sent_bytes += cut.len * (size_t)(r->size - 1);
+    return sub_all_gather(r, &place->second, place->result, cut.len, SUB_SECOND);
+}
+
+static void decode_piece(void *arg, size_t p)
+{
+    struct job *job = arg;
+    struct array *a = &job->rounds->array;
+    struct reduction *r = job->r;
+    struct range range = part_range(job->rounds, &job->cut, (int)p);
+    const uint8_t *bytes[MEMBERS_MAX];
+    struct payloads payloads = {.count = a->way == WAY_OWNER ? 1 : r->size, .bytes = bytes};
+    for (int i = 0; i < payloads.count; i++)
+        bytes[i] = job->place->result + (a->way == WAY_OWNER ? p : (size_t)i) * job->cut.len;
+    size_t size = dtype_size(a->out.dtype);
+    struct coder_out out = a->out;
+    out.out = (uint8_t *)out.out + range.offset * size;
+    out.divisor = out.divisor != 0 ? out.divisor : r->divisor;
+    if (a->undo != NULL)
+        r->kernels->copy_far(a->undo + range.offset * size, out.out, range.count * size);
+    struct error error;
+    int status = coder_decode(&a->codec, r->kernels, &payloads, &out, range.count, &error);
+    int before = HEARTH_OK;
+    if (status != HEARTH_OK && atomic_compare_exchange_strong(&job->rounds->status, &before, status))
+        job->error = error;
+}
+
+static int decode_round(struct rounds *s, struct reduction *r)
+{
+    struct place *place = &s->place[s->decoded % PLACES];
+    int status = sub_finish(r, &place->second);
+    if (status != HEARTH_OK)
+        return status;
+    struct job *job = reduction_take(r, sizeof *job);
+    if (job == NULL)
+        return r->error.status;
+    *job = (struct job){.rounds = s, .r = r, .place = place, .cut = cut_of(s, r->size, s->decoded)};
+    s->decoded++; /* from here on there is something to put back */
+    workers_run(workshop_workers(r->workshop), decode_piece, job, (size_t)job->cut.parts);
+    status = atomic_load(&s->status);
+    if (status == HEARTH_POISONED)
+        reduction_poison(r);
+    else if (status != HEARTH_OK)
+        r->error = job->error;
+    workshop_give(r->workshop, job);
+    place->state = PLACE_FREE;
+    return status;
+}
+
+/* ---- which is next ---- */
+
+static enum step done_or_failed(int status)
+{
+    return status == HEARTH_OK ? STEP_MORE : STEP_FAILED;
+}
+
+/* What came first goes first: it makes room for what follows. */
+enum step rounds_step(struct rounds *s, struct reduction *r)
+{
+    struct place *oldest = &s->place[s->decoded % PLACES];
+    if (s->decoded == s->round_count)
+        return STEP_DONE;
+    if (r->opened && oldest->state == PLACE_GATHERING && sub_ended(&oldest->second))
+        return done_or_failed(decode_round(s, r));
+    if (s->array.way == WAY_OWNER && s->merged < s->encoded && sub_ended(&s->place[s->merged % PLACES].first))
+        return done_or_failed(merge_round(s, r));
+    if (s->encoded < s->round_count && s->encoded - s->decoded < PLACES)
+        return done_or_failed(encode_round(s, r));
+    r->awaits = oldest->state == PLACE_GATHERING ? &oldest->second : &oldest->first;
+    if (sub_ended(r->awaits))
+        r->awaits = &r->opening_sub; /* its divisor is all that is missing */
+    return STEP_WAIT;
+}
+
+enum reduction_way rounds_way(const struct reduction *r, const struct codec *codec, size_t count)
+{
+    const struct view *view = group_view(r->hidden->group);
+    bool across = false;
+    for (int i = 1; view->host != NULL && i < view->size; i++)
+        across = across || view->host[i] != view->host[0];
+    const struct link_cost *cost = across ? &view->across : &view->inside;
+    double len = (double)coder_len(codec, count), others = r->size - 1;
+    /* By owners less is sent, but it takes one hop more. */
+    double gather_s = cost->alpha_s + others * len / cost->bytes_per_s;
+    double owner_s = 2 * cost->alpha_s + 2 * others / r->size * len / cost->bytes_per_s;
+    return gather_s <= owner_s ? WAY_ALLGATHER : WAY_OWNER;
+}

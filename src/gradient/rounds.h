@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The sum of one array over all members by a part-wise codec, in rounds that run side by side: while one is
+ * on the wire the next is encoded and the one before is decoded. */
+#ifndef GRADIENT_ROUNDS_H
+#define GRADIENT_ROUNDS_H
+
+#include "gradient/work.h"
+
+struct array {
+    struct codec codec;     /* part-wise */
+    enum reduction_way way; /* WAY_ALLGATHER or WAY_OWNER */
+    struct feed feed;
+    size_t count;
+    struct coder_out out; /* divisor 0: the reduction's, once it is known */
+    uint8_t *undo;        /* where what `out` held goes first; NULL: it need not be kept */
+};
+
+struct rounds;
+
+int MUST_CHECK rounds_open(struct reduction *r, const struct array *array, struct rounds **out);
+enum step rounds_step(struct rounds *rounds, struct reduction *r);
+/* Failed: `out` gets back what it held, if `undo` was given. NULL is allowed. */
+void rounds_close(struct rounds *rounds, struct reduction *r, bool failed);
+size_t rounds_memory(const struct codec *codec, enum reduction_way way, size_t count, int size);
+/* Of a small dense thing: by which way it is summed. */
+enum reduction_way rounds_way(const struct reduction *r, const struct codec *codec, size_t count);
+
+#endif

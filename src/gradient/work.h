@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A compressed all-reduce at work: a machine that is stepped by one thread, the caller's or the workshop's
+ * hand. Only for the files of this room.
+ *
+ *   opening   all_gather of what each member called, under the user's tag: it takes the operation's number
+ *             and finds members that called something else
+ *   method    the codec's own way: some all_to_all, all_gather, all_reduce of bytes on a hidden group of the
+ *             same members that exists for this operation only, and arithmetic between them
+ *   vote      all_gather: nobody's input was poison, everybody has all it needs
+ *   publish   shadows become the state; cannot fail
+ *
+ * Opening and method run side by side. Whoever fails before its vote cancels what it has in flight and
+ * refuses what it has not started yet, so that nobody waits for it. */
+#ifndef GRADIENT_WORK_H
+#define GRADIENT_WORK_H
+
+#include <stdatomic.h>
+
+#include "gradient/reduction.h"
+#include "node/node.h"
+#include "os/workers.h"
+
+enum step { STEP_MORE, STEP_WAIT, STEP_DONE, STEP_FAILED }; /* FAILED: reduction->error says why */
+
+/* One operation that the reduction is made of. */
+struct sub {
+    hearth_request *request; /* NULL: not started, or finished with */
+    _Atomic(bool) done;
+    struct workshop *workshop; /* to ring */
+};
+
+enum { SUB_FIRST = 1, SUB_SECOND = 2, SUB_CONTROL = 3, SUB_TAGS = 4 }; /* tags on the hidden group */
+
+struct reduction;
+
+struct method {
+    /* Takes the memory it needs. HEARTH_OK, or a status with reduction->error. */
+    int (*open)(struct reduction *r);
+    enum step (*step)(struct reduction *r);
+    void (*publish)(struct reduction *r);            /* writes the buffer where step has not; cannot fail */
+    void (*close)(struct reduction *r, bool failed); /* failed: puts the buffer back; frees; in any state */
+    size_t (*memory)(const struct reduction_call *call, int size);
+};
+extern const struct method method_partwise, method_whole, method_randomk, method_powersgd, method_plain;
+
+/* What a member says at the opening. Travels as it is: docs/wire.md. */
+struct opening {
+    uint64_t magic;
+    uint64_t codec; /* hash of its text */
+    uint64_t count, rows, key, step;
+    uint32_t dtype, op, way, flags;
+    double weight;
+    char codec_text[64]; /* for people; cut */
+};
+
+/* What a member says in the end. */
+struct vote {
+    uint32_t magic;
+    uint32_t poisoned; /* 1: its input holds NaN or Inf */
+};
+
+struct reduction {
+    struct list item; /* in the workshop */
+    struct workshop *workshop;
+    struct reduction_call call;
+    struct hearth_opts opts;
+    const struct kernels *kernels;
+    int rank, size;
+    hearth_request *request; /* NULL: a caller waits */
+    uint64_t deadline_ns;
+    _Atomic(bool) cancelled, poisoned;
+    _Atomic(bool) closing; /* the node or the group is going */
+    int phase;             /* reduction.c */
+    struct error error;    /* why it failed */
+    struct sub opening_sub, vote_sub;
+    struct sub *awaits;       /* with STEP_WAIT: what a driver may wait for; NULL: nothing but a ring */
+    struct opening *openings; /* [size] */
+    struct vote *votes;       /* [size] */
+    bool opened;
+    float divisor; /* once opened: what sums are divided by */
+    uint64_t sequence, key;
+    hearth_group *hidden;
+    const struct method *method;
+    void *work;         /* the method's */
+    void *e_old;        /* residual before, or NULL */
+    void *e_new;        /* shadow of the residual, or NULL: nothing is kept */
+    void *shadow_block; /* e_new, if it is the workshop's */
+    struct energy energy;
+    uint64_t sent_bytes;
+};
+
+/* ---- for the workshop ---- */
+
+enum step reduction_step(struct reduction *r);
+/* It has ended: tells whoever waits, and frees it. */
+void reduction_settle(struct reduction *r);
+
+/* ---- for calls.c: arguments are checked, opts is complete, the state is ours and let go at the end ---- */
+
+int work_run(const struct reduction_call *call);
+int work_start(const struct reduction_call *call, hearth_request **request);
+
+/* ---- for methods ---- */
+
+int MUST_CHECK sub_start(struct reduction *r, hearth_group *group, struct sub *sub, struct call *call,
+                         uint64_t tag);
+bool sub_ended(const struct sub *sub);
+/* It has ended: its status; a failure is in r->error. */
+int MUST_CHECK sub_finish(struct reduction *r, struct sub *sub);
+void sub_cancel(struct sub *sub); /* harmless if it is not in flight */
+/* all_gather of `len` bytes a member in place, all_to_all of `len` bytes for each. */
+int MUST_CHECK sub_all_gather(struct reduction *r, struct sub *sub, void *all, size_t len, uint64_t tag);
+int MUST_CHECK sub_all_to_all(struct reduction *r, struct sub *sub, const void *source, void *target,
+                              size_t len);
+
+/* A hidden group of these members of `parent` (all: its members), known by id to all of them. */
+int MUST_CHECK reduction_group(struct reduction *r, uint64_t id, hearth_group *parent, hearth_group **out);
+
+/* Memory of the workshop; a failure is in r->error. */
+void *reduction_take(struct reduction *r, size_t len);
+int reduction_poison(struct reduction *r);       /* a sum is beyond f32, seen alike by all: sets r->error */
+struct feed reduction_feed(struct reduction *r); /* of the whole tensor */
+struct feed feed_at(const struct feed *feed, size_t offset);
+size_t residual_size(enum hearth_dtype dtype); /* bytes of an element of its residual */
+
+#endif

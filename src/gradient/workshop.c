@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The hand, the memory and the threads of compressed all-reduces. */
+#include "gradient/workshop.h"
+
+#include <string.h>
+
+#define BLOCKS_KEPT 64 /* of memory between calls */
+#define SMALL_LEN   (64u << 10)
+
+struct workshop {
+    struct node_worker worker; /* first: the node knows it by this */
+    struct attachment attachment;
+    hearth_node *node;
+    struct workers *workers;
+    struct mutex lock; /* of what follows */
+    struct list queue; /* reductions that are the hand's */
+    void *block[BLOCKS_KEPT];
+    int block_count;
+    bool hand_runs, stopping;
+    struct thread hand;
+    struct bell bell;
+};
+
+/* In front of each block. */
+struct block_head {
+    size_t len;
+    uint8_t pad[HEAP_ALIGN - sizeof(size_t)];
+};
+
+/* ---- memory ---- */
+
+static struct block_head *head_of(void *block)
+{
+    return (struct block_head *)(void *)((uint8_t *)block - sizeof(struct block_head));
+}
+
+/* The smallest kept block that is long enough, and not much too long. */
+static int block_find(const struct workshop *w, size_t len)
+{
+    int best = -1;
+    for (int i = 0; i < w->block_count; i++) {
+        size_t have = head_of(w->block[i])->len;
+        if (have >= len && have / 2 <= len + SMALL_LEN && (best < 0 || have < head_of(w->block[best])->len))
+            best = i;
+    }
+    return best;
+}
+
+static void blocks_drop(struct workshop *w)
+{
+    while (w->block_count > 0)
+        heap_free(head_of(w->block[--w->block_count]));
+}
+
+static void *block_make(struct workshop *w, size_t len)
+{
+    if (len > SIZE_MAX - sizeof(struct block_head))
+        return NULL;
+    struct block_head *head = heap_alloc_raw(w->node->heap, 1, sizeof *head + len);
+    if (head == NULL)
+        return NULL;
+    head->len = len;
+    return head + 1;
+}
+
+void *workshop_take(struct workshop *w, size_t len)
+{
+    mutex_lock(&w->lock);
+    void *block = NULL;
+    int at = block_find(w, len);
+    if (at >= 0) {
+        block = w->block[at];
+        w->block[at] = w->block[--w->block_count];
+    } else {
+        block = block_make(w, len);
+        if (block == NULL) { /* what is kept for later is of no use now */
+            blocks_drop(w);
+            block = block_make(w, len);
+        }
+    }
+    mutex_unlock(&w->lock);
+    return block;
+}
+
+void workshop_give(struct workshop *w, void *block)
+{
+    if (block == NULL)
+        return;
+    mutex_lock(&w->lock);
+    if (w->block_count == BLOCKS_KEPT) { /* the one that lies there longest goes */
+        heap_free(head_of(w->block[0]));
+        memmove(&w->block[0], &w->block[1], (BLOCKS_KEPT - 1) * sizeof w->block[0]);
+        w->block_count--;
+    }
+    w->block[w->block_count++] = block;
+    mutex_unlock(&w->lock);
+}
+
+/* ---- the hand ---- */
+
+void workshop_ring(struct workshop *w)
+{
+    bell_ring_all(&w->bell);
+}
+
+struct workers *workshop_workers(struct workshop *w)
+{
+    return w->workers;
+}
+
+/* Steps each of the hand's reductions once. True: something moved. Without the lock while stepping: only the
+ * hand takes reductions out of the queue. */
+static bool hand_round(struct workshop *w)
+{
+    bool moved = false;
+    mutex_lock(&w->lock);
+    struct list *item = w->queue.next;
+    while (item != &w->queue) {
+        struct reduction *r = container_of(item, struct reduction, item);
+        mutex_unlock(&w->lock);
+        enum step step = reduction_step(r);
+        mutex_lock(&w->lock);
+        item = item->next;
+        moved = moved || step != STEP_WAIT;
+        if (step != STEP_DONE && step != STEP_FAILED)
+            continue;
+        list_remove(&r->item);
+        mutex_unlock(&w->lock);
+        reduction_settle(r);
+        mutex_lock(&w->lock);
+        item = w->queue.next; /* others may have come and gone */
+    }
+    mutex_unlock(&w->lock);
+    return moved;
+}
+
+static bool hand_may_go(struct workshop *w)
+{
+    mutex_lock(&w->lock);
+    bool go = w->stopping && list_empty(&w->queue);
+    mutex_unlock(&w->lock);
+    return go;
+}
+
+static void hand_run(void *arg)
+{
+    struct workshop *w = arg;
+    while (!hand_may_go(w)) {
+        uint32_t heard = bell_heard(&w->bell);
+        if (!hand_round(w) && !hand_may_go(w))
+            bell_wait(&w->bell, BELL_CALLER, heard, 0, NEVER_NS);
+    }
+}
+
+int workshop_submit(struct workshop *w, struct reduction *r)
+{
+    int status = HEARTH_OK;
+    mutex_lock(&w->lock);
+    if (w->stopping) {
+        status = HEARTH_CLOSED;
+    } else if (!w->hand_runs) {
+        status = thread_start(&w->hand, "hearth-hand", hand_run, w);
+        w->hand_runs = status == HEARTH_OK;
+    }
+    if (status == HEARTH_OK)
+        list_push(&w->queue, &r->item);
+    mutex_unlock(&w->lock);
+    workshop_ring(w);
+    return status;
+}
+
+void workshop_drive(struct workshop *w, struct reduction *r)
+{
+    for (;;) {
+        uint32_t heard = bell_heard(&w->bell);
+        enum step step = reduction_step(r);
+        if (step == STEP_DONE || step == STEP_FAILED)
+            return;
+        if (step == STEP_MORE)
+            continue;
+        if (r->awaits != NULL && r->awaits->request != NULL)
+            node_wait(r->awaits->request, NEVER_NS); /* it has its own deadline */
+        else
+            bell_wait(&w->bell, BELL_CALLER, heard, 0, NEVER_NS);
+    }
+}
+
+/* ---- opening and closing ---- */
+
+static void queue_close(struct workshop *w, const hearth_group *group)
+{
+    struct list *item, *after;
+    mutex_lock(&w->lock);
+    LIST_EACH (item, after, &w->queue) {
+        struct reduction *r = container_of(item, struct reduction, item);
+        if (group == NULL || r->call.group == group)
+            atomic_store(&r->closing, true);
+    }
+    mutex_unlock(&w->lock);
+    workshop_ring(w);
+}
+
+static bool queue_has(struct workshop *w, const hearth_group *group)
+{
+    bool has = false;
+    struct list *item, *after;
+    mutex_lock(&w->lock);
+    LIST_EACH (item, after, &w->queue)
+        has = has || container_of(item, struct reduction, item)->call.group == group;
+    mutex_unlock(&w->lock);
+    return has;
+}
+
+static void workshop_leave(struct node_worker *worker, hearth_group *group)
+{
+    struct workshop *w = container_of(worker, struct workshop, worker);
+    queue_close(w, group);
+    while (queue_has(w, group))
+        thread_yield();
+}
+
+static void workshop_stop(struct node_worker *worker)
+{
+    struct workshop *w = container_of(worker, struct workshop, worker);
+    queue_close(w, NULL);
+    mutex_lock(&w->lock);
+    w->stopping = true;
+    mutex_unlock(&w->lock);
+    workshop_ring(w);
+    if (w->hand_runs)
+        thread_join(&w->hand);
+    workers_stop(w->workers);
+    w->workers = NULL;
+}
+
+static void workshop_drop(struct attachment *attachment)
+{
+    struct workshop *w = container_of(attachment, struct workshop, attachment);
+    blocks_drop(w);
+    bell_fini(&w->bell);
+    mutex_fini(&w->lock);
+    heap_free(w);
+}
+
+static struct workshop *workshop_open(hearth_node *node)
+{
+    struct workshop *w = heap_alloc(node->heap, 1, sizeof *w);
+    if (w == NULL)
+        return NULL;
+    w->node = node;
+    w->worker = (struct node_worker){.stop = workshop_stop, .leave = workshop_leave};
+    w->attachment.drop = workshop_drop;
+    list_init(&w->queue);
+    list_init(&w->attachment.item);
+    if (mutex_init(&w->lock) != HEARTH_OK) {
+        heap_free(w);
+        return NULL;
+    }
+    if (bell_init(&w->bell) != HEARTH_OK) {
+        mutex_fini(&w->lock);
+        heap_free(w);
+        return NULL;
+    }
+    if (node->config.compress_threads > 1)
+        w->workers = workers_start(node->heap, node->config.compress_threads);
+    return w;
+}
+
+struct workshop *workshop_of(hearth_node *node)
+{
+    struct node_worker *worker = atomic_load(&node->worker);
+    if (worker != NULL)
+        return container_of(worker, struct workshop, worker);
+    struct workshop *w = workshop_open(node);
+    if (w == NULL)
+        return NULL;
+    if (!atomic_compare_exchange_strong(&node->worker, &worker, &w->worker)) {
+        workers_stop(w->workers); /* another thread was faster */
+        workshop_drop(&w->attachment);
+        return container_of(worker, struct workshop, worker);
+    }
+    node_attach(node, &w->attachment);
+    return w;
+}
