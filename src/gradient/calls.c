@@ -85,6 +85,25 @@ static int guard_check(const struct reduction_call *call, int size)
     return HEARTH_LIMIT;
 }
 
+/* An algorithm that the caller has fixed, for measurement. */
+static int way_fix(struct reduction_call *call, enum hearth_algo algo)
+{
+    static const enum reduction_way ways[ALGO_COUNT] = {[HEARTH_DIRECT] = WAY_OWNER,
+                                                        [HEARTH_EXCHANGE] = WAY_ALLGATHER,
+                                                        [HEARTH_HIERARCHICAL] = WAY_TWO_LEVEL};
+    if (algo == HEARTH_AUTO || call->way == WAY_PLAIN)
+        return HEARTH_OK;
+    if (ways[algo] == WAY_PLAIN || !reduction_can(&call->codec, ways[algo], group_view(call->group->group)) ||
+        (ways[algo] == WAY_TWO_LEVEL && call->dtype == HEARTH_F64))
+        return refuse(
+            HEARTH_UNSUPPORTED,
+            "opts.algo is %s; there are direct (by owners) and exchange (all_gather) for codecs other "
+            "than randomk and powersgd, and hierarchical where hosts have several members",
+            hearth_algo_name(algo));
+    call->way = ways[algo];
+    return HEARTH_OK;
+}
+
 /* Everything that can be known without the other members. On success the state is ours. */
 static int call_check(struct reduction_call *call, struct hearth_opts *opts)
 {
@@ -102,6 +121,8 @@ static int call_check(struct reduction_call *call, struct hearth_opts *opts)
         status = buffers_check(call);
     if (status == HEARTH_OK)
         status = codec_check(call);
+    if (status == HEARTH_OK)
+        status = way_fix(call, opts->algo);
     if (opts->timeout_ms == -1)
         opts->timeout_ms = call->group->node->config.op_timeout_ms;
     call->feedback =

@@ -303,4 +303,5 @@ const struct method method_powersgd = {
     .publish = power_publish,
     .close = power_close,
     .memory = power_memory,
+    .works_in_shadow = true,
 };

@@ -349,7 +349,8 @@ static bool crew_can(const struct codec *codec, enum reduction_way way, const st
     case WAY_SHARED:
         return shared;
     case WAY_TWO_LEVEL:
-        return crew->hosts > 1 && crew->most > 1;
+        /* powersgd's warm start would be one of leaders only. */
+        return crew->hosts > 1 && crew->most > 1 && codec->kind != CODEC_POWERSGD;
     default:
         return false;
     }
@@ -359,7 +360,7 @@ static struct reduction_price crew_price(const struct codec *codec, enum reducti
                                          const struct tensor_shape *shape, const struct view *view,
                                          const struct crew *crew)
 {
-    if (!crew_can(codec, way, crew))
+    if (!crew_can(codec, way, crew) || (way == WAY_TWO_LEVEL && shape->dtype == HEARTH_F64))
         return impossible;
     if (way == WAY_PLAIN)
         return price_plain(shape, view);

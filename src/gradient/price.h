@@ -31,8 +31,8 @@ struct reduction_price {
 };
 
 /* Whether the way can carry the codec: a part-wise codec or whole-tensor topk by ALLGATHER or OWNER, randomk
- * and powersgd by SHARED; any of them by TWO_LEVEL where some host has several members and there is more than
- * one host; none by PLAIN. */
+ * and powersgd by SHARED; all but powersgd by TWO_LEVEL (not f64) where some host has several members and
+ * there is more than one host; none by PLAIN. */
 bool reduction_can(const struct codec *codec, enum reduction_way way, const struct view *view);
 /* total_s is HUGE_VAL where the way cannot. */
 struct reduction_price reduction_price(const struct codec *codec, enum reduction_way way,

@@ -153,15 +153,22 @@ struct feed feed_at(const struct feed *feed, size_t offset)
     return part;
 }
 
-int reduction_group(struct reduction *r, uint64_t id, hearth_group *parent, hearth_group **out)
+int reduction_group(struct reduction *r, const struct circle *circle, hearth_group **out)
 {
+    hearth_group *parent = r->call.group;
     struct view view = *group_view(parent->group);
-    int *members = reduction_take(r, (size_t)view.size * sizeof *members);
+    int size = circle->ranks != NULL ? circle->count : view.size;
+    int *members = reduction_take(r, 2 * (size_t)size * sizeof *members), *host = members + size;
     if (members == NULL)
         return r->error.status;
-    for (int i = 0; i < view.size; i++)
-        members[i] = group_member(parent->group, i);
-    view.group = id;
+    for (int i = 0; i < size; i++) {
+        int rank = circle->ranks != NULL ? circle->ranks[i] : i;
+        members[i] = group_member(parent->group, rank);
+        host[i] = view.host != NULL ? view.host[rank] : 0;
+    }
+    view.group = circle->id;
+    view.size = size;
+    view.host = view.host != NULL ? host : NULL;
     int status = node_group(parent->node, &view, members, out);
     workshop_give(r->workshop, members);
     return status == HEARTH_OK ? status : fail_with(r, status, r->rank, hearth_strerror(status));
@@ -249,7 +256,8 @@ static int opening_start(struct reduction *r)
     const struct view *view = group_view(group->group);
     uint64_t id = hash_mix(hash_mix(view->group, r->opts.tag), r->sequence);
     r->key = hash_mix(r->call.key != 0 ? r->call.key : id, r->call.state != NULL ? r->call.state->step : 0);
-    return reduction_group(r, id, group, &r->hidden);
+    struct circle all = {.id = id};
+    return reduction_group(r, &all, &r->hidden);
 }
 
 /* ---- the end ---- */
@@ -408,15 +416,20 @@ void reduction_settle(struct reduction *r)
 
 /* ---- the beginning ---- */
 
+const struct method *method_of_codec(const struct codec *codec)
+{
+    if (codec_is_partwise(codec))
+        return &method_partwise;
+    if (codec->kind == CODEC_TOPK)
+        return &method_whole;
+    return codec->kind == CODEC_RANDOMK ? &method_randomk : &method_powersgd;
+}
+
 static const struct method *method_of(const struct reduction_call *call)
 {
     if (call->codec.kind == CODEC_NONE || call->way == WAY_PLAIN)
         return &method_plain;
-    if (codec_is_partwise(&call->codec))
-        return &method_partwise;
-    if (call->codec.kind == CODEC_TOPK)
-        return &method_whole;
-    return call->codec.kind == CODEC_RANDOMK ? &method_randomk : &method_powersgd;
+    return call->way == WAY_TWO_LEVEL ? &method_levels : method_of_codec(&call->codec);
 }
 
 size_t reduction_memory(const struct reduction_call *call, int size)
@@ -431,7 +444,7 @@ static int shadow_make(struct reduction *r)
 {
     struct tensor_state *state = r->call.state;
     size_t len = r->call.count * residual_size(r->call.dtype);
-    bool needed = r->method == &method_whole || r->method == &method_powersgd; /* they work in it */
+    bool needed = r->method->works_in_shadow;
     if (r->call.feedback && state != NULL) {
         if (state->shadow == NULL)
             state->shadow = heap_alloc_raw(r->call.group->node->heap, 1, len);

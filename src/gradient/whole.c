@@ -433,4 +433,5 @@ const struct method method_whole = {
     .publish = whole_publish,
     .close = whole_close,
     .memory = whole_memory,
+    .works_in_shadow = true,
 };

@@ -40,8 +40,10 @@ struct method {
     void (*publish)(struct reduction *r);            /* writes the buffer where step has not; cannot fail */
     void (*close)(struct reduction *r, bool failed); /* failed: puts the buffer back; frees; in any state */
     size_t (*memory)(const struct reduction_call *call, int size);
+    bool works_in_shadow; /* needs e_new even where nothing is kept */
 };
-extern const struct method method_partwise, method_whole, method_randomk, method_powersgd, method_plain;
+extern const struct method method_partwise, method_whole, method_randomk, method_powersgd, method_plain,
+    method_levels;
 
 /* What a member says at the opening. Travels as it is: docs/wire.md. */
 struct opening {
@@ -113,8 +115,14 @@ int MUST_CHECK sub_all_gather(struct reduction *r, struct sub *sub, void *all, s
 int MUST_CHECK sub_all_to_all(struct reduction *r, struct sub *sub, const void *source, void *target,
                               size_t len);
 
-/* A hidden group of these members of `parent` (all: its members), known by id to all of them. */
-int MUST_CHECK reduction_group(struct reduction *r, uint64_t id, hearth_group *parent, hearth_group **out);
+/* A hidden group of some members of the call's group, known by its id to all of them. */
+struct circle {
+    uint64_t id;
+    const int *ranks; /* in the call's group, ascending; NULL: all */
+    int count;
+};
+int MUST_CHECK reduction_group(struct reduction *r, const struct circle *circle, hearth_group **out);
+const struct method *method_of_codec(const struct codec *codec); /* of any but none */
 
 /* Memory of the workshop; a failure is in r->error. */
 void *reduction_take(struct reduction *r, size_t len);
