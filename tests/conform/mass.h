@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Compressed all-reduces of a cluster, and the law that they keep: what went in = what came out + what is left
+ * behind. */
+#ifndef CONFORM_MASS_H
+#define CONFORM_MASS_H
+
+#include "conform/cluster.h"
+
+/* A tensor and its residual at each member, with what they held before the step. */
+struct mass {
+    const char *codec;
+    enum hearth_dtype dtype;
+    enum hearth_op op;
+    enum hearth_algo algo;
+    size_t count;
+    bool feedback;
+    double weight[MEMBERS_MAX]; /* 0: 1 */
+    void *x[MEMBERS_MAX], *x_before[MEMBERS_MAX];
+    void *e[MEMBERS_MAX], *e_before[MEMBERS_MAX];
+    uint64_t seed;
+};
+
+/* Takes and gives back memory; residuals are zero at first. */
+void mass_open(struct mass *m, int size);
+void mass_close(struct mass *m, int size);
+/* New numbers into x of one member. */
+void mass_fill(struct mass *m, int rank);
+/* Inside a member_fn: the step, with what was there before kept in x_before and e_before. */
+int mass_step(struct cluster *c, struct mass *m, int rank);
+/* On the main thread, after a step that went well: same bits on all, nothing lost. */
+void mass_check(const struct mass *m, int size);
+/* After one that failed: everything as it was. */
+void mass_check_untouched(const struct mass *m, int size);
+
+double mass_get(enum hearth_dtype dtype, const void *array, size_t index);
+size_t mass_residual_len(const struct mass *m);
+
+#endif

@@ -1,0 +1,633 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Compressed all-reduces: same bits on all members, nothing lost, all or nothing. */
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conform/mass.h"
+#include "conform/reference.h"
+#include "node/node.h"
+
+static const char *const codecs[] = {
+    "fp16",
+    "bf16",
+    "int8",
+    "onebit",
+    "topk:0.01",
+    "topk:0.05,values=bf16",
+    "topk:0.01,values=int8",
+    "topk:0.02,chunk=4096,values=int8",
+    "topk:0.1,chunk=64",
+    "topk:1",
+    "randomk:0.01",
+    "randomk:0.1,values=bf16",
+    "randomk:0.02,values=int8",
+    "powersgd:2,rows=25",
+};
+
+#define CODEC_COUNT (sizeof codecs / sizeof *codecs)
+
+static bool is_shared(const char *codec)
+{
+    return strncmp(codec, "randomk", 7) == 0 || strncmp(codec, "powersgd", 8) == 0;
+}
+
+static void step_member(struct cluster *c, int rank, void *arg)
+{
+    struct mass *m = arg;
+    check_status(mass_step(c, m, rank), HEARTH_OK);
+}
+
+/* Some steps; the residual goes from one to the next. */
+static void run_steps(struct cluster *c, struct mass *m, int steps)
+{
+    mass_open(m, c->size);
+    for (int step = 0; step < steps; step++) {
+        m->seed++;
+        for (int i = 0; i < c->size; i++)
+            mass_fill(m, i);
+        cluster_run(c, step_member, m);
+        mass_check(m, c->size);
+        checks_end();
+    }
+    mass_close(m, c->size);
+}
+
+static void test_same_bits_and_nothing_lost(void **state)
+{
+    (void)state;
+    static const size_t counts[] = {25, 1000, 4100, 100000};
+    for (int size = 2; size <= 5; size++) {
+        struct cluster c;
+        cluster_open(&c, size, NULL);
+        for (size_t k = 0; k < CODEC_COUNT; k++)
+            for (size_t n = 0; n < sizeof counts / sizeof *counts; n++) {
+                struct mass m = {.codec = codecs[k],
+                                 .dtype = HEARTH_F32,
+                                 .op = (k + n) & 1 ? HEARTH_AVG : HEARTH_SUM,
+                                 .count = counts[n],
+                                 .feedback = true,
+                                 .seed = k * 100 + n};
+                run_steps(&c, &m, 3);
+            }
+        cluster_close(&c);
+    }
+}
+
+static void test_types(void **state)
+{
+    (void)state;
+    static const enum hearth_dtype types[] = {HEARTH_F64, HEARTH_F16, HEARTH_BF16};
+    struct cluster c;
+    cluster_open(&c, 3, NULL);
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (size_t k = 0; k < CODEC_COUNT; k++) {
+            struct mass m = {.codec = codecs[k],
+                             .dtype = types[t],
+                             .op = k & 1 ? HEARTH_AVG : HEARTH_SUM,
+                             .count = 5000,
+                             .feedback = true,
+                             .seed = 7000 + k};
+            run_steps(&c, &m, 3);
+        }
+    cluster_close(&c);
+}
+
+static void test_ways(void **state)
+{
+    (void)state;
+    static const enum hearth_algo algos[] = {HEARTH_DIRECT, HEARTH_EXCHANGE};
+    struct hearth_config config;
+    config_small(&config);
+    struct cluster c;
+    cluster_open(&c, 4, &config);
+    for (size_t a = 0; a < 2; a++)
+        for (size_t k = 0; k < CODEC_COUNT; k++) {
+            if (is_shared(codecs[k]))
+                continue;
+            struct mass m = {.codec = codecs[k],
+                             .dtype = HEARTH_F32,
+                             .op = HEARTH_AVG,
+                             .algo = algos[a],
+                             .count = 300000,
+                             .feedback = true,
+                             .seed = 9000 + k};
+            run_steps(&c, &m, 2);
+        }
+    cluster_close(&c);
+}
+
+static void test_weights(void **state)
+{
+    (void)state;
+    struct cluster c;
+    cluster_open(&c, 3, NULL);
+    for (size_t k = 0; k < CODEC_COUNT; k++) {
+        struct mass m = {.codec = codecs[k],
+                         .dtype = HEARTH_F32,
+                         .op = HEARTH_AVG,
+                         .count = 5000,
+                         .feedback = true,
+                         .weight = {1, 2.5, 0.25},
+                         .seed = 500 + k};
+        run_steps(&c, &m, 2);
+    }
+    cluster_close(&c);
+}
+
+/* Members on hosts of different size; the nodes of one process think that they are. */
+static void hosts_open(struct cluster *c, int size, const int *host)
+{
+    struct hearth_config config;
+    struct error error;
+    hearth_config_init(&config);
+    struct local_setup setup = {.config = &config, .count = size, .host = host, .id = 77};
+    cluster_open(c, size, NULL); /* for its meeting place and guard */
+    for (int i = 0; i < size; i++)
+        hearth_close(c->nodes[i]);
+    assert_int_equal(local_open(&setup, c->nodes, &error), HEARTH_OK);
+    for (int i = 0; i < size; i++)
+        c->world[i] = hearth_world(c->nodes[i]);
+}
+
+static void test_two_levels(void **state)
+{
+    (void)state;
+    static const int host[] = {0, 1, 0, 1, 2};
+    struct cluster c;
+    hosts_open(&c, 5, host);
+    for (size_t k = 0; k < CODEC_COUNT; k++) {
+        if (strncmp(codecs[k], "powersgd", 8) == 0)
+            continue;
+        struct mass m = {.codec = codecs[k],
+                         .dtype = k % 3 == 0 ? HEARTH_BF16 : HEARTH_F32,
+                         .op = HEARTH_AVG,
+                         .algo = HEARTH_HIERARCHICAL,
+                         .count = 70000,
+                         .feedback = true,
+                         .seed = 4000 + k};
+        run_steps(&c, &m, 3);
+    }
+    cluster_close(&c);
+}
+
+/* ---- without feedback ---- */
+
+static void test_randomk_is_right_on_average(void **state)
+{
+    (void)state;
+    enum { COUNT = 2000, STEPS = 400 };
+    struct cluster c;
+    static double sum[COUNT];
+    struct mass m = {
+        .codec = "randomk:0.1", .dtype = HEARTH_F32, .op = HEARTH_SUM, .count = COUNT, .seed = 1};
+    cluster_open(&c, 2, NULL);
+    mass_open(&m, 2);
+    double wanted = 0, got = 0, square = 0;
+    for (int step = 0; step < STEPS; step++) {
+        for (int i = 0; i < 2; i++)
+            mass_fill(&m, i);
+        cluster_run(&c, step_member, &m);
+        mass_check(&m, 2);
+        for (size_t i = 0; i < COUNT; i++)
+            sum[i] += mass_get(m.dtype, m.x[0], i) / STEPS;
+    }
+    checks_end();
+    for (size_t i = 0; i < COUNT; i++) {
+        double x = mass_get(m.dtype, m.x_before[0], i) + mass_get(m.dtype, m.x_before[1], i);
+        wanted += x * x;
+        got += x * sum[i];
+        square += sum[i] * sum[i];
+    }
+    assert_true(fabs(got / wanted - 1) < 0.05); /* it leans neither way */
+    assert_true(square > 0);
+    mass_close(&m, 2);
+    cluster_close(&c);
+}
+
+/* ---- all or nothing ---- */
+
+static int failing_rank;
+
+static void poison_member(struct cluster *c, int rank, void *arg)
+{
+    struct mass *m = arg;
+    if (check_status(mass_step(c, m, rank), HEARTH_POISONED)) {
+        char word[16];
+        snprintf(word, sizeof word, "rank %d", failing_rank);
+        check_text(hearth_error_text(), word);
+    }
+}
+
+static void test_poison_changes_nothing(void **state)
+{
+    (void)state;
+    static const double poison[] = {NAN, INFINITY, -INFINITY};
+    struct cluster c;
+    cluster_open(&c, 3, NULL);
+    for (size_t k = 0; k < CODEC_COUNT; k++) {
+        struct mass m = {.codec = codecs[k],
+                         .dtype = k & 1 ? HEARTH_BF16 : HEARTH_F32,
+                         .op = HEARTH_SUM,
+                         .count = 5000,
+                         .feedback = true,
+                         .seed = k};
+        mass_open(&m, 3);
+        for (int i = 0; i < 3; i++)
+            mass_fill(&m, i);
+        cluster_run(&c, step_member, &m); /* so that residuals hold something */
+        for (int i = 0; i < 3; i++)
+            mass_fill(&m, i);
+        failing_rank = (int)(k % 3);
+        set_number(m.dtype, m.x[failing_rank], 4999 - k, poison[k % 3]);
+        cluster_run(&c, poison_member, &m);
+        mass_check_untouched(&m, 3);
+        mass_fill(&m, failing_rank);
+        cluster_run(&c, step_member, &m); /* the next step is as if nothing had been */
+        mass_check(&m, 3);
+        checks_end();
+        mass_close(&m, 3);
+    }
+    cluster_close(&c);
+}
+
+/* Finite inputs whose sum is not: all members see it, none names another. */
+static void overflow_member(struct cluster *c, int rank, void *arg)
+{
+    check_status(mass_step(c, arg, rank), HEARTH_POISONED);
+}
+
+static void test_sum_beyond_f32(void **state)
+{
+    (void)state;
+    static const enum hearth_algo algos[] = {HEARTH_DIRECT, HEARTH_EXCHANGE, HEARTH_AUTO};
+    struct cluster c;
+    cluster_open(&c, 3, NULL);
+    for (size_t k = 0; k < CODEC_COUNT; k++)
+        for (size_t a = is_shared(codecs[k]) ? 2 : 0; a < 3; a++) {
+            if (strcmp(codecs[k], "onebit") == 0 || is_shared(codecs[k]))
+                continue; /* means and projections need not overflow */
+            struct mass m = {.codec = codecs[k],
+                             .dtype = HEARTH_F32,
+                             .op = HEARTH_SUM,
+                             .algo = algos[a],
+                             .count = 5000,
+                             .feedback = true,
+                             .seed = k};
+            mass_open(&m, 3);
+            for (int i = 0; i < 3; i++) {
+                mass_fill(&m, i);
+                for (size_t n = 0; n < 100; n++)
+                    set_number(m.dtype, m.x[i], 50 * n, FLT_MAX);
+            }
+            cluster_run(&c, overflow_member, &m);
+            mass_check_untouched(&m, 3);
+            checks_end();
+            mass_close(&m, 3);
+        }
+    cluster_close(&c);
+}
+
+/* One member cancels, as soon as it has started: it and all others are as before. */
+static void cancel_member(struct cluster *c, int rank, void *arg)
+{
+    struct mass *m = arg;
+    hearth_request *request;
+    struct hearth_opts opts = opts_default();
+    memcpy(m->x_before[rank], m->x[rank], m->count * hearth_dtype_size(m->dtype));
+    memcpy(m->e_before[rank], m->e[rank], mass_residual_len(m));
+    int status = hearth_all_reduce_compressed_nb(c->world[rank], m->x[rank], m->count, m->dtype, m->op,
+                                                 m->codec, m->e[rank], &opts, &request);
+    if (!check_status(status, HEARTH_OK))
+        return;
+    if (rank == failing_rank) {
+        sleep_ms((int)(m->seed % 4));
+        check_status(hearth_cancel(request), HEARTH_OK);
+        status = hearth_test(request);
+        check(status == HEARTH_CANCELLED || status == HEARTH_OK, "cancel gave %s",
+              hearth_status_name(status));
+    } else {
+        status = hearth_wait(request, -1);
+        check(status == HEARTH_ABORTED || status == HEARTH_OK, "rank %d: %s: %s", rank,
+              hearth_status_name(status), hearth_request_error(request));
+    }
+    hearth_request_free(request);
+    if (status == HEARTH_OK) /* the cancel came too late: as before for the check below */
+        return;
+    check(memcmp(m->x_before[rank], m->x[rank], m->count * hearth_dtype_size(m->dtype)) == 0,
+          "%s: rank %d: the buffer has changed", m->codec, rank);
+    check(memcmp(m->e_before[rank], m->e[rank], mass_residual_len(m)) == 0,
+          "%s: rank %d: the residual has changed", m->codec, rank);
+}
+
+static void test_cancel_changes_nothing(void **state)
+{
+    (void)state;
+    struct cluster c;
+    cluster_open(&c, 3, NULL);
+    for (size_t k = 0; k < 3 * CODEC_COUNT; k++) {
+        struct mass m = {.codec = codecs[k % CODEC_COUNT],
+                         .dtype = HEARTH_F32,
+                         .op = HEARTH_AVG,
+                         .count = 200000,
+                         .feedback = true,
+                         .seed = k};
+        mass_open(&m, 3);
+        for (int i = 0; i < 3; i++)
+            mass_fill(&m, i);
+        cluster_run(&c, step_member, &m);
+        failing_rank = (int)(k % 3);
+        cluster_run(&c, cancel_member, &m);
+        cluster_works(&c);
+        for (int i = 0; i < 3; i++)
+            mass_fill(&m, i);
+        cluster_run(&c, step_member, &m);
+        mass_check(&m, 3);
+        checks_end();
+        mass_close(&m, 3);
+    }
+    cluster_close(&c);
+}
+
+/* ---- members that disagree ---- */
+
+static void differ_member(struct cluster *c, int rank, void *arg)
+{
+    static const char *const other[] = {"int8", "topk:0.01,values=int8", "randomk:0.01"};
+    float x[4096] = {0}, e[4096] = {0};
+    int which = *(int *)arg;
+    const char *codec = rank == 1 ? other[which] : "topk:0.01";
+    size_t count = rank == 2 && which == 0 ? 4000 : 4096;
+    int status =
+        hearth_all_reduce_compressed(c->world[rank], x, count, HEARTH_F32, HEARTH_SUM, codec, e, NULL);
+    if (check_status(status, HEARTH_MISMATCH)) {
+        check_text(hearth_error_text(), "rank 1");
+        check_text(hearth_error_text(), other[which]);
+        check_text(hearth_error_text(), "topk:0.01");
+    }
+}
+
+static void test_members_that_disagree(void **state)
+{
+    (void)state;
+    struct cluster c;
+    cluster_open(&c, 3, NULL);
+    for (int which = 0; which < 3; which++) {
+        cluster_run(&c, differ_member, &which);
+        cluster_works(&c);
+    }
+    cluster_close(&c);
+}
+
+static void other_call_member(struct cluster *c, int rank, void *arg)
+{
+    float x[4096] = {0}, e[4096] = {0};
+    char text[TEXT_MAX] = "";
+    (void)arg;
+    int status = rank == 1 ? hearth_all_reduce(c->world[rank], x, x, 4096, HEARTH_F32, HEARTH_SUM, NULL)
+                           : hearth_all_reduce_compressed(c->world[rank], x, 4096, HEARTH_F32, HEARTH_SUM,
+                                                          "int8", e, NULL);
+    snprintf(text, sizeof text, "%s", hearth_error_text());
+    hear_late(c->world[rank], &status, text);
+    if (check_status(status, HEARTH_MISMATCH))
+        check_text(text, "all_reduce_compressed");
+}
+
+static void test_another_call(void **state)
+{
+    (void)state;
+    struct cluster c;
+    cluster_open(&c, 3, NULL);
+    cluster_run(&c, other_call_member, NULL);
+    cluster_works(&c);
+    cluster_close(&c);
+}
+
+/* ---- several at once ---- */
+
+#define TENSORS 6
+
+static void many_member(struct cluster *c, int rank, void *arg)
+{
+    struct mass *all = arg;
+    hearth_request *requests[TENSORS];
+    for (int k = 0; k < TENSORS; k++) {
+        int t = rank & 1 ? TENSORS - 1 - k : k; /* members start them in different order */
+        struct mass *m = &all[t];
+        struct hearth_opts opts = opts_default();
+        opts.tag = (uint64_t)t + 10;
+        memcpy(m->x_before[rank], m->x[rank], m->count * hearth_dtype_size(m->dtype));
+        memcpy(m->e_before[rank], m->e[rank], mass_residual_len(m));
+        check_status(hearth_all_reduce_compressed_nb(c->world[rank], m->x[rank], m->count, m->dtype, m->op,
+                                                     m->codec, m->e[rank], &opts, &requests[t]),
+                     HEARTH_OK);
+    }
+    check_status(hearth_wait_all(requests, TENSORS, -1), HEARTH_OK);
+    for (int t = 0; t < TENSORS; t++)
+        hearth_request_free(requests[t]);
+}
+
+static void test_many_in_any_order(void **state)
+{
+    (void)state;
+    static const char *const names[TENSORS] = {"int8",         "topk:0.01",           "bf16",
+                                               "randomk:0.05", "powersgd:2,rows=100", "topk:0.02,chunk=4096"};
+    struct mass all[TENSORS];
+    struct cluster c;
+    cluster_open(&c, 4, NULL);
+    for (int t = 0; t < TENSORS; t++) {
+        all[t] = (struct mass){.codec = names[t],
+                               .dtype = HEARTH_F32,
+                               .op = HEARTH_AVG,
+                               .count = 100000,
+                               .feedback = true,
+                               .seed = (uint64_t)t};
+        mass_open(&all[t], 4);
+    }
+    for (int step = 0; step < 5; step++) {
+        for (int t = 0; t < TENSORS; t++)
+            for (int i = 0; i < 4; i++)
+                mass_fill(&all[t], i);
+        cluster_run(&c, many_member, all);
+        for (int t = 0; t < TENSORS; t++)
+            mass_check(&all[t], 4);
+        checks_end();
+    }
+    for (int t = 0; t < TENSORS; t++)
+        mass_close(&all[t], 4);
+    cluster_close(&c);
+}
+
+/* ---- threads ---- */
+
+/* The bits do not depend on how many threads compress. */
+static void test_threads_change_no_bit(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < CODEC_COUNT; k++) {
+        uint64_t hash[2];
+        for (uint32_t threads = 1; threads <= 2; threads++) {
+            struct hearth_config config;
+            struct cluster c;
+            struct mass m = {.codec = codecs[k],
+                             .dtype = HEARTH_F32,
+                             .op = HEARTH_SUM,
+                             .count = 2500000 / (size_t)slow_factor() / 25 * 25,
+                             .feedback = true,
+                             .seed = k};
+            hearth_config_init(&config);
+            config.compress_threads = threads == 1 ? 1 : 3;
+            cluster_open(&c, 2, &config);
+            mass_open(&m, 2);
+            for (int i = 0; i < 2; i++)
+                mass_fill(&m, i);
+            cluster_run(&c, step_member, &m);
+            hash[threads - 1] = hash_bytes(m.x[0], m.count * 4) ^ hash_bytes(m.e[1], m.count * 4);
+            mass_close(&m, 2);
+            cluster_close(&c);
+        }
+        check(hash[0] == hash[1], "%s: other bits with more threads", codecs[k]);
+    }
+    checks_end();
+}
+
+/* ---- arguments ---- */
+
+static void test_bad_arguments(void **state)
+{
+    (void)state;
+    struct cluster c;
+    float x[16] = {0};
+    cluster_open(&c, 2, NULL);
+    hearth_group *g = c.world[0];
+    check_status(hearth_all_reduce_compressed(NULL, x, 16, HEARTH_F32, HEARTH_SUM, "int8", NULL, NULL),
+                 HEARTH_INVALID);
+    check_status(hearth_all_reduce_compressed(g, NULL, 16, HEARTH_F32, HEARTH_SUM, "int8", NULL, NULL),
+                 HEARTH_INVALID);
+    check_status(hearth_all_reduce_compressed(g, x, 16, HEARTH_I32, HEARTH_SUM, "int8", NULL, NULL),
+                 HEARTH_UNSUPPORTED);
+    check_text(hearth_error_text(), "i32");
+    check_status(hearth_all_reduce_compressed(g, x, 16, HEARTH_F32, HEARTH_MAX, "int8", NULL, NULL),
+                 HEARTH_UNSUPPORTED);
+    check_text(hearth_error_text(), "max");
+    check_status(hearth_all_reduce_compressed(g, x, 16, HEARTH_F32, HEARTH_SUM, "topk", NULL, NULL),
+                 HEARTH_INVALID);
+    check_text(hearth_error_text(), "topk:RATIO");
+    check_status(hearth_all_reduce_compressed(g, x, 16, HEARTH_F32, HEARTH_SUM, "powersgd:2", NULL, NULL),
+                 HEARTH_INVALID);
+    check_text(hearth_error_text(), "rows=");
+    check_status(hearth_all_reduce_compressed(g, x, 16, HEARTH_F32, HEARTH_SUM, "int8", x + 4, NULL),
+                 HEARTH_INVALID);
+    check_text(hearth_error_text(), "overlap");
+    check_status(hearth_all_reduce_compressed(g, x, SIZE_MAX / 2, HEARTH_F32, HEARTH_SUM, "int8", NULL, NULL),
+                 HEARTH_INVALID);
+    check_status(hearth_all_reduce_compressed_nb(g, x, 16, HEARTH_F32, HEARTH_SUM, "int8", NULL, NULL, NULL),
+                 HEARTH_INVALID);
+    struct hearth_opts opts = opts_default();
+    opts.algo = HEARTH_RING;
+    check_status(hearth_all_reduce_compressed(g, x, 16, HEARTH_F32, HEARTH_SUM, "int8", NULL, &opts),
+                 HEARTH_UNSUPPORTED);
+    check_text(hearth_error_text(), "ring");
+    checks_end();
+    cluster_works(&c); /* none of them used a number */
+    cluster_close(&c);
+}
+
+static void limit_member(struct cluster *c, int rank, void *arg)
+{
+    static float x[2][10000], e[2][10000];
+    (void)arg;
+    check_status(hearth_all_reduce_compressed(c->world[rank], x[rank], 10000, HEARTH_F32, HEARTH_SUM, "int8",
+                                              e[rank], NULL),
+                 HEARTH_LIMIT);
+    check_text(hearth_error_text(), "2 ranks");
+    check_text(hearth_error_text(), "40000 bytes");
+    check_text(hearth_error_text(), "65536");
+    check_text(hearth_error_text(), "HEARTH_COMPRESSED_ALLREDUCE_MAX_BYTES");
+}
+
+static void test_guard(void **state)
+{
+    (void)state;
+    struct hearth_config config;
+    struct cluster c;
+    hearth_config_init(&config);
+    config.compressed_allreduce_max_bytes = 65536;
+    cluster_open(&c, 2, &config);
+    cluster_run(&c, limit_member, NULL);
+    cluster_close(&c);
+}
+
+static void test_alone_and_empty(void **state)
+{
+    (void)state;
+    struct cluster c;
+    float x[4] = {1, NAN, 3, 4}, e[4] = {5, 6, 7, 8}, x_before[4], e_before[4];
+    hearth_request *request;
+    memcpy(x_before, x, sizeof x);
+    memcpy(e_before, e, sizeof e);
+    cluster_open(&c, 1, NULL);
+    check_status(hearth_all_reduce_compressed(c.world[0], x, 4, HEARTH_F32, HEARTH_AVG, "topk:0.5", e, NULL),
+                 HEARTH_OK);
+    check_status(
+        hearth_all_reduce_compressed_nb(c.world[0], x, 4, HEARTH_F32, HEARTH_AVG, "int8", e, NULL, &request),
+        HEARTH_OK);
+    check_status(hearth_wait(request, -1), HEARTH_OK);
+    hearth_request_free(request);
+    assert_memory_equal(x, x_before, sizeof x);
+    assert_memory_equal(e, e_before, sizeof e);
+    cluster_close(&c);
+    cluster_open(&c, 2, NULL);
+    check_status(
+        hearth_all_reduce_compressed(c.world[0], NULL, 0, HEARTH_F32, HEARTH_AVG, "topk:0.5", NULL, NULL),
+        HEARTH_OK);
+    cluster_close(&c);
+    checks_end();
+}
+
+/* ---- closing in the middle ---- */
+
+static void test_close_in_flight(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        struct cluster c;
+        hearth_request *requests[2];
+        static float x[2][100000], e[2][100000];
+        cluster_open(&c, 3, NULL); /* the third never comes */
+        for (int k = 0; k < 2; k++)
+            check_status(hearth_all_reduce_compressed_nb(c.world[k], x[k], 100000, HEARTH_F32, HEARTH_SUM,
+                                                         codecs[i], e[k], NULL, &requests[k]),
+                         HEARTH_OK);
+        if (i & 1)
+            sleep_ms(2);
+        cluster_close(&c);
+        checks_end();
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_bits_and_nothing_lost),
+        cmocka_unit_test(test_types),
+        cmocka_unit_test(test_ways),
+        cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_two_levels),
+        cmocka_unit_test(test_randomk_is_right_on_average),
+        cmocka_unit_test(test_poison_changes_nothing),
+        cmocka_unit_test(test_sum_beyond_f32),
+        cmocka_unit_test(test_cancel_changes_nothing),
+        cmocka_unit_test(test_members_that_disagree),
+        cmocka_unit_test(test_another_call),
+        cmocka_unit_test(test_many_in_any_order),
+        cmocka_unit_test(test_threads_change_no_bit),
+        cmocka_unit_test(test_bad_arguments),
+        cmocka_unit_test(test_guard),
+        cmocka_unit_test(test_alone_and_empty),
+        cmocka_unit_test(test_close_in_flight),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
