@@ -5,12 +5,18 @@
 
 #include "compress/coder.h"
 
+#define AHEAD_MAX 3
+
 /* What a block is coded for besides its numbers. */
 struct block_context {
     const struct codec *codec;
     const struct kernels *kernels;
     uint64_t key;   /* as in struct feed */
     uint64_t first; /* index of the block's first element in the tensor */
+    struct ahead {
+        const void *from;
+        size_t len;
+    } ahead[AHEAD_MAX]; /* memory that the next block will touch; len 0: none */
 };
 
 enum block_mode { BLOCK_SET, BLOCK_ADD }; /* x = decoded, or x += decoded */
@@ -30,6 +36,10 @@ extern const struct block_codec block_fp16, block_bf16; /* half.c */
 extern const struct block_codec block_int8;             /* int8.c */
 extern const struct block_codec block_onebit;           /* onebit.c */
 extern const struct block_codec block_topk;             /* topk.c */
+
+/* Asks for the share of context->ahead that falls to elements [at, at + count) of a block, so that memory is
+ * busy while a block is worked on. Into the second cache: the first is full of this block. */
+void block_ahead(const struct block_context *context, size_t at, size_t count);
 
 /* Of a part-wise kind. */
 const struct block_codec *block_codec_of(const struct codec *codec);

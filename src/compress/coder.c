@@ -11,6 +11,7 @@
 
 #define ENERGY_EVERY 16 /* blocks */
 #define ENERGY_LANES 8
+#define CACHE_LINE   64
 
 const struct block_codec *block_codec_of(const struct codec *codec)
 {
@@ -20,6 +21,17 @@ const struct block_codec *block_codec_of(const struct codec *codec)
     };
     assert(codecs[codec->kind] != NULL);
     return codecs[codec->kind];
+}
+
+void block_ahead(const struct block_context *context, size_t at, size_t count)
+{
+    const size_t block = coder_block(context->codec);
+    for (int i = 0; i < AHEAD_MAX; i++) {
+        const struct ahead *ahead = &context->ahead[i];
+        size_t end = ahead->len * (at + count) / block;
+        for (size_t line = ahead->len * at / block; line < end; line += CACHE_LINE)
+            __builtin_prefetch((const char *)ahead->from + line, 0, 2);
+    }
 }
 
 size_t coder_block(const struct codec *codec)
@@ -90,6 +102,23 @@ static double squares(const float *x, size_t count)
     return lanes[0];
 }
 
+/* The block behind the one that begins at element `at` of the part; `bytes`: its payload. Nothing if it is not
+ * whole. */
+static void look_ahead(struct block_context *context, const struct pass *pass, size_t at, uint8_t *bytes)
+{
+    const struct feed *feed = pass->feed;
+    const size_t block = coder_block(context->codec), next = at + block;
+    size_t size = dtype_size(feed->dtype), residual_size = feed->dtype == HEARTH_F64 ? 8 : 4;
+    memset(context->ahead, 0, sizeof context->ahead);
+    if (pass->count - at < 2 * block)
+        return;
+    context->ahead[0] = (struct ahead){(const char *)feed->x + next * size, block * size};
+    context->ahead[1] = (struct ahead){bytes, block_codec_of(context->codec)->len(context->codec, block)};
+    if (feed->e != NULL)
+        context->ahead[2] =
+            (struct ahead){(const char *)feed->e + next * residual_size, block * residual_size};
+}
+
 static int encode_blocks(const struct pass *pass, float *acc)
 {
     struct block_context context = pass->context;
@@ -106,12 +135,14 @@ static int encode_blocks(const struct pass *pass, float *acc)
         }
         if (measure)
             pass->feed->energy->before += squares(acc, count);
+        size_t len = blocks->len(context.codec, count);
         context.first = pass->first + at;
+        look_ahead(&context, pass, at, bytes + len);
         blocks->encode(&context, acc, count, bytes);
         if (measure)
             pass->feed->energy->after += squares(acc, count);
         store_block(context.kernels, pass->feed, at, count, acc);
-        bytes += blocks->len(context.codec, count);
+        bytes += len;
     }
     return status;
 }

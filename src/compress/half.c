@@ -13,7 +13,11 @@ static size_t bf16_len(const struct codec *codec, size_t count)
 
 static void bf16_block_encode(const struct block_context *context, float *acc, size_t count, uint8_t *bytes)
 {
-    context->kernels->quant->bf16_encode(acc, count, bytes);
+    for (size_t at = 0; at < count; at += QUANT_BLOCK) {
+        size_t span = scale_span(count, at);
+        block_ahead(context, at, span);
+        context->kernels->quant->bf16_encode(acc + at, span, bytes + at * 2);
+    }
 }
 
 static bool bf16_block_decode(const struct block_context *context, const uint8_t *bytes, size_t count,
@@ -42,6 +46,7 @@ static void fp16_block_encode(const struct block_context *context, float *acc, s
     uint8_t *codes = bytes + scale_count(count);
     for (size_t at = 0; at < count; at += QUANT_BLOCK) {
         size_t span = scale_span(count, at);
+        block_ahead(context, at, span);
         int exponent = exponent_of(quant->largest(acc + at, span));
         bytes[at / QUANT_BLOCK] = (uint8_t)exponent;
         quant->fp16_encode(acc + at, span, exponent, codes + at * 2);

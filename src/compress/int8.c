@@ -43,6 +43,7 @@ static void int8_block_encode(const struct block_context *context, float *acc, s
     uint8_t *codes = bytes + scale_count(count) * 2;
     for (size_t at = 0; at < count; at += QUANT_BLOCK) {
         size_t span = scale_span(count, at);
+        block_ahead(context, at, span);
         uint16_t scale = scale_of(quant->largest(acc + at, span));
         struct dither dither = {0};
         if (context->codec->stochastic)

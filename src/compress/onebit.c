@@ -16,8 +16,9 @@ static void onebit_block_encode(const struct block_context *context, float *acc,
 {
     uint8_t *codes = bytes + scale_count(count) * 2;
     for (size_t at = 0; at < count; at += QUANT_BLOCK) {
-        uint16_t mean =
-            context->kernels->quant->onebit_encode(acc + at, scale_span(count, at), codes + at / 8);
+        size_t span = scale_span(count, at);
+        block_ahead(context, at, span);
+        uint16_t mean = context->kernels->quant->onebit_encode(acc + at, span, codes + at / 8);
         store_u16(bytes + at / QUANT_BLOCK * 2, mean);
     }
 }

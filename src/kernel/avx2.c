@@ -44,6 +44,57 @@ static u16half u16_from_u32v(u32v x)
                                      _mm256_extracti128_si256((__m256i)x, 1));
 }
 
+static i32v larger_i32v(i32v a, i32v b)
+{
+    return (i32v)_mm256_max_epi32((__m256i)a, (__m256i)b);
+}
+
+static uint32_t most_of_i32v(i32v x)
+{
+    __m128i most = _mm_max_epi32(_mm256_castsi256_si128((__m256i)x), _mm256_extracti128_si256((__m256i)x, 1));
+    most = _mm_max_epi32(most, _mm_shuffle_epi32(most, 0x4e));
+    most = _mm_max_epi32(most, _mm_shuffle_epi32(most, 0xb1));
+    return (uint32_t)_mm_cvtsi128_si32(most);
+}
+
+static f32v lesser_f32v(f32v a, f32v b)
+{
+    return (f32v)_mm256_min_ps((__m256)a, (__m256)b);
+}
+
+static f32v larger_f32v(f32v a, f32v b)
+{
+    return (f32v)_mm256_max_ps((__m256)a, (__m256)b);
+}
+
+/* Packing works on the halves of registers: the quarters are put in order afterwards. */
+static void store_u16v(uint8_t *to, u32v low, u32v high)
+{
+    __m256i mixed = _mm256_packus_epi32((__m256i)low, (__m256i)high);
+    store(to, (vec)_mm256_permute4x64_epi64(mixed, 0xd8));
+}
+
+static void store_i8v(uint8_t *to, const i32v from[4])
+{
+    __m256i low = _mm256_packs_epi32((__m256i)from[0], (__m256i)from[1]);
+    __m256i high = _mm256_packs_epi32((__m256i)from[2], (__m256i)from[3]);
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    store(to, (vec)_mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order));
+}
+
+static void load_i8v(f32v to[4], const uint8_t *from)
+{
+    for (size_t i = 0; i < 4; i++) {
+        __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)(from + 8 * i));
+        to[i] = (f32v)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+    }
+}
+
+static uint8_t signs_of_8(const float *x)
+{
+    return (uint8_t)_mm256_movemask_ps((__m256)load(x));
+}
+
 static void copy_far(void *target, const void *source, size_t len)
 {
     char *t = target;

@@ -31,6 +31,56 @@ static u16half u16_from_u32v(u32v x)
     return (u16half)vmovn_u32((uint32x4_t)x);
 }
 
+static i32v larger_i32v(i32v a, i32v b)
+{
+    return (i32v)vmaxq_s32((int32x4_t)a, (int32x4_t)b);
+}
+
+static uint32_t most_of_i32v(i32v x)
+{
+    return (uint32_t)vmaxvq_s32((int32x4_t)x);
+}
+
+static f32v lesser_f32v(f32v a, f32v b)
+{
+    return (f32v)vminq_f32((float32x4_t)a, (float32x4_t)b);
+}
+
+static f32v larger_f32v(f32v a, f32v b)
+{
+    return (f32v)vmaxq_f32((float32x4_t)a, (float32x4_t)b);
+}
+
+static void store_u16v(uint8_t *to, u32v low, u32v high)
+{
+    store(to, (vec)vcombine_u16(vmovn_u32((uint32x4_t)low), vmovn_u32((uint32x4_t)high)));
+}
+
+static void store_i8v(uint8_t *to, const i32v from[4])
+{
+    int16x8_t low = vcombine_s16(vmovn_s32((int32x4_t)from[0]), vmovn_s32((int32x4_t)from[1]));
+    int16x8_t high = vcombine_s16(vmovn_s32((int32x4_t)from[2]), vmovn_s32((int32x4_t)from[3]));
+    store(to, (vec)vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
+}
+
+static void load_i8v(f32v to[4], const uint8_t *from)
+{
+    int8x16_t bytes = (int8x16_t)load(from);
+    int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_high_s8(bytes);
+    to[0] = (f32v)vcvtq_f32_s32(vmovl_s16(vget_low_s16(low)));
+    to[1] = (f32v)vcvtq_f32_s32(vmovl_high_s16(low));
+    to[2] = (f32v)vcvtq_f32_s32(vmovl_s16(vget_low_s16(high)));
+    to[3] = (f32v)vcvtq_f32_s32(vmovl_high_s16(high));
+}
+
+static uint8_t signs_of_8(const float *x)
+{
+    static const int32_t places[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    uint32x4_t low = vshlq_u32(vshrq_n_u32((uint32x4_t)load(x), 31), (int32x4_t)load(places));
+    uint32x4_t high = vshlq_u32(vshrq_n_u32((uint32x4_t)load(x + 4), 31), (int32x4_t)load(places + 4));
+    return (uint8_t)vaddvq_u32(vorrq_u32(low, high));
+}
+
 static void copy_far(void *target, const void *source, size_t len)
 {
     memcpy(target, source, len);

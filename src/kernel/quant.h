@@ -47,7 +47,5 @@ struct quant_kernels {
 #define QUANT_SCALE_MOST  0x7c01u
 
 extern const struct quant_kernels quant_scalar;
-extern const struct quant_kernels quant_avx2; /* defined on x86-64 */
-extern const struct quant_kernels quant_neon; /* defined on little-endian aarch64 */
 
 #endif
