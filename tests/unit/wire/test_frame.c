@@ -12,7 +12,7 @@
 #include "core/bytes.h"
 #include "core/crc32c.h"
 #include "core/prng.h"
-#include "golden.h"
+#include "support/golden.h"
 #include "wire/frame.h"
 
 static void assert_frames_equal(const struct frame *a, const struct frame *b)

@@ -10,7 +10,7 @@
 
 #include "core/bytes.h"
 #include "core/crc32c.h"
-#include "golden.h"
+#include "support/golden.h"
 #include "wire/greeting.h"
 
 static const struct greeting greetings[] = {

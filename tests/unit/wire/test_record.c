@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "core/bytes.h"
-#include "golden.h"
+#include "support/golden.h"
 #include "wire/frame.h"
 #include "wire/record.h"
 

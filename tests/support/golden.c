@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads files of golden bytes. */
-#include "golden.h"
+#include "support/golden.h"
 
 #include <ctype.h>
 #include <setjmp.h>
