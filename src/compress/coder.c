@@ -36,7 +36,7 @@ void block_ahead(const struct block_context *context, size_t at, size_t count)
 
 size_t coder_block(const struct codec *codec)
 {
-    return codec->kind == CODEC_TOPK && codec->chunk > CODER_BLOCK ? codec->chunk : CODER_BLOCK;
+    return codec->kind == CODEC_TOPK ? codec->chunk : CODER_BLOCK;
 }
 
 size_t coder_len(const struct codec *codec, size_t count)

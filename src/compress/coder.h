@@ -15,7 +15,7 @@
 #include "compress/codec.h"
 #include "kernel/kernel.h"
 
-#define CODER_BLOCK        4096u  /* elements, unless a chunk is longer */
+#define CODER_BLOCK        4096u  /* elements; of topk a block is a chunk */
 #define CODER_BLOCK_MAX    65536u /* of a chunk */
 #define PART_HEADER_LEN    8u
 #define PART_OVERFLOWS     1u /* a sum was beyond f32: the rest of the payload means nothing */
