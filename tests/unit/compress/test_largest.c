@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* topk of a whole tensor against sorting: whatever the numbers, the hint and the kernels. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "compress/sparse.h"
+#include "core/prng.h"
+#include "numbers.h"
+
+#define COUNT_MAX 40000
+
+static const struct kernels *sets[SETS_MAX];
+static int set_count;
+static struct heap heap;
+
+static float x[COUNT_MAX], e[COUNT_MAX], acc[COUNT_MAX], e_new[COUNT_MAX], found_value[COUNT_MAX];
+static uint32_t found_index[COUNT_MAX], expected[COUNT_MAX], rest_index[COUNT_MAX];
+static float rest_value[COUNT_MAX];
+
+/* The result for what is in x, e and acc = x + e. */
+static void check(const struct kernels *set, struct topk_hint *hint, size_t count, size_t keep)
+{
+    struct topk_job job = {set, &heap, hint};
+    struct feed feed = {.dtype = HEARTH_F32, .x = x, .e = e, .e_new = e_new, .gain = 1};
+    struct sparse found = {0, found_index, found_value};
+    uint64_t blocks = heap.blocks;
+    assert_int_equal(topk_select(&job, &feed, count, keep, &found), 0);
+    assert_int_equal(heap.blocks, blocks);
+    assert_int_equal(found.count, keep);
+    assert_memory_equal(found_index, expected, keep * sizeof(*expected));
+    assert_memory_equal(e_new, acc, count * sizeof(*acc));
+    for (size_t i = 0; i < keep; i++)
+        assert_memory_equal(&found_value[i], &acc[found_index[i]], sizeof(float));
+}
+
+static void fill(enum numbers kind, uint64_t seed, size_t count)
+{
+    numbers_fill(kind, seed, x, count);
+    numbers_fill(kind == NUMBERS_WIDE ? NUMBERS_ZERO : kind, seed + 1, e, count);
+    for (size_t i = 0; i < count; i++)
+        acc[i] = x[i] + e[i];
+}
+
+static void finds_what_sorting_finds(void **state)
+{
+    static const size_t counts[] = {1, 2, 65, 1000, 4096, 4097, 20001, COUNT_MAX};
+    static const size_t shares[] = {100000, 1000, 100, 10, 2, 1};
+    (void)state;
+    for (int kind = 0; kind < NUMBERS_KINDS; kind++)
+        for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+            size_t keep = (counts[c] + shares[(c + (size_t)kind) % 6] - 1) / shares[(c + (size_t)kind) % 6];
+            fill((enum numbers)kind, c, counts[c]);
+            numbers_largest(acc, counts[c], keep, expected);
+            for (int s = 0; s < set_count; s++) {
+                struct topk_hint hint = {0};
+                check(sets[s], NULL, counts[c], keep);
+                check(sets[s], &hint, counts[c], keep);
+                check(sets[s], &hint, counts[c], keep);
+            }
+        }
+}
+
+static void hints_change_nothing(void **state)
+{
+    static const uint32_t absurd[] = {1,          0x00800000, 0x3f800000, 0x40400000,
+                                      0x7f7fffff, 0x7f800000, 0xffffffff};
+    (void)state;
+    for (int kind = 0; kind < NUMBERS_KINDS; kind++) {
+        fill((enum numbers)kind, 7, 30000);
+        numbers_largest(acc, 30000, 300, expected);
+        struct topk_hint hint = {0};
+        check(sets[0], &hint, 30000, 300);
+        for (size_t h = 0; h < sizeof(absurd) / sizeof(absurd[0]); h++)
+            for (int s = 0; s < set_count; s++) {
+                struct topk_hint bad = {absurd[h]};
+                check(sets[s], &bad, 30000, 300);
+                assert_int_equal(bad.threshold, hint.threshold);
+            }
+    }
+}
+
+static void the_hint_is_the_least_chosen(void **state)
+{
+    struct topk_hint hint = {0};
+    uint32_t least = UINT32_MAX;
+    (void)state;
+    fill(NUMBERS_GAUSS, 3, COUNT_MAX);
+    numbers_largest(acc, COUNT_MAX, 400, expected);
+    for (size_t i = 0; i < 400; i++)
+        least = magnitude_of(acc[expected[i]]) < least ? magnitude_of(acc[expected[i]]) : least;
+    check(sets[0], &hint, COUNT_MAX, 400);
+    assert_int_equal(hint.threshold, least);
+}
+
+/* In place, where a second pass cannot read what the first one read. */
+static void the_residual_may_be_its_own_shadow(void **state)
+{
+    struct topk_hint hint = {0x7f7fffff}; /* nothing is found at first */
+    struct topk_job job = {sets[set_count - 1], &heap, &hint};
+    struct feed feed = {.dtype = HEARTH_F32, .x = x, .e = e, .e_new = e, .gain = 1};
+    struct sparse found = {0, found_index, found_value};
+    (void)state;
+    fill(NUMBERS_GAUSS, 11, COUNT_MAX);
+    numbers_largest(acc, COUNT_MAX, 777, expected);
+    assert_int_equal(topk_select(&job, &feed, COUNT_MAX, 777, &found), 0);
+    assert_memory_equal(found_index, expected, 777 * sizeof(*expected));
+    assert_memory_equal(e, acc, sizeof(acc));
+}
+
+static void doubles_are_chosen_as_floats(void **state)
+{
+    static double wide[COUNT_MAX], wide_e[COUNT_MAX], wide_new[COUNT_MAX];
+    (void)state;
+    fill(NUMBERS_GAUSS, 21, 9000);
+    for (size_t i = 0; i < 9000; i++) {
+        wide[i] = (double)x[i] / 3;
+        wide_e[i] = (double)e[i] / 7;
+        acc[i] = (float)(0.5 * wide[i] + wide_e[i]);
+    }
+    numbers_largest(acc, 9000, 90, expected);
+    for (int bad_hint = 0; bad_hint < 2; bad_hint++) {
+        struct topk_hint hint = {bad_hint ? 0x7f7fffff : 0};
+        struct topk_job job = {sets[0], &heap, &hint};
+        struct feed feed = {.dtype = HEARTH_F64, .x = wide, .e = wide_e, .e_new = wide_new, .gain = 0.5f};
+        struct sparse found = {0, found_index, found_value};
+        assert_int_equal(topk_select(&job, &feed, 9000, 90, &found), 0);
+        assert_memory_equal(found_index, expected, 90 * sizeof(*expected));
+        for (size_t i = 0; i < 9000; i++)
+            assert_true(wide_new[i] == 0.5 * wide[i] + wide_e[i]);
+        for (size_t i = 0; i < 90; i++)
+            assert_true(found_value[i] == acc[found_index[i]]);
+    }
+}
+
+static void halves_are_chosen_with_their_residual(void **state)
+{
+    static uint16_t halves[COUNT_MAX];
+    (void)state;
+    fill(NUMBERS_GAUSS, 31, 5000);
+    sets[0]->narrow[HEARTH_BF16](halves, x, 5000);
+    sets[0]->widen[HEARTH_BF16](x, halves, 5000);
+    for (size_t i = 0; i < 5000; i++)
+        acc[i] = x[i] + e[i];
+    numbers_largest(acc, 5000, 50, expected);
+    struct topk_job job = {sets[0], &heap, NULL};
+    struct feed feed = {.dtype = HEARTH_BF16, .x = halves, .e = e, .e_new = e_new, .gain = 1};
+    struct sparse found = {0, found_index, found_value};
+    assert_int_equal(topk_select(&job, &feed, 5000, 50, &found), 0);
+    assert_memory_equal(found_index, expected, 50 * sizeof(*expected));
+    assert_memory_equal(e_new, acc, 5000 * sizeof(*acc));
+}
+
+static void poison_is_seen(void **state)
+{
+    static const float poisons[] = {NAN, INFINITY, -INFINITY, 0x1.fffffep127f};
+    (void)state;
+    for (int p = 0; p < 4; p++) {
+        struct topk_hint hint = {0x40000000};
+        struct topk_job job = {sets[set_count - 1], &heap, &hint};
+        struct feed feed = {.dtype = HEARTH_F32, .x = x, .e = e, .e_new = e_new, .gain = 1};
+        struct sparse found = {5, found_index, found_value};
+        fill(NUMBERS_GAUSS, 41, 10000);
+        x[9999] = e[9999] = poisons[p];
+        assert_int_equal(topk_select(&job, &feed, 10000, 100, &found), HEARTH_POISONED);
+        assert_int_equal(hint.threshold, 0x40000000);
+        assert_int_equal(found.count, 5);
+        assert_int_equal(heap.blocks, 0);
+    }
+}
+
+static void memory_is_bounded_and_may_fail(void **state)
+{
+    struct heap small;
+    (void)state;
+    fill(NUMBERS_RISING, 51, COUNT_MAX);
+    numbers_largest(acc, COUNT_MAX, 10, expected);
+    struct feed feed = {.dtype = HEARTH_F32, .x = x, .e = e, .e_new = e_new, .gain = 1};
+    struct sparse found = {0, found_index, found_value};
+    heap_init(&small, topk_scratch_len(COUNT_MAX, 10));
+    struct topk_job job = {sets[0], &small, NULL};
+    assert_true(topk_scratch_len(COUNT_MAX, 10) < COUNT_MAX * sizeof(float));
+    assert_int_equal(topk_select(&job, &feed, COUNT_MAX, 10, &found), 0);
+    assert_memory_equal(found_index, expected, 10 * sizeof(*expected));
+    for (int64_t after = 0; after < 2; after++) {
+        small.fail_after = after;
+        assert_int_equal(topk_select(&job, &feed, COUNT_MAX, 10, &found), HEARTH_NO_MEMORY);
+        assert_int_equal(small.blocks, 0);
+    }
+}
+
+static void lists_are_chosen_from(void **state)
+{
+    struct topk_job job = {sets[0], &heap, NULL};
+    (void)state;
+    for (int kind = 0; kind < NUMBERS_KINDS; kind++)
+        for (size_t keep = 0; keep <= 1000; keep = 3 * keep + 1) {
+            size_t count = 700, stays = keep < count ? keep : count, at = 0, gone = 0;
+            numbers_fill((enum numbers)kind, keep, acc, count);
+            for (size_t i = 0; i < count; i++)
+                found_index[i] = (uint32_t)(3 * i + 1);
+            memcpy(found_value, acc, count * sizeof(*acc));
+            struct sparse list = {count, found_index, found_value}, rest = {9, rest_index, rest_value};
+            numbers_largest(acc, count, stays, expected);
+            assert_int_equal(sparse_choose(&job, &list, keep, &rest), 0);
+            assert_int_equal(list.count, stays);
+            assert_int_equal(rest.count, count - stays);
+            for (size_t i = 0; i < count; i++) {
+                bool chosen = at < stays && expected[at] == i;
+                assert_int_equal(chosen ? list.index[at] : rest.index[gone], 3 * i + 1);
+                assert_memory_equal(chosen ? &list.value[at] : &rest.value[gone], &acc[i], sizeof(float));
+                at += chosen;
+                gone += !chosen;
+            }
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(finds_what_sorting_finds),
+        cmocka_unit_test(hints_change_nothing),
+        cmocka_unit_test(the_hint_is_the_least_chosen),
+        cmocka_unit_test(the_residual_may_be_its_own_shadow),
+        cmocka_unit_test(doubles_are_chosen_as_floats),
+        cmocka_unit_test(halves_are_chosen_with_their_residual),
+        cmocka_unit_test(poison_is_seen),
+        cmocka_unit_test(memory_is_bounded_and_may_fail),
+        cmocka_unit_test(lists_are_chosen_from),
+    };
+    set_count = number_sets(sets);
+    heap_init(&heap, 0);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
