@@ -10,13 +10,12 @@
 #include <assert.h>
 #include <string.h>
 
-#include "kernel/sift.h"
+#include "compress/load.h"
 
-#define GROUPS_MAX 4096u /* 16 KiB on the stack */
-#define GROUP_MAX  16u   /* elements */
-#define NEAR_MAX   1024u /* elements above the first level that are looked at by themselves */
-#define NEAR_BIT   18    /* the first level is found to 1/32 */
-#define TOP_BIT    31
+#define GROUPS_MAX 4096u               /* 16 KiB on the stack */
+#define GROUP_MAX  16u                 /* elements */
+#define NEAR_STEP  (UINT32_C(1) << 18) /* the first level is found to 1/32 */
+#define NEAR_RANGE (UINT32_C(3) << 23) /* and, as a rule, not below 1/8 of the largest */
 
 static uint32_t magnitude(float x)
 {
@@ -36,64 +35,98 @@ static size_t group_count(size_t count, size_t keep)
     return 0;
 }
 
-/* A level that at least `keep` reach, and not many more if the numbers are anything like random. */
-static uint32_t first_level(const struct sift_kernels *sift, const float *x, size_t count, size_t keep)
+/* Sets the search to a level that at least `keep` reach, and not many more if the numbers are anything like
+ * random; and to a top that none reaches. */
+static void start_near(const struct sift_kernels *sift, const float *x, size_t count,
+                       struct sift_search *search)
 {
     float top[GROUPS_MAX];
-    size_t groups = group_count(count, keep);
+    size_t groups = group_count(count, search->keep);
     if (groups == 0)
-        return 0;
-    sift->fold(x, count, groups, top);
-    return sift->climb(top, groups, keep, (struct sift_level){0, groups}, TOP_BIT, NEAR_BIT).bits;
+        return;
+    uint32_t largest = sift->fold(x, count, groups, top);
+    struct sift_search first = {.keep = search->keep, .count = groups, .top = largest + 1, .step = NEAR_STEP};
+    first.guess = largest > NEAR_RANGE ? largest - NEAR_RANGE : 0;
+    sift->climb(top, groups, &first);
+    search->bits = first.bits;
+    search->guess = first.bits + 2 * NEAR_STEP; /* the elements of all groups are some more than these */
+    search->top = largest + 1;
 }
 
-/* The numbers in a choice, in their order, to `near`; false: they are more than NEAR_MAX. */
-static size_t gather(const float *x, size_t words, const uint64_t *choice, float *near)
+/* Lists what reaches the level; false: that is more than CHOSEN_MAX. */
+static bool list_near(struct chosen *c, uint32_t least)
 {
-    size_t count = 0;
-    for (size_t w = 0; w < words; w++) {
-        uint64_t word = choice[w];
-        if (count + (size_t)__builtin_popcountll(word) > NEAR_MAX)
-            return NEAR_MAX + 1;
-        for (; word; word &= word - 1)
-            near[count++] = x[w * 64 + (size_t)__builtin_ctzll(word)];
+    for (c->at = 0; c->at < c->block && c->listed <= CHOSEN_MAX; c->at += CHOSEN_STEP) {
+        size_t number = c->block - c->at < CHOSEN_STEP ? c->block - c->at : CHOSEN_STEP;
+        c->listed += c->sift->pick(c->x + c->at, number, least, (uint32_t)c->at, c->index + c->listed);
     }
-    return count;
+    return c->listed <= CHOSEN_MAX;
 }
 
-/* Takes out of the choice what is below the level, and the last `surplus` of those that equal it. */
-static void strike(const float *x, size_t words, struct sift_level level, size_t surplus, uint64_t *choice)
+/* Of the entries from `from` on, only what the cut takes stays. */
+static void strike(struct chosen *c, size_t from)
 {
-    for (size_t w = words; w-- > 0;) {
-        for (uint64_t word = choice[w]; word;) {
-            unsigned int bit = 63 - (unsigned int)__builtin_clzll(word);
-            uint32_t bits = magnitude(x[w * 64 + bit]);
-            bool struck = bits < level.bits || (bits == level.bits && surplus > 0);
-            surplus -= struck && bits == level.bits;
-            choice[w] ^= (uint64_t)struck << bit;
-            word ^= UINT64_C(1) << bit;
-        }
+    size_t stay = from;
+    for (size_t i = from; i < c->listed; i++) {
+        c->index[stay] = c->index[i];
+        stay += cut_takes(&c->cut, magnitude(c->x[c->index[i]]));
     }
+    c->listed = stay;
 }
 
-void choose_block(const struct kernels *kernels, const float *x, size_t count, size_t keep, uint64_t *choice)
+/* When exactly `keep` reach the level, the search may have ended early: then all of them are taken. */
+static struct cut cut_of(const struct sift_search *search)
+{
+    return (struct cut){search->bits,
+                        search->count == search->keep ? search->keep : search->keep - search->above};
+}
+
+void choose_block(const struct kernels *kernels, const float *x, size_t count, size_t keep,
+                  struct chosen *chosen)
 {
     const struct sift_kernels *sift = kernels->sift;
-    size_t words = CHOICE_WORDS(count);
-    float near[NEAR_MAX];
+    struct sift_search search = {.keep = keep, .top = FINITE_MAX + 1, .step = 1};
+    float near[CHOSEN_MAX];
     assert(keep >= 1 && keep <= count && count <= CODER_BLOCK_MAX);
-    uint32_t least = first_level(sift, x, count, keep);
-    sift->mask(x, count, least, choice);
-    size_t number = gather(x, words, choice, near);
-    struct sift_level level = {0, count};
-    if (number <= NEAR_MAX) {
-        level.count = number;
-        level = sift->climb(near, number, keep, level, TOP_BIT, 0);
+    chosen->sift = sift;
+    chosen->x = x;
+    chosen->block = count;
+    chosen->used = chosen->listed = 0;
+    start_near(sift, x, count, &search);
+    if (list_near(chosen, search.bits)) {
+        for (size_t i = 0; i < chosen->listed; i++)
+            near[i] = x[chosen->index[i]];
+        search.count = chosen->listed;
+        sift->climb(near, chosen->listed, &search);
+        chosen->cut = cut_of(&search);
+        if (chosen->listed > keep)
+            strike(chosen, 0);
     } else {
-        level = sift->climb(x, count, keep, level, TOP_BIT, 0);
-        sift->mask(x, count, level.bits, choice);
+        search.bits = 0;
+        search.count = count;
+        sift->climb(x, count, &search);
+        chosen->cut = cut_of(&search);
+        chosen->at = chosen->listed = 0;
     }
-    strike(x, words, level, level.count - keep, choice);
+}
+
+const uint32_t *chosen_next(struct chosen *c, size_t number)
+{
+    assert(number <= CHOSEN_MAX);
+    if (c->listed - c->used < number) {
+        memmove(c->index, c->index + c->used, (c->listed - c->used) * sizeof *c->index);
+        c->listed -= c->used;
+        c->used = 0;
+    }
+    while (c->listed < number) {
+        size_t before = c->listed, count = c->block - c->at < CHOSEN_STEP ? c->block - c->at : CHOSEN_STEP;
+        assert(count > 0);
+        c->listed += c->sift->pick(c->x + c->at, count, c->cut.bits, (uint32_t)c->at, c->index + before);
+        c->at += count;
+        strike(c, before);
+    }
+    c->used += number;
+    return c->index + c->used - number;
 }
 
 /* ---- a long array: three counts, each of the next bits of those that agree in the bits before ---------- */

@@ -35,7 +35,8 @@ static size_t room_of(size_t count, size_t keep)
 
 size_t topk_scratch_len(size_t count, size_t keep)
 {
-    return room_of(count, keep) * (sizeof(uint32_t) + sizeof(float)) + (size_t)2 * HEAP_ALIGN;
+    return room_of(count, keep) * (sizeof(uint32_t) + sizeof(float)) + SIFT_SLACK * sizeof(uint32_t) +
+           (size_t)2 * HEAP_ALIGN;
 }
 
 struct collection {
@@ -59,21 +60,18 @@ static void thin_out(struct sparse *list, struct cut cut)
 
 static void collect(struct collection *c, const float *x, size_t offset, size_t count)
 {
-    uint64_t choice[CHOICE_WORDS(PIECE)];
     struct sparse *all = &c->all;
     if (c->room - all->count < count) {
         struct cut cut = choose_cut(all->value, all->count, c->keep);
         thin_out(all, cut);
         c->least = cut.bits + 1;
     }
-    c->job->kernels->sift->mask(x, count, c->least, choice);
-    for (size_t w = 0; w < CHOICE_WORDS(count); w++) {
-        for (uint64_t word = choice[w]; word; word &= word - 1) {
-            size_t at = w * 64 + (size_t)__builtin_ctzll(word);
-            all->index[all->count] = (uint32_t)(offset + at);
-            all->value[all->count++] = x[at];
-        }
-    }
+    uint32_t *index = all->index + all->count;
+    float *value = all->value + all->count;
+    size_t found = c->job->kernels->sift->pick(x, count, c->least, (uint32_t)offset, index);
+    for (size_t i = 0; i < found; i++)
+        value[i] = x[index[i] - offset];
+    all->count += found;
 }
 
 /* Over the whole tensor. `store`: acc also goes to e_new. */
@@ -111,7 +109,7 @@ int topk_select(const struct topk_job *job, const struct feed *feed, size_t coun
         .dtype = feed->dtype == HEARTH_F64 ? HEARTH_F64 : HEARTH_F32, .x = feed->e_new, .gain = 1.0f};
     int status = HEARTH_NO_MEMORY;
     assert(keep >= 1 && keep <= count && count <= SPARSE_COUNT_MAX && feed->e_new != NULL);
-    c.all.index = heap_alloc_raw(job->heap, c.room, sizeof *c.all.index);
+    c.all.index = heap_alloc_raw(job->heap, c.room + SIFT_SLACK, sizeof *c.all.index);
     c.all.value = heap_alloc_raw(job->heap, c.room, sizeof *c.all.value);
     if (c.all.index == NULL || c.all.value == NULL)
         goto free_room;

@@ -15,12 +15,6 @@ size_t sparse_len(const struct codec *codec, size_t keep, size_t count)
     return elias.low_len + elias.high_len + values_len(codec->values, keep);
 }
 
-/* Entries of the piece that begins at `from`. */
-static size_t piece_of(size_t from, size_t count)
-{
-    return count - from < VALUES_PIECE ? count - from : VALUES_PIECE;
-}
-
 void sparse_encode(const struct codec *codec, const struct kernels *kernels, struct sparse *list,
                    size_t count, uint8_t *bytes)
 {

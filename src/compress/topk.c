@@ -32,38 +32,17 @@ static size_t topk_len(const struct codec *codec, size_t count)
     return layout.values_at + values_len(codec->values, layout.elias.keep);
 }
 
-/* Where the chosen ones of a chunk are read from. */
-struct walk {
-    const uint64_t *choice;
-    size_t at; /* word */
-    uint64_t word;
-};
-
-static size_t walk_on(struct walk *walk, size_t words, uint32_t index[VALUES_PIECE])
-{
-    size_t number = 0;
-    while (number < VALUES_PIECE) {
-        for (; walk->word == 0; walk->word = walk->choice[walk->at])
-            if (++walk->at == words)
-                return number;
-        index[number++] = (uint32_t)(walk->at * 64) + (uint32_t)__builtin_ctzll(walk->word);
-        walk->word &= walk->word - 1;
-    }
-    return number;
-}
-
 static void topk_encode(const struct block_context *context, float *acc, size_t count, uint8_t *bytes)
 {
     struct layout layout = layout_of(context->codec, context->kernels, count);
-    uint64_t choice[CHOICE_WORDS(CODER_BLOCK_MAX)];
-    uint32_t index[VALUES_PIECE];
+    struct chosen chosen;
     float value[VALUES_PIECE];
     assert(count >= 1 && count <= CODER_BLOCK_MAX);
-    choose_block(context->kernels, acc, count, layout.elias.keep, choice);
+    choose_block(context->kernels, acc, count, layout.elias.keep, &chosen);
     memset(bytes + layout.elias.low_len, 0, layout.elias.high_len);
-    struct walk walk = {.choice = choice, .word = choice[0]};
     for (size_t from = 0, number; from < layout.elias.keep; from += number) {
-        number = walk_on(&walk, CHOICE_WORDS(count), index);
+        number = piece_of(from, layout.elias.keep);
+        const uint32_t *index = chosen_next(&chosen, number);
         for (size_t i = 0; i < number; i++)
             value[i] = acc[index[i]];
         elias_encode(&layout.elias, index, from, number, bytes);
@@ -83,8 +62,7 @@ static bool topk_decode(const struct block_context *context, const uint8_t *byte
     if (mode == BLOCK_SET)
         memset(x, 0, count * sizeof *x);
     for (size_t from = 0, number; from < layout.elias.keep; from += number) {
-        size_t left = layout.elias.keep - from;
-        number = left < VALUES_PIECE ? left : VALUES_PIECE;
+        number = piece_of(from, layout.elias.keep);
         if (!elias_read(&reader, index, number) ||
             !values_decode(&layout.values, bytes + layout.values_at, from, number, value))
             return false;

@@ -9,6 +9,12 @@
 
 #define VALUES_PIECE 256u
 
+/* Values of the piece that begins at `from`. */
+static inline size_t piece_of(size_t from, size_t count)
+{
+    return count - from < VALUES_PIECE ? count - from : VALUES_PIECE;
+}
+
 struct values {
     enum codec_values kind;
     const struct kernels *kernels;

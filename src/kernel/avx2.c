@@ -16,6 +16,7 @@
 #define SET        kernels_avx2
 #define SET_NAME   "avx2"
 #define MATRIX_SET matrix_avx2
+#define SIFT_SET   sift_avx2
 
 #include "kernel/simd.inc"
 

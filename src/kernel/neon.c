@@ -8,6 +8,7 @@
 #define SET        kernels_neon
 #define SET_NAME   "neon"
 #define MATRIX_SET matrix_neon
+#define SIFT_SET   sift_neon
 
 #include "kernel/simd.inc"
 

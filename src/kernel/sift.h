@@ -7,25 +7,28 @@
 #include <stdint.h>
 
 #define MAGNITUDE_BITS UINT32_C(0x7fffffff)
+#define SIFT_SLACK     8u /* entries that pick may write beyond those it finds */
 
-/* A magnitude, and how many of the array are at least that. */
-struct sift_level {
-    uint32_t bits;
-    size_t count;
+/* The search for the highest magnitude that at least `keep` reach. */
+struct sift_search {
+    size_t keep;
+    uint32_t bits;  /* that many reach, and */
+    size_t count;   /* so many: at least `keep` */
+    uint32_t top;   /* fewer than `keep` reach this one, namely */
+    size_t above;   /* so many */
+    uint32_t guess; /* where to look first, if it lies between */
+    uint32_t step;  /* ends when bits and top are no further apart, or when exactly `keep` reach bits */
 };
 
 struct sift_kernels {
     /* top[j] = the number of largest magnitude, without its sign, of x[j], x[j + width], x[j + 2 * width] ...
-     * 1 <= width <= count. */
-    void (*fold)(const float *x, size_t count, size_t width, float *top);
-    /* From a level that at least `keep` of x reach: sets those of the bits below `first` and not below `last`
-     * that can be set so that this stays true, from the highest on. Stops early where exactly `keep` reach
-     * it. All these bits of the level are 0 at the start; 0 <= last <= first <= 31. */
-    struct sift_level (*climb)(const float *x, size_t count, size_t keep, struct sift_level from, int first,
-                               int last);
-    /* Bit i of the mask, from its lowest word on: whether the magnitude of x[i] is at least that. Bits beyond
-     * are 0; whole words are written. */
-    void (*mask)(const float *x, size_t count, uint32_t least, uint64_t *mask);
+     * 1 <= width <= count. Gives the largest magnitude of all. */
+    uint32_t (*fold)(const float *x, size_t count, size_t width, float *top);
+    /* By halving the range. */
+    void (*climb)(const float *x, size_t count, struct sift_search *search);
+    /* base + i for every i with a magnitude of at least that, ascending; gives how many. `index` has room for
+     * them and SIFT_SLACK more. */
+    size_t (*pick)(const float *x, size_t count, uint32_t least, uint32_t base, uint32_t *index);
 };
 
 extern const struct sift_kernels sift_scalar;

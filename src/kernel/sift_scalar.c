@@ -9,14 +9,17 @@ static uint32_t magnitude(const float *x, size_t index)
     return load_u32(x, index) & MAGNITUDE_BITS;
 }
 
-static void fold(const float *x, size_t count, size_t width, float *top)
+static uint32_t fold(const float *x, size_t count, size_t width, float *top)
 {
+    uint32_t largest = 0;
     for (size_t j = 0; j < width; j++) {
         uint32_t most = 0;
         for (size_t i = j; i < count; i += width)
             most = magnitude(x, i) > most ? magnitude(x, i) : most;
         store_u32(top, j, most);
+        largest = most > largest ? most : largest;
     }
+    return largest;
 }
 
 static size_t reach(const float *x, size_t count, uint32_t least)
@@ -27,30 +30,36 @@ static size_t reach(const float *x, size_t count, uint32_t least)
     return reached;
 }
 
-static struct sift_level climb(const float *x, size_t count, size_t keep, struct sift_level from, int first,
-                               int last)
+static void climb(const float *x, size_t count, struct sift_search *search)
 {
-    for (int bit = first - 1; bit >= last && from.count != keep; bit--) {
-        uint32_t bits = from.bits | UINT32_C(1) << bit;
-        size_t reached = reach(x, count, bits);
-        if (reached >= keep)
-            from = (struct sift_level){bits, reached};
+    struct sift_search s = *search;
+    bool inside = s.guess > s.bits && s.guess < s.top;
+    uint32_t middle = inside ? s.guess : s.bits + (s.top - s.bits) / 2;
+    while (s.top - s.bits > s.step && s.count != s.keep) {
+        size_t reached = reach(x, count, middle);
+        if (reached >= s.keep) {
+            s.bits = middle;
+            s.count = reached;
+        } else {
+            s.top = middle;
+            s.above = reached;
+        }
+        middle = s.bits + (s.top - s.bits) / 2;
     }
-    return from;
+    *search = s;
 }
 
-static void mask(const float *x, size_t count, uint32_t least, uint64_t *bits)
+static size_t pick(const float *x, size_t count, uint32_t least, uint32_t base, uint32_t *index)
 {
-    for (size_t i = 0; i < count; i += 64) {
-        uint64_t word = 0;
-        for (size_t j = 0; j < 64 && i + j < count; j++)
-            word |= (uint64_t)(magnitude(x, i + j) >= least) << j;
-        bits[i / 64] = word;
-    }
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++)
+        if (magnitude(x, i) >= least)
+            index[found++] = base + (uint32_t)i;
+    return found;
 }
 
 const struct sift_kernels sift_scalar = {
     .fold = fold,
     .climb = climb,
-    .mask = mask,
+    .pick = pick,
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of chosen elements as bytes: round trips, sizes, golden bytes, everything malformed; adding, merging. */
+/* Lists of chosen elements as bytes: round trips, sizes, golden bytes, malformed ones; sums of lists. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -138,7 +138,7 @@ static void indices_are_near_their_entropy(void **state)
     assert_int_equal(sparse_len(&codec, 64, 4096) - 4 * 64, 64);
 }
 
-/* ---- malformed ------------------------------------------------------------------------------------------- */
+/* ---- malformed ----------------------------------------------------------------------------------------- */
 
 #define KEEP  70
 #define COUNT 1000
@@ -259,7 +259,7 @@ static void values_must_be_numbers(void **state)
     refused(&int8, "values");
 }
 
-/* ---- golden ---------------------------------------------------------------------------------------------- */
+/* ---- golden -------------------------------------------------------------------------------------------- */
 
 static size_t read_hex(FILE *file, uint8_t *bytes, size_t room)
 {
@@ -304,7 +304,7 @@ static void golden_bytes_stay(void **state)
     fclose(file);
 }
 
-/* ---- adding and merging ---------------------------------------------------------------------------------- */
+/* ---- adding and merging -------------------------------------------------------------------------------- */
 
 static void lists_are_put_and_added(void **state)
 {

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kernels that find the largest: every set gives what scalar gives, and scalar what is promised. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "cases.h"
+#include "kernel/sift.h"
+
+#define COUNT_MAX 600
+
+static const struct kernels *sets[CASE_SETS_MAX];
+static int set_count;
+static float x[COUNT_MAX], top[COUNT_MAX + 1], other_top[COUNT_MAX + 1];
+static uint32_t index_found[COUNT_MAX + SIFT_SLACK + 1], index_other[COUNT_MAX + SIFT_SLACK + 1];
+
+static uint32_t magnitude(float value)
+{
+    return bits_of_f32(value) & MAGNITUDE_BITS;
+}
+
+/* Any numbers, NaN among them; a few only, so that many are equal; or nothing but zeros. */
+static void fill(uint64_t *seed, int kind, size_t count)
+{
+    cases_fill(seed, HEARTH_F32, x, COUNT_MAX);
+    for (size_t i = 0; i < count && kind > 0; i++)
+        x[i] = kind == 2 ? -0.0f : (float)(cases_next(seed) % 5) - 2;
+}
+
+static size_t reached(const float *from, size_t count, uint32_t least)
+{
+    size_t number = 0;
+    for (size_t i = 0; i < count; i++)
+        number += magnitude(from[i]) >= least;
+    return number;
+}
+
+static void folds_to_the_largest_of_groups(void **state)
+{
+    uint64_t seed = 1;
+    (void)state;
+    for (size_t count = 1; count <= COUNT_MAX; count += count < 70 ? 1 : 43)
+        for (size_t width = 1; width <= count; width = width < 10 ? width + 1 : width * 2) {
+            size_t whole = count % 2 ? count : count / width * width; /* both kinds of lengths */
+            fill(&seed, (int)(count % 3), whole);
+            uint32_t largest = sets[0]->sift->fold(x, whole, width, top);
+            for (size_t i = 0; i < whole; i++)
+                assert_true(magnitude(x[i]) <= magnitude(top[i % width]) && magnitude(x[i]) <= largest);
+            for (size_t j = 0; j < width; j++) {
+                bool there = false;
+                for (size_t i = j; i < whole; i += width)
+                    there |= magnitude(x[i]) == bits_of_f32(top[j]);
+                assert_true(there);
+            }
+            for (int s = 1; s < set_count; s++) {
+                memset(other_top, 0xee, sizeof(other_top));
+                assert_int_equal(sets[s]->sift->fold(x, whole, width, other_top), largest);
+                assert_memory_equal(top, other_top, width * sizeof(*top));
+                assert_int_equal(bits_of_f32(other_top[width]), 0xeeeeeeee);
+            }
+        }
+}
+
+static void climbs_to_where_enough_reach(void **state)
+{
+    uint64_t seed = 2;
+    (void)state;
+    for (size_t count = 1; count <= COUNT_MAX; count += count < 70 ? 1 : 31)
+        for (size_t keep = 1; keep <= count; keep = 2 * keep + 1) {
+            fill(&seed, (int)(count % 3), count);
+            struct sift_search start = {.keep = keep, .count = count, .top = 0x80000000, .step = 1};
+            start.step = seed % 2 ? 1 : 1 << 18;
+            start.guess = (uint32_t)cases_next(&seed);
+            struct sift_search end = start;
+            sets[0]->sift->climb(x, count, &end);
+            assert_int_equal(end.count, reached(x, count, end.bits));
+            assert_true(end.count >= keep);
+            assert_true(end.count == keep || end.top - end.bits <= end.step);
+            assert_int_equal(end.above, end.top == 0x80000000 ? 0 : reached(x, count, end.top));
+            assert_true(end.above < keep);
+            for (int s = 1; s < set_count; s++) {
+                struct sift_search same = start;
+                sets[s]->sift->climb(x, count, &same);
+                assert_int_equal(same.bits, end.bits);
+                assert_int_equal(same.count, end.count);
+                assert_int_equal(same.top, end.top);
+                assert_int_equal(same.above, end.above);
+            }
+        }
+}
+
+static void picks_all_that_reach(void **state)
+{
+    uint64_t seed = 3;
+    (void)state;
+    for (size_t count = 0; count <= COUNT_MAX; count += count < 140 ? 1 : 23)
+        for (int kind = 0; kind < 6; kind++) {
+            fill(&seed, kind % 3, count);
+            uint32_t least = kind == 5 || count == 0 ? 0 : magnitude(x[seed % count]);
+            size_t found = sets[0]->sift->pick(x, count, least, 1000, index_found), at = 0;
+            for (size_t i = 0; i < count; i++)
+                if (magnitude(x[i]) >= least)
+                    assert_int_equal(index_found[at++], 1000 + i);
+            assert_int_equal(at, found);
+            for (int s = 1; s < set_count; s++) {
+                memset(index_other, 0xee, sizeof(index_other));
+                assert_int_equal(sets[s]->sift->pick(x, count, least, 1000, index_other), found);
+                assert_memory_equal(index_found, index_other, found * sizeof(*index_found));
+                assert_int_equal(index_other[found + SIFT_SLACK], 0xeeeeeeee);
+            }
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(folds_to_the_largest_of_groups),
+        cmocka_unit_test(climbs_to_where_enough_reach),
+        cmocka_unit_test(picks_all_that_reach),
+    };
+    set_count = cases_sets(sets);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
