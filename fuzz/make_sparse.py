@@ -44,8 +44,8 @@ def values(kind, value):
         rounded = ((f32_bits(v) + 0x7FFF + (f32_bits(v) >> 16 & 1)) >> 16 for v in value)
         return b"".join(struct.pack("<H", r) for r in rounded)
     pieces = [value[i:i + 256] for i in range(0, len(value), 256)]
-    scales = [min((f32_bits(max(map(abs, p)) / 127) + 0xFFFF) >> 16, 0x7C01) for p in pieces]
-    levels = [round(v / bits_f32(s << 16)) if s else 0 for p, s in zip(pieces, scales) for v in p]
+    scales = [min(max((f32_bits(max(map(abs, p)) / 127) + 0xFFFF) >> 16, 0x80), 0x7C01) for p in pieces]
+    levels = [round(v / bits_f32(s << 16)) for p, s in zip(pieces, scales) for v in p]
     return b"".join(struct.pack("<H", s) for s in scales) + b"".join(struct.pack("<b", n) for n in levels)
 
 

@@ -14,19 +14,6 @@ static size_t int8_len(const struct codec *codec, size_t count)
     return scale_count(count) * 2 + count;
 }
 
-/* `largest`: bits of a finite f32. */
-static uint16_t scale_of(uint32_t largest)
-{
-    float value;
-    memcpy(&value, &largest, sizeof value);
-    value /= 127;
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    bits = (bits + 0xffff) >> 16;
-    bits = bits > QUANT_SCALE_LEAST ? bits : QUANT_SCALE_LEAST;
-    return (uint16_t)(bits < QUANT_SCALE_MOST ? bits : QUANT_SCALE_MOST);
-}
-
 /* Of the sub-block whose first element is `first` of the tensor. */
 static struct dither dither_of(uint64_t key, uint64_t first)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scales of the dense codecs: how many a block has, and bf16 numbers as bits. Only for the files of this
+/* Scales of blocks and of lists: how many a block has, and bf16 numbers as bits. Only for the files of this
  * room. */
 #ifndef COMPRESS_SCALE_H
 #define COMPRESS_SCALE_H
@@ -25,6 +25,19 @@ static inline float scale_value(uint16_t bits)
     float value;
     memcpy(&value, &wide, sizeof value);
     return value;
+}
+
+/* The scale of int8 for numbers up to this magnitude (the bits of a finite f32): 1/127 of it, rounded up. */
+static inline uint16_t scale_of(uint32_t largest)
+{
+    float value;
+    memcpy(&value, &largest, sizeof value);
+    value /= 127;
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    bits = (bits + 0xffff) >> 16;
+    bits = bits > QUANT_SCALE_LEAST ? bits : QUANT_SCALE_LEAST;
+    return (uint16_t)(bits < QUANT_SCALE_MOST ? bits : QUANT_SCALE_MOST);
 }
 
 #endif
