@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compress/codec.h"
 #include "node/launch.h"
 #include "node/node.h"
 #include "os/host.h"
@@ -18,6 +19,9 @@
 #define RETRIES_MAX      1000u
 #define PEER_TIMEOUT_MIN 100u /* ms; pings go out once a second, but answers to frames count too */
 #define TIMEOUT_MS_MAX   (INT64_C(365) * 24 * 3600 * 1000)
+#define RATE_MIN         UINT64_C(64000) /* bits a second: with less, pings and grants alone fill the line */
+#define RATE_MAX         UINT64_C(1000000000000)
+#define THREADS_MAX      64u
 
 void hearth_config_init(struct hearth_config *config)
 {
@@ -40,6 +44,9 @@ void hearth_config_init(struct hearth_config *config)
         .connect_timeout_ms = 5000,
         .connect_retries = 3,
         .peer_timeout_ms = 30 * 1000,
+        .codec = "none",
+        .compressed_allreduce_max_bytes = (size_t)4 << 30,
+        .compress_threads = 1,
     };
 }
 
@@ -70,6 +77,35 @@ static int parse_number(const char *text, bool suffix, uint64_t min, uint64_t ma
         return HEARTH_INVALID;
     *out = value;
     return HEARTH_OK;
+}
+
+/* A whole number, or one with up to nine digits behind the point and a unit: "100mbit", "2.5gbit". Not by
+ * strtod, which reads the point by the locale. */
+static int parse_rate(const char *text, uint64_t *out)
+{
+    static const struct {
+        const char *name;
+        uint64_t bits;
+    } units[] = {{"", 1}, {"bit", 1}, {"kbit", 1000}, {"mbit", 1000000}, {"gbit", 1000000000}};
+    const char *at = text;
+    uint64_t whole = 0, part = 0, scale = 1;
+    for (; *at >= '0' && *at <= '9' && whole <= RATE_MAX; at++)
+        whole = whole * 10 + (uint64_t)(*at - '0');
+    if (at == text || whole > RATE_MAX)
+        return HEARTH_INVALID;
+    if (*at == '.')
+        for (at++; *at >= '0' && *at <= '9' && scale < 1000000000; at++, scale *= 10)
+            part = part * 10 + (uint64_t)(*at - '0');
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (strcmp(at, units[i].name) != 0 || whole > RATE_MAX / units[i].bits)
+            continue;
+        uint64_t rate = whole * units[i].bits + part * units[i].bits / scale;
+        if (rate != 0 && (rate < RATE_MIN || rate > RATE_MAX))
+            return HEARTH_INVALID;
+        *out = rate;
+        return HEARTH_OK;
+    }
+    return HEARTH_INVALID;
 }
 
 static int parse_level(const char *text, enum hearth_log_level *level)
@@ -118,6 +154,24 @@ static int read_names(struct hearth_config *c)
     if (level != NULL && parse_level(level, &c->log_level) != HEARTH_OK)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
                          "HEARTH_LOG_LEVEL is \"%s\"; it takes error, warn, info or debug", level);
+    return HEARTH_OK;
+}
+
+/* What concerns compression and slow lines. */
+static int read_line(struct hearth_config *c)
+{
+    struct codec_list list;
+    struct error why;
+    const char *rate = getenv("HEARTH_RATE"), *codec = getenv("HEARTH_CODEC");
+    if (rate != NULL && parse_rate(rate, &c->rate) != HEARTH_OK)
+        return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
+                         "HEARTH_RATE is \"%s\"; it takes bits a second, 100mbit or 2.5gbit, from %" PRIu64
+                         " to %" PRIu64 ", or 0 for no limit",
+                         rate, RATE_MIN, RATE_MAX);
+    if (codec != NULL && codec_parse(codec, &list, &why) != HEARTH_OK)
+        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "HEARTH_CODEC is \"%s\": %s", codec,
+                         why.text);
+    c->codec = codec != NULL ? codec : c->codec;
     return HEARTH_OK;
 }
 
@@ -177,6 +231,7 @@ int hearth_config_env(struct hearth_config *config)
     uint64_t connections = c.connections, rate = c.link_mbps, opening = (uint64_t)c.open_timeout_ms;
     uint64_t connecting = (uint64_t)c.connect_timeout_ms, retries = c.connect_retries;
     uint64_t silence = (uint64_t)c.peer_timeout_ms, trust = c.trust_network != 0;
+    uint64_t shadows = c.compressed_allreduce_max_bytes, threads = c.compress_threads;
     const struct variable variables[] = {
         {"HEARTH_OP_TIMEOUT_MS", false, 1, (uint64_t)TIMEOUT_MS_MAX, &timeout},
         {"HEARTH_CHUNK_BYTES", true, BYTES_MIN, CHUNK_BYTES_MAX, &chunk},
@@ -195,10 +250,14 @@ int hearth_config_env(struct hearth_config *config)
         {"HEARTH_CONNECT_RETRIES", false, 0, RETRIES_MAX, &retries},
         {"HEARTH_PEER_TIMEOUT_MS", false, PEER_TIMEOUT_MIN, (uint64_t)TIMEOUT_MS_MAX, &silence},
         {"HEARTH_TRUST_NETWORK", false, 0, 1, &trust},
+        {"HEARTH_COMPRESSED_ALLREDUCE_MAX_BYTES", true, 0, SIZE_MAX / 2, &shadows},
+        {"HEARTH_COMPRESS_THREADS", false, 1, THREADS_MAX, &threads},
     };
     int status = read_numbers(variables, sizeof variables / sizeof *variables);
     if (status == HEARTH_OK)
         status = read_names(&c);
+    if (status == HEARTH_OK)
+        status = read_line(&c);
     if (status != HEARTH_OK)
         return status;
     c.op_timeout_ms = (int64_t)timeout;
@@ -218,6 +277,8 @@ int hearth_config_env(struct hearth_config *config)
     c.connect_retries = (uint32_t)retries;
     c.peer_timeout_ms = (int64_t)silence;
     c.trust_network = (int)trust;
+    c.compressed_allreduce_max_bytes = shadows;
+    c.compress_threads = (uint32_t)threads;
     read_strings(&c);
     status = read_launcher(&c);
     if (status == HEARTH_OK)
@@ -240,6 +301,20 @@ static bool little_endian(void)
 {
     const uint16_t one = 1;
     return *(const uint8_t *)&one == 1;
+}
+
+static int check_line(const struct hearth_config *c, struct error *error)
+{
+    struct codec_list list;
+    struct error why;
+    if (c->rate != 0 && (c->rate < RATE_MIN || c->rate > RATE_MAX))
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "config: rate is %" PRIu64 " bits a second; it must be 0, or from %" PRIu64
+                         " to %" PRIu64,
+                         c->rate, RATE_MIN, RATE_MAX);
+    if (codec_parse(c->codec, &list, &why) != HEARTH_OK)
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "config: codec: %s", why.text);
+    return HEARTH_OK;
 }
 
 int config_check(const struct hearth_config *c, struct error *error)
@@ -272,8 +347,10 @@ int config_check(const struct hearth_config *c, struct error *error)
         {"connect_timeout_ms", (uint64_t)c->connect_timeout_ms, 1, (uint64_t)TIMEOUT_MS_MAX},
         {"connect_retries", c->connect_retries, 0, RETRIES_MAX},
         {"peer_timeout_ms", (uint64_t)c->peer_timeout_ms, PEER_TIMEOUT_MIN, (uint64_t)TIMEOUT_MS_MAX},
+        {"compressed_allreduce_max_bytes", c->compressed_allreduce_max_bytes, 0, SIZE_MAX / 2},
+        {"compress_threads", c->compress_threads, 1, THREADS_MAX},
     };
-    int status = HEARTH_OK;
+    int status = check_line(c, error);
     for (size_t i = 0; status == HEARTH_OK && i < sizeof ranges / sizeof *ranges; i++)
         status = out_of_range(error, ranges[i].name, ranges[i].value, ranges[i].min, ranges[i].max);
     return status;

@@ -524,6 +524,17 @@ static int bell_choose(hearth_node *node, const struct node_setup *setup)
     return status;
 }
 
+static int codec_copy(hearth_node *node)
+{
+    struct codec_list list;
+    struct error why;
+    int status = codec_parse(node->config.codec, &list, &why);
+    if (status == HEARTH_OK)
+        codec_list_text(&list, node->codec, sizeof node->codec);
+    node->config.codec = node->codec;
+    return status;
+}
+
 static void bell_drop(hearth_node *node)
 {
     rest_close(node->rest);
@@ -556,6 +567,8 @@ int node_open(const struct node_setup *setup, hearth_node **out, struct error *e
     list_init(&node->attached);
     int status = mutex_init(&node->baton);
     bool has_baton = status == HEARTH_OK;
+    if (status == HEARTH_OK)
+        status = codec_copy(node);
     if (status == HEARTH_OK)
         status = bell_choose(node, setup);
     if (status == HEARTH_OK)

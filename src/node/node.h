@@ -9,6 +9,7 @@
 
 #include "bootstrap/mesh.h"
 #include "collective/engine.h"
+#include "compress/codec.h"
 #include "core/list.h"
 #include "os/bell.h"
 #include "os/event.h"
@@ -48,8 +49,9 @@ struct node_worker {
 
 struct hearth_node {
     struct heap *heap;
-    int process; /* that opened it */
-    struct hearth_config config;
+    int process;                 /* that opened it */
+    struct hearth_config config; /* the codec is our own copy, the other strings are gone */
+    char codec[CODEC_TEXT_MAX];
     struct clock clock;
     struct metrics metrics;
     struct mem_net *net; /* NULL: joined by descriptors */

@@ -445,6 +445,30 @@ static void test_open_local(void **state)
     checks_end();
 }
 
+static void test_config_of_the_line(void **state)
+{
+    (void)state;
+    struct hearth_config good, config;
+    hearth_config_init(&good);
+    config = good;
+    config.rate = 63999;
+    refused(&config, 1, "rate");
+    config.rate = UINT64_C(1000000000001);
+    refused(&config, 1, "rate");
+    config = good;
+    config.codec = "zip";
+    refused(&config, 1, "codec");
+    config = good;
+    config.compressed_allreduce_max_bytes = SIZE_MAX;
+    refused(&config, 1, "compressed_allreduce_max_bytes");
+    config = good;
+    config.compress_threads = 0;
+    refused(&config, 1, "compress_threads");
+    config.compress_threads = 65;
+    refused(&config, 1, "compress_threads");
+    checks_end();
+}
+
 /* ---- names ---- */
 
 static void test_names(void **state)
@@ -493,6 +517,7 @@ int main(void)
         cmocka_unit_test(test_bad_arguments_of_groups_and_nodes),
         cmocka_unit_test(test_what_is_allowed),
         cmocka_unit_test(test_open_local),
+        cmocka_unit_test(test_config_of_the_line),
         cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,9 +8,19 @@
 #include "conform/cluster.h"
 
 static const char *const names[] = {
-    "HEARTH_OP_TIMEOUT_MS", "HEARTH_CHUNK_BYTES", "HEARTH_WINDOW_BYTES",
-    "HEARTH_EAGER_BYTES",   "HEARTH_MEMORY_MAX",  "HEARTH_OPS_MAX",
-    "HEARTH_SPIN_US",       "HEARTH_ALGO",        "HEARTH_LOG_LEVEL",
+    "HEARTH_OP_TIMEOUT_MS",
+    "HEARTH_CHUNK_BYTES",
+    "HEARTH_WINDOW_BYTES",
+    "HEARTH_EAGER_BYTES",
+    "HEARTH_MEMORY_MAX",
+    "HEARTH_OPS_MAX",
+    "HEARTH_SPIN_US",
+    "HEARTH_ALGO",
+    "HEARTH_LOG_LEVEL",
+    "HEARTH_RATE",
+    "HEARTH_CODEC",
+    "HEARTH_COMPRESSED_ALLREDUCE_MAX_BYTES",
+    "HEARTH_COMPRESS_THREADS",
 };
 enum { NAMES = sizeof names / sizeof *names };
 
@@ -20,6 +30,12 @@ static int clear_environment(void **state)
     for (int i = 0; i < NAMES; i++)
         unsetenv(names[i]);
     return 0;
+}
+
+/* Codecs that the tests set, as numbers. */
+static uint64_t codec_number(const char *codec)
+{
+    return strcmp(codec, "none") == 0 ? 0 : strcmp(codec, "int8") == 0 ? 1 : strlen(codec);
 }
 
 /* The field as a number, by the index of its variable. */
@@ -33,7 +49,11 @@ static uint64_t field(const struct hearth_config *c, int name)
                                     c->ops_max,
                                     c->spin_us,
                                     (uint64_t)c->algo,
-                                    (uint64_t)c->log_level};
+                                    (uint64_t)c->log_level,
+                                    c->rate,
+                                    codec_number(c->codec),
+                                    c->compressed_allreduce_max_bytes,
+                                    c->compress_threads};
     return fields[name];
 }
 
@@ -81,6 +101,21 @@ static void test_good_values(void **state)
         {8, "warn", HEARTH_LOG_WARN},
         {8, "info", HEARTH_LOG_INFO},
         {8, "debug", HEARTH_LOG_DEBUG},
+        {9, "0", 0},
+        {9, "64000", 64000},
+        {9, "100mbit", 100000000},
+        {9, "1gbit", 1000000000},
+        {9, "2.5gbit", 2500000000},
+        {9, "0.125mbit", 125000},
+        {9, "64.0005kbit", 64000},
+        {9, "1000gbit", UINT64_C(1000000000000)},
+        {10, "none", 0},
+        {10, "int8", 1},
+        {10, "topk:0.01,values=int8", 21},
+        {11, "0", 0},
+        {11, "8G", UINT64_C(8) << 30},
+        {12, "1", 1},
+        {12, "64", 64},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct hearth_config config, plain;
@@ -140,9 +175,10 @@ static void test_bad_values(void **state)
                                  "18446744073709551616",
                                  "99999999999999999999999",
                                  "17179869184G"};
-    for (int name = 0; name < 7; name++)
+    const int numbers[] = {0, 1, 2, 3, 4, 5, 6, 9, 11, 12};
+    for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++)
         for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-            bad(name, words[i]);
+            bad(numbers[n], words[i]);
     /* beyond the limits */
     bad(0, "0");
     bad(0, "1K"); /* not a size */
@@ -158,6 +194,17 @@ static void test_bad_values(void **state)
     bad(5, "4294967297"); /* must not wrap to 1 */
     bad(6, "1000001");
     bad(6, "4294967296");
+    bad(9, "63999");
+    bad(9, "63.999kbit");
+    bad(9, "1000.1gbit");
+    bad(9, "1000000000001");
+    bad(9, "10000000000gbit"); /* must not wrap */
+    bad(12, "0");
+    bad(12, "65");
+    const char *const no_rates[] = {"mbit",     ".5gbit",   "1tbit",     "1Mbit",
+                                    "100mbit ", "100 mbit", "1.2.3gbit", "-1"};
+    for (size_t i = 0; i < sizeof no_rates / sizeof *no_rates; i++)
+        bad(9, no_rates[i]);
     /* names */
     const char *const no_algos[] = {"", "Ring", "ring ", "rings", "7", "?"};
     for (size_t i = 0; i < sizeof no_algos / sizeof *no_algos; i++)
@@ -165,6 +212,9 @@ static void test_bad_values(void **state)
     const char *const no_levels[] = {"", "WARN", "warning", "2", "trace"};
     for (size_t i = 0; i < sizeof no_levels / sizeof *no_levels; i++)
         bad(8, no_levels[i]);
+    const char *const no_codecs[] = {"zip", "topk", "topk:2", "int8,values=f32", "Int8"};
+    for (size_t i = 0; i < sizeof no_codecs / sizeof *no_codecs; i++)
+        bad(10, no_codecs[i]);
     checks_end();
 }
 
@@ -176,9 +226,11 @@ static void test_all_at_once_and_none(void **state)
     plain = config;
     check_status(hearth_config_env(&config), HEARTH_OK);
     check(memcmp(&config, &plain, sizeof config) == 0, "an empty environment changed something");
-    const char *const values[NAMES] = {"5000", "32K", "1M", "64K", "1G", "99", "7", "tree", "debug"};
-    const uint64_t wanted[NAMES] = {5000, 32768, 1u << 20,    65536,           1u << 30,
-                                    99,   7,     HEARTH_TREE, HEARTH_LOG_DEBUG};
+    const char *const values[NAMES] = {"5000", "32K",   "1M",    "64K",  "1G", "99", "7",
+                                       "tree", "debug", "1gbit", "int8", "2G", "2"};
+    const uint64_t wanted[NAMES] = {
+        5000,       32768, 1u << 20,          65536, 1u << 30, 99, 7, HEARTH_TREE, HEARTH_LOG_DEBUG,
+        1000000000, 1,     UINT64_C(2) << 30, 2};
     for (int i = 0; i < NAMES; i++)
         setenv(names[i], values[i], 1);
     check_status(hearth_config_env(&config), HEARTH_OK);
