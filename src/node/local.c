@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Several nodes in one process, joined in memory. */
 #include <assert.h>
+#include <math.h>
 
 #include "node/node.h"
 #include "os/random.h"
@@ -43,6 +44,11 @@ int local_open(const struct local_setup *setup, hearth_node *nodes[], struct err
     if (mem.now_ns != NULL) {
         world.inside.alpha_s = world.across.alpha_s = (double)mem.latency_ns * 1e-9;
         world.inside.bytes_per_s = world.across.bytes_per_s = mem.bytes_per_s > 0 ? mem.bytes_per_s : 1e12;
+    }
+    if (setup->config->rate > 0) {
+        double rate = (double)setup->config->rate / 8;
+        world.inside.bytes_per_s = fmin(world.inside.bytes_per_s, rate);
+        world.across.bytes_per_s = fmin(world.across.bytes_per_s, rate);
     }
     for (int i = 0; i < setup->count; i++) {
         struct node_setup node = {

@@ -8,6 +8,7 @@
  *   costs     a first collective: all are there, and all reckon with the same links */
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -302,11 +303,14 @@ struct worst {
     double way_s;   /* between two machines, one way */
     double remote;  /* 1: there are several machines */
     double crowded; /* 1: some host has more members than processors */
+    double byte_s;  /* that the slowest member needs to send a byte, by its `rate`; 0: no member has one */
 };
 
 static struct worst worst_here(const struct opening *o)
 {
     struct worst worst = {.crowded = o->crowded};
+    if (o->config->rate > 0)
+        worst.byte_s = 8 / (double)o->config->rate;
     for (int i = 0; i < o->roster.size; i++) {
         double way_s = (double)o->mesh[i].round_trip_ns * 1e-9 / 2;
         if (o->roster.members[i].host_id == o->self.host_id)
@@ -323,6 +327,10 @@ static void set_costs(const struct opening *o, hearth_node *node, const struct w
     if (worst->remote > 0) {
         across.alpha_s = worst->way_s > WAY_MIN_S ? worst->way_s : WAY_MIN_S;
         across.bytes_per_s = (double)o->config->link_mbps * 1e6 / 8 * 0.94;
+    }
+    if (worst->byte_s > 0) {
+        inside.bytes_per_s = fmin(inside.bytes_per_s, 1 / worst->byte_s);
+        across.bytes_per_s = fmin(across.bytes_per_s, 1 / worst->byte_s);
     }
     node_set_costs(node, &inside, &across, window_for(&across, o->config->window_bytes), worst->crowded > 0);
 }
