@@ -10,12 +10,10 @@
 /* A link reads at most this much before it gives the others their turn. */
 #define PUMP_BYTES_MAX (4u << 20)
 
-#define CONTROL_FIRST 16u /* a divisor of LINK_CONTROL_QUEUE by a power of two */
 static_assert(REFERENCE_LEN <= LINK_INLINE_MAX, "a reference is sent in one piece with its header");
 
 #define REFERENCE_MIN 1024u /* payload bytes: a shorter one is copied with its header */
 #define CONTROL_LOOKS 8u    /* looks at the data pipes for one at the control pipe */
-#define GRANT_LOOKS   64u   /* queued control frames that are looked at for an older grant */
 
 void link_init(struct link *link, const struct link_setup *setup)
 {
@@ -45,97 +43,7 @@ void link_fail(struct link *link, int status, const char *what)
         error_set(&link->failure, status, link->rank, "%s", what);
 }
 
-/* ---- eager credit ---- */
-
-uint32_t link_eager_cost(size_t len)
-{
-    return (uint32_t)len + LINK_EAGER_COST;
-}
-
-bool link_eager_fits(const struct link *link, size_t len)
-{
-    uint32_t outstanding = link->eager_spent - link->eager_returned;
-    return len < link->eager_budget && outstanding + link_eager_cost(len) <= link->eager_budget;
-}
-
-void link_eager_release(struct link *link, size_t len)
-{
-    link->eager_released += link_eager_cost(len);
-}
-
 /* ---- out ---- */
-
-bool link_room(const struct link *link)
-{
-    return link->up && link->data_count < LINK_DATA_QUEUE;
-}
-
-void link_send_data(struct link *link, const struct frame *frame, const void *payload, void *owner,
-                    void *cookie)
-{
-    assert(link_room(link));
-    uint32_t at = (link->data_head + link->data_count++) % LINK_DATA_QUEUE;
-    link->data[at] =
-        (struct link_item){.frame = *frame, .payload = payload, .owner = owner, .cookie = cookie};
-    if (frame->flags & FRAME_EAGER)
-        link->eager_spent += link_eager_cost(frame->length);
-}
-
-/* Control frames are few, as a rule: the queue begins small and keeps what it has grown to. */
-static bool control_grow(struct link *link)
-{
-    uint32_t capacity = link->control_capacity == 0 ? CONTROL_FIRST : link->control_capacity * 2;
-    struct link_item *items = heap_alloc_raw(link->heap, capacity, sizeof *items);
-    if (items == NULL)
-        return false;
-    for (uint32_t i = 0; i < link->control_count; i++)
-        items[i] = link->control[(link->control_head + i) % link->control_capacity];
-    heap_free(link->control);
-    link->control = items;
-    link->control_head = 0;
-    link->control_capacity = capacity;
-    return true;
-}
-
-/* A grant that is still waiting is overtaken by the next for the same operation: one of them is enough. */
-static bool grant_joins(struct link *link, const struct frame *frame)
-{
-    uint32_t looks = link->control_count < GRANT_LOOKS ? link->control_count : GRANT_LOOKS;
-    for (uint32_t i = 0; frame->kind == FRAME_GRANT && i < looks; i++) {
-        uint32_t at = (link->control_head + link->control_count - 1 - i) % link->control_capacity;
-        struct frame *queued = &link->control[at].frame;
-        if (queued->kind != FRAME_GRANT || queued->group != frame->group || queued->tag != frame->tag ||
-            queued->sequence != frame->sequence)
-            continue;
-        *queued = *frame;
-        return true;
-    }
-    return false;
-}
-
-void link_send_control(struct link *link, const struct frame *frame, const void *payload)
-{
-    if (!link_up(link) || grant_joins(link, frame))
-        return;
-    if (link->control_count == LINK_CONTROL_QUEUE) {
-        link_fail(link, HEARTH_PEER_LOST, "it does not take the control frames we send");
-        return;
-    }
-    struct link_item item = {.frame = *frame};
-    bool ok = link->control_count < link->control_capacity || control_grow(link);
-    if (ok && frame->length > 0) {
-        item.copy = heap_alloc_raw(link->heap, 1, frame->length);
-        ok = item.copy != NULL;
-    }
-    if (!ok) {
-        link_fail(link, HEARTH_NO_MEMORY, "no memory for a control frame");
-        return;
-    }
-    if (frame->length > 0)
-        memcpy(item.copy, payload, frame->length);
-    item.payload = item.copy;
-    link->control[(link->control_head + link->control_count++) % link->control_capacity] = item;
-}
 
 static bool carries_data(const struct link *link, int pipe)
 {
