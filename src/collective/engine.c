@@ -269,6 +269,7 @@ static bool check_time(struct engine *engine)
 uint64_t engine_deadline(const struct engine *engine)
 {
     uint64_t soonest = engine->peer_timeout_ns > 0 && engine->size > 1 ? engine->ping_ns : NEVER_NS;
+    soonest = engine->throttle.due_ns < soonest ? engine->throttle.due_ns : soonest;
     for (const struct list *item = engine->active.next; item != &engine->active; item = item->next) {
         const struct op *op = container_of(item, struct op, item);
         uint64_t nag = op->nagged_ns + NAG_NS;
@@ -285,16 +286,27 @@ uint64_t engine_deadline(const struct engine *engine)
  * without links (a cancelled operation) left words for the other members in their queues. */
 #define ROUNDS_MAX 64
 
+static bool pump_all(struct engine *engine)
+{
+    bool moved = false, limited = engine->throttle.rate > 0;
+    throttle_ask_again(&engine->throttle);
+    for (int i = 0; i < engine->size; i++) {
+        if (!engine->peers[i].joined)
+            continue;
+        if (limited)
+            throttle_tick(&engine->throttle, clock_now(engine->clock));
+        moved = link_pump(&engine->peers[i].link) || moved;
+    }
+    return moved;
+}
+
 bool engine_progress(struct engine *engine)
 {
     bool any = false, moved = true;
     uint64_t mode = fpmode_enter();
     for (int round = 0; round == 0 || (moved && round < ROUNDS_MAX && list_empty(&engine->finished));
          round++) {
-        moved = false;
-        for (int i = 0; i < engine->size; i++)
-            if (engine->peers[i].joined)
-                moved = link_pump(&engine->peers[i].link) || moved;
+        moved = pump_all(engine);
         any = any || moved;
     }
     any = check_time(engine) || any;
@@ -379,6 +391,8 @@ int engine_open(const struct engine_setup *setup, struct engine **out)
     engine->instance = setup->instance;
     engine->peer_timeout_ns = setup->peer_timeout_ns;
     engine->first_lost = RANK_NONE;
+    throttle_init(&engine->throttle, setup->rate);
+    throttle_tick(&engine->throttle, clock_now(setup->clock));
     slot_pool_init(&engine->slots, setup->heap);
     list_init(&engine->groups);
     list_init(&engine->active);
@@ -413,6 +427,7 @@ int engine_join(struct engine *engine, int rank, struct conn *const *conns, int 
         .events_arg = peer,
         .heap = engine->heap,
         .metrics = engine->metrics,
+        .throttle = &engine->throttle,
         .rank = rank,
         .eager_budget = engine->eager_bytes,
     };

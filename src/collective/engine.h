@@ -47,6 +47,7 @@ struct engine_setup {
     int rank, size; /* in the cluster */
     uint32_t ops_max;
     uint32_t eager_bytes;
+    uint64_t rate; /* bits a second that all links together send at most; 0: no limit */
     uint64_t instance;
     uint64_t peer_timeout_ns; /* a peer that says nothing for so long is lost; 0: no pings */
 };

@@ -105,6 +105,7 @@ struct engine {
     uint64_t instance;
     uint64_t peer_timeout_ns, ping_ns, looked_ns; /* when pings go out next; when we last had a look */
     int first_lost;                               /* rank in the cluster, or RANK_NONE */
+    struct throttle throttle;
     struct slot_pool slots;
     struct peer *peers; /* [size]; our own place is unused */
     struct list groups, active, finished, disputes;

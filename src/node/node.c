@@ -115,13 +115,22 @@ static void keeper_run(void *arg)
 
 /* ---- waiting ---- */
 
+/* With the baton: whether the keeper must hear of what a caller leaves behind. In memory nothing becomes due
+ * by what a caller does, but frames that are held back. */
+static bool leaves_work(hearth_node *node)
+{
+    if (node->rest != NULL)
+        return rest_must_ring(node, false);
+    return node->config.rate > 0 && engine_deadline(node->engine) < atomic_load(&node->keeper_until);
+}
+
 /* A caller goes: what is in flight is the keeper's. */
 static void hand_over(hearth_node *node)
 {
-    if (node->rest == NULL)
+    if (node->rest == NULL && node->config.rate == 0)
         return;
     mutex_lock(&node->baton);
-    bool ring = rest_must_ring(node, false);
+    bool ring = leaves_work(node);
     mutex_unlock(&node->baton);
     leave_rest(node, ring);
 }
@@ -207,7 +216,7 @@ int node_test(hearth_request *request)
 {
     hearth_node *node = request->node;
     mutex_lock(&node->baton);
-    bool rest = drive(node, NULL) || rest_must_ring(node, false);
+    bool rest = drive(node, NULL) || leaves_work(node);
     int status = status_of(request);
     mutex_unlock(&node->baton);
     leave_rest(node, rest);
@@ -471,6 +480,7 @@ static int node_fill(hearth_node *node, const struct node_setup *setup)
         .size = setup->world->size,
         .ops_max = node->config.ops_max,
         .eager_bytes = (uint32_t)node->config.eager_bytes,
+        .rate = node->config.rate,
         .instance = setup->instance,
         .peer_timeout_ns = setup->net == NULL ? (uint64_t)node->config.peer_timeout_ms * NS_PER_MS : 0,
     };

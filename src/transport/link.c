@@ -28,6 +28,7 @@ void link_init(struct link *link, const struct link_setup *setup)
     link->events_arg = setup->events_arg;
     link->heap = setup->heap;
     link->metrics = setup->metrics;
+    link->throttle = setup->throttle != NULL && setup->throttle->rate > 0 ? setup->throttle : NULL;
     link->rank = setup->rank;
     link->eager_budget = setup->eager_budget;
 }
@@ -55,6 +56,21 @@ static bool goes_anywhere(uint8_t kind)
     return kind == FRAME_GRANT || kind == FRAME_CREDIT;
 }
 
+/* How much of a data frame, of which `done` bytes have been let through, is let through at once. */
+static size_t piece_of(const struct link *link, const struct link_item *item, size_t done)
+{
+    size_t left = FRAME_HEADER_LEN + (size_t)item->frame.length - done,
+           piece = throttle_piece(link->throttle);
+    return left < piece || link->pipe_count == 1 ? left : piece;
+}
+
+static bool data_waits(struct link *link)
+{
+    const struct link_item *item = &link->data[link->data_head];
+    return link->throttle != NULL &&
+           !throttle_pass(link->throttle, &link->place, piece_of(link, item, 0), item->queued_ns);
+}
+
 /* Takes the pipe's next frame off the queues: control first, so that where one pipe carries everything, bulk
  * never delays it by more than one frame. */
 static bool item_next(struct link *link, int pipe, struct link_item *item)
@@ -66,7 +82,7 @@ static bool item_next(struct link *link, int pipe, struct link_item *item)
         link->control_count--;
         return true;
     }
-    if (link->data_count > 0 && carries_data(link, pipe)) {
+    if (link->data_count > 0 && carries_data(link, pipe) && !data_waits(link)) {
         *item = link->data[link->data_head];
         link->data_head = (link->data_head + 1) % LINK_DATA_QUEUE;
         link->data_count--;
@@ -98,7 +114,24 @@ static void out_begin(struct link *link, struct pipe *pipe)
     frame->credit = link->eager_told = link->eager_released;
     frame_encode(frame, pipe->out_header);
     pipe->out_done = 0;
+    pipe->out_free = pipe->out_len;
     pipe->out_busy = true;
+    if (link->throttle == NULL)
+        return;
+    if (frame->kind != FRAME_DATA)
+        throttle_push(link->throttle, pipe->out_len);
+    else if (pipe->out_reference < 0)
+        pipe->out_free = piece_of(link, &pipe->out, 0);
+}
+
+/* The throttle may let more of the pipe's frame through. */
+static bool out_free_more(struct link *link, struct pipe *pipe)
+{
+    size_t piece = piece_of(link, &pipe->out, pipe->out_free);
+    if (!throttle_pass(link->throttle, &link->place, piece, pipe->out.queued_ns))
+        return false;
+    pipe->out_free += piece;
+    return true;
 }
 
 static bool out_next(struct link *link, int number)
@@ -171,6 +204,8 @@ static bool out_write(struct link *link, struct pipe *pipe, bool *moved)
 {
     size_t front = pipe->out_front;
     while (pipe->out_done < pipe->out_len) {
+        if (pipe->out_done == pipe->out_free && !out_free_more(link, pipe))
+            return false;
         struct iovec pieces[2];
         int count = 0;
         size_t done = pipe->out_done;
@@ -178,10 +213,10 @@ static bool out_write(struct link *link, struct pipe *pipe, bool *moved)
             pieces[count++] = (struct iovec){pipe->out_header + done, front - done};
             done = front;
         }
-        if (done < pipe->out_len) {
+        if (done < pipe->out_free) {
             const uint8_t *payload = pipe->out.payload;
             pieces[count++] =
-                (struct iovec){(void *)(uintptr_t)(payload + (done - front)), pipe->out_len - done};
+                (struct iovec){(void *)(uintptr_t)(payload + (done - front)), pipe->out_free - done};
         }
         ssize_t n = pipe->conn->transport->send(pipe->conn, pieces, count);
         if (n < 0)
@@ -227,8 +262,8 @@ static bool pump_data_out(struct link *link, bool *room)
 static bool pump_out(struct link *link)
 {
     bool room = false;
-    bool carried = link->control_count > 0 ||
-                   (link->pipe_count == 1 && (link->data_count > 0 || link->pipes[0].out_busy));
+    bool carried = link->control_count > 0 || (link->pipe_count == 1 && link->throttle == NULL &&
+                                               (link->data_count > 0 || link->pipes[0].out_busy));
     /* Tell the peer of released credit before it can starve: docs/wire.md, flow control. */
     if (link->eager_released - link->eager_told >= link->eager_budget / 8 && !carried)
         link_send_control(link, &(struct frame){.kind = FRAME_CREDIT}, NULL);
@@ -471,6 +506,12 @@ void link_drop_incoming(struct link *link, const void *cookie)
 
 /* ---- sleeping ---- */
 
+/* The pipe waits for room in its connection. */
+static bool wants_room(const struct pipe *pipe)
+{
+    return pipe->out_busy && pipe->out_done < pipe->out_free;
+}
+
 size_t link_waits(const struct link *link, struct sock_wait *items, size_t max)
 {
     size_t count = 0;
@@ -480,7 +521,7 @@ size_t link_waits(const struct link *link, struct sock_wait *items, size_t max)
             .fd = pipe->conn->transport->descriptor(pipe->conn),
             .want_recv = is_read(link, i),
             /* Room in shared memory does not show there: the peer signals it. */
-            .want_send = pipe->out_busy && pipe->conn->transport->sharing == NULL,
+            .want_send = wants_room(pipe) && pipe->conn->transport->sharing == NULL,
         };
     }
     return count;
@@ -498,14 +539,14 @@ void link_doze(struct link *link, bool asleep)
 {
     for (int i = 0; i < link->pipe_count && link->up; i++) {
         const struct pipe *pipe = &link->pipes[i];
-        pipe->conn->transport->doze(pipe->conn, asleep, pipe->out_busy);
+        pipe->conn->transport->doze(pipe->conn, asleep, wants_room(pipe));
     }
 }
 
 bool link_stuck(const struct link *link)
 {
     for (int i = 0; i < link->pipe_count && link->up; i++)
-        if (link->pipes[i].out_busy)
+        if (wants_room(&link->pipes[i]))
             return true;
     return false;
 }
@@ -576,9 +617,12 @@ static void say_bye(struct link *link, const struct error *bye)
 {
     uint8_t payload[FRAME_CONTROL_MAX];
     size_t len = error_encode(bye, payload, sizeof payload);
-    link->data_count = 0; /* no data after a goodbye, but the frame that has begun is finished */
-    for (int i = 0; i < link->pipe_count; i++)
+    link->data_count = 0; /* no data after a goodbye, but the frame that has begun is finished, at once */
+    link->throttle = NULL;
+    for (int i = 0; i < link->pipe_count; i++) {
         link->pipes[i].out.owner = NULL;
+        link->pipes[i].out_free = link->pipes[i].out_len;
+    }
     link_send_control(link, &(struct frame){.kind = FRAME_BYE, .length = (uint32_t)len}, payload);
     pump_out(link);
     for (int i = 1; i < link->pipe_count; i++) {

@@ -5,6 +5,10 @@
  *   upper room --link_send_data/control--> queue --link_pump--> conn        (events: sent, room)
  *   conn --link_pump--> header --on_data: where to?--> payload --on_payload--> upper room
  *
+ * A throttle holds data back: control frames leave at once, and the data behind them pays. Where control has
+ * a connection of its own, data leaves in small pieces; else frame by frame, so that control need not wait
+ * for the end of one that has begun. A reference costs as much as what it stands for.
+ *
  * Everything here is called by the holder of the baton; events come only from inside link_pump, and
  * nothing in an event may close the link. */
 #ifndef TRANSPORT_LINK_H
@@ -14,6 +18,7 @@
 #include "core/heap.h"
 #include "metrics/metrics.h"
 #include "os/sock.h"
+#include "transport/throttle.h"
 #include "transport/transport.h"
 #include "wire/frame.h"
 
@@ -67,6 +72,7 @@ struct link_item {
     const void *payload;
     void *owner, *cookie; /* owner NULL: nobody wants to hear when it has left */
     void *copy;           /* heap copy of the payload, freed by the link */
+    uint64_t queued_ns;   /* data, where there is a throttle */
 };
 
 /* One connection of the link. Control frames go through the first, so that bulk never delays them; data
@@ -82,6 +88,7 @@ struct pipe {
     size_t out_done, out_len;                               /* of header and what follows it */
     uint8_t out_header[FRAME_HEADER_LEN + LINK_INLINE_MAX]; /* and what is sent in one piece with it */
     size_t out_front;                                       /* bytes in there */
+    size_t out_free;   /* of out_len, what the throttle has let through; all where there is none */
     int out_reference; /* its payload is a reference with this number; -1: it is in the stream */
     uint64_t out_sequence;
 
@@ -99,6 +106,8 @@ struct link {
     void *events_arg;
     struct heap *heap;
     struct metrics *metrics;
+    struct throttle *throttle; /* NULL: as fast as it goes */
+    struct throttle_place place;
     int rank;             /* the peer's, in the cluster */
     struct error failure; /* status != 0: the link goes down at the next pump */
     bool up;
@@ -129,6 +138,7 @@ struct link_setup {
     void *events_arg;
     struct heap *heap;
     struct metrics *metrics;
+    struct throttle *throttle; /* of the node, lent; NULL or rate 0: as fast as it goes */
     int rank;
     uint32_t eager_budget;
 };
@@ -161,7 +171,7 @@ void link_drop_incoming(struct link *link, const void *cookie);
 size_t link_waits(const struct link *link, struct sock_wait *items, size_t max);
 void link_attend(struct link *link, const struct sock_wait *items, size_t count); /* after the wait */
 void link_doze(struct link *link, bool asleep);
-bool link_stuck(const struct link *link);     /* bytes wait for room */
+bool link_stuck(const struct link *link);     /* bytes wait for room, not for the throttle */
 uint64_t link_heard(const struct link *link); /* frames that have come: changes when the peer speaks */
 
 /* Eager credit. */

@@ -40,6 +40,8 @@ void link_send_data(struct link *link, const struct frame *frame, const void *pa
     uint32_t at = (link->data_head + link->data_count++) % LINK_DATA_QUEUE;
     link->data[at] =
         (struct link_item){.frame = *frame, .payload = payload, .owner = owner, .cookie = cookie};
+    if (link->throttle != NULL)
+        link->data[at].queued_ns = link->throttle->now_ns;
     if (frame->flags & FRAME_EAGER)
         link->eager_spent += link_eager_cost(frame->length);
 }

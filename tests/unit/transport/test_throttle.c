@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A line that is slow on purpose, and a link behind it: when frames may leave, and what overtakes them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/prng.h"
+#include "fake.h"
+
+#define BUDGET 65536u
+#define START  (1000 * NS_PER_S)
+#define MBIT   UINT64_C(1000000)
+
+/* ---- the line ---- */
+
+static void nothing_leaves_before_its_last_bit(void **state)
+{
+    struct throttle t;
+    struct throttle_place a = {0}, b = {0};
+    (void)state;
+    throttle_init(&t, 8 * MBIT); /* a byte a microsecond */
+    throttle_tick(&t, START);
+    assert_true(t.due_ns == NEVER_NS);
+    assert_false(throttle_pass(&t, &a, 1000, START));
+    assert_true(t.due_ns == START + NS_PER_MS);
+    throttle_tick(&t, START + NS_PER_MS - 1);
+    throttle_ask_again(&t);
+    assert_false(throttle_pass(&t, &a, 1000, START));
+    throttle_tick(&t, START + NS_PER_MS);
+    throttle_ask_again(&t);
+    assert_true(throttle_pass(&t, &a, 1000, START));
+    assert_true(t.due_ns == NEVER_NS);
+    /* The next one was there already: it begins where the first ended. */
+    assert_false(throttle_pass(&t, &a, 500, START));
+    /* Another link comes after it, however short its piece is. */
+    assert_false(throttle_pass(&t, &b, 10, START));
+    assert_true(t.due_ns == START + 1500 * NS_PER_US);
+    assert_true(b.due_ns == START + 1510 * NS_PER_US);
+    throttle_tick(&t, START + 1510 * NS_PER_US);
+    assert_true(throttle_pass(&t, &b, 10, START));
+    assert_true(throttle_pass(&t, &a, 500, START));
+}
+
+static void a_pause_saves_nothing_up(void **state)
+{
+    struct throttle t;
+    struct throttle_place a = {0};
+    (void)state;
+    throttle_init(&t, 8 * MBIT);
+    throttle_tick(&t, START);
+    throttle_push(&t, 1);
+    uint64_t later = START + 100 * NS_PER_S;
+    throttle_tick(&t, later);
+    assert_false(throttle_pass(&t, &a, 10, later));
+    assert_true(t.due_ns == later + 10 * NS_PER_US);
+}
+
+/* As many bytes leave in a second as the rate says, however late whoever asks wakes up, within reason. */
+static void lateness_is_made_good(void **state)
+{
+    static const uint64_t rates[] = {64000, 1234567, 100 * MBIT, 2500 * MBIT, 1000000 * MBIT};
+    struct prng prng;
+    (void)state;
+    prng_init(&prng, 7);
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
+        struct throttle t;
+        struct throttle_place a = {0};
+        uint64_t bytes = 0, now = START, end = START + 60 * NS_PER_S;
+        throttle_init(&t, rates[i]);
+        size_t len = 1;
+        for (int n = 0; n < 200000 && now < end; n++) {
+            throttle_tick(&t, now);
+            throttle_ask_again(&t);
+            while (throttle_pass(&t, &a, len, START)) {
+                bytes += len;
+                len = 1 + (size_t)prng_below(&prng, 2 * throttle_piece(&t));
+            }
+            now = t.due_ns + prng_below(&prng, 10 * NS_PER_MS);
+        }
+        double wanted = (double)(now - START) * 1e-9 * (double)rates[i] / 8;
+        assert_true((double)bytes <= wanted);
+        double lost = (double)throttle_piece(&t) * 4 + (double)rates[i] / 8 * 11e-3; /* not yet asked for */
+        assert_true((double)bytes >= wanted - lost);
+    }
+}
+
+static void who_sleeps_long_does_not_flood(void **state)
+{
+    struct throttle t;
+    struct throttle_place a = {0};
+    uint64_t bytes = 0;
+    (void)state;
+    throttle_init(&t, 8 * MBIT);
+    throttle_tick(&t, START);
+    assert_false(throttle_pass(&t, &a, 1000, START));
+    throttle_tick(&t, START + 10 * NS_PER_S); /* a laptop */
+    while (throttle_pass(&t, &a, 1000, START))
+        bytes += 1000;
+    assert_true(bytes <= 21000); /* and not 10,000,000 */
+}
+
+static void what_must_leave_is_paid_by_the_rest(void **state)
+{
+    struct throttle t;
+    struct throttle_place a = {0};
+    (void)state;
+    throttle_init(&t, 8 * MBIT);
+    throttle_tick(&t, START);
+    assert_false(throttle_pass(&t, &a, 1000, START));
+    for (int i = 0; i < 10; i++)
+        throttle_push(&t, 3000);
+    throttle_tick(&t, START + NS_PER_MS);
+    throttle_ask_again(&t);
+    assert_true(throttle_pass(&t, &a, 1000, START)); /* it had its place */
+    assert_false(throttle_pass(&t, &a, 1000, START));
+    assert_true(t.due_ns == START + 32 * NS_PER_MS);
+}
+
+/* A frame is taken back: its place serves for the next, whatever its length. */
+static void a_place_is_kept(void **state)
+{
+    struct throttle t;
+    struct throttle_place a = {0};
+    (void)state;
+    throttle_init(&t, 8 * MBIT);
+    throttle_tick(&t, START);
+    assert_false(throttle_pass(&t, &a, 1000, START));
+    throttle_tick(&t, START + NS_PER_MS);
+    assert_true(throttle_pass(&t, &a, 400, START));
+    assert_true(throttle_pass(&t, &a, 600, START));
+    assert_false(throttle_pass(&t, &a, 1, START));
+    assert_true(a.due_ns == START + NS_PER_MS + NS_PER_US);
+    assert_false(throttle_pass(&t, &a, 11, START));
+    assert_true(a.due_ns == START + NS_PER_MS + 11 * NS_PER_US);
+}
+
+/* ---- a link behind it ---- */
+
+struct world {
+    struct fake fakes[3];
+    struct link link;
+    struct upper upper;
+    struct throttle throttle;
+    uint8_t bytes[1 << 16];
+};
+
+static struct world *world_open(int pipes, uint64_t rate)
+{
+    struct world *w = calloc(1, sizeof *w);
+    assert_non_null(w);
+    for (int i = 0; i < pipes; i++)
+        fake_init(&w->fakes[i]);
+    upper_init_pipes(&w->upper, &w->link, w->fakes, pipes, BUDGET);
+    throttle_init(&w->throttle, rate);
+    w->link.throttle = &w->throttle;
+    link_send_hello(&w->link, "", 0);
+    link_pump(&w->link);
+    throttle_tick(&w->throttle, START);
+    for (int i = 0; i < pipes; i++) {
+        struct frame frame;
+        const uint8_t *payload;
+        assert_true(fake_next(&w->fakes[i], &frame, &payload));
+        assert_int_equal(frame.kind, FRAME_HELLO); /* is not held back */
+        w->fakes[i].out.len = w->fakes[i].parsed = 0;
+    }
+    upper_clear(&w->upper);
+    return w;
+}
+
+static void world_close(struct world *w)
+{
+    upper_fini(&w->upper, w->fakes);
+    free(w);
+}
+
+static void pump_at(struct world *w, uint64_t now_ns)
+{
+    throttle_tick(&w->throttle, now_ns);
+    throttle_ask_again(&w->throttle);
+    link_pump(&w->link);
+}
+
+static void send_data(struct world *w, uint32_t len, const char *owner)
+{
+    struct frame frame = {.kind = FRAME_DATA, .length = len};
+    link_send_data(&w->link, &frame, w->bytes, (void *)(uintptr_t)owner, NULL);
+}
+
+static void control_overtakes_frames_that_wait(void **state)
+{
+    struct world *w = world_open(1, 8 * MBIT);
+    (void)state;
+    uint32_t len = 10000 - FRAME_HEADER_LEN;
+    send_data(w, len, "a");
+    send_data(w, len, "b");
+    pump_at(w, START);
+    assert_int_equal(w->fakes[0].out.len, 0);
+    assert_true(w->throttle.due_ns == START + 10 * NS_PER_MS);
+    assert_false(link_stuck(&w->link)); /* it is not the connection that it waits for */
+    link_send_control(&w->link, &(struct frame){.kind = FRAME_PING}, NULL);
+    pump_at(w, START);
+    assert_int_equal(w->fakes[0].out.len, FRAME_HEADER_LEN);
+    pump_at(w, START + 10 * NS_PER_MS);
+    assert_int_equal(w->fakes[0].out.len, FRAME_HEADER_LEN + 10000);
+    pump_at(w, w->throttle.due_ns - 1);
+    assert_int_equal(w->fakes[0].out.len, FRAME_HEADER_LEN + 10000);
+    pump_at(w, w->throttle.due_ns);
+    assert_int_equal(w->fakes[0].out.len, FRAME_HEADER_LEN + 20000);
+    assert_true(w->throttle.due_ns == NEVER_NS);
+    world_close(w);
+}
+
+static void data_of_its_own_connection_leaves_in_pieces(void **state)
+{
+    struct world *w = world_open(2, 8 * MBIT);
+    (void)state;
+    size_t piece = throttle_piece(&w->throttle);
+    uint32_t len = 50000;
+    uint64_t now = START;
+    send_data(w, len, "a");
+    for (size_t out = 0; out < FRAME_HEADER_LEN + len;) {
+        pump_at(w, now);
+        assert_int_equal(w->fakes[1].out.len, out);
+        assert_false(link_stuck(&w->link));
+        struct sock_wait waits[2];
+        assert_int_equal(link_waits(&w->link, waits, 2), 2);
+        assert_false(waits[1].want_send);
+        link_send_control(&w->link, &(struct frame){.kind = FRAME_PING}, NULL);
+        pump_at(w, now); /* control goes at once, through the other */
+        assert_int_equal(w->fakes[0].out.len % FRAME_HEADER_LEN, 0);
+        now = w->throttle.due_ns;
+        pump_at(w, now);
+        size_t grown = w->fakes[1].out.len - out;
+        assert_true(grown > 0 && grown <= piece);
+        out = w->fakes[1].out.len;
+    }
+    struct frame frame;
+    const uint8_t *payload;
+    assert_true(fake_next(&w->fakes[1], &frame, &payload));
+    assert_int_equal(frame.length, len);
+    assert_true(now - START >= len * NS_PER_US);
+    world_close(w);
+}
+
+static void a_reference_costs_what_it_stands_for(void **state)
+{
+    struct world *w = world_open(1, 8 * MBIT);
+    (void)state;
+    fake_share(&w->fakes[0], w->bytes, sizeof w->bytes);
+    send_data(w, 40000, "a");
+    send_data(w, 40000, "b");
+    pump_at(w, START);
+    pump_at(w, START + 39 * NS_PER_MS);
+    assert_int_equal(w->fakes[0].out.len, 0);
+    pump_at(w, START + 41 * NS_PER_MS);
+    assert_int_equal(w->fakes[0].out.len, FRAME_HEADER_LEN + REFERENCE_LEN);
+    pump_at(w, START + 80 * NS_PER_MS);
+    assert_int_equal(w->fakes[0].out.len, FRAME_HEADER_LEN + REFERENCE_LEN);
+    pump_at(w, START + 81 * NS_PER_MS);
+    assert_int_equal(w->fakes[0].out.len, 2 * (FRAME_HEADER_LEN + REFERENCE_LEN));
+    world_close(w);
+}
+
+/* A connection without room: what was let through waits for it, and is not counted twice. */
+static void a_full_connection_is_waited_for(void **state)
+{
+    struct world *w = world_open(2, 8 * MBIT);
+    (void)state;
+    send_data(w, 20000, "a");
+    w->fakes[1].send_room = 100;
+    pump_at(w, START + 5 * NS_PER_MS);
+    assert_int_equal(w->fakes[1].out.len, 100);
+    assert_true(link_stuck(&w->link));
+    struct sock_wait waits[2];
+    assert_int_equal(link_waits(&w->link, waits, 2), 2);
+    assert_true(waits[1].want_send);
+    assert_true(w->throttle.due_ns == NEVER_NS);
+    w->fakes[1].send_room = SIZE_MAX;
+    pump_at(w, START + 5 * NS_PER_MS);
+    assert_int_equal(w->fakes[1].out.len, throttle_piece(&w->throttle));
+    assert_true(w->throttle.due_ns != NEVER_NS);
+    world_close(w);
+}
+
+/* A frame half sent is finished at the goodbye, not given up. */
+static void a_goodbye_does_not_wait(void **state)
+{
+    struct world *w = world_open(2, 8 * MBIT);
+    struct error bye;
+    struct frame frame;
+    const uint8_t *payload;
+    (void)state;
+    send_data(w, 30000, "a");
+    pump_at(w, START + 5 * NS_PER_MS);
+    error_set(&bye, HEARTH_CLOSED, 0, "it was closed");
+    link_fini(&w->link, &bye);
+    for (int i = 0; i < 2; i++) {
+        while (fake_next(&w->fakes[i], &frame, &payload))
+            continue;
+        assert_int_equal(frame.kind, FRAME_BYE);
+    }
+    world_close(w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_leaves_before_its_last_bit),
+        cmocka_unit_test(a_pause_saves_nothing_up),
+        cmocka_unit_test(lateness_is_made_good),
+        cmocka_unit_test(who_sleeps_long_does_not_flood),
+        cmocka_unit_test(what_must_leave_is_paid_by_the_rest),
+        cmocka_unit_test(a_place_is_kept),
+        cmocka_unit_test(control_overtakes_frames_that_wait),
+        cmocka_unit_test(data_of_its_own_connection_leaves_in_pieces),
+        cmocka_unit_test(a_reference_costs_what_it_stands_for),
+        cmocka_unit_test(a_full_connection_is_waited_for),
+        cmocka_unit_test(a_goodbye_does_not_wait),
+    };
+    return cmocka_run_group_tests_name("throttle", tests, NULL, NULL);
+}
