@@ -15,7 +15,7 @@ ROOT = Path(os.environ.get("HEARTH_CHECK_ROOT", Path(__file__).resolve().parent.
 
 # Who may include whom: rooms, or single headers of a room. Every room may include itself and <hearth.h>.
 FACES = ["core", "os", "kernel", "compress", "gradient/price.h", "collective/plan.h", "collective/select.h",
-         "collective/dryrun.h"]
+         "collective/dryrun.h", "node/local.h"]
 INCLUDES = {
     "core": [],
     "os": ["core"],

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <math.h>
 
+#include "node/local.h"
 #include "node/node.h"
 #include "os/random.h"
 
@@ -41,7 +42,10 @@ int local_open(const struct local_setup *setup, hearth_node *nodes[], struct err
         .inside = mem_cost,
         .across = mem_cost,
     };
-    if (mem.now_ns != NULL) {
+    if (mem.now_ns == NULL) {
+        world.inside.alpha_s += (double)mem.latency_ns * 1e-9;
+        world.across.alpha_s = world.inside.alpha_s;
+    } else {
         world.inside.alpha_s = world.across.alpha_s = (double)mem.latency_ns * 1e-9;
         world.inside.bytes_per_s = world.across.bytes_per_s = mem.bytes_per_s > 0 ? mem.bytes_per_s : 1e12;
     }
@@ -50,9 +54,12 @@ int local_open(const struct local_setup *setup, hearth_node *nodes[], struct err
         world.inside.bytes_per_s = fmin(world.inside.bytes_per_s, rate);
         world.across.bytes_per_s = fmin(world.across.bytes_per_s, rate);
     }
+    struct hearth_config config = *setup->config;
+    if (mem.now_ns == NULL && mem.latency_ns > 0)
+        config.window_bytes = window_for(&world.across, config.window_bytes);
     for (int i = 0; i < setup->count; i++) {
         struct node_setup node = {
-            .config = setup->config,
+            .config = &config,
             .net = net,
             .rank = i,
             .world = &world,
@@ -70,7 +77,7 @@ int local_open(const struct local_setup *setup, hearth_node *nodes[], struct err
     return HEARTH_OK;
 }
 
-int hearth_open_local(const struct hearth_config *config, int count, hearth_node *nodes[])
+int local_open_far(const struct hearth_config *config, int count, uint64_t latency_ns, hearth_node *nodes[])
 {
     struct error *error = error_last();
     struct hearth_config defaults;
@@ -85,11 +92,16 @@ int hearth_open_local(const struct hearth_config *config, int count, hearth_node
     int status = config_check(config, error);
     if (status != HEARTH_OK)
         return status;
-    struct local_setup setup = {.config = config, .count = count};
+    struct local_setup setup = {.config = config, .count = count, .mem = {.latency_ns = latency_ns}};
     do {
         status = random_bytes(&setup.id, sizeof setup.id);
         if (status != HEARTH_OK)
             return error_set(error, status, RANK_NONE, "open_local: the system gives no random numbers");
     } while (setup.id == 0);
     return local_open(&setup, nodes, error);
+}
+
+int hearth_open_local(const struct hearth_config *config, int count, hearth_node *nodes[])
+{
+    return local_open_far(config, count, 0, nodes);
 }

@@ -146,6 +146,10 @@ int MUST_CHECK local_open(const struct local_setup *setup, hearth_node *nodes[],
 
 void buffers_free(hearth_node *node); /* buffer.c: what hearth_alloc gave and nobody freed */
 
+/* A long way needs more in flight: a lane that has sent its first piece hears of the last one several trips
+ * later. Six times what the line holds fills it with every algorithm (bench-net): so many bytes, or what is
+ * given. */
+size_t window_for(const struct link_cost *across, size_t given);
 /* New costs of links and the window for them, agreed by all members: for operations that start from now
  * on. */
 void node_set_costs(hearth_node *node, const struct link_cost *inside, const struct link_cost *across,

@@ -289,9 +289,7 @@ static void links_describe(struct opening *o, hearth_node *node)
     }
 }
 
-/* A long way needs more in flight: a lane that has sent its first piece hears of the last one several trips
- * later. Six times what the line holds fills it with every algorithm (bench-net). */
-static size_t window_for(const struct link_cost *across, size_t given)
+size_t window_for(const struct link_cost *across, size_t given)
 {
     double want = 6 * 2 * across->alpha_s * across->bytes_per_s;
     size_t bytes = want < WINDOW_BYTES_FAR ? (size_t)want : WINDOW_BYTES_FAR;

@@ -2,16 +2,20 @@
 /* Rings of bytes between members of one process.
  *
  * A pipe is one direction of one pair: a single writer and a single reader, whoever holds the batons of the
- * two nodes. Positions only grow; position modulo capacity is the place in the ring. On virtual time a list
- * of (position, arrival) says how far the reader may see. */
+ * two nodes. Positions only grow; position modulo capacity is the place in the ring. Where bytes need time a
+ * list of (position, arrival) says how far the reader may see: on virtual time the reader looks at it, on
+ * real time a thread, the post, which rings the reader's bell. */
 #include "transport/mem.h"
 
 #include <assert.h>
 #include <string.h>
 
 #include "core/prng.h"
+#include "os/clock.h"
+#include "os/thread.h"
 
 #define RING_BYTES_MAX (1u << 20)
+#define RING_BYTES_FAR (8u << 20) /* with latency: what is under way stands there too */
 #define RING_BYTES_MIN (1u << 16)
 #define RING_BYTES_ALL (64u << 20) /* all pipes together, as long as each has its minimum */
 #define ARRIVALS_MAX   1024u
@@ -27,12 +31,12 @@ struct pipe {
     _Atomic(uint64_t) written, read; /* positions */
     _Atomic(bool) writer_gone, reader_gone;
     _Atomic(bool) starved; /* the writer found it full and wants to hear of room */
-    /* virtual time */
-    struct arrival *arrivals; /* ring, ARRIVALS_MAX */
-    uint32_t arrival_head, arrival_count;
-    uint64_t arrived;    /* position the reader may see */
-    uint64_t free_at_ns; /* the wire is busy until then */
-    uint64_t last_at_ns; /* keeps order under jitter */
+    /* where bytes need time */
+    struct arrival *arrivals;                       /* ring, ARRIVALS_MAX */
+    _Atomic(uint32_t) arrivals_put, arrivals_taken; /* modulo 2^32 */
+    _Atomic(uint64_t) arrived;                      /* position the reader may see */
+    uint64_t free_at_ns;                            /* virtual: the wire is busy until then */
+    uint64_t last_at_ns;                            /* virtual: keeps order under jitter */
 };
 
 struct mem_conn {
@@ -50,6 +54,11 @@ struct mem_net {
     int bells_ready;
     struct mem_conn *conns; /* [rank * size + peer] */
     struct pipe *pipes;     /* [writer * size + reader] */
+    /* latency on real time */
+    struct bell post_bell;
+    struct thread post;
+    bool post_has_bell, post_runs;
+    _Atomic(bool) post_ends;
 };
 
 /* ---- one pipe ---- */
@@ -163,6 +172,126 @@ static const struct transport mem_transport = {
     .doze = mem_doze,
 };
 
+/* ---- bytes that need time ---- */
+
+static uint32_t under_way(const struct pipe *p)
+{
+    return atomic_load(&p->arrivals_put) - atomic_load(&p->arrivals_taken);
+}
+
+/* What was written last may be seen from then on. */
+static void arrival_put(struct pipe *p, uint64_t at_ns)
+{
+    uint32_t put = atomic_load(&p->arrivals_put);
+    assert(under_way(p) < ARRIVALS_MAX);
+    p->arrivals[put % ARRIVALS_MAX] = (struct arrival){atomic_load(&p->written), at_ns};
+    atomic_store(&p->arrivals_put, put + 1);
+}
+
+/* When the next bytes arrive; NEVER_NS. */
+static uint64_t arrival_next(const struct pipe *p)
+{
+    return under_way(p) > 0 ? p->arrivals[atomic_load(&p->arrivals_taken) % ARRIVALS_MAX].at_ns : NEVER_NS;
+}
+
+/* What has arrived by now may be seen. True: there was something. */
+static bool arrive(struct pipe *p, uint64_t now_ns)
+{
+    bool any = false;
+    for (; arrival_next(p) <= now_ns; any = true) {
+        uint32_t taken = atomic_load(&p->arrivals_taken);
+        atomic_store(&p->arrived, p->arrivals[taken % ARRIVALS_MAX].position);
+        atomic_store(&p->arrivals_taken, taken + 1);
+    }
+    return any;
+}
+
+/* ---- real time with latency ---- */
+
+static ssize_t far_send(struct conn *conn, const struct iovec *pieces, int count)
+{
+    struct mem_conn *c = container_of(conn, struct mem_conn, conn);
+    struct pipe *p = c->out;
+    if (atomic_load(&p->reader_gone))
+        return HEARTH_PEER_LOST;
+    if (under_way(p) == ARRIVALS_MAX) {
+        atomic_store(&p->starved, true);
+        if (under_way(p) == ARRIVALS_MAX)
+            return 0;
+    }
+    size_t done = pipe_write(p, pieces, count);
+    if (done > 0) {
+        arrival_put(p, clock_real() + c->net->setup.latency_ns);
+        bell_ring(&c->net->post_bell);
+    }
+    return (ssize_t)done;
+}
+
+static ssize_t far_recv(struct conn *conn, void *target, size_t len_max)
+{
+    struct pipe *p = container_of(conn, struct mem_conn, conn)->in;
+    bool ended = atomic_load(&p->writer_gone) && under_way(p) == 0;
+    size_t len = pipe_read(p, atomic_load(&p->arrived), target, len_max);
+    return len == 0 && ended ? HEARTH_PEER_LOST : (ssize_t)len;
+}
+
+static void pipe_deliver(struct pipe *p)
+{
+    if (!arrive(p, clock_real()))
+        return;
+    bell_ring(p->reader_bell);
+    if (atomic_load(&p->starved) && atomic_exchange(&p->starved, false))
+        bell_ring(p->writer_bell);
+}
+
+static void post_run(void *arg)
+{
+    struct mem_net *net = arg;
+    int pipes = net->setup.size * net->setup.size;
+    while (!atomic_load(&net->post_ends)) {
+        uint32_t heard = bell_heard(&net->post_bell);
+        uint64_t next = NEVER_NS;
+        for (int i = 0; i < pipes; i++) {
+            struct pipe *p = &net->pipes[i];
+            pipe_deliver(p);
+            uint64_t at = arrival_next(p);
+            next = at < next ? at : next;
+        }
+        bell_wait(&net->post_bell, BELL_KEEPER, heard, 0, next);
+    }
+}
+
+static int post_start(struct mem_net *net)
+{
+    int status = bell_init(&net->post_bell);
+    net->post_has_bell = status == HEARTH_OK;
+    if (status == HEARTH_OK)
+        status = thread_start(&net->post, "hearth-post", post_run, net);
+    net->post_runs = status == HEARTH_OK;
+    return status;
+}
+
+static void post_stop(struct mem_net *net)
+{
+    atomic_store(&net->post_ends, true);
+    if (net->post_runs) {
+        bell_ring_all(&net->post_bell);
+        thread_join(&net->post);
+    }
+    if (net->post_has_bell)
+        bell_fini(&net->post_bell);
+}
+
+static const struct transport far_transport = {
+    .scheme = "mem",
+    .send = far_send,
+    .recv = far_recv,
+    .close = mem_close,
+    .descriptor = mem_descriptor,
+    .attend = mem_attend,
+    .doze = mem_doze,
+};
+
 /* ---- virtual time ---- */
 
 static void schedule(struct mem_net *net, struct pipe *p, size_t len)
@@ -175,9 +304,7 @@ static void schedule(struct mem_net *net, struct pipe *p, size_t len)
     if (s->jitter_ns > 0)
         at += prng_below(&net->prng, s->jitter_ns + 1);
     p->last_at_ns = at > p->last_at_ns ? at : p->last_at_ns;
-    assert(p->arrival_count < ARRIVALS_MAX);
-    p->arrivals[(p->arrival_head + p->arrival_count++) % ARRIVALS_MAX] =
-        (struct arrival){atomic_load(&p->written), p->last_at_ns};
+    arrival_put(p, p->last_at_ns);
 }
 
 static ssize_t virtual_send(struct conn *conn, const struct iovec *pieces, int count)
@@ -185,7 +312,7 @@ static ssize_t virtual_send(struct conn *conn, const struct iovec *pieces, int c
     struct mem_conn *c = container_of(conn, struct mem_conn, conn);
     if (atomic_load(&c->out->reader_gone))
         return HEARTH_PEER_LOST;
-    if (c->out->arrival_count == ARRIVALS_MAX)
+    if (under_way(c->out) == ARRIVALS_MAX)
         return 0;
     size_t done = pipe_write(c->out, pieces, count);
     if (done > 0)
@@ -193,23 +320,13 @@ static ssize_t virtual_send(struct conn *conn, const struct iovec *pieces, int c
     return (ssize_t)done;
 }
 
-/* What has arrived by now may be seen. */
-static void arrive(struct mem_net *net, struct pipe *p)
-{
-    while (p->arrival_count > 0 && p->arrivals[p->arrival_head].at_ns <= *net->setup.now_ns) {
-        p->arrived = p->arrivals[p->arrival_head].position;
-        p->arrival_head = (p->arrival_head + 1) % ARRIVALS_MAX;
-        p->arrival_count--;
-    }
-}
-
 static ssize_t virtual_recv(struct conn *conn, void *target, size_t len_max)
 {
     struct mem_conn *c = container_of(conn, struct mem_conn, conn);
     struct pipe *p = c->in;
-    arrive(c->net, p);
-    size_t len = pipe_read(p, p->arrived, target, len_max);
-    bool ended = atomic_load(&p->writer_gone) && p->arrival_count == 0;
+    arrive(p, *c->net->setup.now_ns);
+    size_t len = pipe_read(p, atomic_load(&p->arrived), target, len_max);
+    bool ended = atomic_load(&p->writer_gone) && under_way(p) == 0;
     return len == 0 && ended ? HEARTH_PEER_LOST : (ssize_t)len;
 }
 
@@ -225,8 +342,8 @@ void mem_net_cut(struct mem_net *net, int rank, int peer)
     int ends[2] = {rank * net->setup.size + peer, peer * net->setup.size + rank};
     for (int i = 0; i < 2; i++) {
         struct pipe *p = &net->pipes[ends[i]];
-        arrive(net, p);
-        p->arrival_count = 0;
+        arrive(p, *net->setup.now_ns);
+        atomic_store(&p->arrivals_taken, atomic_load(&p->arrivals_put));
         atomic_store(&p->writer_gone, true);
         atomic_store(&p->reader_gone, true);
     }
@@ -238,9 +355,8 @@ uint64_t mem_net_next(const struct mem_net *net)
     int pipes = net->setup.size * net->setup.size;
     for (int i = 0; i < pipes; i++) {
         const struct pipe *p = &net->pipes[i];
-        if (p->arrival_count > 0 && !atomic_load(&p->reader_gone) &&
-            p->arrivals[p->arrival_head].at_ns < next)
-            next = p->arrivals[p->arrival_head].at_ns;
+        if (!atomic_load(&p->reader_gone) && arrival_next(p) < next)
+            next = arrival_next(p);
     }
     return next;
 }
@@ -253,12 +369,14 @@ static size_t ring_bytes(const struct mem_setup *setup)
         return setup->ring_bytes;
     size_t pipes = (size_t)setup->size * (size_t)setup->size;
     size_t share = RING_BYTES_ALL / pipes;
-    return share < RING_BYTES_MIN ? RING_BYTES_MIN : share > RING_BYTES_MAX ? RING_BYTES_MAX : share;
+    size_t most = setup->now_ns == NULL && setup->latency_ns > 0 ? RING_BYTES_FAR : RING_BYTES_MAX;
+    return share < RING_BYTES_MIN ? RING_BYTES_MIN : share > most ? most : share;
 }
 
 static void net_free(struct mem_net *net)
 {
     int size = net->setup.size;
+    post_stop(net);
     for (int i = 0; net->pipes != NULL && i < size * size; i++) {
         heap_free(net->pipes[i].ring);
         heap_free(net->pipes[i].arrivals);
@@ -283,13 +401,16 @@ static int pair_open(struct mem_net *net, int writer, int reader)
     p->ring = heap_alloc_raw(net->heap, p->capacity, 1);
     if (p->ring == NULL)
         return HEARTH_NO_MEMORY;
-    if (net->setup.now_ns != NULL) {
+    bool timed = net->setup.now_ns != NULL || net->setup.latency_ns > 0;
+    if (timed) {
         p->arrivals = heap_alloc(net->heap, ARRIVALS_MAX, sizeof *p->arrivals);
         if (p->arrivals == NULL)
             return HEARTH_NO_MEMORY;
     }
     struct mem_conn *c = &net->conns[writer * size + reader];
-    c->conn.transport = net->setup.now_ns != NULL ? &virtual_transport : &mem_transport;
+    c->conn.transport = net->setup.now_ns != NULL ? &virtual_transport
+                        : timed                   ? &far_transport
+                                                  : &mem_transport;
     c->net = net;
     c->out = p;
     c->in = &net->pipes[reader * size + writer];
@@ -318,7 +439,7 @@ static int net_fill(struct mem_net *net)
         if (status != HEARTH_OK)
             return status;
     }
-    return HEARTH_OK;
+    return net->setup.now_ns == NULL && net->setup.latency_ns > 0 ? post_start(net) : HEARTH_OK;
 }
 
 int mem_net_open(const struct mem_setup *setup, struct mem_net **out)
@@ -353,6 +474,7 @@ void mem_net_forget(struct mem_net *net)
 {
     if (atomic_fetch_sub(&net->members, 1) > 1)
         return;
+    net->post_runs = net->post_has_bell = false;
     net->bells_ready = 0;
     net_free(net);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The transport inside one process: every member joined to every other by two rings of bytes, on real time
- * (any thread) or on virtual time (one thread, seeded bandwidth, latency, jitter and loss of connection). */
+ * (any thread; latency, if wanted, by a thread of the net) or on virtual time (one thread, seeded bandwidth,
+ * latency, jitter and loss of connection). */
 #ifndef TRANSPORT_MEM_H
 #define TRANSPORT_MEM_H
 
@@ -11,11 +12,12 @@
 struct mem_net;
 
 struct mem_setup {
-    int size;                       /* members */
-    size_t ring_bytes;              /* of each direction of each pair; 0 = by the number of members */
-    const uint64_t *now_ns;         /* NULL: real time; else virtual time, advanced by the owner */
-    double bytes_per_s;             /* virtual, of each direction of each pair; 0 = no limit */
-    uint64_t latency_ns, jitter_ns; /* virtual: jitter is uniform in 0..jitter_ns; order is kept */
+    int size;               /* members */
+    size_t ring_bytes;      /* of each direction of each pair; 0 = by the number of members */
+    const uint64_t *now_ns; /* NULL: real time; else virtual time, advanced by the owner */
+    double bytes_per_s;     /* virtual, of each direction of each pair; 0 = no limit */
+    uint64_t latency_ns;    /* one way */
+    uint64_t jitter_ns;     /* virtual: uniform in 0..jitter_ns; order is kept */
     uint64_t seed;
 };
 

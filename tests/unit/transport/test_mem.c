@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The mem transport on virtual time: rate, latency, jitter, cuts, and that it is the same every time. */
+/* The mem transport on virtual time: rate, latency, jitter, cuts, and that it is the same every time; and
+ * latency on real time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 
 #include "core/hash.h"
 #include "core/prng.h"
+#include "os/clock.h"
 #include "transport/mem.h"
 
 struct world {
@@ -219,6 +221,67 @@ static void many_small_sends_are_bounded(void **state)
     world_close(&w);
 }
 
+/* On real time: the bell rings when the bytes may be seen, and not before the latency has passed. */
+static void real_bytes_take_the_latency(void **state)
+{
+    struct world w = {.setup = {.size = 3, .latency_ns = 3 * NS_PER_MS}};
+    (void)state;
+    assert_int_equal(mem_net_open(&w.setup, &w.net), HEARTH_OK);
+    struct bell *bell = mem_net_bell(w.net, 1);
+    for (int round = 0; round < 5; round++) {
+        char got[8] = "";
+        ssize_t len = 0;
+        uint64_t begin = clock_real();
+        assert_int_equal(send_to(&w, 0, 1, "one", 3), 3);
+        assert_int_equal(send_to(&w, 0, 1, "two", 3), 3);
+        while (len < 6) {
+            uint32_t heard = bell_heard(bell);
+            ssize_t n = recv_from(&w, 1, 0, got + len, sizeof got - (size_t)len);
+            assert_true(n >= 0);
+            assert_true(n == 0 || clock_real() - begin >= w.setup.latency_ns);
+            len += n;
+            if (n == 0)
+                bell_wait(bell, BELL_CALLER, heard, 0, NEVER_NS);
+        }
+        assert_string_equal(got, "onetwo");
+    }
+    /* What was sent before a close still arrives, then the end. */
+    assert_int_equal(send_to(&w, 2, 1, "bye", 3), 3);
+    struct conn *conn = mem_net_conn(w.net, 2, 1);
+    conn->transport->close(conn);
+    char got[4] = "";
+    ssize_t n;
+    while ((n = recv_from(&w, 1, 2, got, 3)) == 0)
+        bell_wait(bell, BELL_CALLER, bell_heard(bell), 0, clock_real() + NS_PER_MS);
+    assert_int_equal(n, 3);
+    assert_string_equal(got, "bye");
+    assert_int_equal(recv_from(&w, 1, 2, got, 3), HEARTH_PEER_LOST);
+    world_close(&w);
+}
+
+/* More sends under way than the list has places: the writer hears when there is room again. */
+static void real_sends_are_bounded(void **state)
+{
+    struct world w = {.setup = {.size = 2, .latency_ns = 2 * NS_PER_MS}};
+    (void)state;
+    assert_int_equal(mem_net_open(&w.setup, &w.net), HEARTH_OK);
+    struct bell *bell = mem_net_bell(w.net, 0);
+    uint8_t got[256], next = 0, sent = 0;
+    for (int left = 5000, come = 0; come < 5000;) {
+        uint32_t heard = bell_heard(bell);
+        ssize_t n = left > 0 ? send_to(&w, 0, 1, &sent, 1) : 0;
+        sent = (uint8_t)(sent + n);
+        left -= (int)n;
+        if (n == 0)
+            bell_wait(bell, BELL_CALLER, heard, 0, left > 0 ? NEVER_NS : clock_real() + NS_PER_MS);
+        n = recv_from(&w, 1, 0, got, sizeof got);
+        for (ssize_t i = 0; i < n; i++)
+            assert_int_equal(got[i], next++);
+        come += (int)n;
+    }
+    world_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +292,8 @@ int main(void)
         cmocka_unit_test(a_cut_loses_what_has_not_arrived),
         cmocka_unit_test(bytes_to_a_closed_end_are_not_waited_for),
         cmocka_unit_test(many_small_sends_are_bounded),
+        cmocka_unit_test(real_bytes_take_the_latency),
+        cmocka_unit_test(real_sends_are_bounded),
     };
     return cmocka_run_group_tests_name("mem, virtual time", tests, NULL, NULL);
 }
