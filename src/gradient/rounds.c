@@ -85,11 +85,10 @@ static struct cut cut_of(const struct rounds *s, int size, size_t round)
 /* Elements of part p of a round, and where it begins in the array. */
 static struct range part_range(const struct rounds *s, const struct cut *cut, int p)
 {
-    size_t begin = cut->first + cut->part * (size_t)p;
-    size_t end = begin + cut->part;
-    begin = begin < s->array.count ? begin : s->array.count;
-    end = end < s->array.count ? end : s->array.count;
-    return (struct range){.offset = begin, .count = end - begin};
+    size_t begin = cut->first + cut->part * (size_t)p, count = s->array.count;
+    if (begin >= count)
+        return (struct range){0}; /* no elements are left for it */
+    return (struct range){.offset = begin, .count = count - begin < cut->part ? count - begin : cut->part};
 }
 
 /* ---- memory ---- */

@@ -178,8 +178,9 @@ void workshop_drive(struct workshop *w, struct reduction *r)
             return;
         if (step == STEP_MORE)
             continue;
+        /* It has its own deadline; but the opening may find that it will never end. */
         if (r->awaits != NULL && r->awaits->request != NULL)
-            node_wait(r->awaits->request, NEVER_NS); /* it has its own deadline */
+            node_wait_also(r->awaits->request, NEVER_NS, r->opened ? NULL : &r->opening_sub.done);
         else
             bell_wait(&w->bell, BELL_CALLER, heard, 0, NEVER_NS);
     }

@@ -168,7 +168,7 @@ static void caller_sleep(hearth_node *node, uint32_t heard, uint64_t until)
         bell_wait(node->bell, BELL_CALLER, heard, node->spin_ns, until);
 }
 
-int node_wait(hearth_request *request, uint64_t deadline_ns)
+int node_wait_also(hearth_request *request, uint64_t deadline_ns, const _Atomic(bool) *also)
 {
     hearth_node *node = request->node;
     int status;
@@ -190,7 +190,7 @@ int node_wait(hearth_request *request, uint64_t deadline_ns)
             rest_look(node);
         mutex_unlock(&node->baton);
         leave_rest(node, rest);
-        if (status != HEARTH_PENDING)
+        if (status != HEARTH_PENDING || (also != NULL && atomic_load(also)))
             break;
         if (moved) {
             idle_ns = 0;
@@ -210,6 +210,11 @@ int node_wait(hearth_request *request, uint64_t deadline_ns)
     atomic_fetch_sub(&node->waiting, 1);
     hand_over(node);
     return status;
+}
+
+int node_wait(hearth_request *request, uint64_t deadline_ns)
+{
+    return node_wait_also(request, deadline_ns, NULL);
 }
 
 int node_test(hearth_request *request)

@@ -110,6 +110,9 @@ int MUST_CHECK node_start(hearth_group *group, const struct call *call, bool wai
                           struct error *error);
 /* Drives until the request is settled (its status) or the time (clock_real) has come (HEARTH_PENDING). */
 int node_wait(hearth_request *request, uint64_t deadline_ns);
+/* The same, but also until the completion callback of another request of the node has set
+ * `also` (NULL: no other). */
+int node_wait_also(hearth_request *request, uint64_t deadline_ns, const _Atomic(bool) *also);
 int node_test(hearth_request *request);
 void node_cancel(hearth_request *request);
 void node_release(hearth_request *request);

@@ -137,12 +137,13 @@ static void test_weights(void **state)
     cluster_close(&c);
 }
 
-/* Members on hosts of different size; the nodes of one process think that they are. */
-static void hosts_open(struct cluster *c, int size, const int *host)
+/* Members that think they are on these hosts (NULL: one), with a known id, by which randomk draws. */
+static void known_open(struct cluster *c, int size, const int *host, uint32_t threads)
 {
     struct hearth_config config;
     struct error error;
     hearth_config_init(&config);
+    config.compress_threads = threads;
     struct local_setup setup = {.config = &config, .count = size, .host = host, .id = 77};
     cluster_open(c, size, NULL); /* for its meeting place and guard */
     for (int i = 0; i < size; i++)
@@ -157,7 +158,7 @@ static void test_two_levels(void **state)
     (void)state;
     static const int host[] = {0, 1, 0, 1, 2};
     struct cluster c;
-    hosts_open(&c, 5, host);
+    known_open(&c, 5, host, 1);
     for (size_t k = 0; k < CODEC_COUNT; k++) {
         if (strncmp(codecs[k], "powersgd", 8) == 0)
             continue;
@@ -469,7 +470,6 @@ static void test_threads_change_no_bit(void **state)
     for (size_t k = 0; k < CODEC_COUNT; k++) {
         uint64_t hash[2];
         for (uint32_t threads = 1; threads <= 2; threads++) {
-            struct hearth_config config;
             struct cluster c;
             struct mass m = {.codec = codecs[k],
                              .dtype = HEARTH_F32,
@@ -477,9 +477,7 @@ static void test_threads_change_no_bit(void **state)
                              .count = 2500000 / (size_t)slow_factor() / 25 * 25,
                              .feedback = true,
                              .seed = k};
-            hearth_config_init(&config);
-            config.compress_threads = threads == 1 ? 1 : 3;
-            cluster_open(&c, 2, &config);
+            known_open(&c, 2, NULL, threads == 1 ? 1 : 3);
             mass_open(&m, 2);
             for (int i = 0; i < 2; i++)
                 mass_fill(&m, i);
