@@ -3,15 +3,18 @@
 #include "compress/coder.h"
 
 #include <assert.h>
+#include <math.h>
+#include <stdalign.h>
 #include <string.h>
 
 #include "compress/block.h"
 #include "compress/load.h"
 #include "core/bytes.h"
 
-#define ENERGY_EVERY 16 /* blocks */
-#define ENERGY_LANES 8
-#define CACHE_LINE   64
+#define ENERGY_EVERY         16 /* blocks */
+#define ENERGY_LANES         8
+#define CACHE_LINE           64
+#define DIVISOR_INVERTED_MAX 0x1p100f
 
 const struct block_codec *block_codec_of(const struct codec *codec)
 {
@@ -141,9 +144,10 @@ static int encode_blocks(const struct pass *pass, float *acc)
         blocks->encode(&context, acc, count, bytes);
         if (measure)
             pass->feed->energy->after += squares(acc, count);
-        store_block(context.kernels, pass->feed, at, count, acc);
+        stream_block(context.kernels, pass->feed, at, count, acc);
         bytes += len;
     }
+    context.kernels->stream_end();
     return status;
 }
 
@@ -231,35 +235,52 @@ int coder_merge(const struct codec *codec, const struct kernels *kernels, const 
 
 /* ---- decode -------------------------------------------------------------------------------------------- */
 
+/* Where a block's sum is made: an f32 tensor itself, which is written but once that way; else the scratch. */
+static float *sum_place(const struct coder_out *out, size_t at, float *scratch)
+{
+    bool fits = out->dtype == HEARTH_F32 && (uintptr_t)out->out % alignof(float) == 0;
+    return fits ? (float *)out->out + at : scratch;
+}
+
 static void out_store(const struct pass *pass, size_t at, size_t count, const float *sum)
 {
     const struct coder_out *out = pass->out;
-    if (out->dtype == HEARTH_F32) {
-        pass->context.kernels->copy_far((float *)out->out + at, sum, count * sizeof *sum);
-    } else if (out->dtype == HEARTH_F64) {
+    if (out->dtype == HEARTH_F64) {
         for (size_t i = 0; i < count; i++)
             ((double *)out->out)[at + i] = (double)sum[i];
-    } else {
-        uint8_t *to = (uint8_t *)out->out + at * dtype_size(out->dtype);
-        pass->context.kernels->narrow[out->dtype](to, sum, count);
+        return;
     }
+    uint8_t *to = (uint8_t *)out->out + at * dtype_size(out->dtype);
+    pass->context.kernels->narrow[out->dtype](to, sum, count);
 }
 
-static int decode_blocks(const struct pass *pass, float *sum)
+/* A power of two has an exact inverse, and to multiply is faster and gives the same bits. */
+static void divide(const struct kernels *kernels, float *x, size_t count, float divisor)
 {
-    const struct kernels *kernels = pass->context.kernels;
+    int exponent;
+    if (divisor == 1.0f)
+        return;
+    if (divisor <= DIVISOR_INVERTED_MAX && frexpf(divisor, &exponent) == 0.5f)
+        kernels->multiply_f32(x, count, 1.0 / (double)divisor);
+    else
+        kernels->divide_f32(x, count, (double)divisor);
+}
+
+static int decode_blocks(const struct pass *pass, float *scratch)
+{
     const struct codec *codec = pass->context.codec;
     const struct block_codec *blocks = block_codec_of(codec);
     const size_t block = coder_block(codec);
     size_t offset = PART_HEADER_LEN;
     for (size_t at = 0; at < pass->count; at += block) {
         size_t count = min_size(block, pass->count - at);
+        float *sum = sum_place(pass->out, at, scratch);
         int status = sum_block(pass, at, offset, count, sum);
         if (status != HEARTH_OK)
             return status;
-        if (pass->out->divisor != 1.0f)
-            kernels->divide_f32(sum, count, (double)pass->out->divisor);
-        out_store(pass, at, count, sum);
+        divide(pass->context.kernels, sum, count, pass->out->divisor);
+        if (sum == scratch)
+            out_store(pass, at, count, sum);
         offset += blocks->len(codec, count);
     }
     return HEARTH_OK;

@@ -35,13 +35,13 @@ uint32_t load_block(const struct kernels *kernels, const struct feed *feed, size
     return kernels->quant->load(acc, acc, e, count, feed->gain);
 }
 
-void store_block(const struct kernels *kernels, const struct feed *feed, size_t offset, size_t count,
-                 const float *left)
+void stream_block(const struct kernels *kernels, const struct feed *feed, size_t offset, size_t count,
+                  const float *left)
 {
     if (feed->e_new == NULL)
         return;
     if (feed->dtype != HEARTH_F64) {
-        kernels->copy_far((float *)feed->e_new + offset, left, count * sizeof *left);
+        kernels->stream((float *)feed->e_new + offset, left, count * sizeof *left);
         return;
     }
     double *e_new = (double *)feed->e_new + offset;
@@ -72,6 +72,13 @@ void put_block(const struct kernels *kernels, enum hearth_dtype dtype, void *out
                 piece[i] = (double)x[i];
         kernels->copy_far(target, piece, n * size);
     }
+}
+
+void store_block(const struct kernels *kernels, const struct feed *feed, size_t offset, size_t count,
+                 const float *left)
+{
+    stream_block(kernels, feed, offset, count, left);
+    kernels->stream_end();
 }
 
 void add_left(const struct kernels *kernels, const struct feed *feed, size_t offset, size_t count,

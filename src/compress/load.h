@@ -19,6 +19,9 @@ void store_block(const struct kernels *kernels, const struct feed *feed, size_t 
 /* out[offset + i] = x[i], rounded to the type. Goes past the caches. */
 void put_block(const struct kernels *kernels, enum hearth_dtype dtype, void *out, size_t offset, size_t count,
                const float *x);
+/* As store_block, for runs of blocks: other threads may look at e_new after kernels->stream_end only. */
+void stream_block(const struct kernels *kernels, const struct feed *feed, size_t offset, size_t count,
+                  const float *left);
 /* The largest of the magnitudes' bits. */
 uint32_t largest_bits(const struct kernels *kernels, const float *x, size_t count);
 /* e_new[offset + i] += left[i]. */

@@ -96,20 +96,34 @@ static uint8_t signs_of_8(const float *x)
     return (uint8_t)_mm256_movemask_ps((__m256)load(x));
 }
 
-static void copy_far(void *target, const void *source, size_t len)
+static void stream(void *target, const void *source, size_t len)
 {
     char *t = target;
     const char *s = source;
     size_t front = (size_t)(-(uintptr_t)t % WIDTH);
-    if (len < 4096) {
+    if (len < 1024) {
         memcpy(t, s, len);
         return;
     }
     memcpy(t, s, front);
     for (len -= front, t += front, s += front; len >= WIDTH; len -= WIDTH, t += WIDTH, s += WIDTH)
         _mm256_stream_si256((__m256i *)(void *)t, (__m256i)load(s));
-    _mm_sfence();
     memcpy(t, s, len);
+}
+
+static void stream_end(void)
+{
+    _mm_sfence();
+}
+
+static void copy_far(void *target, const void *source, size_t len)
+{
+    if (len < 4096) {
+        memcpy(target, source, len);
+        return;
+    }
+    stream(target, source, len);
+    stream_end();
 }
 
 #ifdef __clang__

@@ -36,6 +36,9 @@ struct kernels {
     scale_fn *multiply_f32, *multiply_f64, *divide_f32, *divide_f64;
     /* memcpy of something large that nobody reads soon: past the caches, where the processor can do that. */
     void (*copy_far)(void *target, const void *source, size_t len);
+    /* The same in pieces: other threads may look at the targets after stream_end only. */
+    void (*stream)(void *target, const void *source, size_t len);
+    void (*stream_end)(void);
     const struct quant_kernels *quant; /* of the dense codecs */
     const struct sift_kernels *sift;   /* of topk */
     const struct matrix_kernels *matrix;

@@ -87,4 +87,13 @@ static void copy_far(void *target, const void *source, size_t len)
     memcpy(target, source, len);
 }
 
+static void stream(void *target, const void *source, size_t len)
+{
+    memcpy(target, source, len);
+}
+
+static void stream_end(void)
+{
+}
+
 #endif

@@ -381,6 +381,10 @@ static void copy_far(void *target, const void *source, size_t len)
     memcpy(target, source, len);
 }
 
+static void stream_end(void)
+{
+}
+
 const struct kernels kernels_scalar = {
     .name = "scalar",
     .reduce =
@@ -405,6 +409,8 @@ const struct kernels kernels_scalar = {
     .divide_f32 = divide_f32,
     .divide_f64 = divide_f64,
     .copy_far = copy_far,
+    .stream = copy_far,
+    .stream_end = stream_end,
     .quant = &quant_scalar,
     .sift = &sift_scalar,
     .matrix = &matrix_scalar,

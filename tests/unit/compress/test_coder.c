@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part-wise coder: nothing is lost, all sets of kernels agree, sums are in order, bad bytes are refused. */
+/* The part-wise coder: nothing is lost, all sets of kernels agree, sums are in order, bad bytes are
+ * refused. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
