@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 # Rooms whose tests mean the same on every machine: they run on ARM too, and print `hash NAME HEX` lines there as here.
-ARM_TESTS = "^unit/(core|kernel|wire|collective)/"
+ARM_TESTS = "^unit/(core|kernel|wire|compress|collective)/"
 
 
 @dataclass

@@ -59,6 +59,7 @@ static void no_slot_is_empty(void **state)
         }
         assert_true(sets[s]->multiply_f32 && sets[s]->multiply_f64);
         assert_true(sets[s]->divide_f32 && sets[s]->divide_f64);
+        assert_true(sets[s]->copy_far && sets[s]->quant && sets[s]->sift);
     }
 }
 
