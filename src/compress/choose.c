@@ -13,6 +13,8 @@
 #include "compress/load.h"
 
 #define GROUPS_MAX 4096u               /* 16 KiB on the stack */
+#define FOLD_STEP  32u                 /* groups */
+#define PICK_STEP  256u                /* elements */
 #define GROUP_MAX  16u                 /* elements */
 #define NEAR_STEP  (UINT32_C(1) << 18) /* the first level is found to 1/32 */
 #define NEAR_RANGE (UINT32_C(3) << 23) /* and, as a rule, not below 1/8 of the largest */
@@ -37,14 +39,21 @@ static size_t group_count(size_t count, size_t keep)
 
 /* Sets the search to a level that at least `keep` reach, and not many more if the numbers are anything like
  * random; and to a top that none reaches. */
-static void start_near(const struct sift_kernels *sift, const float *x, size_t count,
+static void start_near(const struct block_context *context, const float *x, size_t count,
                        struct sift_search *search)
 {
+    const struct sift_kernels *sift = context->kernels->sift;
     float top[GROUPS_MAX];
     size_t groups = group_count(count, search->keep);
     if (groups == 0)
         return;
-    uint32_t largest = sift->fold(x, count, groups, top);
+    uint32_t largest = 0;
+    for (size_t j = 0, columns; j < groups; j += columns) {
+        columns = groups - j < FOLD_STEP ? groups - j : FOLD_STEP;
+        block_ahead(context, j * count / groups / 2, columns * count / groups / 2);
+        uint32_t most = sift->fold(x + j, count - j, groups, columns, top + j);
+        largest = most > largest ? most : largest;
+    }
     struct sift_search first = {.keep = search->keep, .count = groups, .top = largest + 1, .step = NEAR_STEP};
     first.guess = largest > NEAR_RANGE ? largest - NEAR_RANGE : 0;
     sift->climb(top, groups, &first);
@@ -54,10 +63,11 @@ static void start_near(const struct sift_kernels *sift, const float *x, size_t c
 }
 
 /* Lists what reaches the level; false: that is more than CHOSEN_MAX. */
-static bool list_near(struct chosen *c, uint32_t least)
+static bool list_near(const struct block_context *context, struct chosen *c, uint32_t least)
 {
-    for (c->at = 0; c->at < c->block && c->listed <= CHOSEN_MAX; c->at += CHOSEN_STEP) {
-        size_t number = c->block - c->at < CHOSEN_STEP ? c->block - c->at : CHOSEN_STEP;
+    for (c->at = 0; c->at < c->block && c->listed <= CHOSEN_MAX; c->at += PICK_STEP) {
+        size_t number = c->block - c->at < PICK_STEP ? c->block - c->at : PICK_STEP;
+        block_ahead(context, (c->block + c->at) / 2, number / 2);
         c->listed += c->sift->pick(c->x + c->at, number, least, (uint32_t)c->at, c->index + c->listed);
     }
     return c->listed <= CHOSEN_MAX;
@@ -81,10 +91,10 @@ static struct cut cut_of(const struct sift_search *search)
                         search->count == search->keep ? search->keep : search->keep - search->above};
 }
 
-void choose_block(const struct kernels *kernels, const float *x, size_t count, size_t keep,
+void choose_block(const struct block_context *context, const float *x, size_t count, size_t keep,
                   struct chosen *chosen)
 {
-    const struct sift_kernels *sift = kernels->sift;
+    const struct sift_kernels *sift = context->kernels->sift;
     struct sift_search search = {.keep = keep, .top = FINITE_MAX + 1, .step = 1};
     float near[CHOSEN_MAX];
     assert(keep >= 1 && keep <= count && count <= CODER_BLOCK_MAX);
@@ -92,8 +102,8 @@ void choose_block(const struct kernels *kernels, const float *x, size_t count, s
     chosen->x = x;
     chosen->block = count;
     chosen->used = chosen->listed = 0;
-    start_near(sift, x, count, &search);
-    if (list_near(chosen, search.bits)) {
+    start_near(context, x, count, &search);
+    if (list_near(context, chosen, search.bits)) {
         for (size_t i = 0; i < chosen->listed; i++)
             near[i] = x[chosen->index[i]];
         search.count = chosen->listed;

@@ -4,7 +4,7 @@
 #ifndef COMPRESS_CHOOSE_H
 #define COMPRESS_CHOOSE_H
 
-#include "compress/coder.h"
+#include "compress/block.h"
 #include "kernel/sift.h"
 
 /* Everything above `bits` is chosen, and of those equal to it the first `ties`. */
@@ -39,8 +39,8 @@ struct chosen {
 };
 
 /* The `keep` largest of x, which must not change but where they were handed out; 1 <= keep <= count <=
- * CODER_BLOCK_MAX. For arrays in the nearest cache. */
-void choose_block(const struct kernels *kernels, const float *x, size_t count, size_t keep,
+ * CODER_BLOCK_MAX. For arrays in the nearest cache; asks for what is ahead meanwhile. */
+void choose_block(const struct block_context *context, const float *x, size_t count, size_t keep,
                   struct chosen *chosen);
 /* The indices of the next `number` <= CHOSEN_MAX, which must be left. Valid until the next call. */
 const uint32_t *chosen_next(struct chosen *chosen, size_t number);

@@ -28,11 +28,11 @@ const struct block_codec *block_codec_of(const struct codec *codec)
 
 void block_ahead(const struct block_context *context, size_t at, size_t count)
 {
-    const size_t block = coder_block(context->codec);
+    const int shift = __builtin_ctzl(coder_block(context->codec)); /* a power of two */
     for (int i = 0; i < AHEAD_MAX; i++) {
         const struct ahead *ahead = &context->ahead[i];
-        size_t end = ahead->len * (at + count) / block;
-        for (size_t line = ahead->len * at / block; line < end; line += CACHE_LINE)
+        size_t end = ahead->len * (at + count) >> shift;
+        for (size_t line = ahead->len * at >> shift; line < end; line += CACHE_LINE)
             __builtin_prefetch((const char *)ahead->from + line, 0, 2);
     }
 }
@@ -105,9 +105,9 @@ static double squares(const float *x, size_t count)
     return lanes[0];
 }
 
-/* The block behind the one that begins at element `at` of the part; `bytes`: its payload. Nothing if it is not
- * whole. */
-static void look_ahead(struct block_context *context, const struct pass *pass, size_t at, uint8_t *bytes)
+/* The block behind the one that begins at element `at` of the part. Nothing if it is not whole. */
+static void look_ahead(struct block_context *context, const struct pass *pass, size_t at,
+                       struct ahead payload)
 {
     const struct feed *feed = pass->feed;
     const size_t block = coder_block(context->codec), next = at + block;
@@ -116,7 +116,7 @@ static void look_ahead(struct block_context *context, const struct pass *pass, s
     if (pass->count - at < 2 * block)
         return;
     context->ahead[0] = (struct ahead){(const char *)feed->x + next * size, block * size};
-    context->ahead[1] = (struct ahead){bytes, block_codec_of(context->codec)->len(context->codec, block)};
+    context->ahead[1] = payload;
     if (feed->e != NULL)
         context->ahead[2] =
             (struct ahead){(const char *)feed->e + next * residual_size, block * residual_size};
@@ -126,7 +126,7 @@ static int encode_blocks(const struct pass *pass, float *acc)
 {
     struct block_context context = pass->context;
     const struct block_codec *blocks = block_codec_of(context.codec);
-    const size_t block = coder_block(context.codec);
+    const size_t block = coder_block(context.codec), whole = blocks->len(context.codec, block);
     uint8_t *bytes = pass->target + PART_HEADER_LEN;
     int status = HEARTH_OK;
     for (size_t at = 0; at < pass->count; at += block) {
@@ -138,9 +138,9 @@ static int encode_blocks(const struct pass *pass, float *acc)
         }
         if (measure)
             pass->feed->energy->before += squares(acc, count);
-        size_t len = blocks->len(context.codec, count);
+        size_t len = count == block ? whole : blocks->len(context.codec, count);
         context.first = pass->first + at;
-        look_ahead(&context, pass, at, bytes + len);
+        look_ahead(&context, pass, at, (struct ahead){bytes + len, whole});
         blocks->encode(&context, acc, count, bytes);
         if (measure)
             pass->feed->energy->after += squares(acc, count);

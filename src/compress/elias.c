@@ -28,7 +28,10 @@ struct elias elias_of(size_t keep, size_t count)
     best.high_len = high_len(keep, best.slack, 0);
     for (uint32_t bits = 1; bits <= LOW_BITS_MAX; bits++) {
         size_t low = low_len(keep, bits), high = high_len(keep, best.slack, bits);
-        if (low + high >= best.low_len + best.high_len)
+        size_t best_len = best.low_len + best.high_len;
+        if (low + keep / 8 >= best_len) /* asked for every chunk: soon nothing shorter can come */
+            break;
+        if (low + high >= best_len)
             continue;
         best.low_bits = bits;
         best.low_len = low;
@@ -87,41 +90,40 @@ static uint64_t load_some(const uint8_t *bytes, size_t len)
     return word;
 }
 
-/* The place of the next 1 in the row, which becomes 0. False: there is none. */
-static bool next_one(struct elias_reader *r, size_t *bit)
+/* The next word of the row that is not 0; false: there is none. */
+static bool next_word(struct elias_reader *r)
 {
-    while (r->word == 0) {
+    do {
         size_t left = r->elias.high_len - r->at;
         if (left == 0)
             return false;
         r->word = load_some(r->bytes + r->elias.low_len + r->at, left);
         r->base = r->at * 8;
         r->at += left < 8 ? left : 8;
-    }
-    *bit = r->base + (size_t)__builtin_ctzll(r->word);
-    r->word &= r->word - 1;
+    } while (r->word == 0);
     return true;
 }
 
-bool elias_read(struct elias_reader *r, uint32_t *index, size_t number)
+bool elias_read(struct elias_reader *reader, uint32_t *index, size_t number)
 {
-    const struct elias *elias = &r->elias;
-    uint32_t bits = elias->low_bits, mask = (UINT32_C(1) << bits) - 1;
-    size_t len = elias->low_len + elias->high_len;
+    struct elias_reader r = *reader; /* where no store to index can change it */
+    const uint32_t bits = r.elias.low_bits, mask = (UINT32_C(1) << bits) - 1;
+    const size_t len = r.elias.low_len + r.elias.high_len;
     bool falls = false;
-    assert(r->place + number <= elias->keep);
-    for (size_t i = 0; i < number; i++) {
-        size_t place = r->place + i, bit, low_at = place * bits;
-        if (!next_one(r, &bit))
+    assert(r.place + number <= r.elias.keep);
+    for (size_t i = 0; i < number; i++, r.place++) {
+        if (r.word == 0 && !next_word(&r))
             return false;
-        uint64_t low = load_some(r->bytes + low_at / 8, len - low_at / 8) >> low_at % 8 & mask;
-        uint64_t number_of = (uint64_t)(bit - place) << bits | low;
-        falls |= number_of < r->last;
-        r->last = number_of;
-        index[i] = (uint32_t)(number_of + place);
+        uint64_t high = r.base + (size_t)__builtin_ctzll(r.word) - r.place, low_at = (uint64_t)r.place * bits;
+        uint64_t low = load_some(r.bytes + low_at / 8, len - low_at / 8) >> low_at % 8 & mask;
+        uint64_t value = high << bits | low;
+        r.word &= r.word - 1;
+        falls |= value < r.last;
+        r.last = value;
+        index[i] = (uint32_t)(value + r.place);
     }
-    r->place += number;
-    return !falls && r->last <= elias->slack;
+    *reader = r;
+    return !falls && r.last <= r.elias.slack;
 }
 
 bool elias_ends(const struct elias_reader *r)

@@ -7,6 +7,7 @@
  * order they come in. A bound that was too high shows at the end, when too few were collected: once more,
  * with a lower one. */
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "compress/choose.h"
@@ -16,8 +17,11 @@
 
 #define ROOM_FACTOR  4u /* candidates, in multiples of what is kept */
 #define PIECE        4096u
+#define STEP         256u
+#define CACHE_LINE   64u
 #define SAMPLE_PIECE 256u
-#define SAMPLES_MAX  65536u
+#define SAMPLE_MAX   65536u
+#define HINT_SHARE   0.9f
 
 static uint32_t magnitude(float x)
 {
@@ -58,14 +62,29 @@ static void thin_out(struct sparse *list, struct cut cut)
     list->count = count;
 }
 
+/* Asks for elements [from, to) of the feed, so that memory is busy while those before are looked at. */
+static void fetch(const struct feed *feed, size_t from, size_t to)
+{
+    size_t size = dtype_size(feed->dtype), residual_size = feed->dtype == HEARTH_F64 ? 8 : 4;
+    const char *x = feed->x, *e = feed->e;
+    for (size_t at = from * size; at < to * size; at += CACHE_LINE)
+        __builtin_prefetch(x + at, 0, 2);
+    for (size_t at = from * residual_size; e != NULL && at < to * residual_size; at += CACHE_LINE)
+        __builtin_prefetch(e + at, 0, 2);
+}
+
+/* Makes room for a block more. */
+static void raise_bound(struct collection *c)
+{
+    struct cut cut = choose_cut(c->all.value, c->all.count, c->keep);
+    thin_out(&c->all, cut);
+    c->least = cut.bits + 1;
+}
+
+/* What there is of interest in elements [offset, offset + count). */
 static void collect(struct collection *c, const float *x, size_t offset, size_t count)
 {
     struct sparse *all = &c->all;
-    if (c->room - all->count < count) {
-        struct cut cut = choose_cut(all->value, all->count, c->keep);
-        thin_out(all, cut);
-        c->least = cut.bits + 1;
-    }
     uint32_t *index = all->index + all->count;
     float *value = all->value + all->count;
     size_t found = c->job->kernels->sift->pick(x, count, c->least, (uint32_t)offset, index);
@@ -86,7 +105,14 @@ static int pass(struct collection *c, const struct feed *feed, size_t count, boo
             return HEARTH_POISONED;
         if (store)
             store_block(kernels, feed, offset, number, acc);
-        collect(c, acc, offset, number);
+        if (c->room - c->all.count < number)
+            raise_bound(c);
+        for (size_t at = 0; at < number; at += STEP) {
+            size_t next = offset + PIECE + at, step = number - at < STEP ? number - at : STEP;
+            if (next + STEP <= count)
+                fetch(feed, next, next + STEP);
+            collect(c, acc + at, offset + at, step);
+        }
     }
     return HEARTH_OK;
 }
@@ -98,27 +124,59 @@ static uint32_t bound_of_hint(const struct topk_hint *hint)
         return 0;
     float threshold;
     memcpy(&threshold, &hint->threshold, sizeof threshold);
-    return magnitude(threshold * 0.9f);
+    return magnitude(threshold * HINT_SHARE);
+}
+
+/* What pieces from all over the tensor say, with a margin for chance. The room serves as scratch. */
+static uint32_t bound_of_sample(const struct collection *c, const struct feed *feed, size_t count)
+{
+    size_t most = c->room < SAMPLE_MAX ? c->room : SAMPLE_MAX, pieces = most / SAMPLE_PIECE;
+    float *sample = c->all.value;
+    if (c->room >= count || pieces == 0 || count < pieces * SAMPLE_PIECE)
+        return 0;
+    for (size_t p = 0; p < pieces; p++) {
+        size_t offset = (size_t)((uint64_t)(count - SAMPLE_PIECE) * p / pieces);
+        load_block(c->job->kernels, feed, offset, SAMPLE_PIECE, sample + p * SAMPLE_PIECE);
+    }
+    double hits = (double)c->keep * (double)(pieces * SAMPLE_PIECE) / (double)count;
+    size_t margin = (size_t)(hits + 4 * sqrt(hits)) + 2;
+    if (margin >= pieces * SAMPLE_PIECE)
+        return 0;
+    return choose_cut(sample, pieces * SAMPLE_PIECE, margin).bits;
+}
+
+/* With one bound after the other until enough is found; 0 is never too high. */
+static int gather(struct collection *c, const struct feed *feed, size_t count)
+{
+    struct feed again = {.dtype = feed->dtype == HEARTH_F64 ? HEARTH_F64 : HEARTH_F32,
+                         .x = feed->e_new, /* in place, x + e is there no more */
+                         .gain = 1.0f};
+    c->least = bound_of_hint(c->job->hint);
+    if (c->least == 0)
+        c->least = bound_of_sample(c, feed, count);
+    int status = pass(c, feed, count, true);
+    if (status == HEARTH_OK && c->all.count < c->keep) {
+        c->least = bound_of_sample(c, &again, count);
+        status = pass(c, &again, count, false);
+    }
+    if (status == HEARTH_OK && c->all.count < c->keep) {
+        c->least = 0;
+        status = pass(c, &again, count, false);
+    }
+    return status;
 }
 
 int topk_select(const struct topk_job *job, const struct feed *feed, size_t count, size_t keep,
                 struct sparse *found)
 {
     struct collection c = {.job = job, .keep = keep, .room = room_of(count, keep)};
-    struct feed again = {
-        .dtype = feed->dtype == HEARTH_F64 ? HEARTH_F64 : HEARTH_F32, .x = feed->e_new, .gain = 1.0f};
     int status = HEARTH_NO_MEMORY;
     assert(keep >= 1 && keep <= count && count <= SPARSE_COUNT_MAX && feed->e_new != NULL);
     c.all.index = heap_alloc_raw(job->heap, c.room + SIFT_SLACK, sizeof *c.all.index);
     c.all.value = heap_alloc_raw(job->heap, c.room, sizeof *c.all.value);
     if (c.all.index == NULL || c.all.value == NULL)
         goto free_room;
-    c.least = bound_of_hint(job->hint);
-    status = pass(&c, feed, count, true);
-    if (status == HEARTH_OK && c.all.count < keep) {
-        c.least = 0;
-        status = pass(&c, &again, count, false);
-    }
+    status = gather(&c, feed, count);
     if (status)
         goto free_room;
     struct cut cut = choose_cut(c.all.value, c.all.count, keep);

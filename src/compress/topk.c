@@ -38,7 +38,7 @@ static void topk_encode(const struct block_context *context, float *acc, size_t 
     struct chosen chosen;
     float value[VALUES_PIECE];
     assert(count >= 1 && count <= CODER_BLOCK_MAX);
-    choose_block(context->kernels, acc, count, layout.elias.keep, &chosen);
+    choose_block(context, acc, count, layout.elias.keep, &chosen);
     memset(bytes + layout.elias.low_len, 0, layout.elias.high_len);
     for (size_t from = 0, number; from < layout.elias.keep; from += number) {
         number = piece_of(from, layout.elias.keep);

@@ -22,8 +22,8 @@ struct sift_search {
 
 struct sift_kernels {
     /* top[j] = the number of largest magnitude, without its sign, of x[j], x[j + width], x[j + 2 * width] ...
-     * 1 <= width <= count. Gives the largest magnitude of all. */
-    uint32_t (*fold)(const float *x, size_t count, size_t width, float *top);
+     * for j < columns; 1 <= columns <= width, columns <= count. Gives the largest magnitude of these. */
+    uint32_t (*fold)(const float *x, size_t count, size_t width, size_t columns, float *top);
     /* By halving the range. */
     void (*climb)(const float *x, size_t count, struct sift_search *search);
     /* base + i for every i with a magnitude of at least that, ascending; gives how many. `index` has room for

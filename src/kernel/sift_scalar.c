@@ -9,10 +9,10 @@ static uint32_t magnitude(const float *x, size_t index)
     return load_u32(x, index) & MAGNITUDE_BITS;
 }
 
-static uint32_t fold(const float *x, size_t count, size_t width, float *top)
+static uint32_t fold(const float *x, size_t count, size_t width, size_t columns, float *top)
 {
     uint32_t largest = 0;
-    for (size_t j = 0; j < width; j++) {
+    for (size_t j = 0; j < columns; j++) {
         uint32_t most = 0;
         for (size_t i = j; i < count; i += width)
             most = magnitude(x, i) > most ? magnitude(x, i) : most;

@@ -41,30 +41,40 @@ static size_t reached(const float *from, size_t count, uint32_t least)
     return number;
 }
 
+static void check_fold(size_t count, size_t width, size_t columns)
+{
+    uint32_t largest = sets[0]->sift->fold(x, count, width, columns, top), most = 0;
+    for (size_t j = 0; j < columns; j++) {
+        uint32_t expected = 0;
+        for (size_t i = j; i < count; i += width)
+            expected = magnitude(x[i]) > expected ? magnitude(x[i]) : expected;
+        assert_int_equal(bits_of_f32(top[j]), expected);
+        most = expected > most ? expected : most;
+    }
+    assert_int_equal(largest, most);
+    for (int s = 1; s < set_count; s++) {
+        memset(other_top, 0xee, sizeof(other_top));
+        assert_int_equal(sets[s]->sift->fold(x, count, width, columns, other_top), largest);
+        assert_memory_equal(top, other_top, columns * sizeof(*top));
+        assert_int_equal(bits_of_f32(other_top[columns]), 0xeeeeeeee);
+    }
+}
+
 static void folds_to_the_largest_of_groups(void **state)
 {
     uint64_t seed = 1;
     (void)state;
     for (size_t count = 1; count <= COUNT_MAX; count += count < 70 ? 1 : 43)
         for (size_t width = 1; width <= count; width = width < 10 ? width + 1 : width * 2) {
-            size_t whole = count % 2 ? count : count / width * width; /* both kinds of lengths */
-            fill(&seed, (int)(count % 3), whole);
-            uint32_t largest = sets[0]->sift->fold(x, whole, width, top);
-            for (size_t i = 0; i < whole; i++)
-                assert_true(magnitude(x[i]) <= magnitude(top[i % width]) && magnitude(x[i]) <= largest);
-            for (size_t j = 0; j < width; j++) {
-                bool there = false;
-                for (size_t i = j; i < whole; i += width)
-                    there |= magnitude(x[i]) == bits_of_f32(top[j]);
-                assert_true(there);
-            }
-            for (int s = 1; s < set_count; s++) {
-                memset(other_top, 0xee, sizeof(other_top));
-                assert_int_equal(sets[s]->sift->fold(x, whole, width, other_top), largest);
-                assert_memory_equal(top, other_top, width * sizeof(*top));
-                assert_int_equal(bits_of_f32(other_top[width]), 0xeeeeeeee);
-            }
+            fill(&seed, (int)(count % 3), count);
+            check_fold(count, width, width);
+            check_fold(count / width * width, width, width);
+            check_fold(count, width, (width + 1) / 2);
         }
+    fill(&seed, 0, COUNT_MAX);
+    for (size_t columns = 16; columns <= 64; columns += 16)
+        for (size_t count = 512; count <= 576; count += 16)
+            check_fold(count, 64, columns);
 }
 
 static void climbs_to_where_enough_reach(void **state)
