@@ -188,13 +188,18 @@ static struct crew crew_of(const struct view *view)
                         .message_bytes = view->chunk_bytes ? (double)view->chunk_bytes : MESSAGE_BYTES};
 
     for (int r = 0; r < view->size; r++) {
-        int before = 0, mates = 0;
-        for (int q = 0; q < view->size; q++) {
+        int mates = 0;
+        if (r > 0 && host_of(view, r) == host_of(view, r - 1))
+            continue; /* counted a moment ago */
+        bool known = false;
+        for (int q = 0; q < view->size && !known; q++) {
             bool mate = host_of(view, q) == host_of(view, r);
             mates += mate;
-            before += mate && q < r;
+            known = mate && q < r;
         }
-        crew.hosts += before == 0;
+        if (known)
+            continue;
+        crew.hosts++;
         crew.fewest = mates < crew.fewest ? mates : crew.fewest;
         crew.most = mates > crew.most ? mates : crew.most;
     }
@@ -251,6 +256,7 @@ static struct reduction_price price_flat(const struct codec *codec, enum reducti
     price.bytes = load.bytes + COMPARE_HOPS * COMPARE_BYTES * (crew->size - 1);
     double wire = crew_wire(crew, price.bytes);
     price.wire_s = wire + latency;
+    price.hops_s = latency;
     price.kernel_s = load.kernel_ns * 1e-9;
     double rounds =
         load.overlaps && (double)shape->count > ROUND_COUNT ? (double)shape->count / ROUND_COUNT : 1;

@@ -24,8 +24,9 @@ struct tensor_shape {
 };
 
 struct reduction_price {
-    double bytes;    /* that the busiest member sends through its port, all phases */
-    double wire_s;   /* the network alone, latency included */
+    double bytes;  /* that the busiest member sends through its port, all phases */
+    double wire_s; /* the network alone, latency included */
+    double hops_s; /* of which latency: tensors that travel together pay it once. PLAIN: not told apart, 0 */
     double kernel_s; /* arithmetic of one member */
     double total_s;  /* with as much overlap as the way allows */
 };
