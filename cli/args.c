@@ -88,6 +88,19 @@ static bool by_unit(const char *text, const struct unit *units, size_t count, do
     return false;
 }
 
+bool args_count(const char *text, size_t *count)
+{
+    static const struct unit units[] = {{"", 1}, {"K", 1e3}, {"M", 1e6}, {"B", 1e9}};
+    double value;
+    if (!by_unit(text, units, sizeof units / sizeof *units, &value) || value < 1 || value > ARG_COUNT_MAX)
+        return false;
+    size_t whole = (size_t)(value + 0.5); /* 1.3 * 1e9 is not whole in doubles */
+    if (fabs(value - (double)whole) > value * 1e-15)
+        return false;
+    *count = whole;
+    return true;
+}
+
 bool args_rate(const char *text, double *bytes_per_s)
 {
     static const struct unit units[] = {
@@ -190,6 +203,8 @@ static bool set_value(const struct arg *arg, const char *text)
         return set_real(text, arg->target);
     case ARG_SIZE:
         return set_size(arg, text);
+    case ARG_COUNT:
+        return args_count(text, arg->target);
     case ARG_SIZES:
     case ARG_INTS:
         return set_list(arg, text);
@@ -238,6 +253,7 @@ static void accepted(const struct arg *arg, char *text, size_t size)
     static const char *const by_type[] = {
         [ARG_FLAG] = "no value",
         [ARG_REAL] = "a number above 0, like 0.1",
+        [ARG_COUNT] = "a whole number from 1 to 1000B, plain or with K, M or B (powers of 1000), like 350M",
         [ARG_RATE] = "bits per second with a unit, like 100mbit, 1gbit or 2.5gbit",
         [ARG_DURATION] = "a time with a unit, like 200us, 1ms or 0.5s",
         [ARG_INTS] = "whole numbers from 1, by commas, like 4,4",
@@ -266,7 +282,7 @@ static const char *value_name(const struct arg *arg)
     static const char *const names[] = {
         [ARG_FLAG] = "",       [ARG_INT] = "N",      [ARG_REAL] = "X",    [ARG_SIZE] = "SIZE",
         [ARG_SIZES] = "SIZES", [ARG_INTS] = "N,N..", [ARG_RATE] = "RATE", [ARG_DURATION] = "TIME",
-        [ARG_CHOICE] = "NAME", [ARG_TEXT] = "TEXT",  [ARG_REST] = "",
+        [ARG_CHOICE] = "NAME", [ARG_TEXT] = "TEXT",  [ARG_REST] = "",     [ARG_COUNT] = "COUNT",
     };
     return arg->value_name ? arg->value_name : names[arg->type];
 }
@@ -327,6 +343,8 @@ static void print_help(const struct usage *usage)
     putchar('\n');
     if (has_type(usage, ARG_SIZE, ARG_SIZES))
         puts("SIZE: bytes, plain or with K, M or G, powers of 1024 (100M is 104,857,600 bytes).");
+    if (has_type(usage, ARG_COUNT, ARG_COUNT))
+        puts("COUNT: plain or with K, M or B, powers of 1000 (1.3B is 1,300,000,000).");
     if (has_type(usage, ARG_RATE, ARG_DURATION))
         puts("RATE: bits a second, decimal: 100mbit, 1gbit. TIME: 200us, 1ms, 2s.");
     if (rest)

@@ -10,9 +10,10 @@
 /* Exit codes of every subcommand. */
 enum { EXIT_GOOD = 0, EXIT_FAILED_CHECK = 1, EXIT_USAGE = 2 };
 
-#define ARGS_GO      (-1) /* args_parse: carry on */
-#define ARG_LIST_MAX 256
-#define ARG_SIZE_MAX (UINT64_C(1) << 40) /* 1024G: larger is a slip of the finger */
+#define ARGS_GO       (-1) /* args_parse: carry on */
+#define ARG_LIST_MAX  256
+#define ARG_SIZE_MAX  (UINT64_C(1) << 40) /* 1024G: larger is a slip of the finger */
+#define ARG_COUNT_MAX 1000000000000.0     /* 1000B, likewise */
 
 struct arg_list {
     size_t item[ARG_LIST_MAX];
@@ -24,6 +25,7 @@ enum arg_type {
     ARG_INT,      /* int, min..max */
     ARG_REAL,     /* double > 0 */
     ARG_SIZE,     /* size_t, bytes: 4096, 64K, 100M, 1G (powers of 1024) */
+    ARG_COUNT,    /* size_t >= 1, of things: 4096, 350M, 1.3B (powers of 1000) */
     ARG_SIZES,    /* struct arg_list of sizes, by commas */
     ARG_INTS,     /* struct arg_list of whole numbers >= 1, by commas */
     ARG_RATE,     /* double, bytes per second: 100mbit, 1gbit (decimal bits) */
@@ -63,6 +65,7 @@ int args_refuse(const struct usage *usage, const char *format, ...) __attribute_
 
 /* The values by themselves. false: not acceptable, the target is untouched. */
 bool args_size(const char *text, size_t *bytes);
+bool args_count(const char *text, size_t *count);
 bool args_rate(const char *text, double *bytes_per_s);
 bool args_duration(const char *text, double *seconds);
 bool args_int(const char *text, int64_t min, int64_t max, int64_t *value);

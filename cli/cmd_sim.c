@@ -9,6 +9,7 @@
 #include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/scene.h"
+#include "cli/sim_compress.h"
 #include "cli/text.h"
 #include "os/clock.h"
 
@@ -16,7 +17,9 @@
 
 struct simulation {
     struct scene scene;
-    int algo; /* enum hearth_algo, or ALGO_ALL */
+    int algo;             /* enum hearth_algo, or ALGO_ALL */
+    size_t params;        /* instead of bytes; 0: not said */
+    const char *compress; /* codecs to price; NULL: not wanted */
     bool json;
     json_t *doc;
     int done, failed;
@@ -137,36 +140,46 @@ static int settle_algo(struct simulation *sim, const struct usage *usage)
     if (select_algo(&call, &sim->scene.view, &chosen, &error))
         return args_refuse(usage, "%s", error.text);
     sim->algo = (int)chosen;
+    sim->scene.view.algo = chosen; /* for the price of plain, beside compressed ones */
     return ARGS_GO;
 }
 
 int cmd_sim(int argc, char **argv)
 {
     struct simulation sim = {.algo = ALGO_ALL};
-    struct arg args[SCENE_ARGS + 2] = {
+    struct arg args[SCENE_ARGS + 4] = {
         {"algo", ARG_CHOICE, &sim.algo, .about = "algorithm (default all)", .choice = algo_or_all},
+        {"params", ARG_COUNT, &sim.params, .about = "elements of the buffer, instead of --bytes"},
+        {"compress", ARG_TEXT, &sim.compress, .value_name = "CODECS",
+         .about = "price these codecs for a model of so many parameters instead: all, or texts with ; "
+                  "between them"},
         {"json", ARG_FLAG, &sim.json, .about = "print one JSON object"},
     };
     struct usage usage = {
         "sim",
         "Runs the plans of all ranks against each other on virtual time, sizes only, and shows how "
         "long the collective takes, how near that is to the bound of the network, and how many "
-        "messages it needs. Algorithms that need too much memory or time are left out.",
+        "messages it needs. Algorithms that need too much memory or time are left out. With --compress: "
+        "what a step of training costs by the cost model, codec by codec.",
         "hearth sim --ranks 1000 --bytes 100M --rate 1gbit --rtt 200us --algo all", args,
         sizeof args / sizeof *args};
     scene_init(&sim.scene);
-    scene_args(&sim.scene, args + 2);
+    scene_args(&sim.scene, args + 4);
     int code = args_parse(&usage, argc, argv);
     if (code != ARGS_GO)
         return code;
+    if (sim.params > 0)
+        sim.scene.bytes = sim.params * hearth_dtype_size((enum hearth_dtype)sim.scene.dtype);
     code = scene_build(&sim.scene, &usage);
     if (code == ARGS_GO)
         code = settle_algo(&sim, &usage);
     if (code == ARGS_GO && sim.json && !(sim.doc = doc_open(argc, argv)))
         code = EXIT_FAILED_CHECK;
     if (code == ARGS_GO)
-        code = run_all(&sim);
-    if (sim.doc && !doc_close(sim.doc))
+        code = sim.compress ? sim_compress(&sim.scene, &usage, sim.compress, sim.doc) : run_all(&sim);
+    if (sim.doc && code == EXIT_USAGE)
+        json_decref(sim.doc);
+    else if (sim.doc && !doc_close(sim.doc))
         code = EXIT_FAILED_CHECK;
     scene_fini(&sim.scene);
     return code;

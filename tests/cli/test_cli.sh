@@ -72,6 +72,12 @@ refuses "--bytes '4,,8' is not accepted" bench allreduce --bytes 4,,8
 refuses "--bytes 6 is not a whole number of f32 elements" bench allreduce --bytes 6
 refuses "--rate '1' is not accepted" sim --rate 1
 refuses "--rtt '5' is not accepted" sim --rtt 5
+refuses "--params '1.5' is not accepted" sim --params 1.5
+refuses "powers of 1000" sim --params 1G
+refuses "at \"topq:0.1\": no such codec" sim --compress "int8;topq:0.1"
+refuses "powersgd:RANK" sim --compress powersgd --json
+refuses "--compress is for all_reduce, not for broadcast" sim --compress all --kind broadcast
+refuses "--compress is for f32, f64, f16 and bf16, not for i32" sim --compress all --dtype i32
 refuses "did you mean ring?" plan --algo rnig
 refuses "it goes by direct" plan --kind gather --algo ring
 refuses "with --ranks 4 they go from 0 to 3" plan --ranks 4 --rank 4
@@ -123,6 +129,26 @@ json "sim of 10,000 ranks by tree" 'rows[0]["ok"] and rows[0]["hops"] <= 28' sim
 json "sim leaves out what is too much, and says why" \
     '[r for r in rows if r["algo"] == "ring"][0]["skipped"] and [r for r in rows if r["algo"] == "tree"][0]["ok"]' \
     sim --ranks 2000 --bytes 4K --messages-max 100000
+
+json "sim --params is a number of elements" 'all(r["bytes"] == 6000000 for r in rows)' sim --params 1.5M --ranks 4
+json "sim --compress prices every kind of codec; plain takes bytes / rate" \
+    'len(rows) >= 8 and {r["codec"].split(":")[0].split(",")[0] for r in rows} >=
+     {"none", "bf16", "int8", "onebit", "topk", "randomk", "powersgd"}
+     and rows[0]["codec"] == "none" and rows[0]["ratio"] == 1 and abs(rows[0]["total_us"] / 32e6 - 1) < 0.02
+     and all(r["params"] == 10**9 and r["plain_us"] == rows[0]["total_us"] and r["total_us"] > 0
+             and abs(r["ratio"] * r["total_us"] / r["plain_us"] - 1) < 1e-6
+             and max(r["wire_us"], r["kernel_us"]) <= r["total_us"] * 1.0001 for r in rows)
+     and [r["ratio"] for r in rows if r["codec"] == "int8"][0] > 3.5
+     and [r["ratio"] for r in rows if r["codec"].startswith("topk")][0] > 10' \
+    sim --params 1B --ranks 2 --rate 1gbit --compress all
+json "sim --compress takes texts of codecs, auto too" \
+    '[r["codec"] for r in rows] == ["int8", "auto:bf16,topk:0.01"] and rows[1]["way"] != "plain"' \
+    sim --params 25M --ranks 4 --rate 100mbit --compress "int8;auto:bf16,topk:0.01"
+json "sim --compress: auto stays plain on a fast network" 'rows[0]["way"] == "plain" and rows[0]["ratio"] == 1' \
+    sim --params 25M --ranks 4 --rate 400gbit --compress auto:bf16,int8,topk:0.01
+run sim --params 1B --ranks 2 --compress all && grep -q "layers of 4096 x 4096 (59 of them)" "$scratch/out" &&
+    grep -q "speed-up" "$scratch/out"
+report $? "sim --compress says what it assumes"
 
 # ---- bench ---------------------------------------------------------------------------------------------------------
 

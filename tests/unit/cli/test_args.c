@@ -18,6 +18,34 @@
 
 /* ---- single values ---- */
 
+static void test_count(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t count;
+    } good[] = {{"1", 1},
+                {"25000000", 25000000},
+                {"10K", 10000},
+                {"350M", 350000000},
+                {"1.3B", 1300000000},
+                {"7b", (size_t)7000000000},
+                {"0.5K", 500},
+                {"1000B", (size_t)1000000000000}};
+    static const char *const bad[] = {"",   "0",  "-1", "1.5", "1.0001K", "1001B",
+                                      "1G", "1T", "B",  "1 B", "inf",     "1e9"};
+    size_t count = 77;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        if (!args_count(good[i].text, &count) || count != good[i].count)
+            fail_msg("%s gave %zu", good[i].text, count);
+    }
+    count = 77;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        if (args_count(bad[i], &count) || count != 77)
+            fail_msg("'%s' was accepted", bad[i]);
+    }
+}
+
 static void test_size(void **state)
 {
     static const struct {
@@ -292,9 +320,10 @@ static void test_texts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_size),     cmocka_unit_test(test_rate),    cmocka_unit_test(test_duration),
-        cmocka_unit_test(test_int),      cmocka_unit_test(test_nearest), cmocka_unit_test(test_parse),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_rest),    cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_size),     cmocka_unit_test(test_count),    cmocka_unit_test(test_rate),
+        cmocka_unit_test(test_duration), cmocka_unit_test(test_int),      cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_parse),    cmocka_unit_test(test_refusals), cmocka_unit_test(test_rest),
+        cmocka_unit_test(test_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
