@@ -6,14 +6,16 @@
  *     way          bytes each member sends     hops   kernels of a member
  *     allgather    (N-1) L                     1      encode n, decode N times n
  *     owner        2 (N-1)/N L                 2      encode n, merge N times n/N, decode n
+ *                                              (topk over a whole tensor: 3, numbers of entries go first)
  *     shared       2 (N-1)/N of the small      2 for  as the codec says: gather and scatter, or products
  *                  thing, for each sum         a sum
  *     two-level    as above with one member of each host, and a dense reduce and broadcast inside the host
  *
  *   Each begins and ends with a hop in which members compare what they are about to do and whether it went
  *   well. Wire and kernels overlap where a codec works part by part: then the longer of them counts, and of
- *   the shorter one a round, for nothing can be sent before the first round is coded. Codecs that must see
- *   all of the tensor first pay for both.
+ *   the shorter one a round, for nothing can be sent before the first round is coded; but only so many rounds
+ *   are on their way at once, which a long line makes felt. Codecs that must see all of the tensor first pay
+ *   for both.
  *
  *   Speeds of kernels are constants, not measurements: all members must come to the same choice. They are
  *   those of a slow core, so that a codec is chosen only where it helps on every machine. */
@@ -26,9 +28,12 @@
 #include "compress/powersgd.h"
 #include "compress/sparse.h"
 
-#define ROUND_COUNT   1048576.0 /* elements of a round */
-#define AUTO_MARGIN   0.95      /* of plain's price: what a codec must stay below to be chosen by itself */
-#define COMPARE_HOPS  2         /* before and after */
+#define ROUND_PART    1048576.0 /* elements of a part of a round, at most: as rounds.c cuts them */
+#define ROUND_BYTES   262144.0  /* and about so many bytes when coded */
+#define ROUNDS_WISHED 4.0
+#define ROUNDS_MOVING 6.0  /* at once */
+#define AUTO_MARGIN   0.95 /* of plain's price: what a codec must stay below to be chosen by itself */
+#define COMPARE_HOPS  2    /* before and after */
 #define COMPARE_BYTES 64.0
 #define MESSAGE_BYTES 1048576.0 /* where the view does not say */
 
@@ -69,7 +74,7 @@ struct load {
     double bytes; /* sent */
     int hops;
     double kernel_ns;
-    bool overlaps;
+    double rounds; /* that overlap; 1: nothing does */
 };
 
 static bool is_sparse(const struct codec *codec)
@@ -90,6 +95,18 @@ static bool matrix_of(const struct codec *codec, const struct tensor_shape *shap
     return powersgd_pays(m);
 }
 
+/* Into how many rounds a tensor of n elements and so many bytes is cut. */
+static double rounds_of(double n, double coded, int parts)
+{
+    double part = ROUND_BYTES / coded * n;
+
+    part = (part < ROUND_PART ? part : ROUND_PART) * parts;
+    if (n / part > ROUNDS_WISHED)
+        return n / part;
+    double least = ROUND_PART / 32 * parts;
+    return n < least ? 1 : n / least < ROUNDS_WISHED ? n / least : ROUNDS_WISHED;
+}
+
 static bool load_coded(const struct codec *codec, enum reduction_way way, const struct tensor_shape *shape,
                        int size, struct load *load)
 {
@@ -107,14 +124,14 @@ static bool load_coded(const struct codec *codec, enum reduction_way way, const 
     } else {
         coded = (double)coder_len(codec, shape->count);
     }
-    load->overlaps = parts;
+    load->rounds = parts ? rounds_of(n, coded, way == WAY_OWNER ? size : 1) : 1;
     load->kernel_ns = n * (speed.encode + WRITE_NS);
     if (way == WAY_ALLGATHER) {
         load->hops = 1;
         load->bytes = others * coded;
         load->kernel_ns += size * touched * speed.decode;
     } else {
-        load->hops = 2;
+        load->hops = whole ? 3 : 2;
         load->bytes = 2 * others / size * coded;
         load->kernel_ns += touched * (speed.merge + speed.decode);
         load->kernel_ns += parts ? n / size * speed.encode : 0;
@@ -153,7 +170,7 @@ static bool load_shared(const struct codec *codec, const struct tensor_shape *sh
 static bool load_of(const struct codec *codec, enum reduction_way way, const struct tensor_shape *shape,
                     int size, struct load *load)
 {
-    *load = (struct load){0};
+    *load = (struct load){.rounds = 1};
     if (shape->count == 0)
         return true;
     if (way == WAY_SHARED ? !load_shared(codec, shape, size, load)
@@ -258,11 +275,11 @@ static struct reduction_price price_flat(const struct codec *codec, enum reducti
     price.wire_s = wire + latency;
     price.hops_s = latency;
     price.kernel_s = load.kernel_ns * 1e-9;
-    double rounds =
-        load.overlaps && (double)shape->count > ROUND_COUNT ? (double)shape->count / ROUND_COUNT : 1;
     double longer = wire > price.kernel_s ? wire : price.kernel_s;
     double shorter = wire > price.kernel_s ? price.kernel_s : wire;
-    price.total_s = latency + longer + shorter / rounds;
+    double stream = longer + shorter / load.rounds;
+    double waits = (load.rounds / ROUNDS_MOVING - 1) * crew_latency(crew, load.hops);
+    price.total_s = latency + (stream > waits ? stream : waits);
     return price;
 }
 
