@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensors by name: a sorted array, so that what is saved has one order, whoever came first. */
+#include "gradient/tensors.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ROOM_FIRST 64
+
+bool tensor_name_good(const char *name)
+{
+    size_t len = 0;
+    for (; len <= TENSOR_NAME_MAX && name[len] != 0; len++)
+        if (name[len] < 0x20 || name[len] > 0x7e)
+            return false;
+    return len >= 1 && len <= TENSOR_NAME_MAX;
+}
+
+bool tensor_dtype_good(enum hearth_dtype dtype)
+{
+    return dtype == HEARTH_F32 || dtype == HEARTH_F64 || dtype == HEARTH_F16 || dtype == HEARTH_BF16;
+}
+
+bool tensor_form_count(struct tensor_form *form)
+{
+    size_t count = 1;
+    bool empty = false;
+    for (int i = 0; i < form->ndim; i++)
+        empty = empty || form->dims[i] == 0;
+    for (int i = 0; i < form->ndim && !empty; i++)
+        if (__builtin_mul_overflow(count, form->dims[i], &count))
+            return false;
+    form->count = empty ? 0 : count;
+    return form->count <= (SIZE_MAX >> 1) / sizeof(double);
+}
+
+void tensor_form_text(const struct tensor_form *form, char *text, size_t size)
+{
+    size_t len = (size_t)snprintf(text, size, "%s [", hearth_dtype_name(form->dtype));
+    for (int i = 0; i < form->ndim && len < size; i++)
+        len += (size_t)snprintf(text + len, size - len, "%s%zu", i > 0 ? ", " : "", form->dims[i]);
+    if (len < size)
+        snprintf(text + len, size - len, "]");
+}
+
+bool tensor_form_same(const struct tensor_form *a, const struct tensor_form *b)
+{
+    return a->dtype == b->dtype && a->ndim == b->ndim &&
+           memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof *a->dims) == 0;
+}
+
+size_t tensor_residual_size(enum hearth_dtype dtype)
+{
+    return dtype == HEARTH_F64 ? sizeof(double) : sizeof(float);
+}
+
+/* ---- what is kept ---- */
+
+static void factors_free(struct tensor_state *state)
+{
+    for (int i = 0; i < FACTOR_COUNT; i++) {
+        heap_free(state->factor[i]);
+        heap_free(state->factor_shadow[i]);
+        state->factor[i] = state->factor_shadow[i] = NULL;
+    }
+    state->factor_rank = 0;
+}
+
+void tensor_forget(struct tensor *tensor)
+{
+    struct tensor_state *state = &tensor->state;
+    assert(!state->busy);
+    factors_free(state);
+    heap_free(state->residual);
+    heap_free(state->shadow);
+    *state = (struct tensor_state){.dtype = tensor->form.dtype, .count = tensor->form.count};
+}
+
+void tensor_reshape(struct tensor_state *state, size_t rows, size_t columns, uint32_t rank)
+{
+    if (state->rows != rows || state->columns != columns || state->factor_rank != rank)
+        factors_free(state);
+    state->rows = rows;
+    state->columns = columns;
+}
+
+/* ---- by name ---- */
+
+void tensors_init(struct tensors *tensors, struct heap *heap)
+{
+    *tensors = (struct tensors){.heap = heap};
+}
+
+static void tensor_free(struct tensor *tensor)
+{
+    tensor_forget(tensor);
+    heap_free(tensor);
+}
+
+void tensors_fini(struct tensors *tensors)
+{
+    for (size_t i = 0; i < tensors->count; i++)
+        tensor_free(tensors->item[i]);
+    heap_free(tensors->item);
+    tensors_init(tensors, tensors->heap);
+}
+
+/* Where the name stands, or would. */
+static size_t place_of(const struct tensors *tensors, const char *name)
+{
+    size_t from = 0, to = tensors->count;
+    while (from < to) {
+        size_t middle = from + (to - from) / 2;
+        if (strcmp(tensors->item[middle]->name, name) < 0)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from;
+}
+
+struct tensor *tensors_find(const struct tensors *tensors, const char *name)
+{
+    size_t place = place_of(tensors, name);
+    if (place == tensors->count || strcmp(tensors->item[place]->name, name) != 0)
+        return NULL;
+    return tensors->item[place];
+}
+
+static bool make_room(struct tensors *tensors)
+{
+    if (tensors->count < tensors->room)
+        return true;
+    size_t room = tensors->room > 0 ? 2 * tensors->room : ROOM_FIRST;
+    struct tensor **item = heap_alloc(tensors->heap, room, sizeof(*item));
+    if (item == NULL)
+        return false;
+    if (tensors->count > 0)
+        memcpy(item, tensors->item, tensors->count * sizeof(*item));
+    heap_free(tensors->item);
+    tensors->item = item;
+    tensors->room = room;
+    return true;
+}
+
+int tensors_add(struct tensors *tensors, const char *name, const struct tensor_form *form,
+                struct tensor **out, struct error *error)
+{
+    size_t name_size = strlen(name) + 1, place = place_of(tensors, name);
+    assert(tensor_name_good(name));
+    if (tensors->count == TENSORS_MAX)
+        return error_set(error, HEARTH_LIMIT, RANK_NONE, "there are %d tensors already, which is the limit",
+                         TENSORS_MAX);
+    struct tensor *tensor = heap_alloc(tensors->heap, 1, sizeof *tensor + name_size);
+    if (tensor == NULL || !make_room(tensors)) {
+        heap_free(tensor);
+        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for tensor '%s'", name);
+    }
+    memcpy(tensor->name, name, name_size);
+    tensor->form = *form;
+    tensor_forget(tensor);
+    memmove(tensors->item + place + 1, tensors->item + place,
+            (tensors->count - place) * sizeof(*tensors->item));
+    tensors->item[place] = tensor;
+    tensors->count++;
+    *out = tensor;
+    return HEARTH_OK;
+}
+
+void tensors_remove(struct tensors *tensors, struct tensor *tensor)
+{
+    size_t place = place_of(tensors, tensor->name);
+    assert(place < tensors->count && tensors->item[place] == tensor);
+    tensors->count--;
+    memmove(tensors->item + place, tensors->item + place + 1,
+            (tensors->count - place) * sizeof(*tensors->item));
+    tensor_free(tensor);
+}

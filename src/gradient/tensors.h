@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tensors of a compressor, by name: what each looks like and what is kept of it. */
+#ifndef GRADIENT_TENSORS_H
+#define GRADIENT_TENSORS_H
+
+#include "core/error.h"
+#include "gradient/price.h"
+#include "gradient/tensor.h"
+
+#define TENSORS_MAX     65536
+#define TENSOR_NAME_MAX 255
+#define TENSOR_DIMS_MAX 8
+#define TENSOR_TEXT_MAX 256 /* of a form as text: "f32 [4096, 1024]" */
+
+/* How the user described it. Unused dims are 0. */
+struct tensor_form {
+    enum hearth_dtype dtype; /* f32, f64, f16, bf16 */
+    int ndim;
+    size_t dims[TENSOR_DIMS_MAX];
+    size_t count; /* product of the dims */
+};
+
+struct tensor {
+    struct tensor_form form;
+    struct tensor_state state;
+
+    /* Of the compressor, under its lock. */
+    uint64_t in_flight;      /* number of the operation that uses the state; 0: none does */
+    hearth_request *request; /* of that operation, as soon as it is known; NULL: a blocking call */
+    uint64_t step;           /* the state's, when its last operation started */
+    hearth_done_fn *done;    /* the caller's, of that operation */
+    void *done_arg;
+    hearth_compressor *owner;
+    struct reduction_choice choice;
+    uint64_t choice_version; /* of the policy it was made by; 0: there is no lasting choice yet */
+
+    char name[]; /* terminated */
+};
+
+struct tensors {
+    struct heap *heap;
+    struct tensor **item; /* by the bytes of their names, ascending */
+    size_t count, room;
+};
+
+/* 1 to TENSOR_NAME_MAX printable characters (ASCII). */
+bool tensor_name_good(const char *name);
+bool tensor_dtype_good(enum hearth_dtype dtype);
+/* Sets form->count; false: the elements would need 2^63 bytes or more, as residual too. */
+bool tensor_form_count(struct tensor_form *form);
+void tensor_form_text(const struct tensor_form *form, char *text, size_t size);
+bool tensor_form_same(const struct tensor_form *a, const struct tensor_form *b);
+
+/* Bytes of one number of the residual. */
+size_t tensor_residual_size(enum hearth_dtype dtype);
+/* Frees what the state holds and makes it as it was before the first step. */
+void tensor_forget(struct tensor *tensor);
+/* Of another matrix or rank than before (all as powersgd uses them): old factors mean nothing any more. */
+void tensor_reshape(struct tensor_state *state, size_t rows, size_t columns, uint32_t rank);
+
+void tensors_init(struct tensors *tensors, struct heap *heap);
+void tensors_fini(struct tensors *tensors);                                   /* frees all of them */
+struct tensor *tensors_find(const struct tensors *tensors, const char *name); /* NULL: there is none */
+/* The name is good and there is none such yet. HEARTH_LIMIT, HEARTH_NO_MEMORY. */
+int MUST_CHECK tensors_add(struct tensors *tensors, const char *name, const struct tensor_form *form,
+                           struct tensor **out, struct error *error);
+void tensors_remove(struct tensors *tensors, struct tensor *tensor); /* frees it */
+
+#endif
