@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A compressor, for the files of this room (hearth.h has the rest). */
+#ifndef GRADIENT_COMPRESSOR_H
+#define GRADIENT_COMPRESSOR_H
+
+#include "gradient/policy.h"
+#include "gradient/tensors.h"
+#include "node/node.h"
+
+struct hearth_compressor {
+    struct attachment attachment; /* to the group's node */
+    hearth_group *group;
+    struct mutex lock; /* of all below; not held while an operation starts or runs */
+    bool closing;
+    uint64_t operations; /* started so far */
+    uint64_t seed;       /* that codecs draw by, with name and step: the same on all members, kept by save */
+    struct policy policy;
+    struct tensors tensors;
+};
+
+/* HEARTH_OK, or why nothing can be done with it; `what` names the caller's call. */
+int MUST_CHECK compressor_check(const hearth_compressor *compressor, const char *what);
+/* The error becomes the thread's last one, with the call's name before its text. */
+int compressor_refuse(const char *what, const struct error *error);
+/* Under the lock: the step that runs or comes next, and how the tensor goes then. */
+struct policy_question compressor_question(const struct tensor *tensor);
+void compressor_choose(const hearth_compressor *compressor, const struct policy_question *question,
+                       const struct tensor *tensor, struct policy_answer *answer,
+                       struct reduction_choice *choice);
+
+#endif

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a compressor keeps: forgetting, scaling, saving, loading, counting and explaining it. All under its
+ * lock and, but for explaining, only while no operation uses it. */
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "compress/load.h"
+#include "gradient/compressor.h"
+#include "gradient/snapshot.h"
+
+#define SCALE_MIN 1e-30 /* within, a factor is a number in f32 too */
+#define SCALE_MAX 1e30
+#define SUM_LANES 8
+
+/* ---- which tensors are meant ---- */
+
+struct selection {
+    struct tensor *one; /* the one that was named */
+    struct tensor *const *item;
+    size_t count;
+};
+
+static int busy_error(const struct tensor *tensor, struct error *error)
+{
+    return error_set(error, HEARTH_INVALID, RANK_NONE, "tensor '%s' is in an operation that has not ended",
+                     tensor->name);
+}
+
+/* One tensor, or all (name NULL), none of them in flight. */
+static int select_tensors(const hearth_compressor *c, const char *name, struct selection *selected,
+                          struct error *error)
+{
+    *selected = (struct selection){.item = c->tensors.item, .count = c->tensors.count};
+    if (name != NULL) {
+        selected->one = tensors_find(&c->tensors, name);
+        selected->item = &selected->one;
+        selected->count = 1;
+        if (selected->one == NULL)
+            return error_set(error, HEARTH_INVALID, RANK_NONE, "there is no tensor '%.*s'", TENSOR_NAME_MAX,
+                             name);
+    }
+    for (size_t i = 0; i < selected->count; i++)
+        if (selected->item[i]->in_flight != 0)
+            return busy_error(selected->item[i], error);
+    return HEARTH_OK;
+}
+
+/* ---- forgetting and scaling ---- */
+
+int hearth_compressor_reset(hearth_compressor *compressor, const char *name)
+{
+    static const char what[] = "compressor_reset";
+    struct selection selected;
+    struct error error;
+    int status = compressor_check(compressor, what);
+    if (status != HEARTH_OK)
+        return status;
+    mutex_lock(&compressor->lock);
+    status = select_tensors(compressor, name, &selected, &error);
+    if (status == HEARTH_OK && name != NULL)
+        tensors_remove(&compressor->tensors, selected.one);
+    else if (status == HEARTH_OK)
+        tensors_fini(&compressor->tensors);
+    mutex_unlock(&compressor->lock);
+    return status == HEARTH_OK ? HEARTH_OK : compressor_refuse(what, &error);
+}
+
+static double largest_of(const struct tensor_state *state)
+{
+    double largest = 0;
+    if (state->residual == NULL)
+        return 0;
+    if (state->dtype != HEARTH_F64) {
+        uint32_t bits = largest_bits(kernels_best(), state->residual, state->count);
+        float magnitude;
+        memcpy(&magnitude, &bits, sizeof magnitude);
+        return (double)magnitude;
+    }
+    for (size_t i = 0; i < state->count; i++) {
+        double magnitude = fabs(((const double *)state->residual)[i]);
+        largest = magnitude > largest ? magnitude : largest;
+    }
+    return largest;
+}
+
+/* All or none: a residual that left f32 would poison every later step. */
+static int scale_all(const struct selection *selected, double factor, struct error *error)
+{
+    const struct kernels *kernels = kernels_best();
+    for (size_t i = 0; i < selected->count; i++)
+        if (!(largest_of(&selected->item[i]->state) * factor <= (double)FLT_MAX / 2))
+            return error_set(error, HEARTH_INVALID, RANK_NONE,
+                             "factor %g would take the residual of tensor '%s' beyond f32", factor,
+                             selected->item[i]->name);
+    uint64_t mode = fpmode_enter();
+    for (size_t i = 0; i < selected->count; i++) {
+        struct tensor_state *state = &selected->item[i]->state;
+        if (state->residual != NULL && state->dtype == HEARTH_F64)
+            kernels->multiply_f64(state->residual, state->count, factor);
+        else if (state->residual != NULL)
+            kernels->multiply_f32(state->residual, state->count, factor);
+    }
+    fpmode_leave(mode);
+    return HEARTH_OK;
+}
+
+int hearth_compressor_scale(hearth_compressor *compressor, double factor)
+{
+    static const char what[] = "compressor_scale";
+    struct selection selected;
+    struct error error;
+    int status = compressor_check(compressor, what);
+    if (status != HEARTH_OK)
+        return status;
+    if (!(factor >= SCALE_MIN && factor <= SCALE_MAX))
+        return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
+                         "%s: factor is %g; it must be from %g to %g", what, factor, SCALE_MIN, SCALE_MAX);
+    mutex_lock(&compressor->lock);
+    status = select_tensors(compressor, NULL, &selected, &error);
+    if (status == HEARTH_OK)
+        status = scale_all(&selected, factor, &error);
+    mutex_unlock(&compressor->lock);
+    return status == HEARTH_OK ? HEARTH_OK : compressor_refuse(what, &error);
+}
+
+/* ---- saving and loading ---- */
+
+static struct snapshot_owner owner_of(const hearth_compressor *c)
+{
+    const struct group *group = c->group->group;
+    return (struct snapshot_owner){.rank = group_rank(group), .size = group_size(group), .seed = c->seed};
+}
+
+int64_t hearth_compressor_save(hearth_compressor *compressor, void *buffer, size_t size)
+{
+    static const char what[] = "compressor_save";
+    struct selection selected;
+    struct error error;
+    size_t len = 0;
+    int status = compressor_check(compressor, what);
+    if (status != HEARTH_OK)
+        return status;
+    if (buffer == NULL && size > 0)
+        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: buffer is NULL", what);
+    mutex_lock(&compressor->lock);
+    status = select_tensors(compressor, NULL, &selected, &error);
+    if (status == HEARTH_OK) {
+        struct snapshot_owner owner = owner_of(compressor);
+        len = snapshot_len(&compressor->tensors);
+        if (len <= size)
+            snapshot_encode(&compressor->tensors, &owner, buffer);
+    }
+    mutex_unlock(&compressor->lock);
+    return status == HEARTH_OK ? (int64_t)len : compressor_refuse(what, &error);
+}
+
+/* Before anything is changed. */
+static int owner_check(const hearth_compressor *c, const struct snapshot_owner *saved, struct error *error)
+{
+    int rank = group_rank(c->group->group), size = group_size(c->group->group);
+    if (saved->rank == rank && saved->size == size)
+        return HEARTH_OK;
+    return error_set(error, HEARTH_INVALID, RANK_NONE,
+                     "saved by rank %d of %d; this is rank %d of %d, and every rank has its own", saved->rank,
+                     saved->size, rank, size);
+}
+
+int hearth_compressor_load(hearth_compressor *compressor, const void *buffer, size_t len)
+{
+    static const char what[] = "compressor_load";
+    struct snapshot_owner owner;
+    struct tensors loaded;
+    struct selection selected;
+    struct error error;
+    int status = compressor_check(compressor, what);
+    if (status != HEARTH_OK)
+        return status;
+    if (buffer == NULL)
+        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: buffer is NULL", what);
+    tensors_init(&loaded, compressor->group->node->heap);
+    status = snapshot_decode(&loaded, &owner, buffer, len, &error);
+    if (status == HEARTH_OK)
+        status = owner_check(compressor, &owner, &error);
+    mutex_lock(&compressor->lock);
+    if (status == HEARTH_OK)
+        status = select_tensors(compressor, NULL, &selected, &error);
+    if (status == HEARTH_OK) {
+        struct tensors old = compressor->tensors;
+        compressor->tensors = loaded;
+        compressor->seed = owner.seed;
+        loaded = old;
+    }
+    mutex_unlock(&compressor->lock);
+    tensors_fini(&loaded);
+    return status == HEARTH_OK ? HEARTH_OK : compressor_refuse(what, &error);
+}
+
+/* ---- counting ---- */
+
+static double square_sum(const struct tensor_state *state)
+{
+    double lane[SUM_LANES] = {0}, sum = 0;
+    const float *e32 = state->residual;
+    const double *e64 = state->residual;
+    for (size_t i = 0; state->residual != NULL && i < state->count; i++) {
+        double x = state->dtype == HEARTH_F64 ? e64[i] : (double)e32[i];
+        lane[i % SUM_LANES] += x * x;
+    }
+    for (int i = 0; i < SUM_LANES; i++)
+        sum += lane[i];
+    return sum;
+}
+
+/* 1 where nothing was left behind, or nothing was put in. */
+static double captured_of(const struct energy *energy)
+{
+    double share = energy->before > 0 ? 1 - energy->after / energy->before : 1;
+    return share > 0 ? share : 0;
+}
+
+static void count_all(const struct selection *selected, struct hearth_compressor_stats *stats)
+{
+    struct energy energy = {0};
+    double squares = 0;
+    *stats = (struct hearth_compressor_stats){.size = sizeof *stats, .tensors = selected->count};
+    for (size_t i = 0; i < selected->count; i++) {
+        const struct tensor_state *state = &selected->item[i]->state;
+        stats->steps += state->step;
+        stats->plain_bytes += state->plain_bytes;
+        stats->sent_bytes += state->sent_bytes;
+        energy.before += state->energy.before;
+        energy.after += state->energy.after;
+        squares += square_sum(state);
+    }
+    if (stats->sent_bytes > 0)
+        stats->ratio = (double)stats->plain_bytes / (double)stats->sent_bytes;
+    stats->captured = captured_of(&energy);
+    stats->residual_norm = sqrt(squares);
+}
+
+int hearth_compressor_stats(hearth_compressor *compressor, const char *name,
+                            struct hearth_compressor_stats *stats)
+{
+    static const char what[] = "compressor_stats";
+    struct selection selected;
+    struct error error;
+    int status = compressor_check(compressor, what);
+    if (status != HEARTH_OK)
+        return status;
+    if (stats == NULL || stats->size != sizeof *stats)
+        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: stats is NULL, or its size is not %zu",
+                         what, sizeof *stats);
+    mutex_lock(&compressor->lock);
+    status = select_tensors(compressor, name, &selected, &error);
+    if (status == HEARTH_OK)
+        count_all(&selected, stats);
+    mutex_unlock(&compressor->lock);
+    return status == HEARTH_OK ? HEARTH_OK : compressor_refuse(what, &error);
+}
+
+/* ---- explaining ---- */
+
+static int explain(const hearth_compressor *c, const struct tensor *tensor, char *text, size_t size)
+{
+    char form[TENSOR_TEXT_MAX], cost[POLICY_TEXT_MAX], why[POLICY_TEXT_MAX];
+    struct policy_question question = compressor_question(tensor);
+    struct policy_answer answer;
+    struct reduction_choice choice;
+    compressor_choose(c, &question, tensor, &answer, &choice);
+    policy_reason(&c->policy, &question, &answer, why, sizeof why);
+    tensor_form_text(&tensor->form, form, sizeof form);
+    reduction_reason(&choice, cost, sizeof cost);
+    return snprintf(text, size, "%s, %s: %s (%s)", tensor->name, form, cost, why);
+}
+
+int64_t hearth_compressor_explain(hearth_compressor *compressor, const char *name, char *buffer, size_t size)
+{
+    static const char what[] = "compressor_explain";
+    struct error error;
+    int status = compressor_check(compressor, what);
+    if (status != HEARTH_OK)
+        return status;
+    if (name == NULL || (buffer == NULL && size > 0))
+        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: name or buffer is NULL", what);
+    mutex_lock(&compressor->lock);
+    const struct tensor *tensor = tensors_find(&compressor->tensors, name);
+    if (tensor == NULL)
+        status =
+            error_set(&error, HEARTH_INVALID, RANK_NONE, "there is no tensor '%.*s'", TENSOR_NAME_MAX, name);
+    else
+        status = explain(compressor, tensor, buffer, size);
+    mutex_unlock(&compressor->lock);
+    return status >= 0 ? status : compressor_refuse(what, &error);
+}
