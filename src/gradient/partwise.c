@@ -28,6 +28,7 @@ static int partwise_open(struct reduction *r)
         .out = {.out = r->call.buffer, .dtype = r->call.dtype},
         .undo = p->undo,
     };
+    array.feed.key = 0;
     int status = p->undo != NULL ? rounds_open(r, &array, &p->rounds) : r->error.status;
     if (status != HEARTH_OK) {
         workshop_give(r->workshop, p->undo);

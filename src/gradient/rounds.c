@@ -174,6 +174,15 @@ struct job {
     struct error error;
 };
 
+/* The feed of a part. Where the array names no key, the reduction's: it is known only since the opening. */
+static struct feed part_feed(const struct rounds *s, struct reduction *r, size_t offset)
+{
+    struct feed feed = feed_at(&s->array.feed, offset);
+    if (feed.key == 0)
+        feed.key = reduction_feed(r).key;
+    return feed;
+}
+
 static void encode_piece(void *arg, size_t p)
 {
     struct job *job = arg;
@@ -181,7 +190,7 @@ static void encode_piece(void *arg, size_t p)
     struct range range = part_range(job->rounds, &job->cut, (int)p);
     uint8_t *payloads = a->way == WAY_OWNER ? job->place->send : job->place->result;
     size_t at = a->way == WAY_OWNER ? p : (size_t)job->r->rank;
-    struct feed feed = feed_at(&a->feed, range.offset);
+    struct feed feed = part_feed(job->rounds, job->r, range.offset);
     feed.energy = &job->energy[p];
     int status = coder_encode(&a->codec, job->r->kernels, &feed, range.offset, range.count,
                               payloads + at * job->cut.len);
@@ -223,7 +232,7 @@ static int merge_round(struct rounds *s, struct reduction *r)
     const uint8_t *payloads[MEMBERS_MAX];
     for (int i = 0; i < r->size; i++)
         payloads[i] = place->got + (size_t)i * cut.len;
-    struct feed owner = feed_at(&s->array.feed, range.offset);
+    struct feed owner = part_feed(s, r, range.offset);
     struct payloads all = {.count = r->size, .bytes = payloads};
     status = coder_merge(&s->array.codec, r->kernels, &all, &owner, range.count,
                          place->result + (size_t)r->rank * cut.len, &r->error);
