@@ -15,6 +15,7 @@
 #include "core/bytes.h"
 #include "core/crc32c.h"
 #include "gradient/snapshot.h"
+#include "support/golden.h"
 
 #define BYTES_MAX 4096
 #define CRC_LEN   4
@@ -99,21 +100,10 @@ static size_t encode(struct fixture *f, uint8_t bytes[BYTES_MAX])
 /* The bytes of the only item of the file. */
 static size_t golden_bytes(uint8_t bytes[BYTES_MAX])
 {
-    char line[256];
-    size_t len = 0;
-    FILE *file = fopen("tests/golden/snapshot_v1.hex", "r");
-    assert_non_null(file);
-    while (fgets(line, sizeof line, file) != NULL) {
-        char *at = line, *end;
-        for (unsigned long byte; line[0] == ' '; bytes[len++] = (uint8_t)byte, at = end) {
-            byte = strtoul(at, &end, 16);
-            if (end == at)
-                break;
-            assert_true(byte <= UINT8_MAX && len < BYTES_MAX);
-        }
-    }
-    fclose(file);
-    return len;
+    static struct golden items[GOLDEN_MAX];
+    assert_int_equal(golden_read("snapshot_v1.hex", items), 1);
+    memcpy(bytes, items[0].bytes, items[0].len);
+    return items[0].len;
 }
 
 static void test_golden(void **state)
