@@ -22,6 +22,7 @@ struct operation {
     struct tensor_form form;
     uint64_t number;
     bool fresh; /* the tensor was not known before */
+    struct hearth_opts opts;
     struct reduction_call call;
 };
 
@@ -271,6 +272,9 @@ static void prepare(const hearth_compressor *c, struct operation *o)
     o->call.state = &tensor->state;
     o->call.feedback = codec->feedback;
     o->call.key = hash64(c->seed, tensor->name, strlen(tensor->name));
+    if (o->call.way == WAY_PLAIN) /* an ordinary all_reduce: only so is it a transaction too */
+        o->opts.flags |= HEARTH_RESTORE;
+    o->call.opts = &o->opts;
 }
 
 /* The operation has the tensor's state for itself then. */
@@ -293,7 +297,7 @@ static int claim(hearth_compressor *c, const struct hearth_tensor *tensor, struc
     }
     mutex_unlock(&c->lock);
     if (status == HEARTH_NO_MEMORY)
-        node_refuse(c->group, o->call.opts != NULL ? o->call.opts->tag : 0, &error);
+        node_refuse(c->group, o->opts.tag, &error);
     return status == HEARTH_OK ? HEARTH_OK : compressor_refuse("compressor_all_reduce", &error);
 }
 
@@ -315,7 +319,14 @@ static int begin(hearth_compressor *c, const struct hearth_tensor *tensor, enum 
         return status;
     if (tensor == NULL)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "compressor_all_reduce: tensor is NULL");
-    *o = (struct operation){.call = {.buffer = tensor->data, .op = op, .opts = opts}};
+    *o = (struct operation){.call = {.buffer = tensor->data, .op = op}};
+    hearth_opts_init(&o->opts);
+    if (opts != NULL && opts->size != o->opts.size)
+        return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
+                         "compressor_all_reduce: opts.size is %zu, not %zu: call hearth_opts_init",
+                         opts->size, o->opts.size);
+    if (opts != NULL)
+        o->opts = *opts;
     return claim(c, tensor, o);
 }
 
@@ -359,24 +370,16 @@ int hearth_compressor_all_reduce_nb(hearth_compressor *compressor, const struct 
                                     enum hearth_op op, const struct hearth_opts *opts,
                                     hearth_request **request)
 {
-    struct hearth_opts chosen;
     struct operation o;
     if (request == NULL)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "compressor_all_reduce: request is NULL");
-    hearth_opts_init(&chosen);
-    if (opts != NULL && opts->size != sizeof chosen)
-        return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
-                         "compressor_all_reduce: opts.size is %zu, not %zu: call hearth_opts_init",
-                         opts->size, sizeof chosen);
-    if (opts != NULL)
-        chosen = *opts;
-    int status = begin(compressor, tensor, op, &chosen, &o);
+    int status = begin(compressor, tensor, op, opts, &o);
     if (status != HEARTH_OK)
         return status;
-    o.tensor->done = chosen.done;
-    o.tensor->done_arg = chosen.done_arg;
-    chosen.done = ended;
-    chosen.done_arg = o.tensor;
+    o.tensor->done = o.opts.done;
+    o.tensor->done_arg = o.opts.done_arg;
+    o.opts.done = ended;
+    o.opts.done_arg = o.tensor;
     status = reduction_start(&o.call, request);
     if (status != HEARTH_OK)
         give_back(compressor, &o, status);
