@@ -24,6 +24,7 @@
 #define RING_BYTES_MIN   (128u << 10)
 #define WAY_MIN_S        20e-6 /* between machines, whatever the clock says */
 #define WINDOW_BYTES_FAR (16u << 20)
+#define SLOW_LINE        8 /* a rate is slow if the host itself is so many times faster */
 #define GREETING_NS      (5 * NS_PER_S)
 #define PORT_TRIES       64
 #define LINK_LINE_MAX    256 /* of hearth_links_text, per peer */
@@ -326,11 +327,13 @@ static void set_costs(const struct opening *o, hearth_node *node, const struct w
         across.alpha_s = worst->way_s > WAY_MIN_S ? worst->way_s : WAY_MIN_S;
         across.bytes_per_s = (double)o->config->link_mbps * 1e6 / 8 * 0.94;
     }
+    /* Where the line is slow, the processor's turns do not matter. */
+    bool crowded = worst->crowded > 0 && worst->byte_s * inside.bytes_per_s < SLOW_LINE;
     if (worst->byte_s > 0) {
         inside.bytes_per_s = fmin(inside.bytes_per_s, 1 / worst->byte_s);
         across.bytes_per_s = fmin(across.bytes_per_s, 1 / worst->byte_s);
     }
-    node_set_costs(node, &inside, &across, window_for(&across, o->config->window_bytes), worst->crowded > 0);
+    node_set_costs(node, &inside, &across, window_for(&across, o->config->window_bytes), crowded);
 }
 
 /* Everyone has to be there for it. */
