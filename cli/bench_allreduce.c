@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cli/args.h"
+#include "cli/bench_nodes.h"
 #include "cli/commands.h"
 #include "cli/counter.h"
 #include "cli/crew.h"
@@ -21,19 +22,17 @@
 #include "cli/text.h"
 #include "os/clock.h"
 
-#define RANKS_MAX     64
-#define TRANSPORTS    "mem"
-#define PERIOD        1021 /* elements of the pattern; a prime, so that a piece at a wrong place shows */
-#define SUM_MAX       100  /* largest element of a result: exact in every type */
-#define SIZE_S        1.0  /* time for one size, about */
-#define BURST_S       2e-3
-#define BURST_MAX     200
-#define ROUNDS_MIN    5
-#define ROUNDS_MAX    100
-#define CALLS_MAX     (BURST_MAX * ROUNDS_MAX)
-#define COPY_BATCH    (64 << 10) /* smaller copies are timed several at once */
-#define OP_TIMEOUT_MS 60000
-#define WORD_LEN      16
+#define RANKS_MAX  BENCH_RANKS_MAX
+#define PERIOD     1021 /* elements of the pattern; a prime, so that a piece at a wrong place shows */
+#define SUM_MAX    100  /* largest element of a result: exact in every type */
+#define SIZE_S     1.0  /* time for one size, about */
+#define BURST_S    2e-3
+#define BURST_MAX  200
+#define ROUNDS_MIN 5
+#define ROUNDS_MAX 100
+#define CALLS_MAX  (BURST_MAX * ROUNDS_MAX)
+#define COPY_BATCH (64 << 10) /* smaller copies are timed several at once */
+#define WORD_LEN   16
 
 struct node {
     hearth_node *node;
@@ -47,8 +46,8 @@ struct node {
 
 struct bench {
     /* What the user says. */
-    const char *transport;
-    int ranks, dtype, algo, iters;
+    struct bench_line line;
+    int dtype, algo, iters;
     struct arg_list sizes;
     bool json;
 
@@ -86,8 +85,8 @@ static void make_block(const struct bench *b, int rank, uint8_t *block)
 {
     for (int i = 0; i < PERIOD; i++) {
         int value = 0;
-        for (int r = 0; r < b->ranks; r++)
-            value += rank == RANK_NONE || rank == r ? input_at(r, i, b->ranks) : 0;
+        for (int r = 0; r < b->line.ranks; r++)
+            value += rank == RANK_NONE || rank == r ? input_at(r, i, b->line.ranks) : 0;
         pattern_encode((enum hearth_dtype)b->dtype, value, block + (size_t)i * b->element_len);
     }
 }
@@ -130,7 +129,7 @@ static int run_burst(struct bench *b, int calls)
 {
     b->calls = calls;
     crew_run(&b->crew, job_run, b);
-    for (int r = 0; r < b->ranks; r++) {
+    for (int r = 0; r < b->line.ranks; r++) {
         if (b->nodes[r].status == HEARTH_OK)
             continue;
         fprintf(stderr, "hearth bench allreduce: node %d, %s: %s: %s\n", r, text_bytes((double)b->bytes).s,
@@ -143,7 +142,7 @@ static int run_burst(struct bench *b, int calls)
 static double burst_call(const struct bench *b, int call)
 {
     double slowest = 0;
-    for (int r = 0; r < b->ranks; r++)
+    for (int r = 0; r < b->line.ranks; r++)
         slowest = b->nodes[r].times[call] > slowest ? b->nodes[r].times[call] : slowest;
     return slowest;
 }
@@ -165,7 +164,7 @@ static int verify(struct bench *b, bool *right)
     if (code)
         return code;
     crew_run(&b->crew, job_check, b);
-    for (int r = 0; r < b->ranks; r++) {
+    for (int r = 0; r < b->line.ranks; r++) {
         if (!b->nodes[r].right)
             fprintf(stderr,
                     "hearth bench allreduce: node %d has a wrong result for %s of %s; please report it\n", r,
@@ -192,7 +191,7 @@ static void pace(const struct bench *b, double call_s, int *burst, int *rounds)
 static uint64_t sent_most(const struct bench *b, const uint64_t *before)
 {
     uint64_t most = 0;
-    for (int r = 0; r < b->ranks; r++) {
+    for (int r = 0; r < b->line.ranks; r++) {
         uint64_t sent = counter_read(b->nodes[r].node, "hearth_sent_bytes_total") - before[r];
         most = sent > most ? sent : most;
     }
@@ -208,7 +207,7 @@ static int measure(struct bench *b, struct progress *progress, double share_begi
     if (code)
         return code;
     pace(b, burst_call(b, 1), &burst, &rounds);
-    for (int r = 0; r < b->ranks; r++)
+    for (int r = 0; r < b->line.ranks; r++)
         sent[r] = counter_read(b->nodes[r].node, "hearth_sent_bytes_total");
     b->time_count = 0;
     for (int round = 0; round < rounds; round++) {
@@ -258,7 +257,7 @@ static uint32_t hops_of(const struct bench *b, const char *algo_name)
     if (hearth_algo_parse(algo_name, &algo) || algo == HEARTH_AUTO)
         return 0;
     scene_init(&scene);
-    scene.ranks = b->ranks;
+    scene.ranks = b->line.ranks;
     scene.dtype = b->dtype;
     scene.bytes = b->bytes;
     if (scene_build(&scene, &usage) != ARGS_GO)
@@ -283,12 +282,12 @@ static void note_choice(struct bench *b, struct outcome *out)
 
 static void show_head(const struct bench *b)
 {
-    char machine[256];
+    char machine[256], line[96];
     machine_line(machine, sizeof machine);
-    printf(
-        "%sall_reduce of %s, sum, in place, %d node%s%s, transport %s, beside memcpy on one thread\n%s\n\n",
-        paint(stdout, PAINT_BOLD), hearth_dtype_name((enum hearth_dtype)b->dtype), b->ranks,
-        b->ranks == 1 ? "" : "s", paint(stdout, PAINT_NONE), b->transport, machine);
+    bench_line_text(&b->line, line, sizeof line);
+    printf("%sall_reduce of %s, sum, in place, %d node%s%s%s, beside memcpy on one thread\n%s\n\n",
+           paint(stdout, PAINT_BOLD), hearth_dtype_name((enum hearth_dtype)b->dtype), b->line.ranks,
+           b->line.ranks == 1 ? "" : "s", paint(stdout, PAINT_NONE), line, machine);
     printf("  %8s  %-12s %8s %8s %9s %8s %9s %10s %6s  %s\n", "bytes", "algorithm", "median", "p99", "speed",
            "memcpy", "x memcpy", "node sends", "calls", "exact");
 }
@@ -307,12 +306,12 @@ static void show_row(const struct bench *b, const struct outcome *o)
 static void row_json(const struct bench *b, const struct outcome *o, json_t *row)
 {
     row_text(row, "name", "allreduce");
-    row_text(row, "transport", b->transport);
+    row_text(row, "transport", b->line.transport);
     row_bool(row, "secure", false);
     row_text(row, "algo", o->algo);
     row_text(row, "compress", "none");
     row_text(row, "dtype", hearth_dtype_name((enum hearth_dtype)b->dtype));
-    row_count(row, "ranks", (uint64_t)b->ranks);
+    row_count(row, "ranks", (uint64_t)b->line.ranks);
     row_count(row, "bytes", b->bytes);
     row_count(row, "calls", o->calls);
     row_real(row, "median_us", o->time.median * 1e6);
@@ -332,22 +331,11 @@ static void row_json(const struct bench *b, const struct outcome *o, json_t *row
 
 static int open_nodes(struct bench *b)
 {
-    struct hearth_config config;
     hearth_node *nodes[RANKS_MAX];
-    hearth_config_init(&config);
-    if (hearth_config_env(&config) == HEARTH_OK) {
-        config.op_timeout_ms = OP_TIMEOUT_MS;
-        config.log = catch_plan;
-        config.log_arg = b;
-        config.log_level = HEARTH_LOG_DEBUG;
-        if (hearth_open_local(&config, b->ranks, nodes) == HEARTH_OK) {
-            for (int r = 0; r < b->ranks; r++)
-                b->nodes[r] = (struct node){.node = nodes[r], .group = hearth_world(nodes[r])};
-            return EXIT_GOOD;
-        }
-    }
-    fprintf(stderr, "hearth bench allreduce: cannot open %d nodes: %s\n", b->ranks, hearth_error_text());
-    return EXIT_FAILED_CHECK;
+    int code = bench_nodes_open(&b->line, catch_plan, b, nodes);
+    for (int r = 0; !code && r < b->line.ranks; r++)
+        b->nodes[r] = (struct node){.node = nodes[r], .group = hearth_world(nodes[r])};
+    return code;
 }
 
 static size_t largest_size(const struct bench *b)
@@ -362,11 +350,11 @@ static int take_memory(struct bench *b)
 {
     size_t len = (largest_size(b) + 63) / 64 * 64;
     bool enough = (b->copy_source = aligned_alloc(64, len)) && (b->copy_target = aligned_alloc(64, len));
-    for (int r = 0; r < b->ranks && enough; r++)
+    for (int r = 0; r < b->line.ranks && enough; r++)
         enough = (b->nodes[r].buffer = aligned_alloc(64, len)) != NULL;
     if (!enough) {
         fprintf(stderr, "hearth bench allreduce: no memory for %d buffers of %s; try a smaller --bytes\n",
-                b->ranks + 2, text_bytes((double)len).s);
+                b->line.ranks + 2, text_bytes((double)len).s);
         return EXIT_FAILED_CHECK;
     }
     memset(b->copy_source, 1, len);
@@ -376,7 +364,7 @@ static int take_memory(struct bench *b)
 
 static void give_back(struct bench *b)
 {
-    for (int r = 0; r < b->ranks; r++) {
+    for (int r = 0; r < b->line.ranks; r++) {
         hearth_close(b->nodes[r].node);
         free(b->nodes[r].buffer);
     }
@@ -418,8 +406,9 @@ static int run_bench(struct bench *b, int argc, char **argv)
         code = take_memory(b);
     if (!code && b->json && !(doc = doc_open(argc, argv)))
         code = EXIT_FAILED_CHECK;
-    if (!code && !crew_open(&b->crew, b->ranks)) {
-        fprintf(stderr, "hearth bench allreduce: no threads for %d nodes; try fewer --ranks\n", b->ranks);
+    if (!code && !crew_open(&b->crew, b->line.ranks)) {
+        fprintf(stderr, "hearth bench allreduce: no threads for %d nodes; try fewer --ranks\n",
+                b->line.ranks);
         code = EXIT_FAILED_CHECK;
     } else if (!code) {
         code = run_sizes(b, doc);
@@ -434,15 +423,13 @@ static int run_bench(struct bench *b, int argc, char **argv)
 static int check_bench(struct bench *b, const struct usage *usage)
 {
     b->element_len = hearth_dtype_size((enum hearth_dtype)b->dtype);
-    if (strcmp(b->transport, TRANSPORTS) != 0)
-        return args_refuse(usage, "--transport %s is not there; this version has: " TRANSPORTS, b->transport);
     for (size_t i = 0; i < b->sizes.count; i++) {
         if (b->sizes.item[i] % b->element_len)
             return args_refuse(usage, "--bytes %zu is not a whole number of %s elements of %zu bytes",
                                b->sizes.item[i], hearth_dtype_name((enum hearth_dtype)b->dtype),
                                b->element_len);
     }
-    return ARGS_GO;
+    return bench_line_check(&b->line, usage);
 }
 
 int bench_allreduce(int argc, char **argv)
@@ -453,19 +440,20 @@ int bench_allreduce(int argc, char **argv)
         free(b);
         return EXIT_FAILED_CHECK;
     }
-    b->transport = "mem";
-    b->ranks = 4;
+    b->line = (struct bench_line){.transport = "mem", .ranks = 4};
     b->sizes = (struct arg_list){{4, 1 << 10, 64 << 10, 1 << 20, 16 << 20, (size_t)100 << 20}, 6};
     struct arg args[] = {
-        {"transport", ARG_TEXT, &b->transport, .about = "what joins the nodes: " TRANSPORTS " (default mem)",
-         .value_name = "NAME"},
-        {"ranks", ARG_INT, &b->ranks, .about = "nodes, one thread each (default 4)", .min = 1,
+        {"transport", ARG_TEXT, &b->line.transport,
+         .about = "what joins the nodes: " BENCH_TRANSPORTS " (default mem)", .value_name = "NAME"},
+        {"ranks", ARG_INT, &b->line.ranks, .about = "nodes, one thread each (default 4)", .min = 1,
          .max = RANKS_MAX},
         {"bytes", ARG_SIZES, &b->sizes, .about = "sizes of the buffer (default 4,1K,64K,1M,16M,100M)",
          .min = 1},
         {"dtype", ARG_CHOICE, &b->dtype, .about = "type of the elements (default f32)",
          .choice = scene_dtype},
         {"algo", ARG_CHOICE, &b->algo, .about = "algorithm (default auto)", .choice = scene_algo},
+        {"rate", ARG_RATE, &b->line.rate, .about = "what a node sends at most (default: no limit)"},
+        {"rtt", ARG_DURATION, &b->line.rtt_s, .about = "mem: the way there and back takes so long"},
         {"iters", ARG_INT, &b->iters, .about = "calls of each size (default auto: about a second)", .min = 1,
          .max = CALLS_MAX, .word = "auto"},
         {"json", ARG_FLAG, &b->json, .about = "print one JSON object"},
@@ -475,7 +463,7 @@ int bench_allreduce(int argc, char **argv)
         "all_reduce among nodes of this process. A call takes as long as on the slowest node; median "
         "and 99th percentile of many calls, in turns with a memcpy of the same bytes; the result is "
         "checked on every node.",
-        "hearth bench allreduce --transport mem --ranks 4 --bytes 1M,100M --algo ring", args,
+        "hearth bench allreduce --ranks 4 --bytes 1M --algo ring --rate 100mbit --rtt 1ms", args,
         sizeof args / sizeof *args};
     int code = args_parse(&usage, argc - 1, argv + 1);
     if (code == ARGS_GO)

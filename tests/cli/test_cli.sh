@@ -83,7 +83,8 @@ refuses "it goes by direct" plan --kind gather --algo ring
 refuses "with --ranks 4 they go from 0 to 3" plan --ranks 4 --rank 4
 refuses "with --ranks 4 they go from 0 to 3" plan --ranks 4 --kind broadcast --root 4
 refuses "--hosts does not fit --ranks 8" plan --ranks 8 --hosts 5
-refuses "--transport tcp is not there; this version has: mem" bench allreduce --transport tcp
+refuses "--transport udp is not there; this version has: mem, tcp, shm" bench allreduce --transport udp
+refuses "--rtt is for --transport mem" bench allreduce --transport tcp --rtt 1ms
 refuses "there is no benchmark 'gather'" bench gather
 refuses "fits no kernel" bench kernels --match nothing
 refuses "smaller than --ranks" demo --batch 2
@@ -157,6 +158,13 @@ json "bench allreduce: rows have the keys of all benchmarks, results are right" 
      and r["p99_us"] >= r["median_us"] > 0 and r["bytes_per_s"] > 0 and r["ranks"] == 4 and r["transport"] == "mem"
      and {"name", "secure", "algo", "compress", "bytes"} <= set(r) for r in rows)' \
     bench allreduce --transport mem --ranks 4 --bytes 4,1K,64K --dtype f32 --algo auto --iters 20
+for transport in mem tcp shm; do
+    json "bench allreduce over $transport at a rate is right, and not faster than that" \
+        'all(r["ok"] and r["median_us"] > 10000 and r["transport"] == "'$transport'" for r in rows)' \
+        bench allreduce --transport $transport --ranks 2 --bytes 256K --rate 200mbit --iters 2
+done
+json "bench allreduce over a long way" 'all(r["ok"] and r["median_us"] > 1000 for r in rows)' \
+    bench allreduce --ranks 2 --bytes 4,64K --rtt 2ms --iters 2
 json "bench allreduce by each algorithm tells its hops" 'rows[0]["algo"] == "ring" and rows[0]["hops"] == 4' \
     bench allreduce --ranks 3 --bytes 64K --algo ring --iters 5
 for dtype in f64 f16 bf16 i8 i32 i64 u8 u32 u64; do
