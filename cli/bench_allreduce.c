@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cli/args.h"
+#include "cli/bench_compressed.h"
 #include "cli/bench_nodes.h"
 #include "cli/commands.h"
 #include "cli/counter.h"
@@ -47,6 +48,7 @@ struct node {
 struct bench {
     /* What the user says. */
     struct bench_line line;
+    const char *codec; /* NULL: not compressed */
     int dtype, algo, iters;
     struct arg_list sizes;
     bool json;
@@ -429,7 +431,25 @@ static int check_bench(struct bench *b, const struct usage *usage)
                                b->sizes.item[i], hearth_dtype_name((enum hearth_dtype)b->dtype),
                                b->element_len);
     }
+    if (b->codec && hearth_codec_check(b->codec))
+        return args_refuse(usage, "--compress %s", hearth_error_text());
+    if (b->codec && b->dtype != HEARTH_F32)
+        return args_refuse(usage, "--compress is measured with --dtype f32");
     return bench_line_check(&b->line, usage);
+}
+
+static int run_compressed(struct bench *b, int argc, char **argv)
+{
+    struct compressed_bench compressed = {.line = b->line,
+                                          .codec = b->codec,
+                                          .algo = (enum hearth_algo)b->algo,
+                                          .iters = b->iters,
+                                          .sizes = &b->sizes};
+    json_t *doc = b->json ? doc_open(argc, argv) : NULL;
+    if (b->json && !doc)
+        return EXIT_FAILED_CHECK;
+    int code = bench_compressed(&compressed, doc);
+    return doc && !doc_close(doc) ? EXIT_FAILED_CHECK : code;
 }
 
 int bench_allreduce(int argc, char **argv)
@@ -452,6 +472,8 @@ int bench_allreduce(int argc, char **argv)
         {"dtype", ARG_CHOICE, &b->dtype, .about = "type of the elements (default f32)",
          .choice = scene_dtype},
         {"algo", ARG_CHOICE, &b->algo, .about = "algorithm (default auto)", .choice = scene_algo},
+        {"compress", ARG_TEXT, &b->codec, .about = "a codec: measured in turns with the plain all_reduce",
+         .value_name = "CODEC"},
         {"rate", ARG_RATE, &b->line.rate, .about = "what a node sends at most (default: no limit)"},
         {"rtt", ARG_DURATION, &b->line.rtt_s, .about = "mem: the way there and back takes so long"},
         {"iters", ARG_INT, &b->iters, .about = "calls of each size (default auto: about a second)", .min = 1,
@@ -461,15 +483,15 @@ int bench_allreduce(int argc, char **argv)
     struct usage usage = {
         "bench allreduce",
         "all_reduce among nodes of this process. A call takes as long as on the slowest node; median "
-        "and 99th percentile of many calls, in turns with a memcpy of the same bytes; the result is "
-        "checked on every node.",
-        "hearth bench allreduce --ranks 4 --bytes 1M --algo ring --rate 100mbit --rtt 1ms", args,
+        "and 99th percentile of many calls, in turns with a memcpy of the same bytes, or with --compress "
+        "the compressed in turns with the plain one; the result is checked on every node.",
+        "hearth bench allreduce --ranks 2 --bytes 100M --compress topk:0.01,values=int8 --rate 100mbit", args,
         sizeof args / sizeof *args};
     int code = args_parse(&usage, argc - 1, argv + 1);
     if (code == ARGS_GO)
         code = check_bench(b, &usage);
     if (code == ARGS_GO)
-        code = run_bench(b, argc, argv);
+        code = b->codec ? run_compressed(b, argc, argv) : run_bench(b, argc, argv);
     mutex_fini(&b->lock);
     free(b);
     return code;

@@ -163,6 +163,14 @@ for transport in mem tcp shm; do
         'all(r["ok"] and r["median_us"] > 10000 and r["transport"] == "'$transport'" for r in rows)' \
         bench allreduce --transport $transport --ranks 2 --bytes 256K --rate 200mbit --iters 2
 done
+for codec in none bf16 int8 topk:0.01,values=int8 randomk:0.01 powersgd:2; do
+    json "bench allreduce by $codec: the same bits on all nodes" \
+        'len(rows) == 2 and all(r["ok"] and r["vs"] == "plain" and r["bytes_sent"] > 0 and r["compress"] == "'$codec'"
+         for r in rows)' \
+        bench allreduce --ranks 3 --bytes 40K,256K --compress $codec --iters 1
+done
+refuses "no such codec" bench allreduce --compress zip
+refuses "--compress is measured with --dtype f32" bench allreduce --compress int8 --dtype f64
 json "bench allreduce over a long way" 'all(r["ok"] and r["median_us"] > 1000 for r in rows)' \
     bench allreduce --ranks 2 --bytes 4,64K --rtt 2ms --iters 2
 json "bench allreduce by each algorithm tells its hops" 'rows[0]["algo"] == "ring" and rows[0]["hops"] == 4' \
