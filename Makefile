@@ -44,9 +44,10 @@ bench: all ## measure kernels and collectives
 bench-peers: all ## all-reduce beside Open MPI, MPICH and Gloo, which it installs: a quarter of an hour
 	@python3 -B bench/peers/run.py
 
-bench-net: all ## the same between test hosts, at 0.1 and 1 Gbit/s and up to 20 ms
+bench-net: all ## the same between test hosts, at 0.1 and 1 Gbit/s and up to 20 ms; then codecs beside plain
 	@cmake --build build --target hearth_switch
 	@python3 -B bench/net/bench_net.py
+	@python3 -B bench/net/bench_codecs.py
 
 check: ## house rules and formatting
 	@python3 -B tools/check.py
