@@ -585,23 +585,37 @@ HEARTH_API int64_t hearth_compressor_explain(hearth_compressor *compressor, cons
 typedef struct hearth_sync hearth_sync;
 
 /* Makes the gradients of many tensors meet, as they become ready: small ones travel together, large ones in
- * pieces, while the rest is still being computed. */
+ * pieces, while the rest is still being computed. HEARTH_SUM or HEARTH_AVG. All members open the syncs of a
+ * group in the same order. Hangs on the group's node: freed by hearth_close at the latest. */
 HEARTH_API int hearth_sync_open(hearth_group *group, const char *codec, enum hearth_op op, hearth_sync **out);
-/* The same on a compressor that the caller has set up and closes after the sync. */
+/* The same on a compressor that the caller has set up and closes after the sync. Its rules are looked at when
+ * the first step begins. */
 HEARTH_API int hearth_sync_open_with(hearth_compressor *compressor, enum hearth_op op, hearth_sync **out);
-HEARTH_API void hearth_sync_close(hearth_sync *sync); /* NULL is allowed */
+HEARTH_API void hearth_sync_close(hearth_sync *sync); /* as hearth_sync_drop, then frees; NULL is allowed */
 /* Registers a tensor; its index (0, 1, ...), or a negative status. All members register the same, in the same
- * order, before the first step: they compare at the first hearth_sync_wait. `data` may be NULL and set
- * later. */
+ * order, before the first step: they compare in it, before anything is sent. `data` may be NULL and set
+ * later. Tensors of at most 1 MiB that go plain are copied together, at most 25 MiB of one type, and do not
+ * appear in the compressor; all others go from where they stand. */
 HEARTH_API int hearth_sync_add(hearth_sync *sync, const struct hearth_tensor *tensor);
 HEARTH_API int hearth_sync_set_data(hearth_sync *sync, int index, void *data); /* not while in flight */
+/* HEARTH_AVG: this member's weight from the next step on, 0 to 1e30: 1. Not in the middle of a step. */
+HEARTH_API int hearth_sync_set_weight(hearth_sync *sync, double weight);
 /* This step's gradient of the tensor is there. Any order, any thread; it belongs to the sync until the wait
- * has returned. */
+ * has returned. Errors are about the arguments; what goes wrong on the way is told by the wait. */
 HEARTH_API int hearth_sync_ready(hearth_sync *sync, int index);
-/* Ends the step: waits for all. HEARTH_INVALID: a tensor was never ready; the text names it, nothing was
- * changed, and the step goes on: make it ready and wait again. After any other error all gradients are as
- * they were, and all are to be made ready again. opts: timeout_ms, weight. */
+/* Ends the step: waits for all, at most opts->timeout_ms (its other fields are not used).
+ *  - HEARTH_INVALID: a tensor was not made ready; the text names it, and the step goes on: make it ready and
+ *    wait again.
+ *  - HEARTH_MISMATCH before the first step: members registered different things; the text names who and
+ *    where, nothing was sent, and so it stays: close the sync.
+ *  - Any other error: each gradient is either reduced, or as it was, as the operation that carried it ended.
+ *    To complete the step, make all ready again and wait again: those that are reduced are left alone. To
+ *    give it up (HEARTH_POISONED), hearth_sync_drop. All members do the same. */
 HEARTH_API int hearth_sync_wait(hearth_sync *sync, const struct hearth_opts *opts);
+/* Gives up the step that has begun or failed: what is in flight is cancelled, for all members, and the next
+ * hearth_sync_ready begins a new step. Gradients of this one hold anything. Not while another thread is in a
+ * call on the sync. NULL is allowed. */
+HEARTH_API void hearth_sync_drop(hearth_sync *sync);
 HEARTH_API hearth_compressor *hearth_sync_compressor(hearth_sync *sync); /* for stats, save and load */
 
 /* ---- one buffer by itself ---- */

@@ -21,6 +21,7 @@ struct hearth_group {
     struct list item; /* in the node */
     hearth_node *node;
     struct group *group;
+    uint64_t syncs; /* hearth_sync_open: how many there have been, under the baton */
 };
 
 struct hearth_request {

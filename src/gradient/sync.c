@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The public face of a sync: what the caller says is checked here. */
+#include "gradient/sync.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/hash.h"
+#include "gradient/compressor.h"
+
+#define TENSORS_FIRST 64u
+#define WEIGHT_MAX    1e30                       /* as everywhere: sums of weights must stay finite */
+#define SYNC_SEED     UINT64_C(0x68656172746873) /* keeps our tags away from those that users count up */
+#define NAMED_MAX     3                          /* tensors in a text */
+#define NAMED_LEN     60                         /* characters of each */
+
+static int refuse(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static int refuse(int status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    error_vset(error_last(), status, RANK_NONE, format, args);
+    va_end(args);
+    return status;
+}
+
+static int sync_check(const hearth_sync *sync, const char *name)
+{
+    if (sync == NULL)
+        return refuse(HEARTH_INVALID, "%s: sync is NULL", name);
+    if (node_forked(sync->group->node))
+        return refuse(HEARTH_FORKED, "%s: %s", name, hearth_strerror(HEARTH_FORKED));
+    return HEARTH_OK;
+}
+
+/* ---- opening and closing ---- */
+
+/* The n-th sync of a group is the same one on all members. */
+static uint64_t next_id(hearth_group *group)
+{
+    mutex_lock(&group->node->baton);
+    uint64_t number = group->syncs++;
+    mutex_unlock(&group->node->baton);
+    return hash_mix(hash_mix(SYNC_SEED, group_view(group->group)->group), number);
+}
+
+static void sync_free(hearth_sync *sync)
+{
+    sync_melt(sync);
+    for (uint32_t i = 0; i < sync->tensor_count; i++)
+        heap_free(sync->tensors[i].name);
+    heap_free(sync->tensors);
+    mutex_fini(&sync->lock);
+    heap_free(sync);
+}
+
+/* The node closes: no operation is left, requests are freed by the node, and so is our compressor. */
+static void sync_drop(struct attachment *attachment)
+{
+    sync_free(container_of(attachment, hearth_sync, attachment));
+}
+
+int hearth_sync_open_with(hearth_compressor *compressor, enum hearth_op op, hearth_sync **out)
+{
+    if (compressor == NULL || out == NULL)
+        return refuse(HEARTH_INVALID, "sync_open: compressor or out is NULL");
+    if (op != HEARTH_SUM && op != HEARTH_AVG)
+        return refuse(HEARTH_UNSUPPORTED, "sync_open: op is %s; gradients meet by sum or avg",
+                      hearth_op_name(op));
+    hearth_group *group = compressor->group;
+    if (node_forked(group->node))
+        return refuse(HEARTH_FORKED, "sync_open: %s", hearth_strerror(HEARTH_FORKED));
+    hearth_sync *sync = heap_alloc(group->node->heap, 1, sizeof *sync);
+    if (sync == NULL)
+        return refuse(HEARTH_NO_MEMORY, "sync_open: no memory");
+    sync->group = group;
+    sync->heap = group->node->heap;
+    sync->compressor = compressor;
+    sync->op = op;
+    sync->weight = 1;
+    sync->first_full = BUCKET_NOBODY;
+    int status = mutex_init(&sync->lock);
+    if (status != HEARTH_OK) {
+        heap_free(sync);
+        return refuse(status, "sync_open: the system gives no lock");
+    }
+    sync->id = next_id(group);
+    sync->attachment.drop = sync_drop;
+    list_init(&sync->attachment.item);
+    node_attach(group->node, &sync->attachment);
+    *out = sync;
+    return HEARTH_OK;
+}
+
+int hearth_sync_open(hearth_group *group, const char *codec, enum hearth_op op, hearth_sync **out)
+{
+    struct hearth_compressor_config config;
+    hearth_compressor *compressor;
+    hearth_compressor_config_init(&config);
+    config.codec = codec;
+    int status = hearth_compressor_open(group, &config, &compressor);
+    if (status != HEARTH_OK)
+        return status;
+    status = hearth_sync_open_with(compressor, op, out);
+    if (status != HEARTH_OK)
+        hearth_compressor_close(compressor);
+    else
+        (*out)->owner = true;
+    return status;
+}
+
+void hearth_sync_close(hearth_sync *sync)
+{
+    if (sync == NULL || node_forked(sync->group->node))
+        return; /* a forked child gives its memory back as a whole, by hearth_close */
+    hearth_compressor *compressor = sync->owner ? sync->compressor : NULL;
+    sync_forget(sync);
+    sync_abandon(sync);
+    node_detach(sync->group->node, &sync->attachment);
+    sync_free(sync);
+    hearth_compressor_close(compressor);
+}
+
+hearth_compressor *hearth_sync_compressor(hearth_sync *sync)
+{
+    return sync != NULL ? sync->compressor : NULL;
+}
+
+/* ---- registering ---- */
+
+static bool dtype_can(enum hearth_dtype dtype)
+{
+    return dtype == HEARTH_F32 || dtype == HEARTH_F64 || dtype == HEARTH_F16 || dtype == HEARTH_BF16;
+}
+
+static int tensor_check(const struct hearth_tensor *t, size_t *count)
+{
+    if (t == NULL || t->name == NULL)
+        return refuse(HEARTH_INVALID, "sync_add: the tensor or its name is NULL");
+    size_t len = strnlen(t->name, SYNC_NAME_MAX + 1);
+    if (len == 0 || len > SYNC_NAME_MAX)
+        return refuse(HEARTH_INVALID, "sync_add: the name \"%.20s...\" has %s", t->name,
+                      len == 0 ? "no characters" : "more than 255 bytes");
+    if (!dtype_can(t->dtype))
+        return refuse(HEARTH_UNSUPPORTED,
+                      "sync_add: \"%s\" is of type %s; gradients are f32, f64, f16 or bf16", t->name,
+                      hearth_dtype_name(t->dtype));
+    if (t->ndim < 0 || t->ndim > SYNC_DIMS_MAX || (t->ndim > 0 && t->dims == NULL))
+        return refuse(HEARTH_INVALID, "sync_add: \"%s\" has %d dimensions%s; it takes 0 to %d", t->name,
+                      t->ndim, t->dims == NULL ? " and no dims" : "", SYNC_DIMS_MAX);
+    size_t product = dtype_size(t->dtype);
+    for (int i = 0; i < t->ndim; i++)
+        if (__builtin_mul_overflow(product, t->dims[i], &product) || product > INT64_MAX)
+            return refuse(HEARTH_INVALID, "sync_add: \"%s\" would have 2^63 bytes or more", t->name);
+    *count = product / dtype_size(t->dtype);
+    return HEARTH_OK;
+}
+
+static bool tensors_grow(hearth_sync *sync)
+{
+    if (sync->tensor_count < sync->tensor_capacity)
+        return true;
+    uint32_t capacity = sync->tensor_capacity > 0 ? 2 * sync->tensor_capacity : TENSORS_FIRST;
+    struct sync_tensor *tensors = heap_alloc(sync->heap, capacity, sizeof *tensors);
+    if (tensors == NULL)
+        return false;
+    if (sync->tensor_count > 0)
+        memcpy(tensors, sync->tensors, sync->tensor_count * sizeof *tensors);
+    heap_free(sync->tensors);
+    sync->tensors = tensors;
+    sync->tensor_capacity = capacity;
+    return true;
+}
+
+/* With the lock. */
+static int tensor_add(hearth_sync *sync, const struct hearth_tensor *tensor, size_t count)
+{
+    uint64_t hash = hash64(0, tensor->name, strlen(tensor->name));
+    if (sync->frozen)
+        return refuse(HEARTH_INVALID, "sync_add: \"%s\" comes too late: the first step has begun",
+                      tensor->name);
+    if (sync->tensor_count == SYNC_TENSORS_MAX)
+        return refuse(HEARTH_LIMIT, "sync_add: there are %u tensors, no more are allowed", SYNC_TENSORS_MAX);
+    for (uint32_t i = 0; i < sync->tensor_count; i++)
+        if (sync->tensors[i].name_hash == hash && strcmp(sync->tensors[i].name, tensor->name) == 0)
+            return refuse(HEARTH_INVALID, "sync_add: \"%s\" is registered already, as %u", tensor->name, i);
+    char *name = tensors_grow(sync) ? heap_strdup(sync->heap, tensor->name) : NULL;
+    if (name == NULL)
+        return refuse(HEARTH_NO_MEMORY, "sync_add: no memory for \"%s\"", tensor->name);
+    struct sync_tensor *t = &sync->tensors[sync->tensor_count];
+    *t = (struct sync_tensor){.name = name,
+                              .name_hash = hash,
+                              .data = tensor->data,
+                              .ndim = tensor->ndim,
+                              .item = {.count = count, .dtype = tensor->dtype}};
+    if (tensor->ndim > 0)
+        memcpy(t->dims, tensor->dims, (size_t)tensor->ndim * sizeof t->dims[0]);
+    return (int)sync->tensor_count++;
+}
+
+int hearth_sync_add(hearth_sync *sync, const struct hearth_tensor *tensor)
+{
+    size_t count = 0;
+    int status = sync_check(sync, "sync_add");
+    if (status == HEARTH_OK)
+        status = tensor_check(tensor, &count);
+    if (status != HEARTH_OK)
+        return status;
+    mutex_lock(&sync->lock);
+    status = tensor_add(sync, tensor, count);
+    mutex_unlock(&sync->lock);
+    return status;
+}
+
+static int index_check(const hearth_sync *sync, const char *name, int index)
+{
+    if (index < 0 || (uint32_t)index >= sync->tensor_count)
+        return refuse(HEARTH_INVALID, "%s: index is %d; %u tensors are registered", name, index,
+                      sync->tensor_count);
+    return HEARTH_OK;
+}
+
+int hearth_sync_set_data(hearth_sync *sync, int index, void *data)
+{
+    int status = sync_check(sync, "sync_set_data");
+    if (status != HEARTH_OK)
+        return status;
+    mutex_lock(&sync->lock);
+    status = index_check(sync, "sync_set_data", index);
+    struct sync_tensor *t = status == HEARTH_OK ? &sync->tensors[index] : NULL;
+    if (t != NULL && (t->progress == TENSOR_COMING || t->progress == TENSOR_READY))
+        status = refuse(HEARTH_INVALID, "sync_set_data: \"%s\" is in flight", t->name);
+    else if (t != NULL)
+        t->data = data;
+    mutex_unlock(&sync->lock);
+    return status;
+}
+
+int hearth_sync_set_weight(hearth_sync *sync, double weight)
+{
+    int status = sync_check(sync, "sync_set_weight");
+    if (status != HEARTH_OK)
+        return status;
+    if (!(weight >= 0 && weight <= WEIGHT_MAX))
+        return refuse(HEARTH_INVALID, "sync_set_weight: weight is %g; it must be from 0 to %g", weight,
+                      WEIGHT_MAX);
+    mutex_lock(&sync->lock);
+    if (sync->begun)
+        status = refuse(HEARTH_INVALID, "sync_set_weight: the step has begun");
+    else
+        sync->weight = weight;
+    mutex_unlock(&sync->lock);
+    return status;
+}
+
+/* ---- a step ---- */
+
+/* With the lock. The first call of a step's kind fixes what is registered. */
+static int step_check(hearth_sync *sync)
+{
+    if (sync->broken.status != HEARTH_OK) {
+        *error_last() = sync->broken;
+        return sync->broken.status;
+    }
+    return sync->frozen ? HEARTH_OK : sync_freeze(sync);
+}
+
+/* With the lock. *take: the tensor is the calling thread's now; else there is nothing to do. */
+static int tensor_claim(hearth_sync *sync, int index, struct sync_tensor **take)
+{
+    int status = index_check(sync, "sync_ready", index);
+    if (status == HEARTH_OK)
+        status = step_check(sync);
+    if (status != HEARTH_OK)
+        return status;
+    struct sync_tensor *t = &sync->tensors[index];
+    if (t->progress == TENSOR_DONE)
+        return HEARTH_OK;
+    if (t->progress != TENSOR_IDLE)
+        return refuse(HEARTH_INVALID, "sync_ready: \"%s\" is ready already in this step", t->name);
+    if (t->data == NULL && t->item.count > 0)
+        return refuse(HEARTH_INVALID, "sync_ready: \"%s\" has no data: call hearth_sync_set_data", t->name);
+    t->progress = TENSOR_COMING;
+    sync->begun = true;
+    *take = t;
+    return HEARTH_OK;
+}
+
+int hearth_sync_ready(hearth_sync *sync, int index)
+{
+    struct sync_tensor *take = NULL;
+    int status = sync_check(sync, "sync_ready");
+    if (status != HEARTH_OK)
+        return status;
+    mutex_lock(&sync->lock);
+    status = tensor_claim(sync, index, &take);
+    mutex_unlock(&sync->lock);
+    if (take != NULL)
+        sync_take(sync, take);
+    return status;
+}
+
+/* With the lock. HEARTH_INVALID: names some of the tensors that are not ready. */
+static int missing_check(const hearth_sync *sync)
+{
+    char text[NAMED_MAX * (NAMED_LEN + 8)] = "";
+    uint32_t missing = 0;
+    size_t len = 0;
+    for (uint32_t i = 0; i < sync->tensor_count; i++) {
+        const struct sync_tensor *t = &sync->tensors[i];
+        if (t->progress == TENSOR_READY || t->progress == TENSOR_DONE)
+            continue;
+        if (missing++ < NAMED_MAX)
+            len += (size_t)snprintf(text + len, sizeof text - len, "%s\"%.*s\"", len > 0 ? ", " : "",
+                                    NAMED_LEN, t->name);
+    }
+    if (missing == 0)
+        return HEARTH_OK;
+    return refuse(HEARTH_INVALID, "sync_wait: %u of %u tensors were not made ready: %s%s", missing,
+                  sync->tensor_count, text, missing > NAMED_MAX ? ", ..." : "");
+}
+
+static int deadline_of(const hearth_sync *sync, const struct hearth_opts *opts, uint64_t *deadline_ns)
+{
+    int64_t timeout_ms = opts != NULL ? opts->timeout_ms : -1;
+    if (opts != NULL && opts->size != sizeof *opts)
+        return refuse(HEARTH_INVALID, "sync_wait: opts.size is %zu, not %zu: call hearth_opts_init",
+                      opts->size, sizeof *opts);
+    if (timeout_ms < -1)
+        return refuse(HEARTH_INVALID, "sync_wait: opts.timeout_ms is %lld", (long long)timeout_ms);
+    if (timeout_ms == -1)
+        timeout_ms = sync->group->node->config.op_timeout_ms;
+    uint64_t now = clock_real();
+    bool ever = (uint64_t)timeout_ms < (NEVER_NS - now) / NS_PER_MS;
+    *deadline_ns = ever ? now + (uint64_t)timeout_ms * NS_PER_MS : NEVER_NS;
+    return HEARTH_OK;
+}
+
+/* With the lock. */
+static int wait_begin(hearth_sync *sync)
+{
+    if (sync->waiting)
+        return refuse(HEARTH_INVALID, "sync_wait: another thread waits already");
+    int status = step_check(sync);
+    if (status == HEARTH_OK)
+        status = missing_check(sync);
+    sync->waiting = status == HEARTH_OK;
+    return status;
+}
+
+int hearth_sync_wait(hearth_sync *sync, const struct hearth_opts *opts)
+{
+    uint64_t deadline_ns = 0;
+    int status = sync_check(sync, "sync_wait");
+    if (status == HEARTH_OK)
+        status = deadline_of(sync, opts, &deadline_ns);
+    if (status != HEARTH_OK)
+        return status;
+    mutex_lock(&sync->lock);
+    status = wait_begin(sync);
+    mutex_unlock(&sync->lock);
+    if (status != HEARTH_OK)
+        return status;
+    status = sync_agree(sync, deadline_ns);
+    if (status == HEARTH_OK)
+        status = sync_finish(sync, deadline_ns);
+    mutex_lock(&sync->lock);
+    sync->waiting = false;
+    mutex_unlock(&sync->lock);
+    return status;
+}
+
+void hearth_sync_drop(hearth_sync *sync)
+{
+    if (sync != NULL && !node_forked(sync->group->node))
+        sync_abandon(sync);
+}

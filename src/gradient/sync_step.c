@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A step: tensors fill buckets, full buckets fly, the wait brings them home. */
+#include <assert.h>
+#include <string.h>
+
+#include "core/hash.h"
+#include "gradient/compressor.h"
+#include "gradient/sync.h"
+
+#define TAG_FIRST 16u /* of the buckets; sync_agree.c has those below */
+
+static size_t bucket_len(const struct bucket *bucket)
+{
+    return bucket->count * dtype_size(bucket->dtype);
+}
+
+static struct hearth_tensor tensor_of(const struct sync_tensor *t)
+{
+    return (struct hearth_tensor){
+        .name = t->name, .data = t->data, .dtype = t->item.dtype, .ndim = t->ndim, .dims = t->dims};
+}
+
+int64_t sync_remaining_ms(uint64_t deadline_ns)
+{
+    uint64_t now = clock_real();
+    if (now >= deadline_ns)
+        return 0;
+    uint64_t ms = (deadline_ns - now - 1) / NS_PER_MS + 1;
+    return ms < INT64_MAX ? (int64_t)ms : INT64_MAX;
+}
+
+/* ---- buckets ---- */
+
+/* How the tensor goes when warm-up and ramp are over, as the compressor's rules stand now. */
+static void codecs_of(hearth_compressor *compressor, const struct sync_tensor *t, struct codec_list *list)
+{
+    struct policy_question question = {
+        .name = t->name, .ndim = t->ndim, .count = t->item.count, .step = 2 * POLICY_STEPS_MAX};
+    struct policy_answer answer;
+    mutex_lock(&compressor->lock);
+    policy_ask(&compressor->policy, &question, &answer);
+    mutex_unlock(&compressor->lock);
+    *list = answer.list;
+}
+
+static uint32_t plan_make(hearth_sync *sync, struct bucket_item *items, struct bucket *plan)
+{
+    for (uint32_t i = 0; i < sync->tensor_count; i++) {
+        struct sync_tensor *t = &sync->tensors[i];
+        struct codec_list list;
+        char text[CODEC_TEXT_MAX];
+        codecs_of(sync->compressor, t, &list);
+        codec_list_text(&list, text, sizeof text);
+        t->codec_hash = hash64(0, text, strlen(text));
+        items[i] = t->item;
+        items[i].fused = list.count == 1 && list.codec[0].kind == CODEC_NONE &&
+                         t->item.count * dtype_size(t->item.dtype) <= BUCKET_FUSED;
+    }
+    return bucket_plan(items, sync->tensor_count, BUCKET_LEN, plan);
+}
+
+/* One stretch of memory for all fused buckets. */
+static bool memory_make(hearth_sync *sync)
+{
+    size_t len = 0;
+    for (uint32_t b = 0; b < sync->bucket_count; b++)
+        if (sync->buckets[b].plan.fused)
+            len += (bucket_len(&sync->buckets[b].plan) + HEAP_ALIGN - 1) / HEAP_ALIGN * HEAP_ALIGN;
+    if (len == 0)
+        return true;
+    sync->memory = hearth_alloc(sync->group->node, len);
+    uint8_t *at = sync->memory;
+    for (uint32_t b = 0; at != NULL && b < sync->bucket_count; b++) {
+        if (!sync->buckets[b].plan.fused)
+            continue;
+        sync->buckets[b].memory = at;
+        at += (bucket_len(&sync->buckets[b].plan) + HEAP_ALIGN - 1) / HEAP_ALIGN * HEAP_ALIGN;
+    }
+    return sync->memory != NULL;
+}
+
+/* Nothing is ready, but what is done stays so. */
+static void bucket_reopen(hearth_sync *sync, struct sync_bucket *b, enum tensor_progress progress)
+{
+    for (uint32_t i = b->plan.first; i != BUCKET_NOBODY; i = sync->tensors[i].item.next)
+        sync->tensors[i].progress = progress;
+    if (progress == TENSOR_DONE)
+        return;
+    b->progress = BUCKET_OPEN;
+    b->missing = b->plan.items;
+    b->next_full = BUCKET_NOBODY;
+}
+
+static int buckets_make(hearth_sync *sync, struct bucket_item *items, struct bucket *plan)
+{
+    uint32_t count = plan_make(sync, items, plan), ops_max = sync->group->node->config.ops_max;
+    if (count > ops_max)
+        return error_set(error_last(), HEARTH_LIMIT, RANK_NONE,
+                         "sync: %u tensors make %u buckets, but only %u operations may be in flight: raise "
+                         "ops_max in the configuration",
+                         sync->tensor_count, count, ops_max);
+    sync->buckets = heap_alloc(sync->heap, count, sizeof *sync->buckets);
+    sync->registrations =
+        heap_alloc(sync->heap, (size_t)hearth_size(sync->group), sizeof *sync->registrations);
+    sync->bucket_count = sync->buckets != NULL ? count : 0;
+    for (uint32_t b = 0; b < sync->bucket_count; b++)
+        sync->buckets[b] = (struct sync_bucket){.plan = plan[b], .tag = hash_mix(sync->id, TAG_FIRST + b)};
+    if (sync->buckets == NULL || sync->registrations == NULL || !memory_make(sync)) {
+        sync_melt(sync);
+        return error_set(error_last(), HEARTH_NO_MEMORY, RANK_NONE, "sync: no memory for %u buckets", count);
+    }
+    return HEARTH_OK;
+}
+
+int sync_freeze(hearth_sync *sync)
+{
+    struct bucket_item *items = heap_alloc(sync->heap, sync->tensor_count, sizeof *items);
+    struct bucket *plan = heap_alloc(sync->heap, sync->tensor_count, sizeof *plan);
+    int status = items != NULL && plan != NULL
+                     ? buckets_make(sync, items, plan)
+                     : error_set(error_last(), HEARTH_NO_MEMORY, RANK_NONE, "sync: no memory for buckets");
+    if (status == HEARTH_OK) {
+        for (uint32_t i = 0; i < sync->tensor_count; i++)
+            sync->tensors[i].item = items[i];
+        for (uint32_t b = 0; b < sync->bucket_count; b++)
+            bucket_reopen(sync, &sync->buckets[b], TENSOR_IDLE);
+        sync->frozen = true;
+        sync_register(sync);
+    }
+    heap_free(plan);
+    heap_free(items);
+    return status;
+}
+
+void sync_melt(hearth_sync *sync)
+{
+    hearth_free(sync->group->node, sync->memory);
+    heap_free(sync->registrations);
+    heap_free(sync->buckets);
+    sync->memory = NULL;
+    sync->registrations = NULL;
+    sync->buckets = NULL;
+    sync->bucket_count = 0;
+    sync->frozen = false;
+}
+
+/* ---- failures ---- */
+
+/* Of several the one that breaks most is told, and of those the first. */
+static void failure_note(hearth_sync *sync, const struct sync_bucket *b, const struct error *why)
+{
+    const struct sync_tensor *first = &sync->tensors[b->plan.first];
+    if (sync->failure.status != HEARTH_OK &&
+        hearth_status_scope(why->status) <= hearth_status_scope(sync->failure.status))
+        return;
+    if (b->plan.items > 1)
+        error_set(&sync->failure, why->status, why->rank, "sync: \"%s\" (with %u more in its bucket): %s",
+                  first->name, b->plan.items - 1, why->text);
+    else
+        error_set(&sync->failure, why->status, why->rank, "sync: \"%s\": %s", first->name, why->text);
+}
+
+/* ---- starting ---- */
+
+static int bucket_start(hearth_sync *sync, struct sync_bucket *b, hearth_request **request)
+{
+    struct hearth_opts opts;
+    hearth_opts_init(&opts);
+    opts.tag = b->tag;
+    opts.weight = sync->weight;
+    if (b->plan.fused)
+        return hearth_all_reduce_nb(sync->group, b->memory, b->memory, b->plan.count, b->plan.dtype, sync->op,
+                                    &opts, request);
+    struct hearth_tensor tensor = tensor_of(&sync->tensors[b->plan.first]);
+    return hearth_compressor_all_reduce_nb(sync->compressor, &tensor, sync->op, &opts, request);
+}
+
+/* The next one that may start is the caller's then. */
+static struct sync_bucket *full_take(hearth_sync *sync)
+{
+    mutex_lock(&sync->lock);
+    struct sync_bucket *b = NULL;
+    if (sync->agreement == AGREE_SAME && sync->first_full != BUCKET_NOBODY) {
+        b = &sync->buckets[sync->first_full];
+        assert(b->progress == BUCKET_FULL);
+        sync->first_full = b->next_full;
+        b->progress = BUCKET_STARTING;
+    }
+    mutex_unlock(&sync->lock);
+    return b;
+}
+
+void sync_start_full(hearth_sync *sync)
+{
+    struct sync_bucket *b;
+    while ((b = full_take(sync)) != NULL) {
+        hearth_request *request = NULL;
+        int status = bucket_start(sync, b, &request);
+        mutex_lock(&sync->lock);
+        b->request = request;
+        b->progress = status == HEARTH_OK ? BUCKET_FLYING : BUCKET_FAILED;
+        if (status != HEARTH_OK)
+            failure_note(sync, b, error_last());
+        mutex_unlock(&sync->lock);
+    }
+}
+
+/* Between the bucket's memory and the tensors'. */
+static void tensor_copy(const struct sync_bucket *b, const struct sync_tensor *t, bool home)
+{
+    size_t element = dtype_size(t->item.dtype), len = t->item.count * element;
+    uint8_t *place = (uint8_t *)b->memory + t->item.offset * element;
+    if (len > 0)
+        memcpy(home ? t->data : place, home ? place : t->data, len);
+}
+
+void sync_take(hearth_sync *sync, struct sync_tensor *tensor)
+{
+    struct sync_bucket *b = &sync->buckets[tensor->item.bucket];
+    if (b->plan.fused)
+        tensor_copy(b, tensor, false);
+    mutex_lock(&sync->lock);
+    if (--b->missing == 0) {
+        b->progress = BUCKET_FULL;
+        b->next_full = sync->first_full;
+        sync->first_full = tensor->item.bucket;
+    }
+    mutex_unlock(&sync->lock);
+    sync_ask(sync);
+    sync_start_full(sync);
+    /* Last: who waits and finds all tensors ready finds no bucket half started. */
+    mutex_lock(&sync->lock);
+    tensor->progress = TENSOR_READY;
+    mutex_unlock(&sync->lock);
+}
+
+/* ---- the end of a step ---- */
+
+static void bucket_finish(hearth_sync *sync, struct sync_bucket *b, uint64_t deadline_ns)
+{
+    struct error why;
+    int status = hearth_wait(b->request, sync_remaining_ms(deadline_ns));
+    if (status == HEARTH_PENDING)
+        error_set(&why, HEARTH_TIMEOUT, RANK_NONE, "not all members had it ready, or it took too long");
+    else if (status != HEARTH_OK)
+        why = *error_last();
+    hearth_request_free(b->request); /* takes it back if it has not ended */
+    b->request = NULL;
+    b->progress = status == HEARTH_OK ? BUCKET_DONE : BUCKET_FAILED;
+    if (status != HEARTH_OK)
+        failure_note(sync, b, &why);
+    for (uint32_t i = b->plan.first; status == HEARTH_OK && b->plan.fused && i != BUCKET_NOBODY;
+         i = sync->tensors[i].item.next)
+        tensor_copy(b, &sync->tensors[i], true);
+}
+
+int sync_finish(hearth_sync *sync, uint64_t deadline_ns)
+{
+    sync_start_full(sync);
+    for (uint32_t i = 0; i < sync->bucket_count; i++)
+        if (sync->buckets[i].progress == BUCKET_FLYING)
+            bucket_finish(sync, &sync->buckets[i], deadline_ns);
+    mutex_lock(&sync->lock);
+    int status = sync->failure.status;
+    for (uint32_t i = 0; i < sync->bucket_count; i++) {
+        struct sync_bucket *b = &sync->buckets[i];
+        bool stays = status != HEARTH_OK && b->progress == BUCKET_DONE;
+        bucket_reopen(sync, b, stays ? TENSOR_DONE : TENSOR_IDLE);
+    }
+    sync->begun = false;
+    if (status != HEARTH_OK)
+        *error_last() = sync->failure;
+    error_clear(&sync->failure);
+    mutex_unlock(&sync->lock);
+    return status;
+}
+
+/* Members that have started a bucket of this step wait for us in it. What we never started we refuse, so that
+ * they hear of it, and so that our next one is not taken for this one. */
+static void bucket_abandon(hearth_sync *sync, struct sync_bucket *b)
+{
+    struct error why;
+    error_set(&why, HEARTH_ABORTED, hearth_rank(sync->group), "sync: the step was given up");
+    if (b->progress == BUCKET_OPEN || b->progress == BUCKET_FULL)
+        node_refuse(sync->group, b->tag, &why);
+    hearth_request_free(b->request);
+    b->request = NULL;
+}
+
+/* The answer to our question may come just now, and then its callback is starting buckets. */
+static void starts_end(hearth_sync *sync)
+{
+    for (uint32_t i = 0; i < sync->bucket_count;) {
+        mutex_lock(&sync->lock);
+        bool starting = sync->buckets[i].progress == BUCKET_STARTING;
+        mutex_unlock(&sync->lock);
+        i += !starting;
+        if (starting)
+            thread_yield();
+    }
+}
+
+void sync_abandon(hearth_sync *sync)
+{
+    mutex_lock(&sync->lock);
+    bool flying = sync->agreement == AGREE_SAME && sync->begun;
+    sync->first_full = BUCKET_NOBODY;
+    mutex_unlock(&sync->lock);
+    starts_end(sync);
+    for (uint32_t i = 0; i < sync->bucket_count; i++) {
+        if (flying)
+            bucket_abandon(sync, &sync->buckets[i]);
+        bucket_reopen(sync, &sync->buckets[i], TENSOR_IDLE);
+    }
+    sync->begun = false;
+    error_clear(&sync->failure);
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fills, reduces and compares the gradients of a model. */
+#include "conform/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Vectors, scalars, matrices, an empty one, a vector that is too long to share a bucket. */
+const struct shape shapes[TENSORS] = {
+    {HEARTH_F32, 2, {96, 128}}, {HEARTH_F32, 1, {128}},         {HEARTH_F32, 0, {0}},
+    {HEARTH_F32, 2, {128, 64}}, {HEARTH_F32, 1, {64}},          {HEARTH_F16, 1, {33}},
+    {HEARTH_BF16, 2, {8, 8}},   {HEARTH_F64, 1, {7}},           {HEARTH_F32, 2, {0, 5}},
+    {HEARTH_F32, 1, {300000}},  {HEARTH_F64, 2, {70, 90}},      {HEARTH_F32, 1, {1}},
+    {HEARTH_BF16, 1, {501}},    {HEARTH_F16, 2, {65, 67}},      {HEARTH_F32, 3, {2, 3, 4}},
+    {HEARTH_F32, 1, {5}},       {HEARTH_F32, 2, {64, 64}},      {HEARTH_F32, 1, {64}},
+    {HEARTH_F64, 1, {1000}},    {HEARTH_BF16, 3, {16, 17, 18}}, {HEARTH_F32, 1, {3}},
+    {HEARTH_F32, 2, {63, 65}},  {HEARTH_F32, 1, {4095}},        {HEARTH_F32, 2, {100, 100}},
+};
+
+size_t count_of(int index)
+{
+    size_t count = 1;
+    for (int i = 0; i < shapes[index].ndim; i++)
+        count *= shapes[index].dims[i];
+    return count;
+}
+
+size_t len_of(int index)
+{
+    return count_of(index) * hearth_dtype_size(shapes[index].dtype);
+}
+
+int model_add(hearth_sync *sync, int index, const char *name, void *data)
+{
+    struct hearth_tensor tensor = {.name = name,
+                                   .data = data,
+                                   .dtype = shapes[index].dtype,
+                                   .ndim = shapes[index].ndim,
+                                   .dims = shapes[index].dims};
+    return hearth_sync_add(sync, &tensor);
+}
+
+static void model_register(struct model *m, hearth_sync *sync)
+{
+    m->sync = sync;
+    for (int i = 0; i < TENSORS; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "layer%d.weight", i);
+        m->data[i] = must_alloc(len_of(i));
+        m->before[i] = must_alloc(len_of(i));
+        m->wanted[i] = must_alloc(len_of(i));
+        check(model_add(sync, i, name, m->data[i]) == i, "tensor %d: %s", i, hearth_error_text());
+    }
+}
+
+void model_open(struct model *m, hearth_group *group, const char *codec, enum hearth_op op)
+{
+    hearth_sync *sync = NULL;
+    check_status(hearth_sync_open(group, codec, op, &sync), HEARTH_OK);
+    model_register(m, sync);
+}
+
+void model_close(struct model *m)
+{
+    hearth_sync_close(m->sync);
+    for (int i = 0; i < TENSORS; i++) {
+        free(m->data[i]);
+        free(m->before[i]);
+        free(m->wanted[i]);
+    }
+}
+
+void model_fill(struct model *m, int rank, int step)
+{
+    uint64_t seed = (uint64_t)(1000 * step + rank);
+    for (int i = 0; i < TENSORS; i++) {
+        for (size_t k = 0; k < count_of(i); k++)
+            set_number(shapes[i].dtype, m->data[i], k, (double)draw_below(&seed, 17) - 8);
+        memcpy(m->before[i], m->data[i], len_of(i));
+    }
+}
+
+void model_reduce(struct model *m, hearth_group *group, enum hearth_op op, double weight)
+{
+    struct hearth_opts opts = opts_default();
+    opts.weight = weight;
+    for (int i = 0; i < TENSORS; i++)
+        check_status(
+            hearth_all_reduce(group, m->before[i], m->wanted[i], count_of(i), shapes[i].dtype, op, &opts),
+            HEARTH_OK);
+}
+
+bool holds(const struct model *m, int index, void *const *what)
+{
+    return memcmp(m->data[index], what[index], len_of(index)) == 0;
+}
+
+void model_check(const struct model *m, void *const *what, const char *text)
+{
+    for (int i = 0; i < TENSORS; i++)
+        check(holds(m, i, what), "tensor %d does not hold %s", i, text);
+}
+
+void model_same(const struct model *m, hearth_group *group)
+{
+    for (int i = 0; i < TENSORS; i++)
+        check_status(hearth_same(group, m->data[i], len_of(i), NULL), HEARTH_OK);
+}
+
+void shuffle(int order[TENSORS], uint64_t seed)
+{
+    for (int i = 0; i < TENSORS; i++)
+        order[i] = i;
+    for (int i = TENSORS - 1; i > 0; i--) {
+        int k = (int)draw_below(&seed, (uint64_t)i + 1), kept = order[i];
+        order[i] = order[k];
+        order[k] = kept;
+    }
+}
+
+void ready_all(struct model *m, uint64_t seed)
+{
+    int order[TENSORS];
+    shuffle(order, seed);
+    for (int i = 0; i < TENSORS; i++)
+        check_status(hearth_sync_ready(m->sync, order[i]), HEARTH_OK);
+}

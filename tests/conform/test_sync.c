@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gradients of a model: any order of readiness, from several threads, over steps; arguments; memory. */
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conform/model.h"
+#include "node/node.h"
+
+enum { THREADS = 2 };
+
+/* ---- steps ---- */
+
+struct half {
+    struct model *model;
+    int order[TENSORS], from;
+};
+
+static void *ready_half(void *arg)
+{
+    struct half *h = arg;
+    for (int i = h->from; i < TENSORS; i += THREADS)
+        check_status(hearth_sync_ready(h->model->sync, h->order[i]), HEARTH_OK);
+    return NULL;
+}
+
+/* Several threads, an order that no other member has. */
+static void ready_by_threads(struct model *m, uint64_t seed)
+{
+    pthread_t threads[THREADS];
+    struct half halves[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        halves[i] = (struct half){.model = m, .from = i};
+        shuffle(halves[i].order, seed);
+        if (pthread_create(&threads[i], NULL, ready_half, &halves[i]) != 0)
+            abort();
+    }
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+}
+
+struct steps {
+    const char *codec;
+    enum hearth_op op;
+    bool exact; /* plain: the same bits as all_reduce */
+};
+
+static void steps_run(struct cluster *c, int rank, void *arg)
+{
+    const struct steps *s = arg;
+    struct model m;
+    hearth_group *g = c->world[rank];
+    model_open(&m, g, s->codec, s->op);
+    check(hearth_sync_compressor(m.sync) != NULL, "there is no compressor");
+    for (int step = 0; step < 6; step++) {
+        model_fill(&m, rank, step);
+        model_reduce(&m, g, s->op, 1);
+        if (step % 2 == 0)
+            ready_all(&m, (uint64_t)(100 * step + rank));
+        else
+            ready_by_threads(&m, (uint64_t)(100 * step + rank));
+        check_status(hearth_sync_wait(m.sync, NULL), HEARTH_OK);
+        if (s->exact)
+            model_check(&m, m.wanted, "the sum");
+        model_same(&m, g);
+    }
+    model_close(&m);
+}
+
+static void test_steps(void **state)
+{
+    (void)state;
+    struct steps steps[] = {{"none", HEARTH_SUM, true},
+                            {NULL, HEARTH_AVG, true},
+                            {"int8", HEARTH_SUM, false},
+                            {"topk:0.05", HEARTH_AVG, false}};
+    for (int size = 1; size <= 4; size++) {
+        struct cluster c;
+        cluster_open(&c, size, NULL);
+        for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
+            cluster_run(&c, steps_run, &steps[i]);
+        cluster_close(&c);
+    }
+}
+
+/* Several syncs of one group are in flight at the same time, and none meets the other. */
+static void two_syncs(struct cluster *c, int rank, void *arg)
+{
+    (void)arg;
+    struct model m[2];
+    hearth_group *g = c->world[rank];
+    for (int i = 0; i < 2; i++) {
+        model_open(&m[i], g, NULL, i == 0 ? HEARTH_SUM : HEARTH_AVG);
+        model_fill(&m[i], rank, i);
+        model_reduce(&m[i], g, i == 0 ? HEARTH_SUM : HEARTH_AVG, 1);
+    }
+    for (int i = 0; i < 2; i++)
+        ready_all(&m[(rank + i) % 2], (uint64_t)rank);
+    for (int i = 0; i < 2; i++) {
+        check_status(hearth_sync_wait(m[(rank + i + 1) % 2].sync, NULL), HEARTH_OK);
+        model_check(&m[(rank + i + 1) % 2], m[(rank + i + 1) % 2].wanted, "the sum");
+    }
+    model_close(&m[0]);
+    model_close(&m[1]);
+}
+
+static void weights(struct cluster *c, int rank, void *arg)
+{
+    (void)arg;
+    struct model m;
+    model_open(&m, c->world[rank], NULL, HEARTH_AVG);
+    for (int step = 0; step < 3; step++) {
+        double weight = step == 0 ? 1 : step + rank;
+        model_fill(&m, rank, step);
+        model_reduce(&m, c->world[rank], HEARTH_AVG, weight);
+        if (step > 0)
+            check_status(hearth_sync_set_weight(m.sync, weight), HEARTH_OK);
+        ready_all(&m, (uint64_t)rank);
+        check_status(hearth_sync_set_weight(m.sync, 7), HEARTH_INVALID);
+        check_text(hearth_error_text(), "begun");
+        check_status(hearth_sync_wait(m.sync, NULL), HEARTH_OK);
+        model_check(&m, m.wanted, "the weighted average");
+    }
+    check_status(hearth_sync_set_weight(m.sync, -1), HEARTH_INVALID);
+    check_status(hearth_sync_set_weight(m.sync, 1e31), HEARTH_INVALID);
+    model_close(&m);
+}
+
+static void test_two_syncs_and_weights(void **state)
+{
+    (void)state;
+    struct cluster c;
+    cluster_open(&c, 3, NULL);
+    cluster_run(&c, two_syncs, NULL);
+    cluster_run(&c, weights, NULL);
+    cluster_works(&c);
+    cluster_close(&c);
+}
+
+/* A callback of an operation of the user makes a tensor ready, inside hearth_sync_ready or anywhere else. */
+struct chain {
+    struct model *model;
+    int index;
+    _Atomic(int) status;
+};
+
+static void on_done(void *arg, int status)
+{
+    struct chain *chain = arg;
+    if (status == HEARTH_OK)
+        status = hearth_sync_ready(chain->model->sync, chain->index);
+    atomic_store(&chain->status, status);
+}
+
+static void callbacks(struct cluster *c, int rank, void *arg)
+{
+    (void)arg;
+    struct model m;
+    hearth_group *g = c->world[rank];
+    model_open(&m, g, NULL, HEARTH_SUM);
+    for (int step = 0; step < 10; step++) {
+        struct chain chains[TENSORS];
+        hearth_request *requests[TENSORS];
+        int64_t x[TENSORS];
+        model_fill(&m, rank, step);
+        model_reduce(&m, g, HEARTH_SUM, 1);
+        for (int i = 0; i < TENSORS; i++) {
+            struct hearth_opts opts = opts_default();
+            chains[i] = (struct chain){.model = &m, .index = i};
+            opts.tag = (uint64_t)i;
+            opts.done = on_done;
+            opts.done_arg = &chains[i];
+            x[i] = 1;
+            check_status(
+                hearth_all_reduce_nb(g, &x[i], &x[i], 1, HEARTH_I64, HEARTH_SUM, &opts, &requests[i]),
+                HEARTH_OK);
+        }
+        check_status(hearth_wait_all(requests, TENSORS, -1), HEARTH_OK);
+        check_status(hearth_sync_wait(m.sync, NULL), HEARTH_OK);
+        for (int i = 0; i < TENSORS; i++) {
+            check_status(atomic_load(&chains[i].status), HEARTH_OK);
+            hearth_request_free(requests[i]);
+        }
+        model_check(&m, m.wanted, "the sum");
+    }
+    model_close(&m);
+}
+
+static void test_ready_in_callbacks(void **state)
+{
+    (void)state;
+    struct cluster c;
+    cluster_open(&c, 3, NULL);
+    cluster_run(&c, callbacks, NULL);
+    cluster_close(&c);
+}
+
+/* ---- arguments ---- */
+
+static void test_arguments(void **state)
+{
+    (void)state;
+    struct cluster c;
+    struct model m;
+    hearth_sync *none = NULL;
+    struct hearth_opts opts = opts_default();
+    cluster_open(&c, 1, NULL);
+    check_status(hearth_sync_open(NULL, NULL, HEARTH_SUM, &none), HEARTH_INVALID);
+    check_status(hearth_sync_open(c.world[0], NULL, HEARTH_MAX, &none), HEARTH_UNSUPPORTED);
+    check_text(hearth_error_text(), "max");
+    check_status(hearth_sync_open(c.world[0], NULL, HEARTH_SUM, NULL), HEARTH_INVALID);
+    check_status(hearth_sync_open_with(NULL, HEARTH_SUM, &none), HEARTH_INVALID);
+    check_status(hearth_sync_wait(NULL, NULL), HEARTH_INVALID);
+    check_status(hearth_sync_ready(NULL, 0), HEARTH_INVALID);
+    check_status(hearth_sync_add(NULL, NULL), HEARTH_INVALID);
+    hearth_sync_close(NULL);
+    hearth_sync_drop(NULL);
+    check(none == NULL && hearth_sync_compressor(NULL) == NULL, "something came of nothing");
+
+    model_open(&m, c.world[0], NULL, HEARTH_SUM);
+    size_t huge[2] = {SIZE_MAX / 4, 3};
+    float x[5];
+    struct hearth_tensor t = {.name = "x", .data = x, .dtype = HEARTH_I32};
+    char name[257];
+    memset(name, 'n', sizeof name);
+    name[256] = '\0';
+    check_status(hearth_sync_add(m.sync, NULL), HEARTH_INVALID);
+    check_status(hearth_sync_add(m.sync, &t), HEARTH_UNSUPPORTED);
+    check_text(hearth_error_text(), "i32");
+    t = (struct hearth_tensor){.name = "layer3.weight", .data = x};
+    check_status(hearth_sync_add(m.sync, &t), HEARTH_INVALID);
+    check_text(hearth_error_text(), "layer3.weight");
+    t.name = name;
+    check_status(hearth_sync_add(m.sync, &t), HEARTH_INVALID);
+    t.name = "";
+    check_status(hearth_sync_add(m.sync, &t), HEARTH_INVALID);
+    t = (struct hearth_tensor){.name = "y", .data = x, .ndim = 9, .dims = huge};
+    check_status(hearth_sync_add(m.sync, &t), HEARTH_INVALID);
+    t.ndim = 1;
+    t.dims = NULL;
+    check_status(hearth_sync_add(m.sync, &t), HEARTH_INVALID);
+    t.ndim = 2;
+    t.dims = huge;
+    check_status(hearth_sync_add(m.sync, &t), HEARTH_INVALID);
+    check_text(hearth_error_text(), "2^63");
+
+    check_status(hearth_sync_ready(m.sync, TENSORS), HEARTH_INVALID);
+    check_status(hearth_sync_ready(m.sync, -1), HEARTH_INVALID);
+    check_status(hearth_sync_set_data(m.sync, TENSORS, x), HEARTH_INVALID);
+    check_status(hearth_sync_set_data(m.sync, 15, NULL), HEARTH_OK);
+    check_status(hearth_sync_ready(m.sync, 15), HEARTH_INVALID);
+    check_text(hearth_error_text(), "set_data");
+    check_status(hearth_sync_set_data(m.sync, 15, x), HEARTH_OK);
+    check_status(hearth_sync_ready(m.sync, 15), HEARTH_OK);
+    check_status(hearth_sync_ready(m.sync, 15), HEARTH_INVALID);
+    check_text(hearth_error_text(), "already");
+    check_status(hearth_sync_set_data(m.sync, 15, x), HEARTH_INVALID);
+    check_text(hearth_error_text(), "flight");
+    t = (struct hearth_tensor){.name = "late", .data = x};
+    check_status(hearth_sync_add(m.sync, &t), HEARTH_INVALID);
+    check_text(hearth_error_text(), "late");
+    opts.size = 3;
+    check_status(hearth_sync_wait(m.sync, &opts), HEARTH_INVALID);
+    opts = opts_default();
+    opts.timeout_ms = -2;
+    check_status(hearth_sync_wait(m.sync, &opts), HEARTH_INVALID);
+    model_close(&m);
+    cluster_close(&c);
+}
+
+/* A model of nothing, and one whose data comes later. */
+static void empty(struct cluster *c, int rank, void *arg)
+{
+    (void)arg;
+    hearth_sync *sync;
+    check_status(hearth_sync_open(c->world[rank], NULL, HEARTH_SUM, &sync), HEARTH_OK);
+    for (int step = 0; step < 3; step++)
+        check_status(hearth_sync_wait(sync, NULL), HEARTH_OK);
+    hearth_sync_close(sync);
+    hearth_sync *later;
+    check_status(hearth_sync_open(c->world[rank], NULL, HEARTH_SUM, &later), HEARTH_OK);
+    check(model_add(later, 4, "later", NULL) == 0, "%s", hearth_error_text());
+    for (int step = 0; step < 3; step++) {
+        float x[64];
+        for (int i = 0; i < 64; i++)
+            x[i] = (float)(i + rank + step);
+        check_status(hearth_sync_set_data(later, 0, x), HEARTH_OK);
+        check_status(hearth_sync_ready(later, 0), HEARTH_OK);
+        check_status(hearth_sync_wait(later, NULL), HEARTH_OK);
+        check(x[63] == (float)(2 * (63 + step) + 1), "x is %g", (double)x[63]);
+    }
+    hearth_sync_close(later);
+}
+
+static void test_empty_and_later(void **state)
+{
+    (void)state;
+    struct cluster c;
+    cluster_open(&c, 2, NULL);
+    cluster_run(&c, empty, NULL);
+    cluster_close(&c);
+}
+
+static void test_more_buckets_than_operations(void **state)
+{
+    (void)state;
+    struct hearth_config config;
+    struct cluster c;
+    struct model m;
+    hearth_config_init(&config);
+    config.ops_max = 4;
+    cluster_open(&c, 1, &config);
+    model_open(&m, c.world[0], "int8", HEARTH_SUM);
+    check_status(hearth_sync_ready(m.sync, 0), HEARTH_LIMIT);
+    check_text(hearth_error_text(), "ops_max");
+    model_close(&m);
+    cluster_close(&c);
+}
+
+/* ---- memory ---- */
+
+static void one_step(struct model *m)
+{
+    for (int i = 0; i < TENSORS; i++)
+        check_status(hearth_sync_ready(m->sync, i), HEARTH_OK);
+    check_status(hearth_sync_wait(m->sync, NULL), HEARTH_OK);
+}
+
+/* Until everything has been used that a step may use at once: how much that is depends on the others. */
+static void steady(struct cluster *c, int rank, void *arg)
+{
+    (void)arg;
+    struct model m;
+    uint64_t allocations = 0;
+    int same = 0;
+    model_open(&m, c->world[rank], NULL, HEARTH_AVG);
+    model_fill(&m, rank, 0);
+    for (int step = 0; step < 500 && same < 5; step++) {
+        one_step(&m);
+        uint64_t now = metric(c->nodes[rank], "hearth_allocations_total"), most = 0;
+        uint64_t changed = now > allocations + 1; /* the copy of the large tensor that goes plain, 9 */
+        check_status(hearth_all_reduce(c->world[rank], &changed, &most, 1, HEARTH_U64, HEARTH_MAX, NULL),
+                     HEARTH_OK);
+        same = most == 0 ? same + 1 : 0;
+        allocations = now;
+    }
+    check(same == 5, "there is no end of allocations: %" PRIu64, allocations);
+    model_close(&m);
+}
+
+/* What compressed operations take they give back. */
+static void bounded(struct cluster *c, int rank, void *arg)
+{
+    (void)arg;
+    struct model m;
+    uint64_t most = 0, bytes = 0;
+    model_open(&m, c->world[rank], "int8", HEARTH_AVG);
+    model_fill(&m, rank, 0);
+    for (int step = 0; step < 60; step++) {
+        one_step(&m);
+        cluster_meet(c);
+        bytes = metric(c->nodes[rank], "hearth_memory_bytes");
+        cluster_meet(c);
+        if (step < 30)
+            most = bytes > most ? bytes : most;
+    }
+    check(bytes <= most + (UINT64_C(4) << 20), "memory grows: %" PRIu64 ", then %" PRIu64, most, bytes);
+    model_close(&m);
+}
+
+static void test_steady_memory(void **state)
+{
+    (void)state;
+    struct cluster c;
+    cluster_open(&c, 3, NULL);
+    cluster_run(&c, steady, NULL);
+    cluster_run(&c, bounded, NULL);
+    cluster_close(&c);
+}
+
+/* Each allocation of opening, registering and the first step fails once: an error, and then it works. */
+static void test_no_memory(void **state)
+{
+    (void)state;
+    struct cluster c;
+    cluster_open(&c, 1, NULL);
+    struct heap *heap = c.nodes[0]->heap;
+    for (int64_t n = 0, failed = 1; failed > 0; n++) {
+        hearth_sync *sync = NULL;
+        float x[64] = {1};
+        failed = 0;
+        atomic_store(&heap->fail_after, n);
+        int status = hearth_sync_open(c.world[0], NULL, HEARTH_SUM, &sync);
+        if (status == HEARTH_OK)
+            status = model_add(sync, 4, "x", x);
+        if (status >= 0)
+            status = hearth_sync_ready(sync, 0);
+        if (status >= 0)
+            status = hearth_sync_wait(sync, NULL);
+        failed = status < 0;
+        check(status >= 0 || status == HEARTH_NO_MEMORY, "after %d: %s", (int)n, hearth_error_text());
+        atomic_store(&heap->fail_after, -1);
+        hearth_sync_close(sync);
+        if (n > 1000)
+            fail_msg("it never works");
+    }
+    cluster_works(&c);
+    cluster_close(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_two_syncs_and_weights),
+        cmocka_unit_test(test_ready_in_callbacks),
+        cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_empty_and_later),
+        cmocka_unit_test(test_more_buckets_than_operations),
+        cmocka_unit_test(test_steady_memory),
+        cmocka_unit_test(test_no_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
