@@ -12,7 +12,7 @@ all: ## build the library and the command (build/hearth)
 	@cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX) >/dev/null
 	@cmake --build build
 
-demo: all ## four nodes in one process train a small network together
+demo: all ## a race: four processes behind slow lines train one model with each codec; under two minutes
 	@build/hearth demo
 
 test: all ## what to run before a commit: about five minutes

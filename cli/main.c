@@ -19,7 +19,8 @@ struct command {
 static const struct command commands[] = {
     {"run", cmd_run, "starts a program as the ranks of one job, here or on several hosts",
      "hearth run -n 4 -- ./train"},
-    {"demo", cmd_demo, "four nodes in this process train a small network together", "hearth demo"},
+    {"demo", cmd_demo, "a race: four processes behind slow lines train one model with each codec",
+     "hearth demo"},
     {"plan", cmd_plan, "what each rank does in a collective, and what it costs",
      "hearth plan --kind all_reduce --algo ring --ranks 8"},
     {"sim", cmd_sim, "a collective of many ranks on a network you describe, on virtual time",

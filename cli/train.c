@@ -9,7 +9,6 @@
 #include "core/prng.h"
 #include "os/clock.h"
 
-#define MOMENTUM    0.9f
 #define TEST_BATCH  250
 #define PROBE_CALLS 30
 
@@ -53,16 +52,20 @@ int trainer_start(struct trainer *t)
 {
     for (uint32_t i = 0; i < t->job->train->count; i++)
         t->order[i] = i;
+    memset(t->velocity, 0, t->count * sizeof *t->velocity);
+    t->rate = t->job->rate;
+    t->step = 0;
+    t->compute_ns = t->call_ns = 0;
     if (t->rank == 0)
         mlp_init(&t->job->mlp, t->job->seed, t->params);
     return t->group ? hearth_broadcast(t->group, t->params, t->count, HEARTH_F32, 0, NULL) : HEARTH_OK;
 }
 
 /* The same order for all, from the seed and the epoch. */
-static void shuffle(struct trainer *t, int epoch)
+static void shuffle(struct trainer *t, size_t epoch)
 {
     struct prng prng;
-    prng_init(&prng, t->job->seed + 1 + (uint64_t)epoch);
+    prng_init(&prng, t->job->seed + 1 + epoch);
     for (size_t i = t->job->train->count; i > 1; i--) {
         size_t j = (size_t)prng_below(&prng, i);
         uint32_t swap = t->order[i - 1];
@@ -87,6 +90,27 @@ static size_t share_begin(const struct trainer *t, size_t count, int rank)
     return count * (size_t)rank / (size_t)t->size;
 }
 
+/* Layer by layer through the compressor, all under way at the same time. */
+static int compress_gradient(struct trainer *t, const struct hearth_opts *opts)
+{
+    hearth_request *requests[MLP_PARTS] = {NULL};
+    int status = HEARTH_OK;
+    for (int p = 0; p < MLP_PARTS && !status; p++) {
+        struct mlp_shape shape = mlp_shape(&t->job->mlp, (enum mlp_part)p);
+        struct hearth_tensor tensor = {.name = shape.name,
+                                       .data = t->gradient + shape.offset,
+                                       .dtype = HEARTH_F32,
+                                       .ndim = shape.ndim,
+                                       .dims = shape.dims};
+        status = hearth_compressor_all_reduce_nb(t->compressor, &tensor, HEARTH_AVG, opts, &requests[p]);
+    }
+    if (!status)
+        status = hearth_wait_all(requests, MLP_PARTS, -1);
+    for (int p = 0; p < MLP_PARTS; p++)
+        hearth_request_free(requests[p]);
+    return status;
+}
+
 /* The mean over all images of the batch: shares may differ by one image, so each weighs by its size. */
 static int average_gradient(struct trainer *t, size_t share)
 {
@@ -95,12 +119,17 @@ static int average_gradient(struct trainer *t, size_t share)
         return HEARTH_OK;
     hearth_opts_init(&opts);
     opts.weight = (double)share * t->size / (double)t->job->batch;
+    if (t->compressor)
+        return compress_gradient(t, &opts);
     return hearth_all_reduce(t->group, t->gradient, t->gradient, t->count, HEARTH_F32, HEARTH_AVG, &opts);
 }
 
-static int train_step(struct trainer *t, size_t step, double *loss)
+int trainer_step(struct trainer *t, double *loss)
 {
     size_t begin = share_begin(t, t->job->batch, t->rank), end = share_begin(t, t->job->batch, t->rank + 1);
+    size_t steps = train_steps(t->job), step = t->step % steps;
+    if (step == 0)
+        shuffle(t, t->step / steps);
     uint64_t start = clock_real();
     for (size_t i = begin; i < end; i++)
         load_image(t, t->job->train, t->order[step * t->job->batch + i], i - begin);
@@ -110,42 +139,55 @@ static int train_step(struct trainer *t, size_t step, double *loss)
     uint64_t met = clock_real();
     if (status)
         return status;
-    mlp_descend(t->params, t->velocity, t->gradient, t->count, t->job->rate, MOMENTUM);
+    mlp_descend(t->params, t->velocity, t->gradient, t->count, t->rate, t->job->momentum);
     t->call_ns += met - computed;
     t->compute_ns += (computed - start) + (clock_real() - met);
+    t->step++;
     return HEARTH_OK;
 }
 
-static size_t test_share(struct trainer *t)
+static size_t score_share(struct trainer *t, size_t images, double *loss)
 {
-    size_t begin = share_begin(t, t->job->test->count, t->rank),
-           end = share_begin(t, t->job->test->count, t->rank + 1);
-    size_t correct = 0;
+    size_t begin = share_begin(t, images, t->rank), end = share_begin(t, images, t->rank + 1), correct = 0;
     for (size_t at = begin; at < end; at += TEST_BATCH) {
         size_t batch = end - at < TEST_BATCH ? end - at : TEST_BATCH;
         for (size_t i = 0; i < batch; i++)
             load_image(t, t->job->test, at + i, i);
-        correct += mlp_correct(&t->job->mlp, t->params, t->labels, batch, &t->work);
+        correct += mlp_correct(&t->job->mlp, t->params, t->labels, batch, &t->work, loss);
     }
     return correct;
+}
+
+static int sum_up(struct trainer *t, double sums[2])
+{
+    return t->group ? hearth_all_reduce(t->group, sums, sums, 2, HEARTH_F64, HEARTH_SUM, NULL) : HEARTH_OK;
+}
+
+int trainer_score(struct trainer *t, size_t images, struct train_score *score)
+{
+    double sums[2] = {0, 0}; /* loss, correct */
+    sums[1] = (double)score_share(t, images, &sums[0]);
+    int status = sum_up(t, sums);
+    if (status)
+        return status;
+    *score = (struct train_score){sums[0] / (double)images, sums[1] / (double)images};
+    return HEARTH_OK;
 }
 
 int trainer_epoch(struct trainer *t, int epoch, struct progress *progress, struct train_epoch *result)
 {
     size_t steps = train_steps(t->job);
     uint64_t start = clock_real();
-    double sums[2] = {0, 0}; /* loss, correct */
-    shuffle(t, epoch);
+    double sums[2] = {0, 0}, ignored = 0; /* loss, correct */
     for (size_t s = 0; s < steps; s++) {
-        int status = train_step(t, s, &sums[0]);
+        int status = trainer_step(t, &sums[0]);
         if (status)
             return status;
         if (progress)
             progress_show(progress, ((double)epoch + (double)s / (double)steps) / t->job->epochs);
     }
-    sums[1] = (double)test_share(t);
-    int status =
-        t->group ? hearth_all_reduce(t->group, sums, sums, 2, HEARTH_F64, HEARTH_SUM, NULL) : HEARTH_OK;
+    sums[1] = (double)score_share(t, t->job->test->count, &ignored);
+    int status = sum_up(t, sums);
     if (status)
         return status;
     result->loss = sums[0] / (double)(steps * t->job->batch);

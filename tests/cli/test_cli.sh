@@ -88,6 +88,8 @@ refuses "--rtt is for --transport mem" bench allreduce --transport tcp --rtt 1ms
 refuses "there is no benchmark 'gather'" bench gather
 refuses "fits no kernel" bench kernels --match nothing
 refuses "smaller than --ranks" demo --batch 2
+refuses "--ranks 1 has nobody to send to" demo --ranks 1
+refuses "--rate '100' is not accepted" demo --rate 100
 
 for command in demo plan sim "bench allreduce" "bench kernels"; do
     run $command --help && grep -q "^usage: hearth $command" "$scratch/out" && grep -q "^example:" "$scratch/out" &&
@@ -201,15 +203,52 @@ for stem, count in (("train", 600), ("t10k", 200)):
     with open(f"{sys.argv[1]}/{stem}-labels-idx1-ubyte", "wb") as f:
         f.write(struct.pack(">II", 0x801, count) + bytes(labels))
 PYTHON
-json "demo: it learns, replicas are identical, and equal to a single node within rounding" \
+json "demo --local: it learns, replicas are identical, and equal to a single node within rounding" \
     '[r["ok"] for r in rows if r["name"] == "demo.same"] == [True] * 3 and len({r["hash"] for r in rows if "hash" in r}) == 1
      and [r for r in rows if r["name"] == "demo.single"][0]["ok"]
      and [r for r in rows if r["name"] == "demo.epoch"][-1]["accuracy"] > 0.9
      and [r for r in rows if r["name"] == "demo.time"][0]["bytes_sent"] > 0' \
-    demo --data "$scratch" --ranks 3 --batch 32 --epochs 4
-run demo --data "$scratch" --ranks 4 --batch 32 --epochs 1 && grep -q "identical, bit for bit" "$scratch/out" &&
+    demo --local --data "$scratch" --ranks 3 --batch 32 --epochs 4
+run demo --local --data "$scratch" --ranks 4 --batch 32 --epochs 1 && grep -q "identical, bit for bit" "$scratch/out" &&
     [ "$(grep -c '^  node' "$scratch/out")" -eq 4 ]
-report $? "demo says so, with four hashes"
+report $? "demo --local says so, with four hashes"
+
+# race CHECK...: what a race needs to be short.
+race=(demo --data "$scratch" --ranks 3 --batch 48 --rate 1gbit --target 90 --steps 60 --report "$scratch/report.html")
+json "demo: every codec reaches the target, replicas are identical all the way, the others send less than plain" \
+    '(lanes := [r for r in rows if r["name"] == "demo.lane"]) and [r["compress"] for r in lanes] == ["none", "int8",
+     "topk:0.01", "powersgd:4", "topk:0.01,feedback=off"] and all(r["ok"] and r["checks"] == r["steps"] // 5 > 0
+     and r["hash"] and r["network_us"] > 0 and r["compute_us"] > 0 for r in lanes)
+     and all(r["reached"] and r["accuracy"] >= 0.9 for r in lanes[:4])
+     and all(r["bytes_sent"] < lanes[0]["bytes_sent"] / 2.5 for r in lanes[1:])
+     and len([r for r in rows if r["name"] == "demo.outlook"]) == 5
+     and len([r for r in rows if r["name"] == "demo.point"]) == sum(r["checks"] for r in lanes)' "${race[@]}"
+python3 - "$scratch/report.html" >"$scratch/out" 2>"$scratch/err" <<'PYTHON'
+import html.parser, re, sys
+text = open(sys.argv[1]).read()
+void = {"meta", "br"}
+class Check(html.parser.HTMLParser):
+    open = []
+    def handle_starttag(self, tag, attributes):
+        if tag not in void:
+            self.open.append(tag)
+    def handle_startendtag(self, tag, attributes):
+        pass
+    def handle_endtag(self, tag):
+        assert self.open and self.open.pop() == tag, tag
+check = Check()
+check.feed(text)
+assert not check.open, check.open
+assert "<script" not in text and "http" not in text and "nan" not in text and "inf" not in text
+assert len(re.findall('<path class="line lane[0-4]" d="M[^"]*"><title>', text)) == 10, "a line for each codec in two charts"
+PYTHON
+report $? "the report is whole, needs no scripts and nothing from elsewhere, and has both charts"
+run "${race[@]}" && grep -q "^Time to 90 %" "$scratch/out" && grep -q "identical, bit for bit" "$scratch/out" &&
+    grep -q "feedback" "$scratch/out" && grep -q "hearth sim --params 1B" "$scratch/out"
+report $? "demo shows times, hashes, what feedback is for, and how to price one's own case"
+run "${race[@]}" --report "$scratch/none/report.html"
+[ $? -eq 1 ] && grep -q "none/report.html: cannot be written" "$scratch/err"
+report $? "demo names a report that cannot be written"
 run demo --data /nonexistent
 [ $? -eq 1 ] && grep -q "apt-get install dataset-fashion-mnist" "$scratch/err"
 report $? "demo without data says what to install"

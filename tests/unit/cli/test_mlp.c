@@ -16,6 +16,7 @@
 
 #define IN    37 /* no multiple of anything in the code */
 #define OUT   7
+#define WIDE  (2 * MLP_BLOCK) /* more than one block of hidden units */
 #define BATCH 9
 
 struct net {
@@ -30,7 +31,7 @@ struct net {
 static void net_init(struct net *n)
 {
     struct prng prng;
-    n->mlp = (struct mlp){.in = IN, .out = OUT};
+    n->mlp = (struct mlp){.in = IN, .hidden = WIDE, .out = OUT};
     n->count = mlp_param_count(&n->mlp);
     n->params = calloc(n->count, sizeof *n->params);
     n->gradient = calloc(n->count, sizeof *n->gradient);
@@ -60,21 +61,20 @@ static void net_fini(struct net *n)
 /* The mean loss, by the plainest loops. */
 static double loss_of(const struct net *n)
 {
-    const double *w1 = n->exact, *b1 = w1 + IN * MLP_HIDDEN, *w2 = b1 + MLP_HIDDEN,
-                 *b2 = w2 + OUT * MLP_HIDDEN;
+    const double *w1 = n->exact, *b1 = w1 + IN * WIDE, *w2 = b1 + WIDE, *b2 = w2 + OUT * WIDE;
     double loss = 0;
     for (size_t b = 0; b < BATCH; b++) {
-        double hidden[MLP_HIDDEN], output[OUT], sum = 0;
-        for (size_t j = 0; j < MLP_HIDDEN; j++) {
+        double hidden[WIDE], output[OUT], sum = 0;
+        for (size_t j = 0; j < WIDE; j++) {
             double z = b1[j];
             for (size_t k = 0; k < IN; k++)
-                z += (double)n->work.input[b * IN + k] * w1[k * MLP_HIDDEN + j];
+                z += (double)n->work.input[b * IN + k] * w1[k * WIDE + j];
             hidden[j] = z < 0 ? 0 : z < 1 ? z * z / 2 : z - 0.5;
         }
         for (size_t o = 0; o < OUT; o++) {
             output[o] = b2[o];
-            for (size_t j = 0; j < MLP_HIDDEN; j++)
-                output[o] += hidden[j] * w2[o * MLP_HIDDEN + j];
+            for (size_t j = 0; j < WIDE; j++)
+                output[o] += hidden[j] * w2[o * WIDE + j];
             sum += exp(output[o]);
         }
         loss += log(sum) - output[n->labels[b]];
@@ -153,14 +153,16 @@ static void test_learns(void **state)
         last = mlp_gradient(&n.mlp, n.params, n.labels, BATCH, &n.work, n.gradient);
     }
     assert_true(last < first / 10);
-    assert_int_equal(mlp_correct(&n.mlp, n.params, n.labels, BATCH, &n.work), BATCH);
+    double again = 0;
+    assert_int_equal(mlp_correct(&n.mlp, n.params, n.labels, BATCH, &n.work, &again), BATCH);
+    assert_true(again == last);
     free(velocity);
     net_fini(&n);
 }
 
 static void test_init_repeats(void **state)
 {
-    struct mlp mlp = {.in = IN, .out = OUT};
+    struct mlp mlp = {.in = IN, .hidden = WIDE, .out = OUT};
     size_t count = mlp_param_count(&mlp);
     float *a = calloc(count, sizeof *a), *b = calloc(count, sizeof *b);
     (void)state;
@@ -174,13 +176,27 @@ static void test_init_repeats(void **state)
     free(b);
 }
 
+/* Parts follow each other without gaps and cover the parameters. */
+static void test_shapes(void **state)
+{
+    struct mlp mlp = {.in = IN, .hidden = WIDE, .out = OUT};
+    size_t at = 0;
+    (void)state;
+    for (int p = 0; p < MLP_PARTS; p++) {
+        struct mlp_shape shape = mlp_shape(&mlp, (enum mlp_part)p);
+        assert_int_equal(shape.offset, at);
+        assert_int_equal(shape.count, shape.dims[0] * (shape.ndim == 2 ? shape.dims[1] : 1));
+        at += shape.count;
+    }
+    assert_int_equal(at, IN * WIDE + WIDE + OUT * WIDE + OUT);
+    assert_int_equal(at, mlp_param_count(&mlp));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradient),
-        cmocka_unit_test(test_shares),
-        cmocka_unit_test(test_learns),
-        cmocka_unit_test(test_init_repeats),
+        cmocka_unit_test(test_gradient),     cmocka_unit_test(test_shares), cmocka_unit_test(test_learns),
+        cmocka_unit_test(test_init_repeats), cmocka_unit_test(test_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

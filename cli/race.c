@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The demo's race: processes behind slow lines train the same model to the same accuracy, once for each
+ * codec.
+ *
+ * The ranks are children of this process; they inherit the images. They meet over TCP on this machine, each
+ * sending no faster than the rate it was given. What they see comes back in notes of one size through one
+ * pipe: short enough that the system never mixes two of them. All ranks see the same scores, so each decides
+ * by itself when a lane ends, and all decide alike. */
+#include "cli/race.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/post.h"
+#include "core/hash.h"
+#include "os/leash.h"
+#include "os/random.h"
+
+#define STEPS_EXPECTED 110 /* of the first lane */
+#define LIKE_FACTOR    2
+#define NOTE_TEXT_LEN  400
+
+enum note_kind { NOTE_BEGIN, NOTE_POINT, NOTE_END, NOTE_FAILED };
+
+struct note {
+    enum note_kind kind;
+    int rank, lane;
+    struct race_point point;     /* NOTE_POINT */
+    double network_s, compute_s; /* NOTE_END */
+    size_t steps, checks;
+    bool reached;
+    uint64_t hash;
+    char text[NOTE_TEXT_LEN]; /* NOTE_FAILED */
+};
+_Static_assert(sizeof(struct note) <= PIPE_BUF, "notes are written in one piece");
+
+/* One rank, in its own process. */
+struct racer {
+    struct race *race;
+    int rank, pipe;
+    hearth_node *node;
+    struct trainer trainer;
+};
+
+void race_init(struct race *race)
+{
+    static const struct race_lane lanes[RACE_LANES] = {
+        {"plain", "none", .like = -1},
+        {"int8", "int8", .like = -1},
+        {"topk:0.01", "topk:0.01", .like = -1},
+        {"powersgd:4", "powersgd:4", .like = -1},
+        {"topk, no feedback", "topk:0.01,feedback=off", .like = 2},
+    };
+    memcpy(race->lanes, lanes, sizeof lanes);
+}
+
+/* ---- the ranks ---- */
+
+static void tell(const struct racer *r, struct note *note)
+{
+    note->rank = r->rank;
+    while (write(r->pipe, note, sizeof *note) < 0 && errno == EINTR)
+        ;
+}
+
+static int fail(const struct racer *r, int lane, int status, const char *text)
+{
+    struct note note = {.kind = NOTE_FAILED, .lane = lane};
+    snprintf(note.text, sizeof note.text, "%s: %s", hearth_status_name(status), text);
+    tell(r, &note);
+    return status;
+}
+
+static int open_node(struct racer *r, const char *meeting)
+{
+    struct hearth_config config;
+    hearth_config_init(&config);
+    int status = hearth_config_env(&config);
+    config.peers = NULL;
+    config.rendezvous = config.job = meeting;
+    config.rank = r->rank;
+    config.world_size = r->race->ranks;
+    config.bind = "127.0.0.1";
+    config.transport = "tcp"; /* as between machines; shared memory would have no line to be slow */
+    config.rate = (uint64_t)(r->race->rate * 8);
+    if (!status)
+        status = hearth_open(&config, &r->node);
+    if (status)
+        return fail(r, 0, status, hearth_error_text());
+    if (!trainer_init(&r->trainer, r->race->job, hearth_world(r->node)))
+        return fail(r, 0, HEARTH_NO_MEMORY, "no memory for a replica");
+    return HEARTH_OK;
+}
+
+static double sent_bytes(struct racer *r)
+{
+    struct hearth_compressor_stats stats = {.size = sizeof stats};
+    if (hearth_compressor_stats(r->trainer.compressor, NULL, &stats))
+        return 0;
+    return (double)stats.sent_bytes;
+}
+
+/* Compares the replicas and looks how good they are. */
+static int look(struct racer *r, struct race_lane *lane, struct race_point *point)
+{
+    struct trainer *t = &r->trainer;
+    int status = hearth_same(t->group, t->params, t->count * sizeof *t->params, NULL);
+    if (!status)
+        status = trainer_score(t, r->race->test_images, &point->score);
+    if (status)
+        return status;
+    point->step = t->step;
+    point->seconds = (double)(t->compute_ns + t->call_ns) / (double)NS_PER_S;
+    point->bytes = sent_bytes(r);
+    lane->checks++;
+    return HEARTH_OK;
+}
+
+static size_t steps_limit(const struct race *race, const struct race_lane *lane)
+{
+    size_t limit = race->steps_max;
+    if (lane->like >= 0 && race->lanes[lane->like].steps * LIKE_FACTOR < limit)
+        limit = race->lanes[lane->like].steps * LIKE_FACTOR;
+    return limit;
+}
+
+static int run_steps(struct racer *r, struct race_lane *lane)
+{
+    struct note note = {.kind = NOTE_POINT, .lane = (int)(lane - r->race->lanes)};
+    struct trainer *t = &r->trainer;
+    size_t limit = steps_limit(r->race, lane);
+    double loss = 0;
+    int status = trainer_start(t);
+    while (!status && !lane->reached && t->step < limit) {
+        status = trainer_step(t, &loss);
+        if (status || t->step % RACE_EVERY != 0)
+            continue;
+        status = look(r, lane, &note.point);
+        lane->reached = !status && lane->like < 0 && note.point.score.accuracy >= r->race->target;
+        if (!status && r->rank == 0)
+            tell(r, &note);
+    }
+    lane->steps = t->step;
+    return status;
+}
+
+static int run_lane(struct racer *r, struct race_lane *lane)
+{
+    struct note note = {.kind = NOTE_BEGIN, .lane = (int)(lane - r->race->lanes)};
+    struct trainer *t = &r->trainer;
+    struct hearth_compressor_config config;
+    hearth_compressor_config_init(&config);
+    config.codec = lane->codec;
+    if (r->rank == 0)
+        tell(r, &note);
+    int status = hearth_compressor_open(t->group, &config, &t->compressor);
+    if (!status)
+        status = run_steps(r, lane);
+    if (status)
+        return fail(r, note.lane, status, hearth_error_text());
+    note.kind = NOTE_END;
+    note.steps = lane->steps;
+    note.checks = lane->checks;
+    note.reached = lane->reached;
+    note.network_s = (double)t->call_ns / (double)NS_PER_S;
+    note.compute_s = (double)t->compute_ns / (double)NS_PER_S;
+    note.hash = hash64(0, t->params, t->count * sizeof *t->params);
+    tell(r, &note);
+    hearth_compressor_close(t->compressor);
+    t->compressor = NULL;
+    return HEARTH_OK;
+}
+
+static int rank_main(struct race *race, int rank, int pipe, const char *meeting)
+{
+    struct racer r = {.race = race, .rank = rank, .pipe = pipe};
+    int status = open_node(&r, meeting);
+    for (int lane = 0; lane < RACE_LANES && !status; lane++)
+        status = run_lane(&r, &race->lanes[lane]);
+    hearth_close(r.node);
+    trainer_fini(&r.trainer);
+    return status ? 1 : 0;
+}
+
+/* ---- their parent ---- */
+
+/* What all ranks say of the end of a lane. */
+struct tally {
+    int ended[RACE_LANES];
+    bool failed;
+};
+
+static void take_end(struct race *race, struct tally *tally, const struct note *note)
+{
+    struct race_lane *lane = &race->lanes[note->lane];
+    int ended = ++tally->ended[note->lane];
+    lane->same = ended == 1 ? true : lane->same && lane->hash == note->hash;
+    lane->hash = note->hash;
+    lane->steps = note->steps;
+    lane->checks = note->checks;
+    lane->reached = note->reached;
+    if (ended == 1 || note->network_s < lane->network_s) { /* who waited least for others that compute */
+        lane->network_s = note->network_s;
+        lane->compute_s = note->compute_s;
+    }
+    if (ended < race->ranks)
+        return;
+    lane->done = true;
+    race->lane_ended(race->arg, lane);
+    if (!lane->same) {
+        fprintf(stderr,
+                "hearth demo: after %s the replicas differ; this is a bug in Hearth, please report it\n",
+                lane->name);
+        tally->failed = true;
+    }
+}
+
+static void take_note(struct race *race, struct tally *tally, const struct note *note)
+{
+    struct race_lane *lane = &race->lanes[note->lane];
+    switch (note->kind) {
+    case NOTE_BEGIN:
+        race->lane_begins(race->arg, lane);
+        break;
+    case NOTE_POINT:
+        if (lane->point_count < RACE_POINTS_MAX)
+            lane->points[lane->point_count++] = note->point;
+        race->point_seen(race->arg, lane);
+        break;
+    case NOTE_END:
+        take_end(race, tally, note);
+        break;
+    case NOTE_FAILED:
+        fprintf(stderr, "hearth demo: rank %d, %s: %s\n", note->rank, lane->name, note->text);
+        tally->failed = true;
+        break;
+    }
+}
+
+/* Until the last rank has closed its end. */
+static void hear(struct race *race, int pipe, struct tally *tally)
+{
+    struct note note;
+    for (;;) {
+        ssize_t got = read(pipe, &note, sizeof note);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got != (ssize_t)sizeof note)
+            break;
+        take_note(race, tally, &note);
+    }
+}
+
+static bool start_ranks(struct race *race, const int pipe[2], const char *meeting, pid_t *pids)
+{
+    int parent = (int)getpid();
+    for (int rank = 0; rank < race->ranks; rank++) {
+        pids[rank] = fork();
+        if (pids[rank] == 0) {
+            close(pipe[0]);
+            _exit(leash_tie(parent) ? rank_main(race, rank, pipe[1], meeting) : 1);
+        }
+        if (pids[rank] > 0)
+            continue;
+        fprintf(stderr, "hearth demo: cannot start %d processes: %s\n", race->ranks, strerror(errno));
+        for (int r = 0; r < rank; r++)
+            kill(pids[r], SIGKILL); /* they would wait for those that never come */
+        return false;
+    }
+    return true;
+}
+
+/* How each of them ended; a rank that failed has said why. */
+static bool reap(const struct race *race, const pid_t *pids, bool told)
+{
+    bool good = true;
+    for (int rank = 0; rank < race->ranks && pids[rank] > 0; rank++) {
+        int status = 0;
+        while (waitpid(pids[rank], &status, 0) < 0 && errno == EINTR)
+            ;
+        if (WIFSIGNALED(status))
+            fprintf(stderr, "hearth demo: rank %d was killed by signal %d (%s)\n", rank, WTERMSIG(status),
+                    strsignal(WTERMSIG(status)));
+        else if (status != 0 && !told)
+            fprintf(stderr, "hearth demo: rank %d ended with code %d\n", rank, WEXITSTATUS(status));
+        good = good && status == 0;
+    }
+    return good;
+}
+
+bool race_run(struct race *race)
+{
+    pid_t pids[RACE_RANKS_MAX] = {0};
+    int ends[2];
+    uint64_t draw;
+    char meeting[64];
+    struct tally tally = {.failed = false};
+    if (random_bytes(&draw, sizeof draw) || !pipe_open(ends)) {
+        fprintf(stderr, "hearth demo: no pipe or no random numbers: %s\n", strerror(errno));
+        return false;
+    }
+    snprintf(meeting, sizeof meeting, "unix:@hearth-demo-%016llx", (unsigned long long)draw);
+    fflush(NULL); /* what waits in buffers is the parent's to write */
+    bool started = start_ranks(race, ends, meeting, pids);
+    close(ends[1]);
+    if (started)
+        hear(race, ends[0], &tally);
+    close(ends[0]);
+    bool good = reap(race, pids, tally.failed);
+    return started && good && !tally.failed;
+}
+
+/* ---- what came out ---- */
+
+double race_share(const struct race *race, const struct race_lane *lane)
+{
+    size_t expected = race->lanes[0].done ? race->lanes[0].steps : STEPS_EXPECTED;
+    if (lane->like >= 0)
+        expected = steps_limit(race, lane);
+    double share = (double)race_last(lane).step / (double)expected;
+    return share < 0.99 ? share : 0.99;
+}
+
+const struct race_point *race_at(const struct race_lane *lane, size_t step)
+{
+    for (size_t i = lane->point_count; i > 0; i--) {
+        if (lane->points[i - 1].step <= step)
+            return &lane->points[i - 1];
+    }
+    return NULL;
+}
+
+struct race_point race_last(const struct race_lane *lane)
+{
+    return lane->point_count ? lane->points[lane->point_count - 1] : (struct race_point){.step = 0};
+}
