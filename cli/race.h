@@ -31,7 +31,7 @@ struct race_lane {
     size_t checks; /* how often all replicas were compared and found identical */
     uint64_t hash; /* of the last weights, rank 0's */
     double
-        network_s; /* of all steps, in the calls that make gradients meet; of the rank that was least in them */
+        network_s; /* of all steps, in the calls that make gradients meet: the rank's that was least there */
     double compute_s; /* the rest of its steps */
     struct race_point points[RACE_POINTS_MAX];
     size_t point_count;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compressed all-reduces of a cluster, and the law that they keep: what went in = what came out + what is left
- * behind. */
+/* Compressed all-reduces of a cluster, and the law that they keep:
+ * what went in = what came out + what is left behind. */
 #ifndef CONFORM_MASS_H
 #define CONFORM_MASS_H
 

@@ -18,7 +18,7 @@ const struct shape shapes[TENSORS] = {
     {HEARTH_F32, 2, {63, 65}},  {HEARTH_F32, 1, {4095}},        {HEARTH_F32, 2, {100, 100}},
 };
 
-size_t count_of(int index)
+size_t shape_count(int index)
 {
     size_t count = 1;
     for (int i = 0; i < shapes[index].ndim; i++)
@@ -26,9 +26,9 @@ size_t count_of(int index)
     return count;
 }
 
-size_t len_of(int index)
+size_t shape_len(int index)
 {
-    return count_of(index) * hearth_dtype_size(shapes[index].dtype);
+    return shape_count(index) * hearth_dtype_size(shapes[index].dtype);
 }
 
 int model_add(hearth_sync *sync, int index, const char *name, void *data)
@@ -47,9 +47,9 @@ static void model_register(struct model *m, hearth_sync *sync)
     for (int i = 0; i < TENSORS; i++) {
         char name[32];
         snprintf(name, sizeof name, "layer%d.weight", i);
-        m->data[i] = must_alloc(len_of(i));
-        m->before[i] = must_alloc(len_of(i));
-        m->wanted[i] = must_alloc(len_of(i));
+        m->data[i] = must_alloc(shape_len(i));
+        m->before[i] = must_alloc(shape_len(i));
+        m->wanted[i] = must_alloc(shape_len(i));
         check(model_add(sync, i, name, m->data[i]) == i, "tensor %d: %s", i, hearth_error_text());
     }
 }
@@ -75,9 +75,9 @@ void model_fill(struct model *m, int rank, int step)
 {
     uint64_t seed = (uint64_t)(1000 * step + rank);
     for (int i = 0; i < TENSORS; i++) {
-        for (size_t k = 0; k < count_of(i); k++)
+        for (size_t k = 0; k < shape_count(i); k++)
             set_number(shapes[i].dtype, m->data[i], k, (double)draw_below(&seed, 17) - 8);
-        memcpy(m->before[i], m->data[i], len_of(i));
+        memcpy(m->before[i], m->data[i], shape_len(i));
     }
 }
 
@@ -87,13 +87,13 @@ void model_reduce(struct model *m, hearth_group *group, enum hearth_op op, doubl
     opts.weight = weight;
     for (int i = 0; i < TENSORS; i++)
         check_status(
-            hearth_all_reduce(group, m->before[i], m->wanted[i], count_of(i), shapes[i].dtype, op, &opts),
+            hearth_all_reduce(group, m->before[i], m->wanted[i], shape_count(i), shapes[i].dtype, op, &opts),
             HEARTH_OK);
 }
 
 bool holds(const struct model *m, int index, void *const *what)
 {
-    return memcmp(m->data[index], what[index], len_of(index)) == 0;
+    return memcmp(m->data[index], what[index], shape_len(index)) == 0;
 }
 
 void model_check(const struct model *m, void *const *what, const char *text)
@@ -105,7 +105,7 @@ void model_check(const struct model *m, void *const *what, const char *text)
 void model_same(const struct model *m, hearth_group *group)
 {
     for (int i = 0; i < TENSORS; i++)
-        check_status(hearth_same(group, m->data[i], len_of(i), NULL), HEARTH_OK);
+        check_status(hearth_same(group, m->data[i], shape_len(i), NULL), HEARTH_OK);
 }
 
 void shuffle(int order[TENSORS], uint64_t seed)

@@ -14,8 +14,8 @@ struct shape {
 };
 extern const struct shape shapes[TENSORS];
 
-size_t count_of(int index); /* elements */
-size_t len_of(int index);
+size_t shape_count(int index); /* elements */
+size_t shape_len(int index);
 
 /* One member's model: gradients, what they were before the step, what plain all-reduces make of them. */
 struct model {

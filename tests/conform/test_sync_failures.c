@@ -77,8 +77,8 @@ static void differ(struct cluster *c, int rank, void *arg)
     const struct difference *d = arg;
     bool odd = rank == 1;
     hearth_sync *sync;
-    float *data = must_alloc(len_of(9)), *before = must_alloc(len_of(9));
-    for (size_t i = 0; i < count_of(9); i++)
+    float *data = must_alloc(shape_len(9)), *before = must_alloc(shape_len(9));
+    for (size_t i = 0; i < shape_count(9); i++)
         data[i] = before[i] = (float)(i % 100);
     check_status(hearth_sync_open(c->world[rank], odd ? d->codec : NULL, odd ? d->op : HEARTH_SUM, &sync),
                  HEARTH_OK);
@@ -99,7 +99,7 @@ static void differ(struct cluster *c, int rank, void *arg)
     }
     if (count > 0)
         check_status(hearth_sync_ready(sync, 0), HEARTH_MISMATCH);
-    check(memcmp(data, before, len_of(9)) == 0, "%s: data has changed", d->what);
+    check(memcmp(data, before, shape_len(9)) == 0, "%s: data has changed", d->what);
     hearth_sync_close(sync);
     free(data);
     free(before);
