@@ -13,6 +13,7 @@ struct block_context {
     const struct kernels *kernels;
     uint64_t key;   /* as in struct feed */
     uint64_t first; /* index of the block's first element in the tensor */
+    bool keep;      /* nobody wants what is left: acc may stay as it is */
     struct ahead {
         const void *from;
         size_t len;

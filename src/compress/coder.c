@@ -140,6 +140,7 @@ static int encode_blocks(const struct pass *pass, float *acc)
             pass->feed->energy->before += squares(acc, count);
         size_t len = count == block ? whole : blocks->len(context.codec, count);
         context.first = pass->first + at;
+        context.keep = pass->feed->e_new == NULL && !measure;
         look_ahead(&context, pass, at, (struct ahead){bytes + len, whole});
         blocks->encode(&context, acc, count, bytes);
         if (measure)
@@ -205,6 +206,7 @@ static int merge_blocks(const struct pass *pass, float *sum)
         if (status != HEARTH_OK)
             return status;
         context.first = at;
+        context.keep = pass->feed->e_new == NULL;
         blocks->encode(&context, sum, count, pass->target + offset);
         add_left(context.kernels, pass->feed, at, count, sum);
         offset += blocks->len(context.codec, count);

@@ -16,7 +16,7 @@ static void bf16_block_encode(const struct block_context *context, float *acc, s
     for (size_t at = 0; at < count; at += QUANT_BLOCK) {
         size_t span = scale_span(count, at);
         block_ahead(context, at, span);
-        context->kernels->quant->bf16_encode(acc + at, span, bytes + at * 2);
+        context->kernels->quant->bf16_encode(acc + at, span, bytes + at * 2, context->keep);
     }
 }
 
@@ -49,7 +49,7 @@ static void fp16_block_encode(const struct block_context *context, float *acc, s
         block_ahead(context, at, span);
         int exponent = exponent_of(quant->largest(acc + at, span));
         bytes[at / QUANT_BLOCK] = (uint8_t)exponent;
-        quant->fp16_encode(acc + at, span, exponent, codes + at * 2);
+        quant->fp16_encode(acc + at, span, exponent, codes + at * 2, context->keep);
     }
 }
 

@@ -37,7 +37,7 @@ static void int8_block_encode(const struct block_context *context, float *acc, s
             dither = dither_of(context->key, context->first + at);
         store_u16(bytes + at / QUANT_BLOCK * 2, scale);
         quant->int8_encode(acc + at, span, scale_value(scale), context->codec->stochastic ? &dither : NULL,
-                           codes + at);
+                           codes + at, context->keep);
     }
 }
 

@@ -18,7 +18,7 @@ static void onebit_block_encode(const struct block_context *context, float *acc,
     for (size_t at = 0; at < count; at += QUANT_BLOCK) {
         size_t span = scale_span(count, at);
         block_ahead(context, at, span);
-        uint16_t mean = context->kernels->quant->onebit_encode(acc + at, span, codes + at / 8);
+        uint16_t mean = context->kernels->quant->onebit_encode(acc + at, span, codes + at / 8, context->keep);
         store_u16(bytes + at / QUANT_BLOCK * 2, mean);
     }
 }

@@ -44,11 +44,11 @@ void values_encode(const struct values *values, float *value, size_t from, size_
     if (values->kind == VALUES_F32) {
         encode_f32(value, number, to);
     } else if (values->kind == VALUES_BF16) {
-        quant->bf16_encode(value, number, to);
+        quant->bf16_encode(value, number, to, false);
     } else {
         uint16_t scale = scale_of(quant->largest(value, number));
         store_u16(bytes + from / VALUES_PIECE * 2, scale);
-        quant->int8_encode(value, number, scale_value(scale), NULL, to);
+        quant->int8_encode(value, number, scale_value(scale), NULL, to, false);
     }
 }
 

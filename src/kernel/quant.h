@@ -2,7 +2,8 @@
 /* Kernels of the dense codecs: f32 to few bits and back. Rules as in kernel.h; quant_scalar.c is their
  * definition. Codes are bytes of docs/wire.md, little endian, at any address.
  *
- * An encode leaves acc - decoded in acc, rounded once. A decode sets x, or adds to it. */
+ * An encode leaves acc - decoded in acc, rounded once; with `keep` it leaves acc as it is, which is faster.
+ * A decode sets x, or adds to it. */
 #ifndef KERNEL_QUANT_H
 #define KERNEL_QUANT_H
 
@@ -23,19 +24,20 @@ struct quant_kernels {
     uint32_t (*largest)(const float *x, size_t count); /* of the magnitudes' bits */
 
     /* 2 bytes each, nearest even; what would become infinite becomes the largest number. */
-    void (*bf16_encode)(float *acc, size_t count, uint8_t *codes);
+    void (*bf16_encode)(float *acc, size_t count, uint8_t *codes, bool keep);
     void (*bf16_decode)(const uint8_t *codes, size_t count, float *x, bool add);
     /* 2 bytes each: f16 times 2^exponent, nearest even. The exponent is within QUANT_EXPONENT_..., and no
      * magnitude is 2^(exponent + 15) or more. */
-    void (*fp16_encode)(float *acc, size_t count, int exponent, uint8_t *codes);
+    void (*fp16_encode)(float *acc, size_t count, int exponent, uint8_t *codes, bool keep);
     void (*fp16_decode)(const uint8_t *codes, size_t count, int exponent, float *x, bool add);
     /* 1 byte each: an integer times scale, nearest even, or with `dither` (may be NULL) right on average.
      * scale is a bf16 within QUANT_SCALE_..., and no magnitude is more than 127.5 scale. */
-    void (*int8_encode)(float *acc, size_t count, float scale, const struct dither *dither, uint8_t *codes);
+    void (*int8_encode)(float *acc, size_t count, float scale, const struct dither *dither, uint8_t *codes,
+                        bool keep);
     void (*int8_decode)(const uint8_t *codes, size_t count, float scale, float *x, bool add);
     /* 1 bit each, set for a minus, lowest first; unused ones are 0. count <= QUANT_BLOCK. Gives the scale:
      * the mean magnitude as the bits of a bf16. */
-    uint16_t (*onebit_encode)(float *acc, size_t count, uint8_t *codes);
+    uint16_t (*onebit_encode)(float *acc, size_t count, uint8_t *codes, bool keep);
     void (*onebit_decode)(const uint8_t *codes, size_t count, float scale, float *x, bool add);
 };
 

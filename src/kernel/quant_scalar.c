@@ -34,14 +34,14 @@ static uint16_t code_load(const uint8_t *codes, size_t index)
     return (uint16_t)(codes[2 * index] | codes[2 * index + 1] << 8);
 }
 
-static void bf16_encode(float *acc, size_t count, uint8_t *codes)
+static void bf16_encode(float *acc, size_t count, uint8_t *codes, bool keep)
 {
     for (size_t i = 0; i < count; i++) {
         uint32_t bits = f32_bits(acc[i]), magnitude = bits & MAGNITUDE_F32;
         magnitude = magnitude < BF16_MOST ? magnitude : BF16_MOST;
         uint16_t code = (uint16_t)((bits >> 31 << 15) | shift_nearest_even(magnitude, 16));
         code_store(codes, i, code);
-        acc[i] -= bf16_to_f32(code);
+        acc[i] = keep ? acc[i] : acc[i] - bf16_to_f32(code);
     }
 }
 
@@ -53,7 +53,7 @@ static void bf16_decode(const uint8_t *codes, size_t count, float *x, bool add)
     }
 }
 
-static void fp16_encode(float *acc, size_t count, int exponent, uint8_t *codes)
+static void fp16_encode(float *acc, size_t count, int exponent, uint8_t *codes, bool keep)
 {
     float down = power_of_two(-exponent), up = power_of_two(exponent), limit = fp16_limit(exponent);
     for (size_t i = 0; i < count; i++) {
@@ -62,7 +62,7 @@ static void fp16_encode(float *acc, size_t count, int exponent, uint8_t *codes)
         value = value > -limit ? value : -limit;
         uint16_t code = f16_from_f32(value);
         code_store(codes, i, code);
-        acc[i] -= f16_to_f32(code) * up;
+        acc[i] = keep ? acc[i] : acc[i] - f16_to_f32(code) * up;
     }
 }
 
@@ -84,7 +84,8 @@ static float dither_at(const struct dither *dither, size_t i)
     return ((float)(int32_t)(hash >> 16) - 32767.5f) * 0x1p-16f;
 }
 
-static void int8_encode(float *acc, size_t count, float scale, const struct dither *dither, uint8_t *codes)
+static void int8_encode(float *acc, size_t count, float scale, const struct dither *dither, uint8_t *codes,
+                        bool keep)
 {
     float inverse = 1 / scale;
     for (size_t i = 0; i < count; i++) {
@@ -96,7 +97,7 @@ static void int8_encode(float *acc, size_t count, float scale, const struct dith
         }
         float rounded = value + ROUNDER_F32;
         codes[i] = (uint8_t)(f32_bits(rounded) - ROUNDER_F32_BITS);
-        acc[i] -= (rounded - ROUNDER_F32) * scale;
+        acc[i] = keep ? acc[i] : acc[i] - (rounded - ROUNDER_F32) * scale;
     }
 }
 
@@ -113,7 +114,7 @@ static float signed_scale(uint32_t negative, float scale)
     return f32_from_bits(f32_bits(scale) | negative << 31);
 }
 
-static uint16_t onebit_encode(float *acc, size_t count, uint8_t *codes)
+static uint16_t onebit_encode(float *acc, size_t count, uint8_t *codes, bool keep)
 {
     float lanes[ONEBIT_LANES] = {0};
     for (size_t i = 0; i < count; i++)
@@ -123,7 +124,7 @@ static uint16_t onebit_encode(float *acc, size_t count, uint8_t *codes)
     for (size_t i = 0; i < count; i++) {
         uint32_t negative = f32_bits(acc[i]) >> 31;
         codes[i / 8] = (uint8_t)(codes[i / 8] | negative << i % 8);
-        acc[i] -= signed_scale(negative, bf16_to_f32(scale));
+        acc[i] = keep ? acc[i] : acc[i] - signed_scale(negative, bf16_to_f32(scale));
     }
     return scale;
 }

@@ -50,7 +50,7 @@ struct job {
     enum kernel kernel;
     size_t count, offset;
     int exponent; /* of the largest number */
-    bool add;
+    bool add;     /* of an encode: keep */
 };
 
 static float scale_of(const struct job *job)
@@ -83,19 +83,19 @@ static void run(const struct quant_kernels *quant, const struct job *job, struct
         f->number = quant->largest(x, count);
         break;
     case BF16_ENCODE:
-        quant->bf16_encode(x, count, codes);
+        quant->bf16_encode(x, count, codes, job->add);
         break;
     case FP16_ENCODE:
-        quant->fp16_encode(x, count, exponent_of(job), codes);
+        quant->fp16_encode(x, count, exponent_of(job), codes, job->add);
         break;
     case INT8_ENCODE:
-        quant->int8_encode(x, count, scale_of(job), NULL, codes);
+        quant->int8_encode(x, count, scale_of(job), NULL, codes, job->add);
         break;
     case INT8_DITHER:
-        quant->int8_encode(x, count, scale_of(job), &dither, codes);
+        quant->int8_encode(x, count, scale_of(job), &dither, codes, job->add);
         break;
     case ONEBIT_ENCODE:
-        f->number = quant->onebit_encode(x, count, codes);
+        f->number = quant->onebit_encode(x, count, codes, job->add);
         break;
     case BF16_DECODE:
         quant->bf16_decode(codes, count, x, job->add);
@@ -213,6 +213,30 @@ static void nothing_else_is_touched(void **state)
         }
 }
 
+/* An encode that keeps its numbers gives the same codes. */
+static void numbers_can_be_kept(void **state)
+{
+    static struct field kept, spent, before;
+    (void)state;
+    for (int s = 0; s < set_count; s++)
+        for (int kernel = BF16_ENCODE; kernel <= ONEBIT_ENCODE; kernel++)
+            for (int exponent = 3; exponent <= 127; exponent += 124) {
+                struct job keep = {.kernel = (enum kernel)kernel, .count = QUANT_BLOCK, .exponent = exponent};
+                struct job spend = keep;
+                uint64_t seeds[3] = {7, 7, 7};
+                keep.add = true;
+                fill(&before, &seeds[0], &keep);
+                fill(&kept, &seeds[1], &keep);
+                fill(&spent, &seeds[2], &spend);
+                run(sets[s]->quant, &keep, &kept);
+                run(sets[s]->quant, &spend, &spent);
+                assert_memory_equal(kept.x, before.x, sizeof kept.x);
+                assert_memory_not_equal(spent.x, before.x, sizeof kept.x);
+                assert_memory_equal(kept.codes, spent.codes, sizeof kept.codes);
+                assert_int_equal(kept.number, spent.number);
+            }
+}
+
 /* The codes are the nearest that there are, and what is left is what they lack. */
 static void codes_are_nearest(void **state)
 {
@@ -222,13 +246,13 @@ static void codes_are_nearest(void **state)
     for (int round = 0; round < 20000; round++) {
         float x = number(&seed, 10), bf16 = x, fp16 = x, int8 = x, value;
         uint8_t codes[2];
-        quant->bf16_encode(&bf16, 1, codes);
+        quant->bf16_encode(&bf16, 1, codes, false);
         assert_int_equal(codes[0] | codes[1] << 8, bf16_nearest((double)x));
         assert_true((double)bf16 == (double)x - bf16_value(bf16_nearest((double)x)));
-        quant->fp16_encode(&fp16, 1, -4, codes);
+        quant->fp16_encode(&fp16, 1, -4, codes, false);
         assert_int_equal(codes[0] | codes[1] << 8, f16_nearest((double)x * 16));
         assert_true((double)fp16 == (double)x - f16_value(f16_nearest((double)x * 16)) / 16);
-        quant->int8_encode(&int8, 1, 16.25f, NULL, codes);
+        quant->int8_encode(&int8, 1, 16.25f, NULL, codes, false);
         assert_true(fabs((double)x / 16.25 - (int8_t)codes[0]) <= 0.5 + 1e-5);
         quant->int8_decode(codes, 1, 16.25f, &value, false);
         assert_true(int8 == x - value && (double)value == (int8_t)codes[0] * 16.25);
@@ -245,21 +269,21 @@ static void no_code_is_infinite(void **state)
         static uint8_t all[2 * QUANT_BLOCK];
         for (size_t i = 0; i < QUANT_BLOCK; i++)
             x[i] = i % 2 ? most : -most;
-        sets[s]->quant->bf16_encode(x, QUANT_BLOCK, all);
+        sets[s]->quant->bf16_encode(x, QUANT_BLOCK, all, false);
         assert_int_equal(all[2] | all[3] << 8, 0x7f7f);
         assert_int_equal(all[0] | all[1] << 8, 0xff7f);
         for (size_t i = 0; i < QUANT_BLOCK; i++)
             x[i] = i % 2 ? most : -most;
-        sets[s]->quant->fp16_encode(x, QUANT_BLOCK, QUANT_EXPONENT_MOST, all);
+        sets[s]->quant->fp16_encode(x, QUANT_BLOCK, QUANT_EXPONENT_MOST, all, false);
         assert_int_equal(all[2] | all[3] << 8, 0x77ff);
         sets[s]->quant->fp16_decode(all, QUANT_BLOCK, QUANT_EXPONENT_MOST, x, false);
         assert_true(sets[s]->quant->largest(x, QUANT_BLOCK) < 0x7f800000);
         for (size_t i = 0; i < QUANT_BLOCK; i++)
             x[i] = -most;
-        assert_int_equal(sets[s]->quant->onebit_encode(x, QUANT_BLOCK, all), 0x7f7f);
+        assert_int_equal(sets[s]->quant->onebit_encode(x, QUANT_BLOCK, all, false), 0x7f7f);
         assert_int_equal(all[31], 0xff);
         float one = most;
-        sets[s]->quant->int8_encode(&one, 1, f32_of_bits(QUANT_SCALE_MOST << 16), NULL, codes);
+        sets[s]->quant->int8_encode(&one, 1, f32_of_bits(QUANT_SCALE_MOST << 16), NULL, codes, false);
         assert_int_equal(codes[0], 127);
         sets[s]->quant->int8_decode(codes, 1, f32_of_bits(QUANT_SCALE_MOST << 16), &one, false);
         assert_true(one < INFINITY);
@@ -288,8 +312,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_sets_equal_scalar), cmocka_unit_test(nothing_else_is_touched),
-        cmocka_unit_test(codes_are_nearest),     cmocka_unit_test(no_code_is_infinite),
-        cmocka_unit_test(not_numbers_are_seen),
+        cmocka_unit_test(numbers_can_be_kept),   cmocka_unit_test(codes_are_nearest),
+        cmocka_unit_test(no_code_is_infinite),   cmocka_unit_test(not_numbers_are_seen),
     };
     set_count = cases_sets(sets);
     return cmocka_run_group_tests(tests, NULL, NULL);
