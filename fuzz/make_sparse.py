@@ -8,6 +8,10 @@ from make_corpus import CORPUS
 
 F32, BF16, INT8 = range(3)
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden" / "sparse_v1.hex"
+GOLDEN_HEAD = """# SPDX-License-Identifier: Apache-2.0
+# Lists of chosen elements. They must decode for ever: add, never change.
+# What they hold is in tests/unit/compress/test_sparse.c.
+"""
 
 
 def f32_bits(value):
@@ -77,8 +81,8 @@ def seeds():
 
 
 if __name__ == "__main__":
-    lines = (f"{name}\n{payload(kind, *LIST, 1000).hex(' ')}\n" for kind, name in NAMES.items())
-    GOLDEN.write_text("".join(lines))
+    lines = (f"{name}\n    {payload(kind, *LIST, 1000).hex(' ')}\n" for kind, name in NAMES.items())
+    GOLDEN.write_text(GOLDEN_HEAD + "".join(lines))
     target = CORPUS / "sparse"
     target.mkdir(parents=True, exist_ok=True)
     for name, content in seeds():

@@ -4,7 +4,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
@@ -15,6 +14,7 @@
 #include "compress/sparse.h"
 #include "core/prng.h"
 #include "numbers.h"
+#include "support/golden.h"
 
 #define ENTRIES 5000
 
@@ -261,47 +261,29 @@ static void values_must_be_numbers(void **state)
 
 /* ---- golden -------------------------------------------------------------------------------------------- */
 
-static size_t read_hex(FILE *file, uint8_t *bytes, size_t room)
-{
-    char line[1024];
-    size_t len = 0;
-    unsigned int byte;
-    assert_non_null(fgets(line, sizeof(line), file));
-    for (int at = 0, used; sscanf(line + at, " %2x%n", &byte, &used) == 1; at += used) {
-        assert_true(len < room);
-        bytes[len++] = (uint8_t)byte;
-    }
-    return len;
-}
-
-/* Indices 3, 5, 64, 999 of 1000 with values 1, -2.5, 0.0078125, 3: by hand from docs/wire.md. */
+/* Indices 3, 5, 64, 999 of 1000 with values 1, -2.5, 0.0078125, 3: written by fuzz/make_sparse.py. */
 static void golden_bytes_stay(void **state)
 {
-    static const char *const names[CODEC_VALUES_COUNT] = {"f32\n", "bf16\n", "int8\n"};
-    FILE *file = fopen("tests/golden/sparse_v1.hex", "r");
-    char line[64];
+    static const char *const names[CODEC_VALUES_COUNT] = {"f32", "bf16", "int8"};
+    static const uint32_t indices[] = {3, 5, 64, 999};
+    static const float values[] = {1, -2.5f, 0.0078125f, 3};
+    static struct golden items[GOLDEN_MAX];
     (void)state;
-    assert_non_null(file);
+    assert_int_equal(golden_read("sparse_v1.hex", items), CODEC_VALUES_COUNT);
     for (int v = 0; v < CODEC_VALUES_COUNT; v++) {
-        static const uint32_t indices[] = {3, 5, 64, 999};
-        static const float values[] = {1, -2.5f, 0.0078125f, 3};
         struct codec codec = codec_with((enum codec_values)v);
         struct sparse in = {4, index_in, value_in}, out = {0, index_out, value_out};
         struct error error;
         uint8_t bytes[64];
         memcpy(index_in, indices, sizeof(indices));
         memcpy(value_in, values, sizeof(values));
-        assert_non_null(fgets(line, sizeof(line), file));
-        assert_string_equal(line, names[v]);
-        size_t len = read_hex(file, good, sizeof(good));
-        assert_int_equal(len, sparse_len(&codec, 4, 1000));
+        assert_string_equal(items[v].name, names[v]);
+        assert_int_equal(items[v].len, sparse_len(&codec, 4, 1000));
         sparse_encode(&codec, sets[0], &in, 1000, bytes);
-        assert_memory_equal(bytes, good, len);
-        assert_int_equal(sparse_decode(&codec, sets[0], good, 4, 1000, &out, &error), 0);
-        for (int i = 0; i < 4; i++)
-            assert_int_equal(index_out[i], indices[i]);
+        assert_memory_equal(bytes, items[v].bytes, items[v].len);
+        assert_int_equal(sparse_decode(&codec, sets[0], bytes, 4, 1000, &out, &error), 0);
+        assert_memory_equal(index_out, indices, sizeof(indices));
     }
-    fclose(file);
 }
 
 /* ---- adding and merging -------------------------------------------------------------------------------- */
