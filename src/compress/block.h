@@ -11,9 +11,11 @@
 struct block_context {
     const struct codec *codec;
     const struct kernels *kernels;
-    uint64_t key;   /* as in struct feed */
-    uint64_t first; /* index of the block's first element in the tensor */
-    bool keep;      /* nobody wants what is left: acc may stay as it is */
+    uint64_t key;    /* as in struct feed */
+    uint64_t first;  /* index of the block's first element in the tensor */
+    uint32_t *level; /* topk: where the chosen of the blocks before ended, 0: not known. Makes it faster and
+                        changes nothing; NULL: no such help */
+    bool keep;       /* nobody wants what is left: acc may stay as it is */
     struct ahead {
         const void *from;
         size_t len;

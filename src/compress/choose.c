@@ -11,13 +11,15 @@
 #include <string.h>
 
 #include "compress/load.h"
+#include "kernel/quant.h"
 
-#define GROUPS_MAX 4096u               /* 16 KiB on the stack */
-#define FOLD_STEP  32u                 /* groups */
-#define PICK_STEP  256u                /* elements */
-#define GROUP_MAX  16u                 /* elements */
-#define NEAR_STEP  (UINT32_C(1) << 18) /* the first level is found to 1/32 */
-#define NEAR_RANGE (UINT32_C(3) << 23) /* and, as a rule, not below 1/8 of the largest */
+#define GROUPS_MAX   4096u /* 16 KiB on the stack */
+#define FOLD_STEP    32u   /* groups */
+#define PICK_STEP    256u  /* elements */
+#define GROUP_MAX    16u   /* elements */
+#define LEVEL_MARGIN (UINT32_C(1) << 19)
+#define NEAR_STEP    (UINT32_C(1) << 18) /* the first level is found to 1/32 */
+#define NEAR_RANGE   (UINT32_C(3) << 23) /* and, as a rule, not below 1/8 of the largest */
 
 static uint32_t magnitude(float x)
 {
@@ -59,12 +61,13 @@ static void start_near(const struct block_context *context, const float *x, size
     sift->climb(top, groups, &first);
     search->bits = first.bits;
     search->guess = first.bits + 2 * NEAR_STEP; /* the elements of all groups are some more than these */
-    search->top = largest + 1;
 }
 
-/* Lists what reaches the level; false: that is more than CHOSEN_MAX. */
+/* Lists what reaches the level; false: that is more than CHOSEN_MAX. Asks for the second half of what is
+ * ahead: more than that in so short a time only waits. */
 static bool list_near(const struct block_context *context, struct chosen *c, uint32_t least)
 {
+    c->listed = 0;
     for (c->at = 0; c->at < c->block && c->listed <= CHOSEN_MAX; c->at += PICK_STEP) {
         size_t number = c->block - c->at < PICK_STEP ? c->block - c->at : PICK_STEP;
         block_ahead(context, (c->block + c->at) / 2, number / 2);
@@ -84,6 +87,27 @@ static void strike(struct chosen *c, size_t from)
     c->listed = stay;
 }
 
+/* Lists what is above the level of the blocks before, if that is neither too little nor far too much. */
+static bool start_known(const struct block_context *context, struct chosen *chosen,
+                        struct sift_search *search)
+{
+    if (context->level == NULL || *context->level <= LEVEL_MARGIN || *context->level > FINITE_MAX)
+        return false;
+    search->bits = *context->level - LEVEL_MARGIN;
+    search->guess = *context->level + LEVEL_MARGIN;
+    if (list_near(context, chosen, search->bits) && chosen->listed >= search->keep)
+        return true;
+    search->bits = 0;
+    return false;
+}
+
+/* A mean of the levels, the last ones more than those before. */
+static void remember(uint32_t *level, uint32_t bits)
+{
+    if (level != NULL)
+        *level = *level == 0 ? bits : *level - *level / 4 + bits / 4;
+}
+
 /* When exactly `keep` reach the level, the search may have ended early: then all of them are taken. */
 static struct cut cut_of(const struct sift_search *search)
 {
@@ -101,16 +125,20 @@ void choose_block(const struct block_context *context, const float *x, size_t co
     chosen->sift = sift;
     chosen->x = x;
     chosen->block = count;
-    chosen->used = chosen->listed = 0;
-    start_near(context, x, count, &search);
-    if (list_near(context, chosen, search.bits)) {
+    chosen->used = 0;
+    bool known = start_known(context, chosen, &search);
+    if (!known)
+        start_near(context, x, count, &search);
+    if (known || list_near(context, chosen, search.bits)) {
         for (size_t i = 0; i < chosen->listed; i++)
             near[i] = x[chosen->index[i]];
         search.count = chosen->listed;
+        search.top = context->kernels->quant->largest(near, chosen->listed) + 1;
         sift->climb(near, chosen->listed, &search);
         chosen->cut = cut_of(&search);
         if (chosen->listed > keep)
             strike(chosen, 0);
+        remember(context->level, search.bits);
     } else {
         search.bits = 0;
         search.count = count;

@@ -128,7 +128,9 @@ static int encode_blocks(const struct pass *pass, float *acc)
     const struct block_codec *blocks = block_codec_of(context.codec);
     const size_t block = coder_block(context.codec), whole = blocks->len(context.codec, block);
     uint8_t *bytes = pass->target + PART_HEADER_LEN;
+    uint32_t level = 0;
     int status = HEARTH_OK;
+    context.level = &level;
     for (size_t at = 0; at < pass->count; at += block) {
         size_t count = min_size(block, pass->count - at);
         bool measure = pass->feed->energy != NULL && (pass->first + at) / block % ENERGY_EVERY == 0;

@@ -27,7 +27,7 @@ struct sift_kernels {
     /* By halving the range. */
     void (*climb)(const float *x, size_t count, struct sift_search *search);
     /* base + i for every i with a magnitude of at least that, ascending; gives how many. `index` has room for
-     * them and SIFT_SLACK more. */
+     * them and SIFT_SLACK more; `least` is a magnitude. */
     size_t (*pick)(const float *x, size_t count, uint32_t least, uint32_t base, uint32_t *index);
 };
 

@@ -84,6 +84,31 @@ static void chooses_in_the_longest_chunk(void **state)
     }
 }
 
+/* Whatever the blocks before ended with, the bytes are the same. */
+static void levels_change_nothing(void **state)
+{
+    static const uint32_t levels[] = {0,          1,          0x3f000000, 0x40000000,
+                                      0x401a0000, 0x40400000, 0x7f7fffff, 0xffffffff};
+    struct codec codec = topk(1.0 / 64, 4096, VALUES_F32);
+    size_t len = block_topk.len(&codec, 4096);
+    (void)state;
+    for (int kind = 0; kind < NUMBERS_KINDS; kind++) {
+        numbers_fill((enum numbers)kind, 8, x, 4096);
+        check_block(&codec, 4096);
+        for (size_t l = 0; l < sizeof(levels) / sizeof(levels[0]); l++)
+            for (int s = 0; s < set_count; s++) {
+                uint32_t level = levels[l];
+                struct block_context context = {.codec = &codec, .kernels = sets[s], .level = &level};
+                for (int again = 0; again < 3; again++) { /* with what it made of the level */
+                    memcpy(left, x, 4096 * sizeof(*x));
+                    memset(bytes, 0xee, len);
+                    block_topk.encode(&context, left, 4096, bytes);
+                    assert_memory_equal(first_bytes, bytes, len);
+                }
+            }
+    }
+}
+
 static void decoded_values_are_added(void **state)
 {
     struct codec codec = topk(0.05, 1024, VALUES_F32);
@@ -165,9 +190,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chooses_what_sorting_chooses), cmocka_unit_test(chooses_in_the_longest_chunk),
-        cmocka_unit_test(decoded_values_are_added),     cmocka_unit_test(int8_is_as_near_as_its_scale),
-        cmocka_unit_test(extremes_stay_finite),         cmocka_unit_test(sizes_are_those_promised),
-        cmocka_unit_test(changed_bits_do_no_harm),
+        cmocka_unit_test(levels_change_nothing),        cmocka_unit_test(decoded_values_are_added),
+        cmocka_unit_test(int8_is_as_near_as_its_scale), cmocka_unit_test(extremes_stay_finite),
+        cmocka_unit_test(sizes_are_those_promised),     cmocka_unit_test(changed_bits_do_no_harm),
     };
     set_count = number_sets(sets);
     return cmocka_run_group_tests(tests, NULL, NULL);
