@@ -21,7 +21,7 @@
 #define CACHE_LINE   64u
 #define SAMPLE_PIECE 256u
 #define SAMPLE_MAX   65536u
-#define HINT_SHARE   0.9f
+#define HINT_SHARE   0.94f
 
 static uint32_t magnitude(float x)
 {
@@ -98,13 +98,14 @@ static int pass(struct collection *c, const struct feed *feed, size_t count, boo
 {
     const struct kernels *kernels = c->job->kernels;
     float acc[PIECE];
+    int status = HEARTH_OK;
     c->all.count = 0;
-    for (size_t offset = 0; offset < count; offset += PIECE) {
+    for (size_t offset = 0; offset < count && status == HEARTH_OK; offset += PIECE) {
         size_t number = count - offset < PIECE ? count - offset : PIECE;
         if (load_block(kernels, feed, offset, number, acc) > FINITE_MAX)
-            return HEARTH_POISONED;
+            status = HEARTH_POISONED;
         if (store)
-            store_block(kernels, feed, offset, number, acc);
+            stream_block(kernels, feed, offset, number, acc);
         if (c->room - c->all.count < number)
             raise_bound(c);
         for (size_t at = 0; at < number; at += STEP) {
@@ -114,7 +115,9 @@ static int pass(struct collection *c, const struct feed *feed, size_t count, boo
             collect(c, acc + at, offset + at, step);
         }
     }
-    return HEARTH_OK;
+    if (store)
+        kernels->stream_end();
+    return status;
 }
 
 /* A little below what the step before ended with: from one step to the next it moves by less. */
