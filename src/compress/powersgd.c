@@ -18,22 +18,30 @@
 #include "compress/powersgd.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "compress/load.h"
 
-#define TURNED_MAX   8192u /* floats of a turned piece: a nearest cache */
-#define BLOCK_ROWS   64u   /* rows for which a piece is turned once */
-#define PANEL_ROWS   64u   /* rows whose products are summed before they are added to Q */
+#define PANEL_FLOATS 4096u /* of a turned piece: half of a nearest cache */
+#define BLOCK_ROWS   64u   /* rows for which a piece is turned once, and rows of a panel of Q */
 #define COLLECT_ROWS 8u    /* rows that are collected at once */
-#define CHUNK_MAX    1024u /* columns that are collected at once */
 #define SAMPLED      16u   /* one row in so many is looked at for its energy */
+
+/* Rows of a turned piece begin a cache line apart from where they would share a set of the cache. */
+#define APART       MATRIX_LANES
+#define TURNED_MAX  (PANEL_FLOATS + POWERSGD_RANK_MAX * APART)
+#define COLUMNS_MAX (PANEL_FLOATS / MATRIX_GROUP)
+
+static uint32_t pad_rank(uint32_t rank)
+{
+    return (rank + MATRIX_GROUP - 1) / MATRIX_GROUP * MATRIX_GROUP;
+}
 
 /* Columns of which a turned piece fits: a multiple of 16, the same for all. */
 static size_t panel_columns(uint32_t rank)
 {
-    uint32_t padded = (rank + 3) / 4 * 4;
-    return TURNED_MAX / padded / MATRIX_LANES * MATRIX_LANES;
+    return PANEL_FLOATS / pad_rank(rank) / MATRIX_LANES * MATRIX_LANES;
 }
 
 static size_t pad(size_t count)
@@ -57,26 +65,43 @@ uint32_t powersgd_rank(const struct codec *codec, size_t rows, size_t columns)
     return least < codec->rank ? (uint32_t)least : codec->rank;
 }
 
-/* Columns [from, from + count) of a factor; zeros up to a multiple of 16. */
+/* Columns [from, from + count) of a factor; zeros up to a multiple of 16 columns and of four numbers. */
 static struct turned turn(const float *factor, uint32_t rank, size_t from, size_t count, float *scratch)
 {
-    size_t stride = pad(count);
+    struct turned turned = {scratch, pad(count) + APART, pad_rank(rank)};
     const float *at = factor + from * rank;
-    for (uint32_t k = 0; k < rank; k++) {
-        float *row = scratch + k * stride;
-        for (size_t j = 0; j < count; j++)
+    for (uint32_t k = 0; k < turned.rank; k++) {
+        float *row = scratch + k * turned.stride;
+        size_t filled = k < rank ? count : 0;
+        for (size_t j = 0; j < filled; j++)
             row[j] = at[j * rank + k];
-        for (size_t j = count; j < stride; j++)
-            row[j] = 0;
+        memset(row + filled, 0, (turned.stride - filled) * sizeof *row);
     }
-    return (struct turned){scratch, stride, rank};
+    return turned;
 }
 
-static double square_sum(const float *x, size_t count)
+/* Rows [from, to) of a factor, divided; zeros up to a multiple of four numbers. */
+static void pad_rows(const float *factor, uint32_t rank, size_t from, size_t to, float divisor,
+                     float *scratch)
+{
+    for (uint32_t padded = pad_rank(rank); from < to; from++, scratch += padded)
+        for (uint32_t k = 0; k < padded; k++)
+            scratch[k] = k < rank ? factor[from * rank + k] / divisor : 0;
+}
+
+static enum hearth_dtype residual_type(enum hearth_dtype dtype)
+{
+    return dtype == HEARTH_F64 ? HEARTH_F64 : HEARTH_F32;
+}
+
+/* The sum of squares of a part of a residual. */
+static double square_of(const void *residual, enum hearth_dtype dtype, size_t offset, size_t count)
 {
     double sum = 0;
-    for (size_t i = 0; i < count; i++)
-        sum += (double)x[i] * (double)x[i];
+    for (size_t i = offset; i < offset + count; i++) {
+        double x = dtype == HEARTH_F64 ? ((const double *)residual)[i] : (double)((const float *)residual)[i];
+        sum += x * x;
+    }
     return sum;
 }
 
@@ -84,49 +109,119 @@ static double square_sum(const float *x, size_t count)
 
 /* Rows and columns of M. */
 struct block {
-    size_t row, row_end, column, count;
+    size_t row, row_end, column, count, ahead;
 };
 
-static uint32_t load_rows(const struct matrix *m, const struct kernels *kernels, const struct feed *feed,
-                          const struct factors *factors, const struct block *b)
+/* A part of a row: where it begins, and how far behind it the next one does (0: there is none). */
+struct place {
+    size_t offset, count, ahead;
+};
+
+/* A part of a row of f32 or 16 bits; those are widened in a scratch. */
+static void load_row(const struct kernels *kernels, const struct feed *feed, const struct place *place,
+                     const struct turned *q, float *sum)
 {
-    float turned[TURNED_MAX], acc[TURNED_MAX / 4];
-    struct turned q = {.rank = 0};
-    uint32_t largest = 0;
-    if (factors->q != NULL)
-        q = turn(factors->q, m->rank, b->column, b->count, turned);
+    size_t offset = place->offset, count = place->count;
+    float wide[COLUMNS_MAX];
+    struct row_in row = {
+        .x = wide,
+        .e = feed->e != NULL ? (const float *)feed->e + offset : NULL,
+        .m = (float *)feed->e_new + offset,
+        .gain = feed->gain,
+        .far = feed->e != feed->e_new,
+        .ahead = place->ahead,
+    };
+    if (feed->dtype == HEARTH_F32)
+        row.x = (const float *)feed->x + offset;
+    else
+        kernels->widen[feed->dtype](wide, (const uint8_t *)feed->x + offset * sizeof(uint16_t), count);
+    kernels->matrix->load(&row, q, count, sum);
+}
+
+/* The same of f64. */
+static void load_row_f64(const struct kernels *kernels, const struct feed *feed, const struct place *place,
+                         const struct turned *q, float *sum)
+{
+    size_t offset = place->offset, count = place->count;
+    float acc[COLUMNS_MAX];
+    const struct row_in row = {.x = acc, .m = acc, .gain = 1};
+    load_block(kernels, feed, offset, count, acc);
+    kernels->matrix->load(&row, q, count, sum);
+    store_block(kernels, feed, offset, count, acc);
+}
+
+static bool all_finite(const float *x, uint32_t count)
+{
+    float sum = 0;
+    for (uint32_t k = 0; k < count; k++)
+        sum += x[k] * 0.0f;
+    return sum == 0;
+}
+
+/* The products of a number that is not finite are not finite either, even with zero. So M is looked at only
+ * where P is not; it may be too large for P alone. */
+static bool load_rows(const struct matrix *m, const struct kernels *kernels, const struct feed *feed,
+                      const struct factors *factors, const struct block *b)
+{
+    float turned[TURNED_MAX], acc[COLUMNS_MAX], sum[POWERSGD_RANK_MAX];
+    const struct turned q = turn(factors->q, m->rank, b->column, b->count, turned);
+    bool good = true;
     for (size_t i = b->row; i < b->row_end; i++) {
-        size_t offset = i * m->columns + b->column;
-        uint32_t bits = load_block(kernels, feed, offset, b->count, acc);
-        largest = bits > largest ? bits : largest;
-        if (feed->energy != NULL && i % SAMPLED == 0)
-            feed->energy->before += square_sum(acc, b->count);
-        if (q.rank > 0) {
-            memset(acc + b->count, 0, (q.stride - b->count) * sizeof *acc);
-            kernels->matrix->dot(acc, &q, q.stride, factors->p + i * m->rank);
+        const struct place place = {i * m->columns + b->column, b->count,
+                                    i + 1 < b->row_end ? m->columns : 0};
+        float *p = factors->p + i * m->rank;
+        memset(sum, 0, sizeof sum);
+        if (feed->dtype == HEARTH_F64)
+            load_row_f64(kernels, feed, &place, &q, sum);
+        else
+            load_row(kernels, feed, &place, &q, sum);
+        if (!all_finite(sum, m->rank)) {
+            const struct feed again = {.dtype = residual_type(feed->dtype), .x = feed->e_new, .gain = 1};
+            good &= load_block(kernels, &again, place.offset, b->count, acc) <= FINITE_MAX;
         }
-        store_block(kernels, feed, offset, b->count, acc);
+        for (uint32_t k = 0; k < m->rank; k++)
+            p[k] += sum[k];
     }
-    return largest;
+    return good;
+}
+
+/* M alone. */
+static bool load_plain(const struct matrix *m, const struct kernels *kernels, const struct feed *feed,
+                       size_t from, size_t to)
+{
+    float acc[COLUMNS_MAX];
+    uint32_t largest = 0;
+    for (size_t at = from * m->columns, end = to * m->columns, count; at < end; at += count) {
+        count = lesser(end - at, COLUMNS_MAX);
+        uint32_t bits = load_block(kernels, feed, at, count, acc);
+        largest = bits > largest ? bits : largest;
+        store_block(kernels, feed, at, count, acc);
+    }
+    return largest <= FINITE_MAX;
 }
 
 int powersgd_load(const struct matrix *m, const struct kernels *kernels, const struct feed *feed,
                   const struct factors *factors, size_t from, size_t to)
 {
     assert(feed->e_new != NULL && from <= to && to <= m->rows && m->rank <= POWERSGD_RANK_MAX);
-    struct block b = {.row = from};
-    uint32_t largest = 0;
-    if (factors->q != NULL)
+    struct block b = {.row = factors->q != NULL ? from : to};
+    bool good = true;
+    if (factors->q == NULL)
+        good = load_plain(m, kernels, feed, from, to);
+    else
         memset(factors->p + from * m->rank, 0, (to - from) * m->rank * sizeof(float));
     for (; b.row < to; b.row = b.row_end) {
         b.row_end = b.row + lesser(to - b.row, BLOCK_ROWS);
         for (b.column = 0; b.column < m->columns; b.column += b.count) {
             b.count = lesser(m->columns - b.column, panel_columns(m->rank));
-            uint32_t bits = load_rows(m, kernels, feed, factors, &b);
-            largest = bits > largest ? bits : largest;
+            good &= load_rows(m, kernels, feed, factors, &b);
         }
     }
-    return largest > FINITE_MAX ? HEARTH_POISONED : HEARTH_OK;
+    kernels->matrix->settle();
+    for (size_t i = from; i < to && feed->energy != NULL; i++)
+        if (i % SAMPLED == 0)
+            feed->energy->before += square_of(feed->e_new, feed->dtype, i * m->columns, m->columns);
+    return good ? HEARTH_OK : HEARTH_POISONED;
 }
 
 /* ---- Q ------------------------------------------------------------------------------------------------- */
@@ -138,7 +233,7 @@ static struct rows rows_of(const struct matrix *m, const struct feed *feed, cons
     size_t stride = pad(b->count), offset = b->row * m->columns + b->column;
     size_t count = b->row_end - b->row;
     if (feed->dtype != HEARTH_F64 && stride == b->count)
-        return (struct rows){(const float *)feed->e_new + offset, m->columns, count};
+        return (struct rows){(const float *)feed->e_new + offset, m->columns, count, b->ahead};
     for (size_t i = 0; i < count; i++, offset += m->columns) {
         float *row = scratch + i * stride;
         memset(row + b->count, 0, (stride - b->count) * sizeof *row);
@@ -148,24 +243,27 @@ static struct rows rows_of(const struct matrix *m, const struct feed *feed, cons
             for (size_t j = 0; j < b->count; j++)
                 row[j] = (float)((const double *)feed->e_new)[offset + j];
     }
-    return (struct rows){scratch, stride, count};
+    return (struct rows){scratch, stride, count, 0};
 }
 
 /* The columns of a block, over all rows. */
 static void project_columns(const struct matrix *m, const struct kernels *kernels, const struct feed *feed,
                             const struct factors *factors, struct block *b)
 {
-    float sum[TURNED_MAX], scratch[COLLECT_ROWS * CHUNK_MAX];
-    size_t stride = pad(b->count);
+    float sum[TURNED_MAX], scratch[COLLECT_ROWS * COLUMNS_MAX], p[BLOCK_ROWS * POWERSGD_RANK_MAX];
+    size_t padded = pad(b->count), stride = padded + APART;
+    uint32_t rank = pad_rank(m->rank);
     float *q = factors->q + b->column * m->rank;
     memset(q, 0, b->count * m->rank * sizeof *q);
-    for (size_t panel = 0; panel < m->rows; panel += PANEL_ROWS) {
-        size_t end = panel + lesser(m->rows - panel, PANEL_ROWS);
-        memset(sum, 0, stride * m->rank * sizeof *sum);
+    for (size_t panel = 0; panel < m->rows; panel += BLOCK_ROWS) {
+        size_t end = panel + lesser(m->rows - panel, BLOCK_ROWS);
+        pad_rows(factors->p, m->rank, panel, end, 1, p);
+        memset(sum, 0, stride * rank * sizeof *sum);
         for (b->row = panel; b->row < end; b->row = b->row_end) {
             b->row_end = b->row + lesser(end - b->row, COLLECT_ROWS);
+            b->ahead = b->row_end + COLLECT_ROWS <= m->rows ? COLLECT_ROWS * m->columns : 0;
             struct rows rows = rows_of(m, feed, b, scratch);
-            kernels->matrix->collect(&rows, factors->p + b->row * m->rank, m->rank, stride, sum);
+            kernels->matrix->collect(&rows, p + (b->row - panel) * rank, rank, padded, sum, stride);
         }
         for (uint32_t k = 0; k < m->rank; k++)
             for (size_t j = 0; j < b->count; j++)
@@ -177,10 +275,9 @@ void powersgd_project(const struct matrix *m, const struct kernels *kernels, con
                       const struct factors *factors, size_t from, size_t to)
 {
     assert(from <= to && to <= m->columns && m->rank <= POWERSGD_RANK_MAX);
-    size_t chunk = lesser(panel_columns(m->rank), CHUNK_MAX);
     struct block b = {.column = from};
     for (; b.column < to; b.column += b.count) {
-        b.count = lesser(to - b.column, chunk);
+        b.count = lesser(to - b.column, panel_columns(m->rank));
         if (b.count > MATRIX_LANES) /* a rest goes by itself: only that needs the scratch */
             b.count -= b.count % MATRIX_LANES;
         project_columns(m, kernels, feed, factors, &b);
@@ -189,71 +286,125 @@ void powersgd_project(const struct matrix *m, const struct kernels *kernels, con
 
 /* ---- the result ---------------------------------------------------------------------------------------- */
 
-static void take_away(const struct kernels *kernels, const struct powersgd_end *end, size_t offset,
-                      size_t count, const float *negative)
+/* One product of rows of a block with columns of a block, added to the residual or put to `out`. */
+struct product {
+    const struct powersgd_end *end;
+    struct turned q;
+    float p[BLOCK_ROWS * POWERSGD_RANK_MAX];
+    bool add;
+};
+
+/* A row through a scratch, from where it is converted. `row`: number in the block. */
+static void expand_converted(const struct kernels *kernels, const struct product *product, size_t row,
+                             size_t offset, size_t count)
 {
-    if (end->dtype != HEARTH_F64) {
-        float *residual = (float *)end->residual + offset;
-        kernels->reduce[HEARTH_F32][KERNEL_SUM](residual, residual, negative, count);
+    const struct powersgd_end *end = product->end;
+    const float *p = product->p + row * product->q.rank;
+    float scratch[COLUMNS_MAX];
+    const struct rows_out rows = {.p = {p, p}, .target = {scratch, scratch}};
+    kernels->matrix->expand(&rows, &product->q, count);
+    if (!product->add) {
+        put_block(kernels, end->dtype, end->out, offset, count, scratch);
         return;
     }
     double *residual = (double *)end->residual + offset;
     for (size_t j = 0; j < count; j++)
-        residual[j] += (double)negative[j];
+        residual[j] += (double)scratch[j];
 }
 
-static double residual_square(const struct powersgd_end *end, size_t offset, size_t count)
+/* Two rows at a time where nothing is to be converted. */
+static void expand_block(const struct matrix *m, const struct kernels *kernels, const struct product *product,
+                         const struct block *b)
 {
-    double sum = 0;
-    if (end->dtype != HEARTH_F64)
-        return square_sum((const float *)end->residual + offset, count);
-    for (const double *x = (const double *)end->residual + offset; count > 0; count--, x++)
-        sum += *x * *x;
-    return sum;
-}
-
-static uint32_t finish_rows(const struct matrix *m, const struct kernels *kernels,
-                            const struct powersgd_end *end, const struct block *b)
-{
-    float turned_sum[TURNED_MAX / 2], turned_own[TURNED_MAX / 2], t[TURNED_MAX / 8], p[POWERSGD_RANK_MAX];
-    struct turned q_sum = turn(end->q_sum, m->rank, b->column, b->count, turned_sum), q_own = {.rank = 0};
-    uint32_t largest = 0;
-    if (end->q_own != NULL)
-        q_own = turn(end->q_own, m->rank, b->column, b->count, turned_own);
-    for (size_t i = b->row; i < b->row_end; i++) {
-        size_t offset = i * m->columns + b->column;
-        for (uint32_t k = 0; k < m->rank; k++)
-            p[k] = end->p_sum[i * m->rank + k] / end->divisor;
-        kernels->matrix->expand(&q_sum, p, q_sum.stride, t);
-        uint32_t bits = largest_bits(kernels, t, b->count);
-        largest = bits > largest ? bits : largest;
-        put_block(kernels, end->dtype, end->out, offset, b->count, t);
-        if (q_own.rank == 0)
+    const struct powersgd_end *end = product->end;
+    bool direct = (product->add ? residual_type(end->dtype) : end->dtype) == HEARTH_F32;
+    for (size_t i = b->row; i < b->row_end; i += direct ? 2 : 1) {
+        size_t offset = i * m->columns + b->column, row = i - b->row;
+        if (!direct) {
+            expand_converted(kernels, product, row, offset, b->count);
             continue;
-        for (uint32_t k = 0; k < m->rank; k++)
-            p[k] = -end->p_own[i * m->rank + k];
-        kernels->matrix->expand(&q_own, p, q_own.stride, t);
-        take_away(kernels, end, offset, b->count, t);
-        if (end->energy != NULL && i % SAMPLED == 0)
-            end->energy->after += residual_square(end, offset, b->count);
+        }
+        size_t second = i + 1 < b->row_end ? 1 : 0;
+        float *target = (float *)(product->add ? end->residual : end->out) + offset;
+        const struct rows_out rows = {
+            .p = {product->p + row * product->q.rank, product->p + (row + second) * product->q.rank},
+            .target = {target, target + second * m->columns},
+            .add = product->add,
+            .far = !product->add,
+            .ahead = i + 3 < b->row_end ? 2 * m->columns : 0,
+        };
+        kernels->matrix->expand(&rows, &product->q, b->count);
+    }
+}
+
+static double largest_of(const float *x, size_t count, size_t stride)
+{
+    double largest = 0;
+    for (size_t i = 0; i < count; i++) {
+        double magnitude = fabs((double)x[i * stride]);
+        largest = magnitude <= largest ? largest : magnitude; /* keeps a NaN */
     }
     return largest;
+}
+
+/* Whether all products are finite. Mostly the largest numbers of both factors show it; else by looking. */
+static bool product_finite(const struct kernels *kernels, const struct product *product, size_t rows,
+                           size_t count)
+{
+    const struct turned *q = &product->q;
+    float scratch[COLUMNS_MAX];
+    double bound = 0;
+    uint32_t largest = 0;
+    for (uint32_t k = 0; k < q->rank; k++)
+        bound += largest_of(product->p + k, rows, q->rank) * largest_of(q->at + k * q->stride, count, 1);
+    if (bound < 0x1p127)
+        return true;
+    for (size_t i = 0; i < rows; i++) {
+        const float *p = product->p + i * q->rank;
+        const struct rows_out out = {.p = {p, p}, .target = {scratch, scratch}};
+        kernels->matrix->expand(&out, q, count);
+        uint32_t bits = largest_bits(kernels, scratch, count);
+        largest = bits > largest ? bits : largest;
+    }
+    return largest <= FINITE_MAX;
+}
+
+static bool finish_block(const struct matrix *m, const struct kernels *kernels,
+                         const struct powersgd_end *end, const struct block *b)
+{
+    float turned[TURNED_MAX];
+    struct product product;
+    product.end = end;
+    product.add = false;
+    pad_rows(end->p_sum, m->rank, b->row, b->row_end, end->divisor, product.p);
+    product.q = turn(end->q_sum, m->rank, b->column, b->count, turned);
+    expand_block(m, kernels, &product, b);
+    bool good = product_finite(kernels, &product, b->row_end - b->row, b->count);
+    if (end->q_own == NULL)
+        return good;
+    product.add = true;
+    pad_rows(end->p_own, m->rank, b->row, b->row_end, -1, product.p);
+    product.q = turn(end->q_own, m->rank, b->column, b->count, turned);
+    expand_block(m, kernels, &product, b);
+    return good;
 }
 
 int powersgd_finish(const struct matrix *m, const struct kernels *kernels, const struct powersgd_end *end,
                     size_t from, size_t to)
 {
     assert(from <= to && to <= m->rows && m->rank <= POWERSGD_RANK_MAX);
-    size_t chunk = panel_columns(m->rank) / 2 / MATRIX_LANES * MATRIX_LANES;
     struct block b = {.row = from};
-    uint32_t largest = 0;
+    bool good = true;
     for (; b.row < to; b.row = b.row_end) {
         b.row_end = b.row + lesser(to - b.row, BLOCK_ROWS);
         for (b.column = 0; b.column < m->columns; b.column += b.count) {
-            b.count = lesser(m->columns - b.column, chunk);
-            uint32_t bits = finish_rows(m, kernels, end, &b);
-            largest = bits > largest ? bits : largest;
+            b.count = lesser(m->columns - b.column, panel_columns(m->rank));
+            good &= finish_block(m, kernels, end, &b);
         }
     }
-    return largest > FINITE_MAX ? HEARTH_POISONED : HEARTH_OK;
+    kernels->matrix->settle();
+    for (size_t i = from; i < to && end->energy != NULL; i++)
+        if (i % SAMPLED == 0)
+            end->energy->after += square_of(end->residual, end->dtype, i * m->columns, m->columns);
+    return good ? HEARTH_OK : HEARTH_POISONED;
 }

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arithmetic on tall and thin matrices, in pieces that fit into the nearest cache. The rules of kernel.h
- * hold: no contraction, canonical NaNs, the bits of matrix_scalar.c in every set. So each sum has one order,
- * which does not depend on the width of a register.
+ * hold: no contraction, canonical NaNs (but where it says so), the bits of matrix_scalar.c in every set. So
+ * each sum has one order, which does not depend on the width of a register.
  *
- * All counts of columns are multiples of MATRIX_LANES: whoever calls fills up with zeros. */
+ * A factor's numbers are worked on by fours: whoever calls fills up with zeros to a rank that is a multiple
+ * of MATRIX_GROUP, and turned pieces to a multiple of MATRIX_LANES columns. */
 #ifndef KERNEL_MATRIX_H
 #define KERNEL_MATRIX_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define MATRIX_LANES      16u
+#define MATRIX_GROUP      4u
 #define MATRIX_RANK_MAX   32u
 #define MATRIX_GRAM_ROWS  128u /* of a piece for gram and mix */
 #define MATRIX_GRAM_LANES 8u
@@ -26,16 +29,41 @@ struct turned {
 struct rows {
     const float *at;
     size_t stride, count; /* count: at least 1 */
+    size_t ahead;         /* of each row: this many floats behind it there is memory that is needed soon */
+};
+
+/* A piece of a row on its way in: m = gain * x + e. m may be x or e, or overlaps neither. */
+struct row_in {
+    const float *x, *e; /* e NULL: zeros */
+    float *m;
+    float gain;
+    bool far;     /* m goes past the caches, where the processor can do that */
+    size_t ahead; /* of x and e */
+};
+
+/* Pieces of two rows on their way out. */
+struct rows_out {
+    const float *p[2];
+    float *target[2]; /* the same twice: one row */
+    bool add;         /* target += product; else target = product */
+    bool far;         /* goes past the caches; not with add */
+    size_t ahead;     /* of the targets, with add */
 };
 
 struct matrix_kernels {
-    /* sum[k] += what m[j] * q(k, j) give together, over j < count. Lane l of 16 adds those with j mod 16 = l,
-     * ascending, from 0; then the upper half of the lanes is added to the lower one, four times. */
-    void (*dot)(const float *m, const struct turned *q, size_t count, float *sum);
-    /* sum[k * count + j] += m(i, j) * p[i * rank + k], for all rows i one after the other, j < count. */
-    void (*collect)(const struct rows *m, const float *p, uint32_t rank, size_t count, float *sum);
-    /* t[j] = p[0] * q(0, j) + p[1] * q(1, j) + ..., from the left, j < count. */
-    void (*expand)(const struct turned *q, const float *p, size_t count, float *t);
+    /* m[j] = gain * x[j] + e[j]; sum[k] += what m[j] * q(k, j) give together; over j < count. Lane l of 16
+     * adds those with j mod 16 = l, ascending, from 0; then the upper half of the lanes is added to the lower
+     * one, four times. NaNs in m are any. If m is not finite, neither are the sums. */
+    void (*load)(const struct row_in *row, const struct turned *q, size_t count, float *sum);
+    /* sum[k * stride + j] += m(i, j) * p[i * rank + k], for all rows i one after the other, j < count; count
+     * is a multiple of MATRIX_LANES. */
+    void (*collect)(const struct rows *m, const float *p, uint32_t rank, size_t count, float *sum,
+                    size_t stride);
+    /* Both rows, j < count: the products p[k] * q(k, j) are added from the left in each group of four k, and
+     * the groups' sums to the target, or to each other, one after the other. NaNs are any. */
+    void (*expand)(const struct rows_out *rows, const struct turned *q, size_t count);
+    /* What went past the caches is seen by other threads before what is written after this. */
+    void (*settle)(void);
     /* Of MATRIX_GRAM_ROWS rows of `rank` columns, number i of column k at columns[k * MATRIX_GRAM_ROWS + i]:
      * gram[a * rank + b] += sum of column a times column b, a <= b. 8 lanes as in dot. */
     void (*gram)(const double *columns, uint32_t rank, double *gram);

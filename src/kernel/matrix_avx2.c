@@ -9,10 +9,22 @@
 #pragma GCC target("avx2")
 #endif
 
+#include <immintrin.h>
+
 #define WIDTH 32
 #define SET   matrix_avx2
 
 #include "kernel/matrix_simd.inc"
+
+static void store_far(float *to, f32v x)
+{
+    _mm256_stream_ps(to, (__m256)x);
+}
+
+static void settle(void)
+{
+    _mm_sfence();
+}
 
 #ifdef __clang__
 #pragma clang attribute pop

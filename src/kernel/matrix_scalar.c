@@ -20,37 +20,57 @@ static double tree_f64(double *lane)
     return lane[0];
 }
 
-static void dot(const float *m, const struct turned *q, size_t count, float *sum)
+static void load(const struct row_in *row, const struct turned *q, size_t count, float *sum)
 {
-    for (uint32_t k = 0; k < q->rank; k++) {
-        const float *row = q->at + k * q->stride;
-        float lane[MATRIX_LANES] = {0};
-        for (size_t j = 0; j < count; j++)
-            lane[j % MATRIX_LANES] += m[j] * row[j];
-        store_f32(sum, k, sum[k] + tree_f32(lane));
+    float lane[MATRIX_RANK_MAX][MATRIX_LANES] = {0};
+    for (size_t j = 0; j < count; j++) {
+        float m = row->gain * row->x[j] + (row->e ? row->e[j] : 0.0f);
+        row->m[j] = m;
+        for (uint32_t k = 0; k < q->rank; k++)
+            lane[k][j % MATRIX_LANES] += m * q->at[k * q->stride + j];
     }
+    for (uint32_t k = 0; k < q->rank; k++)
+        store_f32(sum, k, sum[k] + tree_f32(lane[k]));
 }
 
-static void collect(const struct rows *m, const float *p, uint32_t rank, size_t count, float *sum)
+static void collect(const struct rows *m, const float *p, uint32_t rank, size_t count, float *sum,
+                    size_t stride)
 {
     for (uint32_t k = 0; k < rank; k++)
-        for (size_t i = 0; i < m->count; i++)
-            for (size_t j = 0; j < count; j++)
-                store_f32(sum, k * count + j,
-                          sum[k * count + j] + m->at[i * m->stride + j] * p[i * rank + k]);
+        for (size_t j = 0; j < count; j++) {
+            float total = sum[k * stride + j];
+            for (size_t i = 0; i < m->count; i++)
+                total += m->at[i * m->stride + j] * p[i * rank + k];
+            store_f32(sum, k * stride + j, total);
+        }
 }
 
-static void expand(const struct turned *q, const float *p, size_t count, float *t)
+static float product(const float *p, const struct turned *q, size_t j, uint32_t k)
 {
-    for (size_t j = 0; j < count; j++) {
-        float sum = p[0] * q->at[j];
-        for (uint32_t k = 1; k < q->rank; k++)
-            sum += p[k] * q->at[k * q->stride + j];
-        store_f32(t, j, sum);
-    }
+    float sum = p[k] * q->at[k * q->stride + j];
+    for (uint32_t end = k + MATRIX_GROUP; ++k < end;)
+        sum += p[k] * q->at[k * q->stride + j];
+    return sum;
 }
 
-static void gram(const double *columns, uint32_t rank, double *product)
+static void expand(const struct rows_out *rows, const struct turned *q, size_t count)
+{
+    int row_count = rows->target[0] == rows->target[1] ? 1 : 2;
+    for (int row = 0; row < row_count; row++)
+        for (size_t j = 0; j < count; j++) {
+            float *target = rows->target[row] + j, sum = product(rows->p[row], q, j, 0);
+            sum = rows->add ? *target + sum : sum;
+            for (uint32_t k = MATRIX_GROUP; k < q->rank; k += MATRIX_GROUP)
+                sum += product(rows->p[row], q, j, k);
+            *target = sum;
+        }
+}
+
+static void settle(void)
+{
+}
+
+static void gram(const double *columns, uint32_t rank, double *square)
 {
     for (uint32_t a = 0; a < rank; a++)
         for (uint32_t b = a; b < rank; b++) {
@@ -58,7 +78,7 @@ static void gram(const double *columns, uint32_t rank, double *product)
             double lane[MATRIX_GRAM_LANES] = {0};
             for (size_t i = 0; i < MATRIX_GRAM_ROWS; i++)
                 lane[i % MATRIX_GRAM_LANES] += left[i] * right[i];
-            store_f64(product, a * rank + b, product[a * rank + b] + tree_f64(lane));
+            store_f64(square, a * rank + b, square[a * rank + b] + tree_f64(lane));
         }
 }
 
@@ -74,9 +94,10 @@ static void mix(double *columns, uint32_t rank, const double *upper)
 }
 
 const struct matrix_kernels matrix_scalar = {
-    .dot = dot,
+    .load = load,
     .collect = collect,
     .expand = expand,
+    .settle = settle,
     .gram = gram,
     .mix = mix,
 };
