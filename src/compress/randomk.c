@@ -14,7 +14,8 @@
 
 __extension__ typedef unsigned __int128 u128;
 
-#define AHEAD 128 /* coordinates that are fetched before they are needed */
+#define BATCH 512 /* coordinates that are drawn at once */
+#define AHEAD 64  /* of them are fetched before they are needed */
 
 /* Keys are mixed first, so that those of neighbours have nothing in common. */
 static uint64_t seed_of(uint64_t key)
@@ -108,28 +109,23 @@ static uint32_t magnitude_bits(float x)
     return bits & UINT32_C(0x7fffffff);
 }
 
-/* Fetches one batch of lines while it takes from the batch before. */
+/* First many are drawn, then taken in a loop that does nothing else: it has more fetches under way than one
+ * that draws between them. */
 static int gather_in_place(const struct draw *draw, float *x, size_t from, size_t to, float *values)
 {
-    size_t coordinates[2][AHEAD], count, turn = 0;
+    size_t coordinates[BATCH], count;
     struct walk w = walk_from(draw, from);
     uint32_t largest = 0;
-    count = walk_take(&w, to, draw->count, coordinates[turn], AHEAD);
-    while (count > 0) {
-        const size_t *now = coordinates[turn];
-        turn = !turn;
-        size_t next = walk_take(&w, to, draw->count, coordinates[turn], AHEAD);
-        for (size_t i = 0; i < next; i++)
-            __builtin_prefetch(x + coordinates[turn][i], 1);
+    while ((count = walk_take(&w, to, draw->count, coordinates, BATCH)) > 0)
         for (size_t i = 0; i < count; i++) {
-            float value = x[now[i]];
-            uint32_t bits = magnitude_bits(value);
-            x[now[i]] = 0.0f;
-            *values++ = value;
+            float *at = x + coordinates[i];
+            if (i + AHEAD < count)
+                __builtin_prefetch(x + coordinates[i + AHEAD], 1);
+            uint32_t bits = magnitude_bits(*at);
             largest = bits > largest ? bits : largest;
+            *values++ = *at;
+            *at = 0.0f;
         }
-        count = next;
-    }
     return largest > FINITE_MAX ? HEARTH_POISONED : HEARTH_OK;
 }
 
@@ -144,15 +140,15 @@ static double square_sum(const float *x, size_t count)
 /* Takes the block's coordinates out of acc. Gives their number. */
 static size_t take_block(struct walk *w, size_t to, struct span block, float *acc, float *values)
 {
-    size_t coordinates[AHEAD], taken = 0, count;
+    size_t coordinates[BATCH], taken = 0, count;
     do {
-        count = walk_take(w, to, block.to, coordinates, AHEAD);
+        count = walk_take(w, to, block.to, coordinates, BATCH);
         for (size_t i = 0; i < count; i++) {
             float *at = acc + (coordinates[i] - block.from);
             values[taken++] = *at;
             *at = 0.0f;
         }
-    } while (count == AHEAD);
+    } while (count == BATCH);
     return taken;
 }
 
@@ -212,11 +208,11 @@ void randomk_leave(const struct draw *draw, const float *error, size_t from, siz
                    enum hearth_dtype dtype, void *residual)
 {
     assert(from <= to && to <= draw->keep);
-    size_t coordinates[AHEAD], count;
+    size_t coordinates[BATCH], count;
     if (from == to)
         return;
     struct walk w = walk_from(draw, from);
-    while ((count = walk_take(&w, to, draw->count, coordinates, AHEAD)) > 0) {
+    while ((count = walk_take(&w, to, draw->count, coordinates, BATCH)) > 0) {
         for (size_t i = 0; i < count; i++)
             if (dtype == HEARTH_F64)
                 ((double *)residual)[coordinates[i]] += (double)error[i];
