@@ -15,7 +15,7 @@
 __extension__ typedef unsigned __int128 u128;
 
 #define BATCH 512 /* coordinates that are drawn at once */
-#define AHEAD 64  /* of them are fetched before they are needed */
+#define AHEAD 32  /* of them are fetched before they are needed */
 
 /* Keys are mixed first, so that those of neighbours have nothing in common. */
 static uint64_t seed_of(uint64_t key)
