@@ -55,6 +55,21 @@ static struct draw draw_of(const struct package *package)
         .key = package->key, .count = package->count, .keep = codec_keeps(package->codec, package->count)};
 }
 
+/* Without feedback drawn values stand for those that are not: right on average. */
+static float draw_factor(const struct draw *draw, bool scaled)
+{
+    return scaled ? (float)((double)draw->count / (double)draw->keep) : 1;
+}
+
+/* Whether all are finite when multiplied. */
+static bool all_finite(const float *values, size_t count, float factor)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(values[i] * factor))
+            return false;
+    return true;
+}
+
 static size_t payload_len(const struct package *package)
 {
     const struct codec *codec = package->codec;
@@ -161,7 +176,7 @@ static int poisoned(const struct packing *packing)
 
     if (at == packing->package->count)
         return error_set(packing->error, HEARTH_POISONED, RANK_NONE,
-                         "the residual holds NaN or Inf, or the source with it is beyond f32");
+                         "the residual holds NaN or Inf, or with it, or scaled, the source is beyond f32");
     return error_set(packing->error, HEARTH_POISONED, RANK_NONE,
                      "element %zu of %zu is NaN, Inf or beyond f32", at, packing->package->count);
 }
@@ -205,6 +220,8 @@ static int pack_randomk(struct packing *packing)
 
     if (values && left)
         status = randomk_gather(&draw, packing->kernels, &packing->feed, 0, draw.keep, values);
+    if (!status && !all_finite(values, draw.keep, 2 * draw_factor(&draw, !packing->feedback)))
+        status = HEARTH_POISONED; /* twice: coding may make them a little larger */
     if (!status) {
         struct feed feed = {.dtype = HEARTH_F32, .x = values, .e_new = left, .gain = 1, .key = package->key};
         status = coder_encode(&codec, packing->kernels, &feed, 0, draw.keep, packing->payload);
@@ -497,10 +514,10 @@ static int unpack_randomk(struct unpacking *unpacking)
     if (!values)
         return HEARTH_NO_MEMORY;
     struct coder_out decoded = {.out = values, .dtype = HEARTH_F32, .divisor = 1};
-    float factor = unpacking->scaled ? (float)((double)draw.count / (double)draw.keep) : 1;
+    float factor = draw_factor(&draw, unpacking->scaled);
     int status = coder_decode(&codec, unpacking->kernels, &payloads, &decoded, draw.keep, unpacking->error);
-    for (size_t i = 0; !status && i < draw.keep; i++)
-        status = isfinite(values[i] * factor) ? HEARTH_OK : HEARTH_POISONED;
+    if (!status && !all_finite(values, draw.keep, factor))
+        status = HEARTH_POISONED;
     if (!status) {
         struct randomk_out out = {
             .out = unpacking->out, .dtype = package->dtype, .factor = factor, .divisor = 1};

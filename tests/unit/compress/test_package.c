@@ -299,6 +299,21 @@ static void poison_changes_nothing(void **state)
         }
 }
 
+/* What is drawn without feedback counts several times: it must stay finite when it does. */
+static void numbers_that_are_too_large_when_scaled_are_refused(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open(&b, "randomk:0.1", HEARTH_F32, 400);
+    for (size_t i = 0; i < 400; i++)
+        ((float *)b.source)[i] = 1e38f;
+    assert_int_equal(encode(&b, NULL), HEARTH_POISONED);
+    assert_non_null(strstr(b.error.text, "scaled"));
+    assert_int_equal(encode(&b, b.residual), HEARTH_OK);
+    assert_int_equal(decode_bytes(&b, b.bytes, b.len), HEARTH_OK);
+    bench_close(&b);
+}
+
 /* Another element, another length, another header: with a checksum that is right all the same. */
 static void seal(uint8_t *bytes, size_t len)
 {
@@ -505,6 +520,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_coded_is_said),
         cmocka_unit_test(targets_that_are_too_small_are_refused),
         cmocka_unit_test(poison_changes_nothing),
+        cmocka_unit_test(numbers_that_are_too_large_when_scaled_are_refused),
         cmocka_unit_test(every_damaged_byte_is_noticed),
         cmocka_unit_test(wrong_headers_are_refused),
         cmocka_unit_test(another_count_or_type_is_named),
