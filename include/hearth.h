@@ -529,13 +529,14 @@ HEARTH_API void hearth_compressor_config_init(struct hearth_compressor_config *c
 /* `config` may be NULL. Hangs on the group's node: freed by hearth_close at the latest. */
 HEARTH_API int hearth_compressor_open(hearth_group *group, const struct hearth_compressor_config *config,
                                       hearth_compressor **out);
-/* Operations in flight are cancelled. NULL is allowed. */
+/* Non-blocking operations in flight are cancelled; no other call on it may be under way. NULL is allowed. */
 HEARTH_API void hearth_compressor_close(hearth_compressor *compressor);
 /* Tensors whose name matches `pattern` (* and ?) use this codec; of several rules the last one counts. Rules
  * come before `include`, `exclude`, `vectors` and `min_count`. */
 HEARTH_API int hearth_compressor_rule(hearth_compressor *compressor, const char *pattern, const char *codec);
 
-/* One tensor: its name is its identity (at most 255 bytes), its shape is fixed by the first call. */
+/* One tensor: its name is its identity (1..255 printable ASCII), its type and shape are fixed by the first
+ * call. A tensor takes part in one operation at a time. */
 struct hearth_tensor {
     const char *name;
     void *data;
@@ -552,8 +553,8 @@ HEARTH_API int hearth_compressor_all_reduce_nb(hearth_compressor *compressor,
 
 /* Forgets what is kept of one tensor (NULL: of all). HEARTH_INVALID: no such tensor, or it is in use. */
 HEARTH_API int hearth_compressor_reset(hearth_compressor *compressor, const char *name);
-/* Residuals are multiplied by the factor: after a change of the loss scale (new / old) or, if wanted, of the
- * learning rate (old / new). */
+/* Residuals are multiplied by the factor (1e-30 to 1e30): after a change of the loss scale (new / old) or, if
+ * wanted, of the learning rate (old / new). No operation may be in flight. */
 HEARTH_API int hearth_compressor_scale(hearth_compressor *compressor, double factor);
 /* The state as bytes, the same on every machine, with version and checksum. Writes it if it fits into `size`
  * and returns its length; negative status on failure. No operation may be in flight. */
@@ -566,14 +567,14 @@ HEARTH_API int hearth_compressor_load(hearth_compressor *compressor, const void 
 struct hearth_compressor_stats {
     size_t size;          /* set by the caller: sizeof */
     uint64_t tensors;     /* known */
-    uint64_t steps;       /* all-reduces that ended well */
+    uint64_t steps;       /* all-reduces that ended well; none in a group of one */
     uint64_t plain_bytes; /* what they would have sent uncompressed from this member */
     uint64_t sent_bytes;  /* what they sent */
     double ratio;         /* plain / sent; 0 while nothing was sent */
     double captured;      /* share of the last step's energy that was sent, 0..1, from every 16th block */
     double residual_norm; /* Euclidean norm of what is left behind now */
 };
-/* `name` NULL: all. */
+/* `name` NULL: all. Not while one of them is in flight. */
 HEARTH_API int hearth_compressor_stats(hearth_compressor *compressor, const char *name,
                                        struct hearth_compressor_stats *stats);
 /* How a tensor goes and why, for people: codec, algorithm, expected time. As hearth_metrics_text. */

@@ -35,7 +35,7 @@ int compressor_check(const hearth_compressor *compressor, const char *what)
 {
     if (compressor == NULL)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: compressor is NULL", what);
-    if (node_forked(compressor->group->node))
+    if (node_forked(compressor->node))
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "%s: %s", what,
                          hearth_strerror(HEARTH_FORKED));
     return HEARTH_OK;
@@ -75,6 +75,7 @@ static int fill(hearth_compressor *c, hearth_group *group, const struct hearth_c
         return status;
     }
     tensors_init(&c->tensors, heap);
+    c->node = group->node;
     c->group = group;
     c->seed = group_view(group->group)->group;
     c->attachment.drop = drop;
@@ -129,11 +130,11 @@ static hearth_request *next_request(hearth_compressor *c)
 void hearth_compressor_close(hearth_compressor *compressor)
 {
     hearth_request *request;
-    if (compressor == NULL || node_forked(compressor->group->node))
+    if (compressor == NULL || node_forked(compressor->node))
         return;
     while ((request = next_request(compressor)) != NULL)
         node_cancel(request);
-    node_detach(compressor->group->node, &compressor->attachment);
+    node_detach(compressor->node, &compressor->attachment);
     compressor_free(compressor);
 }
 

@@ -9,6 +9,7 @@
 
 struct hearth_compressor {
     struct attachment attachment; /* to the group's node */
+    hearth_node *node;            /* so that it can be closed after its group */
     hearth_group *group;
     struct mutex lock; /* of all below; not held while an operation starts or runs */
     bool closing;

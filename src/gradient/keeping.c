@@ -179,7 +179,7 @@ int hearth_compressor_load(hearth_compressor *compressor, const void *buffer, si
         return status;
     if (buffer == NULL)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: buffer is NULL", what);
-    tensors_init(&loaded, compressor->group->node->heap);
+    tensors_init(&loaded, compressor->node->heap);
     status = snapshot_decode(&loaded, &owner, buffer, len, &error);
     if (status == HEARTH_OK)
         status = owner_check(compressor, &owner, &error);

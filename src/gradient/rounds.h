@@ -9,7 +9,7 @@
 struct array {
     struct codec codec;     /* part-wise */
     enum reduction_way way; /* WAY_ALLGATHER or WAY_OWNER */
-    struct feed feed; /* key 0: the reduction's, once it is known */
+    struct feed feed;       /* key 0: the reduction's, once it is known */
     size_t count;
     struct coder_out out; /* divisor 0: the reduction's, once it is known */
     uint8_t *undo;        /* where what `out` held goes first; NULL: it need not be kept */

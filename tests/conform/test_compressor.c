@@ -92,6 +92,7 @@ static void other_shapes(hearth_compressor *compressor)
     check_text(hearth_error_text(), "bf16 [2, 2]");
     check_status(hearth_compressor_reset(compressor, "y"), HEARTH_OK);
     check_status(try(compressor, "y", HEARTH_F32, 1, (size_t[]){4}), HEARTH_OK);
+    check(hearth_compressor_explain(compressor, "y", NULL, 0) > 0, "%s", hearth_error_text());
     check_status(hearth_compressor_reset(compressor, "z"), HEARTH_INVALID);
     check_text(hearth_error_text(), "'z'");
 }
@@ -115,6 +116,18 @@ static void bad_others(hearth_compressor *compressor)
     hearth_compressor_close(NULL);
 }
 
+/* Of a group that is closed before it. */
+static void closed_late(hearth_group *world)
+{
+    hearth_group *group = NULL;
+    hearth_compressor *compressor = NULL;
+    check_status(hearth_group_split(world, 0, 0, NULL, &group), HEARTH_OK);
+    check_status(hearth_compressor_open(group, NULL, &compressor), HEARTH_OK);
+    check_status(try(compressor, "w", HEARTH_F32, 2, (size_t[]){2, 2}), HEARTH_OK);
+    hearth_group_close(group);
+    hearth_compressor_close(compressor);
+}
+
 static void test_arguments(void **state)
 {
     (void)state;
@@ -127,6 +140,7 @@ static void test_arguments(void **state)
     bad_calls(compressor);
     other_shapes(compressor);
     bad_others(compressor);
+    closed_late(c.world[0]);
     cluster_close(&c); /* the compressor goes with its node */
     checks_end();
 }
