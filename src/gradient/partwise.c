@@ -27,6 +27,7 @@ static int partwise_open(struct reduction *r)
         .count = r->call.count,
         .out = {.out = r->call.buffer, .dtype = r->call.dtype},
         .undo = p->undo,
+        .is_tensor = true,
     };
     array.feed.key = 0;
     int status = p->undo != NULL ? rounds_open(r, &array, &p->rounds) : r->error.status;

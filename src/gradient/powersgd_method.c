@@ -28,6 +28,7 @@ struct power {
     float *p, *q;         /* ours: what this member's factors are */
     float *p_sum, *q_sum; /* of all */
     size_t row_pieces, column_pieces;
+    struct energy *energies; /* [row_pieces] */
     struct rounds *rounds;
     uint8_t *memory;
 };
@@ -50,6 +51,7 @@ static void power_close(struct reduction *r, bool failed)
     if (p == NULL)
         return;
     rounds_close(p->rounds, r, failed);
+    workshop_give(r->workshop, p->energies);
     workshop_give(r->workshop, p->memory);
     workshop_give(r->workshop, p);
     r->work = NULL;
@@ -98,7 +100,8 @@ static int power_open(struct reduction *r)
     p->column_pieces = p->column_pieces < p->m.columns ? p->column_pieces : p->m.columns;
     r->work = p;
     p->memory = reduction_take(r, factors_len(&p->m));
-    int status = p->memory != NULL ? factors_make(r, p) : r->error.status;
+    p->energies = reduction_energies(r, p->row_pieces);
+    int status = p->memory != NULL && p->energies != NULL ? factors_make(r, p) : r->error.status;
     if (status != HEARTH_OK) {
         power_close(r, true);
         return status;
@@ -125,6 +128,7 @@ static void load_piece(void *arg, size_t piece)
     struct reduction *r = arg;
     struct power *p = r->work;
     struct feed feed = reduction_feed(r);
+    feed.energy = r->call.feedback ? &p->energies[piece] : NULL;
     struct factors factors = {.p = p->p, .q = p->send_p ? p->q : NULL};
     if (powersgd_load(&p->m, r->kernels, &feed, &factors, cut_at(p->m.rows, piece, p->row_pieces),
                       cut_at(p->m.rows, piece + 1, p->row_pieces)) != HEARTH_OK)
@@ -259,6 +263,7 @@ static void finish_piece(void *arg, size_t piece)
     struct reduction *r = arg;
     struct power *p = r->work;
     struct powersgd_end end = end_of(r, p);
+    end.energy = r->call.feedback ? &p->energies[piece] : NULL;
     /* The factors were found small enough: what is not finite now is so only in the tensor's own type. */
     int ignored = powersgd_finish(&p->m, r->kernels, &end, cut_at(p->m.rows, piece, p->row_pieces),
                                   cut_at(p->m.rows, piece + 1, p->row_pieces));
@@ -280,6 +285,7 @@ static void power_publish(struct reduction *r)
 {
     struct power *p = r->work;
     workers_run(workshop_workers(r->workshop), finish_piece, r, p->row_pieces);
+    reduction_measure(r, p->energies, p->row_pieces);
     if (r->call.state == NULL)
         return;
     if (p->send_q)

@@ -12,6 +12,7 @@ struct shared {
     struct draw draw;
     float *values, *left, *sum; /* [keep]: ours, what coding them lost (NULL: nothing is), of all */
     size_t pieces;
+    struct energy *energies; /* [pieces] */
     bool gathered;
     struct rounds *rounds;
 };
@@ -33,6 +34,7 @@ static void shared_close(struct reduction *r, bool failed)
     if (s == NULL)
         return;
     rounds_close(s->rounds, r, failed);
+    workshop_give(r->workshop, s->energies);
     workshop_give(r->workshop, s->sum);
     workshop_give(r->workshop, s->left);
     workshop_give(r->workshop, s->values);
@@ -47,10 +49,12 @@ static int shared_open(struct reduction *r)
         return r->error.status;
     size_t len = codec_keeps(&r->call.codec, r->call.count) * sizeof(float);
     *s = (struct shared){.values = reduction_take(r, len), .sum = reduction_take(r, len)};
+    s->pieces = r->call.count / PIECE + 1;
+    s->energies = reduction_energies(r, s->pieces);
     r->work = s;
     if (loses(&r->call))
         s->left = reduction_take(r, len);
-    if (s->values != NULL && s->sum != NULL && (s->left != NULL || !loses(&r->call)))
+    if (s->values != NULL && s->sum != NULL && s->energies != NULL && (s->left != NULL || !loses(&r->call)))
         return HEARTH_OK;
     shared_close(r, true);
     return r->error.status;
@@ -67,6 +71,7 @@ static void gather_piece(void *arg, size_t piece)
     struct shared *s = r->work;
     size_t from = piece_place(s, piece), to = piece_place(s, piece + 1);
     struct feed feed = reduction_feed(r);
+    feed.energy = &s->energies[piece];
     if (from < to && randomk_gather(&s->draw, r->kernels, &feed, from, to, s->values + from) != HEARTH_OK)
         atomic_store(&r->poisoned, true);
 }
@@ -74,8 +79,8 @@ static void gather_piece(void *arg, size_t piece)
 static int gather_all(struct reduction *r, struct shared *s)
 {
     s->draw = draw_of(r);
-    s->pieces = r->call.count / PIECE + 1;
     workers_run(workshop_workers(r->workshop), gather_piece, r, s->pieces);
+    reduction_measure(r, s->energies, s->pieces);
     if (atomic_load(&r->poisoned)) /* what is sent must be numbers; the vote tells all */
         for (size_t i = 0; i < s->draw.keep; i++)
             s->values[i] = 0;

@@ -126,6 +126,23 @@ void *reduction_take(struct reduction *r, size_t len)
     return block;
 }
 
+struct energy *reduction_energies(struct reduction *r, size_t pieces)
+{
+    struct energy *energies = reduction_take(r, pieces * sizeof *energies);
+    if (energies != NULL)
+        memset(energies, 0, pieces * sizeof *energies);
+    return energies;
+}
+
+void reduction_measure(struct reduction *r, const struct energy *energies, size_t pieces)
+{
+    r->energy = (struct energy){0};
+    for (size_t i = 0; i < pieces; i++) {
+        r->energy.before += energies[i].before;
+        r->energy.after += energies[i].after;
+    }
+}
+
 size_t residual_size(enum hearth_dtype dtype)
 {
     return dtype == HEARTH_F64 ? sizeof(double) : sizeof(float);

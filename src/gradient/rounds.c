@@ -206,7 +206,7 @@ static int encode_round(struct rounds *s, struct reduction *r)
     *job = (struct job){.rounds = s, .r = r, .place = &s->place[s->encoded % PLACES]};
     job->cut = cut_of(s, r->size, s->encoded);
     workers_run(workshop_workers(r->workshop), encode_piece, job, (size_t)job->cut.parts);
-    for (int p = 0; p < job->cut.parts; p++) {
+    for (int p = 0; s->array.is_tensor && p < job->cut.parts; p++) {
         r->energy.before += job->energy[p].before;
         r->energy.after += job->energy[p].after;
     }

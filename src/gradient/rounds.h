@@ -13,6 +13,7 @@ struct array {
     size_t count;
     struct coder_out out; /* divisor 0: the reduction's, once it is known */
     uint8_t *undo;        /* where what `out` held goes first; NULL: it need not be kept */
+    bool is_tensor;       /* its energy is the reduction's */
 };
 
 struct rounds;

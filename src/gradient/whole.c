@@ -104,11 +104,34 @@ static void choose_zeros(struct sparse *found, size_t keep)
     found->count = keep;
 }
 
+#define ENERGY_EVERY ((size_t)16) /* blocks */
+
+static double square_at(const struct reduction *r, size_t at)
+{
+    double x =
+        r->call.dtype == HEARTH_F64 ? ((const double *)r->e_new)[at] : (double)((const float *)r->e_new)[at];
+    return x * x;
+}
+
+/* The shadow holds the sums of input and residual still; what was found will leave it. */
+static void measure(struct reduction *r, const struct sparse *found)
+{
+    struct energy energy = {0};
+    for (size_t first = 0; first < r->call.count; first += ENERGY_EVERY * CODER_BLOCK)
+        for (size_t at = first; at < first + CODER_BLOCK && at < r->call.count; at++)
+            energy.before += square_at(r, at);
+    energy.after = energy.before;
+    for (size_t i = 0; i < found->count; i++)
+        if (found->index[i] / CODER_BLOCK % ENERGY_EVERY == 0)
+            energy.after -= (double)found->value[i] * (double)found->value[i];
+    energy.after = energy.after > 0 ? energy.after : 0;
+    r->energy = energy;
+}
+
 static int select_own(struct reduction *r, struct whole *w)
 {
     size_t keep = codec_keeps(&r->call.codec, r->call.count);
     struct feed feed = reduction_feed(r);
-    feed.energy = &r->energy;
     struct topk_job job = {.kernels = r->kernels,
                            .heap = r->call.group->node->heap,
                            .hint = r->call.state != NULL ? &r->call.state->hint : NULL};
@@ -118,6 +141,8 @@ static int select_own(struct reduction *r, struct whole *w)
         choose_zeros(&w->found, keep);
         return HEARTH_OK;
     }
+    if (status == HEARTH_OK)
+        measure(r, &w->found);
     return status;
 }
 

@@ -126,6 +126,9 @@ const struct method *method_of_codec(const struct codec *codec); /* of any but n
 
 /* Memory of the workshop; a failure is in r->error. */
 void *reduction_take(struct reduction *r, size_t len);
+/* Of pieces that run side by side each has its own energy: zero, [pieces]. They are added in their order. */
+struct energy *reduction_energies(struct reduction *r, size_t pieces);
+void reduction_measure(struct reduction *r, const struct energy *energies, size_t pieces);
 int reduction_poison(struct reduction *r);       /* a sum is beyond f32, seen alike by all: sets r->error */
 struct feed reduction_feed(struct reduction *r); /* of the whole tensor */
 struct feed feed_at(const struct feed *feed, size_t offset);

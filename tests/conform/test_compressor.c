@@ -149,25 +149,25 @@ static void test_arguments(void **state)
 
 static void counting_member(struct cluster *c, int rank, void *arg)
 {
-    (void)arg;
-    static const struct kind topk = {"w.topk", NULL, HEARTH_F32, 2, {100, 80, 0}},
+    const char *codec = arg;
+    static const struct kind narrow = {"w.narrow", NULL, HEARTH_F32, 2, {100, 80, 0}},
                              wide = {"w.wide", NULL, HEARTH_F64, 2, {100, 80, 0}};
-    hearth_compressor *compressor = open_compressor(c->world[rank], "topk:0.01,chunk=1024", 0, 0);
+    hearth_compressor *compressor = open_compressor(c->world[rank], codec, 0, 0);
     float *data = must_alloc(8000 * sizeof(double));
-    struct hearth_tensor tensor = tensor_of(&topk, data), tensor_wide = tensor_of(&wide, data);
+    struct hearth_tensor tensor = tensor_of(&narrow, data), tensor_wide = tensor_of(&wide, data);
     for (int step = 0; step < 3; step++) {
-        fill(&topk, data, rank, step);
+        fill(&narrow, data, rank, step);
         check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_AVG, NULL), HEARTH_OK);
     }
     fill(&wide, data, rank, 9);
     check_status(hearth_compressor_all_reduce(compressor, &tensor_wide, HEARTH_AVG, NULL), HEARTH_OK);
-    struct hearth_compressor_stats one = stats_of(compressor, "w.topk"),
+    struct hearth_compressor_stats one = stats_of(compressor, "w.narrow"),
                                    other = stats_of(compressor, "w.wide"), all = stats_of(compressor, NULL);
     check(one.tensors == 1 && one.steps == 3 && all.tensors == 2 && all.steps == 4, "steps are not counted");
     check(all.plain_bytes == one.plain_bytes + other.plain_bytes && one.sent_bytes > 0,
           "bytes are not counted");
-    check(one.ratio > 5, "topk:0.01 sends 1/%g", one.ratio);
-    check(one.captured > 0 && one.captured < 1, "captured: %g", one.captured);
+    check(one.ratio > 2, "%s sends 1/%g", codec, one.ratio);
+    check(one.captured > 0 && one.captured < 1, "%s captured %g", codec, one.captured);
     check(one.residual_norm > 0 && fabs(all.residual_norm - hypot(one.residual_norm, other.residual_norm)) <
                                        1e-9 * all.residual_norm,
           "norms: %g, %g, both %g", one.residual_norm, other.residual_norm, all.residual_norm);
@@ -180,10 +180,10 @@ static void counting_member(struct cluster *c, int rank, void *arg)
 
     /* Plain from now on: what was left behind goes along, and nothing is left then. */
     check_status(hearth_compressor_rule(compressor, "w.*", "none"), HEARTH_OK);
-    fill(&topk, data, rank, 3);
+    fill(&narrow, data, rank, 3);
     check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_AVG, NULL), HEARTH_OK);
-    check(stats_of(compressor, "w.topk").residual_norm == 0, "a plain step leaves something behind");
-    check(stats_of(compressor, "w.topk").captured == 1, "a plain step does not capture all");
+    check(stats_of(compressor, "w.narrow").residual_norm == 0, "a plain step leaves something behind");
+    check(stats_of(compressor, "w.narrow").captured == 1, "a plain step does not capture all");
     check_status(hearth_compressor_reset(compressor, NULL), HEARTH_OK);
     check(stats_of(compressor, NULL).tensors == 0 && stats_of(compressor, NULL).captured == 1,
           "reset leaves something");
@@ -195,8 +195,10 @@ static void test_counting(void **state)
 {
     (void)state;
     struct cluster c;
+    static char codecs[][24] = {"topk:0.01", "topk:0.01,chunk=1024", "randomk:0.1", "powersgd:3", "int8"};
     cluster_open(&c, 2, NULL);
-    cluster_run(&c, counting_member, NULL);
+    for (int i = 0; i < 5; i++)
+        cluster_run(&c, counting_member, codecs[i]);
     cluster_close(&c);
 }
 
