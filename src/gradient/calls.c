@@ -181,45 +181,32 @@ static int plain_run(const struct reduction_call *call)
     return release(call, status);
 }
 
-/* What is to be done when a plain one with a state has ended. */
-struct plain_end {
-    struct tensor_state *state;
-    size_t count;
-    int size;
-    hearth_done_fn *done;
-    void *done_arg;
-};
-
+/* A plain one with a state has ended. */
 static void plain_ended(void *arg, int status)
 {
-    struct plain_end end = *(struct plain_end *)arg;
-    heap_free(arg);
+    struct tensor_state *state = arg;
+    hearth_done_fn *done = state->done;
+    void *done_arg = state->done_arg;
     if (status == HEARTH_OK)
-        plain_count(end.state, end.count, end.size);
-    atomic_store(&end.state->busy, false);
-    if (end.done != NULL)
-        end.done(end.done_arg, status);
+        plain_count(state, state->count, state->members);
+    atomic_store(&state->busy, false);
+    if (done != NULL)
+        done(done_arg, status);
 }
 
 static int plain_start(const struct reduction_call *call, hearth_request **request)
 {
     struct call plain = plain_call(call);
     struct hearth_opts opts = *call->opts;
-    struct plain_end *end = NULL;
     if (call->state != NULL) {
-        end = heap_alloc(call->group->node->heap, 1, sizeof *end);
-        if (end == NULL)
-            return release(call, refuse(HEARTH_NO_MEMORY, "%s", "no memory"));
-        *end =
-            (struct plain_end){call->state, call->count, hearth_size(call->group), opts.done, opts.done_arg};
+        call->state->done = opts.done;
+        call->state->done_arg = opts.done_arg;
+        call->state->members = hearth_size(call->group);
         opts.done = plain_ended;
-        opts.done_arg = end;
+        opts.done_arg = call->state;
     }
     int status = call_start(call->group, &plain, &opts, request);
-    if (status == HEARTH_OK)
-        return status;
-    heap_free(end);
-    return release(call, status);
+    return status == HEARTH_OK ? status : release(call, status);
 }
 
 /* ---- the ways in ---- */

@@ -25,6 +25,9 @@ struct tensor_state {
     struct energy energy;  /* of the last step */
     struct topk_hint hint; /* makes selection faster, changes nothing */
     _Atomic(bool) busy;
+    hearth_done_fn *done; /* of a plain operation in flight: the caller's, and how many take part */
+    void *done_arg;
+    int members;
 };
 
 #endif
