@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t count_of(const struct kind *kind)
+size_t kind_count(const struct kind *kind)
 {
     size_t count = 1;
     for (int i = 0; i < kind->ndim; i++)
@@ -29,7 +29,7 @@ static void put_number(enum hearth_dtype dtype, void *data, size_t at, float x)
 
 void fill(const struct kind *kind, void *data, int rank, int step)
 {
-    size_t count = count_of(kind);
+    size_t count = kind_count(kind);
     uint64_t seed = hash_bytes(kind->name, strlen(kind->name)) + (uint64_t)rank * 1000 + (uint64_t)step;
     for (size_t i = 0; i < count; i++) {
         float x = (float)(int32_t)draw(&seed) / 2147483648.0F;

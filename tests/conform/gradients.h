@@ -12,7 +12,7 @@ struct kind {
     size_t dims[3];
 };
 
-size_t count_of(const struct kind *kind);
+size_t kind_count(const struct kind *kind);
 /* Numbers from -1 to 1 (f16: 1 to 2), the larger the rarer, other ones for each member, step and tensor. */
 void fill(const struct kind *kind, void *data, int rank, int step);
 struct hearth_tensor tensor_of(const struct kind *kind, void *data);

@@ -272,7 +272,7 @@ static void flying_member(struct cluster *c, int rank, void *arg)
     hearth_compressor *compressor = open_compressor(c->world[rank], "topk:0.05", 0, 0);
     hearth_request *request = NULL, *second = NULL;
     struct hearth_compressor_stats stats = {.size = sizeof stats};
-    float *data = must_alloc(count_of(&flying) * sizeof *data);
+    float *data = must_alloc(kind_count(&flying) * sizeof *data);
     struct hearth_tensor tensor = tensor_of(&flying, data), still = tensor_of(&resting, data);
     fill(&flying, data, rank, 0);
     check_status(hearth_compressor_all_reduce(compressor, &still, HEARTH_SUM, NULL), HEARTH_OK);
@@ -322,12 +322,12 @@ static void closing_member(struct cluster *c, int rank, void *arg)
     hearth_request *request = NULL;
     size_t len, before_len = 0;
     uint8_t *before = NULL;
-    float *data = must_alloc(count_of(&flying) * sizeof *data);
+    float *data = must_alloc(kind_count(&flying) * sizeof *data);
     struct hearth_tensor tensor = tensor_of(&flying, data);
     fill(&flying, data, rank, 0);
     check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_SUM, NULL), HEARTH_OK);
     fill(&flying, data, rank, 1);
-    uint64_t input = hash_bytes(data, count_of(&flying) * sizeof *data);
+    uint64_t input = hash_bytes(data, kind_count(&flying) * sizeof *data);
     if (rank == 1)
         before = save(compressor, &before_len);
     if (rank == 0) {
@@ -350,7 +350,7 @@ static void closing_member(struct cluster *c, int rank, void *arg)
         hearth_request_free(request);
         hearth_compressor_close(compressor);
     }
-    check(hash_bytes(data, count_of(&flying) * sizeof *data) == input, "the buffer has changed");
+    check(hash_bytes(data, kind_count(&flying) * sizeof *data) == input, "the buffer has changed");
     free(before);
     free(data);
 }
@@ -403,7 +403,7 @@ static void chain_member(struct cluster *c, int rank, void *arg)
     uint64_t *hash = arg;
     struct chain chain = {.compressor = open_compressor(c->world[rank], "topk:0.05", 0, 0),
                           .opts = opts_default()};
-    float *data = must_alloc(count_of(&flying) * sizeof *data);
+    float *data = must_alloc(kind_count(&flying) * sizeof *data);
     fill(&flying, data, rank, 0);
     chain.tensor = tensor_of(&flying, data);
     chain.opts.done = chain_next;
@@ -420,7 +420,7 @@ static void chain_member(struct cluster *c, int rank, void *arg)
         hearth_request_free(atomic_load(&chain.requests[i]));
     uint64_t wanted = c->size > 1 ? CHAIN : 0; /* alone there is nothing to do, and nothing to count */
     check(stats_of(chain.compressor, "flying").steps == wanted, "steps are not counted");
-    hash[rank] = hash_bytes(data, count_of(&flying) * sizeof *data);
+    hash[rank] = hash_bytes(data, kind_count(&flying) * sizeof *data);
     free(data);
     hearth_compressor_close(chain.compressor);
 }
@@ -456,14 +456,14 @@ static void *weave(void *arg)
     char name[32];
     struct kind kind = {name, NULL, HEARTH_F32, 2, {64, 64 + (size_t)w->thread, 0}};
     struct hearth_opts opts = opts_default();
-    float *data = must_alloc(count_of(&kind) * sizeof *data);
+    float *data = must_alloc(kind_count(&kind) * sizeof *data);
     opts.tag = (uint64_t)w->thread;
     for (int i = 0; i < ROUNDS; i++) {
         snprintf(name, sizeof name, "t%d.%d", w->thread, i % 3);
         fill(&kind, data, w->rank, i);
         struct hearth_tensor tensor = tensor_of(&kind, data);
         check_status(hearth_compressor_all_reduce(w->compressor, &tensor, HEARTH_AVG, &opts), HEARTH_OK);
-        w->hash = w->hash * 31 + hash_bytes(data, count_of(&kind) * sizeof *data);
+        w->hash = w->hash * 31 + hash_bytes(data, kind_count(&kind) * sizeof *data);
         check(stats_of(w->compressor, name).steps == (uint64_t)i / 3 + 1, "steps are not counted");
         check(hearth_compressor_explain(w->compressor, name, NULL, 0) > 0, "%s", hearth_error_text());
     }

@@ -50,7 +50,7 @@ static void run_step(struct run *run, hearth_compressor *compressor, int rank, i
     hearth_request *requests[KINDS] = {NULL};
     void *data[KINDS];
     for (int k = 0; k < KINDS; k++) {
-        size_t len = count_of(&kinds[k]) * hearth_dtype_size(kinds[k].dtype);
+        size_t len = kind_count(&kinds[k]) * hearth_dtype_size(kinds[k].dtype);
         data[k] = must_alloc(len);
         fill(&kinds[k], data[k], rank, step);
         struct hearth_tensor tensor = tensor_of(&kinds[k], data[k]);
@@ -63,7 +63,7 @@ static void run_step(struct run *run, hearth_compressor *compressor, int rank, i
     }
     check_status(hearth_wait_all(requests, KINDS, -1), HEARTH_OK);
     for (int k = 0; k < KINDS; k++) {
-        size_t len = count_of(&kinds[k]) * hearth_dtype_size(kinds[k].dtype);
+        size_t len = kind_count(&kinds[k]) * hearth_dtype_size(kinds[k].dtype);
         run->hash[rank][step][k] = hash_bytes(data[k], len);
         hearth_request_free(requests[k]);
         free(data[k]);
@@ -149,7 +149,7 @@ static void test_state_matters(void **state)
     run_cluster(&forgetful, 2);
     for (int k = 0; k < KINDS; k++) {
         bool same = whole.hash[0][STEPS][k] == forgetful.hash[0][STEPS][k];
-        check(same == (count_of(&kinds[k]) < 20), "%s is %s without its state", kinds[k].name,
+        check(same == (kind_count(&kinds[k]) < 20), "%s is %s without its state", kinds[k].name,
               same ? "the same" : "different");
     }
     run_free(&whole, 2);
