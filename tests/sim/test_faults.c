@@ -59,6 +59,7 @@ static void draw_quick(struct sim *sim, int size, uint64_t seed)
 {
     sim_draw(sim, size, seed);
     sim->mem.bytes_per_s = 1e9;
+    sim->config.rate = sim->config.rate > 0 ? UINT64_C(8000000000) : 0;
     sim->mem.latency_ns = 1000 + sim->mem.latency_ns % (5 * NS_PER_MS);
     sim->mem.jitter_ns %= NS_PER_MS;
     sim->mem.ring_bytes = sim->mem.ring_bytes > 0 ? sim->mem.ring_bytes | 65536 : 0;

@@ -53,6 +53,9 @@ void sim_draw(struct sim *sim, int size, uint64_t seed)
     sim->config.eager_bytes = draw_magnitude(p, 12, 18);
     for (int i = 0; i < size; i++)
         sim->host[i] = (int)prng_below(p, 3);
+    struct prng own; /* does not change what the others draw */
+    prng_init(&own, seed + 1);
+    sim->config.rate = prng_below(&own, 4) == 0 ? draw_magnitude(&own, 21, 36) : 0;
 }
 
 void sim_start(struct sim *sim)

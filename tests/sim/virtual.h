@@ -24,7 +24,7 @@ struct sim {
 
 /* A cluster with the defaults; change config, mem and host before sim_start. */
 void sim_init(struct sim *sim, int size, uint64_t seed);
-/* Everything drawn from the seed: rate, latency, jitter, rings, chunks, windows, budgets. */
+/* Everything drawn from the seed: rates, latency, jitter, rings, chunks, windows, budgets. */
 void sim_draw(struct sim *sim, int size, uint64_t seed);
 void sim_start(struct sim *sim);
 /* Closes what is open. Nodes may have been closed with sim_close_node before. */
