@@ -197,9 +197,11 @@ struct hearth_config {
     uint32_t connect_retries;   /* further attempts, with backoff and jitter: 3 */
     int64_t peer_timeout_ms;    /* a peer that answers nothing for so long is lost: 30,000 */
     int trust_network;          /* tcp is not encrypted in this version: 1 allows it beyond this machine: 0 */
-    uint64_t rate;              /* bits a second that this node sends at most, to all peers together, 64,000
-                                   to 10^12; 0 = as fast as it goes: 0 */
-    const char *codec;          /* for compressed calls that name none: "none" */
+
+    /* For hearth_open_local too. */
+    uint64_t rate;     /* bits a second that this node sends at most, to all peers together, 64,000
+                          to 10^12; 0 = as fast as it goes: 0 */
+    const char *codec; /* for compressed calls that name none: "none" */
     size_t compressed_allreduce_max_bytes; /* memory that a compressed all-reduce may need here; 0 = no limit:
                                               4,294,967,296 */
     uint32_t compress_threads;             /* threads that compress, the caller's included, 1..64: 1 */
