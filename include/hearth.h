@@ -589,7 +589,7 @@ typedef struct hearth_sync hearth_sync;
 
 /* Makes the gradients of many tensors meet, as they become ready: small ones travel together, large ones in
  * pieces, while the rest is still being computed. HEARTH_SUM or HEARTH_AVG. All members open the syncs of a
- * group in the same order. Hangs on the group's node: freed by hearth_close at the latest. */
+ * group in the same order. Close it before its group; hearth_close frees it at the latest. */
 HEARTH_API int hearth_sync_open(hearth_group *group, const char *codec, enum hearth_op op, hearth_sync **out);
 /* The same on a compressor that the caller has set up and closes after the sync. Its rules are looked at when
  * the first step begins. */

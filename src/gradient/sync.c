@@ -29,7 +29,7 @@ static int sync_check(const hearth_sync *sync, const char *name)
 {
     if (sync == NULL)
         return refuse(HEARTH_INVALID, "%s: sync is NULL", name);
-    if (node_forked(sync->group->node))
+    if (node_forked(sync->node))
         return refuse(HEARTH_FORKED, "%s: %s", name, hearth_strerror(HEARTH_FORKED));
     return HEARTH_OK;
 }
@@ -74,6 +74,7 @@ int hearth_sync_open_with(hearth_compressor *compressor, enum hearth_op op, hear
     hearth_sync *sync = heap_alloc(group->node->heap, 1, sizeof *sync);
     if (sync == NULL)
         return refuse(HEARTH_NO_MEMORY, "sync_open: no memory");
+    sync->node = group->node;
     sync->group = group;
     sync->heap = group->node->heap;
     sync->compressor = compressor;
@@ -112,12 +113,12 @@ int hearth_sync_open(hearth_group *group, const char *codec, enum hearth_op op, 
 
 void hearth_sync_close(hearth_sync *sync)
 {
-    if (sync == NULL || node_forked(sync->group->node))
+    if (sync == NULL || node_forked(sync->node))
         return; /* a forked child gives its memory back as a whole, by hearth_close */
     hearth_compressor *compressor = sync->owner ? sync->compressor : NULL;
     sync_forget(sync);
     sync_abandon(sync);
-    node_detach(sync->group->node, &sync->attachment);
+    node_detach(sync->node, &sync->attachment);
     sync_free(sync);
     hearth_compressor_close(compressor);
 }
@@ -129,31 +130,22 @@ hearth_compressor *hearth_sync_compressor(hearth_sync *sync)
 
 /* ---- registering ---- */
 
-static bool dtype_can(enum hearth_dtype dtype)
+static int form_check(const struct hearth_tensor *t, struct tensor_form *form)
 {
-    return dtype == HEARTH_F32 || dtype == HEARTH_F64 || dtype == HEARTH_F16 || dtype == HEARTH_BF16;
-}
-
-static int tensor_check(const struct hearth_tensor *t, size_t *count)
-{
-    if (t == NULL || t->name == NULL)
-        return refuse(HEARTH_INVALID, "sync_add: the tensor or its name is NULL");
-    size_t len = strnlen(t->name, SYNC_NAME_MAX + 1);
-    if (len == 0 || len > SYNC_NAME_MAX)
-        return refuse(HEARTH_INVALID, "sync_add: the name \"%.20s...\" has %s", t->name,
-                      len == 0 ? "no characters" : "more than 255 bytes");
-    if (!dtype_can(t->dtype))
-        return refuse(HEARTH_UNSUPPORTED,
-                      "sync_add: \"%s\" is of type %s; gradients are f32, f64, f16 or bf16", t->name,
-                      hearth_dtype_name(t->dtype));
-    if (t->ndim < 0 || t->ndim > SYNC_DIMS_MAX || (t->ndim > 0 && t->dims == NULL))
+    if (t == NULL || t->name == NULL || !tensor_name_good(t->name))
+        return refuse(HEARTH_INVALID, "sync_add: a tensor's name has 1 to %d printable characters (ASCII)",
+                      TENSOR_NAME_MAX);
+    if (!tensor_dtype_good(t->dtype))
+        return refuse(HEARTH_UNSUPPORTED, "sync_add: \"%s\" is %s; gradients are f32, f64, f16 or bf16",
+                      t->name, hearth_dtype_name(t->dtype));
+    if (t->ndim < 0 || t->ndim > TENSOR_DIMS_MAX || (t->ndim > 0 && t->dims == NULL))
         return refuse(HEARTH_INVALID, "sync_add: \"%s\" has %d dimensions%s; it takes 0 to %d", t->name,
-                      t->ndim, t->dims == NULL ? " and no dims" : "", SYNC_DIMS_MAX);
-    size_t product = dtype_size(t->dtype);
-    for (int i = 0; i < t->ndim; i++)
-        if (__builtin_mul_overflow(product, t->dims[i], &product) || product > INT64_MAX)
-            return refuse(HEARTH_INVALID, "sync_add: \"%s\" would have 2^63 bytes or more", t->name);
-    *count = product / dtype_size(t->dtype);
+                      t->ndim, t->dims == NULL ? " and no dims" : "", TENSOR_DIMS_MAX);
+    *form = (struct tensor_form){.dtype = t->dtype, .ndim = t->ndim};
+    if (t->ndim > 0)
+        memcpy(form->dims, t->dims, (size_t)t->ndim * sizeof *form->dims);
+    if (!tensor_form_count(form))
+        return refuse(HEARTH_INVALID, "sync_add: \"%s\" would have 2^63 bytes or more", t->name);
     return HEARTH_OK;
 }
 
@@ -174,7 +166,7 @@ static bool tensors_grow(hearth_sync *sync)
 }
 
 /* With the lock. */
-static int tensor_add(hearth_sync *sync, const struct hearth_tensor *tensor, size_t count)
+static int tensor_add(hearth_sync *sync, const struct hearth_tensor *tensor, const struct tensor_form *form)
 {
     uint64_t hash = hash64(0, tensor->name, strlen(tensor->name));
     if (sync->frozen)
@@ -192,23 +184,21 @@ static int tensor_add(hearth_sync *sync, const struct hearth_tensor *tensor, siz
     *t = (struct sync_tensor){.name = name,
                               .name_hash = hash,
                               .data = tensor->data,
-                              .ndim = tensor->ndim,
-                              .item = {.count = count, .dtype = tensor->dtype}};
-    if (tensor->ndim > 0)
-        memcpy(t->dims, tensor->dims, (size_t)tensor->ndim * sizeof t->dims[0]);
+                              .form = *form,
+                              .item = {.count = form->count, .dtype = form->dtype}};
     return (int)sync->tensor_count++;
 }
 
 int hearth_sync_add(hearth_sync *sync, const struct hearth_tensor *tensor)
 {
-    size_t count = 0;
+    struct tensor_form form;
     int status = sync_check(sync, "sync_add");
     if (status == HEARTH_OK)
-        status = tensor_check(tensor, &count);
+        status = form_check(tensor, &form);
     if (status != HEARTH_OK)
         return status;
     mutex_lock(&sync->lock);
-    status = tensor_add(sync, tensor, count);
+    status = tensor_add(sync, tensor, &form);
     mutex_unlock(&sync->lock);
     return status;
 }
@@ -330,7 +320,7 @@ static int deadline_of(const hearth_sync *sync, const struct hearth_opts *opts, 
     if (timeout_ms < -1)
         return refuse(HEARTH_INVALID, "sync_wait: opts.timeout_ms is %lld", (long long)timeout_ms);
     if (timeout_ms == -1)
-        timeout_ms = sync->group->node->config.op_timeout_ms;
+        timeout_ms = sync->node->config.op_timeout_ms;
     uint64_t now = clock_real();
     bool ever = (uint64_t)timeout_ms < (NEVER_NS - now) / NS_PER_MS;
     *deadline_ns = ever ? now + (uint64_t)timeout_ms * NS_PER_MS : NEVER_NS;
@@ -373,6 +363,6 @@ int hearth_sync_wait(hearth_sync *sync, const struct hearth_opts *opts)
 
 void hearth_sync_drop(hearth_sync *sync)
 {
-    if (sync != NULL && !node_forked(sync->group->node))
+    if (sync != NULL && !node_forked(sync->node))
         sync_abandon(sync);
 }

@@ -23,11 +23,10 @@
 #define GRADIENT_SYNC_H
 
 #include "gradient/bucket.h"
+#include "gradient/tensors.h"
 #include "node/node.h"
 
 #define SYNC_TENSORS_MAX 16384u
-#define SYNC_NAME_MAX    255u
-#define SYNC_DIMS_MAX    8
 
 enum tensor_progress {
     TENSOR_IDLE,
@@ -41,8 +40,7 @@ struct sync_tensor {
     uint64_t name_hash;
     uint64_t codec_hash; /* of the codecs it goes by */
     void *data;
-    int ndim;
-    size_t dims[SYNC_DIMS_MAX];
+    struct tensor_form form;
     struct bucket_item item;
     enum tensor_progress progress;
 };
@@ -68,6 +66,7 @@ enum agreement { AGREE_UNKNOWN, AGREE_ASKING, AGREE_SAME, AGREE_DIFFERS, AGREE_F
 
 struct hearth_sync {
     struct attachment attachment; /* to the node */
+    hearth_node *node;            /* between steps it may be closed after its group */
     hearth_group *group;
     struct heap *heap;
     hearth_compressor *compressor;

@@ -12,10 +12,10 @@ enum { TAG_ASK = 0, TAG_EXPLAIN = 1 };
 
 static uint64_t tensor_hash(const hearth_sync *sync, const struct sync_tensor *t)
 {
-    uint64_t hash = hash_mix(t->name_hash, (uint64_t)t->item.dtype);
-    hash = hash_mix(hash, (uint64_t)t->ndim);
-    for (int i = 0; i < t->ndim; i++)
-        hash = hash_mix(hash, t->dims[i]);
+    uint64_t hash = hash_mix(t->name_hash, (uint64_t)t->form.dtype);
+    hash = hash_mix(hash, (uint64_t)t->form.ndim);
+    for (int i = 0; i < t->form.ndim; i++)
+        hash = hash_mix(hash, t->form.dims[i]);
     hash = hash_mix(hash, t->codec_hash);
     return hash_mix(hash, (uint64_t)sync->op);
 }

@@ -17,7 +17,7 @@ static size_t bucket_len(const struct bucket *bucket)
 static struct hearth_tensor tensor_of(const struct sync_tensor *t)
 {
     return (struct hearth_tensor){
-        .name = t->name, .data = t->data, .dtype = t->item.dtype, .ndim = t->ndim, .dims = t->dims};
+        .name = t->name, .data = t->data, .dtype = t->form.dtype, .ndim = t->form.ndim, .dims = t->form.dims};
 }
 
 int64_t sync_remaining_ms(uint64_t deadline_ns)
@@ -35,7 +35,7 @@ int64_t sync_remaining_ms(uint64_t deadline_ns)
 static void codecs_of(hearth_compressor *compressor, const struct sync_tensor *t, struct codec_list *list)
 {
     struct policy_question question = {
-        .name = t->name, .ndim = t->ndim, .count = t->item.count, .step = 2 * POLICY_STEPS_MAX};
+        .name = t->name, .ndim = t->form.ndim, .count = t->form.count, .step = 2 * POLICY_STEPS_MAX};
     struct policy_answer answer;
     mutex_lock(&compressor->lock);
     policy_ask(&compressor->policy, &question, &answer);
@@ -68,7 +68,7 @@ static bool memory_make(hearth_sync *sync)
             len += (bucket_len(&sync->buckets[b].plan) + HEAP_ALIGN - 1) / HEAP_ALIGN * HEAP_ALIGN;
     if (len == 0)
         return true;
-    sync->memory = hearth_alloc(sync->group->node, len);
+    sync->memory = hearth_alloc(sync->node, len);
     uint8_t *at = sync->memory;
     for (uint32_t b = 0; at != NULL && b < sync->bucket_count; b++) {
         if (!sync->buckets[b].plan.fused)
@@ -93,7 +93,7 @@ static void bucket_reopen(hearth_sync *sync, struct sync_bucket *b, enum tensor_
 
 static int buckets_make(hearth_sync *sync, struct bucket_item *items, struct bucket *plan)
 {
-    uint32_t count = plan_make(sync, items, plan), ops_max = sync->group->node->config.ops_max;
+    uint32_t count = plan_make(sync, items, plan), ops_max = sync->node->config.ops_max;
     if (count > ops_max)
         return error_set(error_last(), HEARTH_LIMIT, RANK_NONE,
                          "sync: %u tensors make %u buckets, but only %u operations may be in flight: raise "
@@ -134,7 +134,7 @@ int sync_freeze(hearth_sync *sync)
 
 void sync_melt(hearth_sync *sync)
 {
-    hearth_free(sync->group->node, sync->memory);
+    hearth_free(sync->node, sync->memory);
     heap_free(sync->registrations);
     heap_free(sync->buckets);
     sync->memory = NULL;
