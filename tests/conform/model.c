@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Vectors, scalars, matrices, an empty one, a vector that is too long to share a bucket. */
-const struct shape shapes[TENSORS] = {
+const struct shape model_shapes[TENSORS] = {
     {HEARTH_F32, 2, {96, 128}}, {HEARTH_F32, 1, {128}},         {HEARTH_F32, 0, {0}},
     {HEARTH_F32, 2, {128, 64}}, {HEARTH_F32, 1, {64}},          {HEARTH_F16, 1, {33}},
     {HEARTH_BF16, 2, {8, 8}},   {HEARTH_F64, 1, {7}},           {HEARTH_F32, 2, {0, 5}},
@@ -18,26 +18,26 @@ const struct shape shapes[TENSORS] = {
     {HEARTH_F32, 2, {63, 65}},  {HEARTH_F32, 1, {4095}},        {HEARTH_F32, 2, {100, 100}},
 };
 
-size_t shape_count(int index)
+size_t model_count(int index)
 {
     size_t count = 1;
-    for (int i = 0; i < shapes[index].ndim; i++)
-        count *= shapes[index].dims[i];
+    for (int i = 0; i < model_shapes[index].ndim; i++)
+        count *= model_shapes[index].dims[i];
     return count;
 }
 
-size_t shape_len(int index)
+size_t model_len(int index)
 {
-    return shape_count(index) * hearth_dtype_size(shapes[index].dtype);
+    return model_count(index) * hearth_dtype_size(model_shapes[index].dtype);
 }
 
 int model_add(hearth_sync *sync, int index, const char *name, void *data)
 {
     struct hearth_tensor tensor = {.name = name,
                                    .data = data,
-                                   .dtype = shapes[index].dtype,
-                                   .ndim = shapes[index].ndim,
-                                   .dims = shapes[index].dims};
+                                   .dtype = model_shapes[index].dtype,
+                                   .ndim = model_shapes[index].ndim,
+                                   .dims = model_shapes[index].dims};
     return hearth_sync_add(sync, &tensor);
 }
 
@@ -47,9 +47,9 @@ static void model_register(struct model *m, hearth_sync *sync)
     for (int i = 0; i < TENSORS; i++) {
         char name[32];
         snprintf(name, sizeof name, "layer%d.weight", i);
-        m->data[i] = must_alloc(shape_len(i));
-        m->before[i] = must_alloc(shape_len(i));
-        m->wanted[i] = must_alloc(shape_len(i));
+        m->data[i] = must_alloc(model_len(i));
+        m->before[i] = must_alloc(model_len(i));
+        m->wanted[i] = must_alloc(model_len(i));
         check(model_add(sync, i, name, m->data[i]) == i, "tensor %d: %s", i, hearth_error_text());
     }
 }
@@ -75,9 +75,9 @@ void model_fill(struct model *m, int rank, int step)
 {
     uint64_t seed = (uint64_t)(1000 * step + rank);
     for (int i = 0; i < TENSORS; i++) {
-        for (size_t k = 0; k < shape_count(i); k++)
-            set_number(shapes[i].dtype, m->data[i], k, (double)draw_below(&seed, 17) - 8);
-        memcpy(m->before[i], m->data[i], shape_len(i));
+        for (size_t k = 0; k < model_count(i); k++)
+            set_number(model_shapes[i].dtype, m->data[i], k, (double)draw_below(&seed, 17) - 8);
+        memcpy(m->before[i], m->data[i], model_len(i));
     }
 }
 
@@ -86,29 +86,29 @@ void model_reduce(struct model *m, hearth_group *group, enum hearth_op op, doubl
     struct hearth_opts opts = opts_default();
     opts.weight = weight;
     for (int i = 0; i < TENSORS; i++)
-        check_status(
-            hearth_all_reduce(group, m->before[i], m->wanted[i], shape_count(i), shapes[i].dtype, op, &opts),
-            HEARTH_OK);
+        check_status(hearth_all_reduce(group, m->before[i], m->wanted[i], model_count(i),
+                                       model_shapes[i].dtype, op, &opts),
+                     HEARTH_OK);
 }
 
-bool holds(const struct model *m, int index, void *const *what)
+bool model_holds(const struct model *m, int index, void *const *what)
 {
-    return memcmp(m->data[index], what[index], shape_len(index)) == 0;
+    return memcmp(m->data[index], what[index], model_len(index)) == 0;
 }
 
 void model_check(const struct model *m, void *const *what, const char *text)
 {
     for (int i = 0; i < TENSORS; i++)
-        check(holds(m, i, what), "tensor %d does not hold %s", i, text);
+        check(model_holds(m, i, what), "tensor %d does not hold %s", i, text);
 }
 
 void model_same(const struct model *m, hearth_group *group)
 {
     for (int i = 0; i < TENSORS; i++)
-        check_status(hearth_same(group, m->data[i], shape_len(i), NULL), HEARTH_OK);
+        check_status(hearth_same(group, m->data[i], model_len(i), NULL), HEARTH_OK);
 }
 
-void shuffle(int order[TENSORS], uint64_t seed)
+void model_order(int order[TENSORS], uint64_t seed)
 {
     for (int i = 0; i < TENSORS; i++)
         order[i] = i;
@@ -119,10 +119,10 @@ void shuffle(int order[TENSORS], uint64_t seed)
     }
 }
 
-void ready_all(struct model *m, uint64_t seed)
+void model_ready(struct model *m, uint64_t seed)
 {
     int order[TENSORS];
-    shuffle(order, seed);
+    model_order(order, seed);
     for (int i = 0; i < TENSORS; i++)
         check_status(hearth_sync_ready(m->sync, order[i]), HEARTH_OK);
 }

@@ -12,10 +12,10 @@ struct shape {
     int ndim;
     size_t dims[3];
 };
-extern const struct shape shapes[TENSORS];
+extern const struct shape model_shapes[TENSORS];
 
-size_t shape_count(int index); /* elements */
-size_t shape_len(int index);
+size_t model_count(int index); /* elements */
+size_t model_len(int index);
 
 /* One member's model: gradients, what they were before the step, what plain all-reduces make of them. */
 struct model {
@@ -32,12 +32,12 @@ void model_close(struct model *m);
 void model_fill(struct model *m, int rank, int step);
 /* Fills in `wanted`; all members call it. */
 void model_reduce(struct model *m, hearth_group *group, enum hearth_op op, double weight);
-bool holds(const struct model *m, int index, void *const *what);
+bool model_holds(const struct model *m, int index, void *const *what);
 void model_check(const struct model *m, void *const *what, const char *text);
 /* All tensors on all members alike. */
 void model_same(const struct model *m, hearth_group *group);
 
-void shuffle(int order[TENSORS], uint64_t seed);
-void ready_all(struct model *m, uint64_t seed); /* in an order of its own */
+void model_order(int order[TENSORS], uint64_t seed);
+void model_ready(struct model *m, uint64_t seed); /* in an order of its own */
 
 #endif

@@ -30,7 +30,8 @@ static void never_ready(struct cluster *c, int rank, void *arg)
         check_status(hearth_sync_wait(m.sync, NULL), HEARTH_INVALID);
         check_text(hearth_error_text(), "2 of 24");
         check_text(hearth_error_text(), "\"layer5.weight\", \"layer16.weight\"");
-        check(holds(&m, 5, m.before) && holds(&m, 16, m.before), "what was not ready has changed");
+        check(model_holds(&m, 5, m.before) && model_holds(&m, 16, m.before),
+              "what was not ready has changed");
         check_status(hearth_sync_ready(m.sync, 16), HEARTH_OK);
         check_status(hearth_sync_ready(m.sync, 5), HEARTH_OK);
         check_status(hearth_sync_wait(m.sync, NULL), HEARTH_OK);
@@ -77,8 +78,8 @@ static void differ(struct cluster *c, int rank, void *arg)
     const struct difference *d = arg;
     bool odd = rank == 1;
     hearth_sync *sync;
-    float *data = must_alloc(shape_len(9)), *before = must_alloc(shape_len(9));
-    for (size_t i = 0; i < shape_count(9); i++)
+    float *data = must_alloc(model_len(9)), *before = must_alloc(model_len(9));
+    for (size_t i = 0; i < model_count(9); i++)
         data[i] = before[i] = (float)(i % 100);
     check_status(hearth_sync_open(c->world[rank], odd ? d->codec : NULL, odd ? d->op : HEARTH_SUM, &sync),
                  HEARTH_OK);
@@ -99,7 +100,7 @@ static void differ(struct cluster *c, int rank, void *arg)
     }
     if (count > 0)
         check_status(hearth_sync_ready(sync, 0), HEARTH_MISMATCH);
-    check(memcmp(data, before, shape_len(9)) == 0, "%s: data has changed", d->what);
+    check(memcmp(data, before, model_len(9)) == 0, "%s: data has changed", d->what);
     hearth_sync_close(sync);
     free(data);
     free(before);
@@ -131,22 +132,22 @@ static void retry(struct cluster *c, int rank, void *arg)
         model_fill(&m, rank, step);
         model_reduce(&m, g, HEARTH_SUM, 1);
         if (step == 0 || rank == 0)
-            ready_all(&m, (uint64_t)rank);
+            model_ready(&m, (uint64_t)rank);
         if (step > 0) {
             uint32_t bucket = m.sync->tensors[*bad].item.bucket;
             if (rank == 0)
                 check_status(hearth_cancel(m.sync->buckets[bucket].request), HEARTH_OK);
             cluster_meet(c);
             if (rank != 0)
-                ready_all(&m, (uint64_t)rank);
+                model_ready(&m, (uint64_t)rank);
             check_status(hearth_sync_wait(m.sync, NULL), rank == 0 ? HEARTH_CANCELLED : HEARTH_ABORTED);
             check_text(hearth_error_text(), m.sync->tensors[m.sync->buckets[bucket].plan.first].name);
             for (int i = 0; i < TENSORS; i++) {
                 bool failed = m.sync->tensors[i].item.bucket == bucket;
-                check(holds(&m, i, failed ? m.before : m.wanted), "tensor %d of step %d", i, step);
+                check(model_holds(&m, i, failed ? m.before : m.wanted), "tensor %d of step %d", i, step);
             }
             cluster_meet(c);
-            ready_all(&m, (uint64_t)rank + 9);
+            model_ready(&m, (uint64_t)rank + 9);
         }
         check_status(hearth_sync_wait(m.sync, NULL), HEARTH_OK);
         model_check(&m, m.wanted, "the sum");
@@ -181,13 +182,14 @@ static void poison(struct cluster *c, int rank, void *arg)
         float *x = m.data[BAD], kept = x[77];
         if (bad && rank == 1)
             ((float *)m.before[BAD])[77] = x[77] = (float)NAN;
-        ready_all(&m, (uint64_t)(step + rank));
+        model_ready(&m, (uint64_t)(step + rank));
         if (bad) {
             check_status(hearth_sync_wait(m.sync, NULL), HEARTH_POISONED);
             check_text(hearth_error_text(), "\"layer16.weight\"");
             check_text(hearth_error_text(), "rank 1");
-            check(holds(&m, BAD, m.before), "the poisoned tensor has changed");
-            check(holds(&m, 1, m.wanted) && holds(&m, 9, m.wanted), "a plain tensor is not reduced");
+            check(model_holds(&m, BAD, m.before), "the poisoned tensor has changed");
+            check(model_holds(&m, 1, m.wanted) && model_holds(&m, 9, m.wanted),
+                  "a plain tensor is not reduced");
         }
         if (step % 3 == 2) {
             hearth_sync_drop(m.sync);
@@ -195,7 +197,7 @@ static void poison(struct cluster *c, int rank, void *arg)
         }
         if (bad) {
             x[77] = kept;
-            ready_all(&m, (uint64_t)rank);
+            model_ready(&m, (uint64_t)rank);
         }
         check_status(hearth_sync_wait(m.sync, NULL), HEARTH_OK);
         model_same(&m, g);
@@ -231,20 +233,20 @@ static void late(struct cluster *c, int rank, void *arg)
         model_reduce(&m, g, HEARTH_SUM, 1);
         cluster_meet(c);
         if (rank == 0) {
-            ready_all(&m, 1);
+            model_ready(&m, 1);
             check_status(hearth_sync_wait(m.sync, &opts), HEARTH_TIMEOUT);
             model_check(&m, m.before, "what it held before");
         }
         cluster_meet(c);
         if (rank != 0 || step > 0)
-            ready_all(&m, (uint64_t)rank);
+            model_ready(&m, (uint64_t)rank);
         int status = hearth_sync_wait(m.sync, NULL);
         if (rank != 0) {
             check_status(status, HEARTH_ABORTED);
             check_text(hearth_error_text(), "rank 0");
             model_check(&m, m.before, "what it held before");
             if (step > 0)
-                ready_all(&m, (uint64_t)rank);
+                model_ready(&m, (uint64_t)rank);
             status = hearth_sync_wait(m.sync, NULL);
         }
         check_status(status, HEARTH_OK);
@@ -266,7 +268,7 @@ static void drop(struct cluster *c, int rank, void *arg)
         cluster_meet(c);
         bool gives_up = step % 2 == 1;
         if (!gives_up || rank != 0) {
-            ready_all(&m, (uint64_t)(step + rank));
+            model_ready(&m, (uint64_t)(step + rank));
         } else {
             for (int i = 0; i < *made_ready; i++)
                 check_status(hearth_sync_ready(m.sync, i), HEARTH_OK);
@@ -340,7 +342,7 @@ static void node_closes(struct cluster *c, int rank, void *arg)
     for (int step = 0; step < 2; step++) {
         model_fill(&m, rank, step);
         if (step == 0 || rank != 0)
-            ready_all(&m, (uint64_t)rank);
+            model_ready(&m, (uint64_t)rank);
         else
             check_status(hearth_sync_ready(m.sync, 9), HEARTH_OK);
         if (step == 1 && rank == 0) {
