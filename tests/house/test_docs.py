@@ -19,6 +19,7 @@ DOCUMENTS = [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *sorted((SOURCE /
 LIMITS = (
     ("nodes of one process", "include/hearth.h", r"#define HEARTH_LOCAL_MAX (\d+)"),
     ("tags per group", "src/collective/state.h", r"#define TAGS_MAX +(\d+)u"),
+    ("tensors of a sync", "src/gradient/sync.h", r"#define SYNC_TENSORS_MAX +(\d+)u"),
     ("data frames queued per link", "src/transport/link.h", r"#define LINK_DATA_QUEUE +(\d+)"),
     ("control frames queued per link", "src/transport/link.h", r"#define LINK_CONTROL_QUEUE +(\d+)"),
     ("frames of a flow under way", "src/collective/program.h", r"#define FLOW_WINDOW_MAX +(\d+)"),
