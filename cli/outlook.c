@@ -2,36 +2,29 @@
 /* What the race's codecs would cost for a model of today, from the cost model. */
 #include "cli/outlook.h"
 
-#include "gradient/price.h"
+#include "cli/sim_compress.h"
 
-#define LAYER_SIDE   4096
-#define LAYERS       60 /* of LAYER_SIDE x LAYER_SIDE: 1.007e9 weights */
-#define RATE         (1e9 / 8)
-#define WAY_S        5e-3
-#define GAMMA_S      1e-10
-#define CHUNK_BYTES  ((size_t)256 << 10)
-#define WINDOW_BYTES ((size_t)4 << 20)
+#define PARAMS UINT64_C(1000000000)
+#define RANKS  2
+#define RATE   (1e9 / 8)
+#define WAY_S  5e-3 /* half of the round trip */
 
+/* As OUTLOOK_COMMAND sees it. */
 void outlook_all(const struct race *race, struct outlook *outlooks)
 {
-    static const int host[2] = {0, 1};
-    struct view view = {.size = 2, .host = host, .algo = HEARTH_AUTO};
-    view.across = view.inside = (struct link_cost){WAY_S, RATE, GAMMA_S, 0};
-    view.chunk_bytes = CHUNK_BYTES;
-    view.window_bytes = WINDOW_BYTES;
-    struct tensor_shape layer = {.count = (size_t)LAYER_SIDE * LAYER_SIDE,
-                                 .rows = LAYER_SIDE,
-                                 .columns = LAYER_SIDE,
-                                 .dtype = HEARTH_F32};
+    struct hearth_config config;
+    hearth_config_init(&config);
+    struct view view = {.size = RANKS, .algo = HEARTH_AUTO};
+    view.across = view.inside = (struct link_cost){WAY_S, RATE, 0, 0};
+    view.chunk_bytes = config.chunk_bytes;
+    view.window_bytes = config.window_bytes;
     for (int i = 0; i < RACE_LANES; i++) {
         struct codec_list list;
-        struct reduction_choice choice;
         struct error error;
-        if (codec_parse(race->lanes[i].codec, &list, &error)) {
-            outlooks[i] = (struct outlook){.bytes = 0};
+        outlooks[i] = (struct outlook){.bytes = 0};
+        if (codec_parse(race->lanes[i].codec, &list, &error))
             continue;
-        }
-        reduction_choose(&list, &layer, &view, &choice);
-        outlooks[i] = (struct outlook){choice.price.bytes * LAYERS, choice.price.total_s * LAYERS};
+        struct model_price price = model_price(&list, PARAMS, HEARTH_F32, &view);
+        outlooks[i] = (struct outlook){price.bytes, price.total_s};
     }
 }
