@@ -321,9 +321,11 @@ enum reduction_way rounds_way(const struct reduction *r, const struct codec *cod
     for (int i = 1; view->host != NULL && i < view->size; i++)
         across = across || view->host[i] != view->host[0];
     const struct link_cost *cost = across ? &view->across : &view->inside;
-    double len = (double)coder_len(codec, count), others = r->size - 1;
-    /* By owners less is sent, but it takes one hop more. */
+    size_t size = (size_t)r->size, part = align_up((count + size - 1) / size, coder_block(codec));
+    double others = r->size - 1, len = (double)coder_len(codec, count),
+           part_len = (double)coder_len(codec, part < count ? part : count);
+    /* By owners less is sent, unless their parts are mostly empty, but it takes one hop more. */
     double gather_s = cost->alpha_s + others * len / cost->bytes_per_s;
-    double owner_s = 2 * cost->alpha_s + 2 * others / r->size * len / cost->bytes_per_s;
+    double owner_s = 2 * cost->alpha_s + 2 * others * part_len / cost->bytes_per_s;
     return gather_s <= owner_s ? WAY_ALLGATHER : WAY_OWNER;
 }
