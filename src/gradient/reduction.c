@@ -209,7 +209,7 @@ static void opening_write(const struct reduction *r, struct opening *o)
     o->way = (uint32_t)r->call.way;
     o->flags = r->call.feedback ? FLAG_FEEDBACK : 0;
     o->weight = r->call.op == HEARTH_AVG ? r->opts.weight : 1;
-    snprintf(o->codec_text, sizeof o->codec_text, "%s", text);
+    snprintf(o->codec_text, sizeof o->codec_text, "%.63s", text); /* the hash is of all of it */
 }
 
 static bool openings_agree(const struct opening *a, const struct opening *b)
