@@ -404,6 +404,8 @@ enum step reduction_step(struct reduction *r)
         fail_with(r, HEARTH_CANCELLED, r->rank, "cancelled");
         step = fail(r, true);
     } else if (r->phase == PHASE_FAILING) {
+        if (atomic_load(&r->closing)) /* nobody is to wait for what the opening says */
+            sub_cancel(&r->opening_sub);
         step = failing(r);
     } else {
         step = r->phase == PHASE_VOTE ? voting(r) : working(r);
