@@ -13,7 +13,7 @@ all: ## build the library and the command (build/hearth)
 	@cmake --build build
 
 demo: all ## a race: four processes behind slow lines train one model with each codec; under two minutes
-	@build/hearth demo
+	@build/hearth demo --report build/hearth-demo.html
 
 test: all ## what to run before a commit: about five minutes
 	@$(TEST) release

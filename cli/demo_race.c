@@ -43,7 +43,14 @@ static void lane_begins(void *arg, const struct race_lane *lane)
 static void point_seen(void *arg, const struct race_lane *lane)
 {
     struct show *show = arg;
-    progress_show(&show->progress, race_share(show->race, lane));
+    if (show->progress.terminal || show->demo->json) /* else the table says it all */
+        progress_show(&show->progress, race_share(show->race, lane));
+}
+
+static void trouble(void *arg)
+{
+    struct show *show = arg;
+    progress_hide(&show->progress);
 }
 
 static void lane_ended(void *arg, const struct race_lane *lane)
@@ -253,6 +260,7 @@ static int run_race(struct demo *demo, struct race *race, FILE *report)
     race->lane_begins = lane_begins;
     race->point_seen = point_seen;
     race->lane_ended = lane_ended;
+    race->trouble = trouble;
     race->arg = &show;
     if (!demo->json)
         show_head(demo, race);

@@ -239,6 +239,7 @@ static void take_note(struct race *race, struct tally *tally, const struct note 
         take_end(race, tally, note);
         break;
     case NOTE_FAILED:
+        race->trouble(race->arg);
         fprintf(stderr, "hearth demo: rank %d, %s: %s\n", note->rank, lane->name, note->text);
         tally->failed = true;
         break;

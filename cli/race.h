@@ -48,6 +48,7 @@ struct race {
     void (*lane_begins)(void *arg, const struct race_lane *lane);
     void (*point_seen)(void *arg, const struct race_lane *lane); /* its last point is new */
     void (*lane_ended)(void *arg, const struct race_lane *lane);
+    void (*trouble)(void *arg); /* a message follows */
     void *arg;
 
     /* What came out. */
