@@ -101,6 +101,7 @@ void group_set_splits(struct group *group, uint64_t splits);
  * failed at once in a way the other members were told of: the completion has it. */
 int MUST_CHECK group_start(struct group *group, const struct call *call, struct completion *completion,
                            struct error *error);
+uint64_t group_sequence(const struct group *group, uint64_t tag); /* of the next operation under the tag */
 /* We cannot take part in the next operation under the tag: the others must not wait for us. Uses up its
  * sequence number; gives back why->status. */
 int group_refuse(struct group *group, uint64_t tag, const struct error *why);

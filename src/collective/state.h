@@ -140,7 +140,6 @@ void group_tell(struct group *group, uint8_t kind, uint64_t tag, uint64_t sequen
                 const struct error *error);
 
 /* group.c */
-uint64_t group_sequence(const struct group *group, uint64_t tag); /* of the next operation under the tag */
 int group_advance(struct group *group, uint64_t tag, struct error *error);
 struct ended *group_ended(struct group *group, uint64_t tag, uint64_t sequence); /* NULL: forgotten */
 void group_remember(struct group *group, const struct op *op);

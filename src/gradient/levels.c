@@ -115,6 +115,13 @@ static int levels_open(struct reduction *r)
     return r->error.status;
 }
 
+static int levels_enter(struct reduction *r)
+{
+    struct levels *l = r->work;
+    int status = circle_open(r, false, &l->host);
+    return status == HEARTH_OK && l->leads ? circle_open(r, true, &l->leaders) : status;
+}
+
 /* ---- inside the host ---- */
 
 /* A leader's residual goes through the codec; the others hand theirs over. */
@@ -134,11 +141,6 @@ static int reduce_start(struct reduction *r, struct levels *l)
 {
     if (atomic_load(&r->poisoned)) /* what is sent must be numbers; the vote tells all */
         memset(l->sum, 0, r->call.count * sizeof *l->sum);
-    int status = circle_open(r, false, &l->host);
-    if (status == HEARTH_OK && l->leads)
-        status = circle_open(r, true, &l->leaders);
-    if (status != HEARTH_OK)
-        return status;
     struct call call = {.kind = PLAN_REDUCE,
                         .source = l->sum,
                         .target = l->leads ? l->sum : NULL,
@@ -279,6 +281,7 @@ static size_t levels_memory(const struct reduction_call *call, int size)
 
 const struct method method_levels = {
     .open = levels_open,
+    .enter = levels_enter,
     .step = levels_step,
     .publish = levels_publish,
     .close = levels_close,

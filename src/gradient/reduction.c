@@ -2,6 +2,7 @@
 /* The life of a compressed all-reduce: opening, method, vote, commit; and its failures. */
 #include "gradient/reduction.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -255,6 +256,22 @@ static int openings_check(struct reduction *r)
     return HEARTH_OK;
 }
 
+static void let_go(struct reduction *r, bool failed);
+
+/* The groups that the operation has for itself, known by its number. */
+static int groups_open(struct reduction *r, uint64_t sequence)
+{
+    const struct view *view = group_view(r->call.group->group);
+    struct circle all = {.id = hash_mix(hash_mix(view->group, r->opts.tag), sequence)};
+    r->sequence = sequence;
+    r->key =
+        hash_mix(r->call.key != 0 ? r->call.key : all.id, r->call.state != NULL ? r->call.state->step : 0);
+    int status = reduction_group(r, &all, &r->hidden);
+    return status == HEARTH_OK && r->method->enter != NULL ? r->method->enter(r) : status;
+}
+
+/* Groups come before the opening: once that has begun, others count on us. Its number is foretold; another
+ * thread that calls under the same tag in that moment makes it wrong. */
 static int opening_start(struct reduction *r)
 {
     hearth_group *group = r->call.group;
@@ -265,16 +282,18 @@ static int opening_start(struct reduction *r)
                         .dtype = HEARTH_U8,
                         .in_place = true,
                         .opening = true};
-    opening_write(r, &r->openings[r->rank]);
-    int status = sub_start(r, group, &r->opening_sub, &call, r->opts.tag);
-    if (status != HEARTH_OK)
+    int status = groups_open(r, node_sequence(group, r->opts.tag));
+    if (status != HEARTH_OK) {
+        node_refuse(group, r->opts.tag, &r->error);
         return status;
-    r->sequence = r->opening_sub.request->completion.sequence;
-    const struct view *view = group_view(group->group);
-    uint64_t id = hash_mix(hash_mix(view->group, r->opts.tag), r->sequence);
-    r->key = hash_mix(r->call.key != 0 ? r->call.key : id, r->call.state != NULL ? r->call.state->step : 0);
-    struct circle all = {.id = id};
-    return reduction_group(r, &all, &r->hidden);
+    }
+    opening_write(r, &r->openings[r->rank]);
+    status = sub_start(r, group, &r->opening_sub, &call, r->opts.tag);
+    if (status != HEARTH_OK || r->opening_sub.request->completion.sequence == r->sequence)
+        return status;
+    let_go(r, false);
+    status = r->method->open(r);
+    return status == HEARTH_OK ? groups_open(r, r->opening_sub.request->completion.sequence) : status;
 }
 
 /* ---- the end ---- */
@@ -335,6 +354,7 @@ static void let_go(struct reduction *r, bool failed)
  * is better than what an operation inside found. */
 static enum step fail(struct reduction *r, bool ours)
 {
+    assert(r->error.status != HEARTH_OK);
     let_go(r, true);
     r->phase = PHASE_FAILING;
     if (ours)
@@ -404,8 +424,8 @@ enum step reduction_step(struct reduction *r)
         fail_with(r, HEARTH_CANCELLED, r->rank, "cancelled");
         step = fail(r, true);
     } else if (r->phase == PHASE_FAILING) {
-        if (atomic_load(&r->closing)) /* nobody is to wait for what the opening says */
-            sub_cancel(&r->opening_sub);
+        if (atomic_load(&r->closing) || atomic_load(&r->cancelled))
+            sub_cancel(&r->opening_sub); /* nobody is to wait for what it says */
         step = failing(r);
     } else {
         step = r->phase == PHASE_VOTE ? voting(r) : working(r);

@@ -128,6 +128,12 @@ static void measure(struct reduction *r, const struct sparse *found)
     r->energy = energy;
 }
 
+static int no_memory(struct reduction *r)
+{
+    return error_set(&r->error, HEARTH_NO_MEMORY, r->rank,
+                     "all_reduce_compressed: no memory to choose the largest elements");
+}
+
 static int select_own(struct reduction *r, struct whole *w)
 {
     size_t keep = codec_keeps(&r->call.codec, r->call.count);
@@ -141,9 +147,10 @@ static int select_own(struct reduction *r, struct whole *w)
         choose_zeros(&w->found, keep);
         return HEARTH_OK;
     }
-    if (status == HEARTH_OK)
-        measure(r, &w->found);
-    return status;
+    if (status != HEARTH_OK)
+        return no_memory(r);
+    measure(r, &w->found);
+    return HEARTH_OK;
 }
 
 /* Entries of `list` in [first, first + count) of the tensor, as a list of their own: indices from 0. */
@@ -327,10 +334,11 @@ static int choose_again(struct reduction *r, struct whole *w, bool *overflows)
     struct topk_job job = {.kernels = r->kernels, .heap = r->call.group->node->heap};
     if (!list_make(r, w, w->sum.count, &rest))
         return r->error.status;
-    status = sparse_choose(&job, &w->sum, keep, &rest);
-    if (status == HEARTH_OK && r->call.feedback)
+    if (sparse_choose(&job, &w->sum, keep, &rest) != HEARTH_OK)
+        return no_memory(r);
+    if (r->call.feedback)
         residual_add(r, first, &rest);
-    return status;
+    return HEARTH_OK;
 }
 
 /* What we chose of our part goes to all. */

@@ -36,6 +36,7 @@ struct reduction;
 struct method {
     /* Takes the memory it needs. HEARTH_OK, or a status with reduction->error. */
     int (*open)(struct reduction *r);
+    int (*enter)(struct reduction *r); /* hidden is there: opens further groups; NULL: there are none */
     enum step (*step)(struct reduction *r);
     void (*publish)(struct reduction *r);            /* writes the buffer where step has not; cannot fail */
     void (*close)(struct reduction *r, bool failed); /* failed: puts the buffer back; frees; in any state */

@@ -349,6 +349,14 @@ void node_refuse(hearth_group *group, uint64_t tag, const struct error *why)
     leave_rest(node, rest);
 }
 
+uint64_t node_sequence(hearth_group *group, uint64_t tag)
+{
+    mutex_lock(&group->node->baton);
+    uint64_t sequence = group_sequence(group->group, tag);
+    mutex_unlock(&group->node->baton);
+    return sequence;
+}
+
 void node_release(hearth_request *request)
 {
     hearth_node *node = request->node;

@@ -130,6 +130,8 @@ void node_settle(hearth_request *request, const struct error *error);
 void node_drop_request(hearth_request *request); /* it was never given to anybody */
 /* Others must not wait for us under the tag: as group_refuse. */
 void node_refuse(hearth_group *group, uint64_t tag, const struct error *why);
+/* Of the next operation under the tag, if no other thread starts one. */
+uint64_t node_sequence(hearth_group *group, uint64_t tag);
 void node_attach(hearth_node *node, struct attachment *attachment);
 void node_detach(hearth_node *node, struct attachment *attachment);
 /* Moves what can be moved, collects what has ended. True if anything moved. For simulations. */

@@ -116,8 +116,11 @@ static bool run_short(const char *codec, int64_t fail_after)
 static void test_all_reduce(void **state)
 {
     (void)state;
-    for (int64_t n = 0; !run_short("none", n); n++)
-        assert_true(n < PLACES_MAX);
+    static const char *const codecs[] = {"none", "int8", "topk:0.01", "randomk:0.1,values=int8",
+                                         "powersgd:2"};
+    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++)
+        for (int64_t n = 0; !run_short(codecs[i], n); n++)
+            assert_true(n < PLACES_MAX);
 }
 
 static void test_open_and_load(void **state)
