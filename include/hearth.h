@@ -197,6 +197,8 @@ struct hearth_config {
     uint32_t connect_retries;   /* further attempts, with backoff and jitter: 3 */
     int64_t peer_timeout_ms;    /* a peer that answers nothing for so long is lost: 30,000 */
     int trust_network;          /* tcp is not encrypted in this version: 1 allows it beyond this machine: 0 */
+    const char *site; /* where this node stands, like "berlin": compressed all-reduces may go two-level, dense
+                         inside a site. NULL = each host is a site of its own: NULL */
 
     /* For hearth_open_local too. */
     uint64_t rate;     /* bits a second that this node sends at most, to all peers together, 64,000
@@ -217,9 +219,9 @@ HEARTH_API void hearth_config_init(struct hearth_config *config);
  * (error, warn, info, debug), HEARTH_PEERS, HEARTH_RENDEZVOUS, HEARTH_JOB, HEARTH_RANK, HEARTH_WORLD_SIZE,
  * HEARTH_BIND, HEARTH_ADVERTISE, HEARTH_PORT, HEARTH_TRANSPORT, HEARTH_CONNECTIONS, HEARTH_LINK_MBPS,
  * HEARTH_OPEN_TIMEOUT_MS, HEARTH_CONNECT_TIMEOUT_MS, HEARTH_CONNECT_RETRIES, HEARTH_PEER_TIMEOUT_MS,
- * HEARTH_TRUST_NETWORK (0 or 1), HEARTH_RATE (bits a second: 100mbit, 2.5gbit, 0 = no limit), HEARTH_CODEC,
- * HEARTH_COMPRESSED_ALLREDUCE_MAX_BYTES, HEARTH_COMPRESS_THREADS. Sizes take the suffixes K, M, G (powers of
- * 1024).
+ * HEARTH_TRUST_NETWORK (0 or 1), HEARTH_SITE, HEARTH_RATE (bits a second: 100mbit, 2.5gbit, 0 = no limit),
+ * HEARTH_CODEC, HEARTH_COMPRESSED_ALLREDUCE_MAX_BYTES, HEARTH_COMPRESS_THREADS. Sizes take the suffixes K, M, G
+ * (powers of 1024).
  * What these leave open, a launcher fills in: torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT: the
  * rendezvous is the port after it), Open MPI, MPICH and other PMI launchers, Slurm: rank and world_size, and
  * where all ranks are on one host and no address is known, a private unix socket named by user and job.

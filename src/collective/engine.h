@@ -91,6 +91,8 @@ const struct view *group_view(const struct group *group);
 /* Other costs, and the window that goes with them, agreed by all members; no operation may be in flight. */
 void group_set_costs(struct group *group, const struct link_cost *inside, const struct link_cost *across,
                      size_t window_bytes, bool crowded);
+/* Where its members are, known to all of them; copied. */
+int MUST_CHECK group_set_sites(struct group *group, const int *site);
 /* Rank in the cluster of a member. */
 int group_member(const struct group *group, int rank);
 /* How many groups were split off this one, for the ids of the next. */

@@ -21,7 +21,19 @@ static void group_free(struct group *group)
     heap_free(group->members);
     heap_free(group->rank_of);
     heap_free(group->host);
+    heap_free(group->site);
     heap_free(group);
+}
+
+/* NULL stays NULL. False: no memory. */
+static bool numbers_copy(struct heap *heap, const int *from, size_t count, int **to)
+{
+    if (from == NULL)
+        return true;
+    *to = heap_alloc(heap, count, sizeof **to);
+    if (*to != NULL)
+        memcpy(*to, from, count * sizeof **to);
+    return *to != NULL;
 }
 
 static bool group_fill(struct group *group, const struct view *view, const int *members)
@@ -31,10 +43,9 @@ static bool group_fill(struct group *group, const struct view *view, const int *
     group->members = heap_alloc(engine->heap, size, sizeof *group->members);
     group->rank_of = heap_alloc(engine->heap, (size_t)engine->size, sizeof *group->rank_of);
     group->tags = heap_alloc(engine->heap, TAGS_FIRST, sizeof *group->tags);
-    if (view->host != NULL)
-        group->host = heap_alloc(engine->heap, size, sizeof *group->host);
     if (group->members == NULL || group->rank_of == NULL || group->tags == NULL ||
-        (view->host != NULL && group->host == NULL))
+        !numbers_copy(engine->heap, view->host, size, &group->host) ||
+        !numbers_copy(engine->heap, view->site, size, &group->site))
         return false;
     group->tag_capacity = TAGS_FIRST;
     for (int i = 0; i < engine->size; i++)
@@ -42,11 +53,10 @@ static bool group_fill(struct group *group, const struct view *view, const int *
     for (int i = 0; i < view->size; i++) {
         group->members[i] = members[i];
         group->rank_of[members[i]] = i;
-        if (view->host != NULL)
-            group->host[i] = view->host[i];
     }
     group->rank = group->rank_of[engine->rank];
     group->view.host = group->host;
+    group->view.site = group->site;
     return true;
 }
 
@@ -128,6 +138,16 @@ void group_set_costs(struct group *group, const struct link_cost *inside, const 
     group->view.crowded = crowded;
     program_cache_fini(&group->programs); /* they were chosen by the old ones */
     program_cache_init(&group->programs, group->engine->heap, op_free_idle);
+}
+
+int group_set_sites(struct group *group, const int *site)
+{
+    heap_free(group->site);
+    group->site = NULL;
+    if (!numbers_copy(group->engine->heap, site, (size_t)group->view.size, &group->site))
+        return HEARTH_NO_MEMORY;
+    group->view.site = group->site;
+    return HEARTH_OK;
 }
 
 int group_member(const struct group *group, int rank)

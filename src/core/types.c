@@ -112,3 +112,10 @@ int hearth_algo_parse(const char *name, enum hearth_algo *algo)
     *algo = (enum hearth_algo)found;
     return HEARTH_OK;
 }
+
+int view_place(const struct view *view, int rank)
+{
+    if (view->site != NULL)
+        return view->site[rank];
+    return view->host != NULL ? view->host[rank] : 0;
+}

@@ -39,6 +39,7 @@ struct view {
     uint32_t epoch;          /* counts the views of one group */
     int size;                /* members */
     const int *host;         /* host[rank]: members with equal numbers share a host; NULL = all on one */
+    const int *site;         /* likewise for sites, which hold whole hosts; NULL = each host is one */
     struct link_cost inside; /* between members of one host */
     struct link_cost across; /* between hosts */
     int port_sharers;        /* members of a host that share its port to the others; 0: each has its own */
@@ -46,6 +47,9 @@ struct view {
     size_t chunk_bytes, window_bytes, eager_bytes;
     enum hearth_algo algo; /* for calls that leave it open */
 };
+
+/* The site of a member, or its host where sites are not known: links between these are the slow ones. */
+int view_place(const struct view *view, int rank);
 
 size_t dtype_size(enum hearth_dtype dtype); /* 0 if unknown */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two levels: dense inside a host, the codec only between hosts, so that what crosses the slow links does not
- * depend on how many members a host has.
+/* Two levels: dense inside a host (or a site, where config.site says so), the codec only between them, so that
+ * what crosses the slow links does not depend on how many members a host has.
  *
  *   all          x + e of those that do not lead (their residual becomes zero), x of those that do
  *   in the host  reduce to the first member of the host, who leads
@@ -32,15 +32,10 @@ struct levels {
 
 /* ---- who is where ---- */
 
-static int host_of(const struct view *view, int rank)
-{
-    return view->host != NULL ? view->host[rank] : 0;
-}
-
 static bool is_first(const struct view *view, int rank)
 {
     for (int i = 0; i < rank; i++)
-        if (host_of(view, i) == host_of(view, rank))
+        if (view_place(view, i) == view_place(view, rank))
             return false;
     return true;
 }
@@ -51,7 +46,7 @@ static int ranks_of(const struct reduction *r, bool leaders, int *ranks)
     const struct view *view = group_view(r->call.group->group);
     int count = 0;
     for (int i = 0; i < view->size; i++)
-        if (leaders ? is_first(view, i) : host_of(view, i) == host_of(view, r->rank))
+        if (leaders ? is_first(view, i) : view_place(view, i) == view_place(view, r->rank))
             ranks[count++] = i;
     return count;
 }
@@ -65,7 +60,7 @@ static int circle_open(struct reduction *r, bool leaders, hearth_group **out)
     uint64_t label =
         leaders
             ? LABEL_LEADERS
-            : hash_mix(LABEL_HOST, (uint64_t)(uint32_t)host_of(group_view(r->call.group->group), r->rank));
+            : hash_mix(LABEL_HOST, (uint64_t)(uint32_t)view_place(group_view(r->call.group->group), r->rank));
     struct circle circle = {.id = hash_mix(all->group, label), .ranks = ranks};
     circle.count = ranks_of(r, leaders, ranks);
     int status = reduction_group(r, &circle, out);

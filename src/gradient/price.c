@@ -185,16 +185,11 @@ static bool load_of(const struct codec *codec, enum reduction_way way, const str
 /* What the members' places mean for prices. */
 struct crew {
     int size;
-    int hosts;
+    int hosts;        /* or sites, where they are known */
     int fewest, most; /* members of a host */
     struct link_cost inside, across;
     double message_bytes;
 };
-
-static int host_of(const struct view *view, int rank)
-{
-    return view->host ? view->host[rank] : 0;
-}
 
 static struct crew crew_of(const struct view *view)
 {
@@ -206,11 +201,11 @@ static struct crew crew_of(const struct view *view)
 
     for (int r = 0; r < view->size; r++) {
         int mates = 0;
-        if (r > 0 && host_of(view, r) == host_of(view, r - 1))
+        if (r > 0 && view_place(view, r) == view_place(view, r - 1))
             continue; /* counted a moment ago */
         bool known = false;
         for (int q = 0; q < view->size && !known; q++) {
-            bool mate = host_of(view, q) == host_of(view, r);
+            bool mate = view_place(view, q) == view_place(view, r);
             mates += mate;
             known = mate && q < r;
         }
@@ -352,7 +347,7 @@ static struct reduction_price price_two_level(const struct codec *codec, const s
     if (best_flat(codec, shape, &leaders, &price) == WAY_PLAIN)
         return impossible;
     home.size = crew->most;
-    home.host = NULL;
+    home.host = home.site = NULL;
     double dense = price_dense(PLAN_REDUCE, shape, &home) + price_dense(PLAN_BROADCAST, shape, &home);
     price.wire_s += dense;
     price.total_s += dense;

@@ -176,17 +176,20 @@ int reduction_group(struct reduction *r, const struct circle *circle, hearth_gro
     hearth_group *parent = r->call.group;
     struct view view = *group_view(parent->group);
     int size = circle->ranks != NULL ? circle->count : view.size;
-    int *members = reduction_take(r, 2 * (size_t)size * sizeof *members), *host = members + size;
+    int *members = reduction_take(r, 3 * (size_t)size * sizeof *members);
     if (members == NULL)
         return r->error.status;
+    int *host = members + size, *site = host + size;
     for (int i = 0; i < size; i++) {
         int rank = circle->ranks != NULL ? circle->ranks[i] : i;
         members[i] = group_member(parent->group, rank);
         host[i] = view.host != NULL ? view.host[rank] : 0;
+        site[i] = view_place(&view, rank);
     }
     view.group = circle->id;
     view.size = size;
     view.host = view.host != NULL ? host : NULL;
+    view.site = view.site != NULL ? site : NULL;
     int status = node_group(parent->node, &view, members, out);
     workshop_give(r->workshop, members);
     return status == HEARTH_OK ? status : fail_with(r, status, r->rank, hearth_strerror(status));
@@ -420,7 +423,7 @@ enum step reduction_step(struct reduction *r)
     if (r->phase != PHASE_FAILING && atomic_load(&r->closing)) {
         fail_with(r, HEARTH_CLOSED, r->rank, "the node or the group is closing");
         step = fail(r, true);
-    } else if (r->phase != PHASE_FAILING && atomic_load(&r->cancelled)) {
+    } else if (r->phase == PHASE_WORK && atomic_load(&r->cancelled)) { /* later, others may have gone on */
         fail_with(r, HEARTH_CANCELLED, r->rank, "cancelled");
         step = fail(r, true);
     } else if (r->phase == PHASE_FAILING) {
@@ -571,11 +574,13 @@ int work_run(const struct reduction_call *call)
     if (status != HEARTH_OK)
         return status;
     workshop_drive(r->workshop, r);
-    status = r->error.status;
-    if (status != HEARTH_OK)
-        *error_last() = r->error;
+    struct error error = r->error;
     reduction_free(r);
-    return status;
+    if (error.status != HEARTH_OK)
+        *error_last() = error;
+    if (call->opts->done != NULL)
+        call->opts->done(call->opts->done_arg, error.status);
+    return error.status;
 }
 
 int work_start(const struct reduction_call *call, hearth_request **request)

@@ -183,6 +183,13 @@ static struct feed part_feed(const struct rounds *s, struct reduction *r, size_t
     return feed;
 }
 
+/* Payloads of a round are equally long; behind that of a shorter part there are zeros. */
+static void fill_up(const struct codec *codec, size_t count, uint8_t *payload, size_t len)
+{
+    size_t used = coder_len(codec, count);
+    memset(payload + used, 0, len - used);
+}
+
 static void encode_piece(void *arg, size_t p)
 {
     struct job *job = arg;
@@ -192,8 +199,9 @@ static void encode_piece(void *arg, size_t p)
     size_t at = a->way == WAY_OWNER ? p : (size_t)job->r->rank;
     struct feed feed = part_feed(job->rounds, job->r, range.offset);
     feed.energy = &job->energy[p];
-    int status = coder_encode(&a->codec, job->r->kernels, &feed, range.offset, range.count,
-                              payloads + at * job->cut.len);
+    uint8_t *payload = payloads + at * job->cut.len;
+    int status = coder_encode(&a->codec, job->r->kernels, &feed, range.offset, range.count, payload);
+    fill_up(&a->codec, range.count, payload, job->cut.len);
     if (status != HEARTH_OK)
         atomic_store(&job->r->poisoned, true);
 }
@@ -238,6 +246,7 @@ static int merge_round(struct rounds *s, struct reduction *r)
                          place->result + (size_t)r->rank * cut.len, &r->error);
     if (status != HEARTH_OK)
         return status;
+    fill_up(&s->array.codec, range.count, place->result + (size_t)r->rank * cut.len, cut.len);
     s->merged++;
     place->state = PLACE_GATHERING;
     r->sent_bytes += cut.len * (size_t)(r->size - 1);
@@ -318,8 +327,8 @@ enum reduction_way rounds_way(const struct reduction *r, const struct codec *cod
 {
     const struct view *view = group_view(r->hidden->group);
     bool across = false;
-    for (int i = 1; view->host != NULL && i < view->size; i++)
-        across = across || view->host[i] != view->host[0];
+    for (int i = 1; i < view->size; i++)
+        across = across || view_place(view, i) != view_place(view, 0);
     const struct link_cost *cost = across ? &view->across : &view->inside;
     size_t size = (size_t)r->size, part = align_up((count + size - 1) / size, coder_block(codec));
     double others = r->size - 1, len = (double)coder_len(codec, count),

@@ -186,6 +186,7 @@ static void read_strings(struct hearth_config *c)
         {"HEARTH_BIND", &c->bind},
         {"HEARTH_ADVERTISE", &c->advertise},
         {"HEARTH_TRANSPORT", &c->transport},
+        {"HEARTH_SITE", &c->site},
     };
     for (size_t i = 0; i < sizeof strings / sizeof *strings; i++)
         if (getenv(strings[i].name) != NULL)

@@ -90,19 +90,21 @@ static int child_open(hearth_group *parent, const struct wish *all, const struct
                       hearth_group **out)
 {
     int size = hearth_size(parent);
-    int *members = heap_alloc(parent->node->heap, 2 * (size_t)size, sizeof *members);
+    int *members = heap_alloc(parent->node->heap, 3 * (size_t)size, sizeof *members);
     if (members == NULL)
         return error_set(error_last(), HEARTH_NO_MEMORY, RANK_NONE, "group_split: no memory");
-    int *host = members + size;
+    int *host = members + size, *site = host + size;
     struct view view = *group_view(parent->group);
     int count = members_of(all, size, own->color, members);
     for (int i = 0; i < count; i++) {
         host[i] = view.host != NULL ? view.host[members[i]] : 0;
+        site[i] = view_place(&view, members[i]);
         members[i] = group_member(parent->group, members[i]);
     }
     view.group = hash_mix(hash_mix(view.group, number), (uint64_t)own->color);
     view.size = count;
     view.host = view.host != NULL ? host : NULL;
+    view.site = view.site != NULL ? site : NULL;
     int status = node_group(parent->node, &view, members, out);
     heap_free(members);
     if (status != HEARTH_OK)

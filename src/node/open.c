@@ -336,14 +336,19 @@ static void set_costs(const struct opening *o, hearth_node *node, const struct w
     node_set_costs(node, &inside, &across, window_for(&across, o->config->window_bytes), crowded);
 }
 
+static int64_t opening_left_ms(const struct opening *o)
+{
+    uint64_t now = clock_real();
+    return now < o->deadline_ns ? (int64_t)((o->deadline_ns - now) / NS_PER_MS) + 1 : 1;
+}
+
 /* Everyone has to be there for it. */
 static int agree_on_costs(struct opening *o, hearth_node *node, struct error *error)
 {
     struct worst worst = worst_here(o);
     struct hearth_opts opts;
     hearth_opts_init(&opts);
-    uint64_t now = clock_real();
-    opts.timeout_ms = now < o->deadline_ns ? (int64_t)((o->deadline_ns - now) / NS_PER_MS) + 1 : 1;
+    opts.timeout_ms = opening_left_ms(o);
     struct call call = {
         .kind = PLAN_ALL_REDUCE,
         .source = &worst,
@@ -361,11 +366,52 @@ static int agree_on_costs(struct opening *o, hearth_node *node, struct error *er
     return HEARTH_OK;
 }
 
+/* Members that name the same site are in one; who names none is where its host is. */
+static void number_sites(const struct opening *o, const uint64_t *named, int *site)
+{
+    for (int i = 0; i < o->roster.size; i++) {
+        site[i] = i;
+        for (int k = 0; k < i && site[i] == i; k++)
+            if (named[i] != 0 ? named[k] == named[i] : named[k] == 0 && o->host[k] == o->host[i])
+                site[i] = site[k];
+    }
+}
+
+static int agree_on_sites(struct opening *o, hearth_node *node, struct error *error)
+{
+    size_t size = (size_t)o->roster.size;
+    const char *name = o->config->site;
+    uint64_t *named = heap_alloc(node->heap, size, sizeof *named), own = 0, any = 0;
+    int *site = heap_alloc(node->heap, size, sizeof *site);
+    if (name != NULL)
+        own = hash64(1, name, strlen(name)) | 1; /* 0: none */
+    int status = named != NULL && site != NULL ? HEARTH_OK : HEARTH_NO_MEMORY;
+    struct call call = {
+        .kind = PLAN_ALL_GATHER, .source = &own, .target = named, .count = 1, .dtype = HEARTH_U64};
+    struct hearth_opts opts;
+    hearth_opts_init(&opts);
+    opts.timeout_ms = opening_left_ms(o);
+    if (status == HEARTH_OK)
+        status = call_run(&node->world, &call, &opts);
+    for (size_t i = 0; status == HEARTH_OK && i < size; i++)
+        any |= named[i];
+    if (any != 0) {
+        number_sites(o, named, site);
+        status = node_set_sites(node, site);
+    }
+    heap_free(site);
+    heap_free(named);
+    return status == HEARTH_OK
+               ? status
+               : error_set(error, status, RANK_NONE, "open: members could not say at which site they are: %s",
+                           hearth_strerror(status));
+}
+
 /* They go with the opening. */
 static void node_forget_strings(hearth_node *node)
 {
     struct hearth_config *c = &node->config;
-    c->peers = c->rendezvous = c->job = c->bind = c->advertise = c->transport = NULL;
+    c->peers = c->rendezvous = c->job = c->bind = c->advertise = c->transport = c->site = NULL;
 }
 
 static int open_node(struct opening *o, hearth_node **out, struct error *error)
@@ -403,6 +449,8 @@ static int open_node(struct opening *o, hearth_node **out, struct error *error)
     o->regions = NULL;
     links_describe(o, node);
     status = agree_on_costs(o, node, error);
+    if (status == HEARTH_OK)
+        status = agree_on_sites(o, node, error);
     node_forget_strings(node);
     o->heap = NULL;
     opening_fini(o); /* what is left stands on the node's heap */
