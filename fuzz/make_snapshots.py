@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# Writes fuzz/corpus/snapshot and tests/golden/snapshot_v1.hex, from docs/wire.md and not from the C code.
+# Writes fuzz/corpus/snapshot and tests/golden/snapshot_v1.hex, from docs/payloads.md and not from the C code.
 import math
 import pathlib
 import struct

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# Writes tests/golden/sparse_v1.hex and the seeds below fuzz/corpus/sparse, from docs/wire.md and not from the C code.
+# Writes tests/golden/sparse_v1.hex and the seeds below fuzz/corpus/sparse, from docs/payloads.md and not from the C code.
 import struct
 from pathlib import Path
 

@@ -18,7 +18,7 @@
 #include "core/types.h"
 
 enum codec_kind {
-    CODEC_NONE = 0, /* numbers travel and are saved: docs/wire.md */
+    CODEC_NONE = 0, /* numbers travel and are saved: docs/payloads.md */
     CODEC_FP16 = 1,
     CODEC_BF16 = 2,
     CODEC_INT8 = 3,

@@ -5,7 +5,7 @@
  *
  * A part is a run of elements that begins at a multiple of coder_block. Its payload is a header of 8 bytes
  * (PART_... flags, 0) and then its blocks, one after the other; only the tensor's last block may be short.
- * Lengths follow from codec and count alone. docs/wire.md has the bytes.
+ * Lengths follow from codec and count alone. docs/payloads.md has the bytes.
  *
  * Everything is done a block at a time in a scratch that stays in the nearest cache, so that memory is
  * passed over once: load (acc = gain * x + e), encode, store what the payload lacks. */

@@ -12,9 +12,9 @@
  *     64 | x + e = M | ---> one row after the other: its dot products with them, added to P
  *   rows +-----------+
  *
- * Orders that results depend on (docs/wire.md): P is summed over panels of panel_columns(rank) columns, each
- * summed in 16 lanes; Q over panels of 64 rows, each summed row by row. Nothing else changes a bit, neither
- * how rows and columns are shared out nor the width of a register. */
+ * Orders that results depend on (docs/payloads.md): P is summed over panels of panel_columns(rank) columns,
+ * each summed in 16 lanes; Q over panels of 64 rows, each summed row by row. Nothing else changes a bit,
+ * neither how rows and columns are shared out nor the width of a register. */
 #include "compress/powersgd.h"
 
 #include <assert.h>

@@ -30,7 +30,7 @@ struct factors {
     float *p, *q;
 };
 
-/* factor[length x rank]: numbers drawn from the key around 0 (docs/wire.md), then orthonormal columns. */
+/* factor[length x rank]: numbers drawn from the key around 0 (docs/payloads.md), then orthonormal columns. */
 void powersgd_seed(const struct kernels *kernels, uint64_t key, size_t length, uint32_t rank, float *factor);
 
 /* Columns become orthonormal. A column that is nothing but a mix of those before it (or zero, or not finite)

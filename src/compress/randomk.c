@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Coordinates that all members draw alike, and what is done at them.
  *
- * The numbers are those of a Weyl sequence through a mixer (docs/wire.md, "Drawn numbers"): any of them can
- * be had at once, in any order. A loop over places goes from stratum to stratum by addition; only where it
- * begins does it divide 128 bits. */
+ * The numbers are those of a Weyl sequence through a mixer (docs/payloads.md, "Drawn numbers"): any of them
+ * can be had at once, in any order. A loop over places goes from stratum to stratum by addition; only where
+ * it begins does it divide 128 bits. */
 #include "compress/randomk.h"
 
 #include <assert.h>

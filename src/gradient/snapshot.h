@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is kept of all tensors, as bytes and back: docs/wire.md, "Saved state". */
+/* What is kept of all tensors, as bytes and back: docs/payloads.md, "Saved state". */
 #ifndef GRADIENT_SNAPSHOT_H
 #define GRADIENT_SNAPSHOT_H
 

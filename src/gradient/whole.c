@@ -13,7 +13,7 @@
 #include "core/bytes.h"
 #include "gradient/workshop.h"
 
-#define CHOSEN_HEAD 8u /* bytes before an owner's list: how many entries it has, 0 */
+#define CHOSEN_HEAD 8u /* bytes before an owner's list: how many entries it has, whether a sum overflows */
 
 enum { WHOLE_SELECT, WHOLE_COUNTS, WHOLE_EXCHANGE, WHOLE_GATHER, WHOLE_DONE };
 

@@ -46,7 +46,7 @@ struct method {
 extern const struct method method_partwise, method_whole, method_randomk, method_powersgd, method_plain,
     method_levels;
 
-/* What a member says at the opening. Travels as it is: docs/wire.md. */
+/* What a member says at the opening. Travels as it is: docs/payloads.md. */
 struct opening {
     uint64_t magic;
     uint64_t codec; /* hash of its text */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels of the dense codecs: f32 to few bits and back. Rules as in kernel.h; quant_scalar.c is their
- * definition. Codes are bytes of docs/wire.md, little endian, at any address.
+ * definition. Codes are bytes of docs/payloads.md, little endian, at any address.
  *
  * An encode leaves acc - decoded in acc, rounded once; with `keep` it leaves acc as it is, which is faster.
  * A decode sets x, or adds to it. */
