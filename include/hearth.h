@@ -59,7 +59,7 @@ enum hearth_status {
     HEARTH_ABORTED = -203,   /* another member ended it; the text names that rank and its reason */
     HEARTH_MISMATCH = -204,  /* members called different things; the text names who differs and how */
     HEARTH_DIFFERS = -205,   /* hearth_same: not all members hold the same bytes */
-    HEARTH_POISONED = -206,  /* NaN or Inf where none may be (reserved for compressed collectives) */
+    HEARTH_POISONED = -206,  /* compressed: NaN or Inf in a member's input, or a sum beyond f32 */
     HEARTH_NO_MEMORY = -207, /* memory or the configured memory limit is used up */
     HEARTH_LIMIT = -208,     /* a configured or built-in limit (operations, tags, length) is reached */
     HEARTH_PENDING = -209,   /* not an error: not finished yet (hearth_test, hearth_wait) */
@@ -145,7 +145,7 @@ HEARTH_API int hearth_dtype_parse(const char *name, enum hearth_dtype *dtype);
 HEARTH_API int hearth_op_parse(const char *name, enum hearth_op *op);
 HEARTH_API int hearth_algo_parse(const char *name, enum hearth_algo *algo);
 
-typedef struct hearth_node hearth_node;       /* one member of a cluster: links, engine, one helper thread */
+typedef struct hearth_node hearth_node;       /* one member of a cluster: links, engine, helper threads */
 typedef struct hearth_group hearth_group;     /* the members that take part in collectives, in rank order */
 typedef struct hearth_request hearth_request; /* one non-blocking operation */
 
@@ -206,7 +206,8 @@ struct hearth_config {
     const char *codec; /* for compressed calls that name none: "none" */
     size_t compressed_allreduce_max_bytes; /* memory that a compressed all-reduce may need here; 0 = no limit:
                                               4,294,967,296 */
-    uint32_t compress_threads;             /* threads that compress, the caller's included, 1..64: 1 */
+    uint32_t compress_threads;             /* threads that share one tensor's work, the one that drives the
+                                              call included, 1..64; bits do not depend on it: 1 */
     char launcher[320]; /* hearth_config_env: the rendezvous that a launcher's environment gives; used
                                    where neither peers nor rendezvous is given: "" */
 };
@@ -242,7 +243,8 @@ HEARTH_API int hearth_open_local(const struct hearth_config *config, int count, 
  * says: `peers`, or `rendezvous` with world_size, or neither for a world of one. Blocks until all members
  * have agreed on roster and settings and are joined to each other, at most open_timeout_ms. The error names
  * what is wrong and with whom: missing or duplicate rank, unreachable address, different settings. The node
- * has at most 2 threads of its own. */
+ * has one thread of its own; compress_threads - 1 more from the first compressed call on, and one more from
+ * the first non-blocking one on. */
 HEARTH_API int hearth_open(const struct hearth_config *config, hearth_node **node);
 
 /* How the node is joined to the others, for people: one line per peer (rank, host, transport, address, round
@@ -298,7 +300,7 @@ struct hearth_opts {
     double weight;  /* HEARTH_AVG: this member's weight, 0 to 1e30: 1 */
     uint32_t flags; /* enum hearth_flags */
     enum hearth_algo algo; /* HEARTH_AUTO */
-    const char *codec;     /* NULL or "none" */
+    const char *codec;     /* NULL or "none"; compressed calls have an argument for it */
     hearth_done_fn *done;  /* NULL = none */
     void *done_arg;
 };
@@ -484,7 +486,7 @@ HEARTH_API void hearth_request_free(hearth_request *request);
  *   randomk:RATIO[,values=f32|bf16|int8]                coordinates that all members draw alike
  *   powersgd:RANK[,rows=COUNT][,alternate]              low-rank factors of a matrix
  *   auto:CODEC[,CODEC...]     whichever of these is fastest here; none if none of them helps
- * and each with ",feedback=off". Example: "topk:0.01,values=int8".
+ * and each with ",feedback=off". Example: "topk:0.01,values=int8". docs/compression.md says which to take.
  *
  * Types f32, f64, f16, bf16; operations HEARTH_SUM and HEARTH_AVG; anything else is HEARTH_UNSUPPORTED.
  * Values are computed in f32: an f64 beyond its range counts as infinite.
@@ -493,9 +495,23 @@ HEARTH_API void hearth_request_free(hearth_request *request);
  * member) and the residual holds what was left out; on any error, cancel included, buffer, residual and state
  * are as they were. (Only if a member crashes in the very last moment may one member have finished what
  * another has not; the group is broken then.) NaN or Inf in any member's input: HEARTH_POISONED on all, the
- * text names the rank. A group of one: returns at once, buffer and residual untouched.
+ * text names the rank. A group of one, or no elements: returns at once, buffer and residual untouched.
  *
- * Kept: sum of results and new residuals = sum of inputs and old residuals, within rounding. */
+ * Codec none, auto where it chooses none, and powersgd of a matrix that it would not make shorter are plain:
+ * an ordinary hearth_all_reduce in place, whose buffer is given back after an error only with HEARTH_RESTORE
+ * (a compressor always sets it), and which lets NaN and Inf pass. Only where a compressor still holds
+ * something of the tensor does that travel along, as a transaction.
+ *
+ * Of the options tag, timeout_ms, weight and the callback mean what they do elsewhere. algo fixes the way,
+ * for measurement: HEARTH_DIRECT by owners, HEARTH_EXCHANGE by all_gather (neither for randomk and powersgd),
+ * HEARTH_HIERARCHICAL inside each host first (not for powersgd and f64); others are HEARTH_UNSUPPORTED.
+ * Flags matter to plain calls only: inputs are given back anyway, and sums are made in rank order (two
+ * levels: in each host by its plan, between hosts in rank order). A call that needs more memory than
+ * compressed_allreduce_max_bytes is HEARTH_LIMIT.
+ *
+ * Kept, with w the weights and W their sum (HEARTH_SUM: both 1), added over all members: W * result (once)
+ * and the new residuals = w * inputs and the old residuals; within f32 rounding of the numbers that take part
+ * in it, and before the result is rounded to 16 bits. */
 
 /* HEARTH_OK, or HEARTH_INVALID with a text that shows the grammar. */
 HEARTH_API int hearth_codec_check(const char *codec);
@@ -503,8 +519,8 @@ HEARTH_API int hearth_codec_check(const char *codec);
 /* buffer[i] = op over members of buffer[i], by way of the codec (NULL: the config's). `residual`: count
  * elements, f64 for f64 buffers and f32 for all others, zero before the first step and kept by the caller
  * between steps; NULL: no feedback (randomk then scales by count/kept, so that it is right on average).
- * randomk draws by the group and the number of the operation; powersgd needs rows= and has no warm start: a
- * compressor knows more. With "none" it is hearth_all_reduce in place, the residual is not touched. */
+ * randomk draws by the group and the number of the operation; powersgd needs rows=, has no warm start and
+ * cannot alternate: a compressor knows more. Where it goes plain the residual is not touched. */
 HEARTH_API int hearth_all_reduce_compressed(hearth_group *group, void *buffer, size_t count,
                                             enum hearth_dtype dtype, enum hearth_op op, const char *codec,
                                             void *residual, const struct hearth_opts *opts);
@@ -520,17 +536,18 @@ typedef struct hearth_compressor hearth_compressor;
 /* Begins with its size. Always initialise with hearth_compressor_config_init. The same on all members. */
 struct hearth_compressor_config {
     size_t size;
-    const char *codec;   /* NULL = the config's: NULL */
+    const char *codec;   /* NULL = the node's config's: NULL */
     size_t min_count;    /* tensors with fewer elements go plain: 4,096 */
     int vectors;         /* 1: tensors of one dimension are compressed too: 0 */
     const char *include; /* comma-separated names with * and ?: only these are compressed; NULL = all: NULL */
     const char *exclude; /* likewise: these are not: NULL */
-    uint64_t warmup_steps; /* each tensor's first steps go plain: 0 */
-    uint64_t ramp_steps;   /* topk, randomk: then the ratio goes from 0.25 down to its own in so many: 0 */
+    uint64_t warmup_steps; /* each tensor's first steps go plain, whatever the rules say: 0 */
+    uint64_t ramp_steps;   /* topk, randomk: in so many more the ratio is halved from 0.25 to its own: 0 */
 };
 
 HEARTH_API void hearth_compressor_config_init(struct hearth_compressor_config *config);
-/* `config` may be NULL. Hangs on the group's node: freed by hearth_close at the latest. */
+/* `config` may be NULL. Hangs on the group's node: freed by hearth_close at the latest. After its group has
+ * been closed it can only be closed too. */
 HEARTH_API int hearth_compressor_open(hearth_group *group, const struct hearth_compressor_config *config,
                                       hearth_compressor **out);
 /* Non-blocking operations in flight are cancelled; no other call on it may be under way. NULL is allowed. */
@@ -563,7 +580,8 @@ HEARTH_API int hearth_compressor_scale(hearth_compressor *compressor, double fac
 /* The state as bytes, the same on every machine, with version and checksum. Writes it if it fits into `size`
  * and returns its length; negative status on failure. No operation may be in flight. */
 HEARTH_API int64_t hearth_compressor_save(hearth_compressor *compressor, void *buffer, size_t size);
-/* Replaces the state. Training goes on bit for bit as it would have. Bytes that are damaged, of another
+/* Replaces the state; codec, rules and schedule are the caller's. Training goes on bit for bit as it would
+ * have, if all members load what they saved after the same step. Bytes that are damaged, of another
  * version or of another rank or world size are refused (HEARTH_INVALID), and nothing has changed then. */
 HEARTH_API int hearth_compressor_load(hearth_compressor *compressor, const void *buffer, size_t len);
 
@@ -629,7 +647,8 @@ HEARTH_API hearth_compressor *hearth_sync_compressor(hearth_sync *sync); /* for 
 HEARTH_API size_t hearth_compress_bound(const char *codec, size_t count, enum hearth_dtype dtype);
 /* Compresses source + residual (NULL: no feedback) into target (`size` bytes; HEARTH_LIMIT if too few) and
  * leaves in the residual what that lacks. `key` is for codecs that draw: the same on all that must draw
- * alike, another each time. Not "auto". */
+ * alike, another each time. Not "auto"; powersgd needs rows=. HEARTH_POISONED: NaN or Inf ("none" copies
+ * them). After an error the residual is as it was. */
 HEARTH_API int hearth_compress(const char *codec, uint64_t key, const void *source, size_t count,
                                enum hearth_dtype dtype, void *residual, void *target, size_t size,
                                size_t *len);
