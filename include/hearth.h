@@ -493,8 +493,9 @@ HEARTH_API void hearth_request_free(hearth_request *request);
  *
  * A compressed all-reduce is a transaction: on success the result is in `buffer` (the same bits on every
  * member) and the residual holds what was left out; on any error, cancel included, buffer, residual and state
- * are as they were. (Only if a member crashes in the very last moment may one member have finished what
- * another has not; the group is broken then.) NaN or Inf in any member's input: HEARTH_POISONED on all, the
+ * are as they were. (Only in the very last moment, while votes are on their way, may a crash, a deadline or a
+ * cancel leave one member without what another has finished. A compressor finds that in the tensor's next
+ * step: HEARTH_MISMATCH.) NaN or Inf in any member's input: HEARTH_POISONED on all, the
  * text names the rank. A group of one, or no elements: returns at once, buffer and residual untouched.
  *
  * Codec none, auto where it chooses none, and powersgd of a matrix that it would not make shorter are plain:
