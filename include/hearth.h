@@ -221,8 +221,8 @@ HEARTH_API void hearth_config_init(struct hearth_config *config);
  * HEARTH_BIND, HEARTH_ADVERTISE, HEARTH_PORT, HEARTH_TRANSPORT, HEARTH_CONNECTIONS, HEARTH_LINK_MBPS,
  * HEARTH_OPEN_TIMEOUT_MS, HEARTH_CONNECT_TIMEOUT_MS, HEARTH_CONNECT_RETRIES, HEARTH_PEER_TIMEOUT_MS,
  * HEARTH_TRUST_NETWORK (0 or 1), HEARTH_SITE, HEARTH_RATE (bits a second: 100mbit, 2.5gbit, 0 = no limit),
- * HEARTH_CODEC, HEARTH_COMPRESSED_ALLREDUCE_MAX_BYTES, HEARTH_COMPRESS_THREADS. Sizes take the suffixes K, M, G
- * (powers of 1024).
+ * HEARTH_CODEC, HEARTH_COMPRESSED_ALLREDUCE_MAX_BYTES, HEARTH_COMPRESS_THREADS. Sizes take the suffixes K, M,
+ * G (powers of 1024).
  * What these leave open, a launcher fills in: torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT: the
  * rendezvous is the port after it), Open MPI, MPICH and other PMI launchers, Slurm: rank and world_size, and
  * where all ranks are on one host and no address is known, a private unix socket named by user and job.
@@ -493,10 +493,11 @@ HEARTH_API void hearth_request_free(hearth_request *request);
  *
  * A compressed all-reduce is a transaction: on success the result is in `buffer` (the same bits on every
  * member) and the residual holds what was left out; on any error, cancel included, buffer, residual and state
- * are as they were. (Only in the very last moment, while votes are on their way, may a crash, a deadline or a
- * cancel leave one member without what another has finished. A compressor finds that in the tensor's next
- * step: HEARTH_MISMATCH.) NaN or Inf in any member's input: HEARTH_POISONED on all, the
- * text names the rank. A group of one, or no elements: returns at once, buffer and residual untouched.
+ * are as they were. (Only in the very last moment, while votes are on their way, may a crash or a deadline
+ * leave one member without what another has finished. A compressor finds that in the tensor's next step:
+ * HEARTH_MISMATCH. A cancel in that moment waits for the outcome, which may be HEARTH_OK.) NaN or Inf in any
+ * member's input: HEARTH_POISONED on all, the text names the rank. A group of one, or no elements: returns
+ * at once, buffer and residual untouched.
  *
  * Codec none, auto where it chooses none, and powersgd of a matrix that it would not make shorter are plain:
  * an ordinary hearth_all_reduce in place, whose buffer is given back after an error only with HEARTH_RESTORE

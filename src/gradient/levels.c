@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two levels: dense inside a host (or a site, where config.site says so), the codec only between them, so that
- * what crosses the slow links does not depend on how many members a host has.
+/* Two levels: dense inside a host (or a site, where config.site says so), the codec only between them, so
+ * that what crosses the slow links does not depend on how many members a host has.
  *
  *   all          x + e of those that do not lead (their residual becomes zero), x of those that do
  *   in the host  reduce to the first member of the host, who leads
