@@ -236,10 +236,11 @@ static int gather_end(struct reduction *r, struct whole *w)
 static int counts_start(struct reduction *r, struct whole *w)
 {
     size_t size = (size_t)r->size, at = 0;
-    w->counts = take(r, w, size * size * sizeof *w->counts + 2 * size * sizeof(size_t));
+    size_t cells = size * size + (size & 1); /* even, for what stands behind them */
+    w->counts = take(r, w, cells * sizeof *w->counts + 2 * size * sizeof(size_t));
     if (w->counts == NULL)
         return r->error.status;
-    w->send_len = (size_t *)(void *)(w->counts + size * size + (size & 1));
+    w->send_len = (size_t *)(void *)(w->counts + cells);
     w->got_len = w->send_len + size;
     uint32_t *own = w->counts + (size_t)r->rank * size;
     for (int p = 0; p < r->size; p++) {
