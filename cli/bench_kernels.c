@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/args.h"
+#include "cli/bench_codecs.h"
 #include "cli/commands.h"
 #include "cli/json.h"
 #include "cli/pattern.h"
@@ -14,6 +15,7 @@
 #include "core/prng.h"
 #include "kernel/kernel.h"
 #include "os/clock.h"
+#include "os/workers.h"
 
 #define TURNS_MIN    9
 #define TURNS_MAX    99
@@ -36,6 +38,7 @@ struct row {
 struct bench {
     size_t bytes;
     const char *set, *match;
+    int threads;
     bool json;
     const struct kernels *kernels;
     uint8_t *source, *target;
@@ -215,49 +218,68 @@ static int run_rows(struct bench *b, json_t *doc)
         progress_show(&progress, (double)(i + 1) / (double)b->count);
     }
     progress_hide(&progress);
-    if (wrong)
-        fprintf(stderr,
-                "hearth bench kernels: %d kernel%s give%s other bits than the scalar definition; this is a "
-                "bug in "
-                "Hearth, please report it with your processor's name\n",
-                wrong, wrong == 1 ? "" : "s", wrong == 1 ? "s" : "");
-    return wrong ? EXIT_FAILED_CHECK : EXIT_GOOD;
+    return wrong;
+}
+
+/* Gives the number of rows whose bits are wrong; -1 with a message: no memory. */
+static int run_arithmetic(struct bench *b, json_t *doc)
+{
+    int wrong = -1;
+    if (b->count == 0)
+        return 0;
+    b->source = aligned_alloc(64, (b->bytes + 63) / 64 * 64);
+    b->target = aligned_alloc(64, (b->bytes + 63) / 64 * 64);
+    if (b->source && b->target)
+        wrong = run_rows(b, doc);
+    else
+        fprintf(stderr, "hearth bench kernels: no memory for two buffers of %s; try a smaller --bytes\n",
+                text_bytes((double)b->bytes).s);
+    free(b->source);
+    free(b->target);
+    return wrong;
 }
 
 static int run_bench(struct bench *b, int argc, char **argv)
 {
     json_t *doc = NULL;
-    int code = EXIT_FAILED_CHECK;
-    b->source = aligned_alloc(64, (b->bytes + 63) / 64 * 64);
-    b->target = aligned_alloc(64, (b->bytes + 63) / 64 * 64);
-    if (!b->source || !b->target)
-        fprintf(stderr, "hearth bench kernels: no memory for two buffers of %s; try a smaller --bytes\n",
-                text_bytes((double)b->bytes).s);
-    else if (!b->json || (doc = doc_open(argc, argv)))
-        code = run_rows(b, doc);
-    if (doc && !doc_close(doc))
-        code = EXIT_FAILED_CHECK;
-    free(b->source);
-    free(b->target);
-    return code;
+    if (b->json && !(doc = doc_open(argc, argv)))
+        return EXIT_FAILED_CHECK;
+    const struct codec_bench codecs = {b->bytes, b->kernels, b->match, b->threads, doc};
+    int wrong = run_arithmetic(b, doc), more = 0;
+    if (wrong >= 0 && bench_codecs_fit(b->match))
+        more = bench_codecs_run(&codecs);
+    bool written = !doc || doc_close(doc);
+    if (wrong < 0 || more < 0 || !written)
+        return EXIT_FAILED_CHECK;
+    wrong += more;
+    if (wrong)
+        fprintf(stderr,
+                "hearth bench kernels: %d kernel%s give%s other bits than the scalar definition; this is a "
+                "bug in Hearth, please report it with your processor's name\n",
+                wrong, wrong == 1 ? "" : "s", wrong == 1 ? "s" : "");
+    return wrong ? EXIT_FAILED_CHECK : EXIT_GOOD;
 }
 
 int bench_kernels(int argc, char **argv)
 {
-    struct bench bench = {.bytes = (size_t)100 << 20};
+    struct bench bench = {.bytes = (size_t)256 << 20, .threads = 1};
     struct arg args[] = {
         {"bytes", ARG_SIZE, &bench.bytes,
-         .about = "of each array; of conversions, the f32 side (default 100M)", .min = 64},
+         .about = "of each array; of conversions and codecs, the f32 side (default 256M)", .min = 64},
         {"set", ARG_TEXT, &bench.set, .about = "scalar, avx2 or neon (default: the best this processor has)",
          .value_name = "NAME"},
         {"match", ARG_TEXT, &bench.match, .about = "only kernels whose name contains this, like reduce.f32"},
+        {"threads", ARG_INT, &bench.threads,
+         .about = "codecs with feedback also by so many threads, beside memcpy by as many (default 1)",
+         .min = 1, .max = WORKERS_MAX},
         {"json", ARG_FLAG, &bench.json, .about = "print one JSON object"},
     };
     struct usage usage = {
         "bench kernels",
-        "How fast arrays are combined and converted, each kernel measured in turns with a memcpy of "
-        "the same bytes (median of at least 9 turns), and compared bit for bit with the scalar one.",
-        "hearth bench kernels --match reduce.f32", args, sizeof args / sizeof *args};
+        "How fast arrays are combined, converted and compressed, each kernel measured in turns with a memcpy "
+        "of the same bytes (median of at least 9 turns), and compared bit for bit with the scalar one; topk "
+        "also beside what others do: nth_element and sort of (magnitude, index).",
+        "hearth bench kernels --match encode_feedback --threads 2", args, sizeof args / sizeof *args};
     int code = args_parse(&usage, argc - 1, argv + 1);
     if (code != ARGS_GO)
         return code;
@@ -268,9 +290,10 @@ int bench_kernels(int argc, char **argv)
         return args_refuse(&usage, "--set %s: this processor or build does not have it; it has scalar and %s",
                            bench.set, kernels_best()->name);
     list_rows(&bench);
-    if (bench.count == 0)
+    if (bench.count == 0 && !bench_codecs_fit(bench.match))
         return args_refuse(&usage,
-                           "--match %s fits no kernel; names are like reduce.f32.sum and convert.f32_bf16",
+                           "--match %s fits no kernel; names are like reduce.f32.sum, convert.f32_bf16 and "
+                           "int8.encode_feedback",
                            bench.match);
     return run_bench(&bench, argc, argv);
 }
