@@ -158,14 +158,13 @@ static void encode_feedback(struct lab *lab)
 static void decode_add_to(struct lab *lab, bool near)
 {
     const struct block_codec *blocks = block_codec_of(&lab->codec);
-    const struct block_context context = {.codec = &lab->codec, .kernels = lab->kernels};
-    const uint8_t *bytes = lab->payload + PART_HEADER_LEN;
-    const size_t block = coder_block(&lab->codec);
-    for (size_t at = 0, count; at < lab->count; at += count) {
+    const struct block_context context = block_context_of(&lab->codec, lab->kernels);
+    size_t offset = PART_HEADER_LEN;
+    const size_t block = coder_block(&lab->codec), whole = blocks->len(&lab->codec, block);
+    for (size_t at = 0, count; at < lab->count; at += count, offset += whole) {
         count = lab->count - at < block ? lab->count - at : block;
-        if (!blocks->decode(&context, bytes, count, lab->out + (near ? 0 : at), BLOCK_ADD))
+        if (!blocks->decode(&context, lab->payload + offset, count, lab->out + (near ? 0 : at), BLOCK_ADD))
             expect(lab, HEARTH_PROTOCOL);
-        bytes += blocks->len(&lab->codec, count);
     }
 }
 

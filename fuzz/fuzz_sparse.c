@@ -44,7 +44,7 @@ static void decode_chunk(const struct codec *values, size_t keep, size_t count, 
     struct codec codec = *values;
     codec.ratio = (double)keep / (double)count;
     codec.chunk = CODER_BLOCK;
-    struct block_context context = {.codec = &codec, .kernels = kernels_best()};
+    struct block_context context = block_context_of(&codec, kernels_best());
     if (codec_keeps(&codec, count) == keep)
         (void)block_topk.decode(&context, bytes, count, x, BLOCK_SET);
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One block of a part: what each kind of part-wise codec implements. Only for the files of this room. */
+/* One block of a part: what each kind of part-wise codec implements. Only for the files of this room, and for
+ * measuring. */
 #ifndef COMPRESS_BLOCK_H
 #define COMPRESS_BLOCK_H
 
 #include "compress/coder.h"
+#include "compress/elias.h"
 
 #define AHEAD_MAX 3
 
@@ -11,8 +13,9 @@
 struct block_context {
     const struct codec *codec;
     const struct kernels *kernels;
-    uint64_t key;    /* as in struct feed */
-    uint64_t first;  /* index of the block's first element in the tensor */
+    struct elias whole; /* topk: of a block that is not short */
+    uint64_t key;       /* as in struct feed */
+    uint64_t first;     /* index of the block's first element in the tensor */
     uint32_t *level; /* topk: where the chosen of the blocks before ended, 0: not known. Makes it faster and
                         changes nothing; NULL: no such help */
     bool keep;       /* nobody wants what is left: acc may stay as it is */
@@ -43,6 +46,9 @@ extern const struct block_codec block_topk;             /* topk.c */
 /* Asks for the share of context->ahead that falls to elements [at, at + count) of a block, so that memory is
  * busy while a block is worked on. Into the second cache: the first is full of this block. */
 void block_ahead(const struct block_context *context, size_t at, size_t count);
+
+/* Knows what is the same for all blocks; the rest is 0. */
+struct block_context block_context_of(const struct codec *codec, const struct kernels *kernels);
 
 /* Of a part-wise kind. */
 const struct block_codec *block_codec_of(const struct codec *codec);

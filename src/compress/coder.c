@@ -26,6 +26,14 @@ const struct block_codec *block_codec_of(const struct codec *codec)
     return codecs[codec->kind];
 }
 
+struct block_context block_context_of(const struct codec *codec, const struct kernels *kernels)
+{
+    struct block_context context = {.codec = codec, .kernels = kernels};
+    if (codec->kind == CODEC_TOPK)
+        context.whole = elias_of(codec_keeps(codec, codec->chunk), codec->chunk);
+    return context;
+}
+
 void block_ahead(const struct block_context *context, size_t at, size_t count)
 {
     const int shift = __builtin_ctzl(coder_block(context->codec)); /* a power of two */
@@ -107,7 +115,7 @@ static double squares(const float *x, size_t count)
 
 /* The block behind the one that begins at element `at` of the part. Nothing if it is not whole. */
 static void look_ahead(struct block_context *context, const struct pass *pass, size_t at,
-                       struct ahead payload)
+                       const uint8_t *bytes, size_t len)
 {
     const struct feed *feed = pass->feed;
     const size_t block = coder_block(context->codec), next = at + block;
@@ -116,7 +124,7 @@ static void look_ahead(struct block_context *context, const struct pass *pass, s
     if (pass->count - at < 2 * block)
         return;
     context->ahead[0] = (struct ahead){(const char *)feed->x + next * size, block * size};
-    context->ahead[1] = payload;
+    context->ahead[1] = (struct ahead){bytes + len, len};
     if (feed->e != NULL)
         context->ahead[2] =
             (struct ahead){(const char *)feed->e + next * residual_size, block * residual_size};
@@ -127,12 +135,13 @@ static int encode_blocks(const struct pass *pass, float *acc)
     struct block_context context = pass->context;
     const struct block_codec *blocks = block_codec_of(context.codec);
     const size_t block = coder_block(context.codec), whole = blocks->len(context.codec, block);
-    uint8_t *bytes = pass->target + PART_HEADER_LEN;
+    size_t offset = PART_HEADER_LEN;
     uint32_t level = 0;
     int status = HEARTH_OK;
     context.level = &level;
-    for (size_t at = 0; at < pass->count; at += block) {
+    for (size_t at = 0; at < pass->count; at += block, offset += whole) {
         size_t count = min_size(block, pass->count - at);
+        uint8_t *bytes = pass->target + offset;
         bool measure = pass->feed->energy != NULL && (pass->first + at) / block % ENERGY_EVERY == 0;
         if (load_block(context.kernels, pass->feed, at, count, acc) > FINITE_MAX) {
             status = HEARTH_POISONED;
@@ -140,15 +149,13 @@ static int encode_blocks(const struct pass *pass, float *acc)
         }
         if (measure)
             pass->feed->energy->before += squares(acc, count);
-        size_t len = count == block ? whole : blocks->len(context.codec, count);
         context.first = pass->first + at;
         context.keep = pass->feed->e_new == NULL && !measure;
-        look_ahead(&context, pass, at, (struct ahead){bytes + len, whole});
+        look_ahead(&context, pass, at, bytes, whole);
         blocks->encode(&context, acc, count, bytes);
         if (measure)
             pass->feed->energy->after += squares(acc, count);
         stream_block(context.kernels, pass->feed, at, count, acc);
-        bytes += len;
     }
     context.kernels->stream_end();
     return status;
@@ -157,11 +164,12 @@ static int encode_blocks(const struct pass *pass, float *acc)
 int coder_encode(const struct codec *codec, const struct kernels *kernels, const struct feed *feed,
                  size_t first, size_t count, uint8_t *payload)
 {
-    struct pass pass = {.context = {.codec = codec, .kernels = kernels, .key = feed->key},
+    struct pass pass = {.context = block_context_of(codec, kernels),
                         .feed = feed,
                         .first = first,
                         .count = count,
                         .target = payload};
+    pass.context.key = feed->key;
     store_u64(payload, 0);
     return pass_run(&pass, encode_blocks);
 }
@@ -200,9 +208,9 @@ static int merge_blocks(const struct pass *pass, float *sum)
 {
     struct block_context context = pass->context;
     const struct block_codec *blocks = block_codec_of(context.codec);
-    const size_t block = coder_block(context.codec);
+    const size_t block = coder_block(context.codec), whole = blocks->len(context.codec, block);
     size_t offset = PART_HEADER_LEN;
-    for (size_t at = 0; at < pass->count; at += block) {
+    for (size_t at = 0; at < pass->count; at += block, offset += whole) {
         size_t count = min_size(block, pass->count - at);
         int status = sum_block(pass, at, offset, count, sum);
         if (status != HEARTH_OK)
@@ -211,7 +219,6 @@ static int merge_blocks(const struct pass *pass, float *sum)
         context.keep = pass->feed->e_new == NULL;
         blocks->encode(&context, sum, count, pass->target + offset);
         add_left(context.kernels, pass->feed, at, count, sum);
-        offset += blocks->len(context.codec, count);
     }
     return HEARTH_OK;
 }
@@ -219,7 +226,7 @@ static int merge_blocks(const struct pass *pass, float *sum)
 int coder_merge(const struct codec *codec, const struct kernels *kernels, const struct payloads *payloads,
                 const struct feed *owner, size_t count, uint8_t *target, struct error *error)
 {
-    struct pass pass = {.context = {.codec = codec, .kernels = kernels, .key = owner->key},
+    struct pass pass = {.context = block_context_of(codec, kernels),
                         .feed = owner,
                         .payloads = payloads,
                         .count = count,
@@ -227,6 +234,7 @@ int coder_merge(const struct codec *codec, const struct kernels *kernels, const 
                         .error = error};
     bool overflows;
     int status = headers_check(payloads, &overflows, error);
+    pass.context.key = owner->key;
     if (status == HEARTH_OK)
         status = overflows ? HEARTH_POISONED : pass_run(&pass, merge_blocks);
     if (status == HEARTH_PROTOCOL)
@@ -274,9 +282,9 @@ static int decode_blocks(const struct pass *pass, float *scratch)
 {
     const struct codec *codec = pass->context.codec;
     const struct block_codec *blocks = block_codec_of(codec);
-    const size_t block = coder_block(codec);
+    const size_t block = coder_block(codec), whole = blocks->len(codec, block);
     size_t offset = PART_HEADER_LEN;
-    for (size_t at = 0; at < pass->count; at += block) {
+    for (size_t at = 0; at < pass->count; at += block, offset += whole) {
         size_t count = min_size(block, pass->count - at);
         float *sum = sum_place(pass->out, at, scratch);
         int status = sum_block(pass, at, offset, count, sum);
@@ -285,7 +293,6 @@ static int decode_blocks(const struct pass *pass, float *scratch)
         divide(pass->context.kernels, sum, count, pass->out->divisor);
         if (sum == scratch)
             out_store(pass, at, count, sum);
-        offset += blocks->len(codec, count);
     }
     return HEARTH_OK;
 }
@@ -293,7 +300,7 @@ static int decode_blocks(const struct pass *pass, float *scratch)
 int coder_decode(const struct codec *codec, const struct kernels *kernels, const struct payloads *payloads,
                  const struct coder_out *out, size_t count, struct error *error)
 {
-    struct pass pass = {.context = {.codec = codec, .kernels = kernels},
+    struct pass pass = {.context = block_context_of(codec, kernels),
                         .payloads = payloads,
                         .out = out,
                         .count = count,

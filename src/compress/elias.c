@@ -104,23 +104,43 @@ static bool next_word(struct elias_reader *r)
     return true;
 }
 
+/* Entries whose ones stand in the word at hand, at most `number`. `wide`: eight bytes can be read wherever
+ * their low bits begin. */
+static inline __attribute__((always_inline)) size_t read_word(struct elias_reader *r, uint32_t *index,
+                                                              size_t number, bool wide, bool *falls)
+{
+    const uint32_t bits = r->elias.low_bits;
+    const uint64_t mask = (UINT64_C(1) << bits) - 1, len = r->elias.low_len + r->elias.high_len;
+    uint64_t word = r->word, last = r->last, place = r->place, low_at = place * bits;
+    size_t i = 0;
+    do {
+        const uint8_t *from = r->bytes + low_at / 8;
+        uint64_t low = (wide ? load_u64(from) : load_some(from, len - low_at / 8)) >> low_at % 8 & mask;
+        uint64_t value = (r->base + (uint64_t)__builtin_ctzll(word) - place) << bits | low;
+        word &= word - 1;
+        *falls |= value < last;
+        last = value;
+        index[i++] = (uint32_t)(value + place++);
+        low_at += bits;
+    } while (word != 0 && i < number);
+    r->word = word;
+    r->last = last;
+    r->place = place;
+    return i;
+}
+
 bool elias_read(struct elias_reader *reader, uint32_t *index, size_t number)
 {
     struct elias_reader r = *reader; /* where no store to index can change it */
-    const uint32_t bits = r.elias.low_bits, mask = (UINT32_C(1) << bits) - 1;
     const size_t len = r.elias.low_len + r.elias.high_len;
+    const bool wide = (uint64_t)(r.place + number) * r.elias.low_bits / 8 + 8 <= len;
     bool falls = false;
     assert(r.place + number <= r.elias.keep);
-    for (size_t i = 0; i < number; i++, r.place++) {
+    for (size_t i = 0; i < number;) {
         if (r.word == 0 && !next_word(&r))
             return false;
-        uint64_t high = r.base + (size_t)__builtin_ctzll(r.word) - r.place, low_at = (uint64_t)r.place * bits;
-        uint64_t low = load_some(r.bytes + low_at / 8, len - low_at / 8) >> low_at % 8 & mask;
-        uint64_t value = high << bits | low;
-        r.word &= r.word - 1;
-        falls |= value < r.last;
-        r.last = value;
-        index[i] = (uint32_t)(value + r.place);
+        i += wide ? read_word(&r, index + i, number - i, true, &falls)
+                  : read_word(&r, index + i, number - i, false, &falls);
     }
     *reader = r;
     return !falls && r.last <= r.elias.slack;

@@ -7,6 +7,7 @@
 #include "compress/block.h"
 #include "compress/choose.h"
 #include "compress/elias.h"
+#include "compress/sparse.h"
 #include "compress/values.h"
 
 /* What the bytes of a chunk are made of. */
@@ -16,28 +17,29 @@ struct layout {
     size_t values_at;
 };
 
-static struct layout layout_of(const struct codec *codec, const struct kernels *kernels, size_t count)
+static inline void layout_init(struct layout *layout, const struct block_context *context, size_t count)
 {
-    struct layout layout;
-    size_t keep = codec_keeps(codec, count);
-    layout.elias = elias_of(keep, count);
-    layout.values = (struct values){codec->values, kernels, keep};
-    layout.values_at = layout.elias.low_len + layout.elias.high_len;
-    return layout;
+    const struct codec *codec = context->codec;
+    if (count == codec->chunk)
+        layout->elias = context->whole;
+    else
+        layout->elias = elias_of(codec_keeps(codec, count), count);
+    layout->values = (struct values){codec->values, context->kernels, layout->elias.keep};
+    layout->values_at = layout->elias.low_len + layout->elias.high_len;
 }
 
 static size_t topk_len(const struct codec *codec, size_t count)
 {
-    struct layout layout = layout_of(codec, NULL, count);
-    return layout.values_at + values_len(codec->values, layout.elias.keep);
+    return sparse_len(codec, codec_keeps(codec, count), count);
 }
 
 static void topk_encode(const struct block_context *context, float *acc, size_t count, uint8_t *bytes)
 {
-    struct layout layout = layout_of(context->codec, context->kernels, count);
+    struct layout layout;
     struct chosen chosen;
     float value[VALUES_PIECE];
     assert(count >= 1 && count <= CODER_BLOCK_MAX);
+    layout_init(&layout, context, count);
     choose_block(context, acc, count, layout.elias.keep, &chosen);
     memset(bytes + layout.elias.low_len, 0, layout.elias.high_len);
     for (size_t from = 0, number; from < layout.elias.keep; from += number) {
@@ -55,7 +57,8 @@ static void topk_encode(const struct block_context *context, float *acc, size_t 
 static bool topk_decode(const struct block_context *context, const uint8_t *bytes, size_t count, float *x,
                         enum block_mode mode)
 {
-    struct layout layout = layout_of(context->codec, context->kernels, count);
+    struct layout layout;
+    layout_init(&layout, context, count);
     struct elias_reader reader = elias_reader_of(&layout.elias, bytes);
     uint32_t index[VALUES_PIECE];
     float value[VALUES_PIECE];

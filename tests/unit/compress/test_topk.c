@@ -36,7 +36,7 @@ static void check_block(const struct codec *codec, size_t count)
     size_t keep = codec_keeps(codec, count), len = block_topk.len(codec, count), next = 0;
     numbers_largest(x, count, keep, chosen);
     for (int s = 0; s < set_count; s++) {
-        struct block_context context = {.codec = codec, .kernels = sets[s]};
+        struct block_context context = block_context_of(codec, sets[s]);
         memcpy(left, x, count * sizeof(*x));
         memset(bytes, 0xee, sizeof(bytes));
         block_topk.encode(&context, left, count, bytes);
@@ -98,7 +98,8 @@ static void levels_change_nothing(void **state)
         for (size_t l = 0; l < sizeof(levels) / sizeof(levels[0]); l++)
             for (int s = 0; s < set_count; s++) {
                 uint32_t level = levels[l];
-                struct block_context context = {.codec = &codec, .kernels = sets[s], .level = &level};
+                struct block_context context = block_context_of(&codec, sets[s]);
+                context.level = &level;
                 for (int again = 0; again < 3; again++) { /* with what it made of the level */
                     memcpy(left, x, 4096 * sizeof(*x));
                     memset(bytes, 0xee, len);
@@ -112,7 +113,7 @@ static void levels_change_nothing(void **state)
 static void decoded_values_are_added(void **state)
 {
     struct codec codec = topk(0.05, 1024, VALUES_F32);
-    struct block_context context = {.codec = &codec, .kernels = sets[0]};
+    struct block_context context = block_context_of(&codec, sets[0]);
     (void)state;
     numbers_fill(NUMBERS_GAUSS, 3, x, 1024);
     memcpy(left, x, 1024 * sizeof(*x));
@@ -128,7 +129,7 @@ static void decoded_values_are_added(void **state)
 static void int8_is_as_near_as_its_scale(void **state)
 {
     struct codec codec = topk(0.1, 2048, VALUES_INT8);
-    struct block_context context = {.codec = &codec, .kernels = sets[0]};
+    struct block_context context = block_context_of(&codec, sets[0]);
     (void)state;
     numbers_fill(NUMBERS_GAUSS, 9, x, 2048);
     memcpy(left, x, sizeof(*x) * 2048);
@@ -170,7 +171,7 @@ static void sizes_are_those_promised(void **state)
 static void changed_bits_do_no_harm(void **state)
 {
     struct codec codec = topk(0.02, 1024, VALUES_INT8);
-    struct block_context context = {.codec = &codec, .kernels = sets[0]};
+    struct block_context context = block_context_of(&codec, sets[0]);
     size_t len = block_topk.len(&codec, 1024), refused = 0;
     (void)state;
     numbers_fill(NUMBERS_GAUSS, 4, x, 1024);
