@@ -14,6 +14,9 @@
 #define ENERGY_EVERY         16 /* blocks */
 #define ENERGY_LANES         8
 #define CACHE_LINE           64
+#define FAR_MIN              (UINT32_C(8) << 20) /* bytes of a payload that nobody will find in a cache */
+#define FAR_BLOCK_MIN        1024u
+#define FAR_BLOCK_MAX        (CODER_BLOCK * 2 + 256u)
 #define DIVISOR_INVERTED_MAX 0x1p100f
 
 const struct block_codec *block_codec_of(const struct codec *codec)
@@ -130,11 +133,38 @@ static void look_ahead(struct block_context *context, const struct pass *pass, s
             (struct ahead){(const char *)feed->e + next * residual_size, block * residual_size};
 }
 
+/* Whether the blocks of a payload go past the caches, as memcpy would let them. Not beside a residual: two
+ * such streams at a time gain nothing. */
+static bool goes_far(const struct pass *pass, size_t whole)
+{
+    return pass->feed->e_new == NULL && whole >= FAR_BLOCK_MIN && whole <= FAR_BLOCK_MAX &&
+           pass->count / coder_block(pass->context.codec) >= FAR_MIN / whole;
+}
+
+/* A payload on its way past the caches: only whole lines go, the rest waits for the next block. */
+struct far {
+    uint8_t *to;
+    size_t held;
+    _Alignas(CACHE_LINE) uint8_t bytes[CACHE_LINE + FAR_BLOCK_MAX];
+};
+
+/* After a block of this length was written behind what is held. */
+static void far_send(struct far *far, const struct kernels *kernels, size_t len)
+{
+    size_t all = far->held + len, rest = ((uintptr_t)far->to + all) % CACHE_LINE;
+    kernels->stream(far->to, far->bytes, all - rest);
+    memcpy(far->bytes, far->bytes + (all - rest), rest);
+    far->to += all - rest;
+    far->held = rest;
+}
+
 static int encode_blocks(const struct pass *pass, float *acc)
 {
     struct block_context context = pass->context;
     const struct block_codec *blocks = block_codec_of(context.codec);
     const size_t block = coder_block(context.codec), whole = blocks->len(context.codec, block);
+    const bool goes = goes_far(pass, whole);
+    struct far far = {.to = pass->target + PART_HEADER_LEN};
     size_t offset = PART_HEADER_LEN;
     uint32_t level = 0;
     int status = HEARTH_OK;
@@ -151,12 +181,15 @@ static int encode_blocks(const struct pass *pass, float *acc)
             pass->feed->energy->before += squares(acc, count);
         context.first = pass->first + at;
         context.keep = pass->feed->e_new == NULL && !measure;
-        look_ahead(&context, pass, at, bytes, whole);
-        blocks->encode(&context, acc, count, bytes);
+        look_ahead(&context, pass, at, bytes, goes ? 0 : whole);
+        blocks->encode(&context, acc, count, goes ? far.bytes + far.held : bytes);
+        if (goes)
+            far_send(&far, context.kernels, count == block ? whole : blocks->len(context.codec, count));
         if (measure)
             pass->feed->energy->after += squares(acc, count);
         stream_block(context.kernels, pass->feed, at, count, acc);
     }
+    memcpy(far.to, far.bytes, far.held);
     context.kernels->stream_end();
     return status;
 }

@@ -526,6 +526,32 @@ static void golden_number(float *x, size_t count)
         x[i] = (float)((int)(i * 37 % 101) - 50) / 4 * (i >= 256 ? 0x1p-20f : 1.0f);
 }
 
+/* Long ones go past the caches, in other pieces than blocks and from any address. */
+static void long_payloads_are_those_of_their_parts(void **state)
+{
+    enum { COUNT = (9 << 20) + 77, PART = 1 << 20 };
+    static float x[COUNT];
+    static uint8_t whole[COUNT * 2 + COUNT / 128], part[PART * 2 + PART / 128];
+    const enum codec_kind kinds[] = {CODEC_BF16, CODEC_FP16, CODEC_INT8};
+    (void)state;
+    numbers_fill(NUMBERS_GAUSS, 5, x, COUNT);
+    for (size_t k = 0; k < LENGTH(kinds); k++) {
+        struct codec codec = {.kind = kinds[k]};
+        struct feed feed = {.dtype = HEARTH_F32, .x = x, .gain = 1};
+        uint8_t *bytes = whole + 1 + k;
+        memset(whole, 0xee, sizeof(whole));
+        assert_int_equal(coder_encode(&codec, sets[set_count - 1], &feed, 0, COUNT, bytes), HEARTH_OK);
+        assert_int_equal(bytes[coder_len(&codec, COUNT)], 0xee);
+        for (size_t at = 0; at < COUNT; at += PART) {
+            size_t count = COUNT - at < PART ? COUNT - at : PART;
+            feed.x = x + at;
+            assert_int_equal(coder_encode(&codec, sets[0], &feed, at, count, part), HEARTH_OK);
+            assert_memory_equal(bytes + coder_len(&codec, at), part + PART_HEADER_LEN,
+                                coder_len(&codec, count) - PART_HEADER_LEN);
+        }
+    }
+}
+
 static void golden_payloads_stay(void **state)
 {
     static const char *const names[] = {"none", "fp16", "bf16", "int8", "stochastic", "onebit"};
@@ -565,6 +591,7 @@ int main(void)
         cmocka_unit_test(sums_beyond_f32_are_flagged),
         cmocka_unit_test(malformed_payloads_are_refused),
         cmocka_unit_test(energy_is_of_every_16th_block),
+        cmocka_unit_test(long_payloads_are_those_of_their_parts),
         cmocka_unit_test(golden_payloads_stay),
     };
     set_count = number_sets(sets);
