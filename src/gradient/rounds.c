@@ -11,6 +11,7 @@
 
 #include <string.h>
 
+#include "core/hash.h"
 #include "gradient/workshop.h"
 
 #define PAYLOAD_BYTES (256u << 10) /* of a part, about */
@@ -241,6 +242,7 @@ static int merge_round(struct rounds *s, struct reduction *r)
     for (int i = 0; i < r->size; i++)
         payloads[i] = place->got + (size_t)i * cut.len;
     struct feed owner = part_feed(s, r, range.offset);
+    owner.key = hash_mix(owner.key, s->merged + 1); /* the coder counts from the part's begin */
     struct payloads all = {.count = r->size, .bytes = payloads};
     status = coder_merge(&s->array.codec, r->kernels, &all, &owner, range.count,
                          place->result + (size_t)r->rank * cut.len, &r->error);
