@@ -19,9 +19,10 @@
 #define PIECE        4096u
 #define STEP         256u
 #define CACHE_LINE   64u
-#define SAMPLE_PIECE 256u
+#define SAMPLE_PIECE 64u /* short: neighbours are often alike */
 #define SAMPLE_MAX   65536u
 #define HINT_SHARE   0.94f
+#define SAMPLE_SHARE 0.9f /* how far below a sample's bound a hint is listened to */
 
 static uint32_t magnitude(float x)
 {
@@ -148,15 +149,24 @@ static uint32_t bound_of_sample(const struct collection *c, const struct feed *f
     return choose_cut(sample, pieces * SAMPLE_PIECE, margin).bits;
 }
 
+/* A sample knows of the tensor as it is now; the step before is asked only where it is more careful, and not
+ * so much more that half of the tensor would be collected. */
+static uint32_t first_bound(const struct collection *c, const struct feed *feed, size_t count)
+{
+    uint32_t sample = bound_of_sample(c, feed, count), hint = bound_of_hint(c->job->hint);
+    float low;
+    memcpy(&low, &sample, sizeof low);
+    bool helps = hint < sample && hint >= magnitude(low * SAMPLE_SHARE);
+    return sample == 0 || helps ? hint : sample;
+}
+
 /* With one bound after the other until enough is found; 0 is never too high. */
 static int gather(struct collection *c, const struct feed *feed, size_t count)
 {
     struct feed again = {.dtype = feed->dtype == HEARTH_F64 ? HEARTH_F64 : HEARTH_F32,
                          .x = feed->e_new, /* in place, x + e is there no more */
                          .gain = 1.0f};
-    c->least = bound_of_hint(c->job->hint);
-    if (c->least == 0)
-        c->least = bound_of_sample(c, feed, count);
+    c->least = first_bound(c, feed, count);
     int status = pass(c, feed, count, true);
     if (status == HEARTH_OK && c->all.count < c->keep) {
         c->least = bound_of_sample(c, &again, count);
