@@ -500,8 +500,8 @@ HEARTH_API void hearth_request_free(hearth_request *request);
  * at once, buffer and residual untouched.
  *
  * Codec none, auto where it chooses none, and powersgd of a matrix that it would not make shorter are plain:
- * an ordinary hearth_all_reduce in place, whose buffer is given back after an error only with HEARTH_RESTORE
- * (a compressor always sets it), and which lets NaN and Inf pass. Only where a compressor still holds
+ * an ordinary hearth_all_reduce in place, as fast as one, whose buffer is given back after an error only with
+ * HEARTH_RESTORE (a sync sets it), and which lets NaN and Inf pass. Only where a compressor still holds
  * something of the tensor does that travel along, as a transaction.
  *
  * Of the options tag, timeout_ms, weight and the callback mean what they do elsewhere. algo fixes the way,

@@ -276,8 +276,6 @@ static void prepare(const hearth_compressor *c, struct operation *o)
     o->call.state = &tensor->state;
     o->call.feedback = codec->feedback;
     o->call.key = hash64(c->seed, tensor->name, strlen(tensor->name));
-    if (o->call.way == WAY_PLAIN) /* an ordinary all_reduce: only so is it a transaction too */
-        o->opts.flags |= HEARTH_RESTORE;
     o->call.opts = &o->opts;
 }
 

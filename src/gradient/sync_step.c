@@ -172,6 +172,7 @@ static int bucket_start(hearth_sync *sync, struct sync_bucket *b, hearth_request
         return hearth_all_reduce_nb(sync->group, b->memory, b->memory, b->plan.count, b->plan.dtype, sync->op,
                                     &opts, request);
     struct hearth_tensor tensor = tensor_of(&sync->tensors[b->plan.first]);
+    opts.flags = HEARTH_RESTORE; /* a step that failed is to be made again */
     return hearth_compressor_all_reduce_nb(sync->compressor, &tensor, sync->op, &opts, request);
 }
 
