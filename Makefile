@@ -41,8 +41,9 @@ bench: all ## measure kernels and collectives
 	@build/hearth bench kernels
 	@build/hearth bench allreduce --transport mem --ranks 4 --bytes 4,1K,64K,1M,16M,100M
 
-bench-peers: all ## all-reduce beside Open MPI, MPICH and Gloo, which it installs: a quarter of an hour
+bench-peers: all ## all-reduce beside Open MPI, MPICH and Gloo, which it installs, and topk: a quarter of an hour
 	@python3 -B bench/peers/run.py
+	@python3 -B bench/peers/topk.py
 
 bench-net: all ## the same between test hosts, at 0.1 and 1 Gbit/s and up to 20 ms; then codecs beside plain
 	@cmake --build build --target hearth_switch

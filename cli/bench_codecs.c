@@ -15,7 +15,7 @@
 #include "os/clock.h"
 
 #define TURNS_MIN           9
-#define TURNS_MIN_REFERENCE 3 /* they take seconds */
+#define TURNS_MIN_REFERENCE 5 /* they take seconds */
 #define TURNS_MAX           99
 #define TURNS_S             1.0   /* of one row, about */
 #define CHUNK_MIN_S         50e-6 /* a shorter pass is repeated until it takes this long */
@@ -163,7 +163,7 @@ static bool equals_scalar(const struct lab_row *row, const struct kernels *kerne
 /* A list of results is kept to compare topk_chunk with what others do. */
 struct show {
     const struct codec_bench *bench;
-    double chunk_ratio; /* of topk_chunk.encode_feedback to memcpy; 0: not measured */
+    double chunk_s; /* of topk_chunk.encode_feedback, for an element; 0: not measured */
     struct progress progress;
 };
 
@@ -172,10 +172,16 @@ static double ratio_of(const struct measured *m)
     return m->time.median / m->memcpy_time.median;
 }
 
-/* How many times as fast topk_chunk is, by what both are to the memcpy of their own turns. */
-static double speed_up(const struct show *show, const struct lab_row *row, const struct measured *m)
+static double element_s(const struct lab *lab, const struct lab_row *row, const struct measured *m)
 {
-    return row->flags & LAB_REFERENCE && show->chunk_ratio > 0 ? ratio_of(m) / show->chunk_ratio : 0;
+    return m->time.median / (double)lab_used(row, lab->count);
+}
+
+/* How many times as fast topk_chunk is: the time of an element, as sort has fewer of them. */
+static double speed_up(const struct show *show, const struct lab *lab, const struct lab_row *row,
+                       const struct measured *m)
+{
+    return row->flags & LAB_REFERENCE && show->chunk_s > 0 ? element_s(lab, row, m) / show->chunk_s : 0;
 }
 
 static double entries_per_s(const struct lab *lab, const struct measured *m)
@@ -186,7 +192,7 @@ static double entries_per_s(const struct lab *lab, const struct measured *m)
 static void show_notes(const struct show *show, const struct lab *lab, const struct lab_row *row,
                        const struct measured *m)
 {
-    double faster = speed_up(show, row, m);
+    double faster = speed_up(show, lab, row, m);
     if (row->flags & LAB_ENTRIES)
         printf("  %.0f M entries/s", entries_per_s(lab, m) / 1e6);
     if (row->entries_m > 0)
@@ -218,7 +224,7 @@ static void row_json(const struct show *show, const struct lab *lab, const struc
                      const struct measured *m)
 {
     json_t *row = doc_row(show->bench->doc);
-    double faster = speed_up(show, from, m);
+    double faster = speed_up(show, lab, from, m);
     size_t bytes = lab_used(from, lab->count) * sizeof(float);
     row_text(row, "name", from->name);
     row_text(row, "compress", from->codec);
@@ -257,7 +263,7 @@ static bool run_row(struct show *show, struct lab *lab, const struct lab_row *ro
     lab_restore(lab, row);
     m.ok = m.ok && !lab->failed;
     if (strcmp(row->name, "topk_chunk.encode_feedback") == 0)
-        show->chunk_ratio = ratio_of(&m);
+        show->chunk_s = element_s(lab, row, &m);
     progress_hide(&show->progress);
     if (show->bench->doc)
         row_json(show, lab, row, &m);

@@ -295,11 +295,17 @@ static void pairs_prepare(struct lab *lab)
         expect(lab, HEARTH_NO_MEMORY);
 }
 
+static void make_pairs(struct lab *lab, size_t count)
+{
+    size_t begin = (size_t)(draw_bits(SEED, lab->step++) % count);
+    pairs_of(lab->pairs, lab->x, lab->e, count, begin);
+}
+
 static void nth_element(struct lab *lab)
 {
     if (!lab->pairs)
         return;
-    pairs_of(lab->pairs, lab->x, lab->e, lab->count);
+    make_pairs(lab, lab->count);
     pairs_nth(lab->pairs, lab->count, codec_keeps(&lab->codec, lab->count));
 }
 
@@ -312,7 +318,7 @@ static void sort(struct lab *lab)
 {
     if (!lab->pairs)
         return;
-    pairs_of(lab->pairs, lab->x, lab->e, sorted_count(lab->count));
+    make_pairs(lab, sorted_count(lab->count));
     pairs_sort(lab->pairs, sorted_count(lab->count));
 }
 

@@ -19,10 +19,12 @@ static inline void swap(struct pair *a, struct pair *b)
     *b = kept;
 }
 
-void pairs_of(struct pair *pairs, const float *x, const float *e, size_t count)
+void pairs_of(struct pair *pairs, const float *x, const float *e, size_t count, size_t begin)
 {
-    for (size_t i = 0; i < count; i++)
-        pairs[i] = (struct pair){fabsf(x[i] + e[i]), (uint32_t)i};
+    for (size_t i = begin; i < count; i++)
+        *pairs++ = (struct pair){fabsf(x[i] + e[i]), (uint32_t)i};
+    for (size_t i = 0; i < begin; i++)
+        *pairs++ = (struct pair){fabsf(x[i] + e[i]), (uint32_t)i};
 }
 
 static struct pair median(struct pair a, struct pair b, struct pair c)

@@ -12,7 +12,9 @@ struct pair {
     uint32_t index;
 };
 
-void pairs_of(struct pair *pairs, const float *x, const float *e, size_t count);
+/* Of x + e, in their order but begun at another place: how long a selection takes depends on its luck with
+ * pivots, and each turn is to have its own. */
+void pairs_of(struct pair *pairs, const float *x, const float *e, size_t count, size_t begin);
 /* The `keep` largest come first, in any order. Of random numbers in linear time. */
 void pairs_nth(struct pair *pairs, size_t count, size_t keep);
 /* The largest first; of equal ones the one with the lowest index. */

@@ -183,10 +183,26 @@ for dtype in f64 f16 bf16 i8 i32 i64 u8 u32 u64; do
 done
 json "bench kernels: names, and all equal to the scalar kernels" \
     '{"reduce.f32.sum", "reduce.bf16.sum", "reduce.u64.max", "convert.f32_bf16", "convert.f16_f32"} <=
-     {r["name"] for r in rows} and len(rows) == 44 and all(r["ok"] and r["vs"] == "memcpy" and r["median_us"] > 0
-     and r["ratio"] > 0 and r["bytes"] == 4096 for r in rows)' bench kernels --bytes 4K
-json "bench kernels of the scalar set" 'all(r["set"] == "scalar" for r in rows)' \
+     {r["name"] for r in rows} and sum(r["name"].startswith(("reduce.", "convert.")) for r in rows) == 44 and
+     all(r["ok"] and r["ratio"] > 0 for r in rows) and all(r["median_us"] > 0 and r["bytes"] == 4096 for r in rows
+     if r["vs"] == "memcpy" and r["name"] != "reference.sort")' bench kernels --bytes 4K
+json "bench kernels of codecs: beside memcpy and targets, and beside what others do" \
+    '{"bf16.encode", "fp16.encode", "int8.encode_feedback", "int8.decode_reduce", "topk_chunk.encode_feedback",
+      "topk.encode_feedback", "topk.encode_cold", "sparse.decode_add", "randomk.encode_feedback", "powersgd.step",
+      "reference.nth_element", "reference.sort", "topk.bits"} <= {r["name"] for r in rows} and
+     all(r["ok"] for r in rows) and all("speed_up" in r for r in rows if r["name"].startswith("reference.")) and
+     next(r["target"] for r in rows if r["name"] == "int8.encode_feedback") == 2.2 and
+     all(r["ratio"] <= r["target"] and r["entry_bits"] <= 17 for r in rows if r["name"] == "topk.bits")' \
+    bench kernels --bytes 256K
+json "bench kernels by several threads: how they scale, beside memcpy" \
+    'len(rows) == 7 and all(r["ok"] for r in rows) and all(r["threads"] == 3 and r["scaling"] > 0 and
+     r["vs_scaling"] > 0 for r in rows if r["name"] != "topk.encode_feedback")' \
+    bench kernels --bytes 1M --match encode_feedback --threads 3
+refuses "--threads" bench kernels --threads 0
+json "bench kernels of the scalar set" 'len(rows) == 1 and all(r["set"] == "scalar" for r in rows)' \
     bench kernels --bytes 4K --set scalar --match f32.sum
+json "bench codecs of the scalar set" 'len(rows) == 1 and all(r["set"] == "scalar" and r["ok"] for r in rows)' \
+    bench kernels --bytes 4K --set scalar --match int8.encode_feedback
 
 # ---- demo ----------------------------------------------------------------------------------------------------------
 
