@@ -63,14 +63,17 @@ static void start_near(const struct block_context *context, const float *x, size
     search->guess = first.bits + 2 * NEAR_STEP; /* the elements of all groups are some more than these */
 }
 
-/* Lists what reaches the level; false: that is more than CHOSEN_MAX. Asks for the second half of what is
- * ahead: more than that in so short a time only waits. */
-static bool list_near(const struct block_context *context, struct chosen *c, uint32_t least)
+/* Lists what reaches the level; false: that is more than CHOSEN_MAX. Asks for what is ahead; `halfway`: for
+ * its second half, as the first was asked for before. */
+static bool list_near(const struct block_context *context, struct chosen *c, uint32_t least, bool halfway)
 {
     c->listed = 0;
     for (c->at = 0; c->at < c->block && c->listed <= CHOSEN_MAX; c->at += PICK_STEP) {
         size_t number = c->block - c->at < PICK_STEP ? c->block - c->at : PICK_STEP;
-        block_ahead(context, (c->block + c->at) / 2, number / 2);
+        if (halfway)
+            block_ahead(context, (c->block + c->at) / 2, number / 2);
+        else
+            block_ahead(context, c->at, number);
         c->listed += c->sift->pick(c->x + c->at, number, least, (uint32_t)c->at, c->index + c->listed);
     }
     return c->listed <= CHOSEN_MAX;
@@ -95,7 +98,7 @@ static bool start_known(const struct block_context *context, struct chosen *chos
         return false;
     search->bits = *context->level - LEVEL_MARGIN;
     search->guess = *context->level + LEVEL_MARGIN;
-    if (list_near(context, chosen, search->bits) && chosen->listed >= search->keep)
+    if (list_near(context, chosen, search->bits, false) && chosen->listed >= search->keep)
         return true;
     search->bits = 0;
     return false;
@@ -129,7 +132,7 @@ void choose_block(const struct block_context *context, const float *x, size_t co
     bool known = start_known(context, chosen, &search);
     if (!known)
         start_near(context, x, count, &search);
-    if (known || list_near(context, chosen, search.bits)) {
+    if (known || list_near(context, chosen, search.bits, true)) {
         for (size_t i = 0; i < chosen->listed; i++)
             near[i] = x[chosen->index[i]];
         search.count = chosen->listed;
