@@ -337,14 +337,17 @@ static void expand_block(const struct matrix *m, const struct kernels *kernels, 
     }
 }
 
+/* Infinite if one of them is not finite. */
 static double largest_of(const float *x, size_t count, size_t stride)
 {
     double largest = 0;
+    bool finite = true;
     for (size_t i = 0; i < count; i++) {
         double magnitude = fabs((double)x[i * stride]);
-        largest = magnitude <= largest ? largest : magnitude; /* keeps a NaN */
+        finite = finite && magnitude < HUGE_VAL;
+        largest = magnitude > largest ? magnitude : largest;
     }
-    return largest;
+    return finite ? largest : HUGE_VAL;
 }
 
 /* Whether all products are finite. Mostly the largest numbers of both factors show it; else by looking. */
