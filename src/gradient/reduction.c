@@ -37,6 +37,13 @@ int reduction_poison(struct reduction *r)
     return fail_with(r, HEARTH_POISONED, RANK_NONE, "the sum over the members is beyond the range of f32");
 }
 
+int reduction_blame(struct reduction *r, int rank, const struct error *found)
+{
+    char reason[ERROR_TEXT_MAX];
+    snprintf(reason, sizeof reason, "what rank %d sent cannot be decoded: %.160s", rank, found->text);
+    return fail_with(r, found->status, rank, reason);
+}
+
 /* ---- the operations it is made of ---- */
 
 static void sub_done(void *arg, int status)
@@ -304,13 +311,15 @@ static int opening_start(struct reduction *r)
 static int votes_check(struct reduction *r)
 {
     for (int i = 0; i < r->size; i++) {
-        if (r->votes[i].magic != VOTE_MAGIC)
-            return fail_with(r, HEARTH_PROTOCOL, i, "it sent a vote that is none");
-        if (r->votes[i].poisoned != 0) {
-            char reason[96];
-            snprintf(reason, sizeof reason, "the input of rank %d holds NaN or Inf, or is beyond f32", i);
-            return fail_with(r, HEARTH_POISONED, i, reason);
-        }
+        bool vote = r->votes[i].magic == VOTE_MAGIC;
+        if (vote && r->votes[i].poisoned == 0)
+            continue;
+        char reason[96];
+        snprintf(reason, sizeof reason,
+                 vote ? "the input of rank %d holds NaN or Inf, or is beyond f32"
+                      : "rank %d sent a vote that is none",
+                 i);
+        return fail_with(r, vote ? HEARTH_POISONED : HEARTH_PROTOCOL, i, reason);
     }
     return HEARTH_OK;
 }

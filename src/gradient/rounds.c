@@ -244,10 +244,11 @@ static int merge_round(struct rounds *s, struct reduction *r)
     struct feed owner = part_feed(s, r, range.offset);
     owner.key = hash_mix(owner.key, s->merged + 1); /* the coder counts from the part's begin */
     struct payloads all = {.count = r->size, .bytes = payloads};
+    struct error found;
     status = coder_merge(&s->array.codec, r->kernels, &all, &owner, range.count,
-                         place->result + (size_t)r->rank * cut.len, &r->error);
+                         place->result + (size_t)r->rank * cut.len, &found);
     if (status != HEARTH_OK)
-        return status;
+        return reduction_blame(r, found.rank, &found);
     fill_up(&s->array.codec, range.count, place->result + (size_t)r->rank * cut.len, cut.len);
     s->merged++;
     place->state = PLACE_GATHERING;
@@ -274,8 +275,11 @@ static void decode_piece(void *arg, size_t p)
     struct error error;
     int status = coder_decode(&a->codec, r->kernels, &payloads, &out, range.count, &error);
     int before = HEARTH_OK;
-    if (status != HEARTH_OK && atomic_compare_exchange_strong(&job->rounds->status, &before, status))
-        job->error = error;
+    if (status == HEARTH_OK || !atomic_compare_exchange_strong(&job->rounds->status, &before, status))
+        return;
+    job->error = error;
+    if (a->way == WAY_OWNER)
+        job->error.rank = (int)p; /* there was only its payload */
 }
 
 static int decode_round(struct rounds *s, struct reduction *r)
@@ -294,7 +298,7 @@ static int decode_round(struct rounds *s, struct reduction *r)
     if (status == HEARTH_POISONED)
         reduction_poison(r);
     else if (status != HEARTH_OK)
-        r->error = job->error;
+        reduction_blame(r, job->error.rank, &job->error);
     workshop_give(r->workshop, job);
     place->state = PLACE_FREE;
     return status;

@@ -208,11 +208,10 @@ static int lists_add(struct reduction *r, struct whole *w, const uint8_t *bytes,
         return r->error.status;
     for (int i = 0; i < r->size; i++) {
         lists[i] = room;
-        int status = sparse_decode(&r->call.codec, r->kernels, bytes, counts[i], range, &lists[i], &r->error);
-        if (status != HEARTH_OK) {
-            r->error.rank = i;
-            return status;
-        }
+        struct error found;
+        if (sparse_decode(&r->call.codec, r->kernels, bytes, counts[i], range, &lists[i], &found) !=
+            HEARTH_OK)
+            return reduction_blame(r, i, &found);
         bytes += sparse_len(&r->call.codec, counts[i], range);
         room.index += counts[i];
         room.value += counts[i];
@@ -379,12 +378,10 @@ static int chosen_end(struct reduction *r, struct whole *w)
                              "all_reduce_compressed: rank %d chose more of its part than there may be", p);
         overflows = overflows || load_u32(bytes + 4) == 1;
         struct sparse list = room;
-        int status =
-            sparse_decode(&r->call.codec, r->kernels, bytes + CHOSEN_HEAD, count, range, &list, &r->error);
-        if (status != HEARTH_OK) {
-            r->error.rank = p;
-            return status;
-        }
+        struct error found;
+        if (sparse_decode(&r->call.codec, r->kernels, bytes + CHOSEN_HEAD, count, range, &list, &found) !=
+            HEARTH_OK)
+            return reduction_blame(r, p, &found);
         for (size_t i = 0; i < count; i++)
             list.index[i] += (uint32_t)part_begin(r, p);
         room.index += count;

@@ -130,7 +130,9 @@ void *reduction_take(struct reduction *r, size_t len);
 /* Of pieces that run side by side each has its own energy: zero, [pieces]. They are added in their order. */
 struct energy *reduction_energies(struct reduction *r, size_t pieces);
 void reduction_measure(struct reduction *r, const struct energy *energies, size_t pieces);
-int reduction_poison(struct reduction *r);       /* a sum is beyond f32, seen alike by all: sets r->error */
+int reduction_poison(struct reduction *r); /* a sum is beyond f32, seen alike by all: sets r->error */
+/* Bytes of that member are malformed, as a decoder found: sets r->error. */
+int reduction_blame(struct reduction *r, int rank, const struct error *found);
 struct feed reduction_feed(struct reduction *r); /* of the whole tensor */
 struct feed feed_at(const struct feed *feed, size_t offset);
 size_t residual_size(enum hearth_dtype dtype); /* bytes of an element of its residual */
