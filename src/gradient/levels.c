@@ -70,15 +70,6 @@ static int circle_open(struct reduction *r, bool leaders, hearth_group **out)
 
 /* ---- opening and closing ---- */
 
-static void circle_close(hearth_group *group, const struct error *error, bool failed)
-{
-    if (group == NULL)
-        return;
-    for (uint64_t tag = SUB_FIRST; failed && tag < SUB_TAGS; tag++)
-        node_refuse(group, tag, error);
-    hearth_group_close(group);
-}
-
 static void levels_close(struct reduction *r, bool failed)
 {
     struct levels *l = r->work;
@@ -88,8 +79,10 @@ static void levels_close(struct reduction *r, bool failed)
     if (l->between.method != NULL)
         l->between.method->close(&l->between, failed);
     workshop_give(r->workshop, l->between.shadow_block);
-    circle_close(l->leaders, &r->error, failed);
-    circle_close(l->host, &r->error, failed);
+    if (l->leaders != NULL)
+        reduction_leave(r, l->leaders, failed);
+    if (l->host != NULL)
+        reduction_leave(r, l->host, failed);
     workshop_give(r->workshop, l->sum);
     workshop_give(r->workshop, l);
     r->work = NULL;

@@ -9,6 +9,7 @@
 #include "core/hash.h"
 #include "gradient/workshop.h"
 
+#define NAME          "all_reduce_compressed"
 #define OPENING_MAGIC UINT64_C(0x31676e696e65706f) /* "opening1" */
 #define VOTE_MAGIC    UINT32_C(0x31746f76)         /* "vot1" */
 #define FLAG_FEEDBACK 1u
@@ -20,9 +21,10 @@ enum { PHASE_WORK, PHASE_VOTE, PHASE_FAILING };
 static void describe(const struct reduction *r, char *text, size_t size)
 {
     char codec[CODEC_TEXT_MAX];
+    const struct group *group = r->call.group->group; /* the reduction itself may be one of a few of them */
     codec_text(&r->call.codec, codec, sizeof codec);
-    snprintf(text, size, "all_reduce_compressed #%llu (tag %llu, %.60s) on rank %d of %d",
-             (unsigned long long)r->sequence, (unsigned long long)r->opts.tag, codec, r->rank, r->size);
+    snprintf(text, size, NAME " #%llu (tag %llu, %.60s) on rank %d of %d", (unsigned long long)r->sequence,
+             (unsigned long long)r->opts.tag, codec, group_rank(group), group_size(group));
 }
 
 static int fail_with(struct reduction *r, int status, int rank, const char *reason)
@@ -37,11 +39,47 @@ int reduction_poison(struct reduction *r)
     return fail_with(r, HEARTH_POISONED, RANK_NONE, "the sum over the members is beyond the range of f32");
 }
 
-int reduction_blame(struct reduction *r, int rank, const struct error *found)
+/* The rank that a member of one group has in another; RANK_NONE: it is none. Ranks may come from elsewhere. */
+static int rank_across(const hearth_group *from, const hearth_group *to, int rank)
+{
+    if (rank < 0 || rank >= group_size(from->group))
+        return RANK_NONE;
+    for (int i = 0; i < group_size(to->group); i++)
+        if (group_member(to->group, i) == group_member(from->group, rank))
+            return i;
+    return RANK_NONE;
+}
+
+/* Members pass on what they heard: what the first of them said, who counts ranks as the caller does. NULL:
+ * it was not passed on. */
+static const char *first_word(const char *text)
+{
+    const char *found = NULL;
+    for (const char *at = text; (at = strstr(at, NAME " #")) != NULL; at++)
+        found = at;
+    return found;
+}
+
+/* An operation inside failed; its text counts ranks as its group does. */
+static int fail_inside(struct reduction *r, const hearth_group *hidden, const struct error *error)
 {
     char reason[ERROR_TEXT_MAX];
-    snprintf(reason, sizeof reason, "what rank %d sent cannot be decoded: %.160s", rank, found->text);
-    return fail_with(r, found->status, rank, reason);
+    int rank = rank_across(hidden, r->call.group, error->rank);
+    const char *first = first_word(error->text);
+    bool same = group_size(hidden->group) == group_size(r->call.group->group);
+    if (first != NULL || same || rank < 0)
+        return fail_with(r, error->status, rank, first != NULL ? first : error->text);
+    snprintf(reason, sizeof reason, "rank %d, which is rank %d of %d here: %.220s", rank, error->rank,
+             group_size(hidden->group), error->text);
+    return fail_with(r, error->status, rank, reason);
+}
+
+int reduction_blame(struct reduction *r, int rank, const char *why)
+{
+    char reason[ERROR_TEXT_MAX];
+    rank = rank_across(r->hidden, r->call.group, rank);
+    snprintf(reason, sizeof reason, "what rank %d sent is malformed: %.220s", rank, why);
+    return fail_with(r, HEARTH_PROTOCOL, rank, reason);
 }
 
 /* ---- the operations it is made of ---- */
@@ -74,11 +112,12 @@ int sub_start(struct reduction *r, hearth_group *group, struct sub *sub, struct 
     opts.done_arg = sub;
     call->opts = &opts;
     sub->workshop = r->workshop;
+    sub->group = group;
     atomic_store(&sub->done, false);
     int status = node_start(group, call, false, &sub->request, &error);
     if (status != HEARTH_OK) {
         sub->request = NULL;
-        fail_with(r, status, error.rank, error.text);
+        fail_inside(r, group, &error);
     }
     return status;
 }
@@ -92,7 +131,7 @@ int sub_finish(struct reduction *r, struct sub *sub)
 {
     int status = node_wait(sub->request, NEVER_NS); /* it has ended: only until its callback has returned */
     if (status != HEARTH_OK)
-        fail_with(r, status, sub->request->completion.error.rank, sub->request->completion.error.text);
+        fail_inside(r, sub->group, &sub->request->completion.error);
     node_release(sub->request);
     sub->request = NULL;
     return status;
@@ -200,6 +239,15 @@ int reduction_group(struct reduction *r, const struct circle *circle, hearth_gro
     int status = node_group(parent->node, &view, members, out);
     workshop_give(r->workshop, members);
     return status == HEARTH_OK ? status : fail_with(r, status, r->rank, hearth_strerror(status));
+}
+
+void reduction_leave(struct reduction *r, hearth_group *hidden, bool failed)
+{
+    struct error why = r->error;
+    why.rank = rank_across(r->call.group, hidden, why.rank);
+    for (uint64_t tag = SUB_FIRST; failed && tag < SUB_TAGS; tag++)
+        node_refuse(hidden, tag, &why);
+    hearth_group_close(hidden);
 }
 
 /* ---- opening ---- */
@@ -356,9 +404,7 @@ static void let_go(struct reduction *r, bool failed)
     sub_cancel(&r->vote_sub);
     if (r->hidden == NULL)
         return;
-    for (uint64_t tag = SUB_FIRST; failed && tag < SUB_TAGS; tag++)
-        node_refuse(r->hidden, tag, &r->error);
-    hearth_group_close(r->hidden);
+    reduction_leave(r, r->hidden, failed);
     r->hidden = NULL;
 }
 

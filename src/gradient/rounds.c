@@ -248,7 +248,7 @@ static int merge_round(struct rounds *s, struct reduction *r)
     status = coder_merge(&s->array.codec, r->kernels, &all, &owner, range.count,
                          place->result + (size_t)r->rank * cut.len, &found);
     if (status != HEARTH_OK)
-        return reduction_blame(r, found.rank, &found);
+        return reduction_blame(r, found.rank, found.text);
     fill_up(&s->array.codec, range.count, place->result + (size_t)r->rank * cut.len, cut.len);
     s->merged++;
     place->state = PLACE_GATHERING;
@@ -298,7 +298,7 @@ static int decode_round(struct rounds *s, struct reduction *r)
     if (status == HEARTH_POISONED)
         reduction_poison(r);
     else if (status != HEARTH_OK)
-        reduction_blame(r, job->error.rank, &job->error);
+        reduction_blame(r, job->error.rank, job->error.text);
     workshop_give(r->workshop, job);
     place->state = PLACE_FREE;
     return status;

@@ -211,7 +211,7 @@ static int lists_add(struct reduction *r, struct whole *w, const uint8_t *bytes,
         struct error found;
         if (sparse_decode(&r->call.codec, r->kernels, bytes, counts[i], range, &lists[i], &found) !=
             HEARTH_OK)
-            return reduction_blame(r, i, &found);
+            return reduction_blame(r, i, found.text);
         bytes += sparse_len(&r->call.codec, counts[i], range);
         room.index += counts[i];
         room.value += counts[i];
@@ -264,8 +264,7 @@ static int counts_check(struct reduction *r, const struct whole *w)
             sum += count;
         }
         if (!good || sum != w->found.count)
-            return error_set(&r->error, HEARTH_PROTOCOL, i,
-                             "all_reduce_compressed: rank %d says how much it sends, and that cannot be", i);
+            return reduction_blame(r, i, "it says how much it sends, and that cannot be");
     }
     return HEARTH_OK;
 }
@@ -374,14 +373,13 @@ static int chosen_end(struct reduction *r, struct whole *w)
         const uint8_t *bytes = w->all + (size_t)p * w->gather_len;
         size_t count = load_u32(bytes), range = part_count(r, p);
         if (count > codec_keeps(&r->call.codec, range) || load_u32(bytes + 4) > 1)
-            return error_set(&r->error, HEARTH_PROTOCOL, p,
-                             "all_reduce_compressed: rank %d chose more of its part than there may be", p);
+            return reduction_blame(r, p, "it chose more of its part than there may be");
         overflows = overflows || load_u32(bytes + 4) == 1;
         struct sparse list = room;
         struct error found;
         if (sparse_decode(&r->call.codec, r->kernels, bytes + CHOSEN_HEAD, count, range, &list, &found) !=
             HEARTH_OK)
-            return reduction_blame(r, p, &found);
+            return reduction_blame(r, p, found.text);
         for (size_t i = 0; i < count; i++)
             list.index[i] += (uint32_t)part_begin(r, p);
         room.index += count;

@@ -27,6 +27,7 @@ struct sub {
     hearth_request *request; /* NULL: not started, or finished with */
     _Atomic(bool) done;
     struct workshop *workshop; /* to ring */
+    const hearth_group *group;
 };
 
 enum { SUB_FIRST = 1, SUB_SECOND = 2, SUB_CONTROL = 3, SUB_TAGS = 4 }; /* tags on the hidden group */
@@ -123,6 +124,8 @@ struct circle {
     int count;
 };
 int MUST_CHECK reduction_group(struct reduction *r, const struct circle *circle, hearth_group **out);
+/* Closes it. Failed: its members do not wait for us. */
+void reduction_leave(struct reduction *r, hearth_group *hidden, bool failed);
 const struct method *method_of_codec(const struct codec *codec); /* of any but none */
 
 /* Memory of the workshop; a failure is in r->error. */
@@ -131,8 +134,8 @@ void *reduction_take(struct reduction *r, size_t len);
 struct energy *reduction_energies(struct reduction *r, size_t pieces);
 void reduction_measure(struct reduction *r, const struct energy *energies, size_t pieces);
 int reduction_poison(struct reduction *r); /* a sum is beyond f32, seen alike by all: sets r->error */
-/* Bytes of that member are malformed, as a decoder found: sets r->error. */
-int reduction_blame(struct reduction *r, int rank, const struct error *found);
+/* Bytes of that member (of the hidden group) are malformed: sets r->error, HEARTH_PROTOCOL. */
+int reduction_blame(struct reduction *r, int rank, const char *why);
 struct feed reduction_feed(struct reduction *r); /* of the whole tensor */
 struct feed feed_at(const struct feed *feed, size_t offset);
 size_t residual_size(enum hearth_dtype dtype); /* bytes of an element of its residual */

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A member of several hosts leaves in a stream of compressed all-reduces: the others name it by its rank in
+ * the group, whatever circle of members the operation was in, and their tensors are as before the step. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conform/mass.h"
+#include "node/node.h"
+#include "support/watchdog.h"
+
+#define SIZE  5
+#define STEPS 3 /* of all, before one leaves */
+
+static const char *const codecs[] = {"int8", "topk:0.01", "randomk:0.05", "topk:0.02,chunk=4096", "bf16"};
+
+struct leaving {
+    struct mass mass;
+    int who, spin;
+};
+
+static int start(struct cluster *c, struct mass *m, int rank, hearth_request **request)
+{
+    struct hearth_opts opts = opts_default();
+    opts.algo = m->algo;
+    return hearth_all_reduce_compressed_nb(c->world[rank], m->x[rank], m->count, m->dtype, m->op, m->codec,
+                                           m->e[rank], &opts, request);
+}
+
+/* That it is lost, or what it said itself; or another one had heard of it first and took back what it had in
+ * flight, and then it is that one. */
+static bool names(const char *text, int who)
+{
+    char lost[32], circle[32], itself[32];
+    snprintf(lost, sizeof lost, "rank %d is lost", who);
+    snprintf(circle, sizeof circle, "rank %d, which is rank", who);
+    snprintf(itself, sizeof itself, " on rank %d of %d: ", who, SIZE);
+    return strstr(text, "cancelled there") != NULL || strstr(text, lost) != NULL ||
+           strstr(text, circle) != NULL || strstr(text, itself) != NULL;
+}
+
+static void stay(struct cluster *c, struct leaving *l, int rank)
+{
+    struct mass *m = &l->mass;
+    int status = mass_step(c, m, rank);
+    if (status == HEARTH_OK) /* the one that leaves had done its part */
+        status = mass_step(c, m, rank);
+    check(status == HEARTH_PEER_LOST || status == HEARTH_ABORTED || status == HEARTH_GROUP_BROKEN,
+          "%s: rank %d: %s: %s", m->codec, rank, hearth_status_name(status), hearth_error_text());
+    check(names(hearth_error_text(), l->who), "%s: rank %d does not name rank %d: %s", m->codec, rank, l->who,
+          hearth_error_text());
+    check(memcmp(m->x[rank], m->x_before[rank], m->count * hearth_dtype_size(m->dtype)) == 0,
+          "%s: rank %d: the buffer has changed", m->codec, rank);
+    check(memcmp(m->e[rank], m->e_before[rank], mass_residual_len(m)) == 0,
+          "%s: rank %d: the residual has changed", m->codec, rank);
+}
+
+static void member(struct cluster *c, int rank, void *arg)
+{
+    struct leaving *l = arg;
+    for (int i = 0; i < STEPS; i++) {
+        mass_fill(&l->mass, rank);
+        check_status(mass_step(c, &l->mass, rank), HEARTH_OK);
+    }
+    mass_fill(&l->mass, rank);
+    cluster_meet(c);
+    if (rank != l->who) {
+        stay(c, l, rank);
+    } else {
+        hearth_request *request;
+        check_status(start(c, &l->mass, rank, &request), HEARTH_OK);
+        for (int i = 0; i < l->spin; i++)
+            hearth_test(request);
+        hearth_close(c->nodes[rank]);
+        c->nodes[rank] = NULL;
+    }
+    cluster_meet(c);
+}
+
+/* Ranks 0, 1 and 4 lead their hosts. */
+static void hosts_open(struct cluster *c)
+{
+    static const int host[SIZE] = {0, 1, 0, 1, 2};
+    struct error error;
+    struct hearth_config config;
+    hearth_config_init(&config);
+    struct local_setup setup = {.config = &config, .count = SIZE, .host = host, .id = 77};
+    cluster_open(c, SIZE, NULL); /* for its meeting place and guard */
+    for (int i = 0; i < SIZE; i++)
+        hearth_close(c->nodes[i]);
+    assert_int_equal(local_open(&setup, c->nodes, &error), HEARTH_OK);
+    for (int i = 0; i < SIZE; i++)
+        c->world[i] = hearth_world(c->nodes[i]);
+}
+
+static void leave(enum hearth_algo algo, unsigned long count)
+{
+    for (unsigned long i = 0; i < count; i++) {
+        struct cluster c;
+        uint64_t seed = first_seed() + i;
+        struct leaving l = {.mass = {.codec = codecs[i % (sizeof codecs / sizeof *codecs)],
+                                     .dtype = HEARTH_F32,
+                                     .op = HEARTH_SUM,
+                                     .algo = algo,
+                                     .count = 70000,
+                                     .feedback = true,
+                                     .seed = seed},
+                            .who = (int)draw_below(&seed, SIZE)};
+        l.spin = (int)draw_below(&seed, 2000);
+        hosts_open(&c);
+        mass_open(&l.mass, SIZE);
+        cluster_run(&c, member, &l);
+        cluster_close(&c);
+        mass_close(&l.mass, SIZE);
+    }
+}
+
+static void test_two_levels(void **state)
+{
+    (void)state;
+    leave(HEARTH_HIERARCHICAL, repeat_count(25));
+}
+
+static void test_one_level(void **state)
+{
+    (void)state;
+    leave(HEARTH_AUTO, repeat_count(10));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_two_levels),
+        cmocka_unit_test(test_one_level),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
