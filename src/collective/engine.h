@@ -109,5 +109,7 @@ uint64_t group_sequence(const struct group *group, uint64_t tag); /* of the next
 int group_refuse(struct group *group, uint64_t tag, const struct error *why);
 /* Cancels: ended when it returns. */
 void completion_cancel(struct completion *completion);
+/* The same; the others hear why. */
+void completion_abort(struct completion *completion, const struct error *why);
 
 #endif

@@ -207,17 +207,28 @@ void op_out_of_memory(struct op *op)
     op_abort(op, &ours, &theirs);
 }
 
+void completion_abort(struct completion *completion, const struct error *why)
+{
+    struct op *op = completion->op;
+    if (completion->ended || op == NULL)
+        return;
+    char name[160];
+    struct error ours;
+    op_describe(op, name, sizeof name);
+    error_set(&ours, HEARTH_CANCELLED, op->group->rank, "%s: cancelled", name);
+    op_abort(op, &ours, why);
+}
+
 void completion_cancel(struct completion *completion)
 {
     struct op *op = completion->op;
     if (completion->ended || op == NULL)
         return;
     char name[160];
-    struct error ours, theirs;
+    struct error theirs;
     op_describe(op, name, sizeof name);
-    error_set(&ours, HEARTH_CANCELLED, op->group->rank, "%s: cancelled", name);
     error_set(&theirs, HEARTH_ABORTED, op->group->rank, "%s: cancelled there", name);
-    op_abort(op, &ours, &theirs);
+    completion_abort(completion, &theirs);
 }
 
 /* ---- the beginning ---- */

@@ -75,7 +75,8 @@ static void levels_close(struct reduction *r, bool failed)
     struct levels *l = r->work;
     if (l == NULL)
         return;
-    sub_cancel(&l->sub);
+    sub_cancel(r, &l->sub);
+    l->between.error = r->error;
     if (l->between.method != NULL)
         l->between.method->close(&l->between, failed);
     workshop_give(r->workshop, l->between.shadow_block);

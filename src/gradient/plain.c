@@ -98,7 +98,7 @@ static void plain_close(struct reduction *r, bool failed)
     (void)failed; /* the buffer is written by publish only */
     if (p == NULL)
         return;
-    sub_cancel(&p->sub);
+    sub_cancel(r, &p->sub);
     workshop_give(r->workshop, p->sum);
     workshop_give(r->workshop, p);
     r->work = NULL;

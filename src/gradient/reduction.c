@@ -39,7 +39,8 @@ int reduction_poison(struct reduction *r)
     return fail_with(r, HEARTH_POISONED, RANK_NONE, "the sum over the members is beyond the range of f32");
 }
 
-/* The rank that a member of one group has in another; RANK_NONE: it is none. Ranks may come from elsewhere. */
+/* The rank that a member of one group has in another; RANK_NONE: it is none. Ranks may come from elsewhere.
+ * */
 static int rank_across(const hearth_group *from, const hearth_group *to, int rank)
 {
     if (rank < 0 || rank >= group_size(from->group))
@@ -80,6 +81,16 @@ int reduction_blame(struct reduction *r, int rank, const char *why)
     rank = rank_across(r->hidden, r->call.group, rank);
     snprintf(reason, sizeof reason, "what rank %d sent is malformed: %.220s", rank, why);
     return fail_with(r, HEARTH_PROTOCOL, rank, reason);
+}
+
+/* What members of a group hear of our failure: who is lost is lost for them too. */
+static struct error error_for(const struct reduction *r, const hearth_group *group)
+{
+    struct error why = r->error;
+    bool lost = why.status == HEARTH_PEER_LOST || why.status == HEARTH_GROUP_BROKEN;
+    why.status = lost ? HEARTH_PEER_LOST : HEARTH_ABORTED;
+    why.rank = lost ? rank_across(r->call.group, group, why.rank) : group_rank(group->group);
+    return why;
 }
 
 /* ---- the operations it is made of ---- */
@@ -137,11 +148,12 @@ int sub_finish(struct reduction *r, struct sub *sub)
     return status;
 }
 
-void sub_cancel(struct sub *sub)
+void sub_cancel(struct reduction *r, struct sub *sub)
 {
     if (sub->request == NULL)
         return;
-    node_release(sub->request); /* cancels first */
+    struct error theirs = error_for(r, sub->group);
+    node_abandon(sub->request, &theirs);
     sub->request = NULL;
 }
 
@@ -401,7 +413,7 @@ static void state_commit(struct reduction *r)
 static void let_go(struct reduction *r, bool failed)
 {
     r->method->close(r, failed);
-    sub_cancel(&r->vote_sub);
+    sub_cancel(r, &r->vote_sub);
     if (r->hidden == NULL)
         return;
     reduction_leave(r, r->hidden, failed);
@@ -416,7 +428,7 @@ static enum step fail(struct reduction *r, bool ours)
     let_go(r, true);
     r->phase = PHASE_FAILING;
     if (ours)
-        sub_cancel(&r->opening_sub);
+        sub_cancel(r, &r->opening_sub);
     return STEP_MORE;
 }
 
@@ -483,7 +495,7 @@ enum step reduction_step(struct reduction *r)
         step = fail(r, true);
     } else if (r->phase == PHASE_FAILING) {
         if (atomic_load(&r->closing) || atomic_load(&r->cancelled))
-            sub_cancel(&r->opening_sub); /* nobody is to wait for what it says */
+            sub_cancel(r, &r->opening_sub); /* nobody is to wait for what it says */
         step = failing(r);
     } else {
         step = r->phase == PHASE_VOTE ? voting(r) : working(r);
@@ -616,7 +628,7 @@ static int reduction_begin(const struct reduction_call *call, struct reduction *
         return HEARTH_OK;
     }
     let_go(r, true);
-    sub_cancel(&r->opening_sub);
+    sub_cancel(r, &r->opening_sub);
     *error_last() = r->error;
     reduction_free(r);
     return status;
@@ -658,7 +670,7 @@ int work_start(const struct reduction_call *call, hearth_request **request)
     fail_with(r, status, r->rank, hearth_strerror(status));
     *error_last() = r->error;
     let_go(r, true);
-    sub_cancel(&r->opening_sub);
+    sub_cancel(r, &r->opening_sub);
     if (made != NULL)
         node_drop_request(made);
     reduction_free(r);

@@ -152,8 +152,8 @@ void rounds_close(struct rounds *s, struct reduction *r, bool failed)
     if (s == NULL)
         return;
     for (int i = 0; i < PLACES; i++) {
-        sub_cancel(&s->place[i].first);
-        sub_cancel(&s->place[i].second);
+        sub_cancel(r, &s->place[i].first);
+        sub_cancel(r, &s->place[i].second);
     }
     size_t size = dtype_size(s->array.out.dtype);
     size_t passed = s->decoded * s->part * (size_t)parts_of(s->array.way, r->size);

@@ -61,7 +61,7 @@ static void whole_close(struct reduction *r, bool failed)
     (void)failed; /* the buffer is written by publish only */
     if (w == NULL)
         return;
-    sub_cancel(&w->sub);
+    sub_cancel(r, &w->sub);
     while (w->block_count > 0)
         workshop_give(r->workshop, w->block[--w->block_count]);
     workshop_give(r->workshop, w);

@@ -111,7 +111,7 @@ int MUST_CHECK sub_start(struct reduction *r, hearth_group *group, struct sub *s
 bool sub_ended(const struct sub *sub);
 /* It has ended: its status; a failure is in r->error. */
 int MUST_CHECK sub_finish(struct reduction *r, struct sub *sub);
-void sub_cancel(struct sub *sub); /* harmless if it is not in flight */
+void sub_cancel(struct reduction *r, struct sub *sub); /* for r->error; harmless if it is not in flight */
 /* all_gather of `len` bytes a member in place, all_to_all of `len` bytes for each. */
 int MUST_CHECK sub_all_gather(struct reduction *r, struct sub *sub, void *all, size_t len, uint64_t tag);
 int MUST_CHECK sub_all_to_all(struct reduction *r, struct sub *sub, const void *source, void *target,

@@ -367,6 +367,18 @@ void node_release(hearth_request *request)
     mutex_unlock(&node->baton);
 }
 
+void node_abandon(hearth_request *request, const struct error *why)
+{
+    hearth_node *node = request->node;
+    mutex_lock(&node->baton);
+    completion_abort(&request->completion, why);
+    bool rest = drive(node, NULL);
+    mutex_unlock(&node->baton);
+    leave_rest(node, rest);
+    node_wait(request, NEVER_NS); /* another thread may be in its callback */
+    node_release(request);
+}
+
 /* ---- what hangs on the node ---- */
 
 void node_attach(hearth_node *node, struct attachment *attachment)

@@ -117,6 +117,8 @@ int node_wait_also(hearth_request *request, uint64_t deadline_ns, const _Atomic(
 int node_test(hearth_request *request);
 void node_cancel(hearth_request *request);
 void node_release(hearth_request *request);
+/* Ends it if it has not ended, and tells the others why; then the same. */
+void node_abandon(hearth_request *request, const struct error *why);
 /* A request for something that the caller runs: `cancel`, called by any thread, must bring it to node_settle
  * soon. */
 struct node_task {

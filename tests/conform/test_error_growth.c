@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How wrong a sum of int8 is, by the number of members. Owners round what each member gave once and the sum
- * once more: relative to the sum that stays what it is. A ring that rounds its partial sums at every hop, with
- * the same coder, gets worse with every member. */
+ * once more: relative to the sum that stays what it is. A ring that rounds its partial sums at every hop,
+  * with the same coder, gets worse with every member. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -173,7 +173,8 @@ static void test_gaussian(void **state)
     compare("gaussian", draw_normal, 2);
 }
 
-/* A sum of many has thinner tails than what it is made of, so rounding it costs less: the ring gains by that. */
+/* A sum of many has thinner tails than what it is made of, so rounding it costs less: the ring gains by
+ * that. */
 static void test_heavy_tails(void **state)
 {
     (void)state;

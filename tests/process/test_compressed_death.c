@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A member is killed or frozen in a stream of compressed all-reduces: every other one gets an error that names
- * it, in time, finds buffers, residuals and what a compressor keeps as they were before the step that failed,
- * and can close. */
+/* A member is killed or frozen in a stream of compressed all-reduces: every other one gets an error that
+ * names it, in time, finds buffers, residuals and what a compressor keeps as they were before the step that
+  * failed, and can close. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compressed all-reduces between real processes: same bits on all, nothing lost, with residuals of the caller,
- * with a compressor, with a sync whose tensors become ready in another order on every member; on a slow line
- * and with more than one thread. */
+/* Compressed all-reduces between real processes: same bits on all, nothing lost, with residuals of the
+ * caller, with a compressor, with a sync whose tensors become ready in another order on every member; on a
+  * slow line and with more than one thread. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
