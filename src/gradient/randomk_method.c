@@ -13,7 +13,7 @@ struct shared {
     float *values, *left, *sum; /* [keep]: ours, what coding them lost (NULL: nothing is), of all */
     size_t pieces;
     struct energy *energies; /* [pieces] */
-    bool gathered;
+    size_t gathered;         /* pieces */
     struct rounds *rounds;
 };
 
@@ -76,14 +76,9 @@ static void gather_piece(void *arg, size_t piece)
         atomic_store(&r->poisoned, true);
 }
 
-static int gather_all(struct reduction *r, struct shared *s)
+static int sum_start(struct reduction *r, struct shared *s)
 {
     s->draw = draw_of(r);
-    workers_run(workshop_workers(r->workshop), gather_piece, r, s->pieces);
-    reduction_measure(r, s->energies, s->pieces);
-    if (atomic_load(&r->poisoned)) /* what is sent must be numbers; the vote tells all */
-        for (size_t i = 0; i < s->draw.keep; i++)
-            s->values[i] = 0;
     struct array array = {
         .codec = codec_of_values(r->call.codec.values),
         .feed = {.dtype = HEARTH_F32, .x = s->values, .e_new = s->left, .gain = 1, .key = r->key},
@@ -91,16 +86,42 @@ static int gather_all(struct reduction *r, struct shared *s)
         .out = {.out = s->sum, .dtype = HEARTH_F32, .divisor = 1},
     };
     array.way = rounds_way(r, &array.codec, array.count);
-    s->gathered = true;
-    return rounds_open(r, &array, &s->rounds);
+    int status = rounds_open(r, &array, &s->rounds);
+    if (status == HEARTH_OK)
+        rounds_offer(s->rounds, 0);
+    return status;
+}
+
+static void gather_next(void *arg, size_t piece)
+{
+    struct reduction *r = arg;
+    struct shared *s = r->work;
+    gather_piece(r, s->gathered + piece);
+}
+
+/* A few pieces more, one for each thread: the first rounds are on the wire meanwhile. */
+static void gather_some(struct reduction *r, struct shared *s)
+{
+    struct workers *workers = workshop_workers(r->workshop);
+    size_t some = workers_count(workers), left = s->pieces - s->gathered;
+    some = some < left ? some : left;
+    workers_run(workers, gather_next, r, some);
+    s->gathered += some;
+    rounds_offer(s->rounds, piece_place(s, s->gathered));
+    if (s->gathered == s->pieces)
+        reduction_measure(r, s->energies, s->pieces);
 }
 
 static enum step shared_step(struct reduction *r)
 {
     struct shared *s = r->work;
-    if (!s->gathered)
-        return gather_all(r, s) == HEARTH_OK ? STEP_MORE : STEP_FAILED;
-    return rounds_step(s->rounds, r);
+    if (s->rounds == NULL)
+        return sum_start(r, s) == HEARTH_OK ? STEP_MORE : STEP_FAILED;
+    enum step step = rounds_step(s->rounds, r);
+    if (step != STEP_WAIT || s->gathered == s->pieces)
+        return step;
+    gather_some(r, s);
+    return STEP_MORE;
 }
 
 static void scatter_piece(void *arg, size_t piece)

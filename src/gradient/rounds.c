@@ -14,8 +14,10 @@
 #include "core/hash.h"
 #include "gradient/workshop.h"
 
-#define PAYLOAD_BYTES (256u << 10) /* of a part, about */
-#define PART_MAX      (1u << 20)   /* elements */
+#define PAYLOAD_MAX   (256u << 10) /* bytes of a part, about */
+#define PAYLOAD_MIN   (64u << 10)
+#define PAYLOAD_S     0.01 /* and so long on the wire: what the first and the last round cost is not hidden */
+#define PART_MAX      (1u << 20) /* elements */
 #define PART_MIN      (32u << 10)
 #define ROUNDS_WISHED 4 /* at least, if there is enough for them */
 #define PLACES        6 /* rounds in flight */
@@ -34,6 +36,7 @@ struct rounds {
     size_t part; /* elements, but in the last round */
     size_t round_count;
     size_t encoded, merged, decoded; /* rounds that have passed this point */
+    size_t available;                /* elements that may be encoded */
     struct place place[PLACES];
     uint8_t *memory;
     _Atomic(int) status; /* of pieces that run side by side */
@@ -52,16 +55,35 @@ static size_t align_up(size_t x, size_t to)
     return (x + to - 1) / to * to;
 }
 
+/* The links that set the pace. */
+static const struct link_cost *pace_of(const struct reduction *r)
+{
+    const hearth_group *group =
+        r->hidden != NULL ? r->hidden : r->call.group; /* hidden comes a little later */
+    const struct view *view = group_view(group->group);
+    bool across = false;
+    for (int i = 1; i < view->size; i++)
+        across = across || view_place(view, i) != view_place(view, 0);
+    return across ? &view->across : &view->inside;
+}
+
+static size_t payload_of(const struct reduction *r)
+{
+    double bytes = pace_of(r)->bytes_per_s * PAYLOAD_S;
+    return bytes < PAYLOAD_MIN ? PAYLOAD_MIN : bytes > PAYLOAD_MAX ? PAYLOAD_MAX : (size_t)bytes;
+}
+
 static int parts_of(enum reduction_way way, int size)
 {
     return way == WAY_OWNER ? size : 1;
 }
 
-static size_t part_of(const struct codec *codec, enum reduction_way way, size_t count, int size)
+static size_t part_of(const struct codec *codec, enum reduction_way way, size_t count, int size,
+                      size_t payload)
 {
     size_t block = coder_block(codec), parts = (size_t)parts_of(way, size);
     size_t len = coder_len(codec, block) - PART_HEADER_LEN;
-    size_t most = PAYLOAD_BYTES / (len > 0 ? len : 1) * block;
+    size_t most = payload / (len > 0 ? len : 1) * block;
     most = most < PART_MAX ? most : PART_MAX;
     size_t part = count / (parts * ROUNDS_WISHED);
     part = part < PART_MIN ? PART_MIN : part;
@@ -113,7 +135,7 @@ static size_t rounds_of(enum reduction_way way, size_t count, size_t part, int s
 
 size_t rounds_memory(const struct codec *codec, enum reduction_way way, size_t count, int size)
 {
-    size_t part = part_of(codec, way, count, size);
+    size_t part = part_of(codec, way, count, size, PAYLOAD_MAX);
     return places_of(rounds_of(way, count, part, size)) * place_len(codec, way, part, size);
 }
 
@@ -132,7 +154,8 @@ int rounds_open(struct reduction *r, const struct array *array, struct rounds **
     if (s == NULL)
         return r->error.status;
     *s = (struct rounds){.array = *array};
-    s->part = part_of(&array->codec, array->way, array->count, r->size);
+    s->part = part_of(&array->codec, array->way, array->count, r->size, payload_of(r));
+    s->available = array->count;
     s->round_count = rounds_of(array->way, array->count, s->part, r->size);
     size_t places = places_of(s->round_count), len = place_len(&array->codec, array->way, s->part, r->size);
     s->memory = reduction_take(r, places * len + 1);
@@ -311,6 +334,18 @@ static enum step done_or_failed(int status)
     return status == HEARTH_OK ? STEP_MORE : STEP_FAILED;
 }
 
+void rounds_offer(struct rounds *s, size_t available)
+{
+    s->available = available;
+}
+
+static bool is_available(const struct rounds *s, int size)
+{
+    struct cut cut = cut_of(s, size, s->encoded);
+    size_t end = cut.first + cut.part * (size_t)cut.parts;
+    return s->available >= (end < s->array.count ? end : s->array.count);
+}
+
 /* What came first goes first: it makes room for what follows. */
 enum step rounds_step(struct rounds *s, struct reduction *r)
 {
@@ -321,7 +356,7 @@ enum step rounds_step(struct rounds *s, struct reduction *r)
         return done_or_failed(decode_round(s, r));
     if (s->array.way == WAY_OWNER && s->merged < s->encoded && sub_ended(&s->place[s->merged % PLACES].first))
         return done_or_failed(merge_round(s, r));
-    if (s->encoded < s->round_count && s->encoded - s->decoded < PLACES)
+    if (s->encoded < s->round_count && s->encoded - s->decoded < PLACES && is_available(s, r->size))
         return done_or_failed(encode_round(s, r));
     r->awaits = oldest->state == PLACE_GATHERING ? &oldest->second : &oldest->first;
     if (sub_ended(r->awaits))
@@ -331,11 +366,7 @@ enum step rounds_step(struct rounds *s, struct reduction *r)
 
 enum reduction_way rounds_way(const struct reduction *r, const struct codec *codec, size_t count)
 {
-    const struct view *view = group_view(r->hidden->group);
-    bool across = false;
-    for (int i = 1; i < view->size; i++)
-        across = across || view_place(view, i) != view_place(view, 0);
-    const struct link_cost *cost = across ? &view->across : &view->inside;
+    const struct link_cost *cost = pace_of(r);
     size_t size = (size_t)r->size, part = align_up((count + size - 1) / size, coder_block(codec));
     double others = r->size - 1, len = (double)coder_len(codec, count),
            part_len = (double)coder_len(codec, part < count ? part : count);

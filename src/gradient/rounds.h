@@ -19,6 +19,8 @@ struct array {
 struct rounds;
 
 int MUST_CHECK rounds_open(struct reduction *r, const struct array *array, struct rounds **out);
+/* Only so many of the array's first elements are there yet; all, unless this is called. */
+void rounds_offer(struct rounds *rounds, size_t available);
 enum step rounds_step(struct rounds *rounds, struct reduction *r);
 /* Failed: `out` gets back what it held, if `undo` was given. NULL is allowed. */
 void rounds_close(struct rounds *rounds, struct reduction *r, bool failed);
