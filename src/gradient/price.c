@@ -29,7 +29,7 @@
 #include "compress/sparse.h"
 
 #define ROUND_PART    1048576.0 /* elements of a part of a round, at most: as rounds.c cuts them */
-#define ROUND_BYTES   262144.0  /* and about so many bytes when coded */
+#define ROUND_BYTES   262144.0  /* and about so many bytes when coded, fewer on slow links */
 #define ROUNDS_WISHED 4.0
 #define ROUNDS_MOVING 6.0  /* at once */
 #define AUTO_MARGIN   0.95 /* of plain's price: what a codec must stay below to be chosen by itself */
