@@ -168,6 +168,8 @@ int hearth_same(hearth_group *group, const void *buffer, size_t len, int *who)
 {
     if (group == NULL || (buffer == NULL && len > 0))
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "same: group or buffer is NULL");
+    if (node_forked(group->node)) /* before anything is allocated: the heap may have been busy at the fork */
+        return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "same: %s", hearth_strerror(HEARTH_FORKED));
     struct hash128 own = hash128(buffer, len);
     struct hash128 *all = heap_alloc(group->node->heap, (size_t)hearth_size(group), sizeof *all);
     if (all == NULL)

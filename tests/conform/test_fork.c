@@ -17,6 +17,7 @@ struct family {
     hearth_request *requests[MEMBERS]; /* unfinished: not all members have started theirs */
     _Atomic(bool) stop;
     _Atomic(int) rounds;
+    bool child_frees; /* not where the sanitizer's allocator may have been locked by another thread */
 };
 
 /* In the child nothing of cmocka or stdio is used: a number of the first thing that is wrong. */
@@ -53,7 +54,7 @@ static int wrong_in_child(struct family *f)
         return 21;
     hearth_request_free(f->requests[0]);
     hearth_group_close(f->child_group[0]);
-    for (int i = 0; i < MEMBERS; i++)
+    for (int i = 0; i < MEMBERS && f->child_frees; i++)
         hearth_close(f->cluster->nodes[i]);
     return 0;
 }
@@ -117,7 +118,7 @@ static void *forker(void *arg)
         int before = f->rounds;
         pid_t child = fork();
         if (child == 0)
-            _exit(i % 3 == 0 ? wrong_with_new_nodes() : wrong_in_child(f));
+            _exit(i % 3 == 0 && f->child_frees ? wrong_with_new_nodes() : wrong_in_child(f));
         check_child(child, i);
         while (f->rounds < before + 2 && !checks_failed()) /* the parent goes on */
             sleep_ms(1);
@@ -153,7 +154,7 @@ static void test_fork_while_operations_run(void **state)
         skip();
     }
     struct cluster c;
-    struct family f = {.cluster = &c};
+    struct family f = {.cluster = &c, .child_frees = !under_asan()};
     pthread_t thread;
     cluster_open(&c, MEMBERS, NULL);
     cluster_run(&c, split_all, &f);
@@ -177,7 +178,7 @@ static void test_fork_at_rest(void **state)
         skip();
     }
     struct cluster c;
-    struct family f = {.cluster = &c};
+    struct family f = {.cluster = &c, .child_frees = true};
     cluster_open(&c, MEMBERS, NULL);
     cluster_run(&c, split_all, &f);
     start_requests(&f);
