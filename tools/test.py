@@ -33,7 +33,7 @@ SUITES = {
     "net": Suite("release", "test hosts in network namespaces", only="^(net/|process/mix)"),
     "asan": Suite("asan", "address and undefined behaviour sanitizers"),
     "tsan": Suite("tsan", "thread sanitizer; without rooms that have no threads, and processes that only take longer",
-                  skip="^(unit/(cli|collective)/|process/(matrix|opening|launchers))"),
+                  skip="^(unit/(cli|collective)/|process/(matrix|opening|launchers|compressed_processes))"),
     "clang": Suite("clang", "clang, warnings are errors", only="^(unit/(core|kernel|wire|cli)|sim|cli)/"),
     "posix": Suite("posix", "only what every POSIX system has", only="^((unit/(os|node|transport|bootstrap)|conform)/|process/(death|idle))"),
     "arm": Suite("arm", "64-bit ARM under qemu", only=ARM_TESTS),

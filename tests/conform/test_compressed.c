@@ -64,6 +64,8 @@ static void test_same_bits_and_nothing_lost(void **state)
         cluster_open(&c, size, NULL);
         for (size_t k = 0; k < CODEC_COUNT; k++)
             for (size_t n = 0; n < sizeof counts / sizeof *counts; n++) {
+                if (under_tsan() && (k + n + (size_t)size) % 3 != 0)
+                    continue; /* every combination in the faster builds */
                 struct mass m = {.codec = codecs[k],
                                  .dtype = HEARTH_F32,
                                  .op = (k + n) & 1 ? HEARTH_AVG : HEARTH_SUM,
@@ -328,7 +330,7 @@ static void test_cancel_changes_nothing(void **state)
     (void)state;
     struct cluster c;
     cluster_open(&c, 3, NULL);
-    for (size_t k = 0; k < 3 * CODEC_COUNT; k++) {
+    for (size_t k = 0; k < (under_tsan() ? 1 : 3) * CODEC_COUNT; k++) {
         struct mass m = {.codec = codecs[k % CODEC_COUNT],
                          .dtype = HEARTH_F32,
                          .op = HEARTH_AVG,
