@@ -122,15 +122,14 @@ static void look_ahead(struct block_context *context, const struct pass *pass, s
 {
     const struct feed *feed = pass->feed;
     const size_t block = coder_block(context->codec), next = at + block;
-    size_t size = dtype_size(feed->dtype), residual_size = feed->dtype == HEARTH_F64 ? 8 : 4;
+    size_t size = dtype_size(feed->dtype), step = residual_size(feed->dtype);
     memset(context->ahead, 0, sizeof context->ahead);
     if (pass->count - at < 2 * block)
         return;
     context->ahead[0] = (struct ahead){(const char *)feed->x + next * size, block * size};
     context->ahead[1] = (struct ahead){bytes + len, len};
     if (feed->e != NULL)
-        context->ahead[2] =
-            (struct ahead){(const char *)feed->e + next * residual_size, block * residual_size};
+        context->ahead[2] = (struct ahead){(const char *)feed->e + next * step, block * step};
 }
 
 /* Whether the blocks of a payload go past the caches, as memcpy would let them. Not beside a residual: two

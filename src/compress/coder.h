@@ -21,6 +21,7 @@
 #define PART_OVERFLOWS     1u /* a sum was beyond f32: the rest of the payload means nothing */
 #define CODER_PAYLOADS_MAX 1024
 
+size_t residual_size(enum hearth_dtype dtype); /* bytes of an element of a tensor's residual */
 size_t coder_block(const struct codec *codec);
 /* Bytes of the payload of a part of `count` elements, header included. */
 size_t coder_len(const struct codec *codec, size_t count);

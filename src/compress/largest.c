@@ -66,11 +66,11 @@ static void thin_out(struct sparse *list, struct cut cut)
 /* Asks for elements [from, to) of the feed, so that memory is busy while those before are looked at. */
 static void fetch(const struct feed *feed, size_t from, size_t to)
 {
-    size_t size = dtype_size(feed->dtype), residual_size = feed->dtype == HEARTH_F64 ? 8 : 4;
+    size_t size = dtype_size(feed->dtype), step = residual_size(feed->dtype);
     const char *x = feed->x, *e = feed->e;
     for (size_t at = from * size; at < to * size; at += CACHE_LINE)
         __builtin_prefetch(x + at, 0, 2);
-    for (size_t at = from * residual_size; e != NULL && at < to * residual_size; at += CACHE_LINE)
+    for (size_t at = from * step; e != NULL && at < to * step; at += CACHE_LINE)
         __builtin_prefetch(e + at, 0, 2);
 }
 
@@ -205,12 +205,11 @@ free_room:
     return status;
 }
 
-int sparse_choose(const struct topk_job *job, struct sparse *list, size_t keep, struct sparse *rest)
+void sparse_choose(struct sparse *list, size_t keep, struct sparse *rest)
 {
-    (void)job;
     rest->count = 0;
     if (keep >= list->count)
-        return HEARTH_OK;
+        return;
     struct cut cut = {UINT32_MAX, 0};
     if (keep > 0)
         cut = choose_cut(list->value, list->count, keep);
@@ -228,5 +227,4 @@ int sparse_choose(const struct topk_job *job, struct sparse *list, size_t keep, 
     }
     list->count = stay;
     rest->count = go;
-    return HEARTH_OK;
 }

@@ -9,6 +9,11 @@ uint32_t largest_bits(const struct kernels *kernels, const float *x, size_t coun
     return kernels->quant->largest(x, count);
 }
 
+size_t residual_size(enum hearth_dtype dtype)
+{
+    return dtype == HEARTH_F64 ? sizeof(double) : sizeof(float);
+}
+
 static double sum_f64(const struct feed *feed, size_t at)
 {
     double x = ((const double *)feed->x)[at];

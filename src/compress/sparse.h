@@ -41,8 +41,7 @@ int MUST_CHECK topk_select(const struct topk_job *job, const struct feed *feed, 
 
 /* The `keep` entries of largest |value| of a list, ties by lowest index, stay in `list` in order; the others
  * go to `rest` (room for list->count). For owners that choose again. */
-int MUST_CHECK sparse_choose(const struct topk_job *job, struct sparse *list, size_t keep,
-                             struct sparse *rest);
+void sparse_choose(struct sparse *list, size_t keep, struct sparse *rest);
 
 /* ---- as bytes ---- */
 

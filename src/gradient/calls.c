@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "gradient/tensors.h"
 #include "gradient/work.h"
 #include "node/call.h"
 
@@ -20,9 +21,7 @@ static int refuse(int status, const char *format, const char *what)
 
 static int types_check(const struct reduction_call *call)
 {
-    bool type = call->dtype == HEARTH_F32 || call->dtype == HEARTH_F64 || call->dtype == HEARTH_F16 ||
-                call->dtype == HEARTH_BF16;
-    if (!type)
+    if (!tensor_dtype_good(call->dtype))
         return refuse(HEARTH_UNSUPPORTED, "dtype is %s; it takes f32, f64, f16 and bf16",
                       hearth_dtype_name(call->dtype));
     if (call->op != HEARTH_SUM && call->op != HEARTH_AVG)

@@ -202,11 +202,6 @@ void reduction_measure(struct reduction *r, const struct energy *energies, size_
     }
 }
 
-size_t residual_size(enum hearth_dtype dtype)
-{
-    return dtype == HEARTH_F64 ? sizeof(double) : sizeof(float);
-}
-
 struct feed reduction_feed(struct reduction *r)
 {
     return (struct feed){

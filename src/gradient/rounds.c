@@ -9,6 +9,7 @@
  * operations of one tag start in the same order on all members. */
 #include "gradient/rounds.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "core/hash.h"
@@ -150,6 +151,7 @@ static void place_lay(struct place *place, uint8_t *at, enum reduction_way way, 
 
 int rounds_open(struct reduction *r, const struct array *array, struct rounds **out)
 {
+    assert(r->size <= MEMBERS_MAX); /* no cluster has more */
     struct rounds *s = reduction_take(r, sizeof *s);
     if (s == NULL)
         return r->error.status;

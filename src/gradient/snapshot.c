@@ -24,7 +24,7 @@
 
 static size_t residual_len(const struct tensor *tensor)
 {
-    return tensor->form.count * tensor_residual_size(tensor->form.dtype);
+    return tensor->form.count * residual_size(tensor->form.dtype);
 }
 
 static size_t factor_len(const struct tensor_state *state, int factor)
@@ -267,7 +267,7 @@ static int get_array(struct reader *r, const struct tensor *tensor, struct heap 
 static int get_arrays(struct reader *r, struct tensor *tensor, unsigned holds, struct heap *heap,
                       struct error *error)
 {
-    struct array residual = {residual_len(tensor), tensor_residual_size(tensor->form.dtype), NULL};
+    struct array residual = {residual_len(tensor), residual_size(tensor->form.dtype), NULL};
     int status = HEARTH_OK;
     if (holds & HOLDS_RESIDUAL)
         status = get_array(r, tensor, heap, &residual, error);

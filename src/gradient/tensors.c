@@ -50,11 +50,6 @@ bool tensor_form_same(const struct tensor_form *a, const struct tensor_form *b)
            memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof *a->dims) == 0;
 }
 
-size_t tensor_residual_size(enum hearth_dtype dtype)
-{
-    return dtype == HEARTH_F64 ? sizeof(double) : sizeof(float);
-}
-
 /* ---- what is kept ---- */
 
 static void factors_free(struct tensor_state *state)

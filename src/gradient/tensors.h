@@ -51,8 +51,6 @@ bool tensor_form_count(struct tensor_form *form);
 void tensor_form_text(const struct tensor_form *form, char *text, size_t size);
 bool tensor_form_same(const struct tensor_form *a, const struct tensor_form *b);
 
-/* Bytes of one number of the residual. */
-size_t tensor_residual_size(enum hearth_dtype dtype);
 /* Frees what the state holds and makes it as it was before the first step. */
 void tensor_forget(struct tensor *tensor);
 /* Of another matrix or rank than before (all as powersgd uses them): old factors mean nothing any more. */

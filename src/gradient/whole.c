@@ -128,12 +128,6 @@ static void measure(struct reduction *r, const struct sparse *found)
     r->energy = energy;
 }
 
-static int no_memory(struct reduction *r)
-{
-    return error_set(&r->error, HEARTH_NO_MEMORY, r->rank,
-                     "all_reduce_compressed: no memory to choose the largest elements");
-}
-
 static int select_own(struct reduction *r, struct whole *w)
 {
     size_t keep = codec_keeps(&r->call.codec, r->call.count);
@@ -148,7 +142,8 @@ static int select_own(struct reduction *r, struct whole *w)
         return HEARTH_OK;
     }
     if (status != HEARTH_OK)
-        return no_memory(r);
+        return error_set(&r->error, HEARTH_NO_MEMORY, r->rank,
+                         "all_reduce_compressed: no memory to choose the largest elements");
     measure(r, &w->found);
     return HEARTH_OK;
 }
@@ -330,11 +325,9 @@ static int choose_again(struct reduction *r, struct whole *w, bool *overflows)
     if (w->sum.count <= keep)
         return HEARTH_OK;
     struct sparse rest;
-    struct topk_job job = {.kernels = r->kernels, .heap = r->call.group->node->heap};
     if (!list_make(r, w, w->sum.count, &rest))
         return r->error.status;
-    if (sparse_choose(&job, &w->sum, keep, &rest) != HEARTH_OK)
-        return no_memory(r);
+    sparse_choose(&w->sum, keep, &rest);
     if (r->call.feedback)
         residual_add(r, first, &rest);
     return HEARTH_OK;

@@ -138,6 +138,5 @@ int reduction_poison(struct reduction *r); /* a sum is beyond f32, seen alike by
 int reduction_blame(struct reduction *r, int rank, const char *why);
 struct feed reduction_feed(struct reduction *r); /* of the whole tensor */
 struct feed feed_at(const struct feed *feed, size_t offset);
-size_t residual_size(enum hearth_dtype dtype); /* bytes of an element of its residual */
 
 #endif

@@ -198,7 +198,6 @@ static void memory_is_bounded_and_may_fail(void **state)
 
 static void lists_are_chosen_from(void **state)
 {
-    struct topk_job job = {sets[0], &heap, NULL};
     (void)state;
     for (int kind = 0; kind < NUMBERS_KINDS; kind++)
         for (size_t keep = 0; keep <= 1000; keep = 3 * keep + 1) {
@@ -209,7 +208,7 @@ static void lists_are_chosen_from(void **state)
             memcpy(found_value, acc, count * sizeof(*acc));
             struct sparse list = {count, found_index, found_value}, rest = {9, rest_index, rest_value};
             numbers_largest(acc, count, stays, expected);
-            assert_int_equal(sparse_choose(&job, &list, keep, &rest), 0);
+            sparse_choose(&list, keep, &rest);
             assert_int_equal(list.count, stays);
             assert_int_equal(rest.count, count - stays);
             for (size_t i = 0; i < count; i++) {
