@@ -94,6 +94,8 @@ HEARTH_API const char *hearth_strerror(int status);    /* one sentence; static m
 /* The text of the last failure of a call made on this thread: operation, rank, peer, phase, reason. Never
  * NULL; valid until the next failing call on this thread. The text of a request: hearth_request_error. */
 HEARTH_API const char *hearth_error_text(void);
+/* The rank that this text is about (who was lost, who differs), as the group of the call counts; -1: nobody. */
+HEARTH_API int hearth_error_rank(void);
 
 /* ---- Types ---------------------------------------------------------------------------------------- */
 
@@ -469,6 +471,7 @@ HEARTH_API int hearth_cancel(hearth_request *request);
 HEARTH_API int hearth_request_fd(hearth_request *request);
 /* What went wrong, "" if nothing did. Lives as long as the request. */
 HEARTH_API const char *hearth_request_error(const hearth_request *request);
+HEARTH_API int hearth_request_error_rank(const hearth_request *request); /* whom it is about; -1: nobody */
 /* Ends the handle. An unfinished operation is cancelled first; when this returns nothing touches its
  * buffers any more. NULL is allowed. Must not be called from a completion callback. */
 HEARTH_API void hearth_request_free(hearth_request *request);

@@ -140,3 +140,8 @@ const char *hearth_error_text(void)
 {
     return error_last()->text;
 }
+
+int hearth_error_rank(void)
+{
+    return error_last()->rank;
+}

@@ -135,6 +135,11 @@ const char *hearth_request_error(const hearth_request *request)
     return request != NULL && request->settled ? request->completion.error.text : "";
 }
 
+int hearth_request_error_rank(const hearth_request *request)
+{
+    return request != NULL && request->settled ? request->completion.error.rank : RANK_NONE;
+}
+
 void hearth_request_free(hearth_request *request)
 {
     if (request != NULL && !node_forked(request->node))

@@ -277,6 +277,7 @@ static void test_other_bad_arguments(void **state)
     check_text(hearth_error_text(), "cancel");
     check_status(hearth_request_fd(NULL), HEARTH_INVALID);
     check_text(hearth_error_text(), "request_fd");
+    check(hearth_error_rank() == -1 && hearth_request_error_rank(NULL) == -1, "an argument is about a rank");
     check(strcmp(hearth_request_error(NULL), "") == 0, "an error of no request");
     hearth_request_free(NULL);
     size_t index;

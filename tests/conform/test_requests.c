@@ -39,6 +39,7 @@ static void test_and_wait(struct cluster *c, int rank, void *arg)
     check(strcmp(hearth_request_error(request), "") == 0, "an error: %s", hearth_request_error(request));
     cluster_meet(c);
     check_status(hearth_wait(request, -1), HEARTH_OK);
+    check(hearth_request_error_rank(request) == -1, "about rank %d", hearth_request_error_rank(request));
     check(x == 6, "sum is %d", x);
     check_status(hearth_test(request), HEARTH_OK); /* again after the end */
     check_status(hearth_wait(request, 0), HEARTH_OK);
@@ -283,6 +284,7 @@ static void cancel_member(struct cluster *c, int rank, void *arg)
             request = start_sum(c->world[rank], x, e->count, &opts);
         check_status(hearth_wait(request, -1), HEARTH_ABORTED);
         check_text(hearth_request_error(request), "rank 1");
+        check(hearth_request_error_rank(request) == 1, "about rank %d", hearth_request_error_rank(request));
         hearth_request_free(request);
     }
     cluster_meet(c);

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds libhearth, loads it, and declares its functions as include/hearth.h does. Nothing else knows ctypes' types."""
+
+import ctypes
+import ctypes.util
+import os
+import sys
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from pathlib import Path
+
+__version__ = "0.1.0"
+
+
+class Config(ctypes.Structure):
+    """struct hearth_config."""
+
+    _fields_ = [
+        ("size", c_size_t), ("op_timeout_ms", c_int64), ("chunk_bytes", c_size_t), ("window_bytes", c_size_t),
+        ("eager_bytes", c_size_t), ("memory_max", c_size_t), ("ops_max", c_uint32), ("spin_us", c_uint32),
+        ("algo", c_int), ("log_level", c_int), ("log", c_void_p), ("log_arg", c_void_p),
+        ("peers", c_char_p), ("rendezvous", c_char_p), ("job", c_char_p), ("rank", c_int), ("world_size", c_int),
+        ("bind", c_char_p), ("advertise", c_char_p), ("port", ctypes.c_uint16), ("transport", c_char_p),
+        ("connections", c_uint32), ("link_mbps", c_uint32), ("open_timeout_ms", c_int64),
+        ("connect_timeout_ms", c_int64), ("connect_retries", c_uint32), ("peer_timeout_ms", c_int64),
+        ("trust_network", c_int), ("site", c_char_p),
+        ("rate", c_uint64), ("codec", c_char_p), ("compressed_allreduce_max_bytes", c_size_t),
+        ("compress_threads", c_uint32), ("launcher", ctypes.c_char * 320),
+    ]
+
+
+class Opts(ctypes.Structure):
+    """struct hearth_opts."""
+
+    _fields_ = [("size", c_size_t), ("timeout_ms", c_int64), ("tag", c_uint64), ("weight", c_double),
+                ("flags", c_uint32), ("algo", c_int), ("codec", c_char_p), ("done", c_void_p), ("done_arg", c_void_p)]
+
+
+class CompressorConfig(ctypes.Structure):
+    """struct hearth_compressor_config."""
+
+    _fields_ = [("size", c_size_t), ("codec", c_char_p), ("min_count", c_size_t), ("vectors", c_int),
+                ("include", c_char_p), ("exclude", c_char_p), ("warmup_steps", c_uint64), ("ramp_steps", c_uint64)]
+
+
+class Tensor(ctypes.Structure):
+    """struct hearth_tensor."""
+
+    _fields_ = [("name", c_char_p), ("data", c_void_p), ("dtype", c_int), ("ndim", c_int), ("dims", POINTER(c_size_t))]
+
+
+class CompressorStats(ctypes.Structure):
+    """struct hearth_compressor_stats."""
+
+    _fields_ = [("size", c_size_t), ("tensors", c_uint64), ("steps", c_uint64), ("plain_bytes", c_uint64),
+                ("sent_bytes", c_uint64), ("ratio", c_double), ("captured", c_double), ("residual_norm", c_double)]
+
+
+LOG = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_char_p)  # hearth_log_fn
+
+# One letter for each type of the header. Handles and buffers are addresses.
+TYPES = {
+    "-": None, "i": c_int, "u": c_uint32, "U": c_uint64, "l": c_int64, "n": c_size_t, "f": c_double, "s": c_char_p,
+    "p": c_void_p, "P": POINTER(c_void_p), "I": POINTER(c_int), "N": POINTER(c_size_t), "C": POINTER(Config),
+    "O": POINTER(Opts), "K": POINTER(CompressorConfig), "T": POINTER(Tensor), "S": POINTER(CompressorStats),
+}
+
+# Result and parameters of each function; a test compares them with the header.
+FUNCTIONS = {
+    "version": "u", "version_string": "s", "status_scope": "i i", "status_name": "s i", "strerror": "s i",
+    "error_text": "s", "error_rank": "i",
+    "dtype_size": "n i", "dtype_name": "s i", "op_name": "s i", "algo_name": "s i",
+    "dtype_parse": "i s I", "op_parse": "i s I", "algo_parse": "i s I",
+    "config_init": "- C", "config_env": "i C", "open_local": "i C i P", "open": "i C P", "links_text": "l p p n",
+    "alloc": "p p n", "free": "- p p", "close": "- p", "world": "p p", "rank": "i p", "size": "i p",
+    "group_split": "i p i i O P", "group_close": "- p", "opts_init": "- O",
+    "same": "i p p n I",
+    "test": "i p", "wait": "i p l", "wait_all": "i P n l", "wait_any": "i P n l N", "cancel": "i p",
+    "request_fd": "i p", "request_error": "s p", "request_error_rank": "i p", "request_free": "- p",
+    "codec_check": "i s",
+    "compressor_config_init": "- K", "compressor_open": "i p K P", "compressor_close": "- p",
+    "compressor_rule": "i p s s", "compressor_reset": "i p s", "compressor_scale": "i p f",
+    "compressor_save": "l p p n", "compressor_load": "i p p n", "compressor_stats": "i p s S",
+    "compressor_explain": "l p s p n",
+    "sync_open": "i p s i P", "sync_open_with": "i p i P", "sync_close": "- p", "sync_add": "i p T",
+    "sync_set_data": "i p i p", "sync_set_weight": "i p f", "sync_ready": "i p i", "sync_wait": "i p O",
+    "sync_drop": "- p", "sync_compressor": "p p",
+    "compress_bound": "n s n i", "compress": "i s U p n i p p n N", "decompress": "i p n p n i",
+    "metrics_text": "l p p n",
+}
+
+# Collectives: each has a non-blocking form, NAME_nb, with the request as one more parameter.
+COLLECTIVES = {
+    "all_reduce": "i p p p n i i O", "reduce_scatter": "i p p p n i i O", "reduce_scatterv": "i p p p N i i O",
+    "all_gather": "i p p p n i O", "all_gatherv": "i p p p N i O", "broadcast": "i p p n i i O",
+    "reduce": "i p p p n i i i O", "gather": "i p p p n i i O", "gatherv": "i p p n p N i i O",
+    "scatter": "i p p p n i i O", "scatterv": "i p p N p n i i O", "all_to_all": "i p p p n i O",
+    "all_to_allv": "i p p N p N i O", "scan": "i p p p n i i O", "exclusive_scan": "i p p p n i i O",
+    "barrier": "i p O", "all_reduce_compressed": "i p p n i i s p O", "compressor_all_reduce": "i p T i O",
+}
+
+
+def soname(version=__version__):
+    """The file name that belongs to this package: while major is 0 every minor version has its own."""
+    major, minor, _ = version.split(".")
+    if sys.platform == "darwin":
+        return f"libhearth.{major}.{minor}.dylib"
+    return f"libhearth.so.{major}.{minor}"
+
+
+def places():
+    """Where the library may be, in order: named by the user, in the package, in the tree's build, in the system."""
+    named = os.environ.get("HEARTH_LIBRARY")
+    if named:
+        return [named]
+    here = Path(__file__).resolve().parent
+    found = [here / "lib" / soname()]
+    if (here.parents[2] / "include" / "hearth.h").exists():  # a source tree
+        found.append(here.parents[2] / "build" / soname())
+    found += [Path(sys.prefix) / "lib" / soname(), Path("/usr/local/lib") / soname()]
+    return [str(path) for path in found if path.exists()] + [soname()]
+
+
+def declare(library):
+    """Gives every function its types, and takes the prefix off its name."""
+    forms = {**FUNCTIONS, **COLLECTIVES, **{f"{name}_nb": form + " P" for name, form in COLLECTIVES.items()}}
+    for name, form in forms.items():
+        function = getattr(library, f"hearth_{name}")
+        result, *parameters = (TYPES[letter] for letter in form.split())
+        function.restype, function.argtypes = result, parameters
+        setattr(library, name, function)
+
+
+def load():
+    """The library. ImportError says where it was looked for, and what was wrong there."""
+    tried = []
+    for path in places():
+        try:
+            library = ctypes.CDLL(path)
+            library.hearth_version.restype = c_uint32
+            version = library.hearth_version()
+        except (OSError, AttributeError) as error:
+            tried.append(f"{path}: {error}")
+            continue
+        theirs = f"{version >> 16}.{version >> 8 & 255}.{version & 255}"
+        if theirs.split(".")[:2] != __version__.split(".")[:2]:
+            raise ImportError(f"{path} is libhearth {theirs}, but this is hearth {__version__} for Python: "
+                              "install both from the same version")
+        try:
+            declare(library)
+        except AttributeError as error:
+            raise ImportError(f"{path} is another build of libhearth {theirs}: {error}") from None
+        library.path = path
+        return library
+    raise ImportError("libhearth was not found. Build it with `make`, or name it in HEARTH_LIBRARY. Tried:\n  " +
+                      "\n  ".join(tried))
+
+
+lib = load()
