@@ -34,7 +34,8 @@ extern "C" {
  * used by several threads at once, but closing or freeing a handle must not race with its other uses.
  *
  * Fork: a node belongs to the process that opened it. In a forked child every call returns HEARTH_FORKED
- * (hearth_rank and hearth_size still answer) and hearth_close only gives memory back. */
+ * (hearth_rank and hearth_size still answer), hearth_close only gives memory back, and the connections are
+ * the parent's alone: when it is killed its peers know at once. */
 
 /* ---- Version -------------------------------------------------------------------------------------- */
 
@@ -94,7 +95,7 @@ HEARTH_API const char *hearth_strerror(int status);    /* one sentence; static m
 /* The text of the last failure of a call made on this thread: operation, rank, peer, phase, reason. Never
  * NULL; valid until the next failing call on this thread. The text of a request: hearth_request_error. */
 HEARTH_API const char *hearth_error_text(void);
-/* The rank that this text is about (who was lost, who differs), as the group of the call counts; -1: nobody. */
+/* The rank that this text is about (who was lost, who differs), as the call's group counts; -1: nobody. */
 HEARTH_API int hearth_error_rank(void);
 
 /* ---- Types ---------------------------------------------------------------------------------------- */

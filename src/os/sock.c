@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "os/clock.h"
+#include "os/fork.h"
 #include "os/sock_native.h"
 #include "os/sock_unix.h"
 
@@ -90,6 +91,7 @@ static int stream_open(const struct sock_addr *addr)
 {
     int family = sock_addr_native(addr)->sa_family;
     int fd = socket_make(family);
+    fork_closes(fd);
     if (fd >= 0 && family != AF_UNIX)
         choose_congestion(fd);
     return fd;
@@ -97,6 +99,7 @@ static int stream_open(const struct sock_addr *addr)
 
 void sock_close(int fd)
 {
+    fork_keeps(fd);
     if (fd >= 0)
         close(fd);
 }
@@ -181,7 +184,7 @@ int sock_listen(const struct sock_addr *addr, int backlog, int *fd, struct sock_
     goto leave;
 
 close_socket:
-    close(s);
+    sock_close(s);
 leave:
     sock_close(lock);
     return status;
@@ -196,7 +199,7 @@ void sock_unlisten(int fd)
         return;
     if (sock_local(fd, &addr) == HEARTH_OK && sock_addr_path(&addr, &private) != NULL)
         unlink(sock_addr_path(&addr, &private));
-    close(fd);
+    sock_close(fd);
 }
 
 int sock_accept(int listener, int *fd, struct sock_addr *from)
@@ -221,8 +224,9 @@ int sock_accept(int listener, int *fd, struct sock_addr *from)
             return HEARTH_PENDING;
         }
     }
+    fork_closes(s);
     if (from != NULL && !sock_addr_take(from, (struct sockaddr *)&native, len)) {
-        close(s);
+        sock_close(s);
         return HEARTH_SYSTEM;
     }
     *fd = s;
@@ -276,7 +280,7 @@ int sock_dial(const struct sock_addr *to, const struct sock_addr *from, int *fd,
     return HEARTH_OK;
 
 close_socket:
-    close(s);
+    sock_close(s);
     return status;
 }
 

@@ -24,7 +24,7 @@ struct note {
 };
 
 struct board {
-    _Atomic(bool) stop, go;
+    _Atomic(bool) stop, go, over;
     struct note notes[TEAM_MAX];
 };
 

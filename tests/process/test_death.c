@@ -2,6 +2,7 @@
 /* A member is killed, frozen or closes while the others work or rest: every other one gets an error that
  * names it, the group is broken from then on, everybody can close and end, and nothing is left behind. */
 #include <dirent.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #define CLOSED_MS_MAX                                                                                        \
     5000 /* targets: 100 ms, and peer_timeout + 1 s; these only tell a hang from a slow machine */
 #define FROZEN_MS_MAX 12000
+#define SILENCE_MS    60000 /* a peer timeout that no test waits for */
 #define COUNT_MAX     (1u << 18)
 #define SIZE_MIN      2
 #define SIZE_MAX_     5
@@ -26,6 +28,7 @@ struct death {
     int signal;   /* 0: it closes by itself */
     bool resting; /* nobody is in an operation */
     bool shared;  /* buffers of hearth_alloc */
+    bool parent;  /* the victim has a forked child that lives on */
 };
 
 /* ---- members ---- */
@@ -84,14 +87,28 @@ static void victim_waits(struct team *team, struct note *note)
         sleep_ms(1);
 }
 
+/* A child like a data loader's: it knows nothing of Hearth, and outlives its parent by a while. */
+static void leave_child(struct team *team)
+{
+    pid_t pid = fork();
+    check(pid >= 0, "no child: %s", strerror(errno));
+    if (pid != 0)
+        return;
+    for (int i = 0; i < 3000 && !atomic_load(&team->board->over); i++)
+        sleep_ms(10);
+    _exit(0);
+}
+
 static void member(struct team *team, int rank, void *arg)
 {
     const struct death *d = arg;
     struct note *note = &team->board->notes[rank];
-    set_number_env("HEARTH_PEER_TIMEOUT_MS", PEER_TIMEOUT_MS * slow_factor());
+    set_number_env("HEARTH_PEER_TIMEOUT_MS", d->parent ? SILENCE_MS : PEER_TIMEOUT_MS * slow_factor());
     hearth_node *node = member_open();
     if (node == NULL)
         return;
+    if (d->parent && rank == d->victim)
+        leave_child(team);
     hearth_group *world = hearth_world(node);
     float *own = calloc(COUNT_MAX, sizeof *own), *buffer = own;
     if (d->shared)
@@ -179,6 +196,7 @@ static void scene_end(struct scene *s, struct worst *worst)
         team_kill(team, victim, SIGCONT);
     }
     team_join(team, 20);
+    atomic_store(&team->board->over, true);
     for (int i = 0; i < team->size; i++)
         if (i != victim)
             note_check(team, &s->death, i, s->end_ns, worst);
@@ -188,12 +206,13 @@ static void scene_end(struct scene *s, struct worst *worst)
     team_free(team);
 }
 
-static void scenes(const char *what, int number, bool resting, unsigned long count)
+static void scenes(const char *what, struct death death, unsigned long count)
 {
     static const char *const transports[] = {"tcp", "shm"};
     struct worst worst = {0};
     for (unsigned long i = 0; i < count; i++) {
-        struct scene s = {.death = {.seed = first_seed() + i, .signal = number, .resting = resting}};
+        struct scene s = {.death = death};
+        s.death.seed = first_seed() + i;
         watchdog(120 * (unsigned)slow_factor(), what);
         scene_begin(&s, SIZE_MIN + (int)(i / 2 % (SIZE_MAX_ - SIZE_MIN + 1)), transports[i % 2]);
         scene_strike(&s);
@@ -214,25 +233,31 @@ static unsigned long repeats(unsigned long usual, unsigned long soak)
 static void test_killed_in_an_operation(void **state)
 {
     (void)state;
-    scenes("killed", SIGKILL, false, repeats(24, 200));
+    scenes("killed", (struct death){.signal = SIGKILL}, repeats(24, 200));
 }
 
 static void test_killed_while_all_rest(void **state)
 {
     (void)state;
-    scenes("killed at rest", SIGKILL, true, repeats(8, 100));
+    scenes("killed at rest", (struct death){.signal = SIGKILL, .resting = true}, repeats(8, 100));
+}
+
+static void test_killed_with_a_child(void **state)
+{
+    (void)state;
+    scenes("killed with a child", (struct death){.signal = SIGKILL, .parent = true}, repeats(4, 100));
 }
 
 static void test_closed_while_others_work(void **state)
 {
     (void)state;
-    scenes("closed", 0, false, repeats(8, 100));
+    scenes("closed", (struct death){0}, repeats(8, 100));
 }
 
 static void test_closed_while_all_rest(void **state)
 {
     (void)state;
-    scenes("closed at rest", 0, true, repeats(8, 100));
+    scenes("closed at rest", (struct death){.resting = true}, repeats(8, 100));
 }
 
 /* Several teams at a time, since this is waiting for the most part. */
@@ -319,10 +344,10 @@ static void test_nothing_is_left(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_killed_in_an_operation),   cmocka_unit_test(test_killed_while_all_rest),
-        cmocka_unit_test(test_closed_while_others_work), cmocka_unit_test(test_closed_while_all_rest),
-        cmocka_unit_test(test_frozen_in_an_operation),   cmocka_unit_test(test_frozen_while_all_rest),
-        cmocka_unit_test(test_nothing_is_left),
+        cmocka_unit_test(test_killed_in_an_operation), cmocka_unit_test(test_killed_while_all_rest),
+        cmocka_unit_test(test_killed_with_a_child),    cmocka_unit_test(test_closed_while_others_work),
+        cmocka_unit_test(test_closed_while_all_rest),  cmocka_unit_test(test_frozen_in_an_operation),
+        cmocka_unit_test(test_frozen_while_all_rest),  cmocka_unit_test(test_nothing_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
