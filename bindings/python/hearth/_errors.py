@@ -118,7 +118,8 @@ class SystemFailure(NodeError):
     """The operating system refused something."""
 
 
-OK, INVALID, PENDING, DIFFERS = 0, -101, -209, -205
+OK, INVALID, UNSUPPORTED, CANCELLED, DIFFERS, NO_MEMORY, PENDING = 0, -101, -102, -202, -205, -207, -209
+FORKED, CLOSED = -501, -502
 
 CLASSES = {
     -101: Invalid, -102: Unsupported,

@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations under way: Future, and waiting for several."""
+
+import asyncio
+import builtins
+import ctypes
+import os
+import time
+from typing import Any, Generator, Iterable, List, Optional
+
+from . import _errors, _handles
+from ._handles import SLICE_MS, Handle
+from ._library import lib
+
+_PENDING, _CLOSED = _errors.PENDING, _errors.CLOSED
+
+
+class Operation(Handle):
+    """A request of C, with all that must live as long. Its future may be gone long before."""
+
+    __slots__ = ("request", "result", "status", "text", "peer", "descriptor", "views")
+
+    def __init__(self, parent, views, result, more=None):
+        super().__init__("operation", parent, None, lib.request_free, parent.rank)
+        self.request = ctypes.c_void_p()
+        self.views = views
+        self.keep = (views, more)
+        self.result = result
+        self.status = None
+        self.text, self.peer = "", -1
+        self.descriptor = None
+
+    def begun(self):
+        """C has been called, and there is a request or none."""
+        self.address = self.request.value
+        if self.address is None:
+            self.gone()
+
+    def settle(self, status):
+        """It has ended. The status is set last: whoever sees it sees all."""
+        if status < 0:
+            self.text = lib.request_error(self.address).decode(errors="replace")
+            self.peer = lib.request_error_rank(self.address)
+        else:
+            for view in self.views:
+                if view.stage is not None:
+                    view.stage.after()
+        self.status = status
+
+    def settle_closed(self):
+        self.text = f"the {self.parent.what} was closed before the operation had ended"
+        self.status = _CLOSED
+
+    def wait(self, timeout):
+        """Its status, or PENDING after so many seconds."""
+        if self.status is not None:
+            return self.status
+        deadline = None if timeout is None else time.monotonic() + timeout
+        self.users.append(None)
+        try:
+            if _handles.LOGGING:
+                self.refuse()
+            while self.status is None:
+                status = lib.wait(self.address, slice_ms(deadline))
+                if status != _PENDING:
+                    self.settle(status)
+                elif self.closing:
+                    self.settle_closed()
+                elif deadline is not None and time.monotonic() >= deadline:
+                    return _PENDING
+        finally:
+            self.users.pop()
+        self.tidy()
+        return self.status
+
+    def test(self):
+        return self.wait(0)
+
+    def cancel(self):
+        self.users.append(None)
+        try:
+            if self.status is not None or self.closing:
+                return
+            _errors.check(lib.cancel(self.address), self.rank)
+            self.settle(lib.test(self.address))
+        finally:
+            self.users.pop()
+        self.tidy()
+
+    def error(self):
+        return _errors.make(self.status, self.text, self.rank, self.peer)
+
+    def tidy(self):
+        """Frees the request when it has ended and nobody is at it; a descriptor that was given away lives on."""
+        if self.descriptor is None:
+            self.reap()
+
+    def reap(self):
+        """False: it cannot be freed yet."""
+        parent = self.parent
+        parent.users.append(None)  # the parent cannot be closed meanwhile
+        try:
+            if parent.closing or not self.lives:
+                return True  # whoever closes it, or did, frees this too
+            if self.status is None:
+                status = lib.test(self.address)
+                if status == _PENDING:
+                    return False
+                self.settle(status)
+            if self.users:
+                return False
+            self.free_now()
+            self.gone()
+            return True
+        finally:
+            parent.users.pop()
+
+    def settle_last(self):
+        if self.status is not None:
+            return
+        status = lib.test(self.address)
+        if status == _PENDING:
+            self.settle_closed()
+        else:
+            self.settle(status)
+
+
+def slice_ms(deadline):
+    """The next slice of a wait, in milliseconds."""
+    if deadline is None:
+        return SLICE_MS
+    return max(0, min(SLICE_MS, int((deadline - time.monotonic()) * 1000 + 0.999)))
+
+
+class Future:
+    """An operation under way, as the calls that end in _nb return it.
+
+    Its buffers belong to the operation until it is done, and are kept alive. A future that is dropped goes on to
+    its end, unseen. In a coroutine, await it:
+
+    >>> import asyncio, hearth
+    >>> async def total(group, numbers):
+    ...     return await group.all_reduce_nb(numbers)
+    >>> [node] = hearth.open_local(1)
+    >>> asyncio.run(total(node.world, bytearray(b"ab")))
+    bytearray(b'ab')
+    >>> node.close()
+    """
+
+    __slots__ = ("_operation", "_owner", "__weakref__")
+
+    def __init__(self, operation, owner):
+        self._operation = operation
+        self._owner = owner  # the group or compressor: what a future hangs on is not closed while it is held
+
+    def __del__(self):
+        operation = getattr(self, "_operation", None)
+        if operation is not None and operation.lives:
+            operation.parent.orphans.append(operation)  # freed by a later call: C may not be called from here
+
+    def __repr__(self):
+        status = self._operation.status
+        state = "pending" if status is None else lib.status_name(status).decode()
+        return f"<hearth.Future {state}>"
+
+    def done(self) -> bool:
+        """Whether it has ended, well or not. Does not wait."""
+        return self._operation.test() != _PENDING
+
+    def wait(self, timeout: Optional[float] = None) -> bool:
+        """Waits until it has ended, at most `timeout` seconds. False: it has not. None: until its own deadline."""
+        return self._operation.wait(timeout) != _PENDING
+
+    def result(self, timeout: Optional[float] = None) -> Any:
+        """What the blocking call would have returned, or raises what it would have raised.
+
+        If `timeout` seconds are not enough, builtins.TimeoutError; the operation goes on.
+        """
+        error = self.exception(timeout)
+        if error is not None:
+            raise error
+        return self._operation.result
+
+    def exception(self, timeout: Optional[float] = None) -> Optional[BaseException]:
+        """What went wrong, or None. Waits as `result` does."""
+        operation = self._operation
+        status = operation.wait(timeout)
+        if status == _errors.OK:
+            return None
+        if status == _PENDING:
+            raise builtins.TimeoutError(f"the operation has not ended in {timeout} s; it goes on")
+        return operation.error()
+
+    def cancel(self) -> bool:
+        """Ends the operation for all members (they get hearth.Aborted). False: it had ended before."""
+        if self.done():
+            return False
+        self._operation.cancel()
+        return self._operation.status == _errors.CANCELLED
+
+    def fileno(self) -> int:
+        """A descriptor that becomes readable when the operation has ended: for select, poll and event loops.
+
+        Do not read or close it. It lives as long as the future.
+        """
+        operation = self._operation
+        if operation.descriptor is None:
+            with operation as address:
+                if address is None:
+                    raise _errors.Invalid("the operation has ended, and its descriptor is gone; ask done() first",
+                                          _errors.INVALID, operation.rank)
+                operation.descriptor = _errors.check(lib.request_fd(address), operation.rank)
+        return operation.descriptor
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """Cancelling the task that awaits it cancels the operation."""
+        if not self.done():
+            try:
+                yield from self._readable().__await__()
+            except asyncio.CancelledError:
+                self.cancel()
+                raise
+        return self.result()
+
+    async def _readable(self):
+        loop = asyncio.get_running_loop()
+        ended = loop.create_future()
+        mine = self._own_descriptor()
+        loop.add_reader(mine, lambda: ended.done() or ended.set_result(None))
+        try:
+            await ended
+        finally:
+            loop.remove_reader(mine)
+            os.close(mine)
+
+    def _own_descriptor(self):
+        """A copy, so that several may await at once, and none is closed while a loop looks at it."""
+        operation = self._operation
+        with operation as address:
+            return os.dup(_errors.check(lib.request_fd(address), operation.rank))
+
+
+def wait_all(futures: Iterable[Future], timeout: Optional[float] = None) -> List[Any]:
+    """Waits for all, at most `timeout` seconds. Their results; or raises the first error in the order given.
+
+    >>> import hearth
+    >>> [node] = hearth.open_local(1)
+    >>> hearth.wait_all([node.world.barrier_nb(), node.world.broadcast_nb(bytearray(b"x"))])
+    [None, bytearray(b'x')]
+    >>> node.close()
+    """
+    futures = list(futures)
+    deadline = None if timeout is None else time.monotonic() + timeout
+    for future in futures:
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        if not future.wait(left):
+            raise builtins.TimeoutError(f"not all operations have ended in {timeout} s; they go on")
+    return [future.result() for future in futures]
+
+
+def wait_any(futures: Iterable[Future], timeout: Optional[float] = None) -> Future:
+    """The first of the futures to have ended, well or not. builtins.TimeoutError if none has in `timeout` seconds.
+
+    >>> import hearth
+    >>> [node] = hearth.open_local(1)
+    >>> hearth.wait_any([node.world.barrier_nb()]).done()
+    True
+    >>> node.close()
+    """
+    futures = list(futures)
+    if not futures:
+        raise ValueError("wait_any: there are no futures to wait for")
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+        ended = _any_of(futures, slice_ms(deadline))
+        if ended is not None:
+            return ended
+        if deadline is not None and time.monotonic() >= deadline:
+            raise builtins.TimeoutError(f"none of {len(futures)} operations has ended in {timeout} s; they go on")
+
+
+def _any_of(futures, milliseconds):
+    """One slice of wait_any."""
+    entered, index = [], ctypes.c_size_t()
+    try:
+        for future in futures:
+            operation = future._operation
+            operation.users.append(None)
+            entered.append(operation)
+            if operation.status is not None:
+                return future
+            if operation.closing:
+                operation.settle_closed()
+                return future
+        requests = (ctypes.c_void_p * len(futures))(*[operation.address for operation in entered])
+        status = lib.wait_any(requests, len(futures), milliseconds, ctypes.byref(index))
+        if status == _PENDING:
+            return None
+        if status == _errors.FORKED:
+            _errors.check(status)
+        entered[index.value].settle(status)
+        return futures[index.value]
+    finally:
+        for operation in entered:
+            operation.users.pop()

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lifetimes: which C handle hangs on which, who is using it, and how it is closed without pulling it from under anyone.
+
+Every object of the library has a Handle here. A call stands in the handle's `users` while it is in C, so that
+whoever closes waits for it. Lists are appended to and popped from without a lock: both are one step for other
+threads, and a lock would stand still when the garbage collector runs a destructor in the middle.
+"""
+
+import atexit
+import ctypes
+import os
+import threading
+import time
+
+from . import _errors
+
+SLICE_MS = 100  # longest time in C, so that Ctrl-C and a closing node are seen
+PATIENCE_S = 2.0  # for calls that cannot be cut into slices; then the closing goes on in the background
+
+LOGGING = []  # threads that are in a log function of the user: they may hold the library's locks
+NODES = set()  # handles of open nodes, to be closed at exit
+
+
+class Handle:
+    """One C object. `free` ends it in C; None: its parent does."""
+
+    __slots__ = ("address", "parent", "children", "orphans", "users", "closing", "lives", "free", "what", "rank",
+                 "process", "keep", "__weakref__")
+
+    def __init__(self, what, parent, address, free, rank=None):
+        self.what = what
+        self.parent = parent
+        self.address = address
+        self.free = free
+        self.rank = rank
+        self.children = set()
+        self.orphans = []  # operations whose future is gone
+        self.users = []
+        self.closing = False
+        self.lives = [None]  # C frees it once: whoever pops this does it
+        self.process = os.getpid()
+        self.keep = None
+
+    def adopt(self, child):
+        """To be called inside `with self`, so that nobody closes meanwhile."""
+        self.children.add(child)
+        return child
+
+    def __enter__(self):
+        self.users.append(None)
+        if self.closing or LOGGING:
+            try:
+                self.refuse()
+            except BaseException:
+                self.users.pop()
+                raise
+        return self.address
+
+    def __exit__(self, *_):
+        self.users.pop()
+
+    def refuse(self):
+        """Raises if the handle is closed, or if this thread is in a log function."""
+        if self.closing:
+            raise self.closed()
+        if threading.get_ident() in LOGGING:
+            raise _errors.Invalid("a log function must not call Hearth", _errors.INVALID, self.rank)
+
+    def closed(self):
+        return _errors.Closed(f"the {self.what} is closed", _errors.CLOSED, self.rank)
+
+    def forked(self):
+        return self.process != os.getpid()
+
+    # ---- closing ----
+
+    def tree(self):
+        """This handle and all that hang on it, parents first, and no new call on them begins."""
+        self.closing = True
+        found = [self]
+        for child in list(self.children):
+            found += child.tree()
+        return found
+
+    def close(self, patience=PATIENCE_S):
+        """Ends the C object when nobody uses it or anything that hangs on it."""
+        if self.closing:
+            return
+        if self.forked():
+            self._end_forked()
+            return
+        if not self._quiet(patience):
+            try:  # a call that cannot be cut short is still under way: the handle lives until it has ended
+                threading.Thread(target=self._close_late, name="hearth-close", daemon=True).start()
+            except RuntimeError:
+                pass  # the interpreter is ending, and the system takes everything back
+            return
+        self._end()
+
+    def _quiet(self, patience):
+        """Whether nobody is in a call. In a sealed tree without users nothing can be added any more."""
+        deadline = None if patience is None else time.monotonic() + patience
+        while True:
+            tree = self.tree()
+            if not any(handle.users for handle in tree) and self.tree() == tree:
+                return True
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+            time.sleep(0.001)
+
+    def _close_late(self):
+        self._quiet(None)
+        self._end()
+
+    def _end(self):
+        tree = self.tree()
+        for handle in tree:
+            handle.settle_last()
+        if self.parent is not None:  # a node takes all with it; others are taken apart from the leaves
+            for handle in reversed(tree[1:]):
+                handle.free_now()
+        self.free_now()
+        for handle in tree:
+            handle.gone()
+
+    def _end_forked(self):
+        """In a forked child: everything belongs to the parent process; only a node's memory is given back."""
+        tree = self.tree()
+        if self.parent is None:
+            self.free_now()
+        for handle in tree:
+            handle.gone()
+
+    def free_now(self):
+        """Ends it in C, once, whoever comes first."""
+        try:
+            self.lives.pop()
+        except IndexError:
+            return
+        if self.free is not None:
+            self.free(self.address)
+
+    def gone(self):
+        """C has forgotten it."""
+        self.lives.clear()
+        self.address = None
+        self.keep = None
+        parent = self.parent
+        if parent is not None:
+            parent.children.discard(self)
+        else:
+            NODES.discard(self)
+
+    def settle_last(self):
+        """What an operation does before its request is freed."""
+
+    def drop(self):
+        """The user's object is gone. Never waits; what is still at work stays until its node is closed."""
+        if self.closing or self.forked():
+            return
+        if LOGGING and threading.get_ident() in LOGGING:  # C's locks may be ours: not from here
+            threading.Thread(target=self.drop, name="hearth-drop", daemon=True).start()
+            return
+        self.sweep()
+        if self.parent is None or not self.children:
+            self.close()
+
+    def sweep(self):
+        """Frees operations that have ended and whose future nobody holds."""
+        for _ in range(len(self.orphans)):
+            try:
+                operation = self.orphans.pop(0)
+            except IndexError:  # another thread took it
+                return
+            if not operation.reap():
+                self.orphans.append(operation)
+
+
+def log_trampoline(function):
+    """What C calls: the user's function, while the thread is marked as one that must not call Hearth."""
+    levels = {1: "error", 2: "warn", 3: "info", 4: "debug"}
+
+    def write(_, level, name, text):
+        me = threading.get_ident()
+        LOGGING.append(me)
+        try:
+            function(levels.get(level, str(level)), name.decode(errors="replace"), text.decode(errors="replace"))
+        finally:
+            LOGGING.remove(me)
+
+    return write
+
+
+class _Late:
+    """What a thread works out for the main thread, which may be gone when it is ready."""
+
+    def __init__(self, function, arguments, unwanted):
+        self.function, self.arguments, self.unwanted = function, arguments, unwanted
+        self.result = self.error = None
+        self.ready = threading.Event()
+        self.abandoned = False
+        self.disposals = [None]  # one
+
+    def run(self):
+        try:
+            self.result = self.function(*self.arguments)
+        except BaseException as error:
+            self.error = error
+        self.ready.set()
+        if self.abandoned:
+            self.dispose()
+
+    def take(self):
+        try:
+            self.ready.wait()
+        except BaseException:
+            self.abandoned = True
+            if self.ready.is_set():
+                self.dispose()
+            raise
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+    def dispose(self):
+        """Both threads may come here at once."""
+        try:
+            self.disposals.pop()
+        except IndexError:
+            return
+        if self.error is None:
+            self.unwanted(self.result)
+
+
+def interruptible(function, *arguments, unwanted=lambda result: None):
+    """function(*arguments), a C call that blocks for long and cannot be cut into slices. In the main thread it runs
+    in another one, so that Ctrl-C is seen; the call itself then goes on, and `unwanted` gets its result."""
+    if threading.current_thread() is not threading.main_thread():
+        return function(*arguments)
+    late = _Late(function, arguments, unwanted)
+    try:
+        threading.Thread(target=late.run, name="hearth-call", daemon=True).start()
+    except RuntimeError:  # no more threads, or the interpreter is ending
+        return function(*arguments)
+    return late.take()
+
+
+def text_of(function, *arguments):
+    """The text that a C function writes as snprintf does."""
+    size = 4096
+    while True:
+        buffer = ctypes.create_string_buffer(size)
+        length = _errors.check(function(*arguments, buffer, size))
+        if length < size:
+            return buffer.value.decode(errors="replace")
+        size = length + 1024  # it may grow meanwhile
+
+
+@atexit.register
+def _close_all():
+    for node in list(NODES):
+        if not node.forked():
+            node.close()
+
+
+def _forget():
+    """In a forked child: no thread of the parent is here, so nobody is in a call."""
+    LOGGING.clear()
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes and groups: open, open_local, Node, Group."""
+
+import ctypes
+import re
+import weakref
+from typing import Any, Dict, List, Optional
+
+from . import _errors
+from ._calls import ALGOS, Collectives, choice, invalid, milliseconds, opts_of, unknown_keyword
+from ._handles import NODES, Handle, interruptible, log_trampoline, text_of
+from ._library import LOG, Config, lib
+
+LEVELS = {"error": 1, "warn": 2, "info": 3, "debug": 4}
+_HIDDEN = ("size", "log_arg", "launcher")
+FIELDS = {name[:-3] if name.endswith("_ms") else name: (name, kind) for name, kind, *_ in Config._fields_
+          if name not in _HIDDEN}
+_UNITS = {"": 1, "bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
+
+
+# ---- configuration ----
+
+def rate_of(rate: Any) -> int:
+    """Bits a second, of a number or a text like "100mbit" or "2.5gbit".
+
+    >>> from hearth._nodes import rate_of
+    >>> rate_of("2.5gbit")
+    2500000000
+    """
+    if not isinstance(rate, str):
+        return rate
+    found = re.fullmatch(r"(\d+)(?:\.(\d{1,9}))?(bit|kbit|mbit|gbit|)", rate)
+    if not found:
+        raise invalid(f"rate is {rate!r}; it takes bits a second, like 100mbit or 2.5gbit, or 0 for no limit")
+    whole, part, unit = found[1], found[2] or "", _UNITS[found[3]]
+    return int(whole) * unit + (int(part) * unit // 10 ** len(part) if part else 0)
+
+
+def _text(name, value):
+    if name == "peers" and not isinstance(value, str):
+        value = ",".join(str(peer) for peer in value)
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is {value!r}; it takes a text")
+    if "\0" in value:
+        raise invalid(f"{name} is {value!r}: a text with a zero byte")
+    return value.encode()
+
+
+def _number(name, value, kind):
+    if name == "rate":
+        value = rate_of(value)
+    if isinstance(value, float) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} is {value!r}; it takes a whole number")
+    value = value.__index__()
+    if kind(value).value != value:
+        raise invalid(f"{name} is {value}; C has no room for that number")
+    return value
+
+
+def _set(config, keyword, value):
+    """One field, by its keyword."""
+    name, kind = FIELDS[keyword]
+    if keyword == "log":
+        if not callable(value):
+            raise TypeError(f"log is {value!r}; it takes a function of level, id and text")
+        return LOG(log_trampoline(value))
+    if name.endswith("_ms"):
+        if not isinstance(value, (int, float)):
+            raise TypeError(f"{keyword} is {value!r}; it takes seconds")
+        value = milliseconds(value, keyword)
+    elif keyword == "algo":
+        value = choice(ALGOS, value, keyword)
+    elif keyword == "log_level":
+        value = choice(LEVELS, value, keyword)
+    elif kind is ctypes.c_char_p:
+        value = _text(name, value)
+    else:
+        value = _number(name, value, kind)
+    setattr(config, name, value)
+    return None
+
+
+def configure(keywords: Dict[str, Any], call: str):
+    """struct hearth_config of the environment and then the keywords (None: as it is), and the log function for C."""
+    config, log = Config(), None
+    lib.config_init(config)
+    _errors.check(lib.config_env(config))
+    for keyword, value in keywords.items():
+        if keyword not in FIELDS:
+            raise unknown_keyword(keyword, list(FIELDS), call)
+        if value is not None:
+            log = _set(config, keyword, value) or log
+    if log is not None:
+        config.log = ctypes.cast(log, ctypes.c_void_p)
+    return config, log
+
+
+# ---- opening ----
+
+def open(**config: Any) -> "Node":
+    """Opens this process's node and joins it to the others.
+
+    Where the others are is taken from the environment (HEARTH_*, or what torchrun, mpirun, srun and `hearth run` set),
+    and then from keywords, which are the fields of struct hearth_config in include/hearth.h; times are in seconds.
+    Without any of them the node is alone. The most useful ones:
+
+        rendezvous="host:port"      where all members meet, with world_size= and rank=
+        peers="a:5000,b:5000"       all members, by rank; a list is taken too
+        op_timeout=30.0             seconds that an operation may take
+        rate="100mbit"              what this node sends at most
+        codec="int8"                for compressed calls that name none
+        trust_network=True          allows tcp, which is not encrypted, beyond this machine
+        log=print, log_level="info" a function of level, id and text; it must not call Hearth
+
+    >>> import hearth
+    >>> with hearth.open(op_timeout=30.0) as node:
+    ...     node.rank, node.size
+    (0, 1)
+    """
+    settings, log = configure(config, "open")
+    address = ctypes.c_void_p()
+
+    def join():
+        _errors.check(lib.open(settings, ctypes.byref(address)))
+        return Node(address.value, log)
+
+    return interruptible(join, unwanted=lambda node: node.close())
+
+
+def open_local(count: int, **config: Any) -> "List[Node]":
+    """Opens `count` nodes in this process, joined in memory, for tests and notebooks. Each belongs into a thread of its
+    own; hearth.local does that.
+
+    >>> import hearth
+    >>> nodes = hearth.open_local(3)
+    >>> [node.rank for node in nodes]
+    [0, 1, 2]
+    >>> for node in nodes:
+    ...     node.close()
+    """
+    settings, log = configure(config, "open_local")
+    if not isinstance(count, int) or not 1 <= count <= 64:
+        raise invalid(f"open_local: count is {count!r}; it must be from 1 to 64")
+    addresses = (ctypes.c_void_p * count)()
+    _errors.check(lib.open_local(settings, count, addresses))
+    return [Node(address, log) for address in addresses]
+
+
+class Node:
+    """One member of a cluster, as hearth.open() returns it. Its world is the group of all members.
+
+    >>> import hearth
+    >>> with hearth.open() as node:
+    ...     node.world.all_reduce(bytearray(b"abc"))
+    bytearray(b'abc')
+
+    A node that is not closed is closed when nobody holds it or its groups any more, and at exit. In a forked child
+    (of multiprocessing, of a DataLoader) it is of no use, and does no harm.
+    """
+
+    __slots__ = ("_handle", "_world_handle", "_world", "rank", "size", "__weakref__")
+
+    def __init__(self, address, log):
+        world = lib.world(address)
+        self.rank = lib.rank(world)
+        self.size = lib.size(world)
+        self._handle = Handle("node", None, address, lib.close, self.rank)
+        self._handle.keep = log
+        self._world_handle = self._handle.adopt(Handle("node", self._handle, world, None, self.rank))
+        self._world = None
+        NODES.add(self._handle)
+
+    def __del__(self):
+        handle = getattr(self, "_handle", None)
+        if handle is not None:
+            handle.drop()
+
+    def __enter__(self) -> "Node":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __repr__(self):
+        return f"<hearth.Node rank {self.rank} of {self.size}{', closed' if self._handle.closing else ''}>"
+
+    @property
+    def world(self) -> "Group":
+        """The group of all members."""
+        group = self._world() if self._world is not None else None
+        if group is None:
+            group = Group(self, self._world_handle, self.size)
+            self._world = weakref.ref(group)
+        return group
+
+    def links(self) -> str:
+        """How the node is joined to the others, for people: one line for each peer."""
+        with self._handle as address:
+            return text_of(lib.links_text, address)
+
+    def metrics(self) -> str:
+        """Counters and histograms, in the exposition format of Prometheus."""
+        with self._handle as address:
+            return text_of(lib.metrics_text, address)
+
+    def alloc(self, len: int) -> memoryview:
+        """`len` bytes, zero, that members on the same host can see: collectives on them copy less.
+
+        They live until the node is closed; what looks at them must not be used after that.
+
+        >>> import hearth
+        >>> with hearth.open() as node:
+        ...     node.alloc(8).cast("f").tolist()
+        [0.0, 0.0]
+        """
+        with self._handle as address:
+            if len < 0:
+                raise invalid(f"alloc: len is {len}")
+            memory = lib.alloc(address, len)
+            if not memory:
+                status = _errors.FORKED if self._handle.forked() else _errors.NO_MEMORY
+                raise _errors.make(status, lib.error_text().decode(errors="replace"), self.rank)
+            block = (ctypes.c_uint8 * len).from_address(memory)
+            block.node = self  # as long as somebody looks at it, only an explicit close ends the node
+            return memoryview(block).cast("B")
+
+    def close(self) -> None:
+        """Closes the node and all that hangs on it: operations in flight end with hearth.Closed here and
+        hearth.PeerLost at the others. Again: nothing."""
+        self._handle.close()
+
+
+class Group(Collectives):
+    """The members that take part in collectives, in the order of their ranks.
+
+    Every collective is called by all members, in the same order, with the same counts and types; each has a form that
+    ends in _nb, returns a Future at once, and lets computation go on meanwhile. Buffers are numpy arrays, torch tensors,
+    array.array, bytearray, memoryview, or anything else with the buffer protocol, __array_interface__ or __dlpack__.
+    Nothing is copied; a buffer must be C-contiguous. A call returns the object that it has filled.
+
+    Options of every collective:
+        timeout     seconds until it is given up on all members; None: the node's op_timeout
+        tag         operations match by tag, and by order within it: 0
+        weight      of this member, for op "avg": 1.0
+        algo        "ring", "direct", ... instead of the best: for measurement
+        restore     give an in-place buffer back as it was if the operation fails (costs a copy)
+        order_rank  combine in the order of ranks: the same bits on every network
+
+    >>> import hearth
+    >>> from array import array
+    >>> def work(group):
+    ...     return group.all_reduce(array("i", [group.rank + 1])).tolist()
+    >>> hearth.local(work, 3)
+    [[6], [6], [6]]
+    """
+
+    __slots__ = ("_handle", "node", "rank", "size", "__weakref__")
+
+    def __init__(self, node, handle, size):
+        self.node = node
+        self._handle = handle
+        self.rank = handle.rank
+        self.size = size
+
+    def __del__(self):
+        handle = getattr(self, "_handle", None)
+        if handle is not None and handle.free is not None:
+            handle.drop()
+
+    def __enter__(self) -> "Group":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __repr__(self):
+        return f"<hearth.Group rank {self.rank} of {self.size}{', closed' if self._handle.closing else ''}>"
+
+    def split(self, color: Optional[int], key: int = 0, *, timeout: Optional[float] = None) -> "Optional[Group]":
+        """Members with the same color form a new group, ordered by key and then by rank. All members call it.
+
+        A negative color, or None, takes part and gets no group: None.
+
+            pairs = group.split(group.rank // 2)
+        """
+        color = -1 if color is None else max(-1, int(color))
+        if not -1 << 31 <= key < 1 << 31 or color >= 1 << 31:
+            raise invalid(f"split: color is {color}, key is {key}; they take 32 bits")
+        opts = opts_of({"timeout": timeout} if timeout is not None else {})
+        return interruptible(self._split, color, key, opts, unwanted=lambda group: group and group.close())
+
+    def _split(self, color, key, opts):
+        parent = self._handle
+        made = ctypes.c_void_p()
+        with parent as address:
+            _errors.check(lib.group_split(address, color, key, opts, ctypes.byref(made)), self.rank)
+            if not made.value:
+                return None
+            rank, size = lib.rank(made.value), lib.size(made.value)
+            node = self.node._handle
+            return Group(self.node, node.adopt(Handle("group", node, made.value, lib.group_close, rank)), size)
+
+    def close(self) -> None:
+        """Closes a group that split() has made; its operations in flight are cancelled. A world is its node's."""
+        if self._handle.free is not None:
+            self._handle.close()
