@@ -35,7 +35,7 @@ struct run {
     bool spread; /* over several machines */
     char job[17];
     char master[HOST_NAME_LEN], meeting[ADDRESS_MAX]; /* MASTER_ADDR, HEARTH_RENDEZVOUS */
-    uint16_t port;                                    /* MASTER_PORT; the rendezvous has the next */
+    uint16_t port, user_port;                         /* MASTER_PORT; as the user set it, or 0 */
     char interface[ROUTE_IFACE_MAX];
     struct job_rank *ranks;
 };
@@ -117,12 +117,35 @@ static int settle_master(struct run *run, const struct usage *usage)
     return ARGS_GO;
 }
 
+/* A variable that nobody set but the user: what came with a RANK is another launcher's, for its own ranks. */
+static const char *said_by_user(const char *name)
+{
+    const char *text = getenv(name);
+    return text && text[0] && !getenv("RANK") ? text : NULL;
+}
+
+static int read_port(struct run *run, const struct usage *usage)
+{
+    const char *text = said_by_user("MASTER_PORT");
+    char *end;
+    if (!text)
+        return ARGS_GO;
+    unsigned long port = strtoul(text, &end, 10);
+    if (*end || text[0] < '0' || text[0] > '9' || port < 1 || port > UINT16_MAX)
+        return args_refuse(usage, "MASTER_PORT is '%.64s'; a port is a number from 1 to %d", text,
+                           UINT16_MAX);
+    run->user_port = (uint16_t)port;
+    return ARGS_GO;
+}
+
 static int settle_meeting(struct run *run, const struct usage *usage)
 {
     uint64_t draw;
-    run->port = route_ports();
+    run->port = route_ports(); /* the rendezvous has the next */
     if (random_bytes(&draw, sizeof draw) || run->port == 0)
         return args_refuse(usage, "no random numbers, or no free port");
+    if (run->port + 1 == run->user_port)
+        run->port--;
     snprintf(run->job, sizeof run->job, "%016llx", (unsigned long long)draw);
     int code = run->rendezvous && run->spread ? ARGS_GO : settle_master(run, usage);
     if (code != ARGS_GO)
@@ -146,6 +169,24 @@ static int settle_meeting(struct run *run, const struct usage *usage)
             len = strcspn(run->rendezvous, "]");
         snprintf(run->master, sizeof run->master, "%.*s", (int)(len - open), run->rendezvous + open);
     }
+    return ARGS_GO;
+}
+
+/* Where programs of torch.distributed meet. */
+static int settle_torch(struct run *run, const struct usage *usage)
+{
+    const char *address = said_by_user("MASTER_ADDR"), *colon = strrchr(run->meeting, ':');
+    unsigned long taken = colon ? strtoul(colon + 1, NULL, 10) : 0;
+    if (address && strlen(address) >= sizeof run->master)
+        return args_refuse(usage, "MASTER_ADDR is longer than %d letters", HOST_NAME_LEN - 1);
+    if (address)
+        snprintf(run->master, sizeof run->master, "%s", address);
+    if (run->user_port && run->user_port == taken)
+        return args_refuse(usage, "MASTER_PORT and --rendezvous name the same port, %lu", taken);
+    if (run->user_port)
+        run->port = run->user_port;
+    else if (run->port == taken)
+        run->port++; /* free too: the rendezvous is where the user wants it */
     return ARGS_GO;
 }
 
@@ -220,6 +261,16 @@ static struct place find_place(const struct hosts *hosts, int rank)
     return p;
 }
 
+/* As torchrun does: ranks that share a machine would each start a thread for every processor of it. */
+static void set_threads(const struct host *host, struct place p, struct vars *vars)
+{
+    const char *threads = getenv("OMP_NUM_THREADS");
+    if (threads && !host->local)
+        add_var(vars, "OMP_NUM_THREADS=%s", threads);
+    else if (!threads && p.local_size > 1)
+        add_var(vars, "OMP_NUM_THREADS=1");
+}
+
 static void set_vars(const struct run *run, const struct host *host, struct place p, struct vars *vars)
 {
     if (!host->local)
@@ -243,6 +294,7 @@ static void set_vars(const struct run *run, const struct host *host, struct plac
     add_var(vars, "GROUP_RANK=%d", p.group);
     add_var(vars, "MASTER_ADDR=%s", run->master);
     add_var(vars, "MASTER_PORT=%u", (unsigned)run->port);
+    set_threads(host, p, vars);
 }
 
 static bool make_ranks(struct run *run)
@@ -335,7 +387,7 @@ int cmd_run(int argc, char **argv)
         {"no-prefix", ARG_FLAG, &run.no_prefix, .about = "lines without the rank in front"},
         {"verbose", ARG_FLAG, &run.verbose, .about = "say who runs where, and the network"},
         {"PROGRAM [ARGUMENTS]", ARG_REST, &run.args,
-         .about = "what to run; it gets its rank by HEARTH_RANK or RANK"},
+         .about = "what to run; it gets its rank by HEARTH_RANK, or by RANK and what else torchrun sets"},
     };
     const struct usage usage = {
         "run",
@@ -352,7 +404,11 @@ int cmd_run(int argc, char **argv)
     if (code == ARGS_GO)
         code = settle_hosts(&run, &usage);
     if (code == ARGS_GO)
+        code = read_port(&run, &usage);
+    if (code == ARGS_GO)
         code = settle_meeting(&run, &usage);
+    if (code == ARGS_GO)
+        code = settle_torch(&run, &usage);
     if (code == ARGS_GO)
         code = start(&run);
     free_ranks(&run);

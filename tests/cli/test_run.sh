@@ -7,7 +7,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 number=0
 failed=0
-unset NO_COLOR HEARTH_RANK RANK
+unset NO_COLOR HEARTH_RANK RANK MASTER_ADDR MASTER_PORT OMP_NUM_THREADS
 
 # report STATUS NAME: one TAP line; what the command said follows if it was wrong.
 report() {
@@ -141,10 +141,22 @@ for r, e in enumerate(ranks):
     assert e["GROUP_RANK"] == "0" and e["MASTER_ADDR"] == "127.0.0.1" and 1024 < int(e["MASTER_PORT"]) < 65536, e
     assert e["HEARTH_BIND"] == "lo" and e["HEARTH_TRANSPORT"] == "shm" and e["HEARTH_TRUST_NETWORK"] == "1", e
     assert e["HEARTH_RENDEZVOUS"].startswith("unix:@hearth-run-") and e["PATH"], e
+    assert e["OMP_NUM_THREADS"] == "1", e
 for name in "HEARTH_JOB", "HEARTH_RENDEZVOUS", "MASTER_PORT":
     assert ranks[0][name] == ranks[1][name], name
 PYTHON
 report $? "every rank has its variables, and torchrun's"
+torch='echo "$MASTER_ADDR $MASTER_PORT ${OMP_NUM_THREADS-unset}"'
+MASTER_ADDR=::1 MASTER_PORT=1234 OMP_NUM_THREADS=3 run -n 2 -- sh -c "$torch"
+[ $code -eq 0 ] && [ "$(sort "$scratch/out" | tr '\n' '+')" = "[0] ::1 1234 3+[1] ::1 1234 3+" ]
+report $? "MASTER_ADDR, MASTER_PORT and OMP_NUM_THREADS stay as the user set them"
+RANK=7 MASTER_ADDR=elsewhere MASTER_PORT=1234 run -n 1 -- sh -c "$torch"
+[ $code -eq 0 ] && grep -qE '^\[0\] 127\.0\.0\.1 [0-9]{5} unset$' "$scratch/out"
+report $? "those of a launcher that we run under are not the user's; one rank has its threads"
+for port in 0 65536 abc 12x -1; do
+    MASTER_PORT=$port refuses "MASTER_PORT is '$port'" -n 1 -- true
+done
+MASTER_PORT=4000 refuses "same port, 4000" --rendezvous 127.0.0.1:4000 -n 1 -- true
 run -n 1 -- printf '%s|' --help '' "a 'b' \"c\" \$d" -- 'new
 line'
 [ "$(cat "$scratch/out")" = "$(printf '[0] %s|' --help)|a 'b' \"c\" \$d|--|new"$'\n'"[0] line|" ]
@@ -226,6 +238,12 @@ HEARTH_CHUNK_BYTES=4K GREETING="it's a \"test\" \$x" OTHER=1 run "${away[@]}" --
 END
 )" ]
 report $? "other hosts: ranks in order, same directory, variables handed on without harm"
+OMP_NUM_THREADS=2 MASTER_ADDR=10.1.1.1 MASTER_PORT=99 run "${away[@]}" --hosts one,two -- sh -c "$torch; echo \$HEARTH_RENDEZVOUS"
+[ $code -eq 0 ] && lines 2 '10\.1\.1\.1 99 2$' && lines 2 '\] 10\.9\.8\.7:'
+report $? "other hosts: the user's MASTER_ADDR, MASTER_PORT and OMP_NUM_THREADS reach them, the rendezvous is ours"
+run "${away[@]}" --hosts one,two:2 -- sh -c 'echo "$HOST ${OMP_NUM_THREADS-unset}"'
+[ $code -eq 0 ] && [ "$(sort "$scratch/out" | tr '\n' ' ')" = "[0] one unset [1] two 1 [2] two 1 " ]
+report $? "OMP_NUM_THREADS is 1 where ranks share a host"
 run "${away[@]}" --verbose -n 5 --hosts localhost,two:2 -- sh -c 'echo "${HOST:-here}"'
 [ $code -eq 0 ] && [ "$(sort "$scratch/out" | tr '\n' ' ')" = "[0] here [1] here [2] two [3] two [4] two " ] &&
     said "rendezvous 10.9.8.7:" && said "ranks 2 to 4 on two"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks from those who start them: the real mpirun of Open MPI and MPICH, and by hand what torchrun and Slurm
- * set. Started as `test_launchers member` it is one rank: it opens, sums, and says who it is. */
+/* Ranks from those who start them: the real mpirun of Open MPI and MPICH, the real torchrun, and by hand what
+ * torchrun and Slurm set. Started as `test_launchers member` it is one rank: it opens, sums, and says who it
+ * is; as `test_launchers mortal` rank 1 dies in its first life. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,7 +18,13 @@
 
 /* ---- a rank ---- */
 
-static int rank_main(void)
+static bool is_first_life(void)
+{
+    const char *lives = getenv("TORCHELASTIC_RESTART_COUNT");
+    return lives && strcmp(lives, "0") == 0;
+}
+
+static int rank_main(bool mortal)
 {
     struct hearth_config config;
     hearth_node *node = NULL;
@@ -29,6 +36,8 @@ static int rank_main(void)
     if (!check_status(hearth_open(&config, &node), HEARTH_OK))
         return 1;
     hearth_group *world = hearth_world(node);
+    if (mortal && hearth_rank(world) == 1 && is_first_life())
+        kill(getpid(), SIGKILL);
     sum = hearth_rank(world) + 1;
     check_status(hearth_all_reduce(world, &sum, &sum, 1, HEARTH_I64, HEARTH_SUM, NULL), HEARTH_OK);
     printf("rank %d of %d: sum %lld\n", hearth_rank(world), hearth_size(world), (long long)sum);
@@ -50,6 +59,7 @@ static void become(char *const *command, int output)
     setpgid(0, 0);
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
         unsetenv(ours[i]);
+    setenv("OMP_NUM_THREADS", "1", 1); /* else torchrun says that it sets it */
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
     dup2(output, STDOUT_FILENO);
@@ -94,6 +104,8 @@ static bool installed(const char *program)
 {
     char path[256];
     const char *const places[] = {"/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"};
+    if (program[0] == '/')
+        return access(program, X_OK) == 0;
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         snprintf(path, sizeof path, "%s/%s", places[i], program);
         if (access(path, X_OK) == 0)
@@ -102,7 +114,8 @@ static bool installed(const char *program)
     return false;
 }
 
-static void launched(const char *program, const char *package, char *const *command)
+/* What the command said, once all ranks have come to the right sum. */
+static const char *launched(const char *program, const char *package, char *const *command)
 {
     static char output[OUTPUT_MAX];
     if (!installed(program)) {
@@ -114,6 +127,7 @@ static void launched(const char *program, const char *package, char *const *comm
     check(code == 0, "%s ended with %d:\n%s", program, code, output);
     ranks_check(output, RANKS);
     checks_end();
+    return output;
 }
 
 static void test_open_mpi(void **state)
@@ -135,6 +149,41 @@ static void test_mpich(void **state)
     char *command[] = {(char *)"mpirun.mpich", (char *)"-n",     (char *)"3",
                        (char *)self,           (char *)"member", NULL};
     launched("mpirun.mpich", "mpich", command);
+}
+
+/* The options without a meaning for these ranks, -r and -t, get torch 1.13 along with Python 3.11. */
+static const char *torchrun(const char *option, const char *mode)
+{
+    char *command[] = {(char *)"/usr/bin/torchrun",
+                       (char *)"-r",
+                       (char *)"9:1",
+                       (char *)"-t",
+                       (char *)"9:1",
+                       (char *)option,
+                       (char *)"--nproc_per_node=3",
+                       (char *)"--max_restarts=1",
+                       (char *)"--monitor_interval=0.2",
+                       (char *)"--no_python",
+                       (char *)self,
+                       (char *)mode,
+                       NULL};
+    return launched(command[0], "python3-torch", command);
+}
+
+/* MASTER_ADDR is a name, MASTER_PORT one that the system handed out. */
+static void test_torchrun_standalone(void **state)
+{
+    (void)state;
+    torchrun("--standalone", "member");
+}
+
+/* All ranks are started again and meet at the port of their first lives. */
+static void test_torchrun_restarts(void **state)
+{
+    (void)state;
+    char option[32];
+    snprintf(option, sizeof option, "--master_port=%u", (unsigned)free_port());
+    assert_non_null(strstr(torchrun(option, "mortal"), "failed (exitcode: "));
 }
 
 /* Two jobs at once, of one user on one host, do not meet each other. */
@@ -220,12 +269,15 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_open_mpi),
         cmocka_unit_test(test_mpich),
+        cmocka_unit_test(test_torchrun_standalone),
+        cmocka_unit_test(test_torchrun_restarts),
         cmocka_unit_test(test_two_jobs_of_one_user),
         cmocka_unit_test(test_torchrun),
         cmocka_unit_test(test_slurm),
     };
-    if (argc == 2 && strcmp(argv[1], "member") == 0)
-        return rank_main();
+    bool mortal = argc == 2 && strcmp(argv[1], "mortal") == 0;
+    if (mortal || (argc == 2 && strcmp(argv[1], "member") == 0))
+        return rank_main(mortal);
     self = realpath(argv[0], NULL);
     if (self == NULL) {
         fprintf(stderr, "%s: %s\n", argv[0], strerror(errno));
