@@ -33,16 +33,17 @@ INCLUDES = {
     "cli": FACES,
     "bench": FACES,
     "examples": [],
+    "bindings": [],
 }
 
-# System headers. os, cli, bench and examples may include any; other rooms only the C library and these.
+# System headers. os, cli, bench, examples and bindings may include any; other rooms only the C library and these.
 C_LIBRARY = set("assert ctype errno fenv float inttypes limits math stdalign stdarg stdatomic stdbool stddef stdint "
                 "stdio stdlib string".split())
 SYSTEM = {
     "kernel": {"arm_neon.h", "cpuid.h", "immintrin.h", "sys/auxv.h"},
     "transport": {"sys/types.h", "sys/uio.h"},
 }
-SYSTEM_ANY = ("os", "cli", "bench", "examples")
+SYSTEM_ANY = ("os", "cli", "bench", "examples", "bindings")
 
 # Names that may not be used: pattern, where, except in, why.
 CALL = r"(?<![\w.>])(?:%s)\s*\("
@@ -62,10 +63,20 @@ BANNED = [
     (r"\bpthread_\w+", ("src",), ("src/os/",), "threads and locks belong to os/"),
 ]
 
-LINES_OF_FILE, LINES_OF_FUNCTION, COLUMNS = 700, 70, 110
+# The same for Python: line pattern, where, except in, why.
+PYTHON_BANNED = [
+    (r"\b(?:CDLL|PyDLL|LoadLibrary|pythonapi)\b", ("bindings",), ("bindings/python/hearth/_library.py",),
+     "only _library.py loads and declares"),
+    (r"^(?:import|from) (?:torch|numpy)\b", ("bindings/python/hearth",), ("bindings/python/hearth/torch/",),
+     "import it where it is used: a user may not have it"),
+    (r"^\s*except\s*:", ("bindings",), (), "catches Ctrl-C too"),
+]
+
+LINES_OF_FILE, LINES_OF_FUNCTION, COLUMNS, PYTHON_COLUMNS = 700, 70, 110, 120
 SKIP_DIRS = {".git", "build", "corpus", "golden", "__pycache__"}
+SAME_NAME = {"__init__.py", "__main__.py"}  # Python wants them in every package
 SPDX = "SPDX-License-Identifier: Apache-2.0"
-CODE, SCRIPT = {".c", ".h", ".inc"}, {".py", ".sh", ".cmake", ".yml"}
+CODE, CXX, SCRIPT = {".c", ".h", ".inc"}, {".cc", ".cpp", ".hpp"}, {".py", ".sh", ".cmake", ".yml", ".toml"}
 
 problems = []
 
@@ -124,6 +135,9 @@ def check_head(path, lines):
 
 
 def check_lines(path, lines):
+    columns = COLUMNS if path.suffix in CODE | CXX else 1000
+    if path.suffix == ".py" and room_of(path) in ("bindings", "examples"):
+        columns = PYTHON_COLUMNS
     if len(lines) > LINES_OF_FILE:
         problem(path, len(lines), "file length", f"{len(lines)} lines, {LINES_OF_FILE} are allowed")
     for number, line in enumerate(lines, 1):
@@ -131,8 +145,8 @@ def check_lines(path, lines):
             problem(path, number, "tab", "use spaces")
         if line != line.rstrip():
             problem(path, number, "space", "at the end of the line")
-        if len(line) > COLUMNS and path.suffix in CODE:
-            problem(path, number, "line length", f"{len(line)} columns, {COLUMNS} are allowed")
+        if len(line) > columns:
+            problem(path, number, "line length", f"{len(line)} columns, {columns} are allowed")
         if re.search(r"\b(TODO|FIXME|XXX)\b(?!\([^)]+\))", line) and path.name != "check.py":
             problem(path, number, "loose end", "say why, as in TODO(reason), or do it")
 
@@ -153,6 +167,8 @@ def check_includes(path, text):
                 problem(path, line, "include", f"<{name}>: system headers belong to os/")
         elif name.split("/")[0] == room and (ROOT / name).exists():
             continue
+        elif room == "bindings" and (path.parent / name).exists():
+            continue
         elif not (ROOT / "src" / name).exists():
             problem(path, line, "include", f'"{name}": write "room/file.h"')
         elif name.split("/")[0] not in allowed and name not in allowed:
@@ -169,9 +185,10 @@ def check_banned(path, code):
 
 
 def check_conditionals(path, code):
-    """#if is for os/, kernel/ and the public header; elsewhere there is only the include guard."""
+    """#if is for os/, kernel/, the public header, and for bindings, which follow the versions of others; elsewhere
+    there is only the include guard."""
     room = room_of(path)
-    if room in ("os", "kernel", "tests", "fuzz") or path.name == "hearth.h":
+    if room in ("os", "kernel", "tests", "fuzz", "bindings") or path.name == "hearth.h":
         return
     found = [(line_at(code, m.start()), m.group(1))
              for m in re.finditer(r"^[ \t]*#[ \t]*(if\w*|elif|else|endif)\b", code, re.M)]
@@ -214,10 +231,22 @@ def check_header_alone(path):
 
 def check_unique(paths):
     seen = {}
-    for path in paths:
+    for path in (p for p in paths if p.name not in SAME_NAME):
         other = seen.setdefault(path.name, path)
         if other is not path:
             problem(path, 1, "file name", f"{other.relative_to(ROOT)} has the same name")
+
+
+# ---- Rules for Python ----------------------------------------------------------------------------------------------
+
+def check_python(path, lines):
+    name = str(path.relative_to(ROOT))
+    for pattern, where, exceptions, why in PYTHON_BANNED:
+        if not name.startswith(where) or name.startswith(exceptions):
+            continue
+        for number, line in enumerate(lines, 1):
+            if re.search(pattern, line):
+                problem(path, number, "banned", f"{line.strip()}: {why}")
 
 
 # ---- Rules for documents -------------------------------------------------------------------------------------------
@@ -244,26 +273,29 @@ def check_links(path, text):
 # ---- The whole -----------------------------------------------------------------------------------------------------
 
 def check_all():
-    c_files = []
+    c_files, cxx_files, python_files = [], [], []
+    lists = {**dict.fromkeys(CODE, c_files), **dict.fromkeys(CXX, cxx_files), ".py": python_files}
     for path in files():
+        lists.get(path.suffix, []).append(path)
         if path.suffix == ".md":
             check_links(path, path.read_text())
-        elif path.suffix in CODE:
-            c_files.append(path)
-        elif not is_script(path):
+        elif path.suffix not in lists and not is_script(path):
             continue
         lines = path.read_text().splitlines()
         check_lines(path, lines)
         if path.suffix != ".md":
             check_head(path, lines)
-    for path in c_files:
+        if path.suffix == ".py":
+            check_python(path, lines)
+    for path in c_files + [p for p in cxx_files if room_of(p) == "bindings"]:
         text = path.read_text()
         code = strip(text)
         check_includes(path, text)
         check_banned(path, code)
         check_conditionals(path, code)
         check_functions(path, code)
-    check_unique([p for p in c_files if room_of(p) != "tests"])
+    check_unique([p for p in c_files + cxx_files if room_of(p) != "tests"])
+    check_unique(python_files)
     headers = [p for p in c_files if p.suffix == ".h" and p.relative_to(ROOT).parts[0] in ("src", "include")]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(check_header_alone, headers))
@@ -285,7 +317,7 @@ def run_format(reformat):
     else:
         print("skipped: clang-format 14 is missing: run ./setup --all")
         return 77
-    paths = [p for p in files() if p.suffix in CODE]
+    paths = [p for p in files() if p.suffix in CODE | CXX]
     if reformat:
         return subprocess.run([tool, "-i", *paths]).returncode
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gloo's all-reduce algorithms over tcp, measured. The names are those of Gloo's own benchmark: new_* are choices of
- * gloo::allreduce, the others the older classes, which are set up once for a buffer. */
+/* Gloo's all-reduce algorithms over tcp, measured. The names are those of Gloo's own benchmark: new_* are
+ * choices of gloo::allreduce, the others the older classes, which are set up once for a buffer. */
 #include <gloo/algorithm.h>
 #include <gloo/allreduce.h>
 #include <gloo/allreduce_bcube.h>

@@ -30,7 +30,8 @@ static std::vector<float> numbers(size_t count, unsigned seed)
     return x;
 }
 
-template <typename Work> static void measure(const char *name, const std::vector<float> &x, int turns, Work work)
+template <typename Work>
+static void measure(const char *name, const std::vector<float> &x, int turns, Work work)
 {
     std::vector<Pair> pairs(x.size());
     std::vector<double> times;
@@ -58,7 +59,8 @@ int main(int argc, char **argv)
     }
     std::vector<float> x = numbers(count, seed);
     measure("std::nth_element", x, turns, [](std::vector<Pair> &pairs) {
-        std::nth_element(pairs.begin(), pairs.begin() + std::ptrdiff_t(pairs.size() / 100 - 1), pairs.end(), before);
+        std::nth_element(pairs.begin(), pairs.begin() + std::ptrdiff_t(pairs.size() / 100 - 1), pairs.end(),
+                         before);
     });
     measure("std::sort", x, turns,
             [](std::vector<Pair> &pairs) { std::sort(pairs.begin(), pairs.end(), before); });

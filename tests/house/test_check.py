@@ -12,6 +12,7 @@ from pathlib import Path
 from house import SOURCE
 
 HEAD = "/* SPDX-License-Identifier: Apache-2.0 */\n/* A file made for this test. */\n"
+PYTHON = '# SPDX-License-Identifier: Apache-2.0\n"""A module made for this test."""\n'
 LONG_BODY = "int f(void);\nint f(void)\n{\n" + "    (void)0;\n" * 71 + "    return 0;\n}\n"
 
 # File, its text, the rule that it breaks.
@@ -37,6 +38,16 @@ CASES = (
     ("src/core/a.c", HEAD + "/* TO" "DO: later */\n", "loose end"),
     ("src/core/a.h", HEAD + "size_t x;\n", "header alone"),
     ("src/wire/clock.h", HEAD, "file name"),
+    ("bindings/a/b.cpp", HEAD + '#include "core/heap.h"\n', "include"),
+    ("bindings/a/b.cpp", HEAD + "void f(char *a, char *b) { strcpy(a, b); }\n", "banned"),
+    ("bindings/a/b.cpp", HEAD + "/* " + "x" * 110 + " */\n", "line length"),
+    ("bindings/a/b.cpp", "int x;\n", "spdx"),
+    ("bindings/python/hearth/a.py", PYTHON + "x = ctypes.CDLL('libhearth.so')\n", "banned"),
+    ("bindings/python/hearth/a.py", PYTHON + "import torch\n", "banned"),
+    ("bindings/python/hearth/a.py", PYTHON + "from numpy import array\n", "banned"),
+    ("bindings/python/hearth/a.py", PYTHON + "try:\n    f()\nexcept:\n    pass\n", "banned"),
+    ("bindings/python/hearth/a.py", PYTHON + "#" * 121 + "\n", "line length"),
+    ("tests/net/_library.py", PYTHON, "file name"),
     ("docs/a.md", "[there](nowhere.md)\n", "link"),
     ("docs/a.md", "# Here\n\n[there](#there)\n", "link"),
 )
@@ -45,6 +56,11 @@ CLEAN = (
     ("src/os/clock.h", HEAD + "#ifndef OS_CLOCK_H\n#define OS_CLOCK_H\n\n#include <time.h>\n\n#endif\n"),
     ("src/os/clock.c", HEAD + '#include "os/clock.h"\n#ifdef __linux__\n#endif\n'),
     ("src/core/heap.c", HEAD + "#include <stdlib.h>\nvoid f(void *p) { free(p); } /* not strcpy(a, b) */\n"),
+    ("bindings/python/hearth/_library.py", PYTHON + "lib = ctypes.CDLL('libhearth.so')\n"),
+    ("bindings/python/hearth/__init__.py", PYTHON + "def f():\n    import torch\n"),
+    ("bindings/python/hearth/torch/__init__.py", PYTHON + "import torch\n"),
+    ("bindings/torch/part.hpp", HEAD + "#include <hearth.h>\n#include <torch/extension.h>\n"),
+    ("bindings/torch/part.cpp", HEAD + '#include "part.hpp"\n'),
     ("docs/b.md", "# A heading\n\n[there](#a-heading), [code](../src/os/clock.c)\n\n```\n[not](a-link.md)\n```\n"),
 )
 
