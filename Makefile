@@ -5,7 +5,8 @@ FUZZ_SECONDS ?= 600
 TEST         := tools/test.py
 
 .DEFAULT_GOAL := all
-.PHONY: all demo test test-all test-arm asan tsan posix clang fuzz soak bench bench-peers bench-net check format install clean help
+.PHONY: all demo test test-all test-arm asan tsan posix clang torch fuzz soak python
+.PHONY: bench bench-peers bench-net bench-torch check format install clean help
 
 all: ## build the library and the command (build/hearth)
 	@./setup
@@ -18,15 +19,15 @@ demo: all ## a race: four processes behind slow lines train one model with each 
 test: all ## what to run before a commit: about five minutes
 	@$(TEST) release
 
-test-all: ## sanitizers, clang, posix, ARM under qemu, short fuzzing, test hosts
+test-all: ## sanitizers, clang, posix, ARM under qemu, short fuzzing, test hosts, PyTorch
 	@./setup --all
-	@$(TEST) asan tsan clang posix arm fuzz net
+	@$(TEST) asan tsan clang posix arm fuzz net torch
 
 test-arm: ## kernels and plans on 64-bit ARM under qemu, results compared with this machine's
 	@./setup --all
 	@$(TEST) arm
 
-asan tsan clang posix: ## one suite of test-all: asan, tsan, clang or posix
+asan tsan clang posix torch: ## one suite of test-all: asan, tsan, clang, posix or torch
 	@./setup --all
 	@$(TEST) $@
 
@@ -36,6 +37,13 @@ fuzz: ## every fuzzer for FUZZ_SECONDS (600)
 
 soak: all ## the tests with their full repeat counts: hours
 	@$(TEST) soak
+
+python: ## a wheel of the Python package, with the library in it, into build/
+	@./setup
+	@mkdir -p build
+	@$$(tools/pick_python.py pip torch) -m pip --disable-pip-version-check wheel --quiet --no-deps --no-index \
+	  --wheel-dir build bindings/python
+	@ls build/*.whl
 
 bench: all ## measure kernels and collectives
 	@build/hearth bench kernels
@@ -50,11 +58,18 @@ bench-net: all ## the same between test hosts, at 0.1 and 1 Gbit/s and up to 20 
 	@python3 -B bench/net/bench_net.py
 	@python3 -B bench/net/bench_codecs.py
 
+bench-torch: ## step times of a PyTorch model between test hosts, beside Gloo and its hooks
+	@./setup --all
+	@cmake --preset release -DHEARTH_TORCH=ON >/dev/null
+	@cmake --build build
+	@cmake --build build --target hearth_switch
+	@PYTHONPATH=bindings/python $$(tools/pick_python.py --need torch numpy) -B bench/torch/run_torch.py
+
 check: ## house rules and formatting
 	@python3 -B tools/check.py
 	@python3 -B tools/check.py --format
 
-format: ## format every C file
+format: ## format every C and C++ file
 	@python3 -B tools/check.py --reformat
 
 install: all ## install below PREFIX (/usr/local); DESTDIR is honoured

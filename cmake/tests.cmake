@@ -27,6 +27,8 @@ set(HEARTH_TIMEOUT_process 240)
 set(HEARTH_TIMEOUT_net 600)
 set(HEARTH_TIMEOUT_cli 120)
 set(HEARTH_TIMEOUT_house 300)
+set(HEARTH_TIMEOUT_python 180)
+set(HEARTH_TIMEOUT_torch 300)
 set(HEARTH_TIMEOUT_fuzz 60)
 
 # Options of the sanitizers reach programs that were not built with them too, and mean nothing there.
@@ -155,18 +157,38 @@ foreach(file ${fuzz_files})
 endforeach()
 
 # ---- Scripts, Python or shell: tests/cli/ drives the command, tests/house/ looks at what was built, tests/net/ makes
-# hosts of network namespaces. -------------------------------------------------------------------------------------
+# hosts of network namespaces, tests/python/ and tests/torch/ use the binding. --------------------------------------
 
+# hearth_script_tests(label [python]): the scripts of tests/label, by another Python if it is named.
 function(hearth_script_tests label)
+  set(python ${ARGN})
+  if(NOT python)
+    set(python ${Python3_EXECUTABLE})
+  endif()
   file(GLOB scripts CONFIGURE_DEPENDS tests/${label}/test_*.py tests/${label}/test_*.sh)
   foreach(file ${scripts})
     string(REGEX REPLACE ".*/test_([^/]*)[.](py|sh)$" "\\1" name ${file})
     if(file MATCHES "[.]py$")
-      hearth_test(${label}/${name} ${label} ${Python3_EXECUTABLE} -B ${file})
+      hearth_test(${label}/${name} ${label} ${python} -B ${file})
     else()
       hearth_test(${label}/${name} ${label} bash ${file})
     endif()
   endforeach()
+endfunction()
+
+# The binding's tests: by a Python that has torch and numpy, where there is one; without them tests say what they skip.
+function(hearth_binding_tests)
+  execute_process(COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tools/pick_python.py torch numpy
+                  OUTPUT_VARIABLE python OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  list(APPEND HEARTH_TEST_ENVIRONMENT "PYTHONPATH=${PROJECT_SOURCE_DIR}/bindings/python"
+       "HEARTH_LIBRARY=$<TARGET_SONAME_FILE:hearth>" "PYTHONDONTWRITEBYTECODE=1")
+  hearth_script_tests(python ${python})
+  hearth_script_tests(torch ${python})
+  get_property(tests DIRECTORY PROPERTY TESTS)
+  list(FILTER tests INCLUDE REGEX "^torch/")
+  if(tests)
+    set_tests_properties(${tests} PROPERTIES PROCESSORS 2) # each starts several processes that compute
+  endif()
 endfunction()
 
 if(Python3_FOUND AND HEARTH_CLI AND NOT HEARTH_FUZZ)
@@ -179,6 +201,7 @@ if(Python3_FOUND AND HEARTH_CLI AND HEARTH_HOUSE AND HEARTH_INSTALL AND NOT HEAR
   if(TARGET hearth_switch)
     add_dependencies(tests hearth_switch)
   endif()
+  hearth_binding_tests()
   hearth_test(house/rules house ${Python3_EXECUTABLE} -B tools/check.py)
   hearth_test(house/format house ${Python3_EXECUTABLE} -B tools/check.py --format)
 endif()

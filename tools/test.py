@@ -29,16 +29,19 @@ class Suite:
 
 
 SUITES = {
-    "release": Suite("release", "gcc -O2, tests with assert", skip="^(net/|process/mix)"),
+    "release": Suite("release", "gcc -O2, tests with assert", skip="^(net/|process/mix|torch/)"),
+    "python": Suite("release", "the Python binding", only="^python/"),
+    "torch": Suite("release", "PyTorch: hook and backend", only="^torch/", configure=["-DHEARTH_TORCH=ON"]),
     "net": Suite("release", "test hosts in network namespaces", only="^(net/|process/mix)"),
     "asan": Suite("asan", "address and undefined behaviour sanitizers"),
     "tsan": Suite("tsan", "thread sanitizer; without rooms that have no threads, and processes that only take longer",
                   skip="^(unit/(cli|collective)/|process/(matrix|opening|launchers|compressed_processes))"),
     "clang": Suite("clang", "clang, warnings are errors", only="^(unit/(core|kernel|wire|cli)|sim|cli)/"),
-    "posix": Suite("posix", "only what every POSIX system has", only="^((unit/(os|node|transport|bootstrap)|conform)/|process/(death|idle))"),
+    "posix": Suite("posix", "only what every POSIX system has",
+                   only="^((unit/(os|node|transport|bootstrap)|conform)/|process/(death|idle))"),
     "arm": Suite("arm", "64-bit ARM under qemu", only=ARM_TESTS),
     "fuzz": Suite("fuzz", "libFuzzer over each corpus"),
-    "soak": Suite("release", "full repeat counts", configure=["-DHEARTH_TEST_FACTOR=100"],
+    "soak": Suite("release", "full repeat counts", skip="^torch/", configure=["-DHEARTH_TEST_FACTOR=100"],
                   environment={"HEARTH_TEST_SOAK": "1"}),
 }
 
@@ -167,14 +170,27 @@ def arm():
     return done.stdout.strip() or "no cmocka for ARM" if done.returncode else None
 
 
+def torch():
+    """None, or why tests of PyTorch cannot run here."""
+    done = run(["tools/pick_python.py", "--need", "torch", "numpy"], capture_output=True, text=True)
+    if done.returncode:
+        return done.stderr.strip()
+    for header in ("torch/csrc/api/include/torch/torch.h", "pybind11/pybind11.h"):
+        if not (Path("/usr/include") / header).exists():
+            return f"{header} is missing, and so the backend cannot be built: run ./setup --all"
+    return None
+
+
+NEEDS = {"arm": arm, "torch": torch}  # suites that some machines cannot run
+
+
 def run_suite(name, seconds):
     suite = SUITES[name]
     print(f"\n== {name}: {suite.about}", flush=True)
-    if name == "arm":
-        reason = arm()
-        if reason:
-            print(f"skipped: arm: {reason}")
-            return Count(skipped=1)
+    reason = NEEDS[name]() if name in NEEDS else None
+    if reason:
+        print(f"skipped: {name}: {reason}")
+        return Count(skipped=1)
     if name == "fuzz":
         suite.configure.append(f"-DHEARTH_FUZZ_SECONDS={seconds}")
     directory = build(suite)

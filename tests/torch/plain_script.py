@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A script of torch.distributed that knows nothing of Hearth: finds the others by the environment, sums, says it."""
+
+import os
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+total = torch.full((3,), float(dist.get_rank() + 1))
+dist.all_reduce(total)
+print(f"rank {dist.get_rank()} of {dist.get_world_size()}, here {os.environ['LOCAL_RANK']}: {total.tolist()}, "
+      f"{torch.get_num_threads()} threads", flush=True)
+dist.destroy_process_group()

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plain script of torch.distributed runs under `hearth run` as it does under torchrun."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+HEARTH = Path(os.environ.get("HEARTH_BINARY_DIR", HERE.parents[1] / "build")) / "hearth"
+SCRIPT = HERE / "plain_script.py"
+SECONDS = 120  # against hanging
+# Without -r and -t the torchrun of torch 1.13 fails under Python 3.11.
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "-r", "9:1", "-t", "9:1", "--standalone", "--nproc_per_node"]
+
+
+@unittest.skipIf(importlib.util.find_spec("torch") is None, f"{sys.executable} has no torch")
+class Starters(unittest.TestCase):
+    def lines(self, *command):
+        """What the ranks said, in their order."""
+        environment = {name: value for name, value in os.environ.items()
+                       if not re.match("(MASTER_|OMP_|.*RANK$|.*WORLD_SIZE$)", name)}
+        done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=SECONDS, env=environment)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return sorted(re.findall(r"^rank .*$", done.stdout, re.M))
+
+    def right(self, ranks):
+        total = [ranks * (ranks + 1) / 2.0] * 3
+        return [f"rank {rank} of {ranks}, here {rank}: {total}, 1 threads" for rank in range(ranks)]
+
+    @unittest.skipIf(not HEARTH.exists(), f"{HEARTH} is not built")
+    def test_hearth_run(self):
+        for ranks in (2, 3):
+            with self.subTest(ranks=ranks):
+                self.assertEqual(self.lines(HEARTH, "run", "--no-prefix", "-n", ranks, "--", sys.executable, "-B", SCRIPT),
+                                 self.right(ranks))
+
+    def test_torchrun(self):
+        self.assertEqual(self.lines(*TORCHRUN, 2, SCRIPT), self.right(2))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
