@@ -7,6 +7,7 @@ protocol, __array_interface__ or __dlpack__. numpy and torch are never imported 
 
 import ctypes
 import math
+import re
 import sys
 from typing import Any, NamedTuple, Optional, Tuple
 
@@ -113,12 +114,10 @@ def _reader_of(thing, kind, what):
     try:
         memoryview(thing).release()
         return _buffer
+    except (ValueError, BufferError):  # this one does not share it, others of its type may
+        return _buffer
     except TypeError:
         pass
-    except (ValueError, BufferError):  # numpy arrays of a type that the protocol does not have
-        if hasattr(thing, "__array_interface__"):
-            return _array
-        return _buffer
     if hasattr(thing, "__array_interface__"):
         return _array
     if hasattr(thing, "__dlpack__"):
@@ -159,7 +158,7 @@ def _buffer(thing, writable, what):
     try:
         memory = memoryview(thing)  # while it lives nobody can make a bytearray longer or shorter
     except (ValueError, BufferError):
-        if hasattr(thing, "__array_interface__"):
+        if hasattr(thing, "__array_interface__"):  # numpy arrays of a type that the protocol does not have
             return _array(thing, writable, what)
         raise
     if not memory.c_contiguous:
@@ -235,7 +234,7 @@ def _array(thing, writable, what):
     data, text, shape, strides = told.get("data"), told["typestr"], tuple(told["shape"]), told.get("strides")
     if not isinstance(data, tuple):
         raise _unsupported(f"{what}: its __array_interface__ gives no address")
-    size = int(text[2:])
+    size = int(re.match(r"\d*", text[2:])[0] or 1)
     if strides is not None and not _is_contiguous(shape, [step // size for step in strides]):
         raise _not_contiguous(what)
     if data[1] and writable:

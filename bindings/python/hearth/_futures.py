@@ -38,7 +38,9 @@ class Operation(Handle):
 
     def settle(self, status):
         """It has ended. The status is set last: whoever sees it sees all."""
-        if status < 0:
+        if status == _errors.FORKED:  # the request is the parent process's
+            self.text = lib.strerror(status).decode()
+        elif status < 0:
             self.text = lib.request_error(self.address).decode(errors="replace")
             self.peer = lib.request_error_rank(self.address)
         else:

@@ -89,13 +89,14 @@ class Handle:
         if self.forked():
             self._end_forked()
             return
-        if not self._quiet(patience):
-            try:  # a call that cannot be cut short is still under way: the handle lives until it has ended
-                threading.Thread(target=self._close_late, name="hearth-close", daemon=True).start()
-            except RuntimeError:
-                pass  # the interpreter is ending, and the system takes everything back
-            return
-        self._end()
+        quiet = False
+        try:
+            quiet = self._quiet(patience)
+        finally:
+            if not quiet:  # Ctrl-C, or a call that cannot be cut short: the handle lives until it has ended
+                self._close_later()
+        if quiet:
+            self._end()
 
     def _quiet(self, patience):
         """Whether nobody is in a call. In a sealed tree without users nothing can be added any more."""
@@ -108,9 +109,15 @@ class Handle:
                 return False
             time.sleep(0.001)
 
-    def _close_late(self):
-        self._quiet(None)
-        self._end()
+    def _close_later(self):
+        def close():
+            self._quiet(None)
+            self._end()
+
+        try:
+            threading.Thread(target=close, name="hearth-close", daemon=True).start()
+        except RuntimeError:
+            pass  # the interpreter is ending, and the system takes everything back
 
     def _end(self):
         tree = self.tree()
