@@ -9,6 +9,7 @@ from array import array
 from members import Watched, needs_numpy, numpy, together
 
 import hearth
+from hearth import _buffers
 
 try:
     import torch
@@ -298,6 +299,52 @@ class Refused(Watched):
 def overlapping(group):
     memory = memoryview(bytearray(6))
     group.all_reduce(memory[:4], memory[2:])
+
+
+class Elsewhere:
+    """A buffer on a device, as far as the binding can see: C works on a copy, which is fetched and brought back."""
+
+    def __init__(self, values):
+        self.values, self.host = list(values), array("i", [0] * len(values))
+
+    def before(self):
+        self.host[:] = array("i", self.values)
+
+    def after(self):
+        self.values = list(self.host)
+
+
+class Staged(Watched):
+    def setUp(self):
+        super().setUp()
+        _buffers._readers[Elsewhere] = self.read
+
+    def tearDown(self):
+        del _buffers._readers[Elsewhere]
+        super().tearDown()
+
+    @staticmethod
+    def read(thing, writable, what):
+        address, count = thing.host.buffer_info()
+        return _buffers.View(address, count, _buffers.DTYPES["i32"], thing, stage=thing)
+
+    def test_copies_before_and_after(self):
+        def work(group):
+            source, target = Elsewhere([group.rank, 1]), Elsewhere([7, 7])
+            group.all_reduce(source, target)
+            first = source.values, target.values
+            future = group.all_reduce_nb(target)
+            second = future.result(20).values
+            return first, second, group.same(target), group.broadcast(Elsewhere([group.rank])).values
+        self.assertEqual(together(work, 2), [(([rank, 1], [1, 2]), [2, 4], True, [0]) for rank in range(2)])
+
+    def test_nothing_is_brought_back_after_an_error(self):
+        def work(group):
+            target = Elsewhere([5])
+            with self.assertRaises(hearth.Mismatch):
+                group.all_reduce(target, op="max" if group.rank else "sum")
+            return target.values
+        self.assertEqual(together(work, 2), [[5], [5]])
 
 
 class Errors(Watched):
