@@ -71,8 +71,8 @@ class Script:
     def __init__(self, code, *arguments, **variables):
         environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'bindings/python'}:{Path(__file__).parent}",
                        "PYTHONDONTWRITEBYTECODE": "1", "PYTHONFAULTHANDLER": "1", **variables}
-        self.process = subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], env=environment,
-                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], env=environment, text=True,
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def line(self):
         """The next line that it prints."""

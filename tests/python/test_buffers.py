@@ -40,8 +40,8 @@ class OnlyInterface:
 
 class Standard(Watched):
     def test_types_of_array(self):
-        for letter, name in {"f": "f32", "d": "f64", "b": "i8", "i": "i32", "q": "i64", "B": "u8", "I": "u32", "Q": "u64",
-                             "l": "i64", "L": "u64"}.items():
+        for letter, name in {"f": "f32", "d": "f64", "b": "i8", "i": "i32", "q": "i64", "l": "i64", "B": "u8",
+                             "I": "u32", "Q": "u64", "L": "u64"}.items():
             values = array(letter, [1, 2, 3])
             found = view(values)
             self.assertEqual((found.address, found.count), values.buffer_info())
@@ -84,7 +84,7 @@ class Standard(Watched):
             view(memoryview(bytearray(8))[::2])
 
     def test_types_that_there_are_not(self):
-        with self.assertRaisesRegex(hearth.Unsupported, r"i16, which Hearth has no type for; there are f32.*cast\('B'\)"):
+        with self.assertRaisesRegex(hearth.Unsupported, r"i16, which Hearth has no type for.*cast\('B'\)"):
             view(array("h", [1]))
         with self.assertRaisesRegex(hearth.Unsupported, "format '>f'"):
             view(memoryview((ctypes.c_float.__ctype_be__ * 2)()))
@@ -195,7 +195,8 @@ class Torch(Watched):
         for bad in (torch.zeros(2, 3).t(), torch.zeros(4)[::2]):
             with self.assertRaisesRegex(hearth.Invalid, "tensor.contiguous"):
                 view(bad)
-        for bad in (torch.zeros(2, dtype=torch.int16), torch.zeros(2, dtype=torch.complex64), torch.zeros(3).to_sparse()):
+        for bad in (torch.zeros(2, dtype=torch.int16), torch.zeros(2, dtype=torch.complex64),
+                    torch.zeros(3).to_sparse()):
             with self.assertRaises(hearth.Unsupported):
                 view(bad)
 

@@ -72,14 +72,15 @@ def every(group, call, make, back):
     told["reduce in place"] = call("reduce", own())
     told["broadcast"] = back(call("broadcast", own(), 2))
     told["all_gather"] = back(call("all_gather", own(), zeros(2 * size)))
-    told["all_gather in place"] = back(call("all_gather", None, make([rank + 1 if i == rank else 0 for i in range(size)])))
+    told["all_gather in place"] = back(call("all_gather", None, make([[1, 0, 0], [0, 2, 0], [0, 0, 3]][rank])))
     counts = [1, 0, 3]
     told["all_gatherv"] = back(call("all_gatherv", make([rank] * counts[rank]), zeros(4), counts))
-    told["all_gatherv in place"] = back(call("all_gatherv", None, make([[7, 0, 0, 0], [0] * 4, [0, 8, 9, 6]][rank]), counts))
+    parts = make([[7, 0, 0, 0], [0] * 4, [0, 8, 9, 6]][rank])
+    told["all_gatherv in place"] = back(call("all_gatherv", None, parts, counts))
     told["reduce_scatter"] = back(call("reduce_scatter", make([1, 2, 3]), zeros(1)))
     told["reduce_scatterv"] = back(call("reduce_scatterv", make([1, 2, 3, 4]), zeros(counts[rank]), counts))
     told["gather"] = call("gather", make([rank]), zeros(size) if rank == 0 else None)
-    told["gather in place"] = call("gather", None if rank == 2 else make([rank]), make([9, 9, 2]) if rank == 2 else None, 2)
+    told["gather in place"] = call("gather", *((None, make([9, 9, 2])) if rank == 2 else (make([rank]), None)), 2)
     told["gatherv"] = call("gatherv", make([rank] * counts[rank]), zeros(4) if rank == 1 else None,
                            counts if rank == 1 else None, 1)
     told["scatter"] = back(call("scatter", make([4, 5, 6]) if rank == 0 else None, zeros(1)))
@@ -266,7 +267,8 @@ class Refused(Watched):
                      lambda g: g.broadcast(b"abc", root=(g.rank + 1) % 3), lambda g: g.all_gather(b"a", b"abc"))
         self.refused("not C-contiguous",
                      lambda g: g.all_reduce(strided), lambda g: g.all_reduce(bytearray(3), strided),
-                     lambda g: g.broadcast(strided), lambda g: g.all_gather(strided, bytearray(9)), lambda g: g.same(strided))
+                     lambda g: g.broadcast(strided), lambda g: g.all_gather(strided, bytearray(9)),
+                     lambda g: g.same(strided))
 
     def test_a_root_may_broadcast_what_it_cannot_write(self):
         def work(group):
@@ -282,7 +284,8 @@ class Refused(Watched):
         self.refused(r"timeout is -1", lambda g: g.barrier(timeout=-1))
         self.refused(r"tag is -1", lambda g: g.barrier(tag=-1))
         self.refused(r"weight is -1", lambda g: g.all_reduce(bytearray(1), op="avg", weight=-1))
-        self.refused(r"needed here", lambda g: g.gather(b"a", root=g.rank), lambda g: g.scatter(None, bytearray(1), g.rank),
+        self.refused(r"needs (a target|a source|counts)",
+                     lambda g: g.gather(b"a", root=g.rank), lambda g: g.scatter(None, bytearray(1), g.rank),
                      lambda g: g.gatherv(b"a", bytearray(3), root=g.rank), lambda g: g.reduce_scatter(b"abc", None))
         self.refused("prefix", lambda g: g.scan(bytearray(1), op="avg"))
         self.refused("overlap", lambda g: overlapping(g))

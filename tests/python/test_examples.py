@@ -23,7 +23,8 @@ class Examples(Watched):
                 continue  # hearth.torch has tests of its own; hearth.selftest is a program
             told = io.StringIO()
             runner = doctest.DocTestRunner()
-            for test in doctest.DocTestFinder().find(importlib.import_module(module.name), extraglobs={"hearth": hearth}):
+            here = importlib.import_module(module.name)
+            for test in doctest.DocTestFinder().find(here, extraglobs={"hearth": hearth}):
                 runner.run(test, out=told.write)
             self.assertEqual(runner.failures, 0, told.getvalue())
             tried += runner.tries

@@ -229,7 +229,8 @@ class Exit(Watched):
                   "threading.excepthook = lambda *_: None\ntime.sleep(0.05)\n")
 
     def test_a_daemon_thread_is_in_a_call_that_cannot_be_cut_short(self):
-        self.ends("import hearth, threading, time\nnodes = hearth.open_local(2)\nthreading.excepthook = lambda *_: None\n"
+        self.ends("import hearth, threading, time\nnodes = hearth.open_local(2)\n"
+                  "threading.excepthook = lambda *_: None\n"
                   "threading.Thread(target=lambda: nodes[0].world.split(0), daemon=True).start()\ntime.sleep(0.05)\n")
 
     def test_a_log_function_is_still_called(self):
@@ -283,10 +284,12 @@ class Interrupt(Watched):
             self.assertEqual(told, ["False", "True"])
 
     def test_in_asyncio(self):
-        self.interrupted("import asyncio\n    async def work():\n        await group.barrier_nb()\n    asyncio.run(work())")
+        self.interrupted("asyncio.run(work())",
+                         before="import asyncio\nasync def work():\n    await group.barrier_nb()")
 
     def test_a_compressed_call(self):
-        self.interrupted("hearth.Compressor(group, 'int8', min_count=1).all_reduce('x', memoryview(bytearray(64)).cast('f'))")
+        self.interrupted("compressor.all_reduce('x', memoryview(bytearray(64)).cast('f', (4, 4)))",
+                         before="compressor = hearth.Compressor(group, 'int8', min_count=1)")
 
     def test_calls_that_cannot_be_cut_short_are_left(self):
         for call in ("group.split(0)", "group.same(b'abc')", "sync = hearth.Sync(group); sync.add('x', "
@@ -319,7 +322,8 @@ class Fork(Watched):
                  "compressed": lambda: group.all_reduce_compressed(values, "int8"),
                  "compressor": lambda: self.compressor.all_reduce("x", values), "stats": self.compressor.stats,
                  "open a compressor": lambda: hearth.Compressor(group), "sync": lambda: hearth.Sync(group),
-                 "metrics": self.nodes[0].metrics, "links": self.nodes[0].links, "alloc": lambda: self.nodes[0].alloc(5),
+                 "metrics": self.nodes[0].metrics, "links": self.nodes[0].links,
+                 "alloc": lambda: self.nodes[0].alloc(5),
                  "result": pending.result, "done": pending.done, "cancel": pending.cancel, "fileno": pending.fileno}
         for name, call in calls.items():
             try:
@@ -392,8 +396,8 @@ class Fork(Watched):
         self.parent_goes_on(pending)
 
     def test_a_child_that_ends_like_a_program(self):
-        code = ("import hearth, os, sys\nnodes = hearth.open_local(2)\nf = nodes[0].world.barrier_nb()\nchild = os.fork()\n"
-                "if child == 0:\n    sys.exit(5)\n"
+        code = ("import hearth, os, sys\nnodes = hearth.open_local(2)\nf = nodes[0].world.barrier_nb()\n"
+                "child = os.fork()\nif child == 0:\n    sys.exit(5)\n"
                 "assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5\n"
                 "nodes[1].world.barrier_nb().result(20); f.result(20); print('fine')\n")
         self.assertEqual(Script(code).end(), (0, "fine\n", ""))
@@ -405,7 +409,7 @@ class Fork(Watched):
             while not stop.is_set():
                 group.all_reduce(bytearray(100), tag=3)
             group.node.close()
-        threads = [threading.Thread(target=lambda g=group: self._quietly(work, g), daemon=True) for group in self.groups]
+        threads = [threading.Thread(target=self._quietly, args=(work, group), daemon=True) for group in self.groups]
         for thread in threads:
             thread.start()
         for _ in range(10):

@@ -102,7 +102,7 @@ class Signatures(Watched):
             source = Path(place, "layout.c")
             source.write_text("#include <stdio.h>\n#include <hearth.h>\nint main(void){" + "\n".join(lines) + "}\n")
             subprocess.run(["cc", "-I", ROOT / "include", source, "-o", Path(place, "layout")], check=True, timeout=60)
-            told = subprocess.run([Path(place, "layout")], check=True, timeout=60, capture_output=True, text=True).stdout
+            told = subprocess.check_output([Path(place, "layout")], timeout=60, text=True)
         expected = []
         for name, ours in STRUCTS.items():
             expected.append(f"{name} {ctypes.sizeof(ours)}")
@@ -122,7 +122,7 @@ class Signatures(Watched):
         self.assertEqual({"restore": _calls.RESTORE, "order_rank": _calls.ORDER_RANK}, lower["hearth_flags"])
         statuses = {value for value in theirs["hearth_status"].values() if value < 0} - {_errors.PENDING}
         self.assertEqual(set(_errors.CLASSES), statuses)
-        for name in ("OK", "INVALID", "UNSUPPORTED", "CANCELLED", "DIFFERS", "NO_MEMORY", "PENDING", "FORKED", "CLOSED"):
+        for name in "OK INVALID UNSUPPORTED CANCELLED DIFFERS NO_MEMORY PENDING FORKED CLOSED".split():
             self.assertEqual(getattr(_errors, name), theirs["hearth_status"][f"HEARTH_{name}"], name)
 
     def test_sizes_of_types(self):

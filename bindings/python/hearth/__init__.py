@@ -34,9 +34,9 @@ PyTorch: see hearth.torch. The C interface, with all details: include/hearth.h.
 
 from ._buffers import Memory
 from ._compression import Compressor, Stats, Sync, codec_check, compress, decompress
-from ._errors import (Aborted, ArgumentError, Cancelled, Closed, Differs, Error, Forked, GroupBroken, GroupError, Invalid,
-                      LimitReached, Mismatch, NodeError, NoMemory, OperationError, PeerError, PeerLost, Poisoned,
-                      ProtocolError, SystemFailure, Timeout, Unsupported, ViewChanged)
+from ._errors import (Aborted, ArgumentError, Cancelled, Closed, Differs, Error, Forked, GroupBroken, GroupError,
+                      Invalid, LimitReached, Mismatch, NodeError, NoMemory, OperationError, PeerError, PeerLost,
+                      Poisoned, ProtocolError, SystemFailure, Timeout, Unsupported, ViewChanged)
 from ._futures import Future, wait_all, wait_any
 from ._library import __version__
 from ._nodes import Group, Node, open, open_local

@@ -92,7 +92,7 @@ def dtype_of(name: Any, what: str = "dtype") -> int:
 
 
 def view(thing: Any, writable: bool = True, what: str = "target") -> View:
-    """The memory of `thing`, which must be C-contiguous, and writable if it is to be written. `what` names it in errors.
+    """The memory of `thing`: C-contiguous, and writable if it is to be written. `what` names it in errors.
 
     >>> from hearth._buffers import view
     >>> view(bytearray(5)).count
@@ -122,8 +122,8 @@ def _reader_of(thing, kind, what):
         return _array
     if hasattr(thing, "__dlpack__"):
         return _dlpack
-    raise TypeError(f"{what} is of type {kind.__module__}.{kind.__qualname__}, which has no memory to share; it takes a "
-                    "numpy array, a torch tensor, array.array, bytearray, memoryview, or anything with the buffer "
+    raise TypeError(f"{what} is of type {kind.__module__}.{kind.__qualname__}, which has no memory to share; it takes "
+                    "a numpy array, a torch tensor, array.array, bytearray, memoryview, or anything with the buffer "
                     "protocol, __array_interface__ or __dlpack__")
 
 
@@ -206,7 +206,7 @@ def _tensor(thing, writable, what):
         found = _torch_type(thing.dtype, what)
     torch = sys.modules["torch"]
     if thing.layout is not torch.strided or thing.is_conj() or thing.is_neg():
-        raise _unsupported(f"{what} is a {thing.layout} tensor; it takes dense ones: call .to_dense() or .resolve_conj()")
+        raise _unsupported(f"{what} is a lazy or {thing.layout} tensor; it takes dense ones: call .to_dense()")
     if not thing.is_contiguous():
         raise _not_contiguous(what)
     shape = tuple(thing.shape)
@@ -251,8 +251,8 @@ def _array(thing, writable, what):
 class _DLTensor(ctypes.Structure):
     """DLTensor of dlpack.h, the first member of what a capsule holds."""
 
-    _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int), ("device_id", ctypes.c_int), ("ndim", ctypes.c_int),
-                ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+    _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int), ("device_id", ctypes.c_int),
+                ("ndim", ctypes.c_int), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
                 ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
                 ("byte_offset", ctypes.c_uint64)]
 
@@ -334,10 +334,10 @@ def _unsupported(text):
 
 
 def _not_contiguous(what):
-    return _invalid(f"{what} is not C-contiguous: its elements do not stand one after the other. Pass a contiguous copy "
-                    "(numpy.ascontiguousarray(x), tensor.contiguous()) and copy the result back")
+    return _invalid(f"{what} is not C-contiguous: its elements do not stand one after the other. Pass a contiguous "
+                    "copy (numpy.ascontiguousarray(x), tensor.contiguous()) and copy the result back")
 
 
 def _read_only(what, thing):
-    return _invalid(f"{what} is read-only ({type(thing).__name__}), but it is written to. Pass a copy, like bytearray(x) "
-                    "or x.copy()")
+    return _invalid(f"{what} is read-only ({type(thing).__name__}), but it is written to. Pass a copy, like "
+                    "bytearray(x) or x.copy()")

@@ -145,6 +145,8 @@ def start(handle, owner, call, options):
 
 
 _BARRIER = lib.barrier_nb, (), (), None
+_REDUCTIONS = {"all_reduce": lib.all_reduce_nb, "reduce": lib.reduce_nb, "scan": lib.scan_nb,
+               "exclusive_scan": lib.exclusive_scan_nb}
 
 
 def reduced(call, op, first):
@@ -170,7 +172,7 @@ def pair(call, source, target):
 
 def needed(thing, call, what):
     if thing is None:
-        raise invalid(f"{call}: {what} is needed here")
+        raise invalid(f"{call} needs {what}")
     return thing
 
 
@@ -181,12 +183,12 @@ class Collectives:
 
     # ---- checks ----
 
-    def _reduction(self, function, name, source, target, op):
+    def _reduction(self, name, source, target, op):
         first, second = pair(name, source, target)
         if first is not second:
             same_count(second.count, first.count, name, "target", "as source has")
         arguments = (first.address, second.address, first.count, first.dtype, reduced(name, op, first))
-        return function, arguments, (first, second), source if target is None else target
+        return _REDUCTIONS[name], arguments, (first, second), source if target is None else target
 
     def _reduce(self, source, target, op, root):
         name = "reduce"
@@ -194,7 +196,7 @@ class Collectives:
             first = view(source, False, "reduce: source")
             arguments = (first.address, None, first.count, first.dtype, reduced(name, op, first), root)
             return lib.reduce_nb, arguments, (first,), None
-        function, arguments, views, result = self._reduction(lib.reduce_nb, name, source, target, op)
+        function, arguments, views, result = self._reduction(name, source, target, op)
         return function, (*arguments, root), views, result
 
     def _broadcast(self, buffer, root):
@@ -267,7 +269,7 @@ class Collectives:
         first = view(source, False, "gatherv: source")
         if self.rank != self._root(root, name):
             return lib.gatherv_nb, (first.address, first.count, None, None, first.dtype, root), (first,), None
-        array, numbers = counts_of(needed(counts, name, "a list of counts (at the root)"), self.size, "gatherv: counts")
+        array, numbers = counts_of(needed(counts, name, "counts (at the root)"), self.size, "gatherv: counts")
         second = view(needed(target, name, "a target (at the root)"), True, "gatherv: target")
         same_type(first, second, ("source", "target"), name)
         same_count(first.count, numbers[root], name, "source", f"counts[{root}]")
@@ -289,7 +291,7 @@ class Collectives:
         if self.rank != self._root(root, name):
             second = view(target, True, "scatterv: target")
             return lib.scatterv_nb, (None, None, second.address, second.count, second.dtype, root), (second,), target
-        array, numbers = counts_of(needed(counts, name, "a list of counts (at the root)"), self.size, "scatterv: counts")
+        array, numbers = counts_of(needed(counts, name, "counts (at the root)"), self.size, "scatterv: counts")
         first, second = pair(name, needed(source, name, "a source (at the root)"), needed(target, name, "a target"))
         same_count(first.count, sum(numbers), name, "source", "the sum of counts")
         same_count(second.count, numbers[root], name, "target", f"counts[{root}]")
@@ -364,11 +366,11 @@ class Collectives:
         array('f', [1.0, 2.0])
         >>> node.close()
         """
-        return run(self._handle, self._reduction(lib.all_reduce_nb, "all_reduce", source, target, op), options)
+        return run(self._handle, self._reduction("all_reduce", source, target, op), options)
 
     def all_reduce_nb(self, source: Any, target: Any = None, op: str = "sum", **options: Any) -> Future:
         """As all_reduce, but returns at once."""
-        return start(self._handle, self, self._reduction(lib.all_reduce_nb, "all_reduce", source, target, op), options)
+        return start(self._handle, self, self._reduction("all_reduce", source, target, op), options)
 
     def reduce(self, source: Any, target: Any = None, op: str = "sum", root: int = 0, **options: Any) -> Any:
         """As all_reduce, but only the root gets the result: it is returned its target, others None.
@@ -415,7 +417,7 @@ class Collectives:
         return start(self._handle, self, self._all_gatherv(source, target, counts), options)
 
     def reduce_scatter(self, source: Any, target: Any, op: str = "sum", **options: Any) -> Any:
-        """Member i gets the i-th part of what all_reduce would give; source has size times as many elements as target."""
+        """Member i gets the i-th part of what all_reduce would give: source has size x the elements of target."""
         return run(self._handle, self._reduce_scatter(source, target, op), options)
 
     def reduce_scatter_nb(self, source: Any, target: Any, op: str = "sum", **options: Any) -> Future:
@@ -470,7 +472,7 @@ class Collectives:
         return start(self._handle, self, self._scatterv(source, counts, target, root), options)
 
     def all_to_all(self, source: Any, target: Any = None, **options: Any) -> Any:
-        """The j-th part of source goes to member j; the i-th part of target comes from member i. No target: in place."""
+        """Part j of source goes to member j, part i of target comes from member i. No target: in place."""
         return run(self._handle, self._all_to_all(source, target), options)
 
     def all_to_all_nb(self, source: Any, target: Any = None, **options: Any) -> Future:
@@ -489,19 +491,19 @@ class Collectives:
 
     def scan(self, source: Any, target: Any = None, op: str = "sum", **options: Any) -> Any:
         """target = op over members 0 to rank. No target: in place."""
-        return run(self._handle, self._reduction(lib.scan_nb, "scan", source, target, op), options)
+        return run(self._handle, self._reduction("scan", source, target, op), options)
 
     def scan_nb(self, source: Any, target: Any = None, op: str = "sum", **options: Any) -> Future:
         """As scan, but returns at once."""
-        return start(self._handle, self, self._reduction(lib.scan_nb, "scan", source, target, op), options)
+        return start(self._handle, self, self._reduction("scan", source, target, op), options)
 
     def exclusive_scan(self, source: Any, target: Any = None, op: str = "sum", **options: Any) -> Any:
         """target = op over members 0 to rank - 1; rank 0 gets what changes nothing (0 for sum). No target: in place."""
-        return run(self._handle, self._reduction(lib.exclusive_scan_nb, "exclusive_scan", source, target, op), options)
+        return run(self._handle, self._reduction("exclusive_scan", source, target, op), options)
 
     def exclusive_scan_nb(self, source: Any, target: Any = None, op: str = "sum", **options: Any) -> Future:
         """As exclusive_scan, but returns at once."""
-        return start(self._handle, self, self._reduction(lib.exclusive_scan_nb, "exclusive_scan", source, target, op), options)
+        return start(self._handle, self, self._reduction("exclusive_scan", source, target, op), options)
 
     def barrier(self, **options: Any) -> None:
         """Returns when all members have called it."""
@@ -515,8 +517,8 @@ class Collectives:
                               **options: Any) -> Any:
         """all_reduce in place by way of a codec like "topk:0.01" (None: the node's own).
 
-        residual holds what the codec leaves out, for the next step: as many elements as buffer, f32 (f64 for f64 buffers),
-        zero before the first step. A Compressor keeps it for many tensors.
+        residual holds what the codec leaves out, for the next step: as many elements as buffer, f32 (f64 for f64
+        buffers), zero before the first step. A Compressor keeps it for many tensors.
 
             residual = numpy.zeros(gradient.size, "f4")
             group.all_reduce_compressed(gradient, "int8", residual, op="avg")

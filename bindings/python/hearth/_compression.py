@@ -166,7 +166,8 @@ class Compressor:
         """Replaces the state by what save() gave: training goes on bit for bit if all members load theirs."""
         found = view(data, False, "load: data")
         with self._handle as address:
-            _errors.check(lib.compressor_load(address, found.address, found.count * SIZES[found.dtype]), self.group.rank)
+            status = lib.compressor_load(address, found.address, found.count * SIZES[found.dtype])
+            _errors.check(status, self.group.rank)
 
     def stats(self, name: Optional[str] = None) -> Stats:
         """What became of one tensor, or of all together."""
@@ -348,7 +349,7 @@ def compress(codec: str, buffer: Any, residual: Any = None, key: int = 0) -> byt
     if residual is not None:
         kept = view(residual, True, "compress: residual")
         if kept.dtype != (F64 if found.dtype == F64 else F32):
-            raise invalid(f"compress: residual is {NAMES[kept.dtype]}; it must be f64 for f64 buffers and f32 for others")
+            raise invalid(f"compress: residual is {NAMES[kept.dtype]}; it must be f64 for f64 buffers, else f32")
         same_count(kept.count, found.count, "compress", "residual", "as buffer has")
     if not 0 <= key < 1 << 64:
         raise invalid(f"compress: key is {key}; it takes 0 to 2^64 - 1")

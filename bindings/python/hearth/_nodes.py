@@ -234,9 +234,9 @@ class Group(Collectives):
     """The members that take part in collectives, in the order of their ranks.
 
     Every collective is called by all members, in the same order, with the same counts and types; each has a form that
-    ends in _nb, returns a Future at once, and lets computation go on meanwhile. Buffers are numpy arrays, torch tensors,
-    array.array, bytearray, memoryview, or anything else with the buffer protocol, __array_interface__ or __dlpack__.
-    Nothing is copied; a buffer must be C-contiguous. A call returns the object that it has filled.
+    ends in _nb, returns a Future at once, and lets computation go on meanwhile. Buffers are numpy arrays, torch
+    tensors, array.array, bytearray, memoryview, or anything else with the buffer protocol, __array_interface__ or
+    __dlpack__. Nothing is copied; a buffer must be C-contiguous. A call returns the object that it has filled.
 
     Options of every collective:
         timeout     seconds until it is given up on all members; None: the node's op_timeout
