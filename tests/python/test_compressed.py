@@ -210,6 +210,8 @@ class Compressors(Watched):
                         ("it must have 99", lambda: compressor.all_reduce("x", values, shape=(9, 11))),
                         (r"shape is \(-10, -10\)", lambda: compressor.all_reduce("x", values, shape=(-10, -10))),
                         ("name has 1 to", lambda: compressor.all_reduce("", values)),
+                        ("zero byte", lambda: compressor.all_reduce("a\0b", values)),
+                        ("zero byte", lambda: compressor.rule("a", "int8\0")),
                         ("op is 'most'", lambda: compressor.all_reduce("x", values, "most")),
                         ("is u8", lambda: compressor.all_reduce("x", bytearray(4))),
                         ("dimensions", lambda: compressor.all_reduce("x", values, shape=(1,) * 8 + (100,))),

@@ -171,6 +171,17 @@ class Dropped(Pair):
         self.assertIsNone(alive())
         self.assertEqual(self.a._handle.orphans, [])
 
+    def test_buffers_are_free_when_the_operation_is_done(self):
+        buffer = bytearray(8)
+        for ask in (lambda future: None, hearth.Future.fileno):
+            future = self.a.all_reduce_nb(buffer)
+            ask(future)
+            with self.assertRaises(BufferError):
+                buffer.append(0)
+            self.b.all_reduce_nb(bytearray(buffer)).result(20)
+            future.result(20)
+            buffer.append(0)
+
     def test_thousands_leave_nothing_behind(self):
         for _ in range(3000):
             self.both()

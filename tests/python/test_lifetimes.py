@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes from opening to closing: settings, logs, Ctrl-C, fork, and the end of the interpreter."""
 
+import copy
 import gc
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 import time
@@ -174,6 +176,28 @@ class Garbage(Watched):
                 del part
             return len(group.node._handle.children)
         self.assertEqual(together(work, 2), [1, 1])
+
+    def test_syncs_and_their_compressors(self):
+        def work(group):
+            for step in range(10):
+                sync = hearth.Sync(group, "int8")
+                sync.add("x", array("f", [1] * 8))
+                kept = sync.compressor
+                del sync
+                kept.stats()  # who holds it holds the sync
+                del kept
+            return len(group._handle.children)
+        self.assertEqual(together(work, 2), [0, 0])
+
+    def test_nothing_can_be_copied(self):
+        with hearth.open() as node:
+            group = node.world
+            compressor = hearth.Compressor(group)
+            for thing in (node, group, compressor, hearth.Sync(compressor), group.barrier_nb()):
+                for way in (copy.copy, copy.deepcopy, pickle.dumps):
+                    with self.assertRaisesRegex(TypeError, "cannot be copied or pickled"):
+                        way(thing)
+            group.barrier()
 
     def test_closing_again_and_by_several(self):
         node = hearth.open()

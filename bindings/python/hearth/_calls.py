@@ -9,6 +9,7 @@ import ctypes
 import difflib
 import functools
 import math
+import operator
 from typing import Any, Optional, Sequence
 
 from . import _errors, _handles
@@ -59,9 +60,9 @@ def _opts(timeout=None, tag=0, weight=1.0, algo="auto", restore=False, order_ran
     """C copies it in the call, so calls with the same options share it."""
     made = Opts()
     lib.opts_init(made)
-    if not 0 <= tag < 1 << 64:
+    if not 0 <= operator.index(tag) < 1 << 64:
         raise invalid(f"tag is {tag!r}; it takes a number from 0 to 2^64 - 1")
-    made.timeout_ms, made.tag, made.weight = milliseconds(timeout), tag, weight
+    made.timeout_ms, made.tag, made.weight = milliseconds(timeout), operator.index(tag), float(weight)
     made.algo = choice(ALGOS, algo, "algo")
     made.flags = (RESTORE if restore else 0) | (ORDER_RANK if order_rank else 0)
     return made
@@ -99,7 +100,9 @@ def run(handle, call, options):
         address = request.value
         status = _wait(address, SLICE_MS)
         while status == _PENDING:
-            if handle.closing:
+            if handle.closing:  # whoever closes ends it, as all others that are pending
+                handle.adopt(Operation(handle, views, None, request)).begun()
+                request = _pointer()
                 raise handle.closed()
             status = _wait(address, SLICE_MS)
         if status:
@@ -115,11 +118,17 @@ def run(handle, call, options):
     return result
 
 
+def text_for_c(text, what):
+    if not isinstance(text, str):
+        raise TypeError(f"{what} is {text!r}; it takes a text")
+    if "\0" in text:  # C would see only what stands before it
+        raise invalid(f"{what} is {text!r}: a text with a zero byte")
+    return text.encode()
+
+
 def encoded(codec):
     """A codec's text for C; None: the node's own."""
-    if codec is not None and not isinstance(codec, str):
-        raise TypeError(f"codec is {codec!r}; it takes a text like 'topk:0.01' or None")
-    return None if codec is None else codec.encode()
+    return None if codec is None else text_for_c(codec, "codec")
 
 
 def start(handle, owner, call, options):
@@ -133,7 +142,7 @@ def start(handle, owner, call, options):
         for each in views:
             if each.stage is not None:
                 each.stage.before()
-        operation = handle.adopt(Operation(handle, views, result))
+        operation = handle.adopt(Operation(handle, views, result, _pointer()))
         future = Future(operation, owner)
         try:
             status = function(address, *arguments, opts, _byref(operation.request))
@@ -192,7 +201,8 @@ class Collectives:
 
     def _reduce(self, source, target, op, root):
         name = "reduce"
-        if self.rank != self._root(root, name):
+        root = self._root(root, name)
+        if self.rank != root:
             first = view(source, False, "reduce: source")
             arguments = (first.address, None, first.count, first.dtype, reduced(name, op, first), root)
             return lib.reduce_nb, arguments, (first,), None
@@ -200,7 +210,8 @@ class Collectives:
         return function, (*arguments, root), views, result
 
     def _broadcast(self, buffer, root):
-        only = view(buffer, self.rank != self._root(root, "broadcast"), "broadcast: buffer")
+        root = self._root(root, "broadcast")
+        only = view(buffer, self.rank != root, "broadcast: buffer")
         return lib.broadcast_nb, (only.address, only.count, only.dtype, root), (only,), buffer
 
     def _own_part(self, whole, name):
@@ -252,7 +263,8 @@ class Collectives:
 
     def _gather(self, source, target, root):
         name = "gather"
-        if self.rank != self._root(root, name):
+        root = self._root(root, name)
+        if self.rank != root:
             first = view(source, False, "gather: source")
             return lib.gather_nb, (first.address, None, first.count, first.dtype, root), (first,), None
         second = view(needed(target, name, "a target (at the root)"), True, "gather: target")
@@ -266,8 +278,9 @@ class Collectives:
 
     def _gatherv(self, source, target, counts, root):
         name = "gatherv"
+        root = self._root(root, name)
         first = view(source, False, "gatherv: source")
-        if self.rank != self._root(root, name):
+        if self.rank != root:
             return lib.gatherv_nb, (first.address, first.count, None, None, first.dtype, root), (first,), None
         array, numbers = counts_of(needed(counts, name, "counts (at the root)"), self.size, "gatherv: counts")
         second = view(needed(target, name, "a target (at the root)"), True, "gatherv: target")
@@ -279,7 +292,8 @@ class Collectives:
 
     def _scatter(self, source, target, root):
         name = "scatter"
-        if self.rank != self._root(root, name):
+        root = self._root(root, name)
+        if self.rank != root:
             second = view(target, True, "scatter: target")
             return lib.scatter_nb, (None, second.address, second.count, second.dtype, root), (second,), target
         first, second = pair(name, needed(source, name, "a source (at the root)"), needed(target, name, "a target"))
@@ -288,7 +302,8 @@ class Collectives:
 
     def _scatterv(self, source, counts, target, root):
         name = "scatterv"
-        if self.rank != self._root(root, name):
+        root = self._root(root, name)
+        if self.rank != root:
             second = view(target, True, "scatterv: target")
             return lib.scatterv_nb, (None, None, second.address, second.count, second.dtype, root), (second,), target
         array, numbers = counts_of(needed(counts, name, "counts (at the root)"), self.size, "scatterv: counts")
@@ -334,8 +349,9 @@ class Collectives:
         return lib.all_reduce_compressed_nb, arguments, views, buffer
 
     def _root(self, root, name):
-        if not isinstance(root, int) or not 0 <= root < self.size:
-            raise invalid(f"{name}: root is {root!r}; the group has ranks 0 to {self.size - 1}")
+        root = operator.index(root)
+        if not 0 <= root < self.size:
+            raise invalid(f"{name}: root is {root}; the group has ranks 0 to {self.size - 1}")
         return root
 
     def _same(self, buffer):

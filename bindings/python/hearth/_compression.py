@@ -4,13 +4,14 @@
 import ctypes
 import dataclasses
 import math
+import weakref
 from typing import Any, Optional, Sequence, Union
 
 from . import _errors
 from ._buffers import F32, F64, NAMES, SIZES, View, dtype_of, same_count, view
-from ._calls import OPS, choice, encoded, invalid, opts_of, reduced, run, start
+from ._calls import OPS, choice, encoded, invalid, opts_of, reduced, run, start, text_for_c
 from ._futures import Future
-from ._handles import Handle, interruptible, text_of
+from ._handles import Handle, Owner, interruptible, text_of
 from ._library import CompressorConfig, CompressorStats, Tensor, lib
 from ._nodes import Group
 
@@ -28,23 +29,22 @@ class Stats:
     residual_norm: float  #: Euclidean norm of what is left behind now
 
 
-def _name(name, what="name"):
-    if not isinstance(name, str):
-        raise TypeError(f"{what} is {name!r}; it takes a text")
-    return name.encode()
-
-
 def _patterns(patterns):
     """Comma-separated for C; a list is taken too."""
-    if patterns is None or isinstance(patterns, str):
-        return encoded(patterns)
-    return ",".join(patterns).encode()
+    if patterns is None:
+        return None
+    return text_for_c(patterns if isinstance(patterns, str) else ",".join(patterns), "pattern")
 
 
 def _tensor(name, address, dtype, shape):
     """struct hearth_tensor; what it points to hangs on it."""
     dims = (ctypes.c_size_t * len(shape))(*shape)
-    return Tensor(_name(name), address, dtype, len(shape), dims)
+    return Tensor(text_for_c(name, "name"), address, dtype, len(shape), dims)
+
+
+def _known(name):
+    """The name of a tensor; None: all."""
+    return None if name is None else text_for_c(name, "name")
 
 
 def _shape(shape, found, what):
@@ -58,7 +58,7 @@ def _shape(shape, found, what):
     return shape
 
 
-class Compressor:
+class Compressor(Owner):
     """All-reduces tensors by way of a codec, and keeps for each what a step leaves out, to add it to the next.
 
     A tensor is known by its name; its type and shape are fixed by its first step. Tensors of one dimension and those
@@ -75,7 +75,7 @@ class Compressor:
     [1, 1]
     """
 
-    __slots__ = ("_handle", "group", "__weakref__")
+    __slots__ = ("_handle", "_sync", "group", "__weakref__")
 
     def __init__(self, group: Group, codec: Optional[str] = None, *, min_count: int = 4096, vectors: bool = False,
                  include: Union[str, Sequence[str], None] = None, exclude: Union[str, Sequence[str], None] = None,
@@ -96,23 +96,11 @@ class Compressor:
                 Handle("compressor", group._handle, made.value, lib.compressor_close, group.rank))
 
     @classmethod
-    def _of_sync(cls, sync, address):
-        """The compressor that a sync has opened for itself, and closes."""
+    def _of_sync(cls, sync, handle):
+        """The compressor that a sync has opened for itself, and closes: who holds it holds the sync."""
         made = cls.__new__(cls)
-        made.group = sync.group
-        made._handle = sync._handle.adopt(Handle("compressor", sync._handle, address, None, sync.group.rank))
+        made.group, made._handle, made._sync = sync.group, handle, sync
         return made
-
-    def __del__(self):
-        handle = getattr(self, "_handle", None)
-        if handle is not None and handle.free is not None:
-            handle.drop()
-
-    def __enter__(self) -> "Compressor":
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.close()
 
     def _check(self, name, buffer, op, shape):
         what = f"all_reduce of {name!r}"
@@ -139,12 +127,12 @@ class Compressor:
             compressor.rule("*.embedding.weight", "int8")
         """
         with self._handle as address:
-            _errors.check(lib.compressor_rule(address, _name(pattern, "pattern"), encoded(codec)), self.group.rank)
+            _errors.check(lib.compressor_rule(address, text_for_c(pattern, "pattern"), encoded(codec)), self.group.rank)
 
     def reset(self, name: Optional[str] = None) -> None:
         """Forgets what is kept of one tensor, or of all."""
         with self._handle as address:
-            _errors.check(lib.compressor_reset(address, None if name is None else _name(name)), self.group.rank)
+            _errors.check(lib.compressor_reset(address, _known(name)), self.group.rank)
 
     def scale(self, factor: float) -> None:
         """Multiplies what is kept by a factor: after a change of the loss scale, new / old."""
@@ -157,10 +145,13 @@ class Compressor:
             torch.save({"model": model.state_dict(), "hearth": compressor.save()}, f"{group.rank}.pt")
         """
         with self._handle as address:
-            length = _errors.check(lib.compressor_save(address, None, 0), self.group.rank)
-            buffer = ctypes.create_string_buffer(length)
-            _errors.check(lib.compressor_save(address, buffer, length), self.group.rank)
-            return buffer.raw
+            size = 0
+            while True:
+                buffer = ctypes.create_string_buffer(size)
+                length = _errors.check(lib.compressor_save(address, buffer, size), self.group.rank)
+                if length <= size:
+                    return buffer.raw[:length]
+                size = length
 
     def load(self, data: bytes) -> None:
         """Replaces the state by what save() gave: training goes on bit for bit if all members load theirs."""
@@ -173,21 +164,20 @@ class Compressor:
         """What became of one tensor, or of all together."""
         told = CompressorStats(size=ctypes.sizeof(CompressorStats))
         with self._handle as address:
-            _errors.check(lib.compressor_stats(address, None if name is None else _name(name), told), self.group.rank)
+            _errors.check(lib.compressor_stats(address, _known(name), told), self.group.rank)
         return Stats(**{field.name: getattr(told, field.name) for field in dataclasses.fields(Stats)})
 
     def explain(self, name: str) -> str:
         """How a tensor goes and why, for people: codec, algorithm, expected time."""
         with self._handle as address:
-            return text_of(lib.compressor_explain, address, _name(name))
+            return text_of(lib.compressor_explain, address, text_for_c(name, "name"))
 
     def close(self) -> None:
-        """Closes it; operations in flight are cancelled."""
-        if self._handle.free is not None:
-            self._handle.close()
+        """Closes it; operations in flight are cancelled. That of a Sync is closed with it."""
+        super().close()
 
 
-class Sync:
+class Sync(Owner):
     """Makes the gradients of many tensors meet as they become ready, while the rest is still being computed.
 
     Opened on a group, with a codec, or on a Compressor that has been set up. All members add the same tensors in the
@@ -206,7 +196,7 @@ class Sync:
     [[0.5, 1.0], [0.5, 1.0]]
     """
 
-    __slots__ = ("_handle", "_views", "_compressor", "group", "__weakref__")
+    __slots__ = ("_handle", "_views", "_given", "_inner", "_compressor", "group", "__weakref__")
 
     def __init__(self, group: Union[Group, Compressor], codec: Optional[str] = None, op: str = "avg"):
         given = group if isinstance(group, Compressor) else None
@@ -214,7 +204,7 @@ class Sync:
             raise TypeError("Sync: a compressor has its codec already")
         self.group = group if given is None else given.group
         parent, made, number = group._handle, ctypes.c_void_p(), choice(OPS, op, "Sync: op")
-        self._views, self._compressor = [], given
+        self._views, self._given, self._inner, self._compressor = [], given, None, None
         with parent as address:
             if given is None:
                 status = lib.sync_open(address, encoded(codec), number, ctypes.byref(made))
@@ -224,24 +214,20 @@ class Sync:
             self._handle = parent.adopt(Handle("sync", parent, made.value, lib.sync_close, self.group.rank))
             self._handle.keep = self._views
 
-    def __del__(self):
-        handle = getattr(self, "_handle", None)
-        if handle is not None:
-            handle.drop()
-
-    def __enter__(self) -> "Sync":
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.close()
-
     @property
     def compressor(self) -> Compressor:
         """The compressor that it works with, for rules, stats, save and load."""
-        if self._compressor is None:
-            with self._handle as address:
-                self._compressor = Compressor._of_sync(self, lib.sync_compressor(address))
-        return self._compressor
+        if self._given is not None:
+            return self._given
+        found = self._compressor() if self._compressor is not None else None
+        if found is None:
+            if self._inner is None:
+                with self._handle as address:
+                    inner = Handle("compressor", self._handle, lib.sync_compressor(address), None, self.group.rank)
+                    self._inner = self._handle.adopt(inner)
+            found = Compressor._of_sync(self, self._inner)
+            self._compressor = weakref.ref(found)
+        return found
 
     def add(self, name: str, buffer: Any = None, shape: Optional[Sequence[int]] = None, dtype: Any = None) -> int:
         """Registers a tensor and returns its index. Without a buffer, shape and dtype say what set_data will bring."""
@@ -313,7 +299,7 @@ class Sync:
 
     def close(self) -> None:
         """Closes it, and the compressor that it has opened; a step that has begun is given up."""
-        self._handle.close()
+        super().close()
 
 
 def _on_host(found, what):
@@ -330,7 +316,7 @@ def codec_check(codec: str) -> None:
     >>> import hearth
     >>> hearth.codec_check("topk:0.01,values=int8")
     """
-    _errors.check(lib.codec_check(_name(codec, "codec")))
+    _errors.check(lib.codec_check(text_for_c(codec, "codec")))
 
 
 def compress(codec: str, buffer: Any, residual: Any = None, key: int = 0) -> bytes:

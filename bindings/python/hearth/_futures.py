@@ -18,13 +18,12 @@ _PENDING, _CLOSED = _errors.PENDING, _errors.CLOSED
 class Operation(Handle):
     """A request of C, with all that must live as long. Its future may be gone long before."""
 
-    __slots__ = ("request", "result", "status", "text", "peer", "descriptor", "views")
+    __slots__ = ("request", "result", "status", "text", "peer", "descriptor")
 
-    def __init__(self, parent, views, result, more=None):
+    def __init__(self, parent, views, result, request):
         super().__init__("operation", parent, None, lib.request_free, parent.rank)
-        self.request = ctypes.c_void_p()
-        self.views = views
-        self.keep = (views, more)
+        self.request = request
+        self.keep = views
         self.result = result
         self.status = None
         self.text, self.peer = "", -1
@@ -44,10 +43,14 @@ class Operation(Handle):
             self.text = lib.request_error(self.address).decode(errors="replace")
             self.peer = lib.request_error_rank(self.address)
         else:
-            for view in self.views:
+            for view in self.keep:
                 if view.stage is not None:
                     view.stage.after()
         self.status = status
+        self.keep = ()
+
+    def working(self):
+        return True
 
     def settle_closed(self):
         self.text = f"the {self.parent.what} was closed before the operation had ended"
@@ -160,6 +163,9 @@ class Future:
         if operation is not None and operation.lives:
             operation.parent.orphans.append(operation)  # freed by a later call: C may not be called from here
 
+    def __reduce_ex__(self, _: Any) -> Any:
+        raise TypeError("a Future belongs to its process and stands for one operation: it cannot be copied or pickled")
+
     def __repr__(self):
         status = self._operation.status
         state = "pending" if status is None else lib.status_name(status).decode()
@@ -225,9 +231,11 @@ class Future:
         return self.result()
 
     async def _readable(self):
+        mine = self._own_descriptor()
+        if mine is None:
+            return
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
-        mine = self._own_descriptor()
         loop.add_reader(mine, lambda: ended.done() or ended.set_result(None))
         try:
             await ended
@@ -236,10 +244,15 @@ class Future:
             os.close(mine)
 
     def _own_descriptor(self):
-        """A copy, so that several may await at once, and none is closed while a loop looks at it."""
+        """A copy, so that several may await at once, and none is closed under a loop. None: it has ended."""
         operation = self._operation
-        with operation as address:
-            return os.dup(_errors.check(lib.request_fd(address), operation.rank))
+        operation.users.append(None)
+        try:
+            if operation.status is not None or operation.closing:
+                return None
+            return os.dup(_errors.check(lib.request_fd(operation.address), operation.rank))
+        finally:
+            operation.users.pop()
 
 
 def wait_all(futures: Iterable[Future], timeout: Optional[float] = None) -> List[Any]:

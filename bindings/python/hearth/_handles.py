@@ -11,8 +11,11 @@ import ctypes
 import os
 import threading
 import time
+from typing import Any, TypeVar
 
 from . import _errors
+
+Self = TypeVar("Self")
 
 SLICE_MS = 100  # longest time in C, so that Ctrl-C and a closing node are seen
 PATIENCE_S = 2.0  # for calls that cannot be cut into slices; then the closing goes on in the background
@@ -169,8 +172,12 @@ class Handle:
             threading.Thread(target=self.drop, name="hearth-drop", daemon=True).start()
             return
         self.sweep()
-        if self.parent is None or not self.children:
+        if self.parent is None or not self.working():
             self.close()
+
+    def working(self):
+        """Whether an operation hangs on it."""
+        return any(child.working() for child in list(self.children))
 
     def sweep(self):
         """Frees operations that have ended and whose future nobody holds."""
@@ -181,6 +188,32 @@ class Handle:
                 return
             if not operation.reap():
                 self.orphans.append(operation)
+
+
+class Owner:
+    """The user's object of a handle: closes it when it is left, or when nobody holds it any more."""
+
+    __slots__ = ()
+
+    def __del__(self):
+        handle = getattr(self, "_handle", None)
+        if handle is not None and handle.free is not None:
+            handle.drop()
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        raise TypeError(f"a {type(self).__name__} belongs to its process and stands for one thing in it: it cannot be "
+                        "copied or pickled")
+
+    def close(self) -> None:
+        """Ends it. Again: nothing. What hangs on something else is closed with that."""
+        if self._handle.free is not None:
+            self._handle.close()
 
 
 def log_trampoline(function):

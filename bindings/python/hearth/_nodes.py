@@ -7,8 +7,8 @@ import weakref
 from typing import Any, Dict, List, Optional
 
 from . import _errors
-from ._calls import ALGOS, Collectives, choice, invalid, milliseconds, opts_of, unknown_keyword
-from ._handles import NODES, Handle, interruptible, log_trampoline, text_of
+from ._calls import ALGOS, Collectives, choice, invalid, milliseconds, opts_of, text_for_c, unknown_keyword
+from ._handles import NODES, Handle, Owner, interruptible, log_trampoline, text_of
 from ._library import LOG, Config, lib
 
 LEVELS = {"error": 1, "warn": 2, "info": 3, "debug": 4}
@@ -34,16 +34,6 @@ def rate_of(rate: Any) -> int:
         raise invalid(f"rate is {rate!r}; it takes bits a second, like 100mbit or 2.5gbit, or 0 for no limit")
     whole, part, unit = found[1], found[2] or "", _UNITS[found[3]]
     return int(whole) * unit + (int(part) * unit // 10 ** len(part) if part else 0)
-
-
-def _text(name, value):
-    if name == "peers" and not isinstance(value, str):
-        value = ",".join(str(peer) for peer in value)
-    if not isinstance(value, str):
-        raise TypeError(f"{name} is {value!r}; it takes a text")
-    if "\0" in value:
-        raise invalid(f"{name} is {value!r}: a text with a zero byte")
-    return value.encode()
 
 
 def _number(name, value, kind):
@@ -73,7 +63,8 @@ def _set(config, keyword, value):
     elif keyword == "log_level":
         value = choice(LEVELS, value, keyword)
     elif kind is ctypes.c_char_p:
-        value = _text(name, value)
+        peers = name == "peers" and not isinstance(value, str)
+        value = text_for_c(",".join(map(str, value)) if peers else value, name)
     else:
         value = _number(name, value, kind)
     setattr(config, name, value)
@@ -146,7 +137,7 @@ def open_local(count: int, **config: Any) -> "List[Node]":
     return [Node(address, log) for address in addresses]
 
 
-class Node:
+class Node(Owner):
     """One member of a cluster, as hearth.open() returns it. Its world is the group of all members.
 
     >>> import hearth
@@ -169,17 +160,6 @@ class Node:
         self._world_handle = self._handle.adopt(Handle("node", self._handle, world, None, self.rank))
         self._world = None
         NODES.add(self._handle)
-
-    def __del__(self):
-        handle = getattr(self, "_handle", None)
-        if handle is not None:
-            handle.drop()
-
-    def __enter__(self) -> "Node":
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.close()
 
     def __repr__(self):
         return f"<hearth.Node rank {self.rank} of {self.size}{', closed' if self._handle.closing else ''}>"
@@ -227,10 +207,10 @@ class Node:
     def close(self) -> None:
         """Closes the node and all that hangs on it: operations in flight end with hearth.Closed here and
         hearth.PeerLost at the others. Again: nothing."""
-        self._handle.close()
+        super().close()
 
 
-class Group(Collectives):
+class Group(Collectives, Owner):
     """The members that take part in collectives, in the order of their ranks.
 
     Every collective is called by all members, in the same order, with the same counts and types; each has a form that
@@ -262,17 +242,6 @@ class Group(Collectives):
         self.rank = handle.rank
         self.size = size
 
-    def __del__(self):
-        handle = getattr(self, "_handle", None)
-        if handle is not None and handle.free is not None:
-            handle.drop()
-
-    def __enter__(self) -> "Group":
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.close()
-
     def __repr__(self):
         return f"<hearth.Group rank {self.rank} of {self.size}{', closed' if self._handle.closing else ''}>"
 
@@ -302,5 +271,4 @@ class Group(Collectives):
 
     def close(self) -> None:
         """Closes a group that split() has made; its operations in flight are cancelled. A world is its node's."""
-        if self._handle.free is not None:
-            self._handle.close()
+        super().close()
