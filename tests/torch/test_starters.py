@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plain script of torch.distributed runs under `hearth run` as it does under torchrun."""
+"""A plain script of torch.distributed runs under `hearth run` as it does under torchrun, and so does hearth.launch."""
 
 import importlib.util
 import os
@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import unittest
+from datetime import timedelta
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -41,6 +42,25 @@ class Starters(unittest.TestCase):
 
     def test_torchrun(self):
         self.assertEqual(self.lines(*TORCHRUN, 2, SCRIPT), self.right(2))
+
+    def test_launch(self):
+        """Forked after torch has started its threads here: their work must not be waited for there."""
+        import torch
+        import torch.distributed as dist
+
+        import hearth
+
+        def work():
+            dist.init_process_group("gloo", timeout=timedelta(seconds=SECONDS))
+            product = torch.ones(400, 400) @ torch.ones(400, 400)
+            dist.all_reduce(product)
+            dist.destroy_process_group()
+            return float(product.relu().sum()), torch.get_num_threads()
+
+        torch.set_num_threads(4)
+        torch.ones(4000, 400) @ torch.ones(400, 400)
+        self.assertEqual(hearth.launch(work, 2, timeout=SECONDS), [(400 * 400 * 400 * 2.0, 1)] * 2)
+        self.assertEqual(torch.get_num_threads(), 4)
 
 
 if __name__ == "__main__":

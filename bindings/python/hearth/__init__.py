@@ -39,10 +39,11 @@ from ._errors import (Aborted, ArgumentError, Cancelled, Closed, Differs, Error,
                       Poisoned, ProtocolError, SystemFailure, Timeout, Unsupported, ViewChanged)
 from ._futures import Future, wait_all, wait_any
 from ._library import __version__
+from ._local import launch, local
 from ._nodes import Group, Node, open, open_local
 
 __all__ = [
-    "open", "open_local", "Node", "Group", "Future", "wait_all", "wait_any", "Memory",
+    "open", "open_local", "local", "launch", "Node", "Group", "Future", "wait_all", "wait_any", "Memory",
     "Compressor", "Sync", "Stats", "compress", "decompress", "codec_check",
     "Error", "ArgumentError", "OperationError", "PeerError", "GroupError", "NodeError",
     "Invalid", "Unsupported", "Timeout", "Cancelled", "Aborted", "Mismatch", "Differs", "Poisoned", "NoMemory",
