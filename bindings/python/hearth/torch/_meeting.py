@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the members of a torch process group meet as a Hearth node: they find each other by the group's store."""
+
+import datetime
+import json
+import os
+import random
+import secrets
+import socket
+import threading
+import time
+import weakref
+
+import torch.distributed as dist
+
+import hearth
+
+COME_SECONDS = 300.0  # members may reach their first backward at different times
+PORTS = (20000, 32000)  # below those that systems give to outgoing connections: one that is free stays free
+TRIES = 64
+PREFIX = "hearth"
+
+_lock = threading.Lock()
+_nodes = {}  # id of a process group -> (weak reference to it, node); None -> (None, node of the environment)
+
+
+# ---- an address ----
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    for _ in range(TRIES):
+        port = random.SystemRandom().randrange(*PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+                return port
+            except OSError:
+                continue
+    raise RuntimeError(f"hearth: no free port among {TRIES} tried from {PORTS[0]} to {PORTS[1]}")
+
+
+def own_address() -> str:
+    """This host, as others reach it: MASTER_ADDR if that is here, else the address that we reach it from."""
+    master = os.environ.get("MASTER_ADDR")
+    if master and os.environ.get("RANK", "0") == "0":
+        return master
+    try:
+        family, kind, _, _, where = socket.getaddrinfo(master or socket.gethostname(), 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:  # a datagram socket that is connected sends nothing
+            probe.connect(where)
+            return probe.getsockname()[0]
+    except OSError:
+        return "127.0.0.1"
+
+
+def endpoint() -> str:
+    """host:port, with brackets around an IPv6 address."""
+    host = own_address()
+    return f"[{host}]:{free_port()}" if ":" in host else f"{host}:{free_port()}"
+
+
+# ---- meeting ----
+
+def _left(deadline):
+    return datetime.timedelta(seconds=max(0.001, deadline - time.monotonic()))
+
+
+def _missing(store, keys):
+    """Ranks whose key is not there."""
+    missing = []
+    for rank, key in enumerate(keys):
+        try:
+            store.wait([key], datetime.timedelta(milliseconds=10))
+        except RuntimeError:
+            missing.append(rank)
+    return missing
+
+
+def _invite(store, key, size, deadline):
+    """Rank 0: waits for all, then says where to meet, or who did not come."""
+    here = [f"{key}/{rank}" for rank in range(size)]
+    try:
+        store.wait(here, _left(deadline))
+        word = {"rendezvous": endpoint(), "job": f"torch-{secrets.token_hex(8)}"}
+    except RuntimeError as error:
+        missing = _missing(store, here)
+        word = {"error": f"rank {', '.join(map(str, missing))} did not come" if missing else str(error)}
+    store.set(f"{key}/where", json.dumps(word))
+
+
+def meet(store, rank: int, size: int, timeout=None, **config) -> "hearth.Node":
+    """Opens a node for each of the `size` members that share this store. Each meeting on a store is a new node.
+
+    timeout: seconds until all must have come. config: as for hearth.open.
+    """
+    seconds = COME_SECONDS if timeout is None else timeout
+    deadline = time.monotonic() + seconds
+    number = store.add(f"{PREFIX}/{rank}", 1)  # each member counts its own meetings
+    key = f"{PREFIX}/{number}"
+    store.set(f"{key}/{rank}", "here")
+    if rank == 0:
+        _invite(store, key, size, deadline)
+    else:
+        deadline += 1  # rank 0 names who is missing
+    try:
+        store.wait([f"{key}/where"], _left(deadline))
+        word = json.loads(store.get(f"{key}/where"))
+    except RuntimeError as error:
+        raise TimeoutError(f"hearth: rank {rank} of {size}: rank 0 did not say where to meet within {seconds:g} s: "
+                           f"{error}") from None
+    if "error" in word:
+        raise TimeoutError(f"hearth: rank {rank} of {size}: {word['error']} to the meeting within {seconds:g} s")
+    return hearth.open(**{**config, **word, "rank": rank, "world_size": size})
+
+
+# ---- nodes that are shared ----
+
+def _store_of(group):
+    return dist.PrefixStore("hearth.torch", dist.distributed_c10d._pg_map[group][1])
+
+
+def of(group=None) -> "hearth.Node":
+    """The node of the members of a torch process group (None: the default one), opened by the first call."""
+    if group is None and dist.is_initialized():
+        group = dist.distributed_c10d._get_default_group()
+    with _lock:
+        known, opened = _nodes.get(id(group), (None, None))
+        if opened is not None and (group is None or known() is group):
+            return opened
+        if opened is not None:  # of a group that is gone
+            opened.close()
+        if group is None:
+            opened = hearth.open()
+        else:
+            opened = meet(_store_of(group), dist.get_rank(group), dist.get_world_size(group))
+        _nodes[id(group)] = (group and weakref.ref(group), opened)
+        return opened
+
+
+def default() -> "hearth.Node":
+    """The node of all processes: by torch.distributed's store if that is initialised, else by the environment."""
+    return of(None)
+
+
+def node() -> "hearth.Node":
+    """This process's node, shared by all that uses hearth.torch. The first call opens it, on all processes.
+
+    >>> world = hearth.torch.node().world
+    >>> world.all_reduce(loss, op="avg")
+    """
+    return default()

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the DDP hook keeps: through checkpoints, new buckets, accumulation, loss scales and poisoned steps."""
+
+import unittest
+
+from test_hook import SKIP, Scenes
+
+
+def load_tests(loader, tests, pattern):
+    return unittest.TestSuite(loader.loadTestsFromTestCase(c) for c in (Two, Four))
+
+
+@unittest.skipIf(SKIP, SKIP)
+class Two(Scenes):
+    names = ("resume", "resume_refused", "pickled", "rebuilt", "accumulation", "loss_scale", "poison", "poison_raises")
+
+    def test_resumed_is_uninterrupted(self):
+        for result in self.of("resume"):
+            for case, (losses, parameters, stats) in result.items():
+                self.assertTrue(losses, f"{case}: losses")
+                self.assertTrue(parameters, f"{case}: parameters")
+                self.assertTrue(stats, f"{case}: stats")
+
+    def test_states_of_others_are_refused(self):
+        for rank, (other_rank, shape, unnamed, version, step) in enumerate(self.of("resume_refused")):
+            self.assertIn(f"of rank {rank + 1} of 2, this is rank {rank} of 2", other_rank)
+            self.assertIn("of another model: 5.weight, of shape (40, 1152), has the shape (1, 2) there", shape)
+            self.assertIn("is not there: that one was made with another `model`", unnamed)
+            self.assertIn("version 99", version)
+            self.assertEqual(step, 2)
+
+    def test_pickle(self):
+        self.assertEqual(self.of("pickled"), [True] * 2)
+
+    def test_new_buckets(self):
+        for changed, steps in self.of("rebuilt"):
+            self.assertTrue(changed, "DDP did not rebuild its buckets: this tests nothing")
+            self.assertEqual(steps, {"2.weight": 3, "5.weight": 3})
+
+    def test_accumulation_is_one_step(self):
+        for equal, steps, identical in self.of("accumulation"):
+            self.assertTrue(equal)
+            self.assertEqual(steps, [3, 3])
+            self.assertTrue(identical)
+
+    def test_loss_scale(self):
+        self.assertEqual(self.of("loss_scale"), [True] * 2)
+
+    def test_poison(self):
+        for result in self.of("poison"):
+            self.assertEqual(result, [True] * 6)
+
+    def test_poison_raises(self):
+        for text, kind, again in self.of("poison_raises"):
+            self.assertRegex(text, "rank 1")
+            self.assertEqual(kind, "Poisoned")
+            self.assertRegex(again, "rank 1")
+
+
+@unittest.skipIf(SKIP, SKIP)
+class Four(Scenes):
+    size, names = 4, ("resume", "poison")
+    test_resumed_is_uninterrupted = Two.test_resumed_is_uninterrupted
+    test_poison = Two.test_poison
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
