@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scenes of the tests of the DDP hook: what each rank does. See torchranks.py."""
 
+import gc
 import hashlib
 import io
 import os
 import pickle
 import signal
 import time
+import weakref
 
 import torch
 import torch.distributed as dist
@@ -215,7 +217,7 @@ def codecs(rank, size):
 
 def transformer_learns(rank, size):
     training = Training("transformer", "topk:0.1", min_count=1000)
-    losses = training.losses(30)
+    losses = training.losses(20)
     result = [losses[0], sum(losses[-4:]) / 4, same(training)]
     training.state.close()
     return result
@@ -439,6 +441,107 @@ def poison_raises(rank, size):
 
 
 # ---- around it ----
+
+def never_blocks(rank, size):
+    """Rank 1 does not start its second step's operations before rank 0's hook has returned."""
+    store, returned = dist.PrefixStore("never_blocks", dist.distributed_c10d._get_default_store()), []
+
+    def watched(state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        if rank == 1 and state.step == 1:
+            store.wait([f"{bucket.index()}"])
+        future = ht.hook(state, bucket)
+        if rank == 0 and state.step == 1:
+            returned.append(future.done())
+            store.set(f"{bucket.index()}", "returned")
+        return future
+
+    training = Training()
+    training.state = ht.State("int8", timeout=20.0, min_count=1000)
+    training.ddp.register_comm_hook(training.state, watched)
+    training.losses(2)
+    training.state.close()
+    return [same(training), returned]
+
+
+def late(rank, size):
+    """Rank 1 computes for longer than rank 0 waits."""
+    store = dist.PrefixStore("late", dist.distributed_c10d._get_default_store())
+    training = Training(codec="int8", timeout=1.0 if rank == 0 else 20.0)
+    training.losses(2)  # DDP itself meets in the second
+    if rank == 1:
+        store.wait(["over"])
+    text = raised(training.step)
+    store.set("over", "yes")
+    kind = type(training.state.error).__name__
+    training.state.close()
+    return [text, kind]
+
+
+def uneven(rank, size):
+    """DDP's join: those that have no more data take part with zeros."""
+    training = Training(codec="topk:0.1", min_count=1000)
+    with training.ddp.join():
+        training.losses(2 + rank)
+    result = [same(training), training.state.step]
+    training.state.close()
+    return result
+
+
+class Many(nn.Module):
+    def __init__(self, count):
+        super().__init__()
+        self.parts = nn.ParameterList([nn.Parameter(torch.zeros(2, 2)) for _ in range(count)])
+
+    def forward(self, x):
+        return sum((part * x).sum() for part in self.parts)
+
+
+def many(rank, size):
+    """More compressed parameters in one bucket than may be in flight."""
+    net = Many(1500)
+    ddp = DDP(net)
+    state = ht.register(ddp, "fp16", min_count=1)
+    for _ in range(2):
+        ddp.zero_grad()
+        ddp(torch.full((2, 2), 1.0 + rank)).backward()
+    result = [sorted({p.grad.mean().item() for p in net.parameters()}), state.stats().steps, len(state.stats().tensors)]
+    state.close()
+    return result
+
+
+def wrapped(rank, size):
+    """Inside torch's own wrapper, which makes f16 of a bucket."""
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_wrapper
+    gloo, training = Training(), Training()
+    training.state = ht.State("none")
+    training.ddp.register_comm_hook(training.state, fp16_compress_wrapper(ht.hook))
+    result = [gloo.losses(4), training.losses(4)]
+    training.state.close()
+    return result
+
+
+def let_go(rank, size):
+    """A model that nobody holds takes its state and the state's group with it."""
+    training = Training(codec="int8")
+    training.step()
+    state, session = weakref.ref(training.state), weakref.ref(training.state._session)
+    thread = training.state._session.completion.thread
+    del training
+    gc.collect()
+    thread.join(20)
+    return [state() is None, session() is None, not thread.is_alive()]
+
+
+def subgroup(rank, size):
+    """Even and odd ranks train by themselves."""
+    groups = [dist.new_group([0, 2]), dist.new_group([1, 3])]
+    training = Training(codec="topk:0.1", min_count=1000, ddp={"process_group": groups[rank % 2]})
+    training.losses(2)
+    mine = training.state._session.group
+    result = [mine.rank, mine.size, mine.same(training.flat()), same(training)]
+    training.state.close()
+    return result
+
 
 def options_differ(rank, size):
     training = Training(codec="int8" if rank == 1 else "topk:0.01")

@@ -3,6 +3,7 @@
 """Training without DDP: members are threads of this process."""
 
 import sys
+import threading
 import unittest
 from pathlib import Path
 
@@ -19,18 +20,17 @@ except ImportError as error:
     SKIP = str(error)
 
 BATCH = 16
+ONE_DRAWS = threading.Lock()  # torch's generator belongs to all threads
 
 
 class Member:
-    """One thread's model in training. Only rank 0 has the parameters that all begin with."""
+    """One thread's model in training. All begin with the parameters that rank 0 has."""
 
     def __init__(self, group, model="convolution", **options):
         self.group = group
-        self.net = fashion.MODELS[model]()
-        if group.rank == 0:
-            torch.manual_seed(1)
-            for parameter in self.net.parameters():
-                nn.init.normal_(parameter.data, std=0.05)
+        with ONE_DRAWS:
+            torch.manual_seed(1 + group.rank)
+            self.net = fashion.MODELS[model]()
         self.attached = hearth.torch.attach(self.net, group, **options)
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.05, momentum=0.9)
         self.pictures, self.at = fashion.pictures(1024), 0
@@ -115,11 +115,11 @@ class Attach(unittest.TestCase):
     def test_transformer_learns(self):
         def train(group):
             member = Member(group, "transformer", codec="topk:0.1", min_count=1000)
-            losses = [member.step() for _ in range(20)]
+            losses = [member.step() for _ in range(30)]
             return losses[0], sum(losses[-4:]) / 4
 
         for first, last in hearth.local(train, 2):
-            self.assertLess(last, first)
+            self.assertLess(last, 0.9 * first)
 
     def test_accumulation(self):
         def train(group):

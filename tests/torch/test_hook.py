@@ -17,33 +17,13 @@ except ImportError as error:
 SCENES = Path(__file__).with_name("hookscenes.py")
 
 
-class Scenes(unittest.TestCase):
-    """Runs all scenes once, on `size` ranks; each test looks at one of them."""
-
-    size, names = 2, ()
-
-    @classmethod
-    def setUpClass(cls):
-        cls.ranks = torchranks.run(SCENES, cls.names, cls.size)
-
-    def of(self, scene):
-        """What each rank told."""
-        for number, rank in enumerate(self.ranks):
-            if scene not in rank.results:
-                self.fail(f"rank {number} ({rank.status}) did not get through '{scene}':\n{rank.log[-6000:]}")
-        return [rank.results[scene] for rank in self.ranks]
-
-
-def load_tests(loader, tests, pattern):
-    """Without those that others inherit."""
-    return unittest.TestSuite(loader.loadTestsFromTestCase(c) for c in (Two, Four))
-
-
 @unittest.skipIf(SKIP, SKIP)
-class Two(Scenes):
+class Two(torchranks.Scenes):
+    file = SCENES
     names = ("plain_convolution", "plain_transformer", "plain_bucket_view", "plain_static_graph",
              "plain_unused_parameters", "plain_operations", "other_types", "codecs", "transformer_learns", "policy",
-             "weights", "two_models", "options_differ", "sparse_refused", "loader", "closed", "left_open")
+             "weights", "two_models", "options_differ", "sparse_refused", "loader", "never_blocks", "late", "uneven",
+             "many", "wrapped", "let_go", "closed", "left_open")
 
     def beside_gloo(self, scene):
         for gloo, hearth in self.of(scene):
@@ -122,6 +102,32 @@ class Two(Scenes):
         for result in self.of("loader"):
             self.assertEqual(result, [8, True])
 
+    def test_autograd_is_never_blocked(self):
+        for rank, (identical, returned) in enumerate(self.of("never_blocks")):
+            self.assertTrue(identical)
+            self.assertFalse(any(returned))
+            self.assertEqual(len(returned) > 0, rank == 0)
+
+    def test_deadline(self):
+        (text, kind), (other_text, _) = self.of("late")
+        self.assertRegex(text, r"rank 1\b")
+        self.assertEqual(kind, "Timeout")
+        self.assertRegex(other_text, r"rank 0\b")
+
+    def test_uneven_data(self):
+        self.assertEqual(self.of("uneven"), [[True, 3]] * 2)
+
+    def test_more_parameters_than_operations(self):
+        self.assertEqual(self.of("many"), [[[1.5], 2, 1500]] * 2)
+
+    def test_in_a_wrapper_of_torch(self):
+        for gloo, wrapped in self.of("wrapped"):
+            for a, b in zip(gloo, wrapped):
+                self.assertTrue(math.isclose(a, b, rel_tol=0.01), f"{gloo}\n{wrapped}")
+
+    def test_goes_with_its_model(self):
+        self.assertEqual(self.of("let_go"), [[True] * 3] * 2)
+
     def test_closed(self):
         for text in self.of("closed"):
             self.assertIn("the State is closed", text)
@@ -130,17 +136,6 @@ class Two(Scenes):
         self.of("left_open")
         for rank in self.ranks:
             self.assertEqual(rank.status, 0, rank.log[-4000:])
-
-
-@unittest.skipIf(SKIP, SKIP)
-class Four(Scenes):
-    size, names = 4, ("plain_convolution", "plain_transformer", "codecs", "weights", "left_open")
-    beside_gloo = Two.beside_gloo
-    test_plain_convolution = Two.test_plain_convolution
-    test_plain_transformer = Two.test_plain_transformer
-    test_replicas_with_every_codec = Two.test_replicas_with_every_codec
-    test_weights = Two.test_weights
-    test_ends_although_nobody_closed = Two.test_ends_although_nobody_closed
 
 
 if __name__ == "__main__":

@@ -4,15 +4,13 @@
 
 import unittest
 
-from test_hook import SKIP, Scenes
-
-
-def load_tests(loader, tests, pattern):
-    return unittest.TestSuite(loader.loadTestsFromTestCase(c) for c in (Two, Four))
+import torchranks
+from test_hook import SCENES, SKIP
 
 
 @unittest.skipIf(SKIP, SKIP)
-class Two(Scenes):
+class Kept(torchranks.Scenes):
+    file = SCENES
     names = ("resume", "resume_refused", "pickled", "rebuilt", "accumulation", "loss_scale", "poison", "poison_raises")
 
     def test_resumed_is_uninterrupted(self):
@@ -56,13 +54,6 @@ class Two(Scenes):
             self.assertRegex(text, "rank 1")
             self.assertEqual(kind, "Poisoned")
             self.assertRegex(again, "rank 1")
-
-
-@unittest.skipIf(SKIP, SKIP)
-class Four(Scenes):
-    size, names = 4, ("resume", "poison")
-    test_resumed_is_uninterrupted = Two.test_resumed_is_uninterrupted
-    test_poison = Two.test_poison
 
 
 if __name__ == "__main__":

@@ -14,10 +14,11 @@ import sys
 import tempfile
 import time
 import traceback
+import unittest
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2]
-SECONDS = 120  # against hanging
+SECONDS = 60  # against hanging
 
 
 def free_port():
@@ -77,6 +78,23 @@ def run(file, scenes, size, seconds=SECONDS, **more):
                     rank.process.wait()
                 rank.collect()
         return ranks
+
+
+class Scenes(unittest.TestCase):
+    """Runs its scenes once, on `size` ranks; each test looks at one of them."""
+
+    file, size, names = None, 2, ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.ranks = run(cls.file, cls.names, cls.size)
+
+    def of(self, scene):
+        """What each rank told."""
+        for number, rank in enumerate(self.ranks):
+            if scene not in rank.results:
+                self.fail(f"rank {number} ({rank.status}) did not get through '{scene}':\n{rank.log[-6000:]}")
+        return [rank.results[scene] for rank in self.ranks]
 
 
 def main(file, results, *scenes):

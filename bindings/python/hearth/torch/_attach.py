@@ -117,10 +117,10 @@ class Attached:
     def no_sync(self):
         """Gradients of backward() in here only accumulate; those of the next one outside are sent with them.
 
-        >>> with attached.no_sync():
-        ...     loss(model(first)).backward()
-        >>> loss(model(second)).backward()
-        >>> attached.wait()
+            with attached.no_sync():
+                loss(model(first)).backward()
+            loss(model(second)).backward()
+            attached.wait()
         """
         before, self._syncing = self._syncing, False
         try:
@@ -163,14 +163,15 @@ def attach(model: torch.nn.Module, group=None, codec: str = "none", op: str = "a
            on_poison: str = "nan", **compressor) -> Attached:
     """Makes all members train one model: parameters and buffers come from rank 0, and gradients are averaged.
 
+    >>> import hearth.torch, torch
     >>> def train(group):
-    ...     attached = hearth.torch.attach(model, group, codec="topk:0.01")
-    ...     for batch in batches(group.rank):
-    ...         optimizer.zero_grad()
-    ...         loss(model(batch)).backward()
-    ...         attached.wait()
-    ...         optimizer.step()
-    >>> hearth.local(train, 4)
+    ...     model = torch.nn.Linear(2, 1, bias=False)
+    ...     with hearth.torch.attach(model, group, codec="topk:0.01") as attached:
+    ...         model(torch.full((1, 2), float(group.rank))).sum().backward()
+    ...         attached.wait()  # and then optimizer.step()
+    ...     return model.weight.grad.tolist()
+    >>> hearth.local(train, 2)
+    [[[0.5, 0.5]], [[0.5, 0.5]]]
 
     Gradients travel while backward is computing others.
 

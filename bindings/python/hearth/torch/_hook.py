@@ -49,8 +49,8 @@ class HookStats:
 class State:
     """How gradients travel, and what compression keeps of each parameter between steps.
 
-    >>> state = hearth.torch.State("topk:0.01", model=model, warmup_steps=100)
-    >>> ddp.register_comm_hook(state, hearth.torch.hook)
+        state = hearth.torch.State("topk:0.01", model=model, warmup_steps=100)
+        ddp.register_comm_hook(state, hearth.torch.hook)
 
     The same options on all members (but weight, group and scaler): the first hook call compares them. It also opens the
     group, so a State can be made before init_process_group. Two States never meet each other.
@@ -201,7 +201,8 @@ class State:
     def _start(self, batch, layout, buffer):
         """Starts all operations of a bucket, on all members in the same order."""
         session, options = self._session, {"op": "avg", "weight": self.weight, "timeout": self.timeout}
-        plain = {**options, "order_rank": self._behaviour["order_rank"]}
+        # A sum of two has no order.
+        plain = {**options, "order_rank": self._behaviour["order_rank"] and session.group.size > 2}
         for start, count in layout.direct:
             part = buffer[start:start + count]
             part = torch.view_as_real(part).view(-1) if part.is_complex() else part
@@ -272,7 +273,7 @@ class State:
     def state_dict(self) -> Dict[str, Any]:
         """What a resumed run needs to go on bit for bit. Each rank saves and loads its own. Not during backward.
 
-        >>> torch.save({"model": ddp.state_dict(), "hearth": state.state_dict()}, f"checkpoint.{rank}")
+            torch.save({"model": ddp.state_dict(), "hearth": state.state_dict()}, f"checkpoint.{rank}")
         """
         if self._session is None and self._saved is not None:
             return dict(self._saved)
@@ -385,7 +386,7 @@ def _deliver(error, buffer):
 def hook(state: State, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Averages a bucket of gradients over all members, as the State says. For DDP's register_comm_hook.
 
-    >>> ddp.register_comm_hook(hearth.torch.State("int8"), hearth.torch.hook)
+        ddp.register_comm_hook(hearth.torch.State("int8"), hearth.torch.hook)
     """
     return state._reduce(bucket)
 
@@ -393,7 +394,7 @@ def hook(state: State, bucket: dist.GradBucket) -> torch.futures.Future[torch.Te
 def register(ddp: torch.nn.parallel.DistributedDataParallel, codec: str = "none", **options) -> State:
     """Makes a State with the model's names, over the members of its process group, and registers the hook.
 
-    >>> state = hearth.torch.register(ddp, codec="topk:0.01", warmup_steps=100)
+        state = hearth.torch.register(ddp, codec="topk:0.01", warmup_steps=100)
     """
     group = None if ddp.process_group is dist.distributed_c10d._get_default_group() else ddp.process_group
     state = State(codec, model=ddp, **{"group": group, **options})

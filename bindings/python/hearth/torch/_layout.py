@@ -5,6 +5,7 @@ from typing import NamedTuple, Optional
 
 import torch
 
+NDIM_MAX = 8
 IN_PLACE_BYTES = 1 << 20  # a plain stretch of at least this is not worth copying
 
 
@@ -50,13 +51,19 @@ class Layout:
             at += count
 
 
+def _shape(parameter):
+    """Of as many dimensions as the library takes: to it a tensor is a matrix of the first and the rest."""
+    shape = tuple(parameter.shape)
+    return shape if len(shape) <= NDIM_MAX else (shape[0], parameter.numel() // shape[0])
+
+
 def make(parameters, element_bytes, name_of_coded) -> Layout:
     """parameters: in the order of the buffer. name_of_coded(parameter): None if it goes plain."""
     coded, plain, at = [], [], 0
     for parameter in parameters:
         name, count = name_of_coded(parameter), parameter.numel()
-        if name is not None:
-            coded.append(Coded(name, Stretch(at, count), tuple(parameter.shape)))
+        if name is not None and count > 0:
+            coded.append(Coded(name, Stretch(at, count), _shape(parameter)))
         elif plain and sum(plain[-1]) == at:
             plain[-1] = Stretch(plain[-1].start, plain[-1].count + count)
         elif count > 0:

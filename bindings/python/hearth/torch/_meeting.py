@@ -21,7 +21,7 @@ TRIES = 64
 PREFIX = "hearth"
 
 _lock = threading.Lock()
-_nodes = {}  # id of a process group -> (weak reference to it, node); None -> (None, node of the environment)
+_nodes = {}  # id of a process group -> (weak reference to it, its node); id of None -> (None, node of the environment)
 
 
 # ---- an address ----
@@ -116,7 +116,18 @@ def meet(store, rank: int, size: int, timeout=None, **config) -> "hearth.Node":
 # ---- nodes that are shared ----
 
 def _store_of(group):
-    return dist.PrefixStore("hearth.torch", dist.distributed_c10d._pg_map[group][1])
+    """The store by which the members of a process group found each other: torch 1.13 and 2 keep it elsewhere."""
+    c10d = dist.distributed_c10d
+    known = c10d._pg_map if hasattr(c10d, "_pg_map") else c10d._world.pg_map
+    return dist.PrefixStore("hearth.torch", known[group][1])
+
+
+def _forget_gone():
+    """Closes the nodes of process groups that are no more."""
+    for key, (group, opened) in list(_nodes.items()):
+        if group is not None and group() is None:
+            del _nodes[key]
+            opened.close()
 
 
 def of(group=None) -> "hearth.Node":
@@ -124,17 +135,15 @@ def of(group=None) -> "hearth.Node":
     if group is None and dist.is_initialized():
         group = dist.distributed_c10d._get_default_group()
     with _lock:
-        known, opened = _nodes.get(id(group), (None, None))
-        if opened is not None and (group is None or known() is group):
-            return opened
-        if opened is not None:  # of a group that is gone
-            opened.close()
+        _forget_gone()
+        if id(group) in _nodes:
+            return _nodes[id(group)][1]
         if group is None:
-            opened = hearth.open()
+            _nodes[id(None)] = (None, hearth.open())
         else:
             opened = meet(_store_of(group), dist.get_rank(group), dist.get_world_size(group))
-        _nodes[id(group)] = (group and weakref.ref(group), opened)
-        return opened
+            _nodes[id(group)] = (weakref.ref(group), opened)
+        return _nodes[id(group)][1]
 
 
 def default() -> "hearth.Node":
@@ -145,7 +154,6 @@ def default() -> "hearth.Node":
 def node() -> "hearth.Node":
     """This process's node, shared by all that uses hearth.torch. The first call opens it, on all processes.
 
-    >>> world = hearth.torch.node().world
-    >>> world.all_reduce(loss, op="avg")
+        hearth.torch.node().world.all_reduce(loss, op="avg")
     """
     return default()
