@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scenes of the tests of the DDP hook: what each rank does. See torchranks.py."""
 
+import atexit
 import gc
 import hashlib
 import io
@@ -15,9 +16,11 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
-import fashion
-import hearth
-import hearth.torch as ht
+_threads = []  # that must have ended when hearth.torch has tidied up: what is registered before it runs after it
+atexit.register(lambda: os._exit(3) if any(thread.is_alive() for thread in _threads) else None)
+
+import fashion  # noqa: E402
+import hearth.torch as ht  # noqa: E402
 
 BATCH = 16
 CODECS = ["none", "fp16", "bf16", "int8", "int8,stochastic,feedback=off", "onebit", "topk:0.05",
@@ -589,7 +592,8 @@ def left_open(rank, size):
     training = Training(codec="int8")
     training.step()
     left_open.kept = training
-    return True
+    _threads.append(training.state._session.completion.thread)
+    return _threads[0].is_alive()
 
 
 # ---- somebody dies ----

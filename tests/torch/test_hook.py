@@ -133,7 +133,7 @@ class Two(torchranks.Scenes):
             self.assertIn("the State is closed", text)
 
     def test_ends_although_nobody_closed(self):
-        self.of("left_open")
+        self.assertEqual(self.of("left_open"), [True] * self.size)
         for rank in self.ranks:
             self.assertEqual(rank.status, 0, rank.log[-4000:])
 

@@ -59,30 +59,30 @@ def agree(group, options: dict) -> None:
     raise Mismatch(f"hearth.torch: rank {who} has other options than rank {other}: {how}", -204, group.rank, who)
 
 
-def _close(parts):
-    """Operations in flight are cancelled before what they use goes."""
-    while parts:
-        parts.pop().close()
-
-
 class Session:
     """Opened on all members together."""
 
     def __init__(self, group, options: dict, compressor_options: dict, rules, timeout=None):
-        parts = []
-        self.close = weakref.finalize(self, _close, parts)
-        self.close.atexit = False  # by then the node would be closed already
+        self._parts = []
         _sessions.add(self)
         try:
-            self.group = parent_group(group).split(0, timeout=timeout)
-            parts.append(self.group)
+            self.group = self._opened(parent_group(group).split(0, timeout=timeout))
             agree(self.group, options)
-            self.compressor = hearth.Compressor(self.group, **compressor_options)
-            parts.append(self.compressor)
+            self.compressor = self._opened(hearth.Compressor(self.group, **compressor_options))
             for pattern, codec in rules:
                 self.compressor.rule(pattern, codec)
-            self.completion = Completion("hearth.torch")
-            parts.append(self.completion)
+            self.completion = self._opened(Completion("hearth.torch"))
         except BaseException:
             self.close()
             raise
+
+    def _opened(self, part):
+        self._parts.append(part)
+        return part
+
+    def close(self):
+        """Operations in flight are cancelled before what they use goes."""
+        while self._parts:
+            self._parts.pop().close()
+
+    __del__ = close
