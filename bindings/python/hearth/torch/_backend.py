@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backend "hearth" of torch.distributed: `import hearth.torch; dist.init_process_group("hearth")`.
+
+The process group itself is an extension in C++, hearth_backend, which is built for one version of torch. It is loaded
+when the first process group is made, so that everything else here works without it.
+"""
+
+import atexit
+import importlib.machinery
+import importlib.util
+import os
+import sys
+import sysconfig
+import weakref
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from .. import _library
+from . import _meeting
+
+NAME = "hearth"
+MODULE = "hearth_backend"
+HOW = ("build it with `cmake --preset release -DHEARTH_TORCH=ON && ninja -C build` (needs python3-torch, python3-dev, "
+       "libtorch-dev and pybind11-dev), or name the file in HEARTH_TORCH_BACKEND")
+
+
+def places() -> list:
+    """Where the extension may be, in order: named by the user, in the package, in the tree's build."""
+    named = os.environ.get("HEARTH_TORCH_BACKEND")
+    if named:
+        return [Path(named)]
+    package = Path(__file__).resolve().parents[1]
+    tree = package.parents[2]
+    directories = [package / "lib"]
+    if (tree / "include" / "hearth.h").exists():
+        directories += [Path(_library.lib.path).resolve().parent, tree / "build"]
+    return [directory / f"{MODULE}{sysconfig.get_config_var('EXT_SUFFIX')}" for directory in directories]
+
+
+def _check(module, path):
+    """Another torch has other classes, and another Hearth other structures: both would crash, so they are refused."""
+    if module.torch_version != torch.__version__:
+        raise ImportError(f"{path} was built for torch {module.torch_version}, and this is torch {torch.__version__}: "
+                          f"{HOW}")
+    if module.hearth_version >> 8 != _library.lib.version() >> 8:
+        raise ImportError(f"{path} was built for another version of libhearth than {_library.lib.path}: {HOW}")
+
+
+def load():
+    """The extension. ImportError says how to get it."""
+    if MODULE in sys.modules:
+        return sys.modules[MODULE]
+    tried = places()
+    for path in tried:
+        if not path.exists():
+            continue
+        loader = importlib.machinery.ExtensionFileLoader(MODULE, str(path))
+        spec = importlib.util.spec_from_file_location(MODULE, str(path), loader=loader)
+        try:
+            module = importlib.util.module_from_spec(spec)
+            loader.exec_module(module)
+        except ImportError as error:
+            raise ImportError(f"{path} does not fit torch {torch.__version__}: {error}; {HOW}") from None
+        _check(module, path)
+        sys.modules[MODULE] = module
+        return module
+    raise ImportError(f"the backend \"hearth\" of torch.distributed is an extension, which is not there "
+                      f"({', '.join(map(str, tried))}): {HOW}")
+
+
+def _shutdown(reference):
+    group = reference()
+    if group is not None:
+        group.shutdown()
+
+
+def create(store, rank: int, size: int, timeout):
+    """What torch.distributed calls for each process group, on its members only: each is a Hearth node of its own."""
+    module = load()
+    node = _meeting.meet(store, rank, size, timeout.total_seconds())
+    group = module.ProcessGroupHearth(node, node._handle.address, timeout.total_seconds())
+    atexit.register(_shutdown, weakref.ref(group))  # before hearth's own, which would close the node under it
+    return group
+
+
+if not hasattr(dist.Backend, NAME.upper()):  # this module may be loaded again
+    dist.Backend.register_backend(NAME, create)

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What went wrong in the torch backend: a C++ exception that becomes an exception of the package hearth. */
+#ifndef TORCH_FAILURE_H
+#define TORCH_FAILURE_H
+
+#include <hearth.h>
+
+#include <exception>
+#include <string>
+
+namespace hearth_torch
+{
+
+struct Failure {
+    int status;
+    std::string text;
+    int rank = -1; /* ours; -1: not known */
+    int peer = -1; /* whom it is about; -1: nobody */
+};
+
+/* The failure of the hearth_* call that this thread made last. */
+Failure last_failure(int status, int rank);
+
+/* An exception that Python code sees as the right class of the package hearth, with code, rank and peer. Takes
+ * the GIL. While the interpreter ends, it is a plain std::runtime_error. */
+std::exception_ptr make_exception(const Failure &failure);
+[[noreturn]] void raise(const Failure &failure);
+
+/* The caller gave something that cannot be: hearth.Invalid, or hearth.Unsupported. */
+[[noreturn]] void refuse(const std::string &text);
+[[noreturn]] void refuse_unsupported(const std::string &text);
+
+/* False while the interpreter ends: then threads must not ask for the GIL any more. */
+bool python_runs();
+
+/* Makes functions of Python modules raise these exceptions. Once, when the module is loaded. */
+void register_failures();
+
+} // namespace hearth_torch
+
+#endif
