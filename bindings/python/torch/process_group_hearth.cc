@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The process group: each collective checks its tensors, makes a task of them and starts the operation. Moves are
- * of bytes, so that they take every type of tensor; reductions are of Hearth's types. */
+/* The process group: each collective checks its tensors, makes a task of them and starts the operation. Moves
+ * are of bytes, so that they take every type of tensor; reductions are of Hearth's types. */
 #include "process_group_hearth.h"
 
 #include <unistd.h>

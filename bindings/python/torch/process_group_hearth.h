@@ -19,8 +19,8 @@
 namespace hearth_torch
 {
 
-/* Each process group is a node of its own, which it closes. Members call the same collectives in the same order.
- * Point-to-point calls are refused: Hearth has none yet. */
+/* Each process group is a node of its own, which it closes. Members call the same collectives in the same
+ * order. Point-to-point calls are refused: Hearth has none yet. */
 class ProcessGroupHearth : public c10d::ProcessGroup
 {
   public:

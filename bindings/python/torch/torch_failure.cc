@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Failures as Python exceptions. They derive from torch's python_error, which torch hands through unchanged even
- * where it crosses threads, as in the backward pass of DistributedDataParallel. */
+/* Failures as Python exceptions. They derive from torch's python_error, which torch hands through unchanged,
+ * even where it crosses threads, as in the backward pass of DistributedDataParallel. */
 #include "torch_failure.h"
 
 #include <stdexcept>

@@ -21,8 +21,8 @@ struct Failure {
 /* The failure of the hearth_* call that this thread made last. */
 Failure last_failure(int status, int rank);
 
-/* An exception that Python code sees as the right class of the package hearth, with code, rank and peer. Takes
- * the GIL. While the interpreter ends, it is a plain std::runtime_error. */
+/* An exception that Python code sees as the right class of the package hearth, with code, rank and peer.
+ * Takes the GIL. While the interpreter ends, it is a plain std::runtime_error. */
 std::exception_ptr make_exception(const Failure &failure);
 [[noreturn]] void raise(const Failure &failure);
 

@@ -15,7 +15,7 @@ namespace hearth_torch
 namespace
 {
 
-/* Where the types in a list differ, each tensor of a copy begins at a multiple of this, so that all are aligned. */
+/* Where the types in a list differ, each tensor of a copy begins at a multiple of this: all are aligned. */
 constexpr size_t ALIGNMENT = 16;
 
 bool is_dense(const at::Tensor &tensor)
@@ -37,8 +37,8 @@ void take(const at::Tensor &tensor, char *data)
         part_of_copy(tensor, data).copy_(tensor);
 }
 
-/* CUDA is written after the manual and has not been run yet: the copy goes over the device's current stream and
- * has ended when this returns. */
+/* CUDA is written after the manual and has not been run yet: the copy goes over the device's current stream
+ * and has ended when this returns. */
 void give(const at::Tensor &tensor, char *data)
 {
     if (is_dense(tensor)) {

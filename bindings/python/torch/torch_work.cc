@@ -132,7 +132,7 @@ std::exception_ptr HearthWork::outcome()
     return nullptr;
 }
 
-/* One user of the request less; with the lock held. A waiter may still be in the request when the work lands. */
+/* One user of the request less; with the lock held. A waiter may still be in it when the work lands. */
 void HearthWork::release(std::unique_lock<std::mutex> &lock)
 {
     hearth_request *request = nullptr;
@@ -181,8 +181,8 @@ void HearthWork::give_up() const
                   rank_});
 }
 
-/* Moves the operation on for a while. It has its own deadline, so that a wait ends in any case. No exception is
- * made with the lock held: that takes the GIL, whose holder may want the lock. */
+/* Moves the operation on for a while. It has its own deadline, so that a wait ends in any case. No exception
+ * is made with the lock held: that takes the GIL, whose holder may want the lock. */
 void HearthWork::drive(std::unique_lock<std::mutex> &lock, int64_t slice_ms)
 {
     waiting_++;
@@ -196,6 +196,7 @@ void HearthWork::drive(std::unique_lock<std::mutex> &lock, int64_t slice_ms)
     lock.unlock();
     if (interrupted) {
         abort(); /* the others are told at once */
+        land_if_ended();
         throw_python_error();
     }
     if (status == HEARTH_FORKED)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One collective of a torch process group, and the crew that completes those that nobody waits for.
  *
- * A work flies from its start until the operation has ended, and then lands exactly once: results are copied to
- * where they belong, the request is freed, waiters and the future are told. It lands on the thread that waits for
- * it, which drives the operation itself and needs no other thread; else on a thread of the crew, since Hearth's
- * completion callback must not block, and what hangs on a torch future may. */
+ * A work flies from its start until the operation has ended, and then lands exactly once: results are copied
+ * to where they belong, the request is freed, waiters and the future are told. It lands on the thread that
+ * waits for it, which drives the operation itself and needs no other thread; else on a thread of the crew,
+ * since Hearth's completion callback must not block, and what hangs on a torch future may. */
 #ifndef TORCH_WORK_H
 #define TORCH_WORK_H
 
@@ -86,8 +86,8 @@ class HearthWork : public c10d::Work
     bool told_ = false; /* the future */
 };
 
-/* Keeps the works in flight, and lands those that nobody waits for. Its threads are its own: they end when the
- * crew is stopped, whoever stops it. */
+/* Keeps the works in flight, and lands those that nobody waits for. Its threads are its own: they end when
+ * the crew is stopped, whoever stops it. */
 class Crew : public std::enable_shared_from_this<Crew>
 {
   public:
