@@ -23,7 +23,7 @@ class Two(torchranks.Scenes):
     names = ("plain_convolution", "plain_transformer", "plain_bucket_view", "plain_static_graph",
              "plain_unused_parameters", "plain_operations", "other_types", "codecs", "transformer_learns", "policy",
              "weights", "two_models", "options_differ", "sparse_refused", "loader", "never_blocks", "late", "uneven",
-             "many", "wrapped", "let_go", "closed", "left_open")
+             "many", "wrapped", "let_go", "attached", "closed", "left_open")
 
     def beside_gloo(self, scene):
         for gloo, hearth in self.of(scene):
@@ -127,6 +127,9 @@ class Two(torchranks.Scenes):
 
     def test_goes_with_its_model(self):
         self.assertEqual(self.of("let_go"), [[True] * 3] * 2)
+
+    def test_attached(self):
+        self.assertEqual(self.of("attached"), [[True] * 3] * 2)
 
     def test_closed(self):
         for text in self.of("closed"):

@@ -10,7 +10,6 @@ import torch
 
 import hearth
 
-from .._errors import Poisoned
 from ._hook import ON_POISON, VERSION
 from ._session import parent_group
 
@@ -97,7 +96,10 @@ class Attached:
         self._sync.ready(index)
 
     def wait(self, timeout: Optional[float] = None) -> None:
-        """Returns when all gradients are averaged. A parameter that took no part in backward counts as zero here."""
+        """Returns when all gradients are averaged. A parameter that took no part in backward counts as zero here.
+
+        After an exception gradients hold anything, and the next backward begins a new step.
+        """
         for index, parameter in enumerate(self._parameters):
             if not self._ready[index]:
                 if parameter.grad is None:
@@ -106,9 +108,9 @@ class Attached:
         self._ready = [False] * len(self._ready)
         try:
             self._sync.wait(timeout)
-        except Poisoned:
+        except hearth.Error as error:
             self._sync.drop()
-            if self._on_poison == "raise":
+            if not isinstance(error, hearth.Poisoned) or self._on_poison == "raise":
                 raise
             for parameter in self._parameters:
                 parameter.grad.fill_(math.nan)

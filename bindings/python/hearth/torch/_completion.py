@@ -50,6 +50,12 @@ class Completion:
         self._wake()
         self.items.put((batch, None, None))
 
+    def drain(self):
+        """Waits until all that was started has ended; each operation has its deadline."""
+        ended = threading.Event()
+        self.end(Batch(lambda error: ended.set()))
+        ended.wait()
+
     def _wake(self):
         if self.thread is None:
             self.thread = threading.Thread(target=_run, args=(self.items, self.active, self.slots), name=self.name,

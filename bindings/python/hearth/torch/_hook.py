@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A communication hook for DistributedDataParallel, and the state that it keeps.
 
-DDP calls the hook with each bucket of gradients while backward is still computing others. The hook starts operations and
-returns a future; a thread of the state waits for them, so the autograd thread never does.
+DDP calls the hook with each bucket of gradients while backward is still computing others. The hook starts operations
+and returns a future; a thread of the state waits for them, so the autograd thread never does.
 """
 
 import ctypes
@@ -77,8 +77,8 @@ class State:
     synchronises.
 
     Attributes:
-        error: what went wrong; backward() raised a RuntimeError with its text, and will again. Begin anew from a
-            checkpoint
+        error: what went wrong; backward() raised a RuntimeError with its text, and will again: begin anew from a
+            checkpoint. Only after hearth.Poisoned, which all members get, the next step is a new one
         step: synchronised backward passes
     """
 
@@ -251,6 +251,9 @@ class State:
         return result
 
     def _prepare(self, bucket, buffer):
+        if isinstance(self.error, Poisoned) and bucket.index() == 0:
+            self._session.completion.drain()  # DDP did not wait for the buckets behind the one that failed
+            self.error = None
         if self.error is not None:
             raise self.error
         if buffer.is_sparse:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the parameters of a bucket travel: compressed ones each by itself, plain ones in as few operations as possible."""
+"""How the parameters of a bucket travel: compressed ones each by itself, plain ones in as few operations as can be."""
 
 from typing import NamedTuple, Optional
 
