@@ -323,6 +323,22 @@ def resume_refused(rank, size):
     return texts + [lenient.state.step]
 
 
+def rolled_back(rank, size):
+    """The same State goes back to an earlier step."""
+    training = Training(codec="topk:0.02", min_count=1000)
+    training.losses(2)
+    file = training.checkpoint()
+    digests = []
+    for _ in range(2):
+        training.losses(2)
+        digests.append(training.digest())
+        file.seek(0)
+        training.resume(file)
+    result = [digests[0] == digests[1], training.state.step]
+    training.state.close()
+    return result
+
+
 def pickled(rank, size):
     """A State through pickle goes on where it was."""
     whole = Training(codec="topk:0.02", named=False, min_count=1000)

@@ -11,8 +11,8 @@ from test_hook import SCENES, SKIP
 @unittest.skipIf(SKIP, SKIP)
 class Kept(torchranks.Scenes):
     file = SCENES
-    names = ("resume", "resume_plain", "resume_refused", "pickled", "rebuilt", "accumulation", "loss_scale", "poison",
-             "poison_raises")
+    names = ("resume", "resume_plain", "resume_refused", "rolled_back", "pickled", "rebuilt", "accumulation", "loss_scale",
+             "poison", "poison_raises")
 
     def resumed(self, scene):
         for result in self.of(scene):
@@ -32,6 +32,9 @@ class Kept(torchranks.Scenes):
             self.assertIn("is not there: that one was made with another `model`", unnamed)
             self.assertIn("version 99", version)
             self.assertEqual(step, 2)
+
+    def test_back_to_an_earlier_step(self):
+        self.assertEqual(self.of("rolled_back"), [[True, 2]] * 2)
 
     def test_pickle(self):
         self.assertEqual(self.of("pickled"), [True] * 2)
