@@ -9,7 +9,7 @@ import time
 from typing import Any, Generator, Iterable, List, Optional
 
 from . import _errors, _handles
-from ._handles import SLICE_MS, Handle
+from ._handles import PATIENCE_S, SLICE_MS, Handle
 from ._library import lib
 
 _PENDING, _CLOSED = _errors.PENDING, _errors.CLOSED
@@ -65,12 +65,10 @@ class Operation(Handle):
         try:
             if _handles.LOGGING:
                 self.refuse()
-            while self.status is None:
+            while self.status is None and not self.closing:
                 status = lib.wait(self.address, slice_ms(deadline))
                 if status != _PENDING:
                     self.settle(status)
-                elif self.closing:
-                    self.settle_closed()
                 elif deadline is not None and time.monotonic() >= deadline:
                     return _PENDING
         finally:
@@ -78,16 +76,23 @@ class Operation(Handle):
         self.tidy()
         return self.status
 
+    def outlive(self):
+        """Waits for whoever closes to say how it ended. C may be gone: it is not asked any more."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self.status is None:
+            if time.monotonic() >= deadline:
+                self.settle_closed()
+            time.sleep(0.001)
+
     def test(self):
         return self.wait(0)
 
     def cancel(self):
         self.users.append(None)
         try:
-            if self.status is not None or self.closing:
-                return
-            _errors.check(lib.cancel(self.address), self.rank)
-            self.settle(lib.test(self.address))
+            if self.status is None and not self.closing:
+                _errors.check(lib.cancel(self.address), self.rank)
+                self.settle(lib.test(self.address))
         finally:
             self.users.pop()
         self.tidy()
@@ -97,7 +102,9 @@ class Operation(Handle):
 
     def tidy(self):
         """Frees the request when it has ended and nobody is at it; a descriptor that was given away lives on."""
-        if self.descriptor is None:
+        if self.status is None:
+            self.outlive()
+        elif self.descriptor is None:
             self.reap()
 
     def reap(self):
@@ -289,6 +296,7 @@ def wait_any(futures: Iterable[Future], timeout: Optional[float] = None) -> Futu
     while True:
         ended = _any_of(futures, slice_ms(deadline))
         if ended is not None:
+            ended._operation.tidy()
             return ended
         if deadline is not None and time.monotonic() >= deadline:
             raise builtins.TimeoutError(f"none of {len(futures)} operations has ended in {timeout} s; they go on")
@@ -302,10 +310,7 @@ def _any_of(futures, milliseconds):
             operation = future._operation
             operation.users.append(None)
             entered.append(operation)
-            if operation.status is not None:
-                return future
-            if operation.closing:
-                operation.settle_closed()
+            if operation.status is not None or operation.closing:
                 return future
         requests = (ctypes.c_void_p * len(futures))(*[operation.address for operation in entered])
         status = lib.wait_any(requests, len(futures), milliseconds, ctypes.byref(index))

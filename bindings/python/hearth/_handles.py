@@ -27,8 +27,8 @@ NODES = set()  # handles of open nodes, to be closed at exit
 class Handle:
     """One C object. `free` ends it in C; None: its parent does."""
 
-    __slots__ = ("address", "parent", "children", "orphans", "users", "closing", "lives", "free", "what", "rank",
-                 "process", "keep", "__weakref__")
+    __slots__ = ("address", "parent", "children", "orphans", "users", "closing", "closers", "lives", "free", "what",
+                 "rank", "process", "keep", "__weakref__")
 
     def __init__(self, what, parent, address, free, rank=None):
         self.what = what
@@ -40,6 +40,7 @@ class Handle:
         self.orphans = []  # operations whose future is gone
         self.users = []
         self.closing = False
+        self.closers = [None]  # and it is closed once
         self.lives = [None]  # C frees it once: whoever pops this does it
         self.process = os.getpid()
         self.keep = None
@@ -92,6 +93,22 @@ class Handle:
         if self.forked():
             self._end_forked()
             return
+        try:
+            self.closers.pop()
+        except IndexError:  # another thread is at it
+            return
+        parent = self.parent
+        if parent is None:
+            self._close(patience)
+            return
+        parent.users.append(None)  # nobody closes the parent meanwhile
+        try:
+            if not parent.closing:  # else this ends with it
+                self._close(patience)
+        finally:
+            parent.users.pop()
+
+    def _close(self, patience):
         quiet = False
         try:
             quiet = self._quiet(patience)
@@ -113,14 +130,18 @@ class Handle:
             time.sleep(0.001)
 
     def _close_later(self):
+        uses = self.parent.users if self.parent is not None else []
+
         def close():
             self._quiet(None)
             self._end()
+            uses.pop()
 
+        uses.append(None)
         try:
             threading.Thread(target=close, name="hearth-close", daemon=True).start()
         except RuntimeError:
-            pass  # the interpreter is ending, and the system takes everything back
+            uses.pop()  # the interpreter is ending, and the system takes everything back
 
     def _end(self):
         tree = self.tree()
