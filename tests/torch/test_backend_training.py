@@ -100,6 +100,24 @@ def with_hooks():
         assert difference < (0.05 if name != "powersgd" else 0.5), (name, losses, reference)
 
 
+def ordered():
+    """PowerSGD with many buckets: each rank's callbacks would start their collectives in an order of their own."""
+    os.environ["HEARTH_TORCH_ORDERED"] = "1"
+    dist.init_process_group("hearth")
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(*[torch.nn.Linear(64 + i, 65 + i) for i in range(12)])
+    ddp = DistributedDataParallel(model, bucket_cap_mb=0.03)
+    state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=2)
+    ddp.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    optimizer = torch.optim.SGD(ddp.parameters(), 0.01)
+    for _ in range(10):
+        optimizer.zero_grad()
+        ddp(torch.randn(4, 64)).square().mean().backward()
+        optimizer.step()
+        check_replicas(model)
+    dist.barrier()
+
+
 def zero():
     torch.manual_seed(dist.get_rank())
     _, expected = train(make_optimizer=lambda parameters: torch.optim.Adam(parameters, 1e-3))
@@ -185,6 +203,9 @@ class Training(unittest.TestCase):
 
     def test_hooks_of_pytorch(self):
         rank_processes.run(2, with_hooks)
+
+    def test_power_sgd_with_many_buckets_needs_ordered_futures(self):
+        rank_processes.run(2, ordered, backend=None)
 
     def test_zero_redundancy_optimizer(self):
         rank_processes.run(2, zero)

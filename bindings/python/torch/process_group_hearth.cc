@@ -61,9 +61,10 @@ void separate(Span *source, const Span &target, const char *own_part, const char
 
 /* ---- life ---- */
 
-ProcessGroupHearth::ProcessGroupHearth(py::object owner, hearth_node *node, milliseconds timeout)
+ProcessGroupHearth::ProcessGroupHearth(py::object owner, hearth_node *node, Settings settings)
     : ProcessGroup(hearth_rank(hearth_world(node)), hearth_size(hearth_world(node))), process_(getpid()),
-      timeout_(timeout), owner_(std::move(owner)), group_(hearth_world(node)), crew_(Crew::hire())
+      timeout_(settings.timeout), owner_(std::move(owner)), group_(hearth_world(node)),
+      crew_(Crew::hire(settings.ordered_futures))
 {
     init();
 }

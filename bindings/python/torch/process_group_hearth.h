@@ -27,8 +27,14 @@ class ProcessGroupHearth : public c10d::ProcessGroup
     using WorkPtr = c10::intrusive_ptr<c10d::Work>;
     using Tensors = std::vector<at::Tensor>;
 
+    struct Settings {
+        std::chrono::milliseconds timeout; /* of operations that have none of their own */
+        bool ordered_futures; /* asking for a work's future waits for the work: what hangs on it then runs in
+                                 the order of the program, on all members alike. For hooks that start
+                                 collectives from there, as PyTorch's PowerSGD does */
+    };
     /* `owner` is the Python object that the node belongs to; the process group closes it. */
-    ProcessGroupHearth(pybind11::object owner, hearth_node *node, std::chrono::milliseconds timeout);
+    ProcessGroupHearth(pybind11::object owner, hearth_node *node, Settings settings);
     ~ProcessGroupHearth() override;
 
     /* Ends what is in flight and closes the node; calls after it fail. For exits without

@@ -25,16 +25,16 @@ thread_local const void *crew_of_thread = nullptr;
 
 } // namespace
 
-std::shared_ptr<Crew> Crew::hire()
+std::shared_ptr<Crew> Crew::hire(bool ordered_futures)
 {
-    std::shared_ptr<Crew> crew(new Crew());
+    std::shared_ptr<Crew> crew(new Crew(ordered_futures));
     std::lock_guard<std::mutex> lock(crew->mutex_);
     if (!crew->start_thread())
         raise(Failure{HEARTH_SYSTEM, "the system gives no thread to complete operations with"});
     return crew;
 }
 
-Crew::Crew() : process_(getpid())
+Crew::Crew(bool ordered_futures) : process_(getpid()), ordered_futures_(ordered_futures)
 {
 }
 

@@ -15,13 +15,19 @@ namespace hearth_torch
 namespace
 {
 
+/* Takes over a reference to the exception object. */
 struct PythonFailure : python_error {
-    PythonFailure(const Failure &failure, PyObject *exception)
+    PythonFailure(const std::string &text, PyObject *object)
     {
-        message = failure.text;
-        value = exception;
-        type = reinterpret_cast<PyObject *>(Py_TYPE(exception));
+        message = text;
+        value = object;
+        type = reinterpret_cast<PyObject *>(Py_TYPE(object));
         Py_INCREF(type);
+    }
+    /* What Python has raised. */
+    explicit PythonFailure(py::error_already_set &raised)
+        : PythonFailure(raised.what(), raised.value().inc_ref().ptr())
+    {
     }
 };
 
@@ -33,7 +39,7 @@ std::exception_ptr make_python_exception(const Failure &failure)
         rank = py::int_(failure.rank);
     py::object make = py::module_::import("hearth._errors").attr("make");
     py::object exception = make(failure.status, failure.text, rank, failure.peer);
-    return std::make_exception_ptr(PythonFailure(failure, exception.release().ptr()));
+    return std::make_exception_ptr(PythonFailure(failure.text, exception.release().ptr()));
 }
 
 } // namespace
@@ -57,6 +63,17 @@ std::exception_ptr make_exception(const Failure &failure)
         /* The package cannot be imported any more: the text remains. */
     }
     return std::make_exception_ptr(std::runtime_error(failure.text));
+}
+
+std::exception_ptr interruption()
+{
+    if (!python_runs())
+        return nullptr;
+    py::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() == 0)
+        return nullptr;
+    py::error_already_set raised;
+    return std::make_exception_ptr(PythonFailure(raised));
 }
 
 void raise(const Failure &failure)

@@ -26,6 +26,10 @@ Failure last_failure(int status, int rank);
 std::exception_ptr make_exception(const Failure &failure);
 [[noreturn]] void raise(const Failure &failure);
 
+/* What a signal handler of Python raises, like KeyboardInterrupt; NULL: nothing. Only Python's main thread
+ * runs them. */
+std::exception_ptr interruption();
+
 /* The caller gave something that cannot be: hearth.Invalid, or hearth.Unsupported. */
 [[noreturn]] void refuse(const std::string &text);
 [[noreturn]] void refuse_unsupported(const std::string &text);

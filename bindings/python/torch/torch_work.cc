@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include <ATen/core/ivalue.h>
-#include <torch/csrc/Exceptions.h>
 
 namespace hearth_torch
 {
@@ -17,23 +16,6 @@ using Clock = std::chrono::steady_clock;
 
 /* How long a wait lasts before it looks whether the user has pressed Ctrl-C. */
 constexpr int64_t SLICE_MS = 100;
-
-/* Throws KeyboardInterrupt or what else a signal handler of Python raises; only on Python's main thread. */
-bool python_interrupts()
-{
-    if (!python_runs())
-        return false;
-    pybind11::gil_scoped_acquire gil;
-    return PyErr_CheckSignals() != 0;
-}
-
-[[noreturn]] void throw_python_error()
-{
-    pybind11::gil_scoped_acquire gil;
-    python_error error;
-    error.persist();
-    throw error;
-}
 
 std::vector<c10::Device> devices_of(const std::vector<at::Tensor> &tensors)
 {
@@ -189,15 +171,15 @@ void HearthWork::drive(std::unique_lock<std::mutex> &lock, int64_t slice_ms)
     users_++;
     lock.unlock();
     int status = hearth_wait(request_, slice_ms);
-    bool interrupted = status == HEARTH_PENDING && python_interrupts();
+    std::exception_ptr interrupt = status == HEARTH_PENDING ? interruption() : nullptr;
     lock.lock();
     waiting_--;
     release(lock);
     lock.unlock();
-    if (interrupted) {
+    if (interrupt) {
         abort(); /* the others are told at once */
         land_if_ended();
-        throw_python_error();
+        std::rethrow_exception(interrupt);
     }
     if (status == HEARTH_FORKED)
         raise(Failure{status, std::string(task_.name) + ": " + hearth_strerror(status), rank_});
@@ -231,6 +213,8 @@ bool HearthWork::has_future() const
 c10::intrusive_ptr<c10::ivalue::Future> HearthWork::getFuture()
 {
     bool completed;
+    if (crew_->orders_futures())
+        wait();
     {
         std::lock_guard<std::mutex> lock(mutex_);
         if (!future_)

@@ -91,7 +91,12 @@ class HearthWork : public c10d::Work
 class Crew : public std::enable_shared_from_this<Crew>
 {
   public:
-    static std::shared_ptr<Crew> hire();
+    /* Ordered futures: as in process_group_hearth.h. */
+    static std::shared_ptr<Crew> hire(bool ordered_futures);
+    bool orders_futures() const
+    {
+        return ordered_futures_;
+    }
 
     /* Keeps the work until it leaves. Refuses after stop, and in a forked child. */
     void enter(const c10::intrusive_ptr<HearthWork> &work);
@@ -102,12 +107,13 @@ class Crew : public std::enable_shared_from_this<Crew>
     void stop();
 
   private:
-    Crew();
+    explicit Crew(bool ordered_futures);
     bool start_thread(); /* with the lock held */
     void run();
     void cancel_all(std::unique_lock<std::mutex> &lock);
 
     const int process_;
+    const bool ordered_futures_;
     std::mutex mutex_;
     std::condition_variable ended_, changed_; /* something to land; fewer works or threads */
     std::list<c10::intrusive_ptr<HearthWork>> flying_;

@@ -3,6 +3,10 @@
 
 The process group itself is an extension in C++, hearth_backend, which is built for one version of torch. It is loaded
 when the first process group is made, so that everything else here works without it.
+
+HEARTH_TORCH_ORDERED=1: Work.get_future() waits for the work, so that what hangs on futures runs in the order of the
+program. Hooks that start collectives from there (PyTorch's PowerSGD, with more than one bucket) start them in another
+order on every rank otherwise, on gloo too.
 """
 
 import atexit
@@ -80,7 +84,8 @@ def create(store, rank: int, size: int, timeout):
     """What torch.distributed calls for each process group, on its members only: each is a Hearth node of its own."""
     module = load()
     node = _meeting.meet(store, rank, size, timeout.total_seconds())
-    group = module.ProcessGroupHearth(node, node._handle.address, timeout.total_seconds())
+    ordered = os.environ.get("HEARTH_TORCH_ORDERED", "0") == "1"
+    group = module.ProcessGroupHearth(node, node._handle.address, timeout.total_seconds(), ordered)
     atexit.register(_shutdown, weakref.ref(group))  # before hearth's own, which would close the node under it
     return group
 
