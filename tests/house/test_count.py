@@ -4,7 +4,10 @@
 import contextlib
 import importlib.util
 import io
+import subprocess
+import sys
 import unittest
+from unittest import mock
 
 from house import SOURCE
 
@@ -53,6 +56,38 @@ class Counting(unittest.TestCase):
     def test_any_other_program(self):
         self.assertEqual(self.counts("", False), "1 passed, 0 failed")
         self.assertEqual(self.counts("", True), "0 passed, 1 failed")
+
+
+class Needs(unittest.TestCase):
+    """A suite that cannot run here is skipped, and says why."""
+
+    def suite(self, name, reason):
+        said = io.StringIO()
+        with mock.patch.dict(runner.NEEDS, {name: lambda: reason}), contextlib.redirect_stdout(said):
+            return str(runner.run_suite(name, 1)), said.getvalue()
+
+    def test_the_reason_is_printed(self):
+        for name in runner.NEEDS:
+            count, said = self.suite(name, "there is no such thing: run ./setup --all")
+            self.assertEqual(count, "0 passed, 0 failed, 1 skipped")
+            self.assertIn(f"skipped: {name}: there is no such thing: run ./setup --all\n", said)
+
+    def test_no_python_with_torch(self):
+        done = subprocess.CompletedProcess([], 1, "", "/usr/bin/python3 has no torch: run ./setup --all\n")
+        with mock.patch.object(runner, "run", return_value=done):
+            self.assertEqual(runner.torch(), "/usr/bin/python3 has no torch: run ./setup --all")
+
+    def pick(self, *arguments):
+        return subprocess.run([sys.executable, "-B", SOURCE / "tools/pick_python.py", *arguments], capture_output=True,
+                              text=True)
+
+    def test_the_python_that_is_picked(self):
+        self.assertIn("python", self.pick().stdout)
+        self.assertEqual(self.pick("--need", "json").stdout, self.pick("json").stdout)
+        done = self.pick("--need", "json", "no_such_module")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("has no no_such_module: run ./setup --all", done.stderr)
+        self.assertEqual(self.pick("json", "no_such_module").returncode, 0)
 
 
 if __name__ == "__main__":

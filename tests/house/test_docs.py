@@ -82,7 +82,7 @@ class Docs(unittest.TestCase):
 
     def test_files_that_are_named(self):
         for document in DOCUMENTS:
-            for name in re.findall(r"`((?:src|include|docs|tests|tools|examples|cli|fuzz)/[\w./]*)`",
+            for name in re.findall(r"`((?:src|include|docs|tests|tools|examples|cli|fuzz|bindings|bench)/[\w./]*)`",
                                    document.read_text()):
                 if re.search(r"[A-Z]", name):  # a pattern such as src/ROOM/NAME.c
                     continue
