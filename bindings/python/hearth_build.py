@@ -25,19 +25,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 TREE = HERE / "tree" if (HERE / "tree").exists() else HERE.parents[1]
 TREE_FILES = ("CMakeLists.txt", "LICENSE", "cmake", "include", "src", "bindings/python/torch")
-SUFFIXES = {".py", ".toml", ".typed", ".c", ".cc", ".h", ".inc", ".cmake", ".in", ".txt", ""}  # of sources
-
-ABOUT = """\
-Hearth moves gradients between the machines that you own: all-reduces and the other collectives, over TCP and shared
-memory, with the same bits on every member, and compressed with error feedback where the network is slow.
-
-    import hearth, numpy
-
-    with hearth.open() as node:
-        node.world.all_reduce(numpy.ones(1000, "f4"))
-
-`python3 -m hearth.selftest` says whether it works here.
-"""
+PACKAGE_FILES = ("pyproject.toml", "README.md", "hearth_build.py", "hearth")
+SUFFIXES = {".py", ".toml", ".md", ".typed", ".c", ".cc", ".h", ".inc", ".cmake", ".in", ".txt", ""}  # of sources
 
 
 class BuildError(Exception):
@@ -65,7 +54,7 @@ def metadata():
         "Classifier: Programming Language :: C",
         "Classifier: License :: OSI Approved :: Apache Software License",
         "Classifier: Operating System :: POSIX",
-        "Description-Content-Type: text/markdown", "", ABOUT])
+        "Description-Content-Type: text/markdown", "", (HERE / "README.md").read_text()])
 
 
 def info_directory():
@@ -225,7 +214,7 @@ def build_sdist(sdist_directory, config_settings=None):
     """What build_wheel needs, and nothing else."""
     base = f"hearth-{version()}"
     members = {"PKG-INFO": metadata().encode()}
-    for path in sources(HERE / "pyproject.toml", HERE / "hearth_build.py", HERE / "hearth"):
+    for path in sources(*(HERE / name for name in PACKAGE_FILES)):
         members[path.relative_to(HERE).as_posix()] = path.read_bytes()
     for path in sources(*(TREE / name for name in TREE_FILES)):
         members["tree/" + path.relative_to(TREE).as_posix()] = path.read_bytes()
