@@ -189,9 +189,12 @@ class Lab:
             sh("ip", "-n", self.centre, "link", "add", f"p{i}", "type", "veth", "peer", "name", DEVICE, "netns", space)
             sh("ip", "-n", self.centre, "-batch", "-", text=f"link set p{i} master br0\nlink set p{i} up\n")
             if rate:
-                for where, device in ((space, DEVICE), (self.centre, f"p{i}")):
-                    sh("tc", "-n", where, "qdisc", "add", "dev", device, "root", "tbf", "rate", f"{bits(rate)}bit",
-                       "burst", 131072, "limit", TBF_LIMIT)
+                self._shape_veth(i, rate, rate)
+
+    def _shape_veth(self, host, up, down):
+        for where, device, rate in ((self.spaces[host], DEVICE, up), (self.centre, f"p{host}", down)):
+            sh("tc", "-n", where, "qdisc", "replace", "dev", device, "root", "tbf", "rate", f"{bits(rate)}bit",
+               "burst", 131072, "limit", TBF_LIMIT)
 
     @staticmethod
     def mac(host):
@@ -266,7 +269,10 @@ class Lab:
         return json.loads(self.switch("stats"))
 
     def rate(self, host, up, down=None):
-        """Sets the rates of a host (`100m`, `none`), in the switch and in the host."""
+        """Sets the rates of a host (`100m`; with the switch also `none`), on the way and in the host."""
+        if self.mode == "veth":
+            self._shape_veth(host, up, down or up)
+            return
         self.switch(f"set {host} up {up} down {down or up}")
         self._press(host, 0 if up == "none" else bits(up))
 
