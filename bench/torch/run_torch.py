@@ -263,7 +263,7 @@ class Measurement:
 def rows_of(measurement):
     """One for each way: the median of its rounds' medians, and how many times faster than gloo it is."""
     medians = {way: [statistics.median(turn) for turn in turns] for way, turns in measurement.turns.items()}
-    targets = TARGETS.get(measurement.network, {})
+    targets = TARGETS.get(measurement.network, {}) if not measurement.options.quick else {}
     rows = []
     for way, rounds in medians.items():
         base = baseline(way, medians)
@@ -305,7 +305,7 @@ def text_of(measurements, facts, markdown):
     show = report.as_markdown if markdown else report.as_text
     title = (lambda text: f"### {text}") if markdown else (lambda text: text)
     parts = ["\n".join(report.about(facts)),
-             "Time of a step: median of the rounds' medians ± how far they lie apart; gloo / this: how many times faster "
+             "Time of a step: median of the rounds' medians ± how far they lie apart; gloo / this: how many times faster\n"
              "than plain DDP on gloo. sum: one bucket of 25 MiB, all-reduced. An asterisk: replicas differ."]
     for found in measurements:
         rows = rows_of(found)
@@ -321,6 +321,28 @@ def text_of(measurements, facts, markdown):
     return "\n\n".join(parts) + "\n"
 
 
+def overview(measurements):
+    """One table for all networks, without sums: how long a step takes, and how many times faster than gloo that is."""
+    found = {m.network: {row["way"]: row for row in rows_of(m)} for m in measurements if m.turns}
+    ways = dict.fromkeys(way for rows in found.values() for way in rows if not way.startswith("sum."))
+    lines = [["", *(name if name == "loopback" else f"{bits(name) / 1e6:,.0f} Mbit/s" for name in found)]]
+    for way in ways:
+        cells = [rows.get(way) for rows in found.values()]
+        lines.append([way, *("-" if row is None else report.time_text(row["median_us"]) +
+                             (f" ({row['ratio']:.2f})" if row["ratio"] else "") for row in cells)])
+    return report.as_markdown(lines) + "\n"
+
+
+def put_into(document, text):
+    """Between the marks that the document has for it."""
+    begin, end = "<!-- bench-torch: begin -->", "<!-- bench-torch: end -->"
+    before, found, rest = document.read_text().partition(begin)
+    _, closed, after = rest.partition(end)
+    if not (found and closed):
+        sys.exit(f"bench-torch: {document} has no {begin} ... {end}")
+    document.write_text(f"{before}{begin}\n{text}{end}{after}")
+
+
 # ---- The command ---------------------------------------------------------------------------------------------------
 
 def options_of(arguments):
@@ -333,6 +355,7 @@ def options_of(arguments):
     parser.add_argument("--json", type=Path, default=peers.BUILD / "bench-torch.json", metavar="FILE",
                         help="default: build/bench-torch.json")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="writes the tables as Markdown")
+    parser.add_argument("--docs", action="store_true", help="puts them into docs/benchmarks.md and docs/pytorch.md")
     options = parser.parse_args(arguments)
     for network in options.networks:
         if network != "loopback":
@@ -380,6 +403,9 @@ def conclude(measurements, facts, options):
         print("--quick: a tiny model and one round. These numbers measure nothing.")
     if options.markdown:
         options.markdown.write_text(text_of(measurements, facts, markdown=True))
+    if options.docs and not options.quick:
+        put_into(ROOT / "docs/benchmarks.md", text_of(measurements, facts, markdown=True))
+        put_into(ROOT / "docs/pytorch.md", overview(measurements))
     rows = [row for found in measurements for row in rows_of(found)]
     options.json.write_text(json.dumps({**facts, "results": rows}, indent=2) + "\n")
     wrong = [f"{row['network']} {row['way']}" for row in rows if not row["same_bits"]]

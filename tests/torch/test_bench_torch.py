@@ -29,7 +29,8 @@ class Arithmetic(unittest.TestCase):
     """No process, no network: turns that are made up."""
 
     def rows(self, turns):
-        found = types.SimpleNamespace(network="1g", turns=turns, bits={"hook.int8": False})
+        found = types.SimpleNamespace(network="1g", turns=turns, bits={"hook.int8": False},
+                                      options=types.SimpleNamespace(quick=False))
         return {row["way"]: row for row in run_torch.rows_of(found)}
 
     def test_ratio_is_over_the_faster_gloo_of_the_same_round(self):

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What docs/python.md shows is so: examples behind >>> are run, others are at least Python, and every name exists."""
+
+import ast
+import doctest
+import faulthandler
+import os
+import re
+import unittest
+from pathlib import Path
+
+import hearth
+
+SOURCE = Path(os.environ.get("HEARTH_SOURCE_DIR", Path(__file__).resolve().parents[2]))
+PAGE = (SOURCE / "docs/python.md").read_text()
+SECONDS = 60
+
+
+class Page(unittest.TestCase):
+    def setUp(self):
+        faulthandler.dump_traceback_later(SECONDS, exit=True)
+        self.addCleanup(faulthandler.cancel_dump_traceback_later)
+
+    def test_examples(self):
+        runner, said = doctest.DocTestRunner(), []
+        runner.run(doctest.DocTestParser().get_doctest(PAGE, {}, "python.md", "docs/python.md", 0), out=said.append)
+        failed, tried = runner.summarize(verbose=False)
+        self.assertEqual(failed, 0, "".join(said))
+        self.assertGreater(tried, 15)
+
+    def test_blocks_are_python(self):
+        blocks = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+        self.assertGreaterEqual(len(blocks), 2)
+        for block in blocks:
+            ast.parse(block)
+
+    def test_exceptions(self):
+        for group, members in re.findall(r"^\| `(\w+)` \|[^|]*\| (`.*`) \|$", PAGE, re.M):
+            for name in re.findall(r"`(\w+)`", members):
+                with self.subTest(name):
+                    self.assertTrue(issubclass(getattr(hearth, name), getattr(hearth, group)))
+
+    def test_collectives(self):
+        rows = re.findall(r"^\| `(\w+)\(([^)]*)\)`", PAGE, re.M)
+        self.assertGreaterEqual(len(rows), 12)
+        for name, arguments in rows:
+            with self.subTest(name):
+                method = getattr(hearth.Group, name)
+                for argument in re.findall(r"(\w+)(?:=|,|$)", arguments):
+                    if argument not in ("None", "0"):
+                        self.assertIn(argument.strip('"'), (*method.__code__.co_varnames, "sum"))
+
+    def test_anything_else_that_is_called(self):
+        for name in set(re.findall(r"`hearth\.(\w+)", PAGE)) - {"selftest", "torch"}:
+            with self.subTest(name):
+                self.assertTrue(hasattr(hearth, name), name)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What docs/pytorch.md says of options and codecs is so, as far as a script can see it."""
+
+import ast
+import inspect
+import os
+import re
+import sys
+import unittest
+from pathlib import Path
+
+import hearth
+
+try:
+    import hearth.torch
+except ImportError as error:
+    print(f"skipped: {error} (Debian: python3-torch)")
+    sys.exit(0)
+
+SOURCE = Path(os.environ.get("HEARTH_SOURCE_DIR", Path(__file__).resolve().parents[2]))
+PAGE = (SOURCE / "docs/pytorch.md").read_text()
+
+
+class Page(unittest.TestCase):
+    def test_options_of_a_state(self):
+        (table,) = re.findall(r"\| option \| default \| \|\n\|---\|---\|---\|\n((?:\|.*\|\n)+)", PAGE)
+        told = {name: ast.literal_eval(value) for name, value in re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", table, re.M)}
+        options = inspect.signature(hearth.torch.State).parameters
+        self.assertEqual(told, {name: option.default for name, option in options.items()})
+
+    def test_blocks_are_python(self):
+        blocks = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+        self.assertGreaterEqual(len(blocks), 6)
+        for block in blocks:
+            ast.parse(block)
+
+    def test_codecs_exist(self):
+        kinds = "none|fp16|bf16|int8|onebit|topk|randomk|powersgd|auto"
+        named = set(re.findall(rf"[`\"]((?:{kinds})(?::[\w.:,=]*\w)?)[`\"]", PAGE)) - {"auto"}
+        self.assertGreater(len(named), 8)
+        for codec in named:
+            with self.subTest(codec):
+                hearth.codec_check(codec)
+
+    def test_variables_exist(self):
+        known = (SOURCE / "src/node/config.c").read_text() + (SOURCE / "bindings/python/hearth/torch/_backend.py").read_text()
+        for name in set(re.findall(r"`(HEARTH_[A-Z_]*[A-Z])\b", PAGE)):
+            with self.subTest(name):
+                self.assertIn(f'"{name}"', known)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
