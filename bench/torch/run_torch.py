@@ -54,7 +54,8 @@ def python_with_torch():
     """A Python that can import torch with its distributed part, and the version of torch."""
     tried = []
     for python in dict.fromkeys(PYTHONS):
-        line = "import torch, torch.distributed as d; assert d.is_available(), 'no torch.distributed'; print(torch.__version__)"
+        line = ("import torch, torch.distributed as d; assert d.is_available(), 'no torch.distributed'; "
+                "print(torch.__version__)")
         try:
             done = subprocess.run([python, "-c", line], capture_output=True, text=True, timeout=60,
                                   stdin=subprocess.DEVNULL)
@@ -167,7 +168,7 @@ class Session:
         os.close(writer)
 
     def events(self, limit_s):
-        """What the processes tell, one by one; ends when they have closed their output. Failed: nothing for too long."""
+        """What the processes tell, one by one, until they have closed their output. Failed: nothing for too long."""
         limit = time.monotonic() + limit_s
         while True:
             while b"\n" in self.text:
@@ -207,11 +208,12 @@ class Measurement:
 
     def __init__(self, network, python, options):
         self.network, self.python, self.options = network, python, options
-        self.turns, self.bits, self.about, self.failures = {}, {}, {}, {}
+        self.turns, self.processor, self.bits, self.about, self.failures = {}, {}, {}, {}, {}
+        self.rounds = 1
 
     def run(self, ways):
         while ways:
-            self.turns, self.bits = {}, {}
+            self.turns, self.processor, self.bits = {}, {}, {}
             failed = self.attempt(ways)
             if not failed:
                 return
@@ -230,7 +232,7 @@ class Measurement:
                 if event["event"] == "failed":
                     return way, event["text"].splitlines()[0]
                 self.hear(event, session)
-            missing = [way for way in ways if len(self.turns.get(way, ())) < self.options.rounds]
+            missing = [way for way in ways if len(self.turns.get(way, ())) < self.rounds]
             return (missing[0], "; ".join(session.said()) or "ended early") if missing else None
         except children.Failed as failure:
             return way, str(failure)
@@ -241,7 +243,8 @@ class Measurement:
 
     def arguments(self):
         small = SMALL if self.options.quick else []
-        return ["--rounds", self.options.rounds, "--length", self.options.length, *small]
+        given = ["--rounds", self.options.rounds, "--seconds", self.options.seconds, "--length", self.options.length]
+        return [*given, *small]
 
     def hear(self, event, session):
         kind = event["event"]
@@ -250,8 +253,11 @@ class Measurement:
             session.go()
         elif kind == "turn":
             self.turns.setdefault(event["way"], []).append(event["seconds"])
-            peers.say(f"{self.network}, round {event['round'] + 1}/{self.options.rounds}: {event['way']}: "
+            self.processor.setdefault(event["way"], []).append(event["processor"])
+            peers.say(f"{self.network}, round {event['round'] + 1}/{self.rounds}: {event['way']}: "
                       f"{report.time_text(statistics.median(event['seconds']) * 1e6)}")
+        elif kind == "rounds":
+            self.rounds = event["rounds"]
         elif kind == "bits":
             self.bits[event["way"]] = event["same"]
         else:
@@ -261,7 +267,7 @@ class Measurement:
 # ---- What it says --------------------------------------------------------------------------------------------------
 
 def rows_of(measurement):
-    """One for each way: the median of its rounds' medians, and how many times faster than gloo it is."""
+    """One for each way: the median of its rounds, and how many times faster than gloo of the same round it is."""
     medians = {way: [statistics.median(turn) for turn in turns] for way, turns in measurement.turns.items()}
     targets = TARGETS.get(measurement.network, {}) if not measurement.options.quick else {}
     rows = []
@@ -269,10 +275,19 @@ def rows_of(measurement):
         base = baseline(way, medians)
         ratio = statistics.median(x / y for x, y in zip(medians[base], rounds)) if base else None
         rows.append({"network": measurement.network, "way": way, "median_us": statistics.median(rounds) * 1e6,
-                     "spread": (max(rounds) - min(rounds)) / statistics.median(rounds), "vs": base, "ratio": ratio,
+                     "processor_us": statistics.median(measurement.processor[way]) * 1e6,
+                     "spread": spread(rounds), "vs": base, "ratio": ratio,
                      "target": targets.get(way), "rounds": len(rounds), "same_bits": measurement.bits.get(way, True),
                      "steps": sum(map(len, measurement.turns[way]))})
     return rows
+
+
+def spread(rounds):
+    """How far the middle half of the rounds lies apart, as a share of their median."""
+    if len(rounds) < 4:
+        return (max(rounds) - min(rounds)) / statistics.median(rounds)
+    low, middle, high = statistics.quantiles(rounds, n=4)
+    return (high - low) / middle
 
 
 def baseline(way, medians):
@@ -290,12 +305,13 @@ def bound_us(network, parameters):
 
 
 def lines_of(rows):
-    lines = [["", "median ± spread", "gloo / this", "at least", "holds"]]
+    lines = [["", "median ± spread", "processor", "gloo / this", "at least", "holds"]]
     for row in rows:
         ratio, target = row["ratio"], row["target"]
         lines.append([row["way"], f"{report.time_text(row['median_us'])} ±{row['spread'] * 100:.0f}%",
+                      report.time_text(row["processor_us"]),
                       f"{ratio:.2f}" if ratio else "-", f"{target:g}" if target else "-",
-                      ("yes" if ratio >= target else "NO") if ratio and target else "-"])
+                      ("yes" if round(ratio, 2) >= target else "NO") if ratio and target else "-"])
         if not row["same_bits"]:
             lines[-1][0] += " *"
     return lines
@@ -305,8 +321,9 @@ def text_of(measurements, facts, markdown):
     show = report.as_markdown if markdown else report.as_text
     title = (lambda text: f"### {text}") if markdown else (lambda text: text)
     parts = ["\n".join(report.about(facts)),
-             "Time of a step: median of the rounds' medians ± how far they lie apart; gloo / this: how many times faster\n"
-             "than plain DDP on gloo. sum: one bucket of 25 MiB, all-reduced. An asterisk: replicas differ."]
+             "Time of a step: median of the rounds ± how far the middle half of them lies apart; processor: time that a\n"
+             "process computes for it, all its threads together; gloo / this: how many times faster than plain DDP on\n"
+             "gloo. sum: one bucket of 25 MiB, all-reduced. An asterisk: replicas differ."]
     for found in measurements:
         rows = rows_of(found)
         if not rows:
@@ -315,7 +332,8 @@ def text_of(measurements, facts, markdown):
         bound = bound_us(found.network, parameters)
         beside = f"; plain gradients take {report.time_text(bound)} on the wire" if bound else ""
         parts += [title(f"{found.network}, 2 processes"),
-                  f"{parameters:,} parameters in {found.about['tensors']} tensors, {found.about['buckets']} buckets{beside}.",
+                  f"{parameters:,} parameters in {found.about['tensors']} tensors, {found.about['buckets']} buckets"
+                  f"{beside}.",
                   show(lines_of(rows))]
         parts += [f"{way} failed: {why}" for way, why in found.failures.items()]
     return "\n\n".join(parts) + "\n"
@@ -348,10 +366,13 @@ def put_into(document, text):
 def options_of(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", nargs="+", default=NETWORKS, metavar="RATE", help="default: loopback 1g 100m")
-    parser.add_argument("--rounds", type=int, default=3, help="default: 3")
+    parser.add_argument("--seconds", type=float, default=90, help="of timed rounds on each network, at least three; "
+                        "default: 90")
+    parser.add_argument("--rounds", type=int, default=0, help="so many instead")
     parser.add_argument("--length", type=int, default=2, help="of the text that a step trains on; default: 2")
     parser.add_argument("--only", metavar="TEXT", help="only ways whose names contain it, beside gloo and compute")
-    parser.add_argument("--quick", action="store_true", help="a tiny model, one round: shows that it runs, measures nothing")
+    parser.add_argument("--quick", action="store_true",
+                        help="a tiny model, one round: shows that it runs, measures nothing")
     parser.add_argument("--json", type=Path, default=peers.BUILD / "bench-torch.json", metavar="FILE",
                         help="default: build/bench-torch.json")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="writes the tables as Markdown")
@@ -362,8 +383,8 @@ def options_of(arguments):
             bits(network)
     if options.quick:
         options.rounds = 1
-    if options.rounds < 1 or options.length < 1:
-        parser.error("--rounds and --length begin at 1")
+    if options.rounds < 0 or options.length < 1 or not 0 < options.seconds <= 3600:
+        parser.error("--rounds begins at 0, --length at 1, --seconds above 0")
     return options
 
 

@@ -25,7 +25,8 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_
 
 CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 LIMIT = datetime.timedelta(seconds=120)
-TURN_S, STEPS_MAX = 1.0, 6  # a turn is as many steps as fill this time, at least one
+TURN_S, STEPS_MAX = 0.1, 6  # a turn is one step; of what takes less than this, several
+ROUNDS_MIN, ROUNDS_MAX = 3, 25
 WARM_STEPS = 4  # buckets are rebuilt after the first; PyTorch's PowerSGD begins in the third
 MIB = 1 << 20
 
@@ -44,7 +45,8 @@ class Transformer(nn.Module):
         super().__init__()
         self.letters = nn.Embedding(256, width)
         self.places = nn.Parameter(torch.randn(length, width) * 0.02)
-        layer = nn.TransformerEncoderLayer(width, max(1, width // 64), 4 * width, 0.0, batch_first=True, norm_first=True)
+        layer = nn.TransformerEncoderLayer(width, max(1, width // 64), 4 * width, 0.0, batch_first=True,
+                                           norm_first=True)
         self.body = nn.TransformerEncoder(layer, layers)
         self.guess = nn.Linear(width, 256)
 
@@ -193,14 +195,16 @@ def slowest(values):
 
 
 def timed(step, count):
-    """Seconds of each of `count` steps."""
-    seconds = []
+    """Seconds of each of `count` steps, and of the processor for all of them."""
+    seconds, processor = [], 0
     for _ in range(count):
         dist.barrier()
-        begin = time.perf_counter()
+        begin, used = time.perf_counter(), time.process_time()
         step()
         seconds.append(time.perf_counter() - begin)
-    return slowest(seconds)
+        processor += time.process_time() - used
+    *seconds, processor = slowest([*seconds, processor])
+    return seconds, processor
 
 
 def say(**facts):
@@ -213,7 +217,7 @@ class Contest:
 
     def __init__(self, options):
         self.options, self.way = options, "start"
-        self.trainings, self.steps, self.counts = {}, {}, {}
+        self.trainings, self.steps, self.counts, self.rounds = {}, {}, {}, 0
 
     def make(self):
         for self.way in self.options.ways:
@@ -238,19 +242,23 @@ class Contest:
         say(event="ready", parameters=sum(p.numel() for p in parameters), tensors=len(parameters), buckets=buckets)
 
     def settle(self):
-        """One step of each on the network as it is to be; from its time follows how many make a turn."""
+        """One step of each on the network as it is to be. How many make a turn follows, and how many rounds there are."""
+        total = 0
         for self.way, step in self.steps.items():
-            (seconds,) = timed(step, 1)
+            (seconds,), _ = timed(step, 1)
             self.counts[self.way] = max(1, min(STEPS_MAX, round(TURN_S / seconds)))
+            total += self.counts[self.way] * seconds
             say(event="settled", way=self.way)
+        self.rounds = self.options.rounds or max(ROUNDS_MIN, min(ROUNDS_MAX, round(self.options.seconds / total)))
+        say(event="rounds", way="all", rounds=self.rounds)
 
     def run(self):
         ways = list(self.steps)
-        for index in range(self.options.rounds):
-            shift = index * len(ways) // self.options.rounds  # each round another begins
+        for index in range(self.rounds):
+            shift = index * len(ways) // self.rounds  # each round another begins
             for self.way in ways[shift:] + ways[:shift]:
-                seconds = timed(self.steps[self.way], self.counts[self.way])
-                say(event="turn", round=index, way=self.way, seconds=seconds)
+                seconds, processor = timed(self.steps[self.way], self.counts[self.way])
+                say(event="turn", round=index, way=self.way, seconds=seconds, processor=processor / len(seconds))
 
     def compare(self):
         """Do the replicas of each way hold the same bits?"""
@@ -281,7 +289,8 @@ def main():
 def options_of(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ways", nargs="+")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=0, help="0: as many as --seconds allow")
+    parser.add_argument("--seconds", type=float, default=90)
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--batch", type=int, default=1)

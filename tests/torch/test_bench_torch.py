@@ -30,6 +30,7 @@ class Arithmetic(unittest.TestCase):
 
     def rows(self, turns):
         found = types.SimpleNamespace(network="1g", turns=turns, bits={"hook.int8": False},
+                                      processor={way: [0.5] for way in turns},
                                       options=types.SimpleNamespace(quick=False))
         return {row["way"]: row for row in run_torch.rows_of(found)}
 
@@ -61,8 +62,8 @@ class Quick(unittest.TestCase):
         with tempfile.TemporaryDirectory() as scratch:
             rows, table = Path(scratch, "rows.json"), Path(scratch, "table.md")
             line = [sys.executable, "-B", PROGRAM, "--quick", "--json", rows, "--markdown", table, *arguments]
-            done = subprocess.run([str(word) for word in line], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                                  timeout=SECONDS)
+            done = subprocess.run([str(word) for word in line], stdin=subprocess.DEVNULL, capture_output=True,
+                                  text=True, timeout=SECONDS)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertIn("measure nothing", done.stdout)
             self.assertIn("| compute |", table.read_text())

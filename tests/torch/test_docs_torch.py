@@ -24,7 +24,8 @@ PAGE = (SOURCE / "docs/pytorch.md").read_text()
 class Page(unittest.TestCase):
     def test_options_of_a_state(self):
         (table,) = re.findall(r"\| option \| default \| \|\n\|---\|---\|---\|\n((?:\|.*\|\n)+)", PAGE)
-        told = {name: ast.literal_eval(value) for name, value in re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", table, re.M)}
+        rows = re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", table, re.M)
+        told = {name: ast.literal_eval(value) for name, value in rows}
         options = inspect.signature(hearth.torch.State).parameters
         self.assertEqual(told, {name: option.default for name, option in options.items()})
 
@@ -43,7 +44,8 @@ class Page(unittest.TestCase):
                 hearth.codec_check(codec)
 
     def test_variables_exist(self):
-        known = (SOURCE / "src/node/config.c").read_text() + (SOURCE / "bindings/python/hearth/torch/_backend.py").read_text()
+        known = "".join((SOURCE / file).read_text() for file in ("src/node/config.c",
+                                                                 "bindings/python/hearth/torch/_backend.py"))
         for name in set(re.findall(r"`(HEARTH_[A-Z_]*[A-Z])\b", PAGE)):
             with self.subTest(name):
                 self.assertIn(f'"{name}"', known)
