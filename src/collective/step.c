@@ -153,7 +153,7 @@ static bool combine(struct op *op, struct lane *lane, struct work *w, const void
                  lane->borrowed_range.count == w->in.count;
     if (!(plain && whole) && !acc_settle(op, lane))
         return false;
-    bool ends = w->last && plain && op->acc_dtype == op->dtype && !op->average &&
+    bool ends = w->last && plain && op->acc_dtype == op->dtype &&
                 op->program->sum_ends[w->move - op->program->plan.moves] && w->out.count == w->in.count;
     const uint8_t *sum = lane->borrowed != NULL ? slot_payload(lane->borrowed) : acc_at(op, lane, w->in);
     uint8_t *target;
@@ -171,6 +171,8 @@ static bool combine(struct op *op, struct lane *lane, struct work *w, const void
         combine_raw(op, target, sum, operand, w->in.count, weight);
     else
         reduce_of(op)(target, sum, operand, w->in.count);
+    if (ends && op->average)
+        finish(op, target, target, w->in.count, lane->weight);
     slot_used(op, lane->borrowed);
     lane->borrowed = NULL;
     return true;
