@@ -24,7 +24,17 @@ try:
 except ImportError:
     numpy = None
 
+try:
+    import torch
+    torch.Tensor
+except ImportError:
+    torch = None
+except AttributeError:  # a directory of that name
+    del sys.modules["torch"]
+    torch = None
+
 needs_numpy = unittest.skipIf(numpy is None, "numpy is not installed")
+needs_torch = unittest.skipIf(torch is None, "torch is not installed")
 
 
 class Watched(unittest.TestCase):
@@ -71,7 +81,8 @@ class Script:
     def __init__(self, code, *arguments, **variables):
         environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'bindings/python'}:{Path(__file__).parent}",
                        "PYTHONDONTWRITEBYTECODE": "1", "PYTHONFAULTHANDLER": "1", **variables}
-        self.process = subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], env=environment, text=True,
+        self.process = subprocess.Popen([sys.executable, "-W", "ignore::DeprecationWarning", "-c", code,
+                                         *map(str, arguments)], env=environment, text=True,
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def line(self):

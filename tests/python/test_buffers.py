@@ -7,17 +7,10 @@ import mmap
 import unittest
 from array import array
 
-from members import Watched, needs_numpy, numpy
+from members import Watched, needs_numpy, needs_torch, numpy, torch
 
 import hearth
 from hearth._buffers import DTYPES, NAMES, counts_of, dtype_of, view
-
-try:
-    import torch
-except ImportError:
-    torch = None
-
-needs_torch = unittest.skipIf(torch is None, "torch is not installed")
 
 
 class OnlyDLPack:

@@ -6,15 +6,10 @@ import ctypes
 import unittest
 from array import array
 
-from members import Watched, needs_numpy, numpy, together
+from members import Watched, needs_numpy, numpy, together, torch
 
 import hearth
 from hearth import _buffers
-
-try:
-    import torch
-except ImportError:
-    torch = None
 
 
 class OnlyDLPack:

@@ -11,6 +11,7 @@ import signal
 import threading
 import time
 import unittest
+import warnings
 import weakref
 from array import array
 
@@ -83,7 +84,7 @@ class Settings(Watched):
 
     def test_nobody_to_meet(self):
         with self.assertRaisesRegex(hearth.Timeout, "missing") as caught:
-            hearth.open(rendezvous="127.0.0.1:47391", world_size=2, rank=0, open_timeout=0.2)
+            hearth.open(rendezvous=f"unix:@hearth-test-{os.getpid()}", world_size=2, rank=0, open_timeout=0.2)
         self.assertIsNone(caught.exception.rank)
 
 
@@ -321,7 +322,7 @@ class Interrupt(Watched):
             self.interrupted(call, "nodes[0].close()\n")
 
     def test_opening(self):
-        self.interrupted("hearth.open(rendezvous='127.0.0.1:47392', world_size=2, rank=0, open_timeout=60)")
+        self.interrupted("hearth.open(rendezvous='unix:@hearth-test-alone', world_size=2, rank=0, open_timeout=60)")
 
 
 class Fork(Watched):
@@ -332,6 +333,7 @@ class Fork(Watched):
         self.nodes = hearth.open_local(2, op_timeout=20.0)
         self.groups = [node.world for node in self.nodes]
         self.compressor = hearth.Compressor(self.groups[0], "int8")
+        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12: forking beside threads is what we test
 
     def tearDown(self):
         for node in self.nodes:

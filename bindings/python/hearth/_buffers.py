@@ -8,6 +8,7 @@ protocol, __array_interface__ or __dlpack__. numpy and torch are never imported 
 import ctypes
 import math
 import re
+import struct
 import sys
 from typing import Any, NamedTuple, Optional, Tuple
 
@@ -166,7 +167,7 @@ def _buffer(thing, writable, what):
     read_only = memory.readonly
     if read_only and writable:
         raise _read_only(what, thing)
-    size = memory.itemsize
+    size = memory.itemsize or struct.calcsize(memory.format[-1:])  # 0: an empty array of an older ctypes
     found = _formats.get((memory.format, size))
     if found is None:
         found = _format(memory.format, size, what)
