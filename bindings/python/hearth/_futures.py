@@ -19,9 +19,16 @@ class Operation(Handle):
     """A request of C, with all that must live as long. Its future may be gone long before."""
 
     __slots__ = ("request", "result", "status", "text", "peer", "descriptor")
+    what = "operation"
+    free = lib.request_free
 
     def __init__(self, parent, views, result, request):
-        super().__init__("operation", parent, None, lib.request_free, parent.rank)
+        # As Handle does it, but there are many of these, and nothing hangs on them.
+        self.parent, self.rank = parent, parent.rank
+        self.address = None
+        self.children = self.orphans = ()
+        self.users, self.lives = [], [None]
+        self.closing = False
         self.request = request
         self.keep = views
         self.result = result
