@@ -268,19 +268,29 @@ class _Family:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()  # else both would write what is in it
-        pid = os.fork()
-        if pid == 0:
-            try:
-                for end in (out_read, self.lifeline[1], *(child.pipe for child in self.children)):
-                    os.close(end)
-                for name in ("HEARTH_PEERS", "TORCHELASTIC_USE_AGENT_STORE"):  # where else others would be
-                    os.environ.pop(name, None)
-                os.environ.update(_variables(rank, self.size, job, port))
-                _child(function, args, out_write, self.lifeline[0])
-            finally:
-                os._exit(1)
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # fork loses what its hooks raise
+        try:
+            pid = os.fork()
+            if pid == 0:
+                self.live(_variables(rank, self.size, job, port), held, function, args, (out_read, out_write))
+            self.children.append(_Child(rank, pid, out_read))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
         os.close(out_write)
-        self.children.append(_Child(rank, pid, out_read))
+
+    def live(self, variables, held, function, args, pipe):
+        """In the child; does not return."""
+        try:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the child is ready to tell of it
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
+            for end in (pipe[0], self.lifeline[1], *(child.pipe for child in self.children)):
+                os.close(end)
+            for name in ("HEARTH_PEERS", "TORCHELASTIC_USE_AGENT_STORE"):  # where else others would be
+                os.environ.pop(name, None)
+            os.environ.update(variables)
+            _child(function, args, pipe[1], self.lifeline[0])
+        finally:
+            os._exit(1)
 
     def wait(self, deadline):
         """Until all have ended; when one has failed the others have a little time to say what they saw."""
