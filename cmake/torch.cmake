@@ -41,7 +41,7 @@ foreach(name torch_python torch_cpu c10)
   list(APPEND torch_libraries ${HEARTH_LIB_${name}})
 endforeach()
 
-file(GLOB backend_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bindings/python/torch/*.cc)
+file(GLOB backend_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bindings/torch/*.cc)
 add_library(hearth_backend MODULE ${backend_sources})
 set_target_properties(hearth_backend PROPERTIES
   PREFIX "" SUFFIX "${suffix}" CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_VISIBILITY_PRESET hidden

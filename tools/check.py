@@ -239,6 +239,13 @@ def check_unique(paths):
 
 # ---- Rules for Python ----------------------------------------------------------------------------------------------
 
+def check_import_path(path):
+    """bindings/python stands on the import path of tests: each directory there is a package for all."""
+    parts = path.relative_to(ROOT).parts
+    if parts[:2] == ("bindings", "python") and len(parts) > 3 and parts[2] != "hearth":
+        problem(path, 1, "package", f"`import {parts[2]}` would find this directory")
+
+
 def check_python(path, lines):
     name = str(path.relative_to(ROOT))
     for pattern, where, exceptions, why in PYTHON_BANNED:
@@ -282,6 +289,7 @@ def check_all():
         elif path.suffix not in lists and not is_script(path):
             continue
         lines = path.read_text().splitlines()
+        check_import_path(path)
         check_lines(path, lines)
         if path.suffix != ".md":
             check_head(path, lines)

@@ -24,7 +24,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 TREE = HERE / "tree" if (HERE / "tree").exists() else HERE.parents[1]
-TREE_FILES = ("CMakeLists.txt", "LICENSE", "cmake", "include", "src", "bindings/python/torch")
+TREE_FILES = ("CMakeLists.txt", "LICENSE", "cmake", "include", "src", "bindings/torch")
 PACKAGE_FILES = ("pyproject.toml", "README.md", "hearth_build.py", "hearth")
 SUFFIXES = {".py", ".toml", ".md", ".typed", ".c", ".cc", ".h", ".inc", ".cmake", ".in", ".txt", ""}  # of sources
 

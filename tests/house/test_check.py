@@ -48,6 +48,7 @@ CASES = (
     ("bindings/python/hearth/a.py", PYTHON + "try:\n    f()\nexcept:\n    pass\n", "banned"),
     ("bindings/python/hearth/a.py", PYTHON + "#" * 121 + "\n", "line length"),
     ("tests/net/_library.py", PYTHON, "file name"),
+    ("bindings/python/torch/other.cc", HEAD, "package"),
     ("docs/a.md", "[there](nowhere.md)\n", "link"),
     ("docs/a.md", "# Here\n\n[there](#there)\n", "link"),
 )
