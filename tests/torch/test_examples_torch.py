@@ -16,7 +16,7 @@ EXAMPLES = SOURCE / "examples"
 COMMAND = BINARY / "hearth"
 DATA = Path("/usr/share/datasets/fashion-mnist")
 SECONDS = 100
-STEPS = 60
+STEPS = 30
 LAST = re.compile(r"accuracy ([\d.]+)%, (\d) replicas of the same bits; sent ([\d.]+) MB instead of ([\d.]+) MB")
 
 # Without -r and -t the torchrun of torch 1.13 fails under Python 3.11.
@@ -50,13 +50,13 @@ def run(*command):
 class Train(unittest.TestCase):
     def train(self, *command, processes=2):
         """Last loss and accuracy; replicas were alike and fewer bytes were sent, or it would have failed."""
-        out = run(*command, "--steps", STEPS)
+        out = run(*command, "--steps", STEPS, "--batch", 16, "--codec", "int8")
         last = LAST.search(out)
         self.assertIsNotNone(last, out)
         accuracy, replicas, sent, plain = (float(text) for text in last.groups())
         self.assertEqual(replicas, processes)
-        self.assertGreater(plain, 10 * sent)
-        self.assertGreater(accuracy, 40, out)
+        self.assertGreater(plain, 3 * sent)
+        self.assertGreater(accuracy, 20, out)  # 10 is chance
         return re.search(rf"step {STEPS}/{STEPS}: loss (\S+)", out)[1], accuracy
 
     def test_started_in_three_ways(self):
@@ -68,8 +68,8 @@ class Train(unittest.TestCase):
         }
         self.assertEqual(len(set(found.values())), 1, found)
 
-    def test_four_processes_and_another_codec(self):
-        out = run(sys.executable, EXAMPLES / "train.py", "--local", 4, "--steps", 5, "--codec", "int8")
+    def test_four_processes_and_topk(self):
+        out = run(sys.executable, EXAMPLES / "train.py", "--local", 4, "--steps", 5)
         self.assertIn("4 replicas of the same bits", out)
 
     def test_is_short(self):
