@@ -217,12 +217,13 @@ class Launch(Watched):
         """Its children end too: they hold the write end of a pipe of which we then read the end."""
         program = ("import hearth, os, time\n"
                    "def work():\n"
-                   "    print('ready', flush=True)\n"
+                   "    os.write(1, b'ready\\n')\n"
                    "    time.sleep(1000)\n"
                    "hearth.launch(work, 2)\n")
         with subprocess.Popen([sys.executable, "-B", "-c", program], stdout=subprocess.PIPE, text=True) as parent:
-            self.assertEqual([parent.stdout.readline() for _ in range(2)], ["ready\n"] * 2)
+            said = [parent.stdout.readline() for _ in range(2)]
             parent.kill()
+            self.assertEqual(said, ["ready\n"] * 2)
             self.assertEqual(parent.stdout.read(), "")
 
     def test_bad_arguments(self):
