@@ -118,6 +118,22 @@ def ordered():
     dist.barrier()
 
 
+def hook_on_top():
+    """The gradients go by the hook, over a node of their own, and everything else by the backend."""
+    torch.manual_seed(dist.get_rank())
+    model = net()
+    ddp = DistributedDataParallel(model)
+    state = hearth.torch.register(ddp, codec="topk:0.05")
+    optimizer = torch.optim.SGD(ddp.parameters(), 0.05)
+    for step in range(4):
+        inputs, labels = batch(step, dist.get_rank())
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(ddp(inputs), labels).backward()
+        optimizer.step()
+        check_replicas(model)
+    return state is not None
+
+
 def zero():
     torch.manual_seed(dist.get_rank())
     _, expected = train(make_optimizer=lambda parameters: torch.optim.Adam(parameters, 1e-3))
@@ -204,6 +220,9 @@ class Training(unittest.TestCase):
     def test_hooks_of_pytorch(self):
         rank_processes.run(2, with_hooks)
 
+    def test_hearths_own_hook_on_the_backend(self):
+        self.assertEqual(rank_processes.run(2, hook_on_top), [True, True])
+
     def test_power_sgd_with_many_buckets_needs_ordered_futures(self):
         rank_processes.run(2, ordered, backend=None)
 
@@ -222,17 +241,26 @@ class Training(unittest.TestCase):
 
 @unittest.skipIf(MISSING, MISSING)
 class Launchers(unittest.TestCase):
+    def launch(self, *command):
+        """Two ranks train, each says so, and nothing else is wrong."""
+        paths = [str(Path(hearth.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1"}
+        done = subprocess.run([*map(str, command)], env=environment, timeout=rank_processes.SECONDS,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual(done.stdout.count("trained"), 2, done.stdout)
+
     @unittest.skipUnless(TORCHRUN.exists(), f"{TORCHRUN} is missing")
     def test_torchrun(self):
         # torch 1.13 does not understand its own defaults of the last two under Python 3.11; here they mean "no rank".
-        command = [TORCHRUN, "--nproc_per_node", "2", "--master_port", str(rank_processes.free_port()),
-                   "--redirects", "9:3", "--tee", "9:3", SCRIPT]
-        paths = [str(Path(hearth.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(command, env=environment, timeout=rank_processes.SECONDS, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True)
-        self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertEqual(done.stdout.count("trained"), 2, done.stdout)
+        self.launch(TORCHRUN, "--nproc_per_node", 2, "--master_port", rank_processes.free_port(),
+                    "--redirects", "9:3", "--tee", "9:3", SCRIPT)
+
+    def test_hearth_run(self):
+        program = Path(hearth._library.lib.path).resolve().with_name("hearth")
+        if not program.exists():
+            self.skipTest(f"{program} is missing")
+        self.launch(program, "run", "-n", 2, "--", sys.executable, "-B", SCRIPT)
 
 
 if __name__ == "__main__":
