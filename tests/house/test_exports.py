@@ -12,6 +12,7 @@ ALLOWED = {"libc", "libm", "libpthread", "libuv", "libgnutls", "libgcc_s", "ld-l
 # Variables that the whole process shares, each with a reason. (Those of a thread are in .tbss.)
 SHARED_STATE = {
     "lookups_running",  # os/resolve.c: threads that the system's look-up has not let go yet; a limit for all
+    "marks", "once",  # os/fork.c: descriptors that a forked child closes; a child has those of all nodes
     "best",  # kernel: what this processor can do; the same answer whoever asks first
 }
 
