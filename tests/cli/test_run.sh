@@ -188,6 +188,7 @@ report $? "what a program leaves behind is ended with it"
 
 # started SCRIPT: begins hearth run with two ranks in the background and waits until both have said ready.
 started() {
+    : >"$scratch/out" # the shell in the background may be late, and the last case has said ready too
     "$hearth" run -n 2 -- bash -c "$1" >"$scratch/out" 2>"$scratch/err" </dev/null &
     pid=$!
     until_true lines 2 ready
@@ -264,6 +265,7 @@ run "${away[@]}" --hosts one,chatty -- sleep 300
 [ $code -eq 1 ] && said "rank 1 .*Welcome to chatty.*print nothing"
 report $? "a shell that talks is named"
 word=far.$$
+: >"$scratch/out"
 "$hearth" run "${away[@]}" --hosts one,two -- bash -c "echo ready; bash -c 'exec -a $word.1 sleep 300' & wait; : $word.0" \
     >"$scratch/out" 2>"$scratch/err" </dev/null &
 pid=$!
