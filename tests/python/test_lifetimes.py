@@ -377,6 +377,7 @@ class Fork(Watched):
         if process == 0:
             status = 99
             try:
+                signal.alarm(SECONDS // 2)  # the parent's watchdog is not here
                 os.close(read)
                 os.write(write, repr(function()).encode())
                 gc.collect()
@@ -412,13 +413,17 @@ class Fork(Watched):
         pending = self.groups[0].barrier_nb(tag=1)
         context = multiprocessing.get_context("fork")
         queue = context.SimpleQueue()
-        workers = [context.Process(target=lambda: queue.put(self.refused(pending))) for _ in range(2)]
+
+        def work():
+            signal.alarm(SECONDS // 2)  # the parent's watchdog is not here
+            queue.put(self.refused(pending))
+        workers = [context.Process(target=work) for _ in range(2)]
         for worker in workers:
             worker.start()
         for worker in workers:
-            self.assertEqual(queue.get(), [])
             worker.join(SECONDS)
             self.assertEqual(worker.exitcode, 0)
+            self.assertEqual(queue.get(), [])
         self.parent_goes_on(pending)
 
     def test_a_child_that_ends_like_a_program(self):
