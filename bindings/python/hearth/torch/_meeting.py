@@ -61,6 +61,13 @@ def endpoint() -> str:
 
 # ---- meeting ----
 
+def _open(**config):
+    """Waiting threads sleep at once: the cores are for backward, and a stream of packets would keep them spinning."""
+    if "HEARTH_SPIN_US" not in os.environ:
+        config.setdefault("spin_us", 0)
+    return hearth.open(**config)
+
+
 def _left(deadline):
     return datetime.timedelta(seconds=max(0.001, deadline - time.monotonic()))
 
@@ -110,7 +117,7 @@ def meet(store, rank: int, size: int, timeout=None, **config) -> "hearth.Node":
                            f"{error}") from None
     if "error" in word:
         raise TimeoutError(f"hearth: rank {rank} of {size}: {word['error']} to the meeting within {seconds:g} s")
-    return hearth.open(**{**config, **word, "rank": rank, "world_size": size})
+    return _open(**{**config, **word, "rank": rank, "world_size": size})
 
 
 # ---- nodes that are shared ----
