@@ -294,7 +294,7 @@ def options_of(arguments):
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--length", type=int, default=8)
+    parser.add_argument("--length", type=int, default=2)
     parser.add_argument("--bucket-mb", type=int, default=25)
     return parser.parse_args(arguments)
 
