@@ -66,15 +66,17 @@ class Memory(NamedTuple):
 class Stage:
     """A tensor on a device, and pinned memory of this host that C works on instead. Not tested on real devices yet."""
 
-    def __init__(self, tensor, torch):
+    def __init__(self, tensor, torch, written):
         self.tensor = tensor
+        self.written = written
         self.host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
 
     def before(self):
         self.host.copy_(self.tensor)  # waits for what the current stream still computes
 
     def after(self):
-        self.tensor.copy_(self.host)
+        if self.written:
+            self.tensor.copy_(self.host)
 
 
 def dtype_of(name: Any, what: str = "dtype") -> int:
@@ -212,7 +214,7 @@ def _tensor(thing, writable, what):
         raise _not_contiguous(what)
     shape = tuple(thing.shape)
     if thing.device.type != "cpu":
-        stage = Stage(thing, torch)
+        stage = Stage(thing, torch, writable)
         return View(stage.host.data_ptr(), thing.numel(), found[0], stage, shape, found[1], stage)
     return View(thing.data_ptr(), thing.numel(), found[0], thing, shape, found[1])
 
