@@ -4,7 +4,10 @@
 
 #include <string.h>
 
-#define BLOCKS_KEPT 64 /* of memory between calls */
+/* Memory between calls, so that the next step does not have to be given it anew, page by page: for all the
+ * tensors of a model that may be on their way at once, but within bounds. */
+#define BLOCKS_KEPT 512
+#define BYTES_KEPT  (256u << 20)
 #define SMALL_LEN   (64u << 10)
 
 struct workshop {
@@ -16,6 +19,7 @@ struct workshop {
     struct list queue; /* reductions that are the hand's */
     void *block[BLOCKS_KEPT];
     int block_count;
+    size_t block_bytes; /* of those that are kept */
     bool hand_runs, stopping;
     struct thread hand;
     struct bell bell;
@@ -46,10 +50,20 @@ static int block_find(const struct workshop *w, size_t len)
     return best;
 }
 
+/* Out of those that are kept. The order stays: the first lies there longest. */
+static void *block_remove(struct workshop *w, int at)
+{
+    void *block = w->block[at];
+    w->block_count--;
+    memmove(&w->block[at], &w->block[at + 1], (size_t)(w->block_count - at) * sizeof w->block[0]);
+    w->block_bytes -= head_of(block)->len;
+    return block;
+}
+
 static void blocks_drop(struct workshop *w)
 {
     while (w->block_count > 0)
-        heap_free(head_of(w->block[--w->block_count]));
+        heap_free(head_of(block_remove(w, w->block_count - 1)));
 }
 
 static void *block_make(struct workshop *w, size_t len)
@@ -69,8 +83,7 @@ void *workshop_take(struct workshop *w, size_t len)
     void *block = NULL;
     int at = block_find(w, len);
     if (at >= 0) {
-        block = w->block[at];
-        w->block[at] = w->block[--w->block_count];
+        block = block_remove(w, at);
     } else {
         block = block_make(w, len);
         if (block == NULL) { /* what is kept for later is of no use now */
@@ -87,12 +100,12 @@ void workshop_give(struct workshop *w, void *block)
     if (block == NULL)
         return;
     mutex_lock(&w->lock);
-    if (w->block_count == BLOCKS_KEPT) { /* the one that lies there longest goes */
-        heap_free(head_of(w->block[0]));
-        memmove(&w->block[0], &w->block[1], (BLOCKS_KEPT - 1) * sizeof w->block[0]);
-        w->block_count--;
-    }
+    w->block_bytes += head_of(block)->len;
+    if (w->block_count == BLOCKS_KEPT)
+        heap_free(head_of(block_remove(w, 0)));
     w->block[w->block_count++] = block;
+    while (w->block_bytes > BYTES_KEPT)
+        heap_free(head_of(block_remove(w, 0)));
     mutex_unlock(&w->lock);
 }
 

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of the workshop: what comes back is given out again, and what is kept has bounds. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gradient/workshop.h"
+#include "node/node.h"
+
+#define MIB        ((size_t)1 << 20)
+#define BYTES_KEPT (256 * MIB)
+#define MANY       1000
+
+static hearth_node *node;
+static struct workshop *workshop;
+
+static int open_node(void **state)
+{
+    (void)state;
+    if (hearth_open_local(NULL, 1, &node) != HEARTH_OK)
+        return -1;
+    workshop = workshop_of(node);
+    return workshop != NULL ? 0 : -1;
+}
+
+static int close_node(void **state)
+{
+    (void)state;
+    hearth_close(node);
+    return 0;
+}
+
+static size_t used(void)
+{
+    return atomic_load(&node->heap->bytes);
+}
+
+static void test_a_block_comes_back(void **state)
+{
+    (void)state;
+    void *block = workshop_take(workshop, 3 * MIB), *other = workshop_take(workshop, 3 * MIB);
+    assert_non_null(block);
+    assert_non_null(other);
+    workshop_give(workshop, block);
+    assert_ptr_equal(workshop_take(workshop, 2 * MIB), block);
+    void *small = workshop_take(workshop, 100);
+    workshop_give(workshop, block);
+    assert_ptr_not_equal(workshop_take(workshop, 100), block); /* much too long for that */
+    assert_non_null(small);
+    workshop_give(workshop, other);
+    workshop_give(workshop, NULL);
+}
+
+static void test_bytes_are_bounded(void **state)
+{
+    (void)state;
+    void *blocks[12];
+    size_t before = used();
+    for (int i = 0; i < 12; i++)
+        assert_non_null(blocks[i] = workshop_take(workshop, 32 * MIB));
+    for (int i = 0; i < 12; i++)
+        workshop_give(workshop, blocks[i]);
+    assert_true(used() - before <= BYTES_KEPT + MIB); /* heads */
+    assert_true(used() - before >= BYTES_KEPT / 2);
+    /* The last eight are there, the first four are not. */
+    assert_ptr_equal(workshop_take(workshop, 32 * MIB), blocks[4]);
+}
+
+static void test_a_block_beyond_all_bounds_is_not_kept(void **state)
+{
+    (void)state;
+    size_t before = used();
+    workshop_give(workshop, workshop_take(workshop, 2 * BYTES_KEPT));
+    assert_true(used() <= before + MIB);
+}
+
+static void test_many_small_ones_are_bounded(void **state)
+{
+    (void)state;
+    void *blocks[MANY];
+    size_t before = used();
+    for (int i = 0; i < MANY; i++)
+        assert_non_null(blocks[i] = workshop_take(workshop, 64));
+    size_t all = used() - before;
+    for (int i = 0; i < MANY; i++)
+        workshop_give(workshop, blocks[i]);
+    assert_true(used() - before < all * 6 / 10);
+    assert_true(used() - before > all * 4 / 10);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_a_block_comes_back, open_node, close_node),
+        cmocka_unit_test_setup_teardown(test_bytes_are_bounded, open_node, close_node),
+        cmocka_unit_test_setup_teardown(test_a_block_beyond_all_bounds_is_not_kept, open_node, close_node),
+        cmocka_unit_test_setup_teardown(test_many_small_ones_are_bounded, open_node, close_node),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
