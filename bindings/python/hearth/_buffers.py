@@ -12,7 +12,7 @@ import struct
 import sys
 from typing import Any, NamedTuple, Optional, Tuple
 
-from . import _errors
+from ._errors import Invalid, Unsupported
 
 DTYPES = {"f32": 0, "f64": 1, "f16": 2, "bf16": 3, "i8": 4, "i32": 5, "i64": 6, "u8": 7, "u32": 8, "u64": 9}
 NAMES = {number: name for name, number in DTYPES.items()}
@@ -90,7 +90,7 @@ def dtype_of(name: Any, what: str = "dtype") -> int:
     text = text.rpartition(".")[2]
     number = DTYPES.get(text, _FOREIGN.get(text))
     if number is None:
-        raise _unsupported(f"{what} is {name!r}; there are {', '.join(DTYPES)}")
+        raise Unsupported(f"{what} is {name!r}; there are {', '.join(DTYPES)}")
     return number
 
 
@@ -187,13 +187,13 @@ def _format(text, size, what):
     foreign = ">!" if sys.byteorder == "little" else "<"
     kind = _KINDS.get(letter) if order in ("", "@", "=", "<", ">", "!") else None
     if kind is None or (order and order in foreign and size > 1):
-        raise _unsupported(f"{what} has elements of format {text!r}, which Hearth has no type for; there are "
-                           f"{', '.join(DTYPES)}. To move bytes, pass a view of them: x.view('u1') or "
-                           "memoryview(x).cast('B')")
+        raise Unsupported(f"{what} has elements of format {text!r}, which Hearth has no type for; there are "
+                          f"{', '.join(DTYPES)}. To move bytes, pass a view of them: x.view('u1') or "
+                          "memoryview(x).cast('B')")
     number = U8 if kind == "?" else DTYPES.get(f"{kind}{size * 8}")
     if number is None:
-        raise _unsupported(f"{what} is {kind}{size * 8}, which Hearth has no type for; there are {', '.join(DTYPES)}. "
-                           "To move bytes, pass a view of them: x.view('u1') or memoryview(x).cast('B')")
+        raise Unsupported(f"{what} is {kind}{size * 8}, which Hearth has no type for; there are {', '.join(DTYPES)}. "
+                          "To move bytes, pass a view of them: x.view('u1') or memoryview(x).cast('B')")
     _formats[text, size] = number, kind == "?"
     return _formats[text, size]
 
@@ -209,7 +209,7 @@ def _tensor(thing, writable, what):
         found = _torch_type(thing.dtype, what)
     torch = sys.modules["torch"]
     if thing.layout is not torch.strided or thing.is_conj() or thing.is_neg():
-        raise _unsupported(f"{what} is a lazy or {thing.layout} tensor; it takes dense ones: call .to_dense()")
+        raise Unsupported(f"{what} is a lazy or {thing.layout} tensor; it takes dense ones: call .to_dense()")
     if not thing.is_contiguous():
         raise _not_contiguous(what)
     shape = tuple(thing.shape)
@@ -222,7 +222,7 @@ def _tensor(thing, writable, what):
 def _torch_type(dtype, what):
     number = _FOREIGN.get(str(dtype).rpartition(".")[2])
     if number is None:
-        raise _unsupported(f"{what} is {dtype}, which Hearth has no type for; there are {', '.join(DTYPES)}")
+        raise Unsupported(f"{what} is {dtype}, which Hearth has no type for; there are {', '.join(DTYPES)}")
     _torch_types[dtype] = number, str(dtype) == "torch.bool"
     return _torch_types[dtype]
 
@@ -236,7 +236,7 @@ def _array(thing, writable, what):
     told = thing.__array_interface__
     data, text, shape, strides = told.get("data"), told["typestr"], tuple(told["shape"]), told.get("strides")
     if not isinstance(data, tuple):
-        raise _unsupported(f"{what}: its __array_interface__ gives no address")
+        raise Unsupported(f"{what}: its __array_interface__ gives no address")
     size = int(re.match(r"\d*", text[2:])[0] or 1)
     if strides is not None and not _is_contiguous(shape, [step // size for step in strides]):
         raise _not_contiguous(what)
@@ -270,8 +270,8 @@ def _dlpack(thing, writable, what):
     """The capsule is kept and never consumed: its destructor gives the memory back."""
     device = thing.__dlpack_device__()[0] if hasattr(thing, "__dlpack_device__") else 1
     if int(device) not in _DL_HOST:
-        raise _unsupported(f"{what} is in the memory of a device (DLPack type {int(device)}); copy it to the host, or "
-                           "pass it as a torch tensor")
+        raise Unsupported(f"{what} is in the memory of a device (DLPack type {int(device)}); copy it to the host, or "
+                          "pass it as a torch tensor")
     capsule = thing.__dlpack__()
     told = _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
     shape = tuple(told.shape[i] for i in range(told.ndim))
@@ -279,15 +279,15 @@ def _dlpack(thing, writable, what):
         raise _not_contiguous(what)
     number = DTYPES.get(f"{_DL_KINDS.get(told.code, '?')}{told.bits}") if told.lanes == 1 else None
     if number is None:
-        raise _unsupported(f"{what} has elements of DLPack type {told.code}, {told.bits} bits x {told.lanes}, which "
-                           f"Hearth has no type for; there are {', '.join(DTYPES)}")
+        raise Unsupported(f"{what} has elements of DLPack type {told.code}, {told.bits} bits x {told.lanes}, which "
+                          f"Hearth has no type for; there are {', '.join(DTYPES)}")
     return View((told.data or 0) + told.byte_offset, math.prod(shape), number, (capsule, thing), shape, told.code == 6)
 
 
 def _memory(thing, writable, what):
     number = dtype_of(thing.dtype, f"{what}: dtype")
     if thing.count < 0 or thing.address < 0:
-        raise _invalid(f"{what}: Memory of count {thing.count} at {thing.address}")
+        raise Invalid(f"{what}: Memory of count {thing.count} at {thing.address}")
     return View(thing.address, thing.count, number, thing)
 
 
@@ -312,35 +312,27 @@ def counts_of(counts: Any, size: int, what: str) -> Tuple[Any, list]:
     """A list of counts, as C takes it and as Python does."""
     numbers = [int(count) for count in counts]
     if len(numbers) != size:
-        raise _invalid(f"{what} has {len(numbers)} numbers, but the group has {size} members")
+        raise Invalid(f"{what} has {len(numbers)} numbers, but the group has {size} members")
     if min(numbers) < 0 or sum(numbers) >= 1 << 62:
-        raise _invalid(f"{what} is {numbers}: counts are from 0 to 2^62 together")
+        raise Invalid(f"{what} is {numbers}: counts are from 0 to 2^62 together")
     return (ctypes.c_size_t * size)(*numbers), numbers
 
 
 def same_type(first: View, second: View, names: Tuple[str, str], call: str) -> None:
     if first.dtype != second.dtype:
-        raise _invalid(f"{call}: {names[0]} is {NAMES[first.dtype]}, but {names[1]} is {NAMES[second.dtype]}")
+        raise Invalid(f"{call}: {names[0]} is {NAMES[first.dtype]}, but {names[1]} is {NAMES[second.dtype]}")
 
 
 def same_count(given: int, wanted: int, call: str, what: str, why: Optional[str] = None) -> None:
     if given != wanted:
-        raise _invalid(f"{call}: {what} has {given} elements; it must have {wanted}" + (f" ({why})" if why else ""))
-
-
-def _invalid(text):
-    return _errors.Invalid(text, _errors.INVALID)
-
-
-def _unsupported(text):
-    return _errors.Unsupported(text, _errors.UNSUPPORTED)
+        raise Invalid(f"{call}: {what} has {given} elements; it must have {wanted}" + (f" ({why})" if why else ""))
 
 
 def _not_contiguous(what):
-    return _invalid(f"{what} is not C-contiguous: its elements do not stand one after the other. Pass a contiguous "
-                    "copy (numpy.ascontiguousarray(x), tensor.contiguous()) and copy the result back")
+    return Invalid(f"{what} is not C-contiguous: its elements do not stand one after the other. Pass a contiguous "
+                   "copy (numpy.ascontiguousarray(x), tensor.contiguous()) and copy the result back")
 
 
 def _read_only(what, thing):
-    return _invalid(f"{what} is read-only ({type(thing).__name__}), but it is written to. Pass a copy, like "
-                    "bytearray(x) or x.copy()")
+    return Invalid(f"{what} is read-only ({type(thing).__name__}), but it is written to. Pass a copy, like "
+                   "bytearray(x) or x.copy()")

@@ -14,6 +14,7 @@ from typing import Any, Optional, Sequence
 
 from . import _errors, _handles
 from ._buffers import F32, F64, NAMES, SIZES, counts_of, same_count, same_type, view
+from ._errors import Invalid, Unsupported
 from ._futures import Future, Operation
 from ._handles import SLICE_MS, interruptible
 from ._library import Opts, lib
@@ -27,16 +28,12 @@ _PENDING = _errors.PENDING
 _wait, _free, _byref, _pointer = lib.wait, lib.request_free, ctypes.byref, ctypes.c_void_p
 
 
-def invalid(text):
-    return _errors.Invalid(text, _errors.INVALID)
-
-
 def choice(table, name, what):
     """The number of a name, or an error that lists the names."""
     try:
         return table[name]
     except (KeyError, TypeError):
-        raise invalid(f"{what} is {name!r}; there are {', '.join(table)}") from None
+        raise Invalid(f"{what} is {name!r}; there are {', '.join(table)}") from None
 
 
 def unknown_keyword(name, known, call):
@@ -51,7 +48,7 @@ def milliseconds(seconds, what="timeout"):
     if seconds is None:
         return -1
     if not 0 <= seconds < math.inf:
-        raise invalid(f"{what} is {seconds!r}; it takes seconds, 0 or more, or None for the default")
+        raise Invalid(f"{what} is {seconds!r}; it takes seconds, 0 or more, or None for the default")
     return math.ceil(seconds * 1000)
 
 
@@ -61,7 +58,7 @@ def _opts(timeout=None, tag=0, weight=1.0, algo="auto", restore=False, order_ran
     made = Opts()
     lib.opts_init(made)
     if not 0 <= operator.index(tag) < 1 << 64:
-        raise invalid(f"tag is {tag!r}; it takes a number from 0 to 2^64 - 1")
+        raise Invalid(f"tag is {tag!r}; it takes a number from 0 to 2^64 - 1")
     made.timeout_ms, made.tag, made.weight = milliseconds(timeout), operator.index(tag), float(weight)
     made.algo = choice(ALGOS, algo, "algo")
     made.flags = (RESTORE if restore else 0) | (ORDER_RANK if order_rank else 0)
@@ -122,7 +119,7 @@ def text_for_c(text, what):
     if not isinstance(text, str):
         raise TypeError(f"{what} is {text!r}; it takes a text")
     if "\0" in text:  # C would see only what stands before it
-        raise invalid(f"{what} is {text!r}: a text with a zero byte")
+        raise Invalid(f"{what} is {text!r}: a text with a zero byte")
     return text.encode()
 
 
@@ -164,8 +161,7 @@ def reduced(call, op, first):
     if number is None:
         number = choice(OPS, op, f"{call}: op")
     if first.truth and number not in (3, 4):
-        raise _errors.Unsupported(f"{call}: bools cannot be combined by {op}; there are max (or) and min (and)",
-                                  _errors.UNSUPPORTED)
+        raise Unsupported(f"{call}: bools cannot be combined by {op}; there are max (or) and min (and)")
     return number
 
 
@@ -181,7 +177,7 @@ def pair(call, source, target):
 
 def needed(thing, call, what):
     if thing is None:
-        raise invalid(f"{call} needs {what}")
+        raise Invalid(f"{call} needs {what}")
     return thing
 
 
@@ -218,7 +214,7 @@ class Collectives:
         """Where this member's part stands in a buffer of all parts: address and count."""
         count, rest = divmod(whole.count, self.size)
         if rest:
-            raise invalid(f"{name}: target has {whole.count} elements, which is no multiple of the {self.size} members")
+            raise Invalid(f"{name}: target has {whole.count} elements, which is no multiple of the {self.size} members")
         return whole.address + self.rank * count * SIZES[whole.dtype], count
 
     def _all_gather(self, source, target):
@@ -318,7 +314,7 @@ class Collectives:
         first, second = pair(name, source, target)
         count, rest = divmod(first.count, self.size)
         if rest:
-            raise invalid(f"{name}: source has {first.count} elements, which is no multiple of the {self.size} members")
+            raise Invalid(f"{name}: source has {first.count} elements, which is no multiple of the {self.size} members")
         same_count(second.count, first.count, name, "target", "as source has")
         arguments = (first.address, second.address, count, first.dtype)
         return lib.all_to_all_nb, arguments, (first, second), source if target is None else target
@@ -341,7 +337,7 @@ class Collectives:
             kept = view(residual, True, "all_reduce_compressed: residual")
             wanted = F64 if only.dtype == F64 else F32
             if kept.dtype != wanted:
-                raise invalid(f"{name}: residual is {NAMES[kept.dtype]}; for {NAMES[only.dtype]} it must be "
+                raise Invalid(f"{name}: residual is {NAMES[kept.dtype]}; for {NAMES[only.dtype]} it must be "
                               f"{NAMES[wanted]}")
             same_count(kept.count, only.count, name, "residual", "as buffer has")
             views, address = (only, kept), kept.address
@@ -351,7 +347,7 @@ class Collectives:
     def _root(self, root, name):
         root = operator.index(root)
         if not 0 <= root < self.size:
-            raise invalid(f"{name}: root is {root}; the group has ranks 0 to {self.size - 1}")
+            raise Invalid(f"{name}: root is {root}; the group has ranks 0 to {self.size - 1}")
         return root
 
     def _same(self, buffer):
@@ -362,7 +358,7 @@ class Collectives:
         def ask():
             with self._handle as address:
                 status = lib.same(address, only.address, only.count * SIZES[only.dtype], _byref(who))
-                if status != _errors.DIFFERS:
+                if status != _errors.Differs.status:
                     _errors.check(status, self.rank)
                 return who.value if status else None
 

@@ -9,7 +9,8 @@ from typing import Any, Optional, Sequence, Union
 
 from . import _errors
 from ._buffers import F32, F64, NAMES, SIZES, View, dtype_of, same_count, view
-from ._calls import OPS, choice, encoded, invalid, opts_of, reduced, run, start, text_for_c
+from ._calls import OPS, choice, encoded, opts_of, reduced, run, start, text_for_c
+from ._errors import Invalid, Unsupported
 from ._futures import Future
 from ._handles import Handle, Owner, interruptible, text_of
 from ._library import CompressorConfig, CompressorStats, Tensor, lib
@@ -53,7 +54,7 @@ def _shape(shape, found, what):
         return found.shape
     shape = tuple(int(length) for length in shape)
     if any(length < 0 for length in shape):
-        raise invalid(f"{what}: shape is {shape}")
+        raise Invalid(f"{what}: shape is {shape}")
     same_count(found.count, math.prod(shape), what, "buffer", f"shape is {shape}")
     return shape
 
@@ -84,7 +85,7 @@ class Compressor(Owner):
         lib.compressor_config_init(config)
         for name, value in (("min_count", min_count), ("warmup_steps", warmup_steps), ("ramp_steps", ramp_steps)):
             if not 0 <= value < 1 << 63:
-                raise invalid(f"Compressor: {name} is {value}")
+                raise Invalid(f"Compressor: {name} is {value}")
             setattr(config, name, value)
         config.codec, config.vectors = encoded(codec), int(bool(vectors))
         config.include, config.exclude = _patterns(include), _patterns(exclude)
@@ -237,9 +238,9 @@ class Sync(Owner):
             _on_host(found, what)
             shape = _shape(shape, found, what)
             if dtype is not None and dtype_of(dtype) != found.dtype:
-                raise invalid(f"{what}: dtype is {dtype}, but the buffer is {NAMES[found.dtype]}")
+                raise Invalid(f"{what}: dtype is {dtype}, but the buffer is {NAMES[found.dtype]}")
         elif shape is None or dtype is None:
-            raise invalid(f"{what}: without a buffer, shape and dtype are needed")
+            raise Invalid(f"{what}: without a buffer, shape and dtype are needed")
         else:
             shape = tuple(int(length) for length in shape)
             found = View(None, math.prod(shape), dtype_of(dtype))
@@ -257,10 +258,10 @@ class Sync(Owner):
         with self._handle as address:
             was = self._views[index] if 0 <= index < len(self._views) else None
             if was is None:
-                raise invalid(f"set_data: index is {index}; {len(self._views)} tensors are registered")
+                raise Invalid(f"set_data: index is {index}; {len(self._views)} tensors are registered")
             same_count(found.count, was.count, f"set_data of {index}", "buffer", "as it was registered with")
             if found.dtype != was.dtype:
-                raise invalid(f"set_data of {index}: buffer is {NAMES[found.dtype]}, registered was {NAMES[was.dtype]}")
+                raise Invalid(f"set_data of {index}: buffer is {NAMES[found.dtype]}, registered was {NAMES[was.dtype]}")
             _errors.check(lib.sync_set_data(address, index, found.address), self.group.rank)
             self._views[index] = found
 
@@ -273,7 +274,7 @@ class Sync(Owner):
         """This step's gradient of the tensor is there; it belongs to the sync until wait() has returned."""
         with self._handle as address:
             if not 0 <= index < len(self._views) or self._views[index].address is None:
-                raise invalid(f"ready: tensor {index} has no buffer; set_data gives it one")
+                raise Invalid(f"ready: tensor {index} has no buffer; set_data gives it one")
             _errors.check(lib.sync_ready(address, index), self.group.rank)
 
     def wait(self, timeout: Optional[float] = None) -> None:
@@ -294,7 +295,7 @@ class Sync(Owner):
         """Gives up the step that has begun or failed, for all members. Gradients of it hold anything."""
         with self._handle as address:
             if len(self._handle.users) > 1:
-                raise invalid("drop: another thread is in a call on this sync, or an interrupted wait goes on")
+                raise Invalid("drop: another thread is in a call on this sync, or an interrupted wait goes on")
             lib.sync_drop(address)
 
     def close(self) -> None:
@@ -304,8 +305,7 @@ class Sync(Owner):
 
 def _on_host(found, what):
     if found.stage is not None:
-        raise _errors.Unsupported(f"{what}: a sync takes memory of this host; use a Compressor for tensors on a device",
-                                  _errors.UNSUPPORTED)
+        raise Unsupported(f"{what}: a sync takes memory of this host; use a Compressor for tensors on a device")
 
 
 # ---- one buffer by itself ----
@@ -335,10 +335,10 @@ def compress(codec: str, buffer: Any, residual: Any = None, key: int = 0) -> byt
     if residual is not None:
         kept = view(residual, True, "compress: residual")
         if kept.dtype != (F64 if found.dtype == F64 else F32):
-            raise invalid(f"compress: residual is {NAMES[kept.dtype]}; it must be f64 for f64 buffers, else f32")
+            raise Invalid(f"compress: residual is {NAMES[kept.dtype]}; it must be f64 for f64 buffers, else f32")
         same_count(kept.count, found.count, "compress", "residual", "as buffer has")
     if not 0 <= key < 1 << 64:
-        raise invalid(f"compress: key is {key}; it takes 0 to 2^64 - 1")
+        raise Invalid(f"compress: key is {key}; it takes 0 to 2^64 - 1")
     codec_check(codec)
     bound = lib.compress_bound(codec.encode(), found.count, found.dtype)
     target, length = ctypes.create_string_buffer(max(bound, 1)), ctypes.c_size_t()

@@ -19,15 +19,19 @@ class Error(RuntimeError):
         peer: the rank of the member that the error is about, or None
     """
 
-    def __init__(self, text, status=-503, rank=None, peer=None):
+    status = -503  # each class has its own
+
+    def __init__(self, text, rank=None, peer=None):
         super().__init__(text)
-        self.status = status
-        self.code = lib.status_name(status).decode()
         self.rank = rank
         self.peer = peer
 
+    @property
+    def code(self):
+        return lib.status_name(self.status).decode()
+
     def __reduce__(self):  # so that it comes through pipes between processes whole
-        return type(self), (self.args[0], self.status, self.rank, self.peer)
+        return type(self), (self.args[0], self.rank, self.peer)
 
 
 class ArgumentError(Error, ValueError):
@@ -53,87 +57,114 @@ class NodeError(Error):
 class Invalid(ArgumentError):
     """An argument, variable or name is not acceptable."""
 
+    status = -101
+
 
 class Unsupported(ArgumentError):
     """Acceptable, but not in this version, build or combination."""
+
+    status = -102
 
 
 class Timeout(OperationError, builtins.TimeoutError):
     """The operation's deadline passed."""
 
+    status = -201
+
 
 class Cancelled(OperationError):
     """Cancelled here."""
+
+    status = -202
 
 
 class Aborted(OperationError):
     """Another member ended it."""
 
+    status = -203
+
 
 class Mismatch(OperationError):
     """Members called different things."""
+
+    status = -204
 
 
 class Differs(OperationError):
     """Not all members hold the same bytes."""
 
+    status = -205
+
 
 class Poisoned(OperationError):
     """NaN or Inf in a member's input to a compressed operation."""
+
+    status = -206
 
 
 class NoMemory(OperationError, MemoryError):
     """Memory, or the configured limit of it, is used up."""
 
+    status = -207
+
 
 class LimitReached(OperationError):
     """A configured or built-in limit is reached."""
+
+    status = -208
 
 
 class PeerLost(PeerError, ConnectionError):
     """A member closed, died or stopped answering."""
 
+    status = -301
+
 
 class ProtocolError(PeerError):
     """A member sent bytes that break the protocol."""
+
+    status = -302
 
 
 class ViewChanged(GroupError):
     """Members changed."""
 
+    status = -401
+
 
 class GroupBroken(GroupError):
     """A member was lost earlier."""
+
+    status = -402
 
 
 class Forked(NodeError):
     """The node belongs to the process that this one was forked from."""
 
+    status = -501
+
 
 class Closed(NodeError):
     """The node is closed."""
+
+    status = -502
 
 
 class SystemFailure(NodeError):
     """The operating system refused something."""
 
+    status = -503
 
-OK, INVALID, UNSUPPORTED, CANCELLED, DIFFERS, NO_MEMORY, PENDING = 0, -101, -102, -202, -205, -207, -209
-FORKED, CLOSED = -501, -502
 
-CLASSES = {
-    -101: Invalid, -102: Unsupported,
-    -201: Timeout, -202: Cancelled, -203: Aborted, -204: Mismatch, -205: Differs, -206: Poisoned, -207: NoMemory,
-    -208: LimitReached,
-    -301: PeerLost, -302: ProtocolError,
-    -401: ViewChanged, -402: GroupBroken,
-    -501: Forked, -502: Closed, -503: SystemFailure,
-}
+OK, PENDING = 0, -209
+CLASSES = {kind.status: kind for kind in (
+    Invalid, Unsupported, Timeout, Cancelled, Aborted, Mismatch, Differs, Poisoned, NoMemory, LimitReached, PeerLost,
+    ProtocolError, ViewChanged, GroupBroken, Forked, Closed, SystemFailure)}
 
 
 def make(status, text, rank=None, peer=-1):
     """The exception of a failed call; a negative peer is nobody."""
-    return CLASSES.get(status, Error)(text, status, rank, None if peer < 0 else peer)
+    return CLASSES.get(status, Error)(text, rank, None if peer < 0 else peer)
 
 
 def check(status, rank=None):

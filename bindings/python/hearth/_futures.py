@@ -12,7 +12,7 @@ from . import _errors, _handles
 from ._handles import PATIENCE_S, SLICE_MS, Handle
 from ._library import lib
 
-_PENDING, _CLOSED = _errors.PENDING, _errors.CLOSED
+_PENDING, _CLOSED = _errors.PENDING, _errors.Closed.status
 
 
 class Operation(Handle):
@@ -44,7 +44,7 @@ class Operation(Handle):
 
     def settle(self, status):
         """It has ended. The status is set last: whoever sees it sees all."""
-        if status == _errors.FORKED:  # the request is the parent process's
+        if status == _errors.Forked.status:  # the request is the parent process's
             self.text = lib.strerror(status).decode()
         elif status < 0:
             self.text = lib.request_error(self.address).decode(errors="replace")
@@ -218,7 +218,7 @@ class Future:
         if self.done():
             return False
         self._operation.cancel()
-        return self._operation.status == _errors.CANCELLED
+        return self._operation.status == _errors.Cancelled.status
 
     def fileno(self) -> int:
         """A descriptor that becomes readable when the operation has ended: for select, poll and event loops.
@@ -230,7 +230,7 @@ class Future:
             with operation as address:
                 if address is None:
                     raise _errors.Invalid("the operation has ended, and its descriptor is gone; ask done() first",
-                                          _errors.INVALID, operation.rank)
+                                          operation.rank)
                 operation.descriptor = _errors.check(lib.request_fd(address), operation.rank)
         return operation.descriptor
 
@@ -323,7 +323,7 @@ def _any_of(futures, milliseconds):
         status = lib.wait_any(requests, len(futures), milliseconds, ctypes.byref(index))
         if status == _PENDING:
             return None
-        if status == _errors.FORKED:
+        if status == _errors.Forked.status:
             _errors.check(status)
         entered[index.value].settle(status)
         return futures[index.value]

@@ -68,10 +68,10 @@ class Handle:
         if self.closing:
             raise self.closed()
         if threading.get_ident() in LOGGING:
-            raise _errors.Invalid("a log function must not call Hearth", _errors.INVALID, self.rank)
+            raise _errors.Invalid("a log function must not call Hearth", self.rank)
 
     def closed(self):
-        return _errors.Closed(f"the {self.what} is closed", _errors.CLOSED, self.rank)
+        return _errors.Closed(f"the {self.what} is closed", self.rank)
 
     def forked(self):
         return self.process != os.getpid()

@@ -25,7 +25,6 @@ GRACE_S = 2.0  # for the others to say what they saw, after one has failed
 END_S = 2.0  # between asking a process to end and killing it
 JOIN_S = 10.0  # for threads to see that their nodes are closed; then they are left to end by themselves
 POLL_S = 0.05  # between two looks at whether a process has ended
-PEER_LOST = -301
 ECHOES = (_errors.PeerError, _errors.GroupError, _errors.Aborted, _errors.Closed)  # seen where others failed
 
 
@@ -202,7 +201,7 @@ class _Child:
         return f"rank {self.rank} (pid {self.pid})"
 
     def fail(self, text):
-        self.error = _errors.PeerLost(f"{self.name()} {text}", PEER_LOST, None, self.rank)
+        self.error = _errors.PeerLost(f"{self.name()} {text}", peer=self.rank)
 
     def read(self):
         """Takes what is there; whether more may come."""
@@ -355,7 +354,7 @@ def launch(function: Callable, processes: int, *args: Any, timeout: Optional[flo
     if not hasattr(os, "fork"):
         raise OSError("hearth.launch needs fork(), which this system has not: use `hearth run`")
     if processes < 1:
-        raise _errors.Invalid(f"processes is {processes!r}; it takes 1 or more", _errors.INVALID)
+        raise _errors.Invalid(f"processes is {processes!r}; it takes 1 or more")
     deadline = float("inf") if timeout is None else time.monotonic() + timeout
     family = _Family(processes)
     job, port = secrets.token_hex(8), _free_port()

@@ -7,7 +7,8 @@ import weakref
 from typing import Any, Dict, List, Optional
 
 from . import _errors
-from ._calls import ALGOS, Collectives, choice, invalid, milliseconds, opts_of, text_for_c, unknown_keyword
+from ._calls import ALGOS, Collectives, choice, milliseconds, opts_of, text_for_c, unknown_keyword
+from ._errors import Invalid
 from ._handles import NODES, Handle, Owner, interruptible, log_trampoline, text_of
 from ._library import LOG, Config, lib
 
@@ -31,7 +32,7 @@ def rate_of(rate: Any) -> int:
         return rate
     found = re.fullmatch(r"(\d+)(?:\.(\d{1,9}))?(bit|kbit|mbit|gbit|)", rate)
     if not found:
-        raise invalid(f"rate is {rate!r}; it takes bits a second, like 100mbit or 2.5gbit, or 0 for no limit")
+        raise Invalid(f"rate is {rate!r}; it takes bits a second, like 100mbit or 2.5gbit, or 0 for no limit")
     whole, part, unit = found[1], found[2] or "", _UNITS[found[3]]
     return int(whole) * unit + (int(part) * unit // 10 ** len(part) if part else 0)
 
@@ -43,7 +44,7 @@ def _number(name, value, kind):
         raise TypeError(f"{name} is {value!r}; it takes a whole number")
     value = value.__index__()
     if kind(value).value != value:
-        raise invalid(f"{name} is {value}; C has no room for that number")
+        raise Invalid(f"{name} is {value}; C has no room for that number")
     return value
 
 
@@ -131,7 +132,7 @@ def open_local(count: int, **config: Any) -> "List[Node]":
     """
     settings, log = configure(config, "open_local")
     if not isinstance(count, int) or not 1 <= count <= 64:
-        raise invalid(f"open_local: count is {count!r}; it must be from 1 to 64")
+        raise Invalid(f"open_local: count is {count!r}; it must be from 1 to 64")
     addresses = (ctypes.c_void_p * count)()
     _errors.check(lib.open_local(settings, count, addresses))
     return [Node(address, log) for address in addresses]
@@ -195,11 +196,11 @@ class Node(Owner):
         """
         with self._handle as address:
             if len < 0:
-                raise invalid(f"alloc: len is {len}")
+                raise Invalid(f"alloc: len is {len}")
             memory = lib.alloc(address, len)
             if not memory:
-                status = _errors.FORKED if self._handle.forked() else _errors.NO_MEMORY
-                raise _errors.make(status, lib.error_text().decode(errors="replace"), self.rank)
+                kind = _errors.Forked if self._handle.forked() else _errors.NoMemory
+                raise kind(lib.error_text().decode(errors="replace"), self.rank)
             block = (ctypes.c_uint8 * len).from_address(memory)
             block.node = self  # as long as somebody looks at it, only an explicit close ends the node
             return memoryview(block).cast("B")
@@ -254,7 +255,7 @@ class Group(Collectives, Owner):
         """
         color = -1 if color is None else max(-1, int(color))
         if not -1 << 31 <= key < 1 << 31 or color >= 1 << 31:
-            raise invalid(f"split: color is {color}, key is {key}; they take 32 bits")
+            raise Invalid(f"split: color is {color}, key is {key}; they take 32 bits")
         opts = opts_of({"timeout": timeout} if timeout is not None else {})
         return interruptible(self._split, color, key, opts, unwanted=lambda group: group and group.close())
 

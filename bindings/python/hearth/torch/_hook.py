@@ -363,7 +363,7 @@ class State:
     def close(self) -> None:
         """Gives the group back. Operations in flight are cancelled, for all members. Later hook calls fail."""
         if self.error is None:
-            self.error = Closed("hearth.torch: the State is closed", -502)
+            self.error = Closed("hearth.torch: the State is closed")
         if self._session is not None:
             self._session.close()
 

@@ -56,7 +56,7 @@ def agree(group, options: dict) -> None:
         how = _differences(texts[other], texts[who]).replace(" here", f" at rank {other}")
     except ValueError:  # cut off
         how = "see the options of both"
-    raise Mismatch(f"hearth.torch: rank {who} has other options than rank {other}: {how}", -204, group.rank, who)
+    raise Mismatch(f"hearth.torch: rank {who} has other options than rank {other}: {how}", group.rank, who)
 
 
 class Session:
