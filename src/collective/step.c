@@ -70,14 +70,22 @@ static void combine_raw(const struct op *op, uint8_t *target, const uint8_t *acc
     }
 }
 
+/* A sum of all weights becomes an average, where it stands. */
+static void divide(const struct op *op, void *sum, size_t count, double weight)
+{
+    const struct kernels *k = op->group->engine->kernels;
+    if (op->acc_dtype == HEARTH_F64)
+        k->divide_f64(sum, count, weight);
+    else
+        k->divide_f32(sum, count, weight);
+}
+
 /* target = accumulator, averaged and rounded. */
 static void finish(const struct op *op, void *target, void *acc, size_t count, double weight)
 {
     const struct kernels *k = op->group->engine->kernels;
-    if (op->average && op->acc_dtype == HEARTH_F64)
-        k->divide_f64(acc, count, weight);
-    else if (op->average)
-        k->divide_f32(acc, count, weight);
+    if (op->average)
+        divide(op, acc, count, weight);
     bool half = op->dtype == HEARTH_F16 || op->dtype == HEARTH_BF16, integer = op->dtype >= HEARTH_I8;
     if (op->acc_dtype != op->dtype || (!half && !integer)) {
         k->narrow[op->dtype](target, acc, count);
@@ -172,7 +180,7 @@ static bool combine(struct op *op, struct lane *lane, struct work *w, const void
     else
         reduce_of(op)(target, sum, operand, w->in.count);
     if (ends && op->average)
-        finish(op, target, target, w->in.count, lane->weight);
+        divide(op, target, w->in.count, lane->weight);
     slot_used(op, lane->borrowed);
     lane->borrowed = NULL;
     return true;
