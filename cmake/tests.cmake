@@ -13,7 +13,7 @@ else()
   add_library(hearth_checked STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:hearth_objects>)
   set_target_properties(hearth_checked PROPERTIES LINKER_LANGUAGE C)
 endif()
-target_link_libraries(hearth_checked PUBLIC Threads::Threads m)
+target_link_libraries(hearth_checked PUBLIC ${HEARTH_LIBRARIES})
 
 add_custom_target(tests)
 add_subdirectory(${PROJECT_SOURCE_DIR}/tests/net)

@@ -15,18 +15,20 @@ ROOT = Path(os.environ.get("HEARTH_CHECK_ROOT", Path(__file__).resolve().parent.
 
 # Who may include whom: rooms, or single headers of a room. Every room may include itself and <hearth.h>.
 FACES = ["core", "os", "kernel", "compress", "gradient/price.h", "collective/plan.h", "collective/select.h",
-         "collective/dryrun.h", "node/local.h"]
+         "collective/dryrun.h", "node/local.h", "security/node_key.h", "security/secret.h", "security/trust_list.h",
+         "security/vault.h"]
 INCLUDES = {
     "core": [],
     "os": ["core"],
     "kernel": ["core"],
     "wire": ["core"],
     "metrics": ["core"],
-    "transport": ["core", "os", "wire", "metrics"],
-    "bootstrap": ["core", "os", "wire"],
+    "security": ["core", "os"],
+    "transport": ["core", "os", "wire", "metrics", "security"],
+    "bootstrap": ["core", "os", "wire", "security"],
     "collective": ["core", "os", "wire", "kernel", "metrics", "transport/link.h"],
     "node": ["core", "os", "wire", "kernel", "metrics", "transport", "bootstrap", "collective",
-             "compress"],
+             "compress", "security"],
     "compress": ["core", "kernel"],
     "gradient": ["core", "os", "kernel", "compress", "collective/select.h", "node"],
     "api.c": ["core", "node", "collective"],
@@ -41,7 +43,11 @@ C_LIBRARY = set("assert ctype errno fenv float inttypes limits math stdalign std
                 "stdio stdlib string".split())
 SYSTEM = {
     "kernel": {"arm_neon.h", "cpuid.h", "immintrin.h", "sys/auxv.h"},
-    "transport": {"sys/types.h", "sys/uio.h"},
+    "bootstrap": {"sys/uio.h"},
+    "security": {"sys/types.h", "sys/uio.h", "gnutls/abstract.h", "gnutls/crypto.h", "gnutls/gnutls.h", "gnutls/x509.h",
+                 "nettle/ecdsa.h", "nettle/eddsa.h", "nettle/sha3.h"},
+    "transport": {"sys/types.h", "sys/uio.h", "gnutls/gnutls.h", "ngtcp2/ngtcp2.h", "ngtcp2/ngtcp2_crypto.h",
+                  "ngtcp2/ngtcp2_crypto_gnutls.h"},
 }
 SYSTEM_ANY = ("os", "cli", "bench", "examples", "bindings")
 

@@ -270,6 +270,10 @@ uint64_t engine_deadline(const struct engine *engine)
 {
     uint64_t soonest = engine->peer_timeout_ns > 0 && engine->size > 1 ? engine->ping_ns : NEVER_NS;
     soonest = engine->throttle.due_ns < soonest ? engine->throttle.due_ns : soonest;
+    for (int i = 0; i < engine->size; i++) {
+        uint64_t due = engine->peers[i].joined ? link_due(&engine->peers[i].link) : NEVER_NS;
+        soonest = due < soonest ? due : soonest;
+    }
     for (const struct list *item = engine->active.next; item != &engine->active; item = item->next) {
         const struct op *op = container_of(item, struct op, item);
         uint64_t nag = op->nagged_ns + NAG_NS;

@@ -229,10 +229,19 @@ static bool out_write(struct link *link, struct pipe *pipe, bool *moved)
     return true;
 }
 
+/* What the connection took and has not sent yet. */
+static void out_flush(struct link *link, struct pipe *pipe)
+{
+    const struct holding *holding = pipe->conn->transport->holding;
+    if (holding != NULL && holding->flush(pipe->conn) == HEARTH_PEER_LOST)
+        link->unheard = true;
+}
+
 static bool pump_pipe_out(struct link *link, int number, bool *room)
 {
     struct pipe *pipe = &link->pipes[number];
     bool moved = out_returned(link, pipe);
+    out_flush(link, pipe);
     while (link->failure.status == HEARTH_OK && (pipe->out_busy || out_next(link, number))) {
         if (!out_write(link, pipe, &moved))
             break;
@@ -509,7 +518,20 @@ void link_drop_incoming(struct link *link, const void *cookie)
 /* The pipe waits for room in its connection. */
 static bool wants_room(const struct pipe *pipe)
 {
-    return pipe->out_busy && pipe->out_done < pipe->out_free;
+    const struct holding *holding = pipe->conn->transport->holding;
+    return (pipe->out_busy && pipe->out_done < pipe->out_free) ||
+           (holding != NULL && holding->holds(pipe->conn));
+}
+
+uint64_t link_due(const struct link *link)
+{
+    uint64_t due = NEVER_NS;
+    for (int i = 0; i < link->pipe_count && link->up; i++) {
+        const struct holding *holding = link->pipes[i].conn->transport->holding;
+        uint64_t at = holding != NULL ? holding->due(link->pipes[i].conn) : NEVER_NS;
+        due = at < due ? at : due;
+    }
+    return due;
 }
 
 size_t link_waits(const struct link *link, struct sock_wait *items, size_t max)

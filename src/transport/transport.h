@@ -41,17 +41,27 @@ struct sharing {
     uint64_t (*returned)(struct conn *conn); /* bits of references that came back since the last look */
 };
 
-/* No slot is NULL, but `sharing` may be. No slot blocks, and none calls back up. All are called by the holder
+/* Where bytes are worked on between us and the network (encrypted, kept until the peer has them), some may
+ * have been taken and not have left yet, and time may matter. All slots are there. */
+struct holding {
+    /* Moves what send took and what has not left: HEARTH_OK, nothing is held any more; HEARTH_PENDING, some
+     * is: the descriptor shows room, or `due` comes; HEARTH_PEER_LOST. */
+    int (*flush)(struct conn *conn);
+    bool (*holds)(const struct conn *conn);   /* bytes wait for room at the descriptor */
+    uint64_t (*due)(const struct conn *conn); /* when it must be pumped in any case; NEVER_NS */
+};
+
+/* No slot is NULL, but `sharing` and `holding` may be. No slot blocks, and none calls back up. All are called by the holder
  * of the baton. */
 struct transport {
-    const char *scheme; /* "mem", "tcp", "shm" */
+    const char *scheme; /* "mem", "tcp", "tls", "quic", "shm" */
     /* Takes what fits now, in order: bytes taken, 0 = full, or HEARTH_PEER_LOST once the connection is
      * gone. */
     ssize_t (*send)(struct conn *conn, const struct iovec *pieces, int count);
     /* Gives what is there, at most len_max: bytes given, 0 = nothing yet, or HEARTH_PEER_LOST when the other
      * end is gone and everything it sent has been given. */
     ssize_t (*recv)(struct conn *conn, void *target, size_t len_max);
-    /* Ends the connection and frees it. What was sent before still arrives. */
+    /* Ends the connection and frees it. What was sent before still arrives (what is held, if it fits). */
     void (*close)(struct conn *conn);
     /* What to sleep on until bytes come, or without `sharing` room for bytes: -1 = nothing, a bell rings. */
     int (*descriptor)(const struct conn *conn);
@@ -61,6 +71,7 @@ struct transport {
      * moves bytes through memory must know. */
     void (*doze)(struct conn *conn, bool asleep, bool want_room);
     const struct sharing *sharing;
+    const struct holding *holding;
 };
 
 struct conn {

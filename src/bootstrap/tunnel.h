@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A connected socket that is opened by a handshake and then carries short messages: what door, mesh and
+ * rendezvous speak through. Without credentials (plain) the same calls, and the bytes go as they are. Never
+ * blocks; reads nothing behind the messages that its owner has asked for. */
+#ifndef BOOTSTRAP_TUNNEL_H
+#define BOOTSTRAP_TUNNEL_H
+
+#include "os/sock.h"
+#include "security/channel.h"
+
+struct tunnel;
+
+struct tunnel_setup {
+    struct heap *heap;
+    const struct credentials *credentials; /* NULL: plain */
+    enum channel_role role;
+    session_admit_fn *admit; /* as in credentials.h */
+    void *admit_arg;
+};
+/* Takes the descriptor, also when it fails (HEARTH_NO_MEMORY). */
+int MUST_CHECK tunnel_open(const struct tunnel_setup *setup, int fd, struct tunnel **out);
+/* Sends what can still be sent at once (a refusal), closes. NULL is allowed. */
+void tunnel_close(struct tunnel *tunnel);
+
+int tunnel_fd(const struct tunnel *tunnel);
+bool tunnel_wants_send(const struct tunnel *tunnel); /* bytes wait for room */
+/* Moves what can be moved. HEARTH_PENDING: the handshake goes on. HEARTH_OK: it is done. Else why not, as
+ * channel_input; HEARTH_PEER_LOST also when the socket has ended. */
+int MUST_CHECK tunnel_pump(struct tunnel *tunnel, struct error *error);
+/* The peer that was proven by the handshake; NULL: plain, or not yet. */
+const struct identity *tunnel_peer(const struct tunnel *tunnel);
+
+/* After the handshake. All or nothing: false, it does not fit now, or the socket is broken. */
+bool tunnel_send(struct tunnel *tunnel, const void *bytes, size_t len);
+/* At most len_max bytes: bytes, 0: nothing yet, HEARTH_PEER_LOST, HEARTH_PROTOCOL. Reads beyond len_max only
+ * to the end of the record that it began. */
+ssize_t tunnel_recv(struct tunnel *tunnel, void *target, size_t len_max);
+
+/* Gives the socket to a transport and ends the tunnel; *records is NULL where it was plain. HEARTH_PENDING:
+ * bytes are unsent or unread; nothing has changed. */
+int MUST_CHECK tunnel_release(struct tunnel *tunnel, int *fd, struct records **records);
+
+#endif

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a node brings to every handshake: its key with a certificate for it, the secret, the list of who may
+ * come, and which instance it is. One per node, lent to all its channels. */
+#ifndef SECURITY_CREDENTIALS_H
+#define SECURITY_CREDENTIALS_H
+
+#include "core/heap.h"
+#include "core/log.h"
+#include "security/node_key.h"
+#include "security/secret.h"
+#include "security/trust_list.h"
+
+struct credentials;
+
+struct credentials_setup {
+    struct heap *heap;
+    struct node_key *key;     /* taken, also on failure */
+    struct secret *secret;    /* taken, also on failure */
+    struct trust_list *trust; /* taken, also on failure; NULL: everybody who has the secret */
+    uint64_t instance;
+};
+int MUST_CHECK credentials_open(const struct credentials_setup *setup, struct credentials **out,
+                                struct error *error);
+void credentials_close(struct credentials *credentials); /* NULL is allowed */
+
+const struct identity *credentials_self(const struct credentials *credentials);
+const struct secret *credentials_secret(const struct credentials *credentials);
+struct trust_list *credentials_trust(const struct credentials *credentials); /* NULL: none */
+
+/* ---- for the channels: what TLS needs, on TCP and in QUIC alike ---- */
+
+enum channel_role { CHANNEL_DIALS, CHANNEL_LISTENS };
+
+struct gnutls_session_int;
+/* Asked at the listening end when a hello has come that knows the secret, before costly work begins. */
+typedef bool session_admit_fn(void *arg);
+struct session_setup {
+    enum channel_role role;
+    bool quic;               /* for use under ngtcp2: no record layer of its own */
+    session_admit_fn *admit; /* NULL: all; only where role is CHANNEL_LISTENS */
+    void *admit_arg;
+    const char **refusal; /* where to say why a hello was turned away, static texts; may be NULL */
+};
+/* A TLS 1.3 session, set up but for its transport: our certificate, the peer's demanded, the only suites and
+ * groups we speak, ALPN, no tickets, the knock in the dialler's hello and its check at the listener, small
+ * limits on what is read. To be freed with gnutls_deinit. `setup` is lent until then. */
+int MUST_CHECK credentials_session(const struct credentials *credentials, const struct session_setup *setup,
+                                   struct gnutls_session_int **out, struct error *error);
+/* After its handshake: who the peer says it is by its key (which it has proven to hold). HEARTH_PROTOCOL: no
+ * Ed25519 certificate, or not exactly one. */
+int MUST_CHECK credentials_peer(struct gnutls_session_int *session, struct node_id *id, const char **what);
+
+/* ---- the proof: one message each way, first the dialler's, right after the handshake. docs/wire.md. ---- */
+
+#define PROOF_LEN 64u /* bytes of the message */
+
+struct proof {
+    enum channel_role role;            /* of who speaks */
+    struct identity dialler, listener; /* dialler's message: listener.instance is 0, it is not known yet */
+};
+/* HEARTH_OK, or HEARTH_SYSTEM: the session exports nothing. */
+int MUST_CHECK proof_make(const struct credentials *credentials, struct gnutls_session_int *session,
+                          const struct proof *proof, uint8_t target[static PROOF_LEN]);
+/* `proof` has what is known; the instance of who spoke is filled in. HEARTH_PROTOCOL with the reason. */
+int MUST_CHECK proof_check(const struct credentials *credentials, struct gnutls_session_int *session,
+                           struct proof *proof, const uint8_t source[static PROOF_LEN], const char **what);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who may come in, beside having the secret: a file of node ids that are allowed or revoked. With no allowed
+ * ids everybody who has the secret may; with one or more, only they. A revoked id never may. The file belongs
+ * to a stored secret and lies beside it; docs/security.md has its lines. */
+#ifndef SECURITY_TRUST_LIST_H
+#define SECURITY_TRUST_LIST_H
+
+#include "core/heap.h"
+#include "security/node_key.h"
+
+#define TRUST_ENTRIES_MAX 4096
+#define TRUST_NAME_MAX    64 /* of an entry, for people, with the final 0; may be empty */
+
+enum trust_verdict {
+    TRUST_YES,
+    TRUST_REVOKED,  /* its id was removed */
+    TRUST_UNLISTED, /* there is a list of allowed ids, and it is not on it */
+};
+
+struct trust_entry {
+    struct node_id id;
+    bool revoked;
+    char name[TRUST_NAME_MAX];
+};
+
+struct trust_list;
+
+/* A file that is not there is an empty list; it is looked for again by trust_list_refresh. NULL path: empty
+ * for good. */
+int MUST_CHECK trust_list_open(struct heap *heap, const char *path, struct trust_list **out,
+                               struct error *error);
+void trust_list_close(struct trust_list *list); /* NULL is allowed */
+/* Looks whether the file has changed (a stat, no more) and reads it again. HEARTH_OK: changed, and read.
+ * HEARTH_PENDING: as before. Else the list stays what it was, and the error says why. */
+int MUST_CHECK trust_list_refresh(struct trust_list *list, struct error *error);
+enum trust_verdict trust_list_judge(const struct trust_list *list, const struct node_id *id);
+const char *trust_verdict_text(enum trust_verdict verdict); /* "its key was revoked (hearth trust)" */
+
+int trust_list_count(const struct trust_list *list);
+const struct trust_entry *trust_list_entry(const struct trust_list *list, int index);
+/* Changes one entry and writes the file, whole or not at all; of several who do it at once all take effect.
+ * `entry` NULL: forgets the id. */
+int MUST_CHECK trust_list_set(struct trust_list *list, const struct node_id *id,
+                              const struct trust_entry *entry, struct error *error);
+
+#endif
