@@ -51,8 +51,8 @@ struct holding {
     uint64_t (*due)(const struct conn *conn); /* when it must be pumped in any case; NEVER_NS */
 };
 
-/* No slot is NULL, but `sharing` and `holding` may be. No slot blocks, and none calls back up. All are called by the holder
- * of the baton. */
+/* No slot is NULL, but `sharing` and `holding` may be. No slot blocks, and none calls back up. All are called
+ * by the holder of the baton. */
 struct transport {
     const char *scheme; /* "mem", "tcp", "tls", "quic", "shm" */
     /* Takes what fits now, in order: bytes taken, 0 = full, or HEARTH_PEER_LOST once the connection is
