@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which of two ways to a peer is the faster one: both are tried for a moment, one after the other, between
+ * all pairs at once and in both directions, as collectives will use them. What a way is made of is not known
+ * here: its connections carry bytes. */
+#ifndef NODE_CONTEST_H
+#define NODE_CONTEST_H
+
+#include "core/error.h"
+#include "core/heap.h"
+#include "transport/link.h"
+
+enum { CONTEST_WAYS = 2 };
+
+struct contest_way {
+    struct conn *conns[LINK_PIPES_MAX];
+    int count;
+    double bytes_per_s; /* out: of both directions together, in the second half of the time */
+};
+
+struct contest_pair {
+    int rank;                              /* the peer's, for errors */
+    bool decides;                          /* we have the lower rank: our choice counts */
+    struct contest_way ways[CONTEST_WAYS]; /* the first is the one that stays unless the other is better */
+    int chosen;                            /* out: at both ends the same */
+};
+
+struct contest_setup {
+    struct heap *heap;
+    struct contest_pair *pairs;
+    int count;
+    uint64_t span_ns; /* how long each way is tried */
+    double margin;    /* the second must be so much faster: 1.05 */
+    uint64_t deadline_ns;
+};
+
+/* Blocks. Whatever it sent has been read when it returns: the connections are as new. HEARTH_TIMEOUT,
+ * HEARTH_PEER_LOST, HEARTH_PROTOCOL: they are of no use then. */
+int MUST_CHECK contest_run(const struct contest_setup *setup, struct error *error);
+
+#endif
