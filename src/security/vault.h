@@ -11,5 +11,8 @@ void vault_free(void *memory); /* wiped first; NULL is allowed */
 /* Wipes memory that goes on living: a buffer on the stack, a text that was read. Is never left out by the
  * compiler. */
 void wipe(void *memory, size_t len);
+/* Wipes the part of the stack that functions called before this one have left: libraries compute with keys
+ * there and do not clean up. To be called from where they were called. */
+void wipe_stack(void);
 
 #endif
