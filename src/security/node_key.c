@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The key of a node: its seed in the vault, what is public derived from it once. */
+#include "security/node_key.h"
+
+#include <string.h>
+
+#include <nettle/eddsa.h>
+#include <nettle/sha3.h>
+
+#include "os/random.h"
+#include "security/base32.h"
+#include "security/vault.h"
+
+#define SEED_LEN     ED25519_KEY_SIZE
+#define SHORT_BYTES  8 /* of which 60 bits are shown */
+#define SHORT_LETTER 12
+#define SHORT_GROUP  4
+
+_Static_assert(NODE_ID_LEN == SHA3_256_DIGEST_SIZE, "an id is a whole digest");
+_Static_assert(NODE_ID_SHORT == SHORT_LETTER + SHORT_LETTER / SHORT_GROUP, "letters, '-' between, a final 0");
+
+struct node_key {
+    uint8_t seed[SEED_LEN];
+    uint8_t public_key[PUBLIC_KEY_LEN];
+    struct node_id id;
+};
+
+/* ---- ids ---- */
+
+void node_id_of(const uint8_t public_key[static PUBLIC_KEY_LEN], struct node_id *id)
+{
+    struct sha3_256_ctx hash;
+
+    sha3_256_init(&hash);
+    sha3_256_update(&hash, PUBLIC_KEY_LEN, public_key);
+    sha3_256_digest(&hash, NODE_ID_LEN, id->bytes);
+}
+
+bool node_id_equal(const struct node_id *a, const struct node_id *b)
+{
+    return memcmp(a->bytes, b->bytes, NODE_ID_LEN) == 0;
+}
+
+void node_id_text(const struct node_id *id, char text[static NODE_ID_TEXT])
+{
+    hex_encode(id->bytes, NODE_ID_LEN, text);
+    text[NODE_ID_TEXT - 1] = '\0';
+}
+
+void node_id_short(const struct node_id *id, char text[static NODE_ID_SHORT])
+{
+    char letters[BASE32_LEN(SHORT_BYTES)];
+
+    base32_encode(id->bytes, SHORT_BYTES, letters);
+    for (int i = 0; i < SHORT_LETTER; i++) {
+        if (i > 0 && i % SHORT_GROUP == 0)
+            *text++ = '-';
+        *text++ = letters[i];
+    }
+    *text = '\0';
+}
+
+int node_id_parse(const char *text, struct node_id *id)
+{
+    struct node_id read;
+
+    if (strlen(text) != NODE_ID_TEXT - 1 || !hex_decode(text, read.bytes, NODE_ID_LEN))
+        return HEARTH_INVALID;
+    *id = read;
+    return HEARTH_OK;
+}
+
+/* ---- keys ---- */
+
+static void complete(struct node_key *key)
+{
+    ed25519_sha512_public_key(key->public_key, key->seed);
+    wipe_stack();
+    node_id_of(key->public_key, &key->id);
+}
+
+int node_key_fresh(struct node_key **out, struct error *error)
+{
+    struct node_key *key = vault_alloc(sizeof(*key));
+
+    if (!key)
+        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "node key: there is no memory for it");
+    if (random_bytes(key->seed, SEED_LEN)) {
+        node_key_close(key);
+        return error_set(error, HEARTH_SYSTEM, RANK_NONE, "node key: the system gives no random bytes");
+    }
+    complete(key);
+    *out = key;
+    return HEARTH_OK;
+}
+
+void node_key_close(struct node_key *key)
+{
+    vault_free(key);
+}
+
+const uint8_t *node_key_public(const struct node_key *key)
+{
+    return key->public_key;
+}
+
+const struct node_id *node_key_id(const struct node_key *key)
+{
+    return &key->id;
+}
+
+void node_key_sign(const struct node_key *key, const void *message, size_t len,
+                   uint8_t signature[static SIGNATURE_LEN])
+{
+    ed25519_sha512_sign(key->public_key, key->seed, len, message, signature);
+    wipe_stack();
+}

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cluster's secret, what is derived from it, and its token.
+ *
+ * A token is `hearth1-NAME-CODE`. CODE is Crockford's base32 (58 characters) of the 32 bytes of the secret
+ * and 4 of a checksum: the beginning of SHA3-256 over `hearth token 1`, the name in lower case, a zero byte,
+ * and the secret. Case does not matter, and i, l, o are read as 1, 1, 0, so a token survives paper and
+ * telephone. NAME may have '-' in it: CODE has none, so it begins behind the last one. */
+#include "security/secret.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <gnutls/crypto.h>
+#include <gnutls/gnutls.h>
+#include <nettle/sha3.h>
+
+#include "os/random.h"
+#include "security/base32.h"
+#include "security/vault.h"
+
+#define NAME_DEFAULT "hearth"
+#define TOKEN_HEAD   "hearth1-"
+#define CHECK_LEN    4u
+#define CODE_BYTES   (SECRET_LEN + CHECK_LEN)
+#define CODE_LEN     BASE32_LEN(CODE_BYTES)
+#define HEX_LEN      (2u * SECRET_LEN)
+
+_Static_assert(sizeof(TOKEN_HEAD) + SECRET_NAME_MAX + CODE_LEN <= SECRET_TOKEN_MAX, "every token has room");
+
+struct secret {
+    uint8_t bytes[SECRET_LEN];
+    uint8_t check[CHECK_LEN]; /* right behind the bytes: together they are what a token holds */
+    uint8_t namespace[NAMESPACE_LEN];
+    uint8_t keys[SECRET_KEYS][SECRET_DERIVED_LEN];
+    uint8_t extract[SECRET_DERIVED_LEN]; /* only while keys are derived */
+    uint8_t digest[SHA3_256_DIGEST_SIZE];
+    struct sha3_256_ctx hash; /* here, and not on a stack, since it holds what it has read */
+    char name[SECRET_NAME_MAX];
+};
+
+/* ---- names ---- */
+
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+static bool name_ok(const char *name, size_t len)
+{
+    if (len < 1 || len >= SECRET_NAME_MAX)
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        char c = name[i];
+        if (!is_letter(c) && !(c >= '0' && c <= '9') && c != '-' && c != '_' && c != '.')
+            return false;
+    }
+    return true;
+}
+
+/* ---- derivations, as docs/wire.md has them ---- */
+
+static void derive_namespace(struct secret *secret)
+{
+    static const char label[] = "hearth namespace 1";
+
+    sha3_256_init(&secret->hash);
+    sha3_256_update(&secret->hash, sizeof(label) - 1, (const uint8_t *)label);
+    sha3_256_update(&secret->hash, SECRET_LEN, secret->bytes);
+    sha3_256_digest(&secret->hash, sizeof(secret->digest), secret->digest);
+    memcpy(secret->namespace, secret->digest, NAMESPACE_LEN);
+}
+
+static void derive_check(struct secret *secret)
+{
+    static const char label[] = "hearth token 1";
+
+    sha3_256_init(&secret->hash);
+    sha3_256_update(&secret->hash, sizeof(label) - 1, (const uint8_t *)label);
+    for (const char *at = secret->name;; at++) {
+        uint8_t c = (uint8_t)letter_lower(*at);
+        sha3_256_update(&secret->hash, 1, &c);
+        if (c == 0)
+            break;
+    }
+    sha3_256_update(&secret->hash, SECRET_LEN, secret->bytes);
+    sha3_256_digest(&secret->hash, sizeof(secret->digest), secret->digest);
+    memcpy(secret->check, secret->digest, CHECK_LEN);
+}
+
+static gnutls_datum_t datum_of(const void *bytes, size_t len)
+{
+    return (gnutls_datum_t){.data = (unsigned char *)bytes, .size = (unsigned)len};
+}
+
+static bool derive_keys(struct secret *secret)
+{
+    static const char salt_text[] = "hearth 1";
+    static const char *const infos[SECRET_KEYS] = {"knock", "dialler", "listener"};
+    gnutls_datum_t input = datum_of(secret->bytes, SECRET_LEN);
+    gnutls_datum_t salt = datum_of(salt_text, sizeof(salt_text) - 1);
+    gnutls_datum_t extract = datum_of(secret->extract, sizeof(secret->extract));
+
+    if (gnutls_hkdf_extract(GNUTLS_MAC_SHA256, &input, &salt, secret->extract))
+        return false;
+    for (int i = 0; i < SECRET_KEYS; i++) {
+        gnutls_datum_t info = datum_of(infos[i], strlen(infos[i]));
+        if (gnutls_hkdf_expand(GNUTLS_MAC_SHA256, &extract, &info, secret->keys[i], SECRET_DERIVED_LEN))
+            return false;
+    }
+    return true;
+}
+
+/* With bytes and name in place: the rest of it. */
+static int complete(struct secret *secret, struct error *error)
+{
+    bool derived = derive_keys(secret);
+
+    derive_namespace(secret);
+    derive_check(secret);
+    wipe(&secret->hash, sizeof(secret->hash));
+    wipe(secret->digest, sizeof(secret->digest));
+    wipe(secret->extract, sizeof(secret->extract));
+    wipe_stack();
+    return derived ? HEARTH_OK : error_set(error, HEARTH_SYSTEM, RANK_NONE, "secret: GnuTLS derives no keys");
+}
+
+/* ---- making one ---- */
+
+static int secret_empty(const char *name, size_t len, struct secret **out, struct error *error)
+{
+    struct secret *secret;
+
+    if (!name_ok(name, len))
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "secret: a cluster's name has 1 to %d letters, digits, '-', '_' or '.'",
+                         SECRET_NAME_MAX - 1);
+    secret = vault_alloc(sizeof(*secret));
+    if (!secret)
+        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "secret: there is no memory for it");
+    memcpy(secret->name, name, len);
+    *out = secret;
+    return HEARTH_OK;
+}
+
+int secret_draw(const char *name, struct secret **out, struct error *error)
+{
+    struct secret *secret;
+    int status;
+
+    name = name ? name : NAME_DEFAULT;
+    status = secret_empty(name, strlen(name), &secret, error);
+    if (status)
+        return status;
+    if (random_bytes(secret->bytes, SECRET_LEN))
+        status = error_set(error, HEARTH_SYSTEM, RANK_NONE, "secret: the system gives no random bytes");
+    else
+        status = complete(secret, error);
+    if (status)
+        secret_close(secret);
+    else
+        *out = secret;
+    return status;
+}
+
+int secret_from_bytes(const uint8_t bytes[static SECRET_LEN], const char *name, struct secret **out,
+                      struct error *error)
+{
+    struct secret *secret;
+    int status;
+
+    name = name ? name : NAME_DEFAULT;
+    status = secret_empty(name, strlen(name), &secret, error);
+    if (status)
+        return status;
+    memcpy(secret->bytes, bytes, SECRET_LEN);
+    status = complete(secret, error);
+    if (status)
+        secret_close(secret);
+    else
+        *out = secret;
+    return status;
+}
+
+void secret_close(struct secret *secret)
+{
+    vault_free(secret);
+}
+
+/* ---- tokens ---- */
+
+void secret_token(const struct secret *secret, char text[static SECRET_TOKEN_MAX])
+{
+    size_t len = (size_t)snprintf(text, SECRET_TOKEN_MAX, TOKEN_HEAD "%s-", secret->name);
+
+    base32_encode(secret->bytes, CODE_BYTES, text + len);
+    text[len + CODE_LEN] = '\0';
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static bool begins(const char *text, size_t len, const char *head)
+{
+    size_t i = 0;
+
+    while (head[i] && i < len && letter_lower(text[i]) == head[i])
+        i++;
+    return !head[i];
+}
+
+static int bad_token(struct error *error, const char *what)
+{
+    return error_set(error, HEARTH_INVALID, RANK_NONE,
+                     "%s: this is no join token (hearth1-NAME-CODE, as `hearth init` prints it) and no %u "
+                     "hexadecimal digits",
+                     what, HEX_LEN);
+}
+
+static int parse_hex(const char *text, const char *what, struct secret **out, struct error *error)
+{
+    struct secret *secret;
+    int status = secret_empty(NAME_DEFAULT, strlen(NAME_DEFAULT), &secret, error);
+
+    if (status)
+        return status;
+    if (!hex_decode(text, secret->bytes, SECRET_LEN))
+        status = bad_token(error, what);
+    else
+        status = complete(secret, error);
+    if (status)
+        secret_close(secret);
+    else
+        *out = secret;
+    return status;
+}
+
+/* `name` has len characters, and behind them stand '-' and the code. */
+static int parse_code(const char *name, size_t len, const char *what, struct secret **out,
+                      struct error *error)
+{
+    struct secret *secret;
+    uint8_t check[CHECK_LEN];
+    int status = secret_empty(name, len, &secret, error);
+
+    if (status)
+        return status;
+    if (!base32_decode(name + len + 1, secret->bytes, CODE_BYTES)) {
+        status = error_set(
+            error, HEARTH_INVALID, RANK_NONE,
+            "%s: the token's last part has a character that does not belong there: copy it again", what);
+        goto close;
+    }
+    memcpy(check, secret->check, CHECK_LEN);
+    status = complete(secret, error);
+    if (!status && memcmp(check, secret->check, CHECK_LEN) != 0)
+        status = error_set(error, HEARTH_INVALID, RANK_NONE,
+                           "%s: the token has a typing error (its checksum is wrong): copy it again", what);
+close:
+    if (status)
+        secret_close(secret);
+    else
+        *out = secret;
+    return status;
+}
+
+int secret_parse(const char *text, const char *what, struct secret **out, struct error *error)
+{
+    const size_t head = sizeof(TOKEN_HEAD) - 1;
+    size_t len;
+
+    while (is_space(*text))
+        text++;
+    len = strlen(text);
+    while (len > 0 && is_space(text[len - 1]))
+        len--;
+    if (len == 0)
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "%s: it is empty: give a join token (hearth1-NAME-CODE, as `hearth init` prints it)",
+                         what);
+    if (len == HEX_LEN && !begins(text, len, TOKEN_HEAD))
+        return parse_hex(text, what, out, error);
+    if (!begins(text, len, TOKEN_HEAD))
+        return bad_token(error, what);
+    if (len < head + 1 + 1 + CODE_LEN || text[len - CODE_LEN - 1] != '-')
+        return error_set(
+            error, HEARTH_INVALID, RANK_NONE,
+            "%s: the token is cut short or has something added: its last part has %u characters; "
+            "copy it again",
+            what, CODE_LEN);
+    if (!name_ok(text + head, len - head - 1 - CODE_LEN))
+        return error_set(
+            error, HEARTH_INVALID, RANK_NONE,
+            "%s: the token's name has more than %d characters, or one that does not belong there: "
+            "copy it again",
+            what, SECRET_NAME_MAX - 1);
+    return parse_code(text + head, len - head - 1 - CODE_LEN, what, out, error);
+}
+
+/* ---- what it holds ---- */
+
+const char *secret_name(const struct secret *secret)
+{
+    return secret->name;
+}
+
+const uint8_t *secret_bytes(const struct secret *secret)
+{
+    return secret->bytes;
+}
+
+const uint8_t *secret_key(const struct secret *secret, enum secret_key key)
+{
+    return secret->keys[key];
+}
+
+const uint8_t *secret_namespace(const struct secret *secret)
+{
+    return secret->namespace;
+}
+
+void namespace_text(const uint8_t id[static NAMESPACE_LEN], char text[static NAMESPACE_TEXT])
+{
+    hex_encode(id, NAMESPACE_LEN, text);
+    text[NAMESPACE_TEXT - 1] = '\0';
+}
