@@ -12,12 +12,16 @@
 
 struct credentials;
 
+/* Which suite a dialler likes best; the listener follows. */
+enum suite_order { SUITES_FOR_CPU, SUITES_AES_FIRST, SUITES_CHACHA_FIRST };
+
 struct credentials_setup {
     struct heap *heap;
     struct node_key *key;     /* taken, also on failure */
     struct secret *secret;    /* taken, also on failure */
     struct trust_list *trust; /* taken, also on failure; NULL: everybody who has the secret */
     uint64_t instance;
+    enum suite_order suites;
 };
 int MUST_CHECK credentials_open(const struct credentials_setup *setup, struct credentials **out,
                                 struct error *error);
@@ -39,13 +43,19 @@ struct session_setup {
     bool quic;               /* for use under ngtcp2: no record layer of its own */
     session_admit_fn *admit; /* NULL: all; only where role is CHANNEL_LISTENS */
     void *admit_arg;
-    const char **refusal; /* where to say why a hello was turned away, static texts; may be NULL */
+    const char **refusal; /* where to say why a peer was turned away, static texts; may be NULL */
+
+    const struct credentials *credentials; /* set by credentials_session */
+    bool admitted;                         /* the same: `admit` is asked once per session */
 };
 /* A TLS 1.3 session, set up but for its transport: our certificate, the peer's demanded, the only suites and
  * groups we speak, ALPN, no tickets, the knock in the dialler's hello and its check at the listener, small
- * limits on what is read. To be freed with gnutls_deinit. `setup` is lent until then. */
-int MUST_CHECK credentials_session(const struct credentials *credentials, const struct session_setup *setup,
+ * limits on what is read. To be freed with gnutls_deinit. `setup` is lent until the handshake is over: it is the
+ * session's user pointer; with `quic` its database pointer, since ngtcp2 uses the other. */
+int MUST_CHECK credentials_session(const struct credentials *credentials, struct session_setup *setup,
                                    struct gnutls_session_int **out, struct error *error);
+/* What a peer's alert means to people ("it has another secret, or ..."); NULL: nothing that we would know. */
+const char *session_alert_text(int alert);
 /* After its handshake: who the peer says it is by its key (which it has proven to hold). HEARTH_PROTOCOL: no
  * Ed25519 certificate, or not exactly one. */
 int MUST_CHECK credentials_peer(struct gnutls_session_int *session, struct node_id *id, const char **what);
@@ -61,8 +71,13 @@ struct proof {
 /* HEARTH_OK, or HEARTH_SYSTEM: the session exports nothing. */
 int MUST_CHECK proof_make(const struct credentials *credentials, struct gnutls_session_int *session,
                           const struct proof *proof, uint8_t target[static PROOF_LEN]);
-/* `proof` has what is known; the instance of who spoke is filled in. HEARTH_PROTOCOL with the reason. */
+/* `proof` has what is known; the instance of who spoke is filled in. HEARTH_PROTOCOL with the reason.
+ * HEARTH_PEER_LOST: it is a refusal, and *what says why the peer does not want us. */
 int MUST_CHECK proof_check(const struct credentials *credentials, struct gnutls_session_int *session,
                            struct proof *proof, const uint8_t source[static PROOF_LEN], const char **what);
+
+/* Instead of a proof: why there is none. */
+enum proof_reason { PROOF_NO_REFUSAL, PROOF_WRONG, PROOF_REVOKED, PROOF_UNLISTED, PROOF_LATER };
+void proof_refuse(enum proof_reason reason, uint8_t target[static PROOF_LEN]);
 
 #endif

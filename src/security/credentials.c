@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The node's certificate, and TLS sessions that show it. The private key stays in its vault: GnuTLS asks for
+ * signatures. */
+#include "security/credentials.h"
+
+#include <string.h>
+
+#include <gnutls/abstract.h>
+#include <gnutls/crypto.h>
+#include <gnutls/gnutls.h>
+#include <gnutls/x509.h>
+
+#include "os/processor.h"
+#include "os/random.h"
+#include "security/knock.h"
+
+#define ALPN                  "hearth/1"
+#define HANDSHAKE_MESSAGE_MAX 4096
+#define SERIAL_LEN            8
+
+/* One group, one signature, two suites, one version: there is nothing to be talked down to. */
+#define PRIORITY(ciphers)                                                                                    \
+    "NONE:+VERS-TLS1.3:+AEAD:+GROUP-X25519:+SIGN-EDDSA-ED25519:+CTYPE-X509:" ciphers                         \
+    ":%DISABLE_TLS13_COMPAT_MODE:%NO_TICKETS"
+#define AES_FIRST    PRIORITY("+AES-128-GCM:+CHACHA20-POLY1305")
+#define CHACHA_FIRST PRIORITY("+CHACHA20-POLY1305:+AES-128-GCM")
+
+struct credentials {
+    struct node_key *key;
+    struct secret *secret;
+    struct trust_list *trust;
+    struct identity self;
+    gnutls_priority_t priority;
+    gnutls_certificate_credentials_t certificate;
+};
+
+/* ---- our key, as GnuTLS sees it ---- */
+
+static int sign_data(gnutls_privkey_t privkey, gnutls_sign_algorithm_t algorithm, void *key,
+                     unsigned int flags, const gnutls_datum_t *data, gnutls_datum_t *signature)
+{
+    (void)privkey;
+    (void)flags;
+    if (algorithm != GNUTLS_SIGN_EDDSA_ED25519)
+        return GNUTLS_E_UNSUPPORTED_SIGNATURE_ALGORITHM;
+    signature->data = gnutls_malloc(SIGNATURE_LEN);
+    if (!signature->data)
+        return GNUTLS_E_MEMORY_ERROR;
+    signature->size = SIGNATURE_LEN;
+    node_key_sign(key, data->data, data->size, signature->data);
+    return 0;
+}
+
+static int sign_hash(gnutls_privkey_t privkey, gnutls_sign_algorithm_t algorithm, void *key,
+                     unsigned int flags, const gnutls_datum_t *hash, gnutls_datum_t *signature)
+{
+    (void)privkey, (void)algorithm, (void)key, (void)flags, (void)hash, (void)signature;
+    return GNUTLS_E_UNSUPPORTED_SIGNATURE_ALGORITHM; /* Ed25519 signs messages, not hashes */
+}
+
+static int key_info(gnutls_privkey_t privkey, unsigned int flags, void *key)
+{
+    (void)privkey;
+    (void)key;
+    if (flags & GNUTLS_PRIVKEY_INFO_PK_ALGO)
+        return GNUTLS_PK_EDDSA_ED25519;
+    if (flags & GNUTLS_PRIVKEY_INFO_SIGN_ALGO)
+        return GNUTLS_SIGN_EDDSA_ED25519;
+    if (flags & GNUTLS_PRIVKEY_INFO_HAVE_SIGN_ALGO)
+        return GNUTLS_FLAGS_TO_SIGN_ALGO(flags) == GNUTLS_SIGN_EDDSA_ED25519;
+    if (flags & GNUTLS_PRIVKEY_INFO_PK_ALGO_BITS)
+        return 8 * PUBLIC_KEY_LEN;
+    return -1;
+}
+
+/* The key in a certificate that it signs itself, valid for ever. */
+static int fill_certificate(const struct credentials *c, gnutls_x509_crt_t crt, gnutls_privkey_t privkey,
+                            gnutls_pubkey_t pubkey)
+{
+    uint8_t public_key[PUBLIC_KEY_LEN], serial[SERIAL_LEN] = {1};
+    gnutls_datum_t x = {public_key, PUBLIC_KEY_LEN};
+    int done;
+
+    memcpy(public_key, node_key_public(c->key), PUBLIC_KEY_LEN);
+    if ((done = gnutls_privkey_import_ext4(privkey, c->key, sign_data, sign_hash, NULL, NULL, key_info, 0)) ||
+        (done = gnutls_pubkey_import_ecc_raw(pubkey, GNUTLS_ECC_CURVE_ED25519, &x, NULL)) ||
+        (done = gnutls_x509_crt_set_version(crt, 3)) ||
+        (done = gnutls_x509_crt_set_serial(crt, serial, SERIAL_LEN)) ||
+        (done = gnutls_x509_crt_set_dn(crt, "CN=hearth", NULL)) ||
+        (done = gnutls_x509_crt_set_activation_time(crt, 0)) ||
+        (done = gnutls_x509_crt_set_expiration_time(crt, GNUTLS_X509_NO_WELL_DEFINED_EXPIRATION)) ||
+        (done = gnutls_x509_crt_set_pubkey(crt, pubkey)))
+        return done;
+    return gnutls_x509_crt_privkey_sign(crt, crt, privkey, GNUTLS_DIG_SHA512, 0);
+}
+
+static int set_certificate(struct credentials *c)
+{
+    gnutls_x509_crt_t crt = NULL;
+    gnutls_pubkey_t pubkey = NULL;
+    gnutls_privkey_t privkey = NULL;
+    gnutls_pcert_st shown;
+    int done;
+
+    if ((done = gnutls_x509_crt_init(&crt)) || (done = gnutls_pubkey_init(&pubkey)) ||
+        (done = gnutls_privkey_init(&privkey)) || (done = fill_certificate(c, crt, privkey, pubkey)) ||
+        (done = gnutls_pcert_import_x509(&shown, crt, 0)))
+        goto out;
+    done = gnutls_certificate_set_key(c->certificate, NULL, 0, &shown, 1, privkey);
+    if (done < 0)
+        gnutls_pcert_deinit(&shown);
+    else
+        privkey = NULL; /* both belong to c->certificate now */
+out:
+    gnutls_x509_crt_deinit(crt);
+    gnutls_pubkey_deinit(pubkey);
+    gnutls_privkey_deinit(privkey);
+    return done < 0 ? done : 0;
+}
+
+/* ---- opening ---- */
+
+static int set_up(struct credentials *c, enum suite_order suites)
+{
+    bool aes = suites == SUITES_AES_FIRST || (suites == SUITES_FOR_CPU && processor_has_aes());
+    int done = gnutls_priority_init2(&c->priority, aes ? AES_FIRST : CHACHA_FIRST, NULL, 0);
+
+    if (done == 0)
+        done = gnutls_certificate_allocate_credentials(&c->certificate);
+    return done ? done : set_certificate(c);
+}
+
+int credentials_open(const struct credentials_setup *setup, struct credentials **out, struct error *error)
+{
+    struct credentials *c = heap_alloc(setup->heap, 1, sizeof(*c));
+    int done;
+
+    if (!c) {
+        node_key_close(setup->key);
+        secret_close(setup->secret);
+        trust_list_close(setup->trust);
+        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for the node's credentials");
+    }
+    c->key = setup->key;
+    c->secret = setup->secret;
+    c->trust = setup->trust;
+    c->self = (struct identity){.node = *node_key_id(c->key), .instance = setup->instance};
+    done = set_up(c, setup->suites);
+    if (done) {
+        credentials_close(c);
+        return error_set(error, done == GNUTLS_E_MEMORY_ERROR ? HEARTH_NO_MEMORY : HEARTH_SYSTEM, RANK_NONE,
+                         "GnuTLS does not take the node's key: %s", gnutls_strerror(done));
+    }
+    *out = c;
+    return HEARTH_OK;
+}
+
+void credentials_close(struct credentials *c)
+{
+    if (!c)
+        return;
+    if (c->certificate)
+        gnutls_certificate_free_credentials(c->certificate);
+    if (c->priority)
+        gnutls_priority_deinit(c->priority);
+    node_key_close(c->key);
+    secret_close(c->secret);
+    trust_list_close(c->trust);
+    heap_free(c);
+}
+
+const struct identity *credentials_self(const struct credentials *c)
+{
+    return &c->self;
+}
+
+const struct secret *credentials_secret(const struct credentials *c)
+{
+    return c->secret;
+}
+
+struct trust_list *credentials_trust(const struct credentials *c)
+{
+    return c->trust;
+}
+
+/* ---- sessions ---- */
+
+static int turn_away(const struct session_setup *setup, const char *why, int code)
+{
+    if (setup->refusal)
+        *setup->refusal = why;
+    return code;
+}
+
+/* At the listener, when the hello is parsed and nothing was computed yet. The codes that are returned become
+ * alerts: unrecognized_name for who does not know the secret; internal_error for who comes at a bad time. */
+static int hear_knock(gnutls_session_t session, struct session_setup *setup)
+{
+    char name[KNOCK_LEN + 1];
+    size_t len = sizeof(name);
+    unsigned int type = 0;
+
+    if (gnutls_server_name_get(session, name, &len, &type, 0) || type != GNUTLS_NAME_DNS)
+        return turn_away(setup, "it does not know the secret (no knock)", GNUTLS_E_UNRECOGNIZED_NAME);
+    switch (knock_check(setup->credentials->secret, name, len)) {
+    case KNOCK_GOOD:
+        break;
+    case KNOCK_NONE:
+        return turn_away(setup, "it does not know the secret (no knock)", GNUTLS_E_UNRECOGNIZED_NAME);
+    case KNOCK_FOREIGN:
+        return turn_away(setup, "it has another secret", GNUTLS_E_UNRECOGNIZED_NAME);
+    case KNOCK_WRONG:
+        return turn_away(setup, "it does not know the secret (its knock is wrong)",
+                         GNUTLS_E_UNRECOGNIZED_NAME);
+    }
+    if (!setup->admitted && setup->admit && !setup->admit(setup->admit_arg))
+        return turn_away(setup, "too many come at once", GNUTLS_E_INTERNAL_ERROR);
+    setup->admitted = true; /* a second hello of the same session (a retry) is the same guest */
+    return 0;
+}
+
+/* The signature was checked by GnuTLS; dates, names and issuers mean nothing to us. */
+static int look_at(gnutls_session_t session, const struct session_setup *setup)
+{
+    struct node_id id;
+    const char *what = NULL;
+
+    if (credentials_peer(session, &id, &what))
+        return turn_away(setup, what, GNUTLS_E_CERTIFICATE_ERROR);
+    return 0;
+}
+
+/* In QUIC the user's pointer is ngtcp2's, and the database's is free: nothing is resumed. Elsewhere it is the
+ * other way round: records note secrets there. */
+static int on_hello(gnutls_session_t session)
+{
+    return hear_knock(session, gnutls_session_get_ptr(session));
+}
+
+static int on_hello_quic(gnutls_session_t session)
+{
+    return hear_knock(session, gnutls_db_get_ptr(session));
+}
+
+static int on_certificate(gnutls_session_t session)
+{
+    return look_at(session, gnutls_session_get_ptr(session));
+}
+
+static int on_certificate_quic(gnutls_session_t session)
+{
+    return look_at(session, gnutls_db_get_ptr(session));
+}
+
+/* GnuTLS would write a session's secrets to a file that SSLKEYLOGFILE names. */
+static int keep_quiet(gnutls_session_t session, const char *label, const gnutls_datum_t *secret)
+{
+    (void)session, (void)label, (void)secret;
+    return 0;
+}
+
+static int knock(const struct credentials *c, gnutls_session_t session)
+{
+    uint8_t nonce[KNOCK_NONCE_LEN];
+    char name[KNOCK_LEN + 1];
+
+    if (random_bytes(nonce, sizeof(nonce)) || knock_make(c->secret, nonce, name))
+        return GNUTLS_E_RANDOM_FAILED;
+    return gnutls_server_name_set(session, GNUTLS_NAME_DNS, name, KNOCK_LEN);
+}
+
+static int set_up_session(const struct credentials *c, struct session_setup *setup, gnutls_session_t session)
+{
+    static const gnutls_datum_t alpn = {(unsigned char *)ALPN, sizeof(ALPN) - 1};
+    int done;
+
+    if ((done = gnutls_priority_set(session, c->priority)) ||
+        (done = gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, c->certificate)) ||
+        (done = gnutls_alpn_set_protocols(session, &alpn, 1, GNUTLS_ALPN_MANDATORY)))
+        return done;
+    gnutls_handshake_set_max_packet_length(session, HANDSHAKE_MESSAGE_MAX);
+    gnutls_session_set_keylog_function(session, keep_quiet);
+    gnutls_session_set_verify_function(session, setup->quic ? on_certificate_quic : on_certificate);
+    if (setup->quic)
+        gnutls_db_set_ptr(session, setup);
+    else
+        gnutls_session_set_ptr(session, setup);
+    if (setup->role == CHANNEL_DIALS)
+        return knock(c, session);
+    gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUIRE);
+    gnutls_handshake_set_post_client_hello_function(session, setup->quic ? on_hello_quic : on_hello);
+    return 0;
+}
+
+int credentials_session(const struct credentials *c, struct session_setup *setup,
+                        struct gnutls_session_int **out, struct error *error)
+{
+    unsigned int flags = GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL | GNUTLS_NO_TICKETS | GNUTLS_NO_AUTO_SEND_TICKET |
+                         GNUTLS_NO_EXTENSIONS;
+    gnutls_session_t session = NULL;
+    int done;
+
+    flags |= setup->role == CHANNEL_DIALS ? GNUTLS_CLIENT : GNUTLS_SERVER;
+    if (setup->quic)
+        flags |= GNUTLS_NO_END_OF_EARLY_DATA; /* QUIC has no such message; there is no early data anyway */
+    setup->credentials = c;
+    setup->admitted = false;
+    done = gnutls_init(&session, flags);
+    if (done == 0)
+        done = set_up_session(c, setup, session);
+    if (done) {
+        if (session)
+            gnutls_deinit(session);
+        return error_set(error, done == GNUTLS_E_MEMORY_ERROR ? HEARTH_NO_MEMORY : HEARTH_SYSTEM, RANK_NONE,
+                         "no TLS session can be made: %s", gnutls_strerror(done));
+    }
+    *out = session;
+    return HEARTH_OK;
+}
+
+/* The Ed25519 key in a certificate. */
+static int key_of(const gnutls_datum_t *der, uint8_t public_key[PUBLIC_KEY_LEN])
+{
+    gnutls_x509_crt_t crt = NULL;
+    gnutls_pubkey_t pubkey = NULL;
+    gnutls_ecc_curve_t curve = GNUTLS_ECC_CURVE_INVALID;
+    gnutls_datum_t x = {NULL, 0};
+    int status = HEARTH_PROTOCOL;
+
+    if (gnutls_x509_crt_init(&crt) == 0 && gnutls_pubkey_init(&pubkey) == 0 &&
+        gnutls_x509_crt_import(crt, der, GNUTLS_X509_FMT_DER) == 0 &&
+        gnutls_pubkey_import_x509(pubkey, crt, 0) == 0 &&
+        gnutls_pubkey_get_pk_algorithm(pubkey, NULL) == GNUTLS_PK_EDDSA_ED25519 &&
+        gnutls_pubkey_export_ecc_raw2(pubkey, &curve, &x, NULL, 0) == 0 && x.size == PUBLIC_KEY_LEN) {
+        memcpy(public_key, x.data, PUBLIC_KEY_LEN);
+        status = HEARTH_OK;
+    }
+    gnutls_free(x.data);
+    gnutls_pubkey_deinit(pubkey);
+    gnutls_x509_crt_deinit(crt);
+    return status;
+}
+
+int credentials_peer(struct gnutls_session_int *session, struct node_id *id, const char **what)
+{
+    unsigned int count = 0;
+    const gnutls_datum_t *shown = gnutls_certificate_get_peers(session, &count);
+    uint8_t public_key[PUBLIC_KEY_LEN];
+
+    *what = "it shows no certificate";
+    if (!shown || count == 0)
+        return HEARTH_PROTOCOL;
+    *what = "it shows more than one certificate";
+    if (count != 1)
+        return HEARTH_PROTOCOL;
+    *what = "its certificate has no Ed25519 key";
+    if (key_of(shown, public_key))
+        return HEARTH_PROTOCOL;
+    node_id_of(public_key, id);
+    return HEARTH_OK;
+}
+
+const char *session_alert_text(int alert)
+{
+    switch (alert) {
+    case GNUTLS_A_CLOSE_NOTIFY:
+        return "it closed the connection";
+    case GNUTLS_A_UNRECOGNIZED_NAME:
+        return "it has another secret, or belongs to another cluster";
+    case GNUTLS_A_INTERNAL_ERROR:
+        return "it is busy: come again later";
+    case GNUTLS_A_PROTOCOL_VERSION:
+        return "it speaks no TLS 1.3";
+    case GNUTLS_A_NO_APPLICATION_PROTOCOL:
+        return "it does not speak hearth/1";
+    case GNUTLS_A_BAD_CERTIFICATE:
+    case GNUTLS_A_UNSUPPORTED_CERTIFICATE:
+    case GNUTLS_A_CERTIFICATE_UNKNOWN:
+    case GNUTLS_A_CERTIFICATE_REQUIRED:
+        return "it does not take our certificate";
+    default:
+        return NULL;
+    }
+}

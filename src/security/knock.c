@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makes and checks the server name of a dialler's hello. */
+#include <string.h>
+
+#include <gnutls/crypto.h>
+#include <gnutls/gnutls.h>
+
+#include "security/knock.h"
+
+#define PART_LEN   16 /* bytes of each of the three parts */
+#define PART_CHARS (2 * PART_LEN)
+#define LABEL      "hearth knock 1"
+#define ENDING     ".hearth"
+#define HASH_LEN   32
+
+enum {
+    AT_NAMESPACE = 0,
+    AT_NONCE = PART_CHARS + 1,
+    AT_MAC = 2 * (PART_CHARS + 1),
+    AT_END = 3 * PART_CHARS + 2
+};
+_Static_assert(AT_END + sizeof(ENDING) - 1 == KNOCK_LEN, "length of a knock");
+_Static_assert(PART_LEN == NAMESPACE_LEN && PART_LEN == KNOCK_NONCE_LEN, "parts are equal");
+
+static const char digits[] = "0123456789abcdef";
+
+static void put_part(char *text, const uint8_t bytes[PART_LEN])
+{
+    for (int i = 0; i < PART_LEN; i++) {
+        text[2 * i] = digits[bytes[i] >> 4];
+        text[2 * i + 1] = digits[bytes[i] & 15];
+    }
+}
+
+static int digit_of(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool get_part(const char *text, uint8_t bytes[PART_LEN])
+{
+    for (int i = 0; i < PART_LEN; i++) {
+        int high = digit_of(text[2 * i]), low = digit_of(text[2 * i + 1]);
+
+        if (high < 0 || low < 0)
+            return false;
+        bytes[i] = (uint8_t)(high << 4 | low);
+    }
+    return true;
+}
+
+static bool mac_of(const struct secret *secret, const uint8_t nonce[KNOCK_NONCE_LEN], uint8_t mac[HASH_LEN])
+{
+    uint8_t text[sizeof(LABEL) - 1 + NAMESPACE_LEN + KNOCK_NONCE_LEN];
+
+    memcpy(text, LABEL, sizeof(LABEL) - 1);
+    memcpy(text + sizeof(LABEL) - 1, secret_namespace(secret), NAMESPACE_LEN);
+    memcpy(text + sizeof(LABEL) - 1 + NAMESPACE_LEN, nonce, KNOCK_NONCE_LEN);
+    return gnutls_hmac_fast(GNUTLS_MAC_SHA256, secret_key(secret, SECRET_KNOCK), SECRET_DERIVED_LEN, text,
+                            sizeof(text), mac) == 0;
+}
+
+int knock_make(const struct secret *secret, const uint8_t nonce[static KNOCK_NONCE_LEN],
+               char text[static KNOCK_LEN + 1])
+{
+    uint8_t mac[HASH_LEN];
+
+    if (!mac_of(secret, nonce, mac))
+        return HEARTH_SYSTEM;
+    put_part(text + AT_NAMESPACE, secret_namespace(secret));
+    put_part(text + AT_NONCE, nonce);
+    put_part(text + AT_MAC, mac);
+    text[AT_NONCE - 1] = '.';
+    text[AT_MAC - 1] = '.';
+    memcpy(text + AT_END, ENDING, sizeof(ENDING));
+    return HEARTH_OK;
+}
+
+enum knock_verdict knock_check(const struct secret *secret, const char *text, size_t len)
+{
+    uint8_t id[PART_LEN], nonce[PART_LEN], said[PART_LEN], mac[HASH_LEN];
+
+    if (len != KNOCK_LEN || text[AT_NONCE - 1] != '.' || text[AT_MAC - 1] != '.' ||
+        memcmp(text + AT_END, ENDING, sizeof(ENDING) - 1) != 0)
+        return KNOCK_NONE;
+    if (!get_part(text + AT_NAMESPACE, id) || !get_part(text + AT_NONCE, nonce) ||
+        !get_part(text + AT_MAC, said))
+        return KNOCK_NONE;
+    if (memcmp(id, secret_namespace(secret), NAMESPACE_LEN) != 0)
+        return KNOCK_FOREIGN;
+    if (!mac_of(secret, nonce, mac) || gnutls_memcmp(mac, said, PART_LEN) != 0)
+        return KNOCK_WRONG;
+    return KNOCK_GOOD;
+}
