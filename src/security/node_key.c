@@ -7,20 +7,25 @@
 #include <nettle/eddsa.h>
 #include <nettle/sha3.h>
 
+#include "os/private_file.h"
 #include "os/random.h"
 #include "security/base32.h"
+#include "security/key_line.h"
 #include "security/vault.h"
 
-#define SEED_LEN     ED25519_KEY_SIZE
+#define FILE_MAX     256 /* of what is read to see whether it is a key file */
+#define LOAD_TRIES   3
 #define SHORT_BYTES  8 /* of which 60 bits are shown */
 #define SHORT_LETTER 12
 #define SHORT_GROUP  4
 
+_Static_assert(KEY_SEED_LEN == ED25519_KEY_SIZE, "the file holds a whole seed");
 _Static_assert(NODE_ID_LEN == SHA3_256_DIGEST_SIZE, "an id is a whole digest");
 _Static_assert(NODE_ID_SHORT == SHORT_LETTER + SHORT_LETTER / SHORT_GROUP, "letters, '-' between, a final 0");
 
 struct node_key {
-    uint8_t seed[SEED_LEN];
+    char file[FILE_MAX]; /* only while it is read or written */
+    uint8_t seed[KEY_SEED_LEN];
     uint8_t public_key[PUBLIC_KEY_LEN];
     struct node_id id;
 };
@@ -79,13 +84,22 @@ static void complete(struct node_key *key)
     node_id_of(key->public_key, &key->id);
 }
 
-int node_key_fresh(struct node_key **out, struct error *error)
+static struct node_key *key_empty(struct error *error)
 {
     struct node_key *key = vault_alloc(sizeof(*key));
 
     if (!key)
-        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "node key: there is no memory for it");
-    if (random_bytes(key->seed, SEED_LEN)) {
+        error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "node key: there is no memory for it");
+    return key;
+}
+
+int node_key_fresh(struct node_key **out, struct error *error)
+{
+    struct node_key *key = key_empty(error);
+
+    if (!key)
+        return HEARTH_NO_MEMORY;
+    if (random_bytes(key->seed, KEY_SEED_LEN)) {
         node_key_close(key);
         return error_set(error, HEARTH_SYSTEM, RANK_NONE, "node key: the system gives no random bytes");
     }
@@ -98,6 +112,78 @@ void node_key_close(struct node_key *key)
 {
     vault_free(key);
 }
+
+/* ---- the file ---- */
+
+static int read_file(const char *path, struct node_key **out, bool *missing, struct error *error)
+{
+    struct node_key *key = key_empty(error);
+    size_t len = sizeof(key->file);
+    const char *what;
+    int status;
+
+    *missing = false;
+    if (!key)
+        return HEARTH_NO_MEMORY;
+    status = private_file_read(path, PRIVATE_SECRET, key->file, &len, missing, error);
+    if (!status) {
+        what = key_line_parse(key->file, len, key->seed);
+        if (what)
+            status = error_set(
+                error, HEARTH_INVALID, RANK_NONE,
+                "%s %s: restore it, or move it away to get a new key, and with it a new node id", path, what);
+    }
+    if (status) {
+        node_key_close(key);
+        return status;
+    }
+    wipe(key->file, sizeof(key->file));
+    complete(key);
+    *out = key;
+    return HEARTH_OK;
+}
+
+static int write_fresh(const char *path, struct node_key **out, bool *there, struct error *error)
+{
+    struct node_key *key;
+    int status = node_key_fresh(&key, error);
+
+    *there = false;
+    if (status)
+        return status;
+    key_line_write(key->seed, key->file);
+    status = private_file_write(path, key->file, KEY_LINE_LEN, false, there, error);
+    wipe(key->file, sizeof(key->file));
+    if (status)
+        node_key_close(key);
+    else
+        *out = key;
+    return status;
+}
+
+int node_key_read(const char *path, struct node_key **out, struct error *error)
+{
+    bool missing;
+    int status = read_file(path, out, &missing, error);
+
+    return missing ? error_set(error, HEARTH_INVALID, RANK_NONE, "there is no key file %s", path) : status;
+}
+
+int node_key_load(const char *path, struct node_key **out, struct error *error)
+{
+    bool missing = true, there = true;
+    int status = HEARTH_OK;
+
+    /* Another process may make the file just before us, and then somebody may take it away again. */
+    for (int i = 0; i < LOAD_TRIES && missing && there; i++) {
+        status = read_file(path, out, &missing, error);
+        if (missing)
+            status = write_fresh(path, out, &there, error);
+    }
+    return status;
+}
+
+/* ---- its use ---- */
 
 const uint8_t *node_key_public(const struct node_key *key)
 {

@@ -14,6 +14,7 @@
 #include <gnutls/gnutls.h>
 #include <nettle/sha3.h>
 
+#include "os/private_file.h"
 #include "os/random.h"
 #include "security/base32.h"
 #include "security/vault.h"
@@ -24,6 +25,7 @@
 #define CODE_BYTES   (SECRET_LEN + CHECK_LEN)
 #define CODE_LEN     BASE32_LEN(CODE_BYTES)
 #define HEX_LEN      (2u * SECRET_LEN)
+#define FILE_MAX     1024 /* of what is read to see whether it is a token */
 
 _Static_assert(sizeof(TOKEN_HEAD) + SECRET_NAME_MAX + CODE_LEN <= SECRET_TOKEN_MAX, "every token has room");
 
@@ -126,6 +128,11 @@ static int complete(struct secret *secret, struct error *error)
 
 /* ---- making one ---- */
 
+static int no_memory(struct error *error)
+{
+    return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "secret: there is no memory for it");
+}
+
 static int secret_empty(const char *name, size_t len, struct secret **out, struct error *error)
 {
     struct secret *secret;
@@ -136,7 +143,7 @@ static int secret_empty(const char *name, size_t len, struct secret **out, struc
                          SECRET_NAME_MAX - 1);
     secret = vault_alloc(sizeof(*secret));
     if (!secret)
-        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "secret: there is no memory for it");
+        return no_memory(error);
     memcpy(secret->name, name, len);
     *out = secret;
     return HEARTH_OK;
@@ -296,6 +303,71 @@ int secret_parse(const char *text, const char *what, struct secret **out, struct
             "copy it again",
             what, SECRET_NAME_MAX - 1);
     return parse_code(text + head, len - head - 1 - CODE_LEN, what, out, error);
+}
+
+/* ---- files ---- */
+
+/* What was read, as a text: it has room for a final 0. */
+static int parse_file(char *text, size_t len, const char *what, struct secret **out, struct error *error)
+{
+    text[len] = '\0';
+    if (strlen(text) != len)
+        return bad_token(error, what);
+    return secret_parse(text, what, out, error);
+}
+
+int secret_load(const char *path, struct secret **out, bool *missing, struct error *error)
+{
+    char *text = vault_alloc(FILE_MAX + 1);
+    size_t len = FILE_MAX;
+    int status;
+
+    *missing = false;
+    if (!text)
+        return no_memory(error);
+    status = private_file_read(path, PRIVATE_SECRET, text, &len, missing, error);
+    if (*missing)
+        error_set(
+            error, status, RANK_NONE,
+            "there is no secret in %s: make one with `hearth init`, or store one with `hearth join TOKEN`",
+            path);
+    else if (!status)
+        status = parse_file(text, len, path, out, error);
+    vault_free(text);
+    return status;
+}
+
+int secret_read_fd(int fd, struct secret **out, struct error *error)
+{
+    char *text = vault_alloc(FILE_MAX + 1), what[32];
+    size_t len = FILE_MAX;
+    int status;
+
+    if (!text)
+        return no_memory(error);
+    snprintf(what, sizeof(what), "descriptor %d", fd);
+    status = private_file_read_fd(fd, text, &len, error);
+    if (!status)
+        status = parse_file(text, len, what, out, error);
+    vault_free(text);
+    return status;
+}
+
+int secret_store(const struct secret *secret, const char *path, bool replace, struct error *error)
+{
+    char *text = vault_alloc(SECRET_TOKEN_MAX + 1);
+    size_t len;
+    bool there;
+    int status;
+
+    if (!text)
+        return no_memory(error);
+    secret_token(secret, text);
+    len = strlen(text);
+    text[len++] = '\n';
+    status = private_file_write(path, text, len, replace, &there, error);
+    vault_free(text);
+    return status;
 }
 
 /* ---- what it holds ---- */
