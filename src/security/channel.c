@@ -358,13 +358,14 @@ static int step_proof(struct channel *c)
     return HEARTH_OK;
 }
 
-static size_t power_of_two(size_t len)
+/* Room for len bytes, and soon for more, but not beyond the limit. */
+static size_t room_for(size_t len, size_t limit)
 {
-    size_t power = 256;
+    size_t room = 256;
 
-    while (power < len)
-        power *= 2;
-    return power;
+    while (room < len)
+        room *= 2;
+    return room < limit ? room : limit;
 }
 
 static int step_ready(struct channel *c)
@@ -376,7 +377,7 @@ static int step_ready(struct channel *c)
     buffer_settle(plain);
     if (plain->len + len_max > PLAIN_MAX)
         return fail(c, HEARTH_LIMIT, "messages come in and are not taken");
-    if (!buffer_grow(c->heap, plain, power_of_two(plain->len + len_max)))
+    if (!buffer_grow(c->heap, plain, room_for(plain->len + len_max, PLAIN_MAX)))
         return fail(c, HEARTH_NO_MEMORY, "no memory for a message");
     while ((len = gnutls_record_recv(c->session, plain->bytes + plain->len, plain->room - plain->len)) > 0)
         plain->len += (size_t)len;
@@ -399,6 +400,7 @@ static int check_header(struct channel *c)
     const uint8_t *header = c->in.bytes;
     bool ready = c->stage == STAGE_READY, first = c->early_bytes == RECORD_HEADER_LEN;
     size_t len = record_len(c) - RECORD_HEADER_LEN;
+    size_t len_max = ready ? LATE_RECORD_MAX : EARLY_RECORD_MAX;
 
     if (header[0] < TLS_ALERT || header[0] > TLS_DATA || header[1] != 3 || header[2] > 4 || len == 0 ||
         (first && header[0] == TLS_DATA) || (ready && header[0] != TLS_DATA)) {
@@ -406,10 +408,10 @@ static int check_header(struct channel *c)
             return fail(c, HEARTH_PROTOCOL, "it speaks no TLS (are both ends plain, or neither?)");
         return fail(c, HEARTH_PROTOCOL, "it sends what is no TLS record");
     }
-    if (len > (ready ? LATE_RECORD_MAX : EARLY_RECORD_MAX))
+    if (len > len_max)
         return fail(c, HEARTH_PROTOCOL, "it sends a record of %zu bytes%s", len,
                     ready ? "" : " before it is proven");
-    if (!buffer_grow(c->heap, &c->in, power_of_two(RECORD_HEADER_LEN + len)))
+    if (!buffer_grow(c->heap, &c->in, room_for(RECORD_HEADER_LEN + len, RECORD_HEADER_LEN + len_max)))
         return fail(c, HEARTH_NO_MEMORY, "no memory for a record");
     return ready ? HEARTH_OK : HEARTH_PENDING;
 }
@@ -489,7 +491,7 @@ bool channel_send(struct channel *c, const void *bytes, size_t len)
     if (c->stage != STAGE_READY || len == 0 || len > CHANNEL_MESSAGE_MAX || room > OUT_MAX)
         return false;
     buffer_settle(&c->out);
-    if (!buffer_grow(c->heap, &c->out, power_of_two(room)))
+    if (!buffer_grow(c->heap, &c->out, room_for(room, OUT_MAX)))
         return false;
     if (transmit(c, bytes, len))
         return true;

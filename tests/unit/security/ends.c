@@ -14,24 +14,26 @@
 
 struct heap ends_heap;
 
-struct credentials *ends_node_trusting(uint8_t secret, uint64_t instance, struct trust_list *trust)
+struct credentials *ends_node(const struct node_wish *wish)
 {
-    struct credentials_setup setup = {.heap = &ends_heap, .instance = instance, .trust = trust};
+    struct credentials_setup setup = {
+        .heap = &ends_heap,
+        .key = wish->key,
+        .instance = wish->instance,
+        .trust = wish->trust,
+        .suites = wish->suites,
+    };
     struct credentials *credentials = NULL;
     uint8_t bytes[SECRET_LEN];
     struct error error;
 
-    memset(bytes, secret, sizeof(bytes));
-    assert_int_equal(node_key_fresh(&setup.key, &error), HEARTH_OK);
+    memset(bytes, wish->secret, sizeof(bytes));
+    if (!setup.key)
+        assert_int_equal(node_key_fresh(&setup.key, &error), HEARTH_OK);
     assert_int_equal(secret_from_bytes(bytes, "test", &setup.secret, &error), HEARTH_OK);
     if (credentials_open(&setup, &credentials, &error))
         fail_msg("%s", error.text);
     return credentials;
-}
-
-struct credentials *ends_node(uint8_t secret, uint64_t instance)
-{
-    return ends_node_trusting(secret, instance, NULL);
 }
 
 void end_open(struct end *end, const struct credentials *credentials, enum channel_role role)

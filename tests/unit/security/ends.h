@@ -22,9 +22,15 @@ struct caught {
 
 extern struct heap ends_heap;
 
-/* Credentials of a new node; secret: the byte that fills the cluster's. */
-struct credentials *ends_node(uint8_t secret, uint64_t instance);
-struct credentials *ends_node_trusting(uint8_t secret, uint64_t instance, struct trust_list *trust);
+/* Credentials of a new node. Unless it brings its own key, a fresh one. */
+struct node_wish {
+    uint8_t secret; /* the byte that the cluster's consists of */
+    uint64_t instance;
+    enum suite_order suites;
+    struct trust_list *trust;
+    struct node_key *key;
+};
+struct credentials *ends_node(const struct node_wish *wish);
 
 void end_open(struct end *end, const struct credentials *credentials, enum channel_role role);
 void end_close(struct end *end);
@@ -33,8 +39,9 @@ void end_close(struct end *end);
 size_t end_feed(struct end *end, const void *bytes, size_t len, size_t piece);
 /* Takes what the end has to say. */
 size_t end_take(struct end *end, void *target, size_t len_max);
-/* Carries bytes both ways until there are none; `piece` as above. `there`: keeps a copy of a's; may be NULL. */
+/* Carries bytes both ways until there are none; `piece` as above. */
 void ends_carry(struct end *a, struct end *b, size_t piece);
+/* What `from` has to say; `copy` keeps it too, or is NULL. */
 size_t ends_carry_one_way(struct end *from, struct end *to, size_t piece, struct caught *copy);
 /* Opens both and carries until they are ready. */
 void ends_join(struct end *dialler, struct end *listener, const struct credentials *a,

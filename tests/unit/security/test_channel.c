@@ -8,7 +8,17 @@
 
 #include <cmocka.h>
 
+#include "core/prng.h"
+#include "security/records.h"
+
 #include "ends.h"
+
+#define SUITE_AT                                                                                             \
+    44 /* in a listener's first flight: behind headers, version, random and an empty session id */
+#define AES_SUITE    0x1301
+#define CHACHA_SUITE 0x1303
+#define SOME_LEN     1000
+#define STEPS_MAX    1000
 
 static struct credentials *ann, *bob;
 static struct end dialler, listener;
@@ -17,8 +27,8 @@ static int set_up(void **state)
 {
     (void)state;
     heap_init(&ends_heap, 0);
-    ann = ends_node(1, 0xa);
-    bob = ends_node(1, 0xb);
+    ann = ends_node(&(struct node_wish){.secret = 1, .instance = 0xa});
+    bob = ends_node(&(struct node_wish){.secret = 1, .instance = 0xb});
     return 0;
 }
 
@@ -41,27 +51,279 @@ static void assert_identity(const struct identity *a, const struct identity *b)
 
 static void assert_met(void)
 {
+    assert_int_equal(dialler.status, HEARTH_OK);
+    assert_int_equal(listener.status, HEARTH_OK);
     assert_true(channel_ready(dialler.channel));
     assert_true(channel_ready(listener.channel));
     assert_identity(channel_peer(dialler.channel), credentials_self(bob));
     assert_identity(channel_peer(listener.channel), credentials_self(ann));
 }
 
+static void open_both(void)
+{
+    end_open(&dialler, ann, CHANNEL_DIALS);
+    end_open(&listener, bob, CHANNEL_LISTENS);
+}
+
+static void close_both(void)
+{
+    end_close(&dialler);
+    end_close(&listener);
+}
+
 static void test_they_meet(void **state)
 {
     (void)state;
-    ends_join(&dialler, &listener, ann, bob);
+    open_both();
+    assert_null(channel_peer(dialler.channel));
+    assert_null(channel_peer(listener.channel));
+    assert_false(channel_send(dialler.channel, "early", 5)); /* nothing is said before the proof */
+    ends_carry(&dialler, &listener, 0);
     assert_met();
-    ends_exchange(&dialler, &listener, 64);
-    ends_exchange(&listener, &dialler, 1);
-    ends_exchange(&listener, &dialler, CHANNEL_MESSAGE_MAX);
-    ends_exchange(&dialler, &listener, CHANNEL_MESSAGE_MAX);
+    for (size_t len = 1; len <= CHANNEL_MESSAGE_MAX; len = 4 * len) {
+        ends_exchange(&dialler, &listener, len);
+        ends_exchange(&listener, &dialler, len);
+    }
 }
+
+static void test_byte_by_byte(void **state)
+{
+    (void)state;
+    open_both();
+    ends_carry(&dialler, &listener, 1);
+    assert_met();
+}
+
+static void test_random_pieces(void **state)
+{
+    struct prng prng;
+
+    (void)state;
+    prng_init(&prng, 7);
+    for (int i = 0; i < 20; i++) {
+        open_both();
+        while (ends_carry_one_way(&dialler, &listener, 1 + prng_below(&prng, 100), NULL) +
+                   ends_carry_one_way(&listener, &dialler, 1 + prng_below(&prng, 100), NULL) >
+               0)
+            ;
+        assert_met();
+        ends_exchange(&listener, &dialler, 1 + prng_below(&prng, CHANNEL_MESSAGE_MAX));
+        close_both();
+    }
+}
+
+/* The dialler's order counts, so that a slow cipher is used only where one end asks for it. */
+static void test_suites(void **state)
+{
+    static const enum suite_order orders[] = {SUITES_AES_FIRST, SUITES_CHACHA_FIRST};
+    static struct caught hello;
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        credentials_close(ann);
+        credentials_close(bob);
+        ann = ends_node(&(struct node_wish){.secret = 1, .instance = 1, .suites = orders[i / 2]});
+        bob = ends_node(&(struct node_wish){.secret = 1, .instance = 2, .suites = orders[i % 2]});
+        open_both();
+        hello.len = 0;
+        (void)ends_carry_one_way(&dialler, &listener, 0, NULL);
+        (void)ends_carry_one_way(&listener, &dialler, 0, &hello);
+        assert_int_equal(hello.bytes[SUITE_AT] << 8 | hello.bytes[SUITE_AT + 1],
+                         i / 2 == 0 ? AES_SUITE : CHACHA_SUITE);
+        ends_carry(&dialler, &listener, 0);
+        assert_met();
+        ends_exchange(&dialler, &listener, SOME_LEN);
+        close_both();
+    }
+}
+
+static void test_messages_wait(void **state)
+{
+    uint8_t message[SOME_LEN], came[SOME_LEN];
+    size_t queued = 0, taken = 0;
+
+    (void)state;
+    ends_join(&dialler, &listener, ann, bob);
+    memset(message, 5, sizeof(message));
+    assert_false(channel_send(dialler.channel, message, 0));
+    while (channel_send(dialler.channel, message, sizeof(message)))
+        queued++;
+    assert_in_range(queued, CHANNEL_MESSAGE_MAX / SOME_LEN, 1000);
+    assert_true(channel_ready(dialler.channel)); /* full is no error */
+    while (ends_carry_one_way(&dialler, &listener, 10, NULL) > 0)
+        assert_int_equal(listener.status, HEARTH_OK);
+    while (channel_recv(listener.channel, came, 1) == 1)
+        taken++;
+    assert_int_equal(taken, queued * SOME_LEN);
+    assert_true(channel_send(dialler.channel, message, sizeof(message)));
+}
+
+static void test_messages_not_taken(void **state)
+{
+    static uint8_t message[CHANNEL_MESSAGE_MAX];
+    int sent = 0;
+
+    (void)state;
+    ends_join(&dialler, &listener, ann, bob);
+    for (; sent < STEPS_MAX && listener.status == HEARTH_OK; sent++) {
+        assert_true(channel_send(dialler.channel, message, sizeof(message)));
+        (void)ends_carry_one_way(&dialler, &listener, 0, NULL);
+    }
+    assert_int_equal(listener.status, HEARTH_LIMIT);
+    assert_string_equal(listener.error.text, "messages come in and are not taken");
+    assert_in_range(sent, 2, 8);
+}
+
+static void test_take_records(void **state)
+{
+    struct records *a = NULL, *b = NULL;
+    uint8_t byte = 1, record[SOME_LEN];
+    size_t len;
+
+    (void)state;
+    open_both();
+    assert_int_equal(channel_take_records(dialler.channel, &a), HEARTH_PENDING);
+    ends_carry(&dialler, &listener, 0);
+    assert_true(channel_send(dialler.channel, &byte, 1));
+    assert_int_equal(channel_take_records(dialler.channel, &a), HEARTH_PENDING); /* unsent */
+    len = end_take(&dialler, record, sizeof(record));
+    assert_int_equal(end_feed(&listener, record, 3, 0), 3);
+    assert_int_equal(channel_take_records(listener.channel, &b), HEARTH_PENDING); /* half a record */
+    assert_int_equal(end_feed(&listener, record + 3, len - 3, 0), len - 3);
+    assert_int_equal(channel_take_records(listener.channel, &b), HEARTH_PENDING); /* unread */
+    assert_int_equal(channel_recv(listener.channel, &byte, 1), 1);
+    assert_int_equal(channel_take_records(dialler.channel, &a), HEARTH_OK);
+    assert_int_equal(channel_take_records(listener.channel, &b), HEARTH_OK);
+    dialler.channel = listener.channel = NULL;
+    assert_non_null(a);
+    assert_non_null(b);
+    records_close(a);
+    records_close(b);
+}
+
+/* The end that reads takes not a byte that belongs to whoever comes after it. */
+static void test_wants(void **state)
+{
+    struct error error;
+
+    (void)state;
+    ends_join(&dialler, &listener, ann, bob);
+    assert_int_equal(channel_wants(dialler.channel), RECORD_HEADER_LEN);
+    assert_int_equal(channel_input(dialler.channel, "\x17\x03", 2, &error), HEARTH_OK);
+    assert_int_equal(channel_wants(dialler.channel), 3);
+    assert_int_equal(channel_input(dialler.channel, "\x03\x01\x02", 3, &error), HEARTH_OK);
+    assert_int_equal(channel_wants(dialler.channel), 0x102);
+    assert_int_equal(channel_input(dialler.channel, "", 0, &error), HEARTH_OK);
+    assert_int_equal(channel_wants(dialler.channel), 0x102);
+}
+
+struct doorman {
+    bool lets_in;
+    int asked;
+};
+
+static bool admit(void *arg)
+{
+    struct doorman *doorman = arg;
+
+    doorman->asked++;
+    return doorman->lets_in;
+}
+
+static void open_with(struct doorman *doorman)
+{
+    struct channel_setup setup = {.heap = &ends_heap,
+                                  .credentials = bob,
+                                  .role = CHANNEL_LISTENS,
+                                  .admit = admit,
+                                  .admit_arg = doorman};
+
+    end_open(&dialler, ann, CHANNEL_DIALS);
+    listener = (struct end){.status = HEARTH_PENDING};
+    assert_int_equal(channel_open(&setup, &listener.channel, &listener.error), HEARTH_OK);
+}
+
+static void test_admitted(void **state)
+{
+    struct doorman doorman = {.lets_in = true};
+
+    (void)state;
+    open_with(&doorman);
+    ends_carry(&dialler, &listener, 1);
+    assert_met();
+    assert_int_equal(doorman.asked, 1);
+}
+
+static void test_not_admitted(void **state)
+{
+    struct doorman doorman = {.lets_in = false};
+
+    (void)state;
+    open_with(&doorman);
+    ends_carry(&dialler, &listener, 0);
+    assert_int_equal(doorman.asked, 1);
+    assert_int_equal(listener.status, HEARTH_PROTOCOL);
+    assert_string_equal(listener.error.text, "too many come at once");
+    assert_int_equal(dialler.status, HEARTH_PEER_LOST);
+    assert_string_equal(dialler.error.text, "it is busy: come again later");
+}
+
+/* What has failed stays so, and says the same again. */
+static void test_over_is_over(void **state)
+{
+    struct error error;
+
+    (void)state;
+    end_open(&listener, bob, CHANNEL_LISTENS);
+    (void)end_feed(&listener, "GET / HTTP/1.1\r\n", 16, 0);
+    assert_int_equal(listener.status, HEARTH_PROTOCOL);
+    assert_int_equal(channel_wants(listener.channel), 1);
+    assert_int_equal(channel_input(listener.channel, "x", 1, &error), HEARTH_PROTOCOL);
+    assert_string_equal(error.text, listener.error.text);
+    assert_false(channel_ready(listener.channel));
+    assert_false(channel_send(listener.channel, "x", 1));
+}
+
+/* Memory ends at each allocation once: an error, no leak, and the other end is left alone. */
+static void test_no_memory(void **state)
+{
+    int64_t after = 0;
+    bool met = false;
+
+    (void)state;
+    for (; after < STEPS_MAX && !met; after++) {
+        struct channel_setup setup = {.heap = &ends_heap, .credentials = bob, .role = CHANNEL_LISTENS};
+
+        end_open(&dialler, ann, CHANNEL_DIALS);
+        listener = (struct end){.status = HEARTH_PENDING};
+        ends_heap.fail_after = after;
+        if (channel_open(&setup, &listener.channel, &listener.error)) {
+            assert_int_equal(listener.error.status, HEARTH_NO_MEMORY);
+            assert_null(listener.channel);
+        } else {
+            ends_carry(&dialler, &listener, 0);
+            met = listener.status == HEARTH_OK && channel_ready(dialler.channel);
+            if (!met)
+                assert_true(listener.status == HEARTH_NO_MEMORY || dialler.status == HEARTH_NO_MEMORY);
+        }
+        ends_heap.fail_after = -1;
+        close_both();
+    }
+    assert_true(met);
+    assert_in_range(after, 3, 20);
+}
+
+#define in_its_own_world(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_they_meet, set_up, tear_down),
+        in_its_own_world(test_they_meet),     in_its_own_world(test_byte_by_byte),
+        in_its_own_world(test_random_pieces), in_its_own_world(test_suites),
+        in_its_own_world(test_messages_wait), in_its_own_world(test_messages_not_taken),
+        in_its_own_world(test_take_records),  in_its_own_world(test_wants),
+        in_its_own_world(test_admitted),      in_its_own_world(test_not_admitted),
+        in_its_own_world(test_over_is_over),  in_its_own_world(test_no_memory),
     };
     return cmocka_run_group_tests_name("channel", tests, NULL, NULL);
 }
