@@ -237,13 +237,20 @@ static void out_flush(struct link *link, struct pipe *pipe)
         link->unheard = true;
 }
 
+static bool holds_some(const struct pipe *pipe)
+{
+    const struct holding *holding = pipe->conn->transport->holding;
+    return holding != NULL && holding->holds(pipe->conn);
+}
+
 static bool pump_pipe_out(struct link *link, int number, bool *room)
 {
     struct pipe *pipe = &link->pipes[number];
     bool moved = out_returned(link, pipe);
     out_flush(link, pipe);
     while (link->failure.status == HEARTH_OK && (pipe->out_busy || out_next(link, number))) {
-        if (!out_write(link, pipe, &moved))
+        /* A frame has not left while some of it is held: whoever closes after the last one would lose it. */
+        if (!out_write(link, pipe, &moved) || holds_some(pipe))
             break;
         *room = *room || pipe->out.frame.kind == FRAME_DATA;
         out_finish(link, pipe);
@@ -473,7 +480,9 @@ static bool pump_pipe_in(struct link *link, int number)
     bool moved = false;
     while (link->failure.status == HEARTH_OK && budget > 0 && is_read(link, number)) {
         ssize_t n = in_read(pipe);
-        if (n < 0)
+        if (n == HEARTH_PROTOCOL)
+            link_fail(link, HEARTH_PROTOCOL, "a record was forged or damaged on its way");
+        else if (n < 0)
             link_fail(link, HEARTH_PEER_LOST, "the connection is gone");
         if (n <= 0)
             break;
@@ -518,9 +527,7 @@ void link_drop_incoming(struct link *link, const void *cookie)
 /* The pipe waits for room in its connection. */
 static bool wants_room(const struct pipe *pipe)
 {
-    const struct holding *holding = pipe->conn->transport->holding;
-    return (pipe->out_busy && pipe->out_done < pipe->out_free) ||
-           (holding != NULL && holding->holds(pipe->conn));
+    return (pipe->out_busy && pipe->out_done < pipe->out_free) || holds_some(pipe);
 }
 
 uint64_t link_due(const struct link *link)

@@ -59,7 +59,8 @@ struct transport {
      * gone. */
     ssize_t (*send)(struct conn *conn, const struct iovec *pieces, int count);
     /* Gives what is there, at most len_max: bytes given, 0 = nothing yet, or HEARTH_PEER_LOST when the other
-     * end is gone and everything it sent has been given. */
+     * end is gone and everything it sent has been given, or HEARTH_PROTOCOL when what came is not what the
+     * other end sent. */
     ssize_t (*recv)(struct conn *conn, void *target, size_t len_max);
     /* Ends the connection and frees it. What was sent before still arrives (what is held, if it fits). */
     void (*close)(struct conn *conn);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every transport must do: all cases here run over all of them. A new one adds a line to the table. */
+/* What every transport must do: all cases here run over all of them. A new one adds a line to the table in
+ * pairs.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -7,194 +8,18 @@
 
 #include <cmocka.h>
 
+#include "conform/pairs.h"
 #include "core/prng.h"
 #include "os/bell.h"
 #include "os/clock.h"
-#include "os/event.h"
 #include "os/sock.h"
 #include "os/thread.h"
 #include "support/watchdog.h"
 #include "transport/mem.h"
-#include "transport/shm.h"
-#include "transport/tcp.h"
 
 #define PIECES_MAX   5
-#define PATIENCE_NS  (60 * NS_PER_S) /* against hangs only */
 #define SETTLE_NS    (20 * NS_PER_MS)
 #define SETTLE_LOOKS 5
-
-/* Two joined ends. */
-struct pair {
-    const struct kind *kind;
-    struct conn *conn[2];
-    struct bell *bell[2];
-    void *owner;           /* of the transport */
-    uint64_t now_ns;       /* virtual */
-    struct heap heap;      /* of those that have descriptors */
-    struct event event[2]; /* and wake through them; -1: not used */
-};
-
-/* How one sleeps until there is something to do. */
-enum rest { REST_BELL, REST_VIRTUAL, REST_DESCRIPTOR };
-
-/* A transport in one of its ways. */
-struct kind {
-    const char *name;
-    enum rest rest; /* virtual: time passes only in pass() */
-    bool late;      /* what is sent arrives a moment later; a close is noticed by the second send */
-    void (*open)(struct pair *pair, uint64_t seed);
-    void (*close)(struct pair *pair); /* the ends are closed already */
-};
-
-/* ---- the transports ---- */
-
-static void mem_open(struct pair *pair, const struct mem_setup *setup)
-{
-    struct mem_net *net;
-    assert_int_equal(mem_net_open(setup, &net), HEARTH_OK);
-    pair->owner = net;
-    for (int i = 0; i < 2; i++) {
-        pair->conn[i] = mem_net_conn(net, i, 1 - i);
-        pair->bell[i] = mem_net_bell(net, i);
-    }
-}
-
-static void mem_done(struct pair *pair)
-{
-    mem_net_put(pair->owner);
-    mem_net_put(pair->owner);
-}
-
-static void mem_real_open(struct pair *pair, uint64_t seed)
-{
-    mem_open(pair, &(struct mem_setup){.size = 2, .ring_bytes = 1000 + seed % 5000});
-}
-
-static void mem_default_open(struct pair *pair, uint64_t seed)
-{
-    (void)seed;
-    mem_open(pair, &(struct mem_setup){.size = 2});
-}
-
-static void mem_virtual_open(struct pair *pair, uint64_t seed)
-{
-    struct mem_setup setup = {
-        .size = 2,
-        .ring_bytes = 1000 + seed % 5000,
-        .now_ns = &pair->now_ns,
-        .bytes_per_s = 1e6,
-        .latency_ns = 10000,
-        .jitter_ns = 20000,
-        .seed = seed,
-    };
-    mem_open(pair, &setup);
-}
-
-static void descriptors_init(struct pair *pair, bool events)
-{
-    heap_init(&pair->heap, 0);
-    for (int i = 0; i < 2; i++) {
-        pair->event[i] = (struct event){-1, -1};
-        if (events)
-            assert_int_equal(event_open(&pair->event[i]), HEARTH_OK);
-    }
-}
-
-static void descriptors_done(struct pair *pair)
-{
-    for (int i = 0; i < 2; i++)
-        event_close(&pair->event[i]);
-    assert_int_equal(pair->heap.blocks, 0);
-}
-
-static void tcp_open(struct pair *pair, uint64_t seed)
-{
-    struct sock_addr addr, bound;
-    struct sock_wait listener = {.want_recv = true};
-    int fds[2];
-    (void)seed;
-    descriptors_init(pair, false);
-    assert_int_equal(sock_addr_parse("127.0.0.1:0", 0, &addr), HEARTH_OK);
-    assert_int_equal(sock_listen(&addr, 1, &listener.fd, &bound, NULL), HEARTH_OK);
-    assert_int_equal(sock_dial(&bound, NULL, &fds[0], NULL), HEARTH_OK);
-    assert_int_equal(sock_wait(&listener, 1, clock_real() + PATIENCE_NS), 1);
-    assert_int_equal(sock_accept(listener.fd, &fds[1], NULL), HEARTH_OK);
-    sock_unlisten(listener.fd);
-    for (int i = 0; i < 2; i++) {
-        sock_tune(fds[i], &(struct sock_tuning){.send_bytes = 65536, .recv_bytes = 65536});
-        pair->conn[i] = tcp_conn(&pair->heap, fds[i]);
-        assert_non_null(pair->conn[i]);
-    }
-}
-
-static void tcp_unix_open(struct pair *pair, uint64_t seed)
-{
-    int fds[2];
-    (void)seed;
-    descriptors_init(pair, false);
-    assert_int_equal(sock_pair(fds), HEARTH_OK);
-    for (int i = 0; i < 2; i++) {
-        pair->conn[i] = tcp_conn(&pair->heap, fds[i]);
-        assert_non_null(pair->conn[i]);
-    }
-}
-
-struct shm_opener {
-    struct shm_setup setup;
-    struct conn *conn;
-    int status;
-};
-
-static void shm_open_one(void *arg)
-{
-    struct shm_opener *o = arg;
-    o->status = shm_conn_open(&o->setup, &o->conn, NULL);
-}
-
-static void shm_open(struct pair *pair, size_t ring_bytes)
-{
-    struct shm_opener openers[2];
-    struct thread thread;
-    int fds[2];
-    descriptors_init(pair, true);
-    assert_int_equal(sock_pair(fds), HEARTH_OK);
-    for (int i = 0; i < 2; i++) {
-        openers[i] = (struct shm_opener){.setup = {.heap = &pair->heap,
-                                                   .fd = fds[i],
-                                                   .maker = i == 0,
-                                                   .ring_bytes = ring_bytes,
-                                                   .event = &pair->event[i],
-                                                   .deadline_ns = clock_real() + PATIENCE_NS}};
-    }
-    assert_int_equal(thread_start(&thread, "maker", shm_open_one, &openers[0]), HEARTH_OK);
-    shm_open_one(&openers[1]);
-    thread_join(&thread);
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(openers[i].status, HEARTH_OK);
-        pair->conn[i] = openers[i].conn;
-    }
-}
-
-static void shm_small_open(struct pair *pair, uint64_t seed)
-{
-    shm_open(pair, 4096u << seed % 3);
-}
-
-static void shm_large_open(struct pair *pair, uint64_t seed)
-{
-    (void)seed;
-    shm_open(pair, 4u << 20);
-}
-
-static const struct kind kinds[] = {
-    {"mem", REST_BELL, false, mem_real_open, mem_done},
-    {"mem, default ring", REST_BELL, false, mem_default_open, mem_done},
-    {"mem, virtual time", REST_VIRTUAL, false, mem_virtual_open, mem_done},
-    {"tcp", REST_DESCRIPTOR, true, tcp_open, descriptors_done},
-    {"tcp, unix socket", REST_DESCRIPTOR, true, tcp_unix_open, descriptors_done},
-    {"shm", REST_DESCRIPTOR, false, shm_small_open, descriptors_done},
-    {"shm, large ring", REST_DESCRIPTOR, false, shm_large_open, descriptors_done},
-};
 
 static void pair_open(struct pair *pair, const struct kind *kind, uint64_t seed)
 {
@@ -223,6 +48,16 @@ static bool pass(struct pair *pair)
         return false;
     pair->now_ns += 10000;
     return true;
+}
+
+/* What was taken leaves, as far as there is room. True: some of it is still held. */
+static bool end_flush(struct pair *pair, int side)
+{
+    const struct conn *conn = pair->conn[side];
+    const struct holding *holding = conn != NULL ? conn->transport->holding : NULL;
+    if (holding != NULL)
+        (void)holding->flush(pair->conn[side]);
+    return holding != NULL && holding->holds(conn);
 }
 
 static ssize_t end_send(struct pair *pair, int side, const void *bytes, size_t len)
@@ -260,9 +95,11 @@ static bool end_sleep(struct pair *pair, int side, bool want_room, uint64_t dead
 /* Where something must come, now or after a moment. */
 static ssize_t end_recv_some(struct pair *pair, int side, void *target, size_t len)
 {
+    end_flush(pair, 1 - side);
     ssize_t n = end_recv(pair, side, target, len);
     while (n == 0 && pair->kind->rest == REST_DESCRIPTOR) {
         struct conn *conn = pair->conn[side];
+        end_flush(pair, 1 - side);
         conn->transport->doze(conn, true, false);
         n = end_recv(pair, side, target, len);
         if (n == 0 && !end_sleep(pair, side, false, clock_real() + PATIENCE_NS))
@@ -353,7 +190,8 @@ static bool talker_recv(struct talker *t)
 
 static bool talker_done(const struct talker *t)
 {
-    return t->bad || (t->sent == STREAM_BYTES && t->got == STREAM_BYTES);
+    bool held = end_flush(t->pair, t->side);
+    return t->bad || (t->sent == STREAM_BYTES && t->got == STREAM_BYTES && !held);
 }
 
 static void bytes_arrive_in_order_both_ways(void **state)
@@ -398,7 +236,7 @@ static void talker_run_descriptor(struct talker *t)
 {
     struct conn *conn = t->pair->conn[t->side];
     while (!talker_done(t)) {
-        bool want_room = t->sent < STREAM_BYTES;
+        bool want_room = t->sent < STREAM_BYTES || end_flush(t->pair, t->side);
         if (talker_move(t) || talker_done(t))
             continue;
         conn->transport->doze(conn, true, want_room);
@@ -631,22 +469,21 @@ static const struct {
     {"who_waits_sleeps", who_waits_sleeps, 1u << REST_DESCRIPTOR},
 };
 
-#define KINDS (sizeof kinds / sizeof *kinds)
 #define CASES (sizeof cases / sizeof *cases)
 
 int main(void)
 {
     int failed = 0;
     watchdog(300, "a transport");
-    for (size_t k = 0; k < KINDS; k++) {
+    for (size_t k = 0; k < pair_kind_count; k++) {
         struct CMUnitTest tests[CASES];
         size_t count = 0;
         for (size_t i = 0; i < CASES; i++)
-            if (cases[i].rests & 1u << kinds[k].rest)
+            if (cases[i].rests & 1u << pair_kinds[k].rest)
                 tests[count++] = (struct CMUnitTest){.name = cases[i].name,
                                                      .test_func = cases[i].run,
-                                                     .initial_state = (void *)(uintptr_t)&kinds[k]};
-        failed += _cmocka_run_group_tests(kinds[k].name, tests, count, NULL, NULL);
+                                                     .initial_state = (void *)(uintptr_t)&pair_kinds[k]};
+        failed += _cmocka_run_group_tests(pair_kinds[k].name, tests, count, NULL, NULL);
     }
     return failed;
 }
