@@ -40,7 +40,8 @@ struct channel {
     const struct credentials *credentials;
     gnutls_session_t session;
     struct session_setup setup;
-    const char *refusal; /* why our callbacks turned the peer away */
+    struct record_secrets secrets; /* for records_open */
+    const char *refusal;           /* why our callbacks turned the peer away */
     enum stage stage;
     bool overflow;      /* more was to be sent than there is room for */
     size_t early_bytes; /* given before the proof */
@@ -146,6 +147,7 @@ int channel_open(const struct channel_setup *setup, struct channel **out, struct
     };
     status = credentials_session(c->credentials, &c->setup, &c->session, error);
     if (status == HEARTH_OK) {
+        records_watch(c->session, &c->secrets);
         gnutls_transport_set_ptr(c->session, c);
         gnutls_transport_set_pull_function(c->session, pull);
         gnutls_transport_set_push_function(c->session, push);
