@@ -20,18 +20,18 @@ def text(format, value):
     return struct.pack(format, len(value)) + value.encode()
 
 
-def member(instance=2, host=0, process=0, features=0, name="", addrs=()):
-    data = struct.pack("<QQII", instance, host, process, features) + text("<B", name)
+def member(instance=2, host=0, process=0, features=0, name="", addrs=(), node=bytes(32)):
+    data = node + struct.pack("<QQII", instance, host, process, features) + text("<B", name)
     return data + bytes([len(addrs)]) + b"".join(bytes([len(a)]) + a for a in addrs)
 
 
 OAK = member(0x1122334455667788, 0xABCDEF, 4711, 1, "oak", (
-    bytes([4, 0xC0, 0xCC, 10, 0, 0, 7]), bytes([6, 0xC0, 0xCC, 0xFD] + [0] * 14 + [1])))
+    bytes([4, 0xC0, 0xCC, 10, 0, 0, 7]), bytes([6, 0xC0, 0xCC, 0xFD] + [0] * 14 + [1])), bytes(range(32)))
 
 
-def register(low=1, high=1, rank=3, size=8, job="train", settings="chunk_bytes=262144 algo=auto", who=OAK):
+def register(low=1, high=1, rank=3, size=8, job="train", settings="chunk_bytes=262144 algo=auto", who=OAK, space=bytes(range(16))):
     head = struct.pack("<HHiIIQ", low, high, rank, size, 54000, 0x5E771465)
-    return head + text("<B", job) + text("<H", settings) + who
+    return head + space + text("<B", job) + text("<H", settings) + who
 
 
 def golden():
@@ -41,11 +41,12 @@ def golden():
     yield "ready", message("ready", struct.pack("<Q", 0xC1))
     yield "go", message("go", struct.pack("<Q", 0xC1))
     yield "refuse", message("refuse", error(-201, 1, "missing: rank 1"))
+    yield "welcome_secret", message("welcome", struct.pack("<II", 2, 8) + bytes(range(32)))
 
 
 def seeds():
     yield from golden()
-    yield "register_any", message("register", register(rank=-1, job="", settings="", who=member()))
+    yield "register_any", message("register", register(rank=-1, job="", settings="", who=member(), space=bytes(16)))
     yield "register_longer", message("register", register(high=9) + b"new")
     yield "register_bad_rank", message("register", register(rank=8))
     yield "register_bad_text", message("register", register(job="\x1b[2J"))
@@ -54,6 +55,7 @@ def seeds():
     yield "roster_short", message("roster", struct.pack("<QII", 0xC1, 1, 3) + member() + OAK)
     yield "roster_no_cluster", message("roster", struct.pack("<QII", 0, 0, 1) + member())
     yield "welcome_empty", message("welcome", struct.pack("<II", 0, 8))
+    yield "welcome_short_secret", message("welcome", struct.pack("<II", 2, 8) + bytes(31))
     yield "bad_magic", message("go", b"", magic=b"HF")
     yield "bad_version", message("go", b"", version=2)
     yield "bad_kind", message("7", b"")

@@ -99,7 +99,7 @@ static void get_text(struct reader *in, char *text, size_t len, size_t size)
 
 static size_t member_len(const struct meeting_member *m)
 {
-    size_t len = 8 + 8 + 4 + 4 + 1 + strnlen(m->name, MEETING_NAME_MAX - 1) + 1;
+    size_t len = MEETING_NODE_LEN + 8 + 8 + 4 + 4 + 1 + strnlen(m->name, MEETING_NAME_MAX - 1) + 1;
     for (size_t i = 0; i < m->addr_count; i++)
         len += 1u + m->addr_lens[i];
     return len;
@@ -110,6 +110,7 @@ static void put_member(struct writer *w, const struct meeting_member *m)
     size_t name_len = strnlen(m->name, MEETING_NAME_MAX - 1);
 
     assert(m->addr_count <= MEETING_ADDRS_MAX);
+    put_bytes(w, m->node, MEETING_NODE_LEN);
     put_u64(w, m->instance);
     put_u64(w, m->host_id);
     put_u32(w, m->process);
@@ -126,7 +127,9 @@ static void put_member(struct writer *w, const struct meeting_member *m)
 
 static void get_member(struct reader *in, struct meeting_member *m)
 {
-    *m = (struct meeting_member){.instance = get_u64(in)};
+    *m = (struct meeting_member){.addr_count = 0};
+    get_bytes(in, m->node, MEETING_NODE_LEN);
+    m->instance = get_u64(in);
     m->host_id = get_u64(in);
     m->process = get_u32(in);
     m->features = get_u32(in);
@@ -162,6 +165,7 @@ size_t meeting_register_encode(const struct meeting_register *r, void *target, s
     put_u32(&w, r->size);
     put_u32(&w, r->patience_ms);
     put_u64(&w, r->settings);
+    put_bytes(&w, r->space, MEETING_SPACE_LEN);
     put_u8(&w, (uint8_t)job_len);
     put_text(&w, r->job, job_len);
     put_u16(&w, (uint16_t)text_len);
@@ -183,6 +187,7 @@ int meeting_register_decode(struct meeting_register *r, const void *source, size
     reg.size = get_u32(&in);
     reg.patience_ms = get_u32(&in);
     reg.settings = get_u64(&in);
+    get_bytes(&in, reg.space, MEETING_SPACE_LEN);
     get_text(&in, reg.job, get_u8(&in), sizeof(reg.job));
     get_text(&in, reg.settings_text, get_u16(&in), sizeof(reg.settings_text));
     get_member(&in, &reg.member);
@@ -202,22 +207,24 @@ size_t meeting_welcome_encode(const struct meeting_welcome *r, void *target, siz
 
     put_u32(&w, r->present);
     put_u32(&w, r->size);
+    if (r->has_secret)
+        put_bytes(&w, r->secret, MEETING_SECRET_LEN);
     return written(&w, target);
 }
 
+/* Straight to its target: no copy of the secret stays behind. */
 int meeting_welcome_decode(struct meeting_welcome *r, const void *source, size_t len)
 {
     struct reader in = reader_of(source, len);
-    struct meeting_welcome welcome;
 
-    welcome.present = get_u32(&in);
-    welcome.size = get_u32(&in);
-    if (in.bad || reader_left(&in) > 0 || welcome.size > MEETING_MEMBERS_MAX)
+    r->present = get_u32(&in);
+    r->size = get_u32(&in);
+    r->has_secret = reader_left(&in) > 0;
+    if (r->has_secret)
+        get_bytes(&in, r->secret, MEETING_SECRET_LEN);
+    if (in.bad || reader_left(&in) > 0 || r->size > MEETING_MEMBERS_MAX)
         return HEARTH_PROTOCOL;
-    if (welcome.present == 0 || welcome.present > welcome.size)
-        return HEARTH_PROTOCOL;
-    *r = welcome;
-    return HEARTH_OK;
+    return r->present > 0 && r->present <= r->size ? HEARTH_OK : HEARTH_PROTOCOL;
 }
 
 /* ---- roster, ready, go -------------------------------------------------------------------------------- */

@@ -26,6 +26,10 @@
 #define MEETING_JOB_MAX     128u
 #define MEETING_TEXT_MAX    2048u
 #define MEETING_PLACE_LEN   16u /* what a ROSTER begins with: cluster, rank, size */
+#define MEETING_NODE_LEN    32u /* id of a key */
+#define MEETING_SPACE_LEN   16u /* namespace */
+#define MEETING_SECRET_LEN  32u
+#define MEETING_WELCOME_MAX (8u + MEETING_SECRET_LEN)
 
 enum meeting_kind {
     MEETING_REGISTER = 1,
@@ -39,6 +43,7 @@ enum meeting_kind {
 
 /* A member as it travels; what the bytes of an address mean is not known here. */
 struct meeting_member {
+    uint8_t node[MEETING_NODE_LEN]; /* 0: plain */
     uint64_t instance, host_id;
     uint32_t process, features;
     char name[MEETING_NAME_MAX];
@@ -53,6 +58,7 @@ struct meeting_register {
     uint32_t size;                     /* members expected */
     uint32_t patience_ms;              /* an answer after this is too late for the sender */
     uint64_t settings;
+    uint8_t space[MEETING_SPACE_LEN]; /* namespace of its secret; 0: it has none */
     char job[MEETING_JOB_MAX];
     char settings_text[MEETING_TEXT_MAX];
     struct meeting_member member;
@@ -60,6 +66,8 @@ struct meeting_register {
 
 struct meeting_welcome {
     uint32_t present, size; /* registered, the receiver included; expected */
+    bool has_secret;
+    uint8_t secret[MEETING_SECRET_LEN];
 };
 
 struct meeting_place {
@@ -86,6 +94,7 @@ bool meeting_intact(const struct meeting_header *h, const void *payload); /* the
 size_t meeting_register_encode(const struct meeting_register *r, void *target, size_t size);
 int MUST_CHECK meeting_register_decode(struct meeting_register *r, const void *source, size_t len);
 size_t meeting_welcome_encode(const struct meeting_welcome *w, void *target, size_t size);
+/* Scratch on failure. */
 int MUST_CHECK meeting_welcome_decode(struct meeting_welcome *w, const void *source, size_t len);
 /* A ROSTER is a place and then `size` members, in two pieces because the second is the same for all. */
 size_t meeting_place_encode(const struct meeting_place *p, void *target, size_t size);

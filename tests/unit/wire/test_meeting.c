@@ -15,8 +15,10 @@
 #include "wire/record.h"
 
 #define WHOLE_MAX 1024
+#define COUNTING  0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
 
 static const struct meeting_member member_full = {
+    .node = {COUNTING, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31},
     .instance = UINT64_C(0x1122334455667788),
     .host_id = 0xabcdef,
     .process = 4711,
@@ -31,7 +33,8 @@ static const struct meeting_member member_bare = {.instance = 2, .name = ""};
 static struct meeting_register register_full(void)
 {
     return (struct meeting_register){
-        1, 1, 3, 8, 54000, UINT64_C(0x5e771465), "train", "chunk_bytes=262144 algo=auto", member_full};
+        1,          1, 3, 8, 54000, UINT64_C(0x5e771465), {COUNTING}, "train", "chunk_bytes=262144 algo=auto",
+        member_full};
 }
 
 /* The message that tests/golden/meeting_v1.hex holds under this name. */
@@ -47,7 +50,12 @@ static size_t message(const char *name, uint8_t *target, size_t size)
         len = meeting_register_encode(&r, payload, room);
     } else if (strcmp(name, "welcome") == 0) {
         kind = MEETING_WELCOME;
-        len = meeting_welcome_encode(&(struct meeting_welcome){2, 8}, payload, room);
+        len = meeting_welcome_encode(&(struct meeting_welcome){2, 8, false, {0}}, payload, room);
+    } else if (strcmp(name, "welcome_secret") == 0) {
+        struct meeting_welcome w = {2, 8, true, {0}};
+        memcpy(w.secret, member_full.node, sizeof(w.secret));
+        kind = MEETING_WELCOME;
+        len = meeting_welcome_encode(&w, payload, room);
     } else if (strcmp(name, "roster") == 0) {
         struct meeting_member members[2] = {member_bare, member_full};
         kind = MEETING_ROSTER;
@@ -91,7 +99,11 @@ static int payload_decode(uint8_t kind, const uint8_t *payload, size_t len)
     }
 }
 
-static const char *const names[] = {"register", "welcome", "roster", "ready", "go", "refuse"};
+/* The first six in the order of their kinds. */
+static const char *const names[] = {"register", "welcome", "roster",        "ready",
+                                    "go",       "refuse",  "welcome_secret"};
+
+#define NAMES (sizeof(names) / sizeof(names[0]))
 
 static void golden_messages_decode_and_encode_for_ever(void **state)
 {
@@ -101,8 +113,8 @@ static void golden_messages_decode_and_encode_for_ever(void **state)
     const char *what;
 
     (void)state;
-    assert_int_equal(golden_read("meeting_v1.hex", items), 6);
-    for (size_t i = 0; i < 6; i++) {
+    assert_int_equal(golden_read("meeting_v1.hex", items), NAMES);
+    for (size_t i = 0; i < NAMES; i++) {
         assert_string_equal(items[i].name, names[i]);
         assert_int_equal(meeting_header_decode(&h, items[i].bytes, &what), HEARTH_OK);
         assert_int_equal(h.length, items[i].len - MEETING_HEADER_LEN);
@@ -115,6 +127,7 @@ static void golden_messages_decode_and_encode_for_ever(void **state)
 
 static void assert_members_equal(const struct meeting_member *a, const struct meeting_member *b)
 {
+    assert_memory_equal(a->node, b->node, sizeof(a->node));
     assert_true(a->instance == b->instance && a->host_id == b->host_id);
     assert_int_equal(a->process, b->process);
     assert_int_equal(a->features, b->features);
@@ -140,9 +153,20 @@ static void fields_come_back(void **state)
     assert_int_equal(r.size, 8);
     assert_int_equal(r.patience_ms, 54000);
     assert_true(r.settings == in.settings);
+    assert_memory_equal(r.space, in.space, sizeof(r.space));
     assert_string_equal(r.job, in.job);
     assert_string_equal(r.settings_text, in.settings_text);
     assert_members_equal(&r.member, &in.member);
+
+    struct meeting_welcome w = {0};
+    len = message("welcome_secret", bytes, sizeof(bytes)) - MEETING_HEADER_LEN;
+    assert_int_equal(len, MEETING_WELCOME_MAX);
+    assert_int_equal(meeting_welcome_decode(&w, bytes + MEETING_HEADER_LEN, len), HEARTH_OK);
+    assert_true(w.has_secret);
+    assert_memory_equal(w.secret, member_full.node, sizeof(w.secret));
+    len = message("welcome", bytes, sizeof(bytes)) - MEETING_HEADER_LEN;
+    assert_int_equal(meeting_welcome_decode(&w, bytes + MEETING_HEADER_LEN, len), HEARTH_OK);
+    assert_false(w.has_secret);
 
     len = message("roster", bytes, sizeof(bytes)) - MEETING_HEADER_LEN;
     assert_int_equal(meeting_roster_decode(&place, members, 2, bytes + MEETING_HEADER_LEN, len), HEARTH_OK);
@@ -179,7 +203,8 @@ static void damage_is_seen(void **state)
     }
 }
 
-/* No payload is accepted with its end missing; only a registration may be longer than this version knows. */
+/* No payload is accepted with its end missing; only a registration may be longer than this version knows. A
+ * welcome may have a secret behind it, whole or not at all. */
 static void lengths_are_exact(void **state)
 {
     uint8_t bytes[WHOLE_MAX];
@@ -187,11 +212,12 @@ static void lengths_are_exact(void **state)
     (void)state;
     for (uint8_t kind = MEETING_REGISTER; kind < MEETING_REFUSE; kind++) {
         size_t len = message(names[kind - 1], bytes, sizeof(bytes)) - MEETING_HEADER_LEN;
-        for (size_t cut = 0; cut <= len + 1; cut++) {
+        for (size_t cut = 0; cut <= len + 33; cut++) {
             uint8_t *exact = calloc(1, cut ? cut : 1); /* on the heap, where sanitizers watch its end */
             assert_non_null(exact);
             memcpy(exact, bytes + MEETING_HEADER_LEN, cut < len ? cut : len);
-            bool good = cut == len || (kind == MEETING_REGISTER && cut > len);
+            bool good = cut == len || (kind == MEETING_WELCOME && cut == MEETING_WELCOME_MAX) ||
+                        (kind == MEETING_REGISTER && cut > len);
             assert_int_equal(payload_decode(kind, exact, cut), good ? HEARTH_OK : HEARTH_PROTOCOL);
             free(exact);
         }
@@ -253,8 +279,8 @@ static void wrong_registrations_are_refused(void **state)
         {4, 0xfffffffe},  /* rank -2 */
         {8, 0},           /* size 0 */
         {8, 1025},        /* too many */
-        {24, 0x6572747f}, /* job too long for its bytes */
-        {25, 0x0a617274}, /* not printable */
+        {40, 0x6572747f}, /* job too long for its bytes */
+        {41, 0x0a617274}, /* not printable */
     };
     uint8_t bytes[WHOLE_MAX];
     struct meeting_register r;
