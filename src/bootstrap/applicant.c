@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "security/vault.h"
 #include "wire/frame.h"
 #include "wire/meeting.h"
 #include "wire/record.h"
@@ -14,6 +15,8 @@
 #define OUT_MAX   (SMALL_MAX + 256u) /* a registration and some confirmations of rosters */
 
 static_assert(ROSTER_NAME_MAX == MEETING_NAME_MAX && ROSTER_ADDRS_MAX == MEETING_ADDRS_MAX, "as it travels");
+static_assert(MEETING_NODE_LEN == NODE_ID_LEN && MEETING_SPACE_LEN == NAMESPACE_LEN, "as it travels");
+static_assert(MEETING_SECRET_LEN == SECRET_LEN, "as it travels");
 static_assert(ROSTER_MEMBERS_MAX == MEETING_MEMBERS_MAX, "as it travels");
 
 /* ---- members ---- */
@@ -22,6 +25,7 @@ static void member_pack(const struct member *m, struct meeting_member *out)
 {
     *out = (struct meeting_member){
         .instance = m->instance, .host_id = m->host_id, .process = m->process, .features = m->features};
+    memcpy(out->node, m->node.bytes, sizeof(out->node));
     snprintf(out->name, sizeof(out->name), "%s", m->name);
     for (int i = 0; i < m->addr_count; i++) {
         size_t len = sock_addr_encode(&m->addrs[i], out->addrs[out->addr_count], MEETING_ADDR_MAX);
@@ -35,6 +39,7 @@ static int member_unpack(const struct meeting_member *m, struct member *out)
 {
     *out = (struct member){
         .instance = m->instance, .host_id = m->host_id, .process = m->process, .features = m->features};
+    memcpy(out->node.bytes, m->node, sizeof(m->node));
     snprintf(out->name, sizeof(out->name), "%s", m->name);
     for (int i = 0; i < m->addr_count; i++)
         if (sock_addr_decode(&out->addrs[i], m->addrs[i], m->addr_lens[i]) != m->addr_lens[i])
@@ -47,6 +52,8 @@ void roster_fini(struct roster *roster)
 {
     heap_free(roster->members);
     roster->members = NULL;
+    wipe(roster->secret, sizeof(roster->secret));
+    roster->has_secret = false;
 }
 
 /* ---- out ---- */
@@ -62,8 +69,18 @@ int applicant_init(struct applicant *a, const struct roster_setup *setup, int ra
     return HEARTH_NO_MEMORY;
 }
 
+/* A welcome has the secret in it. */
+static void in_forget(struct applicant *a)
+{
+    if (a->in)
+        wipe(a->in, a->in_size);
+    a->in_len = 0;
+}
+
 void applicant_fini(struct applicant *a)
 {
+    in_forget(a);
+    wipe(a->secret, sizeof(a->secret));
     heap_free(a->in);
     heap_free(a->out);
     a->in = a->out = NULL;
@@ -104,6 +121,8 @@ void applicant_begin(struct applicant *a, uint64_t now_ns)
 
     snprintf(r.job, sizeof(r.job), "%s", s->job);
     snprintf(r.settings_text, sizeof(r.settings_text), "%s", s->settings_text);
+    if (s->credentials)
+        memcpy(r.space, secret_namespace(credentials_secret(s->credentials)), sizeof(r.space));
     member_pack(&s->self, &r.member);
     a->welcomed = a->refused = false;
     a->in_len = a->out_len = a->out_sent = 0;
@@ -133,7 +152,8 @@ static bool place_fits(const struct applicant *a, const struct meeting_place *p,
                        const struct meeting_member *members)
 {
     return p->size == (uint32_t)a->setup->size && (a->rank < 0 || p->rank == (uint32_t)a->rank) &&
-           members[p->rank].instance == a->setup->self.instance;
+           members[p->rank].instance == a->setup->self.instance &&
+           memcmp(members[p->rank].node, a->setup->self.node.bytes, MEETING_NODE_LEN) == 0;
 }
 
 static int roster_unpack(struct applicant *a, const struct meeting_place *p,
@@ -150,8 +170,46 @@ static int roster_unpack(struct applicant *a, const struct meeting_place *p,
     }
     members[p->rank] = a->setup->self; /* with what does not travel */
     roster_fini(&a->roster);
-    a->roster = (struct roster){p->cluster, (int)p->rank, (int)p->size, members};
+    a->roster = (struct roster){
+        .cluster = p->cluster, .rank = (int)p->rank, .size = (int)p->size, .members = members};
     return HEARTH_OK;
+}
+
+/* The secret must come where it is handed out, and nowhere else; one that we had before must be the same. */
+static int secret_check(const struct applicant *a, const struct meeting_welcome *w, struct error *error)
+{
+    const struct credentials *own = a->setup->credentials;
+
+    if (w->has_secret != a->wants_secret)
+        return error_set(error, HEARTH_MISMATCH, RANK_NONE,
+                         "rendezvous: the others %s, this process %s: start all members with plain, or "
+                         "(better) none",
+                         w->has_secret ? "encrypt" : "are plain", w->has_secret ? "is plain" : "encrypts");
+    if (w->has_secret && own && memcmp(secret_bytes(credentials_secret(own)), w->secret, SECRET_LEN) != 0)
+        return error_set(
+            error, HEARTH_MISMATCH, RANK_NONE,
+            "rendezvous: the others have the secret of another cluster: give all members the same "
+            "(hearth join TOKEN, HEARTH_SECRET_FILE), or none of them (then one is made for this "
+            "job)");
+    return HEARTH_OK;
+}
+
+static int hear_welcome(struct applicant *a, const uint8_t *payload, size_t len, struct error *error)
+{
+    struct meeting_welcome welcome = {.has_secret = false};
+    int status = meeting_welcome_decode(&welcome, payload, len);
+
+    if (status == HEARTH_OK) {
+        a->welcomed = true;
+        status = secret_check(a, &welcome, error);
+        a->refused = status != HEARTH_OK;
+    }
+    if (status == HEARTH_OK && welcome.has_secret) {
+        memcpy(a->secret, welcome.secret, sizeof(a->secret));
+        a->has_secret = true;
+    }
+    wipe(&welcome, sizeof(welcome));
+    return status == HEARTH_OK ? HEARTH_PENDING : status;
 }
 
 static int hear_roster(struct applicant *a, const uint8_t *payload, size_t len)
@@ -189,17 +247,13 @@ static int hear_go(const struct applicant *a, const uint8_t *payload, size_t len
 static int hear(struct applicant *a, const struct meeting_header *h, const uint8_t *payload,
                 struct error *error)
 {
-    struct meeting_welcome welcome;
     struct error refusal;
 
     if (!meeting_intact(h, payload))
         return HEARTH_PROTOCOL;
     switch (h->kind) {
     case MEETING_WELCOME:
-        if (meeting_welcome_decode(&welcome, payload, h->length) != HEARTH_OK)
-            return HEARTH_PROTOCOL;
-        a->welcomed = true;
-        return HEARTH_PENDING;
+        return hear_welcome(a, payload, h->length, error);
     case MEETING_ROSTER:
         return hear_roster(a, payload, h->length);
     case MEETING_GO:
@@ -224,6 +278,7 @@ static int in_grow(struct applicant *a, size_t len)
     if (!in)
         return HEARTH_NO_MEMORY;
     memcpy(in, a->in, a->in_len);
+    wipe(a->in, a->in_size);
     heap_free(a->in);
     a->in = in;
     a->in_size = len;
@@ -263,6 +318,7 @@ int applicant_input(struct applicant *a, const void *bytes, size_t len, struct e
         a->in_len = 0;
         what = "a message that does not fit";
         status = hear(a, &header, a->in + MEETING_HEADER_LEN, error);
+        wipe(a->in, whole);
     }
     if (status == HEARTH_NO_MEMORY && !a->refused)
         return error_set(error, status, RANK_NONE, "rendezvous: no memory for the roster of %d members",

@@ -10,8 +10,11 @@ struct applicant {
     const struct roster_setup *setup;
     int rank;      /* wanted; RANK_NONE: any */
     bool welcomed; /* whoever is at the other end speaks our language */
-    bool refused;  /* the last error was said by the rendezvous: trying again is no use */
-    uint8_t *in;   /* one message, at most */
+    bool refused;  /* the last error was said by the rendezvous, or is of its kind: trying again is no use */
+    bool wants_secret; /* the rendezvous hands it out */
+    bool has_secret;
+    uint8_t secret[SECRET_LEN];
+    uint8_t *in; /* one message, at most */
     size_t in_len, in_size;
     uint8_t *out;
     size_t out_len, out_sent;

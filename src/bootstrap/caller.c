@@ -6,9 +6,11 @@
 
 #include <inttypes.h>
 
+#include "security/vault.h"
+
 #define PAUSE_MIN_NS (50 * NS_PER_MS)
 #define PAUSE_MAX_NS NS_PER_S
-#define READ_BYTES   16384
+#define READ_BYTES   TUNNEL_MESSAGE_MAX /* so that nothing that was read is left for later */
 
 void caller_init(struct caller *c, struct applicant *applicant, const struct sock_addr *addrs, int count,
                  uint64_t seed)
@@ -24,8 +26,14 @@ void caller_init(struct caller *c, struct applicant *applicant, const struct soc
 
 static void hang_up(struct caller *c, int index)
 {
-    sock_close(c->lines[index].fd);
-    c->lines[index].fd = -1;
+    struct line *line = &c->lines[index];
+
+    if (line->tunnel)
+        tunnel_close(line->tunnel);
+    else
+        sock_close(line->fd);
+    line->tunnel = NULL;
+    line->fd = -1;
     if (c->chosen == index)
         c->chosen = -1;
 }
@@ -69,14 +77,27 @@ static void line_dial(struct caller *c, int index, uint64_t now_ns)
         line_fail(c, index, now_ns);
 }
 
-static void line_choose(struct caller *c, int index, uint64_t now_ns)
+static int line_choose(struct caller *c, int index, uint64_t now_ns, struct error *error)
 {
+    struct line *line = &c->lines[index];
+    bool local = sock_addr_family(&line->addr) == SOCK_UNIX;
+    struct tunnel_setup setup = {
+        .heap = c->setup->heap,
+        .credentials = local ? NULL : c->setup->credentials,
+        .role = CHANNEL_DIALS,
+    };
+
+    if (tunnel_open(&setup, line->fd, &line->tunnel) != HEARTH_OK) {
+        line->fd = -1;
+        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "rendezvous: no memory for a connection");
+    }
     for (int i = 0; i < c->count; i++)
         if (i != index)
             hang_up(c, i);
     c->chosen = index;
-    c->lines[index].until_ns = now_ns + c->setup->connect_timeout_ns;
+    line->until_ns = now_ns + c->setup->connect_timeout_ns;
     applicant_begin(c->applicant, now_ns);
+    return HEARTH_PENDING;
 }
 
 static int line_connect(struct caller *c, int index, uint64_t now_ns, struct error *error)
@@ -98,38 +119,42 @@ static int line_connect(struct caller *c, int index, uint64_t now_ns, struct err
     if (sock_addr_family(&line->addr) == SOCK_UNIX && !sock_same_user(line->fd))
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "rendezvous: %s was opened by another user: choose another name", text);
-    line_choose(c, index, now_ns);
-    return HEARTH_PENDING;
+    return line_choose(c, index, now_ns, error);
 }
 
 /* ---- talking ---- */
 
-static int line_send(struct caller *c)
+static void line_send(struct caller *c)
 {
     struct iovec piece = applicant_output(c->applicant);
-    ssize_t sent = piece.iov_len > 0 ? sock_send(c->lines[c->chosen].fd, &piece, 1) : 0;
 
-    if (sent < 0)
-        return HEARTH_PEER_LOST;
-    applicant_sent(c->applicant, (size_t)sent);
-    return HEARTH_PENDING;
+    if (piece.iov_len > 0 && tunnel_send(c->lines[c->chosen].tunnel, piece.iov_base, piece.iov_len))
+        applicant_sent(c->applicant, piece.iov_len);
 }
 
-/* Reads first: the last words of whoever closed are worth more than that it closed. */
+/* Reads first: the last words of whoever closed are worth more than that it closed. `said` has a text if
+ * there is one. */
 static int line_move(struct caller *c, struct error *said)
 {
+    struct tunnel *tunnel = c->lines[c->chosen].tunnel;
     uint8_t bytes[READ_BYTES];
-    struct iovec target = {.iov_base = bytes, .iov_len = sizeof(bytes)};
-    ssize_t len = sock_recv(c->lines[c->chosen].fd, &target, 1);
 
-    if (len < 0)
+    int status = tunnel_pump(tunnel, said);
+    if (status == HEARTH_PENDING || status == HEARTH_PROTOCOL)
+        return status;
+    ssize_t len = tunnel_recv(tunnel, bytes, sizeof(bytes));
+    if (len == HEARTH_PROTOCOL && tunnel_mixed(tunnel))
+        return error_set(said, HEARTH_PROTOCOL, RANK_NONE, "%s", tunnel_mixed_text(tunnel));
+    if (len < 0 || (len == 0 && status != HEARTH_OK))
         return HEARTH_PEER_LOST;
     if (len > 0) {
-        int status = applicant_input(c->applicant, bytes, (size_t)len, said);
+        status = applicant_input(c->applicant, bytes, (size_t)len, said);
+        wipe(bytes, (size_t)len);
         if (status != HEARTH_PENDING)
             return status;
     }
-    return line_send(c);
+    line_send(c);
+    return HEARTH_PENDING;
 }
 
 static int line_talk(struct caller *c, uint64_t now_ns, struct error *error)
@@ -138,6 +163,8 @@ static int line_talk(struct caller *c, uint64_t now_ns, struct error *error)
     bool welcomed = c->applicant->welcomed;
     struct error said;
     char text[SOCK_TEXT_MAX];
+
+    error_clear(&said);
     int status = line_move(c, &said);
 
     sock_addr_text(&c->lines[index].addr, text, sizeof(text));
@@ -154,7 +181,7 @@ static int line_talk(struct caller *c, uint64_t now_ns, struct error *error)
                   "rendezvous: whoever listens on %s did not answer for %" PRIu64
                   " ms: is it a rendezvous of Hearth?",
                   text, c->setup->connect_timeout_ns / NS_PER_MS);
-    else if (status == HEARTH_PEER_LOST)
+    else if (status == HEARTH_PEER_LOST && !said.text[0])
         error_set(&c->last, HEARTH_PEER_LOST, RANK_NONE, "rendezvous: %s closed the connection%s", text,
                   welcomed ? "" : " without an answer: is it a rendezvous of Hearth?");
     else
@@ -168,14 +195,20 @@ static int line_talk(struct caller *c, uint64_t now_ns, struct error *error)
 
 /* ---- the whole ---- */
 
+/* Before the handshake is done nothing can be said, whatever there is to say. */
+static bool line_wants_send(const struct caller *c, const struct line *line)
+{
+    return tunnel_wants_send(line->tunnel) ||
+           (tunnel_ready(line->tunnel) && applicant_output(c->applicant).iov_len > 0);
+}
+
 void caller_waits(const struct caller *c, struct sock_wait *items, uint64_t *deadline_ns)
 {
     for (int i = 0; i < RESOLVE_MAX; i++) {
         const struct line *line = &c->lines[i];
         bool chosen = c->chosen == i;
-        items[i] = (struct sock_wait){.fd = line->fd,
-                                      .want_recv = chosen,
-                                      .want_send = !chosen || applicant_output(c->applicant).iov_len > 0};
+        items[i] = (struct sock_wait){
+            .fd = line->fd, .want_recv = chosen, .want_send = !chosen || line_wants_send(c, line)};
         if (i >= c->count || (chosen && c->applicant->welcomed) || (c->chosen >= 0 && !chosen))
             continue;
         uint64_t next = line->fd >= 0 ? line->until_ns : line->next_ns;

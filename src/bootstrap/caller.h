@@ -4,14 +4,16 @@
 #define BOOTSTRAP_CALLER_H
 
 #include "bootstrap/applicant.h"
+#include "bootstrap/tunnel.h"
 #include "core/prng.h"
 #include "os/resolve.h"
 
 struct line {
     struct sock_addr addr;
-    int fd;            /* -1: between two attempts */
-    uint64_t next_ns;  /* of the next attempt */
-    uint64_t until_ns; /* of this one: to connect, and then to be welcomed */
+    int fd;                /* -1: between two attempts */
+    struct tunnel *tunnel; /* has the descriptor, from when it is chosen */
+    uint64_t next_ns;      /* of the next attempt */
+    uint64_t until_ns;     /* of this one: to connect, and then for handshake and welcome */
     uint32_t tries;
 };
 

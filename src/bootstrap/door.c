@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Listens, and hears out whoever comes: 64 bytes, within a time, from a bounded number at once.
+/* Listens, and hears out whoever comes: a handshake and 64 bytes, within a time, from a bounded number at
+ * once.
  *
- * Anybody can connect, so a stranger costs one place of a fixed table and nothing else. When all places are
- * taken, one is made free at the expense of the address that holds most of them, its oldest: whoever floods
- * the port pushes out itself, and a member that comes from elsewhere, or greets at once, gets in. What a
- * stranger says is answered only if it is a greeting that knows us. */
+ * Anybody can connect, so a stranger costs one place of a fixed table, and a tunnel only after it has said
+ * something. When all places are taken, one is made free at the expense of the address that holds most of
+ * them, its oldest: whoever floods the port pushes out itself, and a member that comes from elsewhere, or
+ * greets at once, gets in. What a stranger says is answered only if it is a greeting that knows us. */
 #include "bootstrap/door.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "bootstrap/guard.h"
 
 #define BACKLOG      512
 #define ACCEPTS_MAX  32                /* of each listener, each time the door is pumped */
@@ -17,7 +20,8 @@
 #define LOCAL_TEXT   64
 
 struct stranger {
-    int fd; /* -1: the place is free */
+    int fd;                /* -1: the place is free */
+    struct tunnel *tunnel; /* has the descriptor; NULL: nothing has come yet */
     bool local, greeted;
     struct sock_addr from;
     uint64_t came; /* counts them */
@@ -28,12 +32,15 @@ struct stranger {
 };
 
 struct door {
+    struct heap *heap;
     struct log log;
+    struct guard guard;
     uint64_t greeting_ns;
     int fd, local_fd;
     struct sock_addr bound;
     struct door_self self; /* cluster 0: not known yet */
     bool receiving;
+    bool settled;   /* and no handshakes are made: whoever comes is closed */
     uint64_t count; /* of all that came */
     bool deaf;      /* nobody is accepted, until then: */
     uint64_t deaf_until_ns;
@@ -68,7 +75,9 @@ int door_open(const struct door_setup *setup, struct door **out, struct error *e
 
     if (!door)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for the listening port");
+    door->heap = setup->heap;
     door->log = setup->log;
+    guard_init(&door->guard, &setup->log, 0);
     door->greeting_ns = setup->greeting_ns;
     door->fd = door->local_fd = -1;
     for (int i = 0; i < DOOR_HALF_OPEN; i++)
@@ -84,14 +93,24 @@ int door_open(const struct door_setup *setup, struct door **out, struct error *e
     return HEARTH_OK;
 }
 
+static void stranger_free(struct stranger *s)
+{
+    if (s->tunnel)
+        tunnel_close(s->tunnel);
+    else
+        sock_close(s->fd);
+    s->tunnel = NULL;
+    s->fd = -1;
+}
+
+/* For reasons that are nobody's concern: it left, it was slow. */
 static void stranger_close(struct door *door, struct stranger *s, const char *why)
 {
     char text[SOCK_TEXT_MAX];
 
     sock_addr_text(&s->from, text, sizeof(text));
     log_write(&door->log, HEARTH_LOG_DEBUG, "HEARTH-STRANGER", "%s is sent away: %s", text, why);
-    sock_close(s->fd);
-    s->fd = -1;
+    stranger_free(s);
 }
 
 void door_close(struct door *door)
@@ -135,7 +154,7 @@ int door_open_local(struct door *door, struct error *error)
     return sock_listen(&addr, BACKLOG, &door->local_fd, &bound, error);
 }
 
-void door_refuse(int fd, const struct greeting *greeting, enum greeting_reason reason)
+void door_refuse(struct tunnel *tunnel, const struct greeting *greeting, enum greeting_reason reason)
 {
     struct greeting answer = {
         .kind = GREETING_REFUSE,
@@ -149,12 +168,21 @@ void door_refuse(int fd, const struct greeting *greeting, enum greeting_reason r
         .to_instance = greeting->from_instance,
     };
     uint8_t bytes[GREETING_LEN];
-    struct iovec piece = {bytes, sizeof(bytes)};
 
     greeting_encode(&answer, bytes);
     /* It fits into an empty socket, or the socket is broken; either way we are through with it. */
-    (void)sock_send(fd, &piece, 1);
-    sock_close(fd);
+    (void)tunnel_send(tunnel, bytes, sizeof(bytes));
+    tunnel_close(tunnel);
+}
+
+void door_complain(struct door *door, const struct sock_addr *from, const char *why)
+{
+    guard_complain(&door->guard, from, why);
+}
+
+uint64_t door_put_off(const struct door *door)
+{
+    return door->guard.refused;
 }
 
 void door_receive(struct door *door, const struct door_self *self)
@@ -168,8 +196,15 @@ void door_settle(struct door *door)
     struct door_guest guest;
 
     while (door_take(door, &guest))
-        door_refuse(guest.fd, &guest.greeting, GREETING_JOINED);
+        door_refuse(guest.tunnel, &guest.greeting, GREETING_JOINED);
     door->receiving = false;
+    if (door->self.credentials) {
+        for (int i = 0; i < DOOR_HALF_OPEN; i++)
+            if (door->strangers[i].fd >= 0)
+                stranger_close(door, &door->strangers[i], "we are joined to all");
+        door->self.credentials = NULL;
+        door->settled = true;
+    }
     if (door->local_fd >= 0)
         sock_unlisten(door->local_fd);
     door->local_fd = -1;
@@ -246,20 +281,45 @@ static void stranger_judge(struct door *door, struct stranger *s)
     else if (door->receiving)
         s->greeted = true;
     else {
-        door_refuse(s->fd, g, GREETING_JOINED);
+        door_refuse(s->tunnel, g, GREETING_JOINED);
+        s->tunnel = NULL;
         s->fd = -1;
     }
 }
 
+static bool stranger_open(struct door *door, struct stranger *s)
+{
+    struct tunnel_setup setup = {
+        .heap = door->heap,
+        .credentials = door->self.credentials,
+        .role = CHANNEL_LISTENS,
+        .admit = guard_admit,
+        .admit_arg = &door->guard,
+    };
+
+    if (tunnel_open(&setup, s->fd, &s->tunnel) == HEARTH_OK)
+        return true;
+    s->fd = -1;
+    return false;
+}
+
+static void stranger_refuse(struct door *door, struct stranger *s, const char *why)
+{
+    door_complain(door, &s->from, why);
+    stranger_free(s);
+}
+
 /* Reads what is there, never beyond the greeting. Bytes that cannot become one are not waited for. */
-static void stranger_hear(struct door *door, struct stranger *s)
+static void stranger_listen(struct door *door, struct stranger *s)
 {
     static const uint8_t start[] = {GREETING_MAGIC & 0xff, GREETING_MAGIC >> 8, GREETING_VERSION};
-    struct iovec piece = {s->bytes + s->got, GREETING_LEN - s->got};
-    ssize_t len = sock_recv(s->fd, &piece, 1);
+    ssize_t len = tunnel_recv(s->tunnel, s->bytes + s->got, GREETING_LEN - s->got);
 
     if (len < 0) {
-        stranger_close(door, s, "it left");
+        if (tunnel_mixed(s->tunnel))
+            stranger_refuse(door, s, tunnel_mixed_text(s->tunnel));
+        else
+            stranger_close(door, s, "it left");
         return;
     }
     s->got += (size_t)len;
@@ -269,12 +329,32 @@ static void stranger_hear(struct door *door, struct stranger *s)
         stranger_judge(door, s);
 }
 
+static void stranger_hear(struct door *door, struct stranger *s)
+{
+    struct error error;
+
+    if (!s->tunnel && !stranger_open(door, s))
+        return;
+    int status = tunnel_pump(s->tunnel, &error);
+    if (status == HEARTH_OK)
+        stranger_listen(door, s);
+    else if (status == HEARTH_PROTOCOL)
+        stranger_refuse(door, s, error.text);
+    else if (status != HEARTH_PENDING)
+        stranger_close(door, s, error.text);
+}
+
 /* ---- pumping ------------------------------------------------------------------------------------------ */
 
 static void accept_one(struct door *door, int fd, const struct sock_addr *from, bool local, uint64_t now_ns)
 {
-    struct stranger *s = place_find(door);
+    struct sock_wait wait = {.fd = fd, .want_recv = true};
 
+    if (door->settled) { /* a handshake would cost us something, and lead to nothing */
+        sock_close(fd);
+        return;
+    }
+    struct stranger *s = place_find(door);
     if (!s) { /* every place is a guest's that waits to be taken */
         sock_close(fd);
         return;
@@ -288,7 +368,7 @@ static void accept_one(struct door *door, int fd, const struct sock_addr *from, 
     };
     if (local && !sock_same_user(fd))
         stranger_close(door, s, "it runs as another user");
-    else
+    else if (sock_wait(&wait, 1, 0) > 0)
         stranger_hear(door, s); /* who greets at once does not stand in the way of others */
 }
 
@@ -311,16 +391,38 @@ static void accept_some(struct door *door, int listener, bool local, uint64_t no
     }
 }
 
-void door_pump(struct door *door, uint64_t now_ns)
+static bool wants_send(const struct stranger *s)
 {
+    return s->tunnel && tunnel_wants_send(s->tunnel);
+}
+
+/* One look at all of them: a stranger that has said nothing costs nothing more. */
+static void strangers_pump(struct door *door, uint64_t now_ns)
+{
+    struct sock_wait items[DOOR_HALF_OPEN];
+
+    for (int i = 0; i < DOOR_HALF_OPEN; i++) {
+        const struct stranger *s = &door->strangers[i];
+        items[i] =
+            (struct sock_wait){.fd = s->greeted ? -1 : s->fd, .want_recv = true, .want_send = wants_send(s)};
+    }
+    (void)sock_wait(items, DOOR_HALF_OPEN, 0);
     for (int i = 0; i < DOOR_HALF_OPEN; i++) {
         struct stranger *s = &door->strangers[i];
         if (s->fd < 0 || s->greeted)
             continue;
-        stranger_hear(door, s);
+        if (items[i].ready)
+            stranger_hear(door, s);
         if (s->fd >= 0 && !s->greeted && now_ns >= s->deadline_ns)
             stranger_close(door, s, "it did not greet in time");
     }
+}
+
+void door_pump(struct door *door, uint64_t now_ns)
+{
+    guard_tick(&door->guard, now_ns);
+    if (door_strangers(door) > 0)
+        strangers_pump(door, now_ns);
     if (door->deaf && now_ns < door->deaf_until_ns)
         return;
     door->deaf = false;
@@ -330,10 +432,10 @@ void door_pump(struct door *door, uint64_t now_ns)
         accept_some(door, door->fd, false, now_ns);
 }
 
-static void wait_add(struct sock_wait *items, size_t max, size_t *count, int fd)
+static void wait_add(struct sock_wait *items, size_t max, size_t *count, int fd, bool want_send)
 {
     if (fd >= 0 && *count < max)
-        items[(*count)++] = (struct sock_wait){.fd = fd, .want_recv = true};
+        items[(*count)++] = (struct sock_wait){.fd = fd, .want_recv = true, .want_send = want_send};
 }
 
 size_t door_waits(const struct door *door, struct sock_wait *items, size_t max, uint64_t *deadline_ns)
@@ -342,13 +444,13 @@ size_t door_waits(const struct door *door, struct sock_wait *items, size_t max, 
 
     /* While nobody can be accepted the listeners would be ready all the time. */
     if (!door->deaf) {
-        wait_add(items, max, &count, door->local_fd);
-        wait_add(items, max, &count, door->fd);
+        wait_add(items, max, &count, door->local_fd, false);
+        wait_add(items, max, &count, door->fd, false);
     } else if (door->deaf_until_ns < *deadline_ns)
         *deadline_ns = door->deaf_until_ns;
     for (int i = 0; i < DOOR_HALF_OPEN; i++) {
         const struct stranger *s = &door->strangers[i];
-        wait_add(items, max, &count, s->fd);
+        wait_add(items, max, &count, s->fd, wants_send(s));
         if (s->fd >= 0 && s->deadline_ns < *deadline_ns)
             *deadline_ns = s->deadline_ns;
     }
@@ -361,7 +463,8 @@ bool door_take(struct door *door, struct door_guest *guest)
         struct stranger *s = &door->strangers[i];
         if (s->fd < 0 || !s->greeted)
             continue;
-        *guest = (struct door_guest){s->fd, s->local, s->from, s->greeting};
+        *guest = (struct door_guest){s->tunnel, s->local, s->from, s->greeting};
+        s->tunnel = NULL;
         s->fd = -1;
         return true;
     }

@@ -4,6 +4,7 @@
 #define BOOTSTRAP_DOOR_H
 
 #include "bootstrap/mesh.h"
+#include "bootstrap/tunnel.h"
 #include "wire/greeting.h"
 
 /* Listeners and those who have not greeted yet. */
@@ -13,11 +14,13 @@
 struct door_self {
     uint64_t cluster, instance;
     int rank;
+    const struct credentials *credentials; /* NULL: plain; lent until door_settle */
 };
 
-/* A socket that has greeted us by our names; its 64 bytes are read, nothing behind them. */
+/* One that has greeted us by our names; its 64 bytes are read, nothing behind them. Who it is, tunnel_peer
+ * says where it was proven. */
 struct door_guest {
-    int fd;
+    struct tunnel *tunnel;
     bool local; /* a unix socket of our own user */
     struct sock_addr from;
     struct greeting greeting;
@@ -25,7 +28,8 @@ struct door_guest {
 
 /* From now on guests are kept for door_take. Before this, nobody is a guest. */
 void door_receive(struct door *door, const struct door_self *self);
-/* From now on guests are told that we are joined. The unix socket is closed. */
+/* Nobody is let in any more, and the unix socket is closed. Plain: who greets is told that we are joined.
+ * Else strangers are closed as they come: no handshake is made any more. */
 void door_settle(struct door *door);
 /* Listens for members of this host too. */
 int MUST_CHECK door_open_local(struct door *door, struct error *error);
@@ -35,8 +39,12 @@ void door_local_addr(uint64_t cluster, int rank, struct sock_addr *out);
 /* The next guest, the caller's from then on; false: none. To be called until then after each door_pump. */
 bool door_take(struct door *door, struct door_guest *guest);
 /* Answers a guest no, and closes it. */
-void door_refuse(int fd, const struct greeting *greeting, enum greeting_reason reason);
+void door_refuse(struct tunnel *tunnel, const struct greeting *greeting, enum greeting_reason reason);
 
-int door_strangers(const struct door *door); /* how many stand there now */
+/* Says in the log, once for each address, why somebody is sent away. */
+void door_complain(struct door *door, const struct sock_addr *from, const char *why);
+
+int door_strangers(const struct door *door);    /* how many stand there now */
+uint64_t door_put_off(const struct door *door); /* handshakes that were too many: see guard.h */
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a roster to connections: every pair of members joined by authenticated-by-roster sockets, dialled from
- * either end, through one listening port (and one unix socket for members of the same host).
+/* From a roster to connections: every pair of members joined by sockets, dialled from either end, through one
+ * listening port (and one unix socket for members of the same host).
  *
- * A socket begins with a greeting of fixed size: cluster, from, to, channel, instance of both. The side with
+ * A socket begins with a handshake, by which each end proves to be the member that the roster names, unless
+ * all is plain. A greeting of fixed size follows: cluster, from, to, channel, instance of both. The side with
  * the lower rank decides which of several sockets for the same channel is kept and confirms it; only a
  * confirmed socket is used. docs/wire.md is the law. */
 #ifndef BOOTSTRAP_MESH_H
@@ -11,7 +12,7 @@
 #include "bootstrap/roster.h"
 
 #define MESH_CHANNELS_MAX 9  /* control + 8 data */
-#define DOOR_HALF_OPEN    64 /* sockets that have not greeted yet; the oldest goes when another comes */
+#define DOOR_HALF_OPEN    64 /* sockets that have not greeted yet; one goes when another comes */
 
 /* ---- the door: the node's listening sockets and those who stand in front of them ---- */
 
@@ -22,7 +23,7 @@ struct door_setup {
     struct log log;
     struct sock_addr listen; /* TCP; len 0: none */
     uint16_t port_tries;     /* a taken port moves to the next, so often */
-    uint64_t greeting_ns;    /* how long a stranger may take to greet: 5 s */
+    uint64_t greeting_ns;    /* how long a stranger may take for handshake and greeting: 5 s */
 };
 int MUST_CHECK door_open(const struct door_setup *setup, struct door **out, struct error *error);
 void door_close(struct door *door);
@@ -43,10 +44,11 @@ enum mesh_kind { MESH_NONE, MESH_TCP, MESH_UNIX };
 /* The sockets to one peer, confirmed. Unix: one channel, over which the transport hands its memory. */
 struct mesh_peer {
     enum mesh_kind kind;
-    int fds[MESH_CHANNELS_MAX]; /* -1: none */
-    int count;                  /* channels: the same at both ends */
-    uint64_t round_trip_ns;     /* of the greeting, the smallest seen */
-    struct sock_addr addr;      /* the peer's */
+    int fds[MESH_CHANNELS_MAX];                 /* -1: none */
+    struct records *records[MESH_CHANNELS_MAX]; /* of the same; NULL: plain, and always for unix */
+    int count;                                  /* channels: the same at both ends */
+    uint64_t round_trip_ns;                     /* of connect or greeting, the smallest seen */
+    struct sock_addr addr;                      /* the peer's */
 };
 
 enum mesh_wish { MESH_AUTO, MESH_WISH_TCP, MESH_WISH_SHM };
@@ -62,9 +64,11 @@ struct mesh_setup {
                             MESH_CHANNELS_MAX by the bandwidth-delay product at `rate_bytes_per_s`, one data
                             connection per begun 512 KiB of it; the lower rank decides and says so */
     double rate_bytes_per_s;
-    const struct sock_addr *from; /* local address to dial from; NULL: any */
-    bool trust_network; /* without it a TCP address that is not loopback is HEARTH_INVALID with a text that
-                           names the option (trust_network, HEARTH_TRUST_NETWORK=1, --i-trust-this-network) */
+    const struct sock_addr *from;          /* local address to dial from; NULL: any */
+    const struct credentials *credentials; /* NULL: plain; lent until mesh_join returns */
+    bool trust_network; /* plain: without it a TCP address that is not loopback is HEARTH_INVALID with a text
+                           that names the option (trust_network, HEARTH_TRUST_NETWORK=1,
+                           --i-trust-this-network) */
     uint64_t deadline_ns, connect_timeout_ns;
     uint32_t connect_retries;
 };

@@ -12,6 +12,7 @@
 #include "bootstrap/differ.h"
 #include "core/bytes.h"
 #include "core/prng.h"
+#include "security/vault.h"
 #include "wire/frame.h"
 #include "wire/meeting.h"
 #include "wire/record.h"
@@ -24,6 +25,9 @@ enum guest_state { STRANGER, MEMBER, LEAVING };
 struct guest {
     enum guest_state state;
     bool gone, ready;
+    struct rendezvous_origin origin;
+    bool proven; /* by its handshake, to be: */
+    struct identity peer;
     uint64_t order;       /* of coming, and then of registering */
     uint64_t deadline_ns; /* member: of its patience; else it is sent away then */
     int wanted, rank;
@@ -40,6 +44,7 @@ enum phase { GATHERING, AGREEING, OVER };
 
 struct rendezvous {
     struct rendezvous_setup setup;
+    struct guard guard;
     enum phase phase;
     struct error error; /* why it is over; HEARTH_OK: GO */
     struct prng prng;
@@ -71,9 +76,18 @@ int rendezvous_open(const struct rendezvous_setup *setup, struct rendezvous **ou
                          setup->size);
     }
     prng_init(&r->prng, setup->seed);
+    guard_init(&r->guard, &setup->log, setup->size);
     error_clear(&r->error);
     *out = r;
     return HEARTH_OK;
+}
+
+/* It may hold the secret. */
+static void guest_free(struct guest *g)
+{
+    if (g)
+        wipe(g->out, sizeof(g->out));
+    heap_free(g);
 }
 
 void rendezvous_close(struct rendezvous *r)
@@ -81,12 +95,17 @@ void rendezvous_close(struct rendezvous *r)
     if (!r)
         return;
     for (int i = 0; r->guests && i < r->limit; i++)
-        heap_free(r->guests[i]);
+        guest_free(r->guests[i]);
     heap_free(r->guests);
     heap_free(r->ranks);
     heap_free(r->listed);
     heap_free(r->roster);
     heap_free(r);
+}
+
+struct guard *rendezvous_guard(struct rendezvous *r)
+{
+    return &r->guard;
 }
 
 int rendezvous_limit(const struct rendezvous *r)
@@ -289,7 +308,8 @@ static void meeting_try_go(struct rendezvous *r, uint64_t now_ns)
     }
 }
 
-int rendezvous_conn_open(struct rendezvous *r, uint64_t now_ns, int *conn)
+int rendezvous_conn_open(struct rendezvous *r, const struct rendezvous_origin *origin, uint64_t now_ns,
+                         int *conn)
 {
     struct guest *oldest = NULL;
     int place = 0;
@@ -301,6 +321,7 @@ int rendezvous_conn_open(struct rendezvous *r, uint64_t now_ns, int *conn)
     struct guest *g = heap_alloc(r->setup.heap, 1, sizeof(*g));
     if (!g)
         return HEARTH_NO_MEMORY;
+    g->origin = *origin;
     g->order = ++r->orders;
     g->wanted = g->rank = RANK_NONE;
     g->deadline_ns = now_ns + RENDEZVOUS_STRANGER_NS;
@@ -319,10 +340,16 @@ int rendezvous_conn_open(struct rendezvous *r, uint64_t now_ns, int *conn)
 void rendezvous_conn_closed(struct rendezvous *r, int conn, uint64_t now_ns)
 {
     guest_drop(r, r->guests[conn]);
-    heap_free(r->guests[conn]);
+    guest_free(r->guests[conn]);
     r->guests[conn] = NULL;
     r->open--;
     meeting_try_roster(r, now_ns);
+}
+
+void rendezvous_conn_proven(struct rendezvous *r, int conn, const struct identity *peer)
+{
+    r->guests[conn]->proven = true;
+    r->guests[conn]->peer = *peer;
 }
 
 bool rendezvous_conn_gone(const struct rendezvous *r, int conn)
@@ -367,6 +394,45 @@ static int register_check(const struct rendezvous *r, const struct meeting_regis
     return HEARTH_OK;
 }
 
+static bool all_zero(const uint8_t *bytes, size_t len)
+{
+    uint8_t any = 0;
+
+    for (size_t i = 0; i < len; i++)
+        any |= bytes[i];
+    return any == 0;
+}
+
+/* Whether it is who it says, and of our cluster. */
+static int register_trust(const struct rendezvous *r, const struct guest *g,
+                          const struct meeting_register *in, struct error *error)
+{
+    const struct rendezvous_setup *s = &r->setup;
+    unsigned process = in->member.process;
+    const char *host = in->member.name;
+    bool plain = all_zero(in->member.node, sizeof(in->member.node));
+
+    if (plain != !s->space)
+        return error_set(error, HEARTH_MISMATCH, in->rank,
+                         "rendezvous: process %u on %s %s, the others %s: start all members with plain, or "
+                         "(better) none",
+                         process, host, plain ? "is plain" : "encrypts", plain ? "encrypt" : "are plain");
+    if (s->credentials && !(g->proven && g->peer.instance == in->member.instance &&
+                            memcmp(g->peer.node.bytes, in->member.node, NODE_ID_LEN) == 0))
+        return error_set(error, HEARTH_PROTOCOL, in->rank,
+                         "rendezvous: process %u on %s: it speaks for another member than the one that its "
+                         "handshake has proven",
+                         process, host);
+    if (s->space && !all_zero(in->space, NAMESPACE_LEN) && memcmp(in->space, s->space, NAMESPACE_LEN) != 0)
+        return error_set(
+            error, HEARTH_MISMATCH, in->rank,
+            "rendezvous: process %u on %s has the secret of another cluster: give all members the "
+            "same (hearth join TOKEN, HEARTH_SECRET_FILE), or none of them (then one is made for "
+            "this job)",
+            process, host);
+    return HEARTH_OK;
+}
+
 /* What concerns only this connection. */
 static int register_refuse(const struct rendezvous *r, const struct meeting_register *in, struct error *error)
 {
@@ -386,24 +452,45 @@ static int register_refuse(const struct rendezvous *r, const struct meeting_regi
 }
 
 /* A member whose connection broke comes again: its old one goes. */
-static void instance_replace(struct rendezvous *r, uint64_t instance)
+static void member_replace(struct rendezvous *r, const struct meeting_member *m)
 {
-    for (int i = 0; i < r->limit; i++)
-        if (r->guests[i] && r->guests[i]->state == MEMBER && r->guests[i]->member.instance == instance)
-            guest_drop(r, r->guests[i]);
+    for (int i = 0; i < r->limit; i++) {
+        struct guest *g = r->guests[i];
+        if (g && g->state == MEMBER && g->member.instance == m->instance &&
+            memcmp(g->member.node, m->node, sizeof(m->node)) == 0)
+            guest_drop(r, g);
+    }
+}
+
+static void guest_welcome(const struct rendezvous *r, struct guest *g)
+{
+    struct meeting_welcome welcome = {.present = (uint32_t)r->members, .size = (uint32_t)r->setup.size};
+    uint8_t payload[MEETING_WELCOME_MAX];
+
+    if (r->setup.secret && g->origin.local) {
+        welcome.has_secret = true;
+        memcpy(welcome.secret, r->setup.secret, sizeof(welcome.secret));
+    }
+    guest_tell(g, MEETING_WELCOME, payload, meeting_welcome_encode(&welcome, payload, sizeof(payload)));
+    wipe(&welcome, sizeof(welcome));
+    wipe(payload, sizeof(payload));
 }
 
 static void guest_register(struct rendezvous *r, struct guest *g, const struct meeting_register *in,
                            uint64_t now_ns)
 {
     struct error error;
-    uint8_t payload[8];
 
+    if (register_trust(r, g, in, &error) != HEARTH_OK) {
+        guard_complain(&r->guard, &g->origin.from, error.text);
+        guest_refuse(r, g, &error, now_ns);
+        return;
+    }
     if (register_refuse(r, in, &error) != HEARTH_OK) {
         guest_refuse(r, g, &error, now_ns);
         return;
     }
-    instance_replace(r, in->member.instance);
+    member_replace(r, &in->member);
     if (register_check(r, in, &error) != HEARTH_OK) {
         guest_refuse(r, g, &error, now_ns);
         meeting_fail(r, &error, now_ns);
@@ -422,8 +509,7 @@ static void guest_register(struct rendezvous *r, struct guest *g, const struct m
     g->member = in->member;
     g->deadline_ns = now_ns + in->patience_ms * NS_PER_MS;
     r->members++;
-    struct meeting_welcome welcome = {(uint32_t)r->members, (uint32_t)r->setup.size};
-    guest_tell(g, MEETING_WELCOME, payload, meeting_welcome_encode(&welcome, payload, sizeof(payload)));
+    guest_welcome(r, g);
 }
 
 /* ---- input ---- */
@@ -496,6 +582,7 @@ void rendezvous_sent(struct rendezvous *r, int conn, size_t len, uint64_t now_ns
     g->sent += len;
     if (guest_unsent(r, g) > 0)
         return;
+    wipe(g->out, g->out_len);
     g->out_len = g->sent = 0;
     g->has_roster = false;
     meeting_try_roster(r, now_ns);

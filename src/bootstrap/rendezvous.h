@@ -7,14 +7,16 @@
  *         +------(a member closed)------------+          (deadline, contradiction: over, REFUSE to all)
  *
  * Wrong size, version or settings and a rank claimed twice end the meeting for all; another job, garbage,
- * or one member too many only the connection that brought it. */
+ * another secret, a name that was not proven, or one member too many only the connection that brought it. */
 #ifndef BOOTSTRAP_RENDEZVOUS_H
 #define BOOTSTRAP_RENDEZVOUS_H
 
+#include "bootstrap/guard.h"
 #include "core/error.h"
 #include "core/heap.h"
 #include "core/log.h"
 #include "os/sock.h"
+#include "security/credentials.h"
 
 #define RENDEZVOUS_STRANGERS   64             /* connections beside `size` */
 #define RENDEZVOUS_STRANGER_NS (5 * NS_PER_S) /* to register in, or to take a refusal */
@@ -29,6 +31,16 @@ struct rendezvous_setup {
     uint64_t settings;
     uint64_t seed; /* cluster ids are drawn from it */
     uint64_t deadline_ns;
+    /* Lent while it is open. All NULL: plain. */
+    const uint8_t *space;                  /* [NAMESPACE_LEN] of the cluster's secret */
+    const uint8_t *secret;                 /* [SECRET_LEN] unix sockets: what members are told */
+    const struct credentials *credentials; /* TCP: members must prove who they are */
+};
+
+/* How a connection came. */
+struct rendezvous_origin {
+    struct sock_addr from; /* for the log */
+    bool local;            /* a unix socket of our own user, or ourselves: is told the secret */
 };
 
 int MUST_CHECK rendezvous_open(const struct rendezvous_setup *setup, struct rendezvous **out,
@@ -38,7 +50,10 @@ void rendezvous_close(struct rendezvous *r);
 /* Connections are numbered 0 to rendezvous_limit - 1. Opening one too many makes the oldest that has not
  * registered `gone`. */
 int rendezvous_limit(const struct rendezvous *r);
-int MUST_CHECK rendezvous_conn_open(struct rendezvous *r, uint64_t now_ns, int *conn);
+int MUST_CHECK rendezvous_conn_open(struct rendezvous *r, const struct rendezvous_origin *origin,
+                                    uint64_t now_ns, int *conn);
+/* Its handshake is done. */
+void rendezvous_conn_proven(struct rendezvous *r, int conn, const struct identity *peer);
 void rendezvous_conn_closed(struct rendezvous *r, int conn, uint64_t now_ns); /* its number is free again */
 void rendezvous_input(struct rendezvous *r, int conn, const void *bytes, size_t len, uint64_t now_ns);
 /* What is to be sent, at most 3 pieces; how much of it was. */
@@ -54,5 +69,7 @@ uint64_t rendezvous_deadline(const struct rendezvous *r); /* of the next tick */
 bool rendezvous_over(const struct rendezvous *r, struct error *error);
 /* Whether everybody who was given it has closed, as members do when they have read it. */
 bool rendezvous_quiet(const struct rendezvous *r);
+
+struct guard *rendezvous_guard(struct rendezvous *r);
 
 #endif

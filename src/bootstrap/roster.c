@@ -29,6 +29,7 @@ struct session {
     struct sock_addr addrs[RESOLVE_MAX]; /* of the rendezvous */
     int addr_count;
     uint64_t seed;
+    struct secret *offer; /* what we offer, where that is to be */
     struct applicant applicant;
     struct caller caller;
     struct server server;
@@ -36,6 +37,12 @@ struct session {
     uint64_t serve_ns; /* next attempt to */
     struct sock_wait *items;
 };
+
+/* Whether all who come are seen to be of our own user. */
+static bool session_local(const struct session *s)
+{
+    return sock_addr_family(&s->addrs[0]) == SOCK_UNIX;
+}
 
 /* ---- what was given ---- */
 
@@ -178,8 +185,14 @@ static int serve_begin(struct session *s, const int *listeners, int count, bool 
         .settings = setup->settings,
         .seed = s->seed,
         .deadline_ns = setup->deadline_ns,
+        .credentials = session_local(s) ? NULL : setup->credentials,
     };
+    const struct secret *secret = setup->credentials ? credentials_secret(setup->credentials) : s->offer;
 
+    if (secret)
+        r.space = secret_namespace(secret);
+    if (secret && session_local(s))
+        r.secret = secret_bytes(secret);
     int status = server_open(&s->server, &r, listeners, count, borrowed, error);
     if (status != HEARTH_OK)
         return status;
@@ -298,6 +311,22 @@ static int session_run(struct session *s, struct error *error)
     }
 }
 
+/* Who is to have a secret must have it, or be handed one. */
+static int secret_prepare(struct session *s, struct error *error)
+{
+    const struct roster_setup *setup = s->setup;
+
+    if (setup->credentials || !setup->offer)
+        return HEARTH_OK;
+    if (!session_local(s))
+        return error_set(
+            error, HEARTH_INVALID, RANK_NONE,
+            "open: members that meet at %s need the cluster's secret: hearth init on one machine, "
+            "then hearth join TOKEN on the others (or HEARTH_SECRET_FILE)",
+            s->where);
+    return secret_from_bytes(setup->offer, NULL, &s->offer, error);
+}
+
 static int session_open(struct session *s, const struct roster_setup *setup, struct error *error)
 {
     *s = (struct session){.setup = setup, .rank = setup->rank, .server.self = -1};
@@ -308,6 +337,8 @@ static int session_open(struct session *s, const struct roster_setup *setup, str
     if (status == HEARTH_OK)
         status = resolve(s->where, setup->peers ? PORT_PEERS : PORT_RENDEZVOUS, setup->deadline_ns, s->addrs,
                          &s->addr_count, error);
+    if (status == HEARTH_OK)
+        status = secret_prepare(s, error);
     if (status != HEARTH_OK)
         return status;
     s->may_serve = s->rank <= 0;
@@ -315,6 +346,7 @@ static int session_open(struct session *s, const struct roster_setup *setup, str
     s->items = heap_alloc(setup->heap, items, sizeof(struct sock_wait));
     if (!s->items || applicant_init(&s->applicant, setup, s->rank) != HEARTH_OK)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "rendezvous: no memory");
+    s->applicant.wants_secret = session_local(s) && (setup->credentials || setup->offer);
     caller_init(&s->caller, &s->applicant, s->addrs, s->addr_count, s->seed);
     return HEARTH_OK;
 }
@@ -324,6 +356,7 @@ static void session_close(struct session *s)
     server_close(&s->server);
     caller_close(&s->caller);
     applicant_fini(&s->applicant);
+    secret_close(s->offer);
     heap_free(s->items);
 }
 
@@ -360,6 +393,8 @@ int roster_agree(const struct roster_setup *setup, struct roster *out, struct er
     if (status == HEARTH_OK) {
         *out = s.applicant.roster;
         s.applicant.roster.members = NULL;
+        out->has_secret = s.applicant.has_secret;
+        memcpy(out->secret, s.applicant.secret, sizeof(out->secret));
     }
     if (s.serves)
         serve_linger(&s, status);

@@ -7,6 +7,7 @@
 #include "core/heap.h"
 #include "core/log.h"
 #include "os/sock.h"
+#include "security/credentials.h"
 
 #define ROSTER_MEMBERS_MAX 1024
 #define ROSTER_ADDRS_MAX   4
@@ -14,6 +15,7 @@
 
 /* A member as it presents itself. */
 struct member {
+    struct node_id node;                      /* its key, as its handshakes prove it; 0: plain */
     uint64_t instance;                        /* drawn once per node */
     uint64_t host_id;                         /* os/host.h; equal: shared memory is possible */
     uint32_t process;                         /* its process id, for people */
@@ -29,8 +31,10 @@ struct roster {
     uint64_t cluster; /* drawn by the rendezvous, never 0: the id of the world group, and in every greeting */
     int rank, size;   /* ours; all */
     struct member *members; /* [size], heap */
+    bool has_secret;        /* it was handed out: the cluster's secret */
+    uint8_t secret[SECRET_LEN];
 };
-void roster_fini(struct roster *roster);
+void roster_fini(struct roster *roster); /* wipes the secret */
 
 /* What a member brings to the rendezvous. */
 struct roster_setup {
@@ -46,6 +50,11 @@ struct roster_setup {
     uint64_t settings;         /* hash of everything that must be agreed; texts name what differs */
     const char *settings_text; /* the same for people: "chunk_bytes=262144 window_bytes=..." */
     struct member self;
+    /* Through TCP every connection is opened by a handshake. Through a unix socket there is none: both ends
+     * see that the other is of the same user, and whoever serves hands out its secret: that of its
+     * credentials, or else the one that it offers. Neither: plain. */
+    const struct credentials *credentials; /* NULL: plain, or the secret is not known yet */
+    const uint8_t *offer;                  /* [SECRET_LEN] or NULL */
     int door; /* static list: the listening descriptor (rank 0 serves on it), else -1 */
     uint64_t deadline_ns;
     uint64_t connect_timeout_ns;
@@ -55,8 +64,8 @@ struct roster_setup {
 
 /* Blocks until all members have the same roster, or fails with a text that names what is wrong and with whom:
  * unreachable or silent rendezvous, wrong protocol there, duplicate rank, missing ranks at the deadline
- * (all of them listed), different size, job, version or settings. A failure at one member is told to all. The
- * rendezvous is not needed any more when this returns. */
+ * (all of them listed), different size, job, version or settings, another secret, plain where others are not.
+ * A failure at one member is told to all. The rendezvous is not needed any more when this returns. */
 int MUST_CHECK roster_agree(const struct roster_setup *setup, struct roster *out, struct error *error);
 
 #endif

@@ -3,30 +3,36 @@
 #include "bootstrap/server.h"
 
 #include <assert.h>
+#include <string.h>
+
+#include "wire/meeting.h"
+#include "wire/record.h"
 
 #define ACCEPT_BATCH    32
 #define ACCEPT_PAUSE_NS (100 * NS_PER_MS)
-#define READ_BYTES      4096
+#define READ_BYTES      TUNNEL_MESSAGE_MAX /* so that nothing that was read is left for later */
 
 int server_open(struct server *server, const struct rendezvous_setup *setup, const int *listeners, int count,
                 bool borrowed, struct error *error)
 {
     assert(count >= 1 && count <= SERVER_LISTENERS);
     *server = (struct server){.listener_count = count, .borrowed = borrowed, .self = -1};
+    server->heap = setup->heap;
+    server->credentials = setup->credentials;
     for (int i = 0; i < count; i++)
         server->listeners[i] = listeners[i];
     int status = rendezvous_open(setup, &server->meeting, error);
     if (status != HEARTH_OK)
         goto close;
     int limit = rendezvous_limit(server->meeting);
-    server->fds = heap_alloc(setup->heap, (size_t)limit, sizeof(int));
-    if (!server->fds) {
+    server->conns = heap_alloc(setup->heap, (size_t)limit, sizeof(struct server_conn));
+    if (!server->conns) {
         status = error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "rendezvous: no memory for its connections");
         goto close;
     }
     server->limit = limit;
     for (int i = 0; i < limit; i++)
-        server->fds[i] = -1;
+        server->conns[i].fd = -1;
     return HEARTH_OK;
 close:
     server_close(server);
@@ -35,9 +41,12 @@ close:
 
 int server_join(struct server *server, uint64_t now_ns, struct error *error)
 {
-    int status = rendezvous_conn_open(server->meeting, now_ns, &server->self);
+    struct rendezvous_origin origin = {.local = true};
+    int status = rendezvous_conn_open(server->meeting, &origin, now_ns, &server->self);
     if (status != HEARTH_OK)
         return error_set(error, status, RANK_NONE, "rendezvous: no memory for ourselves");
+    if (server->credentials)
+        rendezvous_conn_proven(server->meeting, server->self, credentials_self(server->credentials));
     return HEARTH_OK;
 }
 
@@ -55,12 +64,21 @@ void server_deafen(struct server *server)
     server->listener_count = 0;
 }
 
+static void conn_free(struct server_conn *c)
+{
+    if (c->tunnel)
+        tunnel_close(c->tunnel);
+    else
+        sock_close(c->fd);
+    *c = (struct server_conn){.fd = -1};
+}
+
 void server_close(struct server *server)
 {
     server_deafen(server);
     for (int i = 0; i < server->limit; i++)
-        sock_close(server->fds[i]);
-    heap_free(server->fds);
+        conn_free(&server->conns[i]);
+    heap_free(server->conns);
     rendezvous_close(server->meeting);
     *server = (struct server){.self = -1};
 }
@@ -88,11 +106,11 @@ void server_waits(const struct server *server, struct sock_wait *items, uint64_t
         items[i] = (struct sock_wait){.fd = listens ? server->listeners[i] : -1, .want_recv = true};
     }
     for (int i = 0; i < server->limit; i++) {
-        bool open = server->fds[i] >= 0;
-        items[SERVER_LISTENERS + i] =
-            (struct sock_wait){.fd = server->fds[i],
-                               .want_recv = true,
-                               .want_send = open && rendezvous_output(server->meeting, i, pieces) > 0};
+        const struct server_conn *c = &server->conns[i];
+        bool out = c->tunnel && tunnel_wants_send(c->tunnel);
+        if (c->ready)
+            out = out || rendezvous_output(server->meeting, i, pieces) > 0;
+        items[SERVER_LISTENERS + i] = (struct sock_wait){.fd = c->fd, .want_recv = true, .want_send = out};
     }
 }
 
@@ -100,15 +118,14 @@ void server_waits(const struct server *server, struct sock_wait *items, uint64_t
 
 static void conn_close(struct server *server, int conn, uint64_t now_ns)
 {
-    sock_close(server->fds[conn]);
-    server->fds[conn] = -1;
+    conn_free(&server->conns[conn]);
     rendezvous_conn_closed(server->meeting, conn, now_ns);
 }
 
 static void reap(struct server *server, uint64_t now_ns)
 {
     for (int i = 0; i < server->limit; i++)
-        if (server->fds[i] >= 0 && rendezvous_conn_gone(server->meeting, i))
+        if (server->conns[i].fd >= 0 && rendezvous_conn_gone(server->meeting, i))
             conn_close(server, i, now_ns);
 }
 
@@ -120,13 +137,14 @@ static bool welcome(int fd, const struct sock_addr *from)
 
 static void accept_one(struct server *server, int fd, const struct sock_addr *from, uint64_t now_ns)
 {
+    struct rendezvous_origin origin = {*from, sock_addr_family(from) == SOCK_UNIX};
     int conn;
 
-    if (!welcome(fd, from) || rendezvous_conn_open(server->meeting, now_ns, &conn) != HEARTH_OK) {
+    if (!welcome(fd, from) || rendezvous_conn_open(server->meeting, &origin, now_ns, &conn) != HEARTH_OK) {
         sock_close(fd);
         return;
     }
-    server->fds[conn] = fd;
+    server->conns[conn] = (struct server_conn){.fd = fd, .local = origin.local, .from = *from};
     reap(server, now_ns);
 }
 
@@ -144,26 +162,108 @@ static void accept_all(struct server *server, int listener, uint64_t now_ns)
     }
 }
 
-static void conn_pump(struct server *server, int conn, uint64_t now_ns)
+/* Gives what the meeting has to say to the tunnel, as much as that takes now. */
+static void conn_say(struct server *server, int conn, uint64_t now_ns)
+{
+    struct tunnel *tunnel = server->conns[conn].tunnel;
+    struct iovec pieces[3];
+
+    while (rendezvous_output(server->meeting, conn, pieces) > 0) {
+        size_t len = pieces[0].iov_len < TUNNEL_MESSAGE_MAX ? pieces[0].iov_len : TUNNEL_MESSAGE_MAX;
+        if (!tunnel_send(tunnel, pieces[0].iov_base, len))
+            return;
+        rendezvous_sent(server->meeting, conn, len, now_ns);
+    }
+}
+
+/* HEARTH_OK, or that it has ended. */
+static int conn_talk(struct server *server, int conn, uint64_t now_ns)
 {
     uint8_t bytes[READ_BYTES];
-    struct iovec target = {.iov_base = bytes, .iov_len = sizeof(bytes)}, pieces[3];
-    ssize_t len = sock_recv(server->fds[conn], &target, 1);
+    ssize_t len = tunnel_recv(server->conns[conn].tunnel, bytes, sizeof(bytes));
 
+    if (len < 0)
+        return (int)len;
     if (len > 0)
         rendezvous_input(server->meeting, conn, bytes, (size_t)len, now_ns);
-    int count = rendezvous_output(server->meeting, conn, pieces);
-    ssize_t sent = len >= 0 && count > 0 ? sock_send(server->fds[conn], pieces, count) : 0;
-    if (sent > 0)
-        rendezvous_sent(server->meeting, conn, (size_t)sent, now_ns);
-    if (len < 0 || sent < 0)
-        conn_close(server, conn, now_ns);
+    conn_say(server, conn, now_ns);
+    return HEARTH_OK;
+}
+
+static int conn_begin(struct server *server, struct server_conn *c)
+{
+    struct tunnel_setup setup = {
+        .heap = server->heap,
+        .credentials = c->local ? NULL : server->credentials,
+        .role = CHANNEL_LISTENS,
+        .admit = guard_admit,
+        .admit_arg = rendezvous_guard(server->meeting),
+    };
+
+    if (c->tunnel)
+        return HEARTH_OK;
+    int status = tunnel_open(&setup, c->fd, &c->tunnel);
+    if (status != HEARTH_OK)
+        c->fd = -1;
+    return status;
+}
+
+/* Plain where we are not, or the other way round: a refusal in plain words is what its people will see, or
+ * what tells its end that we are plain. */
+static void answer_mixed(const struct server *server, const struct server_conn *c)
+{
+    uint8_t bytes[MEETING_HEADER_LEN + MEETING_SMALL_MAX];
+    struct iovec piece = {.iov_base = bytes};
+    struct error error;
+
+    error_set(&error, HEARTH_MISMATCH, RANK_NONE,
+              "rendezvous: the others %s, this process %s: start all members with plain, or (better) none",
+              server->credentials ? "encrypt" : "are plain", server->credentials ? "is plain" : "encrypts");
+    size_t len = error_encode(&error, bytes + MEETING_HEADER_LEN, MEETING_SMALL_MAX);
+    meeting_seal(MEETING_REFUSE, bytes + MEETING_HEADER_LEN, len, NULL, 0, bytes);
+    piece.iov_len = MEETING_HEADER_LEN + len;
+    (void)sock_send(tunnel_fd(c->tunnel), &piece, 1);
+}
+
+/* It has ended, for a reason that the log may have to know. */
+static void conn_end(struct server *server, int conn, const struct error *error, uint64_t now_ns)
+{
+    const struct server_conn *c = &server->conns[conn];
+    bool mixed = c->tunnel && tunnel_mixed(c->tunnel);
+
+    if (mixed)
+        answer_mixed(server, c);
+    if (mixed || error->status == HEARTH_PROTOCOL)
+        guard_complain(rendezvous_guard(server->meeting), &c->from,
+                       mixed ? tunnel_mixed_text(c->tunnel) : error->text);
+    conn_close(server, conn, now_ns);
+}
+
+static void conn_pump(struct server *server, int conn, uint64_t now_ns)
+{
+    struct server_conn *c = &server->conns[conn];
+    struct error error;
+
+    error_clear(&error);
+    int status = conn_begin(server, c);
+    if (status == HEARTH_OK)
+        status = tunnel_pump(c->tunnel, &error);
+    if (status == HEARTH_OK && !c->ready) {
+        c->ready = true;
+        if (tunnel_peer(c->tunnel))
+            rendezvous_conn_proven(server->meeting, conn, tunnel_peer(c->tunnel));
+    }
+    if (status == HEARTH_OK)
+        status = conn_talk(server, conn, now_ns);
+    if (status != HEARTH_OK && status != HEARTH_PENDING)
+        conn_end(server, conn, &error, now_ns);
 }
 
 void server_pump(struct server *server, const struct sock_wait *items, uint64_t now_ns)
 {
+    guard_tick(rendezvous_guard(server->meeting), now_ns);
     for (int i = 0; i < server->limit; i++)
-        if (server->fds[i] >= 0 && items[SERVER_LISTENERS + i].ready)
+        if (server->conns[i].fd >= 0 && items[SERVER_LISTENERS + i].ready)
             conn_pump(server, i, now_ns);
     for (int i = 0; i < server->listener_count; i++)
         if (items[i].ready)

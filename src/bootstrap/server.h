@@ -4,15 +4,26 @@
 #define BOOTSTRAP_SERVER_H
 
 #include "bootstrap/rendezvous.h"
+#include "bootstrap/tunnel.h"
 
 #define SERVER_LISTENERS 8
 
+struct server_conn {
+    int fd;                /* -1: there is none */
+    struct tunnel *tunnel; /* has the descriptor; NULL: nothing has come yet */
+    bool local;            /* a unix socket, of our own user */
+    bool ready;            /* the handshake is done */
+    struct sock_addr from;
+};
+
 struct server {
+    struct heap *heap;
+    const struct credentials *credentials; /* TCP; NULL: plain */
     struct rendezvous *meeting;
     int listeners[SERVER_LISTENERS];
     int listener_count;
-    bool borrowed; /* the listener is somebody else's, who goes on with it after GO */
-    int *fds;      /* [limit] of the connections; -1: none */
+    bool borrowed;             /* the listener is somebody else's, who goes on with it after GO */
+    struct server_conn *conns; /* [limit] */
     int limit;
     int self;           /* the connection without a socket, of the member that serves; -1: none */
     uint64_t accept_ns; /* no sooner: descriptors had run out */

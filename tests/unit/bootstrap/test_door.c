@@ -177,7 +177,6 @@ static void a_member_that_greets_is_a_guest(void **state)
 {
     struct door_guest guest;
     uint8_t byte = 'x', got = 0;
-    struct iovec piece = {&got, 1};
     int fd = come();
 
     (void)state;
@@ -188,11 +187,11 @@ static void a_member_that_greets_is_a_guest(void **state)
     assert_int_equal(guest.greeting.from, 3);
     assert_false(guest.local);
     assert_int_equal(door_strangers(door), 0);
-    struct sock_wait wait = {.fd = guest.fd, .want_recv = true};
+    struct sock_wait wait = {.fd = tunnel_fd(guest.tunnel), .want_recv = true};
     (void)sock_wait(&wait, 1, clock_real() + 5 * NS_PER_S);
-    assert_int_equal(sock_recv(guest.fd, &piece, 1), 1);
+    assert_int_equal(tunnel_recv(guest.tunnel, &got, 1), 1);
     assert_int_equal(got, 'x');
-    sock_close(guest.fd);
+    tunnel_close(guest.tunnel);
     sock_close(fd);
 }
 
@@ -290,7 +289,7 @@ static void a_flood_of_silence_is_bounded_and_a_member_gets_in(void **state)
     int fd = come();
     greet(fd, &good);
     assert_true(taken(&guest));
-    sock_close(guest.fd);
+    tunnel_close(guest.tunnel);
     sock_close(fd);
     now_ns += GREETING_NS;
     assert_standing(0);
@@ -315,7 +314,7 @@ static void a_flood_pushes_out_itself(void **state)
     assert_standing(DOOR_HALF_OPEN);
     greet(member, &good);
     assert_true(taken(&guest));
-    sock_close(guest.fd);
+    tunnel_close(guest.tunnel);
     sock_close(member);
     for (int i = 0; i < 4 * DOOR_HALF_OPEN; i++)
         sock_close(fds[i]);
@@ -364,7 +363,7 @@ static void the_unix_socket_is_there_only_while_joining(void **state)
     greet(fd, &good);
     assert_true(taken(&guest));
     assert_true(guest.local);
-    sock_close(guest.fd);
+    tunnel_close(guest.tunnel);
     sock_close(fd);
     door_settle(door);
     assert_int_equal(sock_dial(&addr, NULL, &late, &error), HEARTH_PEER_LOST);

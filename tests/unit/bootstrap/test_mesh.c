@@ -70,7 +70,7 @@ static void cluster_open(struct cluster *c, int size, bool share)
     for (int i = 0; i < size; i++) {
         struct node *n = &c->nodes[i];
         memcpy(n->members, members, sizeof(members));
-        n->roster = (struct roster){cluster | 1, i, size, n->members};
+        n->roster = (struct roster){.cluster = cluster | 1, .rank = i, .size = size, .members = n->members};
         n->setup = (struct mesh_setup){
             .heap = &c->heap,
             .log = {node_log, n, HEARTH_LOG_DEBUG},

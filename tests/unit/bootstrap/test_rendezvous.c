@@ -20,6 +20,8 @@
 #define START_NS    (1000 * NS_PER_S)
 #define STEPS_MAX   200000
 
+static const struct rendezvous_origin somewhere = {.local = false};
+
 /* A member with a wire to the rendezvous. */
 struct sim_member {
     struct roster_setup setup;
@@ -91,7 +93,7 @@ static void sim_close(struct sim *s)
 
 static void member_dial(struct sim *s, struct sim_member *m)
 {
-    assert_int_equal(rendezvous_conn_open(s->r, s->now_ns, &m->conn), HEARTH_OK);
+    assert_int_equal(rendezvous_conn_open(s->r, &somewhere, s->now_ns, &m->conn), HEARTH_OK);
     applicant_begin(&m->applicant, s->now_ns);
 }
 
@@ -308,7 +310,7 @@ static void versions_must_meet(void **state)
     snprintf(in.job, sizeof(in.job), "job");
     size_t len = meeting_register_encode(&in, bytes + MEETING_HEADER_LEN, MEETING_SMALL_MAX);
     meeting_seal(MEETING_REGISTER, bytes + MEETING_HEADER_LEN, len, NULL, 0, bytes);
-    assert_int_equal(rendezvous_conn_open(s.r, s.now_ns, &conn), HEARTH_OK);
+    assert_int_equal(rendezvous_conn_open(s.r, &somewhere, s.now_ns, &conn), HEARTH_OK);
     rendezvous_input(s.r, conn, bytes, MEETING_HEADER_LEN + len, s.now_ns);
     assert_true(rendezvous_over(s.r, &error));
     assert_int_equal(error.status, HEARTH_PROTOCOL);
@@ -396,7 +398,7 @@ static void garbage_closes_its_connection_only(void **state)
             bytes[i] = (uint8_t)prng_u64(&s.prng);
         if (round % 2) /* looks good at first */
             memcpy(bytes, (uint8_t[]){'H', 'M', 1, MEETING_REGISTER, 100, 0, 0, 0}, 8);
-        assert_int_equal(rendezvous_conn_open(s.r, s.now_ns, &conn), HEARTH_OK);
+        assert_int_equal(rendezvous_conn_open(s.r, &somewhere, s.now_ns, &conn), HEARTH_OK);
         rendezvous_input(s.r, conn, bytes, sizeof(bytes), s.now_ns);
         assert_true(rendezvous_conn_gone(s.r, conn));
         rendezvous_conn_closed(s.r, conn, s.now_ns);
@@ -418,12 +420,12 @@ static void strangers_are_bounded_in_number_and_time(void **state)
     member_dial(&s, m);
     sim_settle(&s);
     for (int i = 1; i < rendezvous_limit(s.r); i++) {
-        assert_int_equal(rendezvous_conn_open(s.r, s.now_ns, &conn), HEARTH_OK);
+        assert_int_equal(rendezvous_conn_open(s.r, &somewhere, s.now_ns, &conn), HEARTH_OK);
         first = first < 0 ? conn : first;
         assert_true(rendezvous_conn_gone(s.r, first) == (i + 1 == rendezvous_limit(s.r)));
     }
     int one_more;
-    assert_int_equal(rendezvous_conn_open(s.r, s.now_ns, &one_more), HEARTH_LIMIT);
+    assert_int_equal(rendezvous_conn_open(s.r, &somewhere, s.now_ns, &one_more), HEARTH_LIMIT);
     assert_false(rendezvous_conn_gone(s.r, m->conn));
     assert_true(rendezvous_deadline(s.r) == START_NS + RENDEZVOUS_STRANGER_NS);
     rendezvous_tick(s.r, START_NS + RENDEZVOUS_STRANGER_NS);

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One socket of a mesh, from dialling (or from the door) to the moment it is kept or given up.
+ *
+ *   we dial:      dialling --connected--> shaking --proven, GREET sent--> greeted --WELCOME--> kept
+ *                                                                         (the lower rank says CONFIRM)
+ *   peer dials:   (door) --GREET--> kept, if we have the lower rank and say WELCOME
+ *                                   offered, if not: WELCOME said --CONFIRM--> kept
+ */
+#include "bootstrap/mesh_line.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "os/clock.h"
+#include "security/records.h"
+
+#define LOOPBACK_BYTES (1 << 20) /* buffers of a connection inside a machine */
+
+static_assert(MESH_CHANNELS_MAX == GREETING_CHANNELS_MAX, "every channel can be greeted");
+
+/* ---- lines -------------------------------------------------------------------------------------------- */
+
+struct line *line_find(struct mesh *mesh, int max)
+{
+    for (int i = 0; i < max; i++)
+        if (mesh->lines[i].state == LINE_FREE)
+            return &mesh->lines[i];
+    return NULL;
+}
+
+void line_close(struct line *line)
+{
+    sock_close(line->fd);
+    tunnel_close(line->tunnel);
+    line->tunnel = NULL;
+    line->state = LINE_FREE;
+}
+
+/* Remembers how far we came that way. What the system's part says names the address already. */
+static void why_set(struct mesh *mesh, const struct line *line, const char *reason)
+{
+    char text[SOCK_TEXT_MAX];
+
+    if (line->way < 0)
+        return;
+    sock_addr_text(&line->addr, text, sizeof(text));
+    bool named = strstr(reason, text) != NULL;
+    snprintf(mesh->sides[line->peer].why[line->way], MESH_WHY_MAX, "%s%s%.*s", named ? "" : text,
+             named ? "" : ": ", MESH_REASON_MAX, reason);
+}
+
+/* Closes a line that led to nothing. What we dialled is tried again, as the pairing sees fit. */
+static void line_fail(struct mesh *mesh, struct line *line, enum pairing_fault fault)
+{
+    struct side *side = &mesh->sides[line->peer];
+
+    if (line->way >= 0)
+        pairing_failed(&side->pairing, line->channel, line->way, fault, mesh->now_ns);
+    line_close(line);
+    if (line->way == PAIRING_LOCAL && fault == FAULT_SYSTEM &&
+        pairing_fall_back(&side->pairing, mesh->now_ns))
+        log_write(&mesh->setup->log, HEARTH_LOG_WARN, "HEARTH-NO-SHM",
+                  "rank %d is on this host, but is joined by tcp: %s", line->peer, side->why[PAIRING_LOCAL]);
+}
+
+bool line_say(struct mesh *mesh, const struct line *line, enum greeting_kind kind)
+{
+    const struct roster *r = mesh->roster;
+    int count = mesh->sides[line->peer].pairing.count;
+    struct greeting g = {
+        .kind = (uint8_t)kind,
+        .channel = (uint8_t)line->channel,
+        .channels = count > 0 ? (uint8_t)count : line->channels,
+        .from = (uint32_t)r->rank,
+        .to = (uint32_t)line->peer,
+        .cluster = r->cluster,
+        .from_instance = r->members[r->rank].instance,
+        .to_instance = r->members[line->peer].instance,
+        .round_trip_ns = line->round_trip_ns,
+    };
+    uint8_t bytes[GREETING_LEN];
+
+    greeting_encode(&g, bytes);
+    /* So little fits into a socket that is as good as empty, or it is broken. */
+    return tunnel_send(line->tunnel, bytes, sizeof(bytes));
+}
+
+/* One line per peer, for people. */
+static void joined_log(const struct mesh *mesh, int rank)
+{
+    const struct mesh_peer *peer = &mesh->peers[rank];
+    char text[SOCK_TEXT_MAX];
+
+    sock_addr_text(&peer->addr, text, sizeof(text));
+    log_write(&mesh->setup->log, HEARTH_LOG_INFO, "HEARTH-JOINED",
+              "rank %d (%s) by %s, %s, %d connection%s, round trip %.3f ms", rank,
+              member_of(mesh, rank)->name, peer->kind == MESH_UNIX ? "shared memory" : "tcp", text,
+              peer->count, peer->count == 1 ? "" : "s", (double)peer->round_trip_ns / 1e6);
+}
+
+/* Takes the socket out of its tunnel. Unless memory ends, only a peer that breaks the rules makes this fail:
+ * it said more than it may before the first frame, or it reads nothing. */
+static bool line_release(struct mesh *mesh, struct line *line)
+{
+    struct mesh_peer *peer = &mesh->peers[line->peer];
+    struct records *records = NULL;
+    int fd = -1, status;
+
+    while ((status = tunnel_release(line->tunnel, &fd, &records)) == HEARTH_PENDING &&
+           tunnel_wants_send(line->tunnel) && clock_real() < mesh->setup->deadline_ns) {
+        struct sock_wait wait = {.fd = tunnel_fd(line->tunnel), .want_send = true};
+        (void)sock_wait(&wait, 1, mesh->setup->deadline_ns);
+    }
+    if (status == HEARTH_PENDING)
+        line_close(line);
+    line->tunnel = NULL;
+    if (status != HEARTH_OK) {
+        error_set(mesh->broken, status == HEARTH_PENDING ? HEARTH_PROTOCOL : status, line->peer,
+                  "rank %d (%s): %s", line->peer, member_of(mesh, line->peer)->name,
+                  status == HEARTH_PENDING ? "it says more than a greeting, or takes no answer"
+                                           : "no memory for its connection");
+        return false;
+    }
+    peer->fds[line->channel] = fd;
+    if (line->local) { /* descriptors are handed over as they are */
+        records_close(records);
+        records = NULL;
+    }
+    peer->records[line->channel] = records;
+    return true;
+}
+
+void line_keep(struct mesh *mesh, struct line *line)
+{
+    const struct pairing *pairing = &mesh->sides[line->peer].pairing;
+    struct mesh_peer *peer = &mesh->peers[line->peer];
+
+    /* The system's own choice of buffers grows too slowly to catch up with memory. */
+    int bytes = sock_addr_loopback(&line->addr) ? LOOPBACK_BYTES : 0;
+    if (!line_release(mesh, line))
+        return;
+    if (!line->local)
+        sock_tune(peer->fds[line->channel],
+                  &(struct sock_tuning){.congestion = true, .send_bytes = bytes, .recv_bytes = bytes});
+    peer->round_trip_ns = pairing->round_trip_ns;
+    if (line->channel == 0) {
+        peer->kind = line->local ? MESH_UNIX : MESH_TCP;
+        peer->addr = line->addr;
+    }
+    line->state = LINE_FREE;
+    for (int i = 0; i < LINES_MAX; i++) {
+        struct line *other = &mesh->lines[i];
+        if (other->state != LINE_FREE && other->peer == line->peer && other->channel == line->channel)
+            line_close(other);
+    }
+    if (!pairing_done(pairing))
+        return;
+    peer->count = pairing->count;
+    mesh->missing--;
+    joined_log(mesh, line->peer);
+}
+
+/* ---- we dial ------------------------------------------------------------------------------------------ */
+
+bool mesh_proven(const struct mesh *mesh, const struct tunnel *tunnel, int rank)
+{
+    const struct identity *peer = tunnel_peer(tunnel);
+    const struct member *member = member_of(mesh, rank);
+
+    if (!mesh->setup->credentials)
+        return true;
+    return peer && node_id_equal(&peer->node, &member->node) && peer->instance == member->instance;
+}
+
+static void line_greet(struct mesh *mesh, struct line *line)
+{
+    if (!mesh_proven(mesh, line->tunnel, line->peer)) {
+        why_set(mesh, line, "another member listens there");
+        line_fail(mesh, line, FAULT_CLOSED);
+    } else if (!line_say(mesh, line, GREETING_GREET)) {
+        why_set(mesh, line, "the connection broke at once");
+        line_fail(mesh, line, FAULT_CLOSED);
+    } else {
+        why_set(mesh, line, "connected, but it does not answer");
+        line->greeted_ns = clock_real();
+        line->state = LINE_GREETED;
+    }
+}
+
+static void line_shake(struct mesh *mesh, struct line *line)
+{
+    struct error error;
+    int status = tunnel_pump(line->tunnel, &error);
+
+    if (status == HEARTH_OK) {
+        line_greet(mesh, line);
+    } else if (status != HEARTH_PENDING) {
+        why_set(mesh, line, error.text);
+        line_fail(mesh, line, FAULT_CLOSED);
+    }
+}
+
+static void line_connected(struct mesh *mesh, struct line *line)
+{
+    struct tunnel_setup setup = {
+        .heap = mesh->setup->heap, .credentials = mesh->setup->credentials, .role = CHANNEL_DIALS};
+    int fd = line->fd;
+
+    line->round_trip_ns = clock_real() - line->began_ns;
+    if (line->local && !sock_same_user(fd)) {
+        why_set(mesh, line, "another user listens there");
+        line_fail(mesh, line, FAULT_SYSTEM);
+        return;
+    }
+    line->fd = -1;
+    if (tunnel_open(&setup, fd, &line->tunnel) != HEARTH_OK) {
+        why_set(mesh, line, "no memory for the connection");
+        line_fail(mesh, line, FAULT_SYSTEM);
+        return;
+    }
+    why_set(mesh, line, "connected, but it does not answer");
+    line->state = LINE_SHAKING;
+    line_shake(mesh, line);
+}
+
+static void line_look(struct mesh *mesh, struct line *line)
+{
+    struct error error;
+    int status = sock_dialled(line->fd, &line->addr, &error);
+
+    if (status == HEARTH_OK) {
+        line_connected(mesh, line);
+    } else if (status != HEARTH_PENDING) {
+        why_set(mesh, line, error.text);
+        line_fail(mesh, line, FAULT_UNREACHABLE);
+    } else if (mesh->now_ns >= line->began_ns + mesh->setup->connect_timeout_ns) {
+        why_set(mesh, line, "no answer, connect timed out");
+        line_fail(mesh, line, FAULT_UNREACHABLE);
+    }
+}
+
+/* The local end to dial from, where it suits. */
+static const struct sock_addr *dial_from(const struct mesh *mesh, const struct sock_addr *to)
+{
+    const struct sock_addr *from = mesh->setup->from;
+
+    if (!from || sock_addr_family(from) != sock_addr_family(to) || sock_addr_wildcard(from))
+        return NULL;
+    return from;
+}
+
+void line_dial(struct mesh *mesh, struct line *line, int rank, int channel, int way)
+{
+    struct error error;
+
+    *line = (struct line){
+        .state = LINE_DIALLING,
+        .fd = -1,
+        .peer = rank,
+        .channel = channel,
+        .way = way,
+        .local = way == PAIRING_LOCAL,
+    };
+    if (!line->local)
+        line->addr = member_of(mesh, rank)->addrs[way];
+    else
+        door_local_addr(mesh->roster->cluster, rank, &line->addr);
+    line->began_ns = clock_real();
+    int status = sock_dial(&line->addr, dial_from(mesh, &line->addr), &line->fd, &error);
+    if (status) {
+        why_set(mesh, line, error.text);
+        line_fail(mesh, line, status == HEARTH_PEER_LOST ? FAULT_UNREACHABLE : FAULT_SYSTEM);
+        return;
+    }
+    why_set(mesh, line, "no answer yet");
+    line_look(mesh, line);
+}
+
+/* ---- answers ------------------------------------------------------------------------------------------ */
+
+/* Whether it comes from the end that it must come from. */
+static bool from_peer(const struct mesh *mesh, const struct line *line, const struct greeting *g)
+{
+    const struct roster *r = mesh->roster;
+
+    return g->cluster == r->cluster && g->from == (uint32_t)line->peer && g->to == (uint32_t)r->rank &&
+           g->from_instance == r->members[line->peer].instance &&
+           g->to_instance == r->members[r->rank].instance && g->channel == line->channel;
+}
+
+static void line_welcomed(struct mesh *mesh, struct line *line, const struct greeting *g)
+{
+    struct pairing *pairing = &mesh->sides[line->peer].pairing;
+    uint64_t answer_ns = clock_real() - line->greeted_ns;
+
+    if (answer_ns < line->round_trip_ns)
+        line->round_trip_ns = answer_ns;
+    enum pairing_verdict verdict =
+        pairing_welcomed(pairing, line->channel, g->channels, line->way, line->round_trip_ns, mesh->now_ns);
+    if (verdict != PAIRING_KEEP) {
+        line_fail(mesh, line, FAULT_CLOSED);
+        return;
+    }
+    /* Decided is decided, even if the socket breaks now: the link will find out. */
+    if (pairing->setup.decides)
+        (void)line_say(mesh, line, GREETING_CONFIRM);
+    line_keep(mesh, line);
+}
+
+static void line_answered(struct mesh *mesh, struct line *line)
+{
+    struct pairing *pairing = &mesh->sides[line->peer].pairing;
+    struct greeting g;
+    const char *what = "answered for another member";
+
+    if (greeting_decode(&g, line->bytes, &what) || !from_peer(mesh, line, &g)) {
+        why_set(mesh, line, what);
+    } else if (g.kind == GREETING_REFUSE) {
+        why_set(mesh, line, greeting_reason_text(g.reason));
+    } else if (line->state == LINE_GREETED && g.kind == GREETING_WELCOME) {
+        line_welcomed(mesh, line, &g);
+        return;
+    } else if (line->state == LINE_OFFERED && g.kind == GREETING_CONFIRM &&
+               pairing_confirmed(pairing, line->channel, g.channels, line->local, mesh->now_ns) ==
+                   PAIRING_KEEP) {
+        line_keep(mesh, line);
+        return;
+    } else {
+        why_set(mesh, line, "it answers out of turn");
+    }
+    line_fail(mesh, line, FAULT_CLOSED);
+}
+
+/* Reads the answer and not a byte more: frames may follow at once. */
+static void line_hear(struct mesh *mesh, struct line *line)
+{
+    struct error error;
+    int status = tunnel_pump(line->tunnel, &error);
+    ssize_t len = tunnel_recv(line->tunnel, line->bytes + line->got, GREETING_LEN - line->got);
+
+    if (len < 0 || (len == 0 && status != HEARTH_OK)) {
+        why_set(mesh, line,
+                tunnel_mixed(line->tunnel) ? tunnel_mixed_text(line->tunnel)
+                                           : "connected, but it closed without an answer");
+        line_fail(mesh, line, FAULT_CLOSED);
+        return;
+    }
+    line->got += (size_t)len;
+    if (line->got == GREETING_LEN)
+        line_answered(mesh, line);
+}
+
+/* ---- all of it ---------------------------------------------------------------------------------------- */
+
+void line_move(struct mesh *mesh, struct line *line)
+{
+    if (line->state == LINE_DIALLING)
+        line_look(mesh, line);
+    else if (line->ready && line->state == LINE_SHAKING)
+        line_shake(mesh, line);
+    else if (line->ready && line->state != LINE_FREE)
+        line_hear(mesh, line);
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between mesh.c and mesh_line.c: the sockets of a mesh that are not kept yet. */
+#ifndef BOOTSTRAP_MESH_LINE_H
+#define BOOTSTRAP_MESH_LINE_H
+
+#include "bootstrap/door.h"
+#include "bootstrap/pairing.h"
+
+#define LINES_MAX       256 /* sockets that are not kept yet, besides those at the door */
+#define MESH_REASON_MAX 120
+#define MESH_WHY_MAX    (SOCK_TEXT_MAX + MESH_REASON_MAX + 2)
+
+enum line_state { LINE_FREE, LINE_DIALLING, LINE_SHAKING, LINE_GREETED, LINE_OFFERED };
+
+struct line {
+    enum line_state state;
+    int fd;                /* -1: the tunnel has it */
+    struct tunnel *tunnel; /* from the moment it is connected */
+    int peer, channel;
+    int way;          /* how we dialled; -1: the peer did */
+    uint8_t channels; /* as the peer said, when it dialled */
+    bool local;
+    uint64_t began_ns; /* to dial */
+    uint64_t greeted_ns;
+    uint64_t round_trip_ns; /* of the connect */
+    bool ready;             /* something has come */
+    struct sock_addr addr;
+    size_t got;
+    uint8_t bytes[GREETING_LEN];
+};
+
+/* All about one peer that is not among its sockets. */
+struct side {
+    struct pairing pairing;
+    char why[PAIRING_WAYS][MESH_WHY_MAX]; /* how far we came by each way; empty: not tried */
+};
+
+struct mesh {
+    const struct mesh_setup *setup;
+    const struct roster *roster;
+    struct mesh_peer *peers;
+    struct side *sides;
+    int missing;          /* peers */
+    struct error *broken; /* where to say what ends the attempt; its status HEARTH_OK: nothing has */
+    uint64_t now_ns;
+    struct line lines[LINES_MAX];
+    struct sock_wait waits[LINES_MAX + DOOR_WAITS_MAX];
+};
+
+static inline const struct member *member_of(const struct mesh *mesh, int rank)
+{
+    return &mesh->roster->members[rank];
+}
+
+/* Whether the handshake has proven the member that the roster has at this rank. */
+bool mesh_proven(const struct mesh *mesh, const struct tunnel *tunnel, int rank);
+
+struct line *line_find(struct mesh *mesh, int max); /* a free one below max, or NULL */
+void line_close(struct line *line);
+/* False: it is broken. */
+bool line_say(struct mesh *mesh, const struct line *line, enum greeting_kind kind);
+/* The line becomes a channel of the peer; all others that were to be the same are closed. */
+void line_keep(struct mesh *mesh, struct line *line);
+
+/* Dials, on a free line. */
+void line_dial(struct mesh *mesh, struct line *line, int rank, int channel, int way);
+/* Goes on with a line that is dialling, or that something has come on. */
+void line_move(struct mesh *mesh, struct line *line);
+
+#endif
