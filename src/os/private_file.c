@@ -352,6 +352,8 @@ int private_file_stamp(const char *path, struct private_stamp *stamp, struct err
     stamp->device = (uint64_t)about.st_dev;
     stamp->inode = (uint64_t)about.st_ino;
     stamp->len = (uint64_t)about.st_size;
+    stamp->mode = (uint64_t)about.st_mode;
+    stamp->owner = (uint64_t)about.st_uid;
 #ifdef __APPLE__
     const struct timespec content = about.st_mtimespec, rights = about.st_ctimespec;
 #else
@@ -371,5 +373,5 @@ bool private_stamp_equal(const struct private_stamp *a, const struct private_sta
     for (int i = 0; i < 2; i++)
         times = times && a->changed_s[i] == b->changed_s[i] && a->changed_ns[i] == b->changed_ns[i];
     return times && a->exists == b->exists && a->device == b->device && a->inode == b->inode &&
-           a->len == b->len;
+           a->len == b->len && a->mode == b->mode && a->owner == b->owner;
 }

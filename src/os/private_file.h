@@ -37,8 +37,8 @@ void private_file_unlock(int lock);
 /* Differs where the file may have changed; a file that is missing has one too. */
 struct private_stamp {
     bool exists;
-    uint64_t device, inode, len;
-    int64_t changed_s[2], changed_ns[2]; /* its content, its rights */
+    uint64_t device, inode, len, mode, owner; /* times alone are coarse */
+    int64_t changed_s[2], changed_ns[2];      /* its content, its rights */
 };
 int MUST_CHECK private_file_stamp(const char *path, struct private_stamp *stamp, struct error *error);
 bool private_stamp_equal(const struct private_stamp *a, const struct private_stamp *b);

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The list of who may come in: the entries of its file, and how the file is read and changed. */
+#include "security/trust_list.h"
+
+#include <string.h>
+
+#include "os/private_file.h"
+#include "security/trust_lines.h"
+
+#define TEXT_MAX (1u << 20) /* of a trust file: all entries with the longest names, and as much in comments */
+
+#define FIRST_LINE "# Who may join: \"allow ID name\" or \"revoke ID name\", one a line (see hearth trust).\n"
+
+struct trust_list {
+    struct heap *heap;
+    char *path; /* NULL: none */
+    struct private_stamp stamp;
+    struct trust_entry *entries;
+    int count;
+};
+
+static int no_memory(struct error *error)
+{
+    return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "trust list: there is no memory for it");
+}
+
+/* ---- reading ---- */
+
+/* A file that is missing is an empty text. `text` has room for TEXT_MAX. */
+static int read_text(const struct trust_list *list, char *text, size_t *len, struct error *error)
+{
+    bool missing;
+    int status;
+
+    *len = TEXT_MAX;
+    status = private_file_read(list->path, PRIVATE_LIST, text, len, &missing, error);
+    if (!missing)
+        return status;
+    *len = 0;
+    return HEARTH_OK;
+}
+
+static int bad_line(const struct trust_list *list, int line, const char *what, struct error *error)
+{
+    return error_set(error, HEARTH_INVALID, RANK_NONE, "%s, line %d: %s: correct it", list->path, line, what);
+}
+
+static int take_text(struct trust_list *list, const char *text, size_t len, struct error *error)
+{
+    struct trust_entry *entries;
+    int count, line;
+    const char *what = trust_lines_parse(text, len, NULL, 0, &count, &line);
+
+    if (what)
+        return bad_line(list, line, what, error);
+    entries = heap_alloc(list->heap, (size_t)count, sizeof(*entries));
+    if (!entries)
+        return no_memory(error);
+    (void)trust_lines_parse(text, len, entries, count, &count, &line);
+    heap_free(list->entries);
+    list->entries = entries;
+    list->count = count;
+    return HEARTH_OK;
+}
+
+/* The stamp was taken before: a change after it is seen by the next look. */
+static int read_file(struct trust_list *list, const struct private_stamp *stamp, struct error *error)
+{
+    char *text = heap_alloc_raw(list->heap, TEXT_MAX, 1);
+    size_t len;
+    int status;
+
+    if (!text)
+        return no_memory(error);
+    status = read_text(list, text, &len, error);
+    if (!status)
+        status = take_text(list, text, len, error);
+    heap_free(text);
+    if (!status || status == HEARTH_INVALID) /* a bad file is read again when it has changed, not before */
+        list->stamp = *stamp;
+    return status;
+}
+
+int trust_list_refresh(struct trust_list *list, struct error *error)
+{
+    struct private_stamp stamp;
+    int status;
+
+    if (!list->path)
+        return HEARTH_PENDING;
+    status = private_file_stamp(list->path, &stamp, error);
+    if (status)
+        return status;
+    return private_stamp_equal(&stamp, &list->stamp) ? HEARTH_PENDING : read_file(list, &stamp, error);
+}
+
+/* ---- opening ---- */
+
+int trust_list_open(struct heap *heap, const char *path, struct trust_list **out, struct error *error)
+{
+    struct trust_list *list = heap_alloc(heap, 1, sizeof(*list));
+    int status;
+
+    if (!list)
+        return no_memory(error);
+    list->heap = heap;
+    list->path = path ? heap_strdup(heap, path) : NULL;
+    if (path && !list->path)
+        status = no_memory(error);
+    else
+        status = trust_list_refresh(list, error); /* its stamp is that of a missing file */
+    if (status && status != HEARTH_PENDING) {
+        trust_list_close(list);
+        return status;
+    }
+    *out = list;
+    return HEARTH_OK;
+}
+
+void trust_list_close(struct trust_list *list)
+{
+    if (!list)
+        return;
+    heap_free(list->entries);
+    heap_free(list->path);
+    heap_free(list);
+}
+
+/* ---- asking ---- */
+
+enum trust_verdict trust_list_judge(const struct trust_list *list, const struct node_id *id)
+{
+    bool allowed = false, closed = false;
+
+    for (int i = 0; i < list->count; i++) {
+        const struct trust_entry *entry = &list->entries[i];
+        bool same = node_id_equal(&entry->id, id);
+        if (same && entry->revoked)
+            return TRUST_REVOKED; /* whatever other lines say */
+        allowed |= same;
+        closed |= !entry->revoked;
+    }
+    return allowed || !closed ? TRUST_YES : TRUST_UNLISTED;
+}
+
+const char *trust_verdict_text(enum trust_verdict verdict)
+{
+    switch (verdict) {
+    case TRUST_REVOKED:
+        return "its key was revoked (hearth trust)";
+    case TRUST_UNLISTED:
+        return "its key is not on the list of those that are allowed (hearth trust)";
+    default:
+        return "its key may come in";
+    }
+}
+
+int trust_list_count(const struct trust_list *list)
+{
+    return list->count;
+}
+
+const struct trust_entry *trust_list_entry(const struct trust_list *list, int index)
+{
+    return &list->entries[index];
+}
+
+/* ---- changing ---- */
+
+/* Under the lock. `text` is room for what the file holds, `target` for what it is to hold. */
+static int edit_text(struct trust_list *list, const struct node_id *id, const struct trust_entry *entry,
+                     char *text, char *target, struct error *error)
+{
+    size_t len, target_len;
+    int count, line, status = read_text(list, text, &len, error);
+    const char *what;
+    bool there;
+
+    if (status)
+        return status;
+    what = trust_lines_parse(text, len, NULL, 0, &count, &line);
+    if (what) /* people may have written more there than we understand: it stays */
+        return bad_line(list, line, what, error);
+    if (len == 0 && entry) {
+        len = sizeof(FIRST_LINE) - 1;
+        memcpy(text, FIRST_LINE, len);
+    }
+    target_len = trust_lines_edit(text, len, id, entry, target);
+    if (target_len > TEXT_MAX || trust_lines_parse(target, target_len, NULL, 0, &count, &line))
+        return error_set(error, HEARTH_LIMIT, RANK_NONE,
+                         "%s is full (%d entries, %u bytes): forget some with `hearth trust`", list->path,
+                         TRUST_ENTRIES_MAX, TEXT_MAX);
+    if (target_len == len && memcmp(target, text, len) == 0)
+        return HEARTH_OK; /* also where an id is forgotten that is not there */
+    return private_file_write(list->path, target, target_len, true, &there, error);
+}
+
+int trust_list_set(struct trust_list *list, const struct node_id *id, const struct trust_entry *entry,
+                   struct error *error)
+{
+    char *text, *target;
+    int lock, status;
+
+    if (!list->path)
+        return error_set(
+            error, HEARTH_INVALID, RANK_NONE,
+            "trust list: it has no file, as the secret is not stored in one: `hearth init` first");
+    text = heap_alloc_raw(list->heap, TEXT_MAX, 1);
+    target = heap_alloc_raw(list->heap, TEXT_MAX + TRUST_LINE_MAX, 1);
+    status = text && target ? private_file_lock(list->path, &lock, error) : no_memory(error);
+    if (!status) {
+        status = edit_text(list, id, entry, text, target, error);
+        private_file_unlock(lock);
+    }
+    heap_free(target);
+    heap_free(text);
+    if (!status)
+        status = trust_list_refresh(list, error);
+    return status == HEARTH_PENDING ? HEARTH_OK : status;
+}
