@@ -118,21 +118,27 @@ static void meet_children(const struct source *s, const char *prefix, struct lau
     meet_here(s, job, out);
 }
 
-/* The port after the one that torch itself uses. */
+/* Where all ranks are on this host a private socket; else the port after the one that torch itself uses. */
 static int meet_master(const struct source *s, const char *host, struct launch *out)
 {
     int port = 0;
     int status = number(s, "MASTER_PORT", 1, UINT16_MAX, &port);
     const char *format = strchr(host, ':') && host[0] != '[' ? "[%s]:%d" : "%s:%d";
+    char job[JOB_MAX];
 
     if (status != HEARTH_OK)
         return status;
     if (port == 0)
         return error_set(s->error, HEARTH_INVALID, RANK_NONE,
                          "MASTER_ADDR is \"%.128s\", but MASTER_PORT is not set", host);
-    port = port == UINT16_MAX ? PORT_LOWEST : port + 1;
     if (strlen(host) > 255)
         return error_set(s->error, HEARTH_INVALID, RANK_NONE, "MASTER_ADDR is \"%.64s...\": too long", host);
+    if (out->local_size == out->world_size) {
+        snprintf(job, sizeof(job), "torchrun-%d-%.64s", port, host);
+        meet_here(s, job, out);
+        return HEARTH_OK;
+    }
+    port = port == UINT16_MAX ? PORT_LOWEST : port + 1;
     snprintf(out->rendezvous, sizeof(out->rendezvous), format, host, port);
     return HEARTH_OK;
 }

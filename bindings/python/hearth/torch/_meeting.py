@@ -59,6 +59,21 @@ def endpoint() -> str:
     return f"[{host}]:{free_port()}" if ":" in host else f"{host}:{free_port()}"
 
 
+def _host() -> str:
+    """Equal for processes that reach each other's unix sockets: boot of the machine, network namespace, user."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read().strip()
+        return f"{boot} {os.stat('/proc/self/ns/net').st_ino} {os.geteuid()}"
+    except OSError:
+        return f"{socket.gethostname()} {os.geteuid()}"
+
+
+def _place(hosts) -> str:
+    """Where to meet: a private socket on one host, where members need no secret, else an address."""
+    return f"unix:@hearth-torch-{secrets.token_hex(16)}" if len(set(hosts)) == 1 else endpoint()
+
+
 # ---- meeting ----
 
 def _open(**config):
@@ -88,7 +103,7 @@ def _invite(store, key, size, deadline):
     here = [f"{key}/{rank}" for rank in range(size)]
     try:
         store.wait(here, _left(deadline))
-        word = {"rendezvous": endpoint(), "job": f"torch-{secrets.token_hex(8)}"}
+        word = {"rendezvous": _place(store.get(name) for name in here), "job": f"torch-{secrets.token_hex(8)}"}
     except RuntimeError as error:
         missing = _missing(store, here)
         word = {"error": f"rank {', '.join(map(str, missing))} did not come" if missing else str(error)}
@@ -104,7 +119,7 @@ def meet(store, rank: int, size: int, timeout=None, **config) -> "hearth.Node":
     deadline = time.monotonic() + seconds
     number = store.add(f"{PREFIX}/{rank}", 1)  # each member counts its own meetings
     key = f"{PREFIX}/{number}"
-    store.set(f"{key}/{rank}", "here")
+    store.set(f"{key}/{rank}", _host())
     if rank == 0:
         _invite(store, key, size, deadline)
     else:
