@@ -6,7 +6,7 @@ TEST         := tools/test.py
 
 .DEFAULT_GOAL := all
 .PHONY: all demo test test-all test-arm asan tsan posix clang torch fuzz soak python
-.PHONY: bench bench-peers bench-net bench-torch check format install clean help
+.PHONY: bench bench-peers bench-net bench-secure bench-torch check format install clean help
 
 all: ## build the library and the command (build/hearth)
 	@./setup
@@ -57,6 +57,10 @@ bench-net: all ## the same between test hosts, at 0.1 and 1 Gbit/s and up to 20 
 	@cmake --build build --target hearth_switch
 	@python3 -B bench/net/bench_net.py
 	@python3 -B bench/net/bench_codecs.py
+
+bench-secure: all ## what encryption costs: plain, TLS and QUIC on loopback and between test hosts
+	@cmake --build build --target hearth_switch
+	@python3 -B bench/net/bench_secure.py
 
 bench-torch: ## step times of a PyTorch model between test hosts, beside Gloo and its hooks
 	@./setup --all

@@ -91,7 +91,8 @@ def start_gloo(lab, network, algo, hook, arguments, streams):
 
 def start_hearth(lab, network, arguments, streams):
     world = {"HEARTH_WORLD_SIZE": str(network.ranks), "HEARTH_RENDEZVOUS": f"{lab.address(0)}:{RENDEZVOUS_PORT}",
-             "HEARTH_TRUST_NETWORK": "1", "HEARTH_LINK_MBPS": f"{bits(network.rate) / 1e6:g}"}
+             "HEARTH_PLAIN": "1", "HEARTH_TRUST_NETWORK": "1",  # as the peers; bench_secure.py has the price
+             "HEARTH_LINK_MBPS": f"{bits(network.rate) / 1e6:g}"}
     return [lab.popen(rank, [peers.PROGRAMS / "hearth_allreduce", *arguments],
                       env={**os.environ, **world, "HEARTH_RANK": str(rank)}, **streams) for rank in range(network.ranks)]
 

@@ -142,7 +142,7 @@ def launch(variant, transport, ranks, arguments, scratch):
     if variant.library == "gloo":
         return [([program, "--algo", variant.algo, "--rank", rank, "--ranks", ranks, "--store", scratch, *arguments],
                  hook) for rank in range(ranks)]
-    world = {"HEARTH_WORLD_SIZE": str(ranks), "HEARTH_TRANSPORT": transport,
+    world = {"HEARTH_WORLD_SIZE": str(ranks), "HEARTH_TRANSPORT": transport, "HEARTH_PLAIN": "1",  # as the peers
              "HEARTH_RENDEZVOUS": f"unix:@hearth-bench-{os.getpid()}-{Path(scratch).name}"}
     if transport == "tcp":
         world["HEARTH_BIND"] = "127.0.0.1"
@@ -284,11 +284,11 @@ def options_of(arguments):
     return options
 
 
-def put_into_document(text):
-    before, begin, rest = DOCUMENT.read_text().partition(MARKS[0])
-    _, end, after = rest.partition(MARKS[1])
+def put_into_document(text, marks=MARKS):
+    before, begin, rest = DOCUMENT.read_text().partition(marks[0])
+    _, end, after = rest.partition(marks[1])
     if not (begin and end):
-        sys.exit(f"bench-peers: {DOCUMENT} has no {MARKS[0]} ... {MARKS[1]}")
+        sys.exit(f"bench-peers: {DOCUMENT} has no {marks[0]} ... {marks[1]}")
     DOCUMENT.write_text(f"{before}{begin}\n{text}{end}{after}")
 
 

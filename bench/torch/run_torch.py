@@ -135,8 +135,8 @@ class Place:
         world = {"RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_PORT": str(self.port)}
         if self.network == "loopback":
             return {**world, "MASTER_ADDR": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo"}
-        return {**world, "MASTER_ADDR": self.lab.address(0), "GLOO_SOCKET_IFNAME": "eth0", "HEARTH_TRUST_NETWORK": "1",
-                "HEARTH_LINK_MBPS": f"{bits(self.network) / 1e6:g}"}
+        return {**world, "MASTER_ADDR": self.lab.address(0), "GLOO_SOCKET_IFNAME": "eth0", "HEARTH_PLAIN": "1",
+                "HEARTH_TRUST_NETWORK": "1", "HEARTH_LINK_MBPS": f"{bits(self.network) / 1e6:g}"}
 
     def start(self, rank, command, **streams):
         env = {**os.environ, **hearth_environment(), **self.environment(rank)}
