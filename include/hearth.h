@@ -199,7 +199,13 @@ struct hearth_config {
     int64_t connect_timeout_ms; /* for one attempt to connect: 5,000 */
     uint32_t connect_retries;   /* further attempts, with backoff and jitter: 3 */
     int64_t peer_timeout_ms;    /* a peer that answers nothing for so long is lost: 30,000 */
-    int trust_network;          /* tcp is not encrypted in this version: 1 allows it beyond this machine: 0 */
+    const char *secret;      /* the cluster's: a token of `hearth init`, or 64 hexadecimal digits: NULL */
+    const char *secret_file; /* a file with it; NULL = what `hearth init` or `hearth join` stored, if they
+                                did: NULL */
+    const char *key_file;    /* this node's own key, made if it is not there; "fresh" = one for this process
+                                alone; NULL = node.key in the folder: NULL */
+    int plain; /* agreed: 1 = nothing is encrypted, and nobody proves who he is: 0 */
+    int trust_network; /* 1 allows plain connections beyond this machine: 0 */
     const char *site; /* where this node stands, like "berlin": compressed all-reduces may go two-level, dense
                          inside a site. NULL = each host is a site of its own: NULL */
 
@@ -211,6 +217,10 @@ struct hearth_config {
                                               4,294,967,296 */
     uint32_t compress_threads;             /* threads that share one tensor's work, the one that drives the
                                               call included, 1..64; bits do not depend on it: 1 */
+    int secret_fd;    /* hearth_config_env: an open file with the secret, that a launcher left us; -1 = none;
+                         `secret` and `secret_file` come first: -1 */
+    char folder[320]; /* hearth_config_env: where key and secret are kept; "" = .config/hearth in the user's
+                         home: "" */
     char launcher[320]; /* hearth_config_env: the rendezvous that a launcher's environment gives; used
                                    where neither peers nor rendezvous is given: "" */
 };
@@ -223,12 +233,13 @@ HEARTH_API void hearth_config_init(struct hearth_config *config);
  * (error, warn, info, debug), HEARTH_PEERS, HEARTH_RENDEZVOUS, HEARTH_JOB, HEARTH_RANK, HEARTH_WORLD_SIZE,
  * HEARTH_BIND, HEARTH_ADVERTISE, HEARTH_PORT, HEARTH_TRANSPORT, HEARTH_CONNECTIONS, HEARTH_LINK_MBPS,
  * HEARTH_OPEN_TIMEOUT_MS, HEARTH_CONNECT_TIMEOUT_MS, HEARTH_CONNECT_RETRIES, HEARTH_PEER_TIMEOUT_MS,
+ * HEARTH_SECRET, HEARTH_SECRET_FILE, HEARTH_SECRET_FD, HEARTH_KEY_FILE, HEARTH_PLAIN (0 or 1),
  * HEARTH_TRUST_NETWORK (0 or 1), HEARTH_SITE, HEARTH_RATE (bits a second: 100mbit, 2.5gbit, 0 = no limit),
  * HEARTH_CODEC, HEARTH_COMPRESSED_ALLREDUCE_MAX_BYTES, HEARTH_COMPRESS_THREADS. Sizes take the suffixes K, M,
- * G (powers of 1024).
- * What these leave open, a launcher fills in: torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT: the
- * rendezvous is the port after it), Open MPI, MPICH and other PMI launchers, Slurm: rank and world_size, and
- * where all ranks are on one host and no address is known, a private unix socket named by user and job.
+ * G (powers of 1024). The folder for key and secret is $XDG_CONFIG_HOME/hearth, or $HOME/.config/hearth.
+ * What these leave open, a launcher fills in: torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT: over
+ * several hosts the rendezvous is the port after it), Open MPI, MPICH and other PMI launchers, Slurm: rank
+ * and world_size, and where all ranks are on one host, a private unix socket named by user and job.
  * A bad value is HEARTH_INVALID, the text names variable and value, and no field is changed. The only place
  * where the library reads the environment; not to be called while another thread changes it. Strings point
  * into the environment. */
@@ -243,11 +254,13 @@ HEARTH_API int hearth_config_env(struct hearth_config *config);
 HEARTH_API int hearth_open_local(const struct hearth_config *config, int count, hearth_node *nodes[]);
 
 /* Opens this process's node and joins it to the others, as config (NULL: the defaults and the environment)
- * says: `peers`, or `rendezvous` with world_size, or neither for a world of one. Blocks until all members
- * have agreed on roster and settings and are joined to each other, at most open_timeout_ms. The error names
- * what is wrong and with whom: missing or duplicate rank, unreachable address, different settings. The node
- * has one thread of its own; compress_threads - 1 more from the first compressed call on, and one more from
- * the first non-blocking one on. */
+ * says: `peers`, or `rendezvous` with world_size, or neither for a world of one. Unless it says `plain`,
+ * every connection is encrypted (TLS 1.3), and both ends prove that they know the cluster's secret; members
+ * that meet at a unix socket need none, it is handed to them there. docs/security.md: what that is worth.
+ * Blocks until all members have agreed on roster and settings and are joined to each other, at most
+ * open_timeout_ms. The error names what is wrong and with whom: missing or duplicate rank, unreachable
+ * address, different settings. The node has one thread of its own; compress_threads - 1 more from the first
+ * compressed call on, and one more from the first non-blocking one on. */
 HEARTH_API int hearth_open(const struct hearth_config *config, hearth_node **node);
 
 /* How the node is joined to the others, for people: one line per peer (rank, host, transport, address, round

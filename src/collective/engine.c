@@ -211,6 +211,15 @@ static void peer_silent(struct peer *peer, uint64_t now)
     link_fail(&peer->link, HEARTH_PEER_LOST, what);
 }
 
+bool engine_expel(struct engine *engine, int rank, const char *why)
+{
+    struct peer *peer = &engine->peers[rank];
+    if (!peer->joined || !link_up(&peer->link))
+        return false;
+    link_fail(&peer->link, HEARTH_PEER_LOST, why);
+    return true;
+}
+
 /* Whatever comes from a peer shows that it lives. Every second each is asked; who says nothing at all for
  * peer_timeout is lost. If it was us who slept (a stopped process, a laptop), nobody is to blame. */
 static bool check_peers(struct engine *engine, uint64_t now)

@@ -61,6 +61,10 @@ void engine_close(struct engine *engine);
 /* Joins a peer: takes the conns, the first of them for control. */
 int MUST_CHECK engine_join(struct engine *engine, int rank, struct conn *const *conns, int count);
 
+/* The peer may not stay, for the reason given: its link goes down at the next progress, as if it were lost.
+ * False: it is not joined, or is gone already. */
+bool engine_expel(struct engine *engine, int rank, const char *why);
+
 /* Moves everything that can move. True if anything did. Ended operations are in engine_finished then. */
 bool engine_progress(struct engine *engine);
 /* When progress must be called even if no bell rings. */

@@ -22,6 +22,7 @@
 #define RATE_MIN         UINT64_C(64000) /* bits a second: with less, pings and grants alone fill the line */
 #define RATE_MAX         UINT64_C(1000000000000)
 #define THREADS_MAX      64u
+#define COUNT_MAX        65536u /* of ranks, members, descriptors */
 
 void hearth_config_init(struct hearth_config *config)
 {
@@ -44,6 +45,7 @@ void hearth_config_init(struct hearth_config *config)
         .connect_timeout_ms = 5000,
         .connect_retries = 3,
         .peer_timeout_ms = 30 * 1000,
+        .secret_fd = -1,
         .codec = "none",
         .compressed_allreduce_max_bytes = (size_t)4 << 30,
         .compress_threads = 1,
@@ -187,10 +189,31 @@ static void read_strings(struct hearth_config *c)
         {"HEARTH_ADVERTISE", &c->advertise},
         {"HEARTH_TRANSPORT", &c->transport},
         {"HEARTH_SITE", &c->site},
+        {"HEARTH_SECRET", &c->secret},
+        {"HEARTH_SECRET_FILE", &c->secret_file},
+        {"HEARTH_KEY_FILE", &c->key_file},
     };
     for (size_t i = 0; i < sizeof strings / sizeof *strings; i++)
         if (getenv(strings[i].name) != NULL)
             *strings[i].field = getenv(strings[i].name);
+}
+
+/* Where key and secret are kept. A path that does not start at the root means nothing, says the standard. */
+static int read_folder(struct hearth_config *c)
+{
+    const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    int len = 0;
+    if (config != NULL && config[0] == '/')
+        len = snprintf(c->folder, sizeof c->folder, "%s/hearth", config);
+    else if (home != NULL && home[0] == '/')
+        len = snprintf(c->folder, sizeof c->folder, "%s/.config/hearth", home);
+    if (len >= (int)sizeof c->folder)
+        return error_set(
+            error_last(), HEARTH_INVALID, RANK_NONE,
+            "%s is longer than %zu bytes: give HEARTH_KEY_FILE and HEARTH_SECRET_FILE, and unset it",
+            config != NULL && config[0] == '/' ? "XDG_CONFIG_HOME" : "HOME",
+            sizeof c->folder - sizeof "/.config/hearth");
+    return HEARTH_OK;
 }
 
 static const char *environment(void *arg, const char *name)
@@ -217,7 +240,24 @@ static int read_launcher(struct hearth_config *c)
     return HEARTH_OK;
 }
 
-#define COUNT_MAX 65536u /* of ranks, members */
+/* What concerns encryption; the strings are read with the others. */
+static int read_trust(struct hearth_config *c)
+{
+    uint64_t trust = c->trust_network != 0, plain = c->plain != 0;
+    uint64_t secret_fd = c->secret_fd < 0 ? COUNT_MAX : (uint64_t)c->secret_fd;
+    const struct variable variables[] = {
+        {"HEARTH_TRUST_NETWORK", false, 0, 1, &trust},
+        {"HEARTH_PLAIN", false, 0, 1, &plain},
+        {"HEARTH_SECRET_FD", false, 0, COUNT_MAX - 1, &secret_fd},
+    };
+    int status = read_numbers(variables, sizeof variables / sizeof *variables);
+    if (status != HEARTH_OK)
+        return status;
+    c->trust_network = (int)trust;
+    c->plain = (int)plain;
+    c->secret_fd = secret_fd == COUNT_MAX ? -1 : (int)secret_fd;
+    return read_folder(c);
+}
 
 int hearth_config_env(struct hearth_config *config)
 {
@@ -231,7 +271,7 @@ int hearth_config_env(struct hearth_config *config)
              port = c.port;
     uint64_t connections = c.connections, rate = c.link_mbps, opening = (uint64_t)c.open_timeout_ms;
     uint64_t connecting = (uint64_t)c.connect_timeout_ms, retries = c.connect_retries;
-    uint64_t silence = (uint64_t)c.peer_timeout_ms, trust = c.trust_network != 0;
+    uint64_t silence = (uint64_t)c.peer_timeout_ms;
     uint64_t shadows = c.compressed_allreduce_max_bytes, threads = c.compress_threads;
     const struct variable variables[] = {
         {"HEARTH_OP_TIMEOUT_MS", false, 1, (uint64_t)TIMEOUT_MS_MAX, &timeout},
@@ -250,7 +290,6 @@ int hearth_config_env(struct hearth_config *config)
         {"HEARTH_CONNECT_TIMEOUT_MS", false, 1, (uint64_t)TIMEOUT_MS_MAX, &connecting},
         {"HEARTH_CONNECT_RETRIES", false, 0, RETRIES_MAX, &retries},
         {"HEARTH_PEER_TIMEOUT_MS", false, PEER_TIMEOUT_MIN, (uint64_t)TIMEOUT_MS_MAX, &silence},
-        {"HEARTH_TRUST_NETWORK", false, 0, 1, &trust},
         {"HEARTH_COMPRESSED_ALLREDUCE_MAX_BYTES", true, 0, SIZE_MAX / 2, &shadows},
         {"HEARTH_COMPRESS_THREADS", false, 1, THREADS_MAX, &threads},
     };
@@ -259,6 +298,8 @@ int hearth_config_env(struct hearth_config *config)
         status = read_names(&c);
     if (status == HEARTH_OK)
         status = read_line(&c);
+    if (status == HEARTH_OK)
+        status = read_trust(&c);
     if (status != HEARTH_OK)
         return status;
     c.op_timeout_ms = (int64_t)timeout;
@@ -277,7 +318,6 @@ int hearth_config_env(struct hearth_config *config)
     c.connect_timeout_ms = (int64_t)connecting;
     c.connect_retries = (uint32_t)retries;
     c.peer_timeout_ms = (int64_t)silence;
-    c.trust_network = (int)trust;
     c.compressed_allreduce_max_bytes = shadows;
     c.compress_threads = (uint32_t)threads;
     read_strings(&c);

@@ -499,6 +499,12 @@ static int join_all(hearth_node *node, const struct node_setup *setup)
     return HEARTH_OK;
 }
 
+struct log node_log(const hearth_node *node)
+{
+    const struct hearth_config *c = &node->config;
+    return (struct log){.sink = c->log, .arg = c->log_arg, .level = c->log_level};
+}
+
 static int node_fill(hearth_node *node, const struct node_setup *setup)
 {
     int status = metrics_init(&node->metrics, setup->world->size, node->heap);
@@ -507,7 +513,7 @@ static int node_fill(hearth_node *node, const struct node_setup *setup)
     struct engine_setup engine = {
         .heap = node->heap,
         .metrics = &node->metrics,
-        .log = {.sink = node->config.log, .arg = node->config.log_arg, .level = node->config.log_level},
+        .log = node_log(node),
         .clock = &node->clock,
         .rank = setup->rank,
         .size = setup->world->size,
@@ -601,6 +607,8 @@ int node_open(const struct node_setup *setup, hearth_node **out, struct error *e
     node->crowded = setup->crowded;
     node->door = setup->door; /* before the keeper runs */
     node->regions = setup->regions;
+    node->credentials = setup->credentials;
+    node->members = setup->members;
     node->spin_ns = setup->config->spin_us * NS_PER_US;
     atomic_init(&node->keeper_until, NEVER_NS);
     list_init(&node->groups);
@@ -666,6 +674,8 @@ void hearth_close(hearth_node *node)
         door_close(node->door);
     buffers_free(node);
     shm_regions_close(node->regions);
+    credentials_close(node->credentials);
+    heap_free(node->members);
     bell_drop(node);
     mutex_fini(&node->baton);
     node_free(node, true);

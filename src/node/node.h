@@ -14,6 +14,7 @@
 #include "os/bell.h"
 #include "os/event.h"
 #include "os/thread.h"
+#include "security/credentials.h"
 #include "transport/mem.h"
 #include "transport/shm.h"
 
@@ -58,11 +59,15 @@ struct hearth_node {
     struct mem_net *net; /* NULL: joined by descriptors */
     struct bell *bell;   /* the net's for this rank, or our own */
     struct bell own_bell;
-    struct rest *rest;           /* NULL: nothing to sleep on but the bell */
-    struct door *door;           /* NULL: nobody can come */
-    struct shm_regions *regions; /* NULL: no neighbours to share memory with */
-    struct list buffers;         /* hearth_alloc: struct buffer */
-    char *links;                 /* hearth_links_text */
+    struct rest *rest;               /* NULL: nothing to sleep on but the bell */
+    struct door *door;               /* NULL: nobody can come */
+    struct shm_regions *regions;     /* NULL: no neighbours to share memory with */
+    struct list buffers;             /* hearth_alloc: struct buffer */
+    char *links;                     /* hearth_links_text */
+    struct credentials *credentials; /* NULL: plain, or nobody is joined from outside */
+    struct identity *members;        /* [size], where there are credentials */
+    uint64_t trust_ns;               /* when the list of who may come is looked at again */
+    bool trust_told;                 /* that it cannot be read */
     struct mutex baton;
     struct engine *engine;
     struct hearth_group world;
@@ -100,10 +105,13 @@ struct node_setup {
     struct event event;       /* wakes the node */
     struct door *door;
     struct shm_regions *regions;
+    struct credentials *credentials;
+    struct identity *members;
     bool crowded; /* more members on this host than processors */
 };
 int MUST_CHECK node_open(const struct node_setup *setup, hearth_node **out, struct error *error);
 
+struct log node_log(const hearth_node *node);
 bool node_forked(const hearth_node *node);
 /* Starts a call; on success *out is a request that belongs to the node until node_release. `waits`: the
  * caller goes on to node_wait at once. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hearth_open: from a config to a node that is joined to all others.
  *
+ *   trust     key, secret, who may come (node/secure.h)
  *   door      our listening port
  *   roster    all members agree who they are (bootstrap/roster.h)
  *   mesh      every pair is joined (bootstrap/mesh.h): shared memory inside a host, tcp between
@@ -14,20 +15,16 @@
 
 #include "core/hash.h"
 #include "node/call.h"
-#include "node/opening.h"
+#include "node/links.h"
+#include "node/secure.h"
 #include "os/host.h"
 #include "os/random.h"
-#include "transport/tcp.h"
 
-#define RING_BYTES_ALL   (16u << 20) /* rings in shared memory, to all neighbours together */
-#define RING_BYTES_MAX   (4u << 20)  /* larger than a core's cache is enough: see shm.c */
-#define RING_BYTES_MIN   (128u << 10)
 #define WAY_MIN_S        20e-6 /* between machines, whatever the clock says */
 #define WINDOW_BYTES_FAR (16u << 20)
 #define SLOW_LINE        8 /* a rate is slow if the host itself is so many times faster */
 #define GREETING_NS      (5 * NS_PER_S)
 #define PORT_TRIES       64
-#define LINK_LINE_MAX    256 /* of hearth_links_text, per peer */
 
 /* Measured between two processes on one machine, by `hearth bench allreduce`. */
 static const struct link_cost shm_cost = {
@@ -66,7 +63,13 @@ static int describe_self(struct opening *o, struct error *error)
     return status;
 }
 
-/* Opens the listening port. Without trust_network it is one that only this machine can reach. */
+/* Whether all members are on this machine for sure: then nobody else need reach our port. */
+static bool only_here(const struct opening *o)
+{
+    return o->config->plain ? !o->config->trust_network : secure_meets_privately(o);
+}
+
+/* Opens the listening port. */
 static int open_door(struct opening *o, struct error *error)
 {
     const struct hearth_config *c = o->config;
@@ -80,7 +83,7 @@ static int open_door(struct opening *o, struct error *error)
         setup.port_tries = 0; /* the list says where we are */
     }
     if (o->wish != MESH_WISH_SHM) {
-        const char *bind = c->bind == NULL && !c->trust_network ? "127.0.0.1" : c->bind;
+        const char *bind = c->bind == NULL && only_here(o) ? "127.0.0.1" : c->bind;
         int status = host_choose(bind, c->advertise, port, o->deadline_ns, &setup.listen, addrs,
                                  ROSTER_ADDRS_MAX, &count, error);
         if (status != HEARTH_OK)
@@ -102,11 +105,12 @@ static int open_door(struct opening *o, struct error *error)
 static int meet(struct opening *o, struct error *error)
 {
     const struct hearth_config *c = o->config;
-    char settings[160];
+    char settings[192];
     snprintf(settings, sizeof settings,
-             "chunk_bytes=%zu window_bytes=%zu eager_bytes=%zu algo=%s link_mbps=%" PRIu32 " transport=%s",
+             "chunk_bytes=%zu window_bytes=%zu eager_bytes=%zu algo=%s link_mbps=%" PRIu32
+             " transport=%s plain=%d",
              c->chunk_bytes, c->window_bytes, c->eager_bytes, hearth_algo_name(c->algo), c->link_mbps,
-             c->transport);
+             c->transport, c->plain != 0);
     struct roster_setup setup = {
         .heap = o->heap,
         .log = o->log,
@@ -118,6 +122,8 @@ static int meet(struct opening *o, struct error *error)
         .settings = hash128(settings, strlen(settings)).low,
         .settings_text = settings,
         .self = o->self,
+        .credentials = o->credentials,
+        .offer = o->secret != NULL ? secret_bytes(o->secret) : NULL,
         .door = o->peers != NULL ? door_fd(o->door) : -1,
         .deadline_ns = o->deadline_ns,
         .connect_timeout_ns = (uint64_t)c->connect_timeout_ms * NS_PER_MS,
@@ -126,14 +132,15 @@ static int meet(struct opening *o, struct error *error)
     int status = roster_agree(&setup, &o->roster, error);
     if (status != HEARTH_OK)
         return status;
-    for (int i = 0; i < o->roster.size && !c->trust_network; i++) {
+    for (int i = 0; i < o->roster.size && c->plain && !c->trust_network; i++) {
         const struct member *m = &o->roster.members[i];
         if (m->host_id != o->self.host_id)
             return error_set(
                 error, HEARTH_INVALID, i,
-                "open: rank %d is on another machine or of another user (%s), and tcp is not encrypted "
-                "in this version; to use it all the same: trust_network, HEARTH_TRUST_NETWORK=1 "
-                "or --i-trust-this-network, at every member",
+                "open: rank %d is on another machine or of another user (%s), and plain "
+                "connections are not encrypted: leave plain away, or, if you trust this network, "
+                "say so at every member: trust_network, HEARTH_TRUST_NETWORK=1 or "
+                "--i-trust-this-network",
                 i, m->name);
     }
     return HEARTH_OK;
@@ -158,6 +165,7 @@ static int join(struct opening *o, struct error *error)
         .wish = o->wish,
         .channels = c->connections > 0 ? (int)c->connections + 1 : 0,
         .rate_bytes_per_s = (double)c->link_mbps * 1e6 / 8,
+        .credentials = o->credentials,
         .trust_network = c->trust_network,
         .deadline_ns = o->deadline_ns,
         .connect_timeout_ns = (uint64_t)c->connect_timeout_ms * NS_PER_MS,
@@ -169,72 +177,6 @@ static int join(struct opening *o, struct error *error)
         o->mesh = NULL;
     }
     return status;
-}
-
-static size_t ring_bytes_for(int neighbours)
-{
-    size_t bytes = RING_BYTES_MAX;
-    while (bytes > RING_BYTES_MIN && 2 * bytes * (size_t)neighbours > RING_BYTES_ALL)
-        bytes /= 2;
-    return bytes;
-}
-
-static int take_shared(struct opening *o, int rank, int neighbours, struct error *error)
-{
-    struct mesh_peer *peer = &o->mesh[rank];
-    struct shm_setup setup = {
-        .heap = o->heap,
-        .fd = peer->fds[0],
-        .maker = o->roster.rank < rank,
-        .ring_bytes = ring_bytes_for(neighbours),
-        .event = &o->event,
-        .regions = o->regions,
-        .deadline_ns = o->deadline_ns,
-    };
-    peer->fds[0] = -1;
-    int status = shm_conn_open(&setup, &o->conns[rank].conns[0], error);
-    if (status == HEARTH_OK)
-        o->conns[rank].count = 1;
-    else
-        error->rank = rank;
-    return status;
-}
-
-static int take_sockets(struct opening *o, int rank, struct error *error)
-{
-    struct mesh_peer *peer = &o->mesh[rank];
-    for (int i = 0; i < peer->count; i++) {
-        int fd = peer->fds[i];
-        peer->fds[i] = -1;
-        struct conn *conn = tcp_conn(o->heap, fd);
-        if (conn == NULL)
-            return error_set(error, HEARTH_NO_MEMORY, rank, "open: no memory for a connection");
-        o->conns[rank].conns[o->conns[rank].count++] = conn;
-    }
-    return HEARTH_OK;
-}
-
-static int take_connections(struct opening *o, struct error *error)
-{
-    static_assert((int)MESH_CHANNELS_MAX == (int)LINK_PIPES_MAX, "a channel becomes a pipe");
-    int neighbours = 0;
-    for (int i = 0; i < o->roster.size; i++)
-        neighbours += o->mesh[i].kind == MESH_UNIX;
-    if (neighbours > 0) {
-        o->regions = shm_regions_open(o->heap);
-        if (o->regions == NULL)
-            return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
-    }
-    for (int i = 0; i < o->roster.size; i++) {
-        int status = HEARTH_OK;
-        if (o->mesh[i].kind == MESH_UNIX)
-            status = take_shared(o, i, neighbours, error);
-        else if (o->mesh[i].kind == MESH_TCP)
-            status = take_sockets(o, i, error);
-        if (status != HEARTH_OK)
-            return status;
-    }
-    return HEARTH_OK;
 }
 
 /* ---- the node ---- */
@@ -264,30 +206,6 @@ static int fullest_host(const struct opening *o)
         most = count > most ? count : most;
     }
     return most;
-}
-
-static void links_describe(struct opening *o, hearth_node *node)
-{
-    size_t size = (size_t)o->roster.size * LINK_LINE_MAX + 1, used = 0;
-    node->links = heap_alloc(o->heap, size, 1);
-    for (int i = 0; node->links != NULL && i < o->roster.size; i++) {
-        const struct mesh_peer *peer = &o->mesh[i];
-        const struct member *m = &o->roster.members[i];
-        char addr[SOCK_TEXT_MAX] = "";
-        if (peer->kind == MESH_TCP)
-            sock_addr_text(&peer->addr, addr, sizeof addr);
-        int len = snprintf(node->links + used, LINK_LINE_MAX, "rank %d  %s  process %" PRIu32 "  %s", i,
-                           m->name, m->process,
-                           i == o->roster.rank       ? "this one\n"
-                           : peer->kind == MESH_UNIX ? "shm\n"
-                                                     : "");
-        used += (size_t)len < LINK_LINE_MAX ? (size_t)len : LINK_LINE_MAX - 1;
-        if (peer->kind != MESH_TCP)
-            continue;
-        len = snprintf(node->links + used, LINK_LINE_MAX - (size_t)len, "tcp  %s  %d connections  %.3f ms\n",
-                       addr, peer->count, (double)peer->round_trip_ns / (double)NS_PER_MS);
-        used += len > 0 ? strlen(node->links + used) : 0;
-    }
 }
 
 size_t window_for(const struct link_cost *across, size_t given)
@@ -412,6 +330,20 @@ static void node_forget_strings(hearth_node *node)
 {
     struct hearth_config *c = &node->config;
     c->peers = c->rendezvous = c->job = c->bind = c->advertise = c->transport = c->site = NULL;
+    c->secret = c->secret_file = c->key_file = NULL;
+}
+
+/* Who is at the other ends, for as long as the node lives. */
+static int name_members(struct opening *o, struct error *error)
+{
+    if (o->credentials == NULL)
+        return HEARTH_OK;
+    o->identities = heap_alloc(o->heap, (size_t)o->roster.size, sizeof *o->identities);
+    if (o->identities == NULL)
+        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
+    for (int i = 0; i < o->roster.size; i++)
+        o->identities[i] = (struct identity){o->roster.members[i].node, o->roster.members[i].instance};
+    return HEARTH_OK;
 }
 
 static int open_node(struct opening *o, hearth_node **out, struct error *error)
@@ -436,6 +368,8 @@ static int open_node(struct opening *o, hearth_node **out, struct error *error)
         .event = o->event,
         .door = o->door,
         .regions = o->regions,
+        .credentials = o->credentials,
+        .members = o->identities,
         .crowded = o->crowded,
     };
     hearth_node *node;
@@ -447,7 +381,10 @@ static int open_node(struct opening *o, hearth_node **out, struct error *error)
         return status;
     o->door = NULL;
     o->regions = NULL;
-    links_describe(o, node);
+    o->credentials = NULL;
+    o->identities = NULL;
+    node->links = o->links;
+    o->links = NULL;
     status = agree_on_costs(o, node, error);
     if (status == HEARTH_OK)
         status = agree_on_sites(o, node, error);
@@ -477,22 +414,36 @@ static int roster_of_one(struct opening *o, struct error *error)
     return draw(&o->roster.cluster, error);
 }
 
+static int meet_and_join(struct opening *o, struct error *error)
+{
+    if (o->config->plain)
+        log_write(&o->log, HEARTH_LOG_WARN, "HEARTH-PLAIN",
+                  "nothing is encrypted, and nobody proves who he is: plain was asked for");
+    int status = secure_before_meeting(o, error);
+    if (status == HEARTH_OK)
+        status = open_door(o, error);
+    if (status == HEARTH_OK)
+        status = meet(o, error);
+    if (status == HEARTH_OK)
+        status = secure_after_meeting(o, error);
+    return status == HEARTH_OK ? join(o, error) : status;
+}
+
 static int open_steps(struct opening *o, hearth_node **out, struct error *error)
 {
     int status = describe_self(o, error);
-    if (status == HEARTH_OK && o->size == 1) {
+    if (status == HEARTH_OK)
+        status = secure_find(o, error);
+    if (status == HEARTH_OK && o->size == 1)
         status = roster_of_one(o, error);
-    } else if (status == HEARTH_OK) {
-        status = open_door(o, error);
-        if (status == HEARTH_OK)
-            status = meet(o, error);
-        if (status == HEARTH_OK)
-            status = join(o, error);
-    }
+    else if (status == HEARTH_OK)
+        status = meet_and_join(o, error);
     if (status == HEARTH_OK && event_open(&o->event) != HEARTH_OK)
         status = error_set(error, HEARTH_SYSTEM, RANK_NONE, "open: no descriptor for the node");
     if (status == HEARTH_OK && o->size > 1)
-        status = take_connections(o, error);
+        status = links_take(o, error);
+    if (status == HEARTH_OK)
+        status = name_members(o, error);
     return status == HEARTH_OK ? open_node(o, out, error) : status;
 }
 

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "node/secure.h"
 #include "os/host.h"
 #include "os/resolve.h"
 
@@ -25,7 +26,8 @@ static char *copy_text(struct heap *heap, const char *text, size_t len)
 
 static const char **string_field(struct hearth_config *c, int i)
 {
-    const char **fields[] = {&c->peers, &c->rendezvous, &c->job, &c->bind, &c->advertise, &c->transport};
+    const char **fields[] = {&c->peers,     &c->rendezvous, &c->job,         &c->bind,
+                             &c->advertise, &c->transport,  &c->secret_file, &c->key_file};
     return i < (int)(sizeof fields / sizeof *fields) ? fields[i] : NULL;
 }
 
@@ -98,20 +100,21 @@ uint16_t opening_peer_port(const char *peer, uint16_t default_port)
 
 /* ---- checks ---- */
 
-/* An address that leaves this machine needs the user's word: what travels is not encrypted. */
+/* Where all is plain, an address that leaves this machine needs the user's word. */
 static int check_trust(const struct opening *o, const char *text, uint16_t port, struct error *error)
 {
     struct sock_addr addrs[RESOLVE_MAX];
     int count = 0;
-    if (o->own.trust_network)
+    if (!o->own.plain || o->own.trust_network)
         return HEARTH_OK;
     int status = resolve(text, port, o->deadline_ns, addrs, &count, error);
     for (int i = 0; status == HEARTH_OK && i < count; i++)
         if (!sock_addr_loopback(&addrs[i]) && !host_owns(&addrs[i]))
             status =
                 error_set(error, HEARTH_INVALID, RANK_NONE,
-                          "open: %s is another machine, and tcp is not encrypted in this version; to use it "
-                          "all the same: trust_network, HEARTH_TRUST_NETWORK=1 or --i-trust-this-network",
+                          "open: %s is another machine, and plain connections are not encrypted: leave plain "
+                          "away, or, if you trust this network, say so: trust_network, "
+                          "HEARTH_TRUST_NETWORK=1 or --i-trust-this-network",
                           text);
     return status;
 }
@@ -208,6 +211,9 @@ void opening_fini(struct opening *o)
     if (o->door != NULL)
         door_close(o->door);
     shm_regions_close(o->regions);
+    heap_free(o->identities);
+    heap_free(o->links);
+    secure_fini(o);
     event_close(&o->event);
     for (int i = 0; o->peers != NULL && i < o->size; i++)
         heap_free((void *)(uintptr_t)o->peers[i]);

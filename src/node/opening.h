@@ -15,10 +15,17 @@ struct opening {
     enum mesh_wish wish;
     uint64_t deadline_ns;
     struct member self;
+    struct node_key *key; /* until the credentials have them */
+    struct secret *secret;
+    bool drawn; /* the secret: for this job alone */
+    struct trust_list *trust;
+    struct credentials *credentials; /* NULL: plain, or not yet */
     struct door *door;
     struct roster roster;
     struct mesh_peer *mesh; /* [size] */
     struct node_conns *conns;
+    struct identity *identities; /* [size], or NULL */
+    char *links;                 /* hearth_links_text */
     int *host;
     bool crowded; /* more members on this host than processors */
     struct event event;

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "node/secure.h"
+
 #define LOOK_NS     (5 * NS_PER_MS) /* how often descriptors are looked at while there is work */
 #define DOOR_WAITS  (DOOR_HALF_OPEN + 2)
 #define EVENT_WAITS 1
@@ -83,6 +85,7 @@ static void watch_end(hearth_node *node, const struct watch *watch)
         knocks = knocks || door[i].ready;
     if (node->door != NULL && knocks)
         door_pump(node->door, rest->looked_ns);
+    secure_watch(node, rest->looked_ns);
 }
 
 static void sleep_seated(hearth_node *node, uint64_t deadline_ns)

@@ -3,6 +3,7 @@
 #include "os/host.h"
 
 #include <errno.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -14,6 +15,7 @@
 #include "os/resolve.h"
 
 #define NAME_TEXT_MAX 256
+#define HOME_TEXT_MAX 4096
 #define LIST_TEXT_MAX 200 /* of the interfaces that an error lists */
 
 /* ---- who ---- */
@@ -62,6 +64,16 @@ uint32_t host_user(void)
 int host_parent(void)
 {
     return (int)getppid();
+}
+
+bool host_home(char *path, size_t size)
+{
+    char text[HOME_TEXT_MAX];
+    struct passwd entry, *found = NULL;
+
+    if (getpwuid_r(geteuid(), &entry, text, sizeof(text), &found) != 0 || !found || found->pw_dir[0] != '/')
+        return false;
+    return (size_t)snprintf(path, size, "%s", found->pw_dir) < size;
 }
 
 /* ---- what to tell others ---- */

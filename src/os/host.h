@@ -11,6 +11,7 @@ int MUST_CHECK host_id(uint64_t *id);
 void host_name(char *name, size_t size); /* for people; always terminated, printable */
 uint32_t host_user(void);                /* effective user id */
 int host_parent(void);                   /* process id of the parent */
+bool host_home(char *path, size_t size); /* of the user, by the system's list; false: it has none */
 
 enum interface_kind {
     INTERFACE_WIRE,    /* a wired or wireless network, and virtual machines' cards: what one wants */

@@ -29,6 +29,8 @@ static int clear_environment(void **state)
     (void)state;
     for (int i = 0; i < NAMES; i++)
         unsetenv(names[i]);
+    unsetenv("XDG_CONFIG_HOME");
+    unsetenv("HOME");
     return 0;
 }
 
@@ -255,12 +257,49 @@ static void test_only_config_env_reads_it(void **state)
     cluster_close(&c);
 }
 
+/* Where key and secret are kept. */
+static void test_folder(void **state)
+{
+    static const struct {
+        const char *config, *home, *folder;
+    } cases[] = {
+        {NULL, NULL, ""},
+        {NULL, "/home/u", "/home/u/.config/hearth"},
+        {"/etc/u", "/home/u", "/etc/u/hearth"},
+        {"not/from/the/root", "/home/u", "/home/u/.config/hearth"},
+        {"", "relative", ""},
+    };
+    char home[400];
+    struct hearth_config config;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        clear_environment(NULL);
+        if (cases[i].config != NULL)
+            setenv("XDG_CONFIG_HOME", cases[i].config, 1);
+        if (cases[i].home != NULL)
+            setenv("HOME", cases[i].home, 1);
+        hearth_config_init(&config);
+        check_status(hearth_config_env(&config), HEARTH_OK);
+        check(strcmp(config.folder, cases[i].folder) == 0, "the folder is \"%s\", not \"%s\"", config.folder,
+              cases[i].folder);
+    }
+    memset(home, 'h', sizeof home - 1);
+    home[0] = '/';
+    home[sizeof home - 1] = '\0';
+    setenv("HOME", home, 1);
+    hearth_config_init(&config);
+    check_status(hearth_config_env(&config), HEARTH_INVALID);
+    check(strstr(hearth_error_text(), "HOME") != NULL, "\"%s\" does not say which", hearth_error_text());
+    checks_end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_good_values, clear_environment),
         cmocka_unit_test_setup(test_bad_values, clear_environment),
         cmocka_unit_test_setup(test_all_at_once_and_none, clear_environment),
+        cmocka_unit_test_setup_teardown(test_folder, clear_environment, clear_environment),
         cmocka_unit_test_setup_teardown(test_only_config_env_reads_it, clear_environment, clear_environment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,6 +24,8 @@ static const struct number {
     {"HEARTH_CONNECT_RETRIES", 0, 1000, "-1", "1001"},
     {"HEARTH_PEER_TIMEOUT_MS", 100, UINT64_C(31536000000), "99", "31536000001"},
     {"HEARTH_TRUST_NETWORK", 0, 1, "-1", "2"},
+    {"HEARTH_PLAIN", 0, 1, "-1", "2"},
+    {"HEARTH_SECRET_FD", 0, 65535, "-1", "65536"},
 };
 enum { NUMBERS = sizeof numbers / sizeof *numbers };
 
@@ -38,20 +40,24 @@ static uint64_t number_field(const struct hearth_config *c, int i)
                                       (uint64_t)c->connect_timeout_ms,
                                       c->connect_retries,
                                       (uint64_t)c->peer_timeout_ms,
-                                      (uint64_t)c->trust_network};
+                                      (uint64_t)c->trust_network,
+                                      (uint64_t)c->plain,
+                                      (uint64_t)c->secret_fd};
     return fields[i];
 }
 
 /* ---- strings ---- */
 
-static const char *const strings[] = {"HEARTH_PEERS", "HEARTH_RENDEZVOUS", "HEARTH_JOB",
-                                      "HEARTH_BIND",  "HEARTH_ADVERTISE",  "HEARTH_TRANSPORT"};
+static const char *const strings[] = {"HEARTH_PEERS",  "HEARTH_RENDEZVOUS",  "HEARTH_JOB",
+                                      "HEARTH_BIND",   "HEARTH_ADVERTISE",   "HEARTH_TRANSPORT",
+                                      "HEARTH_SECRET", "HEARTH_SECRET_FILE", "HEARTH_KEY_FILE"};
 enum { STRINGS = sizeof strings / sizeof *strings };
 
 static const char *string_field(const struct hearth_config *c, int i)
 {
-    const char *const fields[STRINGS] = {c->peers, c->rendezvous, c->job,
-                                         c->bind,  c->advertise,  c->transport};
+    const char *const fields[STRINGS] = {c->peers,  c->rendezvous,  c->job,
+                                         c->bind,   c->advertise,   c->transport,
+                                         c->secret, c->secret_file, c->key_file};
     return fields[i];
 }
 

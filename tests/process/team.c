@@ -167,7 +167,11 @@ static void live(struct team *team, int rank, team_fn *fn, void *arg)
     setenv("HEARTH_RENDEZVOUS", team->rendezvous, 1);
     set_number_env("HEARTH_OP_TIMEOUT_MS", OP_TIMEOUT_MS * slow_factor());
     set_number_env("HEARTH_OPEN_TIMEOUT_MS", OPEN_TIMEOUT_MS * slow_factor());
-    setenv("HEARTH_TRANSPORT", team->transport, 1);
+    bool plain = strcmp(team->transport, "plain") == 0;
+    setenv("HEARTH_TRANSPORT", plain ? "tcp" : team->transport, 1);
+    setenv("HEARTH_PLAIN", plain ? "1" : "0", 1);
+    setenv("HEARTH_KEY_FILE", "fresh", 1);
+    setenv("XDG_CONFIG_HOME", "/nonexistent", 1); /* nobody's own secret */
     fn(team, rank, arg);
     exit(checks_failed() ? 1 : 0); /* not _exit: leaks are looked for on the way out */
 }

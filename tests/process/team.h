@@ -10,6 +10,8 @@
 #include "conform/cluster.h"
 
 #define TEAM_MAX MEMBERS_MAX
+#define TEAM_SECRET                                                                                          \
+    "5ec4e75ec4e75ec4e75ec4e75ec4e75ec4e75ec4e75ec4e75ec4e75ec4e75ec4" /* where one is needed */
 
 /* What a member tells. Only its own process writes it; the rest after the process has ended, or as agreed. */
 struct note {
@@ -41,7 +43,8 @@ struct team {
 typedef void team_fn(struct team *team, int rank, void *arg);
 
 /* Starts `size` members. The environment of each: HEARTH_RANK, HEARTH_WORLD_SIZE, HEARTH_RENDEZVOUS (a
- * private unix socket), HEARTH_TRANSPORT, deadlines, and no other HEARTH_ variable; `fn` may change it. */
+ * private unix socket), HEARTH_TRANSPORT ("plain": tcp that is), a fresh key, deadlines, and no other HEARTH_
+ * variable; `fn` may change it. */
 void team_start(struct team *team, int size, const char *transport, team_fn *fn, void *arg);
 void team_kill(struct team *team, int rank, int signal);
 /* Waits until all have ended. Whoever has not after so long is killed, and that is a failed check, as is

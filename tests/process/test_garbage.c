@@ -57,6 +57,7 @@ static void member(struct team *team, int rank, void *arg)
         set_number_env("HEARTH_PORT", ports[1 + rank]);
         snprintf(place, sizeof place, "127.0.0.1:%u", ports[0]);
         setenv("HEARTH_RENDEZVOUS", place, 1);
+        setenv("HEARTH_SECRET", TEAM_SECRET, 1);
         while (rank == MEMBERS - 1 &&
                !atomic_load(&team->board->go)) /* the others are opening till it comes */
             sleep_ms(1);

@@ -25,8 +25,8 @@ def start(lab, hosts, mode, address=Lab.address(0), **more):
     ranks = []
     for rank, host in enumerate(hosts):
         environment = {k: v for k, v in os.environ.items() if not re.match("HEARTH_(?!TEST_)", k)}
-        environment.update(HEARTH_RANK=str(rank), HEARTH_WORLD_SIZE=str(len(hosts)), HEARTH_TRUST_NETWORK="1",
-                           HEARTH_RENDEZVOUS=f"{address}:{RENDEZVOUS}", HEARTH_LOG_LEVEL="debug",
+        environment.update(HEARTH_RANK=str(rank), HEARTH_WORLD_SIZE=str(len(hosts)), HEARTH_SECRET="5e" * 32,
+                           HEARTH_KEY_FILE="fresh", HEARTH_RENDEZVOUS=f"{address}:{RENDEZVOUS}", HEARTH_LOG_LEVEL="debug",
                            HEARTH_OPEN_TIMEOUT_MS="30000", HEARTH_OP_TIMEOUT_MS="60000")
         environment.update(more)
         ranks.append(lab.popen(host, [PROGRAM, mode], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -49,7 +49,7 @@ class Mix(unittest.TestCase):
     def tearDown(self):
         self.lab.close()
 
-    def matrix(self, hosts, **more):
+    def matrix(self, hosts, kind="tcp+tls", **more):
         """All collectives are right, links are what they should be, and a large sum goes through the hosts."""
         for rank, (status, out, log) in enumerate(ends(start(self.lab, hosts, "member", **more))):
             self.assertEqual(status, 0, f"rank {rank}:\n{out}\n{log[-4000:]}")
@@ -57,8 +57,7 @@ class Mix(unittest.TestCase):
             self.assertIn("large sum is right", out)
             for peer, host in enumerate(hosts):
                 line = re.search(rf"^rank {peer} .*$", out, re.M)[0]
-                kind = "this one" if peer == rank else "shm" if host == hosts[rank] else "tcp"
-                self.assertIn(kind, line)
+                self.assertIn("this one" if peer == rank else "shm" if host == hosts[rank] else kind, line)
             self.assertRegex(log, r"HEARTH-PLAN all_reduce of 4194304 elements by hierarchical")
 
     def test_two_and_two(self):
@@ -73,8 +72,11 @@ class Mix(unittest.TestCase):
     def test_several_connections(self):
         self.matrix([0, 1, 1, 0], HEARTH_CONNECTIONS="3", HEARTH_CHUNK_BYTES="32K")
 
-    def test_without_a_word_of_trust(self):
-        told = ends(start(self.lab, [0, 1], "member", HEARTH_TRUST_NETWORK="0", HEARTH_OPEN_TIMEOUT_MS="3000"))
+    def test_plain(self):
+        self.matrix([0, 0, 1, 1], kind="plain tcp", HEARTH_PLAIN="1", HEARTH_TRUST_NETWORK="1")
+
+    def test_plain_without_a_word_of_trust(self):
+        told = ends(start(self.lab, [0, 1], "member", HEARTH_PLAIN="1", HEARTH_OPEN_TIMEOUT_MS="3000"))
         for (status, out, log), words in zip(told, ("missing: rank 1", "TRUST_NETWORK")):
             self.assertNotEqual(status, 0, out)
             self.assertIn(words, log)

@@ -80,6 +80,7 @@ static void member(struct team *team, int rank, void *arg)
     struct note *note = &team->board->notes[rank];
     hearth_node *node = NULL;
     set_number_env("HEARTH_OPEN_TIMEOUT_MS", (role->status == HEARTH_OK ? 10 : 1) * OPEN_MS);
+    setenv("HEARTH_SECRET", TEAM_SECRET, 1);
     apply(role, play->ports);
     uint64_t begin = now_ns();
     int status = hearth_open(NULL, &node);
@@ -280,7 +281,7 @@ static void member_cut_off(struct team *team, int rank, void *arg)
 static void test_unreachable_rendezvous(void **state)
 {
     (void)state;
-    struct role role = {.set = {"HEARTH_RENDEZVOUS=192.0.2.1:7", "HEARTH_TRUST_NETWORK=1"},
+    struct role role = {.set = {"HEARTH_RENDEZVOUS=192.0.2.1:7"},
                         .status = ANY_ERROR,
                         .words = {"192.0.2.1:7", "unreachable"}};
     struct play play = {2, {{.set = {absent}}, role}, {0}};
@@ -302,7 +303,7 @@ static void test_unreachable_rendezvous(void **state)
 static void test_beyond_this_machine_needs_a_word(void **state)
 {
     (void)state;
-    struct role role = {.set = {"HEARTH_RENDEZVOUS=192.0.2.1:7"},
+    struct role role = {.set = {"HEARTH_RENDEZVOUS=192.0.2.1:7", "HEARTH_PLAIN=1"},
                         .status = HEARTH_INVALID,
                         .words = {"192.0.2.1", "TRUST_NETWORK"}};
     struct play play = {2, {role, role}, {0}};

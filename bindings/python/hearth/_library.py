@@ -22,9 +22,11 @@ class Config(ctypes.Structure):
         ("bind", c_char_p), ("advertise", c_char_p), ("port", ctypes.c_uint16), ("transport", c_char_p),
         ("connections", c_uint32), ("link_mbps", c_uint32), ("open_timeout_ms", c_int64),
         ("connect_timeout_ms", c_int64), ("connect_retries", c_uint32), ("peer_timeout_ms", c_int64),
+        ("secret", c_char_p), ("secret_file", c_char_p), ("key_file", c_char_p), ("plain", c_int),
         ("trust_network", c_int), ("site", c_char_p),
         ("rate", c_uint64), ("codec", c_char_p), ("compressed_allreduce_max_bytes", c_size_t),
-        ("compress_threads", c_uint32), ("launcher", ctypes.c_char * 320),
+        ("compress_threads", c_uint32), ("secret_fd", c_int), ("folder", ctypes.c_char * 320),
+        ("launcher", ctypes.c_char * 320),
     ]
 
 

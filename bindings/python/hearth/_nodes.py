@@ -101,7 +101,8 @@ def open(**config: Any) -> "Node":
         op_timeout=30.0             seconds that an operation may take
         rate="100mbit"              what this node sends at most
         codec="int8"                for compressed calls that name none
-        trust_network=True          allows tcp, which is not encrypted, beyond this machine
+        secret_file="cluster"       the cluster's secret, where it is not the one that `hearth join` stored
+        plain=True                  no encryption, nobody proves who he is; with trust_network=True beyond this machine
         log=print, log_level="info" a function of level, id and text; it must not call Hearth
 
     >>> import hearth

@@ -240,23 +240,29 @@ static void texts_have_a_limit(void **state)
 
 /* ---- trust ---- */
 
-static void other_machines_need_a_word(void **state)
+static void other_machines_need_a_word_where_all_is_plain(void **state)
 {
     (void)state;
     config.rendezvous = FOREIGN;
     config.world_size = 2;
+    expect_size(2); /* it is encrypted */
+    config.plain = 1;
+    config.rendezvous = FOREIGN;
+    config.world_size = 2;
     expect_refused("trust_network");
+    config.plain = 1;
     config.peers = "127.0.0.1:1," FOREIGN;
     expect_refused(FOREIGN " is another machine");
+    config.plain = 1;
     config.rendezvous = "[2001:db8::1]:5";
     config.world_size = 2;
     expect_refused("trust_network");
     config.rendezvous = FOREIGN;
     config.world_size = 2;
-    config.trust_network = 1;
+    config.plain = config.trust_network = 1;
     expect_size(2);
     config.peers = "127.0.0.1:1," FOREIGN;
-    config.trust_network = 1;
+    config.plain = config.trust_network = 1;
     expect_size(2);
     config.peers = "127.0.0.1:1,127.0.0.2:1,[::1]:5,localhost:9"; /* all of them here */
     expect_size(4);
@@ -320,7 +326,7 @@ int main(void)
         CASE(negative_numbers_are_no_members),
         CASE(too_many_peers),
         CASE(texts_have_a_limit),
-        CASE(other_machines_need_a_word),
+        CASE(other_machines_need_a_word_where_all_is_plain),
         CASE(no_memory_at_any_point_leaves_nothing),
         CASE(ports_of_peers),
     };

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the sockets of the mesh to the connections that the engine takes, and words about them. */
+#ifndef NODE_LINKS_H
+#define NODE_LINKS_H
+
+#include "node/opening.h"
+
+/* Fills o->conns, o->regions where members share this host, and o->links, the text of hearth_links_text. */
+int MUST_CHECK links_take(struct opening *o, struct error *error);
+
+#endif

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a config to credentials. What holds a secret is wiped; nothing of it is copied to the node's heap. */
+#include "node/secure.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "os/host.h"
+#include "security/vault.h"
+
+#define PATH_TEXT_MAX 4096
+#define WATCH_NS      (500 * NS_PER_MS) /* how often the list is looked at */
+
+bool secure_meets_privately(const struct opening *o)
+{
+    return o->peers == NULL && o->own.rendezvous != NULL && strncmp(o->own.rendezvous, "unix:", 5) == 0;
+}
+
+static bool needs_none(const struct opening *o)
+{
+    return o->own.plain || o->size == 1;
+}
+
+/* ---- where things are ---- */
+
+static int path_in_folder(const struct opening *o, const char *name, char path[static PATH_TEXT_MAX],
+                          struct error *error)
+{
+    char home[PATH_TEXT_MAX];
+    int len;
+    if (o->own.folder[0] != '\0')
+        len = snprintf(path, PATH_TEXT_MAX, "%s/%s", o->own.folder, name);
+    else if (host_home(home, sizeof home))
+        len = snprintf(path, PATH_TEXT_MAX, "%s/.config/hearth/%s", home, name);
+    else
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "open: there is no folder for %s: this user has no home; set HOME, or give the file "
+                         "(HEARTH_KEY_FILE, HEARTH_SECRET_FILE)",
+                         name);
+    if (len >= PATH_TEXT_MAX)
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "open: the path of %s is too long", name);
+    return HEARTH_OK;
+}
+
+/* The list lies beside the file of the secret. */
+static int find_trust(struct opening *o, const char *secret_path, struct error *error)
+{
+    char path[PATH_TEXT_MAX];
+    if (snprintf(path, sizeof path, "%s.trust", secret_path) >= (int)sizeof path)
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "open: the path of the secret is too long");
+    return trust_list_open(o->heap, path, &o->trust, error);
+}
+
+static int load_secret(struct opening *o, const char *path, bool *missing, struct error *error)
+{
+    int status = secret_load(path, &o->secret, missing, error);
+    return status == HEARTH_OK ? find_trust(o, path, error) : status;
+}
+
+static int none_here(struct error *error)
+{
+    return error_set(
+        error, HEARTH_INVALID, RANK_NONE,
+        "open: members need the cluster's secret, and there is none here. On one machine: hearth "
+        "init; on the others: hearth join TOKEN, with the token that it prints. (Without any "
+        "encryption: plain, HEARTH_PLAIN=1, --plain.)");
+}
+
+static int find_secret(struct opening *o, struct error *error)
+{
+    const struct hearth_config *c = &o->own;
+    char path[PATH_TEXT_MAX];
+    bool missing = false;
+    if (c->secret != NULL)
+        return secret_parse(c->secret, "secret (HEARTH_SECRET)", &o->secret, error);
+    if (c->secret_file != NULL)
+        return load_secret(o, c->secret_file, &missing, error);
+    if (c->secret_fd >= 0)
+        return secret_read_fd(c->secret_fd, &o->secret, error);
+    int status = path_in_folder(o, "cluster", path, error);
+    if (status == HEARTH_OK)
+        status = load_secret(o, path, &missing, error);
+    if (status == HEARTH_OK || (!missing && !secure_meets_privately(o)))
+        return status;
+    if (!secure_meets_privately(o))
+        return none_here(error);
+    if (!missing) /* a file that is there and no good, or no home: it is not needed here */
+        log_write(&o->log, HEARTH_LOG_INFO, "HEARTH-NO-SECRET", "%s", error->text);
+    o->drawn = true;
+    return secret_draw("job", &o->secret, error);
+}
+
+static int find_key(struct opening *o, struct error *error)
+{
+    const char *file = o->own.key_file;
+    char path[PATH_TEXT_MAX];
+    if ((file == NULL && o->drawn) || (file != NULL && strcmp(file, "fresh") == 0))
+        return node_key_fresh(&o->key, error);
+    if (file != NULL)
+        return node_key_load(file, &o->key, error);
+    int status = path_in_folder(o, "node.key", path, error);
+    return status == HEARTH_OK ? node_key_load(path, &o->key, error) : status;
+}
+
+int secure_find(struct opening *o, struct error *error)
+{
+    int status = HEARTH_OK;
+    if (!needs_none(o)) {
+        status = find_secret(o, error);
+        if (status == HEARTH_OK)
+            status = find_key(o, error);
+    }
+    o->own.secret = NULL; /* the caller's memory; nobody needs it any more */
+    if (status == HEARTH_OK && o->key != NULL)
+        o->self.node = *node_key_id(o->key);
+    return status;
+}
+
+/* ---- credentials ---- */
+
+static int make_credentials(struct opening *o, struct error *error)
+{
+    struct credentials_setup setup = {
+        .heap = o->heap,
+        .key = o->key,
+        .secret = o->secret,
+        .trust = o->trust,
+        .instance = o->self.instance,
+    };
+    o->key = NULL;
+    o->secret = NULL;
+    o->trust = NULL;
+    return credentials_open(&setup, &o->credentials, error);
+}
+
+int secure_before_meeting(struct opening *o, struct error *error)
+{
+    return needs_none(o) || secure_meets_privately(o) ? HEARTH_OK : make_credentials(o, error);
+}
+
+int secure_after_meeting(struct opening *o, struct error *error)
+{
+    if (needs_none(o) || o->credentials != NULL)
+        return HEARTH_OK;
+    if (!o->roster.has_secret)
+        return error_set(error, HEARTH_PROTOCOL, RANK_NONE, "open: the rendezvous handed out no secret");
+    struct secret *given = NULL;
+    int status = secret_from_bytes(o->roster.secret, secret_name(o->secret), &given, error);
+    wipe(o->roster.secret, sizeof o->roster.secret);
+    o->roster.has_secret = false;
+    if (status == HEARTH_OK && !o->drawn &&
+        memcmp(secret_namespace(given), secret_namespace(o->secret), NAMESPACE_LEN) != 0)
+        status = error_set(error, HEARTH_INVALID, RANK_NONE,
+                           "open: whoever opened the rendezvous %s has another secret than we: give all "
+                           "members the same, or none",
+                           o->own.rendezvous);
+    if (status != HEARTH_OK) {
+        secret_close(given);
+        return status;
+    }
+    secret_close(o->secret);
+    o->secret = given;
+    return make_credentials(o, error);
+}
+
+void secure_fini(struct opening *o)
+{
+    node_key_close(o->key);
+    secret_close(o->secret);
+    trust_list_close(o->trust);
+    credentials_close(o->credentials);
+}
+
+/* ---- while the node runs ---- */
+
+static void expel_untrusted(hearth_node *node, const struct trust_list *trust)
+{
+    struct log log = node_log(node);
+    for (int i = 0; i < hearth_size(&node->world); i++) {
+        enum trust_verdict verdict = trust_list_judge(trust, &node->members[i].node);
+        if (i == hearth_rank(&node->world) || verdict == TRUST_YES)
+            continue;
+        char who[NODE_ID_SHORT];
+        node_id_short(&node->members[i].node, who);
+        if (engine_expel(node->engine, i, trust_verdict_text(verdict)))
+            log_write(&log, HEARTH_LOG_WARN, "HEARTH-EXPELLED", "rank %d (key %s) loses its link: %s", i, who,
+                      trust_verdict_text(verdict));
+    }
+}
+
+void secure_watch(hearth_node *node, uint64_t now_ns)
+{
+    struct error why;
+    struct log log = node_log(node);
+    struct trust_list *trust = node->credentials != NULL ? credentials_trust(node->credentials) : NULL;
+    if (trust == NULL || now_ns < node->trust_ns)
+        return;
+    node->trust_ns = now_ns + WATCH_NS;
+    int status = trust_list_refresh(trust, &why);
+    if (status == HEARTH_OK)
+        expel_untrusted(node, trust);
+    else if (status != HEARTH_PENDING && !node->trust_told)
+        log_write(&log, HEARTH_LOG_WARN, "HEARTH-TRUST-FILE", "the list of who may come stays as it was: %s",
+                  why.text);
+    node->trust_told = status != HEARTH_OK && status != HEARTH_PENDING;
+}
