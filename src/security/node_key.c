@@ -75,7 +75,10 @@ int node_id_parse(const char *text, struct node_id *id)
     return HEARTH_OK;
 }
 
-/* ---- keys ---- */
+/* ---- keys ----
+ *
+ * Nettle leaves traces of the seed on the stack, which are wiped here, and of what it computes with on the
+ * heap, which are wiped by GnuTLS: it has GMP clear all that it frees. */
 
 static void complete(struct node_key *key)
 {

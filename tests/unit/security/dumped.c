@@ -2,38 +2,60 @@
 /* Memory as /proc/self/smaps describes it. */
 #include "dumped.h"
 
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define REGIONS_MAX 1024
+#define TEXT_MAX    (REGIONS_MAX * 1024)
 
 struct region {
     uintptr_t at, end;
     bool writable;
-    char flags[512]; /* " rd wr mr dd " */
+    const char *flags; /* " rd wr mr dd " */
 };
 
-/* Filled before memory is looked through: reading the list allocates. */
+/* Neither uses the heap: that would write over what was left there. */
 static struct region regions[REGIONS_MAX];
+static char text[TEXT_MAX];
+
+static bool read_text(void)
+{
+    int fd = open("/proc/self/smaps", O_RDONLY | O_CLOEXEC);
+    size_t len = 0;
+    ssize_t got = 1;
+
+    if (fd < 0)
+        return false;
+    while (got > 0 && len < sizeof(text) - 1) {
+        got = read(fd, text + len, sizeof(text) - 1 - len);
+        len += got > 0 ? (size_t)got : 0;
+    }
+    text[len] = '\0';
+    close(fd);
+    return len < sizeof(text) - 1; /* all of it */
+}
 
 static int list_regions(void)
 {
-    FILE *file = fopen("/proc/self/smaps", "r");
-    char line[512];
     int count = 0;
 
-    if (!file)
+    if (!read_text())
         return -1;
-    while (fgets(line, sizeof(line), file)) {
-        unsigned long at, end;
-        char rights[8];
-        if (sscanf(line, "%lx-%lx %7s", &at, &end, rights) == 3 && count < REGIONS_MAX)
-            regions[count++] =
-                (struct region){.at = at, .end = end, .writable = strncmp(rights, "rw", 2) == 0};
+    for (char *line = text, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        char *after, *rights;
+        *end = '\0';
+        unsigned long at = strtoul(line, &after, 16);
+        if (*after == '-' && count < REGIONS_MAX) {
+            unsigned long stop = strtoul(after + 1, &rights, 16);
+            bool writable = strncmp(rights, " rw", 3) == 0;
+            regions[count++] = (struct region){.at = at, .end = stop, .writable = writable};
+        }
         if (count > 0 && strncmp(line, "VmFlags:", 8) == 0)
-            snprintf(regions[count - 1].flags, sizeof(regions[0].flags), "%s", line + 8);
+            regions[count - 1].flags = line + 8;
     }
-    fclose(file);
     return count;
 }
 
@@ -42,7 +64,7 @@ static bool has_flag(const struct region *region, const char *flag)
     char wanted[8];
 
     snprintf(wanted, sizeof(wanted), " %s ", flag);
-    return strstr(region->flags, wanted) != NULL;
+    return region->flags && strstr(region->flags, wanted) != NULL;
 }
 
 void pattern_set(struct pattern *pattern, const char *name, const void *bytes, size_t len)

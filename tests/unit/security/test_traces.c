@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <nettle/sha2.h>
 
 #include "dumped.h"
 #include "folder.h"
@@ -31,10 +32,20 @@ static const bool has_dump_flags = true;
 static const bool has_dump_flags = false;
 #endif
 
-enum { PATTERNS = 4 + SECRET_KEYS };
+enum { PATTERNS = 6 + SECRET_KEYS };
 
 static struct error error;
 static struct pattern patterns[PATTERNS]; /* turned over: not what is looked for */
+
+/* What Ed25519 computes with: the scalar, and what goes before each message. Who has them can sign. */
+static void expand(const uint8_t *seed, uint8_t expanded[static SHA512_DIGEST_SIZE])
+{
+    struct sha512_ctx hash;
+
+    sha512_init(&hash);
+    sha512_update(&hash, KEY_SEED_LEN, seed);
+    sha512_digest(&hash, SHA512_DIGEST_SIZE, expanded);
+}
 
 /* In a child, whose memory is gone afterwards: makes the files and tells what is to be looked for. */
 static int make_files(void *arg)
@@ -44,7 +55,7 @@ static int make_files(void *arg)
     struct secret *secret = NULL;
     struct node_key *key = NULL;
     char token[SECRET_TOKEN_MAX], line[KEY_LINE_LEN];
-    uint8_t seed[KEY_SEED_LEN];
+    uint8_t seed[KEY_SEED_LEN], expanded[SHA512_DIGEST_SIZE];
     int fd = *(int *)arg;
 
     memset(found, 0, sizeof(found));
@@ -59,8 +70,11 @@ static int make_files(void *arg)
     pattern_set(&found[1], "token", strrchr(token, '-') + 1, 32);
     pattern_set(&found[2], "seed", seed, sizeof(seed));
     pattern_set(&found[3], "digits of the seed", line + 18, 2 * sizeof(seed));
+    expand(seed, expanded);
+    pattern_set(&found[4], "scalar of the key", expanded + 16, 15); /* its middle, which no list overwrites */
+    pattern_set(&found[5], "prefix of the key", expanded + 32, 32);
     for (int i = 0; i < SECRET_KEYS; i++)
-        pattern_set(&found[4 + i], names[i], secret_key(secret, (enum secret_key)i), SECRET_DERIVED_LEN);
+        pattern_set(&found[6 + i], names[i], secret_key(secret, (enum secret_key)i), SECRET_DERIVED_LEN);
     return write(fd, found, sizeof(found)) == (ssize_t)sizeof(found) ? 0 : 3;
 }
 
