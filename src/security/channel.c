@@ -207,7 +207,9 @@ static const char *tls_text(int code)
 {
     switch (code) {
     case GNUTLS_E_UNSUPPORTED_VERSION_PACKET:
-        return "it offers no TLS 1.3";
+    case GNUTLS_E_NO_CIPHER_SUITES:
+    case GNUTLS_E_NO_COMMON_KEY_SHARE:
+        return "it offers no TLS 1.3 with the keys and suites that members have";
     case GNUTLS_E_NO_APPLICATION_PROTOCOL:
         return "it does not speak hearth/1";
     case GNUTLS_E_NO_CERTIFICATE_FOUND:
@@ -236,6 +238,8 @@ static int fail_tls(struct channel *c, int code)
             return fail(c, HEARTH_PEER_LOST, "%s", text);
         return fail(c, HEARTH_PEER_LOST, "it refuses us (TLS alert %d, %s)", alert, name ? name : "unknown");
     }
+    if (code == GNUTLS_E_SESSION_EOF)
+        return fail(c, HEARTH_PEER_LOST, "it closed the connection");
     if (code == GNUTLS_E_MEMORY_ERROR)
         return fail(c, HEARTH_NO_MEMORY, "no memory for TLS");
     if (!c->overflow)

@@ -223,9 +223,12 @@ static int hear_knock(gnutls_session_t session, struct session_setup *setup)
 /* The signature was checked by GnuTLS; dates, names and issuers mean nothing to us. */
 static int look_at(gnutls_session_t session, const struct session_setup *setup)
 {
+    gnutls_datum_t protocol;
     struct node_id id;
     const char *what = NULL;
 
+    if (gnutls_alpn_get_selected_protocol(session, &protocol)) /* a hello that names none gets this far */
+        return turn_away(setup, "it does not speak " ALPN, GNUTLS_E_NO_APPLICATION_PROTOCOL);
     if (credentials_peer(session, &id, &what))
         return turn_away(setup, what, GNUTLS_E_CERTIFICATE_ERROR);
     return 0;
@@ -371,7 +374,9 @@ const char *session_alert_text(int alert)
     case GNUTLS_A_INTERNAL_ERROR:
         return "it is busy: come again later";
     case GNUTLS_A_PROTOCOL_VERSION:
-        return "it speaks no TLS 1.3";
+    case GNUTLS_A_HANDSHAKE_FAILURE:
+    case GNUTLS_A_INSUFFICIENT_SECURITY:
+        return "it speaks no TLS 1.3 with the keys and suites that members have";
     case GNUTLS_A_NO_APPLICATION_PROTOCOL:
         return "it does not speak hearth/1";
     case GNUTLS_A_BAD_CERTIFICATE:

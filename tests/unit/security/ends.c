@@ -13,6 +13,17 @@
 #include "ends.h"
 
 struct heap ends_heap;
+int ends_signatures;
+
+/* The linker puts the first in the place of node_key_sign. */
+void __wrap_node_key_sign(const struct node_key *key, const void *message, size_t len, uint8_t *signature);
+void __real_node_key_sign(const struct node_key *key, const void *message, size_t len, uint8_t *signature);
+
+void __wrap_node_key_sign(const struct node_key *key, const void *message, size_t len, uint8_t *signature)
+{
+    ends_signatures++;
+    __real_node_key_sign(key, message, len, signature);
+}
 
 struct credentials *ends_node(const struct node_wish *wish)
 {
@@ -126,4 +137,12 @@ void ends_exchange(struct end *from, struct end *to, size_t len)
     assert_int_equal(channel_recv(to->channel, came, sizeof(came)), len);
     assert_memory_equal(came, sent, len);
     assert_int_equal(channel_recv(to->channel, came, sizeof(came)), 0);
+}
+
+void end_refused(const struct end *end, int status, const char *text)
+{
+    assert_string_equal(end->error.text, text);
+    assert_int_equal(end->status, status);
+    assert_int_equal(end->error.status, status);
+    assert_false(channel_ready(end->channel));
 }

@@ -21,6 +21,7 @@ struct caught {
 };
 
 extern struct heap ends_heap;
+extern int ends_signatures; /* made by any node so far */
 
 /* Credentials of a new node. Unless it brings its own key, a fresh one. */
 struct node_wish {
@@ -47,5 +48,7 @@ size_t ends_carry_one_way(struct end *from, struct end *to, size_t piece, struct
 void ends_join(struct end *dialler, struct end *listener, const struct credentials *a,
                const struct credentials *b);
 void ends_exchange(struct end *from, struct end *to, size_t len); /* one message, as it was sent */
+/* This end was done with its peer, for this reason. */
+void end_refused(const struct end *end, int status, const char *text);
 
 #endif

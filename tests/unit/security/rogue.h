@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A peer made of bare GnuTLS, that can do everything wrong that a member never does. */
+#ifndef TESTS_SECURITY_ROGUE_H
+#define TESTS_SECURITY_ROGUE_H
+
+#include <gnutls/gnutls.h>
+
+#include "ends.h"
+
+#define ROGUE_COMPAT "NONE:+VERS-TLS1.3:+AEAD:+GROUP-X25519:+SIGN-ALL:+AES-128-GCM:+CTYPE-X509"
+#define ROGUE_TLS13  ROGUE_COMPAT ":%DISABLE_TLS13_COMPAT_MODE"
+#define ROGUE_TLS12  "NORMAL:-VERS-ALL:+VERS-TLS1.2"
+
+enum rogue_key { ROGUE_ED25519, ROGUE_ECDSA, ROGUE_RSA, ROGUE_NO_KEY };
+
+#define ROGUE_CERTIFICATES_MAX 4
+
+struct rogue_wish {
+    bool listens;
+    const char *priority; /* NULL: ROGUE_TLS13 */
+    const char *alpn;     /* NULL: hearth/1; "": none */
+    const char *knock;    /* server name; NULL: none */
+    enum rogue_key key;
+    int certificates; /* how many of the same key; 0: one */
+    int limit;        /* max size of records it takes; 0: any */
+};
+
+struct rogue {
+    gnutls_session_t session;
+    gnutls_certificate_credentials_t credentials;
+    struct caught in, out;
+    size_t in_taken;
+    int code; /* of the last gnutls_handshake */
+};
+
+void rogue_open(struct rogue *rogue, const struct rogue_wish *wish);
+void rogue_close(struct rogue *rogue);
+/* A knock that is right for this secret. */
+void rogue_knock(uint8_t secret, char knock[static 128]);
+/* Handshakes with the end until neither has anything more to say. */
+void rogue_shake(struct rogue *rogue, struct end *end);
+/* Carries what is there, once each way, without a handshake step. */
+void rogue_carry(struct rogue *rogue, struct end *end);
+/* One record with these bytes; then carries. */
+void rogue_say(struct rogue *rogue, struct end *end, const void *bytes, size_t len);
+/* What the end said inside TLS: bytes, or a negative code of GnuTLS. */
+int rogue_hear(struct rogue *rogue, void *target, size_t len_max);
+
+#endif

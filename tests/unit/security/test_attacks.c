@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whoever has no secret, another one, the wrong key, or somebody else's proof: refused, and told why. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <gnutls/x509.h>
+
+#include "security/proof.h"
+
+#include "rogue.h"
+
+#define CLUSTER 1
+#define OTHER   2
+
+static const char other_cluster[] = "it has another secret, or belongs to another cluster";
+static const char wrong_proof[] = "its proof of the secret is wrong";
+static const char our_wrong_proof[] = "it says that our proof of the secret is wrong";
+static const char forged[] = "it sends a record that is forged, damaged or repeated";
+
+static struct credentials *ann, *bob;
+static struct end dialler, listener;
+static char knock[128]; /* heard on the network, and repeated by rogues */
+
+static int set_up(void **state)
+{
+    (void)state;
+    heap_init(&ends_heap, 0);
+    ann = ends_node(&(struct node_wish){.secret = CLUSTER, .instance = 0xa});
+    bob = ends_node(&(struct node_wish){.secret = CLUSTER, .instance = 0xb});
+    rogue_knock(CLUSTER, knock);
+    ends_signatures = 0;
+    return 0;
+}
+
+/* Whatever was tried before: members still meet, and nothing is left behind. */
+static int tear_down(void **state)
+{
+    (void)state;
+    end_close(&dialler);
+    end_close(&listener);
+    ends_join(&dialler, &listener, ann, bob);
+    ends_exchange(&dialler, &listener, 64);
+    end_close(&dialler);
+    end_close(&listener);
+    credentials_close(ann);
+    credentials_close(bob);
+    return ends_heap.blocks == 0 ? 0 : -1;
+}
+
+/* ---- strangers ---- */
+
+static void test_other_secret(void **state)
+{
+    struct credentials *eve = ends_node(&(struct node_wish){.secret = OTHER, .instance = 0xe});
+    char expected[ERROR_TEXT_MAX], id[NAMESPACE_TEXT];
+    int signatures = ends_signatures;
+
+    (void)state;
+    namespace_text(secret_namespace(credentials_secret(eve)), id);
+    (void)snprintf(expected, sizeof(expected), "it has another secret (its namespace is %.8s...)", id);
+    end_open(&dialler, eve, CHANNEL_DIALS);
+    end_open(&listener, bob, CHANNEL_LISTENS);
+    ends_carry(&dialler, &listener, 0);
+    end_refused(&listener, HEARTH_PROTOCOL, expected);
+    end_refused(&dialler, HEARTH_PEER_LOST, other_cluster);
+    assert_int_equal(ends_signatures, signatures);
+    assert_null(channel_peer(listener.channel));
+    end_close(&dialler);
+    credentials_close(eve);
+}
+
+static void knocks_with(const char *name, const char *text)
+{
+    struct rogue rogue;
+    int signatures = ends_signatures;
+
+    end_open(&listener, bob, CHANNEL_LISTENS);
+    rogue_open(&rogue, &(struct rogue_wish){.knock = name});
+    rogue_shake(&rogue, &listener);
+    end_refused(&listener, HEARTH_PROTOCOL, text);
+    assert_int_equal(rogue.code, GNUTLS_E_FATAL_ALERT_RECEIVED);
+    assert_int_equal(gnutls_alert_get(rogue.session), GNUTLS_A_UNRECOGNIZED_NAME);
+    assert_int_equal(rogue.in.len, 7); /* one alert, and nothing that would have cost anything */
+    assert_int_equal(ends_signatures, signatures);
+    rogue_close(&rogue);
+    end_close(&listener);
+}
+
+static void test_no_knock(void **state)
+{
+    static const char none[] = "it does not know the secret (no knock)";
+    static const char wrong[] = "it does not know the secret (its knock is wrong)";
+    char changed[sizeof(knock)];
+
+    (void)state;
+    knocks_with(NULL, none);
+    knocks_with("example.org", none);
+    memcpy(changed, knock, sizeof(knock));
+    changed[40] ^= 1; /* in the nonce */
+    knocks_with(changed, wrong);
+    memcpy(changed, knock, sizeof(knock));
+    changed[70] = changed[70] == '0' ? '1' : '0'; /* in the mac */
+    knocks_with(changed, wrong);
+    memcpy(changed, knock, sizeof(knock));
+    changed[104] = 'x'; /* .heartx */
+    knocks_with(changed, none);
+    changed[104] = 'h';
+    changed[105] = 'a';
+    knocks_with(changed, none); /* longer than a knock */
+    changed[33] = '\0';
+    knocks_with(changed, none);
+}
+
+/* ---- proofs of others ---- */
+
+/* A rogue dialled the listener, with a knock that it has heard: TLS is done, its key is known. */
+static void rogue_dials(struct rogue *rogue)
+{
+    end_open(&listener, bob, CHANNEL_LISTENS);
+    rogue_open(rogue, &(struct rogue_wish){.knock = knock});
+    rogue_shake(rogue, &listener);
+    assert_int_equal(rogue->code, 0);
+    assert_int_equal(listener.status, HEARTH_PENDING);
+}
+
+/* The dialler came to a rogue, who now holds its proof. */
+static void rogue_is_dialled(struct rogue *rogue, uint8_t proof[PROOF_LEN])
+{
+    end_open(&dialler, ann, CHANNEL_DIALS);
+    rogue_open(rogue, &(struct rogue_wish){.listens = true});
+    rogue_shake(rogue, &dialler);
+    assert_int_equal(rogue->code, 0);
+    rogue_carry(rogue, &dialler);
+    assert_int_equal(rogue_hear(rogue, proof, PROOF_LEN), PROOF_LEN);
+    assert_int_equal(dialler.status, HEARTH_PENDING);
+}
+
+static void assert_rogue_refused(struct rogue *rogue, enum proof_reason reason)
+{
+    uint8_t said[PROOF_LEN], expected[PROOF_LEN];
+
+    proof_refuse(reason, expected);
+    assert_int_equal(rogue_hear(rogue, said, PROOF_LEN), PROOF_LEN);
+    assert_memory_equal(said, expected, PROOF_LEN);
+}
+
+static struct identity rogue_identity(struct rogue *rogue, uint64_t instance)
+{
+    struct identity identity = {.instance = instance};
+    gnutls_x509_crt_t crt;
+    gnutls_datum_t x = {NULL, 0};
+    gnutls_ecc_curve_t curve;
+
+    assert_int_equal(gnutls_x509_crt_init(&crt), 0);
+    assert_int_equal(
+        gnutls_x509_crt_import(crt, gnutls_certificate_get_ours(rogue->session), GNUTLS_X509_FMT_DER), 0);
+    assert_int_equal(gnutls_x509_crt_get_pk_ecc_raw(crt, &curve, &x, NULL), 0);
+    assert_int_equal(x.size, PUBLIC_KEY_LEN);
+    node_id_of(x.data, &identity.node);
+    gnutls_free(x.data);
+    gnutls_x509_crt_deinit(crt);
+    return identity;
+}
+
+/* The machinery of these tests is right: with secret, key and role as they should be, a rogue is a member. */
+static void test_rogue_with_everything(void **state)
+{
+    uint8_t message[PROOF_LEN];
+    struct rogue rogue;
+    struct proof proof = {.role = CHANNEL_DIALS, .listener.node = credentials_self(bob)->node};
+
+    (void)state;
+    rogue_dials(&rogue);
+    proof.dialler = rogue_identity(&rogue, 0xe);
+    assert_int_equal(proof_make(ann, rogue.session, &proof, message), HEARTH_OK);
+    rogue_say(&rogue, &listener, message, PROOF_LEN);
+    assert_int_equal(listener.status, HEARTH_OK);
+    assert_true(channel_ready(listener.channel));
+    assert_int_equal(channel_peer(listener.channel)->instance, 0xe);
+    assert_true(node_id_equal(&channel_peer(listener.channel)->node, &proof.dialler.node));
+    rogue_close(&rogue);
+}
+
+/* What a member that knows the secret may not do: say that it is somebody else, or turn the roles around. */
+static void test_member_claims_to_be_another(void **state)
+{
+    (void)state;
+    for (int lie = 0; lie < 5; lie++) {
+        uint8_t message[PROOF_LEN];
+        struct rogue rogue;
+        struct proof proof = {.role = CHANNEL_DIALS, .listener.node = credentials_self(bob)->node};
+
+        rogue_dials(&rogue);
+        proof.dialler = rogue_identity(&rogue, 0xe);
+        if (lie == 0)
+            proof.dialler.node = credentials_self(ann)->node;
+        if (lie == 1)
+            proof.listener.node = credentials_self(ann)->node;
+        if (lie == 2)
+            proof.role = CHANNEL_LISTENS;
+        assert_int_equal(proof_make(ann, rogue.session, &proof, message), HEARTH_OK);
+        if (lie == 2)
+            message[8] = 0xe; /* an instance, as the other role has none yet */
+        if (lie == 3)
+            message[8] ^= 1; /* of another instance */
+        if (lie == 4)
+            message[PROOF_LEN - 1] ^= 1;
+        rogue_say(&rogue, &listener, message, PROOF_LEN);
+        end_refused(&listener, HEARTH_PROTOCOL, wrong_proof);
+        assert_rogue_refused(&rogue, PROOF_WRONG);
+        rogue_close(&rogue);
+        end_close(&listener);
+    }
+}
+
+/* A proof was given to a rogue; it shows it elsewhere, later. */
+static void test_repeated_proof(void **state)
+{
+    uint8_t proof[PROOF_LEN];
+    struct rogue first, second;
+
+    (void)state;
+    rogue_is_dialled(&first, proof);
+    rogue_dials(&second);
+    rogue_say(&second, &listener, proof, PROOF_LEN);
+    end_refused(&listener, HEARTH_PROTOCOL, wrong_proof);
+    assert_rogue_refused(&second, PROOF_WRONG);
+    rogue_close(&first);
+    rogue_close(&second);
+}
+
+static void test_reflected_proof(void **state)
+{
+    uint8_t proof[PROOF_LEN];
+    struct rogue rogue;
+
+    (void)state;
+    rogue_is_dialled(&rogue, proof);
+    rogue_say(&rogue, &dialler, proof, PROOF_LEN);
+    end_refused(&dialler, HEARTH_PROTOCOL, wrong_proof);
+    assert_rogue_refused(&rogue, PROOF_WRONG);
+    rogue_close(&rogue);
+}
+
+/* The same node at both ends: what its dialling channel says is shown to its listening one. */
+static void test_proof_back_to_its_node(void **state)
+{
+    uint8_t proof[PROOF_LEN];
+    struct rogue there, back;
+
+    (void)state;
+    rogue_is_dialled(&there, proof);
+    end_open(&listener, ann, CHANNEL_LISTENS);
+    rogue_open(&back, &(struct rogue_wish){.knock = knock});
+    rogue_shake(&back, &listener);
+    rogue_say(&back, &listener, proof, PROOF_LEN);
+    end_refused(&listener, HEARTH_PROTOCOL, wrong_proof);
+    rogue_close(&there);
+    rogue_close(&back);
+}
+
+/* Between two members, with his own certificate, and all that they say carried on. */
+static void test_man_in_the_middle(void **state)
+{
+    uint8_t message[PROOF_LEN];
+    struct rogue to_ann, to_bob;
+
+    (void)state;
+    rogue_is_dialled(&to_ann, message);
+    rogue_dials(&to_bob);
+    rogue_say(&to_bob, &listener, message, PROOF_LEN);
+    end_refused(&listener, HEARTH_PROTOCOL, wrong_proof);
+    assert_int_equal(rogue_hear(&to_bob, message, PROOF_LEN), PROOF_LEN);
+    rogue_say(&to_ann, &dialler, message, PROOF_LEN);
+    end_refused(&dialler, HEARTH_PEER_LOST, our_wrong_proof);
+    rogue_close(&to_ann);
+    rogue_close(&to_bob);
+}
+
+/* As above, but he says yes to the dialler with what he has. */
+static void test_listener_without_secret(void **state)
+{
+    static const struct {
+        size_t len;
+        uint8_t head[8];
+        const char *text;
+    } cases[] = {
+        {PROOF_LEN, {0x48, 0x50, 1, 1, 0, 0, 0, 0}, "its proof is malformed"}, /* instance 0 */
+        {PROOF_LEN, {0x48, 0x50, 1, 1, 1, 0, 0, 0}, "its proof is malformed"},
+        {PROOF_LEN, {0x48, 0x50, 1, 2, 0, 0, 0, 0}, "its proof is malformed"},
+        {PROOF_LEN, {0x48, 0x50, 1, 2, 5, 0, 0, 0}, "its proof is malformed"},
+        {PROOF_LEN, {0x48, 0x50, 1, 3, 0, 0, 0, 0}, "its proof is malformed"},
+        {PROOF_LEN, {0x48, 0x50, 2, 1, 0, 0, 0, 0}, "its proof has a version that we do not know"},
+        {PROOF_LEN, {0x48, 0x47, 1, 1, 0, 0, 0, 0}, "what it sends is no proof"},
+        {PROOF_LEN - 1, {0x48, 0x50, 1, 1, 0, 0, 0, 0}, "its proof has not 64 bytes"},
+        {PROOF_LEN + 1, {0x48, 0x50, 1, 1, 0, 0, 0, 0}, "its proof has not 64 bytes"},
+        {4000, {0x48, 0x50, 1, 1, 0, 0, 0, 0}, "its proof has not 64 bytes"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        uint8_t message[4000] = {0}, proof[PROOF_LEN];
+        struct rogue rogue;
+
+        rogue_is_dialled(&rogue, proof);
+        memcpy(message, cases[i].head, sizeof(cases[i].head));
+        rogue_say(&rogue, &dialler, message, cases[i].len);
+        end_refused(&dialler, HEARTH_PROTOCOL, cases[i].text);
+        rogue_close(&rogue);
+        end_close(&dialler);
+    }
+}
+
+static void test_refusals(void **state)
+{
+    static const struct {
+        enum proof_reason reason;
+        const char *text;
+    } cases[] = {
+        {PROOF_WRONG, our_wrong_proof},
+        {PROOF_REVOKED, "it has revoked our key (hearth trust)"},
+        {PROOF_UNLISTED, "our key is not on its list (hearth trust)"},
+        {PROOF_LATER, "it is busy: come again later"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        uint8_t message[PROOF_LEN];
+        struct rogue rogue;
+
+        rogue_is_dialled(&rogue, message);
+        proof_refuse(cases[i].reason, message);
+        rogue_say(&rogue, &dialler, message, PROOF_LEN);
+        end_refused(&dialler, HEARTH_PEER_LOST, cases[i].text);
+        rogue_close(&rogue);
+        end_close(&dialler);
+    }
+}
+
+/* ---- whole handshakes again ---- */
+
+static void test_repeated_handshake(void **state)
+{
+    static struct caught said;
+    int signatures;
+
+    (void)state;
+    said.len = 0;
+    end_open(&dialler, ann, CHANNEL_DIALS);
+    end_open(&listener, bob, CHANNEL_LISTENS);
+    while (ends_carry_one_way(&dialler, &listener, 0, &said) +
+               ends_carry_one_way(&listener, &dialler, 0, NULL) >
+           0)
+        ;
+    assert_true(channel_ready(listener.channel));
+    end_close(&listener);
+    end_open(&listener, bob, CHANNEL_LISTENS);
+    signatures = ends_signatures;
+    (void)end_feed(&listener, said.bytes, said.len, 0);
+    end_refused(&listener, HEARTH_PROTOCOL, forged);
+    assert_null(channel_peer(listener.channel));
+    assert_int_equal(ends_signatures,
+                     signatures + 1); /* a repeated knock costs one: it is counted at the door */
+}
+
+/* The listener's side of an earlier session does not fool a dialler. */
+static void test_repeated_answer(void **state)
+{
+    static struct caught said;
+
+    (void)state;
+    said.len = 0;
+    ends_join(&dialler, &listener, ann, bob);
+    end_close(&dialler);
+    end_close(&listener);
+    end_open(&dialler, ann, CHANNEL_DIALS);
+    end_open(&listener, bob, CHANNEL_LISTENS);
+    while (ends_carry_one_way(&dialler, &listener, 0, NULL) +
+               ends_carry_one_way(&listener, &dialler, 0, &said) >
+           0)
+        ;
+    end_close(&dialler);
+    end_open(&dialler, ann, CHANNEL_DIALS);
+    (void)end_feed(&dialler, said.bytes, said.len, 0);
+    end_refused(&dialler, HEARTH_PROTOCOL, forged);
+    assert_null(channel_peer(dialler.channel));
+}
+
+/* A dialler that hears itself. */
+static void test_mirror(void **state)
+{
+    uint8_t bytes[4096];
+    size_t len;
+
+    (void)state;
+    end_open(&dialler, ann, CHANNEL_DIALS);
+    len = end_take(&dialler, bytes, sizeof(bytes));
+    (void)end_feed(&dialler, bytes, len, 0);
+    end_refused(&dialler, HEARTH_PROTOCOL,
+                "its TLS is wrong: An unexpected TLS handshake packet was received.");
+}
+
+#define with_members(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        with_members(test_other_secret),
+        with_members(test_no_knock),
+        with_members(test_rogue_with_everything),
+        with_members(test_member_claims_to_be_another),
+        with_members(test_repeated_proof),
+        with_members(test_reflected_proof),
+        with_members(test_proof_back_to_its_node),
+        with_members(test_man_in_the_middle),
+        with_members(test_listener_without_secret),
+        with_members(test_refusals),
+        with_members(test_repeated_handshake),
+        with_members(test_repeated_answer),
+        with_members(test_mirror),
+    };
+    return cmocka_run_group_tests_name("attacks", tests, NULL, NULL);
+}
