@@ -329,8 +329,10 @@ static int step_tls(struct channel *c)
         return fail(c, HEARTH_PROTOCOL, "%s", what);
     c->peer_known = true;
     c->stage = STAGE_PROOF;
+    if (c->setup.role == CHANNEL_LISTENS)
+        return HEARTH_PENDING; /* its proof is on the way: a refusal could be lost if that were left unread */
     status = judge(c);
-    if (status == HEARTH_OK && c->setup.role == CHANNEL_DIALS)
+    if (status == HEARTH_OK)
         status = prove(c);
     return status == HEARTH_OK ? HEARTH_PENDING : status;
 }
@@ -350,6 +352,8 @@ static int step_proof(struct channel *c)
         return fail(c, HEARTH_PEER_LOST, "it closed the connection before its proof");
     if (len < 0)
         return fail_tls(c, (int)len);
+    if (!dials && judge(c))
+        return c->failure.status;
     if (len != PROOF_LEN)
         return fail(c, HEARTH_PROTOCOL, "its proof has not %u bytes", PROOF_LEN);
     status = proof_check(c->credentials, c->session, &proof, message, &what);

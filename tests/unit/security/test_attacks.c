@@ -13,6 +13,7 @@
 
 #include "security/proof.h"
 
+#include "folder.h"
 #include "rogue.h"
 
 #define CLUSTER 1
@@ -29,7 +30,8 @@ static char knock[128]; /* heard on the network, and repeated by rogues */
 
 static int set_up(void **state)
 {
-    (void)state;
+    if (folder_make(state))
+        return -1;
     heap_init(&ends_heap, 0);
     ann = ends_node(&(struct node_wish){.secret = CLUSTER, .instance = 0xa});
     bob = ends_node(&(struct node_wish){.secret = CLUSTER, .instance = 0xb});
@@ -41,7 +43,8 @@ static int set_up(void **state)
 /* Whatever was tried before: members still meet, and nothing is left behind. */
 static int tear_down(void **state)
 {
-    (void)state;
+    int removed = folder_remove(state);
+
     end_close(&dialler);
     end_close(&listener);
     ends_join(&dialler, &listener, ann, bob);
@@ -50,7 +53,7 @@ static int tear_down(void **state)
     end_close(&listener);
     credentials_close(ann);
     credentials_close(bob);
-    return ends_heap.blocks == 0 ? 0 : -1;
+    return ends_heap.blocks == 0 ? removed : -1;
 }
 
 /* ---- strangers ---- */
@@ -117,6 +120,118 @@ static void test_no_knock(void **state)
     knocks_with(changed, none);
 }
 
+/* ---- members whose key is not wanted ---- */
+
+static void assert_rogue_refused(struct rogue *rogue, enum proof_reason reason)
+{
+    uint8_t said[PROOF_LEN], expected[PROOF_LEN];
+
+    proof_refuse(reason, expected);
+    assert_int_equal(rogue_hear(rogue, said, PROOF_LEN), PROOF_LEN);
+    assert_memory_equal(said, expected, PROOF_LEN);
+}
+
+/* A list in which one id is revoked, or is the only one allowed. */
+static struct trust_list *list_with(const struct node_id *id, bool revoked)
+{
+    struct trust_entry entry = {.id = *id, .revoked = revoked, .name = "somebody"};
+    struct trust_list *list = NULL;
+    struct error error;
+
+    if (trust_list_open(&ends_heap, folder_path("trust"), &list, &error) ||
+        trust_list_set(list, id, &entry, &error))
+        fail_msg("%s", error.text);
+    return list;
+}
+
+static struct credentials *trusting(const struct node_id *id, bool revoked)
+{
+    return ends_node(
+        &(struct node_wish){.secret = CLUSTER, .instance = 0xc, .trust = list_with(id, revoked)});
+}
+
+static const char *about(const struct credentials *whose, const char *rest)
+{
+    static char text[ERROR_TEXT_MAX];
+    char id[NODE_ID_SHORT];
+
+    node_id_short(&credentials_self(whose)->node, id);
+    (void)snprintf(text, sizeof(text), "its key %s %s", id, rest);
+    return text;
+}
+
+static void test_revoked_dialler(void **state)
+{
+    struct credentials *cat;
+
+    (void)state;
+    cat = trusting(&credentials_self(ann)->node, true);
+    end_open(&dialler, ann, CHANNEL_DIALS);
+    end_open(&listener, cat, CHANNEL_LISTENS);
+    ends_carry(&dialler, &listener, 0);
+    end_refused(&listener, HEARTH_PROTOCOL, about(ann, "was revoked (hearth trust)"));
+    end_refused(&dialler, HEARTH_PEER_LOST, "it has revoked our key (hearth trust)");
+    assert_true(node_id_equal(&channel_peer(listener.channel)->node, &credentials_self(ann)->node));
+    end_close(&dialler);
+    end_close(&listener);
+    ends_join(&dialler, &listener, bob, cat); /* others come in as before */
+    end_close(&listener);
+    credentials_close(cat);
+}
+
+static void test_revoked_listener(void **state)
+{
+    struct credentials *cat;
+
+    (void)state;
+    cat = trusting(&credentials_self(bob)->node, true);
+    end_open(&dialler, cat, CHANNEL_DIALS);
+    end_open(&listener, bob, CHANNEL_LISTENS);
+    ends_carry(&dialler, &listener, 0);
+    end_refused(&dialler, HEARTH_PROTOCOL, about(bob, "was revoked (hearth trust)"));
+    end_refused(&listener, HEARTH_PEER_LOST, "it has revoked our key (hearth trust)");
+    end_close(&dialler);
+    credentials_close(cat);
+}
+
+static void test_unlisted(void **state)
+{
+    struct credentials *cat;
+
+    (void)state;
+    cat = trusting(&credentials_self(ann)->node, false);
+    ends_join(&dialler, &listener, ann, cat);
+    end_close(&dialler);
+    end_close(&listener);
+    end_open(&dialler, bob, CHANNEL_DIALS);
+    end_open(&listener, cat, CHANNEL_LISTENS);
+    ends_carry(&dialler, &listener, 0);
+    end_refused(&listener, HEARTH_PROTOCOL, about(bob, "is not on the list of allowed ones (hearth trust)"));
+    end_refused(&dialler, HEARTH_PEER_LOST, "our key is not on its list (hearth trust)");
+    end_close(&listener);
+    credentials_close(cat);
+}
+
+/* Who was revoked and does not have the secret either is turned away for the first, and learns nothing else. */
+static void test_revoked_rogue(void **state)
+{
+    struct credentials *cat;
+    struct rogue rogue;
+    uint8_t nothing[PROOF_LEN] = {0};
+
+    (void)state;
+    cat = trusting(&credentials_self(ann)->node, false);
+    end_open(&listener, cat, CHANNEL_LISTENS);
+    rogue_open(&rogue, &(struct rogue_wish){.knock = knock});
+    rogue_shake(&rogue, &listener);
+    rogue_say(&rogue, &listener, nothing, sizeof(nothing));
+    assert_int_equal(listener.status, HEARTH_PROTOCOL);
+    assert_rogue_refused(&rogue, PROOF_UNLISTED);
+    rogue_close(&rogue);
+    end_close(&listener);
+    credentials_close(cat);
+}
+
 /* ---- proofs of others ---- */
 
 /* A rogue dialled the listener, with a knock that it has heard: TLS is done, its key is known. */
@@ -139,15 +254,6 @@ static void rogue_is_dialled(struct rogue *rogue, uint8_t proof[PROOF_LEN])
     rogue_carry(rogue, &dialler);
     assert_int_equal(rogue_hear(rogue, proof, PROOF_LEN), PROOF_LEN);
     assert_int_equal(dialler.status, HEARTH_PENDING);
-}
-
-static void assert_rogue_refused(struct rogue *rogue, enum proof_reason reason)
-{
-    uint8_t said[PROOF_LEN], expected[PROOF_LEN];
-
-    proof_refuse(reason, expected);
-    assert_int_equal(rogue_hear(rogue, said, PROOF_LEN), PROOF_LEN);
-    assert_memory_equal(said, expected, PROOF_LEN);
 }
 
 static struct identity rogue_identity(struct rogue *rogue, uint64_t instance)
@@ -413,6 +519,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         with_members(test_other_secret),
         with_members(test_no_knock),
+        with_members(test_revoked_dialler),
+        with_members(test_revoked_listener),
+        with_members(test_unlisted),
+        with_members(test_revoked_rogue),
         with_members(test_rogue_with_everything),
         with_members(test_member_claims_to_be_another),
         with_members(test_repeated_proof),

@@ -12,6 +12,7 @@
 #include "security/records.h"
 
 #include "ends.h"
+#include "folder.h"
 
 #define SUITE_AT                                                                                             \
     44 /* in a listener's first flight: behind headers, version, random and an empty session id */
@@ -174,6 +175,18 @@ static void test_messages_not_taken(void **state)
     assert_in_range(sent, 2, 8);
 }
 
+static void talk_in_records(struct records *from, struct records *to)
+{
+    uint8_t record[RECORD_EXTRA + 16];
+    struct iovec piece = {(void *)(uintptr_t) "all that follows", 16};
+
+    assert_non_null(from);
+    assert_non_null(to);
+    assert_int_equal(records_seal(from, &piece, 1, 16, record), sizeof(record));
+    assert_int_equal(records_open_one(to, record, sizeof(record), record), 16);
+    assert_memory_equal(record, piece.iov_base, 16);
+}
+
 static void test_take_records(void **state)
 {
     struct records *a = NULL, *b = NULL;
@@ -195,8 +208,8 @@ static void test_take_records(void **state)
     assert_int_equal(channel_take_records(dialler.channel, &a), HEARTH_OK);
     assert_int_equal(channel_take_records(listener.channel, &b), HEARTH_OK);
     dialler.channel = listener.channel = NULL;
-    assert_non_null(a);
-    assert_non_null(b);
+    talk_in_records(a, b);
+    talk_in_records(b, a);
     records_close(a);
     records_close(b);
 }
@@ -215,6 +228,27 @@ static void test_wants(void **state)
     assert_int_equal(channel_wants(dialler.channel), 0x102);
     assert_int_equal(channel_input(dialler.channel, "", 0, &error), HEARTH_OK);
     assert_int_equal(channel_wants(dialler.channel), 0x102);
+}
+
+/* Ranks that share a home share its key: they are told apart by their instances. */
+static void test_one_key_for_two(void **state)
+{
+    struct node_key *keys[2];
+    struct error error;
+
+    assert_int_equal(folder_make(state), 0);
+    for (int i = 0; i < 2; i++)
+        if (node_key_load(folder_path("node.key"), &keys[i], &error))
+            fail_msg("%s", error.text);
+    assert_int_equal(folder_remove(state), 0);
+    credentials_close(ann);
+    credentials_close(bob);
+    ann = ends_node(&(struct node_wish){.secret = 1, .instance = 1, .key = keys[0]});
+    bob = ends_node(&(struct node_wish){.secret = 1, .instance = 2, .key = keys[1]});
+    open_both();
+    ends_carry(&dialler, &listener, 0);
+    assert_met();
+    assert_true(node_id_equal(&channel_peer(dialler.channel)->node, &channel_peer(listener.channel)->node));
 }
 
 struct doorman {
@@ -318,12 +352,13 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        in_its_own_world(test_they_meet),     in_its_own_world(test_byte_by_byte),
-        in_its_own_world(test_random_pieces), in_its_own_world(test_suites),
-        in_its_own_world(test_messages_wait), in_its_own_world(test_messages_not_taken),
-        in_its_own_world(test_take_records),  in_its_own_world(test_wants),
-        in_its_own_world(test_admitted),      in_its_own_world(test_not_admitted),
-        in_its_own_world(test_over_is_over),  in_its_own_world(test_no_memory),
+        in_its_own_world(test_they_meet),       in_its_own_world(test_byte_by_byte),
+        in_its_own_world(test_random_pieces),   in_its_own_world(test_suites),
+        in_its_own_world(test_messages_wait),   in_its_own_world(test_messages_not_taken),
+        in_its_own_world(test_take_records),    in_its_own_world(test_wants),
+        in_its_own_world(test_one_key_for_two), in_its_own_world(test_admitted),
+        in_its_own_world(test_not_admitted),    in_its_own_world(test_over_is_over),
+        in_its_own_world(test_no_memory),
     };
     return cmocka_run_group_tests_name("channel", tests, NULL, NULL);
 }
