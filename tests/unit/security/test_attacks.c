@@ -212,8 +212,8 @@ static void test_unlisted(void **state)
     credentials_close(cat);
 }
 
-/* Who was revoked and does not have the secret either is turned away for the first, and learns nothing else. */
-static void test_revoked_rogue(void **state)
+/* Who is not listed and does not have the secret either is turned away for the first. */
+static void test_unlisted_rogue(void **state)
 {
     struct credentials *cat;
     struct rogue rogue;
@@ -522,7 +522,7 @@ int main(void)
         with_members(test_revoked_dialler),
         with_members(test_revoked_listener),
         with_members(test_unlisted),
-        with_members(test_revoked_rogue),
+        with_members(test_unlisted_rogue),
         with_members(test_rogue_with_everything),
         with_members(test_member_claims_to_be_another),
         with_members(test_repeated_proof),
