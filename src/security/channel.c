@@ -233,10 +233,11 @@ static int fail_tls(struct channel *c, int code)
         gnutls_alert_description_t alert = gnutls_alert_get(c->session);
         const char *name = gnutls_alert_get_name(alert);
 
-        text = session_alert_text(alert);
+        text = session_alert_text((int)alert);
         if (text)
             return fail(c, HEARTH_PEER_LOST, "%s", text);
-        return fail(c, HEARTH_PEER_LOST, "it refuses us (TLS alert %d, %s)", alert, name ? name : "unknown");
+        return fail(c, HEARTH_PEER_LOST, "it refuses us (TLS alert %d, %s)", (int)alert,
+                    name ? name : "unknown");
     }
     if (code == GNUTLS_E_SESSION_EOF)
         return fail(c, HEARTH_PEER_LOST, "it closed the connection");
