@@ -450,9 +450,12 @@ int channel_input(struct channel *c, const void *bytes, size_t len, struct error
 {
     int status = c->stage == STAGE_READY ? HEARTH_OK : HEARTH_PENDING;
 
-    assert(len <= channel_wants(c));
     if (c->stage == STAGE_OVER || len == 0)
         goto out;
+    if (len > channel_wants(c)) {
+        (void)fail(c, HEARTH_INVALID, "more bytes were read than a channel wants");
+        goto out;
+    }
     if (c->stage != STAGE_READY)
         c->early_bytes += len;
     memcpy(c->in.bytes + c->in.len, bytes, len);

@@ -30,7 +30,8 @@ int MUST_CHECK channel_open(const struct channel_setup *setup, struct channel **
 void channel_close(struct channel *channel); /* wiped; NULL is allowed */
 
 /* How many bytes may be given next, at least 1 and at most the rest of a record. Whoever reads from a socket
- * reads no more than this: so it never takes what comes behind the last record that the channel is to see. */
+ * reads no more than this: so it never takes what comes behind the last record that the channel is to see.
+ * More is HEARTH_INVALID, and the end. */
 size_t channel_wants(const struct channel *channel);
 /* HEARTH_PENDING: go on. HEARTH_OK: proven (for good, after the last step). HEARTH_PROTOCOL: the peer has no
  * business here; the text says why, in words for a log ("it has another secret", "its key was revoked (hearth

@@ -169,3 +169,21 @@ int rogue_hear(struct rogue *rogue, void *target, size_t len_max)
 {
     return (int)gnutls_record_recv(rogue->session, target, len_max);
 }
+
+struct identity rogue_identity(struct rogue *rogue, uint64_t instance)
+{
+    struct identity identity = {.instance = instance};
+    gnutls_x509_crt_t crt;
+    gnutls_datum_t x = {NULL, 0};
+    gnutls_ecc_curve_t curve;
+
+    assert_int_equal(gnutls_x509_crt_init(&crt), 0);
+    assert_int_equal(
+        gnutls_x509_crt_import(crt, gnutls_certificate_get_ours(rogue->session), GNUTLS_X509_FMT_DER), 0);
+    assert_int_equal(gnutls_x509_crt_get_pk_ecc_raw(crt, &curve, &x, NULL), 0);
+    assert_int_equal(x.size, PUBLIC_KEY_LEN);
+    node_id_of(x.data, &identity.node);
+    gnutls_free(x.data);
+    gnutls_x509_crt_deinit(crt);
+    return identity;
+}

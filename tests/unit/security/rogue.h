@@ -37,6 +37,8 @@ void rogue_open(struct rogue *rogue, const struct rogue_wish *wish);
 void rogue_close(struct rogue *rogue);
 /* A knock that is right for this secret. */
 void rogue_knock(uint8_t secret, char knock[static 128]);
+/* Who it is by its key. */
+struct identity rogue_identity(struct rogue *rogue, uint64_t instance);
 /* Handshakes with the end until neither has anything more to say. */
 void rogue_shake(struct rogue *rogue, struct end *end);
 /* Carries what is there, once each way, without a handshake step. */

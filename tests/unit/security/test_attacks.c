@@ -9,8 +9,6 @@
 
 #include <cmocka.h>
 
-#include <gnutls/x509.h>
-
 #include "security/proof.h"
 
 #include "folder.h"
@@ -254,24 +252,6 @@ static void rogue_is_dialled(struct rogue *rogue, uint8_t proof[PROOF_LEN])
     rogue_carry(rogue, &dialler);
     assert_int_equal(rogue_hear(rogue, proof, PROOF_LEN), PROOF_LEN);
     assert_int_equal(dialler.status, HEARTH_PENDING);
-}
-
-static struct identity rogue_identity(struct rogue *rogue, uint64_t instance)
-{
-    struct identity identity = {.instance = instance};
-    gnutls_x509_crt_t crt;
-    gnutls_datum_t x = {NULL, 0};
-    gnutls_ecc_curve_t curve;
-
-    assert_int_equal(gnutls_x509_crt_init(&crt), 0);
-    assert_int_equal(
-        gnutls_x509_crt_import(crt, gnutls_certificate_get_ours(rogue->session), GNUTLS_X509_FMT_DER), 0);
-    assert_int_equal(gnutls_x509_crt_get_pk_ecc_raw(crt, &curve, &x, NULL), 0);
-    assert_int_equal(x.size, PUBLIC_KEY_LEN);
-    node_id_of(x.data, &identity.node);
-    gnutls_free(x.data);
-    gnutls_x509_crt_deinit(crt);
-    return identity;
 }
 
 /* The machinery of these tests is right: with secret, key and role as they should be, a rogue is a member. */

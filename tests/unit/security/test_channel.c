@@ -4,7 +4,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -70,6 +73,27 @@ static void close_both(void)
 {
     end_close(&dialler);
     end_close(&listener);
+}
+
+/* GnuTLS writes the secrets of sessions to a file that this variable names, unless it is told not to. */
+static int meet_with_key_log(void *path)
+{
+    if (setenv("SSLKEYLOGFILE", path, 1))
+        return 1;
+    ann = ends_node(&(struct node_wish){.secret = 1, .instance = 1}); /* keys do not survive a fork */
+    bob = ends_node(&(struct node_wish){.secret = 1, .instance = 2});
+    ends_join(&dialler, &listener, ann, bob);
+    return access(path, F_OK) == 0 ? 2 : 0;
+}
+
+static void test_no_key_log(void **state) /* the first test: GnuTLS looks for the variable once */
+{
+    char path[256];
+
+    assert_int_equal(folder_make(state), 0);
+    (void)snprintf(path, sizeof(path), "%s", folder_path("keys"));
+    assert_int_equal(child_run(meet_with_key_log, path), 0);
+    assert_int_equal(folder_remove(state), 0);
 }
 
 static void test_they_meet(void **state)
@@ -217,6 +241,7 @@ static void test_take_records(void **state)
 /* The end that reads takes not a byte that belongs to whoever comes after it. */
 static void test_wants(void **state)
 {
+    static const uint8_t too_much[0x103];
     struct error error;
 
     (void)state;
@@ -228,6 +253,8 @@ static void test_wants(void **state)
     assert_int_equal(channel_wants(dialler.channel), 0x102);
     assert_int_equal(channel_input(dialler.channel, "", 0, &error), HEARTH_OK);
     assert_int_equal(channel_wants(dialler.channel), 0x102);
+    assert_int_equal(channel_input(dialler.channel, too_much, sizeof(too_much), &error), HEARTH_INVALID);
+    assert_false(channel_ready(dialler.channel));
 }
 
 /* Ranks that share a home share its key: they are told apart by their instances. */
@@ -352,12 +379,19 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        in_its_own_world(test_they_meet),       in_its_own_world(test_byte_by_byte),
-        in_its_own_world(test_random_pieces),   in_its_own_world(test_suites),
-        in_its_own_world(test_messages_wait),   in_its_own_world(test_messages_not_taken),
-        in_its_own_world(test_take_records),    in_its_own_world(test_wants),
-        in_its_own_world(test_one_key_for_two), in_its_own_world(test_admitted),
-        in_its_own_world(test_not_admitted),    in_its_own_world(test_over_is_over),
+        in_its_own_world(test_no_key_log),
+        in_its_own_world(test_they_meet),
+        in_its_own_world(test_byte_by_byte),
+        in_its_own_world(test_random_pieces),
+        in_its_own_world(test_suites),
+        in_its_own_world(test_messages_wait),
+        in_its_own_world(test_messages_not_taken),
+        in_its_own_world(test_take_records),
+        in_its_own_world(test_wants),
+        in_its_own_world(test_one_key_for_two),
+        in_its_own_world(test_admitted),
+        in_its_own_world(test_not_admitted),
+        in_its_own_world(test_over_is_over),
         in_its_own_world(test_no_memory),
     };
     return cmocka_run_group_tests_name("channel", tests, NULL, NULL);
