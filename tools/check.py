@@ -33,7 +33,7 @@ INCLUDES = {
     "gradient": ["core", "os", "kernel", "compress", "collective/select.h", "node"],
     "api.c": ["core", "node", "collective"],
     "cli": FACES,
-    "bench": FACES,
+    "bench": FACES + ["transport", "security"],
     "examples": [],
     "bindings": [],
 }
