@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Members with keys of their own, for tests of what they say to each other. */
+#ifndef TESTS_BOOTSTRAP_PERSONS_H
+#define TESTS_BOOTSTRAP_PERSONS_H
+
+#include "bootstrap/tunnel.h"
+#include "core/log.h"
+
+/* A new key; `secret` is the byte that fills the cluster's. Asserts. */
+struct credentials *person(struct heap *heap, uint8_t secret, uint64_t instance);
+
+void tcp_pair(int fds[2]); /* as sock_pair, but TCP: what does not fit is cut anywhere */
+
+/* A listening end reads what it is sent through a real socket: looks until `done` says so, for a bounded
+ * number of times, and gives the last answer. */
+#define LOOKS_MAX 400
+bool look(bool (*done)(void *arg), void *arg, int fd);
+
+/* What was logged under an id, and the last line of it that was at WARN or above. */
+struct notes {
+    const char *id;
+    int lines, warnings;
+    char last[400];
+};
+struct log notes_log(struct notes *notes, const char *id);
+
+#endif
