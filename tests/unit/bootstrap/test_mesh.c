@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Members in threads join over loopback and unix sockets: every channel leads to its twin, nothing is left
- * over, and whoever does not come is named. */
+/* Members in threads join over loopback and unix sockets, plain and not: every channel leads to its twin,
+ * nothing is left over, and whoever does not come, or is not who he says, is named. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,13 +15,18 @@
 #include "os/clock.h"
 #include "os/random.h"
 #include "os/thread.h"
+#include "persons.h"
+#include "security/records.h"
 
 #define MEMBERS_MAX 6
 #define STRANGERS   100 /* at each door: more than it has places */
 
+static bool secure;
+
 /* One member; what the test changes stands in the cluster before it runs. */
 struct node {
     struct thread thread;
+    struct credentials *credentials;
     struct door *door;
     struct roster roster;
     struct member members[MEMBERS_MAX]; /* its own view of them */
@@ -29,7 +34,9 @@ struct node {
     struct mesh_peer peers[MEMBERS_MAX];
     struct error error;
     int status;
-    int logged; /* lines HEARTH-JOINED */
+    int logged;     /* lines HEARTH-JOINED */
+    int complaints; /* HEARTH-STRANGER, at WARN */
+    char complaint[400];
 };
 
 struct cluster {
@@ -42,9 +49,21 @@ static void node_log(void *arg, enum hearth_log_level level, const char *id, con
 {
     struct node *node = arg;
 
-    (void)level;
-    (void)text;
     node->logged += strcmp(id, "HEARTH-JOINED") == 0;
+    if (strcmp(id, "HEARTH-STRANGER") != 0 || level > HEARTH_LOG_WARN)
+        return;
+    node->complaints++;
+    snprintf(node->complaint, sizeof(node->complaint), "%s", text);
+}
+
+static struct credentials *node_person(struct cluster *c, int rank, uint8_t secret)
+{
+    struct node *n = &c->nodes[rank];
+
+    credentials_close(n->credentials);
+    n->credentials = person(&c->heap, secret, 100 + (uint64_t)rank);
+    n->setup.credentials = n->credentials;
+    return n->credentials;
 }
 
 static void cluster_open(struct cluster *c, int size, bool share)
@@ -59,13 +78,16 @@ static void cluster_open(struct cluster *c, int size, bool share)
     assert_int_equal(random_bytes(&cluster, sizeof(cluster)), HEARTH_OK);
     for (int i = 0; i < size; i++) {
         struct node *n = &c->nodes[i];
-        struct door_setup door = {.heap = &c->heap, .port_tries = 0, .greeting_ns = 5 * NS_PER_S};
+        struct door_setup door = {
+            .heap = &c->heap, .log = {node_log, n, HEARTH_LOG_DEBUG}, .greeting_ns = 5 * NS_PER_S};
         assert_int_equal(sock_addr_parse("127.0.0.1:0", 0, &door.listen), HEARTH_OK);
         assert_int_equal(door_open(&door, &n->door, &n->error), HEARTH_OK);
         members[i] = (struct member){.instance = 100 + (uint64_t)i, .host_id = 7, .addr_count = 1};
         members[i].features = share ? FEATURE_SHM : 0;
         members[i].addrs[0] = door_addr(n->door);
         snprintf(members[i].name, sizeof(members[i].name), "host%d", i);
+        if (secure)
+            members[i].node = credentials_self(node_person(c, i, 1))->node;
     }
     for (int i = 0; i < size; i++) {
         struct node *n = &c->nodes[i];
@@ -79,6 +101,7 @@ static void cluster_open(struct cluster *c, int size, bool share)
             .deadline_ns = clock_real() + 60 * NS_PER_S,
             .connect_timeout_ns = 5 * NS_PER_S,
             .connect_retries = 3,
+            .credentials = n->credentials,
         };
     }
 }
@@ -90,14 +113,24 @@ static void node_run(void *arg)
 }
 
 /* All but those in the set of bits `absent`. */
-static void cluster_run(struct cluster *c, unsigned absent)
+static void cluster_start(struct cluster *c, unsigned absent)
 {
     for (int i = 0; i < c->size; i++)
         if (!(absent >> i & 1))
             assert_int_equal(thread_start(&c->nodes[i].thread, "member", node_run, &c->nodes[i]), HEARTH_OK);
+}
+
+static void cluster_wait(struct cluster *c, unsigned absent)
+{
     for (int i = 0; i < c->size; i++)
         if (!(absent >> i & 1))
             thread_join(&c->nodes[i].thread);
+}
+
+static void cluster_run(struct cluster *c, unsigned absent)
+{
+    cluster_start(c, absent);
+    cluster_wait(c, absent);
 }
 
 static void cluster_close(struct cluster *c, unsigned absent)
@@ -106,24 +139,54 @@ static void cluster_close(struct cluster *c, unsigned absent)
         if (!(absent >> i & 1))
             mesh_close(c->nodes[i].peers, c->size);
         door_close(c->nodes[i].door);
+        credentials_close(c->nodes[i].credentials);
     }
     assert_int_equal(c->heap.blocks, 0);
 }
 
-/* The first byte that a channel carries after the greeting is the other end's. */
-static void assert_twins(int a, int b, uint8_t mark)
-{
-    uint8_t got = 0;
-    struct iovec out = {&mark, 1}, in = {&got, 1};
-    struct sock_wait wait = {.fd = b, .want_recv = true};
+/* One end of a channel, as a transport gets it. */
+struct pipe_end {
+    int fd;
+    struct records *records;
+};
 
-    assert_true(a >= 0 && b >= 0);
-    assert_int_equal(sock_send(a, &out, 1), 1);
+static void end_write(struct pipe_end end, uint8_t mark)
+{
+    uint8_t bytes[RECORD_MAX] = {mark};
+    struct iovec piece = {bytes, 1}, source = {&mark, 1};
+
+    if (end.records)
+        piece.iov_len = records_seal(end.records, &source, 1, 1, bytes);
+    assert_int_equal(sock_send(end.fd, &piece, 1), (int)piece.iov_len);
+}
+
+static uint8_t end_read(struct pipe_end end)
+{
+    uint8_t bytes[RECORD_MAX] = {0};
+    struct iovec piece = {bytes, sizeof(bytes)};
+    struct sock_wait wait = {.fd = end.fd, .want_recv = true};
+
     for (int i = 0; i < 10 && sock_wait(&wait, 1, clock_real() + 10 * NS_PER_S) == 0; i++)
         continue;
-    assert_int_equal(sock_recv(b, &in, 1), 1);
-    assert_int_equal(got, mark);
-    assert_int_equal(sock_recv(b, &in, 1), 0);
+    ssize_t len = sock_recv(end.fd, &piece, 1);
+    assert_int_equal(len, end.records ? 1 + RECORD_EXTRA : 1);
+    if (end.records)
+        assert_int_equal(records_open_one(end.records, bytes, (size_t)len, bytes), 1);
+    assert_int_equal(sock_recv(end.fd, &piece, 1), 0);
+    return bytes[0];
+}
+
+/* The first byte that a channel carries after the greeting is the other end's. */
+static void assert_twins(struct pipe_end a, struct pipe_end b, uint8_t mark)
+{
+    assert_true(a.fd >= 0 && b.fd >= 0);
+    end_write(a, mark);
+    assert_int_equal(end_read(b), mark);
+}
+
+static struct pipe_end end_of(const struct mesh_peer *peer, int channel)
+{
+    return (struct pipe_end){peer->fds[channel], peer->records[channel]};
 }
 
 static void assert_joined(struct cluster *c, enum mesh_kind kind, int channels)
@@ -146,8 +209,9 @@ static void assert_joined(struct cluster *c, enum mesh_kind kind, int channels)
             assert_true(here->round_trip_ns > 0);
             for (int k = 0; k < MESH_CHANNELS_MAX; k++) {
                 assert_int_equal(here->fds[k] >= 0, k < channels);
+                assert_int_equal(here->records[k] != NULL, secure && kind == MESH_TCP && k < channels);
                 if (k < channels)
-                    assert_twins(here->fds[k], there->fds[k], ++mark);
+                    assert_twins(end_of(here, k), end_of(there, k), ++mark);
             }
         }
     }
@@ -236,31 +300,52 @@ static void the_lower_rank_dials_when_the_higher_has_a_wrong_address(void **stat
     cluster_close(&c, 0);
 }
 
-/* Plays a lower rank: says this on the socket, and hears the answer to it if there is one to come. */
-static struct greeting converse(int fd, const struct greeting *say, bool answered)
+/* A tunnel to a member that is joining in its thread, as this person. */
+static struct tunnel *dial(struct cluster *c, const struct sock_addr *to, const struct credentials *who)
+{
+    struct tunnel_setup setup = {.heap = &c->heap, .credentials = who, .role = CHANNEL_DIALS};
+    struct tunnel *tunnel = NULL;
+    struct error error;
+    int fd = -1, status = HEARTH_PENDING;
+
+    assert_int_equal(sock_dial(to, NULL, &fd, &error), HEARTH_OK);
+    assert_int_equal(tunnel_open(&setup, fd, &tunnel), HEARTH_OK);
+    for (int i = 0; i < LOOKS_MAX && status == HEARTH_PENDING; i++) {
+        struct sock_wait wait = {.fd = fd, .want_recv = true};
+        status = tunnel_pump(tunnel, &error);
+        if (status == HEARTH_PENDING)
+            (void)sock_wait(&wait, 1, clock_real() + 50 * NS_PER_MS);
+    }
+    assert_int_equal(status, HEARTH_OK);
+    return tunnel;
+}
+
+/* Says this, and hears the answer to it if there is one to come. False: the other end closed. */
+static bool converse(struct tunnel *tunnel, const struct greeting *say, struct greeting *answer)
 {
     uint8_t bytes[GREETING_LEN];
-    struct iovec piece = {bytes, sizeof(bytes)};
-    struct sock_wait wait = {.fd = fd, .want_recv = true};
-    struct greeting answer = *say;
     const char *what = "";
+    ssize_t len = 0;
 
     greeting_encode(say, bytes);
-    assert_int_equal(sock_send(fd, &piece, 1), GREETING_LEN);
-    if (answered) {
-        assert_int_equal(sock_wait(&wait, 1, clock_real() + 20 * NS_PER_S), 1);
-        assert_int_equal(sock_recv(fd, &piece, 1), GREETING_LEN);
-        assert_int_equal(greeting_decode(&answer, bytes, &what), HEARTH_OK);
+    assert_true(tunnel_send(tunnel, bytes, sizeof(bytes)));
+    for (int i = 0; i < LOOKS_MAX && answer && len == 0; i++) {
+        struct sock_wait wait = {.fd = tunnel_fd(tunnel), .want_recv = true};
+        (void)sock_wait(&wait, 1, clock_real() + 50 * NS_PER_MS);
+        len = tunnel_recv(tunnel, bytes, sizeof(bytes));
     }
-    return answer;
+    if (!answer || len < 0)
+        return len == 0;
+    assert_int_equal(len, GREETING_LEN);
+    assert_int_equal(greeting_decode(answer, bytes, &what), HEARTH_OK);
+    return true;
 }
 
 /* The lower rank's greeting of channel 1 comes before all that it says of channel 0. */
 static void channels_may_come_in_any_order(void **state)
 {
     static struct cluster c;
-    int fds[2] = {-1, -1};
-    struct error error;
+    struct pipe_end ends[2] = {{-1, NULL}, {-1, NULL}};
 
     (void)state;
     cluster_open(&c, 2, false);
@@ -269,20 +354,23 @@ static void channels_may_come_in_any_order(void **state)
     assert_int_equal(thread_start(&c.nodes[1].thread, "member", node_run, &c.nodes[1]), HEARTH_OK);
     for (int i = 1; i >= 0; i--) {
         struct greeting g = {GREETING_GREET, 0, (uint8_t)i, 2, 0, 1, c.nodes[0].roster.cluster, 100, 101, 5};
-        assert_int_equal(sock_dial(&to, NULL, &fds[i], &error), HEARTH_OK);
-        struct greeting answer = converse(fds[i], &g, true);
+        struct tunnel *tunnel = dial(&c, &to, c.nodes[0].credentials);
+        struct greeting answer;
+        assert_true(converse(tunnel, &g, &answer));
         assert_int_equal(answer.kind, GREETING_WELCOME);
         assert_int_equal(answer.channel, i);
         assert_int_equal(answer.channels, 2);
         g.kind = GREETING_CONFIRM;
-        (void)converse(fds[i], &g, false);
+        assert_true(converse(tunnel, &g, NULL));
+        assert_int_equal(tunnel_release(tunnel, &ends[i].fd, &ends[i].records), HEARTH_OK);
     }
     thread_join(&c.nodes[1].thread);
     assert_int_equal(c.nodes[1].status, HEARTH_OK);
     assert_int_equal(c.nodes[1].peers[0].count, 2);
     for (int i = 0; i < 2; i++) {
-        assert_twins(fds[i], c.nodes[1].peers[0].fds[i], (uint8_t)(7 + i));
-        sock_close(fds[i]);
+        assert_twins(ends[i], end_of(&c.nodes[1].peers[0], i), (uint8_t)(7 + i));
+        sock_close(ends[i].fd);
+        records_close(ends[i].records);
     }
     cluster_close(&c, 1u << 0);
 }
@@ -314,25 +402,29 @@ static void members_join_between_strangers(void **state)
 
 static void a_member_that_does_not_come_is_named(void **state)
 {
-    static struct cluster c;
+    static struct cluster clusters[2];
 
     (void)state;
     for (int share = 0; share < 2; share++) {
-        cluster_open(&c, 3, share);
+        cluster_open(&clusters[share], 3, share);
         for (int i = 0; i < 3; i++)
-            c.nodes[i].setup.deadline_ns = clock_real() + 2 * NS_PER_S;
-        cluster_run(&c, 1u << 1);
+            clusters[share].nodes[i].setup.deadline_ns = clock_real() + 2 * NS_PER_S;
+        cluster_start(&clusters[share], 1u << 1);
+    }
+    for (int share = 0; share < 2; share++) {
+        struct cluster *c = &clusters[share];
+        cluster_wait(c, 1u << 1);
         for (int i = 0; i < 3; i += 2) {
-            const struct error *e = &c.nodes[i].error;
-            assert_int_equal(c.nodes[i].status, HEARTH_TIMEOUT);
+            const struct error *e = &c->nodes[i].error;
+            assert_int_equal(c->nodes[i].status, HEARTH_TIMEOUT);
             assert_int_equal(e->rank, 1);
             assert_non_null(strstr(e->text, "rank 1 (host1)"));
             assert_non_null(strstr(e->text, share ? "unix:@hearth-" : "127.0.0.1:"));
             assert_non_null(strstr(e->text, "firewall"));
             for (int j = 0; j < 3; j++)
-                assert_int_equal(c.nodes[i].peers[j].fds[0], -1);
+                assert_int_equal(c->nodes[i].peers[j].fds[0], -1);
         }
-        cluster_close(&c, 1u << 1);
+        cluster_close(c, 1u << 1);
     }
 }
 
@@ -366,6 +458,110 @@ static void beyond_this_machine_trust_is_asked_for(void **state)
         assert_non_null(strstr(c.nodes[i].error.text, "192.0.2.1:9"));
         assert_non_null(strstr(c.nodes[i].error.text, "--i-trust-this-network"));
     }
+    cluster_close(&c, 0);
+}
+
+/* Encrypted, any address will do: here one that nobody answers at. */
+static void beyond_this_machine_a_secret_is_enough(void **state)
+{
+    static struct cluster c;
+
+    (void)state;
+    cluster_open(&c, 2, false);
+    c.nodes[0].setup.deadline_ns = clock_real() + 200 * NS_PER_MS;
+    assert_int_equal(sock_addr_parse("192.0.2.1:9", 0, &c.nodes[0].members[1].addrs[0]), HEARTH_OK);
+    cluster_run(&c, 1u << 1);
+    assert_int_equal(c.nodes[0].status, HEARTH_TIMEOUT);
+    cluster_close(&c, 1u << 1);
+}
+
+enum flaw { KEY_OF_0, KEY_OF_1, SECRET_OF_1, PLAIN_0, PLAIN_1 };
+
+/* A cluster of two that cannot join: one of them says the word, one complains in its log. */
+struct misfit {
+    enum flaw flaw;
+    bool share;
+    const char *word, *complaint;
+};
+
+static void misfit_open(struct cluster *c, const struct misfit *m)
+{
+    cluster_open(c, 2, m->share);
+    if (m->flaw == KEY_OF_0 || m->flaw == KEY_OF_1)
+        (void)node_person(c, m->flaw == KEY_OF_1, 1);
+    else if (m->flaw == SECRET_OF_1)
+        c->nodes[1].members[1].node = credentials_self(node_person(c, 1, 2))->node;
+    else
+        c->nodes[m->flaw == PLAIN_1].setup.credentials = NULL;
+    for (int i = 0; i < 2; i++)
+        c->nodes[i].setup.deadline_ns = clock_real() + 2 * NS_PER_S;
+}
+
+static void misfit_check(const struct cluster *c, const struct misfit *m)
+{
+    bool said = false, complained = false;
+
+    for (int i = 0; i < 2; i++) {
+        const struct node *n = &c->nodes[i];
+        assert_int_equal(n->status, HEARTH_TIMEOUT);
+        said = said || strstr(n->error.text, m->word);
+        assert_in_range(n->complaints, 0, 1); /* however often it came */
+        complained = complained || strstr(n->complaint, m->complaint);
+    }
+    if (!said || !complained)
+        fail_msg("flaw %d\n0: %s (%s)\n1: %s (%s)", m->flaw, c->nodes[0].error.text, c->nodes[0].complaint,
+                 c->nodes[1].error.text, c->nodes[1].complaint);
+}
+
+static void who_does_not_belong_is_named(void **state)
+{
+    static const struct misfit misfits[] = {
+        {KEY_OF_0, false, "another member listens there", ""},
+        {KEY_OF_0, true, "another member listens there", ""},
+        {KEY_OF_1, false, "", "speaks for another member"},
+        {KEY_OF_1, true, "", "speaks for another member"},
+        {SECRET_OF_1, false, "another secret", "another secret"},
+        {SECRET_OF_1, true, "another secret", "another secret"},
+        {PLAIN_0, false, "plain", "plain"},
+        {PLAIN_1, false, "", "plain"},
+    };
+    static struct cluster clusters[sizeof(misfits) / sizeof(misfits[0])];
+    size_t count = sizeof(misfits) / sizeof(misfits[0]);
+
+    (void)state;
+    for (size_t i = 0; i < count; i++) {
+        misfit_open(&clusters[i], &misfits[i]);
+        cluster_start(&clusters[i], 0);
+    }
+    for (size_t i = 0; i < count; i++) {
+        cluster_wait(&clusters[i], 0);
+        misfit_check(&clusters[i], &misfits[i]);
+        cluster_close(&clusters[i], 0);
+    }
+}
+
+/* Rank 2 has the secret and says that it is rank 1: nothing comes of it, and rank 1 joins. */
+static void a_member_cannot_speak_for_another(void **state)
+{
+    static struct cluster c;
+    struct greeting answer;
+
+    (void)state;
+    cluster_open(&c, 2, false);
+    struct credentials *eve = person(&c.heap, 1, 101);
+    struct greeting g = {GREETING_GREET, 0, 0, 0, 1, 0, c.nodes[0].roster.cluster, 101, 100, 5};
+    assert_int_equal(thread_start(&c.nodes[0].thread, "member", node_run, &c.nodes[0]), HEARTH_OK);
+    struct tunnel *tunnel = dial(&c, &c.nodes[0].members[0].addrs[0], eve);
+    assert_false(converse(tunnel, &g, &answer));
+    tunnel_close(tunnel);
+    assert_int_equal(thread_start(&c.nodes[1].thread, "member", node_run, &c.nodes[1]), HEARTH_OK);
+    for (int i = 0; i < 2; i++)
+        thread_join(&c.nodes[i].thread);
+    assert_joined(&c, MESH_TCP, 2);
+    assert_int_equal(c.nodes[0].complaints, 1);
+    assert_non_null(strstr(c.nodes[0].complaint, "127.0.0.1:"));
+    assert_non_null(strstr(c.nodes[0].complaint, "speaks for another member"));
+    credentials_close(eve);
     cluster_close(&c, 0);
 }
 
@@ -415,22 +611,41 @@ static void no_memory_is_an_error(void **state)
     }
 }
 
+static int choose(void **state)
+{
+    secure = *state != NULL;
+    return 0;
+}
+
+#define PLAIN(test)                                                                                          \
+    {                                                                                                        \
+        "plain: " #test, test, choose, NULL, NULL                                                            \
+    }
+#define SECURE(test)                                                                                         \
+    {                                                                                                        \
+        "secure: " #test, test, choose, NULL, &secure                                                        \
+    }
+#define BOTH(test) PLAIN(test), SECURE(test)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(members_join_over_tcp),
-        cmocka_unit_test(members_of_a_host_join_over_unix_sockets),
-        cmocka_unit_test(the_lower_rank_decides_the_channels),
-        cmocka_unit_test(a_good_address_among_bad_ones_is_found),
-        cmocka_unit_test(the_lower_rank_dials_when_the_higher_has_a_wrong_address),
-        cmocka_unit_test(channels_may_come_in_any_order),
-        cmocka_unit_test(members_join_between_strangers),
-        cmocka_unit_test(a_member_that_does_not_come_is_named),
-        cmocka_unit_test(a_member_that_nobody_can_reach_is_given_up),
-        cmocka_unit_test(beyond_this_machine_trust_is_asked_for),
-        cmocka_unit_test(shared_memory_that_cannot_be_is_an_error),
-        cmocka_unit_test(wrong_numbers_of_connections_are_refused),
-        cmocka_unit_test(no_memory_is_an_error),
+        BOTH(members_join_over_tcp),
+        BOTH(members_of_a_host_join_over_unix_sockets),
+        BOTH(the_lower_rank_decides_the_channels),
+        BOTH(a_good_address_among_bad_ones_is_found),
+        SECURE(the_lower_rank_dials_when_the_higher_has_a_wrong_address),
+        BOTH(channels_may_come_in_any_order),
+        BOTH(members_join_between_strangers),
+        SECURE(a_member_that_does_not_come_is_named),
+        PLAIN(a_member_that_nobody_can_reach_is_given_up),
+        PLAIN(beyond_this_machine_trust_is_asked_for),
+        SECURE(beyond_this_machine_a_secret_is_enough),
+        SECURE(who_does_not_belong_is_named),
+        SECURE(a_member_cannot_speak_for_another),
+        PLAIN(shared_memory_that_cannot_be_is_an_error),
+        PLAIN(wrong_numbers_of_connections_are_refused),
+        BOTH(no_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
