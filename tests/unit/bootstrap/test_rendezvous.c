@@ -13,6 +13,7 @@
 #include "bootstrap/differ.h"
 #include "bootstrap/rendezvous.h"
 #include "core/prng.h"
+#include "persons.h"
 #include "support/watchdog.h"
 #include "wire/meeting.h"
 
@@ -20,7 +21,9 @@
 #define START_NS    (1000 * NS_PER_S)
 #define STEPS_MAX   200000
 
-static const struct rendezvous_origin somewhere = {.local = false};
+static const struct rendezvous_origin somewhere = {.local = false}, neighbour = {.local = true};
+static const uint8_t secret[SECRET_LEN] = {1, 2, 3};
+static const uint8_t space[NAMESPACE_LEN] = {4, 5, 6};
 
 /* A member with a wire to the rendezvous. */
 struct sim_member {
@@ -34,6 +37,7 @@ struct sim_member {
 
 struct sim {
     struct heap heap;
+    struct notes notes;
     struct rendezvous *r;
     struct prng prng;
     struct sim_member members[MEMBERS_MAX];
@@ -42,7 +46,13 @@ struct sim {
     uint64_t instances;
 };
 
-static void sim_open(struct sim *s, int size, uint64_t seed)
+/* What is demanded of members. */
+struct demand {
+    bool handed;                           /* the secret is handed out */
+    const struct credentials *credentials; /* they must prove who they are */
+};
+
+static void sim_open_for(struct sim *s, int size, uint64_t seed, const struct demand *demand)
 {
     struct rendezvous_setup setup = {
         .heap = &s->heap,
@@ -52,14 +62,23 @@ static void sim_open(struct sim *s, int size, uint64_t seed)
         .settings = 5,
         .seed = seed,
         .deadline_ns = START_NS + 60 * NS_PER_S,
+        .secret = demand->handed ? secret : NULL,
+        .space = demand->handed || demand->credentials ? space : NULL,
+        .credentials = demand->credentials,
     };
     struct error error;
 
     memset(s, 0, sizeof(*s));
+    setup.log = notes_log(&s->notes, "HEARTH-STRANGER");
     heap_init(&s->heap, 0);
     prng_init(&s->prng, seed);
     s->now_ns = START_NS;
     assert_int_equal(rendezvous_open(&setup, &s->r, &error), HEARTH_OK);
+}
+
+static void sim_open(struct sim *s, int size, uint64_t seed)
+{
+    sim_open_for(s, size, seed, &(struct demand){.handed = false});
 }
 
 static struct sim_member *sim_add(struct sim *s, int size, int rank)
@@ -440,6 +459,140 @@ static void strangers_are_bounded_in_number_and_time(void **state)
     sim_close(&s);
 }
 
+/* A member that has a key, and comes through this kind of connection. */
+static struct sim_member *sim_add_keyed(struct sim *s, int size, const struct rendezvous_origin *origin)
+{
+    struct sim_member *m = sim_add(s, size, -1);
+
+    memset(m->setup.self.node.bytes, (int)m->setup.self.instance, NODE_ID_LEN);
+    m->applicant.wants_secret = origin->local;
+    assert_int_equal(rendezvous_conn_open(s->r, origin, s->now_ns, &m->conn), HEARTH_OK);
+    applicant_begin(&m->applicant, s->now_ns);
+    return m;
+}
+
+static void refused(const struct sim *s, const struct sim_member *m, int status, const char *word)
+{
+    assert_int_equal(m->status, status);
+    if (!strstr(m->error.text, word))
+        fail_msg("no \"%s\" in \"%s\"", word, m->error.text);
+    assert_true(m->applicant.refused);
+    assert_false(m->applicant.has_secret);
+    assert_false(rendezvous_over(s->r, NULL));
+}
+
+static void the_secret_is_handed_out_to_neighbours(void **state)
+{
+    static struct sim s;
+
+    (void)state;
+    sim_open_for(&s, 2, 1, &(struct demand){.handed = true});
+    struct sim_member *stray = sim_add_keyed(&s, 2, &neighbour);
+    stray->setup.self.node = (struct node_id){{0}}; /* it is plain */
+    applicant_begin(&stray->applicant, s.now_ns);
+    sim_settle(&s);
+    refused(&s, stray, HEARTH_MISMATCH, "is plain, the others encrypt");
+    assert_int_equal(s.notes.warnings, 1);
+
+    struct sim_member *far = sim_add_keyed(&s, 2, &somewhere); /* never, whatever made it come here */
+    sim_settle(&s);
+    assert_false(far->applicant.has_secret);
+    member_hang_up(&s, far);
+
+    for (int i = 0; i < 2; i++)
+        (void)sim_add_keyed(&s, 2, &neighbour);
+    sim_settle(&s);
+    for (int i = 2; i < 4; i++) {
+        assert_int_equal(s.members[i].status, HEARTH_OK);
+        assert_true(s.members[i].applicant.has_secret);
+        assert_memory_equal(s.members[i].applicant.secret, secret, SECRET_LEN);
+        for (int k = 0; k < 2; k++)
+            assert_int_equal(s.members[i].applicant.roster.members[k].node.bytes[9], 3 + k);
+    }
+    sim_close(&s);
+}
+
+static void a_secret_where_none_is_expected_is_refused(void **state)
+{
+    static struct sim s;
+
+    (void)state;
+    for (int handed = 0; handed < 2; handed++) {
+        sim_open_for(&s, 2, 1, &(struct demand){.handed = handed});
+        struct sim_member *m = sim_add_keyed(&s, 2, &neighbour);
+        m->applicant.wants_secret = !handed;
+        if (!handed)
+            m->setup.self.node = (struct node_id){{0}};
+        applicant_begin(&m->applicant, s.now_ns);
+        sim_settle(&s);
+        refused(&s, m, HEARTH_MISMATCH, handed ? "others encrypt" : "others are plain");
+        sim_close(&s);
+    }
+}
+
+static void another_secret_is_refused(void **state)
+{
+    static struct sim s;
+
+    (void)state;
+    sim_open_for(&s, 2, 1, &(struct demand){.handed = true});
+    struct sim_member *m = sim_add_keyed(&s, 2, &neighbour);
+    struct credentials *other = person(&s.heap, 9, m->setup.self.instance);
+    m->setup.credentials = other;
+    applicant_begin(&m->applicant, s.now_ns);
+    sim_settle(&s);
+    refused(&s, m, HEARTH_MISMATCH, "hearth join TOKEN");
+    assert_int_equal(s.notes.warnings, 1);
+
+    uint8_t out[MEETING_HEADER_LEN + MEETING_WELCOME_MAX]; /* and if the rendezvous does not see it */
+    struct meeting_welcome welcome = {.present = 1, .size = 2, .has_secret = true};
+    applicant_begin(&m->applicant, s.now_ns);
+    size_t len = meeting_welcome_encode(&welcome, out + MEETING_HEADER_LEN, MEETING_WELCOME_MAX);
+    meeting_seal(MEETING_WELCOME, out + MEETING_HEADER_LEN, len, NULL, 0, out);
+    m->status = applicant_input(&m->applicant, out, sizeof(out), &m->error);
+    refused(&s, m, HEARTH_MISMATCH, "hearth join TOKEN");
+    credentials_close(other);
+    sim_close(&s);
+}
+
+/* Somebody who has the secret says that he is another: only he is sent away. */
+static void a_member_cannot_speak_for_another(void **state)
+{
+    static struct sim s;
+    struct heap heap;
+    struct credentials *own;
+
+    (void)state;
+    heap_init(&heap, 0);
+    own = person(&heap, 1, 1);
+    sim_open_for(&s, 2, 1, &(struct demand){.credentials = own});
+    struct sim_member *first = sim_add_keyed(&s, 2, &somewhere);
+    rendezvous_conn_proven(s.r, first->conn, &(struct identity){first->setup.self.node, 1});
+    sim_settle(&s);
+    for (int i = 0; i < 3; i++) {
+        struct sim_member *eve = sim_add_keyed(&s, 2, &somewhere);
+        struct identity proven = {eve->setup.self.node, eve->setup.self.instance};
+        eve->setup.self.node = i == 0 ? first->setup.self.node : proven.node;
+        eve->setup.self.instance = i == 1 ? 1 : proven.instance;
+        if (i < 2) /* and who has proven nothing */
+            rendezvous_conn_proven(s.r, eve->conn, &proven);
+        applicant_begin(&eve->applicant, s.now_ns);
+        sim_settle(&s);
+        refused(&s, eve, HEARTH_PROTOCOL, "speaks for another member");
+    }
+    assert_int_equal(s.notes.lines, 3);
+    assert_int_equal(s.notes.warnings, 1);
+    struct sim_member *second = sim_add_keyed(&s, 2, &somewhere);
+    second->setup.self.instance = 1; /* the same number at another node is another member */
+    rendezvous_conn_proven(s.r, second->conn, &(struct identity){second->setup.self.node, 1});
+    applicant_begin(&second->applicant, s.now_ns);
+    sim_settle(&s);
+    assert_int_equal(first->status, HEARTH_OK);
+    assert_int_equal(second->status, HEARTH_OK);
+    sim_close(&s);
+    credentials_close(own);
+}
+
 static void texts_are_cut(void **state)
 {
     char text[24];
@@ -468,6 +621,10 @@ int main(void)
         cmocka_unit_test(whoever_does_not_confirm_is_named),
         cmocka_unit_test(garbage_closes_its_connection_only),
         cmocka_unit_test(strangers_are_bounded_in_number_and_time),
+        cmocka_unit_test(the_secret_is_handed_out_to_neighbours),
+        cmocka_unit_test(a_secret_where_none_is_expected_is_refused),
+        cmocka_unit_test(another_secret_is_refused),
+        cmocka_unit_test(a_member_cannot_speak_for_another),
         cmocka_unit_test(texts_are_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

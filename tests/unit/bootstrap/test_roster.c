@@ -12,6 +12,7 @@
 #include "bootstrap/roster.h"
 #include "os/clock.h"
 #include "os/thread.h"
+#include "persons.h"
 #include "support/watchdog.h"
 
 #define MEMBERS_MAX 8
@@ -20,6 +21,8 @@ struct part {
     struct roster_setup setup;
     struct heap heap;
     struct thread thread;
+    struct credentials *credentials;
+    struct notes notes; /* of HEARTH-STRANGER */
     struct roster roster;
     struct error error;
     int status;
@@ -48,8 +51,10 @@ static void parts_set(int count, int size, bool given)
     for (int i = 0; i < count; i++) {
         struct part *p = &parts[i];
         heap_init(&p->heap, 0);
+        struct log log = notes_log(&p->notes, "HEARTH-STRANGER");
         p->setup = (struct roster_setup){
             .heap = &p->heap,
+            .log = log,
             .rendezvous = address,
             .job = "test",
             .rank = given ? i : -1,
@@ -109,9 +114,33 @@ static void parts_agree(int count)
     }
 }
 
+/* The member gets a key, and the secret that is filled with this byte. */
+static void part_arm(int i, uint8_t secret)
+{
+    struct part *p = &parts[i];
+
+    p->credentials = person(&p->heap, secret, p->setup.self.instance);
+    p->setup.credentials = p->credentials;
+    p->setup.self.node = credentials_self(p->credentials)->node;
+}
+
+/* It gets a key only, and offers this secret. */
+static void part_offer(int i, const uint8_t *offer)
+{
+    part_arm(i, 0);
+    parts[i].setup.credentials = NULL;
+    parts[i].setup.offer = offer;
+}
+
+static void unix_name(void)
+{
+    snprintf(address, sizeof(address), "unix:@hearth-test-roster-%d", process_id());
+}
+
 static void parts_clear(int count)
 {
     for (int i = 0; i < count; i++) {
+        credentials_close(parts[i].credentials);
         if (parts[i].status == HEARTH_OK)
             roster_fini(&parts[i].roster);
         assert_int_equal(atomic_load(&parts[i].heap.blocks), 0);
@@ -134,7 +163,7 @@ static void members_agree(void **state)
     for (int round = 0; round < 8; round++) {
         int count = 2 + round % 4;
         if (round & 1)
-            snprintf(address, sizeof(address), "unix:@hearth-test-roster-%d", process_id());
+            unix_name();
         else
             free_port(address, sizeof(address));
         parts_set(count, count, round & 2);
@@ -364,6 +393,131 @@ static void strangers_do_not_disturb(void **state)
     parts_clear(2);
 }
 
+static void members_with_a_secret_agree(void **state)
+{
+    (void)state;
+    for (int local = 0; local < 2; local++) {
+        if (local)
+            unix_name();
+        else
+            free_port(address, sizeof(address));
+        parts_set(4, 4, local);
+        for (int i = 0; i < 4; i++)
+            part_arm(i, 7);
+        parts_run(4);
+        parts_agree(4);
+        for (int i = 0; i < 4; i++) {
+            const struct roster *r = &parts[i].roster;
+            assert_true(node_id_equal(&r->members[r->rank].node, &parts[i].setup.self.node));
+            assert_true(node_id_equal(&r->members[0].node, &parts[0].roster.members[0].node));
+            assert_int_equal(r->has_secret, local);
+            assert_int_equal(r->secret[5], local ? 7 : 0);
+        }
+        parts_clear(4);
+    }
+}
+
+static void whoever_serves_hands_out_the_secret(void **state)
+{
+    static const uint8_t offers[3][SECRET_LEN] = {{0x10}, {0x11}, {0x12}};
+
+    (void)state;
+    unix_name();
+    for (int armed = 0; armed < 2; armed++) {
+        parts_set(3, 3, true);
+        for (int i = 0; i < 3; i++)
+            part_offer(i, offers[i]);
+        if (armed) { /* rank 0 serves, and has one of its own: that counts */
+            credentials_close(parts[0].credentials);
+            part_arm(0, 9);
+        }
+        parts_run(3);
+        parts_agree(3);
+        for (int i = 0; i < 3; i++) {
+            assert_true(parts[i].roster.has_secret);
+            assert_int_equal(parts[i].roster.secret[0], armed ? 9 : 0x10);
+        }
+        parts_clear(3);
+        uint8_t zero[SECRET_LEN] = {0};
+        assert_memory_equal(parts[1].roster.secret, zero, sizeof(zero));
+    }
+    parts_set(1, 2, true);
+    part_offer(0, offers[0]);
+    free_port(address, sizeof(address));
+    parts_run(1);
+    parts_fail(1, HEARTH_INVALID, "hearth init");
+}
+
+/* Rank 0 waits for rank 1. What comes in its place is told why not, and named; then rank 1 comes. */
+static void stray(int status, const char *word, const char *complaint)
+{
+    parts[2].setup.rank = 1;
+    parts[1].setup.connect_retries = 0;
+    assert_int_equal(thread_start(&parts[0].thread, "member", run, &parts[0]), HEARTH_OK);
+    run(&parts[1]);
+    run(&parts[2]);
+    thread_join(&parts[0].thread);
+    watchdog(0, NULL);
+    if (parts[1].status != status || !strstr(parts[1].error.text, word) ||
+        !strstr(parts[0].notes.last, complaint))
+        fail_msg("%d \"%s\" (expected %d, \"%s\"); \"%s\"", parts[1].status, parts[1].error.text, status,
+                 word, parts[0].notes.last);
+    assert_int_equal(parts[0].notes.warnings, 1);
+    assert_int_equal(parts[0].status, HEARTH_OK);
+    assert_int_equal(parts[2].status, HEARTH_OK);
+    assert_true(parts[2].roster.cluster == parts[0].roster.cluster);
+    parts_clear(3);
+}
+
+static void who_does_not_belong_is_told_and_named(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        free_port(address, sizeof(address));
+        parts_set(3, 2, true);
+        for (int k = 0; k < 3 && i != 1; k += 2)
+            part_arm(k, 1);
+        if (i != 0)
+            part_arm(1, i == 2 ? 2 : 1);
+        if (i == 0) {
+            stray(HEARTH_MISMATCH, "others encrypt, this process is plain", "it is plain");
+        } else if (i == 1) {
+            stray(HEARTH_PROTOCOL, "it is plain, and we encrypt", "it encrypts");
+        } else if (i == 2) {
+            stray(HEARTH_PEER_LOST, "another secret", "another secret");
+        } else {
+            parts[1].setup.self.node = parts[2].setup.self.node;
+            stray(HEARTH_PROTOCOL, "speaks for another member", "speaks for another member");
+        }
+    }
+}
+
+static void a_neighbour_who_does_not_belong_is_told(void **state)
+{
+    static const uint8_t offer[SECRET_LEN] = {3};
+
+    (void)state;
+    unix_name();
+    for (int i = 0; i < 4; i++) {
+        parts_set(3, 2, true);
+        for (int k = 0; k < 3 && i != 1; k += 2) {
+            if (i == 3)
+                part_offer(k, offer);
+            else
+                part_arm(k, 1);
+        }
+        if (i == 1)
+            part_offer(1, offer);
+        else if (i != 0)
+            part_arm(1, 2);
+        stray(HEARTH_MISMATCH,
+              i == 0   ? "is plain, the others encrypt"
+              : i == 1 ? "encrypts, the others are plain"
+                       : "HEARTH_SECRET_FILE",
+              "sent away");
+    }
+}
+
 static void wrong_setups_are_refused(void **state)
 {
     (void)state;
@@ -416,6 +570,10 @@ int main(void)
         cmocka_unit_test(nobody_there_is_said),
         cmocka_unit_test(other_programs_are_recognized),
         cmocka_unit_test(strangers_do_not_disturb),
+        cmocka_unit_test(members_with_a_secret_agree),
+        cmocka_unit_test(whoever_serves_hands_out_the_secret),
+        cmocka_unit_test(who_does_not_belong_is_told_and_named),
+        cmocka_unit_test(a_neighbour_who_does_not_belong_is_told),
         cmocka_unit_test(wrong_setups_are_refused),
         cmocka_unit_test(memory_that_runs_out_is_said),
     };

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A door that wants a handshake: who cannot make it, or takes too long, or comes in masses, costs little and
+ * is named; members get in. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "bootstrap/door.h"
+#include "bootstrap/guard.h"
+#include "core/prng.h"
+#include "os/clock.h"
+#include "os/random.h"
+#include "persons.h"
+
+#define GREETING_NS (5 * NS_PER_S)
+
+static struct heap heap, guests_heap; /* of the door; of those who come */
+static struct door *door;
+static struct notes notes;
+static uint64_t now_ns;                     /* the door's time is ours */
+static struct credentials *ann, *bob, *eve; /* ann keeps the door; eve has another secret */
+static struct door_self self = {.instance = 0x11, .rank = 1};
+static struct greeting good = {
+    .kind = GREETING_GREET,
+    .from = 3,
+    .to = 1,
+    .from_instance = 0x33,
+    .to_instance = 0x11,
+};
+
+static int open_door(void **state)
+{
+    struct door_setup setup = {.heap = &heap, .greeting_ns = GREETING_NS};
+    struct error error;
+
+    (void)state;
+    heap_init(&heap, 0);
+    heap_init(&guests_heap, 0);
+    setup.log = notes_log(&notes, "HEARTH-STRANGER");
+    ann = person(&guests_heap, 1, 0x11);
+    bob = person(&guests_heap, 1, 0x33);
+    eve = person(&guests_heap, 2, 0x33);
+    now_ns = clock_real();
+    if (random_bytes(&self.cluster, sizeof(self.cluster)))
+        return -1;
+    self.cluster |= 1;
+    self.credentials = ann;
+    good.cluster = self.cluster;
+    if (sock_addr_parse("127.0.0.1:0", 0, &setup.listen) || door_open(&setup, &door, &error))
+        return -1;
+    door_receive(door, &self);
+    return 0;
+}
+
+static int close_door(void **state)
+{
+    (void)state;
+    door_close(door);
+    credentials_close(ann);
+    credentials_close(bob);
+    credentials_close(eve);
+    return heap.blocks == 0 && guests_heap.blocks == 0 ? 0 : -1;
+}
+
+/* ---- those who come ---- */
+
+static int come_from(const char *text)
+{
+    struct sock_addr to = door_addr(door), from;
+    struct error error;
+    int fd = -1, status = HEARTH_PENDING;
+
+    assert_int_equal(sock_addr_parse(text, 0, &from), HEARTH_OK);
+    assert_int_equal(sock_dial(&to, &from, &fd, &error), HEARTH_OK);
+    for (int i = 0; i < LOOKS_MAX && status == HEARTH_PENDING; i++) {
+        struct sock_wait wait = {.fd = fd, .want_send = true};
+        (void)sock_wait(&wait, 1, clock_real() + 50 * NS_PER_MS);
+        status = sock_dialled(fd, &to, &error);
+    }
+    assert_int_equal(status, HEARTH_OK);
+    return fd;
+}
+
+static struct tunnel *tunnel_on(int fd, const struct credentials *who)
+{
+    struct tunnel_setup setup = {.heap = &guests_heap, .credentials = who, .role = CHANNEL_DIALS};
+    struct tunnel *tunnel = NULL;
+
+    assert_int_equal(tunnel_open(&setup, fd, &tunnel), HEARTH_OK);
+    return tunnel;
+}
+
+static void say(int fd, const void *bytes, size_t len)
+{
+    uint8_t copy[4096];
+    struct iovec piece = {copy, len};
+
+    memcpy(copy, bytes, len);
+    assert_int_equal(sock_send(fd, &piece, 1), (int)len);
+}
+
+/* Pumps both ends until the handshake has come to an end: how. */
+static int shake(struct tunnel *tunnel, struct error *error)
+{
+    int status = HEARTH_PENDING;
+
+    for (int i = 0; i < LOOKS_MAX && status == HEARTH_PENDING; i++) {
+        struct sock_wait wait = {.fd = tunnel_fd(tunnel), .want_recv = true};
+        status = tunnel_pump(tunnel, error);
+        door_pump(door, now_ns);
+        if (status == HEARTH_PENDING)
+            (void)sock_wait(&wait, 1, clock_real() + 10 * NS_PER_MS);
+    }
+    return status;
+}
+
+static bool is_taken(void *guest)
+{
+    door_pump(door, now_ns);
+    return door_take(door, guest);
+}
+
+static bool none_stand(void *arg)
+{
+    (void)arg;
+    door_pump(door, now_ns);
+    return door_strangers(door) == 0;
+}
+
+static void assert_gets_in(struct tunnel *tunnel)
+{
+    struct door_guest guest;
+    uint8_t bytes[GREETING_LEN];
+    struct error error;
+
+    if (shake(tunnel, &error) != HEARTH_OK)
+        fail_msg("%s", error.text);
+    greeting_encode(&good, bytes);
+    assert_true(tunnel_send(tunnel, bytes, sizeof(bytes)));
+    assert_true(look(is_taken, &guest, -1));
+    assert_int_equal(guest.greeting.from, 3);
+    assert_true(node_id_equal(&tunnel_peer(guest.tunnel)->node, &credentials_self(bob)->node));
+    assert_int_equal(tunnel_peer(guest.tunnel)->instance, 0x33);
+    tunnel_close(guest.tunnel);
+    tunnel_close(tunnel);
+}
+
+/* The door closes it, whatever it has said before. The door's time stands still. */
+static bool sent_away(int fd)
+{
+    uint8_t bytes[256];
+    struct iovec piece = {bytes, sizeof(bytes)};
+
+    for (int i = 0; i < LOOKS_MAX; i++) {
+        struct sock_wait wait = {.fd = fd, .want_recv = true};
+        door_pump(door, now_ns);
+        if (sock_wait(&wait, 1, clock_real() + 50 * NS_PER_MS) > 0 &&
+            sock_recv(fd, &piece, 1) == HEARTH_PEER_LOST)
+            return true;
+    }
+    return false;
+}
+
+/* ---- the tests ---- */
+
+static void a_member_gets_in(void **state)
+{
+    struct sock_addr addr;
+    struct error error;
+    int fd = -1;
+
+    (void)state;
+    assert_gets_in(tunnel_on(come_from("127.0.0.1:0"), bob));
+    assert_int_equal(door_open_local(door, &error), HEARTH_OK);
+    door_local_addr(self.cluster, self.rank, &addr);
+    assert_int_equal(sock_dial(&addr, NULL, &fd, &error), HEARTH_OK);
+    assert_gets_in(tunnel_on(fd, bob));
+    assert_int_equal(notes.warnings, 0);
+}
+
+static void who_has_another_secret_is_told_and_named(void **state)
+{
+    struct error error;
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct tunnel *tunnel = tunnel_on(come_from("127.0.0.1:0"), eve);
+        assert_int_equal(shake(tunnel, &error), HEARTH_PEER_LOST);
+        assert_non_null(strstr(error.text, "another secret"));
+        tunnel_close(tunnel);
+    }
+    assert_int_equal(notes.warnings, 1);
+    assert_non_null(strstr(notes.last, "127.0.0.1:"));
+    assert_non_null(strstr(notes.last, "another secret"));
+    assert_int_equal(door_put_off(door), 0);
+}
+
+static void who_is_plain_is_named(void **state)
+{
+    uint8_t bytes[GREETING_LEN];
+    int fd = come_from("127.0.0.1:0");
+
+    (void)state;
+    greeting_encode(&good, bytes);
+    say(fd, bytes, sizeof(bytes));
+    assert_true(sent_away(fd));
+    sock_close(fd);
+    assert_int_equal(notes.warnings, 1);
+    assert_non_null(strstr(notes.last, "it is plain"));
+}
+
+static void garbage_is_sent_away(void **state)
+{
+    struct prng prng;
+
+    (void)state;
+    prng_init(&prng, 5);
+    for (int i = 0; i < 40; i++) {
+        uint8_t bytes[700];
+        for (size_t j = 0; j < sizeof(bytes); j++)
+            bytes[j] = (uint8_t)prng_u64(&prng);
+        bytes[0] |= 1; /* no 'H', and nothing of TLS but by the next line */
+        if (i % 2)     /* it begins well */
+            memcpy(bytes, (uint8_t[]){0x16, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3}, 11);
+        int fd = come_from("127.0.0.1:0");
+        say(fd, bytes, sizeof(bytes));
+        assert_true(sent_away(fd));
+        sock_close(fd);
+    }
+    assert_true(look(none_stand, NULL, -1));
+    assert_int_equal(notes.warnings, 1);
+}
+
+/* Silence, half a hello, a byte now and then, a hello and nothing more: all have the same time. */
+static void who_is_slow_must_go(void **state)
+{
+    static uint8_t hello[4096];
+    int fds[2], slow = come_from("127.0.0.1:0"), silent = come_from("127.0.0.1:0");
+    struct tunnel *half = tunnel_on(come_from("127.0.0.1:0"), bob);
+    struct iovec piece = {hello, sizeof(hello)};
+    uint64_t bytes = heap.bytes;
+    struct error error;
+
+    (void)state;
+    assert_int_equal(sock_pair(fds), HEARTH_OK);
+    struct tunnel *model = tunnel_on(fds[0], bob);
+    assert_int_equal(tunnel_pump(model, &error), HEARTH_PENDING);
+    ssize_t len = sock_recv(fds[1], &piece, 1);
+    assert_true(len > 100);
+    assert_int_equal(tunnel_pump(half, &error), HEARTH_PENDING);
+    for (int i = 0; i < 90; i++) {
+        say(slow, hello + i, 1);
+        now_ns += GREETING_NS / 100;
+        door_pump(door, now_ns);
+    }
+    assert_int_equal(door_strangers(door), 3);
+    assert_true(heap.bytes > bytes);
+    now_ns += GREETING_NS;
+    assert_true(look(none_stand, NULL, -1));
+    assert_true(heap.bytes == bytes);
+    assert_int_equal(notes.warnings, 0); /* slowness is nobody's concern */
+    tunnel_close(half);
+    tunnel_close(model);
+    sock_close(fds[1]);
+    sock_close(slow);
+    sock_close(silent);
+}
+
+/* Memory for tunnels is taken when something is said, and never for more than there are places. */
+static void a_flood_pushes_out_itself(void **state)
+{
+    enum { FLOOD = 3 * DOOR_HALF_OPEN };
+    struct tunnel *flood[FLOOD];
+    uint64_t bytes = heap.bytes, peak = 0;
+    struct error error;
+
+    (void)state;
+    int member = come_from("127.0.0.2:0");
+    door_pump(door, now_ns);
+    for (int i = 0; i < FLOOD; i++) {
+        flood[i] = tunnel_on(come_from("127.0.0.1:0"), bob);
+        if (i % 2)
+            assert_int_equal(tunnel_pump(flood[i], &error), HEARTH_PENDING); /* its hello, no more */
+        door_pump(door, now_ns);
+        assert_true(door_strangers(door) <= DOOR_HALF_OPEN);
+        peak = heap.bytes - bytes > peak ? heap.bytes - bytes : peak;
+    }
+    assert_in_range(peak, 1, DOOR_HALF_OPEN * 32768);
+    assert_gets_in(tunnel_on(member, bob));
+    for (int i = 0; i < FLOOD; i++)
+        tunnel_close(flood[i]);
+    assert_true(look(none_stand, NULL, -1));
+    assert_true(heap.bytes == bytes);
+}
+
+/* Whoever repeats a hello that knows the secret can make us work: a bounded number of times. */
+static void handshakes_are_rationed(void **state)
+{
+    struct error error;
+    int status = HEARTH_PENDING, count = 0;
+
+    (void)state;
+    while (door_put_off(door) == 0 && count < GUARD_HANDSHAKES_BURST + 2) {
+        struct tunnel *tunnel = tunnel_on(come_from("127.0.0.1:0"), bob);
+        assert_int_equal(tunnel_pump(tunnel, &error), HEARTH_PENDING);
+        uint64_t before = door_put_off(door);
+        for (int i = 0; i < LOOKS_MAX && door_put_off(door) == before; i++) {
+            struct sock_wait wait = {.fd = tunnel_fd(tunnel), .want_recv = true};
+            door_pump(door, now_ns);
+            if (sock_wait(&wait, 1, clock_real() + NS_PER_MS) > 0)
+                break;
+        }
+        count++;
+        if (door_put_off(door) > 0)
+            status = shake(tunnel, &error);
+        tunnel_close(tunnel);
+    }
+    assert_int_equal(count, GUARD_HANDSHAKES_BURST + 1);
+    assert_int_equal(status, HEARTH_PEER_LOST);
+    assert_non_null(strstr(error.text, "later"));
+    now_ns += NS_PER_S;
+    assert_gets_in(tunnel_on(come_from("127.0.0.1:0"), bob));
+}
+
+/* A node that is joined makes no handshakes: who stands there, and who comes, is closed. */
+static void afterwards_nobody_is_heard(void **state)
+{
+    struct tunnel *early = tunnel_on(come_from("127.0.0.1:0"), bob);
+    struct error error;
+
+    (void)state;
+    assert_int_equal(tunnel_pump(early, &error), HEARTH_PENDING);
+    door_pump(door, now_ns);
+    door_settle(door);
+    assert_int_equal(door_strangers(door), 0);
+    uint64_t calls = heap.calls;
+    struct tunnel *late = tunnel_on(come_from("127.0.0.1:0"), bob);
+    assert_int_equal(shake(late, &error), HEARTH_PEER_LOST);
+    assert_true(heap.calls == calls);
+    tunnel_close(early);
+    tunnel_close(late);
+}
+
+static void without_memory_strangers_are_closed(void **state)
+{
+    (void)state;
+    for (int after = 0; after < 6; after++) {
+        heap.fail_after = after;
+        struct tunnel *tunnel = tunnel_on(come_from("127.0.0.1:0"), bob);
+        struct error error;
+        assert_int_not_equal(shake(tunnel, &error), HEARTH_PENDING);
+        tunnel_close(tunnel);
+        assert_true(look(none_stand, NULL, -1));
+    }
+    heap.fail_after = -1;
+    assert_gets_in(tunnel_on(come_from("127.0.0.1:0"), bob));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_door, close_door)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_member_gets_in),
+        TEST(who_has_another_secret_is_told_and_named),
+        TEST(who_is_plain_is_named),
+        TEST(garbage_is_sent_away),
+        TEST(who_is_slow_must_go),
+        TEST(a_flood_pushes_out_itself),
+        TEST(handshakes_are_rationed),
+        TEST(afterwards_nobody_is_heard),
+        TEST(without_memory_strangers_are_closed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
