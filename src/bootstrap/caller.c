@@ -5,6 +5,7 @@
 #include "bootstrap/caller.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "security/vault.h"
 
@@ -185,7 +186,9 @@ static int line_talk(struct caller *c, uint64_t now_ns, struct error *error)
         error_set(&c->last, HEARTH_PEER_LOST, RANK_NONE, "rendezvous: %s closed the connection%s", text,
                   welcomed ? "" : " without an answer: is it a rendezvous of Hearth?");
     else
-        error_set(&c->last, status, RANK_NONE, "rendezvous: %s: %s", text, said.text);
+        error_set(&c->last, status, RANK_NONE, "rendezvous: %s: %s%s", text, said.text,
+                  strstr(said.text, "another secret") ? "; give all members the same (hearth join TOKEN)"
+                                                      : "");
     if (status == HEARTH_PEER_LOST && welcomed) { /* it died; another may take its place */
         line_fail(c, index, now_ns);
         return HEARTH_PENDING;

@@ -10,7 +10,9 @@
 #include <string.h>
 
 #include "bootstrap/differ.h"
+#include "bootstrap/register_trust.h"
 #include "core/bytes.h"
+#include "core/hash.h"
 #include "core/prng.h"
 #include "security/vault.h"
 #include "wire/frame.h"
@@ -26,7 +28,8 @@ struct guest {
     enum guest_state state;
     bool gone, ready;
     struct rendezvous_origin origin;
-    bool proven; /* by its handshake, to be: */
+    uint64_t house; /* the same for all from one address */
+    bool proven;    /* by its handshake, to be: */
     struct identity peer;
     uint64_t order;       /* of coming, and then of registering */
     uint64_t deadline_ns; /* member: of its patience; else it is sent away then */
@@ -308,10 +311,43 @@ static void meeting_try_go(struct rendezvous *r, uint64_t now_ns)
     }
 }
 
+static uint64_t house_of(const struct sock_addr *from)
+{
+    struct sock_addr addr = *from;
+
+    sock_addr_set_port(&addr, 0);
+    return hash64(1, addr.raw, addr.len);
+}
+
+static bool may_go(const struct guest *g)
+{
+    return g && g->state != MEMBER && !g->gone;
+}
+
+/* Of the address that has most connections that are not members', the oldest: as at the door. */
+static struct guest *guest_to_go(const struct rendezvous *r)
+{
+    struct guest *worst = NULL;
+    int most = 0;
+
+    for (int i = 0; i < r->limit; i++) {
+        struct guest *g = r->guests[i];
+        int count = 0;
+        if (!may_go(g))
+            continue;
+        for (int k = 0; k < r->limit; k++)
+            count += may_go(r->guests[k]) && r->guests[k]->house == g->house;
+        if (!worst || count > most || (count == most && g->order < worst->order)) {
+            worst = g;
+            most = count;
+        }
+    }
+    return worst;
+}
+
 int rendezvous_conn_open(struct rendezvous *r, const struct rendezvous_origin *origin, uint64_t now_ns,
                          int *conn)
 {
-    struct guest *oldest = NULL;
     int place = 0;
 
     while (place < r->limit && r->guests[place])
@@ -322,17 +358,15 @@ int rendezvous_conn_open(struct rendezvous *r, const struct rendezvous_origin *o
     if (!g)
         return HEARTH_NO_MEMORY;
     g->origin = *origin;
+    g->house = house_of(&origin->from);
     g->order = ++r->orders;
     g->wanted = g->rank = RANK_NONE;
     g->deadline_ns = now_ns + RENDEZVOUS_STRANGER_NS;
-    for (int i = 0; i < r->limit; i++) {
-        struct guest *other = r->guests[i];
-        if (other && other->state != MEMBER && !other->gone && (!oldest || other->order < oldest->order))
-            oldest = other;
-    }
+    struct guest *worst = r->open + 1 == r->limit ? guest_to_go(r) : NULL;
+    if (worst)
+        worst->gone = true;
     r->guests[place] = g;
-    if (++r->open == r->limit && oldest)
-        oldest->gone = true;
+    r->open++;
     *conn = place;
     return HEARTH_OK;
 }
@@ -394,45 +428,6 @@ static int register_check(const struct rendezvous *r, const struct meeting_regis
     return HEARTH_OK;
 }
 
-static bool all_zero(const uint8_t *bytes, size_t len)
-{
-    uint8_t any = 0;
-
-    for (size_t i = 0; i < len; i++)
-        any |= bytes[i];
-    return any == 0;
-}
-
-/* Whether it is who it says, and of our cluster. */
-static int register_trust(const struct rendezvous *r, const struct guest *g,
-                          const struct meeting_register *in, struct error *error)
-{
-    const struct rendezvous_setup *s = &r->setup;
-    unsigned process = in->member.process;
-    const char *host = in->member.name;
-    bool plain = all_zero(in->member.node, sizeof(in->member.node));
-
-    if (plain != !s->space)
-        return error_set(error, HEARTH_MISMATCH, in->rank,
-                         "rendezvous: process %u on %s %s, the others %s: start all members with plain, or "
-                         "(better) none",
-                         process, host, plain ? "is plain" : "encrypts", plain ? "encrypt" : "are plain");
-    if (s->credentials && !(g->proven && g->peer.instance == in->member.instance &&
-                            memcmp(g->peer.node.bytes, in->member.node, NODE_ID_LEN) == 0))
-        return error_set(error, HEARTH_PROTOCOL, in->rank,
-                         "rendezvous: process %u on %s: it speaks for another member than the one that its "
-                         "handshake has proven",
-                         process, host);
-    if (s->space && !all_zero(in->space, NAMESPACE_LEN) && memcmp(in->space, s->space, NAMESPACE_LEN) != 0)
-        return error_set(
-            error, HEARTH_MISMATCH, in->rank,
-            "rendezvous: process %u on %s has the secret of another cluster: give all members the "
-            "same (hearth join TOKEN, HEARTH_SECRET_FILE), or none of them (then one is made for "
-            "this job)",
-            process, host);
-    return HEARTH_OK;
-}
-
 /* What concerns only this connection. */
 static int register_refuse(const struct rendezvous *r, const struct meeting_register *in, struct error *error)
 {
@@ -481,7 +476,7 @@ static void guest_register(struct rendezvous *r, struct guest *g, const struct m
 {
     struct error error;
 
-    if (register_trust(r, g, in, &error) != HEARTH_OK) {
+    if (register_trust(&r->setup, g->proven ? &g->peer : NULL, in, &error) != HEARTH_OK) {
         guard_complain(&r->guard, &g->origin.from, error.text);
         guest_refuse(r, g, &error, now_ns);
         return;

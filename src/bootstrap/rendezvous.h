@@ -47,8 +47,8 @@ int MUST_CHECK rendezvous_open(const struct rendezvous_setup *setup, struct rend
                                struct error *error);
 void rendezvous_close(struct rendezvous *r);
 
-/* Connections are numbered 0 to rendezvous_limit - 1. Opening one too many makes the oldest that has not
- * registered `gone`. */
+/* Connections are numbered 0 to rendezvous_limit - 1. Opening one too many makes one that has not registered
+ * `gone`: of the address that has most of them, the oldest. */
 int rendezvous_limit(const struct rendezvous *r);
 int MUST_CHECK rendezvous_conn_open(struct rendezvous *r, const struct rendezvous_origin *origin,
                                     uint64_t now_ns, int *conn);

@@ -18,6 +18,12 @@ DOCUMENTS = [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *sorted((SOURCE /
 # Row of the table of limits, where its number is defined, how.
 LIMITS = (
     ("nodes of one process", "include/hearth.h", r"#define HEARTH_LOCAL_MAX (\d+)"),
+    ("strangers at the door", "src/bootstrap/mesh.h", r"#define DOOR_HALF_OPEN +(\d+)"),
+    ("strangers at the rendezvous", "src/bootstrap/rendezvous.h", r"#define RENDEZVOUS_STRANGERS +(\d+)"),
+    ("costly handshakes at door or rendezvous, each second", "src/bootstrap/guard.h",
+     r"#define GUARD_HANDSHAKES_PER_S +(\d+)"),
+    ("the same, at once", "src/bootstrap/guard.h", r"#define GUARD_HANDSHAKES_BURST +(\d+)"),
+    ("addresses of strangers that the log names", "src/bootstrap/guard.h", r"#define GUARD_NAMED_MAX +(\d+)"),
     ("tags per group", "src/collective/state.h", r"#define TAGS_MAX +(\d+)u"),
     ("tensors of a sync", "src/gradient/sync.h", r"#define SYNC_TENSORS_MAX +(\d+)u"),
     ("tensors of a compressor", "src/gradient/tensors.h", r"#define TENSORS_MAX +(\d+)"),

@@ -459,6 +459,34 @@ static void strangers_are_bounded_in_number_and_time(void **state)
     sim_close(&s);
 }
 
+/* Whoever comes in masses pushes out himself, and not one who is slow to register. */
+static void a_flood_pushes_out_itself(void **state)
+{
+    static struct sim s;
+    struct rendezvous_origin flood = {.local = false};
+    int conn;
+
+    (void)state;
+    sim_open(&s, 2, 1);
+    struct sim_member *slow = sim_add(&s, 2, 0);
+    assert_int_equal(sock_addr_parse("192.0.2.9:1", 0, &flood.from), HEARTH_OK);
+    member_dial(&s, slow);
+    for (int i = 0; i < 5 * rendezvous_limit(s.r); i++) {
+        sock_addr_set_port(&flood.from, (uint16_t)(1 + i));
+        assert_int_equal(rendezvous_conn_open(s.r, &flood, s.now_ns, &conn), HEARTH_OK);
+        assert_false(rendezvous_conn_gone(s.r, slow->conn));
+        for (int k = 0; k < rendezvous_limit(s.r); k++)
+            if (k != slow->conn && k < i && rendezvous_conn_gone(s.r, k)) {
+                rendezvous_conn_closed(s.r, k, s.now_ns);
+                break;
+            }
+    }
+    member_dial(&s, sim_add(&s, 2, 1));
+    sim_settle(&s);
+    check_agreed(&s, 2);
+    sim_close(&s);
+}
+
 /* A member that has a key, and comes through this kind of connection. */
 static struct sim_member *sim_add_keyed(struct sim *s, int size, const struct rendezvous_origin *origin)
 {
@@ -621,6 +649,7 @@ int main(void)
         cmocka_unit_test(whoever_does_not_confirm_is_named),
         cmocka_unit_test(garbage_closes_its_connection_only),
         cmocka_unit_test(strangers_are_bounded_in_number_and_time),
+        cmocka_unit_test(a_flood_pushes_out_itself),
         cmocka_unit_test(the_secret_is_handed_out_to_neighbours),
         cmocka_unit_test(a_secret_where_none_is_expected_is_refused),
         cmocka_unit_test(another_secret_is_refused),

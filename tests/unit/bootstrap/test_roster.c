@@ -484,7 +484,7 @@ static void who_does_not_belong_is_told_and_named(void **state)
         } else if (i == 1) {
             stray(HEARTH_PROTOCOL, "it is plain, and we encrypt", "it encrypts");
         } else if (i == 2) {
-            stray(HEARTH_PEER_LOST, "another secret", "another secret");
+            stray(HEARTH_PEER_LOST, "hearth join TOKEN", "another secret");
         } else {
             parts[1].setup.self.node = parts[2].setup.self.node;
             stray(HEARTH_PROTOCOL, "speaks for another member", "speaks for another member");
