@@ -215,6 +215,7 @@ static bool set_value(const struct arg *arg, const char *text)
     case ARG_CHOICE:
         return set_choice(arg, text);
     case ARG_TEXT:
+    case ARG_WORD:
         *(const char **)arg->target = text;
         return *text != 0;
     case ARG_FLAG:
@@ -258,6 +259,7 @@ static void accepted(const struct arg *arg, char *text, size_t size)
         [ARG_DURATION] = "a time with a unit, like 200us, 1ms or 0.5s",
         [ARG_INTS] = "whole numbers from 1, by commas, like 4,4",
         [ARG_TEXT] = "a text",
+        [ARG_WORD] = "a word",
         [ARG_REST] = "a program",
     };
     char min[32];
@@ -283,6 +285,7 @@ static const char *value_name(const struct arg *arg)
         [ARG_FLAG] = "",       [ARG_INT] = "N",      [ARG_REAL] = "X",    [ARG_SIZE] = "SIZE",
         [ARG_SIZES] = "SIZES", [ARG_INTS] = "N,N..", [ARG_RATE] = "RATE", [ARG_DURATION] = "TIME",
         [ARG_CHOICE] = "NAME", [ARG_TEXT] = "TEXT",  [ARG_REST] = "",     [ARG_COUNT] = "COUNT",
+        [ARG_WORD] = "",
     };
     return arg->value_name ? arg->value_name : names[arg->type];
 }
@@ -308,6 +311,8 @@ static void print_arg(const struct arg *arg)
     char flag[NAME_MAX_LEN], choices[ACCEPTED_MAX], about[2 * ACCEPTED_MAX];
     if (arg->type == ARG_REST)
         snprintf(flag, sizeof flag, "-- %s", arg->name);
+    else if (arg->type == ARG_WORD)
+        snprintf(flag, sizeof flag, "%s", arg->name);
     else
         snprintf(flag, sizeof flag, "%s%s %s", dashes(arg->name), arg->name, value_name(arg));
     snprintf(about, sizeof about, "%s", arg->about);
@@ -330,12 +335,23 @@ static bool has_type(const struct usage *usage, enum arg_type one, enum arg_type
     return false;
 }
 
+static void print_usage(const struct usage *usage)
+{
+    const struct arg *rest = find_rest(usage);
+    printf("%susage:%s hearth %s", paint(stdout, PAINT_BOLD), paint(stdout, PAINT_NONE), usage->name);
+    for (size_t i = 0; i < usage->count; i++) {
+        const struct arg *arg = &usage->args[i];
+        if (arg->type == ARG_WORD)
+            printf(arg->min ? " %s" : " [%s]", arg->name);
+    }
+    printf(" [options]%s%s\n\n", rest ? " -- " : "", rest ? rest->name : "");
+}
+
 static void print_help(const struct usage *usage)
 {
     const char *bold = paint(stdout, PAINT_BOLD), *none = paint(stdout, PAINT_NONE);
     const struct arg *rest = find_rest(usage);
-    printf("%susage:%s hearth %s [options]%s%s\n\n", bold, none, usage->name, rest ? " -- " : "",
-           rest ? rest->name : "");
+    print_usage(usage);
     print_wrapped(usage->about, 0, 0);
     putchar('\n');
     for (size_t i = 0; i < usage->count; i++)
@@ -409,8 +425,10 @@ static int refuse_flag(const struct usage *usage, const char *name)
 {
     const char *names[NAMES_MAX];
     size_t count = 0;
-    for (; count < usage->count && count < NAMES_MAX - 1; count++)
-        names[count] = usage->args[count].name;
+    for (size_t i = 0; i < usage->count && count < NAMES_MAX - 1; i++) {
+        if (usage->args[i].type != ARG_REST && usage->args[i].type != ARG_WORD)
+            names[count++] = usage->args[i].name;
+    }
     names[count++] = "help";
     const char *near = args_nearest(name, names, count);
     if (near)
@@ -447,7 +465,8 @@ static int refuse_value(const struct usage *usage, const struct arg *arg, const 
 static const struct arg *find_arg(const struct usage *usage, const char *name)
 {
     for (size_t i = 0; i < usage->count; i++) {
-        if (usage->args[i].type != ARG_REST && strcmp(usage->args[i].name, name) == 0)
+        if (usage->args[i].type != ARG_REST && usage->args[i].type != ARG_WORD &&
+            strcmp(usage->args[i].name, name) == 0)
             return &usage->args[i];
     }
     return NULL;
@@ -467,7 +486,7 @@ static int parse_flag(const struct usage *usage, int argc, char **argv, int *at)
         return ARGS_GO;
     }
     if (arg->type == ARG_FLAG)
-        return args_refuse(usage, "%s%s takes no value, but got '%s'", dashes(name), name, equals + 1);
+        return args_refuse(usage, "%s%s takes no value", dashes(name), name);
     if (!equals && *at + 1 >= argc) {
         accepted(arg, words, sizeof words);
         return args_refuse(usage, "%s%s needs a value: %s", dashes(name), name, words);
@@ -482,6 +501,44 @@ static bool is_flag(const char *word)
     if (word[0] != '-' || !word[1])
         return false;
     return word[1] == '-' ? word[2] != 0 : word[2] == 0 || word[2] == '=';
+}
+
+/* The place in the table of the next ARG_WORD from there; usage->count: there is none. */
+static size_t next_word(const struct usage *usage, size_t at)
+{
+    while (at < usage->count && usage->args[at].type != ARG_WORD)
+        at++;
+    return at;
+}
+
+static int refuse_word(const struct usage *usage, const char *word)
+{
+    if (find_rest(usage))
+        return args_refuse(usage, "'%s' is not a flag; the program stands after --", word);
+    if (next_word(usage, 0) < usage->count) /* without the word: it may be a secret */
+        return args_refuse(usage, "there is a word too many");
+    return args_refuse(usage, "'%s' is not a flag; flags begin with --", word);
+}
+
+static int parse_words(const struct usage *usage, int argc, char **argv)
+{
+    size_t word = next_word(usage, 0);
+    for (int i = 1; i < argc; i++) {
+        int code = ARGS_GO;
+        if (is_flag(argv[i])) {
+            code = parse_flag(usage, argc, argv, &i);
+        } else if (word == usage->count) {
+            code = refuse_word(usage, argv[i]);
+        } else {
+            *(const char **)usage->args[word].target = argv[i];
+            word = next_word(usage, word + 1);
+        }
+        if (code != ARGS_GO)
+            return code;
+    }
+    if (word < usage->count && usage->args[word].min)
+        return args_refuse(usage, "%s is missing: %s", usage->args[word].name, usage->args[word].about);
+    return ARGS_GO;
 }
 
 int args_parse(const struct usage *usage, int argc, char **argv)
@@ -499,14 +556,5 @@ int args_parse(const struct usage *usage, int argc, char **argv)
             return EXIT_GOOD;
         }
     }
-    for (int i = 1; i < argc; i++) {
-        if (!is_flag(argv[i]) && rest)
-            return args_refuse(usage, "'%s' is not a flag; the program stands after --", argv[i]);
-        if (!is_flag(argv[i]))
-            return args_refuse(usage, "'%s' is not a flag; flags begin with --", argv[i]);
-        int code = parse_flag(usage, argc, argv, &i);
-        if (code != ARGS_GO)
-            return code;
-    }
-    return ARGS_GO;
+    return parse_words(usage, argc, argv);
 }

@@ -32,6 +32,7 @@ enum arg_type {
     ARG_DURATION, /* double, seconds: 200us, 1ms, 2s */
     ARG_CHOICE,   /* int: index of the name */
     ARG_TEXT,     /* const char *, lent by argv */
+    ARG_WORD,     /* const char *, lent by argv: stands alone, without a flag; in the order of the table */
     ARG_REST      /* char **, lent by argv: what stands after --, which is not ours to read */
 };
 
@@ -42,7 +43,7 @@ struct arg {
     enum arg_type type;
     void *target; /* holds the default; written when the flag is there */
     const char *about;
-    int64_t min, max;       /* ARG_INT; ARG_SIZE, ARG_SIZES: min only */
+    int64_t min, max;       /* ARG_INT; ARG_SIZE, ARG_SIZES: min only; ARG_WORD: min 1 = it must be there */
     const char *word;       /* ARG_INT: this word stands for 0 */
     arg_choice *choice;     /* ARG_CHOICE */
     const char *value_name; /* in the help; NULL = by type */

@@ -300,6 +300,47 @@ static void test_rest(void **state)
     assert_int_equal(args_parse(&usage, 2, wrong), EXIT_USAGE);
 }
 
+/* Words stand alone, in the order of the table; one too many is not repeated, since it may be a secret. */
+static void test_words(void **state)
+{
+    const char *id = NULL, *label = NULL, *file = NULL;
+    bool json = false;
+    const struct arg args[] = {
+        {"file", ARG_TEXT, &file, .about = "text"},
+        {"ID", ARG_WORD, &id, .about = "word", .min = 1},
+        {"json", ARG_FLAG, &json, .about = "flag"},
+        {"NAME", ARG_WORD, &label, .about = "word"},
+    };
+    const struct usage usage = {"test", "About.", "hearth test", args, 4};
+    char name[] = "test", flag[] = "--json", one[] = "one", dash[] = "-", two[] = "--file=x",
+         more[] = "s3cret";
+    char *both[] = {name, one, flag, dash, two, NULL}, *single[] = {name, flag, one, NULL},
+         *none[] = {name, flag, NULL}, *many[] = {name, one, one, more, NULL};
+    (void)state;
+    assert_int_equal(args_parse(&usage, 5, both), ARGS_GO);
+    assert_true(id == one && label == dash && json && strcmp(file, "x") == 0);
+    id = label = NULL;
+    assert_int_equal(args_parse(&usage, 3, single), ARGS_GO);
+    assert_true(id == one && !label);
+    assert_int_equal(args_parse(&usage, 2, none), EXIT_USAGE);
+    char said[256] = "";
+    FILE *heard = tmpfile();
+    int saved = dup(STDERR_FILENO);
+    assert_non_null(heard);
+    fflush(stderr);
+    dup2(fileno(heard), STDERR_FILENO);
+    int code = args_parse(&usage, 4, many);
+    fflush(stderr);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    rewind(heard);
+    said[fread(said, 1, sizeof said - 1, heard)] = 0;
+    fclose(heard);
+    assert_int_equal(code, EXIT_USAGE);
+    assert_non_null(strstr(said, "a word too many"));
+    assert_null(strstr(said, more));
+}
+
 static void test_texts(void **state)
 {
     (void)state;
@@ -323,7 +364,7 @@ int main(void)
         cmocka_unit_test(test_size),     cmocka_unit_test(test_count),    cmocka_unit_test(test_rate),
         cmocka_unit_test(test_duration), cmocka_unit_test(test_int),      cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_parse),    cmocka_unit_test(test_refusals), cmocka_unit_test(test_rest),
-        cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_words),    cmocka_unit_test(test_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
