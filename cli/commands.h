@@ -8,6 +8,10 @@ int cmd_demo(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_sim(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_id(int argc, char **argv);
+int cmd_init(int argc, char **argv);
+int cmd_join(int argc, char **argv);
+int cmd_trust(int argc, char **argv);
 
 /* argv[0] is "bench", argv[1] the benchmark's name. */
 int bench_allreduce(int argc, char **argv);

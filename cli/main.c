@@ -19,6 +19,11 @@ struct command {
 static const struct command commands[] = {
     {"run", cmd_run, "starts a program as the ranks of one job, here or on several hosts",
      "hearth run -n 4 -- ./train"},
+    {"init", cmd_init, "makes the secret of a cluster, and the token by which other machines join",
+     "hearth init home"},
+    {"join", cmd_join, "joins this machine to a cluster; asks for the token", "hearth join"},
+    {"id", cmd_id, "who this node is to others", "hearth id"},
+    {"trust", cmd_trust, "which nodes may come, beside having the secret", "hearth trust list"},
     {"demo", cmd_demo, "a race: four processes behind slow lines train one model with each codec",
      "hearth demo"},
     {"plan", cmd_plan, "what each rank does in a collective, and what it costs",

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which secret the ranks of a job have, and how it reaches them. */
+#include "cli/secrecy.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "os/memory_file.h"
+#include "security/trust_list.h"
+#include "security/vault.h"
+
+#define FD_MIN 3 /* the standard ones are the program's */
+#define FD_MAX 1000000
+
+/* A value that is set, and not to nothing. */
+static char *variable(const char *name)
+{
+    char *text = getenv(name);
+    return text && text[0] ? text : NULL;
+}
+
+bool secrecy_is_plain(bool plain)
+{
+    const char *text = variable("HEARTH_PLAIN");
+    return plain || (text && strcmp(text, "1") == 0);
+}
+
+/* ---- where it comes from ---- */
+
+static int from_file(const struct usage *usage, const char *given, struct secrecy *secrecy)
+{
+    struct error error;
+    bool missing;
+    int code = home_secret_file(usage, given, secrecy->file);
+    if (code != ARGS_GO)
+        return code;
+    secrecy->source = secrecy->file;
+    if (secret_load(secrecy->file, &secrecy->secret, &missing, &error) == HEARTH_OK)
+        return ARGS_GO;
+    fprintf(stderr, "hearth %s: %s\n", usage->name, error.text);
+    return EXIT_FAILED_CHECK;
+}
+
+static int from_text(const struct usage *usage, char *text, struct secrecy *secrecy)
+{
+    struct error error;
+    int status = secret_parse(text, "HEARTH_SECRET", &secrecy->secret, &error);
+    secrecy->source = "of HEARTH_SECRET";
+    wipe(text, strlen(text)); /* the system shows a process's first environment for as long as it lives */
+    return status ? args_refuse(usage, "%s", error.text) : ARGS_GO;
+}
+
+static int from_descriptor(const struct usage *usage, const char *text, struct secrecy *secrecy)
+{
+    struct error error;
+    int64_t fd;
+    secrecy->source = "of HEARTH_SECRET_FD";
+    if (!args_int(text, FD_MIN, FD_MAX, &fd))
+        return args_refuse(usage,
+                           "HEARTH_SECRET_FD is '%.16s'; it takes the number of an open descriptor, from %d",
+                           text, FD_MIN);
+    if (secret_read_fd((int)fd, &secrecy->secret, &error))
+        return args_refuse(usage, "HEARTH_SECRET_FD: %s", error.text);
+    close((int)fd);
+    return ARGS_GO;
+}
+
+static int from_nothing(const struct usage *usage, struct secrecy *secrecy)
+{
+    struct error error;
+    secrecy->source = "of this job only";
+    if (secret_draw(NULL, &secrecy->secret, &error) == HEARTH_OK)
+        return ARGS_GO;
+    fprintf(stderr, "hearth %s: %s\n", usage->name, error.text);
+    return EXIT_FAILED_CHECK;
+}
+
+static int find_secret(const struct usage *usage, const char *given, struct secrecy *secrecy)
+{
+    char *text = variable("HEARTH_SECRET");
+    const char *fd = variable("HEARTH_SECRET_FD");
+    if (given)
+        return from_file(usage, given, secrecy);
+    if (text)
+        return from_text(usage, text, secrecy);
+    if (variable("HEARTH_SECRET_FILE"))
+        return from_file(usage, NULL, secrecy);
+    return fd ? from_descriptor(usage, fd, secrecy) : from_nothing(usage, secrecy);
+}
+
+static void take_variables_away(void)
+{
+    char *text = variable("HEARTH_SECRET");
+    if (text)
+        wipe(text, strlen(text));
+    unsetenv("HEARTH_SECRET");
+    unsetenv("HEARTH_SECRET_FILE");
+    unsetenv("HEARTH_SECRET_FD");
+}
+
+int secrecy_settle(const struct usage *usage, const char *given, bool plain, struct secrecy *secrecy)
+{
+    *secrecy = (struct secrecy){.plain = secrecy_is_plain(plain), .fresh_keys = !variable("HEARTH_KEY_FILE")};
+    if (secrecy->plain && given)
+        return args_refuse(usage, "plain connections have no secret: leave out --plain (or HEARTH_PLAIN), or "
+                                  "--secret-file");
+    int code = secrecy->plain ? ARGS_GO : find_secret(usage, given, secrecy);
+    take_variables_away();
+    return code;
+}
+
+void secrecy_close(struct secrecy *secrecy)
+{
+    secret_close(secrecy->secret);
+    secrecy->secret = NULL;
+}
+
+/* ---- the list beside it ---- */
+
+static bool has_allowed(const struct trust_list *list)
+{
+    for (int i = 0; i < trust_list_count(list); i++) {
+        if (!trust_list_entry(list, i)->revoked)
+            return true;
+    }
+    return false;
+}
+
+static int judge_list(const struct usage *usage, const struct secrecy *secrecy, const struct trust_list *list,
+                      bool elsewhere)
+{
+    if (has_allowed(list) && secrecy->fresh_keys)
+        return args_refuse(
+            usage,
+            "the trust list beside %s allows only the nodes on it, and ranks have fresh keys, which "
+            "nobody knows; set HEARTH_KEY_FILE to the file of an allowed key, or let the job have "
+            "a secret of its own",
+            secrecy->file);
+    if (elsewhere && trust_list_count(list) > 0)
+        fprintf(stderr, "hearth %s: the trust list beside %s is known to the ranks of this machine only\n",
+                usage->name, secrecy->file);
+    return ARGS_GO;
+}
+
+int secrecy_check_trust(const struct usage *usage, const struct secrecy *secrecy, bool elsewhere)
+{
+    char path[HOME_PATH_MAX];
+    struct trust_list *list = NULL;
+    struct error error;
+    int code = EXIT_FAILED_CHECK;
+    if (!secrecy->file[0])
+        return ARGS_GO;
+    struct heap *heap = home_trust_file(secrecy->file, path) ? heap_open(0) : NULL;
+    if (!heap)
+        fprintf(stderr, "hearth %s: no memory, or the path of the secret is too long\n", usage->name);
+    else if (trust_list_open(heap, path, &list, &error))
+        fprintf(stderr, "hearth %s: %s\n", usage->name, error.text);
+    else
+        code = judge_list(usage, secrecy, list, elsewhere);
+    trust_list_close(list);
+    if (heap)
+        heap_close(heap);
+    return code;
+}
+
+/* ---- for this process ---- */
+
+static bool export_secret(const struct secret *secret)
+{
+    char token[SECRET_TOKEN_MAX], number[16];
+    int fd;
+    secret_token(secret, token);
+    int status = memory_file_make(token, strlen(token), &fd);
+    wipe(token, sizeof token);
+    if (status)
+        return false;
+    snprintf(number, sizeof number, "%d", fd); /* open as long as we are */
+    return setenv("HEARTH_SECRET_FD", number, 1) == 0 && setenv("HEARTH_KEY_FILE", "fresh", 0) == 0;
+}
+
+bool secrecy_here(const char *command, bool plain)
+{
+    struct secret *secret = NULL;
+    struct error error;
+    bool good = true;
+    if (plain) {
+        good = setenv("HEARTH_PLAIN", "1", 1) == 0;
+    } else if (!secrecy_is_plain(false) && !variable("HEARTH_SECRET") && !variable("HEARTH_SECRET_FILE") &&
+               !variable("HEARTH_SECRET_FD")) {
+        good = secret_draw(NULL, &secret, &error) == HEARTH_OK && export_secret(secret);
+        secret_close(secret);
+    }
+    if (!good)
+        fprintf(stderr, "hearth %s: no memory, descriptor or random numbers for a secret\n", command);
+    return good;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which secret the ranks of a job have, and how it reaches them. */
+#ifndef CLI_SECRECY_H
+#define CLI_SECRECY_H
+
+#include <stdbool.h>
+
+#include "cli/args.h"
+#include "cli/home.h"
+#include "security/secret.h"
+
+struct secrecy {
+    bool plain;               /* no secret, nothing is encrypted */
+    bool fresh_keys;          /* every rank has a key of its own, in memory */
+    struct secret *secret;    /* NULL: plain */
+    char file[HOME_PATH_MAX]; /* where it is stored, "": nowhere. Ranks of this machine read it there, and the
+                                 trust list beside it */
+    const char *source;       /* for people */
+};
+
+/* The secret of `given` (a file), else of HEARTH_SECRET, HEARTH_SECRET_FILE or HEARTH_SECRET_FD, else a new one
+ * for this job only. `plain`, or HEARTH_PLAIN=1: none. Takes the three variables and the descriptor away, so
+ * that no process which we start has them. ARGS_GO, or the exit code after a message. */
+int secrecy_settle(const struct usage *usage, const char *given, bool plain, struct secrecy *secrecy);
+/* Whether the trust list beside the secret lets the ranks in; `elsewhere`: some run on other machines, where the
+ * list is not known. ARGS_GO, or the exit code after a message. */
+int secrecy_check_trust(const struct usage *usage, const struct secrecy *secrecy, bool elsewhere);
+void secrecy_close(struct secrecy *secrecy);
+
+/* The same for nodes of this very process and of those it forks: a secret of their own, unless the environment
+ * has one. It is handed to hearth_config_env by the environment. false after a message. */
+bool secrecy_here(const char *command, bool plain);
+bool secrecy_is_plain(bool plain); /* by the flag, or by HEARTH_PLAIN */
+
+#endif
