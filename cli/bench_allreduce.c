@@ -309,7 +309,7 @@ static void row_json(const struct bench *b, const struct outcome *o, json_t *row
 {
     row_text(row, "name", "allreduce");
     row_text(row, "transport", b->line.transport);
-    row_bool(row, "secure", false);
+    row_bool(row, "secure", bench_line_secure(&b->line));
     row_text(row, "algo", o->algo);
     row_text(row, "compress", "none");
     row_text(row, "dtype", hearth_dtype_name((enum hearth_dtype)b->dtype));
@@ -476,6 +476,7 @@ int bench_allreduce(int argc, char **argv)
          .value_name = "CODEC"},
         {"rate", ARG_RATE, &b->line.rate, .about = "what a node sends at most (default: no limit)"},
         {"rtt", ARG_DURATION, &b->line.rtt_s, .about = "mem: the way there and back takes so long"},
+        {"plain", ARG_FLAG, &b->line.plain, .about = "tcp, shm: no secret, no encryption"},
         {"iters", ARG_INT, &b->iters, .about = "calls of each size (default auto: about a second)", .min = 1,
          .max = CALLS_MAX, .word = "auto"},
         {"json", ARG_FLAG, &b->json, .about = "print one JSON object"},

@@ -232,7 +232,7 @@ static void row_json(const struct bench *b, const struct outcome *o, json_t *row
 {
     row_text(row, "name", "allreduce");
     row_text(row, "transport", b->setup->line.transport);
-    row_bool(row, "secure", false);
+    row_bool(row, "secure", bench_line_secure(&b->setup->line));
     row_text(row, "compress", b->setup->codec);
     row_text(row, "how", o->how);
     row_text(row, "dtype", "f32");

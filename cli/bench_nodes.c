@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/crew.h"
+#include "cli/secrecy.h"
 #include "cli/text.h"
 #include "node/local.h"
 
@@ -24,12 +25,20 @@ int bench_line_check(const struct bench_line *line, const struct usage *usage)
                            line->transport);
     if (!mem && line->rtt_s > 0)
         return args_refuse(usage, "--rtt is for --transport mem; %s is as fast as it is", line->transport);
+    if (mem && line->plain)
+        return args_refuse(usage, "--plain is for tcp and shm; mem has no connections to encrypt");
     return ARGS_GO;
+}
+
+/* Memory of one process has no connections. */
+bool bench_line_secure(const struct bench_line *line)
+{
+    return strcmp(line->transport, "mem") != 0 && !secrecy_is_plain(line->plain);
 }
 
 void bench_line_text(const struct bench_line *line, char *text, size_t size)
 {
-    int len = snprintf(text, size, ", transport %s", line->transport);
+    int len = snprintf(text, size, ", transport %s%s", line->transport, line->plain ? ", plain" : "");
     if (line->rate > 0)
         len += snprintf(text + len, size - (size_t)len, ", %s a node", text_rate(line->rate).s);
     if (line->rtt_s > 0)
@@ -77,6 +86,8 @@ int bench_nodes_open(const struct bench_line *line, hearth_log_fn *log, void *lo
 {
     struct openers o = {.nodes = nodes};
     memset(nodes, 0, (size_t)line->ranks * sizeof *nodes);
+    if (strcmp(line->transport, "mem") != 0 && !secrecy_here("bench allreduce", line->plain))
+        return EXIT_FAILED_CHECK;
     hearth_config_init(&o.config);
     int status = hearth_config_env(&o.config);
     o.config.op_timeout_ms = BENCH_OP_TIMEOUT_MS;

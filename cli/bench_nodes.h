@@ -16,12 +16,14 @@ struct bench_line {
     int ranks;
     double rate;  /* bytes a second that a node sends at most; 0: as the environment says */
     double rtt_s; /* mem: there and back; 0: none */
+    bool plain;   /* tcp, shm: not encrypted */
 };
 
 /* After parsing: ARGS_GO, or an exit code after a message. */
 int bench_line_check(const struct bench_line *line, const struct usage *usage);
 /* Opens nodes[line->ranks] in this process. EXIT_GOOD, or another code after a message. */
 int bench_nodes_open(const struct bench_line *line, hearth_log_fn *log, void *log_arg, hearth_node *nodes[]);
+bool bench_line_secure(const struct bench_line *line);
 /* ", transport mem, 100 Mbit/s, rtt 1 ms", into text. */
 void bench_line_text(const struct bench_line *line, char *text, size_t size);
 

@@ -13,6 +13,7 @@
 #include "cli/job.h"
 #include "cli/keeper.h"
 #include "cli/route.h"
+#include "cli/secrecy.h"
 #include "core/types.h"
 #include "os/random.h"
 
@@ -26,10 +27,11 @@ extern char **environ;
 
 struct run {
     int count; /* -n; 0: as --hosts says */
-    const char *host_list, *bind, *rendezvous, *ssh, *dir, *env;
+    const char *host_list, *bind, *rendezvous, *ssh, *dir, *env, *secret_file;
     int transport; /* index of transport_name; 0: not given */
     double grace_s;
-    bool trust, no_prefix, verbose;
+    bool trust, plain, no_prefix, verbose;
+    struct secrecy secrecy;
     char **args;
     struct hosts hosts;
     bool spread; /* over several machines */
@@ -74,11 +76,20 @@ static int settle_hosts(struct run *run, const struct usage *usage)
     if (!hosts_fill(&run->hosts, run->count, why, sizeof why))
         return args_refuse(usage, "%s", why);
     run->spread = is_spread(&run->hosts);
-    if (run->spread && !run->trust)
-        return args_refuse(usage,
-                           "ranks on several hosts talk unencrypted in this version; if everyone on the "
-                           "network between them may read and change that, say --i-trust-this-network");
     return ARGS_GO;
+}
+
+static int settle_secrecy(struct run *run, const struct usage *usage)
+{
+    int code = secrecy_settle(usage, run->secret_file, run->plain, &run->secrecy);
+    if (code == ARGS_GO && run->secrecy.plain && run->spread && !run->trust)
+        return args_refuse(
+            usage, "with --plain (or HEARTH_PLAIN) ranks on several hosts talk unencrypted; if everyone "
+                   "on the network between them may read and change that, say --i-trust-this-network "
+                   "too");
+    if (code == ARGS_GO)
+        code = secrecy_check_trust(usage, &run->secrecy, first_remote(&run->hosts) != NULL);
+    return code;
 }
 
 /* ---- the meeting point ---- */
@@ -271,6 +282,15 @@ static void set_threads(const struct host *host, struct place p, struct vars *va
         add_var(vars, "OMP_NUM_THREADS=1");
 }
 
+static void set_secrecy(const struct run *run, const struct host *host, struct vars *vars)
+{
+    add_var(vars, "HEARTH_PLAIN=%d", run->secrecy.plain);
+    if (!run->secrecy.plain && run->secrecy.fresh_keys)
+        add_var(vars, "HEARTH_KEY_FILE=fresh");
+    if (host->local && run->secrecy.file[0])
+        add_var(vars, "HEARTH_SECRET_FILE=%s", run->secrecy.file);
+}
+
 static void set_vars(const struct run *run, const struct host *host, struct place p, struct vars *vars)
 {
     if (!host->local)
@@ -287,6 +307,7 @@ static void set_vars(const struct run *run, const struct host *host, struct plac
         add_var(vars, "HEARTH_TRANSPORT=%s", transport_name(run->transport));
     if (run->trust)
         add_var(vars, "HEARTH_TRUST_NETWORK=1");
+    set_secrecy(run, host, vars);
     add_var(vars, "RANK=%d", p.rank);
     add_var(vars, "WORLD_SIZE=%d", run->hosts.ranks);
     add_var(vars, "LOCAL_RANK=%d", p.local_rank);
@@ -306,6 +327,7 @@ static bool make_ranks(struct run *run)
         struct vars vars = {.list = calloc(max + 1, sizeof *vars.list), .max = max};
         rank->host = hosts_find(&run->hosts, r);
         rank->vars = vars.list;
+        rank->has_secret = run->secrecy.secret && !(rank->host->local && run->secrecy.file[0]);
         if (!vars.list)
             return false;
         set_vars(run, rank->host, find_place(&run->hosts, r), &vars);
@@ -333,6 +355,11 @@ static void show_plan(const struct run *run)
     if (run->spread && run->interface[0])
         fprintf(stderr, " (interface %s)", run->interface);
     fputc('\n', stderr);
+    if (run->secrecy.plain)
+        fprintf(stderr, "hearth run: plain: nothing is encrypted, and whoever can reach a rank may join\n");
+    else
+        fprintf(stderr, "hearth run: connections are encrypted; the secret is %s%s\n",
+                run->secrecy.file[0] ? "in " : "", run->secrecy.source);
     for (int i = 0, rank = 0; i < run->hosts.count; i++) {
         const struct host *host = &run->hosts.list[i];
         fprintf(stderr, "hearth run: ranks %d to %d on %s (%s)\n", rank, rank + host->count - 1, host->name,
@@ -350,6 +377,7 @@ static int start(struct run *run)
     struct job_plan plan = {.ranks = run->ranks,
                             .count = run->hosts.ranks,
                             .args = run->args,
+                            .secret = run->secrecy.secret,
                             .ssh = run->ssh,
                             .dir = run->dir,
                             .grace_ns = (uint64_t)(run->grace_s * (double)NS_PER_S),
@@ -357,6 +385,7 @@ static int start(struct run *run)
                             .verbose = run->verbose};
     if (run->verbose)
         show_plan(run);
+    run->secrecy.secret = NULL; /* the job's from now on */
     return job_run(&plan);
 }
 
@@ -375,8 +404,12 @@ int cmd_run(int argc, char **argv)
         {"rendezvous", ARG_TEXT, &run.rendezvous, .value_name = "HOST[:PORT]",
          .about = "where the ranks meet: an address of rank 0's machine"},
         {"transport", ARG_CHOICE, &run.transport, .about = "how ranks talk", .choice = transport_name},
+        {"secret-file", ARG_TEXT, &run.secret_file, .value_name = "FILE",
+         .about = "the cluster secret for the ranks (default: as HEARTH_SECRET, HEARTH_SECRET_FILE or "
+                  "HEARTH_SECRET_FD say, else a new one for this job only)"},
+        {"plain", ARG_FLAG, &run.plain, .about = "no secret, no encryption: on this machine only, unless"},
         {"i-trust-this-network", ARG_FLAG, &run.trust,
-         .about = "allows several hosts: this version does not encrypt what goes between them"},
+         .about = "with --plain: allows several hosts, though everyone between them can read and change all"},
         {"ssh", ARG_TEXT, &run.ssh, .value_name = "COMMAND", .about = "instead of ssh; words by spaces"},
         {"env", ARG_TEXT, &run.env, .value_name = "NAMES",
          .about = "variables to hand on to other hosts, by commas; HEARTH_ ones always are"},
@@ -385,14 +418,16 @@ int cmd_run(int argc, char **argv)
         {"output", ARG_TEXT, &run.dir, .value_name = "DIR",
          .about = "write DIR/RANK.out and DIR/RANK.err instead of lines with the rank in front"},
         {"no-prefix", ARG_FLAG, &run.no_prefix, .about = "lines without the rank in front"},
-        {"verbose", ARG_FLAG, &run.verbose, .about = "say who runs where, and the network"},
+        {"verbose", ARG_FLAG, &run.verbose,
+         .about = "say who runs where, the network, and whose the secret is"},
         {"PROGRAM [ARGUMENTS]", ARG_REST, &run.args,
          .about = "what to run; it gets its rank by HEARTH_RANK, or by RANK and what else torchrun sets"},
     };
     const struct usage usage = {
         "run",
         "Starts a program as the ranks of one job and stays until all have ended. Signals are passed on, "
-        "a second Ctrl-C kills; when a rank fails, the others are ended. Rank 0 reads standard input.",
+        "a second Ctrl-C kills; when a rank fails, the others are ended. Rank 0 reads standard input. Ranks "
+        "talk encrypted, with a secret that only they have.",
         "hearth run -n 4 -- ./train --epochs 3", args, sizeof args / sizeof *args};
     if (argc == 2 && strcmp(argv[1], "--child") == 0) /* at the other end of ssh */
         return keeper_serve(STDIN_FILENO, STDOUT_FILENO);
@@ -404,6 +439,8 @@ int cmd_run(int argc, char **argv)
     if (code == ARGS_GO)
         code = settle_hosts(&run, &usage);
     if (code == ARGS_GO)
+        code = settle_secrecy(&run, &usage);
+    if (code == ARGS_GO)
         code = read_port(&run, &usage);
     if (code == ARGS_GO)
         code = settle_meeting(&run, &usage);
@@ -412,5 +449,6 @@ int cmd_run(int argc, char **argv)
     if (code == ARGS_GO)
         code = start(&run);
     free_ranks(&run);
+    secrecy_close(&run.secrecy);
     return code;
 }

@@ -30,6 +30,7 @@
 #include "cli/text.h"
 #include "core/types.h"
 #include "os/clock.h"
+#include "security/vault.h"
 
 #define TERM_NS       (5 * NS_PER_S) /* from SIGTERM to SIGKILL, and from there to giving up the keeper */
 #define SSH_STARTS    8              /* at a time: sshd drops more than ten who have not shown who they are */
@@ -47,7 +48,8 @@ struct rank {
     pid_t keeper;     /* or ssh */
     int program;      /* process id on its machine, 0: not known */
     struct post down, up;
-    int err; /* of ssh; -1: none */
+    int err;        /* of ssh; -1: none */
+    unsigned early; /* signals by their places, 1 << enum letter_signal, that came before the start */
 };
 
 /* What is being done to end the job; each step comes at `next_ns`. */
@@ -56,7 +58,8 @@ enum step { STEP_NONE, STEP_GRACE, STEP_TERM, STEP_KILL, STEP_GIVE_UP };
 struct job {
     const struct job_plan *plan;
     struct rank *ranks;
-    struct pollfd *polls; /* [2 + 3 * count] */
+    struct secret *secret; /* NULL: none, or all have it */
+    struct pollfd *polls;  /* [2 + 3 * count] */
     struct output output;
     int heard;
     enum step step;
@@ -105,7 +108,9 @@ static void pass(struct job *l, enum letter_signal place)
         struct rank *r = &l->ranks[i];
         if (r->phase == PHASE_WAITING && place == PASS_KILL)
             r->phase = PHASE_GONE;
-        if (r->phase == PHASE_STARTING || r->phase == PHASE_RUNNING || r->phase == PHASE_ENDED)
+        if (r->phase == PHASE_STARTING)
+            r->early |= 1U << place;
+        if (r->phase == PHASE_RUNNING || r->phase == PHASE_ENDED)
             (void)post_add(&r->down, LETTER_SIGNAL, &byte, 1);
     }
 }
@@ -249,6 +254,48 @@ static void take_letter(struct job *l, struct rank *r, const struct letter *lett
     }
 }
 
+/* To a keeper that has shown itself, and to nobody else: whatever a login shell or a forced command does with
+ * what it reads, it does not get the secret. */
+static bool send_secret(struct job *l, struct rank *r)
+{
+    char token[SECRET_TOKEN_MAX];
+    secret_token(l->secret, token);
+    bool good = post_add(&r->down, LETTER_SECRET, token, strlen(token));
+    wipe(token, sizeof token);
+    return good;
+}
+
+static bool send_go(struct job *l, struct rank *r)
+{
+    unsigned char has_input = r == l->ranks;
+    bool good = !r->plan->has_secret || send_secret(l, r);
+    good = good && post_add(&r->down, LETTER_GO, &has_input, 1);
+    for (unsigned char place = 0; good && place < PASS_COUNT; place++) {
+        if (r->early & 1U << place)
+            good = post_add(&r->down, LETTER_SIGNAL, &place, 1);
+    }
+    return good;
+}
+
+static void welcome(struct job *l, struct rank *r)
+{
+    r->phase = PHASE_RUNNING;
+    if (send_go(l, r))
+        return;
+    say("cannot start %s: its arguments and variables are too long", who(l, r).s);
+    fail(l, EXIT_FAILED_CHECK, STEP_TERM);
+}
+
+static void drop_secret(struct job *l)
+{
+    for (int i = 0; i < l->plan->count; i++) {
+        if (l->ranks[i].phase < PHASE_RUNNING)
+            return;
+    }
+    secret_close(l->secret);
+    l->secret = NULL;
+}
+
 /* Whoever answered is no keeper: most often a shell that greets its users. */
 static void refuse_stranger(struct job *l, struct rank *r)
 {
@@ -281,7 +328,7 @@ static bool hear_keeper(struct job *l, struct rank *r)
         else
             more = -1;
         if (more == 1 && is_hello(&letter))
-            r->phase = PHASE_RUNNING;
+            welcome(l, r);
         else if (more != 0) {
             r->up.at = at;
             refuse_stranger(l, r);
@@ -422,16 +469,15 @@ static void become_keeper(struct job *l, struct ends *e)
     _exit(keeper_serve(e->down[0], e->up[1]));
 }
 
-/* Everything the keeper must know before it starts the program. */
+/* Everything the keeper must know before it starts the program, but the secret. */
 static bool send_setup(const struct job *l, struct rank *r, const char *dir)
 {
-    unsigned char has_input = r == l->ranks;
     bool good = r->plan->host->local || post_add(&r->down, LETTER_DIR, dir, strlen(dir));
     for (char **var = r->plan->vars; good && *var; var++)
         good = post_add(&r->down, LETTER_VAR, *var, strlen(*var));
     for (char **arg = l->plan->args; good && *arg; arg++)
         good = post_add(&r->down, LETTER_ARG, *arg, strlen(*arg));
-    return good && post_add(&r->down, LETTER_GO, &has_input, 1);
+    return good;
 }
 
 static bool start(struct job *l, struct rank *r)
@@ -592,7 +638,7 @@ static bool prepare(struct job *l)
 
 int job_run(const struct job_plan *plan)
 {
-    struct job l = {.plan = plan, .input_open = true, .code = EXIT_FAILED_CHECK};
+    struct job l = {.plan = plan, .secret = plan->secret, .input_open = true, .code = EXIT_FAILED_CHECK};
     bool good = output_open(&l.output, plan->count, plan->prefix, plan->dir) && prepare(&l);
     if (good)
         l.code = EXIT_GOOD;
@@ -601,7 +647,9 @@ int job_run(const struct job_plan *plan)
         wait_for_events(&l);
         tend(&l);
         reap(&l);
+        drop_secret(&l);
     }
+    secret_close(l.secret);
     output_close(&l.output);
     free(l.ranks);
     free(l.polls);

@@ -7,19 +7,22 @@
 #include <stdint.h>
 
 #include "cli/hosts.h"
+#include "security/secret.h"
 
 struct job_rank {
     const struct host *host;
-    char **vars; /* "NAME=value", NULL at the end */
+    char **vars;     /* "NAME=value", NULL at the end */
+    bool has_secret; /* gets the job's, by a descriptor */
 };
 
 struct job_plan {
     const struct job_rank *ranks;
     int count;
-    char **args;       /* the program and its arguments, NULL at the end */
-    const char *ssh;   /* words by spaces; NULL: ssh that never asks */
-    const char *dir;   /* of output files; NULL: to our own streams */
-    uint64_t grace_ns; /* after a failure, before the others are asked to end */
+    char **args;           /* the program and its arguments, NULL at the end */
+    struct secret *secret; /* taken: it is wiped as soon as all ranks have it; NULL: none */
+    const char *ssh;       /* words by spaces; NULL: ssh that never asks */
+    const char *dir;       /* of output files; NULL: to our own streams */
+    uint64_t grace_ns;     /* after a failure, before the others are asked to end */
     bool prefix, verbose;
 };
 

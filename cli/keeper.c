@@ -25,6 +25,8 @@
 #include "core/types.h"
 #include "os/clock.h"
 #include "os/leash.h"
+#include "os/memory_file.h"
+#include "security/secret.h"
 
 #define ARGS_MAX       65536
 #define ABANDONED_NS   (2 * NS_PER_S) /* the launcher is gone: from SIGTERM to SIGKILL */
@@ -47,6 +49,7 @@ struct keeper {
     bool stopping;                 /* its group was asked to end */
     uint64_t kill_ns;              /* then it is killed */
     int out, err, input;           /* of the program; -1: closed */
+    int secret;                    /* memory file for the program; -1: none, or it has it */
     unsigned char wait[INPUT_MAX]; /* what it has not read yet: [at, len) */
     size_t at, len;
     bool input_ends;
@@ -153,6 +156,8 @@ static void become(struct keeper *k, struct pipes *p, int keeper)
     if (dup2(p->input[0], STDIN_FILENO) < 0 || dup2(p->out[1], STDOUT_FILENO) < 0 ||
         dup2(p->err[1], STDERR_FILENO) < 0)
         reason = errno;
+    if (!reason && k->secret >= 0 && memory_file_hand_on(k->secret))
+        reason = errno;
     if (!reason) {
         execvp(k->args[0], k->args);
         reason = errno;
@@ -180,6 +185,7 @@ static void start(struct keeper *k, bool has_input)
     close_fd(&p.out[1]);
     close_fd(&p.err[1]);
     close_fd(&p.exec[0]);
+    close_fd(&k->secret);
     k->out = p.out[0], k->err = p.err[0], k->input = p.input[1];
     if (reason) {
         while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
@@ -239,6 +245,22 @@ static bool take_setup(struct keeper *k, const struct letter *letter)
     return good;
 }
 
+/* The token goes into a file without a name, and is nowhere else then. What a login may have set here is not
+ * this job's. */
+static bool take_secret(struct keeper *k, const struct letter *letter)
+{
+    char number[16];
+    if (k->secret >= 0 || letter->len == 0 || letter->len >= SECRET_TOKEN_MAX)
+        return false;
+    int status = memory_file_make(letter->content, letter->len, &k->secret);
+    post_wipe(&k->in);
+    snprintf(number, sizeof number, "%d", k->secret);
+    if (status || unsetenv("HEARTH_SECRET") || unsetenv("HEARTH_SECRET_FILE") ||
+        setenv("HEARTH_SECRET_FD", number, 1))
+        fail(k, CODE_NOT_RUN, "cannot make", "a file in memory for the secret", errno);
+    return true;
+}
+
 static void take_input(struct keeper *k, const struct letter *letter)
 {
     if (letter->len > sizeof k->wait)
@@ -257,6 +279,8 @@ static bool take_letter(struct keeper *k, const struct letter *letter)
     case LETTER_VAR:
     case LETTER_ARG:
         return k->program > 0 || k->answered || take_setup(k, letter);
+    case LETTER_SECRET:
+        return k->program > 0 || k->answered || take_secret(k, letter);
     case LETTER_GO:
         if (k->arg_count > 0 && k->program == 0 && !k->answered)
             start(k, value == 1);
@@ -429,6 +453,7 @@ static void finish(struct keeper *k)
     close_fd(&k->out);
     close_fd(&k->err);
     close_fd(&k->input);
+    close_fd(&k->secret);
     post_close(&k->up);
     post_close(&k->in);
     for (size_t i = 0; i < k->arg_count; i++)
@@ -457,7 +482,7 @@ static bool settle(struct keeper *k, int in, int up)
 int keeper_serve(int in, int up)
 {
     static const int heard[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT};
-    struct keeper k = {.out = -1, .err = -1, .input = -1};
+    struct keeper k = {.out = -1, .err = -1, .input = -1, .secret = -1};
     signals_reset();
     signal(SIGPIPE, SIG_IGN);
     setsid(); /* the terminal's signals come once, by the launcher */

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "security/vault.h"
+
 #define HEAD     4
 #define READ_MAX 65536
 
@@ -35,11 +37,18 @@ void post_init(struct post *post, int fd)
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
+static void drop(struct post *post)
+{
+    if (post->data)
+        wipe(post->data, post->cap);
+    free(post->data);
+}
+
 void post_close(struct post *post)
 {
     if (post->fd >= 0)
         close(post->fd);
-    free(post->data);
+    drop(post);
     *post = (struct post){.fd = -1};
 }
 
@@ -63,9 +72,12 @@ static bool post_grow(struct post *post, size_t more, size_t max)
     size_t cap = post->cap ? post->cap : 4096;
     while (cap < post->len + more)
         cap *= 2;
-    unsigned char *data = realloc(post->data, cap);
+    unsigned char *data = malloc(cap); /* realloc would leave what it had, unwiped */
     if (!data)
         return false;
+    if (post->len > 0)
+        memcpy(data, post->data, post->len);
+    drop(post);
     post->data = data;
     post->cap = cap;
     return true;
@@ -84,8 +96,17 @@ bool post_add(struct post *post, int kind, const void *content, size_t len)
     if (len > 0)
         memcpy(head + HEAD, content, len);
     post->len += HEAD + len;
+    post->secret = post->secret || kind == LETTER_SECRET;
     post_flush(post);
     return true;
+}
+
+void post_wipe(struct post *post)
+{
+    if (!post->data)
+        return;
+    wipe(post->data, post->at);
+    wipe(post->data + post->len, post->cap - post->len);
 }
 
 void post_flush(struct post *post)
@@ -99,6 +120,9 @@ void post_flush(struct post *post)
         else if (errno != EINTR)
             post_close(post);
     }
+    if (post->secret)
+        post_wipe(post);
+    post->secret = false;
 }
 
 int post_read(struct post *post)

@@ -13,13 +13,15 @@
 #define POST_QUEUE_MAX ((size_t)8 << 20) /* what may wait in one direction: all arguments and variables fit */
 #define INPUT_MAX      16384             /* content of LETTER_INPUT */
 #define OUTPUT_MAX     65536             /* of LETTER_OUT and LETTER_ERR */
-#define POST_GREETING  "hearth keeper 1" /* content of LETTER_HELLO */
+#define POST_GREETING  "hearth keeper 2" /* content of LETTER_HELLO */
 
 enum letter_kind {
-    /* To the keeper: VAR "NAME=value" and ARG come any number of times, then GO. */
+    /* To the keeper: VAR "NAME=value" and ARG come any number of times; after its HELLO at most one SECRET, then
+     * GO. */
     LETTER_DIR = 'd',    /* directory to run in */
     LETTER_VAR = 'v',    /* of the environment */
     LETTER_ARG = 'a',    /* of the program, its name first */
+    LETTER_SECRET = 'k', /* the job's token, which the program gets by a descriptor */
     LETTER_GO = 'g',     /* 1 byte: whether standard input will come */
     LETTER_SIGNAL = 's', /* 1 byte: enum letter_signal */
     LETTER_INPUT = 'i',  /* one at a time: the next only after LETTER_TAKEN */
@@ -54,6 +56,7 @@ struct post {
     int fd; /* non-blocking; -1: closed */
     unsigned char *data;
     size_t at, len, cap; /* data[at..len) waits */
+    bool secret;         /* a LETTER_SECRET was added, which is wiped when all is sent */
 };
 
 struct letter {
@@ -75,6 +78,9 @@ void post_flush(struct post *post);
 int post_read(struct post *post);
 /* 1: a whole letter, 0: none yet, -1: what came cannot be one. */
 int post_next(struct post *post, struct letter *letter);
+
+/* Wipes what was sent, or read and taken: nothing of it is left in memory. */
+void post_wipe(struct post *post);
 
 /* A pipe whose ends are not handed on by exec. */
 bool pipe_open(int ends[2]);

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "cli/post.h"
+#include "cli/secrecy.h"
 #include "core/hash.h"
 #include "os/leash.h"
 #include "os/random.h"
@@ -308,6 +309,8 @@ bool race_run(struct race *race)
         fprintf(stderr, "hearth demo: no pipe or no random numbers: %s\n", strerror(errno));
         return false;
     }
+    if (!secrecy_here("demo", false))
+        return false;
     snprintf(meeting, sizeof meeting, "unix:@hearth-demo-%016llx", (unsigned long long)draw);
     fflush(NULL); /* what waits in buffers is the parent's to write */
     bool started = start_ranks(race, ends, meeting, pids);

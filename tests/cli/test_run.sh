@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Drives hearth run: output, environment, exit codes, signals, failures, other hosts through a stand-in for ssh.
+# What it does with the secret is in test_run_secret.sh.
 set -um # jobs in the background must hear SIGINT
 hearth=$(realpath "${1:-${HEARTH_BINARY_DIR:-build}/hearth}")
 scratch=$(mktemp -d)
@@ -8,6 +9,7 @@ trap 'rm -rf "$scratch"' EXIT
 number=0
 failed=0
 unset NO_COLOR HEARTH_RANK RANK MASTER_ADDR MASTER_PORT OMP_NUM_THREADS
+unset HEARTH_SECRET HEARTH_SECRET_FILE HEARTH_SECRET_FD HEARTH_KEY_FILE HEARTH_PLAIN
 
 # report STATUS NAME: one TAP line; what the command said follows if it was wrong.
 report() {
@@ -67,10 +69,10 @@ refuses "-n '0' is not accepted" -n 0 -- true
 refuses "-n '1025' is not accepted" -n 1025 -- true
 refuses "there is no flag --host; did you mean --hosts?" --host a -- true
 refuses "'b;c' is not a host" --hosts 'a,b;c' -- true
-refuses "--i-trust-this-network" --hosts a,b -- true
-refuses "--i-trust-this-network" --hosts localhost,b -- true
+refuses "--i-trust-this-network" --plain --hosts a,b -- true
+refuses "--i-trust-this-network" --plain --hosts localhost,b -- true
 refuses "-n 2 is fewer than the 3" -n 2 --hosts a,b:2 -- true
-refuses "neither an interface nor an address" --hosts localhost,b --i-trust-this-network --bind nothing0 -- true
+refuses "neither an interface nor an address" --hosts localhost,b --bind nothing0 -- true
 run --help
 [ $code -eq 0 ] && grep -q "^usage: hearth run .* -- PROGRAM" "$scratch/out" && grep -q "^example:" "$scratch/out"
 report $? "hearth run --help has usage and an example"
@@ -142,6 +144,8 @@ for r, e in enumerate(ranks):
     assert e["HEARTH_BIND"] == "lo" and e["HEARTH_TRANSPORT"] == "shm" and e["HEARTH_TRUST_NETWORK"] == "1", e
     assert e["HEARTH_RENDEZVOUS"].startswith("unix:@hearth-run-") and e["PATH"], e
     assert e["OMP_NUM_THREADS"] == "1", e
+    assert e["HEARTH_PLAIN"] == "0" and e["HEARTH_KEY_FILE"] == "fresh" and int(e["HEARTH_SECRET_FD"]) > 2, e
+    assert "HEARTH_SECRET" not in e and "HEARTH_SECRET_FILE" not in e, e
 for name in "HEARTH_JOB", "HEARTH_RENDEZVOUS", "MASTER_PORT":
     assert ranks[0][name] == ranks[1][name], name
 PYTHON
@@ -221,10 +225,11 @@ cat >"$scratch/ssh" <<'SCRIPT'
 #!/bin/sh
 test "$1" = deaf && { echo "ssh: connect to host deaf: Connection refused" >&2; exit 255; }
 test "$1" = chatty && echo "Welcome to chatty"
+test "$1" = slow && echo "slow begins" >&2 && sleep 1
 cd / && exec env -i PATH="$PATH" HOST="$1" sh -c "$2"
 SCRIPT
 chmod +x "$scratch/ssh"
-away=(--i-trust-this-network --ssh "$scratch/ssh" --rendezvous 10.9.8.7)
+away=(--ssh "$scratch/ssh" --rendezvous 10.9.8.7)
 
 HEARTH_CHUNK_BYTES=4K GREETING="it's a \"test\" \$x" OTHER=1 run "${away[@]}" --env GREETING --hosts one,me@two:2 -- \
     sh -c 'echo "$HOST $RANK $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK $HEARTH_CHUNK_BYTES $GREETING $OTHER. $PWD"
@@ -249,7 +254,7 @@ run "${away[@]}" --verbose -n 5 --hosts localhost,two:2 -- sh -c 'echo "${HOST:-
 [ $code -eq 0 ] && [ "$(sort "$scratch/out" | tr '\n' ' ')" = "[0] here [1] here [2] two [3] two [4] two " ] &&
     said "rendezvous 10.9.8.7:" && said "ranks 2 to 4 on two"
 report $? "a larger -n gives each host one more in turn; --verbose says where"
-run --i-trust-this-network --ssh "$scratch/ssh" --hosts localhost,127.1.2.3 --verbose -- sh -c 'echo $MASTER_ADDR'
+run --ssh "$scratch/ssh" --hosts localhost,127.1.2.3 --verbose -- sh -c 'echo $MASTER_ADDR'
 [ $code -eq 0 ] && lines 2 '\] 127\.' && said "rendezvous 127.*interface lo"
 report $? "the address is the one that leads to the first other host"
 run "${away[@]}" --grace 0 --hosts one,two -- sh -c 'if [ $RANK = 1 ]; then kill -9 $$; fi; sleep 300'
@@ -264,11 +269,25 @@ report $? "a host that cannot be reached is named"
 run "${away[@]}" --hosts one,chatty -- sleep 300
 [ $code -eq 1 ] && said "rank 1 .*Welcome to chatty.*print nothing"
 report $? "a shell that talks is named"
+
+# started_far HOSTS PROGRAM...: begins it in the background.
+started_far() {
+    local hosts=$1
+    shift
+    : >"$scratch/out"
+    : >"$scratch/err"
+    "$hearth" run "${away[@]}" --hosts "$hosts" -- "$@" >"$scratch/out" 2>"$scratch/err" </dev/null &
+    pid=$!
+}
+
+started_far slow sleep 5
+until_true lines 1 "slow begins"
+kill -INT $pid
+wait $pid
+[ $? -eq 130 ]
+report $? "a signal that comes before a rank has started reaches it then"
 word=far.$$
-: >"$scratch/out"
-"$hearth" run "${away[@]}" --hosts one,two -- bash -c "echo ready; bash -c 'exec -a $word.1 sleep 300' & wait; : $word.0" \
-    >"$scratch/out" 2>"$scratch/err" </dev/null &
-pid=$!
+started_far one,two bash -c "echo ready; bash -c 'exec -a $word.1 sleep 300' & wait; : $word.0"
 until_true lines 2 ready
 kill -9 $pid
 wait $pid 2>/dev/null

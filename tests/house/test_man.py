@@ -8,7 +8,8 @@ from house import BINARY, SOURCE, run, version
 
 PAGE = (SOURCE / "docs/man/hearth.1").read_text().replace("\\-", "-")
 COMMAND = BINARY / "hearth"
-COMMANDS = (["demo"], ["run"], ["plan"], ["sim"], ["bench", "allreduce"], ["bench", "kernels"])
+COMMANDS = (["demo"], ["run"], ["plan"], ["sim"], ["bench", "allreduce"], ["bench", "kernels"], ["id"], ["init"],
+            ["join"], ["trust", "list"], ["trust", "add"], ["trust", "remove"], ["trust", "forget"])
 
 
 def flags(text):
