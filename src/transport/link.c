@@ -524,10 +524,13 @@ void link_drop_incoming(struct link *link, const void *cookie)
 
 /* ---- sleeping ---- */
 
-/* The pipe waits for room in its connection. */
+/* The pipe waits for room in its connection, and the descriptor will show it. Where bytes are kept until the
+ * peer has them, the descriptor has room long before the connection has: `due` tells. */
 static bool wants_room(const struct pipe *pipe)
 {
-    return (pipe->out_busy && pipe->out_done < pipe->out_free) || holds_some(pipe);
+    if (pipe->conn->transport->holding != NULL)
+        return holds_some(pipe);
+    return pipe->out_busy && pipe->out_done < pipe->out_free;
 }
 
 uint64_t link_due(const struct link *link)

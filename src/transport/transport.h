@@ -47,8 +47,12 @@ struct holding {
     /* Moves what send took and what has not left: HEARTH_OK, nothing is held any more; HEARTH_PENDING, some
      * is: the descriptor shows room, or `due` comes; HEARTH_PEER_LOST. */
     int (*flush)(struct conn *conn);
-    bool (*holds)(const struct conn *conn);   /* bytes wait for room at the descriptor */
-    uint64_t (*due)(const struct conn *conn); /* when it must be pumped in any case; NEVER_NS */
+    bool (*holds)(
+        const struct conn *conn); /* bytes wait for room at the descriptor; or some were not taken for
+                                             * want of it */
+    /* When it must be pumped in any case; NEVER_NS. At once (0), if there is something to be had that was not
+     * there when it was last asked for, and that the descriptor does not show. */
+    uint64_t (*due)(const struct conn *conn);
 };
 
 /* No slot is NULL, but `sharing` and `holding` may be. No slot blocks, and none calls back up. All are called
