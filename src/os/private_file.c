@@ -185,12 +185,11 @@ static int make_directories(char *directory, struct error *error)
 static int open_temporary(const char *path, char temporary[static PRIVATE_PATH_MAX])
 {
     uint8_t drawn[SUFFIX_RANDOM];
-    size_t len = strlen(path);
+    size_t len;
 
     if (random_bytes(drawn, sizeof(drawn)))
         return -1;
-    memcpy(temporary, path, len);
-    len += (size_t)snprintf(temporary + len, PRIVATE_PATH_MAX - len, ".tmp-");
+    len = (size_t)snprintf(temporary, PRIVATE_PATH_MAX, "%s.tmp-", path);
     for (size_t i = 0; i < sizeof(drawn); i++)
         len += (size_t)snprintf(temporary + len, PRIVATE_PATH_MAX - len, "%02x", drawn[i]);
     return open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -225,14 +224,14 @@ static void sync_directory(const char *directory)
 static int place_new(const char *temporary, const char *path, bool *there, struct error *error)
 {
     struct stat about;
-    int lock, status;
+    int lock = -1, status;
 
     if (link(temporary, path) == 0)
         return HEARTH_OK;
     *there = errno == EEXIST;
     if (*there)
         return refused(error, path, "is there already and stays as it is: move it away first");
-    if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOTSUP && errno != ENOSYS && errno != EMLINK)
+    if (errno != EPERM && errno != ENOTSUP && errno != ENOSYS && errno != EMLINK)
         return failed(error, path, "write");
     /* A file system without links. All who make this file come here then, one after the other. */
     status = private_file_lock(path, &lock, error);

@@ -148,7 +148,7 @@ static int read_file(const char *path, struct node_key **out, bool *missing, str
 
 static int write_fresh(const char *path, struct node_key **out, bool *there, struct error *error)
 {
-    struct node_key *key;
+    struct node_key *key = NULL;
     int status = node_key_fresh(&key, error);
 
     *there = false;

@@ -22,6 +22,7 @@
 #define NAME_DEFAULT "hearth"
 #define TOKEN_HEAD   "hearth1-"
 #define CHECK_LEN    4u
+#define CHECK_AT     SECRET_LEN
 #define CODE_BYTES   (SECRET_LEN + CHECK_LEN)
 #define CODE_LEN     BASE32_LEN(CODE_BYTES)
 #define HEX_LEN      (2u * SECRET_LEN)
@@ -30,8 +31,7 @@
 _Static_assert(sizeof(TOKEN_HEAD) + SECRET_NAME_MAX + CODE_LEN <= SECRET_TOKEN_MAX, "every token has room");
 
 struct secret {
-    uint8_t bytes[SECRET_LEN];
-    uint8_t check[CHECK_LEN]; /* right behind the bytes: together they are what a token holds */
+    uint8_t code[CODE_BYTES]; /* what a token holds: the secret and, from CHECK_AT, the checksum */
     uint8_t namespace[NAMESPACE_LEN];
     uint8_t keys[SECRET_KEYS][SECRET_DERIVED_LEN];
     uint8_t extract[SECRET_DERIVED_LEN]; /* only while keys are derived */
@@ -67,7 +67,7 @@ static void derive_namespace(struct secret *secret)
 
     sha3_256_init(&secret->hash);
     sha3_256_update(&secret->hash, sizeof(label) - 1, (const uint8_t *)label);
-    sha3_256_update(&secret->hash, SECRET_LEN, secret->bytes);
+    sha3_256_update(&secret->hash, SECRET_LEN, secret->code);
     sha3_256_digest(&secret->hash, sizeof(secret->digest), secret->digest);
     memcpy(secret->namespace, secret->digest, NAMESPACE_LEN);
 }
@@ -84,9 +84,9 @@ static void derive_check(struct secret *secret)
         if (c == 0)
             break;
     }
-    sha3_256_update(&secret->hash, SECRET_LEN, secret->bytes);
+    sha3_256_update(&secret->hash, SECRET_LEN, secret->code);
     sha3_256_digest(&secret->hash, sizeof(secret->digest), secret->digest);
-    memcpy(secret->check, secret->digest, CHECK_LEN);
+    memcpy(secret->code + CHECK_AT, secret->digest, CHECK_LEN);
 }
 
 static gnutls_datum_t datum_of(const void *bytes, size_t len)
@@ -98,7 +98,7 @@ static bool derive_keys(struct secret *secret)
 {
     static const char salt_text[] = "hearth 1";
     static const char *const infos[SECRET_KEYS] = {"knock", "dialler", "listener"};
-    gnutls_datum_t input = datum_of(secret->bytes, SECRET_LEN);
+    gnutls_datum_t input = datum_of(secret->code, SECRET_LEN);
     gnutls_datum_t salt = datum_of(salt_text, sizeof(salt_text) - 1);
     gnutls_datum_t extract = datum_of(secret->extract, sizeof(secret->extract));
 
@@ -133,59 +133,58 @@ static int no_memory(struct error *error)
     return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "secret: there is no memory for it");
 }
 
-static int secret_empty(const char *name, size_t len, struct secret **out, struct error *error)
+/* With a name that is good; NULL: no memory. */
+static struct secret *secret_named(const char *name, size_t len)
 {
-    struct secret *secret;
+    struct secret *secret = vault_alloc(sizeof(*secret));
 
-    if (!name_ok(name, len))
-        return error_set(error, HEARTH_INVALID, RANK_NONE,
-                         "secret: a cluster's name has 1 to %d letters, digits, '-', '_' or '.'",
-                         SECRET_NAME_MAX - 1);
-    secret = vault_alloc(sizeof(*secret));
-    if (!secret)
-        return no_memory(error);
-    memcpy(secret->name, name, len);
-    *out = secret;
-    return HEARTH_OK;
+    if (secret)
+        memcpy(secret->name, name, len);
+    return secret;
 }
 
-int secret_draw(const char *name, struct secret **out, struct error *error)
+/* Gives it to the caller, or closes it if there was an error. */
+static int hand_out(struct secret *secret, int status, struct secret **out)
 {
-    struct secret *secret;
-    int status;
-
-    name = name ? name : NAME_DEFAULT;
-    status = secret_empty(name, strlen(name), &secret, error);
-    if (status)
-        return status;
-    if (random_bytes(secret->bytes, SECRET_LEN))
-        status = error_set(error, HEARTH_SYSTEM, RANK_NONE, "secret: the system gives no random bytes");
-    else
-        status = complete(secret, error);
     if (status)
         secret_close(secret);
     else
         *out = secret;
     return status;
+}
+
+/* `bytes` NULL: drawn. */
+static int make(const uint8_t *bytes, const char *name, struct secret **out, struct error *error)
+{
+    struct secret *secret;
+    int status = HEARTH_OK;
+
+    name = name ? name : NAME_DEFAULT;
+    if (!name_ok(name, strlen(name)))
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "secret: a cluster's name has 1 to %d letters, digits, '-', '_' or '.'",
+                         SECRET_NAME_MAX - 1);
+    secret = secret_named(name, strlen(name));
+    if (!secret)
+        return no_memory(error);
+    if (bytes)
+        memcpy(secret->code, bytes, SECRET_LEN);
+    else if (random_bytes(secret->code, SECRET_LEN))
+        status = error_set(error, HEARTH_SYSTEM, RANK_NONE, "secret: the system gives no random bytes");
+    if (!status)
+        status = complete(secret, error);
+    return hand_out(secret, status, out);
+}
+
+int secret_draw(const char *name, struct secret **out, struct error *error)
+{
+    return make(NULL, name, out, error);
 }
 
 int secret_from_bytes(const uint8_t bytes[static SECRET_LEN], const char *name, struct secret **out,
                       struct error *error)
 {
-    struct secret *secret;
-    int status;
-
-    name = name ? name : NAME_DEFAULT;
-    status = secret_empty(name, strlen(name), &secret, error);
-    if (status)
-        return status;
-    memcpy(secret->bytes, bytes, SECRET_LEN);
-    status = complete(secret, error);
-    if (status)
-        secret_close(secret);
-    else
-        *out = secret;
-    return status;
+    return make(bytes, name, out, error);
 }
 
 void secret_close(struct secret *secret)
@@ -199,7 +198,7 @@ void secret_token(const struct secret *secret, char text[static SECRET_TOKEN_MAX
 {
     size_t len = (size_t)snprintf(text, SECRET_TOKEN_MAX, TOKEN_HEAD "%s-", secret->name);
 
-    base32_encode(secret->bytes, CODE_BYTES, text + len);
+    base32_encode(secret->code, CODE_BYTES, text + len);
     text[len + CODE_LEN] = '\0';
 }
 
@@ -227,49 +226,41 @@ static int bad_token(struct error *error, const char *what)
 
 static int parse_hex(const char *text, const char *what, struct secret **out, struct error *error)
 {
-    struct secret *secret;
-    int status = secret_empty(NAME_DEFAULT, strlen(NAME_DEFAULT), &secret, error);
+    struct secret *secret = secret_named(NAME_DEFAULT, strlen(NAME_DEFAULT));
+    int status;
 
-    if (status)
-        return status;
-    if (!hex_decode(text, secret->bytes, SECRET_LEN))
-        status = bad_token(error, what);
-    else
+    if (!secret)
+        return no_memory(error);
+    if (hex_decode(text, secret->code, SECRET_LEN))
         status = complete(secret, error);
-    if (status)
-        secret_close(secret);
     else
-        *out = secret;
-    return status;
+        status = bad_token(error, what);
+    return hand_out(secret, status, out);
 }
 
-/* `name` has len characters, and behind them stand '-' and the code. */
+/* `name` has len good characters, and behind them stand '-' and the code. */
 static int parse_code(const char *name, size_t len, const char *what, struct secret **out,
                       struct error *error)
 {
-    struct secret *secret;
+    struct secret *secret = secret_named(name, len);
     uint8_t check[CHECK_LEN];
-    int status = secret_empty(name, len, &secret, error);
+    int status;
 
-    if (status)
-        return status;
-    if (!base32_decode(name + len + 1, secret->bytes, CODE_BYTES)) {
+    if (!secret)
+        return no_memory(error);
+    if (!base32_decode(name + len + 1, secret->code, CODE_BYTES)) {
         status = error_set(
             error, HEARTH_INVALID, RANK_NONE,
             "%s: the token's last part has a character that does not belong there: copy it again", what);
-        goto close;
+    } else {
+        memcpy(check, secret->code + CHECK_AT, CHECK_LEN);
+        status = complete(secret, error);
+        if (!status && memcmp(check, secret->code + CHECK_AT, CHECK_LEN) != 0)
+            status =
+                error_set(error, HEARTH_INVALID, RANK_NONE,
+                          "%s: the token has a typing error (its checksum is wrong): copy it again", what);
     }
-    memcpy(check, secret->check, CHECK_LEN);
-    status = complete(secret, error);
-    if (!status && memcmp(check, secret->check, CHECK_LEN) != 0)
-        status = error_set(error, HEARTH_INVALID, RANK_NONE,
-                           "%s: the token has a typing error (its checksum is wrong): copy it again", what);
-close:
-    if (status)
-        secret_close(secret);
-    else
-        *out = secret;
-    return status;
+    return hand_out(secret, status, out);
 }
 
 int secret_parse(const char *text, const char *what, struct secret **out, struct error *error)
@@ -379,7 +370,7 @@ const char *secret_name(const struct secret *secret)
 
 const uint8_t *secret_bytes(const struct secret *secret)
 {
-    return secret->bytes;
+    return secret->code;
 }
 
 const uint8_t *secret_key(const struct secret *secret, enum secret_key key)

@@ -199,7 +199,7 @@ int trust_list_set(struct trust_list *list, const struct node_id *id, const stru
                    struct error *error)
 {
     char *text, *target;
-    int lock, status;
+    int lock = -1, status = HEARTH_NO_MEMORY;
 
     if (!list->path)
         return error_set(
@@ -207,10 +207,14 @@ int trust_list_set(struct trust_list *list, const struct node_id *id, const stru
             "trust list: it has no file, as the secret is not stored in one: `hearth init` first");
     text = heap_alloc_raw(list->heap, TEXT_MAX, 1);
     target = heap_alloc_raw(list->heap, TEXT_MAX + TRUST_LINE_MAX, 1);
-    status = text && target ? private_file_lock(list->path, &lock, error) : no_memory(error);
-    if (!status) {
-        status = edit_text(list, id, entry, text, target, error);
-        private_file_unlock(lock);
+    if (text && target) {
+        status = private_file_lock(list->path, &lock, error);
+        if (!status) {
+            status = edit_text(list, id, entry, text, target, error);
+            private_file_unlock(lock);
+        }
+    } else {
+        no_memory(error);
     }
     heap_free(target);
     heap_free(text);

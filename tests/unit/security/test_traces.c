@@ -20,7 +20,11 @@
 #include "security/secret.h"
 #include "security/vault.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if !defined(__has_feature)
+#define __has_feature(name) 0 /* clang has it, gcc the names */
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || __has_feature(address_sanitizer) ||     \
+    __has_feature(thread_sanitizer)
 static const bool sanitized = true;
 #else
 static const bool sanitized = false;
