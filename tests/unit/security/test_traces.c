@@ -14,6 +14,7 @@
 #include <nettle/sha2.h>
 
 #include "dumped.h"
+#include "ends.h"
 #include "folder.h"
 #include "security/key_line.h"
 #include "security/node_key.h"
@@ -150,6 +151,48 @@ static void no_dump_holds_a_key(void **state)
     close(ends[1]);
 }
 
+static struct credentials *node(struct node_key *key, uint64_t instance)
+{
+    struct credentials_setup setup = {.heap = &ends_heap, .key = key, .instance = instance};
+    struct credentials *credentials = NULL;
+    bool missing;
+
+    assert_int_equal(secret_load(folder_path("secret"), &setup.secret, &missing, &error), HEARTH_OK);
+    assert_int_equal(credentials_open(&setup, &credentials, &error), HEARTH_OK);
+    return credentials;
+}
+
+/* What TLS does with the key, and what knocks and proofs do with the secret. */
+static void no_dump_holds_a_key_of_a_handshake(void **state)
+{
+    struct node_key *key = NULL, *other = NULL;
+    struct end dialler, listener;
+    int ends[2];
+
+    (void)state;
+    skip_where_nothing_can_be_seen();
+    heap_init(&ends_heap, 0);
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(child_run(make_files, &ends[1]), 0);
+    assert_int_equal(read(ends[0], patterns, sizeof(patterns)), sizeof(patterns));
+    assert_int_equal(node_key_load(folder_path("node.key"), &key, &error), HEARTH_OK);
+    assert_int_equal(node_key_fresh(&other, &error), HEARTH_OK);
+    struct credentials *a = node(key, 1), *b = node(other, 2);
+    ends_join(&dialler, &listener, a, b);
+    assert_no_traces("after a handshake");
+    end_close(&dialler);
+    end_close(&listener);
+    ends_join(&dialler, &listener, b, a);
+    assert_no_traces("after a handshake the other way round");
+    end_close(&dialler);
+    end_close(&listener);
+    credentials_close(a);
+    credentials_close(b);
+    assert_no_traces("after nodes were closed");
+    close(ends[0]);
+    close(ends[1]);
+}
+
 /* Puts other characters where the checksum ends. */
 static void spoil_end(const char *path)
 {
@@ -187,6 +230,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_trace_would_be_found),
         WITH_FOLDER(no_dump_holds_a_key),
+        WITH_FOLDER(no_dump_holds_a_key_of_a_handshake),
         WITH_FOLDER(no_dump_holds_what_was_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
