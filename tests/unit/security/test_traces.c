@@ -37,7 +37,7 @@ static const bool has_dump_flags = true;
 static const bool has_dump_flags = false;
 #endif
 
-enum { PATTERNS = 6 + SECRET_KEYS };
+enum { PATTERNS = 6 + 3 * SECRET_KEYS };
 
 static struct error error;
 static struct pattern patterns[PATTERNS]; /* turned over: not what is looked for */
@@ -78,8 +78,17 @@ static int make_files(void *arg)
     expand(seed, expanded);
     pattern_set(&found[4], "scalar of the key", expanded + 16, 15); /* its middle, which no list overwrites */
     pattern_set(&found[5], "prefix of the key", expanded + 32, 32);
-    for (int i = 0; i < SECRET_KEYS; i++)
-        pattern_set(&found[6 + i], names[i], secret_key(secret, (enum secret_key)i), SECRET_DERIVED_LEN);
+    for (int i = 0; i < SECRET_KEYS; i++) {
+        const uint8_t *derived = secret_key(secret, (enum secret_key)i);
+        uint8_t pad[2][SECRET_DERIVED_LEN]; /* what HMAC makes of a key is as good as the key */
+        for (int k = 0; k < SECRET_DERIVED_LEN; k++) {
+            pad[0][k] = derived[k] ^ 0x36;
+            pad[1][k] = derived[k] ^ 0x5c;
+        }
+        pattern_set(&found[6 + i], names[i], derived, SECRET_DERIVED_LEN);
+        pattern_set(&found[6 + SECRET_KEYS + i], names[i], pad[0], SECRET_DERIVED_LEN);
+        pattern_set(&found[6 + 2 * SECRET_KEYS + i], names[i], pad[1], SECRET_DERIVED_LEN);
+    }
     return write(fd, found, sizeof(found)) == (ssize_t)sizeof(found) ? 0 : 3;
 }
 
