@@ -322,6 +322,8 @@ static int step_tls(struct channel *c)
     int done = gnutls_handshake(c->session), status;
     const char *what;
 
+    if (done == GNUTLS_E_AGAIN && c->setup.role == CHANNEL_LISTENS && !c->setup.admitted)
+        return fail(c, HEARTH_PROTOCOL, "its hello is not in one record");
     if (done == GNUTLS_E_AGAIN)
         return HEARTH_PENDING;
     if (done)

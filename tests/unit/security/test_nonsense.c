@@ -15,6 +15,7 @@
 
 #define HEADER   RECORD_HEADER_LEN
 #define HELLO    0x01
+#define ANSWER   0x02
 #define MEMORY   8192u /* all that one stranger may hold of our heap */
 #define SOME_LEN 100
 
@@ -114,9 +115,10 @@ static void test_long_record(void **state)
                      HEADER);
 }
 
-/* A hello that never ends: as one message in many records, then as the longest that a record can hold. */
-static void endless(size_t record, uint32_t message_len, const char *text)
+/* A hello, or an answer to one, that never ends: in many records, or longer than it may be. */
+static void endless(struct end *end, size_t record, uint32_t message_len, const char *text)
 {
+    bool listens = end == &listener;
     static uint8_t bytes[2 * CHANNEL_HANDSHAKE_MAX];
     size_t len = 0, read;
     uint64_t before;
@@ -130,29 +132,30 @@ static void endless(size_t record, uint32_t message_len, const char *text)
     }
     for (size_t i = 0; i < 4; i++) { /* the message's type and length, over as many records as it takes */
         size_t at = i / record * (HEADER + record) + HEADER + i % record;
-        const uint8_t head[4] = {HELLO, (uint8_t)(message_len >> 16), (uint8_t)(message_len >> 8),
-                                 (uint8_t)message_len};
+        const uint8_t head[4] = {listens ? HELLO : ANSWER, (uint8_t)(message_len >> 16),
+                                 (uint8_t)(message_len >> 8), (uint8_t)message_len};
         bytes[at] = head[i];
     }
     before = ends_heap.bytes;
     ends_heap.bytes_peak = before;
-    end_open(&listener, bob, CHANNEL_LISTENS);
-    read = end_feed(&listener, bytes, len, 1);
-    end_refused(&listener, HEARTH_PROTOCOL, text);
+    end_open(end, listens ? bob : ann, listens ? CHANNEL_LISTENS : CHANNEL_DIALS);
+    read = end_feed(end, bytes, len, 1);
+    end_refused(end, HEARTH_PROTOCOL, text);
     assert_true(read <= CHANNEL_HANDSHAKE_MAX + 1);
     assert_true(ends_heap.bytes_peak - before <= MEMORY);
     assert_int_equal(ends_signatures, 0);
-    end_close(&listener);
+    end_close(end);
 }
 
 static void test_endless_handshake(void **state)
 {
     (void)state;
-    endless(1, 4000, "it sends more than 16384 bytes before it is proven");
-    endless(4, 4000, "it offers no TLS 1.3 with the keys and suites that members have");
-    endless(4096, 4097, "its TLS is wrong: The handshake data size is too large.");
-    endless(1000, 0xffffff, "it sends more than 16384 bytes before it is proven");
-    endless(1000, 4097, "its TLS is wrong: The handshake data size is too large.");
+    endless(&listener, 1, 4000, "its hello is not in one record");
+    endless(&listener, 4095, 4095, "its hello is not in one record");
+    endless(&listener, 4096, 4097, "its hello is not in one record");
+    endless(&dialler, 1000, 4097, "its TLS is wrong: The handshake data size is too large.");
+    endless(&dialler, 1, 4000, "it sends more than 16384 bytes before it is proven");
+    endless(&dialler, 1000, 0xffffff, "it sends more than 16384 bytes before it is proven");
 }
 
 /* Silence, a byte, half a record: what an idle stranger holds. */
