@@ -91,6 +91,13 @@ static void show_certificates(struct rogue *rogue, const struct rogue_wish *wish
     assert_true(gnutls_certificate_set_key(rogue->credentials, NULL, 0, list, count, signs) >= 0);
 }
 
+static void set_transport(struct rogue *rogue)
+{
+    gnutls_transport_set_ptr(rogue->session, rogue);
+    gnutls_transport_set_pull_function(rogue->session, pull);
+    gnutls_transport_set_push_function(rogue->session, push);
+}
+
 void rogue_open(struct rogue *rogue, const struct rogue_wish *wish)
 {
     const char *alpn = wish->alpn ? wish->alpn : "hearth/1";
@@ -116,15 +123,22 @@ void rogue_open(struct rogue *rogue, const struct rogue_wish *wish)
         gnutls_certificate_server_set_request(rogue->session, GNUTLS_CERT_REQUEST);
     if (wish->limit)
         assert_int_equal(gnutls_record_set_max_recv_size(rogue->session, (size_t)wish->limit), 0);
-    gnutls_transport_set_ptr(rogue->session, rogue);
-    gnutls_transport_set_pull_function(rogue->session, pull);
-    gnutls_transport_set_push_function(rogue->session, push);
+    set_transport(rogue);
+}
+
+void rogue_adopt(struct rogue *rogue, gnutls_session_t session)
+{
+    memset(rogue, 0, sizeof(*rogue));
+    rogue->code = GNUTLS_E_AGAIN;
+    rogue->session = session;
+    set_transport(rogue);
 }
 
 void rogue_close(struct rogue *rogue)
 {
     gnutls_deinit(rogue->session);
-    gnutls_certificate_free_credentials(rogue->credentials);
+    if (rogue->credentials)
+        gnutls_certificate_free_credentials(rogue->credentials);
 }
 
 void rogue_knock(uint8_t secret, char knock[static 128])
@@ -157,6 +171,50 @@ void rogue_shake(struct rogue *rogue, struct end *end)
         (void)gnutls_alert_send_appropriate(rogue->session, rogue->code);
         rogue_carry(rogue, end);
     }
+}
+
+static void hand_over(struct rogue *from, struct rogue *to)
+{
+    assert_true(to->in.len + from->out.len <= sizeof(to->in.bytes));
+    memcpy(to->in.bytes + to->in.len, from->out.bytes, from->out.len);
+    to->in.len += from->out.len;
+    from->out.len = 0;
+}
+
+static void shake_once(struct rogue *rogue)
+{
+    if (rogue->code != GNUTLS_E_AGAIN)
+        return;
+    rogue->code = gnutls_handshake(rogue->session);
+    if (rogue->code != 0 && rogue->code != GNUTLS_E_AGAIN)
+        (void)gnutls_alert_send_appropriate(rogue->session, rogue->code);
+}
+
+void rogues_shake(struct rogue *a, struct rogue *b)
+{
+    for (int i = 0; i < 10; i++) {
+        shake_once(a);
+        hand_over(a, b);
+        shake_once(b);
+        hand_over(b, a);
+    }
+}
+
+void rogue_joins(struct rogue *rogue, const struct rogue_wish *wish, struct end *end,
+                 const struct credentials *listener, const struct credentials *secret)
+{
+    struct proof proof = {.role = CHANNEL_DIALS, .listener.node = credentials_self(listener)->node};
+    uint8_t message[PROOF_LEN];
+
+    end_open(end, listener, CHANNEL_LISTENS);
+    rogue_open(rogue, wish);
+    rogue_shake(rogue, end);
+    assert_int_equal(rogue->code, 0);
+    proof.dialler = rogue_identity(rogue, 0xe);
+    assert_int_equal(proof_make(secret, rogue->session, &proof, message), HEARTH_OK);
+    rogue_say(rogue, end, message, PROOF_LEN);
+    assert_int_equal(end->status, HEARTH_OK);
+    assert_int_equal(rogue_hear(rogue, message, PROOF_LEN), PROOF_LEN); /* the listener's */
 }
 
 void rogue_say(struct rogue *rogue, struct end *end, const void *bytes, size_t len)

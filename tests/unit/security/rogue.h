@@ -34,6 +34,8 @@ struct rogue {
 };
 
 void rogue_open(struct rogue *rogue, const struct rogue_wish *wish);
+/* A session that credentials_session made, over memory; NULL credentials. Ends with rogue_close. */
+void rogue_adopt(struct rogue *rogue, gnutls_session_t session);
 void rogue_close(struct rogue *rogue);
 /* A knock that is right for this secret. */
 void rogue_knock(uint8_t secret, char knock[static 128]);
@@ -43,8 +45,13 @@ struct identity rogue_identity(struct rogue *rogue, uint64_t instance);
 void rogue_shake(struct rogue *rogue, struct end *end);
 /* Carries what is there, once each way, without a handshake step. */
 void rogue_carry(struct rogue *rogue, struct end *end);
+/* The same with another rogue. */
+void rogues_shake(struct rogue *a, struct rogue *b);
 /* One record with these bytes; then carries. */
 void rogue_say(struct rogue *rogue, struct end *end, const void *bytes, size_t len);
+/* Dials the listener and proves a secret that it should not know: a member that does odd things from now on. */
+void rogue_joins(struct rogue *rogue, const struct rogue_wish *wish, struct end *end,
+                 const struct credentials *listener, const struct credentials *secret);
 /* What the end said inside TLS: bytes, or a negative code of GnuTLS. */
 int rogue_hear(struct rogue *rogue, void *target, size_t len_max);
 

@@ -257,19 +257,15 @@ static void rogue_is_dialled(struct rogue *rogue, uint8_t proof[PROOF_LEN])
 /* The machinery of these tests is right: with secret, key and role as they should be, a rogue is a member. */
 static void test_rogue_with_everything(void **state)
 {
-    uint8_t message[PROOF_LEN];
     struct rogue rogue;
-    struct proof proof = {.role = CHANNEL_DIALS, .listener.node = credentials_self(bob)->node};
+    struct identity identity;
 
     (void)state;
-    rogue_dials(&rogue);
-    proof.dialler = rogue_identity(&rogue, 0xe);
-    assert_int_equal(proof_make(ann, rogue.session, &proof, message), HEARTH_OK);
-    rogue_say(&rogue, &listener, message, PROOF_LEN);
-    assert_int_equal(listener.status, HEARTH_OK);
+    rogue_joins(&rogue, &(struct rogue_wish){.knock = knock}, &listener, bob, ann);
+    identity = rogue_identity(&rogue, 0xe);
     assert_true(channel_ready(listener.channel));
     assert_int_equal(channel_peer(listener.channel)->instance, 0xe);
-    assert_true(node_id_equal(&channel_peer(listener.channel)->node, &proof.dialler.node));
+    assert_true(node_id_equal(&channel_peer(listener.channel)->node, &identity.node));
     rogue_close(&rogue);
 }
 

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sessions without a channel, as QUIC has them, and members that do what TLS allows and members never do. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "security/records.h"
+
+#include "rogue.h"
+
+static struct credentials *ann, *bob;
+static struct end listener;
+static struct rogue rogue, other;
+static char knock[128];
+
+static int set_up(void **state)
+{
+    (void)state;
+    heap_init(&ends_heap, 0);
+    ann = ends_node(&(struct node_wish){.secret = 1, .instance = 0xa});
+    bob = ends_node(&(struct node_wish){.secret = 1, .instance = 0xb});
+    rogue_knock(1, knock);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    end_close(&listener);
+    credentials_close(ann);
+    credentials_close(bob);
+    return ends_heap.blocks == 0 ? 0 : -1;
+}
+
+/* ---- sessions for QUIC, here over memory: what is ours in them works without the other pointer ---- */
+
+static const char *refusal;
+
+static gnutls_session_t session_of(const struct credentials *credentials, struct session_setup *setup)
+{
+    gnutls_session_t session = NULL;
+    struct error error;
+
+    setup->quic = true;
+    setup->refusal = &refusal;
+    refusal = NULL;
+    if (credentials_session(credentials, setup, &session, &error))
+        fail_msg("%s", error.text);
+    gnutls_session_set_ptr(session, (void *)(uintptr_t)1); /* somebody else's */
+    return session;
+}
+
+static void test_quic_proofs(void **state)
+{
+    struct session_setup dials = {.role = CHANNEL_DIALS}, listens = {.role = CHANNEL_LISTENS};
+    struct proof said = {.role = CHANNEL_DIALS}, heard = {.role = CHANNEL_DIALS};
+    uint8_t message[PROOF_LEN];
+    const char *what = NULL;
+
+    (void)state;
+    rogue_adopt(&rogue, session_of(ann, &dials));
+    rogue_adopt(&other, session_of(bob, &listens));
+    rogues_shake(&rogue, &other);
+    assert_int_equal(rogue.code, 0);
+    assert_int_equal(other.code, 0);
+    assert_int_equal(credentials_peer(rogue.session, &said.listener.node, &what), HEARTH_OK);
+    assert_int_equal(credentials_peer(other.session, &heard.dialler.node, &what), HEARTH_OK);
+    assert_true(node_id_equal(&said.listener.node, &credentials_self(bob)->node));
+    assert_true(node_id_equal(&heard.dialler.node, &credentials_self(ann)->node));
+    said.dialler = *credentials_self(ann);
+    heard.listener = *credentials_self(bob);
+    assert_int_equal(proof_make(ann, rogue.session, &said, message), HEARTH_OK);
+    assert_int_equal(proof_check(bob, other.session, &heard, message, &what), HEARTH_OK);
+    assert_int_equal(heard.dialler.instance, 0xa);
+    rogue_close(&rogue);
+    rogue_close(&other);
+}
+
+static void test_quic_stranger(void **state)
+{
+    struct session_setup dials = {.role = CHANNEL_DIALS}, listens = {.role = CHANNEL_LISTENS};
+    struct credentials *eve = ends_node(&(struct node_wish){.secret = 2, .instance = 0xe});
+
+    (void)state;
+    rogue_adopt(&rogue, session_of(eve, &dials));
+    rogue_adopt(&other, session_of(bob, &listens));
+    rogues_shake(&rogue, &other);
+    assert_int_equal(other.code, GNUTLS_E_UNRECOGNIZED_NAME);
+    assert_non_null(refusal);
+    assert_string_equal(refusal, "it has another secret");
+    assert_int_equal(rogue.code, GNUTLS_E_FATAL_ALERT_RECEIVED);
+    assert_int_equal(gnutls_alert_get(rogue.session), GNUTLS_A_UNRECOGNIZED_NAME);
+    rogue_close(&rogue);
+    rogue_close(&other);
+    credentials_close(eve);
+}
+
+static void test_quic_certificates(void **state)
+{
+    struct session_setup listens = {.role = CHANNEL_LISTENS};
+
+    (void)state;
+    rogue_open(&rogue, &(struct rogue_wish){.knock = knock, .certificates = 2});
+    rogue_adopt(&other, session_of(bob, &listens));
+    rogues_shake(&rogue, &other);
+    assert_int_equal(other.code, GNUTLS_E_CERTIFICATE_ERROR);
+    assert_non_null(refusal);
+    assert_string_equal(refusal, "it shows more than one certificate");
+    rogue_close(&rogue);
+    rogue_close(&other);
+}
+
+/* ---- odd members ---- */
+
+static const struct rogue_wish knocks = {.knock = knock};
+
+static void test_goodbye(void **state)
+{
+    uint8_t came[16];
+
+    (void)state;
+    rogue_joins(&rogue, &knocks, &listener, bob, ann);
+    rogue_say(&rogue, &listener, "last words", 10);
+    assert_int_equal(gnutls_bye(rogue.session, GNUTLS_SHUT_WR), 0);
+    rogue_carry(&rogue, &listener);
+    end_refused(&listener, HEARTH_PEER_LOST, "it closed the connection");
+    assert_int_equal(channel_recv(listener.channel, came, sizeof(came)), 10); /* what came before it counts */
+    rogue_close(&rogue);
+}
+
+static void test_goodbye_before_the_proof(void **state)
+{
+    (void)state;
+    end_open(&listener, bob, CHANNEL_LISTENS);
+    rogue_open(&rogue, &knocks);
+    rogue_shake(&rogue, &listener);
+    assert_int_equal(gnutls_bye(rogue.session, GNUTLS_SHUT_WR), 0);
+    rogue_carry(&rogue, &listener);
+    end_refused(&listener, HEARTH_PEER_LOST, "it closed the connection before its proof");
+    rogue_close(&rogue);
+}
+
+static void test_new_keys(void **state)
+{
+    struct records *records = NULL;
+    uint8_t came[16];
+
+    (void)state;
+    rogue_joins(&rogue, &knocks, &listener, bob, ann);
+    assert_int_equal(gnutls_session_key_update(rogue.session, GNUTLS_KU_PEER), 0);
+    rogue_say(&rogue, &listener, "with new keys", 13);
+    assert_int_equal(listener.status, HEARTH_OK);
+    assert_int_equal(channel_recv(listener.channel, came, sizeof(came)), 13);
+    assert_true(channel_send(listener.channel, "ours too", 8));
+    rogue_carry(&rogue, &listener);
+    assert_int_equal(rogue_hear(&rogue, came, sizeof(came)), GNUTLS_E_AGAIN); /* our change of keys */
+    assert_int_equal(rogue_hear(&rogue, came, sizeof(came)), 8);
+    assert_int_equal(channel_take_records(listener.channel, &records), HEARTH_NO_MEMORY);
+    assert_null(records);
+    listener.channel = NULL;
+    rogue_close(&rogue);
+}
+
+static void test_small_records(void **state)
+{
+    static uint8_t message[CHANNEL_MESSAGE_MAX], came[CHANNEL_MESSAGE_MAX];
+    struct rogue_wish wish = {.knock = knock, .limit = 512};
+    size_t len = 0;
+    int part;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(message); i++)
+        message[i] = (uint8_t)(i % 251);
+    rogue_joins(&rogue, &wish, &listener, bob, ann);
+    assert_true(channel_send(listener.channel, message, sizeof(message)));
+    rogue_carry(&rogue, &listener);
+    while (len < sizeof(came) && (part = rogue_hear(&rogue, came + len, sizeof(came) - len)) > 0)
+        len += (size_t)part;
+    assert_int_equal(len, sizeof(message));
+    assert_memory_equal(came, message, len);
+    rogue_close(&rogue);
+}
+
+#define with_members(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        with_members(test_quic_proofs),
+        with_members(test_quic_stranger),
+        with_members(test_quic_certificates),
+        with_members(test_goodbye),
+        with_members(test_goodbye_before_the_proof),
+        with_members(test_new_keys),
+        with_members(test_small_records),
+    };
+    return cmocka_run_group_tests_name("session", tests, NULL, NULL);
+}
