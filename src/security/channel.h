@@ -53,8 +53,8 @@ bool channel_send(struct channel *channel, const void *bytes, size_t len);
 size_t channel_recv(struct channel *channel, void *target, size_t len_max);
 
 /* Ends the channel and gives its keys to whoever moves bulk: nothing is unsent or unread then (else
- * HEARTH_PENDING, and nothing has changed). Else the channel is closed by it. HEARTH_NO_MEMORY: there is none,
- * or the peer has changed its keys already, which members do not do so early. */
+ * HEARTH_PENDING, and nothing has changed). Else the channel is closed by it. HEARTH_NO_MEMORY: there is
+ * none, or the peer has changed its keys already, which members do not do so early. */
 struct records;
 int MUST_CHECK channel_take_records(struct channel *channel, struct records **out);
 

@@ -105,15 +105,18 @@ void rogue_open(struct rogue *rogue, const struct rogue_wish *wish)
 
     memset(rogue, 0, sizeof(*rogue));
     rogue->code = GNUTLS_E_AGAIN;
-    assert_int_equal(gnutls_certificate_allocate_credentials(&rogue->credentials), 0);
-    if (wish->key != ROGUE_NO_KEY)
+    if (!wish->like)
+        assert_int_equal(gnutls_certificate_allocate_credentials(&rogue->credentials), 0);
+    if (!wish->like && wish->key != ROGUE_NO_KEY)
         show_certificates(rogue, wish);
     assert_int_equal(gnutls_init(&rogue->session, GNUTLS_NONBLOCK | GNUTLS_NO_TICKETS |
                                                       (wish->listens ? GNUTLS_SERVER : GNUTLS_CLIENT)),
                      0);
     assert_int_equal(
         gnutls_priority_set_direct(rogue->session, wish->priority ? wish->priority : ROGUE_TLS13, NULL), 0);
-    assert_int_equal(gnutls_credentials_set(rogue->session, GNUTLS_CRD_CERTIFICATE, rogue->credentials), 0);
+    assert_int_equal(gnutls_credentials_set(rogue->session, GNUTLS_CRD_CERTIFICATE,
+                                            wish->like ? wish->like->credentials : rogue->credentials),
+                     0);
     if (*alpn)
         assert_int_equal(gnutls_alpn_set_protocols(rogue->session, &protocol, 1, 0), 0);
     if (wish->knock)

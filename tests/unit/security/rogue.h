@@ -21,8 +21,9 @@ struct rogue_wish {
     const char *alpn;     /* NULL: hearth/1; "": none */
     const char *knock;    /* server name; NULL: none */
     enum rogue_key key;
-    int certificates; /* how many of the same key; 0: one */
-    int limit;        /* max size of records it takes; 0: any */
+    const struct rogue *like; /* shows the same certificate; closed later than this one */
+    int certificates;         /* how many of the same key; 0: one */
+    int limit;                /* max size of records it takes; 0: any */
 };
 
 struct rogue {
@@ -49,7 +50,7 @@ void rogue_carry(struct rogue *rogue, struct end *end);
 void rogues_shake(struct rogue *a, struct rogue *b);
 /* One record with these bytes; then carries. */
 void rogue_say(struct rogue *rogue, struct end *end, const void *bytes, size_t len);
-/* Dials the listener and proves a secret that it should not know: a member that does odd things from now on. */
+/* Dials the listener and proves the secret: a member that may do odd things from now on. */
 void rogue_joins(struct rogue *rogue, const struct rogue_wish *wish, struct end *end,
                  const struct credentials *listener, const struct credentials *secret);
 /* What the end said inside TLS: bytes, or a negative code of GnuTLS. */

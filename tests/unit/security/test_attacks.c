@@ -317,6 +317,29 @@ static void test_repeated_proof(void **state)
     rogue_close(&second);
 }
 
+/* The same two members, and the proof of their last session. */
+static void test_proof_of_last_session(void **state)
+{
+    struct proof proof = {.role = CHANNEL_DIALS, .listener.node = credentials_self(bob)->node};
+    uint8_t message[PROOF_LEN];
+    struct rogue first, second;
+
+    (void)state;
+    rogue_dials(&first);
+    proof.dialler = rogue_identity(&first, 0xe);
+    assert_int_equal(proof_make(ann, first.session, &proof, message), HEARTH_OK);
+    rogue_say(&first, &listener, message, PROOF_LEN);
+    assert_int_equal(listener.status, HEARTH_OK);
+    end_close(&listener);
+    end_open(&listener, bob, CHANNEL_LISTENS);
+    rogue_open(&second, &(struct rogue_wish){.knock = knock, .like = &first});
+    rogue_shake(&second, &listener);
+    rogue_say(&second, &listener, message, PROOF_LEN);
+    end_refused(&listener, HEARTH_PROTOCOL, wrong_proof);
+    rogue_close(&second);
+    rogue_close(&first);
+}
+
 static void test_reflected_proof(void **state)
 {
     uint8_t proof[PROOF_LEN];
@@ -502,6 +525,7 @@ int main(void)
         with_members(test_rogue_with_everything),
         with_members(test_member_claims_to_be_another),
         with_members(test_repeated_proof),
+        with_members(test_proof_of_last_session),
         with_members(test_reflected_proof),
         with_members(test_proof_back_to_its_node),
         with_members(test_man_in_the_middle),

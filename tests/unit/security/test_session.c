@@ -114,6 +114,23 @@ static void test_quic_certificates(void **state)
     rogue_close(&other);
 }
 
+/* Key and secret are taken even when there is no memory for more: nothing leaks, nothing is closed twice. */
+static void test_no_memory_for_credentials(void **state)
+{
+    struct credentials_setup setup = {.heap = &ends_heap, .instance = 1};
+    struct credentials *credentials = NULL;
+    struct error error;
+
+    (void)state;
+    assert_int_equal(node_key_fresh(&setup.key, &error), HEARTH_OK);
+    assert_int_equal(secret_draw(NULL, &setup.secret, &error), HEARTH_OK);
+    ends_heap.fail_after = 0;
+    assert_int_equal(credentials_open(&setup, &credentials, &error), HEARTH_NO_MEMORY);
+    ends_heap.fail_after = -1;
+    assert_null(credentials);
+    credentials_close(NULL);
+}
+
 /* ---- odd members ---- */
 
 static const struct rogue_wish knocks = {.knock = knock};
@@ -190,13 +207,10 @@ static void test_small_records(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        with_members(test_quic_proofs),
-        with_members(test_quic_stranger),
-        with_members(test_quic_certificates),
-        with_members(test_goodbye),
-        with_members(test_goodbye_before_the_proof),
-        with_members(test_new_keys),
-        with_members(test_small_records),
+        with_members(test_quic_proofs),       with_members(test_quic_stranger),
+        with_members(test_quic_certificates), with_members(test_no_memory_for_credentials),
+        with_members(test_goodbye),           with_members(test_goodbye_before_the_proof),
+        with_members(test_new_keys),          with_members(test_small_records),
     };
     return cmocka_run_group_tests_name("session", tests, NULL, NULL);
 }
