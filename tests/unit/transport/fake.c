@@ -61,7 +61,7 @@ static ssize_t fake_recv(struct conn *conn, void *target, size_t len_max)
     assert_true(len_max > 0);
     size_t left = fake->in.len - fake->in_at;
     if (left == 0)
-        return fake->recv_gone ? HEARTH_PEER_LOST : 0;
+        return fake->recv_forged ? HEARTH_PROTOCOL : fake->recv_gone ? HEARTH_PEER_LOST : 0;
     size_t len = piece(fake, left < len_max ? left : len_max, fake->recv_max);
     memcpy(target, fake->in.data + fake->in_at, len);
     fake->in_at += len;
@@ -104,6 +104,45 @@ static const struct transport fake_transport = {
 void fake_init(struct fake *fake)
 {
     *fake = (struct fake){.conn = {&fake_transport}, .send_room = SIZE_MAX, .fd = -1};
+}
+
+/* ---- held bytes ---- */
+
+static int hold_flush(struct conn *conn)
+{
+    struct fake *fake = (struct fake *)conn;
+    assert_int_equal(fake->closed, 0);
+    fake->flushes++;
+    return fake->send_gone ? HEARTH_PEER_LOST : fake->holds ? HEARTH_PENDING : HEARTH_OK;
+}
+
+static bool hold_holds(const struct conn *conn)
+{
+    return ((const struct fake *)conn)->holds;
+}
+
+static uint64_t hold_due(const struct conn *conn)
+{
+    return ((const struct fake *)conn)->due_ns;
+}
+
+static const struct holding fake_holding = {.flush = hold_flush, .holds = hold_holds, .due = hold_due};
+
+static const struct transport fake_holding_transport = {
+    .scheme = "fake",
+    .send = fake_send,
+    .recv = fake_recv,
+    .close = fake_close,
+    .descriptor = fake_descriptor,
+    .attend = fake_attend,
+    .doze = fake_doze,
+    .holding = &fake_holding,
+};
+
+void fake_hold(struct fake *fake)
+{
+    fake->conn.transport = &fake_holding_transport;
+    fake->due_ns = NEVER_NS;
 }
 
 /* ---- shared memory ---- */

@@ -26,6 +26,7 @@ struct fake {
     size_t send_max;     /* bytes one send takes at most; 0: no limit */
     struct prng *random; /* not NULL: each call takes or gives 1 to its limit */
     bool recv_gone, send_gone;
+    bool recv_forged; /* what comes next is not the peer's */
     int closed;
     int fd; /* what it says its descriptor is */
     int attended;
@@ -41,6 +42,11 @@ struct fake {
     const uint8_t *ours;       /* what the link may refer to */
     size_t ours_len;           /* bytes */
     uint64_t references, back; /* numbers in use; those that the peer has read since the last look */
+
+    /* After fake_hold: bytes may be taken and not have left. */
+    bool holds;
+    int flushes;
+    uint64_t due_ns;
 
     /* The peer's side of the protocol. */
     uint64_t sequence; /* of its last frame */
@@ -77,6 +83,8 @@ void fake_fini(struct fake *fake);
 void fake_share(struct fake *fake, const uint8_t *ours, size_t ours_len);
 /* A reference of the peer to `theirs`, in a frame of data. */
 void fake_refer(struct fake *fake, uint32_t length, uint32_t number, uint64_t offset);
+/* From now on it may hold bytes. */
+void fake_hold(struct fake *fake);
 bool fake_lends(const struct fake *fake); /* something is out */
 
 /* A frame of the peer: the sequence and credit are filled in; CRC is right. */

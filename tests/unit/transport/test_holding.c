@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The link over connections that hold bytes back: encrypted, or kept until the peer has them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fake.h"
+
+#define BUDGET 65536u
+
+struct world {
+    struct fake fake;
+    struct link link;
+    struct upper upper;
+};
+
+static int setup(void **state)
+{
+    struct world *w = calloc(1, sizeof *w);
+    assert_non_null(w);
+    fake_init(&w->fake);
+    fake_hold(&w->fake);
+    upper_init(&w->upper, &w->link, &w->fake, BUDGET);
+    link_send_control(&w->link, &(struct frame){.kind = FRAME_HELLO}, NULL);
+    fake_hello(&w->fake);
+    assert_true(link_pump(&w->link));
+    upper_clear(&w->upper);
+    *state = w;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *w = *state;
+    upper_fini(&w->upper, &w->fake);
+    free(w);
+    return 0;
+}
+
+static void send_data(struct world *w)
+{
+    static const uint8_t bytes[1000];
+    link_send_data(&w->link, &(struct frame){.kind = FRAME_DATA, .length = sizeof bytes}, bytes, w, NULL);
+}
+
+static bool wants_room(struct world *w)
+{
+    struct sock_wait wait;
+    assert_int_equal(link_waits(&w->link, &wait, 1), 1);
+    assert_int_equal(link_stuck(&w->link), wait.want_send);
+    return wait.want_send;
+}
+
+static size_t count_of(const char *log, const char *word)
+{
+    size_t count = 0;
+    for (const char *at = log; (at = strstr(at, word)) != NULL; at++)
+        count++;
+    return count;
+}
+
+/* An operation that ended may be the last one before the node is closed. */
+static void a_frame_that_is_held_has_not_left(void **state)
+{
+    struct world *w = *state;
+    assert_false(wants_room(w));
+    w->fake.holds = true;
+    size_t before = w->fake.out.len;
+    send_data(w);
+    send_data(w);
+    assert_true(link_pump(&w->link));
+    assert_false(link_pump(&w->link));
+    assert_int_equal(w->fake.out.len - before, FRAME_HEADER_LEN + 1000); /* all of the first was taken */
+    assert_int_equal(count_of(w->upper.log, "sent"), 0);
+    assert_true(wants_room(w));
+    w->fake.holds = false;
+    while (link_pump(&w->link))
+        continue;
+    assert_int_equal(count_of(w->upper.log, "sent"), 2);
+    assert_int_equal(w->fake.out.len - before, 2 * (FRAME_HEADER_LEN + 1000));
+    assert_false(wants_room(w));
+}
+
+/* Nobody may have anything to send, and yet something is to be sent. */
+static void every_pump_flushes(void **state)
+{
+    struct world *w = *state;
+    int before = w->fake.flushes;
+    w->fake.holds = true;
+    link_pump(&w->link);
+    assert_true(w->fake.flushes > before);
+    assert_true(wants_room(w));
+}
+
+static void an_owner_may_go_while_its_frame_is_held(void **state)
+{
+    struct world *w = *state;
+    w->fake.holds = true;
+    send_data(w);
+    assert_true(link_pump(&w->link));
+    link_forget(&w->link, w);
+    w->fake.holds = false;
+    while (link_pump(&w->link))
+        continue;
+    assert_int_equal(count_of(w->upper.log, "sent"), 0);
+    assert_int_equal(w->upper.down_count, 0);
+}
+
+static void a_flush_that_finds_nobody_ends_the_link_after_what_came(void **state)
+{
+    struct world *w = *state;
+    fake_frame(&w->fake, (struct frame){.kind = FRAME_PONG}, NULL);
+    w->fake.send_gone = true;
+    assert_true(link_pump(&w->link));
+    assert_string_equal(w->upper.log, "pong:0");
+    assert_int_equal(w->upper.down_count, 1);
+    assert_int_equal(w->upper.down.status, HEARTH_PEER_LOST);
+}
+
+static void it_says_when_it_must_be_pumped(void **state)
+{
+    struct world *w = *state;
+    assert_true(link_due(&w->link) == NEVER_NS);
+    w->fake.due_ns = 12345;
+    assert_true(link_due(&w->link) == 12345);
+}
+
+static void what_the_peer_did_not_send_is_told_apart(void **state)
+{
+    struct world *w = *state;
+    fake_frame(&w->fake, (struct frame){.kind = FRAME_PONG}, NULL);
+    w->fake.recv_forged = true;
+    assert_true(link_pump(&w->link));
+    assert_string_equal(w->upper.log, "pong:0");
+    assert_int_equal(w->upper.down_count, 1);
+    assert_int_equal(w->upper.down.status, HEARTH_PROTOCOL);
+    assert_non_null(strstr(w->upper.down.text, "forged or damaged"));
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_frame_that_is_held_has_not_left),
+        CASE(every_pump_flushes),
+        CASE(an_owner_may_go_while_its_frame_is_held),
+        CASE(a_flush_that_finds_nobody_ends_the_link_after_what_came),
+        CASE(it_says_when_it_must_be_pumped),
+        CASE(what_the_peer_did_not_send_is_told_apart),
+    };
+    return cmocka_run_group_tests_name("link: holding", tests, NULL, NULL);
+}
