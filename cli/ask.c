@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a secret from standard input: from a terminal with a question and unseen, else a line or all there is. */
+/* Reads a secret from standard input: from a terminal with a question and unseen, else its first line. */
 #include "cli/ask.h"
 
 #include <errno.h>

@@ -18,7 +18,7 @@ struct join {
     char path[HOME_PATH_MAX];
 };
 
-/* So that a list of processes does not show it longer than it must. The word is argv's, and ours to change. */
+/* So that a list of processes does not show it longer than it must. The word is argv's, ours to change. */
 static void hide_word(int argc, char **argv, const char *word)
 {
     for (int i = 1; i < argc; i++) {

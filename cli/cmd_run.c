@@ -407,12 +407,13 @@ int cmd_run(int argc, char **argv)
         {"secret-file", ARG_TEXT, &run.secret_file, .value_name = "FILE",
          .about = "the cluster secret for the ranks (default: as HEARTH_SECRET, HEARTH_SECRET_FILE or "
                   "HEARTH_SECRET_FD say, else a new one for this job only)"},
-        {"plain", ARG_FLAG, &run.plain, .about = "no secret, no encryption: on this machine only, unless"},
+        {"plain", ARG_FLAG, &run.plain, .about = "no secret, no encryption; for ranks of one machine only"},
         {"i-trust-this-network", ARG_FLAG, &run.trust,
-         .about = "with --plain: allows several hosts, though everyone between them can read and change all"},
+         .about = "with --plain: several hosts too, though everyone between them can read and change all"},
         {"ssh", ARG_TEXT, &run.ssh, .value_name = "COMMAND", .about = "instead of ssh; words by spaces"},
         {"env", ARG_TEXT, &run.env, .value_name = "NAMES",
-         .about = "variables to hand on to other hosts, by commas; HEARTH_ ones always are"},
+         .about = "variables to hand on to other hosts, by commas; HEARTH_ ones always are, the secret by "
+                  "its own way"},
         {"grace", ARG_DURATION, &run.grace_s,
          .about = "after a failure the others may end by themselves for so long (default 10s)"},
         {"output", ARG_TEXT, &run.dir, .value_name = "DIR",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hearth trust: which nodes may come, beside having the secret. */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -74,8 +75,8 @@ static const char *state_text(const struct trust_entry *entry)
 static void explain(struct tally tally)
 {
     if (tally.allowed)
-        printf("Only allowed nodes may join: there is an allow-list in force. %s\n",
-               tally.revoked ? "Revoked ones never may." : "");
+        printf("Only allowed nodes may join: an allow-list is in force.%s\n",
+               tally.revoked ? " Revoked ones never may." : "");
     else if (tally.revoked)
         printf("Everybody who has the secret may join, but revoked nodes: no allow-list is in force.\n");
     else
@@ -127,15 +128,16 @@ static bool print_json(const struct trust *trust)
     return doc_close(doc);
 }
 
-/* A change may do more than it says: the first allowed node shuts all others out, the last that goes lets them
- * in again. */
+/* A change may do more than it says: the first allowed node shuts all others out, the last that goes lets
+ * them in again. */
 static void warn_of_turn(const struct usage *usage, struct tally before, struct tally after)
 {
     if (!before.allowed && after.allowed)
-        fprintf(stderr,
-                "hearth %s: from now on only allowed nodes may join; all others are shut out, and so is this "
-                "one's own\nid for several programs of this machine: allow every node (hearth id, on each)\n",
-                usage->name);
+        fprintf(
+            stderr,
+            "hearth %s: from now on only allowed nodes may join. Allow every other one too (what `hearth id` "
+            "shows there),\nand this one, if several programs of this machine are to meet\n",
+            usage->name);
     if (before.allowed && !after.allowed)
         fprintf(
             stderr,
@@ -191,6 +193,13 @@ static int change(struct trust *trust, const struct usage *usage, const struct n
     return (trust->json ? print_json(trust) : print_text(trust)) ? EXIT_GOOD : EXIT_FAILED_CHECK;
 }
 
+static bool has_control(const char *text)
+{
+    while (*text && !iscntrl((unsigned char)*text))
+        text++;
+    return *text;
+}
+
 static int trust_add(struct trust *trust, const struct usage *usage)
 {
     struct trust_entry entry = {.revoked = false};
@@ -199,6 +208,8 @@ static int trust_add(struct trust *trust, const struct usage *usage)
     const char *label = trust->label ? trust->label : have ? have->name : "";
     if (code == ARGS_GO && strlen(label) >= sizeof entry.name)
         code = args_refuse(usage, "NAME is longer than %zu letters", sizeof entry.name - 1);
+    if (code == ARGS_GO && has_control(label))
+        code = args_refuse(usage, "NAME has a letter that cannot be shown, like the end of a line");
     if (code == ARGS_GO)
         code = check_secret(trust, usage);
     if (code != ARGS_GO)
@@ -294,14 +305,18 @@ static int run_deed(const struct deed *deed, int argc, char **argv)
                                          : "the node's id, or the short form of one that is on the list"},
         {"NAME", ARG_WORD, &trust.label, .about = "for people"},
     };
-    struct arg args[] = {
+    const struct arg flags[] = {
         {"secret-file", ARG_TEXT, &trust.secret_file, .value_name = "FILE",
          .about = "of the cluster; the list lies beside it, as FILE.trust " HOME_SECRET_ABOUT},
         {"json", ARG_FLAG, &trust.json, .about = "print one JSON object, with the whole list"},
-        words[0],
-        words[1],
     };
-    const struct usage usage = {deed->full_name, deed->about, deed->example, args, 2 + (size_t)deed->words};
+    struct arg args[4];
+    size_t arg_count = 0;
+    for (int i = 0; i < deed->words; i++)
+        args[arg_count++] = words[i];
+    for (int i = 0; i < 2; i++)
+        args[arg_count++] = flags[i];
+    const struct usage usage = {deed->full_name, deed->about, deed->example, args, arg_count};
     int code = args_parse(&usage, argc - 1, argv + 1);
     if (code == ARGS_GO)
         code = open_list(&trust, &usage);

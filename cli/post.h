@@ -16,8 +16,8 @@
 #define POST_GREETING  "hearth keeper 2" /* content of LETTER_HELLO */
 
 enum letter_kind {
-    /* To the keeper: VAR "NAME=value" and ARG come any number of times; after its HELLO at most one SECRET, then
-     * GO. */
+    /* To the keeper: VAR "NAME=value" and ARG come any number of times; after its HELLO at most one SECRET,
+     * then GO. */
     LETTER_DIR = 'd',    /* directory to run in */
     LETTER_VAR = 'v',    /* of the environment */
     LETTER_ARG = 'a',    /* of the program, its name first */

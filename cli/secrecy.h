@@ -18,17 +18,17 @@ struct secrecy {
     const char *source;       /* for people */
 };
 
-/* The secret of `given` (a file), else of HEARTH_SECRET, HEARTH_SECRET_FILE or HEARTH_SECRET_FD, else a new one
- * for this job only. `plain`, or HEARTH_PLAIN=1: none. Takes the three variables and the descriptor away, so
+/* The secret of `given` (a file), else of HEARTH_SECRET, HEARTH_SECRET_FILE or HEARTH_SECRET_FD, else a new
+ * one for this job only. `plain`, or HEARTH_PLAIN=1: none. Takes the three variables and the descriptor away, so
  * that no process which we start has them. ARGS_GO, or the exit code after a message. */
 int secrecy_settle(const struct usage *usage, const char *given, bool plain, struct secrecy *secrecy);
-/* Whether the trust list beside the secret lets the ranks in; `elsewhere`: some run on other machines, where the
- * list is not known. ARGS_GO, or the exit code after a message. */
+/* Whether the trust list beside the secret lets the ranks in; `elsewhere`: some run on other machines, where
+ * the list is not known. ARGS_GO, or the exit code after a message. */
 int secrecy_check_trust(const struct usage *usage, const struct secrecy *secrecy, bool elsewhere);
 void secrecy_close(struct secrecy *secrecy);
 
-/* The same for nodes of this very process and of those it forks: a secret of their own, unless the environment
- * has one. It is handed to hearth_config_env by the environment. false after a message. */
+/* The same for nodes of this very process and of those it forks: a secret of their own, unless the
+ * environment has one. It is handed to hearth_config_env by the environment. false after a message. */
 bool secrecy_here(const char *command, bool plain);
 bool secrecy_is_plain(bool plain); /* by the flag, or by HEARTH_PLAIN */
 

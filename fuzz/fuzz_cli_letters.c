@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Letters of the launcher, in pieces of any size: they come out as they stand in the bytes, whatever those are,
- * and what was taken and wiped is nowhere in the buffer. */
+/* Letters of the launcher, in pieces of any size: they come out as they stand in the bytes, whatever those
+ * are, and what was taken and wiped is nowhere in the buffer. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A few bytes that a child process is to read, in a file without a name: unlike arguments and environment they
- * are seen by nobody but those who hold the descriptor. */
+/* A few bytes that a child process is to read, in a file without a name: unlike arguments and environment
+ * they are seen by nobody but those who hold the descriptor. */
 #ifndef OS_MEMORY_FILE_H
 #define OS_MEMORY_FILE_H
 

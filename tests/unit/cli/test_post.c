@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Letters between launcher and keeper, and the one with the secret: it reaches the program by a descriptor, and no
- * buffer keeps it. */
+/* Letters between launcher and keeper, and the one with the secret: it reaches the program by a descriptor,
+ * and no buffer keeps it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

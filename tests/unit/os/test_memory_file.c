@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file without a name: its bytes are there for whoever holds the descriptor, and for a program only when it was
- * handed on. */
+/* A file without a name: its bytes are there for whoever holds the descriptor, and for a program only when it
+ * was handed on. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
