@@ -19,8 +19,8 @@ struct secrecy {
 };
 
 /* The secret of `given` (a file), else of HEARTH_SECRET, HEARTH_SECRET_FILE or HEARTH_SECRET_FD, else a new
- * one for this job only. `plain`, or HEARTH_PLAIN=1: none. Takes the three variables and the descriptor away, so
- * that no process which we start has them. ARGS_GO, or the exit code after a message. */
+ * one for this job only. `plain`, or HEARTH_PLAIN=1: none. Takes the three variables and the descriptor away,
+ * so that no process which we start has them. ARGS_GO, or the exit code after a message. */
 int secrecy_settle(const struct usage *usage, const char *given, bool plain, struct secrecy *secrecy);
 /* Whether the trust list beside the secret lets the ranks in; `elsewhere`: some run on other machines, where
  * the list is not known. ARGS_GO, or the exit code after a message. */

@@ -154,7 +154,7 @@ def memory(pid):
         for line in maps:
             span, rights = line.split()[:2]
             low, high = (int(x, 16) for x in span.split("-"))
-            if rights[1] != "w" or "[v" in line:
+            if rights[1] != "w" or "[v" in line or high - low > 256 << 20:  # a sanitizer reserves terabytes
                 continue
             try:
                 mem.seek(low)
