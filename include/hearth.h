@@ -192,20 +192,24 @@ struct hearth_config {
     const char *bind;        /* interface or address to listen on; NULL = all: NULL */
     const char *advertise;   /* what others are to dial, "host[:port]"; NULL = found out: NULL */
     uint16_t port;           /* to listen on; a taken one moves to the next free: 52416 */
-    const char *transport;   /* "auto" (shared memory inside a host, tcp between), "tcp" or "shm": "auto" */
+    const char *transport;   /* agreed: "auto" (shared memory inside a host; between hosts tcp, or quic where
+                                that is faster: tried when the node opens, over long ways), "tcp", "quic" or
+                                "shm": "auto" */
     uint32_t connections;    /* tcp: data connections to each peer, 1..8; 0 = by its distance: 0 */
+    uint32_t datagram_bytes; /* quic: largest payload of a packet, 1,200 to 65,507; 0 = what the interface
+                                takes: 0 */
     uint32_t link_mbps;      /* agreed: what a port is assumed to carry between machines, Mbit/s: 1,000 */
     int64_t open_timeout_ms; /* for all that hearth_open does: 60,000 */
     int64_t connect_timeout_ms; /* for one attempt to connect: 5,000 */
     uint32_t connect_retries;   /* further attempts, with backoff and jitter: 3 */
     int64_t peer_timeout_ms;    /* a peer that answers nothing for so long is lost: 30,000 */
-    const char *secret;      /* the cluster's: a token of `hearth init`, or 64 hexadecimal digits: NULL */
-    const char *secret_file; /* a file with it; NULL = what `hearth init` or `hearth join` stored, if they
+    const char *secret;         /* the cluster's: a token of `hearth init`, or 64 hexadecimal digits: NULL */
+    const char *secret_file;    /* a file with it; NULL = what `hearth init` or `hearth join` stored, if they
                                 did: NULL */
-    const char *key_file;    /* this node's own key, made if it is not there; "fresh" = one for this process
+    const char *key_file; /* this node's own key, made if it is not there; "fresh" = one for this process
                                 alone; NULL = node.key in the folder: NULL */
-    int plain; /* agreed: 1 = nothing is encrypted, and nobody proves who he is: 0 */
-    int trust_network; /* 1 allows plain connections beyond this machine: 0 */
+    int plain;            /* agreed: 1 = nothing is encrypted, and nobody proves who he is: 0 */
+    int trust_network;    /* 1 allows plain connections beyond this machine: 0 */
     const char *site; /* where this node stands, like "berlin": compressed all-reduces may go two-level, dense
                          inside a site. NULL = each host is a site of its own: NULL */
 
@@ -231,7 +235,8 @@ HEARTH_API void hearth_config_init(struct hearth_config *config);
 /* Sets fields from the environment: HEARTH_OP_TIMEOUT_MS, HEARTH_CHUNK_BYTES, HEARTH_WINDOW_BYTES,
  * HEARTH_EAGER_BYTES, HEARTH_MEMORY_MAX, HEARTH_OPS_MAX, HEARTH_SPIN_US, HEARTH_ALGO, HEARTH_LOG_LEVEL
  * (error, warn, info, debug), HEARTH_PEERS, HEARTH_RENDEZVOUS, HEARTH_JOB, HEARTH_RANK, HEARTH_WORLD_SIZE,
- * HEARTH_BIND, HEARTH_ADVERTISE, HEARTH_PORT, HEARTH_TRANSPORT, HEARTH_CONNECTIONS, HEARTH_LINK_MBPS,
+ * HEARTH_BIND, HEARTH_ADVERTISE, HEARTH_PORT, HEARTH_TRANSPORT, HEARTH_CONNECTIONS, HEARTH_DATAGRAM_BYTES,
+ * HEARTH_LINK_MBPS,
  * HEARTH_OPEN_TIMEOUT_MS, HEARTH_CONNECT_TIMEOUT_MS, HEARTH_CONNECT_RETRIES, HEARTH_PEER_TIMEOUT_MS,
  * HEARTH_SECRET, HEARTH_SECRET_FILE, HEARTH_SECRET_FD, HEARTH_KEY_FILE, HEARTH_PLAIN (0 or 1),
  * HEARTH_TRUST_NETWORK (0 or 1), HEARTH_SITE, HEARTH_RATE (bits a second: 100mbit, 2.5gbit, 0 = no limit),

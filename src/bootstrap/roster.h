@@ -25,7 +25,8 @@ struct member {
     int addr_count;
 };
 
-#define FEATURE_SHM (UINT32_C(1) << 0) /* takes links through shared memory */
+#define FEATURE_SHM  (UINT32_C(1) << 0) /* takes links through shared memory */
+#define FEATURE_QUIC (UINT32_C(1) << 1) /* takes links through QUIC, at the ports where it listens */
 
 struct roster {
     uint64_t cluster; /* drawn by the rendezvous, never 0: the id of the world group, and in every greeting */

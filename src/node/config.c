@@ -11,18 +11,20 @@
 #include "node/node.h"
 #include "os/host.h"
 
-#define BYTES_MIN        16384u /* chunk, window, eager */
-#define CHUNK_BYTES_MAX  (16u << 20)
-#define EAGER_BYTES_MAX  (64u << 20)
-#define CONNECTIONS_MAX  8u
-#define LINK_MBPS_MAX    1000000u
-#define RETRIES_MAX      1000u
-#define PEER_TIMEOUT_MIN 100u /* ms; pings go out once a second, but answers to frames count too */
-#define TIMEOUT_MS_MAX   (INT64_C(365) * 24 * 3600 * 1000)
-#define RATE_MIN         UINT64_C(64000) /* bits a second: with less, pings and grants alone fill the line */
-#define RATE_MAX         UINT64_C(1000000000000)
-#define THREADS_MAX      64u
-#define COUNT_MAX        65536u /* of ranks, members, descriptors */
+#define BYTES_MIN          16384u /* chunk, window, eager */
+#define CHUNK_BYTES_MAX    (16u << 20)
+#define EAGER_BYTES_MAX    (64u << 20)
+#define CONNECTIONS_MAX    8u
+#define LINK_MBPS_MAX      1000000u
+#define DATAGRAM_MIN       1200u /* less, QUIC does not allow */
+#define DATAGRAM_BYTES_MAX 65507u
+#define RETRIES_MAX        1000u
+#define PEER_TIMEOUT_MIN   100u /* ms; pings go out once a second, but answers to frames count too */
+#define TIMEOUT_MS_MAX     (INT64_C(365) * 24 * 3600 * 1000)
+#define RATE_MIN           UINT64_C(64000) /* bits a second: with less, pings alone fill the line */
+#define RATE_MAX           UINT64_C(1000000000000)
+#define THREADS_MAX        64u
+#define COUNT_MAX          65536u /* of ranks, members, descriptors */
 
 void hearth_config_init(struct hearth_config *config)
 {
@@ -273,6 +275,7 @@ int hearth_config_env(struct hearth_config *config)
     uint64_t connecting = (uint64_t)c.connect_timeout_ms, retries = c.connect_retries;
     uint64_t silence = (uint64_t)c.peer_timeout_ms;
     uint64_t shadows = c.compressed_allreduce_max_bytes, threads = c.compress_threads;
+    uint64_t datagram = c.datagram_bytes;
     const struct variable variables[] = {
         {"HEARTH_OP_TIMEOUT_MS", false, 1, (uint64_t)TIMEOUT_MS_MAX, &timeout},
         {"HEARTH_CHUNK_BYTES", true, BYTES_MIN, CHUNK_BYTES_MAX, &chunk},
@@ -285,6 +288,7 @@ int hearth_config_env(struct hearth_config *config)
         {"HEARTH_WORLD_SIZE", false, 1, COUNT_MAX, &members},
         {"HEARTH_PORT", false, 0, UINT16_MAX, &port},
         {"HEARTH_CONNECTIONS", false, 0, CONNECTIONS_MAX, &connections},
+        {"HEARTH_DATAGRAM_BYTES", false, 0, DATAGRAM_BYTES_MAX, &datagram},
         {"HEARTH_LINK_MBPS", false, 1, LINK_MBPS_MAX, &rate},
         {"HEARTH_OPEN_TIMEOUT_MS", false, 1, (uint64_t)TIMEOUT_MS_MAX, &opening},
         {"HEARTH_CONNECT_TIMEOUT_MS", false, 1, (uint64_t)TIMEOUT_MS_MAX, &connecting},
@@ -313,6 +317,7 @@ int hearth_config_env(struct hearth_config *config)
     c.world_size = (int)members;
     c.port = (uint16_t)port;
     c.connections = (uint32_t)connections;
+    c.datagram_bytes = (uint32_t)datagram;
     c.link_mbps = (uint32_t)rate;
     c.open_timeout_ms = (int64_t)opening;
     c.connect_timeout_ms = (int64_t)connecting;
@@ -383,6 +388,7 @@ int config_check(const struct hearth_config *c, struct error *error)
         {"ops_max", c->ops_max, 1, 1u << 20},
         {"spin_us", c->spin_us, 0, 1000000},
         {"connections", c->connections, 0, CONNECTIONS_MAX},
+        {"datagram_bytes", c->datagram_bytes, c->datagram_bytes > 0 ? DATAGRAM_MIN : 0, DATAGRAM_BYTES_MAX},
         {"link_mbps", c->link_mbps, 1, LINK_MBPS_MAX},
         {"open_timeout_ms", (uint64_t)c->open_timeout_ms, 1, (uint64_t)TIMEOUT_MS_MAX},
         {"connect_timeout_ms", (uint64_t)c->connect_timeout_ms, 1, (uint64_t)TIMEOUT_MS_MAX},

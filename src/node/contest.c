@@ -209,19 +209,17 @@ static int try_way(struct arena *a, int way, struct error *error)
 
 /* ---- the result ---- */
 
-/* A few bytes each way through the first connection: all of them, or why not. */
-static int talk(struct arena *a, struct conn *conn, const uint8_t *say, size_t say_len, uint8_t *hear,
-                size_t hear_len)
+static int talk(struct arena *a, struct conn *conn, const struct contest_words *words)
 {
     const struct transport *t = conn->transport;
     size_t said = 0, heard = 0;
-    while (said < say_len || heard < hear_len) {
-        struct iovec piece = {(void *)(uintptr_t)(say + said), say_len - said};
-        ssize_t sent = said < say_len ? t->send(conn, &piece, 1) : 0;
-        if (sent < 0)
-            return HEARTH_PEER_LOST;
-        ssize_t got = heard < hear_len ? t->recv(conn, hear + heard, hear_len - heard) : 0;
-        if (got < 0)
+    while (said < words->say_len || heard < words->hear_len) {
+        struct iovec piece = {(void *)(uintptr_t)(words->say + said), words->say_len - said};
+        ssize_t sent = said < words->say_len ? t->send(conn, &piece, 1) : 0;
+        ssize_t got = sent < 0 || heard == words->hear_len
+                          ? 0
+                          : t->recv(conn, words->hear + heard, words->hear_len - heard);
+        if (sent < 0 || got < 0)
             return HEARTH_PEER_LOST;
         said += (size_t)sent;
         heard += (size_t)got;
@@ -236,20 +234,30 @@ static int talk(struct arena *a, struct conn *conn, const uint8_t *say, size_t s
     return HEARTH_OK;
 }
 
+int contest_talk(struct conn *conn, const struct contest_words *words, uint64_t deadline_ns)
+{
+    struct contest_pair pair = {.ways = {{.conns = {conn}, .count = 1}}};
+    struct contest_setup setup = {.pairs = &pair, .count = 1, .deadline_ns = deadline_ns};
+    struct sock_wait wait;
+    return talk(&(struct arena){.setup = &setup, .waits = &wait}, conn, words);
+}
+
 static int settle(struct arena *a, struct contest_pair *pair)
 {
     struct conn *conn = pair->ways[0].conns[0];
     uint8_t mine[RESULT_BYTES], other[RESULT_BYTES], choice = 0;
     for (int i = 0; i < CONTEST_WAYS; i++)
         store_u64(mine + 8 * i, (uint64_t)pair->ways[i].bytes_per_s);
-    int status = talk(a, conn, mine, sizeof mine, other, sizeof other);
+    struct contest_words results = {mine, sizeof mine, other, sizeof other};
+    int status = talk(a, conn, &results);
     if (status != HEARTH_OK)
         return status;
     for (int i = 0; i < CONTEST_WAYS; i++)
         pair->ways[i].bytes_per_s += (double)load_u64(other + 8 * i);
     if (pair->decides)
         choice = pair->ways[1].bytes_per_s > pair->ways[0].bytes_per_s * a->setup->margin;
-    status = talk(a, conn, &choice, pair->decides, &choice, !pair->decides);
+    struct contest_words decision = {&choice, pair->decides, &choice, !pair->decides};
+    status = talk(a, conn, &decision);
     if (status == HEARTH_OK && choice >= CONTEST_WAYS)
         status = HEARTH_PROTOCOL;
     pair->chosen = choice;

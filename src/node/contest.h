@@ -37,4 +37,15 @@ struct contest_setup {
  * HEARTH_PEER_LOST, HEARTH_PROTOCOL: they are of no use then. */
 int MUST_CHECK contest_run(const struct contest_setup *setup, struct error *error);
 
+/* A few bytes each way through a connection that carries nothing else yet; either may be none. Blocks.
+ * HEARTH_TIMEOUT, HEARTH_PEER_LOST. If members talk pairwise one after the other, all by rising rank of the
+ * peer, nobody waits for ever. */
+struct contest_words {
+    const uint8_t *say;
+    size_t say_len;
+    uint8_t *hear;
+    size_t hear_len;
+};
+int MUST_CHECK contest_talk(struct conn *conn, const struct contest_words *words, uint64_t deadline_ns);
+
 #endif

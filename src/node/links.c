@@ -7,36 +7,53 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "node/ways.h"
 #include "transport/tcp.h"
 #include "transport/tls.h"
 
 #define RING_BYTES_ALL (16u << 20) /* rings in shared memory, to all neighbours together */
 #define RING_BYTES_MAX (4u << 20)  /* larger than a core's cache is enough: see shm.c */
 #define RING_BYTES_MIN (128u << 10)
-#define LINE_MAX_BYTES 256 /* of hearth_links_text, per peer */
+#define LINE_MAX_BYTES 320 /* of hearth_links_text, per peer */
 
-static void links_describe(struct opening *o)
+static const char *kind_of(const struct opening *o, int rank, const struct way *way)
 {
-    size_t size = (size_t)o->roster.size * LINE_MAX_BYTES + 1, used = 0;
-    o->links = heap_alloc(o->heap, size, 1);
+    if (rank == o->roster.rank)
+        return "this one";
+    if (o->mesh[rank].kind == MESH_UNIX)
+        return "shm";
+    return way->quic ? "quic" : o->credentials != NULL ? "tcp+tls" : "plain tcp";
+}
+
+/* A line for people; what does not fit is cut. */
+static void line_write(const struct opening *o, int rank, const struct way *way, char line[LINE_MAX_BYTES])
+{
+    const struct mesh_peer *peer = &o->mesh[rank];
+    const struct member *m = &o->roster.members[rank];
+    char addr[SOCK_TEXT_MAX];
+    int len = snprintf(line, LINE_MAX_BYTES, "rank %d  %s  process %" PRIu32 "  %s", rank, m->name,
+                       m->process, kind_of(o, rank, way));
+    if (peer->kind != MESH_TCP || len >= LINE_MAX_BYTES)
+        return;
+    sock_addr_text(&peer->addr, addr, sizeof addr);
+    snprintf(line + len, LINE_MAX_BYTES - (size_t)len, "  %s  %d %s  %.3f ms%s%s", addr, o->conns[rank].count,
+             way->quic ? "streams" : "connections", (double)peer->round_trip_ns / (double)NS_PER_MS,
+             way->reason[0] != '\0' ? "  " : "", way->reason);
+}
+
+static void links_describe(struct opening *o, const struct way *ways)
+{
+    size_t used = 0;
+    o->links = heap_alloc(o->heap, (size_t)o->roster.size, LINE_MAX_BYTES + 1);
     for (int i = 0; o->links != NULL && i < o->roster.size; i++) {
-        const struct mesh_peer *peer = &o->mesh[i];
-        const struct member *m = &o->roster.members[i];
-        char addr[SOCK_TEXT_MAX] = "";
-        if (peer->kind == MESH_TCP)
-            sock_addr_text(&peer->addr, addr, sizeof addr);
-        int len = snprintf(o->links + used, LINE_MAX_BYTES, "rank %d  %s  process %" PRIu32 "  %s", i,
-                           m->name, m->process,
-                           i == o->roster.rank       ? "this one\n"
-                           : peer->kind == MESH_UNIX ? "shm\n"
-                                                     : "");
-        used += (size_t)len < LINE_MAX_BYTES ? (size_t)len : LINE_MAX_BYTES - 1;
-        if (peer->kind != MESH_TCP)
-            continue;
-        len = snprintf(o->links + used, LINE_MAX_BYTES - (size_t)len, "%s  %s  %d connections  %.3f ms\n",
-                       o->credentials != NULL ? "tcp+tls" : "plain tcp", addr, peer->count,
-                       (double)peer->round_trip_ns / (double)NS_PER_MS);
-        used += len > 0 ? strlen(o->links + used) : 0;
+        char line[LINE_MAX_BYTES];
+        line_write(o, i, &ways[i], line);
+        size_t len = strlen(line);
+        memcpy(o->links + used, line, len);
+        o->links[used + len] = '\n';
+        used += len + 1;
+        if (i != o->roster.rank)
+            log_write(&o->log, HEARTH_LOG_INFO, "HEARTH-LINK", "%s", line);
     }
 }
 
@@ -85,7 +102,7 @@ static int take_sockets(struct opening *o, int rank, struct error *error)
     return HEARTH_OK;
 }
 
-int links_take(struct opening *o, struct error *error)
+static int take_all(struct opening *o, struct error *error)
 {
     static_assert((int)MESH_CHANNELS_MAX == (int)LINK_PIPES_MAX, "a channel becomes a pipe");
     int neighbours = 0;
@@ -105,6 +122,19 @@ int links_take(struct opening *o, struct error *error)
         if (status != HEARTH_OK)
             return status;
     }
-    links_describe(o);
     return HEARTH_OK;
+}
+
+int links_take(struct opening *o, struct error *error)
+{
+    struct way *ways = heap_alloc(o->heap, (size_t)o->roster.size, sizeof *ways);
+    if (ways == NULL)
+        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
+    int status = take_all(o, error);
+    if (status == HEARTH_OK)
+        status = ways_choose(o, ways, error);
+    if (status == HEARTH_OK)
+        links_describe(o, ways);
+    heap_free(ways);
+    return status;
 }

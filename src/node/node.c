@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "transport/quic.h"
+
 #define TURNS_MAX     8               /* of the engine, before a caller goes its way */
 #define NAP_NS        (4 * NS_PER_MS) /* how late the keeper may hear what no operation waits for */
 #define SPIN_ALONE_NS (2 * NS_PER_US) /* then others may need the processor more: yield between looks */
@@ -607,6 +609,7 @@ int node_open(const struct node_setup *setup, hearth_node **out, struct error *e
     node->crowded = setup->crowded;
     node->door = setup->door; /* before the keeper runs */
     node->regions = setup->regions;
+    node->quic = setup->quic;
     node->credentials = setup->credentials;
     node->members = setup->members;
     node->spin_ns = setup->config->spin_us * NS_PER_US;
@@ -674,6 +677,7 @@ void hearth_close(hearth_node *node)
         door_close(node->door);
     buffers_free(node);
     shm_regions_close(node->regions);
+    quic_close(node->quic);
     credentials_close(node->credentials);
     heap_free(node->members);
     bell_drop(node);

@@ -49,6 +49,8 @@ struct node_worker {
     void (*leave)(struct node_worker *worker, hearth_group *group); /* the group closes: likewise */
 };
 
+struct quic;
+
 struct hearth_node {
     struct heap *heap;
     int process;                 /* that opened it */
@@ -62,6 +64,7 @@ struct hearth_node {
     struct rest *rest;               /* NULL: nothing to sleep on but the bell */
     struct door *door;               /* NULL: nobody can come */
     struct shm_regions *regions;     /* NULL: no neighbours to share memory with */
+    struct quic *quic;               /* NULL: no link needs it */
     struct list buffers;             /* hearth_alloc: struct buffer */
     char *links;                     /* hearth_links_text */
     struct credentials *credentials; /* NULL: plain, or nobody is joined from outside */
@@ -105,6 +108,7 @@ struct node_setup {
     struct event event;       /* wakes the node */
     struct door *door;
     struct shm_regions *regions;
+    struct quic *quic;
     struct credentials *credentials;
     struct identity *members;
     bool crowded; /* more members on this host than processors */

@@ -19,6 +19,7 @@
 #include "node/secure.h"
 #include "os/host.h"
 #include "os/random.h"
+#include "transport/quic.h"
 
 #define WAY_MIN_S        20e-6 /* between machines, whatever the clock says */
 #define WINDOW_BYTES_FAR (16u << 20)
@@ -58,7 +59,8 @@ static int describe_self(struct opening *o, struct error *error)
     if (status == HEARTH_OK && host_id(&self->host_id) != HEARTH_OK)
         status = error_set(error, HEARTH_SYSTEM, RANK_NONE, "open: this machine does not say who it is");
     self->process = (uint32_t)process_id();
-    self->features = o->wish != MESH_WISH_TCP ? FEATURE_SHM : 0;
+    self->features = (o->wish != MESH_WISH_TCP ? FEATURE_SHM : 0) |
+                     (o->quic_wish != QUIC_NEVER && quic_built() ? FEATURE_QUIC : 0);
     host_name(self->name, sizeof self->name);
     return status;
 }
@@ -163,7 +165,9 @@ static int join(struct opening *o, struct error *error)
         .roster = &o->roster,
         .door = o->door,
         .wish = o->wish,
-        .channels = c->connections > 0 ? (int)c->connections + 1 : 0,
+        .channels = o->quic_wish == QUIC_ALWAYS ? 1
+                    : c->connections > 0        ? (int)c->connections + 1
+                                                : 0,
         .rate_bytes_per_s = (double)c->link_mbps * 1e6 / 8,
         .credentials = o->credentials,
         .trust_network = c->trust_network,
@@ -368,6 +372,7 @@ static int open_node(struct opening *o, hearth_node **out, struct error *error)
         .event = o->event,
         .door = o->door,
         .regions = o->regions,
+        .quic = o->quic,
         .credentials = o->credentials,
         .members = o->identities,
         .crowded = o->crowded,
@@ -381,6 +386,7 @@ static int open_node(struct opening *o, hearth_node **out, struct error *error)
         return status;
     o->door = NULL;
     o->regions = NULL;
+    o->quic = NULL;
     o->credentials = NULL;
     o->identities = NULL;
     node->links = o->links;

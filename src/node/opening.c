@@ -7,6 +7,7 @@
 #include "node/secure.h"
 #include "os/host.h"
 #include "os/resolve.h"
+#include "transport/quic.h"
 
 #define PEERS_PORT      52416
 #define RENDEZVOUS_PORT 52415
@@ -158,11 +159,20 @@ static int check_transport(struct opening *o, struct error *error)
         o->wish = MESH_AUTO;
     else if (strcmp(name, "tcp") == 0)
         o->wish = MESH_WISH_TCP;
+    else if (strcmp(name, "quic") == 0)
+        o->wish = MESH_WISH_TCP; /* by which members find and trust each other; then quic takes its place */
     else if (strcmp(name, "shm") == 0)
         o->wish = MESH_WISH_SHM;
     else
         return error_set(error, HEARTH_INVALID, RANK_NONE,
-                         "open: transport is \"%s\"; it takes auto, tcp or shm", name);
+                         "open: transport is \"%s\"; it takes auto, tcp, quic or shm", name);
+    if (name != NULL && strcmp(name, "quic") == 0)
+        o->quic_wish = QUIC_ALWAYS;
+    else if (o->wish == MESH_AUTO && !o->own.plain)
+        o->quic_wish = QUIC_IF_FASTER;
+    if (o->quic_wish == QUIC_ALWAYS && o->own.plain)
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "open: quic is always encrypted: transport quic cannot be plain");
     if (o->wish == MESH_WISH_SHM && o->peers != NULL)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "open: peers are addresses of tcp; with transport shm use rendezvous");
@@ -210,6 +220,7 @@ void opening_fini(struct opening *o)
     roster_fini(&o->roster);
     if (o->door != NULL)
         door_close(o->door);
+    quic_close(o->quic);
     shm_regions_close(o->regions);
     heap_free(o->identities);
     heap_free(o->links);

@@ -5,6 +5,12 @@
 
 #include "node/node.h"
 
+enum quic_wish {
+    QUIC_NEVER,
+    QUIC_IF_FASTER, /* between hosts that are far from each other */
+    QUIC_ALWAYS
+};
+
 struct opening {
     struct heap *heap; /* the node's, once it is open: NULL here */
     struct log log;
@@ -13,6 +19,7 @@ struct opening {
     const char **peers;                 /* [size] or NULL */
     int rank, size;                     /* as the config has them; rank -1: not known yet */
     enum mesh_wish wish;
+    enum quic_wish quic_wish;
     uint64_t deadline_ns;
     struct member self;
     struct node_key *key; /* until the credentials have them */
@@ -30,6 +37,7 @@ struct opening {
     bool crowded; /* more members on this host than processors */
     struct event event;
     struct shm_regions *regions;
+    struct quic *quic; /* NULL: none is needed */
 };
 
 /* Copies and checks what concerns the cluster: peers, rendezvous, rank, sizes, addresses. On failure only

@@ -17,6 +17,8 @@
 
 struct quic;
 
+bool quic_built(void); /* whether this library has it: HEARTH_QUIC of the build */
+
 struct quic_setup {
     struct heap *heap;
     struct log log;

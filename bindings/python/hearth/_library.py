@@ -20,7 +20,7 @@ class Config(ctypes.Structure):
         ("algo", c_int), ("log_level", c_int), ("log", c_void_p), ("log_arg", c_void_p),
         ("peers", c_char_p), ("rendezvous", c_char_p), ("job", c_char_p), ("rank", c_int), ("world_size", c_int),
         ("bind", c_char_p), ("advertise", c_char_p), ("port", ctypes.c_uint16), ("transport", c_char_p),
-        ("connections", c_uint32), ("link_mbps", c_uint32), ("open_timeout_ms", c_int64),
+        ("connections", c_uint32), ("datagram_bytes", c_uint32), ("link_mbps", c_uint32), ("open_timeout_ms", c_int64),
         ("connect_timeout_ms", c_int64), ("connect_retries", c_uint32), ("peer_timeout_ms", c_int64),
         ("secret", c_char_p), ("secret_file", c_char_p), ("key_file", c_char_p), ("plain", c_int),
         ("trust_network", c_int), ("site", c_char_p),

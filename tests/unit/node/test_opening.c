@@ -133,13 +133,19 @@ static void transports_by_name(void **state)
     static const struct {
         const char *name;
         enum mesh_wish wish;
-    } cases[] = {{NULL, MESH_AUTO}, {"auto", MESH_AUTO}, {"tcp", MESH_WISH_TCP}, {"shm", MESH_WISH_SHM}};
+        enum quic_wish quic;
+    } cases[] = {{NULL, MESH_AUTO, QUIC_IF_FASTER},
+                 {"auto", MESH_AUTO, QUIC_IF_FASTER},
+                 {"tcp", MESH_WISH_TCP, QUIC_NEVER},
+                 {"quic", MESH_WISH_TCP, QUIC_ALWAYS},
+                 {"shm", MESH_WISH_SHM, QUIC_NEVER}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         config.transport = cases[i].name;
         struct opening o;
         accept_config(&o);
         assert_int_equal(o.wish, cases[i].wish);
+        assert_int_equal(o.quic_wish, cases[i].quic);
         opening_fini(&o);
     }
     static const char *const bad[] = {"", "TCP", "mem", "tcp ", "rdma"};
@@ -149,6 +155,15 @@ static void transports_by_name(void **state)
         config.transport = bad[i];
         expect_refused(words);
     }
+    config.transport = "quic";
+    config.plain = 1;
+    expect_refused("quic is always encrypted");
+    config.plain = 1;
+    struct opening o;
+    accept_config(&o);
+    assert_int_equal(o.quic_wish, QUIC_NEVER);
+    opening_fini(&o);
+    hearth_config_init(&config);
     config.transport = "shm";
     config.peers = "127.0.0.1:1,127.0.0.1:2";
     expect_refused("with transport shm use rendezvous");

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every pair is joined by tcp when this begins. Where quic may take its place, both ends must be of one mind
+ * at every step, though each sees its own numbers: so the lower rank says whether quic is tried, both say
+ * whether it came up, and the lower rank chooses by what both have measured. Short words through the
+ * connection of tcp, before its first frame. */
+#include "node/ways.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "node/contest.h"
+#include "transport/quic.h"
+
+#define FAR_NS        (2 * NS_PER_MS) /* round trip; below it a loss costs tcp little */
+#define STREAMS       3               /* of a link: control, and two for data */
+#define JOIN_NS       (2 * NS_PER_S)  /* for quic to come up, where tcp can do without */
+#define SPAN_MIN_NS   (200 * NS_PER_MS)
+#define SPAN_MAX_NS   NS_PER_S
+#define SPAN_TRIPS    30   /* round trips: enough to leave slow start and to meet some loss */
+#define MARGIN        1.05 /* so much faster must quic be */
+#define BITS_PER_BYTE 8
+
+/* One that may go by quic. */
+struct suitor {
+    int rank;
+    bool decides, joined;
+};
+
+struct choosing {
+    struct opening *o;
+    struct way *ways;
+    struct suitor *suitors;  /* [count] */
+    struct quic_peer *peers; /* [count], likewise */
+    int count;
+    uint64_t round_trip_ns; /* the longest */
+};
+
+/* ---- who is asked ---- */
+
+static int tell(const struct choosing *c, const struct suitor *s, bool both, bool *word, struct error *error)
+{
+    uint8_t mine = *word, other = *word;
+    struct contest_words words = {&mine, both || s->decides, &other, both || !s->decides};
+    int status = contest_talk(c->o->conns[s->rank].conns[0], &words, c->o->deadline_ns);
+    if (status != HEARTH_OK)
+        return error_set(error, status, s->rank, "open: rank %d was lost before a way to it was chosen",
+                         s->rank);
+    *word = both ? mine && other : other;
+    return HEARTH_OK;
+}
+
+static bool can_quic(const struct opening *o, int rank)
+{
+    const struct member *m = &o->roster.members[rank];
+    return o->mesh[rank].kind == MESH_TCP && (m->features & o->self.features & FEATURE_QUIC) != 0;
+}
+
+static void suitor_add(struct choosing *c, int rank)
+{
+    uint64_t round_trip_ns = c->o->mesh[rank].round_trip_ns;
+    c->suitors[c->count++] = (struct suitor){.rank = rank, .decides = c->o->roster.rank < rank};
+    c->round_trip_ns = round_trip_ns > c->round_trip_ns ? round_trip_ns : c->round_trip_ns;
+}
+
+/* All whom quic is to join for sure. */
+static int suit_all(struct choosing *c, struct error *error)
+{
+    for (int i = 0; i < c->o->roster.size; i++) {
+        if (c->o->mesh[i].kind != MESH_TCP)
+            continue;
+        if (!can_quic(c->o, i))
+            return error_set(error, HEARTH_UNSUPPORTED, i,
+                             "open: transport is quic, but %s was built without it: choose tcp or auto",
+                             (c->o->self.features & FEATURE_QUIC) != 0 ? c->o->roster.members[i].name
+                                                                       : "this library");
+        suitor_add(c, i);
+    }
+    return HEARTH_OK;
+}
+
+/* Those on other hosts to whom the way is long. */
+static int suit_far(struct choosing *c, struct error *error)
+{
+    struct opening *o = c->o;
+    for (int i = 0; i < o->roster.size; i++) {
+        if (!can_quic(o, i) || o->roster.members[i].host_id == o->self.host_id)
+            continue;
+        struct suitor s = {.rank = i, .decides = o->roster.rank < i};
+        bool far = o->mesh[i].round_trip_ns >= FAR_NS && o->config->rate == 0;
+        int status = tell(c, &s, false, &far, error);
+        if (status != HEARTH_OK)
+            return status;
+        if (far)
+            suitor_add(c, i);
+        else
+            snprintf(c->ways[i].reason, WAY_REASON_MAX, "near: quic was not tried");
+    }
+    return HEARTH_OK;
+}
+
+/* ---- quic comes up ---- */
+
+/* Where its datagrams go: the address that works for tcp, and the port where the peer listens. */
+static struct sock_addr datagrams_to(const struct opening *o, int rank)
+{
+    const struct member *m = &o->roster.members[rank];
+    struct sock_addr addr = o->mesh[rank].addr;
+    uint16_t port = m->addr_count > 0 ? sock_addr_port(&m->addrs[0]) : sock_addr_port(&addr);
+    for (int i = 0; i < m->addr_count; i++) {
+        struct sock_addr listed = m->addrs[i], used = addr;
+        sock_addr_set_port(&used, sock_addr_port(&listed));
+        if (sock_addr_equal(&used, &listed))
+            port = sock_addr_port(&listed);
+    }
+    sock_addr_set_port(&addr, port);
+    return addr;
+}
+
+static int endpoint_open(struct opening *o, struct error *error)
+{
+    struct quic_setup setup = {
+        .heap = o->heap,
+        .log = o->log,
+        .credentials = o->credentials,
+        .local = door_addr(o->door),
+        .datagram_size = o->config->datagram_bytes,
+        .rate_bytes_per_s = (double)o->config->link_mbps * 1e6 / BITS_PER_BYTE,
+        .idle_ns = (uint64_t)o->config->peer_timeout_ms * NS_PER_MS,
+    };
+    return quic_open(&setup, &o->quic, error);
+}
+
+static int bring_up(struct choosing *c, struct error *error)
+{
+    struct opening *o = c->o;
+    uint64_t until_ns = clock_real() + JOIN_NS + 8 * c->round_trip_ns;
+    if (o->quic_wish == QUIC_ALWAYS || until_ns > o->deadline_ns)
+        until_ns = o->deadline_ns;
+    for (int i = 0; i < c->count; i++) {
+        int rank = c->suitors[i].rank;
+        const struct member *m = &o->roster.members[rank];
+        c->peers[i] = (struct quic_peer){
+            .addr = datagrams_to(o, rank),
+            .identity = {m->node, m->instance},
+            .dials = !c->suitors[i].decides,
+            .streams = STREAMS,
+            .round_trip_ns = o->mesh[rank].round_trip_ns,
+        };
+    }
+    int status = endpoint_open(o, error);
+    if (status == HEARTH_OK)
+        status = quic_join(o->quic, c->peers, c->count, until_ns, error);
+    for (int i = 0; i < c->count; i++) {
+        c->suitors[i].joined = c->peers[i].count > 0;
+        if (!c->suitors[i].joined)
+            snprintf(c->ways[c->suitors[i].rank].reason, WAY_REASON_MAX, "quic did not come up: %.70s",
+                     c->peers[i].why.text[0] != '\0' ? c->peers[i].why.text : error->text);
+    }
+    return status;
+}
+
+/* ---- one of the two goes ---- */
+
+static void conns_close(struct conn *const *conns, int count)
+{
+    for (int i = 0; i < count; i++)
+        conns[i]->transport->close(conns[i]);
+}
+
+static void take_quic(struct choosing *c, int index)
+{
+    struct node_conns *conns = &c->o->conns[c->suitors[index].rank];
+    conns_close(conns->conns, conns->count);
+    memcpy(conns->conns, c->peers[index].conns, sizeof conns->conns);
+    conns->count = c->peers[index].count;
+    c->peers[index].count = 0;
+    c->ways[c->suitors[index].rank].quic = true;
+}
+
+static void drop_quic(struct choosing *c)
+{
+    for (int i = 0; i < c->count; i++) {
+        conns_close(c->peers[i].conns, c->peers[i].count);
+        c->peers[i].count = 0;
+    }
+}
+
+static int always(struct choosing *c, struct error *error)
+{
+    int status = bring_up(c, error);
+    for (int i = 0; i < c->count && status != HEARTH_OK; i++)
+        if (!c->suitors[i].joined && c->peers[i].why.text[0] != '\0')
+            return error_set(error, status, c->suitors[i].rank,
+                             "open: rank %d: %s (tcp reaches it: is UDP let through?)", c->suitors[i].rank,
+                             c->peers[i].why.text);
+    for (int i = 0; i < c->count && status == HEARTH_OK; i++)
+        take_quic(c, i);
+    return status;
+}
+
+static void explain(struct choosing *c, const struct contest_pair *pair)
+{
+    double mbps[CONTEST_WAYS];
+    for (int i = 0; i < CONTEST_WAYS; i++)
+        mbps[i] = pair->ways[i].bytes_per_s * BITS_PER_BYTE / 1e6;
+    snprintf(c->ways[pair->rank].reason, WAY_REASON_MAX,
+             "measured both ways at once: quic %.1f, tcp %.1f Mbit/s", mbps[1], mbps[0]);
+}
+
+static int compare(struct choosing *c, struct contest_pair *pairs, struct error *error)
+{
+    uint64_t span_ns = SPAN_TRIPS * c->round_trip_ns;
+    struct contest_setup setup = {
+        .heap = c->o->heap,
+        .pairs = pairs,
+        .span_ns = span_ns < SPAN_MIN_NS   ? SPAN_MIN_NS
+                   : span_ns > SPAN_MAX_NS ? SPAN_MAX_NS
+                                           : span_ns,
+        .margin = MARGIN,
+        .deadline_ns = c->o->deadline_ns,
+    };
+    for (int i = 0; i < c->count; i++) {
+        const struct suitor *s = &c->suitors[i];
+        if (!s->joined)
+            continue;
+        struct contest_pair *pair = &pairs[setup.count++];
+        *pair = (struct contest_pair){.rank = s->rank, .decides = s->decides};
+        const struct node_conns *tcp = &c->o->conns[s->rank];
+        memcpy(pair->ways[0].conns, tcp->conns, sizeof tcp->conns);
+        pair->ways[0].count = tcp->count;
+        memcpy(pair->ways[1].conns, c->peers[i].conns, sizeof tcp->conns);
+        pair->ways[1].count = c->peers[i].count;
+    }
+    int status = setup.count > 0 ? contest_run(&setup, error) : HEARTH_OK;
+    for (int i = 0, at = 0; i < c->count && status == HEARTH_OK; i++) {
+        if (!c->suitors[i].joined)
+            continue;
+        explain(c, &pairs[at]);
+        if (pairs[at++].chosen == 1)
+            take_quic(c, i);
+    }
+    return status;
+}
+
+static int if_faster(struct choosing *c, struct error *error)
+{
+    struct error why;
+    struct contest_pair *pairs = heap_alloc(c->o->heap, (size_t)c->count, sizeof *pairs);
+    if (pairs == NULL)
+        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
+    (void)bring_up(c, &why); /* what does not come up stays with tcp */
+    int status = HEARTH_OK;
+    for (int i = 0; i < c->count && status == HEARTH_OK; i++) {
+        bool joined = c->suitors[i].joined;
+        status = tell(c, &c->suitors[i], true, &joined, error);
+        c->suitors[i].joined = joined;
+    }
+    if (status == HEARTH_OK)
+        status = compare(c, pairs, error);
+    heap_free(pairs);
+    return status;
+}
+
+/* ---- all of it ---- */
+
+static bool is_used(const struct choosing *c)
+{
+    for (int i = 0; i < c->count; i++)
+        if (c->ways[c->suitors[i].rank].quic)
+            return true;
+    return false;
+}
+
+int ways_choose(struct opening *o, struct way *ways, struct error *error)
+{
+    struct choosing c = {.o = o, .ways = ways};
+    size_t size = (size_t)o->roster.size;
+    if (o->quic_wish == QUIC_NEVER)
+        return HEARTH_OK;
+    c.suitors = heap_alloc(o->heap, size, sizeof *c.suitors);
+    c.peers = heap_alloc(o->heap, size, sizeof *c.peers);
+    int status = HEARTH_OK;
+    if (c.suitors == NULL || c.peers == NULL)
+        status = error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
+    bool sure = o->quic_wish == QUIC_ALWAYS;
+    if (status == HEARTH_OK)
+        status = sure ? suit_all(&c, error) : suit_far(&c, error);
+    if (status == HEARTH_OK && c.count > 0)
+        status = sure ? always(&c, error) : if_faster(&c, error);
+    if (c.peers != NULL)
+        drop_quic(&c);
+    if (status == HEARTH_OK && !is_used(&c)) {
+        quic_close(o->quic);
+        o->quic = NULL;
+    }
+    heap_free(c.suitors);
+    heap_free(c.peers);
+    return status;
+}
