@@ -14,11 +14,17 @@
 
 #define FIRST_FREE 3 /* the standard ones are the program's */
 
+struct ends {
+    int writer, reader; /* -1: none */
+};
+
 #if defined(__linux__) && !defined(HEARTH_POSIX)
 
-static int nameless(void)
+static bool nameless(struct ends *ends)
 {
-    return memfd_create("hearth", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    ends->writer = memfd_create("hearth", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    ends->reader = ends->writer < 0 ? -1 : dup(ends->writer);
+    return ends->reader >= 0;
 }
 
 static bool freeze(int fd)
@@ -28,23 +34,24 @@ static bool freeze(int fd)
 
 #else
 
-static int nameless(void)
+static bool nameless(struct ends *ends)
 {
     char memory[] = "/dev/shm/hearth-XXXXXX", disk[] = "/tmp/hearth-XXXXXX";
     char *name = memory;
-    int fd = mkstemp(name); /* mode 0600 */
-    if (fd < 0) {
+    ends->writer = mkstemp(name); /* mode 0600 */
+    if (ends->writer < 0) {
         name = disk;
-        fd = mkstemp(name);
+        ends->writer = mkstemp(name);
     }
-    if (fd < 0)
-        return -1;
+    if (ends->writer < 0)
+        return false;
+    ends->reader = open(name, O_RDONLY | O_CLOEXEC);
     unlink(name);
-    fcntl(fd, F_SETFD, FD_CLOEXEC);
-    return fd;
+    fcntl(ends->writer, F_SETFD, FD_CLOEXEC);
+    return ends->reader >= 0;
 }
 
-/* There are no seals: a process of the same user is trusted not to change it. */
+/* There are no seals: who has the reader cannot write by it, and others of the same user are trusted. */
 static bool freeze(int fd)
 {
     return fd >= 0;
@@ -66,14 +73,22 @@ static bool write_all(int fd, const char *bytes, size_t len)
     return true;
 }
 
+static void close_end(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+}
+
 int memory_file_make(const void *bytes, size_t len, int *fd)
 {
-    int made = nameless(), high = made < 0 ? -1 : fcntl(made, F_DUPFD_CLOEXEC, FIRST_FREE);
-    if (made >= 0)
-        close(made);
+    struct ends ends = {-1, -1};
+    bool good = nameless(&ends) && write_all(ends.writer, bytes, len) && freeze(ends.writer);
+    int high = good ? fcntl(ends.reader, F_DUPFD_CLOEXEC, FIRST_FREE) : -1;
+    close_end(ends.writer);
+    close_end(ends.reader);
     if (high < 0)
         return HEARTH_SYSTEM;
-    if (!write_all(high, bytes, len) || lseek(high, 0, SEEK_SET) != 0 || !freeze(high)) {
+    if (lseek(high, 0, SEEK_SET) != 0) {
         close(high);
         return HEARTH_SYSTEM;
     }

@@ -33,6 +33,7 @@ static void test_bytes(void **state)
     assert_int_equal(fstat(fd, &about), 0);
     assert_int_equal(about.st_size, sizeof words);
     assert_int_equal(about.st_nlink, 0); /* no name anywhere */
+    assert_int_equal(pwrite(fd, "X", 1, 0), -1);
     close(fd);
 }
 
@@ -55,7 +56,7 @@ static int program_finds(int fd, bool handed_on)
 {
     char test[64];
     int status = 0;
-    snprintf(test, sizeof test, "read line <&%d && test \"$line\" = 'not for everybody'", fd);
+    snprintf(test, sizeof test, "read line </dev/fd/%d && test \"$line\" = 'not for everybody'", fd);
     pid_t pid = fork();
     if (pid == 0) {
         if (handed_on && memory_file_hand_on(fd))
