@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "os/host.h"
+
 #define KEY_LEAF    "node.key"
 #define SECRET_LEAF "cluster"
 #define TRUST_TAIL  ".trust"
@@ -38,17 +40,21 @@ static int absolute(const struct usage *usage, const char *given, char *path)
 static int standard(const struct usage *usage, const char *leaf, const char *flag, char *path)
 {
     const char *config = variable("XDG_CONFIG_HOME"), *home = variable("HOME");
+    char listed[HOME_PATH_MAX];
     bool good = false;
+    if ((!home || home[0] != '/') && host_home(listed, sizeof listed))
+        home = listed;
     if (config && config[0] == '/') /* by its specification others do not count */
         good = fits(snprintf(path, HOME_PATH_MAX, "%s/hearth/%s", config, leaf));
     else if (home && home[0] == '/')
         good = fits(snprintf(path, HOME_PATH_MAX, "%s/.config/hearth/%s", home, leaf));
     if (good)
         return ARGS_GO;
-    return args_refuse(usage,
-                       "there is no place for the file '%s': neither XDG_CONFIG_HOME nor HOME is set to an "
-                       "absolute path; set HOME, or name a file with --%s",
-                       leaf, flag);
+    return args_refuse(
+        usage,
+        "there is no place for the file '%s': this user has no home, and neither XDG_CONFIG_HOME "
+        "nor HOME is an absolute path; set HOME, or name a file with --%s",
+        leaf, flag);
 }
 
 int home_key_file(const struct usage *usage, const char *given, char path[static HOME_PATH_MAX])

@@ -13,7 +13,8 @@
     "(default: HEARTH_SECRET_FILE, else cluster in $XDG_CONFIG_HOME/hearth or ~/.config/hearth)"
 
 /* Both write an absolute path: as given by the flag, else by the variable, else the default below
- * $XDG_CONFIG_HOME/hearth or $HOME/.config/hearth. ARGS_GO, or the exit code after a message with the fix. */
+ * $XDG_CONFIG_HOME/hearth or .config/hearth of $HOME or, without it, of the user's home: where the library
+ * looks too. ARGS_GO, or the exit code after a message with the fix. */
 int home_key_file(const struct usage *usage, const char *given, char path[static HOME_PATH_MAX]);
 int home_secret_file(const struct usage *usage, const char *given, char path[static HOME_PATH_MAX]);
 /* The list that belongs to a secret file. false: too long. */

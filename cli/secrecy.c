@@ -177,7 +177,8 @@ static bool export_secret(const struct secret *secret)
     if (status)
         return false;
     snprintf(number, sizeof number, "%d", fd); /* open as long as we are */
-    return setenv("HEARTH_SECRET_FD", number, 1) == 0 && setenv("HEARTH_KEY_FILE", "fresh", 0) == 0;
+    return setenv("HEARTH_SECRET_FD", number, 1) == 0 &&
+           setenv("HEARTH_KEY_FILE", "fresh", !variable("HEARTH_KEY_FILE")) == 0;
 }
 
 bool secrecy_here(const char *command, bool plain)
@@ -189,6 +190,7 @@ bool secrecy_here(const char *command, bool plain)
         good = setenv("HEARTH_PLAIN", "1", 1) == 0;
     } else if (!secrecy_is_plain(false) && !variable("HEARTH_SECRET") && !variable("HEARTH_SECRET_FILE") &&
                !variable("HEARTH_SECRET_FD")) {
+        take_variables_away(); /* the library takes one that is empty for a mistake */
         good = secret_draw(NULL, &secret, &error) == HEARTH_OK && export_secret(secret);
         secret_close(secret);
     }

@@ -55,8 +55,8 @@ is_token() {
     grep -qE '^hearth1-[A-Za-z0-9._-]+-[0-9a-z]{58}$' "$1"
 }
 
-# What a rank says about its secret: the token and the variables, a line each.
-show='printf "%s " "$RANK"; cat <&"${HEARTH_SECRET_FD:-9}" 2>/dev/null || printf none
+# What a rank says about its secret: the token and the variables. (Not by <&: some shells take only one digit there.)
+show='printf "%s " "$RANK"; cat "/dev/fd/${HEARTH_SECRET_FD:-none}" 2>/dev/null || printf none
       echo " ${HEARTH_KEY_FILE-} ${HEARTH_PLAIN-} ${HEARTH_SECRET-} ${HEARTH_SECRET_FILE-}"'
 
 # ---- a secret of its own -------------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ run -n 1 --no-prefix -- sh -c "$show"
 report $? "the next job has another"
 [ ! -e "$HOME/.config" ]
 report $? "nothing is stored"
-run -n 1 --no-prefix -- sh -c 'printf x 2>/dev/null >&"$HEARTH_SECRET_FD"; cat <&"$HEARTH_SECRET_FD"'
+run -n 1 --no-prefix -- bash -c 'printf x 2>/dev/null >&"$HEARTH_SECRET_FD"; cat "/dev/fd/$HEARTH_SECRET_FD"'
 is_token "$scratch/out"
 report $? "a rank cannot change it"
 HEARTH_KEY_FILE=/some/key run -n 1 --no-prefix -- sh -c 'echo "$HEARTH_KEY_FILE"'
@@ -112,7 +112,7 @@ away=(--ssh "$scratch/ssh" --rendezvous 10.9.8.7)
 # Rank 0 is local, rank 1 elsewhere; both wait while everybody's arguments, environment and memory are looked at.
 cat >"$scratch/rank" <<'SCRIPT'
 #!/bin/sh
-cat <&"$HEARTH_SECRET_FD" >"$1/seen.$RANK.part"
+cat "/dev/fd/$HEARTH_SECRET_FD" >"$1/seen.$RANK.part"
 mv "$1/seen.$RANK.part" "$1/seen.$RANK"
 while test ! -e "$1/enough"; do sleep 0.1; done
 SCRIPT

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Drives hearth id, init, join and trust as a user would, and as somebody would who lays wrong files in their way.
-set -um
+set -u
 hearth=$(realpath "${1:-${HEARTH_BINARY_DIR:-build}/hearth}")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -99,13 +99,22 @@ XDG_CONFIG_HOME=relative run id
 [ $code -eq 0 ] && grep -q "$id" out && [ ! -e relative ]
 report $? "a relative XDG_CONFIG_HOME does not count"
 HEARTH_KEY_FILE=fresh refuses 2 "--key-file" id
-for wrong in "" relative; do
-    HOME=$wrong refuses 2 "set HOME, or name a file with --key-file" id
-    HOME=$wrong refuses 2 "set HOME, or name a file with --secret-file" init
+listed=$(getent passwd "$(id -u)" | cut -d : -f 6)
+for wrong in "" relative unset; do
+    (
+        export HOME=$wrong
+        [ $wrong. != unset. ] || unset HOME
+        run trust list --secret-file "$folder/cluster" && exit $code
+    )
+    report $? "HOME $wrong does not matter where the file is named"
+    ( # only looks: this is the user's own home
+        export HOME=$wrong
+        [ $wrong. != unset. ] || unset HOME
+        run trust list
+        if [ "${listed:0:1}" = / ]; then grep -qF "$listed/.config/hearth/cluster" out err; else grep -q "set HOME" err; fi
+    )
+    report $? "HOME $wrong: the home that the system has for this user"
 done
-(unset HOME; refuses 2 "HOME" id; exit $failed)
-failed=$?
-number=$((number + 1))
 home race
 for i in 1 2 3 4 5 6 7 8; do "$hearth" id >"race.$i" 2>&1 & done
 wait

@@ -186,7 +186,7 @@ static void test_program_gets_it(void **state)
     setenv("HEARTH_SECRET", "of somebody else", 1);
     start_keeper(&k);
     unsetenv("HEARTH_SECRET");
-    send_program(&k, "cat <&$HEARTH_SECRET_FD; test -z \"$HEARTH_SECRET\"");
+    send_program(&k, "cat /dev/fd/$HEARTH_SECRET_FD; test -z \"$HEARTH_SECRET\"");
     assert_true(post_add(&k.down, LETTER_SECRET, token, strlen(token)));
     assert_true(post_add(&k.down, LETTER_GO, "\0", 1));
     assert_true(await(&k, LETTER_OUT, &letter));
