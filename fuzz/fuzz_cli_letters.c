@@ -11,6 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
 #define HEAD      4
 #define PIECE_MAX 4096 /* a pipe always takes as much */
+#define LOOKS_MAX 4    /* at the whole buffer, which is slow */
 
 static void must(bool condition)
 {
@@ -36,14 +37,16 @@ static bool take_letters(struct post *post, const uint8_t *bytes, size_t *at, si
 static void look_for_traces(struct post *post)
 {
     post_wipe(post);
-    for (size_t i = 0; i < post->cap; i++)
-        must((i >= post->at && i < post->len) || post->data[i] == 0);
+    for (size_t i = 0; i < post->at; i++)
+        must(post->data[i] == 0);
+    for (size_t i = post->len; i < post->cap; i++)
+        must(post->data[i] == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     struct post post;
-    int ends[2];
+    int ends[2], looks = 0;
     size_t at = 0, sent = 0, piece = len > 0 ? 1 + (size_t)bytes[0] * 16 % PIECE_MAX : 1;
     if (!pipe_open(ends))
         return 0;
@@ -56,7 +59,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         if (!take_letters(&post, bytes, &at, sent))
             break;
         must(post_waiting(&post) == sent - at);
-        look_for_traces(&post);
+        if (at > 0 && looks++ < LOOKS_MAX)
+            look_for_traces(&post);
     }
     close(ends[1]);
     post_close(&post);
