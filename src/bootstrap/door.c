@@ -18,13 +18,17 @@
 #define ACCEPTS_MAX  32                /* of each listener, each time the door is pumped */
 #define NO_ACCEPT_NS (100 * NS_PER_MS) /* pause when the system has no descriptors left */
 #define LOCAL_TEXT   64
+#define ADMITTED_NS  NS_PER_S /* a handshake that has begun well is not disturbed for so long */
 
 struct stranger {
     int fd;                /* -1: the place is free */
     struct tunnel *tunnel; /* has the descriptor; NULL: nothing has come yet */
     bool local, greeted;
     struct sock_addr from;
-    uint64_t came; /* counts them */
+    uint64_t house;   /* guard_house: the same for all from one address */
+    uint64_t came;    /* counts them */
+    uint64_t came_ns; /* and when */
+    bool admitted;    /* it knocked as only members can, and we spend work on it */
     uint64_t deadline_ns;
     size_t got;
     uint8_t bytes[GREETING_LEN];
@@ -212,55 +216,50 @@ void door_settle(struct door *door)
 
 /* ---- strangers ---------------------------------------------------------------------------------------- */
 
-static bool same_house(const struct stranger *a, const struct stranger *b)
-{
-    struct sock_addr x = a->from, y = b->from;
-
-    if (a->local || b->local)
-        return a->local && b->local;
-    sock_addr_set_port(&x, 0);
-    sock_addr_set_port(&y, 0);
-    return sock_addr_equal(&x, &y);
-}
-
 static int neighbours(const struct door *door, const struct stranger *s)
 {
     int count = 0;
 
     for (int i = 0; i < DOOR_HALF_OPEN; i++)
-        count += door->strangers[i].fd >= 0 && same_house(&door->strangers[i], s);
+        count += door->strangers[i].fd >= 0 && door->strangers[i].house == s->house;
     return count;
 }
 
-/* Of the address that holds most places, the one that came first. Guests whom the mesh has not taken yet
- * stay: they are few and are taken at once. */
-static struct stranger *stranger_to_go(struct door *door)
+/* Whether it may lose its place to another. Guests whom the mesh has not taken yet stay: they are few and are
+ * taken at once. So do those who have knocked as only members can, for a while: where many members come from
+ * one address, they would push out each other in the middle of their handshakes. */
+static bool may_go(const struct door *door, const struct stranger *s)
 {
-    struct stranger *worst = NULL;
-    int most = 0;
-
-    for (int i = 0; i < DOOR_HALF_OPEN; i++) {
-        struct stranger *s = &door->strangers[i];
-        if (s->fd < 0 || s->greeted)
-            continue;
-        int count = neighbours(door, s);
-        if (!worst || count > most || (count == most && s->came < worst->came)) {
-            worst = s;
-            most = count;
-        }
-    }
-    return worst;
+    return s->fd >= 0 && !s->greeted && !(s->admitted && door->guard.now_ns < s->came_ns + ADMITTED_NS);
 }
 
-static struct stranger *place_find(struct door *door)
+/* The place of one who goes: of the address that holds most, the one that came first. -1: none of them may
+ * go, and nobody else goes instead. */
+static int place_taken(const struct door *door)
+{
+    const struct stranger *all = door->strangers;
+    int place = -1, most = 0;
+
+    for (int i = 0; i < DOOR_HALF_OPEN; i++) {
+        int count = neighbours(door, &all[i]);
+        if (count < most)
+            continue;
+        if (count > most)
+            place = -1;
+        most = count;
+        if (may_go(door, &all[i]) && (place < 0 || all[i].came < all[place].came))
+            place = i;
+    }
+    return place;
+}
+
+/* A place for one more; -1: until there is one he waits where the system keeps him. */
+static int place_find(const struct door *door)
 {
     for (int i = 0; i < DOOR_HALF_OPEN; i++)
         if (door->strangers[i].fd < 0)
-            return &door->strangers[i];
-    struct stranger *oldest = stranger_to_go(door);
-    if (oldest)
-        stranger_close(door, oldest, "too many wait, and most of them come from there");
-    return oldest;
+            return i;
+    return place_taken(door);
 }
 
 /* All 64 bytes are there. */
@@ -335,7 +334,9 @@ static void stranger_hear(struct door *door, struct stranger *s)
 
     if (!s->tunnel && !stranger_open(door, s))
         return;
+    uint64_t before = door->guard.admitted;
     int status = tunnel_pump(s->tunnel, &error);
+    s->admitted = s->admitted || door->guard.admitted != before;
     if (status == HEARTH_OK)
         stranger_listen(door, s);
     else if (status == HEARTH_PROTOCOL)
@@ -346,24 +347,26 @@ static void stranger_hear(struct door *door, struct stranger *s)
 
 /* ---- pumping ------------------------------------------------------------------------------------------ */
 
-static void accept_one(struct door *door, int fd, const struct sock_addr *from, bool local, uint64_t now_ns)
+/* Gives him that place, where another may have to go. */
+static void accept_one(struct door *door, struct stranger *s, int fd, const struct sock_addr *from,
+                       bool local)
 {
     struct sock_wait wait = {.fd = fd, .want_recv = true};
+    uint64_t now_ns = door->guard.now_ns;
 
     if (door->settled) { /* a handshake would cost us something, and lead to nothing */
         sock_close(fd);
         return;
     }
-    struct stranger *s = place_find(door);
-    if (!s) { /* every place is a guest's that waits to be taken */
-        sock_close(fd);
-        return;
-    }
+    if (s->fd >= 0)
+        stranger_close(door, s, "too many wait, and most of them come from there");
     *s = (struct stranger){
         .fd = fd,
         .local = local,
         .from = *from,
+        .house = local ? 0 : guard_house(from),
         .came = door->count++,
+        .came_ns = now_ns,
         .deadline_ns = now_ns + door->greeting_ns,
     };
     if (local && !sock_same_user(fd))
@@ -375,9 +378,10 @@ static void accept_one(struct door *door, int fd, const struct sock_addr *from, 
 static void accept_some(struct door *door, int listener, bool local, uint64_t now_ns)
 {
     for (int i = 0; i < ACCEPTS_MAX; i++) {
+        int place = place_find(door);
         struct sock_addr from = {.len = 0};
         int fd = -1;
-        int status = sock_accept(listener, &fd, &from);
+        int status = place >= 0 ? sock_accept(listener, &fd, &from) : HEARTH_PENDING;
         if (status == HEARTH_PENDING)
             return;
         if (status) {
@@ -387,7 +391,7 @@ static void accept_some(struct door *door, int listener, bool local, uint64_t no
                       "a connection cannot be taken: the process has too many files open");
             return;
         }
-        accept_one(door, fd, &from, local, now_ns);
+        accept_one(door, &door->strangers[place], fd, &from, local);
     }
 }
 
@@ -443,16 +447,18 @@ size_t door_waits(const struct door *door, struct sock_wait *items, size_t max, 
     size_t count = 0;
 
     /* While nobody can be accepted the listeners would be ready all the time. */
-    if (!door->deaf) {
+    bool full = place_find(door) < 0;
+    if (!door->deaf && !full) {
         wait_add(items, max, &count, door->local_fd, false);
         wait_add(items, max, &count, door->fd, false);
-    } else if (door->deaf_until_ns < *deadline_ns)
+    } else if (door->deaf && door->deaf_until_ns < *deadline_ns)
         *deadline_ns = door->deaf_until_ns;
     for (int i = 0; i < DOOR_HALF_OPEN; i++) {
         const struct stranger *s = &door->strangers[i];
         wait_add(items, max, &count, s->fd, wants_send(s));
-        if (s->fd >= 0 && s->deadline_ns < *deadline_ns)
-            *deadline_ns = s->deadline_ns;
+        uint64_t due_ns = full && s->admitted ? s->came_ns + ADMITTED_NS : s->deadline_ns;
+        if (s->fd >= 0 && due_ns < *deadline_ns)
+            *deadline_ns = due_ns;
     }
     return count;
 }

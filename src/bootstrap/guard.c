@@ -4,6 +4,8 @@
 
 #include <inttypes.h>
 
+#include "core/hash.h"
+
 #define EACH_NS (NS_PER_S / GUARD_HANDSHAKES_PER_S)
 
 void guard_init(struct guard *guard, const struct log *log, int more)
@@ -35,17 +37,25 @@ bool guard_admit(void *arg)
         return false;
     }
     guard->due_ns = from_ns + EACH_NS;
+    guard->admitted++;
     return true;
 }
 
-/* Whether the log should hear of this address now. */
-static bool is_new(struct guard *guard, const struct sock_addr *from)
+uint64_t guard_house(const struct sock_addr *from)
 {
-    struct sock_addr house = *from;
+    struct sock_addr addr = *from;
 
-    sock_addr_set_port(&house, 0);
+    if (sock_addr_family(&addr) == SOCK_UNIX)
+        return 0;
+    sock_addr_set_port(&addr, 0);
+    return hash64(1, addr.raw, addr.len);
+}
+
+/* Whether the log should hear of this address now. */
+static bool is_new(struct guard *guard, uint64_t house)
+{
     for (int i = 0; i < guard->named_count; i++)
-        if (sock_addr_equal(&guard->named[i], &house))
+        if (guard->named[i] == house)
             return false;
     if (guard->named_count == GUARD_NAMED_MAX)
         return false;
@@ -56,7 +66,7 @@ static bool is_new(struct guard *guard, const struct sock_addr *from)
 void guard_complain(struct guard *guard, const struct sock_addr *from, const char *why)
 {
     char text[SOCK_TEXT_MAX];
-    bool first = is_new(guard, from);
+    bool first = is_new(guard, guard_house(from));
 
     sock_addr_text(from, text, sizeof(text));
     log_write(&guard->log, first ? HEARTH_LOG_WARN : HEARTH_LOG_DEBUG, "HEARTH-STRANGER",

@@ -17,11 +17,12 @@ struct guard {
     struct log log;
     uint64_t burst;
     uint64_t now_ns;
-    uint64_t due_ns;          /* when the last handshake that was let in is paid for */
+    uint64_t due_ns; /* when the last handshake that was let in is paid for */
+    uint64_t admitted;
     uint64_t refused, untold; /* handshakes that were not let in; those the log does not know of */
     uint64_t told_ns;         /* when it was told last */
     int named_count;
-    struct sock_addr named[GUARD_NAMED_MAX]; /* without ports */
+    uint64_t named[GUARD_NAMED_MAX]; /* houses */
 };
 
 /* `more` handshakes at once than usual. */
@@ -30,6 +31,8 @@ void guard_init(struct guard *guard, const struct log *log, int more);
 void guard_tick(struct guard *guard, uint64_t now_ns);
 /* Whether one more handshake may cost us something: a session_admit_fn, with the guard as its argument. */
 bool guard_admit(void *guard);
+/* A number for an address, whatever the port; all unix sockets have one. */
+uint64_t guard_house(const struct sock_addr *from);
 /* Somebody was sent away for a reason that people should know: once for each address at WARN. */
 void guard_complain(struct guard *guard, const struct sock_addr *from, const char *why);
 

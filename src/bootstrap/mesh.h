@@ -11,8 +11,8 @@
 
 #include "bootstrap/roster.h"
 
-#define MESH_CHANNELS_MAX 9  /* control + 8 data */
-#define DOOR_HALF_OPEN    64 /* sockets that have not greeted yet; one goes when another comes */
+#define MESH_CHANNELS_MAX 9   /* control + 8 data */
+#define DOOR_HALF_OPEN    128 /* sockets that have not greeted yet; one goes when another comes */
 
 /* ---- the door: the node's listening sockets and those who stand in front of them ---- */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares what a member says of itself with what its connection has proven, and with what others have. */
+/* Compares what a member says of itself with what its connection has proven and with what others have. */
 #include "bootstrap/register_trust.h"
 
 #include <string.h>

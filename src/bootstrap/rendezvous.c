@@ -12,7 +12,6 @@
 #include "bootstrap/differ.h"
 #include "bootstrap/register_trust.h"
 #include "core/bytes.h"
-#include "core/hash.h"
 #include "core/prng.h"
 #include "security/vault.h"
 #include "wire/frame.h"
@@ -28,7 +27,7 @@ struct guest {
     enum guest_state state;
     bool gone, ready;
     struct rendezvous_origin origin;
-    uint64_t house; /* the same for all from one address */
+    uint64_t house; /* guard_house */
     bool proven;    /* by its handshake, to be: */
     struct identity peer;
     uint64_t order;       /* of coming, and then of registering */
@@ -311,14 +310,6 @@ static void meeting_try_go(struct rendezvous *r, uint64_t now_ns)
     }
 }
 
-static uint64_t house_of(const struct sock_addr *from)
-{
-    struct sock_addr addr = *from;
-
-    sock_addr_set_port(&addr, 0);
-    return hash64(1, addr.raw, addr.len);
-}
-
 static bool may_go(const struct guest *g)
 {
     return g && g->state != MEMBER && !g->gone;
@@ -358,7 +349,7 @@ int rendezvous_conn_open(struct rendezvous *r, const struct rendezvous_origin *o
     if (!g)
         return HEARTH_NO_MEMORY;
     g->origin = *origin;
-    g->house = house_of(&origin->from);
+    g->house = guard_house(&origin->from);
     g->order = ++r->orders;
     g->wanted = g->rank = RANK_NONE;
     g->deadline_ns = now_ns + RENDEZVOUS_STRANGER_NS;

@@ -5,16 +5,19 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "os/clock.h"
 #include "persons.h"
 
-struct credentials *person(struct heap *heap, uint8_t secret, uint64_t instance)
+static struct credentials *person_trusting(struct heap *heap, uint8_t secret, uint64_t instance,
+                                           struct trust_list *trust)
 {
-    struct credentials_setup setup = {.heap = heap, .instance = instance};
+    struct credentials_setup setup = {.heap = heap, .instance = instance, .trust = trust};
     struct credentials *credentials = NULL;
     uint8_t bytes[SECRET_LEN];
     struct error error;
@@ -25,6 +28,31 @@ struct credentials *person(struct heap *heap, uint8_t secret, uint64_t instance)
     if (credentials_open(&setup, &credentials, &error) != HEARTH_OK)
         fail_msg("%s", error.text);
     return credentials;
+}
+
+struct credentials *person(struct heap *heap, uint8_t secret, uint64_t instance)
+{
+    return person_trusting(heap, secret, instance, NULL);
+}
+
+struct credentials *person_against(struct heap *heap, uint8_t secret, uint64_t instance,
+                                   const struct node_id *revoked)
+{
+    char folder[] = "/tmp/hearth-persons-XXXXXX", path[64];
+    struct trust_entry entry = {.id = *revoked, .revoked = true};
+    struct trust_list *list = NULL;
+    struct error error;
+
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/trust", folder);
+    assert_int_equal(trust_list_open(heap, path, &list, &error), HEARTH_OK);
+    if (trust_list_set(list, revoked, &entry, &error) != HEARTH_OK)
+        fail_msg("%s", error.text);
+    assert_int_equal(unlink(path), 0);
+    snprintf(path, sizeof(path), "%s/trust.lock", folder); /* where changes wait for each other */
+    (void)unlink(path);
+    assert_int_equal(rmdir(folder), 0);
+    return person_trusting(heap, secret, instance, list);
 }
 
 void tcp_pair(int fds[2])

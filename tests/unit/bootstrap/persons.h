@@ -8,6 +8,9 @@
 
 /* A new key; `secret` is the byte that fills the cluster's. Asserts. */
 struct credentials *person(struct heap *heap, uint8_t secret, uint64_t instance);
+/* One that has revoked this id, in a file that is gone again. */
+struct credentials *person_against(struct heap *heap, uint8_t secret, uint64_t instance,
+                                   const struct node_id *revoked);
 
 void tcp_pair(int fds[2]); /* as sock_pair, but TCP: what does not fit is cut anywhere */
 

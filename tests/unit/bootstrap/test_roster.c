@@ -492,6 +492,19 @@ static void who_does_not_belong_is_told_and_named(void **state)
     }
 }
 
+static void a_member_whose_key_was_revoked_is_told_and_named(void **state)
+{
+    (void)state;
+    free_port(address, sizeof(address));
+    parts_set(3, 2, true);
+    part_arm(1, 1);
+    part_arm(2, 1);
+    parts[0].credentials = person_against(&parts[0].heap, 1, 100, &parts[1].setup.self.node);
+    parts[0].setup.credentials = parts[0].credentials;
+    parts[0].setup.self.node = credentials_self(parts[0].credentials)->node;
+    stray(HEARTH_PEER_LOST, "revoked our key (hearth trust)", "was revoked (hearth trust)");
+}
+
 static void a_neighbour_who_does_not_belong_is_told(void **state)
 {
     static const uint8_t offer[SECRET_LEN] = {3};
@@ -573,6 +586,7 @@ int main(void)
         cmocka_unit_test(members_with_a_secret_agree),
         cmocka_unit_test(whoever_serves_hands_out_the_secret),
         cmocka_unit_test(who_does_not_belong_is_told_and_named),
+        cmocka_unit_test(a_member_whose_key_was_revoked_is_told_and_named),
         cmocka_unit_test(a_neighbour_who_does_not_belong_is_told),
         cmocka_unit_test(wrong_setups_are_refused),
         cmocka_unit_test(memory_that_runs_out_is_said),
