@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Two hosts at 1 Gbit/s add without a pause, and a third floods their ports with strangers of every kind. Sums stay
+right, nobody gets in, memory is bounded. How much speed is left is printed, and only looked at with HEARTH_TEST_SOAK."""
+
+import sys
+import time
+import unittest
+
+from garrison import SOAK, Garrison, Secret, all_well, memory_kb, missing
+from lab import Lab, unavailable
+
+MEETING, DOOR = 5555, 5600
+COUNT = 1 << 20  # of f32: 4 MiB, some 34 ms at 1 Gbit/s
+STRANGERS = 10000 if SOAK else 1000  # of a siege, in all
+DATAGRAMS = 50000 if SOAK else 5000
+CALM_S = 10 if SOAK else 2
+GROWTH_KB_MAX = 16 << 10
+LOG_LINES_MAX = 200  # strangers must not fill the log either
+BYTES_MAX = 4096  # that a stranger may see: one side of a handshake
+SPEED_LEFT = 0.9
+ATTACKER = 2
+DONE_S = 300 if SOAK else 60
+
+REASON = unavailable("veth") or missing()
+
+
+def rate(member, begin, end):
+    """Sums a second between two times."""
+    told = [line for line in member.lines if line["what"] == "sums" and begin <= line["at"] - line["seconds"]
+            and line["at"] <= end]
+    seconds = sum(line["seconds"] for line in told)
+    return sum(line["rounds"] for line in told) / seconds if seconds else 0.0
+
+
+@unittest.skipIf(REASON, REASON)
+class Siege(unittest.TestCase):
+    def setUp(self):
+        self.lab = Lab(3, rate="1g", mode="veth")
+        self.addCleanup(self.lab.close)
+        self.garrison = Garrison(self.lab)
+        self.addCleanup(self.garrison.close)
+        self.secret = Secret().store(self.garrison.file("secret"))
+        self.heard = self.garrison.file("heard")
+        self.garrison.attack("knock", self.secret, self.heard)
+
+    def member(self, rank):
+        return self.garrison.member(rank, f"{Lab.address(0)}:{MEETING}", host=rank, count=COUNT, HEARTH_PORT=DOOR,
+                                    HEARTH_SECRET_FILE=self.secret, HEARTH_LOG_LEVEL="warn")
+
+    def flood(self, host, port, number):
+        return self.garrison.stranger("flood", Lab.address(host), port, number, "all", self.heard, host=ATTACKER)
+
+    def nobody_got_in(self, floods, members):
+        for flood in floods:
+            self.assertEqual(flood.end(DONE_S), 0, flood.told())
+            saw = flood.heard("flood")
+            print(f"  {saw}", flush=True)
+            self.assertEqual(saw["begun"], saw["connected"] + saw["refused"])
+            self.assertEqual(saw["stayed"], 0, "a stranger was not sent away")
+            self.assertLess(saw["bytes_most"], BYTES_MAX, "a stranger heard more than a handshake")
+        for member in members:
+            self.assertLess(len(member.log), LOG_LINES_MAX, member.told())
+
+    def memory_is_bounded(self, members, before):
+        for member, (_, most) in zip(members, before):
+            grown = memory_kb(member.heard("open")["pid"])[1] - most
+            print(f"  rank {member.heard('open')['rank']}: {grown} KiB more at the most", flush=True)
+            self.assertLess(grown, GROWTH_KB_MAX)
+
+    def test_while_members_compute(self):
+        members = [self.member(rank) for rank in range(2)]
+        for member in members:
+            member.hear("open")
+            member.hear("sums")
+        time.sleep(CALM_S)
+        before = [memory_kb(member.heard("open")["pid"]) for member in members]
+        begin = time.monotonic()
+        floods = [self.flood(host, DOOR, STRANGERS // 2) for host in range(2)]
+        rain = [self.garrison.stranger("garbage-udp", Lab.address(host), DOOR, DATAGRAMS, host=ATTACKER)
+                for host in range(2)]
+        self.nobody_got_in(floods, members)
+        for cloud in rain:
+            self.assertEqual(cloud.end(DONE_S), 0, cloud.told())
+            saw = cloud.heard("garbage-udp")
+            print(f"  {saw}", flush=True)
+            self.assertLessEqual(saw["answer_bytes"], 3 * saw["sent_bytes"])
+        end = time.monotonic()
+        for member in members:
+            member.hear("sums", after=len(member.lines))
+        self.memory_is_bounded(members, before)
+        calm, stormy = rate(members[0], begin - CALM_S, begin), rate(members[0], begin, end)
+        print(f"  all-reduce of {COUNT * 4 >> 20} MiB: {calm:.1f} a second before, {stormy:.1f} in {end - begin:.1f} s "
+              f"of siege by {STRANGERS} strangers: {stormy / calm:.3f}", flush=True)
+        self.assertGreater(stormy, 0)
+        if SOAK:
+            self.assertGreaterEqual(stormy / calm, SPEED_LEFT)
+        all_well(self, members)
+
+    def test_while_one_is_missing(self):
+        """Strangers stand at the rendezvous and at the door, before the last member comes and while it comes."""
+        first = self.member(0)
+        saw = {}
+        deadline = time.monotonic() + 20
+        while not saw.get("connected"):  # till it listens
+            saw = self.garrison.attack("flood", Lab.address(0), MEETING, 1, "close", host=ATTACKER)[0]
+            self.assertLess(time.monotonic(), deadline)
+        pid = first.child.pid
+        floods = [self.flood(0, port, STRANGERS // 4) for port in (MEETING, DOOR)]
+        time.sleep(2)
+        before = [memory_kb(pid)]
+        floods.append(self.flood(0, MEETING, STRANGERS // 4))
+        second = self.member(1)
+        first.hear("open")
+        second.hear("open")
+        before.append(memory_kb(second.heard("open")["pid"]))
+        self.nobody_got_in(floods, [first, second])
+        first.hear("sums")
+        print(f"  rank 0 has {memory_kb(pid)[1] - before[0][1]} KiB more at the most than while it waited", flush=True)
+        all_well(self, [first, second])
+
+
+if __name__ == "__main__":
+    if REASON:
+        print(f"SKIP: {REASON}")
+        sys.exit(77)
+    unittest.main(verbosity=2)
