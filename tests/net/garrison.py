@@ -192,7 +192,7 @@ class Garrison:
         return done.stdout
 
     def node_id(self, key_file):
-        return json.loads(self.hearth("id", "--json", "--key-file", key_file))["rows"][0]["node_id"]
+        return json.loads(self.hearth("id", "--json", "--key-file", key_file))["results"][0]["node_id"]
 
 
 def all_well(test, members):

@@ -16,7 +16,10 @@ sys.path.insert(0, str(SOURCE / "tests/net"))
 from garrison import Garrison, Secret, all_well, free_port, key_seed, missing  # noqa: E402
 
 SHORT = 1500  # ms to open, for those who cannot
-REVOKED_S = 2  # a key that is revoked loses its links by then
+REVOKED_S = 20  # a key that is revoked has lost its links by then; on an idle machine after half a second
+
+LOST = ("HEARTH_PEER_LOST", "HEARTH_GROUP_BROKEN")  # inside of a sum; between two of them
+REFUSE = "484d0106"  # a message of the meeting, in the plain
 
 REASON = ("the programs of these tests are made for Linux" if not sys.platform.startswith("linux") else None) or missing()
 
@@ -171,13 +174,13 @@ class Keys(Place):
         begin = time.monotonic()
         self.garrison.hearth("trust", "remove", node, "--secret-file", self.secret_file)
         for member in members[:2]:
-            failed = member.hear("failed", seconds=20)
-            self.assertEqual(failed["status"], "HEARTH_PEER_LOST", failed)
+            failed = member.hear("failed", seconds=REVOKED_S)
+            self.assertIn(failed["status"], LOST, failed)
             self.assertRegex(failed["text"], r"rank 2.*revoked")
             print(f"  rank {member.heard('open')['rank']} knew after {failed['at'] - begin:.2f} s", flush=True)
-            member.hear_log(r"HEARTH-EXPELLED rank 2", 10)
-        self.assertEqual(members[2].hear("failed", seconds=20)["status"], "HEARTH_PEER_LOST")
-        self.assertLess(members[0].heard("failed")["at"] - begin, 20)
+        # One that hears it from the other first may have closed before it looked for itself.
+        self.assertTrue(any(member.logged(r"HEARTH-EXPELLED rank 2 .*revoked") for member in members[:2]))
+        self.assertIn(members[2].hear("failed", seconds=REVOKED_S)["status"], LOST)
 
 
 @unittest.skipIf(REASON, REASON)
@@ -241,14 +244,14 @@ class Attacks(Place):
             self.assertFalse(saw["handshake"], saw)
         for saw in self.garrison.attack("plain", "127.0.0.1", self.port):
             self.assertTrue(saw["closed"] or saw["reset"], saw)
-            self.assertLess(saw["bytes"], 64, saw)
+            self.assertTrue(saw["bytes"] == 0 or saw["head"].startswith(REFUSE), saw)
         (saw,) = self.garrison.attack("guess", "127.0.0.1", self.port, heard)
         self.assertTrue(saw["handshake"], saw)
         self.refused_politely(saw)
         (saw,) = self.garrison.attack("claim", self.secret_file, "127.0.0.1", self.port)
         self.assertTrue(saw["proven"], saw)
         self.assertIn(saw["answer_kind"], (6, -1), f"it was welcome: {saw}")
-        for reason in ("TLS", "proof", "(instance|member|another|key)"):
+        for reason in ("TLS", "proof", "handshake has proven"):
             self.sent_away(first, reason)
         self.assertIsNone(first.child.poll(), first.told())
         all_well(self, [first, self.member(1)])

@@ -15,7 +15,8 @@
 #include "net/strangers/stranger.h"
 
 #define LIKE_A_MEMBER                                                                                        \
-    "NONE:+VERS-TLS1.3:+AES-128-GCM:+CHACHA20-POLY1305:+AEAD:+GROUP-X25519:+SIGN-EDDSA-ED25519:+CTYPE-X509"
+    "NONE:+VERS-TLS1.3:+AES-128-GCM:+CHACHA20-POLY1305:+AEAD:+GROUP-X25519:+SIGN-EDDSA-ED25519:+CTYPE-X509:" \
+    "%DISABLE_TLS13_COMPAT_MODE:%NO_TICKETS"
 #define OLD          "NORMAL:-VERS-ALL:+VERS-TLS1.2"
 #define PROOF_BYTES  64
 #define MEETINGS_MAX 64 /* of a man in the middle, before he goes home */

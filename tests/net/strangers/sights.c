@@ -98,6 +98,8 @@ bool send_all(int fd, const void *bytes, size_t len)
 
 void sight_take(struct sight *sight, const uint8_t *bytes, size_t len)
 {
+    for (size_t i = 0; i < len && sight->bytes + i < sizeof sight->head; i++)
+        sight->head[sight->bytes + i] = bytes[i];
     sight->bytes += len;
     while (len > 0) {
         if (sight->left > 0) { /* inside of a record */
@@ -114,7 +116,6 @@ void sight_take(struct sight *sight, const uint8_t *bytes, size_t len)
         sight->header_len = 0;
         sight->left = (size_t)sight->header[3] << 8 | sight->header[4];
         sight->last = sight->header[0];
-        sight->first = sight->first == 0 ? sight->last : sight->first;
     }
 }
 
@@ -138,9 +139,10 @@ void watch(int fd, int ms, struct sight *sight)
 
 void sight_print(const char *what, const struct sight *sight, const char *more)
 {
-    printf("{\"what\":\"%s\",\"bytes\":%zu,\"first_record\":%u,\"last_record\":%u,\"alert\":%s,\"closed\":%s,"
-           "\"reset\":%s%s}\n",
-           what, sight->bytes, sight->first, sight->last, sight->last == ALERT ? "true" : "false",
+    printf("{\"what\":\"%s\",\"bytes\":%zu,\"head\":\"", what, sight->bytes);
+    for (size_t i = 0; i < sizeof sight->head && i < sight->bytes; i++)
+        printf("%02x", sight->head[i]);
+    printf("\",\"alert\":%s,\"closed\":%s,\"reset\":%s%s}\n", sight->last == ALERT ? "true" : "false",
            sight->closed ? "true" : "false", sight->reset ? "true" : "false", more);
     fflush(stdout);
 }

@@ -17,7 +17,8 @@ bool place_parse(char **arguments, struct place *place); /* HOST PORT */
 /* What a stranger's connection has seen. */
 struct sight {
     size_t bytes;            /* that came */
-    uint8_t first, last;     /* type of the first and of the last record of TLS that came; 0: none */
+    uint8_t head[5];         /* the first of them */
+    uint8_t last;            /* type of the last record of TLS that came; 0: none */
     bool closed, reset;      /* by the other end, in order or not */
     uint8_t header[5];       /* of the record that comes, as far as it is here */
     size_t header_len, left; /* left: of that record behind the header */

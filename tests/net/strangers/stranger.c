@@ -146,7 +146,7 @@ static const struct deed {
     const char *name, *arguments;
     int (*run)(int count, char **arguments);
 } deeds[] = {
-    {"flood", "HOST PORT N [MODE|all [KNOCK-FILE]]", do_flood},
+    {"flood", "HOST PORT N [all|MODE [KNOCK-FILE]]", do_flood},
     {"garbage-udp", "HOST PORT N", do_garbage_udp},
     {"mitm", "LISTEN HOST PORT", do_mitm},
     {"record", "LISTEN HOST PORT FILE", do_record},
