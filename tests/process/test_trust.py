@@ -219,6 +219,29 @@ class Attacks(Place):
         self.sent_away(first, "proof")
         all_well(self, [first, self.member(1)])
 
+    def redirected(self, doors, advertised):
+        """Two members that meet as they should, but dial each other where somebody else listens: they do not join."""
+        members = [self.member(rank, HEARTH_PORT=doors[rank], HEARTH_ADVERTISE=f"127.0.0.1:{advertised[rank]}",
+                               HEARTH_OPEN_TIMEOUT_MS=SHORT) for rank in range(2)]
+        return members, [self.not_open(member) for member in members]
+
+    def test_man_in_the_middle_at_the_door(self):
+        closed, middle, *doors = range(free_port(4), 65536)[:4]
+        man = self.garrison.stranger("mitm", middle, "127.0.0.1", doors[1])
+        members, _ = self.redirected(doors, [closed, middle])
+        saw = man.hear("mitm", seconds=10)
+        print(f"  {saw}", flush=True)
+        self.assertEqual((saw["dialler"], saw["listener"], saw["up"]), ("open", "open", 64), saw)
+        self.assertEqual((saw["answer_kind"], saw["reason"]), (2, 1), saw)
+        self.sent_away(members[1], "proof")
+
+    def test_led_to_oneself(self):
+        """Rank 0 finds its own door where rank 1 should be: it has the secret, and is the wrong one."""
+        closed, middle, *doors = range(free_port(4), 65536)[:4]
+        self.garrison.stranger("record", middle, "127.0.0.1", doors[0], self.garrison.file("recorded")).hear("record")
+        _, texts = self.redirected(doors, [closed, middle])
+        self.assertRegex(texts[0], "another member listens there")
+
     def test_replayed(self):
         recorded = self.garrison.file("recorded")
         wire_port = free_port()

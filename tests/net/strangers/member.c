@@ -3,13 +3,11 @@
  * input ends), looks at every sum, and tells how it goes, one line of JSON each. The log goes to the standard
  * error.
  *
- *     hearth-member COUNT [MARKER]      elements of an all-reduce; a file of 64 bytes that fills the buffer */
-#include <errno.h>
+ *     hearth-member COUNT [MARKER]    elements of an all-reduce; a file of 64 bytes that fills the buffer */
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 

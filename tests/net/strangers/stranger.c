@@ -84,7 +84,7 @@ static int do_plain(int count, char **arguments)
 
 /* ---- garbage-udp ---- */
 
-/* Random bytes, and what looks like QUIC: long headers of its version, of one that there is not, short ones. */
+/* Random bytes, and what looks like QUIC: long headers of its version and of none, short ones. */
 static size_t datagram_draw(struct prng *prng, uint8_t target[static 1500])
 {
     size_t len = 1 + prng_below(prng, 1472);
