@@ -20,13 +20,16 @@ struct openers {
 int bench_line_check(const struct bench_line *line, const struct usage *usage)
 {
     bool mem = strcmp(line->transport, "mem") == 0;
-    if (!mem && strcmp(line->transport, "tcp") != 0 && strcmp(line->transport, "shm") != 0)
+    bool quic = strcmp(line->transport, "quic") == 0;
+    if (!mem && !quic && strcmp(line->transport, "tcp") != 0 && strcmp(line->transport, "shm") != 0)
         return args_refuse(usage, "--transport %s is not there; this version has: " BENCH_TRANSPORTS,
                            line->transport);
     if (!mem && line->rtt_s > 0)
         return args_refuse(usage, "--rtt is for --transport mem; %s is as fast as it is", line->transport);
     if (mem && line->plain)
         return args_refuse(usage, "--plain is for tcp and shm; mem has no connections to encrypt");
+    if (quic && line->plain)
+        return args_refuse(usage, "--plain is for tcp and shm; quic is always encrypted");
     return ARGS_GO;
 }
 

@@ -8,7 +8,7 @@
 #include "cli/args.h"
 
 #define BENCH_RANKS_MAX     64
-#define BENCH_TRANSPORTS    "mem, tcp, shm"
+#define BENCH_TRANSPORTS    "mem, tcp, quic, shm"
 #define BENCH_OP_TIMEOUT_MS (10 * 60 * 1000)
 
 struct bench_line {

@@ -44,8 +44,8 @@ struct run {
 
 static const char *transport_name(int index)
 {
-    static const char *const names[] = {"auto", "tcp", "shm"};
-    return index < 3 ? names[index] : NULL;
+    static const char *const names[] = {"auto", "tcp", "quic", "shm"};
+    return index < 4 ? names[index] : NULL;
 }
 
 /* ---- where ---- */

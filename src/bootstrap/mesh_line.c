@@ -55,6 +55,7 @@ static void line_fail(struct mesh *mesh, struct line *line, enum pairing_fault f
 {
     struct side *side = &mesh->sides[line->peer];
 
+    side->unreached = side->unreached || fault == FAULT_UNREACHABLE;
     if (line->way >= 0)
         pairing_failed(&side->pairing, line->channel, line->way, fault, mesh->now_ns);
     line_close(line);
@@ -177,7 +178,7 @@ static void line_greet(struct mesh *mesh, struct line *line)
 {
     if (!mesh_proven(mesh, line->tunnel, line->peer)) {
         why_set(mesh, line, "another member listens there");
-        line_fail(mesh, line, FAULT_CLOSED);
+        line_fail(mesh, line, FAULT_STRANGER);
     } else if (!line_say(mesh, line, GREETING_GREET)) {
         why_set(mesh, line, "the connection broke at once");
         line_fail(mesh, line, FAULT_CLOSED);
@@ -197,7 +198,7 @@ static void line_shake(struct mesh *mesh, struct line *line)
         line_greet(mesh, line);
     } else if (status != HEARTH_PENDING) {
         why_set(mesh, line, error.text);
-        line_fail(mesh, line, FAULT_CLOSED);
+        line_fail(mesh, line, status == HEARTH_PROTOCOL ? FAULT_STRANGER : FAULT_CLOSED);
     }
 }
 

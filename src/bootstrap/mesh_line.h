@@ -33,6 +33,7 @@ struct line {
 struct side {
     struct pairing pairing;
     char why[PAIRING_WAYS][MESH_WHY_MAX]; /* how far we came by each way; empty: not tried */
+    bool unreached;                       /* nobody was there, once at least */
 };
 
 struct mesh {

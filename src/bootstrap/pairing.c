@@ -105,7 +105,7 @@ static uint64_t pause_ns(struct pairing *p, struct pairing_try *t, uint64_t base
 void pairing_failed(struct pairing *p, int channel, int way, enum pairing_fault fault, uint64_t now_ns)
 {
     struct pairing_try *t = &p->channels[channel].tries[way];
-    bool missed = fault == FAULT_UNREACHABLE && way != PAIRING_LOCAL;
+    bool missed = fault == FAULT_STRANGER || (fault == FAULT_UNREACHABLE && way != PAIRING_LOCAL);
 
     if (t->state != TRY_BUSY)
         return;

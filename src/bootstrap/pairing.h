@@ -67,6 +67,7 @@ enum pairing_verdict {
 
 enum pairing_fault {
     FAULT_UNREACHABLE, /* refused, no route, no answer to the connect */
+    FAULT_STRANGER,    /* there, but it did not prove to be the member: wrong secret, revoked key */
     FAULT_CLOSED,      /* there, but it did not take us: closed, refused by greeting */
     FAULT_SYSTEM,      /* our own system: no descriptors; for the local way: forbidden, another user's */
 };

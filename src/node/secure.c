@@ -66,6 +66,19 @@ static int none_here(struct error *error)
         "encryption: plain, HEARTH_PLAIN=1, --plain.)");
 }
 
+/* A program between the launcher and us may have closed it, as Python's subprocess does unless told not to. */
+static int inherit_secret(struct opening *o, struct error *error)
+{
+    struct error why;
+    int status = secret_read_fd(o->own.secret_fd, &o->secret, &why);
+    if (status == HEARTH_OK)
+        return status;
+    return error_set(error, status, RANK_NONE,
+                     "open: the launcher's secret (HEARTH_SECRET_FD) did not reach this process: %s. Whoever "
+                     "started it must hand that descriptor on (Python: pass_fds or close_fds=False)",
+                     why.text);
+}
+
 static int find_secret(struct opening *o, struct error *error)
 {
     const struct hearth_config *c = &o->own;
@@ -76,7 +89,7 @@ static int find_secret(struct opening *o, struct error *error)
     if (c->secret_file != NULL)
         return load_secret(o, c->secret_file, &missing, error);
     if (c->secret_fd >= 0)
-        return secret_read_fd(c->secret_fd, &o->secret, error);
+        return inherit_secret(o, error);
     int status = path_in_folder(o, "cluster", path, error);
     if (status == HEARTH_OK)
         status = load_secret(o, path, &missing, error);

@@ -83,7 +83,7 @@ refuses "it goes by direct" plan --kind gather --algo ring
 refuses "with --ranks 4 they go from 0 to 3" plan --ranks 4 --rank 4
 refuses "with --ranks 4 they go from 0 to 3" plan --ranks 4 --kind broadcast --root 4
 refuses "--hosts does not fit --ranks 8" plan --ranks 8 --hosts 5
-refuses "--transport udp is not there; this version has: mem, tcp, shm" bench allreduce --transport udp
+refuses "--transport udp is not there; this version has: mem, tcp, quic, shm" bench allreduce --transport udp
 refuses "--rtt is for --transport mem" bench allreduce --transport tcp --rtt 1ms
 refuses "there is no benchmark 'gather'" bench gather
 refuses "fits no kernel" bench kernels --match nothing
