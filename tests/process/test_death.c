@@ -208,13 +208,13 @@ static void scene_end(struct scene *s, struct worst *worst)
 
 static void scenes(const char *what, struct death death, unsigned long count)
 {
-    static const char *const transports[] = {"tcp", "shm"};
+    static const char *const transports[] = {"tcp", "shm", "quic", "plain"};
     struct worst worst = {0};
     for (unsigned long i = 0; i < count; i++) {
         struct scene s = {.death = death};
         s.death.seed = first_seed() + i;
         watchdog(120 * (unsigned)slow_factor(), what);
-        scene_begin(&s, SIZE_MIN + (int)(i / 2 % (SIZE_MAX_ - SIZE_MIN + 1)), transports[i % 2]);
+        scene_begin(&s, SIZE_MIN + (int)(i / 2 % (SIZE_MAX_ - SIZE_MIN + 1)), transports[i % 4]);
         scene_strike(&s);
         scene_end(&s, &worst);
         checks_end();
@@ -264,14 +264,14 @@ static void test_closed_while_all_rest(void **state)
 static void frozen(bool resting, unsigned long count)
 {
     enum { TOGETHER = 4 };
+    static const char *const together[TOGETHER] = {"tcp", "shm", "quic", "plain"};
     struct worst worst = {0};
     for (unsigned long i = 0; i < count; i += TOGETHER) {
         struct scene s[TOGETHER] = {0};
         watchdog(200 * (unsigned)slow_factor(), "frozen");
         for (unsigned long j = 0; j < TOGETHER; j++) {
             s[j].death = (struct death){.seed = first_seed() + i + j, .signal = SIGSTOP, .resting = resting};
-            scene_begin(&s[j], SIZE_MIN + (int)((i / 4 + j) % (SIZE_MAX_ - SIZE_MIN + 1)),
-                        j % 2 ? "shm" : "tcp");
+            scene_begin(&s[j], SIZE_MIN + (int)((i / 4 + j) % (SIZE_MAX_ - SIZE_MIN + 1)), together[j]);
             scene_strike(&s[j]);
         }
         for (int j = 0; j < TOGETHER; j++)

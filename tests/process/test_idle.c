@@ -81,6 +81,12 @@ static void test_shm(void **state)
     idle("shm");
 }
 
+static void test_quic(void **state)
+{
+    (void)state;
+    idle("quic");
+}
+
 /* One waits in an operation for a member that comes late: it sleeps too. */
 static void waiting_member(struct team *team, int rank, void *arg)
 {
@@ -103,8 +109,8 @@ static void waiting_member(struct team *team, int rank, void *arg)
 static void test_waiting(void **state)
 {
     (void)state;
-    static const char *const transports[] = {"tcp", "shm"};
-    for (int t = 0; t < 2; t++) {
+    static const char *const transports[] = {"tcp", "shm", "quic"};
+    for (int t = 0; t < 3; t++) {
         struct team team;
         double most = 0;
         watchdog(60 * (unsigned)slow_factor(), "waiting");
@@ -123,6 +129,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tcp),
         cmocka_unit_test(test_shm),
+        cmocka_unit_test(test_quic),
         cmocka_unit_test(test_waiting),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

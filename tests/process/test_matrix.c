@@ -180,11 +180,11 @@ static void matrix_member(struct team *team, int rank, void *arg)
     hearth_close(node);
 }
 
-static void matrix(const char *transport)
+static void matrix(const char *transport, int step)
 {
     unsigned long repeats = repeat_count(1);
     for (unsigned long i = 0; i < repeats; i++) {
-        for (int size = 2; size <= TEAM_MAX; size += under_tsan() ? 3 : 1) {
+        for (int size = 2; size <= TEAM_MAX; size += under_tsan() ? 3 : step) {
             struct team team;
             struct plan plan = {first_seed() + i * 100 + (uint64_t)size, size % 2 == 1};
             unsigned seconds = OPEN_JOIN_S * (soaking() ? 20 : 1);
@@ -202,13 +202,25 @@ static void matrix(const char *transport)
 static void test_tcp(void **state)
 {
     (void)state;
-    matrix("tcp");
+    matrix("tcp", 1);
 }
 
 static void test_shm(void **state)
 {
     (void)state;
-    matrix("shm");
+    matrix("shm", 1);
+}
+
+static void test_quic(void **state)
+{
+    (void)state;
+    matrix("quic", soaking() ? 1 : 3);
+}
+
+static void test_plain(void **state)
+{
+    (void)state;
+    matrix("plain", soaking() ? 1 : 5);
 }
 
 /* ---- many times what a ring holds, by every algorithm: a frame that waits must not hold up the rest ---- */
@@ -350,6 +362,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tcp),
         cmocka_unit_test(test_shm),
+        cmocka_unit_test(test_quic),
+        cmocka_unit_test(test_plain),
         cmocka_unit_test(test_rings_are_not_held_up),
         cmocka_unit_test(test_several_connections),
     };

@@ -72,6 +72,13 @@ class Mix(unittest.TestCase):
     def test_several_connections(self):
         self.matrix([0, 1, 1, 0], HEARTH_CONNECTIONS="3", HEARTH_CHUNK_BYTES="32K")
 
+    def test_quic(self):
+        """Asked for, it takes the place of shared memory too."""
+        for rank, (status, out, log) in enumerate(ends(start(self.lab, [0, 1, 0, 1], "member", HEARTH_TRANSPORT="quic"))):
+            self.assertEqual(status, 0, f"rank {rank}:\n{out}\n{log[-4000:]}")
+            self.assertIn("matrix is right", out)
+            self.assertEqual(len(re.findall(r"^rank \d .*  quic  ", out, re.M)), 3)
+
     def test_plain(self):
         self.matrix([0, 0, 1, 1], kind="plain tcp", HEARTH_PLAIN="1", HEARTH_TRUST_NETWORK="1")
 

@@ -317,7 +317,7 @@ static void buffers_are_zero_pages_and_any_number(void **state)
 
 int main(void)
 {
-    static const char *const transports[] = {"shm", "tcp", "auto"};
+    static const char *const transports[] = {"shm", "tcp", "quic", "auto"};
     int failed = 0;
     watchdog(100, "nodes at descriptors");
     for (size_t t = 0; t < sizeof transports / sizeof *transports; t++) {
