@@ -259,16 +259,17 @@ class Attacks(Place):
 
     def test_others_at_the_rendezvous(self):
         """An old version of TLS, no TLS at all, a heard knock with a guessed proof, one who says to be another."""
-        heard = self.garrison.file("heard")
-        self.garrison.attack("knock", self.secret_file, heard)
+        heard = [self.garrison.file(name) for name in ("heard", "heard too")]
+        for knock in heard:
+            self.garrison.attack("knock", self.secret_file, knock)
         first = self.waiting()
-        for knock in ([], [heard]):
+        for knock in ([], heard[:1]):
             (saw,) = self.garrison.attack("tls12", "127.0.0.1", self.port, *knock)
             self.assertFalse(saw["handshake"], saw)
         for saw in self.garrison.attack("plain", "127.0.0.1", self.port):
             self.assertTrue(saw["closed"] or saw["reset"], saw)
             self.assertTrue(saw["bytes"] == 0 or saw["head"].startswith(REFUSE), saw)
-        (saw,) = self.garrison.attack("guess", "127.0.0.1", self.port, heard)
+        (saw,) = self.garrison.attack("guess", "127.0.0.1", self.port, heard[1])
         self.assertTrue(saw["handshake"], saw)
         self.refused_politely(saw)
         (saw,) = self.garrison.attack("claim", self.secret_file, "127.0.0.1", self.port)
