@@ -241,6 +241,16 @@ static int on_stream_open(ngtcp2_conn *conn, int64_t id, void *user)
                : 0;
 }
 
+/* TLS goes on without QUIC's parameters, and then ngtcp2 would end the process: anybody who has heard a hello
+ * can send it again without them. */
+static int on_key(ngtcp2_conn *conn, ngtcp2_crypto_level level, void *user)
+{
+    bool due = level == NGTCP2_CRYPTO_LEVEL_APPLICATION ||
+               (level == NGTCP2_CRYPTO_LEVEL_HANDSHAKE && ngtcp2_conn_is_server(conn));
+    (void)user;
+    return due && ngtcp2_conn_get_remote_transport_params(conn) == NULL ? NGTCP2_ERR_CALLBACK_FAILURE : 0;
+}
+
 static const ngtcp2_callbacks callbacks = {
     .client_initial = ngtcp2_crypto_client_initial_cb,
     .recv_client_initial = ngtcp2_crypto_recv_client_initial_cb,
@@ -253,6 +263,8 @@ static const ngtcp2_callbacks callbacks = {
     .stream_open = on_stream_open,
     .stream_reset = on_stream_gone,
     .recv_retry = ngtcp2_crypto_recv_retry_cb,
+    .recv_rx_key = on_key,
+    .recv_tx_key = on_key,
     .rand = on_rand,
     .get_new_connection_id = on_new_id,
     .update_key = ngtcp2_crypto_update_key_cb,
