@@ -16,7 +16,7 @@
 #define LINES_FIRST   16
 #define LINES_MAX     65536
 #define RETRIES_PER_S 500
-#define KNOCKS_PER_S  500
+#define KNOCKS_PER_S  64
 #define WORDS_PER_S   5
 #define CODE_GOODBYE  0
 
@@ -181,8 +181,8 @@ static struct quic_line *half_open_line(const struct quic *quic, const struct qu
     return NULL;
 }
 
-static void deliver(struct quic *quic, const uint8_t *bytes, size_t len, const struct sock_addr *from,
-                    uint64_t now_ns)
+void quic_deliver(struct quic *quic, const uint8_t *bytes, size_t len, const struct sock_addr *from,
+                  uint64_t now_ns)
 {
     struct quic_id to;
     bool first;
@@ -223,8 +223,8 @@ void quic_hear(struct quic *quic)
         for (int i = 0; i < got; i++)
             for (size_t at = 0; at < list[i].len; at += list[i].size) {
                 size_t left = list[i].len - at;
-                deliver(quic, list[i].bytes + at, left < list[i].size ? left : list[i].size, &list[i].from,
-                        now_ns);
+                quic_deliver(quic, list[i].bytes + at, left < list[i].size ? left : list[i].size,
+                             &list[i].from, now_ns);
             }
     }
     quic->round++;

@@ -483,7 +483,31 @@ static void join_wait(struct quic *quic, uint64_t deadline_ns)
     sock_wait(&item, 1, until_ns);
 }
 
-static void join_end(struct quic *quic)
+void quic_join_begin(struct quic *quic, struct quic_peer *peers, int count)
+{
+    for (int i = 0; i < count; i++) {
+        assert(peers[i].streams >= 1 && peers[i].streams <= LINK_PIPES_MAX);
+        peers[i].count = 0;
+        peers[i].over = false;
+        peers[i].again_ns = 0;
+        error_clear(&peers[i].why);
+    }
+    quic->wanted = peers;
+    quic->wanted_count = count;
+}
+
+void quic_join_step(struct quic *quic, uint64_t now_ns, uint64_t deadline_ns)
+{
+    dial_all(quic, now_ns, deadline_ns);
+    quic_hear(quic);
+    quic_tick(quic, now_ns);
+    for (int i = 0; i < quic->capacity; i++)
+        if (quic->lines[i] != NULL)
+            line_step(quic->lines[i], now_ns);
+    quic_speak(quic);
+}
+
+void quic_join_end(struct quic *quic)
 {
     for (int i = 0; i < quic->capacity; i++) {
         struct quic_line *line = quic->lines[i];
@@ -509,27 +533,13 @@ int quic_join(struct quic *quic, struct quic_peer *peers, int count, uint64_t de
               struct error *error)
 {
     int status = HEARTH_OK;
-    for (int i = 0; i < count; i++) {
-        assert(peers[i].streams >= 1 && peers[i].streams <= LINK_PIPES_MAX);
-        peers[i].count = 0;
-        peers[i].over = false;
-        peers[i].again_ns = 0;
-        error_clear(&peers[i].why);
-    }
-    quic->wanted = peers;
-    quic->wanted_count = count;
+    quic_join_begin(quic, peers, count);
     for (uint64_t now_ns = clock_real(); !all_settled(quic) && now_ns < deadline_ns; now_ns = clock_real()) {
-        dial_all(quic, now_ns, deadline_ns);
-        quic_hear(quic);
-        quic_tick(quic, now_ns);
-        for (int i = 0; i < quic->capacity; i++)
-            if (quic->lines[i] != NULL)
-                line_step(quic->lines[i], now_ns);
-        quic_speak(quic);
+        quic_join_step(quic, now_ns, deadline_ns);
         if (!all_settled(quic) && !quic->ready)
             join_wait(quic, deadline_ns);
     }
-    join_end(quic);
+    quic_join_end(quic);
     for (int i = 0; i < count; i++) {
         if (peers[i].count > 0)
             continue;

@@ -117,6 +117,9 @@ struct quic {
 
 /* ---- quic.c: the endpoint ---- */
 
+/* One datagram, to whom it belongs. */
+void quic_deliver(struct quic *quic, const uint8_t *bytes, size_t len, const struct sock_addr *from,
+                  uint64_t now_ns);
 /* Takes what has come and hands it to the lines. */
 void quic_hear(struct quic *quic);
 /* Writes what the dirty lines have to say. */
@@ -156,6 +159,10 @@ bool quic_line_settled(struct quic_line *line, uint64_t now_ns);
 
 /* ---- quic_join.c: strangers ---- */
 
+void quic_join_begin(struct quic *quic, struct quic_peer *peers, int count);
+/* Dials, and looks what has become of lines that are not up. */
+void quic_join_step(struct quic *quic, uint64_t now_ns, uint64_t deadline_ns);
+void quic_join_end(struct quic *quic); /* who is not up by now goes */
 /* A datagram that belongs to no line, and may begin one. */
 void quic_stranger(struct quic *quic, const uint8_t *bytes, size_t len, const struct sock_addr *from,
                    uint64_t now_ns);
