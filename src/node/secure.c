@@ -66,7 +66,7 @@ static int none_here(struct error *error)
         "encryption: plain, HEARTH_PLAIN=1, --plain.)");
 }
 
-/* A program between the launcher and us may have closed it, as Python's subprocess does unless told not to. */
+/* A program between the launcher and us may have closed it, as Python's subprocess does by default. */
 static int inherit_secret(struct opening *o, struct error *error)
 {
     struct error why;
