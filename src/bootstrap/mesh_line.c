@@ -37,7 +37,7 @@ void line_close(struct line *line)
     line->state = LINE_FREE;
 }
 
-/* Remembers how far we came that way. What the system's part says names the address already. */
+/* Remembers why we did not come further that way. What the system's part says names the address already. */
 static void why_set(struct mesh *mesh, const struct line *line, const char *reason)
 {
     char text[SOCK_TEXT_MAX];
@@ -48,6 +48,18 @@ static void why_set(struct mesh *mesh, const struct line *line, const char *reas
     bool named = strstr(reason, text) != NULL;
     snprintf(mesh->sides[line->peer].why[line->way], MESH_WHY_MAX, "%s%s%.*s", named ? "" : text,
              named ? "" : ": ", MESH_REASON_MAX, reason);
+    mesh->sides[line->peer].failed[line->way] = true;
+}
+
+/* How far we are; of less interest than why the last attempt failed. */
+static void why_note(struct mesh *mesh, const struct line *line, const char *progress)
+{
+    struct side *side = &mesh->sides[line->peer];
+
+    if (line->way < 0 || side->failed[line->way])
+        return;
+    why_set(mesh, line, progress);
+    side->failed[line->way] = false;
 }
 
 /* Closes a line that led to nothing. What we dialled is tried again, as the pairing sees fit. */
@@ -183,7 +195,7 @@ static void line_greet(struct mesh *mesh, struct line *line)
         why_set(mesh, line, "the connection broke at once");
         line_fail(mesh, line, FAULT_CLOSED);
     } else {
-        why_set(mesh, line, "connected, but it does not answer");
+        why_note(mesh, line, "connected, but it does not answer");
         line->greeted_ns = clock_real();
         line->state = LINE_GREETED;
     }
@@ -220,7 +232,7 @@ static void line_connected(struct mesh *mesh, struct line *line)
         line_fail(mesh, line, FAULT_SYSTEM);
         return;
     }
-    why_set(mesh, line, "connected, but it does not answer");
+    why_note(mesh, line, "connected, but it does not answer");
     line->state = LINE_SHAKING;
     line_shake(mesh, line);
 }
@@ -274,7 +286,7 @@ void line_dial(struct mesh *mesh, struct line *line, int rank, int channel, int 
         line_fail(mesh, line, status == HEARTH_PEER_LOST ? FAULT_UNREACHABLE : FAULT_SYSTEM);
         return;
     }
-    why_set(mesh, line, "no answer yet");
+    why_note(mesh, line, "no answer yet");
     line_look(mesh, line);
 }
 

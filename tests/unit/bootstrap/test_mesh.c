@@ -494,7 +494,7 @@ static void misfit_open(struct cluster *c, const struct misfit *m)
     else
         c->nodes[m->flaw == PLAIN_1].setup.credentials = NULL;
     for (int i = 0; i < 2; i++)
-        c->nodes[i].setup.deadline_ns = clock_real() + 2 * NS_PER_S;
+        c->nodes[i].setup.deadline_ns = clock_real() + 3 * NS_PER_S;
 }
 
 static void misfit_check(const struct cluster *c, const struct misfit *m)
