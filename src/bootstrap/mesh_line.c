@@ -67,7 +67,7 @@ static void line_fail(struct mesh *mesh, struct line *line, enum pairing_fault f
 {
     struct side *side = &mesh->sides[line->peer];
 
-    side->unreached = side->unreached || fault == FAULT_UNREACHABLE;
+    side->unreached = side->unreached || (fault == FAULT_UNREACHABLE && line->way != PAIRING_LOCAL);
     if (line->way >= 0)
         pairing_failed(&side->pairing, line->channel, line->way, fault, mesh->now_ns);
     line_close(line);

@@ -33,7 +33,7 @@ struct line {
 struct side {
     struct pairing pairing;
     char why[PAIRING_WAYS][MESH_WHY_MAX]; /* how far we came by each way; empty: not tried */
-    bool unreached;                       /* nobody was there, once at least */
+    bool unreached;                       /* nobody was there by TCP, once at least */
     bool failed[PAIRING_WAYS];            /* that is why an attempt failed */
 };
 

@@ -420,7 +420,7 @@ static void a_member_that_does_not_come_is_named(void **state)
             assert_int_equal(e->rank, 1);
             assert_non_null(strstr(e->text, "rank 1 (host1)"));
             assert_non_null(strstr(e->text, share ? "unix:@hearth-" : "127.0.0.1:"));
-            assert_non_null(strstr(e->text, "firewall"));
+            assert_null(strstr(e->text, "firewall")); /* somebody listens, or it is no network */
             for (int j = 0; j < 3; j++)
                 assert_int_equal(c->nodes[i].peers[j].fds[0], -1);
         }
@@ -441,6 +441,7 @@ static void a_member_that_nobody_can_reach_is_given_up(void **state)
     cluster_run(&c, 1u << 1);
     assert_int_equal(c.nodes[0].status, HEARTH_PEER_LOST);
     assert_non_null(strstr(c.nodes[0].error.text, "127.0.0.1:1: Connection refused"));
+    assert_non_null(strstr(c.nodes[0].error.text, "firewall"));
     cluster_close(&c, 1u << 1);
 }
 
@@ -503,7 +504,7 @@ static void misfit_check(const struct cluster *c, const struct misfit *m)
 
     for (int i = 0; i < 2; i++) {
         const struct node *n = &c->nodes[i];
-        assert_int_equal(n->status, HEARTH_TIMEOUT);
+        assert_true(n->status == HEARTH_TIMEOUT || n->status == HEARTH_PEER_LOST);
         said = said || strstr(n->error.text, m->word);
         assert_in_range(n->complaints, 0, 1); /* however often it came */
         complained = complained || strstr(n->complaint, m->complaint);
