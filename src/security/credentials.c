@@ -26,6 +26,7 @@ struct credentials {
     struct secret *secret;
     struct trust_list *trust;
     struct identity self;
+    struct knocks *knocks; /* of those who came */
     gnutls_priority_t priority;
     gnutls_certificate_credentials_t certificate;
 };
@@ -45,9 +46,12 @@ static int set_up(struct credentials *c, enum suite_order suites)
 int credentials_open(const struct credentials_setup *setup, struct credentials **out, struct error *error)
 {
     struct credentials *c = heap_alloc(setup->heap, 1, sizeof(*c));
+    struct knocks *knocks = heap_alloc(setup->heap, 1, sizeof(*knocks));
     int done;
 
-    if (!c) {
+    if (!c || !knocks) {
+        heap_free(c);
+        heap_free(knocks);
         node_key_close(setup->key);
         secret_close(setup->secret);
         trust_list_close(setup->trust);
@@ -56,6 +60,7 @@ int credentials_open(const struct credentials_setup *setup, struct credentials *
     c->key = setup->key;
     c->secret = setup->secret;
     c->trust = setup->trust;
+    c->knocks = knocks;
     c->self = (struct identity){.node = *node_key_id(c->key), .instance = setup->instance};
     done = set_up(c, setup->suites);
     if (done) {
@@ -78,6 +83,7 @@ void credentials_close(struct credentials *c)
     node_key_close(c->key);
     secret_close(c->secret);
     trust_list_close(c->trust);
+    heap_free(c->knocks);
     heap_free(c);
 }
 
@@ -126,8 +132,12 @@ static int hear_knock(gnutls_session_t session, struct session_setup *setup)
         return turn_away(setup, "it does not know the secret (its knock is wrong)",
                          GNUTLS_E_UNRECOGNIZED_NAME);
     }
-    if (!setup->admitted && setup->admit && !setup->admit(setup->admit_arg))
-        return turn_away(setup, "too many come at once", GNUTLS_E_INTERNAL_ERROR);
+    if (!setup->admitted && setup->admit) {
+        if (!knocks_add(setup->credentials->knocks, name))
+            return turn_away(setup, "it repeats a knock that it has heard", GNUTLS_E_INTERNAL_ERROR);
+        if (!setup->admit(setup->admit_arg))
+            return turn_away(setup, "too many come at once", GNUTLS_E_INTERNAL_ERROR);
+    }
     setup->admitted = true; /* a second hello of the same session (a retry) is the same guest */
     return 0;
 }

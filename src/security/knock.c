@@ -94,3 +94,17 @@ enum knock_verdict knock_check(const struct secret *secret, const char *text, si
         return KNOCK_WRONG;
     return KNOCK_GOOD;
 }
+
+bool knocks_add(struct knocks *knocks, const char text[static KNOCK_LEN])
+{
+    uint8_t nonce[PART_LEN];
+    size_t known = knocks->count < KNOCKS_MAX ? knocks->count : KNOCKS_MAX;
+
+    if (!get_part(text + AT_NONCE, nonce))
+        return false;
+    for (size_t i = 0; i < known; i++)
+        if (memcmp(knocks->nonces[i], nonce, PART_LEN) == 0)
+            return false;
+    memcpy(knocks->nonces[knocks->count++ % KNOCKS_MAX], nonce, PART_LEN);
+    return true;
+}

@@ -21,4 +21,14 @@ int MUST_CHECK knock_make(const struct secret *secret, const uint8_t nonce[stati
                           char text[static KNOCK_LEN + 1]);
 enum knock_verdict knock_check(const struct secret *secret, const char *text, size_t len);
 
+/* Knocks that were good, the last of them: a nonce is drawn for one hello, so who comes with it again has
+ * heard it. 16 KiB; not for several threads at once. */
+#define KNOCKS_MAX 1024u
+struct knocks {
+    size_t count; /* of all there were */
+    uint8_t nonces[KNOCKS_MAX][KNOCK_NONCE_LEN];
+};
+/* Remembers a knock that knock_check found good. False: it was heard before. */
+bool knocks_add(struct knocks *knocks, const char text[static KNOCK_LEN]);
+
 #endif

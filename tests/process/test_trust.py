@@ -272,10 +272,12 @@ class Attacks(Place):
         (saw,) = self.garrison.attack("guess", "127.0.0.1", self.port, heard[1])
         self.assertTrue(saw["handshake"], saw)
         self.refused_politely(saw)
+        (saw,) = self.garrison.attack("guess", "127.0.0.1", self.port, heard[1])  # and that was that
+        self.assertFalse(saw["handshake"], saw)
         (saw,) = self.garrison.attack("claim", self.secret_file, "127.0.0.1", self.port)
         self.assertTrue(saw["proven"], saw)
         self.assertIn(saw["answer_kind"], (6, -1), f"it was welcome: {saw}")
-        for reason in ("TLS", "proof", "handshake has proven"):
+        for reason in ("TLS", "proof", "handshake has proven", "repeats a knock"):
             self.sent_away(first, reason)
         self.assertIsNone(first.child.poll(), first.told())
         all_well(self, [first, self.member(1)])

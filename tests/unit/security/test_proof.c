@@ -71,6 +71,30 @@ static void test_knock(void **state)
         assert_int_equal(knock_check(secret, cases[i].text, strlen(cases[i].text)), cases[i].verdict);
 }
 
+/* Each is taken once, until so many others have come that it is forgotten. */
+static void test_knocks(void **state)
+{
+    static struct knocks knocks;
+    uint8_t nonce[KNOCK_NONCE_LEN] = {0};
+    char text[KNOCK_LEN + 1];
+
+    (void)state;
+    for (size_t i = 0; i <= KNOCKS_MAX; i++) {
+        nonce[0] = (uint8_t)i;
+        nonce[15] = (uint8_t)(i >> 8);
+        assert_int_equal(knock_make(credentials_secret(ann), nonce, text), HEARTH_OK);
+        assert_true(knocks_add(&knocks, text));
+        assert_false(knocks_add(&knocks, text));
+    }
+    nonce[0] = 1;
+    nonce[15] = 0; /* the second, which is still known; the first is forgotten */
+    assert_int_equal(knock_make(credentials_secret(ann), nonce, text), HEARTH_OK);
+    assert_false(knocks_add(&knocks, text));
+    nonce[0] = 0;
+    assert_int_equal(knock_make(credentials_secret(ann), nonce, text), HEARTH_OK);
+    assert_true(knocks_add(&knocks, text));
+}
+
 /* What the mac of a dialler's proof is over, put together by hand. */
 static void expect_mac(gnutls_session_t session, const struct node_id *listener, uint8_t mac[32])
 {
@@ -128,6 +152,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         with_members(test_knock),
+        with_members(test_knocks),
         with_members(test_proof),
         with_members(test_refusal),
     };
