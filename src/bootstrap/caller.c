@@ -158,6 +158,14 @@ static int line_move(struct caller *c, struct error *said)
     return HEARTH_PENDING;
 }
 
+/* Whether what closed is one, and is worth coming again as long as there is time: it has died, and another may
+ * take its place; or strangers keep it busy, or have pushed us out. */
+static bool is_rendezvous(const struct caller *c, const struct error *said)
+{
+    return c->applicant->welcomed || tunnel_peer(c->lines[c->chosen].tunnel) ||
+           strstr(said->text, "come again") || strstr(said->text, "in the handshake");
+}
+
 static int line_talk(struct caller *c, uint64_t now_ns, struct error *error)
 {
     int index = c->chosen;
@@ -189,7 +197,7 @@ static int line_talk(struct caller *c, uint64_t now_ns, struct error *error)
         error_set(&c->last, status, RANK_NONE, "rendezvous: %s: %s%s", text, said.text,
                   strstr(said.text, "another secret") ? "; give all members the same (hearth join TOKEN)"
                                                       : "");
-    if (status == HEARTH_PEER_LOST && welcomed) { /* it died; another may take its place */
+    if (status == HEARTH_PEER_LOST && is_rendezvous(c, &said)) {
         line_fail(c, index, now_ns);
         return HEARTH_PENDING;
     }

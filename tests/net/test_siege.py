@@ -50,8 +50,8 @@ class Siege(unittest.TestCase):
         return self.garrison.member(rank, f"{Lab.address(0)}:{MEETING}", host=rank, count=COUNT, HEARTH_PORT=DOOR,
                                     HEARTH_SECRET_FILE=self.secret, HEARTH_LOG_LEVEL="warn")
 
-    def flood(self, host, port, number):
-        return self.garrison.stranger("flood", Lab.address(host), port, number, "all", self.heard, host=ATTACKER)
+    def flood(self, host, port, number, mode="all", origin=ATTACKER):
+        return self.garrison.stranger("flood", Lab.address(host), port, number, mode, self.heard, host=origin)
 
     def nobody_got_in(self, floods, members):
         for flood in floods:
@@ -115,12 +115,28 @@ class Siege(unittest.TestCase):
         door = self.flood(0, DOOR, STRANGERS // 4)  # who stands there waits in the system's queue till all have met
         self.nobody_got_in([self.flood(0, MEETING, STRANGERS // 4)], [first])
         self.memory_is_bounded(first, most)
-        floods = [door, self.flood(0, MEETING, STRANGERS // 4), self.flood(0, DOOR, STRANGERS // 4)]
+        # Some stand where the member stands, so that those who push out strangers push out the member, too.
+        floods = [door] + [self.flood(0, port, STRANGERS // 8, origin=origin) for port in (MEETING, DOOR)
+                           for origin in (1, ATTACKER)]
         time.sleep(0.2)
         second = self.member(1)
         for member in (first, second):
             member.hear("open")
         self.nobody_got_in(floods, [first, second])
+        all_well(self, [first, second])
+
+    def test_repeated_knocks_lock_nobody_out(self):
+        """Who has heard a member knock can repeat it without end; that must not use up what members may use."""
+        first = self.waiting()
+        floods = [self.flood(0, port, 10 ** 6, "heard-knock") for port in (MEETING, MEETING, DOOR)]
+        first.hear_log("HEARTH-STRANGER .*repeats a knock")
+        time.sleep(1)  # so many are more than members may be in a minute
+        second = self.member(1)
+        for member in (first, second):
+            member.hear("open")
+        for flood in floods:
+            self.assertIsNone(flood.child.poll(), "the flood was over before the member came")
+            flood.kill()
         all_well(self, [first, second])
 
 
