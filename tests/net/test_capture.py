@@ -91,9 +91,11 @@ class Capture(unittest.TestCase):
                       if name == "token" or "hexadecimal" in name})
         return {name: pieces(text) for name, text in texts.items()}
 
-    def nothing_is_seen(self, **settings):
+    def nothing_is_seen(self, link, **settings):
         keys = [self.garrison.file(f"key-{rank}") for rank in range(2)]
-        _, capture = self.run_captured(HEARTH_SECRET_FILE=self.garrison.file("secret"), **settings)
+        members, capture = self.run_captured(HEARTH_SECRET_FILE=self.garrison.file("secret"), **settings)
+        for member in members:
+            self.assertIn(f"  {link}  ", member.heard("open")["links"])
         self.assertEqual(self.found(capture, self.gradient()), [])
         self.assertEqual(self.found(capture, self.secrets(keys)), [])
         return capture
@@ -105,7 +107,7 @@ class Capture(unittest.TestCase):
             self.assertTrue(member.logged("HEARTH-PLAIN"), member.told())
 
     def test_tcp(self):
-        capture = self.nothing_is_seen()
+        capture = self.nothing_is_seen("tcp+tls")
         self.assertIn(self.secret.namespace.hex().encode(), capture)  # the knock, which everybody may hear
 
     def test_token_in_the_environment(self):
@@ -117,7 +119,7 @@ class Capture(unittest.TestCase):
         alone.stop()
         if alone.end() != 0:
             self.skipTest(f"there is no quic: {alone.told()}")
-        self.nothing_is_seen(HEARTH_TRANSPORT="quic")
+        self.nothing_is_seen("quic", HEARTH_TRANSPORT="quic")
 
 
 if __name__ == "__main__":
