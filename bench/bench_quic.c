@@ -2,7 +2,9 @@
 /* Bytes per second between two processes on this machine, both ways at once: tcp, and quic with datagrams as
  * large as the interface takes and of 1452 bytes, in turn, several times.
  *
- *   bench_quic [MiB of each way and round] [rounds] [data streams] [datagram size ...] */
+ *   bench_quic [MiB of each way and round] [rounds] [data streams] [datagram size ...]
+ *
+ * CUBIC in the environment: with that congestion control. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,7 +170,7 @@ static void meet(struct end *e, int member, struct ids *ids, int way)
     struct quic_setup setup = {.heap = &e->heap,
                                .credentials = e->credentials,
                                .datagram_size = sizes[way],
-                               .congestion = getenv("BBR2") != NULL ? QUIC_BBR2 : QUIC_AUTO};
+                               .congestion = getenv("CUBIC") != NULL ? QUIC_CUBIC : QUIC_AUTO};
     must(sock_addr_parse("127.0.0.1", 0, &setup.local) == HEARTH_OK, "no address");
     must(quic_open(&setup, &e->quic[way], &error) == HEARTH_OK, "no endpoint");
     shared->addrs[member] = quic_addr(e->quic[way]);

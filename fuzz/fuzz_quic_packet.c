@@ -2,8 +2,8 @@
 /* Datagrams of strangers into an endpoint that waits for somebody: no crash, bounded memory, nobody gets in.
  *
  * The input is a list of datagrams: kind (1 byte), length (2), bytes. Kind 0: as they are. Others are made
- * into an Initial packet with keys as QUIC prescribes, so that what is inside is reached: kind 1 as its frames,
- * kind 2 as bytes of the TLS handshake, behind those that came before. */
+ * into an Initial packet with keys as QUIC prescribes, so that what is inside is reached: kind 1 as its
+ * frames, kind 2 as bytes of the TLS handshake, behind those that came before. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,7 +7,7 @@
 #include "os/sock.h"
 
 #define DATAGRAM_BATCH     65507u /* bytes that one call sends or receives at most */
-#define DATAGRAM_LIST_MAX  8      /* batches that one call receives at most */
+#define DATAGRAM_LIST_MAX  16     /* batches that one call receives at most */
 #define DATAGRAM_SIZE_SAFE 1200u  /* a datagram of this size passes everywhere: QUIC demands it */
 
 struct datagram_port {

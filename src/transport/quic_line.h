@@ -7,7 +7,7 @@
 #include "os/datagram.h"
 #include "transport/quic.h"
 
-#define QUIC_LISTS          8      /* batches that are received at once */
+#define QUIC_LISTS          16     /* batches that are received at once */
 #define QUIC_HALF_OPEN      64     /* strangers' connections that are not proven yet */
 #define QUIC_HALF_OPEN_FREE 8      /* beyond so many of them, strangers must prove their address first */
 #define QUIC_STRANGER_BYTES 32768u /* datagrams that a stranger may send before it is proven */

@@ -104,7 +104,7 @@ static int stream_flush(struct conn *conn)
 
     if (quic->ready)
         quic_hear(quic);
-    if (s->number == 0 && quic->due_ns != NEVER_NS)
+    if (quic->due_ns != NEVER_NS)
         quic_tick(quic, clock_real());
     quic_speak(quic);
     if (s->line->lost)
