@@ -158,8 +158,8 @@ static int line_move(struct caller *c, struct error *said)
     return HEARTH_PENDING;
 }
 
-/* Whether what closed is one, and is worth coming again as long as there is time: it has died, and another may
- * take its place; or strangers keep it busy, or have pushed us out. */
+/* Whether what closed is one, and is worth coming again as long as there is time: it has died, and another
+ * may take its place; or strangers keep it busy, or have pushed us out. */
 static bool is_rendezvous(const struct caller *c, const struct error *said)
 {
     return c->applicant->welcomed || tunnel_peer(c->lines[c->chosen].tunnel) ||

@@ -134,7 +134,7 @@ static void side_open(struct quic_side *side, const struct pair_wish *wish, int 
         fail_msg("%s", side->error.text);
 }
 
-void pair_open(struct quic_pair *pair, const struct pair_wish *wish)
+void quic_pair_open(struct quic_pair *pair, const struct pair_wish *wish)
 {
     memset(pair, 0, sizeof *pair);
     pair->relay = wish->relay;
@@ -192,7 +192,7 @@ void pair_close_side(struct quic_pair *pair, int number)
     assert_int_equal(atomic_load(&side->heap.blocks), 0);
 }
 
-void pair_close(struct quic_pair *pair)
+void quic_pair_close(struct quic_pair *pair)
 {
     for (int i = 0; i < 2; i++)
         if (pair->sides[i].quic != NULL)

@@ -58,10 +58,10 @@ struct pair_wish {
 };
 /* Credentials of a new node on this heap. */
 struct credentials *pair_node(struct heap *heap, uint8_t secret, uint64_t instance);
-void pair_open(struct quic_pair *pair, const struct pair_wish *wish);
+void quic_pair_open(struct quic_pair *pair, const struct pair_wish *wish);
 /* Both join, each in a thread of its own. `ready` (may be NULL) is called between, in the caller's. */
 void pair_join(struct quic_pair *pair, const struct pair_wish *wish);
-void pair_close(struct quic_pair *pair); /* nothing is left on the heaps */
+void quic_pair_close(struct quic_pair *pair); /* nothing is left on the heaps */
 void pair_close_side(struct quic_pair *pair, int side);
 
 /* Sleeps as a node does, until one of both sides must be pumped. */

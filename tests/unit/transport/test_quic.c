@@ -30,7 +30,7 @@ static struct relay relay;
 
 static void open_joined(const struct pair_wish *wish)
 {
-    pair_open(&pair, wish);
+    quic_pair_open(&pair, wish);
     pair_join(&pair, wish);
     for (int i = 0; i < 2; i++) {
         if (pair.sides[i].status != HEARTH_OK)
@@ -73,7 +73,7 @@ static void carries(const struct pair_wish *wish, size_t bytes, size_t piece)
     int count = all_streams(list, bytes, piece);
     traffic_run(&pair, list, count);
     assert_all_moved(list, count);
-    pair_close(&pair);
+    quic_pair_close(&pair);
 }
 
 static void carries_large_datagrams(void **state)
@@ -175,7 +175,7 @@ static void survives_garbage(void **state)
     assert_all_moved(list, count);
     assert_true(pair.sides[0].heap.bytes < blocks + (1u << 20));
     datagram_close(&port);
-    pair_close(&pair);
+    quic_pair_close(&pair);
 }
 
 /* ---- streams ---- */
@@ -205,7 +205,7 @@ static void a_stalled_stream_holds_up_nothing_else(void **state)
     struct traffic both[2] = {stalled, reader};
     traffic_run(&pair, both, 2);
     assert_int_equal(both[1].got, stalled.sent);
-    pair_close(&pair);
+    quic_pair_close(&pair);
 }
 
 /* ---- ends ---- */
@@ -246,7 +246,7 @@ static void close_delivers_what_was_sent(void **state)
     pair_close_side(&pair, 1);
     assert_int_equal(read_to_the_end(&reader), HEARTH_PEER_LOST);
     assert_int_equal(reader.got, reader.in);
-    pair_close(&pair);
+    quic_pair_close(&pair);
 }
 
 /* Its process is killed: the socket goes without a word. */
@@ -259,7 +259,7 @@ static void a_killed_peer_is_noticed(void **state)
     assert_int_equal(read_to_the_end(&t), HEARTH_PEER_LOST);
     struct iovec piece = {"x", 1};
     assert_int_equal(t.conn->transport->send(t.conn, &piece, 1), HEARTH_PEER_LOST);
-    pair_close(&pair);
+    quic_pair_close(&pair);
 }
 
 /* The same, while we have nothing to say to it. */
@@ -270,7 +270,7 @@ static void a_killed_peer_is_noticed_by_who_waits(void **state)
     datagram_close(&pair.sides[1].quic->port);
     struct traffic t = {.conn = pair.sides[0].peer.conns[0]};
     assert_int_equal(read_to_the_end(&t), HEARTH_PEER_LOST);
-    pair_close(&pair);
+    quic_pair_close(&pair);
 }
 
 /* Nothing comes any more, and nobody says why. */
@@ -282,7 +282,7 @@ static void a_silent_peer_is_lost_after_the_idle_time(void **state)
     relay.dead = true;
     struct traffic t = {.conn = pair.sides[0].peer.conns[0]};
     assert_int_equal(read_to_the_end(&t), HEARTH_PEER_LOST);
-    pair_close(&pair);
+    quic_pair_close(&pair);
     relay_end(&relay);
 }
 
@@ -302,7 +302,7 @@ static void an_idle_link_stays_up(void **state)
         struct sock_wait nothing = {.fd = -1};
         sock_wait(&nothing, 1, clock_real() + NS_PER_MS);
     }
-    pair_close(&pair);
+    quic_pair_close(&pair);
 }
 
 int main(void)

@@ -31,14 +31,14 @@ static struct quic_pair pair;
 
 static void refused(const struct pair_wish *wish, const char *because)
 {
-    pair_open(&pair, wish);
+    quic_pair_open(&pair, wish);
     pair_join(&pair, wish);
     assert_int_equal(pair.sides[1].status, HEARTH_PEER_LOST);
     assert_int_equal(pair.sides[1].peer.count, 0);
     assert_int_equal(pair.sides[1].peer.why.status, HEARTH_PEER_LOST);
     if (strstr(pair.sides[1].peer.why.text, because) == NULL)
         fail_msg("\"%s\" does not say \"%s\"", pair.sides[1].peer.why.text, because);
-    pair_close(&pair);
+    quic_pair_close(&pair);
 }
 
 static void another_secret_is_refused(void **state)
@@ -65,25 +65,25 @@ static void who_is_not_awaited_does_not_get_in(void **state)
 {
     struct pair_wish wish = {.join_ns = SHORT_NS};
     (void)state;
-    pair_open(&pair, &wish);
+    quic_pair_open(&pair, &wish);
     pair.sides[0].peer.identity.instance += 5;
     pair_join(&pair, &wish);
     assert_int_equal(pair.sides[0].peer.count, 0);
     assert_int_equal(pair.sides[1].peer.count, 0);
-    pair_close(&pair);
+    quic_pair_close(&pair);
 }
 
 static void nobody_there(void **state)
 {
     struct pair_wish wish = {.join_ns = SHORT_NS};
     (void)state;
-    pair_open(&pair, &wish);
+    quic_pair_open(&pair, &wish);
     pair_close_side(&pair, 0);
     struct quic_side *side = &pair.sides[1];
     side->status = quic_join(side->quic, &side->peer, 1, clock_real() + SHORT_NS, &side->error);
     assert_int_equal(side->status, HEARTH_PEER_LOST);
     assert_non_null(strstr(side->peer.why.text, "127.0.0.1"));
-    pair_close(&pair);
+    quic_pair_close(&pair);
 }
 
 /* ---- later ---- */
@@ -95,7 +95,7 @@ static void more_may_join_later(void **state)
     struct quic_side third = {0};
     struct traffic list[4];
     (void)state;
-    pair_open(&pair, &wish);
+    quic_pair_open(&pair, &wish);
     pair_join(&pair, &wish);
     assert_int_equal(pair.sides[0].status, HEARTH_OK);
 
@@ -129,7 +129,7 @@ static void more_may_join_later(void **state)
         second.sides[i].peer.conns[0]->transport->close(second.sides[i].peer.conns[0]);
     quic_close(new->quic);
     credentials_close(new->credentials);
-    pair_close(&pair);
+    quic_pair_close(&pair);
 }
 
 /* ---- strangers ---- */
@@ -139,7 +139,7 @@ static void under_load_an_address_must_be_proven(void **state)
 {
     struct pair_wish wish = {0};
     (void)state;
-    pair_open(&pair, &wish);
+    quic_pair_open(&pair, &wish);
     pair.sides[0].quic->half_open = QUIC_HALF_OPEN_FREE;
     double retries = pair.sides[0].quic->retries.left;
     pair_join(&pair, &wish);
@@ -148,7 +148,7 @@ static void under_load_an_address_must_be_proven(void **state)
     assert_true(pair.sides[0].quic->retries.left < retries);
     pair.sides[0].quic->half_open -= QUIC_HALF_OPEN_FREE;
     assert_int_equal(pair.sides[0].quic->half_open, 0);
-    pair_close(&pair);
+    quic_pair_close(&pair);
 }
 
 /* The first packet of one that has the secret, as an eavesdropper has it. */
@@ -159,7 +159,7 @@ static size_t overhear_hello(uint8_t *bytes)
     struct sock_addr local, bound;
     struct error error;
     struct datagrams one = {.bytes = bytes};
-    pair_open(&other, &(struct pair_wish){0});
+    quic_pair_open(&other, &(struct pair_wish){0});
     assert_int_equal(sock_addr_parse("127.0.0.1", 0, &local), HEARTH_OK);
     assert_int_equal(datagram_open(&local, 1 << 20, &port, &bound, &error), HEARTH_OK);
     other.sides[1].peer.addr = bound;
@@ -168,7 +168,7 @@ static size_t overhear_hello(uint8_t *bytes)
     assert_int_equal(status, HEARTH_PEER_LOST);
     assert_int_equal(datagram_recv(&port, &one, 1), 1);
     datagram_close(&port);
-    pair_close(&other);
+    quic_pair_close(&other);
     return one.size;
 }
 
@@ -216,7 +216,7 @@ static void a_flood_keeps_nobody_out(void **state)
     struct flood flood = {.hello = hello};
     (void)state;
     flood.len = overhear_hello(hello);
-    pair_open(&pair, &wish);
+    quic_pair_open(&pair, &wish);
     flood.quic = pair.sides[0].quic;
     assert_int_equal(thread_start(&flood.thread, "flood", flood_run, &flood), HEARTH_OK);
     struct quic_peer absent = pair.sides[0].peer;
@@ -231,7 +231,7 @@ static void a_flood_keeps_nobody_out(void **state)
     thread_join(&flood.thread);
     if (pair.sides[0].status != HEARTH_OK || pair.sides[1].status != HEARTH_OK)
         fail_msg("%s / %s", pair.sides[0].error.text, pair.sides[1].error.text);
-    pair_close(&pair);
+    quic_pair_close(&pair);
 }
 
 /* ---- memory ---- */
@@ -242,10 +242,10 @@ static void without_memory_nothing_is_left(void **state)
     struct pair_wish wish = {.join_ns = 30 * NS_PER_MS};
     (void)state;
     for (int after = 0; after < 200; after += 1 + after / 20) {
-        pair_open(&pair, &wish);
+        quic_pair_open(&pair, &wish);
         atomic_store(&pair.sides[after % 2].heap.fail_after, after);
         pair_join(&pair, &wish);
-        pair_close(&pair);
+        quic_pair_close(&pair);
     }
 }
 
