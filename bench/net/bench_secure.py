@@ -70,7 +70,7 @@ PLACES = [
           targets=(("tcp + TLS", "line", 0.92), ("quic", "line", 0.88))),
     Place("1 Gbit/s, 4 hosts", 4, ("plain tcp", "tcp + TLS", "quic"), rate="1g"),
     Place("100 Mbit/s, 20 ms round trip, 0.5 % loss, 2 hosts", 2, ("tcp + TLS", "quic", "auto"), rate="100m",
-          round_trip_ms=20, loss="0.5%", sizes=(4, 1 << 20, 32 << 20), targets=(("auto", "best form", 0.95),)),
+          round_trip_ms=20, loss="0.5%", sizes=(4, 1 << 20, 8 << 20), targets=(("auto", "best form", 0.95),)),
 ]
 
 
