@@ -173,6 +173,12 @@ class Garrison:
         return self.start(command, host, pass_fds, HEARTH_RANK=rank, HEARTH_WORLD_SIZE=size,
                           HEARTH_RENDEZVOUS=rendezvous, **settings)
 
+    def without(self, transport):
+        """None, or why members cannot use this transport."""
+        alone = self.member(0, None, size=1, HEARTH_TRANSPORT=transport)
+        alone.stop()
+        return None if alone.end() == 0 else f"there is no {transport}: {alone.told()}"
+
     def stranger(self, *arguments, host=None):
         # Its own machine would not take time from the members'.
         return self.start(["nice", "-n", "19", STRANGER, *arguments], host)

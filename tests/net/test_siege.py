@@ -46,9 +46,10 @@ class Siege(unittest.TestCase):
         self.heard = self.garrison.file("heard")
         self.garrison.attack("knock", self.secret, self.heard)
 
-    def member(self, rank):
+    def member(self, rank, transport="tcp"):
         return self.garrison.member(rank, f"{Lab.address(0)}:{MEETING}", host=rank, count=COUNT, HEARTH_PORT=DOOR,
-                                    HEARTH_SECRET_FILE=self.secret, HEARTH_LOG_LEVEL="warn")
+                                    HEARTH_SECRET_FILE=self.secret, HEARTH_LOG_LEVEL="warn",
+                                    HEARTH_TRANSPORT=transport)
 
     def flood(self, host, port, number, mode="all", origin=ATTACKER):
         return self.garrison.stranger("flood", Lab.address(host), port, number, mode, self.heard, host=origin)
@@ -69,8 +70,24 @@ class Siege(unittest.TestCase):
         print(f"  {grown} KiB more at the most", flush=True)
         self.assertLess(grown, GROWTH_KB_MAX)
 
-    def test_while_members_compute(self):
-        members = [self.member(rank) for rank in range(2)]
+    def rain(self, host):
+        return self.garrison.stranger("garbage-udp", Lab.address(host), DOOR, DATAGRAMS, host=ATTACKER)
+
+    def rain_is_not_answered(self, clouds):
+        for cloud in clouds:
+            self.assertEqual(cloud.end(DONE_S), 0, cloud.told())
+            saw = cloud.heard("garbage-udp")
+            print(f"  {saw}", flush=True)
+            self.assertLessEqual(saw["answer_bytes"], saw["sent_bytes"])
+
+    def quic(self):
+        reason = self.garrison.without("quic")
+        if reason:
+            self.skipTest(reason)
+        return "quic"
+
+    def computing(self, transport):
+        members = [self.member(rank, transport) for rank in range(2)]
         for member in members:
             member.hear("open")
             member.hear("sums")
@@ -78,39 +95,40 @@ class Siege(unittest.TestCase):
         before = [memory_kb(member.child.pid)[1] for member in members]
         begin = time.monotonic()
         floods = [self.flood(host, DOOR, STRANGERS // 2) for host in range(2)]
-        rain = [self.garrison.stranger("garbage-udp", Lab.address(host), DOOR, DATAGRAMS, host=ATTACKER)
-                for host in range(2)]
+        clouds = [self.rain(host) for host in range(2)]
         self.nobody_got_in(floods, members)
-        for cloud in rain:
-            self.assertEqual(cloud.end(DONE_S), 0, cloud.told())
-            saw = cloud.heard("garbage-udp")
-            print(f"  {saw}", flush=True)
-            self.assertLessEqual(saw["answer_bytes"], 3 * saw["sent_bytes"])
+        self.rain_is_not_answered(clouds)
         end = time.monotonic()
         time.sleep(CALM_S)
         for member, most in zip(members, before):
             self.memory_is_bounded(member, most)
         calm = (rate(members[0], begin - CALM_S, begin) + rate(members[0], end, end + CALM_S)) / 2
         stormy = rate(members[0], begin, end)
-        print(f"  all-reduce of {COUNT * 4 >> 20} MiB: {calm:.1f} a second before and after, {stormy:.1f} in "
+        print(f"  all-reduce of {COUNT * 4 >> 20} MiB by {transport}: {calm:.1f} a second before and after, {stormy:.1f} in "
               f"{end - begin:.1f} s of siege by {STRANGERS} strangers: {stormy / calm:.3f}", flush=True)
         self.assertGreater(stormy, 0)
         if SOAK:
             self.assertGreaterEqual(stormy / calm, SPEED_LEFT)
         all_well(self, members)
 
-    def waiting(self):
+    def test_while_members_compute(self):
+        self.computing("tcp")
+
+    def test_while_members_compute_by_quic(self):
+        self.computing(self.quic())
+
+    def waiting(self, transport="tcp"):
         """The first member, which serves the rendezvous and listens by now."""
-        first = self.member(0)
+        first = self.member(0, transport)
         deadline = time.monotonic() + DONE_S
         for port in (MEETING, DOOR):
             while self.garrison.attack("flood", Lab.address(0), port, 1, "close", host=ATTACKER)[0]["connected"] == 0:
                 self.assertLess(time.monotonic(), deadline, first.told())
         return first
 
-    def test_while_one_is_missing(self):
+    def opening(self, transport):
         """Strangers stand at the rendezvous and at the door, before the last member comes and while it comes."""
-        first = self.waiting()
+        first = self.waiting(transport)
         most = memory_kb(first.child.pid)[1]
         door = self.flood(0, DOOR, STRANGERS // 4)  # who stands there waits in the system's queue till all have met
         self.nobody_got_in([self.flood(0, MEETING, STRANGERS // 4)], [first])
@@ -118,12 +136,20 @@ class Siege(unittest.TestCase):
         # Some stand where the member stands, so that those who push out strangers push out the member, too.
         floods = [door] + [self.flood(0, port, STRANGERS // 8, origin=origin) for port in (MEETING, DOOR)
                            for origin in (1, ATTACKER)]
+        clouds = [self.rain(0)]
         time.sleep(0.2)
-        second = self.member(1)
+        second = self.member(1, transport)
         for member in (first, second):
             member.hear("open")
         self.nobody_got_in(floods, [first, second])
+        self.rain_is_not_answered(clouds)
         all_well(self, [first, second])
+
+    def test_while_one_is_missing(self):
+        self.opening("tcp")
+
+    def test_while_one_is_missing_by_quic(self):
+        self.opening(self.quic())
 
     def test_repeated_knocks_lock_nobody_out(self):
         """Who has heard a member knock can repeat it without end; that must not use up what members may use."""
