@@ -35,7 +35,7 @@ SUITES = {
     "net": Suite("release", "test hosts in network namespaces", only="^(net/|process/mix)"),
     "asan": Suite("asan", "address and undefined behaviour sanitizers"),
     "tsan": Suite("tsan", "thread sanitizer; without what has one thread, and what only takes longer",
-                  skip="^(unit/(cli|collective|compress|core|kernel|wire)/|cli/|sim/|torture/|conform/(convergence|soak)|"
+                  skip="^(unit/(cli|collective|compress|core|kernel|security|wire)/|cli/|sim/|torture/|conform/(convergence|soak)|"
                        "process/(matrix|opening|launchers|compressed_processes))"),
     "clang": Suite("clang", "clang, warnings are errors", only="^(unit/(core|kernel|wire|cli)|sim|cli)/"),
     "posix": Suite("posix", "only what every POSIX system has",
