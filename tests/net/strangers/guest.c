@@ -23,23 +23,38 @@
 
 /* ---- a key, a certificate ---- */
 
-static bool certificate_new(gnutls_certificate_credentials_t *out)
+static bool certificate_fill(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key)
 {
-    gnutls_x509_privkey_t key;
-    gnutls_x509_crt_t crt;
     time_t now = time(NULL);
-    bool good = gnutls_certificate_allocate_credentials(out) == 0 && gnutls_x509_privkey_init(&key) == 0 &&
-                gnutls_x509_crt_init(&crt) == 0;
-    good = good && gnutls_x509_privkey_generate(key, GNUTLS_PK_EDDSA_ED25519, 256, 0) == 0 &&
+    return gnutls_x509_privkey_generate(key, GNUTLS_PK_EDDSA_ED25519, 256, 0) == 0 &&
            gnutls_x509_crt_set_version(crt, 3) == 0 && gnutls_x509_crt_set_serial(crt, "\1", 1) == 0 &&
            gnutls_x509_crt_set_activation_time(crt, now - 1000) == 0 &&
            gnutls_x509_crt_set_expiration_time(crt, now + 100000) == 0 &&
            gnutls_x509_crt_set_key(crt, key) == 0 &&
-           gnutls_x509_crt_sign2(crt, crt, key, GNUTLS_DIG_SHA512, 0) == 0 &&
-           gnutls_certificate_set_x509_key(*out, &crt, 1, key) == 0;
+           gnutls_x509_crt_sign2(crt, crt, key, GNUTLS_DIG_SHA512, 0) == 0;
+}
+
+static bool certificate_new(gnutls_certificate_credentials_t *out)
+{
+    gnutls_x509_privkey_t key;
+    gnutls_x509_crt_t crt;
+    if (gnutls_certificate_allocate_credentials(out) != 0 || gnutls_x509_privkey_init(&key) != 0 ||
+        gnutls_x509_crt_init(&crt) != 0)
+        return false;
+    bool good = certificate_fill(crt, key) && gnutls_certificate_set_x509_key(*out, &crt, 1, key) == 0;
     if (!good)
         fprintf(stderr, "GnuTLS makes no certificate\n");
-    return good; /* the rest goes with the process */
+    gnutls_x509_crt_deinit(crt);
+    gnutls_x509_privkey_deinit(key);
+    return good;
+}
+
+static void session_free(gnutls_session_t session)
+{
+    void *certificate = NULL;
+    gnutls_credentials_get(session, GNUTLS_CRD_CERTIFICATE, &certificate);
+    gnutls_deinit(session);
+    gnutls_certificate_free_credentials(certificate);
 }
 
 static bool session_new(gnutls_session_t *out, bool dials, const char *priority, const char *knock)
@@ -134,7 +149,7 @@ size_t hello_forge(uint8_t target[static HELLO_MAX])
     gnutls_transport_set_pull_function(session, catch_pull);
     gnutls_transport_set_pull_timeout_function(session, catch_timeout);
     (void)shake(session);
-    gnutls_deinit(session);
+    session_free(session);
     return caught.len;
 }
 
@@ -196,7 +211,7 @@ static int visit(const char *what, char **arguments, const char *priority, const
            "\"reason\":%d}\n",
            what, status == 0 ? "true" : "false", alert, status == 0 ? "" : gnutls_strerror_name(status),
            answered, answered >= 5 ? answer[3] : -1, answered >= 5 ? answer[4] : -1);
-    gnutls_deinit(session);
+    session_free(session);
     close(fd);
     return 0;
 }
@@ -291,8 +306,8 @@ static void meet_in_the_middle(struct middle *m, const struct place *place)
         m->dialler_status = shake(m->to_dialler);
         if (m->listener_status == 0 && m->dialler_status == 0)
             stand_between(m);
-        gnutls_deinit(m->to_dialler);
-        gnutls_deinit(m->to_listener);
+        session_free(m->to_dialler);
+        session_free(m->to_listener);
     }
     printf("{\"what\":\"mitm\",\"knock\":%s,\"dialler\":\"%s\",\"listener\":\"%s\",\"up\":%zu,\"down\":%zu,"
            "\"answer_kind\":%d,\"reason\":%d,\"ended_by\":\"%s\"}\n",
