@@ -12,7 +12,8 @@
 #include "transport/quic.h"
 
 #define FAR_NS        (2 * NS_PER_MS) /* round trip; below it a loss costs tcp little */
-#define STREAMS       3               /* of a link: control, and two for data */
+#define STREAMS       2               /* of a link: control and data; each more costs processor time */
+#define STREAMS_FAR   3               /* where a loss holds up a stream for long, another one goes on */
 #define JOIN_NS       (2 * NS_PER_S)  /* for quic to come up, where tcp can do without */
 #define SPAN_MIN_NS   (200 * NS_PER_MS)
 #define SPAN_MAX_NS   NS_PER_S
@@ -143,7 +144,7 @@ static int bring_up(struct choosing *c, struct error *error)
             .addr = datagrams_to(o, rank),
             .identity = {m->node, m->instance},
             .dials = !c->suitors[i].decides,
-            .streams = STREAMS,
+            .streams = o->quic_wish == QUIC_IF_FASTER ? STREAMS_FAR : STREAMS,
             .round_trip_ns = o->mesh[rank].round_trip_ns,
         };
     }
