@@ -11,8 +11,10 @@
 #include "os/clock.h"
 #include "os/sock.h"
 #include "os/thread.h"
+#include "security/credentials.h"
 #include "support/sealed.h"
 #include "transport/mem.h"
+#include "transport/quic_line.h"
 #include "transport/shm.h"
 #include "transport/tcp.h"
 #include "transport/tls.h"
@@ -192,16 +194,206 @@ static void shm_large_open(struct pair *pair, uint64_t seed)
     shm_open(pair, 4u << 20);
 }
 
+/* ---- quic: two endpoints; whoever touches one end moves the packets of both, as two processes would ---- */
+
+#if defined(HEARTH_QUIC)
+
+#define SETTLE_ROUNDS 10
+
+struct quic_end {
+    struct conn conn; /* what the test sees */
+    struct conn *inner;
+    struct quic *quic;
+    struct credentials *credentials;
+    struct quic_peer peer;
+    struct quic_both *both;
+    int status;
+};
+
+struct quic_both {
+    struct mutex lock;
+    struct quic_end ends[2];
+};
+
+static struct quic_end *end_of(const struct conn *conn)
+{
+    return container_of(conn, struct quic_end, conn);
+}
+
+static void both_move(struct quic_both *both)
+{
+    for (int i = 0; i < 2; i++) {
+        quic_hear(both->ends[i].quic);
+        quic_tick(both->ends[i].quic, clock_real());
+        quic_speak(both->ends[i].quic);
+    }
+}
+
+static ssize_t both_send(struct conn *conn, const struct iovec *pieces, int count)
+{
+    struct quic_end *end = end_of(conn);
+    mutex_lock(&end->both->lock);
+    ssize_t n = end->inner->transport->send(end->inner, pieces, count);
+    both_move(end->both);
+    mutex_unlock(&end->both->lock);
+    return n;
+}
+
+static ssize_t both_recv(struct conn *conn, void *target, size_t len_max)
+{
+    struct quic_end *end = end_of(conn);
+    mutex_lock(&end->both->lock);
+    both_move(end->both);
+    ssize_t n = end->inner->transport->recv(end->inner, target, len_max);
+    mutex_unlock(&end->both->lock);
+    return n;
+}
+
+static void both_close(struct conn *conn)
+{
+    struct quic_end *end = end_of(conn);
+    mutex_lock(&end->both->lock);
+    end->inner->transport->close(end->inner);
+    mutex_unlock(&end->both->lock);
+}
+
+static int both_descriptor(const struct conn *conn)
+{
+    return end_of(conn)->inner->transport->descriptor(end_of(conn)->inner);
+}
+
+static void both_attend(struct conn *conn)
+{
+    end_of(conn)->inner->transport->attend(end_of(conn)->inner);
+}
+
+static void both_doze(struct conn *conn, bool asleep, bool want_room)
+{
+    end_of(conn)->inner->transport->doze(end_of(conn)->inner, asleep, want_room);
+}
+
+static int both_flush(struct conn *conn)
+{
+    struct quic_end *end = end_of(conn);
+    mutex_lock(&end->both->lock);
+    both_move(end->both);
+    int status = end->inner->transport->holding->flush(end->inner);
+    mutex_unlock(&end->both->lock);
+    return status;
+}
+
+static bool both_holds(const struct conn *conn)
+{
+    struct quic_end *end = end_of(conn);
+    mutex_lock(&end->both->lock);
+    bool holds = end->inner->transport->holding->holds(end->inner);
+    mutex_unlock(&end->both->lock);
+    return holds;
+}
+
+static uint64_t both_due(const struct conn *conn)
+{
+    struct quic_end *end = end_of(conn);
+    mutex_lock(&end->both->lock);
+    uint64_t due = end->inner->transport->holding->due(end->inner);
+    mutex_unlock(&end->both->lock);
+    return due;
+}
+
+static const struct holding both_holding = {both_flush, both_holds, both_due};
+static const struct transport both_transport = {
+    .scheme = "quic",
+    .send = both_send,
+    .recv = both_recv,
+    .close = both_close,
+    .descriptor = both_descriptor,
+    .attend = both_attend,
+    .doze = both_doze,
+    .holding = &both_holding,
+};
+
+static void quic_end_open(struct quic_end *end, struct heap *heap, uint64_t instance)
+{
+    static const uint8_t secret[SECRET_LEN] = {7};
+    struct credentials_setup setup = {.heap = heap, .instance = instance};
+    assert_int_equal(node_key_fresh(&setup.key, NULL), HEARTH_OK);
+    assert_int_equal(secret_from_bytes(secret, "test", &setup.secret, NULL), HEARTH_OK);
+    assert_int_equal(credentials_open(&setup, &end->credentials, NULL), HEARTH_OK);
+    struct quic_setup quic = {.heap = heap, .credentials = end->credentials};
+    assert_int_equal(sock_addr_parse("127.0.0.1:0", 0, &quic.local), HEARTH_OK);
+    assert_int_equal(quic_open(&quic, &end->quic, NULL), HEARTH_OK);
+}
+
+static void quic_end_join(void *arg)
+{
+    struct quic_end *end = arg;
+    struct error error;
+    end->status = quic_join(end->quic, &end->peer, 1, clock_real() + PATIENCE_NS, &error);
+}
+
+static void quic_kind_open(struct pair *pair, uint64_t seed)
+{
+    struct quic_both *both = calloc(1, sizeof *both);
+    struct thread thread;
+    (void)seed;
+    descriptors_init(pair, false);
+    assert_non_null(both);
+    assert_int_equal(mutex_init(&both->lock), HEARTH_OK);
+    pair->owner = both;
+    for (int i = 0; i < 2; i++)
+        quic_end_open(&both->ends[i], &pair->heap, (uint64_t)i + 1);
+    for (int i = 0; i < 2; i++) {
+        struct quic_end *end = &both->ends[i], *other = &both->ends[1 - i];
+        end->both = both;
+        end->peer = (struct quic_peer){.addr = quic_addr(other->quic),
+                                       .identity = *credentials_self(other->credentials),
+                                       .dials = i == 1,
+                                       .streams = 1};
+    }
+    assert_int_equal(thread_start(&thread, "dialler", quic_end_join, &both->ends[1]), HEARTH_OK);
+    quic_end_join(&both->ends[0]);
+    thread_join(&thread);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(both->ends[i].status, HEARTH_OK);
+        both->ends[i].inner = both->ends[i].peer.conns[0];
+        both->ends[i].conn.transport = &both_transport;
+        pair->conn[i] = &both->ends[i].conn;
+    }
+    for (int i = 0; i < SETTLE_ROUNDS; i++) { /* the last words of the handshake */
+        both_move(both);
+        sock_wait(NULL, 0, clock_real() + NS_PER_MS);
+    }
+}
+
+static void quic_kind_done(struct pair *pair)
+{
+    struct quic_both *both = pair->owner;
+    both_move(both);
+    both_move(both);
+    for (int i = 0; i < 2; i++) {
+        quic_close(both->ends[i].quic);
+        credentials_close(both->ends[i].credentials);
+    }
+    mutex_fini(&both->lock);
+    free(both);
+    descriptors_done(pair);
+}
+
+#endif
+
 const struct kind pair_kinds[] = {
-    {"mem", REST_BELL, false, mem_real_open, mem_done},
-    {"mem, default ring", REST_BELL, false, mem_default_open, mem_done},
-    {"mem, virtual time", REST_VIRTUAL, false, mem_virtual_open, mem_done},
-    {"tcp", REST_DESCRIPTOR, true, tcp_open, descriptors_done},
-    {"tcp, unix socket", REST_DESCRIPTOR, true, tcp_unix_open, descriptors_done},
-    {"tls", REST_DESCRIPTOR, true, tls_open, descriptors_done},
-    {"tls, unix socket, other suite", REST_DESCRIPTOR, true, tls_other_open, descriptors_done},
-    {"shm", REST_DESCRIPTOR, false, shm_small_open, descriptors_done},
-    {"shm, large ring", REST_DESCRIPTOR, false, shm_large_open, descriptors_done},
+    {"mem", REST_BELL, false, mem_real_open, mem_done, false},
+    {"mem, default ring", REST_BELL, false, mem_default_open, mem_done, false},
+    {"mem, virtual time", REST_VIRTUAL, false, mem_virtual_open, mem_done, false},
+    {"tcp", REST_DESCRIPTOR, true, tcp_open, descriptors_done, false},
+    {"tcp, unix socket", REST_DESCRIPTOR, true, tcp_unix_open, descriptors_done, false},
+    {"tls", REST_DESCRIPTOR, true, tls_open, descriptors_done, false},
+    {"tls, unix socket, other suite", REST_DESCRIPTOR, true, tls_other_open, descriptors_done, false},
+#if defined(HEARTH_QUIC)
+    {"quic", REST_DESCRIPTOR, true, quic_kind_open, quic_kind_done, true},
+#endif
+    {"shm", REST_DESCRIPTOR, false, shm_small_open, descriptors_done, false},
+    {"shm, large ring", REST_DESCRIPTOR, false, shm_large_open, descriptors_done, false},
 };
 
 const size_t pair_kind_count = sizeof pair_kinds / sizeof *pair_kinds;

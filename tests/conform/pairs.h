@@ -33,6 +33,7 @@ struct kind {
     bool late;      /* what is sent arrives a moment later; a close is noticed by the second send */
     void (*open)(struct pair *pair, uint64_t seed);
     void (*close)(struct pair *pair); /* the ends are closed already */
+    bool keeps; /* bytes until the peer has them: room shows in `due`, and not at the descriptor */
 };
 
 extern const struct kind pair_kinds[];

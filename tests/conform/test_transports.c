@@ -74,22 +74,33 @@ static ssize_t end_recv(struct pair *pair, int side, void *target, size_t len)
     return n;
 }
 
-/* Sleeps at the descriptors, as a node does. True: something woke it. */
+/* Sleeps at the descriptors, as a node does, and minds the connection's own timers. True: there is something
+ * to do. */
 static bool end_sleep(struct pair *pair, int side, bool want_room, uint64_t deadline_ns)
 {
     struct conn *conn = pair->conn[side];
+    const struct holding *holding = conn->transport->holding;
     bool shared = conn->transport->sharing != NULL; /* then room is heard of through the event */
     struct sock_wait waits[2] = {
         {.fd = conn->transport->descriptor(conn), .want_recv = true, .want_send = want_room && !shared},
         {.fd = pair->event[side].read_fd, .want_recv = true},
     };
-    int ready = sock_wait(waits, 2, deadline_ns);
+    uint64_t due_ns;
+    int ready;
+    do {
+        due_ns = holding != NULL ? holding->due(conn) : NEVER_NS;
+        if (pair->kind->keeps)
+            waits[0].want_send = holding->holds(conn);
+        ready = sock_wait(waits, 2, due_ns < deadline_ns ? due_ns : deadline_ns);
+        if (holding != NULL && ready == 0 && due_ns > 0)
+            (void)holding->flush(conn);
+    } while (ready == 0 && due_ns > 0 && clock_real() < deadline_ns);
     conn->transport->doze(conn, false, false);
     if (waits[0].ready)
         conn->transport->attend(conn);
     if (waits[1].ready)
         event_clear(&pair->event[side]);
-    return ready > 0;
+    return ready > 0 || due_ns == 0;
 }
 
 /* Where something must come, now or after a moment. */
@@ -414,8 +425,12 @@ static void a_sleeper_is_woken_when_there_is_something_to_do(void **state)
         assert_true(n > 0);
         done += (size_t)n;
     }
-    assert_true(end_sleep(&pair, 0, true, patience)); /* room */
-    assert_int_equal(end_send(&pair, 0, bytes, 1), 1);
+    ssize_t sent = 0;
+    do { /* room; where packets are exchanged the first may bring less than that */
+        assert_true(end_sleep(&pair, 0, true, patience));
+        sent = end_send(&pair, 0, bytes, 1);
+    } while (sent == 0 && kind->keeps);
+    assert_int_equal(sent, 1);
     assert_int_equal(end_recv_some(&pair, 1, bytes, 2), 1);
 
     while (end_recv(&pair, 1, bytes, 1) != 0)
