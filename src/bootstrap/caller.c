@@ -163,7 +163,7 @@ static int line_move(struct caller *c, struct error *said)
 static bool is_rendezvous(const struct caller *c, const struct error *said)
 {
     return c->applicant->welcomed || tunnel_peer(c->lines[c->chosen].tunnel) ||
-           strstr(said->text, "come again") || strstr(said->text, "in the handshake");
+           strstr(said->text, SAYS_BUSY) || strstr(said->text, SAYS_CUT);
 }
 
 static int line_talk(struct caller *c, uint64_t now_ns, struct error *error)
@@ -195,8 +195,8 @@ static int line_talk(struct caller *c, uint64_t now_ns, struct error *error)
                   welcomed ? "" : " without an answer: is it a rendezvous of Hearth?");
     else
         error_set(&c->last, status, RANK_NONE, "rendezvous: %s: %s%s", text, said.text,
-                  strstr(said.text, "another secret") ? "; give all members the same (hearth join TOKEN)"
-                                                      : "");
+                  strstr(said.text, SAYS_OTHER_SECRET) ? "; give all members the same (hearth join TOKEN)"
+                                                       : "");
     if (status == HEARTH_PEER_LOST && is_rendezvous(c, &said)) {
         line_fail(c, index, now_ns);
         return HEARTH_PENDING;

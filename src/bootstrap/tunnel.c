@@ -197,7 +197,7 @@ ssize_t tunnel_recv(struct tunnel *t, void *target, size_t len_max)
 static int lost(const struct tunnel *t, struct error *error)
 {
     return error_set(error, HEARTH_PEER_LOST, RANK_NONE, "%s",
-                     t->heard ? "it closed the connection in the handshake"
+                     t->heard ? SAYS_CUT
                               : "it closed the connection without an answer to our handshake: is it Hearth, "
                                 "and not plain?");
 }

@@ -8,6 +8,8 @@
 #include "os/sock.h"
 #include "security/channel.h"
 
+#define SAYS_CUT "it closed the connection in the handshake" /* pushed out, it may be, by strangers */
+
 struct tunnel;
 
 struct tunnel_setup {

@@ -13,7 +13,6 @@
 
 #define FAR_NS        (2 * NS_PER_MS) /* round trip; below it a loss costs tcp little */
 #define STREAMS       2               /* of a link: control and data; each more costs processor time */
-#define STREAMS_FAR   3               /* where a loss holds up a stream for long, another one goes on */
 #define JOIN_NS       (2 * NS_PER_S)  /* for quic to come up, where tcp can do without */
 #define SPAN_MIN_NS   (200 * NS_PER_MS)
 #define SPAN_MAX_NS   NS_PER_S
@@ -144,7 +143,7 @@ static int bring_up(struct choosing *c, struct error *error)
             .addr = datagrams_to(o, rank),
             .identity = {m->node, m->instance},
             .dials = !c->suitors[i].decides,
-            .streams = o->quic_wish == QUIC_IF_FASTER ? STREAMS_FAR : STREAMS,
+            .streams = STREAMS,
             .round_trip_ns = o->mesh[rank].round_trip_ns,
         };
     }

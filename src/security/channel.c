@@ -199,7 +199,7 @@ static int fail_refused(struct channel *c)
 
     if (c->setup.role == CHANNEL_LISTENS && gnutls_server_name_get(c->session, name, &len, &type, 0) == 0 &&
         knock_check(credentials_secret(c->credentials), name, len) == KNOCK_FOREIGN)
-        return fail(c, HEARTH_PROTOCOL, "it has another secret (its namespace is %.8s...)", name);
+        return fail(c, HEARTH_PROTOCOL, SAYS_OTHER_SECRET " (its namespace is %.8s...)", name);
     return fail(c, HEARTH_PROTOCOL, "%s", c->refusal);
 }
 

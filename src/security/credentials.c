@@ -127,7 +127,7 @@ static int hear_knock(gnutls_session_t session, struct session_setup *setup)
     case KNOCK_NONE:
         return turn_away(setup, "it does not know the secret (no knock)", GNUTLS_E_UNRECOGNIZED_NAME);
     case KNOCK_FOREIGN:
-        return turn_away(setup, "it has another secret", GNUTLS_E_UNRECOGNIZED_NAME);
+        return turn_away(setup, SAYS_OTHER_SECRET, GNUTLS_E_UNRECOGNIZED_NAME);
     case KNOCK_WRONG:
         return turn_away(setup, "it does not know the secret (its knock is wrong)",
                          GNUTLS_E_UNRECOGNIZED_NAME);
@@ -269,9 +269,9 @@ const char *session_alert_text(int alert)
     case GNUTLS_A_CLOSE_NOTIFY:
         return "it closed the connection";
     case GNUTLS_A_UNRECOGNIZED_NAME:
-        return "it has another secret, or belongs to another cluster";
+        return SAYS_OTHER_SECRET ", or belongs to another cluster";
     case GNUTLS_A_INTERNAL_ERROR:
-        return "it is busy: come again later";
+        return SAYS_BUSY;
     case GNUTLS_A_PROTOCOL_VERSION:
     case GNUTLS_A_HANDSHAKE_FAILURE:
     case GNUTLS_A_INSUFFICIENT_SECURITY:

@@ -54,6 +54,9 @@ struct session_setup {
  * the session's user pointer; with `quic` its database pointer, since ngtcp2 uses the other. */
 int MUST_CHECK credentials_session(const struct credentials *credentials, struct session_setup *setup,
                                    struct gnutls_session_int **out, struct error *error);
+/* Words by which whoever dials knows what to do next. */
+#define SAYS_BUSY         "it is busy: come again later"
+#define SAYS_OTHER_SECRET "it has another secret"
 /* What a peer's alert means to people ("it has another secret, or ..."); NULL: nothing that we would know. */
 const char *session_alert_text(int alert);
 /* After its handshake: who the peer says it is by its key (which it has proven to hold). HEARTH_PROTOCOL: no

@@ -81,7 +81,7 @@ static const char *refusal_text(enum proof_reason reason)
     case PROOF_UNLISTED:
         return "our key is not on its list (hearth trust)";
     case PROOF_LATER:
-        return "it is busy: come again later";
+        return SAYS_BUSY;
     default:
         return "it says that our proof of the secret is wrong";
     }
