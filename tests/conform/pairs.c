@@ -264,7 +264,10 @@ static int both_descriptor(const struct conn *conn)
 
 static void both_attend(struct conn *conn)
 {
-    end_of(conn)->inner->transport->attend(end_of(conn)->inner);
+    struct quic_end *end = end_of(conn);
+    mutex_lock(&end->both->lock);
+    end->inner->transport->attend(end->inner);
+    mutex_unlock(&end->both->lock);
 }
 
 static void both_doze(struct conn *conn, bool asleep, bool want_room)

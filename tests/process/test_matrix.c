@@ -202,13 +202,13 @@ static void matrix(const char *transport, int step)
 static void test_tcp(void **state)
 {
     (void)state;
-    matrix("tcp", 1);
+    matrix("tcp", slow_factor() > 1 ? 2 : 1);
 }
 
 static void test_shm(void **state)
 {
     (void)state;
-    matrix("shm", 1);
+    matrix("shm", slow_factor() > 1 ? 2 : 1);
 }
 
 static void test_quic(void **state)
