@@ -36,7 +36,7 @@ static void ids_are_digests_with_two_spellings(void **state)
 
 static void other_texts_are_no_ids(void **state)
 {
-    static const char *const bad[] = {"", "pkt0-6ma0-0f4w", ID "0", ID " ", "x4" ID};
+    static const char *const bad[] = {"", "pkt0-6ma0-0f4w", (ID "0"), (ID " "), ("x4" ID)};
     char text[NODE_ID_TEXT] = ID;
     struct node_id id = {{7}};
 
