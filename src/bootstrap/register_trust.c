@@ -4,21 +4,14 @@
 
 #include <string.h>
 
-static bool all_zero(const uint8_t *bytes, size_t len)
-{
-    uint8_t any = 0;
-
-    for (size_t i = 0; i < len; i++)
-        any |= bytes[i];
-    return any == 0;
-}
+#include "core/bytes.h"
 
 int register_trust(const struct rendezvous_setup *s, const struct identity *peer,
                    const struct meeting_register *in, struct error *error)
 {
     unsigned process = in->member.process;
     const char *host = in->member.name;
-    bool plain = all_zero(in->member.node, sizeof(in->member.node));
+    bool plain = bytes_zero(in->member.node, sizeof(in->member.node));
 
     if (plain != !s->space)
         return error_set(error, HEARTH_MISMATCH, in->rank,
@@ -31,7 +24,7 @@ int register_trust(const struct rendezvous_setup *s, const struct identity *peer
                          "rendezvous: process %u on %s: it speaks for another member than the one that its "
                          "handshake has proven",
                          process, host);
-    if (s->space && !all_zero(in->space, NAMESPACE_LEN) && memcmp(in->space, s->space, NAMESPACE_LEN) != 0)
+    if (s->space && !bytes_zero(in->space, NAMESPACE_LEN) && memcmp(in->space, s->space, NAMESPACE_LEN) != 0)
         return error_set(
             error, HEARTH_MISMATCH, in->rank,
             "rendezvous: process %u on %s has the secret of another cluster: give all members the "

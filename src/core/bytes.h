@@ -96,4 +96,13 @@ void put_u64(struct writer *w, uint64_t v);
 void put_f64(struct writer *w, double v);
 void put_bytes(struct writer *w, const void *source, size_t len);
 
+/* Whether all of them are 0; takes the same time whatever they are. */
+static inline bool bytes_zero(const uint8_t *bytes, size_t len)
+{
+    uint8_t any = 0;
+    for (size_t i = 0; i < len; i++)
+        any |= bytes[i];
+    return any == 0;
+}
+
 #endif

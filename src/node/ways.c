@@ -106,12 +106,9 @@ static struct sock_addr datagrams_to(const struct opening *o, int rank)
     const struct member *m = &o->roster.members[rank];
     struct sock_addr addr = o->mesh[rank].addr;
     uint16_t port = m->addr_count > 0 ? sock_addr_port(&m->addrs[0]) : sock_addr_port(&addr);
-    for (int i = 0; i < m->addr_count; i++) {
-        struct sock_addr listed = m->addrs[i], used = addr;
-        sock_addr_set_port(&used, sock_addr_port(&listed));
-        if (sock_addr_equal(&used, &listed))
-            port = sock_addr_port(&listed);
-    }
+    for (int i = 0; i < m->addr_count; i++)
+        if (sock_addr_same_host(&addr, &m->addrs[i]))
+            port = sock_addr_port(&m->addrs[i]);
     sock_addr_set_port(&addr, port);
     return addr;
 }

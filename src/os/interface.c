@@ -229,18 +229,6 @@ int host_interfaces(struct interface list[INTERFACES_MAX], int *count)
     return HEARTH_OK;
 }
 
-static bool same_ip(const struct sock_addr *a, const struct sock_addr *b)
-{
-    uint8_t bytes[2][32];
-    struct sock_addr one = *a, two = *b;
-
-    sock_addr_set_port(&one, 0);
-    sock_addr_set_port(&two, 0);
-    size_t len = sock_addr_encode(&one, bytes[0], sizeof(bytes[0])); /* without the scope */
-    return len > 0 && len == sock_addr_encode(&two, bytes[1], sizeof(bytes[1])) &&
-           memcmp(bytes[0], bytes[1], len) == 0;
-}
-
 bool host_owns(const struct sock_addr *addr)
 {
     struct ifaddrs *all;
@@ -250,7 +238,7 @@ bool host_owns(const struct sock_addr *addr)
     if (found || getifaddrs(&all) != 0)
         return found;
     for (const struct ifaddrs *from = all; from != NULL && !found; from = from->ifa_next)
-        found = interface_take(&one, from) && same_ip(&one.addr, addr);
+        found = interface_take(&one, from) && sock_addr_same_host(&one.addr, addr);
     freeifaddrs(all);
     return found;
 }

@@ -29,8 +29,10 @@ enum sock_family sock_addr_family(const struct sock_addr *addr);
 uint16_t sock_addr_port(const struct sock_addr *addr); /* 0 for unix */
 void sock_addr_set_port(struct sock_addr *addr, uint16_t port);
 bool sock_addr_equal(const struct sock_addr *a, const struct sock_addr *b); /* port included */
-bool sock_addr_loopback(const struct sock_addr *addr);                      /* 127/8, ::1, unix */
-bool sock_addr_wildcard(const struct sock_addr *addr);                      /* 0.0.0.0, :: */
+/* Port and scope ignored; unix: never. */
+bool sock_addr_same_host(const struct sock_addr *a, const struct sock_addr *b);
+bool sock_addr_loopback(const struct sock_addr *addr); /* 127/8, ::1, unix */
+bool sock_addr_wildcard(const struct sock_addr *addr); /* 0.0.0.0, :: */
 /* For the wire: family, port, 4 or 16 bytes; unix addresses do not travel. Lengths: 7 or 19. */
 size_t sock_addr_encode(const struct sock_addr *addr, uint8_t *target, size_t size); /* 0: does not fit */
 /* From what sock_addr_encode made; gives the bytes used, 0: these bytes are no address. */

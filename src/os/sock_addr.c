@@ -126,6 +126,18 @@ bool sock_addr_equal(const struct sock_addr *a, const struct sock_addr *b)
     return a->len == b->len && memcmp(a->raw, b->raw, a->len) == 0;
 }
 
+bool sock_addr_same_host(const struct sock_addr *a, const struct sock_addr *b)
+{
+    uint8_t bytes[2][32];
+    struct sock_addr one = *a, two = *b;
+
+    sock_addr_set_port(&one, 0);
+    sock_addr_set_port(&two, 0);
+    size_t len = sock_addr_encode(&one, bytes[0], sizeof(bytes[0])); /* without the scope */
+    return len > 0 && len == sock_addr_encode(&two, bytes[1], sizeof(bytes[1])) &&
+           memcmp(bytes[0], bytes[1], len) == 0;
+}
+
 bool sock_addr_loopback(const struct sock_addr *addr)
 {
     union native n = native_of(addr);

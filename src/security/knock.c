@@ -5,6 +5,7 @@
 #include <gnutls/crypto.h>
 #include <gnutls/gnutls.h>
 
+#include "security/base32.h"
 #include "security/knock.h"
 
 #define PART_LEN   16 /* bytes of each of the three parts */
@@ -22,33 +23,15 @@ enum {
 _Static_assert(AT_END + sizeof(ENDING) - 1 == KNOCK_LEN, "length of a knock");
 _Static_assert(PART_LEN == NAMESPACE_LEN && PART_LEN == KNOCK_NONCE_LEN, "parts are equal");
 
-static const char digits[] = "0123456789abcdef";
-
-static void put_part(char *text, const uint8_t bytes[PART_LEN])
-{
-    for (int i = 0; i < PART_LEN; i++) {
-        text[2 * i] = digits[bytes[i] >> 4];
-        text[2 * i + 1] = digits[bytes[i] & 15];
-    }
-}
-
-static int digit_of(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
+/* In lower case alone: a knock has one form. */
 static bool get_part(const char *text, uint8_t bytes[PART_LEN])
 {
-    for (int i = 0; i < PART_LEN; i++) {
-        int high = digit_of(text[2 * i]), low = digit_of(text[2 * i + 1]);
+    char again[PART_CHARS];
 
-        if (high < 0 || low < 0)
-            return false;
-        bytes[i] = (uint8_t)(high << 4 | low);
-    }
-    return true;
+    if (!hex_decode(text, bytes, PART_LEN))
+        return false;
+    hex_encode(bytes, PART_LEN, again);
+    return memcmp(text, again, PART_CHARS) == 0;
 }
 
 static bool mac_of(const struct secret *secret, const uint8_t nonce[KNOCK_NONCE_LEN], uint8_t mac[HASH_LEN])
@@ -69,9 +52,9 @@ int knock_make(const struct secret *secret, const uint8_t nonce[static KNOCK_NON
 
     if (!mac_of(secret, nonce, mac))
         return HEARTH_SYSTEM;
-    put_part(text + AT_NAMESPACE, secret_namespace(secret));
-    put_part(text + AT_NONCE, nonce);
-    put_part(text + AT_MAC, mac);
+    hex_encode(secret_namespace(secret), PART_LEN, text + AT_NAMESPACE);
+    hex_encode(nonce, PART_LEN, text + AT_NONCE);
+    hex_encode(mac, PART_LEN, text + AT_MAC);
     text[AT_NONCE - 1] = '.';
     text[AT_MAC - 1] = '.';
     memcpy(text + AT_END, ENDING, sizeof(ENDING));

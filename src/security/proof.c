@@ -31,15 +31,6 @@ void proof_encode(const struct proof_message *message, uint8_t target[static PRO
     memcpy(target + AT_MAC, message->mac, PROOF_MAC_LEN);
 }
 
-static bool all_zero(const uint8_t *bytes, size_t len)
-{
-    uint8_t any = 0;
-
-    for (size_t i = 0; i < len; i++)
-        any |= bytes[i];
-    return any == 0;
-}
-
 int proof_decode(struct proof_message *message, const uint8_t source[static PROOF_LEN], const char **what)
 {
     uint8_t kind = source[AT_KIND], reason = source[AT_REASON];
@@ -51,8 +42,8 @@ int proof_decode(struct proof_message *message, const uint8_t source[static PROO
     if (source[2] != VERSION)
         return HEARTH_PROTOCOL;
     *what = "its proof is malformed";
-    if (!all_zero(source + AT_ZERO, AT_INSTANCE - AT_ZERO) ||
-        !all_zero(source + AT_ZEROES, AT_MAC - AT_ZEROES))
+    if (!bytes_zero(source + AT_ZERO, AT_INSTANCE - AT_ZERO) ||
+        !bytes_zero(source + AT_ZEROES, AT_MAC - AT_ZEROES))
         return HEARTH_PROTOCOL;
     message->instance = load_u64(source + AT_INSTANCE);
     memcpy(message->mac, source + AT_MAC, PROOF_MAC_LEN);
@@ -60,7 +51,7 @@ int proof_decode(struct proof_message *message, const uint8_t source[static PROO
     if (kind == KIND_PROOF)
         return reason == 0 && message->instance != 0 ? HEARTH_OK : HEARTH_PROTOCOL;
     if (kind != KIND_REFUSE || reason < PROOF_WRONG || reason > PROOF_LATER || message->instance != 0 ||
-        !all_zero(message->mac, PROOF_MAC_LEN))
+        !bytes_zero(message->mac, PROOF_MAC_LEN))
         return HEARTH_PROTOCOL;
     message->reason = (enum proof_reason)reason;
     return HEARTH_OK;

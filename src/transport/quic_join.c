@@ -376,19 +376,11 @@ static bool is_half_open(const struct quic_line *line)
     return line != NULL && line->stage < LINE_UP && !line->dials;
 }
 
-static bool same_host(const struct sock_addr *a, const struct sock_addr *b)
-{
-    struct sock_addr one = *a, two = *b;
-    sock_addr_set_port(&one, 0);
-    sock_addr_set_port(&two, 0);
-    return sock_addr_equal(&one, &two);
-}
-
 static int lines_from(const struct quic *quic, const struct sock_addr *host)
 {
     int count = 0;
     for (int i = 0; i < quic->capacity; i++)
-        count += is_half_open(quic->lines[i]) && same_host(&quic->lines[i]->remote, host);
+        count += is_half_open(quic->lines[i]) && sock_addr_same_host(&quic->lines[i]->remote, host);
     return count;
 }
 
