@@ -5,7 +5,7 @@
 
 #include "cli/args.h"
 #include "cli/commands.h"
-#include "cli/home.h"
+#include "cli/config_folder.h"
 #include "cli/json.h"
 #include "security/node_key.h"
 

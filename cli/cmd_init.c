@@ -6,7 +6,7 @@
 
 #include "cli/args.h"
 #include "cli/commands.h"
-#include "cli/home.h"
+#include "cli/config_folder.h"
 #include "cli/json.h"
 #include "cli/text.h"
 #include "security/secret.h"

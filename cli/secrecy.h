@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "cli/args.h"
-#include "cli/home.h"
+#include "cli/config_folder.h"
 #include "security/secret.h"
 
 struct secrecy {

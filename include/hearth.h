@@ -70,7 +70,7 @@ enum hearth_status {
     HEARTH_PROTOCOL = -302,  /* it sent bytes that break the protocol */
 
     /* Group: no operation of this group can succeed any more. */
-    HEARTH_VIEW_CHANGED = -401, /* members changed (reserved for membership) */
+    HEARTH_VIEW_CHANGED = -401, /* a member of a formed group is gone: hearth_reform */
     HEARTH_GROUP_BROKEN = -402, /* a member was lost earlier; the text names it */
 
     /* Node: this node is unusable. */
@@ -210,6 +210,18 @@ struct hearth_config {
                                 alone; NULL = node.key in the folder: NULL */
     int plain;            /* agreed: 1 = nothing is encrypted, and nobody proves who he is: 0 */
     int trust_network;    /* 1 allows plain connections beyond this machine: 0 */
+    const char *discover; /* "mdns": this node belongs to a home cluster, whose members find each other;
+                              "off"; NULL = mdns, if neither peers, rendezvous, world_size nor a launcher says
+                              who the members are and there is a secret: NULL */
+    const char *seeds;    /* discovering: "host[:port],...", nodes to ask beside those that mDNS finds; one of
+                              the cluster is enough: NULL */
+    const char *mdns;     /* discovering: the helper program; NULL = hearth-mdns beside the program or the
+                              library, or where it was installed; "" = without mDNS: NULL */
+    const char *health;   /* discovering: "default" (dead after 3 s of silence), "low-latency" (1 s) or
+                              "high-latency" (12 s): "default" */
+    uint32_t min_peers;   /* discovering: how many others hearth_wait_for_peers waits for: 1 */
+    int64_t form_timeout_ms; /* for hearth_form and hearth_reform: 300,000 */
+    uint32_t roles;          /* discovering: enum hearth_role: 0 */
     const char *site; /* where this node stands, like "berlin": compressed all-reduces may go two-level, dense
                          inside a site. NULL = each host is a site of its own: NULL */
 
@@ -229,6 +241,13 @@ struct hearth_config {
                                    where neither peers nor rendezvous is given: "" */
 };
 
+/* What a node of a home cluster is there for, beside the jobs that its program asks for. */
+enum hearth_role {
+    HEARTH_ROLE_DEMO = 1u << 0,  /* takes part when a member trains the demo (`hearth demo --cluster`) */
+    HEARTH_ROLE_BENCH = 1u << 1, /* takes part when a member measures (`hearth bench cluster`) */
+    HEARTH_ROLE_GUEST = 1u << 2  /* looks in for a while: leads only where nobody else can */
+};
+
 /* Fills in the defaults named above. */
 HEARTH_API void hearth_config_init(struct hearth_config *config);
 
@@ -240,6 +259,7 @@ HEARTH_API void hearth_config_init(struct hearth_config *config);
  * HEARTH_OPEN_TIMEOUT_MS, HEARTH_CONNECT_TIMEOUT_MS, HEARTH_CONNECT_RETRIES, HEARTH_PEER_TIMEOUT_MS,
  * HEARTH_SECRET, HEARTH_SECRET_FILE, HEARTH_SECRET_FD, HEARTH_KEY_FILE, HEARTH_PLAIN (0 or 1),
  * HEARTH_TRUST_NETWORK (0 or 1), HEARTH_SITE, HEARTH_RATE (bits a second: 100mbit, 2.5gbit, 0 = no limit),
+ * HEARTH_DISCOVER, HEARTH_SEEDS, HEARTH_MDNS, HEARTH_HEALTH, HEARTH_MIN_PEERS, HEARTH_FORM_TIMEOUT_MS,
  * HEARTH_CODEC, HEARTH_COMPRESSED_ALLREDUCE_MAX_BYTES, HEARTH_COMPRESS_THREADS. Sizes take the suffixes K, M,
  * G (powers of 1024). The folder for key and secret is $XDG_CONFIG_HOME/hearth, or $HOME/.config/hearth.
  * What these leave open, a launcher fills in: torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT: over
@@ -298,6 +318,81 @@ HEARTH_API int hearth_group_split(hearth_group *group, int color, int key, const
 /* Frees a group made by hearth_group_split; operations in flight on it are cancelled. NULL is allowed; a
  * world is left to its node. */
 HEARTH_API void hearth_group_close(hearth_group *group);
+
+/* ---- Home cluster ---------------------------------------------------------------------------------
+ *
+ * A node that discovers (config: discover) finds the other nodes of its cluster by itself, agrees with them
+ * who is in and who leads (a view), and watches them; it goes on while its program does. docs/membership.md.
+ *
+ *   hearth_open  ->  hearth_wait_for_peers (if wanted)  ->  hearth_form  ->  collectives
+ *                                                     ^         |  HEARTH_VIEW_CHANGED: a member is gone
+ *                                                     +---------+  hearth_reform
+ *
+ * Its world is itself alone; groups with others are made by hearth_form. Calls on a node that does not
+ * discover are HEARTH_UNSUPPORTED. */
+
+/* Waits until at least `min_peers` others (-1: the config's) are members, at most timeout_ms (-1: the
+ * config's peer_timeout_ms). HEARTH_TIMEOUT: the text says who is there, and of nodes that were seen why they
+ * are not. */
+HEARTH_API int hearth_wait_for_peers(hearth_node *node, int min_peers, int64_t timeout_ms);
+
+/* The group of all members that ask for the same job at this time, at least `min_members` with this one (the
+ * largest that any of them asks for counts); blocks until then, at most form_timeout_ms. Who asks while the
+ * job runs waits until it forms again. Ranks follow the order of the fastest ways between the machines. A
+ * job's name has 1 to 63 printable characters; a node can be in a job once. Closed by hearth_group_close. */
+HEARTH_API int hearth_form(hearth_node *node, const char *job, int min_members, hearth_group **group);
+
+/* When a member of a formed group is lost, leaves or closes its group, operations in flight and all later
+ * ones end with HEARTH_VIEW_CHANGED on every other member, inputs as promised. This gives the next group, of
+ * those who are left and those who wait: blocks until all survivors have called it. The old group is closed;
+ * its compressors and syncs go on with the new one, residuals kept (what a lost member had not sent is lost
+ * with it). *group is unchanged on failure, and this may be called again. */
+HEARTH_API int hearth_reform(hearth_group **group);
+
+/* A member of a group, for people and for programs that want to reach it by other means. Strings are "" where
+ * nothing is known. */
+struct hearth_member {
+    size_t size; /* set by the caller: sizeof */
+    int rank;
+    char id[65];      /* of its key, hexadecimal */
+    char name[64];    /* of its machine */
+    char address[64]; /* by which this node reaches it, without port; our own: by which the others may */
+    int same_host;
+};
+HEARTH_API int hearth_group_member(hearth_group *group, int rank, struct hearth_member *member);
+
+enum hearth_event_kind {
+    HEARTH_EVENT_JOINED = 1,      /* a member came */
+    HEARTH_EVENT_LEFT = 2,        /* or went: `text` says how */
+    HEARTH_EVENT_HEALTH = 3,      /* healthy, degraded, unhealthy, dead: `health` */
+    HEARTH_EVENT_LEADER = 4,      /* another one leads */
+    HEARTH_EVENT_VIEW = 5,        /* the view is another: `epoch`, `members` */
+    HEARTH_EVENT_QUORUM_LOST = 6, /* too few members are heard: nothing is decided here until they are */
+    HEARTH_EVENT_QUORUM_BACK = 7,
+    HEARTH_EVENT_JOB_WANTED = 8, /* a member asks for a job: its name is in `text` */
+    HEARTH_EVENT_TROUBLE = 9 /* anything else that people should know: a copied key, two clusters at work */
+};
+struct hearth_event {
+    size_t size; /* set by the caller: sizeof */
+    enum hearth_event_kind kind;
+    char id[65];
+    char name[64];
+    char health[16];
+    uint64_t epoch, term;
+    int members;
+    char text[256];
+};
+/* The next event that was not fetched; waits at most timeout_ms (0: not at all) and is HEARTH_PENDING then.
+ * The last 256 are kept. */
+HEARTH_API int hearth_next_event(hearth_node *node, struct hearth_event *event, int64_t timeout_ms);
+/* Instead, or beside: called for every event from a thread of the node's; it must not block or call Hearth.
+ * NULL: not any more, and when this returns it is not being called. */
+typedef void hearth_event_fn(void *arg, const struct hearth_event *event);
+HEARTH_API int hearth_on_event(hearth_node *node, hearth_event_fn *fn, void *arg);
+
+/* View, members, health, links, sightings, jobs and topology as JSON: what `hearth status --json` prints. As
+ * hearth_metrics_text. */
+HEARTH_API int64_t hearth_status_json(hearth_node *node, char *buffer, size_t size);
 
 /* ---- Options of a collective ---------------------------------------------------------------------- */
 

@@ -16,7 +16,7 @@ ROOT = Path(os.environ.get("HEARTH_CHECK_ROOT", Path(__file__).resolve().parent.
 # Who may include whom: rooms, or single headers of a room. Every room may include itself and <hearth.h>.
 FACES = ["core", "os", "kernel", "compress", "gradient/price.h", "collective/plan.h", "collective/select.h",
          "collective/dryrun.h", "node/local.h", "security/node_key.h", "security/secret.h", "security/trust_list.h",
-         "security/vault.h"]
+         "security/vault.h", "discovery", "home/desk.h", "membership/topology.h", "membership/health.h"]
 INCLUDES = {
     "core": [],
     "os": ["core"],
@@ -26,14 +26,18 @@ INCLUDES = {
     "security": ["core", "os"],
     "transport": ["core", "os", "wire", "metrics", "security"],
     "bootstrap": ["core", "os", "wire", "security"],
+    "discovery": ["core", "os", "security/node_key.h", "security/secret.h"],
+    "membership": ["core", "security/node_key.h"],
+    "home": ["core", "os", "wire", "metrics", "security", "bootstrap", "discovery", "membership"],
     "collective": ["core", "os", "wire", "kernel", "metrics", "transport/link.h"],
     "node": ["core", "os", "wire", "kernel", "metrics", "transport", "bootstrap", "collective",
-             "compress", "security"],
+             "compress", "security", "home", "membership"],
     "compress": ["core", "kernel"],
     "gradient": ["core", "os", "kernel", "compress", "collective/select.h", "node"],
     "api.c": ["core", "node", "collective"],
     "cli": FACES,
     "bench": FACES + ["transport", "security"],
+    "helper": ["core", "os", "discovery"],
     "examples": [],
     "bindings": [],
 }
@@ -49,7 +53,7 @@ SYSTEM = {
     "transport": {"sys/types.h", "sys/uio.h", "gnutls/gnutls.h", "ngtcp2/ngtcp2.h", "ngtcp2/ngtcp2_crypto.h",
                   "ngtcp2/ngtcp2_crypto_gnutls.h"},
 }
-SYSTEM_ANY = ("os", "cli", "bench", "examples", "bindings")
+SYSTEM_ANY = ("os", "cli", "bench", "helper", "examples", "bindings")
 
 # Names that may not be used: pattern, where, except in, why.
 CALL = r"(?<![\w.>])(?:%s)\s*\("
@@ -79,6 +83,7 @@ PYTHON_BANNED = [
 ]
 
 LINES_OF_FILE, LINES_OF_FUNCTION, COLUMNS, PYTHON_COLUMNS = 700, 70, 110, 120
+LONGER_FILES = {"include/hearth.h": 900}  # one public header, whatever it holds
 SKIP_DIRS = {".git", "build", "corpus", "golden", "__pycache__"}
 SAME_NAME = {"__init__.py", "__main__.py"}  # Python wants them in every package
 SPDX = "SPDX-License-Identifier: Apache-2.0"
@@ -144,8 +149,9 @@ def check_lines(path, lines):
     columns = COLUMNS if path.suffix in CODE | CXX else 1000
     if path.suffix == ".py" and room_of(path) in ("bindings", "examples"):
         columns = PYTHON_COLUMNS
-    if len(lines) > LINES_OF_FILE:
-        problem(path, len(lines), "file length", f"{len(lines)} lines, {LINES_OF_FILE} are allowed")
+    most = LONGER_FILES.get(str(path.relative_to(ROOT)), LINES_OF_FILE)
+    if len(lines) > most:
+        problem(path, len(lines), "file length", f"{len(lines)} lines, {most} are allowed")
     for number, line in enumerate(lines, 1):
         if "\t" in line and path.name != "Makefile":
             problem(path, number, "tab", "use spaces")

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where a user's key, cluster secret and trust list lie, unless told otherwise. */
-#ifndef CLI_HOME_H
-#define CLI_HOME_H
+#ifndef CLI_CONFIG_FOLDER_H
+#define CLI_CONFIG_FOLDER_H
 
 #include <stdbool.h>
 #include <stddef.h>

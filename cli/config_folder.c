@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where a user's key, cluster secret and trust list lie, unless told otherwise. */
-#include "cli/home.h"
+#include "cli/config_folder.h"
 
 #include <stdio.h>
 #include <stdlib.h>

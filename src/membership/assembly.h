@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Agreement on who is in and who leads. A machine: no I/O, no clock, no memory but its heap; simulator and
+ * node drive the same code.
+ *
+ * The rules (docs/membership.md explains them):
+ *  - A node founds an instance of its own when it begins: epoch 1, it alone, it leads. Instances that meet
+ *    merge: the worse one dissolves and its members join the better one, one census for all of them.
+ *    Better: it has a quorum; then: a job runs in it (busy); then: more members; then: the smaller
+ *    instance number. Two busy ones do not merge, and both say so, until one is not busy any more.
+ *  - The next census of an instance is decided as in single-decree Paxos: acceptors are the members of the
+ *    present one, ballots are terms, a quorum is a majority or exactly half with the present leader. So
+ *    there is one census for each epoch, whatever is lost, doubled, late or cut off.
+ *  - One leader per term: a member votes once in each. Who leads and has decided epoch e in term t may
+ *    propose e + 1 in t at once. A member calls for votes when the leader is dead (or has left) and nobody
+ *    more senior lives; if that one does not come forward, the next one does. Votes are refused while
+ *    one's own leader lives (but after several tries of a candidate that has a better connection to the
+ *    rest, given).
+ *  - The leader adds who asks to join (beats of nodes outside say which instance they want) and takes out who
+ *    is dead or has left, many at once where they come together.
+ *  - A restarted process is a new identity, and no voter of any census before it joined.
+ *  - Who cannot reach a quorum of its census is stranded: it decides nothing and says so. It goes on when it
+ *    hears from a quorum again, joins again when it learns that it was taken out, and joins another
+ *    instance that has a quorum when it meets one. If its instance never was busy and nobody else of it
+ *    can be heard for a while, it begins anew by itself.
+ *  - Everything that came from an older term, epoch or another instance is answered with where we are, and
+ *    changes nothing. */
+#ifndef MEMBERSHIP_ASSEMBLY_H
+#define MEMBERSHIP_ASSEMBLY_H
+
+#include "core/log.h"
+#include "membership/census.h"
+#include "membership/health.h"
+#include "membership/outbox.h"
+
+struct assembly;
+
+struct assembly_setup {
+    struct heap *heap;
+    struct log log;
+    struct outbox *outbox; /* letters go there */
+    struct fellow self;
+    const struct health_preset *health;
+    uint64_t seed; /* for jitter, and for drawing instances: never the same for two processes */
+    uint64_t now_ns;
+};
+int MUST_CHECK assembly_open(const struct assembly_setup *setup, struct assembly **out);
+void assembly_close(struct assembly *assembly); /* NULL is allowed; says nothing to anybody */
+
+/* ---- what happens ---- */
+
+enum parting {
+    PARTING_BROKE, /* the connection ended, or cannot be made */
+    PARTING_LEFT   /* it said that it goes */
+};
+/* A connection to this node stands, its identity proven, its description as it said. Again: the description
+ * has changed (addresses, flags): the leader puts it into the next census. */
+void assembly_linked(struct assembly *assembly, const struct fellow *peer, uint64_t now_ns);
+void assembly_unlinked(struct assembly *assembly, const struct identity *peer, enum parting how,
+                       uint64_t now_ns);
+/* Anything else that came from it shows that it lives (traffic of operations). */
+void assembly_heard(struct assembly *assembly, const struct identity *peer, uint64_t now_ns);
+/* A letter of one of its kinds. Malformed ones change nothing: HEARTH_PROTOCOL with what is wrong. */
+int MUST_CHECK assembly_input(struct assembly *assembly, const struct identity *from, uint8_t kind,
+                              const void *payload, size_t len, uint64_t now_ns, const char **what);
+void assembly_describe(struct assembly *assembly, const struct fellow *self,
+                       uint64_t now_ns);                         /* we changed */
+void assembly_set_busy(struct assembly *assembly, bool busy);    /* leader: a job runs in our instance */
+void assembly_leave(struct assembly *assembly, uint64_t now_ns); /* says goodbye; only close may follow */
+void assembly_tick(struct assembly *assembly, uint64_t now_ns);
+uint64_t assembly_deadline(const struct assembly *assembly); /* when it must be ticked */
+
+/* ---- what is so ---- */
+
+enum assembly_state {
+    ASSEMBLY_JOINING,  /* left its instance for another one, and waits to be in its census */
+    ASSEMBLY_MEMBER,   /* in a census, and a quorum of it is heard */
+    ASSEMBLY_STRANDED, /* in a census, too few of it are heard */
+    ASSEMBLY_GONE      /* it has left */
+};
+const char *assembly_state_name(enum assembly_state state);
+enum assembly_state assembly_state(const struct assembly *assembly);
+const struct census *assembly_census(const struct assembly *assembly); /* the last one adopted; never NULL */
+bool assembly_leads(const struct assembly *assembly); /* we are its leader, and a quorum is heard */
+const struct health *assembly_health(const struct assembly *assembly,
+                                     const struct identity *peer); /* or NULL */
+/* One sentence why a node that is linked is not (yet) in our census; "" if it is. */
+void assembly_why_not(const struct assembly *assembly, const struct identity *peer, char *text, size_t size);
+
+/* ---- what people and other rooms want to know, oldest first; at most 256 are kept, then the oldest go ----
+ */
+
+enum assembly_event_kind {
+    ASSEMBLY_JOINED,      /* `who` is in the census now */
+    ASSEMBLY_LEFT,        /* `who` is not any more; `text` why */
+    ASSEMBLY_LEADER,      /* `who` leads now */
+    ASSEMBLY_VIEW,        /* another census (after its JOINED and LEFT) */
+    ASSEMBLY_HEALTH,      /* `who` is now in `health` */
+    ASSEMBLY_LOST_QUORUM, /* `text` who is missing and what to do */
+    ASSEMBLY_QUORUM,      /* it is there again */
+    ASSEMBLY_CONFLICT,    /* two instances run jobs; `text` */
+    ASSEMBLY_COPIED_KEY   /* `who`: one key on two machines; `text` names both */
+};
+#define ASSEMBLY_TEXT_MAX 256
+struct assembly_event {
+    enum assembly_event_kind kind;
+    struct identity who;
+    char name[FELLOW_NAME_MAX];
+    enum health_state health;
+    uint64_t instance, epoch, term;
+    char text[ASSEMBLY_TEXT_MAX];
+};
+bool assembly_event(struct assembly *assembly, struct assembly_event *event); /* false: none */
+
+/* Counters for metrics. */
+struct assembly_counts {
+    uint64_t elections_started, elections_won, elections_timed_out, censuses;
+    uint64_t leading_ns, following_ns;      /* up to the last tick */
+    int healthy, degraded, unhealthy, dead; /* members but ourselves */
+};
+void assembly_count(const struct assembly *assembly, struct assembly_counts *counts);
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Groups: members that asked for the same job become a formation, in an order, all of them the same. A
+ * machine beside the assembly: no I/O, no clock.
+ *
+ *  - Every member tells the leader what it wishes and what it takes part in (REPORT), when that changes and
+ *    once a second: a new leader knows all after the first reports.
+ *  - The leader forms a job when at least `min` (the largest that any of them gave) wish for it, nobody in
+ *    the census still takes part in an earlier formation of it, and nobody has come for the settle time
+ *    (300 ms) or all that may come have. It sends FORM to each until each reports to take part.
+ *  - A formation ends for a member when somebody of it is not in the census any more, when somebody of it
+ *    reports that it has ended, or when the member itself ends it. All others end it then, too.
+ *  - Who wishes for a job that runs waits until it forms again.
+ *  - Wishes with other settings than the first one's are refused; the text names what differs. */
+#ifndef MEMBERSHIP_JOBS_H
+#define MEMBERSHIP_JOBS_H
+
+#include "core/log.h"
+#include "membership/outbox.h"
+#include "membership/topology.h"
+
+#define JOB_NAME_MAX     64  /* with the final 0 */
+#define JOB_SETTINGS_MAX 256 /* likewise */
+#define JOB_PLACE_MAX    384 /* bytes: how the others reach it (a member as in Meeting) */
+#define JOBS_MAX         16  /* wishes and formations of one member */
+#define BOARD_MAX        64  /* jobs of an instance that the leader knows */
+
+struct jobs;
+
+struct jobs_setup {
+    struct heap *heap;
+    struct log log;
+    struct outbox *outbox;
+    struct identity self;
+    uint64_t seed; /* numbers of formations */
+    uint64_t now_ns;
+};
+int MUST_CHECK jobs_open(const struct jobs_setup *setup, struct jobs **out);
+void jobs_close(struct jobs *jobs);
+
+struct job_wish {
+    char job[JOB_NAME_MAX];
+    int min;                         /* members, ourselves included; 1..CENSUS_MEMBERS_MAX */
+    char settings[JOB_SETTINGS_MAX]; /* "name=value name=value": what all must have in common */
+    uint8_t place[JOB_PLACE_MAX];
+    size_t place_len;
+};
+
+/* What was formed. */
+struct formation {
+    uint64_t id; /* never 0, never twice */
+    char job[JOB_NAME_MAX];
+    int rank, size;
+    struct identity members[CENSUS_MEMBERS_MAX]; /* by rank */
+    uint8_t place[CENSUS_MEMBERS_MAX][JOB_PLACE_MAX];
+    uint16_t place_len[CENSUS_MEMBERS_MAX];
+    uint64_t
+        done[CENSUS_MEMBERS_MAX]; /* operations that each had completed in the formation before; 0 if none */
+    uint8_t site[CENSUS_MEMBERS_MAX];
+    uint8_t sites;
+    uint32_t inside_mbit_x10, across_mbit_x10, inside_us, across_us; /* as in struct arrangement */
+    uint64_t instance, epoch, term;                                  /* of the census it was formed in */
+};
+
+/* ---- what happens ---- */
+
+/* The census as it is now, whether we lead it, and whether a quorum is heard (without one nothing is formed).
+ */
+void jobs_census(struct jobs *jobs, const struct census *census, bool leads, bool quorum, uint64_t now_ns);
+void jobs_links(struct jobs *jobs, const struct topology *links); /* leader: for the order; copied */
+/* HEARTH_INVALID: we wish for it already, or take part in it. HEARTH_LIMIT. `done`: completed operations of
+ * the formation of this job that we were in before. */
+int MUST_CHECK jobs_wish(struct jobs *jobs, const struct job_wish *wish, uint64_t done, uint64_t now_ns,
+                         struct error *error);
+void jobs_unwish(struct jobs *jobs, const char *job, uint64_t now_ns);
+void jobs_end(struct jobs *jobs, uint64_t formation, uint64_t now_ns); /* our part in it is over */
+int MUST_CHECK jobs_input(struct jobs *jobs, const struct identity *from, uint8_t kind, const void *payload,
+                          size_t len, uint64_t now_ns, const char **what);
+void jobs_tick(struct jobs *jobs, uint64_t now_ns);
+uint64_t jobs_deadline(const struct jobs *jobs);
+
+/* ---- what is so ---- */
+
+bool jobs_busy(const struct jobs *jobs); /* leader: somebody reports to take part in a formation */
+/* What a wish waits for, one sentence with names: "2 of 3 are there", "it runs with 4 members since ...: it
+ * takes new ones when it forms again", "waiting for nodes that still hold the old group: anna". */
+void jobs_why_not(const struct jobs *jobs, const char *job, char *text, size_t size);
+
+/* A line of the board: what the leader told all. */
+struct job_line {
+    char job[JOB_NAME_MAX];
+    int min, wishing, running; /* members */
+};
+int jobs_board(const struct jobs *jobs, struct job_line lines[BOARD_MAX]);
+
+enum job_news_kind {
+    JOB_FORMED,  /* `formation`, valid until the next jobs_news */
+    JOB_ENDED,   /* formation `id` is over; `who` is why, `text` */
+    JOB_REFUSED, /* the wish for `job` was refused: `text` */
+    JOB_WANTED   /* somebody wishes for a job that we have nothing to do with, seen for the first time */
+};
+#define JOB_TEXT_MAX 256
+struct job_news {
+    enum job_news_kind kind;
+    char job[JOB_NAME_MAX];
+    const struct formation *formation;
+    uint64_t id;
+    struct identity who;
+    char text[JOB_TEXT_MAX];
+};
+bool jobs_news(struct jobs *jobs, struct job_news *news); /* false: none */
+
+#endif

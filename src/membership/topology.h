@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The map: nodes and what the ways between them can do. Pure functions; the leader's table is what all use.
+ */
+#ifndef MEMBERSHIP_TOPOLOGY_H
+#define MEMBERSHIP_TOPOLOGY_H
+
+#include "membership/census.h"
+
+enum way_kind { WAY_UNKNOWN, WAY_SAME_HOST, WAY_WIRE, WAY_WIRELESS, WAY_TUNNEL, WAY_OTHER };
+const char *way_kind_name(enum way_kind kind);
+
+/* From one node to another; the way back is another one. */
+struct way_measure {
+    uint32_t mbit_x10; /* tenths of Mbit/s; 0: not measured */
+    uint32_t round_trip_us;
+    uint32_t loss_ppm; /* of beats */
+    uint8_t kind;      /* enum way_kind */
+    uint8_t quality;   /* how many probes are in it, at most 255; passive ones count too */
+    uint16_t age_s;    /* since the last, when it was told; 65,535: that long or longer */
+};
+
+/* Measures by index in a census. ways[from * CENSUS_MEMBERS_MAX + to]. */
+struct topology {
+    uint64_t instance, epoch; /* of the census */
+    int size;
+    struct way_measure ways[CENSUS_MEMBERS_MAX * CENSUS_MEMBERS_MAX];
+};
+static inline struct way_measure *topology_way(struct topology *t, int from, int to)
+{
+    return &t->ways[from * CENSUS_MEMBERS_MAX + to];
+}
+void topology_reset(struct topology *t, const struct census *census);
+/* The members of another census: measures of those who stay are kept. */
+void topology_follow(struct topology *t, const struct census *old, const struct census *census);
+/* A new sample into what is known (bandwidth: the larger weight to the newer; round trip: as in health). */
+void way_merge(struct way_measure *into, const struct way_measure *sample);
+
+size_t topology_encode(const struct topology *t, void *target,
+                       size_t size); /* LETTER_LINKS; 0: does not fit */
+int MUST_CHECK topology_decode(struct topology *t, const void *source, size_t len);
+
+/* What a group of members does best with. */
+struct arrangement {
+    int size;
+    int order[CENSUS_MEMBERS_MAX]; /* indices into the input, in the order of their new ranks */
+    int site[CENSUS_MEMBERS_MAX];  /* by new rank: members joined by fast ways have one number, 0, 1, ... */
+    int sites;
+    uint32_t inside_mbit_x10,
+        across_mbit_x10;           /* slowest way used inside of a site, between sites; 0: unknown */
+    uint32_t inside_us, across_us; /* largest round trips of those */
+};
+/* The cyclic order whose slowest way is as fast as can be (and of those the one with the least sum of times
+ * to send a byte; members of one host, then of one site, stand together): exact for up to 10, else built from
+ * sites and bettered by swaps (2-opt). Ways that are not measured count as the median of those that are, or 1
+ * Gbit/s. The first in order is the lowest id of those in the largest site: the same for everybody who has
+ * the table. `members`: indices into the topology, `count` of them. `hosts`: host_id of each. Sites: ways
+ * whose bandwidth is less than half of the typical one inside separate them (single linkage over a gap in the
+ * sorted bandwidths); one site if there is no such gap. */
+void topology_arrange(const struct topology *t, const int *members, const uint64_t *hosts, int count,
+                      struct arrangement *out);
+/* The bottleneck of an order, tenths of Mbit/s: for tests and `hearth topology`. */
+uint32_t topology_bottleneck(const struct topology *t, const int *order, int count);
+
+#endif
