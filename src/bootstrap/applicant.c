@@ -48,6 +48,22 @@ static int member_unpack(const struct meeting_member *m, struct member *out)
     return HEARTH_OK;
 }
 
+size_t member_encode(const struct member *member, void *target, size_t size)
+{
+    struct meeting_member packed;
+
+    member_pack(member, &packed);
+    return meeting_members_encode(&packed, 1, target, size);
+}
+
+int member_decode(struct member *member, const void *source, size_t len)
+{
+    struct meeting_member packed;
+    int status = meeting_member_decode(&packed, source, len);
+
+    return status ? status : member_unpack(&packed, member);
+}
+
 void roster_fini(struct roster *roster)
 {
     heap_free(roster->members);

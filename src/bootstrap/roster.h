@@ -28,6 +28,11 @@ struct member {
 #define FEATURE_SHM  (UINT32_C(1) << 0) /* takes links through shared memory */
 #define FEATURE_QUIC (UINT32_C(1) << 1) /* takes links through QUIC, at the ports where it listens */
 
+/* A member as bytes (docs/wire.md, Member): the length, 0 if they do not fit. */
+size_t member_encode(const struct member *member, void *target, size_t size);
+/* HEARTH_PROTOCOL for anything but exactly one member. */
+int MUST_CHECK member_decode(struct member *member, const void *source, size_t len);
+
 struct roster {
     uint64_t cluster; /* drawn by the rendezvous, never 0: the id of the world group, and in every greeting */
     int rank, size;   /* ours; all */

@@ -13,4 +13,8 @@ struct clock {
 uint64_t clock_now(const struct clock *clock); /* monotonic nanoseconds */
 uint64_t clock_real(void);                     /* monotonic nanoseconds of the machine */
 
+/* How long the machine has been asleep since it was started, nanoseconds; 0 where the system does not tell.
+ */
+uint64_t clock_asleep(void);
+
 #endif

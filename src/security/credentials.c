@@ -72,6 +72,24 @@ int credentials_open(const struct credentials_setup *setup, struct credentials *
     return HEARTH_OK;
 }
 
+int credentials_copy(const struct credentials *from, struct heap *heap, uint64_t instance,
+                     struct credentials **out, struct error *error)
+{
+    struct credentials_setup setup = {.heap = heap, .instance = instance};
+    int status = node_key_copy(from->key, &setup.key, error);
+
+    if (!status)
+        status =
+            secret_from_bytes(secret_bytes(from->secret), secret_name(from->secret), &setup.secret, error);
+    if (!status && from->trust)
+        status = trust_list_open(heap, trust_list_path(from->trust), &setup.trust, error);
+    if (!status)
+        return credentials_open(&setup, out, error);
+    node_key_close(setup.key);
+    secret_close(setup.secret);
+    return status;
+}
+
 void credentials_close(struct credentials *c)
 {
     if (!c)

@@ -25,6 +25,9 @@ struct credentials_setup {
 };
 int MUST_CHECK credentials_open(const struct credentials_setup *setup, struct credentials **out,
                                 struct error *error);
+/* The same node, for another process or group of it: another instance. Reads its own list of who may come. */
+int MUST_CHECK credentials_copy(const struct credentials *from, struct heap *heap, uint64_t instance,
+                                struct credentials **out, struct error *error);
 void credentials_close(struct credentials *credentials); /* NULL is allowed */
 
 const struct identity *credentials_self(const struct credentials *credentials);

@@ -111,6 +111,17 @@ int node_key_fresh(struct node_key **out, struct error *error)
     return HEARTH_OK;
 }
 
+int node_key_copy(const struct node_key *key, struct node_key **out, struct error *error)
+{
+    struct node_key *copy = key_empty(error);
+
+    if (!copy)
+        return HEARTH_NO_MEMORY;
+    *copy = *key;
+    *out = copy;
+    return HEARTH_OK;
+}
+
 void node_key_close(struct node_key *key)
 {
     vault_free(key);

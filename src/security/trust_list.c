@@ -117,6 +117,11 @@ int trust_list_open(struct heap *heap, const char *path, struct trust_list **out
     return HEARTH_OK;
 }
 
+const char *trust_list_path(const struct trust_list *list)
+{
+    return list->path;
+}
+
 void trust_list_close(struct trust_list *list)
 {
     if (!list)

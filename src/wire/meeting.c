@@ -276,6 +276,14 @@ int meeting_roster_decode(struct meeting_place *p, struct meeting_member *member
     return HEARTH_OK;
 }
 
+int meeting_member_decode(struct meeting_member *member, const void *source, size_t len)
+{
+    struct reader in = reader_of(source, len);
+
+    get_member(&in, member);
+    return in.bad || reader_left(&in) > 0 ? HEARTH_PROTOCOL : HEARTH_OK;
+}
+
 size_t meeting_cluster_encode(uint64_t cluster, void *target, size_t size)
 {
     struct writer w = writer_of(target, size);

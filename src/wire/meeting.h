@@ -103,6 +103,8 @@ size_t meeting_members_len(const struct meeting_member *members, size_t count);
 /* `members` has room for max and is scratch on failure; a roster with more is HEARTH_PROTOCOL. */
 int MUST_CHECK meeting_roster_decode(struct meeting_place *p, struct meeting_member *members, size_t max,
                                      const void *source, size_t len);
+/* Exactly one member. */
+int MUST_CHECK meeting_member_decode(struct meeting_member *member, const void *source, size_t len);
 size_t meeting_cluster_encode(uint64_t cluster, void *target, size_t size); /* READY, GO */
 int MUST_CHECK meeting_cluster_decode(uint64_t *cluster, const void *source, size_t len);
 
