@@ -8,13 +8,13 @@
 #include "core/error.h"
 #include "security/node_key.h"
 
-#define CENSUS_MEMBERS_MAX 64
-#define FELLOW_ADDRS_MAX   8
-#define FELLOW_ADDR_MAX    20 /* bytes of one address: as sock_addr_encode makes them */
-#define FELLOW_NAME_MAX    64 /* with the final 0, as all texts */
-#define FELLOW_SYSTEM_MAX  32
-#define FELLOW_LEN_MAX     512u /* bytes of a fellow on the wire */
-#define CENSUS_LEN_MAX     (CENSUS_MEMBERS_MAX * FELLOW_LEN_MAX + 64u)
+#define CENSUS_MEMBERS_MAX  64
+#define FELLOW_ADDRS_MAX    8
+#define FELLOW_ADDR_MAX     20 /* bytes of one address: as sock_addr_encode makes them */
+#define FELLOW_NAME_MAX     64 /* with the final 0, as all texts */
+#define FELLOW_PLATFORM_MAX 32
+#define FELLOW_LEN_MAX      512u /* bytes of a fellow on the wire */
+#define CENSUS_LEN_MAX      (CENSUS_MEMBERS_MAX * FELLOW_LEN_MAX + 64u)
 
 #define FELLOW_DEMO  (UINT32_C(1) << 0) /* takes part when somebody trains the demo */
 #define FELLOW_BENCH (UINT32_C(1) << 1) /* takes part when somebody measures the cluster */
@@ -33,8 +33,8 @@ struct fellow {
     uint16_t cores;
     uint16_t cpu; /* bits: 1 AVX2, 2 AVX-512, 4 NEON, 8 AES */
     char name[FELLOW_NAME_MAX];
-    char system[FELLOW_SYSTEM_MAX]; /* "Linux 6.1 x86_64" */
-    uint8_t addr_count;             /* where it listens, best first; never link-local ones */
+    char platform[FELLOW_PLATFORM_MAX]; /* "Linux 6.1 x86_64" */
+    uint8_t addr_count;                 /* where it listens, best first; never link-local ones */
     uint8_t addr_lens[FELLOW_ADDRS_MAX];
     uint8_t addrs[FELLOW_ADDRS_MAX][FELLOW_ADDR_MAX];
 };

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a peer is: the time of its last sign of life, its answers, and what follows from both. */
+#include "membership/health.h"
+
+#include <string.h>
+
+#include "core/hash.h"
+
+#define SLOW_TIMES 4 /* an answer that took so many times the average, and longer than */
+#define SLOW_NS    (50 * NS_PER_MS)
+
+static const struct health_preset presets[] = {
+    {"default", NS_PER_S, 3 * NS_PER_S, 500 * NS_PER_MS, 2},
+    {"low-latency", 250 * NS_PER_MS, NS_PER_S, 250 * NS_PER_MS, 2},
+    {"high-latency", 3 * NS_PER_S, 12 * NS_PER_S, 2 * NS_PER_S, 2},
+};
+
+const struct health_preset *health_preset_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof(presets) / sizeof(presets[0]); i++)
+        if (strcmp(presets[i].name, name) == 0)
+            return &presets[i];
+    return NULL;
+}
+
+const char *health_state_name(enum health_state state)
+{
+    static const char *const names[] = {"unknown", "healthy", "degraded", "unhealthy", "dead"};
+    return (size_t)state < sizeof(names) / sizeof(names[0]) ? names[state] : "unknown";
+}
+
+void health_init(struct health *h, const struct health_preset *preset, uint64_t now_ns)
+{
+    *h = (struct health){
+        .preset = preset, .heard_ns = now_ns, .unlinked_ns = now_ns, .next_ns = now_ns, .paused_ns = now_ns};
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* When it is dead if nothing happens. One that was never joined to us has as long as a silent one. */
+static uint64_t death_ns(const struct health *h)
+{
+    if (h->linked)
+        return later(h->heard_ns, h->paused_ns) + h->preset->dead_ns;
+    uint64_t patience = h->state == HEALTH_UNKNOWN ? h->preset->dead_ns : h->preset->reconnect_ns;
+    return later(h->unlinked_ns, h->paused_ns) + patience;
+}
+
+static enum health_state state_at(const struct health *h, uint64_t now_ns)
+{
+    if (h->state == HEALTH_DEAD || now_ns >= death_ns(h))
+        return HEALTH_DEAD; /* until it is heard or joined again */
+    if (h->state == HEALTH_UNKNOWN)
+        return HEALTH_UNKNOWN;
+    if (!h->linked || h->missed >= (uint32_t)h->preset->unhealthy_after)
+        return HEALTH_UNHEALTHY;
+    bool slow = h->last_latency_ns > SLOW_NS && h->last_latency_ns > SLOW_TIMES * h->latency_ns;
+    return h->missed > 0 || slow ? HEALTH_DEGRADED : HEALTH_HEALTHY;
+}
+
+static void alive(struct health *h, uint64_t now_ns)
+{
+    h->heard_ns = later(h->heard_ns, now_ns);
+    h->missed = 0;
+    if (!h->linked)
+        return; /* the last letters of a connection that has gone */
+    if (h->state == HEALTH_DEAD || h->state == HEALTH_UNKNOWN)
+        h->state = HEALTH_HEALTHY;
+    h->state = state_at(h, now_ns);
+}
+
+void health_linked(struct health *h, uint64_t now_ns)
+{
+    if (!h->linked)
+        h->next_ns = now_ns; /* a beat at once */
+    h->linked = true;
+    alive(h, now_ns);
+}
+
+void health_unlinked(struct health *h, uint64_t now_ns)
+{
+    if (h->linked)
+        h->unlinked_ns = now_ns;
+    h->linked = false;
+    h->state = state_at(h, now_ns);
+}
+
+void health_heard(struct health *h, uint64_t now_ns)
+{
+    alive(h, now_ns);
+}
+
+void health_answer(struct health *h, uint64_t latency_ns, uint64_t now_ns)
+{
+    h->answered++;
+    /* Compared with the average before it, so that one slow answer can be seen. */
+    h->last_latency_ns = latency_ns > 0 ? latency_ns : 1;
+    alive(h, now_ns);
+    if (h->latency_ns == 0)
+        h->latency_ns = h->last_latency_ns;
+    else
+        h->latency_ns = h->latency_ns - h->latency_ns / 5 + h->last_latency_ns / 5;
+}
+
+/* Beats of many nodes that began together spread over time. */
+static uint64_t jittered(const struct health *h, uint64_t now_ns)
+{
+    uint64_t beat = h->preset->beat_ns, span = beat / 5;
+    return now_ns + beat - span / 2 + hash_mix(h->heard_ns, now_ns) % (span + 1);
+}
+
+bool health_tick(struct health *h, uint64_t now_ns)
+{
+    bool due = h->linked && now_ns >= h->next_ns;
+    if (due) {
+        uint64_t since = later(h->heard_ns, h->paused_ns);
+        if (now_ns >= since + h->preset->beat_ns + h->preset->beat_ns / 4) {
+            h->missed++;
+            h->failed++;
+        }
+        h->next_ns = jittered(h, now_ns);
+    }
+    h->state = state_at(h, now_ns);
+    return due;
+}
+
+void health_paused(struct health *h, uint64_t now_ns)
+{
+    h->paused_ns = later(h->paused_ns, now_ns);
+}
+
+uint64_t health_deadline(const struct health *h)
+{
+    uint64_t deadline = h->linked ? h->next_ns : NEVER_NS;
+    if (h->state != HEALTH_DEAD) {
+        uint64_t death = death_ns(h);
+        deadline = death < deadline ? death : deadline;
+    }
+    return deadline;
+}
+
+double health_uptime(const struct health *h)
+{
+    uint64_t all = h->answered + h->failed;
+    return all == 0 ? 1.0 : (double)h->answered / (double)all;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fellows for tests. */
+#include "people.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct fellow person(int number)
+{
+    struct fellow f;
+    memset(&f, 0, sizeof(f));
+    f.id.node.bytes[0] = (uint8_t)number;
+    memset(f.id.node.bytes + 1, 0xa5, NODE_ID_LEN - 1);
+    f.id.instance = UINT64_C(0x1000) + (uint64_t)number;
+    f.machine = UINT64_C(0x11110000) + (uint64_t)number;
+    f.host_id = UINT64_C(0x22220000) + (uint64_t)number;
+    f.process = 4000 + (uint32_t)number;
+    f.memory_mib = 16384;
+    f.cores = 8;
+    f.cpu = 9;
+    snprintf(f.name, sizeof(f.name), "node-%d", number);
+    snprintf(f.platform, sizeof(f.platform), "Linux 6.1 x86_64");
+    f.addr_count = 2;
+    f.addr_lens[0] = 7;
+    memcpy(f.addrs[0], (uint8_t[]){4, 0xc0, 0xcc, 192, 168, 1, (uint8_t)number}, 7);
+    f.addr_lens[1] = 19;
+    memcpy(f.addrs[1], (uint8_t[]){6, 0xc0, 0xcc, 0xfd, 0, 1}, 6);
+    f.addrs[1][18] = (uint8_t)number;
+    return f;
+}
+
+struct census people(int size, int leader)
+{
+    struct census c;
+    memset(&c, 0, sizeof(c));
+    c.instance = 77;
+    c.epoch = 5;
+    c.term = 3;
+    c.leader = leader;
+    c.size = size;
+    for (int i = 0; i < size; i++)
+        c.members[i] = person(i);
+    return c;
+}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fellows for tests: different ones by number. */
+#ifndef TESTS_UNIT_MEMBERSHIP_PEOPLE_H
+#define TESTS_UNIT_MEMBERSHIP_PEOPLE_H
+
+#include "membership/census.h"
+
+struct fellow person(int number);           /* "node-7"; ids rise with the number */
+struct census people(int size, int leader); /* persons 0..size-1, instance 77, epoch 5, term 3 */
+
+#endif
