@@ -479,6 +479,9 @@ static void abort_came(struct peer *peer, const struct frame *frame, const uint8
         link_fail(&peer->link, HEARTH_PROTOCOL, "an abort with a bad payload");
         return;
     }
+    bool lost = status_is_loss(why.status);
+    if (lost)
+        engine_loss(peer->engine, &why, why.rank, "%s", why.text);
     struct op *op = engine_op(peer->engine, frame->group, frame->tag, frame->sequence);
     struct group *group = engine_group(peer->engine, frame->group);
     if (op != NULL)
@@ -490,7 +493,7 @@ static void abort_came(struct peer *peer, const struct frame *frame, const uint8
     else
         return;
     /* What one member lost is lost for the group, also before our own link to it has ended. */
-    bool lost = group != NULL && why.status == HEARTH_PEER_LOST;
+    lost = lost && group != NULL;
     if (lost && group->broken.status == HEARTH_OK)
         group->broken = why;
     if (lost && peer->engine->first_lost == RANK_NONE && why.rank >= 0 && why.rank < group->view.size)

@@ -84,6 +84,20 @@ void group_tell(struct group *group, uint8_t kind, uint64_t tag, uint64_t sequen
 
 /* ---- peers that end ---- */
 
+bool status_is_loss(int status)
+{
+    return status == HEARTH_PEER_LOST || status == HEARTH_GROUP_BROKEN || status == HEARTH_VIEW_CHANGED;
+}
+
+void engine_loss(const struct engine *engine, struct error *error, int rank, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    error_vset(error, engine->loss, rank, format, args);
+    va_end(args);
+    error_advise(error);
+}
+
 /* Whether frames of the flow have yet to come. */
 static bool inflow_lacks(const struct op *op, uint32_t flow)
 {
@@ -125,7 +139,7 @@ static void group_lost(struct group *group, const struct peer *peer, int blamed,
     struct list *item, *after;
     int rank = group->rank_of[peer->link.rank];
     if (group->broken.status == HEARTH_OK)
-        error_set(&group->broken, HEARTH_PEER_LOST, blamed, "rank %d is lost: %s", blamed, reason);
+        engine_loss(engine, &group->broken, blamed, "rank %d is lost: %s", blamed, reason);
     disputes_lost(group, rank);
     LIST_EACH (item, after, &engine->active) {
         struct op *op = container_of(item, struct op, item);
@@ -136,7 +150,7 @@ static void group_lost(struct group *group, const struct peer *peer, int blamed,
         char name[160];
         struct error why;
         op_describe(op, name, sizeof name);
-        error_set(&why, HEARTH_PEER_LOST, blamed, "%s: rank %d is lost: %s", name, blamed, reason);
+        engine_loss(engine, &why, blamed, "%s: rank %d is lost: %s", name, blamed, reason);
         op_abort(op, &why, &why);
         after = engine->active.next; /* the end of one may have ended others */
     }
@@ -166,6 +180,32 @@ void engine_peer_lost(struct engine *engine, int world_rank, int blamed, const c
             group_lost(group, peer, cause != RANK_NONE ? cause : rank, reason);
     }
     memset(peer->incoming, 0, sizeof peer->incoming);
+}
+
+static void view_changed(struct op *op, const char *why)
+{
+    char name[160];
+    struct error error;
+    op_describe(op, name, sizeof name);
+    error_set(&error, HEARTH_VIEW_CHANGED, RANK_NONE, "%s: %s", name, why);
+    error_advise(&error);
+    op_abort(op, &error, &error);
+}
+
+void engine_view_changed(struct engine *engine, const char *why)
+{
+    struct list *item, *after;
+    if (engine->changed.status != HEARTH_OK)
+        return;
+    error_set(&engine->changed, HEARTH_VIEW_CHANGED, RANK_NONE, "%s", why);
+    error_advise(&engine->changed);
+    LIST_EACH (item, after, &engine->groups) {
+        struct group *group = container_of(item, struct group, item);
+        if (group->broken.status == HEARTH_OK)
+            group->broken = engine->changed;
+    }
+    while (!list_empty(&engine->active))
+        view_changed(container_of(engine->active.next, struct op, item), why);
 }
 
 /* ---- time ---- */
@@ -404,6 +444,7 @@ int engine_open(const struct engine_setup *setup, struct engine **out)
     engine->instance = setup->instance;
     engine->peer_timeout_ns = setup->peer_timeout_ns;
     engine->first_lost = RANK_NONE;
+    engine->loss = setup->loss != 0 ? setup->loss : HEARTH_PEER_LOST;
     throttle_init(&engine->throttle, setup->rate);
     throttle_tick(&engine->throttle, clock_now(setup->clock));
     slot_pool_init(&engine->slots, setup->heap);

@@ -50,6 +50,8 @@ struct engine_setup {
     uint64_t rate; /* bits a second that all links together send at most; 0: no limit */
     uint64_t instance;
     uint64_t peer_timeout_ns; /* a peer that says nothing for so long is lost; 0: no pings */
+    int loss; /* what operations end with when a member is gone: 0 or HEARTH_PEER_LOST; HEARTH_VIEW_CHANGED
+                 where the next group can be had, on all members alike */
 };
 
 int MUST_CHECK engine_open(const struct engine_setup *setup, struct engine **out);
@@ -64,6 +66,10 @@ int MUST_CHECK engine_join(struct engine *engine, int rank, struct conn *const *
 /* The peer may not stay, for the reason given: its link goes down at the next progress, as if it were lost.
  * False: it is not joined, or is gone already. */
 bool engine_expel(struct engine *engine, int rank, const char *why);
+
+/* The members are not those any more that the groups were made of, for the reason given: all operations end
+ * with HEARTH_VIEW_CHANGED, and later ones are refused with it. Only the first time counts. */
+void engine_view_changed(struct engine *engine, const char *why);
 
 /* Moves everything that can move. True if anything did. Ended operations are in engine_finished then. */
 bool engine_progress(struct engine *engine);

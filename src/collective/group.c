@@ -92,8 +92,10 @@ int group_open(struct engine *engine, const struct view *view, const int *member
     for (int i = 0; i < view->size; i++) {
         const struct peer *peer = &engine->peers[members[i]];
         if (i != group->rank && (peer->left || (peer->joined && !link_up(&peer->link))))
-            error_set(&group->broken, HEARTH_PEER_LOST, i, "rank %d was lost before the group was made", i);
+            engine_loss(engine, &group->broken, i, "rank %d was lost before the group was made", i);
     }
+    if (group->broken.status == HEARTH_OK)
+        group->broken = engine->changed;
     list_push(&engine->groups, &group->item);
     orphans_adopt(group);
     *out = group;

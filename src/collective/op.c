@@ -401,9 +401,13 @@ static size_t overwritten_len(const struct plan_call *plan)
 static int start_checks(struct group *group, struct error *error)
 {
     struct engine *engine = group->engine;
-    if (group->broken.status != HEARTH_OK)
-        return error_set(error, HEARTH_GROUP_BROKEN, group->broken.rank, "the group is broken: %s",
-                         group->broken.text);
+    if (group->broken.status != HEARTH_OK) {
+        bool changed = group->broken.status == HEARTH_VIEW_CHANGED;
+        error_set(error, changed ? HEARTH_VIEW_CHANGED : HEARTH_GROUP_BROKEN, group->broken.rank,
+                  "the group %s: %s", changed ? "has changed" : "is broken", group->broken.text);
+        error_advise(error);
+        return error->status;
+    }
     if (group->pending.status != HEARTH_OK) {
         *error = group->pending;
         error_clear(&group->pending);
@@ -422,10 +426,11 @@ int group_refuse(struct group *group, uint64_t tag, const struct error *why)
     struct error theirs, ignored;
     uint64_t sequence = group_sequence(group, tag);
     if (group_advance(group, tag, &ignored) == HEARTH_OK || why->status == HEARTH_LIMIT) {
-        bool lost = why->status == HEARTH_GROUP_BROKEN; /* then for them too, whether they know it or not */
-        error_set(&theirs, lost ? HEARTH_PEER_LOST : HEARTH_ABORTED, lost ? why->rank : group->rank,
+        bool lost = status_is_loss(why->status); /* then for them too, whether they know it or not */
+        error_set(&theirs, lost ? group->engine->loss : HEARTH_ABORTED, lost ? why->rank : group->rank,
                   "operation #%llu (tag %llu): rank %d could not start it: %s", (unsigned long long)sequence,
                   (unsigned long long)tag, group->rank, why->text);
+        error_advise(&theirs);
         group_tell(group, FRAME_ABORT, tag, sequence, &theirs);
         engine_drop_waiting(group, tag, sequence);
     }
@@ -457,9 +462,8 @@ int group_start(struct group *group, const struct call *call, struct completion 
     struct program *program = NULL;
     int status = start_checks(group, error);
     if (status != HEARTH_OK)
-        return status == HEARTH_LIMIT || status == HEARTH_GROUP_BROKEN
-                   ? group_refuse(group, call->opts->tag, error)
-                   : status;
+        return status == HEARTH_LIMIT || status_is_loss(status) ? group_refuse(group, call->opts->tag, error)
+                                                                : status;
     call_plan(group, call, &plan);
     status = program_get(&group->programs, &plan, &group->view, &program, error);
     if (status == HEARTH_OK)

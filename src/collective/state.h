@@ -105,6 +105,8 @@ struct engine {
     uint64_t instance;
     uint64_t peer_timeout_ns, ping_ns, looked_ns; /* when pings go out next; when we last had a look */
     int first_lost;                               /* rank in the cluster, or RANK_NONE */
+    int loss;                                     /* as in engine_setup, never 0 */
+    struct error changed;                         /* engine_view_changed; HEARTH_OK: never */
     struct throttle throttle;
     struct slot_pool slots;
     struct peer *peers; /* [size]; our own place is unused */
@@ -138,6 +140,12 @@ void engine_drop_waiting(struct group *group, uint64_t tag, uint64_t sequence);
 void group_send(struct group *group, int rank, const struct frame *frame, const void *payload);
 void group_tell(struct group *group, uint8_t kind, uint64_t tag, uint64_t sequence,
                 const struct error *error);
+
+/* A member is gone, by whatever name another member says so. */
+bool status_is_loss(int status);
+/* That in the words and the status of this engine. */
+void engine_loss(const struct engine *engine, struct error *error, int rank, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 /* group.c */
 int group_advance(struct group *group, uint64_t tag, struct error *error);

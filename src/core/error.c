@@ -130,6 +130,21 @@ int error_set(struct error *error, int status, int rank, const char *format, ...
     return status;
 }
 
+void error_advise(struct error *error)
+{
+    static const char advice[] = "; hearth_reform gives the next group";
+    const size_t room = ERROR_TEXT_MAX - sizeof advice;
+    size_t len = strlen(error->text);
+    if (error->status != HEARTH_VIEW_CHANGED ||
+        (len >= sizeof advice - 1 && strcmp(error->text + len - (sizeof advice - 1), advice) == 0))
+        return;
+    if (len > room) {
+        len = room;
+        memcpy(error->text + len - 3, "...", 3);
+    }
+    memcpy(error->text + len, advice, sizeof advice);
+}
+
 struct error *error_last(void)
 {
     static _Thread_local struct error last = {.rank = RANK_NONE};

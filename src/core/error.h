@@ -26,6 +26,9 @@ int error_set(struct error *error, int status, int rank, const char *format, ...
 int error_vset(struct error *error, int status, int rank, const char *format, va_list args)
     __attribute__((format(printf, 4, 0)));
 
+/* A text of HEARTH_VIEW_CHANGED ends with how to go on, whatever must be cut for it. Others stay. */
+void error_advise(struct error *error);
+
 /* The calling thread's last error: what hearth_error_text shows. */
 struct error *error_last(void);
 

@@ -31,7 +31,9 @@ static int fail_with(struct reduction *r, int status, int rank, const char *reas
 {
     char name[200];
     describe(r, name, sizeof name);
-    return error_set(&r->error, status, rank, "%s: %s", name, reason);
+    error_set(&r->error, status, rank, "%s: %s", name, reason);
+    error_advise(&r->error);
+    return status;
 }
 
 int reduction_poison(struct reduction *r)
@@ -83,12 +85,15 @@ int reduction_blame(struct reduction *r, int rank, const char *why)
     return fail_with(r, HEARTH_PROTOCOL, rank, reason);
 }
 
-/* What members of a group hear of our failure: who is lost is lost for them too. */
+/* What members of a group hear of our failure: who is lost is lost for them too, and so are we when our node
+ * closes. */
 static struct error error_for(const struct reduction *r, const hearth_group *group)
 {
     struct error why = r->error;
-    bool lost = why.status == HEARTH_PEER_LOST || why.status == HEARTH_GROUP_BROKEN;
-    why.status = lost ? HEARTH_PEER_LOST : HEARTH_ABORTED;
+    bool lost = why.status == HEARTH_PEER_LOST || why.status == HEARTH_GROUP_BROKEN ||
+                why.status == HEARTH_VIEW_CHANGED;
+    bool going = why.status == HEARTH_CLOSED && atomic_load(&r->closing) != GROUP_CLOSES;
+    why.status = lost || going ? HEARTH_PEER_LOST : HEARTH_ABORTED; /* their engine has its name for a loss */
     why.rank = lost ? rank_across(r->call.group, group, why.rank) : group_rank(group->group);
     return why;
 }
@@ -250,8 +255,7 @@ int reduction_group(struct reduction *r, const struct circle *circle, hearth_gro
 
 void reduction_leave(struct reduction *r, hearth_group *hidden, bool failed)
 {
-    struct error why = r->error;
-    why.rank = rank_across(r->call.group, hidden, why.rank);
+    struct error why = error_for(r, hidden);
     for (uint64_t tag = SUB_FIRST; failed && tag < SUB_TAGS; tag++)
         node_refuse(hidden, tag, &why);
     hearth_group_close(hidden);

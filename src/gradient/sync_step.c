@@ -158,6 +158,7 @@ static void failure_note(hearth_sync *sync, const struct sync_bucket *b, const s
                   first->name, b->plan.items - 1, why->text);
     else
         error_set(&sync->failure, why->status, why->rank, "sync: \"%s\": %s", first->name, why->text);
+    error_advise(&sync->failure);
 }
 
 /* ---- starting ---- */

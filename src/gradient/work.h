@@ -63,6 +63,8 @@ struct vote {
     uint32_t poisoned; /* 1: its input holds NaN or Inf */
 };
 
+enum { GROUP_CLOSES = 1, NODE_CLOSES = 2 };
+
 struct reduction {
     struct list item; /* in the workshop */
     struct workshop *workshop;
@@ -73,9 +75,9 @@ struct reduction {
     hearth_request *request; /* NULL: a caller waits */
     uint64_t deadline_ns;
     _Atomic(bool) cancelled, poisoned;
-    _Atomic(bool) closing; /* the node or the group is going */
-    int phase;             /* reduction.c */
-    struct error error;    /* why it failed */
+    _Atomic(int) closing; /* 0, or who is going */
+    int phase;            /* reduction.c */
+    struct error error;   /* why it failed */
     struct sub opening_sub, vote_sub;
     struct sub *awaits;       /* with STEP_WAIT: what a driver may wait for; NULL: nothing but a ring */
     struct opening *openings; /* [size] */

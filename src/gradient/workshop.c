@@ -208,7 +208,7 @@ static void queue_close(struct workshop *w, const hearth_group *group)
     LIST_EACH (item, after, &w->queue) {
         struct reduction *r = container_of(item, struct reduction, item);
         if (group == NULL || r->call.group == group)
-            atomic_store(&r->closing, true);
+            atomic_store(&r->closing, group == NULL ? NODE_CLOSES : GROUP_CLOSES);
     }
     mutex_unlock(&w->lock);
     workshop_ring(w);

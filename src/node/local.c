@@ -65,6 +65,7 @@ int local_open(const struct local_setup *setup, hearth_node *nodes[], struct err
             .world = &world,
             .now_ns = mem.now_ns,
             .instance = setup->id + (uint64_t)i,
+            .loss = setup->loss,
         };
         status = node_open(&node, &opened[i], error);
         if (status != HEARTH_OK) {

@@ -381,6 +381,16 @@ void node_abandon(hearth_request *request, const struct error *why)
     node_release(request);
 }
 
+void node_view_changed(hearth_node *node, const char *why)
+{
+    mutex_lock(&node->baton);
+    if (!node->closing)
+        engine_view_changed(node->engine, why);
+    bool rest = drive(node, NULL);
+    mutex_unlock(&node->baton);
+    leave_rest(node, rest);
+}
+
 /* ---- what hangs on the node ---- */
 
 void node_attach(hearth_node *node, struct attachment *attachment)
@@ -523,6 +533,7 @@ static int node_fill(hearth_node *node, const struct node_setup *setup)
         .eager_bytes = (uint32_t)node->config.eager_bytes,
         .rate = node->config.rate,
         .instance = setup->instance,
+        .loss = setup->loss,
         .peer_timeout_ns = setup->net == NULL ? (uint64_t)node->config.peer_timeout_ms * NS_PER_MS : 0,
     };
     status = engine_open(&engine, &node->engine);

@@ -112,6 +112,7 @@ struct node_setup {
     struct credentials *credentials;
     struct identity *members;
     bool crowded; /* more members on this host than processors */
+    int loss;     /* as in struct engine_setup */
 };
 int MUST_CHECK node_open(const struct node_setup *setup, hearth_node **out, struct error *error);
 
@@ -148,6 +149,9 @@ void node_refuse(hearth_group *group, uint64_t tag, const struct error *why);
 uint64_t node_sequence(hearth_group *group, uint64_t tag);
 void node_attach(hearth_node *node, struct attachment *attachment);
 void node_detach(hearth_node *node, struct attachment *attachment);
+/* The members are others now, for the reason given: all operations of the node end with HEARTH_VIEW_CHANGED,
+ * and later ones are refused with it. Any thread, but no completion callback. Only the first time counts. */
+void node_view_changed(hearth_node *node, const char *why);
 /* Moves what can be moved, collects what has ended. True if anything moved. For simulations. */
 bool node_progress(hearth_node *node);
 
@@ -161,6 +165,7 @@ struct local_setup {
     struct mem_setup mem; /* size is filled in */
     const int *host;      /* as in struct view */
     uint64_t id;          /* of the world group */
+    int loss;             /* as in struct engine_setup */
 };
 int MUST_CHECK local_open(const struct local_setup *setup, hearth_node *nodes[], struct error *error);
 

@@ -62,8 +62,12 @@ void sim_start(struct sim *sim)
 {
     struct error error;
     sim->mem.now_ns = &sim->now_ns;
-    struct local_setup setup = {
-        .config = &sim->config, .count = sim->size, .mem = sim->mem, .host = sim->host, .id = 0x1234};
+    struct local_setup setup = {.config = &sim->config,
+                                .count = sim->size,
+                                .mem = sim->mem,
+                                .host = sim->host,
+                                .id = 0x1234,
+                                .loss = sim->loss};
     int status = local_open(&setup, sim->nodes, &error);
     if (status != HEARTH_OK)
         fail_msg("open: %s", error.text);

@@ -17,6 +17,7 @@ struct sim {
     struct hearth_config config;
     struct mem_setup mem;
     int host[SIM_MAX];
+    int loss;          /* as in struct engine_setup */
     uint64_t log_hash; /* of every line, with its time */
     uint64_t log_lines;
     uint64_t turns;

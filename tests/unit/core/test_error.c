@@ -140,6 +140,29 @@ static void the_last_error_belongs_to_its_thread(void **state)
     assert_string_equal(hearth_error_text(), "ours");
 }
 
+static void a_changed_view_says_how_to_go_on(void **state)
+{
+    static const char advice[] = "; hearth_reform gives the next group";
+    struct error error;
+    (void)state;
+    error_set(&error, HEARTH_PEER_LOST, 1, "rank 1 is lost");
+    error_advise(&error);
+    assert_string_equal(error.text, "rank 1 is lost");
+    error.status = HEARTH_VIEW_CHANGED;
+    for (int i = 0; i < 2; i++) {
+        error_advise(&error);
+        assert_string_equal(error.text, "rank 1 is lost; hearth_reform gives the next group");
+    }
+    for (int len = ERROR_TEXT_MAX - 40; len < ERROR_TEXT_MAX + 10; len++) {
+        error_set(&error, HEARTH_VIEW_CHANGED, 1, "%0*d", len, 7);
+        error_advise(&error);
+        size_t end = strlen(error.text);
+        assert_true(end < ERROR_TEXT_MAX);
+        assert_string_equal(error.text + end - strlen(advice), advice);
+        assert_int_equal(strncmp(error.text, "000", 3), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -149,6 +172,7 @@ int main(void)
         cmocka_unit_test(long_texts_are_cut_with_dots),
         cmocka_unit_test(an_error_can_be_wrapped_in_place),
         cmocka_unit_test(the_last_error_belongs_to_its_thread),
+        cmocka_unit_test(a_changed_view_says_how_to_go_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

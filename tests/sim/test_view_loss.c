@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Groups that can be formed anew, on virtual time: whatever a member's going ends, it ends with one code on
+ * every survivor, and so does all that comes later. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mix.h"
+#include "support/watchdog.h"
+
+static unsigned long current_seed;
+
+static int say_seed(void **state)
+{
+    (void)state;
+    printf("seed %lu\n", current_seed);
+    return 0;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t len = strlen(text), end_len = strlen(end);
+    return len >= end_len && strcmp(text + len - end_len, end) == 0;
+}
+
+static const char advice[] = "; hearth_reform gives the next group";
+
+enum going { CLOSES, IS_CUT_OFF, LOSES_ONE, IS_TOLD, GOINGS };
+
+static void go(struct sim *sim, struct mix *mix, int who, enum going how)
+{
+    switch (how) {
+    case CLOSES:
+        sim_close_node(sim, who);
+        for (int i = 0; i < mix->count; i++)
+            mix->jobs[i].member[who].request = NULL; /* went with the node */
+        return;
+    case IS_CUT_OFF:
+        for (int r = 0; r < sim->size; r++)
+            if (r != who)
+                mem_net_cut(sim->net, who, r);
+        return;
+    case LOSES_ONE:
+        mem_net_cut(sim->net, who, (who + 1) % sim->size);
+        return;
+    default:
+        for (int r = 0; r < sim->size; r++) {
+            node_view_changed(sim->nodes[r], "the cluster has another view");
+            node_view_changed(sim->nodes[r], "and one more");
+        }
+    }
+}
+
+/* Who has called before somebody went and who calls afterwards: all hear the same. */
+static void check_codes(const struct mix *mix, const struct sim *sim, int who, enum going how)
+{
+    for (int i = 0; i < mix->count; i++) {
+        for (int r = 0; r < sim->size; r++) {
+            const struct job_member *m = &mix->jobs[i].member[r];
+            if (sim->nodes[r] == NULL || (how == IS_CUT_OFF && r == who) || m->status == HEARTH_OK)
+                continue;
+            if (m->status != HEARTH_VIEW_CHANGED || !ends_with(m->error.text, advice))
+                fail_msg("%s: rank %d: %s: %s", job_name(&mix->jobs[i]), r, hearth_status_name(m->status),
+                         m->error.text);
+            if (how == IS_CUT_OFF && m->error.rank != who)
+                fail_msg("%s: rank %d names rank %d, not %d: %s", job_name(&mix->jobs[i]), r, m->error.rank,
+                         who, m->error.text);
+        }
+    }
+}
+
+static void check_later(struct sim *sim, int who, enum going how)
+{
+    for (int r = 0; r < sim->size; r++) {
+        hearth_request *request = NULL;
+        if (sim->nodes[r] == NULL || (how == LOSES_ONE && r != who))
+            continue;
+        assert_int_equal(hearth_barrier_nb(sim_world(sim, r), NULL, &request), HEARTH_VIEW_CHANGED);
+        assert_true(ends_with(hearth_error_text(), advice));
+        if (how == IS_TOLD)
+            assert_non_null(strstr(hearth_error_text(), "the cluster has another view"));
+    }
+}
+
+/* How many calls ended badly: that there are some at all. */
+static int failures(const struct mix *mix, int size)
+{
+    int count = 0;
+    for (int i = 0; i < mix->count; i++)
+        for (int r = 0; r < size; r++)
+            count += mix->jobs[i].member[r].status == HEARTH_VIEW_CHANGED;
+    return count;
+}
+
+static int run_going(uint64_t seed)
+{
+    static struct mix mix;
+    struct sim sim;
+    struct prng prng;
+    prng_init(&prng, seed);
+    int size = 2 + (int)prng_below(&prng, 4);
+    sim_draw(&sim, size, seed);
+    sim.loss = HEARTH_VIEW_CHANGED;
+    sim_start(&sim);
+    mix_draw(&mix, &sim, seed, 65536);
+    int who = (int)prng_below(&prng, (uint64_t)size);
+    enum going how = (enum going)prng_below(&prng, GOINGS);
+    for (uint64_t steps = prng_below(&prng, 300); steps > 0 && mix_step(&mix, &sim, NEVER_NS); steps--)
+        continue;
+    go(&sim, &mix, who, how);
+    uint64_t until = sim.now_ns + 1000 * NS_PER_S;
+    while (mix_step(&mix, &sim, until))
+        continue;
+    check_codes(&mix, &sim, who, how);
+    mix_check(&mix); /* inputs as promised */
+    sim_run_until(&sim, sim.now_ns + 10 * NS_PER_S);
+    check_later(&sim, who, how);
+    int failed = failures(&mix, size);
+    mix_free(&mix);
+    sim_stop(&sim);
+    return failed;
+}
+
+static void one_code_for_every_survivor(void **state)
+{
+    unsigned long count = repeat_count(300);
+    int failed = 0;
+    (void)state;
+    for (current_seed = first_seed(); current_seed < first_seed() + count; current_seed++)
+        failed += run_going(current_seed);
+    assert_true(failed > (int)count);
+}
+
+/* One is told that the view is another; the others hear it from what it had in flight. */
+static void whoever_is_told_first_tells_the_others(void **state)
+{
+    struct sim sim;
+    static struct job first, second;
+    (void)state;
+    sim_init(&sim, 3, 1);
+    sim.loss = HEARTH_VIEW_CHANGED;
+    sim_start(&sim);
+    job_plain(&first, 3, 100);
+    job_plain(&second, 3, 100);
+    for (int r = 0; r < 2; r++)
+        assert_int_equal(job_post(&first, sim_world(&sim, r), r), HEARTH_OK);
+    sim_run_until(&sim, sim.now_ns + NS_PER_MS);
+    node_view_changed(sim.nodes[0], "another view");
+    sim_run_until(&sim, sim.now_ns + NS_PER_MS);
+    assert_true(job_collect(&first, sim.now_ns));
+    for (int r = 0; r < 2; r++)
+        assert_int_equal(first.member[r].status, HEARTH_VIEW_CHANGED);
+    job_check_all(&first);
+    for (int r = 0; r < 3; r++) /* rank 2 too: it heard of what it had not called yet */
+        assert_int_equal(job_post(&second, sim_world(&sim, r), r), HEARTH_VIEW_CHANGED);
+    hearth_group *child = NULL;
+    assert_int_equal(hearth_group_split(sim_world(&sim, 0), 1, 0, NULL, &child), HEARTH_VIEW_CHANGED);
+    assert_int_equal(hearth_same(sim_world(&sim, 1), "x", 1, NULL), HEARTH_VIEW_CHANGED);
+    job_free(&first);
+    job_free(&second);
+    sim_stop(&sim);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(one_code_for_every_survivor, say_seed),
+        cmocka_unit_test(whoever_is_told_first_tells_the_others),
+    };
+    watchdog(900, "a simulation");
+    return cmocka_run_group_tests_name("virtual time: views", tests, NULL, NULL);
+}
