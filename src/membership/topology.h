@@ -37,7 +37,7 @@ void way_merge(struct way_measure *into, const struct way_measure *sample);
 
 size_t topology_encode(const struct topology *t, void *target,
                        size_t size); /* LETTER_LINKS; 0: does not fit */
-int MUST_CHECK topology_decode(struct topology *t, const void *source, size_t len);
+int MUST_CHECK topology_decode(struct topology *t, const void *source, size_t len); /* HEARTH_PROTOCOL */
 
 /* What a group of members does best with. */
 struct arrangement {
@@ -49,16 +49,20 @@ struct arrangement {
         across_mbit_x10;           /* slowest way used inside of a site, between sites; 0: unknown */
     uint32_t inside_us, across_us; /* largest round trips of those */
 };
-/* The cyclic order whose slowest way is as fast as can be (and of those the one with the least sum of times
- * to send a byte; members of one host, then of one site, stand together): exact for up to 10, else built from
- * sites and bettered by swaps (2-opt). Ways that are not measured count as the median of those that are, or 1
- * Gbit/s. The first in order is the lowest id of those in the largest site: the same for everybody who has
- * the table. `members`: indices into the topology, `count` of them. `hosts`: host_id of each. Sites: ways
- * whose bandwidth is less than half of the typical one inside separate them (single linkage over a gap in the
- * sorted bandwidths); one site if there is no such gap. */
+/* The best cyclic order; it uses the ways order[i] -> order[i + 1]. Members of one host stand together, and
+ * those of one site; of all such orders it is one whose slowest way is as fast as can be, and of those the one
+ * with the least sum of times to send a byte. Exact for up to 10, else found by exchanges and reversals of
+ * stretches (3-opt, 2-opt). A way inside of a host is faster than all others. One that is not measured counts
+ * as the way back, or as the median of those that are, or as 1 Gbit/s; if all are alike, the order is that of
+ * hosts by their lowest member. The largest site comes first (of equal ones, that of the lowest member), and
+ * no host or site is divided between the end and the beginning: the same for everybody who has the table.
+ * `members`: indices into the topology, `count` of them. `hosts`: host_id of each.
+ * Sites: ways whose bandwidth is less than half of the typical one inside separate them (single linkage over a
+ * gap in the sorted bandwidths); one site if there is no such gap. */
 void topology_arrange(const struct topology *t, const int *members, const uint64_t *hosts, int count,
                       struct arrangement *out);
-/* The bottleneck of an order, tenths of Mbit/s: for tests and `hearth topology`. */
+/* The bottleneck of an order of indices into the topology, tenths of Mbit/s: for tests and `hearth topology`.
+ * Ways of the kind WAY_SAME_HOST are no bottleneck; UINT32_MAX: there is none. */
 uint32_t topology_bottleneck(const struct topology *t, const int *order, int count);
 
 #endif

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of ways: kept while members come and go, told to all, read with suspicion. */
+#include "membership/topology.h"
+
+#include <string.h>
+
+#define PPM 1000000u
+
+const char *way_kind_name(enum way_kind kind)
+{
+    static const char *const names[] = {"unknown", "same host", "wire", "wireless", "tunnel", "other"};
+
+    return (unsigned)kind < sizeof(names) / sizeof(names[0]) ? names[kind] : names[WAY_UNKNOWN];
+}
+
+void topology_reset(struct topology *t, const struct census *census)
+{
+    memset(t, 0, sizeof(*t));
+    t->instance = census->instance;
+    t->epoch = census->epoch;
+    t->size = census->size;
+}
+
+void topology_follow(struct topology *t, const struct census *old, const struct census *census)
+{
+    struct topology before = *t; /* 64 KiB; members may change places in any manner */
+    int was[CENSUS_MEMBERS_MAX];
+
+    for (int i = 0; i < census->size; i++) {
+        was[i] = census_find(old, &census->members[i].id);
+        if (was[i] >= before.size)
+            was[i] = -1;
+    }
+    topology_reset(t, census);
+    for (int i = 0; i < census->size; i++)
+        for (int j = 0; j < census->size; j++)
+            if (was[i] >= 0 && was[j] >= 0)
+                *topology_way(t, i, j) = *topology_way(&before, was[i], was[j]);
+}
+
+/* (weight * new + (of - weight) * old) / of; a value that was not known before is the new one. */
+static uint32_t blend(uint32_t old, uint32_t new, uint32_t weight, uint32_t of)
+{
+    if (old == 0)
+        return new;
+    return (uint32_t)(((uint64_t)weight * new + (uint64_t)(of - weight) * old) / of);
+}
+
+void way_merge(struct way_measure *into, const struct way_measure *sample)
+{
+    if (sample->mbit_x10 > 0) {
+        uint32_t quality = (uint32_t)into->quality + (sample->quality > 0 ? sample->quality : 1);
+        into->mbit_x10 = blend(into->mbit_x10, sample->mbit_x10, 2, 3);
+        into->quality = (uint8_t)(quality < 255 ? quality : 255);
+        into->age_s = sample->age_s;
+    }
+    if (sample->round_trip_us > 0) { /* loss is told together with it */
+        into->loss_ppm = into->round_trip_us > 0
+                             ? (uint32_t)((sample->loss_ppm + (uint64_t)4 * into->loss_ppm) / 5)
+                             : sample->loss_ppm;
+        into->round_trip_us = blend(into->round_trip_us, sample->round_trip_us, 1, 5);
+    }
+    if (sample->kind != WAY_UNKNOWN)
+        into->kind = sample->kind;
+}
+
+/* ---- Bytes ---- */
+
+static bool way_known(const struct way_measure *way)
+{
+    return way->mbit_x10 || way->round_trip_us || way->loss_ppm || way->kind || way->quality || way->age_s;
+}
+
+static size_t bits_len(int size)
+{
+    return ((size_t)size * (size_t)size + 7) / 8;
+}
+
+static bool bit_get(const uint8_t *bits, size_t at)
+{
+    return bits[at / 8] >> at % 8 & 1;
+}
+
+size_t topology_encode(const struct topology *t, void *target, size_t size)
+{
+    struct writer w = writer_of(target, size);
+    uint8_t bits[CENSUS_MEMBERS_MAX * CENSUS_MEMBERS_MAX / 8] = {0};
+    size_t n = (size_t)t->size;
+
+    for (size_t at = 0; at < n * n; at++)
+        if (at / n != at % n && way_known(&t->ways[at / n * CENSUS_MEMBERS_MAX + at % n]))
+            bits[at / 8] = (uint8_t)(bits[at / 8] | 1u << at % 8);
+    put_u64(&w, t->instance);
+    put_u64(&w, t->epoch);
+    put_u32(&w, (uint32_t)t->size);
+    put_bytes(&w, bits, bits_len(t->size));
+    for (size_t at = 0; at < n * n; at++) {
+        const struct way_measure *way = &t->ways[at / n * CENSUS_MEMBERS_MAX + at % n];
+        if (!bit_get(bits, at))
+            continue;
+        put_u32(&w, way->mbit_x10);
+        put_u32(&w, way->round_trip_us);
+        put_u32(&w, way->loss_ppm);
+        put_u8(&w, way->kind);
+        put_u8(&w, way->quality);
+        put_u16(&w, way->age_s);
+    }
+    return w.bad ? 0 : size - (size_t)(w.end - w.at);
+}
+
+static bool way_get(struct reader *r, struct way_measure *way)
+{
+    way->mbit_x10 = get_u32(r);
+    way->round_trip_us = get_u32(r);
+    way->loss_ppm = get_u32(r);
+    way->kind = get_u8(r);
+    way->quality = get_u8(r);
+    way->age_s = get_u16(r);
+    return !r->bad && way->loss_ppm <= PPM && way->kind <= WAY_OTHER && way_known(way);
+}
+
+int topology_decode(struct topology *t, const void *source, size_t len)
+{
+    struct reader r = reader_of(source, len);
+    uint8_t bits[CENSUS_MEMBERS_MAX * CENSUS_MEMBERS_MAX / 8];
+
+    memset(t, 0, sizeof(*t));
+    t->instance = get_u64(&r);
+    t->epoch = get_u64(&r);
+    uint32_t size = get_u32(&r);
+    if (r.bad || t->instance == 0 || t->epoch == 0 || size == 0 || size > CENSUS_MEMBERS_MAX)
+        return HEARTH_PROTOCOL;
+    get_bytes(&r, bits, bits_len((int)size));
+    if (r.bad)
+        return HEARTH_PROTOCOL;
+    for (size_t at = 0; at < bits_len((int)size) * 8; at++) {
+        size_t from = at / size, to = at % size;
+        if (!bit_get(bits, at))
+            continue;
+        if (from >= size || from == to || !way_get(&r, &t->ways[from * CENSUS_MEMBERS_MAX + to]))
+            return HEARTH_PROTOCOL;
+    }
+    if (reader_left(&r) > 0)
+        return HEARTH_PROTOCOL;
+    t->size = (int)size;
+    return HEARTH_OK;
+}

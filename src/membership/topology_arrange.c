@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The best order of a group. All wishes become one table of costs, the greater ones in the higher bits: leave
+ * a site, leave a host, take a way slower than the threshold, the time for a byte. The cheapest way round then
+ * leaves each site and each host once, and if one without slow ways is found the threshold can rise: what the
+ * last threshold gives is the best bottleneck, and of those the shortest. */
+#include <string.h>
+
+#include "membership/topology_sites.h"
+#include "membership/tour.h"
+
+#define WITHIN_HOST UINT32_MAX          /* faster than all that is measured */
+#define UNMEASURED  UINT32_C(10000)     /* 1 Gbit/s, if nothing at all is known */
+#define TIME_UNIT   (UINT64_C(1) << 36) /* so that 64 of the longest times stay below COST_SLOW */
+#define COST_SLOW   (UINT64_C(1) << 43) /* of each the next has room for 127 */
+#define COST_HOST   (UINT64_C(1) << 50)
+#define COST_SITE   (UINT64_C(1) << 57)
+#define SHAKES      12 /* for large groups, at each threshold */
+
+struct group {
+    const struct topology *t;
+    const int *members;
+    int size, hosts;
+    int host[CENSUS_MEMBERS_MAX]; /* of each member: 0, 1, ... by their lowest member */
+    int site[CENSUS_MEMBERS_MAX]; /* of each member: any numbers */
+    uint32_t speed[CENSUS_MEMBERS_MAX][CENSUS_MEMBERS_MAX];
+};
+
+/* The way back stands for one that is not measured. */
+static const struct way_measure *way_of(const struct group *g, int from, int to)
+{
+    const struct way_measure *way = &g->t->ways[g->members[from] * CENSUS_MEMBERS_MAX + g->members[to]];
+    const struct way_measure *back = &g->t->ways[g->members[to] * CENSUS_MEMBERS_MAX + g->members[from]];
+
+    return way->mbit_x10 == 0 && back->mbit_x10 > 0 ? back : way;
+}
+
+static void sort_numbers(uint32_t *numbers, int count) /* Shell's; at most a few thousand */
+{
+    for (int gap = count / 2; gap > 0; gap = gap > 2 ? gap * 5 / 11 : gap - 1)
+        for (int i = gap; i < count; i++) {
+            uint32_t kept = numbers[i];
+            int at = i;
+            for (; at >= gap && numbers[at - gap] > kept; at -= gap)
+                numbers[at] = numbers[at - gap];
+            numbers[at] = kept;
+        }
+}
+
+/* ---- What is known ---- */
+
+static void number_hosts(struct group *g, const uint64_t *hosts)
+{
+    for (int i = 0; i < g->size; i++) {
+        int same = 0;
+        while (same < i && hosts[same] != hosts[i])
+            same++;
+        g->host[i] = same < i ? g->host[same] : g->hosts++;
+    }
+}
+
+static uint32_t median_speed(const struct group *g)
+{
+    uint32_t known[CENSUS_MEMBERS_MAX * CENSUS_MEMBERS_MAX];
+    int count = 0;
+
+    for (int i = 0; i < g->size; i++)
+        for (int j = 0; j < g->size; j++)
+            if (g->host[i] != g->host[j] && way_of(g, i, j)->mbit_x10 > 0)
+                known[count++] = way_of(g, i, j)->mbit_x10;
+    if (count == 0)
+        return UNMEASURED;
+    sort_numbers(known, count);
+    return known[(count - 1) / 2];
+}
+
+static void fill_speeds(struct group *g)
+{
+    uint32_t median = median_speed(g);
+
+    for (int i = 0; i < g->size; i++)
+        for (int j = 0; j < g->size; j++) {
+            uint32_t measured = way_of(g, i, j)->mbit_x10;
+            g->speed[i][j] = g->host[i] == g->host[j] ? WITHIN_HOST : measured > 0 ? measured : median;
+        }
+}
+
+/* Between hosts the fastest way of their members counts, and of the two directions the slower one. */
+static void fill_sites(struct group *g)
+{
+    struct site_ways each = {.hosts = g->hosts}, both = {.hosts = g->hosts};
+    int site[CENSUS_MEMBERS_MAX];
+
+    for (int i = 0; i < g->size; i++)
+        for (int j = 0; j < g->size; j++) {
+            uint32_t *speed = &each.speed[g->host[i]][g->host[j]];
+            if (g->host[i] != g->host[j] && way_of(g, i, j)->mbit_x10 > *speed)
+                *speed = way_of(g, i, j)->mbit_x10;
+        }
+    for (int a = 0; a < g->hosts; a++)
+        for (int b = 0; b < g->hosts; b++) {
+            uint32_t there = each.speed[a][b], back = each.speed[b][a];
+            both.speed[a][b] = back < there ? back : there;
+        }
+    topology_sites(&both, site);
+    for (int i = 0; i < g->size; i++)
+        g->site[i] = site[g->host[i]];
+}
+
+/* ---- The search ---- */
+
+static void fill_costs(const struct group *g, uint32_t threshold, struct tour_costs *costs)
+{
+    costs->size = g->size;
+    for (int i = 0; i < g->size; i++)
+        for (int j = 0; j < g->size; j++) {
+            uint32_t speed = g->speed[i][j];
+            uint64_t cost = speed == WITHIN_HOST ? 0 : TIME_UNIT / speed;
+            cost += speed < threshold ? COST_SLOW : 0;
+            cost += g->host[i] != g->host[j] ? COST_HOST : 0;
+            cost += g->site[i] != g->site[j] ? COST_SITE : 0;
+            costs->cost[i][j] = cost;
+        }
+}
+
+static int slow_ways(uint64_t length)
+{
+    return (int)(length / COST_SLOW % (COST_HOST / COST_SLOW));
+}
+
+/* Members by site, then host, then index: where every search begins, and what stays if all ways are equal. */
+static void plain_order(const struct group *g, int *order)
+{
+    for (int i = 0; i < g->size; i++) {
+        int at = i;
+        for (; at > 0; at--) {
+            int before = order[at - 1];
+            if (g->site[before] < g->site[i] ||
+                (g->site[before] == g->site[i] && g->host[before] <= g->host[i]))
+                break;
+            order[at] = before;
+        }
+        order[at] = i;
+    }
+}
+
+/* True: an order without ways slower than the threshold, in `order`. The draws are the same everywhere. */
+static bool search(const struct group *g, uint32_t threshold, int *order)
+{
+    struct tour_costs costs;
+    int trial[CENSUS_MEMBERS_MAX];
+    size_t bytes = (size_t)g->size * sizeof(*order);
+    uint64_t draw = threshold;
+
+    fill_costs(g, threshold, &costs);
+    if (g->size <= TOUR_EXACT_MAX) {
+        tour_exact(&costs, order);
+        return slow_ways(tour_length(&costs, order)) == 0;
+    }
+    tour_better(&costs, order);
+    for (int i = 0; i < SHAKES && slow_ways(tour_length(&costs, order)) > 0; i++) {
+        draw = draw * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        memcpy(trial, order, bytes);
+        tour_shake(trial, g->size, draw >> 32);
+        tour_better(&costs, trial);
+        if (tour_length(&costs, trial) < tour_length(&costs, order))
+            memcpy(order, trial, bytes);
+    }
+    return slow_ways(tour_length(&costs, order)) == 0;
+}
+
+static int different_speeds(const struct group *g, uint32_t *speeds)
+{
+    int count = 0, kept = 0;
+
+    for (int i = 0; i < g->size; i++)
+        for (int j = 0; j < g->size; j++)
+            if (g->speed[i][j] != WITHIN_HOST)
+                speeds[count++] = g->speed[i][j];
+    sort_numbers(speeds, count);
+    for (int i = 0; i < count; i++)
+        if (kept == 0 || speeds[i] != speeds[kept - 1])
+            speeds[kept++] = speeds[i];
+    return kept;
+}
+
+static void best_order(const struct group *g, int *order)
+{
+    uint32_t speeds[CENSUS_MEMBERS_MAX * CENSUS_MEMBERS_MAX];
+    int trial[CENSUS_MEMBERS_MAX];
+    int low = 0, high = different_speeds(g, speeds); /* low can be had, high cannot */
+
+    plain_order(g, order);
+    if (high == 0) /* one host */
+        return;
+    (void)search(g, speeds[0], order);
+    while (high - low > 1) {
+        int middle = low + (high - low) / 2;
+        memcpy(trial, order, sizeof(trial));
+        if (search(g, speeds[middle], trial)) {
+            memcpy(order, trial, sizeof(trial));
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+}
+
+/* ---- The result ---- */
+
+/* The number of members of each one's site, in any order of numbers. */
+static int site_size(const struct group *g, int member)
+{
+    int count = 0;
+
+    for (int i = 0; i < g->size; i++)
+        count += g->site[i] == g->site[member];
+    return count;
+}
+
+/* Where the order begins: with the largest site (of equal ones that of the lowest member), at its first
+ * member. If all are one site: at the first member of the lowest one's host. */
+static int first_place(const struct group *g, const int *order)
+{
+    const int *block = g->site;
+    int lowest = 0, n = g->size;
+
+    for (int i = 1; i < n; i++)
+        if (site_size(g, i) > site_size(g, lowest))
+            lowest = i;
+    if (site_size(g, lowest) == n)
+        block = g->host;
+    for (int at = 0; at < n; at++) {
+        int before = order[(at + n - 1) % n];
+        if (block[order[at]] == block[lowest] && block[before] != block[lowest])
+            return at;
+    }
+    for (int at = 0; at < n; at++) /* one host */
+        if (order[at] == lowest)
+            return at;
+    return 0;
+}
+
+static void slower(uint32_t *slowest, uint32_t mbit_x10)
+{
+    if (mbit_x10 > 0 && (*slowest == 0 || mbit_x10 < *slowest))
+        *slowest = mbit_x10;
+}
+
+static void larger(uint32_t *largest, uint32_t us)
+{
+    if (us > *largest)
+        *largest = us;
+}
+
+static void describe_ways(const struct group *g, struct arrangement *out)
+{
+    for (int i = 0; i < out->size; i++) {
+        int next = (i + 1) % out->size, from = out->order[i], to = out->order[next];
+        const struct way_measure *way = way_of(g, from, to);
+        bool inside = out->site[i] == out->site[next];
+        if (g->host[from] == g->host[to])
+            continue;
+        slower(inside ? &out->inside_mbit_x10 : &out->across_mbit_x10, way->mbit_x10);
+        larger(inside ? &out->inside_us : &out->across_us, way->round_trip_us);
+    }
+}
+
+void topology_arrange(const struct topology *t, const int *members, const uint64_t *hosts, int count,
+                      struct arrangement *out)
+{
+    struct group g = {.t = t, .members = members, .size = count};
+    int order[CENSUS_MEMBERS_MAX] = {0};
+
+    memset(out, 0, sizeof(*out));
+    out->size = count;
+    if (count == 0)
+        return;
+    number_hosts(&g, hosts);
+    fill_speeds(&g);
+    fill_sites(&g);
+    best_order(&g, order);
+    int first = first_place(&g, order);
+    for (int i = 0; i < count; i++) {
+        out->order[i] = order[(first + i) % count];
+        if (i == 0 || g.site[out->order[i]] != g.site[out->order[i - 1]])
+            out->sites++;
+        out->site[i] = out->sites - 1;
+    }
+    describe_ways(&g, out);
+}
+
+uint32_t topology_bottleneck(const struct topology *t, const int *order, int count)
+{
+    struct group g = {.t = t, .members = order, .size = count};
+    uint32_t slowest = WITHIN_HOST;
+
+    for (int i = 0; i < count;
+         i++) /* hosts are not told: a way that is known to be inside of one joins two */
+        g.host[i] = i;
+    uint32_t median = median_speed(&g);
+    for (int i = 0; i < count && count > 1; i++) {
+        const struct way_measure *way = way_of(&g, i, (i + 1) % count);
+        uint32_t speed = way->kind == WAY_SAME_HOST ? WITHIN_HOST
+                         : way->mbit_x10 > 0        ? way->mbit_x10
+                                                    : median;
+        slowest = speed < slowest ? speed : slowest;
+    }
+    return slowest;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between topology_arrange.c and topology_sites.c: hosts into sites. */
+#ifndef MEMBERSHIP_TOPOLOGY_SITES_H
+#define MEMBERSHIP_TOPOLOGY_SITES_H
+
+#include "membership/topology.h"
+
+/* What ways between hosts carry, tenths of Mbit/s, the same in both directions; 0: not measured. */
+struct site_ways {
+    int hosts;
+    uint32_t speed[CENSUS_MEMBERS_MAX][CENSUS_MEMBERS_MAX];
+};
+
+/* site[host]: the lowest host of its site. */
+void topology_sites(const struct site_ways *ways, int *site);
+
+#endif

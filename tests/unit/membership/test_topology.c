@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of ways: follows the members, takes samples in, comes back from its bytes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/prng.h"
+#include "membership/outbox.h"
+#include "membership/topology.h"
+#include "people.h"
+
+static struct topology table, other;
+static uint8_t letter[LETTER_PAYLOAD_MAX];
+
+static void fill(struct topology *t, uint64_t seed, int known_of_8)
+{
+    struct prng p;
+
+    prng_init(&p, seed);
+    for (int i = 0; i < t->size; i++)
+        for (int j = 0; j < t->size; j++)
+            if (i != j && prng_below(&p, 8) < (uint64_t)known_of_8)
+                *topology_way(t, i, j) = (struct way_measure){
+                    .mbit_x10 = (uint32_t)prng_u64(&p),
+                    .round_trip_us = (uint32_t)prng_u64(&p),
+                    .loss_ppm = (uint32_t)prng_below(&p, 1000001),
+                    .kind = (uint8_t)prng_below(&p, WAY_OTHER + 1),
+                    .quality = (uint8_t)(1 + prng_below(&p, 255)),
+                    .age_s = (uint16_t)prng_u64(&p),
+                };
+}
+
+static void bytes_bring_it_back(void **state)
+{
+    (void)state;
+    for (int size = 1; size <= CENSUS_MEMBERS_MAX; size++) {
+        struct census census = people(size, 0);
+        topology_reset(&table, &census);
+        fill(&table, (uint64_t)size, size % 9);
+        if (size == CENSUS_MEMBERS_MAX) /* all of the largest fit into a letter */
+            fill(&table, 1, 8);
+        size_t len = topology_encode(&table, letter, sizeof(letter));
+        assert_true(len > 0);
+        assert_int_equal(topology_decode(&other, letter, len), HEARTH_OK);
+        assert_memory_equal(&other, &table, sizeof(table));
+        assert_int_equal(topology_encode(&table, letter, len - 1), 0);
+    }
+}
+
+static void golden_bytes(void **state)
+{
+    static const uint8_t golden[] = {
+        77,   0,    0, 0, 0,    0, 0, 0, 5, 0, 0, 0, 0, 0, 0,  0, 2, 0, 0, 0, 0x02, /* 0 -> 1 */
+        0x10, 0x27, 0, 0, 0x2c, 1, 0, 0, 7, 0, 0, 0, 2, 3, 60, 0,
+    };
+    struct census census = people(2, 0);
+
+    (void)state;
+    topology_reset(&table, &census);
+    *topology_way(&table, 0, 1) = (struct way_measure){10000, 300, 7, WAY_WIRE, 3, 60};
+    assert_int_equal(topology_encode(&table, letter, sizeof(letter)), sizeof(golden));
+    assert_memory_equal(letter, golden, sizeof(golden));
+}
+
+static void refuse(size_t len, size_t at, uint8_t with)
+{
+    uint8_t kept = letter[at];
+
+    assert_int_not_equal(kept, with);
+    letter[at] = with;
+    assert_int_equal(topology_decode(&other, letter, len), HEARTH_PROTOCOL);
+    letter[at] = kept;
+    assert_int_equal(topology_decode(&other, letter, len), HEARTH_OK);
+}
+
+static void malformed_bytes_are_refused(void **state)
+{
+    struct census census = people(3, 0);
+
+    (void)state;
+    topology_reset(&table, &census);
+    *topology_way(&table, 0, 1) = (struct way_measure){.round_trip_us = 9};
+    size_t len = topology_encode(&table, letter, sizeof(letter));
+    assert_int_equal(len, 20 + 2 + 16);
+    for (size_t cut = 0; cut < len; cut++)
+        assert_int_equal(topology_decode(&other, letter, cut), HEARTH_PROTOCOL);
+    assert_int_equal(topology_decode(&other, letter, len + 1), HEARTH_PROTOCOL);
+    refuse(len, 0, 0);       /* no instance */
+    refuse(len, 8, 0);       /* no epoch */
+    refuse(len, 16, 0);      /* nobody */
+    refuse(len, 16, 65);     /* too many */
+    refuse(len, 17, 1);      /* far too many */
+    refuse(len, 20, 0x01);   /* a way to oneself */
+    refuse(len, 20, 0x06);   /* more than there are */
+    refuse(len, 21, 0x02);   /* beyond the last pair */
+    refuse(len, 22 + 4, 0);  /* a way without anything known */
+    refuse(len, 22 + 11, 1); /* loses more than all */
+    refuse(len, 22 + 12, 6); /* an unknown kind */
+}
+
+static void measures_follow_their_members(void **state)
+{
+    struct census old = people(6, 0), census = people(0, 0);
+    static const int numbers[] = {4, 9, 1, 5, 0};
+
+    (void)state;
+    topology_reset(&table, &old);
+    fill(&table, 4, 8);
+    other = table;
+    census.epoch = 6;
+    census.size = 5;
+    for (int i = 0; i < 5; i++)
+        census.members[i] = person(numbers[i]);
+    topology_follow(&table, &old, &census);
+    assert_int_equal(table.size, 5);
+    assert_int_equal(table.epoch, 6);
+    for (int i = 0; i < 5; i++)
+        for (int j = 0; j < 5; j++) {
+            struct way_measure none = {0}, *was = &none;
+            if (numbers[i] < 6 && numbers[j] < 6)
+                was = topology_way(&other, numbers[i], numbers[j]);
+            assert_memory_equal(topology_way(&table, i, j), was, sizeof(*was));
+        }
+    assert_int_equal(topology_way(&table, 4, 5)->mbit_x10, 0);
+}
+
+static void samples_are_taken_in(void **state)
+{
+    struct way_measure way = {0};
+    const struct way_measure fast = {.mbit_x10 = 9000, .quality = 1}, slow = {.mbit_x10 = 3000, .age_s = 4};
+    const struct way_measure trip = {.round_trip_us = 500, .loss_ppm = 1000, .kind = WAY_WIRELESS};
+    const struct way_measure longer = {.round_trip_us = 1000};
+
+    (void)state;
+    way_merge(&way, &fast);
+    assert_int_equal(way.mbit_x10, 9000);
+    assert_int_equal(way.quality, 1);
+    way_merge(&way, &slow); /* the newer one weighs more, and a probe is a probe */
+    assert_int_equal(way.mbit_x10, 5000);
+    assert_int_equal(way.quality, 2);
+    assert_int_equal(way.age_s, 4);
+    assert_int_equal(way.kind, WAY_UNKNOWN);
+    way_merge(&way, &trip);
+    assert_int_equal(way.mbit_x10, 5000);
+    assert_int_equal(way.round_trip_us, 500);
+    assert_int_equal(way.loss_ppm, 1000);
+    way_merge(&way, &longer);
+    assert_int_equal(way.round_trip_us, 600);
+    assert_int_equal(way.loss_ppm, 800);
+    assert_int_equal(way.kind, WAY_WIRELESS);
+    way.quality = 254;
+    way_merge(&way, &fast);
+    way_merge(&way, &fast);
+    assert_int_equal(way.quality, 255);
+}
+
+static void kinds_have_names(void **state)
+{
+    (void)state;
+    assert_string_equal(way_kind_name(WAY_WIRELESS), "wireless");
+    assert_string_equal(way_kind_name((enum way_kind)99), "unknown");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_bring_it_back),         cmocka_unit_test(golden_bytes),
+        cmocka_unit_test(malformed_bytes_are_refused), cmocka_unit_test(measures_follow_their_members),
+        cmocka_unit_test(samples_are_taken_in),        cmocka_unit_test(kinds_have_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
