@@ -15,6 +15,12 @@ bool leash_tie(int parent)
     return getppid() == parent; /* it may have ended before we asked */
 }
 
+bool leash_tie_gently(int parent)
+{
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+    return getppid() == parent;
+}
+
 void leash_inherit(void)
 {
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -23,6 +29,11 @@ void leash_inherit(void)
 #else
 
 bool leash_tie(int parent)
+{
+    return getppid() == parent;
+}
+
+bool leash_tie_gently(int parent)
 {
     return getppid() == parent;
 }

@@ -9,6 +9,8 @@
 /* In a child after fork: it is killed when `parent` (its process id, taken before the fork) ends. Outlives
  * exec. false: the parent has ended already. */
 bool leash_tie(int parent);
+/* The same by SIGTERM, which lets it say goodbye: for programs that heed it. */
+bool leash_tie_gently(int parent);
 
 /* Descendants whose parent ended become our children instead of the first process's. */
 void leash_inherit(void);

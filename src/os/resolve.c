@@ -30,6 +30,7 @@ struct lookup {
     _Atomic(int) owners;
     _Atomic(bool) done;
     char host[HOST_LEN_MAX + 1];
+    uint16_t port;
     /* valid when done */
     int failure;      /* of getaddrinfo */
     int system_error; /* where failure is EAI_SYSTEM */
@@ -205,44 +206,70 @@ static bool lookup_wait(struct lookup *l, uint64_t deadline_ns)
     }
 }
 
-static int lookup_result(const struct lookup *l, struct error *error)
+static int lookup_result(const struct lookup *l, struct sock_addr addrs[RESOLVE_MAX], int *count,
+                         struct error *error)
 {
     if (l->failure != 0)
         return error_set(error, HEARTH_SYSTEM, RANK_NONE, "cannot find host \"%s\": %s", l->host,
                          l->failure == EAI_SYSTEM ? strerror(l->system_error) : gai_strerror(l->failure));
     if (l->count == 0)
         return error_set(error, HEARTH_SYSTEM, RANK_NONE, "host \"%s\" has no IPv4 or IPv6 address", l->host);
+    *count = l->count;
+    for (int i = 0; i < l->count; i++) {
+        addrs[i] = l->addrs[i];
+        sock_addr_set_port(&addrs[i], l->port);
+    }
     return HEARTH_OK;
 }
 
-int resolve(const char *text, uint16_t default_port, uint64_t deadline_ns,
-            struct sock_addr addrs[RESOLVE_MAX], int *count, struct error *error)
+int lookup_begin(const char *text, uint16_t default_port, struct lookup **out, struct error *error)
 {
     char host[HOST_LEN_MAX + 1];
     uint16_t port = default_port;
 
-    if (sock_addr_parse(text, default_port, &addrs[0]) == HEARTH_OK) {
-        *count = 1;
-        return HEARTH_OK;
-    }
     int status = split(text, host, &port, error);
     if (status != HEARTH_OK)
         return status;
     struct lookup *l = lookup_open(host);
     if (l == NULL)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "cannot look up \"%s\": no memory", host);
+    l->port = port;
     status = lookup_start(l, error);
     if (status == HEARTH_OK)
-        status = lookup_wait(l, deadline_ns)
-                     ? lookup_result(l, error)
-                     : error_set(error, HEARTH_TIMEOUT, RANK_NONE, "looking up \"%s\" took too long", host);
-    if (status == HEARTH_OK) {
-        *count = l->count;
-        for (int i = 0; i < l->count; i++) {
-            addrs[i] = l->addrs[i];
-            sock_addr_set_port(&addrs[i], port);
-        }
+        *out = l;
+    else
+        lookup_put(l);
+    return status;
+}
+
+int lookup_ask(struct lookup *l, struct sock_addr addrs[RESOLVE_MAX], int *count, struct error *error)
+{
+    return atomic_load(&l->done) ? lookup_result(l, addrs, count, error) : HEARTH_PENDING;
+}
+
+void lookup_close(struct lookup *l)
+{
+    if (l == NULL)
+        return;
+    (void)lookup_wait(l, 0);
+    lookup_put(l);
+}
+
+int resolve(const char *text, uint16_t default_port, uint64_t deadline_ns,
+            struct sock_addr addrs[RESOLVE_MAX], int *count, struct error *error)
+{
+    struct lookup *l = NULL;
+
+    if (sock_addr_parse(text, default_port, &addrs[0]) == HEARTH_OK) {
+        *count = 1;
+        return HEARTH_OK;
     }
+    int status = lookup_begin(text, default_port, &l, error);
+    if (status != HEARTH_OK)
+        return status;
+    status = lookup_wait(l, deadline_ns)
+                 ? lookup_result(l, addrs, count, error)
+                 : error_set(error, HEARTH_TIMEOUT, RANK_NONE, "looking up \"%s\" took too long", l->host);
     lookup_put(l);
     return status;
 }
