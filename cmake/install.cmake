@@ -22,5 +22,8 @@ install(FILES ${PROJECT_BINARY_DIR}/hearth.pc DESTINATION ${CMAKE_INSTALL_LIBDIR
 if(HEARTH_CLI)
   install(TARGETS hearth_cli)
 endif()
+if(TARGET hearth_mdns)
+  install(TARGETS hearth_mdns DESTINATION ${HEARTH_HELPER_DIR})
+endif()
 install(FILES docs/man/hearth.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES LICENSE README.md CHANGELOG.md TYPE DOC)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds nodes: by mDNS through the helper `hearth-mdns`, which it spawns, restarts and listens to, and by
  * seeds, addresses that the user gave. What it gives are sightings: somebody says that there is a node. The
- * owner drives it: finder_waits, then finder_pump; nothing blocks, and no thread is made. */
+ * owner drives it from one thread, which the helper's life hangs on: finder_waits, then finder_pump. Nothing
+ * blocks; names of seeds are looked up by threads of os/resolve.h. */
 #ifndef DISCOVERY_FINDER_H
 #define DISCOVERY_FINDER_H
 
@@ -9,8 +10,7 @@
 #include "core/log.h"
 #include "discovery/mdns_line.h"
 
-#define SIGHTINGS_MAX                                                                                        \
-    1024 /* further ones push out the oldest of whoever has most (by namespace, then key's host) */
+#define SIGHTINGS_MAX    1024 /* further ones push out others, fairly: discovery/sightings.h */
 #define FINDER_SEEDS_MAX 64
 #define FINDER_WAITS_MAX 4
 
@@ -27,12 +27,13 @@ struct finder_setup {
     uint64_t now_ns;
 };
 int MUST_CHECK finder_open(const struct finder_setup *setup, struct finder **out, struct error *error);
-void finder_close(struct finder *finder); /* ends the helper, which says goodbye; bounded */
+void finder_close(struct finder *finder); /* ends the helper, which says goodbye; at most half a second */
 
 /* What to publish; again: it has changed. Before the first call nothing is published, but found it is. NULL:
  * nothing any more. */
 void finder_announce(struct finder *finder, const struct announcement *self, uint64_t now_ns);
 void finder_pump(struct finder *finder, uint64_t now_ns);
+/* What to wait for: how many items; *deadline_ns becomes earlier where it must. */
 size_t finder_waits(const struct finder *finder, struct sock_wait *items, size_t max, uint64_t *deadline_ns);
 
 /* All sightings now, ours left out, one for each (id, address); seeds are not among them. Valid until

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The helper's lives, one after the other, and its lines. */
+#include "discovery/helper.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/hash.h"
+#include "os/clock.h"
+
+#define READY_NS      (10 * NS_PER_S) /* from its start to its first line */
+#define DEAF_NS       (30 * NS_PER_S) /* for which it may leave what we said unread */
+#define GOODBYE_NS    (500 * NS_PER_MS)
+#define WINDOW_NS     NS_PER_S
+#define WINDOW_BYTES  (512 * 1024) /* read in that time; the rest waits, and so does the helper */
+#define MALFORMED_MAX 100          /* lines of a life */
+
+void helper_init(struct helper *h, const struct log *log, const char *path, helper_line_fn *heard, void *arg)
+{
+    memset(h, 0, sizeof(*h));
+    h->log = *log;
+    h->heard = heard;
+    h->arg = arg;
+    h->searched = path == NULL;
+    h->off = path != NULL && path[0] == '\0';
+    if (path != NULL)
+        snprintf(h->path, sizeof(h->path), "%s", path);
+    h->child.fd = -1;
+    h->pause_ns = HELPER_FIRST_NS;
+    snprintf(h->why, sizeof(h->why), "%s", h->off ? "switched off" : "not started yet");
+}
+
+/* Without its input it says goodbye and ends. */
+void helper_fini(struct helper *h)
+{
+    char rest[4096], how[64];
+    struct iovec piece = {rest, sizeof(rest)};
+    uint64_t deadline_ns = clock_real() + GOODBYE_NS;
+
+    if (h->running)
+        sock_finish(h->child.fd);
+    while (h->running && clock_real() < deadline_ns) {
+        struct sock_wait item = {.fd = h->child.fd, .want_recv = true};
+        (void)sock_wait(&item, 1, deadline_ns);
+        if (sock_recv(h->child.fd, &piece, 1) < 0)
+            break;
+    }
+    /* Its end of the line goes a moment before it does. */
+    for (int i = 0; i < 50 && h->running && !child_ended(&h->child, how, sizeof(how)); i++)
+        (void)sock_wait(NULL, 0, clock_real() + NS_PER_MS);
+    child_end(&h->child);
+    h->running = false;
+}
+
+/* ---- lives ---- */
+
+static void end_life(struct helper *h, uint64_t now_ns, const char *why)
+{
+    bool same = strcmp(h->why, why) == 0;
+
+    if (h->running && h->ready && now_ns - h->started_ns >= HELPER_HEALTH_NS)
+        h->pause_ns = HELPER_FIRST_NS;
+    child_end(&h->child);
+    h->running = false;
+    h->ready = false;
+    h->next_ns = now_ns + h->pause_ns;
+    log_write(&h->log, same ? HEARTH_LOG_DEBUG : HEARTH_LOG_WARN, "mdns-ended",
+              "mdns does not work: %s; next try in %.2f s", why, (double)h->pause_ns / (double)NS_PER_S);
+    h->pause_ns = 2 * h->pause_ns < HELPER_LAST_NS ? 2 * h->pause_ns : HELPER_LAST_NS;
+    snprintf(h->why, sizeof(h->why), "%s", why);
+}
+
+static enum helper_news begin_life(struct helper *h, uint64_t now_ns)
+{
+    struct error error;
+
+    error_clear(&error);
+    if (h->searched && !helper_search(h->path, sizeof(h->path))) {
+        error_set(&error, HEARTH_INVALID, RANK_NONE,
+                  "the program hearth-mdns is missing, neither beside this program or library nor %.100s: "
+                  "install it (it needs libavahi-core), or name seeds",
+                  h->path);
+        h->pause_ns = HELPER_LAST_NS;
+    } else if (child_start(&h->child, h->path, &error) == HEARTH_OK) {
+        h->running = true;
+        h->ready = false;
+        h->skipping = false;
+        h->in_len = h->out_len = h->out_done = 0;
+        h->malformed = 0;
+        h->started_ns = h->window_ns = h->out_ns = now_ns;
+        h->window_bytes = 0;
+        return HELPER_BEGAN;
+    }
+    end_life(h, now_ns, error.text);
+    return HELPER_SAME;
+}
+
+/* ---- its lines ---- */
+
+/* False: the log has it, or has enough. */
+static bool first_time(struct helper *h, const char *text)
+{
+    uint64_t hash = hash64(0, text, strlen(text));
+
+    for (int i = 0; i < h->told_count; i++)
+        if (h->told[i] == hash)
+            return false;
+    if (h->told_count == HELPER_TOLD_MAX)
+        return false;
+    h->told[h->told_count++] = hash;
+    if (h->told_count == HELPER_TOLD_MAX)
+        log_write(&h->log, HEARTH_LOG_WARN, "mdns-quiet", "further warnings of the mdns helper are left out");
+    return h->told_count < HELPER_TOLD_MAX;
+}
+
+static void malformed(struct helper *h, const char *what)
+{
+    h->malformed++;
+    if (first_time(h, what))
+        log_write(&h->log, HEARTH_LOG_WARN, "mdns-line", "a line of the mdns helper is wrong: %s", what);
+}
+
+static void hear(struct helper *h, const char *text, size_t len)
+{
+    struct mdns_line line;
+    const char *what = "";
+
+    if (mdns_line_parse(&line, text, len, &what) != HEARTH_OK) {
+        malformed(h, what);
+        return;
+    }
+    switch (line.kind) {
+    case MDNS_READY:
+        h->ready = true;
+        h->why[0] = '\0';
+        log_write(&h->log, HEARTH_LOG_INFO, "mdns-ready", "mdns works: helper %d, %s", h->child.pid,
+                  line.text);
+        return;
+    case MDNS_WARN:
+        if (first_time(h, line.text))
+            log_write(&h->log, HEARTH_LOG_WARN, "mdns-warn", "mdns: %s", line.text);
+        return;
+    default:
+        h->heard(h->arg, &line);
+    }
+}
+
+static void take_lines(struct helper *h)
+{
+    char *start = h->in, *end = h->in + h->in_len, *stop;
+
+    while ((stop = memchr(start, '\n', (size_t)(end - start))) != NULL) {
+        if (!h->skipping)
+            hear(h, start, (size_t)(stop - start));
+        h->skipping = false;
+        start = stop + 1;
+    }
+    h->in_len = (size_t)(end - start);
+    memmove(h->in, start, h->in_len);
+    if (h->in_len >= MDNS_LINE_MAX || h->skipping) {
+        if (!h->skipping)
+            malformed(h, "the line is too long");
+        h->skipping = true;
+        h->in_len = 0;
+    }
+}
+
+/* False: it has closed its output. */
+static bool receive(struct helper *h, uint64_t now_ns)
+{
+    if (now_ns - h->window_ns >= WINDOW_NS) {
+        h->window_ns = now_ns;
+        h->window_bytes = 0;
+    }
+    while (h->window_bytes < WINDOW_BYTES && h->malformed < MALFORMED_MAX) {
+        struct iovec piece = {h->in + h->in_len, sizeof(h->in) - h->in_len};
+        ssize_t got = sock_recv(h->child.fd, &piece, 1);
+        if (got <= 0)
+            return got == 0;
+        h->window_bytes += (size_t)got;
+        h->in_len += (size_t)got;
+        take_lines(h);
+    }
+    return true;
+}
+
+static void transmit(struct helper *h, uint64_t now_ns)
+{
+    while (h->out_done < h->out_len) {
+        struct iovec piece = {h->out + h->out_done, h->out_len - h->out_done};
+        ssize_t sent = sock_send(h->child.fd, &piece, 1);
+        if (sent <= 0)
+            return; /* if it is gone, its output tells */
+        h->out_done += (size_t)sent;
+        h->out_ns = now_ns;
+    }
+}
+
+/* What ends this life, or NULL. */
+static const char *trouble(struct helper *h, bool open, uint64_t now_ns, char text[static 128])
+{
+    char how[64];
+
+    if (child_ended(&h->child, how, sizeof(how))) {
+        snprintf(text, 128, "the helper ended: %s", how);
+        return text;
+    }
+    if (!open)
+        return "the helper closed its output";
+    if (h->malformed >= MALFORMED_MAX)
+        return "the helper writes what are no lines";
+    if (!h->ready && now_ns - h->started_ns >= READY_NS)
+        return "the helper was not ready in time";
+    if (h->out_done < h->out_len && now_ns - h->out_ns >= DEAF_NS)
+        return "the helper does not read";
+    return NULL;
+}
+
+enum helper_news helper_pump(struct helper *h, uint64_t now_ns)
+{
+    char text[128];
+
+    if (h->off)
+        return HELPER_SAME;
+    if (!h->running)
+        return now_ns >= h->next_ns ? begin_life(h, now_ns) : HELPER_SAME;
+    transmit(h, now_ns);
+    bool open = receive(h, now_ns);
+    const char *why = trouble(h, open, now_ns, text);
+    if (why == NULL)
+        return HELPER_SAME;
+    end_life(h, now_ns, why);
+    return HELPER_ENDED;
+}
+
+bool helper_idle(const struct helper *h)
+{
+    return h->running && h->out_done == h->out_len;
+}
+
+void helper_say(struct helper *h, const char *line, size_t len, uint64_t now_ns)
+{
+    if (h->out_done == h->out_len) {
+        h->out_done = h->out_len = 0;
+        h->out_ns = now_ns;
+    }
+    if (len > sizeof(h->out) - h->out_len)
+        return;
+    memcpy(h->out + h->out_len, line, len);
+    h->out_len += len;
+}
+
+bool helper_wait(const struct helper *h, struct sock_wait *item)
+{
+    if (!h->running)
+        return false;
+    *item = (struct sock_wait){.fd = h->child.fd,
+                               .want_recv = h->window_bytes < WINDOW_BYTES,
+                               .want_send = h->out_done < h->out_len};
+    return true;
+}
+
+uint64_t helper_deadline(const struct helper *h)
+{
+    if (h->off)
+        return NEVER_NS;
+    if (!h->running)
+        return h->next_ns;
+    uint64_t at = h->out_done < h->out_len ? h->out_ns + DEAF_NS : NEVER_NS;
+    if (h->window_bytes >= WINDOW_BYTES && h->window_ns + WINDOW_NS < at)
+        at = h->window_ns + WINDOW_NS;
+    return !h->ready && h->started_ns + READY_NS < at ? h->started_ns + READY_NS : at;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which interfaces mDNS is to use: as host_best chooses addresses, but all of an interface's. */
+#include "discovery/networks.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Kinds from best to worst; a worse one is used only where no better one is. */
+static int tier_of(enum interface_kind kind)
+{
+    return kind == INTERFACE_OTHER ? INTERFACE_WIRE : (int)kind;
+}
+
+static bool bound_to(const struct interface *i, const char *bind)
+{
+    struct sock_addr addr;
+
+    if (strcmp(i->name, bind) == 0)
+        return true;
+    if (sock_addr_parse(bind, 0, &addr) != HEARTH_OK)
+        return false;
+    if (sock_addr_wildcard(&addr))
+        return sock_addr_family(&addr) != SOCK_IPV4 || sock_addr_family(&i->addr) == SOCK_IPV4;
+    return sock_addr_same_host(&addr, &i->addr);
+}
+
+static bool bind_is_one(const char *bind)
+{
+    struct sock_addr addr;
+
+    return bind != NULL && !(sock_addr_parse(bind, 0, &addr) == HEARTH_OK && sock_addr_wildcard(&addr));
+}
+
+struct gathering {
+    char texts[MDNS_ADDRESSES][SOCK_TEXT_MAX];
+    const char *addrs[MDNS_ADDRESSES];
+    int count;
+};
+
+/* All usable addresses of one interface, in the list's order. */
+static void gather(struct gathering *g, const struct interface *list, int count, const char *name,
+                   const char *bind)
+{
+    g->count = 0;
+    for (int i = 0; i < count && g->count < MDNS_ADDRESSES; i++) {
+        if (strcmp(list[i].name, name) != 0 || (bind != NULL && !bound_to(&list[i], bind)))
+            continue;
+        mdns_addr_text(&list[i].addr, g->texts[g->count], SOCK_TEXT_MAX);
+        g->addrs[g->count] = g->texts[g->count];
+        g->count++;
+    }
+}
+
+static void add(struct networks *n, const struct interface *list, int count, int at, const char *bind)
+{
+    struct gathering g;
+
+    if (n->count == NETWORKS_MAX || networks_find(n, list[at].name) != NULL)
+        return;
+    gather(&g, list, count, list[at].name, bind);
+    struct network *network = &n->list[n->count];
+    memset(network, 0, sizeof(*network));
+    memcpy(network->name, list[at].name, sizeof(network->name));
+    network->loopback = list[at].kind == INTERFACE_LOOPBACK;
+    while (g.count > 0 &&
+           mdns_line_address(network->name, g.addrs, g.count, network->line, sizeof(network->line)) == 0)
+        g.count--; /* long ones at the end */
+    n->count += g.count > 0;
+}
+
+void networks_choose(struct networks *n, const struct interface *list, int count, const char *bind)
+{
+    bool one = bind_is_one(bind);
+    int best = INTERFACE_LOOPBACK;
+
+    memset(n, 0, sizeof(*n));
+    for (int i = 0; i < count; i++)
+        if (list[i].up && tier_of(list[i].kind) < best)
+            best = tier_of(list[i].kind);
+    for (int i = 0; i < count; i++) {
+        bool usable = tier_of(list[i].kind) == best || list[i].kind == INTERFACE_LOOPBACK;
+        if (one ? bound_to(&list[i], bind) : list[i].up && usable)
+            add(n, list, count, i, bind);
+    }
+}
+
+void networks_look(struct networks *n, const char *bind)
+{
+    struct interface list[INTERFACES_MAX];
+    int count = 0;
+
+    if (host_interfaces(list, &count) != HEARTH_OK)
+        count = 0;
+    networks_choose(n, list, count, bind);
+}
+
+const struct network *networks_find(const struct networks *n, const char *name)
+{
+    for (int i = 0; i < n->count; i++)
+        if (strcmp(n->list[i].name, name) == 0)
+            return &n->list[i];
+    return NULL;
+}
+
+bool networks_equal(const struct networks *a, const struct networks *b)
+{
+    if (a->count != b->count)
+        return false;
+    for (int i = 0; i < a->count; i++)
+        if (strcmp(a->list[i].line, b->list[i].line) != 0)
+            return false;
+    return true;
+}
