@@ -8,9 +8,9 @@
  *    sightings do not keep a true one from its turn. A candidate's claimed id is only a claim: what the
  *    handshake proves counts; an address that proves another id than it was sighted with is that other
  *    node (and the claim is forgotten); an address that proves to be ourselves is not dialled again.
- *  - Between two nodes one connection stays: the one dialled by the smaller identity, if there are two; who
- *    has the other closes it when both are ready. A connection that is silent is not our business: the
- *    assembly's beats are.
+ *  - Between two nodes one connection stays: the one dialled by the smaller identity, if there are two, which
+ *    closes the other when the first is ready (docs/wire.md, "hello"). A connection that is silent is not our
+ *    business: the assembly's beats are.
  *  - The first letter each way is HELLO: version, what the connection is for (letters, probe), the fellow.
  *    Only then FELLOWS_LINKED is told. Letters that break the format end the connection.
  *  - A guard as at the door: 128 strangers, 5 s for handshake and hello, 64 costly handshakes a second.
@@ -68,7 +68,8 @@ enum fellows_news_kind {
     FELLOWS_AGAIN,  /* `fellow`: it described itself anew, or the connection was replaced by another one */
     FELLOWS_LOST,   /* `fellow.id`; `text` why */
     FELLOWS_LETTER, /* from `fellow.id`: kind, payload, len */
-    FELLOWS_PROBE   /* a connection for a probe has come from `fellow.id`: `fd_tunnel` is the caller's */
+    FELLOWS_PROBE   /* a connection for a probe to or from `fellow.id`: `tunnel` is the caller's, ready, with
+                       both hellos said; NULL: one that we dialled did not come about, `text` why */
 };
 struct tunnel;
 struct fellows_news {
@@ -79,8 +80,10 @@ struct fellows_news {
     const uint8_t *payload; /* valid until the next fellows_news */
     size_t len;
     struct tunnel *tunnel; /* FELLOWS_PROBE */
+    bool dialled;          /* FELLOWS_PROBE: by us */
 };
-bool fellows_news(struct fellows *fellows, struct fellows_news *news); /* false: none */
+/* False: none. To be called until then after each fellows_pump: letters are read by it. */
+bool fellows_news(struct fellows *fellows, struct fellows_news *news);
 
 /* For status: how we are joined to a node, or why not. */
 struct fellows_state {
@@ -94,8 +97,10 @@ struct fellows_state {
 };
 int fellows_list(const struct fellows *fellows, struct fellows_state *list, int max);
 
-/* Between fellows.c and probe.c: a connection of its own for a probe to a node that is linked: dials this
- * address (NULL: the one we are joined by). */
+/* For probes: a connection of its own to a node that is linked: dials this address (NULL: the one we are
+ * joined by, or the best one known). FELLOWS_PROBE tells what came of it. HEARTH_PEER_LOST: not linked, or no
+ * address; HEARTH_LIMIT: FELLOWS_PROBES_MAX are under way. */
+#define FELLOWS_PROBES_MAX 8
 int MUST_CHECK fellows_dial_probe(struct fellows *fellows, const struct identity *to,
                                   const struct sock_addr *addr, uint64_t now_ns);
 

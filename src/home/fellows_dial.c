@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Dials candidates: whom, how many at once, how long one may take while others wait. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "home/tie.h"
+
+#define DIALS_MAX         32 /* at once */
+#define DIALS_SIGHTED_MAX 28 /* of them to addresses that nobody whom we trust has told */
+/* With others waiting, a dial must get somewhere within such a time, which doubles with every try: a thousand
+ * addresses that nobody answers at are through in a few seconds. */
+#define YIELD_CONNECT_NS (100 * NS_PER_MS)
+#define YIELD_SHAKE_NS   (400 * NS_PER_MS) /* more, once it is connected */
+#define YIELD_SHIFT_MAX  6
+
+/* ---- how many at once --------------------------------------------------------------------------------- */
+
+struct dials {
+    int count, sighted;
+    uint64_t houses[DIALS_MAX];
+};
+
+static bool is_dial(const struct tie *tie)
+{
+    return tie->candidate >= 0 && tie->state <= TIE_GREETED;
+}
+
+static int class_of(const struct fellows *f, const struct tie *tie)
+{
+    return candidate_class(&f->candidates.list[tie->candidate]);
+}
+
+static void dials_count(const struct fellows *f, struct dials *dials)
+{
+    struct list *at, *after;
+    struct tie *tie;
+
+    *dials = (struct dials){.count = 0};
+    TIE_EACH(tie, at, after, f)
+    {
+        if (!is_dial(tie) || dials->count == DIALS_MAX)
+            continue;
+        dials->houses[dials->count++] = f->candidates.list[tie->candidate].house;
+        dials->sighted += class_of(f, tie) > 0;
+    }
+}
+
+/* The one that is to make room for a candidate of this class, first; NULL: there is none, now or later. */
+static struct tie *first_to_yield(const struct fellows *f, int class)
+{
+    struct list *at, *after;
+    struct tie *tie, *first = NULL;
+
+    TIE_EACH(tie, at, after, f)
+    if (is_dial(tie) && class_of(f, tie) >= class && (!first || tie->yield_ns < first->yield_ns))
+        first = tie;
+    return first;
+}
+
+static bool full(const struct dials *dials, int class)
+{
+    return dials->count >= DIALS_MAX || (class > 0 && dials->sighted >= DIALS_SIGHTED_MAX);
+}
+
+/* ---- dialling ----------------------------------------------------------------------------------------- */
+
+struct tie *dial_open(struct fellows *f, const struct sock_addr *addr, struct error *error)
+{
+    struct tie *tie = tie_open(f, true);
+
+    if (!tie) {
+        error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for a connection");
+        return NULL;
+    }
+    tie->addr = *addr;
+    tie->deadline_ns = f->now_ns + f->connect_timeout_ns;
+    if (sock_dial(addr, NULL, &tie->fd, error) == HEARTH_OK)
+        return tie;
+    f->count--;
+    tie_free(tie);
+    return NULL;
+}
+
+static uint64_t patience(const struct fellows *f, const struct tie *tie, uint64_t first_ns)
+{
+    uint32_t tries = tie->candidate >= 0 ? f->candidates.list[tie->candidate].tries : 0;
+
+    return first_ns << (tries < YIELD_SHIFT_MAX ? tries : YIELD_SHIFT_MAX);
+}
+
+static void dial_candidate(struct fellows *f, int index)
+{
+    struct error error;
+
+    candidates_dialling(&f->candidates, index, f->now_ns);
+    struct tie *tie = dial_open(f, &f->candidates.list[index].addr, &error);
+    if (!tie) {
+        candidates_failed(&f->candidates, index, error.text, f->now_ns);
+        return;
+    }
+    tie->candidate = index;
+    tie->yield_ns = f->now_ns + patience(f, tie, YIELD_CONNECT_NS);
+}
+
+void dial_due(struct fellows *f)
+{
+    struct dials dials;
+
+    for (int i = 0; i < DIALS_MAX && candidates_due(&f->candidates) <= f->now_ns; i++) {
+        dials_count(f, &dials);
+        int index = candidates_pick(&f->candidates, 1, dials.houses, dials.count, f->now_ns);
+        int class = candidate_class(&f->candidates.list[index]);
+        if (full(&dials, class)) {
+            struct tie *tie = first_to_yield(f, class);
+            if (!tie || f->now_ns < tie->yield_ns)
+                return;
+            tie_fail(f, tie, "no answer so soon, and many others wait");
+        }
+        dial_candidate(f, index);
+    }
+}
+
+uint64_t dial_deadline(struct fellows *f)
+{
+    uint64_t due_ns = candidates_due(&f->candidates);
+    struct dials dials;
+
+    if (due_ns > f->now_ns)
+        return due_ns;
+    dials_count(f, &dials);
+    int index = candidates_pick(&f->candidates, 1, dials.houses, dials.count, f->now_ns);
+    int class = candidate_class(&f->candidates.list[index]);
+    if (!full(&dials, class))
+        return due_ns;
+    const struct tie *tie = first_to_yield(f, class);
+    return tie ? tie->yield_ns : NEVER_NS;
+}
+
+/* ---- the handshake ------------------------------------------------------------------------------------ */
+
+static bool greeting_already(const struct fellows *f, const struct identity *peer)
+{
+    struct list *at, *after;
+    struct tie *tie;
+
+    TIE_EACH(tie, at, after, f)
+    if (tie->state == TIE_GREETED && tie->purpose == HELLO_LETTERS && identity_equal(&tie->peer, peer))
+        return true;
+    return false;
+}
+
+/* The candidate is what we thought or something else, but we are through with it. */
+static void settle(struct fellows *f, struct tie *tie, const struct identity *peer, bool linked)
+{
+    candidates_proven(&f->candidates, tie->candidate, peer, linked, tie->round_trip_ns, f->now_ns);
+    tie->candidate = -1;
+    tie_fail(f, tie, "it is joined already");
+}
+
+/* We know who is there. */
+static void shaken(struct fellows *f, struct tie *tie)
+{
+    const struct identity *peer = tunnel_peer(tie->tunnel);
+
+    if (tie->purpose == HELLO_PROBE && !identity_equal(peer, &tie->peer)) {
+        tie_fail(f, tie, "another node listens there");
+        return;
+    }
+    if (identity_equal(peer, &f->id)) {
+        candidates_self(&f->candidates, tie->candidate);
+        tie->candidate = -1;
+        tie_fail(f, tie, "it is this node itself");
+        return;
+    }
+    if (tie->purpose == HELLO_LETTERS) {
+        bool linked = tie_best(f, peer) != NULL;
+        if (linked || greeting_already(f, peer)) {
+            settle(f, tie, peer, linked);
+            return;
+        }
+        if (ties_linked(f) >= FELLOWS_MAX) {
+            tie_fail(f, tie, "we are joined to as many nodes as can be");
+            return;
+        }
+        candidates_proven(&f->candidates, tie->candidate, peer, false, tie->round_trip_ns, f->now_ns);
+        candidates_dialling(&f->candidates, tie->candidate, f->now_ns);
+    }
+    tie->peer = *peer;
+    tie->state = TIE_GREETED;
+    if (!tie_hello(f, tie))
+        tie_fail(f, tie, "the connection broke at once");
+    else
+        tie_heat(f, tie);
+}
+
+static void shake(struct fellows *f, struct tie *tie)
+{
+    struct error error;
+    int status = tunnel_pump(tie->tunnel, &error);
+
+    if (status == HEARTH_OK)
+        shaken(f, tie);
+    else if (status != HEARTH_PENDING)
+        tie_fail(f, tie, error.text);
+}
+
+static void connected(struct fellows *f, struct tie *tie)
+{
+    struct tunnel_setup setup = {.heap = f->heap, .credentials = f->credentials, .role = CHANNEL_DIALS};
+    int fd = tie->fd;
+
+    tie->round_trip_ns = f->now_ns - tie->began_ns;
+    tie->deadline_ns = f->now_ns + TIE_HELLO_NS;
+    tie->yield_ns = f->now_ns + patience(f, tie, YIELD_SHAKE_NS);
+    tie->fd = -1;
+    if (tunnel_open(&setup, fd, &tie->tunnel) != HEARTH_OK) {
+        tie_fail(f, tie, "no memory for the connection");
+        return;
+    }
+    tie->state = TIE_SHAKING;
+    shake(f, tie);
+}
+
+void dial_move(struct fellows *f, struct tie *tie)
+{
+    struct error error;
+
+    if (tie->state == TIE_SHAKING) {
+        shake(f, tie);
+        return;
+    }
+    int status = sock_dialled(tie->fd, &tie->addr, &error);
+    if (status == HEARTH_OK)
+        connected(f, tie);
+    else if (status != HEARTH_PENDING)
+        tie_fail(f, tie, error.text);
+}
+
+const char *tie_late_text(const struct tie *tie)
+{
+    if (tie->state == TIE_DIALLING)
+        return "no answer, connect timed out";
+    return tie->state == TIE_SHAKING ? "connected, but it did not finish the handshake in time"
+                                     : "it did not answer our hello in time";
+}
