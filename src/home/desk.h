@@ -44,4 +44,8 @@ size_t desk_waits(const struct desk *desk, struct sock_wait *items, size_t max, 
 int MUST_CHECK desk_ask(struct heap *heap, const char *path, const char *question, uint64_t deadline_ns,
                         char **answer, struct error *error);
 
+/* Where the node of a user and a config folder sits: "unix:@hearth-<user>-<16 digits>". */
+#define DESK_PLACE_MAX 64
+void desk_place(const char *folder, uint32_t user, char *path, size_t size);
+
 #endif
