@@ -1,0 +1,551 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The assembly: what comes in, what follows from it, what goes out. */
+#include "membership/assembly.h"
+
+#include <string.h>
+
+#include "membership/assembly_state.h"
+
+/* ---- small questions ---- */
+
+bool self_leads(const struct assembly *a)
+{
+    return a->census.leader == a->me;
+}
+
+uint64_t answer_ns(const struct assembly *a)
+{
+    return a->preset->reconnect_ns;
+}
+
+struct peer *peer_find(const struct assembly *a, const struct identity *id)
+{
+    for (int i = 0; i < a->peer_count; i++)
+        if (identity_equal(&a->peers[i]->fellow.id, id))
+            return a->peers[i];
+    return NULL;
+}
+
+static bool proxy(const struct assembly *a, const struct identity *id)
+{
+    for (int i = 0; i < a->proxy_count; i++)
+        if (identity_equal(&a->proxies[i], id))
+            return true;
+    return false;
+}
+
+static bool strayed(const struct assembly *a, const struct peer *p)
+{
+    return p->told && p->beat.instance != a->census.instance && a->now_ns >= p->stray_ok_ns;
+}
+
+bool member_gone(const struct assembly *a, int index)
+{
+    const struct peer *p = a->member[index];
+    if (index == a->me || p == NULL)
+        return index != a->me;
+    return p->left || p->health.state == HEALTH_DEAD || strayed(a, p);
+}
+
+/* It can be counted on: not only not gone, but heard since we last woke up; or we have its vote. */
+bool member_present(const struct assembly *a, int index)
+{
+    const struct peer *p = a->member[index];
+    if (index == a->me || proxy(a, &a->census.members[index].id))
+        return true;
+    return !member_gone(a, index) && p->health.state != HEALTH_UNKNOWN &&
+           p->health.heard_ns >= p->health.paused_ns;
+}
+
+/* ---- peers ---- */
+
+static struct peer *peer_add(struct assembly *a, const struct fellow *fellow)
+{
+    struct peer *p = NULL;
+    if (a->peer_count < PEERS_MAX)
+        p = heap_alloc(a->heap, 1, sizeof(*p));
+    if (p == NULL) {
+        log_write(&a->log, HEARTH_LOG_WARN, "HEARTH-PEERS-FULL", "no room to watch %s", fellow->name);
+        return NULL;
+    }
+    p->fellow = *fellow;
+    p->index = census_find(&a->census, &fellow->id);
+    if (p->index >= 0)
+        a->member[p->index] = p;
+    health_init(&p->health, a->preset, a->now_ns);
+    a->peers[a->peer_count++] = p;
+    return p;
+}
+
+static void peer_remove(struct assembly *a, int at)
+{
+    heap_free(a->peers[at]);
+    a->peers[at] = a->peers[--a->peer_count];
+}
+
+void members_link(struct assembly *a)
+{
+    for (int i = a->peer_count - 1; i >= 0; i--) {
+        struct peer *p = a->peers[i];
+        p->index = census_find(&a->census, &p->fellow.id);
+        if (p->index < 0 && !p->health.linked)
+            peer_remove(a, i);
+    }
+    memset(a->member, 0, sizeof(a->member));
+    a->me = census_find(&a->census, &a->self.id);
+    for (int i = 0; i < a->peer_count; i++)
+        if (a->peers[i]->index >= 0)
+            a->member[a->peers[i]->index] = a->peers[i];
+    for (int i = 0; i < a->census.size; i++)
+        if (i != a->me && a->member[i] == NULL)
+            peer_add(a, &a->census.members[i]);
+}
+
+/* ---- sending ---- */
+
+struct writer letter_begin(struct assembly *a)
+{
+    return writer_of(a->letter, sizeof(a->letter));
+}
+
+void send_letter(struct assembly *a, const struct identity *to, uint8_t kind, const struct writer *w)
+{
+    const struct peer *p = peer_find(a, to);
+    if (p != NULL && p->health.linked && !w->bad)
+        outbox_put(a->outbox, to, kind, a->letter, (size_t)(w->at - a->letter));
+}
+
+void send_to_others(struct assembly *a, uint8_t kind, const struct writer *w)
+{
+    for (int i = 0; i < a->census.size; i++)
+        if (a->member[i] != NULL)
+            send_letter(a, &a->census.members[i].id, kind, w);
+}
+
+void send_beat(struct assembly *a, struct peer *p)
+{
+    struct beat b = {.stamp_ns = a->now_ns,
+                     .instance = a->census.instance,
+                     .epoch = a->census.epoch,
+                     .wish = a->wish,
+                     .wish_after = a->wish != 0 ? instance_left_at(a, a->wish) : 0,
+                     .size = (uint16_t)a->census.size};
+    if (p->told) {
+        b.echo_ns = p->beat.stamp_ns;
+        b.hold_ns = a->now_ns - p->beat_at_ns;
+    }
+    if (self_leads(a))
+        b.flags = (uint8_t)(BEAT_LEADS | (a->has_quorum ? BEAT_QUORUM : 0) | (a->busy ? BEAT_BUSY : 0));
+    if (a->worked)
+        b.flags |= BEAT_WORKED;
+    struct writer w = letter_begin(a);
+    beat_put(&w, &b);
+    if (p->health.linked)
+        outbox_put(a->outbox, &p->fellow.id, LETTER_BEAT, a->letter, (size_t)(w.at - a->letter));
+}
+
+/* Not the same one again and again: beats cross. */
+void send_census(struct assembly *a, struct peer *p)
+{
+    bool again = p->census_epoch == a->census.epoch && a->now_ns < p->census_at_ns + answer_ns(a) / 5;
+    if (again || !p->health.linked)
+        return;
+    p->census_epoch = a->census.epoch;
+    p->census_at_ns = a->now_ns;
+    struct writer w = letter_begin(a);
+    census_put(&w, &a->census);
+    send_letter(a, &p->fellow.id, LETTER_CENSUS, &w);
+}
+
+/* ---- thinking ---- */
+
+static void think(struct assembly *a)
+{
+    for (int rounds = 0; rounds < 4 && (a->stir || rounds == 0); rounds++) {
+        a->stir = false;
+        instance_think(a);
+        vote_think(a);
+        if (a->wish != 0)
+            a->state = ASSEMBLY_JOINING;
+        else
+            a->state = a->has_quorum ? ASSEMBLY_MEMBER : ASSEMBLY_STRANDED;
+    }
+    if (!a->announce)
+        return;
+    a->announce = false;
+    for (int i = 0; i < a->peer_count; i++)
+        send_beat(a, a->peers[i]);
+}
+
+/* The time that passed. If we ourselves did not run, nobody's silence counts. */
+static void advance(struct assembly *a, uint64_t now_ns)
+{
+    if (now_ns <= a->now_ns)
+        return;
+    uint64_t gap = now_ns - a->now_ns;
+    a->now_ns = now_ns;
+    if (self_leads(a))
+        a->counts.leading_ns += gap;
+    else
+        a->counts.following_ns += gap;
+    if (gap <= a->preset->dead_ns / 2)
+        return;
+    for (int i = 0; i < a->peer_count; i++)
+        health_paused(&a->peers[i]->health, now_ns);
+    a->stir = true;
+}
+
+static void health_changed(struct assembly *a, const struct peer *p, enum health_state before)
+{
+    if (p->health.state == before)
+        return;
+    a->stir = true;
+    if (p->index >= 0)
+        event_add(a, ASSEMBLY_HEALTH, &p->fellow);
+}
+
+void assembly_tick(struct assembly *a, uint64_t now_ns)
+{
+    if (a->state == ASSEMBLY_GONE)
+        return;
+    advance(a, now_ns);
+    for (int i = 0; i < a->peer_count; i++) {
+        struct peer *p = a->peers[i];
+        if (a->now_ns < health_deadline(&p->health))
+            continue;
+        enum health_state before = p->health.state;
+        if (health_tick(&p->health, a->now_ns))
+            send_beat(a, p);
+        health_changed(a, p, before);
+    }
+    uint64_t vote = vote_deadline(a), instance = instance_deadline(a);
+    if (a->stir || a->now_ns >= vote || a->now_ns >= instance)
+        think(a);
+}
+
+uint64_t assembly_deadline(const struct assembly *a)
+{
+    if (a->state == ASSEMBLY_GONE)
+        return NEVER_NS;
+    uint64_t deadline = vote_deadline(a), other = instance_deadline(a);
+    deadline = other < deadline ? other : deadline;
+    for (int i = 0; i < a->peer_count; i++) {
+        other = health_deadline(&a->peers[i]->health);
+        deadline = other < deadline ? other : deadline;
+    }
+    return a->stir ? a->now_ns : deadline;
+}
+
+/* ---- letters ---- */
+
+/* A wrong content changes nothing but the text of the refusal. */
+static int refuse(const char **what, const char *text)
+{
+    *what = text;
+    return HEARTH_PROTOCOL;
+}
+
+static void note_standing(struct assembly *a, struct peer *p, const struct beat *b)
+{
+    bool same = p->told && p->beat.instance == b->instance && p->beat.epoch == b->epoch &&
+                p->beat.wish == b->wish && p->beat.wish_after == b->wish_after && p->beat.size == b->size &&
+                p->beat.flags == b->flags;
+    p->beat = *b;
+    p->beat_at_ns = a->now_ns;
+    p->told = true;
+    if (!same)
+        a->stir = true;
+}
+
+/* Who is behind learns where we are, and who is ahead, that we are behind. */
+static void help_along(struct assembly *a, struct peer *p)
+{
+    const struct beat *b = &p->beat;
+    bool wants = b->wish == a->census.instance && p->index >= 0 && b->wish_after < a->census.epoch;
+    if (b->instance == a->census.instance) {
+        if (b->flags & BEAT_WORKED)
+            a->worked = true;
+        if (b->epoch < a->census.epoch && (self_leads(a) || a->now_ns > a->adopted_ns + answer_ns(a) / 2))
+            send_census(a, p);
+        else if (b->epoch > a->census.epoch)
+            send_beat(a, p);
+    } else if (wants && self_leads(a)) {
+        send_census(a, p);
+    }
+}
+
+static int input_beat(struct assembly *a, struct peer *p, struct reader *r, const char **what)
+{
+    struct beat b;
+    if (!beat_get(r, &b))
+        return refuse(what, "a beat with fields that cannot be");
+    note_standing(a, p, &b);
+    bool answer = b.echo_ns > p->answered_ns && b.echo_ns <= a->now_ns && a->now_ns - b.echo_ns >= b.hold_ns;
+    if (answer) {
+        enum health_state before = p->health.state;
+        p->answered_ns = b.echo_ns;
+        health_answer(&p->health, a->now_ns - b.echo_ns - b.hold_ns, a->now_ns);
+        health_changed(a, p, before);
+    }
+    help_along(a, p);
+    return HEARTH_OK;
+}
+
+static int input_call(struct assembly *a, struct peer *p, struct reader *r, const char **what)
+{
+    struct call call;
+    if (!call_get(r, &call))
+        return refuse(what, "a call for votes with fields that cannot be");
+    take_call(a, p, &call);
+    return HEARTH_OK;
+}
+
+static int input_answer(struct assembly *a, struct peer *p, uint8_t kind, struct reader *r, const char **what)
+{
+    struct answer answer;
+    if (!answer_get(r, &answer, &a->scratch))
+        return refuse(what, "an answer with fields that cannot be");
+    if (kind == LETTER_VOTE)
+        take_vote(a, p, &answer);
+    else if (kind == LETTER_ACCEPT)
+        take_accept(a, p, &answer);
+    else
+        take_leave(a, p, &answer);
+    return HEARTH_OK;
+}
+
+static int input_propose(struct assembly *a, struct peer *p, struct reader *r, const char **what)
+{
+    uint64_t term = get_u64(r);
+    if (!census_get(r, &a->scratch) || !term_sane(term) || a->scratch.term > term || a->scratch.epoch < 2)
+        return refuse(what, "a proposal with fields that cannot be");
+    take_propose(a, p, term);
+    return HEARTH_OK;
+}
+
+static int input_census(struct assembly *a, struct reader *r, const char **what)
+{
+    if (!census_get(r, &a->scratch) || !term_sane(a->scratch.term))
+        return refuse(what, "a census with fields that cannot be");
+    instance_adopt(a, &a->scratch);
+    return HEARTH_OK;
+}
+
+static int input_dissolve(struct assembly *a, struct peer *p, struct reader *r, const char **what)
+{
+    uint64_t instance = get_u64(r), target = get_u64(r);
+    if (r->bad || instance == 0 || target == 0)
+        return refuse(what, "a dissolution with fields that cannot be");
+    take_dissolve(a, p, instance, target);
+    return HEARTH_OK;
+}
+
+static int input(struct assembly *a, struct peer *p, uint8_t kind, struct reader *r, const char **what)
+{
+    switch (kind) {
+    case LETTER_BEAT:
+        return input_beat(a, p, r, what);
+    case LETTER_CENSUS:
+        return input_census(a, r, what);
+    case LETTER_CALL:
+        return input_call(a, p, r, what);
+    case LETTER_VOTE:
+    case LETTER_ACCEPT:
+    case LETTER_LEAVE:
+        return input_answer(a, p, kind, r, what);
+    case LETTER_PROPOSE:
+        return input_propose(a, p, r, what);
+    case LETTER_DISSOLVE:
+        return input_dissolve(a, p, r, what);
+    default:
+        return refuse(what, "a letter of a kind that is not for the assembly");
+    }
+}
+
+int assembly_input(struct assembly *a, const struct identity *from, uint8_t kind, const void *payload,
+                   size_t len, uint64_t now_ns, const char **what)
+{
+    *what = "";
+    if (a->state == ASSEMBLY_GONE)
+        return HEARTH_OK;
+    advance(a, now_ns);
+    struct peer *p = peer_find(a, from);
+    if (p == NULL || !p->health.linked)
+        return HEARTH_OK; /* the last letters of a connection that has gone, or no memory for it */
+    enum health_state before = p->health.state;
+    health_heard(&p->health, a->now_ns);
+    health_changed(a, p, before);
+    struct reader r = reader_of(payload, len);
+    int status = input(a, p, kind, &r, what);
+    if (a->stir)
+        think(a);
+    return status;
+}
+
+/* ---- what happens ---- */
+
+void assembly_linked(struct assembly *a, const struct fellow *fellow, uint64_t now_ns)
+{
+    if (a->state == ASSEMBLY_GONE || identity_equal(&fellow->id, &a->self.id))
+        return;
+    advance(a, now_ns);
+    struct peer *p = peer_find(a, &fellow->id);
+    if (p == NULL)
+        p = peer_add(a, fellow);
+    if (p == NULL)
+        return;
+    enum health_state before = p->health.state;
+    p->fellow = *fellow;
+    if (!p->health.linked)
+        p->told = false;
+    if (!proxy(a, &fellow->id))
+        p->left = false;
+    health_linked(&p->health, a->now_ns);
+    health_changed(a, p, before);
+    copied_key_check(a, p);
+    send_beat(a, p);
+    a->stir = true;
+    think(a);
+}
+
+void assembly_unlinked(struct assembly *a, const struct identity *peer, enum parting how, uint64_t now_ns)
+{
+    if (a->state == ASSEMBLY_GONE)
+        return;
+    advance(a, now_ns);
+    for (int i = 0; i < a->peer_count; i++) {
+        struct peer *p = a->peers[i];
+        if (!identity_equal(&p->fellow.id, peer))
+            continue;
+        enum health_state before = p->health.state;
+        p->left = p->left || how == PARTING_LEFT;
+        p->told = false;
+        health_unlinked(&p->health, a->now_ns);
+        health_changed(a, p, before);
+        if (p->index < 0)
+            peer_remove(a, i);
+        break;
+    }
+    a->stir = true;
+    think(a);
+}
+
+void assembly_heard(struct assembly *a, const struct identity *peer, uint64_t now_ns)
+{
+    if (a->state == ASSEMBLY_GONE)
+        return;
+    advance(a, now_ns);
+    struct peer *p = peer_find(a, peer);
+    if (p == NULL)
+        return;
+    enum health_state before = p->health.state;
+    health_heard(&p->health, a->now_ns);
+    health_changed(a, p, before);
+    if (a->stir)
+        think(a);
+}
+
+void assembly_describe(struct assembly *a, const struct fellow *self, uint64_t now_ns)
+{
+    if (a->state == ASSEMBLY_GONE)
+        return;
+    struct identity id = a->self.id;
+    advance(a, now_ns);
+    a->self = *self;
+    a->self.id = id; /* that never changes */
+    a->stir = true;
+    think(a);
+}
+
+void assembly_set_busy(struct assembly *a, bool busy)
+{
+    if (a->state == ASSEMBLY_GONE || a->busy == busy)
+        return;
+    a->busy = busy;
+    a->announce = true;
+    a->stir = true;
+    think(a);
+}
+
+/* Our vote goes to whom it helps most, so that two machines stay one cluster when one of them leaves. */
+void assembly_leave(struct assembly *a, uint64_t now_ns)
+{
+    if (a->state == ASSEMBLY_GONE)
+        return;
+    advance(a, now_ns);
+    struct peer *heir = vote_heir(a);
+    struct answer last = {.instance = a->census.instance, .epoch = a->census.epoch, .promised = a->promised};
+    if (heir != NULL && heir->told && heir->beat.epoch < a->census.epoch)
+        send_census(a, heir);
+    for (int i = 0; i < a->peer_count; i++) {
+        last.yes = a->peers[i] == heir;
+        last.accepted_term = last.yes ? a->accepted_term : 0;
+        struct writer w = letter_begin(a);
+        answer_put(&w, &last, &a->accepted);
+        send_letter(a, &a->peers[i]->fellow.id, LETTER_LEAVE, &w);
+    }
+    a->state = ASSEMBLY_GONE;
+}
+
+/* ---- what is so ---- */
+
+enum assembly_state assembly_state(const struct assembly *a)
+{
+    return a->state;
+}
+
+const struct census *assembly_census(const struct assembly *a)
+{
+    return &a->census;
+}
+
+bool assembly_leads(const struct assembly *a)
+{
+    return self_leads(a) && a->state == ASSEMBLY_MEMBER;
+}
+
+const struct health *assembly_health(const struct assembly *a, const struct identity *peer)
+{
+    const struct peer *p = peer_find(a, peer);
+    return p != NULL ? &p->health : NULL;
+}
+
+/* ---- opening ---- */
+
+int assembly_open(const struct assembly_setup *setup, struct assembly **out)
+{
+    struct assembly *a = heap_alloc(setup->heap, 1, sizeof(*a));
+    *out = NULL;
+    if (a == NULL)
+        return HEARTH_NO_MEMORY;
+    a->events = heap_alloc_raw(setup->heap, EVENTS_MAX, sizeof(a->events[0]));
+    if (a->events == NULL) {
+        heap_free(a);
+        return HEARTH_NO_MEMORY;
+    }
+    a->heap = setup->heap;
+    a->log = setup->log;
+    a->outbox = setup->outbox;
+    a->self = setup->self;
+    a->preset = setup->health;
+    a->now_ns = setup->now_ns;
+    a->dissolve_ns = NEVER_NS;
+    a->has_quorum = true;
+    prng_init(&a->prng, setup->seed);
+    instance_found(a);
+    a->stir = false;
+    a->announce = false;
+    a->state = ASSEMBLY_MEMBER;
+    *out = a;
+    return HEARTH_OK;
+}
+
+void assembly_close(struct assembly *a)
+{
+    if (a == NULL)
+        return;
+    for (int i = 0; i < a->peer_count; i++)
+        heap_free(a->peers[i]);
+    heap_free(a->events);
+    heap_free(a);
+}

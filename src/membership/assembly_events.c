@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What people and other rooms are told: events, reasons, counts. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "membership/assembly_state.h"
+
+struct assembly_event *event_add(struct assembly *a, enum assembly_event_kind kind, const struct fellow *who)
+{
+    if (a->event_count == EVENTS_MAX) {
+        a->event_first = (a->event_first + 1) % EVENTS_MAX;
+        a->event_count--;
+    }
+    struct assembly_event *e = &a->events[(a->event_first + a->event_count++) % EVENTS_MAX];
+    memset(e, 0, sizeof(*e));
+    e->kind = kind;
+    e->instance = a->census.instance;
+    e->epoch = a->census.epoch;
+    e->term = a->census.term;
+    if (who != NULL) {
+        const struct peer *p = peer_find(a, &who->id);
+        e->who = who->id;
+        e->health = p != NULL ? p->health.state : HEALTH_UNKNOWN;
+        memcpy(e->name, who->name, sizeof(e->name));
+    }
+    return e;
+}
+
+void event_text(struct assembly_event *event, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(event->text, sizeof(event->text), format, args);
+    va_end(args);
+}
+
+bool assembly_event(struct assembly *a, struct assembly_event *event)
+{
+    if (a->event_count == 0)
+        return false;
+    *event = a->events[a->event_first];
+    a->event_first = (a->event_first + 1) % EVENTS_MAX;
+    a->event_count--;
+    return true;
+}
+
+/* Why a member of the old census is not in the present one. */
+static void left_why(struct assembly *a, struct assembly_event *e, const struct census *old)
+{
+    const struct peer *p = peer_find(a, &e->who);
+    if (p != NULL && p->left)
+        event_text(e, "it left");
+    else if (old->instance != a->census.instance)
+        event_text(e, "we are in another instance of the cluster now");
+    else if (p != NULL && p->health.state == HEALTH_DEAD && p->health.linked)
+        event_text(e, "nothing was heard from it for %.1f s", (double)a->preset->dead_ns / 1e9);
+    else if (p != NULL && p->health.state == HEALTH_DEAD)
+        event_text(e, "the connection to it broke and did not come back");
+    else
+        event_text(e, "%s, the leader, took it out", a->census.members[a->census.leader].name);
+}
+
+void event_census(struct assembly *a, const struct census *old)
+{
+    const struct census *now = &a->census;
+    for (int i = 0; i < old->size; i++)
+        if (census_find(now, &old->members[i].id) < 0)
+            left_why(a, event_add(a, ASSEMBLY_LEFT, &old->members[i]), old);
+    for (int i = 0; i < now->size; i++)
+        if (census_find(old, &now->members[i].id) < 0)
+            event_add(a, ASSEMBLY_JOINED, &now->members[i]);
+    const struct fellow *leader = &now->members[now->leader];
+    if (old->size == 0 || old->instance != now->instance ||
+        !identity_equal(&old->members[old->leader].id, &leader->id))
+        event_add(a, ASSEMBLY_LEADER, leader);
+    event_add(a, ASSEMBLY_VIEW, NULL);
+    log_write(&a->log, HEARTH_LOG_INFO, "HEARTH-VIEW",
+              "view %llu of instance %llx, term %llu: %d members, %s leads", (unsigned long long)now->epoch,
+              (unsigned long long)now->instance, (unsigned long long)now->term, now->size, leader->name);
+}
+
+void event_quorum(struct assembly *a)
+{
+    struct assembly_event *e = event_add(a, a->has_quorum ? ASSEMBLY_QUORUM : ASSEMBLY_LOST_QUORUM, &a->self);
+    char names[160] = "";
+    int missing = 0;
+    for (int i = 0; i < a->census.size; i++) {
+        if (member_present(a, i))
+            continue;
+        size_t len = strlen(names);
+        snprintf(names + len, sizeof(names) - len, "%s%s", missing++ > 0 ? ", " : "",
+                 a->census.members[i].name);
+    }
+    if (!a->has_quorum)
+        event_text(e, "%d of %d members are missing (%.140s): check their machines and the network", missing,
+                   a->census.size, names);
+    log_write(&a->log, HEARTH_LOG_WARN, a->has_quorum ? "HEARTH-QUORUM" : "HEARTH-LOST-QUORUM", "%s",
+              a->has_quorum ? "enough members are there again" : e->text);
+}
+
+/* ---- one key on two machines ---- */
+
+bool copied_key(const struct fellow *a, const struct fellow *b)
+{
+    return node_id_equal(&a->id.node, &b->id.node) && a->machine != b->machine;
+}
+
+static void copied_key_tell(struct assembly *a, struct peer *p, const struct fellow *other)
+{
+    char id[NODE_ID_SHORT];
+    node_id_short(&p->fellow.id.node, id);
+    p->copied = true;
+    struct assembly_event *e = event_add(a, ASSEMBLY_COPIED_KEY, &p->fellow);
+    event_text(e,
+               "%s and %s are two machines with one key (%s): delete the key file on one of them, "
+               "it makes its own",
+               other->name, p->fellow.name, id);
+    log_write(&a->log, HEARTH_LOG_WARN, "HEARTH-COPIED-KEY", "%s", e->text);
+}
+
+void copied_key_check(struct assembly *a, struct peer *p)
+{
+    if (p->copied)
+        return;
+    if (copied_key(&a->self, &p->fellow)) {
+        copied_key_tell(a, p, &a->self);
+        return;
+    }
+    for (int i = 0; i < a->peer_count; i++) {
+        struct peer *q = a->peers[i];
+        if (q != p && q->health.linked && copied_key(&q->fellow, &p->fellow)) {
+            copied_key_tell(a, p, &q->fellow);
+            return;
+        }
+    }
+}
+
+/* ---- reasons ---- */
+
+static const char *why_not_asking(const struct assembly *a, const struct peer *p)
+{
+    if (!(p->beat.flags & BEAT_LEADS))
+        return "it is in another instance of the cluster, whose leader decides: the two will merge";
+    if ((p->beat.flags & BEAT_BUSY) && a->busy)
+        return "it is in another instance of the cluster, and jobs run in both: they merge when one has "
+               "ended";
+    if (a->wish == p->beat.instance)
+        return "we are about to join its instance of the cluster";
+    if (instance_better(a, p))
+        return "its instance of the cluster is the larger one: ours will join it";
+    return "it is in another instance of the cluster, and has not asked to join ours yet";
+}
+
+static const char *why_not(const struct assembly *a, const struct peer *p)
+{
+    if (p == NULL || !p->health.linked)
+        return "there is no connection to it";
+    if (p->left)
+        return "it has left";
+    if (p->health.state == HEALTH_DEAD)
+        return "it is connected but silent: is it stopped, or very busy?";
+    if (p->copied)
+        return "its key is on two machines: delete the key file on one of them";
+    if (!p->told)
+        return "it has just been connected";
+    if (p->beat.wish == a->census.instance && a->census.size == CENSUS_MEMBERS_MAX)
+        return "the cluster is full (64 members)";
+    if (p->beat.wish == a->census.instance)
+        return "it has asked to join, and the leader is about to take it in";
+    if (p->beat.wish != 0)
+        return "it is joining another instance of the cluster";
+    if (p->beat.instance == a->census.instance)
+        return "it was taken out, and will ask to join again";
+    return why_not_asking(a, p);
+}
+
+void assembly_why_not(const struct assembly *a, const struct identity *peer, char *text, size_t size)
+{
+    if (census_find(&a->census, peer) >= 0)
+        snprintf(text, size, "%s", "");
+    else
+        snprintf(text, size, "%s", why_not(a, peer_find(a, peer)));
+}
+
+/* ---- counts ---- */
+
+void assembly_count(const struct assembly *a, struct assembly_counts *counts)
+{
+    *counts = a->counts;
+    for (int i = 0; i < a->census.size; i++) {
+        if (a->member[i] == NULL)
+            continue;
+        switch (a->member[i]->health.state) {
+        case HEALTH_HEALTHY:
+            counts->healthy++;
+            break;
+        case HEALTH_DEGRADED:
+            counts->degraded++;
+            break;
+        case HEALTH_DEAD:
+            counts->dead++;
+            break;
+        default:
+            counts->unhealthy++;
+            break;
+        }
+    }
+}
+
+const char *assembly_state_name(enum assembly_state state)
+{
+    static const char *const names[] = {"joining", "member", "stranded", "gone"};
+    return (size_t)state < sizeof(names) / sizeof(names[0]) ? names[state] : "unknown";
+}

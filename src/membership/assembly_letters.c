@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bytes of the assembly's letters: docs/wire.md, "Letters". */
+#include "membership/assembly_state.h"
+
+void beat_put(struct writer *w, const struct beat *b)
+{
+    put_u64(w, b->stamp_ns);
+    put_u64(w, b->echo_ns);
+    put_u64(w, b->hold_ns);
+    put_u64(w, b->instance);
+    put_u64(w, b->epoch);
+    put_u64(w, b->wish);
+    put_u64(w, b->wish_after);
+    put_u16(w, b->size);
+    put_u8(w, b->flags);
+    put_u8(w, 0);
+    put_u32(w, 0);
+}
+
+bool beat_get(struct reader *r, struct beat *b)
+{
+    b->stamp_ns = get_u64(r);
+    b->echo_ns = get_u64(r);
+    b->hold_ns = get_u64(r);
+    b->instance = get_u64(r);
+    b->epoch = get_u64(r);
+    b->wish = get_u64(r);
+    b->wish_after = get_u64(r);
+    b->size = get_u16(r);
+    b->flags = get_u8(r);
+    (void)get_u8(r);
+    (void)get_u32(r);
+    return !r->bad && b->instance != 0 && b->epoch != 0 && b->size >= 1 && b->size <= CENSUS_MEMBERS_MAX &&
+           b->wish != b->instance;
+}
+
+void call_put(struct writer *w, const struct call *c)
+{
+    put_u64(w, c->instance);
+    put_u64(w, c->epoch);
+    put_u64(w, c->term);
+    put_u32(w, c->tries);
+    put_u32(w, 0);
+}
+
+bool call_get(struct reader *r, struct call *c)
+{
+    c->instance = get_u64(r);
+    c->epoch = get_u64(r);
+    c->term = get_u64(r);
+    c->tries = get_u32(r);
+    (void)get_u32(r);
+    return !r->bad && c->instance != 0 && c->epoch != 0 && term_sane(c->term);
+}
+
+void answer_put(struct writer *w, const struct answer *a, const struct census *accepted)
+{
+    put_u64(w, a->instance);
+    put_u64(w, a->epoch);
+    put_u64(w, a->term);
+    put_u64(w, a->promised);
+    put_u64(w, a->accepted_term);
+    put_u8(w, a->yes);
+    put_u8(w, 0);
+    put_u16(w, 0);
+    put_u32(w, 0);
+    if (a->accepted_term != 0)
+        census_put(w, accepted);
+}
+
+bool answer_get(struct reader *r, struct answer *a, struct census *accepted)
+{
+    a->instance = get_u64(r);
+    a->epoch = get_u64(r);
+    a->term = get_u64(r);
+    a->promised = get_u64(r);
+    a->accepted_term = get_u64(r);
+    a->yes = get_u8(r) == 1;
+    (void)get_u8(r);
+    (void)get_u16(r);
+    (void)get_u32(r);
+    if (r->bad || a->instance == 0 || a->epoch == 0 || a->term > TERM_MAX || a->promised > TERM_MAX)
+        return false;
+    if (a->accepted_term == 0)
+        return true;
+    return a->accepted_term <= TERM_MAX && census_get(r, accepted) && accepted->instance == a->instance &&
+           accepted->epoch == a->epoch + 1;
+}

@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Agreement on the next census: one decree of Paxos for each epoch. Members of the present census are the
+ * acceptors, terms are the ballots. */
+#include <string.h>
+
+#include "membership/assembly_state.h"
+
+#define LONG_TRY 3 /* a proposal may take so many times as long as a call */
+
+/* ---- who stands where in line ---- */
+
+static bool guest(const struct assembly *a, int index)
+{
+    return (a->census.members[index].flags & FELLOW_GUEST) != 0;
+}
+
+/* Whether `index` comes before `other`: seniority is the order of the census, guests are last. */
+static bool before(const struct assembly *a, int index, int other)
+{
+    if (guest(a, index) != guest(a, other))
+        return guest(a, other);
+    return index < other;
+}
+
+/* Living members that come before us, the leader not counted. */
+static int place_in_line(const struct assembly *a)
+{
+    int place = 0;
+    for (int i = 0; i < a->census.size; i++)
+        place += i != a->me && i != a->census.leader && before(a, i, a->me) && member_present(a, i);
+    return place;
+}
+
+struct peer *vote_heir(const struct assembly *a)
+{
+    int best = -1;
+    if (!self_leads(a) && member_present(a, a->census.leader))
+        best = a->census.leader;
+    for (int i = 0; i < a->census.size && best != a->census.leader; i++)
+        if (i != a->me && member_present(a, i) && (best < 0 || before(a, i, best)))
+            best = i;
+    return best >= 0 ? a->member[best] : NULL;
+}
+
+/* A guest that leads makes room for anybody else. */
+static bool leader_serves(const struct assembly *a, int candidate)
+{
+    return !member_gone(a, a->census.leader) && !(guest(a, a->census.leader) && !guest(a, candidate));
+}
+
+/* ---- as a candidate and leader ---- */
+
+static uint64_t jitter(struct assembly *a, uint64_t span_ns)
+{
+    return prng_below(&a->prng, span_ns + 1);
+}
+
+void vote_reset(struct assembly *a)
+{
+    memset(&a->campaign, 0, sizeof(a->campaign));
+}
+
+static bool have_quorum(const struct assembly *a)
+{
+    return census_quorum(&a->census, a->campaign.yes);
+}
+
+/* Those who have not refused and can be heard are enough. */
+static bool can_win(const struct assembly *a)
+{
+    bool may[CENSUS_MEMBERS_MAX];
+    for (int i = 0; i < a->census.size; i++)
+        may[i] = a->campaign.yes[i] || (!a->campaign.no[i] && member_present(a, i));
+    return census_quorum(&a->census, may);
+}
+
+static void own_yes(struct assembly *a)
+{
+    memset(a->campaign.yes, 0, sizeof(a->campaign.yes));
+    memset(a->campaign.no, 0, sizeof(a->campaign.no));
+    a->campaign.yes[a->me] = true;
+    for (int i = 0; i < a->proxy_count; i++) {
+        int index = census_find(&a->census, &a->proxies[i]);
+        if (index >= 0)
+            a->campaign.yes[index] = true;
+    }
+}
+
+static void campaign_failed(struct assembly *a)
+{
+    uint32_t tries = a->campaign.tries + 1;
+    uint64_t pause = jitter(a, answer_ns(a) / 2 * (tries < 4 ? tries : 4));
+    vote_reset(a);
+    a->campaign.tries = tries;
+    a->campaign.not_before_ns = a->now_ns + pause;
+    a->counts.elections_timed_out++;
+}
+
+static void say_again_later(struct assembly *a)
+{
+    a->campaign.resend_ns = a->now_ns + answer_ns(a) / 3;
+}
+
+static void send_proposal(struct assembly *a)
+{
+    for (int i = 0; i < a->census.size; i++) {
+        if (a->campaign.yes[i] || a->campaign.no[i] || a->member[i] == NULL)
+            continue;
+        struct writer w = letter_begin(a);
+        put_u64(&w, a->campaign.term);
+        census_put(&w, &a->proposal);
+        send_letter(a, &a->census.members[i].id, LETTER_PROPOSE, &w);
+    }
+    say_again_later(a);
+}
+
+static void send_calls(struct assembly *a)
+{
+    struct call call = {a->census.instance, a->census.epoch, a->campaign.term, a->campaign.tries};
+    for (int i = 0; i < a->census.size; i++) {
+        if (a->campaign.yes[i] || a->campaign.no[i] || a->member[i] == NULL)
+            continue;
+        struct writer w = letter_begin(a);
+        call_put(&w, &call);
+        send_letter(a, &a->census.members[i].id, LETTER_CALL, &w);
+    }
+    say_again_later(a);
+}
+
+/* Enough have accepted: it is so, and everybody whom it concerns learns it. */
+static void decide(struct assembly *a)
+{
+    struct writer w = letter_begin(a);
+    bool led = self_leads(a);
+    census_put(&w, &a->proposal);
+    for (int i = 0; i < a->census.size; i++)
+        if (a->member[i] != NULL && census_find(&a->proposal, &a->census.members[i].id) < 0)
+            send_letter(a, &a->census.members[i].id, LETTER_CENSUS, &w); /* it is out */
+    uint64_t instance = a->census.instance;
+    instance_adopt(a, &a->proposal);
+    if (a->census.instance != instance)
+        return; /* somebody's proposal without us: we have begun anew */
+    if (!led && self_leads(a))
+        a->counts.elections_won++;
+    for (int i = 0; i < a->census.size; i++)
+        if (a->member[i] != NULL)
+            send_census(a, a->member[i]);
+}
+
+/* a->proposal in the ballot `term`, which is ours. */
+static void propose(struct assembly *a, uint64_t term)
+{
+    if (term < a->promised) { /* a vote that we inherited is given away already */
+        campaign_failed(a);
+        return;
+    }
+    a->campaign.phase = CAMPAIGN_PROPOSING;
+    a->campaign.term = term;
+    a->campaign.end_ns = a->now_ns + LONG_TRY * answer_ns(a);
+    a->accepted_term = term;
+    census_copy(&a->accepted, &a->proposal);
+    own_yes(a);
+    if (have_quorum(a))
+        decide(a);
+    else
+        send_proposal(a);
+}
+
+/* What voters had accepted goes first: it may be decided already. */
+static void propose_as_elected(struct assembly *a)
+{
+    if (a->campaign.best_term == 0)
+        change_build(a, a->campaign.term);
+    propose(a, a->campaign.term);
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static void call_for_votes(struct assembly *a)
+{
+    struct campaign *c = &a->campaign;
+    c->phase = CAMPAIGN_CALLING;
+    c->term = later(later(a->promised, a->seen_term), a->census.term) + 1;
+    c->end_ns = a->now_ns + answer_ns(a) + jitter(a, answer_ns(a) / 4);
+    a->promised = c->term;
+    a->voted_for = a->self.id;
+    a->counts.elections_started++;
+    own_yes(a);
+    c->best_term = a->accepted_term;
+    if (c->best_term != 0)
+        census_copy(&a->proposal, &a->accepted);
+    if (have_quorum(a))
+        propose_as_elected(a);
+    else
+        send_calls(a);
+}
+
+/* We lead, and there is something to change. */
+static void change(struct assembly *a)
+{
+    a->change_ns = NEVER_NS;
+    /* In this term nobody else may propose, and we have not yet. */
+    bool free = a->promised == a->census.term && a->accepted_term == 0;
+    if (!free) {
+        call_for_votes(a);
+        return;
+    }
+    change_build(a, a->census.term);
+    propose(a, a->census.term);
+}
+
+static uint64_t my_turn_ns(const struct assembly *a)
+{
+    uint64_t turn = a->leader_lost_ns + (uint64_t)place_in_line(a) * answer_ns(a) / 2;
+    return later(turn, a->campaign.not_before_ns);
+}
+
+static void think_of_change(struct assembly *a)
+{
+    if (!change_wanted(a))
+        a->change_ns = NEVER_NS;
+    else if (a->change_ns == NEVER_NS)
+        a->change_ns = later(a->now_ns + GATHER_NS, a->campaign.not_before_ns);
+    if (a->now_ns >= a->change_ns)
+        change(a);
+}
+
+static void think_of_leader(struct assembly *a)
+{
+    if (self_leads(a) || leader_serves(a, a->me))
+        a->leader_lost_ns = 0;
+    else if (a->leader_lost_ns == 0)
+        a->leader_lost_ns = a->now_ns;
+}
+
+void vote_think(struct assembly *a)
+{
+    think_of_leader(a);
+    switch (a->campaign.phase) {
+    case CAMPAIGN_NONE:
+        if (a->wish != 0 || !a->has_quorum)
+            break;
+        if (self_leads(a))
+            think_of_change(a);
+        else if (a->leader_lost_ns != 0 && a->now_ns >= my_turn_ns(a))
+            call_for_votes(a);
+        break;
+    case CAMPAIGN_CALLING:
+        if (a->now_ns >= a->campaign.end_ns || !can_win(a))
+            campaign_failed(a);
+        else if (a->now_ns >= a->campaign.resend_ns)
+            send_calls(a);
+        break;
+    case CAMPAIGN_PROPOSING:
+        if (a->now_ns >= a->campaign.end_ns)
+            campaign_failed(a);
+        else if (a->now_ns >= a->campaign.resend_ns)
+            send_proposal(a);
+        break;
+    }
+}
+
+uint64_t vote_deadline(const struct assembly *a)
+{
+    const struct campaign *c = &a->campaign;
+    if (c->phase != CAMPAIGN_NONE)
+        return c->end_ns < c->resend_ns ? c->end_ns : c->resend_ns;
+    if (a->wish != 0 || !a->has_quorum)
+        return NEVER_NS;
+    if (self_leads(a))
+        return a->change_ns;
+    return a->leader_lost_ns != 0 ? my_turn_ns(a) : NEVER_NS;
+}
+
+/* ---- as an acceptor ---- */
+
+/* Whether a question about the epoch after `epoch` is for us; if not, the other one learns where we are. */
+static bool concerns_us(struct assembly *a, struct peer *from, uint64_t instance, uint64_t epoch)
+{
+    if (instance == a->census.instance && epoch == a->census.epoch)
+        return from->index >= 0;
+    if (instance == a->census.instance && epoch < a->census.epoch)
+        send_census(a, from);
+    else
+        send_beat(a, from);
+    return false;
+}
+
+static struct answer answer_of(const struct assembly *a, uint64_t term, bool yes)
+{
+    return (struct answer){.instance = a->census.instance,
+                           .epoch = a->census.epoch,
+                           .term = term,
+                           .promised = a->promised,
+                           .yes = yes};
+}
+
+void take_call(struct assembly *a, struct peer *from, const struct call *call)
+{
+    if (!concerns_us(a, from, call->instance, call->epoch))
+        return;
+    a->seen_term = later(a->seen_term, call->term);
+    bool again = call->term == a->promised && identity_equal(&a->voted_for, &from->fellow.id);
+    bool content =
+        from->index == a->census.leader || call->tries >= TRIES_MIN ||
+        (self_leads(a) ? guest(a, a->me) && !guest(a, from->index) : !leader_serves(a, from->index));
+    bool yes = again || (content && call->term > a->promised);
+    if (yes && !again) {
+        a->promised = call->term;
+        a->voted_for = from->fellow.id;
+        if (a->campaign.phase == CAMPAIGN_CALLING)
+            campaign_failed(a);
+        a->campaign.not_before_ns =
+            later(a->campaign.not_before_ns, a->now_ns + answer_ns(a) + jitter(a, answer_ns(a) / 2));
+    }
+    struct answer answer = answer_of(a, call->term, yes);
+    answer.accepted_term = yes ? a->accepted_term : 0;
+    struct writer w = letter_begin(a);
+    answer_put(&w, &answer, &a->accepted);
+    send_letter(a, &from->fellow.id, LETTER_VOTE, &w);
+}
+
+/* An answer to what we ask at the moment. */
+static bool answers_us(struct assembly *a, const struct peer *from, const struct answer *answer,
+                       enum campaign_phase phase)
+{
+    if (answer->instance != a->census.instance)
+        return false;
+    a->seen_term = later(a->seen_term, answer->promised);
+    return answer->epoch == a->census.epoch && from->index >= 0 && a->campaign.phase == phase &&
+           answer->term == a->campaign.term;
+}
+
+void take_vote(struct assembly *a, struct peer *from, const struct answer *answer)
+{
+    if (!answers_us(a, from, answer, CAMPAIGN_CALLING))
+        return;
+    if (!answer->yes) {
+        a->campaign.no[from->index] = true;
+        a->stir = true;
+        return;
+    }
+    a->campaign.yes[from->index] = true;
+    if (answer->accepted_term > a->campaign.best_term) {
+        a->campaign.best_term = answer->accepted_term;
+        census_copy(&a->proposal, &a->scratch);
+    }
+    if (have_quorum(a))
+        propose_as_elected(a);
+}
+
+/* The census proposed is in a->scratch. */
+void take_propose(struct assembly *a, struct peer *from, uint64_t term)
+{
+    if (!concerns_us(a, from, a->scratch.instance, a->scratch.epoch - 1))
+        return;
+    a->seen_term = later(a->seen_term, term);
+    bool yes = term > a->promised || (term == a->promised && identity_equal(&a->voted_for, &from->fellow.id));
+    if (yes) {
+        a->promised = term;
+        a->voted_for = from->fellow.id;
+        a->accepted_term = term;
+        census_copy(&a->accepted, &a->scratch);
+    }
+    struct answer answer = answer_of(a, term, yes);
+    struct writer w = letter_begin(a);
+    answer_put(&w, &answer, NULL);
+    send_letter(a, &from->fellow.id, LETTER_ACCEPT, &w);
+}
+
+void take_accept(struct assembly *a, struct peer *from, const struct answer *answer)
+{
+    if (!answers_us(a, from, answer, CAMPAIGN_PROPOSING))
+        return;
+    if (answer->yes) {
+        a->campaign.yes[from->index] = true;
+        if (have_quorum(a))
+            decide(a);
+        return;
+    }
+    a->campaign.no[from->index] = true;
+    if (!can_win(a))
+        campaign_failed(a);
+    a->stir = true;
+}
+
+/* Who leaves gives its vote to one of us, with all that it has promised and accepted: from now on we are this
+ * acceptor, too. It will never speak again, so nobody else can be. */
+static void inherit(struct assembly *a, const struct peer *from, const struct answer *answer)
+{
+    for (int i = 0; i < a->proxy_count; i++)
+        if (identity_equal(&a->proxies[i], &from->fellow.id))
+            return;
+    if (a->proxy_count == PROXY_MAX)
+        return;
+    a->proxies[a->proxy_count++] = from->fellow.id;
+    if (answer->promised > a->promised) {
+        a->promised = answer->promised;
+        a->voted_for = from->fellow.id;
+    }
+    if (answer->accepted_term > a->accepted_term) {
+        a->accepted_term = answer->accepted_term;
+        census_copy(&a->accepted, &a->scratch);
+    }
+}
+
+void take_leave(struct assembly *a, struct peer *from, const struct answer *answer)
+{
+    from->left = true;
+    a->stir = true;
+    if (answer->yes && from->index >= 0 && answer->instance == a->census.instance &&
+        answer->epoch == a->census.epoch)
+        inherit(a, from, answer);
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Storms: faults drawn from a seed, then calm, in which all must come together. */
+#include "storm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BOUND_NS (30 * NS_PER_S) /* from the last fault to agreement */
+#define CALM_NS  (3 * NS_PER_S)  /* and so long it must stay */
+
+static uint64_t below(struct town *t, uint64_t limit)
+{
+    return prng_below(&t->prng, limit);
+}
+
+/* Most towns are small, some are not. */
+static int draw_size(uint64_t seed)
+{
+    struct prng p;
+    prng_init(&p, seed ^ UINT64_C(0x51ce));
+    uint64_t kind = prng_below(&p, 100);
+    if (kind < 65)
+        return 3 + (int)prng_below(&p, 3);
+    if (kind < 96)
+        return 6 + (int)prng_below(&p, 4);
+    if (kind < 99)
+        return 10 + (int)prng_below(&p, 8);
+    return seed % 7 == 0 ? 18 + (int)prng_below(&p, TOWN_MAX - 17) : 18;
+}
+
+static void draw_weather(struct town *t)
+{
+    static const uint64_t latencies[] = {100 * NS_PER_US, NS_PER_MS, 5 * NS_PER_MS, 40 * NS_PER_MS};
+    t->latency_ns = latencies[below(t, 4)];
+    t->jitter_ns = t->latency_ns * (1 + below(t, 3));
+    t->lose = below(t, 2) ? (uint32_t)below(t, 100) : 0;
+    t->twice = below(t, 2) ? (uint32_t)below(t, 200) : 0;
+    t->mix = below(t, 2) ? (uint32_t)below(t, 300) : 0;
+}
+
+/* A house in this state, or -1. */
+static int pick(struct town *t, enum house_state state)
+{
+    int found[TOWN_MAX], count = 0;
+    for (int i = 0; i < t->size; i++)
+        if (t->houses[i].state == state)
+            found[count++] = i;
+    return count > 0 ? found[below(t, (uint64_t)count)] : -1;
+}
+
+/* Two sides that do not hear each other: told (the connections break) or in silence. */
+static void part(struct town *t)
+{
+    bool side[TOWN_MAX], told = below(t, 2);
+    int count = 0;
+    for (int i = 0; i < t->size; i++)
+        count += side[i] = below(t, 2);
+    town_trace(t, "    CUT %d of %d off%s", count, t->size, told ? "" : ", in silence");
+    for (int a = 0; a < t->size; a++) {
+        for (int b = a + 1; b < t->size; b++) {
+            if (side[a] == side[b])
+                continue;
+            if (told)
+                town_unlink(t, a, b);
+            t->roads[a][b].dark = t->roads[b][a].dark = true;
+        }
+    }
+}
+
+static void heal(struct town *t)
+{
+    town_trace(t, "    HEAL");
+    for (int a = 0; a < t->size; a++)
+        for (int b = 0; b < t->size; b++)
+            t->roads[a][b].dark = false;
+    town_link_all(t, 500 * NS_PER_MS);
+}
+
+static void break_road(struct town *t, int a, int b)
+{
+    if (a < 0 || b < 0 || a == b || t->houses[a].state == HOUSE_EMPTY || t->houses[b].state == HOUSE_EMPTY)
+        return;
+    bool stands = t->roads[a][b].linked && t->roads[b][a].linked;
+    town_trace(t, "    road %d-%d %s", a, b, stands ? "BREAKS" : "STANDS");
+    if (stands) {
+        town_unlink(t, a, b);
+    } else if (!t->roads[a][b].dark) {
+        town_link(t, a, b);
+    }
+}
+
+static void restart(struct town *t)
+{
+    int house = pick(t, HOUSE_EMPTY);
+    if (house < 0)
+        return;
+    town_start(t, house);
+    for (int i = 0; i < t->size; i++)
+        if (i != house && t->houses[i].state != HOUSE_EMPTY && !t->roads[i][house].dark)
+            town_link_at(t, house, i, below(t, 300 * NS_PER_MS));
+}
+
+static void fault(struct town *t)
+{
+    int lives = pick(t, HOUSE_LIVES), frozen = pick(t, HOUSE_FROZEN), leader = town_leader(t);
+    int victim = leader >= 0 && below(t, 3) == 0 ? leader : lives; /* leaders have it harder */
+    uint64_t kind = below(t, 13);
+    if (kind <= 3 && victim < 0)
+        return;
+    if (kind == 0 && town_living(t) > 1)
+        town_crash(t, victim, below(t, 3) == 0);
+    else if (kind == 1 && town_living(t) > 1)
+        town_leave(t, victim);
+    else if (kind == 2)
+        town_freeze(t, victim);
+    else if (kind == 3)
+        town_sleep(t, victim, below(t, 60 * NS_PER_S));
+    else if (kind <= 5)
+        restart(t);
+    else if (kind == 6 && frozen >= 0)
+        town_thaw(t, frozen);
+    else if (kind == 7)
+        part(t);
+    else if (kind == 8)
+        heal(t);
+    else if (kind <= 10)
+        break_road(t, lives, (int)below(t, (uint64_t)t->size));
+    else if (kind == 11 && lives >= 0)
+        town_describe(t, lives);
+    else if (leader >= 0)
+        town_busy(t, leader, below(t, 2));
+}
+
+static void end_of_faults(struct town *t)
+{
+    town_trace(t, "    THE STORM IS OVER");
+    t->lose = t->twice = t->mix = 0;
+    for (int i = 0; i < t->size; i++) {
+        if (t->houses[i].state == HOUSE_FROZEN)
+            town_thaw(t, i);
+        if (t->houses[i].state == HOUSE_LIVES)
+            town_busy(t, i, false);
+    }
+    heal(t);
+}
+
+/* Jobs ran there, and most of its members have gone for good: that is where a person must decide. */
+static bool person_needed(struct town *t)
+{
+    if (!town_stuck(t))
+        return false;
+    int house = pick(t, HOUSE_LIVES);
+    town_trace(t, "    all are stranded: a person starts %d anew", house);
+    town_crash(t, house, false);
+    town_start(t, house);
+    town_link_all(t, 100 * NS_PER_MS);
+    return true;
+}
+
+static bool calm(struct town *t, struct storm_result *result)
+{
+    uint64_t begin = t->now_ns;
+    bool helped = false;
+    char why[160];
+    while (!town_agrees(t, why, sizeof(why))) {
+        if (!town_run(t, t->now_ns + 50 * NS_PER_MS))
+            return false;
+        if (t->now_ns <= begin + BOUND_NS)
+            continue;
+        if (helped || !person_needed(t)) {
+            snprintf(t->failure, sizeof(t->failure), "no agreement %.0f s after the last fault: %s",
+                     (double)BOUND_NS / 1e9, why);
+            return false;
+        }
+        helped = true;
+        begin = t->now_ns;
+    }
+    result->settled_ns = t->now_ns - begin;
+    town_trace(t, "    ALL AGREE after %.2f s", (double)result->settled_ns / 1e9);
+    if (!town_run(t, t->now_ns + CALM_NS))
+        return false;
+    if (!town_agrees(t, why, sizeof(why)))
+        snprintf(t->failure, sizeof(t->failure), "they agreed, but not for long: %s", why);
+    return t->failure[0] == '\0';
+}
+
+struct storm_result storm_run(uint64_t seed, FILE *trace)
+{
+    struct storm_result result = {.fine = false};
+    struct town *t = malloc(sizeof(*t));
+    town_open(t, draw_size(seed), seed, trace);
+    draw_weather(t);
+    town_link_all(t, below(t, 4) ? 2 * NS_PER_S : 0);
+    uint64_t end = t->now_ns + 3 * NS_PER_S + below(t, 15 * NS_PER_S);
+    uint64_t pause = 100 * NS_PER_MS + below(t, 2 * NS_PER_S);
+    bool good = town_run(t, t->now_ns + below(t, 2 * NS_PER_S));
+    while (good && t->now_ns < end) {
+        fault(t);
+        good = town_run(t, t->now_ns + below(t, 2 * pause));
+    }
+    if (good) {
+        end_of_faults(t);
+        good = calm(t, &result);
+    }
+    memcpy(result.failure, t->failure, sizeof(result.failure));
+    result.fine = good;
+    town_close(t);
+    free(t);
+    return result;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A seeded storm over a town, and what came of it. */
+#ifndef TESTS_SIM_STORM_H
+#define TESTS_SIM_STORM_H
+
+#include "town.h"
+
+struct storm_result {
+    bool fine;
+    uint64_t settled_ns; /* from the last fault until all agreed */
+    char failure[512];
+};
+
+/* Size, weather and faults from the seed. */
+struct storm_result storm_run(uint64_t seed, FILE *trace);
+
+#endif

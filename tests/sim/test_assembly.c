@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Assemblies under seeded storms: whatever happens, one census for each epoch and one leader for each term;
+ * and after the last fault everybody who lives is in one census soon. HEARTH_TEST_SEED and HEARTH_TEST_REPEAT
+ * choose seeds, HEARTH_TEST_TRACE=1 tells what happens. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "storm.h"
+#include "support/watchdog.h"
+#include "town.h"
+
+static FILE *trace_file(void)
+{
+    return getenv("HEARTH_TEST_TRACE") != NULL ? stdout : NULL;
+}
+
+/* Steps until all agree; gives how long that took. */
+static uint64_t until_agreed(struct town *t, uint64_t limit_ns)
+{
+    char why[160] = "";
+    uint64_t begin = t->now_ns;
+    while (!town_agrees(t, why, sizeof(why))) {
+        if (!town_run(t, t->now_ns + 10 * NS_PER_MS))
+            fail_msg("%s", t->failure);
+        if (t->now_ns > begin + limit_ns)
+            fail_msg("no agreement after %.1f s: %s", (double)limit_ns / 1e9, why);
+    }
+    return t->now_ns - begin;
+}
+
+static void eight_that_meet_at_once_are_one_within_a_second(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        struct town *t = test_malloc(sizeof(*t));
+        town_open(t, 8, seed, trace_file());
+        town_link_all(t, 0);
+        assert_true(town_run(t, t->now_ns + 5 * NS_PER_MS));
+        until_agreed(t, NS_PER_S);
+        town_close(t);
+        test_free(t);
+    }
+}
+
+static void a_lost_leader_has_a_successor_within_two_seconds(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        struct town *t = test_malloc(sizeof(*t));
+        town_open(t, 3 + (int)(seed % 5), seed, trace_file());
+        town_link_all(t, 0);
+        until_agreed(t, 2 * NS_PER_S);
+        bool frozen = seed % 2;
+        int leader = town_leader(t);
+        if (frozen)
+            town_freeze(t, leader);
+        else
+            town_crash(t, leader, false);
+        uint64_t seen = frozen ? t->preset->dead_ns + t->preset->beat_ns / 5 : t->preset->reconnect_ns;
+        assert_true(town_run(t, t->now_ns + seen + 2 * NS_PER_S));
+        int next = town_leader(t);
+        assert_true(next >= 0 && next != leader);
+        if (frozen)
+            town_thaw(t, leader);
+        until_agreed(t, 5 * NS_PER_S);
+        town_close(t);
+        test_free(t);
+    }
+}
+
+static void of_two_either_may_leave_and_come_back(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct town *t = test_malloc(sizeof(*t));
+        town_open(t, 2, seed, trace_file());
+        town_link_all(t, 0);
+        until_agreed(t, NS_PER_S);
+        int who = seed % 2 ? town_leader(t) : 1 - town_leader(t);
+        town_leave(t, who);
+        until_agreed(t, NS_PER_S);
+        town_start(t, who);
+        town_link_all(t, 0);
+        until_agreed(t, 2 * NS_PER_S);
+        town_close(t);
+        test_free(t);
+    }
+}
+
+static void whatever_happens_all_agree(void **state)
+{
+    unsigned long usual = getenv("HEARTH_TEST_SOAK") != NULL ? 10000 : 1000;
+    unsigned long count = repeat_count(usual), first = first_seed();
+    uint64_t longest = 0, sum = 0, longest_seed = 0;
+    (void)state;
+    for (unsigned long seed = first; seed < first + count; seed++) {
+        struct storm_result result = storm_run(seed, trace_file());
+        if (!result.fine)
+            fail_msg("seed %lu: %s\nreplay it: HEARTH_TEST_SEED=%lu HEARTH_TEST_REPEAT=1 HEARTH_TEST_TRACE=1 "
+                     "build/tests/sim/test_assembly",
+                     seed, result.failure, seed);
+        sum += result.settled_ns;
+        if (result.settled_ns > longest) {
+            longest = result.settled_ns;
+            longest_seed = seed;
+        }
+    }
+    printf("%lu seeds: agreement after the last fault in %.2f s on average, %.2f s at most (seed %llu)\n",
+           count, (double)sum / 1e9 / (double)count, (double)longest / 1e9, (unsigned long long)longest_seed);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(eight_that_meet_at_once_are_one_within_a_second),
+        cmocka_unit_test(a_lost_leader_has_a_successor_within_two_seconds),
+        cmocka_unit_test(of_two_either_may_leave_and_come_back),
+        cmocka_unit_test(whatever_happens_all_agree),
+    };
+    watchdog(900, "a simulation");
+    return cmocka_run_group_tests_name("virtual time: assemblies", tests, NULL, NULL);
+}
