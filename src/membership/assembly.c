@@ -159,6 +159,12 @@ void send_census(struct assembly *a, struct peer *p)
 
 /* ---- thinking ---- */
 
+static void plan(struct assembly *a)
+{
+    uint64_t vote = vote_deadline(a), instance = instance_deadline(a);
+    a->think_ns = vote < instance ? vote : instance;
+}
+
 static void think(struct assembly *a)
 {
     for (int rounds = 0; rounds < 4 && (a->stir || rounds == 0); rounds++) {
@@ -170,6 +176,7 @@ static void think(struct assembly *a)
         else
             a->state = a->has_quorum ? ASSEMBLY_MEMBER : ASSEMBLY_STRANDED;
     }
+    plan(a);
     if (!a->announce)
         return;
     a->announce = false;
@@ -184,6 +191,8 @@ static void advance(struct assembly *a, uint64_t now_ns)
         return;
     uint64_t gap = now_ns - a->now_ns;
     a->now_ns = now_ns;
+    if (now_ns >= a->think_ns)
+        a->stir = true;
     if (self_leads(a))
         a->counts.leading_ns += gap;
     else
@@ -204,6 +213,15 @@ static void health_changed(struct assembly *a, const struct peer *p, enum health
         event_add(a, ASSEMBLY_HEALTH, &p->fellow);
 }
 
+static void hear(struct assembly *a, struct peer *p)
+{
+    enum health_state before = p->health.state;
+    if (p->health.heard_ns < p->health.paused_ns)
+        a->stir = true; /* for the first time since we woke up */
+    health_heard(&p->health, a->now_ns);
+    health_changed(a, p, before);
+}
+
 void assembly_tick(struct assembly *a, uint64_t now_ns)
 {
     if (a->state == ASSEMBLY_GONE)
@@ -218,8 +236,7 @@ void assembly_tick(struct assembly *a, uint64_t now_ns)
             send_beat(a, p);
         health_changed(a, p, before);
     }
-    uint64_t vote = vote_deadline(a), instance = instance_deadline(a);
-    if (a->stir || a->now_ns >= vote || a->now_ns >= instance)
+    if (a->stir)
         think(a);
 }
 
@@ -227,10 +244,9 @@ uint64_t assembly_deadline(const struct assembly *a)
 {
     if (a->state == ASSEMBLY_GONE)
         return NEVER_NS;
-    uint64_t deadline = vote_deadline(a), other = instance_deadline(a);
-    deadline = other < deadline ? other : deadline;
+    uint64_t deadline = a->think_ns;
     for (int i = 0; i < a->peer_count; i++) {
-        other = health_deadline(&a->peers[i]->health);
+        uint64_t other = health_deadline(&a->peers[i]->health);
         deadline = other < deadline ? other : deadline;
     }
     return a->stir ? a->now_ns : deadline;
@@ -253,6 +269,8 @@ static void note_standing(struct assembly *a, struct peer *p, const struct beat 
     p->beat = *b;
     p->beat_at_ns = a->now_ns;
     p->told = true;
+    if (b->instance == a->census.instance)
+        p->stray_ok_ns = 0; /* it is here: should it go, it goes at once */
     if (!same)
         a->stir = true;
 }
@@ -372,13 +390,13 @@ int assembly_input(struct assembly *a, const struct identity *from, uint8_t kind
     struct peer *p = peer_find(a, from);
     if (p == NULL || !p->health.linked)
         return HEARTH_OK; /* the last letters of a connection that has gone, or no memory for it */
-    enum health_state before = p->health.state;
-    health_heard(&p->health, a->now_ns);
-    health_changed(a, p, before);
+    hear(a, p);
     struct reader r = reader_of(payload, len);
     int status = input(a, p, kind, &r, what);
     if (a->stir)
         think(a);
+    else if (kind != LETTER_BEAT)
+        plan(a);
     return status;
 }
 
@@ -396,8 +414,6 @@ void assembly_linked(struct assembly *a, const struct fellow *fellow, uint64_t n
         return;
     enum health_state before = p->health.state;
     p->fellow = *fellow;
-    if (!p->health.linked)
-        p->told = false;
     if (!proxy(a, &fellow->id))
         p->left = false;
     health_linked(&p->health, a->now_ns);
@@ -419,7 +435,6 @@ void assembly_unlinked(struct assembly *a, const struct identity *peer, enum par
             continue;
         enum health_state before = p->health.state;
         p->left = p->left || how == PARTING_LEFT;
-        p->told = false;
         health_unlinked(&p->health, a->now_ns);
         health_changed(a, p, before);
         if (p->index < 0)
@@ -436,11 +451,8 @@ void assembly_heard(struct assembly *a, const struct identity *peer, uint64_t no
         return;
     advance(a, now_ns);
     struct peer *p = peer_find(a, peer);
-    if (p == NULL)
-        return;
-    enum health_state before = p->health.state;
-    health_heard(&p->health, a->now_ns);
-    health_changed(a, p, before);
+    if (p != NULL)
+        hear(a, p);
     if (a->stir)
         think(a);
 }
@@ -535,6 +547,7 @@ int assembly_open(const struct assembly_setup *setup, struct assembly **out)
     instance_found(a);
     a->stir = false;
     a->announce = false;
+    a->think_ns = NEVER_NS;
     a->state = ASSEMBLY_MEMBER;
     *out = a;
     return HEARTH_OK;

@@ -305,11 +305,25 @@ void instance_think(struct assembly *a)
         instance_found(a);
 }
 
+/* When the next one who is still in another instance is not excused any more. */
+static uint64_t excuse_ends_ns(const struct assembly *a)
+{
+    uint64_t end = NEVER_NS;
+    for (int i = 0; i < a->census.size; i++) {
+        const struct peer *p = a->member[i];
+        if (p != NULL && p->told && p->beat.instance != a->census.instance && p->stray_ok_ns > a->now_ns &&
+            p->stray_ok_ns < end)
+            end = p->stray_ok_ns;
+    }
+    return end;
+}
+
 uint64_t instance_deadline(const struct assembly *a)
 {
-    uint64_t deadline = anew_ns(a);
+    uint64_t deadline = anew_ns(a), excuse = excuse_ends_ns(a);
+    deadline = excuse < deadline ? excuse : deadline;
     if (a->wish != 0) {
-        deadline = a->wish_end_ns;
+        deadline = a->wish_end_ns < deadline ? a->wish_end_ns : deadline;
         if (self_leads(a) && a->dissolve_ns < deadline)
             deadline = a->dissolve_ns;
     } else if (a->wish_pause_ns > a->now_ns && a->wish_pause_ns < deadline) {

@@ -69,7 +69,7 @@ struct peer {
     struct health health;
     int index;             /* in our census, -1: not in it */
     bool left;             /* it said that it goes */
-    bool told;             /* `beat` came on this connection */
+    bool told;             /* `beat` has come */
     bool copied;           /* its key is on another machine too */
     bool conflict_told;    /* that its instance and ours are both busy */
     struct beat beat;      /* the last one */
@@ -104,7 +104,8 @@ struct assembly {
     struct fellow self;
     const struct health_preset *preset;
     struct prng prng;
-    uint64_t now_ns, last_tick_ns;
+    uint64_t now_ns;
+    uint64_t think_ns; /* when thinking is due though nothing happened */
     enum assembly_state state;
     bool stir;     /* something changed: think it over */
     bool announce; /* a beat to everybody, at once */

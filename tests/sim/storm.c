@@ -165,9 +165,12 @@ static bool calm(struct town *t, struct storm_result *result)
     while (!town_agrees(t, why, sizeof(why))) {
         if (!town_run(t, t->now_ns + 50 * NS_PER_MS))
             return false;
+        if (t->now_ns / NS_PER_S != (t->now_ns - 50 * NS_PER_MS) / NS_PER_S)
+            town_link_all(t, 100 * NS_PER_MS); /* who lost a connection dials again */
         if (t->now_ns <= begin + BOUND_NS)
             continue;
         if (helped || !person_needed(t)) {
+            town_describe_all(t);
             snprintf(t->failure, sizeof(t->failure), "no agreement %.0f s after the last fault: %s",
                      (double)BOUND_NS / 1e9, why);
             return false;

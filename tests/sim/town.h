@@ -82,6 +82,7 @@ void town_link_all(struct town *town, uint64_t span_ns); /* all that live, each 
 
 /* Everyone who lives is in one census of exactly the living, and a member. Else `why` says what is not so. */
 bool town_agrees(const struct town *town, char *why, size_t size);
+void town_describe_all(struct town *town); /* into the trace */
 /* Nobody who lives is of a quorum. */
 bool town_stuck(const struct town *town);
 int town_living(const struct town *town);
