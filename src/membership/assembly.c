@@ -249,6 +249,10 @@ uint64_t assembly_deadline(const struct assembly *a)
         uint64_t other = health_deadline(&a->peers[i]->health);
         deadline = other < deadline ? other : deadline;
     }
+    /* Without a connection nothing is due for long, and waiting must not look like having slept. */
+    uint64_t soon = a->now_ns + a->preset->beat_ns;
+    if (deadline != NEVER_NS && deadline > soon)
+        deadline = soon;
     return a->stir ? a->now_ns : deadline;
 }
 

@@ -94,6 +94,7 @@ static void campaign_failed(struct assembly *a)
     a->campaign.tries = tries;
     a->campaign.not_before_ns = a->now_ns + pause;
     a->counts.elections_timed_out++;
+    a->stir = true;
 }
 
 static void say_again_later(struct assembly *a)

@@ -357,6 +357,13 @@ void town_describe(struct town *t, int house)
 
 /* ---- what happens ---- */
 
+static const char *letter_name(uint8_t kind)
+{
+    static const char *const names[] = {"",     "",        "beat",   "census", "call",
+                                        "vote", "propose", "accept", "leave",  "dissolve"};
+    return kind < sizeof(names) / sizeof(names[0]) ? names[kind] : "?";
+}
+
 static void happen_letter(struct town *t, const struct town_event *e)
 {
     const struct road *back = &t->roads[e->to][e->from];
@@ -364,6 +371,8 @@ static void happen_letter(struct town *t, const struct town_event *e)
     if (!back->linked || t->roads[e->from][e->to].dark ||
         t->roads[e->from][e->to].generation != e->generation)
         return;
+    if (e->letter->kind != LETTER_BEAT)
+        town_trace(t, "%2d  <- %d %s", e->to, e->from, letter_name(e->letter->kind));
     int status = assembly_input(t->houses[e->to].assembly, &t->houses[e->from].fellow.id, e->letter->kind,
                                 e->letter->payload, e->letter->len, clock_of(t, e->to), &what);
     if (status != HEARTH_OK)

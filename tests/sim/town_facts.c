@@ -184,8 +184,8 @@ void town_describe_all(struct town *t)
         if (h->state == HOUSE_EMPTY)
             continue;
         const struct census *c = assembly_census(h->assembly);
-        town_trace(t, "%2d  is %s%s: %d members, %s leads [%" PRIx64 " epoch %" PRIu64 " term %" PRIu64 "]", i,
-                   assembly_state_name(assembly_state(h->assembly)),
+        town_trace(t, "%2d  is %s%s: %d members, %s leads [%" PRIx64 " epoch %" PRIu64 " term %" PRIu64 "]",
+                   i, assembly_state_name(assembly_state(h->assembly)),
                    assembly_leads(h->assembly) ? " and leads" : "", c->size, c->members[c->leader].name,
                    c->instance, c->epoch, c->term);
     }
