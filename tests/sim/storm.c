@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BOUND_NS (30 * NS_PER_S) /* from the last fault to agreement */
-#define CALM_NS  (3 * NS_PER_S)  /* and so long it must last */
-#define STEP_NS  (50 * NS_PER_MS)
+#define BOUND   5              /* times the preset's dead_ns from the last fault to agreement */
+#define CALM_NS (3 * NS_PER_S) /* and so long it must last */
+#define STEP_NS (50 * NS_PER_MS)
 
 static uint64_t below(struct town *t, uint64_t limit)
 {
@@ -29,12 +29,21 @@ static int draw_size(uint64_t seed)
     return seed % 7 == 0 ? 18 + (int)prng_below(&p, TOWN_MAX - 17) : 18;
 }
 
+/* Mostly the default for all, else another one for all. */
+static const char *draw_preset(uint64_t seed)
+{
+    struct prng p;
+    prng_init(&p, seed ^ UINT64_C(0x93e5e7));
+    uint64_t kind = prng_below(&p, 10);
+    return kind < 8 ? "default" : kind == 8 ? "low-latency" : "high-latency";
+}
+
 static void draw_weather(struct town *t)
 {
     static const uint64_t latencies[] = {100 * NS_PER_US, NS_PER_MS, 5 * NS_PER_MS, 40 * NS_PER_MS};
     t->latency_ns = latencies[below(t, 4)];
     t->jitter_ns = t->latency_ns * (1 + below(t, 3));
-    t->lose = below(t, 2) ? (uint32_t)below(t, 100) : 0;
+    t->lose = below(t, 2) ? (uint32_t)below(t, 300) : 0;
     t->twice = below(t, 2) ? (uint32_t)below(t, 200) : 0;
     t->mix = below(t, 2) ? (uint32_t)below(t, 300) : 0;
 }
@@ -106,8 +115,8 @@ static void fault(struct town *t)
     int lives = pick(t, HOUSE_LIVES), frozen = pick(t, HOUSE_FROZEN), leader = town_leader(t);
     int victim = leader >= 0 && below(t, 3) == 0 ? leader : lives; /* leaders have it harder */
     uint64_t kind = below(t, 13);
-    if (kind <= 3 && victim < 0)
-        return;
+    if (kind <= 3 && (victim < 0 || 2 * town_living(t) < t->size))
+        kind = 4 + below(t, 5); /* enough are away: let some come back */
     if (kind == 0 && town_living(t) > 1)
         town_crash(t, victim, below(t, 3) == 0);
     else if (kind == 1 && town_living(t) > 1)
@@ -179,18 +188,19 @@ static bool calm(struct town *t, struct storm_result *result)
         if (town_agrees(t, why, sizeof(why)))
             continue;
         since = t->now_ns;
-        if (since <= begin + BOUND_NS)
+        if (since <= begin + BOUND * t->preset->dead_ns)
             continue;
         if (helped || !person_needed(t)) {
             town_describe_all(t);
             snprintf(t->failure, sizeof(t->failure), "no agreement %.0f s after the last fault: %s",
-                     (double)BOUND_NS / 1e9, why);
+                     BOUND * (double)t->preset->dead_ns / 1e9, why);
             return false;
         }
         helped = true;
         begin = t->now_ns;
     }
     result->settled_ns = since - begin;
+    result->dead_ns = t->preset->dead_ns;
     town_trace(t, "    ALL AGREED after %.2f s", (double)result->settled_ns / 1e9);
     return true;
 }
@@ -199,11 +209,11 @@ struct storm_result storm_run(uint64_t seed, FILE *trace)
 {
     struct storm_result result = {.fine = false};
     struct town *t = malloc(sizeof(*t));
-    town_open(t, draw_size(seed), seed, trace);
+    town_open(t, draw_size(seed), seed, draw_preset(seed), trace);
     draw_weather(t);
     town_link_all(t, below(t, 4) ? 2 * NS_PER_S : 0);
-    uint64_t end = t->now_ns + 3 * NS_PER_S + below(t, 15 * NS_PER_S);
-    uint64_t pause = 100 * NS_PER_MS + below(t, 2 * NS_PER_S);
+    static const uint64_t pauses[] = {20 * NS_PER_MS, 150 * NS_PER_MS, 600 * NS_PER_MS, 2 * NS_PER_S};
+    uint64_t end = t->now_ns + 3 * NS_PER_S + below(t, 25 * NS_PER_S), pause = pauses[below(t, 4)];
     bool good = town_run(t, t->now_ns + below(t, 2 * NS_PER_S));
     while (good && t->now_ns < end) {
         fault(t);

@@ -8,6 +8,7 @@
 struct storm_result {
     bool fine;
     uint64_t settled_ns; /* from the last fault until all agreed */
+    uint64_t dead_ns;    /* of the preset */
     char failure[512];
 };
 

@@ -452,7 +452,7 @@ bool town_run(struct town *t, uint64_t until_ns)
     return t->failure[0] == '\0';
 }
 
-void town_open(struct town *t, int size, uint64_t seed, FILE *trace)
+void town_open(struct town *t, int size, uint64_t seed, const char *preset, FILE *trace)
 {
     memset(t, 0, sizeof(*t));
     heap_init(&t->heap, 0);
@@ -460,7 +460,7 @@ void town_open(struct town *t, int size, uint64_t seed, FILE *trace)
     t->seed = seed;
     t->size = size;
     t->now_ns = NS_PER_S;
-    t->preset = health_preset_find("default");
+    t->preset = health_preset_find(preset);
     t->latency_ns = 200 * NS_PER_US;
     t->jitter_ns = 200 * NS_PER_US;
     t->trace = trace;

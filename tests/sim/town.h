@@ -60,7 +60,7 @@ struct town {
     char failure[512]; /* what does not hold; "" while all does */
 };
 
-void town_open(struct town *town, int size, uint64_t seed, FILE *trace);
+void town_open(struct town *town, int size, uint64_t seed, const char *preset, FILE *trace);
 void town_close(struct town *town);
 void town_trace(struct town *town, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
