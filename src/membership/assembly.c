@@ -15,7 +15,19 @@ bool self_leads(const struct assembly *a)
 
 uint64_t answer_ns(const struct assembly *a)
 {
-    return a->preset->reconnect_ns;
+    return a->answer_ns;
+}
+
+/* A preset may be too hasty for the network it runs on. */
+static void learn_answer_time(struct assembly *a)
+{
+    uint64_t slowest = 0;
+    for (int i = 0; i < a->census.size; i++)
+        if (a->member[i] != NULL && a->member[i]->health.latency_ns > slowest)
+            slowest = a->member[i]->health.latency_ns;
+    uint64_t most = 4 * a->preset->reconnect_ns, want = 4 * slowest;
+    want = want < most ? want : most;
+    a->answer_ns = want > a->preset->reconnect_ns ? want : a->preset->reconnect_ns;
 }
 
 struct peer *peer_find(const struct assembly *a, const struct identity *id)
@@ -47,14 +59,14 @@ bool member_gone(const struct assembly *a, int index)
     return p->left || p->health.state == HEALTH_DEAD || strayed(a, p);
 }
 
-/* It can be counted on: not only not gone, but heard since we last woke up; or we have its vote. */
+/* It can be counted on: not only not gone, but heard since we last woke up; or we have its vote. One that we
+ * were never joined to is about to be. */
 bool member_present(const struct assembly *a, int index)
 {
     const struct peer *p = a->member[index];
     if (index == a->me || proxy(a, &a->census.members[index].id))
         return true;
-    return !member_gone(a, index) && p->health.state != HEALTH_UNKNOWN &&
-           p->health.heard_ns >= p->health.paused_ns;
+    return !member_gone(a, index) && p->health.heard_ns >= p->health.paused_ns;
 }
 
 /* ---- peers ---- */
@@ -167,6 +179,7 @@ static void plan(struct assembly *a)
 
 static void think(struct assembly *a)
 {
+    learn_answer_time(a);
     for (int rounds = 0; rounds < 4 && (a->stir || rounds == 0); rounds++) {
         a->stir = false;
         instance_think(a);
@@ -347,7 +360,7 @@ static int input_propose(struct assembly *a, struct peer *p, struct reader *r, c
 
 static int input_census(struct assembly *a, struct reader *r, const char **what)
 {
-    if (!census_get(r, &a->scratch) || !term_sane(a->scratch.term))
+    if (!census_get(r, &a->scratch))
         return refuse(what, "a census with fields that cannot be");
     instance_adopt(a, &a->scratch);
     return HEARTH_OK;
@@ -544,6 +557,7 @@ int assembly_open(const struct assembly_setup *setup, struct assembly **out)
     a->outbox = setup->outbox;
     a->self = setup->self;
     a->preset = setup->health;
+    a->answer_ns = a->preset->reconnect_ns;
     a->now_ns = setup->now_ns;
     a->dissolve_ns = NEVER_NS;
     a->has_quorum = true;

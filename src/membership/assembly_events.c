@@ -103,7 +103,7 @@ void event_quorum(struct assembly *a)
 
 bool copied_key(const struct fellow *a, const struct fellow *b)
 {
-    return node_id_equal(&a->id.node, &b->id.node) && a->machine != b->machine;
+    return a->machine != b->machine && node_id_equal(&a->id.node, &b->id.node);
 }
 
 static void copied_key_tell(struct assembly *a, struct peer *p, const struct fellow *other)

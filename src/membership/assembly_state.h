@@ -103,6 +103,7 @@ struct assembly {
     struct outbox *outbox;
     struct fellow self;
     const struct health_preset *preset;
+    uint64_t answer_ns; /* see answer_ns() */
     struct prng prng;
     uint64_t now_ns;
     uint64_t think_ns; /* when thinking is due though nothing happened */

@@ -42,10 +42,21 @@ struct peer *vote_heir(const struct assembly *a)
     return best >= 0 ? a->member[best] : NULL;
 }
 
-/* A guest that leads makes room for anybody else. */
+/* It says itself that it hears too few; whoever hears enough does better. */
+static bool leader_stranded(const struct assembly *a)
+{
+    const struct peer *p = a->member[a->census.leader];
+    if (self_leads(a))
+        return !a->has_quorum;
+    return p != NULL && p->told && p->beat.instance == a->census.instance &&
+           p->beat.epoch == a->census.epoch && (p->beat.flags & BEAT_LEADS) && !(p->beat.flags & BEAT_QUORUM);
+}
+
+/* Whether there is no need for this candidate. A guest that leads makes room for anybody else. */
 static bool leader_serves(const struct assembly *a, int candidate)
 {
-    return !member_gone(a, a->census.leader) && !(guest(a, a->census.leader) && !guest(a, candidate));
+    return !member_gone(a, a->census.leader) && !(guest(a, a->census.leader) && !guest(a, candidate)) &&
+           !leader_stranded(a);
 }
 
 /* ---- as a candidate and leader ---- */
@@ -89,7 +100,7 @@ static void own_yes(struct assembly *a)
 static void campaign_failed(struct assembly *a)
 {
     uint32_t tries = a->campaign.tries + 1;
-    uint64_t pause = jitter(a, answer_ns(a) / 2 * (tries < 4 ? tries : 4));
+    uint64_t pause = jitter(a, answer_ns(a) / 2 * (tries < 8 ? tries : 8));
     vote_reset(a);
     a->campaign.tries = tries;
     a->campaign.not_before_ns = a->now_ns + pause;
@@ -216,6 +227,8 @@ static void change(struct assembly *a)
 static uint64_t my_turn_ns(const struct assembly *a)
 {
     uint64_t turn = a->leader_lost_ns + (uint64_t)place_in_line(a) * answer_ns(a) / 2;
+    if (!member_gone(a, a->census.leader))
+        turn += answer_ns(a); /* it may still find its members */
     return later(turn, a->campaign.not_before_ns);
 }
 
@@ -306,8 +319,7 @@ void take_call(struct assembly *a, struct peer *from, const struct call *call)
     a->seen_term = later(a->seen_term, call->term);
     bool again = call->term == a->promised && identity_equal(&a->voted_for, &from->fellow.id);
     bool content =
-        from->index == a->census.leader || call->tries >= TRIES_MIN ||
-        (self_leads(a) ? guest(a, a->me) && !guest(a, from->index) : !leader_serves(a, from->index));
+        from->index == a->census.leader || call->tries >= TRIES_MIN || !leader_serves(a, from->index);
     bool yes = again || (content && call->term > a->promised);
     if (yes && !again) {
         a->promised = call->term;

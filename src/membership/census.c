@@ -8,6 +8,7 @@
 
 #define ADDR_LEN_V4 7
 #define ADDR_LEN_V6 19
+#define NUMBER_MAX  (UINT64_MAX / 2) /* of epochs and terms: there is always a next one */
 
 bool identity_equal(const struct identity *a, const struct identity *b)
 {
@@ -163,7 +164,8 @@ static bool census_inside(struct reader *r, struct census *census)
     census->leader = get_u16(r);
     census->size = get_u16(r);
     (void)get_u32(r); /* for later versions */
-    if (r->bad || census->instance == 0 || census->epoch == 0 || census->term == 0 || census->size == 0 ||
+    if (r->bad || census->instance == 0 || census->epoch == 0 || census->epoch > NUMBER_MAX ||
+        census->term == 0 || census->term > NUMBER_MAX || census->size == 0 ||
         census->size > CENSUS_MEMBERS_MAX || census->leader >= census->size)
         return false;
     int size = census->size;

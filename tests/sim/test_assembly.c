@@ -40,11 +40,27 @@ static void eight_that_meet_at_once_are_one_within_a_second(void **state)
         struct town *t = test_malloc(sizeof(*t));
         town_open(t, 8, seed, "default", trace_file());
         town_link_all(t, 0);
-        assert_true(town_run(t, t->now_ns + 5 * NS_PER_MS));
         until_agreed(t, NS_PER_S);
         town_close(t);
         test_free(t);
     }
+}
+
+static void who_meets_one_by_one_is_one_soon_after_the_last(void **state)
+{
+    uint64_t longest = 0;
+    (void)state;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        struct town *t = test_malloc(sizeof(*t));
+        town_open(t, 2 + (int)(seed % 9), seed, "default", trace_file());
+        town_link_all(t, 1500 * NS_PER_MS);
+        assert_true(town_run(t, t->now_ns + 1500 * NS_PER_MS));
+        uint64_t took = until_agreed(t, NS_PER_S);
+        longest = took > longest ? took : longest;
+        town_close(t);
+        test_free(t);
+    }
+    printf("at most %.2f s after the last connection\n", (double)longest / 1e9);
 }
 
 static void a_lost_leader_has_a_successor_within_two_seconds(void **state)
@@ -96,8 +112,8 @@ static void whatever_happens_all_agree(void **state)
 {
     unsigned long usual = getenv("HEARTH_TEST_SOAK") != NULL ? 10000 : 1000;
     unsigned long count = repeat_count(usual), first = first_seed();
-    double longest = 0, sum = 0;
     unsigned long longest_seed = 0;
+    uint64_t longest = 0;
     (void)state;
     for (unsigned long seed = first; seed < first + count; seed++) {
         struct storm_result result = storm_run(seed, trace_file());
@@ -105,23 +121,20 @@ static void whatever_happens_all_agree(void **state)
             fail_msg("seed %lu: %s\nreplay it: HEARTH_TEST_SEED=%lu HEARTH_TEST_REPEAT=1 HEARTH_TEST_TRACE=1 "
                      "build/tests/sim/test_assembly",
                      seed, result.failure, seed);
-        double deaths = (double)result.settled_ns / (double)result.dead_ns;
-        sum += deaths;
-        if (deaths > longest) {
-            longest = deaths;
+        if (result.dead_ns == 3 * NS_PER_S && result.settled_ns > longest) {
+            longest = result.settled_ns;
             longest_seed = seed;
         }
     }
-    printf("%lu seeds: agreement after the last fault in %.2f times the preset's dead_ns on average, %.2f at "
-           "most "
-           "(seed %lu)\n",
-           count, sum / (double)count, longest, longest_seed);
+    printf("%lu seeds; with the default preset all agreed at most %.2f s after the last fault (seed %lu)\n",
+           count, (double)longest / 1e9, longest_seed);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(eight_that_meet_at_once_are_one_within_a_second),
+        cmocka_unit_test(who_meets_one_by_one_is_one_soon_after_the_last),
         cmocka_unit_test(a_lost_leader_has_a_successor_within_two_seconds),
         cmocka_unit_test(of_two_either_may_leave_and_come_back),
         cmocka_unit_test(whatever_happens_all_agree),

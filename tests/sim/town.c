@@ -351,7 +351,7 @@ void town_describe(struct town *t, int house)
     assembly_describe(h->assembly, &h->fellow, clock_of(t, house));
     looked_after(t, house);
     for (int i = 0; i < t->size; i++)
-        if (i != house && t->roads[i][house].linked && t->roads[house][i].linked)
+        if (i != house && t->roads[i][house].linked)
             notice(t, i, house, TOWN_LINKED, travel_ns(t)); /* said again on the connection that stands */
 }
 

@@ -134,6 +134,24 @@ static bool says(char *why, size_t size, const char *format, ...)
     return false;
 }
 
+static bool same_fellow(const struct fellow *a, const struct fellow *b)
+{
+    uint8_t bytes[2][FELLOW_LEN_MAX];
+    struct writer w[2] = {writer_of(bytes[0], FELLOW_LEN_MAX), writer_of(bytes[1], FELLOW_LEN_MAX)};
+    fellow_put(&w[0], a);
+    fellow_put(&w[1], b);
+    size_t len = (size_t)(w[0].at - bytes[0]);
+    return len == (size_t)(w[1].at - bytes[1]) && memcmp(bytes[0], bytes[1], len) == 0;
+}
+
+static bool only_guests(const struct census *c)
+{
+    for (int i = 0; i < c->size; i++)
+        if (!(c->members[i].flags & FELLOW_GUEST))
+            return false;
+    return true;
+}
+
 bool town_agrees(const struct town *t, char *why, size_t size)
 {
     const struct census *first = NULL;
@@ -153,9 +171,12 @@ bool town_agrees(const struct town *t, char *why, size_t size)
                         i, c->epoch, c->instance, first->epoch, first->instance);
         if (c->size != living)
             return says(why, size, "node %d has %d members, but %d live", i, c->size, living);
-        if (census_find(first, &h->fellow.id) < 0)
-            return says(why, size, "node %d is not in the census", i);
+        int index = census_find(first, &h->fellow.id);
+        if (index < 0 || !same_fellow(&first->members[index], &h->fellow))
+            return says(why, size, "node %d is not in the census as it is", i);
     }
+    if (first != NULL && (first->members[first->leader].flags & FELLOW_GUEST) && !only_guests(first))
+        return says(why, size, "a guest leads");
     if (leaders != 1)
         return says(why, size, "%d nodes lead", leaders);
     return true;

@@ -126,6 +126,12 @@ static void spoil(struct census *c, int what)
     case 9:
         c->members[1].addrs[0][0] = 6;
         break;
+    case 10:
+        c->epoch = UINT64_MAX;
+        break;
+    case 11:
+        c->term = UINT64_MAX;
+        break;
     default:
         c->size = 0;
         break;
@@ -137,7 +143,7 @@ static void every_wrong_field_is_refused(void **state)
     uint8_t bytes[ROOM];
     struct census got;
     (void)state;
-    for (int what = 0; what <= 10; what++) {
+    for (int what = 0; what <= 12; what++) {
         struct census c = people(3, 1);
         spoil(&c, what);
         if (decode(bytes, encode(&c, bytes, sizeof(bytes)), &got))
