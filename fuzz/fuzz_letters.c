@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Letters of the assembly, into one that is in a census of three: none may do harm, refused ones say why, it
+ * stays in its own census, and epochs only rise. Input: for each letter who sends it and how much later
+ * (1 byte: bit 0 who, the rest in steps of 20 ms), kind (1), length (2), payload. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "membership/assembly.h"
+
+#define INSTANCE UINT64_C(77) /* of the census of three; fuzz/make_assembly.py knows it */
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
+
+static struct fellow fellow(int number)
+{
+    struct fellow f;
+    memset(&f, 0, sizeof(f));
+    f.id.node.bytes[0] = (uint8_t)number;
+    f.id.instance = (uint64_t)number;
+    f.machine = (uint64_t)number;
+    f.name[0] = (char)('a' + number);
+    return f;
+}
+
+static void check_census(const uint8_t *bytes, size_t len)
+{
+    static struct census c;
+    static uint8_t one[CENSUS_LEN_MAX], two[CENSUS_LEN_MAX];
+    struct reader r = reader_of(bytes, len);
+    if (!census_get(&r, &c))
+        return;
+    struct writer w = writer_of(one, sizeof(one));
+    census_put(&w, &c);
+    r = reader_of(one, (size_t)(w.at - one));
+    struct writer again = writer_of(two, sizeof(two));
+    if (w.bad || !census_get(&r, &c) || reader_left(&r) != 0)
+        abort();
+    census_put(&again, &c);
+    if (again.at - two != w.at - one || memcmp(one, two, (size_t)(w.at - one)) != 0)
+        abort();
+}
+
+static void empty(struct outbox *box)
+{
+    struct outbox_letter *letter;
+    while ((letter = outbox_take(box)) != NULL) {
+        if (letter->kind < LETTER_BEAT || letter->kind > LETTER_DISSOLVE)
+            abort();
+        heap_free(letter);
+    }
+}
+
+static void say(struct assembly *a, int from, uint8_t kind, const struct writer *w, const uint8_t *bytes)
+{
+    const char *what;
+    struct identity id = fellow(from).id;
+    if (assembly_input(a, &id, kind, bytes, (size_t)(w->at - bytes), NS_PER_S, &what) != HEARTH_OK)
+        abort();
+}
+
+/* Joins instance 77 in its epoch 5: 1, who leads, 2, and 3: we. */
+static void join(struct assembly *a)
+{
+    static struct census c;
+    static uint8_t bytes[2048];
+    struct writer w = writer_of(bytes, sizeof(bytes));
+    const uint64_t beat[] = {1, 0, 0, INSTANCE, 4, 0, 0, 2 | 9u << 16};
+    for (size_t i = 0; i < sizeof(beat) / sizeof(beat[0]); i++)
+        put_u64(&w, beat[i]);
+    say(a, 1, LETTER_BEAT, &w, bytes);
+    c = (struct census){.instance = INSTANCE, .epoch = 5, .term = 3, .leader = 0, .size = 3};
+    for (int i = 0; i < 3; i++)
+        c.members[i] = fellow(i + 1);
+    w = writer_of(bytes, sizeof(bytes));
+    census_put(&w, &c);
+    say(a, 1, LETTER_CENSUS, &w, bytes);
+    if (assembly_census(a)->instance != INSTANCE)
+        abort();
+}
+
+static void feed(struct assembly *a, struct outbox *box, struct reader *r)
+{
+    uint64_t now = NS_PER_S;
+    struct identity self = fellow(3).id;
+    while (reader_left(r) >= 4) {
+        uint8_t head = get_u8(r), kind = get_u8(r);
+        size_t length = get_u16(r);
+        const char *what = NULL;
+        struct census before = *assembly_census(a);
+        struct identity from = fellow(1 + (head & 1)).id;
+        length = length < reader_left(r) ? length : reader_left(r);
+        now += (uint64_t)(head >> 1) * 20 * NS_PER_MS;
+        assembly_tick(a, now);
+        check_census(r->at, length);
+        if (assembly_input(a, &from, kind, r->at, length, now, &what) != HEARTH_OK &&
+            (what == NULL || what[0] == '\0'))
+            abort();
+        r->at += length;
+        empty(box);
+        const struct census *after = assembly_census(a);
+        if (census_find(after, &self) < 0 ||
+            (after->instance == before.instance && after->epoch < before.epoch))
+            abort();
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
+{
+    struct heap heap;
+    struct outbox box;
+    struct assembly *a;
+    struct reader r = reader_of(bytes, len);
+
+    heap_init(&heap, 0);
+    outbox_init(&box, &heap);
+    struct assembly_setup setup = {.heap = &heap,
+                                   .outbox = &box,
+                                   .self = fellow(3),
+                                   .health = health_preset_find("default"),
+                                   .seed = 1,
+                                   .now_ns = NS_PER_S};
+    if (assembly_open(&setup, &a) != HEARTH_OK)
+        abort();
+    for (int i = 1; i <= 2; i++) {
+        struct fellow peer = fellow(i);
+        assembly_linked(a, &peer, NS_PER_S);
+    }
+    join(a);
+    feed(a, &box, &r);
+    assembly_close(a);
+    outbox_fini(&box);
+    if (heap.blocks != 0)
+        abort();
+    return 0;
+}
