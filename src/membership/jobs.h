@@ -5,10 +5,12 @@
  *  - Every member tells the leader what it wishes and what it takes part in (REPORT), when that changes and
  *    once a second: a new leader knows all after the first reports.
  *  - The leader forms a job when at least `min` (the largest that any of them gave) wish for it, nobody in
- *    the census still takes part in an earlier formation of it, and nobody has come for the settle time
- *    (300 ms) or all that may come have. It sends FORM to each until each reports to take part.
+ *    the census still holds an earlier formation of it, and nobody has come or gone for the settle time
+ *    (300 ms) or all members but guests have come. It waits for the first report of everybody in the census
+ *    (2 s at most). It sends FORM to each until each reports to take part.
  *  - A formation ends for a member when somebody of it is not in the census any more, when somebody of it
- *    reports that it has ended, or when the member itself ends it. All others end it then, too.
+ *    reports that it has ended, or when the member itself ends it. All others end it then, too. A member holds
+ *    a formation that is over until jobs_end or its next jobs_wish for the job: survivors wait for each other.
  *  - Who wishes for a job that runs waits until it forms again.
  *  - Wishes with other settings than the first one's are refused; the text names what differs. */
 #ifndef MEMBERSHIP_JOBS_H
@@ -66,11 +68,14 @@ struct formation {
 /* The census as it is now, whether we lead it, and whether a quorum is heard (without one nothing is formed).
  */
 void jobs_census(struct jobs *jobs, const struct census *census, bool leads, bool quorum, uint64_t now_ns);
-void jobs_links(struct jobs *jobs, const struct topology *links); /* leader: for the order; copied */
-/* HEARTH_INVALID: we wish for it already, or take part in it. HEARTH_LIMIT. `done`: completed operations of
- * the formation of this job that we were in before. */
+/* For the order, if we lead; copied. One of another census is not taken; the last one follows the census. */
+void jobs_links(struct jobs *jobs, const struct topology *links);
+/* HEARTH_INVALID: we wish for it already, or take part in one that is not over. HEARTH_LIMIT. `done`: completed
+ * operations of the formation of this job that we were in before. Letters go out with the next jobs_tick, which
+ * is due at once: a jobs_end just before is told together with this. */
 int MUST_CHECK jobs_wish(struct jobs *jobs, const struct job_wish *wish, uint64_t done, uint64_t now_ns,
                          struct error *error);
+/* Also ends a formation of the job that jobs_news has not shown yet. */
 void jobs_unwish(struct jobs *jobs, const char *job, uint64_t now_ns);
 void jobs_end(struct jobs *jobs, uint64_t formation, uint64_t now_ns); /* our part in it is over */
 int MUST_CHECK jobs_input(struct jobs *jobs, const struct identity *from, uint8_t kind, const void *payload,
@@ -80,9 +85,10 @@ uint64_t jobs_deadline(const struct jobs *jobs);
 
 /* ---- what is so ---- */
 
-bool jobs_busy(const struct jobs *jobs); /* leader: somebody reports to take part in a formation */
-/* What a wish waits for, one sentence with names: "2 of 3 are there", "it runs with 4 members since ...: it
- * takes new ones when it forms again", "waiting for nodes that still hold the old group: anna". */
+bool jobs_busy(const struct jobs *jobs); /* leader: somebody is called to a formation, or holds one */
+/* What a wish waits for, one sentence with names: "2 of 3 are there: anna, bert", "it runs with 4 members since
+ * 7 s: it takes new ones when it forms again", "waiting for nodes that still hold the old group: anna". "" if
+ * it runs. */
 void jobs_why_not(const struct jobs *jobs, const char *job, char *text, size_t size);
 
 /* A line of the board: what the leader told all. */
@@ -96,7 +102,8 @@ enum job_news_kind {
     JOB_FORMED,  /* `formation`, valid until the next jobs_news */
     JOB_ENDED,   /* formation `id` is over; `who` is why, `text` */
     JOB_REFUSED, /* the wish for `job` was refused: `text` */
-    JOB_WANTED   /* somebody wishes for a job that we have nothing to do with, seen for the first time */
+    JOB_WANTED   /* somebody wishes for a job that we have nothing to do with: once, and again only after
+                    nobody did for a while */
 };
 #define JOB_TEXT_MAX 256
 struct job_news {

@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every member does for its jobs: tells the leader what it wishes and takes part in, takes part when it
+ * is told to, and ends what is over. All letters say how things are, not what has happened: one that is lost,
+ * doubled or late changes nothing that the next one does not put right. */
+#include "membership/jobs.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "membership/jobs_inside.h"
+
+int jobs_open(const struct jobs_setup *setup, struct jobs **out)
+{
+    struct jobs *jobs = heap_alloc(setup->heap, 1, sizeof(*jobs));
+
+    if (!jobs)
+        return HEARTH_NO_MEMORY;
+    jobs->setup = *setup;
+    jobs->touched_ns = setup->now_ns;
+    chair_init(&jobs->chair);
+    *out = jobs;
+    return HEARTH_OK;
+}
+
+static void free_slot(struct job_slot *slot)
+{
+    heap_free(slot->formation);
+    memset(slot, 0, sizeof(*slot));
+}
+
+void jobs_close(struct jobs *jobs)
+{
+    if (!jobs)
+        return;
+    chair_fini(jobs);
+    for (int i = 0; i < JOBS_MAX; i++)
+        free_slot(&jobs->slots[i]);
+    heap_free(jobs);
+}
+
+static struct job_slot *find_slot(struct jobs *jobs, const char *job)
+{
+    for (int i = 0; i < JOBS_MAX; i++)
+        if (jobs->slots[i].state != SLOT_FREE && strcmp(jobs->slots[i].wish.job, job) == 0)
+            return &jobs->slots[i];
+    return NULL;
+}
+
+static struct job_slot *find_part(struct jobs *jobs, uint64_t formation)
+{
+    for (int i = 0; i < JOBS_MAX; i++)
+        if (jobs->slots[i].formation && jobs->slots[i].formation->id == formation)
+            return &jobs->slots[i];
+    return NULL;
+}
+
+static void touch(struct jobs *jobs, uint64_t now_ns)
+{
+    jobs->changed = true;
+    jobs->touched_ns = now_ns;
+}
+
+/* ---- Wishes ---- */
+
+static int check_wish(const struct job_wish *wish, struct error *error)
+{
+    if (!memchr(wish->job, '\0', sizeof(wish->job)) || !job_name_ok(wish->job))
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "a job's name must have 1 to %d printable characters", JOB_NAME_MAX - 1);
+    if (wish->min < 1 || wish->min > CENSUS_MEMBERS_MAX)
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "job %s: at least %d members were asked for; it must be 1 to %d", wish->job,
+                         wish->min, CENSUS_MEMBERS_MAX);
+    if (!memchr(wish->settings, '\0', sizeof(wish->settings)) || !job_text_ok(wish->settings))
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "job %s: settings must have at most %d printable characters", wish->job,
+                         JOB_SETTINGS_MAX - 1);
+    if (wish->place_len > JOB_PLACE_MAX)
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "job %s: the place has %zu bytes; at most %d can be told", wish->job,
+                         wish->place_len, JOB_PLACE_MAX);
+    return HEARTH_OK;
+}
+
+int jobs_wish(struct jobs *jobs, const struct job_wish *wish, uint64_t done, uint64_t now_ns,
+              struct error *error)
+{
+    int status = check_wish(wish, error);
+    if (status)
+        return status;
+    struct job_slot *slot = find_slot(jobs, wish->job);
+    if (slot && slot->state == SLOT_WISHING)
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "this node asks for job %s already", wish->job);
+    if (slot && slot->state == SLOT_RUNNING)
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "this node takes part in job %s already: close its group first", wish->job);
+    for (int i = 0; i < JOBS_MAX && !slot; i++)
+        if (jobs->slots[i].state == SLOT_FREE)
+            slot = &jobs->slots[i];
+    if (!slot)
+        return error_set(error, HEARTH_LIMIT, RANK_NONE,
+                         "job %s: this node has %d jobs already; close one first", wish->job, JOBS_MAX);
+    free_slot(slot);
+    slot->state = SLOT_WISHING;
+    slot->wish = *wish;
+    slot->done = done;
+    slot->serial = ++jobs->serials;
+    touch(jobs, now_ns);
+    return HEARTH_OK;
+}
+
+void jobs_unwish(struct jobs *jobs, const char *job, uint64_t now_ns)
+{
+    struct job_slot *slot = find_slot(jobs, job);
+
+    if (!slot || (slot->formation && slot->formed_told))
+        return;
+    free_slot(slot);
+    touch(jobs, now_ns);
+}
+
+void jobs_end(struct jobs *jobs, uint64_t formation, uint64_t now_ns)
+{
+    struct job_slot *slot = find_part(jobs, formation);
+
+    if (!slot)
+        return;
+    free_slot(slot);
+    touch(jobs, now_ns);
+}
+
+static void set_over(struct jobs *jobs, struct job_slot *slot, const struct identity *who, uint64_t now_ns)
+{
+    slot->state = SLOT_OVER;
+    slot->who = *who;
+    touch(jobs, now_ns);
+}
+
+/* ---- The census ---- */
+
+/* Ends what somebody has gone from; names are those of the census before. */
+static void end_broken(struct jobs *jobs, const struct census *census, uint64_t now_ns)
+{
+    char name[FELLOW_NAME_MAX];
+
+    for (int i = 0; i < JOBS_MAX; i++) {
+        struct job_slot *slot = &jobs->slots[i];
+        for (int r = 0; slot->state == SLOT_RUNNING && r < slot->formation->size; r++) {
+            const struct identity *who = &slot->formation->members[r];
+            if (census_find(census, who) >= 0)
+                continue;
+            job_name_of(&jobs->census, who, name, sizeof(name));
+            snprintf(slot->text, sizeof(slot->text), "%s is not a member any more", name);
+            set_over(jobs, slot, who, now_ns);
+        }
+    }
+}
+
+static bool same_leader(const struct census *a, const struct census *b)
+{
+    return a->size > 0 && b->size > 0 && a->instance == b->instance && a->term == b->term &&
+           identity_equal(&a->members[a->leader].id, &b->members[b->leader].id);
+}
+
+void jobs_census(struct jobs *jobs, const struct census *census, bool leads, bool quorum, uint64_t now_ns)
+{
+    bool same = same_leader(&jobs->census, census);
+
+    if (leads != jobs->leads || quorum != jobs->quorum) {
+        jobs->chair.next_ns = now_ns;
+        jobs->chair.changed = true;
+    }
+    jobs->leads = leads;
+    jobs->quorum = quorum;
+    if (same && census->epoch == jobs->census.epoch)
+        return;
+    end_broken(jobs, census, now_ns);
+    chair_census(jobs, census, now_ns);
+    if (jobs->links.instance == jobs->census.instance && jobs->links.epoch == jobs->census.epoch)
+        topology_follow(&jobs->links, &jobs->census, census);
+    else
+        topology_reset(&jobs->links, census);
+    if (!same) { /* somebody else must hear from us, and tells us other things */
+        jobs->board_sequence = 0;
+        jobs->lines = 0;
+    }
+    jobs->census = *census;
+    touch(jobs, now_ns);
+}
+
+void jobs_links(struct jobs *jobs, const struct topology *links)
+{
+    if (links->instance == jobs->census.instance && links->epoch == jobs->census.epoch &&
+        links->size == jobs->census.size)
+        jobs->links = *links;
+}
+
+/* ---- Letters ---- */
+
+static int take_form(struct jobs *jobs, uint64_t now_ns)
+{
+    const struct form *form = &jobs->scratch.form;
+    const struct formation *f = &form->formation;
+    struct job_slot *slot = find_slot(jobs, f->job);
+    int rank = -1;
+
+    if (f->instance != jobs->census.instance || f->term != jobs->census.term)
+        return HEARTH_OK;
+    for (int r = 0; r < f->size; r++) {
+        if (census_find(&jobs->census, &f->members[r]) < 0)
+            return HEARTH_OK; /* not in yet: it is sent again; or gone: it is over before it begins */
+        if (identity_equal(&f->members[r], &jobs->setup.self))
+            rank = r;
+    }
+    if (rank < 0)
+        return HEARTH_OK;
+    if (!slot || slot->state != SLOT_WISHING || slot->serial != form->serial[rank]) {
+        touch(jobs, now_ns); /* the leader has not heard how things are */
+        return HEARTH_OK;
+    }
+    slot->formation = heap_alloc_raw(jobs->setup.heap, 1, sizeof(*slot->formation));
+    if (!slot->formation)
+        return HEARTH_NO_MEMORY; /* it is sent again */
+    *slot->formation = *f;
+    slot->formation->rank = rank;
+    slot->state = SLOT_RUNNING;
+    touch(jobs, now_ns);
+    return HEARTH_OK;
+}
+
+/* Jobs that we have nothing to do with, as long as somebody wishes for them. */
+static void note_wanted(struct jobs *jobs, const struct board *board)
+{
+    struct wanted before[BOARD_MAX];
+    int count = jobs->wanteds;
+
+    memcpy(before, jobs->wanted, sizeof(before));
+    jobs->wanteds = 0;
+    for (int i = 0; i < board->lines; i++) {
+        const struct job_line *line = &board->line[i].line;
+        struct wanted *wanted = &jobs->wanted[jobs->wanteds];
+        if (line->wishing == 0)
+            continue;
+        memcpy(wanted->job, line->job, sizeof(wanted->job));
+        wanted->told = find_slot(jobs, line->job) != NULL;
+        for (int k = 0; k < count; k++)
+            if (strcmp(before[k].job, line->job) == 0)
+                wanted->told |= before[k].told;
+        jobs->wanteds++;
+    }
+}
+
+static void take_board(struct jobs *jobs, uint64_t now_ns)
+{
+    const struct board *board = &jobs->scratch.board;
+
+    if (board->instance != jobs->census.instance || board->term != jobs->census.term)
+        return;
+    for (int i = 0; i < board->ended; i++) {
+        struct job_slot *slot = find_part(jobs, board->end[i].formation);
+        if (!slot || slot->state != SLOT_RUNNING)
+            continue;
+        memcpy(slot->text, board->end[i].why, sizeof(slot->text));
+        set_over(jobs, slot, &board->end[i].who, now_ns);
+    }
+    for (int i = 0; i < board->refused; i++)
+        for (int k = 0; k < JOBS_MAX; k++) {
+            struct job_slot *slot = &jobs->slots[k];
+            if (slot->state != SLOT_WISHING || slot->serial != board->refusal[i].serial)
+                continue;
+            slot->state = SLOT_REFUSED;
+            memcpy(slot->text, board->refusal[i].why, sizeof(slot->text));
+            touch(jobs, now_ns);
+        }
+    if (board->heard == 0)
+        touch(jobs, now_ns); /* our report came before it led, or not at all */
+    if (board->sequence <= jobs->board_sequence)
+        return;
+    jobs->board_sequence = board->sequence;
+    jobs->lines = board->lines;
+    memcpy(jobs->line, board->line, (size_t)board->lines * sizeof(*board->line));
+    note_wanted(jobs, board);
+}
+
+static bool reports_itself(const struct report *report, const struct identity *from)
+{
+    for (int p = 0; p < report->parts; p++) {
+        bool in = false;
+        for (int m = 0; m < report->part[p].size; m++)
+            in |= identity_equal(&report->part[p].members[m], from);
+        if (!in)
+            return false;
+    }
+    return true;
+}
+
+int jobs_input(struct jobs *jobs, const struct identity *from, uint8_t kind, const void *payload, size_t len,
+               uint64_t now_ns, const char **what)
+{
+    int status, member = census_find(&jobs->census, from);
+    bool leader = member >= 0 && member == jobs->census.leader;
+
+    switch (kind) {
+    case LETTER_REPORT:
+        status = report_decode(&jobs->scratch.report, payload, len, what);
+        if (status)
+            return status;
+        if (!reports_itself(&jobs->scratch.report, from)) {
+            *what = "a report of a formation that its sender is not in";
+            return HEARTH_PROTOCOL;
+        }
+        return member >= 0 ? chair_report(jobs, member, &jobs->scratch.report, now_ns) : HEARTH_OK;
+    case LETTER_FORM:
+        status = form_decode(&jobs->scratch.form, payload, len, what);
+        return status || !leader ? status : take_form(jobs, now_ns);
+    case LETTER_BOARD:
+        status = board_decode(&jobs->scratch.board, payload, len, what);
+        if (status == HEARTH_OK && leader)
+            take_board(jobs, now_ns);
+        return status;
+    default:
+        *what = "a letter that is not about jobs";
+        return HEARTH_PROTOCOL;
+    }
+}
+
+void jobs_send(struct jobs *jobs, const struct identity *to, uint8_t kind, const void *payload, size_t len,
+               uint64_t now_ns)
+{
+    const char *what = "";
+
+    if (!identity_equal(to, &jobs->setup.self))
+        outbox_put(jobs->setup.outbox, to, kind, payload, len);
+    else if (jobs_input(jobs, to, kind, payload, len, now_ns, &what)) /* no memory: it is said again */
+        log_write(&jobs->setup.log, HEARTH_LOG_DEBUG, "HEARTH-JOB-LETTER", "not taken: %s", what);
+}
+
+/* ---- Time ---- */
+
+static void write_report(struct jobs *jobs, struct report *report)
+{
+    *report = (struct report){.instance = jobs->census.instance, .term = jobs->census.term};
+    report->sequence = ++jobs->sequence;
+    for (int i = 0; i < JOBS_MAX; i++) {
+        const struct job_slot *slot = &jobs->slots[i];
+        if (slot->state == SLOT_WISHING) {
+            struct report_wish *wish = &report->wish[report->wishes++];
+            wish->serial = slot->serial;
+            wish->done = slot->done;
+            wish->min = slot->wish.min;
+            wish->place = slot->wish.place;
+            wish->place_len = slot->wish.place_len;
+            memcpy(wish->job, slot->wish.job, sizeof(wish->job));
+            memcpy(wish->settings, slot->wish.settings, sizeof(wish->settings));
+        } else if (slot->formation) {
+            struct report_part *part = &report->part[report->parts++];
+            part->formation = slot->formation->id;
+            part->over = slot->state == SLOT_OVER;
+            part->size = slot->formation->size;
+            part->members = slot->formation->members;
+            memcpy(part->job, slot->wish.job, sizeof(part->job));
+            memcpy(part->settings, slot->wish.settings, sizeof(part->settings));
+        }
+    }
+}
+
+static void send_report(struct jobs *jobs, uint64_t now_ns)
+{
+    const struct identity *leader = &jobs->census.members[jobs->census.leader].id;
+
+    write_report(jobs, &jobs->scratch.report);
+    size_t len = report_encode(&jobs->scratch.report, jobs->bytes, sizeof(jobs->bytes));
+    jobs->changed = false;
+    jobs->report_ns = now_ns + JOBS_REPORT_NS;
+    jobs_send(jobs, leader, LETTER_REPORT, jobs->bytes, len, now_ns);
+}
+
+void jobs_tick(struct jobs *jobs, uint64_t now_ns)
+{
+    if (jobs->census.size == 0 || census_find(&jobs->census, &jobs->setup.self) < 0) {
+        jobs->changed = false; /* told with the next census */
+        return;
+    }
+    if (jobs->changed || now_ns >= jobs->report_ns)
+        send_report(jobs, now_ns);
+    if (now_ns >= jobs->chair.next_ns)
+        chair_tick(jobs, now_ns);
+    if (jobs->changed && jobs->chair.taken) /* what we told ourselves just now */
+        send_report(jobs, now_ns);
+}
+
+uint64_t jobs_deadline(const struct jobs *jobs)
+{
+    uint64_t next_ns = jobs->report_ns;
+
+    if (jobs->census.size == 0 || census_find(&jobs->census, &jobs->setup.self) < 0)
+        return NEVER_NS;
+    if (jobs->changed && jobs->touched_ns < next_ns)
+        next_ns = jobs->touched_ns;
+    if (jobs->chair.taken && jobs->chair.next_ns < next_ns)
+        next_ns = jobs->chair.next_ns;
+    return next_ns;
+}
+
+/* ---- What is so ---- */
+
+bool jobs_busy(const struct jobs *jobs)
+{
+    return chair_busy(jobs);
+}
+
+int jobs_board(const struct jobs *jobs, struct job_line lines[BOARD_MAX])
+{
+    for (int i = 0; i < jobs->lines; i++)
+        lines[i] = jobs->line[i].line;
+    return jobs->lines;
+}
+
+/* What a slot has to tell; false: nothing. */
+static bool slot_news(struct jobs *jobs, struct job_slot *slot, struct job_news *news)
+{
+    memcpy(news->job, slot->wish.job, sizeof(news->job));
+    if (slot->state == SLOT_REFUSED) {
+        news->kind = JOB_REFUSED;
+        memcpy(news->text, slot->text, sizeof(news->text));
+        free_slot(slot);
+        return true;
+    }
+    if (!slot->formation)
+        return false;
+    news->id = slot->formation->id;
+    if (!slot->formed_told) {
+        slot->formed_told = true;
+        jobs->shown = *slot->formation;
+        news->kind = JOB_FORMED;
+        news->formation = &jobs->shown;
+        return true;
+    }
+    if (slot->state != SLOT_OVER || slot->over_told)
+        return false;
+    slot->over_told = true;
+    news->kind = JOB_ENDED;
+    news->who = slot->who;
+    memcpy(news->text, slot->text, sizeof(news->text));
+    return true;
+}
+
+bool jobs_news(struct jobs *jobs, struct job_news *news)
+{
+    for (int i = 0; i < JOBS_MAX; i++) {
+        *news = (struct job_news){0};
+        if (slot_news(jobs, &jobs->slots[i], news))
+            return true;
+    }
+    *news = (struct job_news){.kind = JOB_WANTED};
+    for (int i = 0; i < jobs->wanteds; i++) {
+        struct wanted *wanted = &jobs->wanted[i];
+        if (wanted->told || find_slot(jobs, wanted->job))
+            continue;
+        wanted->told = true;
+        memcpy(news->job, wanted->job, sizeof(news->job));
+        return true;
+    }
+    return false;
+}

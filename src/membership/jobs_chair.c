@@ -1,0 +1,677 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The leader's side of jobs: what the members have reported, and what follows from it. Nothing is remembered
+ * that reports do not bring back: a new leader, or a new term, begins with nothing.
+ *
+ * A member of a formation that reports neither to take part in it nor the wish that it fulfils has ended it,
+ * or will never be in it: then it is over for all. Each wish has a serial, so that this can be told from a
+ * report that crossed the formation on its way. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/hash.h"
+#include "membership/jobs_inside.h"
+
+void chair_init(struct chair *chair)
+{
+    list_init(&chair->runs);
+}
+
+/* ---- What was told ---- */
+
+static void forget(struct told *told)
+{
+    heap_free(told->wish);
+    heap_free(told->part);
+    memset(told, 0, sizeof(*told));
+}
+
+static void drop_run(struct chair *chair, struct run *run)
+{
+    list_remove(&run->item);
+    heap_free(run->letter);
+    heap_free(run);
+    chair->run_count--;
+}
+
+void chair_fini(struct jobs *jobs)
+{
+    struct chair *chair = &jobs->chair;
+    struct list *item, *after;
+
+    LIST_EACH (item, after, &chair->runs)
+        drop_run(chair, container_of(item, struct run, item));
+    for (int m = 0; m < CENSUS_MEMBERS_MAX; m++)
+        forget(&chair->told[m]);
+    chair->jobs = 0;
+    chair->taken = false;
+}
+
+/* Who stays in the census keeps what it has told in this term. */
+static void follow(struct jobs *jobs, const struct census *census, bool same_term, uint64_t now_ns)
+{
+    struct chair *chair = &jobs->chair;
+    struct told before[CENSUS_MEMBERS_MAX];
+
+    memcpy(before, chair->told, sizeof(before));
+    memset(chair->told, 0, sizeof(chair->told));
+    for (int m = 0; m < census->size; m++) {
+        int was = census_find(&jobs->census, &census->members[m].id);
+        chair->told[m].since_ns = now_ns;
+        if (was < 0 || !same_term)
+            continue;
+        chair->told[m] = before[was];
+        before[was] = (struct told){0};
+    }
+    for (int m = 0; m < CENSUS_MEMBERS_MAX; m++)
+        forget(&before[m]);
+}
+
+void chair_census(struct jobs *jobs, const struct census *census, uint64_t now_ns)
+{
+    struct chair *chair = &jobs->chair;
+    bool ours = identity_equal(&census->members[census->leader].id, &jobs->setup.self);
+
+    bool same_term =
+        ours && chair->taken && chair->instance == census->instance && chair->term == census->term;
+
+    if (!same_term) {
+        chair_fini(jobs);
+        chair->sequence = 0;
+    }
+    follow(jobs, census, same_term, now_ns);
+    chair->taken = ours;
+    chair->instance = census->instance;
+    chair->term = census->term;
+    chair->changed = true;
+    chair->next_ns = now_ns;
+}
+
+static struct run *find_run(const struct chair *chair, uint64_t id)
+{
+    struct list *item, *after;
+
+    LIST_EACH (item, after, &chair->runs) {
+        struct run *run = container_of(item, struct run, item);
+        if (run->id == id)
+            return run;
+    }
+    return NULL;
+}
+
+static struct run *add_run(struct jobs *jobs, uint64_t id, const char *job, uint64_t now_ns)
+{
+    if (jobs->chair.run_count >= JOBS_RUNS_MAX)
+        return NULL;
+    struct run *run = heap_alloc(jobs->setup.heap, 1, sizeof(*run));
+    if (!run)
+        return NULL;
+    run->id = id;
+    run->since_ns = now_ns;
+    snprintf(run->job, sizeof(run->job), "%s", job);
+    list_push(&jobs->chair.runs, &run->item);
+    jobs->chair.run_count++;
+    return run;
+}
+
+static const struct told_wish *same_wish(const struct told *told, uint64_t serial)
+{
+    for (int i = 0; i < told->wishes; i++)
+        if (told->wish[i].serial == serial)
+            return &told->wish[i];
+    return NULL;
+}
+
+static const struct told_part *same_part(const struct told *told, uint64_t formation)
+{
+    for (int i = 0; i < told->parts; i++)
+        if (told->part[i].formation == formation)
+            return &told->part[i];
+    return NULL;
+}
+
+static void take_wish(const struct told *before, const struct report_wish *from, uint64_t now_ns,
+                      struct told_wish *wish)
+{
+    const struct told_wish *same = same_wish(before, from->serial);
+
+    if (same) {
+        *wish = *same;
+        return;
+    }
+    wish->serial = from->serial;
+    wish->done = from->done;
+    wish->since_ns = now_ns;
+    wish->wish.min = from->min;
+    wish->wish.place_len = from->place_len;
+    memcpy(wish->wish.job, from->job, sizeof(wish->wish.job));
+    memcpy(wish->wish.settings, from->settings, sizeof(wish->wish.settings));
+    memcpy(wish->wish.place, from->place, from->place_len);
+}
+
+/* Makes the blocks for what a report says; false: no memory, and nothing is held. */
+static bool take_report(struct jobs *jobs, const struct told *before, const struct report *report,
+                        uint64_t now_ns, struct told *told)
+{
+    *told = (struct told){.heard = true, .since_ns = before->since_ns, .sequence = report->sequence};
+    told->wish = heap_alloc(jobs->setup.heap, (size_t)report->wishes, sizeof(*told->wish));
+    told->part = heap_alloc(jobs->setup.heap, (size_t)report->parts, sizeof(*told->part));
+    if (!told->wish || !told->part) {
+        forget(told);
+        return false;
+    }
+    told->wishes = report->wishes;
+    told->parts = report->parts;
+    for (int i = 0; i < report->wishes; i++)
+        take_wish(before, &report->wish[i], now_ns, &told->wish[i]);
+    for (int i = 0; i < report->parts; i++) {
+        struct told_part *part = &told->part[i];
+        part->formation = report->part[i].formation;
+        part->over = report->part[i].over;
+        memcpy(part->job, report->part[i].job, sizeof(part->job));
+        memcpy(part->settings, report->part[i].settings, sizeof(part->settings));
+    }
+    return true;
+}
+
+static struct chair_job *find_job(struct chair *chair, const char *job)
+{
+    for (int i = 0; i < chair->jobs; i++)
+        if (strcmp(chair->job[i].job, job) == 0)
+            return &chair->job[i];
+    return NULL;
+}
+
+/* Formations that somebody let go of: whoever did may come again, so the wait begins anew. */
+static bool note_releases(struct chair *chair, const struct told *before, const struct told *told,
+                          uint64_t now_ns)
+{
+    bool any = false;
+
+    for (int i = 0; i < before->parts; i++) {
+        const struct told_part *part = &before->part[i], *now = same_part(told, part->formation);
+        struct chair_job *job = find_job(chair, part->job);
+        any |= !now || now->over != part->over;
+        if (!now && job)
+            job->released_ns = now_ns;
+    }
+    return any;
+}
+
+static bool wishes_differ(const struct told *before, const struct told *told)
+{
+    bool differ = before->wishes != told->wishes || before->parts != told->parts;
+
+    for (int i = 0; i < told->wishes; i++)
+        differ |= !same_wish(before, told->wish[i].serial);
+    return differ;
+}
+
+int chair_report(struct jobs *jobs, int from, const struct report *report, uint64_t now_ns)
+{
+    struct chair *chair = &jobs->chair;
+    struct told *told = &chair->told[from], before = *told;
+
+    if (!chair->taken || report->instance != chair->instance || report->term != chair->term ||
+        (before.heard && report->sequence <= before.sequence))
+        return HEARTH_OK; /* of another time */
+    if (!take_report(jobs, &before, report, now_ns, told)) {
+        *told = before;
+        return HEARTH_NO_MEMORY; /* it will be told again */
+    }
+    for (int i = 0; i < report->parts; i++) {
+        const struct report_part *part = &report->part[i];
+        struct run *run = find_run(chair, part->formation);
+        if (!run && (run = add_run(jobs, part->formation, part->job, now_ns)) != NULL) {
+            run->size = part->size;
+            memcpy(run->members, part->members, (size_t)part->size * sizeof(*part->members));
+        }
+    }
+    chair->changed |=
+        note_releases(chair, &before, told, now_ns) || wishes_differ(&before, told) || !before.heard;
+    chair->next_ns = now_ns;
+    forget(&before);
+    return HEARTH_OK;
+}
+
+/* ---- Formations that are over ---- */
+
+/* Of a member in a formation. From ROLE_OVER on it is over for all; a later one says better why. */
+enum role {
+    ROLE_IN,
+    ROLE_CALLED, /* the formation is still on its way to it */
+    ROLE_SILENT, /* it has not reported in this term */
+    ROLE_OVER,   /* it knows already that it is over */
+    ROLE_OUT,    /* it has left, or does not want to be in it */
+    ROLE_GONE    /* from the census */
+};
+
+static enum role role_of(const struct jobs *jobs, const struct run *run, int rank, int *member)
+{
+    int at = census_find(&jobs->census, &run->members[rank]);
+    *member = at;
+    if (at < 0)
+        return ROLE_GONE;
+    const struct told *told = &jobs->chair.told[at];
+    const struct told_part *part = same_part(told, run->id);
+    if (part)
+        return part->over ? ROLE_OVER : ROLE_IN;
+    if (!told->heard)
+        return ROLE_SILENT;
+    return run->ours && same_wish(told, run->serial[rank]) ? ROLE_CALLED : ROLE_OUT;
+}
+
+static void end_run(struct jobs *jobs, struct run *run, const struct identity *who, enum role role)
+{
+    const char *how = role == ROLE_GONE  ? "is not a member any more"
+                      : role == ROLE_OUT ? "has left the group"
+                                         : "knows that the group is over";
+    char name[FELLOW_NAME_MAX];
+
+    job_name_of(&jobs->census, who, name, sizeof(name));
+    run->ended = true;
+    run->who = *who;
+    snprintf(run->why, sizeof(run->why), "%s %s", name, how);
+    jobs->chair.changed = true;
+    log_write(&jobs->setup.log, HEARTH_LOG_INFO, "HEARTH-JOB-ENDED", "job %s: %s", run->job, run->why);
+}
+
+/* Ends what is over and forgets what nobody holds. */
+static void look_after_runs(struct jobs *jobs)
+{
+    struct list *item, *after;
+
+    LIST_EACH (item, after, &jobs->chair.runs) {
+        struct run *run = container_of(item, struct run, item);
+        enum role most = ROLE_IN;
+        int held = 0, whose = 0, member;
+        for (int r = 0; r < run->size; r++) {
+            enum role role = role_of(jobs, run, r, &member);
+            held += member >= 0 && same_part(&jobs->chair.told[member], run->id);
+            if (role > most) {
+                most = role;
+                whose = r;
+            }
+        }
+        if (most >= ROLE_OVER && !run->ended)
+            end_run(jobs, run, &run->members[whose], most);
+        if (held == 0 && (run->ended || !run->ours))
+            drop_run(&jobs->chair, run);
+    }
+}
+
+/* ---- Wishes ---- */
+
+/* A wish that a formation of ours fulfils already. */
+static bool called(const struct jobs *jobs, int member, const struct told_wish *wish)
+{
+    struct list *item, *after;
+
+    LIST_EACH (item, after, &jobs->chair.runs) {
+        const struct run *run = container_of(item, struct run, item);
+        if (!run->ours || run->ended || strcmp(run->job, wish->wish.job) != 0)
+            continue;
+        for (int r = 0; r < run->size; r++)
+            if (run->serial[r] == wish->serial &&
+                identity_equal(&run->members[r], &jobs->census.members[member].id))
+                return true;
+    }
+    return false;
+}
+
+const struct told_wish *chair_wish(const struct jobs *jobs, int member, const char *job)
+{
+    const struct told *told = &jobs->chair.told[member];
+
+    for (int i = 0; i < told->wishes; i++)
+        if (strcmp(told->wish[i].wish.job, job) == 0 && told->wish[i].refusal[0] == '\0' &&
+            !called(jobs, member, &told->wish[i]))
+            return &told->wish[i];
+    return NULL;
+}
+
+bool chair_silent(const struct jobs *jobs, int member, uint64_t now_ns)
+{
+    const struct told *told = &jobs->chair.told[member];
+
+    return !told->heard && now_ns < told->since_ns + JOBS_SILENT_NS;
+}
+
+static struct chair_job *want_job(struct chair *chair, const char *job)
+{
+    struct chair_job *at = find_job(chair, job);
+
+    if (!at && chair->jobs < BOARD_MAX) {
+        at = &chair->job[chair->jobs++];
+        *at = (struct chair_job){0};
+        snprintf(at->job, sizeof(at->job), "%s", job);
+    }
+    if (at)
+        at->wanted = true;
+    return at;
+}
+
+/* The settings of those who run it count, then those that counted before, then the first one's. */
+static void settle_settings(const struct jobs *jobs, struct chair_job *job)
+{
+    const char *first = NULL;
+    uint64_t first_ns = NEVER_NS;
+    bool kept = false;
+
+    for (int m = 0; m < jobs->census.size; m++) {
+        const struct told *told = &jobs->chair.told[m];
+        const struct told_wish *wish = chair_wish(jobs, m, job->job);
+        for (int p = 0; p < told->parts; p++)
+            if (strcmp(told->part[p].job, job->job) == 0) {
+                memcpy(job->settings, told->part[p].settings, sizeof(job->settings));
+                job->settled = true;
+                return;
+            }
+        kept |= wish && job->settled && strcmp(wish->wish.settings, job->settings) == 0;
+        if (wish && wish->since_ns < first_ns) {
+            first_ns = wish->since_ns;
+            first = wish->wish.settings;
+        }
+    }
+    if (first && !kept)
+        memcpy(job->settings, first, sizeof(job->settings));
+    job->settled |= first != NULL;
+}
+
+static void list_jobs(struct jobs *jobs)
+{
+    struct chair *chair = &jobs->chair;
+
+    for (int i = 0; i < chair->jobs; i++)
+        chair->job[i].wanted = false;
+    for (int m = 0; m < jobs->census.size; m++) {
+        struct told *told = &chair->told[m];
+        for (int i = 0; i < told->parts; i++)
+            (void)want_job(chair, told->part[i].job);
+        for (int i = 0; i < told->wishes; i++)
+            if (told->wish[i].refusal[0] == '\0' && !want_job(chair, told->wish[i].wish.job)) {
+                snprintf(told->wish[i].refusal, JOB_TEXT_MAX,
+                         "the cluster has %d jobs already; wait until one has ended", BOARD_MAX);
+                chair->changed = true;
+            }
+    }
+    for (int i = 0; i < chair->jobs; i++)
+        if (!chair->job[i].wanted)
+            chair->job[i--] = chair->job[--chair->jobs];
+    for (int i = 0; i < chair->jobs; i++)
+        settle_settings(jobs, &chair->job[i]);
+}
+
+static void refuse_others(struct jobs *jobs, const struct chair_job *job)
+{
+    char differ[JOB_TEXT_MAX / 2];
+
+    for (int m = 0; m < jobs->census.size; m++) {
+        struct told *told = &jobs->chair.told[m];
+        for (int i = 0; i < told->wishes; i++) {
+            struct told_wish *wish = &told->wish[i];
+            if (wish->refusal[0] != '\0' || strcmp(wish->wish.job, job->job) != 0 ||
+                strcmp(wish->wish.settings, job->settings) == 0 || called(jobs, m, wish))
+                continue;
+            job_differ(wish->wish.settings, job->settings, differ, sizeof(differ));
+            snprintf(wish->refusal, sizeof(wish->refusal), "others ask for job %s with other settings: %s",
+                     job->job, differ);
+            jobs->chair.changed = true;
+        }
+    }
+}
+
+/* ---- Forming ---- */
+
+static bool job_runs(const struct jobs *jobs, const char *job)
+{
+    struct list *item, *after;
+
+    LIST_EACH (item, after, &jobs->chair.runs) {
+        const struct run *run = container_of(item, struct run, item);
+        if (!run->ended && strcmp(run->job, job) == 0)
+            return true;
+    }
+    for (int m = 0; m < jobs->census.size; m++) /* over, but held */
+        for (int p = 0; p < jobs->chair.told[m].parts; p++)
+            if (strcmp(jobs->chair.told[m].part[p].job, job) == 0)
+                return true;
+    return false;
+}
+
+/* Members that wish for the job, at most CENSUS_MEMBERS_MAX; *due_ns: when they have waited long enough. */
+static int wishers(const struct jobs *jobs, const struct chair_job *job, int *members, uint64_t *due_ns)
+{
+    int count = 0, min = 1, missing = 0, residents = 0;
+
+    *due_ns = job->released_ns;
+    for (int m = 0; m < jobs->census.size; m++) {
+        const struct told_wish *wish = chair_wish(jobs, m, job->job);
+        bool guest = jobs->census.members[m].flags & FELLOW_GUEST;
+        missing += !wish && !guest;
+        residents += wish && !guest;
+        if (!wish)
+            continue;
+        members[count++] = m;
+        min = wish->wish.min > min ? wish->wish.min : min;
+        *due_ns = wish->since_ns > *due_ns ? wish->since_ns : *due_ns;
+    }
+    if (missing > 0 || residents == 0) /* somebody may still come */
+        *due_ns += JOBS_SETTLE_NS;
+    return count >= min ? count : 0;
+}
+
+static uint64_t draw_id(struct jobs *jobs)
+{
+    uint64_t id = 0;
+
+    while (id == 0 || find_run(&jobs->chair, id)) {
+        id = hash_mix(jobs->setup.seed, jobs->census.instance);
+        id = hash_mix(id, jobs->census.epoch);
+        id = hash_mix(id, jobs->census.term);
+        id = hash_mix(id, ++jobs->chair.formations);
+    }
+    return id;
+}
+
+static void arrange(const struct jobs *jobs, const int *members, int count, struct arrangement *out)
+{
+    uint64_t hosts[CENSUS_MEMBERS_MAX];
+
+    for (int i = 0; i < count; i++)
+        hosts[i] = jobs->census.members[members[i]].host_id;
+    topology_arrange(&jobs->links, members, hosts, count, out);
+}
+
+static void write_form(struct jobs *jobs, const char *job, const int *members, int count)
+{
+    struct form *form = &jobs->scratch.form;
+    struct formation *f = &form->formation;
+    struct arrangement best;
+
+    memset(form, 0, sizeof(*form));
+    arrange(jobs, members, count, &best);
+    f->id = draw_id(jobs);
+    f->size = count;
+    f->sites = (uint8_t)best.sites;
+    f->inside_mbit_x10 = best.inside_mbit_x10;
+    f->across_mbit_x10 = best.across_mbit_x10;
+    f->inside_us = best.inside_us;
+    f->across_us = best.across_us;
+    f->instance = jobs->census.instance;
+    f->epoch = jobs->census.epoch;
+    f->term = jobs->census.term;
+    snprintf(f->job, sizeof(f->job), "%s", job);
+    for (int rank = 0; rank < count; rank++) {
+        int m = members[best.order[rank]];
+        const struct told_wish *wish = chair_wish(jobs, m, job);
+        f->members[rank] = jobs->census.members[m].id;
+        f->site[rank] = (uint8_t)best.site[rank];
+        f->done[rank] = wish->done;
+        f->place_len[rank] = (uint16_t)wish->wish.place_len;
+        memcpy(f->place[rank], wish->wish.place, wish->wish.place_len);
+        form->serial[rank] = wish->serial;
+    }
+}
+
+static void form_job(struct jobs *jobs, const char *job, const int *members, int count, uint64_t now_ns)
+{
+    const struct form *form = &jobs->scratch.form;
+
+    write_form(jobs, job, members, count);
+    size_t len = form_encode(form, jobs->bytes, sizeof(jobs->bytes));
+    uint8_t *letter = heap_alloc(jobs->setup.heap, 1, len);
+    struct run *run = letter ? add_run(jobs, form->formation.id, job, now_ns) : NULL;
+    if (!run) { /* no memory: tried again with the next report */
+        heap_free(letter);
+        return;
+    }
+    memcpy(letter, jobs->bytes, len);
+    run->letter = letter;
+    run->letter_len = len;
+    run->ours = true;
+    run->size = count;
+    memcpy(run->members, form->formation.members, sizeof(run->members));
+    memcpy(run->serial, form->serial, sizeof(run->serial));
+    jobs->chair.changed = true;
+    log_write(&jobs->setup.log, HEARTH_LOG_INFO, "HEARTH-JOB-FORMED", "job %s begins with %d members", job,
+              count);
+}
+
+static void sooner(uint64_t *deadline_ns, uint64_t at_ns)
+{
+    if (at_ns < *deadline_ns)
+        *deadline_ns = at_ns;
+}
+
+static void form_jobs(struct jobs *jobs, uint64_t now_ns)
+{
+    struct chair *chair = &jobs->chair;
+    int members[CENSUS_MEMBERS_MAX];
+    uint64_t due_ns;
+
+    for (int m = 0; m < jobs->census.size; m++)
+        if (chair_silent(jobs, m, now_ns)) {
+            sooner(&chair->next_ns, chair->told[m].since_ns + JOBS_SILENT_NS);
+            return; /* it may run a job, or be the first to wish for it */
+        }
+    for (int i = 0; i < chair->jobs; i++) {
+        refuse_others(jobs, &chair->job[i]);
+        if (!jobs->leads || !jobs->quorum || job_runs(jobs, chair->job[i].job))
+            continue;
+        int count = wishers(jobs, &chair->job[i], members, &due_ns);
+        if (count == 0)
+            continue;
+        if (now_ns >= due_ns)
+            form_job(jobs, chair->job[i].job, members, count, now_ns);
+        else
+            sooner(&chair->next_ns, due_ns);
+    }
+}
+
+static void send_forms(struct jobs *jobs, uint64_t now_ns)
+{
+    struct list *item, *after;
+
+    LIST_EACH (item, after, &jobs->chair.runs) {
+        struct run *run = container_of(item, struct run, item);
+        bool waiting = false;
+        int member;
+        if (!run->ours || run->ended)
+            continue;
+        for (int r = 0; r < run->size; r++) {
+            if (role_of(jobs, run, r, &member) != ROLE_CALLED)
+                continue;
+            waiting = true;
+            if (now_ns >= run->resend_ns)
+                jobs_send(jobs, &run->members[r], LETTER_FORM, run->letter, run->letter_len, now_ns);
+        }
+        if (now_ns >= run->resend_ns)
+            run->resend_ns = now_ns + JOBS_RESEND_NS;
+        if (waiting)
+            sooner(&jobs->chair.next_ns, run->resend_ns);
+    }
+}
+
+/* ---- The board ---- */
+
+static void write_personal(struct jobs *jobs, int member, struct board *board)
+{
+    const struct told *told = &jobs->chair.told[member];
+
+    board->heard = told->heard ? told->sequence : 0;
+    board->ended = board->refused = 0;
+    for (int i = 0; i < told->parts; i++) {
+        const struct run *run = find_run(&jobs->chair, told->part[i].formation);
+        if (!run || !run->ended || told->part[i].over)
+            continue;
+        struct board_end *end = &board->end[board->ended++];
+        end->formation = run->id;
+        end->who = run->who;
+        memcpy(end->why, run->why, sizeof(end->why));
+    }
+    for (int i = 0; i < told->wishes; i++)
+        if (told->wish[i].refusal[0] != '\0') {
+            struct board_refusal *refusal = &board->refusal[board->refused++];
+            refusal->serial = told->wish[i].serial;
+            memcpy(refusal->why, told->wish[i].refusal, sizeof(refusal->why));
+        }
+}
+
+static void send_board(struct jobs *jobs, int member, uint64_t now_ns)
+{
+    struct board *board = &jobs->scratch.board;
+
+    write_personal(jobs, member, board);
+    size_t len = board_encode(board, jobs->bytes, sizeof(jobs->bytes));
+    jobs_send(jobs, &jobs->census.members[member].id, LETTER_BOARD, jobs->bytes, len, now_ns);
+}
+
+static void send_boards(struct jobs *jobs, uint64_t now_ns)
+{
+    struct chair *chair = &jobs->chair;
+    struct board *board = &jobs->scratch.board;
+    int self = jobs->census.leader;
+    uint64_t due_ns = chair->board_ns + (chair->changed ? JOBS_BOARD_NS : JOBS_REPORT_NS);
+
+    if (now_ns < due_ns && chair->sequence > 0) {
+        sooner(&chair->next_ns, due_ns);
+        return;
+    }
+    memset(board, 0, sizeof(*board));
+    board->instance = chair->instance;
+    board->term = chair->term;
+    board->sequence = ++chair->sequence;
+    board->lines = chair->jobs;
+    for (int i = 0; i < chair->jobs; i++)
+        job_waits_for(jobs, chair->job[i].job, now_ns, &board->line[i]);
+    for (int m = 0; m < jobs->census.size; m++)
+        if (m != self)
+            send_board(jobs, m, now_ns);
+    send_board(jobs, self, now_ns); /* last: reading it overwrites what was written */
+    chair->changed = false;
+    chair->board_ns = now_ns;
+    sooner(&chair->next_ns, now_ns + JOBS_REPORT_NS);
+}
+
+void chair_tick(struct jobs *jobs, uint64_t now_ns)
+{
+    struct chair *chair = &jobs->chair;
+
+    chair->next_ns = NEVER_NS;
+    if (!chair->taken)
+        return;
+    look_after_runs(jobs);
+    list_jobs(jobs);
+    form_jobs(jobs, now_ns);
+    send_forms(jobs, now_ns);
+    send_boards(jobs, now_ns);
+}
+
+bool chair_busy(const struct jobs *jobs)
+{
+    bool busy = jobs->chair.taken && jobs->chair.run_count > 0;
+
+    for (int m = 0; m < jobs->census.size; m++)
+        busy |= jobs->chair.told[m].parts > 0;
+    return busy;
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between jobs.c (what every member does), jobs_chair.c (what the leader does) and jobs_words.c (what people
+ * read). */
+#ifndef MEMBERSHIP_JOBS_INSIDE_H
+#define MEMBERSHIP_JOBS_INSIDE_H
+
+#include "core/list.h"
+#include "membership/jobs_letters.h"
+
+#define JOBS_REPORT_NS NS_PER_S          /* a report, a board, at least so often */
+#define JOBS_SETTLE_NS (300 * NS_PER_MS) /* nobody has come or gone for so long */
+#define JOBS_RESEND_NS (250 * NS_PER_MS) /* of a formation that was not answered */
+#define JOBS_BOARD_NS  (20 * NS_PER_MS)  /* between two boards, whatever changes */
+#define JOBS_SILENT_NS (2 * NS_PER_S)    /* so long a job waits for the first report of a member */
+#define JOBS_RUNS_MAX  256               /* formations that the leader knows */
+
+/* A job that this member has to do with. */
+enum slot_state {
+    SLOT_FREE,
+    SLOT_WISHING,
+    SLOT_REFUSED, /* until that is told */
+    SLOT_RUNNING, /* takes part */
+    SLOT_OVER     /* took part, and holds it until jobs_end, or the next wish */
+};
+struct job_slot {
+    enum slot_state state;
+    struct job_wish wish;
+    uint64_t serial, done;
+    struct formation *formation; /* running, over */
+    bool formed_told, over_told;
+    struct identity who; /* why it is over, or refused */
+    char text[JOB_TEXT_MAX];
+};
+
+/* ---- What the leader keeps ---- */
+
+struct told_wish {
+    struct job_wish wish;
+    uint64_t serial, done;
+    uint64_t since_ns;
+    char refusal[JOB_TEXT_MAX]; /* "": not refused */
+};
+struct told_part {
+    uint64_t formation;
+    bool over;
+    char job[JOB_NAME_MAX];
+    char settings[JOB_SETTINGS_MAX];
+};
+/* What a member has reported, by index in the census. */
+struct told {
+    bool heard;        /* in this term */
+    uint64_t since_ns; /* in the census, or the term */
+    uint64_t sequence;
+    int wishes, parts;
+    struct told_wish *wish; /* blocks of the heap */
+    struct told_part *part;
+};
+
+/* A formation, of ours or of a leader before. */
+struct run {
+    struct list item;
+    uint64_t id;
+    char job[JOB_NAME_MAX];
+    int size;
+    struct identity members[CENSUS_MEMBERS_MAX];
+    uint64_t serial[CENSUS_MEMBERS_MAX]; /* of the wishes that it fulfils; only if `ours` */
+    bool ours;                           /* formed in this term */
+    bool ended;
+    struct identity who; /* why it ended */
+    char why[JOB_TEXT_MAX];
+    uint64_t since_ns, resend_ns;
+    size_t letter_len;
+    uint8_t *letter; /* LETTER_FORM; NULL: formed by a leader before */
+};
+
+/* A job that somebody wishes for or takes part in. */
+struct chair_job {
+    char job[JOB_NAME_MAX];
+    bool settled;                    /* the settings are */
+    char settings[JOB_SETTINGS_MAX]; /* of those who run it, or of the first that came */
+    uint64_t released_ns;            /* when somebody last let go of a formation of it */
+    bool wanted;                     /* still, in the count at hand */
+};
+
+struct chair {
+    bool taken; /* the census says that we lead */
+    uint64_t instance, term;
+    bool changed;        /* the board is not what was told last */
+    uint64_t board_ns;   /* of the last one */
+    uint64_t next_ns;    /* when something is due */
+    uint64_t sequence;   /* of boards */
+    uint64_t formations; /* counts ours */
+    int jobs;
+    struct chair_job job[BOARD_MAX];
+    struct told told[CENSUS_MEMBERS_MAX];
+    struct list runs;
+    int run_count;
+};
+
+/* ---- The machine ---- */
+
+struct wanted {
+    char job[JOB_NAME_MAX];
+    bool told;
+};
+
+struct jobs {
+    struct jobs_setup setup;
+    struct census census; /* size 0: none yet */
+    bool leads, quorum;
+    bool changed; /* the report is not what was told last */
+    uint64_t touched_ns, report_ns;
+    uint64_t serials, sequence; /* of wishes, of reports */
+    struct job_slot slots[JOBS_MAX];
+    uint64_t board_sequence; /* of the leader's */
+    int lines;
+    struct board_line line[BOARD_MAX];
+    int wanteds; /* jobs of others, as long as they are on the board */
+    struct wanted wanted[BOARD_MAX];
+    struct topology links;
+    struct chair chair;
+    struct formation shown; /* what jobs_news gave last */
+    union {
+        struct report report;
+        struct form form;
+        struct board board;
+    } scratch; /* one letter at a time, made or read */
+    uint8_t bytes[LETTER_PAYLOAD_MAX];
+};
+
+/* jobs.c: to another node, or straight to ourselves. */
+void jobs_send(struct jobs *jobs, const struct identity *to, uint8_t kind, const void *payload, size_t len,
+               uint64_t now_ns);
+
+/* jobs_chair.c */
+void chair_init(struct chair *chair);
+void chair_fini(struct jobs *jobs);
+/* Before the census is replaced by `census`. */
+void chair_census(struct jobs *jobs, const struct census *census, uint64_t now_ns);
+int MUST_CHECK chair_report(struct jobs *jobs, int from, const struct report *report, uint64_t now_ns);
+void chair_tick(struct jobs *jobs, uint64_t now_ns);
+bool chair_busy(const struct jobs *jobs);
+
+/* jobs_chair.c, for jobs_words.c */
+const struct told_wish *chair_wish(const struct jobs *jobs, int member, const char *job); /* open, or NULL */
+bool chair_silent(const struct jobs *jobs, int member, uint64_t now_ns); /* its first report is waited for */
+
+/* jobs_words.c: for people. */
+void job_name_of(const struct census *census, const struct identity *id, char *text, size_t size);
+/* The first "name=value" of theirs that is not in ours. */
+void job_differ(const char *theirs, const char *ours, char *text, size_t size);
+/* What wishes for the job wait for, and the numbers. */
+void job_waits_for(const struct jobs *jobs, const char *job, uint64_t now_ns, struct board_line *line);
+
+#endif

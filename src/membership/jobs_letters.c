@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The letters of jobs, field by field; nothing that is not in docs/wire.md is taken. */
+#include "membership/jobs_letters.h"
+
+#include <string.h>
+
+bool job_text_ok(const char *text)
+{
+    for (; *text; text++)
+        if (*text < 0x20 || *text > 0x7e)
+            return false;
+    return true;
+}
+
+bool job_name_ok(const char *name)
+{
+    return name[0] != '\0' && strlen(name) < JOB_NAME_MAX && job_text_ok(name);
+}
+
+/* ---- Pieces ---- */
+
+static void put_text(struct writer *w, const char *text)
+{
+    size_t len = strlen(text);
+
+    put_u8(w, (uint8_t)len); /* all texts have at most 255 letters */
+    put_bytes(w, text, len);
+}
+
+static bool get_text(struct reader *r, char *text, size_t size)
+{
+    size_t len = get_u8(r);
+
+    if (len >= size)
+        return false;
+    get_bytes(r, text, len);
+    text[len] = '\0';
+    return !r->bad && strlen(text) == len && job_text_ok(text);
+}
+
+static void put_identity(struct writer *w, const struct identity *id)
+{
+    put_bytes(w, id->node.bytes, NODE_ID_LEN);
+    put_u64(w, id->instance);
+}
+
+static bool get_identity(struct reader *r, struct identity *id)
+{
+    get_bytes(r, id->node.bytes, NODE_ID_LEN);
+    id->instance = get_u64(r);
+    return !r->bad && id->instance != 0;
+}
+
+/* False: malformed, or one of those before it. */
+static bool get_new_identity(struct reader *r, struct identity *ids, int at)
+{
+    if (!get_identity(r, &ids[at]))
+        return false;
+    for (int i = 0; i < at; i++)
+        if (identity_equal(&ids[i], &ids[at]))
+            return false;
+    return true;
+}
+
+static size_t written(const struct writer *w, size_t size)
+{
+    return w->bad ? 0 : size - (size_t)(w->end - w->at);
+}
+
+static int malformed(const char **what, const char *how)
+{
+    *what = how;
+    return HEARTH_PROTOCOL;
+}
+
+/* ---- Report ---- */
+
+size_t report_encode(const struct report *report, void *target, size_t size)
+{
+    struct writer w = writer_of(target, size);
+
+    put_u64(&w, report->instance);
+    put_u64(&w, report->term);
+    put_u64(&w, report->sequence);
+    put_u8(&w, (uint8_t)report->wishes);
+    put_u8(&w, (uint8_t)report->parts);
+    for (int i = 0; i < report->wishes; i++) {
+        const struct report_wish *wish = &report->wish[i];
+        put_u64(&w, wish->serial);
+        put_u64(&w, wish->done);
+        put_u8(&w, (uint8_t)wish->min);
+        put_text(&w, wish->job);
+        put_text(&w, wish->settings);
+        put_u16(&w, (uint16_t)wish->place_len);
+        put_bytes(&w, wish->place, wish->place_len);
+    }
+    for (int i = 0; i < report->parts; i++) {
+        const struct report_part *part = &report->part[i];
+        put_u64(&w, part->formation);
+        put_u8(&w, part->over);
+        put_u8(&w, (uint8_t)part->size);
+        put_text(&w, part->job);
+        put_text(&w, part->settings);
+        for (int m = 0; m < part->size; m++)
+            put_identity(&w, &part->members[m]);
+    }
+    return written(&w, size);
+}
+
+static bool get_wish(struct reader *r, struct report_wish *wish)
+{
+    wish->serial = get_u64(r);
+    wish->done = get_u64(r);
+    wish->min = get_u8(r);
+    if (wish->serial == 0 || wish->min < 1 || wish->min > CENSUS_MEMBERS_MAX ||
+        !get_text(r, wish->job, sizeof(wish->job)) || wish->job[0] == '\0' ||
+        !get_text(r, wish->settings, sizeof(wish->settings)))
+        return false;
+    wish->place_len = get_u16(r);
+    wish->place = r->at;
+    if (r->bad || wish->place_len > JOB_PLACE_MAX || wish->place_len > reader_left(r))
+        return false;
+    r->at += wish->place_len;
+    return true;
+}
+
+static bool get_part(struct reader *r, struct report_part *part, struct identity *members)
+{
+    part->formation = get_u64(r);
+    uint8_t over = get_u8(r);
+    part->size = get_u8(r);
+    part->over = over == 1;
+    part->members = members;
+    if (part->formation == 0 || over > 1 || part->size < 1 || part->size > CENSUS_MEMBERS_MAX ||
+        !get_text(r, part->job, sizeof(part->job)) || part->job[0] == '\0' ||
+        !get_text(r, part->settings, sizeof(part->settings)))
+        return false;
+    for (int m = 0; m < part->size; m++)
+        if (!get_new_identity(r, members, m))
+            return false;
+    return true;
+}
+
+static const char *report_job(const struct report *report, int at)
+{
+    return at < report->wishes ? report->wish[at].job : report->part[at - report->wishes].job;
+}
+
+int report_decode(struct report *report, const void *source, size_t len, const char **what)
+{
+    struct reader r = reader_of(source, len);
+
+    report->instance = get_u64(&r);
+    report->term = get_u64(&r);
+    report->sequence = get_u64(&r);
+    report->wishes = get_u8(&r);
+    report->parts = get_u8(&r);
+    if (r.bad || report->instance == 0 || report->term == 0 || report->sequence == 0)
+        return malformed(what, "a report without instance, term or sequence");
+    if (report->wishes + report->parts > JOBS_MAX)
+        return malformed(what, "a report with too many jobs");
+    for (int i = 0; i < report->wishes; i++)
+        if (!get_wish(&r, &report->wish[i]))
+            return malformed(what, "a report with a malformed wish");
+    for (int i = 0; i < report->parts; i++)
+        if (!get_part(&r, &report->part[i], report->pool[i]))
+            return malformed(what, "a report with a malformed part");
+    if (reader_left(&r) > 0)
+        return malformed(what, "a report that is too long");
+    for (int i = 0; i < report->wishes + report->parts; i++)
+        for (int j = 0; j < i; j++)
+            if (strcmp(report_job(report, i), report_job(report, j)) == 0)
+                return malformed(what, "a report with a job twice");
+    return HEARTH_OK;
+}
+
+/* ---- Form ---- */
+
+size_t form_encode(const struct form *form, void *target, size_t size)
+{
+    const struct formation *f = &form->formation;
+    struct writer w = writer_of(target, size);
+
+    put_u64(&w, f->instance);
+    put_u64(&w, f->epoch);
+    put_u64(&w, f->term);
+    put_u64(&w, f->id);
+    put_u32(&w, f->inside_mbit_x10);
+    put_u32(&w, f->across_mbit_x10);
+    put_u32(&w, f->inside_us);
+    put_u32(&w, f->across_us);
+    put_u8(&w, (uint8_t)f->size);
+    put_u8(&w, f->sites);
+    put_text(&w, f->job);
+    for (int i = 0; i < f->size; i++) {
+        put_identity(&w, &f->members[i]);
+        put_u64(&w, form->serial[i]);
+        put_u64(&w, f->done[i]);
+        put_u8(&w, f->site[i]);
+        put_u16(&w, f->place_len[i]);
+        put_bytes(&w, f->place[i], f->place_len[i]);
+    }
+    return written(&w, size);
+}
+
+static bool get_form_member(struct reader *r, struct form *form, int at)
+{
+    struct formation *f = &form->formation;
+    int before = at > 0 ? f->site[at - 1] : 0;
+
+    if (!get_new_identity(r, f->members, at))
+        return false;
+    form->serial[at] = get_u64(r);
+    f->done[at] = get_u64(r);
+    f->site[at] = get_u8(r);
+    f->place_len[at] = get_u16(r);
+    if (r->bad || form->serial[at] == 0 || f->place_len[at] > JOB_PLACE_MAX)
+        return false;
+    get_bytes(r, f->place[at], f->place_len[at]);
+    return !r->bad && (f->site[at] == before || (at > 0 && f->site[at] == before + 1));
+}
+
+int form_decode(struct form *form, const void *source, size_t len, const char **what)
+{
+    struct formation *f = &form->formation;
+    struct reader r = reader_of(source, len);
+
+    memset(form, 0, sizeof(*form));
+    f->instance = get_u64(&r);
+    f->epoch = get_u64(&r);
+    f->term = get_u64(&r);
+    f->id = get_u64(&r);
+    f->inside_mbit_x10 = get_u32(&r);
+    f->across_mbit_x10 = get_u32(&r);
+    f->inside_us = get_u32(&r);
+    f->across_us = get_u32(&r);
+    f->size = get_u8(&r);
+    f->sites = get_u8(&r);
+    if (r.bad || f->instance == 0 || f->epoch == 0 || f->term == 0 || f->id == 0)
+        return malformed(what, "a formation without number, or of no census");
+    if (f->size < 1 || f->size > CENSUS_MEMBERS_MAX)
+        return malformed(what, "a formation of nobody, or of too many");
+    if (!get_text(&r, f->job, sizeof(f->job)) || f->job[0] == '\0')
+        return malformed(what, "a formation without job");
+    for (int i = 0; i < f->size; i++)
+        if (!get_form_member(&r, form, i))
+            return malformed(what, "a formation with a malformed member");
+    if (f->sites != f->site[f->size - 1] + 1)
+        return malformed(what, "a formation whose sites are miscounted");
+    if (reader_left(&r) > 0)
+        return malformed(what, "a formation that is too long");
+    return HEARTH_OK;
+}
+
+/* ---- Board ---- */
+
+size_t board_encode(const struct board *board, void *target, size_t size)
+{
+    struct writer w = writer_of(target, size);
+
+    put_u64(&w, board->instance);
+    put_u64(&w, board->term);
+    put_u64(&w, board->sequence);
+    put_u64(&w, board->heard);
+    put_u8(&w, (uint8_t)board->lines);
+    put_u8(&w, (uint8_t)board->ended);
+    put_u8(&w, (uint8_t)board->refused);
+    for (int i = 0; i < board->lines; i++) {
+        put_u8(&w, (uint8_t)board->line[i].line.min);
+        put_u8(&w, (uint8_t)board->line[i].line.wishing);
+        put_u8(&w, (uint8_t)board->line[i].line.running);
+        put_text(&w, board->line[i].line.job);
+        put_text(&w, board->line[i].why);
+    }
+    for (int i = 0; i < board->ended; i++) {
+        put_u64(&w, board->end[i].formation);
+        put_identity(&w, &board->end[i].who);
+        put_text(&w, board->end[i].why);
+    }
+    for (int i = 0; i < board->refused; i++) {
+        put_u64(&w, board->refusal[i].serial);
+        put_text(&w, board->refusal[i].why);
+    }
+    return written(&w, size);
+}
+
+static bool get_line(struct reader *r, struct board_line *at)
+{
+    at->line.min = get_u8(r);
+    at->line.wishing = get_u8(r);
+    at->line.running = get_u8(r);
+    return at->line.min <= CENSUS_MEMBERS_MAX && at->line.wishing <= CENSUS_MEMBERS_MAX &&
+           at->line.running <= CENSUS_MEMBERS_MAX && get_text(r, at->line.job, sizeof(at->line.job)) &&
+           at->line.job[0] != '\0' && get_text(r, at->why, sizeof(at->why));
+}
+
+static bool get_end(struct reader *r, struct board_end *end)
+{
+    end->formation = get_u64(r);
+    return end->formation != 0 && get_identity(r, &end->who) && get_text(r, end->why, sizeof(end->why));
+}
+
+static bool get_refusal(struct reader *r, struct board_refusal *refusal)
+{
+    refusal->serial = get_u64(r);
+    return refusal->serial != 0 && get_text(r, refusal->why, sizeof(refusal->why));
+}
+
+int board_decode(struct board *board, const void *source, size_t len, const char **what)
+{
+    struct reader r = reader_of(source, len);
+
+    board->instance = get_u64(&r);
+    board->term = get_u64(&r);
+    board->sequence = get_u64(&r);
+    board->heard = get_u64(&r);
+    board->lines = get_u8(&r);
+    board->ended = get_u8(&r);
+    board->refused = get_u8(&r);
+    if (r.bad || board->instance == 0 || board->term == 0 || board->sequence == 0)
+        return malformed(what, "a board without instance, term or sequence");
+    if (board->lines > BOARD_MAX || board->ended > JOBS_MAX || board->refused > JOBS_MAX)
+        return malformed(what, "a board with too much on it");
+    for (int i = 0; i < board->lines; i++)
+        if (!get_line(&r, &board->line[i]))
+            return malformed(what, "a board with a malformed line");
+    for (int i = 0; i < board->ended; i++)
+        if (!get_end(&r, &board->end[i]))
+            return malformed(what, "a board with a malformed end");
+    for (int i = 0; i < board->refused; i++)
+        if (!get_refusal(&r, &board->refusal[i]))
+            return malformed(what, "a board with a malformed refusal");
+    if (reader_left(&r) > 0)
+        return malformed(what, "a board that is too long");
+    return HEARTH_OK;
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Why a job has not begun: one sentence with names. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "membership/jobs_inside.h"
+
+#define NAMES_SHOWN 5
+
+void job_name_of(const struct census *census, const struct identity *id, char *text, size_t size)
+{
+    int at = census_find(census, id);
+
+    if (at >= 0 && census->members[at].name[0] != '\0')
+        snprintf(text, size, "%s", census->members[at].name);
+    else
+        identity_text(id, text, size);
+}
+
+/* ---- Settings ---- */
+
+/* Finds "name=..." of the length `len` in a list; "" if it is not there. */
+static const char *setting_of(const char *list, const char *name, size_t len)
+{
+    while (*list) {
+        if (strncmp(list, name, len) == 0)
+            return list;
+        list += strcspn(list, " ");
+        list += strspn(list, " ");
+    }
+    return list;
+}
+
+/* The first of `list` that `other` does not have just so; NULL: none. */
+static const char *first_missing(const char *list, const char *other, const char **instead)
+{
+    while (*list) {
+        size_t len = strcspn(list, " "), name = strcspn(list, "= ");
+        const char *there = setting_of(other, list, name < len ? name + 1 : len);
+        if (strcspn(there, " ") != len || strncmp(there, list, len) != 0) {
+            *instead = there;
+            return list;
+        }
+        list += len;
+        list += strspn(list, " ");
+    }
+    return NULL;
+}
+
+void job_differ(const char *theirs, const char *ours, char *text, size_t size)
+{
+    const char *mine = "", *yours = first_missing(theirs, ours, &mine);
+
+    if (!yours) {
+        yours = "";
+        mine = first_missing(ours, theirs, &yours);
+    }
+    if (!mine) { /* the same ones, in another order */
+        mine = ours;
+        yours = theirs;
+    }
+    int mine_len = (int)strcspn(mine, " "), yours_len = (int)strcspn(yours, " ");
+    snprintf(text, size, "%.*s here, %.*s there", yours_len > 0 ? yours_len : 7,
+             yours_len > 0 ? yours : "nothing", mine_len > 0 ? mine_len : 7, mine_len > 0 ? mine : "nothing");
+}
+
+/* ---- Names ---- */
+
+struct names {
+    char text[JOB_TEXT_MAX / 2];
+    int count, shown;
+};
+
+static void add_name(const struct jobs *jobs, int member, struct names *names)
+{
+    char name[FELLOW_NAME_MAX];
+    size_t len = strlen(names->text);
+
+    names->count++;
+    if (names->shown == NAMES_SHOWN)
+        return;
+    job_name_of(&jobs->census, &jobs->census.members[member].id, name, sizeof(name));
+    if (len + strlen(name) + sizeof(", and 64 more") > sizeof(names->text))
+        return;
+    snprintf(names->text + len, sizeof(names->text) - len, "%s%s", len > 0 ? ", " : "", name);
+    names->shown++;
+}
+
+static void end_names(struct names *names)
+{
+    size_t len = strlen(names->text);
+
+    if (names->shown < names->count)
+        snprintf(names->text + len, sizeof(names->text) - len, " and %d more", names->count - names->shown);
+}
+
+/* ---- The sentence ---- */
+
+struct tally {
+    int min, wishing, running, holding, silent;
+    struct names wishers, holders, silents;
+    uint64_t since_ns; /* of the oldest that runs */
+};
+
+static void count_runs(const struct jobs *jobs, const char *job, struct tally *t)
+{
+    struct list *item, *after;
+
+    LIST_EACH (item, after, &jobs->chair.runs) {
+        const struct run *run = container_of(item, struct run, item);
+        if (run->ended || strcmp(run->job, job) != 0)
+            continue;
+        t->running += run->size;
+        if (run->since_ns < t->since_ns)
+            t->since_ns = run->since_ns;
+    }
+}
+
+static void count_members(const struct jobs *jobs, const char *job, uint64_t now_ns, struct tally *t)
+{
+    for (int m = 0; m < jobs->census.size; m++) {
+        const struct told *told = &jobs->chair.told[m];
+        const struct told_wish *wish = chair_wish(jobs, m, job);
+        if (wish) {
+            t->wishing++;
+            t->min = wish->wish.min > t->min ? wish->wish.min : t->min;
+            add_name(jobs, m, &t->wishers);
+        }
+        for (int p = 0; p < told->parts; p++)
+            if (strcmp(told->part[p].job, job) == 0) {
+                t->holding++;
+                add_name(jobs, m, &t->holders);
+            }
+        if (chair_silent(jobs, m, now_ns)) {
+            t->silent++;
+            add_name(jobs, m, &t->silents);
+        }
+    }
+    end_names(&t->wishers);
+    end_names(&t->holders);
+    end_names(&t->silents);
+}
+
+void job_waits_for(const struct jobs *jobs, const char *job, uint64_t now_ns, struct board_line *line)
+{
+    struct tally t = {.since_ns = now_ns};
+
+    count_runs(jobs, job, &t);
+    count_members(jobs, job, now_ns, &t);
+    snprintf(line->line.job, sizeof(line->line.job), "%s", job);
+    line->line.min = t.min;
+    line->line.wishing = t.wishing;
+    line->line.running = t.running < CENSUS_MEMBERS_MAX ? t.running : CENSUS_MEMBERS_MAX;
+    if (t.running > 0)
+        snprintf(line->why, sizeof(line->why),
+                 "it runs with %d members since %" PRIu64 " s: it takes new ones when it forms again",
+                 t.running, (now_ns - t.since_ns) / NS_PER_S);
+    else if (t.holding > 0)
+        snprintf(line->why, sizeof(line->why), "waiting for nodes that still hold the old group: %s",
+                 t.holders.text);
+    else if (t.wishing < t.min)
+        snprintf(line->why, sizeof(line->why), "%d of %d are there: %s", t.wishing, t.min, t.wishers.text);
+    else if (!jobs->leads || !jobs->quorum)
+        snprintf(line->why, sizeof(line->why),
+                 "the leader hears too few members of the cluster; nothing is formed until it does");
+    else if (t.silent > 0)
+        snprintf(line->why, sizeof(line->why), "waiting for the first word of: %s", t.silents.text);
+    else
+        snprintf(line->why, sizeof(line->why), "%d are there: it forms as soon as nobody else comes",
+                 t.wishing);
+}
+
+void jobs_why_not(const struct jobs *jobs, const char *job, char *text, size_t size)
+{
+    const struct job_slot *slot = NULL;
+    char leader[FELLOW_NAME_MAX];
+
+    for (int i = 0; i < JOBS_MAX; i++)
+        if (jobs->slots[i].state != SLOT_FREE && strcmp(jobs->slots[i].wish.job, job) == 0)
+            slot = &jobs->slots[i];
+    text[0] = '\0';
+    if (!slot)
+        snprintf(text, size, "this node does not ask for it");
+    else if (slot->state == SLOT_REFUSED)
+        snprintf(text, size, "%s", slot->text);
+    else if (slot->state != SLOT_WISHING)
+        return;
+    else if (jobs->census.size == 0 || !jobs->quorum) {
+        snprintf(text, size, "too few members of the cluster are heard; nothing is formed until they are");
+    } else {
+        for (int i = 0; i < jobs->lines; i++)
+            if (strcmp(jobs->line[i].line.job, job) == 0)
+                snprintf(text, size, "%s", jobs->line[i].why);
+        if (text[0] != '\0')
+            return;
+        job_name_of(&jobs->census, &jobs->census.members[jobs->census.leader].id, leader, sizeof(leader));
+        snprintf(text, size, "waiting for the leader, %s, to hear of it", leader);
+    }
+}

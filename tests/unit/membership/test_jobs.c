@@ -1,0 +1,550 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rules of jobs, one at a time, on a network that keeps what it promises. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "office.h"
+#include "people.h"
+
+#define ALL    0xfffu
+#define SETTLE (300 * NS_PER_MS)
+#define SOON   (60 * NS_PER_MS) /* a few ways there and back */
+
+static struct office office;
+static struct desk *const desks = office.desks;
+
+static int open_four(void **state)
+{
+    (void)state;
+    office_open(&office, 4, 1);
+    office_census(&office, 0xf, 0, ALL, true);
+    office_run(&office, SOON);
+    return 0;
+}
+
+static int close_office(void **state)
+{
+    (void)state;
+    office_close(&office);
+    return 0;
+}
+
+static void wish(int desk, const char *job, int min)
+{
+    assert_int_equal(office_wish(&office, desk, job, min, "v=1"), HEARTH_OK);
+}
+
+/* These desks, and no others, are in one formation that runs. */
+static void assert_group(unsigned members)
+{
+    const struct formation *first = NULL;
+
+    for (int i = 0; i < office.size; i++) {
+        struct formation *group = &desks[i].group;
+        bool in = group->id != 0 && !desks[i].ended;
+        assert_int_equal(in, members >> i & 1);
+        if (!in)
+            continue;
+        first = first ? first : group;
+        assert_int_equal(group->id, first->id);
+        assert_int_equal(group->size, __builtin_popcount(members));
+        assert_memory_equal(group->members, first->members, sizeof(group->members));
+        assert_int_equal(office_desk_of(&group->members[group->rank]), i);
+        for (int r = 0; r < group->size; r++) {
+            int other = office_desk_of(&group->members[r]);
+            assert_true(members >> other & 1);
+            assert_int_equal(group->place_len[r], 4);
+            assert_int_equal(group->place[r][1], other);
+            assert_int_equal(group->done[r], 10 + other);
+        }
+    }
+}
+
+static const char *why_not(int desk, const char *job)
+{
+    static char text[JOB_TEXT_MAX];
+
+    jobs_why_not(desks[desk].jobs, job, text, sizeof(text));
+    return text;
+}
+
+/* ---- Forming ---- */
+
+static void all_form_at_once(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        wish(i, "train", 2);
+    office_run(&office, SOON);
+    assert_group(0xf);
+    assert_true(jobs_busy(desks[0].jobs));
+    assert_false(jobs_busy(desks[1].jobs));
+    assert_string_equal(why_not(1, "train"), "");
+}
+
+static void some_form_when_nobody_else_comes(void **state)
+{
+    (void)state;
+    wish(1, "train", 2);
+    office_run(&office, 2 * SETTLE);
+    assert_group(0);
+    assert_string_equal(why_not(1, "train"), "1 of 2 are there: node-1");
+    wish(2, "train", 2);
+    office_run(&office, SETTLE - SOON);
+    assert_group(0);
+    assert_string_equal(why_not(2, "train"), "2 are there: it forms as soon as nobody else comes");
+    wish(3, "train", 1);
+    office_run(&office, SETTLE - SOON); /* the wait began anew */
+    assert_group(0);
+    office_run(&office, 2 * SOON);
+    assert_group(0xe);
+}
+
+static void the_largest_min_counts(void **state)
+{
+    (void)state;
+    wish(0, "train", 1);
+    wish(1, "train", 3);
+    office_run(&office, 2 * SETTLE);
+    assert_group(0);
+    assert_string_equal(why_not(0, "train"), "2 of 3 are there: node-0, node-1");
+    wish(2, "train", 2);
+    office_run(&office, SETTLE + SOON);
+    assert_group(0x7);
+}
+
+static void guests_are_not_waited_for(void **state)
+{
+    struct census census = office.census;
+
+    (void)state;
+    census.epoch++;
+    census.members[3].flags |= FELLOW_GUEST;
+    office.census = census;
+    for (int i = 0; i < 4; i++)
+        jobs_census(desks[i].jobs, &census, i == 0, true, office.now_ns);
+    for (int i = 0; i < 3; i++)
+        wish(i, "train", 2);
+    office_run(&office, SOON);
+    assert_group(0x7);
+}
+
+static void guests_alone_wait_for_others(void **state)
+{
+    struct census census = office.census;
+
+    (void)state;
+    census.epoch++;
+    census.size = 1;
+    census.members[0].flags |= FELLOW_GUEST;
+    jobs_census(desks[0].jobs, &census, true, true, office.now_ns);
+    wish(0, "train", 1);
+    office_run(&office, SETTLE - SOON);
+    assert_group(0);
+    office_run(&office, 2 * SOON);
+    assert_group(0x1);
+}
+
+static void nothing_forms_without_quorum(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        jobs_census(desks[i].jobs, &office.census, false, false, office.now_ns);
+    for (int i = 0; i < 4; i++)
+        wish(i, "train", 2);
+    office_run(&office, 4 * SETTLE);
+    assert_group(0);
+    assert_string_equal(why_not(1, "train"),
+                        "too few members of the cluster are heard; nothing is formed until they are");
+    jobs_census(desks[1].jobs, &office.census, false, true, office.now_ns);
+    assert_string_equal(why_not(1, "train"),
+                        "the leader hears too few members of the cluster; nothing is formed until it does");
+    jobs_census(desks[0].jobs, &office.census, true, true, office.now_ns);
+    office_run(&office, SOON);
+    assert_group(0xf);
+}
+
+static void jobs_do_not_mix(void **state)
+{
+    (void)state;
+    wish(0, "red", 2);
+    wish(1, "blue", 2);
+    wish(2, "red", 2);
+    wish(3, "blue", 2);
+    office_run(&office, SETTLE + SOON);
+    assert_string_equal(desks[0].group.job, "red");
+    assert_string_equal(desks[1].group.job, "blue");
+    assert_int_equal(desks[0].group.id, desks[2].group.id);
+    assert_int_equal(desks[1].group.id, desks[3].group.id);
+    assert_int_not_equal(desks[0].group.id, desks[1].group.id);
+    assert_int_equal(desks[0].group.size, 2);
+    assert_int_equal(desks[1].group.size, 2);
+}
+
+static void order_follows_the_links(void **state)
+{
+    static struct topology links;
+
+    (void)state;
+    topology_reset(&links, &office.census);
+    for (int i = 0; i < 4; i++) /* 0 and 2 are near each other, so are 1 and 3 */
+        for (int j = 0; j < 4; j++)
+            topology_way(&links, i, j)->mbit_x10 = i % 2 == j % 2 ? 10000 : 500;
+    jobs_links(desks[0].jobs, &links);
+    office_census(&office, 0xf, 0, ALL, true); /* measures of those who stay are kept */
+    for (int i = 0; i < 4; i++)
+        wish(i, "train", 4);
+    office_run(&office, SOON);
+    assert_group(0xf);
+    assert_int_equal(desks[0].group.sites, 2);
+    assert_int_equal(desks[0].group.inside_mbit_x10, 10000);
+    assert_int_equal(desks[0].group.across_mbit_x10, 500);
+    int second = office_desk_of(&desks[0].group.members[1]);
+    assert_int_equal(second, 2);
+    assert_int_equal(desks[0].group.site[1], 0);
+    assert_int_equal(desks[0].group.site[2], 1);
+    links.epoch = 4711; /* of another census: not taken */
+    jobs_links(desks[0].jobs, &links);
+}
+
+/* ---- Ending ---- */
+
+static void form_all(void)
+{
+    for (int i = 0; i < 4; i++)
+        wish(i, "train", 2);
+    office_run(&office, SOON);
+    assert_group(0xf);
+}
+
+static void a_lost_member_ends_it(void **state)
+{
+    uint64_t before;
+
+    (void)state;
+    form_all();
+    before = desks[0].group.id;
+    office_crash(&office, 3);
+    desks[3].group.id = 0;
+    office_census(&office, 0x7, 0, 0x7, true);
+    office_run(&office, SOON);
+    assert_group(0);
+    for (int i = 0; i < 3; i++)
+        assert_string_equal(desks[i].ended_text, "node-3 is not a member any more");
+    wish(0, "train", 2);
+    wish(1, "train", 2);
+    office_run(&office, 2 * SETTLE);
+    assert_group(0);
+    assert_string_equal(why_not(0, "train"), "waiting for nodes that still hold the old group: node-2");
+    wish(2, "train", 2);
+    office_run(&office, SOON);
+    assert_group(0x7);
+    assert_int_not_equal(desks[0].group.id, before);
+}
+
+static void a_lost_leader_ends_it(void **state)
+{
+    (void)state;
+    form_all();
+    office_crash(&office, 0);
+    desks[0].group.id = 0;
+    office_census(&office, 0xe, 2, 0xe, true);
+    office_run(&office, SOON);
+    assert_group(0);
+    for (int i = 1; i < 4; i++)
+        wish(i, "train", 2);
+    office_run(&office, SOON);
+    assert_group(0xe);
+}
+
+static void who_ends_it_ends_it_for_all(void **state)
+{
+    (void)state;
+    form_all();
+    jobs_end(desks[1].jobs, desks[1].group.id, office.now_ns);
+    office_run(&office, SOON);
+    assert_int_equal(desks[1].ended_count, 0); /* it knows */
+    desks[1].group.id = 0;
+    assert_group(0);
+    assert_string_equal(desks[2].ended_text, "node-1 has left the group");
+    assert_true(jobs_busy(desks[0].jobs));
+    for (int i = 0; i < 4; i++)
+        jobs_end(desks[i].jobs, desks[i].group.id, office.now_ns);
+    office_run(&office, SOON);
+    assert_false(jobs_busy(desks[0].jobs));
+}
+
+static void a_running_job_outlives_its_leader(void **state)
+{
+    (void)state;
+    for (int i = 1; i < 4; i++)
+        wish(i, "train", 2);
+    office_run(&office, SETTLE + SOON);
+    assert_group(0xe);
+    office_crash(&office, 0);
+    office_census(&office, 0xe, 1, 0xe, true);
+    office_run(&office, 3 * NS_PER_S);
+    assert_group(0xe);
+    assert_true(jobs_busy(desks[1].jobs));
+    office_census(&office, 0xe, 3, 0xe, true);
+    office_run(&office, 3 * NS_PER_S);
+    assert_group(0xe);
+    for (int i = 1; i < 4; i++)
+        assert_int_equal(desks[i].ended_count, 0);
+    jobs_end(desks[2].jobs, desks[2].group.id, office.now_ns); /* the new leader knows who was in it */
+    desks[2].group.id = 0;
+    office_run(&office, SOON);
+    assert_group(0);
+}
+
+static void newcomers_wait_until_it_forms_again(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        wish(i, "train", 2);
+    office_run(&office, SETTLE + SOON);
+    assert_group(0x7);
+    wish(3, "train", 2);
+    office_run(&office, 4 * SETTLE);
+    assert_group(0x7);
+    assert_string_equal(why_not(3, "train"),
+                        "it runs with 3 members since 1 s: it takes new ones when it forms again");
+    office_census(&office, 0xb, 0, 0xb, true);
+    office_run(&office, SOON);
+    desks[2].group.id = 0;
+    assert_group(0);
+    wish(0, "train", 2);
+    wish(1, "train", 2);
+    office_run(&office, SOON);
+    assert_group(0xb);
+}
+
+static void a_wish_taken_back_does_not_count(void **state)
+{
+    (void)state;
+    wish(0, "train", 2);
+    wish(1, "train", 2);
+    jobs_unwish(desks[1].jobs, "train", office.now_ns);
+    jobs_unwish(desks[1].jobs, "other", office.now_ns);
+    office_run(&office, 2 * SETTLE);
+    assert_group(0);
+}
+
+/* Taken back while the formation is on its way: nobody stays in a group without it. */
+static void a_wish_taken_back_too_late_ends_it(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        wish(i, "train", 2);
+    office_run(&office, LATENCY_NS); /* all reports have come, and the forms are sent */
+    jobs_unwish(desks[3].jobs, "train", office.now_ns);
+    office_run(&office, SOON);
+    assert_int_equal(desks[3].formed_count, 0);
+    assert_int_equal(desks[1].formed_count, 1);
+    assert_group(0);
+}
+
+/* ---- Who comes and looks ---- */
+
+static void silent_members_are_waited_for_but_not_long(void **state)
+{
+    (void)state;
+    office.cut[3] = true;
+    office_census(&office, 0x7, 0, ALL, true);
+    office_census(&office, 0xf, 0, ALL, true);
+    for (int i = 0; i < 3; i++)
+        wish(i, "train", 2);
+    office_run(&office, NS_PER_S);
+    assert_group(0);
+    assert_string_equal(why_not(1, "train"), "waiting for the first word of: node-3");
+    office_run(&office, NS_PER_S + SOON);
+    assert_group(0x7);
+}
+
+static void wanted_jobs_are_told_once(void **state)
+{
+    struct job_line lines[BOARD_MAX];
+
+    (void)state;
+    wish(0, "demo", 3);
+    wish(1, "demo", 3);
+    office_run(&office, 3 * NS_PER_S);
+    assert_int_equal(desks[0].wanted_count, 0);
+    assert_int_equal(desks[1].wanted_count, 0);
+    assert_int_equal(desks[2].wanted_count, 1);
+    assert_string_equal(desks[3].wanted, "demo");
+    assert_int_equal(jobs_board(desks[3].jobs, lines), 1);
+    assert_string_equal(lines[0].job, "demo");
+    assert_int_equal(lines[0].min, 3);
+    assert_int_equal(lines[0].wishing, 2);
+    assert_int_equal(lines[0].running, 0);
+    wish(2, "demo", 1);
+    office_run(&office, 2 * SETTLE);
+    assert_group(0x7);
+    assert_int_equal(jobs_board(desks[3].jobs, lines), 1);
+    assert_int_equal(lines[0].wishing, 0);
+    assert_int_equal(lines[0].running, 3);
+    for (int i = 0; i < 3; i++)
+        jobs_end(desks[i].jobs, desks[i].group.id, office.now_ns);
+    office_run(&office, SOON);
+    assert_int_equal(jobs_board(desks[3].jobs, lines), 0);
+    assert_int_equal(desks[3].wanted_count, 1);
+    wish(0, "demo", 3); /* once more */
+    office_run(&office, SOON);
+    assert_int_equal(desks[3].wanted_count, 2);
+    assert_int_equal(desks[2].wanted_count, 2);
+}
+
+/* ---- Refusals ---- */
+
+static void other_settings_are_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(office_wish(&office, 0, "train", 2, "algo=ring dtype=f32 codec=none"), HEARTH_OK);
+    office_run(&office, SOON);
+    assert_int_equal(office_wish(&office, 1, "train", 2, "algo=ring dtype=f16 codec=topk"), HEARTH_OK);
+    assert_int_equal(office_wish(&office, 2, "train", 2, "algo=ring dtype=f32 codec=none"), HEARTH_OK);
+    office_run(&office, SETTLE + SOON);
+    assert_group(0x5);
+    assert_int_equal(desks[1].refused_count, 1);
+    assert_string_equal(desks[1].refused_text,
+                        "others ask for job train with other settings: dtype=f16 here, dtype=f32 there");
+    /* While it runs, too: not only when it forms again. */
+    assert_int_equal(office_wish(&office, 3, "train", 2, "algo=ring dtype=f32"), HEARTH_OK);
+    assert_int_equal(office_wish(&office, 1, "train", 2, "dtype=f32 algo=ring codec=none"), HEARTH_OK);
+    office_run(&office, SOON);
+    assert_string_equal(desks[3].refused_text,
+                        "others ask for job train with other settings: nothing here, codec=none there");
+    assert_string_equal(desks[1].refused_text,
+                        "others ask for job train with other settings: dtype=f32 here, algo=ring there");
+    assert_string_equal(why_not(3, "train"), "this node does not ask for it");
+}
+
+static void settings_of_those_who_left_do_not_count(void **state)
+{
+    (void)state;
+    assert_int_equal(office_wish(&office, 0, "train", 2, "v=1"), HEARTH_OK);
+    office_run(&office, SOON);
+    jobs_unwish(desks[0].jobs, "train", office.now_ns);
+    assert_int_equal(office_wish(&office, 1, "train", 2, "v=2"), HEARTH_OK);
+    assert_int_equal(office_wish(&office, 2, "train", 2, "v=2"), HEARTH_OK);
+    office_run(&office, SETTLE + SOON);
+    assert_group(0x6);
+}
+
+static int error_of(const struct job_wish *wish, const char *words)
+{
+    struct error error;
+    int status = jobs_wish(desks[1].jobs, wish, 0, office.now_ns, &error);
+
+    if (!strstr(error.text, words))
+        fail_msg("\"%s\" is not in \"%s\"", words, error.text);
+    return status;
+}
+
+static void bad_wishes_are_refused_at_once(void **state)
+{
+    const struct job_wish good = {.job = "train", .min = 2, .settings = "v=1"};
+    struct job_wish bad = good;
+    struct error error;
+
+    (void)state;
+    bad.job[0] = '\0';
+    assert_int_equal(error_of(&bad, "1 to 63 printable"), HEARTH_INVALID);
+    memset(bad.job, 'x', sizeof(bad.job));
+    assert_int_equal(error_of(&bad, "1 to 63 printable"), HEARTH_INVALID);
+    bad = good;
+    bad.job[1] = '\n';
+    assert_int_equal(error_of(&bad, "1 to 63 printable"), HEARTH_INVALID);
+    bad = good;
+    bad.min = 65;
+    assert_int_equal(error_of(&bad, "1 to 64"), HEARTH_INVALID);
+    bad.min = 0;
+    assert_int_equal(error_of(&bad, "1 to 64"), HEARTH_INVALID);
+    bad = good;
+    bad.settings[0] = '\t';
+    assert_int_equal(error_of(&bad, "settings"), HEARTH_INVALID);
+    bad = good;
+    bad.place_len = JOB_PLACE_MAX + 1;
+    assert_int_equal(error_of(&bad, "at most 384"), HEARTH_INVALID);
+    assert_int_equal(jobs_wish(desks[1].jobs, &good, 0, office.now_ns, &error), HEARTH_OK);
+    assert_int_equal(error_of(&good, "asks for job train already"), HEARTH_INVALID);
+    bad = good;
+    for (int i = 1; i < JOBS_MAX; i++) {
+        snprintf(bad.job, sizeof(bad.job), "job %d", i);
+        assert_int_equal(jobs_wish(desks[1].jobs, &bad, 0, office.now_ns, &error), HEARTH_OK);
+    }
+    bad.job[0] = 'x';
+    assert_int_equal(error_of(&bad, "16 jobs"), HEARTH_LIMIT);
+    wish(2, "train", 2);
+    office_run(&office, SETTLE + SOON);
+    assert_int_equal(error_of(&good, "takes part in job train already"), HEARTH_INVALID);
+}
+
+static void too_many_jobs_of_all_are_refused(void **state)
+{
+    char job[JOB_NAME_MAX];
+
+    (void)state;
+    office_close(&office);
+    office_open(&office, 5, 1);
+    office_census(&office, 0x1f, 0, ALL, true);
+    for (int i = 0; i < 65; i++) {
+        snprintf(job, sizeof(job), "job %d", i);
+        wish(i / JOBS_MAX, job, 2);
+        office_run(&office, SOON);
+    }
+    assert_int_equal(desks[4].refused_count, 1);
+    assert_non_null(strstr(desks[4].refused_text, "64 jobs"));
+}
+
+static void no_memory_is_no_harm(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        wish(i, "train", 2);
+    for (int i = 0; i < 200; i++) { /* letters are lost, too: they need memory */
+        office.heap.fail_after = i % 7;
+        office.double_percent = 0;
+        office_run(&office, 20 * NS_PER_MS);
+    }
+    office.heap.fail_after = -1;
+    office_run(&office, 2 * NS_PER_S);
+    assert_group(0xf);
+}
+
+int main(void)
+{
+#define CASE(test) cmocka_unit_test_setup_teardown(test, open_four, close_office)
+    const struct CMUnitTest tests[] = {
+        CASE(all_form_at_once),
+        CASE(some_form_when_nobody_else_comes),
+        CASE(the_largest_min_counts),
+        CASE(guests_are_not_waited_for),
+        CASE(guests_alone_wait_for_others),
+        CASE(nothing_forms_without_quorum),
+        CASE(jobs_do_not_mix),
+        CASE(order_follows_the_links),
+        CASE(a_lost_member_ends_it),
+        CASE(a_lost_leader_ends_it),
+        CASE(who_ends_it_ends_it_for_all),
+        CASE(a_running_job_outlives_its_leader),
+        CASE(newcomers_wait_until_it_forms_again),
+        CASE(a_wish_taken_back_does_not_count),
+        CASE(a_wish_taken_back_too_late_ends_it),
+        CASE(silent_members_are_waited_for_but_not_long),
+        CASE(wanted_jobs_are_told_once),
+        CASE(other_settings_are_refused),
+        CASE(settings_of_those_who_left_do_not_count),
+        CASE(bad_wishes_are_refused_at_once),
+        CASE(too_many_jobs_of_all_are_refused),
+        CASE(no_memory_is_no_harm),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
