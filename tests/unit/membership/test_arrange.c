@@ -157,13 +157,14 @@ static struct worth worth_of(const int *order, int count)
 /* ---- Against all orders ---- */
 
 static struct worth best;
+static int host_changes, site_changes; /* what an order must have */
 
 static void try_all(int *order, int at, int count)
 {
     if (at == count) {
         struct worth worth = worth_of(order, count);
-        if (changes(order, count, hosts) != kinds(count, hosts) ||
-            changes(order, count, site_by_member) != kinds(count, site_by_member))
+        if (changes(order, count, hosts) != host_changes ||
+            changes(order, count, site_by_member) != site_changes)
             return;
         if (worth.bottleneck > best.bottleneck ||
             (worth.bottleneck == best.bottleneck && worth.time < best.time))
@@ -212,6 +213,8 @@ static void as_good_as_all_orders(void **state)
         for (int k = 0; k < count; k++)
             order[k] = k;
         best = (struct worth){0, 0};
+        host_changes = kinds(count, hosts);
+        site_changes = kinds(count, site_by_member);
         try_all(order, 1, count);
         struct worth mine = worth_of(got.order, count);
         if (mine.bottleneck != best.bottleneck || mine.time > best.time * 1.00001)
@@ -251,7 +254,7 @@ static void near_a_planted_order(void **state)
     double worst = 10;
 
     (void)state;
-    for (int i = 0; i < 48; i++) {
+    for (int i = 0; i < 32; i++) {
         int count = sizes[i % 4];
         begin(count, 7000 + (uint64_t)i);
         uint32_t planted = plant(count, i % 3 == 0 ? 4000 : GBIT, i % 2 == 0);
@@ -264,7 +267,7 @@ static void near_a_planted_order(void **state)
             worst = part < worst ? part : worst;
         }
     }
-    assert_true(cases >= 40);
+    assert_true(cases >= 28);
     assert_true(worst >= 0.8);
     assert_true(found * 10 >= cases * 9);
 }
