@@ -196,7 +196,7 @@ bool finder_text(const struct finder *f, char *text, size_t size)
         snprintf(text, size, "mdns is starting (helper %d)", h->child.pid);
     } else {
         double left_s = h->next_ns > f->now_ns ? (double)(h->next_ns - f->now_ns) / (double)NS_PER_S : 0;
-        snprintf(text, size, "mdns does not work: %s; next try in %.0f s", h->why, left_s);
+        snprintf(text, size, "mdns does not work: %s; next try in %.2g s", h->why, left_s);
     }
     return false;
 }

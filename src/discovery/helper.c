@@ -11,6 +11,8 @@
 #define READY_NS      (10 * NS_PER_S) /* from its start to its first line */
 #define DEAF_NS       (30 * NS_PER_S) /* for which it may leave what we said unread */
 #define GOODBYE_NS    (500 * NS_PER_MS)
+#define CLOSED_NS     (200 * NS_PER_MS) /* from the end of its output to its own */
+#define GLANCE_NS     (5 * NS_PER_MS)   /* in that time we look so often */
 #define WINDOW_NS     NS_PER_S
 #define WINDOW_BYTES  (512 * 1024) /* read in that time; the rest waits, and so does the helper */
 #define MALFORMED_MAX 100          /* lines of a life */
@@ -84,7 +86,7 @@ static enum helper_news begin_life(struct helper *h, uint64_t now_ns)
     } else if (child_start(&h->child, h->path, &error) == HEARTH_OK) {
         h->running = true;
         h->ready = false;
-        h->skipping = false;
+        h->skipping = h->closed = false;
         h->in_len = h->out_len = h->out_done = 0;
         h->malformed = 0;
         h->started_ns = h->window_ns = h->out_ns = now_ns;
@@ -165,23 +167,26 @@ static void take_lines(struct helper *h)
     }
 }
 
-/* False: it has closed its output. */
-static bool receive(struct helper *h, uint64_t now_ns)
+static void receive(struct helper *h, uint64_t now_ns)
 {
     if (now_ns - h->window_ns >= WINDOW_NS) {
         h->window_ns = now_ns;
         h->window_bytes = 0;
     }
-    while (h->window_bytes < WINDOW_BYTES && h->malformed < MALFORMED_MAX) {
+    while (h->window_bytes < WINDOW_BYTES && h->malformed < MALFORMED_MAX && !h->closed) {
         struct iovec piece = {h->in + h->in_len, sizeof(h->in) - h->in_len};
         ssize_t got = sock_recv(h->child.fd, &piece, 1);
-        if (got <= 0)
-            return got == 0;
+        if (got == 0)
+            return;
+        if (got < 0) {
+            h->closed = true;
+            h->closed_ns = now_ns;
+            return;
+        }
         h->window_bytes += (size_t)got;
         h->in_len += (size_t)got;
         take_lines(h);
     }
-    return true;
 }
 
 static void transmit(struct helper *h, uint64_t now_ns)
@@ -197,7 +202,7 @@ static void transmit(struct helper *h, uint64_t now_ns)
 }
 
 /* What ends this life, or NULL. */
-static const char *trouble(struct helper *h, bool open, uint64_t now_ns, char text[static 128])
+static const char *trouble(struct helper *h, uint64_t now_ns, char text[static 128])
 {
     char how[64];
 
@@ -205,7 +210,7 @@ static const char *trouble(struct helper *h, bool open, uint64_t now_ns, char te
         snprintf(text, 128, "the helper ended: %s", how);
         return text;
     }
-    if (!open)
+    if (h->closed && now_ns - h->closed_ns >= CLOSED_NS)
         return "the helper closed its output";
     if (h->malformed >= MALFORMED_MAX)
         return "the helper writes what are no lines";
@@ -225,8 +230,9 @@ enum helper_news helper_pump(struct helper *h, uint64_t now_ns)
     if (!h->running)
         return now_ns >= h->next_ns ? begin_life(h, now_ns) : HELPER_SAME;
     transmit(h, now_ns);
-    bool open = receive(h, now_ns);
-    const char *why = trouble(h, open, now_ns, text);
+    receive(h, now_ns);
+    h->glance_ns = now_ns + GLANCE_NS;
+    const char *why = trouble(h, now_ns, text);
     if (why == NULL)
         return HELPER_SAME;
     end_life(h, now_ns, why);
@@ -252,7 +258,7 @@ void helper_say(struct helper *h, const char *line, size_t len, uint64_t now_ns)
 
 bool helper_wait(const struct helper *h, struct sock_wait *item)
 {
-    if (!h->running)
+    if (!h->running || h->closed)
         return false;
     *item = (struct sock_wait){.fd = h->child.fd,
                                .want_recv = h->window_bytes < WINDOW_BYTES,
@@ -266,6 +272,8 @@ uint64_t helper_deadline(const struct helper *h)
         return NEVER_NS;
     if (!h->running)
         return h->next_ns;
+    if (h->closed)
+        return h->glance_ns;
     uint64_t at = h->out_done < h->out_len ? h->out_ns + DEAF_NS : NEVER_NS;
     if (h->window_bytes >= WINDOW_BYTES && h->window_ns + WINDOW_NS < at)
         at = h->window_ns + WINDOW_NS;

@@ -26,6 +26,8 @@ struct helper {
     struct child child;
     bool running, ready;
     uint64_t started_ns, next_ns, pause_ns;
+    bool closed; /* its output has ended, and so will it */
+    uint64_t closed_ns, glance_ns;
     char in[2 * MDNS_LINE_MAX];
     size_t in_len;
     bool skipping; /* the rest of a line that is too long */
