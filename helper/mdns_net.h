@@ -14,13 +14,22 @@
 
 struct service;
 
+/* An address that is published, in a group of its own: others stay as they are when it goes. */
+struct net_address {
+    struct sock_addr addr;
+    AvahiSEntryGroup *group; /* NULL: this place is free */
+};
+
 struct net {
     struct mdns *mdns;
     char name[MDNS_INTERFACE_MAX]; /* "": this place is free */
     AvahiIfIndex index;            /* 0: there is no such interface now */
     struct sock_addr addrs[MDNS_ADDRESSES];
     int count;
-    AvahiSEntryGroup *group;
+    struct announcement told; /* what is published; port 0: nothing */
+    unsigned told_collisions;
+    AvahiSEntryGroup *service, *text;
+    struct net_address addresses[MDNS_ADDRESSES];
     AvahiSServiceBrowser *browser;
 };
 

@@ -64,11 +64,11 @@ static void group_changed(AvahiServer *server, AvahiSEntryGroup *group, AvahiEnt
 /* ---- records ---- */
 
 /* The record goes to avahi, whatever comes of it. */
-static int add(struct net *net, AvahiRecord *record, AvahiPublishFlags flags)
+static int add(struct net *net, AvahiSEntryGroup *group, AvahiRecord *record, AvahiPublishFlags flags)
 {
     if (record == NULL)
         return AVAHI_ERR_NO_MEMORY;
-    int failed = avahi_server_add(net->mdns->server, net->group, net->index, AVAHI_PROTO_UNSPEC,
+    int failed = avahi_server_add(net->mdns->server, group, net->index, AVAHI_PROTO_UNSPEC,
                                   flags | AVAHI_PUBLISH_NO_PROBE, record);
     avahi_record_unref(record);
     return failed;
@@ -79,30 +79,40 @@ static AvahiRecord *record_new(const char *name, uint16_t type)
     return avahi_record_new_full(name, AVAHI_DNS_CLASS_IN, type, TTL_S);
 }
 
-static int add_pointer(struct net *net, const char *name, const char *target)
+static int add_pointer(struct net *net, AvahiSEntryGroup *group, const char *name, const char *target)
 {
     AvahiRecord *record = record_new(name, AVAHI_DNS_TYPE_PTR);
 
     if (record != NULL)
         record->data.ptr.name = avahi_normalize_name_strdup(target);
-    return add(net, record, 0);
+    return add(net, group, record, 0);
 }
 
-static int add_server(struct net *net, const char *name, const char *host)
+struct names {
+    char service[AVAHI_DOMAIN_NAME_MAX], host[NAME_LEN_MAX + sizeof(DOMAIN) + 1];
+};
+
+static int add_service(struct net *net, AvahiSEntryGroup *group, const struct names *names)
 {
-    AvahiRecord *record = record_new(name, AVAHI_DNS_TYPE_SRV);
+    AvahiRecord *record = record_new(names->service, AVAHI_DNS_TYPE_SRV);
 
     if (record != NULL) {
         record->data.srv.port = net->mdns->self.port;
-        record->data.srv.name = avahi_normalize_name_strdup(host);
+        record->data.srv.name = avahi_normalize_name_strdup(names->host);
     }
-    return add(net, record, AVAHI_PUBLISH_UNIQUE);
+    int failed = add(net, group, record, AVAHI_PUBLISH_UNIQUE);
+    if (failed >= 0)
+        failed = add_pointer(net, group, MDNS_SERVICE "." DOMAIN, names->service);
+    if (failed >= 0)
+        failed = add_pointer(net, group, "_services._dns-sd._udp." DOMAIN, MDNS_SERVICE "." DOMAIN);
+    return failed;
 }
 
-static int add_text(struct net *net, const char *name)
+/* The old and the new one are there together for a moment. */
+static int add_text(struct net *net, AvahiSEntryGroup *group, const struct names *names)
 {
     char items[MDNS_TXT_ITEMS][MDNS_TXT_ITEM_MAX];
-    AvahiRecord *record = record_new(name, AVAHI_DNS_TYPE_TXT);
+    AvahiRecord *record = record_new(names->service, AVAHI_DNS_TYPE_TXT);
     AvahiStringList *list = NULL;
 
     mdns_txt_write(&net->mdns->self, items);
@@ -112,10 +122,11 @@ static int add_text(struct net *net, const char *name)
         record->data.txt.string_list = list;
     else
         avahi_string_list_free(list);
-    return add(net, record, AVAHI_PUBLISH_UNIQUE);
+    return add(net, group, record, AVAHI_PUBLISH_UNIQUE | AVAHI_PUBLISH_ALLOW_MULTIPLE);
 }
 
-static int add_address(struct net *net, const char *host, const struct sock_addr *addr)
+static int add_address(struct net *net, AvahiSEntryGroup *group, const struct names *names,
+                       const struct sock_addr *addr)
 {
     char text[SOCK_TEXT_MAX];
     AvahiAddress a;
@@ -125,49 +136,121 @@ static int add_address(struct net *net, const char *host, const struct sock_addr
     if (avahi_address_parse(text, AVAHI_PROTO_UNSPEC, &a) == NULL)
         return AVAHI_ERR_INVALID_ADDRESS;
     AvahiRecord *record =
-        record_new(host, a.proto == AVAHI_PROTO_INET ? AVAHI_DNS_TYPE_A : AVAHI_DNS_TYPE_AAAA);
+        record_new(names->host, a.proto == AVAHI_PROTO_INET ? AVAHI_DNS_TYPE_A : AVAHI_DNS_TYPE_AAAA);
     if (record != NULL && a.proto == AVAHI_PROTO_INET)
         record->data.a.address = a.data.ipv4;
     else if (record != NULL)
         record->data.aaaa.address = a.data.ipv6;
-    return add(net, record, AVAHI_PUBLISH_UNIQUE);
+    return add(net, group, record, AVAHI_PUBLISH_UNIQUE | AVAHI_PUBLISH_ALLOW_MULTIPLE);
 }
 
-static int add_all(struct net *net)
-{
-    char label[NAME_LEN_MAX], name[AVAHI_DOMAIN_NAME_MAX], host[NAME_LEN_MAX + sizeof(DOMAIN) + 1];
+/* ---- groups ---- */
 
-    if (!publish_name(net->mdns, label, sizeof(label)))
-        return AVAHI_OK;
-    snprintf(host, sizeof(host), "%s.%s", label, DOMAIN);
-    int failed = avahi_service_name_join(name, sizeof(name), label, MDNS_SERVICE, DOMAIN);
-    for (int i = 0; i < net->count && failed >= 0; i++)
-        failed = add_address(net, host, &net->addrs[i]);
+static AvahiSEntryGroup *group_new(struct net *net)
+{
+    AvahiSEntryGroup *group = avahi_s_entry_group_new(net->mdns->server, group_changed, net);
+
+    if (group == NULL)
+        out_warn(&net->mdns->out, "publish", "cannot publish on %s: %s", net->name,
+                 avahi_strerror(avahi_server_errno(net->mdns->server)));
+    return group;
+}
+
+/* Published, or gone. */
+static AvahiSEntryGroup *group_commit(struct net *net, AvahiSEntryGroup *group, int failed)
+{
     if (failed >= 0)
-        failed = add_server(net, name, host);
+        failed = avahi_s_entry_group_commit(group);
     if (failed >= 0)
-        failed = add_text(net, name);
-    if (failed >= 0)
-        failed = add_pointer(net, MDNS_SERVICE "." DOMAIN, name);
-    if (failed >= 0)
-        failed = add_pointer(net, "_services._dns-sd._udp." DOMAIN, MDNS_SERVICE "." DOMAIN);
-    return failed < 0 ? failed : avahi_s_entry_group_commit(net->group);
+        return group;
+    out_warn(&net->mdns->out, "publish", "cannot publish on %s: %s", net->name, avahi_strerror(failed));
+    avahi_s_entry_group_free(group);
+    return NULL;
+}
+
+static void group_free(AvahiSEntryGroup **group)
+{
+    if (*group != NULL)
+        avahi_s_entry_group_free(*group);
+    *group = NULL;
+}
+
+static void publish_text(struct net *net, const struct names *names)
+{
+    AvahiSEntryGroup *before = net->text, *group = group_new(net);
+
+    if (group == NULL)
+        return;
+    net->text = group_commit(net, group, add_text(net, group, names));
+    group_free(&before);
+}
+
+static bool listed(const struct net *net, const struct sock_addr *addr)
+{
+    for (int i = 0; i < net->count; i++)
+        if (sock_addr_equal(&net->addrs[i], addr))
+            return true;
+    return false;
+}
+
+static void publish_address(struct net *net, const struct names *names, const struct sock_addr *addr)
+{
+    struct net_address *place = NULL;
+
+    for (int i = 0; i < MDNS_ADDRESSES; i++) {
+        struct net_address *a = &net->addresses[i];
+        if (a->group == NULL)
+            place = a;
+        else if (sock_addr_equal(&a->addr, addr))
+            return;
+    }
+    AvahiSEntryGroup *group = place != NULL ? group_new(net) : NULL;
+    if (group == NULL)
+        return;
+    place->addr = *addr;
+    place->group = group_commit(net, group, add_address(net, group, names, addr));
+}
+
+static void publish_addresses(struct net *net, const struct names *names)
+{
+    for (int i = 0; i < MDNS_ADDRESSES; i++)
+        if (net->addresses[i].group != NULL && !listed(net, &net->addresses[i].addr))
+            group_free(&net->addresses[i].group);
+    for (int i = 0; i < net->count; i++)
+        publish_address(net, names, &net->addrs[i]);
+}
+
+/* Another name or port: nothing of what is out is true any more. */
+static bool same_service(const struct net *net)
+{
+    const struct announcement *now = &net->mdns->self, *then = &net->told;
+
+    return now->port == then->port && now->id.instance == then->id.instance &&
+           net->told_collisions == net->mdns->collisions && net->service != NULL;
 }
 
 void publish_net(struct net *net)
 {
     struct mdns *m = net->mdns;
+    char label[NAME_LEN_MAX];
+    struct names names;
 
-    if (net->group == NULL)
-        net->group = avahi_s_entry_group_new(m->server, group_changed, net);
-    if (net->group == NULL) {
-        out_warn(&m->out, "publish", "cannot publish: %s", avahi_strerror(avahi_server_errno(m->server)));
+    if (!same_service(net))
+        unpublish_net(net);
+    if (!publish_name(m, label, sizeof(label)) ||
+        avahi_service_name_join(names.service, sizeof(names.service), label, MDNS_SERVICE, DOMAIN) < 0)
         return;
+    snprintf(names.host, sizeof(names.host), "%s.%s", label, DOMAIN);
+    publish_addresses(net, &names);
+    if (net->text == NULL || memcmp(&net->told, &m->self, sizeof(m->self)) != 0)
+        publish_text(net, &names);
+    if (net->service == NULL) {
+        AvahiSEntryGroup *group = group_new(net);
+        if (group != NULL)
+            net->service = group_commit(net, group, add_service(net, group, &names));
     }
-    avahi_s_entry_group_reset(net->group);
-    int failed = add_all(net);
-    if (failed < 0)
-        out_warn(&m->out, "publish", "cannot publish on %s: %s", net->name, avahi_strerror(failed));
+    net->told = m->self;
+    net->told_collisions = m->collisions;
 }
 
 void publish_all(struct mdns *m)
@@ -179,7 +262,9 @@ void publish_all(struct mdns *m)
 
 void unpublish_net(struct net *net)
 {
-    if (net->group != NULL)
-        avahi_s_entry_group_free(net->group);
-    net->group = NULL;
+    group_free(&net->service);
+    group_free(&net->text);
+    for (int i = 0; i < MDNS_ADDRESSES; i++)
+        group_free(&net->addresses[i].group);
+    net->told.port = 0;
 }

@@ -111,7 +111,7 @@ static void changes_are_counted(void **state)
 
 static void more_keys_than_places_do_no_harm(void **state)
 {
-    char key[8];
+    char key[16];
 
     (void)state;
     for (int i = 0; i < 3 * SIGHTING_KEYS; i++) {
