@@ -324,6 +324,8 @@ static void accept_one(struct lobby *lobby, int place, int fd, const struct sock
         .wants = lobby->setup.words_first,
         .bytes = lobby->words + (size_t)place * lobby->setup.words_max,
     };
+    if (!local)
+        sock_tune(fd, &(struct sock_tuning){.congestion = false}); /* nothing waits for more to say */
     if (local && !sock_same_user(fd))
         stranger_close(lobby, s, "it runs as another user");
     else if (sock_wait(&wait, 1, 0) > 0)

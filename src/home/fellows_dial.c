@@ -110,6 +110,8 @@ void dial_due(struct fellows *f)
     for (int i = 0; i < DIALS_MAX && candidates_due(&f->candidates) <= f->now_ns; i++) {
         dials_count(f, &dials);
         int index = candidates_pick(&f->candidates, 1, dials.houses, dials.count, f->now_ns);
+        if (index < 0)
+            return;
         int class = candidate_class(&f->candidates.list[index]);
         if (full(&dials, class)) {
             struct tie *tie = first_to_yield(f, class);
@@ -130,7 +132,7 @@ uint64_t dial_deadline(struct fellows *f)
         return due_ns;
     dials_count(f, &dials);
     int index = candidates_pick(&f->candidates, 1, dials.houses, dials.count, f->now_ns);
-    int class = candidate_class(&f->candidates.list[index]);
+    int class = index >= 0 ? candidate_class(&f->candidates.list[index]) : 0;
     if (!full(&dials, class))
         return due_ns;
     const struct tie *tie = first_to_yield(f, class);
@@ -214,6 +216,7 @@ static void connected(struct fellows *f, struct tie *tie)
     tie->deadline_ns = f->now_ns + TIE_HELLO_NS;
     tie->yield_ns = f->now_ns + patience(f, tie, YIELD_SHAKE_NS);
     tie->fd = -1;
+    sock_tune(fd, &(struct sock_tuning){.congestion = false}); /* nothing waits for more to say */
     if (tunnel_open(&setup, fd, &tie->tunnel) != HEARTH_OK) {
         tie_fail(f, tie, "no memory for the connection");
         return;

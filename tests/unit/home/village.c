@@ -211,20 +211,23 @@ static void wait_all(const struct village *v)
     (void)sock_wait(items, count, deadline_ns);
 }
 
-void village_step(struct village *v)
+void villager_move(struct village *v, int number)
 {
+    struct villager *one = &v->all[number];
     struct fellows_news news;
 
+    if (!one->fellows)
+        return;
+    fellows_pump(one->fellows, clock_real());
+    while (fellows_news(one->fellows, &news))
+        hear(v, one, &news);
+}
+
+void village_step(struct village *v)
+{
     wait_all(v);
-    for (int i = 0; i < v->size; i++) {
-        /* Sometimes one is slow, sometimes another. */
-        struct villager *one = &v->all[prng_below(&v->prng, (uint64_t)v->size)];
-        if (!one->fellows)
-            continue;
-        fellows_pump(one->fellows, clock_real());
-        while (fellows_news(one->fellows, &news))
-            hear(v, one, &news);
-    }
+    for (int i = 0; i < v->size; i++) /* sometimes one is slow, sometimes another */
+        villager_move(v, (int)prng_below(&v->prng, (uint64_t)v->size));
 }
 
 void village_until(struct village *v, village_fn *done, void *arg)

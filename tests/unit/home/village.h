@@ -47,7 +47,8 @@ struct sock_addr villager_addr(const struct village *v, int number);
 /* Tells `who` that `other` is said to be at its address. */
 void villager_meet(struct village *v, int who, int other);
 
-/* Moves all of them once, in an order of its own, after waiting a little for something to happen. */
+void villager_move(struct village *v, int number); /* once, without waiting */
+/* Moves them, in an order of its own, after waiting a little for something to happen. */
 void village_step(struct village *v);
 typedef bool village_fn(struct village *v, void *arg);
 /* Until that is so; fails the test after 20 s. */
