@@ -5,27 +5,56 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "bootstrap/tunnel.h"
+#include "home/tie.h"
 #include "os/clock.h"
+#include "relay.h"
 #include "village.h"
 
 static struct village village;
+static struct village *const v = &village;
 
-static bool letters_came(struct village *v, void *count)
+static bool all_got(struct village *unused, void *count)
 {
+    (void)unused;
     for (int i = 0; i < v->size; i++)
         if (v->all[i].letters < *(const uint64_t *)count)
             return false;
     return true;
 }
 
+static bool one_got(struct village *unused, void *count)
+{
+    (void)unused;
+    return v->all[1].letters >= *(const uint64_t *)count;
+}
+
+static bool lost_one(struct village *unused, void *number)
+{
+    (void)unused;
+    return v->all[*(const int *)number].lost > 0;
+}
+
+static struct fellows *fellows_of(int number)
+{
+    return v->all[number].fellows;
+}
+
+static void pair_open(uint64_t seed)
+{
+    village_open(v, 2, seed);
+    villager_meet(v, 0, 1);
+    village_until(v, village_whole, NULL);
+}
+
 static void six_are_joined_to_each_other(void **state)
 {
-    struct village *v = &village;
     uint64_t each = 5;
     uint8_t payload[100];
 
@@ -40,8 +69,8 @@ static void six_are_joined_to_each_other(void **state)
     for (int a = 0; a < 6; a++)
         for (int b = 0; b < 6; b++)
             if (a != b)
-                assert_true(fellows_send(v->all[a].fellows, villager_id(v, b), LETTER_BEAT, payload, 100));
-    village_until(v, letters_came, &each);
+                assert_true(fellows_send(fellows_of(a), villager_id(v, b), LETTER_BEAT, payload, 100));
+    village_until(v, all_got, &each);
     for (int a = 0; a < 6; a++) {
         assert_int_equal(v->all[a].damaged, 0);
         assert_int_equal(v->all[a].lost, 0);
@@ -50,10 +79,334 @@ static void six_are_joined_to_each_other(void **state)
     village_close(v);
 }
 
+/* ---- who is where ---- */
+
+static void a_seed_may_be_anybody(void **state)
+{
+    struct sock_addr addr;
+
+    (void)state;
+    village_open(v, 2, 2);
+    addr = villager_addr(v, 1);
+    fellows_candidate(fellows_of(0), &addr, NULL, false, clock_real());
+    village_until(v, village_whole, NULL);
+    assert_string_equal(v->all[0].fellow, "villager-1");
+    assert_string_equal(v->all[1].fellow, "villager-0");
+    village_close(v);
+}
+
+static bool is_self(struct village *unused, void *none)
+{
+    (void)unused;
+    (void)none;
+    return fellows_of(0)->candidates.list[0].self;
+}
+
+static void ourselves_are_dialled_once(void **state)
+{
+    struct sock_addr self;
+    struct relay relay;
+
+    (void)state;
+    village_open(v, 2, 3);
+    self = villager_addr(v, 0);
+    relay_open(&relay, &self);
+    v->relay = &relay;
+    fellows_candidate(fellows_of(0), &relay.addr, villager_id(v, 1), true, clock_real());
+    village_until(v, is_self, NULL);
+    fellows_candidate(fellows_of(0), &relay.addr, villager_id(v, 1), true, clock_real());
+    village_for(v, 300 * NS_PER_MS);
+    assert_int_equal(relay.passed, 1);
+    assert_int_equal(v->all[0].linked, 0);
+    assert_int_equal(fellows_of(0)->count, 0);
+    villager_meet(v, 0, 1); /* its other address */
+    village_until(v, village_whole, NULL);
+    relay_close(&relay);
+    village_close(v);
+}
+
+static void an_address_is_whose_it_proves_to_be(void **state)
+{
+    struct sock_addr one, two;
+
+    (void)state;
+    village_open(v, 3, 4);
+    one = villager_addr(v, 1);
+    two = villager_addr(v, 2);
+    fellows_candidate(fellows_of(0), &two, villager_id(v, 1), false, clock_real());
+    fellows_candidate(fellows_of(0), &one, villager_id(v, 1), false, clock_real());
+    villager_meet(v, 1, 2);
+    village_until(v, village_whole, NULL);
+    const struct candidate *e = &fellows_of(0)->candidates.list[0];
+    assert_true(e->proven && identity_equal(&e->who, villager_id(v, 2)));
+    for (int i = 0; i < 20; i++) { /* said again: looked at once, not again and again */
+        fellows_candidate(fellows_of(0), &two, villager_id(v, 1), false, clock_real());
+        village_step(v);
+    }
+    assert_true(e->contests <= 1);
+    assert_int_equal(v->all[0].lost + v->all[1].lost + v->all[2].lost, 0);
+    village_close(v);
+}
+
+static void a_node_that_restarts_is_another_one(void **state)
+{
+    char folder[] = "/tmp/hearth-fellows-XXXXXX", path[64];
+    int zero = 0;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/key", folder);
+    struct person_setup person = {.secret = VILLAGE_SECRET, .instance = 11, .key = path};
+    village_open(v, 2, 5);
+    villager_stop(v, 1);
+    villager_start(v, 1, villager_person(v, &person));
+    struct identity first = *villager_id(v, 1);
+    struct sock_addr addr = villager_addr(v, 1);
+    char listen[SOCK_TEXT_MAX];
+    sock_addr_text(&addr, listen, sizeof(listen));
+    villager_meet(v, 0, 1);
+    village_until(v, village_whole, NULL);
+    villager_stop(v, 1);
+    village_until(v, lost_one, &zero);
+    v->listen = listen; /* where it was */
+    person.instance = 12;
+    villager_start(v, 1, villager_person(v, &person));
+    assert_true(node_id_equal(&first.node, &villager_id(v, 1)->node));
+    village_until(v, village_whole, NULL); /* nobody had to tell */
+    assert_int_equal(v->all[0].linked, 2);
+    assert_false(fellows_send(fellows_of(0), &first, LETTER_BEAT, "x", 1));
+    village_close(v);
+    assert_int_equal(unlink(path), 0);
+    snprintf(path, sizeof(path), "%s/key.lock", folder);
+    (void)unlink(path);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+/* ---- loss ---- */
+
+static bool both_lost(struct village *unused, void *none)
+{
+    (void)unused;
+    (void)none;
+    return v->all[0].lost == 1 && v->all[1].lost == 1;
+}
+
+static void what_was_lost_is_made_again(void **state)
+{
+    struct sock_addr addr;
+    struct relay relay;
+
+    (void)state;
+    village_open(v, 2, 6);
+    addr = villager_addr(v, 1);
+    relay_open(&relay, &addr);
+    v->relay = &relay;
+    fellows_candidate(fellows_of(0), &relay.addr, villager_id(v, 1), false, clock_real());
+    village_until(v, village_whole, NULL);
+    relay_close(&relay);
+    v->relay = NULL;
+    village_until(v, both_lost, NULL);
+    assert_string_equal(v->all[0].text, "it closed the connection, or the connection broke");
+    village_until(v, village_whole, NULL); /* by the addresses that they have told each other */
+    village_close(v);
+}
+
+static void who_is_dropped_hears_it_and_comes_back(void **state)
+{
+    int one = 1;
+
+    (void)state;
+    pair_open(7);
+    fellows_drop(fellows_of(0), villager_id(v, 1), "for a test");
+    village_until(v, lost_one, &one);
+    assert_string_equal(v->all[0].text, "for a test");
+    village_until(v, village_whole, NULL);
+    village_close(v);
+}
+
+static void a_goodbye_arrives(void **state)
+{
+    int one = 1;
+
+    (void)state;
+    pair_open(8);
+    assert_true(fellows_send(fellows_of(0), villager_id(v, 1), LETTER_LEAVE, NULL, 0));
+    assert_true(fellows_send(fellows_of(1), villager_id(v, 0), LETTER_BEAT, "unread", 6));
+    fellows_close(fellows_of(0));
+    v->all[0].fellows = NULL;
+    village_until(v, lost_one, &one);
+    assert_int_equal(v->all[1].letters, 1);
+    assert_int_equal(v->all[1].kind, LETTER_LEAVE);
+    village_close(v);
+}
+
+/* ---- letters ---- */
+
+static void the_largest_letters_go_both_ways(void **state)
+{
+    static uint8_t payload[LETTER_PAYLOAD_MAX];
+    uint64_t each = 14;
+
+    (void)state;
+    pair_open(9);
+    for (uint64_t i = 0; i < each; i++)
+        for (int from = 0; from < 2; from++) {
+            size_t len = i == 3 ? 0 : sizeof(payload) - i * 1000;
+            letter_fill(payload, len, i);
+            assert_true(fellows_send(fellows_of(from), villager_id(v, !from), LETTER_LINKS, payload, len));
+        }
+    village_until(v, all_got, &each);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(v->all[i].damaged, 0);
+        assert_int_equal(v->all[i].len, sizeof(payload) - 13000);
+    }
+    assert_false(fellows_send(fellows_of(0), villager_id(v, 1), LETTER_LINKS, payload, sizeof(payload) + 1));
+    village_close(v);
+}
+
+static void what_does_not_fit_is_dropped_and_counted(void **state)
+{
+    static uint8_t payload[LETTER_PAYLOAD_MAX];
+    struct fellows_state s[2];
+    uint64_t sent = 0, dropped = 0;
+
+    (void)state;
+    pair_open(10);
+    letter_fill(payload, sizeof(payload), 1);
+    while (dropped < 5) /* nobody reads */
+        if (fellows_send(fellows_of(0), villager_id(v, 1), LETTER_BEAT, payload, sizeof(payload)))
+            sent++;
+        else
+            dropped++;
+    assert_int_equal(fellows_list(fellows_of(0), s, 2), 1);
+    assert_int_equal(s[0].letters_dropped, 5);
+    assert_in_range(sent, LETTER_QUEUE_MAX / sizeof(payload) - 1, 64);
+    village_until(v, one_got, &sent);
+    village_for(v, 20 * NS_PER_MS);
+    assert_int_equal(v->all[1].letters, sent);
+    assert_int_equal(v->all[1].damaged, 0);
+    assert_int_equal(v->all[1].bytes, sent * sizeof(payload));
+    village_close(v);
+}
+
+static bool told_again(struct village *unused, void *name)
+{
+    (void)unused;
+    return strcmp(v->all[1].fellow, name) == 0;
+}
+
+static void a_node_may_describe_itself_anew(void **state)
+{
+    struct fellow self;
+
+    (void)state;
+    pair_open(11);
+    self = *fellows_self(fellows_of(0));
+    struct sock_addr addr, bound = villager_addr(v, 0);
+    assert_true(sock_addr_decode(&addr, self.addrs[0], self.addr_lens[0]) > 0);
+    assert_true(sock_addr_equal(&addr, &bound)); /* with its port */
+    snprintf(self.name, sizeof(self.name), "renamed");
+    fellows_describe(fellows_of(0), &self);
+    village_until(v, told_again, "renamed");
+    assert_int_equal(v->all[1].again, 1);
+    assert_int_equal(v->all[1].lost, 0);
+    village_close(v);
+}
+
+/* ---- probes ---- */
+
+static bool probed(struct village *unused, void *count)
+{
+    (void)unused;
+    return v->all[0].probes == *(const int *)count && v->all[1].probes == *(const int *)count;
+}
+
+static bool probe_failed(struct village *unused, void *none)
+{
+    (void)unused;
+    (void)none;
+    return v->all[0].probes_failed == 1;
+}
+
+static void assert_tells(struct tunnel *from, struct tunnel *to)
+{
+    char word[8] = {0};
+    struct sock_wait wait = {.fd = tunnel_fd(to), .want_recv = true};
+
+    assert_true(tunnel_send(from, "bytes", 5));
+    for (int i = 0; i < 10 && sock_wait(&wait, 1, clock_real() + NS_PER_S) == 0; i++)
+        continue;
+    assert_int_equal(tunnel_recv(to, word, sizeof(word)), 5);
+    assert_string_equal(word, "bytes");
+}
+
+static void a_probe_has_a_connection_of_its_own(void **state)
+{
+    int once = 1;
+
+    (void)state;
+    pair_open(12);
+    for (int from = 0; from < 2; from++) {
+        v->all[0].probes = v->all[1].probes = 0;
+        assert_int_equal(fellows_dial_probe(fellows_of(from), villager_id(v, !from), NULL, clock_real()),
+                         HEARTH_OK);
+        village_until(v, probed, &once);
+        assert_true(v->all[from].tunnel_dialled);
+        assert_false(v->all[!from].tunnel_dialled);
+        assert_tells(v->all[from].tunnel, v->all[!from].tunnel);
+        assert_tells(v->all[!from].tunnel, v->all[from].tunnel);
+    }
+    assert_int_equal(v->all[0].lost + v->all[1].lost, 0);
+    assert_true(joined(v, 0, 1));
+    village_close(v);
+}
+
+static bool first_pair(struct village *unused, void *none)
+{
+    (void)unused;
+    (void)none;
+    return joined(v, 0, 1);
+}
+
+static void a_probe_that_cannot_be_is_told(void **state)
+{
+    struct sock_addr other;
+    int made = 0;
+
+    (void)state;
+    village_open(v, 3, 13);
+    villager_meet(v, 0, 1);
+    village_until(v, first_pair, NULL);
+    assert_int_equal(fellows_dial_probe(fellows_of(0), villager_id(v, 2), NULL, clock_real()),
+                     HEARTH_PEER_LOST);
+    other = villager_addr(v, 2);
+    assert_int_equal(fellows_dial_probe(fellows_of(0), villager_id(v, 1), &other, clock_real()), HEARTH_OK);
+    village_until(v, probe_failed, NULL);
+    assert_non_null(strstr(v->all[0].text, "another node listens there"));
+    while (fellows_dial_probe(fellows_of(0), villager_id(v, 1), NULL, clock_real()) == HEARTH_OK)
+        made++;
+    assert_int_equal(made, FELLOWS_PROBES_MAX);
+    assert_int_equal(fellows_dial_probe(fellows_of(0), villager_id(v, 1), NULL, clock_real()), HEARTH_LIMIT);
+    village_until(v, probed, &made);
+    village_close(v);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(six_are_joined_to_each_other),
+        cmocka_unit_test(a_seed_may_be_anybody),
+        cmocka_unit_test(ourselves_are_dialled_once),
+        cmocka_unit_test(an_address_is_whose_it_proves_to_be),
+        cmocka_unit_test(a_node_that_restarts_is_another_one),
+        cmocka_unit_test(what_was_lost_is_made_again),
+        cmocka_unit_test(who_is_dropped_hears_it_and_comes_back),
+        cmocka_unit_test(a_goodbye_arrives),
+        cmocka_unit_test(the_largest_letters_go_both_ways),
+        cmocka_unit_test(what_does_not_fit_is_dropped_and_counted),
+        cmocka_unit_test(a_node_may_describe_itself_anew),
+        cmocka_unit_test(a_probe_has_a_connection_of_its_own),
+        cmocka_unit_test(a_probe_that_cannot_be_is_told),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,18 +35,19 @@ static struct trust_list *list_against(struct heap *heap, const struct node_id *
     return list;
 }
 
-struct credentials *villager_person(struct village *v, uint8_t secret, uint64_t instance,
-                                    const struct node_id *revoked)
+struct credentials *villager_person(struct village *v, const struct person_setup *person)
 {
-    struct credentials_setup setup = {.heap = &v->heap, .instance = instance};
+    struct credentials_setup setup = {.heap = &v->heap, .instance = person->instance};
     struct credentials *credentials = NULL;
     uint8_t bytes[SECRET_LEN];
     struct error error;
 
-    memset(bytes, secret, sizeof(bytes));
-    if (revoked)
-        setup.trust = list_against(&v->heap, revoked);
-    assert_int_equal(node_key_fresh(&setup.key, &error), HEARTH_OK);
+    memset(bytes, person->secret, sizeof(bytes));
+    if (person->revoked)
+        setup.trust = list_against(&v->heap, person->revoked);
+    int status =
+        person->key ? node_key_load(person->key, &setup.key, &error) : node_key_fresh(&setup.key, &error);
+    assert_int_equal(status, HEARTH_OK);
     assert_int_equal(secret_from_bytes(bytes, "test", &setup.secret, &error), HEARTH_OK);
     if (credentials_open(&setup, &credentials, &error) != HEARTH_OK)
         fail_msg("%s", error.text);
@@ -64,10 +65,10 @@ void villager_start(struct village *v, int number, struct credentials *credentia
     };
     struct error error;
 
-    one->credentials =
-        credentials ? credentials : villager_person(v, VILLAGE_SECRET, prng_u64(&v->prng) | 1, NULL);
+    struct person_setup person = {.secret = VILLAGE_SECRET, .instance = prng_u64(&v->prng) | 1};
+    one->credentials = credentials ? credentials : villager_person(v, &person);
     setup.credentials = one->credentials;
-    assert_int_equal(sock_addr_parse("127.0.0.1:0", 0, &setup.listen), HEARTH_OK);
+    assert_int_equal(sock_addr_parse(v->listen, 0, &setup.listen), HEARTH_OK);
     snprintf(setup.self.name, sizeof(setup.self.name), "villager-%d", number);
     snprintf(setup.self.platform, sizeof(setup.self.platform), "test");
     setup.self.cores = 1;
@@ -94,6 +95,7 @@ void village_open(struct village *v, int size, uint64_t seed)
     memset(v, 0, sizeof(*v));
     heap_init(&v->heap, 0);
     prng_init(&v->prng, seed);
+    v->listen = "127.0.0.1:0";
     v->size = size;
     for (int i = 0; i < size; i++)
         villager_start(v, i, NULL);
@@ -202,7 +204,7 @@ static void hear(struct village *v, struct villager *one, const struct fellows_n
 static void wait_all(const struct village *v)
 {
     static struct sock_wait items[VILLAGERS_MAX * FELLOWS_WAITS_MAX];
-    uint64_t deadline_ns = clock_real() + 20 * NS_PER_MS;
+    uint64_t deadline_ns = clock_real() + (v->relay ? 1 : 20) * NS_PER_MS;
     size_t count = 0;
 
     for (int i = 0; i < v->size; i++)
@@ -228,6 +230,8 @@ void village_step(struct village *v)
     wait_all(v);
     for (int i = 0; i < v->size; i++) /* sometimes one is slow, sometimes another */
         villager_move(v, (int)prng_below(&v->prng, (uint64_t)v->size));
+    if (v->relay)
+        relay_step(v->relay, &v->prng);
 }
 
 void village_until(struct village *v, village_fn *done, void *arg)

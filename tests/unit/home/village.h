@@ -5,13 +5,13 @@
 
 #include "core/prng.h"
 #include "home/fellows.h"
+#include "relay.h"
 
 #define VILLAGERS_MAX  12
 #define VILLAGE_SECRET 7
 
 struct villager {
     struct heap *heap;
-    struct node_key *key; /* of the next process; NULL: a new one */
     struct credentials *credentials;
     struct fellows *fellows;   /* NULL: it does not run */
     int linked, again, lost;   /* news */
@@ -28,7 +28,9 @@ struct villager {
 
 struct village {
     struct heap heap;
-    struct prng prng; /* the order in which they are driven */
+    struct relay *relay; /* moved with them; may be NULL */
+    const char *listen;  /* for those who start from now on */
+    struct prng prng;    /* the order in which they are driven */
     int size;
     struct villager all[VILLAGERS_MAX];
 };
@@ -37,8 +39,13 @@ struct village {
 void village_open(struct village *v, int size, uint64_t seed);
 void village_close(struct village *v); /* nothing is left on the heap */
 
-struct credentials *villager_person(struct village *v, uint8_t secret, uint64_t instance,
-                                    const struct node_id *revoked);
+struct person_setup {
+    uint8_t secret;                /* fills the cluster's */
+    uint64_t instance;             /* never 0 */
+    const char *key;               /* file; NULL: a new one, in memory */
+    const struct node_id *revoked; /* it lets in everybody but this one; may be NULL */
+};
+struct credentials *villager_person(struct village *v, const struct person_setup *setup);
 /* A process of this number begins, with `credentials` or (NULL) a new key. */
 void villager_start(struct village *v, int number, struct credentials *credentials);
 void villager_stop(struct village *v, int number);
