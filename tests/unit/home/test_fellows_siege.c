@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Strangers, liars and forged sightings: bounded, refused, and true nodes are joined all the same. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "bootstrap/tunnel.h"
+#include "home/tie.h"
+#include "os/clock.h"
+#include "os/random.h"
+#include "village.h"
+
+#define FORGED 1000
+
+static struct village village;
+static struct village *const v = &village;
+
+static bool first_pair(struct village *unused, void *none)
+{
+    (void)unused;
+    (void)none;
+    return joined(v, 0, 1);
+}
+
+static bool pair_and_third(struct village *unused, void *none)
+{
+    (void)unused;
+    (void)none;
+    return joined(v, 0, 2) && joined(v, 1, 2);
+}
+
+/* How node `number` says that it stands with `who`. */
+static struct fellows_state state_of(int number, const struct identity *who)
+{
+    static struct fellows_state list[64];
+    int count = fellows_list(v->all[number].fellows, list, 64);
+
+    for (int i = 0; i < count; i++)
+        if (identity_equal(&list[i].id, who))
+            return list[i];
+    return (struct fellows_state){.why = "not listed"};
+}
+
+/* ---- forged sightings ---- */
+
+static void forge(int number, const char *format, uint16_t port)
+{
+    char text[64];
+    struct sock_addr addr;
+    struct identity id;
+
+    snprintf(text, sizeof(text), format, 1 + number / 250, 1 + number % 250);
+    assert_int_equal(sock_addr_parse(text, port, &addr), HEARTH_OK);
+    assert_int_equal(random_bytes(&id, sizeof(id)), HEARTH_OK);
+    fellows_candidate(v->all[0].fellows, &addr, &id, false, clock_real());
+}
+
+/* A port where connections are neither taken nor refused: its queue is full. */
+struct silence {
+    int listener, callers[8];
+    struct sock_addr addr;
+};
+
+static void silence_open(struct silence *s)
+{
+    struct sock_addr any;
+    struct error error;
+
+    assert_int_equal(sock_addr_parse("0.0.0.0:0", 0, &any), HEARTH_OK);
+    assert_int_equal(sock_listen(&any, 0, &s->listener, &s->addr, &error), HEARTH_OK);
+    assert_int_equal(sock_addr_parse("127.0.0.1", sock_addr_port(&s->addr), &s->addr), HEARTH_OK);
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(sock_dial(&s->addr, NULL, &s->callers[i], &error), HEARTH_OK);
+}
+
+static void silence_close(struct silence *s)
+{
+    for (int i = 0; i < 8; i++)
+        sock_close(s->callers[i]);
+    sock_unlisten(s->listener);
+}
+
+static void a_true_one_has_its_turn_among_silent_ones(void **state)
+{
+    struct silence silence;
+
+    (void)state;
+    silence_open(&silence);
+    village_open(v, 2, 1);
+    for (int i = 0; i < FORGED; i++)
+        forge(i, "127.1.%d.%d", sock_addr_port(&silence.addr));
+    village_step(v);
+    villager_meet(v, 0, 1);
+    village_until(v, first_pair, NULL);
+    for (int i = 0; i < v->all[0].fellows->candidates.room; i++) /* not after many rounds */
+        assert_true(v->all[0].fellows->candidates.list[i].tries <= 2);
+    assert_true(v->all[0].fellows->count <= 32 + 1);
+    village_close(v);
+    silence_close(&silence);
+}
+
+static void a_true_one_has_its_turn_among_those_who_are_others(void **state)
+{
+    struct sock_addr addr;
+
+    (void)state;
+    village_open(v, 3, 2);
+    villager_stop(v, 2);
+    v->listen = "0.0.0.0:0";
+    villager_start(v, 2, NULL);
+    addr = villager_addr(v, 2);
+    for (int i = 0; i < FORGED; i++) /* all of them are node 2 */
+        forge(i, "127.2.%d.%d", sock_addr_port(&addr));
+    village_step(v);
+    villager_meet(v, 0, 1);
+    village_until(v, first_pair, NULL);
+    assert_in_range(v->all[0].linked, 1, 2);
+    assert_int_equal(v->all[0].lost, 0);
+    village_close(v);
+}
+
+/* ---- who is refused ---- */
+
+static bool tells(int number, const struct identity *who, const char *text)
+{
+    return strstr(state_of(number, who).why, text) != NULL;
+}
+
+static bool other_secret_told(struct village *unused, void *none)
+{
+    (void)unused;
+    (void)none;
+    return tells(0, villager_id(v, 1), "another secret");
+}
+
+static void another_secret_is_refused(void **state)
+{
+    struct person_setup stranger = {.secret = VILLAGE_SECRET + 1, .instance = 5};
+
+    (void)state;
+    village_open(v, 3, 3);
+    villager_stop(v, 1);
+    villager_start(v, 1, villager_person(v, &stranger));
+    villager_meet(v, 0, 1);
+    villager_meet(v, 1, 0);
+    villager_meet(v, 0, 2);
+    village_until(v, other_secret_told, NULL);
+    village_for(v, 300 * NS_PER_MS);
+    assert_int_equal(v->all[0].linked, 1);
+    assert_int_equal(v->all[1].linked, 0);
+    assert_true(joined(v, 0, 2));
+    village_close(v);
+}
+
+static bool revocation_told(struct village *unused, void *none)
+{
+    (void)unused;
+    (void)none;
+    return tells(0, villager_id(v, 1), "revoked") && tells(1, villager_id(v, 0), "revoked");
+}
+
+static void a_revoked_key_is_refused(void **state)
+{
+    (void)state;
+    village_open(v, 3, 4);
+    struct person_setup person = {
+        .secret = VILLAGE_SECRET, .instance = 5, .revoked = &villager_id(v, 1)->node};
+    villager_stop(v, 0);
+    villager_start(v, 0, villager_person(v, &person));
+    villager_meet(v, 0, 1);
+    villager_meet(v, 1, 0);
+    villager_meet(v, 0, 2);
+    villager_meet(v, 1, 2);
+    village_until(v, revocation_told, NULL);
+    village_until(v, pair_and_third, NULL);
+    assert_int_equal(v->all[0].linked, 1);
+    assert_int_equal(v->all[1].linked, 1);
+    village_close(v);
+}
+
+/* ---- members who say what may not be said ---- */
+
+struct rogue {
+    struct credentials *credentials;
+    struct tunnel *tunnel;
+    uint32_t serial;
+};
+
+/* Dials node 0 and is proven. */
+static void rogue_dial(struct rogue *r)
+{
+    struct tunnel_setup setup = {.heap = &v->heap, .credentials = r->credentials, .role = CHANNEL_DIALS};
+    struct sock_addr to = villager_addr(v, 0);
+    struct error error;
+    int fd = -1, status = HEARTH_PENDING;
+
+    assert_int_equal(sock_dial(&to, NULL, &fd, &error), HEARTH_OK);
+    struct sock_wait wait = {.fd = fd, .want_send = true};
+    assert_int_equal(sock_wait(&wait, 1, clock_real() + 10 * NS_PER_S), 1);
+    assert_int_equal(sock_dialled(fd, &to, &error), HEARTH_OK);
+    assert_int_equal(tunnel_open(&setup, fd, &r->tunnel), HEARTH_OK);
+    for (int i = 0; i < 1000 && status == HEARTH_PENDING; i++) {
+        status = tunnel_pump(r->tunnel, &error);
+        village_step(v);
+    }
+    assert_int_equal(status, HEARTH_OK);
+}
+
+static void rogue_open(struct rogue *r)
+{
+    struct person_setup person = {.secret = VILLAGE_SECRET, .instance = 99};
+
+    r->credentials = villager_person(v, &person);
+    r->serial = 0;
+    rogue_dial(r);
+}
+
+static void rogue_close(struct rogue *r)
+{
+    tunnel_close(r->tunnel);
+    credentials_close(r->credentials);
+}
+
+static size_t rogue_hello(struct rogue *r, uint8_t *bytes)
+{
+    struct letter_hello hello = {
+        .version_min = 1, .version_max = 9, .purpose = HELLO_LETTERS, .serial = ++r->serial};
+
+    hello.fellow.id = *credentials_self(r->credentials);
+    snprintf(hello.fellow.name, sizeof(hello.fellow.name), "rogue");
+    size_t len = letter_hello_encode(&hello, bytes + LETTER_HEADER_LEN);
+    letter_header_put(bytes, LETTER_HELLO, len);
+    return LETTER_HEADER_LEN + len;
+}
+
+static bool rogue_out(struct village *unused, void *arg)
+{
+    struct rogue *r = arg;
+    uint8_t bytes[1024];
+
+    (void)unused;
+    for (;;) {
+        ssize_t len = tunnel_recv(r->tunnel, bytes, sizeof(bytes));
+        if (len <= 0)
+            return len < 0;
+    }
+}
+
+/* Says these bytes as its first ones, and is sent away. */
+static void assert_first_words_refused(void (*spoil)(uint8_t *bytes, size_t *len))
+{
+    uint8_t bytes[2048] = {0};
+    struct rogue r;
+
+    rogue_open(&r);
+    size_t len = rogue_hello(&r, bytes);
+    spoil(bytes, &len);
+    assert_true(tunnel_send(r.tunnel, bytes, len));
+    village_until(v, rogue_out, &r);
+    rogue_close(&r);
+    assert_int_equal(v->all[0].linked, 0);
+}
+
+static void spoil_magic(uint8_t *bytes, size_t *len)
+{
+    (void)len;
+    bytes[0] ^= 1;
+}
+
+static void spoil_version(uint8_t *bytes, size_t *len)
+{
+    (void)len;
+    bytes[2]++;
+}
+
+static void spoil_kind(uint8_t *bytes, size_t *len)
+{
+    (void)len;
+    bytes[3] = LETTER_BEAT;
+}
+
+static void spoil_length(uint8_t *bytes, size_t *len)
+{
+    (void)len;
+    store_u32(bytes + 4, LETTER_HELLO_MAX + 1);
+}
+
+static void spoil_nothing_follows(uint8_t *bytes, size_t *len)
+{
+    store_u32(bytes + 4, 0);
+    *len = LETTER_HEADER_LEN;
+}
+
+static void spoil_purpose(uint8_t *bytes, size_t *len)
+{
+    (void)len;
+    bytes[LETTER_HEADER_LEN + 4] = 3;
+}
+
+static void spoil_probe(uint8_t *bytes, size_t *len)
+{
+    (void)len;
+    bytes[LETTER_HEADER_LEN + 4] = HELLO_PROBE; /* of a node that we are not joined to */
+}
+
+static void spoil_identity(uint8_t *bytes, size_t *len)
+{
+    (void)len;
+    bytes[LETTER_HEADER_LEN + 12 + 2 + 5] ^= 1;
+}
+
+static void spoil_versions(uint8_t *bytes, size_t *len)
+{
+    (void)len;
+    store_u16(bytes + LETTER_HEADER_LEN, 2);
+}
+
+static void spoil_all(uint8_t *bytes, size_t *len)
+{
+    assert_int_equal(random_bytes(bytes, 2048), HEARTH_OK);
+    bytes[0] = 0;
+    *len = 2048;
+}
+
+static void first_words_must_be_a_good_hello(void **state)
+{
+    (void)state;
+    village_open(v, 1, 5);
+    assert_first_words_refused(spoil_magic);
+    assert_first_words_refused(spoil_version);
+    assert_first_words_refused(spoil_kind);
+    assert_first_words_refused(spoil_length);
+    assert_first_words_refused(spoil_nothing_follows);
+    assert_first_words_refused(spoil_purpose);
+    assert_first_words_refused(spoil_probe);
+    assert_first_words_refused(spoil_identity);
+    assert_first_words_refused(spoil_versions);
+    assert_first_words_refused(spoil_all);
+    village_close(v);
+}
+
+static bool zero_joined(struct village *unused, void *none)
+{
+    (void)unused;
+    (void)none;
+    return v->all[0].linked == 1;
+}
+
+static bool zero_lost(struct village *unused, void *none)
+{
+    (void)unused;
+    (void)none;
+    return v->all[0].lost == 1;
+}
+
+/* Is joined, says this letter, and is lost with that reason. */
+static void assert_letter_refused(const uint8_t *letter, size_t len, const char *why)
+{
+    uint8_t bytes[2048];
+    struct rogue r;
+
+    village_open(v, 1, 6);
+    rogue_open(&r);
+    assert_true(tunnel_send(r.tunnel, bytes, rogue_hello(&r, bytes)));
+    village_until(v, zero_joined, NULL);
+    assert_true(tunnel_send(r.tunnel, letter, len));
+    village_until(v, zero_lost, NULL);
+    assert_string_equal(v->all[0].text, why);
+    rogue_close(&r);
+    village_close(v);
+}
+
+static void letters_must_be_letters(void **state)
+{
+    uint8_t bytes[64] = {0};
+
+    (void)state;
+    letter_header_put(bytes, LETTER_LOAD, 0);
+    assert_letter_refused(bytes, LETTER_HEADER_LEN, "it sends load among letters");
+    letter_header_put(bytes, LETTER_KIND_MAX + 1, 0);
+    assert_letter_refused(bytes, LETTER_HEADER_LEN, "it sends a letter of an unknown kind");
+    letter_header_put(bytes, LETTER_BEAT, 0);
+    store_u32(bytes + 4, LETTER_PAYLOAD_MAX + 1);
+    assert_letter_refused(bytes, LETTER_HEADER_LEN, "it sends a letter that is too long");
+    letter_header_put(bytes, LETTER_HELLO, 40);
+    assert_letter_refused(bytes, LETTER_HEADER_LEN + 40, "its hello is malformed");
+    memset(bytes, 'x', sizeof(bytes));
+    assert_letter_refused(bytes, sizeof(bytes), "what it says is no letter of Hearth");
+}
+
+static void rogue_greet(struct rogue *r, uint32_t serial)
+{
+    uint8_t bytes[1024];
+
+    r->serial = serial - 1;
+    assert_true(tunnel_send(r->tunnel, bytes, rogue_hello(r, bytes)));
+}
+
+/* A peer that greets anew has lost what we think is ready; one whose greeting comes late has not. */
+static void a_newer_hello_replaces_an_older_does_not(void **state)
+{
+    struct rogue first, late, newer;
+
+    (void)state;
+    village_open(v, 1, 7);
+    rogue_open(&first);
+    rogue_greet(&first, 10);
+    village_until(v, zero_joined, NULL);
+    late = newer = first;
+    rogue_dial(&late);
+    rogue_dial(&newer);
+    rogue_greet(&late, 9);
+    village_until(v, rogue_out, &late);
+    assert_int_equal(v->all[0].again, 0);
+    rogue_greet(&newer, 11);
+    village_until(v, rogue_out, &first);
+    assert_int_equal(v->all[0].again, 1);
+    assert_int_equal(v->all[0].lost, 0);
+    assert_int_equal(v->all[0].linked, 1);
+    tunnel_close(late.tunnel);
+    tunnel_close(newer.tunnel);
+    rogue_close(&first);
+    village_close(v);
+}
+
+/* ---- strangers ---- */
+
+static void a_crowd_at_the_door_keeps_nobody_out(void **state)
+{
+    enum { CROWD = 300 };
+    static int fds[CROWD];
+    struct sock_addr to;
+    struct error error;
+
+    (void)state;
+    village_open(v, 2, 8);
+    to = villager_addr(v, 0);
+    for (int i = 0; i < CROWD; i++) {
+        assert_int_equal(sock_dial(&to, NULL, &fds[i], &error), HEARTH_OK);
+        uint8_t byte = 0x16; /* as a handshake begins, and not one byte more */
+        struct iovec piece = {&byte, 1};
+        if (i % 2)
+            (void)sock_send(fds[i], &piece, 1);
+        if (i % 32 == 0)
+            village_step(v);
+    }
+    villager_meet(v, 1, 0);
+    village_until(v, first_pair, NULL);
+    assert_true(lobby_strangers(v->all[0].fellows->lobby) <= LOBBY_PLACES);
+    for (int i = 0; i < CROWD; i++)
+        sock_close(fds[i]);
+    village_close(v);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_true_one_has_its_turn_among_silent_ones),
+        cmocka_unit_test(a_true_one_has_its_turn_among_those_who_are_others),
+        cmocka_unit_test(another_secret_is_refused),
+        cmocka_unit_test(a_revoked_key_is_refused),
+        cmocka_unit_test(first_words_must_be_a_good_hello),
+        cmocka_unit_test(letters_must_be_letters),
+        cmocka_unit_test(a_newer_hello_replaces_an_older_does_not),
+        cmocka_unit_test(a_crowd_at_the_door_keeps_nobody_out),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
