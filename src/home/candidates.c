@@ -58,7 +58,7 @@ static void forget(struct candidates *c, int index)
     c->settled = false;
 }
 
-int candidate_class(const struct candidate *e)
+int candidate_tier(const struct candidate *e)
 {
     return e->proven || e->trusted || e->seed ? 0 : 1;
 }
@@ -75,10 +75,10 @@ static uint64_t worth_forgetting(const struct candidate *e)
     return 4 + (e->tries < 16 ? e->tries : 16);
 }
 
-/* A place for one of this class; -1: all others are worth more. */
-static int place_free(struct candidates *c, int class)
+/* A place for one of this tier; -1: all others are worth more. */
+static int place_free(struct candidates *c, int tier)
 {
-    uint64_t most = class == 0 ? 0 : 3; /* who is only sighted pushes out nobody who is more than that */
+    uint64_t most = tier == 0 ? 0 : 3; /* who is only sighted pushes out nobody who is more than that */
     int place = -1;
 
     for (int i = 0; i < c->room; i++) {
@@ -109,10 +109,10 @@ static bool grow(struct candidates *c)
     return true;
 }
 
-static int place_find(struct candidates *c, int class)
+static int place_find(struct candidates *c, int tier)
 {
     if (c->count == c->room && (c->room >= CANDIDATES_MAX || !grow(c)))
-        return place_free(c, class);
+        return place_free(c, tier);
     for (int i = 0; i < c->room; i++)
         if (!c->list[i].used)
             return i;
@@ -198,16 +198,22 @@ static bool wanted(const struct candidate *e)
     return e->used && !e->dialling && !e->self && (!e->linked || e->contested);
 }
 
-uint64_t candidates_due(struct candidates *c)
+uint64_t candidates_due(const struct candidates *c)
 {
+    uint64_t due_ns = NEVER_NS;
+
     if (c->settled)
         return c->due_ns;
-    c->due_ns = NEVER_NS;
     for (int i = 0; i < c->room; i++)
-        if (wanted(&c->list[i]) && c->list[i].next_ns < c->due_ns)
-            c->due_ns = c->list[i].next_ns;
+        if (wanted(&c->list[i]) && c->list[i].next_ns < due_ns)
+            due_ns = c->list[i].next_ns;
+    return due_ns;
+}
+
+void candidates_settle(struct candidates *c)
+{
+    c->due_ns = candidates_due(c);
     c->settled = true;
-    return c->due_ns;
 }
 
 static int busy(const struct candidate *e, const uint64_t *houses, int count)
@@ -221,8 +227,6 @@ static int busy(const struct candidate *e, const uint64_t *houses, int count)
 
 static bool before(const struct candidate *a, int busy_a, const struct candidate *b, int busy_b)
 {
-    if (candidate_class(a) != candidate_class(b))
-        return candidate_class(a) < candidate_class(b);
     if (busy_a != busy_b)
         return busy_a < busy_b;
     if (a->tries != b->tries)
@@ -230,14 +234,13 @@ static bool before(const struct candidate *a, int busy_a, const struct candidate
     return a->next_ns < b->next_ns;
 }
 
-int candidates_pick(const struct candidates *c, int class_max, const uint64_t *houses, int count,
-                    uint64_t now_ns)
+int candidates_pick(const struct candidates *c, int tier, const uint64_t *houses, int count, uint64_t now_ns)
 {
     int best = -1, best_busy = 0;
 
     for (int i = 0; i < c->room; i++) {
         const struct candidate *e = &c->list[i];
-        if (!wanted(e) || e->next_ns > now_ns || candidate_class(e) > class_max)
+        if (!wanted(e) || e->next_ns > now_ns || candidate_tier(e) != tier)
             continue;
         int now_busy = busy(e, houses, count);
         if (best < 0 || before(e, now_busy, &c->list[best], best_busy)) {
@@ -255,7 +258,7 @@ void candidates_sweep(struct candidates *c, uint64_t now_ns)
     c->swept_ns = now_ns;
     for (int i = 0; i < c->room; i++) {
         const struct candidate *e = &c->list[i];
-        uint64_t keep_ns = candidate_class(e) == 0 ? FORGET_LATE_NS : FORGET_NS;
+        uint64_t keep_ns = candidate_tier(e) == 0 ? FORGET_LATE_NS : FORGET_NS;
         if (e->used && !e->seed && !e->dialling && !e->linked && now_ns >= e->told_ns + keep_ns)
             forget(c, i);
     }

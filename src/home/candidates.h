@@ -20,6 +20,7 @@
 #define CANDIDATE_HEAD_START (100 * NS_PER_MS) /* of the better address of a node */
 #define CANDIDATE_PAUSE_MIN  (250 * NS_PER_MS)
 #define CANDIDATE_PAUSE_MAX  (15 * NS_PER_S)
+#define CANDIDATE_TIERS      2
 #define CANDIDATE_BUCKETS    1024
 
 struct candidate {
@@ -70,11 +71,11 @@ struct candidate_tip {
 void candidates_tell(struct candidates *c, const struct candidate_tip *tip, uint64_t now_ns);
 
 /* What comes before what: 0 before 1. */
-int candidate_class(const struct candidate *e);
-/* Who is to be dialled now: index, -1: nobody. `houses`: of those that are being dialled. */
-int candidates_pick(const struct candidates *c, int class_max, const uint64_t *houses, int count,
-                    uint64_t now_ns);
-uint64_t candidates_due(struct candidates *c);                /* when there will be somebody */
+int candidate_tier(const struct candidate *e);
+/* Who of a tier is to be dialled now: index, -1: nobody. `houses`: of those that are being dialled. */
+int candidates_pick(const struct candidates *c, int tier, const uint64_t *houses, int count, uint64_t now_ns);
+uint64_t candidates_due(const struct candidates *c); /* when there will be somebody */
+void candidates_settle(struct candidates *c);        /* remembers that, for as long as nothing changes */
 void candidates_sweep(struct candidates *c, uint64_t now_ns); /* forgets who was not told for long */
 
 void candidates_dialling(struct candidates *c, int index, uint64_t now_ns);

@@ -272,7 +272,7 @@ void fellows_pump(struct fellows *f, uint64_t now_ns)
 size_t fellows_waits(const struct fellows *f, struct sock_wait *items, size_t max, uint64_t *deadline_ns)
 {
     size_t count = lobby_waits(f->lobby, items, max, deadline_ns);
-    uint64_t due_ns = dial_deadline((struct fellows *)(uintptr_t)f); /* it only remembers what it found */
+    uint64_t due_ns = dial_deadline(f);
     struct list *at, *after;
     struct tie *tie;
 
@@ -309,8 +309,8 @@ void fellows_drop(struct fellows *f, const struct identity *peer, const char *wh
         tie_lose(f, tie, why);
 }
 
-/* The first thing that a tie has to tell. */
-static void take_news(struct fellows *f, struct fellows_news *news)
+/* The first thing that a tie has to tell; false: it is not so any more. */
+static bool take_news(struct fellows *f, struct fellows_news *news)
 {
     struct tie *tie = container_of(f->news.next, struct tie, news_item);
     enum fellows_news_kind kind = FELLOWS_LINKED;
@@ -328,6 +328,7 @@ static void take_news(struct fellows *f, struct fellows_news *news)
         news->tunnel = tie->tunnel;
         tie->tunnel = NULL;
     }
+    return kind != FELLOWS_AGAIN || tie_best(f, &tie->peer) == tie;
 }
 
 static void lend(struct fellows *f, struct tie *tie, struct fellows_news *news)
@@ -348,19 +349,21 @@ bool fellows_news(struct fellows *f, struct fellows_news *news)
     if (f->lent)
         letter_reader_next(&f->lent->reader);
     f->lent = NULL;
-    while (list_empty(&f->news)) {
+    for (;;) {
+        if (!list_empty(&f->news)) {
+            if (take_news(f, news))
+                return true;
+            continue;
+        }
         if (list_empty(&f->hot))
             return false;
         struct tie *tie = container_of(f->hot.next, struct tie, hot_item);
-        int status = tie_hear(f, tie);
-        if (status == HEARTH_OK) {
+        if (tie_hear(f, tie) == HEARTH_OK) {
             lend(f, tie, news);
             return true;
         }
         list_remove(&tie->hot_item);
     }
-    take_news(f, news);
-    return true;
 }
 
 /* ---- who is there ------------------------------------------------------------------------------------- */

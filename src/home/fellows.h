@@ -90,7 +90,7 @@ struct fellows_state {
     struct identity id; /* 0: a seed that nobody has answered at */
     bool linked, dialled_by_us;
     struct sock_addr addr;  /* of the connection, or the last one tried */
-    uint64_t round_trip_ns; /* of connect or handshake */
+    uint64_t round_trip_ns; /* of connect; 0: not known, the peer dialled */
     uint64_t bytes_sent, bytes_received, letters_dropped;
     uint32_t attempts; /* since it was last joined */
     char why[160];     /* not linked: the last failure */

@@ -6,8 +6,8 @@
 
 #include "home/tie.h"
 
-#define DIALS_MAX         32 /* at once */
-#define DIALS_SIGHTED_MAX 28 /* of them to addresses that nobody whom we trust has told */
+#define DIALS_MAX      32 /* at once */
+#define DIALS_TIER_MAX 28 /* of them to candidates of one tier: neither starves the other */
 /* With others waiting, a dial must get somewhere within such a time, which doubles with every try: a thousand
  * addresses that nobody answers at are through in a few seconds. */
 #define YIELD_CONNECT_NS (100 * NS_PER_MS)
@@ -17,7 +17,7 @@
 /* ---- how many at once --------------------------------------------------------------------------------- */
 
 struct dials {
-    int count, sighted;
+    int count, of_tier[CANDIDATE_TIERS];
     uint64_t houses[DIALS_MAX];
 };
 
@@ -26,9 +26,9 @@ static bool is_dial(const struct tie *tie)
     return tie->candidate >= 0 && tie->state <= TIE_GREETED;
 }
 
-static int class_of(const struct fellows *f, const struct tie *tie)
+static int tier_of(const struct fellows *f, const struct tie *tie)
 {
-    return candidate_class(&f->candidates.list[tie->candidate]);
+    return candidate_tier(&f->candidates.list[tie->candidate]);
 }
 
 static void dials_count(const struct fellows *f, struct dials *dials)
@@ -42,25 +42,25 @@ static void dials_count(const struct fellows *f, struct dials *dials)
         if (!is_dial(tie) || dials->count == DIALS_MAX)
             continue;
         dials->houses[dials->count++] = f->candidates.list[tie->candidate].house;
-        dials->sighted += class_of(f, tie) > 0;
+        dials->of_tier[tier_of(f, tie)]++;
     }
 }
 
-/* The one that is to make room for a candidate of this class, first; NULL: there is none, now or later. */
-static struct tie *first_to_yield(const struct fellows *f, int class)
+/* The one that is to make room for a candidate of this tier, now or later; NULL: there is none. */
+static struct tie *first_to_yield(const struct fellows *f, int tier)
 {
     struct list *at, *after;
     struct tie *tie, *first = NULL;
 
     TIE_EACH(tie, at, after, f)
-    if (is_dial(tie) && class_of(f, tie) >= class && (!first || tie->yield_ns < first->yield_ns))
+    if (is_dial(tie) && tier_of(f, tie) >= tier && (!first || tie->yield_ns < first->yield_ns))
         first = tie;
     return first;
 }
 
-static bool full(const struct dials *dials, int class)
+static bool full(const struct dials *dials, int tier)
 {
-    return dials->count >= DIALS_MAX || (class > 0 && dials->sighted >= DIALS_SIGHTED_MAX);
+    return dials->count >= DIALS_MAX || dials->of_tier[tier] >= DIALS_TIER_MAX;
 }
 
 /* ---- dialling ----------------------------------------------------------------------------------------- */
@@ -103,40 +103,51 @@ static void dial_candidate(struct fellows *f, int index)
     tie->yield_ns = f->now_ns + patience(f, tie, YIELD_CONNECT_NS);
 }
 
-void dial_due(struct fellows *f)
+/* Whether one more of that tier was dialled. */
+static bool dial_one(struct fellows *f, int tier)
 {
     struct dials dials;
 
-    for (int i = 0; i < DIALS_MAX && candidates_due(&f->candidates) <= f->now_ns; i++) {
-        dials_count(f, &dials);
-        int index = candidates_pick(&f->candidates, 1, dials.houses, dials.count, f->now_ns);
-        if (index < 0)
-            return;
-        int class = candidate_class(&f->candidates.list[index]);
-        if (full(&dials, class)) {
-            struct tie *tie = first_to_yield(f, class);
-            if (!tie || f->now_ns < tie->yield_ns)
-                return;
-            tie_fail(f, tie, "no answer so soon, and many others wait");
-        }
-        dial_candidate(f, index);
+    dials_count(f, &dials);
+    int index = candidates_pick(&f->candidates, tier, dials.houses, dials.count, f->now_ns);
+    if (index < 0)
+        return false;
+    if (full(&dials, tier)) {
+        struct tie *tie = first_to_yield(f, tier);
+        if (!tie || f->now_ns < tie->yield_ns)
+            return false;
+        tie_fail(f, tie, "no answer so soon, and many others wait");
     }
+    dial_candidate(f, index);
+    return true;
 }
 
-uint64_t dial_deadline(struct fellows *f)
+void dial_due(struct fellows *f)
 {
-    uint64_t due_ns = candidates_due(&f->candidates);
+    if (candidates_due(&f->candidates) <= f->now_ns)
+        for (int tier = 0; tier < CANDIDATE_TIERS; tier++)
+            for (int i = 0; i < DIALS_MAX && dial_one(f, tier); i++)
+                continue;
+    candidates_settle(&f->candidates);
+}
+
+uint64_t dial_deadline(const struct fellows *f)
+{
+    uint64_t deadline_ns = candidates_due(&f->candidates);
     struct dials dials;
 
-    if (due_ns > f->now_ns)
-        return due_ns;
+    if (deadline_ns > f->now_ns)
+        return deadline_ns;
+    deadline_ns = f->now_ns + CANDIDATE_PAUSE_MIN; /* somebody else may be due by then */
     dials_count(f, &dials);
-    int index = candidates_pick(&f->candidates, 1, dials.houses, dials.count, f->now_ns);
-    int class = index >= 0 ? candidate_class(&f->candidates.list[index]) : 0;
-    if (!full(&dials, class))
-        return due_ns;
-    const struct tie *tie = first_to_yield(f, class);
-    return tie ? tie->yield_ns : NEVER_NS;
+    for (int tier = 0; tier < CANDIDATE_TIERS; tier++) {
+        if (candidates_pick(&f->candidates, tier, NULL, 0, f->now_ns) < 0)
+            continue;
+        const struct tie *tie = first_to_yield(f, tier);
+        uint64_t free_ns = !full(&dials, tier) ? f->now_ns : tie ? tie->yield_ns : NEVER_NS;
+        deadline_ns = free_ns < deadline_ns ? free_ns : deadline_ns;
+    }
+    return deadline_ns;
 }
 
 /* ---- the handshake ------------------------------------------------------------------------------------ */

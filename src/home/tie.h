@@ -101,7 +101,7 @@ int MUST_CHECK hello_check(const struct fellows *f, const struct tunnel *tunnel,
 
 void dial_due(struct fellows *f);                   /* whoever is to be dialled now */
 void dial_move(struct fellows *f, struct tie *tie); /* dialling or shaking, and ready */
-uint64_t dial_deadline(struct fellows *f);          /* when dial_due must be called */
+uint64_t dial_deadline(const struct fellows *f);    /* when dial_due must be called */
 const char *tie_late_text(const struct tie *tie);   /* why a tie whose deadline has passed failed */
 struct tie *dial_open(struct fellows *f, const struct sock_addr *addr, struct error *error);
 

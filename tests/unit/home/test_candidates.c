@@ -77,7 +77,9 @@ static int index_of(int addr_number)
 
 static int pick(void)
 {
-    return candidates_pick(&c, 1, NULL, 0, now_ns);
+    int first = candidates_pick(&c, 0, NULL, 0, now_ns);
+
+    return first >= 0 ? first : candidates_pick(&c, 1, NULL, 0, now_ns);
 }
 
 static void assert_next(int addr_number)
@@ -278,7 +280,7 @@ static void the_table_is_bounded(void **state)
     assert_non_null(at(100001));
     assert_non_null(at(100002));
     for (int i = 0; i < c.room; i++)
-        if (candidate_class(&c.list[i]) == 1 && i % 2)
+        if (candidate_tier(&c.list[i]) == 1 && i % 2)
             c.list[i].tries = 1;
     for (int i = 0; i < CANDIDATES_MAX / 2 - 10; i++) {
         tell(200000 + i, 1000 + i, false, false);

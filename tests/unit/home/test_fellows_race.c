@@ -15,7 +15,7 @@
 #include "relay.h"
 #include "village.h"
 
-#define RACES        300
+#define RACES        150
 #define NODES        3
 #define RACE_NS      (20 * NS_PER_S) /* a safety net */
 #define STEPS_CALMED 400             /* without a change: it stays so */
