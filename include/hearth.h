@@ -752,7 +752,11 @@ HEARTH_API int hearth_sync_ready(hearth_sync *sync, int index);
  *    where, nothing was sent, and so it stays: close the sync.
  *  - Any other error: each gradient is either reduced, or as it was, as the operation that carried it ended.
  *    To complete the step, make all ready again and wait again: those that are reduced are left alone. To
- *    give it up (HEARTH_POISONED), hearth_sync_drop. All members do the same. */
+ *    give it up (HEARTH_POISONED), hearth_sync_drop. All members do the same.
+ * In a group of hearth_form a step ends for all members or for none: small gradients that travel together are
+ * as they were until it has, and of each of the others a copy is kept. After HEARTH_VIEW_CHANGED complete or
+ * give up the step on the group of hearth_reform. HEARTH_MISMATCH there: a member gave up what another had
+ * ended; the text names it. */
 HEARTH_API int hearth_sync_wait(hearth_sync *sync, const struct hearth_opts *opts);
 /* Gives up the step that has begun or failed: what is in flight is cancelled, for all members, and the next
  * hearth_sync_ready begins a new step. Gradients of this one hold anything. Not while another thread is in a

@@ -155,6 +155,7 @@ static bool is_plain(const struct reduction_call *call)
 static void plain_count(struct tensor_state *state, size_t count, int size)
 {
     uint64_t bytes = 2 * (uint64_t)(size - 1) * count * dtype_size(state->dtype) / (uint64_t)size;
+    tensor_commits(state);
     state->step++;
     state->energy = (struct energy){0};
     state->plain_bytes += bytes;
@@ -213,7 +214,10 @@ static int plain_start(const struct reduction_call *call, hearth_request **reque
 /* Nobody to meet: the result is the input. */
 static bool is_alone(const struct reduction_call *call)
 {
-    return hearth_size(call->group) == 1 || call->count == 0;
+    bool alone = hearth_size(call->group) == 1 || call->count == 0;
+    if (alone && call->state != NULL)
+        tensor_commits(call->state); /* a step that changes nothing */
+    return alone;
 }
 
 int reduction_run(const struct reduction_call *given)

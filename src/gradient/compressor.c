@@ -82,6 +82,7 @@ static int fill(hearth_compressor *c, hearth_group *group, const struct hearth_c
     c->group = group;
     c->seed = SEED;
     c->attachment.drop = drop;
+    c->attachment.move = compressor_move;
     list_init(&c->attachment.item);
     return HEARTH_OK;
 }

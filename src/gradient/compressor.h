@@ -29,4 +29,16 @@ void compressor_choose(const hearth_compressor *compressor, const struct policy_
                        const struct tensor *tensor, struct policy_answer *answer,
                        struct reduction_choice *choice);
 
+/* ---- compressor_move.c: another group, and steps that did not end alike on all of its members ---- */
+
+int compressor_move(struct attachment *attachment, const struct passage *way, struct error *error);
+
+struct tensor_place compressor_place(hearth_compressor *compressor, const char *name);
+/* Takes the tensor's last operation back. False: it was reset, loaded or used since. */
+bool compressor_undo(hearth_compressor *compressor, const char *name);
+/* The tensor, which need not be known yet, goes on with the others' step. powersgd begins anew: who comes to
+ * them does not have its factors. */
+int MUST_CHECK compressor_adopt(hearth_compressor *compressor, const char *name,
+                                const struct tensor_form *form, uint64_t step);
+
 #endif

@@ -85,6 +85,15 @@ static double largest_of(const struct tensor_state *state)
     return largest;
 }
 
+static void scale_one(const struct kernels *kernels, const struct tensor_state *state, void *residual,
+                      double factor)
+{
+    if (residual != NULL && state->dtype == HEARTH_F64)
+        kernels->multiply_f64(residual, state->count, factor);
+    else if (residual != NULL)
+        kernels->multiply_f32(residual, state->count, factor);
+}
+
 /* All or none: a residual that left f32 would poison every later step. */
 static int scale_all(const struct selection *selected, double factor, struct error *error)
 {
@@ -97,10 +106,9 @@ static int scale_all(const struct selection *selected, double factor, struct err
     uint64_t mode = fpmode_enter();
     for (size_t i = 0; i < selected->count; i++) {
         struct tensor_state *state = &selected->item[i]->state;
-        if (state->residual != NULL && state->dtype == HEARTH_F64)
-            kernels->multiply_f64(state->residual, state->count, factor);
-        else if (state->residual != NULL)
-            kernels->multiply_f32(state->residual, state->count, factor);
+        scale_one(kernels, state, state->residual, factor);
+        if (state->undo.there && state->undo.residual) /* what the last step has replaced */
+            scale_one(kernels, state, state->shadow, factor);
     }
     fpmode_leave(mode);
     return HEARTH_OK;

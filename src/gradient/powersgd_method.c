@@ -279,6 +279,7 @@ static void factor_keep(struct reduction *r, struct power *p, int which, const f
                          p->m.rank, next);
     state->factor_shadow[which] = state->factor[which];
     state->factor[which] = next;
+    state->undo.factor[which] = true;
 }
 
 static void power_publish(struct reduction *r)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/hash.h"
+#include "gradient/tensors.h"
 #include "gradient/workshop.h"
 
 #define NAME          "all_reduce_compressed"
@@ -401,6 +402,7 @@ static void state_commit(struct reduction *r)
         void *before = state->residual;
         state->residual = state->shadow;
         state->shadow = before;
+        state->undo.residual = true;
     }
     state->step++;
     state->energy = r->energy;
@@ -453,6 +455,8 @@ static enum step voting(struct reduction *r)
     }
     if (sub_finish(r, &r->vote_sub) != HEARTH_OK || votes_check(r) != HEARTH_OK)
         return fail(r, false);
+    if (r->call.state != NULL)
+        tensor_commits(r->call.state);
     r->method->publish(r);
     state_commit(r);
     let_go(r, false);

@@ -36,8 +36,7 @@ static int sync_check(const hearth_sync *sync, const char *name)
 
 /* ---- opening and closing ---- */
 
-/* The n-th sync of a group is the same one on all members. */
-static uint64_t next_id(hearth_group *group)
+uint64_t sync_next_id(hearth_group *group)
 {
     mutex_lock(&group->node->baton);
     uint64_t number = group->syncs++;
@@ -86,8 +85,10 @@ int hearth_sync_open_with(hearth_compressor *compressor, enum hearth_op op, hear
         heap_free(sync);
         return refuse(status, "sync_open: the system gives no lock");
     }
-    sync->id = next_id(group);
+    sync->id = sync_next_id(group);
+    sync->formed = group->node->loss == HEARTH_VIEW_CHANGED;
     sync->attachment.drop = sync_drop;
+    sync->attachment.move = sync_move;
     list_init(&sync->attachment.item);
     node_attach(group->node, &sync->attachment);
     *out = sync;

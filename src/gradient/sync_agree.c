@@ -5,9 +5,6 @@
 #include "core/hash.h"
 #include "gradient/sync.h"
 
-/* Tags of a sync: buckets have their numbers, and these come before. */
-enum { TAG_ASK = 0, TAG_EXPLAIN = 1 };
-
 #define EXPLAIN_MS 10000 /* a member without memory for it does not take part */
 
 static uint64_t tensor_hash(const hearth_sync *sync, const struct sync_tensor *t)
@@ -63,6 +60,15 @@ static int odd_one(const struct registration *all, int size)
     return odd < size ? odd : RANK_NONE;
 }
 
+/* Somebody was in a group before this one. */
+static bool any_moved(const hearth_sync *sync)
+{
+    bool any = false;
+    for (int i = 0; i < hearth_size(sync->group); i++)
+        any = any || sync->registrations[i].moved != 0;
+    return any;
+}
+
 /* The completion callback; any thread may run it. What has become ready meanwhile starts here, not only in
  * the wait: a member that waits for another sync first would keep all others waiting. */
 static void answered(void *arg, int status)
@@ -74,8 +80,11 @@ static void answered(void *arg, int status)
     else if (odd_one(sync->registrations, hearth_size(sync->group)) != RANK_NONE)
         sync->agreement = AGREE_DIFFERS;
     else
-        sync->agreement = AGREE_SAME;
+        sync->agreement = any_moved(sync) ? AGREE_COMPARING : AGREE_SAME;
+    bool compare = sync->agreement == AGREE_COMPARING;
     mutex_unlock(&sync->lock);
+    if (compare)
+        sync_compare(sync);
     sync_start_full(sync);
 }
 
@@ -88,6 +97,8 @@ static int ask(hearth_sync *sync)
     opts.tag = hash_mix(sync->id, TAG_ASK);
     opts.done = answered;
     opts.done_arg = sync;
+    sync->own.moved = sync->moved;
+    sync->own.steps = sync->steps;
     int status = hearth_all_gather_nb(sync->group, &sync->own, sync->registrations,
                                       sizeof sync->own / sizeof(uint64_t), HEARTH_U64, &opts, &question);
     mutex_lock(&sync->lock);
@@ -118,7 +129,10 @@ void sync_forget(hearth_sync *sync)
 {
     hearth_request_free(sync->question);
     sync->question = NULL;
-    if (sync->agreement == AGREE_ASKING || sync->agreement == AGREE_FAILED)
+    hearth_request_free(sync->comparison);
+    sync->comparison = NULL;
+    if (sync->agreement == AGREE_ASKING || sync->agreement == AGREE_COMPARING ||
+        sync->agreement == AGREE_FAILED)
         sync->agreement = AGREE_UNKNOWN;
 }
 
@@ -204,6 +218,19 @@ static int explain(hearth_sync *sync, int64_t timeout_ms)
 
 /* ---- the answers ---- */
 
+static int comparison_wait(hearth_sync *sync, uint64_t deadline_ns)
+{
+    int status = hearth_wait(sync->comparison, sync_remaining_ms(deadline_ns));
+    if (status == HEARTH_PENDING)
+        status = error_set(error_last(), HEARTH_TIMEOUT, RANK_NONE,
+                           "sync_wait: not all members have compared their steps in time");
+    struct error why = *error_last();
+    hearth_request_free(sync->comparison);
+    sync->comparison = NULL;
+    *error_last() = why;
+    return status;
+}
+
 int sync_agree(hearth_sync *sync, uint64_t deadline_ns)
 {
     if (must_ask(sync)) {
@@ -219,6 +246,8 @@ int sync_agree(hearth_sync *sync, uint64_t deadline_ns)
                            "sync_wait: not all members have begun their first step in time");
     hearth_request_free(sync->question);
     sync->question = NULL;
+    if (sync->comparison != NULL)
+        status = comparison_wait(sync, deadline_ns);
     mutex_lock(&sync->lock);
     enum agreement agreement = sync->agreement;
     if (agreement == AGREE_FAILED)
@@ -226,8 +255,16 @@ int sync_agree(hearth_sync *sync, uint64_t deadline_ns)
     mutex_unlock(&sync->lock);
     if (agreement == AGREE_SAME) /* perhaps in the last moment */
         return HEARTH_OK;
+    if (agreement != AGREE_DIFFERS && status == HEARTH_OK) {
+        *error_last() = sync->objection;
+        return sync->objection.status;
+    }
     if (agreement != AGREE_DIFFERS)
         return status;
+    if (sync->broken.status != HEARTH_OK) { /* the tensors are the same, the steps are not */
+        *error_last() = sync->broken;
+        return sync->broken.status;
+    }
     status = explain(sync, sync_remaining_ms(deadline_ns));
     *error_last() = sync->broken;
     return status;

@@ -59,24 +59,53 @@ static uint32_t plan_make(hearth_sync *sync, struct bucket_item *items, struct b
     return bucket_plan(items, sync->tensor_count, BUCKET_LEN, plan);
 }
 
-/* One stretch of memory for all fused buckets. */
-static bool memory_make(hearth_sync *sync)
+static size_t stretch(const struct bucket *bucket)
+{
+    return bucket->fused ? (bucket_len(bucket) + HEAP_ALIGN - 1) / HEAP_ALIGN * HEAP_ALIGN : 0;
+}
+
+size_t sync_memory_len(const hearth_sync *sync)
 {
     size_t len = 0;
     for (uint32_t b = 0; b < sync->bucket_count; b++)
-        if (sync->buckets[b].plan.fused)
-            len += (bucket_len(&sync->buckets[b].plan) + HEAP_ALIGN - 1) / HEAP_ALIGN * HEAP_ALIGN;
-    if (len == 0)
-        return true;
-    sync->memory = hearth_alloc(sync->node, len);
+        len += stretch(&sync->buckets[b].plan);
+    return len;
+}
+
+void sync_spread(hearth_sync *sync)
+{
     uint8_t *at = sync->memory;
     for (uint32_t b = 0; at != NULL && b < sync->bucket_count; b++) {
         if (!sync->buckets[b].plan.fused)
             continue;
         sync->buckets[b].memory = at;
-        at += (bucket_len(&sync->buckets[b].plan) + HEAP_ALIGN - 1) / HEAP_ALIGN * HEAP_ALIGN;
+        at += stretch(&sync->buckets[b].plan);
     }
+}
+
+/* One stretch of memory for all fused buckets. */
+static bool memory_make(hearth_sync *sync)
+{
+    size_t len = sync_memory_len(sync);
+    if (len == 0)
+        return true;
+    sync->memory = hearth_alloc(sync->node, len);
+    sync_spread(sync);
     return sync->memory != NULL;
+}
+
+/* In formed groups, for the others. */
+static bool kept_make(hearth_sync *sync)
+{
+    for (uint32_t i = 0; sync->formed && i < sync->bucket_count; i++) {
+        struct sync_bucket *b = &sync->buckets[i];
+        if (b->plan.fused)
+            continue;
+        b->kept = heap_alloc_raw(sync->heap, 1, bucket_len(&b->plan));
+        if (b->kept == NULL)
+            return false;
+    }
+    return true;
 }
 
 /* Nothing is ready, but what is done stays so. */
@@ -91,6 +120,12 @@ static void bucket_reopen(hearth_sync *sync, struct sync_bucket *b, enum tensor_
     b->next_full = BUCKET_NOBODY;
 }
 
+void sync_tag(hearth_sync *sync)
+{
+    for (uint32_t b = 0; b < sync->bucket_count; b++)
+        sync->buckets[b].tag = hash_mix(sync->id, TAG_FIRST + b);
+}
+
 static int buckets_make(hearth_sync *sync, struct bucket_item *items, struct bucket *plan)
 {
     uint32_t count = plan_make(sync, items, plan), ops_max = sync->node->config.ops_max;
@@ -99,13 +134,16 @@ static int buckets_make(hearth_sync *sync, struct bucket_item *items, struct buc
                          "sync: %u tensors make %u buckets, but only %u operations may be in flight: raise "
                          "ops_max in the configuration",
                          sync->tensor_count, count, ops_max);
+    size_t size = (size_t)hearth_size(sync->group);
     sync->buckets = heap_alloc(sync->heap, count, sizeof *sync->buckets);
-    sync->registrations =
-        heap_alloc(sync->heap, (size_t)hearth_size(sync->group), sizeof *sync->registrations);
+    sync->registrations = heap_alloc(sync->heap, size, sizeof *sync->registrations);
+    sync->ballots = heap_alloc(sync->heap, size, sizeof *sync->ballots);
     sync->bucket_count = sync->buckets != NULL ? count : 0;
     for (uint32_t b = 0; b < sync->bucket_count; b++)
-        sync->buckets[b] = (struct sync_bucket){.plan = plan[b], .tag = hash_mix(sync->id, TAG_FIRST + b)};
-    if (sync->buckets == NULL || sync->registrations == NULL || !memory_make(sync)) {
+        sync->buckets[b] = (struct sync_bucket){.plan = plan[b], .sync = sync};
+    sync_tag(sync);
+    if (sync->buckets == NULL || sync->registrations == NULL || sync->ballots == NULL || !kept_make(sync) ||
+        !memory_make(sync)) {
         sync_melt(sync);
         return error_set(error_last(), HEARTH_NO_MEMORY, RANK_NONE, "sync: no memory for %u buckets", count);
     }
@@ -135,6 +173,10 @@ int sync_freeze(hearth_sync *sync)
 void sync_melt(hearth_sync *sync)
 {
     hearth_free(sync->node, sync->memory);
+    for (uint32_t b = 0; b < sync->bucket_count; b++)
+        heap_free(sync->buckets[b].kept);
+    heap_free(sync->ballots);
+    sync->ballots = NULL;
     heap_free(sync->registrations);
     heap_free(sync->buckets);
     sync->memory = NULL;
@@ -146,14 +188,15 @@ void sync_melt(hearth_sync *sync)
 
 /* ---- failures ---- */
 
-/* Of several the one that breaks most is told, and of those the first. */
-static void failure_note(hearth_sync *sync, const struct sync_bucket *b, const struct error *why)
+void sync_failure(hearth_sync *sync, const struct sync_bucket *b, const struct error *why)
 {
-    const struct sync_tensor *first = &sync->tensors[b->plan.first];
+    const struct sync_tensor *first = b != NULL ? &sync->tensors[b->plan.first] : NULL;
     if (sync->failure.status != HEARTH_OK &&
         hearth_status_scope(why->status) <= hearth_status_scope(sync->failure.status))
         return;
-    if (b->plan.items > 1)
+    if (b == NULL)
+        error_set(&sync->failure, why->status, why->rank, "sync: %s", why->text);
+    else if (b->plan.items > 1)
         error_set(&sync->failure, why->status, why->rank, "sync: \"%s\" (with %u more in its bucket): %s",
                   first->name, b->plan.items - 1, why->text);
     else
@@ -163,17 +206,31 @@ static void failure_note(hearth_sync *sync, const struct sync_bucket *b, const s
 
 /* ---- starting ---- */
 
+/* The completion callback, in formed groups. */
+static void bucket_ended(void *arg, int status)
+{
+    struct sync_bucket *b = arg;
+    sync_landed(b->sync, status);
+}
+
 static int bucket_start(hearth_sync *sync, struct sync_bucket *b, hearth_request **request)
 {
     struct hearth_opts opts;
+    int status = sync_resume(sync, b);
+    if (status != HEARTH_OK)
+        return status;
     hearth_opts_init(&opts);
     opts.tag = b->tag;
     opts.weight = sync->weight;
+    opts.done = sync->formed ? bucket_ended : NULL;
+    opts.done_arg = b;
     if (b->plan.fused)
         return hearth_all_reduce_nb(sync->group, b->memory, b->memory, b->plan.count, b->plan.dtype, sync->op,
                                     &opts, request);
     struct hearth_tensor tensor = tensor_of(&sync->tensors[b->plan.first]);
-    opts.flags = HEARTH_RESTORE; /* a step that failed is to be made again */
+    if (b->kept != NULL && bucket_len(&b->plan) > 0)
+        memcpy(b->kept, tensor.data, bucket_len(&b->plan));
+    opts.flags = b->kept != NULL ? 0 : HEARTH_RESTORE; /* a step that failed is to be made again */
     return hearth_compressor_all_reduce_nb(sync->compressor, &tensor, sync->op, &opts, request);
 }
 
@@ -198,16 +255,18 @@ void sync_start_full(hearth_sync *sync)
     while ((b = full_take(sync)) != NULL) {
         hearth_request *request = NULL;
         int status = bucket_start(sync, b, &request);
+        bool done = status == HEARTH_PENDING;
         mutex_lock(&sync->lock);
         b->request = request;
-        b->progress = status == HEARTH_OK ? BUCKET_FLYING : BUCKET_FAILED;
-        if (status != HEARTH_OK)
-            failure_note(sync, b, error_last());
+        b->progress = done ? BUCKET_DONE : status == HEARTH_OK ? BUCKET_FLYING : BUCKET_FAILED;
+        if (status != HEARTH_OK && !done)
+            sync_failure(sync, b, error_last());
         mutex_unlock(&sync->lock);
+        if (status != HEARTH_OK && sync->formed)
+            sync_landed(sync, done ? HEARTH_OK : status);
     }
 }
 
-/* Between the bucket's memory and the tensors'. */
 static void tensor_copy(const struct sync_bucket *b, const struct sync_tensor *t, bool home)
 {
     size_t element = dtype_size(t->item.dtype), len = t->item.count * element;
@@ -216,10 +275,16 @@ static void tensor_copy(const struct sync_bucket *b, const struct sync_tensor *t
         memcpy(home ? t->data : place, home ? place : t->data, len);
 }
 
+void sync_copy(hearth_sync *sync, struct sync_bucket *b, bool home)
+{
+    for (uint32_t i = b->plan.first; i != BUCKET_NOBODY; i = sync->tensors[i].item.next)
+        tensor_copy(b, &sync->tensors[i], home);
+}
+
 void sync_take(hearth_sync *sync, struct sync_tensor *tensor)
 {
     struct sync_bucket *b = &sync->buckets[tensor->item.bucket];
-    if (b->plan.fused)
+    if (b->plan.fused && !b->held)
         tensor_copy(b, tensor, false);
     mutex_lock(&sync->lock);
     if (--b->missing == 0) {
@@ -249,11 +314,24 @@ static void bucket_finish(hearth_sync *sync, struct sync_bucket *b, uint64_t dea
     hearth_request_free(b->request); /* takes it back if it has not ended */
     b->request = NULL;
     b->progress = status == HEARTH_OK ? BUCKET_DONE : BUCKET_FAILED;
+    mutex_lock(&sync->lock);
     if (status != HEARTH_OK)
-        failure_note(sync, b, &why);
-    for (uint32_t i = b->plan.first; status == HEARTH_OK && b->plan.fused && i != BUCKET_NOBODY;
-         i = sync->tensors[i].item.next)
-        tensor_copy(b, &sync->tensors[i], true);
+        sync_failure(sync, b, &why);
+    mutex_unlock(&sync->lock);
+    if (status == HEARTH_OK && b->plan.fused && !sync->formed)
+        sync_copy(sync, b, true);
+    if (status != HEARTH_OK && b->kept != NULL && bucket_len(&b->plan) > 0)
+        memcpy(sync->tensors[b->plan.first].data, b->kept, bucket_len(&b->plan));
+}
+
+/* The step has ended well for all: what was copied together goes home. */
+static void step_end(hearth_sync *sync)
+{
+    for (uint32_t i = 0; sync->formed && i < sync->bucket_count; i++)
+        if (sync->buckets[i].plan.fused)
+            sync_copy(sync, &sync->buckets[i], true);
+    sync->steps++;
+    sync->over = false;
 }
 
 int sync_finish(hearth_sync *sync, uint64_t deadline_ns)
@@ -262,14 +340,19 @@ int sync_finish(hearth_sync *sync, uint64_t deadline_ns)
     for (uint32_t i = 0; i < sync->bucket_count; i++)
         if (sync->buckets[i].progress == BUCKET_FLYING)
             bucket_finish(sync, &sync->buckets[i], deadline_ns);
+    if (sync->formed)
+        sync_vote_finish(sync, deadline_ns);
     mutex_lock(&sync->lock);
     int status = sync->failure.status;
+    if (status == HEARTH_OK)
+        step_end(sync);
     for (uint32_t i = 0; i < sync->bucket_count; i++) {
         struct sync_bucket *b = &sync->buckets[i];
         bool stays = status != HEARTH_OK && b->progress == BUCKET_DONE;
         bucket_reopen(sync, b, stays ? TENSOR_DONE : TENSOR_IDLE);
     }
     sync->begun = false;
+    sync_vote_reset(sync);
     if (status != HEARTH_OK)
         *error_last() = sync->failure;
     error_clear(&sync->failure);
@@ -285,6 +368,9 @@ static void bucket_abandon(hearth_sync *sync, struct sync_bucket *b)
     error_set(&why, HEARTH_ABORTED, hearth_rank(sync->group), "sync: the step was given up");
     if (b->progress == BUCKET_OPEN || b->progress == BUCKET_FULL)
         node_refuse(sync->group, b->tag, &why);
+    if (b->request != NULL && sync->formed && hearth_cancel(b->request) == HEARTH_OK &&
+        hearth_test(b->request) == HEARTH_OK)
+        b->progress = BUCKET_DONE;
     hearth_request_free(b->request);
     b->request = NULL;
 }
@@ -309,11 +395,34 @@ void sync_abandon(hearth_sync *sync)
     sync->first_full = BUCKET_NOBODY;
     mutex_unlock(&sync->lock);
     starts_end(sync);
+    sync_vote_drop(sync, flying);
     for (uint32_t i = 0; i < sync->bucket_count; i++) {
         if (flying)
             bucket_abandon(sync, &sync->buckets[i]);
+        sync_undo(sync, &sync->buckets[i]);
         bucket_reopen(sync, &sync->buckets[i], TENSOR_IDLE);
     }
     sync->begun = false;
+    sync_vote_reset(sync);
+    error_clear(&sync->failure);
+}
+
+void sync_ground(hearth_sync *sync)
+{
+    mutex_lock(&sync->lock);
+    sync->first_full = BUCKET_NOBODY;
+    mutex_unlock(&sync->lock);
+    starts_end(sync);
+    for (uint32_t i = 0; i < sync->bucket_count; i++) {
+        struct sync_bucket *b = &sync->buckets[i];
+        if (b->progress == BUCKET_FLYING)
+            bucket_finish(sync, b, NEVER_NS);
+        b->held = b->held || b->progress == BUCKET_DONE;
+        bucket_reopen(sync, b, TENSOR_IDLE);
+    }
+    hearth_request_free(sync->vote);
+    sync->vote = NULL;
+    sync->begun = false;
+    sync_vote_reset(sync);
     error_clear(&sync->failure);
 }

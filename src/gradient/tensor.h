@@ -12,6 +12,14 @@
 /* powersgd's factors: Q of columns x rank and, when alternating, P of rows x rank. */
 enum { FACTOR_Q, FACTOR_P, FACTOR_COUNT };
 
+/* How to take the last step back: what it has replaced stands in the shadows until the next one. */
+struct tensor_undo {
+    bool there;                          /* false: nothing can be taken back */
+    bool residual, factor[FACTOR_COUNT]; /* that were exchanged with their shadows */
+    struct energy energy;
+    uint64_t step, plain_bytes, sent_bytes;
+};
+
 struct tensor_state {
     enum hearth_dtype dtype;
     size_t count;
@@ -24,6 +32,7 @@ struct tensor_state {
     uint64_t plain_bytes, sent_bytes;
     struct energy energy;  /* of the last step */
     struct topk_hint hint; /* makes selection faster, changes nothing */
+    struct tensor_undo undo;
     _Atomic(bool) busy;
     hearth_done_fn *done; /* of a plain operation in flight: the caller's, and how many take part */
     void *done_arg;

@@ -80,6 +80,46 @@ void tensor_reshape(struct tensor_state *state, size_t rows, size_t columns, uin
     state->columns = columns;
 }
 
+void tensor_commits(struct tensor_state *state)
+{
+    state->undo = (struct tensor_undo){.there = true,
+                                       .energy = state->energy,
+                                       .step = state->step,
+                                       .plain_bytes = state->plain_bytes,
+                                       .sent_bytes = state->sent_bytes};
+}
+
+bool tensor_undo(struct tensor_state *state)
+{
+    struct tensor_undo undo = state->undo;
+    if (!undo.there)
+        return false;
+    if (undo.residual) {
+        void *before = state->shadow;
+        state->shadow = state->residual;
+        state->residual = before;
+    }
+    for (int i = 0; i < FACTOR_COUNT; i++) {
+        float *before = state->factor_shadow[i];
+        if (!undo.factor[i])
+            continue;
+        state->factor_shadow[i] = state->factor[i];
+        state->factor[i] = before;
+    }
+    state->step = undo.step;
+    state->energy = undo.energy;
+    state->plain_bytes = undo.plain_bytes;
+    state->sent_bytes = undo.sent_bytes;
+    state->undo.there = false;
+    return true;
+}
+
+void tensor_drop_factors(struct tensor_state *state)
+{
+    factors_free(state);
+    state->undo.there = false;
+}
+
 /* ---- by name ---- */
 
 void tensors_init(struct tensors *tensors, struct heap *heap)

@@ -66,6 +66,7 @@ int local_open(const struct local_setup *setup, hearth_node *nodes[], struct err
             .now_ns = mem.now_ns,
             .instance = setup->id + (uint64_t)i,
             .loss = setup->loss,
+            .lent_heap = setup->lent_heaps != NULL ? setup->lent_heaps[i] : NULL,
         };
         status = node_open(&node, &opened[i], error);
         if (status != HEARTH_OK) {

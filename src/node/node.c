@@ -391,31 +391,6 @@ void node_view_changed(hearth_node *node, const char *why)
     leave_rest(node, rest);
 }
 
-/* ---- what hangs on the node ---- */
-
-void node_attach(hearth_node *node, struct attachment *attachment)
-{
-    mutex_lock(&node->baton);
-    list_push(&node->attached, &attachment->item);
-    mutex_unlock(&node->baton);
-}
-
-void node_detach(hearth_node *node, struct attachment *attachment)
-{
-    mutex_lock(&node->baton);
-    list_remove(&attachment->item);
-    mutex_unlock(&node->baton);
-}
-
-static void attachments_drop(hearth_node *node)
-{
-    while (!list_empty(&node->attached)) {
-        struct attachment *attachment = container_of(node->attached.next, struct attachment, item);
-        list_remove(&attachment->item);
-        attachment->drop(attachment);
-    }
-}
-
 /* ---- groups ---- */
 
 int node_group(hearth_node *node, const struct view *view, const int *members, hearth_group **out)
@@ -533,7 +508,7 @@ static int node_fill(hearth_node *node, const struct node_setup *setup)
         .eager_bytes = (uint32_t)node->config.eager_bytes,
         .rate = node->config.rate,
         .instance = setup->instance,
-        .loss = setup->loss,
+        .loss = node->loss,
         .peer_timeout_ns = setup->net == NULL ? (uint64_t)node->config.peer_timeout_ms * NS_PER_MS : 0,
     };
     status = engine_open(&engine, &node->engine);
@@ -606,13 +581,16 @@ static void bell_drop(hearth_node *node)
 
 int node_open(const struct node_setup *setup, hearth_node **out, struct error *error)
 {
-    struct heap *heap = setup->heap != NULL ? setup->heap : heap_open(setup->config->memory_max);
+    struct heap *given = setup->lent_heap != NULL ? setup->lent_heap : setup->heap;
+    struct heap *heap = given != NULL ? given : heap_open(setup->config->memory_max);
     hearth_node *node = heap != NULL ? heap_alloc(heap, 1, sizeof *node) : NULL;
     if (node == NULL) {
-        heap_close(setup->heap != NULL ? NULL : heap);
+        heap_close(given != NULL ? NULL : heap);
         return error_set(error, HEARTH_NO_MEMORY, setup->rank, "open: no memory for node %d", setup->rank);
     }
     node->heap = heap;
+    node->heap_lent = setup->lent_heap != NULL;
+    node->loss = setup->loss != 0 ? setup->loss : HEARTH_PEER_LOST;
     node->process = process_id();
     node->config = *setup->config;
     node->clock.virtual_ns = setup->now_ns;
@@ -648,7 +626,7 @@ int node_open(const struct node_setup *setup, hearth_node **out, struct error *e
     bell_drop(node);
     if (has_baton)
         mutex_fini(&node->baton);
-    node_free(node, setup->heap == NULL);
+    node_free(node, given == NULL);
     return status;
 }
 
@@ -659,10 +637,11 @@ void hearth_close(hearth_node *node)
     if (node_forked(node)) {
         /* Threads and peers are the parent's. One of its threads may have been in the middle of anything when
          * it forked, so nothing is looked at any more. */
-        struct heap *heap = node->heap;
+        struct heap *heap = node->heap_lent ? NULL : node->heap;
         if (node->net != NULL)
             mem_net_forget(node->net);
-        heap_drop(heap);
+        if (heap != NULL)
+            heap_drop(heap);
         heap_close(heap);
         return;
     }
@@ -693,5 +672,5 @@ void hearth_close(hearth_node *node)
     heap_free(node->members);
     bell_drop(node);
     mutex_fini(&node->baton);
-    node_free(node, true);
+    node_free(node, !node->heap_lent);
 }

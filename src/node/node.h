@@ -37,10 +37,22 @@ struct hearth_request {
     void *done_arg;
 };
 
+/* A group is followed by another one, of another node on the same heap. */
+struct passage {
+    hearth_group *from, *to;
+    enum move_phase {
+        MOVE_PREPARE, /* ends what is in flight, takes what it needs there; or fails: nothing has moved */
+        MOVE_CANCEL,  /* gives that back; also to those that were not asked */
+        MOVE_COMMIT   /* goes; cannot fail */
+    } phase;
+};
+
 /* What hangs on a node and is freed with it, when all operations have ended. */
 struct attachment {
     struct list item;
     void (*drop)(struct attachment *attachment);
+    /* Goes on with another group, if `from` is its own; NULL: stays with its node. */
+    int (*move)(struct attachment *attachment, const struct passage *way, struct error *error);
 };
 
 /* Who runs operations made of other operations (gradient/workshop.h). */
@@ -82,6 +94,8 @@ struct hearth_node {
     bool closing;    /* under the baton */
     bool collecting; /* likewise: somebody is telling who wants to know what has ended */
     uint64_t spin_ns;
+    int loss;                       /* of a member: as in struct engine_setup, never 0 */
+    bool heap_lent;                 /* it is closed by somebody else */
     bool crowded;                   /* more members on this host than processors */
     _Atomic(uint64_t) keeper_until; /* when the keeper looks again by itself */
     _Atomic(int) waiting;           /* callers in node_wait */
@@ -97,7 +111,8 @@ struct node_conns {
 };
 struct node_setup {
     const struct hearth_config *config;
-    struct heap *heap; /* taken; NULL: a new one */
+    struct heap *heap;      /* taken; NULL: a new one */
+    struct heap *lent_heap; /* instead: not closed with the node */
     int rank;
     const struct view *world;
     uint64_t instance;
@@ -149,6 +164,11 @@ void node_refuse(hearth_group *group, uint64_t tag, const struct error *why);
 uint64_t node_sequence(hearth_group *group, uint64_t tag);
 void node_attach(hearth_node *node, struct attachment *attachment);
 void node_detach(hearth_node *node, struct attachment *attachment);
+void attachments_drop(hearth_node *node); /* the node closes */
+/* All that hangs on the group goes on with another one, of a node with the same heap: all of it or, if this
+ * fails, nothing. No other thread may use it meanwhile. What is in flight on the old group ends with
+ * HEARTH_VIEW_CHANGED. */
+int MUST_CHECK node_move_attachments(hearth_group *from, hearth_group *to, struct error *error);
 /* The members are others now, for the reason given: all operations of the node end with HEARTH_VIEW_CHANGED,
  * and later ones are refused with it. Any thread, but no completion callback. Only the first time counts. */
 void node_view_changed(hearth_node *node, const char *why);
@@ -162,10 +182,11 @@ int MUST_CHECK node_group(hearth_node *node, const struct view *view, const int 
 struct local_setup {
     const struct hearth_config *config;
     int count;
-    struct mem_setup mem; /* size is filled in */
-    const int *host;      /* as in struct view */
-    uint64_t id;          /* of the world group */
-    int loss;             /* as in struct engine_setup */
+    struct mem_setup mem;           /* size is filled in */
+    const int *host;                /* as in struct view */
+    uint64_t id;                    /* of the world group */
+    struct heap *const *lent_heaps; /* [count] as in struct node_setup; NULL: each has its own */
+    int loss;                       /* as in struct engine_setup */
 };
 int MUST_CHECK local_open(const struct local_setup *setup, hearth_node *nodes[], struct error *error);
 

@@ -220,7 +220,7 @@ static void member(struct cluster *c, int rank, void *arg)
     caller_close(&k, leaves);
 }
 
-static void formed_open(struct cluster *c, int size, uint64_t seed)
+static void changing_open(struct cluster *c, int size, uint64_t seed)
 {
     struct error error;
     struct hearth_config config;
@@ -249,7 +249,7 @@ static void run(enum call_kind kind, bool told, uint64_t seed)
                         .calls = (int)draw_below(&seed, 3),
                         .told = told,
                         .seed = draw(&seed)};
-    formed_open(&c, size, seed);
+    changing_open(&c, size, seed);
     if (strncmp(l.codec, "powersgd", 8) == 0 && kind != COMPRESSOR && kind != SYNC)
         l.codec = "powersgd:2,rows=100";
     cluster_run(&c, member, &l);

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A compressor goes on with another group: residuals, steps and rules are kept. What it chose by the old
+ * group's size and ways is chosen anew. */
+#include "gradient/compressor.h"
+
+/* A tensor in flight; *request: of a call that does not wait. */
+static bool flying(hearth_compressor *c, hearth_request **request)
+{
+    bool any = false;
+    mutex_lock(&c->lock);
+    for (size_t i = 0; i < c->tensors.count && !any; i++) {
+        any = c->tensors.item[i]->in_flight != 0;
+        *request = any ? c->tensors.item[i]->request : NULL;
+    }
+    mutex_unlock(&c->lock);
+    return any;
+}
+
+int compressor_move(struct attachment *attachment, const struct passage *way, struct error *error)
+{
+    hearth_compressor *c = container_of(attachment, hearth_compressor, attachment);
+    hearth_request *request;
+    (void)error;
+    if (c->group != way->from)
+        return HEARTH_OK;
+    while (way->phase == MOVE_PREPARE && flying(c, &request)) {
+        if (request != NULL) /* the group has changed: it has ended, but for the last words */
+            node_wait(request, NEVER_NS);
+        else
+            thread_yield();
+    }
+    if (way->phase != MOVE_COMMIT)
+        return HEARTH_OK;
+    node_detach(c->node, attachment);
+    c->group = way->to;
+    c->node = way->to->node;
+    for (size_t i = 0; i < c->tensors.count; i++)
+        c->tensors.item[i]->choice_version = 0;
+    node_attach(c->node, attachment);
+    return HEARTH_OK;
+}
+
+struct tensor_place compressor_place(hearth_compressor *compressor, const char *name)
+{
+    struct tensor_place place = {0};
+    mutex_lock(&compressor->lock);
+    const struct tensor *tensor = tensors_find(&compressor->tensors, name);
+    if (tensor != NULL) {
+        const struct tensor_state *state = &tensor->state;
+        place.after = state->step;
+        place.before = state->undo.there ? state->undo.step : state->step;
+    }
+    mutex_unlock(&compressor->lock);
+    return place;
+}
+
+bool compressor_undo(hearth_compressor *compressor, const char *name)
+{
+    mutex_lock(&compressor->lock);
+    struct tensor *tensor = tensors_find(&compressor->tensors, name);
+    bool done = tensor != NULL && tensor->in_flight == 0 && tensor_undo(&tensor->state);
+    mutex_unlock(&compressor->lock);
+    return done;
+}
+
+int compressor_adopt(hearth_compressor *compressor, const char *name, const struct tensor_form *form,
+                     uint64_t step)
+{
+    struct error error;
+    int status = HEARTH_OK;
+    mutex_lock(&compressor->lock);
+    struct tensor *tensor = tensors_find(&compressor->tensors, name);
+    if (tensor == NULL)
+        status = tensors_add(&compressor->tensors, name, form, &tensor, &error);
+    if (status == HEARTH_OK) {
+        tensor_drop_factors(&tensor->state);
+        tensor->state.step = step;
+    }
+    mutex_unlock(&compressor->lock);
+    return status == HEARTH_OK ? HEARTH_OK : compressor_refuse("sync", &error);
+}

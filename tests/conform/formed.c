@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One net after the other on the same heaps. */
+#include "conform/formed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/watchdog.h"
+
+#define HANG_SECONDS 100u
+
+void formed_open(struct formed *f)
+{
+    watchdog(HANG_SECONDS * (unsigned)slow_factor(), "a group that is formed anew");
+    *f = (struct formed){.id = 1000};
+    for (int i = 0; i < FORMED_MAX; i++) {
+        f->heap[i] = heap_open(0);
+        assert_non_null(f->heap[i]);
+    }
+}
+
+void formed_close(struct formed *f)
+{
+    for (int i = 0; i < FORMED_MAX; i++)
+        formed_leave(f, i);
+    for (int i = 0; i < FORMED_MAX; i++) {
+        if (f->heap[i]->blocks != 0)
+            fail_msg("member %d leaves %lu blocks behind", i, (unsigned long)f->heap[i]->blocks);
+        heap_close(f->heap[i]);
+    }
+}
+
+hearth_group *formed_world(const struct formed *f, int member)
+{
+    return hearth_world(f->node[member]);
+}
+
+void formed_leave(struct formed *f, int member)
+{
+    hearth_close(f->node[member]);
+    f->node[member] = NULL;
+}
+
+void formed_group(struct formed *f, const int *members, int size)
+{
+    struct error error;
+    struct hearth_config config;
+    hearth_node *nodes[FORMED_MAX];
+    struct heap *heaps[FORMED_MAX];
+    hearth_config_init(&config);
+    for (int i = 0; i < size; i++)
+        heaps[i] = f->heap[members[i]];
+    struct local_setup setup = {
+        .config = &config, .count = size, .id = ++f->id, .lent_heaps = heaps, .loss = HEARTH_VIEW_CHANGED};
+    assert_int_equal(local_open(&setup, nodes, &error), HEARTH_OK);
+    for (int i = 0; i < size; i++) {
+        hearth_node *old = f->node[members[i]];
+        if (old != NULL &&
+            node_move_attachments(hearth_world(old), hearth_world(nodes[i]), &error) != HEARTH_OK)
+            fail_msg("member %d does not move: %s", members[i], error.text);
+        hearth_close(old);
+        f->node[members[i]] = nodes[i];
+        f->member[i] = members[i];
+    }
+    f->size = size;
+}
+
+struct runner {
+    struct formed *f;
+    formed_fn *fn;
+    void *arg;
+    int member;
+};
+
+static void *runner_run(void *arg)
+{
+    struct runner *r = arg;
+    r->fn(r->f, r->member, r->arg);
+    return NULL;
+}
+
+void formed_run(struct formed *f, formed_fn *fn, void *arg)
+{
+    pthread_t threads[FORMED_MAX];
+    struct runner runners[FORMED_MAX];
+    for (int i = 0; i < f->size; i++) {
+        runners[i] = (struct runner){f, fn, arg, f->member[i]};
+        if (pthread_create(&threads[i], NULL, runner_run, &runners[i]) != 0)
+            abort();
+    }
+    for (int i = 0; i < f->size; i++)
+        pthread_join(threads[i], NULL);
+    checks_end();
+}
