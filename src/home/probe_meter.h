@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a line carries, from when how many bytes had come. Pure. */
+#ifndef HOME_PROBE_METER_H
+#define HOME_PROBE_METER_H
+
+#include "home/probe_letters.h"
+
+#define METER_STEP      4096u /* bytes between two marks */
+#define METER_BYTES_MAX (8u * 1024 * 1024)
+#define METER_MARKS_MAX (METER_BYTES_MAX / METER_STEP + 2)
+
+struct meter_mark {
+    uint64_t time_ns, bytes; /* by then so much had come */
+};
+struct meter {
+    uint32_t count;
+    struct meter_mark marks[METER_MARKS_MAX];
+};
+
+/* `bytes` in all have come by now. Best called when all that had come was just read: then it is a true point
+ * of the line's curve, however late we looked. */
+void meter_mark(struct meter *meter, uint64_t bytes, uint64_t now_ns);
+/* The rate that the line settled at; mbit_x10 is 0 if too little came to tell. */
+void meter_result(const struct meter *meter, struct probe_result *result);
+
+#endif
