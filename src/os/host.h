@@ -37,6 +37,7 @@ struct interface {
 int MUST_CHECK host_interfaces(struct interface list[INTERFACES_MAX], int *count);
 /* What a name alone tells; INTERFACE_OTHER: nothing. */
 enum interface_kind interface_kind_of_name(const char *name);
+bool interface_wireless(const char *name); /* false also where the system does not tell */
 /* Those of a sorted list that others can be told, port 0: how many, at most max. `ipv4_only`: we do not
  * listen on IPv6. */
 int host_best(const struct interface *list, int count, bool ipv4_only, struct sock_addr *addrs, int max);

@@ -83,6 +83,11 @@ static bool sys_has(const char *name, const char *leaf)
     return access(path, F_OK) == 0;
 }
 
+bool interface_wireless(const char *name)
+{
+    return name[0] != '\0' && strchr(name, '/') == NULL && sys_has(name, "wireless");
+}
+
 /* 0 if there is none. Decimal or 0x. */
 static unsigned long sys_number(const char *name, const char *leaf)
 {

@@ -108,6 +108,9 @@ static void names_tell_kinds(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         assert_int_equal(interface_kind_of_name(rows[i].name), rows[i].kind);
+    assert_false(interface_wireless("lo"));
+    assert_false(interface_wireless(""));
+    assert_false(interface_wireless("../net/lo"));
 }
 
 static void interfaces_are_listed_best_first(void **state)
