@@ -87,7 +87,7 @@ int desk_open(const struct desk_setup *setup, struct desk **out, struct error *e
         heap_free(d);
         return status;
     }
-    log_write(&d->log, HEARTH_LOG_DEBUG, "desk", "questions are answered at %s", d->path);
+    log_write(&d->log, HEARTH_LOG_DEBUG, "HEARTH-DESK", "questions are answered at %s", d->path);
     *out = d;
     return HEARTH_OK;
 }

@@ -90,6 +90,11 @@ void meter_result(const struct meter *m, struct probe_result *result)
     double bytes_per_s = median(slices, cut(m, begin, end, slices));
     if (result->bytes < BYTES_MIN || bytes_per_s <= 0)
         return;
+    result->mbit_x10 = meter_mbit_x10(bytes_per_s);
+}
+
+uint32_t meter_mbit_x10(double bytes_per_s)
+{
     double told = bytes_per_s * 8 * WIRE_PER_BYTE * MBIT_X10;
-    result->mbit_x10 = told >= UINT32_MAX ? UINT32_MAX : told < 1 ? 1 : (uint32_t)(told + 0.5);
+    return told >= UINT32_MAX ? UINT32_MAX : told < 1 ? 1 : (uint32_t)(told + 0.5);
 }

@@ -22,5 +22,7 @@ struct meter {
 void meter_mark(struct meter *meter, uint64_t bytes, uint64_t now_ns);
 /* The rate that the line settled at; mbit_x10 is 0 if too little came to tell. */
 void meter_result(const struct meter *meter, struct probe_result *result);
+/* The rate of a line that carries so many bytes of ours each second: with headers, at least 1. */
+uint32_t meter_mbit_x10(double bytes_per_s);
 
 #endif

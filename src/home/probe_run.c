@@ -117,7 +117,8 @@ static bool letter_whole(const struct probe_run *run)
 /* HEARTH_PENDING: it waits for more. HEARTH_OK: the last load has come. */
 static int listen_on(struct probe_run *run)
 {
-    for (uint64_t end = run->bytes + WORK_MAX; run->bytes < end;) {
+    /* Never stops within a letter: what was decrypted already does not make the socket readable again. */
+    for (uint64_t end = run->bytes + WORK_MAX; run->bytes < end || run->got > 0;) {
         ssize_t len = read_some(run);
         if (len < 0)
             return (int)len;
