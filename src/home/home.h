@@ -5,6 +5,8 @@
 #ifndef HOME_HOME_H
 #define HOME_HOME_H
 
+#include "core/list.h"
+#include "core/paper.h"
 #include "membership/assembly.h"
 #include "membership/jobs.h"
 #include "os/event.h"
@@ -22,6 +24,13 @@ struct home_setup {
     uint16_t port;
     uint32_t flags; /* FELLOW_ */
     const struct health_preset *health;
+    const char *cluster; /* its name, for people */
+    /* Called by the home's thread, once a second and under no lock: for home_traffic and home_skew. */
+    void (*sample)(void *arg);
+    /* Members of the JSON text that others know of: ', "name": value'. Nothing of the home may be called from
+     * it. */
+    void (*extra)(void *arg, struct paper *paper);
+    void *arg; /* of both */
     uint64_t connect_timeout_ns;
     uint64_t deadline_ns; /* of opening */
 };
@@ -35,18 +44,22 @@ int MUST_CHECK home_wait(struct home *home, int others, uint64_t deadline_ns, st
 int MUST_CHECK home_form(struct home *home, const struct job_wish *wish, uint64_t done, uint64_t deadline_ns,
                          struct formation *out, struct error *error);
 void home_end(struct home *home, uint64_t formation); /* our part in it is over */
-/* Calls `ended` (from the home's thread, nothing of the home may be called from it) when the formation ends
- * by others. NULL: not any more; when this returns it is not being called. At once, if it has ended already.
- */
+/* `ended` is called when the formation ends by others: from the home's thread, or at once if it has ended
+ * already; nothing of the home may be called from it. When home_unwatch returns it is not being called. */
 typedef void home_ended_fn(void *arg, const char *who, const char *text);
-void home_watch(struct home *home, uint64_t formation, home_ended_fn *ended, void *arg);
+struct home_watch {
+    struct list item; /* the home's */
+    uint64_t formation;
+    home_ended_fn *ended;
+    void *arg;
+};
+void home_watch(struct home *home, struct home_watch *watch);
+void home_unwatch(struct home *home, struct home_watch *watch);
 /* Operations of a formation moved so many bytes to that member in that time, with the line full; and it
  * lives. */
 void home_traffic(struct home *home, const struct identity *peer, uint64_t bytes, uint64_t time_ns);
 /* How late a member's pieces came, compared with the first that came, on average over the last operations. */
 void home_skew(struct home *home, const struct identity *peer, uint64_t late_ns);
-void home_drop(struct home *home, const struct identity *peer, const char *why); /* it is revoked */
-void home_set_flags(struct home *home, uint32_t flags);
 
 /* ---- news ---- */
 
@@ -73,9 +86,12 @@ struct home_event {
 /* The next one that this reader has not seen; false: none. Readers have a place of their own (begin with 0);
  * the last 256 events are kept. */
 bool home_next_event(struct home *home, uint64_t *place, struct home_event *event);
-int home_event_fd(const struct home *home); /* readable when there may be news; do not read it */
-void home_event_seen(struct home *home);    /* not readable any more, until there are more */
-
+/* For every event from now on, from the home's thread; nothing of the home may be called from it. NULL: not
+ * any more; when this returns it is not being called. */
+typedef void home_event_fn(void *arg, const struct home_event *event);
+void home_on_event(struct home *home, home_event_fn *fn, void *arg);
+/* Until there is an event behind this place, or the time (clock_real). */
+void home_wait_event(struct home *home, uint64_t place, uint64_t deadline_ns);
 /* ---- what is so ---- */
 
 /* All of it as JSON: {"view": {...}, "links": [...], "nodes": [...], "jobs": [...], "discovery": {...},

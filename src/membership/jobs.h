@@ -9,8 +9,9 @@
  *    (300 ms) or all members but guests have come. It waits for the first report of everybody in the census
  *    (2 s at most). It sends FORM to each until each reports to take part.
  *  - A formation ends for a member when somebody of it is not in the census any more, when somebody of it
- *    reports that it has ended, or when the member itself ends it. All others end it then, too. A member holds
- *    a formation that is over until jobs_end or its next jobs_wish for the job: survivors wait for each other.
+ *    reports that it has ended, or when the member itself ends it. All others end it then, too. A member
+ * holds a formation that is over until jobs_end or its next jobs_wish for the job: survivors wait for each
+ * other.
  *  - Who wishes for a job that runs waits until it forms again.
  *  - Wishes with other settings than the first one's are refused; the text names what differs. */
 #ifndef MEMBERSHIP_JOBS_H
@@ -70,9 +71,9 @@ struct formation {
 void jobs_census(struct jobs *jobs, const struct census *census, bool leads, bool quorum, uint64_t now_ns);
 /* For the order, if we lead; copied. One of another census is not taken; the last one follows the census. */
 void jobs_links(struct jobs *jobs, const struct topology *links);
-/* HEARTH_INVALID: we wish for it already, or take part in one that is not over. HEARTH_LIMIT. `done`: completed
- * operations of the formation of this job that we were in before. Letters go out with the next jobs_tick, which
- * is due at once: a jobs_end just before is told together with this. */
+/* HEARTH_INVALID: we wish for it already, or take part in one that is not over. HEARTH_LIMIT. `done`:
+ * completed operations of the formation of this job that we were in before. Letters go out with the next
+ * jobs_tick, which is due at once: a jobs_end just before is told together with this. */
 int MUST_CHECK jobs_wish(struct jobs *jobs, const struct job_wish *wish, uint64_t done, uint64_t now_ns,
                          struct error *error);
 /* Also ends a formation of the job that jobs_news has not shown yet. */
@@ -86,9 +87,12 @@ uint64_t jobs_deadline(const struct jobs *jobs);
 /* ---- what is so ---- */
 
 bool jobs_busy(const struct jobs *jobs); /* leader: somebody is called to a formation, or holds one */
-/* What a wish waits for, one sentence with names: "2 of 3 are there: anna, bert", "it runs with 4 members since
- * 7 s: it takes new ones when it forms again", "waiting for nodes that still hold the old group: anna". "" if
- * it runs. */
+bool jobs_takes_part(const struct jobs *jobs, uint64_t formation); /* we do, and it has not ended */
+/* Leader: those who report to take part in any; their number. */
+int jobs_taking_part(const struct jobs *jobs, struct identity members[static CENSUS_MEMBERS_MAX]);
+/* What a wish waits for, one sentence with names: "2 of 3 are there: anna, bert", "it runs with 4 members
+ * since 7 s: it takes new ones when it forms again", "waiting for nodes that still hold the old group: anna".
+ * "" if it runs. */
 void jobs_why_not(const struct jobs *jobs, const char *job, char *text, size_t size);
 
 /* A line of the board: what the leader told all. */

@@ -50,15 +50,15 @@ struct arrangement {
     uint32_t inside_us, across_us; /* largest round trips of those */
 };
 /* The best cyclic order; it uses the ways order[i] -> order[i + 1]. Members of one host stand together, and
- * those of one site; of all such orders it is one whose slowest way is as fast as can be, and of those the one
- * with the least sum of times to send a byte. Exact for up to 10, else found by exchanges and reversals of
- * stretches (3-opt, 2-opt). A way inside of a host is faster than all others. One that is not measured counts
- * as the way back, or as the median of those that are, or as 1 Gbit/s; if all are alike, the order is that of
- * hosts by their lowest member. The largest site comes first (of equal ones, that of the lowest member), and
- * no host or site is divided between the end and the beginning: the same for everybody who has the table.
- * `members`: indices into the topology, `count` of them. `hosts`: host_id of each.
- * Sites: ways whose bandwidth is less than half of the typical one inside separate them (single linkage over a
- * gap in the sorted bandwidths); one site if there is no such gap. */
+ * those of one site; of all such orders it is one whose slowest way is as fast as can be, and of those the
+ * one with the least sum of times to send a byte. Exact for up to 10, else found by exchanges and reversals
+ * of stretches (3-opt, 2-opt). A way inside of a host is faster than all others. One that is not measured
+ * counts as the way back, or as the median of those that are, or as 1 Gbit/s; if all are alike, the order is
+ * that of hosts by their lowest member. The largest site comes first (of equal ones, that of the lowest
+ * member), and no host or site is divided between the end and the beginning: the same for everybody who has
+ * the table. `members`: indices into the topology, `count` of them. `hosts`: host_id of each. Sites: ways
+ * whose bandwidth is less than half of the typical one inside separate them (single linkage over a gap in the
+ * sorted bandwidths); one site if there is no such gap. */
 void topology_arrange(const struct topology *t, const int *members, const uint64_t *hosts, int count,
                       struct arrangement *out);
 /* The bottleneck of an order of indices into the topology, tenths of Mbit/s: for tests and `hearth topology`.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The best order of a group. All wishes become one table of costs, the greater ones in the higher bits: leave
- * a site, leave a host, take a way slower than the threshold, the time for a byte. The cheapest way round then
- * leaves each site and each host once, and if one without slow ways is found the threshold can rise: what the
- * last threshold gives is the best bottleneck, and of those the shortest. */
+ * a site, leave a host, take a way slower than the threshold, the time for a byte. The cheapest way round
+ * then leaves each site and each host once, and if one without slow ways is found the threshold can rise:
+ * what the last threshold gives is the best bottleneck, and of those the shortest. */
 #include <string.h>
 
 #include "membership/topology_sites.h"

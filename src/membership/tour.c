@@ -96,7 +96,8 @@ static void exchange(int *order, int i, int j, int k)
     reverse(order, i, k);
 }
 
-/* Between two places. In the searches below place 0 stays what it is, and stands once more behind the last. */
+/* Between two places. In the searches below place 0 stays what it is, and stands once more behind the last.
+ */
 static inline uint64_t between(const struct tour_costs *costs, const int *order, int from, int to)
 {
     return costs->cost[order[from]][order[to]];

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "compress/codec.h"
+#include "membership/census.h"
+#include "membership/health.h"
 #include "node/launch.h"
 #include "node/node.h"
 #include "os/host.h"
@@ -47,6 +49,9 @@ void hearth_config_init(struct hearth_config *config)
         .connect_timeout_ms = 5000,
         .connect_retries = 3,
         .peer_timeout_ms = 30 * 1000,
+        .health = "default",
+        .min_peers = 1,
+        .form_timeout_ms = 5 * 60 * 1000,
         .secret_fd = -1,
         .codec = "none",
         .compressed_allreduce_max_bytes = (size_t)4 << 30,
@@ -161,6 +166,11 @@ static int read_names(struct hearth_config *c)
     return HEARTH_OK;
 }
 
+static bool discover_known(const char *text)
+{
+    return strcmp(text, "mdns") == 0 || strcmp(text, "off") == 0;
+}
+
 /* What concerns compression and slow lines. */
 static int read_line(struct hearth_config *c)
 {
@@ -194,6 +204,10 @@ static void read_strings(struct hearth_config *c)
         {"HEARTH_SECRET", &c->secret},
         {"HEARTH_SECRET_FILE", &c->secret_file},
         {"HEARTH_KEY_FILE", &c->key_file},
+        {"HEARTH_DISCOVER", &c->discover},
+        {"HEARTH_SEEDS", &c->seeds},
+        {"HEARTH_MDNS", &c->mdns},
+        {"HEARTH_HEALTH", &c->health},
     };
     for (size_t i = 0; i < sizeof strings / sizeof *strings; i++)
         if (getenv(strings[i].name) != NULL)
@@ -261,6 +275,29 @@ static int read_trust(struct hearth_config *c)
     return read_folder(c);
 }
 
+/* What concerns a home cluster. */
+static int read_home(struct hearth_config *c)
+{
+    uint64_t peers = c->min_peers, forming = (uint64_t)c->form_timeout_ms;
+    const struct variable variables[] = {
+        {"HEARTH_MIN_PEERS", false, 0, CENSUS_MEMBERS_MAX - 1, &peers},
+        {"HEARTH_FORM_TIMEOUT_MS", false, 1, (uint64_t)TIMEOUT_MS_MAX, &forming},
+    };
+    const char *discover = getenv("HEARTH_DISCOVER"), *health = getenv("HEARTH_HEALTH");
+    int status = read_numbers(variables, sizeof variables / sizeof *variables);
+    if (status != HEARTH_OK)
+        return status;
+    if (discover != NULL && !discover_known(discover))
+        return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
+                         "HEARTH_DISCOVER is \"%s\"; it takes mdns or off", discover);
+    if (health != NULL && health_preset_find(health) == NULL)
+        return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
+                         "HEARTH_HEALTH is \"%s\"; it takes default, low-latency or high-latency", health);
+    c->min_peers = (uint32_t)peers;
+    c->form_timeout_ms = (int64_t)forming;
+    return HEARTH_OK;
+}
+
 int hearth_config_env(struct hearth_config *config)
 {
     if (config == NULL || config->size != sizeof *config)
@@ -304,6 +341,8 @@ int hearth_config_env(struct hearth_config *config)
         status = read_line(&c);
     if (status == HEARTH_OK)
         status = read_trust(&c);
+    if (status == HEARTH_OK)
+        status = read_home(&c);
     if (status != HEARTH_OK)
         return status;
     c.op_timeout_ms = (int64_t)timeout;
@@ -363,6 +402,22 @@ static int check_line(const struct hearth_config *c, struct error *error)
     return HEARTH_OK;
 }
 
+static int check_home(const struct hearth_config *c, struct error *error)
+{
+    const uint32_t roles = HEARTH_ROLE_DEMO | HEARTH_ROLE_BENCH | HEARTH_ROLE_GUEST;
+    if (c->discover != NULL && !discover_known(c->discover))
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "config: discover is \"%s\"; it takes mdns or off",
+                         c->discover);
+    if (c->health == NULL || health_preset_find(c->health) == NULL)
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "config: health is \"%s\"; it takes default, low-latency or high-latency",
+                         c->health != NULL ? c->health : "(null)");
+    if ((c->roles & ~roles) != 0)
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "config: roles has bits that there are not: %x",
+                         (unsigned)(c->roles & ~roles));
+    return HEARTH_OK;
+}
+
 int config_check(const struct hearth_config *c, struct error *error)
 {
     if (!little_endian())
@@ -394,10 +449,14 @@ int config_check(const struct hearth_config *c, struct error *error)
         {"connect_timeout_ms", (uint64_t)c->connect_timeout_ms, 1, (uint64_t)TIMEOUT_MS_MAX},
         {"connect_retries", c->connect_retries, 0, RETRIES_MAX},
         {"peer_timeout_ms", (uint64_t)c->peer_timeout_ms, PEER_TIMEOUT_MIN, (uint64_t)TIMEOUT_MS_MAX},
+        {"min_peers", c->min_peers, 0, CENSUS_MEMBERS_MAX - 1},
+        {"form_timeout_ms", (uint64_t)c->form_timeout_ms, 1, (uint64_t)TIMEOUT_MS_MAX},
         {"compressed_allreduce_max_bytes", c->compressed_allreduce_max_bytes, 0, SIZE_MAX / 2},
         {"compress_threads", c->compress_threads, 1, THREADS_MAX},
     };
     int status = check_line(c, error);
+    if (status == HEARTH_OK)
+        status = check_home(c, error);
     for (size_t i = 0; status == HEARTH_OK && i < sizeof ranges / sizeof *ranges; i++)
         status = out_of_range(error, ranges[i].name, ranges[i].value, ranges[i].min, ranges[i].max);
     return status;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "node/residence.h"
 #include "transport/quic.h"
 
 #define TURNS_MAX     8               /* of the engine, before a caller goes its way */
@@ -430,11 +431,15 @@ int node_set_sites(hearth_node *node, const int *site)
 
 void hearth_group_close(hearth_group *group)
 {
-    if (group == NULL || group == &group->node->world)
+    if (group == NULL)
         return;
     hearth_node *node = group->node;
     if (node_forked(node))
         return;
+    if (group == &node->world) {
+        formed_close(node->formed); /* a world is left to its node, unless it was formed */
+        return;
+    }
     struct node_worker *worker = atomic_load(&node->worker);
     if (worker != NULL)
         worker->leave(worker, group);
@@ -645,6 +650,7 @@ void hearth_close(hearth_node *node)
         heap_close(heap);
         return;
     }
+    residence_close(node->residence);
     mutex_lock(&node->baton);
     node->closing = true;
     mutex_unlock(&node->baton);
@@ -670,6 +676,7 @@ void hearth_close(hearth_node *node)
     quic_close(node->quic);
     credentials_close(node->credentials);
     heap_free(node->members);
+    heap_free(node->roll);
     bell_drop(node);
     mutex_fini(&node->baton);
     node_free(node, !node->heap_lent);

@@ -61,7 +61,17 @@ struct node_worker {
     void (*leave)(struct node_worker *worker, hearth_group *group); /* the group closes: likewise */
 };
 
+/* A member of the node's cluster, for people: hearth_group_member. */
+struct node_member {
+    char id[NODE_ID_TEXT];
+    char name[64];
+    char address[64];
+    bool same_host;
+};
+
 struct quic;
+struct residence;
+struct formed;
 
 struct hearth_node {
     struct heap *heap;
@@ -83,6 +93,9 @@ struct hearth_node {
     struct identity *members;        /* [size], where there are credentials */
     uint64_t trust_ns;               /* when the list of who may come is looked at again */
     bool trust_told;                 /* that it cannot be read */
+    struct node_member *roll;        /* [size]; NULL: nobody is joined from outside */
+    struct residence *residence;     /* its part in a home cluster; NULL: it has none */
+    struct formed *formed;           /* the formation that this node was opened for; NULL: none */
     struct mutex baton;
     struct engine *engine;
     struct hearth_group world;

@@ -14,14 +14,17 @@
 #include <string.h>
 
 #include "core/hash.h"
+#include "membership/jobs.h"
 #include "node/call.h"
 #include "node/links.h"
+#include "node/residence.h"
 #include "node/secure.h"
 #include "os/host.h"
 #include "os/random.h"
 #include "transport/quic.h"
 
 #define WAY_MIN_S        20e-6 /* between machines, whatever the clock says */
+#define LINE_YIELD       0.94  /* payload in what a line carries */
 #define WINDOW_BYTES_FAR (16u << 20)
 #define SLOW_LINE        8 /* a rate is slow if the host itself is so many times faster */
 #define GREETING_NS      (5 * NS_PER_S)
@@ -52,7 +55,7 @@ static int draw(uint64_t *number, struct error *error)
     return HEARTH_OK;
 }
 
-static int describe_self(struct opening *o, struct error *error)
+int opening_describe(struct opening *o, struct error *error)
 {
     struct member *self = &o->self;
     int status = draw(&self->instance, error);
@@ -72,7 +75,7 @@ static bool only_here(const struct opening *o)
 }
 
 /* Opens the listening port. */
-static int open_door(struct opening *o, struct error *error)
+int opening_listen(struct opening *o, struct error *error)
 {
     const struct hearth_config *c = o->config;
     struct sock_addr addrs[ROSTER_ADDRS_MAX];
@@ -104,15 +107,21 @@ static int open_door(struct opening *o, struct error *error)
     return HEARTH_OK;
 }
 
-static int meet(struct opening *o, struct error *error)
+void opening_settings(const struct opening *o, char text[static SETTINGS_TEXT_MAX])
 {
     const struct hearth_config *c = o->config;
-    char settings[192];
-    snprintf(settings, sizeof settings,
+    snprintf(text, SETTINGS_TEXT_MAX,
              "chunk_bytes=%zu window_bytes=%zu eager_bytes=%zu algo=%s link_mbps=%" PRIu32
              " transport=%s plain=%d",
              c->chunk_bytes, c->window_bytes, c->eager_bytes, hearth_algo_name(c->algo), c->link_mbps,
              c->transport, c->plain != 0);
+}
+
+static int agree_on_roster(struct opening *o, struct error *error)
+{
+    const struct hearth_config *c = o->config;
+    char settings[SETTINGS_TEXT_MAX];
+    opening_settings(o, settings);
     struct roster_setup setup = {
         .heap = o->heap,
         .log = o->log,
@@ -200,6 +209,18 @@ static int number_hosts(struct opening *o)
     return here;
 }
 
+/* Where the slow ways are between sites, it is sites that plans must tell apart. */
+static void number_by_site(struct opening *o)
+{
+    const struct formation *f = o->formation;
+    for (int i = 0; f != NULL && f->sites > 1 && i < o->roster.size; i++) {
+        int first = 0;
+        while (f->site[first] != f->site[i])
+            first++;
+        o->host[i] = first;
+    }
+}
+
 static int fullest_host(const struct opening *o)
 {
     int most = 0;
@@ -242,13 +263,35 @@ static struct worst worst_here(const struct opening *o)
     return worst;
 }
 
+/* What the members of the home cluster have measured, in place of what is assumed. */
+static void measured_cost(uint32_t mbit_x10, uint32_t round_trip_us, struct link_cost *cost)
+{
+    if (mbit_x10 == 0)
+        return;
+    cost->bytes_per_s = mbit_x10 * 1e5 / 8 * LINE_YIELD;
+    cost->alpha_s = fmax(round_trip_us * 1e-6 / 2, WAY_MIN_S);
+}
+
+static void use_measures(const struct formation *f, struct link_cost *inside, struct link_cost *across)
+{
+    if (f->sites > 1) { /* the map of hosts has sites in it: number_by_site */
+        *inside = loopback_cost;
+        measured_cost(f->inside_mbit_x10, f->inside_us, inside);
+        measured_cost(f->across_mbit_x10, f->across_us, across);
+    } else {
+        measured_cost(f->inside_mbit_x10, f->inside_us, across);
+    }
+}
+
 static void set_costs(const struct opening *o, hearth_node *node, const struct worst *worst)
 {
     struct link_cost inside = o->wish == MESH_WISH_TCP ? loopback_cost : shm_cost, across = loopback_cost;
     if (worst->remote > 0) {
         across.alpha_s = worst->way_s > WAY_MIN_S ? worst->way_s : WAY_MIN_S;
-        across.bytes_per_s = (double)o->config->link_mbps * 1e6 / 8 * 0.94;
+        across.bytes_per_s = (double)o->config->link_mbps * 1e6 / 8 * LINE_YIELD;
     }
+    if (o->formation != NULL)
+        use_measures(o->formation, &inside, &across);
     /* Where the line is slow, the processor's turns do not matter. */
     bool crowded = worst->crowded > 0 && worst->byte_s * inside.bytes_per_s < SLOW_LINE;
     if (worst->byte_s > 0) {
@@ -317,10 +360,13 @@ static int agree_on_sites(struct opening *o, hearth_node *node, struct error *er
         status = call_run(&node->world, &call, &opts);
     for (size_t i = 0; status == HEARTH_OK && i < size; i++)
         any |= named[i];
-    if (any != 0) {
+    bool measured = o->formation != NULL && o->formation->sites > 1;
+    for (size_t i = 0; measured && any == 0 && i < size; i++)
+        site[i] = o->host[i]; /* number_by_site */
+    if (any != 0)
         number_sites(o, named, site);
+    if (status == HEARTH_OK && (any != 0 || measured))
         status = node_set_sites(node, site);
-    }
     heap_free(site);
     heap_free(named);
     return status == HEARTH_OK
@@ -335,6 +381,40 @@ static void node_forget_strings(hearth_node *node)
     struct hearth_config *c = &node->config;
     c->peers = c->rendezvous = c->job = c->bind = c->advertise = c->transport = c->site = NULL;
     c->secret = c->secret_file = c->key_file = NULL;
+    c->discover = c->seeds = c->mdns = c->health = NULL;
+}
+
+/* An address without its port. */
+static void bare_address(const struct sock_addr *addr, char *text, size_t size)
+{
+    char whole[SOCK_TEXT_MAX];
+    sock_addr_text(addr, whole, sizeof whole);
+    char *colon = strrchr(whole, ':');
+    if (colon != NULL)
+        *colon = '\0';
+    bool brackets = whole[0] == '[';
+    if (brackets && strchr(whole, ']') != NULL)
+        *strchr(whole, ']') = '\0';
+    snprintf(text, size, "%.63s", whole + brackets);
+}
+
+/* Those of the roster, by rank; no roll is no harm. */
+static struct node_member *call_the_roll(const struct opening *o)
+{
+    struct node_member *roll = heap_alloc(o->heap, (size_t)o->roster.size, sizeof *roll);
+    for (int i = 0; roll != NULL && i < o->roster.size; i++) {
+        const struct member *m = &o->roster.members[i];
+        const struct mesh_peer *peer = &o->mesh[i];
+        if (o->credentials != NULL)
+            node_id_text(&m->node, roll[i].id);
+        snprintf(roll[i].name, sizeof roll[i].name, "%s", m->name);
+        roll[i].same_host = m->host_id == o->self.host_id;
+        if (peer->kind == MESH_TCP)
+            bare_address(&peer->addr, roll[i].address, sizeof roll[i].address);
+        else if (m->addr_count > 0)
+            bare_address(&m->addrs[0], roll[i].address, sizeof roll[i].address);
+    }
+    return roll;
 }
 
 /* Who is at the other ends, for as long as the node lives. */
@@ -353,6 +433,7 @@ static int name_members(struct opening *o, struct error *error)
 static int open_node(struct opening *o, hearth_node **out, struct error *error)
 {
     o->crowded = number_hosts(o) > cpu_count();
+    number_by_site(o);
     struct view world = {
         .group = o->roster.cluster,
         .epoch = 1,
@@ -364,7 +445,9 @@ static int open_node(struct opening *o, hearth_node **out, struct error *error)
     };
     struct node_setup setup = {
         .config = o->config,
-        .heap = o->heap,
+        .heap = o->heap_lent ? NULL : o->heap,
+        .lent_heap = o->heap_lent ? o->heap : NULL,
+        .loss = o->formation != NULL ? HEARTH_VIEW_CHANGED : HEARTH_PEER_LOST,
         .rank = o->roster.rank,
         .world = &world,
         .instance = o->self.instance,
@@ -378,12 +461,16 @@ static int open_node(struct opening *o, hearth_node **out, struct error *error)
         .crowded = o->crowded,
     };
     hearth_node *node;
+    struct node_member *roll = call_the_roll(o);
     o->event = (struct event){-1, -1}; /* from here on it, and the conns, are the node's, or closed */
     int status = node_open(&setup, &node, error);
     heap_free(o->conns);
     o->conns = NULL;
-    if (status != HEARTH_OK)
+    if (status != HEARTH_OK) {
+        heap_free(roll);
         return status;
+    }
+    node->roll = roll;
     o->door = NULL;
     o->regions = NULL;
     o->quic = NULL;
@@ -394,8 +481,11 @@ static int open_node(struct opening *o, hearth_node **out, struct error *error)
     status = agree_on_costs(o, node, error);
     if (status == HEARTH_OK)
         status = agree_on_sites(o, node, error);
+    if (status == HEARTH_OK && o->discover == DISCOVER)
+        status = residence_open(o, node, error);
     node_forget_strings(node);
-    o->heap = NULL;
+    if (!o->heap_lent)
+        o->heap = NULL;
     opening_fini(o); /* what is left stands on the node's heap */
     if (status == HEARTH_OK)
         *out = node;
@@ -407,7 +497,7 @@ static int open_node(struct opening *o, hearth_node **out, struct error *error)
 /* ---- all of it ---- */
 
 /* Alone: nothing to meet, nothing to join. */
-static int roster_of_one(struct opening *o, struct error *error)
+int opening_alone(struct opening *o, struct error *error)
 {
     o->roster.size = 1;
     o->roster.members = heap_alloc(o->heap, 1, sizeof *o->roster.members);
@@ -416,41 +506,47 @@ static int roster_of_one(struct opening *o, struct error *error)
     o->host = heap_alloc(o->heap, 1, sizeof *o->host);
     if (o->roster.members == NULL || o->mesh == NULL || o->conns == NULL || o->host == NULL)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
+    for (int i = 0; i < MESH_CHANNELS_MAX; i++)
+        o->mesh->fds[i] = -1;
     o->roster.members[0] = o->self;
     return draw(&o->roster.cluster, error);
 }
 
-static int meet_and_join(struct opening *o, struct error *error)
+static int meet(struct opening *o, struct error *error)
 {
     if (o->config->plain)
         log_write(&o->log, HEARTH_LOG_WARN, "HEARTH-PLAIN",
                   "nothing is encrypted, and nobody proves who he is: plain was asked for");
     int status = secure_before_meeting(o, error);
     if (status == HEARTH_OK)
-        status = open_door(o, error);
+        status = opening_listen(o, error);
     if (status == HEARTH_OK)
-        status = meet(o, error);
-    if (status == HEARTH_OK)
-        status = secure_after_meeting(o, error);
-    return status == HEARTH_OK ? join(o, error) : status;
+        status = agree_on_roster(o, error);
+    return status == HEARTH_OK ? secure_after_meeting(o, error) : status;
 }
 
-static int open_steps(struct opening *o, hearth_node **out, struct error *error)
+int opening_join(struct opening *o, hearth_node **out, struct error *error)
 {
-    int status = describe_self(o, error);
-    if (status == HEARTH_OK)
-        status = secure_find(o, error);
-    if (status == HEARTH_OK && o->size == 1)
-        status = roster_of_one(o, error);
-    else if (status == HEARTH_OK)
-        status = meet_and_join(o, error);
+    int status = o->roster.size > 1 ? join(o, error) : HEARTH_OK;
     if (status == HEARTH_OK && event_open(&o->event) != HEARTH_OK)
         status = error_set(error, HEARTH_SYSTEM, RANK_NONE, "open: no descriptor for the node");
-    if (status == HEARTH_OK && o->size > 1)
+    if (status == HEARTH_OK && o->roster.size > 1)
         status = links_take(o, error);
     if (status == HEARTH_OK)
         status = name_members(o, error);
     return status == HEARTH_OK ? open_node(o, out, error) : status;
+}
+
+static int open_steps(struct opening *o, hearth_node **out, struct error *error)
+{
+    int status = opening_describe(o, error);
+    if (status == HEARTH_OK)
+        status = secure_find(o, error);
+    if (status == HEARTH_OK && o->size == 1)
+        status = opening_alone(o, error);
+    else if (status == HEARTH_OK)
+        status = meet(o, error);
+    return status == HEARTH_OK ? opening_join(o, out, error) : status;
 }
 
 int hearth_open(const struct hearth_config *config, hearth_node **node)
@@ -470,7 +566,7 @@ int hearth_open(const struct hearth_config *config, hearth_node **node)
     struct error why; /* what goes wrong must outlive what is called on the way out */
     int status = config_check(config, &why);
     if (status == HEARTH_OK) {
-        status = opening_init(&o, config, &why);
+        status = opening_init(&o, config, NULL, &why);
         if (status == HEARTH_OK)
             status = open_steps(&o, node, &why);
         opening_fini(&o);

@@ -27,8 +27,9 @@ static char *copy_text(struct heap *heap, const char *text, size_t len)
 
 static const char **string_field(struct hearth_config *c, int i)
 {
-    const char **fields[] = {&c->peers,     &c->rendezvous, &c->job,         &c->bind,
-                             &c->advertise, &c->transport,  &c->secret_file, &c->key_file};
+    const char **fields[] = {&c->peers,     &c->rendezvous,  &c->job,      &c->bind,     &c->advertise,
+                             &c->transport, &c->secret_file, &c->key_file, &c->discover, &c->seeds,
+                             &c->mdns,      &c->health,      &c->site};
     return i < (int)(sizeof fields / sizeof *fields) ? fields[i] : NULL;
 }
 
@@ -179,11 +180,37 @@ static int check_transport(struct opening *o, struct error *error)
     return HEARTH_OK;
 }
 
-int opening_init(struct opening *o, const struct hearth_config *config, struct error *error)
+/* Whether anything in the config says who the members are. */
+static bool members_given(const struct hearth_config *c)
+{
+    return c->peers != NULL || c->rendezvous != NULL || c->world_size > 0 || c->launcher[0] != '\0';
+}
+
+static int check_discover(struct opening *o, const struct hearth_config *given, struct error *error)
+{
+    const char *discover = given->discover;
+    if (discover == NULL)
+        o->discover = members_given(given) || given->plain ? DISCOVER_NOT : DISCOVER_IF_SECRET;
+    else
+        o->discover = strcmp(discover, "mdns") == 0 ? DISCOVER : DISCOVER_NOT;
+    if (o->discover == DISCOVER && members_given(given))
+        return error_set(
+            error, HEARTH_INVALID, RANK_NONE,
+            "open: a node that discovers its peers (discover) cannot be given them: leave peers, "
+            "rendezvous and world_size (HEARTH_WORLD_SIZE) away");
+    if (o->discover == DISCOVER && given->plain)
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "open: nodes find each other by their secret: discover cannot be plain");
+    return HEARTH_OK;
+}
+
+int opening_init(struct opening *o, const struct hearth_config *config, struct heap *lent,
+                 struct error *error)
 {
     memset(o, 0, sizeof *o);
     o->event = (struct event){-1, -1};
-    o->heap = heap_open(config->memory_max);
+    o->heap_lent = lent != NULL;
+    o->heap = lent != NULL ? lent : heap_open(config->memory_max);
     if (o->heap == NULL)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
     o->log = (struct log){.sink = config->log, .arg = config->log_arg, .level = config->log_level};
@@ -198,6 +225,8 @@ int opening_init(struct opening *o, const struct hearth_config *config, struct e
         status = split_peers(o, error);
     if (status == HEARTH_OK)
         status = check_members(o, error);
+    if (status == HEARTH_OK)
+        status = check_discover(o, config, error);
     if (status == HEARTH_OK)
         status = check_transport(o, error);
     if (status == HEARTH_OK && o->own.rendezvous != NULL && o->size > 1)
@@ -231,7 +260,8 @@ void opening_fini(struct opening *o)
     heap_free(o->peers);
     for (int i = 0; string_field(&o->own, i) != NULL; i++)
         heap_free((void *)(uintptr_t)*string_field(&o->own, i));
-    heap_close(o->heap);
+    if (!o->heap_lent)
+        heap_close(o->heap);
     memset(o, 0, sizeof *o);
     o->event = (struct event){-1, -1};
 }

@@ -11,8 +11,20 @@ enum quic_wish {
     QUIC_ALWAYS
 };
 
+/* Whether the node belongs to a home cluster. */
+enum discover_wish {
+    DISCOVER_NOT,
+    DISCOVER_IF_SECRET, /* nothing says who the members are: if there is a secret, it does */
+    DISCOVER
+};
+
+struct formation;
+
 struct opening {
     struct heap *heap; /* the node's, once it is open: NULL here */
+    bool heap_lent;    /* another node's: it stays */
+    enum discover_wish discover;
+    const struct formation *formation; /* which the roster comes from; NULL: none */
     struct log log;
     struct hearth_config own;           /* strings are copies on the heap */
     const struct hearth_config *config; /* &own */
@@ -41,10 +53,20 @@ struct opening {
 };
 
 /* Copies and checks what concerns the cluster: peers, rendezvous, rank, sizes, addresses. On failure only
- * fini. */
-int MUST_CHECK opening_init(struct opening *o, const struct hearth_config *config, struct error *error);
+ * fini. `lent`: a heap to use instead of a new one. */
+int MUST_CHECK opening_init(struct opening *o, const struct hearth_config *config, struct heap *lent,
+                            struct error *error);
 /* Closes and frees what is left. */
 void opening_fini(struct opening *o);
+/* Steps of hearth_open that others take too (open.c). First: who we are, but for key and addresses. */
+int MUST_CHECK opening_describe(struct opening *o, struct error *error);
+int MUST_CHECK opening_listen(struct opening *o, struct error *error); /* our door, and where it is */
+/* What all members must have in common, as text; also `o->self.addrs` must be known to all by now. */
+#define SETTINGS_TEXT_MAX 192
+void opening_settings(const struct opening *o, char text[static SETTINGS_TEXT_MAX]);
+int MUST_CHECK opening_alone(struct opening *o, struct error *error); /* a roster of us alone */
+/* From the roster to a node that is joined to all of it. */
+int MUST_CHECK opening_join(struct opening *o, hearth_node **out, struct error *error);
 /* The port of a "host:port", or the default. */
 uint16_t opening_peer_port(const char *peer, uint16_t default_port);
 

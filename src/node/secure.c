@@ -18,7 +18,7 @@ bool secure_meets_privately(const struct opening *o)
 
 static bool needs_none(const struct opening *o)
 {
-    return o->own.plain || o->size == 1;
+    return o->own.plain || (o->size == 1 && o->discover == DISCOVER_NOT);
 }
 
 /* ---- where things are ---- */
@@ -120,7 +120,14 @@ int secure_find(struct opening *o, struct error *error)
     int status = HEARTH_OK;
     if (!needs_none(o)) {
         status = find_secret(o, error);
-        if (status == HEARTH_OK)
+        if (o->discover == DISCOVER_IF_SECRET && status != HEARTH_OK) {
+            log_write(&o->log, HEARTH_LOG_INFO, "HEARTH-ALONE", "this node stays alone: %s", error->text);
+            o->discover = DISCOVER_NOT;
+            status = HEARTH_OK;
+        } else if (o->discover == DISCOVER_IF_SECRET) {
+            o->discover = DISCOVER;
+        }
+        if (status == HEARTH_OK && o->secret != NULL)
             status = find_key(o, error);
     }
     o->own.secret = NULL; /* the caller's memory; nobody needs it any more */

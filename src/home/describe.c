@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a node says of itself, and that it says so again when its addresses change. */
+#include <stdio.h>
+#include <string.h>
+
+#include "home/inside.h"
+#include "os/clock.h"
+#include "os/host.h"
+#include "os/host_facts.h"
+
+#define LOOK_NS (2 * NS_PER_S)
+
+static void put_addrs(struct fellow *self, const struct sock_addr *addrs, int count)
+{
+    self->addr_count = 0;
+    for (int i = 0; i < count && self->addr_count < FELLOW_ADDRS_MAX; i++) {
+        size_t len = sock_addr_encode(&addrs[i], self->addrs[self->addr_count], FELLOW_ADDR_MAX);
+        if (len > 0)
+            self->addr_lens[self->addr_count++] = (uint8_t)len;
+    }
+}
+
+int home_describe_self(struct home *home, struct sock_addr *listen, struct fellow *self, struct error *error)
+{
+    const struct home_setup *setup = &home->setup;
+    struct sock_addr addrs[FELLOW_ADDRS_MAX];
+    struct host_facts facts;
+    int count = 0;
+
+    host_facts(&facts);
+    *self = (struct fellow){
+        .id = *credentials_self(setup->credentials),
+        .machine = facts.machine,
+        .flags = setup->flags,
+        .process = (uint32_t)process_id(),
+        .memory_mib = facts.memory_mib,
+        .cores = facts.cores,
+        .cpu = facts.cpu,
+    };
+    host_name(self->name, sizeof(self->name));
+    snprintf(self->platform, sizeof(self->platform), "%s", facts.platform);
+    if (host_id(&self->host_id))
+        return error_set(error, HEARTH_SYSTEM, RANK_NONE,
+                         "home cluster: this machine does not say who it is");
+    int status = host_choose(setup->bind, setup->advertise, setup->port, setup->deadline_ns, listen, addrs,
+                             FELLOW_ADDRS_MAX, &count, error);
+    if (!status)
+        put_addrs(self, addrs, count);
+    return status;
+}
+
+void home_announce(struct home *home, uint64_t now_ns)
+{
+    const struct fellow *self = fellows_self(home->fellows);
+    struct sock_addr bound = fellows_addr(home->fellows);
+    struct announcement announcement = {
+        .id = self->id,
+        .port = sock_addr_port(&bound),
+        .flags = self->flags,
+    };
+
+    memcpy(announcement.space, secret_namespace(credentials_secret(home->setup.credentials)), NAMESPACE_LEN);
+    snprintf(announcement.name, sizeof(announcement.name), "%s", self->name);
+    finder_announce(home->finder, &announcement, now_ns);
+}
+
+/* Our addresses as they are now, with the port that we are bound to; false: nobody can tell. */
+static bool addrs_now(struct home *home, struct fellow *self)
+{
+    struct interface list[INTERFACES_MAX];
+    struct sock_addr addrs[FELLOW_ADDRS_MAX], bound = fellows_addr(home->fellows);
+    int count = 0;
+
+    if (host_interfaces(list, &count))
+        return false;
+    count = host_best(list, count, sock_addr_family(&bound) == SOCK_IPV4, addrs, FELLOW_ADDRS_MAX);
+    for (int i = 0; i < count; i++)
+        sock_addr_set_port(&addrs[i], sock_addr_port(&bound));
+    put_addrs(self, addrs, count);
+    return true;
+}
+
+static bool same_addrs(const struct fellow *a, const struct fellow *b)
+{
+    if (a->addr_count != b->addr_count)
+        return false;
+    for (int i = 0; i < a->addr_count; i++)
+        if (a->addr_lens[i] != b->addr_lens[i] || memcmp(a->addrs[i], b->addrs[i], a->addr_lens[i]) != 0)
+            return false;
+    return true;
+}
+
+/* A machine that was asleep finds its connections dead one by one; better to try all at once. */
+static bool woke_up(struct home *home)
+{
+    uint64_t asleep = clock_asleep();
+    bool woke = asleep > home->slept_ns + NS_PER_S;
+
+    home->slept_ns = asleep;
+    return woke;
+}
+
+void home_look_around(struct home *home, uint64_t now_ns)
+{
+    struct fellow self = *fellows_self(home->fellows);
+
+    if (now_ns < home->look_ns)
+        return;
+    bool woke = home->look_ns > 0 && woke_up(home);
+    home->look_ns = now_ns + LOOK_NS;
+    bool fixed = home->setup.bind || home->setup.advertise; /* the user chose them */
+    bool moved = !fixed && addrs_now(home, &self) && !same_addrs(&self, fellows_self(home->fellows));
+    if (moved) {
+        log_write(&home->log, HEARTH_LOG_INFO, "HEARTH-ADDRESS", "this machine's addresses have changed");
+        fellows_describe(home->fellows, &self);
+        assembly_describe(home->assembly, &self, now_ns);
+        home_announce(home, now_ns);
+    }
+    if (moved || woke)
+        fellows_hurry(home->fellows, now_ns);
+}

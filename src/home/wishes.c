@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls of other threads into the home: waiting for members, wishing for jobs, news. */
+#include <stdio.h>
+#include <string.h>
+
+#include "home/inside.h"
+#include "os/clock.h"
+
+#define NAMED_MAX 4 /* nodes that a text names */
+
+/* ---- waiting ---- */
+
+typedef bool ready_fn(struct home *home, void *arg);
+
+/* Until `ready` says so, or the time. Called and returns with the lock. False: the time is over, or the
+ * system has no descriptor to wait at. */
+static bool wait_until(struct home *home, ready_fn *ready, void *arg, uint64_t deadline_ns)
+{
+    struct home_waiter waiter;
+    bool done = ready(home, arg);
+
+    if (done || clock_real() >= deadline_ns || event_open(&waiter.event))
+        return done;
+    list_push(&home->waiters, &waiter.item);
+    while (!done && clock_real() < deadline_ns) {
+        struct sock_wait item = {.fd = waiter.event.read_fd, .want_recv = true};
+        mutex_unlock(&home->lock);
+        sock_wait(&item, 1, deadline_ns);
+        mutex_lock(&home->lock);
+        event_clear(&waiter.event);
+        done = ready(home, arg);
+    }
+    list_remove(&waiter.item);
+    event_close(&waiter.event);
+    return done;
+}
+
+/* ---- members ---- */
+
+static bool enough(struct home *home, void *arg)
+{
+    const int *others = arg;
+
+    return assembly_state(home->assembly) == ASSEMBLY_MEMBER &&
+           assembly_census(home->assembly)->size > *others;
+}
+
+/* Why sighted nodes are not members, the first few of them. */
+static void why_missing(struct home *home, struct paper *paper)
+{
+    struct fellows_state list[FELLOWS_MAX];
+    char why[HOME_TEXT_MAX], addr[SOCK_TEXT_MAX];
+    int count = fellows_list(home->fellows, list, FELLOWS_MAX), named = 0;
+
+    for (int i = 0; i < count && named < NAMED_MAX; i++) {
+        if (list[i].linked)
+            assembly_why_not(home->assembly, &list[i].id, why, sizeof(why));
+        else
+            snprintf(why, sizeof(why), "%.150s", list[i].why);
+        if (why[0] == '\0')
+            continue;
+        sock_addr_text(&list[i].addr, addr, sizeof(addr));
+        paper_print(paper, "%s%s: %s", named++ > 0 ? "; " : ". Of those seen, ", addr, why);
+    }
+    char found[HOME_TEXT_MAX];
+    if (named == 0 && !finder_text(home->finder, found, sizeof(found)))
+        paper_print(paper, ". %s", found);
+    else if (named == 0)
+        paper_print(paper, ". No other node of this cluster was seen (hearth doctor finds out why)");
+}
+
+int home_wait(struct home *home, int others, uint64_t deadline_ns, struct error *error)
+{
+    char text[ERROR_TEXT_MAX];
+    struct paper paper = paper_of(text, sizeof(text));
+
+    mutex_lock(&home->lock);
+    bool done = wait_until(home, enough, &others, deadline_ns);
+    if (!done) {
+        enum assembly_state state = assembly_state(home->assembly);
+        paper_print(&paper, "wait_for_peers: %d of %d other members are there%s%s",
+                    assembly_census(home->assembly)->size - 1, others,
+                    state != ASSEMBLY_MEMBER ? ", and this node is " : "",
+                    state != ASSEMBLY_MEMBER ? assembly_state_name(state) : "");
+        why_missing(home, &paper);
+    }
+    mutex_unlock(&home->lock);
+    return done ? HEARTH_OK : error_set(error, HEARTH_TIMEOUT, RANK_NONE, "%s", text);
+}
+
+int home_members(struct home *home, struct census *out)
+{
+    mutex_lock(&home->lock);
+    *out = *assembly_census(home->assembly);
+    mutex_unlock(&home->lock);
+    return out->size;
+}
+
+/* ---- jobs ---- */
+
+static bool answered(struct home *home, void *arg)
+{
+    const struct home_wish *wish = arg;
+    (void)home;
+    return !wish->formed || wish->refused;
+}
+
+int home_form(struct home *home, const struct job_wish *given, uint64_t done, uint64_t deadline_ns,
+              struct formation *out, struct error *error)
+{
+    struct home_wish wish = {.formed = out};
+    char why[JOB_TEXT_MAX];
+
+    snprintf(wish.job, sizeof(wish.job), "%s", given->job);
+    mutex_lock(&home->lock);
+    int status = jobs_wish(home->jobs, given, done, clock_real(), error);
+    if (status) {
+        mutex_unlock(&home->lock);
+        return status;
+    }
+    list_push(&home->wishes, &wish.item);
+    event_signal(&home->wake);
+    (void)wait_until(home, answered, &wish, deadline_ns);
+    list_remove(&wish.item);
+    if (wish.refused) {
+        status = error_set(error, HEARTH_MISMATCH, RANK_NONE, "form \"%s\": %s", wish.job, wish.text);
+    } else if (wish.formed) {
+        jobs_why_not(home->jobs, wish.job, why, sizeof(why));
+        jobs_unwish(home->jobs, wish.job, clock_real());
+        event_signal(&home->wake);
+        status = error_set(error, HEARTH_TIMEOUT, RANK_NONE, "form \"%s\": %s", wish.job, why);
+    }
+    mutex_unlock(&home->lock);
+    return status;
+}
+
+void home_end(struct home *home, uint64_t formation)
+{
+    mutex_lock(&home->lock);
+    jobs_end(home->jobs, formation, clock_real());
+    mutex_unlock(&home->lock);
+    event_signal(&home->wake);
+}
+
+void home_watch(struct home *home, struct home_watch *watch)
+{
+    mutex_lock(&home->lock);
+    list_push(&home->watches, &watch->item);
+    bool over = !jobs_takes_part(home->jobs, watch->formation);
+    mutex_unlock(&home->lock);
+    if (over)
+        watch->ended(watch->arg, "", "it ended while it was being made");
+}
+
+void home_unwatch(struct home *home, struct home_watch *watch)
+{
+    mutex_lock(&home->lock);
+    list_remove(&watch->item);
+    mutex_unlock(&home->lock);
+}
+
+void home_traffic(struct home *home, const struct identity *peer, uint64_t bytes, uint64_t time_ns)
+{
+    mutex_lock(&home->lock);
+    probes_traffic(home->probes, peer, bytes, time_ns);
+    mutex_unlock(&home->lock);
+}
+
+void home_skew(struct home *home, const struct identity *peer, uint64_t late_ns)
+{
+    mutex_lock(&home->lock);
+    for (int i = 0; i < home->linked_count; i++)
+        if (identity_equal(&home->linked[i].fellow.id, peer))
+            home->linked[i].late_ns = late_ns;
+    mutex_unlock(&home->lock);
+}
+
+/* ---- news ---- */
+
+bool home_next_event(struct home *home, uint64_t *place, struct home_event *event)
+{
+    mutex_lock(&home->lock);
+    uint64_t oldest = home->event_count > HOME_EVENTS_MAX ? home->event_count - HOME_EVENTS_MAX : 0;
+    *place = *place > oldest ? *place : oldest;
+    bool some = *place < home->event_count;
+    if (some)
+        *event = home->events[(*place)++ % HOME_EVENTS_MAX];
+    mutex_unlock(&home->lock);
+    return some;
+}
+
+static bool has_event(struct home *home, void *arg)
+{
+    const uint64_t *place = arg;
+
+    return home->event_count > *place;
+}
+
+void home_wait_event(struct home *home, uint64_t place, uint64_t deadline_ns)
+{
+    mutex_lock(&home->lock);
+    (void)wait_until(home, has_event, &place, deadline_ns);
+    mutex_unlock(&home->lock);
+}
+
+void home_on_event(struct home *home, home_event_fn *fn, void *arg)
+{
+    mutex_lock(&home->lock);
+    home->on_event = fn;
+    home->on_event_arg = arg;
+    mutex_unlock(&home->lock);
+}
+
+/* ---- texts ---- */
+
+int64_t home_json(struct home *home, char *text, size_t size)
+{
+    struct paper paper = paper_of(text, size);
+
+    mutex_lock(&home->lock);
+    home_write_json(home, &paper);
+    mutex_unlock(&home->lock);
+    return (int64_t)paper.len;
+}
+
+int64_t home_metrics(struct home *home, char *text, size_t size)
+{
+    struct paper paper = paper_of(text, size);
+
+    mutex_lock(&home->lock);
+    home_write_metrics(home, &paper);
+    mutex_unlock(&home->lock);
+    return (int64_t)paper.len;
+}

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Groups of a home cluster: hearth_form, hearth_reform, and what else is asked of a node that discovers.
+ *
+ *   door      a port of our own for this group, which the wish tells the others
+ *   wish      the leader forms the group: everybody gets the same list, in the same order (membership/jobs.h)
+ *   join      from here on as in hearth_open: mesh, links, engine, first collective
+ * If a member is lost on the way, all begin again, until the deadline. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "node/residence.h"
+#include "node/secure.h"
+#include "os/clock.h"
+
+#define JOIN_NS     (20 * NS_PER_S) /* for one attempt to join all that were formed */
+#define AGAIN_NS    (100 * NS_PER_MS)
+#define MIN_LEFT_NS (50 * NS_PER_MS)
+
+static int residence_of(hearth_node *node, const char *what, struct residence **out)
+{
+    if (node == NULL)
+        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: node is NULL", what);
+    if (node_forked(node))
+        return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "%s: %s", what,
+                         hearth_strerror(HEARTH_FORKED));
+    if (node->residence == NULL)
+        return error_set(error_last(), HEARTH_UNSUPPORTED, RANK_NONE,
+                         "%s: this node belongs to no home cluster. On one machine: hearth init; on the "
+                         "others: hearth join TOKEN; and open it with discover (HEARTH_DISCOVER=mdns) and "
+                         "without peers, rendezvous or world_size",
+                         what);
+    *out = node->residence;
+    return HEARTH_OK;
+}
+
+static uint64_t deadline_in(int64_t ms)
+{
+    return clock_real() + (uint64_t)ms * NS_PER_MS;
+}
+
+int hearth_wait_for_peers(hearth_node *node, int min_peers, int64_t timeout_ms)
+{
+    struct residence *r;
+    int status = residence_of(node, "wait_for_peers", &r);
+    if (status != HEARTH_OK)
+        return status;
+    if (min_peers < -1 || min_peers >= CENSUS_MEMBERS_MAX || timeout_ms < -1)
+        return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
+                         "wait_for_peers: min_peers is %d (-1 to %d), timeout_ms %" PRId64 " (-1 or more)",
+                         min_peers, CENSUS_MEMBERS_MAX - 1, timeout_ms);
+    int others = min_peers < 0 ? (int)node->config.min_peers : min_peers;
+    int64_t ms = timeout_ms < 0 ? node->config.peer_timeout_ms : timeout_ms;
+    return home_wait(r->home, others, deadline_in(ms), error_last());
+}
+
+/* ---- forming ---- */
+
+/* One attempt. */
+struct attempt {
+    struct residence *residence;
+    const char *job;
+    int min;
+    uint64_t done; /* operations completed in the group before */
+    uint64_t deadline_ns;
+    struct formation *formation; /* formed; id 0: not */
+};
+
+static int wish_for(struct attempt *a, struct opening *o, struct error *error)
+{
+    struct job_wish wish = {.min = a->min};
+    snprintf(wish.job, sizeof wish.job, "%s", a->job);
+    opening_settings(o, wish.settings);
+    wish.place_len = member_encode(&o->self, wish.place, sizeof wish.place);
+    if (wish.place_len == 0)
+        return error_set(error, HEARTH_LIMIT, RANK_NONE, "form: this node's addresses do not fit a letter");
+    return home_form(a->residence->home, &wish, a->done, a->deadline_ns, a->formation, error);
+}
+
+/* The same list at every member; each entry is of who is named there. */
+static int read_roster(const struct formation *f, struct opening *o, struct error *error)
+{
+    o->formation = f;
+    o->size = o->roster.size = f->size;
+    o->rank = o->roster.rank = f->rank;
+    o->roster.cluster = f->id;
+    o->roster.members = heap_alloc(o->heap, (size_t)f->size, sizeof *o->roster.members);
+    if (o->roster.members == NULL)
+        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "form: no memory for %d members", f->size);
+    for (int i = 0; i < f->size; i++) {
+        struct member *m = &o->roster.members[i];
+        if (member_decode(m, f->place[i], f->place_len[i]) != HEARTH_OK ||
+            !node_id_equal(&m->node, &f->members[i].node))
+            return error_set(error, HEARTH_PROTOCOL, i, "form: rank %d says in a wrong way where it is", i);
+    }
+    return HEARTH_OK;
+}
+
+static int join_formed(struct attempt *a, struct opening *o, hearth_node **inner, struct error *error)
+{
+    uint64_t until = clock_real() + JOIN_NS;
+    o->deadline_ns = a->deadline_ns < until ? a->deadline_ns : until;
+    if (a->formation->size == 1) {
+        int status = opening_alone(o, error);
+        o->formation = a->formation;
+        o->roster.cluster = a->formation->id;
+        return status == HEARTH_OK ? opening_join(o, inner, error) : status;
+    }
+    int status = read_roster(a->formation, o, error);
+    return status == HEARTH_OK ? opening_join(o, inner, error) : status;
+}
+
+static int attempt_once(struct attempt *a, hearth_node **inner, struct error *error)
+{
+    struct residence *r = a->residence;
+    struct opening o;
+    a->formation->id = 0;
+    int status = opening_init(&o, &r->config, r->node->heap, error);
+    o.deadline_ns = a->deadline_ns;
+    if (status == HEARTH_OK)
+        status = opening_describe(&o, error);
+    o.self.node = credentials_self(r->credentials)->node;
+    if (status == HEARTH_OK)
+        status = credentials_copy(r->credentials, o.heap, o.self.instance, &o.credentials, error);
+    if (status == HEARTH_OK)
+        status = opening_listen(&o, error);
+    if (status == HEARTH_OK)
+        status = wish_for(a, &o, error);
+    if (status == HEARTH_OK)
+        status = join_formed(a, &o, inner, error);
+    opening_fini(&o);
+    return status;
+}
+
+/* Whether another attempt may do better: somebody was lost on the way. */
+static bool passing(int status)
+{
+    return status == HEARTH_VIEW_CHANGED || status == HEARTH_PEER_LOST || status == HEARTH_TIMEOUT ||
+           status == HEARTH_ABORTED || status == HEARTH_GROUP_BROKEN;
+}
+
+static void group_ended(void *arg, const char *who, const char *text)
+{
+    const struct formed *f = arg;
+    char why[256];
+    snprintf(why, sizeof why, "%s%s%s", who, who[0] != '\0' ? ": " : "", text);
+    node_view_changed(f->inner, why);
+}
+
+static int form(struct attempt *a, struct formed **out, struct error *error)
+{
+    struct residence *r = a->residence;
+    struct formed *f = heap_alloc(r->node->heap, 1, sizeof *f);
+    if (f == NULL)
+        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "form: no memory");
+    a->formation = &f->formation;
+    int status;
+    for (;;) {
+        status = attempt_once(a, &f->inner, error);
+        bool formed = f->formation.id != 0;
+        if (status != HEARTH_OK && formed)
+            home_end(r->home, f->formation.id);
+        if (status == HEARTH_OK || !formed || !passing(status) ||
+            clock_real() + MIN_LEFT_NS >= a->deadline_ns)
+            break;
+        struct log log = node_log(r->node);
+        log_write(&log, HEARTH_LOG_INFO, "HEARTH-FORM-AGAIN", "form \"%s\": %s; trying again", a->job,
+                  error->text);
+        sock_wait(NULL, 0, clock_real() + AGAIN_NS);
+    }
+    if (status != HEARTH_OK) {
+        heap_free(f);
+        return status;
+    }
+    f->residence = r;
+    f->min = a->min;
+    f->inner->formed = f;
+    f->watch = (struct home_watch){.formation = f->formation.id, .ended = group_ended, .arg = f};
+    mutex_lock(&r->lock);
+    list_push(&r->formed, &f->item);
+    mutex_unlock(&r->lock);
+    home_watch(r->home, &f->watch);
+    *out = f;
+    return HEARTH_OK;
+}
+
+static bool job_name_good(const char *job)
+{
+    size_t len = job != NULL ? strnlen(job, JOB_NAME_MAX) : 0;
+    for (size_t i = 0; i < len; i++)
+        if (job[i] < ' ' || job[i] > '~')
+            return false;
+    return len > 0 && len < JOB_NAME_MAX;
+}
+
+int hearth_form(hearth_node *node, const char *job, int min_members, hearth_group **group)
+{
+    struct residence *r;
+    struct formed *f;
+    struct error why;
+    int status = residence_of(node, "form", &r);
+    if (status != HEARTH_OK)
+        return status;
+    if (group == NULL || !job_name_good(job) || min_members < 1 || min_members > CENSUS_MEMBERS_MAX)
+        return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
+                         "form: it needs a group, a job's name of 1 to %d printable characters and "
+                         "min_members from 1 to %d",
+                         JOB_NAME_MAX - 1, CENSUS_MEMBERS_MAX);
+    struct attempt attempt = {
+        .residence = r,
+        .job = job,
+        .min = min_members,
+        .deadline_ns = deadline_in(node->config.form_timeout_ms),
+    };
+    status = form(&attempt, &f, &why);
+    if (status == HEARTH_OK)
+        *group = &f->inner->world;
+    else
+        *error_last() = why;
+    return status;
+}
+
+static uint64_t operations_done(const hearth_node *node)
+{
+    uint64_t all = 0;
+    for (int i = 0; i < METRICS_KINDS; i++)
+        all += atomic_load(&node->metrics.kind[i].operations) - atomic_load(&node->metrics.kind[i].failures);
+    return all;
+}
+
+/* What each had done tells where they stand; a difference is for the program to mend. */
+static void log_reformed(const struct residence *r, const struct formation *f)
+{
+    char text[512];
+    struct paper paper = paper_of(text, sizeof text);
+    struct log log = node_log(r->node);
+    for (int i = 0; i < f->size; i++)
+        paper_print(&paper, "%srank %d: %" PRIu64, i > 0 ? ", " : "", i, f->done[i]);
+    log_write(&log, HEARTH_LOG_INFO, "HEARTH-REFORMED",
+              "\"%s\" goes on with %d members; operations each had completed before: %s", f->job, f->size,
+              text);
+}
+
+int hearth_reform(hearth_group **group)
+{
+    struct error *error = error_last();
+    struct error why;
+    struct formed *old, *next;
+    if (group == NULL || *group == NULL)
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "reform: group is NULL");
+    if (node_forked((*group)->node))
+        return error_set(error, HEARTH_FORKED, RANK_NONE, "reform: %s", hearth_strerror(HEARTH_FORKED));
+    old = (*group)->node->formed;
+    if (old == NULL || *group != &old->inner->world)
+        return error_set(error, HEARTH_UNSUPPORTED, RANK_NONE,
+                         "reform: this group was not made by hearth_form");
+    struct residence *r = old->residence;
+    node_view_changed(old->inner, "this member forms the group again");
+    home_end(r->home, old->formation.id);
+    struct attempt attempt = {
+        .residence = r,
+        .job = old->formation.job,
+        .min = old->min,
+        .done = operations_done(old->inner),
+        .deadline_ns = deadline_in(r->config.form_timeout_ms),
+    };
+    int status = form(&attempt, &next, &why);
+    if (status == HEARTH_OK) {
+        log_reformed(r, &next->formation);
+        status = node_move_attachments(&old->inner->world, &next->inner->world, &why);
+        if (status != HEARTH_OK)
+            formed_close(next);
+    }
+    if (status != HEARTH_OK) {
+        *error = why;
+        return status;
+    }
+    formed_close(old);
+    *group = &next->inner->world;
+    return HEARTH_OK;
+}
+
+/* ---- members ---- */
+
+int hearth_group_member(hearth_group *group, int rank, struct hearth_member *member)
+{
+    struct error *error = error_last();
+    if (group == NULL || member == NULL || member->size != sizeof *member || rank < 0 ||
+        rank >= hearth_size(group))
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "group_member: it needs a group, a rank of it, and a member whose size is set");
+    if (node_forked(group->node))
+        return error_set(error, HEARTH_FORKED, RANK_NONE, "group_member: %s", hearth_strerror(HEARTH_FORKED));
+    const struct node_member *known = group->node->roll;
+    int place = group_member(group->group, rank);
+    *member = (struct hearth_member){.size = sizeof *member, .rank = rank};
+    if (known == NULL)
+        return HEARTH_OK;
+    known += place;
+    snprintf(member->id, sizeof member->id, "%s", known->id);
+    snprintf(member->name, sizeof member->name, "%s", known->name);
+    snprintf(member->address, sizeof member->address, "%s", known->address);
+    member->same_host = known->same_host;
+    return HEARTH_OK;
+}
+
+/* ---- news ---- */
+
+static void event_fill(struct hearth_event *event, const struct home_event *from)
+{
+    static const enum hearth_event_kind kinds[] = {
+        [HOME_MEMBER_JOINED] = HEARTH_EVENT_JOINED,    [HOME_MEMBER_LEFT] = HEARTH_EVENT_LEFT,
+        [HOME_MEMBER_HEALTH] = HEARTH_EVENT_HEALTH,    [HOME_LEADER_CHANGED] = HEARTH_EVENT_LEADER,
+        [HOME_VIEW_CHANGED] = HEARTH_EVENT_VIEW,       [HOME_QUORUM_LOST] = HEARTH_EVENT_QUORUM_LOST,
+        [HOME_QUORUM_BACK] = HEARTH_EVENT_QUORUM_BACK, [HOME_JOB_WANTED] = HEARTH_EVENT_JOB_WANTED,
+        [HOME_TROUBLE] = HEARTH_EVENT_TROUBLE,
+    };
+    *event = (struct hearth_event){
+        .size = sizeof *event,
+        .kind = kinds[from->kind],
+        .epoch = from->epoch,
+        .term = from->term,
+        .members = from->size,
+    };
+    if (from->who.instance != 0)
+        node_id_text(&from->who.node, event->id);
+    snprintf(event->name, sizeof event->name, "%s", from->name);
+    snprintf(event->text, sizeof event->text, "%s", from->text);
+    if (from->kind == HOME_MEMBER_HEALTH)
+        snprintf(event->health, sizeof event->health, "%s", health_state_name(from->health));
+}
+
+int hearth_next_event(hearth_node *node, struct hearth_event *event, int64_t timeout_ms)
+{
+    struct residence *r;
+    struct home_event found;
+    int status = residence_of(node, "next_event", &r);
+    if (status != HEARTH_OK)
+        return status;
+    if (event == NULL || event->size != sizeof *event || timeout_ms < 0)
+        return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
+                         "next_event: it needs an event whose size is set, and timeout_ms of 0 or more");
+    uint64_t deadline = deadline_in(timeout_ms);
+    for (;;) {
+        mutex_lock(&r->lock);
+        uint64_t place = r->event_place;
+        mutex_unlock(&r->lock);
+        home_wait_event(r->home, place, deadline);
+        bool some = home_next_event(r->home, &place, &found);
+        mutex_lock(&r->lock);
+        bool mine = some && place > r->event_place; /* another thread may have been faster */
+        if (mine)
+            r->event_place = place;
+        mutex_unlock(&r->lock);
+        if (mine) {
+            event_fill(event, &found);
+            return HEARTH_OK;
+        }
+        if (clock_real() >= deadline)
+            return HEARTH_PENDING;
+    }
+}
+
+static void pass_event(void *arg, const struct home_event *found)
+{
+    const struct residence *r = arg;
+    struct hearth_event event;
+    event_fill(&event, found);
+    r->on_event(r->on_event_arg, &event);
+}
+
+int hearth_on_event(hearth_node *node, hearth_event_fn *fn, void *arg)
+{
+    struct residence *r;
+    int status = residence_of(node, "on_event", &r);
+    if (status != HEARTH_OK)
+        return status;
+    home_on_event(r->home, NULL, NULL); /* from here on nobody reads what is changed now */
+    r->on_event = fn;
+    r->on_event_arg = arg;
+    if (fn != NULL)
+        home_on_event(r->home, pass_event, r);
+    return HEARTH_OK;
+}
+
+int64_t hearth_status_json(hearth_node *node, char *buffer, size_t size)
+{
+    struct residence *r;
+    int status = residence_of(node, "status_json", &r);
+    if (status == HEARTH_OK && buffer == NULL && size > 0)
+        status = error_set(error_last(), HEARTH_INVALID, RANK_NONE, "status_json: buffer is NULL");
+    return status == HEARTH_OK ? home_json(r->home, buffer, size) : status;
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opens and closes a node's home, and tells it what inner nodes know: traffic, lateness, links. */
+#include "node/residence.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "home/desk.h"
+#include "node/secure.h"
+#include "os/host.h"
+
+/* ---- what inner nodes know ---- */
+
+/* "peers": one entry for each line of hearth_links_text of each group. */
+static void put_peers(const struct formed *f, struct paper *paper, const char **comma)
+{
+    const char *line = f->inner->links != NULL ? f->inner->links : "";
+    for (int rank = 0; *line != '\0'; rank++) {
+        size_t len = strcspn(line, "\n");
+        char text[320];
+        snprintf(text, sizeof text, "%.*s", (int)len, line);
+        paper_print(paper, "%s{\"job\": ", *comma);
+        paper_quote(paper, f->formation.job);
+        paper_print(paper, ", \"rank\": %d, \"text\": ", rank);
+        paper_quote(paper, text);
+        paper_print(paper, "}");
+        *comma = ", ";
+        line += len + (line[len] == '\n');
+    }
+}
+
+static void write_extra(void *arg, struct paper *paper)
+{
+    struct residence *r = arg;
+    struct list *item, *after;
+    const char *comma = "";
+    paper_print(paper, ", \"peers\": [");
+    mutex_lock(&r->lock);
+    LIST_EACH (item, after, &r->formed)
+        put_peers(container_of(item, struct formed, item), paper, &comma);
+    mutex_unlock(&r->lock);
+    paper_print(paper, "]");
+}
+
+/* ---- opening and closing ---- */
+
+static const char **kept_string(struct hearth_config *c, int i)
+{
+    const char **fields[] = {&c->bind, &c->advertise, &c->transport, &c->site};
+    return i < (int)(sizeof fields / sizeof *fields) ? fields[i] : NULL;
+}
+
+/* For inner nodes: all as it was given, but who the members are. */
+static int keep_config(struct residence *r, const struct opening *o)
+{
+    struct hearth_config given = *o->config;
+    r->config = given;
+    for (int i = 0; kept_string(&r->config, i) != NULL; i++)
+        *kept_string(&r->config, i) = NULL;
+    for (int i = 0; kept_string(&r->config, i) != NULL; i++) {
+        const char *text = *kept_string(&given, i);
+        *kept_string(&r->config, i) = text != NULL ? heap_strdup(o->heap, text) : NULL;
+        if (text != NULL && *kept_string(&r->config, i) == NULL)
+            return HEARTH_NO_MEMORY;
+    }
+    r->config.secret = r->config.secret_file = r->config.key_file = NULL;
+    r->config.seeds = r->config.mdns = r->config.peers = r->config.rendezvous = NULL;
+    r->config.discover = "off";
+    r->config.health = "default";
+    r->config.job = "hearth";
+    r->config.codec = r->node->codec;
+    r->config.rank = -1;
+    r->config.world_size = 0;
+    r->config.launcher[0] = '\0';
+    return HEARTH_OK;
+}
+
+static void desk_of(const struct opening *o, char *path, size_t size)
+{
+    char folder[4096] = "";
+    if (o->own.folder[0] != '\0')
+        snprintf(folder, sizeof folder, "%s", o->own.folder);
+    else if (host_home(folder, sizeof folder - sizeof "/.config/hearth"))
+        snprintf(folder + strlen(folder), sizeof folder - strlen(folder), "/.config/hearth");
+    desk_place(folder, host_user(), path, size);
+}
+
+static int open_home(struct residence *r, struct opening *o, struct error *error)
+{
+    char desk[DESK_PLACE_MAX];
+    desk_of(o, desk, sizeof desk);
+    struct home_setup setup = {
+        .heap = r->node->heap,
+        .log = o->log,
+        .credentials = r->credentials,
+        .helper = o->own.mdns,
+        .seeds = o->own.seeds,
+        .bind = o->own.bind,
+        .advertise = o->own.advertise,
+        .desk = desk,
+        .port = o->own.port,
+        .flags = o->own.roles,
+        .health = health_preset_find(o->own.health),
+        .cluster = secret_name(credentials_secret(r->credentials)),
+        .extra = write_extra,
+        .arg = r,
+        .connect_timeout_ns = (uint64_t)o->own.connect_timeout_ms * NS_PER_MS,
+        .deadline_ns = o->deadline_ns,
+    };
+    return home_open(&setup, &r->home, error);
+}
+
+static void residence_free(struct residence *r)
+{
+    for (int i = 0; kept_string(&r->config, i) != NULL; i++)
+        heap_free((void *)(uintptr_t)*kept_string(&r->config, i));
+    credentials_close(r->credentials);
+    mutex_fini(&r->lock);
+    heap_free(r);
+}
+
+int residence_open(struct opening *o, hearth_node *node, struct error *error)
+{
+    struct residence *r = heap_alloc(node->heap, 1, sizeof *r);
+    if (r == NULL || mutex_init(&r->lock) != HEARTH_OK) {
+        heap_free(r);
+        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
+    }
+    r->node = node;
+    list_init(&r->formed);
+    int status = secure_before_meeting(o, error);
+    r->credentials = o->credentials;
+    o->credentials = NULL;
+    if (status == HEARTH_OK && keep_config(r, o) != HEARTH_OK)
+        status = error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
+    if (status == HEARTH_OK)
+        status = open_home(r, o, error);
+    if (status != HEARTH_OK) {
+        residence_free(r);
+        return status;
+    }
+    node->residence = r;
+    return HEARTH_OK;
+}
+
+void formed_close(struct formed *f)
+{
+    if (f == NULL)
+        return;
+    struct residence *r = f->residence;
+    home_unwatch(r->home, &f->watch);
+    mutex_lock(&r->lock);
+    list_remove(&f->item);
+    mutex_unlock(&r->lock);
+    f->inner->formed = NULL;
+    hearth_close(f->inner);
+    home_end(r->home, f->formation.id);
+    heap_free(f);
+}
+
+void residence_close(struct residence *r)
+{
+    if (r == NULL)
+        return;
+    while (!list_empty(&r->formed)) /* no other call may be under way: nobody else changes it */
+        formed_close(container_of(r->formed.next, struct formed, item));
+    home_close(r->home);
+    residence_free(r);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A node's part in a home cluster: the home itself, and the groups that were formed in it.
+ *
+ * Each group is the world of an inner node with an engine and connections of its own, on the heap of the node
+ * that belongs to the cluster. So collectives know nothing of membership: an inner node lives as long as its
+ * formation, and the next formation has another one. */
+#ifndef NODE_RESIDENCE_H
+#define NODE_RESIDENCE_H
+
+#include "home/home.h"
+#include "node/opening.h"
+
+/* One group. */
+struct formed {
+    struct list item; /* in the residence */
+    struct residence *residence;
+    hearth_node *inner;
+    int min;
+    struct formation formation;
+    struct home_watch watch;
+};
+
+struct residence {
+    hearth_node *node;
+    struct home *home;
+    struct credentials *credentials; /* the home's: its thread alone may use their list */
+    struct hearth_config config;     /* for inner nodes; strings are copies on the heap */
+    struct mutex lock;               /* of `formed`; nothing of the home is called under it */
+    struct list formed;
+    uint64_t event_place; /* hearth_next_event */
+    hearth_event_fn *on_event;
+    void *on_event_arg;
+};
+
+/* Takes key, secret and list out of the opening. The node's when it succeeds. */
+int MUST_CHECK residence_open(struct opening *o, hearth_node *node, struct error *error);
+/* Closes all groups, then leaves the cluster. NULL is allowed. */
+void residence_close(struct residence *residence);
+/* Leaves the group and closes its node. NULL is allowed. */
+void formed_close(struct formed *formed);
+
+#endif

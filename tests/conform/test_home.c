@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Nodes that find each other: by one seed, without mDNS, on this machine. They agree on a view, form groups,
+ * lose a member, and go on. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <hearth.h>
+
+#include "support/watchdog.h"
+
+#define SECRET    "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+#define OTHER     "ff112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+#define NODES_MAX 5
+#define COUNT     5000
+#define PATIENCE  30000 /* ms: far more than anything here takes */
+
+static void check(int status, int expected, const char *what)
+{
+    if (status != expected)
+        fail_msg("%s: %s, not %s: %s", what, hearth_status_name(status), hearth_status_name(expected),
+                 hearth_error_text());
+}
+
+static char *json_of(hearth_node *node)
+{
+    int64_t len = hearth_status_json(node, NULL, 0);
+    char *text = malloc(65536);
+    assert_non_null(text);
+    assert_in_range(len, 2, 65535);
+    assert_in_range(hearth_status_json(node, text, 65536), 2, 65535);
+    return text;
+}
+
+static int port_of(hearth_node *node)
+{
+    char *text = json_of(node), *at = strstr(text, "\"port\": ");
+    assert_non_null(at);
+    int port = (int)strtol(at + 8, NULL, 10);
+    free(text);
+    return port;
+}
+
+static void node_up(hearth_node **node, const char *secret, int seed_port)
+{
+    static char seeds[64];
+    struct hearth_config config;
+    hearth_config_init(&config);
+    snprintf(seeds, sizeof seeds, "127.0.0.1:%d", seed_port);
+    config.discover = "mdns";
+    config.mdns = "";
+    config.seeds = seed_port > 0 ? seeds : NULL;
+    config.secret = secret;
+    config.key_file = "fresh";
+    config.bind = "127.0.0.1";
+    config.port = 0;
+    config.health = "low-latency";
+    config.form_timeout_ms = PATIENCE;
+    check(hearth_open(&config, node), HEARTH_OK, "open");
+}
+
+static void nodes_up(hearth_node *nodes[], int count, const char *secret)
+{
+    node_up(&nodes[0], secret, 0);
+    int port = port_of(nodes[0]);
+    for (int i = 1; i < count; i++)
+        node_up(&nodes[i], secret, port);
+    for (int i = 0; i < count; i++)
+        check(hearth_wait_for_peers(nodes[i], count - 1, PATIENCE), HEARTH_OK, "wait_for_peers");
+}
+
+static void nodes_down(hearth_node *nodes[], int count)
+{
+    for (int i = 0; i < count; i++)
+        hearth_close(nodes[i]);
+}
+
+/* ---- a member that works ---- */
+
+struct worker {
+    hearth_node *node;
+    const char *job;
+    int min, steps, quits_after;
+    int size, status, reforms;
+    double sum; /* of the last step */
+};
+
+/* Sums ones: the result is the size of the group. */
+static int step(hearth_group *group, double *sum)
+{
+    float x[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        x[i] = 1;
+    int status = hearth_all_reduce(group, x, x, COUNT, HEARTH_F32, HEARTH_SUM, NULL);
+    for (int i = 0; status == HEARTH_OK && i < COUNT; i++)
+        if (x[i] != x[0])
+            return HEARTH_DIFFERS;
+    *sum = x[0];
+    return status;
+}
+
+static void *worker_run(void *arg)
+{
+    struct worker *w = arg;
+    hearth_group *group;
+    w->status = hearth_form(w->node, w->job, w->min, &group);
+    if (w->status != HEARTH_OK) {
+        fprintf(stderr, "form: %s\n", hearth_error_text());
+        return NULL;
+    }
+    for (int i = 0; i < w->steps && i != w->quits_after; i++) {
+        w->status = step(group, &w->sum);
+        while (w->status == HEARTH_VIEW_CHANGED) {
+            w->reforms++;
+            w->status = hearth_reform(&group);
+            if (w->status == HEARTH_OK)
+                w->status = step(group, &w->sum);
+        }
+        if (w->status != HEARTH_OK) {
+            fprintf(stderr, "step %d: %s\n", i, hearth_error_text());
+            break;
+        }
+    }
+    w->size = hearth_size(group);
+    if (w->quits_after >= 0)
+        hearth_group_close(group);
+    return NULL;
+}
+
+static void run_workers(struct worker *workers, int count)
+{
+    pthread_t threads[NODES_MAX];
+    for (int i = 0; i < count; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, worker_run, &workers[i]), 0);
+    for (int i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+}
+
+static struct worker worker_of(hearth_node *node, const char *job, int min, int steps)
+{
+    return (struct worker){.node = node, .job = job, .min = min, .steps = steps, .quits_after = -1};
+}
+
+/* ---- tests ---- */
+
+static void test_form_and_sum(void **state)
+{
+    hearth_node *nodes[NODES_MAX];
+    struct worker workers[NODES_MAX];
+    (void)state;
+    watchdog(120, "form and sum");
+    nodes_up(nodes, NODES_MAX, SECRET);
+    for (int i = 0; i < NODES_MAX; i++)
+        workers[i] = worker_of(nodes[i], "sum", NODES_MAX, 3);
+    run_workers(workers, NODES_MAX);
+    for (int i = 0; i < NODES_MAX; i++) {
+        check(workers[i].status, HEARTH_OK, "worker");
+        assert_int_equal(workers[i].size, NODES_MAX);
+        assert_int_equal((int)workers[i].sum, NODES_MAX);
+    }
+    nodes_down(nodes, NODES_MAX);
+    watchdog(0, NULL);
+}
+
+static void test_jobs_do_not_mix(void **state)
+{
+    hearth_node *nodes[NODES_MAX];
+    struct worker workers[4];
+    (void)state;
+    watchdog(120, "two jobs and an idle node");
+    nodes_up(nodes, NODES_MAX, SECRET); /* the last one is idle */
+    for (int i = 0; i < 4; i++)
+        workers[i] = worker_of(nodes[i], i < 2 ? "a" : "b", 2, 20);
+    run_workers(workers, 4);
+    for (int i = 0; i < 4; i++) {
+        check(workers[i].status, HEARTH_OK, "worker");
+        assert_int_equal((int)workers[i].sum, 2);
+    }
+    nodes_down(nodes, NODES_MAX);
+    watchdog(0, NULL);
+}
+
+static void test_reform(void **state)
+{
+    hearth_node *nodes[3];
+    struct worker workers[3];
+    (void)state;
+    watchdog(120, "a member leaves its group");
+    nodes_up(nodes, 3, SECRET);
+    for (int i = 0; i < 3; i++) {
+        workers[i] = worker_of(nodes[i], "again", 2, 50);
+        workers[i].quits_after = i == 2 ? 5 : -1;
+    }
+    run_workers(workers, 3);
+    for (int i = 0; i < 2; i++) {
+        check(workers[i].status, HEARTH_OK, "survivor");
+        assert_int_equal(workers[i].size, 2);
+        assert_int_equal((int)workers[i].sum, 2);
+        assert_in_range(workers[i].reforms, 1, 3);
+    }
+    nodes_down(nodes, 3);
+    watchdog(0, NULL);
+}
+
+static void test_two_clusters(void **state)
+{
+    hearth_node *ours[2], *theirs;
+    (void)state;
+    watchdog(120, "two clusters");
+    nodes_up(ours, 2, SECRET);
+    node_up(&theirs, OTHER, port_of(ours[0]));
+    check(hearth_wait_for_peers(theirs, 1, 1500), HEARTH_TIMEOUT, "a node of another cluster");
+    assert_non_null(strstr(hearth_error_text(), "secret"));
+    char *text = json_of(ours[0]);
+    assert_null(strstr(text, "\"rank\": 2"));
+    free(text);
+    hearth_close(theirs);
+    nodes_down(ours, 2);
+    watchdog(0, NULL);
+}
+
+static void test_events(void **state)
+{
+    hearth_node *nodes[2];
+    struct hearth_event event = {.size = sizeof event};
+    int joined = 0, left = 0;
+    (void)state;
+    watchdog(120, "events");
+    nodes_up(nodes, 2, SECRET);
+    hearth_close(nodes[1]);
+    while (left == 0) {
+        check(hearth_next_event(nodes[0], &event, PATIENCE), HEARTH_OK, "an event");
+        joined += event.kind == HEARTH_EVENT_JOINED;
+        left += event.kind == HEARTH_EVENT_LEFT;
+        assert_string_not_equal(event.id, event.kind == HEARTH_EVENT_LEFT ? "" : "x");
+    }
+    assert_true(joined > 0);
+    hearth_close(nodes[0]);
+    watchdog(0, NULL);
+}
+
+static void test_bad_calls(void **state)
+{
+    hearth_node *node, *alone;
+    hearth_group *group;
+    struct hearth_config config;
+    struct hearth_event event = {0};
+    (void)state;
+    node_up(&node, SECRET, 0);
+    check(hearth_form(node, "", 1, &group), HEARTH_INVALID, "no name");
+    check(hearth_form(node, "a\nb", 1, &group), HEARTH_INVALID, "not printable");
+    check(hearth_form(node, "a", 0, &group), HEARTH_INVALID, "nobody");
+    check(hearth_form(node, "a", 65, &group), HEARTH_INVALID, "too many");
+    check(hearth_wait_for_peers(node, -2, 0), HEARTH_INVALID, "fewer than none");
+    check(hearth_next_event(node, &event, 0), HEARTH_INVALID, "no size");
+    group = hearth_world(node);
+    check(hearth_reform(&group), HEARTH_UNSUPPORTED, "a world");
+    hearth_close(node);
+    hearth_config_init(&config);
+    config.discover = "off";
+    check(hearth_open(&config, &alone), HEARTH_OK, "open alone");
+    check(hearth_form(alone, "a", 1, &group), HEARTH_UNSUPPORTED, "form without a cluster");
+    assert_non_null(strstr(hearth_error_text(), "hearth init"));
+    hearth_close(alone);
+    config.discover = "dns";
+    check(hearth_open(&config, &alone), HEARTH_INVALID, "another way to discover");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bad_calls),       cmocka_unit_test(test_form_and_sum),
+        cmocka_unit_test(test_jobs_do_not_mix), cmocka_unit_test(test_reform),
+        cmocka_unit_test(test_two_clusters),    cmocka_unit_test(test_events),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
