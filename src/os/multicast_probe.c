@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether multicast works on an interface: a nonce goes to mDNS's group and must come back. */
+#define _GNU_SOURCE 1 /* struct ip_mreq */
+#include "os/multicast_probe.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "os/clock.h"
+#include "os/random.h"
+#include "os/sock_native.h"
+
+#define AGAIN_NS  (100 * NS_PER_MS) /* between two sendings: a full queue may lose one */
+#define NONCE_LEN 16
+
+struct probe {
+    const struct interface *at;
+    bool v6;
+    unsigned index; /* of the interface */
+    int hears, says;
+    struct sockaddr_storage group; /* with the port at which we hear */
+    socklen_t group_len;
+    uint8_t nonce[NONCE_LEN];
+};
+
+static int refuse(const struct probe *p, const char *what, struct error *error)
+{
+    return error_set(error, HEARTH_SYSTEM, RANK_NONE, "cannot %s on %s: %s", what, p->at->name,
+                     strerror(errno));
+}
+
+static bool option(int fd, int level, int name, const void *value, socklen_t len)
+{
+    return setsockopt(fd, level, name, value, len) == 0;
+}
+
+static int socket_make(bool v6)
+{
+    int fd = socket(v6 ? AF_INET6 : AF_INET, SOCK_DGRAM, 0);
+    if (fd >= 0 && (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0 || fcntl(fd, F_SETFL, O_NONBLOCK) != 0)) {
+        sock_close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+static struct in_addr own_v4(const struct probe *p)
+{
+    return ((const struct sockaddr_in *)(const void *)sock_addr_native(&p->at->addr))->sin_addr;
+}
+
+static bool join(const struct probe *p)
+{
+    if (p->v6) {
+        struct ipv6_mreq wish = {.ipv6mr_interface = p->index};
+        wish.ipv6mr_multiaddr = ((const struct sockaddr_in6 *)(const void *)&p->group)->sin6_addr;
+        return option(p->hears, IPPROTO_IPV6, IPV6_JOIN_GROUP, &wish, sizeof wish);
+    }
+    struct ip_mreq wish = {.imr_interface = own_v4(p)};
+    wish.imr_multiaddr = ((const struct sockaddr_in *)(const void *)&p->group)->sin_addr;
+    return option(p->hears, IPPROTO_IP, IP_ADD_MEMBERSHIP, &wish, sizeof wish);
+}
+
+/* Through this interface, no further than the next machine, and back to ourselves. */
+static bool aim(const struct probe *p)
+{
+    if (p->v6) {
+        int on = 1, hops = 1;
+        return option(p->says, IPPROTO_IPV6, IPV6_MULTICAST_IF, &p->index, sizeof p->index) &&
+               option(p->says, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, &on, sizeof on) &&
+               option(p->says, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, &hops, sizeof hops);
+    }
+    struct in_addr own = own_v4(p);
+    unsigned char on = 1, hops = 1;
+    return option(p->says, IPPROTO_IP, IP_MULTICAST_IF, &own, sizeof own) &&
+           option(p->says, IPPROTO_IP, IP_MULTICAST_LOOP, &on, sizeof on) &&
+           option(p->says, IPPROTO_IP, IP_MULTICAST_TTL, &hops, sizeof hops);
+}
+
+/* Takes a free port for the hearing socket; the group gets it too. */
+static bool take_port(struct probe *p)
+{
+    struct sockaddr_storage any = {.ss_family = (sa_family_t)(p->v6 ? AF_INET6 : AF_INET)}, bound;
+    socklen_t len = sizeof bound;
+    if (bind(p->hears, (const struct sockaddr *)&any, p->group_len) != 0 ||
+        getsockname(p->hears, (struct sockaddr *)&bound, &len) != 0)
+        return false;
+    if (p->v6)
+        ((struct sockaddr_in6 *)(void *)&p->group)->sin6_port =
+            ((struct sockaddr_in6 *)(void *)&bound)->sin6_port;
+    else
+        ((struct sockaddr_in *)(void *)&p->group)->sin_port =
+            ((struct sockaddr_in *)(void *)&bound)->sin_port;
+    return true;
+}
+
+static void name_group(struct probe *p)
+{
+    if (p->v6) {
+        struct sockaddr_in6 *group = (struct sockaddr_in6 *)(void *)&p->group;
+        group->sin6_family = AF_INET6;
+        group->sin6_scope_id = p->index;
+        inet_pton(AF_INET6, "ff02::fb", &group->sin6_addr);
+        p->group_len = sizeof *group;
+    } else {
+        struct sockaddr_in *group = (struct sockaddr_in *)(void *)&p->group;
+        group->sin_family = AF_INET;
+        inet_pton(AF_INET, "224.0.0.251", &group->sin_addr);
+        p->group_len = sizeof *group;
+    }
+}
+
+static bool heard(const struct probe *p)
+{
+    uint8_t bytes[NONCE_LEN + 1];
+    ssize_t len;
+    while ((len = recv(p->hears, bytes, sizeof bytes, 0)) >= 0) {
+        if (len == NONCE_LEN && memcmp(bytes, p->nonce, NONCE_LEN) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int exchange(const struct probe *p, uint64_t deadline_ns, struct error *error)
+{
+    struct sock_wait item = {.fd = p->hears, .want_recv = true};
+    do {
+        if (sendto(p->says, p->nonce, NONCE_LEN, 0, (const struct sockaddr *)&p->group, p->group_len) < 0)
+            return refuse(p, "send to mDNS's group", error);
+        uint64_t again = clock_real() + AGAIN_NS;
+        sock_wait(&item, 1, again < deadline_ns ? again : deadline_ns);
+        if (heard(p))
+            return HEARTH_OK;
+    } while (clock_real() < deadline_ns);
+    return error_set(error, HEARTH_TIMEOUT, RANK_NONE,
+                     "what was sent to mDNS's group on %s did not come back", p->at->name);
+}
+
+int multicast_probe(const struct interface *at, uint64_t deadline_ns, struct error *error)
+{
+    struct probe p = {.at = at, .v6 = sock_addr_family(&at->addr) == SOCK_IPV6};
+    int status;
+    p.index = if_nametoindex(at->name);
+    p.hears = socket_make(p.v6);
+    p.says = socket_make(p.v6);
+    name_group(&p);
+    if (p.hears < 0 || p.says < 0 || random_bytes(p.nonce, sizeof p.nonce))
+        status = refuse(&p, "make sockets", error);
+    else if (!take_port(&p) || !join(&p))
+        status = refuse(&p, "join mDNS's group", error);
+    else if (!aim(&p))
+        status = refuse(&p, "choose the interface for mDNS", error);
+    else
+        status = exchange(&p, deadline_ns, error);
+    sock_close(p.hears);
+    sock_close(p.says);
+    return status;
+}
