@@ -12,6 +12,9 @@ int cmd_id(int argc, char **argv);
 int cmd_init(int argc, char **argv);
 int cmd_join(int argc, char **argv);
 int cmd_trust(int argc, char **argv);
+int cmd_status(int argc, char **argv);
+int cmd_nodes(int argc, char **argv);
+int cmd_topology(int argc, char **argv);
 
 /* argv[0] is "bench", argv[1] the benchmark's name. */
 int bench_allreduce(int argc, char **argv);

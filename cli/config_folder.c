@@ -37,18 +37,21 @@ static int absolute(const struct usage *usage, const char *given, char *path)
     return args_refuse(usage, "the path '%.64s...' is too long, or this directory has no name", given);
 }
 
-static int standard(const struct usage *usage, const char *leaf, const char *flag, char *path)
+bool home_folder(char path[static HOME_PATH_MAX])
 {
     const char *config = variable("XDG_CONFIG_HOME"), *home = variable("HOME");
     char listed[HOME_PATH_MAX];
-    bool good = false;
     if ((!home || home[0] != '/') && host_home(listed, sizeof listed))
         home = listed;
     if (config && config[0] == '/') /* by its specification others do not count */
-        good = fits(snprintf(path, HOME_PATH_MAX, "%s/hearth/%s", config, leaf));
-    else if (home && home[0] == '/')
-        good = fits(snprintf(path, HOME_PATH_MAX, "%s/.config/hearth/%s", home, leaf));
-    if (good)
+        return fits(snprintf(path, HOME_PATH_MAX, "%s/hearth", config));
+    return home && home[0] == '/' && fits(snprintf(path, HOME_PATH_MAX, "%s/.config/hearth", home));
+}
+
+static int standard(const struct usage *usage, const char *leaf, const char *flag, char *path)
+{
+    char folder[HOME_PATH_MAX];
+    if (home_folder(folder) && fits(snprintf(path, HOME_PATH_MAX, "%s/%s", folder, leaf)))
         return ARGS_GO;
     return args_refuse(
         usage,

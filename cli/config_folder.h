@@ -12,6 +12,9 @@
 #define HOME_SECRET_ABOUT                                                                                    \
     "(default: HEARTH_SECRET_FILE, else cluster in $XDG_CONFIG_HOME/hearth or ~/.config/hearth)"
 
+/* The folder itself, as an absolute path; a running node is found by it too. False: there is no place for it.
+ */
+bool home_folder(char path[static HOME_PATH_MAX]);
 /* Both write an absolute path: as given by the flag, else by the variable, else the default below
  * $XDG_CONFIG_HOME/hearth or .config/hearth of $HOME or, without it, of the user's home: where the library
  * looks too. ARGS_GO, or the exit code after a message with the fix. */

@@ -24,6 +24,11 @@ static const struct command commands[] = {
     {"join", cmd_join, "joins this machine to a cluster; asks for the token", "hearth join"},
     {"id", cmd_id, "who this node is to others", "hearth id"},
     {"trust", cmd_trust, "which nodes may come, beside having the secret", "hearth trust list"},
+    {"status", cmd_status, "the cluster as the node that runs here sees it: members, health, links",
+     "hearth status"},
+    {"nodes", cmd_nodes, "who is out there, and why a node that is seen is not a member", "hearth nodes"},
+    {"topology", cmd_topology, "the measured map: speeds, round trips, ring, sites",
+     "hearth topology --dot | dot -Tsvg -o cluster.svg"},
     {"demo", cmd_demo, "a race: four processes behind slow lines train one model with each codec",
      "hearth demo"},
     {"plan", cmd_plan, "what each rank does in a collective, and what it costs",
@@ -41,9 +46,9 @@ static int print_overview(FILE *file)
     fprintf(file, "Hearth %s: train one model on the machines you own.\n\n", hearth_version_string());
     fprintf(file, "%susage:%s hearth COMMAND [options]\n\n", bold, none);
     for (size_t i = 0; i < COMMAND_COUNT; i++)
-        fprintf(file, "  %s%-6s%s %s\n         %s\n", bold, commands[i].name, none, commands[i].about,
+        fprintf(file, "  %s%-8s%s %s\n           %s\n", bold, commands[i].name, none, commands[i].about,
                 commands[i].example);
-    fprintf(file, "  %s%-6s%s what a command takes: hearth help COMMAND, or hearth COMMAND --help\n", bold,
+    fprintf(file, "  %s%-8s%s what a command takes: hearth help COMMAND, or hearth COMMAND --help\n", bold,
             "help", none);
     fprintf(file, "\n  hearth --version\n");
     return file == stdout ? EXIT_GOOD : EXIT_USAGE;

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Looks for nodes by itself, for as long as somebody waits: where no node runs that could be asked. */
+#ifndef CLI_LOOK_AROUND_H
+#define CLI_LOOK_AROUND_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/error.h"
+
+struct look {
+    const char *helper, *seeds, *bind; /* as in discovery/finder.h */
+    const uint8_t *space;              /* our cluster's name on the network; NULL: we have none */
+    double wait_s;
+    bool until_first; /* somebody was seen, or mDNS works and has had its time: enough */
+    bool progress;    /* show how long it takes */
+
+    /* out */
+    bool works;     /* mDNS does */
+    char text[256]; /* about it */
+    json_t *nodes;  /* as in docs/man/hearth.1, STATUS; the caller's */
+    json_t *seeded; /* addresses of seeds; the caller's */
+};
+int MUST_CHECK look_around(struct look *look, struct error *error);
+
+#endif

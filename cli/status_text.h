@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a node says of its cluster (docs/man/hearth.1, STATUS), for people. Pure: an object in, text out. */
+#ifndef CLI_STATUS_TEXT_H
+#define CLI_STATUS_TEXT_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#define STATUS_LINKS_SHOWN 24 /* more are counted only: `hearth topology` shows them all */
+
+/* Everything, trouble first. */
+void status_print(const json_t *status, FILE *file);
+/* Only the trouble, a line each: how many lines. */
+int status_trouble(const json_t *status, FILE *file);
+
+/* The name of a member by its rank, for people; "rank 7" if nobody has it. */
+const char *member_name(const json_t *status, int64_t rank, char *target, size_t size);
+const json_t *member_of(const json_t *status, int64_t rank); /* NULL: nobody has it */
+/* "8 cores, 15.6 GiB, avx2" */
+void machine_text(const json_t *member, char *target, size_t size);
+
+/* Who is out there: the array "nodes". */
+void nodes_print(const json_t *nodes, FILE *file);
+
+#endif
