@@ -15,6 +15,7 @@ int cmd_trust(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_nodes(int argc, char **argv);
 int cmd_topology(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
 
 /* argv[0] is "bench", argv[1] the benchmark's name. */
 int bench_allreduce(int argc, char **argv);

@@ -29,6 +29,8 @@ static const struct command commands[] = {
     {"nodes", cmd_nodes, "who is out there, and why a node that is seen is not a member", "hearth nodes"},
     {"topology", cmd_topology, "the measured map: speeds, round trips, ring, sites",
      "hearth topology --dot | dot -Tsvg -o cluster.svg"},
+    {"doctor", cmd_doctor, "checks this machine: network, ports, files, limits; says what to mend",
+     "hearth doctor"},
     {"demo", cmd_demo, "a race: four processes behind slow lines train one model with each codec",
      "hearth demo"},
     {"plan", cmd_plan, "what each rank does in a collective, and what it costs",
