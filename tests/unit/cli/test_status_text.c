@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What people see of a cluster: trouble first, everything once, and nothing breaks on what is missing. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cli/status_text.h"
+#include "printed.h"
+
+static void test_status(void **state)
+{
+    json_t *status = sample_status();
+    struct printed out;
+    (void)state;
+    status_print(status, printed_open(&out));
+    const char *text = printed_text(&out);
+    assert_int_equal(strncmp(text, "! laptop is degraded\n", 21), 0);
+    assert_has(text, "! laptop is slow: its pieces come 90 ms after the first\n");
+    assert_has(text, "! desk -> laptop loses 3.0 %\n");
+    assert_has(text, "! attic at 192.168.1.5:52416 is no member: its key was revoked\n");
+    assert_has(text,
+               "cluster lab  this node: desk (k7f3-9qwe-2xyz), port 52416, transport auto, encrypted\n");
+    assert_has(text, "epoch 3, term 2, leader desk; 3 of 3 heard, 2 needed\n");
+    assert_has(text, "     0  desk    k7f3-9qwe-2xyz  self      leader, demo");
+    assert_has(text, "210 us  120 us");
+    assert_has(text, "192.168.1.3:52416, +1\n");
+    assert_has(text, "desk    nas     940 Mbit/s      210 us         wire           5  10 s\n");
+    assert_has(text, "tcp+tls    192.168.1.3:52416  near\n");
+    assert_has(text, "train         3        2        0\n");
+    assert_has(text, "seeds      10.0.0.1:52415\n");
+    assert_has(text, "traffic    1 MiB sent, 2 KiB received\n");
+    assert_lacks(text, "neighbour"); /* another cluster is no trouble of ours */
+    printed_free(&out);
+    json_decref(status);
+}
+
+static void test_no_trouble(void **state)
+{
+    json_t *status = json_pack("{s{sisisisss[{sissss}{sissss}]}}", "view", "epoch", 1, "term", 1, "leader", 1,
+                               "state", "member", "members", "rank", 0, "name", "a", "state", "self", "rank",
+                               1, "name", "b", "state", "healthy");
+    struct printed out;
+    (void)state;
+    assert_non_null(status);
+    assert_int_equal(status_trouble(status, printed_open(&out)), 0);
+    assert_string_equal(printed_text(&out), "");
+    printed_free(&out);
+    status_print(status, printed_open(&out));
+    assert_has(printed_text(&out), "leader b; 2 of 2 heard, 2 needed, or 1 with the leader\n");
+    assert_lacks(out.text, "links");
+    assert_lacks(out.text, "jobs");
+    printed_free(&out);
+    json_decref(status);
+}
+
+static void test_stranded(void **state)
+{
+    json_t *status = sample_status(), *view = json_object_get(status, "view");
+    struct printed out;
+    (void)state;
+    json_object_set_new(view, "state", json_string("stranded"));
+    json_object_set_new(view, "why", json_string("nas and laptop are silent"));
+    json_object_set_new(view, "leader", json_integer(-1));
+    json_object_set_new(json_object_get(status, "self"), "plain", json_true());
+    json_object_set_new(json_object_get(status, "discovery"), "mdns", json_false());
+    status_print(status, printed_open(&out));
+    const char *text = printed_text(&out);
+    assert_int_equal(strncmp(text, "! stranded: ", 12), 0);
+    assert_has(text, "nothing is decided here: nas and laptop are silent\n");
+    assert_has(text, "! nothing is encrypted here");
+    assert_has(text, "! mdns works (helper 4711)\n");
+    assert_has(text, "leader none;");
+    printed_free(&out);
+    json_decref(status);
+}
+
+/* Many links are counted only. */
+static void test_many_links(void **state)
+{
+    json_t *status = sample_status(), *links = json_object_get(status, "links");
+    struct printed out;
+    (void)state;
+    while (json_array_size(links) < STATUS_LINKS_SHOWN + 7)
+        json_array_append(links, json_array_get(links, 0));
+    status_print(status, printed_open(&out));
+    assert_has(printed_text(&out), "  and 7 more: hearth topology\n");
+    printed_free(&out);
+    json_decref(status);
+}
+
+/* Another version may leave out or change anything. */
+static void test_anything(void **state)
+{
+    static const char *const texts[] = {
+        "{}", "{\"view\": 7, \"links\": \"x\", \"nodes\": {}, \"peers\": [1, null], \"jobs\": [[]]}",
+        "{\"view\": {\"members\": [1, {}, {\"rank\": \"x\", \"addresses\": [2, {}], \"cpu\": 1}]}, "
+        "\"links\": "
+        "[{\"from\": -1, \"to\": 99999999999}], \"discovery\": [], \"traffic\": 1}",
+        "{\"view\": {\"members\": [{\"rank\": 0, \"name\": \"\\u001b[2J\\u009b2J\", \"state\": "
+        "\"\\u0007\"}]}}"};
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        json_t *status = json_loads(texts[i], 0, NULL);
+        struct printed out;
+        assert_non_null(status);
+        status_print(status, printed_open(&out));
+        nodes_print(json_object_get(status, "nodes"), out.file);
+        assert_lacks(printed_text(&out), "\033");
+        assert_lacks(out.text, "\x9b");
+        assert_lacks(out.text, "\a");
+        printed_free(&out);
+        json_decref(status);
+    }
+}
+
+static void test_nodes(void **state)
+{
+    json_t *status = sample_status();
+    struct printed out;
+    (void)state;
+    nodes_print(json_object_get(status, "nodes"), printed_open(&out));
+    assert_string_equal(
+        printed_text(&out),
+        "name       id              address                           namespace  why\n"
+        "nas        m3aa-bbbb-cccc  192.168.1.3:52416  member\n"
+        "                           [fd00::3]:52416    member\n"
+        "attic      q1dd-dddd-eeee  192.168.1.5:52416  not a member              its key was revoked\n"
+        "neighbour  zzzz-dddd-eeee  192.168.1.9:52416  other cluster  ff112233\n");
+    printed_free(&out);
+    nodes_print(NULL, printed_open(&out));
+    assert_string_equal(printed_text(&out), "");
+    printed_free(&out);
+    json_decref(status);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_status),   cmocka_unit_test(test_no_trouble),
+                                       cmocka_unit_test(test_stranded), cmocka_unit_test(test_many_links),
+                                       cmocka_unit_test(test_anything), cmocka_unit_test(test_nodes)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A probe on every interface ends by its deadline, and says what it found. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "os/clock.h"
+#include "os/multicast_probe.h"
+
+#define PATIENCE_NS (20 * NS_PER_S) /* against hangs only: what works, works at once */
+
+/* Interfaces of the machine that runs the test may or may not carry multicast; loopback does for IPv4. */
+static void test_loopback(void **state)
+{
+    struct interface at = {.name = "lo", .kind = INTERFACE_LOOPBACK, .up = true};
+    struct error error;
+    (void)state;
+    assert_int_equal(sock_addr_parse("127.0.0.1", 0, &at.addr), HEARTH_OK);
+    if (!host_owns(&at.addr))
+        skip();
+    int status = multicast_probe(&at, clock_real() + PATIENCE_NS, &error);
+    if (status != HEARTH_OK)
+        fail_msg("%s", error.text);
+}
+
+static void test_all_end(void **state)
+{
+    struct interface list[INTERFACES_MAX];
+    int count = 0;
+    (void)state;
+    assert_int_equal(host_interfaces(list, &count), HEARTH_OK);
+    for (int i = 0; i < count; i++) {
+        struct error error;
+        error_clear(&error);
+        int status = multicast_probe(&list[i], clock_real() + NS_PER_MS, &error);
+        assert_true(status == HEARTH_OK || status == HEARTH_TIMEOUT || status == HEARTH_SYSTEM);
+        if (status != HEARTH_OK)
+            assert_non_null(strstr(error.text, list[i].name));
+    }
+}
+
+static void test_nobodys_address(void **state)
+{
+    struct interface at = {.name = "nothing0", .up = true};
+    struct error error;
+    (void)state;
+    assert_int_equal(sock_addr_parse("203.0.113.77", 0, &at.addr), HEARTH_OK);
+    assert_int_equal(multicast_probe(&at, clock_real() + NS_PER_MS, &error), HEARTH_SYSTEM);
+    assert_non_null(strstr(error.text, "nothing0"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_loopback), cmocka_unit_test(test_all_end),
+                                       cmocka_unit_test(test_nobodys_address)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
