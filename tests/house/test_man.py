@@ -9,7 +9,8 @@ from house import BINARY, SOURCE, run, version
 PAGE = (SOURCE / "docs/man/hearth.1").read_text().replace("\\-", "-")
 COMMAND = BINARY / "hearth"
 COMMANDS = (["demo"], ["run"], ["plan"], ["sim"], ["bench", "allreduce"], ["bench", "kernels"], ["id"], ["init"],
-            ["join"], ["trust", "list"], ["trust", "add"], ["trust", "remove"], ["trust", "forget"])
+            ["join"], ["trust", "list"], ["trust", "add"], ["trust", "remove"], ["trust", "forget"], ["status"], ["nodes"], ["topology"],
+            ["doctor"])
 
 
 def flags(text):
