@@ -8,7 +8,7 @@
 #include "cli/table.h"
 #include "cli/text.h"
 
-#define CHECK_WIDTH_MAX 28
+#define CHECK_WIDTH_MAX 40
 
 const char *verdict_name(enum verdict verdict)
 {

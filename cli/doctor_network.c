@@ -157,8 +157,15 @@ static bool probed_before(const struct doctor *d, int index)
     return false;
 }
 
+static bool mdns_off(const struct doctor *d)
+{
+    return d->config.mdns && d->config.mdns[0] == 0;
+}
+
 static void check_multicast(struct doctor *d)
 {
+    if (mdns_off(d)) /* then nothing is sent to anybody */
+        return;
     for (int i = 0; i < d->interface_count; i++) {
         if (leads_out(&d->interfaces[i]) && !probed_before(d, i))
             check_multicast_at(d, &d->interfaces[i]);
@@ -184,8 +191,9 @@ static void check_mdns(struct doctor *d)
     struct look look = {
         .helper = d->config.mdns, .bind = d->config.bind, .wait_s = LOOK_S, .until_first = true};
     struct error error;
-    if (d->config.mdns && d->config.mdns[0] == 0) {
-        doctor_note(d, VERDICT_PASS, "mdns", "switched off (HEARTH_MDNS); seeds: %s",
+    if (mdns_off(d)) {
+        doctor_note(d, VERDICT_PASS, "mdns",
+                    "switched off (HEARTH_MDNS), and so is the check of multicast; seeds: %s",
                     d->config.seeds ? d->config.seeds : "none");
         return;
     }

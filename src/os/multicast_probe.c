@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether multicast works on an interface: a nonce goes to mDNS's group and must come back. */
-#define _GNU_SOURCE 1 /* struct ip_mreq */
+#define _GNU_SOURCE 1 /* struct ip_mreq, struct ifreq */
 #include "os/multicast_probe.h"
 
 #include <arpa/inet.h>
@@ -9,7 +9,7 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/ioctl.h>
 
 #include "os/clock.h"
 #include "os/random.h"
@@ -141,6 +141,17 @@ static int exchange(const struct probe *p, uint64_t deadline_ns, struct error *e
                      "what was sent to mDNS's group on %s did not come back", p->at->name);
 }
 
+/* The system joins and sends on such an interface too, and nobody else hears it. Loopback never has the flag.
+ */
+static bool switched_off(const struct probe *p)
+{
+    struct ifreq ask;
+    memset(&ask, 0, sizeof ask);
+    memcpy(ask.ifr_name, p->at->name, strnlen(p->at->name, sizeof ask.ifr_name - 1));
+    return p->at->kind != INTERFACE_LOOPBACK && ioctl(p->says, SIOCGIFFLAGS, &ask) == 0 &&
+           (ask.ifr_flags & IFF_MULTICAST) == 0;
+}
+
 int multicast_probe(const struct interface *at, uint64_t deadline_ns, struct error *error)
 {
     struct probe p = {.at = at, .v6 = sock_addr_family(&at->addr) == SOCK_IPV6};
@@ -151,6 +162,8 @@ int multicast_probe(const struct interface *at, uint64_t deadline_ns, struct err
     name_group(&p);
     if (p.hears < 0 || p.says < 0 || random_bytes(p.nonce, sizeof p.nonce))
         status = refuse(&p, "make sockets", error);
+    else if (switched_off(&p))
+        status = error_set(error, HEARTH_SYSTEM, RANK_NONE, "multicast is switched off on %s", at->name);
     else if (!take_port(&p) || !join(&p))
         status = refuse(&p, "join mDNS's group", error);
     else if (!aim(&p))

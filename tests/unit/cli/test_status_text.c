@@ -96,12 +96,13 @@ static void test_many_links(void **state)
 static void test_anything(void **state)
 {
     static const char *const texts[] = {
-        "{}", "{\"view\": 7, \"links\": \"x\", \"nodes\": {}, \"peers\": [1, null], \"jobs\": [[]]}",
-        "{\"view\": {\"members\": [1, {}, {\"rank\": \"x\", \"addresses\": [2, {}], \"cpu\": 1}]}, "
-        "\"links\": "
-        "[{\"from\": -1, \"to\": 99999999999}], \"discovery\": [], \"traffic\": 1}",
-        "{\"view\": {\"members\": [{\"rank\": 0, \"name\": \"\\u001b[2J\\u009b2J\", \"state\": "
-        "\"\\u0007\"}]}}"};
+        "{}",
+        "{\"view\": 7, \"links\": \"x\", \"nodes\": {}, \"peers\": [1, null], \"jobs\": [[]]}",
+        "{\"view\": {\"members\": [1, {}, {\"rank\": \"x\", \"addresses\": [2, {}], \"cpu\": 1}]}}",
+        "{\"links\": [{\"from\": -1, \"to\": 99999999999}], \"discovery\": [], \"traffic\": 1}",
+        "{\"view\": {\"members\": [{\"rank\": 0, \"name\": \"\\u001b[2J\\u009b2J\"}]}}",
+        "{\"view\": {\"members\": [{\"rank\": 0, \"name\": \"x\", \"state\": \"\\u0007\"}]}}",
+    };
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         json_t *status = json_loads(texts[i], 0, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A probe on every interface ends by its deadline, and says what it found. */
+/* A probe ends by its deadline, and says what it found. Only loopback is used: others' networks stay quiet. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 
 #define PATIENCE_NS (20 * NS_PER_S) /* against hangs only: what works, works at once */
 
-/* Interfaces of the machine that runs the test may or may not carry multicast; loopback does for IPv4. */
+/* Loopback carries multicast of IPv4 wherever there is any; that of IPv6 not everywhere. */
 static void test_loopback(void **state)
 {
     struct interface at = {.name = "lo", .kind = INTERFACE_LOOPBACK, .up = true};
@@ -35,6 +35,8 @@ static void test_all_end(void **state)
     assert_int_equal(host_interfaces(list, &count), HEARTH_OK);
     for (int i = 0; i < count; i++) {
         struct error error;
+        if (list[i].kind != INTERFACE_LOOPBACK)
+            continue;
         error_clear(&error);
         int status = multicast_probe(&list[i], clock_real() + NS_PER_MS, &error);
         assert_true(status == HEARTH_OK || status == HEARTH_TIMEOUT || status == HEARTH_SYSTEM);
