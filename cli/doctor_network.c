@@ -111,7 +111,10 @@ static void check_bind(struct doctor *d)
     if (host_choose(d->config.bind, d->config.advertise, d->config.port, clock_real() + SELF_WAIT_NS, &listen,
                     addrs, 8, &count, &error)) {
         doctor_note(d, VERDICT_FAIL, "bind", "%s", error.text);
-        doctor_fix(d, "set HEARTH_BIND and HEARTH_ADVERTISE to what there is, or unset them");
+        doctor_fix(d, "%s",
+                   d->config.bind || d->config.advertise
+                       ? "set HEARTH_BIND and HEARTH_ADVERTISE to what there is, or unset them"
+                       : "switch an interface on: ip link set NAME up");
         return;
     }
     if (count == 0)

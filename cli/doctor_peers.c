@@ -10,6 +10,7 @@
 
 #define DIALS_MAX    512 /* 64 members with 8 addresses each */
 #define DIAL_WAIT_NS (1500 * NS_PER_MS)
+#define PROBES_SURE  3 /* after so many from here, some from there must have been told too */
 
 struct dial {
     int64_t rank;
@@ -81,15 +82,16 @@ static void finish_all(struct dials *dials)
         sock_close(dials->list[i].fd);
 }
 
-/* Whether something was measured on the way between two members. */
-static bool way_known(const json_t *status, int64_t from, int64_t to)
+/* Whether the way between two members was measured, at least so many times. */
+static bool way_known(const json_t *status, int64_t from, int64_t to, int64_t probes)
 {
     size_t i;
     json_t *link;
     json_array_foreach(json_object_get(status, "links"), i, link)
     {
         if (json_count_of(link, "from") == from && json_count_of(link, "to") == to)
-            return json_real_of(link, "round_trip_us") > 0 || json_real_of(link, "mbit") > 0;
+            return json_count_of(link, "probes") >= probes &&
+                   (json_real_of(link, "round_trip_us") > 0 || json_real_of(link, "mbit") > 0);
     }
     return false;
 }
@@ -139,7 +141,7 @@ static void check_peer(struct doctor *d, const json_t *member, const struct dial
 {
     char reached[FINDING_TEXT_MAX / 2], missed[FINDING_TEXT_MAX / 2], check[FINDING_CHECK_MAX], name[72];
     int64_t rank = json_count_of(member, "rank"), self = own_rank(d->status);
-    bool there = way_known(d->status, self, rank), back = way_known(d->status, rank, self);
+    bool there = way_known(d->status, self, rank, PROBES_SURE), back = way_known(d->status, rank, self, 0);
     const char *state = json_text_of(member, "state");
     check_about("peer", member_name(d->status, rank, name, sizeof name), check);
     if (!list_dials(dials, rank, reached, missed, sizeof reached)) {

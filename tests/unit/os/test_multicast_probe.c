@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A probe ends by its deadline, and says what it found. Only loopback is used: others' networks stay quiet. */
+/* A probe ends by its deadline, and says what it found. Only loopback is used: other networks stay quiet. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
