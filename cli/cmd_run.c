@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hearth run: starts a program as the ranks of one job, here or on several hosts. */
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 #include "cli/keeper.h"
 #include "cli/route.h"
 #include "cli/secrecy.h"
+#include "cli/vars.h"
 #include "core/types.h"
 #include "os/random.h"
 
@@ -203,30 +203,6 @@ static int settle_torch(struct run *run, const struct usage *usage)
 
 /* ---- variables ---- */
 
-struct vars {
-    char **list;
-    size_t count, max;
-    bool full; /* or no memory */
-};
-
-static void add_var(struct vars *vars, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void add_var(struct vars *vars, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    int len = vsnprintf(NULL, 0, format, args);
-    va_end(args);
-    char *text = vars->count < vars->max && len >= 0 ? malloc((size_t)len + 1) : NULL;
-    if (!text) {
-        vars->full = true;
-        return;
-    }
-    va_start(args, format);
-    vsnprintf(text, (size_t)len + 1, format, args);
-    va_end(args);
-    vars->list[vars->count++] = text;
-}
-
 /* Whether --env names the variable. */
 static bool is_asked(const struct run *run, const char *var, size_t name_len)
 {
@@ -245,7 +221,7 @@ static void pass_vars(const struct run *run, struct vars *vars)
     for (char **var = environ; *var; var++) {
         size_t len = strcspn(*var, "=");
         if ((*var)[len] && (strncmp(*var, "HEARTH_", 7) == 0 || is_asked(run, *var, len)))
-            add_var(vars, "%s", *var);
+            vars_add(vars, "%s", *var);
     }
 }
 
@@ -277,44 +253,44 @@ static void set_threads(const struct host *host, struct place p, struct vars *va
 {
     const char *threads = getenv("OMP_NUM_THREADS");
     if (threads && !host->local)
-        add_var(vars, "OMP_NUM_THREADS=%s", threads);
+        vars_add(vars, "OMP_NUM_THREADS=%s", threads);
     else if (!threads && p.local_size > 1)
-        add_var(vars, "OMP_NUM_THREADS=1");
+        vars_add(vars, "OMP_NUM_THREADS=1");
 }
 
 static void set_secrecy(const struct run *run, const struct host *host, struct vars *vars)
 {
-    add_var(vars, "HEARTH_PLAIN=%d", run->secrecy.plain);
+    vars_add(vars, "HEARTH_PLAIN=%d", run->secrecy.plain);
     if (!run->secrecy.plain && run->secrecy.fresh_keys)
-        add_var(vars, "HEARTH_KEY_FILE=fresh");
+        vars_add(vars, "HEARTH_KEY_FILE=fresh");
     if (host->local && run->secrecy.file[0])
-        add_var(vars, "HEARTH_SECRET_FILE=%s", run->secrecy.file);
+        vars_add(vars, "HEARTH_SECRET_FILE=%s", run->secrecy.file);
 }
 
 static void set_vars(const struct run *run, const struct host *host, struct place p, struct vars *vars)
 {
     if (!host->local)
         pass_vars(run, vars);
-    add_var(vars, "HEARTH_RANK=%d", p.rank);
-    add_var(vars, "HEARTH_WORLD_SIZE=%d", run->hosts.ranks);
-    add_var(vars, "HEARTH_LOCAL_RANK=%d", p.local_rank);
-    add_var(vars, "HEARTH_LOCAL_SIZE=%d", p.local_size);
-    add_var(vars, "HEARTH_RENDEZVOUS=%s", run->meeting);
-    add_var(vars, "HEARTH_JOB=%s", run->job);
+    vars_add(vars, "HEARTH_RANK=%d", p.rank);
+    vars_add(vars, "HEARTH_WORLD_SIZE=%d", run->hosts.ranks);
+    vars_add(vars, "HEARTH_LOCAL_RANK=%d", p.local_rank);
+    vars_add(vars, "HEARTH_LOCAL_SIZE=%d", p.local_size);
+    vars_add(vars, "HEARTH_RENDEZVOUS=%s", run->meeting);
+    vars_add(vars, "HEARTH_JOB=%s", run->job);
     if (run->bind && (host->local || !route_owns(run->bind))) /* an address of ours is nothing elsewhere */
-        add_var(vars, "HEARTH_BIND=%s", run->bind);
+        vars_add(vars, "HEARTH_BIND=%s", run->bind);
     if (run->transport >= 0)
-        add_var(vars, "HEARTH_TRANSPORT=%s", transport_name(run->transport));
+        vars_add(vars, "HEARTH_TRANSPORT=%s", transport_name(run->transport));
     if (run->trust)
-        add_var(vars, "HEARTH_TRUST_NETWORK=1");
+        vars_add(vars, "HEARTH_TRUST_NETWORK=1");
     set_secrecy(run, host, vars);
-    add_var(vars, "RANK=%d", p.rank);
-    add_var(vars, "WORLD_SIZE=%d", run->hosts.ranks);
-    add_var(vars, "LOCAL_RANK=%d", p.local_rank);
-    add_var(vars, "LOCAL_WORLD_SIZE=%d", p.local_size);
-    add_var(vars, "GROUP_RANK=%d", p.group);
-    add_var(vars, "MASTER_ADDR=%s", run->master);
-    add_var(vars, "MASTER_PORT=%u", (unsigned)run->port);
+    vars_add(vars, "RANK=%d", p.rank);
+    vars_add(vars, "WORLD_SIZE=%d", run->hosts.ranks);
+    vars_add(vars, "LOCAL_RANK=%d", p.local_rank);
+    vars_add(vars, "LOCAL_WORLD_SIZE=%d", p.local_size);
+    vars_add(vars, "GROUP_RANK=%d", p.group);
+    vars_add(vars, "MASTER_ADDR=%s", run->master);
+    vars_add(vars, "MASTER_PORT=%u", (unsigned)run->port);
     set_threads(host, p, vars);
 }
 
@@ -324,12 +300,12 @@ static bool make_ranks(struct run *run)
     run->ranks = calloc((size_t)run->hosts.ranks, sizeof *run->ranks);
     for (int r = 0; run->ranks && r < run->hosts.ranks; r++) {
         struct job_rank *rank = &run->ranks[r];
-        struct vars vars = {.list = calloc(max + 1, sizeof *vars.list), .max = max};
+        struct vars vars;
         rank->host = hosts_find(&run->hosts, r);
-        rank->vars = vars.list;
         rank->has_secret = run->secrecy.secret && !(rank->host->local && run->secrecy.file[0]);
-        if (!vars.list)
+        if (!vars_open(&vars, max))
             return false;
+        rank->vars = vars.list;
         set_vars(run, rank->host, find_place(&run->hosts, r), &vars);
         if (vars.full)
             return false;
@@ -339,11 +315,8 @@ static bool make_ranks(struct run *run)
 
 static void free_ranks(struct run *run)
 {
-    for (int r = 0; run->ranks && r < run->hosts.ranks; r++) {
-        for (char **var = run->ranks[r].vars; var && *var; var++)
-            free(*var);
-        free(run->ranks[r].vars);
-    }
+    for (int r = 0; run->ranks && r < run->hosts.ranks; r++)
+        vars_free(run->ranks[r].vars);
     free(run->ranks);
 }
 
