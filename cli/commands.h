@@ -4,6 +4,7 @@
 #define CLI_COMMANDS_H
 
 int cmd_run(int argc, char **argv);
+int cmd_up(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_sim(int argc, char **argv);
@@ -19,6 +20,7 @@ int cmd_doctor(int argc, char **argv);
 
 /* argv[0] is "bench", argv[1] the benchmark's name. */
 int bench_allreduce(int argc, char **argv);
+int bench_cluster(int argc, char **argv);
 int bench_kernels(int argc, char **argv);
 
 #endif

@@ -77,7 +77,28 @@ static int from_nothing(const struct usage *usage, struct secrecy *secrecy)
     return EXIT_FAILED_CHECK;
 }
 
-static int find_secret(const struct usage *usage, const char *given, struct secrecy *secrecy)
+/* What `hearth init` or `hearth join` stored. */
+static int from_cluster(const struct usage *usage, struct secrecy *secrecy)
+{
+    struct error error;
+    bool missing = false;
+    int code = home_secret_file(usage, NULL, secrecy->file);
+    if (code != ARGS_GO)
+        return code;
+    secrecy->source = secrecy->file;
+    if (secret_load(secrecy->file, &secrecy->secret, &missing, &error) == HEARTH_OK)
+        return ARGS_GO;
+    if (missing)
+        fprintf(stderr,
+                "hearth %s: this machine belongs to no cluster yet: there is no %s\n"
+                "Try: hearth init NAME, which begins a cluster, or hearth join with the token of one\n",
+                usage->name, secrecy->file);
+    else
+        fprintf(stderr, "hearth %s: %s\n", usage->name, error.text);
+    return EXIT_FAILED_CHECK;
+}
+
+static int find_secret(const struct usage *usage, const char *given, struct secrecy *secrecy, bool cluster)
 {
     char *text = variable("HEARTH_SECRET");
     const char *fd = variable("HEARTH_SECRET_FD");
@@ -87,7 +108,9 @@ static int find_secret(const struct usage *usage, const char *given, struct secr
         return from_text(usage, text, secrecy);
     if (variable("HEARTH_SECRET_FILE"))
         return from_file(usage, NULL, secrecy);
-    return fd ? from_descriptor(usage, fd, secrecy) : from_nothing(usage, secrecy);
+    if (fd)
+        return from_descriptor(usage, fd, secrecy);
+    return cluster ? from_cluster(usage, secrecy) : from_nothing(usage, secrecy);
 }
 
 static void take_variables_away(void)
@@ -106,7 +129,17 @@ int secrecy_settle(const struct usage *usage, const char *given, bool plain, str
     if (secrecy->plain && given)
         return args_refuse(usage, "plain connections have no secret: leave out --plain (or HEARTH_PLAIN), or "
                                   "--secret-file");
-    int code = secrecy->plain ? ARGS_GO : find_secret(usage, given, secrecy);
+    int code = secrecy->plain ? ARGS_GO : find_secret(usage, given, secrecy, false);
+    take_variables_away();
+    return code;
+}
+
+int secrecy_of_cluster(const struct usage *usage, struct secrecy *secrecy)
+{
+    *secrecy = (struct secrecy){.plain = secrecy_is_plain(false)};
+    if (secrecy->plain)
+        return args_refuse(usage, "a home cluster is always encrypted: unset HEARTH_PLAIN");
+    int code = find_secret(usage, NULL, secrecy, true);
     take_variables_away();
     return code;
 }

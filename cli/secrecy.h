@@ -22,6 +22,9 @@ struct secrecy {
  * one for this job only. `plain`, or HEARTH_PLAIN=1: none. Takes the three variables and the descriptor away,
  * so that no process which we start has them. ARGS_GO, or the exit code after a message. */
 int secrecy_settle(const struct usage *usage, const char *given, bool plain, struct secrecy *secrecy);
+/* The secret of the home cluster: of the three variables, else what `hearth init` or `hearth join` stored. As
+ * secrecy_settle. */
+int secrecy_of_cluster(const struct usage *usage, struct secrecy *secrecy);
 /* Whether the trust list beside the secret lets the ranks in; `elsewhere`: some run on other machines, where
  * the list is not known. ARGS_GO, or the exit code after a message. */
 int secrecy_check_trust(const struct usage *usage, const struct secrecy *secrecy, bool elsewhere);

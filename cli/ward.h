@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One program that a command with a life of its own starts and looks after: behind a keeper (cli/keeper.h),
  * which is spawned anew, so that this may be done in a process with many threads. */
-#ifndef CLI_PROGRAM_H
-#define CLI_PROGRAM_H
+#ifndef CLI_WARD_H
+#define CLI_WARD_H
 
 #include <poll.h>
 #include <sys/types.h>
@@ -10,7 +10,7 @@
 #include "cli/output.h"
 #include "cli/post.h"
 
-struct program {
+struct ward {
     pid_t keeper; /* 0: none, or it was reaped */
     struct post down, up;
     struct output *output; /* the caller's */
@@ -26,23 +26,23 @@ struct program {
     char token[128]; /* for the program; wiped when it was handed over */
 };
 
-struct program_plan {
+struct ward_plan {
     char **vars, **args; /* NULL at the end */
     const char *token;   /* handed over by a descriptor; NULL: none */
     int rank;
 };
 
 /* false: `why` says what is wrong, and nothing runs. */
-bool program_start(struct program *p, const struct program_plan *plan, struct output *output);
+bool ward_start(struct ward *w, const struct ward_plan *plan, struct output *output);
 /* What to poll for: two entries. */
-void program_polls(const struct program *p, struct pollfd polls[2]);
+void ward_polls(const struct ward *w, struct pollfd polls[2]);
 /* Carries output and letters, kills who does not end in time. To be called when a poll said so, and at least
- * when program_patience has passed. */
-void program_tend(struct program *p);
-int program_patience_ms(const struct program *p); /* -1: any time */
+ * when ward_patience has passed. */
+void ward_tend(struct ward *w);
+int ward_patience_ms(const struct ward *w); /* -1: any time */
 /* SIGTERM, SIGKILL after five seconds. Again: has no effect. */
-void program_stop(struct program *p);
+void ward_stop(struct ward *w);
 /* The program has ended, and so has all that it started. */
-bool program_over(const struct program *p);
+bool ward_over(const struct ward *w);
 
 #endif

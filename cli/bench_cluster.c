@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hearth bench cluster: all_reduce across the machines that are up, beside what their ways could carry. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/args.h"
+#include "cli/cluster_bench.h"
+#include "cli/cluster_open.h"
+#include "cli/commands.h"
+#include "cli/json.h"
+#include "cli/progress.h"
+#include "cli/text.h"
+
+#define PATIENCE_S      30.0
+#define FORM_TIMEOUT_MS 30000
+#define REPEAT_DEFAULT  20
+#define NAMES_MAX       1024
+
+struct bench {
+    /* What the user says. */
+    struct arg_list sizes;
+    int repeat;
+    const char *codec, *seeds, *bind;
+    bool json;
+
+    struct cluster cluster;
+    hearth_group *group;
+    struct bench_plan plan;
+    double slowest; /* bytes a second of the slowest way of the ring; 0: not known */
+    uint32_t rows;
+    bool wrong;
+    json_t *doc;
+    struct progress progress;
+};
+
+/* ---- the bound ---- */
+
+/* The slowest way from one rank to the next. Inside of a machine nothing is measured, and nothing is slow.
+ * 0: another way was not measured. */
+static double slowest_way(hearth_group *group, const struct cluster_status *status)
+{
+    int size = hearth_size(group);
+    double slowest = 0;
+    for (int rank = 0; rank < size; rank++) {
+        struct hearth_member from = {.size = sizeof from}, to = {.size = sizeof to};
+        if (hearth_group_member(group, rank, &from) || hearth_group_member(group, (rank + 1) % size, &to))
+            return 0;
+        int i = cluster_status_find(status, from.id), k = cluster_status_find(status, to.id);
+        if (i < 0 || k < 0 || (status->inside[i][k] && !(status->rate[i][k] > 0)))
+            continue;
+        if (!(status->rate[i][k] > 0))
+            return 0;
+        slowest = slowest > 0 && slowest < status->rate[i][k] ? slowest : status->rate[i][k];
+    }
+    return slowest;
+}
+
+static void find_bound(struct bench *b)
+{
+    struct cluster_status *status = malloc(sizeof *status);
+    if (status && cluster_status_read(b->cluster.node, status))
+        b->slowest = slowest_way(b->group, status);
+    free(status);
+}
+
+/* Bytes that every member sends and receives, for each byte that is reduced. */
+static double bus_factor(const struct bench *b)
+{
+    double size = hearth_size(b->group);
+    return 2 * (size - 1) / size;
+}
+
+static double bound_s(const struct bench *b, uint64_t bytes)
+{
+    return b->slowest > 0 ? (double)bytes * bus_factor(b) / b->slowest : 0;
+}
+
+/* ---- showing ---- */
+
+static void show_head(const struct bench *b)
+{
+    char names[NAMES_MAX];
+    cluster_names(b->group, true, names, sizeof names);
+    printf("%sall_reduce of f32, sum, among %d machines%s: %s\n", paint(stdout, PAINT_BOLD),
+           hearth_size(b->group), paint(stdout, PAINT_NONE), names);
+    if (strcmp(b->plan.codec, "none") != 0)
+        printf("compressed by %s\n", b->plan.codec);
+    if (b->slowest > 0)
+        printf("the slowest way of the ring carries %s\n", text_rate(b->slowest).s);
+    printf("\n  %8s %9s %9s %10s %10s %9s %7s  %s\n", "bytes", "median", "p99", "speed", "bus", "bound",
+           "bound/", strcmp(b->plan.codec, "none") == 0 ? "exact" : "same");
+    printf("  %8s %9s %9s %10s %10s %9s %7s\n", "", "", "", "", "", "", "time");
+    fflush(stdout);
+}
+
+static void show_row(const struct bench *b, const struct cluster_bench_row *row)
+{
+    double bound = bound_s(b, row->bytes), speed = (double)row->bytes / row->time.median;
+    printf("  %8s %9s %9s %10s %10s %9s %7s  %s%s%s\n", text_bytes((double)row->bytes).s,
+           text_time(row->time.median).s, text_time(row->time.p99).s, text_speed(speed).s,
+           text_speed(speed * bus_factor(b)).s, bound > 0 ? text_time(bound).s : "-",
+           bound > 0 ? text_ratio(bound / row->time.median).s : "-",
+           row->right ? "" : paint(stdout, PAINT_BAD), row->right ? "yes" : "NO",
+           row->right ? "" : paint(stdout, PAINT_NONE));
+    fflush(stdout);
+}
+
+static void row_json(const struct bench *b, const struct cluster_bench_row *row)
+{
+    json_t *out = doc_row(b->doc);
+    double bound = bound_s(b, row->bytes), speed = (double)row->bytes / row->time.median;
+    row_text(out, "name", "cluster");
+    row_text(out, "compress", b->plan.codec);
+    row_text(out, "dtype", "f32");
+    row_count(out, "ranks", (uint64_t)hearth_size(b->group));
+    row_count(out, "bytes", row->bytes);
+    row_count(out, "calls", b->plan.repeat);
+    row_real(out, "median_us", row->time.median * 1e6);
+    row_real(out, "p99_us", row->time.p99 * 1e6);
+    row_real(out, "spread", row->time.spread);
+    row_real(out, "bytes_per_s", speed);
+    row_real(out, "bus_bytes_per_s", speed * bus_factor(b));
+    if (bound > 0) {
+        row_text(out, "vs", "slowest way");
+        row_real(out, "vs_median_us", bound * 1e6);
+        row_real(out, "ratio", bound / row->time.median);
+    }
+    row_bool(out, "ok", row->right);
+}
+
+static void seen(void *arg, const struct cluster_bench_row *row)
+{
+    struct bench *b = arg;
+    progress_hide(&b->progress);
+    b->wrong = b->wrong || !row->right;
+    if (b->doc)
+        row_json(b, row);
+    else
+        show_row(b, row);
+    progress_show(&b->progress, (double)++b->rows / (double)b->plan.size_count);
+}
+
+/* ---- the run ---- */
+
+static int measure(struct bench *b)
+{
+    struct cluster_plan plan = {.kind = CLUSTER_PLAN_BENCH, .bench = b->plan};
+    int starter, status = cluster_plan_share(b->group, true, &plan, &starter);
+    if (!status && plan.kind != CLUSTER_PLAN_BENCH)
+        status = HEARTH_PROTOCOL;
+    if (status)
+        return status;
+    bool ours = starter == hearth_rank(b->group);
+    b->plan = plan.bench;
+    if (!ours)
+        fprintf(stderr, "hearth bench cluster: somebody else began to measure at the same time: this is what "
+                        "he asked for\n");
+    find_bound(b);
+    if (!b->doc)
+        show_head(b);
+    progress_start(&b->progress, "bench cluster");
+    status = cluster_bench_run(b->group, &b->plan, seen, b, NULL);
+    progress_hide(&b->progress);
+    return status;
+}
+
+static int run(struct bench *b, const struct usage *usage)
+{
+    const struct cluster_gathering what = {
+        .job = CLUSTER_BENCH_JOB,
+        .role = HEARTH_ROLE_BENCH,
+        .patience_s = PATIENCE_S,
+        .nobody = "there are members, but none that measures; type on the other machines: hearth up"};
+    int code = cluster_gather(usage, &b->cluster, &what, &b->group);
+    if (code != ARGS_GO)
+        return code;
+    int status = measure(b);
+    if (status)
+        fprintf(stderr, "hearth bench cluster: %s: %s\n", hearth_status_name(status), hearth_error_text());
+    hearth_group_close(b->group);
+    return status || b->wrong ? EXIT_FAILED_CHECK : EXIT_GOOD;
+}
+
+static int check(struct bench *b, const struct usage *usage)
+{
+    if (b->sizes.count > CLUSTER_SIZES_MAX)
+        return args_refuse(usage, "--sizes takes at most %d sizes", CLUSTER_SIZES_MAX);
+    for (size_t i = 0; i < b->sizes.count; i++) {
+        if (b->sizes.item[i] % sizeof(float) || b->sizes.item[i] > CLUSTER_BYTES_MAX)
+            return args_refuse(usage, "--sizes %zu is not a multiple of 4 up to 1G", b->sizes.item[i]);
+        b->plan.sizes[i] = b->sizes.item[i];
+    }
+    if (strlen(b->codec) >= CLUSTER_CODEC_MAX)
+        return args_refuse(usage, "--compress is longer than %d letters", CLUSTER_CODEC_MAX - 1);
+    if (hearth_codec_check(b->codec))
+        return args_refuse(usage, "--compress: %s", hearth_error_text());
+    snprintf(b->plan.codec, sizeof b->plan.codec, "%s", b->codec);
+    b->plan.size_count = (uint32_t)b->sizes.count;
+    b->plan.repeat = (uint32_t)b->repeat;
+    return ARGS_GO;
+}
+
+int bench_cluster(int argc, char **argv)
+{
+    struct bench b = {.sizes = {.item = {4096, 65536, 1 << 20, 16 << 20}, .count = 4},
+                      .repeat = REPEAT_DEFAULT,
+                      .codec = "none"};
+    const struct arg args[] = {
+        {"sizes", ARG_SIZES, &b.sizes, .about = "of the buffer (default 4K,64K,1M,16M)", .min = 4},
+        {"repeat", ARG_INT, &b.repeat, .about = "calls of each size (default 20)", .min = 1, .max = 10000},
+        {"compress", ARG_TEXT, &b.codec, .value_name = "CODEC",
+         .about = "measure compressed calls, like int8"},
+        {"seeds", ARG_TEXT, &b.seeds, .value_name = "LIST",
+         .about = "host[:port],...: nodes to ask beside those that are found"},
+        {"bind", ARG_TEXT, &b.bind, .value_name = "IFACE|ADDR", .about = "network to use (default: all)"},
+        {"json", ARG_FLAG, &b.json, .about = "print one JSON object instead of a table"},
+    };
+    const struct usage usage = {
+        "bench cluster",
+        "Measures all_reduce across this machine and those where `hearth up` runs. `bus` is what each member "
+        "sends; `bound` is what the slowest way of the ring, as it was measured, would take alone.",
+        "hearth bench cluster --sizes 1M,16M", args, sizeof args / sizeof *args};
+    int code = args_parse(&usage, argc - 1, argv + 1);
+    if (code == ARGS_GO)
+        code = check(&b, &usage);
+    if (code != ARGS_GO)
+        return code;
+    const struct cluster_options options = {.seeds = b.seeds,
+                                            .bind = b.bind,
+                                            .health = -1,
+                                            .roles = HEARTH_ROLE_GUEST,
+                                            .form_timeout_ms = FORM_TIMEOUT_MS};
+    code = cluster_open(&usage, &options, &b.cluster);
+    if (code != ARGS_GO)
+        return code;
+    if (b.json && !(b.doc = doc_open(argc, argv)))
+        code = EXIT_FAILED_CHECK;
+    else
+        code = run(&b, &usage);
+    if (b.doc && !doc_close(b.doc))
+        code = EXIT_FAILED_CHECK;
+    cluster_close(&b.cluster);
+    return code;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A command's node in the home cluster: opened, and brought together with the machines that are up. */
+#ifndef CLI_CLUSTER_OPEN_H
+#define CLI_CLUSTER_OPEN_H
+
+#include <stdatomic.h>
+
+#include <hearth.h>
+
+#include "cli/args.h"
+#include "cli/cluster_plan.h"
+#include "cli/cluster_status.h"
+#include "cli/secrecy.h"
+
+/* What the user says. NULL and 0: as the environment does, else the library's own choice. */
+struct cluster_options {
+    const char *seeds, *bind;
+    int port, health; /* index of cluster_health_name; -1: not said */
+    unsigned roles;   /* enum hearth_role */
+    int64_t form_timeout_ms;
+    hearth_log_fn *log;
+    void *log_arg;
+};
+
+const char *cluster_health_name(int index); /* NULL after the last */
+
+struct cluster {
+    hearth_node *node;
+    struct secrecy secrecy;
+};
+
+/* ARGS_GO, or the exit code after a message. */
+int cluster_open(const struct usage *usage, const struct cluster_options *options, struct cluster *cluster);
+void cluster_close(struct cluster *cluster);
+
+/* For a command that starts something on all machines that are up with `role`: waits until they are members
+ * and no more come, then forms the job with them. ARGS_GO, or the exit code after a message; `nobody` is said
+ * where no machine takes part. Shows how far it is. */
+struct cluster_gathering {
+    const char *job;
+    enum hearth_role role;
+    double patience_s;
+    const char *nobody;
+};
+int cluster_gather(const struct usage *usage, struct cluster *cluster, const struct cluster_gathering *what,
+                   hearth_group **group);
+
+/* "anna, ben and carl": the members of a group but this one; `self` too if wanted. */
+void cluster_names(hearth_group *group, bool self, char *text, size_t size);
+
+#endif

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The job of `hearth up -- PROGRAM`.
+ *
+ * Each member broadcasts how its program ended, under a tag of its own, and all others wait for that from the
+ * beginning: so every member always has an operation in flight, which ends when somebody is lost, and nobody
+ * leaves the group before all programs have ended. */
+#include "cli/up_job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/route.h"
+
+#define SLICE_MS     200
+#define TAG_END      100                   /* + rank */
+#define TAG_LAST     99                    /* the last barrier */
+#define FOREVER_MS   INT64_C(315576000000) /* ten years: a program may run for long */
+#define GOODBYE_MS   2000
+#define CODE_RUNNING INT32_MIN
+
+/* What members tell each other about where to meet. */
+struct place {
+    char master[UP_ADDRESS_MAX]; /* rank 0, as this member reaches it */
+    int32_t first;               /* lowest rank on this member's machine */
+    int32_t port;                /* rank 0: two free ports begin there */
+};
+
+/* ---- where to meet ---- */
+
+static void look_around(struct up_job *job, struct place *place)
+{
+    job->local_rank = job->local_size = 0;
+    place->first = job->rank;
+    for (int rank = 0; rank < job->size; rank++) {
+        struct hearth_member member = {.size = sizeof member};
+        bool known = hearth_group_member(job->group, rank, &member) == HEARTH_OK;
+        bool here = rank == job->rank || (known && member.same_host);
+        job->local_rank += here && rank < job->rank;
+        job->local_size += here;
+        if (here && rank < place->first)
+            place->first = rank;
+        if (rank == 0)
+            snprintf(place->master, sizeof place->master, "%s", known ? member.address : "");
+    }
+    if (job->rank == 0)
+        place->port = route_ports();
+}
+
+static bool is_six(const char *address)
+{
+    return strchr(address, ':') != NULL;
+}
+
+/* Rank 0 listens where all others dial: at one address if they agree on one, else at all of its own. */
+static void choose_meeting(struct up_job *job, const struct place *places)
+{
+    const char *own = places[job->rank].master, *dialled = NULL;
+    bool one = true, mixed = false;
+    for (int rank = 1; rank < job->size; rank++) {
+        one = one && (!dialled || strcmp(dialled, places[rank].master) == 0);
+        mixed = mixed || is_six(places[rank].master) != is_six(places[1].master);
+        dialled = places[1].master;
+    }
+    if (mixed)
+        own = places[0].master; /* by which others may reach it, says rank 0 */
+    else if (job->rank == 0 && dialled && one)
+        own = dialled;
+    else if (job->rank == 0 && dialled)
+        own = is_six(dialled) ? "::" : "0.0.0.0";
+    job->port = (uint16_t)places[0].port;
+    snprintf(job->master, sizeof job->master, "%.*s", UP_ADDRESS_MAX - 1,
+             job->rank == 0 ? places[0].master : own);
+    snprintf(job->meeting, sizeof job->meeting, is_six(own) ? "[%.*s]:%u" : "%.*s:%u", UP_ADDRESS_MAX - 16,
+             own, job->port + 1U);
+    job->host_rank = 0;
+    for (int rank = 0; rank < places[job->rank].first; rank++)
+        job->host_rank += places[rank].first == rank;
+}
+
+static int agree(struct up_job *job)
+{
+    struct place *places = calloc((size_t)job->size, sizeof *places);
+    if (!places)
+        return HEARTH_NO_MEMORY;
+    look_around(job, &places[job->rank]);
+    int status = hearth_all_gather(job->group, &places[job->rank], places, sizeof *places, HEARTH_U8, NULL);
+    for (int rank = 0; rank < job->size; rank++)
+        places[rank].master[UP_ADDRESS_MAX - 1] = 0;
+    if (!status)
+        choose_meeting(job, places);
+    if (!status && job->port == 0)
+        status = HEARTH_SYSTEM;
+    free(places);
+    return status;
+}
+
+/* ---- forming ---- */
+
+static void woken(void *arg, int status)
+{
+    struct up_job *job = arg;
+    (void)status;
+    job->ring(job->arg);
+}
+
+static int wait_for_ends(struct up_job *job)
+{
+    struct hearth_opts opts;
+    hearth_opts_init(&opts);
+    opts.timeout_ms = FOREVER_MS;
+    opts.done = woken;
+    opts.done_arg = job;
+    int status = HEARTH_OK;
+    for (int rank = 0; rank < job->size && !status; rank++) {
+        job->codes[rank] = CODE_RUNNING;
+        opts.tag = TAG_END + (uint64_t)rank;
+        if (rank != job->rank)
+            status = hearth_broadcast_nb(job->group, &job->codes[rank], 1, HEARTH_I32, rank, &opts,
+                                         &job->ends[rank]);
+    }
+    return status;
+}
+
+/* In slices, so that `quit` is seen. */
+static int form(struct up_job *job)
+{
+    int status = HEARTH_TIMEOUT;
+    while (status == HEARTH_TIMEOUT && !atomic_load(&job->quit)) {
+        status = hearth_wait_for_peers(job->node, job->min - 1, SLICE_MS);
+        if (!status)
+            status = hearth_form(job->node, job->name, job->min, &job->group);
+    }
+    return atomic_load(&job->quit) && status == HEARTH_TIMEOUT ? HEARTH_CANCELLED : status;
+}
+
+int up_job_form(struct up_job *job)
+{
+    job->told = false;
+    for (;;) {
+        int status = form(job);
+        if (status)
+            return status;
+        job->rank = hearth_rank(job->group);
+        job->size = hearth_size(job->group);
+        status = job->size <= UP_MEMBERS_MAX ? agree(job) : HEARTH_LIMIT;
+        if (!status)
+            status = wait_for_ends(job);
+        if (!status)
+            return HEARTH_OK;
+        up_job_close(job);
+        if (status != HEARTH_VIEW_CHANGED) /* else somebody was lost already: once more */
+            return status;
+    }
+}
+
+void up_job_vars(const struct up_job *job, struct vars *vars)
+{
+    vars_add(vars, "HEARTH_RANK=%d", job->rank);
+    vars_add(vars, "HEARTH_WORLD_SIZE=%d", job->size);
+    vars_add(vars, "HEARTH_LOCAL_RANK=%d", job->local_rank);
+    vars_add(vars, "HEARTH_LOCAL_SIZE=%d", job->local_size);
+    vars_add(vars, "HEARTH_RENDEZVOUS=%s", job->meeting);
+    vars_add(vars, "HEARTH_JOB=%s", job->name);
+    vars_add(vars, "HEARTH_DISCOVER=off");
+    if (job->bind)
+        vars_add(vars, "HEARTH_BIND=%s", job->bind);
+    vars_add(vars, "RANK=%d", job->rank);
+    vars_add(vars, "WORLD_SIZE=%d", job->size);
+    vars_add(vars, "LOCAL_RANK=%d", job->local_rank);
+    vars_add(vars, "LOCAL_WORLD_SIZE=%d", job->local_size);
+    vars_add(vars, "GROUP_RANK=%d", job->host_rank);
+    vars_add(vars, "MASTER_ADDR=%s", job->master);
+    vars_add(vars, "MASTER_PORT=%u", (unsigned)job->port);
+    if (job->local_size > 1 && !getenv("OMP_NUM_THREADS"))
+        vars_add(vars, "OMP_NUM_THREADS=1"); /* as hearth run does */
+}
+
+/* ---- watching ---- */
+
+enum up_job_state up_job_look(struct up_job *job, int *who, char *text, size_t size)
+{
+    int running = 0, failed = -1;
+    for (int rank = 0; rank < job->size; rank++) {
+        int status = job->ends[rank]                  ? hearth_test(job->ends[rank])
+                     : rank == job->rank && job->told ? HEARTH_OK
+                                                      : HEARTH_PENDING;
+        if (status == HEARTH_PENDING) {
+            running++;
+        } else if (status) {
+            *who = rank;
+            snprintf(text, size, "%s", hearth_request_error(job->ends[rank]));
+            return UP_JOB_LOST;
+        } else if (job->codes[rank] != 0 && failed < 0) {
+            failed = rank;
+        }
+    }
+    *who = failed;
+    return running == 0 ? UP_JOB_OVER : failed >= 0 ? UP_JOB_FAILED : UP_JOB_RUNS;
+}
+
+void up_job_tell(struct up_job *job, int code)
+{
+    struct hearth_opts opts;
+    hearth_opts_init(&opts);
+    opts.tag = TAG_END + (uint64_t)job->rank;
+    opts.done = woken;
+    opts.done_arg = job;
+    job->codes[job->rank] = code;
+    job->told = true;
+    /* A failure of the call shows in the others' requests too. */
+    (void)hearth_broadcast_nb(job->group, &job->codes[job->rank], 1, HEARTH_I32, job->rank, &opts,
+                              &job->ends[job->rank]);
+}
+
+void up_job_finish(struct up_job *job)
+{
+    struct hearth_opts opts;
+    hearth_opts_init(&opts);
+    opts.tag = TAG_LAST;
+    opts.timeout_ms = GOODBYE_MS;
+    (void)hearth_barrier(job->group, &opts); /* who is gone by now does not matter any more */
+}
+
+void up_job_close(struct up_job *job)
+{
+    for (int rank = 0; rank < UP_MEMBERS_MAX; rank++) {
+        hearth_request_free(job->ends[rank]);
+        job->ends[rank] = NULL;
+    }
+    hearth_group_close(job->group);
+    job->group = NULL;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The job of `hearth up -- PROGRAM`: its group among the machines that are up, where its programs meet, and
+ * who has ended or is gone. */
+#ifndef CLI_UP_JOB_H
+#define CLI_UP_JOB_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <hearth.h>
+
+#include "cli/vars.h"
+
+#define UP_MEMBERS_MAX 64
+#define UP_ADDRESS_MAX 96
+
+struct up_job {
+    /* What the caller says. */
+    hearth_node *node;
+    const char *name, *bind; /* bind: NULL = not said */
+    int min;
+    atomic_bool quit;        /* up_job_form ends soon */
+    void (*ring)(void *arg); /* from any thread: up_job_look may have news */
+    void *arg;
+
+    /* What up_job_form found out. */
+    hearth_group *group;
+    int rank, size, local_rank, local_size, host_rank;
+    char master[UP_ADDRESS_MAX], meeting[UP_ADDRESS_MAX]; /* MASTER_ADDR, HEARTH_RENDEZVOUS */
+    uint16_t port;                                        /* MASTER_PORT */
+
+    /* How the programs of the members ended, each told by its own. */
+    hearth_request *ends[UP_MEMBERS_MAX];
+    int32_t codes[UP_MEMBERS_MAX];
+    bool told; /* ours */
+};
+
+/* Waits until the job is formed, and agrees with the others where to meet. Blocks, looking at `quit`. A
+ * status; HEARTH_CANCELLED: `quit`. After an error there is no group. */
+int up_job_form(struct up_job *job);
+/* What the program gets to know of its place. */
+void up_job_vars(const struct up_job *job, struct vars *vars);
+
+enum up_job_state {
+    UP_JOB_RUNS,   /* somebody's program runs, and all members are there */
+    UP_JOB_FAILED, /* the same, but a program has failed: `who` */
+    UP_JOB_OVER,   /* all programs have ended */
+    UP_JOB_LOST    /* a member is gone; `text` */
+};
+enum up_job_state up_job_look(struct up_job *job, int *who, char *text, size_t size);
+/* Our program has ended with this code: said to all. */
+void up_job_tell(struct up_job *job, int code);
+/* All programs have ended: until everybody knows, or two seconds. */
+void up_job_finish(struct up_job *job);
+void up_job_close(struct up_job *job);
+
+#endif

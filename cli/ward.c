@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One program that a command with a life of its own starts and looks after. */
+#include "cli/ward.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/args.h"
+#include "core/types.h"
+#include "os/clock.h"
+#include "security/vault.h"
+
+#define STOP_NS   (5 * NS_PER_S) /* from SIGTERM to SIGKILL, and from there to giving up the keeper */
+#define DRAIN_MAX 64
+
+extern char **environ;
+
+/* ---- starting ---- */
+
+/* Our own program, as a keeper at the other end of two pipes. */
+static int spawn_keeper(pid_t *pid, int in, int out)
+{
+    char name[] = "hearth", run[] = "run", child[] = "--child";
+    char *args[] = {name, run, child, NULL};
+    posix_spawn_file_actions_t actions;
+    int reason = posix_spawn_file_actions_init(&actions);
+    if (reason)
+        return reason;
+    reason = posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
+    if (!reason)
+        reason = posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+    if (!reason)
+        reason = posix_spawn(pid, "/proc/self/exe", &actions, NULL, args, environ);
+    if (reason == ENOENT) /* a system without /proc */
+        reason = posix_spawnp(pid, name, &actions, NULL, args, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    return reason;
+}
+
+static bool send_setup(struct ward *w, const struct ward_plan *plan)
+{
+    bool good = true;
+    for (char **var = plan->vars; good && var && *var; var++)
+        good = post_add(&w->down, LETTER_VAR, *var, strlen(*var));
+    for (char **arg = plan->args; good && *arg; arg++)
+        good = post_add(&w->down, LETTER_ARG, *arg, strlen(*arg));
+    return good;
+}
+
+static void close_ends(int ends[2])
+{
+    for (int i = 0; i < 2; i++) {
+        if (ends[i] >= 0)
+            close(ends[i]);
+    }
+}
+
+bool ward_start(struct ward *w, const struct ward_plan *plan, struct output *output)
+{
+    int down[2] = {-1, -1}, up[2] = {-1, -1};
+    *w = (struct ward){.output = output, .rank = plan->rank, .down = {.fd = -1}, .up = {.fd = -1}};
+    int reason = pipe_open(down) && pipe_open(up) ? 0 : errno;
+    if (!reason)
+        reason = spawn_keeper(&w->keeper, down[0], up[1]);
+    if (reason) {
+        snprintf(w->why, sizeof w->why, "cannot start a process: %s", strerror(reason));
+        close_ends(down);
+        close_ends(up);
+        w->keeper = 0;
+        return false;
+    }
+    close(down[0]);
+    close(up[1]);
+    post_init(&w->down, down[1]);
+    post_init(&w->up, up[0]);
+    if (plan->token)
+        snprintf(w->token, sizeof w->token, "%s", plan->token);
+    if (send_setup(w, plan))
+        return true;
+    snprintf(w->why, sizeof w->why, "its arguments and variables are too long");
+    ward_stop(w);
+    while (!ward_over(w)) {
+        (void)poll(NULL, 0, 10);
+        ward_tend(w);
+    }
+    return false;
+}
+
+/* ---- letters ---- */
+
+static void take_end(struct ward *w, const struct letter *letter)
+{
+    if (letter->len != 2 || w->ended)
+        return;
+    w->ended = true;
+    w->signal = letter->content[1];
+    w->code = w->signal ? 128 + w->signal : letter->content[0];
+}
+
+static void take_failure(struct ward *w, const struct letter *letter)
+{
+    if (letter->len == 0 || w->ended)
+        return;
+    w->ended = true;
+    w->code = letter->content[0];
+    snprintf(w->why, sizeof w->why, "%.*s", (int)letter->len - 1, (const char *)letter->content + 1);
+}
+
+static void welcome(struct ward *w)
+{
+    unsigned char has_input = 0, term = PASS_TERM;
+    bool good = !w->token[0] || post_add(&w->down, LETTER_SECRET, w->token, strlen(w->token));
+    wipe(w->token, sizeof w->token);
+    good = good && post_add(&w->down, LETTER_GO, &has_input, 1);
+    if (good && w->asked)
+        good = post_add(&w->down, LETTER_SIGNAL, &term, 1);
+    w->greeted = true;
+    if (!good)
+        post_close(&w->down); /* the keeper ends then */
+}
+
+static void take_letter(struct ward *w, const struct letter *letter)
+{
+    const char *text = (const char *)letter->content;
+    switch (letter->kind) {
+    case LETTER_HELLO:
+        if (!w->greeted)
+            welcome(w);
+        break;
+    case LETTER_OUT:
+        output_write(w->output, w->rank, OUTPUT_STDOUT, text, letter->len);
+        break;
+    case LETTER_ERR:
+        output_write(w->output, w->rank, OUTPUT_STDERR, text, letter->len);
+        break;
+    case LETTER_FAILED:
+        take_failure(w, letter);
+        break;
+    case LETTER_END:
+        take_end(w, letter);
+        break;
+    default:
+        break;
+    }
+}
+
+/* false: nothing was there. */
+static bool hear(struct ward *w)
+{
+    struct letter letter;
+    int more = 0, state = w->up.fd >= 0 ? post_read(&w->up) : -1;
+    while (state > 0 && (more = post_next(&w->up, &letter)) == 1)
+        take_letter(w, &letter);
+    if (state < 0 || more < 0)
+        post_close(&w->up);
+    return state > 0;
+}
+
+/* ---- the end ---- */
+
+void ward_stop(struct ward *w)
+{
+    unsigned char term = PASS_TERM;
+    if (w->asked || w->keeper == 0)
+        return;
+    w->asked = true;
+    w->next_ns = clock_real() + STOP_NS;
+    if (w->greeted)
+        (void)post_add(&w->down, LETTER_SIGNAL, &term, 1);
+    else
+        post_close(&w->down); /* there is no program yet: the keeper sees that nobody wants one */
+}
+
+static void escalate(struct ward *w)
+{
+    unsigned char number = PASS_KILL;
+    if (!w->asked || w->keeper == 0 || clock_real() < w->next_ns)
+        return;
+    w->next_ns = clock_real() + STOP_NS;
+    if (w->kills++ == 0)
+        (void)post_add(&w->down, LETTER_SIGNAL, &number, 1);
+    else
+        kill(w->keeper, SIGKILL); /* its program follows it */
+}
+
+static void reap(struct ward *w)
+{
+    int status = 0;
+    if (w->keeper == 0 || waitpid(w->keeper, &status, WNOHANG) != w->keeper)
+        return;
+    w->keeper = 0;
+    for (int i = 0; i < DRAIN_MAX && hear(w); i++) {
+    }
+    output_end(w->output, w->rank);
+    post_close(&w->down);
+    post_close(&w->up);
+    wipe(w->token, sizeof w->token);
+    if (w->ended)
+        return;
+    w->ended = true;
+    w->code = w->asked ? 128 + SIGTERM : EXIT_FAILED_CHECK;
+    snprintf(w->why, sizeof w->why, "its keeper was lost");
+}
+
+void ward_polls(const struct ward *w, struct pollfd polls[2])
+{
+    polls[0] = (struct pollfd){.fd = w->up.fd, .events = POLLIN};
+    polls[1] = (struct pollfd){.fd = post_waiting(&w->down) ? w->down.fd : -1, .events = POLLOUT};
+}
+
+void ward_tend(struct ward *w)
+{
+    hear(w);
+    post_flush(&w->down);
+    escalate(w);
+    reap(w);
+}
+
+int ward_patience_ms(const struct ward *w)
+{
+    uint64_t now = clock_real();
+    if (w->keeper && w->up.fd < 0)
+        return 20; /* it is about to end, and nothing but a look tells */
+    if (!w->asked || w->keeper == 0)
+        return -1;
+    return w->next_ns > now ? (int)((w->next_ns - now) / NS_PER_MS) + 1 : 0;
+}
+
+bool ward_over(const struct ward *w)
+{
+    return w->keeper == 0;
+}
