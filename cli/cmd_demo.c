@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hearth demo: what the user says, and the images; then the race, or the nodes of one process. */
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/args.h"
+#include "cli/cluster_plan.h"
 #include "cli/commands.h"
 #include "cli/demo.h"
 
-#define DATA_DIR    "/usr/share/datasets/fashion-mnist"
 #define EPOCHS_MAX  1000
 #define STEPS_MAX   2500
 #define REPORT_FILE "hearth-demo.html"
@@ -46,13 +47,17 @@ static int read_data(struct demo *demo)
     return EXIT_FAILED_CHECK;
 }
 
-static int run(struct demo *demo, bool local, int argc, char **argv)
+enum form { FORM_RACE, FORM_LOCAL, FORM_CLUSTER };
+
+static int run(struct demo *demo, enum form form, int argc, char **argv)
 {
     int code = read_data(demo);
     if (!code && demo->json && !(demo->doc = doc_open(argc, argv)))
         code = EXIT_FAILED_CHECK;
     if (!code)
-        code = local ? demo_local(demo) : demo_race(demo);
+        code = form == FORM_LOCAL     ? demo_local(demo)
+               : form == FORM_CLUSTER ? demo_cluster(demo)
+                                      : demo_race(demo);
     if (demo->doc && !doc_close(demo->doc))
         code = EXIT_FAILED_CHECK;
     dataset_free(&demo->train);
@@ -60,9 +65,25 @@ static int run(struct demo *demo, bool local, int argc, char **argv)
     return code;
 }
 
+static int check(const struct demo *demo, const struct usage *usage, int batch, bool local, bool cluster)
+{
+    if (local && cluster)
+        return args_refuse(usage, "--local and --cluster are two forms of the demo; take one of them");
+    if (!cluster && (demo->codec || demo->seeds || demo->bind))
+        return args_refuse(usage, "--codec, --seeds and --bind go with --cluster");
+    if (demo->codec && (hearth_codec_check(demo->codec) || strlen(demo->codec) >= CLUSTER_CODEC_MAX))
+        return args_refuse(usage, "--codec: %s", hearth_error_text());
+    if (batch < demo->ranks)
+        return args_refuse(usage, "--batch %d is smaller than --ranks %d; each node needs at least one image",
+                           batch, demo->ranks);
+    if (!local && demo->ranks < 2)
+        return args_refuse(usage, "--ranks 1 has nobody to send to; a race needs two (--local does not)");
+    return ARGS_GO;
+}
+
 int cmd_demo(int argc, char **argv)
 {
-    struct demo demo = {.data = DATA_DIR,
+    struct demo demo = {.data = DEMO_DATA_DIR,
                         .ranks = 4,
                         .line_rate = 100e6 / 8,
                         .target = 80,
@@ -70,10 +91,10 @@ int cmd_demo(int argc, char **argv)
                         .report = REPORT_FILE};
     int epochs = 6, batch = 256, seed = 1;
     double rate = 0;
-    bool local = false;
+    bool local = false, cluster = false;
     struct arg args[] = {
         {"data", ARG_TEXT, &demo.data,
-         .about = "directory with the images, as IDX files (default " DATA_DIR ")", .value_name = "DIR"},
+         .about = "directory with the images, as IDX files (default " DEMO_DATA_DIR ")", .value_name = "DIR"},
         {"ranks", ARG_INT, &demo.ranks, .about = "processes, or nodes (default 4)", .min = 1,
          .max = DEMO_RANKS_MAX},
         {"rate", ARG_RATE, &demo.line_rate, .about = "what each process may send (default 100mbit)"},
@@ -91,6 +112,14 @@ int cmd_demo(int argc, char **argv)
          .about = "instead of the race: nodes in this process, compared with one node alone"},
         {"epochs", ARG_INT, &epochs, .about = "with --local: passes over the training images (default 6)",
          .min = 1, .max = EPOCHS_MAX},
+        {"cluster", ARG_FLAG, &cluster,
+         .about = "instead: this machine and all where `hearth up --allow-demo` runs, as fast as they are"},
+        {"codec", ARG_TEXT, &demo.codec, .value_name = "CODEC",
+         .about = "with --cluster: this one only (default: plain, int8 and topk:0.01, one after the other)"},
+        {"seeds", ARG_TEXT, &demo.seeds, .value_name = "LIST",
+         .about = "with --cluster: host[:port],...: nodes to ask beside those that are found"},
+        {"bind", ARG_TEXT, &demo.bind, .value_name = "IFACE|ADDR",
+         .about = "with --cluster: network to use (default: all)"},
         {"json", ARG_FLAG, &demo.json, .about = "print one JSON object instead of text"},
     };
     struct usage usage = {
@@ -100,17 +129,13 @@ int cmd_demo(int argc, char **argv)
         "that all replicas are identical all the way; exit code 1 if not. Under two minutes.",
         "hearth demo --rate 50mbit", args, sizeof args / sizeof *args};
     int code = args_parse(&usage, argc, argv);
+    if (code == ARGS_GO)
+        code = check(&demo, &usage, batch, local, cluster);
     if (code != ARGS_GO)
         return code;
-    if (batch < demo.ranks)
-        return args_refuse(&usage,
-                           "--batch %d is smaller than --ranks %d; each node needs at least one image", batch,
-                           demo.ranks);
-    if (!local && demo.ranks < 2)
-        return args_refuse(&usage, "--ranks 1 has nobody to send to; a race needs two (--local does not)");
     demo.job = (struct train_job){.epochs = epochs, .batch = (size_t)batch, .seed = (uint64_t)seed};
     demo.job.rate = (float)(rate > 0 ? rate : local ? RATE_LOCAL : RATE_RACE);
     demo.job.momentum = local ? MOMENTUM_LOCAL : 0;
     demo.job.mlp.hidden = local ? HIDDEN_LOCAL : HIDDEN_RACE;
-    return run(&demo, local, argc, argv);
+    return run(&demo, local ? FORM_LOCAL : cluster ? FORM_CLUSTER : FORM_RACE, argc, argv);
 }

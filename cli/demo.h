@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the two forms of the demo share: what the user said, and the images. */
+/* What the forms of the demo share: what the user said, and the images. */
 #ifndef CLI_DEMO_H
 #define CLI_DEMO_H
 
 #include "cli/json.h"
+#include "cli/race.h"
 #include "cli/train.h"
 
-#define DEMO_RANKS_MAX 32
+#define DEMO_RANKS_MAX   32
+#define DEMO_TEST_IMAGES 2000 /* enough to tell 80 % from 79 %, and quick */
+#define DEMO_DATA_DIR    "/usr/share/datasets/fashion-mnist"
 
 struct demo {
     const char *data; /* directory */
@@ -23,6 +26,10 @@ struct demo {
     int steps_max;
     const char *report; /* file */
 
+    /* The race of machines. */
+    const char *codec; /* NULL: several, one after the other */
+    const char *seeds, *bind;
+
     /* What demo_local found out. */
     struct train_epoch last; /* of the nodes */
     double nodes_s, single_s;
@@ -33,5 +40,10 @@ struct demo {
 int demo_local(struct demo *demo);
 /* Processes of their own, one codec after the other. An exit code. */
 int demo_race(struct demo *demo);
+/* The machines of the home cluster that allow it. An exit code. */
+int demo_cluster(struct demo *demo);
+/* Shows a race as it goes, writes the report. `run` runs it: false after a message. An exit code. */
+typedef bool demo_run(struct race *race, void *arg);
+int demo_show(struct demo *demo, struct race *race, demo_run *run, void *arg);
 
 #endif

@@ -11,9 +11,8 @@
 #include "cli/report.h"
 #include "cli/text.h"
 
-#define TEST_IMAGES 2000 /* enough to tell 80 % from 79 %, and quick */
-#define BAR_WIDTH   40
-#define NAME_WIDTH  18
+#define BAR_WIDTH  40
+#define NAME_WIDTH 18
 
 struct show {
     struct demo *demo;
@@ -72,12 +71,15 @@ static void show_head(const struct demo *demo, const struct race *race)
     const struct mlp *mlp = &demo->job.mlp;
     size_t count = mlp_param_count(mlp);
     machine_line(machine, sizeof machine);
-    printf("%s%d processes train a %zu-%zu-%zu perceptron, each behind a line of %s%s\n",
-           paint(stdout, PAINT_BOLD), race->ranks, mlp->in, mlp->hidden, mlp->out, text_rate(race->rate).s,
+    printf("%s%d %s train a %zu-%zu-%zu perceptron%s%s%s\n", paint(stdout, PAINT_BOLD), race->ranks,
+           race->machines ? "machines" : "processes", mlp->in, mlp->hidden, mlp->out,
+           race->machines ? "" : ", each behind a line of ", race->machines ? "" : text_rate(race->rate).s,
            paint(stdout, PAINT_NONE));
+    if (race->machines)
+        printf("  who      %s\n", race->machines);
     printf("  model    %s weights, so %s of gradient a step\n", text_count(count).s,
            text_bytes((double)count * sizeof(float)).s);
-    printf("  data     %s: %zu images a step, split among the processes\n", demo->data, demo->job.batch);
+    printf("  data     %s: %zu images a step, split among them\n", demo->data, demo->job.batch);
     printf("  goal     %g %% of %s test images right; looked at every %d steps, which takes no time here\n",
            race->target * 100, text_count(race->test_images).s, RACE_EVERY);
     printf("  machine  %s\n\n", machine);
@@ -93,12 +95,12 @@ static void show_head(const struct demo *demo, const struct race *race)
 static void show_bars(const struct race *race)
 {
     double longest = 0, plain = lane_seconds(&race->lanes[0]);
-    for (int i = 0; i < RACE_LANES; i++) {
+    for (int i = 0; i < race->lane_count; i++) {
         if (race->lanes[i].like < 0 && lane_seconds(&race->lanes[i]) > longest)
             longest = lane_seconds(&race->lanes[i]);
     }
     printf("\n%sTime to %g %%%s\n", paint(stdout, PAINT_BOLD), race->target * 100, paint(stdout, PAINT_NONE));
-    for (int i = 0; i < RACE_LANES; i++) {
+    for (int i = 0; i < race->lane_count; i++) {
         const struct race_lane *lane = &race->lanes[i];
         char bar[BAR_WIDTH + 1];
         double seconds = lane_seconds(lane);
@@ -123,7 +125,7 @@ static void show_same(const struct race *race)
 {
     printf("\n%sThe %d replicas are identical, bit for bit, every time they are compared%s\n",
            paint(stdout, PAINT_GOOD), race->ranks, paint(stdout, PAINT_NONE));
-    for (int i = 0; i < RACE_LANES; i++) {
+    for (int i = 0; i < race->lane_count; i++) {
         const struct race_lane *lane = &race->lanes[i];
         printf("  %-*s %3zu times, in the end all have %016llx\n", NAME_WIDTH, lane->name, lane->checks,
                (unsigned long long)lane->hash);
@@ -132,7 +134,7 @@ static void show_same(const struct race *race)
 
 static void show_feedback(const struct race *race)
 {
-    for (int i = 0; i < RACE_LANES; i++) {
+    for (int i = 0; i < race->lane_count; i++) {
         const struct race_lane *lane = &race->lanes[i];
         if (lane->like < 0)
             continue;
@@ -153,7 +155,7 @@ static void show_outlook(const struct race *race, const struct outlook *outlooks
 {
     printf("\n%sThe same for %s%s (cost model)\n", paint(stdout, PAINT_BOLD), OUTLOOK_WHAT,
            paint(stdout, PAINT_NONE));
-    for (int i = 0; i < RACE_LANES; i++) {
+    for (int i = 0; i < race->lane_count; i++) {
         if (race->lanes[i].like >= 0)
             continue;
         printf("  %-*s %8s a step, %s", NAME_WIDTH, race->lanes[i].name, text_time(outlooks[i].seconds).s,
@@ -174,9 +176,12 @@ static void lane_json(json_t *doc, const struct race *race, const struct race_la
     json_t *row = doc_row(doc);
     row_text(row, "name", "demo.lane");
     row_text(row, "compress", lane->codec);
-    row_text(row, "transport", "tcp");
+    row_text(row, "transport", race->machines ? "auto" : "tcp");
     row_count(row, "ranks", (uint64_t)race->ranks);
-    row_real(row, "rate_bytes_per_s", race->rate);
+    if (race->machines)
+        row_text(row, "machines", race->machines);
+    else
+        row_real(row, "rate_bytes_per_s", race->rate);
     row_count(row, "bytes", mlp_param_count(&race->job->mlp) * sizeof(float));
     row_count(row, "steps", lane->steps);
     row_bool(row, "reached", lane->reached);
@@ -212,11 +217,11 @@ static void points_json(json_t *doc, const struct race_lane *lane)
 
 static void all_json(json_t *doc, const struct race *race, const struct outlook *outlooks)
 {
-    for (int i = 0; i < RACE_LANES; i++) {
+    for (int i = 0; i < race->lane_count; i++) {
         lane_json(doc, race, &race->lanes[i]);
         points_json(doc, &race->lanes[i]);
     }
-    for (int i = 0; i < RACE_LANES; i++) {
+    for (int i = 0; i < race->lane_count; i++) {
         json_t *row = doc_row(doc);
         row_text(row, "name", "demo.outlook");
         row_text(row, "what", OUTLOOK_WHAT);
@@ -247,15 +252,15 @@ static int finish(struct demo *demo, const struct race *race, FILE *report)
     return EXIT_GOOD;
 }
 
-static int run_race(struct demo *demo, struct race *race, FILE *report)
+int demo_show(struct demo *demo, struct race *race, demo_run *run, void *arg)
 {
     struct show show = {.demo = demo, .race = race};
-    race_init(race);
+    FILE *report = report_open(demo->report);
+    if (!report)
+        return EXIT_FAILED_CHECK;
     race->job = &demo->job;
-    race->ranks = demo->ranks;
-    race->rate = demo->line_rate;
     race->target = demo->target / 100;
-    race->test_images = demo->test.count < TEST_IMAGES ? demo->test.count : TEST_IMAGES;
+    race->test_images = demo->test.count < DEMO_TEST_IMAGES ? demo->test.count : DEMO_TEST_IMAGES;
     race->steps_max = (size_t)demo->steps_max;
     race->lane_begins = lane_begins;
     race->point_seen = point_seen;
@@ -264,10 +269,16 @@ static int run_race(struct demo *demo, struct race *race, FILE *report)
     race->arg = &show;
     if (!demo->json)
         show_head(demo, race);
-    if (race_run(race))
+    if (run(race, arg))
         return finish(demo, race, report);
     fclose(report);
     return EXIT_FAILED_CHECK;
+}
+
+static bool run_here(struct race *race, void *arg)
+{
+    (void)arg;
+    return race_run(race);
 }
 
 int demo_race(struct demo *demo)
@@ -277,8 +288,10 @@ int demo_race(struct demo *demo)
         fprintf(stderr, "hearth demo: no memory\n");
         return EXIT_FAILED_CHECK;
     }
-    FILE *report = report_open(demo->report);
-    int code = report ? run_race(demo, race, report) : EXIT_FAILED_CHECK;
+    race_init(race);
+    race->ranks = demo->ranks;
+    race->rate = demo->line_rate;
+    int code = demo_show(demo, race, run_here, NULL);
     free(race);
     return code;
 }

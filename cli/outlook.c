@@ -18,7 +18,7 @@ void outlook_all(const struct race *race, struct outlook *outlooks)
     view.across = view.inside = (struct link_cost){WAY_S, RATE, 0, 0};
     view.chunk_bytes = config.chunk_bytes;
     view.window_bytes = config.window_bytes;
-    for (int i = 0; i < RACE_LANES; i++) {
+    for (int i = 0; i < race->lane_count; i++) {
         struct codec_list list;
         struct error error;
         outlooks[i] = (struct outlook){.bytes = 0};

@@ -19,35 +19,21 @@
 #include <unistd.h>
 
 #include "cli/post.h"
+#include "cli/racer.h"
 #include "cli/secrecy.h"
-#include "core/hash.h"
 #include "os/leash.h"
 #include "os/random.h"
 
 #define STEPS_EXPECTED 110 /* of the first lane */
 #define LIKE_FACTOR    2
-#define NOTE_TEXT_LEN  400
 
-enum note_kind { NOTE_BEGIN, NOTE_POINT, NOTE_END, NOTE_FAILED };
-
-struct note {
-    enum note_kind kind;
-    int rank, lane;
-    struct race_point point;     /* NOTE_POINT */
-    double network_s, compute_s; /* NOTE_END */
-    size_t steps, checks;
-    bool reached;
-    uint64_t hash;
-    char text[NOTE_TEXT_LEN]; /* NOTE_FAILED */
-};
-_Static_assert(sizeof(struct note) <= PIPE_BUF, "notes are written in one piece");
+_Static_assert(sizeof(struct race_note) <= PIPE_BUF, "notes are written in one piece");
 
 /* One rank, in its own process. */
-struct racer {
-    struct race *race;
-    int rank, pipe;
+struct runner {
+    struct racer racer;
     hearth_node *node;
-    struct trainer trainer;
+    int pipe;
 };
 
 void race_init(struct race *race)
@@ -60,26 +46,19 @@ void race_init(struct race *race)
         {"topk, no feedback", "topk:0.01,feedback=off", .like = 2},
     };
     memcpy(race->lanes, lanes, sizeof lanes);
+    race->lane_count = RACE_LANES;
 }
 
 /* ---- the ranks ---- */
 
-static void tell(const struct racer *r, struct note *note)
+static void tell(void *arg, const struct race_note *note)
 {
-    note->rank = r->rank;
+    struct runner *r = arg;
     while (write(r->pipe, note, sizeof *note) < 0 && errno == EINTR)
         ;
 }
 
-static int fail(const struct racer *r, int lane, int status, const char *text)
-{
-    struct note note = {.kind = NOTE_FAILED, .lane = lane};
-    snprintf(note.text, sizeof note.text, "%s: %s", hearth_status_name(status), text);
-    tell(r, &note);
-    return status;
-}
-
-static int open_node(struct racer *r, const char *meeting)
+static int open_node(struct runner *r, const char *meeting)
 {
     struct hearth_config config;
     hearth_config_init(&config);
@@ -87,119 +66,35 @@ static int open_node(struct racer *r, const char *meeting)
     config.peers = NULL;
     config.rendezvous = meeting;
     config.job = "hearth demo"; /* always the same: what codecs draw depends on it */
-    config.rank = r->rank;
-    config.world_size = r->race->ranks;
+    config.rank = r->racer.rank;
+    config.world_size = r->racer.race->ranks;
     config.bind = "127.0.0.1";
     config.transport = "tcp"; /* as between machines; shared memory would have no line to be slow */
-    config.rate = (uint64_t)(r->race->rate * 8);
+    config.rate = (uint64_t)(r->racer.race->rate * 8);
     if (!status)
         status = hearth_open(&config, &r->node);
     if (status)
-        return fail(r, 0, status, hearth_error_text());
-    if (!trainer_init(&r->trainer, r->race->job, hearth_world(r->node)))
-        return fail(r, 0, HEARTH_NO_MEMORY, "no memory for a replica");
-    return HEARTH_OK;
-}
-
-static double sent_bytes(struct racer *r)
-{
-    struct hearth_compressor_stats stats = {.size = sizeof stats};
-    if (hearth_compressor_stats(r->trainer.compressor, NULL, &stats))
-        return 0;
-    return (double)stats.sent_bytes;
-}
-
-/* Compares the replicas and looks how good they are. */
-static int look(struct racer *r, struct race_lane *lane, struct race_point *point)
-{
-    struct trainer *t = &r->trainer;
-    int status = hearth_same(t->group, t->params, t->count * sizeof *t->params, NULL);
-    if (!status)
-        status = trainer_score(t, r->race->test_images, &point->score);
-    if (status)
-        return status;
-    point->step = t->step;
-    point->seconds = (double)(t->compute_ns + t->call_ns) / (double)NS_PER_S;
-    point->bytes = sent_bytes(r);
-    lane->checks++;
-    return HEARTH_OK;
-}
-
-static size_t steps_limit(const struct race *race, const struct race_lane *lane)
-{
-    size_t limit = race->steps_max;
-    if (lane->like >= 0 && race->lanes[lane->like].steps * LIKE_FACTOR < limit)
-        limit = race->lanes[lane->like].steps * LIKE_FACTOR;
-    return limit;
-}
-
-static int run_steps(struct racer *r, struct race_lane *lane)
-{
-    struct note note = {.kind = NOTE_POINT, .lane = (int)(lane - r->race->lanes)};
-    struct trainer *t = &r->trainer;
-    size_t limit = steps_limit(r->race, lane);
-    double loss = 0;
-    int status = trainer_start(t);
-    while (!status && !lane->reached && t->step < limit) {
-        status = trainer_step(t, &loss);
-        if (status || t->step % RACE_EVERY != 0)
-            continue;
-        status = look(r, lane, &note.point);
-        lane->reached = !status && lane->like < 0 && note.point.score.accuracy >= r->race->target;
-        if (!status && r->rank == 0)
-            tell(r, &note);
-    }
-    lane->steps = t->step;
-    return status;
-}
-
-static int run_lane(struct racer *r, struct race_lane *lane)
-{
-    struct note note = {.kind = NOTE_BEGIN, .lane = (int)(lane - r->race->lanes)};
-    struct trainer *t = &r->trainer;
-    struct hearth_compressor_config config;
-    hearth_compressor_config_init(&config);
-    config.codec = lane->codec;
-    if (r->rank == 0)
-        tell(r, &note);
-    int status = hearth_compressor_open(t->group, &config, &t->compressor);
-    if (!status)
-        status = run_steps(r, lane);
-    if (status)
-        return fail(r, note.lane, status, hearth_error_text());
-    note.kind = NOTE_END;
-    note.steps = lane->steps;
-    note.checks = lane->checks;
-    note.reached = lane->reached;
-    note.network_s = (double)t->call_ns / (double)NS_PER_S;
-    note.compute_s = (double)t->compute_ns / (double)NS_PER_S;
-    note.hash = hash64(0, t->params, t->count * sizeof *t->params);
-    tell(r, &note);
-    hearth_compressor_close(t->compressor);
-    t->compressor = NULL;
+        return racer_fail(&r->racer, 0, status, hearth_error_text());
+    if (!trainer_init(&r->racer.trainer, r->racer.race->job, hearth_world(r->node)))
+        return racer_fail(&r->racer, 0, HEARTH_NO_MEMORY, "no memory for a replica");
     return HEARTH_OK;
 }
 
 static int rank_main(struct race *race, int rank, int pipe, const char *meeting)
 {
-    struct racer r = {.race = race, .rank = rank, .pipe = pipe};
+    struct runner r = {.pipe = pipe};
+    r.racer = (struct racer){.race = race, .rank = rank, .speaks = rank == 0, .tell = tell, .arg = &r};
     int status = open_node(&r, meeting);
-    for (int lane = 0; lane < RACE_LANES && !status; lane++)
-        status = run_lane(&r, &race->lanes[lane]);
+    for (int lane = 0; lane < race->lane_count && !status; lane++)
+        status = racer_lane(&r.racer, lane);
     hearth_close(r.node);
-    trainer_fini(&r.trainer);
+    trainer_fini(&r.racer.trainer);
     return status ? 1 : 0;
 }
 
 /* ---- their parent ---- */
 
-/* What all ranks say of the end of a lane. */
-struct tally {
-    int ended[RACE_LANES];
-    bool failed;
-};
-
-static void take_end(struct race *race, struct tally *tally, const struct note *note)
+static void take_end(struct race *race, struct race_tally *tally, const struct race_note *note)
 {
     struct race_lane *lane = &race->lanes[note->lane];
     int ended = ++tally->ended[note->lane];
@@ -224,7 +119,7 @@ static void take_end(struct race *race, struct tally *tally, const struct note *
     }
 }
 
-static void take_note(struct race *race, struct tally *tally, const struct note *note)
+void race_take(struct race *race, struct race_tally *tally, const struct race_note *note)
 {
     struct race_lane *lane = &race->lanes[note->lane];
     switch (note->kind) {
@@ -248,16 +143,16 @@ static void take_note(struct race *race, struct tally *tally, const struct note 
 }
 
 /* Until the last rank has closed its end. */
-static void hear(struct race *race, int pipe, struct tally *tally)
+static void hear(struct race *race, int pipe, struct race_tally *tally)
 {
-    struct note note;
+    struct race_note note;
     for (;;) {
         ssize_t got = read(pipe, &note, sizeof note);
         if (got < 0 && errno == EINTR)
             continue;
         if (got != (ssize_t)sizeof note)
             break;
-        take_note(race, tally, &note);
+        race_take(race, tally, &note);
     }
 }
 
@@ -304,7 +199,7 @@ bool race_run(struct race *race)
     int ends[2];
     uint64_t draw;
     char meeting[64];
-    struct tally tally = {.failed = false};
+    struct race_tally tally = {.failed = false};
     if (random_bytes(&draw, sizeof draw) || !pipe_open(ends)) {
         fprintf(stderr, "hearth demo: no pipe or no random numbers: %s\n", strerror(errno));
         return false;
@@ -324,11 +219,19 @@ bool race_run(struct race *race)
 
 /* ---- what came out ---- */
 
+size_t race_limit(const struct race *race, const struct race_lane *lane)
+{
+    size_t limit = race->steps_max;
+    if (lane->like >= 0 && race->lanes[lane->like].steps * LIKE_FACTOR < limit)
+        limit = race->lanes[lane->like].steps * LIKE_FACTOR;
+    return limit;
+}
+
 double race_share(const struct race *race, const struct race_lane *lane)
 {
     size_t expected = race->lanes[0].done ? race->lanes[0].steps : STEPS_EXPECTED;
     if (lane->like >= 0)
-        expected = steps_limit(race, lane);
+        expected = race_limit(race, lane);
     double share = (double)race_last(lane).step / (double)expected;
     return share < 0.99 ? share : 0.99;
 }

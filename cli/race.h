@@ -41,10 +41,11 @@ struct race {
     /* What the caller says. */
     const struct train_job *job;
     int ranks;
-    double rate;        /* bytes a second that each process sends at most */
-    double target;      /* share of the test images that are to be right */
-    size_t test_images; /* how many of them are looked at */
-    size_t steps_max;   /* at most RACE_STEPS_MAX */
+    double rate;          /* bytes a second that each process sends at most */
+    const char *machines; /* their names, where each rank is a machine of its own; NULL: all on this one */
+    double target;        /* share of the test images that are to be right */
+    size_t test_images;   /* how many of them are looked at */
+    size_t steps_max;     /* at most RACE_STEPS_MAX */
     void (*lane_begins)(void *arg, const struct race_lane *lane);
     void (*point_seen)(void *arg, const struct race_lane *lane); /* its last point is new */
     void (*lane_ended)(void *arg, const struct race_lane *lane);
@@ -52,7 +53,14 @@ struct race {
     void *arg;
 
     /* What came out. */
+    int lane_count; /* at most RACE_LANES */
     struct race_lane lanes[RACE_LANES];
+};
+
+/* What all ranks said of the end of a lane. */
+struct race_tally {
+    int ended[RACE_LANES];
+    bool failed;
 };
 
 /* plain, int8, topk, powersgd, topk without feedback. Keeps what the caller said. */
@@ -60,6 +68,11 @@ void race_init(struct race *race);
 /* Runs all lanes. false with a message: a process failed, or replicas differ. */
 bool race_run(struct race *race);
 
+/* What a rank tells (cli/racer.h), into the race: shows it, and adds it up. */
+struct race_note;
+void race_take(struct race *race, struct race_tally *tally, const struct race_note *note);
+/* At most so many steps. */
+size_t race_limit(const struct race *race, const struct race_lane *lane);
 /* Steps a lane is expected to need, from what is known: for progress. */
 double race_share(const struct race *race, const struct race_lane *lane);
 /* The point at or before a step; NULL: none. */

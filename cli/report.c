@@ -88,7 +88,7 @@ static double value_of(const struct race_point *point, enum axis_kind kind)
 static struct axis axis_of(const struct race *race, enum axis_kind kind)
 {
     struct axis axis = {.kind = kind, .low = HUGE_VAL, .high = 0, .from = LEFT, .to = CHART_WIDTH - RIGHT};
-    for (int i = 0; i < RACE_LANES; i++) {
+    for (int i = 0; i < race->lane_count; i++) {
         for (size_t p = 0; p < race->lanes[i].point_count; p++) {
             double value = value_of(&race->lanes[i].points[p], kind);
             if (value > 0 && value < axis.low)
@@ -195,7 +195,7 @@ static void put_line(FILE *file, const struct race_lane *lane, int index, const 
 static void put_legend(FILE *file, const struct race *race)
 {
     fprintf(file, "<svg viewBox=\"0 0 %d 24\" aria-hidden=\"true\">", CHART_WIDTH);
-    for (int i = 0, at = LEFT; i < RACE_LANES; i++) {
+    for (int i = 0, at = LEFT; i < race->lane_count; i++) {
         fprintf(file, "<path class=\"line lane%d\" d=\"M%d 12h28\"/><text x=\"%d\" y=\"16\">%s</text>", i, at,
                 at + 34, race->lanes[i].name);
         at += 34 + 22 + (int)strlen(race->lanes[i].name) * 8;
@@ -212,7 +212,7 @@ static void put_chart(FILE *file, const struct race *race, enum axis_kind kind, 
     fprintf(file, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", CHART_WIDTH, CHART_HEIGHT,
             title);
     put_grid(file, &x, &y);
-    for (int i = 0; i < RACE_LANES; i++)
+    for (int i = 0; i < race->lane_count; i++)
         put_line(file, &race->lanes[i], i, &x, &y);
     fprintf(file, "<text class=\"soft\" x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>\n</svg>\n",
             CHART_WIDTH - RIGHT, CHART_HEIGHT - 8, label);
@@ -221,13 +221,15 @@ static void put_chart(FILE *file, const struct race *race, enum axis_kind kind, 
 static void put_bars(FILE *file, const struct race *race)
 {
     double longest = 0, plain = race_last(&race->lanes[0]).seconds;
-    int row = 0;
-    for (int i = 0; i < RACE_LANES; i++)
+    int row = 0, rows = 0;
+    for (int i = 0; i < race->lane_count; i++)
+        rows += race->lanes[i].like < 0;
+    for (int i = 0; i < race->lane_count; i++)
         longest = race->lanes[i].like < 0 ? fmax(longest, race_last(&race->lanes[i]).seconds) : longest;
     fprintf(file,
             "<h2>Time to %g %%</h2>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"Time to %g %%\">\n",
-            race->target * 100, CHART_WIDTH, (RACE_LANES - 1) * BAR_HEIGHT, race->target * 100);
-    for (int i = 0; i < RACE_LANES; i++) {
+            race->target * 100, CHART_WIDTH, rows * BAR_HEIGHT, race->target * 100);
+    for (int i = 0; i < race->lane_count; i++) {
         const struct race_lane *lane = &race->lanes[i];
         double seconds = race_last(lane).seconds,
                width = longest > 0 ? seconds / longest * (CHART_WIDTH - BAR_LEFT - BAR_RIGHT) : 0;
@@ -256,7 +258,7 @@ static void put_results(FILE *file, const struct race *race)
           "<th>network<br>a step</th><th>compute<br>a step</th><th>sent<br>a step</th>"
           "<th>replicas, all the same</th></tr>\n",
           file);
-    for (int i = 0; i < RACE_LANES; i++) {
+    for (int i = 0; i < race->lane_count; i++) {
         const struct race_lane *lane = &race->lanes[i];
         double steps = lane->steps ? (double)lane->steps : 1;
         fprintf(file, "<tr><td>%s</td><td>%zu</td><td>%s</td><td>%.2f %%</td><td>%s</td><td>%s</td>",
@@ -271,7 +273,7 @@ static void put_results(FILE *file, const struct race *race)
 
 static void put_feedback(FILE *file, const struct race *race)
 {
-    for (int i = 0; i < RACE_LANES; i++) {
+    for (int i = 0; i < race->lane_count; i++) {
         const struct race_lane *lane = &race->lanes[i];
         const struct race_point *then = lane->like < 0 ? NULL : race_at(lane, race->lanes[lane->like].steps);
         if (!then)
@@ -290,7 +292,7 @@ static void put_outlook(FILE *file, const struct race *race, const struct outloo
 {
     fprintf(file, "<h2>The same for %s</h2>\n<div><table>\n", OUTLOOK_WHAT);
     fputs("<tr><th>codec</th><th>a step</th><th>sent</th><th>speed-up</th></tr>\n", file);
-    for (int i = 0; i < RACE_LANES; i++) {
+    for (int i = 0; i < race->lane_count; i++) {
         if (race->lanes[i].like >= 0)
             continue;
         fprintf(file, "<tr><td>%s</td><td>%s</td><td>%s</td><td>%s x</td></tr>\n", race->lanes[i].name,
@@ -314,8 +316,15 @@ static void put_head(FILE *file, const struct race *race)
           "<title>Hearth: a race of codecs</title>\n",
           file);
     fputs(style, file);
-    fprintf(file, "</head>\n<body>\n<h1>%d processes train one model, each behind a line of %s</h1>\n",
-            race->ranks, text_rate(race->rate).s);
+    fputs("</head>\n<body>\n", file);
+    if (race->machines) {
+        fprintf(file, "<h1>%d machines train one model</h1>\n<p>", race->ranks);
+        put_text(file, race->machines);
+        fputs(".</p>\n", file);
+    } else {
+        fprintf(file, "<h1>%d processes train one model, each behind a line of %s</h1>\n", race->ranks,
+                text_rate(race->rate).s);
+    }
     fprintf(file,
             "<p>A %zu-%zu-%zu perceptron, %s weights: %s of gradient in every step. Same images, same seeds, "
             "until %g %% of %s test images are right. Every %d steps the accuracy is looked at and all "
@@ -348,7 +357,7 @@ bool report_close(FILE *file, const char *path, const struct race *race, const s
     put_results(file, race);
     put_feedback(file, race);
     put_chart(file, race, AXIS_TIME, "Loss over time", "time in the steps, logarithmic");
-    put_chart(file, race, AXIS_BYTES, "Loss over bytes", "bytes sent by one process, logarithmic");
+    put_chart(file, race, AXIS_BYTES, "Loss over bytes", "bytes sent by one of them, logarithmic");
     put_outlook(file, race, outlooks);
     fputs("</body>\n</html>\n", file);
     bool written = fflush(file) == 0 && !ferror(file);

@@ -90,6 +90,34 @@ static size_t share_begin(const struct trainer *t, size_t count, int rank)
     return count * (size_t)rank / (size_t)t->size;
 }
 
+static struct hearth_tensor part_tensor(struct trainer *t, const struct mlp_shape *shape)
+{
+    return (struct hearth_tensor){.name = shape->name,
+                                  .data = t->gradient + shape->offset,
+                                  .dtype = HEARTH_F32,
+                                  .ndim = shape->ndim,
+                                  .dims = shape->dims};
+}
+
+int trainer_sync(struct trainer *t)
+{
+    int status = hearth_sync_open_with(t->compressor, HEARTH_AVG, &t->sync);
+    for (int p = 0; p < MLP_PARTS && status >= 0; p++) {
+        struct mlp_shape shape = mlp_shape(&t->job->mlp, (enum mlp_part)p);
+        struct hearth_tensor tensor = part_tensor(t, &shape);
+        status = hearth_sync_add(t->sync, &tensor);
+    }
+    return status < 0 ? status : HEARTH_OK;
+}
+
+static int sync_gradient(struct trainer *t, double weight)
+{
+    int status = hearth_sync_set_weight(t->sync, weight);
+    for (int p = 0; p < MLP_PARTS && !status; p++)
+        status = hearth_sync_ready(t->sync, p);
+    return status ? status : hearth_sync_wait(t->sync, NULL);
+}
+
 /* Layer by layer through the compressor, all under way at the same time. */
 static int compress_gradient(struct trainer *t, const struct hearth_opts *opts)
 {
@@ -97,11 +125,7 @@ static int compress_gradient(struct trainer *t, const struct hearth_opts *opts)
     int status = HEARTH_OK;
     for (int p = 0; p < MLP_PARTS && !status; p++) {
         struct mlp_shape shape = mlp_shape(&t->job->mlp, (enum mlp_part)p);
-        struct hearth_tensor tensor = {.name = shape.name,
-                                       .data = t->gradient + shape.offset,
-                                       .dtype = HEARTH_F32,
-                                       .ndim = shape.ndim,
-                                       .dims = shape.dims};
+        struct hearth_tensor tensor = part_tensor(t, &shape);
         status = hearth_compressor_all_reduce_nb(t->compressor, &tensor, HEARTH_AVG, opts, &requests[p]);
     }
     if (!status)
@@ -119,6 +143,8 @@ static int average_gradient(struct trainer *t, size_t share)
         return HEARTH_OK;
     hearth_opts_init(&opts);
     opts.weight = (double)share * t->size / (double)t->job->batch;
+    if (t->sync)
+        return sync_gradient(t, opts.weight);
     if (t->compressor)
         return compress_gradient(t, &opts);
     return hearth_all_reduce(t->group, t->gradient, t->gradient, t->count, HEARTH_F32, HEARTH_AVG, &opts);

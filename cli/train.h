@@ -27,6 +27,7 @@ struct trainer {
     const struct train_job *job;
     hearth_group *group;           /* NULL: alone */
     hearth_compressor *compressor; /* of the group, lent by the caller; NULL: one plain all_reduce a step */
+    hearth_sync *sync;             /* on the compressor, lent likewise: see trainer_sync */
     int rank, size;
     size_t count; /* parameters */
     float *params, *velocity, *gradient;
@@ -54,6 +55,8 @@ void trainer_fini(struct trainer *t);
 /* The first weights, broadcast by rank 0; the same trainer may start again. Returns a hearth status, as do
  * the others. */
 int trainer_start(struct trainer *t);
+/* From now on gradients meet by a sync on the compressor: t->sync, the caller's to close. */
+int trainer_sync(struct trainer *t);
 /* The next step. Adds the loss of this replica's images to *loss. */
 int trainer_step(struct trainer *t, double *loss);
 /* Scores the first `images` of the test set, shared among all trainers; all get the same result. */
