@@ -142,13 +142,21 @@ void cluster_event_text(const struct hearth_event *event, char *text, size_t siz
         *c = *c >= ' ' && *c < 127 ? *c : '?';
 }
 
-void cluster_event_line(FILE *file, const struct hearth_event *event, time_t now)
+void cluster_line(FILE *file, const char *text, time_t now)
 {
-    char text[512], clock[16] = "";
+    char clock[16] = "";
     struct tm tm;
-    cluster_event_text(event, text, sizeof text);
     if (localtime_r(&now, &tm))
         strftime(clock, sizeof clock, "%H:%M:%S", &tm);
-    fprintf(file, "%s %s\n", clock, text);
+    fprintf(file, "%s ", clock);
+    print_clean(file, text, 0);
+    fputc('\n', file);
     fflush(file);
+}
+
+void cluster_event_line(FILE *file, const struct hearth_event *event, time_t now)
+{
+    char text[512];
+    cluster_event_text(event, text, sizeof text);
+    cluster_line(file, text, now);
 }

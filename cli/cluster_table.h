@@ -15,5 +15,6 @@ int cluster_table_draw(FILE *file, const struct cluster_status *status, const ch
 void cluster_event_text(const struct hearth_event *event, char *text, size_t size);
 /* "12:03:04 joined anna ..." with its end. */
 void cluster_event_line(FILE *file, const struct hearth_event *event, time_t now);
+void cluster_line(FILE *file, const char *text, time_t now); /* any other news, likewise */
 
 #endif

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The program of `hearth up`. */
+#include "cli/up_program.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/args.h"
+#include "os/clock.h"
+#include "security/vault.h"
+
+#define VARS_MAX    32
+#define GRACE_NS    (10 * NS_PER_S) /* from the failure of a program elsewhere to the end of ours */
+#define PATIENCE_NS (4 * NS_PER_S)  /* for the thread to end */
+#define LOOK_MS     10
+#define FORMING_YET 1 /* no status */
+
+static void say(struct up_program *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(struct up_program *p, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    p->say(p->arg, text);
+}
+
+/* ---- forming ---- */
+
+static void former_main(void *arg)
+{
+    struct up_program *p = arg;
+    int status = up_job_form(&p->job);
+    snprintf(p->why, sizeof p->why, "%s", status ? hearth_error_text() : "");
+    atomic_store(&p->formed, status);
+    p->job.ring(p->job.arg);
+}
+
+static void finish(struct up_program *p, int code)
+{
+    p->phase = UP_OVER;
+    p->code = code;
+}
+
+static void begin_forming(struct up_program *p)
+{
+    p->phase = UP_FORMING;
+    p->grace_ns = 0;
+    atomic_store(&p->formed, FORMING_YET);
+    p->joined = thread_start(&p->former, "hearth-form", former_main, p) != HEARTH_OK;
+    if (!p->joined)
+        return;
+    say(p, "no thread to wait for the others");
+    finish(p, EXIT_FAILED_CHECK);
+}
+
+/* ---- running ---- */
+
+static bool start_ward(struct up_program *p)
+{
+    char token[SECRET_TOKEN_MAX] = "";
+    struct vars vars;
+    if (!vars_open(&vars, VARS_MAX))
+        return false;
+    up_job_vars(&p->job, &vars);
+    vars_add(&vars, "HEARTH_PLAIN=0");
+    if (p->secrecy->file[0]) /* where the trust list is, too */
+        vars_add(&vars, "HEARTH_SECRET_FILE=%s", p->secrecy->file);
+    else
+        secret_token(p->secrecy->secret, token);
+    struct ward_plan plan = {
+        .vars = vars.list, .args = p->args, .token = token[0] ? token : NULL, .rank = p->job.rank};
+    bool good = !vars.full && ward_start(&p->ward, &plan, &p->output);
+    wipe(token, sizeof token);
+    vars_free(vars.list);
+    if (!good)
+        say(p, "cannot start %s: %s", p->args[0], p->ward.why);
+    return good;
+}
+
+static void open_output(struct up_program *p)
+{
+    if (p->has_output)
+        output_close(&p->output);
+    p->has_output = output_open(&p->output, p->job.size, true, NULL);
+    p->output.idle = p->idle;
+    p->output.arg = p->arg;
+}
+
+static void begin_running(struct up_program *p)
+{
+    say(p, "job %s: rank %d of %d, rendezvous %s", p->job.name, p->job.rank, p->job.size, p->job.meeting);
+    open_output(p);
+    p->phase = UP_RUNNING;
+    if (p->has_output && start_ward(p))
+        return;
+    up_job_tell(&p->job, EXIT_FAILED_CHECK);
+    p->code = EXIT_FAILED_CHECK;
+    p->phase = UP_ENDED;
+}
+
+static void tend_forming(struct up_program *p)
+{
+    int status = atomic_load(&p->formed);
+    if (status == FORMING_YET)
+        return;
+    thread_join(&p->former);
+    p->joined = true;
+    if (p->quit) {
+        if (!status)
+            up_job_close(&p->job);
+        finish(p, 128 + p->quit);
+    } else if (status) {
+        say(p, "job %s cannot be formed: %s", p->job.name, p->why[0] ? p->why : hearth_strerror(status));
+        finish(p, EXIT_FAILED_CHECK);
+    } else {
+        begin_running(p);
+    }
+}
+
+/* ---- ending ---- */
+
+static void stop(struct up_program *p, bool again)
+{
+    p->again = again && !p->quit;
+    p->phase = UP_STOPPING;
+    ward_stop(&p->ward);
+}
+
+static void tend_stopping(struct up_program *p)
+{
+    if (!ward_over(&p->ward))
+        return;
+    up_job_close(&p->job);
+    if (p->again)
+        begin_forming(p);
+    else
+        finish(p, p->ward.code);
+}
+
+/* Our program has ended by itself. */
+static void take_end(struct up_program *p)
+{
+    p->code = p->ward.code;
+    if (p->ward.why[0])
+        say(p, "rank %d: %s", p->job.rank, p->ward.why);
+    else if (p->ward.signal && !p->ward.asked)
+        say(p, "rank %d was killed by signal %d (%s)", p->job.rank, p->ward.signal,
+            strsignal(p->ward.signal));
+    else if (p->code && !p->ward.asked)
+        say(p, "rank %d exited with code %d", p->job.rank, p->code);
+    up_job_tell(&p->job, p->code);
+    p->phase = UP_ENDED;
+}
+
+static void take_loss(struct up_program *p, const char *text)
+{
+    if (p->phase == UP_ENDED && p->code == EXIT_GOOD) { /* ours is done, whatever becomes of the others */
+        up_job_close(&p->job);
+        finish(p, EXIT_GOOD);
+        return;
+    }
+    say(p, "a machine is lost%s%s%s", text[0] ? ": " : "", text,
+        p->once ? "; ending the program" : "; the program starts again with those who are left");
+    stop(p, !p->once);
+}
+
+static void watch(struct up_program *p)
+{
+    char text[256] = "";
+    int who = -1;
+    switch (up_job_look(&p->job, &who, text, sizeof text)) {
+    case UP_JOB_LOST:
+        take_loss(p, text);
+        break;
+    case UP_JOB_OVER:
+        up_job_finish(&p->job);
+        up_job_close(&p->job);
+        finish(p, p->code);
+        break;
+    case UP_JOB_FAILED:
+        if (p->phase == UP_RUNNING && p->grace_ns == 0) {
+            say(p, "the program of rank %d has failed; ours has 10 s to end by itself", who);
+            p->grace_ns = clock_real() + GRACE_NS;
+        }
+        break;
+    case UP_JOB_RUNS:
+        break;
+    }
+}
+
+void up_program_tend(struct up_program *p)
+{
+    if (p->phase == UP_FORMING)
+        tend_forming(p);
+    if (p->phase == UP_RUNNING || p->phase == UP_STOPPING)
+        ward_tend(&p->ward);
+    if (p->phase == UP_RUNNING && ward_over(&p->ward))
+        take_end(p);
+    if (p->phase == UP_RUNNING || p->phase == UP_ENDED)
+        watch(p);
+    if (p->phase == UP_RUNNING && p->grace_ns && clock_real() >= p->grace_ns)
+        ward_stop(&p->ward);
+    if (p->phase == UP_STOPPING)
+        tend_stopping(p);
+}
+
+/* ---- for the loop ---- */
+
+bool up_program_open(struct up_program *p)
+{
+    p->ward = (struct ward){.down = {.fd = -1}, .up = {.fd = -1}};
+    say(p, "job %s: waiting until %d machine%s there", p->job.name, p->job.min,
+        p->job.min == 1 ? " is" : "s are");
+    begin_forming(p);
+    return true;
+}
+
+void up_program_polls(const struct up_program *p, struct pollfd polls[UP_PROGRAM_POLLS])
+{
+    if (p->phase == UP_RUNNING || p->phase == UP_STOPPING)
+        ward_polls(&p->ward, polls);
+    else
+        polls[0] = polls[1] = (struct pollfd){.fd = -1};
+}
+
+int up_program_patience_ms(const struct up_program *p)
+{
+    return p->phase == UP_RUNNING || p->phase == UP_STOPPING ? ward_patience_ms(&p->ward) : -1;
+}
+
+void up_program_quit(struct up_program *p, int number)
+{
+    p->quit = number;
+    p->again = false;
+    atomic_store(&p->job.quit, true);
+    if (p->phase == UP_RUNNING || p->phase == UP_ENDED)
+        stop(p, false);
+}
+
+bool up_program_over(const struct up_program *p)
+{
+    return p->phase == UP_OVER;
+}
+
+int up_program_code(const struct up_program *p)
+{
+    return p->code;
+}
+
+bool up_program_close(struct up_program *p)
+{
+    uint64_t end = clock_real() + PATIENCE_NS;
+    atomic_store(&p->job.quit, true);
+    while (!p->joined && atomic_load(&p->formed) == FORMING_YET && clock_real() < end)
+        (void)poll(NULL, 0, LOOK_MS);
+    if (!p->joined && atomic_load(&p->formed) == FORMING_YET)
+        return false;
+    if (!p->joined)
+        thread_join(&p->former);
+    if (p->has_output)
+        output_close(&p->output);
+    return true;
+}
