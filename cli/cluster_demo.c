@@ -101,6 +101,13 @@ static bool labels_are_good(const struct dataset *set)
     return true;
 }
 
+static bool is_as_told(const struct cluster_demo *d)
+{
+    return cluster_demo_hash(&d->train, &d->test) == d->plan->data_hash && labels_are_good(&d->train) &&
+           labels_are_good(&d->test);
+}
+
+/* The largest that any member has. */
 static int most(hearth_group *group, int *value)
 {
     int32_t mine = *value;
@@ -125,11 +132,10 @@ static int share_images(struct cluster_demo *d)
     if (!status && few)
         status = send_images(d, few);
     hearth_group_close(few);
-    if (!status && lacks &&
-        (cluster_demo_hash(&d->train, &d->test) != d->plan->data_hash || !labels_are_good(&d->train) ||
-         !labels_are_good(&d->test)))
-        status = HEARTH_PROTOCOL;
-    return status;
+    int wrong = lacks && !is_as_told(d);
+    if (!status)
+        status = most(d->group, &wrong);
+    return status ? status : wrong ? HEARTH_PROTOCOL : HEARTH_OK;
 }
 
 /* ---- the lanes ---- */

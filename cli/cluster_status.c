@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "membership/topology.h"
+
 #define GROWTH    4096 /* the text may grow between two calls */
 #define MBIT_BYTE 125000.0
 
@@ -24,9 +26,10 @@ static double number(json_t *object, const char *key, double otherwise)
     return json_is_number(value) ? json_number_value(value) : otherwise;
 }
 
-static int whole(json_t *object, const char *key)
+static int whole(json_t *object, const char *key, int otherwise)
 {
-    return (int)json_integer_value(json_object_get(object, key));
+    json_t *value = json_object_get(object, key);
+    return json_is_integer(value) ? (int)json_integer_value(value) : otherwise;
 }
 
 /* ---- the parts ---- */
@@ -49,19 +52,20 @@ static unsigned roles_of(json_t *member)
     return roles;
 }
 
-static void take_member(struct cluster_status *status, json_t *object, const char *leader)
+static void take_member(struct cluster_status *status, json_t *object, int leader)
 {
     if (status->count == CLUSTER_MEMBERS_MAX)
         return;
     struct cluster_member *m = &status->members[status->count++];
+    m->rank = whole(object, "rank", -1);
     copy_text(object, "id", m->id, sizeof m->id);
     copy_text(object, "short", m->short_id, sizeof m->short_id);
     copy_text(object, "name", m->name, sizeof m->name);
     copy_text(object, "state", m->state, sizeof m->state);
     m->latency_us = number(object, "latency_us", -1);
     m->late_us = number(object, "late_us", -1);
-    m->self = json_is_true(json_object_get(object, "self"));
-    m->leads = leader && strcmp(m->id, leader) == 0;
+    m->self = strcmp(m->state, "self") == 0;
+    m->leads = m->rank >= 0 && m->rank == leader;
     m->roles = roles_of(object);
 }
 
@@ -69,7 +73,7 @@ static void take_view(struct cluster_status *status, json_t *view)
 {
     json_t *item;
     size_t index;
-    const char *leader = json_string_value(json_object_get(view, "leader"));
+    int leader = whole(view, "leader", -1);
     status->epoch = (uint64_t)json_integer_value(json_object_get(view, "epoch"));
     status->term = (uint64_t)json_integer_value(json_object_get(view, "term"));
     copy_text(view, "state", status->state, sizeof status->state);
@@ -86,10 +90,19 @@ static void take_jobs(struct cluster_status *status, json_t *jobs)
             return;
         struct cluster_job *job = &status->jobs[status->job_count++];
         copy_text(item, "job", job->name, sizeof job->name);
-        job->min = whole(item, "min");
-        job->wishing = whole(item, "wishing");
-        job->running = whole(item, "running");
+        job->min = whole(item, "min", 0);
+        job->wishing = whole(item, "wishing", 0);
+        job->running = whole(item, "running", 0);
     }
+}
+
+static int place_of(const struct cluster_status *status, int rank)
+{
+    for (int i = 0; i < status->count; i++) {
+        if (status->members[i].rank == rank && rank >= 0)
+            return i;
+    }
+    return -1;
 }
 
 static void take_links(struct cluster_status *status, json_t *links)
@@ -98,16 +111,14 @@ static void take_links(struct cluster_status *status, json_t *links)
     size_t index;
     json_array_foreach(links, index, item)
     {
-        const char *from = json_string_value(json_object_get(item, "from"));
-        const char *to = json_string_value(json_object_get(item, "to"));
-        int i = from ? cluster_status_find(status, from) : -1, k = to ? cluster_status_find(status, to) : -1;
-        double mbit = number(item, "mbit", 0);
+        int from = place_of(status, whole(item, "from", -1)), to = place_of(status, whole(item, "to", -1));
         const char *kind = json_string_value(json_object_get(item, "kind"));
-        if (i < 0 || k < 0)
+        double mbit = number(item, "mbit", 0);
+        if (from < 0 || to < 0)
             continue;
-        status->inside[i][k] = kind && strcmp(kind, "same host") == 0;
+        status->inside[from][to] = kind && strcmp(kind, way_kind_name(WAY_SAME_HOST)) == 0;
         if (mbit > 0)
-            status->rate[i][k] = mbit * MBIT_BYTE;
+            status->rate[from][to] = mbit * MBIT_BYTE;
     }
 }
 

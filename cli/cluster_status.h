@@ -13,6 +13,7 @@
 #define CLUSTER_SHORT_MAX   24
 
 struct cluster_member {
+    int rank; /* in the view */
     char id[65], short_id[CLUSTER_SHORT_MAX], name[64], state[16];
     double latency_us, late_us; /* negative: not known */
     bool self, leads;
@@ -43,7 +44,7 @@ bool cluster_status_read(hearth_node *node, struct cluster_status *status);
 int cluster_status_count(const struct cluster_status *status, enum hearth_role role);
 /* Whether a member asks for the job just now. */
 bool cluster_status_wanted(const struct cluster_status *status, const char *job);
-/* By its id; -1: no member. */
+/* The place of a member by its id; -1: there is none. */
 int cluster_status_find(const struct cluster_status *status, const char *id);
 
 #endif

@@ -41,7 +41,7 @@ static void draw_remarks(FILE *file, const struct cluster_member *m)
 
 static enum paint health_paint(const char *state)
 {
-    if (strcmp(state, "healthy") == 0)
+    if (strcmp(state, "healthy") == 0 || strcmp(state, "self") == 0)
         return PAINT_GOOD;
     return strcmp(state, "degraded") == 0 ? PAINT_BOLD : PAINT_BAD;
 }

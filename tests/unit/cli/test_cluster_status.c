@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The home cluster out of its JSON, as a table and as lines of events. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cluster_status.h"
+#include "cli/cluster_table.h"
+
+#define ID_A "0101010101010101010101010101010101010101010101010101010101010101"
+#define ID_B "0202020202020202020202020202020202020202020202020202020202020202"
+
+static const char sample[] =
+    "{\"view\": {\"epoch\": 7, \"term\": 3, \"leader\": 5, \"state\": \"member\", \"members\": ["
+    "{\"rank\": 2, \"id\": \"" ID_A "\", \"short\": \"aaaa-bbbb-cccc\", \"name\": \"anna\", "
+    "\"state\": \"self\", \"flags\": [\"bench\", \"guest\"]},"
+    "{\"rank\": 5, \"id\": \"" ID_B "\", \"short\": \"dddd-eeee-ffff\", \"name\": \"be\\u0007n\", "
+    "\"state\": \"degraded\", \"latency_us\": 1500, \"late_us\": 12.5, \"flags\": [\"bench\", \"demo\"]}]},"
+    "\"links\": [{\"from\": 2, \"to\": 5, \"mbit\": 800, \"kind\": \"wire\"},"
+    "{\"from\": 5, \"to\": 2, \"mbit\": 0, \"kind\": \"same host\"}, {\"from\": 9, \"to\": 2, \"mbit\": 1}],"
+    "\"jobs\": [{\"job\": \"hearth-bench\", \"min\": 3, \"wishing\": 1, \"running\": 0},"
+    "{\"job\": \"train\", \"min\": 2, \"wishing\": 0, \"running\": 2}]}";
+
+static struct cluster_status status; /* large */
+
+static void test_parse(void **state)
+{
+    (void)state;
+    assert_true(cluster_status_parse(sample, &status));
+    assert_int_equal(status.epoch, 7);
+    assert_int_equal(status.term, 3);
+    assert_int_equal(status.count, 2);
+    assert_string_equal(status.members[0].name, "anna");
+    assert_true(status.members[0].self && !status.members[0].leads);
+    assert_true(!status.members[1].self && status.members[1].leads);
+    assert_true(status.members[0].latency_us < 0);
+    assert_true(status.members[1].latency_us == 1500 && status.members[1].late_us == 12.5);
+    assert_int_equal(status.members[1].roles, HEARTH_ROLE_BENCH | HEARTH_ROLE_DEMO);
+    assert_true(status.rate[0][1] == 100e6 && status.rate[1][0] == 0);
+    assert_true(status.inside[1][0] && !status.inside[0][1]);
+}
+
+static void test_questions(void **state)
+{
+    (void)state;
+    assert_true(cluster_status_parse(sample, &status));
+    assert_int_equal(cluster_status_count(&status, HEARTH_ROLE_BENCH), 1); /* without this one */
+    assert_int_equal(cluster_status_count(&status, HEARTH_ROLE_DEMO), 1);
+    assert_int_equal(cluster_status_count(&status, HEARTH_ROLE_GUEST), 0);
+    assert_true(cluster_status_wanted(&status, "hearth-bench"));
+    assert_false(cluster_status_wanted(&status, "train"));
+    assert_false(cluster_status_wanted(&status, "other"));
+    assert_int_equal(cluster_status_find(&status, ID_B), 1);
+    assert_int_equal(cluster_status_find(&status, "x"), -1);
+}
+
+/* Another version may leave out or change anything. */
+static void test_anything(void **state)
+{
+    static const char *const texts[] = {
+        "{}", "{\"view\": 7, \"links\": \"x\", \"jobs\": [[], {}]}",
+        "{\"view\": {\"members\": [1, {}, {\"rank\": \"x\", \"flags\": 3}], \"leader\": \"a\"},"
+        " \"links\": [{\"from\": -1, \"to\": 99999999999}]}"};
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        assert_true(cluster_status_parse(texts[i], &status));
+    assert_int_equal(status.count, 3);
+    assert_false(status.members[1].leads);
+    assert_false(cluster_status_parse("[]", &status));
+    assert_false(cluster_status_parse("{", &status));
+    assert_int_equal(status.count, 0);
+}
+
+static void test_too_many(void **state)
+{
+    size_t size = 64 * (CLUSTER_MEMBERS_MAX + 40), at;
+    char *text = malloc(size);
+    (void)state;
+    assert_non_null(text);
+    at = (size_t)snprintf(text, size, "{\"view\": {\"members\": [");
+    for (int i = 0; i < CLUSTER_MEMBERS_MAX + 30; i++)
+        at += (size_t)snprintf(text + at, size - at, "%s{\"rank\": %d}", i ? "," : "", i);
+    snprintf(text + at, size - at, "]}, \"links\": [{\"from\": 0, \"to\": 80, \"mbit\": 5}]}");
+    assert_true(cluster_status_parse(text, &status));
+    assert_int_equal(status.count, CLUSTER_MEMBERS_MAX);
+    free(text);
+}
+
+static void test_table(void **state)
+{
+    char *text = NULL;
+    size_t len = 0;
+    (void)state;
+    assert_true(cluster_status_parse(sample, &status));
+    FILE *file = open_memstream(&text, &len);
+    assert_non_null(file);
+    int lines = cluster_table_draw(file, &status, "joined ben");
+    fclose(file);
+    int newlines = 0;
+    for (const char *c = text; *c; c++) {
+        newlines += *c == '\n';
+        assert_true(*c == '\n' || (*c >= ' ' && *c < 127)); /* a name cannot ring the terminal's bell */
+    }
+    assert_int_equal(lines, newlines);
+    assert_non_null(strstr(text, "2 members, epoch 7, term 3, member\n"));
+    assert_non_null(strstr(text, "  anna               aaaa-bbbb-cccc  self"));
+    assert_non_null(strstr(text, "* be?n               dddd-eeee-ffff  degraded    1.50 ms  leads, allows"));
+    assert_non_null(strstr(text, "job hearth-bench: 1 waits, 3 are needed\n"));
+    assert_non_null(strstr(text, "job train: runs with 2\n"));
+    assert_non_null(strstr(text, "joined ben\n"));
+    free(text);
+}
+
+static void test_events(void **state)
+{
+    char text[512];
+    struct hearth_event event = {
+        .size = sizeof event, .kind = HEARTH_EVENT_JOINED, .id = ID_A, .name = "an\033na"};
+    (void)state;
+    cluster_event_text(&event, text, sizeof text);
+    assert_int_equal(strncmp(text, "joined an?na ", 13), 0);
+    assert_int_equal(strlen(text), 13 + 14); /* and the short form of its id */
+    event = (struct hearth_event){.kind = HEARTH_EVENT_LEFT, .name = "ben", .text = "it is silent"};
+    cluster_event_text(&event, text, sizeof text);
+    assert_string_equal(text, "left ben: it is silent");
+    event = (struct hearth_event){.kind = HEARTH_EVENT_HEALTH, .name = "ben", .health = "degraded"};
+    cluster_event_text(&event, text, sizeof text);
+    assert_string_equal(text, "degraded ben");
+    event = (struct hearth_event){.kind = HEARTH_EVENT_VIEW, .epoch = 9, .members = 1};
+    cluster_event_text(&event, text, sizeof text);
+    assert_string_equal(text, "view 9: 1 member");
+    event = (struct hearth_event){.kind = HEARTH_EVENT_JOB_WANTED, .text = "train"};
+    cluster_event_text(&event, text, sizeof text);
+    assert_string_equal(text, "job wanted: train");
+}
+
+static void test_lines(void **state)
+{
+    char *text = NULL;
+    size_t len = 0;
+    struct hearth_event event = {.kind = HEARTH_EVENT_LEADER, .name = "ben"};
+    (void)state;
+    FILE *file = open_memstream(&text, &len);
+    assert_non_null(file);
+    cluster_event_line(file, &event, 1000000);
+    cluster_line(file, "a\tb", 1000000);
+    fclose(file);
+    assert_int_equal(text[2], ':');
+    assert_int_equal(strncmp(text + 8, " leads ben\n", 11), 0);
+    assert_non_null(strstr(text, " a?b\n"));
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_parse),    cmocka_unit_test(test_questions), cmocka_unit_test(test_anything),
+        cmocka_unit_test(test_too_many), cmocka_unit_test(test_table),     cmocka_unit_test(test_events),
+        cmocka_unit_test(test_lines),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
