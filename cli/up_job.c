@@ -13,9 +13,9 @@
 #include "cli/route.h"
 
 #define SLICE_MS     200
-#define TAG_END      100                   /* + rank */
-#define TAG_LAST     99                    /* the last barrier */
-#define FOREVER_MS   INT64_C(315576000000) /* ten years: a program may run for long */
+#define TAG_END      100                  /* + rank */
+#define TAG_LAST     99                   /* the last barrier */
+#define FOREVER_MS   INT64_C(31536000000) /* a year, the longest that there is */
 #define GOODBYE_MS   2000
 #define CODE_RUNNING INT32_MIN
 
