@@ -63,7 +63,9 @@ static void draw_table(struct up *up)
     if (!up->table)
         return;
     wipe_table(up);
+    printf("\033[?7l"); /* lines are cut, not wrapped: their number must be right */
     up->drawn = cluster_table_draw(stdout, &up->status, up->note[0] ? up->note : "Ctrl-C leaves");
+    printf("\033[?7h");
     fflush(stdout);
 }
 

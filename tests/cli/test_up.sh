@@ -1,0 +1,209 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Drives hearth up, bench cluster and demo --cluster: several nodes of one cluster on this machine's loopback, each with
+# a config folder of its own. They find each other by a seed, so no multicast is needed.
+set -um # jobs in the background must hear SIGINT
+hearth=$(realpath "${1:-${HEARTH_BINARY_DIR:-build}/hearth}")
+data=/usr/share/datasets/fashion-mnist
+scratch=$(mktemp -d)
+number=0
+failed=0
+pids=()
+end_all() {
+    for pid in "${pids[@]}"; do kill -KILL "$pid" 2>/dev/null; done
+    rm -rf "$scratch"
+}
+trap end_all EXIT
+unset NO_COLOR HEARTH_RANK RANK HEARTH_SECRET HEARTH_SECRET_FILE HEARTH_SECRET_FD HEARTH_KEY_FILE HEARTH_PLAIN HEARTH_PEERS
+export HOME=$scratch/home HEARTH_MDNS=""
+mkdir "$HOME"
+
+report() {
+    number=$((number + 1))
+    if [ "$1" -eq 0 ]; then
+        echo "ok $number - $2"
+    else
+        failed=$((failed + 1))
+        echo "not ok $number - $2"
+        tail -n 15 "$scratch"/err "$scratch"/out "$scratch"/*.log 2>/dev/null | cut -c 1-200 | sed "s/^/#   /"
+    fi
+}
+
+# run NODE ARGUMENTS...: hearth as that node; its exit code is kept in $code.
+run() {
+    local node=$1
+    shift
+    XDG_CONFIG_HOME=$scratch/$node timeout 100 "$hearth" "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+    code=$?
+}
+
+# refuses CODE WORDS NODE ARGUMENTS...: this exit code, nothing on standard output, WORDS in the message.
+refuses() {
+    local expected=$1 words=$2
+    shift 2
+    run "$@"
+    [ $code -eq "$expected" ] && [ ! -s "$scratch/out" ] && grep -qF -- "$words" "$scratch/err"
+    report $? "hearth ${*:2} exits with $expected and says \"$words\""
+}
+
+# start NODE ARGUMENTS...: hearth up as that node, in the background; lines go to NODE.log, its id to $pid.
+start() {
+    local node=$1
+    shift
+    XDG_CONFIG_HOME=$scratch/$node "$hearth" up --bind 127.0.0.1 "$@" >"$scratch/$node.log" 2>&1 </dev/null &
+    pid=$!
+    pids+=("$pid")
+}
+
+until_true() {
+    for _ in $(seq 600); do
+        "$@" && return 0
+        sleep 0.1
+    done
+    return 1
+}
+
+# logged COUNT WORDS FILES...: each of the files has at least so many lines with the words.
+logged() {
+    local count=$1 words=$2 file
+    shift 2
+    for file; do
+        [ "$(grep -c -- "$words" "$scratch/$file.log")" -ge "$count" ] || return 1
+    done
+}
+
+gone() {
+    ! kill -0 "$1" 2>/dev/null
+}
+
+free_port() {
+    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# ---- usage ---------------------------------------------------------------------------------------------------------
+
+refuses 1 "hearth init NAME" none up
+refuses 1 "hearth join" none bench cluster
+[ -d $data ] && refuses 1 "belongs to no cluster yet" none demo --cluster
+refuses 2 "--job, --min and --once are about a program" none up --once
+refuses 2 "--job, --min and --once are about a program" none up --job x
+refuses 2 "there is no program after --" none up --
+refuses 2 "--allow-demo is for a machine without a program" none up --allow-demo -- true
+refuses 2 "--health 'fast' is not accepted" none up --health fast
+refuses 2 "--sizes 6 is not a multiple of 4" none bench cluster --sizes 6
+refuses 2 "--compress:" none bench cluster --compress nonsense
+refuses 2 "--codec, --seeds and --bind go with --cluster" none demo --codec int8
+refuses 2 "--local and --cluster" none demo --local --cluster
+HEARTH_PLAIN=1 refuses 2 "always encrypted" none up
+
+# ---- three nodes ---------------------------------------------------------------------------------------------------
+
+for node in a b c d; do
+    run "$node" "$([ "$node" = a ] && echo init || echo join)" "$(cat "$scratch/token" 2>/dev/null || echo home)"
+    [ "$node" = a ] && grep -oE 'hearth1-[A-Za-z0-9._-]+-[0-9a-z]+' "$scratch/out" | head -n 1 >"$scratch/token"
+done
+[ $code -eq 0 ]
+report $? "four nodes have the secret"
+
+port=$(free_port)
+export HEARTH_SEEDS=127.0.0.1:$port
+start a --port "$port"
+a=$pid
+start b
+b=$pid
+start c
+c=$pid
+until_true logged 1 ": 3 members" a b c
+report $? "three nodes are in one view"
+
+[ -d $data ] && refuses 1 "hearth up --allow-demo" d demo --cluster --bind 127.0.0.1
+
+run d bench cluster --bind 127.0.0.1 --sizes 4K,1M --repeat 3
+[ $code -eq 0 ] && grep -q "among 4 machines" "$scratch/out" && [ "$(grep -c " yes$" "$scratch/out")" -eq 2 ]
+report $? "bench cluster measures among all of them, and the results are right"
+run d bench cluster --bind 127.0.0.1 --sizes 64K --repeat 2 --compress int8 --json
+[ $code -eq 0 ] && grep -q '"ok": true' "$scratch/out" && grep -q '"ranks": 4' "$scratch/out" && grep -q '"compress": "int8"' "$scratch/out"
+report $? "again, compressed, as JSON"
+until_true logged 2 "measured for .* with 4 machines" a b c
+report $? "the others say so"
+
+kill -INT "$c"
+wait "$c"
+[ $? -eq 0 ]
+report $? "Ctrl-C leaves, with exit code 0"
+until_true logged 1 " left " a b
+report $? "the others see that it left"
+kill -KILL "$b"
+until_true logged 2 " left " a
+report $? "they see a death too"
+kill -TERM "$a"
+wait "$a"
+[ $? -eq 0 ]
+report $? "SIGTERM leaves too"
+
+# ---- the demo ------------------------------------------------------------------------------------------------------
+
+if [ -d $data ]; then
+    start a --port "$port" --allow-demo
+    a=$pid
+    start b --allow-demo
+    b=$pid
+    start c
+    c=$pid
+    until_true logged 1 ": 3 members" a b c
+    run d demo --cluster --bind 127.0.0.1 --target 50 --steps 20 --report "$scratch/report.html"
+    [ $code -eq 0 ] && grep -q "^3 machines train" "$scratch/out" && grep -q "replicas are identical" "$scratch/out" &&
+        grep -q "<h1>3 machines train one model</h1>" "$scratch/report.html"
+    report $? "the demo trains on the machines that allow it, and on no other"
+    until_true logged 1 "trained the demo for .* with 3 machines" a b && ! logged 1 "trained" c
+    report $? "they say so"
+    kill -INT "$a" "$b" "$c"
+    wait "$a" "$b" "$c"
+fi
+
+# ---- a program -----------------------------------------------------------------------------------------------------
+
+for node in a b c; do
+    start $node $([ $node = a ] && echo --port "$port") --min 3 --job x -- sh -c \
+        'echo "$HEARTH_RANK of $HEARTH_WORLD_SIZE at $HEARTH_RENDEZVOUS job $HEARTH_JOB"; exit $HEARTH_RANK'
+    eval "$node=$pid"
+done
+wait "$a"
+codes=$?
+wait "$b"
+codes="$codes $?"
+wait "$c"
+codes="$codes $?"
+[ "$(tr ' ' '\n' <<<"$codes" | sort | tr '\n' ' ')" = "0 1 2 " ]
+report $? "each node runs the program once, and exits with its code"
+[ "$(cat "$scratch"/[abc].log | grep -oE '\[[0-9]\] [0-9] of 3 at [0-9.:]+ job x' | sort -k 2 | cut -d ' ' -f 1-4 | tr '\n' ' ')" = \
+    "[0] 0 of 3 [1] 1 of 3 [2] 2 of 3 " ] &&
+    [ "$(cat "$scratch"/[abc].log | grep -oE ' of 3 at [0-9.:]+ job' | sort -u | wc -l)" -eq 1 ]
+report $? "with its rank, and the same place to meet"
+
+for node in a b c; do
+    start $node $([ $node = a ] && echo --port "$port") --min 2 --job y -- sh -c \
+        'echo "begins with $HEARTH_WORLD_SIZE"; sleep 77'$$' & wait'
+    eval "$node=$pid"
+done
+until_true logged 1 "begins with" a b c
+kill -KILL "$b"
+until_true logged 2 "begins with" a c && logged 1 "begins with 2" a c
+report $? "when a machine is lost, the others start the program again"
+kill -INT "$a" "$c"
+until_true gone "$a" && until_true gone "$c"
+until_true eval "! pgrep -f 'sleep 77$$' >/dev/null"
+report $? "Ctrl-C ends the program, and nothing is left behind"
+
+start a --port "$port" --min 2 --once -- sh -c 'echo begins; sleep 78'$$' & wait'
+a=$pid
+start b --min 2 --once -- sh -c 'echo begins; sleep 78'$$' & wait'
+b=$pid
+until_true logged 1 "begins" a b
+kill -KILL "$b"
+wait "$a"
+[ $? -eq 143 ]
+report $? "with --once it is over then"
+
+echo "1..$number"
+[ $failed -eq 0 ]
