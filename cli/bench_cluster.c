@@ -231,7 +231,7 @@ int bench_cluster(int argc, char **argv)
                                             .health = -1,
                                             .roles = HEARTH_ROLE_GUEST,
                                             .form_timeout_ms = FORM_TIMEOUT_MS};
-    code = cluster_open(&usage, &options, &b.cluster);
+    code = cluster_enter(&usage, &options, &b.cluster);
     if (code != ARGS_GO)
         return code;
     if (b.json && !(b.doc = doc_open(argc, argv)))
@@ -240,6 +240,6 @@ int bench_cluster(int argc, char **argv)
         code = run(&b, &usage);
     if (b.doc && !doc_close(b.doc))
         code = EXIT_FAILED_CHECK;
-    cluster_close(&b.cluster);
+    cluster_leave(&b.cluster);
     return code;
 }

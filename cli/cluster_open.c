@@ -45,14 +45,14 @@ static void fill_config(struct hearth_config *config, const struct cluster_optio
     config->log_arg = o->log_arg;
 }
 
-int cluster_open(const struct usage *usage, const struct cluster_options *options, struct cluster *cluster)
+int cluster_enter(const struct usage *usage, const struct cluster_options *options, struct cluster *cluster)
 {
     struct hearth_config config;
     char token[SECRET_TOKEN_MAX];
     *cluster = (struct cluster){.node = NULL};
     int code = secrecy_of_cluster(usage, &cluster->secrecy);
     if (code != ARGS_GO) {
-        cluster_close(cluster);
+        cluster_leave(cluster);
         return code;
     }
     hearth_config_init(&config);
@@ -69,11 +69,11 @@ int cluster_open(const struct usage *usage, const struct cluster_options *option
     if (!status)
         return ARGS_GO;
     fprintf(stderr, "hearth %s: %s\n", usage->name, hearth_error_text());
-    cluster_close(cluster);
+    cluster_leave(cluster);
     return EXIT_FAILED_CHECK;
 }
 
-void cluster_close(struct cluster *cluster)
+void cluster_leave(struct cluster *cluster)
 {
     hearth_close(cluster->node);
     secrecy_close(&cluster->secrecy);

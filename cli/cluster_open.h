@@ -30,8 +30,8 @@ struct cluster {
 };
 
 /* ARGS_GO, or the exit code after a message. */
-int cluster_open(const struct usage *usage, const struct cluster_options *options, struct cluster *cluster);
-void cluster_close(struct cluster *cluster);
+int cluster_enter(const struct usage *usage, const struct cluster_options *options, struct cluster *cluster);
+void cluster_leave(struct cluster *cluster);
 
 /* For a command that starts something on all machines that are up with `role`: waits until they are members
  * and no more come, then forms the job with them. ARGS_GO, or the exit code after a message; `nobody` is said

@@ -344,10 +344,10 @@ int cmd_up(int argc, char **argv)
                                             .form_timeout_ms = FORM_TIMEOUT_MS,
                                             .log = log_line,
                                             .log_arg = &up};
-    code = cluster_open(&usage, &options, &up.cluster);
+    code = cluster_enter(&usage, &options, &up.cluster);
     if (code != ARGS_GO)
         return code;
     code = run(&up);
-    cluster_close(&up.cluster);
+    cluster_leave(&up.cluster);
     return code;
 }

@@ -101,7 +101,7 @@ int demo_cluster(struct demo *demo)
     struct cluster cluster;
     hearth_group *group;
     struct race *race = malloc(sizeof *race);
-    int code = race ? cluster_open(&usage, &options, &cluster) : EXIT_FAILED_CHECK;
+    int code = race ? cluster_enter(&usage, &options, &cluster) : EXIT_FAILED_CHECK;
     if (code != ARGS_GO) {
         free(race);
         return code;
@@ -111,7 +111,7 @@ int demo_cluster(struct demo *demo)
         code = run(demo, group, race);
         hearth_group_close(group);
     }
-    cluster_close(&cluster);
+    cluster_leave(&cluster);
     free(race);
     return code;
 }
