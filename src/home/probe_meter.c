@@ -82,9 +82,14 @@ void meter_result(const struct meter *m, struct probe_result *result)
     struct slice slices[SLICES];
 
     *result = (struct probe_result){0};
-    if (m->count < 3)
+    if (m->count < 2)
         return;
-    uint32_t end = m->count - 2, begin = reached(m, m->marks[end].bytes / 4);
+    uint32_t end = m->count - 1;
+    if (m->count > 2 && m->marks[end - 1].bytes * 2 >= m->marks[end].bytes)
+        end--; /* but not where we had no time to look in the second half */
+    uint32_t begin = m->count > 2 ? reached(m, m->marks[end].bytes / 4) : 0;
+    if (begin == end)
+        begin--;
     result->bytes = m->marks[end].bytes - m->marks[begin].bytes;
     result->time_ns = m->marks[end].time_ns - m->marks[begin].time_ns;
     double bytes_per_s = median(slices, cut(m, begin, end, slices));

@@ -17,8 +17,8 @@ struct meter {
     struct meter_mark marks[METER_MARKS_MAX];
 };
 
-/* `bytes` in all have come by now. Best called when all that had come was just read: then it is a true point
- * of the line's curve, however late we looked. */
+/* `bytes` in all have come by now. To be called when all that had come was just read: then it is a true point
+ * of the line's curve, however late we looked; and at the end. */
 void meter_mark(struct meter *meter, uint64_t bytes, uint64_t now_ns);
 /* The rate that the line settled at; mbit_x10 is 0 if too little came to tell. */
 void meter_result(const struct meter *meter, struct probe_result *result);

@@ -46,6 +46,8 @@ int probe_run_open(const struct probe_run_setup *setup, struct probe_run **out)
         tunnel_close(setup->tunnel);
         return HEARTH_NO_MEMORY;
     }
+    if (meter)
+        meter_mark(meter, 0, setup->now_ns);
     letter_header_put(load, LETTER_LOAD, LOAD_LEN - LETTER_HEADER_LEN);
     *run = (struct probe_run){.tunnel = setup->tunnel,
                               .sends = setup->sends,
@@ -136,8 +138,7 @@ static int listen_on(struct probe_run *run)
                 return what == LOAD_LAST ? HEARTH_OK : HEARTH_PROTOCOL;
         }
     }
-    meter_mark(run->meter, run->bytes, clock_real());
-    return HEARTH_PENDING;
+    return HEARTH_PENDING; /* there is more: no mark, since nobody knows when it came */
 }
 
 static void tell(struct probe_run *run)

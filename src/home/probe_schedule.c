@@ -7,7 +7,8 @@
 #define RETRY_NS    (5 * NS_PER_S)
 #define RETRY_LIMIT 16              /* doublings */
 #define SHIFTED_NS  (60 * NS_PER_S) /* how soon a changed round trip makes a way due again */
-#define SHIFTED_US  2000            /* changes of less are noise */
+#define CONFIRM_NS  (30 * NS_PER_S)
+#define SHIFTED_US  2000 /* changes of less are noise */
 #define AGE_MAX     65535
 
 static struct schedule_pair *pair_of(struct schedule *s, int from, int to)
@@ -164,6 +165,8 @@ static uint64_t due_ns(const struct schedule *s, const struct schedule_pair *pai
         wait_ns = RETRY_NS << (pair->failures < RETRY_LIMIT ? pair->failures - 1 : RETRY_LIMIT);
     else if (shifted(pair, way))
         wait_ns = SHIFTED_NS;
+    if (pair->failures == 0 && pair->confirm)
+        wait_ns = CONFIRM_NS;
     return pair->tried_ns + (wait_ns < s->refresh_ns ? wait_ns : s->refresh_ns);
 }
 
@@ -277,6 +280,21 @@ bool schedule_settled(const struct schedule *s)
 
 /* ---- the table ---------------------------------------------------------------------------------------- */
 
+/* A busy machine makes a line look slower, nothing makes it look faster. So a result that is lower by a fifth
+ * counts less until it comes twice, and one that is higher by a quarter takes the place of what was known. */
+static void probe_into(struct schedule_pair *pair, struct way_measure *into, struct way_measure *sample)
+{
+    uint64_t known = into->mbit_x10, seen = sample->mbit_x10;
+    bool low = seen * 5 < known * 4;
+
+    if (low && !pair->low)
+        sample->mbit_x10 = (uint32_t)((known * 2 + seen) / 3);
+    if (seen * 4 > known * 5)
+        into->mbit_x10 = 0;
+    pair->confirm = known == 0 || (low && !pair->low);
+    pair->low = low;
+}
+
 /* Operations share their lines with each other: that more went through is a proof, that less did is hardly a
  * hint. */
 static uint32_t traffic_blend(uint32_t known, uint32_t seen)
@@ -302,6 +320,8 @@ static void rate_into(struct schedule *s, struct way_measure *into, int from, in
     } else if (other) { /* another address: the better one is what operations will use */
         sample.mbit_x10 = way->mbit_x10 > into->mbit_x10 ? way->mbit_x10 : into->mbit_x10;
         into->mbit_x10 = 0;
+    } else {
+        probe_into(pair, into, &sample);
     }
     way_merge(into, &sample);
 }

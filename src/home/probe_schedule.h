@@ -5,8 +5,10 @@
  *  - One order at a time in the whole cluster. First the ways that were never tried, so that every member has
  *    its turn early; then, once, the other addresses of members that have several; then whatever is due
  *    again, the oldest first.
- *  - Due again: after `refresh`; a minute after the last time if the round trip has changed twofold; what
- *    failed, after 5 s, then twice as long each time, at most `refresh`.
+ *  - Due again: after `refresh`; a minute after the last time if the round trip has changed twofold; half a
+ *    minute after a first result, and after one that is much lower than what was known: a machine that was
+ *    busy looks like a slow line, so that such a result counts in full only when it comes twice; what failed,
+ *    after 5 s, then twice as long each time, at most `refresh`.
  *  - What is due again waits until orders have taken no more than `share` of the time: of the whole cluster's
  *    time, because nobody knows which members have a line in common.
  *  - While a job runs its members are left alone, and of the others only ways that were never tried are
@@ -30,6 +32,7 @@ struct schedule_member {
 /* From one member to another. */
 struct schedule_pair {
     bool tried;           /* an order for it has ended */
+    bool low, confirm;    /* the last result was low; it is to be confirmed */
     bool moved;           /* the other end has new addresses: what was measured before does not count */
     uint64_t tried_ns;    /* when */
     uint64_t measured_ns; /* when a rate came last; 0: never */
