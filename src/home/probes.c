@@ -350,9 +350,15 @@ void probes_census(struct probes *p, const struct census *census, bool leads, ui
 
 void probes_spare(struct probes *p, const struct identity *members, int count)
 {
-    p->spared_count = count < CENSUS_MEMBERS_MAX ? count : CENSUS_MEMBERS_MAX;
+    count = count < CENSUS_MEMBERS_MAX ? count : CENSUS_MEMBERS_MAX;
+    bool same = count == p->spared_count;
+    for (int i = 0; same && i < count; i++)
+        same = identity_equal(&p->spared[i], &members[i]);
+    if (same)
+        return; /* told again and again: no reason to wake up */
+    p->spared_count = count;
     if (count > 0)
-        memcpy(p->spared, members, sizeof(members[0]) * (size_t)p->spared_count);
+        memcpy(p->spared, members, sizeof(members[0]) * (size_t)count);
     schedule_spare(&p->schedule, p->spared, p->spared_count);
     p->wake_ns = 0;
 }
