@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Letters of jobs that are old, doubled, from the wrong one or of another time: each is seen for what it is. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "membership/jobs_letters.h"
+#include "office.h"
+#include "people.h"
+
+#define START  (100 * NS_PER_S)
+#define SETTLE (300 * NS_PER_MS)
+#define SOON   (60 * NS_PER_MS)
+
+/* ---- One machine: person 1 of three, and the test writes its letters ---- */
+
+static struct heap heap;
+static struct outbox box;
+static struct jobs *jobs;
+static struct census census;
+static struct job_news news;
+static uint8_t bytes[LETTER_PAYLOAD_MAX];
+static struct report report;
+static struct form form;
+static struct board board;
+
+static void open_machine(int leader)
+{
+    heap_init(&heap, 0);
+    outbox_init(&box, &heap);
+    struct jobs_setup setup = {
+        .heap = &heap, .outbox = &box, .self = person(1).id, .seed = 9, .now_ns = START};
+    assert_int_equal(jobs_open(&setup, &jobs), HEARTH_OK);
+    census = people(3, leader); /* instance 77, epoch 5, term 3 */
+    jobs_census(jobs, &census, leader == 1, true, START);
+}
+
+static int open_follower(void **state)
+{
+    (void)state;
+    open_machine(0);
+    return 0;
+}
+
+static int open_leader(void **state)
+{
+    (void)state;
+    open_machine(1);
+    return 0;
+}
+
+static int close_machine(void **state)
+{
+    (void)state;
+    jobs_close(jobs);
+    outbox_fini(&box);
+    return heap.blocks == 0 ? 0 : -1;
+}
+
+static void wish(const char *job)
+{
+    struct job_wish wish = {.min = 1, .place_len = 1, .place = "p"};
+    struct error error;
+
+    snprintf(wish.job, sizeof(wish.job), "%s", job);
+    assert_int_equal(jobs_wish(jobs, &wish, 0, START, &error), HEARTH_OK);
+}
+
+static int input(int from, uint8_t kind, size_t len, uint64_t now_ns)
+{
+    struct identity id = person(from).id;
+    const char *what = NULL;
+
+    return jobs_input(jobs, &id, kind, bytes, len, now_ns, &what);
+}
+
+/* A formation of persons 0 and 1 in site 0 for the wish with this serial. */
+static void write_form(uint64_t serial)
+{
+    memset(&form, 0, sizeof(form));
+    form.formation =
+        (struct formation){.id = 9, .job = "red", .size = 2, .sites = 1, .instance = 77, .epoch = 5};
+    form.formation.term = 3;
+    for (int i = 0; i < 2; i++) {
+        form.formation.members[i] = person(i).id;
+        form.serial[i] = serial;
+    }
+}
+
+static bool form_is_taken(int from)
+{
+    size_t len = form_encode(&form, bytes, sizeof(bytes));
+
+    assert_int_equal(input(from, LETTER_FORM, len, START), HEARTH_OK);
+    return jobs_news(jobs, &news) && news.kind == JOB_FORMED;
+}
+
+static void forms_must_fit_wish_and_census(void **state)
+{
+    (void)state;
+    wish("red"); /* serial 1 */
+    jobs_unwish(jobs, "red", START);
+    wish("red"); /* serial 2 */
+    write_form(1);
+    assert_false(form_is_taken(0));
+    write_form(2);
+    assert_false(form_is_taken(2)); /* does not lead */
+    assert_false(form_is_taken(7)); /* a stranger */
+    form.formation.term = 2;
+    assert_false(form_is_taken(0));
+    write_form(2);
+    form.formation.instance = 78;
+    assert_false(form_is_taken(0));
+    write_form(2);
+    form.formation.members[0] = person(8).id; /* not in the census */
+    assert_false(form_is_taken(0));
+    write_form(2);
+    form.formation.members[1] = person(2).id; /* we are not in it */
+    assert_false(form_is_taken(0));
+    write_form(2);
+    memcpy(form.formation.job, "tan", 4);
+    assert_false(form_is_taken(0));
+    write_form(2);
+    assert_true(form_is_taken(0));
+    assert_int_equal(news.formation->rank, 1);
+    assert_false(form_is_taken(0)); /* once more: not news */
+    jobs_end(jobs, 9, START);
+    assert_false(form_is_taken(0)); /* once more, but it was ended */
+}
+
+static void the_owner_may_be_late(void **state)
+{
+    struct identity gone = person(0).id;
+    size_t len;
+
+    (void)state;
+    wish("red");
+    write_form(1);
+    len = form_encode(&form, bytes, sizeof(bytes));
+    assert_int_equal(input(0, LETTER_FORM, len, START), HEARTH_OK);
+    jobs_unwish(jobs, "red", START); /* before it looked: that ends it */
+    assert_false(jobs_news(jobs, &news));
+    wish("red");
+    write_form(2);
+    assert_true(form_is_taken(0));
+    jobs_unwish(jobs, "red", START); /* it is no wish any more */
+    census.size = 2;                 /* persons 0 and 1 are left */
+    census.epoch++;
+    jobs_census(jobs, &census, false, true, START);
+    assert_false(jobs_news(jobs, &news));
+    census.members[0] = person(5);
+    census.epoch++;
+    jobs_census(jobs, &census, false, true, START);
+    assert_true(jobs_news(jobs, &news));
+    assert_int_equal(news.kind, JOB_ENDED);
+    assert_int_equal(news.id, 9);
+    assert_string_equal(news.text, "node-0 is not a member any more");
+    assert_true(identity_equal(&news.who, &gone));
+    wish("red"); /* lets go of the old one */
+}
+
+static void give_board(uint64_t term, uint64_t sequence, const char *job)
+{
+    memset(&board, 0, sizeof(board));
+    board = (struct board){.instance = 77, .term = term, .sequence = sequence, .heard = 1, .lines = 1};
+    snprintf(board.line[0].line.job, JOB_NAME_MAX, "%s", job);
+    board.line[0].line.wishing = 1;
+    size_t len = board_encode(&board, bytes, sizeof(bytes));
+    assert_int_equal(input(0, LETTER_BOARD, len, START), HEARTH_OK);
+}
+
+static void boards_must_be_newer(void **state)
+{
+    struct job_line lines[BOARD_MAX];
+
+    (void)state;
+    give_board(3, 5, "red");
+    give_board(3, 4, "blue");
+    give_board(3, 5, "blue");
+    give_board(2, 9, "blue");
+    assert_int_equal(jobs_board(jobs, lines), 1);
+    assert_string_equal(lines[0].job, "red");
+    give_board(3, 6, "green");
+    assert_int_equal(jobs_board(jobs, lines), 1);
+    assert_string_equal(lines[0].job, "green");
+    census.leader = 2;
+    census.term = census.epoch = 9;
+    jobs_census(jobs, &census, false, true, START);
+    assert_int_equal(jobs_board(jobs, lines), 0);
+    give_board(9, 1, "tan"); /* of the leader before */
+    assert_int_equal(jobs_board(jobs, lines), 0);
+}
+
+static void ends_and_refusals_count_once(void **state)
+{
+    (void)state;
+    wish("red");
+    write_form(1);
+    assert_true(form_is_taken(0));
+    wish("blue"); /* serial 2 */
+    memset(&board, 0, sizeof(board));
+    board = (struct board){.instance = 77, .term = 3, .sequence = 1, .ended = 2, .refused = 2};
+    board.end[0] = (struct board_end){8, person(2).id, "not ours"};
+    board.end[1] = (struct board_end){9, person(0).id, "node-0 has left the group"};
+    board.refusal[0] = (struct board_refusal){1, "not this one"};
+    board.refusal[1] = (struct board_refusal){2, "v=2 here, v=1 there"};
+    for (int i = 0; i < 2; i++) {
+        size_t len = board_encode(&board, bytes, sizeof(bytes));
+        assert_int_equal(input(0, LETTER_BOARD, len, START), HEARTH_OK);
+        int wanted = i == 0 ? 2 : 0;
+        for (int k = 0; k < wanted; k++) {
+            assert_true(jobs_news(jobs, &news));
+            assert_string_equal(news.text,
+                                news.kind == JOB_ENDED ? "node-0 has left the group" : "v=2 here, v=1 there");
+            assert_string_equal(news.job, news.kind == JOB_ENDED ? "red" : "blue");
+        }
+        assert_false(jobs_news(jobs, &news));
+    }
+}
+
+/* ---- The leader ---- */
+
+static int least = 2; /* members that reported wishes ask for */
+
+static void give_report(int from, uint64_t term, uint64_t sequence, uint64_t serial)
+{
+    report = (struct report){.instance = 77, .term = term, .sequence = sequence};
+    if (serial > 0) {
+        report.wishes = 1;
+        report.wish[0] = (struct report_wish){.serial = serial, .min = least, .job = "red"};
+    }
+    size_t len = report_encode(&report, bytes, sizeof(bytes));
+    assert_int_equal(input(from, LETTER_REPORT, len, START), HEARTH_OK);
+}
+
+static int forms_sent(uint64_t now_ns)
+{
+    struct outbox_letter *letter;
+    int count = 0;
+
+    jobs_tick(jobs, now_ns);
+    while ((letter = outbox_take(&box)) != NULL) {
+        count += letter->kind == LETTER_FORM;
+        heap_free(letter);
+    }
+    return count;
+}
+
+static void reports_must_be_newer(void **state)
+{
+    (void)state;
+    give_report(0, 3, 5, 0);
+    give_report(0, 3, 4, 1); /* overtaken by the one that took the wish back */
+    give_report(2, 3, 5, 1);
+    assert_int_equal(forms_sent(START), 0);
+    assert_int_equal(forms_sent(START + 2 * SETTLE), 0);
+    give_report(0, 2, 6, 1); /* of another term */
+    give_report(7, 3, 6, 1); /* a stranger */
+    assert_int_equal(forms_sent(START + 4 * SETTLE), 0);
+    give_report(0, 3, 6, 1);
+    assert_int_equal(forms_sent(START + 6 * SETTLE), 2);
+    assert_int_equal(forms_sent(START + 6 * SETTLE + 1), 0);
+    assert_int_equal(forms_sent(START + 7 * SETTLE), 2); /* they have not answered */
+}
+
+static void reports_of_others_formations_are_refused(void **state)
+{
+    struct identity members[2] = {person(0).id, person(2).id};
+
+    (void)state;
+    report = (struct report){.instance = 77, .term = 3, .sequence = 1, .parts = 1};
+    report.part[0] = (struct report_part){.formation = 4, .size = 2, .job = "red", .members = members};
+    size_t len = report_encode(&report, bytes, sizeof(bytes));
+    assert_int_equal(input(0, LETTER_REPORT, len, START), HEARTH_OK);
+    assert_true(jobs_busy(jobs));
+    members[0] = person(1).id;
+    len = report_encode(&report, bytes, sizeof(bytes));
+    assert_int_equal(input(0, LETTER_REPORT, len, START), HEARTH_PROTOCOL);
+    assert_int_equal(input(0, LETTER_BEAT, len, START), HEARTH_PROTOCOL);
+}
+
+static void another_term_begins_with_nothing(void **state)
+{
+    (void)state;
+    least = 1;
+    give_report(0, 3, 5, 1);
+    give_report(2, 3, 5, 1);
+    census.term = census.epoch = 9;
+    jobs_census(jobs, &census, true, true, START);
+    assert_int_equal(forms_sent(START + NS_PER_S), 0);
+    give_report(0, 9, 6, 1);
+    assert_int_equal(forms_sent(START + NS_PER_S), 0); /* what does person 2 do? */
+    give_report(2, 9, 6, 1);
+    assert_int_equal(forms_sent(START + NS_PER_S), 2);
+    least = 2;
+}
+
+/* ---- Between machines ---- */
+
+static struct office office;
+
+static int open_three(void **state)
+{
+    (void)state;
+    office_open(&office, 3, 1);
+    office_census(&office, 7, 0, 7, true);
+    office_run(&office, SOON);
+    return 0;
+}
+
+static int close_office(void **state)
+{
+    (void)state;
+    office_close(&office);
+    return 0;
+}
+
+static void all_wish(void)
+{
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(office_wish(&office, i, "red", 2, ""), HEARTH_OK);
+}
+
+/* Somebody that closes its group and then asks for the job anew is waited for. */
+static void who_lets_go_may_come_again(void **state)
+{
+    (void)state;
+    all_wish();
+    office_run(&office, SOON);
+    for (int i = 0; i < 2; i++)
+        jobs_end(office.desks[i].jobs, office.desks[i].group.id, office.now_ns);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(office_wish(&office, i, "red", 2, ""), HEARTH_OK);
+    office_run(&office, NS_PER_S);
+    jobs_end(office.desks[2].jobs, office.desks[2].group.id, office.now_ns);
+    office_run(&office, SETTLE / 2);
+    assert_int_equal(office_wish(&office, 2, "red", 2, ""), HEARTH_OK);
+    office_run(&office, SOON);
+    assert_int_equal(office.desks[0].group.size, 3);
+    assert_int_equal(office.desks[2].formed_count, 2);
+}
+
+/* Members that know sooner than the leader itself that it leads are asked again. */
+static void reports_that_come_too_early_are_told_again(void **state)
+{
+    (void)state;
+    all_wish();
+    office_census(&office, 7, 1, 5, true);
+    office_run(&office, SOON);
+    jobs_census(office.desks[1].jobs, &office.census, true, true, office.now_ns);
+    office_run(&office, SOON);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(office.desks[i].formed_count, 1);
+}
+
+static void a_machine_without_census_is_quiet(void **state)
+{
+    char text[JOB_TEXT_MAX];
+
+    (void)state;
+    heap_init(&heap, 0);
+    outbox_init(&box, &heap);
+    struct jobs_setup setup = {.heap = &heap, .outbox = &box, .self = person(1).id, .now_ns = START};
+    assert_int_equal(jobs_open(&setup, &jobs), HEARTH_OK);
+    wish("red");
+    assert_true(jobs_deadline(jobs) == NEVER_NS);
+    jobs_tick(jobs, START);
+    assert_null(outbox_take(&box));
+    jobs_why_not(jobs, "red", text, sizeof(text));
+    assert_non_null(strstr(text, "too few members"));
+    census = people(3, 0);
+    jobs_census(jobs, &census, false, true, START);
+    assert_true(jobs_deadline(jobs) <= START);
+    jobs_why_not(jobs, "red", text, sizeof(text));
+    assert_string_equal(text, "waiting for the leader, node-0, to hear of it");
+    jobs_tick(jobs, START);
+    assert_true(jobs_deadline(jobs) == START + NS_PER_S);
+    jobs_close(jobs);
+    outbox_fini(&box);
+    assert_int_equal(heap.blocks, 0);
+}
+
+int main(void)
+{
+#define FOLLOWS(test) cmocka_unit_test_setup_teardown(test, open_follower, close_machine)
+#define LEADS(test)   cmocka_unit_test_setup_teardown(test, open_leader, close_machine)
+#define MEETS(test)   cmocka_unit_test_setup_teardown(test, open_three, close_office)
+    const struct CMUnitTest tests[] = {
+        FOLLOWS(forms_must_fit_wish_and_census),
+        FOLLOWS(the_owner_may_be_late),
+        FOLLOWS(boards_must_be_newer),
+        FOLLOWS(ends_and_refusals_count_once),
+        LEADS(reports_must_be_newer),
+        LEADS(reports_of_others_formations_are_refused),
+        LEADS(another_term_begins_with_nothing),
+        MEETS(who_lets_go_may_come_again),
+        MEETS(reports_that_come_too_early_are_told_again),
+        cmocka_unit_test(a_machine_without_census_is_quiet),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
