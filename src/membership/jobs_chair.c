@@ -226,9 +226,11 @@ int chair_report(struct jobs *jobs, int from, const struct report *report, uint6
             memcpy(run->members, part->members, (size_t)part->size * sizeof(*part->members));
         }
     }
-    chair->changed |=
-        note_releases(chair, &before, told, now_ns) || wishes_differ(&before, told) || !before.heard;
-    chair->next_ns = now_ns;
+    bool released = note_releases(chair, &before, told, now_ns);
+    if (released || wishes_differ(&before, told) || !before.heard) { /* else it says what is known */
+        chair->changed = true;
+        chair->next_ns = now_ns;
+    }
     forget(&before);
     return HEARTH_OK;
 }
@@ -521,7 +523,7 @@ static void form_job(struct jobs *jobs, const char *job, const int *members, int
     size_t len = form_encode(form, jobs->bytes, sizeof(jobs->bytes));
     uint8_t *letter = heap_alloc(jobs->setup.heap, 1, len);
     struct run *run = letter ? add_run(jobs, form->formation.id, job, now_ns) : NULL;
-    if (!run) { /* no memory: tried again with the next report */
+    if (!run) { /* no memory: tried again with the next board */
         heap_free(letter);
         return;
     }
