@@ -80,12 +80,12 @@ static void install(struct assembly *a, const struct census *next)
     a->adopted_ns = a->now_ns;
     a->counts.censuses++;
     vote_reset(a);
+    event_census(a, &a->previous); /* while those who are out are still known */
     members_link(a);
     keep_proxies(a);
     excuse_newcomers(a);
     a->announce = a->announce || other || self_leads(a);
     a->stir = true;
-    event_census(a, &a->previous);
 }
 
 void instance_found(struct assembly *a)

@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rules of the assembly, one by one; all of them together under faults: tests/sim/test_assembly.c. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "circle.h"
+
+static const struct census *census_of(const struct circle *c, int who)
+{
+    return assembly_census(c->who[who]);
+}
+
+/* All that live are in one census of so many, as members. */
+static void assert_one(const struct circle *c, int size)
+{
+    const struct census *first = NULL;
+    for (int i = 0; i < c->size; i++) {
+        if (c->who[i] == NULL)
+            continue;
+        const struct census *own = census_of(c, i);
+        first = first != NULL ? first : own;
+        assert_int_equal(own->size, size);
+        assert_int_equal(own->instance, first->instance);
+        assert_int_equal(own->epoch, first->epoch);
+        assert_int_equal(assembly_state(c->who[i]), ASSEMBLY_MEMBER);
+    }
+    assert_true(circle_leader(c) >= 0);
+}
+
+static void assert_apart(const struct circle *c)
+{
+    for (int i = 0; i < c->size; i++)
+        assert_int_equal(census_of(c, i)->size, 1);
+}
+
+static void open_linked(struct circle *c, int size)
+{
+    circle_open(c, size);
+    circle_start(c);
+    circle_link_all(c);
+    circle_run(c, NS_PER_S);
+    assert_one(c, size);
+}
+
+static void who_is_alone_leads_itself(void **state)
+{
+    struct circle c;
+    struct assembly_event e;
+    char why[128];
+    struct identity stranger = person(9).id;
+    (void)state;
+    circle_open(&c, 1);
+    circle_start(&c);
+    assert_one(&c, 1);
+    assert_int_equal(census_of(&c, 0)->epoch, 1);
+    assert_true(assembly_event(c.who[0], &e) && e.kind == ASSEMBLY_JOINED);
+    assert_string_equal(e.name, "node-0");
+    assert_true(assembly_event(c.who[0], &e) && e.kind == ASSEMBLY_LEADER);
+    assert_true(assembly_event(c.who[0], &e) && e.kind == ASSEMBLY_VIEW);
+    assert_false(assembly_event(c.who[0], &e));
+    assert_int_equal(assembly_deadline(c.who[0]), NEVER_NS);
+    assert_null(assembly_health(c.who[0], &stranger));
+    assembly_why_not(c.who[0], &stranger, why, sizeof(why));
+    assert_string_equal(why, "there is no connection to it");
+    assembly_why_not(c.who[0], &c.fellow[0].id, why, sizeof(why));
+    assert_string_equal(why, "");
+    circle_close(&c);
+}
+
+static void those_who_meet_are_one_and_know_each_other(void **state)
+{
+    struct circle c;
+    struct assembly_counts counts;
+    (void)state;
+    open_linked(&c, 4);
+    int leader = circle_leader(&c);
+    assert_int_equal(census_of(&c, 0)->leader, 0); /* who founded is the most senior */
+    assert_true(identity_equal(&census_of(&c, 0)->members[0].id, &c.fellow[leader].id));
+    for (int i = 2; i < 4; i++) /* who came together: by id */
+        assert_true(identity_compare(&census_of(&c, 0)->members[i - 1].id, &census_of(&c, 0)->members[i].id) <
+                    0);
+    circle_run(&c, 5 * NS_PER_S);
+    assembly_count(c.who[leader], &counts);
+    assert_int_equal(counts.healthy, 3);
+    assert_true(counts.leading_ns > 4 * NS_PER_S);
+    const struct health *h = assembly_health(c.who[leader], &c.fellow[(leader + 1) % 4].id);
+    assert_true(h->answered >= 3 && h->failed == 0);
+    assert_one(&c, 4);
+    circle_close(&c);
+}
+
+static void two_busy_ones_stay_apart_and_say_so(void **state)
+{
+    struct circle c;
+    struct assembly_event e;
+    char why[128];
+    (void)state;
+    circle_open(&c, 2);
+    circle_start(&c);
+    assembly_set_busy(c.who[0], true);
+    assembly_set_busy(c.who[1], true);
+    circle_link_all(&c);
+    circle_run(&c, 10 * NS_PER_S);
+    assert_apart(&c);
+    for (int i = 0; i < 2; i++) {
+        assembly_why_not(c.who[i], &c.fellow[1 - i].id, why, sizeof(why));
+        assert_non_null(strstr(why, "jobs run in both"));
+        assert_true(circle_event(&c, i, ASSEMBLY_CONFLICT, &e));
+        assert_non_null(strstr(e.text, c.fellow[1 - i].name));
+        assert_false(circle_event(&c, i, ASSEMBLY_CONFLICT, &e)); /* once */
+    }
+    assembly_set_busy(c.who[0], false);
+    circle_run(&c, NS_PER_S);
+    assert_one(&c, 2);
+    assert_int_equal(circle_leader(&c), 1); /* the busy one goes on */
+    circle_close(&c);
+}
+
+static void the_busy_one_wins_over_the_larger_one(void **state)
+{
+    struct circle c;
+    (void)state;
+    circle_open(&c, 4);
+    circle_start(&c);
+    for (int a = 0; a < 3; a++)
+        for (int b = a + 1; b < 3; b++)
+            circle_link(&c, a, b);
+    circle_run(&c, NS_PER_S);
+    assert_int_equal(census_of(&c, 0)->size, 3);
+    assembly_set_busy(c.who[3], true);
+    uint64_t instance = census_of(&c, 3)->instance;
+    for (int i = 0; i < 3; i++)
+        circle_link(&c, i, 3);
+    circle_run(&c, NS_PER_S);
+    assert_one(&c, 4);
+    assert_int_equal(census_of(&c, 0)->instance, instance);
+    circle_close(&c);
+}
+
+static void a_copied_key_is_named_and_kept_out(void **state)
+{
+    struct circle c;
+    struct assembly_event e;
+    char why[128];
+    (void)state;
+    circle_open(&c, 3);
+    c.fellow[1].id.node = c.fellow[0].id.node;
+    circle_start(&c);
+    circle_link_all(&c);
+    circle_run(&c, 10 * NS_PER_S);
+    int out = census_of(&c, 0)->size == 1 ? 0 : 1;
+    assert_int_equal(census_of(&c, out)->size, 1);
+    assert_int_equal(census_of(&c, 1 - out)->size, 2);
+    assert_int_equal(census_of(&c, 2)->size, 2);
+    for (int i = 0; i < 3; i++) {
+        assert_true(circle_event(&c, i, ASSEMBLY_COPIED_KEY, &e));
+        assert_non_null(strstr(e.text, "node-0"));
+        assert_non_null(strstr(e.text, "node-1"));
+    }
+    assembly_why_not(c.who[1 - out], &c.fellow[out].id, why, sizeof(why));
+    assert_non_null(strstr(why, "two machines"));
+    circle_die(&c, 1 - out, PARTING_LEFT); /* then there is room for the other */
+    circle_run(&c, 3 * NS_PER_S);
+    assert_one(&c, 2);
+    circle_close(&c);
+}
+
+static void two_processes_of_one_machine_share_a_key(void **state)
+{
+    struct circle c;
+    struct assembly_event e;
+    (void)state;
+    circle_open(&c, 2);
+    c.fellow[1].id.node = c.fellow[0].id.node;
+    c.fellow[1].machine = c.fellow[0].machine;
+    circle_start(&c);
+    circle_link_all(&c);
+    circle_run(&c, NS_PER_S);
+    assert_one(&c, 2);
+    assert_false(circle_event(&c, 0, ASSEMBLY_COPIED_KEY, &e));
+    circle_close(&c);
+}
+
+static void a_new_address_is_in_the_next_census(void **state)
+{
+    struct circle c;
+    (void)state;
+    open_linked(&c, 3);
+    for (int who = 0; who < 3; who++) {
+        uint64_t epoch = census_of(&c, 0)->epoch;
+        c.fellow[who].addrs[0][6] = 99;
+        assembly_describe(c.who[who], &c.fellow[who], c.now_ns);
+        for (int i = 0; i < 3; i++)
+            if (i != who)
+                assembly_linked(c.who[i], &c.fellow[who], c.now_ns);
+        circle_run(&c, NS_PER_S);
+        assert_one(&c, 3);
+        assert_int_equal(census_of(&c, 0)->epoch, epoch + 1);
+        int index = census_find(census_of(&c, 0), &c.fellow[who].id);
+        assert_int_equal(census_of(&c, 0)->members[index].addrs[0][6], 99);
+    }
+    circle_close(&c);
+}
+
+static void a_guest_does_not_lead_while_others_can(void **state)
+{
+    (void)state;
+    for (int guest = 0; guest < 3; guest++) {
+        struct circle c;
+        circle_open(&c, 3);
+        c.fellow[guest].flags = FELLOW_GUEST;
+        circle_start(&c);
+        circle_link(&c, guest, (guest + 1) % 3);
+        circle_run(&c, 2 * NS_PER_S);
+        assert_false(assembly_leads(c.who[guest]));
+        circle_link(&c, guest, (guest + 2) % 3);
+        circle_link(&c, (guest + 1) % 3, (guest + 2) % 3);
+        circle_run(&c, 2 * NS_PER_S);
+        assert_one(&c, 3);
+        assert_int_not_equal(circle_leader(&c), guest);
+        circle_close(&c);
+    }
+}
+
+static void malformed_letters_change_nothing(void **state)
+{
+    struct circle c;
+    uint8_t bytes[64];
+    const char *what;
+    (void)state;
+    open_linked(&c, 2);
+    struct census before = *census_of(&c, 0);
+    for (int kind = LETTER_BEAT; kind <= LETTER_DISSOLVE; kind++) {
+        for (size_t len = 0; len < sizeof(bytes); len += 7) {
+            memset(bytes, len % 2 && kind != LETTER_DISSOLVE ? 0xff : 0, sizeof(bytes));
+            assert_int_equal(
+                assembly_input(c.who[0], &c.fellow[1].id, (uint8_t)kind, bytes, len, c.now_ns, &what),
+                HEARTH_PROTOCOL);
+            assert_true(strlen(what) > 10);
+        }
+    }
+    assert_int_equal(assembly_input(c.who[0], &c.fellow[1].id, LETTER_REPORT, bytes, 1, c.now_ns, &what),
+                     HEARTH_PROTOCOL);
+    assert_int_equal(census_of(&c, 0)->epoch, before.epoch);
+    circle_run(&c, NS_PER_S);
+    assert_one(&c, 2);
+    circle_close(&c);
+}
+
+/* Two machines, and the one that leads dies: the other cannot know whether it is cut off. */
+static void lose_the_leader_of_two(struct circle *c, bool worked)
+{
+    struct assembly_event e;
+    open_linked(c, 2);
+    int leader = circle_leader(c), other = 1 - leader;
+    assembly_set_busy(c->who[leader], worked);
+    circle_run(c, NS_PER_S);
+    circle_die(c, leader, PARTING_BROKE);
+    circle_run(c, NS_PER_S);
+    assert_int_equal(assembly_state(c->who[other]), ASSEMBLY_STRANDED);
+    assert_int_equal(circle_leader(c), -1);
+    assert_true(circle_event(c, other, ASSEMBLY_LOST_QUORUM, &e));
+    assert_non_null(strstr(e.text, c->fellow[leader].name));
+}
+
+static void a_stranded_one_that_never_worked_begins_anew(void **state)
+{
+    struct circle c;
+    struct assembly_event e;
+    (void)state;
+    lose_the_leader_of_two(&c, false);
+    int other = c.who[0] != NULL ? 0 : 1;
+    circle_run(&c, 4 * NS_PER_S);
+    assert_int_equal(assembly_state(c.who[other]), ASSEMBLY_STRANDED);
+    circle_run(&c, 3 * NS_PER_S);
+    assert_one(&c, 1);
+    assert_true(circle_event(&c, other, ASSEMBLY_QUORUM, &e));
+    circle_close(&c);
+}
+
+static void a_stranded_one_that_worked_waits(void **state)
+{
+    struct circle c;
+    (void)state;
+    lose_the_leader_of_two(&c, true);
+    int other = c.who[0] != NULL ? 0 : 1;
+    circle_run(&c, 100 * NS_PER_S);
+    assert_int_equal(assembly_state(c.who[other]), ASSEMBLY_STRANDED);
+    circle_close(&c);
+}
+
+static void the_leader_of_two_goes_on_alone(void **state)
+{
+    struct circle c;
+    struct assembly_event e;
+    (void)state;
+    open_linked(&c, 2);
+    int leader = circle_leader(&c);
+    circle_die(&c, 1 - leader, PARTING_BROKE);
+    circle_run(&c, 400 * NS_PER_MS);
+    assert_int_equal(census_of(&c, leader)->size, 2); /* it may come back */
+    circle_run(&c, 300 * NS_PER_MS);
+    assert_one(&c, 1);
+    assert_true(circle_event(&c, leader, ASSEMBLY_LEFT, &e));
+    assert_non_null(strstr(e.text, "connection"));
+    circle_close(&c);
+}
+
+static void who_leaves_gives_its_vote_to_another(void **state)
+{
+    struct circle c;
+    struct assembly_event e;
+    (void)state;
+    open_linked(&c, 2);
+    int leader = circle_leader(&c);
+    assembly_leave(c.who[leader], c.now_ns);
+    assert_int_equal(assembly_state(c.who[leader]), ASSEMBLY_GONE);
+    assert_int_equal(assembly_deadline(c.who[leader]), NEVER_NS);
+    circle_die(&c, leader, PARTING_LEFT);
+    circle_run(&c, 100 * NS_PER_MS);
+    assert_one(&c, 1);
+    assert_int_equal(circle_leader(&c), 1 - leader);
+    assert_true(circle_event(&c, 1 - leader, ASSEMBLY_LEFT, &e));
+    assert_string_equal(e.text, "it left");
+    circle_close(&c);
+}
+
+static void silence_is_death_but_traffic_is_life(void **state)
+{
+    struct circle c;
+    (void)state;
+    open_linked(&c, 2);
+    int leader = circle_leader(&c), quiet = 1 - leader;
+    c.mute[quiet] = true;
+    for (int i = 0; i < 10; i++) { /* beats are lost, pieces of gradients come */
+        circle_run(&c, NS_PER_S);
+        assembly_heard(c.who[leader], &c.fellow[quiet].id, c.now_ns);
+        assert_int_equal(census_of(&c, leader)->size, 2);
+    }
+    circle_run(&c, 3500 * NS_PER_MS);
+    assert_int_equal(census_of(&c, leader)->size, 1);
+    c.mute[quiet] = false;
+    circle_run(&c, 2 * NS_PER_S);
+    assert_one(&c, 2);
+    circle_close(&c);
+}
+
+static void nobody_dies_while_we_sleep(void **state)
+{
+    struct circle c;
+    struct assembly_event e;
+    (void)state;
+    open_linked(&c, 3);
+    uint64_t epoch = census_of(&c, 0)->epoch;
+    c.now_ns += 100 * NS_PER_S; /* for all of them: a host that stopped */
+    circle_run(&c, 2 * NS_PER_S);
+    assert_one(&c, 3);
+    assert_int_equal(census_of(&c, 0)->epoch, epoch);
+    while (assembly_event(c.who[0], &e))
+        assert_false(e.kind == ASSEMBLY_HEALTH && e.health == HEALTH_DEAD);
+    circle_close(&c);
+}
+
+static void without_memory_it_says_so_or_does_less(void **state)
+{
+    struct circle c;
+    struct assembly *a;
+    (void)state;
+    circle_open(&c, 2);
+    circle_start(&c);
+    struct assembly_setup setup = {
+        .heap = &c.heap, .outbox = &c.outbox[0], .self = person(5), .health = health_preset_find("default")};
+    for (int i = 0; i < 2; i++) {
+        c.heap.fail_after = i;
+        assert_int_equal(assembly_open(&setup, &a), HEARTH_NO_MEMORY);
+        assert_null(a);
+    }
+    circle_link_all(&c); /* not even room to remember each other */
+    circle_run(&c, NS_PER_S);
+    assert_apart(&c);
+    c.heap.fail_after = -1;
+    circle_link_all(&c);
+    circle_run(&c, NS_PER_S);
+    assert_one(&c, 2);
+    circle_close(&c);
+}
+
+static void old_events_go_first(void **state)
+{
+    struct circle c;
+    struct assembly_event e;
+    int count = 0;
+    (void)state;
+    open_linked(&c, 2);
+    int leader = circle_leader(&c);
+    for (int i = 0; i < 300; i++) {
+        c.fellow[leader].process++;
+        assembly_describe(c.who[leader], &c.fellow[leader], c.now_ns);
+        circle_run(&c, 100 * NS_PER_MS);
+    }
+    uint64_t last = census_of(&c, leader)->epoch;
+    assert_true(last > 300);
+    while (assembly_event(c.who[leader], &e))
+        count++;
+    assert_int_equal(count, 256);
+    assert_int_equal(e.epoch, last);
+    circle_close(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_is_alone_leads_itself),
+        cmocka_unit_test(those_who_meet_are_one_and_know_each_other),
+        cmocka_unit_test(two_busy_ones_stay_apart_and_say_so),
+        cmocka_unit_test(the_busy_one_wins_over_the_larger_one),
+        cmocka_unit_test(a_copied_key_is_named_and_kept_out),
+        cmocka_unit_test(two_processes_of_one_machine_share_a_key),
+        cmocka_unit_test(a_new_address_is_in_the_next_census),
+        cmocka_unit_test(a_guest_does_not_lead_while_others_can),
+        cmocka_unit_test(malformed_letters_change_nothing),
+        cmocka_unit_test(a_stranded_one_that_never_worked_begins_anew),
+        cmocka_unit_test(a_stranded_one_that_worked_waits),
+        cmocka_unit_test(the_leader_of_two_goes_on_alone),
+        cmocka_unit_test(who_leaves_gives_its_vote_to_another),
+        cmocka_unit_test(silence_is_death_but_traffic_is_life),
+        cmocka_unit_test(nobody_dies_while_we_sleep),
+        cmocka_unit_test(without_memory_it_says_so_or_does_less),
+        cmocka_unit_test(old_events_go_first),
+    };
+    return cmocka_run_group_tests_name("membership: assembly", tests, NULL, NULL);
+}
