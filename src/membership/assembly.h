@@ -4,24 +4,28 @@
  *
  * The rules (docs/membership.md explains them):
  *  - A node founds an instance of its own when it begins: epoch 1, it alone, it leads. Instances that meet
- *    merge: the worse one dissolves and its members join the better one, one census for all of them.
- *    Better: it has a quorum; then: a job runs in it (busy); then: more members; then: the smaller
- *    instance number. Two busy ones do not merge, and both say so, until one is not busy any more.
+ *    merge: the members of the worse one ask to join the better one (its leader tells them to), one census
+ *    for all of them; until they are in it, their old one stays in force. Better: it has a quorum; then: a job
+ *    runs in it (busy); then: more members; then: no guest leads it; then: the smaller instance number. Two
+ *    busy ones do not merge, and both say so, until one is not busy any more.
  *  - The next census of an instance is decided as in single-decree Paxos: acceptors are the members of the
  *    present one, ballots are terms, a quorum is a majority or exactly half with the present leader. So
  *    there is one census for each epoch, whatever is lost, doubled, late or cut off.
  *  - One leader per term: a member votes once in each. Who leads and has decided epoch e in term t may
- *    propose e + 1 in t at once. A member calls for votes when the leader is dead (or has left) and nobody
- *    more senior lives; if that one does not come forward, the next one does. Votes are refused while
- *    one's own leader lives (but after several tries of a candidate that has a better connection to the
- *    rest, given).
+ *    propose e + 1 in t at once, once. A member calls for votes when the leader is dead, has left, is a guest,
+ *    or says that it does not hear a quorum, and nobody more senior lives; if that one does not come forward,
+ *    the next one does. Votes are refused while one's own leader serves (but after several tries of a
+ *    candidate that has a better connection to the rest, given).
  *  - The leader adds who asks to join (beats of nodes outside say which instance they want) and takes out who
- *    is dead or has left, many at once where they come together.
- *  - A restarted process is a new identity, and no voter of any census before it joined.
+ *    is dead, has left or is in another instance, many at once where they come together.
+ *  - Who leaves hands its vote, with all it has promised and accepted, to one other member: the leader, or the
+ *    next in line. So one of two can leave without stranding the other.
+ *  - A restarted process is a new identity, and no voter of any census before it joined. Who returns to an
+ *    instance is no voter there before a census later than the last one it knew takes it in.
  *  - Who cannot reach a quorum of its census is stranded: it decides nothing and says so. It goes on when it
  *    hears from a quorum again, joins again when it learns that it was taken out, and joins another
- *    instance that has a quorum when it meets one. If its instance never was busy and nobody else of it
- *    can be heard for a while, it begins anew by itself.
+ *    instance that has a quorum when it meets one. If its instance never was busy it begins anew by itself
+ *    after a while (twice dead_ns), alone; those who do so together merge.
  *  - Everything that came from an older term, epoch or another instance is answered with where we are, and
  *    changes nothing. */
 #ifndef MEMBERSHIP_ASSEMBLY_H
@@ -72,7 +76,7 @@ uint64_t assembly_deadline(const struct assembly *assembly); /* when it must be 
 /* ---- what is so ---- */
 
 enum assembly_state {
-    ASSEMBLY_JOINING,  /* left its instance for another one, and waits to be in its census */
+    ASSEMBLY_JOINING,  /* wants to be in another instance, and waits to be in its census */
     ASSEMBLY_MEMBER,   /* in a census, and a quorum of it is heard */
     ASSEMBLY_STRANDED, /* in a census, too few of it are heard */
     ASSEMBLY_GONE      /* it has left */

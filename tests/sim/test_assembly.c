@@ -35,15 +35,18 @@ static uint64_t until_agreed(struct town *t, uint64_t limit_ns)
 
 static void eight_that_meet_at_once_are_one_within_a_second(void **state)
 {
+    uint64_t longest = 0;
     (void)state;
-    for (uint64_t seed = 1; seed <= 50; seed++) {
+    for (uint64_t seed = 1; seed <= 100; seed++) {
         struct town *t = test_malloc(sizeof(*t));
         town_open(t, 8, seed, "default", trace_file());
         town_link_all(t, 0);
-        until_agreed(t, NS_PER_S);
+        uint64_t took = until_agreed(t, NS_PER_S);
+        longest = took > longest ? took : longest;
         town_close(t);
         test_free(t);
     }
+    printf("at most %.2f s\n", (double)longest / 1e9);
 }
 
 static void who_meets_one_by_one_is_one_soon_after_the_last(void **state)
@@ -65,28 +68,32 @@ static void who_meets_one_by_one_is_one_soon_after_the_last(void **state)
 
 static void a_lost_leader_has_a_successor_within_two_seconds(void **state)
 {
+    uint64_t longest = 0;
     (void)state;
-    for (uint64_t seed = 1; seed <= 50; seed++) {
+    for (uint64_t seed = 1; seed <= 100; seed++) {
         struct town *t = test_malloc(sizeof(*t));
         town_open(t, 3 + (int)(seed % 5), seed, "default", trace_file());
         town_link_all(t, 0);
         until_agreed(t, 2 * NS_PER_S);
         bool frozen = seed % 2;
-        int leader = town_leader(t);
+        int leader = town_leader(t), next = -1;
         if (frozen)
             town_freeze(t, leader);
         else
             town_crash(t, leader, false);
-        uint64_t seen = frozen ? t->preset->dead_ns + t->preset->beat_ns / 5 : t->preset->reconnect_ns;
-        assert_true(town_run(t, t->now_ns + seen + 2 * NS_PER_S));
-        int next = town_leader(t);
-        assert_true(next >= 0 && next != leader);
+        uint64_t seen = t->now_ns + (frozen ? t->preset->dead_ns : t->preset->reconnect_ns);
+        assert_true(town_run(t, seen));
+        for (; next < 0; next = town_leader(t))
+            assert_true(town_run(t, t->now_ns + 10 * NS_PER_MS) && t->now_ns < seen + 2 * NS_PER_S);
+        assert_int_not_equal(next, leader);
+        longest = t->now_ns - seen > longest ? t->now_ns - seen : longest;
         if (frozen)
             town_thaw(t, leader);
         until_agreed(t, 5 * NS_PER_S);
         town_close(t);
         test_free(t);
     }
+    printf("at most %.2f s after the loss was seen\n", (double)longest / 1e9);
 }
 
 static void of_two_either_may_leave_and_come_back(void **state)
