@@ -25,7 +25,7 @@ def census(epoch, term=3, leader=0, who=(1, 2, 3), instance=OURS, **fields):
 
 
 def beat(instance=OURS, epoch=5, wish=0, after=0, size=3, flags=9, echo=0):
-    return struct.pack("<QQQQQQQHB5x", 10 ** 9, echo, 0, instance, epoch, wish, after, size, flags)
+    return struct.pack("<QQQQQQQHBxI", 10 ** 9, echo, 0, instance, epoch, wish, after, size, flags, 1000)
 
 
 def call(epoch=5, term=4, tries=0):

@@ -6,6 +6,8 @@
 
 #include "membership/assembly_state.h"
 
+#define EVERY_MIN_NS (100 * NS_PER_MS) /* nobody can ask for more beats than this */
+
 /* ---- small questions ---- */
 
 bool self_leads(const struct assembly *a)
@@ -141,7 +143,8 @@ void send_beat(struct assembly *a, struct peer *p)
                      .epoch = a->census.epoch,
                      .wish = a->wish,
                      .wish_after = a->wish != 0 ? instance_left_at(a, a->wish) : 0,
-                     .size = (uint16_t)a->census.size};
+                     .size = (uint16_t)a->census.size,
+                     .every_ms = (uint32_t)(a->preset->beat_ns / NS_PER_MS)};
     if (p->told) {
         b.echo_ns = p->beat.stamp_ns;
         b.hold_ns = a->now_ns - p->beat_at_ns;
@@ -226,6 +229,18 @@ static void health_changed(struct assembly *a, const struct peer *p, enum health
         event_add(a, ASSEMBLY_HEALTH, &p->fellow);
 }
 
+/* Another preset may want to hear from us more often than ours wants to speak. */
+static void beat_in_time(struct assembly *a, struct peer *p)
+{
+    uint64_t every = p->beat.every_ms * NS_PER_MS;
+    send_beat(a, p);
+    if (!p->told || every >= a->preset->beat_ns)
+        return;
+    every = every > EVERY_MIN_NS ? every : EVERY_MIN_NS;
+    uint64_t next = a->now_ns + every - every / 10;
+    p->health.next_ns = next < p->health.next_ns ? next : p->health.next_ns;
+}
+
 static void hear(struct assembly *a, struct peer *p)
 {
     enum health_state before = p->health.state;
@@ -246,7 +261,7 @@ void assembly_tick(struct assembly *a, uint64_t now_ns)
             continue;
         enum health_state before = p->health.state;
         if (health_tick(&p->health, a->now_ns))
-            send_beat(a, p);
+            beat_in_time(a, p);
         health_changed(a, p, before);
     }
     if (a->stir)

@@ -67,8 +67,9 @@ void assembly_heard(struct assembly *assembly, const struct identity *peer, uint
 int MUST_CHECK assembly_input(struct assembly *assembly, const struct identity *from, uint8_t kind,
                               const void *payload, size_t len, uint64_t now_ns, const char **what);
 void assembly_describe(struct assembly *assembly, const struct fellow *self,
-                       uint64_t now_ns);                         /* we changed */
-void assembly_set_busy(struct assembly *assembly, bool busy);    /* leader: a job runs in our instance */
+                       uint64_t now_ns); /* we changed */
+/* Leader: a job runs in our instance. Forgotten when we lead no more or the instance changes. */
+void assembly_set_busy(struct assembly *assembly, bool busy);
 void assembly_leave(struct assembly *assembly, uint64_t now_ns); /* says goodbye; only close may follow */
 void assembly_tick(struct assembly *assembly, uint64_t now_ns);
 uint64_t assembly_deadline(const struct assembly *assembly); /* when it must be ticked */

@@ -72,6 +72,7 @@ static void install(struct assembly *a, const struct census *next)
         a->worked = false;
         a->seen_term = next->term;
     }
+    a->busy = a->busy && !other && identity_equal(&next->members[next->leader].id, &a->self.id);
     if (other || a->wish == next->instance)
         a->wish = 0;
     a->accepted_term = 0;

@@ -14,7 +14,7 @@ void beat_put(struct writer *w, const struct beat *b)
     put_u16(w, b->size);
     put_u8(w, b->flags);
     put_u8(w, 0);
-    put_u32(w, 0);
+    put_u32(w, b->every_ms);
 }
 
 bool beat_get(struct reader *r, struct beat *b)
@@ -29,7 +29,7 @@ bool beat_get(struct reader *r, struct beat *b)
     b->size = get_u16(r);
     b->flags = get_u8(r);
     (void)get_u8(r);
-    (void)get_u32(r);
+    b->every_ms = get_u32(r);
     return !r->bad && b->instance != 0 && b->epoch != 0 && b->size >= 1 && b->size <= CENSUS_MEMBERS_MAX &&
            b->wish != b->instance;
 }

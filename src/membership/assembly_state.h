@@ -29,6 +29,7 @@ struct beat {
     uint64_t wish_after;       /* it has been there up to this epoch: only a later one takes it in */
     uint16_t size;             /* of its census */
     uint8_t flags;             /* BEAT_ */
+    uint32_t every_ms;         /* so often the sender wants to hear from you */
 };
 #define BEAT_LEN 64
 #define TERM_MAX (UINT64_MAX / 2) /* there is always a next one */

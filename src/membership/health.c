@@ -117,9 +117,10 @@ bool health_tick(struct health *h, uint64_t now_ns)
     bool due = h->linked && now_ns >= h->next_ns;
     if (due) {
         uint64_t since = later(h->heard_ns, h->paused_ns);
-        if (now_ns >= since + h->preset->beat_ns + h->preset->beat_ns / 4) {
-            h->missed++;
-            h->failed++;
+        uint64_t missed = (now_ns - since) / (h->preset->beat_ns + h->preset->beat_ns / 4);
+        if (missed > h->missed) {
+            h->failed += missed - h->missed;
+            h->missed = (uint32_t)missed;
         }
         h->next_ns = jittered(h, now_ns);
     }

@@ -7,7 +7,8 @@
 #include "core/types.h"
 
 /* When to ask, when silence is suspicious, when it is death. Three are known by name: default (1 s, 3 s),
- * low-latency (0.25 s, 1 s), high-latency (3 s, 12 s); all members of a cluster use their own. (The seed's:
+ * low-latency (0.25 s, 1 s), high-latency (3 s, 12 s); members of a
+ * cluster may have different ones: each says how often it wants to hear from the others. (The seed's:
  * 5/15, 0.5/2, 10/30 s; a home cluster recovers sooner.) */
 struct health_preset {
     const char *name;

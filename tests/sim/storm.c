@@ -29,13 +29,13 @@ static int draw_size(uint64_t seed)
     return seed % 7 == 0 ? 18 + (int)prng_below(&p, TOWN_MAX - 17) : 18;
 }
 
-/* Mostly the default for all, else another one for all. */
+/* Mostly the default for all, else another one for all, or "mixed": each has its own. */
 static const char *draw_preset(uint64_t seed)
 {
     struct prng p;
     prng_init(&p, seed ^ UINT64_C(0x93e5e7));
     uint64_t kind = prng_below(&p, 10);
-    return kind < 8 ? "default" : kind == 8 ? "low-latency" : "high-latency";
+    return kind < 7 ? "default" : kind == 7 ? "low-latency" : kind == 8 ? "high-latency" : "mixed";
 }
 
 static void draw_weather(struct town *t)
@@ -167,6 +167,12 @@ static bool person_needed(struct town *t)
     return true;
 }
 
+/* Of the most patient preset. */
+static uint64_t dead_ns(const struct town *t)
+{
+    return (t->preset != NULL ? t->preset : health_preset_find("high-latency"))->dead_ns;
+}
+
 static bool one_step(struct town *t)
 {
     uint64_t second = t->now_ns / NS_PER_S;
@@ -176,10 +182,18 @@ static bool one_step(struct town *t)
     return good;
 }
 
+/* Who agrees only beats: three times what the beats need, for those that are dead and still connected, and for
+ * the last words about what was agreed. */
+static uint64_t quiet_letters(const struct town *t)
+{
+    uint64_t beat = (t->preset != NULL ? t->preset : health_preset_find("low-latency"))->beat_ns;
+    return 3 * (CALM_NS / beat + 2) * (uint64_t)(t->size * t->size);
+}
+
 /* Until all have agreed for a while. */
 static bool calm(struct town *t, struct storm_result *result)
 {
-    uint64_t begin = t->now_ns, since = t->now_ns;
+    uint64_t begin = t->now_ns, since = t->now_ns, letters = t->letters;
     bool helped = false;
     char why[160];
     while (t->now_ns < since + CALM_NS) {
@@ -188,21 +202,25 @@ static bool calm(struct town *t, struct storm_result *result)
         if (town_agrees(t, why, sizeof(why)))
             continue;
         since = t->now_ns;
-        if (since <= begin + BOUND * t->preset->dead_ns)
+        letters = t->letters;
+        if (since <= begin + BOUND * dead_ns(t))
             continue;
         if (helped || !person_needed(t)) {
             town_describe_all(t);
             snprintf(t->failure, sizeof(t->failure), "no agreement %.0f s after the last fault: %s",
-                     BOUND * (double)t->preset->dead_ns / 1e9, why);
+                     BOUND * (double)dead_ns(t) / 1e9, why);
             return false;
         }
         helped = true;
         begin = t->now_ns;
     }
+    if (t->letters - letters > quiet_letters(t))
+        snprintf(t->failure, sizeof(t->failure), "%llu letters in %.0f s of agreement",
+                 (unsigned long long)(t->letters - letters), (double)CALM_NS / 1e9);
     result->settled_ns = since - begin;
-    result->dead_ns = t->preset->dead_ns;
+    result->dead_ns = dead_ns(t);
     town_trace(t, "    ALL AGREED after %.2f s", (double)result->settled_ns / 1e9);
-    return true;
+    return t->failure[0] == '\0';
 }
 
 struct storm_result storm_run(uint64_t seed, FILE *trace)

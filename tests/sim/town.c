@@ -204,6 +204,9 @@ void town_start(struct town *t, int house)
 {
     struct house *h = &t->houses[house];
     struct assembly_setup setup = {.heap = &t->heap, .outbox = &h->outbox, .health = t->preset};
+    static const char *const presets[] = {"default", "low-latency", "high-latency"};
+    if (setup.health == NULL)
+        setup.health = health_preset_find(presets[prng_below(&t->prng, 3)]);
     forget_predecessor(t, house);
     memset(&h->fellow, 0, sizeof(h->fellow));
     h->fellow.id.node.bytes[0] = (uint8_t)(7 * house);

@@ -45,7 +45,7 @@ struct town {
     int size;
     struct house houses[TOWN_MAX];
     struct road roads[TOWN_MAX][TOWN_MAX];
-    const struct health_preset *preset;
+    const struct health_preset *preset; /* NULL: each process has another one */
 
     /* weather */
     uint64_t latency_ns, jitter_ns;
