@@ -575,7 +575,7 @@ int assembly_open(const struct assembly_setup *setup, struct assembly **out)
     a->answer_ns = a->preset->reconnect_ns;
     a->now_ns = setup->now_ns;
     a->dissolve_ns = NEVER_NS;
-    a->has_quorum = true;
+    a->has_quorum = a->quorum_told = true;
     prng_init(&a->prng, setup->seed);
     instance_found(a);
     a->stir = false;

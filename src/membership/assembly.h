@@ -5,21 +5,21 @@
  * The rules (docs/membership.md explains them):
  *  - A node founds an instance of its own when it begins: epoch 1, it alone, it leads. Instances that meet
  *    merge: the members of the worse one ask to join the better one (its leader tells them to), one census
- *    for all of them; until they are in it, their old one stays in force. Better: it has a quorum; then: a job
- *    runs in it (busy); then: more members; then: no guest leads it; then: the smaller instance number. Two
- *    busy ones do not merge, and both say so, until one is not busy any more.
+ *    for all of them; until they are in it, their old one stays in force. Better: it has a quorum; then: a
+ *    job runs in it (busy); then: more members; then: no guest leads it; then: the smaller instance
+ *    number. Two busy ones do not merge, and both say so, until one is not busy any more.
  *  - The next census of an instance is decided as in single-decree Paxos: acceptors are the members of the
  *    present one, ballots are terms, a quorum is a majority or exactly half with the present leader. So
  *    there is one census for each epoch, whatever is lost, doubled, late or cut off.
  *  - One leader per term: a member votes once in each. Who leads and has decided epoch e in term t may
- *    propose e + 1 in t at once, once. A member calls for votes when the leader is dead, has left, is a guest,
- *    or says that it does not hear a quorum, and nobody more senior lives; if that one does not come forward,
- *    the next one does. Votes are refused while one's own leader serves (but after several tries of a
- *    candidate that has a better connection to the rest, given).
+ *    propose e + 1 in t at once, once. A member calls for votes when the leader is dead, has left, is a
+ *    guest, or says that it does not hear a quorum, and nobody more senior lives; if that one does
+ *    not come forward, the next one does. Votes are refused while one's own leader serves (but after several
+ *    tries of a candidate that has a better connection to the rest, given).
  *  - The leader adds who asks to join (beats of nodes outside say which instance they want) and takes out who
  *    is dead, has left or is in another instance, many at once where they come together.
- *  - Who leaves hands its vote, with all it has promised and accepted, to one other member: the leader, or the
- *    next in line. So one of two can leave without stranding the other.
+ *  - Who leaves hands its vote, with all it has promised and accepted, to one other member: the leader, or
+ *    the next in line. So one of two can leave without stranding the other.
  *  - A restarted process is a new identity, and no voter of any census before it joined. Who returns to an
  *    instance is no voter there before a census later than the last one it knew takes it in.
  *  - Who cannot reach a quorum of its census is stranded: it decides nothing and says so. It goes on when it
@@ -100,7 +100,7 @@ enum assembly_event_kind {
     ASSEMBLY_LEADER,      /* `who` leads now */
     ASSEMBLY_VIEW,        /* another census (after its JOINED and LEFT) */
     ASSEMBLY_HEALTH,      /* `who` is now in `health` */
-    ASSEMBLY_LOST_QUORUM, /* `text` who is missing and what to do */
+    ASSEMBLY_LOST_QUORUM, /* `text` who is missing and what to do; told when it lasts, not for a moment */
     ASSEMBLY_QUORUM,      /* it is there again */
     ASSEMBLY_CONFLICT,    /* two instances run jobs; `text` */
     ASSEMBLY_COPIED_KEY   /* `who`: one key on two machines; `text` names both */

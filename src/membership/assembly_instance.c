@@ -282,7 +282,14 @@ static void think_of_quorum(struct assembly *a)
     a->stranded_ns = a->now_ns;
     a->anew_jitter_ns = prng_below(&a->prng, answer_ns(a));
     a->announce = a->announce || self_leads(a);
-    event_quorum(a);
+}
+
+/* People are told when it lasts: who wakes up hears the others a moment later. */
+static uint64_t tell_quorum_ns(const struct assembly *a)
+{
+    if (a->has_quorum == a->quorum_told)
+        return NEVER_NS;
+    return a->has_quorum ? a->now_ns : a->stranded_ns + answer_ns(a) / 2;
 }
 
 /* Too few were heard for too long, and nothing was ever done here that others could still be doing. */
@@ -296,6 +303,10 @@ static uint64_t anew_ns(const struct assembly *a)
 void instance_think(struct assembly *a)
 {
     think_of_quorum(a);
+    if (a->now_ns >= tell_quorum_ns(a)) {
+        a->quorum_told = a->has_quorum;
+        event_quorum(a);
+    }
     if (self_leads(a) && a->busy)
         a->worked = true;
     if (a->wish != 0)
@@ -321,8 +332,9 @@ static uint64_t excuse_ends_ns(const struct assembly *a)
 
 uint64_t instance_deadline(const struct assembly *a)
 {
-    uint64_t deadline = anew_ns(a), excuse = excuse_ends_ns(a);
+    uint64_t deadline = anew_ns(a), excuse = excuse_ends_ns(a), tell = tell_quorum_ns(a);
     deadline = excuse < deadline ? excuse : deadline;
+    deadline = tell < deadline ? tell : deadline;
     if (a->wish != 0) {
         deadline = a->wish_end_ns < deadline ? a->wish_end_ns : deadline;
         if (self_leads(a) && a->dissolve_ns < deadline)

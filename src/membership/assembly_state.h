@@ -109,12 +109,12 @@ struct assembly {
     uint64_t now_ns;
     uint64_t think_ns; /* when thinking is due though nothing happened */
     enum assembly_state state;
-    bool stir;     /* something changed: think it over */
-    bool announce; /* a beat to everybody, at once */
-    bool has_quorum;
-    bool busy;            /* as we were told; it counts while we lead */
-    bool worked;          /* a job ran in this instance */
-    uint64_t stranded_ns; /* since when; valid while there is no quorum */
+    bool stir;                    /* something changed: think it over */
+    bool announce;                /* a beat to everybody, at once */
+    bool has_quorum, quorum_told; /* as it is; as people know it */
+    bool busy;                    /* as we were told; it counts while we lead */
+    bool worked;                  /* a job ran in this instance */
+    uint64_t stranded_ns;         /* since when; valid while there is no quorum */
     uint64_t anew_jitter_ns;
 
     /* as an acceptor */

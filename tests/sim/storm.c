@@ -182,8 +182,8 @@ static bool one_step(struct town *t)
     return good;
 }
 
-/* Who agrees only beats: three times what the beats need, for those that are dead and still connected, and for
- * the last words about what was agreed. */
+/* Who agrees only beats: three times what the beats need, for those that are dead and still connected, and
+ * for the last words about what was agreed. */
 static uint64_t quiet_letters(const struct town *t)
 {
     uint64_t beat = (t->preset != NULL ? t->preset : health_preset_find("low-latency"))->beat_ns;
