@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Letters as bytes: their header, HELLO, and a reader that puts letters together from whatever pieces come.
- * docs/wire.md, "Letters", is the law. No I/O. */
+ * docs/letters.md, is the law. No I/O. */
 #ifndef HOME_LETTER_READER_H
 #define HOME_LETTER_READER_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Payloads of the letters PROBE, MEASURED and LOAD; docs/wire.md, "Letters", is the law of their bytes. */
+/* Payloads of the letters PROBE, MEASURED and LOAD; docs/letters.md, is the law of their bytes. */
 #ifndef HOME_PROBE_LETTERS_H
 #define HOME_PROBE_LETTERS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes of the assembly's letters: docs/wire.md, "Letters". */
+/* Bytes of the assembly's letters: docs/letters.md. */
 #include "membership/assembly_state.h"
 
 void beat_put(struct writer *w, const struct beat *b)

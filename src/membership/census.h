@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who is in: the view that the members of a cluster agree on. (struct view is the collective room's: what an
- * operation needs of a group.) docs/wire.md, "Letters", is the law of its bytes. */
+ * operation needs of a group.) docs/letters.md, is the law of its bytes. */
 #ifndef MEMBERSHIP_CENSUS_H
 #define MEMBERSHIP_CENSUS_H
 

@@ -9,7 +9,7 @@
 #include "core/list.h"
 #include "security/node_key.h"
 
-/* Numbers of docs/wire.md, "Letters". Each machine has its own; it encodes and decodes their payloads. */
+/* Numbers of docs/letters.md. Each machine has its own; it encodes and decodes their payloads. */
 enum letter_kind {
     LETTER_HELLO = 1,     /* home: first on every connection, both ways: what it is for, who speaks */
     LETTER_BEAT = 2,      /* assembly: I live; where I stand; answer */
