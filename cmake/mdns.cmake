@@ -23,10 +23,10 @@ function(hearth_helper_paths file)
                HEARTH_HELPER_FROM_BIN="${from_bin}" HEARTH_HELPER_FROM_LIB="${from_lib}")
 endfunction()
 
-# The program. Of the library it takes the two rooms that need nothing else, and the lines.
+# The program. Of the library it takes the two rooms that need nothing else, lines and packets.
 function(hearth_helper_program)
   file(GLOB helper_sources CONFIGURE_DEPENDS helper/*.c)
-  file(GLOB shared_sources CONFIGURE_DEPENDS src/core/*.c src/os/*.c src/discovery/mdns_line.c)
+  file(GLOB shared_sources CONFIGURE_DEPENDS src/core/*.c src/os/*.c src/discovery/mdns_*.c)
   add_library(hearth_mdns_parts STATIC ${shared_sources}) # the linker takes what is used
   hearth_flags(hearth_mdns_parts)
   add_executable(hearth_mdns ${helper_sources})
@@ -37,5 +37,5 @@ function(hearth_helper_program)
   target_include_directories(hearth_mdns PRIVATE ${PROJECT_SOURCE_DIR})
   target_include_directories(hearth_mdns SYSTEM PRIVATE ${HEARTH_INCLUDE_avahi})
   target_link_libraries(hearth_mdns PRIVATE hearth_mdns_parts ${HEARTH_LIBRARY_avahi_core}
-                        ${HEARTH_LIBRARY_avahi_common} Threads::Threads)
+                        ${HEARTH_LIBRARY_avahi_common} Threads::Threads ${CMAKE_DL_LIBS})
 endfunction()

@@ -52,6 +52,17 @@ class Install(unittest.TestCase):
             with self.subTest(pattern):
                 self.assertTrue(list(self.prefix.glob(pattern)))
 
+    def test_helper(self):
+        """It is installed where it was built, and the library looks for it there."""
+        if not (BINARY / "hearth-mdns").exists():
+            self.skipTest("avahi-core is missing: hearth-mdns is not built")
+        (helper,) = self.prefix.glob("libexec/hearth/hearth-mdns")
+        self.assertTrue(os.access(helper, os.X_OK))
+        done = run(helper, timeout=60)
+        self.assertEqual(done, f"ready hearth-mdns {version()}\n")
+        library = (self.lib / "libhearth.so").read_bytes()
+        self.assertIn(os.path.relpath(helper, self.lib).encode(), library)
+
     def test_command(self):
         self.assertIn(version(), run(self.prefix / "bin/hearth", "--version"))
 

@@ -301,7 +301,9 @@ class Mdns(unittest.TestCase):
         self.survive("random")
 
     def test_cut_packets_and_loops(self):
-        self.survive("cut", "loops")
+        """Among them are some that end avahi 0.8, where they reach it."""
+        for seeker in self.survive("cut", "loops"):
+            self.assertFalse([line for line in seeker.log if "mdns-ended" in line])
 
     def test_giants_and_wrong_texts(self):
         a, _ = self.survive("giants", "texts")
