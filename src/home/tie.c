@@ -133,23 +133,16 @@ int ties_probes(const struct fellows *f)
     return count;
 }
 
-/* Whether a dialler's hello comes too late: what it wants is there already, and the dialler will know. */
+/* Whether a dialler's hello comes too late: it was said before a connection was ready that both ends have. */
 static bool unwanted(const struct fellows *f, const struct identity *peer, uint32_t serial)
 {
     struct list *at, *after;
     struct tie *tie;
-    bool any = false, lasting = false;
 
     TIE_EACH(tie, at, after, f)
-    {
-        if (tie->state != TIE_READY || !identity_equal(&tie->peer, peer))
-            continue;
-        if (newer(serial, tie->peer_serial))
-            continue; /* the peer has lost this one */
-        any = true;
-        lasting = lasting || !tie->dialled || stays(f, tie);
-    }
-    return any && lasting;
+    if (tie->state == TIE_READY && identity_equal(&tie->peer, peer) && !newer(serial, tie->peer_serial))
+        return true;
+    return false;
 }
 
 /* The peer has greeted anew: connections that were ready before are not, at its end. */

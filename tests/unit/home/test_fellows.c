@@ -125,6 +125,15 @@ static void ourselves_are_dialled_once(void **state)
     village_close(v);
 }
 
+static bool looked_at(struct village *unused, void *none)
+{
+    const struct candidate *e = &fellows_of(0)->candidates.list[0];
+
+    (void)unused;
+    (void)none;
+    return e->contests > 0 && !e->dialling;
+}
+
 static void an_address_is_whose_it_proves_to_be(void **state)
 {
     struct sock_addr one, two;
@@ -143,7 +152,9 @@ static void an_address_is_whose_it_proves_to_be(void **state)
         fellows_candidate(fellows_of(0), &two, villager_id(v, 1), false, clock_real());
         village_step(v);
     }
-    assert_true(e->contests <= 1);
+    village_until(v, looked_at, NULL);
+    assert_int_equal(e->contests, 1);
+    assert_int_equal(v->all[0].again + v->all[2].again, 0);
     assert_int_equal(v->all[0].lost + v->all[1].lost + v->all[2].lost, 0);
     village_close(v);
 }
