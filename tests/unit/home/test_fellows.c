@@ -402,6 +402,55 @@ static void a_probe_that_cannot_be_is_told(void **state)
     village_close(v);
 }
 
+/* ---- memory ---- */
+
+static void opening_without_memory_leaves_nothing(void **state)
+{
+    struct person_setup person = {.secret = VILLAGE_SECRET, .instance = 1};
+    struct fellows *fellows = NULL;
+    struct error error;
+    int status = HEARTH_NO_MEMORY;
+
+    (void)state;
+    village_open(v, 1, 14);
+    struct credentials *credentials = villager_person(v, &person);
+    uint64_t blocks = v->heap.blocks;
+    struct fellows_setup setup = {.heap = &v->heap, .credentials = credentials, .now_ns = clock_real()};
+    assert_int_equal(sock_addr_parse("127.0.0.1:0", 0, &setup.listen), HEARTH_OK);
+    for (int after = 0; status != HEARTH_OK; after++) {
+        v->heap.fail_after = after;
+        status = fellows_open(&setup, &fellows, &error);
+        v->heap.fail_after = -1;
+        assert_true(status == HEARTH_OK || (status == HEARTH_NO_MEMORY && v->heap.blocks == blocks));
+    }
+    fellows_close(fellows);
+    setup.listen = villager_addr(v, 0);
+    assert_int_equal(fellows_open(&setup, &fellows, &error), HEARTH_LIMIT);
+    assert_int_equal(v->heap.blocks, blocks);
+    credentials_close(credentials);
+    village_close(v);
+}
+
+/* Memory fails at some point of finding and joining; when it is back, they are joined. */
+static void joining_survives_moments_without_memory(void **state)
+{
+    (void)state;
+    for (int after = 0; after < 150; after += 6) {
+        village_open(v, 2, 1000 + (uint64_t)after);
+        v->heap.fail_after = after;
+        villager_meet(v, 0, 1);
+        villager_meet(v, 1, 0);
+        for (int i = 0; i < 6; i++) {
+            villager_move(v, i % 2);
+            (void)fellows_send(fellows_of(0), villager_id(v, 1), LETTER_BEAT, "letter", 6);
+        }
+        v->heap.fail_after = -1;
+        villager_meet(v, 0, 1);
+        village_until(v, village_whole, NULL);
+        village_close(v);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -418,6 +467,8 @@ int main(void)
         cmocka_unit_test(a_node_may_describe_itself_anew),
         cmocka_unit_test(a_probe_has_a_connection_of_its_own),
         cmocka_unit_test(a_probe_that_cannot_be_is_told),
+        cmocka_unit_test(opening_without_memory_leaves_nothing),
+        cmocka_unit_test(joining_survives_moments_without_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
