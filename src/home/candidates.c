@@ -16,9 +16,11 @@
 #define FORGET_NS       (600 * NS_PER_S)  /* not told for so long, never proven */
 #define FORGET_LATE_NS  (3600 * NS_PER_S) /* likewise, others */
 
-void candidates_init(struct candidates *c, struct heap *heap, uint64_t seed, uint64_t now_ns)
+void candidates_init(struct candidates *c, struct heap *heap, const struct identity *self, uint64_t seed,
+                     uint64_t now_ns)
 {
-    *c = (struct candidates){.heap = heap, .due_ns = NEVER_NS, .settled = true, .swept_ns = now_ns};
+    *c = (struct candidates){
+        .heap = heap, .self = *self, .due_ns = NEVER_NS, .settled = true, .swept_ns = now_ns};
     prng_init(&c->prng, seed);
     for (int i = 0; i < CANDIDATE_BUCKETS; i++)
         c->buckets[i] = -1;
@@ -132,6 +134,12 @@ static uint64_t ahead(const struct candidates *c, const struct identity *who, ui
     return count;
 }
 
+/* Both ends know of each other at the same moment, more often than not. */
+static uint64_t courtesy(const struct candidates *c, const struct identity *who)
+{
+    return identity_compare(&c->self, who) > 0 ? CANDIDATE_COURTESY : 0;
+}
+
 static void add(struct candidates *c, const struct candidate_tip *tip, uint64_t now_ns)
 {
     int place = place_find(c, tip->trusted || !tip->claim ? 0 : 1);
@@ -139,7 +147,9 @@ static void add(struct candidates *c, const struct candidate_tip *tip, uint64_t 
 
     if (place < 0)
         return;
-    uint64_t wait_ns = tip->claim ? ahead(c, tip->claim, now_ns) * CANDIDATE_HEAD_START : 0;
+    uint64_t wait_ns = 0;
+    if (tip->claim)
+        wait_ns = courtesy(c, tip->claim) + ahead(c, tip->claim, now_ns) * CANDIDATE_HEAD_START;
     c->list[place] = (struct candidate){
         .used = true,
         .seed = !tip->claim,
@@ -373,14 +383,15 @@ int candidates_best(const struct candidates *c, const struct identity *who)
     return best;
 }
 
-/* How many addresses of the same node are better. */
-static uint64_t rank_of(const struct candidates *c, const struct candidate *e)
+/* Begins anew with an address: as soon as may be, but behind better ones of the same node. */
+static void begin_anew(const struct candidates *c, struct candidate *e, uint64_t now_ns)
 {
     uint64_t rank = 0;
 
     for (int i = 0; i < c->room && e->claimed && rank < HEAD_STARTS_MAX; i++)
         rank += is_of(&c->list[i], &e->who) && better(&c->list[i], e);
-    return rank;
+    e->tries = 0;
+    e->next_ns = now_ns + rank * CANDIDATE_HEAD_START + (e->claimed ? courtesy(c, &e->who) : 0);
 }
 
 void candidates_lost(struct candidates *c, const struct identity *who, bool at_once, uint64_t now_ns)
@@ -392,12 +403,10 @@ void candidates_lost(struct candidates *c, const struct identity *who, bool at_o
         e->linked = false;
         e->contests = 0;
         e->contest_ns = 0;
-        if (at_once) {
-            e->tries = 0;
-            e->next_ns = now_ns + rank_of(c, e) * CANDIDATE_HEAD_START;
-        } else {
+        if (at_once)
+            begin_anew(c, e, now_ns);
+        else
             back_off(c, e, now_ns);
-        }
     }
     c->settled = false;
 }
@@ -409,8 +418,7 @@ void candidates_hurry(struct candidates *c, uint64_t now_ns)
         if (!e->used || e->linked)
             continue;
         e->self = false;
-        e->tries = 0;
-        e->next_ns = now_ns + rank_of(c, e) * CANDIDATE_HEAD_START;
+        begin_anew(c, e, now_ns);
     }
     c->settled = false;
 }

@@ -18,6 +18,7 @@
 #define CANDIDATES_MAX       2048
 #define CANDIDATE_WHY_MAX    160
 #define CANDIDATE_HEAD_START (100 * NS_PER_MS) /* of the better address of a node */
+#define CANDIDATE_COURTESY   (200 * NS_PER_MS) /* the larger identity waits: the smaller one dials it */
 #define CANDIDATE_PAUSE_MIN  (250 * NS_PER_MS)
 #define CANDIDATE_PAUSE_MAX  (15 * NS_PER_S)
 #define CANDIDATE_TIERS      2
@@ -49,6 +50,7 @@ struct candidate {
 
 struct candidates {
     struct heap *heap;
+    struct identity self;
     struct prng prng;
     struct candidate *list;
     int room, count;
@@ -59,7 +61,8 @@ struct candidates {
     uint64_t swept_ns;
 };
 
-void candidates_init(struct candidates *c, struct heap *heap, uint64_t seed, uint64_t now_ns);
+void candidates_init(struct candidates *c, struct heap *heap, const struct identity *self, uint64_t seed,
+                     uint64_t now_ns);
 void candidates_fini(struct candidates *c);
 
 struct candidate_tip {
@@ -86,7 +89,7 @@ void candidates_self(struct candidates *c, int index);
 void candidates_proven(struct candidates *c, int index, const struct identity *who, bool linked,
                        uint64_t round_trip_ns, uint64_t now_ns);
 void candidates_linked(struct candidates *c, const struct identity *who);
-/* The connection to it ended. `at_once`: all its addresses are dialled without a pause. */
+/* The connection to it ended. `at_once`: all its addresses are dialled without a pause, but for courtesy. */
 void candidates_lost(struct candidates *c, const struct identity *who, bool at_once, uint64_t now_ns);
 void candidates_hurry(struct candidates *c, uint64_t now_ns);
 /* Where it is best dialled; -1: not known. */

@@ -82,7 +82,7 @@ int fellows_open(const struct fellows_setup *setup, struct fellows **out, struct
     list_init(&f->ties);
     list_init(&f->news);
     list_init(&f->hot);
-    candidates_init(&f->candidates, setup->heap, setup->seed, setup->now_ns);
+    candidates_init(&f->candidates, setup->heap, &f->id, setup->seed, setup->now_ns);
     set_self(f, &setup->self);
     lobby_trust(f->lobby, setup->credentials);
     *out = f;

@@ -9,7 +9,8 @@
 #define DIALS_MAX      32 /* at once */
 #define DIALS_TIER_MAX 28 /* of them to candidates of one tier: neither starves the other */
 /* With others waiting, a dial must get somewhere within such a time, which doubles with every try: a thousand
- * addresses that nobody answers at are through in a few seconds. */
+ * addresses that nobody answers at are through in a few seconds. Where many handshakes at once take long, for
+ * one end or the other has much to do, four times as long as they take. */
 #define YIELD_CONNECT_NS (100 * NS_PER_MS)
 #define YIELD_SHAKE_NS   (400 * NS_PER_MS) /* more, once it is connected */
 #define YIELD_SHIFT_MAX  6
@@ -87,6 +88,15 @@ static uint64_t patience(const struct fellows *f, const struct tie *tie, uint64_
     uint32_t tries = tie->candidate >= 0 ? f->candidates.list[tie->candidate].tries : 0;
 
     return first_ns << (tries < YIELD_SHIFT_MAX ? tries : YIELD_SHIFT_MAX);
+}
+
+/* A handshake succeeded: that long they take. */
+static void learn_pace(struct fellows *f, const struct tie *tie)
+{
+    uint64_t took_ns = f->now_ns - tie->connected_ns;
+
+    f->shake_ns -= f->shake_ns / 8;
+    f->shake_ns = took_ns > f->shake_ns ? took_ns : f->shake_ns;
 }
 
 static void dial_candidate(struct fellows *f, int index)
@@ -176,6 +186,7 @@ static void shaken(struct fellows *f, struct tie *tie)
 {
     const struct identity *peer = tunnel_peer(tie->tunnel);
 
+    learn_pace(f, tie);
     if (tie->purpose == HELLO_PROBE && !identity_equal(peer, &tie->peer)) {
         tie_fail(f, tie, "another node listens there");
         return;
@@ -223,9 +234,10 @@ static void connected(struct fellows *f, struct tie *tie)
     struct tunnel_setup setup = {.heap = f->heap, .credentials = f->credentials, .role = CHANNEL_DIALS};
     int fd = tie->fd;
 
+    tie->connected_ns = f->now_ns;
     tie->round_trip_ns = f->now_ns - tie->began_ns;
     tie->deadline_ns = f->now_ns + TIE_HELLO_NS;
-    tie->yield_ns = f->now_ns + patience(f, tie, YIELD_SHAKE_NS);
+    tie->yield_ns = f->now_ns + patience(f, tie, YIELD_SHAKE_NS) + 4 * f->shake_ns;
     tie->fd = -1;
     sock_tune(fd, &(struct sock_tuning){.congestion = false}); /* nothing waits for more to say */
     if (tunnel_open(&setup, fd, &tie->tunnel) != HEARTH_OK) {

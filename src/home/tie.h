@@ -36,7 +36,7 @@ struct tie {
     struct identity peer; /* shaking for a probe: who it must be; from greeted on: who it is */
     uint32_t peer_serial; /* of the last hello heard */
     struct fellow fellow;
-    uint64_t began_ns, ready_ns;
+    uint64_t began_ns, connected_ns, ready_ns;
     uint64_t deadline_ns;
     uint64_t yield_ns; /* dials: may be broken off then, if others wait */
     uint64_t round_trip_ns;
@@ -55,6 +55,7 @@ struct fellows {
     struct fellow self;
     uint32_t serial; /* of the last hello said */
     uint64_t now_ns;
+    uint64_t shake_ns; /* how long handshakes take that succeed: the longest of late */
     struct lobby *lobby;
     struct candidates candidates;
     struct list ties, news, hot;

@@ -20,7 +20,8 @@ static int begin(void **state)
     (void)state;
     heap_init(&heap, 0);
     now_ns = 1000 * NS_PER_S;
-    candidates_init(&c, &heap, 5, now_ns);
+    struct identity nobody = {.instance = 0}; /* smaller than all */
+    candidates_init(&c, &heap, &nobody, 5, now_ns);
     return 0;
 }
 
@@ -151,6 +152,26 @@ static void addresses_of_a_node_have_head_starts(void **state)
     assert_int_equal(candidates_due(&c), now_ns + CANDIDATE_HEAD_START);
     now_ns += CANDIDATE_HEAD_START;
     assert_next(2);
+}
+
+static void the_larger_one_waits_for_the_smaller(void **state)
+{
+    struct identity three = id_of(3);
+
+    (void)state;
+    c.self = id_of(5);
+    tell(1, 3, false, false);
+    tell(2, 7, false, false);
+    assert_next(2);
+    assert_nobody();
+    assert_int_equal(candidates_due(&c), now_ns + CANDIDATE_COURTESY);
+    now_ns += CANDIDATE_COURTESY;
+    assert_next(1);
+    candidates_proven(&c, index_of(1), &three, true, 900, now_ns);
+    candidates_lost(&c, &three, true, now_ns);
+    assert_nobody();
+    now_ns += CANDIDATE_COURTESY;
+    assert_next(1);
 }
 
 static void who_is_joined_is_not_dialled_until_lost(void **state)
@@ -336,6 +357,7 @@ int main(void)
         TEST(members_words_and_seeds_come_first),
         TEST(pauses_double_up_to_a_limit),
         TEST(addresses_of_a_node_have_head_starts),
+        TEST(the_larger_one_waits_for_the_smaller),
         TEST(who_is_joined_is_not_dialled_until_lost),
         TEST(a_short_life_is_followed_by_a_pause),
         TEST(a_contested_address_is_looked_at_rarely),

@@ -77,8 +77,7 @@ static void run(struct race *r, uint64_t seed)
     for (int a = 0; a < NODES; a++)
         for (int b = 0; b < NODES; b++)
             if (a != b)
-                fellows_candidate(v->all[a].fellows, &r->relays[b].addr, villager_id(v, b), false,
-                                  clock_real());
+                fellows_candidate(v->all[a].fellows, &r->relays[b].addr, NULL, false, clock_real());
     while (calm < STEPS_CALMED && clock_real() < deadline_ns) {
         move(r);
         calm = settled(r) ? calm + 1 : 0;
