@@ -131,9 +131,9 @@ void fellows_describe(struct fellows *f, const struct fellow *self)
     struct tie *tie;
 
     set_self(f, self);
-    TIE_EACH(tie, at, after, f)
-    if (tie->state == TIE_READY)
-        (void)tie_put(f, tie, LETTER_HELLO, NULL, 0);
+    TIE_EACH (tie, at, after, f)
+        if (tie->state == TIE_READY)
+            (void)tie_put(f, tie, LETTER_HELLO, NULL, 0);
 }
 
 /* ---- candidates --------------------------------------------------------------------------------------- */
@@ -223,8 +223,7 @@ static void ties_pump(struct fellows *f)
     struct list *at, *after;
     size_t count = 0;
 
-    TIE_EACH(tie, at, after, f)
-    {
+    TIE_EACH (tie, at, after, f) {
         items[count] = wait_for(tie);
         all[count++] = tie;
     }
@@ -276,8 +275,7 @@ size_t fellows_waits(const struct fellows *f, struct sock_wait *items, size_t ma
     struct list *at, *after;
     struct tie *tie;
 
-    TIE_EACH(tie, at, after, f)
-    {
+    TIE_EACH (tie, at, after, f) {
         if (count < max)
             items[count++] = wait_for(tie);
         uint64_t tie_ns = tie->more ? 0 : tie->deadline_ns;
@@ -304,9 +302,9 @@ void fellows_drop(struct fellows *f, const struct identity *peer, const char *wh
     struct list *at, *after;
     struct tie *tie;
 
-    TIE_EACH(tie, at, after, f)
-    if (tie->state >= TIE_READY && identity_equal(&tie->peer, peer))
-        tie_lose(f, tie, why);
+    TIE_EACH (tie, at, after, f)
+        if (tie->state >= TIE_READY && identity_equal(&tie->peer, peer))
+            tie_lose(f, tie, why);
 }
 
 /* The first thing that a tie has to tell; false: it is not so any more. */
@@ -393,8 +391,7 @@ int fellows_list(const struct fellows *f, struct fellows_state *list, int max)
     struct tie *tie;
     int count = 0;
 
-    TIE_EACH(tie, at, after, f)
-    {
+    TIE_EACH (tie, at, after, f) {
         if (tie->state != TIE_READY || tie_best(f, &tie->peer) != tie || count == max)
             continue;
         list[count++] = (struct fellows_state){

@@ -38,8 +38,7 @@ static void dials_count(const struct fellows *f, struct dials *dials)
     struct tie *tie;
 
     *dials = (struct dials){.count = 0};
-    TIE_EACH(tie, at, after, f)
-    {
+    TIE_EACH (tie, at, after, f) {
         if (!is_dial(tie) || dials->count == DIALS_MAX)
             continue;
         dials->houses[dials->count++] = f->candidates.list[tie->candidate].house;
@@ -47,15 +46,17 @@ static void dials_count(const struct fellows *f, struct dials *dials)
     }
 }
 
-/* The one that is to make room for a candidate of this tier, now or later; NULL: there is none. */
+/* The one that is to make room for a candidate of this tier, now or later; NULL: there is none. Who was
+ * proven and greeted stays: the listener may think already that we are joined. */
 static struct tie *first_to_yield(const struct fellows *f, int tier)
 {
     struct list *at, *after;
     struct tie *tie, *first = NULL;
 
-    TIE_EACH(tie, at, after, f)
-    if (is_dial(tie) && tier_of(f, tie) >= tier && (!first || tie->yield_ns < first->yield_ns))
-        first = tie;
+    TIE_EACH (tie, at, after, f)
+        if (is_dial(tie) && tie->state != TIE_GREETED && tier_of(f, tie) >= tier &&
+            (!first || tie->yield_ns < first->yield_ns))
+            first = tie;
     return first;
 }
 
@@ -167,9 +168,9 @@ static bool greeting_already(const struct fellows *f, const struct identity *pee
     struct list *at, *after;
     struct tie *tie;
 
-    TIE_EACH(tie, at, after, f)
-    if (tie->state == TIE_GREETED && tie->purpose == HELLO_LETTERS && identity_equal(&tie->peer, peer))
-        return true;
+    TIE_EACH (tie, at, after, f)
+        if (tie->state == TIE_GREETED && tie->purpose == HELLO_LETTERS && identity_equal(&tie->peer, peer))
+            return true;
     return false;
 }
 
@@ -212,6 +213,7 @@ static void shaken(struct fellows *f, struct tie *tie)
     }
     tie->peer = *peer;
     tie->state = TIE_GREETED;
+    tie->deadline_ns = f->now_ns + TIE_ANSWER_NS;
     if (!tie_hello(f, tie))
         tie_fail(f, tie, "the connection broke at once");
     else

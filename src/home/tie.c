@@ -102,9 +102,9 @@ struct tie *tie_best(const struct fellows *f, const struct identity *peer)
     struct list *at, *after;
     struct tie *tie, *best = NULL;
 
-    TIE_EACH(tie, at, after, f)
-    if (tie->state == TIE_READY && identity_equal(&tie->peer, peer) && (!best || !stays(f, best)))
-        best = tie;
+    TIE_EACH (tie, at, after, f)
+        if (tie->state == TIE_READY && identity_equal(&tie->peer, peer) && (!best || !stays(f, best)))
+            best = tie;
     return best;
 }
 
@@ -114,8 +114,8 @@ int ties_linked(const struct fellows *f)
     struct tie *tie;
     int count = 0;
 
-    TIE_EACH(tie, at, after, f)
-    count += tie->state == TIE_READY && tie_best(f, &tie->peer) == tie;
+    TIE_EACH (tie, at, after, f)
+        count += tie->state == TIE_READY && tie_best(f, &tie->peer) == tie;
     return count;
 }
 
@@ -139,9 +139,9 @@ static bool unwanted(const struct fellows *f, const struct identity *peer, uint3
     struct list *at, *after;
     struct tie *tie;
 
-    TIE_EACH(tie, at, after, f)
-    if (tie->state == TIE_READY && identity_equal(&tie->peer, peer) && !newer(serial, tie->peer_serial))
-        return true;
+    TIE_EACH (tie, at, after, f)
+        if (tie->state == TIE_READY && identity_equal(&tie->peer, peer) && !newer(serial, tie->peer_serial))
+            return true;
     return false;
 }
 
@@ -152,8 +152,7 @@ static bool close_lost(struct fellows *f, const struct identity *peer, uint32_t 
     struct tie *tie;
     bool any = false;
 
-    TIE_EACH(tie, at, after, f)
-    {
+    TIE_EACH (tie, at, after, f) {
         if ((tie->state == TIE_READY || tie->state == TIE_RETIRING) && identity_equal(&tie->peer, peer) &&
             newer(serial, tie->peer_serial)) {
             any = any || tie->state == TIE_READY;
@@ -232,8 +231,7 @@ static void hang_up(struct fellows *f, const struct identity *peer)
     struct list *at, *after;
     struct tie *tie;
 
-    TIE_EACH(tie, at, after, f)
-    {
+    TIE_EACH (tie, at, after, f) {
         if (tie->state > TIE_SHAKING || tie->candidate < 0)
             continue;
         const struct candidate *e = &f->candidates.list[tie->candidate];
@@ -344,9 +342,9 @@ static void greeted(struct fellows *f, struct tie *tie, const struct letter_hell
     tie_ready(f, tie, hello, false);
     if (!stays(f, tie))
         return; /* if there are two, the peer closes this one */
-    TIE_EACH(other, at, after, f)
-    if (other != tie && other->state == TIE_READY && identity_equal(&other->peer, &tie->peer))
-        retire(other, f->now_ns);
+    TIE_EACH (other, at, after, f)
+        if (other != tie && other->state == TIE_READY && identity_equal(&other->peer, &tie->peer))
+            retire(other, f->now_ns);
 }
 
 /* It describes itself anew. */

@@ -9,8 +9,9 @@
 #include "home/letter_queue.h"
 #include "home/letter_reader.h"
 
-#define TIES_MAX      352 /* with LOBBY_WAITS_MAX below FELLOWS_WAITS_MAX */
-#define TIE_HELLO_NS  (5 * NS_PER_S)
+#define TIES_MAX      352             /* with LOBBY_WAITS_MAX below FELLOWS_WAITS_MAX */
+#define TIE_HELLO_NS  (5 * NS_PER_S)  /* for handshake and hello */
+#define TIE_ANSWER_NS (10 * NS_PER_S) /* for the answer: longer than the listener waits for what it answers */
 #define TIE_RETIRE_NS (5 * NS_PER_S)
 
 /*   we dial:     dialling --connected--> shaking --proven, hello said--> greeted --hello heard--> ready
