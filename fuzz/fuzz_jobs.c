@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first byte says which letter. One that is accepted must encode to the bytes it came from; a machine that
- * wishes, leads or follows takes all of them without harm. */
+/* The first byte says which letter. One that is accepted must encode to the bytes it came from; a machine
+ * that wishes, leads or follows takes all of them without harm. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -172,7 +172,7 @@ static void put_order(struct home *home, struct paper *p)
     const struct census *census = assembly_census(home->assembly);
     uint64_t changed, hosts[CENSUS_MEMBERS_MAX];
     const struct topology *t = probes_links(home->probes, &changed);
-    int members[CENSUS_MEMBERS_MAX];
+    int members[CENSUS_MEMBERS_MAX], site[CENSUS_MEMBERS_MAX];
     struct arrangement best;
 
     if (t->size != census->size || t->epoch != census->epoch)
@@ -185,9 +185,11 @@ static void put_order(struct home *home, struct paper *p)
     paper_print(p, ", \"order\": [");
     for (int i = 0; i < best.size; i++)
         paper_print(p, "%s%d", i > 0 ? ", " : "", best.order[i]);
-    paper_print(p, "], \"sites\": [");
     for (int i = 0; i < best.size; i++)
-        paper_print(p, "%s%d", i > 0 ? ", " : "", best.site[i]);
+        site[best.order[i]] = best.site[i];
+    paper_print(p, "], \"sites\": ["); /* of each member, as the view counts them */
+    for (int i = 0; i < best.size; i++)
+        paper_print(p, "%s%d", i > 0 ? ", " : "", site[i]);
     paper_print(p, "], \"bottleneck_mbit\": %.1f", topology_bottleneck(t, best.order, best.size) / 10.0);
 }
 

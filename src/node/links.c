@@ -57,6 +57,42 @@ static void links_describe(struct opening *o, const struct way *ways)
     }
 }
 
+/* An address without its port. */
+static void bare_address(const struct sock_addr *addr, char *text, size_t size)
+{
+    char whole[SOCK_TEXT_MAX];
+    sock_addr_text(addr, whole, sizeof whole);
+    char *colon = strrchr(whole, ':');
+    if (colon != NULL)
+        *colon = '\0';
+    bool brackets = whole[0] == '[';
+    if (brackets && strchr(whole, ']') != NULL)
+        *strchr(whole, ']') = '\0';
+    snprintf(text, size, "%.63s", whole + brackets);
+}
+
+void links_roll(struct opening *o, const struct way *ways)
+{
+    struct node_member *roll = heap_alloc(o->heap, (size_t)o->roster.size, sizeof *roll);
+    for (int i = 0; roll != NULL && i < o->roster.size; i++) {
+        const struct member *m = &o->roster.members[i];
+        const struct mesh_peer *peer = &o->mesh[i];
+        if (o->credentials != NULL)
+            node_id_text(&m->node, roll[i].id);
+        snprintf(roll[i].name, sizeof roll[i].name, "%s", m->name);
+        roll[i].same_host = m->host_id == o->self.host_id;
+        if (ways != NULL) {
+            snprintf(roll[i].transport, sizeof roll[i].transport, "%s", kind_of(o, i, &ways[i]));
+            snprintf(roll[i].why, sizeof roll[i].why, "%s", ways[i].reason);
+        }
+        if (peer->kind == MESH_TCP)
+            bare_address(&peer->addr, roll[i].address, sizeof roll[i].address);
+        else if (m->addr_count > 0)
+            bare_address(&m->addrs[0], roll[i].address, sizeof roll[i].address);
+    }
+    o->roll = roll;
+}
+
 static size_t ring_bytes_for(int neighbours)
 {
     size_t bytes = RING_BYTES_MAX;
@@ -135,6 +171,7 @@ int links_take(struct opening *o, struct error *error)
         status = ways_choose(o, ways, error);
     if (status == HEARTH_OK)
         links_describe(o, ways);
+    links_roll(o, ways);
     heap_free(ways);
     return status;
 }

@@ -66,6 +66,8 @@ struct node_member {
     char id[NODE_ID_TEXT];
     char name[64];
     char address[64];
+    char transport[16];
+    char why[96]; /* this transport */
     bool same_host;
 };
 

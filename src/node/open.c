@@ -384,39 +384,6 @@ static void node_forget_strings(hearth_node *node)
     c->discover = c->seeds = c->mdns = c->health = NULL;
 }
 
-/* An address without its port. */
-static void bare_address(const struct sock_addr *addr, char *text, size_t size)
-{
-    char whole[SOCK_TEXT_MAX];
-    sock_addr_text(addr, whole, sizeof whole);
-    char *colon = strrchr(whole, ':');
-    if (colon != NULL)
-        *colon = '\0';
-    bool brackets = whole[0] == '[';
-    if (brackets && strchr(whole, ']') != NULL)
-        *strchr(whole, ']') = '\0';
-    snprintf(text, size, "%.63s", whole + brackets);
-}
-
-/* Those of the roster, by rank; no roll is no harm. */
-static struct node_member *call_the_roll(const struct opening *o)
-{
-    struct node_member *roll = heap_alloc(o->heap, (size_t)o->roster.size, sizeof *roll);
-    for (int i = 0; roll != NULL && i < o->roster.size; i++) {
-        const struct member *m = &o->roster.members[i];
-        const struct mesh_peer *peer = &o->mesh[i];
-        if (o->credentials != NULL)
-            node_id_text(&m->node, roll[i].id);
-        snprintf(roll[i].name, sizeof roll[i].name, "%s", m->name);
-        roll[i].same_host = m->host_id == o->self.host_id;
-        if (peer->kind == MESH_TCP)
-            bare_address(&peer->addr, roll[i].address, sizeof roll[i].address);
-        else if (m->addr_count > 0)
-            bare_address(&m->addrs[0], roll[i].address, sizeof roll[i].address);
-    }
-    return roll;
-}
-
 /* Who is at the other ends, for as long as the node lives. */
 static int name_members(struct opening *o, struct error *error)
 {
@@ -461,16 +428,14 @@ static int open_node(struct opening *o, hearth_node **out, struct error *error)
         .crowded = o->crowded,
     };
     hearth_node *node;
-    struct node_member *roll = call_the_roll(o);
     o->event = (struct event){-1, -1}; /* from here on it, and the conns, are the node's, or closed */
     int status = node_open(&setup, &node, error);
     heap_free(o->conns);
     o->conns = NULL;
-    if (status != HEARTH_OK) {
-        heap_free(roll);
+    if (status != HEARTH_OK)
         return status;
-    }
-    node->roll = roll;
+    node->roll = o->roll;
+    o->roll = NULL;
     o->door = NULL;
     o->regions = NULL;
     o->quic = NULL;
@@ -532,6 +497,8 @@ int opening_join(struct opening *o, hearth_node **out, struct error *error)
         status = error_set(error, HEARTH_SYSTEM, RANK_NONE, "open: no descriptor for the node");
     if (status == HEARTH_OK && o->roster.size > 1)
         status = links_take(o, error);
+    else if (status == HEARTH_OK)
+        links_roll(o, NULL);
     if (status == HEARTH_OK)
         status = name_members(o, error);
     return status == HEARTH_OK ? open_node(o, out, error) : status;

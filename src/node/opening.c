@@ -253,6 +253,7 @@ void opening_fini(struct opening *o)
     shm_regions_close(o->regions);
     heap_free(o->identities);
     heap_free(o->links);
+    heap_free(o->roll);
     secure_fini(o);
     event_close(&o->event);
     for (int i = 0; o->peers != NULL && i < o->size; i++)

@@ -12,21 +12,22 @@
 
 /* ---- what inner nodes know ---- */
 
-/* "peers": one entry for each line of hearth_links_text of each group. */
+/* "peers": how each group is joined to each of its members, and why that way. */
 static void put_peers(const struct formed *f, struct paper *paper, const char **comma)
 {
-    const char *line = f->inner->links != NULL ? f->inner->links : "";
-    for (int rank = 0; *line != '\0'; rank++) {
-        size_t len = strcspn(line, "\n");
-        char text[320];
-        snprintf(text, sizeof text, "%.*s", (int)len, line);
+    const struct node_member *roll = f->inner->roll;
+    for (int rank = 0; roll != NULL && rank < f->formation.size; rank++) {
+        if (rank == f->formation.rank)
+            continue;
         paper_print(paper, "%s{\"job\": ", *comma);
         paper_quote(paper, f->formation.job);
-        paper_print(paper, ", \"rank\": %d, \"text\": ", rank);
-        paper_quote(paper, text);
+        paper_print(paper, ", \"rank\": %d, \"id\": \"%s\", \"name\": ", rank, roll[rank].id);
+        paper_quote(paper, roll[rank].name);
+        paper_print(paper, ", \"transport\": \"%s\", \"address\": \"%s\", \"why\": ", roll[rank].transport,
+                    roll[rank].address);
+        paper_quote(paper, roll[rank].why);
         paper_print(paper, "}");
         *comma = ", ";
-        line += len + (line[len] == '\n');
     }
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Letters of jobs that are old, doubled, from the wrong one or of another time: each is seen for what it is. */
+/* Letters of jobs that are old, doubled, from the wrong one or of another time: each is seen for what it is.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
