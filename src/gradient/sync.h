@@ -127,7 +127,7 @@ struct hearth_sync {
     uint64_t steps;             /* that have ended well */
     struct standing *standings; /* [size][bucket_count], while they are compared */
     hearth_request *comparison; /* NULL: there is none */
-    struct error objection;     /* why there is none */
+    struct error objection;     /* of the comparison, or why there is none */
     struct ballot ballot, *ballots; /* our own; [size] */
     hearth_request *vote;           /* NULL: there is none */
     struct sync_luggage {           /* for a group that it will move to */

@@ -261,8 +261,8 @@ int sync_agree(hearth_sync *sync, uint64_t deadline_ns)
     }
     if (agreement != AGREE_DIFFERS)
         return status;
-    if (sync->broken.status != HEARTH_OK) { /* the tensors are the same, the steps are not */
-        *error_last() = sync->broken;
+    if (sync->objection.status == HEARTH_MISMATCH) { /* the tensors are the same, the steps are not */
+        *error_last() = sync->broken = sync->objection;
         return sync->broken.status;
     }
     status = explain(sync, sync_remaining_ms(deadline_ns));

@@ -115,7 +115,7 @@ static uint64_t step_of(const hearth_sync *sync, int rank, uint32_t bucket)
 static int bucket_differs(hearth_sync *sync, const struct sync_bucket *b, int rank, const uint64_t step[2])
 {
     return error_set(
-        &sync->broken, HEARTH_MISMATCH, rank,
+        &sync->objection, HEARTH_MISMATCH, rank,
         "sync: \"%s\" was reduced in %llu steps by rank %d and in %llu by others: a step was given "
         "up, reset or loaded by some; bring model and compressors to one state, and open a new "
         "sync",
@@ -160,7 +160,7 @@ static int steps_check(hearth_sync *sync, uint64_t *steps)
     for (int i = 0; i < size; i++) {
         bool behind = lags(sync, i, *steps);
         if (r[i].moved != 0 && r[i].steps != *steps && !behind)
-            return error_set(&sync->broken, HEARTH_MISMATCH, i,
+            return error_set(&sync->objection, HEARTH_MISMATCH, i,
                              "sync: rank %d has ended %llu steps and rank %d %llu: bring the model to one "
                              "state, and open a new sync",
                              i, (unsigned long long)r[i].steps, first, (unsigned long long)*steps);

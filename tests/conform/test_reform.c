@@ -27,18 +27,25 @@ struct training {
     bool done[FORMED_MAX][TENSORS]; /* by whom, when the step was interrupted */
 };
 
+static double residual_of(const struct tensor *t, size_t k)
+{
+    if (t == NULL || t->state.residual == NULL)
+        return 0;
+    return t->form.dtype == HEARTH_F64 ? ((const double *)t->state.residual)[k]
+                                       : (double)((const float *)t->state.residual)[k];
+}
+
+static const struct tensor *tensor_at(const struct model *m, int index)
+{
+    return tensors_find(&m->sync->compressor->tensors, m->sync->tensors[index].name);
+}
+
 static void residuals_read(const struct model *m, struct residuals *r)
 {
     for (int i = 0; i < TENSORS; i++) {
-        const char *name = m->sync->tensors[i].name;
-        const struct tensor *t = tensors_find(&m->sync->compressor->tensors, name);
-        for (size_t k = 0; k < model_count(i); k++) {
-            bool there = t != NULL && t->state.residual != NULL;
-            bool wide = model_shapes[i].dtype == HEARTH_F64;
-            r->of[i][k] = !there ? 0
-                          : wide ? ((const double *)t->state.residual)[k]
-                                 : (double)((const float *)t->state.residual)[k];
-        }
+        const struct tensor *t = tensor_at(m, i);
+        for (size_t k = 0; k < model_count(i); k++)
+            r->of[i][k] = residual_of(t, k);
     }
 }
 
@@ -147,11 +154,9 @@ static double get(int index, const void *data, size_t k)
 /* What went in is what came out and what is left behind. */
 static void mass_holds(const struct formed *f, const struct training *t, int index)
 {
-    struct residuals after[FORMED_MAX];
-    for (int i = 0; i < f->size; i++) {
-        residuals_open(&after[i]);
-        residuals_read(&t->model[f->member[i]], &after[i]);
-    }
+    const struct tensor *tensors[FORMED_MAX];
+    for (int i = 0; i < f->size; i++)
+        tensors[i] = tensor_at(&t->model[f->member[i]], index);
     bool good = true;
     for (size_t k = 0; good && k < model_count(index); k++) {
         double in = 0, out = get(index, t->model[f->member[0]].data[index], k), size = fabs(out);
@@ -159,15 +164,14 @@ static void mass_holds(const struct formed *f, const struct training *t, int ind
             int member = f->member[i];
             double x = get(index, t->model[member].before[index], k), e = t->before[member].of[index][k];
             in += x + e;
-            out += after[i].of[index][k];
-            size += fabs(x) + fabs(e) + fabs(after[i].of[index][k]);
+            double after = residual_of(tensors[i], k);
+            out += after;
+            size += fabs(x) + fabs(e) + fabs(after);
         }
         bool narrow = model_shapes[index].dtype == HEARTH_F16 || model_shapes[index].dtype == HEARTH_BF16;
         good = check(fabs(in - out) <= size * (narrow ? 0x1p-7 : 2e-6) + 1e-6,
                      "%s: tensor %d, element %zu: in %.9g, out %.9g", t->codec, index, k, in, out);
     }
-    for (int i = 0; i < f->size; i++)
-        residuals_free(&after[i]);
 }
 
 static void all_alike(const struct formed *f, const struct training *t)
@@ -195,7 +199,7 @@ static void check_step(const struct formed *f, const struct training *t)
 static void train_on(struct formed *f, struct training *t)
 {
     memset(t->done, 0, sizeof t->done);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 2; i++) {
         run_step(f, t, whole_step);
         check_step(f, t);
     }
@@ -239,7 +243,7 @@ static void test_the_others_complete_the_step(void **state)
 {
     uint64_t seed = first_seed();
     (void)state;
-    for (unsigned long i = 0; i < repeat_count(3); i++)
+    for (unsigned long i = 0; i < repeat_count(1); i++)
         for (size_t c = 0; c < sizeof codecs / sizeof *codecs; c++)
             run_completed(codecs[c], draw(&seed));
 }
