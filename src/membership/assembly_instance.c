@@ -123,6 +123,12 @@ void instance_adopt(struct assembly *a, const struct census *census)
 
 /* ---- which of two is better ---- */
 
+/* Too few are heard, and not only for a moment: who wakes up does not leave its instance for that. */
+static uint64_t given_up_ns(const struct assembly *a)
+{
+    return a->has_quorum ? NEVER_NS : a->stranded_ns + answer_ns(a) / 4;
+}
+
 bool instance_better(const struct assembly *a, const struct peer *leader)
 {
     const struct beat *b = &leader->beat;
@@ -130,7 +136,7 @@ bool instance_better(const struct assembly *a, const struct peer *leader)
     if (!(b->flags & BEAT_QUORUM))
         return false;
     if (!a->has_quorum)
-        return true;
+        return a->now_ns >= given_up_ns(a);
     if (busy || a->busy)
         return busy && !a->busy;
     if (b->size != a->census.size)
@@ -148,12 +154,17 @@ static bool speaks_for_another(const struct assembly *a, const struct peer *p)
            (p->beat.flags & BEAT_LEADS) && p->beat.instance != a->census.instance && p->beat.wish == 0;
 }
 
+/* Of two who say so, an old leader and a new one, the one whose census is later. */
 static const struct peer *speaker_of(const struct assembly *a, uint64_t instance)
 {
-    for (int i = 0; i < a->peer_count; i++)
-        if (a->peers[i]->beat.instance == instance && speaks_for_another(a, a->peers[i]))
-            return a->peers[i];
-    return NULL;
+    const struct peer *speaker = NULL;
+    for (int i = 0; i < a->peer_count; i++) {
+        const struct peer *p = a->peers[i];
+        if (p->beat.instance == instance && speaks_for_another(a, p) &&
+            (speaker == NULL || p->beat.epoch > speaker->beat.epoch))
+            speaker = p;
+    }
+    return speaker;
 }
 
 /* Our key is in there already, on another machine: it would not take us in. */
@@ -229,7 +240,7 @@ static void think_of_wish(struct assembly *a)
     bool ours_to_judge = self_leads(a) || !a->has_quorum;
     if (speaker == NULL || (ours_to_judge && !instance_better(a, speaker))) {
         wish_end(a);
-        a->stir = true;
+        a->wish_pause_ns = a->now_ns + answer_ns(a) / 20; /* what has just changed may change again */
     } else if (a->now_ns >= a->wish_end_ns) {
         wish_end(a);
         a->wish_pause_ns = a->now_ns + answer_ns(a) + prng_below(&a->prng, 2 * answer_ns(a));
@@ -254,7 +265,7 @@ static void look_for_better(struct assembly *a)
     const struct peer *best = NULL;
     for (int i = 0; i < a->peer_count; i++) {
         struct peer *p = a->peers[i];
-        if (!speaks_for_another(a, p))
+        if (!speaks_for_another(a, p) || speaker_of(a, p->beat.instance) != p)
             continue;
         tell_conflict(a, p);
         if (instance_better(a, p) && !key_is_there(a, p->beat.instance) &&
@@ -335,6 +346,8 @@ uint64_t instance_deadline(const struct assembly *a)
     uint64_t deadline = anew_ns(a), excuse = excuse_ends_ns(a), tell = tell_quorum_ns(a);
     deadline = excuse < deadline ? excuse : deadline;
     deadline = tell < deadline ? tell : deadline;
+    if (given_up_ns(a) > a->now_ns && given_up_ns(a) < deadline)
+        deadline = given_up_ns(a);
     if (a->wish != 0) {
         deadline = a->wish_end_ns < deadline ? a->wish_end_ns : deadline;
         if (self_leads(a) && a->dissolve_ns < deadline)
