@@ -178,7 +178,7 @@ static int run(struct bench *b, const struct usage *usage)
     int status = measure(b);
     if (status)
         fprintf(stderr, "hearth bench cluster: %s: %s\n", hearth_status_name(status), hearth_error_text());
-    hearth_group_close(b->group);
+    cluster_plan_part(b->group, status);
     return status || b->wrong ? EXIT_FAILED_CHECK : EXIT_GOOD;
 }
 

@@ -11,6 +11,7 @@
 
 #define PLAN_MAGIC   0x4e4c5048u
 #define PLAN_VERSION 1u
+#define PART_MS      2000
 
 /* ---- bytes ---- */
 
@@ -200,4 +201,14 @@ int cluster_plan_share(hearth_group *group, bool starts, struct cluster_plan *pl
     if (!status && !cluster_plan_decode(plan, bytes, &why))
         return HEARTH_PROTOCOL;
     return status;
+}
+
+void cluster_plan_part(hearth_group *group, int status)
+{
+    struct hearth_opts opts;
+    hearth_opts_init(&opts);
+    opts.timeout_ms = PART_MS;
+    if (!status)
+        (void)hearth_barrier(group, &opts); /* who is gone by now does not matter any more */
+    hearth_group_close(group);
 }

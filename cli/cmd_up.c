@@ -22,7 +22,7 @@
 #include "cli/up_task.h"
 #include "os/clock.h"
 
-#define FORM_TIMEOUT_MS 2000           /* forming is tried again and again, so that Ctrl-C is heard */
+#define FORM_TIMEOUT_MS 3000           /* forming is tried again and again, so that Ctrl-C is heard */
 #define LOOK_MS         1000           /* the table is drawn anew, and the board of jobs is looked at */
 #define PATIENCE_NS     (4 * NS_PER_S) /* for threads to end: longer than forming */
 #define NOTE_MAX        512
@@ -245,7 +245,7 @@ static void log_line(void *arg, enum hearth_log_level level, const char *id, con
 {
     const struct up *up = arg;
     (void)level;
-    if (!up->table)
+    if (!up->table && strcmp(id, "HEARTH-OP-LATE") != 0) /* that programs run for long is no news */
         fprintf(stderr, "hearth up: %s: %s\n", id, text);
 }
 

@@ -109,7 +109,7 @@ int demo_cluster(struct demo *demo)
     code = cluster_gather(&usage, &cluster, &what, &group);
     if (code == ARGS_GO) {
         code = run(demo, group, race);
-        hearth_group_close(group);
+        cluster_plan_part(group, code);
     }
     cluster_leave(&cluster);
     free(race);

@@ -122,14 +122,39 @@ static int wait_for_ends(struct up_job *job)
     return status;
 }
 
+static void note_wait(struct up_job *job, const char *text)
+{
+    mutex_lock(&job->lock);
+    bool changed = strcmp(job->waits, text) != 0;
+    snprintf(job->waits, sizeof job->waits, "%s", text);
+    job->waits_changed += changed;
+    mutex_unlock(&job->lock);
+    if (changed)
+        job->ring(job->arg);
+}
+
+bool up_job_waits(struct up_job *job, unsigned *seen, char *text, size_t size)
+{
+    mutex_lock(&job->lock);
+    bool changed = *seen != job->waits_changed && job->waits[0];
+    *seen = job->waits_changed;
+    snprintf(text, size, "%s", job->waits);
+    mutex_unlock(&job->lock);
+    return changed;
+}
+
 /* In slices, so that `quit` is seen. */
 static int form(struct up_job *job)
 {
     int status = HEARTH_TIMEOUT;
+    note_wait(job, "");
     while (status == HEARTH_TIMEOUT && !atomic_load(&job->quit)) {
         status = hearth_wait_for_peers(job->node, job->min - 1, SLICE_MS);
-        if (!status)
-            status = hearth_form(job->node, job->name, job->min, &job->group);
+        if (status)
+            continue;
+        status = hearth_form(job->node, job->name, job->min, &job->group);
+        if (status == HEARTH_TIMEOUT)
+            note_wait(job, hearth_error_text());
     }
     return atomic_load(&job->quit) && status == HEARTH_TIMEOUT ? HEARTH_CANCELLED : status;
 }

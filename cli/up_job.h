@@ -11,6 +11,7 @@
 #include <hearth.h>
 
 #include "cli/vars.h"
+#include "os/thread.h"
 
 #define UP_MEMBERS_MAX 64
 #define UP_ADDRESS_MAX 96
@@ -23,6 +24,11 @@ struct up_job {
     atomic_bool quit;        /* up_job_form ends soon */
     void (*ring)(void *arg); /* from any thread: up_job_look may have news */
     void *arg;
+
+    /* What forming waits for, and how often that changed: for people; under the lock. */
+    struct mutex lock;
+    char waits[256];
+    unsigned waits_changed;
 
     /* What up_job_form found out. */
     hearth_group *group;
@@ -39,6 +45,8 @@ struct up_job {
 /* Waits until the job is formed, and agrees with the others where to meet. Blocks, looking at `quit`. A
  * status; HEARTH_CANCELLED: `quit`. After an error there is no group. */
 int up_job_form(struct up_job *job);
+/* Meanwhile, from another thread: true if what it waits for has changed since *seen. */
+bool up_job_waits(struct up_job *job, unsigned *seen, char *text, size_t size);
 /* What the program gets to know of its place. */
 void up_job_vars(const struct up_job *job, struct vars *vars);
 

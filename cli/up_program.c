@@ -104,7 +104,10 @@ static void begin_running(struct up_program *p)
 
 static void tend_forming(struct up_program *p)
 {
+    char text[256];
     int status = atomic_load(&p->formed);
+    if (up_job_waits(&p->job, &p->waits_seen, text, sizeof text) && status == FORMING_YET)
+        say(p, "%s", text);
     if (status == FORMING_YET)
         return;
     thread_join(&p->former);
@@ -213,6 +216,8 @@ void up_program_tend(struct up_program *p)
 bool up_program_open(struct up_program *p)
 {
     p->ward = (struct ward){.down = {.fd = -1}, .up = {.fd = -1}};
+    if (mutex_init(&p->job.lock))
+        return false;
     say(p, "job %s: waiting until %d machine%s there", p->job.name, p->job.min,
         p->job.min == 1 ? " is" : "s are");
     begin_forming(p);
@@ -263,5 +268,6 @@ bool up_program_close(struct up_program *p)
         thread_join(&p->former);
     if (p->has_output)
         output_close(&p->output);
+    mutex_fini(&p->job.lock);
     return true;
 }

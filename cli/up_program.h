@@ -37,12 +37,13 @@ struct up_program {
     atomic_int formed; /* status of forming; FORMING_YET: not yet */
     char why[256];     /* of its failure */
     bool joined;       /* no thread runs */
+    unsigned waits_seen;
     struct output output;
     bool has_output;
     struct ward ward;
 };
 
-bool up_program_open(struct up_program *p); /* false after a message */
+bool up_program_open(struct up_program *p); /* false: no memory */
 void up_program_polls(const struct up_program *p, struct pollfd polls[UP_PROGRAM_POLLS]);
 int up_program_patience_ms(const struct up_program *p); /* -1: any time */
 void up_program_tend(struct up_program *p);

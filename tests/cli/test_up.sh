@@ -181,15 +181,34 @@ report $? "each node runs the program once, and exits with its code"
     [ "$(cat "$scratch"/[abc].log | grep -oE ' of 3 at [0-9.:]+ job' | sort -u | wc -l)" -eq 1 ]
 report $? "with its rank, and the same place to meet"
 
-for node in a b c; do
-    start $node $([ $node = a ] && echo --port "$port") --min 2 --job y -- sh -c \
-        'echo "begins with $HEARTH_WORLD_SIZE"; sleep 77'$$' & wait'
-    eval "$node=$pid"
-done
-until_true logged 1 "begins with" a b c
+# begin NODE: a program that runs until it is ended, when three nodes are there.
+begin() {
+    start "$1" $([ "$1" = a ] && echo --port "$port") --min 3 --job y -- sh -c \
+        'echo "begins as $HEARTH_RANK of $HEARTH_WORLD_SIZE"; sleep 77'$$' & wait'
+}
+begin a
+a=$pid
+begin b
+b=$pid
+begin c
+c=$pid
+until_true logged 1 "begins as . of 3" a b c
 kill -KILL "$b"
-until_true logged 2 "begins with" a c && logged 1 "begins with 2" a c
-report $? "when a machine is lost, the others start the program again"
+until_true logged 1 "a machine is lost" a c
+report $? "a lost machine is seen by the others"
+begin b
+b=$pid
+until_true logged 2 "begins as . of 3" a c && until_true logged 1 "begins as . of 3" b
+report $? "they start the program again when enough are there"
+start d --min 2 --job y -- sh -c 'echo "begins as $HEARTH_RANK of $HEARTH_WORLD_SIZE"; sleep 77'$$' & wait'
+d=$pid
+until_true logged 1 "it runs with 3 members" d
+report $? "who comes later is told that it runs"
+kill -KILL "$c"
+until_true logged 3 "begins as . of 3" a && until_true logged 1 "begins as . of 3" d
+report $? "and takes the place of a machine that is lost"
+c=$d
+kill -INT "$b"
 kill -INT "$a" "$c"
 until_true gone "$a" && until_true gone "$c"
 until_true eval "! pgrep -f 'sleep 77$$' >/dev/null"
