@@ -200,12 +200,39 @@ static void slow_look_ups_are_left_behind(void **state)
     assert_int_equal(look_up("slow", addrs, &count, &error), HEARTH_OK);
 }
 
+static void nobody_waits_for_a_lookup(void **state)
+{
+    struct sock_addr addrs[RESOLVE_MAX];
+    struct lookup *lookup = NULL;
+    struct error error;
+    int count = 0, status;
+
+    (void)state;
+    atomic_store(&held, true);
+    assert_int_equal(lookup_begin("slow:5", 77, &lookup, &error), HEARTH_OK);
+    assert_int_equal(lookup_ask(lookup, addrs, &count, &error), HEARTH_PENDING);
+    atomic_store(&held, false);
+    while ((status = lookup_ask(lookup, addrs, &count, &error)) == HEARTH_PENDING)
+        thread_yield();
+    assert_int_equal(status, HEARTH_OK);
+    assert_addr(&addrs[0], "10.0.0.1:5");
+    assert_int_equal(lookup_ask(lookup, addrs, &count, &error), HEARTH_OK); /* again and again */
+    lookup_close(lookup);
+    assert_int_equal(lookup_begin("nobody", 77, &lookup, &error), HEARTH_OK);
+    while ((status = lookup_ask(lookup, addrs, &count, &error)) == HEARTH_PENDING)
+        thread_yield();
+    assert_int_equal(status, HEARTH_SYSTEM);
+    lookup_close(lookup);
+    assert_int_equal(lookup_begin("ho st", 77, &lookup, &error), HEARTH_INVALID);
+    lookup_close(NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_are_not_looked_up),     cmocka_unit_test(names_give_addresses_once_each),
-        cmocka_unit_test(failures_name_the_host),        cmocka_unit_test(bad_forms_are_refused),
-        cmocka_unit_test(slow_look_ups_are_left_behind),
+        cmocka_unit_test(numbers_are_not_looked_up), cmocka_unit_test(names_give_addresses_once_each),
+        cmocka_unit_test(failures_name_the_host),    cmocka_unit_test(bad_forms_are_refused),
+        cmocka_unit_test(nobody_waits_for_a_lookup), cmocka_unit_test(slow_look_ups_are_left_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A child process and the line to it: it starts, talks, ends, is reaped, and nobody else is. */
+#define _GNU_SOURCE 1 /* F_DUPFD_CLOEXEC */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "os/clock.h"
+#include "os/self.h"
+#include "os/sock.h"
+#include "os/spawn.h"
+
+#define PATIENCE_NS (30 * NS_PER_S) /* against hangs only */
+
+static char folder[64], script[96];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof(folder), "/tmp/hearth-spawn-XXXXXX");
+    if (mkdtemp(folder) == NULL)
+        return -1;
+    snprintf(script, sizeof(script), "%s/script", folder);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    unlink(script);
+    return rmdir(folder);
+}
+
+static void write_script(const char *lines, mode_t mode)
+{
+    unlink(script);
+    FILE *file = fopen(script, "w");
+    assert_non_null(file);
+    fputs(lines, file);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(script, mode), 0);
+}
+
+static void start(struct child *child, const char *lines)
+{
+    struct error error;
+
+    write_script(lines, 0700);
+    assert_int_equal(child_start(child, script, &error), HEARTH_OK);
+    assert_true(child->pid > 0 && child->fd >= 0);
+}
+
+/* All that it writes until its output ends. */
+static void hear(struct child *child, char *text, size_t size)
+{
+    size_t len = 0;
+
+    for (;;) {
+        struct sock_wait item = {.fd = child->fd, .want_recv = true};
+        assert_int_equal(sock_wait(&item, 1, clock_real() + PATIENCE_NS), 1);
+        struct iovec piece = {text + len, size - 1 - len};
+        ssize_t n = sock_recv(child->fd, &piece, 1);
+        if (n < 0)
+            break;
+        len += (size_t)n;
+    }
+    text[len] = '\0';
+}
+
+static void ends_as(struct child *child, const char *expected)
+{
+    uint64_t end_ns = clock_real() + PATIENCE_NS;
+    char how[64] = "";
+
+    while (!child_ended(child, how, sizeof(how)))
+        assert_true(clock_real() < end_ns);
+    assert_string_equal(how, expected);
+    assert_int_equal(child->pid, 0);
+    assert_true(child_ended(child, how, sizeof(how)));
+}
+
+static void talks_and_ends(void **state)
+{
+    struct child child;
+    char text[64];
+
+    (void)state;
+    start(&child, "#!/bin/sh\nread line\necho got $line\necho lost >&2\nexit 7\n");
+    struct iovec piece = {(char[]){"word\n"}, 5};
+    assert_int_equal(sock_send(child.fd, &piece, 1), 5);
+    hear(&child, text, sizeof(text));
+    assert_string_equal(text, "got word\n");
+    ends_as(&child, "exit status 7");
+    child_end(&child);
+    child_end(&child);
+    assert_int_equal(child.fd, -1);
+}
+
+static void killed_ones_are_reaped(void **state)
+{
+    struct child child;
+
+    (void)state;
+    start(&child, "#!/bin/sh\nexec sleep 1000\n");
+    int pid = child.pid;
+    child_end(&child);
+    assert_int_equal(kill(pid, 0), -1);
+    start(&child, "#!/bin/sh\nkill -9 $$\n");
+    ends_as(&child, "signal 9");
+    child_end(&child);
+}
+
+static void other_children_are_left_alone(void **state)
+{
+    struct child child;
+    int status = 0;
+
+    (void)state;
+    pid_t other = fork();
+    if (other == 0)
+        _exit(9);
+    start(&child, "#!/bin/sh\nexit 0\n");
+    ends_as(&child, "exit status 0");
+    child_end(&child);
+    assert_int_equal(waitpid(other, &status, 0), other);
+    assert_int_equal(WEXITSTATUS(status), 9);
+}
+
+static void others_may_have_reaped_it(void **state)
+{
+    struct child child;
+
+    (void)state;
+    start(&child, "#!/bin/sh\nexit 0\n");
+    assert_int_equal(waitpid(child.pid, NULL, 0), child.pid);
+    ends_as(&child, "somebody else reaped it");
+    child_end(&child);
+}
+
+static void what_cannot_be_run_is_named(void **state)
+{
+    struct child child;
+    struct error error;
+
+    (void)state;
+    assert_int_equal(child_start(&child, "/nowhere/program", &error), HEARTH_INVALID);
+    assert_non_null(strstr(error.text, "/nowhere/program"));
+    write_script("#!/bin/sh\n", 0600);
+    assert_int_equal(child_start(&child, script, &error), HEARTH_INVALID);
+    assert_int_equal(child.pid, 0);
+    assert_int_equal(child.fd, -1);
+    assert_false(self_can_run(script));
+    assert_false(self_can_run(folder));
+    assert_false(self_can_run("/nowhere/program"));
+    child_end(&child);
+}
+
+/* Programs that closed their standard descriptors get the line as one of these numbers. */
+static void low_numbers_do_no_harm(void **state)
+{
+    struct child child;
+    char text[64];
+
+    (void)state;
+    int in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 10);
+    close(STDIN_FILENO);
+    start(&child, "#!/bin/sh\nread line\necho got $line\n");
+    struct iovec piece = {(char[]){"word\n"}, 5};
+    assert_int_equal(sock_send(child.fd, &piece, 1), 5);
+    hear(&child, text, sizeof(text));
+    child_end(&child);
+    if (in >= 0) {
+        dup2(in, STDIN_FILENO);
+        close(in);
+    }
+    assert_string_equal(text, "got word\n");
+}
+
+static void where_we_are(void **state)
+{
+    char program[4096], library[4096];
+
+    (void)state;
+    assert_true(self_program_folder(program, sizeof(program)));
+    assert_true(program[0] == '/');
+    assert_true(self_library_folder(library, sizeof(library))); /* linked statically: the program's */
+    assert_false(self_program_folder(program, 1));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(talks_and_ends),
+        cmocka_unit_test(killed_ones_are_reaped),
+        cmocka_unit_test(other_children_are_left_alone),
+        cmocka_unit_test(others_may_have_reaped_it),
+        cmocka_unit_test(what_cannot_be_run_is_named),
+        cmocka_unit_test(low_numbers_do_no_harm),
+        cmocka_unit_test(where_we_are),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
