@@ -128,8 +128,10 @@ int ties_probes(const struct fellows *f)
 {
     int count = 0;
 
-    for (const struct list *at = f->ties.next; at != &f->ties; at = at->next)
-        count += container_of(at, struct tie, item)->purpose == HELLO_PROBE;
+    for (const struct list *at = f->ties.next; at != &f->ties; at = at->next) {
+        const struct tie *tie = container_of(at, struct tie, item);
+        count += tie->purpose == HELLO_PROBE && (tie->state != TIE_OVER || tie->news != 0);
+    }
     return count;
 }
 

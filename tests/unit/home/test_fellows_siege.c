@@ -104,6 +104,26 @@ static void a_true_one_has_its_turn_among_silent_ones(void **state)
     silence_close(&silence);
 }
 
+/* Addresses of a node are dialled side by side. */
+static void a_silent_address_does_not_hold_up_another(void **state)
+{
+    struct silence silence;
+
+    (void)state;
+    silence_open(&silence);
+    village_open(v, 2, 9);
+    fellows_candidate(v->all[0].fellows, &silence.addr, villager_id(v, 1), true, clock_real());
+    villager_meet(v, 0, 1);
+    village_until(v, first_pair, NULL);
+    const struct candidate *silent = &v->all[0].fellows->candidates.list[0];
+    assert_true(sock_addr_equal(&silent->addr, &silence.addr));
+    assert_int_equal(silent->tries, 0); /* it had not failed yet, and is not needed any more */
+    assert_false(silent->dialling);
+    assert_int_equal(v->all[0].fellows->count, 1);
+    village_close(v);
+    silence_close(&silence);
+}
+
 static void a_true_one_has_its_turn_among_those_who_are_others(void **state)
 {
     struct sock_addr addr;
@@ -461,6 +481,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_true_one_has_its_turn_among_silent_ones),
+        cmocka_unit_test(a_silent_address_does_not_hold_up_another),
         cmocka_unit_test(a_true_one_has_its_turn_among_those_who_are_others),
         cmocka_unit_test(another_secret_is_refused),
         cmocka_unit_test(a_revoked_key_is_refused),
