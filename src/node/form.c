@@ -269,13 +269,13 @@ int hearth_reform(hearth_group **group)
         log_reformed(r, &next->formation);
         status = node_move_attachments(&old->inner->world, &next->inner->world, &why);
         if (status != HEARTH_OK)
-            formed_close(next);
+            residence_leave(next);
     }
     if (status != HEARTH_OK) {
         *error = why;
         return status;
     }
-    formed_close(old);
+    residence_leave(old);
     *group = &next->inner->world;
     return HEARTH_OK;
 }

@@ -145,7 +145,7 @@ int residence_open(struct opening *o, hearth_node *node, struct error *error)
     return HEARTH_OK;
 }
 
-void formed_close(struct formed *f)
+void residence_leave(struct formed *f)
 {
     if (f == NULL)
         return;
@@ -165,7 +165,7 @@ void residence_close(struct residence *r)
     if (r == NULL)
         return;
     while (!list_empty(&r->formed)) /* no other call may be under way: nobody else changes it */
-        formed_close(container_of(r->formed.next, struct formed, item));
+        residence_leave(container_of(r->formed.next, struct formed, item));
     home_close(r->home);
     residence_free(r);
 }

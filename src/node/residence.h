@@ -37,6 +37,6 @@ int MUST_CHECK residence_open(struct opening *o, hearth_node *node, struct error
 /* Closes all groups, then leaves the cluster. NULL is allowed. */
 void residence_close(struct residence *residence);
 /* Leaves the group and closes its node. NULL is allowed. */
-void formed_close(struct formed *formed);
+void residence_leave(struct formed *formed);
 
 #endif

@@ -41,7 +41,7 @@ int MUST_CHECK node_key_load(const char *path, struct node_key **out, struct err
 int MUST_CHECK node_key_read(const char *path, struct node_key **out, struct error *error);
 int MUST_CHECK node_key_fresh(struct node_key **out, struct error *error); /* a new one, in memory only */
 int MUST_CHECK node_key_copy(const struct node_key *key, struct node_key **out, struct error *error);
-void node_key_close(struct node_key *key);                                 /* wiped; NULL is allowed */
+void node_key_close(struct node_key *key); /* wiped; NULL is allowed */
 
 const uint8_t *node_key_public(const struct node_key *key); /* [PUBLIC_KEY_LEN] */
 const struct node_id *node_key_id(const struct node_key *key);

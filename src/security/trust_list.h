@@ -30,7 +30,7 @@ struct trust_list;
 int MUST_CHECK trust_list_open(struct heap *heap, const char *path, struct trust_list **out,
                                struct error *error);
 const char *trust_list_path(const struct trust_list *list); /* NULL: none */
-void trust_list_close(struct trust_list *list); /* NULL is allowed */
+void trust_list_close(struct trust_list *list);             /* NULL is allowed */
 /* Looks whether the file has changed (a stat, no more) and reads it again. HEARTH_OK: changed, and read.
  * HEARTH_PENDING: as before. Else the list stays what it was, and the error says why. */
 int MUST_CHECK trust_list_refresh(struct trust_list *list, struct error *error);
