@@ -115,6 +115,34 @@ static void of_two_either_may_leave_and_come_back(void **state)
     }
 }
 
+/* Two that cannot reach each other, ever, while all others reach both. */
+static void a_road_that_stays_broken_disturbs_nobody_else(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        struct town *t = test_malloc(sizeof(*t));
+        town_open(t, 5, seed, "default", trace_file());
+        town_link_all(t, 0);
+        until_agreed(t, NS_PER_S);
+        bool at_leader = seed % 2;
+        int leader = town_leader(t), a = at_leader ? leader : (leader + 1) % 5, b = (leader + 2) % 5;
+        uint64_t epoch = t->houses[leader].epoch;
+        town_unlink(t, a, b);
+        assert_true(town_run(t, t->now_ns + 30 * NS_PER_S));
+        for (int i = 0; i < 5; i++) {
+            const struct census *c = assembly_census(t->houses[i].assembly);
+            bool out = at_leader && i == b;
+            assert_int_equal(assembly_state(t->houses[i].assembly), ASSEMBLY_MEMBER);
+            assert_int_equal(c->size, out ? 1 : at_leader ? 4 : 5);
+            assert_true(out || c->epoch == epoch + at_leader); /* one change, not one after the other */
+        }
+        town_link(t, a, b);
+        until_agreed(t, 2 * NS_PER_S);
+        town_close(t);
+        test_free(t);
+    }
+}
+
 static void whatever_happens_all_agree(void **state)
 {
     unsigned long usual = getenv("HEARTH_TEST_SOAK") != NULL ? 10000 : 1000;
@@ -144,6 +172,7 @@ int main(void)
         cmocka_unit_test(who_meets_one_by_one_is_one_soon_after_the_last),
         cmocka_unit_test(a_lost_leader_has_a_successor_within_two_seconds),
         cmocka_unit_test(of_two_either_may_leave_and_come_back),
+        cmocka_unit_test(a_road_that_stays_broken_disturbs_nobody_else),
         cmocka_unit_test(whatever_happens_all_agree),
     };
     watchdog(900, "a simulation");
