@@ -121,6 +121,7 @@ static void *to_running(struct op *op, const struct arrival *a, void **cookie)
             link_eager_release(&peer->link, frame->length);
         return NULL;
     }
+    skew_note(op, (uint32_t)op->program->in_of[group_rank_of(peer, op->group)], index, false);
     struct incoming *incoming = a->incoming;
     *incoming = (struct incoming){.op = op, .lane = frame->lane};
     *cookie = incoming;
@@ -269,6 +270,7 @@ void engine_adopt(struct op *op, int rank, struct slot *slot)
     list_push(&op->in[op->program->in_of[rank]].early, &slot->item);
     slot_credit(peer, slot);
     mark_come(op, peer, index);
+    skew_note(op, (uint32_t)op->program->in_of[rank], index, true);
     for (int i = 0; i < LINK_PIPES_MAX; i++)
         if (peer->incoming[i].slot == slot)
             peer->incoming[i].op = op;

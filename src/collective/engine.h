@@ -90,6 +90,11 @@ struct completion *engine_finished(struct engine *engine);
 /* The peer (rank in the cluster) that this running operation waits for, or RANK_NONE. */
 int engine_waits_for(const struct completion *completion);
 
+/* How late the peer's first pieces come, as a moving average (0.2 of each operation): after the first piece of
+ * another peer, or after our own call, whichever was later. Only pieces that wait for nobody but their sender
+ * count. Any thread. */
+uint64_t engine_skew(const struct engine *engine, int rank);
+
 /* Groups. `members` are ranks in the cluster, in group order, and contain our own. The view's pointers are
  * copied. */
 int MUST_CHECK group_open(struct engine *engine, const struct view *view, const int *members,

@@ -68,7 +68,8 @@ struct op {
     struct call_record record;
     uint64_t posted_ns, deadline_ns;
     uint64_t nagged_ns;
-    uint64_t ask_ns; /* when it asks those that have sent nothing; NEVER_NS: it has */
+    uint64_t first_ns; /* when the first peer's own piece came; 0: none has */
+    uint64_t ask_ns;   /* when it asks those that have sent nothing; NEVER_NS: it has */
     bool disputed, judged;
 
     const uint8_t *source;

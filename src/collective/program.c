@@ -192,6 +192,16 @@ static bool sum_ends_make(struct program *p, struct heap *heap)
     return p->sum_ends != NULL;
 }
 
+/* What comes first of a peer, if that is its own input: then it tells when the peer has begun. */
+static void prompts_find(struct program *p)
+{
+    for (uint32_t i = 0; i < p->in_count; i++) {
+        const struct move *first = p->in[i].count > 0 ? &p->plan.moves[p->in[i].moves[0]] : NULL;
+        p->in[i].prompt = first != NULL && (first->from_step == 0 || (first->bits & MOVE_RAW));
+        p->prompt_count += p->in[i].prompt;
+    }
+}
+
 /* How far a peer may be ahead of us: so that all of them together stay within the window. */
 static uint32_t depth_of(const struct program *p)
 {
@@ -251,6 +261,7 @@ static int program_make(const struct plan_call *call, struct heap *heap, struct 
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for a plan");
     }
     p->depth = depth_of(p);
+    prompts_find(p);
     *out = p;
     return HEARTH_OK;
 }

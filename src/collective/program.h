@@ -18,6 +18,7 @@ struct flow_table {
     uint32_t *moves; /* [count]: numbers of moves, by rising step */
     uint64_t frames; /* count * lanes */
     uint64_t bytes;  /* payload of all frames */
+    bool prompt;     /* incoming: the first of them waits for nobody but its sender */
 };
 
 struct program {
@@ -25,6 +26,7 @@ struct program {
     struct plan_call call; /* the key, algorithm as it was wished; counts are our own copies */
     struct plan plan;
     uint32_t in_count, out_count;
+    uint32_t prompt_count; /* of the incoming ones */
     struct flow_table *in, *out;
     int32_t *in_of, *out_of; /* [size]: which flow has this peer, -1: none */
     bool *sum_ends;          /* [move_count]: nothing uses the accumulator after the move's STORE */

@@ -159,6 +159,10 @@ void engine_retire(struct engine *engine, uint64_t group, uint64_t tag, uint64_t
                    const struct error *why);
 void group_unretire(struct group *group, uint64_t tag, uint64_t sequence);
 
+/* skew.c: frame number `index` of the incoming flow begins to come, or had come before the operation was
+ * posted. */
+void skew_note(struct op *op, uint32_t flow, uint64_t index, bool early);
+
 /* dispute.c */
 void dispute_raise(struct group *group, uint64_t tag, uint64_t sequence, const struct error *verdict);
 void dispute_frame(struct group *group, int from, const struct frame *frame, const uint8_t *payload);

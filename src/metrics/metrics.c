@@ -60,8 +60,8 @@ int metrics_init(struct metrics *m, int peers, struct heap *heap)
 {
     assert(peers >= 0);
     memset(m, 0, sizeof(*m));
-    m->waited_ns = heap_alloc(heap, (size_t)peers, sizeof(m->waited_ns[0]));
-    if (!m->waited_ns)
+    m->peer = heap_alloc(heap, (size_t)peers, sizeof(m->peer[0]));
+    if (!m->peer)
         return HEARTH_NO_MEMORY;
     m->peers = peers;
     return HEARTH_OK;
@@ -69,9 +69,22 @@ int metrics_init(struct metrics *m, int peers, struct heap *heap)
 
 void metrics_fini(struct metrics *m)
 {
-    heap_free(m->waited_ns);
-    m->waited_ns = NULL;
+    heap_free(m->peer);
+    m->peer = NULL;
     m->peers = 0;
+}
+
+#define SKEW_SHARE 5 /* one part in so many of an average is the newest value */
+
+void metrics_skew(struct metrics *m, int peer, uint64_t late_ns)
+{
+    struct metrics_peer *p = &m->peer[peer];
+    int64_t average = (int64_t)read_counter(&p->skew_ns);
+    average += ((int64_t)late_ns - average) / SKEW_SHARE;
+    atomic_store_explicit(&p->skew_ns, (uint64_t)average, memory_order_relaxed);
+    if (late_ns > 0)
+        atomic_store_explicit(&p->skew_total_ns, read_counter(&p->skew_total_ns) + late_ns,
+                              memory_order_relaxed);
 }
 
 /* ---- Text --------------------------------------------------------------------------------------------- */
@@ -199,13 +212,30 @@ static void text_links(struct text *t, const struct metrics *m)
                 "Frames that came before their operation was posted.", read_counter(&m->frames_early));
     text_single(t, "hearth_late_frames_total", "counter", "Frames that came after their operation had ended.",
                 read_counter(&m->frames_late));
-    text_family(t, "hearth_peer_wait_seconds_total", "counter",
-                "Time with nothing to do but wait for this peer.");
+}
+
+/* One line a peer of a number of nanoseconds that stands at this place of struct metrics_peer. */
+static void text_peers(struct text *t, const struct metrics *m, const char *name, const char *type,
+                       const char *help, size_t place)
+{
+    text_family(t, name, type, help);
     for (int peer = 0; peer < m->peers; peer++) {
-        uint64_t waited_ns = read_counter(&m->waited_ns[peer]);
-        text_add(t, "hearth_peer_wait_seconds_total{peer=\"%d\"} %" PRIu64 ".%09" PRIu64 "\n", peer,
-                 waited_ns / NS_PER_S, waited_ns % NS_PER_S);
+        const char *at = (const char *)&m->peer[peer] + place;
+        uint64_t ns = read_counter((const _Atomic(uint64_t) *)(const void *)at);
+        text_add(t, "%s{peer=\"%d\"} %" PRIu64 ".%09" PRIu64 "\n", name, peer, ns / NS_PER_S, ns % NS_PER_S);
     }
+}
+
+static void text_waits(struct text *t, const struct metrics *m)
+{
+    text_peers(t, m, "hearth_peer_wait_seconds_total", "counter",
+               "Time with nothing to do but wait for this peer.", offsetof(struct metrics_peer, waited_ns));
+    text_peers(t, m, "hearth_peer_skew_seconds", "gauge",
+               "How late this peer's first piece of an operation comes, a moving average.",
+               offsetof(struct metrics_peer, skew_ns));
+    text_peers(t, m, "hearth_peer_skew_seconds_total", "counter",
+               "How late this peer's first pieces have come, all together.",
+               offsetof(struct metrics_peer, skew_total_ns));
 }
 
 static void text_memory(struct text *t, const struct heap *heap)
@@ -231,6 +261,7 @@ size_t metrics_text(const struct metrics *m, const struct heap *heap, const char
     text_kinds(&t, m, kind_names);
     text_durations(&t, m, kind_names);
     text_links(&t, m);
+    text_waits(&t, m);
     text_memory(&t, heap);
     return t.len;
 }

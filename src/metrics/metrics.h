@@ -28,8 +28,13 @@ struct metrics {
     _Atomic(uint64_t) frames_sent, frames_received, bytes_sent, bytes_received; /* headers included */
     _Atomic(uint64_t) frames_early, frames_late; /* before their operation was posted; after it had ended */
     int peers;
-    _Atomic(uint64_t) *waited_ns; /* [peers]: time the node had nothing to do but wait for this peer */
+    struct metrics_peer {
+        _Atomic(uint64_t) waited_ns;              /* the node had nothing to do but wait for it */
+        _Atomic(uint64_t) skew_ns, skew_total_ns; /* how late its first pieces came: average, all */
+    } * peer;                                     /* [peers] */
 };
+/* Its first piece of an operation came so late. One thread at a time for each peer. */
+void metrics_skew(struct metrics *m, int peer, uint64_t late_ns);
 
 int MUST_CHECK metrics_init(struct metrics *m, int peers, struct heap *heap);
 void metrics_fini(struct metrics *m);

@@ -146,7 +146,7 @@ static int status_of(const hearth_request *request)
 static void waited(hearth_node *node, int peer, uint64_t since_ns)
 {
     if (peer != RANK_NONE)
-        atomic_fetch_add_explicit(&node->metrics.waited_ns[peer], clock_real() - since_ns,
+        atomic_fetch_add_explicit(&node->metrics.peer[peer].waited_ns, clock_real() - since_ns,
                                   memory_order_relaxed);
 }
 

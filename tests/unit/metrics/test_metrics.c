@@ -266,7 +266,7 @@ static void the_text_says_what_was_counted(void **state)
     f->m.bytes_received = 6;
     f->m.frames_early = 7;
     f->m.frames_late = 8;
-    f->m.waited_ns[2] = UINT64_C(1500000001);
+    f->m.peer[2].waited_ns = UINT64_C(1500000001);
     char *text = text_of(&f->m, &f->heap, names);
     read_page(page, text);
     free(text);

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A member that comes late to every operation, on virtual time: those who hear from it directly name it, and
+ * nobody names another. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "job.h"
+#include "support/watchdog.h"
+
+#define SIZE    4
+#define LATE_NS (5 * NS_PER_MS)
+#define ROUNDS  30
+
+static void run_rounds(struct sim *sim, enum hearth_algo algo, int late, enum plan_kind kind)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        static struct job job;
+        job_plain(&job, SIZE, kind == PLAN_BARRIER ? 0 : 1000);
+        job.kind = kind;
+        job.opts.algo = algo;
+        for (int r = 0; r < SIZE; r++)
+            if (r != late)
+                assert_int_equal(job_post(&job, sim_world(sim, r), r), HEARTH_OK);
+        sim_run_until(sim, sim->now_ns + LATE_NS);
+        if (late >= 0)
+            assert_int_equal(job_post(&job, sim_world(sim, late), late), HEARTH_OK);
+        sim_run_until(sim, sim->now_ns + LATE_NS);
+        assert_true(job_collect(&job, sim->now_ns));
+        job_check_all(&job);
+        job_free(&job);
+    }
+}
+
+/* How many name the late one. The way itself takes some microseconds, which is no skew worth a name. */
+static int namers(const struct sim *sim, int late)
+{
+    int count = 0;
+    for (int r = 0; r < SIZE; r++) {
+        for (int other = 0; other < SIZE; other++) {
+            uint64_t skew = engine_skew(sim->nodes[r]->engine, other);
+            if (other == late)
+                count += r != late && skew > LATE_NS * 9 / 10 && skew < LATE_NS * 11 / 10;
+            else if (skew > LATE_NS / 10)
+                fail_msg("rank %d is %llu ns late for rank %d, but only %d comes late", other,
+                         (unsigned long long)skew, r, late);
+        }
+    }
+    return count;
+}
+
+static void check_algo(enum hearth_algo algo, enum plan_kind kind, int at_least)
+{
+    for (int late = -1; late < SIZE; late++) {
+        struct sim sim;
+        sim_init(&sim, SIZE, 1);
+        sim_start(&sim);
+        run_rounds(&sim, algo, late, kind);
+        int count = namers(&sim, late);
+        if (count < (late >= 0 ? at_least : 0))
+            fail_msg("%s: %d members name rank %d", hearth_algo_name(algo), count, late);
+        if (late >= 0) { /* and it is forgiven when it comes in time */
+            run_rounds(&sim, algo, -1, kind);
+            assert_int_equal(namers(&sim, -1), 0);
+        }
+        sim_stop(&sim);
+    }
+}
+
+static void who_always_comes_late_is_named(void **state)
+{
+    (void)state;
+    check_algo(HEARTH_RING, PLAN_ALL_REDUCE, 1);
+    check_algo(HEARTH_DIRECT, PLAN_ALL_REDUCE, SIZE - 1);
+    check_algo(HEARTH_HALVING, PLAN_ALL_REDUCE, 1);
+    check_algo(HEARTH_EXCHANGE, PLAN_ALL_REDUCE, SIZE - 1);
+    check_algo(HEARTH_EXCHANGE, PLAN_BARRIER, SIZE - 1);
+    check_algo(HEARTH_TREE, PLAN_ALL_REDUCE, 0); /* who has children there waits for them */
+}
+
+static void it_stands_in_the_metrics(void **state)
+{
+    struct sim sim;
+    static char text[65536];
+    double seconds = 0, total = 0;
+    (void)state;
+    sim_init(&sim, SIZE, 1);
+    sim_start(&sim);
+    run_rounds(&sim, HEARTH_DIRECT, 2, PLAN_ALL_REDUCE);
+    assert_true(hearth_metrics_text(sim.nodes[0], text, sizeof text) < (int64_t)sizeof text);
+    const char *line = strstr(text, "\nhearth_peer_skew_seconds{peer=\"2\"} ");
+    const char *sum = strstr(text, "\nhearth_peer_skew_seconds_total{peer=\"2\"} ");
+    assert_true(line != NULL && sscanf(strchr(line, '}'), "} %lf", &seconds) == 1);
+    assert_true(sum != NULL && sscanf(strchr(sum, '}'), "} %lf", &total) == 1);
+    assert_true(seconds > 0.0045 && seconds < 0.0055);
+    assert_true(total > 0.0045 * ROUNDS && total < 0.0055 * ROUNDS);
+    assert_non_null(strstr(text, "\nhearth_peer_skew_seconds{peer=\"1\"} 0.0000"));
+    sim_stop(&sim);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_always_comes_late_is_named),
+        cmocka_unit_test(it_stands_in_the_metrics),
+    };
+    watchdog(900, "a simulation");
+    return cmocka_run_group_tests_name("virtual time: who comes late", tests, NULL, NULL);
+}
