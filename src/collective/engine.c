@@ -293,9 +293,10 @@ static bool check_time(struct engine *engine)
 {
     struct list *item, *after;
     bool moved = false;
-    if (list_empty(&engine->active) && engine->peer_timeout_ns == 0)
+    if (list_empty(&engine->active) && engine->peer_timeout_ns == 0 && !engine->stuck)
         return false;
     uint64_t now = clock_now(engine->clock);
+    traffic_look(engine, now);
     if (engine->peer_timeout_ns > 0)
         moved = check_peers(engine, now);
     LIST_EACH (item, after, &engine->active) {

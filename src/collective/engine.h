@@ -90,10 +90,14 @@ struct completion *engine_finished(struct engine *engine);
 /* The peer (rank in the cluster) that this running operation waits for, or RANK_NONE. */
 int engine_waits_for(const struct completion *completion);
 
-/* How late the peer's first pieces come, as a moving average (0.2 of each operation): after the first piece of
- * another peer, or after our own call, whichever was later. Only pieces that wait for nobody but their sender
- * count. Any thread. */
+/* How late the peer's first pieces come, as a moving average (0.2 of each operation), in ns: after the first
+ * piece of another peer, or after our own call, whichever was later. Only pieces that wait for nobody but
+ * their sender count. Any thread. */
 uint64_t engine_skew(const struct engine *engine, int rank);
+/* What the way to the peer carries, for whoever estimates it: how long bytes have waited for room in its
+ * connections since the engine was opened, and how many left in that time. What leaves without waiting is not
+ * in there: it says nothing about the way. Any thread. */
+void engine_traffic(const struct engine *engine, int rank, uint64_t *bytes, uint64_t *busy_ns);
 
 /* Groups. `members` are ranks in the cluster, in group order, and contain our own. The view's pointers are
  * copied. */

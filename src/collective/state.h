@@ -41,6 +41,8 @@ struct peer {
     bool left;         /* said goodbye */
     uint64_t heard;    /* frames of the link when we last looked */
     uint64_t heard_ns; /* when they had last become more */
+    uint64_t stuck_ns; /* when we last looked and bytes waited for room; 0: none did */
+    uint64_t written;  /* bytes that had left the link then */
     struct incoming incoming[LINK_PIPES_MAX];
     struct list early;    /* slots: data of operations not posted yet */
     uint64_t early_bytes; /* of the eager budget that they hold */
@@ -104,6 +106,7 @@ struct engine {
     uint32_t ops_max, ops_count, eager_bytes;
     uint64_t instance;
     uint64_t peer_timeout_ns, ping_ns, looked_ns; /* when pings go out next; when we last had a look */
+    bool stuck;                                   /* a link was, when we last looked */
     int first_lost;                               /* rank in the cluster, or RANK_NONE */
     int loss;                                     /* as in engine_setup, never 0 */
     struct error changed;                         /* engine_view_changed; HEARTH_OK: never */
@@ -159,7 +162,9 @@ void engine_retire(struct engine *engine, uint64_t group, uint64_t tag, uint64_t
                    const struct error *why);
 void group_unretire(struct group *group, uint64_t tag, uint64_t sequence);
 
-/* skew.c: frame number `index` of the incoming flow begins to come, or had come before the operation was
+/* skew.c: looks which links are busy. */
+void traffic_look(struct engine *engine, uint64_t now);
+/* Frame number `index` of the incoming flow begins to come, or had come before the operation was
  * posted. */
 void skew_note(struct op *op, uint32_t flow, uint64_t index, bool early);
 

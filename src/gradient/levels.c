@@ -216,6 +216,8 @@ static enum step between_step(struct reduction *r, struct levels *l)
     }
     b->method->publish(b); /* into our own memory: nobody sees it yet */
     r->sent_bytes += b->sent_bytes;
+    r->compress_ns += b->compress_ns;
+    r->expand_ns += b->expand_ns;
     r->energy = b->energy;
     return broadcast_start(r, l) == HEARTH_OK ? STEP_MORE : STEP_FAILED;
 }

@@ -195,13 +195,13 @@ static int load_all(struct reduction *r, struct power *p)
 {
     if (p->send_p)
         q_begin(r, p);
-    workers_run(workshop_workers(r->workshop), load_piece, r, p->row_pieces);
+    reduction_compress(r, load_piece, r, p->row_pieces);
     if (p->send_p) {
         p->stage = POWER_SUM_P;
         return sum_start(r, p, p->p, p->p_sum, p->m.rows);
     }
     memcpy(p->p_sum, r->call.state->factor[FACTOR_P], p->m.rows * p->m.rank * sizeof(float));
-    workers_run(workshop_workers(r->workshop), project_piece, r, p->column_pieces);
+    reduction_compress(r, project_piece, r, p->column_pieces);
     p->stage = POWER_SUM_Q;
     return sum_start(r, p, p->q, p->q_sum, p->m.columns);
 }
@@ -217,7 +217,7 @@ static int after_p(struct reduction *r, struct power *p)
         return HEARTH_OK;
     }
     powersgd_orthonormal(r->kernels, hash_mix(r->key, LABEL_P), p->m.rows, p->m.rank, p->p_sum);
-    workers_run(workshop_workers(r->workshop), project_piece, r, p->column_pieces);
+    reduction_compress(r, project_piece, r, p->column_pieces);
     p->stage = POWER_SUM_Q;
     return sum_start(r, p, p->q, p->q_sum, p->m.columns);
 }
@@ -285,7 +285,7 @@ static void factor_keep(struct reduction *r, struct power *p, int which, const f
 static void power_publish(struct reduction *r)
 {
     struct power *p = r->work;
-    workers_run(workshop_workers(r->workshop), finish_piece, r, p->row_pieces);
+    reduction_expand(r, finish_piece, r, p->row_pieces);
     reduction_measure(r, p->energies, p->row_pieces);
     if (r->call.state == NULL)
         return;

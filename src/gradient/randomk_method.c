@@ -105,7 +105,7 @@ static void gather_some(struct reduction *r, struct shared *s)
     struct workers *workers = workshop_workers(r->workshop);
     size_t some = workers_count(workers), left = s->pieces - s->gathered;
     some = some < left ? some : left;
-    workers_run(workers, gather_next, r, some);
+    reduction_compress(r, gather_next, r, some);
     s->gathered += some;
     rounds_offer(s->rounds, piece_place(s, s->gathered));
     if (s->gathered == s->pieces)
@@ -143,7 +143,7 @@ static void scatter_piece(void *arg, size_t piece)
 static void shared_publish(struct reduction *r)
 {
     struct shared *s = r->work;
-    workers_run(workshop_workers(r->workshop), scatter_piece, r, s->pieces);
+    reduction_expand(r, scatter_piece, r, s->pieces);
 }
 
 static size_t shared_memory(const struct reduction_call *call, int size)

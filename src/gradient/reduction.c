@@ -191,45 +191,6 @@ void *reduction_take(struct reduction *r, size_t len)
     return block;
 }
 
-struct energy *reduction_energies(struct reduction *r, size_t pieces)
-{
-    struct energy *energies = reduction_take(r, pieces * sizeof *energies);
-    if (energies != NULL)
-        memset(energies, 0, pieces * sizeof *energies);
-    return energies;
-}
-
-void reduction_measure(struct reduction *r, const struct energy *energies, size_t pieces)
-{
-    r->energy = (struct energy){0};
-    for (size_t i = 0; i < pieces; i++) {
-        r->energy.before += energies[i].before;
-        r->energy.after += energies[i].after;
-    }
-}
-
-struct feed reduction_feed(struct reduction *r)
-{
-    return (struct feed){
-        .dtype = r->call.dtype,
-        .x = r->call.buffer,
-        .e = r->e_old,
-        .e_new = r->e_new,
-        .gain = r->call.op == HEARTH_AVG ? (float)r->opts.weight : 1.0f,
-        .key = hash_mix(r->key, (uint64_t)r->rank),
-    };
-}
-
-struct feed feed_at(const struct feed *feed, size_t offset)
-{
-    struct feed part = *feed;
-    size_t step = residual_size(feed->dtype);
-    part.x = (const uint8_t *)feed->x + offset * dtype_size(feed->dtype);
-    part.e = feed->e != NULL ? (const uint8_t *)feed->e + offset * step : NULL;
-    part.e_new = feed->e_new != NULL ? (uint8_t *)feed->e_new + offset * step : NULL;
-    return part;
-}
-
 int reduction_group(struct reduction *r, const struct circle *circle, hearth_group **out)
 {
     hearth_group *parent = r->call.group;
@@ -390,10 +351,23 @@ static int vote_start(struct reduction *r)
     return sub_all_gather(r, &r->vote_sub, r->votes, sizeof *r->votes, SUB_CONTROL);
 }
 
+static uint64_t plain_bytes(const struct reduction *r)
+{
+    return 2 * (uint64_t)(r->size - 1) * r->call.count * dtype_size(r->call.dtype) / (uint64_t)r->size;
+}
+
+static void count(const struct reduction *r)
+{
+    struct metrics *m = &r->call.group->node->metrics;
+    atomic_fetch_add_explicit(&m->compression.plain_bytes, plain_bytes(r), memory_order_relaxed);
+    atomic_fetch_add_explicit(&m->compression.sent_bytes, r->sent_bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&m->compression.compress_ns, r->compress_ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&m->compression.expand_ns, r->expand_ns, memory_order_relaxed);
+}
+
 static void state_commit(struct reduction *r)
 {
     struct tensor_state *state = r->call.state;
-    size_t plain = r->call.count * dtype_size(r->call.dtype);
     if (r->call.residual != NULL && r->e_new != NULL)
         r->kernels->copy_far(r->call.residual, r->e_new, r->call.count * residual_size(r->call.dtype));
     if (state == NULL)
@@ -407,7 +381,7 @@ static void state_commit(struct reduction *r)
     state->step++;
     state->energy = r->energy;
     state->sent_bytes += r->sent_bytes;
-    state->plain_bytes += 2 * (uint64_t)(r->size - 1) * plain / (uint64_t)r->size;
+    state->plain_bytes += plain_bytes(r);
 }
 
 /* Ends all that is in flight; nobody waits for us. */
@@ -459,6 +433,7 @@ static enum step voting(struct reduction *r)
         tensor_commits(r->call.state);
     r->method->publish(r);
     state_commit(r);
+    count(r);
     let_go(r, false);
     return STEP_DONE;
 }

@@ -239,7 +239,7 @@ static int encode_round(struct rounds *s, struct reduction *r)
         return r->error.status;
     *job = (struct job){.rounds = s, .r = r, .place = &s->place[s->encoded % PLACES]};
     job->cut = cut_of(s, r->size, s->encoded);
-    workers_run(workshop_workers(r->workshop), encode_piece, job, (size_t)job->cut.parts);
+    reduction_compress(r, encode_piece, job, (size_t)job->cut.parts);
     for (int p = 0; s->array.is_tensor && p < job->cut.parts; p++) {
         r->energy.before += job->energy[p].before;
         r->energy.after += job->energy[p].after;
@@ -270,8 +270,10 @@ static int merge_round(struct rounds *s, struct reduction *r)
     owner.key = hash_mix(owner.key, s->merged + 1); /* the coder counts from the part's begin */
     struct payloads all = {.count = r->size, .bytes = payloads};
     struct error found;
+    uint64_t begin = clock_real();
     status = coder_merge(&s->array.codec, r->kernels, &all, &owner, range.count,
                          place->result + (size_t)r->rank * cut.len, &found);
+    r->expand_ns += clock_real() - begin;
     if (status != HEARTH_OK)
         return reduction_blame(r, found.rank, found.text);
     fill_up(&s->array.codec, range.count, place->result + (size_t)r->rank * cut.len, cut.len);
@@ -318,7 +320,7 @@ static int decode_round(struct rounds *s, struct reduction *r)
         return r->error.status;
     *job = (struct job){.rounds = s, .r = r, .place = place, .cut = cut_of(s, r->size, s->decoded)};
     s->decoded++; /* from here on there is something to put back */
-    workers_run(workshop_workers(r->workshop), decode_piece, job, (size_t)job->cut.parts);
+    reduction_expand(r, decode_piece, job, (size_t)job->cut.parts);
     status = atomic_load(&s->status);
     if (status == HEARTH_POISONED)
         reduction_poison(r);

@@ -418,7 +418,11 @@ static enum step whole_step(struct reduction *r)
         if (sub_finish(r, &w->sub) != HEARTH_OK)
             return STEP_FAILED;
     }
-    return next(r, w) == HEARTH_OK ? STEP_MORE : STEP_FAILED;
+    bool before = w->stage == WHOLE_SELECT || w->stage == WHOLE_COUNTS;
+    uint64_t begin = clock_real();
+    int status = next(r, w);
+    *(before ? &r->compress_ns : &r->expand_ns) += clock_real() - begin;
+    return status == HEARTH_OK ? STEP_MORE : STEP_FAILED;
 }
 
 static void whole_publish(struct reduction *r)

@@ -93,6 +93,7 @@ struct reduction {
     void *shadow_block; /* e_new, if it is the workshop's */
     struct energy energy;
     uint64_t sent_bytes;
+    uint64_t compress_ns, expand_ns; /* of work so far */
 };
 
 /* ---- for the workshop ---- */
@@ -129,6 +130,10 @@ int MUST_CHECK reduction_group(struct reduction *r, const struct circle *circle,
 /* Closes it. Failed: its members do not wait for us. */
 void reduction_leave(struct reduction *r, hearth_group *hidden, bool failed);
 const struct method *method_of_codec(const struct codec *codec); /* of any but none */
+
+/* Work on all pieces by the workshop's threads, before or after what it is done to has been under way. */
+void reduction_compress(struct reduction *r, workers_fn *run, void *arg, size_t pieces);
+void reduction_expand(struct reduction *r, workers_fn *run, void *arg, size_t pieces);
 
 /* Memory of the workshop; a failure is in r->error. */
 void *reduction_take(struct reduction *r, size_t len);

@@ -214,6 +214,29 @@ static void text_links(struct text *t, const struct metrics *m)
                 read_counter(&m->frames_late));
 }
 
+static void text_seconds(struct text *t, const char *name, const char *type, const char *help, uint64_t ns)
+{
+    text_family(t, name, type, help);
+    text_add(t, "%s %" PRIu64 ".%09" PRIu64 "\n", name, ns / NS_PER_S, ns % NS_PER_S);
+}
+
+static void text_compression(struct text *t, const struct metrics *m)
+{
+    uint64_t plain = read_counter(&m->compression.plain_bytes);
+    uint64_t sent = read_counter(&m->compression.sent_bytes);
+    text_single(t, "hearth_compression_plain_bytes_total", "counter",
+                "Bytes that compressed all_reduces would have sent plain.", plain);
+    text_single(t, "hearth_compression_sent_bytes_total", "counter",
+                "Bytes that compressed all_reduces have sent.", sent);
+    text_family(t, "hearth_compression_ratio", "gauge", "Plain bytes by sent bytes, 1 if nothing was sent.");
+    text_add(t, "hearth_compression_ratio %.6f\n", sent > 0 ? (double)plain / (double)sent : 1.0);
+    text_seconds(t, "hearth_compression_seconds_total", "counter", "Time spent compressing.",
+                 read_counter(&m->compression.compress_ns));
+    text_seconds(t, "hearth_decompression_seconds_total", "counter",
+                 "Time spent adding up and expanding what was compressed.",
+                 read_counter(&m->compression.expand_ns));
+}
+
 /* One line a peer of a number of nanoseconds that stands at this place of struct metrics_peer. */
 static void text_peers(struct text *t, const struct metrics *m, const char *name, const char *type,
                        const char *help, size_t place)
@@ -236,6 +259,13 @@ static void text_waits(struct text *t, const struct metrics *m)
     text_peers(t, m, "hearth_peer_skew_seconds_total", "counter",
                "How late this peer's first pieces have come, all together.",
                offsetof(struct metrics_peer, skew_total_ns));
+    text_peers(t, m, "hearth_peer_busy_seconds_total", "counter",
+               "Time in which bytes for this peer waited for room in its connections.",
+               offsetof(struct metrics_peer, busy_ns));
+    text_family(t, "hearth_peer_busy_bytes_total", "counter", "Bytes that left for this peer in that time.");
+    for (int peer = 0; peer < m->peers; peer++)
+        text_add(t, "hearth_peer_busy_bytes_total{peer=\"%d\"} %" PRIu64 "\n", peer,
+                 read_counter(&m->peer[peer].busy_bytes));
 }
 
 static void text_memory(struct text *t, const struct heap *heap)
@@ -261,7 +291,12 @@ size_t metrics_text(const struct metrics *m, const struct heap *heap, const char
     text_kinds(&t, m, kind_names);
     text_durations(&t, m, kind_names);
     text_links(&t, m);
+    text_single(&t, "hearth_connection_errors_total", "counter",
+                "Connections to members that ended without a goodbye.", read_counter(&m->connection_errors));
     text_waits(&t, m);
+    text_compression(&t, m);
+    text_seconds(&t, "hearth_uptime_seconds", "gauge", "Time since the node was opened.",
+                 read_counter(&m->uptime_ns));
     text_memory(&t, heap);
     return t.len;
 }

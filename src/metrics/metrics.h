@@ -26,11 +26,18 @@ struct metrics {
         struct histogram duration_us;
     } kind[METRICS_KINDS];
     _Atomic(uint64_t) frames_sent, frames_received, bytes_sent, bytes_received; /* headers included */
-    _Atomic(uint64_t) frames_early, frames_late; /* before their operation was posted; after it had ended */
+    _Atomic(uint64_t) frames_early, frames_late;   /* before their operation was posted; after it had ended */
+    _Atomic(uint64_t) connection_errors;           /* links that ended without a goodbye */
+    _Atomic(uint64_t) uptime_ns;                   /* of the node, set before the text is made */
+    struct {                                       /* of compressed all_reduces that ended well: */
+        _Atomic(uint64_t) plain_bytes, sent_bytes; /* what the plain ones would have sent; what these sent */
+        _Atomic(uint64_t) compress_ns, expand_ns;  /* work on payloads before and after their way */
+    } compression;
     int peers;
     struct metrics_peer {
         _Atomic(uint64_t) waited_ns;              /* the node had nothing to do but wait for it */
         _Atomic(uint64_t) skew_ns, skew_total_ns; /* how late its first pieces came: average, all */
+        _Atomic(uint64_t) busy_ns, busy_bytes;    /* while bytes for it waited for room; left then */
     } * peer;                                     /* [peers] */
 };
 /* Its first piece of an operation came so late. One thread at a time for each peer. */

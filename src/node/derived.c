@@ -30,6 +30,7 @@ int64_t hearth_metrics_text(hearth_node *node, char *buffer, size_t size)
                          hearth_strerror(HEARTH_FORKED));
     for (int i = 0; i < METRICS_KINDS; i++)
         names[i] = plan_kind_name((enum plan_kind)i);
+    atomic_store(&node->metrics.uptime_ns, clock_now(&node->clock) - node->opened_ns);
     return (int64_t)metrics_text(&node->metrics, node->heap, names, buffer, size);
 }
 

@@ -599,6 +599,7 @@ int node_open(const struct node_setup *setup, hearth_node **out, struct error *e
     node->process = process_id();
     node->config = *setup->config;
     node->clock.virtual_ns = setup->now_ns;
+    node->opened_ns = clock_now(&node->clock);
     node->net = setup->net;
     node->crowded = setup->crowded;
     node->door = setup->door; /* before the keeper runs */

@@ -82,6 +82,7 @@ struct hearth_node {
     char codec[CODEC_TEXT_MAX];
     struct clock clock;
     struct metrics metrics;
+    uint64_t opened_ns;  /* by its clock */
     struct mem_net *net; /* NULL: joined by descriptors */
     struct bell *bell;   /* the net's for this rank, or our own */
     struct bell own_bell;

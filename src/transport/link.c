@@ -224,6 +224,7 @@ static bool out_write(struct link *link, struct pipe *pipe, bool *moved)
         if (n <= 0)
             return false;
         pipe->out_done += (size_t)n;
+        link->written += (uint64_t)n;
         *moved = true;
     }
     return true;

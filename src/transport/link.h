@@ -122,6 +122,7 @@ struct link {
     uint32_t data_head, data_count, control_head, control_count, control_capacity;
     struct link_item lent[LINK_REFERENCES]; /* payloads that the peer may be reading, by reference number */
     uint64_t lent_mask;
+    uint64_t written; /* bytes that the connections have taken */
 
     uint32_t eager_budget;   /* bytes, agreed */
     uint32_t eager_spent;    /* by us, total, modulo 2^32 */

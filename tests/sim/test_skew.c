@@ -101,11 +101,56 @@ static void it_stands_in_the_metrics(void **state)
     sim_stop(&sim);
 }
 
+/* A link of 100 MB/s is full, and without the bytes that went without waiting the rate can be told. */
+static void what_a_way_carries_can_be_told(void **state)
+{
+    struct sim sim;
+    static struct job job;
+    uint64_t bytes, busy_ns;
+    (void)state;
+    sim_init(&sim, 2, 1);
+    sim.mem.bytes_per_s = 1e8;
+    sim.mem.ring_bytes = 65536;
+    sim_start(&sim);
+    engine_traffic(sim.nodes[0]->engine, 1, &bytes, &busy_ns);
+    assert_true(bytes == 0 && busy_ns == 0);
+    for (int i = 0; i < 3; i++) { /* with long breaks */
+        job_plain(&job, 2, 2 << 20);
+        for (int r = 0; r < 2; r++)
+            assert_int_equal(job_post(&job, sim_world(&sim, r), r), HEARTH_OK);
+        sim_run_until(&sim, sim.now_ns + 10 * NS_PER_S);
+        assert_true(job_collect(&job, sim.now_ns));
+        job_free(&job);
+    }
+    engine_traffic(sim.nodes[0]->engine, 1, &bytes, &busy_ns);
+    double rate = (double)bytes / ((double)busy_ns * 1e-9);
+    if (!(bytes > 12 << 20 && rate > 0.9e8 && rate < 1.1e8))
+        fail_msg("%llu bytes in %llu ns", (unsigned long long)bytes, (unsigned long long)busy_ns);
+    sim_stop(&sim);
+}
+
+/* A connection that breaks is counted; the others are not. */
+static void errors_of_connections_are_counted(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_init(&sim, 3, 1);
+    sim_start(&sim);
+    sim_run_until(&sim, sim.now_ns + NS_PER_MS);
+    mem_net_cut(sim.net, 0, 1);
+    sim_run_until(&sim, sim.now_ns + NS_PER_MS);
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(sim.nodes[r]->metrics.connection_errors, r < 2);
+    sim_stop(&sim);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_always_comes_late_is_named),
         cmocka_unit_test(it_stands_in_the_metrics),
+        cmocka_unit_test(what_a_way_carries_can_be_told),
+        cmocka_unit_test(errors_of_connections_are_counted),
     };
     watchdog(900, "a simulation");
     return cmocka_run_group_tests_name("virtual time: who comes late", tests, NULL, NULL);

@@ -267,6 +267,16 @@ static void the_text_says_what_was_counted(void **state)
     f->m.frames_early = 7;
     f->m.frames_late = 8;
     f->m.peer[2].waited_ns = UINT64_C(1500000001);
+    f->m.peer[1].busy_ns = UINT64_C(2500000000);
+    f->m.peer[1].busy_bytes = 77;
+    f->m.connection_errors = 9;
+    f->m.uptime_ns = UINT64_C(3250000000);
+    f->m.compression.plain_bytes = 1000;
+    f->m.compression.sent_bytes = 250;
+    f->m.compression.compress_ns = UINT64_C(1000000);
+    f->m.compression.expand_ns = UINT64_C(2000000);
+    for (int i = 0; i < 100; i++)
+        metrics_skew(&f->m, 0, 1000);
     char *text = text_of(&f->m, &f->heap, names);
     read_page(page, text);
     free(text);
@@ -280,6 +290,17 @@ static void the_text_says_what_was_counted(void **state)
     assert_true(value_of(page, "hearth_late_frames_total", "") == 8);
     assert_true(value_of(page, "hearth_peer_wait_seconds_total", "peer=\"0\"") == 0);
     assert_true(value_of(page, "hearth_peer_wait_seconds_total", "peer=\"2\"") == 1.500000001);
+    assert_true(value_of(page, "hearth_peer_busy_seconds_total", "peer=\"1\"") == 2.5);
+    assert_true(value_of(page, "hearth_peer_busy_bytes_total", "peer=\"1\"") == 77);
+    assert_true(value_of(page, "hearth_peer_skew_seconds_total", "peer=\"0\"") == 1e-4);
+    assert_true(value_of(page, "hearth_peer_skew_seconds", "peer=\"0\"") > 0.99e-6);
+    assert_true(value_of(page, "hearth_connection_errors_total", "") == 9);
+    assert_true(value_of(page, "hearth_uptime_seconds", "") == 3.25);
+    assert_true(value_of(page, "hearth_compression_plain_bytes_total", "") == 1000);
+    assert_true(value_of(page, "hearth_compression_sent_bytes_total", "") == 250);
+    assert_true(value_of(page, "hearth_compression_ratio", "") == 4);
+    assert_true(value_of(page, "hearth_compression_seconds_total", "") == 0.001);
+    assert_true(value_of(page, "hearth_decompression_seconds_total", "") == 0.002);
     assert_true(value_of(page, "hearth_memory_bytes", "") == (double)f->heap.bytes);
     assert_true(value_of(page, "hearth_memory_limit_bytes", "") == 1 << 20);
     assert_true(value_of(page, "hearth_allocations_total", "") == 1);

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The metrics of a node really move when that happens which they count. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conform/cluster.h"
+
+#define COUNT 50000
+
+/* The value of a line, with its labels; -1: there is none. */
+static double value_of(hearth_node *node, const char *line)
+{
+    static _Thread_local char text[1 << 16];
+    char wanted[128];
+    double value = -1;
+    check(hearth_metrics_text(node, text, sizeof text) < (int64_t)sizeof text, "the text is too long");
+    snprintf(wanted, sizeof wanted, "\n%s ", line);
+    const char *at = strstr(text, wanted);
+    if (at != NULL)
+        sscanf(at + strlen(wanted), "%lf", &value);
+    check(at != NULL, "there is no metric %s", line);
+    return value;
+}
+
+static void compress(struct cluster *c, int rank, void *arg)
+{
+    static const char *const times[] = {"hearth_compression_seconds_total",
+                                        "hearth_decompression_seconds_total"};
+    hearth_node *node = c->nodes[rank];
+    double before[2] = {value_of(node, times[0]), value_of(node, times[1])};
+    double plain = value_of(node, "hearth_compression_plain_bytes_total");
+    double sent = value_of(node, "hearth_compression_sent_bytes_total");
+    float *x = must_alloc(COUNT * sizeof *x);
+    for (int i = 0; i < COUNT; i++)
+        x[i] = (float)(i % 97) - 48;
+    check_status(
+        hearth_all_reduce_compressed(c->world[rank], x, COUNT, HEARTH_F32, HEARTH_SUM, arg, NULL, NULL),
+        HEARTH_OK);
+    free(x);
+    for (int i = 0; i < 2; i++)
+        check(value_of(node, times[i]) > before[i], "%s: %s stands still", (const char *)arg, times[i]);
+    double plain_now = value_of(node, "hearth_compression_plain_bytes_total") - plain;
+    double sent_now = value_of(node, "hearth_compression_sent_bytes_total") - sent;
+    check(plain_now == 2.0 * (c->size - 1) * COUNT * 4 / c->size, "%g plain bytes", plain_now);
+    check(sent_now > 0 && sent_now < plain_now, "%g bytes sent instead of %g", sent_now, plain_now);
+    check(value_of(node, "hearth_compression_ratio") > 1, "nothing was gained");
+}
+
+static void test_compression(void **state)
+{
+    static char codecs[][24] = {"int8", "topk:0.01", "randomk:0.05", "powersgd:2,rows=250"};
+    struct cluster c;
+    (void)state;
+    cluster_open(&c, 4, NULL);
+    assert_true(value_of(c.nodes[0], "hearth_compression_ratio") == 1);
+    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++)
+        cluster_run(&c, compress, codecs[i]);
+    cluster_close(&c);
+}
+
+static void plain(struct cluster *c, int rank, void *arg)
+{
+    (void)arg;
+    float x[100] = {0};
+    check_status(hearth_all_reduce(c->world[rank], x, x, 100, HEARTH_F32, HEARTH_SUM, NULL), HEARTH_OK);
+    check_status(hearth_barrier(c->world[rank], NULL), HEARTH_OK);
+}
+
+static void test_operations_and_links(void **state)
+{
+    struct cluster c;
+    float x = 0;
+    (void)state;
+    cluster_open(&c, 3, NULL);
+    double up = value_of(c.nodes[0], "hearth_uptime_seconds");
+    cluster_run(&c, plain, NULL);
+    assert_true(value_of(c.nodes[0], "hearth_operations_total{kind=\"all_reduce\"}") == 1);
+    assert_true(value_of(c.nodes[0], "hearth_operations_total{kind=\"barrier\"}") == 1);
+    assert_true(value_of(c.nodes[0], "hearth_operation_bytes_total{kind=\"all_reduce\"}") == 400);
+    assert_true(value_of(c.nodes[0], "hearth_operation_duration_seconds_count{kind=\"all_reduce\"}") == 1);
+    assert_true(value_of(c.nodes[0], "hearth_sent_bytes_total") > 400);
+    assert_true(value_of(c.nodes[0], "hearth_received_frames_total") >= 2);
+    assert_true(value_of(c.nodes[0], "hearth_uptime_seconds") > up && up >= 0);
+    hearth_close(c.nodes[2]);
+    c.nodes[2] = NULL;
+    int status = hearth_all_reduce(c.world[0], &x, &x, 1, HEARTH_F32, HEARTH_SUM, NULL);
+    assert_true(status == HEARTH_PEER_LOST || status == HEARTH_GROUP_BROKEN);
+    assert_true(value_of(c.nodes[0], "hearth_connection_errors_total") == 0); /* it said goodbye */
+    cluster_close(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_compression),
+        cmocka_unit_test(test_operations_and_links),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
