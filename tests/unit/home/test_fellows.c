@@ -79,6 +79,22 @@ static void six_are_joined_to_each_other(void **state)
     village_close(v);
 }
 
+static void who_has_nothing_to_do_sleeps(void **state)
+{
+    struct sock_wait items[FELLOWS_WAITS_MAX];
+
+    (void)state;
+    pair_open(15);
+    village_for(v, 50 * NS_PER_MS);
+    for (int i = 0; i < 2; i++) {
+        uint64_t deadline_ns = NEVER_NS;
+        assert_int_equal(fellows_waits(fellows_of(i), items, FELLOWS_WAITS_MAX, &deadline_ns), 2);
+        assert_int_equal(deadline_ns, NEVER_NS);
+        assert_int_equal(sock_wait(items, 2, clock_real()), 0);
+    }
+    village_close(v);
+}
+
 /* ---- who is where ---- */
 
 static void a_seed_may_be_anybody(void **state)
@@ -455,6 +471,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(six_are_joined_to_each_other),
+        cmocka_unit_test(who_has_nothing_to_do_sleeps),
         cmocka_unit_test(a_seed_may_be_anybody),
         cmocka_unit_test(ourselves_are_dialled_once),
         cmocka_unit_test(an_address_is_whose_it_proves_to_be),
