@@ -15,6 +15,7 @@
 #define GLANCE_NS     (5 * NS_PER_MS)   /* in that time we look so often */
 #define WINDOW_NS     NS_PER_S
 #define WINDOW_BYTES  (512 * 1024) /* read in that time; the rest waits, and so does the helper */
+#define TROUBLE_MAX   256          /* of a text */
 #define MALFORMED_MAX 100          /* lines of a life */
 
 void helper_init(struct helper *h, const struct log *log, const char *path, helper_line_fn *heard, void *arg)
@@ -89,6 +90,7 @@ static enum helper_news begin_life(struct helper *h, uint64_t now_ns)
         h->skipping = h->closed = false;
         h->in_len = h->out_len = h->out_done = 0;
         h->malformed = 0;
+        h->last_warning[0] = '\0';
         h->started_ns = h->window_ns = h->out_ns = now_ns;
         h->window_bytes = 0;
         return HELPER_BEGAN;
@@ -139,6 +141,7 @@ static void hear(struct helper *h, const char *text, size_t len)
                   line.text);
         return;
     case MDNS_WARN:
+        snprintf(h->last_warning, sizeof(h->last_warning), "%.127s", line.text);
         if (first_time(h, line.text))
             log_write(&h->log, HEARTH_LOG_WARN, "mdns-warn", "mdns: %s", line.text);
         return;
@@ -202,12 +205,14 @@ static void transmit(struct helper *h, uint64_t now_ns)
 }
 
 /* What ends this life, or NULL. */
-static const char *trouble(struct helper *h, uint64_t now_ns, char text[static 128])
+static const char *trouble(struct helper *h, uint64_t now_ns, char text[static TROUBLE_MAX])
 {
     char how[64];
 
     if (child_ended(&h->child, how, sizeof(how))) {
-        snprintf(text, 128, "the helper ended: %s", how);
+        bool said = h->last_warning[0] != '\0';
+        snprintf(text, TROUBLE_MAX, "the helper ended: %s%s%s%s", how, said ? " (it said: " : "",
+                 h->last_warning, said ? ")" : "");
         return text;
     }
     if (h->closed && now_ns - h->closed_ns >= CLOSED_NS)
@@ -223,7 +228,7 @@ static const char *trouble(struct helper *h, uint64_t now_ns, char text[static 1
 
 enum helper_news helper_pump(struct helper *h, uint64_t now_ns)
 {
-    char text[128];
+    char text[TROUBLE_MAX];
 
     if (h->off)
         return HELPER_SAME;

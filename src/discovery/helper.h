@@ -39,7 +39,8 @@ struct helper {
     int malformed;       /* lines in this life */
     uint64_t told[HELPER_TOLD_MAX];
     int told_count;
-    char why[256]; /* it does not run, or is not ready */
+    char last_warning[128]; /* of this life: often why it ended */
+    char why[256];          /* it does not run, or is not ready */
 };
 
 /* `path` as in struct finder_setup. */

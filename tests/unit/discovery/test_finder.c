@@ -304,6 +304,14 @@ static void warnings_are_few(void **state)
     fake_close(&fake);
 }
 
+static void its_last_words_are_told(void **state)
+{
+    (void)state;
+    fake_open(&fake, "echo warn cannot speak mDNS: no network\nexit 1", NULL);
+    until_text("the helper ended: exit status 1 (it said: cannot speak mDNS: no network); next try in");
+    fake_close(&fake);
+}
+
 static void a_missing_helper_is_no_error(void **state)
 {
     char text[400];
@@ -405,6 +413,7 @@ int main(void)
         cmocka_unit_test(endless_lines_are_skipped),
         cmocka_unit_test(floods_are_held_back),
         cmocka_unit_test(warnings_are_few),
+        cmocka_unit_test(its_last_words_are_told),
         cmocka_unit_test(a_missing_helper_is_no_error),
         cmocka_unit_test(without_mdns_nothing_is_started),
         cmocka_unit_test(misleading_addresses_are_passed_over),
