@@ -14,7 +14,7 @@
 #define TTL_S         120 /* a node that was killed is known for that long at most */
 #define DOMAIN        "local"
 #define NAME_LEN_MAX  64
-#define COLLISION_MS  500
+#define COLLISION_MS  500u
 #define COLLISION_MAX 6 /* doublings */
 
 bool publish_name(const struct mdns *m, char *name, size_t size)
