@@ -13,6 +13,8 @@ if(HEARTH_MDNS)
   endif()
 endif()
 
+add_custom_target(hearth_helpers) # builds them, if there are any
+
 # hearth_helper_paths(file): tells it where the helper will be: absolute, and from programs and libraries of a tree that
 # was moved.
 function(hearth_helper_paths file)
@@ -38,4 +40,5 @@ function(hearth_helper_program)
   target_include_directories(hearth_mdns SYSTEM PRIVATE ${HEARTH_INCLUDE_avahi})
   target_link_libraries(hearth_mdns PRIVATE hearth_mdns_parts ${HEARTH_LIBRARY_avahi_core}
                         ${HEARTH_LIBRARY_avahi_common} Threads::Threads ${CMAKE_DL_LIBS})
+  add_dependencies(hearth_helpers hearth_mdns)
 endfunction()

@@ -24,7 +24,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 TREE = HERE / "tree" if (HERE / "tree").exists() else HERE.parents[1]
-TREE_FILES = ("CMakeLists.txt", "LICENSE", "cmake", "include", "src", "bindings/torch")
+TREE_FILES = ("CMakeLists.txt", "LICENSE", "cmake", "include", "src", "helper", "bindings/torch")
+HELPER = "hearth-mdns"  # beside the library, which looks for it there; left out where avahi-core is missing
 PACKAGE_FILES = ("pyproject.toml", "README.md", "hearth_build.py", "hearth")
 SUFFIXES = {".py", ".toml", ".md", ".typed", ".c", ".cc", ".h", ".inc", ".cmake", ".in", ".txt", ""}  # of sources
 
@@ -102,12 +103,12 @@ def cmake(directory, torch):
     backend = [f"-DHEARTH_TORCH={'ON' if torch else 'OFF'}", f"-DHEARTH_TORCH_PYTHON={sys.executable}"]
     run("cmake", "-S", TREE, "-B", directory, *generator, "-DCMAKE_BUILD_TYPE=Release",
         "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON", *off, *backend)
-    targets = ["hearth", "hearth_backend"] if torch else ["hearth"]
+    targets = ["hearth", "hearth_helpers"] + ["hearth_backend"] * torch
     run("cmake", "--build", directory, "--parallel", os.cpu_count() or 1, "--target", *targets)
 
 
 def build(directory, torch):
-    """The library and, if it is wanted and can be had, the extension: {name in hearth/lib/: file}."""
+    """The library, its helper and, if it is wanted and can be had, the extension: {name in hearth/lib/: file}."""
     files = {}
     if torch == "on" or (torch == "auto" and has_torch()):
         try:
@@ -125,6 +126,8 @@ def build(directory, torch):
         cmake(directory / "plain", False)
     built = directory / ("torch" if files else "plain")
     files[library_name()] = (built / library_name()).resolve()
+    if (built / HELPER).exists():
+        files[HELPER] = built / HELPER
     return files
 
 
@@ -161,7 +164,8 @@ def write_wheel(wheel_directory, name_tag, members):
         for name, data in sorted(members.items(), key=lambda member: (member[0].startswith(info), member[0])):
             entry = zipfile.ZipInfo(name, date)
             entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.external_attr = (0o100755 if ".so" in name or name.endswith(".dylib") else 0o100644) << 16
+            runs = ".so" in name or name.endswith((".dylib", f"/{HELPER}"))
+            entry.external_attr = (0o100755 if runs else 0o100644) << 16
             archive.writestr(entry, data)
     return wheel
 
@@ -193,14 +197,14 @@ prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    """The package, with the library and perhaps the extension in hearth/lib/."""
+    """The package, with the library, its helper and perhaps the extension in hearth/lib/."""
     torch = setting(config_settings)
     members = {path.relative_to(HERE).as_posix(): path.read_bytes() for path in sources(HERE / "hearth")}
     with tempfile.TemporaryDirectory(prefix="hearth-build-") as directory:
         files = build(Path(directory), torch)
         for name, path in files.items():
             members[f"hearth/lib/{name}"] = path.read_bytes()
-    return write_wheel(wheel_directory, tag(extension=len(files) > 1), members)
+    return write_wheel(wheel_directory, tag(extension=any(name.startswith("hearth_backend") for name in files)), members)
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):

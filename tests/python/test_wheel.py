@@ -84,6 +84,9 @@ class Install(Scratch):
         self.assertEqual(self.ok(python, "-c", program, cwd="/"), f"{[bytes([3] * 3)] * 3} {hearth_build.version()}\n")
         listed = self.ok(python, "-m", "pip", "show", "--files", "hearth", cwd="/")
         self.assertIn(f"hearth/lib/{hearth_build.library_name()}", listed)
+        if (BINARY / hearth_build.HELPER).exists():  # then it can be built
+            (helper,) = (self.scratch / "venv").glob(f"lib/*/site-packages/hearth/lib/{hearth_build.HELPER}")
+            self.assertEqual(self.ok(helper), f"ready hearth-mdns {hearth_build.version()}\n")
         self.assertEqual(before, self.files(), "the build left something in the source tree")
 
 
@@ -105,6 +108,7 @@ class Backend(Scratch):
             raise hearth_build.BuildError("there is no such torch")
         directory.mkdir()
         shutil.copy(BINARY / hearth_build.library_name(), directory)
+        (directory / hearth_build.HELPER).write_bytes(b"helper")
         if torch:
             (directory / f"hearth_backend{sysconfig.get_config_var('EXT_SUFFIX')}").write_bytes(b"extension")
 
@@ -122,15 +126,16 @@ class Backend(Scratch):
             names = set(archive.namelist())
             modules = {path.relative_to(PACKAGE).as_posix() for path in (PACKAGE / "hearth").rglob("*")
                        if path.suffix in (".py", ".typed")}
-            self.assertEqual(names, modules | {f"hearth/lib/{hearth_build.library_name()}"} |
+            programs = {f"hearth/lib/{name}" for name in (hearth_build.library_name(), hearth_build.HELPER)}
+            self.assertEqual(names, modules | programs |
                              {f"{info}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "LICENSE")})
             self.assertEqual(archive.namelist()[-4:], sorted(names)[:4])  # what describes it stands last
             metadata = archive.read(f"{info}/METADATA").decode()
             self.assertIn(f"Name: hearth\nVersion: {hearth_build.version()}\n", metadata)
             self.assertIn(f"Tag: py3-none-{platform}\n", archive.read(f"{info}/WHEEL").decode())
             self.check_record(archive, f"{info}/RECORD", names)
-            library = archive.getinfo(f"hearth/lib/{hearth_build.library_name()}")
-            self.assertEqual(library.external_attr >> 16, 0o100755)
+            for name in programs:
+                self.assertEqual(archive.getinfo(name).external_attr >> 16, 0o100755)
 
     def check_record(self, archive, record, names):
         rows = list(csv.reader(archive.read(record).decode().splitlines()))
@@ -175,7 +180,7 @@ class Backend(Scratch):
         with tarfile.open(self.scratch / archive) as packed:
             packed.extractall(self.scratch)
         top = self.scratch / archive[:-len(".tar.gz")]
-        for part in ("src", "include", "cmake", "bindings/torch"):
+        for part in ("src", "include", "helper", "cmake", "bindings/torch"):
             for path in (SOURCE / part).rglob("*"):
                 if path.is_file():
                     self.assertEqual((top / "tree" / path.relative_to(SOURCE)).read_bytes(), path.read_bytes())
