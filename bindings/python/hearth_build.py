@@ -204,7 +204,8 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
         files = build(Path(directory), torch)
         for name, path in files.items():
             members[f"hearth/lib/{name}"] = path.read_bytes()
-    return write_wheel(wheel_directory, tag(extension=any(name.startswith("hearth_backend") for name in files)), members)
+    extension = any(name.startswith("hearth_backend") for name in files)
+    return write_wheel(wheel_directory, tag(extension), members)
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
