@@ -13,6 +13,7 @@
 #include "cli/text.h"
 
 #define PATIENCE_S      30.0
+#define MEASURE_S       10.0
 #define FORM_TIMEOUT_MS 30000
 #define REPEAT_DEFAULT  20
 #define NAMES_MAX       1024
@@ -46,12 +47,11 @@ static double slowest_way(hearth_group *group, const struct cluster_status *stat
         struct hearth_member from = {.size = sizeof from}, to = {.size = sizeof to};
         if (hearth_group_member(group, rank, &from) || hearth_group_member(group, (rank + 1) % size, &to))
             return 0;
-        int i = cluster_status_find(status, from.id), k = cluster_status_find(status, to.id);
-        if (i < 0 || k < 0 || (status->inside[i][k] && !(status->rate[i][k] > 0)))
-            continue;
-        if (!(status->rate[i][k] > 0))
+        double rate = cluster_status_way(status, from.id, to.id);
+        if (rate == 0)
             return 0;
-        slowest = slowest > 0 && slowest < status->rate[i][k] ? slowest : status->rate[i][k];
+        if (rate > 0 && (slowest == 0 || rate < slowest))
+            slowest = rate;
     }
     return slowest;
 }
@@ -171,6 +171,7 @@ static int run(struct bench *b, const struct usage *usage)
         .job = CLUSTER_BENCH_JOB,
         .role = HEARTH_ROLE_BENCH,
         .patience_s = PATIENCE_S,
+        .measure_s = MEASURE_S,
         .nobody = "there are members, but none that measures; type on the other machines: hearth up"};
     int code = cluster_gather(usage, &b->cluster, &what, &b->group);
     if (code != ARGS_GO)
@@ -229,7 +230,7 @@ int bench_cluster(int argc, char **argv)
     const struct cluster_options options = {.seeds = b.seeds,
                                             .bind = b.bind,
                                             .health = -1,
-                                            .roles = HEARTH_ROLE_GUEST,
+                                            .roles = 0, /* no guest: their ways are not measured */
                                             .form_timeout_ms = FORM_TIMEOUT_MS};
     code = cluster_enter(&usage, &options, &b.cluster);
     if (code != ARGS_GO)

@@ -125,6 +125,19 @@ static int wait_for_all(struct cluster *cluster, enum hearth_role role, struct w
     return status ? count : HEARTH_NO_MEMORY;
 }
 
+/* The cluster measures new members by itself, but not while they run a job. */
+static void wait_for_ways(struct cluster *cluster, const struct cluster_gathering *what)
+{
+    struct wait w = {.start_ns = clock_real(), .patience_ns = (uint64_t)(what->measure_s * (double)NS_PER_S)};
+    struct cluster_status *status = malloc(sizeof *status);
+    progress_start(&w.progress, "measuring the ways");
+    while (status && wait_more(&w) && cluster_status_read(cluster->node, status) &&
+           !cluster_status_measured(status, what->role))
+        (void)poll(NULL, 0, SLICE_MS);
+    progress_hide(&w.progress);
+    free(status);
+}
+
 static int fail(const struct usage *usage, struct wait *w)
 {
     progress_hide(&w->progress);
@@ -148,6 +161,9 @@ int cluster_gather(const struct usage *usage, struct cluster *cluster, const str
         fprintf(stderr, "hearth %s: %s\n", usage->name, what->nobody);
         return EXIT_FAILED_CHECK;
     }
+    progress_hide(&w.progress);
+    if (what->measure_s > 0)
+        wait_for_ways(cluster, what);
     if (hearth_form(cluster->node, what->job, count + 1, group))
         return fail(usage, &w);
     progress_hide(&w.progress);

@@ -40,6 +40,7 @@ struct cluster_gathering {
     const char *job;
     enum hearth_role role;
     double patience_s;
+    double measure_s; /* waits so long at most until the ways between them were measured */
     const char *nobody;
 };
 int cluster_gather(const struct usage *usage, struct cluster *cluster, const struct cluster_gathering *what,

@@ -42,9 +42,12 @@ bool cluster_status_read(hearth_node *node, struct cluster_status *status);
 
 /* Members other than this one that have the role. */
 int cluster_status_count(const struct cluster_status *status, enum hearth_role role);
+/* Whether every way between this one and those with the role was measured, or is inside of a machine. */
+bool cluster_status_measured(const struct cluster_status *status, enum hearth_role role);
 /* Whether a member asks for the job just now. */
 bool cluster_status_wanted(const struct cluster_status *status, const char *job);
-/* The place of a member by its id; -1: there is none. */
-int cluster_status_find(const struct cluster_status *status, const char *id);
+/* What the way from one machine to another carries, bytes a second, by their ids: a machine may have several
+ * members, and its ways are the same for all. 0: not measured; negative: it is inside of a machine. */
+double cluster_status_way(const struct cluster_status *status, const char *from, const char *to);
 
 #endif

@@ -54,11 +54,30 @@ static void test_questions(void **state)
     assert_int_equal(cluster_status_count(&status, HEARTH_ROLE_BENCH), 1); /* without this one */
     assert_int_equal(cluster_status_count(&status, HEARTH_ROLE_DEMO), 1);
     assert_int_equal(cluster_status_count(&status, HEARTH_ROLE_GUEST), 0);
+    assert_true(cluster_status_measured(&status, HEARTH_ROLE_BENCH));
+    status.inside[1][0] = false;
+    assert_false(cluster_status_measured(&status, HEARTH_ROLE_BENCH));
+    assert_true(cluster_status_measured(&status, HEARTH_ROLE_GUEST)); /* none but this one */
     assert_true(cluster_status_wanted(&status, "hearth-bench"));
     assert_false(cluster_status_wanted(&status, "train"));
     assert_false(cluster_status_wanted(&status, "other"));
-    assert_int_equal(cluster_status_find(&status, ID_B), 1);
-    assert_int_equal(cluster_status_find(&status, "x"), -1);
+}
+
+/* A machine with two members has one set of ways. */
+static void test_ways(void **state)
+{
+    (void)state;
+    assert_true(cluster_status_parse(sample, &status));
+    assert_true(cluster_status_way(&status, ID_A, ID_B) == 100e6);
+    assert_true(cluster_status_way(&status, ID_B, ID_A) < 0);
+    assert_true(cluster_status_way(&status, ID_A, ID_A) < 0);
+    assert_true(cluster_status_way(&status, ID_A, "x") == 0);
+    status.members[2] = status.members[0];
+    status.count = 3;
+    status.rate[0][1] = 0;
+    status.rate[2][1] = 5;
+    assert_true(cluster_status_way(&status, ID_A, ID_B) == 5);
+    assert_true(cluster_status_measured(&status, HEARTH_ROLE_BENCH));
 }
 
 /* Another version may leave out or change anything. */
@@ -161,9 +180,9 @@ static void test_lines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parse),    cmocka_unit_test(test_questions), cmocka_unit_test(test_anything),
-        cmocka_unit_test(test_too_many), cmocka_unit_test(test_table),     cmocka_unit_test(test_events),
-        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_parse),    cmocka_unit_test(test_questions), cmocka_unit_test(test_ways),
+        cmocka_unit_test(test_anything), cmocka_unit_test(test_too_many),  cmocka_unit_test(test_table),
+        cmocka_unit_test(test_events),   cmocka_unit_test(test_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
