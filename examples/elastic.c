@@ -69,8 +69,8 @@ int main(int argc, char **argv)
             weight[i] -= 0.2f * gradient[i];
         nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL); /* as if it were work */
     }
-    printf("rank %d of %d: %d steps, weight[0] %g\n", hearth_rank(group), hearth_size(group), (int)step,
-           (double)weight[0]);
+    printf("rank %d of %d: %d steps, last weight %g\n", hearth_rank(group), hearth_size(group), (int)step,
+           (double)weight[COUNT - 1]);
     hearth_close(node);
     return 0;
 }
