@@ -4,6 +4,7 @@
 
 #include "core/hash.h"
 #include "node/call.h"
+#include "node/residence.h"
 
 int hearth_rank(const hearth_group *group)
 {
@@ -20,18 +21,35 @@ hearth_group *hearth_world(hearth_node *node)
     return node != NULL && !node_forked(node) ? &node->world : NULL;
 }
 
-int64_t hearth_metrics_text(hearth_node *node, char *buffer, size_t size)
+static size_t own_metrics(hearth_node *node, char *buffer, size_t size)
 {
     const char *names[METRICS_KINDS];
+    for (int i = 0; i < METRICS_KINDS; i++)
+        names[i] = plan_kind_name((enum plan_kind)i);
+    atomic_store(&node->metrics.uptime_ns, clock_now(&node->clock) - node->opened_ns);
+    return metrics_text(&node->metrics, node->heap, names, buffer, size);
+}
+
+/* A node of a home cluster works in the group that it formed last; beside that, what the cluster is like. */
+static size_t home_and_work(struct residence *r, char *buffer, size_t size)
+{
+    mutex_lock(&r->lock);
+    struct formed *last = list_empty(&r->formed) ? NULL : container_of(r->formed.prev, struct formed, item);
+    size_t len = own_metrics(last != NULL ? last->inner : r->node, buffer, size);
+    mutex_unlock(&r->lock);
+    bool room = len < size;
+    return len + (size_t)home_metrics(r->home, room ? buffer + len : NULL, room ? size - len : 0);
+}
+
+int64_t hearth_metrics_text(hearth_node *node, char *buffer, size_t size)
+{
     if (node == NULL || (buffer == NULL && size > 0))
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "metrics_text: node or buffer is NULL");
     if (node_forked(node))
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "metrics_text: %s",
                          hearth_strerror(HEARTH_FORKED));
-    for (int i = 0; i < METRICS_KINDS; i++)
-        names[i] = plan_kind_name((enum plan_kind)i);
-    atomic_store(&node->metrics.uptime_ns, clock_now(&node->clock) - node->opened_ns);
-    return (int64_t)metrics_text(&node->metrics, node->heap, names, buffer, size);
+    return (int64_t)(node->residence != NULL ? home_and_work(node->residence, buffer, size)
+                                             : own_metrics(node, buffer, size));
 }
 
 /* ---- split ---- */

@@ -12,6 +12,54 @@
 
 /* ---- what inner nodes know ---- */
 
+struct sample {
+    struct identity peer;
+    uint64_t bytes, busy_ns, late_ns;
+};
+
+/* Under both locks: what has happened since the last look. */
+static int sample_formed(struct formed *f, struct sample samples[static CENSUS_MEMBERS_MAX])
+{
+    struct engine *engine = f->inner->engine;
+    int count = 0;
+    if (!mutex_trylock(&f->inner->baton))
+        return 0; /* it is at work; the next look will do */
+    for (int rank = 0; rank < f->formation.size; rank++) {
+        uint64_t bytes = 0, busy_ns = 0;
+        if (rank == f->formation.rank)
+            continue;
+        engine_traffic(engine, rank, &bytes, &busy_ns);
+        samples[count++] = (struct sample){
+            .peer = f->formation.members[rank],
+            .bytes = bytes - f->bytes[rank],
+            .busy_ns = busy_ns - f->busy_ns[rank],
+            .late_ns = engine_skew(engine, rank),
+        };
+        f->bytes[rank] = bytes;
+        f->busy_ns[rank] = busy_ns;
+    }
+    mutex_unlock(&f->inner->baton);
+    return count;
+}
+
+static void take_samples(void *arg)
+{
+    struct residence *r = arg;
+    struct sample samples[CENSUS_MEMBERS_MAX];
+    struct list *item, *after;
+    int count = 0;
+    mutex_lock(&r->lock);
+    LIST_EACH (item, after, &r->formed) { /* most nodes are in one; of several the last counts */
+        int found = sample_formed(container_of(item, struct formed, item), samples);
+        count = found > 0 ? found : count;
+    }
+    mutex_unlock(&r->lock);
+    for (int i = 0; i < count; i++) {
+        home_traffic(r->home, &samples[i].peer, samples[i].bytes, samples[i].busy_ns);
+        home_skew(r->home, &samples[i].peer, samples[i].late_ns);
+    }
+}
+
 /* "peers": how each group is joined to each of its members, and why that way. */
 static void put_peers(const struct formed *f, struct paper *paper, const char **comma)
 {
@@ -104,6 +152,7 @@ static int open_home(struct residence *r, struct opening *o, struct error *error
         .flags = o->own.roles,
         .health = health_preset_find(o->own.health),
         .cluster = secret_name(credentials_secret(r->credentials)),
+        .sample = take_samples,
         .extra = write_extra,
         .arg = r,
         .connect_timeout_ns = (uint64_t)o->own.connect_timeout_ms * NS_PER_MS,

@@ -18,6 +18,7 @@ struct formed {
     int min;
     struct formation formation;
     struct home_watch watch;
+    uint64_t bytes[CENSUS_MEMBERS_MAX], busy_ns[CENSUS_MEMBERS_MAX]; /* by rank, as last told to the home */
 };
 
 struct residence {

@@ -26,7 +26,7 @@ static void expect_refused(const char *words)
 {
     struct opening o;
     struct error error = {0};
-    int status = opening_init(&o, &config, &error);
+    int status = opening_init(&o, &config, NULL, &error);
     if (status != HEARTH_INVALID || strstr(error.text, words) == NULL)
         fail_msg("status %d, \"%s\" instead of \"%s\"", status, error.text, words);
     opening_fini(&o);
@@ -36,7 +36,7 @@ static void expect_refused(const char *words)
 static void accept_config(struct opening *o)
 {
     struct error error = {0};
-    if (opening_init(o, &config, &error) != HEARTH_OK)
+    if (opening_init(o, &config, NULL, &error) != HEARTH_OK)
         fail_msg("refused: %s", error.text);
 }
 
@@ -296,7 +296,7 @@ static void no_memory_at_any_point_leaves_nothing(void **state)
         struct opening o;
         struct error error = {0};
         config.memory_max = memory;
-        status = opening_init(&o, &config, &error);
+        status = opening_init(&o, &config, NULL, &error);
         refused += status == HEARTH_NO_MEMORY;
         opening_fini(&o);
     }

@@ -121,7 +121,7 @@ int file_count(const char *directory, const char *known, const char **other)
     return count;
 }
 
-pid_t child_start(int (*work)(void *arg), void *arg)
+pid_t fork_start(int (*work)(void *arg), void *arg)
 {
     pid_t child = fork();
 
@@ -131,7 +131,7 @@ pid_t child_start(int (*work)(void *arg), void *arg)
     return child;
 }
 
-int child_end(pid_t child)
+int fork_end(pid_t child)
 {
     int status = 0;
     pid_t ended;
@@ -145,7 +145,7 @@ int child_end(pid_t child)
 
 int child_run(int (*work)(void *arg), void *arg)
 {
-    return child_end(child_start(work, arg));
+    return fork_end(fork_start(work, arg));
 }
 
 #if defined(__linux__)

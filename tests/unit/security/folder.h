@@ -23,8 +23,8 @@ int file_count(const char *directory, const char *known, const char **other);
 
 /* Runs `work` in a child and gives what it returned (0..99), or 100 + the signal that ended it. */
 int child_run(int (*work)(void *arg), void *arg);
-pid_t child_start(int (*work)(void *arg), void *arg);
-int child_end(pid_t child);
+pid_t fork_start(int (*work)(void *arg), void *arg);
+int fork_end(pid_t child);
 
 /* In a child: link(2) says from now on that this file system has no links. False: that cannot be done. */
 bool links_refused(void);

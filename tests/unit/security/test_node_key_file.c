@@ -452,7 +452,7 @@ static int race_run(const char *path, bool no_links)
     }
     close(keep);
     for (int i = 0; i < PROCESSES; i++) {
-        int ended = child_end(children[i]);
+        int ended = fork_end(children[i]);
         code = ended ? ended : code;
     }
     if (code == 0) {
@@ -523,10 +523,10 @@ static void a_killed_process_does_no_harm(void **state)
     file_put(folder_path("node.key.tmp-0123456789ab"), "hearth-node-key 1 4c", 20, 0600);
     for (long i = 0; i < KILLED; i++) {
         const struct timespec moment = {.tv_nsec = i * 50000};
-        pid_t child = child_start(load_only, (void *)path);
+        pid_t child = fork_start(load_only, (void *)path);
         (void)nanosleep(&moment, NULL);
         assert_int_equal(kill(child, SIGKILL), 0);
-        int code = child_end(child);
+        int code = fork_end(child);
         assert_true(code == 0 || code == 100 + SIGKILL);
         id_of(path);
         assert_int_equal(unlink(path), 0);

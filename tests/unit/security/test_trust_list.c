@@ -376,10 +376,10 @@ static void changes_at_once_all_take_effect(void **state)
     watchdog(120, "processes that change a trust file at once");
     for (int i = 0; i < PROCESSES; i++) {
         first[i] = i * CHANGES;
-        children[i] = child_start(revoke_some, &first[i]);
+        children[i] = fork_start(revoke_some, &first[i]);
     }
     for (int i = 0; i < PROCESSES; i++)
-        assert_int_equal(child_end(children[i]), 0);
+        assert_int_equal(fork_end(children[i]), 0);
     list = opened();
     assert_int_equal(trust_list_count(list), PROCESSES * CHANGES);
     for (int i = 0; i < PROCESSES * CHANGES; i++)
