@@ -13,7 +13,7 @@ from pathlib import Path
 from members import ROOT, Watched
 
 import hearth
-from hearth import _buffers, _calls, _errors, _library, _nodes
+from hearth import _buffers, _calls, _errors, _home, _library, _nodes
 
 HEADER = (ROOT / "include/hearth.h").read_text()
 CODE = re.sub(r"/\*.*?\*/", " ", HEADER, flags=re.S)
@@ -23,6 +23,7 @@ LETTERS = {
     "const char *": "s", "char *": "p", "void *": "p", "const void *": "p", "int *": "I", "size_t *": "N",
     "const size_t *": "N", "struct hearth_config *": "C", "struct hearth_opts *": "O",
     "struct hearth_compressor_config *": "K", "struct hearth_tensor *": "T", "struct hearth_compressor_stats *": "S",
+    "struct hearth_member *": "M", "struct hearth_event *": "E",
 }
 
 
@@ -56,7 +57,8 @@ def structs():
     """Names of the fields of each struct, in order."""
     found = {}
     for name, body in re.findall(r"struct (hearth_\w+) \{(.*?)\};", CODE, flags=re.S):
-        found[name] = [re.search(r"(\w+)(\[\d+\])?$", line.strip())[1] for line in body.split(";") if line.strip()]
+        found[name] = [re.search(r"(\w+)(\[\d+\])?$", field.strip())[1] for field in re.split("[;,]", body)
+                       if field.strip()]
     return found
 
 
@@ -72,7 +74,8 @@ def enums():
 
 
 STRUCTS = {"hearth_config": _library.Config, "hearth_opts": _library.Opts, "hearth_tensor": _library.Tensor,
-           "hearth_compressor_config": _library.CompressorConfig, "hearth_compressor_stats": _library.CompressorStats}
+           "hearth_compressor_config": _library.CompressorConfig, "hearth_compressor_stats": _library.CompressorStats,
+           "hearth_member": _library.MemberStruct, "hearth_event": _library.EventStruct}
 
 
 class Signatures(Watched):
@@ -120,6 +123,7 @@ class Signatures(Watched):
         self.assertEqual(_calls.ALGOS, lower["hearth_algo"])
         self.assertEqual({f"log_{name}": value for name, value in _nodes.LEVELS.items()}, lower["hearth_log_level"])
         self.assertEqual({"restore": _calls.RESTORE, "order_rank": _calls.ORDER_RANK}, lower["hearth_flags"])
+        self.assertEqual({f"event_{name}": value for value, name in _home.EVENTS.items()}, lower["hearth_event_kind"])
         statuses = {value for value in theirs["hearth_status"].values() if value < 0} - {_errors.PENDING}
         self.assertEqual(set(_errors.CLASSES), statuses)
         for name in ("OK", "PENDING"):

@@ -21,6 +21,11 @@ Over a slow network gradients are sent compressed; what a step leaves out is kep
     compressor = hearth.Compressor(node.world, "topk:0.01")
     compressor.all_reduce("layer1.weight", gradient)
 
+At home, without a launcher, nodes find each other, and groups are formed of those that are there:
+
+    with hearth.open(discover="mdns") as node:        # after `hearth init` and `hearth join` on each machine
+        group = node.form("train", min_members=2)     # hearth.ViewChanged: a member is lost; group.reform() goes on
+
 Errors are exceptions that say how much is broken (ArgumentError, OperationError, PeerError, GroupError, NodeError),
 with .code, .rank and .peer. To try things out in a notebook, without processes:
 
@@ -38,12 +43,14 @@ from ._errors import (Aborted, ArgumentError, Cancelled, Closed, Differs, Error,
                       Invalid, LimitReached, Mismatch, NodeError, NoMemory, OperationError, PeerError, PeerLost,
                       Poisoned, ProtocolError, SystemFailure, Timeout, Unsupported, ViewChanged)
 from ._futures import Future, wait_all, wait_any
+from ._home import Event, Member
 from ._library import __version__
 from ._local import launch, local
 from ._nodes import Group, Node, open, open_local
 
 __all__ = [
-    "open", "open_local", "local", "launch", "Node", "Group", "Future", "wait_all", "wait_any", "Memory",
+    "open", "open_local", "local", "launch", "Node", "Group", "Member", "Event", "Future", "wait_all",
+    "wait_any", "Memory",
     "Compressor", "Sync", "Stats", "compress", "decompress", "codec_check",
     "Error", "ArgumentError", "OperationError", "PeerError", "GroupError", "NodeError",
     "Invalid", "Unsupported", "Timeout", "Cancelled", "Aborted", "Mismatch", "Differs", "Poisoned", "NoMemory",

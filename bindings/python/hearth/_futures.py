@@ -60,8 +60,10 @@ class Operation(Handle):
         return True
 
     def settle_closed(self):
-        self.text = f"the {self.parent.what} was closed before the operation had ended"
-        self.status = _CLOSED
+        moved = self.moved()
+        how = "the group was formed again" if moved else f"the {self.parent.what} was closed"
+        self.text = f"{how} before the operation had ended"
+        self.status = _errors.ViewChanged.status if moved else _CLOSED
 
     def wait(self, timeout):
         """Its status, or PENDING after so many seconds."""

@@ -30,6 +30,8 @@ class Handle:
     __slots__ = ("address", "parent", "children", "orphans", "users", "closing", "closers", "lives", "free", "what",
                  "rank", "process", "keep", "__weakref__")
 
+    moving = False  # only a group that is formed again does
+
     def __init__(self, what, parent, address, free, rank=None):
         self.what = what
         self.parent = parent
@@ -71,7 +73,13 @@ class Handle:
             raise _errors.Invalid("a log function must not call Hearth", self.rank)
 
     def closed(self):
+        if self.moved():
+            return _errors.ViewChanged("the group is being formed again", self.rank)
         return _errors.Closed(f"the {self.what} is closed", self.rank)
+
+    def moved(self):
+        """Whether what it hangs on is a group that is being formed again."""
+        return self.moving or self.parent is not None and self.parent.moved()
 
     def forked(self):
         return self.process != os.getpid()

@@ -59,6 +59,21 @@ class CompressorStats(ctypes.Structure):
                 ("sent_bytes", c_uint64), ("ratio", c_double), ("captured", c_double), ("residual_norm", c_double)]
 
 
+class MemberStruct(ctypes.Structure):
+    """struct hearth_member."""
+
+    _fields_ = [("size", c_size_t), ("rank", c_int), ("id", ctypes.c_char * 65), ("name", ctypes.c_char * 64),
+                ("address", ctypes.c_char * 64), ("same_host", c_int)]
+
+
+class EventStruct(ctypes.Structure):
+    """struct hearth_event."""
+
+    _fields_ = [("size", c_size_t), ("kind", c_int), ("id", ctypes.c_char * 65), ("name", ctypes.c_char * 64),
+                ("health", ctypes.c_char * 16), ("epoch", c_uint64), ("term", c_uint64), ("members", c_int),
+                ("text", ctypes.c_char * 256)]
+
+
 LOG = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_char_p)  # hearth_log_fn
 
 # One letter for each type of the header. Handles and buffers are addresses.
@@ -66,6 +81,7 @@ TYPES = {
     "-": None, "i": c_int, "u": c_uint32, "U": c_uint64, "l": c_int64, "n": c_size_t, "f": c_double, "s": c_char_p,
     "p": c_void_p, "P": POINTER(c_void_p), "I": POINTER(c_int), "N": POINTER(c_size_t), "C": POINTER(Config),
     "O": POINTER(Opts), "K": POINTER(CompressorConfig), "T": POINTER(Tensor), "S": POINTER(CompressorStats),
+    "M": POINTER(MemberStruct), "E": POINTER(EventStruct),
 }
 
 # Result and parameters of each function; a test compares them with the header.
@@ -77,6 +93,8 @@ FUNCTIONS = {
     "config_init": "- C", "config_env": "i C", "open_local": "i C i P", "open": "i C P", "links_text": "l p p n",
     "alloc": "p p n", "free": "- p p", "close": "- p", "world": "p p", "rank": "i p", "size": "i p",
     "group_split": "i p i i O P", "group_close": "- p", "opts_init": "- O",
+    "wait_for_peers": "i p i l", "form": "i p s i P", "reform": "i P", "group_member": "i p i M",
+    "next_event": "i p E l", "on_event": "i p p p", "status_json": "l p p n",
     "same": "i p p n I",
     "test": "i p", "wait": "i p l", "wait_all": "i P n l", "wait_any": "i P n l N", "cancel": "i p",
     "request_fd": "i p", "request_error": "s p", "request_error_rank": "i p", "request_free": "- p",

@@ -2,14 +2,18 @@
 """Nodes and groups: open, open_local, Node, Group."""
 
 import ctypes
+import json
 import re
+import time
 import weakref
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 from . import _errors
 from ._calls import ALGOS, Collectives, choice, milliseconds, opts_of, text_for_c, unknown_keyword
-from ._errors import Invalid
+from ._errors import Closed, Invalid, Timeout, Unsupported
+from ._futures import slice_ms
 from ._handles import NODES, Handle, Owner, interruptible, log_trampoline, text_of
+from ._home import Event, FormedHandle, Member, event_of, member_of
 from ._library import LOG, Config, lib
 
 LEVELS = {"error": 1, "warn": 2, "info": 3, "debug": 4}
@@ -64,8 +68,8 @@ def _set(config, keyword, value):
     elif keyword == "log_level":
         value = choice(LEVELS, value, keyword)
     elif kind is ctypes.c_char_p:
-        peers = name == "peers" and not isinstance(value, str)
-        value = text_for_c(",".join(map(str, value)) if peers else value, name)
+        several = name in ("peers", "seeds") and not isinstance(value, str)
+        value = text_for_c(",".join(map(str, value)) if several else value, name)
     else:
         value = _number(name, value, kind)
     setattr(config, name, value)
@@ -98,6 +102,7 @@ def open(**config: Any) -> "Node":
 
         rendezvous="host:port"      where all members meet, with world_size= and rank=
         peers="a:5000,b:5000"       all members, by rank; a list is taken too
+        discover="mdns"             a home cluster: nodes find each other, and form() makes groups of them
         op_timeout=30.0             seconds that an operation may take
         rate="100mbit"              what this node sends at most
         codec="int8"                for compressed calls that name none
@@ -115,7 +120,7 @@ def open(**config: Any) -> "Node":
 
     def join():
         _errors.check(lib.open(settings, ctypes.byref(address)))
-        return Node(address.value, log)
+        return Node(address.value, log, settings.peer_timeout_ms / 1000)
 
     return interruptible(join, unwanted=lambda node: node.close())
 
@@ -136,7 +141,7 @@ def open_local(count: int, **config: Any) -> "List[Node]":
         raise Invalid(f"open_local: count is {count!r}; it must be from 1 to 64")
     addresses = (ctypes.c_void_p * count)()
     _errors.check(lib.open_local(settings, count, addresses))
-    return [Node(address, log) for address in addresses]
+    return [Node(address, log, settings.peer_timeout_ms / 1000) for address in addresses]
 
 
 class Node(Owner):
@@ -151,9 +156,9 @@ class Node(Owner):
     (of multiprocessing, of a DataLoader) it is of no use, and does no harm.
     """
 
-    __slots__ = ("_handle", "_world_handle", "_world", "rank", "size", "__weakref__")
+    __slots__ = ("_handle", "_world_handle", "_world", "_patience", "rank", "size", "__weakref__")
 
-    def __init__(self, address, log):
+    def __init__(self, address, log, patience):
         world = lib.world(address)
         self.rank = lib.rank(world)
         self.size = lib.size(world)
@@ -161,6 +166,7 @@ class Node(Owner):
         self._handle.keep = log
         self._world_handle = self._handle.adopt(Handle("node", self._handle, world, None, self.rank))
         self._world = None
+        self._patience = patience
         NODES.add(self._handle)
 
     def __repr__(self):
@@ -206,6 +212,78 @@ class Node(Owner):
             block.node = self  # as long as somebody looks at it, only an explicit close ends the node
             return memoryview(block).cast("B")
 
+    # ---- home clusters ----
+
+    def wait_for_peers(self, count: Optional[int] = None, timeout: Optional[float] = None) -> None:
+        """Waits until `count` other members are there (None: the config's min_peers, 1), at most `timeout` seconds
+        (None: the config's peer_timeout, 30). hearth.Timeout says who is there, and why nodes that were seen are not.
+        """
+        if count is not None and not 0 <= count < 1 << 31:
+            raise Invalid(f"wait_for_peers: count is {count}")
+        milliseconds(timeout)  # complains
+        deadline = time.monotonic() + (self._patience if timeout is None else timeout)
+        while True:
+            with self._handle as address:
+                status = lib.wait_for_peers(address, -1 if count is None else count, slice_ms(deadline))
+                if status != Timeout.status or time.monotonic() >= deadline:
+                    _errors.check(status, self.rank)
+                    return
+
+    def form(self, job: str, min_members: int = 2) -> "Group":
+        """The group of all members that ask for the same job, at least `min_members` with this one.
+
+        Waits for them, at most form_timeout (of hearth.open) seconds. When a member is lost, operations end with
+        hearth.ViewChanged on all others, and Group.reform() goes on with those who are left:
+
+            group = node.form("train", min_members=2)
+            while training:
+                try:
+                    group.all_reduce(gradient, op="avg", restore=True)
+                except hearth.ViewChanged:
+                    group.reform()
+        """
+        if not 0 < min_members < 1 << 31:
+            raise Invalid(f"form: min_members is {min_members}")
+        return interruptible(self._form, text_for_c(job, "job"), min_members, unwanted=lambda group: group.close())
+
+    def _form(self, job, min_members):
+        made = ctypes.c_void_p()
+        with self._handle as address:
+            _errors.check(lib.form(address, job, min_members, ctypes.byref(made)), self.rank)
+            handle = self._handle.adopt(FormedHandle(self._handle, made.value, lib.rank(made.value)))
+            return Group(self, handle, lib.size(made.value))
+
+    def next_event(self, timeout: Optional[float] = None) -> Optional[Event]:
+        """The next event of the home cluster that was not fetched; None if none comes in `timeout` seconds (0: does
+        not wait; None: waits as long as it takes). The last 256 are kept."""
+        milliseconds(timeout)  # complains
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            with self._handle as address:
+                event = event_of(address, slice_ms(deadline))
+            if event is not None or deadline is not None and time.monotonic() >= deadline:
+                return event
+
+    def events(self, timeout: Optional[float] = None) -> Iterator[Event]:
+        """All events, one by one, until none comes for `timeout` seconds, or the node is closed.
+
+            for event in node.events():
+                print(event.kind, event.name, event.text)
+        """
+        while True:
+            try:
+                event = self.next_event(timeout)
+            except Closed:
+                return
+            if event is None:
+                return
+            yield event
+
+    def status(self) -> Dict[str, Any]:
+        """View, members, health, links, sightings and jobs of the home cluster: what `hearth status --json` prints."""
+        with self._handle as address:
+            return json.loads(text_of(lib.status_json, address))
+
     def close(self) -> None:
         """Closes the node and all that hangs on it: operations in flight end with hearth.Closed here and
         hearth.PeerLost at the others. Again: nothing."""
@@ -236,10 +314,11 @@ class Group(Collectives, Owner):
     [[6], [6], [6]]
     """
 
-    __slots__ = ("_handle", "node", "rank", "size", "__weakref__")
+    __slots__ = ("_handle", "_formed", "node", "rank", "size", "__weakref__")
 
-    def __init__(self, node, handle, size):
+    def __init__(self, node, handle, size, formed=None):
         self.node = node
+        self._formed = formed  # the group of form() that it was split from: it ends with that
         self._handle = handle
         self.rank = handle.rank
         self.size = size
@@ -268,9 +347,51 @@ class Group(Collectives, Owner):
             if not made.value:
                 return None
             rank, size = lib.rank(made.value), lib.size(made.value)
-            node = self.node._handle
-            return Group(self.node, node.adopt(Handle("group", node, made.value, lib.group_close, rank)), size)
+            formed = self if isinstance(parent, FormedHandle) else self._formed
+            above = self.node._handle if formed is None else formed._handle
+            made_handle = above.adopt(Handle("group", above, made.value, lib.group_close, rank))
+            return Group(self.node, made_handle, size, formed)
+
+    def reform(self) -> "Group":
+        """Goes on with the members of a formed group that are left, and those who wait for its job: after
+        hearth.ViewChanged, when all who are left call it. Waits for them, at most form_timeout seconds. Returns this
+        same object, which has another rank and size then.
+
+        Compressors and syncs go on with it, and keep what they hold. Groups that were split from it are closed, and
+        operations that have not ended end with hearth.ViewChanged, also where this raises; then it can be called
+        again. Ctrl-C leaves the waiting, but not the forming, which goes on in the background.
+        """
+        handle = self._handle
+        if not isinstance(handle, FormedHandle):
+            raise Unsupported("reform: this group was not made by form()", self.rank)
+        if handle.forked():
+            raise _errors.Forked(lib.strerror(_errors.Forked.status).decode(), self.rank)
+
+        def move():
+            with self.node._handle:
+                try:
+                    handle.move()
+                finally:
+                    self.rank = handle.rank
+                    self.size = self.size if handle.address is None else lib.size(handle.address)
+            return self
+
+        return interruptible(move)
+
+    def member(self, rank: int) -> Member:
+        """Who has a rank in the group: id, name of the machine, address.
+
+        >>> import hearth
+        >>> with hearth.open() as node:
+        ...     node.world.member(0).rank
+        0
+        """
+        if not 0 <= rank < self.size:
+            raise Invalid(f"member: rank is {rank}; the group has {self.size}", self.rank)
+        with self._handle as address:
+            return member_of(address, rank)
 
     def close(self) -> None:
-        """Closes a group that split() has made; its operations in flight are cancelled. A world is its node's."""
+        """Closes a group that split() or form() has made; its operations in flight are cancelled. The other members of
+        a formed group get hearth.ViewChanged. A world is its node's."""
         super().close()
