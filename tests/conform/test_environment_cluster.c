@@ -27,6 +27,8 @@ static const struct number {
     {"HEARTH_TRUST_NETWORK", 0, 1, "-1", "2"},
     {"HEARTH_PLAIN", 0, 1, "-1", "2"},
     {"HEARTH_SECRET_FD", 0, 65535, "-1", "65536"},
+    {"HEARTH_MIN_PEERS", 0, 63, "-1", "64"},
+    {"HEARTH_FORM_TIMEOUT_MS", 1, UINT64_C(31536000000), "0", "31536000001"},
 };
 enum { NUMBERS = sizeof numbers / sizeof *numbers };
 
@@ -44,22 +46,28 @@ static uint64_t number_field(const struct hearth_config *c, int i)
                                       (uint64_t)c->peer_timeout_ms,
                                       (uint64_t)c->trust_network,
                                       (uint64_t)c->plain,
-                                      (uint64_t)c->secret_fd};
+                                      (uint64_t)c->secret_fd,
+                                      c->min_peers,
+                                      (uint64_t)c->form_timeout_ms};
     return fields[i];
 }
 
 /* ---- strings ---- */
 
-static const char *const strings[] = {"HEARTH_PEERS",  "HEARTH_RENDEZVOUS",  "HEARTH_JOB",
-                                      "HEARTH_BIND",   "HEARTH_ADVERTISE",   "HEARTH_TRANSPORT",
-                                      "HEARTH_SECRET", "HEARTH_SECRET_FILE", "HEARTH_KEY_FILE"};
+static const char *const strings[] = {
+    "HEARTH_PEERS",     "HEARTH_RENDEZVOUS", "HEARTH_JOB",         "HEARTH_BIND",     "HEARTH_ADVERTISE",
+    "HEARTH_TRANSPORT", "HEARTH_SECRET",     "HEARTH_SECRET_FILE", "HEARTH_KEY_FILE", "HEARTH_SITE",
+    "HEARTH_SEEDS",     "HEARTH_MDNS",       "HEARTH_DISCOVER",    "HEARTH_HEALTH",
+};
 enum { STRINGS = sizeof strings / sizeof *strings };
+enum { WORDS = 2 }; /* the last ones: they take certain words only */
 
 static const char *string_field(const struct hearth_config *c, int i)
 {
-    const char *const fields[STRINGS] = {c->peers,  c->rendezvous,  c->job,
-                                         c->bind,   c->advertise,   c->transport,
-                                         c->secret, c->secret_file, c->key_file};
+    const char *const fields[STRINGS] = {
+        c->peers,       c->rendezvous, c->job,  c->bind,  c->advertise, c->transport, c->secret,
+        c->secret_file, c->key_file,   c->site, c->seeds, c->mdns,      c->discover,  c->health,
+    };
     return fields[i];
 }
 
@@ -156,7 +164,7 @@ static void test_bad_numbers(void **state)
 static void test_strings(void **state)
 {
     (void)state;
-    for (int i = 0; i < STRINGS; i++) {
+    for (int i = 0; i < STRINGS - WORDS; i++) {
         struct hearth_config config;
         clear_environment(NULL);
         setenv(strings[i], "some text", 1); /* what it means is looked at when a node is opened */
@@ -164,6 +172,90 @@ static void test_strings(void **state)
         check_status(hearth_config_env(&config), HEARTH_OK);
         check(same(string_field(&config, i), "some text"), "%s", strings[i]);
         expect_others_plain(&config, -1, i);
+    }
+    checks_end();
+}
+
+static void test_no_helper(void **state)
+{
+    struct hearth_config config;
+    (void)state;
+    setenv("HEARTH_MDNS", "", 1); /* is another thing than not to be set */
+    hearth_config_init(&config);
+    check_status(hearth_config_env(&config), HEARTH_OK);
+    check(same(config.mdns, ""), "HEARTH_MDNS");
+    checks_end();
+}
+
+/* ---- words ---- */
+
+static void good_word(int i, const char *word)
+{
+    struct hearth_config config;
+    clear_environment(NULL);
+    setenv(strings[i], word, 1);
+    hearth_config_init(&config);
+    check_status(hearth_config_env(&config), HEARTH_OK);
+    check(same(string_field(&config, i), word), "%s=%s", strings[i], word);
+    expect_others_plain(&config, -1, i);
+}
+
+static void bad_word(int i, const char *word, const char *help)
+{
+    struct hearth_config config, before;
+    char quoted[TEXT_MAX];
+    hearth_config_init(&config);
+    before = config;
+    clear_environment(NULL);
+    setenv("HEARTH_JOB", "other", 1);
+    setenv(strings[i], word, 1);
+    snprintf(quoted, sizeof quoted, "\"%s\"", word);
+    if (!check(hearth_config_env(&config) == HEARTH_INVALID, "%s=%s is taken", strings[i], word))
+        return;
+    check_text(hearth_error_text(), strings[i]);
+    check_text(hearth_error_text(), quoted);
+    check_text(hearth_error_text(), help);
+    check(memcmp(&config, &before, sizeof config) == 0, "%s=%s changed something", strings[i], word);
+}
+
+static void test_words(void **state)
+{
+    const int discover = STRINGS - 2, health = STRINGS - 1;
+    const char *const bad[] = {
+        "", " ", "mdns ", "Mdns", "MDNS", "on", "1", "default,low-latency", "low_latency", "some text"};
+    (void)state;
+    good_word(discover, "mdns");
+    good_word(discover, "off");
+    good_word(health, "default");
+    good_word(health, "low-latency");
+    good_word(health, "high-latency");
+    for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
+        bad_word(discover, bad[k], "mdns or off");
+        bad_word(health, bad[k], "low-latency or high-latency");
+    }
+    bad_word(discover, "default", "mdns or off");
+    bad_word(health, "mdns", "low-latency or high-latency");
+    checks_end();
+}
+
+/* What the environment may not say, the program may not either. */
+static void test_bad_fields(void **state)
+{
+    static const char *const texts[] = {"discover",  "health",          "health",
+                                        "min_peers", "form_timeout_ms", "roles"};
+    (void)state;
+    for (int i = 0; i < (int)(sizeof texts / sizeof *texts); i++) {
+        hearth_node *node = NULL;
+        struct hearth_config config;
+        hearth_config_init(&config);
+        config.discover = i == 0 ? "bonjour" : NULL;
+        config.health = i == 1 ? "best" : i == 2 ? NULL : config.health;
+        config.min_peers = i == 3 ? 64 : config.min_peers;
+        config.form_timeout_ms = i == 4 ? 0 : config.form_timeout_ms;
+        config.roles = i == 5 ? 8 : config.roles;
+        check_status(hearth_open(&config, &node), HEARTH_INVALID);
+        check_text(hearth_error_text(), texts[i]);
+        hearth_close(node);
     }
     checks_end();
 }
@@ -253,6 +345,9 @@ int main(void)
         cmocka_unit_test_setup(test_numbers, clear_environment),
         cmocka_unit_test_setup(test_bad_numbers, clear_environment),
         cmocka_unit_test_setup(test_strings, clear_environment),
+        cmocka_unit_test_setup(test_no_helper, clear_environment),
+        cmocka_unit_test_setup(test_words, clear_environment),
+        cmocka_unit_test_setup(test_bad_fields, clear_environment),
         cmocka_unit_test_setup(test_launcher_fills_in_what_is_open, clear_environment),
         cmocka_unit_test_setup(test_launcher_comes_after_the_program, clear_environment),
         cmocka_unit_test_setup(test_bad_launchers, clear_environment),
