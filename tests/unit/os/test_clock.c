@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "core/types.h"
 #include "os/clock.h"
 
 static void real_time_goes_forward(void **state)
@@ -35,11 +36,26 @@ static void virtual_time_is_what_is_written(void **state)
     assert_true(clock_now(&clock) == UINT64_MAX);
 }
 
+/* Nobody can put this machine to sleep here: but the time is no other for having been asked. */
+static void sleep_of_the_machine_does_not_shrink(void **state)
+{
+    uint64_t first = clock_asleep(), last = first;
+
+    (void)state;
+    for (int i = 0; i < 1000; i++) {
+        uint64_t now = clock_asleep();
+        assert_true(now + NS_PER_S > last); /* two clocks are read one after the other */
+        last = now > last ? now : last;
+    }
+    assert_true(last - first < 60 * NS_PER_S);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(real_time_goes_forward),
         cmocka_unit_test(virtual_time_is_what_is_written),
+        cmocka_unit_test(sleep_of_the_machine_does_not_shrink),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,12 +77,32 @@ static void fresh_keys_differ_and_sign(void **state)
     node_key_close(NULL);
 }
 
+static void a_copy_signs_alike_and_lives_longer(void **state)
+{
+    struct node_key *key = NULL, *copy = NULL;
+    struct error error;
+    struct node_id id;
+    uint8_t first[SIGNATURE_LEN], second[SIGNATURE_LEN];
+
+    (void)state;
+    assert_int_equal(node_key_fresh(&key, &error), HEARTH_OK);
+    assert_int_equal(node_key_copy(key, &copy, &error), HEARTH_OK);
+    id = *node_key_id(key);
+    node_key_sign(key, "text", 4, first);
+    node_key_close(key);
+    assert_true(node_id_equal(node_key_id(copy), &id));
+    node_key_sign(copy, "text", 4, second);
+    assert_memory_equal(first, second, SIGNATURE_LEN);
+    node_key_close(copy);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_are_digests_with_two_spellings),
         cmocka_unit_test(other_texts_are_no_ids),
         cmocka_unit_test(fresh_keys_differ_and_sign),
+        cmocka_unit_test(a_copy_signs_alike_and_lives_longer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the machine has is told the same each time, to each process, and fit to be shown. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "os/host_facts.h"
+#include "os/thread.h"
+
+static void facts_are_those_of_the_system(void **state)
+{
+    struct host_facts facts;
+    struct utsname name;
+    (void)state;
+    memset(&facts, 0xff, sizeof(facts));
+    host_facts(&facts);
+    assert_true(facts.machine != 0);
+    assert_int_equal(facts.cores, cpu_count());
+    assert_in_range(facts.memory_mib, 16, UINT32_MAX - 1);
+    assert_int_equal(facts.cpu & ~(HOST_AVX2 | HOST_AVX512 | HOST_NEON | HOST_AES), 0);
+    if (facts.cpu & HOST_NEON)
+        assert_int_equal(facts.cpu & (HOST_AVX2 | HOST_AVX512), 0);
+    assert_int_equal(uname(&name), 0);
+    assert_memory_equal(facts.platform, name.sysname, strlen(name.sysname));
+    assert_non_null(strstr(facts.platform, name.machine));
+}
+
+static void platform_is_short_and_printable(void **state)
+{
+    struct host_facts facts;
+    (void)state;
+    host_facts(&facts);
+    size_t len = strnlen(facts.platform, sizeof(facts.platform));
+    assert_in_range(len, 1, sizeof(facts.platform) - 1);
+    for (size_t i = 0; i < len; i++)
+        assert_in_range(facts.platform[i], ' ', '~');
+}
+
+/* One key on two machines was copied: so it must be the same machine to all processes on it. */
+static void processes_see_the_same_machine(void **state)
+{
+    struct host_facts mine, theirs;
+    int status, ends[2];
+    (void)state;
+    host_facts(&mine);
+    host_facts(&theirs);
+    assert_memory_equal(&mine, &theirs, sizeof(mine));
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        host_facts(&theirs);
+        _exit(write(ends[1], &theirs, sizeof(theirs)) != (ssize_t)sizeof(theirs));
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(read(ends[0], &theirs, sizeof(theirs)), sizeof(theirs));
+    close(ends[0]);
+    close(ends[1]);
+    assert_memory_equal(&mine, &theirs, sizeof(mine));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(facts_are_those_of_the_system),
+        cmocka_unit_test(platform_is_short_and_printable),
+        cmocka_unit_test(processes_see_the_same_machine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
