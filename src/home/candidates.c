@@ -299,8 +299,9 @@ static void contest_end(struct candidate *e, uint64_t now_ns)
 static void back_off(struct candidates *c, struct candidate *e, uint64_t now_ns)
 {
     uint64_t pause_ns = CANDIDATE_PAUSE_MIN << (e->tries < 6 ? e->tries : 6);
+    uint64_t most_ns = e->proven ? CANDIDATE_PAUSE_KNOWN : CANDIDATE_PAUSE_MAX;
 
-    pause_ns = pause_ns < CANDIDATE_PAUSE_MAX ? pause_ns : CANDIDATE_PAUSE_MAX;
+    pause_ns = pause_ns < most_ns ? pause_ns : most_ns;
     e->next_ns = now_ns + pause_ns / 2 + prng_below(&c->prng, pause_ns);
     e->tries++;
 }

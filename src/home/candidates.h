@@ -15,14 +15,15 @@
 #include "membership/census.h"
 #include "os/sock.h"
 
-#define CANDIDATES_MAX       2048
-#define CANDIDATE_WHY_MAX    160
-#define CANDIDATE_HEAD_START (100 * NS_PER_MS) /* of the better address of a node */
-#define CANDIDATE_COURTESY   (200 * NS_PER_MS) /* the larger identity waits: the smaller one dials it */
-#define CANDIDATE_PAUSE_MIN  (250 * NS_PER_MS)
-#define CANDIDATE_PAUSE_MAX  (15 * NS_PER_S)
-#define CANDIDATE_TIERS      2
-#define CANDIDATE_BUCKETS    1024
+#define CANDIDATES_MAX        2048
+#define CANDIDATE_WHY_MAX     160
+#define CANDIDATE_HEAD_START  (100 * NS_PER_MS) /* of the better address of a node */
+#define CANDIDATE_COURTESY    (200 * NS_PER_MS) /* the larger identity waits: the smaller one dials it */
+#define CANDIDATE_PAUSE_MIN   (250 * NS_PER_MS)
+#define CANDIDATE_PAUSE_MAX   (15 * NS_PER_S)
+#define CANDIDATE_PAUSE_KNOWN (4 * NS_PER_S) /* at most, where a fellow was proven to be */
+#define CANDIDATE_TIERS       2
+#define CANDIDATE_BUCKETS     1024
 
 struct candidate {
     bool used;

@@ -8,7 +8,7 @@
 #include "os/host.h"
 #include "os/host_facts.h"
 
-#define LOOK_NS (2 * NS_PER_S)
+#define LOOK_NS NS_PER_S /* with an address that has changed, we are back before we count as dead */
 
 static void put_addrs(struct fellow *self, const struct sock_addr *addrs, int count)
 {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "home/tie.h"
+#include "os/host.h"
 
 #define LETTERS_AT_ONCE 64 /* of one connection, before it must wait for the next fellows_pump */
 
@@ -151,8 +152,29 @@ void fellows_candidate(struct fellows *f, const struct sock_addr *addr, const st
     candidates_tell(&f->candidates, &tip, now_ns);
 }
 
+/* By an address that is not ours any more nothing is ever heard, but the system takes minutes to say so. */
+static bool stranded(const struct tie *tie)
+{
+    struct sock_addr local;
+    int fd = tie->tunnel ? tunnel_fd(tie->tunnel) : tie->fd;
+
+    return sock_local(fd, &local) == HEARTH_OK && !host_owns(&local);
+}
+
 void fellows_hurry(struct fellows *f, uint64_t now_ns)
 {
+    struct list *at, *after;
+    struct tie *tie;
+
+    f->now_ns = now_ns;
+    TIE_EACH (tie, at, after, f) {
+        if (!stranded(tie))
+            continue;
+        if (tie->state <= TIE_GREETED)
+            tie_fail(f, tie, "this machine's address has changed");
+        else
+            tie_lose(f, tie, "this machine's address has changed");
+    }
     candidates_hurry(&f->candidates, now_ns);
 }
 

@@ -4,14 +4,14 @@
  *
  *  - Candidates (sightings, seeds, what members tell) are dialled, all addresses of a node side by side with
  *    a small head start for the better one (proven before, its round trip, then as they were told), with
- *    backoff (0.25 s doubling to 15 s, jitter), at most 32 dials at once, fairly between candidates: a
+ *    backoff (0.25 s doubling to 15 s, to 4 s where it was proven before; jitter), at most 32 dials at once, fairly between candidates: a
  *    thousand forged sightings do not keep a true one from its turn. Of two that know of each other the
  *    larger identity waits for 0.2 s, so that mostly one dials. A candidate's claimed id is only a claim:
  *    what the handshake proves counts; an address that proves another id than it was sighted with is that
  *    other node (and the claim is forgotten); an address that proves to be ourselves is not dialled again.
  *  - Between two nodes one connection stays: the one dialled by the smaller identity, if there are two, which
  *    closes the other when the first is ready (docs/wire.md, "hello"). A connection that is silent is not our
- *    business: the assembly's beats are.
+ *    business: the assembly's beats are, and the owner drops it then.
  *  - The first letter each way is HELLO: version, what the connection is for (letters, probe), the fellow.
  *    Only then FELLOWS_LINKED is told. Letters that break the format end the connection.
  *  - A guard as at the door: 128 strangers, 5 s for handshake and hello, 64 costly handshakes a second.
@@ -52,7 +52,8 @@ void fellows_describe(struct fellows *fellows, const struct fellow *self); /* sa
  * that costs nothing. `trusted`: by a member (gossip), not by mDNS: these come first. */
 void fellows_candidate(struct fellows *fellows, const struct sock_addr *addr, const struct identity *claim,
                        bool trusted, uint64_t now_ns);
-/* Try at once whom we lost or never reached, whatever the backoff (the network has changed). */
+/* The network has changed: gives up connections by addresses that are not ours any more, and tries at once
+ * whom we lost or never reached, whatever the backoff. */
 void fellows_hurry(struct fellows *fellows, uint64_t now_ns);
 
 void fellows_pump(struct fellows *fellows, uint64_t now_ns);

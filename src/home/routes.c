@@ -295,6 +295,18 @@ static void watch_trust(struct home *home, uint64_t now_ns)
     }
 }
 
+/* A connection over a way that does not exist any more takes minutes to end by itself. Who is there again, by
+ * this way or another, is joined anew. */
+static void drop_silent(struct home *home)
+{
+    for (int i = 0; i < home->linked_count; i++) {
+        const struct identity *id = &home->linked[i].fellow.id;
+        const struct health *h = assembly_health(home->assembly, id);
+        if (h && h->linked && h->state == HEALTH_DEAD)
+            fellows_drop(home->fellows, id, "nothing was heard from it for long");
+    }
+}
+
 /* ---- what machines must know of each other ---- */
 
 static void spare_busy(struct home *home)
@@ -358,6 +370,7 @@ void home_pump(struct home *home, uint64_t now_ns)
     fellows_pump(home->fellows, now_ns);
     take_news(home, now_ns);
     assembly_tick(home->assembly, now_ns);
+    drop_silent(home);
     tell_machines(home, now_ns);
     tell_round_trips(home, now_ns);
     jobs_tick(home->jobs, now_ns);

@@ -140,6 +140,18 @@ static void pauses_double_up_to_a_limit(void **state)
     assert_next(1);
 }
 
+static void who_was_there_once_is_tried_more_often(void **state)
+{
+    struct identity who = id_of(1);
+
+    (void)state;
+    tell(1, 1, false, false);
+    candidates_proven(&c, index_of(1), &who, false, 0, now_ns);
+    for (int i = 0; i < 12; i++)
+        candidates_failed(&c, index_of(1), "a reason", now_ns);
+    assert_in_range(candidates_due(&c) - now_ns, CANDIDATE_PAUSE_KNOWN / 2, CANDIDATE_PAUSE_KNOWN * 3 / 2);
+}
+
 static void addresses_of_a_node_have_head_starts(void **state)
 {
     (void)state;
@@ -356,6 +368,7 @@ int main(void)
         TEST(told_twice_is_one),
         TEST(members_words_and_seeds_come_first),
         TEST(pauses_double_up_to_a_limit),
+        TEST(who_was_there_once_is_tried_more_often),
         TEST(addresses_of_a_node_have_head_starts),
         TEST(the_larger_one_waits_for_the_smaller),
         TEST(who_is_joined_is_not_dialled_until_lost),
