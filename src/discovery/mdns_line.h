@@ -31,7 +31,7 @@
 #define MDNS_VERSION       1
 #define MDNS_SERVICE       "_hearth._tcp"
 #define MDNS_ADDRESSES     8     /* of one node on one interface */
-#define DISCOVERY_PORT     52415 /* rendezvous and seeds */
+#define DISCOVERY_PORT     52415 /* rendezvous */
 #define HEARTH_PORT        52416 /* everything else */
 
 /* A node that somebody says is there. Never trusted, only dialled. */

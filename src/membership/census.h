@@ -25,7 +25,7 @@
  * for people and for plans. */
 struct fellow {
     struct identity id;
-    uint64_t machine;    /* os/host.h host_machine: one key on two machines was copied */
+    uint64_t machine;    /* os/host_facts.h: one key on two machines was copied */
     uint64_t host_id;    /* os/host.h: equal where memory can be shared */
     uint32_t flags;      /* FELLOW_ */
     uint32_t process;    /* for people */

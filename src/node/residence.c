@@ -22,8 +22,7 @@ static int sample_formed(struct formed *f, struct sample samples[static CENSUS_M
 {
     struct engine *engine = f->inner->engine;
     int count = 0;
-    if (!mutex_trylock(&f->inner->baton))
-        return 0; /* it is at work; the next look will do */
+    mutex_lock(&f->inner->baton);
     for (int rank = 0; rank < f->formation.size; rank++) {
         uint64_t bytes = 0, busy_ns = 0;
         if (rank == f->formation.rank)
