@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PEERS of strangers: only whole letters tell anything, never more than fits, and each address can travel on. */
+/* PEERS: only whole letters tell anything, never more than fits, and each address can travel on. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes fuzz/corpus/probes from docs/wire.md: letters that measure, good ones and ones that are wrong in one thing."""
+"""Writes fuzz/corpus/probes from docs/letters.md: letters that measure, good ones and ones that are wrong in one thing."""
 
 import struct
 

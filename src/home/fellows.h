@@ -10,8 +10,8 @@
  *    what the handshake proves counts; an address that proves another id than it was sighted with is that
  *    other node (and the claim is forgotten); an address that proves to be ourselves is not dialled again.
  *  - Between two nodes one connection stays: the one dialled by the smaller identity, if there are two, which
- *    closes the other when the first is ready (docs/wire.md, "hello"). A connection that is silent is not our
- *    business: the assembly's beats are, and the owner drops it then.
+ *    closes the other when the first is ready (docs/letters.md, "hello"). A connection that is silent is not
+ *    our business: the assembly's beats are, and the owner drops it then.
  *  - The first letter each way is HELLO: version, what the connection is for (letters, probe), the fellow.
  *    Only then FELLOWS_LINKED is told. Letters that break the format end the connection.
  *  - A guard as at the door: 128 strangers, 5 s for handshake and hello, 64 costly handshakes a second.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PEERS: nodes that the writer is joined to, and where they listen. One known address is enough to find a
- * whole cluster, across networks that mDNS does not cross. docs/wire.md, "peers". */
+ * whole cluster, across networks that mDNS does not cross. docs/letters.md, "peers". */
 #ifndef HOME_GOSSIP_H
 #define HOME_GOSSIP_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One connection: hellos, letters, and which of two stays. docs/wire.md, "hello", has the rules. */
+/* One connection: hellos, letters, and which of two stays. docs/letters.md, "hello", has the rules. */
 #include "home/tie.h"
 
 #include <stdio.h>

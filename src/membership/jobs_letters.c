@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The letters of jobs, field by field; nothing that is not in docs/wire.md is taken. */
+/* The letters of jobs, field by field; nothing that is not in docs/letters.md is taken. */
 #include "membership/jobs_letters.h"
 
 #include <string.h>

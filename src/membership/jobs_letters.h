@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The letters of jobs: report, form, board. docs/wire.md is the law of their bytes. */
+/* The letters of jobs: report, form, board. docs/letters.md is the law of their bytes. */
 #ifndef MEMBERSHIP_JOBS_LETTERS_H
 #define MEMBERSHIP_JOBS_LETTERS_H
 

@@ -76,7 +76,7 @@ static void the_largest_form_fits(void **state)
         f->site[i] = (uint8_t)i;
     }
     size_t len = form_encode(&form, bytes, sizeof(bytes));
-    assert_int_equal(len, 28466); /* as docs/wire.md says */
+    assert_int_equal(len, 28466); /* as docs/letters.md says */
     assert_int_equal(form_decode(&form_back, bytes, len, &what), HEARTH_OK);
     assert_memory_equal(&form, &form_back, sizeof(form));
 }
