@@ -4,11 +4,12 @@
  *
  *  - Candidates (sightings, seeds, what members tell) are dialled, all addresses of a node side by side with
  *    a small head start for the better one (proven before, its round trip, then as they were told), with
- *    backoff (0.25 s doubling to 15 s, to 4 s where it was proven before; jitter), at most 32 dials at once, fairly between candidates: a
- *    thousand forged sightings do not keep a true one from its turn. Of two that know of each other the
- *    larger identity waits for 0.2 s, so that mostly one dials. A candidate's claimed id is only a claim:
- *    what the handshake proves counts; an address that proves another id than it was sighted with is that
- *    other node (and the claim is forgotten); an address that proves to be ourselves is not dialled again.
+ *    backoff (0.25 s doubling to 15 s, to 4 s where it was proven before; jitter), at most 32 dials at once,
+ *    fairly between candidates: a thousand forged sightings do not keep a true one from its turn. Of two
+ *    that know of each other the larger identity waits for 0.2 s, so that mostly one dials. A candidate's
+ *    claimed id is only a claim: what the handshake proves counts; an address that proves another id than it
+ *    was sighted with is that other node (and the claim is forgotten); an address that proves to be ourselves
+ *    is not dialled again.
  *  - Between two nodes one connection stays: the one dialled by the smaller identity, if there are two, which
  *    closes the other when the first is ready (docs/letters.md, "hello"). A connection that is silent is not
  *    our business: the assembly's beats are, and the owner drops it then.
