@@ -188,6 +188,18 @@ class Homes(Watched):
             first.reform()
         second.close()
 
+    def test_ctrl_c_leaves_the_forming_again_which_goes_on(self):
+        first, second = formed(self.up(2))
+        threading.Timer(0.2, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
+        with self.assertRaises(KeyboardInterrupt):
+            first.reform()
+        with self.assertRaisesRegex(hearth.ViewChanged, "being formed again"):
+            first.barrier()
+        second.reform()
+        while first._handle.moving:
+            time.sleep(0.001)
+        self.assertEqual(at_once(lambda: total(first), lambda: total(second)), [2, 2])
+
     def test_who_drops_a_group_leaves_it(self):
         groups = formed(self.up(2))
         kept = at_once(*[lambda group=group: group.split(0) for group in groups])
