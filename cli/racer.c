@@ -20,12 +20,15 @@ int racer_fail(const struct racer *r, int lane, int status, const char *text)
     return status;
 }
 
-static double sent_bytes(struct racer *r)
+/* What this rank has sent; among machines the busiest one: of two on one machine only one sends to others. */
+static int sent_bytes(struct racer *r, double *bytes)
 {
     struct hearth_compressor_stats stats = {.size = sizeof stats};
-    if (hearth_compressor_stats(r->trainer.compressor, NULL, &stats))
-        return 0;
-    return (double)stats.sent_bytes;
+    int status = hearth_compressor_stats(r->trainer.compressor, NULL, &stats);
+    *bytes = status ? 0 : (double)stats.sent_bytes;
+    if (!status && r->syncs)
+        status = hearth_all_reduce(r->trainer.group, bytes, bytes, 1, HEARTH_F64, HEARTH_MAX, NULL);
+    return status;
 }
 
 /* Compares the replicas and looks how good they are. */
@@ -39,9 +42,8 @@ static int look(struct racer *r, struct race_lane *lane, struct race_point *poin
         return status;
     point->step = t->step;
     point->seconds = (double)(t->compute_ns + t->call_ns) / (double)NS_PER_S;
-    point->bytes = sent_bytes(r);
     lane->checks++;
-    return HEARTH_OK;
+    return sent_bytes(r, &point->bytes);
 }
 
 static int run_steps(struct racer *r, struct race_lane *lane)
