@@ -27,6 +27,13 @@
 #define PATIENCE_NS     (4 * NS_PER_S) /* for threads to end: longer than forming */
 #define NOTE_MAX        512
 #define TASKS           2
+#define WANTED_MAX      16
+#define WANTED_NS       (30 * NS_PER_S)
+
+struct wanted {
+    char job[64];
+    uint64_t seen_ns; /* when it was last asked for */
+};
 
 struct up {
     /* What the user says. */
@@ -46,6 +53,7 @@ struct up {
     struct up_program program;
     bool leaving;
     uint64_t look_ns;
+    struct wanted wanted[WANTED_MAX];
     struct cluster_status status;
 };
 
@@ -114,6 +122,27 @@ static void hear_ring(struct up *up)
     }
 }
 
+/* A job that is waited for is asked for again and again: that is news only once. */
+static bool is_news(struct up *up, const struct hearth_event *event)
+{
+    uint64_t now = clock_real();
+    struct wanted *oldest = &up->wanted[0];
+    if (event->kind != HEARTH_EVENT_JOB_WANTED)
+        return event->kind != HEARTH_EVENT_VIEW || !up->table;
+    for (int i = 0; i < WANTED_MAX; i++) {
+        struct wanted *w = &up->wanted[i];
+        if (strcmp(w->job, event->text) == 0) {
+            bool recent = now - w->seen_ns < WANTED_NS;
+            w->seen_ns = now;
+            return !recent;
+        }
+        oldest = w->seen_ns < oldest->seen_ns ? w : oldest;
+    }
+    snprintf(oldest->job, sizeof oldest->job, "%.63s", event->text);
+    oldest->seen_ns = now;
+    return true;
+}
+
 static void start_task(struct up *up, const char *job)
 {
     for (int i = 0; i < up->task_count; i++) {
@@ -128,7 +157,7 @@ static void take_events(struct up *up)
     while (hearth_next_event(up->cluster.node, &event, 0) == HEARTH_OK) {
         if (event.kind == HEARTH_EVENT_JOB_WANTED)
             start_task(up, event.text);
-        if (event.kind != HEARTH_EVENT_VIEW || !up->table)
+        if (is_news(up, &event))
             say_event(up, &event);
         up->look_ns = 0;
         event.size = sizeof event;
@@ -166,7 +195,7 @@ static void hear_signals(struct up *up)
     for (int number; (number = signals_next());) {
         if (number == SIGCHLD || number == SIGWINCH)
             continue;
-        if (!up->leaving && up->args)
+        if (!up->leaving && up->args && up->program.phase == UP_RUNNING)
             say(up, "leaving; the program has 5 s to end");
         up->leaving = true;
         up_program_quit(&up->program, number);
