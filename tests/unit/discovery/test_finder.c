@@ -380,11 +380,12 @@ static void the_helper_inherits_nothing(void **state)
     assert_true(low >= 0 && high >= 200);
     setenv("HEARTH_SECRET", "hush", 1);
     fake_open(&fake,
-              "echo ready fake\necho warn fds $(ls /proc/$$/fd | tr '\\n' ' ')\necho warn env $(env)\n"
+              "echo ready fake\necho warn fds $(ls /proc/$$/fd | tr '\\n' ' ')\necho warn env $(env | cut "
+              "-d= -f1)\n"
               "cat >/dev/null",
               NULL);
     fake_until_logged(&fake, "mdns: env");
-    assert_null(strstr(fake.log, "hush"));
+    assert_null(strstr(fake.log, "HEARTH_SECRET"));
     char *fds = strstr(fake.log, "mdns: fds");
     assert_non_null(fds);
     fds[strcspn(fds, "\n")] = '\0';
