@@ -337,9 +337,10 @@ HEARTH_API void hearth_group_close(hearth_group *group);
 HEARTH_API int hearth_wait_for_peers(hearth_node *node, int min_peers, int64_t timeout_ms);
 
 /* The group of all members that ask for the same job at this time, at least `min_members` with this one (the
- * largest that any of them asks for counts); blocks until then, at most form_timeout_ms. Who asks while the
- * job runs waits until it forms again. Ranks follow the order of the fastest ways between the machines. A
- * job's name has 1 to 63 printable characters; a node can be in a job once. Closed by hearth_group_close. */
+ * largest that any of them asks for counts); blocks until then, at most form_timeout_ms (and some seconds
+ * more, where it was formed but not all were joined by then). Who asks while the job runs waits until it
+ * forms again. Ranks follow the order of the fastest ways between the machines. A job's name has 1 to 63
+ * printable characters; a node can be in a job once. Closed by hearth_group_close. */
 HEARTH_API int hearth_form(hearth_node *node, const char *job, int min_members, hearth_group **group);
 
 /* When a member of a formed group is lost, leaves or closes its group, operations in flight and all later

@@ -13,8 +13,11 @@
 
 #include "core/bytes.h"
 #include "os/clock.h"
+#include "os/tcp_facts.h"
 
-#define BLOCK_BYTES  16384
+#define BLOCK_BYTES 16384
+#define UNSENT_BYTES                                                                                         \
+    32768 /* of a connection: what waits in many of them at a slow line takes long to leave */
 #define RESULT_BYTES (8 * CONTEST_WAYS)
 #define WAITS_MAX    SOCK_WAIT_MAX
 
@@ -264,6 +267,16 @@ static int settle(struct arena *a, struct contest_pair *pair)
     return status;
 }
 
+static void hold_back(const struct contest_setup *setup, int bytes)
+{
+    for (int i = 0; i < setup->count; i++)
+        for (int way = 0; way < CONTEST_WAYS; way++)
+            for (int k = 0; k < setup->pairs[i].ways[way].count; k++) {
+                struct conn *conn = setup->pairs[i].ways[way].conns[k];
+                tcp_hold_back(conn->transport->descriptor(conn), bytes);
+            }
+}
+
 int contest_run(const struct contest_setup *setup, struct error *error)
 {
     struct arena a = {.setup = setup};
@@ -274,8 +287,10 @@ int contest_run(const struct contest_setup *setup, struct error *error)
     int status = HEARTH_OK;
     if (a.matches == NULL || a.waits == NULL || a.out == NULL || a.in == NULL)
         status = error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory to compare ways");
+    hold_back(setup, UNSENT_BYTES);
     for (int way = 0; status == HEARTH_OK && way < CONTEST_WAYS; way++)
         status = try_way(&a, way, error);
+    hold_back(setup, 0);
     for (int i = 0; status == HEARTH_OK && i < setup->count; i++) {
         status = settle(&a, &setup->pairs[i]);
         if (status != HEARTH_OK)

@@ -13,7 +13,9 @@
 #include "node/secure.h"
 #include "os/clock.h"
 
-#define JOIN_NS     (20 * NS_PER_S) /* for one attempt to join all that were formed */
+#define JOIN_NS (20 * NS_PER_S) /* for one attempt to join all that were formed */
+#define JOIN_MIN_NS                                                                                          \
+    (10 * NS_PER_S) /* even if the time is up: who gives up then makes all others begin again */
 #define AGAIN_NS    (100 * NS_PER_MS)
 #define MIN_LEFT_NS (50 * NS_PER_MS)
 
@@ -98,8 +100,10 @@ static int read_roster(const struct formation *f, struct opening *o, struct erro
 
 static int join_formed(struct attempt *a, struct opening *o, hearth_node **inner, struct error *error)
 {
-    uint64_t until = clock_real() + JOIN_NS;
-    o->deadline_ns = a->deadline_ns < until ? a->deadline_ns : until;
+    uint64_t now = clock_real(), least = now + JOIN_MIN_NS;
+    o->deadline_ns = a->deadline_ns < now + JOIN_NS ? a->deadline_ns : now + JOIN_NS;
+    if (o->deadline_ns < least)
+        o->deadline_ns = least;
     if (a->formation->size == 1) {
         int status = opening_alone(o, error);
         o->formation = a->formation;
