@@ -356,7 +356,7 @@ static void tell_round_trips(struct home *home, uint64_t now_ns)
             continue;
         uint64_t beats = h->answered + h->failed;
         uint32_t loss_ppm = beats > 0 ? (uint32_t)(h->failed * 1000000 / beats) : 0;
-        probes_round_trip(home->probes, &peer->id, h->latency_ns, loss_ppm,
+        probes_round_trip(home->probes, &peer->id, h->least_latency_ns, loss_ppm,
                           peer->host_id == self->host_id ? WAY_SAME_HOST : WAY_UNKNOWN);
     }
 }

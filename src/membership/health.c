@@ -6,7 +6,8 @@
 
 #include "core/hash.h"
 
-#define SLOW_TIMES 4 /* an answer that took so many times the average, and longer than */
+#define LEAST_RISE 16 /* by such a part with every answer: twice as long after 12 of them */
+#define SLOW_TIMES 4  /* an answer that took so many times the average, and longer than */
 #define SLOW_NS    (50 * NS_PER_MS)
 
 static const struct health_preset presets[] = {
@@ -99,7 +100,11 @@ void health_answer(struct health *h, uint64_t latency_ns, uint64_t now_ns)
     /* Compared with the average before it, so that one slow answer can be seen. */
     h->last_latency_ns = latency_ns > 0 ? latency_ns : 1;
     alive(h, now_ns);
-    if (h->latency_ns == 0)
+    /* It rises slowly, so that a way that has become longer is believed at last. */
+    uint64_t least = h->least_latency_ns + h->least_latency_ns / LEAST_RISE + 1;
+    bool first = h->latency_ns == 0;
+    h->least_latency_ns = first || h->last_latency_ns < least ? h->last_latency_ns : least;
+    if (first)
         h->latency_ns = h->last_latency_ns;
     else
         h->latency_ns = h->latency_ns - h->latency_ns / 5 + h->last_latency_ns / 5;

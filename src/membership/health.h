@@ -31,6 +31,7 @@ struct health {
     uint64_t next_ns;     /* of the next beat */
     uint64_t latency_ns;  /* moving average, 0.2 for each new sample; 0: none yet */
     uint64_t last_latency_ns;
+    uint64_t least_latency_ns; /* of late: without what waits in a line that is full for a while */
     uint32_t missed;           /* beats in a row */
     uint64_t answered, failed; /* ever */
     uint64_t paused_ns;        /* we ourselves did not run until then: nobody else's silence counts before */

@@ -164,6 +164,22 @@ static void latency_is_an_average_with_a_fifth_for_the_new_one(void **state)
     assert_true(health_uptime(&h) == 0.5);
 }
 
+static void a_full_line_does_not_make_the_way_longer(void **state)
+{
+    struct health h = begin(0);
+    (void)state;
+    health_linked(&h, 0);
+    health_answer(&h, 10 * MS, 1);
+    health_answer(&h, MS, 2);
+    assert_int_equal(h.least_latency_ns, MS);
+    for (uint64_t i = 0; i < 5; i++)
+        health_answer(&h, 40 * MS, 3 + i);
+    assert_in_range(h.least_latency_ns, MS, 2 * MS);
+    for (uint64_t i = 0; i < 100; i++)
+        health_answer(&h, 40 * MS, 10 + i);
+    assert_int_equal(h.least_latency_ns, 40 * MS); /* it is longer, after all */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -175,6 +191,7 @@ int main(void)
         cmocka_unit_test(who_never_was_joined_is_dead_after_a_while),
         cmocka_unit_test(our_own_pause_is_not_its_silence),
         cmocka_unit_test(latency_is_an_average_with_a_fifth_for_the_new_one),
+        cmocka_unit_test(a_full_line_does_not_make_the_way_longer),
     };
     return cmocka_run_group_tests_name("membership: health", tests, NULL, NULL);
 }
