@@ -99,11 +99,17 @@ class Household:
         self.running, self.logs, self.readers = {}, {h: [] for h in self.hosts}, []
         for host in self.hosts:  # what an earlier household left
             shutil.rmtree(self.config(host), ignore_errors=True)
-        first, *others = self.hosts
-        text = self.command(first, "init", name)
+        text = self.command(self.hosts[0], "init", name)
         self.token = re.search(r"hearth1-[A-Za-z0-9._-]+-[0-9a-z]+", text)[0]
-        for host in others:
-            self.command(host, "join", self.token)
+        for host in self.hosts[1:]:
+            self.join(host)
+
+    def join(self, host):
+        """Gives a host the token."""
+        if host not in self.hosts:
+            self.hosts.append(host)
+        self.logs.setdefault(host, [])
+        self.command(host, "join", self.token)
 
     # ---- commands ----
 
@@ -194,9 +200,21 @@ class Household:
     def restore(self, host):
         self.lab.switch(f"thaw {host}")
 
+    def pull(self, host):
+        """Its device goes down, and loses what goes with that: global IPv6 addresses."""
+        sh("ip", "-n", self.lab.spaces[host], "link", "set", DEVICE, "down")
+
+    def plug(self, host):
+        self.lab.address_all(host)
+
     def change_address(self, host, old, new):
         sh("ip", "-n", self.lab.spaces[host], "-batch", "-",
-           text=f"addr add {new}/24 dev {DEVICE}\naddr del {old}/24 dev {DEVICE}\n")
+           text=f"addr del {old}/24 dev {DEVICE}\naddr add {new}/24 dev {DEVICE}\n")
+
+    def end_one(self, host):
+        """Ends it, if it runs."""
+        if host in self.running:
+            self.kill(host)
 
     def end(self):
         """Ends all; they say goodbye."""

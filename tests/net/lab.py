@@ -151,7 +151,7 @@ class Lab:
             else:
                 self._make_veth(rate)
             for i in range(count):
-                self._address(i)
+                self.address_all(i)
             if rate and mode == "switch":
                 for i in range(count):
                     self._press(i, bits(rate))
@@ -200,13 +200,13 @@ class Lab:
     def mac(host):
         return f"02:00:0a:4d:00:{host + 1:02x}"
 
-    def _address(self, host):
+    def address_all(self, host):
         """Addresses, and the neighbours' by table: a lost ARP reply would be a second's wait that no test is about."""
         lines = [f"link set lo up", f"link set {DEVICE} address {self.mac(host)} addrgenmode none",
-                 f"link set {DEVICE} up", f"addr add {self.address(host)}/24 dev {DEVICE}"]
+                 f"link set {DEVICE} up", f"addr replace {self.address(host)}/24 dev {DEVICE}"]
         six = os.path.exists("/proc/net/if_inet6")
         if six:
-            lines.append(f"addr add {self.address6(host)}/64 dev {DEVICE} nodad")
+            lines.append(f"addr replace {self.address6(host)}/64 dev {DEVICE} nodad")
         for other in (i for i in range(self.count) if i != host):
             for address in [self.address(other)] + [self.address6(other)] * six:
                 lines.append(f"neigh replace {address} lladdr {self.mac(other)} nud permanent dev {DEVICE}")

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import unittest
 
-from lab import BINARY, TBF_LIMIT, Lab, bits, sh, unavailable
+from lab import BINARY, Lab, bits, unavailable
+from two_lans import two_lans
 
 PROBER, SURVEY = BINARY / "hearth-prober", BINARY / "hearth-survey"
 PORT = 5000
@@ -94,12 +95,7 @@ class Probes(unittest.TestCase):
     def test_two_lans(self):
         """Three hosts of 1 Gbit/s on each of two bridges, joined by a trunk of 100 Mbit/s."""
         with Lab(6, rate="1g", mode="veth") as lab:
-            sh("ip", "-n", lab.centre, "-batch", "-", text="link add br1 type bridge\nlink set br1 up\n"
-               "link add t0 type veth peer name t1\nlink set t0 master br0 up\nlink set t1 master br1 up\n"
-               + "".join(f"link set p{i} master br1\n" for i in (3, 4, 5)))
-            for end in ("t0", "t1"):
-                sh("tc", "-n", lab.centre, "qdisc", "replace", "dev", end, "root", "tbf", "rate", "100mbit",
-                   "burst", 131072, "limit", TBF_LIMIT)
+            two_lans(lab, (3, 4, 5), "100m")
             table = self.repeat(lab, lambda a, b: "1g" if a // 3 == b // 3 else "100m")
         self.assertEqual({w["kind"] for w in table}, {"wire"})
 

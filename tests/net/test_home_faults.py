@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What happens to a cluster when machines crash, freeze, are cut off, get another address or have a full disk. Times are
+printed as figures; limits are only there against hanging."""
+
+import contextlib
+import sys
+import time
+import unittest
+
+from household import Figures, Household, missing, replayable, seeds
+from lab import Lab, sh, unavailable
+
+HOSTS = 4
+STRANDED_S = 15
+DISK_S = 10
+
+REASON = unavailable("switch") or missing()
+FIGURES = Figures()
+
+
+@unittest.skipIf(REASON, REASON)
+class Faults(unittest.TestCase):
+    def begin(self, count, hosts=None):
+        """A lab, and a cluster in it that agrees."""
+        self.lab = Lab(count)
+        self.addCleanup(self.lab.close)
+        self.home = Household(self.lab, hosts)
+        self.addCleanup(self.home.end)
+        self.home.up_all()
+        return self.home.wait_view()
+
+    def repeat(self, usual, soak, once):
+        """Does it again and again with the same cluster; each leaves it whole."""
+        for seed in seeds(usual, soak):
+            with replayable(self, seed) as chance:
+                time.sleep(chance.uniform(0, 1))
+                once(chance)
+        FIGURES.show()
+
+    def timed(self, name, since, hosts=None, **more):
+        view = self.home.wait_view(hosts, **more)
+        FIGURES.add(name, time.monotonic() - since)
+        return view
+
+    def others(self, host):
+        return [h for h in self.home.hosts if h != host]
+
+    # ---- crashes ----
+
+    def test_leader_is_killed(self):
+        self.begin(HOSTS)
+
+        def once(_chance):
+            before = self.home.wait_view()
+            lost, since = before.leader, time.monotonic()
+            self.home.kill(lost)
+            after = self.timed("leader_killed", since, self.others(lost))
+            self.assertEqual(after.instance, before.instance)
+            self.assertGreater(after.term, before.term)
+            self.assertEqual(after.leader, next(h for h in before.order if h != lost), "the most senior one leads")
+            since = time.monotonic()
+            self.home.up(lost)
+            again = self.timed("restarted", since)
+            self.assertEqual(again.leader, after.leader)
+            self.assertEqual(again.ids[lost][0], before.ids[lost][0], "the same key")
+            self.assertNotEqual(again.ids[lost][1], before.ids[lost][1], "another process")
+        self.repeat(3, 20, once)
+
+    # ---- silence ----
+
+    def test_frozen_and_thawed(self):
+        self.begin(HOSTS)
+
+        def once(chance):
+            before = self.home.wait_view()
+            lost, since = chance.choice(self.home.hosts), time.monotonic()
+            role = "leader" if lost == before.leader else "member"
+            self.home.freeze(lost)
+            after = self.timed(f"{role}_frozen", since, self.others(lost))
+            self.assertEqual(after.instance, before.instance)
+            time.sleep(chance.uniform(0, 2))
+            since = time.monotonic()
+            self.home.thaw(lost)
+            again = self.timed("thawed", since)
+            self.assertEqual(again.instance, before.instance)
+            self.assertEqual(again.ids, before.ids, "the same processes")
+        self.repeat(2, 20, once)
+
+    def stranded(self, host):
+        status = self.home.status(host)
+        return status["view"] if status["view"]["state"] == "stranded" else None
+
+    def wait_stranded(self, host, since):
+        """It says so, and whom it misses."""
+        view = self.home.wait_for(f"{host} is stranded", lambda: self.stranded(host), STRANDED_S)
+        self.assertIn("too few members", view["why"])
+        self.home.wait_for(f"{host} says whom it misses",
+                           lambda: self.home.logged(host, r"quorum lost .*: \d of \d members are missing \(", since), STRANDED_S)
+
+    def test_cut_off_and_restored(self):
+        self.begin(HOSTS)
+
+        def once(chance):
+            before = self.home.wait_view()
+            lost, since = chance.choice(self.home.hosts), time.monotonic()
+            role = "leader" if lost == before.leader else "member"
+            self.home.cut(lost)
+            after = self.timed(f"{role}_cut_off", since, self.others(lost))
+            self.assertEqual(after.instance, before.instance)
+            self.wait_stranded(lost, since)
+            time.sleep(chance.uniform(0, 2))
+            since = time.monotonic()
+            self.home.restore(lost)
+            again = self.timed("restored", since)
+            self.assertEqual(again.instance, before.instance, "the majority's cluster is the one that goes on")
+            self.assertEqual(again.ids, before.ids, "the same processes")
+        self.repeat(2, 20, once)
+
+    def test_two_machines(self):
+        """The leader's side goes on; the other one cannot know, and stops."""
+        self.begin(2)
+
+        def once(chance):
+            before = self.home.wait_view()
+            lost, since = 1 - before.leader, time.monotonic()
+            self.home.cut(lost)
+            after = self.timed("one_of_two_cut_off", since, [before.leader])
+            self.assertEqual((after.instance, after.leader), (before.instance, before.leader))
+            self.wait_stranded(lost, since)
+            since = time.monotonic()
+            self.home.restore(lost)
+            again = self.timed("one_of_two_restored", since)
+            self.assertEqual(again.ids, before.ids)
+        self.repeat(1, 20, once)
+
+    def test_cable_is_pulled(self):
+        """The host notices: its device is down."""
+        self.begin(HOSTS)
+
+        def once(chance):
+            before = self.home.wait_view()
+            lost, since = chance.choice(self.home.hosts), time.monotonic()
+            self.home.pull(lost)
+            after = self.timed("unplugged", since, self.others(lost))
+            self.assertEqual(after.instance, before.instance)
+            self.wait_stranded(lost, since)
+            since = time.monotonic()
+            self.home.plug(lost)
+            again = self.timed("plugged_in", since)
+            self.assertEqual(again.ids, before.ids)
+        self.repeat(1, 20, once)
+
+    # ---- addresses ----
+
+    def addresses(self, host):
+        """Of this host, as all others have them in their view."""
+        found = set()
+        for other in self.others(host):
+            members = self.home.status(other)["view"]["members"]
+            found.add(tuple(next((m["addresses"] for m in members if m["name"] == self.home.host_name(host)), ())))
+        return found.pop() if len(found) == 1 else None
+
+    def test_address_changes(self):
+        self.begin(3)
+        self.number = 100
+
+        def once(chance):
+            before = self.home.wait_view()
+            host, since = chance.choice(self.home.hosts), time.monotonic()
+            old = next(a for a in self.addresses(host) if a.startswith("10.")).rsplit(":", 1)[0]
+            self.number += 1
+            new = f"10.77.0.{self.number}"
+            self.home.change_address(host, old, new)
+
+            def moved():
+                told = self.addresses(host)
+                return told and any(a.startswith(new + ":") for a in told) and \
+                    not any(a.startswith(old + ":") for a in told)
+            self.home.wait_for("the view has the new address", moved)
+            FIGURES.add("address_changed", time.monotonic() - since)
+            after = self.home.wait_view()
+            self.assertEqual(after.ids, before.ids, "the same members")
+            gone = [h for h in self.others(host) if self.home.logged(h, f" left {self.home.host_name(host)}", since)]
+            self.assertEqual(gone, [], f"it was taken out meanwhile\n{self.home.told()}")
+        self.repeat(2, 20, once)
+
+    # ---- a full disk ----
+
+    @contextlib.contextmanager
+    def small_disk(self, host):
+        """The host's config folder is on a disk of its own, of a few blocks."""
+        folder = self.home.config(host)
+        folder.mkdir(exist_ok=True)
+        sh("mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "hearth-test", folder)
+        try:
+            yield folder
+        finally:
+            self.home.end_one(host)
+            sh("umount", folder)
+
+    @staticmethod
+    def fill(folder):
+        ballast = folder / "ballast"
+        with open(ballast, "wb", buffering=0) as file, contextlib.suppress(OSError):
+            while file.write(bytes(4096)):
+                pass
+        return ballast
+
+    def refused(self, host, *args):
+        """The command fails, and says that the disk is full and where."""
+        code, _, errors = self.home.try_command(host, *args, timeout=DISK_S)
+        self.assertEqual(code, 1, errors)
+        self.assertIn("No space left", errors)
+        self.assertIn(str(self.home.config(host)), errors)
+
+    def test_disk_is_full(self):
+        self.begin(4, hosts=(0, 1, 2))
+        for seed in seeds(1, 20):
+            with replayable(self, seed):
+                self.fill_disk(3)
+        FIGURES.show()
+
+    def fill_disk(self, host):
+        before = self.home.wait_view()
+        with self.small_disk(host) as folder:
+            ballast = self.fill(folder)
+            self.refused(host, "join", self.home.token)
+            ballast.unlink()
+            self.home.join(host)
+            ballast = self.fill(folder)
+            self.refused(host, "up")  # it has no key yet, and no room for one
+            self.assertEqual(self.home.wait_view(), before, "others did not notice")
+            ballast.unlink()
+            self.home.command(host, "id")  # it makes one
+            self.fill(folder)
+            since = time.monotonic()
+            self.home.up(host)
+            with_it = self.timed("joined_with_full_disk", since)
+            self.assertEqual({h: i for h, i in with_it.ids.items() if h != host}, before.ids)
+            self.assertEqual(self.home.leave(host), 0)
+            self.home.wait_view()
+
+
+if __name__ == "__main__":
+    if REASON:
+        print(f"SKIP: {REASON}")
+        sys.exit(77)
+    unittest.main(verbosity=2)
