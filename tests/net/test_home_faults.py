@@ -85,7 +85,7 @@ class Faults(unittest.TestCase):
             again = self.timed("thawed", since)
             self.assertEqual(again.instance, before.instance)
             self.assertEqual(again.ids, before.ids, "the same processes")
-        self.repeat(2, 20, once)
+        self.repeat(1, 20, once)
 
     def stranded(self, host):
         status = self.home.status(host)
