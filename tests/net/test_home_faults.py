@@ -67,6 +67,29 @@ class Faults(unittest.TestCase):
             self.assertNotEqual(again.ids[lost][1], before.ids[lost][1], "another process")
         self.repeat(3, 20, once)
 
+    def test_program_goes_on_without_a_lost_machine(self):
+        self.begin(HOSTS)
+        self.home.end()
+
+        def once(chance):
+            begun, lost = time.monotonic(), chance.choice(self.home.hosts)
+            for host in self.home.hosts:  # the largest number that anybody asks for counts
+                self.home.up(host, "--min", 4 if host == lost else 3, "--job", "work", "--", "sh", "-c",
+                             "echo with $HEARTH_WORLD_SIZE; exec sleep 600")
+            FIGURES.add("program_begins", self.started(4, self.home.hosts, begun) - begun)
+            since = time.monotonic()
+            self.home.kill(lost)
+            FIGURES.add("program_again", self.started(3, self.others(lost), since) - since)
+            self.home.wait_for("nothing is left on a machine whose node was killed",
+                               lambda: not sh("ip", "netns", "pids", self.lab.spaces[lost]))
+            self.home.end()
+        self.repeat(1, 20, once)
+
+    def started(self, size, hosts, since):
+        """When the last of these hosts had started the program with so many machines."""
+        return max(self.home.wait_for(f"{host} starts with {size}", lambda: self.home.logged(
+            host, f"with {size}$", since)) for host in hosts)
+
     # ---- silence ----
 
     def test_frozen_and_thawed(self):
@@ -115,7 +138,7 @@ class Faults(unittest.TestCase):
             again = self.timed("restored", since)
             self.assertEqual(again.instance, before.instance, "the majority's cluster is the one that goes on")
             self.assertEqual(again.ids, before.ids, "the same processes")
-        self.repeat(2, 20, once)
+        self.repeat(1, 20, once)
 
     def test_two_machines(self):
         """The leader's side goes on; the other one cannot know, and stops."""
@@ -132,6 +155,25 @@ class Faults(unittest.TestCase):
             self.home.restore(lost)
             again = self.timed("one_of_two_restored", since)
             self.assertEqual(again.ids, before.ids)
+        self.repeat(1, 20, once)
+
+    def test_halves(self):
+        """Of two halves the one with the leader goes on."""
+        self.begin(HOSTS)
+
+        def once(chance):
+            before = self.home.wait_view()
+            away = chance.sample(self.others(before.leader), 2)
+            left, since = [h for h in self.home.hosts if h not in away], time.monotonic()
+            self.lab.switch("partition " + "|".join(",".join(map(str, half)) for half in (left, away)))
+            after = self.timed("halved", since, left)
+            self.assertEqual(after.instance, before.instance)
+            for host in away:
+                self.wait_stranded(host, since)
+            since = time.monotonic()
+            self.lab.switch("heal")
+            again = self.timed("healed", since)
+            self.assertEqual((again.instance, again.ids), (before.instance, before.ids))
         self.repeat(1, 20, once)
 
     def test_cable_is_pulled(self):
