@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "membership/jobs.h"
 #include "node/contest.h"
 #include "transport/quic.h"
 
@@ -78,6 +79,17 @@ static int suit_all(struct choosing *c, struct error *error)
     return HEARTH_OK;
 }
 
+/* What was seen while all were joined at once may be the queue of a line that they share; members of a home
+ * cluster have known the way for longer. */
+static bool is_far(const struct opening *o, int rank)
+{
+    const struct formation *f = o->formation;
+    uint32_t known_us = 0;
+    if (f != NULL && f->size == o->roster.size)
+        known_us = f->site[rank] == f->site[o->roster.rank] ? f->inside_us : f->across_us;
+    return o->mesh[rank].round_trip_ns >= FAR_NS && (known_us == 0 || known_us * NS_PER_US >= FAR_NS);
+}
+
 /* Those on other hosts to whom the way is long. */
 static int suit_far(struct choosing *c, struct error *error)
 {
@@ -86,7 +98,7 @@ static int suit_far(struct choosing *c, struct error *error)
         if (!can_quic(o, i) || o->roster.members[i].host_id == o->self.host_id)
             continue;
         struct suitor s = {.rank = i, .decides = o->roster.rank < i};
-        bool far = o->mesh[i].round_trip_ns >= FAR_NS && o->config->rate == 0;
+        bool far = is_far(o, i) && o->config->rate == 0;
         int status = tell(c, &s, false, &far, error);
         if (status != HEARTH_OK)
             return status;
