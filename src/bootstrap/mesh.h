@@ -11,8 +11,10 @@
 
 #include "bootstrap/roster.h"
 
-#define MESH_CHANNELS_MAX 9   /* control + 8 data */
-#define DOOR_HALF_OPEN    128 /* sockets that have not greeted yet; one goes when another comes */
+#define MESH_CHANNELS_MAX  9               /* control + 8 data */
+#define MESH_CHANNELS_NEAR 2               /* control + 1 */
+#define MESH_FAR_NS        (2 * NS_PER_MS) /* round trip from which on a pair has more of them */
+#define DOOR_HALF_OPEN     128 /* sockets that have not greeted yet; one goes when another comes */
 
 /* ---- the door: the node's listening sockets and those who stand in front of them ---- */
 

@@ -4,7 +4,6 @@
 
 #include <assert.h>
 
-#define NEAR_NS        (2 * NS_PER_MS)
 #define BYTES_EACH     (512.0 * 1024)
 #define DATA_MAX       (MESH_CHANNELS_MAX - 1)
 #define OTHER_START_NS NS_PER_S /* of the way that worked for channel 0, before the others */
@@ -13,8 +12,8 @@ int pairing_channels(const struct pairing_setup *setup, uint64_t round_trip_ns)
 {
     if (setup->channels > 0)
         return setup->channels;
-    if (round_trip_ns < NEAR_NS)
-        return 2;
+    if (round_trip_ns < MESH_FAR_NS)
+        return MESH_CHANNELS_NEAR;
     double product = setup->rate_bytes_per_s * ((double)round_trip_ns / 1e9);
     int data = 1;
     while (data < DATA_MAX && product > (double)data * BYTES_EACH)

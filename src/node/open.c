@@ -159,6 +159,24 @@ static int agree_on_roster(struct opening *o, struct error *error)
 
 /* ---- connections ---- */
 
+/* By what the home cluster has measured before: while all are joined at once, queues make neighbours look
+ * far. */
+static bool known_near(const struct opening *o)
+{
+    const struct formation *f = o->formation;
+    uint32_t longest_us = f == NULL ? 0 : f->inside_us > f->across_us ? f->inside_us : f->across_us;
+    return longest_us > 0 && longest_us * NS_PER_US < MESH_FAR_NS;
+}
+
+static int channels_for(const struct opening *o)
+{
+    if (o->quic_wish == QUIC_ALWAYS)
+        return 1;
+    if (o->config->connections > 0)
+        return (int)o->config->connections + 1;
+    return known_near(o) ? MESH_CHANNELS_NEAR : 0;
+}
+
 static int join(struct opening *o, struct error *error)
 {
     const struct hearth_config *c = o->config;
@@ -174,9 +192,7 @@ static int join(struct opening *o, struct error *error)
         .roster = &o->roster,
         .door = o->door,
         .wish = o->wish,
-        .channels = o->quic_wish == QUIC_ALWAYS ? 1
-                    : c->connections > 0        ? (int)c->connections + 1
-                                                : 0,
+        .channels = channels_for(o),
         .rate_bytes_per_s = (double)c->link_mbps * 1e6 / 8,
         .credentials = o->credentials,
         .trust_network = c->trust_network,
