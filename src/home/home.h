@@ -61,6 +61,9 @@ void home_traffic(struct home *home, const struct identity *peer, uint64_t bytes
 /* How late a member's pieces came, compared with the first that came, on average over the last operations. */
 void home_skew(struct home *home, const struct identity *peer, uint64_t late_ns);
 
+/* The address by which most was measured to leave for that member, if it has several that were tried. */
+bool home_best_addr(struct home *home, const struct identity *peer, struct sock_addr *addr);
+
 /* ---- news ---- */
 
 enum home_event_kind {

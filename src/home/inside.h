@@ -73,7 +73,7 @@ struct home {
     home_event_fn *on_event;
     void *on_event_arg;
     struct list waiters, wishes, watches;
-    uint64_t links_made, links_lost; /* ever */
+    uint64_t links_made, links_lost, links_again; /* ever */
 };
 
 /* describe.c: what we say of ourselves. */

@@ -34,6 +34,9 @@ static void link_up(struct home *home, const struct fellow *fellow, uint64_t now
         i = home->linked_count++;
         home->linked[i] = (struct home_linked){.since_ns = now_ns};
         home->links_made++;
+        const struct health *known = assembly_health(home->assembly, &fellow->id);
+        if (known && known->answered > 0)
+            home->links_again++;
     }
     home->linked[i].fellow = *fellow;
     assembly_linked(home->assembly, fellow, now_ns);

@@ -385,6 +385,7 @@ void home_write_metrics(struct home *home, struct paper *p)
     put_metric(p, "dead_peers", "gauge", counts.dead);
     put_metric(p, "connections_total", "counter", (double)home->links_made);
     put_metric(p, "disconnections_total", "counter", (double)home->links_lost);
+    put_metric(p, "reconnections_total", "counter", (double)home->links_again);
     put_metric(p, "elections_started_total", "counter", (double)counts.elections_started);
     put_metric(p, "elections_completed_total", "counter", (double)counts.elections_won);
     put_metric(p, "election_timeouts_total", "counter", (double)counts.elections_timed_out);

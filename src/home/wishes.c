@@ -175,6 +175,14 @@ void home_skew(struct home *home, const struct identity *peer, uint64_t late_ns)
     mutex_unlock(&home->lock);
 }
 
+bool home_best_addr(struct home *home, const struct identity *peer, struct sock_addr *addr)
+{
+    mutex_lock(&home->lock);
+    bool known = probes_best_addr(home->probes, peer, addr);
+    mutex_unlock(&home->lock);
+    return known;
+}
+
 /* ---- news ---- */
 
 bool home_next_event(struct home *home, uint64_t *place, struct home_event *event)

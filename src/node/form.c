@@ -79,9 +79,23 @@ static int wish_for(struct attempt *a, struct opening *o, struct error *error)
     return home_form(a->residence->home, &wish, a->done, a->deadline_ns, a->formation, error);
 }
 
-/* The same list at every member; each entry is of who is named there. */
-static int read_roster(const struct formation *f, struct opening *o, struct error *error)
+/* All addresses are tried, the first a little earlier: that is the one which was measured to carry most. */
+static void best_first(struct member *member, const struct sock_addr *best)
 {
+    for (int i = 1; i < member->addr_count; i++) {
+        struct sock_addr found = member->addrs[i];
+        if (!sock_addr_same_host(&found, best))
+            continue;
+        memmove(&member->addrs[1], &member->addrs[0], (size_t)i * sizeof found);
+        member->addrs[0] = found;
+        return;
+    }
+}
+
+/* The same list at every member; each entry is of who is named there. */
+static int read_roster(struct home *home, const struct formation *f, struct opening *o, struct error *error)
+{
+    struct sock_addr best;
     o->formation = f;
     o->size = o->roster.size = f->size;
     o->rank = o->roster.rank = f->rank;
@@ -94,6 +108,8 @@ static int read_roster(const struct formation *f, struct opening *o, struct erro
         if (member_decode(m, f->place[i], f->place_len[i]) != HEARTH_OK ||
             !node_id_equal(&m->node, &f->members[i].node))
             return error_set(error, HEARTH_PROTOCOL, i, "form: rank %d says in a wrong way where it is", i);
+        if (i != f->rank && home_best_addr(home, &f->members[i], &best))
+            best_first(m, &best);
     }
     return HEARTH_OK;
 }
@@ -110,7 +126,7 @@ static int join_formed(struct attempt *a, struct opening *o, hearth_node **inner
         o->roster.cluster = a->formation->id;
         return status == HEARTH_OK ? opening_join(o, inner, error) : status;
     }
-    int status = read_roster(a->formation, o, error);
+    int status = read_roster(a->residence->home, a->formation, o, error);
     return status == HEARTH_OK ? opening_join(o, inner, error) : status;
 }
 
