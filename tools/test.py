@@ -36,13 +36,12 @@ SUITES = {
     "net": Suite("release", "test hosts in network namespaces", only="^(net/|process/mix)"),
     "asan": Suite("asan", "address and undefined behaviour sanitizers; without what only computes for long",
                   skip="^(conform/(convergence|soak)|unit/(cli/mlp|collective/(planners|select))|cli/(cli|home|run|up)$|"
-                       "process/compressed_processes|unit/home/fellows_(race|siege))"),
+                       "process/(compressed_|idle)|unit/home/fellows_(race|siege))"),
     "tsan": Suite("tsan", "thread sanitizer; without what has one thread, and what only takes longer",
                   skip="^(unit/(cli|collective|compress|core|discovery|home|kernel|membership|security|wire)/|cli/|sim/|torture/|"
-                       "conform/(average|"
-                       "compressed$|convergence|error_growth|mismatch|nexar|order|soak|special|variants)|"
-                       "process/(matrix|opening|launchers|compressed_processes))"),
-    "clang": Suite("clang", "clang, warnings are errors", only="^(unit/(core|kernel|wire|cli)|sim|cli)/", skip="^cli/(home|up)"),
+                       "conform/(average|compressed$|convergence|error_growth|mismatch|nexar|order|reform|soak|special|"
+                       "variants)|process/(busy|compressed_|idle|launchers|matrix|opening))"),
+    "clang": Suite("clang", "clang, warnings are errors", only="^(unit/(core|kernel|wire)|sim)/"),
     "posix": Suite("posix", "only what every POSIX system has",
                    only="^(unit/(os|node|transport|bootstrap|security)/|process/(death|idle)|"
                         "conform/(close|collectives|concurrent|fork|home|requests|transports))", lean=True),
