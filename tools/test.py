@@ -33,7 +33,8 @@ SUITES = {
     "release": Suite("release", "gcc -O2, tests with assert", skip="^(net/|process/mix|torch/)"),
     "python": Suite("release", "the Python binding", only="^python/"),
     "torch": Suite("release", "PyTorch: hook and backend", only="^torch/", configure=["-DHEARTH_TORCH=ON"]),
-    "net": Suite("release", "test hosts in network namespaces", only="^(net/|process/mix)"),
+    "net": Suite("release", "test hosts in network namespaces; the test of the switch itself is a part of soak",
+                 only="^(net/|process/mix)", skip="^net/switch"),
     "asan": Suite("asan", "address and undefined behaviour sanitizers; without what only computes for long",
                   skip="^(conform/(convergence|soak)|unit/(cli/mlp|collective/(planners|select))|cli/(cli|home|run|up)$|"
                        "process/(compressed_|idle)|unit/home/fellows_(race|siege))"),

@@ -210,7 +210,7 @@ class Mdns(unittest.TestCase):
         sh("ip", "-n", self.lab.centre, "link", "add", "p1", "type", "veth", "peer", "name", DEVICE, "netns",
            self.lab.spaces[1])
         sh("ip", "-n", self.lab.centre, "-batch", "-", text="link set p1 master br0\nlink set p1 up\n")
-        self.lab._address(1)
+        self.lab.address_all(1)
         c = self.seeker(1, "3")
         a.sees("2", "3")
         b.sees("1", "3")
