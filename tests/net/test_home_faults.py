@@ -173,7 +173,7 @@ class Faults(unittest.TestCase):
             since = time.monotonic()
             self.lab.switch("heal")
             again = self.timed("healed", since)
-            self.assertEqual((again.instance, again.ids), (before.instance, before.ids))
+            self.assertEqual(again.ids, before.ids)  # in a cluster that never worked the other half may have begun anew
         self.repeat(1, 20, once)
 
     def test_cable_is_pulled(self):
