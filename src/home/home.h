@@ -102,6 +102,5 @@ void home_wait_event(struct home *home, uint64_t place, uint64_t deadline_ns);
  * [...]}; docs/man/hearth.1 has the fields. As snprintf. */
 int64_t home_json(struct home *home, char *text, size_t size);
 int64_t home_metrics(struct home *home, char *text, size_t size); /* lines of Prometheus text */
-int home_members(struct home *home, struct census *out);          /* a copy; its size */
 
 #endif

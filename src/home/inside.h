@@ -34,7 +34,6 @@ struct home_wish {
 /* A node that we are joined to. */
 struct home_linked {
     struct fellow fellow;
-    uint64_t since_ns;
     uint64_t late_ns; /* home_skew */
 };
 
@@ -86,6 +85,8 @@ void home_look_around(struct home *home, uint64_t now_ns);
 /* routes.c: what comes goes where it belongs. */
 void home_pump(struct home *home, uint64_t now_ns);
 void home_flush(struct home *home); /* letters that wait */
+/* NULL: we are not joined to it. */
+struct home_linked *home_find_linked(struct home *home, const struct identity *id);
 void home_tell(struct home *home, const struct home_event *event);
 
 /* status.c */

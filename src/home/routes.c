@@ -14,31 +14,31 @@
 
 /* ---- who is there ---- */
 
-static int linked_find(const struct home *home, const struct identity *id)
+struct home_linked *home_find_linked(struct home *home, const struct identity *id)
 {
     for (int i = 0; i < home->linked_count; i++)
         if (identity_equal(&home->linked[i].fellow.id, id))
-            return i;
-    return -1;
+            return &home->linked[i];
+    return NULL;
 }
 
 static void link_up(struct home *home, const struct fellow *fellow, uint64_t now_ns)
 {
-    int i = linked_find(home, &fellow->id);
+    struct home_linked *linked = home_find_linked(home, &fellow->id);
 
-    if (i < 0 && home->linked_count == FELLOWS_MAX) {
+    if (!linked && home->linked_count == FELLOWS_MAX) {
         fellows_drop(home->fellows, &fellow->id, "this node is joined to as many as it can be");
         return;
     }
-    if (i < 0) {
-        i = home->linked_count++;
-        home->linked[i] = (struct home_linked){.since_ns = now_ns};
+    if (!linked) {
+        linked = &home->linked[home->linked_count++];
+        linked->late_ns = 0;
         home->links_made++;
         const struct health *known = assembly_health(home->assembly, &fellow->id);
         if (known && known->answered > 0)
             home->links_again++;
     }
-    home->linked[i].fellow = *fellow;
+    linked->fellow = *fellow;
     assembly_linked(home->assembly, fellow, now_ns);
     if (!home->gossip_due)
         home->gossip_ns = now_ns + GOSSIP_SOON;
@@ -47,11 +47,11 @@ static void link_up(struct home *home, const struct fellow *fellow, uint64_t now
 
 static void link_down(struct home *home, const struct identity *id, uint64_t now_ns)
 {
-    int i = linked_find(home, id);
+    struct home_linked *linked = home_find_linked(home, id);
 
-    if (i < 0)
+    if (!linked)
         return;
-    home->linked[i] = home->linked[--home->linked_count];
+    *linked = home->linked[--home->linked_count];
     home->links_lost++;
     assembly_unlinked(home->assembly, id, PARTING_BROKE, now_ns);
 }
@@ -382,5 +382,4 @@ void home_pump(struct home *home, uint64_t now_ns)
     tell_assembly(home);
     tell_jobs(home);
     home_flush(home);
-    fellows_pump(home->fellows, now_ns); /* what was just said leaves now */
 }

@@ -61,14 +61,6 @@ static void put_self(struct home *home, struct paper *p)
 
 /* ---- the view ---- */
 
-static const struct home_linked *linked_of(const struct home *home, const struct identity *id)
-{
-    for (int i = 0; i < home->linked_count; i++)
-        if (identity_equal(&home->linked[i].fellow.id, id))
-            return &home->linked[i];
-    return NULL;
-}
-
 /* Who is late, and much later than anybody else; NULL: nobody. */
 static const struct home_linked *straggler(const struct home *home)
 {
@@ -106,7 +98,7 @@ static void put_member(struct home *home, struct paper *p, int rank, const struc
 {
     static const char *const cpus[] = {"avx2", "avx512", "neon", "aes", NULL};
     static const char *const roles[] = {"demo", "bench", "guest", NULL};
-    const struct home_linked *linked = linked_of(home, &f->id);
+    const struct home_linked *linked = home_find_linked(home, &f->id);
     const struct health *h = assembly_health(home->assembly, &f->id);
     bool self = identity_equal(&f->id, &fellows_self(home->fellows)->id);
 
@@ -291,7 +283,7 @@ static void put_nodes(struct home *home, struct paper *p)
             sighted = identity_equal(&found[k].id, &list[i].id);
         if (sighted)
             continue;
-        const struct home_linked *linked = linked_of(home, &list[i].id);
+        const struct home_linked *linked = home_find_linked(home, &list[i].id);
         struct node_line line = {&list[i].id, linked ? linked->fellow.name : "", &list[i].addr, ours};
         put_node(home, p, &line, &list[i], comma);
         comma = ", ";

@@ -88,14 +88,6 @@ int home_wait(struct home *home, int others, uint64_t deadline_ns, struct error 
     return done ? HEARTH_OK : error_set(error, HEARTH_TIMEOUT, RANK_NONE, "%s", text);
 }
 
-int home_members(struct home *home, struct census *out)
-{
-    mutex_lock(&home->lock);
-    *out = *assembly_census(home->assembly);
-    mutex_unlock(&home->lock);
-    return out->size;
-}
-
 /* ---- jobs ---- */
 
 static bool answered(struct home *home, void *arg)
@@ -169,9 +161,9 @@ void home_traffic(struct home *home, const struct identity *peer, uint64_t bytes
 void home_skew(struct home *home, const struct identity *peer, uint64_t late_ns)
 {
     mutex_lock(&home->lock);
-    for (int i = 0; i < home->linked_count; i++)
-        if (identity_equal(&home->linked[i].fellow.id, peer))
-            home->linked[i].late_ns = late_ns;
+    struct home_linked *linked = home_find_linked(home, peer);
+    if (linked)
+        linked->late_ns = late_ns;
     mutex_unlock(&home->lock);
 }
 
