@@ -534,7 +534,8 @@ static void hello_came(struct peer *peer, const struct frame *frame, const uint8
         link_fail(&peer->link, HEARTH_PROTOCOL, "it claims another rank or size than agreed");
 }
 
-/* Who closes because another was lost says so: what fails over its going is that one's fault. */
+/* Who closes because another was lost says so: what fails over its going is that one's fault. If that one is
+ * us, we were put out, and the others shall not hear from us that it was the sender who failed. */
 static void bye_came(struct peer *peer, const struct frame *frame, const uint8_t *payload)
 {
     struct error why;
@@ -544,8 +545,7 @@ static void bye_came(struct peer *peer, const struct frame *frame, const uint8_t
         link_fail(&peer->link, HEARTH_PROTOCOL, "a goodbye with a bad payload");
         return;
     }
-    if (why.status == HEARTH_PEER_LOST && why.rank >= 0 && why.rank < engine->size &&
-        why.rank != engine->rank)
+    if (why.status == HEARTH_PEER_LOST && why.rank >= 0 && why.rank < engine->size)
         blamed = why.rank;
     peer->left = true;
     engine_peer_lost(engine, peer->link.rank, blamed, why.text);

@@ -256,7 +256,9 @@ bool engine_expel(struct engine *engine, int rank, const char *why)
     struct peer *peer = &engine->peers[rank];
     if (!peer->joined || !link_up(&peer->link))
         return false;
-    link_fail(&peer->link, HEARTH_PEER_LOST, why);
+    struct error bye;
+    error_set(&bye, HEARTH_PEER_LOST, rank, "%s", why);
+    link_dismiss(&peer->link, &bye);
     return true;
 }
 

@@ -63,7 +63,8 @@ void engine_close(struct engine *engine);
 /* Joins a peer: takes the conns, the first of them for control. */
 int MUST_CHECK engine_join(struct engine *engine, int rank, struct conn *const *conns, int count);
 
-/* The peer may not stay, for the reason given: its link goes down at the next progress, as if it were lost.
+/* The peer may not stay, for the reason given, and is told so: its link goes down at the next progress, as if
+ * it were lost.
  * False: it is not joined, or is gone already. */
 bool engine_expel(struct engine *engine, int rank, const char *why);
 

@@ -671,11 +671,25 @@ static void say_bye(struct link *link, const struct error *bye)
     }
 }
 
+static bool can_say_bye(const struct link *link)
+{
+    return link->failure.status == HEARTH_OK && link->control_count < LINK_CONTROL_QUEUE;
+}
+
+void link_dismiss(struct link *link, const struct error *bye)
+{
+    if (!link_up(link))
+        return;
+    if (can_say_bye(link))
+        say_bye(link, bye);
+    link_fail(link, bye->status, bye->text);
+}
+
 void link_fini(struct link *link, const struct error *bye)
 {
     if (!link_up(link))
         return;
-    if (bye != NULL && link->failure.status == HEARTH_OK && link->control_count < LINK_CONTROL_QUEUE)
+    if (bye != NULL && can_say_bye(link))
         say_bye(link, bye);
     close_pipes(link);
     drop_queues(link);

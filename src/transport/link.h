@@ -144,6 +144,8 @@ struct link_setup {
     uint32_t eager_budget;
 };
 void link_init(struct link *link, const struct link_setup *setup);
+/* Says goodbye, and goes down at the next pump with that as the reason. */
+void link_dismiss(struct link *link, const struct error *bye);
 /* Drops what is queued without events; says goodbye first if `bye` is not NULL. */
 void link_fini(struct link *link, const struct error *bye);
 bool link_up(const struct link *link);

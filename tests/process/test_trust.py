@@ -181,7 +181,9 @@ class Keys(Place):
         # One that hears it from the other first, as a loss, may have closed before it looked for itself.
         self.assertTrue(any("revoked" in member.heard("failed")["text"] for member in members[:2]))
         self.assertTrue(any(member.logged(r"HEARTH-EXPELLED rank 2 .*revoked") for member in members[:2]))
-        self.assertIn(members[2].hear("failed", seconds=REVOKED_S)["status"], LOST)
+        put_out = members[2].hear("failed", seconds=REVOKED_S)
+        self.assertIn(put_out["status"], LOST)
+        self.assertRegex(put_out["text"], r"rank 2 .*lost.*revoked")
 
 
 @unittest.skipIf(REASON, REASON)
