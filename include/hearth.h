@@ -341,12 +341,12 @@ HEARTH_API int hearth_wait_for_peers(hearth_node *node, int min_peers, int64_t t
  * more, where it was formed but not all were joined by then). Who asks while the job runs waits until it
  * forms again. Ranks follow the order of the fastest ways between the machines. A job's name has 1 to 63
  * printable characters; a node can be in a job once. Closed by hearth_group_close, which ends the group for
- * all others: end with a hearth_barrier, so that nobody is still at work. */
+ * all others: what they have begun and can finish without this member goes on. */
 HEARTH_API int hearth_form(hearth_node *node, const char *job, int min_members, hearth_group **group);
 
-/* When a member of a formed group is lost, leaves or closes its group, operations in flight and all later
- * ones end with HEARTH_VIEW_CHANGED on every other member, inputs as promised. This gives the next group, of
- * those who are left and those who wait: blocks until all survivors have called it; the minimum of
+/* When a member of a formed group is lost, leaves or closes its group, operations in flight that need it and
+ * all later ones end with HEARTH_VIEW_CHANGED on every other member, inputs as promised. This gives the next
+ * group, of those who are left and those who wait: blocks until all survivors have called it; the minimum of
  * hearth_form still holds. The old group is closed; its compressors and syncs go on with the new one,
  * residuals kept (what a lost member had not sent is lost with it). *group is unchanged on failure, and this
  * may be called again. */

@@ -10,6 +10,8 @@
 #include "collective/state.h"
 #include "core/hash.h"
 
+#define DOUBT_NS (500 * NS_PER_MS) /* of silence from a peer that others know to be gone */
+
 /* ---- look-ups ---- */
 
 struct group *engine_group(struct engine *engine, uint64_t id)
@@ -182,7 +184,7 @@ void engine_peer_lost(struct engine *engine, int world_rank, int blamed, const c
     memset(peer->incoming, 0, sizeof peer->incoming);
 }
 
-static void view_changed(struct op *op, const char *why)
+static void end_changed(struct op *op, const char *why)
 {
     char name[160];
     struct error error;
@@ -192,7 +194,8 @@ static void view_changed(struct op *op, const char *why)
     op_abort(op, &error, &error);
 }
 
-void engine_view_changed(struct engine *engine, const char *why)
+/* New operations are refused; the first reason counts. `blamed`: rank in the cluster, or RANK_NONE. */
+static void view_over(struct engine *engine, int blamed, const char *why)
 {
     struct list *item, *after;
     if (engine->changed.status != HEARTH_OK)
@@ -201,11 +204,18 @@ void engine_view_changed(struct engine *engine, const char *why)
     error_advise(&engine->changed);
     LIST_EACH (item, after, &engine->groups) {
         struct group *group = container_of(item, struct group, item);
-        if (group->broken.status == HEARTH_OK)
-            group->broken = engine->changed;
+        if (group->broken.status != HEARTH_OK)
+            continue;
+        group->broken = engine->changed;
+        group->broken.rank = blamed != RANK_NONE ? group->rank_of[blamed] : RANK_NONE;
     }
+}
+
+void engine_view_changed(struct engine *engine, const char *why)
+{
+    view_over(engine, RANK_NONE, why);
     while (!list_empty(&engine->active))
-        view_changed(container_of(engine->active.next, struct op, item), why);
+        end_changed(container_of(engine->active.next, struct op, item), why);
 }
 
 /* ---- time ---- */
@@ -240,14 +250,17 @@ static void op_nag(struct op *op, uint64_t now)
 static uint64_t ping_interval(const struct engine *engine)
 {
     uint64_t quarter = engine->peer_timeout_ns / 4;
-    return quarter < PING_NS ? quarter : PING_NS;
+    return quarter > 0 && quarter < PING_NS ? quarter : PING_NS;
 }
 
 static void peer_silent(struct peer *peer, uint64_t now)
 {
     char what[80];
-    snprintf(what, sizeof what, "it has said nothing for %llu ms",
-             (unsigned long long)((now - peer->heard_ns) / NS_PER_MS));
+    if (peer->doubt_ns != 0)
+        snprintf(what, sizeof what, "it is gone from the group");
+    else
+        snprintf(what, sizeof what, "it has said nothing for %llu ms",
+                 (unsigned long long)((now - peer->heard_ns) / NS_PER_MS));
     link_fail(&peer->link, HEARTH_PEER_LOST, what);
 }
 
@@ -260,6 +273,35 @@ bool engine_expel(struct engine *engine, int rank, const char *why)
     error_set(&bye, HEARTH_PEER_LOST, rank, "%s", why);
     link_dismiss(&peer->link, &bye);
     return true;
+}
+
+static void doubt(struct engine *engine, struct peer *peer)
+{
+    if (!peer->joined || peer->doubt_ns != 0)
+        return;
+    peer->doubt_ns = clock_now(engine->clock) + 1; /* never 0 */
+    engine->doubts = true;
+    engine->ping_ns = 0; /* it is looked at in the next round */
+}
+
+void engine_members_lost(struct engine *engine, uint64_t lost, const char *why)
+{
+    int first = lost != 0 ? __builtin_ctzll(lost) : RANK_NONE;
+    view_over(engine, first < engine->size ? first : RANK_NONE, why);
+    for (int i = 0; i < engine->size && i < 64; i++)
+        if ((lost >> i & 1) != 0)
+            doubt(engine, &engine->peers[i]);
+}
+
+/* When it is lost if no more is heard of it. */
+static uint64_t silence_ends(const struct engine *engine, const struct peer *peer)
+{
+    uint64_t timeout = engine->peer_timeout_ns;
+    if (peer->doubt_ns == 0)
+        return timeout > 0 ? peer->heard_ns + timeout : NEVER_NS;
+    uint64_t soon = peer->heard_ns + (timeout == 0 || timeout > DOUBT_NS ? DOUBT_NS : timeout),
+             last = timeout > 0 ? peer->doubt_ns + timeout : NEVER_NS;
+    return last < soon ? last : soon;
 }
 
 /* Whatever comes from a peer shows that it lives. Every second each is asked; who says nothing at all for
@@ -280,10 +322,11 @@ static bool check_peers(struct engine *engine, uint64_t now)
         if (frozen || heard != peer->heard)
             peer->heard_ns = now;
         peer->heard = heard;
-        uint64_t end = peer->heard_ns + engine->peer_timeout_ns;
+        uint64_t end = silence_ends(engine, peer);
         if (now >= end)
             peer_silent(peer, now);
-        else
+        else if (peer->doubt_ns == 0 &&
+                 engine->peer_timeout_ns > 0) /* of one in doubt, answers mean nothing */
             link_send_control(&peer->link, &(struct frame){.kind = FRAME_PING}, NULL);
         if (end > now && end < engine->ping_ns)
             engine->ping_ns = end;
@@ -295,11 +338,12 @@ static bool check_time(struct engine *engine)
 {
     struct list *item, *after;
     bool moved = false;
-    if (list_empty(&engine->active) && engine->peer_timeout_ns == 0 && !engine->stuck)
+    bool watches = engine->peer_timeout_ns > 0 || engine->doubts;
+    if (list_empty(&engine->active) && !watches && !engine->stuck)
         return false;
     uint64_t now = clock_now(engine->clock);
     traffic_look(engine, now);
-    if (engine->peer_timeout_ns > 0)
+    if (watches)
         moved = check_peers(engine, now);
     LIST_EACH (item, after, &engine->active) {
         struct op *op = container_of(item, struct op, item);
@@ -320,7 +364,8 @@ static bool check_time(struct engine *engine)
 
 uint64_t engine_deadline(const struct engine *engine)
 {
-    uint64_t soonest = engine->peer_timeout_ns > 0 && engine->size > 1 ? engine->ping_ns : NEVER_NS;
+    bool watches = engine->peer_timeout_ns > 0 || engine->doubts;
+    uint64_t soonest = watches && engine->size > 1 ? engine->ping_ns : NEVER_NS;
     soonest = engine->throttle.due_ns < soonest ? engine->throttle.due_ns : soonest;
     for (int i = 0; i < engine->size; i++) {
         uint64_t due = engine->peers[i].joined ? link_due(&engine->peers[i].link) : NEVER_NS;
@@ -546,7 +591,7 @@ static void engine_free(struct engine *engine)
     heap_free(engine);
 }
 
-void engine_close(struct engine *engine)
+void engine_part(struct engine *engine)
 {
     struct error bye;
     if (engine->first_lost == RANK_NONE)
@@ -558,5 +603,10 @@ void engine_close(struct engine *engine)
     for (int i = 0; i < engine->size; i++)
         if (engine->peers[i].joined)
             link_fini(&engine->peers[i].link, &bye);
+}
+
+void engine_close(struct engine *engine)
+{
+    engine_part(engine);
     engine_free(engine);
 }

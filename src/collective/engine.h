@@ -57,7 +57,9 @@ struct engine_setup {
 int MUST_CHECK engine_open(const struct engine_setup *setup, struct engine **out);
 /* Ends all operations with HEARTH_CLOSED; they are in engine_finished then. */
 void engine_end_all(struct engine *engine);
-/* The same, then says goodbye to the peers and frees all groups. */
+/* The same, then says goodbye to the peers. */
+void engine_part(struct engine *engine);
+/* The same, then frees all groups. */
 void engine_close(struct engine *engine);
 
 /* Joins a peer: takes the conns, the first of them for control. */
@@ -69,8 +71,12 @@ int MUST_CHECK engine_join(struct engine *engine, int rank, struct conn *const *
 bool engine_expel(struct engine *engine, int rank, const char *why);
 
 /* The members are not those any more that the groups were made of, for the reason given: all operations end
- * with HEARTH_VIEW_CHANGED, and later ones are refused with it. Only the first time counts. */
+ * with HEARTH_VIEW_CHANGED, and later ones are refused with it. The first reason counts. */
 void engine_view_changed(struct engine *engine, const char *why);
+/* The same, but operations in flight go on. Bit r of `lost`: rank r is gone, as others know, though its
+ * connection may not show it, and what it has sent before may still be on the way: it is lost when nothing
+ * comes for half a second. */
+void engine_members_lost(struct engine *engine, uint64_t lost, const char *why);
 
 /* Moves everything that can move. True if anything did. Ended operations are in engine_finished then. */
 bool engine_progress(struct engine *engine);

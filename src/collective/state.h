@@ -39,8 +39,9 @@ struct peer {
     struct engine *engine;
     bool joined;
     bool left;         /* said goodbye */
-    uint64_t heard;    /* frames of the link when we last looked */
-    uint64_t heard_ns; /* when they had last become more */
+    uint64_t heard;    /* link_heard when we last looked */
+    uint64_t heard_ns; /* when it had last changed */
+    uint64_t doubt_ns; /* since when others know it to be gone (engine_members_lost); 0: they do not */
     uint64_t stuck_ns; /* when we last looked and bytes waited for room; 0: none did */
     uint64_t written;  /* bytes that had left the link then */
     struct incoming incoming[LINK_PIPES_MAX];
@@ -106,6 +107,7 @@ struct engine {
     uint32_t ops_max, ops_count, eager_bytes;
     uint64_t instance;
     uint64_t peer_timeout_ns, ping_ns, looked_ns; /* when pings go out next; when we last had a look */
+    bool doubts;                                  /* of a peer at least */
     bool stuck;                                   /* a link was, when we last looked */
     int first_lost;                               /* rank in the cluster, or RANK_NONE */
     int loss;                                     /* as in engine_setup, never 0 */

@@ -44,9 +44,10 @@ int MUST_CHECK home_wait(struct home *home, int others, uint64_t deadline_ns, st
 int MUST_CHECK home_form(struct home *home, const struct job_wish *wish, uint64_t done, uint64_t deadline_ns,
                          struct formation *out, struct error *error);
 void home_end(struct home *home, uint64_t formation); /* our part in it is over */
-/* `ended` is called when the formation ends by others: from the home's thread, or at once if it has ended
- * already; nothing of the home may be called from it. When home_unwatch returns it is not being called. */
-typedef void home_ended_fn(void *arg, const char *who, const char *text);
+/* `ended` is called when the formation ends by others, and again when more of them go: from the home's
+ * thread, or at once if it has ended already; nothing of the home may be called from it. Bit r of `lost`:
+ * nothing new will come from rank r. When home_unwatch returns it is not being called. */
+typedef void home_ended_fn(void *arg, uint64_t lost, const char *who, const char *text);
 struct home_watch {
     struct list item; /* the home's */
     uint64_t formation;

@@ -230,7 +230,7 @@ static void end_formation(struct home *home, const struct job_news *news)
     LIST_EACH (item, after, &home->watches) {
         const struct home_watch *watch = container_of(item, struct home_watch, item);
         if (watch->formation == news->id)
-            watch->ended(watch->arg, who, news->text);
+            watch->ended(watch->arg, news->lost, who, news->text);
     }
 }
 

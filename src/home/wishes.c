@@ -139,9 +139,10 @@ void home_watch(struct home *home, struct home_watch *watch)
     mutex_lock(&home->lock);
     list_push(&home->watches, &watch->item);
     bool over = !jobs_takes_part(home->jobs, watch->formation);
+    uint64_t lost = jobs_lost(home->jobs, watch->formation);
     mutex_unlock(&home->lock);
     if (over)
-        watch->ended(watch->arg, "", "it ended while it was being made");
+        watch->ended(watch->arg, lost, "", "it ended while it was being made");
 }
 
 void home_unwatch(struct home *home, struct home_watch *watch)

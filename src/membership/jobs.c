@@ -129,25 +129,38 @@ void jobs_end(struct jobs *jobs, uint64_t formation, uint64_t now_ns)
     touch(jobs, now_ns);
 }
 
+_Static_assert(CENSUS_MEMBERS_MAX <= 64, "a bit for each rank");
+
+static uint64_t bit_of(const struct formation *formation, const struct identity *who)
+{
+    for (int r = 0; r < formation->size; r++)
+        if (r != formation->rank && identity_equal(&formation->members[r], who))
+            return UINT64_C(1) << r;
+    return 0;
+}
+
 static void set_over(struct jobs *jobs, struct job_slot *slot, const struct identity *who, uint64_t now_ns)
 {
     slot->state = SLOT_OVER;
     slot->who = *who;
+    slot->lost |= bit_of(slot->formation, who);
     touch(jobs, now_ns);
 }
 
 /* ---- The census ---- */
 
-/* Ends what somebody has gone from; names are those of the census before. */
+/* Ends what somebody has gone from; names are those of the census before. What is over already goes on with
+ * what is under way between those that are left: it must hear of each that goes. */
 static void end_broken(struct jobs *jobs, const struct census *census, uint64_t now_ns)
 {
     char name[FELLOW_NAME_MAX];
 
     for (int i = 0; i < JOBS_MAX; i++) {
         struct job_slot *slot = &jobs->slots[i];
-        for (int r = 0; slot->state == SLOT_RUNNING && r < slot->formation->size; r++) {
+        bool taken = slot->state == SLOT_RUNNING || slot->state == SLOT_OVER;
+        for (int r = 0; taken && r < slot->formation->size; r++) {
             const struct identity *who = &slot->formation->members[r];
-            if (census_find(census, who) >= 0)
+            if (census_find(census, who) >= 0 || (slot->lost >> r & 1) != 0)
                 continue;
             job_name_of(&jobs->census, who, name, sizeof(name));
             snprintf(slot->text, sizeof(slot->text), "%s is not a member any more", name);
@@ -436,10 +449,12 @@ static bool slot_news(struct jobs *jobs, struct job_slot *slot, struct job_news 
         news->formation = &jobs->shown;
         return true;
     }
-    if (slot->state != SLOT_OVER || slot->over_told)
+    if (slot->state != SLOT_OVER || (slot->over_told && slot->lost == slot->lost_told))
         return false;
     slot->over_told = true;
     news->kind = JOB_ENDED;
+    news->lost = slot->lost & ~slot->lost_told;
+    slot->lost_told = slot->lost;
     news->who = slot->who;
     memcpy(news->text, slot->text, sizeof(news->text));
     return true;

@@ -88,6 +88,7 @@ uint64_t jobs_deadline(const struct jobs *jobs);
 
 bool jobs_busy(const struct jobs *jobs); /* leader: somebody is called to a formation, or holds one */
 bool jobs_takes_part(const struct jobs *jobs, uint64_t formation); /* we do, and it has not ended */
+uint64_t jobs_lost(const struct jobs *jobs, uint64_t formation);   /* as in news, all of them */
 /* Leader: those who report to take part in any; their number. */
 int jobs_taking_part(const struct jobs *jobs, struct identity members[static CENSUS_MEMBERS_MAX]);
 /* What a wish waits for, one sentence with names: "2 of 3 are there: anna, bert", "it runs with 4 members
@@ -104,7 +105,7 @@ int jobs_board(const struct jobs *jobs, struct job_line lines[BOARD_MAX]);
 
 enum job_news_kind {
     JOB_FORMED,  /* `formation`, valid until the next jobs_news */
-    JOB_ENDED,   /* formation `id` is over; `who` is why, `text` */
+    JOB_ENDED,   /* formation `id` is over; `who` is why, `text`; again when others of it go later */
     JOB_REFUSED, /* the wish for `job` was refused: `text` */
     JOB_WANTED   /* somebody wishes for a job that we have nothing to do with: once, and again only after
                     nobody did for a while */
@@ -116,6 +117,7 @@ struct job_news {
     const struct formation *formation;
     uint64_t id;
     struct identity who;
+    uint64_t lost; /* JOB_ENDED: bit r: rank r is gone or has left it, and that is new */
     char text[JOB_TEXT_MAX];
 };
 bool jobs_news(struct jobs *jobs, struct job_news *news); /* false: none */

@@ -28,7 +28,8 @@ struct job_slot {
     uint64_t serial, done;
     struct formation *formation; /* running, over */
     bool formed_told, over_told;
-    struct identity who; /* why it is over, or refused */
+    uint64_t lost, lost_told; /* bit r: rank r of the formation is gone, or has left it */
+    struct identity who;      /* why it is over, or refused */
     char text[JOB_TEXT_MAX];
 };
 

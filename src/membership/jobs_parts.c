@@ -10,6 +10,14 @@ bool jobs_takes_part(const struct jobs *jobs, uint64_t formation)
     return false;
 }
 
+uint64_t jobs_lost(const struct jobs *jobs, uint64_t formation)
+{
+    for (int i = 0; i < JOBS_MAX; i++)
+        if (jobs->slots[i].formation && jobs->slots[i].formation->id == formation)
+            return jobs->slots[i].lost;
+    return 0;
+}
+
 int jobs_taking_part(const struct jobs *jobs, struct identity members[static CENSUS_MEMBERS_MAX])
 {
     int count = 0;

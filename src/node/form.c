@@ -159,12 +159,12 @@ static bool passing(int status)
            status == HEARTH_ABORTED || status == HEARTH_GROUP_BROKEN;
 }
 
-static void group_ended(void *arg, const char *who, const char *text)
+static void group_ended(void *arg, uint64_t lost, const char *who, const char *text)
 {
     const struct formed *f = arg;
     char why[256];
     snprintf(why, sizeof why, "%s%s%s", who, who[0] != '\0' ? ": " : "", text);
-    node_view_changed(f->inner, why);
+    node_members_lost(f->inner, lost, why);
 }
 
 static int form(struct attempt *a, struct formed **out, struct error *error)
@@ -275,7 +275,7 @@ int hearth_reform(hearth_group **group)
         return error_set(error, HEARTH_UNSUPPORTED, RANK_NONE,
                          "reform: this group was not made by hearth_form");
     struct residence *r = old->residence;
-    node_view_changed(old->inner, "this member forms the group again");
+    node_part(old->inner, "this member forms the group again");
     home_end(r->home, old->formation.id);
     struct attempt attempt = {
         .residence = r,

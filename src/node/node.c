@@ -231,6 +231,14 @@ int node_test(hearth_request *request)
     return status;
 }
 
+/* Under the baton, which it gives back. */
+static void drive_once(hearth_node *node)
+{
+    bool rest = drive(node, NULL);
+    mutex_unlock(&node->baton);
+    leave_rest(node, rest);
+}
+
 void node_cancel(hearth_request *request)
 {
     hearth_node *node = request->node;
@@ -241,9 +249,7 @@ void node_cancel(hearth_request *request)
     }
     mutex_lock(&node->baton);
     completion_cancel(&request->completion);
-    bool rest = drive(node, NULL);
-    mutex_unlock(&node->baton);
-    leave_rest(node, rest);
+    drive_once(node);
     node_wait(request, NEVER_NS); /* another thread may be in its callback */
 }
 
@@ -337,9 +343,7 @@ void node_settle(hearth_request *request, const struct error *error)
     hearth_node *node = request->node;
     mutex_lock(&node->baton);
     engine_finish(node->engine, &request->completion, error);
-    bool rest = drive(node, NULL);
-    mutex_unlock(&node->baton);
-    leave_rest(node, rest);
+    drive_once(node);
 }
 
 void node_refuse(hearth_group *group, uint64_t tag, const struct error *why)
@@ -347,9 +351,7 @@ void node_refuse(hearth_group *group, uint64_t tag, const struct error *why)
     hearth_node *node = group->node;
     mutex_lock(&node->baton);
     group_refuse(group->group, tag, why);
-    bool rest = drive(node, NULL);
-    mutex_unlock(&node->baton);
-    leave_rest(node, rest);
+    drive_once(node);
 }
 
 uint64_t node_sequence(hearth_group *group, uint64_t tag)
@@ -375,9 +377,7 @@ void node_abandon(hearth_request *request, const struct error *why)
     hearth_node *node = request->node;
     mutex_lock(&node->baton);
     completion_abort(&request->completion, why);
-    bool rest = drive(node, NULL);
-    mutex_unlock(&node->baton);
-    leave_rest(node, rest);
+    drive_once(node);
     node_wait(request, NEVER_NS); /* another thread may be in its callback */
     node_release(request);
 }
@@ -387,9 +387,23 @@ void node_view_changed(hearth_node *node, const char *why)
     mutex_lock(&node->baton);
     if (!node->closing)
         engine_view_changed(node->engine, why);
-    bool rest = drive(node, NULL);
+    drive_once(node);
+}
+
+void node_part(hearth_node *node, const char *why)
+{
+    node_view_changed(node, why);
+    mutex_lock(&node->baton);
+    engine_part(node->engine);
     mutex_unlock(&node->baton);
-    leave_rest(node, rest);
+}
+
+void node_members_lost(hearth_node *node, uint64_t lost, const char *why)
+{
+    mutex_lock(&node->baton);
+    if (!node->closing)
+        engine_members_lost(node->engine, lost, why);
+    drive_once(node);
 }
 
 /* ---- groups ---- */

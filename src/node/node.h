@@ -186,8 +186,13 @@ void attachments_drop(hearth_node *node); /* the node closes */
  * HEARTH_VIEW_CHANGED. */
 int MUST_CHECK node_move_attachments(hearth_group *from, hearth_group *to, struct error *error);
 /* The members are others now, for the reason given: all operations of the node end with HEARTH_VIEW_CHANGED,
- * and later ones are refused with it. Any thread, but no completion callback. Only the first time counts. */
+ * and later ones are refused with it. Any thread, but no completion callback. */
 void node_view_changed(hearth_node *node, const char *why);
+/* The same, and its connections end: the others need not wait for what it will not do any more. */
+void node_part(hearth_node *node, const char *why);
+/* The members are others, but operations in flight go on as long as they need nothing of a rank whose bit
+ * is set: who closes its group after the last operation does not end it for those that are still at it. */
+void node_members_lost(hearth_node *node, uint64_t lost, const char *why);
 /* Moves what can be moved, collects what has ended. True if anything moved. For simulations. */
 bool node_progress(hearth_node *node);
 

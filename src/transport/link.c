@@ -586,10 +586,10 @@ bool link_stuck(const struct link *link)
 
 uint64_t link_heard(const struct link *link)
 {
-    uint64_t frames = 0;
+    uint64_t heard = 0;
     for (int i = 0; i < link->pipe_count; i++)
-        frames += link->pipes[i].in_sequence;
-    return frames;
+        heard += ((uint64_t)link->pipes[i].in_sequence << 32) + link->pipes[i].in_done;
+    return heard;
 }
 
 /* ---- both ---- */

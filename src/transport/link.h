@@ -176,7 +176,7 @@ void link_attend(struct link *link, const struct sock_wait *items, size_t count)
 void link_doze(struct link *link, bool asleep);
 bool link_stuck(const struct link *link);     /* bytes wait for room, not for the throttle */
 uint64_t link_due(const struct link *link);   /* when it must be pumped in any case; NEVER_NS */
-uint64_t link_heard(const struct link *link); /* frames that have come: changes when the peer speaks */
+uint64_t link_heard(const struct link *link); /* changes with every byte that comes */
 
 /* Eager credit. */
 uint32_t link_eager_cost(size_t len);

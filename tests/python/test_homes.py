@@ -79,6 +79,16 @@ class Homes(Watched):
         self.nodes += cluster(count, **settings)
         return list(self.nodes)
 
+    def test_closing_after_the_last_operation(self):
+        """Whoever is done first closes at once; the others finish what they are at."""
+        def once(node):
+            with node.form("last", 3) as group:
+                return group.all_reduce(array("f", [1.0]) * 2_000_000)[-1]
+
+        nodes = self.up(3)
+        for _ in range(5):
+            self.assertEqual(at_once(*[lambda node=node: once(node) for node in nodes]), [3.0] * 3)
+
     def test_nodes_find_each_other_and_form_a_group(self):
         nodes = self.up(3)
         groups = formed(nodes)

@@ -28,7 +28,14 @@ static bool ends_with(const char *text, const char *end)
 
 static const char advice[] = "; hearth_reform gives the next group";
 
-enum going { CLOSES, IS_CUT_OFF, LOSES_ONE, IS_TOLD, GOINGS };
+enum going { CLOSES, IS_CUT_OFF, IS_GIVEN_UP, LOSES_ONE, IS_TOLD, GOINGS };
+
+static void give_up(struct sim *sim, int who)
+{
+    for (int r = 0; r < sim->size; r++)
+        if (r != who)
+            node_members_lost(sim->nodes[r], UINT64_C(1) << who, "it is not a member any more");
+}
 
 static void go(struct sim *sim, struct mix *mix, int who, enum going how)
 {
@@ -42,6 +49,9 @@ static void go(struct sim *sim, struct mix *mix, int who, enum going how)
         for (int r = 0; r < sim->size; r++)
             if (r != who)
                 mem_net_cut(sim->net, who, r);
+        return;
+    case IS_GIVEN_UP:
+        give_up(sim, who);
         return;
     case LOSES_ONE:
         mem_net_cut(sim->net, who, (who + 1) % sim->size);
@@ -60,12 +70,13 @@ static void check_codes(const struct mix *mix, const struct sim *sim, int who, e
     for (int i = 0; i < mix->count; i++) {
         for (int r = 0; r < sim->size; r++) {
             const struct job_member *m = &mix->jobs[i].member[r];
-            if (sim->nodes[r] == NULL || (how == IS_CUT_OFF && r == who) || m->status == HEARTH_OK)
+            if (sim->nodes[r] == NULL || ((how == IS_CUT_OFF || how == IS_GIVEN_UP) && r == who) ||
+                m->status == HEARTH_OK)
                 continue;
             if (m->status != HEARTH_VIEW_CHANGED || !ends_with(m->error.text, advice))
                 fail_msg("%s: rank %d: %s: %s", job_name(&mix->jobs[i]), r, hearth_status_name(m->status),
                          m->error.text);
-            if (how == IS_CUT_OFF && m->error.rank != who)
+            if ((how == IS_CUT_OFF || how == IS_GIVEN_UP) && m->error.rank != who)
                 fail_msg("%s: rank %d names rank %d, not %d: %s", job_name(&mix->jobs[i]), r, m->error.rank,
                          who, m->error.text);
         }
@@ -164,11 +175,61 @@ static void whoever_is_told_first_tells_the_others(void **state)
     sim_stop(&sim);
 }
 
+static int one_that_is_done(const struct job *job)
+{
+    for (int r = 0; r < job->size; r++)
+        if (job->member[r].status != HEARTH_PENDING)
+            return r;
+    return RANK_NONE;
+}
+
+static int still_at_it(const struct job *job)
+{
+    int count = 0;
+    for (int r = 0; r < job->size; r++)
+        count += job->member[r].status == HEARTH_PENDING;
+    return count;
+}
+
+/* Whoever is done first closes, and the others hear at once that it has left: they finish what it has given
+ * all that they need for. */
+static void the_last_operation_outlives_who_closes(void **state)
+{
+    (void)state;
+    int unfinished = 0;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        struct sim sim;
+        static struct job last;
+        sim_draw(&sim, 4, seed);
+        sim.loss = HEARTH_VIEW_CHANGED;
+        sim_start(&sim);
+        job_plain(&last, 4, 20000);
+        for (int r = 0; r < 4; r++)
+            assert_int_equal(job_post(&last, sim_world(&sim, r), r), HEARTH_OK);
+        for (bool more = true; more && one_that_is_done(&last) == RANK_NONE; job_collect(&last, sim.now_ns))
+            more = sim_step(&sim, NEVER_NS);
+        int first = one_that_is_done(&last);
+        unfinished += still_at_it(&last);
+        sim_close_node(&sim, first);
+        last.member[first].request = NULL;
+        give_up(&sim, first);
+        sim_run_until(&sim, sim.now_ns + 100 * NS_PER_S);
+        assert_true(job_collect(&last, sim.now_ns));
+        for (int r = 0; r < 4; r++)
+            assert_int_equal(last.member[r].status, HEARTH_OK);
+        job_check_all(&last);
+        job_free(&last);
+        sim_stop(&sim);
+    }
+    assert_true(unfinished > 40);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(one_code_for_every_survivor, say_seed),
         cmocka_unit_test(whoever_is_told_first_tells_the_others),
+        cmocka_unit_test(the_last_operation_outlives_who_closes),
     };
     watchdog(900, "a simulation");
     return cmocka_run_group_tests_name("virtual time: views", tests, NULL, NULL);

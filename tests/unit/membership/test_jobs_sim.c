@@ -26,6 +26,7 @@ struct part {
     bool wishes;
     uint64_t formation; /* 0: none */
     bool over;
+    uint64_t lost; /* ranks that it has heard of */
 };
 
 static struct office office;
@@ -82,9 +83,10 @@ static void hear(struct office *o, int desk, const struct job_news *news)
         check_formation(news->formation, desk, part, job);
         *part = (struct part){.formation = news->id};
     } else if (news->kind == JOB_ENDED) {
-        if (part->formation != news->id || part->over)
+        if (part->formation != news->id || (part->over && news->lost == 0) || (part->lost & news->lost) != 0)
             broken("the end of what it is not in", desk);
         part->over = true;
+        part->lost |= news->lost;
     } else if (news->kind == JOB_REFUSED) {
         broken("refused", desk);
     }

@@ -320,13 +320,14 @@ static void frames_come_through_all_pipes_in_any_fragments(void **state)
                 w->fakes[i].in.len += left > 0 ? 1 + prng_below(&random, left < 2000 ? left : 2000) : 0;
                 more = more || w->fakes[i].in.len < whole[i];
             }
+            uint64_t heard = link_heard(&w->link);
             link_pump(&w->link);
+            assert_int_not_equal(link_heard(&w->link), heard); /* parts of frames count, too */
         }
         while (link_pump(&w->link))
             continue;
         assert_int_equal(w->upper.down_count, 0);
         assert_int_equal(w->upper.metrics.frames_received, PIPES + 64);
-        assert_int_equal(link_heard(&w->link), PIPES + 64);
         teardown((void **)&w);
     }
 }
