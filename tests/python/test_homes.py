@@ -200,8 +200,14 @@ class Homes(Watched):
 
     def test_ctrl_c_leaves_the_forming_again_which_goes_on(self):
         first, second = formed(self.up(2))
-        threading.Timer(0.2, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
+
+        def interrupt():
+            while not first._handle.moving:
+                time.sleep(0.001)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
         with self.assertRaises(KeyboardInterrupt):
+            threading.Thread(target=interrupt, daemon=True).start()
             first.reform()
         with self.assertRaisesRegex(hearth.ViewChanged, "being formed again"):
             first.barrier()
@@ -260,17 +266,21 @@ class Homes(Watched):
 
     def test_ctrl_c_leaves_the_forming(self):
         code = f"""
-import hearth
+import hearth, signal, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
 node = hearth.open(**{SETTINGS!r})
-print("ready", flush=True)
+def tell():
+    while not node.status()["jobs"]:
+        time.sleep(0.001)
+    print("asked", flush=True)
 try:
+    threading.Thread(target=tell, daemon=True).start()
     node.form("lonely", 2)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
         with Script(code) as script:
-            self.assertEqual(script.line(), "ready")
-            time.sleep(0.2)
+            self.assertEqual(script.line(), "asked")
             os.kill(script.process.pid, signal.SIGINT)
             self.assertEqual(script.line(), "interrupted")
 

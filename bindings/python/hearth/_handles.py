@@ -280,7 +280,12 @@ class _Late:
             self.dispose()
 
     def take(self):
+        """What it comes to. Whoever is interrupted here, from the thread's first moment on, leaves it behind."""
         try:
+            try:
+                threading.Thread(target=self.run, name="hearth-call", daemon=True).start()
+            except RuntimeError:  # no more threads, or the interpreter is ending
+                self.run()
             self.ready.wait()
         except BaseException:
             self.abandoned = True
@@ -306,12 +311,7 @@ def interruptible(function, *arguments, unwanted=lambda result: None):
     in another one, so that Ctrl-C is seen; the call itself then goes on, and `unwanted` gets its result."""
     if threading.current_thread() is not threading.main_thread():
         return function(*arguments)
-    late = _Late(function, arguments, unwanted)
-    try:
-        threading.Thread(target=late.run, name="hearth-call", daemon=True).start()
-    except RuntimeError:  # no more threads, or the interpreter is ending
-        return function(*arguments)
-    return late.take()
+    return _Late(function, arguments, unwanted).take()
 
 
 def text_of(function, *arguments):
