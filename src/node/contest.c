@@ -17,7 +17,8 @@
 
 #define BLOCK_BYTES 16384
 #define UNSENT_BYTES                                                                                         \
-    32768 /* of a connection: what waits in many of them at a slow line takes long to leave */
+    32768              /* of a connection: what waits in many of them at a slow line takes long to leave */
+#define TOOK_PART    8 /* of the span: a peer that ended just when we began to count is no fast one */
 #define RESULT_BYTES (8 * CONTEST_WAYS)
 #define WAITS_MAX    SOCK_WAIT_MAX
 
@@ -204,7 +205,8 @@ static int try_way(struct arena *a, int way, struct error *error)
     }
     for (int i = 0; i < s->count; i++) {
         const struct match *m = &a->matches[i];
-        uint64_t took_ns = m->counted_ns > m->half_ns ? m->counted_ns - m->half_ns : 1;
+        uint64_t took_ns = m->counted_ns - m->half_ns, least_ns = s->span_ns / TOOK_PART + 1;
+        took_ns = took_ns > least_ns ? took_ns : least_ns;
         s->pairs[i].ways[way].bytes_per_s = (double)m->counted * 1e9 / (double)took_ns;
     }
     return HEARTH_OK;
