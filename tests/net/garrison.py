@@ -180,8 +180,9 @@ class Garrison:
         return None if alone.end() == 0 else f"there is no {transport}: {alone.told()}"
 
     def stranger(self, *arguments, host=None):
-        # Its own machine would not take time from the members'.
-        return self.start(["nice", "-n", "19", STRANGER, *arguments], host)
+        # A crowd's own machines would not take time from the members'. A single one must come in time himself.
+        crowd = ["nice", "-n", "19"] if arguments[0] in ("flood", "garbage-udp") else []
+        return self.start([*crowd, STRANGER, *arguments], host)
 
     def attack(self, *arguments, host=None, seconds=SECONDS):
         """What a stranger saw who goes home by himself."""

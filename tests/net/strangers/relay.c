@@ -40,14 +40,12 @@ static void pair_move(struct pair *pair, int from)
 {
     uint8_t bytes[65536];
     ssize_t got = recv(pair->fds[from], bytes, sizeof bytes, 0);
-    if (got <= 0 || !send_all(pair->fds[1 - from], bytes, (size_t)got)) {
-        pair_close(pair);
-        return;
-    }
-    if (from == 0 && pair->file != NULL) {
+    if (got > 0 && from == 0 && pair->file != NULL) { /* before anybody can act on it */
         fwrite(bytes, 1, (size_t)got, pair->file);
         fflush(pair->file);
     }
+    if (got <= 0 || !send_all(pair->fds[1 - from], bytes, (size_t)got))
+        pair_close(pair);
 }
 
 static void pass_all(int listener, const struct place *place, const char *path)
