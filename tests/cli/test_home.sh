@@ -3,6 +3,7 @@
 # Drives hearth status, nodes, topology and doctor, with a stand-in for the node that they ask.
 set -u
 hearth=$(realpath "${1:-${HEARTH_BINARY_DIR:-build}/hearth}")
+ports=$(realpath "$(dirname "$0")/../support/ports.py")
 scratch=$(mktemp -d)
 desk=
 trap '[ -z "$desk" ] || kill "$desk"; rm -rf "$scratch"' EXIT
@@ -62,7 +63,7 @@ while True:
         asker.sendall(b"ok %d\n" % len(text) + text if question == "status\n" else b"no such question\n")
 PYTHON
     desk=$!
-    for _ in $(seq 200); do
+    for _ in $(seq 1200); do
         [ -e ready ] && return
         sleep 0.05
     done
@@ -109,7 +110,7 @@ report $? "another config folder is another node"
 
 # ---- a node answers ------------------------------------------------------------------------------------------------
 
-port=$(python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')
+port=$(python3 -B "$ports")
 cat >status.json <<JSON
 {"version": "9.9.9", "cluster": {"name": "lab", "namespace": "00112233445566778899aabbccddeeff"},
  "self": {"id": "aa", "short": "k7f3-9qwe-2xyz", "instance": "1f", "name": "desk", "port": 52417, "transport": "auto", "plain": false},

@@ -76,10 +76,6 @@ gone() {
     ! kill -0 "$1" 2>/dev/null
 }
 
-free_port() {
-    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
-}
-
 # ---- usage ---------------------------------------------------------------------------------------------------------
 
 refuses 1 "hearth init NAME" none up
@@ -105,7 +101,7 @@ done
 [ $code -eq 0 ]
 report $? "four nodes have the secret"
 
-port=$(free_port)
+port=$(python3 -B "$(dirname "$0")/../support/ports.py")
 export HEARTH_SEEDS=127.0.0.1:$port
 start a --port "$port"
 a=$pid

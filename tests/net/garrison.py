@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import tempfile
 import threading
@@ -214,24 +213,6 @@ def all_well(test, members):
         test.assertEqual(member.end(), 0, member.told())
         test.assertIsNone(member.heard("failed"), member.told())
         test.assertIsNotNone(member.heard("done"), member.told())
-
-
-def free_port(count=1):
-    """A port of 127.0.0.1 that nobody had a moment ago, nor those after it."""
-    for _ in range(100):
-        sockets = []
-        try:
-            sockets.append(socket.create_server(("127.0.0.1", 0)))
-            port = sockets[0].getsockname()[1]
-            for other in range(port + 1, port + count):
-                sockets.append(socket.create_server(("127.0.0.1", other)))
-            return port
-        except (OSError, OverflowError):
-            continue
-        finally:
-            for one in sockets:
-                one.close()
-    raise RuntimeError("there is no free port")
 
 
 def memory_kb(pid):

@@ -48,41 +48,6 @@ bool soaking(void)
     return getenv("HEARTH_TEST_SOAK") != NULL;
 }
 
-/* A socket bound to a port of 127.0.0.1 (0: any); -1: it is taken. */
-static int bound(uint16_t *port)
-{
-    struct sockaddr_in addr = {
-        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(*port)};
-    socklen_t len = sizeof addr;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (fd >= 0 && bind(fd, (struct sockaddr *)&addr, len) == 0 &&
-        getsockname(fd, (struct sockaddr *)&addr, &len) == 0) {
-        *port = ntohs(addr.sin_port);
-        return fd;
-    }
-    if (fd >= 0)
-        close(fd);
-    return -1;
-}
-
-uint16_t free_port(void)
-{
-    for (int i = 0; i < 100; i++) {
-        uint16_t port = 0;
-        int first = bound(&port);
-        uint16_t next = (uint16_t)(port + 1);
-        int second = next != 0 ? bound(&next) : -1;
-        if (first >= 0)
-            close(first);
-        if (second >= 0)
-            close(second);
-        if (first >= 0 && second >= 0)
-            return port;
-    }
-    fail_msg("there is no free port: %s", strerror(errno));
-    return 0;
-}
-
 uint16_t listening_port(void)
 {
     for (int fd = 3; fd < 256; fd++) {

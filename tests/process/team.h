@@ -65,8 +65,6 @@ void note_failed(struct note *note, int status);
 uint64_t now_ns(void);
 void set_number_env(const char *name, long value);
 bool soaking(void); /* HEARTH_TEST_SOAK */
-/* A port of 127.0.0.1 that nobody had a moment ago, nor the one after it. */
-uint16_t free_port(void);
 /* The port that this process listens on; 0 if it does not. */
 uint16_t listening_port(void);
 /* The most memory this process ever had resident, KiB. */

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "process/team.h"
+#include "support/ports.h"
 #include "support/watchdog.h"
 
 #define MEMBERS        3

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "process/team.h"
+#include "support/ports.h"
 #include "support/watchdog.h"
 
 #define RANKS      3

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "process/team.h"
+#include "support/ports.h"
 #include "support/watchdog.h"
 
 #define VARIABLES_MAX 5
@@ -129,9 +130,7 @@ static void play_run(struct play *play, const char *transport)
     struct team team;
     watchdog(3 * JOIN_S * (unsigned)slow_factor(), "opening");
     play->ports[0] = free_port();
-    do
-        play->ports[1] = free_port();
-    while (play->ports[1] == play->ports[0]);
+    play->ports[1] = free_port();
     team_start(&team, play->size, transport, member_or_absent, play);
     team_join(&team, JOIN_S);
     for (int i = 0; i < play->size; i++)

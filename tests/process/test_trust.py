@@ -12,8 +12,9 @@ import unittest
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(SOURCE / "tests/net"))
-from garrison import SECONDS, Garrison, Secret, all_well, free_port, key_seed, missing  # noqa: E402
+sys.path[:0] = [str(SOURCE / "tests/net"), str(SOURCE / "tests/support")]
+from garrison import SECONDS, Garrison, Secret, all_well, key_seed, missing  # noqa: E402
+from ports import free_port  # noqa: E402
 
 SHORT = 1500  # ms to open, for those who cannot
 REVOKED_S = 40  # a key that is revoked has lost its links by then; on an idle machine after half a second

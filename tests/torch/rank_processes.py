@@ -10,25 +10,22 @@ import os
 import pickle
 import select
 import signal
-import socket
 import sys
 import time
 import traceback
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+from ports import free_port  # noqa: E402,F401
 
 SECONDS = 60  # no test takes as long, even on a busy machine
 
 
 class RankFailed(AssertionError):
     """A rank raised something; the text is its traceback."""
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def _variables(rank, count, port):

@@ -13,6 +13,7 @@
 #include "os/clock.h"
 #include "os/thread.h"
 #include "persons.h"
+#include "support/ports.h"
 #include "support/watchdog.h"
 
 #define MEMBERS_MAX 8
@@ -31,17 +32,10 @@ struct part {
 static struct part parts[MEMBERS_MAX];
 static char address[SOCK_TEXT_MAX];
 
-/* A port that is free: it was given to a listener that is gone. */
-static void free_port(char *text, size_t size)
+/* An address where nobody listens. */
+static void address_draw(void)
 {
-    struct sock_addr addr, bound;
-    struct error error;
-    int fd;
-
-    assert_int_equal(sock_addr_parse("127.0.0.1:0", 0, &addr), HEARTH_OK);
-    assert_int_equal(sock_listen(&addr, 1, &fd, &bound, &error), HEARTH_OK);
-    sock_addr_text(&bound, text, size);
-    sock_unlisten(fd);
+    snprintf(address, sizeof(address), "127.0.0.1:%u", (unsigned)free_port());
 }
 
 static void parts_set(int count, int size, bool given)
@@ -165,7 +159,7 @@ static void members_agree(void **state)
         if (round & 1)
             unix_name();
         else
-            free_port(address, sizeof(address));
+            address_draw();
         parts_set(count, count, round & 2);
         parts_run(count);
         parts_agree(count);
@@ -178,7 +172,7 @@ static void members_agree(void **state)
 static void a_name_leads_there_too(void **state)
 {
     (void)state;
-    free_port(address, sizeof(address));
+    address_draw();
     char text[SOCK_TEXT_MAX + 16];
     snprintf(text, sizeof(text), "localhost:%s", strrchr(address, ':') + 1);
     parts_set(3, 3, true);
@@ -242,7 +236,7 @@ static void a_world_of_one_needs_nobody(void **state)
 static void contradictions_are_told_to_all(void **state)
 {
     (void)state;
-    free_port(address, sizeof(address));
+    address_draw();
     parts_set(3, 3, true);
     parts[2].setup.size = 4;
     parts_run(3);
@@ -263,7 +257,7 @@ static void contradictions_are_told_to_all(void **state)
 static void another_job_is_sent_away(void **state)
 {
     (void)state;
-    free_port(address, sizeof(address));
+    address_draw();
     parts_set(3, 2, true);
     parts[2].setup.rank = 1;
     parts[2].setup.job = "other";
@@ -281,7 +275,7 @@ static void another_job_is_sent_away(void **state)
 static void missing_ranks_are_named(void **state)
 {
     (void)state;
-    free_port(address, sizeof(address));
+    address_draw();
     parts_set(2, 5, true);
     for (int i = 0; i < 2; i++)
         parts[i].setup.deadline_ns = clock_real() + NS_PER_S;
@@ -292,7 +286,7 @@ static void missing_ranks_are_named(void **state)
 static void nobody_there_is_said(void **state)
 {
     (void)state;
-    free_port(address, sizeof(address));
+    address_draw();
     parts_set(1, 2, true);
     parts[0].setup.rank = 1;
     parts[0].setup.deadline_ns = clock_real() + 300 * NS_PER_MS;
@@ -362,7 +356,7 @@ static void strangers_do_not_disturb(void **state)
     int fds[200], count = 0;
 
     (void)state;
-    free_port(address, sizeof(address));
+    address_draw();
     assert_int_equal(sock_addr_parse(address, 0, &addr), HEARTH_OK);
     parts_set(2, 2, true);
     assert_int_equal(thread_start(&parts[0].thread, "member", run, &parts[0]), HEARTH_OK);
@@ -400,7 +394,7 @@ static void members_with_a_secret_agree(void **state)
         if (local)
             unix_name();
         else
-            free_port(address, sizeof(address));
+            address_draw();
         parts_set(4, 4, local);
         for (int i = 0; i < 4; i++)
             part_arm(i, 7);
@@ -443,7 +437,7 @@ static void whoever_serves_hands_out_the_secret(void **state)
     }
     parts_set(1, 2, true);
     part_offer(0, offers[0]);
-    free_port(address, sizeof(address));
+    address_draw();
     parts_run(1);
     parts_fail(1, HEARTH_INVALID, "hearth init");
 }
@@ -473,7 +467,7 @@ static void who_does_not_belong_is_told_and_named(void **state)
 {
     (void)state;
     for (int i = 0; i < 4; i++) {
-        free_port(address, sizeof(address));
+        address_draw();
         parts_set(3, 2, true);
         for (int k = 0; k < 3 && i != 1; k += 2)
             part_arm(k, 1);
@@ -495,7 +489,7 @@ static void who_does_not_belong_is_told_and_named(void **state)
 static void a_member_whose_key_was_revoked_is_told_and_named(void **state)
 {
     (void)state;
-    free_port(address, sizeof(address));
+    address_draw();
     parts_set(3, 2, true);
     part_arm(1, 1);
     part_arm(2, 1);
@@ -558,7 +552,7 @@ static void memory_that_runs_out_is_said(void **state)
     (void)state;
     for (int allowed = 0; status == HEARTH_NO_MEMORY; allowed++) {
         assert_true(allowed < 100);
-        free_port(address, sizeof(address));
+        address_draw();
         parts_set(1, 2, true);
         parts[0].setup.deadline_ns = clock_real() + 100 * NS_PER_MS;
         atomic_store(&parts[0].heap.fail_after, allowed);
