@@ -156,6 +156,8 @@ class Garrison:
         environment = {k: v for k, v in os.environ.items() if not re.match("HEARTH_(?!TEST_)|XDG_", k)}
         environment.update(HOME=str(self.folder / "home"), HEARTH_LOG_LEVEL="debug", HEARTH_TRANSPORT="tcp",
                            HEARTH_OPEN_TIMEOUT_MS="30000", HEARTH_OP_TIMEOUT_MS="30000")
+        if self.lab is None:
+            environment.update(HEARTH_PORT="0")  # any: others on this machine may have all of the usual ones
         environment.update({k: str(v) for k, v in more.items() if v is not None})
         return environment
 

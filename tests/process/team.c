@@ -135,6 +135,7 @@ static void live(struct team *team, int rank, team_fn *fn, void *arg)
     bool plain = strcmp(team->transport, "plain") == 0;
     setenv("HEARTH_TRANSPORT", plain ? "tcp" : team->transport, 1);
     setenv("HEARTH_PLAIN", plain ? "1" : "0", 1);
+    setenv("HEARTH_PORT", "0", 1); /* any: others on this machine may have all of the usual ones */
     setenv("HEARTH_KEY_FILE", "fresh", 1);
     setenv("XDG_CONFIG_HOME", "/nonexistent", 1); /* nobody's own secret */
     fn(team, rank, arg);

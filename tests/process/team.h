@@ -43,8 +43,8 @@ struct team {
 typedef void team_fn(struct team *team, int rank, void *arg);
 
 /* Starts `size` members. The environment of each: HEARTH_RANK, HEARTH_WORLD_SIZE, HEARTH_RENDEZVOUS (a
- * private unix socket), HEARTH_TRANSPORT ("plain": tcp that is), a fresh key, deadlines, and no other HEARTH_
- * variable; `fn` may change it. */
+ * private unix socket), HEARTH_TRANSPORT ("plain": tcp that is), a fresh key, any port, deadlines, and no
+ * other HEARTH_ variable; `fn` may change it. */
 void team_start(struct team *team, int size, const char *transport, team_fn *fn, void *arg);
 void team_kill(struct team *team, int rank, int signal);
 /* Waits until all have ended. Whoever has not after so long is killed, and that is a failed check, as is
