@@ -17,6 +17,8 @@ for name in [name for name in os.environ if name.startswith("HEARTH_")]:
     if name not in ("HEARTH_LIBRARY", "HEARTH_BINARY_DIR") and not name.startswith("HEARTH_TEST_"):
         del os.environ[name]  # settings of whoever runs the tests are not theirs
 
+os.environ["HEARTH_PORT"] = "0"  # any: others on this machine may have all of the usual ones
+
 SECONDS = 60  # against hanging: nothing here takes so long
 
 try:

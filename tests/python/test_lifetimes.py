@@ -268,7 +268,7 @@ class Exit(Watched):
 
 
 INTERRUPTED = """
-import hearth, signal, sys, threading, time
+import hearth, os, signal, sys, threading, time
 nodes = hearth.open_local(2, op_timeout=100.0)
 group, other = nodes[0].world, nodes[1].world
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -322,7 +322,8 @@ class Interrupt(Watched):
             self.interrupted(call, "nodes[0].close()\n")
 
     def test_opening(self):
-        self.interrupted("hearth.open(rendezvous='unix:@hearth-test-alone', world_size=2, rank=0, open_timeout=60)")
+        self.interrupted("hearth.open(rendezvous=place, world_size=2, rank=0, open_timeout=60)",
+                         before="place = f'unix:@hearth-test-alone-{os.getpid()}'")
 
 
 class Fork(Watched):
