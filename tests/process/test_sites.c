@@ -51,7 +51,7 @@ static void member(struct team *team, int rank, void *arg)
 static void run(const char *transport, struct sites sites)
 {
     struct team team;
-    watchdog(60, "members at sites");
+    watchdog(60 * (unsigned)slow_factor(), "members at sites");
     team_start(&team, 4, transport, member, &sites);
     team_join(&team, 40);
     team_free(&team);
