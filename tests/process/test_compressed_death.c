@@ -13,7 +13,8 @@
 #include "support/watchdog.h"
 
 #define PEER_TIMEOUT_MS 2000
-#define CLOSED_MS_MAX   5000 /* these only tell a hang from a slow machine */
+#define SILENCE_MS      60000 /* found at once; who else is silent for a while waits for a processor */
+#define CLOSED_MS_MAX   5000  /* these only tell a hang from a slow machine */
 #define FROZEN_MS_MAX   12000
 #define ROWS            64
 #define COLUMNS_MAX     2048
@@ -257,7 +258,8 @@ static void member(struct team *team, int rank, void *arg)
 {
     const struct death *d = arg;
     struct note *note = &team->board->notes[rank];
-    set_number_env("HEARTH_PEER_TIMEOUT_MS", PEER_TIMEOUT_MS * slow_factor());
+    set_number_env("HEARTH_PEER_TIMEOUT_MS",
+                   d->signal == SIGSTOP ? PEER_TIMEOUT_MS * slow_factor() : SILENCE_MS);
     set_number_env("HEARTH_COMPRESS_THREADS", 1 + (long)(d->seed / 2 % 2));
     if (d->seed / 4 % 2) {
         setenv("HEARTH_CHUNK_BYTES", "16K", 1);

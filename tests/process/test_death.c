@@ -99,11 +99,17 @@ static void leave_child(struct team *team)
     _exit(0);
 }
 
+/* Only who is frozen is found by silence. Whoever else is silent for a while waits for a processor. */
+static long silence_ms(int signal)
+{
+    return signal == SIGSTOP ? PEER_TIMEOUT_MS * slow_factor() : SILENCE_MS;
+}
+
 static void member(struct team *team, int rank, void *arg)
 {
     const struct death *d = arg;
     struct note *note = &team->board->notes[rank];
-    set_number_env("HEARTH_PEER_TIMEOUT_MS", d->parent ? SILENCE_MS : PEER_TIMEOUT_MS * slow_factor());
+    set_number_env("HEARTH_PEER_TIMEOUT_MS", silence_ms(d->signal));
     hearth_node *node = member_open();
     if (node == NULL)
         return;
