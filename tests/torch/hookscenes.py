@@ -493,7 +493,7 @@ def never_blocks(rank, size):
 def late(rank, size):
     """Rank 1 computes for longer than rank 0 waits."""
     store = dist.PrefixStore("late", dist.distributed_c10d._get_default_store())
-    training = Training(codec="int8", timeout=1.0 if rank == 0 else 20.0)
+    training = Training(codec="int8", timeout=3.0 if rank == 0 else 20.0)
     training.losses(2)  # DDP itself meets in the second
     if rank == 1:
         store.wait(["over"])

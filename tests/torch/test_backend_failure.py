@@ -112,7 +112,7 @@ def mismatch():
 
 def deadline():
     rank = dist.get_rank()
-    short = dist.new_group(timeout=timedelta(milliseconds=300))
+    short = dist.new_group(timeout=timedelta(seconds=2))  # it is made within this time, too
     if rank == 0:
         error = raised(lambda: dist.all_reduce(torch.ones(1), group=short))
         assert isinstance(error, hearth.Timeout) and isinstance(error, TimeoutError), repr(error)
@@ -132,8 +132,8 @@ def deadline():
 def interrupted():
     if dist.get_rank() == 0:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         try:
+            threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()  # in the wait, on busy machines too
             dist.all_reduce(torch.ones(1))
             raise AssertionError("the interrupt was not seen")
         except KeyboardInterrupt:

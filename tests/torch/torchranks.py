@@ -20,7 +20,7 @@ SOURCE = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(SOURCE / "tests/support"))
 from ports import free_port  # noqa: E402
 
-SECONDS = 60  # against hanging
+SECONDS = 150  # against hanging
 
 
 def environment(rank, size, port, **more):
