@@ -28,10 +28,10 @@ from lab import BINARY, DEVICE, sh
 
 HEARTH, HELPER = BINARY / "hearth", BINARY / "hearth-mdns"
 DATA = Path("/usr/share/datasets/fashion-mnist")
-VIEW_S = 20  # for an agreed view: a safety net, the figures are what counts
+VIEW_S = 60  # for an agreed view: a safety net, the figures are what counts
 POLL_S = 0.05
 COMMAND_S = 120
-END_S = 10
+END_S = 30
 SOAK = "HEARTH_TEST_SOAK" in os.environ
 LOG_TAIL = 40  # lines that are shown of each host when something failed
 

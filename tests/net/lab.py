@@ -33,7 +33,7 @@ PROBE = HERE / "probe.py"
 PREFIX = "hearth"
 DEVICE = "eth0"
 HOSTS_MAX = 32
-START_S, END_S, CONTROL_S = 10, 5, 10  # how long to wait for the switch, for processes to end, for an answer
+START_S, END_S, CONTROL_S = 30, 20, 30  # how long to wait for the switch, for processes to end, for an answer
 TBF_LIMIT = 2_000_000  # bytes that wait in a host before it drops
 
 

@@ -21,7 +21,7 @@ BYTES_MAX = 4096  # that a stranger may see: one side of a handshake
 SPEED_LEFT = 0.9
 ATTACKER = 2
 ATTACKER_RATE = "50m"  # it is the number that counts: nobody has a remedy against who fills his line
-DONE_S = 300 if SOAK else 60
+DONE_S = 300 if SOAK else 150
 
 REASON = unavailable("veth") or missing()
 
