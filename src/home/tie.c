@@ -174,6 +174,18 @@ static void retire(struct tie *tie, uint64_t now_ns)
 
 /* ---- hello -------------------------------------------------------------------------------------------- */
 
+/* Asked once more at the hello: the list may have changed since the handshake, and whoever looks after it
+ * when it changes knows only those who are joined by then. */
+static bool may_come(const struct fellows *f, const struct identity *peer, const char **what)
+{
+    const struct trust_list *list = credentials_trust(f->credentials);
+    enum trust_verdict verdict = list ? trust_list_judge(list, &peer->node) : TRUST_YES;
+
+    if (verdict != TRUST_YES)
+        *what = trust_verdict_text(verdict);
+    return verdict == TRUST_YES;
+}
+
 int hello_check(const struct fellows *f, const struct tunnel *tunnel, const void *payload, size_t len,
                 struct letter_hello *hello, const char **what)
 {
@@ -189,7 +201,7 @@ int hello_check(const struct fellows *f, const struct tunnel *tunnel, const void
         *what = "it is this node itself";
         return HEARTH_PROTOCOL;
     }
-    return HEARTH_OK;
+    return may_come(f, peer, what) ? HEARTH_OK : HEARTH_PROTOCOL;
 }
 
 static size_t hello_make(struct fellows *f, uint8_t purpose, uint8_t *target)

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -286,6 +287,44 @@ static void assert_first_words_refused(void (*spoil)(uint8_t *bytes, size_t *len
     assert_int_equal(v->all[0].linked, 0);
 }
 
+/* Node 0's list says so now, and its file is gone again. */
+static void revoke_at_first(const struct node_id *id)
+{
+    struct trust_list *list = credentials_trust(v->all[0].credentials);
+    struct trust_entry entry = {.id = *id, .revoked = true};
+    struct error error;
+    char path[128];
+
+    assert_int_equal(trust_list_set(list, id, &entry, &error), HEARTH_OK);
+    assert_int_equal(unlink(trust_list_path(list)), 0);
+    snprintf(path, sizeof(path), "%s.lock", trust_list_path(list));
+    (void)unlink(path);
+    *strrchr(path, '/') = '\0';
+    assert_int_equal(rmdir(path), 0);
+}
+
+/* Who was proven, and has waited with its hello until its key was revoked, does not get in by that. */
+static void a_key_that_is_revoked_before_its_hello_is_refused(void **state)
+{
+    uint8_t bytes[2048] = {0};
+    struct rogue r;
+
+    (void)state;
+    village_open(v, 2, 10);
+    struct person_setup person = {
+        .secret = VILLAGE_SECRET, .instance = 5, .revoked = &villager_id(v, 1)->node};
+    villager_stop(v, 0);
+    villager_start(v, 0, villager_person(v, &person));
+    rogue_open(&r);
+    revoke_at_first(&credentials_self(r.credentials)->node);
+    size_t len = rogue_hello(&r, bytes);
+    assert_true(tunnel_send(r.tunnel, bytes, len));
+    village_until(v, rogue_out, &r);
+    assert_int_equal(v->all[0].linked, 0);
+    rogue_close(&r);
+    village_close(v);
+}
+
 static void spoil_magic(uint8_t *bytes, size_t *len)
 {
     (void)len;
@@ -485,6 +524,7 @@ int main(void)
         cmocka_unit_test(a_true_one_has_its_turn_among_those_who_are_others),
         cmocka_unit_test(another_secret_is_refused),
         cmocka_unit_test(a_revoked_key_is_refused),
+        cmocka_unit_test(a_key_that_is_revoked_before_its_hello_is_refused),
         cmocka_unit_test(first_words_must_be_a_good_hello),
         cmocka_unit_test(letters_must_be_letters),
         cmocka_unit_test(a_newer_hello_replaces_an_older_does_not),
