@@ -251,10 +251,21 @@ static int on_key(ngtcp2_conn *conn, ngtcp2_crypto_level level, void *user)
     return due && ngtcp2_conn_get_remote_transport_params(conn) == NULL ? NGTCP2_ERR_CALLBACK_FAILURE : 0;
 }
 
+/* Behind its handshake a peer has nothing to say in TLS. GnuTLS would follow it to new keys, and these ngtcp2
+ * takes for a mistake of ours that ends the process; it is one of the peer's (RFC 9001, 6). */
+static int on_crypto(ngtcp2_conn *conn, ngtcp2_crypto_level level, uint64_t offset, const uint8_t *bytes,
+                     size_t len, void *user)
+{
+    if (level != NGTCP2_CRYPTO_LEVEL_APPLICATION)
+        return ngtcp2_crypto_recv_crypto_data_cb(conn, level, offset, bytes, len, user);
+    ngtcp2_conn_set_tls_alert(conn, GNUTLS_A_UNEXPECTED_MESSAGE);
+    return NGTCP2_ERR_CRYPTO;
+}
+
 static const ngtcp2_callbacks callbacks = {
     .client_initial = ngtcp2_crypto_client_initial_cb,
     .recv_client_initial = ngtcp2_crypto_recv_client_initial_cb,
-    .recv_crypto_data = ngtcp2_crypto_recv_crypto_data_cb,
+    .recv_crypto_data = on_crypto,
     .encrypt = ngtcp2_crypto_encrypt_cb,
     .decrypt = ngtcp2_crypto_decrypt_cb,
     .hp_mask = ngtcp2_crypto_hp_mask_cb,
