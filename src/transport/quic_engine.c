@@ -16,6 +16,7 @@
 #include "os/datagram.h"
 #include "os/random.h"
 #include "security/credentials.h"
+#include "transport/quic_frames.h"
 
 #define STREAM_STEP      4u /* between the ids of streams of one kind */
 #define TOKEN_NS         (10 * NS_PER_S)
@@ -262,12 +263,25 @@ static int on_crypto(ngtcp2_conn *conn, ngtcp2_crypto_level level, uint64_t offs
     return NGTCP2_ERR_CRYPTO;
 }
 
+/* Decrypts a packet, and looks at it: only short ones can be of an end that we have shaken hands with. */
+static int on_decrypt(uint8_t *target, const ngtcp2_crypto_aead *aead, const ngtcp2_crypto_aead_ctx *context,
+                      const uint8_t *sealed, size_t len, const uint8_t *nonce, size_t nonce_len,
+                      const uint8_t *header, size_t header_len)
+{
+    int status =
+        ngtcp2_crypto_decrypt_cb(target, aead, context, sealed, len, nonce, nonce_len, header, header_len);
+    bool is_short = header_len > 0 && (header[0] & 0x80) == 0;
+    if (status != 0 || !is_short || len < aead->max_overhead)
+        return status;
+    return quic_frames_retire(target, len - aead->max_overhead) ? NGTCP2_ERR_CALLBACK_FAILURE : 0;
+}
+
 static const ngtcp2_callbacks callbacks = {
     .client_initial = ngtcp2_crypto_client_initial_cb,
     .recv_client_initial = ngtcp2_crypto_recv_client_initial_cb,
     .recv_crypto_data = on_crypto,
     .encrypt = ngtcp2_crypto_encrypt_cb,
-    .decrypt = ngtcp2_crypto_decrypt_cb,
+    .decrypt = on_decrypt,
     .hp_mask = ngtcp2_crypto_hp_mask_cb,
     .recv_stream_data = on_stream_data,
     .acked_stream_data_offset = on_stream_acked,
