@@ -159,6 +159,7 @@ static bool passing(int status)
            status == HEARTH_ABORTED || status == HEARTH_GROUP_BROKEN;
 }
 
+/* The home calls it under its lock. */
 static void group_ended(void *arg, uint64_t lost, const char *who, const char *text)
 {
     const struct formed *f = arg;

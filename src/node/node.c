@@ -398,12 +398,14 @@ void node_part(hearth_node *node, const char *why)
     mutex_unlock(&node->baton);
 }
 
+/* The keeper does what follows from it: callers' callbacks must not run on a thread that holds locks. */
 void node_members_lost(hearth_node *node, uint64_t lost, const char *why)
 {
     mutex_lock(&node->baton);
     if (!node->closing)
         engine_members_lost(node->engine, lost, why);
-    drive_once(node);
+    mutex_unlock(&node->baton);
+    leave_rest(node, true);
 }
 
 /* ---- groups ---- */

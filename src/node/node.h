@@ -191,7 +191,8 @@ void node_view_changed(hearth_node *node, const char *why);
 /* The same, and its connections end: the others need not wait for what it will not do any more. */
 void node_part(hearth_node *node, const char *why);
 /* The members are others, but operations in flight go on as long as they need nothing of a rank whose bit
- * is set: who closes its group after the last operation does not end it for those that are still at it. */
+ * is set: who closes its group after the last operation does not end it for those that are still at it. The
+ * caller may hold locks: completion callbacks run on another thread, a moment later. */
 void node_members_lost(hearth_node *node, uint64_t lost, const char *why);
 /* Moves what can be moved, collects what has ended. True if anything moved. For simulations. */
 bool node_progress(hearth_node *node);

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -232,6 +233,81 @@ static void test_reform(void **state)
     watchdog(0, NULL);
 }
 
+/* ---- callbacks ---- */
+
+struct notes {
+    pthread_mutex_t lock;
+    _Atomic(bool) called;
+    int status;
+};
+
+static void note(void *arg, int status)
+{
+    struct notes *notes = arg;
+    notes->called = true;
+    pthread_mutex_lock(&notes->lock);
+    notes->status = status;
+    pthread_mutex_unlock(&notes->lock);
+}
+
+static void *reform(void *arg)
+{
+    hearth_group **group = arg;
+    check(hearth_reform(group), HEARTH_OK, "reform");
+    return NULL;
+}
+
+static void *form_pair(void *arg)
+{
+    struct worker *w = arg;
+    hearth_group *group = NULL;
+    w->status = hearth_form(w->node, w->job, 2, &group);
+    return group;
+}
+
+/* A callback takes a lock of the program, and who holds that lock asks for the status: neither waits for the
+ * other. */
+static void test_callback_when_a_group_ends(void **state)
+{
+    hearth_node *nodes[2];
+    hearth_group *groups[2];
+    hearth_request *request;
+    pthread_t threads[2];
+    struct worker workers[2];
+    struct notes notes = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct hearth_opts opts;
+    float x = 1;
+    (void)state;
+    watchdog(60, "a callback when a group ends");
+    nodes_up(nodes, 2, SECRET);
+    for (int i = 0; i < 2; i++) {
+        workers[i] = worker_of(nodes[i], "notes", 2, 0);
+        assert_int_equal(pthread_create(&threads[i], NULL, form_pair, &workers[i]), 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_join(threads[i], (void **)&groups[i]);
+        check(workers[i].status, HEARTH_OK, "form");
+    }
+    hearth_opts_init(&opts);
+    opts.done = note;
+    opts.done_arg = &notes;
+    check(hearth_all_reduce_nb(groups[0], &x, &x, 1, HEARTH_F32, HEARTH_SUM, &opts, &request), HEARTH_OK,
+          "start");
+    pthread_mutex_lock(&notes.lock);
+    assert_int_equal(pthread_create(&threads[1], NULL, reform, &groups[1]), 0); /* instead of taking part */
+    while (!notes.called)
+        sched_yield();
+    free(json_of(nodes[0]));
+    pthread_mutex_unlock(&notes.lock);
+    check(hearth_wait(request, PATIENCE), HEARTH_VIEW_CHANGED, "wait");
+    assert_int_equal(notes.status, HEARTH_VIEW_CHANGED);
+    hearth_request_free(request);
+    reform(&groups[0]);
+    pthread_join(threads[1], NULL);
+    nodes_down(nodes, 2);
+    watchdog(0, NULL);
+}
+
 static void test_two_clusters(void **state)
 {
     hearth_node *ours[2], *theirs;
@@ -300,9 +376,13 @@ static void test_bad_calls(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bad_calls),       cmocka_unit_test(test_form_and_sum),
-        cmocka_unit_test(test_jobs_do_not_mix), cmocka_unit_test(test_reform),
-        cmocka_unit_test(test_two_clusters),    cmocka_unit_test(test_events),
+        cmocka_unit_test(test_bad_calls),
+        cmocka_unit_test(test_form_and_sum),
+        cmocka_unit_test(test_jobs_do_not_mix),
+        cmocka_unit_test(test_reform),
+        cmocka_unit_test(test_two_clusters),
+        cmocka_unit_test(test_events),
+        cmocka_unit_test(test_callback_when_a_group_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
