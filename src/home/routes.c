@@ -147,8 +147,8 @@ static void take_letter(struct home *home, const struct fellows_news *news, uint
     char why[HOME_TEXT_MAX];
 
     assembly_heard(home->assembly, &news->fellow.id, now_ns);
-    if (route(home, news, now_ns, &what) == HEARTH_OK)
-        return;
+    if (route(home, news, now_ns, &what) != HEARTH_PROTOCOL)
+        return; /* taken, or no memory for it: then it is said again */
     snprintf(why, sizeof(why), "it sent a letter (kind %d) that breaks the protocol: %s", news->letter, what);
     fellows_drop(home->fellows, &news->fellow.id, why);
 }
