@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A home whose memory runs out: it does not open and leaves nothing behind, or it goes on when there is some again. */
+/* A home whose memory runs out: it does not open and leaves nothing behind, or it goes on when there is some
+ * again. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
