@@ -340,8 +340,6 @@ static void tell_machines(struct home *home, uint64_t now_ns)
         jobs_links(home->jobs, table);
         home->links_told = links;
     }
-    if (leads)
-        assembly_set_busy(home->assembly, jobs_busy(home->jobs));
     spare_busy(home);
 }
 
@@ -377,6 +375,8 @@ void home_pump(struct home *home, uint64_t now_ns)
     tell_machines(home, now_ns);
     tell_round_trips(home, now_ns);
     jobs_tick(home->jobs, now_ns);
+    /* Before anything else is heard, and though we are about to join others: who works does not. */
+    assembly_set_busy(home->assembly, jobs_busy(home->jobs));
     probes_pump(home->probes, now_ns);
     gossip(home, now_ns);
     tell_assembly(home);
