@@ -663,6 +663,7 @@ void chair_tick(struct jobs *jobs, uint64_t now_ns)
     if (!chair->taken)
         return;
     look_after_runs(jobs);
+    chair_end_twins(jobs);
     list_jobs(jobs);
     form_jobs(jobs, now_ns);
     send_forms(jobs, now_ns);

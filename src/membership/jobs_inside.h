@@ -67,6 +67,7 @@ struct run {
     uint64_t serial[CENSUS_MEMBERS_MAX]; /* of the wishes that it fulfils; only if `ours` */
     bool ours;                           /* formed in this term */
     bool ended;
+    bool twin;           /* another formation of the job has not ended either */
     struct identity who; /* why it ended */
     char why[JOB_TEXT_MAX];
     uint64_t since_ns, resend_ns;
@@ -145,6 +146,9 @@ bool chair_busy(const struct jobs *jobs);
 /* jobs_chair.c, for jobs_words.c */
 const struct told_wish *chair_wish(const struct jobs *jobs, int member, const char *job); /* open, or NULL */
 bool chair_silent(const struct jobs *jobs, int member, uint64_t now_ns); /* its first report is waited for */
+
+/* jobs_twice.c: of a job that is formed more than once all formations end. */
+void chair_end_twins(struct jobs *jobs);
 
 /* jobs_words.c: for people. */
 void job_name_of(const struct census *census, const struct identity *id, char *text, size_t size);

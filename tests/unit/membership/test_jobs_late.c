@@ -359,6 +359,38 @@ static void reports_that_come_too_early_are_told_again(void **state)
         assert_int_equal(office.desks[i].formed_count, 1);
 }
 
+/* Two halves form the same job, each for itself, and become one. */
+static void groups_of_one_job_that_meet_become_one(void **state)
+{
+    (void)state;
+    office_open(&office, 5, 1);
+    office.census.instance = 1;
+    office_census(&office, 0x03, 0, 0x03, true);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(office_wish(&office, i, "red", 2, ""), HEARTH_OK);
+    office_run(&office, SETTLE + SOON);
+    office.census.instance = 2;
+    office_census(&office, 0x1c, 2, 0x1c, true);
+    for (int i = 2; i < 5; i++)
+        assert_int_equal(office_wish(&office, i, "red", 2, ""), HEARTH_OK);
+    office_run(&office, SETTLE + SOON);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(office.desks[i].group.size, i < 2 ? 2 : 3);
+    office_census(&office, 0x1f, 2, 0x1f, true);
+    office_run(&office, SOON);
+    for (int i = 0; i < 5; i++) {
+        assert_true(office.desks[i].ended);
+        assert_non_null(strstr(office.desks[i].ended_text, "two groups of this job"));
+        assert_int_equal(office_wish(&office, i, "red", 2, ""), HEARTH_OK);
+    }
+    office_run(&office, SETTLE + SOON);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(office.desks[i].group.size, 5);
+        assert_false(office.desks[i].ended);
+    }
+    office_close(&office);
+}
+
 static void a_machine_without_census_is_quiet(void **state)
 {
     char text[JOB_TEXT_MAX];
@@ -402,6 +434,7 @@ int main(void)
         MEETS(who_lets_go_may_come_again),
         MEETS(reports_that_come_too_early_are_told_again),
         cmocka_unit_test(a_machine_without_census_is_quiet),
+        cmocka_unit_test(groups_of_one_job_that_meet_become_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
