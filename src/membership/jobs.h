@@ -86,7 +86,7 @@ uint64_t jobs_deadline(const struct jobs *jobs);
 
 /* ---- what is so ---- */
 
-bool jobs_busy(const struct jobs *jobs); /* leader: somebody is called to a formation, or holds one */
+bool jobs_busy(const struct jobs *jobs); /* leader: somebody is called to a formation, or takes part in one */
 bool jobs_takes_part(const struct jobs *jobs, uint64_t formation); /* we do, and it has not ended */
 uint64_t jobs_lost(const struct jobs *jobs, uint64_t formation);   /* as in news, all of them */
 /* Leader: those who report to take part in any; their number. */

@@ -273,11 +273,25 @@ static void who_ends_it_ends_it_for_all(void **state)
     desks[1].group.id = 0;
     assert_group(0);
     assert_string_equal(desks[2].ended_text, "node-1 has left the group");
-    assert_true(jobs_busy(desks[0].jobs));
+    assert_false(jobs_busy(desks[0].jobs)); /* they hold it, but it does not run any more */
     for (int i = 0; i < 4; i++)
         jobs_end(desks[i].jobs, desks[i].group.id, office.now_ns);
     office_run(&office, SOON);
     assert_false(jobs_busy(desks[0].jobs));
+}
+
+/* It was taken out while the job ran, and begins anew, alone. */
+static void who_comes_back_is_not_busy(void **state)
+{
+    (void)state;
+    form_all();
+    office.census.instance++;
+    office_census(&office, 0x8, 3, 0x8, true);
+    for (int i = 0; i < 3; i++) {
+        assert_false(jobs_busy(desks[3].jobs));
+        office_run(&office, NS_PER_S);
+    }
+    assert_true(desks[3].ended);
 }
 
 static void a_running_job_outlives_its_leader(void **state)
@@ -534,6 +548,7 @@ int main(void)
         CASE(a_lost_member_ends_it),
         CASE(a_lost_leader_ends_it),
         CASE(who_ends_it_ends_it_for_all),
+        CASE(who_comes_back_is_not_busy),
         CASE(a_running_job_outlives_its_leader),
         CASE(newcomers_wait_until_it_forms_again),
         CASE(a_wish_taken_back_does_not_count),
