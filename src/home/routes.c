@@ -343,6 +343,14 @@ static void tell_machines(struct home *home, uint64_t now_ns)
     spare_busy(home);
 }
 
+/* Before anything else is heard, and also while we are about to join others: who works does not. */
+static void tell_work(struct home *home, uint64_t now_ns)
+{
+    if (jobs_running(home->jobs))
+        assembly_set_worked(home->assembly);
+    assembly_set_busy(home->assembly, jobs_busy(home->jobs, now_ns));
+}
+
 /* Round trips that beats have measured, for the map. */
 static void tell_round_trips(struct home *home, uint64_t now_ns)
 {
@@ -375,8 +383,7 @@ void home_pump(struct home *home, uint64_t now_ns)
     tell_machines(home, now_ns);
     tell_round_trips(home, now_ns);
     jobs_tick(home->jobs, now_ns);
-    /* Before anything else is heard, and though we are about to join others: who works does not. */
-    assembly_set_busy(home->assembly, jobs_busy(home->jobs));
+    tell_work(home, now_ns);
     probes_pump(home->probes, now_ns);
     gossip(home, now_ns);
     tell_assembly(home);

@@ -511,6 +511,16 @@ void assembly_set_busy(struct assembly *a, bool busy)
     think(a);
 }
 
+void assembly_set_worked(struct assembly *a)
+{
+    if (a->state == ASSEMBLY_GONE || a->worked)
+        return;
+    a->worked = true;
+    a->announce = true;
+    a->stir = true;
+    think(a);
+}
+
 /* Our vote goes to whom it helps most, so that two machines stay one cluster when one of them leaves. */
 void assembly_leave(struct assembly *a, uint64_t now_ns)
 {

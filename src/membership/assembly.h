@@ -68,8 +68,11 @@ int MUST_CHECK assembly_input(struct assembly *assembly, const struct identity *
                               const void *payload, size_t len, uint64_t now_ns, const char **what);
 void assembly_describe(struct assembly *assembly, const struct fellow *self,
                        uint64_t now_ns); /* we changed */
-/* Leader: a job runs in our instance. Forgotten when we lead no more or the instance changes. */
+/* Leader: a job runs in our instance, and is not given up for another one. Forgotten when we lead no more or
+ * the instance changes. */
 void assembly_set_busy(struct assembly *assembly, bool busy);
+/* A job runs in our instance, as we know; never forgotten in it. */
+void assembly_set_worked(struct assembly *assembly);
 void assembly_leave(struct assembly *assembly, uint64_t now_ns); /* says goodbye; only close may follow */
 void assembly_tick(struct assembly *assembly, uint64_t now_ns);
 uint64_t assembly_deadline(const struct assembly *assembly); /* when it must be ticked */

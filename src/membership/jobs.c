@@ -417,11 +417,6 @@ uint64_t jobs_deadline(const struct jobs *jobs)
 
 /* ---- What is so ---- */
 
-bool jobs_busy(const struct jobs *jobs)
-{
-    return chair_busy(jobs);
-}
-
 int jobs_board(const struct jobs *jobs, struct job_line lines[BOARD_MAX])
 {
     for (int i = 0; i < jobs->lines; i++)

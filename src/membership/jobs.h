@@ -12,7 +12,8 @@
  *    reports that it has ended, or when the member itself ends it. All others end it then, too. A member
  * holds a formation that is over until jobs_end or its next jobs_wish for the job: survivors wait for each
  * other.
- *  - Who wishes for a job that runs waits until it forms again.
+ *  - Who wishes for a job that runs waits until it forms again. Of two formations of one job, which may come
+ *    with instances that become one, the younger one ends; if neither has lasted, both.
  *  - Wishes with other settings than the first one's are refused; the text names what differs. */
 #ifndef MEMBERSHIP_JOBS_H
 #define MEMBERSHIP_JOBS_H
@@ -86,7 +87,10 @@ uint64_t jobs_deadline(const struct jobs *jobs);
 
 /* ---- what is so ---- */
 
-bool jobs_busy(const struct jobs *jobs); /* leader: somebody is called to a formation, or takes part in one */
+/* We take part in a formation that runs; or, at the leader: somebody does, or is called to one. */
+bool jobs_running(const struct jobs *jobs);
+/* Leader: likewise, and it has lasted for a while. Who has just begun gives way to others that work. */
+bool jobs_busy(const struct jobs *jobs, uint64_t now_ns);
 bool jobs_takes_part(const struct jobs *jobs, uint64_t formation); /* we do, and it has not ended */
 uint64_t jobs_lost(const struct jobs *jobs, uint64_t formation);   /* as in news, all of them */
 /* Leader: those who report to take part in any; their number. */

@@ -663,25 +663,9 @@ void chair_tick(struct jobs *jobs, uint64_t now_ns)
     if (!chair->taken)
         return;
     look_after_runs(jobs);
-    chair_end_twins(jobs);
+    chair_end_twins(jobs, now_ns);
     list_jobs(jobs);
     form_jobs(jobs, now_ns);
     send_forms(jobs, now_ns);
     send_boards(jobs, now_ns);
-}
-
-/* What is over and only held disturbs nobody: who was taken out and comes back holds it still, and must not
- * look like a cluster at work. */
-bool chair_busy(const struct jobs *jobs)
-{
-    struct list *item, *after;
-
-    LIST_EACH (item, after, &jobs->chair.runs)
-        if (!container_of(item, struct run, item)->ended)
-            return jobs->chair.taken;
-    for (int m = 0; m < jobs->census.size; m++)
-        for (int p = 0; p < jobs->chair.told[m].parts; p++)
-            if (!jobs->chair.told[m].part[p].over)
-                return true;
-    return false;
 }

@@ -12,7 +12,8 @@
 #define JOBS_RESEND_NS (250 * NS_PER_MS) /* of a formation that was not answered */
 #define JOBS_BOARD_NS  (20 * NS_PER_MS)  /* between two boards, whatever changes */
 #define JOBS_SILENT_NS (2 * NS_PER_S)    /* so long a job waits for the first report of a member */
-#define JOBS_RUNS_MAX  256               /* formations that the leader knows */
+#define JOBS_LASTS_NS  (3 * NS_PER_S) /* a formation that is known for so long is not given up for another */
+#define JOBS_RUNS_MAX  256            /* formations that the leader knows */
 
 /* A job that this member has to do with. */
 enum slot_state {
@@ -67,7 +68,7 @@ struct run {
     uint64_t serial[CENSUS_MEMBERS_MAX]; /* of the wishes that it fulfils; only if `ours` */
     bool ours;                           /* formed in this term */
     bool ended;
-    bool twin;           /* another formation of the job has not ended either */
+    bool doomed;         /* another formation of the job counts more */
     struct identity who; /* why it ended */
     char why[JOB_TEXT_MAX];
     uint64_t since_ns, resend_ns;
@@ -141,14 +142,13 @@ void chair_fini(struct jobs *jobs);
 void chair_census(struct jobs *jobs, const struct census *census, uint64_t now_ns);
 int MUST_CHECK chair_report(struct jobs *jobs, int from, const struct report *report, uint64_t now_ns);
 void chair_tick(struct jobs *jobs, uint64_t now_ns);
-bool chair_busy(const struct jobs *jobs);
 
 /* jobs_chair.c, for jobs_words.c */
 const struct told_wish *chair_wish(const struct jobs *jobs, int member, const char *job); /* open, or NULL */
 bool chair_silent(const struct jobs *jobs, int member, uint64_t now_ns); /* its first report is waited for */
 
-/* jobs_twice.c: of a job that is formed more than once all formations end. */
-void chair_end_twins(struct jobs *jobs);
+/* jobs_twice.c: a job runs once. */
+void chair_end_twins(struct jobs *jobs, uint64_t now_ns);
 
 /* jobs_words.c: for people. */
 void job_name_of(const struct census *census, const struct identity *id, char *text, size_t size);

@@ -1,52 +1,118 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One job, two formations. Each was formed in an instance of its own, and the instances have become one
- * since: a leader that has just been elected, or has just formed the job, does not know yet that its instance
- * works. Neither is worth more than the other: both end, and all of them form the job again, together. */
+/* What it means that a job runs: its instance is at work, and nobody else may run it.
+ *
+ * Machines that start at the same time may find each other before they find the cluster that works already,
+ * and form the same job. And a leader that was elected just now has not heard what runs. So instances with a
+ * job each may become one. A formation that has lasted then stays, and those who have just begun wait for the
+ * next one, as if they had come a moment later. Where none has lasted, none is worth more than another: all
+ * end, and form again together. */
 #include <stdio.h>
 #include <string.h>
 
 #include "membership/jobs_inside.h"
 
-static bool same_job(const struct run *a, const struct run *b)
+static bool lasts(const struct run *run, uint64_t now_ns)
 {
-    return a != b && !a->ended && !b->ended && strcmp(a->job, b->job) == 0;
+    return now_ns >= run->since_ns + JOBS_LASTS_NS;
 }
 
-static const struct run *twin_of(const struct jobs *jobs, const struct run *run)
+static const struct run *run_of(const struct jobs *jobs, uint64_t formation)
 {
     struct list *item, *after;
 
     LIST_EACH (item, after, &jobs->chair.runs) {
-        const struct run *other = container_of(item, struct run, item);
-        if (same_job(run, other))
-            return other;
+        const struct run *run = container_of(item, struct run, item);
+        if (run->id == formation)
+            return run;
     }
     return NULL;
 }
 
-static void end_twin(struct jobs *jobs, struct run *run)
+/* ---- At work ---- */
+
+/* What is over and only held disturbs nobody: who was taken out and comes back holds it still, and must not
+ * look like a cluster at work. There may have been no room to note a run. */
+static bool part_runs(const struct jobs *jobs, const struct told_part *part)
 {
-    run->ended = true;
-    snprintf(run->why, sizeof(run->why), "two groups of this job have met: it forms again, with all of them");
-    jobs->chair.changed = true;
-    log_write(&jobs->setup.log, HEARTH_LOG_WARN, "HEARTH-JOB-TWICE",
-              "job %s ran in two groups, one of %d: both end", run->job, run->size);
+    return !part->over && !run_of(jobs, part->formation);
 }
 
-void chair_end_twins(struct jobs *jobs)
+static bool unnoted_run(const struct jobs *jobs)
+{
+    for (int m = 0; m < jobs->census.size; m++)
+        for (int p = 0; p < jobs->chair.told[m].parts; p++)
+            if (part_runs(jobs, &jobs->chair.told[m].part[p]))
+                return true;
+    return false;
+}
+
+bool jobs_busy(const struct jobs *jobs, uint64_t now_ns)
+{
+    struct list *item, *after;
+
+    LIST_EACH (item, after, &jobs->chair.runs) {
+        const struct run *run = container_of(item, struct run, item);
+        if (!run->ended && (!run->ours || lasts(run, now_ns)))
+            return true;
+    }
+    return unnoted_run(jobs);
+}
+
+bool jobs_running(const struct jobs *jobs)
+{
+    for (int i = 0; i < JOBS_MAX; i++)
+        if (jobs->slots[i].state == SLOT_RUNNING)
+            return true;
+    return jobs_busy(jobs, NEVER_NS);
+}
+
+/* ---- Twice ---- */
+
+static bool twins(const struct run *a, const struct run *b)
+{
+    return a != b && !a->ended && !b->ended && strcmp(a->job, b->job) == 0;
+}
+
+/* The one that this one must make room for; NULL: none. */
+static const struct run *rival_of(const struct jobs *jobs, const struct run *run, uint64_t now_ns)
+{
+    const struct run *rival = NULL;
+    struct list *item, *after;
+
+    LIST_EACH (item, after, &jobs->chair.runs) {
+        const struct run *other = container_of(item, struct run, item);
+        if (twins(run, other) && (lasts(other, now_ns) || !lasts(run, now_ns)))
+            rival = rival && lasts(rival, now_ns) ? rival : other;
+    }
+    return rival;
+}
+
+static void end_for(struct jobs *jobs, struct run *run)
+{
+    run->ended = true;
+    jobs->chair.changed = true;
+    log_write(&jobs->setup.log, HEARTH_LOG_WARN, "HEARTH-JOB-TWICE",
+              "job %s runs in two groups; that of %d members ends: %s", run->job, run->size, run->why);
+}
+
+void chair_end_twins(struct jobs *jobs, uint64_t now_ns)
 {
     struct list *item, *after;
 
     LIST_EACH (item, after, &jobs->chair.runs) {
         struct run *run = container_of(item, struct run, item);
-        const struct run *twin = twin_of(jobs, run);
-        run->twin = twin != NULL;
-        if (twin)
-            run->who = twin->members[0];
+        const struct run *rival = rival_of(jobs, run, now_ns);
+        run->doomed = rival != NULL;
+        if (!rival)
+            continue;
+        run->who = rival->members[0];
+        snprintf(run->why, sizeof(run->why), "%s",
+                 lasts(rival, now_ns) ? "the job runs in another group already"
+                                      : "two groups of this job have met, and form it again together");
     }
     LIST_EACH (item, after, &jobs->chair.runs) {
         struct run *run = container_of(item, struct run, item);
-        if (run->twin)
-            end_twin(jobs, run);
+        if (run->doomed)
+            end_for(jobs, run);
     }
 }

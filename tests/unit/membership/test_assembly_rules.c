@@ -295,6 +295,21 @@ static void a_stranded_one_that_worked_waits(void **state)
     circle_close(&c);
 }
 
+/* Also if it has only just begun to: then nobody is busy yet. */
+static void a_stranded_one_that_has_begun_to_work_waits(void **state)
+{
+    struct circle c;
+    (void)state;
+    open_linked(&c, 2);
+    int leader = circle_leader(&c);
+    assembly_set_worked(c.who[leader]);
+    circle_run(&c, 100 * NS_PER_MS);
+    circle_die(&c, leader, PARTING_BROKE);
+    circle_run(&c, 100 * NS_PER_S);
+    assert_int_equal(assembly_state(c.who[1 - leader]), ASSEMBLY_STRANDED);
+    circle_close(&c);
+}
+
 static void the_leader_of_two_goes_on_alone(void **state)
 {
     struct circle c;
@@ -427,6 +442,7 @@ int main(void)
         cmocka_unit_test(malformed_letters_change_nothing),
         cmocka_unit_test(a_stranded_one_that_never_worked_begins_anew),
         cmocka_unit_test(a_stranded_one_that_worked_waits),
+        cmocka_unit_test(a_stranded_one_that_has_begun_to_work_waits),
         cmocka_unit_test(the_leader_of_two_goes_on_alone),
         cmocka_unit_test(who_leaves_gives_its_vote_to_another),
         cmocka_unit_test(silence_is_death_but_traffic_is_life),

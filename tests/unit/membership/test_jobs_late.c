@@ -278,7 +278,7 @@ static void reports_of_others_formations_are_refused(void **state)
     report.part[0] = (struct report_part){.formation = 4, .size = 2, .job = "red", .members = members};
     size_t len = report_encode(&report, bytes, sizeof(bytes));
     assert_int_equal(input(0, LETTER_REPORT, len, START), HEARTH_OK);
-    assert_true(jobs_busy(jobs));
+    assert_true(jobs_busy(jobs, START)); /* another leader formed it: nobody knows for how long it runs */
     members[0] = person(1).id;
     len = report_encode(&report, bytes, sizeof(bytes));
     assert_int_equal(input(0, LETTER_REPORT, len, START), HEARTH_PROTOCOL);
@@ -359,10 +359,9 @@ static void reports_that_come_too_early_are_told_again(void **state)
         assert_int_equal(office.desks[i].formed_count, 1);
 }
 
-/* Two halves form the same job, each for itself, and become one. */
-static void groups_of_one_job_that_meet_become_one(void **state)
+/* Two parts form the same job, each for itself: persons 0 and 1, then the others. */
+static void form_twice(void)
 {
-    (void)state;
     office_open(&office, 5, 1);
     office.census.instance = 1;
     office_census(&office, 0x03, 0, 0x03, true);
@@ -376,6 +375,12 @@ static void groups_of_one_job_that_meet_become_one(void **state)
     office_run(&office, SETTLE + SOON);
     for (int i = 0; i < 5; i++)
         assert_int_equal(office.desks[i].group.size, i < 2 ? 2 : 3);
+}
+
+static void groups_that_have_just_begun_become_one(void **state)
+{
+    (void)state;
+    form_twice();
     office_census(&office, 0x1f, 2, 0x1f, true);
     office_run(&office, SOON);
     for (int i = 0; i < 5; i++) {
@@ -388,6 +393,25 @@ static void groups_of_one_job_that_meet_become_one(void **state)
         assert_int_equal(office.desks[i].group.size, 5);
         assert_false(office.desks[i].ended);
     }
+    office_close(&office);
+}
+
+/* Those who come wait until it forms again; who works is not disturbed. */
+static void a_group_that_lasts_stays(void **state)
+{
+    (void)state;
+    form_twice();
+    office_run(&office, 3 * NS_PER_S);
+    office_census(&office, 0x1f, 2, 0x1f, true);
+    office_run(&office, SOON);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(office.desks[i].ended, i < 2);
+    assert_string_equal(office.desks[0].ended_text, "the job runs in another group already");
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(office_wish(&office, i, "red", 2, ""), HEARTH_OK);
+    office_run(&office, NS_PER_S);
+    for (int i = 0; i < 2; i++)
+        assert_true(office.desks[i].ended); /* nothing new was formed */
     office_close(&office);
 }
 
@@ -434,7 +458,8 @@ int main(void)
         MEETS(who_lets_go_may_come_again),
         MEETS(reports_that_come_too_early_are_told_again),
         cmocka_unit_test(a_machine_without_census_is_quiet),
-        cmocka_unit_test(groups_of_one_job_that_meet_become_one),
+        cmocka_unit_test(groups_that_have_just_begun_become_one),
+        cmocka_unit_test(a_group_that_lasts_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
