@@ -143,20 +143,26 @@ bool up_job_waits(struct up_job *job, unsigned *seen, char *text, size_t size)
     return changed;
 }
 
+bool up_job_once_more(int status)
+{
+    return status == HEARTH_TIMEOUT || status == HEARTH_VIEW_CHANGED || status == HEARTH_PEER_LOST ||
+           status == HEARTH_ABORTED || status == HEARTH_GROUP_BROKEN;
+}
+
 /* In slices, so that `quit` is seen. */
 static int form(struct up_job *job)
 {
     int status = HEARTH_TIMEOUT;
     note_wait(job, "");
-    while (status == HEARTH_TIMEOUT && !atomic_load(&job->quit)) {
+    while (up_job_once_more(status) && !atomic_load(&job->quit)) {
         status = hearth_wait_for_peers(job->node, job->min - 1, SLICE_MS);
         if (status)
             continue;
         status = hearth_form(job->node, job->name, job->min, &job->group);
-        if (status == HEARTH_TIMEOUT)
+        if (up_job_once_more(status))
             note_wait(job, hearth_error_text());
     }
-    return atomic_load(&job->quit) && status == HEARTH_TIMEOUT ? HEARTH_CANCELLED : status;
+    return atomic_load(&job->quit) && up_job_once_more(status) ? HEARTH_CANCELLED : status;
 }
 
 int up_job_form(struct up_job *job)
@@ -174,7 +180,7 @@ int up_job_form(struct up_job *job)
         if (!status)
             return HEARTH_OK;
         up_job_close(job);
-        if (status != HEARTH_VIEW_CHANGED) /* else somebody was lost already: once more */
+        if (!up_job_once_more(status))
             return status;
     }
 }

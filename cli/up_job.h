@@ -45,6 +45,8 @@ struct up_job {
 /* Waits until the job is formed, and agrees with the others where to meet. Blocks, looking at `quit`. A
  * status; HEARTH_CANCELLED: `quit`. After an error there is no group. */
 int up_job_form(struct up_job *job);
+/* Whether such a failure says that somebody was lost on the way: then the others form again. */
+bool up_job_once_more(int status);
 /* Meanwhile, from another thread: true if what it waits for has changed since *seen. */
 bool up_job_waits(struct up_job *job, unsigned *seen, char *text, size_t size);
 /* What the program gets to know of its place. */
