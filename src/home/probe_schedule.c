@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "home/probe_sketch.h"
+
 #define RETRY_NS    (5 * NS_PER_S)
 #define RETRY_LIMIT 16              /* doublings */
 #define SHIFTED_NS  (60 * NS_PER_S) /* how soon a changed round trip makes a way due again */
@@ -170,15 +172,18 @@ static uint64_t due_ns(const struct schedule *s, const struct schedule_pair *pai
     return pair->tried_ns + (wait_ns < s->refresh_ns ? wait_ns : s->refresh_ns);
 }
 
-/* Orders of the first round, by their merit: ways that were never tried before other addresses, and those to
- * the next members before those to farther ones, so that each member sends and receives early. */
-static int merit(const struct schedule *s, int from, int to)
+/* Orders of the first round, by their merit: the few ways that show who is near to whom; then all that were
+ * never tried, before other addresses, and those to the next members before those to farther ones, so that
+ * each member sends and receives early. */
+static int merit(const struct schedule *s, const struct sketch *sketch, int from, int to)
 {
     const struct schedule_pair *pair = pair_at(s, from, to);
-    int distance = (to - from + s->size) % s->size;
+    int distance = (to - from + s->size) % s->size, near = sketch_merit(s, sketch, from, to);
 
     if (!counts(s, from, to) || alone(s, from, to))
         return 0;
+    if (near > 0)
+        return 3 * CENSUS_MEMBERS_MAX + near;
     if (!pair->tried)
         return 3 * CENSUS_MEMBERS_MAX - distance;
     if (!s->job && pair->addr_next < s->members[to].addr_count)
@@ -186,16 +191,18 @@ static int merit(const struct schedule *s, int from, int to)
     return 0;
 }
 
-static bool pick_first(const struct schedule *s, struct schedule_order *order)
+static bool pick_first(const struct schedule *s, const struct topology *table, struct schedule_order *order)
 {
+    struct sketch sketch;
     int best = 0;
 
+    sketch_make(s, table, &sketch);
     for (int from = 0; from < s->size; from++)
         for (int to = 0; to < s->size; to++)
-            if (merit(s, from, to) > best) {
+            if (merit(s, &sketch, from, to) > best) {
                 const struct schedule_pair *pair = pair_at(s, from, to);
                 bool has_addr = pair->addr_next < s->members[to].addr_count;
-                best = merit(s, from, to);
+                best = merit(s, &sketch, from, to);
                 *order = (struct schedule_order){.from = from,
                                                  .to = to,
                                                  .addr = has_addr ? pair->addr_next : -1,
@@ -229,7 +236,7 @@ bool schedule_next(struct schedule *s, const struct topology *table, uint64_t no
 {
     if (s->ordered && now_ns >= s->ordered_ns + SCHEDULE_ORDER_NS)
         (void)schedule_end(s, table, s->number, s->order.from, PROBE_FAILED, now_ns);
-    if (s->ordered || (!pick_first(s, order) && pick_again(s, table, order) > now_ns))
+    if (s->ordered || (!pick_first(s, table, order) && pick_again(s, table, order) > now_ns))
         return false;
     s->number = s->number + 1 != 0 ? s->number + 1 : 1;
     order->number = s->number;
@@ -245,7 +252,7 @@ uint64_t schedule_deadline(const struct schedule *s, const struct topology *tabl
 
     if (s->ordered)
         return s->ordered_ns + SCHEDULE_ORDER_NS;
-    return pick_first(s, &order) ? now_ns : pick_again(s, table, &order);
+    return pick_first(s, table, &order) ? now_ns : pick_again(s, table, &order);
 }
 
 bool schedule_end(struct schedule *s, const struct topology *table, uint32_t number, int from,
@@ -274,6 +281,18 @@ bool schedule_settled(const struct schedule *s)
     for (int from = 0; from < s->size; from++)
         for (int to = 0; to < s->size; to++)
             if (counts(s, from, to) && !alone(s, from, to) && !pair_at(s, from, to)->tried)
+                return false;
+    return true;
+}
+
+bool schedule_sketched(const struct schedule *s, const struct topology *table)
+{
+    struct sketch sketch;
+
+    sketch_make(s, table, &sketch);
+    for (int from = 0; from < s->size; from++)
+        for (int to = 0; to < s->size; to++)
+            if (counts(s, from, to) && !alone(s, from, to) && sketch_merit(s, &sketch, from, to) > 0)
                 return false;
     return true;
 }

@@ -2,9 +2,9 @@
 /* The leader's part of measuring: which way is next, and what results make of the table. A machine: no I/O,
  * no clock.
  *
- *  - One order at a time in the whole cluster. First the ways that were never tried, so that every member has
- *    its turn early; then, once, the other addresses of members that have several; then whatever is due
- *    again, the oldest first.
+ *  - One order at a time in the whole cluster. First the few ways that show who is near to whom
+ *    (probe_sketch.h); then all that were never tried; then, once, the other addresses of members that have
+ *    several; then whatever is due again, the oldest first.
  *  - Due again: after `refresh`; a minute after the last time if the round trip has changed twofold; half a
  *    minute after a first result, and after one that is much lower than what was known: a machine that was
  *    busy looks like a slow line, so that such a result counts in full only when it comes twice; what failed,
@@ -79,6 +79,8 @@ bool schedule_end(struct schedule *s, const struct topology *table, uint32_t num
 /* When to call schedule_next, at the latest (it ends an order that got no answer, too). */
 uint64_t schedule_deadline(const struct schedule *s, const struct topology *table, uint64_t now_ns);
 bool schedule_settled(const struct schedule *s); /* every way that is to be measured was tried */
+/* The ways that show who is near to whom were. */
+bool schedule_sketched(const struct schedule *s, const struct topology *table);
 
 /* What member `from` (index) says of one of its ways, into the table; call it before schedule_end. False:
  * nothing that matters has changed. */

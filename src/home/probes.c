@@ -348,7 +348,19 @@ void probes_census(struct probes *p, const struct census *census, bool leads, ui
     p->wake_ns = now_ns;
 }
 
-void probes_spare(struct probes *p, const struct identity *members, int count)
+/* A line that its group begins to use is the group's. */
+static void errand_break_off(struct probes *p, uint64_t now_ns)
+{
+    for (int i = 0; i < RUNS_MAX; i++)
+        if (p->slots[i].run && p->slots[i].errand) {
+            probe_run_close(p->slots[i].run);
+            p->slots[i].run = NULL;
+        }
+    if (p->errand.active)
+        errand_end(p, PROBE_NOT_NOW, now_ns);
+}
+
+void probes_spare(struct probes *p, const struct identity *members, int count, uint64_t now_ns)
 {
     count = count < CENSUS_MEMBERS_MAX ? count : CENSUS_MEMBERS_MAX;
     bool same = count == p->spared_count;
@@ -360,6 +372,8 @@ void probes_spare(struct probes *p, const struct identity *members, int count)
     if (count > 0)
         memcpy(p->spared, members, sizeof(members[0]) * (size_t)count);
     schedule_spare(&p->schedule, p->spared, p->spared_count);
+    if (is_spared(p, &p->self))
+        errand_break_off(p, now_ns);
     p->wake_ns = 0;
 }
 
@@ -480,4 +494,9 @@ bool probes_best_addr(const struct probes *p, const struct identity *id, struct 
 bool probes_settled(const struct probes *p)
 {
     return p->leads && schedule_settled(&p->schedule);
+}
+
+bool probes_sketched(const struct probes *p)
+{
+    return p->leads && schedule_sketched(&p->schedule, &p->table);
 }

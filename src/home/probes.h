@@ -41,8 +41,8 @@ int MUST_CHECK probes_open(const struct probes_setup *setup, struct probes **out
 void probes_close(struct probes *probes); /* NULL is allowed */
 
 void probes_census(struct probes *probes, const struct census *census, bool leads, uint64_t now_ns);
-/* Members that run a job: they are left alone. */
-void probes_spare(struct probes *probes, const struct identity *members, int count);
+/* Members that run a job: they are left alone. If we are one of them, a probe that we send ends at once. */
+void probes_spare(struct probes *probes, const struct identity *members, int count, uint64_t now_ns);
 void probes_round_trip(struct probes *probes, const struct identity *peer, uint64_t round_trip_ns,
                        uint32_t loss_ppm,
                        enum way_kind kind); /* of ours, told to the leader with the next MEASURED; kind
@@ -60,6 +60,7 @@ size_t probes_waits(const struct probes *probes, struct sock_wait *items, size_t
 const struct topology *probes_links(const struct probes *probes, uint64_t *changed);
 /* The address with the highest rate that was measured from us to that member; false: none was. */
 bool probes_best_addr(const struct probes *probes, const struct identity *peer, struct sock_addr *out);
-bool probes_settled(const struct probes *probes); /* leader: every pair was tried at least once */
+bool probes_settled(const struct probes *probes);  /* leader: every pair was tried at least once */
+bool probes_sketched(const struct probes *probes); /* leader: who is near to whom can be told */
 
 #endif

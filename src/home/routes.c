@@ -312,11 +312,11 @@ static void drop_silent(struct home *home)
 
 /* ---- what machines must know of each other ---- */
 
-static void spare_busy(struct home *home)
+static void spare_busy(struct home *home, uint64_t now_ns)
 {
     struct identity busy[CENSUS_MEMBERS_MAX];
 
-    probes_spare(home->probes, busy, jobs_taking_part(home->jobs, busy));
+    probes_spare(home->probes, busy, jobs_taking_part(home->jobs, busy), now_ns);
 }
 
 static void tell_machines(struct home *home, uint64_t now_ns)
@@ -340,7 +340,8 @@ static void tell_machines(struct home *home, uint64_t now_ns)
         jobs_links(home->jobs, table);
         home->links_told = links;
     }
-    spare_busy(home);
+    jobs_measuring(home->jobs, leads && !probes_sketched(home->probes));
+    spare_busy(home, now_ns);
 }
 
 /* Before anything else is heard, and also while we are about to join others: who works does not. */

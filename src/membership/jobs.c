@@ -208,6 +208,13 @@ void jobs_links(struct jobs *jobs, const struct topology *links)
         jobs->links = *links;
 }
 
+void jobs_measuring(struct jobs *jobs, bool measuring)
+{
+    if (jobs->measuring && !measuring)
+        jobs->chair.next_ns = 0; /* somebody may wait for it */
+    jobs->measuring = measuring;
+}
+
 /* ---- Letters ---- */
 
 static int take_form(struct jobs *jobs, uint64_t now_ns)

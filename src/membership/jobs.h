@@ -72,6 +72,9 @@ struct formation {
 void jobs_census(struct jobs *jobs, const struct census *census, bool leads, bool quorum, uint64_t now_ns);
 /* For the order, if we lead; copied. One of another census is not taken; the last one follows the census. */
 void jobs_links(struct jobs *jobs, const struct topology *links);
+/* Leader: it is not known yet who is near to whom, but soon will be. A formation waits for that, two seconds
+ * at most, where it matters: with three hosts or more. */
+void jobs_measuring(struct jobs *jobs, bool measuring);
 /* HEARTH_INVALID: we wish for it already, or take part in one that is not over. HEARTH_LIMIT. `done`:
  * completed operations of the formation of this job that we were in before. Letters go out with the next
  * jobs_tick, which is due at once: a jobs_end just before is told together with this. */
@@ -93,7 +96,7 @@ bool jobs_running(const struct jobs *jobs);
 bool jobs_busy(const struct jobs *jobs, uint64_t now_ns);
 bool jobs_takes_part(const struct jobs *jobs, uint64_t formation); /* we do, and it has not ended */
 uint64_t jobs_lost(const struct jobs *jobs, uint64_t formation);   /* as in news, all of them */
-/* Leader: those who report to take part in any; their number. */
+/* Those who take part in any, or are called to; their number. Who does not lead knows only of itself. */
 int jobs_taking_part(const struct jobs *jobs, struct identity members[static CENSUS_MEMBERS_MAX]);
 /* What a wish waits for, one sentence with names: "2 of 3 are there: anna, bert", "it runs with 4 members
  * since 7 s: it takes new ones when it forms again", "waiting for nodes that still hold the old group: anna".

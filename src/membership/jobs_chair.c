@@ -462,6 +462,20 @@ static int wishers(const struct jobs *jobs, const struct chair_job *job, int *me
     return count >= min ? count : 0;
 }
 
+/* An order and sites are a matter of three hosts and more. */
+static bool order_matters(const struct jobs *jobs, const int *members, int count)
+{
+    uint64_t first = jobs->census.members[members[0]].host_id, second = first;
+
+    for (int i = 1; i < count; i++) {
+        uint64_t host = jobs->census.members[members[i]].host_id;
+        if (host != first && host != second && second != first)
+            return true;
+        second = second == first ? host : second;
+    }
+    return false;
+}
+
 static uint64_t draw_id(struct jobs *jobs)
 {
     uint64_t id = 0;
@@ -563,6 +577,8 @@ static void form_jobs(struct jobs *jobs, uint64_t now_ns)
         int count = wishers(jobs, &chair->job[i], members, &due_ns);
         if (count == 0)
             continue;
+        if (jobs->measuring && order_matters(jobs, members, count))
+            due_ns += JOBS_MEASURE_NS;
         if (now_ns >= due_ns)
             form_job(jobs, chair->job[i].job, members, count, now_ns);
         else

@@ -7,13 +7,14 @@
 #include "core/list.h"
 #include "membership/jobs_letters.h"
 
-#define JOBS_REPORT_NS NS_PER_S          /* a report, a board, at least so often */
-#define JOBS_SETTLE_NS (300 * NS_PER_MS) /* nobody has come or gone for so long */
-#define JOBS_RESEND_NS (250 * NS_PER_MS) /* of a formation that was not answered */
-#define JOBS_BOARD_NS  (20 * NS_PER_MS)  /* between two boards, whatever changes */
-#define JOBS_SILENT_NS (2 * NS_PER_S)    /* so long a job waits for the first report of a member */
-#define JOBS_LASTS_NS  (3 * NS_PER_S) /* a formation that is known for so long is not given up for another */
-#define JOBS_RUNS_MAX  256            /* formations that the leader knows */
+#define JOBS_REPORT_NS  NS_PER_S          /* a report, a board, at least so often */
+#define JOBS_SETTLE_NS  (300 * NS_PER_MS) /* nobody has come or gone for so long */
+#define JOBS_RESEND_NS  (250 * NS_PER_MS) /* of a formation that was not answered */
+#define JOBS_BOARD_NS   (20 * NS_PER_MS)  /* between two boards, whatever changes */
+#define JOBS_SILENT_NS  (2 * NS_PER_S)    /* so long a job waits for the first report of a member */
+#define JOBS_MEASURE_NS (2 * NS_PER_S)    /* so long one waits for a map of those who have just met */
+#define JOBS_LASTS_NS   (3 * NS_PER_S) /* a formation that is known for so long is not given up for another */
+#define JOBS_RUNS_MAX   256            /* formations that the leader knows */
 
 /* A job that this member has to do with. */
 enum slot_state {
@@ -110,7 +111,7 @@ struct wanted {
 struct jobs {
     struct jobs_setup setup;
     struct census census; /* size 0: none yet */
-    bool leads, quorum;
+    bool leads, quorum, measuring;
     bool changed; /* the report is not what was told last */
     uint64_t touched_ns, report_ns;
     uint64_t serials, sequence; /* of wishes, of reports */

@@ -18,13 +18,29 @@ uint64_t jobs_lost(const struct jobs *jobs, uint64_t formation)
     return 0;
 }
 
+/* As soon as it is called, and not only when it says that it has come: in between it is joined. */
+static bool is_called(const struct jobs *jobs, const struct identity *member)
+{
+    struct list *item, *after;
+
+    LIST_EACH (item, after, &jobs->chair.runs) {
+        const struct run *run = container_of(item, struct run, item);
+        for (int r = 0; run->ours && !run->ended && r < run->size; r++)
+            if (identity_equal(&run->members[r], member))
+                return true;
+    }
+    return false;
+}
+
 int jobs_taking_part(const struct jobs *jobs, struct identity members[static CENSUS_MEMBERS_MAX])
 {
     int count = 0;
 
+    if (!jobs->chair.taken && jobs_running(jobs))
+        members[count++] = jobs->setup.self;
     for (int i = 0; jobs->chair.taken && i < jobs->census.size; i++) {
         const struct told *told = &jobs->chair.told[i];
-        bool at_work = false;
+        bool at_work = is_called(jobs, &jobs->census.members[i].id);
         for (int k = 0; k < told->parts && !at_work; k++)
             at_work = !told->part[k].over;
         if (at_work)

@@ -167,8 +167,8 @@ void job_waits_for(const struct jobs *jobs, const char *job, uint64_t now_ns, st
     else if (t.silent > 0)
         snprintf(line->why, sizeof(line->why), "waiting for the first word of: %s", t.silents.text);
     else
-        snprintf(line->why, sizeof(line->why), "%d are there: it forms as soon as nobody else comes",
-                 t.wishing);
+        snprintf(line->why, sizeof(line->why), "%d are there: it forms as soon as nobody else comes%s",
+                 t.wishing, jobs->measuring ? " and the ways between them are measured" : "");
 }
 
 void jobs_why_not(const struct jobs *jobs, const char *job, char *text, size_t size)

@@ -46,7 +46,8 @@ struct arrangement {
     int site[CENSUS_MEMBERS_MAX];  /* by new rank: members joined by fast ways have one number, 0, 1, ... */
     int sites;
     uint32_t inside_mbit_x10,
-        across_mbit_x10;           /* slowest way used inside of a site, between sites; 0: unknown */
+        across_mbit_x10; /* slowest way used inside of a site, between sites; if none of those is measured,
+                            slowest of all such ways; 0: unknown */
     uint32_t inside_us, across_us; /* largest round trips of those */
 };
 /* The best cyclic order; it uses the ways order[i] -> order[i + 1]. Members of one host stand together, and

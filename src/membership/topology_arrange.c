@@ -252,6 +252,18 @@ static void larger(uint32_t *largest, uint32_t us)
         *largest = us;
 }
 
+/* What is said of ways like these, inside of sites or between them: of the ring's own ones none may be
+ * measured yet. */
+static void describe_like(const struct group *g, bool inside, uint32_t *mbit_x10)
+{
+    if (*mbit_x10 > 0)
+        return;
+    for (int i = 0; i < g->size; i++)
+        for (int j = 0; j < g->size; j++)
+            if (g->host[i] != g->host[j] && (g->site[i] == g->site[j]) == inside)
+                slower(mbit_x10, way_of(g, i, j)->mbit_x10);
+}
+
 static void describe_ways(const struct group *g, struct arrangement *out)
 {
     for (int i = 0; i < out->size; i++) {
@@ -263,6 +275,8 @@ static void describe_ways(const struct group *g, struct arrangement *out)
         slower(inside ? &out->inside_mbit_x10 : &out->across_mbit_x10, way->mbit_x10);
         larger(inside ? &out->inside_us : &out->across_us, way->round_trip_us);
     }
+    describe_like(g, true, &out->inside_mbit_x10);
+    describe_like(g, false, &out->across_mbit_x10);
 }
 
 void topology_arrange(const struct topology *t, const int *members, const uint64_t *hosts, int count,

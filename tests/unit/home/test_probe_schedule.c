@@ -110,12 +110,58 @@ static void every_way_once(void **state)
             assert_true(order.from != order.to && !order.other && order.addr == 0);
             seen[order.from][order.to] = true;
             assert_int_equal(schedule_settled(&s), ++count == size * (size - 1));
-            if (count == size) /* everybody has sent and received before anybody does again */
-                for (int i = 0; i < size; i++)
-                    assert_true(seen[i][(i + 1) % size]);
+            if (count == size) /* all are alike: that is seen by one way to each, and one between these */
+                assert_true(schedule_sketched(&s, &table));
         }
         assert_int_equal(count, size * (size - 1));
         assert_true(schedule_settled(&s));
+    }
+}
+
+/* Two or three LANs: which member is in which. */
+struct lans {
+    int size;
+    const char *of; /* a letter for each member */
+    int most;       /* ways after which it must be known who is near to whom */
+};
+
+static uint32_t speed_of(const struct lans *lans, int from, int to)
+{
+    return lans->of[from] == lans->of[to] ? 10000 : 1000;
+}
+
+static void a_few_ways_show_who_is_near(void **state)
+{
+    static const struct lans scenes[] = {{6, "aaabbb", 8},   {6, "ababab", 8},        {6, "abbbbb", 8},
+                                         {6, "aaaaab", 8},   {9, "abcabcabc", 18},    {4, "abab", 6},
+                                         {8, "aaaaaaaa", 9}, {12, "aaaaaabbbbbb", 17}};
+    struct schedule_order order;
+
+    (void)state;
+    for (size_t k = 0; k < sizeof(scenes) / sizeof(scenes[0]); k++) {
+        const struct lans *lans = &scenes[k];
+        struct arrangement best;
+        int count = 0, members[CENSUS_MEMBERS_MAX];
+        uint64_t hosts[CENSUS_MEMBERS_MAX];
+        begin(lans->size);
+        for (; !schedule_sketched(&s, &table); count++) {
+            assert_true(schedule_next(&s, &table, now_ns, &order));
+            struct measured_way way = way_to(order.to, speed_of(lans, order.from, order.to), MEASURED_PROBE);
+            assert_true(schedule_result(&s, &table, order.from, &way, now_ns));
+            assert_true(schedule_end(&s, &table, order.number, order.from, PROBE_DONE, now_ns));
+        }
+        assert_in_range(count, lans->size - 1, lans->most);
+        for (int i = 0; i < lans->size; i++) {
+            members[i] = i;
+            hosts[i] = s.members[i].host_id;
+        }
+        topology_arrange(&table, members, hosts, lans->size, &best);
+        for (int i = 1; i < lans->size; i++) {
+            bool near = lans->of[best.order[i]] == lans->of[best.order[i - 1]];
+            assert_int_equal(best.site[i] == best.site[i - 1], near);
+        }
+        assert_int_equal(best.across_mbit_x10, strchr(lans->of, 'b') ? 1000 : 0);
+        assert_int_equal(best.inside_mbit_x10, 10000);
     }
 }
 
@@ -466,6 +512,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_way_once),
+        cmocka_unit_test(a_few_ways_show_who_is_near),
         cmocka_unit_test(one_at_a_time),
         cmocka_unit_test(hosts_and_guests_are_left_out),
         cmocka_unit_test(other_addresses_come_after),

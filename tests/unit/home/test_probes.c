@@ -279,15 +279,39 @@ static void jobs_are_spared(void **state)
     begin(NULL);
     busy = fellows_self(nodes[0].fellows)->id; /* the leader itself; and one that nobody knows */
     for (int i = 0; i < NODES; i++)
-        probes_spare(nodes[i].probes, &busy, 1);
+        probes_spare(nodes[i].probes, &busy, 1, probes_now());
     agree(0);
     until(others_know_each_other, "measured");
     assert_true(probes_settled(nodes[0].probes));
     assert_true(way(0, 0, 1)->mbit_x10 == 0 && way(0, 2, 0)->mbit_x10 == 0);
     for (int i = 0; i < NODES; i++)
-        probes_spare(nodes[i].probes, NULL, 0);
+        probes_spare(nodes[i].probes, NULL, 0, probes_now());
     assert_false(probes_settled(nodes[0].probes));
     until(all_know_all, "measured");
+}
+
+static bool leader_sends(void)
+{
+    struct sock_wait items[PROBES_WAITS_MAX];
+    uint64_t deadline_ns = NEVER_NS;
+
+    return probes_waits(nodes[0].probes, items, PROBES_WAITS_MAX, &deadline_ns) > 0;
+}
+
+/* A group that begins has its lines for itself, at once. */
+static void a_probe_ends_where_a_job_begins(void **state)
+{
+    struct identity busy;
+
+    (void)state;
+    begin(NULL);
+    busy = fellows_self(nodes[0].fellows)->id;
+    agree(0);
+    until(leader_sends, "begun");
+    probes_spare(nodes[0].probes, &busy, 1, probes_now());
+    assert_false(leader_sends());
+    until(others_know_each_other, "measured"); /* it goes on elsewhere */
+    assert_int_equal(way(0, 0, 1)->mbit_x10, 0);
 }
 
 static bool first_has_given_up(void)
@@ -326,7 +350,7 @@ static void members_tell_what_they_see(void **state)
     for (int i = 0; i < NODES; i++)
         ids[i] = &fellows_self(nodes[i].fellows)->id;
     for (int i = 0; i < NODES; i++) /* all run a job: nothing is probed */
-        probes_spare(nodes[i].probes, (struct identity[]){*ids[0], *ids[1], *ids[2]}, 3);
+        probes_spare(nodes[i].probes, (struct identity[]){*ids[0], *ids[1], *ids[2]}, 3, probes_now());
     agree(1);
     probes_round_trip(nodes[0].probes, ids[2], 1500 * NS_PER_US, 10, WAY_WIRELESS);
     probes_traffic(nodes[2].probes, ids[0], PEER_TRAFFIC_BYTES / 2, 50 * NS_PER_MS);
@@ -460,6 +484,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(next_leader_goes_on, set_up, tear_down),
         cmocka_unit_test_setup_teardown(second_addresses_are_tried, set_up, tear_down),
         cmocka_unit_test_setup_teardown(jobs_are_spared, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_probe_ends_where_a_job_begins, set_up, tear_down),
         cmocka_unit_test_setup_teardown(silence_ends, set_up, tear_down),
         cmocka_unit_test_setup_teardown(members_tell_what_they_see, set_up, tear_down),
         cmocka_unit_test_setup_teardown(letters_are_checked, set_up, tear_down),

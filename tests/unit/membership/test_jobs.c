@@ -218,6 +218,56 @@ static void order_follows_the_links(void **state)
 
 /* ---- Ending ---- */
 
+static int taking_part(int desk)
+{
+    struct identity members[CENSUS_MEMBERS_MAX];
+
+    return jobs_taking_part(desks[desk].jobs, members);
+}
+
+/* Who is near to whom is worth a moment, but not more; and nothing where there is no order to choose. */
+static void a_map_is_waited_for_but_not_long(void **state)
+{
+    (void)state;
+    jobs_measuring(desks[0].jobs, true);
+    wish(0, "pair", 2);
+    wish(1, "pair", 2);
+    office_run(&office, SETTLE + SOON);
+    assert_string_equal(desks[0].group.job, "pair");
+    for (int i = 0; i < 4; i++)
+        wish(i, "train", 4);
+    office_run(&office, NS_PER_S);
+    assert_string_equal(
+        why_not(2, "train"),
+        "4 are there: it forms as soon as nobody else comes and the ways between them are measured");
+    jobs_measuring(desks[0].jobs, false);
+    office_run(&office, SOON);
+    assert_string_equal(desks[2].group.job, "train");
+    jobs_measuring(desks[0].jobs, true);
+    for (int i = 0; i < 4; i++)
+        wish(i, "again", 4);
+    office_run(&office, NS_PER_S);
+    assert_string_equal(desks[2].group.job, "train");
+    office_run(&office, NS_PER_S + SOON);
+    assert_string_equal(desks[2].group.job, "again");
+}
+
+/* From the call on they are left alone: the leader knows of all, another one of itself. */
+static void who_is_called_takes_part(void **state)
+{
+    (void)state;
+    assert_int_equal(taking_part(0), 0);
+    for (int i = 0; i < 3; i++)
+        wish(i, "train", 3);
+    for (uint64_t step_ns = NS_PER_MS; taking_part(0) == 0; office_run(&office, step_ns))
+        assert_int_equal(taking_part(1), 0); /* the leader knows it first */
+    assert_int_equal(taking_part(0), 3);
+    office_run(&office, SOON);
+    assert_int_equal(taking_part(0), 3);
+    assert_int_equal(taking_part(1), 1);
+    assert_int_equal(taking_part(3), 0);
+}
+
 static void form_all(void)
 {
     for (int i = 0; i < 4; i++)
@@ -551,6 +601,8 @@ int main(void)
         CASE(nothing_forms_without_quorum),
         CASE(jobs_do_not_mix),
         CASE(order_follows_the_links),
+        CASE(a_map_is_waited_for_but_not_long),
+        CASE(who_is_called_takes_part),
         CASE(a_lost_member_ends_it),
         CASE(a_lost_leader_ends_it),
         CASE(who_ends_it_ends_it_for_all),
