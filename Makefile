@@ -53,10 +53,11 @@ bench-peers: all ## all-reduce beside Open MPI, MPICH and Gloo, which it install
 	@python3 -B bench/peers/run.py
 	@python3 -B bench/peers/topk.py
 
-bench-net: all ## the same between test hosts, at 0.1 and 1 Gbit/s and up to 20 ms; then codecs beside plain
+bench-net: all ## the same between test hosts, at 0.1 and 1 Gbit/s and up to 20 ms; codecs beside plain; neighbours
 	@cmake --build build --target hearth_switch
 	@python3 -B bench/net/bench_net.py
 	@python3 -B bench/net/bench_codecs.py
+	@python3 -B bench/net/bench_neighbours.py
 
 bench-secure: all ## what encryption costs: plain, TLS and QUIC on loopback and between test hosts
 	@cmake --build build --target hearth_switch
