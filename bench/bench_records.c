@@ -180,11 +180,19 @@ static int join(int listener, const struct sock_addr *bound, int end)
     return fd;
 }
 
+static struct conn *encrypted(struct bench *b, int fd, int end)
+{
+    struct tls_buffers *buffers = tls_buffers_open(&b->heap);
+    struct conn *conn = buffers != NULL ? tls_conn(buffers, fd, records_for(b, end)) : NULL;
+    tls_buffers_close(buffers);
+    return conn;
+}
+
 static void join_all(struct bench *b, int listener, const struct sock_addr *bound, int end)
 {
     for (int way = 0; way < WAYS; way++) {
         int fd = join(listener, bound, end);
-        b->conn[way] = way == TLS ? tls_conn(&b->heap, fd, records_for(b, end)) : tcp_conn(&b->heap, fd);
+        b->conn[way] = way == TLS ? encrypted(b, fd, end) : tcp_conn(&b->heap, fd);
         if (b->conn[way] == NULL)
             fail("no memory");
     }

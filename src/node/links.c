@@ -122,7 +122,8 @@ static int take_shared(struct opening *o, int rank, int neighbours, struct error
     return status;
 }
 
-static int take_sockets(struct opening *o, int rank, struct error *error)
+/* `buffers`: NULL where all is plain. */
+static int take_sockets(struct opening *o, int rank, struct tls_buffers *buffers, struct error *error)
 {
     struct mesh_peer *peer = &o->mesh[rank];
     for (int i = 0; i < peer->count; i++) {
@@ -130,7 +131,7 @@ static int take_sockets(struct opening *o, int rank, struct error *error)
         struct records *records = peer->records[i];
         peer->fds[i] = -1;
         peer->records[i] = NULL;
-        struct conn *conn = records != NULL ? tls_conn(o->heap, fd, records) : tcp_conn(o->heap, fd);
+        struct conn *conn = records != NULL ? tls_conn(buffers, fd, records) : tcp_conn(o->heap, fd);
         if (conn == NULL)
             return error_set(error, HEARTH_NO_MEMORY, rank, "open: no memory for a connection");
         o->conns[rank].conns[o->conns[rank].count++] = conn;
@@ -138,27 +139,38 @@ static int take_sockets(struct opening *o, int rank, struct error *error)
     return HEARTH_OK;
 }
 
-static int take_all(struct opening *o, struct error *error)
+static int take_each(struct opening *o, int neighbours, struct tls_buffers *buffers, struct error *error)
 {
-    static_assert((int)MESH_CHANNELS_MAX == (int)LINK_PIPES_MAX, "a channel becomes a pipe");
-    int neighbours = 0;
-    for (int i = 0; i < o->roster.size; i++)
-        neighbours += o->mesh[i].kind == MESH_UNIX;
-    if (neighbours > 0) {
-        o->regions = shm_regions_open(o->heap);
-        if (o->regions == NULL)
-            return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
-    }
     for (int i = 0; i < o->roster.size; i++) {
         int status = HEARTH_OK;
         if (o->mesh[i].kind == MESH_UNIX)
             status = take_shared(o, i, neighbours, error);
         else if (o->mesh[i].kind == MESH_TCP)
-            status = take_sockets(o, i, error);
+            status = take_sockets(o, i, buffers, error);
         if (status != HEARTH_OK)
             return status;
     }
     return HEARTH_OK;
+}
+
+static int take_all(struct opening *o, struct error *error)
+{
+    static_assert((int)MESH_CHANNELS_MAX == (int)LINK_PIPES_MAX, "a channel becomes a pipe");
+    struct tls_buffers *buffers = NULL;
+    int neighbours = 0, encrypted = 0;
+    for (int i = 0; i < o->roster.size; i++) {
+        neighbours += o->mesh[i].kind == MESH_UNIX;
+        encrypted += o->mesh[i].kind == MESH_TCP && o->credentials != NULL;
+    }
+    if (neighbours > 0)
+        o->regions = shm_regions_open(o->heap);
+    if (encrypted > 0)
+        buffers = tls_buffers_open(o->heap);
+    bool good = (neighbours == 0 || o->regions != NULL) && (encrypted == 0 || buffers != NULL);
+    int status = good ? take_each(o, neighbours, buffers, error)
+                      : error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
+    tls_buffers_close(buffers); /* the connections share them */
+    return status;
 }
 
 int links_take(struct opening *o, struct error *error)

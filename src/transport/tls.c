@@ -10,7 +10,9 @@
  * decrypted to there; another one where it stands, and served from there.
  *
  * As in tcp.c, a read that did not fill the buffer has emptied the socket: the next call that finds no whole
- * record says "nothing yet" without asking; the one after it asks again. */
+ * record says "nothing yet" without asking; the one after it asks again.
+ *
+ * Buffers are the node's, and held only while something is in them: a connection at rest has none. */
 #include "transport/tls.h"
 
 #include <assert.h>
@@ -18,15 +20,12 @@
 
 #include "os/sock.h"
 
-/* By processor time on a busy machine: a half of `out` cost about a tenth more; what larger buffers saved was
- * within the noise. */
-#define OUT_BYTES (8u * (RECORD_DATA_MAX + RECORD_EXTRA) + 1024u) /* sealed at once: a header is among them */
-#define IN_BYTES  (16u * (RECORD_DATA_MAX + RECORD_EXTRA))        /* of one read */
 /* A frame up to this size is one record: copying costs less than another record. */
 #define TOGETHER_BYTES 4096u
 #define PIECES_MAX     8
 /* Read and dropped by close. */
 #define DRAIN_BYTES_MAX (4u << 20)
+#define DRAIN_BYTES     (16u << 10) /* at once */
 
 #define RECORD_ROOM (RECORD_DATA_MAX + RECORD_EXTRA + RECORD_UPDATE_LEN)
 
@@ -34,17 +33,19 @@ struct tls_conn {
     struct conn conn;
     int fd;
     struct records *records;
+    struct tls_buffers *buffers;
     bool emptied; /* the last read left nothing in the socket */
     bool deaf;    /* nobody takes what we send */
+    bool starved; /* something was to be sent, and there was no buffer */
     int end;      /* what recv says once all is given; HEARTH_OK: it goes on */
+    uint8_t *out; /* [TLS_OUT_BYTES + TLS_BYE_BYTES]; NULL: nothing is in it */
     size_t out_begin, out_end;
+    uint8_t *in;                   /* [TLS_IN_BYTES]; NULL: nothing is in it */
     size_t in_begin, in_end;       /* records */
     size_t plain_begin, plain_end; /* of `in`: decrypted and not asked for yet, before in_begin */
-    uint8_t out[OUT_BYTES + RECORD_EXTRA + 2];
-    uint8_t in[IN_BYTES];
 };
 
-static_assert(IN_BYTES >= 2 * RECORD_MAX, "behind the longest record there is room");
+static_assert(TLS_IN_BYTES >= 2 * RECORD_MAX, "behind the longest record there is room");
 
 static struct tls_conn *tls_of(const struct conn *conn)
 {
@@ -56,6 +57,8 @@ static struct tls_conn *tls_of(const struct conn *conn)
 /* HEARTH_OK: all has left; HEARTH_PENDING; HEARTH_PEER_LOST. */
 static int push(struct tls_conn *c)
 {
+    if (c->out == NULL)
+        return c->deaf ? HEARTH_PEER_LOST : HEARTH_OK;
     struct iovec piece = {c->out + c->out_begin, c->out_end - c->out_begin};
     ssize_t n = c->deaf || piece.iov_len == 0 ? 0 : sock_send(c->fd, &piece, 1);
     c->deaf = c->deaf || n < 0;
@@ -64,6 +67,8 @@ static int push(struct tls_conn *c)
         return HEARTH_PENDING;
     }
     c->out_begin = c->out_end = 0;
+    tls_buffers_give(c->buffers, TLS_OUT, c->out);
+    c->out = NULL;
     return c->deaf ? HEARTH_PEER_LOST : HEARTH_OK;
 }
 
@@ -121,26 +126,24 @@ static ssize_t tls_send(struct conn *conn, const struct iovec *pieces, int count
     size_t len = rest.left;
 
     int status = push(c);
-    while (status == HEARTH_OK && rest.left > 0) {
-        while (rest.left > 0 && c->out_end + RECORD_ROOM <= OUT_BYTES) {
-            if (!seal_next(c, &rest)) {
-                c->deaf = true;
-                return HEARTH_PEER_LOST;
-            }
-        }
+    while (status == HEARTH_OK && rest.left > 0 && (c->out = tls_buffers_take(c->buffers, TLS_OUT)) != NULL) {
+        while (rest.left > 0 && c->out_end + RECORD_ROOM <= TLS_OUT_BYTES && !c->deaf)
+            c->deaf = !seal_next(c, &rest);
         status = push(c);
     }
+    c->starved = status == HEARTH_OK && rest.left > 0;
     return status == HEARTH_PEER_LOST ? status : (ssize_t)(len - rest.left);
 }
 
 static int tls_flush(struct conn *conn)
 {
+    tls_of(conn)->starved = false; /* whoever has more to send tries now */
     return push(tls_of(conn));
 }
 
 static bool tls_holds(const struct conn *conn)
 {
-    return tls_of(conn)->out_begin < tls_of(conn)->out_end;
+    return tls_of(conn)->out != NULL || tls_of(conn)->starved;
 }
 
 static uint64_t tls_due(const struct conn *conn)
@@ -163,14 +166,17 @@ static size_t record_here(struct tls_conn *c)
     return len <= here ? len : 0;
 }
 
-/* Bytes read, 0, or a status. Nothing decrypted is left. */
+/* Bytes read, 0, or a status. Nothing decrypted is left. Without a buffer nothing is read, and the descriptor
+ * goes on to show that there is something. */
 static ssize_t read_more(struct tls_conn *c)
 {
     size_t here = c->in_end - c->in_begin;
+    if (c->in == NULL && (c->in = tls_buffers_take(c->buffers, TLS_IN)) == NULL)
+        return 0;
     memmove(c->in, c->in + c->in_begin, here);
     c->in_begin = 0;
     c->in_end = here;
-    struct iovec room = {c->in + here, sizeof c->in - here};
+    struct iovec room = {c->in + here, TLS_IN_BYTES - here};
     ssize_t got = sock_recv(c->fd, &room, 1);
     if (got > 0) {
         c->emptied = (size_t)got < room.iov_len;
@@ -206,9 +212,8 @@ static size_t open_next(struct tls_conn *c, size_t record_len, uint8_t *target, 
     return take_plain(c, target, len_max);
 }
 
-static ssize_t tls_recv(struct conn *conn, void *target, size_t len_max)
+static ssize_t recv_some(struct tls_conn *c, void *target, size_t len_max)
 {
-    struct tls_conn *c = tls_of(conn);
     uint8_t *bytes = target;
     size_t done = 0, record_len;
 
@@ -230,27 +235,67 @@ static ssize_t tls_recv(struct conn *conn, void *target, size_t len_max)
     return done > 0 ? (ssize_t)done : c->end;
 }
 
-/* ---- the rest ---- */
-
-/* The goodbye tells the peer that nothing was cut off. Then as in tcp.c: bytes that were not read would reset
- * the connection, and take what we sent with them. */
-static void tls_close(struct conn *conn)
+static ssize_t tls_recv(struct conn *conn, void *target, size_t len_max)
 {
     struct tls_conn *c = tls_of(conn);
-    struct iovec scratch = {c->in, sizeof c->in};
+    ssize_t got = recv_some(c, target, len_max);
+    if (c->in != NULL && c->in_begin == c->in_end && c->plain_begin == c->plain_end) {
+        tls_buffers_give(c->buffers, TLS_IN, c->in);
+        c->in = NULL;
+        c->in_begin = c->in_end = c->plain_begin = c->plain_end = 0;
+    }
+    return got;
+}
 
+/* ---- the rest ---- */
+
+/* The goodbye tells the peer that nothing was cut off. It goes behind what is held. */
+static void say_bye(struct tls_conn *c)
+{
+    uint8_t bye[TLS_BYE_BYTES];
+    if (c->out == NULL) {
+        struct iovec piece = {bye, records_bye(c->records, bye)};
+        if (piece.iov_len > 0 && !c->deaf)
+            (void)sock_send(c->fd, &piece, 1);
+        return;
+    }
     c->out_end += records_bye(c->records, c->out + c->out_end);
     push(c);
-    sock_finish(c->fd);
+}
+
+/* As in tcp.c: bytes that were not read would reset the connection, and take what we sent with them. */
+static void drain(const struct tls_conn *c)
+{
+    uint8_t bytes[DRAIN_BYTES];
+    struct iovec scratch = {bytes, sizeof bytes};
     for (size_t drained = 0; drained < DRAIN_BYTES_MAX;) {
         ssize_t got = sock_recv(c->fd, &scratch, 1);
         if (got <= 0)
             break;
         drained += (size_t)got;
     }
+}
+
+static void tls_free(struct tls_conn *c)
+{
+    if (c->out != NULL)
+        tls_buffers_give(c->buffers, TLS_OUT, c->out);
+    if (c->in != NULL)
+        tls_buffers_give(c->buffers, TLS_IN, c->in);
+    tls_buffers_close(c->buffers);
+    heap_free(c);
+}
+
+static void tls_close(struct conn *conn)
+{
+    struct tls_conn *c = tls_of(conn);
+
+    say_bye(c);
+    sock_finish(c->fd);
+    drain(c);
     sock_close(c->fd);
     records_close(c->records);
-    heap_free(c);
+    tls_free(c);
 }
 
 static int tls_descriptor(const struct conn *conn)
@@ -266,9 +311,9 @@ static void tls_attend(struct conn *conn)
 /* The system knows who sleeps. */
 static void tls_doze(struct conn *conn, bool asleep, bool want_room)
 {
-    (void)conn;
-    (void)asleep;
     (void)want_room;
+    if (asleep)
+        tls_buffers_rest(tls_of(conn)->buffers);
 }
 
 static const struct holding tls_holding = {
@@ -288,17 +333,17 @@ static const struct transport tls_transport = {
     .holding = &tls_holding,
 };
 
-struct conn *tls_conn(struct heap *heap, int fd, struct records *records)
+struct conn *tls_conn(struct tls_buffers *buffers, int fd, struct records *records)
 {
-    struct tls_conn *c = heap_alloc_raw(heap, 1, sizeof(*c)); /* buffers take no memory until they are used */
+    struct tls_conn *c = heap_alloc(tls_buffers_heap(buffers), 1, sizeof(*c));
 
     if (c == NULL) {
         sock_close(fd);
         records_close(records);
         return NULL;
     }
-    memset(c, 0, offsetof(struct tls_conn, out));
     c->conn.transport = &tls_transport;
+    c->buffers = tls_buffers_share(buffers);
     c->fd = fd;
     c->records = records;
     return &c->conn;

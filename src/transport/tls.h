@@ -3,12 +3,12 @@
 #ifndef TRANSPORT_TLS_H
 #define TRANSPORT_TLS_H
 
-#include "core/heap.h"
 #include "security/records.h"
+#include "transport/tls_buffers.h"
 #include "transport/transport.h"
 
-/* Takes the connected, non-blocking descriptor and the records of the channel that was opened on it. NULL: no
- * memory, and both are closed. */
-struct conn *tls_conn(struct heap *heap, int fd, struct records *records);
+/* Takes the connected, non-blocking descriptor and the records of the channel that was opened on it; shares
+ * the buffers, which the caller may close then. NULL: no memory, and descriptor and records are closed. */
+struct conn *tls_conn(struct tls_buffers *buffers, int fd, struct records *records);
 
 #endif

@@ -29,6 +29,16 @@ struct ends {
     struct records *records; /* of the bare end */
 };
 
+/* With buffers that it alone uses. */
+static struct conn *conn_over(struct heap *heap, int fd, struct records *records)
+{
+    struct tls_buffers *buffers = tls_buffers_open(heap);
+    assert_non_null(buffers);
+    struct conn *conn = tls_conn(buffers, fd, records);
+    tls_buffers_close(buffers);
+    return conn;
+}
+
 static void open_sockets(struct ends *e, bool loopback)
 {
     struct sock_wait item = {.want_recv = true};
@@ -55,8 +65,8 @@ static void open_ends(struct ends *e, bool loopback)
     *e = (struct ends){0};
     open_sockets(e, loopback);
     sealed_pair(&e->heap, false, records);
-    e->a = tls_conn(&e->heap, e->fd_a, records[0]);
-    e->b = tls_conn(&e->heap, e->fd_b, records[1]);
+    e->a = conn_over(&e->heap, e->fd_a, records[0]);
+    e->b = conn_over(&e->heap, e->fd_b, records[1]);
     assert_non_null(e->a);
     assert_non_null(e->b);
     assert_string_equal(e->a->transport->scheme, "tls");
@@ -69,7 +79,7 @@ static void open_bare(struct ends *e)
     *e = (struct ends){0};
     open_sockets(e, false);
     sealed_pair(&e->heap, false, records);
-    e->a = tls_conn(&e->heap, e->fd_a, records[0]);
+    e->a = conn_over(&e->heap, e->fd_a, records[0]);
     assert_non_null(e->a);
     e->records = records[1];
 }
@@ -495,9 +505,12 @@ static void no_memory_closes_everything(void **state)
     heap_init(&heap, 0);
     assert_int_equal(sock_pair(fds), HEARTH_OK);
     sealed_pair(&heap, false, records);
+    struct tls_buffers *buffers = tls_buffers_open(&heap);
+    assert_non_null(buffers);
     atomic_store(&heap.fail_after, 0);
-    assert_null(tls_conn(&heap, fds[0], records[0]));
+    assert_null(tls_conn(buffers, fds[0], records[0]));
     assert_int_equal(fcntl(fds[0], F_GETFD), -1);
+    tls_buffers_close(buffers);
     records_close(records[1]);
     sock_close(fds[1]);
     assert_int_equal(heap.blocks, 0);
