@@ -293,15 +293,16 @@ void engine_members_lost(struct engine *engine, uint64_t lost, const char *why)
             doubt(engine, &engine->peers[i]);
 }
 
-/* When it is lost if no more is heard of it. */
+/* When it is lost if no more is heard of it. One that has never spoken may still be joining others, which takes
+ * long where there are many; that it died, its connections tell. */
 static uint64_t silence_ends(const struct engine *engine, const struct peer *peer)
 {
-    uint64_t timeout = engine->peer_timeout_ns;
+    uint64_t timeout = engine->peer_timeout_ns, end = timeout > 0 ? peer->heard_ns + timeout : NEVER_NS;
     if (peer->doubt_ns == 0)
-        return timeout > 0 ? peer->heard_ns + timeout : NEVER_NS;
-    uint64_t soon = peer->heard_ns + (timeout == 0 || timeout > DOUBT_NS ? DOUBT_NS : timeout),
-             last = timeout > 0 ? peer->doubt_ns + timeout : NEVER_NS;
-    return last < soon ? last : soon;
+        return peer->heard == 0 && end < engine->opening_ns ? engine->opening_ns : end;
+    uint64_t soon = peer->heard_ns + DOUBT_NS, last = timeout > 0 ? peer->doubt_ns + timeout : NEVER_NS;
+    end = soon < end ? soon : end;
+    return last < end ? last : end;
 }
 
 /* Whatever comes from a peer shows that it lives. Every second each is asked; who says nothing at all for
@@ -491,6 +492,7 @@ int engine_open(const struct engine_setup *setup, struct engine **out)
     engine->eager_bytes = setup->eager_bytes;
     engine->instance = setup->instance;
     engine->peer_timeout_ns = setup->peer_timeout_ns;
+    engine->opening_ns = setup->opening_ns;
     engine->first_lost = RANK_NONE;
     engine->loss = setup->loss != 0 ? setup->loss : HEARTH_PEER_LOST;
     throttle_init(&engine->throttle, setup->rate);

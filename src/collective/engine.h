@@ -50,6 +50,7 @@ struct engine_setup {
     uint64_t rate; /* bits a second that all links together send at most; 0: no limit */
     uint64_t instance;
     uint64_t peer_timeout_ns; /* a peer that says nothing for so long is lost; 0: no pings */
+    uint64_t opening_ns; /* until then a peer that has not said its first word is still on its way to open */
     int loss; /* what operations end with when a member is gone: 0 or HEARTH_PEER_LOST; HEARTH_VIEW_CHANGED
                  where the next group can be had, on all members alike */
 };

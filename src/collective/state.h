@@ -108,6 +108,7 @@ struct engine {
     uint64_t instance;
     uint64_t peer_timeout_ns, ping_ns, looked_ns; /* when pings go out next; when we last had a look */
     bool doubts;                                  /* of a peer at least */
+    uint64_t opening_ns;                          /* as in struct engine_setup */
     bool stuck;                                   /* a link was, when we last looked */
     int first_lost;                               /* rank in the cluster, or RANK_NONE */
     int loss;                                     /* as in engine_setup, never 0 */

@@ -531,6 +531,7 @@ static int node_fill(hearth_node *node, const struct node_setup *setup)
         .instance = setup->instance,
         .loss = node->loss,
         .peer_timeout_ns = setup->net == NULL ? (uint64_t)node->config.peer_timeout_ms * NS_PER_MS : 0,
+        .opening_ns = setup->opening_ns,
     };
     status = engine_open(&engine, &node->engine);
     if (status == HEARTH_OK)

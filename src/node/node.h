@@ -142,8 +142,9 @@ struct node_setup {
     struct quic *quic;
     struct credentials *credentials;
     struct identity *members;
-    bool crowded; /* more members on this host than processors */
-    int loss;     /* as in struct engine_setup */
+    bool crowded;        /* more members on this host than processors */
+    int loss;            /* as in struct engine_setup */
+    uint64_t opening_ns; /* likewise */
 };
 int MUST_CHECK node_open(const struct node_setup *setup, hearth_node **out, struct error *error);
 

@@ -442,6 +442,7 @@ static int open_node(struct opening *o, hearth_node **out, struct error *error)
         .credentials = o->credentials,
         .members = o->identities,
         .crowded = o->crowded,
+        .opening_ns = o->deadline_ns,
     };
     hearth_node *node;
     o->event = (struct event){-1, -1}; /* from here on it, and the conns, are the node's, or closed */
