@@ -12,7 +12,10 @@
 #include "security/records.h"
 
 #define DIALS_MAX 192 /* of the lines ours; the rest is left to those that come */
-#define LIST_MAX  (PAIRING_WAYS * (MESH_WHY_MAX + 2))
+/* What the window counts: a connect that takes longer leads nowhere, a handshake is closed at the door. */
+#define CONNECT_NS   (200 * NS_PER_MS)
+#define HANDSHAKE_NS (5 * NS_PER_S)
+#define LIST_MAX     (PAIRING_WAYS * (MESH_WHY_MAX + 2))
 
 static_assert(LINES_MAX + DOOR_WAITS_MAX <= SOCK_WAIT_MAX, "all sockets can be waited for at once");
 
@@ -82,9 +85,40 @@ static int side_init(struct mesh *mesh, int rank, uint64_t seed, struct error *e
 
 /* ---- we dial ------------------------------------------------------------------------------------------ */
 
+/* Until when a line counts as a handshake under way that we began; 0: it does not. One that does not even
+ * connect, or that the other end has given up by now, costs nobody anything. */
+static uint64_t busy_until(const struct line *line)
+{
+    bool shakes = line->state == LINE_SHAKING || line->state == LINE_GREETED;
+
+    if (line->way < 0 || (line->state != LINE_DIALLING && !shakes))
+        return 0;
+    return line->began_ns + (shakes ? HANDSHAKE_NS : CONNECT_NS);
+}
+
+/* A free line, if the window lets us begin one more handshake. Else when it will, whatever happens. */
+static struct line *line_to_dial(struct mesh *mesh, uint64_t *until_ns)
+{
+    uint64_t soonest_ns = NEVER_NS;
+    int busy = 0;
+
+    for (int i = 0; i < DIALS_MAX; i++) {
+        uint64_t end_ns = busy_until(&mesh->lines[i]);
+        if (end_ns <= mesh->now_ns)
+            continue;
+        busy++;
+        soonest_ns = end_ns < soonest_ns ? end_ns : soonest_ns;
+    }
+    if (busy < mesh->window.size)
+        return line_find(mesh, DIALS_MAX);
+    *until_ns = soonest_ns < *until_ns ? soonest_ns : *until_ns;
+    return NULL;
+}
+
 static void dial_due(struct mesh *mesh)
 {
-    struct line *line = line_find(mesh, DIALS_MAX);
+    uint64_t until_ns = NEVER_NS;
+    struct line *line = line_to_dial(mesh, &until_ns);
     int size = mesh->roster->size;
 
     /* Each begins with the rank below its own, so that not all come to the same one first. */
@@ -93,7 +127,7 @@ static void dial_due(struct mesh *mesh)
         struct pairing *pairing = &mesh->sides[rank].pairing;
         while (line && !pairing_done(pairing) && pairing_dial(pairing, mesh->now_ns, &channel, &way)) {
             line_dial(mesh, line, rank, channel, way);
-            line = line_find(mesh, DIALS_MAX);
+            line = line_to_dial(mesh, &until_ns);
         }
     }
 }
@@ -127,6 +161,8 @@ static void guest_welcome(struct mesh *mesh, const struct door_guest *guest)
     }
     if (guest->local) /* the end that dialled has no name of its own */
         door_local_addr(mesh->roster->cluster, line.peer, &line.addr);
+    for (int i = 0; i < mesh->roster->size; i++)
+        pairing_yield(&mesh->sides[i].pairing, mesh->now_ns);
     bool said = line_say(mesh, &line, GREETING_WELCOME);
     if (verdict == PAIRING_KEEP)
         line_keep(mesh, &line);
@@ -218,7 +254,8 @@ static void mesh_sleep(struct mesh *mesh)
             until_ns = line->began_ns + mesh->setup->connect_timeout_ns;
     }
     /* What is due cannot be done while there is no place for it. */
-    for (int i = 0; line_find(mesh, DIALS_MAX) && i < mesh->roster->size; i++) {
+    bool place = line_to_dial(mesh, &until_ns) != NULL;
+    for (int i = 0; place && i < mesh->roster->size; i++) {
         uint64_t due_ns = i == mesh->roster->rank ? NEVER_NS : pairing_due(&mesh->sides[i].pairing);
         until_ns = due_ns < until_ns ? due_ns : until_ns;
     }
@@ -308,6 +345,7 @@ int mesh_join(const struct mesh_setup *setup, struct mesh_peer *peers, struct er
     mesh->peers = peers;
     mesh->sides = sides;
     mesh->broken = error;
+    dial_window_init(&mesh->window, DIALS_MAX);
     error_clear(error);
     status = mesh_prepare(mesh, error);
     if (status == HEARTH_OK)

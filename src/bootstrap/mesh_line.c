@@ -78,6 +78,14 @@ static void line_fail(struct mesh *mesh, struct line *line, enum pairing_fault f
                   "rank %d is on this host, but is joined by tcp: %s", line->peer, side->why[PAIRING_LOCAL]);
 }
 
+/* The other end has ended what we began, or has no time for it: it may have too much to do. */
+static void line_cut(struct mesh *mesh, struct line *line)
+{
+    if (line->way >= 0)
+        dial_window_cut(&mesh->window, line->began_ns, mesh->now_ns);
+    line_fail(mesh, line, FAULT_CLOSED);
+}
+
 bool line_say(struct mesh *mesh, const struct line *line, enum greeting_kind kind)
 {
     const struct roster *r = mesh->roster;
@@ -211,7 +219,10 @@ static void line_shake(struct mesh *mesh, struct line *line)
         line_greet(mesh, line);
     } else if (status != HEARTH_PENDING) {
         why_set(mesh, line, error.text);
-        line_fail(mesh, line, status == HEARTH_PROTOCOL ? FAULT_STRANGER : FAULT_CLOSED);
+        if (status == HEARTH_PROTOCOL)
+            line_fail(mesh, line, FAULT_STRANGER);
+        else
+            line_cut(mesh, line);
     }
 }
 
@@ -328,6 +339,7 @@ static void line_welcomed(struct mesh *mesh, struct line *line, const struct gre
     /* Decided is decided, even if the socket breaks now: the link will find out. */
     if (pairing->setup.decides)
         (void)line_say(mesh, line, GREETING_CONFIRM);
+    dial_window_kept(&mesh->window, line->began_ns, clock_real(), line->round_trip_ns);
     line_keep(mesh, line);
 }
 
@@ -341,6 +353,10 @@ static void line_answered(struct mesh *mesh, struct line *line)
         why_set(mesh, line, what);
     } else if (g.kind == GREETING_REFUSE) {
         why_set(mesh, line, greeting_reason_text(g.reason));
+        if (g.reason == GREETING_BUSY) {
+            line_cut(mesh, line);
+            return;
+        }
     } else if (line->state == LINE_GREETED && g.kind == GREETING_WELCOME) {
         line_welcomed(mesh, line, &g);
         return;
@@ -366,7 +382,7 @@ static void line_hear(struct mesh *mesh, struct line *line)
         why_set(mesh, line,
                 tunnel_mixed(line->tunnel) ? tunnel_mixed_text(line->tunnel)
                                            : "connected, but it closed without an answer");
-        line_fail(mesh, line, FAULT_CLOSED);
+        line_cut(mesh, line);
         return;
     }
     line->got += (size_t)len;

@@ -3,6 +3,7 @@
 #ifndef BOOTSTRAP_MESH_LINE_H
 #define BOOTSTRAP_MESH_LINE_H
 
+#include "bootstrap/dial_window.h"
 #include "bootstrap/door.h"
 #include "bootstrap/pairing.h"
 
@@ -45,6 +46,7 @@ struct mesh {
     int missing;          /* peers */
     struct error *broken; /* where to say what ends the attempt; its status HEARTH_OK: nothing has */
     uint64_t now_ns;
+    struct dial_window window;
     struct line lines[LINES_MAX];
     struct sock_wait waits[LINES_MAX + DOOR_WAITS_MAX];
 };

@@ -51,10 +51,11 @@ static void patience_renew(struct pairing *p, uint64_t now_ns)
 
 void pairing_init(struct pairing *p, const struct pairing_setup *setup, uint64_t seed, uint64_t now_ns)
 {
-    uint64_t first = now_ns + (setup->decides ? PAIRING_LOWER_NS : 0);
+    uint64_t theirs_ns = setup->decides ? now_ns + PAIRING_LOWER_NS : 0;
+    uint64_t first = setup->decides ? theirs_ns : now_ns;
 
     assert(setup->addr_count >= 0 && setup->addr_count <= ROSTER_ADDRS_MAX);
-    *p = (struct pairing){.setup = *setup};
+    *p = (struct pairing){.setup = *setup, .theirs_ns = theirs_ns};
     if (!setup->remote)
         p->setup.addr_count = 0;
     prng_init(&p->prng, seed);
@@ -114,6 +115,23 @@ void pairing_failed(struct pairing *p, int channel, int way, enum pairing_fault 
         t->at_ns = NEVER_NS;
 }
 
+void pairing_yield(struct pairing *p, uint64_t now_ns)
+{
+    uint64_t until_ns = now_ns + PAIRING_LOWER_NS;
+
+    if (p->theirs_ns == 0 || until_ns <= p->theirs_ns)
+        return;
+    for (int i = 0; i < MESH_CHANNELS_MAX; i++) {
+        for (int way = 0; way < PAIRING_WAYS; way++) {
+            struct pairing_try *t = &p->channels[i].tries[way];
+            bool begun = t->state == TRY_BUSY || t->pauses > 0;
+            if (!begun && t->at_ns != NEVER_NS)
+                t->at_ns += until_ns - p->theirs_ns;
+        }
+    }
+    p->theirs_ns = until_ns;
+}
+
 bool pairing_fall_back(struct pairing *p, uint64_t now_ns)
 {
     if (!p->setup.local || !p->setup.remote || p->fallen_back || p->channels[0].kept)
@@ -152,9 +170,10 @@ static void channel_keep(struct pairing *p, int channel, int way, bool local, ui
     if (channel != 0)
         return;
     p->kept_local = local;
+    p->theirs_ns = way < 0 ? now_ns + PAIRING_LOWER_NS : 0;
     for (int i = 1; i < p->count; i++)
         if (!p->channels[i].kept)
-            channel_start(p, &p->channels[i], way, now_ns + (way < 0 ? PAIRING_LOWER_NS : 0));
+            channel_start(p, &p->channels[i], way, way < 0 ? p->theirs_ns : now_ns);
 }
 
 /* The lower rank: decides the number with channel 0. */

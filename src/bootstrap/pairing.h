@@ -55,6 +55,7 @@ struct pairing {
     bool fallen_back;       /* the local way does not work from here */
     bool kept_local;        /* channel 0 is a unix socket */
     uint64_t round_trip_ns; /* the smallest seen; 0: none */
+    uint64_t theirs_ns;     /* until then the peer is to dial; 0: we are */
     uint64_t patience_ns;   /* until then the peer may still come by itself, whatever we tried */
     struct pairing_channel channels[MESH_CHANNELS_MAX];
 };
@@ -77,6 +78,9 @@ void pairing_init(struct pairing *p, const struct pairing_setup *setup, uint64_t
 /* What is to be dialled now; the try is busy then, until one of the calls below. False: nothing. */
 bool pairing_dial(struct pairing *p, uint64_t now_ns, int *channel, int *way);
 void pairing_failed(struct pairing *p, int channel, int way, enum pairing_fault fault, uint64_t now_ns);
+/* Members still come to us, this peer or others: it may have been too busy to dial so far. What we would dial
+ * in its place waits on. */
+void pairing_yield(struct pairing *p, uint64_t now_ns);
 /* The local way does not work: from now on by TCP. False: there is none, or it was so already. */
 bool pairing_fall_back(struct pairing *p, uint64_t now_ns);
 

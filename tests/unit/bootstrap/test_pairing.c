@@ -202,6 +202,41 @@ static void the_lower_rank_dials_when_the_higher_cannot(void **state)
     }
 }
 
+/* As long as members come, the one that is to be dialled waits; what it has begun goes on. */
+static void while_members_come_the_lower_rank_waits(void **state)
+{
+    struct pairing_setup setup = plain;
+    struct pairing p;
+    int channel, way;
+
+    (void)state;
+    setup.decides = true;
+    setup.channels = 3;
+    pairing_init(&p, &setup, 1, 0);
+    for (uint64_t now_ns = 0; now_ns < 10 * PAIRING_LOWER_NS; now_ns += PAIRING_LOWER_NS / 2) {
+        pairing_yield(&p, now_ns);
+        assert_false(pairing_dial(&p, now_ns, &channel, &way));
+        assert_int_equal(pairing_due(&p), now_ns + PAIRING_LOWER_NS);
+    }
+    uint64_t now_ns = 11 * PAIRING_LOWER_NS;
+    assert_true(pairing_dial(&p, now_ns, &channel, &way));
+    pairing_yield(&p, now_ns);
+    pairing_failed(&p, channel, way, FAULT_CLOSED, now_ns);
+    pairing_yield(&p, now_ns + 1);
+    assert_true(pairing_due(&p) <= now_ns + PAIRING_BACKOFF_NS);
+
+    /* The peer came at last: the other channels are its turn too. */
+    assert_int_equal(pairing_greeted(&p, 0, 0, false, 1, now_ns), PAIRING_KEEP);
+    pairing_yield(&p, now_ns + PAIRING_LOWER_NS / 2);
+    assert_false(pairing_dial(&p, now_ns + PAIRING_LOWER_NS, &channel, &way));
+
+    /* Whoever is to dial does not wait. */
+    setup.decides = false;
+    pairing_init(&p, &setup, 1, now_ns);
+    pairing_yield(&p, now_ns);
+    assert_true(pairing_dial(&p, now_ns, &channel, &way));
+}
+
 static void who_cannot_be_reached_at_all_is_given_up(void **state)
 {
     static struct world w;
@@ -297,6 +332,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_ends_keep_the_same_sockets),
         cmocka_unit_test(the_lower_rank_dials_when_the_higher_cannot),
+        cmocka_unit_test(while_members_come_the_lower_rank_waits),
         cmocka_unit_test(who_cannot_be_reached_at_all_is_given_up),
         cmocka_unit_test(members_of_a_host_use_one_local_socket),
         cmocka_unit_test(where_the_local_way_fails_tcp_is_used),
