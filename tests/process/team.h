@@ -9,7 +9,7 @@
 
 #include "conform/cluster.h"
 
-#define TEAM_MAX MEMBERS_MAX
+#define TEAM_MAX 64
 #define TEAM_SECRET                                                                                          \
     "5ec4e75ec4e75ec4e75ec4e75ec4e75ec4e75ec4e75ec4e75ec4e75ec4e75ec4" /* where one is needed */
 
