@@ -197,7 +197,7 @@ static void meet(struct end *e, int member, struct ids *ids, int way)
                              .identity = ids->of[1 - member],
                              .dials = member == 1,
                              .streams = streams + 1};
-    if (quic_join(e->quic[way], &peer, 1, clock_real() + PATIENCE_NS, &error) != HEARTH_OK) {
+    if (quic_join(e->quic[way], &peer, 1, clock_real() + PATIENCE_NS, NULL, &error) != HEARTH_OK) {
         fprintf(stderr, "bench_quic: %s\n", error.text);
         exit(1);
     }

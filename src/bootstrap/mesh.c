@@ -219,7 +219,7 @@ static int missing_error(const struct mesh *mesh, int rank, int status, struct e
 /* HEARTH_PENDING, or what ends the attempt. */
 static int mesh_verdict(const struct mesh *mesh, struct error *error)
 {
-    bool late = mesh->now_ns >= mesh->setup->deadline_ns;
+    bool late = mesh->now_ns >= mesh->setup->deadline_ns || stop_asked(mesh->setup->stop);
 
     if (mesh->broken->status != HEARTH_OK)
         return error->status;
@@ -259,7 +259,7 @@ static void mesh_sleep(struct mesh *mesh)
         uint64_t due_ns = i == mesh->roster->rank ? NEVER_NS : pairing_due(&mesh->sides[i].pairing);
         until_ns = due_ns < until_ns ? due_ns : until_ns;
     }
-    (void)sock_wait(mesh->waits, count, until_ns);
+    (void)sock_wait(mesh->waits, count, stop_look(mesh->setup->stop, until_ns));
     for (int i = 0; i < LINES_MAX; i++)
         if (mesh->lines[i].state != LINE_FREE)
             mesh->lines[i].ready = mesh->waits[first++].ready;

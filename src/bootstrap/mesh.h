@@ -10,6 +10,7 @@
 #define BOOTSTRAP_MESH_H
 
 #include "bootstrap/roster.h"
+#include "os/stop.h"
 
 #define MESH_CHANNELS_MAX  9               /* control + 8 data */
 #define MESH_CHANNELS_NEAR 2               /* control + 1 */
@@ -72,6 +73,7 @@ struct mesh_setup {
                            that names the option (trust_network, HEARTH_TRUST_NETWORK=1,
                            --i-trust-this-network) */
     uint64_t deadline_ns, connect_timeout_ns;
+    const struct stop *stop; /* when asked, the deadline has come; NULL: nobody asks */
     uint32_t connect_retries;
 };
 

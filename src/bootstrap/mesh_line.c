@@ -121,8 +121,23 @@ static void joined_log(const struct mesh *mesh, int rank)
               peer->count, peer->count == 1 ? "" : "s", (double)peer->round_trip_ns / 1e6);
 }
 
-/* Takes the socket out of its tunnel. Unless memory ends, only a peer that breaks the rules makes this fail:
- * it said more than it may before the first frame, or it reads nothing. */
+/* The line cannot be released: nobody of the cluster can go on. */
+static void line_broken(struct mesh *mesh, const struct line *line, int status)
+{
+    bool stopped = status == HEARTH_PENDING && stop_asked(mesh->setup->stop);
+    const char *why = stopped                      ? "it had not taken our answer yet"
+                      : status == HEARTH_PENDING   ? "it says more than a greeting, or takes no answer"
+                      : status == HEARTH_PEER_LOST ? "it closed its connection while it was being joined"
+                                                   : "no memory for its connection";
+
+    if (status == HEARTH_PENDING)
+        status = stopped ? HEARTH_TIMEOUT : HEARTH_PROTOCOL;
+    error_set(mesh->broken, status, line->peer, "rank %d (%s): %s", line->peer,
+              member_of(mesh, line->peer)->name, why);
+}
+
+/* Takes the socket out of its tunnel. Unless memory ends or the peer is gone, only one that breaks the rules
+ * makes this fail: it said more than it may before the first frame, or it reads nothing. */
 static bool line_release(struct mesh *mesh, struct line *line)
 {
     struct mesh_peer *peer = &mesh->peers[line->peer];
@@ -130,18 +145,16 @@ static bool line_release(struct mesh *mesh, struct line *line)
     int fd = -1, status;
 
     while ((status = tunnel_release(line->tunnel, &fd, &records)) == HEARTH_PENDING &&
-           tunnel_wants_send(line->tunnel) && clock_real() < mesh->setup->deadline_ns) {
+           tunnel_wants_send(line->tunnel) && clock_real() < mesh->setup->deadline_ns &&
+           !stop_asked(mesh->setup->stop)) {
         struct sock_wait wait = {.fd = tunnel_fd(line->tunnel), .want_send = true};
-        (void)sock_wait(&wait, 1, mesh->setup->deadline_ns);
+        (void)sock_wait(&wait, 1, stop_look(mesh->setup->stop, mesh->setup->deadline_ns));
     }
-    if (status == HEARTH_PENDING)
+    if (status == HEARTH_PENDING || status == HEARTH_PEER_LOST)
         line_close(line);
     line->tunnel = NULL;
     if (status != HEARTH_OK) {
-        error_set(mesh->broken, status == HEARTH_PENDING ? HEARTH_PROTOCOL : status, line->peer,
-                  "rank %d (%s): %s", line->peer, member_of(mesh, line->peer)->name,
-                  status == HEARTH_PENDING ? "it says more than a greeting, or takes no answer"
-                                           : "no memory for its connection");
+        line_broken(mesh, line, status);
         return false;
     }
     peer->fds[line->channel] = fd;

@@ -260,10 +260,10 @@ void tunnel_close(struct tunnel *t)
 
 int tunnel_release(struct tunnel *t, int *fd, struct records **records)
 {
-    int status = HEARTH_OK;
+    int status = flush(t);
 
-    if (flush(t) == HEARTH_OK && tunnel_wants_send(t))
-        return HEARTH_PENDING;
+    if (tunnel_wants_send(t))
+        return status == HEARTH_OK ? HEARTH_PENDING : status;
     *records = NULL;
     if (t->channel)
         status = channel_take_records(t->channel, records);

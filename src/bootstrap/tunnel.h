@@ -46,7 +46,8 @@ bool tunnel_send(struct tunnel *tunnel, const void *bytes, size_t len);
 ssize_t tunnel_recv(struct tunnel *tunnel, void *target, size_t len_max);
 
 /* Gives the socket to a transport and ends the tunnel; *records is NULL where it was plain. HEARTH_PENDING:
- * bytes are unsent or unread; nothing has changed. HEARTH_NO_MEMORY: tunnel and socket are closed. */
+ * bytes are unsent or unread; HEARTH_PEER_LOST: they are unsent, and the socket is broken. In both cases
+ * nothing has changed. HEARTH_NO_MEMORY: tunnel and socket are closed. */
 int MUST_CHECK tunnel_release(struct tunnel *tunnel, int *fd, struct records **records);
 
 #endif

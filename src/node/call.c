@@ -253,11 +253,23 @@ int call_start(hearth_group *group, struct call *call, const struct hearth_opts 
 
 int call_run(hearth_group *group, struct call *call, const struct hearth_opts *opts)
 {
+    return call_run_unless(group, call, opts, NULL);
+}
+
+int call_run_unless(hearth_group *group, struct call *call, const struct hearth_opts *opts,
+                    const struct stop *stop)
+{
     hearth_request *request;
     int status = start(group, call, opts, true, &request);
     if (status != HEARTH_OK)
         return status;
-    status = node_wait(request, NEVER_NS); /* the operation has its own deadline */
+    do
+        status = node_wait(request, stop_look(stop, NEVER_NS)); /* the operation has its own deadline */
+    while (status == HEARTH_PENDING && !stop_asked(stop));
+    if (status == HEARTH_PENDING) {
+        node_cancel(request);
+        status = request->completion.error.status;
+    }
     if (status != HEARTH_OK)
         *error_last() = request->completion.error;
     node_release(request);

@@ -13,5 +13,8 @@ int call_start(hearth_group *group, struct call *call, const struct hearth_opts 
 int call_opts_check(const char *name, const struct hearth_opts *opts);
 /* Starts, waits for the end, frees. */
 int call_run(hearth_group *group, struct call *call, const struct hearth_opts *opts);
+/* The same, but cancels it (HEARTH_CANCELLED) when asked to stop. */
+int call_run_unless(hearth_group *group, struct call *call, const struct hearth_opts *opts,
+                    const struct stop *stop);
 
 #endif

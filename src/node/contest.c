@@ -135,6 +135,11 @@ static int match_pump(struct arena *a, struct match *m, bool ends, uint64_t now_
 
 /* ---- waiting ---- */
 
+static bool time_over(const struct contest_setup *setup, uint64_t now_ns)
+{
+    return now_ns >= setup->deadline_ns || stop_asked(setup->stop);
+}
+
 /* Every connection is looked after all the time, also those of the other way and of pairs that are through: a
  * peer may still wait for an acknowledgement there. */
 static void tend(struct arena *a, const struct match *busy, uint64_t until_ns)
@@ -159,7 +164,7 @@ static void tend(struct arena *a, const struct match *busy, uint64_t until_ns)
                 a->waits[count++] = (struct sock_wait){
                     .fd = busy[i].streams[k].conn->transport->descriptor(busy[i].streams[k].conn),
                     .want_send = true};
-    sock_wait(a->waits, count, until_ns);
+    sock_wait(a->waits, count, stop_look(a->setup->stop, until_ns));
     for (int i = 0; i < a->setup->count * CONTEST_WAYS; i++) {
         const struct contest_way *way = &a->setup->pairs[i / CONTEST_WAYS].ways[i % CONTEST_WAYS];
         for (int k = 0; k < way->count; k++)
@@ -197,7 +202,7 @@ static int try_way(struct arena *a, int way, struct error *error)
             moved |= status;
             over = over && match_over(&a->matches[i]);
         }
-        if (!over && now_ns >= s->deadline_ns)
+        if (!over && time_over(s, now_ns))
             return error_set(error, HEARTH_TIMEOUT, RANK_NONE,
                              "open: ways to the other members could not be compared before the deadline");
         if (!over && moved == 0)
@@ -230,7 +235,7 @@ static int talk(struct arena *a, struct conn *conn, const struct contest_words *
         heard += (size_t)got;
         if (sent > 0 || got > 0)
             continue;
-        if (clock_real() >= a->setup->deadline_ns)
+        if (time_over(a->setup, clock_real()))
             return HEARTH_TIMEOUT;
         tend(a, NULL, a->setup->deadline_ns);
     }
@@ -239,10 +244,11 @@ static int talk(struct arena *a, struct conn *conn, const struct contest_words *
     return HEARTH_OK;
 }
 
-int contest_talk(struct conn *conn, const struct contest_words *words, uint64_t deadline_ns)
+int contest_talk(struct conn *conn, const struct contest_words *words, uint64_t deadline_ns,
+                 const struct stop *stop)
 {
     struct contest_pair pair = {.ways = {{.conns = {conn}, .count = 1}}};
-    struct contest_setup setup = {.pairs = &pair, .count = 1, .deadline_ns = deadline_ns};
+    struct contest_setup setup = {.pairs = &pair, .count = 1, .deadline_ns = deadline_ns, .stop = stop};
     struct sock_wait wait;
     return talk(&(struct arena){.setup = &setup, .waits = &wait}, conn, words);
 }

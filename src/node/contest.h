@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/heap.h"
+#include "os/stop.h"
 #include "transport/link.h"
 
 enum { CONTEST_WAYS = 2 };
@@ -31,6 +32,7 @@ struct contest_setup {
     uint64_t span_ns; /* how long each way is tried */
     double margin;    /* the second must be so much faster: 1.05 */
     uint64_t deadline_ns;
+    const struct stop *stop; /* when asked, the deadline has come; NULL: nobody asks */
 };
 
 /* Blocks. Whatever it sent has been read when it returns: the connections are as new. HEARTH_TIMEOUT,
@@ -46,6 +48,7 @@ struct contest_words {
     uint8_t *hear;
     size_t hear_len;
 };
-int MUST_CHECK contest_talk(struct conn *conn, const struct contest_words *words, uint64_t deadline_ns);
+int MUST_CHECK contest_talk(struct conn *conn, const struct contest_words *words, uint64_t deadline_ns,
+                            const struct stop *stop);
 
 #endif

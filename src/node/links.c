@@ -112,6 +112,7 @@ static int take_shared(struct opening *o, int rank, int neighbours, struct error
         .event = &o->event,
         .regions = o->regions,
         .deadline_ns = o->deadline_ns,
+        .stop = o->stop,
     };
     peer->fds[0] = -1;
     int status = shm_conn_open(&setup, &o->conns[rank].conns[0], error);

@@ -197,6 +197,7 @@ static int join(struct opening *o, struct error *error)
         .credentials = o->credentials,
         .trust_network = c->trust_network,
         .deadline_ns = o->deadline_ns,
+        .stop = o->stop,
         .connect_timeout_ns = (uint64_t)c->connect_timeout_ms * NS_PER_MS,
         .connect_retries = c->connect_retries,
     };
@@ -338,7 +339,7 @@ static int agree_on_costs(struct opening *o, hearth_node *node, struct error *er
         .dtype = HEARTH_F64,
         .op = HEARTH_MAX,
     };
-    int status = call_run(&node->world, &call, &opts);
+    int status = call_run_unless(&node->world, &call, &opts, o->stop);
     if (status != HEARTH_OK) {
         struct error *last = error_last();
         return error_set(error, status, last->rank, "open: the first collective failed: %s", last->text);
@@ -373,7 +374,7 @@ static int agree_on_sites(struct opening *o, hearth_node *node, struct error *er
     hearth_opts_init(&opts);
     opts.timeout_ms = opening_left_ms(o);
     if (status == HEARTH_OK)
-        status = call_run(&node->world, &call, &opts);
+        status = call_run_unless(&node->world, &call, &opts, o->stop);
     for (size_t i = 0; status == HEARTH_OK && i < size; i++)
         any |= named[i];
     bool measured = o->formation != NULL && o->formation->sites > 1;

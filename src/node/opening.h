@@ -33,6 +33,7 @@ struct opening {
     enum mesh_wish wish;
     enum quic_wish quic_wish;
     uint64_t deadline_ns;
+    const struct stop *stop; /* asks to give up joining; NULL: nobody does */
     struct member self;
     struct node_key *key; /* until the credentials have them */
     struct secret *secret;

@@ -42,7 +42,7 @@ static int tell(const struct choosing *c, const struct suitor *s, bool both, boo
 {
     uint8_t mine = *word, other = *word;
     struct contest_words words = {&mine, both || s->decides, &other, both || !s->decides};
-    int status = contest_talk(c->o->conns[s->rank].conns[0], &words, c->o->deadline_ns);
+    int status = contest_talk(c->o->conns[s->rank].conns[0], &words, c->o->deadline_ns, c->o->stop);
     if (status != HEARTH_OK)
         return error_set(error, status, s->rank, "open: rank %d was lost before a way to it was chosen",
                          s->rank);
@@ -158,7 +158,7 @@ static int bring_up(struct choosing *c, struct error *error)
     }
     int status = endpoint_open(o, error);
     if (status == HEARTH_OK)
-        status = quic_join(o->quic, c->peers, c->count, until_ns, error);
+        status = quic_join(o->quic, c->peers, c->count, until_ns, o->stop, error);
     for (int i = 0; i < c->count; i++) {
         c->suitors[i].joined = c->peers[i].count > 0;
         if (!c->suitors[i].joined)
@@ -227,6 +227,7 @@ static int compare(struct choosing *c, struct contest_pair *pairs, struct error 
                                            : span_ns,
         .margin = MARGIN,
         .deadline_ns = c->o->deadline_ns,
+        .stop = c->o->stop,
     };
     for (int i = 0; i < c->count; i++) {
         const struct suitor *s = &c->suitors[i];

@@ -20,11 +20,12 @@ void quic_close(struct quic *quic)
 }
 
 int quic_join(struct quic *quic, struct quic_peer *peers, int count, uint64_t deadline_ns,
-              struct error *error)
+              const struct stop *stop, struct error *error)
 {
     (void)quic;
     (void)peers;
     (void)count;
     (void)deadline_ns;
+    (void)stop;
     return error_set(error, HEARTH_UNSUPPORTED, RANK_NONE, "this library was built without quic");
 }

@@ -11,6 +11,7 @@
 #include "core/heap.h"
 #include "core/log.h"
 #include "os/sock.h"
+#include "os/stop.h"
 #include "security/credentials.h"
 #include "transport/link.h"
 #include "transport/quic_engine.h"
@@ -52,9 +53,10 @@ struct quic_peer {
     bool over;         /* the same: it is given up */
 };
 /* Joins all peers; blocks until each is joined or given up. HEARTH_OK: all are; HEARTH_PEER_LOST: some are
- * not, see their `why`. May be called again for further peers; in between strangers are not heard. */
+ * not, see their `why`. May be called again for further peers; in between strangers are not heard. `stop`
+ * (NULL: nobody asks) ends it as the deadline does. */
 int MUST_CHECK quic_join(struct quic *quic, struct quic_peer *peers, int count, uint64_t deadline_ns,
-                         struct error *error);
+                         const struct stop *stop, struct error *error);
 
 /* What is known of a conn's connection: for status and tests. */
 void quic_look(const struct conn *conn, struct quic_engine_state *state);

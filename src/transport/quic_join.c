@@ -526,14 +526,15 @@ static void explain(struct quic_peer *peer)
 }
 
 int quic_join(struct quic *quic, struct quic_peer *peers, int count, uint64_t deadline_ns,
-              struct error *error)
+              const struct stop *stop, struct error *error)
 {
     int status = HEARTH_OK;
     quic_join_begin(quic, peers, count);
-    for (uint64_t now_ns = clock_real(); !all_settled(quic) && now_ns < deadline_ns; now_ns = clock_real()) {
+    for (uint64_t now_ns = clock_real(); !all_settled(quic) && now_ns < deadline_ns && !stop_asked(stop);
+         now_ns = clock_real()) {
         quic_join_step(quic, now_ns, deadline_ns);
         if (!all_settled(quic) && !quic->ready)
-            join_wait(quic, deadline_ns);
+            join_wait(quic, stop_look(stop, deadline_ns));
     }
     quic_join_end(quic);
     for (int i = 0; i < count; i++) {

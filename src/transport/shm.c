@@ -372,15 +372,17 @@ static bool ring_size_good(uint64_t bytes)
 }
 
 /* Waits until the socket has something for us or takes something, or the time is over. */
-static int socket_wait(const struct shm_conn *c, bool send, uint64_t deadline_ns, struct error *error)
+static int socket_wait(const struct shm_setup *setup, bool send, struct error *error)
 {
-    struct sock_wait item = {.fd = c->fd, .want_recv = !send, .want_send = send};
-    if (sock_wait(&item, 1, deadline_ns) > 0 || clock_real() < deadline_ns)
+    struct sock_wait item = {.fd = setup->fd, .want_recv = !send, .want_send = send};
+    if (sock_wait(&item, 1, stop_look(setup->stop, setup->deadline_ns)) > 0)
+        return HEARTH_OK;
+    if (clock_real() < setup->deadline_ns && !stop_asked(setup->stop))
         return HEARTH_OK;
     return error_set(error, HEARTH_TIMEOUT, RANK_NONE, "shared memory: the peer does not answer");
 }
 
-static int words_send(struct shm_conn *c, const int *fds, int count, uint64_t deadline_ns,
+static int words_send(struct shm_conn *c, const int *fds, int count, const struct shm_setup *setup,
                       struct error *error)
 {
     uint8_t words[OFFER_LEN];
@@ -392,15 +394,15 @@ static int words_send(struct shm_conn *c, const int *fds, int count, uint64_t de
             return HEARTH_OK;
         if (status != HEARTH_PENDING)
             return error_set(error, HEARTH_PEER_LOST, RANK_NONE, "shared memory: the peer is gone");
-        status = socket_wait(c, true, deadline_ns, error);
+        status = socket_wait(setup, true, error);
         if (status != HEARTH_OK)
             return status;
     }
 }
 
 /* The peer's words and exactly `want` descriptors. */
-static int words_recv(struct shm_conn *c, uint64_t *ring_bytes, int *fds, int want, uint64_t deadline_ns,
-                      struct error *error)
+static int words_recv(struct shm_conn *c, uint64_t *ring_bytes, int *fds, int want,
+                      const struct shm_setup *setup, struct error *error)
 {
     uint8_t words[OFFER_LEN];
     for (;;) {
@@ -415,7 +417,7 @@ static int words_recv(struct shm_conn *c, uint64_t *ring_bytes, int *fds, int wa
         if (len != 0)
             return error_set(error, len < 0 ? HEARTH_PEER_LOST : HEARTH_PROTOCOL, RANK_NONE,
                              "shared memory: the peer %s", len < 0 ? "is gone" : "hands over something else");
-        int status = socket_wait(c, false, deadline_ns, error);
+        int status = socket_wait(setup, false, error);
         if (status != HEARTH_OK)
             return status;
     }
@@ -451,11 +453,11 @@ static int make(struct shm_conn *c, const struct shm_setup *setup, struct error 
     if (status == HEARTH_OK) {
         c->page->magic = MAGIC;
         c->page->ring_bytes = c->ring_bytes;
-        status = words_send(c, (int[]){memory, setup->event->write_fd}, 2, setup->deadline_ns, error);
+        status = words_send(c, (int[]){memory, setup->event->write_fd}, 2, setup, error);
     }
     shared_close(memory);
     if (status == HEARTH_OK)
-        status = words_recv(c, &echo, &event, 1, setup->deadline_ns, error);
+        status = words_recv(c, &echo, &event, 1, setup, error);
     if (status == HEARTH_OK)
         c->peer_event.write_fd = c->peer_event.read_fd = event;
     return status;
@@ -465,7 +467,7 @@ static int take(struct shm_conn *c, const struct shm_setup *setup, struct error 
 {
     int fds[2];
     uint64_t ring_bytes;
-    int status = words_recv(c, &ring_bytes, fds, 2, setup->deadline_ns, error);
+    int status = words_recv(c, &ring_bytes, fds, 2, setup, error);
     if (status != HEARTH_OK)
         return status;
     c->peer_event.write_fd = c->peer_event.read_fd = fds[1];
@@ -476,7 +478,7 @@ static int take(struct shm_conn *c, const struct shm_setup *setup, struct error 
         (c->page->magic != MAGIC || c->ring_bytes != ring_bytes || c->page->ring_bytes != ring_bytes))
         status = error_set(error, HEARTH_PROTOCOL, RANK_NONE, "shared memory: the peer's is something else");
     if (status == HEARTH_OK)
-        status = words_send(c, &setup->event->write_fd, 1, setup->deadline_ns, error);
+        status = words_send(c, &setup->event->write_fd, 1, setup, error);
     return status;
 }
 

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/heap.h"
 #include "os/event.h"
+#include "os/stop.h"
 #include "transport/transport.h"
 
 #define SHM_REGIONS_MAX 64 /* buffers of a node that its neighbours can read; more are copied */
@@ -34,6 +35,7 @@ struct shm_setup {
     struct event *event;         /* wakes our node: the peer gets a way to signal it */
     struct shm_regions *regions; /* NULL: none */
     uint64_t deadline_ns;        /* for handing over */
+    const struct stop *stop;     /* likewise: ends it before; NULL: nobody asks */
 };
 int MUST_CHECK shm_conn_open(const struct shm_setup *setup, struct conn **out, struct error *error);
 

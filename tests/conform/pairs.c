@@ -334,7 +334,7 @@ static void quic_end_join(void *arg)
 {
     struct quic_end *end = arg;
     struct error error;
-    end->status = quic_join(end->quic, &end->peer, 1, clock_real() + PATIENCE_NS, &error);
+    end->status = quic_join(end->quic, &end->peer, 1, clock_real() + PATIENCE_NS, NULL, &error);
 }
 
 static void quic_kind_open(struct pair *pair, uint64_t seed)

@@ -351,6 +351,24 @@ static void an_end_that_goes_is_noticed(void **state)
     assert_int_equal(tunnel_recv(p.listener, &byte, 1), HEARTH_PEER_LOST);
 }
 
+/* And nobody waits for it to take what it was not sent. */
+static void an_end_that_goes_is_not_released(void **state)
+{
+    static uint8_t out[TUNNEL_MESSAGE_MAX];
+    struct records *records = NULL;
+    int fd = -1;
+
+    (void)state;
+    open_proven(4096);
+    while (tunnel_send(p.dialler, out, sizeof(out)))
+        continue;
+    assert_int_equal(tunnel_release(p.dialler, &fd, &records), HEARTH_PENDING);
+    sock_close(p.middle[0]);
+    p.middle[0] = -1;
+    assert_int_equal(tunnel_release(p.dialler, &fd, &records), HEARTH_PEER_LOST);
+    assert_int_equal(fd, -1);
+}
+
 static void expect(int end, int status, const char *word)
 {
     if (p.status[end] != status || !strstr(p.error[end].text, word))
@@ -469,6 +487,7 @@ int main(void)
         SECURE(unsent_bytes_stay_in_the_tunnel),
         PLAIN(a_full_socket_cuts_no_message),
         BOTH(an_end_that_goes_is_noticed),
+        SECURE(an_end_that_goes_is_not_released),
         BOTH(memory_that_ends_closes_the_socket),
         SECURE(another_secret_is_refused_at_both_ends),
         SECURE(a_plain_end_is_recognized),

@@ -164,7 +164,7 @@ struct joining {
 static void join_run(void *arg)
 {
     struct joining *j = arg;
-    j->side->status = quic_join(j->side->quic, &j->side->peer, 1, j->deadline_ns, &j->side->error);
+    j->side->status = quic_join(j->side->quic, &j->side->peer, 1, j->deadline_ns, NULL, &j->side->error);
 }
 
 void pair_join(struct quic_pair *pair, const struct pair_wish *wish)

@@ -80,7 +80,7 @@ static void nobody_there(void **state)
     quic_pair_open(&pair, &wish);
     pair_close_side(&pair, 0);
     struct quic_side *side = &pair.sides[1];
-    side->status = quic_join(side->quic, &side->peer, 1, clock_real() + SHORT_NS, &side->error);
+    side->status = quic_join(side->quic, &side->peer, 1, clock_real() + SHORT_NS, NULL, &side->error);
     assert_int_equal(side->status, HEARTH_PEER_LOST);
     assert_non_null(strstr(side->peer.why.text, "127.0.0.1"));
     quic_pair_close(&pair);
@@ -164,7 +164,7 @@ static size_t overhear_hello(uint8_t *bytes)
     assert_int_equal(datagram_open(&local, 1 << 20, &port, &bound, &error), HEARTH_OK);
     other.sides[1].peer.addr = bound;
     int status =
-        quic_join(other.sides[1].quic, &other.sides[1].peer, 1, clock_real() + 20 * NS_PER_MS, &error);
+        quic_join(other.sides[1].quic, &other.sides[1].peer, 1, clock_real() + 20 * NS_PER_MS, NULL, &error);
     assert_int_equal(status, HEARTH_PEER_LOST);
     assert_int_equal(datagram_recv(&port, &one, 1), 1);
     datagram_close(&port);
@@ -221,7 +221,8 @@ static void a_flood_keeps_nobody_out(void **state)
     assert_int_equal(thread_start(&flood.thread, "flood", flood_run, &flood), HEARTH_OK);
     struct quic_peer absent = pair.sides[0].peer;
     absent.identity.instance += 7;
-    int status = quic_join(pair.sides[0].quic, &absent, 1, clock_real() + SHORT_NS, &pair.sides[0].error);
+    int status =
+        quic_join(pair.sides[0].quic, &absent, 1, clock_real() + SHORT_NS, NULL, &pair.sides[0].error);
     assert_int_equal(status, HEARTH_PEER_LOST);
     assert_int_equal(pair.sides[0].quic->half_open, 0);
     assert_true(pair.sides[0].heap.bytes_peak < (64u << 20));
