@@ -352,6 +352,14 @@ HEARTH_API int hearth_form(hearth_node *node, const char *job, int min_members, 
  * may be called again. */
 HEARTH_API int hearth_reform(hearth_group **group);
 
+/* Every call of hearth_wait_for_peers, hearth_form, hearth_reform and hearth_next_event that another thread
+ * has begun on this node and that still waits ends soon (a tenth of a second) with HEARTH_CANCELLED: for
+ * Ctrl-C, and for programs whose user changes his mind. A wish is withdrawn, and the others wait on without
+ * this member; those that it was just being joined with form again. A call that begins later is not touched:
+ * who cannot know whether the other thread has begun repeats this until that thread returns. If the call has
+ * what it waited for by then, it returns that. Not for signal handlers. */
+HEARTH_API int hearth_interrupt(hearth_node *node);
+
 /* A member of a group, for people and for programs that want to reach it by other means. Strings are "" where
  * nothing is known. */
 struct hearth_member {

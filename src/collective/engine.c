@@ -293,8 +293,8 @@ void engine_members_lost(struct engine *engine, uint64_t lost, const char *why)
             doubt(engine, &engine->peers[i]);
 }
 
-/* When it is lost if no more is heard of it. One that has never spoken may still be joining others, which takes
- * long where there are many; that it died, its connections tell. */
+/* When it is lost if no more is heard of it. One that has never spoken may still be joining others, which
+ * takes long where there are many; that it died, its connections tell. */
 static uint64_t silence_ends(const struct engine *engine, const struct peer *peer)
 {
     uint64_t timeout = engine->peer_timeout_ns, end = timeout > 0 ? peer->heard_ns + timeout : NEVER_NS;

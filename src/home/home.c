@@ -57,6 +57,13 @@ static void wake_waiters(struct home *home)
         event_signal(&container_of(item, struct home_waiter, item)->event);
 }
 
+void home_wake(struct home *home)
+{
+    mutex_lock(&home->lock);
+    wake_waiters(home);
+    mutex_unlock(&home->lock);
+}
+
 static void take_sample(struct home *home, uint64_t now)
 {
     if (now < home->measure_ns)

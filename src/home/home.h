@@ -11,6 +11,7 @@
 #include "membership/jobs.h"
 #include "os/event.h"
 #include "os/sock.h"
+#include "os/stop.h"
 #include "security/credentials.h"
 
 struct home;
@@ -37,12 +38,20 @@ struct home_setup {
 int MUST_CHECK home_open(const struct home_setup *setup, struct home **out, struct error *error);
 void home_close(struct home *home); /* says goodbye; bounded by a second */
 
-/* Until at least `others` members beside us are in our census, or the time (clock_real): HEARTH_TIMEOUT with
- * who is there and why sighted nodes are not. */
-int MUST_CHECK home_wait(struct home *home, int others, uint64_t deadline_ns, struct error *error);
-/* Wishes for a job and waits until it is formed. The text of a failure says what it waited for. */
-int MUST_CHECK home_form(struct home *home, const struct job_wish *wish, uint64_t done, uint64_t deadline_ns,
-                         struct formation *out, struct error *error);
+/* How long a call may wait: until the time (clock_real) or, after home_wake, until it is asked to stop. */
+struct home_patience {
+    uint64_t deadline_ns;
+    const struct stop *stop; /* NULL: nobody asks */
+};
+void home_wake(struct home *home); /* all who wait look again */
+/* Until at least `others` members beside us are in our census: HEARTH_TIMEOUT or HEARTH_CANCELLED with who is
+ * there and why sighted nodes are not. */
+int MUST_CHECK home_wait(struct home *home, int others, const struct home_patience *patience,
+                         struct error *error);
+/* Wishes for a job and waits until it is formed. The text of a failure says what it waited for; the wish is
+ * withdrawn then. */
+int MUST_CHECK home_form(struct home *home, const struct job_wish *wish, uint64_t done,
+                         const struct home_patience *patience, struct formation *out, struct error *error);
 void home_end(struct home *home, uint64_t formation); /* our part in it is over */
 /* `ended` is called when the formation ends by others, and again when more of them go: from the home's
  * thread, or at once if it has ended already; nothing of the home may be called from it. Bit r of `lost`:
@@ -94,8 +103,8 @@ bool home_next_event(struct home *home, uint64_t *place, struct home_event *even
  * any more; when this returns it is not being called. */
 typedef void home_event_fn(void *arg, const struct home_event *event);
 void home_on_event(struct home *home, home_event_fn *fn, void *arg);
-/* Until there is an event behind this place, or the time (clock_real). */
-void home_wait_event(struct home *home, uint64_t place, uint64_t deadline_ns);
+/* Until there is an event behind this place. */
+void home_wait_event(struct home *home, uint64_t place, const struct home_patience *patience);
 /* ---- what is so ---- */
 
 /* All of it as JSON: {"view": {...}, "links": [...], "nodes": [...], "jobs": [...], "discovery": {...},

@@ -12,20 +12,25 @@
 
 typedef bool ready_fn(struct home *home, void *arg);
 
-/* Until `ready` says so, or the time. Called and returns with the lock. False: the time is over, or the
+static bool patience_over(const struct home_patience *patience)
+{
+    return clock_real() >= patience->deadline_ns || stop_asked(patience->stop);
+}
+
+/* Until `ready` says so, or the patience is over. Called and returns with the lock. False: it is over, or the
  * system has no descriptor to wait at. */
-static bool wait_until(struct home *home, ready_fn *ready, void *arg, uint64_t deadline_ns)
+static bool wait_until(struct home *home, ready_fn *ready, void *arg, const struct home_patience *patience)
 {
     struct home_waiter waiter;
     bool done = ready(home, arg);
 
-    if (done || clock_real() >= deadline_ns || event_open(&waiter.event))
+    if (done || patience_over(patience) || event_open(&waiter.event))
         return done;
     list_push(&home->waiters, &waiter.item);
-    while (!done && clock_real() < deadline_ns) {
+    while (!done && !patience_over(patience)) {
         struct sock_wait item = {.fd = waiter.event.read_fd, .want_recv = true};
         mutex_unlock(&home->lock);
-        sock_wait(&item, 1, deadline_ns);
+        sock_wait(&item, 1, patience->deadline_ns);
         mutex_lock(&home->lock);
         event_clear(&waiter.event);
         done = ready(home, arg);
@@ -33,6 +38,15 @@ static bool wait_until(struct home *home, ready_fn *ready, void *arg, uint64_t d
     list_remove(&waiter.item);
     event_close(&waiter.event);
     return done;
+}
+
+/* Why a call ends without what it waited for, and how its text begins then. */
+static int impatient(const struct home_patience *patience, const char **word)
+{
+    bool stopped = stop_asked(patience->stop);
+
+    *word = stopped ? "interrupted; " : "";
+    return stopped ? HEARTH_CANCELLED : HEARTH_TIMEOUT;
 }
 
 /* ---- members ---- */
@@ -69,23 +83,25 @@ static void why_missing(struct home *home, struct paper *paper)
         paper_print(paper, ". No other node of this cluster was seen (hearth doctor finds out why)");
 }
 
-int home_wait(struct home *home, int others, uint64_t deadline_ns, struct error *error)
+int home_wait(struct home *home, int others, const struct home_patience *patience, struct error *error)
 {
+    const char *word;
     char text[ERROR_TEXT_MAX];
     struct paper paper = paper_of(text, sizeof(text));
 
     mutex_lock(&home->lock);
-    bool done = wait_until(home, enough, &others, deadline_ns);
+    bool done = wait_until(home, enough, &others, patience);
+    int status = impatient(patience, &word);
     if (!done) {
         enum assembly_state state = assembly_state(home->assembly);
-        paper_print(&paper, "wait_for_peers: %d of %d other members are there%s%s",
+        paper_print(&paper, "wait_for_peers: %s%d of %d other members are there%s%s", word,
                     assembly_census(home->assembly)->size - 1, others,
                     state != ASSEMBLY_MEMBER ? ", and this node is " : "",
                     state != ASSEMBLY_MEMBER ? assembly_state_name(state) : "");
         why_missing(home, &paper);
     }
     mutex_unlock(&home->lock);
-    return done ? HEARTH_OK : error_set(error, HEARTH_TIMEOUT, RANK_NONE, "%s", text);
+    return done ? HEARTH_OK : error_set(error, status, RANK_NONE, "%s", text);
 }
 
 /* ---- jobs ---- */
@@ -97,11 +113,12 @@ static bool answered(struct home *home, void *arg)
     return !wish->formed || wish->refused;
 }
 
-int home_form(struct home *home, const struct job_wish *given, uint64_t done, uint64_t deadline_ns,
-              struct formation *out, struct error *error)
+int home_form(struct home *home, const struct job_wish *given, uint64_t done,
+              const struct home_patience *patience, struct formation *out, struct error *error)
 {
     struct home_wish wish = {.formed = out};
     char why[JOB_TEXT_MAX];
+    const char *word;
 
     snprintf(wish.job, sizeof(wish.job), "%s", given->job);
     mutex_lock(&home->lock);
@@ -112,7 +129,7 @@ int home_form(struct home *home, const struct job_wish *given, uint64_t done, ui
     }
     list_push(&home->wishes, &wish.item);
     event_signal(&home->wake);
-    (void)wait_until(home, answered, &wish, deadline_ns);
+    (void)wait_until(home, answered, &wish, patience);
     list_remove(&wish.item);
     if (wish.refused) {
         status = error_set(error, HEARTH_MISMATCH, RANK_NONE, "form \"%s\": %s", wish.job, wish.text);
@@ -120,7 +137,8 @@ int home_form(struct home *home, const struct job_wish *given, uint64_t done, ui
         jobs_why_not(home->jobs, wish.job, why, sizeof(why));
         jobs_unwish(home->jobs, wish.job, clock_real());
         event_signal(&home->wake);
-        status = error_set(error, HEARTH_TIMEOUT, RANK_NONE, "form \"%s\": %s", wish.job, why);
+        status = impatient(patience, &word);
+        error_set(error, status, RANK_NONE, "form \"%s\": %s%s", wish.job, word, why);
     }
     mutex_unlock(&home->lock);
     return status;
@@ -197,10 +215,10 @@ static bool has_event(struct home *home, void *arg)
     return home->event_count > *place;
 }
 
-void home_wait_event(struct home *home, uint64_t place, uint64_t deadline_ns)
+void home_wait_event(struct home *home, uint64_t place, const struct home_patience *patience)
 {
     mutex_lock(&home->lock);
-    (void)wait_until(home, has_event, &place, deadline_ns);
+    (void)wait_until(home, has_event, &place, patience);
     mutex_unlock(&home->lock);
 }
 

@@ -53,7 +53,30 @@ int hearth_wait_for_peers(hearth_node *node, int min_peers, int64_t timeout_ms)
                          min_peers, CENSUS_MEMBERS_MAX - 1, timeout_ms);
     int others = min_peers < 0 ? (int)node->config.min_peers : min_peers;
     int64_t ms = timeout_ms < 0 ? node->config.peer_timeout_ms : timeout_ms;
-    return home_wait(r->home, others, deadline_in(ms), error_last());
+    struct residence_call call;
+    struct home_patience patience = {deadline_in(ms), &call.stop};
+    residence_call_begin(r, &call);
+    status = home_wait(r->home, others, &patience, error_last());
+    residence_call_end(r, &call);
+    return status;
+}
+
+int hearth_interrupt(hearth_node *node)
+{
+    struct residence *r;
+    struct list *item, *after;
+    int status = residence_of(node, "interrupt", &r);
+    if (status != HEARTH_OK)
+        return status;
+    mutex_lock(&r->lock);
+    LIST_EACH (item, after, &r->calls) {
+        struct residence_call *call = container_of(item, struct residence_call, item);
+        call->interrupted = true;
+        atomic_store(&call->stop.asked, true);
+    }
+    mutex_unlock(&r->lock);
+    home_wake(r->home);
+    return HEARTH_OK;
 }
 
 /* ---- forming ---- */
@@ -64,7 +87,8 @@ struct attempt {
     const char *job;
     int min;
     uint64_t done; /* operations completed in the group before */
-    uint64_t deadline_ns;
+    struct home_patience patience;
+    struct residence_call call;
     struct formation *formation; /* formed; id 0: not */
 };
 
@@ -76,7 +100,7 @@ static int wish_for(struct attempt *a, struct opening *o, struct error *error)
     wish.place_len = member_encode(&o->self, wish.place, sizeof wish.place);
     if (wish.place_len == 0)
         return error_set(error, HEARTH_LIMIT, RANK_NONE, "form: this node's addresses do not fit a letter");
-    return home_form(a->residence->home, &wish, a->done, a->deadline_ns, a->formation, error);
+    return home_form(a->residence->home, &wish, a->done, &a->patience, a->formation, error);
 }
 
 /* All addresses are tried, the first a little earlier: that is the one which was measured to carry most. */
@@ -117,7 +141,7 @@ static int read_roster(struct home *home, const struct formation *f, struct open
 static int join_formed(struct attempt *a, struct opening *o, hearth_node **inner, struct error *error)
 {
     uint64_t now = clock_real(), least = now + JOIN_MIN_NS;
-    o->deadline_ns = a->deadline_ns < now + JOIN_NS ? a->deadline_ns : now + JOIN_NS;
+    o->deadline_ns = a->patience.deadline_ns < now + JOIN_NS ? a->patience.deadline_ns : now + JOIN_NS;
     if (o->deadline_ns < least)
         o->deadline_ns = least;
     if (a->formation->size == 1) {
@@ -130,13 +154,33 @@ static int join_formed(struct attempt *a, struct opening *o, hearth_node **inner
     return status == HEARTH_OK ? opening_join(o, inner, error) : status;
 }
 
+static void joining_ended(void *arg, uint64_t lost, const char *who, const char *text)
+{
+    struct stop *stop = arg;
+    (void)lost;
+    (void)who;
+    (void)text;
+    atomic_store(&stop->asked, true);
+}
+
+/* Who is not there any more need not be waited for. */
+static int join_while_it_lasts(struct attempt *a, struct opening *o, hearth_node **inner, struct error *error)
+{
+    struct home_watch watch = {.formation = a->formation->id, .ended = joining_ended, .arg = &a->call.stop};
+    home_watch(a->residence->home, &watch);
+    int status = join_formed(a, o, inner, error);
+    home_unwatch(a->residence->home, &watch);
+    return status;
+}
+
 static int attempt_once(struct attempt *a, hearth_node **inner, struct error *error)
 {
     struct residence *r = a->residence;
     struct opening o;
     a->formation->id = 0;
     int status = opening_init(&o, &r->config, r->node->heap, error);
-    o.deadline_ns = a->deadline_ns;
+    o.deadline_ns = a->patience.deadline_ns;
+    o.stop = &a->call.stop;
     if (status == HEARTH_OK)
         status = opening_describe(&o, error);
     o.self.node = credentials_self(r->credentials)->node;
@@ -147,7 +191,7 @@ static int attempt_once(struct attempt *a, hearth_node **inner, struct error *er
     if (status == HEARTH_OK)
         status = wish_for(a, &o, error);
     if (status == HEARTH_OK)
-        status = join_formed(a, &o, inner, error);
+        status = join_while_it_lasts(a, &o, inner, error);
     opening_fini(&o);
     return status;
 }
@@ -159,6 +203,19 @@ static bool passing(int status)
            status == HEARTH_ABORTED || status == HEARTH_GROUP_BROKEN;
 }
 
+/* The call was interrupted: the others find us gone, and form again. Or one of them is gone: we do. */
+static int stopped_joining(struct attempt *a, struct error *error)
+{
+    const struct error why = *error;
+    if (!residence_call_again(a->residence, &a->call))
+        return error_set(error, HEARTH_TIMEOUT, RANK_NONE,
+                         "form \"%s\": a member of the group ended it before all were joined", a->job);
+    int others = a->formation->size - 1;
+    return error_set(error, HEARTH_CANCELLED, why.rank,
+                     "form \"%s\": interrupted while joining %d other%s: %s", a->job, others,
+                     others == 1 ? "" : "s", why.text);
+}
+
 /* The home calls it under its lock. */
 static void group_ended(void *arg, uint64_t lost, const char *who, const char *text)
 {
@@ -168,7 +225,7 @@ static void group_ended(void *arg, uint64_t lost, const char *who, const char *t
     node_members_lost(f->inner, lost, why);
 }
 
-static int form(struct attempt *a, struct formed **out, struct error *error)
+static int form_again(struct attempt *a, struct formed **out, struct error *error)
 {
     struct residence *r = a->residence;
     struct formed *f = heap_alloc(r->node->heap, 1, sizeof *f);
@@ -181,8 +238,10 @@ static int form(struct attempt *a, struct formed **out, struct error *error)
         bool formed = f->formation.id != 0;
         if (status != HEARTH_OK && formed)
             home_end(r->home, f->formation.id);
+        if (formed && stop_asked(&a->call.stop) && (passing(status) || status == HEARTH_CANCELLED))
+            status = stopped_joining(a, error);
         if (status == HEARTH_OK || !formed || !passing(status) ||
-            clock_real() + MIN_LEFT_NS >= a->deadline_ns)
+            clock_real() + MIN_LEFT_NS >= a->patience.deadline_ns)
             break;
         struct log log = node_log(r->node);
         log_write(&log, HEARTH_LOG_INFO, "HEARTH-FORM-AGAIN", "form \"%s\": %s; trying again", a->job,
@@ -203,6 +262,15 @@ static int form(struct attempt *a, struct formed **out, struct error *error)
     home_watch(r->home, &f->watch);
     *out = f;
     return HEARTH_OK;
+}
+
+static int form(struct attempt *a, struct formed **out, struct error *error)
+{
+    residence_call_begin(a->residence, &a->call);
+    a->patience.stop = &a->call.stop;
+    int status = form_again(a, out, error);
+    residence_call_end(a->residence, &a->call);
+    return status;
 }
 
 static bool job_name_good(const char *job)
@@ -231,7 +299,7 @@ int hearth_form(hearth_node *node, const char *job, int min_members, hearth_grou
         .residence = r,
         .job = job,
         .min = min_members,
-        .deadline_ns = deadline_in(node->config.form_timeout_ms),
+        .patience = {.deadline_ns = deadline_in(node->config.form_timeout_ms)},
     };
     status = form(&attempt, &f, &why);
     if (status == HEARTH_OK)
@@ -283,7 +351,7 @@ int hearth_reform(hearth_group **group)
         .job = old->formation.job,
         .min = old->min,
         .done = operations_done(old->inner),
-        .deadline_ns = deadline_in(r->config.form_timeout_ms),
+        .patience = {.deadline_ns = deadline_in(r->config.form_timeout_ms)},
     };
     int status = form(&attempt, &next, &why);
     if (status == HEARTH_OK) {
@@ -351,35 +419,44 @@ static void event_fill(struct hearth_event *event, const struct home_event *from
         snprintf(event->health, sizeof event->health, "%s", health_state_name(from->health));
 }
 
+/* HEARTH_PENDING: another thread was faster, or none has come. */
+static int take_event(struct residence *r, struct hearth_event *event, const struct home_patience *patience)
+{
+    struct home_event found;
+    mutex_lock(&r->lock);
+    uint64_t place = r->event_place;
+    mutex_unlock(&r->lock);
+    home_wait_event(r->home, place, patience);
+    bool some = home_next_event(r->home, &place, &found);
+    mutex_lock(&r->lock);
+    bool mine = some && place > r->event_place;
+    if (mine)
+        r->event_place = place;
+    mutex_unlock(&r->lock);
+    if (mine)
+        event_fill(event, &found);
+    return mine ? HEARTH_OK : HEARTH_PENDING;
+}
+
 int hearth_next_event(hearth_node *node, struct hearth_event *event, int64_t timeout_ms)
 {
     struct residence *r;
-    struct home_event found;
     int status = residence_of(node, "next_event", &r);
     if (status != HEARTH_OK)
         return status;
     if (event == NULL || event->size != sizeof *event || timeout_ms < 0)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
                          "next_event: it needs an event whose size is set, and timeout_ms of 0 or more");
-    uint64_t deadline = deadline_in(timeout_ms);
-    for (;;) {
-        mutex_lock(&r->lock);
-        uint64_t place = r->event_place;
-        mutex_unlock(&r->lock);
-        home_wait_event(r->home, place, deadline);
-        bool some = home_next_event(r->home, &place, &found);
-        mutex_lock(&r->lock);
-        bool mine = some && place > r->event_place; /* another thread may have been faster */
-        if (mine)
-            r->event_place = place;
-        mutex_unlock(&r->lock);
-        if (mine) {
-            event_fill(event, &found);
-            return HEARTH_OK;
-        }
-        if (clock_real() >= deadline)
-            return HEARTH_PENDING;
-    }
+    struct residence_call call;
+    struct home_patience patience = {deadline_in(timeout_ms), &call.stop};
+    residence_call_begin(r, &call);
+    do
+        status = take_event(r, event, &patience);
+    while (status == HEARTH_PENDING && clock_real() < patience.deadline_ns && !stop_asked(&call.stop));
+    residence_call_end(r, &call);
+    if (status == HEARTH_PENDING && stop_asked(&call.stop))
+        status = error_set(error_last(), HEARTH_CANCELLED, RANK_NONE, "next_event: interrupted");
+    return status;
 }
 
 static void pass_event(void *arg, const struct home_event *found)

@@ -178,6 +178,7 @@ int residence_open(struct opening *o, hearth_node *node, struct error *error)
     }
     r->node = node;
     list_init(&r->formed);
+    list_init(&r->calls);
     int status = secure_before_meeting(o, error);
     r->credentials = o->credentials;
     o->credentials = NULL;
@@ -191,6 +192,31 @@ int residence_open(struct opening *o, hearth_node *node, struct error *error)
     }
     node->residence = r;
     return HEARTH_OK;
+}
+
+void residence_call_begin(struct residence *r, struct residence_call *call)
+{
+    atomic_init(&call->stop.asked, false);
+    call->interrupted = false;
+    mutex_lock(&r->lock);
+    list_push(&r->calls, &call->item);
+    mutex_unlock(&r->lock);
+}
+
+void residence_call_end(struct residence *r, struct residence_call *call)
+{
+    mutex_lock(&r->lock);
+    list_remove(&call->item);
+    mutex_unlock(&r->lock);
+}
+
+bool residence_call_again(struct residence *r, struct residence_call *call)
+{
+    mutex_lock(&r->lock);
+    bool interrupted = call->interrupted;
+    atomic_store(&call->stop.asked, interrupted);
+    mutex_unlock(&r->lock);
+    return interrupted;
 }
 
 void residence_leave(struct formed *f)

@@ -21,13 +21,20 @@ struct formed {
     uint64_t bytes[CENSUS_MEMBERS_MAX], busy_ns[CENSUS_MEMBERS_MAX]; /* by rank, as last told to the home */
 };
 
+/* A call that waits for others, which hearth_interrupt may end. */
+struct residence_call {
+    struct list item; /* in the residence */
+    struct stop stop; /* what it does now; the caller may have other reasons */
+    bool interrupted; /* the whole of it; under the residence's lock */
+};
+
 struct residence {
     hearth_node *node;
     struct home *home;
     struct credentials *credentials; /* the home's: its thread alone may use their list */
     struct hearth_config config;     /* for inner nodes; strings are copies on the heap */
-    struct mutex lock;               /* of `formed`; nothing of the home is called under it */
-    struct list formed;
+    struct mutex lock;               /* of the lists; nothing of the home is called under it */
+    struct list formed, calls;
     uint64_t event_place; /* hearth_next_event */
     hearth_event_fn *on_event;
     void *on_event_arg;
@@ -37,6 +44,11 @@ struct residence {
 int MUST_CHECK residence_open(struct opening *o, hearth_node *node, struct error *error);
 /* Closes all groups, then leaves the cluster. NULL is allowed. */
 void residence_close(struct residence *residence);
+/* Between these two it can be interrupted. */
+void residence_call_begin(struct residence *residence, struct residence_call *call);
+void residence_call_end(struct residence *residence, struct residence_call *call);
+/* It begins something else: reasons to stop are forgotten, but an interruption. True: it was interrupted. */
+bool residence_call_again(struct residence *residence, struct residence_call *call);
 /* Leaves the group and closes its node. NULL is allowed. */
 void residence_leave(struct formed *formed);
 

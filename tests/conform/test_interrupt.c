@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hearth_interrupt: whoever waits for others is let go, wherever it waits; nobody else is. */
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "node/residence.h"
+#include "support/watchdog.h"
+#include "transport/quic.h"
+
+#define SECRET   "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+#define PATIENCE 60000 /* ms: far more than anything here takes; who is not let go hangs for so long */
+#define HANG_S   50
+#define LOOK_MS  5
+
+static void check(int status, int expected, const char *what)
+{
+    if (status != expected)
+        fail_msg("%s: %s, not %s: %s", what, hearth_status_name(status), hearth_status_name(expected),
+                 hearth_error_text());
+}
+
+static void pause_ms(int ms)
+{
+    (void)poll(NULL, 0, ms);
+}
+
+/* ---- nodes ---- */
+
+/* What the node says of itself, from the first place of `key` on; 0: it is not there. */
+static int number_in_status(hearth_node *node, const char *key)
+{
+    char *text = malloc(65536);
+    assert_non_null(text);
+    assert_in_range(hearth_status_json(node, text, 65536), 2, 65535);
+    const char *at = strstr(text, key);
+    int number = at != NULL ? (int)strtol(at + strlen(key), NULL, 10) : 0;
+    free(text);
+    return number;
+}
+
+static void node_up(hearth_node **node, const char *transport, int seed_port)
+{
+    char seeds[64];
+    struct hearth_config config;
+    hearth_config_init(&config);
+    snprintf(seeds, sizeof seeds, "127.0.0.1:%d", seed_port);
+    config.discover = "mdns";
+    config.mdns = "";
+    config.seeds = seed_port > 0 ? seeds : NULL;
+    config.secret = SECRET;
+    config.key_file = "fresh";
+    config.bind = "127.0.0.1";
+    config.port = 0;
+    config.transport = transport;
+    config.form_timeout_ms = PATIENCE;
+    check(hearth_open(&config, node), HEARTH_OK, "open");
+}
+
+static void nodes_up(hearth_node *nodes[], int count, const char *transport)
+{
+    node_up(&nodes[0], transport, 0);
+    int port = number_in_status(nodes[0], "\"port\": ");
+    for (int i = 1; i < count; i++)
+        node_up(&nodes[i], transport, port);
+    for (int i = 0; i < count; i++)
+        check(hearth_wait_for_peers(nodes[i], count - 1, PATIENCE), HEARTH_OK, "wait_for_peers");
+}
+
+static void nodes_down(hearth_node *nodes[], int count)
+{
+    for (int i = 0; i < count; i++)
+        hearth_close(nodes[i]);
+}
+
+/* ---- calls that wait ---- */
+
+enum wait { WAIT_FORM, WAIT_PEERS, WAIT_EVENT };
+
+struct waiter {
+    hearth_node *node;
+    enum wait wait;
+    int min;
+    pthread_t thread;
+    _Atomic(bool) over;
+    int status;
+    char text[512];
+    hearth_group *group;
+};
+
+/* Events that have come are no reason to wait. */
+static int wait_for_nothing(hearth_node *node)
+{
+    struct hearth_event event = {.size = sizeof event};
+    int status;
+    do
+        status = hearth_next_event(node, &event, PATIENCE);
+    while (status == HEARTH_OK);
+    return status;
+}
+
+static void *waiter_run(void *arg)
+{
+    struct waiter *w = arg;
+    if (w->wait == WAIT_FORM)
+        w->status = hearth_form(w->node, "job", w->min, &w->group);
+    else if (w->wait == WAIT_PEERS)
+        w->status = hearth_wait_for_peers(w->node, w->min - 1, PATIENCE);
+    else
+        w->status = wait_for_nothing(w->node);
+    snprintf(w->text, sizeof w->text, "%s", hearth_error_text());
+    atomic_store(&w->over, true);
+    return NULL;
+}
+
+static void waiter_start(struct waiter *w, hearth_node *node, enum wait wait, int min)
+{
+    *w = (struct waiter){.node = node, .wait = wait, .min = min};
+    assert_int_equal(pthread_create(&w->thread, NULL, waiter_run, w), 0);
+}
+
+static void waiter_end(struct waiter *w, int expected)
+{
+    pthread_join(w->thread, NULL);
+    if (w->status != expected)
+        fail_msg("a call that waits: %s, not %s: %s", hearth_status_name(w->status),
+                 hearth_status_name(expected), w->text);
+}
+
+/* As often as it takes: the thread may not have begun. */
+static void waiter_interrupt(struct waiter *w)
+{
+    while (!atomic_load(&w->over)) {
+        check(hearth_interrupt(w->node), HEARTH_OK, "interrupt");
+        pause_ms(LOOK_MS);
+    }
+    waiter_end(w, HEARTH_CANCELLED);
+    assert_non_null(strstr(w->text, "interrupted"));
+}
+
+/* ---- a member that was formed with the others and does not join them ---- */
+
+struct sitter {
+    hearth_node *node;
+    struct opening opening;
+    struct formation formation;
+    pthread_t thread;
+    struct error error;
+};
+
+static int sitter_wish(struct sitter *s)
+{
+    struct residence *r = s->node->residence;
+    struct opening *o = &s->opening;
+    struct job_wish wish = {.job = "job", .min = 2};
+    struct home_patience patience = {.deadline_ns = clock_real() + HANG_S * NS_PER_S};
+    int status = opening_init(o, &r->config, s->node->heap, &s->error);
+    if (status == HEARTH_OK)
+        status = opening_describe(o, &s->error);
+    o->self.node = credentials_self(r->credentials)->node;
+    if (status == HEARTH_OK)
+        status = credentials_copy(r->credentials, o->heap, o->self.instance, &o->credentials, &s->error);
+    if (status == HEARTH_OK)
+        status = opening_listen(o, &s->error);
+    if (status != HEARTH_OK)
+        return status;
+    opening_settings(o, wish.settings);
+    wish.place_len = member_encode(&o->self, wish.place, sizeof wish.place);
+    return home_form(r->home, &wish, 0, &patience, &s->formation, &s->error);
+}
+
+/* It joins, and that is all: what comes after it waits for is missing. */
+static int sitter_mesh(struct sitter *s)
+{
+    struct opening *o = &s->opening;
+    const struct formation *f = &s->formation;
+    o->roster.size = f->size;
+    o->roster.rank = f->rank;
+    o->roster.cluster = f->id;
+    o->roster.members = heap_alloc(o->heap, (size_t)f->size, sizeof *o->roster.members);
+    o->mesh = heap_alloc(o->heap, (size_t)f->size, sizeof *o->mesh);
+    assert_true(o->roster.members != NULL && o->mesh != NULL);
+    for (int i = 0; i < f->size; i++)
+        if (member_decode(&o->roster.members[i], f->place[i], f->place_len[i]) != HEARTH_OK)
+            return HEARTH_PROTOCOL;
+    struct mesh_setup setup = {
+        .heap = o->heap,
+        .roster = &o->roster,
+        .door = o->door,
+        .wish = o->wish,
+        .channels = o->quic_wish == QUIC_ALWAYS ? 1 : 0,
+        .rate_bytes_per_s = 1e8,
+        .credentials = o->credentials,
+        .deadline_ns = clock_real() + HANG_S * NS_PER_S,
+        .connect_timeout_ns = NS_PER_S,
+        .connect_retries = 3,
+    };
+    return mesh_join(&setup, o->mesh, &s->error);
+}
+
+static void sitter_must(const struct sitter *s, int status)
+{
+    if (status != HEARTH_OK)
+        fail_msg("a member that does not join: %s", s->error.text);
+}
+
+static void sitter_rise(struct sitter *s)
+{
+    home_end(s->node->residence->home, s->formation.id);
+    opening_fini(&s->opening);
+}
+
+/* ---- tests ---- */
+
+static void test_form_alone(void **state)
+{
+    hearth_node *node;
+    hearth_group *group;
+    struct waiter waiter;
+    (void)state;
+    watchdog(HANG_S, "a form for two, alone");
+    node_up(&node, NULL, 0);
+    waiter_start(&waiter, node, WAIT_FORM, 2);
+    waiter_interrupt(&waiter);
+    while (number_in_status(node, "\"wishing\": ") != 0)
+        pause_ms(LOOK_MS);
+    check(hearth_form(node, "job", 1, &group), HEARTH_OK, "the same job, with fewer members");
+    hearth_close(node);
+    watchdog(0, NULL);
+}
+
+static void test_every_wait(void **state)
+{
+    hearth_node *node;
+    struct waiter waiters[3];
+    (void)state;
+    watchdog(HANG_S, "all that wait at once");
+    node_up(&node, NULL, 0);
+    waiter_start(&waiters[0], node, WAIT_FORM, 2);
+    waiter_start(&waiters[1], node, WAIT_PEERS, 2);
+    waiter_start(&waiters[2], node, WAIT_EVENT, 0);
+    for (int i = 0; i < 3; i++)
+        waiter_interrupt(&waiters[i]);
+    hearth_close(node);
+    watchdog(0, NULL);
+}
+
+static void test_nothing_waits(void **state)
+{
+    hearth_node *node;
+    hearth_group *group;
+    struct hearth_event event = {.size = sizeof event};
+    (void)state;
+    node_up(&node, NULL, 0);
+    check(hearth_interrupt(node), HEARTH_OK, "interrupt");
+    check(hearth_wait_for_peers(node, 1, 20), HEARTH_TIMEOUT, "the next wait for peers");
+    while (hearth_next_event(node, &event, 0) == HEARTH_OK)
+        ;
+    check(hearth_interrupt(node), HEARTH_OK, "interrupt");
+    check(hearth_next_event(node, &event, 20), HEARTH_PENDING, "the next wait for an event");
+    check(hearth_form(node, "job", 1, &group), HEARTH_OK, "the next form");
+    hearth_close(node);
+}
+
+static void test_bad_calls(void **state)
+{
+    hearth_node *alone;
+    struct hearth_config config;
+    (void)state;
+    check(hearth_interrupt(NULL), HEARTH_INVALID, "no node");
+    hearth_config_init(&config);
+    config.discover = "off";
+    check(hearth_open(&config, &alone), HEARTH_OK, "open alone");
+    check(hearth_interrupt(alone), HEARTH_UNSUPPORTED, "a node that waits for nobody");
+    hearth_close(alone);
+}
+
+/* The leader forgets the wish, and the others go on to wait. */
+static void test_others_wait_on(void **state)
+{
+    hearth_node *nodes[4];
+    struct waiter waiters[4];
+    (void)state;
+    watchdog(HANG_S, "others that wait");
+    nodes_up(nodes, 4, NULL);
+    for (int i = 0; i < 2; i++)
+        waiter_start(&waiters[i], nodes[i], WAIT_FORM, 3);
+    while (number_in_status(nodes[3], "\"wishing\": ") != 2)
+        pause_ms(LOOK_MS);
+    waiter_interrupt(&waiters[0]);
+    while (number_in_status(nodes[3], "\"wishing\": ") != 1)
+        pause_ms(LOOK_MS);
+    assert_false(atomic_load(&waiters[1].over));
+    for (int i = 2; i < 4; i++)
+        waiter_start(&waiters[i], nodes[i], WAIT_FORM, 3);
+    for (int i = 1; i < 4; i++) {
+        waiter_end(&waiters[i], HEARTH_OK);
+        assert_int_equal(hearth_size(waiters[i].group), 3);
+    }
+    nodes_down(nodes, 4);
+    watchdog(0, NULL);
+}
+
+static void joining_is_interrupted(const char *transport, bool meshed)
+{
+    hearth_node *nodes[2];
+    struct waiter waiter;
+    watchdog(HANG_S, "a member that does not join");
+    nodes_up(nodes, 2, transport);
+    struct sitter sitter = {.node = nodes[1]};
+    waiter_start(&waiter, nodes[0], WAIT_FORM, 2);
+    sitter_must(&sitter, sitter_wish(&sitter));
+    assert_int_equal(sitter.formation.size, 2);
+    if (meshed)
+        sitter_must(&sitter, sitter_mesh(&sitter));
+    pause_ms(50); /* so that it really waits, for what comes next */
+    assert_false(atomic_load(&waiter.over));
+    waiter_interrupt(&waiter);
+    assert_non_null(strstr(waiter.text, "while joining"));
+    sitter_rise(&sitter);
+    nodes_down(nodes, 2);
+    watchdog(0, NULL);
+}
+
+static void test_joining(void **state)
+{
+    (void)state;
+    joining_is_interrupted("auto", false); /* in the mesh */
+    joining_is_interrupted("auto", true);  /* handing over memory */
+    joining_is_interrupted("tcp", true);   /* in the first collective */
+}
+
+static void test_joining_quic(void **state)
+{
+    (void)state;
+    if (!quic_built())
+        skip();
+    joining_is_interrupted("quic", true);
+}
+
+/* One of three is interrupted while it joins: the others form again, and it can come back. */
+static void test_others_form_again(void **state)
+{
+    hearth_node *nodes[3];
+    struct waiter waiters[3];
+    (void)state;
+    watchdog(HANG_S, "others that were formed with it");
+    nodes_up(nodes, 3, "auto");
+    struct sitter sitter = {.node = nodes[2]};
+    for (int i = 0; i < 2; i++)
+        waiter_start(&waiters[i], nodes[i], WAIT_FORM, 3);
+    sitter_must(&sitter, sitter_wish(&sitter));
+    assert_int_equal(sitter.formation.size, 3);
+    pause_ms(50);
+    waiter_interrupt(&waiters[0]);
+    sitter_rise(&sitter);
+    assert_false(atomic_load(&waiters[1].over));
+    waiter_start(&waiters[0], nodes[0], WAIT_FORM, 3);
+    waiter_start(&waiters[2], nodes[2], WAIT_FORM, 3);
+    for (int i = 0; i < 3; i++) {
+        waiter_end(&waiters[i], HEARTH_OK);
+        assert_int_equal(hearth_size(waiters[i].group), 3);
+    }
+    nodes_down(nodes, 3);
+    watchdog(0, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bad_calls),      cmocka_unit_test(test_form_alone),
+        cmocka_unit_test(test_every_wait),     cmocka_unit_test(test_nothing_waits),
+        cmocka_unit_test(test_others_wait_on), cmocka_unit_test(test_joining),
+        cmocka_unit_test(test_joining_quic),   cmocka_unit_test(test_others_form_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
