@@ -198,7 +198,7 @@ class Homes(Watched):
             first.reform()
         second.close()
 
-    def test_ctrl_c_leaves_the_forming_again_which_goes_on(self):
+    def test_ctrl_c_leaves_the_forming_again(self):
         first, second = formed(self.up(2))
 
         def interrupt():
@@ -209,11 +209,10 @@ class Homes(Watched):
         with self.assertRaises(KeyboardInterrupt):
             threading.Thread(target=interrupt, daemon=True).start()
             first.reform()
-        with self.assertRaisesRegex(hearth.ViewChanged, "being formed again"):
+        self.assertFalse(first._handle.moving)
+        with self.assertRaises(hearth.ViewChanged):
             first.barrier()
-        second.reform()
-        while first._handle.moving:
-            time.sleep(0.001)
+        at_once(first.reform, second.reform)
         self.assertEqual(at_once(lambda: total(first), lambda: total(second)), [2, 2])
 
     def test_who_drops_a_group_leaves_it(self):
@@ -264,25 +263,73 @@ class Homes(Watched):
                 with self.assertRaisesRegex(hearth.Unsupported, "home cluster"):
                     call()
 
-    def test_ctrl_c_leaves_the_forming(self):
+    def test_ctrl_c_leaves_all_that_waits(self):
         code = f"""
-import hearth, signal, threading, time
+import hearth, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 node = hearth.open(**{SETTINGS!r})
-def tell():
-    while not node.status()["jobs"]:
-        time.sleep(0.001)
-    print("asked", flush=True)
-try:
-    threading.Thread(target=tell, daemon=True).start()
-    node.form("lonely", 2)
-except KeyboardInterrupt:
-    print("interrupted", flush=True)
+for wait in (lambda: node.form("lonely", 2), lambda: node.wait_for_peers(3), lambda: list(node.events())):
+    try:
+        print("ready", flush=True)
+        wait()
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+print(node.form("lonely", 1).size, flush=True)
 """
         with Script(code) as script:
-            self.assertEqual(script.line(), "asked")
-            os.kill(script.process.pid, signal.SIGINT)
-            self.assertEqual(script.line(), "interrupted")
+            for _ in range(3):
+                self.assertEqual(script.line(), "ready")
+                time.sleep(0.2)
+                os.kill(script.process.pid, signal.SIGINT)
+                self.assertEqual(script.line(), "interrupted")
+            self.assertEqual(script.line(), "1")  # and nobody wishes for two of them any more
+
+    def test_interrupt_ends_what_others_wait_for(self):
+        [node] = self.up(1)
+        for wait in (lambda: node.form("lonely", 2), lambda: node.wait_for_peers(3), lambda: list(node.events())):
+            waiting = Waiting(wait)
+            while waiting.is_alive():
+                node.interrupt()
+                time.sleep(0.01)
+            self.assertIsInstance(waiting.error, hearth.Cancelled)
+        node.interrupt()
+        self.assertEqual(node.form("lonely", 1).size, 1)
+
+    def test_ctrl_c_in_one_thread_leaves_the_events_of_another(self):
+        [node] = self.up(1)
+        events = Waiting(lambda: list(node.events()))
+        threading.Timer(0.2, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
+        with self.assertRaises(KeyboardInterrupt):
+            node.form("lonely", 2)
+        self.assertTrue(events.is_alive())
+        node.close()
+        events.join(SECONDS)
+        self.assertIsNone(events.error)
+
+    def test_closing_does_not_wait_for_those_who_form(self):
+        [node] = self.up(1)
+        forming = Waiting(lambda: node.form("lonely", 2))
+        while not node._handle.users:
+            time.sleep(0.001)
+        node.close()
+        self.assertIsNone(node._handle.address)  # not left to a thread in the background
+        forming.join(SECONDS)
+        self.assertIsInstance(forming.error, hearth.Closed)
+
+
+class Waiting(threading.Thread):
+    """A call in a thread, and the error that ends it."""
+
+    def __init__(self, call):
+        super().__init__(daemon=True)
+        self.call, self.error = call, None
+        self.start()
+
+    def run(self):
+        try:
+            self.call()
+        except hearth.Error as error:
+            self.error = error
 
 
 def patiently(function):

@@ -19,6 +19,7 @@ Self = TypeVar("Self")
 
 SLICE_MS = 100  # longest time in C, so that Ctrl-C and a closing node are seen
 PATIENCE_S = 2.0  # for calls that cannot be cut into slices; then the closing goes on in the background
+INTERRUPT_S = 1.0  # for calls that can be interrupted in C, to end
 
 LOGGING = []  # threads that are in a log function of the user: they may hold the library's locks
 NODES = set()  # handles of open nodes, to be closed at exit
@@ -28,7 +29,7 @@ class Handle:
     """One C object. `free` ends it in C; None: its parent does."""
 
     __slots__ = ("address", "parent", "children", "orphans", "users", "closing", "closers", "lives", "free", "what",
-                 "rank", "process", "keep", "__weakref__")
+                 "rank", "process", "keep", "rouse", "__weakref__")
 
     moving = False  # only a group that is formed again does
 
@@ -46,6 +47,7 @@ class Handle:
         self.lives = [None]  # C frees it once: whoever pops this does it
         self.process = os.getpid()
         self.keep = None
+        self.rouse = None  # the C function that ends calls which wait for others: who closes need not wait for them
 
     def adopt(self, child):
         """To be called inside `with self`, so that nobody closes meanwhile."""
@@ -135,6 +137,8 @@ class Handle:
                 return True
             if deadline is not None and time.monotonic() >= deadline:
                 return False
+            if self.rouse is not None:
+                self.rouse(self.address)
             time.sleep(0.001)
 
     def _close_later(self):
@@ -263,8 +267,8 @@ def log_trampoline(function):
 class _Late:
     """What a thread works out for the main thread, which may be gone when it is ready."""
 
-    def __init__(self, function, arguments, unwanted):
-        self.function, self.arguments, self.unwanted = function, arguments, unwanted
+    def __init__(self, function, arguments, unwanted, interrupt):
+        self.function, self.arguments, self.unwanted, self.interrupt = function, arguments, unwanted, interrupt
         self.result = self.error = None
         self.ready = threading.Event()
         self.abandoned = False
@@ -288,13 +292,23 @@ class _Late:
                 self.run()
             self.ready.wait()
         except BaseException:
-            self.abandoned = True
-            if self.ready.is_set():
-                self.dispose()
+            self.abandon()
             raise
         if self.error is not None:
             raise self.error
         return self.result
+
+    def abandon(self):
+        """Ctrl-C. The thread may not have begun its call yet, so that is interrupted again and again."""
+        self.abandoned = True
+        deadline = time.monotonic() + INTERRUPT_S
+        try:
+            while self.interrupt is not None and not self.ready.is_set() and time.monotonic() < deadline:
+                self.interrupt()
+                self.ready.wait(0.005)
+        finally:
+            if self.ready.is_set():
+                self.dispose()
 
     def dispose(self):
         """Both threads may come here at once."""
@@ -306,12 +320,13 @@ class _Late:
             self.unwanted(self.result)
 
 
-def interruptible(function, *arguments, unwanted=lambda result: None):
+def interruptible(function, *arguments, unwanted=lambda result: None, interrupt=None):
     """function(*arguments), a C call that blocks for long and cannot be cut into slices. In the main thread it runs
-    in another one, so that Ctrl-C is seen; the call itself then goes on, and `unwanted` gets its result."""
+    in another one, so that Ctrl-C is seen; `interrupt` ends the call then. Without it the call goes on. `unwanted`
+    gets its result, if there is one after all."""
     if threading.current_thread() is not threading.main_thread():
         return function(*arguments)
-    return _Late(function, arguments, unwanted).take()
+    return _Late(function, arguments, unwanted, interrupt).take()
 
 
 def text_of(function, *arguments):

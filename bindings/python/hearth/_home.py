@@ -51,15 +51,15 @@ def member_of(address, rank):
 
 
 def event_of(address, milliseconds):
-    """The next event of a node, or None."""
+    """The next event of a node, or None; and the status: OK, PENDING or that of Cancelled."""
     found = EventStruct()
     found.size = ctypes.sizeof(found)
     status = lib.next_event(address, found, milliseconds)
-    if status == _errors.PENDING:
-        return None
+    if status in (_errors.PENDING, _errors.Cancelled.status):
+        return None, status
     _errors.check(status)
     return Event(EVENTS.get(found.kind, str(found.kind)), _text(found.id), _text(found.name), _text(found.health),
-                 found.epoch, found.term, found.members, _text(found.text))
+                 found.epoch, found.term, found.members, _text(found.text)), status
 
 
 class FormedHandle(Handle):
@@ -85,8 +85,7 @@ class FormedHandle(Handle):
         try:
             self.closers.pop()
         except IndexError:
-            raise Invalid("reform: another thread forms this group again or closes it, or a reform that was "
-                          "interrupted goes on", self.rank) from None
+            raise Invalid("reform: another thread forms this group again or closes it", self.rank) from None
         self.moving = True
         try:
             self._reform()

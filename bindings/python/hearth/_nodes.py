@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Optional
 
 from . import _errors
 from ._calls import ALGOS, Collectives, choice, milliseconds, opts_of, text_for_c, unknown_keyword
-from ._errors import Closed, Invalid, Timeout, Unsupported
+from ._errors import Cancelled, Closed, Invalid, Timeout, Unsupported
 from ._futures import slice_ms
 from ._handles import NODES, Handle, Owner, interruptible, log_trampoline, text_of
 from ._home import Event, FormedHandle, Member, event_of, member_of
@@ -156,7 +156,7 @@ class Node(Owner):
     (of multiprocessing, of a DataLoader) it is of no use, and does no harm.
     """
 
-    __slots__ = ("_handle", "_world_handle", "_world", "_patience", "rank", "size", "__weakref__")
+    __slots__ = ("_handle", "_world_handle", "_world", "_patience", "_interrupts", "rank", "size", "__weakref__")
 
     def __init__(self, address, log, patience):
         world = lib.world(address)
@@ -164,9 +164,11 @@ class Node(Owner):
         self.size = lib.size(world)
         self._handle = Handle("node", None, address, lib.close, self.rank)
         self._handle.keep = log
+        self._handle.rouse = lib.interrupt
         self._world_handle = self._handle.adopt(Handle("node", self._handle, world, None, self.rank))
         self._world = None
         self._patience = patience
+        self._interrupts = 0  # by interrupt(), ever
         NODES.add(self._handle)
 
     def __repr__(self):
@@ -222,9 +224,12 @@ class Node(Owner):
             raise Invalid(f"wait_for_peers: count is {count}")
         milliseconds(timeout)  # complains
         deadline = time.monotonic() + (self._patience if timeout is None else timeout)
+        began = self._interrupts
         while True:
             with self._handle as address:
                 status = lib.wait_for_peers(address, -1 if count is None else count, slice_ms(deadline))
+                if self._ended("wait_for_peers", status, began):
+                    continue
                 if status != Timeout.status or time.monotonic() >= deadline:
                     _errors.check(status, self.rank)
                     return
@@ -244,12 +249,16 @@ class Node(Owner):
         """
         if not 0 < min_members < 1 << 31:
             raise Invalid(f"form: min_members is {min_members}")
-        return interruptible(self._form, text_for_c(job, "job"), min_members, unwanted=lambda group: group.close())
+        return interruptible(self._form, text_for_c(job, "job"), min_members, unwanted=lambda group: group.close(),
+                             interrupt=self._let_go)
 
     def _form(self, job, min_members):
         made = ctypes.c_void_p()
         with self._handle as address:
-            _errors.check(lib.form(address, job, min_members, ctypes.byref(made)), self.rank)
+            status = lib.form(address, job, min_members, ctypes.byref(made))
+            if status == Cancelled.status and self._handle.closing:
+                raise self._handle.closed()
+            _errors.check(status, self.rank)
             handle = self._handle.adopt(FormedHandle(self._handle, made.value, lib.rank(made.value)))
             return Group(self, handle, lib.size(made.value))
 
@@ -258,9 +267,12 @@ class Node(Owner):
         not wait; None: waits as long as it takes). The last 256 are kept."""
         milliseconds(timeout)  # complains
         deadline = None if timeout is None else time.monotonic() + timeout
+        began = self._interrupts
         while True:
             with self._handle as address:
-                event = event_of(address, slice_ms(deadline))
+                event, status = event_of(address, slice_ms(deadline))
+            if self._ended("next_event", status, began):
+                continue
             if event is not None or deadline is not None and time.monotonic() >= deadline:
                 return event
 
@@ -278,6 +290,28 @@ class Node(Owner):
             if event is None:
                 return
             yield event
+
+    def interrupt(self) -> None:
+        """Ends what other threads wait for at this node (wait_for_peers, form, reform, next_event): there
+        hearth.Cancelled is raised within a tenth of a second. Who asked for a job does not any more, and the others
+        wait on without it. Calls that begin later are not touched."""
+        self._interrupts += 1
+        with self._handle as address:
+            _errors.check(lib.interrupt(address), self.rank)
+
+    def _let_go(self):
+        """For Ctrl-C: as interrupt(), but only of calls that have no slices, and without complaints."""
+        try:
+            with self._handle as address:
+                lib.interrupt(address)
+        except _errors.Error:  # it is closed, which ends them too
+            pass
+
+    def _ended(self, call, status, began):
+        """Raises if interrupt() was called since; true: only this slice was ended, by Ctrl-C elsewhere or a close."""
+        if self._interrupts != began and status in (Cancelled.status, Timeout.status, _errors.PENDING):
+            raise Cancelled(f"{call}: interrupted", self.rank)
+        return status == Cancelled.status
 
     def status(self) -> Dict[str, Any]:
         """View, members, health, links, sightings and jobs of the home cluster: what `hearth status --json` prints."""
@@ -359,7 +393,7 @@ class Group(Collectives, Owner):
 
         Compressors and syncs go on with it, and keep what they hold. Groups that were split from it are closed, and
         operations that have not ended end with hearth.ViewChanged, also where this raises; then it can be called
-        again. Ctrl-C leaves the waiting, but not the forming, which goes on in the background.
+        again, after Ctrl-C too.
         """
         handle = self._handle
         if not isinstance(handle, FormedHandle):
@@ -376,7 +410,7 @@ class Group(Collectives, Owner):
                     self.size = self.size if handle.address is None else lib.size(handle.address)
             return self
 
-        return interruptible(move)
+        return interruptible(move, interrupt=self.node._let_go)
 
     def member(self, rank: int) -> Member:
         """Who has a rank in the group: id, name of the machine, address.
