@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/leaving.h"
 #include "cli/progress.h"
 #include "core/types.h"
 #include "os/clock.h"
@@ -84,6 +85,7 @@ void cluster_leave(struct cluster *cluster)
 
 struct wait {
     struct progress progress;
+    struct leaving *leaving;
     uint64_t start_ns, patience_ns;
 };
 
@@ -91,7 +93,7 @@ static bool wait_more(struct wait *w)
 {
     uint64_t passed = clock_real() - w->start_ns;
     progress_show(&w->progress, (double)passed / (double)w->patience_ns);
-    return passed < w->patience_ns;
+    return passed < w->patience_ns && !leaving_asked(w->leaving);
 }
 
 /* Until somebody else is there. The last error text says why not. */
@@ -126,9 +128,12 @@ static int wait_for_all(struct cluster *cluster, enum hearth_role role, struct w
 }
 
 /* The cluster measures new members by itself, but not while they run a job. */
-static void wait_for_ways(struct cluster *cluster, const struct cluster_gathering *what)
+static void wait_for_ways(struct cluster *cluster, const struct cluster_gathering *what,
+                          struct leaving *leaving)
 {
-    struct wait w = {.start_ns = clock_real(), .patience_ns = (uint64_t)(what->measure_s * (double)NS_PER_S)};
+    struct wait w = {.leaving = leaving,
+                     .start_ns = clock_real(),
+                     .patience_ns = (uint64_t)(what->measure_s * (double)NS_PER_S)};
     struct cluster_status *status = malloc(sizeof *status);
     progress_start(&w.progress, "measuring the ways");
     while (status && wait_more(&w) && cluster_status_read(cluster->node, status) &&
@@ -141,20 +146,22 @@ static void wait_for_ways(struct cluster *cluster, const struct cluster_gatherin
 static int fail(const struct usage *usage, struct wait *w)
 {
     progress_hide(&w->progress);
-    fprintf(stderr, "hearth %s: %s\n", usage->name, hearth_error_text());
+    if (!leaving_asked(w->leaving))
+        fprintf(stderr, "hearth %s: %s\n", usage->name, hearth_error_text());
     return EXIT_FAILED_CHECK;
 }
 
-int cluster_gather(const struct usage *usage, struct cluster *cluster, const struct cluster_gathering *what,
-                   hearth_group **group)
+static int gather(const struct usage *usage, struct cluster *cluster, const struct cluster_gathering *what,
+                  struct leaving *leaving, hearth_group **group)
 {
-    struct wait w = {.start_ns = clock_real(),
+    struct wait w = {.leaving = leaving,
+                     .start_ns = clock_real(),
                      .patience_ns = (uint64_t)(what->patience_s * (double)NS_PER_S)};
     progress_start(&w.progress, "finding the others");
     if (wait_for_company(cluster, &w))
         return fail(usage, &w);
     int count = wait_for_all(cluster, what->role, &w);
-    if (count < 0)
+    if (count < 0 || leaving_asked(leaving))
         return fail(usage, &w);
     if (count == 0) {
         progress_hide(&w.progress);
@@ -163,11 +170,23 @@ int cluster_gather(const struct usage *usage, struct cluster *cluster, const str
     }
     progress_hide(&w.progress);
     if (what->measure_s > 0)
-        wait_for_ways(cluster, what);
-    if (hearth_form(cluster->node, what->job, count + 1, group))
+        wait_for_ways(cluster, what, leaving);
+    if (leaving_asked(leaving) || hearth_form(cluster->node, what->job, count + 1, group))
         return fail(usage, &w);
     progress_hide(&w.progress);
     return ARGS_GO;
+}
+
+int cluster_gather(const struct usage *usage, struct cluster *cluster, const struct cluster_gathering *what,
+                   hearth_group **group)
+{
+    struct leaving leaving;
+    if (!leaving_begin(&leaving, cluster->node)) {
+        fprintf(stderr, "hearth %s: no thread or descriptor to hear signals\n", usage->name);
+        return EXIT_FAILED_CHECK;
+    }
+    int code = gather(usage, cluster, what, &leaving, group), number = leaving_end(&leaving);
+    return number ? 128 + number : code;
 }
 
 void cluster_names(hearth_group *group, bool self, char *text, size_t size)

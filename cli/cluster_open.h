@@ -35,7 +35,8 @@ void cluster_leave(struct cluster *cluster);
 
 /* For a command that starts something on all machines that are up with `role`: waits until they are members
  * and no more come, then forms the job with them. ARGS_GO, or the exit code after a message; `nobody` is said
- * where no machine takes part. Shows how far it is. */
+ * where no machine takes part. Shows how far it is. A signal ends it with 128 + its number; the node is
+ * closed as always then. */
 struct cluster_gathering {
     const char *job;
     enum hearth_role role;

@@ -22,9 +22,9 @@
 #include "cli/up_task.h"
 #include "os/clock.h"
 
-#define FORM_TIMEOUT_MS 3000           /* forming is tried again and again, so that Ctrl-C is heard */
+#define FORM_TIMEOUT_MS 3000           /* forming is tried again and again: what it waits for is said */
 #define LOOK_MS         1000           /* the table is drawn anew, and the board of jobs is looked at */
-#define PATIENCE_NS     (4 * NS_PER_S) /* for threads to end: longer than forming */
+#define PATIENCE_NS     (4 * NS_PER_S) /* for threads to end */
 #define NOTE_MAX        512
 #define TASKS           2
 #define WANTED_MAX      16

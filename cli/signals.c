@@ -55,6 +55,15 @@ int signals_next(void)
     return read(ends[0], &byte, 1) == 1 ? byte : 0;
 }
 
+void signals_close(const int *list, size_t count)
+{
+    struct sigaction action = {.sa_handler = SIG_DFL};
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < count; i++)
+        if (!stays_ignored(list[i]))
+            sigaction(list[i], &action, NULL);
+}
+
 void signals_reset(void)
 {
     struct sigaction action = {.sa_handler = SIG_DFL};

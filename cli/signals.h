@@ -11,6 +11,8 @@
 int signals_open(const int *list, size_t count);
 /* The next signal that came, 0: none. */
 int signals_next(void);
+/* They end the process again, but for those that stayed ignored. */
+void signals_close(const int *list, size_t count);
 /* All dispositions as a new program expects them; nothing is blocked. */
 void signals_reset(void);
 

@@ -149,7 +149,7 @@ bool up_job_once_more(int status)
            status == HEARTH_ABORTED || status == HEARTH_GROUP_BROKEN;
 }
 
-/* In slices, so that `quit` is seen. */
+/* In slices, so that what it waits for is said; who quits interrupts them. */
 static int form(struct up_job *job)
 {
     int status = HEARTH_TIMEOUT;

@@ -15,7 +15,8 @@
 #define GRACE_NS    (10 * NS_PER_S) /* from the failure of a program elsewhere to the end of ours */
 #define PATIENCE_NS (4 * NS_PER_S)  /* for the thread to end */
 #define LOOK_MS     10
-#define FORMING_YET 1 /* no status */
+#define LEAVE_MS    20 /* who waits for the others is interrupted so often: it may not wait yet */
+#define FORMING_YET 1  /* no status */
 
 static void say(struct up_program *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void say(struct up_program *p, const char *format, ...)
@@ -108,6 +109,8 @@ static void tend_forming(struct up_program *p)
     int status = atomic_load(&p->formed);
     if (up_job_waits(&p->job, &p->waits_seen, text, sizeof text) && status == FORMING_YET)
         say(p, "%s", text);
+    if (status == FORMING_YET && p->quit)
+        hearth_interrupt(p->job.node);
     if (status == FORMING_YET)
         return;
     thread_join(&p->former);
@@ -234,6 +237,8 @@ void up_program_polls(const struct up_program *p, struct pollfd polls[UP_PROGRAM
 
 int up_program_patience_ms(const struct up_program *p)
 {
+    if (p->phase == UP_FORMING && p->quit)
+        return LEAVE_MS;
     return p->phase == UP_RUNNING || p->phase == UP_STOPPING ? ward_patience_ms(&p->ward) : -1;
 }
 
@@ -260,8 +265,10 @@ bool up_program_close(struct up_program *p)
 {
     uint64_t end = clock_real() + PATIENCE_NS;
     atomic_store(&p->job.quit, true);
-    while (!p->joined && atomic_load(&p->formed) == FORMING_YET && clock_real() < end)
+    while (!p->joined && atomic_load(&p->formed) == FORMING_YET && clock_real() < end) {
+        hearth_interrupt(p->job.node);
         (void)poll(NULL, 0, LOOK_MS);
+    }
     if (!p->joined && atomic_load(&p->formed) == FORMING_YET)
         return false;
     if (!p->joined)

@@ -96,8 +96,10 @@ bool up_task_end(struct up_task *task, uint64_t patience_ns)
 {
     uint64_t end = clock_real() + patience_ns;
     atomic_store(&task->quit, true);
-    while (atomic_load(&task->state) == UP_TASK_BUSY && clock_real() < end)
+    while (atomic_load(&task->state) == UP_TASK_BUSY && clock_real() < end) {
+        hearth_interrupt(task->node);
         (void)poll(NULL, 0, LOOK_MS);
+    }
     if (atomic_load(&task->state) == UP_TASK_BUSY)
         return false;
     up_task_take(task);

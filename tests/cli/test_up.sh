@@ -123,14 +123,38 @@ report $? "again, compressed, as JSON"
 until_true logged 2 "measured for .* with 4 machines" a b c
 report $? "the others say so"
 
+# seen_left FILE: how often that node has seen one leave.
+seen_left() { grep -c " left .*: it left" "$scratch/$1.log"; }
+start d --job lonely --min 9 -- true
+d=$pid
+until_true logged 1 ": 4 members" d
+before=$(seen_left a)
+kill -INT "$d"
+wait "$d"
+[ $? -eq 130 ]
+report $? "Ctrl-C leaves a job that waits for more machines"
+until_true eval '[ "$(seen_left a)" -gt "$before" ]'
+report $? "the others see that it left, and was not lost"
+HEARTH_SEEDS="" XDG_CONFIG_HOME=$scratch/d "$hearth" bench cluster --bind 127.0.0.1 >"$scratch/out" 2>&1 </dev/null &
+d=$!
+pids+=("$d")
+answers() { XDG_CONFIG_HOME=$scratch/d "$hearth" status >/dev/null 2>&1; }
+until_true answers
+kill -INT "$d"
+wait "$d"
+[ $? -eq 130 ]
+report $? "and a measurement that waits for others"
+
+before=$(seen_left b)
 kill -INT "$c"
 wait "$c"
 [ $? -eq 0 ]
 report $? "Ctrl-C leaves, with exit code 0"
-until_true logged 1 " left " a b
+until_true eval '[ "$(seen_left b)" -gt "$before" ]'
 report $? "the others see that it left"
+before=$(grep -c " left " "$scratch/a.log")
 kill -KILL "$b"
-until_true logged 2 " left " a
+until_true logged $((before + 1)) " left " a
 report $? "they see a death too"
 kill -TERM "$a"
 wait "$a"

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A thread that hears signals while another one waits in the library. */
+#include "cli/leaving.h"
+
+#include <poll.h>
+#include <signal.h>
+
+#include "cli/signals.h"
+
+#define LOOK_MS 20
+
+static const int heard[] = {SIGINT, SIGTERM, SIGHUP};
+
+static void listen_main(void *arg)
+{
+    struct leaving *l = arg;
+    while (!atomic_load(&l->over)) {
+        struct pollfd item = {.fd = l->heard, .events = POLLIN};
+        (void)poll(&item, 1, LOOK_MS);
+        int number = signals_next();
+        if (number)
+            atomic_store(&l->number, number);
+        if (atomic_load(&l->number))
+            hearth_interrupt(l->node); /* again and again: the other thread may not wait yet */
+    }
+}
+
+bool leaving_begin(struct leaving *l, hearth_node *node)
+{
+    *l = (struct leaving){.node = node};
+    l->heard = signals_open(heard, sizeof heard / sizeof *heard);
+    if (l->heard >= 0 && thread_start(&l->thread, "hearth-leave", listen_main, l) == HEARTH_OK)
+        return true;
+    signals_close(heard, sizeof heard / sizeof *heard);
+    return false;
+}
+
+bool leaving_asked(struct leaving *l)
+{
+    return atomic_load(&l->number) != 0;
+}
+
+int leaving_end(struct leaving *l)
+{
+    atomic_store(&l->over, true);
+    thread_join(&l->thread);
+    signals_close(heard, sizeof heard / sizeof *heard);
+    int late = signals_next(); /* came while the thread ended */
+    return late ? late : atomic_load(&l->number);
+}
