@@ -342,13 +342,13 @@ def run_format(reformat):
     if reformat:
         return subprocess.run([tool, "-i", *paths]).returncode
 
-    def is_formatted(path):
-        return subprocess.run([tool, path], capture_output=True, text=True).stdout == path.read_text()
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        bad = [path for path, good in zip(paths, pool.map(is_formatted, paths)) if not good]
+    done = subprocess.run([tool, "--dry-run", "-Werror", *paths], stderr=subprocess.PIPE, text=True)
+    bad = sorted(set(re.findall(r"^(.+?):\d+:\d+: error: ", done.stderr, re.M)))
     for path in bad:
-        print(f"{path.relative_to(ROOT)}:1: format: run make format")
-    return 1 if bad else 0
+        print(f"{Path(path).relative_to(ROOT)}:1: format: run make format")
+    if done.returncode and not bad:
+        print(done.stderr, end="")
+    return 1 if done.returncode else 0
 
 
 if __name__ == "__main__":
