@@ -194,6 +194,7 @@ function(hearth_binding_tests)
   if(tests)
     set_tests_properties(${tests} PROPERTIES PROCESSORS 2) # each starts several processes that compute
   endif()
+  set_tests_properties(python/wheel PROPERTIES COST 40) # the longest: nothing would run beside it at the end
 endfunction()
 
 if(Python3_FOUND AND HEARTH_CLI AND NOT HEARTH_FUZZ)

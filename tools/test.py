@@ -7,8 +7,11 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 import xml.etree.ElementTree as xml
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,7 +27,7 @@ class Suite:
     about: str
     only: str = "."  # regular expression of the tests to run
     skip: str = "^$"  # and of those to leave out
-    lean: bool = False  # builds no other tests than those; only for suites of C programs
+    lean: bool = False  # builds nothing but those tests; only for suites of C programs that run no other program
     configure: list = field(default_factory=list)
     environment: dict = field(default_factory=dict)
 
@@ -38,16 +41,17 @@ SUITES = {
     "asan": Suite("asan", "address and undefined behaviour sanitizers; without what only computes for long",
                   skip="^(conform/(convergence|soak)|unit/(cli/mlp|collective/(planners|select))|cli/(cli|home|run|up)$|"
                        "process/(compressed_|idle)|unit/home/fellows_(race|siege))"),
-    "tsan": Suite("tsan", "thread sanitizer; without what has one thread, and what only takes longer",
-                  skip="^(unit/(cli|collective|compress|core|discovery|home|kernel|membership|security|wire)/|cli/|sim/|torture/|"
+    "tsan": Suite("tsan", "thread sanitizer; without what has one thread, and what only takes longer", lean=True,
+                  skip="^(unit/(cli|collective|compress|core|discovery|home|kernel|membership|security|wire)/|"
+                       "(cli|fuzz|sim|torture)/|"
                        "conform/(average|compressed$|convergence|error_growth|mismatch|nexar|order|reform|soak|special|"
                        "variants)|process/(busy|compressed_|idle|launchers|matrix|opening))"),
     "clang": Suite("clang", "clang, warnings are errors", only="^(unit/(core|kernel|wire)|sim)/"),
     "posix": Suite("posix", "only what every POSIX system has",
                    only="^(unit/(os|node|transport|bootstrap|security)/|process/(death|idle)|"
                         "conform/(close|collectives|concurrent|fork|home|requests|transports))", lean=True),
-    "arm": Suite("arm", "64-bit ARM under qemu", only=ARM_TESTS, lean=True),
-    "fuzz": Suite("fuzz", "libFuzzer over each corpus"),
+    "arm": Suite("arm", "64-bit ARM under qemu", only=ARM_TESTS, lean=True, environment={"HEARTH_TEST_BRIEF": "1"}),
+    "fuzz": Suite("fuzz", "libFuzzer over each corpus", lean=True),
     "soak": Suite("release", "full repeat counts", skip="^torch/", configure=["-DHEARTH_TEST_FACTOR=100"],
                   environment={"HEARTH_TEST_SOAK": "1"}),
 }
@@ -73,32 +77,39 @@ def run(command, **more):
     return subprocess.run([str(c) for c in command], cwd=ROOT, stdin=subprocess.DEVNULL, **more)
 
 
-def quiet(command):
-    """Runs a command whose output matters only when it fails."""
-    if sys.stdout.isatty():
-        return run(command).returncode == 0
+def quiet(command, live):
+    """Runs a command whose output matters only when it fails, or to a person who waits: None, or that output."""
+    if live:
+        return "" if run(command).returncode else None
     done = run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
-    if done.returncode:
-        print(done.stdout, end="")
-    return done.returncode == 0
+    return done.stdout if done.returncode else None
 
 
 def targets(directory, suite):
-    """What to build for the tests of a suite: `unit/core/hash` is the program test_unit_core_hash."""
+    """What to build for the tests of a suite: `unit/core/hash` is test_unit_core_hash, `fuzz/frame` is fuzz_frame."""
     if not suite.lean:
-        return ["tests"]
+        return ["all", "tests"]
     listed = run(["ctest", "--test-dir", directory, "-N", "-R", suite.only, "-E", suite.skip], stdout=subprocess.PIPE,
                  text=True).stdout
-    return ["test_" + name.replace("/", "_") for name in re.findall(r"^ +Test +#\d+: (\S+)", listed, re.M)]
+    names = re.findall(r"^ +Test +#\d+: (\S+)", listed, re.M)
+    return [("" if name.startswith("fuzz/") else "test_") + name.replace("/", "_") for name in names]
 
 
-def build(suite):
-    """The build directory, or None."""
-    directory = ROOT / "build" if suite.preset == "release" else ROOT / "build" / suite.preset
-    ready = quiet(["cmake", "--preset", suite.preset, *suite.configure]) and \
-        quiet(["cmake", "--build", directory]) and \
-        quiet(["cmake", "--build", directory, "--target", *targets(directory, suite)])
-    return directory if ready else None
+def directory_of(suite):
+    return ROOT / "build" if suite.preset == "release" else ROOT / "build" / suite.preset
+
+
+BUSY = defaultdict(threading.Lock)  # directories that are built, or whose tests run: never both
+
+
+def build(suite, live=False):
+    """None, or what went wrong. Builds give way to tests, which run meanwhile and have deadlines."""
+    directory = directory_of(suite)
+    with BUSY[directory]:
+        wrong = quiet(["cmake", "--preset", suite.preset, *suite.configure], live)
+        if wrong is None:
+            wrong = quiet(["nice", "-n", 19, "cmake", "--build", directory, "--target", *targets(directory, suite)], live)
+        return wrong
 
 
 CASES = {
@@ -126,8 +137,14 @@ def cases(program, output, failed):
     return count
 
 
-def ctest(directory, suite, echo=True):
-    """Runs the tests of a build directory: the count, and the `hash` lines they printed by (test, what)."""
+def ctest(suite, echo=True):
+    """Runs the tests of a suite that is built: the count, and the `hash` lines they printed by (test, what)."""
+    directory = directory_of(suite)
+    with BUSY[directory]:
+        return ctest_in(directory, suite, echo)
+
+
+def ctest_in(directory, suite, echo):
     report = directory / "tests.xml"
     report.unlink(missing_ok=True)
     command = ["ctest", "--test-dir", directory, "-j", os.cpu_count() or 1, "--output-on-failure", "--no-tests=error",
@@ -158,14 +175,15 @@ def ctest(directory, suite, echo=True):
     return count, hashes
 
 
-def compare(there):
+def compare(there, environment):
     """Hashes printed on the other machine must be the same here."""
-    native = build(SUITES["release"]) if there else None
-    if not native:
-        print("failed: no test printed a hash, or there is no build for this machine to compare with")
-        return Count(failed=1)
     tests = "^(" + "|".join(sorted({test for test, _ in there})) + ")$"
-    here = ctest(native, Suite("release", "", only=tests), echo=False)[1]
+    native = Suite("release", "", only=tests, lean=True, environment=environment)
+    wrong = build(native) if there else "no test printed a hash\n"
+    if wrong is not None:
+        print(f"{wrong}failed: there is nothing to compare with this machine")
+        return Count(failed=1)
+    here = ctest(native, echo=False)[1]
     count = Count()
     for key in sorted(here.keys() | there.keys()):
         if here.get(key) == there.get(key):
@@ -200,37 +218,55 @@ def torch():
 NEEDS = {"arm": arm, "torch": torch}  # suites that some machines cannot run
 
 
-def run_suite(name, seconds):
+def prepare(name, live):
+    """Builds a suite: why it cannot run here, or None, and what went wrong, or None."""
+    reason = NEEDS[name]() if name in NEEDS else None
+    return reason, None if reason else build(SUITES[name], live)
+
+
+def run_suite(name, prepared):
+    """Runs the tests of a suite as soon as it is built."""
     suite = SUITES[name]
     print(f"\n== {name}: {suite.about}", flush=True)
-    reason = NEEDS[name]() if name in NEEDS else None
+    reason, wrong = prepared.result()
     if reason:
         print(f"skipped: {name}: {reason}")
         return Count(skipped=1)
-    if name == "fuzz":
-        suite.configure.append(f"-DHEARTH_FUZZ_SECONDS={seconds}")
-    directory = build(suite)
-    if not directory:
-        print(f"failed: {name}: does not build")
+    if wrong is not None:
+        print(f"{wrong}failed: {name}: does not build")
         return Count(failed=1)
-    count, hashes = ctest(directory, suite)
+    count, hashes = ctest(suite)
     if name == "arm":
-        count.add(compare(hashes))
+        count.add(compare(hashes, suite.environment))
     return count
+
+
+def run_suites(names):
+    """Runs suites in turn. While the tests of one run, and many only wait, the next ones are built: those that measure
+    should come last."""
+    total, lines = Count(), []
+    live = sys.stdout.isatty() and len(names) == 1
+    builder = ThreadPoolExecutor(1)
+    try:
+        prepared = [builder.submit(prepare, name, live) for name in names]
+        for name, ready in zip(names, prepared):
+            start = time.monotonic()
+            count = run_suite(name, ready)
+            lines.append(f"{name:8} {count}  ({time.monotonic() - start:.0f} s)")
+            total.add(count)
+    finally:
+        builder.shutdown(cancel_futures=True)
+    print("\n" + "\n".join(lines))
+    return total
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("suites", nargs="+", choices=SUITES, metavar="SUITE", help=", ".join(SUITES))
-    parser.add_argument("--fuzz-seconds", type=int, default=3, help="how long each fuzzer runs (3)")
+    parser.add_argument("--fuzz-seconds", type=int, default=2, help="how long each fuzzer runs (2)")
     args = parser.parse_args()
-    total, lines = Count(), []
-    for name in args.suites:
-        start = time.monotonic()
-        count = run_suite(name, args.fuzz_seconds)
-        lines.append(f"{name:8} {count}  ({time.monotonic() - start:.0f} s)")
-        total.add(count)
-    print("\n" + "\n".join(lines))
+    SUITES["fuzz"].configure.append(f"-DHEARTH_FUZZ_SECONDS={args.fuzz_seconds}")
+    total = run_suites(args.suites)
     print(total, flush=True)
     return 1 if total.failed or not total.passed else 0
 
