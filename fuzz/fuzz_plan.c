@@ -23,7 +23,7 @@ struct input {
     struct view view;
     bool large; /* counts of any size: only looked at here and there */
     size_t in_counts[MEMBERS_MAX], out_counts[MEMBERS_MAX];
-    int host[MEMBERS_MAX];
+    int host[MEMBERS_MAX], order[MEMBERS_MAX];
     int64_t fail_after;
 };
 
@@ -61,10 +61,15 @@ static void parse(struct input *in, struct reader *r)
         in->in_counts[i] = count_of(r, in->large) / (in->large ? 1 : MEMBERS_MAX);
         in->out_counts[i] = count_of(r, in->large) / (in->large ? 1 : MEMBERS_MAX);
     }
+    uint32_t turn = get_u8(r); /* an order: some way round, cut somewhere */
+    for (int i = 0; i < call->size; i++)
+        in->order[i] = turn & 1 ? call->size - 1 - i : (int)((turn / 2 + (uint32_t)i) % (uint32_t)call->size);
     call->host = flags & 16 ? in->host : NULL;
+    call->order = flags & 128 ? in->order : NULL;
     call->in_counts = flags & 32 ? in->in_counts : NULL;
     call->out_counts = flags & 64 ? in->out_counts : NULL;
-    in->view = (struct view){.size = call->size, .host = call->host, .algo = HEARTH_AUTO};
+    in->view =
+        (struct view){.size = call->size, .host = call->host, .order = call->order, .algo = HEARTH_AUTO};
     in->view.inside = in->view.across = (struct link_cost){1e-6, 1e9, 1e-10, 1e-7};
 }
 

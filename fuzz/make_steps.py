@@ -73,6 +73,7 @@ def plans():
                 yield f"plan_{kind}_{algo}", plan(16 if algo == 6 else 0, kind, algo, 0 if kind == BARRIER else 700,
                                                   hosts + counts)
     yield "vector", plan(96, 7, 2, 7, bytes(20) + bytes(dice.randrange(256) for _ in range(80)))
+    yield "ordered", plan(128 + 16, 0, 1, 700, bytes([1, 2, 0, 3, 1, 2]) + bytes(94) + bytes([7]))
     yield "no_memory", plan(8, 0, 1, 700, bytes([3]) + bytes(20))
     yield "large", bytes([1, 0, 1, 5, 2, 1]) + struct.pack("<QBBBHI", 1 << 62, 20, 0, 0, 65535, 1 << 21) + bytes(60)
     yield "invalid", bytes([2, 11, 8, 0, 0, 0]) + bytes(20)

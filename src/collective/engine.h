@@ -115,11 +115,16 @@ void group_close(struct group *group);
 int group_rank(const struct group *group);
 int group_size(const struct group *group);
 const struct view *group_view(const struct group *group);
-/* Other costs, and the window that goes with them, agreed by all members; no operation may be in flight. */
+bool group_busy(const struct group *group); /* operations of it are in flight */
+/* What follows is known to all members alike, and is copied; no operation may be in flight.
+ * Other costs, and the window that goes with them. */
 void group_set_costs(struct group *group, const struct link_cost *inside, const struct link_cost *across,
                      size_t window_bytes, bool crowded);
-/* Where its members are, known to all of them; copied. */
-int MUST_CHECK group_set_sites(struct group *group, const int *site);
+/* Where its members are; as in struct view, never NULL. */
+void group_set_hosts(struct group *group, const int *host, int port_sharers);
+void group_set_sites(struct group *group, const int *site);
+/* How they stand in a ring; NULL: by rank. HEARTH_INVALID: not every rank is there once. */
+int MUST_CHECK group_set_order(struct group *group, const int *order);
 /* Rank in the cluster of a member. */
 int group_member(const struct group *group, int rank);
 /* How many groups were split off this one, for the ids of the next. */

@@ -22,18 +22,19 @@ static void group_free(struct group *group)
     heap_free(group->rank_of);
     heap_free(group->host);
     heap_free(group->site);
+    heap_free(group->order);
     heap_free(group);
 }
 
-/* NULL stays NULL. False: no memory. */
-static bool numbers_copy(struct heap *heap, const int *from, size_t count, int **to)
+/* There is room for numbers in any case, so that others can be set without fail. False: no memory. */
+static bool numbers_copy(struct group *group, const int *from, int **room, const int **to)
 {
-    if (from == NULL)
-        return true;
-    *to = heap_alloc(heap, count, sizeof **to);
-    if (*to != NULL)
-        memcpy(*to, from, count * sizeof **to);
-    return *to != NULL;
+    size_t count = (size_t)group->view.size;
+    *room = heap_alloc(group->engine->heap, count, sizeof **room);
+    if (*room != NULL && from != NULL)
+        memcpy(*room, from, count * sizeof **room);
+    *to = from != NULL ? *room : NULL;
+    return *room != NULL;
 }
 
 static bool group_fill(struct group *group, const struct view *view, const int *members)
@@ -44,8 +45,9 @@ static bool group_fill(struct group *group, const struct view *view, const int *
     group->rank_of = heap_alloc(engine->heap, (size_t)engine->size, sizeof *group->rank_of);
     group->tags = heap_alloc(engine->heap, TAGS_FIRST, sizeof *group->tags);
     if (group->members == NULL || group->rank_of == NULL || group->tags == NULL ||
-        !numbers_copy(engine->heap, view->host, size, &group->host) ||
-        !numbers_copy(engine->heap, view->site, size, &group->site))
+        !numbers_copy(group, view->host, &group->host, &group->view.host) ||
+        !numbers_copy(group, view->site, &group->site, &group->view.site) ||
+        !numbers_copy(group, view->order, &group->order, &group->view.order))
         return false;
     group->tag_capacity = TAGS_FIRST;
     for (int i = 0; i < engine->size; i++)
@@ -55,8 +57,6 @@ static bool group_fill(struct group *group, const struct view *view, const int *
         group->rank_of[members[i]] = i;
     }
     group->rank = group->rank_of[engine->rank];
-    group->view.host = group->host;
-    group->view.site = group->site;
     return true;
 }
 
@@ -131,6 +131,22 @@ const struct view *group_view(const struct group *group)
     return &group->view;
 }
 
+bool group_busy(const struct group *group)
+{
+    for (const struct list *item = group->engine->active.next; item != &group->engine->active;
+         item = item->next)
+        if (container_of(item, struct op, item)->group == group)
+            return true;
+    return false;
+}
+
+/* They were made for how things were. */
+static void programs_drop(struct group *group)
+{
+    program_cache_fini(&group->programs);
+    program_cache_init(&group->programs, group->engine->heap, op_free_idle);
+}
+
 void group_set_costs(struct group *group, const struct link_cost *inside, const struct link_cost *across,
                      size_t window_bytes, bool crowded)
 {
@@ -138,17 +154,41 @@ void group_set_costs(struct group *group, const struct link_cost *inside, const 
     group->view.across = *across;
     group->view.window_bytes = window_bytes;
     group->view.crowded = crowded;
-    program_cache_fini(&group->programs); /* they were chosen by the old ones */
-    program_cache_init(&group->programs, group->engine->heap, op_free_idle);
+    programs_drop(group);
 }
 
-int group_set_sites(struct group *group, const int *site)
+static void numbers_set(struct group *group, const int *from, int *room, const int **to)
 {
-    heap_free(group->site);
-    group->site = NULL;
-    if (!numbers_copy(group->engine->heap, site, (size_t)group->view.size, &group->site))
-        return HEARTH_NO_MEMORY;
-    group->view.site = group->site;
+    memcpy(room, from, (size_t)group->view.size * sizeof *room);
+    *to = room;
+    programs_drop(group);
+}
+
+void group_set_hosts(struct group *group, const int *host, int port_sharers)
+{
+    numbers_set(group, host, group->host, &group->view.host);
+    group->view.port_sharers = port_sharers;
+}
+
+void group_set_sites(struct group *group, const int *site)
+{
+    numbers_set(group, site, group->site, &group->view.site);
+}
+
+int group_set_order(struct group *group, const int *order)
+{
+    int size = group->view.size;
+    for (int place = 0; order != NULL && place < size; place++) {
+        bool good = order[place] >= 0 && order[place] < size;
+        for (int before = 0; before < place; before++)
+            good = good && order[before] != order[place];
+        if (!good)
+            return HEARTH_INVALID;
+    }
+    if (order != NULL)
+        numbers_set(group, order, group->order, &group->view.order);
+    group->view.order = order != NULL ? group->order : NULL;
+    programs_drop(group);
     return HEARTH_OK;
 }
 

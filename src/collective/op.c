@@ -269,6 +269,7 @@ static void call_plan(const struct group *group, const struct call *call, struct
         .acc_len = (uint32_t)dtype_size(acc),
         .order_rank = call->opts->flags & HEARTH_ORDER_RANK,
         .host = group->view.host,
+        .order = group->view.order,
         .chunk_bytes = group->view.chunk_bytes,
         .window_bytes = group->view.window_bytes,
     };

@@ -429,5 +429,7 @@ uint64_t plan_hash(const struct plan_call *call)
     hash = hash_mix(hash, call->order_rank);
     if (call->host != NULL)
         hash = hash64(hash, call->host, (size_t)call->size * sizeof *call->host);
+    if (call->order != NULL)
+        hash = hash64(hash_mix(hash, 1), call->order, (size_t)call->size * sizeof *call->order);
     return hash;
 }

@@ -147,10 +147,29 @@ struct team team_from(const struct plan_call *call, int first)
     return team;
 }
 
+static int place_in(const int *order, int size, int rank)
+{
+    int place = 0;
+    while (place < size - 1 && order[place] != rank)
+        place++;
+    return place;
+}
+
+struct team team_ring(const struct plan_call *call, int first)
+{
+    if (call->order == NULL)
+        return team_from(call, first);
+    struct team team = {.ranks = call->order, .size = call->size};
+    team.first = place_in(call->order, call->size, first);
+    team.place = (place_in(call->order, call->size, call->rank) - team.first + call->size) % call->size;
+    return team;
+}
+
 int team_rank(const struct team *team, int place)
 {
+    int at = (team->first + place) % team->size;
     assert(place >= 0 && place < team->size);
-    return team->ranks != NULL ? team->ranks[place] : (team->first + place) % team->size;
+    return team->ranks != NULL ? team->ranks[at] : at;
 }
 
 /* ---- prices ---- */
@@ -176,12 +195,13 @@ const struct link_cost *fare_pace(const struct fares *fares)
     return fares->mixed ? fares->across : fares->inside;
 }
 
-int fare_crossings(const struct fares *fares, int first, int steps)
+int fare_crossings(const struct fares *fares, const struct team *team, int steps)
 {
-    int count = 0, size = fares->call->size;
+    int count = 0;
 
     for (int i = 0; fares->mixed && i < steps; i++)
-        count += fare_between(fares, (first + i) % size, (first + i + 1) % size) == fares->across;
+        count +=
+            fare_between(fares, team_rank(team, i), team_rank(team, (i + 1) % team->size)) == fares->across;
     return count;
 }
 

@@ -50,12 +50,14 @@ void pen_combine_in_order(struct pen *pen, struct move like);
 
 /* Some members in an order of their own: the group seen from its root, a host, the leaders of all hosts. */
 struct team {
-    const int *ranks; /* [size]; NULL: place p is rank (first + p) % size */
+    const int *ranks; /* [size], beginning with number `first` and going round; NULL: all ranks */
     int size, first;
     int place; /* our own */
 };
 
 struct team team_from(const struct plan_call *call, int first); /* the whole group, `first` at place 0 */
+/* The same in the order of the call's ring. */
+struct team team_ring(const struct plan_call *call, int first);
 int team_rank(const struct team *team, int place);
 
 /* ---- tree.c ---- */
@@ -82,8 +84,8 @@ struct fares fares_of(const struct plan_call *call, const struct link_cost *insi
 const struct link_cost *fare_between(const struct fares *fares, int a, int b);
 /* The slowest that is used when all members take part. */
 const struct link_cost *fare_pace(const struct fares *fares);
-/* Of `steps` links from `first` to its neighbour and so on, how many lead to another host. */
-int fare_crossings(const struct fares *fares, int first, int steps);
+/* Of `steps` links from place 0 of the team to the next and so on, how many lead to another host. */
+int fare_crossings(const struct fares *fares, const struct team *team, int steps);
 /* What the port of a member needs to send `bytes` to each of the others: one that has as few of them at
  * home as any. */
 double fare_to_all(const struct fares *fares, double bytes);

@@ -23,6 +23,9 @@
  *     all_gather      n/N * (N-1)*r                   N-1
  *   As few bytes as can be, and every port is busy all the time; but the hops grow with N.
  *
+ *   Where the view has an order of its own (it was measured which way round is fastest), the neighbours above
+ *   are those of that order; part p still is what rank p owns. Scans go by rank.
+ *
  *   In place: a part of the own input is overwritten by a RECV_OUT only, and what comes then contains what
  *   was sent of it; or by the STORE of the very move that has read it.
  *
@@ -63,41 +66,50 @@ static void shape(const struct plan_call *call, struct plan_shape *shape)
 
 /* ---- moves ---- */
 
-/* The part that belongs to the member `back` places before us. */
-static uint32_t part_of(const struct plan *plan, int back)
+/* The member `back` places before us. */
+static int member_before(const struct team *ring, int back)
 {
-    return (uint32_t)((plan->rank - back + plan->size) % plan->size);
+    return team_rank(ring, (ring->place - back + ring->size) % ring->size);
+}
+
+static int member_after(const struct team *ring)
+{
+    return team_rank(ring, (ring->place + 1) % ring->size);
+}
+
+/* The part that belongs to it. */
+static uint32_t part_of(const struct team *ring, int back)
+{
+    return (uint32_t)member_before(ring, back);
 }
 
 /* Leaves our own part complete; the last move also does `end`, and sends at step size-1 if that has a
  * SEND. */
-static void ring_reduce(struct pen *pen, unsigned end)
+static void ring_reduce(struct pen *pen, const struct team *ring, unsigned end)
 {
-    int size = pen->plan->size, rank = pen->plan->rank, next = (rank + 1) % size,
-        prev = (rank + size - 1) % size;
+    int size = ring->size, next = member_after(ring), prev = member_before(ring, 1);
     const unsigned add = MOVE_RECV_ACC | MOVE_LOAD | MOVE_OWN;
 
-    pen_add(pen, (struct move){.bits = MOVE_SEND_IN, .to = next, .part = part_of(pen->plan, 1)});
+    pen_add(pen, (struct move){.bits = MOVE_SEND_IN, .to = next, .part = part_of(ring, 1)});
     for (int i = 2; i < size; i++)
         pen_add(pen, (struct move){.bits = (uint16_t)(add | MOVE_SEND_ACC | (i == 2 ? MOVE_RAW : 0)),
                                    .from = prev,
                                    .from_step = (uint32_t)i - 2,
                                    .to = next,
                                    .to_step = (uint32_t)i - 1,
-                                   .part = part_of(pen->plan, i)});
+                                   .part = part_of(ring, i)});
     pen_add(pen, (struct move){.bits = (uint16_t)(add | end | (size == 2 ? MOVE_RAW : 0)),
                                .from = prev,
                                .from_step = (uint32_t)size - 2,
                                .to = next,
                                .to_step = (uint32_t)size - 1,
-                               .part = (uint32_t)rank});
+                               .part = part_of(ring, 0)});
 }
 
 /* All other parts, finished, as they come round. Our own was sent at `step`. */
-static void ring_gather(struct pen *pen, uint32_t step)
+static void ring_gather(struct pen *pen, const struct team *ring, uint32_t step)
 {
-    int size = pen->plan->size, rank = pen->plan->rank, next = (rank + 1) % size,
-        prev = (rank + size - 1) % size;
+    int size = ring->size, next = member_after(ring), prev = member_before(ring, 1);
 
     for (int i = 1; i < size; i++)
         pen_add(pen, (struct move){.bits = (uint16_t)(MOVE_RECV_OUT | (i < size - 1 ? MOVE_SEND_OUT : 0)),
@@ -105,12 +117,19 @@ static void ring_gather(struct pen *pen, uint32_t step)
                                    .from_step = step + (uint32_t)i - 1,
                                    .to = next,
                                    .to_step = step + (uint32_t)i,
-                                   .part = part_of(pen->plan, i)});
+                                   .part = part_of(ring, i)});
+}
+
+/* The ring that ends at the root. */
+static struct team ring_to(const struct plan_call *call)
+{
+    struct team ring = team_ring(call, call->root);
+    return team_ring(call, team_rank(&ring, 1 % ring.size));
 }
 
 static void write_broadcast(struct pen *pen, const struct plan_call *call)
 {
-    struct team team = team_from(call, call->root);
+    struct team team = team_ring(call, call->root);
     int place = team.place;
     unsigned send = place < team.size - 1 ? (place == 0 ? MOVE_SEND_IN : MOVE_SEND_OUT) : 0;
     struct move move = {.bits = (uint16_t)((place == 0 ? MOVE_COPY : MOVE_RECV_OUT) | send)};
@@ -128,7 +147,7 @@ static void write_broadcast(struct pen *pen, const struct plan_call *call)
 
 static void write_reduce(struct pen *pen, const struct plan_call *call)
 {
-    struct team team = team_from(call, (call->root + 1) % call->size);
+    struct team team = ring_to(call);
     int place = team.place, last = team.size - 1;
     struct move move = {.bits = MOVE_SEND_IN};
 
@@ -149,6 +168,7 @@ static void write_reduce(struct pen *pen, const struct plan_call *call)
 static int write(const struct plan_call *call, struct plan *plan, struct heap *heap, struct error *error)
 {
     struct pen pen = {.plan = plan, .heap = heap, .error = error};
+    struct team ring = team_ring(call, 0);
     bool alone = call->size == 1;
 
     switch (call->kind) {
@@ -158,15 +178,15 @@ static int write(const struct plan_call *call, struct plan *plan, struct heap *h
             pen_add(&pen, (struct move){.bits = MOVE_LOAD | MOVE_OWN | MOVE_STORE});
             break;
         }
-        ring_reduce(&pen, MOVE_STORE | (call->kind == PLAN_ALL_REDUCE ? MOVE_SEND_OUT : 0u));
+        ring_reduce(&pen, &ring, MOVE_STORE | (call->kind == PLAN_ALL_REDUCE ? MOVE_SEND_OUT : 0u));
         if (call->kind == PLAN_ALL_REDUCE)
-            ring_gather(&pen, (uint32_t)call->size - 1);
+            ring_gather(&pen, &ring, (uint32_t)call->size - 1);
         break;
     case PLAN_ALL_GATHER:
         pen_add(&pen, (struct move){.bits = (uint16_t)(MOVE_COPY | (alone ? 0 : MOVE_SEND_IN)),
-                                    .to = (call->rank + 1) % call->size,
+                                    .to = member_after(&ring),
                                     .part = (uint32_t)call->rank});
-        ring_gather(&pen, 0);
+        ring_gather(&pen, &ring, 0);
         break;
     case PLAN_BROADCAST:
         write_broadcast(&pen, call);
@@ -187,7 +207,8 @@ static int write(const struct plan_call *call, struct plan *plan, struct heap *h
 static double step_price(const struct fares *fares, double bytes, double combined, double lanes)
 {
     const struct link_cost *pace = fare_pace(fares);
-    double crossed = fare_crossings(fares, 0, fares->call->size) / (double)fares->call->size;
+    struct team ring = team_ring(fares->call, 0);
+    double crossed = fare_crossings(fares, &ring, ring.size) / (double)ring.size;
     double port = lanes * price_port(pace, bytes);
     double hop = crossed * price_hop(fares->across, bytes) + (1 - crossed) * price_hop(fares->inside, bytes) +
                  pace->gamma_s * combined;
@@ -225,8 +246,8 @@ static double chain_price(const struct fares *fares, const struct plan_shape *sh
     double count = (double)shape->lane_count, steps = call->size - 1;
     double bytes = count * (reduces && call->size > 2 ? call->acc_len : call->raw_len);
     double work = reduces ? pace->gamma_s * count * call->acc_len : 0, port = price_port(pace, bytes);
-    double crossed =
-        fare_crossings(fares, reduces ? (call->root + 1) % call->size : call->root, call->size - 1);
+    struct team chain = reduces ? ring_to(call) : team_ring(call, call->root);
+    double crossed = fare_crossings(fares, &chain, call->size - 1);
 
     if (call->size == 1)
         return 0;

@@ -147,7 +147,8 @@ double scan_price(const struct fares *fares, const struct planner *planner)
     plan_shape_of(call, planner, &cut);
     if (call->size == 1)
         return 0;
-    int hops = hops_of(size, chain), crossed = fare_crossings(fares, 0, size - 1),
+    struct team by_rank = team_from(call, 0);
+    int hops = hops_of(size, chain), crossed = fare_crossings(fares, &by_rank, size - 1),
         turns = chain ? size > 1 : log2_ceil(size);
     if (!chain && log2_ceil(crossed + 1) < hops) /* doubling goes from host to host too */
         crossed = log2_ceil(crossed + 1);

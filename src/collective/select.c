@@ -6,12 +6,17 @@
 
 #include "collective/planners.h"
 
-/* Whether the members of each host are neighbours in rank order. */
+static int host_at(const struct view *view, int place)
+{
+    return view->host[view->order != NULL ? view->order[place] : place];
+}
+
+/* Whether the members of each host are neighbours in the order of a ring. */
 static bool hosts_in_order(const struct view *view)
 {
-    for (int r = 1; view->host != NULL && r < view->size; r++)
-        for (int q = 0; q < r - 1; q++)
-            if (view->host[q] == view->host[r] && view->host[r - 1] != view->host[r])
+    for (int p = 1; view->host != NULL && p < view->size; p++)
+        for (int q = 0; q < p - 1; q++)
+            if (host_at(view, q) == host_at(view, p) && host_at(view, p - 1) != host_at(view, p))
                 return false;
     return true;
 }

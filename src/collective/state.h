@@ -82,9 +82,9 @@ struct group {
     struct engine *engine;
     struct view view;
     int rank;
-    int *members;     /* [view.size] ranks in the cluster */
-    int *rank_of;     /* [cluster size]: rank in the group, or RANK_NONE */
-    int *host, *site; /* the view's memory of them */
+    int *members;             /* [view.size] ranks in the cluster */
+    int *rank_of;             /* [cluster size]: rank in the group, or RANK_NONE */
+    int *host, *site, *order; /* [view.size] each: the view's, where it has them */
     struct program_cache programs;
     struct tag_entry *tags; /* open addressing */
     uint32_t tag_capacity, tag_count;

@@ -119,3 +119,12 @@ int view_place(const struct view *view, int rank)
         return view->site[rank];
     return view->host != NULL ? view->host[rank] : 0;
 }
+
+void view_order(const struct view *view, const int *ranks, int count, int *order)
+{
+    int found = 0;
+    for (int place = 0; place < view->size; place++)
+        for (int i = 0; i < count; i++)
+            if (ranks[i] == (view->order != NULL ? view->order[place] : place))
+                order[found++] = i;
+}

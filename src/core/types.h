@@ -40,6 +40,7 @@ struct view {
     int size;                /* members */
     const int *host;         /* host[rank]: members with equal numbers share a host; NULL = all on one */
     const int *site;         /* likewise for sites, which hold whole hosts; NULL = each host is one */
+    const int *order;        /* order[place]: ranks as they stand in a ring; NULL = by rank */
     struct link_cost inside; /* between members of one host */
     struct link_cost across; /* between hosts */
     int port_sharers;        /* members of a host that share its port to the others; 0: each has its own */
@@ -50,6 +51,8 @@ struct view {
 
 /* The site of a member, or its host where sites are not known: links between these are the slow ones. */
 int view_place(const struct view *view, int rank);
+/* The order of a ring of some of the members, in a group of their own: ranks[i] becomes its rank i. */
+void view_order(const struct view *view, const int *ranks, int count, int *order);
 
 size_t dtype_size(enum hearth_dtype dtype); /* 0 if unknown */
 

@@ -312,6 +312,7 @@ static double price_dense(enum plan_kind kind, const struct tensor_shape *shape,
                              .raw_len = (uint32_t)dtype_size(shape->dtype),
                              .acc_len = acc_len(shape->dtype),
                              .host = view->host,
+                             .order = view->order,
                              .chunk_bytes = view->chunk_bytes,
                              .window_bytes = view->window_bytes};
     enum hearth_algo algo;
@@ -347,7 +348,7 @@ static struct reduction_price price_two_level(const struct codec *codec, const s
     if (best_flat(codec, shape, &leaders, &price) == WAY_PLAIN)
         return impossible;
     home.size = crew->most;
-    home.host = home.site = NULL;
+    home.host = home.site = home.order = NULL;
     double dense = price_dense(PLAN_REDUCE, shape, &home) + price_dense(PLAN_BROADCAST, shape, &home);
     price.wire_s += dense;
     price.total_s += dense;

@@ -196,15 +196,19 @@ int reduction_group(struct reduction *r, const struct circle *circle, hearth_gro
     hearth_group *parent = r->call.group;
     struct view view = *group_view(parent->group);
     int size = circle->ranks != NULL ? circle->count : view.size;
-    int *members = reduction_take(r, 3 * (size_t)size * sizeof *members);
+    int *members = reduction_take(r, 4 * (size_t)size * sizeof *members);
     if (members == NULL)
         return r->error.status;
-    int *host = members + size, *site = host + size;
+    int *host = members + size, *site = host + size, *order = site + size;
     for (int i = 0; i < size; i++) {
         int rank = circle->ranks != NULL ? circle->ranks[i] : i;
         members[i] = group_member(parent->group, rank);
         host[i] = view.host != NULL ? view.host[rank] : 0;
         site[i] = view_place(&view, rank);
+    }
+    if (view.order != NULL && circle->ranks != NULL) {
+        view_order(&view, circle->ranks, size, order);
+        view.order = order;
     }
     view.group = circle->id;
     view.size = size;

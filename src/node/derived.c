@@ -109,12 +109,13 @@ static int child_open(hearth_group *parent, const struct wish *all, const struct
                       hearth_group **out)
 {
     int size = hearth_size(parent);
-    int *members = heap_alloc(parent->node->heap, 3 * (size_t)size, sizeof *members);
+    int *members = heap_alloc(parent->node->heap, 4 * (size_t)size, sizeof *members);
     if (members == NULL)
         return error_set(error_last(), HEARTH_NO_MEMORY, RANK_NONE, "group_split: no memory");
-    int *host = members + size, *site = host + size;
+    int *host = members + size, *site = host + size, *order = site + size;
     struct view view = *group_view(parent->group);
     int count = members_of(all, size, own->color, members);
+    view_order(&view, members, count, order);
     for (int i = 0; i < count; i++) {
         host[i] = view.host != NULL ? view.host[members[i]] : 0;
         site[i] = view_place(&view, members[i]);
@@ -124,6 +125,7 @@ static int child_open(hearth_group *parent, const struct wish *all, const struct
     view.size = count;
     view.host = view.host != NULL ? host : NULL;
     view.site = view.site != NULL ? site : NULL;
+    view.order = view.order != NULL ? order : NULL;
     int status = node_group(parent->node, &view, members, out);
     heap_free(members);
     if (status != HEARTH_OK)

@@ -437,12 +437,11 @@ void node_set_costs(hearth_node *node, const struct link_cost *inside, const str
     mutex_unlock(&node->baton);
 }
 
-int node_set_sites(hearth_node *node, const int *site)
+void node_set_sites(hearth_node *node, const int *site)
 {
     mutex_lock(&node->baton);
-    int status = group_set_sites(node->world.group, site);
+    group_set_sites(node->world.group, site);
     mutex_unlock(&node->baton);
-    return status;
 }
 
 void hearth_group_close(hearth_group *group)

@@ -224,7 +224,7 @@ size_t window_for(const struct link_cost *across, size_t given);
 void node_set_costs(hearth_node *node, const struct link_cost *inside, const struct link_cost *across,
                     size_t window_bytes, bool crowded);
 
-int MUST_CHECK node_set_sites(hearth_node *node, const int *site); /* where the members are */
+void node_set_sites(hearth_node *node, const int *site); /* where the members are */
 
 /* HEARTH_OK or HEARTH_INVALID with a text that names the field. */
 int MUST_CHECK config_check(const struct hearth_config *config, struct error *error);

@@ -383,7 +383,7 @@ static int agree_on_sites(struct opening *o, hearth_node *node, struct error *er
     if (any != 0)
         number_sites(o, named, site);
     if (status == HEARTH_OK && (any != 0 || measured))
-        status = node_set_sites(node, site);
+        node_set_sites(node, site);
     heap_free(site);
     heap_free(named);
     return status == HEARTH_OK
