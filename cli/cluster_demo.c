@@ -201,7 +201,9 @@ static int run_lanes(struct cluster_demo *d, struct teller *t, struct racer *r)
     if (!status && none)
         status = racer_fail(r, 0, HEARTH_NO_MEMORY, "no memory for a replica, here or elsewhere");
     for (int lane = 0; lane < d->race->lane_count && !status; lane++) {
-        status = racer_lane(r, lane);
+        status = hearth_adapt(d->group); /* each lane lasts for minutes: more may be known of the ways */
+        if (!status)
+            status = racer_lane(r, lane);
         if (!status)
             status = gather_ends(t);
     }

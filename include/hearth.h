@@ -352,6 +352,18 @@ HEARTH_API int hearth_form(hearth_node *node, const char *job, int min_members, 
  * may be called again. */
 HEARTH_API int hearth_reform(hearth_group **group);
 
+/* A formed group goes on with what has been measured since: another order of its rings, sites and speeds
+ * of ways, and so perhaps other algorithms; ranks stay. For groups that were formed before the ways
+ * between their machines were known, or whose network has changed: call it now and then, after the first
+ * seconds and then every few minutes. It costs two small messages. Collective: all members call it at the
+ * same place between operations, under the deadline of any operation (op_timeout_ms, at worst twice that).
+ * HEARTH_OK: all have adopted the same, or nothing better is known. HEARTH_INVALID: operations of the
+ * group are in flight here; HEARTH_ABORTED: they are at another member, or it failed there; then nothing
+ * has changed for anybody. HEARTH_VIEW_CHANGED: also when a member cannot know whether the others went on;
+ * hearth_reform. Of a group that was not formed, nor split off one: HEARTH_OK at once, nothing to adapt
+ * to. No other thread may use the group meanwhile. */
+HEARTH_API int hearth_adapt(hearth_group *group);
+
 /* Every call of hearth_wait_for_peers, hearth_form, hearth_reform and hearth_next_event that another thread
  * has begun on this node and that still waits ends soon (a tenth of a second) with HEARTH_CANCELLED: for
  * Ctrl-C, and for programs whose user changes his mind. A wish is withdrawn, and the others wait on without

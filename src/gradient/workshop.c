@@ -233,6 +233,11 @@ static void workshop_leave(struct node_worker *worker, hearth_group *group)
         thread_yield();
 }
 
+static bool workshop_busy(struct node_worker *worker, hearth_group *group)
+{
+    return queue_has(container_of(worker, struct workshop, worker), group);
+}
+
 static void workshop_stop(struct node_worker *worker)
 {
     struct workshop *w = container_of(worker, struct workshop, worker);
@@ -262,7 +267,7 @@ static struct workshop *workshop_open(hearth_node *node)
     if (w == NULL)
         return NULL;
     w->node = node;
-    w->worker = (struct node_worker){.stop = workshop_stop, .leave = workshop_leave};
+    w->worker = (struct node_worker){.stop = workshop_stop, .leave = workshop_leave, .busy = workshop_busy};
     w->attachment.drop = workshop_drop;
     list_init(&w->queue);
     list_init(&w->attachment.item);

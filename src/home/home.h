@@ -74,6 +74,12 @@ void home_skew(struct home *home, const struct identity *peer, uint64_t late_ns)
 /* The address by which most was measured to leave for that member, if it has several that were tried. */
 bool home_best_addr(struct home *home, const struct identity *peer, struct sock_addr *addr);
 
+/* How members of the cluster (a group of some job, by rank) stand best to each other, by the newest table,
+ * where they go round in `now` at present; see topology_rearrange. False: nothing is measured of them, or
+ * one of them is not in the census. */
+bool home_arrange(struct home *home, const struct identity *members, int count, const int *now,
+                  struct arrangement *out);
+
 /* ---- news ---- */
 
 enum home_event_kind {

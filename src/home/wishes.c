@@ -194,6 +194,26 @@ bool home_best_addr(struct home *home, const struct identity *peer, struct sock_
     return known;
 }
 
+bool home_arrange(struct home *home, const struct identity *members, int count, const int *now,
+                  struct arrangement *out)
+{
+    int index[CENSUS_MEMBERS_MAX];
+    uint64_t changed, hosts[CENSUS_MEMBERS_MAX];
+
+    mutex_lock(&home->lock);
+    const struct census *census = assembly_census(home->assembly);
+    const struct topology *t = probes_links(home->probes, &changed);
+    bool known = t->instance == census->instance && t->epoch == census->epoch;
+    for (int i = 0; known && i < count; i++) {
+        index[i] = census_find(census, &members[i]);
+        known = index[i] >= 0;
+        hosts[i] = known ? census->members[index[i]].host_id : 0;
+    }
+    known = known && topology_rearrange(t, index, hosts, count, now, out);
+    mutex_unlock(&home->lock);
+    return known;
+}
+
 /* ---- news ---- */
 
 bool home_next_event(struct home *home, uint64_t *place, struct home_event *event)

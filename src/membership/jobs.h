@@ -65,6 +65,9 @@ struct formation {
     uint64_t instance, epoch, term;                                  /* of the census it was formed in */
 };
 
+/* What its members were arranged as: the order is that of ranks. */
+void formation_arrangement(const struct formation *formation, struct arrangement *out);
+
 /* ---- what happens ---- */
 
 /* The census as it is now, whether we lead it, and whether a quorum is heard (without one nothing is formed).

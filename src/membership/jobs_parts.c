@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who takes part in a formation now. */
+/* Who takes part in a formation now, and how it is arranged. */
 #include "membership/jobs_inside.h"
 
 bool jobs_takes_part(const struct jobs *jobs, uint64_t formation)
@@ -47,4 +47,20 @@ int jobs_taking_part(const struct jobs *jobs, struct identity members[static CEN
             members[count++] = jobs->census.members[i].id;
     }
     return count;
+}
+
+void formation_arrangement(const struct formation *f, struct arrangement *out)
+{
+    *out = (struct arrangement){
+        .size = f->size,
+        .sites = f->sites,
+        .inside_mbit_x10 = f->inside_mbit_x10,
+        .across_mbit_x10 = f->across_mbit_x10,
+        .inside_us = f->inside_us,
+        .across_us = f->across_us,
+    };
+    for (int rank = 0; rank < f->size; rank++) {
+        out->order[rank] = rank;
+        out->site[rank] = f->site[rank];
+    }
 }

@@ -42,8 +42,8 @@ int MUST_CHECK topology_decode(struct topology *t, const void *source, size_t le
 /* What a group of members does best with. */
 struct arrangement {
     int size;
-    int order[CENSUS_MEMBERS_MAX]; /* indices into the input, in the order of their new ranks */
-    int site[CENSUS_MEMBERS_MAX];  /* by new rank: members joined by fast ways have one number, 0, 1, ... */
+    int order[CENSUS_MEMBERS_MAX]; /* indices into the input, in the order of a ring: their new ranks */
+    int site[CENSUS_MEMBERS_MAX]; /* by place there: members joined by fast ways have one number, 0, 1, ... */
     int sites;
     uint32_t inside_mbit_x10,
         across_mbit_x10; /* slowest way used inside of a site, between sites; if none of those is measured,
@@ -62,6 +62,20 @@ struct arrangement {
  * sorted bandwidths); one site if there is no such gap. */
 void topology_arrange(const struct topology *t, const int *members, const uint64_t *hosts, int count,
                       struct arrangement *out);
+/* The same for a group that goes round in `now` (indices into the input): that order is kept, unless the best
+ * one changes host or site less often or its slowest way is faster by more than a tenth, which no noise is.
+ * False: no way between two of its hosts is measured, and nothing is written. */
+bool topology_rearrange(const struct topology *t, const int *members, const uint64_t *hosts, int count,
+                        const int *now, struct arrangement *out);
+
+/* What members of a group tell each other of it; docs/wire.md. A size of 0: nothing new. */
+#define ARRANGEMENT_LEN 152
+void arrangement_encode(const struct arrangement *arrangement, uint8_t target[static ARRANGEMENT_LEN]);
+/* HEARTH_PROTOCOL: not of so many members (0 is allowed), or `order` does not have each of them once, or
+ * sites are not numbered in its order. */
+int MUST_CHECK arrangement_decode(struct arrangement *arrangement,
+                                  const uint8_t source[static ARRANGEMENT_LEN], int size);
+
 /* The bottleneck of an order of indices into the topology, tenths of Mbit/s: for tests and `hearth topology`.
  * Ways of the kind WAY_SAME_HOST are no bottleneck; UINT32_MAX: there is none. */
 uint32_t topology_bottleneck(const struct topology *t, const int *order, int count);

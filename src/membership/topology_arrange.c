@@ -279,6 +279,29 @@ static void describe_ways(const struct group *g, struct arrangement *out)
     describe_like(g, false, &out->across_mbit_x10);
 }
 
+static void study(struct group *g, const uint64_t *hosts)
+{
+    number_hosts(g, hosts);
+    fill_speeds(g);
+    fill_sites(g);
+}
+
+/* The arrangement that goes round in this order. */
+static void describe(const struct group *g, const int *order, struct arrangement *out)
+{
+    int first = first_place(g, order);
+
+    memset(out, 0, sizeof(*out));
+    out->size = g->size;
+    for (int i = 0; i < g->size; i++) {
+        out->order[i] = order[(first + i) % g->size];
+        if (i == 0 || g->site[out->order[i]] != g->site[out->order[i - 1]])
+            out->sites++;
+        out->site[i] = out->sites - 1;
+    }
+    describe_ways(g, out);
+}
+
 void topology_arrange(const struct topology *t, const int *members, const uint64_t *hosts, int count,
                       struct arrangement *out)
 {
@@ -286,21 +309,65 @@ void topology_arrange(const struct topology *t, const int *members, const uint64
     int order[CENSUS_MEMBERS_MAX] = {0};
 
     memset(out, 0, sizeof(*out));
-    out->size = count;
     if (count == 0)
         return;
-    number_hosts(&g, hosts);
-    fill_speeds(&g);
-    fill_sites(&g);
+    study(&g, hosts);
     best_order(&g, order);
-    int first = first_place(&g, order);
-    for (int i = 0; i < count; i++) {
-        out->order[i] = order[(first + i) % count];
-        if (i == 0 || g.site[out->order[i]] != g.site[out->order[i - 1]])
-            out->sites++;
-        out->site[i] = out->sites - 1;
+    describe(&g, order, out);
+}
+
+/* ---- Another order ---- */
+
+static bool any_measured(const struct group *g)
+{
+    for (int i = 0; i < g->size; i++)
+        for (int j = 0; j < g->size; j++)
+            if (g->host[i] != g->host[j] && way_of(g, i, j)->mbit_x10 > 0)
+                return true;
+    return false;
+}
+
+/* What an order is judged by. */
+struct merits {
+    int sites, hosts; /* how often it leaves one */
+    uint32_t slowest;
+};
+
+static struct merits merits_of(const struct group *g, const int *order)
+{
+    struct merits m = {.slowest = WITHIN_HOST};
+
+    for (int i = 0; i < g->size; i++) {
+        int from = order[i], to = order[(i + 1) % g->size];
+        m.sites += g->site[from] != g->site[to];
+        m.hosts += g->host[from] != g->host[to];
+        m.slowest = g->speed[from][to] < m.slowest ? g->speed[from][to] : m.slowest;
     }
-    describe_ways(&g, out);
+    return m;
+}
+
+static bool clearly_better(const struct merits *a, const struct merits *b)
+{
+    if (a->sites != b->sites)
+        return a->sites < b->sites;
+    if (a->hosts != b->hosts)
+        return a->hosts < b->hosts;
+    return (uint64_t)a->slowest * 10 > (uint64_t)b->slowest * 11;
+}
+
+bool topology_rearrange(const struct topology *t, const int *members, const uint64_t *hosts, int count,
+                        const int *now, struct arrangement *out)
+{
+    struct group g = {.t = t, .members = members, .size = count};
+    int order[CENSUS_MEMBERS_MAX] = {0};
+
+    study(&g, hosts);
+    if (!any_measured(&g))
+        return false;
+    best_order(&g, order);
+    struct merits best = merits_of(&g, order), old = merits_of(&g, now);
+    describe(&g, clearly_better(&best, &old) ? order : now, out);
+    return true;
 }
 
 uint32_t topology_bottleneck(const struct topology *t, const int *order, int count)

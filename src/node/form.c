@@ -255,6 +255,7 @@ static int form_again(struct attempt *a, struct formed **out, struct error *erro
     f->residence = r;
     f->min = a->min;
     f->inner->formed = f;
+    formation_arrangement(&f->formation, &f->arranged);
     f->watch = (struct home_watch){.formation = f->formation.id, .ended = group_ended, .arg = f};
     mutex_lock(&r->lock);
     list_push(&r->formed, &f->item);

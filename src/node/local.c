@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <math.h>
 
+#include "node/footing.h"
 #include "node/local.h"
 #include "node/node.h"
 #include "os/random.h"

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "node/footing.h"
 #include "node/residence.h"
 #include "transport/quic.h"
 
@@ -429,21 +430,6 @@ int node_group(hearth_node *node, const struct view *view, const int *members, h
     return status;
 }
 
-void node_set_costs(hearth_node *node, const struct link_cost *inside, const struct link_cost *across,
-                    size_t window_bytes, bool crowded)
-{
-    mutex_lock(&node->baton);
-    group_set_costs(node->world.group, inside, across, window_bytes, crowded);
-    mutex_unlock(&node->baton);
-}
-
-void node_set_sites(hearth_node *node, const int *site)
-{
-    mutex_lock(&node->baton);
-    group_set_sites(node->world.group, site);
-    mutex_unlock(&node->baton);
-}
-
 void hearth_group_close(hearth_group *group)
 {
     if (group == NULL)
@@ -469,6 +455,18 @@ void hearth_group_close(hearth_group *group)
 
 /* ---- opening and closing ---- */
 
+static int footing_fill(hearth_node *node, const struct view *view)
+{
+    struct footing *f = &node->footing;
+    *f = (struct footing){
+        .inside = view->inside, .across = view->across, .window_bytes = node->config.window_bytes};
+    f->host = heap_alloc(node->heap, (size_t)view->size, sizeof *f->host);
+    f->room = heap_alloc(node->heap, (size_t)view->size, sizeof *f->room);
+    for (int i = 0; f->host != NULL && view->host != NULL && i < view->size; i++)
+        f->host[i] = view->host[i];
+    return f->host != NULL && f->room != NULL ? HEARTH_OK : HEARTH_NO_MEMORY;
+}
+
 static int world_open(hearth_node *node, const struct node_setup *setup)
 {
     struct view view = *setup->world;
@@ -481,9 +479,11 @@ static int world_open(hearth_node *node, const struct node_setup *setup)
     view.algo = node->config.algo;
     for (int i = 0; i < view.size; i++)
         members[i] = i;
+    int status = footing_fill(node, &view);
     node->world.node = node;
     list_init(&node->world.item);
-    int status = group_open(node->engine, &view, members, &node->world.group);
+    if (status == HEARTH_OK)
+        status = group_open(node->engine, &view, members, &node->world.group);
     heap_free(members);
     return status;
 }
@@ -559,6 +559,7 @@ static void node_free(hearth_node *node, bool with_heap)
     LIST_EACH (item, after, &node->groups)
         heap_free(container_of(item, hearth_group, item));
     metrics_fini(&node->metrics);
+    footing_fini(&node->footing);
     struct heap *heap = node->heap;
     heap_free(node->links);
     heap_free(node);

@@ -59,6 +59,7 @@ struct attachment {
 struct node_worker {
     void (*stop)(struct node_worker *worker); /* the node closes: ends all that it has in flight */
     void (*leave)(struct node_worker *worker, hearth_group *group); /* the group closes: likewise */
+    bool (*busy)(struct node_worker *worker, hearth_group *group);  /* it has something of it in flight */
 };
 
 /* A member of the node's cluster, for people: hearth_group_member. */
@@ -69,6 +70,17 @@ struct node_member {
     char transport[16];
     char why[96]; /* this transport */
     bool same_host;
+};
+
+/* What all members assume of their links before anything is measured, and know of each other: footing.h. */
+struct footing {
+    struct link_cost inside, across;
+    double byte_s; /* that the slowest member needs to send a byte, by its `rate`; 0: no member has one */
+    bool crowded;  /* some host has more members than processors */
+    size_t window_bytes; /* as it is configured */
+    int *host;           /* [size]: as in struct view */
+    int *room;           /* [size]: where maps are made */
+    uint64_t *named; /* [size]: a number for the name of each one's site, 0: it names none; NULL: none does */
 };
 
 struct quic;
@@ -99,6 +111,7 @@ struct hearth_node {
     struct node_member *roll;        /* [size]; NULL: nobody is joined from outside */
     struct residence *residence;     /* its part in a home cluster; NULL: it has none */
     struct formed *formed;           /* the formation that this node was opened for; NULL: none */
+    struct footing footing;
     struct mutex baton;
     struct engine *engine;
     struct hearth_group world;
@@ -214,17 +227,6 @@ struct local_setup {
 int MUST_CHECK local_open(const struct local_setup *setup, hearth_node *nodes[], struct error *error);
 
 void buffers_free(hearth_node *node); /* buffer.c: what hearth_alloc gave and nobody freed */
-
-/* A long way needs more in flight: a lane that has sent its first piece hears of the last one several trips
- * later. Six times what the line holds fills it with every algorithm (bench-net): so many bytes, or what is
- * given. */
-size_t window_for(const struct link_cost *across, size_t given);
-/* New costs of links and the window for them, agreed by all members: for operations that start from now
- * on. */
-void node_set_costs(hearth_node *node, const struct link_cost *inside, const struct link_cost *across,
-                    size_t window_bytes, bool crowded);
-
-void node_set_sites(hearth_node *node, const int *site); /* where the members are */
 
 /* HEARTH_OK or HEARTH_INVALID with a text that names the field. */
 int MUST_CHECK config_check(const struct hearth_config *config, struct error *error);

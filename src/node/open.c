@@ -9,13 +9,13 @@
  *   costs     a first collective: all are there, and all reckon with the same links */
 #include <assert.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/hash.h"
 #include "membership/jobs.h"
 #include "node/call.h"
+#include "node/footing.h"
 #include "node/links.h"
 #include "node/residence.h"
 #include "node/secure.h"
@@ -23,12 +23,8 @@
 #include "os/random.h"
 #include "transport/quic.h"
 
-#define WAY_MIN_S        20e-6 /* between machines, whatever the clock says */
-#define LINE_YIELD       0.94  /* payload in what a line carries */
-#define WINDOW_BYTES_FAR (16u << 20)
-#define SLOW_LINE        8 /* a rate is slow if the host itself is so many times faster */
-#define GREETING_NS      (5 * NS_PER_S)
-#define PORT_TRIES       64
+#define GREETING_NS (5 * NS_PER_S)
+#define PORT_TRIES  64
 
 /* Measured between two processes on one machine, by `hearth bench allreduce`. */
 static const struct link_cost shm_cost = {
@@ -37,13 +33,6 @@ static const struct link_cost shm_cost = {
     .gamma_s = 3e-11,
     .overhead_s = 0.3e-6,
 };
-static const struct link_cost loopback_cost = {
-    .alpha_s = 5e-6,
-    .bytes_per_s = 3e9,
-    .gamma_s = 5e-11,
-    .overhead_s = 2e-6,
-};
-
 /* ---- who we are ---- */
 
 static int draw(uint64_t *number, struct error *error)
@@ -226,18 +215,6 @@ static int number_hosts(struct opening *o)
     return here;
 }
 
-/* Where the slow ways are between sites, it is sites that plans must tell apart. */
-static void number_by_site(struct opening *o)
-{
-    const struct formation *f = o->formation;
-    for (int i = 0; f != NULL && f->sites > 1 && i < o->roster.size; i++) {
-        int first = 0;
-        while (f->site[first] != f->site[i])
-            first++;
-        o->host[i] = first;
-    }
-}
-
 static int fullest_host(const struct opening *o)
 {
     int most = 0;
@@ -248,13 +225,6 @@ static int fullest_host(const struct opening *o)
         most = count > most ? count : most;
     }
     return most;
-}
-
-size_t window_for(const struct link_cost *across, size_t given)
-{
-    double want = 6 * 2 * across->alpha_s * across->bytes_per_s;
-    size_t bytes = want < WINDOW_BYTES_FAR ? (size_t)want : WINDOW_BYTES_FAR;
-    return given > bytes ? given : bytes;
 }
 
 /* What one member knows of the links and all must reckon with: the greatest counts. */
@@ -280,42 +250,17 @@ static struct worst worst_here(const struct opening *o)
     return worst;
 }
 
-/* What the members of the home cluster have measured, in place of what is assumed. */
-static void measured_cost(uint32_t mbit_x10, uint32_t round_trip_us, struct link_cost *cost)
+static void lay_footing(const struct opening *o, hearth_node *node, const struct worst *worst)
 {
-    if (mbit_x10 == 0)
-        return;
-    cost->bytes_per_s = mbit_x10 * 1e5 / 8 * LINE_YIELD;
-    cost->alpha_s = fmax(round_trip_us * 1e-6 / 2, WAY_MIN_S);
-}
-
-static void use_measures(const struct formation *f, struct link_cost *inside, struct link_cost *across)
-{
-    if (f->sites > 1) { /* the map of hosts has sites in it: number_by_site */
-        *inside = loopback_cost;
-        measured_cost(f->inside_mbit_x10, f->inside_us, inside);
-        measured_cost(f->across_mbit_x10, f->across_us, across);
-    } else {
-        measured_cost(f->inside_mbit_x10, f->inside_us, across);
-    }
-}
-
-static void set_costs(const struct opening *o, hearth_node *node, const struct worst *worst)
-{
-    struct link_cost inside = o->wish == MESH_WISH_TCP ? loopback_cost : shm_cost, across = loopback_cost;
+    struct footing *f = &node->footing;
+    f->inside = o->wish == MESH_WISH_TCP ? loopback_cost : shm_cost;
+    f->across = loopback_cost;
+    f->byte_s = worst->byte_s;
+    f->crowded = worst->crowded > 0;
     if (worst->remote > 0) {
-        across.alpha_s = worst->way_s > WAY_MIN_S ? worst->way_s : WAY_MIN_S;
-        across.bytes_per_s = (double)o->config->link_mbps * 1e6 / 8 * LINE_YIELD;
+        f->across.alpha_s = worst->way_s > WAY_MIN_S ? worst->way_s : WAY_MIN_S;
+        f->across.bytes_per_s = (double)o->config->link_mbps * 1e6 / 8 * LINE_YIELD;
     }
-    if (o->formation != NULL)
-        use_measures(o->formation, &inside, &across);
-    /* Where the line is slow, the processor's turns do not matter. */
-    bool crowded = worst->crowded > 0 && worst->byte_s * inside.bytes_per_s < SLOW_LINE;
-    if (worst->byte_s > 0) {
-        inside.bytes_per_s = fmin(inside.bytes_per_s, 1 / worst->byte_s);
-        across.bytes_per_s = fmin(across.bytes_per_s, 1 / worst->byte_s);
-    }
-    node_set_costs(node, &inside, &across, window_for(&across, o->config->window_bytes), crowded);
 }
 
 static int64_t opening_left_ms(const struct opening *o)
@@ -344,19 +289,8 @@ static int agree_on_costs(struct opening *o, hearth_node *node, struct error *er
         struct error *last = error_last();
         return error_set(error, status, last->rank, "open: the first collective failed: %s", last->text);
     }
-    set_costs(o, node, &worst);
+    lay_footing(o, node, &worst);
     return HEARTH_OK;
-}
-
-/* Members that name the same site are in one; who names none is where its host is. */
-static void number_sites(const struct opening *o, const uint64_t *named, int *site)
-{
-    for (int i = 0; i < o->roster.size; i++) {
-        site[i] = i;
-        for (int k = 0; k < i && site[i] == i; k++)
-            if (named[i] != 0 ? named[k] == named[i] : named[k] == 0 && o->host[k] == o->host[i])
-                site[i] = site[k];
-    }
 }
 
 static int agree_on_sites(struct opening *o, hearth_node *node, struct error *error)
@@ -364,10 +298,9 @@ static int agree_on_sites(struct opening *o, hearth_node *node, struct error *er
     size_t size = (size_t)o->roster.size;
     const char *name = o->config->site;
     uint64_t *named = heap_alloc(node->heap, size, sizeof *named), own = 0, any = 0;
-    int *site = heap_alloc(node->heap, size, sizeof *site);
     if (name != NULL)
         own = hash64(1, name, strlen(name)) | 1; /* 0: none */
-    int status = named != NULL && site != NULL ? HEARTH_OK : HEARTH_NO_MEMORY;
+    int status = named != NULL ? HEARTH_OK : HEARTH_NO_MEMORY;
     struct call call = {
         .kind = PLAN_ALL_GATHER, .source = &own, .target = named, .count = 1, .dtype = HEARTH_U64};
     struct hearth_opts opts;
@@ -377,19 +310,27 @@ static int agree_on_sites(struct opening *o, hearth_node *node, struct error *er
         status = call_run_unless(&node->world, &call, &opts, o->stop);
     for (size_t i = 0; status == HEARTH_OK && i < size; i++)
         any |= named[i];
-    bool measured = o->formation != NULL && o->formation->sites > 1;
-    for (size_t i = 0; measured && any == 0 && i < size; i++)
-        site[i] = o->host[i]; /* number_by_site */
     if (any != 0)
-        number_sites(o, named, site);
-    if (status == HEARTH_OK && (any != 0 || measured))
-        node_set_sites(node, site);
-    heap_free(site);
-    heap_free(named);
+        node->footing.named = named;
+    else
+        heap_free(named);
     return status == HEARTH_OK
                ? status
                : error_set(error, status, RANK_NONE, "open: members could not say at which site they are: %s",
                            hearth_strerror(status));
+}
+
+/* By what was measured, if the leader of a home cluster has arranged the members. */
+static void take_footing(const struct opening *o, hearth_node *node)
+{
+    struct arrangement as_formed;
+    footing_begin(node);
+    if (o->formation == NULL)
+        return;
+    formation_arrangement(o->formation, &as_formed);
+    bool adopted = footing_adopt(&node->world, &as_formed);
+    assert(adopted); /* nobody else has the node yet */
+    (void)adopted;
 }
 
 /* They go with the opening. */
@@ -417,7 +358,6 @@ static int name_members(struct opening *o, struct error *error)
 static int open_node(struct opening *o, hearth_node **out, struct error *error)
 {
     o->crowded = number_hosts(o) > cpu_count();
-    number_by_site(o);
     struct view world = {
         .group = o->roster.cluster,
         .epoch = 1,
@@ -464,6 +404,8 @@ static int open_node(struct opening *o, hearth_node **out, struct error *error)
     status = agree_on_costs(o, node, error);
     if (status == HEARTH_OK)
         status = agree_on_sites(o, node, error);
+    if (status == HEARTH_OK)
+        take_footing(o, node);
     if (status == HEARTH_OK && o->discover == DISCOVER)
         status = residence_open(o, node, error);
     node_forget_strings(node);

@@ -78,6 +78,34 @@ static void put_peers(const struct formed *f, struct paper *paper, const char **
     }
 }
 
+/* "groups": in which order the rings of each go round, and the site of each rank. */
+static void put_group(const struct formed *f, struct paper *paper, const char **comma)
+{
+    const struct arrangement *a = &f->arranged;
+    int site[CENSUS_MEMBERS_MAX];
+    paper_print(paper, "%s{\"job\": ", *comma);
+    paper_quote(paper, f->formation.job);
+    paper_print(paper, ", \"rank\": %d, \"size\": %d, \"order\": [", f->formation.rank, f->formation.size);
+    for (int i = 0; i < a->size; i++) {
+        paper_print(paper, "%s%d", i > 0 ? ", " : "", a->order[i]);
+        site[a->order[i]] = a->site[i];
+    }
+    paper_print(paper, "], \"sites\": [");
+    for (int i = 0; i < a->size; i++)
+        paper_print(paper, "%s%d", i > 0 ? ", " : "", site[i]);
+    paper_print(paper, "]}");
+    *comma = ", ";
+}
+
+void residence_arranged(struct formed *f, const hearth_group *group, const struct arrangement *a)
+{
+    if (group != &f->inner->world)
+        return;
+    mutex_lock(&f->residence->lock);
+    f->arranged = *a;
+    mutex_unlock(&f->residence->lock);
+}
+
 static void write_extra(void *arg, struct paper *paper)
 {
     struct residence *r = arg;
@@ -87,6 +115,10 @@ static void write_extra(void *arg, struct paper *paper)
     mutex_lock(&r->lock);
     LIST_EACH (item, after, &r->formed)
         put_peers(container_of(item, struct formed, item), paper, &comma);
+    paper_print(paper, "], \"groups\": [");
+    comma = "";
+    LIST_EACH (item, after, &r->formed)
+        put_group(container_of(item, struct formed, item), paper, &comma);
     mutex_unlock(&r->lock);
     paper_print(paper, "]");
 }

@@ -17,6 +17,7 @@ struct formed {
     hearth_node *inner;
     int min;
     struct formation formation;
+    struct arrangement arranged; /* as its rings go round now, under the residence's lock */
     struct home_watch watch;
     uint64_t bytes[CENSUS_MEMBERS_MAX], busy_ns[CENSUS_MEMBERS_MAX]; /* by rank, as last told to the home */
 };
@@ -49,6 +50,9 @@ void residence_call_begin(struct residence *residence, struct residence_call *ca
 void residence_call_end(struct residence *residence, struct residence_call *call);
 /* It begins something else: reasons to stop are forgotten, but an interruption. True: it was interrupted. */
 bool residence_call_again(struct residence *residence, struct residence_call *call);
+/* The group goes by this from now on: for status. */
+void residence_arranged(struct formed *formed, const hearth_group *group,
+                        const struct arrangement *arrangement);
 /* Leaves the group and closes its node. NULL is allowed. */
 void residence_leave(struct formed *formed);
 

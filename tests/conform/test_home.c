@@ -90,7 +90,8 @@ struct worker {
     const char *job;
     int min, steps, quits_after;
     int size, status, reforms;
-    double sum; /* of the last step */
+    bool adapts; /* after its first step, and again with an operation in flight at one member */
+    double sum;  /* of the last step */
 };
 
 /* Sums ones: the result is the size of the group. */
@@ -118,6 +119,31 @@ static int go_on(hearth_group **group, int *step)
     return status;
 }
 
+/* All on one host: nothing to adapt to. With an operation in flight at one member it is refused there, and
+ * the others hear of it; the operation goes on. */
+static int adapt_twice(hearth_group *group)
+{
+    struct hearth_opts opts;
+    hearth_request *request = NULL;
+    bool busy = hearth_rank(group) == 1;
+    float one = 1, sum = 0;
+    int status = hearth_adapt(group);
+    if (status != HEARTH_OK)
+        return status;
+    hearth_opts_init(&opts);
+    opts.tag = 7;
+    if (busy)
+        status = hearth_all_reduce_nb(group, &one, &sum, 1, HEARTH_F32, HEARTH_SUM, &opts, &request);
+    int refused = hearth_adapt(group);
+    if (busy && status == HEARTH_OK)
+        status = hearth_wait(request, -1);
+    else if (!busy)
+        status = hearth_all_reduce(group, &one, &sum, 1, HEARTH_F32, HEARTH_SUM, &opts);
+    hearth_request_free(request);
+    bool good = refused == (busy ? HEARTH_INVALID : HEARTH_ABORTED) && (int)sum == hearth_size(group);
+    return status != HEARTH_OK || good ? status : HEARTH_DIFFERS;
+}
+
 static void *worker_run(void *arg)
 {
     struct worker *w = arg;
@@ -135,6 +161,8 @@ static void *worker_run(void *arg)
             if (w->status == HEARTH_OK)
                 w->status = step(group, &w->sum);
         }
+        if (w->status == HEARTH_OK && w->adapts && i == 0)
+            w->status = adapt_twice(group);
         if (w->status != HEARTH_OK) {
             fprintf(stderr, "step %d: %s\n", i, hearth_error_text());
             break;
@@ -181,14 +209,19 @@ static void test_form_and_sum(void **state)
     (void)state;
     watchdog(120, "form and sum");
     nodes_up(nodes, NODES_MAX, SECRET);
-    for (int i = 0; i < NODES_MAX; i++)
+    for (int i = 0; i < NODES_MAX; i++) {
         workers[i] = worker_of(nodes[i], "sum", NODES_MAX, 3);
+        workers[i].adapts = true;
+    }
     run_workers(workers, NODES_MAX);
     for (int i = 0; i < NODES_MAX; i++) {
         check(workers[i].status, HEARTH_OK, "worker");
         assert_int_equal(workers[i].size, NODES_MAX);
         assert_int_equal((int)workers[i].sum, NODES_MAX);
     }
+    char *text = json_of(nodes[0]);
+    assert_non_null(strstr(text, "\"size\": 5, \"order\": [0, 1, 2, 3, 4], \"sites\": [0, 0, 0, 0, 0]}"));
+    free(text);
     nodes_down(nodes, NODES_MAX);
     watchdog(0, NULL);
 }

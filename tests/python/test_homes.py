@@ -105,6 +105,22 @@ class Homes(Watched):
         with self.assertRaisesRegex(hearth.Invalid, "member: rank is 3"):
             groups[0].member(3)
 
+    def test_groups_adapt_together(self):
+        groups = formed(self.up(2))
+        at_once(*[group.adapt for group in groups])
+        self.assertEqual(at_once(*[lambda group=group: total(group) for group in groups]), [2, 2])
+        waiting = groups[0].all_reduce_nb(array("i", [1]))
+
+        def refused(group, error):
+            with self.assertRaisesRegex(error, "in flight"):
+                group.adapt()
+
+        at_once(lambda: refused(groups[0], hearth.Invalid), lambda: refused(groups[1], hearth.Aborted))
+        groups[1].all_reduce(array("i", [1]))
+        waiting.result()
+        with hearth.open(discover="off") as alone:
+            alone.world.adapt()
+
     def test_the_same_group_object_goes_on_after_a_loss(self):
         first, second, third = formed(self.up(3))
         compressors = [hearth.Compressor(group, "int8", min_count=1, vectors=True) for group in (first, second, third)]

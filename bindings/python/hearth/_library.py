@@ -93,7 +93,7 @@ FUNCTIONS = {
     "config_init": "- C", "config_env": "i C", "open_local": "i C i P", "open": "i C P", "links_text": "l p p n",
     "alloc": "p p n", "free": "- p p", "close": "- p", "world": "p p", "rank": "i p", "size": "i p",
     "group_split": "i p i i O P", "group_close": "- p", "opts_init": "- O",
-    "wait_for_peers": "i p i l", "form": "i p s i P", "reform": "i P", "interrupt": "i p",
+    "wait_for_peers": "i p i l", "form": "i p s i P", "reform": "i P", "adapt": "i p", "interrupt": "i p",
     "group_member": "i p i M", "next_event": "i p E l", "on_event": "i p p p", "status_json": "l p p n",
     "same": "i p p n I",
     "test": "i p", "wait": "i p l", "wait_all": "i P n l", "wait_any": "i P n l N", "cancel": "i p",

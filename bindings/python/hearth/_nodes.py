@@ -386,6 +386,18 @@ class Group(Collectives, Owner):
             made_handle = above.adopt(Handle("group", above, made.value, lib.group_close, rank))
             return Group(self.node, made_handle, size, formed)
 
+    def adapt(self) -> None:
+        """Goes on with what has been measured since this group was formed: another order of its rings, sites and
+        speeds of ways; ranks stay. All members call it at the same place, between two operations: after the first
+        seconds, then every few minutes. Where operations are in flight it raises hearth.Invalid, and hearth.Aborted
+        at the others; then nothing has changed. Does nothing for groups that were not made by Node.form().
+        """
+        def together():
+            with self._handle as address:
+                _errors.check(lib.adapt(address), self.rank)
+
+        interruptible(together)
+
     def reform(self) -> "Group":
         """Goes on with the members of a formed group that are left, and those who wait for its job: after
         hearth.ViewChanged, when all who are left call it. Waits for them, at most form_timeout seconds. Returns this

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hearth_adapt: a formed group goes on with what has been measured since it was formed.
+ *
+ *   record  rank 0 asks its home for the best arrangement of the members, and broadcasts it
+ *   vote    each says whether it can adopt it: all do, or nobody does
+ *
+ * Plans must be the same everywhere, so whoever has voted for it and hears no result cannot go on: the group
+ * ends for it with HEARTH_VIEW_CHANGED, as if a member were lost, and is formed again. */
+#include "node/adapt.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/paper.h"
+#include "node/call.h"
+#include "node/footing.h"
+#include "node/residence.h"
+
+#define TAG_RECORD UINT64_C(0x6865617274684101)
+#define TAG_VOTE   UINT64_C(0x6865617274684102)
+
+enum vote { VOTE_GOOD, VOTE_BUSY, VOTE_WRONG, VOTE_FAILED, VOTES };
+
+static bool in_flight(hearth_group *group)
+{
+    struct node_worker *worker = atomic_load(&group->node->worker);
+    mutex_lock(&group->node->baton);
+    bool busy = group_busy(group->group);
+    mutex_unlock(&group->node->baton);
+    return busy || (worker != NULL && worker->busy(worker, group));
+}
+
+/* ---- the record ---- */
+
+static enum vote take_record(hearth_group *group, const struct arrangement *wanted, struct arrangement *out,
+                             struct error *error)
+{
+    static const struct arrangement nothing_new = {.size = 0};
+    uint8_t record[ARRANGEMENT_LEN] = {0};
+    struct hearth_opts opts;
+    struct call call = {.kind = PLAN_BROADCAST,
+                        .source = record,
+                        .target = record,
+                        .count = sizeof record,
+                        .dtype = HEARTH_U8};
+    bool busy = in_flight(group); /* the others must not wait for us: we take part, and vote against it */
+    hearth_opts_init(&opts);
+    opts.tag = TAG_RECORD;
+    if (hearth_rank(group) == 0)
+        arrangement_encode(wanted != NULL && !busy ? wanted : &nothing_new, record);
+    if (call_run(group, &call, &opts) != HEARTH_OK) {
+        *error = *error_last();
+        return VOTE_FAILED;
+    }
+    if (busy) {
+        error_set(error, HEARTH_INVALID, hearth_rank(group),
+                  "adapt: operations of this group are in flight here: wait for them first");
+        return VOTE_BUSY;
+    }
+    if (arrangement_decode(out, record, hearth_size(group)) == HEARTH_OK)
+        return VOTE_GOOD;
+    error_set(error, HEARTH_PROTOCOL, 0, "adapt: rank 0 sent an arrangement that is none of %d members",
+              hearth_size(group));
+    return VOTE_WRONG;
+}
+
+/* ---- the vote ---- */
+
+static int judge(const uint8_t *votes, int size, struct error *error)
+{
+    static const char *const why[VOTES] = {
+        [VOTE_BUSY] = "has operations of this group in flight",
+        [VOTE_WRONG] = "did not understand what rank 0 sent",
+        [VOTE_FAILED] = "did not get it",
+    };
+    for (int i = 0; i < size; i++)
+        if (votes[i] != VOTE_GOOD)
+            return error_set(error, HEARTH_ABORTED, i, "adapt: rank %d %s; nothing has changed", i,
+                             votes[i] < VOTES ? why[votes[i]] : "voted against it");
+    return HEARTH_OK;
+}
+
+/* We have said that we go along, and do not know whether the others do. */
+static int leave_group(hearth_group *group, const char *what, struct error *error)
+{
+    struct error why;
+    error_set(&why, HEARTH_VIEW_CHANGED, RANK_NONE, "adapt: members may have gone on in different orders: %s",
+              what);
+    node_view_changed(group->node, why.text);
+    *error = why;
+    error_advise(error);
+    return error->status;
+}
+
+static int cast_vote(hearth_group *group, enum vote vote, struct error *error)
+{
+    uint8_t own = (uint8_t)vote, votes[CENSUS_MEMBERS_MAX];
+    struct hearth_opts opts;
+    struct call call = {
+        .kind = PLAN_ALL_GATHER, .source = &own, .target = votes, .count = 1, .dtype = HEARTH_U8};
+    hearth_opts_init(&opts);
+    opts.tag = TAG_VOTE;
+    int status = call_run(group, &call, &opts);
+    if (vote != VOTE_GOOD) /* so nobody adopts it, whatever became of the vote */
+        return error->status;
+    if (status != HEARTH_OK)
+        return leave_group(group, error_last()->text, error);
+    return judge(votes, hearth_size(group), error);
+}
+
+int adapt_together(hearth_group *group, const struct arrangement *wanted, struct arrangement *adopted,
+                   struct error *error)
+{
+    enum vote vote = take_record(group, wanted, adopted, error);
+    int status = cast_vote(group, vote, error);
+    if (status == HEARTH_OK && adopted->size > 0 && !footing_adopt(group, adopted))
+        status = leave_group(group, "another thread called something on it meanwhile", error);
+    return status;
+}
+
+/* ---- asking the home ---- */
+
+/* By place in a ring. */
+static void order_now(const hearth_group *group, int *order)
+{
+    const int *own = group_view(group->group)->order;
+    for (int i = 0; i < hearth_size(group); i++)
+        order[i] = own != NULL ? own[i] : i;
+}
+
+static bool ask_home(const hearth_group *group, struct arrangement *out)
+{
+    const struct formed *f = group->node->formed;
+    struct identity members[CENSUS_MEMBERS_MAX];
+    int now[CENSUS_MEMBERS_MAX], size = hearth_size(group);
+    for (int i = 0; i < size; i++)
+        members[i] = f->formation.members[group_member(group->group, i)];
+    order_now(group, now);
+    return home_arrange(f->residence->home, members, size, now, out);
+}
+
+static void put_order(struct paper *paper, const int *order, int size)
+{
+    for (int i = 0; i < size; i++)
+        paper_print(paper, "%s%d", i > 0 ? " " : "", order[i]);
+}
+
+static void tell(const hearth_group *group, const int *before, const struct arrangement *a)
+{
+    char old[256], new[256];
+    struct paper was = paper_of(old, sizeof old), is = paper_of(new, sizeof new);
+    struct log log = node_log(group->node);
+    int now[CENSUS_MEMBERS_MAX];
+    order_now(group, now);
+    if (memcmp(before, now, (size_t)a->size * sizeof *now) == 0)
+        return;
+    put_order(&was, before, a->size);
+    put_order(&is, now, a->size);
+    log_write(&log, HEARTH_LOG_INFO, "HEARTH-ADAPTED",
+              "rings of \"%s\" go round by ranks %s instead of %s; sites: %d, slowest way %.1f Mbit/s",
+              group->node->formed->formation.job, new, old, a->sites,
+              (a->sites > 1 ? a->across_mbit_x10 : a->inside_mbit_x10) / 10.0);
+}
+
+int hearth_adapt(hearth_group *group)
+{
+    struct error why;
+    struct arrangement wanted, adopted;
+    int before[CENSUS_MEMBERS_MAX];
+    if (group == NULL)
+        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "adapt: group is NULL");
+    if (node_forked(group->node))
+        return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "adapt: %s", hearth_strerror(HEARTH_FORKED));
+    struct formed *f = group->node->formed;
+    if (f == NULL || hearth_size(group) == 1)
+        return HEARTH_OK;
+    bool asks = hearth_rank(group) == 0 && ask_home(group, &wanted);
+    order_now(group, before);
+    int status = adapt_together(group, asks ? &wanted : NULL, &adopted, &why);
+    if (status != HEARTH_OK) {
+        *error_last() = why;
+        return status;
+    }
+    if (adopted.size > 0) {
+        tell(group, before, &adopted);
+        residence_arranged(f, group, &adopted);
+    }
+    return HEARTH_OK;
+}
