@@ -45,7 +45,7 @@ SUITES = {
                   skip="^(unit/(cli|collective|compress|core|discovery|home|kernel|membership|security|wire)/|"
                        "(cli|fuzz|sim|torture)/|"
                        "conform/(average|compressed$|convergence|error_growth|mismatch|nexar|order|reform|soak|special|"
-                       "variants)|process/(busy|compressed_|idle|launchers|matrix|opening))"),
+                       "variants)|process/(busy|compressed_|crowd|idle|launchers|matrix|opening))"),
     "clang": Suite("clang", "clang, warnings are errors", only="^(unit/(core|kernel|wire)|sim)/"),
     "posix": Suite("posix", "only what every POSIX system has",
                    only="^(unit/(os|node|transport|bootstrap|security)/|process/(death|idle)|"

@@ -11,6 +11,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -397,6 +398,15 @@ static int poll_until(struct pollfd *polls, size_t count, uint64_t deadline_ns)
     return poll(polls, (nfds_t)count,
                 deadline_ns == NEVER_NS ? -1 : (int)(left_ms < INT_MAX ? left_ms : INT_MAX));
 #endif
+}
+
+size_t sock_count_max(void)
+{
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY)
+        return SIZE_MAX;
+    return (size_t)files.rlim_cur;
 }
 
 int sock_wait(struct sock_wait *items, size_t count, uint64_t deadline_ns)

@@ -82,7 +82,8 @@ int MUST_CHECK sock_pair(int fds[2]);
 
 /* Waiting for several descriptors. A plain poll(2): a node has a few dozen peers, and what is asked changes
  * every time. */
-#define SOCK_WAIT_MAX 4096 /* items */
+#define SOCK_WAIT_MAX 4096   /* items */
+size_t sock_count_max(void); /* files that this process may have open, sockets among them */
 struct sock_wait {
     int fd; /* -1: ignored */
     bool want_recv, want_send;

@@ -11,6 +11,7 @@
 #include "support/watchdog.h"
 
 #define USUAL       12
+#define SANITIZED   5
 #define SOAKING     64
 #define CONNECTIONS 9 /* of a pair: control, and eight for data */
 #define COUNT       100003
@@ -133,7 +134,9 @@ static void test_crowd(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_crowd)};
-    if (soaking())
+    if (slow_factor() > 1)
+        crowd = SANITIZED;
+    else if (soaking())
         crowd = SOAKING;
     if (argc > 1)
         crowd = (int)strtol(argv[1], NULL, 10);

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -598,6 +599,27 @@ static void wrong_numbers_of_connections_are_refused(void **state)
     cluster_close(&c, 0);
 }
 
+/* Before anybody is dialled: what fails later for want of files has many faces. */
+static void too_few_files_is_said_at_once(void **state)
+{
+    static struct cluster c;
+    struct rlimit files, few;
+
+    (void)state;
+    cluster_open(&c, 2, false);
+    c.nodes[0].setup.channels = MESH_CHANNELS_MAX;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    few = files;
+    few.rlim_cur = 40;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    c.nodes[0].status = mesh_join(&c.nodes[0].setup, c.nodes[0].peers, &c.nodes[0].error);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    assert_int_equal(c.nodes[0].status, HEARTH_LIMIT);
+    assert_non_null(strstr(c.nodes[0].error.text, "ulimit -n"));
+    assert_non_null(strstr(c.nodes[0].error.text, "may have 40"));
+    cluster_close(&c, 1u << 1);
+}
+
 static void no_memory_is_an_error(void **state)
 {
     static struct cluster c;
@@ -646,6 +668,7 @@ int main(void)
         SECURE(a_member_cannot_speak_for_another),
         PLAIN(shared_memory_that_cannot_be_is_an_error),
         PLAIN(wrong_numbers_of_connections_are_refused),
+        PLAIN(too_few_files_is_said_at_once),
         BOTH(no_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
