@@ -21,14 +21,17 @@
 #define OUT_MAX 1024u /* welcome, the head of a roster, go, refuse: less than 512 */
 #define IN_MAX  (MEETING_HEADER_LEN + MEETING_SMALL_MAX)
 
+#define ADMITTED_NS NS_PER_S /* a handshake that has begun well is not disturbed for so long */
+
 enum guest_state { STRANGER, MEMBER, LEAVING };
 
 struct guest {
     enum guest_state state;
     bool gone, ready;
     struct rendezvous_origin origin;
-    uint64_t house; /* guard_house */
-    bool proven;    /* by its handshake, to be: */
+    uint64_t house;       /* guard_house */
+    uint64_t admitted_ns; /* since then it has knocked as only members can; 0: it has not */
+    bool proven;          /* by its handshake, to be: */
     struct identity peer;
     uint64_t order;       /* of coming, and then of registering */
     uint64_t deadline_ns; /* member: of its patience; else it is sent away then */
@@ -315,8 +318,22 @@ static bool may_go(const struct guest *g)
     return g && g->state != MEMBER && !g->gone;
 }
 
+/* In the middle of a handshake that has begun well: where many come from one address, they would push out
+ * each other. */
+static bool is_busy(const struct guest *g, uint64_t now_ns)
+{
+    return g->admitted_ns > 0 && now_ns < g->admitted_ns + ADMITTED_NS;
+}
+
+static bool goes_before(const struct guest *a, const struct guest *b, uint64_t now_ns)
+{
+    bool busy = is_busy(a, now_ns);
+
+    return busy != is_busy(b, now_ns) ? !busy : a->order < b->order;
+}
+
 /* Of the address that has most connections that are not members', the oldest: as at the door. */
-static struct guest *guest_to_go(const struct rendezvous *r)
+static struct guest *guest_to_go(const struct rendezvous *r, uint64_t now_ns)
 {
     struct guest *worst = NULL;
     int most = 0;
@@ -328,7 +345,7 @@ static struct guest *guest_to_go(const struct rendezvous *r)
             continue;
         for (int k = 0; k < r->limit; k++)
             count += may_go(r->guests[k]) && r->guests[k]->house == g->house;
-        if (!worst || count > most || (count == most && g->order < worst->order)) {
+        if (!worst || count > most || (count == most && goes_before(g, worst, now_ns))) {
             worst = g;
             most = count;
         }
@@ -353,7 +370,7 @@ int rendezvous_conn_open(struct rendezvous *r, const struct rendezvous_origin *o
     g->order = ++r->orders;
     g->wanted = g->rank = RANK_NONE;
     g->deadline_ns = now_ns + RENDEZVOUS_STRANGER_NS;
-    struct guest *worst = r->open + 1 == r->limit ? guest_to_go(r) : NULL;
+    struct guest *worst = r->open + 1 == r->limit ? guest_to_go(r, now_ns) : NULL;
     if (worst)
         worst->gone = true;
     r->guests[place] = g;
@@ -369,6 +386,11 @@ void rendezvous_conn_closed(struct rendezvous *r, int conn, uint64_t now_ns)
     r->guests[conn] = NULL;
     r->open--;
     meeting_try_roster(r, now_ns);
+}
+
+void rendezvous_conn_admitted(struct rendezvous *r, int conn, uint64_t now_ns)
+{
+    r->guests[conn]->admitted_ns = now_ns;
 }
 
 void rendezvous_conn_proven(struct rendezvous *r, int conn, const struct identity *peer)

@@ -52,6 +52,8 @@ void rendezvous_close(struct rendezvous *r);
 int rendezvous_limit(const struct rendezvous *r);
 int MUST_CHECK rendezvous_conn_open(struct rendezvous *r, const struct rendezvous_origin *origin,
                                     uint64_t now_ns, int *conn);
+/* It has knocked as only members can: for a while others of its address go before it. */
+void rendezvous_conn_admitted(struct rendezvous *r, int conn, uint64_t now_ns);
 /* Its handshake is done. */
 void rendezvous_conn_proven(struct rendezvous *r, int conn, const struct identity *peer);
 void rendezvous_conn_closed(struct rendezvous *r, int conn, uint64_t now_ns); /* its number is free again */

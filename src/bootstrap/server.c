@@ -242,12 +242,16 @@ static void conn_end(struct server *server, int conn, const struct error *error,
 static void conn_pump(struct server *server, int conn, uint64_t now_ns)
 {
     struct server_conn *c = &server->conns[conn];
+    const struct guard *guard = rendezvous_guard(server->meeting);
+    uint64_t before = guard->admitted;
     struct error error;
 
     error_clear(&error);
     int status = conn_begin(server, c);
     if (status == HEARTH_OK)
         status = tunnel_pump(c->tunnel, &error);
+    if (guard->admitted != before)
+        rendezvous_conn_admitted(server->meeting, conn, now_ns);
     if (status == HEARTH_OK && !c->ready) {
         c->ready = true;
         if (tunnel_peer(c->tunnel))

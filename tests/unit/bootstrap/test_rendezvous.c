@@ -487,6 +487,36 @@ static void a_flood_pushes_out_itself(void **state)
     sim_close(&s);
 }
 
+/* One more of the same address, where all places but one are taken: closes the one that has to go for it. */
+static int crowd_in(struct sim *s)
+{
+    int conn, gone = 0;
+
+    assert_int_equal(rendezvous_conn_open(s->r, &somewhere, s->now_ns, &conn), HEARTH_OK);
+    while (!rendezvous_conn_gone(s->r, gone))
+        gone++;
+    rendezvous_conn_closed(s->r, gone, s->now_ns);
+    return gone;
+}
+
+/* Who has knocked as only members can is not pushed out by others of its address, for a while. */
+static void a_handshake_is_not_disturbed(void **state)
+{
+    static struct sim s;
+    int conn, first = 0;
+
+    (void)state;
+    sim_open(&s, 2, 1);
+    for (int i = 1; i < rendezvous_limit(s.r); i++)
+        assert_int_equal(rendezvous_conn_open(s.r, &somewhere, s.now_ns, &conn), HEARTH_OK);
+    rendezvous_conn_admitted(s.r, first, s.now_ns);
+    for (int i = 0; i < 3 * rendezvous_limit(s.r); i++)
+        assert_int_not_equal(crowd_in(&s), first);
+    s.now_ns += NS_PER_S;
+    assert_int_equal(crowd_in(&s), first);
+    sim_close(&s);
+}
+
 /* A member that has a key, and comes through this kind of connection. */
 static struct sim_member *sim_add_keyed(struct sim *s, int size, const struct rendezvous_origin *origin)
 {
@@ -650,6 +680,7 @@ int main(void)
         cmocka_unit_test(garbage_closes_its_connection_only),
         cmocka_unit_test(strangers_are_bounded_in_number_and_time),
         cmocka_unit_test(a_flood_pushes_out_itself),
+        cmocka_unit_test(a_handshake_is_not_disturbed),
         cmocka_unit_test(the_secret_is_handed_out_to_neighbours),
         cmocka_unit_test(a_secret_where_none_is_expected_is_refused),
         cmocka_unit_test(another_secret_is_refused),
