@@ -71,7 +71,7 @@ int hearth_interrupt(hearth_node *node)
     mutex_lock(&r->lock);
     LIST_EACH (item, after, &r->calls) {
         struct residence_call *call = container_of(item, struct residence_call, item);
-        call->interrupted = true;
+        atomic_store(&call->interrupted.asked, true);
         atomic_store(&call->stop.asked, true);
     }
     mutex_unlock(&r->lock);
@@ -163,7 +163,8 @@ static void joining_ended(void *arg, uint64_t lost, const char *who, const char 
     atomic_store(&stop->asked, true);
 }
 
-/* Who is not there any more need not be waited for. */
+/* Who is not there any more need not be waited for. Once all are joined their links say so; one that has
+ * done its part and gone must not end ours. */
 static int join_while_it_lasts(struct attempt *a, struct opening *o, hearth_node **inner, struct error *error)
 {
     struct home_watch watch = {.formation = a->formation->id, .ended = joining_ended, .arg = &a->call.stop};
@@ -181,6 +182,7 @@ static int attempt_once(struct attempt *a, hearth_node **inner, struct error *er
     int status = opening_init(&o, &r->config, r->node->heap, error);
     o.deadline_ns = a->patience.deadline_ns;
     o.stop = &a->call.stop;
+    o.interrupted = &a->call.interrupted;
     if (status == HEARTH_OK)
         status = opening_describe(&o, error);
     o.self.node = credentials_self(r->credentials)->node;

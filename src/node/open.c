@@ -284,7 +284,7 @@ static int agree_on_costs(struct opening *o, hearth_node *node, struct error *er
         .dtype = HEARTH_F64,
         .op = HEARTH_MAX,
     };
-    int status = call_run_unless(&node->world, &call, &opts, o->stop);
+    int status = call_run_unless(&node->world, &call, &opts, o->interrupted);
     if (status != HEARTH_OK) {
         struct error *last = error_last();
         return error_set(error, status, last->rank, "open: the first collective failed: %s", last->text);
@@ -307,7 +307,7 @@ static int agree_on_sites(struct opening *o, hearth_node *node, struct error *er
     hearth_opts_init(&opts);
     opts.timeout_ms = opening_left_ms(o);
     if (status == HEARTH_OK)
-        status = call_run_unless(&node->world, &call, &opts, o->stop);
+        status = call_run_unless(&node->world, &call, &opts, o->interrupted);
     for (size_t i = 0; status == HEARTH_OK && i < size; i++)
         any |= named[i];
     if (any != 0)

@@ -33,7 +33,8 @@ struct opening {
     enum mesh_wish wish;
     enum quic_wish quic_wish;
     uint64_t deadline_ns;
-    const struct stop *stop; /* asks to give up joining; NULL: nobody does */
+    const struct stop *stop;        /* asks to give up joining; NULL: nobody does */
+    const struct stop *interrupted; /* likewise the first collectives, which come after it */
     struct member self;
     struct node_key *key; /* until the credentials have them */
     struct secret *secret;

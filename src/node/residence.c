@@ -229,7 +229,7 @@ int residence_open(struct opening *o, hearth_node *node, struct error *error)
 void residence_call_begin(struct residence *r, struct residence_call *call)
 {
     atomic_init(&call->stop.asked, false);
-    call->interrupted = false;
+    atomic_init(&call->interrupted.asked, false);
     mutex_lock(&r->lock);
     list_push(&r->calls, &call->item);
     mutex_unlock(&r->lock);
@@ -245,7 +245,7 @@ void residence_call_end(struct residence *r, struct residence_call *call)
 bool residence_call_again(struct residence *r, struct residence_call *call)
 {
     mutex_lock(&r->lock);
-    bool interrupted = call->interrupted;
+    bool interrupted = stop_asked(&call->interrupted);
     atomic_store(&call->stop.asked, interrupted);
     mutex_unlock(&r->lock);
     return interrupted;

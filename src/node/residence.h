@@ -24,9 +24,9 @@ struct formed {
 
 /* A call that waits for others, which hearth_interrupt may end. */
 struct residence_call {
-    struct list item; /* in the residence */
-    struct stop stop; /* what it does now; the caller may have other reasons */
-    bool interrupted; /* the whole of it; under the residence's lock */
+    struct list item;        /* in the residence */
+    struct stop interrupted; /* the whole of it; set under the residence's lock */
+    struct stop stop;        /* what it does now; the caller may have other reasons */
 };
 
 struct residence {
