@@ -17,6 +17,7 @@ from garrison import SECONDS, Garrison, Secret, all_well, key_seed, missing  # n
 from ports import free_port  # noqa: E402
 
 SHORT = 1500  # ms to open, for those who cannot
+LONGER = 4000  # for those who meet somebody else on the way, and must have come so far
 REVOKED_S = 40  # a key that is revoked has lost its links by then; on an idle machine after half a second
 
 LOST = ("HEARTH_PEER_LOST", "HEARTH_GROUP_BROKEN")  # inside of a sum; between two of them
@@ -214,7 +215,7 @@ class Attacks(Place):
         first = self.waiting()
         port = free_port()
         middle = self.garrison.stranger("mitm", port, "127.0.0.1", self.port)
-        self.not_open(self.member(1, port, HEARTH_OPEN_TIMEOUT_MS=SHORT))
+        self.not_open(self.member(1, port, HEARTH_OPEN_TIMEOUT_MS=LONGER))
         saw = middle.hear("mitm")
         print(f"  {saw}", flush=True)
         # He has come as far as he can: both ends speak TLS with him, and the proof that he passed on was wrong.
@@ -228,7 +229,7 @@ class Attacks(Place):
     def redirected(self, doors, advertised):
         """Two members that meet as they should, but dial each other where somebody else listens: they do not join."""
         members = [self.member(rank, HEARTH_PORT=doors[rank], HEARTH_ADVERTISE=f"127.0.0.1:{advertised[rank]}",
-                               HEARTH_OPEN_TIMEOUT_MS=SHORT) for rank in range(2)]
+                               HEARTH_OPEN_TIMEOUT_MS=LONGER) for rank in range(2)]
         return members, [self.not_open(member) for member in members]
 
     def test_man_in_the_middle_at_the_door(self):
