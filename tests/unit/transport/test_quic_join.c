@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -180,9 +181,11 @@ struct flood {
     struct thread thread;
 };
 
-/* The same hello, and others with another id in it, from many ports. */
+/* The same hello, and others with another id in it, from many ports. Their own machine would not take time
+ * from ours, so this thread comes last where processors are few. */
 static void flood_run(void *arg)
 {
+    (void)!nice(19);
     struct flood *f = arg;
     struct sock_addr local, to = quic_addr(f->quic);
     uint8_t copy[DATAGRAM_SIZE_SAFE + 300];
@@ -221,12 +224,15 @@ static void a_flood_keeps_nobody_out(void **state)
     assert_int_equal(thread_start(&flood.thread, "flood", flood_run, &flood), HEARTH_OK);
     struct quic_peer absent = pair.sides[0].peer;
     absent.identity.instance += 7;
-    int status =
-        quic_join(pair.sides[0].quic, &absent, 1, clock_real() + SHORT_NS, NULL, &pair.sides[0].error);
-    assert_int_equal(status, HEARTH_PEER_LOST);
-    assert_int_equal(pair.sides[0].quic->half_open, 0);
+    uint64_t deadline_ns = clock_real() + PATIENCE_NS;
+    do {
+        assert_true(clock_real() < deadline_ns);
+        int status =
+            quic_join(pair.sides[0].quic, &absent, 1, clock_real() + SHORT_NS, NULL, &pair.sides[0].error);
+        assert_int_equal(status, HEARTH_PEER_LOST);
+        assert_int_equal(pair.sides[0].quic->half_open, 0);
+    } while (pair.sides[0].heap.bytes_peak <= (1u << 20)); /* until it was heard */
     assert_true(pair.sides[0].heap.bytes_peak < (64u << 20));
-    assert_true(pair.sides[0].heap.bytes_peak > (1u << 20)); /* it was heard */
     pair_join(&pair, &wish);
     flood.stop = true;
     thread_join(&flood.thread);
