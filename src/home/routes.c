@@ -347,8 +347,7 @@ static void tell_machines(struct home *home, uint64_t now_ns)
 /* Before anything else is heard, and also while we are about to join others: who works does not. */
 static void tell_work(struct home *home, uint64_t now_ns)
 {
-    if (jobs_running(home->jobs))
-        assembly_set_worked(home->assembly);
+    assembly_set_begun(home->assembly, jobs_running(home->jobs));
     assembly_set_busy(home->assembly, jobs_busy(home->jobs, now_ns));
 }
 

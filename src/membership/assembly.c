@@ -150,7 +150,8 @@ void send_beat(struct assembly *a, struct peer *p)
         b.hold_ns = a->now_ns - p->beat_at_ns;
     }
     if (self_leads(a))
-        b.flags = (uint8_t)(BEAT_LEADS | (a->has_quorum ? BEAT_QUORUM : 0) | (a->busy ? BEAT_BUSY : 0));
+        b.flags = (uint8_t)(BEAT_LEADS | (a->has_quorum ? BEAT_QUORUM : 0) | (a->busy ? BEAT_BUSY : 0) |
+                            (a->begun ? BEAT_BEGUN : 0));
     if (a->worked)
         b.flags |= BEAT_WORKED;
     struct writer w = letter_begin(a);
@@ -511,11 +512,12 @@ void assembly_set_busy(struct assembly *a, bool busy)
     think(a);
 }
 
-void assembly_set_worked(struct assembly *a)
+void assembly_set_begun(struct assembly *a, bool begun)
 {
-    if (a->state == ASSEMBLY_GONE || a->worked)
+    if (a->state == ASSEMBLY_GONE || a->begun == begun)
         return;
-    a->worked = true;
+    a->begun = begun;
+    a->worked = a->worked || begun;
     a->announce = true;
     a->stir = true;
     think(a);

@@ -6,8 +6,8 @@
  *  - A node founds an instance of its own when it begins: epoch 1, it alone, it leads. Instances that meet
  *    merge: the members of the worse one ask to join the better one (its leader tells them to), one census
  *    for all of them; until they are in it, their old one stays in force. Better: it has a quorum; then: a
- *    job runs in it (busy); then: more members; then: no guest leads it; then: the smaller instance
- *    number. Two busy ones do not merge, and both say so, until one is not busy any more.
+ *    job runs in it (busy); then: one has begun; then: more members; then: no guest leads it; then: the
+ *    smaller instance number. Two busy ones do not merge, and both say so, until one is not busy any more.
  *  - The next census of an instance is decided as in single-decree Paxos: acceptors are the members of the
  *    present one, ballots are terms, a quorum is a majority or exactly half with the present leader. So
  *    there is one census for each epoch, whatever is lost, doubled, late or cut off.
@@ -71,8 +71,9 @@ void assembly_describe(struct assembly *assembly, const struct fellow *self,
 /* Leader: a job runs in our instance, and is not given up for another one. Forgotten when we lead no more or
  * the instance changes. */
 void assembly_set_busy(struct assembly *assembly, bool busy);
-/* A job runs in our instance, as we know; never forgotten in it. */
-void assembly_set_worked(struct assembly *assembly);
+/* A job runs in our instance, as we know, perhaps since a moment ago only: then it is better than one
+ * without, but gives way to one that is busy. That there was one is never forgotten. */
+void assembly_set_begun(struct assembly *assembly, bool begun);
 void assembly_leave(struct assembly *assembly, uint64_t now_ns); /* says goodbye; only close may follow */
 void assembly_tick(struct assembly *assembly, uint64_t now_ns);
 uint64_t assembly_deadline(const struct assembly *assembly); /* when it must be ticked */

@@ -72,6 +72,7 @@ static void install(struct assembly *a, const struct census *next)
         a->worked = false;
         a->seen_term = next->term;
     }
+    a->begun = a->begun && !other;
     a->busy = a->busy && !other && identity_equal(&next->members[next->leader].id, &a->self.id);
     if (other || a->wish == next->instance)
         a->wish = 0;
@@ -139,6 +140,9 @@ bool instance_better(const struct assembly *a, const struct peer *leader)
         return a->now_ns >= given_up_ns(a);
     if (busy || a->busy)
         return busy && !a->busy;
+    bool begun = (b->flags & BEAT_BEGUN) != 0;
+    if (begun != a->begun)
+        return begun;
     if (b->size != a->census.size)
         return b->size > a->census.size;
     bool guest = (leader->fellow.flags & FELLOW_GUEST) != 0;
@@ -252,9 +256,10 @@ static void think_of_wish(struct assembly *a)
 /* Of those that are better than ours the best, which the speakers' own comparison would find, too. */
 static bool better_speaker(const struct peer *p, const struct peer *best)
 {
-    bool busy = (p->beat.flags & BEAT_BUSY) != 0, best_busy = (best->beat.flags & BEAT_BUSY) != 0;
-    if (busy != best_busy)
-        return busy;
+    const uint8_t flags[] = {BEAT_BUSY, BEAT_BEGUN};
+    for (size_t i = 0; i < sizeof(flags); i++)
+        if ((p->beat.flags & flags[i]) != (best->beat.flags & flags[i]))
+            return (p->beat.flags & flags[i]) != 0;
     if (p->beat.size != best->beat.size)
         return p->beat.size > best->beat.size;
     return p->beat.instance < best->beat.instance;

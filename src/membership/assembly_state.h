@@ -16,10 +16,11 @@
 
 /* ---- letters (assembly_letters.c) ---- */
 
-#define BEAT_QUORUM 1u /* of the leader: a quorum is heard */
-#define BEAT_BUSY   2u /* of the leader: a job runs */
-#define BEAT_WORKED 4u /* a job ran in this instance, now or before */
-#define BEAT_LEADS  8u /* the sender is the leader of its census */
+#define BEAT_QUORUM 1u  /* of the leader: a quorum is heard */
+#define BEAT_BUSY   2u  /* of the leader: a job runs */
+#define BEAT_WORKED 4u  /* a job ran in this instance, now or before */
+#define BEAT_LEADS  8u  /* the sender is the leader of its census */
+#define BEAT_BEGUN  16u /* of the leader: a job runs, perhaps since a moment ago only */
 
 struct beat {
     uint64_t stamp_ns;         /* the sender's clock: comes back as echo */
@@ -113,6 +114,7 @@ struct assembly {
     bool announce;                /* a beat to everybody, at once */
     bool has_quorum, quorum_told; /* as it is; as people know it */
     bool busy;                    /* as we were told; it counts while we lead */
+    bool begun;                   /* likewise */
     bool worked;                  /* a job ran in this instance */
     uint64_t stranded_ns;         /* since when; valid while there is no quorum */
     uint64_t anew_jitter_ns;

@@ -122,25 +122,50 @@ static void two_busy_ones_stay_apart_and_say_so(void **state)
     circle_close(&c);
 }
 
+/* Persons 0 to 2 are one instance, 3 is another, until they meet. */
+static void open_three_and_one(struct circle *c)
+{
+    circle_open(c, 4);
+    circle_start(c);
+    for (int a = 0; a < 3; a++)
+        for (int b = a + 1; b < 3; b++)
+            circle_link(c, a, b);
+    circle_run(c, NS_PER_S);
+    assert_int_equal(census_of(c, 0)->size, 3);
+}
+
+static void meet_three_and_one(struct circle *c, uint64_t winner)
+{
+    for (int i = 0; i < 3; i++)
+        circle_link(c, i, 3);
+    circle_run(c, NS_PER_S);
+    assert_one(c, 4);
+    assert_int_equal(census_of(c, 0)->instance, winner);
+    circle_close(c);
+}
+
+/* A job that has just begun is not disturbed for others that do nothing, but keeps nobody away who works. */
+static void who_has_begun_wins_over_the_larger_one_but_not_over_the_busy_one(void **state)
+{
+    struct circle c;
+    (void)state;
+    open_three_and_one(&c);
+    assembly_set_begun(c.who[3], true);
+    meet_three_and_one(&c, census_of(&c, 3)->instance);
+    open_three_and_one(&c);
+    for (int i = 0; i < 3; i++)
+        assembly_set_begun(c.who[i], true);
+    assembly_set_busy(c.who[3], true);
+    meet_three_and_one(&c, census_of(&c, 3)->instance);
+}
+
 static void the_busy_one_wins_over_the_larger_one(void **state)
 {
     struct circle c;
     (void)state;
-    circle_open(&c, 4);
-    circle_start(&c);
-    for (int a = 0; a < 3; a++)
-        for (int b = a + 1; b < 3; b++)
-            circle_link(&c, a, b);
-    circle_run(&c, NS_PER_S);
-    assert_int_equal(census_of(&c, 0)->size, 3);
+    open_three_and_one(&c);
     assembly_set_busy(c.who[3], true);
-    uint64_t instance = census_of(&c, 3)->instance;
-    for (int i = 0; i < 3; i++)
-        circle_link(&c, i, 3);
-    circle_run(&c, NS_PER_S);
-    assert_one(&c, 4);
-    assert_int_equal(census_of(&c, 0)->instance, instance);
-    circle_close(&c);
+    meet_three_and_one(&c, census_of(&c, 3)->instance);
 }
 
 static void a_copied_key_is_named_and_kept_out(void **state)
@@ -302,7 +327,7 @@ static void a_stranded_one_that_has_begun_to_work_waits(void **state)
     (void)state;
     open_linked(&c, 2);
     int leader = circle_leader(&c);
-    assembly_set_worked(c.who[leader]);
+    assembly_set_begun(c.who[leader], true);
     circle_run(&c, 100 * NS_PER_MS);
     circle_die(&c, leader, PARTING_BROKE);
     circle_run(&c, 100 * NS_PER_S);
@@ -435,6 +460,7 @@ int main(void)
         cmocka_unit_test(those_who_meet_are_one_and_know_each_other),
         cmocka_unit_test(two_busy_ones_stay_apart_and_say_so),
         cmocka_unit_test(the_busy_one_wins_over_the_larger_one),
+        cmocka_unit_test(who_has_begun_wins_over_the_larger_one_but_not_over_the_busy_one),
         cmocka_unit_test(a_copied_key_is_named_and_kept_out),
         cmocka_unit_test(two_processes_of_one_machine_share_a_key),
         cmocka_unit_test(a_new_address_is_in_the_next_census),
