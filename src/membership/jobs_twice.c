@@ -105,7 +105,7 @@ void chair_end_twins(struct jobs *jobs, uint64_t now_ns)
         run->doomed = rival != NULL;
         if (!rival)
             continue;
-        run->who = rival->members[0];
+        run->who = run->members[0]; /* others end what needs it, and leave; then it does, too */
         snprintf(run->why, sizeof(run->why), "%s",
                  lasts(rival, now_ns) ? "the job runs in another group already"
                                       : "two groups of this job have met, and form it again together");

@@ -386,6 +386,8 @@ static void groups_that_have_just_begun_become_one(void **state)
     for (int i = 0; i < 5; i++) {
         assert_true(office.desks[i].ended);
         assert_non_null(strstr(office.desks[i].ended_text, "two groups of this job"));
+        uint64_t lost = jobs_lost(office.desks[i].jobs, office.desks[i].group.id);
+        assert_int_equal(lost, office.desks[i].group.rank == 0 ? 0 : 1); /* nobody goes on with rank 0 */
         assert_int_equal(office_wish(&office, i, "red", 2, ""), HEARTH_OK);
     }
     office_run(&office, SETTLE + SOON);
