@@ -405,8 +405,9 @@ void node_members_lost(hearth_node *node, uint64_t lost, const char *why)
     mutex_lock(&node->baton);
     if (!node->closing)
         engine_members_lost(node->engine, lost, why);
+    bool rest = node->keeper_runs || drive(node, NULL); /* callbacks are the keeper's */
     mutex_unlock(&node->baton);
-    leave_rest(node, true);
+    leave_rest(node, rest);
 }
 
 /* ---- groups ---- */
