@@ -252,6 +252,32 @@ static void larger(uint32_t *largest, uint32_t us)
         *largest = us;
 }
 
+/* Both directions measure the same. What is longer has waited in a line that was full. */
+static void shorter_trip(const struct group *g, int a, int b, uint32_t *us)
+{
+    const int m[2] = {g->members[a], g->members[b]};
+
+    for (int k = 0; k < 2; k++) {
+        uint32_t seen = g->t->ways[m[k] * CENSUS_MEMBERS_MAX + m[1 - k]].round_trip_us;
+        if (seen > 0 && (*us == 0 || seen < *us))
+            *us = seen;
+    }
+}
+
+/* Between two sites all ways lead over the same line. */
+static uint32_t trip_between(const struct group *g, int from, int to)
+{
+    uint32_t us = 0;
+
+    if (g->site[from] == g->site[to])
+        shorter_trip(g, from, to, &us);
+    for (int a = 0; g->site[from] != g->site[to] && a < g->size; a++)
+        for (int b = 0; g->site[a] == g->site[from] && b < g->size; b++)
+            if (g->site[b] == g->site[to])
+                shorter_trip(g, a, b, &us);
+    return us;
+}
+
 /* What is said of ways like these, inside of sites or between them: of the ring's own ones none may be
  * measured yet. */
 static void describe_like(const struct group *g, bool inside, uint32_t *mbit_x10)
@@ -273,7 +299,7 @@ static void describe_ways(const struct group *g, struct arrangement *out)
         if (g->host[from] == g->host[to])
             continue;
         slower(inside ? &out->inside_mbit_x10 : &out->across_mbit_x10, way->mbit_x10);
-        larger(inside ? &out->inside_us : &out->across_us, way->round_trip_us);
+        larger(inside ? &out->inside_us : &out->across_us, trip_between(g, from, to));
     }
     describe_like(g, true, &out->inside_mbit_x10);
     describe_like(g, false, &out->across_mbit_x10);
