@@ -48,8 +48,9 @@ struct arrangement {
     uint32_t inside_mbit_x10,
         across_mbit_x10; /* slowest way used inside of a site, between sites; if none of those is measured,
                             slowest of all such ways; 0: unknown */
-    uint32_t inside_us,
-        across_us; /* largest round trips of those; between two sites the shortest of all their ways counts */
+    /* Largest round trips of those. One that waited in a line that was full does not count where others show
+     * that: between two sites the shortest of all their ways is taken, inside of one a way over a third. */
+    uint32_t inside_us, across_us;
 };
 /* The best cyclic order; it uses the ways order[i] -> order[i + 1]. Members of one host stand together, and
  * those of one site; of all such orders it is one whose slowest way is as fast as can be, and of those the

@@ -264,14 +264,30 @@ static void shorter_trip(const struct group *g, int a, int b, uint32_t *us)
     }
 }
 
+/* No way is longer than that over a third member. */
+static uint32_t trip_inside(const struct group *g, int from, int to)
+{
+    uint32_t us = 0;
+
+    shorter_trip(g, from, to, &us);
+    for (int over = 0; over < g->size; over++) {
+        uint32_t there = 0, on = 0;
+        shorter_trip(g, from, over, &there);
+        shorter_trip(g, over, to, &on);
+        if (there > 0 && on > 0 && there + on < us)
+            us = there + on;
+    }
+    return us;
+}
+
 /* Between two sites all ways lead over the same line. */
 static uint32_t trip_between(const struct group *g, int from, int to)
 {
     uint32_t us = 0;
 
     if (g->site[from] == g->site[to])
-        shorter_trip(g, from, to, &us);
-    for (int a = 0; g->site[from] != g->site[to] && a < g->size; a++)
+        return trip_inside(g, from, to);
+    for (int a = 0; a < g->size; a++)
         for (int b = 0; g->site[a] == g->site[from] && b < g->size; b++)
             if (g->site[b] == g->site[to])
                 shorter_trip(g, a, b, &us);

@@ -393,6 +393,24 @@ static void sites_are_found(void **state)
         }
 }
 
+/* A beat that waited in a full line says nothing of the way. */
+static void round_trips_of_full_lines_do_not_count(void **state)
+{
+    (void)state;
+    play(&scenes[0], 1, false);
+    topology_way(&table, members[got.order[0]], members[got.order[1]])->round_trip_us = 5000;
+    arrange(6);
+    assert_int_equal(got.inside_us, 300); /* the way back says so */
+    topology_way(&table, members[got.order[1]], members[got.order[0]])->round_trip_us = 5000;
+    arrange(6);
+    assert_int_equal(got.inside_us, 600); /* over the third of that network */
+    for (int i = 0; i < 3; i++)
+        for (int j = 3; j < 6; j++)
+            topology_way(&table, members[i], members[j])->round_trip_us = i == 1 && j == 4 ? 400 : 90000;
+    arrange(6);
+    assert_int_equal(got.across_us, 400);
+}
+
 static void the_largest_site_comes_first(void **state)
 {
     (void)state;
@@ -492,6 +510,7 @@ int main(void)
         cmocka_unit_test(searched_orders_are_near_the_best),
         cmocka_unit_test(shaken_orders_keep_everybody),
         cmocka_unit_test(sites_are_found),
+        cmocka_unit_test(round_trips_of_full_lines_do_not_count),
         cmocka_unit_test(the_largest_site_comes_first),
         cmocka_unit_test(unknown_ways_leave_the_order),
         cmocka_unit_test(newcomers_join_the_largest_site),
