@@ -399,13 +399,12 @@ void node_part(hearth_node *node, const char *why)
     mutex_unlock(&node->baton);
 }
 
-/* The keeper does what follows from it: callers' callbacks must not run on a thread that holds locks. */
 void node_members_lost(hearth_node *node, uint64_t lost, const char *why)
 {
     mutex_lock(&node->baton);
     if (!node->closing)
         engine_members_lost(node->engine, lost, why);
-    bool rest = node->keeper_runs || drive(node, NULL); /* callbacks are the keeper's */
+    bool rest = node->keeper_runs || drive(node, NULL); /* callbacks are its: we may hold locks */
     mutex_unlock(&node->baton);
     leave_rest(node, rest);
 }
@@ -449,9 +448,7 @@ void hearth_group_close(hearth_group *group)
     group_close(group->group);
     list_remove(&group->item);
     heap_free(group);
-    bool rest = drive(node, NULL); /* let the aborts out */
-    mutex_unlock(&node->baton);
-    leave_rest(node, rest);
+    drive_once(node); /* let the aborts out */
 }
 
 /* ---- opening and closing ---- */
