@@ -335,6 +335,8 @@ static void tell_machines(struct home *home, uint64_t now_ns)
         home->told_leads = leads;
         home->told_quorum = quorum;
     }
+    if (assembly_state(home->assembly) == ASSEMBLY_STRANDED)
+        jobs_stranded(home->jobs, now_ns);
     const struct topology *table = probes_links(home->probes, &links);
     if (leads && links != home->links_told) {
         jobs_links(home->jobs, table);

@@ -169,6 +169,18 @@ static void end_broken(struct jobs *jobs, const struct census *census, uint64_t 
     }
 }
 
+void jobs_stranded(struct jobs *jobs, uint64_t now_ns)
+{
+    for (int i = 0; i < JOBS_MAX; i++) {
+        struct job_slot *slot = &jobs->slots[i];
+        if (slot->state != SLOT_RUNNING)
+            continue;
+        snprintf(slot->text, sizeof(slot->text),
+                 "too few members of the cluster are heard, the others may go on without this side");
+        set_over(jobs, slot, &jobs->setup.self, now_ns);
+    }
+}
+
 static bool same_leader(const struct census *a, const struct census *b)
 {
     return a->size > 0 && b->size > 0 && a->instance == b->instance && a->term == b->term &&

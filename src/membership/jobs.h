@@ -73,6 +73,8 @@ void formation_arrangement(const struct formation *formation, struct arrangement
 /* The census as it is now, whether we lead it, and whether a quorum is heard (without one nothing is formed).
  */
 void jobs_census(struct jobs *jobs, const struct census *census, bool leads, bool quorum, uint64_t now_ns);
+/* Too few of the census are heard: what runs on this side may be formed on the other, too, and ends here. */
+void jobs_stranded(struct jobs *jobs, uint64_t now_ns);
 /* For the order, if we lead; copied. One of another census is not taken; the last one follows the census. */
 void jobs_links(struct jobs *jobs, const struct topology *links);
 /* Leader: it is not known yet who is near to whom, but soon will be. A formation waits for that, two seconds

@@ -173,6 +173,34 @@ static void nothing_forms_without_quorum(void **state)
     assert_group(0xf);
 }
 
+/* Two of four work, and hear nobody else: the other two could form the same job. */
+static void a_side_without_quorum_stops(void **state)
+{
+    (void)state;
+    wish(2, "red", 2);
+    wish(3, "red", 2);
+    office_run(&office, SETTLE + SOON);
+    assert_group(0xc);
+    for (int i = 2; i < 4; i++) {
+        office.cut[i] = true;
+        jobs_census(desks[i].jobs, &office.census, false, false, office.now_ns);
+        jobs_stranded(desks[i].jobs, office.now_ns);
+    }
+    office_run(&office, SOON);
+    for (int i = 2; i < 4; i++) {
+        assert_true(desks[i].ended);
+        assert_non_null(strstr(desks[i].ended_text, "too few members"));
+        assert_false(jobs_takes_part(desks[i].jobs, desks[i].group.id));
+        assert_int_equal(jobs_lost(desks[i].jobs, desks[i].group.id), 0); /* each other they still hear */
+        office.cut[i] = false;
+        jobs_census(desks[i].jobs, &office.census, false, true, office.now_ns);
+        wish(i, "red", 2);
+    }
+    office_run(&office, 2 * SETTLE);
+    assert_group(0xc);
+    assert_int_equal(desks[2].formed_count, 2);
+}
+
 static void jobs_do_not_mix(void **state)
 {
     (void)state;
@@ -599,6 +627,7 @@ int main(void)
         CASE(guests_are_not_waited_for),
         CASE(guests_alone_wait_for_others),
         CASE(nothing_forms_without_quorum),
+        CASE(a_side_without_quorum_stops),
         CASE(jobs_do_not_mix),
         CASE(order_follows_the_links),
         CASE(a_map_is_waited_for_but_not_long),
