@@ -381,6 +381,8 @@ struct hearth_member {
     char name[64];    /* of its machine */
     char address[64]; /* by which this node reaches it, without port; our own: by which the others may */
     int same_host;
+    uint64_t completed; /* operations that it had completed in the group before (hearth_reform): who has more
+                           may have a result that others have not; 0: it has just come */
 };
 HEARTH_API int hearth_group_member(hearth_group *group, int rank, struct hearth_member *member);
 

@@ -393,6 +393,8 @@ int hearth_group_member(hearth_group *group, int rank, struct hearth_member *mem
     snprintf(member->name, sizeof member->name, "%s", known->name);
     snprintf(member->address, sizeof member->address, "%s", known->address);
     member->same_host = known->same_host;
+    if (group->node->formed != NULL)
+        member->completed = group->node->formed->formation.done[place];
     return HEARTH_OK;
 }
 

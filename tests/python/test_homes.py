@@ -132,7 +132,9 @@ class Homes(Watched):
         self.assertIsInstance(waiting.exception(), hearth.ViewChanged)
         with self.assertRaises(hearth.ViewChanged):
             second.barrier()
+        self.assertEqual([first.member(rank).completed for rank in range(3)], [0, 0, 0])
         again = at_once(first.reform, second.reform)
+        self.assertTrue(all(first.member(rank).completed > 0 for rank in range(2)))
         self.assertIs(again[0], first)
         self.assertEqual(sorted((group.rank, group.size) for group in (first, second)), [(0, 2), (1, 2)])
         self.assertEqual(at_once(lambda: total(first), lambda: total(second)), [2, 2])

@@ -22,6 +22,7 @@ class Member:
     name: str  #: of its machine
     address: str  #: by which this node reaches it, without port; its own: by which the others may
     same_host: bool  #: whether it runs on this machine
+    completed: int = 0  #: operations that it had completed in the group before it was formed again
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +48,8 @@ def member_of(address, rank):
     found = MemberStruct()
     found.size = ctypes.sizeof(found)
     _errors.check(lib.group_member(address, rank, found))
-    return Member(found.rank, _text(found.id), _text(found.name), _text(found.address), bool(found.same_host))
+    return Member(found.rank, _text(found.id), _text(found.name), _text(found.address), bool(found.same_host),
+                  found.completed)
 
 
 def event_of(address, milliseconds):

@@ -63,7 +63,7 @@ class MemberStruct(ctypes.Structure):
     """struct hearth_member."""
 
     _fields_ = [("size", c_size_t), ("rank", c_int), ("id", ctypes.c_char * 65), ("name", ctypes.c_char * 64),
-                ("address", ctypes.c_char * 64), ("same_host", c_int)]
+                ("address", ctypes.c_char * 64), ("same_host", c_int), ("completed", c_uint64)]
 
 
 class EventStruct(ctypes.Structure):
