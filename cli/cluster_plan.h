@@ -57,7 +57,7 @@ bool cluster_plan_decode(struct cluster_plan *plan, const uint8_t bytes[static C
  * does; HEARTH_PROTOCOL: the plan is not one. Else the status of the operation. */
 int cluster_plan_share(hearth_group *group, bool starts, struct cluster_plan *plan, int *starter);
 
-/* Closes the group. Who closes first ends what the others are still in: so, if all went well (`status`), it
+/* Closes the group. Who closes first ends what others have not begun yet: so, if all went well (`status`), it
  * waits until everybody has come so far, at most two seconds. */
 void cluster_plan_part(hearth_group *group, int status);
 
