@@ -95,6 +95,14 @@ static double metric(struct place *place, const char *name)
     return strtod(at + strlen(name), NULL);
 }
 
+static const struct home_patience *for_so_long(uint64_t ns)
+{
+    static struct home_patience patience;
+
+    patience.deadline_ns = clock_real() + ns;
+    return &patience;
+}
+
 /* What cannot be taken is said again; nobody has done anything wrong. */
 static void test_members_without_memory(void **state)
 {
@@ -112,11 +120,11 @@ static void test_members_without_memory(void **state)
     snprintf(seeds, sizeof(seeds), "127.0.0.1:%ld", strtol(strstr(json, "\"port\": ") + 8, NULL, 10));
     assert_int_equal(place_open(&places[1], seeds, &error), HEARTH_OK);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(home_wait(places[i].home, 1, clock_real() + 20 * NS_PER_S, &error), HEARTH_OK);
+        assert_int_equal(home_wait(places[i].home, 1, for_so_long(20 * NS_PER_S), &error), HEARTH_OK);
     for (int i = 0; i < 2; i++) {
-        places[i].heap.fail_after =
-            0; /* the other one tells the leader, which may be this one, what it wishes */
-        assert_int_equal(home_form(places[1 - i].home, &wish, 0, clock_real() + PAUSE_NS, &formation, &error),
+        /* The other one tells the leader, which may be this one, what it wishes. */
+        places[i].heap.fail_after = 0;
+        assert_int_equal(home_form(places[1 - i].home, &wish, 0, for_so_long(PAUSE_NS), &formation, &error),
                          HEARTH_TIMEOUT);
         places[i].heap.fail_after = -1;
     }
