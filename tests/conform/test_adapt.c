@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Members adopt another arrangement: all or nobody, whatever goes wrong, and every collective is right in any
  * order. Without the machinery that measures: rank 0 proposes what the test draws. */
+#include <stdio.h>
 #include <string.h>
 
 #include "conform/formed.h"

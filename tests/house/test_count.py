@@ -7,6 +7,7 @@ import io
 import subprocess
 import sys
 import unittest
+from concurrent import futures
 from unittest import mock
 
 from house import SOURCE
@@ -64,7 +65,9 @@ class Needs(unittest.TestCase):
     def suite(self, name, reason):
         said = io.StringIO()
         with mock.patch.dict(runner.NEEDS, {name: lambda: reason}), contextlib.redirect_stdout(said):
-            return str(runner.run_suite(name, 1)), said.getvalue()
+            prepared = futures.Future()
+            prepared.set_result(runner.prepare(name, False))
+            return str(runner.run_suite(name, prepared)), said.getvalue()
 
     def test_the_reason_is_printed(self):
         for name in runner.NEEDS:
