@@ -21,7 +21,7 @@ test: all ## what to run before a commit: about five minutes
 
 test-all: ## sanitizers, clang, posix, ARM under qemu, short fuzzing, test hosts, PyTorch
 	@./setup --all
-	@$(TEST) asan tsan clang posix arm fuzz net torch
+	@$(TEST) asan tsan clang posix arm fuzz torch net
 
 test-arm: ## kernels and plans on 64-bit ARM under qemu, results compared with this machine's
 	@./setup --all
