@@ -15,73 +15,18 @@
 #include <cmocka.h>
 #include <hearth.h>
 
+#include "homes.h"
 #include "support/watchdog.h"
 
-#define SECRET    "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
-#define OTHER     "ff112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 #define NODES_MAX 5
 #define COUNT     5000
-#define PATIENCE  30000 /* ms: far more than anything here takes */
 
-static void check(int status, int expected, const char *what)
-{
-    if (status != expected)
-        fail_msg("%s: %s, not %s: %s", what, hearth_status_name(status), hearth_status_name(expected),
-                 hearth_error_text());
-}
-
-static char *json_of(hearth_node *node)
-{
-    int64_t len = hearth_status_json(node, NULL, 0);
-    char *text = malloc(65536);
-    assert_non_null(text);
-    assert_in_range(len, 2, 65535);
-    assert_in_range(hearth_status_json(node, text, 65536), 2, 65535);
-    return text;
-}
-
-static int port_of(hearth_node *node)
-{
-    char *text = json_of(node), *at = strstr(text, "\"port\": ");
-    assert_non_null(at);
-    int port = (int)strtol(at + 8, NULL, 10);
-    free(text);
-    return port;
-}
-
-static void node_up(hearth_node **node, const char *secret, int seed_port)
-{
-    static char seeds[64];
-    struct hearth_config config;
-    hearth_config_init(&config);
-    snprintf(seeds, sizeof seeds, "127.0.0.1:%d", seed_port);
-    config.discover = "mdns";
-    config.mdns = "";
-    config.seeds = seed_port > 0 ? seeds : NULL;
-    config.secret = secret;
-    config.key_file = "fresh";
-    config.bind = "127.0.0.1";
-    config.port = 0;
-    config.health = "low-latency";
-    config.form_timeout_ms = PATIENCE;
-    check(hearth_open(&config, node), HEARTH_OK, "open");
-}
-
-static void nodes_up(hearth_node *nodes[], int count, const char *secret)
-{
-    node_up(&nodes[0], secret, 0);
-    int port = port_of(nodes[0]);
-    for (int i = 1; i < count; i++)
-        node_up(&nodes[i], secret, port);
-    for (int i = 0; i < count; i++)
-        check(hearth_wait_for_peers(nodes[i], count - 1, PATIENCE), HEARTH_OK, "wait_for_peers");
-}
-
-static void nodes_down(hearth_node *nodes[], int count)
-{
-    for (int i = 0; i < count; i++)
-        hearth_close(nodes[i]);
-}
+/* Deaths are found sooner. */
+static const struct homes_setup ours_are = {.health = "low-latency"};
+static const struct homes_setup theirs_are = {
+    .secret = "ff112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
+    .health = "low-latency",
+};
 
 /* ---- a member that works ---- */
 
@@ -208,7 +153,7 @@ static void test_form_and_sum(void **state)
     struct worker workers[NODES_MAX];
     (void)state;
     watchdog(120, "form and sum");
-    nodes_up(nodes, NODES_MAX, SECRET);
+    nodes_up(nodes, NODES_MAX, &ours_are);
     for (int i = 0; i < NODES_MAX; i++) {
         workers[i] = worker_of(nodes[i], "sum", NODES_MAX, 3);
         workers[i].adapts = true;
@@ -232,7 +177,7 @@ static void test_jobs_do_not_mix(void **state)
     struct worker workers[4];
     (void)state;
     watchdog(120, "two jobs and an idle node");
-    nodes_up(nodes, NODES_MAX, SECRET); /* the last one is idle */
+    nodes_up(nodes, NODES_MAX, &ours_are); /* the last one is idle */
     for (int i = 0; i < 4; i++)
         workers[i] = worker_of(nodes[i], i < 2 ? "a" : "b", 2, 20);
     run_workers(workers, 4);
@@ -250,7 +195,7 @@ static void test_reform(void **state)
     struct worker workers[3];
     (void)state;
     watchdog(120, "a member leaves its group");
-    nodes_up(nodes, 3, SECRET);
+    nodes_up(nodes, 3, &ours_are);
     for (int i = 0; i < 3; i++) {
         workers[i] = worker_of(nodes[i], "again", i == 2 ? 3 : 2, 50);
         workers[i].quits_after = i == 2 ? 5 : -1;
@@ -312,7 +257,7 @@ static void test_callback_when_a_group_ends(void **state)
     float x = 1;
     (void)state;
     watchdog(60, "a callback when a group ends");
-    nodes_up(nodes, 2, SECRET);
+    nodes_up(nodes, 2, &ours_are);
     for (int i = 0; i < 2; i++) {
         workers[i] = worker_of(nodes[i], "notes", 2, 0);
         assert_int_equal(pthread_create(&threads[i], NULL, form_pair, &workers[i]), 0);
@@ -332,7 +277,7 @@ static void test_callback_when_a_group_ends(void **state)
         sched_yield();
     free(json_of(nodes[0]));
     pthread_mutex_unlock(&notes.lock);
-    check(hearth_wait(request, PATIENCE), HEARTH_VIEW_CHANGED, "wait");
+    check(hearth_wait(request, HOMES_PATIENCE), HEARTH_VIEW_CHANGED, "wait");
     assert_int_equal(notes.status, HEARTH_VIEW_CHANGED);
     hearth_request_free(request);
     reform(&groups[0]);
@@ -346,8 +291,8 @@ static void test_two_clusters(void **state)
     hearth_node *ours[2], *theirs;
     (void)state;
     watchdog(120, "two clusters");
-    nodes_up(ours, 2, SECRET);
-    node_up(&theirs, OTHER, port_of(ours[0]));
+    nodes_up(ours, 2, &ours_are);
+    node_up(&theirs, &theirs_are, port_of(ours[0]));
     do
         check(hearth_wait_for_peers(theirs, 1, 500), HEARTH_TIMEOUT, "a node of another cluster");
     while (strstr(hearth_error_text(), "secret") == NULL); /* the watchdog looks on */
@@ -366,10 +311,10 @@ static void test_events(void **state)
     int joined = 0, left = 0;
     (void)state;
     watchdog(120, "events");
-    nodes_up(nodes, 2, SECRET);
+    nodes_up(nodes, 2, &ours_are);
     hearth_close(nodes[1]);
     while (left == 0) {
-        check(hearth_next_event(nodes[0], &event, PATIENCE), HEARTH_OK, "an event");
+        check(hearth_next_event(nodes[0], &event, HOMES_PATIENCE), HEARTH_OK, "an event");
         joined += event.kind == HEARTH_EVENT_JOINED;
         left += event.kind == HEARTH_EVENT_LEFT;
         assert_string_not_equal(event.id, event.kind == HEARTH_EVENT_LEFT ? "" : "x");
@@ -386,7 +331,7 @@ static void test_bad_calls(void **state)
     struct hearth_config config;
     struct hearth_event event = {0};
     (void)state;
-    node_up(&node, SECRET, 0);
+    node_up(&node, &ours_are, 0);
     check(hearth_form(node, "", 1, &group), HEARTH_INVALID, "no name");
     check(hearth_form(node, "a\nb", 1, &group), HEARTH_INVALID, "not printable");
     check(hearth_form(node, "a", 0, &group), HEARTH_INVALID, "nobody");

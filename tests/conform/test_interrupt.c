@@ -11,73 +11,19 @@
 
 #include <cmocka.h>
 
+#include "homes.h"
 #include "node/residence.h"
 #include "support/watchdog.h"
 #include "transport/quic.h"
 
-#define SECRET   "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
-#define PATIENCE 60000 /* ms: far more than anything here takes; who is not let go hangs for so long */
-#define HANG_S   50
-#define LOOK_MS  5
+#define HANG_S  50
+#define LOOK_MS 5
 
-static void check(int status, int expected, const char *what)
-{
-    if (status != expected)
-        fail_msg("%s: %s, not %s: %s", what, hearth_status_name(status), hearth_status_name(expected),
-                 hearth_error_text());
-}
+static const struct homes_setup plain;
 
 static void pause_ms(int ms)
 {
     (void)poll(NULL, 0, ms);
-}
-
-/* ---- nodes ---- */
-
-/* What the node says of itself, from the first place of `key` on; 0: it is not there. */
-static int number_in_status(hearth_node *node, const char *key)
-{
-    char *text = malloc(65536);
-    assert_non_null(text);
-    assert_in_range(hearth_status_json(node, text, 65536), 2, 65535);
-    const char *at = strstr(text, key);
-    int number = at != NULL ? (int)strtol(at + strlen(key), NULL, 10) : 0;
-    free(text);
-    return number;
-}
-
-static void node_up(hearth_node **node, const char *transport, int seed_port)
-{
-    char seeds[64];
-    struct hearth_config config;
-    hearth_config_init(&config);
-    snprintf(seeds, sizeof seeds, "127.0.0.1:%d", seed_port);
-    config.discover = "mdns";
-    config.mdns = "";
-    config.seeds = seed_port > 0 ? seeds : NULL;
-    config.secret = SECRET;
-    config.key_file = "fresh";
-    config.bind = "127.0.0.1";
-    config.port = 0;
-    config.transport = transport;
-    config.form_timeout_ms = PATIENCE;
-    check(hearth_open(&config, node), HEARTH_OK, "open");
-}
-
-static void nodes_up(hearth_node *nodes[], int count, const char *transport)
-{
-    node_up(&nodes[0], transport, 0);
-    int port = number_in_status(nodes[0], "\"port\": ");
-    for (int i = 1; i < count; i++)
-        node_up(&nodes[i], transport, port);
-    for (int i = 0; i < count; i++)
-        check(hearth_wait_for_peers(nodes[i], count - 1, PATIENCE), HEARTH_OK, "wait_for_peers");
-}
-
-static void nodes_down(hearth_node *nodes[], int count)
-{
-    for (int i = 0; i < count; i++)
-        hearth_close(nodes[i]);
 }
 
 /* ---- calls that wait ---- */
@@ -101,7 +47,7 @@ static int wait_for_nothing(hearth_node *node)
     struct hearth_event event = {.size = sizeof event};
     int status;
     do
-        status = hearth_next_event(node, &event, PATIENCE);
+        status = hearth_next_event(node, &event, HOMES_PATIENCE);
     while (status == HEARTH_OK);
     return status;
 }
@@ -112,7 +58,7 @@ static void *waiter_run(void *arg)
     if (w->wait == WAIT_FORM)
         w->status = hearth_form(w->node, "job", w->min, &w->group);
     else if (w->wait == WAIT_PEERS)
-        w->status = hearth_wait_for_peers(w->node, w->min - 1, PATIENCE);
+        w->status = hearth_wait_for_peers(w->node, w->min - 1, HOMES_PATIENCE);
     else
         w->status = wait_for_nothing(w->node);
     snprintf(w->text, sizeof w->text, "%s", hearth_error_text());
@@ -226,7 +172,7 @@ static void test_form_alone(void **state)
     struct waiter waiter;
     (void)state;
     watchdog(HANG_S, "a form for two, alone");
-    node_up(&node, NULL, 0);
+    node_up(&node, &plain, 0);
     waiter_start(&waiter, node, WAIT_FORM, 2);
     waiter_interrupt(&waiter);
     while (number_in_status(node, "\"wishing\": ") != 0)
@@ -242,7 +188,7 @@ static void test_every_wait(void **state)
     struct waiter waiters[3];
     (void)state;
     watchdog(HANG_S, "all that wait at once");
-    node_up(&node, NULL, 0);
+    node_up(&node, &plain, 0);
     waiter_start(&waiters[0], node, WAIT_FORM, 2);
     waiter_start(&waiters[1], node, WAIT_PEERS, 2);
     waiter_start(&waiters[2], node, WAIT_EVENT, 0);
@@ -258,7 +204,7 @@ static void test_nothing_waits(void **state)
     hearth_group *group;
     struct hearth_event event = {.size = sizeof event};
     (void)state;
-    node_up(&node, NULL, 0);
+    node_up(&node, &plain, 0);
     check(hearth_interrupt(node), HEARTH_OK, "interrupt");
     check(hearth_wait_for_peers(node, 1, 20), HEARTH_TIMEOUT, "the next wait for peers");
     while (hearth_next_event(node, &event, 0) == HEARTH_OK)
@@ -289,7 +235,7 @@ static void test_others_wait_on(void **state)
     struct waiter waiters[4];
     (void)state;
     watchdog(HANG_S, "others that wait");
-    nodes_up(nodes, 4, NULL);
+    nodes_up(nodes, 4, &plain);
     for (int i = 0; i < 2; i++)
         waiter_start(&waiters[i], nodes[i], WAIT_FORM, 3);
     while (number_in_status(nodes[3], "\"wishing\": ") != 2)
@@ -313,7 +259,7 @@ static void joining_is_interrupted(const char *transport, bool meshed)
     hearth_node *nodes[2];
     struct waiter waiter;
     watchdog(HANG_S, "a member that does not join");
-    nodes_up(nodes, 2, transport);
+    nodes_up(nodes, 2, &(struct homes_setup){.transport = transport});
     struct sitter sitter = {.node = nodes[1]};
     waiter_start(&waiter, nodes[0], WAIT_FORM, 2);
     sitter_must(&sitter, sitter_wish(&sitter));
@@ -352,7 +298,7 @@ static void test_others_form_again(void **state)
     struct waiter waiters[3];
     (void)state;
     watchdog(HANG_S, "others that were formed with it");
-    nodes_up(nodes, 3, "auto");
+    nodes_up(nodes, 3, &(struct homes_setup){.transport = "auto"});
     struct sitter sitter = {.node = nodes[2]};
     for (int i = 0; i < 2; i++)
         waiter_start(&waiters[i], nodes[i], WAIT_FORM, 3);
