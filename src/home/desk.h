@@ -12,9 +12,9 @@
 #include "core/log.h"
 #include "os/sock.h"
 
-#define DESK_QUESTION_MAX 64            /* characters */
-#define DESK_ANSWER_MAX   (1024 * 1024) /* bytes that a desk sends */
-#define DESK_PATHS        16            /* the name itself, then ".2" to ".16" behind it */
+#define DESK_QUESTION_MAX 64                /* characters */
+#define DESK_ANSWER_MAX   (2 * 1024 * 1024) /* bytes that a desk sends: 64 members, 1,024 sightings fit */
+#define DESK_PATHS        16                /* the name itself, then ".2" to ".16" behind it */
 
 struct desk;
 /* Answers a question ("status", "metrics"): the text, on the heap, the desk's then; NULL: no such question.
