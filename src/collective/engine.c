@@ -310,6 +310,7 @@ static uint64_t silence_ends(const struct engine *engine, const struct peer *pee
 static bool check_peers(struct engine *engine, uint64_t now)
 {
     uint64_t interval = ping_interval(engine);
+    bool pings = engine->peer_timeout_ns > 0;
     bool frozen = now - engine->looked_ns > interval + engine->peer_timeout_ns / 2;
     engine->looked_ns = now;
     if (now < engine->ping_ns && !frozen)
@@ -326,8 +327,7 @@ static bool check_peers(struct engine *engine, uint64_t now)
         uint64_t end = silence_ends(engine, peer);
         if (now >= end)
             peer_silent(peer, now);
-        else if (peer->doubt_ns == 0 &&
-                 engine->peer_timeout_ns > 0) /* of one in doubt, answers mean nothing */
+        else if (pings && peer->doubt_ns == 0) /* of one in doubt, answers mean nothing */
             link_send_control(&peer->link, &(struct frame){.kind = FRAME_PING}, NULL);
         if (end > now && end < engine->ping_ns)
             engine->ping_ns = end;
@@ -335,16 +335,20 @@ static bool check_peers(struct engine *engine, uint64_t now)
     return true;
 }
 
+static bool watches_peers(const struct engine *engine)
+{
+    return engine->peer_timeout_ns > 0 || engine->doubts;
+}
+
 static bool check_time(struct engine *engine)
 {
     struct list *item, *after;
     bool moved = false;
-    bool watches = engine->peer_timeout_ns > 0 || engine->doubts;
-    if (list_empty(&engine->active) && !watches && !engine->stuck)
+    if (list_empty(&engine->active) && !watches_peers(engine) && !engine->stuck)
         return false;
     uint64_t now = clock_now(engine->clock);
     traffic_look(engine, now);
-    if (watches)
+    if (watches_peers(engine))
         moved = check_peers(engine, now);
     LIST_EACH (item, after, &engine->active) {
         struct op *op = container_of(item, struct op, item);
@@ -365,8 +369,7 @@ static bool check_time(struct engine *engine)
 
 uint64_t engine_deadline(const struct engine *engine)
 {
-    bool watches = engine->peer_timeout_ns > 0 || engine->doubts;
-    uint64_t soonest = watches && engine->size > 1 ? engine->ping_ns : NEVER_NS;
+    uint64_t soonest = watches_peers(engine) && engine->size > 1 ? engine->ping_ns : NEVER_NS;
     soonest = engine->throttle.due_ns < soonest ? engine->throttle.due_ns : soonest;
     for (int i = 0; i < engine->size; i++) {
         uint64_t due = engine->peers[i].joined ? link_due(&engine->peers[i].link) : NEVER_NS;

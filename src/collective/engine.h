@@ -67,8 +67,7 @@ void engine_close(struct engine *engine);
 int MUST_CHECK engine_join(struct engine *engine, int rank, struct conn *const *conns, int count);
 
 /* The peer may not stay, for the reason given, and is told so: its link goes down at the next progress, as if
- * it were lost.
- * False: it is not joined, or is gone already. */
+ * it were lost. False: it is not joined, or is gone already. */
 bool engine_expel(struct engine *engine, int rank, const char *why);
 
 /* The members are not those any more that the groups were made of, for the reason given: all operations end

@@ -185,9 +185,11 @@ int group_set_order(struct group *group, const int *order)
         if (!good)
             return HEARTH_INVALID;
     }
-    if (order != NULL)
+    if (order != NULL) {
         numbers_set(group, order, group->order, &group->view.order);
-    group->view.order = order != NULL ? group->order : NULL;
+        return HEARTH_OK;
+    }
+    group->view.order = NULL;
     programs_drop(group);
     return HEARTH_OK;
 }

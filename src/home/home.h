@@ -111,11 +111,11 @@ typedef void home_event_fn(void *arg, const struct home_event *event);
 void home_on_event(struct home *home, home_event_fn *fn, void *arg);
 /* Until there is an event behind this place. */
 void home_wait_event(struct home *home, uint64_t place, const struct home_patience *patience);
+
 /* ---- what is so ---- */
 
 /* All of it as JSON: {"view": {...}, "links": [...], "nodes": [...], "jobs": [...], "discovery": {...},
- * "topology":
- * [...]}; docs/man/hearth.1 has the fields. As snprintf. */
+ * "topology": [...]}; docs/man/hearth.1 has the fields. As snprintf. */
 int64_t home_json(struct home *home, char *text, size_t size);
 int64_t home_metrics(struct home *home, char *text, size_t size); /* lines of Prometheus text */
 

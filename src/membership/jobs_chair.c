@@ -86,7 +86,7 @@ void chair_census(struct jobs *jobs, const struct census *census, uint64_t now_n
     chair->next_ns = now_ns;
 }
 
-static struct run *find_run(const struct chair *chair, uint64_t id)
+struct run *chair_run(const struct chair *chair, uint64_t id)
 {
     struct list *item, *after;
 
@@ -220,7 +220,7 @@ int chair_report(struct jobs *jobs, int from, const struct report *report, uint6
     }
     for (int i = 0; i < report->parts; i++) {
         const struct report_part *part = &report->part[i];
-        struct run *run = find_run(chair, part->formation);
+        struct run *run = chair_run(chair, part->formation);
         if (!run && (run = add_run(jobs, part->formation, part->job, now_ns)) != NULL) {
             run->size = part->size;
             memcpy(run->members, part->members, (size_t)part->size * sizeof(*part->members));
@@ -480,7 +480,7 @@ static uint64_t draw_id(struct jobs *jobs)
 {
     uint64_t id = 0;
 
-    while (id == 0 || find_run(&jobs->chair, id)) {
+    while (id == 0 || chair_run(&jobs->chair, id)) {
         id = hash_mix(jobs->setup.seed, jobs->census.instance);
         id = hash_mix(id, jobs->census.epoch);
         id = hash_mix(id, jobs->census.term);
@@ -619,7 +619,7 @@ static void write_personal(struct jobs *jobs, int member, struct board *board)
     board->heard = told->heard ? told->sequence : 0;
     board->ended = board->refused = 0;
     for (int i = 0; i < told->parts; i++) {
-        const struct run *run = find_run(&jobs->chair, told->part[i].formation);
+        const struct run *run = chair_run(&jobs->chair, told->part[i].formation);
         if (!run || !run->ended || told->part[i].over)
             continue;
         struct board_end *end = &board->end[board->ended++];

@@ -144,8 +144,9 @@ void chair_census(struct jobs *jobs, const struct census *census, uint64_t now_n
 int MUST_CHECK chair_report(struct jobs *jobs, int from, const struct report *report, uint64_t now_ns);
 void chair_tick(struct jobs *jobs, uint64_t now_ns);
 
-/* jobs_chair.c, for jobs_words.c */
+/* jobs_chair.c, for jobs_words.c and jobs_twice.c */
 const struct told_wish *chair_wish(const struct jobs *jobs, int member, const char *job); /* open, or NULL */
+struct run *chair_run(const struct chair *chair, uint64_t formation);                     /* or NULL */
 bool chair_silent(const struct jobs *jobs, int member, uint64_t now_ns); /* its first report is waited for */
 
 /* jobs_twice.c: a job runs once. */

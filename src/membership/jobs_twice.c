@@ -16,25 +16,13 @@ static bool lasts(const struct run *run, uint64_t now_ns)
     return now_ns >= run->since_ns + JOBS_LASTS_NS;
 }
 
-static const struct run *run_of(const struct jobs *jobs, uint64_t formation)
-{
-    struct list *item, *after;
-
-    LIST_EACH (item, after, &jobs->chair.runs) {
-        const struct run *run = container_of(item, struct run, item);
-        if (run->id == formation)
-            return run;
-    }
-    return NULL;
-}
-
 /* ---- At work ---- */
 
 /* What is over and only held disturbs nobody: who was taken out and comes back holds it still, and must not
  * look like a cluster at work. There may have been no room to note a run. */
 static bool part_runs(const struct jobs *jobs, const struct told_part *part)
 {
-    return !part->over && !run_of(jobs, part->formation);
+    return !part->over && !chair_run(&jobs->chair, part->formation);
 }
 
 static bool unnoted_run(const struct jobs *jobs)
