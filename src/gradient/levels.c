@@ -10,13 +10,11 @@
 #include <string.h>
 
 #include "compress/load.h"
-#include "core/hash.h"
+#include "core/derived_id.h"
 #include "gradient/rounds.h"
 #include "gradient/workshop.h"
 
-#define LABEL_HOST    0x686f7374
-#define LABEL_LEADERS 0x6c656164
-#define PIECE         (256u * CODER_BLOCK) /* elements that are loaded in one step */
+#define PIECE (256u * CODER_BLOCK) /* elements that are loaded in one step */
 
 enum { LEVELS_LOAD, LEVELS_REDUCE, LEVELS_BETWEEN, LEVELS_BROADCAST, LEVELS_DONE };
 
@@ -57,11 +55,10 @@ static int circle_open(struct reduction *r, bool leaders, hearth_group **out)
     int *ranks = reduction_take(r, (size_t)r->size * sizeof *ranks);
     if (ranks == NULL)
         return r->error.status;
-    uint64_t label =
-        leaders
-            ? LABEL_LEADERS
-            : hash_mix(LABEL_HOST, (uint64_t)(uint32_t)view_place(group_view(r->call.group->group), r->rank));
-    struct circle circle = {.id = hash_mix(all->group, label), .ranks = ranks};
+    uint64_t host = (uint64_t)(uint32_t)view_place(group_view(r->call.group->group), r->rank);
+    struct circle circle = {.id = leaders ? derived_id(ID_LEADERS, all->group, 0, 0)
+                                          : derived_id(ID_HOST, all->group, host, 0),
+                            .ranks = ranks};
     circle.count = ranks_of(r, leaders, ranks);
     int status = reduction_group(r, &circle, out);
     workshop_give(r->workshop, ranks);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/derived_id.h"
 #include "core/hash.h"
 #include "gradient/tensors.h"
 #include "gradient/workshop.h"
@@ -297,7 +298,7 @@ static void let_go(struct reduction *r, bool failed);
 static int groups_open(struct reduction *r, uint64_t sequence)
 {
     const struct view *view = group_view(r->call.group->group);
-    struct circle all = {.id = hash_mix(hash_mix(view->group, r->opts.tag), sequence)};
+    struct circle all = {.id = derived_id(ID_REDUCTION, view->group, r->opts.tag, sequence)};
     r->sequence = sequence;
     r->key =
         hash_mix(r->call.key != 0 ? r->call.key : all.id, r->call.state != NULL ? r->call.state->step : 0);

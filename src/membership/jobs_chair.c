@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/derived_id.h"
 #include "core/hash.h"
 #include "membership/jobs_inside.h"
 
@@ -481,10 +482,8 @@ static uint64_t draw_id(struct jobs *jobs)
     uint64_t id = 0;
 
     while (id == 0 || chair_run(&jobs->chair, id)) {
-        id = hash_mix(jobs->setup.seed, jobs->census.instance);
-        id = hash_mix(id, jobs->census.epoch);
-        id = hash_mix(id, jobs->census.term);
-        id = hash_mix(id, ++jobs->chair.formations);
+        id = derived_id(ID_FORMATION, hash_mix(jobs->setup.seed, jobs->census.instance),
+                        hash_mix(jobs->census.epoch, jobs->census.term), ++jobs->chair.formations);
     }
     return id;
 }

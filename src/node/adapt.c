@@ -11,13 +11,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/derived_id.h"
 #include "core/paper.h"
 #include "node/call.h"
 #include "node/footing.h"
 #include "node/residence.h"
 
-#define TAG_RECORD UINT64_C(0x6865617274684101)
-#define TAG_VOTE   UINT64_C(0x6865617274684102)
+enum adapt_tag { TAG_RECORD, TAG_VOTE };
 
 enum vote { VOTE_GOOD, VOTE_BUSY, VOTE_WRONG, VOTE_FAILED, VOTES };
 
@@ -28,6 +28,11 @@ static bool in_flight(hearth_group *group)
     bool busy = group_busy(group->group);
     mutex_unlock(&group->node->baton);
     return busy || (worker != NULL && worker->busy(worker, group));
+}
+
+static uint64_t adapt_tag(hearth_group *group, enum adapt_tag what)
+{
+    return derived_id(ID_ADAPT_TAG, group_view(group->group)->group, (uint64_t)what, 0);
 }
 
 /* ---- the record ---- */
@@ -45,7 +50,7 @@ static enum vote take_record(hearth_group *group, const struct arrangement *want
                         .dtype = HEARTH_U8};
     bool busy = in_flight(group); /* the others must not wait for us: we take part, and vote against it */
     hearth_opts_init(&opts);
-    opts.tag = TAG_RECORD;
+    opts.tag = adapt_tag(group, TAG_RECORD);
     if (hearth_rank(group) == 0)
         arrangement_encode(wanted != NULL && !busy ? wanted : &nothing_new, record);
     if (call_run(group, &call, &opts) != HEARTH_OK) {
@@ -99,7 +104,7 @@ static int cast_vote(hearth_group *group, enum vote vote, struct error *error)
     struct call call = {
         .kind = PLAN_ALL_GATHER, .source = &own, .target = votes, .count = 1, .dtype = HEARTH_U8};
     hearth_opts_init(&opts);
-    opts.tag = TAG_VOTE;
+    opts.tag = adapt_tag(group, TAG_VOTE);
     int status = call_run(group, &call, &opts);
     if (vote != VOTE_GOOD) /* so nobody adopts it, whatever became of the vote */
         return error->status;

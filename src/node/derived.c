@@ -2,6 +2,7 @@
 /* What is made of other collectives: splitting a group, comparing bytes. And the accessors. */
 #include <string.h>
 
+#include "core/derived_id.h"
 #include "core/hash.h"
 #include "node/call.h"
 #include "node/residence.h"
@@ -121,7 +122,7 @@ static int child_open(hearth_group *parent, const struct wish *all, const struct
         site[i] = view_place(&view, members[i]);
         members[i] = group_member(parent->group, members[i]);
     }
-    view.group = hash_mix(hash_mix(view.group, number), (uint64_t)own->color);
+    view.group = derived_id(ID_SPLIT, view.group, number, (uint64_t)own->color);
     view.size = count;
     view.host = view.host != NULL ? host : NULL;
     view.site = view.site != NULL ? site : NULL;

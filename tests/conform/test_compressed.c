@@ -608,6 +608,38 @@ static void test_close_in_flight(void **state)
     }
 }
 
+/* The groups that compressed all-reduces have for themselves, known by (tag, number), and those of splits,
+ * known by (number, color), are never taken for each other. */
+static void splits_after_compressed(struct cluster *c, int rank, void *arg)
+{
+    (void)arg;
+    float x[64] = {1}, one = 1;
+    struct hearth_opts opts = opts_default();
+    opts.timeout_ms = 10000;
+    for (opts.tag = 0; opts.tag < 4; opts.tag++)
+        for (int i = 0; i < 3; i++)
+            check_status(hearth_all_reduce_compressed(c->world[rank], x, 64, HEARTH_F32, HEARTH_AVG, "int8",
+                                                      NULL, &opts),
+                         HEARTH_OK);
+    opts.tag = 0;
+    for (int color = 0; color < 3; color++) {
+        hearth_group *child = NULL;
+        if (!check_status(hearth_group_split(c->world[rank], color, 0, &opts, &child), HEARTH_OK))
+            return;
+        check_status(hearth_all_reduce(child, &one, &one, 1, HEARTH_F32, HEARTH_MAX, &opts), HEARTH_OK);
+        hearth_group_close(child);
+    }
+}
+
+static void test_splits_after_compressed(void **state)
+{
+    (void)state;
+    struct cluster c;
+    cluster_open(&c, 3, NULL);
+    cluster_run(&c, splits_after_compressed, NULL);
+    cluster_close(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -628,6 +660,7 @@ int main(void)
         cmocka_unit_test(test_guard),
         cmocka_unit_test(test_alone_and_empty),
         cmocka_unit_test(test_close_in_flight),
+        cmocka_unit_test(test_splits_after_compressed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

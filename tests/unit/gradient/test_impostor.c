@@ -13,7 +13,7 @@
 #include "compress/randomk.h"
 #include "compress/sparse.h"
 #include "core/bytes.h"
-#include "core/hash.h"
+#include "core/derived_id.h"
 #include "core/prng.h"
 #include "gradient/work.h"
 #include "support/watchdog.h"
@@ -200,7 +200,7 @@ static void impostor_run(struct scene *s)
     const struct view *view = group_view(s->world[1]->group);
     struct view hidden = *view;
     int members[2] = {group_member(s->world[1]->group, 0), group_member(s->world[1]->group, 1)};
-    hidden.group = hash_mix(hash_mix(view->group, 0), node_sequence(s->world[1], 0));
+    hidden.group = derived_id(ID_REDUCTION, view->group, 0, node_sequence(s->world[1], 0));
     assert_int_equal(node_group(s->nodes[1], &hidden, members, &s->hidden), HEARTH_OK);
     struct call opening = {.kind = PLAN_ALL_GATHER,
                            .source = &s->opening[1],
