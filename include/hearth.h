@@ -701,7 +701,8 @@ HEARTH_API void hearth_compressor_close(hearth_compressor *compressor);
 HEARTH_API int hearth_compressor_rule(hearth_compressor *compressor, const char *pattern, const char *codec);
 
 /* One tensor: its name is its identity (1..255 printable ASCII), its type and shape are fixed by the first
- * call. A tensor takes part in one operation at a time. */
+ * call. A tensor takes part in one operation at a time. Layers that stand one behind the other in one array
+ * are tensors of their own, each with its name and its place in the array. */
 struct hearth_tensor {
     const char *name;
     void *data;
@@ -735,7 +736,7 @@ struct hearth_compressor_stats {
     uint64_t tensors;     /* known */
     uint64_t steps;       /* all-reduces that ended well; none in a group of one */
     uint64_t plain_bytes; /* what they would have sent uncompressed from this member */
-    uint64_t sent_bytes;  /* what they sent */
+    uint64_t sent_bytes;  /* what they sent, without frame headers */
     double ratio;         /* plain / sent; 0 while nothing was sent */
     double captured;      /* share of the last step's energy that was sent, 0..1, from every 16th block */
     double residual_norm; /* Euclidean norm of what is left behind now */
@@ -752,8 +753,9 @@ HEARTH_API int64_t hearth_compressor_explain(hearth_compressor *compressor, cons
 typedef struct hearth_sync hearth_sync;
 
 /* Makes the gradients of many tensors meet, as they become ready: small ones travel together, large ones in
- * pieces, while the rest is still being computed. HEARTH_SUM or HEARTH_AVG. All members open the syncs of a
- * group in the same order. Close it before its group; hearth_close frees it at the latest. */
+ * pieces, while the rest is still being computed. `codec` NULL: the node's config's, else none. HEARTH_SUM or
+ * HEARTH_AVG. All members open the syncs of a group in the same order. Close it before its group;
+ * hearth_close frees it at the latest. */
 HEARTH_API int hearth_sync_open(hearth_group *group, const char *codec, enum hearth_op op, hearth_sync **out);
 /* The same on a compressor that the caller has set up and closes after the sync. Its rules are looked at when
  * the first step begins. */

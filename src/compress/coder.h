@@ -3,8 +3,8 @@
  * functions; the same bits with every set of kernels. (topk over a whole tensor: sparse.h; randomk.h;
  * powersgd.h.)
  *
- * A part is a run of elements that begins at a multiple of coder_block. Its payload is a header of 8 bytes
- * (PART_... flags, 0) and then its blocks, one after the other; only the tensor's last block may be short.
+ * A part is a run of elements; of topk it begins at a multiple of the chunk. Its payload is a header of 8
+ * bytes (PART_... flags, 0) and then its blocks, one after the other; only its last block may be short.
  * Lengths follow from codec and count alone. docs/payloads.md has the bytes.
  *
  * Everything is done a block at a time in a scratch that stays in the nearest cache, so that memory is

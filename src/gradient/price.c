@@ -27,14 +27,11 @@
 #include "collective/select.h"
 #include "compress/powersgd.h"
 #include "compress/sparse.h"
+#include "gradient/round_cut.h"
 
-#define ROUND_PART    1048576.0 /* elements of a part of a round, at most: as rounds.c cuts them */
-#define ROUND_BYTES   262144.0  /* and about so many bytes when coded, fewer on slow links */
-#define ROUNDS_WISHED 4.0
-#define ROUNDS_MOVING 6.0  /* at once */
-#define AUTO_MARGIN   0.95 /* of plain's price: what a codec must stay below to be chosen by itself */
-#define COMPARE_HOPS  2    /* before and after */
-#define COMPARE_BYTES 64.0
+#define ROUNDS_MOVING 6.0       /* at once */
+#define AUTO_MARGIN   0.95      /* of plain's price: what a codec must stay below to be chosen by itself */
+#define COMPARE_HOPS  2         /* before and after */
 #define MESSAGE_BYTES 1048576.0 /* where the view does not say */
 
 /* ---- kernels ---- */
@@ -67,6 +64,59 @@ static double width_factor(const struct tensor_shape *shape)
     return shape->dtype == HEARTH_F64 ? WIDE_FACTOR : 1;
 }
 
+/* ---- who is where ---- */
+
+/* What the members' places mean for prices. */
+struct crew {
+    int size;
+    int hosts;        /* or sites, where they are known */
+    int fewest, most; /* members of a host */
+    struct link_cost inside, across;
+    struct link_cost pace; /* of the links that set it: rounds are cut by them */
+    double message_bytes;
+};
+
+static struct crew crew_of(const struct view *view)
+{
+    struct crew crew = {.size = view->size,
+                        .fewest = view->size,
+                        .inside = view->inside,
+                        .across = view->across,
+                        .message_bytes = view->chunk_bytes ? (double)view->chunk_bytes : MESSAGE_BYTES};
+
+    for (int r = 0; r < view->size; r++) {
+        int mates = 0;
+        if (r > 0 && view_place(view, r) == view_place(view, r - 1))
+            continue; /* counted a moment ago */
+        bool known = false;
+        for (int q = 0; q < view->size && !known; q++) {
+            bool mate = view_place(view, q) == view_place(view, r);
+            mates += mate;
+            known = mate && q < r;
+        }
+        if (known)
+            continue;
+        crew.hosts++;
+        crew.fewest = mates < crew.fewest ? mates : crew.fewest;
+        crew.most = mates > crew.most ? mates : crew.most;
+    }
+    crew.pace = crew.hosts > 1 ? view->across : view->inside;
+    if (view->port_sharers > 1)
+        crew.across.bytes_per_s /= view->port_sharers;
+    return crew;
+}
+
+/* One member of each host: nobody shares a port. */
+static struct crew crew_leaders(const struct crew *crew, const struct view *view)
+{
+    struct crew leaders = *crew;
+
+    leaders.size = crew->hosts;
+    leaders.fewest = leaders.most = 1;
+    leaders.across = view->across;
+    return leaders;
+}
+
 /* ---- what is to be done ---- */
 
 /* One way of one codec with one tensor, for a member. */
@@ -95,140 +145,117 @@ static bool matrix_of(const struct codec *codec, const struct tensor_shape *shap
     return powersgd_pays(m);
 }
 
-/* Into how many rounds a tensor of n elements and so many bytes is cut. */
-static double rounds_of(double n, double coded, int parts)
+/* Part by part: in rounds. */
+static void load_rounds(const struct codec *codec, enum reduction_way way, const struct tensor_shape *shape,
+                        const struct crew *crew, struct load *load)
 {
-    double part = ROUND_BYTES / coded * n;
+    struct round_plan plan = round_plan_of(codec, way, shape->count, crew->size, crew->pace.bytes_per_s);
 
-    part = (part < ROUND_PART ? part : ROUND_PART) * parts;
-    if (n / part > ROUNDS_WISHED)
-        return n / part;
-    double least = ROUND_PART / 32 * parts;
-    return n < least ? 1 : n / least < ROUNDS_WISHED ? n / least : ROUNDS_WISHED;
+    load->bytes = (double)round_plan_bytes(&plan);
+    load->rounds = (double)plan.round_count;
+}
+
+/* topk over a whole tensor: entries are taken to be spread evenly over the owners' parts. */
+static void load_whole(const struct codec *codec, enum reduction_way way, const struct tensor_shape *shape,
+                       const struct crew *crew, struct load *load)
+{
+    size_t size = (size_t)crew->size, keep = codec_keeps(codec, shape->count), part = shape->count / size;
+    double others = (double)size - 1;
+
+    if (way == WAY_ALLGATHER) {
+        load->bytes = others * (double)sparse_len(codec, keep, shape->count);
+        return;
+    }
+    size_t longest = (shape->count + size - 1) / size, few = keep / size, more = keep % size;
+    double counts = others * (double)size * sizeof(uint32_t);
+    double lists = (double)(size - more) * (double)sparse_len(codec, few, part);
+    if (more > 0)
+        lists += (double)more * (double)sparse_len(codec, few + 1, longest);
+    double chosen = CHOSEN_HEAD + (double)sparse_len(codec, codec_keeps(codec, longest), longest);
+    load->bytes = counts + lists * others / (double)size + others * chosen;
 }
 
 static bool load_coded(const struct codec *codec, enum reduction_way way, const struct tensor_shape *shape,
-                       int size, struct load *load)
+                       const struct crew *crew, struct load *load)
 {
     bool parts = codec_is_partwise(codec), whole = codec->kind == CODEC_TOPK && !parts;
     struct speed speed = speeds[codec->kind];
-    double n = (double)shape->count, others = size - 1, coded;
+    double n = (double)shape->count;
     double touched = is_sparse(codec) ? (double)codec_keeps(codec, shape->count) : n;
 
     if (whole && shape->count > SPARSE_COUNT_MAX)
         return false;
     if (whole) {
-        coded = (double)sparse_len(codec, codec_keeps(codec, shape->count), shape->count);
+        load_whole(codec, way, shape, crew, load);
         speed.encode = WHOLE_ENCODE_NS;
         speed.merge = WHOLE_MERGE_NS;
     } else {
-        coded = (double)coder_len(codec, shape->count);
+        load_rounds(codec, way, shape, crew, load);
     }
-    load->rounds = parts ? rounds_of(n, coded, way == WAY_OWNER ? size : 1) : 1;
     load->kernel_ns = n * (speed.encode + WRITE_NS);
     if (way == WAY_ALLGATHER) {
         load->hops = 1;
-        load->bytes = others * coded;
-        load->kernel_ns += size * touched * speed.decode;
+        load->kernel_ns += crew->size * touched * speed.decode;
     } else {
         load->hops = whole ? 3 : 2;
-        load->bytes = 2 * others / size * coded;
         load->kernel_ns += touched * (speed.merge + speed.decode);
-        load->kernel_ns += parts ? n / size * speed.encode : 0;
+        load->kernel_ns += parts ? n / crew->size * speed.encode : 0;
     }
     return true;
 }
 
-static bool load_shared(const struct codec *codec, const struct tensor_shape *shape, int size,
+/* Bytes and hops of the sum of a small array that all members have alike. */
+static void add_shared(const struct codec *values, size_t count, const struct crew *crew, struct load *load)
+{
+    enum reduction_way way = round_way(values, count, crew->size, &crew->pace);
+    struct round_plan plan = round_plan_of(values, way, count, crew->size, crew->pace.bytes_per_s);
+
+    load->bytes += (double)round_plan_bytes(&plan);
+    load->hops += way == WAY_OWNER ? 2 : 1;
+}
+
+static bool load_shared(const struct codec *codec, const struct tensor_shape *shape, const struct crew *crew,
                         struct load *load)
 {
-    double n = (double)shape->count, share = 2 * (double)(size - 1) / size;
+    double n = (double)shape->count;
     struct matrix m;
 
     if (codec->kind == CODEC_RANDOMK) {
         size_t keep = codec_keeps(codec, shape->count);
         struct codec values = codec_of_values(codec->values);
         const struct speed *speed = &speeds[CODEC_RANDOMK];
-        load->hops = 2;
-        load->bytes = share * (double)coder_len(&values, keep);
+        add_shared(&values, keep, crew, load);
         load->kernel_ns = n * (speed->encode + WRITE_NS) + (double)keep * (speed->merge + speed->decode);
         return true;
     }
     if (!matrix_of(codec, shape, &m))
         return false;
+    struct codec values = codec_of_values(VALUES_F32);
     double factors = ((double)m.rows + (double)m.columns) * m.rank;
     double step = codec->alternate ? ALTERNATE_NS + ALTERNATE_RANK_NS * m.rank
                                    : POWERSGD_NS + POWERSGD_RANK_NS * m.rank;
-    if (codec->alternate)
-        factors /= 2; /* one of the two in turn */
-    load->hops = codec->alternate ? 2 : 4;
-    load->bytes = share * factors * (double)sizeof(float);
+    add_shared(&values, m.rows * m.rank, crew, load);
+    add_shared(&values, m.columns * m.rank, crew, load);
+    if (codec->alternate) { /* one of the two in turn */
+        factors /= 2;
+        load->bytes /= 2;
+        load->hops = (load->hops + 1) / 2;
+    }
     load->kernel_ns = n * step + factors * m.rank * FACTOR_NS;
     return true;
 }
 
 static bool load_of(const struct codec *codec, enum reduction_way way, const struct tensor_shape *shape,
-                    int size, struct load *load)
+                    const struct crew *crew, struct load *load)
 {
     *load = (struct load){.rounds = 1};
     if (shape->count == 0)
         return true;
-    if (way == WAY_SHARED ? !load_shared(codec, shape, size, load)
-                          : !load_coded(codec, way, shape, size, load))
+    if (way == WAY_SHARED ? !load_shared(codec, shape, crew, load)
+                          : !load_coded(codec, way, shape, crew, load))
         return false;
     load->kernel_ns *= width_factor(shape);
     return true;
-}
-
-/* ---- who is where ---- */
-
-/* What the members' places mean for prices. */
-struct crew {
-    int size;
-    int hosts;        /* or sites, where they are known */
-    int fewest, most; /* members of a host */
-    struct link_cost inside, across;
-    double message_bytes;
-};
-
-static struct crew crew_of(const struct view *view)
-{
-    struct crew crew = {.size = view->size,
-                        .fewest = view->size,
-                        .inside = view->inside,
-                        .across = view->across,
-                        .message_bytes = view->chunk_bytes ? (double)view->chunk_bytes : MESSAGE_BYTES};
-
-    for (int r = 0; r < view->size; r++) {
-        int mates = 0;
-        if (r > 0 && view_place(view, r) == view_place(view, r - 1))
-            continue; /* counted a moment ago */
-        bool known = false;
-        for (int q = 0; q < view->size && !known; q++) {
-            bool mate = view_place(view, q) == view_place(view, r);
-            mates += mate;
-            known = mate && q < r;
-        }
-        if (known)
-            continue;
-        crew.hosts++;
-        crew.fewest = mates < crew.fewest ? mates : crew.fewest;
-        crew.most = mates > crew.most ? mates : crew.most;
-    }
-    if (view->port_sharers > 1)
-        crew.across.bytes_per_s /= view->port_sharers;
-    return crew;
-}
-
-/* One member of each host: nobody shares a port. */
-static struct crew crew_leaders(const struct crew *crew, const struct view *view)
-{
-    struct crew leaders = *crew;
-
-    leaders.size = crew->hosts;
-    leaders.fewest = leaders.most = 1;
-    leaders.across = view->across;
-    return leaders;
 }
 
 /* ---- prices ---- */
@@ -260,12 +287,12 @@ static struct reduction_price price_flat(const struct codec *codec, enum reducti
     struct reduction_price price = {0};
     struct load load;
 
-    if (!load_of(codec, way, shape, crew->size, &load))
+    if (!load_of(codec, way, shape, crew, &load))
         return impossible;
     if (crew->size == 1)
         return price;
     double latency = crew_latency(crew, load.hops + COMPARE_HOPS);
-    price.bytes = load.bytes + COMPARE_HOPS * COMPARE_BYTES * (crew->size - 1);
+    price.bytes = load.bytes + (double)COMPARE_BYTES * (crew->size - 1);
     double wire = crew_wire(crew, price.bytes);
     price.wire_s = wire + latency;
     price.hops_s = latency;
@@ -426,15 +453,15 @@ enum reduction_way reduction_between_hosts(const struct codec *codec, const stru
 
 static const struct codec plain_codec = {.kind = CODEC_NONE, .feedback = true};
 
-/* The codec by its cheapest way; of equal ones the first. */
+/* The codec by its cheapest way that sends no more than that; of equal ones the first. */
 static struct reduction_choice best_way(const struct codec *codec, const struct tensor_shape *shape,
-                                        const struct view *view, const struct crew *crew)
+                                        const struct view *view, const struct crew *crew, double bytes_max)
 {
     struct reduction_choice best = {.codec = *codec, .way = WAY_PLAIN, .price = impossible};
 
     for (int w = WAY_PLAIN; w < WAY_COUNT; w++) {
         struct reduction_price price = crew_price(codec, (enum reduction_way)w, shape, view, crew);
-        if (price.total_s < best.price.total_s) {
+        if (price.total_s < best.price.total_s && price.bytes <= bytes_max) {
             best.way = (enum reduction_way)w;
             best.price = price;
         }
@@ -449,9 +476,10 @@ void reduction_choose(const struct codec_list *list, const struct tensor_shape *
     struct reduction_price plain = price_plain(shape, view);
     struct reduction_choice best = {.codec = plain_codec, .way = WAY_PLAIN, .price = plain};
     double limit = list->automatic ? plain.total_s * AUTO_MARGIN : HUGE_VAL;
+    double bytes_max = list->automatic ? plain.bytes : HUGE_VAL;
 
     for (int i = 0; i < list->count; i++) {
-        struct reduction_choice one = best_way(&list->codec[i], shape, view, &crew);
+        struct reduction_choice one = best_way(&list->codec[i], shape, view, &crew, bytes_max);
         if (one.price.total_s < limit) {
             best = one;
             limit = one.price.total_s;
@@ -479,17 +507,30 @@ static struct words time_words(double seconds)
     return words;
 }
 
+static struct words bytes_words(double bytes)
+{
+    struct words words;
+
+    if (bytes < 1e4)
+        snprintf(words.s, sizeof(words.s), "%.0f B", bytes);
+    else if (bytes < 1e7)
+        snprintf(words.s, sizeof(words.s), "%.4g kB", bytes * 1e-3);
+    else
+        snprintf(words.s, sizeof(words.s), "%.4g MB", bytes * 1e-6);
+    return words;
+}
+
 void reduction_reason(const struct reduction_choice *choice, char *text, size_t size)
 {
     char codec[CODEC_TEXT_MAX];
 
     codec_text(&choice->codec, codec, sizeof(codec));
     if (choice->way == WAY_PLAIN)
-        snprintf(text, size, "%s by plain: %s (%.3g MB)", codec, time_words(choice->price.total_s).s,
-                 choice->price.bytes * 1e-6);
+        snprintf(text, size, "%s by plain: %s (%s)", codec, time_words(choice->price.total_s).s,
+                 bytes_words(choice->price.bytes).s);
     else
-        snprintf(text, size, "%s by %s: %s (wire %s, %.3g MB; kernels %s), plain %s", codec,
+        snprintf(text, size, "%s by %s: %s (wire %s, %s; kernels %s), plain %s", codec,
                  reduction_way_name(choice->way), time_words(choice->price.total_s).s,
-                 time_words(choice->price.wire_s).s, choice->price.bytes * 1e-6,
+                 time_words(choice->price.wire_s).s, bytes_words(choice->price.bytes).s,
                  time_words(choice->price.kernel_s).s, time_words(choice->plain.total_s).s);
 }

@@ -23,8 +23,13 @@ struct tensor_shape {
     enum hearth_dtype dtype;
 };
 
+/* Of a compressed all-reduce, to each of the others: its opening and its vote. */
+#define COMPARE_BYTES 144u
+/* topk over a whole tensor, before an owner's list: how many entries it has, whether a sum overflows. */
+#define CHOSEN_HEAD 8u
+
 struct reduction_price {
-    double bytes;  /* that the busiest member sends through its port, all phases */
+    double bytes;  /* that the busiest member sends through its port, all phases, without frame headers */
     double wire_s; /* the network alone, latency included */
     double hops_s; /* of which latency: tensors that travel together pay it once. PLAIN: not told apart, 0 */
     double kernel_s; /* arithmetic of one member */
@@ -50,11 +55,12 @@ struct reduction_choice {
     struct reduction_price price, plain; /* of the choice, and of WAY_PLAIN */
 };
 /* The cheapest of the list's codecs and their ways; `automatic` lists may also choose none, and do unless a
- * codec is cheaper by a margin (5 %). A list of one codec: only the way is chosen. What cannot code the shape
- * becomes none: powersgd that does not pay for it or has none, topk over more than SPARSE_COUNT_MAX. */
+ * codec is cheaper by a margin (5 %) and sends no more. A list of one codec: only the way is
+ * chosen. What cannot code the shape becomes none: powersgd that does not pay for it or has none, topk over
+ * more than SPARSE_COUNT_MAX. */
 void reduction_choose(const struct codec_list *list, const struct tensor_shape *shape,
                       const struct view *view, struct reduction_choice *choice);
-/* "topk:0.01 by owner: 12.1 ms (wire 4.2 ms, 0.53 MB; kernels 8 ms), plain 800 ms" */
+/* "topk:0.01 by owner: 12.1 ms (wire 4.2 ms, 530 kB; kernels 8 ms), plain 800 ms" */
 void reduction_reason(const struct reduction_choice *choice, char *text, size_t size);
 
 #endif

@@ -350,8 +350,11 @@ static int votes_check(struct reduction *r)
     return HEARTH_OK;
 }
 
+static_assert(sizeof(struct opening) + sizeof(struct vote) == COMPARE_BYTES, "as prices count them");
+
 static int vote_start(struct reduction *r)
 {
+    r->sent_bytes += COMPARE_BYTES * (uint64_t)(r->size - 1); /* the opening, too */
     r->votes[r->rank] = (struct vote){.magic = VOTE_MAGIC, .poisoned = atomic_load(&r->poisoned)};
     return sub_all_gather(r, &r->vote_sub, r->votes, sizeof *r->votes, SUB_CONTROL);
 }

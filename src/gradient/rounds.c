@@ -10,19 +10,15 @@
 #include "gradient/rounds.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "core/hash.h"
+#include "gradient/round_cut.h"
 #include "gradient/workshop.h"
 
-#define PAYLOAD_MAX   (256u << 10) /* bytes of a part, about */
-#define PAYLOAD_MIN   (64u << 10)
-#define PAYLOAD_S     0.01 /* and so long on the wire: what the first and the last round cost is not hidden */
-#define PART_MAX      (1u << 20) /* elements */
-#define PART_MIN      (32u << 10)
-#define ROUNDS_WISHED 4 /* at least, if there is enough for them */
-#define PLACES        6 /* rounds in flight */
-#define MEMBERS_MAX   CODER_PAYLOADS_MAX
+#define PLACES      6 /* rounds in flight */
+#define MEMBERS_MAX CODER_PAYLOADS_MAX
 
 enum place_state { PLACE_FREE, PLACE_ENCODED, PLACE_GATHERING };
 
@@ -34,21 +30,12 @@ struct place {
 
 struct rounds {
     struct array array;
-    size_t part; /* elements, but in the last round */
-    size_t round_count;
+    struct round_plan plan;
     size_t encoded, merged, decoded; /* rounds that have passed this point */
     size_t available;                /* elements that may be encoded */
     struct place place[PLACES];
     uint8_t *memory;
     _Atomic(int) status; /* of pieces that run side by side */
-};
-
-/* How one round is cut. */
-struct cut {
-    size_t first; /* element of the array */
-    size_t part;  /* elements of each part, the last ones may have fewer */
-    size_t len;   /* bytes of a payload */
-    int parts;
 };
 
 static size_t align_up(size_t x, size_t to)
@@ -68,46 +55,8 @@ static const struct link_cost *pace_of(const struct reduction *r)
     return across ? &view->across : &view->inside;
 }
 
-static size_t payload_of(const struct reduction *r)
-{
-    double bytes = pace_of(r)->bytes_per_s * PAYLOAD_S;
-    return bytes < PAYLOAD_MIN ? PAYLOAD_MIN : bytes > PAYLOAD_MAX ? PAYLOAD_MAX : (size_t)bytes;
-}
-
-static int parts_of(enum reduction_way way, int size)
-{
-    return way == WAY_OWNER ? size : 1;
-}
-
-static size_t part_of(const struct codec *codec, enum reduction_way way, size_t count, int size,
-                      size_t payload)
-{
-    size_t block = coder_block(codec), parts = (size_t)parts_of(way, size);
-    size_t len = coder_len(codec, block) - PART_HEADER_LEN;
-    size_t most = payload / (len > 0 ? len : 1) * block;
-    most = most < PART_MAX ? most : PART_MAX;
-    size_t part = count / (parts * ROUNDS_WISHED);
-    part = part < PART_MIN ? PART_MIN : part;
-    part = part < most ? part : most;
-    size_t all = (count + parts - 1) / parts;
-    part = part < all ? part : all;
-    return align_up(part > 0 ? part : 1, block);
-}
-
-static struct cut cut_of(const struct rounds *s, int size, size_t round)
-{
-    const struct array *a = &s->array;
-    int parts = parts_of(a->way, size);
-    struct cut cut = {.first = round * s->part * (size_t)parts, .part = s->part, .parts = parts};
-    size_t rest = a->count - cut.first;
-    if (rest < s->part * (size_t)parts)
-        cut.part = align_up((rest + (size_t)parts - 1) / (size_t)parts, coder_block(&a->codec));
-    cut.len = coder_len(&a->codec, cut.part < rest ? cut.part : rest);
-    return cut;
-}
-
 /* Elements of part p of a round, and where it begins in the array. */
-static struct range part_range(const struct rounds *s, const struct cut *cut, int p)
+static struct range part_range(const struct rounds *s, const struct round_cut *cut, int p)
 {
     size_t begin = cut->first + cut->part * (size_t)p, count = s->array.count;
     if (begin >= count)
@@ -122,22 +71,21 @@ static size_t places_of(size_t round_count)
     return round_count < PLACES ? round_count : PLACES;
 }
 
-static size_t place_len(const struct codec *codec, enum reduction_way way, size_t part, int size)
+/* One payload for each member. */
+static size_t buffer_len(const struct round_plan *plan)
 {
-    size_t buffers = way == WAY_OWNER ? 3 : 1;
-    return buffers * align_up(coder_len(codec, part) * (size_t)size, HEAP_ALIGN);
+    return align_up(coder_len(&plan->codec, plan->part) * (size_t)plan->size, HEAP_ALIGN);
 }
 
-static size_t rounds_of(enum reduction_way way, size_t count, size_t part, int size)
+static size_t place_len(const struct round_plan *plan)
 {
-    size_t step = part * (size_t)parts_of(way, size);
-    return (count + step - 1) / step;
+    return (plan->way == WAY_OWNER ? 3 : 1) * buffer_len(plan);
 }
 
 size_t rounds_memory(const struct codec *codec, enum reduction_way way, size_t count, int size)
 {
-    size_t part = part_of(codec, way, count, size, PAYLOAD_MAX);
-    return places_of(rounds_of(way, count, part, size)) * place_len(codec, way, part, size);
+    struct round_plan plan = round_plan_of(codec, way, count, size, HUGE_VAL); /* the longest parts */
+    return places_of(plan.round_count) * place_len(&plan);
 }
 
 static void place_lay(struct place *place, uint8_t *at, enum reduction_way way, size_t len)
@@ -156,18 +104,16 @@ int rounds_open(struct reduction *r, const struct array *array, struct rounds **
     if (s == NULL)
         return r->error.status;
     *s = (struct rounds){.array = *array};
-    s->part = part_of(&array->codec, array->way, array->count, r->size, payload_of(r));
+    s->plan = round_plan_of(&array->codec, array->way, array->count, r->size, pace_of(r)->bytes_per_s);
     s->available = array->count;
-    s->round_count = rounds_of(array->way, array->count, s->part, r->size);
-    size_t places = places_of(s->round_count), len = place_len(&array->codec, array->way, s->part, r->size);
+    size_t places = places_of(s->plan.round_count), len = place_len(&s->plan);
     s->memory = reduction_take(r, places * len + 1);
     if (s->memory == NULL) {
         workshop_give(r->workshop, s);
         return r->error.status;
     }
     for (size_t i = 0; i < places; i++)
-        place_lay(&s->place[i], s->memory + i * len, array->way,
-                  align_up(coder_len(&array->codec, s->part) * (size_t)r->size, HEAP_ALIGN));
+        place_lay(&s->place[i], s->memory + i * len, array->way, buffer_len(&s->plan));
     *out = s;
     return HEARTH_OK;
 }
@@ -181,8 +127,8 @@ void rounds_close(struct rounds *s, struct reduction *r, bool failed)
         sub_cancel(r, &s->place[i].second);
     }
     size_t size = dtype_size(s->array.out.dtype);
-    size_t passed = s->decoded * s->part * (size_t)parts_of(s->array.way, r->size);
-    passed = passed < s->array.count ? passed : s->array.count;
+    size_t passed =
+        s->decoded < s->plan.round_count ? round_cut_at(&s->plan, s->decoded).first : s->array.count;
     if (failed && s->array.undo != NULL)
         memcpy(s->array.out.out, s->array.undo, passed * size);
     workshop_give(r->workshop, s->memory);
@@ -195,7 +141,7 @@ struct job {
     struct rounds *rounds;
     struct reduction *r;
     struct place *place;
-    struct cut cut;
+    struct round_cut cut;
     struct energy energy[MEMBERS_MAX];
     struct error error;
 };
@@ -238,7 +184,7 @@ static int encode_round(struct rounds *s, struct reduction *r)
     if (job == NULL)
         return r->error.status;
     *job = (struct job){.rounds = s, .r = r, .place = &s->place[s->encoded % PLACES]};
-    job->cut = cut_of(s, r->size, s->encoded);
+    job->cut = round_cut_at(&s->plan, s->encoded);
     reduction_compress(r, encode_piece, job, (size_t)job->cut.parts);
     for (int p = 0; s->array.is_tensor && p < job->cut.parts; p++) {
         r->energy.before += job->energy[p].before;
@@ -258,7 +204,7 @@ static int encode_round(struct rounds *s, struct reduction *r)
 static int merge_round(struct rounds *s, struct reduction *r)
 {
     struct place *place = &s->place[s->merged % PLACES];
-    struct cut cut = cut_of(s, r->size, s->merged);
+    struct round_cut cut = round_cut_at(&s->plan, s->merged);
     struct range range = part_range(s, &cut, r->rank);
     int status = sub_finish(r, &place->first);
     if (status != HEARTH_OK)
@@ -318,7 +264,7 @@ static int decode_round(struct rounds *s, struct reduction *r)
     struct job *job = reduction_take(r, sizeof *job);
     if (job == NULL)
         return r->error.status;
-    *job = (struct job){.rounds = s, .r = r, .place = place, .cut = cut_of(s, r->size, s->decoded)};
+    *job = (struct job){.rounds = s, .r = r, .place = place, .cut = round_cut_at(&s->plan, s->decoded)};
     s->decoded++; /* from here on there is something to put back */
     reduction_expand(r, decode_piece, job, (size_t)job->cut.parts);
     status = atomic_load(&s->status);
@@ -343,9 +289,9 @@ void rounds_offer(struct rounds *s, size_t available)
     s->available = available;
 }
 
-static bool is_available(const struct rounds *s, int size)
+static bool is_available(const struct rounds *s)
 {
-    struct cut cut = cut_of(s, size, s->encoded);
+    struct round_cut cut = round_cut_at(&s->plan, s->encoded);
     size_t end = cut.first + cut.part * (size_t)cut.parts;
     return s->available >= (end < s->array.count ? end : s->array.count);
 }
@@ -354,13 +300,13 @@ static bool is_available(const struct rounds *s, int size)
 enum step rounds_step(struct rounds *s, struct reduction *r)
 {
     struct place *oldest = &s->place[s->decoded % PLACES];
-    if (s->decoded == s->round_count)
+    if (s->decoded == s->plan.round_count)
         return STEP_DONE;
     if (r->opened && oldest->state == PLACE_GATHERING && sub_ended(&oldest->second))
         return done_or_failed(decode_round(s, r));
     if (s->array.way == WAY_OWNER && s->merged < s->encoded && sub_ended(&s->place[s->merged % PLACES].first))
         return done_or_failed(merge_round(s, r));
-    if (s->encoded < s->round_count && s->encoded - s->decoded < PLACES && is_available(s, r->size))
+    if (s->encoded < s->plan.round_count && s->encoded - s->decoded < PLACES && is_available(s))
         return done_or_failed(encode_round(s, r));
     r->awaits = oldest->state == PLACE_GATHERING ? &oldest->second : &oldest->first;
     if (sub_ended(r->awaits))
@@ -370,12 +316,5 @@ enum step rounds_step(struct rounds *s, struct reduction *r)
 
 enum reduction_way rounds_way(const struct reduction *r, const struct codec *codec, size_t count)
 {
-    const struct link_cost *cost = pace_of(r);
-    size_t size = (size_t)r->size, part = align_up((count + size - 1) / size, coder_block(codec));
-    double others = r->size - 1, len = (double)coder_len(codec, count),
-           part_len = (double)coder_len(codec, part < count ? part : count);
-    /* By owners less is sent, unless their parts are mostly empty, but it takes one hop more. */
-    double gather_s = cost->alpha_s + others * len / cost->bytes_per_s;
-    double owner_s = 2 * cost->alpha_s + 2 * others * part_len / cost->bytes_per_s;
-    return gather_s <= owner_s ? WAY_ALLGATHER : WAY_OWNER;
+    return round_way(codec, count, r->size, pace_of(r));
 }

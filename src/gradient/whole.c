@@ -13,8 +13,6 @@
 #include "core/bytes.h"
 #include "gradient/workshop.h"
 
-#define CHOSEN_HEAD 8u /* bytes before an owner's list: how many entries it has, whether a sum overflows */
-
 enum { WHOLE_SELECT, WHOLE_COUNTS, WHOLE_EXCHANGE, WHOLE_GATHER, WHOLE_DONE };
 
 struct whole {
@@ -244,6 +242,7 @@ static int counts_start(struct reduction *r, struct whole *w)
         own[p] = (uint32_t)(at - before);
     }
     w->stage = WHOLE_COUNTS;
+    r->sent_bytes += size * sizeof *w->counts * (size - 1);
     return sub_all_gather(r, &w->sub, w->counts, size * sizeof *w->counts, SUB_FIRST);
 }
 

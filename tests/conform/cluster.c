@@ -46,11 +46,11 @@ int slow_factor(void)
 /* ---- the guard ---- */
 
 /* What the watchdog says: the ranks whose threads have not returned. */
-static char running[] = "these members have not returned: ........";
+static char running[] = "these members have not returned: ................";
 
 static void mark_running(int rank, bool runs)
 {
-    running[sizeof running - 1 - MEMBERS_MAX + (size_t)rank] = runs ? (char)('0' + rank) : '.';
+    running[sizeof running - 1 - MEMBERS_MAX + (size_t)rank] = runs ? "0123456789abcdef"[rank] : '.';
 }
 
 /* ---- checks ---- */

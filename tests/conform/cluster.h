@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#define MEMBERS_MAX 8
+#define MEMBERS_MAX 16
 #define TEXT_MAX    512
 
 struct cluster {

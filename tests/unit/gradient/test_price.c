@@ -130,6 +130,12 @@ static void bytes_follow_the_formulas(void **state)
     assert_true(fabs(reduction_price(&alternate, WAY_SHARED, &shape, &view).bytes / factors - 0.5) < 0.01);
     struct codec none = codec_of("none");
     assert_true(reduction_price(&none, WAY_PLAIN, &shape, &view).bytes == 1.5 * 4096 * 4096 * 4);
+
+    /* Owners of a small tensor get no more than their share: an element more or less, a header, a scale. */
+    struct view many = network(16, 100 * MBIT, 1e-3);
+    struct tensor_shape small = vector_of(8192);
+    assert_true(reduction_price(&int8, WAY_OWNER, &small, &many).bytes ==
+                2 * 15 * (8 + 2 * 2 + 512) + 15 * 144);
 }
 
 static void two_members_gather_and_many_have_owners(void **state)
@@ -156,7 +162,8 @@ static void latency_counts(void **state)
     assert_int_equal(choice_of("topk:0.001", vector_of(100000000), &view).way, WAY_OWNER);
     struct view far = network(4, 1000 * MBIT, 0.5);
     assert_true(total("powersgd:4,alternate", WAY_SHARED, square(1024), &far) <
-                total("powersgd:4", WAY_SHARED, square(1024), &far) - 0.4);
+                total("powersgd:4", WAY_SHARED, square(1024), &far) -
+                    0.2); /* a hop: factors go to all at once */
 }
 
 /* Only so many rounds are on their way at once: of small payloads a long line carries less than it could. */
@@ -212,7 +219,8 @@ static void automatic_compresses_where_it_pays(void **state)
     assert_true(choice.price.total_s < choice.plain.total_s / 50);
 }
 
-/* Whatever is chosen is no dearer than plain, and no dearer than any codec that could have been chosen. */
+/* Whatever is chosen is no dearer than plain, sends no more, and is no dearer than any codec that could have
+ * been chosen. */
 static void automatic_takes_the_cheapest(void **state)
 {
     (void)state;
@@ -232,13 +240,16 @@ static void automatic_takes_the_cheapest(void **state)
         assert_memory_equal(&choice.price, &again.price, sizeof(choice.price));
         assert_int_equal(choice.way, again.way);
         assert_true(choice.price.total_s <= choice.plain.total_s);
+        assert_true(choice.price.bytes <= choice.plain.bytes);
         if (choice.way == WAY_PLAIN)
             continue;
         assert_true(choice.price.total_s < 0.95 * choice.plain.total_s);
         for (int c = 0; c < list.count; c++)
-            for (int w = 0; w < WAY_COUNT; w++)
-                assert_true(choice.price.total_s <=
-                            reduction_price(&list.codec[c], (enum reduction_way)w, &shape, &view).total_s);
+            for (int w = 0; w < WAY_COUNT; w++) {
+                struct reduction_price other =
+                    reduction_price(&list.codec[c], (enum reduction_way)w, &shape, &view);
+                assert_true(choice.price.total_s <= other.total_s || other.bytes > choice.plain.bytes);
+            }
     }
 }
 
@@ -306,7 +317,7 @@ static void reasons_can_be_read(void **state)
     char text[256];
     struct reduction_choice choice = choice_of("topk:0.01,values=int8", vector_of(25000000), &view);
     reduction_reason(&choice, text, sizeof(text));
-    if (strstr(text, "topk:0.01,values=int8 by owner: ") != text || !strstr(text, " MB; kernels ") ||
+    if (strstr(text, "topk:0.01,values=int8 by owner: ") != text || !strstr(text, " kB; kernels ") ||
         !strstr(text, "), plain "))
         fail_msg("%s", text);
     choice = choice_of("none", vector_of(100), &view);
