@@ -183,6 +183,7 @@ static int attempt_once(struct attempt *a, hearth_node **inner, struct error *er
     o.deadline_ns = a->patience.deadline_ns;
     o.stop = &a->call.stop;
     o.interrupted = &a->call.interrupted;
+    o.choices = &r->choices;
     if (status == HEARTH_OK)
         status = opening_describe(&o, error);
     o.self.node = credentials_self(r->credentials)->node;

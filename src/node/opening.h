@@ -4,6 +4,7 @@
 #define NODE_OPENING_H
 
 #include "node/node.h"
+#include "node/transport_choice.h"
 
 enum quic_wish {
     QUIC_NEVER,
@@ -25,6 +26,7 @@ struct opening {
     bool heap_lent;    /* another node's: it stays */
     enum discover_wish discover;
     const struct formation *formation; /* which the roster comes from; NULL: none */
+    struct transport_choices *choices; /* of groups before this one; NULL: there are none */
     struct log log;
     struct hearth_config own;           /* strings are copies on the heap */
     const struct hearth_config *config; /* &own */

@@ -197,14 +197,26 @@ static void residence_free(struct residence *r)
     for (int i = 0; kept_string(&r->config, i) != NULL; i++)
         heap_free((void *)(uintptr_t)*kept_string(&r->config, i));
     credentials_close(r->credentials);
+    transport_choices_fini(&r->choices);
     mutex_fini(&r->lock);
     heap_free(r);
+}
+
+static int locks_init(struct residence *r)
+{
+    int status = mutex_init(&r->lock);
+    if (status != HEARTH_OK)
+        return status;
+    status = transport_choices_init(&r->choices);
+    if (status != HEARTH_OK)
+        mutex_fini(&r->lock);
+    return status;
 }
 
 int residence_open(struct opening *o, hearth_node *node, struct error *error)
 {
     struct residence *r = heap_alloc(node->heap, 1, sizeof *r);
-    if (r == NULL || mutex_init(&r->lock) != HEARTH_OK) {
+    if (r == NULL || locks_init(r) != HEARTH_OK) {
         heap_free(r);
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
     }

@@ -36,6 +36,7 @@ struct residence {
     struct hearth_config config;     /* for inner nodes; strings are copies on the heap */
     struct mutex lock;               /* of the lists; nothing of the home is called under it */
     struct list formed, calls;
+    struct transport_choices choices;
     uint64_t event_place; /* hearth_next_event */
     hearth_event_fn *on_event;
     void *on_event_arg;

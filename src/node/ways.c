@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every pair is joined by tcp when this begins. Where quic may take its place, both ends must be of one mind
  * at every step, though each sees its own numbers: so the lower rank says whether quic is tried, both say
- * whether it came up, and the lower rank chooses by what both have measured. Short words through the
- * connection of tcp, before its first frame. */
+ * whether it came up, and the lower rank chooses by what both have measured, now or for a group before this
+ * one. Short words through the connection of tcp, before its first frame. */
 #include "node/ways.h"
 
 #include <stdio.h>
@@ -21,10 +21,20 @@
 #define MARGIN        1.05 /* so much faster must quic be */
 #define BITS_PER_BYTE 8
 
+/* What the lower rank says of a pair. */
+enum transport_plan {
+    PLAN_NEAR, /* tcp, untried */
+    PLAN_RACE, /* both are tried */
+    PLAN_TCP,  /* measured before */
+    PLAN_QUIC,
+    PLANS
+};
+
 /* One that may go by quic. */
 struct suitor {
     int rank;
     bool decides, joined;
+    bool known; /* it was measured before: no race */
 };
 
 struct choosing {
@@ -38,16 +48,36 @@ struct choosing {
 
 /* ---- who is asked ---- */
 
-static int tell(const struct choosing *c, const struct suitor *s, bool both, bool *word, struct error *error)
+static int talk(const struct choosing *c, int rank, const struct contest_words *words, struct error *error)
 {
-    uint8_t mine = *word, other = *word;
-    struct contest_words words = {&mine, both || s->decides, &other, both || !s->decides};
-    int status = contest_talk(c->o->conns[s->rank].conns[0], &words, c->o->deadline_ns, c->o->stop);
-    if (status != HEARTH_OK)
-        return error_set(error, status, s->rank, "open: rank %d was lost before a way to it was chosen",
-                         s->rank);
-    *word = both ? mine && other : other;
-    return HEARTH_OK;
+    int status = contest_talk(c->o->conns[rank].conns[0], words, c->o->deadline_ns, c->o->stop);
+    if (status == HEARTH_OK)
+        return HEARTH_OK;
+    return error_set(error, status, rank, "open: rank %d was lost before a way to it was chosen", rank);
+}
+
+/* The lower rank's word counts. */
+static int agree_plan(const struct choosing *c, int rank, enum transport_plan *plan, struct error *error)
+{
+    bool decides = c->o->roster.rank < rank;
+    uint8_t word = (uint8_t)*plan;
+    struct contest_words words = {&word, decides, &word, !decides};
+    int status = talk(c, rank, &words, error);
+    if (status == HEARTH_OK && word >= PLANS)
+        return error_set(error, HEARTH_PROTOCOL, rank, "open: rank %d says %u of the transport to it", rank,
+                         word);
+    *plan = (enum transport_plan)word;
+    return status;
+}
+
+/* *word: both say so. */
+static int agree_both(const struct choosing *c, int rank, bool *word, struct error *error)
+{
+    uint8_t mine = *word, other = 0;
+    struct contest_words words = {&mine, 1, &other, 1};
+    int status = talk(c, rank, &words, error);
+    *word = mine && other;
+    return status;
 }
 
 static bool can_quic(const struct opening *o, int rank)
@@ -56,10 +86,11 @@ static bool can_quic(const struct opening *o, int rank)
     return o->mesh[rank].kind == MESH_TCP && (m->features & o->self.features & FEATURE_QUIC) != 0;
 }
 
-static void suitor_add(struct choosing *c, int rank)
+static void suitor_add(struct choosing *c, int rank, bool known)
 {
     uint64_t round_trip_ns = c->o->mesh[rank].round_trip_ns;
-    c->suitors[c->count++] = (struct suitor){.rank = rank, .decides = c->o->roster.rank < rank};
+    c->suitors[c->count++] =
+        (struct suitor){.rank = rank, .decides = c->o->roster.rank < rank, .known = known};
     c->round_trip_ns = round_trip_ns > c->round_trip_ns ? round_trip_ns : c->round_trip_ns;
 }
 
@@ -74,7 +105,7 @@ static int suit_all(struct choosing *c, struct error *error)
                              "open: transport is quic, but %s was built without it: choose tcp or auto",
                              (c->o->self.features & FEATURE_QUIC) != 0 ? c->o->roster.members[i].name
                                                                        : "this library");
-        suitor_add(c, i);
+        suitor_add(c, i, false);
     }
     return HEARTH_OK;
 }
@@ -90,6 +121,33 @@ static bool is_far(const struct opening *o, int rank)
     return o->mesh[rank].round_trip_ns >= FAR_NS && (known_us == 0 || known_us * NS_PER_US >= FAR_NS);
 }
 
+static struct transport_path path_to(const struct opening *o, int rank)
+{
+    return (struct transport_path){.node = o->roster.members[rank].node,
+                                   .addr = o->mesh[rank].addr,
+                                   .round_trip_ns = o->mesh[rank].round_trip_ns};
+}
+
+/* What we would do, and why, if it was measured before. */
+static enum transport_plan plan_of(const struct opening *o, int rank, struct transport_choice *before)
+{
+    struct transport_path path = path_to(o, rank);
+    if (!is_far(o, rank) || o->config->rate != 0)
+        return PLAN_NEAR;
+    if (o->choices == NULL || !transport_choice_find(o->choices, &path, clock_real(), before))
+        return PLAN_RACE;
+    return before->quic ? PLAN_QUIC : PLAN_TCP;
+}
+
+static void plan_explain(struct way *way, enum transport_plan plan, const struct transport_choice *before)
+{
+    if (plan == PLAN_NEAR)
+        snprintf(way->reason, WAY_REASON_MAX, "near: quic was not tried");
+    else if (plan != PLAN_RACE)
+        snprintf(way->reason, WAY_REASON_MAX, "%s",
+                 before->reason[0] != '\0' ? before->reason : "measured before, by the other end");
+}
+
 /* Those on other hosts to whom the way is long. */
 static int suit_far(struct choosing *c, struct error *error)
 {
@@ -97,15 +155,14 @@ static int suit_far(struct choosing *c, struct error *error)
     for (int i = 0; i < o->roster.size; i++) {
         if (!can_quic(o, i) || o->roster.members[i].host_id == o->self.host_id)
             continue;
-        struct suitor s = {.rank = i, .decides = o->roster.rank < i};
-        bool far = is_far(o, i) && o->config->rate == 0;
-        int status = tell(c, &s, false, &far, error);
+        struct transport_choice before = {0};
+        enum transport_plan plan = plan_of(o, i, &before);
+        int status = agree_plan(c, i, &plan, error);
         if (status != HEARTH_OK)
             return status;
-        if (far)
-            suitor_add(c, i);
-        else
-            snprintf(c->ways[i].reason, WAY_REASON_MAX, "near: quic was not tried");
+        plan_explain(&c->ways[i], plan, &before);
+        if (plan == PLAN_RACE || plan == PLAN_QUIC)
+            suitor_add(c, i, plan == PLAN_QUIC);
     }
     return HEARTH_OK;
 }
@@ -207,13 +264,19 @@ static int always(struct choosing *c, struct error *error)
     return status;
 }
 
-static void explain(struct choosing *c, const struct contest_pair *pair)
+/* Tells people, and the next group. */
+static void measured(struct choosing *c, const struct contest_pair *pair)
 {
+    struct transport_path path = path_to(c->o, pair->rank);
+    struct transport_choice choice = {.quic = pair->chosen == 1};
     double mbps[CONTEST_WAYS];
     for (int i = 0; i < CONTEST_WAYS; i++)
         mbps[i] = pair->ways[i].bytes_per_s * BITS_PER_BYTE / 1e6;
-    snprintf(c->ways[pair->rank].reason, WAY_REASON_MAX,
-             "measured both ways at once: quic %.1f, tcp %.1f Mbit/s", mbps[1], mbps[0]);
+    snprintf(choice.reason, sizeof choice.reason, "measured both ways at once: quic %.1f, tcp %.1f Mbit/s",
+             mbps[1], mbps[0]);
+    snprintf(c->ways[pair->rank].reason, WAY_REASON_MAX, "%s", choice.reason);
+    if (c->o->choices != NULL)
+        transport_choice_keep(c->o->choices, &path, clock_real(), &choice);
 }
 
 static int compare(struct choosing *c, struct contest_pair *pairs, struct error *error)
@@ -231,7 +294,7 @@ static int compare(struct choosing *c, struct contest_pair *pairs, struct error 
     };
     for (int i = 0; i < c->count; i++) {
         const struct suitor *s = &c->suitors[i];
-        if (!s->joined)
+        if (!s->joined || s->known)
             continue;
         struct contest_pair *pair = &pairs[setup.count++];
         *pair = (struct contest_pair){.rank = s->rank, .decides = s->decides};
@@ -243,10 +306,12 @@ static int compare(struct choosing *c, struct contest_pair *pairs, struct error 
     }
     int status = setup.count > 0 ? contest_run(&setup, error) : HEARTH_OK;
     for (int i = 0, at = 0; i < c->count && status == HEARTH_OK; i++) {
-        if (!c->suitors[i].joined)
+        const struct suitor *s = &c->suitors[i];
+        if (!s->joined)
             continue;
-        explain(c, &pairs[at]);
-        if (pairs[at++].chosen == 1)
+        if (!s->known)
+            measured(c, &pairs[at]);
+        if (s->known || pairs[at++].chosen == 1)
             take_quic(c, i);
     }
     return status;
@@ -262,8 +327,10 @@ static int if_faster(struct choosing *c, struct error *error)
     int status = HEARTH_OK;
     for (int i = 0; i < c->count && status == HEARTH_OK; i++) {
         bool joined = c->suitors[i].joined;
-        status = tell(c, &c->suitors[i], true, &joined, error);
+        status = agree_both(c, c->suitors[i].rank, &joined, error);
         c->suitors[i].joined = joined;
+        if (!joined && c->o->choices != NULL)
+            transport_choice_forget(c->o->choices, &c->o->roster.members[c->suitors[i].rank].node);
     }
     if (status == HEARTH_OK)
         status = compare(c, pairs, error);

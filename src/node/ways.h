@@ -5,7 +5,7 @@
 
 #include "node/opening.h"
 
-#define WAY_REASON_MAX 96
+#define WAY_REASON_MAX TRANSPORT_REASON_MAX
 
 /* What was chosen for a peer, and why, for people. */
 struct way {
