@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Members that share a torch store meet as a Hearth node, and hear who did not come; which parameters go plain."""
+"""Members that share a torch store meet as a Hearth node, and hear who did not come; what a stranger writes to the store
+changes no setting; which parameters go plain."""
 
+import json
 import sys
 import threading
 import unittest
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bindings/python"))
 try:
@@ -67,6 +70,112 @@ class Meeting(unittest.TestCase):
         (_, error) = together(2, lambda rank: rank == 0 or _meeting.meet(store, rank, 2, timeout=0.2))
         self.assertIsInstance(error, TimeoutError)
         self.assertIn("rank 0 did not say where to meet", str(error))
+
+
+class HostileStore:
+    """A store whose stranger answers in the place of rank 0, or calls in the place of another rank."""
+
+    def __init__(self, kind, value):
+        self.inner, self.kind, self.value = dist.HashStore(), kind, value
+
+    def get(self, key):
+        return self.value if f"/{self.kind}/" in key else self.inner.get(key)
+
+    def wait(self, keys, timeout):
+        if not all(f"/{self.kind}/" in key for key in keys):
+            self.inner.wait(keys, timeout)
+
+    def set(self, key, value):
+        self.inner.set(key, value)
+
+    def delete_key(self, key):
+        return self.inner.delete_key(key)
+
+
+@unittest.skipIf(SKIP, SKIP)
+class Strangers(unittest.TestCase):
+    """The store has no authentication: it may name a place and a job, in rank 0's own form, and nothing else."""
+
+    GOOD = {"rendezvous": "10.0.0.7:23456", "job": "torch-0123456789abcdef"}
+    CALL = {"host": "boot 1 0", "call": "0123456789abcdef" * 2}
+
+    def opened(self, kind, value, rank):
+        """What hearth.open is called with, and the error."""
+        value = value if isinstance(value, bytes) else json.dumps(value).encode()
+        with mock.patch.object(hearth, "open") as opened:
+            try:
+                _meeting.meet(HostileStore(kind, value), rank, 2, timeout=5.0)
+            except hearth.ProtocolError as error:
+                return opened.mock_calls, str(error)
+        return [call.kwargs for call in opened.mock_calls], None
+
+    def assert_refused(self, kind, value, rank, text):
+        opened, error = self.opened(kind, value, rank)
+        self.assertEqual(opened, [], value)
+        self.assertIsNotNone(error, value)
+        self.assertIn(text, error)
+        self.assertLess(len(error), 400)
+
+    def test_place_and_job_are_taken(self):
+        for place in (self.GOOD["rendezvous"], "[fe80::1%eth0]:1", "node-1.lan:23456", "unix:@hearth-torch-" + "0a" * 16):
+            opened, error = self.opened("answer", {**self.GOOD, "rendezvous": place}, 1)
+            self.assertIsNone(error)
+            self.assertEqual(len(opened), 1)
+            opened[0].pop("spin_us", None)
+            self.assertEqual(opened[0], {"rendezvous": place, "job": self.GOOD["job"], "rank": 1, "world_size": 2})
+
+    def test_settings_are_refused_by_name(self):
+        for key, value in (("plain", True), ("trust_network", True), ("secret", "0" * 64), ("key_file", "fresh"), ("rank", 0),
+                           ("world_size", 1), ("secret_fd", 0), ("discover", True), ("", 1), ("x" * 10000, 1)):
+            self.assert_refused("answer", {**self.GOOD, key: value}, 1, f"sets {key[:40]!r}")
+        self.assert_refused("answer", {"missing": [1], "plain": True}, 1, "bad list")
+        self.assert_refused("call", {**self.CALL, "plain": True}, 0, "the call of rank 1 sets 'plain'")
+
+    def test_values_of_another_form_are_refused(self):
+        for place in (7, None, True, ["a:1"], {"a": 1}, "", "x" * 100000, "a:1" * 100, "unix:/tmp/x", "unix:@other", "a:123456",
+                      "a:1\n", "a b:1", "ä:1", "a:1\0", "[::1", "[::1]:1 plain", "-:x"):
+            self.assert_refused("answer", {**self.GOOD, "rendezvous": place}, 1, "bytes" if place and len(str(place)) > 90000
+                                else "rendezvous")
+        for job in (7, "torch-", "home", "torch-0123456789abcdef0", "torch-0123456789abcdeF"):
+            self.assert_refused("answer", {**self.GOOD, "job": job}, 1, "job")
+        for missing in (1, [], ["1"], [0], [2], [-1], [True], [1, 1], {"1": 1}, None):
+            self.assert_refused("answer", {"missing": missing}, 1, "missing ranks")
+        for call in ("", "x" * 32, "../answer", 7, "0" * 33):
+            self.assert_refused("call", {**self.CALL, "call": call}, 0, "call")
+
+    def test_what_is_no_object_is_refused(self):
+        for value in (b"", b"plain", b"1", b"null", b"[]", b"\xff\xfe", b"[" * 10000, b'{"job": "a", "job": "b"}', b"{" + b" " * 10 ** 6):
+            self.assert_refused("answer", value, 1, "the answer of rank 0")
+            self.assert_refused("call", value, 0, "the call of rank 1")
+        self.assert_refused("answer", {"rendezvous": self.GOOD["rendezvous"]}, 1, "does not set job")
+
+    def test_no_counter_leads_to_a_place(self):
+        """A stranger who moves counters and has answers ready beforehand is not heard."""
+        store = dist.HashStore()
+        for number in range(4):
+            store.add(f"hearth/{number}", 1)
+            store.set(f"hearth/{number}/where", json.dumps({"rendezvous": "127.0.0.1:1", "job": "x", "plain": True}))
+            store.set(f"hearth/answer/{number}", json.dumps(self.GOOD))
+
+        def come(rank):
+            with _meeting.meet(store, rank, 2, open_timeout=30.0) as node:
+                return node.world.all_reduce(torch.full((3,), float(rank))).tolist()
+
+        with mock.patch.object(hearth, "open", wraps=hearth.open) as opened:
+            self.assertEqual(together(2, come), [[1.0] * 3] * 2)
+        for call in opened.mock_calls:
+            self.assertLessEqual(set(call.kwargs), {"rendezvous", "job", "rank", "world_size", "open_timeout", "spin_us"})
+
+    def test_a_meeting_that_failed_leaves_nothing(self):
+        store = dist.HashStore()
+        results = together(2, lambda rank: rank == 0 or _meeting.meet(store, rank, 2, timeout=0.1))
+        self.assertIsInstance(results[1], TimeoutError)
+
+        def come(rank):
+            with _meeting.meet(store, rank, 2, open_timeout=30.0) as node:
+                return node.world.all_reduce(torch.full((3,), 1.0)).tolist()
+
+        self.assertEqual(together(2, come), [[2.0] * 3] * 2)
 
 
 @unittest.skipIf(SKIP, SKIP)

@@ -5,6 +5,7 @@ import datetime
 import json
 import os
 import random
+import re
 import secrets
 import socket
 import threading
@@ -19,6 +20,13 @@ COME_SECONDS = 300.0  # members may reach their first backward at different time
 PORTS = (20000, 32000)  # below those that systems give to outgoing connections: one that is free stays free
 TRIES = 64
 PREFIX = "hearth"
+VALUE_BYTES_MAX = 16384  # of a value in the store: a list of missing ranks is the longest
+CALL_FORMS = {"host": re.compile(r"[\x20-\x7e]{1,300}"), "call": re.compile(r"[0-9a-f]{32}")}
+PLACE_FORMS = {
+    "rendezvous": re.compile(r"unix:@hearth-torch-[0-9a-f]{32}|"
+                             r"(\[[0-9A-Fa-f:.]{2,45}(%[\w.-]{1,15})?\]|[\w.-]{1,253}):[0-9]{1,5}", re.ASCII),
+    "job": re.compile(r"torch-[0-9a-f]{16}"),
+}
 
 _lock = threading.Lock()
 _nodes = {}  # id of a process group -> (weak reference to it, its node); id of None -> (None, node of the environment)
@@ -87,52 +95,134 @@ def _left(deadline):
     return datetime.timedelta(seconds=max(0.001, deadline - time.monotonic()))
 
 
-def _missing(store, keys):
-    """Ranks whose key is not there."""
-    missing = []
-    for rank, key in enumerate(keys):
-        try:
-            store.wait([key], datetime.timedelta(milliseconds=10))
-        except RuntimeError:
-            missing.append(rank)
-    return missing
+# The store has no authentication: anybody who reaches it can write to it. So it may name a place and a job, both in the
+# form that rank 0 gives them, and nothing else. At that place members prove themselves to each other as everywhere.
 
-
-def _invite(store, key, size, deadline):
-    """Rank 0: waits for all, then says where to meet, or who did not come."""
-    here = [f"{key}/{rank}" for rank in range(size)]
+def _parse(text, what: str) -> dict:
+    """A JSON object that came from the store."""
+    if len(text) > VALUE_BYTES_MAX:
+        raise _refused(f"{what} has {len(text)} bytes; at most {VALUE_BYTES_MAX} are allowed")
     try:
-        store.wait(here, _left(deadline))
-        word = {"rendezvous": _place(store.get(name) for name in here), "job": f"torch-{secrets.token_hex(8)}"}
-    except RuntimeError as error:
-        missing = _missing(store, here)
-        word = {"error": f"rank {', '.join(map(str, missing))} did not come" if missing else str(error)}
-    store.set(f"{key}/where", json.dumps(word))
+        value = json.loads(text, object_pairs_hook=_unique)
+    except (ValueError, RecursionError):
+        raise _refused(f"{what} is not JSON") from None
+    if not isinstance(value, dict):
+        raise _refused(f"{what} is not a JSON object")
+    return value
+
+
+def _unique(pairs):
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("a key is there twice")
+    return value
+
+
+def _refused(why: str) -> "hearth.ProtocolError":
+    return hearth.ProtocolError(f"hearth: torch's store: {why}; somebody else may be writing to the store")
+
+
+def _take(value: dict, forms: dict, what: str) -> dict:
+    """Exactly the keys of `forms`, each with a string of its form. Any other key is refused by its name."""
+    for key in value:
+        if key not in forms:
+            raise _refused(f"{what} sets {key[:40]!r}; it may set only {', '.join(forms)}")
+    for key, form in forms.items():
+        if key not in value:
+            raise _refused(f"{what} does not set {key}")
+        if not isinstance(value[key], str) or not form.fullmatch(value[key]):
+            raise _refused(f"{what} sets {key} to {repr(value[key])[:60]}, which is not in the form of rank 0")
+    return value
+
+
+def _missing_ranks(value: dict, size: int) -> list:
+    """What rank 0 says where members did not come: their ranks."""
+    ranks = value["missing"]
+    if len(value) != 1 or not isinstance(ranks, list) or not ranks or any(type(r) is not int for r in ranks):
+        raise _refused("the answer of rank 0 has a bad list of missing ranks")
+    if min(ranks) < 1 or max(ranks) >= size or len(ranks) >= size:
+        raise _refused(f"the answer of rank 0 names missing ranks that a group of {size} does not have")
+    return ranks
+
+
+def _arrived(store, ranks):
+    """Ranks of these whose call is there."""
+    arrived = []
+    for rank in ranks:
+        try:
+            store.wait([f"{PREFIX}/call/{rank}"], datetime.timedelta(milliseconds=10))
+            arrived.append(rank)
+        except RuntimeError:
+            continue
+    return arrived
+
+
+def _collect(store, ranks) -> dict:
+    """Takes the calls of these ranks out of the store, so that the next meeting finds only new ones."""
+    calls = {}
+    for rank in ranks:
+        calls[rank] = _take(_parse(store.get(f"{PREFIX}/call/{rank}"), f"the call of rank {rank}"), CALL_FORMS,
+                            f"the call of rank {rank}")
+        store.delete_key(f"{PREFIX}/call/{rank}")
+    return calls
+
+
+def _invite(store, size, deadline):
+    """Rank 0: waits for all, then tells each of them where to meet, or who did not come. Gives what it told."""
+    others = range(1, size)
+    try:
+        if others:
+            store.wait([f"{PREFIX}/call/{rank}" for rank in others], _left(deadline))
+        arrived = others
+    except RuntimeError:
+        arrived = _arrived(store, others)
+    calls = _collect(store, arrived)
+    missing = [rank for rank in others if rank not in calls]
+    if missing:
+        answer = {"missing": missing}
+    else:
+        answer = {"rendezvous": _place([_host(), *(call["host"] for call in calls.values())]),
+                  "job": f"torch-{secrets.token_hex(8)}"}
+    for call in calls.values():
+        store.set(f"{PREFIX}/answer/{call['call']}", json.dumps(answer))
+    return answer
+
+
+def _call(store, rank, deadline):
+    """Another rank: posts its call, and waits for the answer of rank 0 under a key that it has drawn itself."""
+    call = secrets.token_hex(16)
+    store.set(f"{PREFIX}/call/{rank}", json.dumps({"host": _host(), "call": call}))
+    try:
+        store.wait([f"{PREFIX}/answer/{call}"], _left(deadline))
+    except RuntimeError:
+        store.delete_key(f"{PREFIX}/call/{rank}")
+        raise
+    answer = _parse(store.get(f"{PREFIX}/answer/{call}"), "the answer of rank 0")
+    store.delete_key(f"{PREFIX}/answer/{call}")
+    return answer
 
 
 def meet(store, rank: int, size: int, timeout=None, **config) -> "hearth.Node":
     """Opens a node for each of the `size` members that share this store. Each meeting on a store is a new node.
 
-    timeout: seconds until all must have come. config: as for hearth.open.
+    timeout: seconds until all must have come. config: as for hearth.open; of these settings the store can change none.
     """
     seconds = COME_SECONDS if timeout is None else timeout
     deadline = time.monotonic() + seconds
-    number = store.add(f"{PREFIX}/{rank}", 1)  # each member counts its own meetings
-    key = f"{PREFIX}/{number}"
-    store.set(f"{key}/{rank}", _host())
-    if rank == 0:
-        _invite(store, key, size, deadline)
-    else:
-        deadline += 1  # rank 0 names who is missing
     try:
-        store.wait([f"{key}/where"], _left(deadline))
-        word = json.loads(store.get(f"{key}/where"))
+        # Rank 0 names who is missing when the time is over: others wait a moment longer.
+        answer = _invite(store, size, deadline) if rank == 0 else _call(store, rank, deadline + 1)
     except RuntimeError as error:
+        if isinstance(error, hearth.Error):
+            raise
         raise TimeoutError(f"hearth: rank {rank} of {size}: rank 0 did not say where to meet within {seconds:g} s: "
                            f"{error}") from None
-    if "error" in word:
-        raise TimeoutError(f"hearth: rank {rank} of {size}: {word['error']} to the meeting within {seconds:g} s")
-    return _open(**{**config, **word, "rank": rank, "world_size": size})
+    if "missing" in answer:
+        names = ", ".join(map(str, _missing_ranks(answer, size)))
+        raise TimeoutError(f"hearth: rank {rank} of {size}: rank {names} did not come to the meeting "
+                           f"within {seconds:g} s")
+    place = _take(answer, PLACE_FORMS, "the answer of rank 0")
+    return _open(**{**config, **place, "rank": rank, "world_size": size})
 
 
 # ---- nodes that are shared ----
