@@ -24,6 +24,7 @@
 
 #include "cli/args.h"
 #include "cli/keeper.h"
+#include "cli/launch_message.h"
 #include "cli/output.h"
 #include "cli/post.h"
 #include "cli/signals.h"
@@ -203,54 +204,54 @@ static void take_end(struct job *l, struct rank *r, int code, int number)
     fail(l, number ? 128 + number : code, STEP_GRACE);
 }
 
-static void take_failure(struct job *l, struct rank *r, const struct letter *letter)
+static void take_failure(struct job *l, struct rank *r, const struct launch_message *m)
 {
-    int code = letter->len > 0 ? letter->content[0] : EXIT_FAILED_CHECK;
     r->phase = PHASE_ENDED;
     post_close(&r->down);
     if (!l->told)
-        say("%s: %.*s", who(l, r).s, (int)letter->len - 1, (const char *)letter->content + 1);
+        say("%s: %s", who(l, r).s, m->reason);
     l->told = true;
-    fail(l, code, STEP_TERM); /* the others would wait in vain */
+    fail(l, m->number, STEP_TERM); /* the others would wait in vain */
 }
 
-static bool is_hello(const struct letter *letter)
+/* Only rank 0 has input, so only its host may say what became of it. */
+static bool take_input(struct job *l, const struct rank *r, const struct launch_message *m)
 {
-    return letter->kind == LETTER_HELLO && letter->len == strlen(POST_GREETING) &&
-           memcmp(letter->content, POST_GREETING, letter->len) == 0;
+    if (r != l->ranks || !l->input_asked)
+        return false;
+    l->input_asked = false;
+    l->input_open = l->input_open && m->number == 1;
+    return true;
 }
 
-static void take_letter(struct job *l, struct rank *r, const struct letter *letter)
+/* false: it breaks the protocol. */
+static bool take_letter(struct job *l, struct rank *r, const struct letter *letter)
 {
-    int rank = (int)(r - l->ranks);
-    const unsigned char *c = letter->content;
-    switch (letter->kind) {
+    struct launch_message m;
+    if (!launch_message_read(letter, &m))
+        return false;
+    switch (m.kind) {
     case LETTER_PID:
-        if (letter->len == 4)
-            r->program =
-                (int)((unsigned)c[0] | (unsigned)c[1] << 8 | (unsigned)c[2] << 16 | (unsigned)c[3] << 24);
+        r->program = m.number;
         if (l->plan->verbose)
             say("%s started", who(l, r).s);
-        break;
+        return true;
     case LETTER_OUT:
-        output_write(&l->output, rank, OUTPUT_STDOUT, (const char *)c, letter->len);
-        break;
+        output_write(&l->output, (int)(r - l->ranks), OUTPUT_STDOUT, m.bytes, m.len);
+        return true;
     case LETTER_ERR:
-        output_write(&l->output, rank, OUTPUT_STDERR, (const char *)c, letter->len);
-        break;
+        output_write(&l->output, (int)(r - l->ranks), OUTPUT_STDERR, m.bytes, m.len);
+        return true;
     case LETTER_TAKEN:
-        l->input_asked = false;
-        l->input_open = l->input_open && letter->len == 1 && c[0];
-        break;
+        return take_input(l, r, &m);
     case LETTER_FAILED:
-        take_failure(l, r, letter);
-        break;
+        take_failure(l, r, &m);
+        return true;
     case LETTER_END:
-        if (letter->len == 2)
-            take_end(l, r, c[0], c[1]);
-        break;
+        take_end(l, r, m.number, m.signal);
+        return true;
     default:
-        break; /* a newer keeper may say more */
+        return true; /* a newer keeper may say more */
     }
 }
 
@@ -296,6 +297,14 @@ static void drop_secret(struct job *l)
     l->secret = NULL;
 }
 
+static void refuse(struct job *l, struct rank *r)
+{
+    r->phase = PHASE_ENDED;
+    post_close(&r->down);
+    post_close(&r->up);
+    fail(l, EXIT_FAILED_CHECK, STEP_TERM);
+}
+
 /* Whoever answered is no keeper: most often a shell that greets its users. */
 static void refuse_stranger(struct job *l, struct rank *r)
 {
@@ -310,16 +319,21 @@ static void refuse_stranger(struct job *l, struct rank *r)
     say("%s: its answer is not hearth's of this version but '%s'; a remote shell must print nothing by "
         "itself",
         who(l, r).s, words);
-    r->phase = PHASE_ENDED;
-    post_close(&r->down);
-    post_close(&r->up);
-    fail(l, EXIT_FAILED_CHECK, STEP_TERM);
+    refuse(l, r);
+}
+
+static void refuse_letter(struct job *l, struct rank *r, const struct letter *letter)
+{
+    say("%s: its host agent broke the protocol: a message of kind 0x%02x with %zu bytes", who(l, r).s,
+        (unsigned)letter->kind, letter->len);
+    refuse(l, r);
 }
 
 /* false: nothing was there. */
 static bool hear_keeper(struct job *l, struct rank *r)
 {
     struct letter letter;
+    struct launch_message hello;
     int more = 0, state = r->up.fd >= 0 ? post_read(&r->up) : -1;
     if (r->phase == PHASE_STARTING && state > 0) {
         size_t at = r->up.at;
@@ -327,7 +341,7 @@ static bool hear_keeper(struct job *l, struct rank *r)
             more = post_next(&r->up, &letter);
         else
             more = -1;
-        if (more == 1 && is_hello(&letter))
+        if (more == 1 && launch_message_read(&letter, &hello))
             welcome(l, r);
         else if (more != 0) {
             r->up.at = at;
@@ -336,8 +350,13 @@ static bool hear_keeper(struct job *l, struct rank *r)
         }
     }
     while (r->phase >= PHASE_RUNNING && r->up.fd >= 0 && (more = post_next(&r->up, &letter)) == 1)
-        take_letter(l, r, &letter);
-    if (state < 0 || more < 0)
+        if (!take_letter(l, r, &letter)) {
+            refuse_letter(l, r, &letter);
+            return false;
+        }
+    if (more < 0)
+        refuse_letter(l, r, &letter);
+    else if (state < 0)
         post_close(&r->up);
     return state > 0;
 }

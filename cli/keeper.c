@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "cli/args.h"
+#include "cli/launch_message.h"
 #include "cli/post.h"
 #include "cli/signals.h"
 #include "core/types.h"
@@ -206,13 +207,13 @@ static void start(struct keeper *k, bool has_input)
 
 /* ---- letters from the launcher ---- */
 
-static char *copy_text(const struct letter *letter)
+static char *copy_text(const struct launch_message *m)
 {
-    char *text = malloc(letter->len + 1);
+    char *text = malloc(m->len + 1);
     if (!text)
         return NULL;
-    memcpy(text, letter->content, letter->len);
-    text[letter->len] = 0;
+    memcpy(text, m->bytes, m->len);
+    text[m->len] = 0;
     return text;
 }
 
@@ -228,13 +229,13 @@ static bool add_arg(struct keeper *k, char *text)
 }
 
 /* Directory, variables and arguments. false: they cannot be taken. */
-static bool take_setup(struct keeper *k, const struct letter *letter)
+static bool take_setup(struct keeper *k, const struct launch_message *m)
 {
-    char *text = copy_text(letter), *equals = text ? strchr(text, '=') : NULL;
+    char *text = copy_text(m), *equals = text ? strchr(text, '=') : NULL;
     bool good = text != NULL;
-    if (good && letter->kind == LETTER_ARG)
+    if (good && m->kind == LETTER_ARG)
         return add_arg(k, text) || (free(text), false);
-    if (good && letter->kind == LETTER_VAR) {
+    if (good && m->kind == LETTER_VAR) {
         if (equals)
             *equals = 0;
         good = equals && setenv(text, equals + 1, 1) == 0;
@@ -247,12 +248,12 @@ static bool take_setup(struct keeper *k, const struct letter *letter)
 
 /* The token goes into a file without a name, and is nowhere else then. What a login may have set here is not
  * this job's. */
-static bool take_secret(struct keeper *k, const struct letter *letter)
+static bool take_secret(struct keeper *k, const struct launch_message *m)
 {
     char number[16];
-    if (k->secret >= 0 || letter->len == 0 || letter->len >= SECRET_TOKEN_MAX)
+    if (k->secret >= 0)
         return false;
-    int status = memory_file_make(letter->content, letter->len, &k->secret);
+    int status = memory_file_make(m->bytes, m->len, &k->secret);
     post_wipe(&k->in);
     snprintf(number, sizeof number, "%d", k->secret);
     if (status || unsetenv("HEARTH_SECRET") || unsetenv("HEARTH_SECRET_FILE") ||
@@ -261,38 +262,39 @@ static bool take_secret(struct keeper *k, const struct letter *letter)
     return true;
 }
 
-static void take_input(struct keeper *k, const struct letter *letter)
+/* false: the one before has not been taken yet. */
+static bool take_input(struct keeper *k, const struct launch_message *m)
 {
-    if (letter->len > sizeof k->wait)
-        return;
-    memcpy(k->wait, letter->content, letter->len);
+    if (k->at < k->len || k->input_ends)
+        return false;
+    memcpy(k->wait, m->bytes, m->len);
     k->at = 0;
-    k->len = letter->len;
+    k->len = m->len;
+    return true;
 }
 
 /* false: no letter of ours, so whoever sends is no launcher. */
 static bool take_letter(struct keeper *k, const struct letter *letter)
 {
-    int value = letter->len == 1 ? letter->content[0] : -1;
-    switch (letter->kind) {
+    struct launch_message m;
+    if (!launch_message_read(letter, &m))
+        return false;
+    switch (m.kind) {
     case LETTER_DIR:
     case LETTER_VAR:
     case LETTER_ARG:
-        return k->program > 0 || k->answered || take_setup(k, letter);
+        return k->program > 0 || k->answered || take_setup(k, &m);
     case LETTER_SECRET:
-        return k->program > 0 || k->answered || take_secret(k, letter);
+        return k->program > 0 || k->answered || take_secret(k, &m);
     case LETTER_GO:
         if (k->arg_count > 0 && k->program == 0 && !k->answered)
-            start(k, value == 1);
+            start(k, m.number == 1);
         return k->arg_count > 0;
     case LETTER_SIGNAL:
-        if (value < 0 || value >= PASS_COUNT)
-            return false;
-        group_signal(k, pass_number((enum letter_signal)value));
+        group_signal(k, pass_number((enum letter_signal)m.number));
         return true;
     case LETTER_INPUT:
-        take_input(k, letter);
-        return true;
+        return take_input(k, &m);
     case LETTER_INPUT_END:
         k->input_ends = true;
         return true;

@@ -143,11 +143,11 @@ int post_next(struct post *post, struct letter *letter)
         return 0;
     const unsigned char *head = post->data + post->at;
     size_t len = (size_t)head[1] | (size_t)head[2] << 8 | (size_t)head[3] << 16;
+    *letter = (struct letter){head[0], head + HEAD, len};
     if (len > LETTER_MAX)
         return -1;
     if (post_waiting(post) < HEAD + len)
         return 0;
-    *letter = (struct letter){head[0], head + HEAD, len};
     post->at += HEAD + len;
     return 1;
 }

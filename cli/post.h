@@ -16,6 +16,7 @@
 #define POST_GREETING  "hearth keeper 2" /* content of LETTER_HELLO */
 
 enum letter_kind {
+    LETTER_NONE = 0, /* never sent */
     /* To the keeper: VAR "NAME=value" and ARG come any number of times; after its HELLO at most one SECRET,
      * then GO. */
     LETTER_DIR = 'd',    /* directory to run in */
@@ -32,7 +33,7 @@ enum letter_kind {
     LETTER_OUT = 'o',
     LETTER_ERR = 'r',
     LETTER_TAKEN = 't',  /* 1 byte: whether the program wants more */
-    LETTER_FAILED = 'f', /* 1 byte: exit code; then why it could not start */
+    LETTER_FAILED = 'f', /* 1 byte: exit code, not 0; then why it could not start */
     LETTER_END = 'q'     /* 2 bytes: exit code, signal that killed it or 0 */
 };
 
@@ -76,7 +77,8 @@ void post_flush(struct post *post);
 
 /* Reads once. 1: something came, 0: nothing now, -1: closed at the other end or broken. */
 int post_read(struct post *post);
-/* 1: a whole letter, 0: none yet, -1: what came cannot be one. */
+/* 1: a whole letter, 0: none yet, -1: what came cannot be one (`letter` has its kind and length). What it
+ * says is for launch_message_read. */
 int post_next(struct post *post, struct letter *letter);
 
 /* Wipes what was sent, or read and taken: nothing of it is left in memory. */

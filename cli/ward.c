@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cli/args.h"
+#include "cli/launch_message.h"
 #include "core/types.h"
 #include "os/clock.h"
 #include "security/vault.h"
@@ -94,22 +95,14 @@ bool ward_start(struct ward *w, const struct ward_plan *plan, struct output *out
 
 /* ---- letters ---- */
 
-static void take_end(struct ward *w, const struct letter *letter)
+static void take_end(struct ward *w, const struct launch_message *m)
 {
-    if (letter->len != 2 || w->ended)
+    if (w->ended)
         return;
     w->ended = true;
-    w->signal = letter->content[1];
-    w->code = w->signal ? 128 + w->signal : letter->content[0];
-}
-
-static void take_failure(struct ward *w, const struct letter *letter)
-{
-    if (letter->len == 0 || w->ended)
-        return;
-    w->ended = true;
-    w->code = letter->content[0];
-    snprintf(w->why, sizeof w->why, "%.*s", (int)letter->len - 1, (const char *)letter->content + 1);
+    w->signal = m->signal;
+    w->code = m->signal ? 128 + m->signal : m->number;
+    snprintf(w->why, sizeof w->why, "%s", m->reason);
 }
 
 static void welcome(struct ward *w)
@@ -125,29 +118,31 @@ static void welcome(struct ward *w)
         post_close(&w->down); /* the keeper ends then */
 }
 
-static void take_letter(struct ward *w, const struct letter *letter)
+/* false: it breaks the protocol. */
+static bool take_letter(struct ward *w, const struct letter *letter)
 {
-    const char *text = (const char *)letter->content;
-    switch (letter->kind) {
+    struct launch_message m;
+    if (!launch_message_read(letter, &m))
+        return false;
+    switch (m.kind) {
     case LETTER_HELLO:
         if (!w->greeted)
             welcome(w);
         break;
     case LETTER_OUT:
-        output_write(w->output, w->rank, OUTPUT_STDOUT, text, letter->len);
+        output_write(w->output, w->rank, OUTPUT_STDOUT, m.bytes, m.len);
         break;
     case LETTER_ERR:
-        output_write(w->output, w->rank, OUTPUT_STDERR, text, letter->len);
+        output_write(w->output, w->rank, OUTPUT_STDERR, m.bytes, m.len);
         break;
     case LETTER_FAILED:
-        take_failure(w, letter);
-        break;
     case LETTER_END:
-        take_end(w, letter);
+        take_end(w, &m);
         break;
     default:
         break;
     }
+    return true;
 }
 
 /* false: nothing was there. */
@@ -155,9 +150,9 @@ static bool hear(struct ward *w)
 {
     struct letter letter;
     int more = 0, state = w->up.fd >= 0 ? post_read(&w->up) : -1;
-    while (state > 0 && (more = post_next(&w->up, &letter)) == 1)
-        take_letter(w, &letter);
-    if (state < 0 || more < 0)
+    while (state > 0 && (more = post_next(&w->up, &letter)) == 1 && take_letter(w, &letter)) {
+    }
+    if (state < 0 || more != 0)
         post_close(&w->up);
     return state > 0;
 }

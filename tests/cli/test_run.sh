@@ -226,6 +226,15 @@ cat >"$scratch/ssh" <<'SCRIPT'
 test "$1" = deaf && { echo "ssh: connect to host deaf: Connection refused" >&2; exit 255; }
 test "$1" = chatty && echo "Welcome to chatty"
 test "$1" = slow && echo "slow begins" >&2 && sleep 1
+agent() { printf 'h\017\0\0hearth keeper 2'; printf "$1"; cat >/dev/null; exit 0; }
+case $1 in
+empty) agent 'f\0\0\0' ;;
+well) agent 'f\005\0\0\0well' ;;
+everyone) agent 'p\004\0\0\001\0\0\0' ;;
+meddler) agent 't\001\0\0\0' ;;
+endless) agent 'o\377\377\377' ;;
+colourful) agent 'f\006\0\0\176\033[2Jx' ;;
+esac
 cd / && exec env -i PATH="$PATH" HOST="$1" sh -c "$2"
 SCRIPT
 chmod +x "$scratch/ssh"
@@ -269,6 +278,14 @@ report $? "a host that cannot be reached is named"
 run "${away[@]}" --hosts one,chatty -- sleep 300
 [ $code -eq 1 ] && said "rank 1 .*Welcome to chatty.*print nothing"
 report $? "a shell that talks is named"
+for host in empty:0x66.*0 well:0x66.*5 everyone:0x70.*4 meddler:0x74.*1 endless:0x6f.*16777215; do
+    run "${away[@]}" --grace 0 --hosts one,${host%%:*} -- sleep 300
+    [ $code -eq 1 ] && said "rank 1 \(host ${host%%:*}\): its host agent broke the protocol.*${host#*:} bytes"
+    report $? "a host agent that breaks the protocol (${host%%:*}) ends the job"
+done
+run "${away[@]}" --grace 0 --hosts one,colourful -- sleep 300
+[ $code -eq 126 ] && said 'rank 1 \(host colourful\): \?\[2Jx'
+report $? "what a host agent says cannot steer the terminal"
 
 # started_far HOSTS PROGRAM...: begins it in the background.
 started_far() {
