@@ -114,7 +114,7 @@ static bool check_secret(struct doctor *d, char path[static HOME_PATH_MAX])
     else if (file)
         status = secret_load(path, &secret, &missing, &error);
     else
-        status = secret_read_fd(d->config.secret_fd, &secret, &error);
+        status = secret_inherit(d->config.secret_fd, &secret, &error);
     if (status == HEARTH_OK) {
         doctor_note(d, VERDICT_PASS, "secret", "of the cluster '%s' (%s)", secret_name(secret),
                     file ? path : "from the environment");

@@ -234,7 +234,8 @@ struct hearth_config {
     uint32_t compress_threads;             /* threads that share one tensor's work, the one that drives the
                                               call included, 1..64; bits do not depend on it: 1 */
     int secret_fd;    /* hearth_config_env: an open file with the secret, that a launcher left us; -1 = none;
-                         `secret` and `secret_file` come first: -1 */
+                         `secret` and `secret_file` come first. The first open reads and closes it, so that
+                         programs started later do not inherit it; later opens use what was read: -1 */
     char folder[320]; /* hearth_config_env: where key and secret are kept; "" = .config/hearth in the user's
                          home: "" */
     char launcher[320]; /* hearth_config_env: the rendezvous that a launcher's environment gives; used

@@ -70,7 +70,7 @@ static int none_here(struct error *error)
 static int inherit_secret(struct opening *o, struct error *error)
 {
     struct error why;
-    int status = secret_read_fd(o->own.secret_fd, &o->secret, &why);
+    int status = secret_inherit(o->own.secret_fd, &o->secret, &why);
     if (status == HEARTH_OK)
         return status;
     return error_set(error, status, RANK_NONE,

@@ -140,6 +140,11 @@ int private_file_read_fd(int fd, void *target, size_t *len, struct error *error)
     return HEARTH_OK;
 }
 
+void private_file_close_fd(int fd)
+{
+    close(fd);
+}
+
 /* ---- writing ---- */
 
 /* The directory of the path, "." if it names none; false: it is too long, or names no file. */

@@ -22,6 +22,7 @@ int MUST_CHECK private_file_read(const char *path, enum private_kind kind, void 
 /* The first bytes of an open descriptor, whose place stays: as above, but without rules for its owner and
  * mode. */
 int MUST_CHECK private_file_read_fd(int fd, void *target, size_t *len, struct error *error);
+void private_file_close_fd(int fd);
 
 /* Writes a file with mode 0600, missing parents with 0700. At `path` the whole file appears at once, or
  * nothing: HEARTH_SYSTEM. Without `replace` a file that is there stays as it is: HEARTH_INVALID, and `there`

@@ -12,6 +12,10 @@ struct mutex {
     pthread_mutex_t handle;
 };
 
+#define MUTEX_STATIC                                                                                         \
+    {                                                                                                        \
+        PTHREAD_MUTEX_INITIALIZER                                                                            \
+    }                                       /* instead of mutex_init, for what is never freed */
 int MUST_CHECK mutex_init(struct mutex *m); /* HEARTH_OK or HEARTH_SYSTEM */
 void mutex_fini(struct mutex *m);
 void mutex_lock(struct mutex *m);

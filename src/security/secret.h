@@ -33,6 +33,9 @@ int MUST_CHECK secret_parse(const char *text, const char *what, struct secret **
 int MUST_CHECK secret_load(const char *path, struct secret **out, bool *missing, struct error *error);
 /* From a descriptor that a launcher left open: read from its beginning, left open, at the same place. */
 int MUST_CHECK secret_read_fd(int fd, struct secret **out, struct error *error);
+/* Likewise, then it is closed, so that what this process executes does not get it. Further calls with the
+ * same number give what was read; in a forked child there is nothing left. */
+int MUST_CHECK secret_inherit(int fd, struct secret **out, struct error *error);
 /* Writes the token: 0600, parents 0700, whole or not at all. Without `replace` a file that is there stays,
  * HEARTH_INVALID. */
 int MUST_CHECK secret_store(const struct secret *secret, const char *path, bool replace, struct error *error);

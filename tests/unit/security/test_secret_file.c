@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -166,6 +167,39 @@ static void a_descriptor_can_be_read_again_and_again(void **state)
     close(fd);
 }
 
+/* Another process may not find it, this one may, whatever has the number now. */
+static void an_inherited_one_is_closed_and_remembered(void **state)
+{
+    const char *path = folder_path("secret");
+    struct secret *secret = NULL;
+    int fd, other, code;
+
+    (void)state;
+    file_put(path, TOKEN "\n", strlen(TOKEN) + 1, 0600);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(secret_inherit(fd + 1000, &secret, &error), HEARTH_INVALID);
+    assert_int_equal(secret_inherit(fd, &secret, &error), HEARTH_OK);
+    secret_close(secret);
+    assert_int_equal(fcntl(fd, F_GETFD), -1);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(secret_inherit(fd, &secret, &error), HEARTH_OK);
+        assert_int_equal(secret_bytes(secret)[31], 31);
+        assert_string_equal(secret_name(secret), "hearth");
+        secret_close(secret);
+        other = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        assert_int_equal(other, fd);
+        assert_int_equal(secret_inherit(fd, &secret, &error), HEARTH_OK);
+        secret_close(secret);
+        assert_int_equal(close(other), 0); /* it was not ours to close */
+    }
+    pid_t child = fork();
+    if (child == 0)
+        _exit(secret_inherit(fd, &secret, &error) == HEARTH_INVALID ? 0 : 1);
+    assert_int_equal(waitpid(child, &code, 0), child);
+    assert_true(WIFEXITED(code) && WEXITSTATUS(code) == 0);
+}
+
 static void other_descriptors_are_refused(void **state)
 {
     struct secret *secret = NULL;
@@ -222,6 +256,7 @@ int main(void)
         WITH_FOLDER(a_missing_file_is_told_apart),
         WITH_FOLDER(other_files_are_refused),
         WITH_FOLDER(a_descriptor_can_be_read_again_and_again),
+        WITH_FOLDER(an_inherited_one_is_closed_and_remembered),
         WITH_FOLDER(other_descriptors_are_refused),
         WITH_FOLDER(what_was_there_stays_when_there_is_no_room),
     };
