@@ -57,6 +57,25 @@ static int load_secret(struct opening *o, const char *path, bool *missing, struc
     return status == HEARTH_OK ? find_trust(o, path, error) : status;
 }
 
+/* The list in the config folder is the stored secret's. A secret that came another way is bound by it too,
+ * unless another one is stored there: then it is the list of another cluster. */
+static int find_trust_of_folder(struct opening *o, struct error *error)
+{
+    char path[PATH_TEXT_MAX];
+    struct secret *stored = NULL;
+    struct error why;
+    bool missing;
+    if (path_in_folder(o, "cluster", path, &why) != HEARTH_OK)
+        return HEARTH_OK;
+    bool other = secret_load(path, &stored, &missing, &why) == HEARTH_OK &&
+                 memcmp(secret_namespace(stored), secret_namespace(o->secret), NAMESPACE_LEN) != 0;
+    secret_close(stored);
+    if (!other)
+        return find_trust(o, path, error);
+    log_write(&o->log, HEARTH_LOG_DEBUG, "HEARTH-TRUST-FILE", "%s.trust is the list of another secret", path);
+    return HEARTH_OK;
+}
+
 static int none_here(struct error *error)
 {
     return error_set(
@@ -84,13 +103,15 @@ static int find_secret(struct opening *o, struct error *error)
     const struct hearth_config *c = &o->own;
     char path[PATH_TEXT_MAX];
     bool missing = false;
-    if (c->secret != NULL)
-        return secret_parse(c->secret, "secret (HEARTH_SECRET)", &o->secret, error);
-    if (c->secret_file != NULL)
+    int status;
+    if (c->secret == NULL && c->secret_file != NULL)
         return load_secret(o, c->secret_file, &missing, error);
-    if (c->secret_fd >= 0)
-        return inherit_secret(o, error);
-    int status = path_in_folder(o, "cluster", path, error);
+    if (c->secret != NULL || c->secret_fd >= 0) {
+        status = c->secret != NULL ? secret_parse(c->secret, "secret (HEARTH_SECRET)", &o->secret, error)
+                                   : inherit_secret(o, error);
+        return status == HEARTH_OK ? find_trust_of_folder(o, error) : status;
+    }
+    status = path_in_folder(o, "cluster", path, error);
     if (status == HEARTH_OK)
         status = load_secret(o, path, &missing, error);
     if (status == HEARTH_OK || (!missing && !secure_meets_privately(o)))

@@ -82,7 +82,7 @@ int credentials_copy(const struct credentials *from, struct heap *heap, uint64_t
         status =
             secret_from_bytes(secret_bytes(from->secret), secret_name(from->secret), &setup.secret, error);
     if (!status && from->trust)
-        status = trust_list_open(heap, trust_list_path(from->trust), &setup.trust, error);
+        status = trust_list_copy(from->trust, heap, &setup.trust, error);
     if (!status)
         return credentials_open(&setup, out, error);
     node_key_close(setup.key);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "os/private_file.h"
+#include "os/thread.h"
 #include "security/trust_lines.h"
 
 #define TEXT_MAX (1u << 20) /* of a trust file: all entries with the longest names, and as much in comments */
@@ -15,6 +16,8 @@ struct trust_list {
     struct heap *heap;
     char *path; /* NULL: none */
     struct private_stamp stamp;
+    bool was_there;    /* the file was read once */
+    struct mutex lock; /* of the entries: others may copy them while the owner reads the file again */
     struct trust_entry *entries;
     int count;
 };
@@ -26,7 +29,14 @@ static int no_memory(struct error *error)
 
 /* ---- reading ---- */
 
-/* A file that is missing is an empty text. `text` has room for TEXT_MAX. */
+/* Editors take a file away before they put the new one there, and nothing else is lifted by an accident. */
+static int vanished(const struct trust_list *list, struct error *error)
+{
+    return error_set(error, HEARTH_INVALID, RANK_NONE,
+                     "%s is missing, and it was there: put it back, or an empty file to lift it", list->path);
+}
+
+/* A file that was never there is an empty text. `text` has room for TEXT_MAX. */
 static int read_text(const struct trust_list *list, char *text, size_t *len, struct error *error)
 {
     bool missing;
@@ -37,7 +47,7 @@ static int read_text(const struct trust_list *list, char *text, size_t *len, str
     if (!missing)
         return status;
     *len = 0;
-    return HEARTH_OK;
+    return list->was_there ? vanished(list, error) : HEARTH_OK;
 }
 
 static int bad_line(const struct trust_list *list, int line, const char *what, struct error *error)
@@ -57,9 +67,11 @@ static int take_text(struct trust_list *list, const char *text, size_t len, stru
     if (!entries)
         return no_memory(error);
     (void)trust_lines_parse(text, len, entries, count, &count, &line);
+    mutex_lock(&list->lock);
     heap_free(list->entries);
     list->entries = entries;
     list->count = count;
+    mutex_unlock(&list->lock);
     return HEARTH_OK;
 }
 
@@ -78,6 +90,7 @@ static int read_file(struct trust_list *list, const struct private_stamp *stamp,
     heap_free(text);
     if (!status || status == HEARTH_INVALID) /* a bad file is read again when it has changed, not before */
         list->stamp = *stamp;
+    list->was_there = list->was_there || (!status && stamp->exists);
     return status;
 }
 
@@ -96,25 +109,74 @@ int trust_list_refresh(struct trust_list *list, struct error *error)
 
 /* ---- opening ---- */
 
-int trust_list_open(struct heap *heap, const char *path, struct trust_list **out, struct error *error)
+/* Its stamp is that of a missing file. */
+static int make(struct heap *heap, const char *path, struct trust_list **out, struct error *error)
 {
     struct trust_list *list = heap_alloc(heap, 1, sizeof(*list));
-    int status;
 
     if (!list)
         return no_memory(error);
+    if (mutex_init(&list->lock)) {
+        heap_free(list);
+        return error_set(error, HEARTH_SYSTEM, RANK_NONE, "trust list: the system has no lock for it");
+    }
     list->heap = heap;
     list->path = path ? heap_strdup(heap, path) : NULL;
-    if (path && !list->path)
-        status = no_memory(error);
-    else
-        status = trust_list_refresh(list, error); /* its stamp is that of a missing file */
+    if (path && !list->path) {
+        trust_list_close(list);
+        return no_memory(error);
+    }
+    *out = list;
+    return HEARTH_OK;
+}
+
+static int take_entries(struct trust_list *list, struct trust_list *from, struct error *error)
+{
+    int status = HEARTH_OK;
+
+    mutex_lock(&from->lock);
+    if (from->count > 0) {
+        list->entries = heap_alloc(list->heap, (size_t)from->count, sizeof(*list->entries));
+        status = list->entries ? HEARTH_OK : no_memory(error);
+    }
+    if (list->entries) {
+        memcpy(list->entries, from->entries, (size_t)from->count * sizeof(*list->entries));
+        list->count = from->count;
+        list->was_there = true;
+    }
+    mutex_unlock(&from->lock);
+    return status;
+}
+
+/* The entries of `from` (NULL: none), or those of the file if it is there. */
+static int open_from(struct heap *heap, const char *path, struct trust_list *from, struct trust_list **out,
+                     struct error *error)
+{
+    struct trust_list *list;
+    int status = make(heap, path, &list, error);
+
+    if (status)
+        return status;
+    if (from)
+        status = take_entries(list, from, error);
+    if (!status)
+        status = trust_list_refresh(list, error);
     if (status && status != HEARTH_PENDING) {
         trust_list_close(list);
         return status;
     }
     *out = list;
     return HEARTH_OK;
+}
+
+int trust_list_open(struct heap *heap, const char *path, struct trust_list **out, struct error *error)
+{
+    return open_from(heap, path, NULL, out, error);
+}
+
+int trust_list_copy(struct trust_list *from, struct heap *heap, struct trust_list **out, struct error *error)
+{
+    return open_from(heap, from->path, from, out, error);
 }
 
 const char *trust_list_path(const struct trust_list *list)
@@ -126,6 +188,7 @@ void trust_list_close(struct trust_list *list)
 {
     if (!list)
         return;
+    mutex_fini(&list->lock);
     heap_free(list->entries);
     heap_free(list->path);
     heap_free(list);

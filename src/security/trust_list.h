@@ -29,10 +29,15 @@ struct trust_list;
  * for good. */
 int MUST_CHECK trust_list_open(struct heap *heap, const char *path, struct trust_list **out,
                                struct error *error);
+/* A list of the same file with the entries that `from` has now, also if the file is not there at the moment.
+ * Any thread may do this while the owner of `from` refreshes it. */
+int MUST_CHECK trust_list_copy(struct trust_list *from, struct heap *heap, struct trust_list **out,
+                               struct error *error);
 const char *trust_list_path(const struct trust_list *list); /* NULL: none */
 void trust_list_close(struct trust_list *list);             /* NULL is allowed */
 /* Looks whether the file has changed (a stat, no more) and reads it again. HEARTH_OK: changed, and read.
- * HEARTH_PENDING: as before. Else the list stays what it was, and the error says why. */
+ * HEARTH_PENDING: as before. Else the list stays what it was, and the error says why, once: also if a file
+ * that was read is missing now. Nothing but a file that says less lifts a revocation. */
 int MUST_CHECK trust_list_refresh(struct trust_list *list, struct error *error);
 enum trust_verdict trust_list_judge(const struct trust_list *list, const struct node_id *id);
 const char *trust_verdict_text(enum trust_verdict verdict); /* "its key was revoked (hearth trust)" */

@@ -157,6 +157,25 @@ class Keys(Place):
         self.sent_away(first, "revoked")
         all_well(self, [first, self.member(1, secret_file=secret, HEARTH_KEY_FILE="fresh")])
 
+    def test_revoked_whatever_the_secret_came_from(self):
+        """HEARTH_SECRET and HEARTH_SECRET_FD are bound by the list in the config folder too."""
+        home = self.garrison.folder / "listed"
+        (home / ".config/hearth").mkdir(parents=True)
+        trust = home / ".config/hearth/cluster.trust"
+        trust.write_text(f"revoke {self.garrison.node_id(self.garrison.file('key-1'))}\n")
+        trust.chmod(0o600)
+        with open(self.secret_file, "rb") as file:
+            for way in (dict(HEARTH_SECRET=self.secret.token),
+                        dict(HEARTH_SECRET_FD=file.fileno(), pass_fds=[file.fileno()])):
+                self.port = free_port()
+                first = self.waiting(HOME=home, **way)
+                self.not_open(self.member(1, HEARTH_OPEN_TIMEOUT_MS=SHORT), "revoked")
+                self.sent_away(first, "revoked")
+                all_well(self, [first, self.member(1, HEARTH_KEY_FILE="fresh")])
+            Secret("other").store(home / ".config/hearth/cluster")  # then it is the list of another cluster
+            self.port = free_port()
+            all_well(self, [self.member(0, HOME=home, HEARTH_SECRET=self.secret.token), self.member(1)])
+
     def test_list_of_who_may_come(self):
         keys = [self.garrison.file(f"key-{rank}") for rank in range(2)]
         for key in keys:

@@ -243,10 +243,42 @@ static void changes_are_seen(void **state)
     assert_int_equal(trust_list_refresh(list, &error), HEARTH_OK);
     assert_judged(list, 0xaa, TRUST_YES);
     assert_judged(list, 0xbb, TRUST_REVOKED);
-    assert_int_equal(unlink(folder_path("trust")), 0);
+    put("");
     assert_int_equal(trust_list_refresh(list, &error), HEARTH_OK);
     assert_int_equal(trust_list_count(list), 0);
     assert_int_equal(trust_list_refresh(list, &error), HEARTH_PENDING);
+    trust_list_close(list);
+}
+
+/* An editor renames: for a moment there is no file. */
+static void a_file_that_vanishes_lifts_nothing(void **state)
+{
+    put("revoke " A "\n");
+    struct trust_list *copy = NULL, *list = opened();
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(rename(folder_path("trust"), folder_path("trust~")), 0);
+        assert_int_equal(trust_list_refresh(list, &error), HEARTH_INVALID);
+        assert_says("is missing, and it was there");
+        assert_int_equal(trust_list_refresh(list, &error), HEARTH_PENDING); /* said once */
+        assert_judged(list, 0xaa, TRUST_REVOKED);
+        assert_int_equal(set(list, 0xbb, true, ""), HEARTH_INVALID); /* what it held would be lost */
+        assert_int_equal(trust_list_copy(list, &heap, &copy, &error), HEARTH_OK);
+        assert_int_equal(trust_list_refresh(copy, &error), HEARTH_PENDING);
+        assert_judged(copy, 0xaa, TRUST_REVOKED);
+        assert_int_equal(rename(folder_path("trust~"), folder_path("trust")), 0);
+        assert_int_equal(trust_list_refresh(list, &error), HEARTH_OK);
+        assert_judged(list, 0xaa, TRUST_REVOKED);
+        assert_int_equal(trust_list_refresh(copy, &error), HEARTH_OK);
+        assert_judged(copy, 0xaa, TRUST_REVOKED);
+        trust_list_close(copy);
+    }
+    put("revoke " B "\n");
+    assert_int_equal(trust_list_refresh(list, &error), HEARTH_OK);
+    assert_judged(list, 0xaa, TRUST_YES);
+    assert_int_equal(set(list, 0xcc, true, ""), HEARTH_OK);
+    assert_judged(list, 0xbb, TRUST_REVOKED);
     trust_list_close(list);
 }
 
@@ -424,6 +456,7 @@ int main(void)
         WITH_FOLDER(there_is_a_limit),
         WITH_FOLDER(the_file_must_be_ours),
         WITH_FOLDER(changes_are_seen),
+        WITH_FOLDER(a_file_that_vanishes_lifts_nothing),
         WITH_FOLDER(a_bad_change_leaves_the_list_as_it_was),
         WITH_FOLDER(memory_may_run_out_anywhere),
         WITH_FOLDER(entries_are_set_and_forgotten),
