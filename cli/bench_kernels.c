@@ -78,10 +78,12 @@ static void add_convert(struct bench *b, enum hearth_dtype dtype, bool narrow)
 
 static void list_rows(struct bench *b)
 {
-    static const char *const ops[KERNEL_OPS] = {"sum", "prod", "min", "max"};
+    static const char *const ops[KERNEL_OPS] = {"sum", "prod", "min", "max", "band", "bor", "bxor"};
     for (int d = 0; d < DTYPE_COUNT; d++) {
         enum hearth_dtype dtype = (enum hearth_dtype)d;
         for (int op = 0; op < KERNEL_OPS; op++) {
+            if (b->kernels->reduce[d][op] == NULL)
+                continue;
             struct row *row = add_row(b, "reduce.%s.%s", hearth_dtype_name(dtype), ops[op]);
             if (!row)
                 continue;

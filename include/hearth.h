@@ -122,9 +122,19 @@ enum hearth_dtype {
  *  - A NaN result is the canonical quiet NaN of its type. min and max are the minimum and maximum of IEEE
  *    754-2019: NaN wins, -0 < +0.
  *  - Integer sum and prod wrap.
+ *  - band, bor and bxor combine the bits of integers; with a floating-point type they are HEARTH_INVALID.
  *  - avg is sum(w*x)/sum(w) with each member's `weight` (default 1). Integers are averaged in f64 (so 64-bit
  *    integers exactly only while |sum| < 2^53), rounded to nearest, ties to even, and saturated. */
-enum hearth_op { HEARTH_SUM = 0, HEARTH_AVG = 1, HEARTH_PROD = 2, HEARTH_MIN = 3, HEARTH_MAX = 4 };
+enum hearth_op {
+    HEARTH_SUM = 0,
+    HEARTH_AVG = 1,
+    HEARTH_PROD = 2,
+    HEARTH_MIN = 3,
+    HEARTH_MAX = 4,
+    HEARTH_BAND = 5,
+    HEARTH_BOR = 6,
+    HEARTH_BXOR = 7
+};
 
 /* How the data travels. Chosen by the cost model from what all members agree on; a fixed choice is for
  * measurement. An algorithm that a collective does not have is HEARTH_UNSUPPORTED. */
@@ -526,8 +536,8 @@ HEARTH_API int hearth_all_to_allv(hearth_group *group, const void *source, const
 /* target = op over members 0..rank. HEARTH_AVG is HEARTH_UNSUPPORTED. In place: source == target. */
 HEARTH_API int hearth_scan(hearth_group *group, const void *source, void *target, size_t count,
                            enum hearth_dtype dtype, enum hearth_op op, const struct hearth_opts *opts);
-/* target = op over members 0..rank-1; rank 0 gets the identity: 0, 1, and for min and max +inf and -inf, or
- * the largest and smallest integer. */
+/* target = op over members 0..rank-1; rank 0 gets the identity: 0, 1, for min and max +inf and -inf or the
+ * largest and smallest integer, and for band all bits set. */
 HEARTH_API int hearth_exclusive_scan(hearth_group *group, const void *source, void *target, size_t count,
                                      enum hearth_dtype dtype, enum hearth_op op,
                                      const struct hearth_opts *opts);

@@ -245,11 +245,10 @@ static enum hearth_dtype acc_dtype_of(enum hearth_dtype dtype, enum hearth_op op
 
 static int kernel_op_of(enum hearth_op op)
 {
-    static const int of[OP_COUNT] = {[HEARTH_SUM] = KERNEL_SUM,
-                                     [HEARTH_AVG] = KERNEL_SUM,
-                                     [HEARTH_PROD] = KERNEL_PROD,
-                                     [HEARTH_MIN] = KERNEL_MIN,
-                                     [HEARTH_MAX] = KERNEL_MAX};
+    static const int of[OP_COUNT] = {
+        [HEARTH_SUM] = KERNEL_SUM, [HEARTH_AVG] = KERNEL_SUM, [HEARTH_PROD] = KERNEL_PROD,
+        [HEARTH_MIN] = KERNEL_MIN, [HEARTH_MAX] = KERNEL_MAX, [HEARTH_BAND] = KERNEL_AND,
+        [HEARTH_BOR] = KERNEL_OR,  [HEARTH_BXOR] = KERNEL_XOR};
     return of[op];
 }
 

@@ -15,8 +15,8 @@ static const struct {
 };
 
 static const char *const op_names[OP_COUNT] = {
-    [HEARTH_SUM] = "sum", [HEARTH_AVG] = "avg", [HEARTH_PROD] = "prod",
-    [HEARTH_MIN] = "min", [HEARTH_MAX] = "max",
+    [HEARTH_SUM] = "sum", [HEARTH_AVG] = "avg",   [HEARTH_PROD] = "prod", [HEARTH_MIN] = "min",
+    [HEARTH_MAX] = "max", [HEARTH_BAND] = "band", [HEARTH_BOR] = "bor",   [HEARTH_BXOR] = "bxor",
 };
 
 static const char *const algo_names[ALGO_COUNT] = {
@@ -65,6 +65,11 @@ size_t dtype_size(enum hearth_dtype dtype)
 size_t hearth_dtype_size(enum hearth_dtype dtype)
 {
     return dtype_size(dtype);
+}
+
+bool op_takes(enum hearth_op op, enum hearth_dtype dtype)
+{
+    return op < HEARTH_BAND || dtype >= HEARTH_I8;
 }
 
 const char *hearth_dtype_name(enum hearth_dtype dtype)

@@ -10,7 +10,7 @@
 #include <hearth.h>
 
 #define DTYPE_COUNT 10
-#define OP_COUNT    5
+#define OP_COUNT    8
 #define ALGO_COUNT  8
 #define RANK_NONE   (-1)
 
@@ -55,5 +55,7 @@ int view_place(const struct view *view, int rank);
 void view_order(const struct view *view, const int *ranks, int count, int *order);
 
 size_t dtype_size(enum hearth_dtype dtype); /* 0 if unknown */
+/* False for bit operations on floating-point types. Both must be known ones. */
+bool op_takes(enum hearth_op op, enum hearth_dtype dtype);
 
 #endif

@@ -47,18 +47,18 @@ const struct kernels *kernels_named(const char *name)
     return NULL;
 }
 
-/* The bits of one element, for KERNEL_SUM, PROD, MIN, MAX. */
+/* The bits of one element, for KERNEL_SUM, PROD, MIN, MAX, AND, OR, XOR. */
 static const uint64_t identity_bits[DTYPE_COUNT][KERNEL_OPS] = {
     [HEARTH_F32] = {0, 0x3f800000, 0x7f800000, 0xff800000},
     [HEARTH_F64] = {0, 0x3ff0000000000000, 0x7ff0000000000000, 0xfff0000000000000},
     [HEARTH_F16] = {0, 0x3c00, 0x7c00, 0xfc00},
     [HEARTH_BF16] = {0, 0x3f80, 0x7f80, 0xff80},
-    [HEARTH_I8] = {0, 1, 0x7f, 0x80},
-    [HEARTH_I32] = {0, 1, INT32_MAX, 0x80000000},
-    [HEARTH_I64] = {0, 1, INT64_MAX, 0x8000000000000000},
-    [HEARTH_U8] = {0, 1, UINT8_MAX, 0},
-    [HEARTH_U32] = {0, 1, UINT32_MAX, 0},
-    [HEARTH_U64] = {0, 1, UINT64_MAX, 0},
+    [HEARTH_I8] = {0, 1, 0x7f, 0x80, UINT8_MAX, 0, 0},
+    [HEARTH_I32] = {0, 1, INT32_MAX, 0x80000000, UINT32_MAX, 0, 0},
+    [HEARTH_I64] = {0, 1, INT64_MAX, 0x8000000000000000, UINT64_MAX, 0, 0},
+    [HEARTH_U8] = {0, 1, UINT8_MAX, 0, UINT8_MAX, 0, 0},
+    [HEARTH_U32] = {0, 1, UINT32_MAX, 0, UINT32_MAX, 0, 0},
+    [HEARTH_U64] = {0, 1, UINT64_MAX, 0, UINT64_MAX, 0, 0},
 };
 
 void kernel_identity(enum hearth_dtype dtype, int op, void *target, size_t count)

@@ -22,11 +22,20 @@ typedef void scale_fn(void *x, size_t count, double factor);
 struct quant_kernels; /* quant.h */
 struct sift_kernels;  /* sift.h */
 
-enum { KERNEL_SUM, KERNEL_PROD, KERNEL_MIN, KERNEL_MAX, KERNEL_OPS };
+enum {
+    KERNEL_SUM,
+    KERNEL_PROD,
+    KERNEL_MIN,
+    KERNEL_MAX,
+    KERNEL_AND, /* from here on of the bits of integers */
+    KERNEL_OR,
+    KERNEL_XOR,
+    KERNEL_OPS
+};
 
 struct kernels {
-    const char *name; /* "scalar", "avx2", "neon" */
-    reduce_fn *reduce[DTYPE_COUNT][KERNEL_OPS];
+    const char *name;                           /* "scalar", "avx2", "neon" */
+    reduce_fn *reduce[DTYPE_COUNT][KERNEL_OPS]; /* NULL: bits of floating-point numbers */
     /* To the type sums are kept in: f16, bf16 -> f32; i8, i32, i64, u8, u32, u64 -> f64; f32 -> f32 and
      * f64 -> f64 are copies with canonical NaNs. */
     convert_fn *widen[DTYPE_COUNT];
@@ -49,8 +58,8 @@ const struct kernels *kernels_best(void);
 /* By name; NULL if this build or processor does not have it. For tests and benchmarks. */
 const struct kernels *kernels_named(const char *name);
 
-/* Elements 0..count-1 of `target` become the identity of the operation (KERNEL_SUM...): 0, 1, and for min and
- * max +inf / -inf or the largest / smallest integer. */
+/* Elements 0..count-1 of `target` become the identity of the operation (KERNEL_SUM...): 0, 1, for min and max
+ * +inf / -inf or the largest / smallest integer, and for AND all bits set. */
 void kernel_identity(enum hearth_dtype dtype, int op, void *target, size_t count);
 
 /* The floating-point environment our kernels are defined in (nearest even, no flush to zero, no traps).

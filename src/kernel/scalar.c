@@ -234,6 +234,61 @@ static void max_u64(void *target, const void *a, const void *b, size_t count)
         store_u64(target, i, load_u64(b, i) > load_u64(a, i) ? load_u64(b, i) : load_u64(a, i));
 }
 
+/* Bits have no sign. */
+static void and_u8(void *target, const void *a, const void *b, size_t count)
+{
+    uint8_t *t = target;
+    const uint8_t *x = a, *y = b;
+    for (size_t i = 0; i < count; i++)
+        t[i] = x[i] & y[i];
+}
+
+static void and_u32(void *target, const void *a, const void *b, size_t count)
+{
+    and_u8(target, a, b, count * sizeof(uint32_t));
+}
+
+static void and_u64(void *target, const void *a, const void *b, size_t count)
+{
+    and_u8(target, a, b, count * sizeof(uint64_t));
+}
+
+static void or_u8(void *target, const void *a, const void *b, size_t count)
+{
+    uint8_t *t = target;
+    const uint8_t *x = a, *y = b;
+    for (size_t i = 0; i < count; i++)
+        t[i] = x[i] | y[i];
+}
+
+static void or_u32(void *target, const void *a, const void *b, size_t count)
+{
+    or_u8(target, a, b, count * sizeof(uint32_t));
+}
+
+static void or_u64(void *target, const void *a, const void *b, size_t count)
+{
+    or_u8(target, a, b, count * sizeof(uint64_t));
+}
+
+static void xor_u8(void *target, const void *a, const void *b, size_t count)
+{
+    uint8_t *t = target;
+    const uint8_t *x = a, *y = b;
+    for (size_t i = 0; i < count; i++)
+        t[i] = x[i] ^ y[i];
+}
+
+static void xor_u32(void *target, const void *a, const void *b, size_t count)
+{
+    xor_u8(target, a, b, count * sizeof(uint32_t));
+}
+
+static void xor_u64(void *target, const void *a, const void *b, size_t count)
+{
+    xor_u8(target, a, b, count * sizeof(uint64_t));
+}
+
 /* ---- widen and narrow ---------------------------------------------------------------------------------- */
 
 static void copy_f32(void *target, const void *source, size_t count)
@@ -393,12 +448,12 @@ const struct kernels kernels_scalar = {
             [HEARTH_F64] = {sum_f64, prod_f64, min_f64, max_f64},
             [HEARTH_F16] = {sum_f16, prod_f16, min_f16, max_f16},
             [HEARTH_BF16] = {sum_bf16, prod_bf16, min_bf16, max_bf16},
-            [HEARTH_I8] = {sum_u8, prod_u8, min_i8, max_i8},
-            [HEARTH_I32] = {sum_u32, prod_u32, min_i32, max_i32},
-            [HEARTH_I64] = {sum_u64, prod_u64, min_i64, max_i64},
-            [HEARTH_U8] = {sum_u8, prod_u8, min_u8, max_u8},
-            [HEARTH_U32] = {sum_u32, prod_u32, min_u32, max_u32},
-            [HEARTH_U64] = {sum_u64, prod_u64, min_u64, max_u64},
+            [HEARTH_I8] = {sum_u8, prod_u8, min_i8, max_i8, and_u8, or_u8, xor_u8},
+            [HEARTH_I32] = {sum_u32, prod_u32, min_i32, max_i32, and_u32, or_u32, xor_u32},
+            [HEARTH_I64] = {sum_u64, prod_u64, min_i64, max_i64, and_u64, or_u64, xor_u64},
+            [HEARTH_U8] = {sum_u8, prod_u8, min_u8, max_u8, and_u8, or_u8, xor_u8},
+            [HEARTH_U32] = {sum_u32, prod_u32, min_u32, max_u32, and_u32, or_u32, xor_u32},
+            [HEARTH_U64] = {sum_u64, prod_u64, min_u64, max_u64, and_u64, or_u64, xor_u64},
         },
     .widen = {copy_f32, copy_f64, widen_f16, widen_bf16, widen_i8, widen_i32, widen_i64, widen_u8, widen_u32,
               widen_u64},

@@ -188,6 +188,9 @@ static int arguments_check(const struct call *call, int rank, int size)
         return bad(call, HEARTH_INVALID, "dtype is %d, which there is not", (int)call->dtype);
     if (plan_kind_reduces(call->kind) && (unsigned)call->op >= OP_COUNT)
         return bad(call, HEARTH_INVALID, "op is %d, which there is not", (int)call->op);
+    if (plan_kind_reduces(call->kind) && !op_takes(call->op, call->dtype))
+        return bad(call, HEARTH_INVALID, "%s combines the bits of integers, and dtype is %s",
+                   hearth_op_name(call->op), hearth_dtype_name(call->dtype));
     if ((call->kind == PLAN_SCAN || call->kind == PLAN_EXCLUSIVE_SCAN) && call->op == HEARTH_AVG)
         return bad(call, HEARTH_UNSUPPORTED, "there is no average over a prefix; use sum and divide");
     if (!plan_kind_rooted(call->kind))

@@ -25,7 +25,7 @@ enum kind {
     KIND_COUNT
 };
 
-enum { DTYPES = 10, OPS = 5, ALGOS = 8 };
+enum { DTYPES = 10, OPS = 8, ALGOS = 8 };
 
 /* WHOLE: small whole numbers, so that every sum and product is exact in every type. ANY: floats of mixed
  * size, integers of all sizes (64 bits: below 2^48 for averages, which are exact then). */

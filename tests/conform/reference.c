@@ -32,6 +32,11 @@ bool dtype_is_integer(enum hearth_dtype dtype)
     return dtype >= HEARTH_I8;
 }
 
+bool op_exists(enum hearth_op op, enum hearth_dtype dtype)
+{
+    return op < HEARTH_BAND || dtype_is_integer(dtype);
+}
+
 bool dtype_is_signed(enum hearth_dtype dtype)
 {
     return dtype < HEARTH_U8;
@@ -149,6 +154,8 @@ uint64_t identity_bits(enum hearth_dtype dtype, enum hearth_op op)
                    : op == HEARTH_MIN ? (double)INFINITY
                    : op == HEARTH_MAX ? -(double)INFINITY
                                       : 0;
+    if (op == HEARTH_BAND)
+        return truncate_bits(dtype, UINT64_MAX);
     if (!dtype_is_integer(dtype))
         return encode(format_of(dtype), value);
     return truncate_bits(dtype, integer_of(dtype, value));
@@ -213,6 +220,15 @@ static uint64_t combine_integers(const struct job *job, int from, int to, size_t
             break;
         case HEARTH_MAX:
             acc = less ? acc : x;
+            break;
+        case HEARTH_BAND:
+            acc &= x;
+            break;
+        case HEARTH_BOR:
+            acc |= x;
+            break;
+        case HEARTH_BXOR:
+            acc ^= x;
             break;
         default:
             acc += x;

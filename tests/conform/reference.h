@@ -7,6 +7,8 @@
 #include "conform/job.h"
 
 bool dtype_is_integer(enum hearth_dtype dtype);
+/* Bit operations are of integers. */
+bool op_exists(enum hearth_op op, enum hearth_dtype dtype);
 bool dtype_is_signed(enum hearth_dtype dtype);
 
 /* One element. Integers are exact through get_integer (unsigned types: as their bits). */

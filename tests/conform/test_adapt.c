@@ -59,7 +59,7 @@ static void check_all(const struct round *round, int size, int status)
 static void run_types(struct cluster *c, uint64_t *seed)
 {
     for (int dtype = 0; dtype < DTYPES; dtype++)
-        for (int op = 0; op < OPS; op++) {
+        for (int op = 0; op < OPS && op_exists((enum hearth_op)op, (enum hearth_dtype)dtype); op++) {
             struct job job;
             job_init(&job, ALL_REDUCE, c->size, (size_t)draw_below(seed, 3000));
             job.opts.algo = HEARTH_RING;

@@ -16,6 +16,7 @@ enum wrong {
     BAD_DTYPE,
     NEGATIVE_DTYPE,
     BAD_OP,
+    FLOAT_BITS,
     BAD_ROOT,
     NEGATIVE_ROOT,
     NULL_SOURCE,
@@ -41,6 +42,7 @@ static const char *const words[WRONGS] = {
     [BAD_DTYPE] = "dtype",
     [NEGATIVE_DTYPE] = "dtype",
     [BAD_OP] = "op is 9",
+    [FLOAT_BITS] = "bxor combines the bits of integers, and dtype is f32",
     [BAD_ROOT] = "root is 3",
     [NEGATIVE_ROOT] = "root is -1",
     [NULL_SOURCE] = "NULL",
@@ -66,6 +68,7 @@ static bool applies(enum kind kind, enum wrong wrong)
         return wrong == NULL_GROUP || wrong >= OPTS_SIZE;
     switch (wrong) {
     case BAD_OP:
+    case FLOAT_BITS:
         return kind_has_op(kind);
     case BAD_ROOT:
     case NEGATIVE_ROOT:
@@ -93,6 +96,10 @@ static void spoil(struct job *job, enum wrong wrong)
         break;
     case BAD_OP:
         job->op = (enum hearth_op)9;
+        break;
+    case FLOAT_BITS:
+        job->dtype = HEARTH_F32;
+        job->op = HEARTH_BXOR;
         break;
     case BAD_ROOT:
         job->root = job->size;

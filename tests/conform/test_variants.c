@@ -45,6 +45,8 @@ static void run_shapes(struct cluster *c, size_t unit, uint64_t *seed)
         job_init(&job, vectors[i / SHAPES], c->size, unit);
         job.dtype = (enum hearth_dtype)draw_below(seed, DTYPES);
         job.op = (enum hearth_op)draw_below(seed, OPS);
+        if (!op_exists(job.op, job.dtype))
+            job.op = HEARTH_MAX;
         job.root = (int)draw_below(seed, (uint64_t)c->size);
         job.nonblocking = draw(seed) & 1;
         job.null_target = draw(seed) & 1;

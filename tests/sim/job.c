@@ -144,7 +144,7 @@ void job_draw(struct job *job, struct prng *prng, int size, size_t count_max)
     job->kind = (enum plan_kind)prng_below(prng, PLAN_KIND_COUNT);
     job->root = (int)prng_below(prng, (uint64_t)size);
     job->dtype = (enum hearth_dtype)prng_below(prng, DTYPE_COUNT);
-    job->op = (enum hearth_op)prng_below(prng, OP_COUNT);
+    job->op = (enum hearth_op)prng_below(prng, HEARTH_MAX + 1);
     bool scan = job->kind == PLAN_SCAN || job->kind == PLAN_EXCLUSIVE_SCAN;
     if (scan && job->op == HEARTH_AVG)
         job->op = HEARTH_SUM;

@@ -34,7 +34,7 @@ static void every_dtype_has_name_size_and_parses_back(void **state)
 
 static void every_op_and_algo_parses_back(void **state)
 {
-    static const char *const ops[OP_COUNT] = {"sum", "avg", "prod", "min", "max"};
+    static const char *const ops[OP_COUNT] = {"sum", "avg", "prod", "min", "max", "band", "bor", "bxor"};
     static const char *const algos[ALGO_COUNT] = {"auto", "ring", "direct",       "halving",
                                                   "tree", "star", "hierarchical", "exchange"};
 

@@ -159,6 +159,11 @@ void cases_fill(uint64_t *seed, enum hearth_dtype dtype, void *target, size_t co
     }
 }
 
+int cases_ops(int dtype)
+{
+    return dtype <= HEARTH_BF16 ? KERNEL_AND : KERNEL_OPS;
+}
+
 enum hearth_dtype cases_wide(enum hearth_dtype dtype)
 {
     return dtype == HEARTH_F32 || dtype == HEARTH_F16 || dtype == HEARTH_BF16 ? HEARTH_F32 : HEARTH_F64;

@@ -21,6 +21,9 @@ uint64_t cases_next(uint64_t *seed);
 /* Any bits, special values (zeros, infinities, NaNs, ends of ranges, ties) and tame numbers, mixed. */
 void cases_fill(uint64_t *seed, enum hearth_dtype dtype, void *target, size_t count);
 
+/* How many operations (KERNEL_SUM...) the type has: bit operations are of integers. */
+int cases_ops(int dtype);
+
 /* The type that `dtype` widens to. */
 enum hearth_dtype cases_wide(enum hearth_dtype dtype);
 

@@ -76,7 +76,7 @@ static void run(const struct kernels *set, struct job job, void *target, const v
 static void for_all_jobs(void (*check)(struct job))
 {
     for (int d = 0; d < DTYPE_COUNT; d++) {
-        for (int op = 0; op < KERNEL_OPS; op++)
+        for (int op = 0; op < cases_ops(d); op++)
             check((struct job){REDUCE, d, op});
         check((struct job){WIDEN, d, 0});
         check((struct job){NARROW, d, 0});

@@ -64,7 +64,7 @@ static uint64_t acc[DTYPE_COUNT][COUNT], source[DTYPE_COUNT][COUNT];
 static void compute(const struct kernels *set, struct results *r)
 {
     for (int d = 0; d < DTYPE_COUNT; d++) {
-        for (int op = 0; op < KERNEL_OPS; op++)
+        for (int op = 0; op < cases_ops(d); op++)
             set->reduce[d][op](r->reduced[d][op], r->reduced[d][op], source[d], COUNT);
         set->widen[d](r->widened[d], source[d], COUNT);
         set->narrow[d](r->narrowed[d], source[cases_wide((enum hearth_dtype)d)], COUNT);
@@ -79,7 +79,7 @@ static void results_init(struct results *r)
 {
     memset(r, 0, sizeof(*r));
     for (int d = 0; d < DTYPE_COUNT; d++)
-        for (int op = 0; op < KERNEL_OPS; op++)
+        for (int op = 0; op < cases_ops(d); op++)
             memcpy(r->reduced[d][op], acc[d], sizeof(acc[d]));
     for (int i = 0; i < 4; i++)
         memcpy(r->scaled[i], source[i % 2 ? HEARTH_F64 : HEARTH_F32], sizeof(acc[0]));

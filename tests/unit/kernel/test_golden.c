@@ -36,16 +36,25 @@ static const struct golden goldens[] = {
     {"reduce.bf16.min", UINT64_C(0x2e6d332715266f1a)}, {"reduce.bf16.max", UINT64_C(0xc8e29d7def5fec51)},
     {"reduce.i8.sum", UINT64_C(0xaa180e83123bb666)},   {"reduce.i8.prod", UINT64_C(0xf47e9ee2bea1e2e5)},
     {"reduce.i8.min", UINT64_C(0x4275b50b12b69cc4)},   {"reduce.i8.max", UINT64_C(0x3713578181adcd65)},
-    {"reduce.i32.sum", UINT64_C(0xf3a72dde164266c3)},  {"reduce.i32.prod", UINT64_C(0xcf830778bd65b43b)},
-    {"reduce.i32.min", UINT64_C(0x8ec50d7bd604b52d)},  {"reduce.i32.max", UINT64_C(0xaf0dc18cc675b248)},
+    {"reduce.i8.band", UINT64_C(0xee9af2598b746379)},  {"reduce.i8.bor", UINT64_C(0x296c0acef0e4cdd4)},
+    {"reduce.i8.bxor", UINT64_C(0xd785ac3c1bca31a6)},  {"reduce.i32.sum", UINT64_C(0xf3a72dde164266c3)},
+    {"reduce.i32.prod", UINT64_C(0xcf830778bd65b43b)}, {"reduce.i32.min", UINT64_C(0x8ec50d7bd604b52d)},
+    {"reduce.i32.max", UINT64_C(0xaf0dc18cc675b248)},  {"reduce.i32.band", UINT64_C(0x7e67c01b425d2df7)},
+    {"reduce.i32.bor", UINT64_C(0x9f7eb6845d0ee592)},  {"reduce.i32.bxor", UINT64_C(0xbcf8ce1241a465c4)},
     {"reduce.i64.sum", UINT64_C(0x38febc1042f1820a)},  {"reduce.i64.prod", UINT64_C(0xb477f69efbbbeb6e)},
     {"reduce.i64.min", UINT64_C(0xeb4485301b963280)},  {"reduce.i64.max", UINT64_C(0x65e6c9155b7137e2)},
-    {"reduce.u8.sum", UINT64_C(0x727e9f15e3ab97e4)},   {"reduce.u8.prod", UINT64_C(0x07e0feabaf7fc813)},
-    {"reduce.u8.min", UINT64_C(0x15c8248f3d04c770)},   {"reduce.u8.max", UINT64_C(0x87f78f17eabb622f)},
+    {"reduce.i64.band", UINT64_C(0x762452e181a2e3d4)}, {"reduce.i64.bor", UINT64_C(0x4de9faf1dd6844ce)},
+    {"reduce.i64.bxor", UINT64_C(0x27a3993aedb46357)}, {"reduce.u8.sum", UINT64_C(0x727e9f15e3ab97e4)},
+    {"reduce.u8.prod", UINT64_C(0x07e0feabaf7fc813)},  {"reduce.u8.min", UINT64_C(0x15c8248f3d04c770)},
+    {"reduce.u8.max", UINT64_C(0x87f78f17eabb622f)},   {"reduce.u8.band", UINT64_C(0xeeb33a61fefa0c8d)},
+    {"reduce.u8.bor", UINT64_C(0x2093ddbfc1bf8242)},   {"reduce.u8.bxor", UINT64_C(0xc61592a126f6df60)},
     {"reduce.u32.sum", UINT64_C(0xffb8c28dc5faa664)},  {"reduce.u32.prod", UINT64_C(0xf43f45c275b04117)},
     {"reduce.u32.min", UINT64_C(0x377c7de40f2266a1)},  {"reduce.u32.max", UINT64_C(0x7a4ecb96d7b08448)},
-    {"reduce.u64.sum", UINT64_C(0x889de540afc374d7)},  {"reduce.u64.prod", UINT64_C(0xe816fb811e1406cf)},
-    {"reduce.u64.min", UINT64_C(0x3eef64286a9c47d3)},  {"reduce.u64.max", UINT64_C(0x2de12bf6aad23105)},
+    {"reduce.u32.band", UINT64_C(0x0cc67be95871d48f)}, {"reduce.u32.bor", UINT64_C(0xb3fc3681be26c676)},
+    {"reduce.u32.bxor", UINT64_C(0x756512f343b4ac78)}, {"reduce.u64.sum", UINT64_C(0x889de540afc374d7)},
+    {"reduce.u64.prod", UINT64_C(0xe816fb811e1406cf)}, {"reduce.u64.min", UINT64_C(0x3eef64286a9c47d3)},
+    {"reduce.u64.max", UINT64_C(0x2de12bf6aad23105)},  {"reduce.u64.band", UINT64_C(0x308dbe1fa83e26a2)},
+    {"reduce.u64.bor", UINT64_C(0x49f8e8941a7a82e0)},  {"reduce.u64.bxor", UINT64_C(0x8716bdade5977c33)},
     {"widen.f32", UINT64_C(0x79cdb608c82c2312)},       {"narrow.f32", UINT64_C(0x92b005ff6d31ca54)},
     {"widen.f64", UINT64_C(0x12318082cc1b5ed8)},       {"narrow.f64", UINT64_C(0x854e469e05a01b9f)},
     {"widen.f16", UINT64_C(0xeca18d66a3c7b91f)},       {"narrow.f16", UINT64_C(0x1f7e2664728299e2)},
@@ -87,10 +96,10 @@ static char name[64];
 
 static void reduce(void **state)
 {
-    static const char *const ops[KERNEL_OPS] = {"sum", "prod", "min", "max"};
+    static const char *const ops[KERNEL_OPS] = {"sum", "prod", "min", "max", "band", "bor", "bxor"};
     (void)state;
     for (int d = 0; d < DTYPE_COUNT; d++)
-        for (int op = 0; op < KERNEL_OPS; op++) {
+        for (int op = 0; op < cases_ops(d); op++) {
             uint64_t seed = (uint64_t)d;
             enum hearth_dtype dtype = (enum hearth_dtype)d;
             cases_fill(&seed, dtype, acc, COUNT);

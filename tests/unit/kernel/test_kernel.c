@@ -53,8 +53,10 @@ static void no_slot_is_empty(void **state)
     (void)state;
     for (int s = 0; s < set_count; s++) {
         for (int d = 0; d < DTYPE_COUNT; d++) {
-            for (int op = 0; op < KERNEL_OPS; op++)
+            for (int op = 0; op < cases_ops(d); op++)
                 assert_true(sets[s]->reduce[d][op] != NULL);
+            for (int op = cases_ops(d); op < KERNEL_OPS; op++)
+                assert_true(sets[s]->reduce[d][op] == NULL);
             assert_true(sets[s]->widen[d] && sets[s]->narrow[d]);
         }
         assert_true(sets[s]->multiply_f32 && sets[s]->multiply_f64);
@@ -80,7 +82,7 @@ static void identities_change_nothing(void **state)
         enum hearth_dtype dtype = (enum hearth_dtype)d;
         size_t size = dtype_size(dtype);
         cases_fill(&seed, dtype, x, COUNT);
-        for (int op = 0; op < KERNEL_OPS; op++) {
+        for (int op = 0; op < cases_ops(d); op++) {
             kernel_identity(dtype, op, acc, COUNT);
             kernels_best()->reduce[d][op](acc, acc, x, COUNT);
             for (size_t i = 0; i < COUNT; i++) {
@@ -118,6 +120,7 @@ static void identities_by_hand(void **state)
     uint32_t f32;
     uint16_t f16, bf16;
     int8_t i8;
+    int32_t i32;
     uint64_t u64;
     (void)state;
     kernel_identity(HEARTH_F32, KERNEL_MIN, &f32, 1);
@@ -125,6 +128,8 @@ static void identities_by_hand(void **state)
     kernel_identity(HEARTH_BF16, KERNEL_PROD, &bf16, 1);
     kernel_identity(HEARTH_I8, KERNEL_MAX, &i8, 1);
     kernel_identity(HEARTH_U64, KERNEL_MIN, &u64, 1);
+    kernel_identity(HEARTH_I32, KERNEL_AND, &i32, 1);
+    assert_true(i32 == -1);
     assert_true(f32 == 0x7f800000 && f16 == 0xfc00 && bf16 == 0x3f80 && i8 == -128 && u64 == UINT64_MAX);
 }
 

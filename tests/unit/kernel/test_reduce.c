@@ -40,6 +40,12 @@ static uint64_t reduce_integer(enum hearth_dtype dtype, int op, uint64_t a, uint
         return (a + b) & mask;
     if (op == KERNEL_PROD)
         return (a * b) & mask;
+    if (op == KERNEL_AND)
+        return a & b;
+    if (op == KERNEL_OR)
+        return a | b;
+    if (op == KERNEL_XOR)
+        return a ^ b;
     uint64_t flip =
         is_signed ? UINT64_C(1) << (63 - unused) : 0; /* then the order is that of unsigned numbers */
     return ((a ^ flip) < (b ^ flip)) == (op == KERNEL_MIN) ? a : b;
@@ -78,7 +84,7 @@ static void check_reduce(enum hearth_dtype dtype, const void *acc, const void *s
     size_t size = dtype_size(dtype);
     assert_true(count * size <= LEN_MAX);
     for (int s = 0; s < set_count; s++)
-        for (int op = 0; op < KERNEL_OPS; op++) {
+        for (int op = 0; op < cases_ops((int)dtype); op++) {
             memcpy(got, acc, count * size);
             sets[s]->reduce[dtype][op](got, got, source, count);
             for (size_t i = 0; i < count; i++) {
