@@ -3,6 +3,7 @@
 """Every collective, blocking and not, on every kind of buffer, with results that a person can check."""
 
 import ctypes
+import re
 import unittest
 from array import array
 
@@ -178,6 +179,19 @@ class Everything(Watched):
         self.assertEqual(together(work, 4), [(1, 2, 2, True), (1, 2, 4, True), (0, 2, 2, True), (0, 2, 4, True)])
 
     @needs_numpy
+    def test_bits_of_integers(self):
+        def work(group):
+            mine = numpy.array([0b1100, 0b1010, -1], "i4") if group.rank else numpy.array([0b1010, 0b0110, 6], "i4")
+            found = {op: group.all_reduce(mine.copy(), op=op).tolist() for op in ("band", "bor", "bxor")}
+            self.assertEqual(found, {"band": [8, 2, 6], "bor": [14, 14, -1], "bxor": [6, 12, -7]})
+            flags = numpy.array([group.rank == 0, True])
+            self.assertEqual(group.all_reduce(flags.copy(), op="bxor").tolist(), [True, False])
+            self.assertEqual(group.all_reduce(flags.copy(), op="band").tolist(), [False, True])
+            with self.assertRaisesRegex(hearth.Invalid, "bor combines the bits of integers, and dtype is f32"):
+                group.all_reduce(numpy.zeros(3, "f4"), op="bor")
+        together(work, 2)
+
+    @needs_numpy
     def test_truth_can_be_moved_and_compared_but_not_added(self):
         def work(group):
             values = numpy.array([group.rank == 0, group.rank == 1])
@@ -284,6 +298,25 @@ class Refused(Watched):
                      lambda g: g.gatherv(b"a", bytearray(3), root=g.rank), lambda g: g.reduce_scatter(b"abc", None))
         self.refused("prefix", lambda g: g.scan(bytearray(1), op="avg"))
         self.refused("overlap", lambda g: overlapping(g))
+
+    def test_values_of_the_wrong_type_are_named(self):
+        """Python's own TypeErrors do not say which argument it was."""
+        def work(group):
+            for name, value in (("timeout", "5"), ("timeout", [5]), ("tag", "5"), ("tag", 1.5), ("weight", "much"),
+                                ("weight", None)):
+                with self.assertRaisesRegex(TypeError, f"^{name} is {re.escape(repr(value))}; it takes "):
+                    group.barrier(**{name: value})
+            with self.assertRaisesRegex(TypeError, "^broadcast: root is '0'; it takes a rank"):
+                group.broadcast(bytearray(1), root="0")
+            future = group.barrier_nb()
+            for wait in (future.wait, future.result, lambda timeout: hearth.wait_all([future], timeout),
+                         lambda timeout: hearth.wait_any([future], timeout)):
+                with self.assertRaisesRegex(TypeError, "^timeout is '5'; it takes seconds"):
+                    wait("5")
+            future.wait(5)
+        together(work, 1)
+        with self.assertRaisesRegex(TypeError, "^timeout is '5'; it takes seconds"):
+            hearth.launch(str, 1, timeout="5")
 
     def test_keywords_that_there_are_not(self):
         def work(group):

@@ -8,18 +8,18 @@ element: C believes what it is told.
 import ctypes
 import difflib
 import functools
-import math
 import operator
 from typing import Any, Optional, Sequence
 
 from . import _errors, _handles
 from ._buffers import F32, F64, NAMES, SIZES, counts_of, same_count, same_type, view
 from ._errors import Invalid, Unsupported
-from ._futures import Future, Operation
+from ._futures import Future, Operation, milliseconds
 from ._handles import SLICE_MS, interruptible
 from ._library import Opts, lib
 
-OPS = {"sum": 0, "avg": 1, "prod": 2, "min": 3, "max": 4}
+OPS = {"sum": 0, "avg": 1, "prod": 2, "min": 3, "max": 4, "band": 5, "bor": 6, "bxor": 7}
+_OF_TRUTH = [number for name, number in OPS.items() if name not in ("sum", "avg", "prod")]
 ALGOS = {"auto": 0, "ring": 1, "direct": 2, "halving": 3, "tree": 4, "star": 5, "hierarchical": 6, "exchange": 7}
 RESTORE, ORDER_RANK = 1, 2
 OPTIONS = ("timeout", "tag", "weight", "algo", "restore", "order_rank")
@@ -43,13 +43,12 @@ def unknown_keyword(name, known, call):
     return TypeError(f"{call} takes no keyword {name!r}{hint}")
 
 
-def milliseconds(seconds, what="timeout"):
-    """None: -1, which is C's word for the default."""
-    if seconds is None:
-        return -1
-    if not 0 <= seconds < math.inf:
-        raise Invalid(f"{what} is {seconds!r}; it takes seconds, 0 or more, or None for the default")
-    return math.ceil(seconds * 1000)
+def _number(make, value, what, takes):
+    """make(value), or a TypeError that says whose value it is."""
+    try:
+        return make(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{what} is {value!r}; it takes {takes}") from None
 
 
 @functools.lru_cache(maxsize=512)
@@ -57,9 +56,11 @@ def _opts(timeout=None, tag=0, weight=1.0, algo="auto", restore=False, order_ran
     """C copies it in the call, so calls with the same options share it."""
     made = Opts()
     lib.opts_init(made)
-    if not 0 <= operator.index(tag) < 1 << 64:
+    made.timeout_ms = milliseconds(timeout)
+    made.tag = _number(operator.index, tag, "tag", "a number from 0 to 2^64 - 1")
+    if made.tag != tag:
         raise Invalid(f"tag is {tag!r}; it takes a number from 0 to 2^64 - 1")
-    made.timeout_ms, made.tag, made.weight = milliseconds(timeout), operator.index(tag), float(weight)
+    made.weight = _number(float, weight, "weight", "a number")
     made.algo = choice(ALGOS, algo, "algo")
     made.flags = (RESTORE if restore else 0) | (ORDER_RANK if order_rank else 0)
     return made
@@ -72,7 +73,11 @@ def opts_of(options):
     for name in options:
         if name not in OPTIONS:
             raise unknown_keyword(name, OPTIONS, "a collective")
-    return _opts(**options)
+    try:
+        return _opts(**options)
+    except TypeError:  # a value of a wrong type, which may be one that cannot be looked up
+        pass
+    return _opts.__wrapped__(**options)
 
 
 def run(handle, call, options):
@@ -160,8 +165,9 @@ def reduced(call, op, first):
     number = OPS.get(op) if op.__class__ is str else None
     if number is None:
         number = choice(OPS, op, f"{call}: op")
-    if first.truth and number not in (3, 4):
-        raise Unsupported(f"{call}: bools cannot be combined by {op}; there are max (or) and min (and)")
+    if first.truth and number not in _OF_TRUTH:
+        raise Unsupported(f"{call}: bools cannot be combined by {op}; there are max (or), min (and), band, "
+                          "bor and bxor")
     return number
 
 
@@ -345,7 +351,7 @@ class Collectives:
         return lib.all_reduce_compressed_nb, arguments, views, buffer
 
     def _root(self, root, name):
-        root = operator.index(root)
+        root = _number(operator.index, root, f"{name}: root", "a rank")
         if not 0 <= root < self.size:
             raise Invalid(f"{name}: root is {root}; the group has ranks 0 to {self.size - 1}")
         return root
@@ -369,7 +375,8 @@ class Collectives:
     # ---- what the user calls ----
 
     def all_reduce(self, source: Any, target: Any = None, op: str = "sum", **options: Any) -> Any:
-        """target[i] = op over members of source[i], on all members. op: sum, avg, prod, min, max. No target: in place.
+        """target[i] = op over members of source[i], on all members. op: sum, avg, prod, min, max, band, bor, bxor.
+        No target: in place.
 
         >>> from array import array
         >>> import hearth

@@ -4,6 +4,7 @@
 import asyncio
 import builtins
 import ctypes
+import math
 import os
 import time
 from typing import Any, Generator, Iterable, List, Optional
@@ -13,6 +14,7 @@ from ._handles import PATIENCE_S, SLICE_MS, Handle
 from ._library import lib
 
 _PENDING, _CLOSED = _errors.PENDING, _errors.Closed.status
+_TAKES = "it takes seconds, 0 or more, or None for the default"
 
 
 class Operation(Handle):
@@ -69,7 +71,7 @@ class Operation(Handle):
         """Its status, or PENDING after so many seconds."""
         if self.status is not None:
             return self.status
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = deadline_after(timeout)
         self.users.append(None)
         try:
             if _handles.LOGGING:
@@ -144,6 +146,27 @@ class Operation(Handle):
             self.settle_closed()
         else:
             self.settle(status)
+
+
+def milliseconds(seconds, what="timeout"):
+    """None: -1, which is C's word for the default."""
+    if seconds is None:
+        return -1
+    try:
+        fits = 0 <= seconds < math.inf
+    except TypeError:
+        raise TypeError(f"{what} is {seconds!r}; {_TAKES}") from None
+    if not fits:
+        raise _errors.Invalid(f"{what} is {seconds!r}; {_TAKES}")
+    return math.ceil(seconds * 1000)
+
+
+def deadline_after(timeout):
+    """When so many seconds are over, on the clock of time.monotonic(). None: never."""
+    try:
+        return None if timeout is None else time.monotonic() + timeout
+    except TypeError:
+        raise TypeError(f"timeout is {timeout!r}; {_TAKES}") from None
 
 
 def slice_ms(deadline):
@@ -281,7 +304,7 @@ def wait_all(futures: Iterable[Future], timeout: Optional[float] = None) -> List
     >>> node.close()
     """
     futures = list(futures)
-    deadline = None if timeout is None else time.monotonic() + timeout
+    deadline = deadline_after(timeout)
     for future in futures:
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
         if not future.wait(left):
@@ -301,7 +324,7 @@ def wait_any(futures: Iterable[Future], timeout: Optional[float] = None) -> Futu
     futures = list(futures)
     if not futures:
         raise ValueError("wait_any: there are no futures to wait for")
-    deadline = None if timeout is None else time.monotonic() + timeout
+    deadline = deadline_after(timeout)
     while True:
         ended = _any_of(futures, slice_ms(deadline))
         if ended is not None:

@@ -19,6 +19,7 @@ import traceback
 from typing import Any, Callable, List, Optional
 
 from . import _errors, _handles
+from ._futures import deadline_after
 from ._nodes import open_local
 
 GRACE_S = 2.0  # for the others to say what they saw, after one has failed
@@ -355,7 +356,7 @@ def launch(function: Callable, processes: int, *args: Any, timeout: Optional[flo
         raise OSError("hearth.launch needs fork(), which this system has not: use `hearth run`")
     if processes < 1:
         raise _errors.Invalid(f"processes is {processes!r}; it takes 1 or more")
-    deadline = float("inf") if timeout is None else time.monotonic() + timeout
+    deadline = deadline_after(float("inf") if timeout is None else timeout)
     family = _Family(processes)
     job, port = secrets.token_hex(8), _free_port()
     try:

@@ -9,9 +9,9 @@ import weakref
 from typing import Any, Dict, Iterator, List, Optional
 
 from . import _errors
-from ._calls import ALGOS, Collectives, choice, milliseconds, opts_of, text_for_c, unknown_keyword
+from ._calls import ALGOS, Collectives, choice, opts_of, text_for_c, unknown_keyword
 from ._errors import Cancelled, Closed, Invalid, Timeout, Unsupported
-from ._futures import slice_ms
+from ._futures import milliseconds, slice_ms
 from ._handles import NODES, Handle, Owner, interruptible, log_trampoline, text_of
 from ._home import Event, FormedHandle, Member, event_of, member_of
 from ._library import LOG, Config, lib

@@ -19,6 +19,7 @@ import torch.distributed as dist
 import hearth
 
 from .._errors import Closed, Poisoned
+from .._futures import milliseconds
 from . import _layout, _policy
 from ._completion import Batch
 from ._session import Session
@@ -92,6 +93,7 @@ class State:
             hearth.codec_check(name)
         if on_poison not in ON_POISON:
             raise ValueError(f"on_poison is {on_poison!r}; it takes 'nan' or 'raise'")
+        milliseconds(timeout)  # complains
         self._policy = _policy.Policy(codec, min_count, bool(vectors), _policy.listed(include),
                                       _policy.listed(exclude), rules)
         self._schedule = {"warmup_steps": warmup_steps, "ramp_steps": ramp_steps}
