@@ -222,18 +222,17 @@ void engine_view_changed(struct engine *engine, const char *why)
 
 static void op_expired(struct op *op)
 {
-    char name[160];
+    char name[160], awaited[40] = "";
     struct error ours, theirs;
     int rank = op_waits_for(op);
     op_describe(op, name, sizeof name);
     unsigned long long ms = (op->deadline_ns - op->posted_ns) / NS_PER_MS;
-    if (rank == RANK_NONE)
-        error_set(&ours, HEARTH_TIMEOUT, RANK_NONE, "%s: not done after %llu ms", name, ms);
-    else
-        error_set(&ours, HEARTH_TIMEOUT, rank, "%s: not done after %llu ms, waiting for rank %d", name, ms,
-                  rank);
+    if (rank != RANK_NONE)
+        snprintf(awaited, sizeof awaited, ", waiting for rank %d", rank);
+    error_set(&ours, HEARTH_TIMEOUT, rank, "%s: timed out: not done within the timeout of %llu ms%s", name,
+              ms, awaited);
     error_set(&theirs, HEARTH_ABORTED, op->group->rank,
-              "%s: its deadline of %llu ms passed, waiting for rank %d", name, ms, rank);
+              "%s: timed out there: its timeout of %llu ms passed%s", name, ms, awaited);
     op_abort(op, &ours, &theirs);
 }
 

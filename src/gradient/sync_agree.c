@@ -223,7 +223,7 @@ static int comparison_wait(hearth_sync *sync, uint64_t deadline_ns)
     int status = hearth_wait(sync->comparison, sync_remaining_ms(deadline_ns));
     if (status == HEARTH_PENDING)
         status = error_set(error_last(), HEARTH_TIMEOUT, RANK_NONE,
-                           "sync_wait: not all members have compared their steps in time");
+                           "sync_wait: timed out: not all members have compared their steps in time");
     struct error why = *error_last();
     hearth_request_free(sync->comparison);
     sync->comparison = NULL;
@@ -243,7 +243,7 @@ int sync_agree(hearth_sync *sync, uint64_t deadline_ns)
     int status = hearth_wait(sync->question, sync_remaining_ms(deadline_ns));
     if (status == HEARTH_PENDING)
         status = error_set(error_last(), HEARTH_TIMEOUT, RANK_NONE,
-                           "sync_wait: not all members have begun their first step in time");
+                           "sync_wait: timed out: not all members have begun their first step in time");
     hearth_request_free(sync->question);
     sync->question = NULL;
     if (sync->comparison != NULL)

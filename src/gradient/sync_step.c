@@ -308,7 +308,8 @@ static void bucket_finish(hearth_sync *sync, struct sync_bucket *b, uint64_t dea
     struct error why;
     int status = hearth_wait(b->request, sync_remaining_ms(deadline_ns));
     if (status == HEARTH_PENDING)
-        error_set(&why, HEARTH_TIMEOUT, RANK_NONE, "not all members had it ready, or it took too long");
+        error_set(&why, HEARTH_TIMEOUT, RANK_NONE,
+                  "timed out: not all members had it ready, or it took too long");
     else if (status != HEARTH_OK)
         why = *error_last();
     hearth_request_free(b->request); /* takes it back if it has not ended */

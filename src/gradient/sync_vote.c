@@ -61,7 +61,7 @@ void sync_vote_finish(hearth_sync *sync, uint64_t deadline_ns)
         return;
     int status = hearth_wait(sync->vote, sync_remaining_ms(deadline_ns));
     if (status == HEARTH_PENDING)
-        error_set(&why, HEARTH_TIMEOUT, RANK_NONE, "not all members have ended the step in time");
+        error_set(&why, HEARTH_TIMEOUT, RANK_NONE, "timed out: not all members have ended the step in time");
     else if (status != HEARTH_OK)
         why = *error_last();
     hearth_request_free(sync->vote);

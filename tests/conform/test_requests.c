@@ -466,12 +466,14 @@ static void deadline_member(struct cluster *c, int rank, void *arg)
         check(status == HEARTH_TIMEOUT || status == HEARTH_ABORTED, "rank %d: %s", rank,
               hearth_status_name(status));
         check_text(hearth_error_text(), who);
+        check_text(hearth_error_text(), "timed out"); /* as programs that know other libraries look for it */
+        check_text(hearth_error_text(), " timeout ");
     }
     cluster_meet(c);
     if (rank == late) {
         check_status(hearth_all_reduce(c->world[rank], x, x, *count, HEARTH_I32, HEARTH_SUM, &opts),
                      HEARTH_ABORTED);
-        check_text(hearth_error_text(), "deadline");
+        check_text(hearth_error_text(), "timed out there");
     }
     free(x);
 }
