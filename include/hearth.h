@@ -299,8 +299,10 @@ HEARTH_API int hearth_open_local(const struct hearth_config *config, int count, 
  * compressed call on, and one more from the first non-blocking one on. */
 HEARTH_API int hearth_open(const struct hearth_config *config, hearth_node **node);
 
-/* How the node is joined to the others, for people: one line per peer (rank, host, transport, address, round
- * trip). Writes at most `size` bytes with the final 0 and returns the length of the whole text. */
+/* How the node is joined to the others, for people: one line per member (rank, host, transport, address,
+ * round trip). In a home cluster connections belong to the groups that were formed: for each a line with its
+ * job, then the lines of its members. Writes at most `size` bytes with the final 0 and returns the length of
+ * the whole text. */
 HEARTH_API int64_t hearth_links_text(hearth_node *node, char *buffer, size_t size);
 
 /* Memory for buffers that members on the same host can see: collectives on it move no bytes that need not be

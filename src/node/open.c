@@ -510,6 +510,9 @@ int64_t hearth_links_text(hearth_node *node, char *buffer, size_t size)
     if (node_forked(node))
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "links_text: %s",
                          hearth_strerror(HEARTH_FORKED));
-    const char *text = node->links != NULL ? node->links : "";
-    return snprintf(buffer, size, "%s", text);
+    struct paper text = paper_of(buffer, size);
+    paper_print(&text, "%s", node->links != NULL ? node->links : "");
+    if (node->residence != NULL)
+        residence_links(node->residence, &text);
+    return (int64_t)text.len;
 }

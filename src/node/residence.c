@@ -263,6 +263,18 @@ bool residence_call_again(struct residence *r, struct residence_call *call)
     return interrupted;
 }
 
+void residence_links(struct residence *r, struct paper *text)
+{
+    struct list *item, *after;
+    mutex_lock(&r->lock);
+    LIST_EACH (item, after, &r->formed) {
+        struct formed *f = container_of(item, struct formed, item);
+        paper_print(text, "job %s, rank %d of %d:\n", f->formation.job, f->formation.rank, f->formation.size);
+        paper_print(text, "%s", f->inner->links != NULL ? f->inner->links : "");
+    }
+    mutex_unlock(&r->lock);
+}
+
 void residence_leave(struct formed *f)
 {
     if (f == NULL)

@@ -7,6 +7,7 @@
 #ifndef NODE_RESIDENCE_H
 #define NODE_RESIDENCE_H
 
+#include "core/paper.h"
 #include "home/home.h"
 #include "node/opening.h"
 
@@ -54,6 +55,8 @@ bool residence_call_again(struct residence *residence, struct residence_call *ca
 /* The group goes by this from now on: for status. */
 void residence_arranged(struct formed *formed, const hearth_group *group,
                         const struct arrangement *arrangement);
+/* For hearth_links_text: each group by its job, then a line for each of its members. */
+void residence_links(struct residence *residence, struct paper *text);
 /* Leaves the group and closes its node. NULL is allowed. */
 void residence_leave(struct formed *formed);
 

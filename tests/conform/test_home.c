@@ -147,6 +147,24 @@ static struct worker worker_of(hearth_node *node, const char *job, int min, int 
 
 /* ---- tests ---- */
 
+/* Connections of a formed group are told with those of its node, and cut where they do not fit. */
+static void check_links(hearth_node *node)
+{
+    char text[4096], head[64], part[40];
+    int64_t len = hearth_links_text(node, text, sizeof text);
+    assert_int_equal(len, strlen(text));
+    int rank = 0;
+    while (snprintf(head, sizeof head, "job sum, rank %d of %d:\n", rank, NODES_MAX) > 0 &&
+           strncmp(text, head, strlen(head)) != 0)
+        assert_true(++rank < NODES_MAX);
+    for (int i = 0; i < NODES_MAX; i++) {
+        snprintf(part, sizeof part, "\nrank %d  ", i);
+        assert_non_null(strstr(text, part));
+    }
+    assert_int_equal(hearth_links_text(node, part, sizeof part), len);
+    assert_int_equal(strlen(part), sizeof part - 1);
+}
+
 static void test_form_and_sum(void **state)
 {
     hearth_node *nodes[NODES_MAX];
@@ -167,6 +185,7 @@ static void test_form_and_sum(void **state)
     char *text = json_of(nodes[0]);
     assert_non_null(strstr(text, "\"size\": 5, \"order\": [0, 1, 2, 3, 4], \"sites\": [0, 0, 0, 0, 0]}"));
     free(text);
+    check_links(nodes[0]);
     nodes_down(nodes, NODES_MAX);
     watchdog(0, NULL);
 }

@@ -95,6 +95,7 @@ class Homes(Watched):
         self.assertEqual(sorted((group.rank, group.size) for group in groups), [(0, 3), (1, 3), (2, 3)])
         groups.sort(key=lambda group: group.rank)
         self.assertEqual(at_once(*[lambda group=group: total(group) for group in groups]), [3, 3, 3])
+        self.assertRegex(nodes[0].links(), r"^job train, rank \d of 3:\nrank 0  .*\nrank 1  .*\nrank 2  .*\n$")
         status = nodes[1].status()
         self.assertEqual(len(status["view"]["members"]), 3)
         ids = {member["id"] for member in status["view"]["members"]}

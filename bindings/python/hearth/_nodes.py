@@ -184,7 +184,8 @@ class Node(Owner):
         return group
 
     def links(self) -> str:
-        """How the node is joined to the others, for people: one line for each peer."""
+        """How the node is joined to the others, for people: one line for each member. In a home cluster the groups that
+        were formed follow, each with a line for its job."""
         with self._handle as address:
             return text_of(lib.links_text, address)
 
