@@ -7,6 +7,9 @@
 
 #include <algorithm>
 
+#include "torch_checks.h"
+#include "torch_sparse.h"
+
 namespace py = pybind11;
 
 namespace hearth_torch
@@ -47,6 +50,27 @@ void separate(Span *source, const Span &target, const char *own_part, const char
 {
     if (own_part != place && source->overlaps(target))
         source->move_away();
+}
+
+/* Gives all tensors what one of them, or another, holds. */
+std::function<void()> copies(const at::Tensor &from, const std::vector<at::Tensor> &to)
+{
+    if (to.size() == 1)
+        return nullptr;
+    return [=] {
+        for (at::Tensor tensor : to) {
+            if (!tensor.is_same(from))
+                tensor.copy_(from);
+        }
+    };
+}
+
+std::vector<at::Tensor> joined(const std::vector<std::vector<at::Tensor>> &lists)
+{
+    std::vector<at::Tensor> all;
+    for (const auto &list : lists)
+        all.insert(all.end(), list.begin(), list.end());
+    return all;
 }
 
 [[noreturn]] void refuse_point_to_point(const char *name)
@@ -110,7 +134,8 @@ ProcessGroupHearth::WorkPtr ProcessGroupHearth::launch(Task task, milliseconds t
     auto work = c10::make_intrusive<HearthWork>(crew_, std::move(task), rank_);
     struct hearth_opts opts;
     hearth_opts_init(&opts);
-    opts.timeout_ms = std::min(timeout > kNoTimeout ? timeout : timeout_, TIMEOUT_MAX).count();
+    milliseconds asked = timeout >= milliseconds(0) ? timeout : timeout_; /* kUnsetTimeout is negative */
+    opts.timeout_ms = std::min(asked, TIMEOUT_MAX).count();
     opts.done = HearthWork::ended;
     opts.done_arg = work.get();
     crew_->enter(work);
@@ -126,81 +151,21 @@ ProcessGroupHearth::WorkPtr ProcessGroupHearth::launch(Task task, milliseconds t
     return work;
 }
 
-/* ---- checks ---- */
-
-int ProcessGroupHearth::root(const char *name, int64_t rank) const
-{
-    if (rank < 0 || rank >= size_)
-        refuse(std::string(name) + ": rank " + std::to_string(rank) + " is not in the group of " +
-               std::to_string(size_));
-    return static_cast<int>(rank);
-}
-
-void ProcessGroupHearth::check_one(const char *name, const Tensors &tensors) const
-{
-    if (tensors.size() != 1)
-        refuse_unsupported(std::string(name) + ": Hearth takes one tensor of each process, not " +
-                           std::to_string(tensors.size()));
-    check_movable(name, tensors[0]);
-}
-
-/* A list with a tensor for each member, of which one's own is as long as `own`. */
-void ProcessGroupHearth::check_list(const char *name, const std::vector<Tensors> &lists,
-                                    const at::Tensor &own, bool same_size) const
-{
-    if (lists.size() != 1 || lists[0].size() != static_cast<size_t>(size_))
-        refuse(std::string(name) + ": there must be one list with a tensor for each of the " +
-               std::to_string(size_) + " members");
-    check_alike(name, lists[0]);
-    if (lists[0][0].scalar_type() != own.scalar_type())
-        refuse(std::string(name) + ": the list has tensors of type " + toString(lists[0][0].scalar_type()) +
-               ", the other tensor is of type " + toString(own.scalar_type()));
-    for (size_t i = 0; i < lists[0].size(); i++) {
-        bool must = same_size || i == static_cast<size_t>(rank_);
-        if (must && lists[0][i].numel() != own.numel())
-            refuse(std::string(name) + ": tensor " + std::to_string(i) + " of the list has " +
-                   std::to_string(lists[0][i].numel()) + " elements, not " + std::to_string(own.numel()));
-    }
-}
-
-/* How many bytes of the tensor belong to each member. */
-std::vector<size_t> ProcessGroupHearth::split_bytes(const at::Tensor &tensor,
-                                                    const std::vector<int64_t> &splits,
-                                                    const char *what) const
-{
-    size_t members = static_cast<size_t>(size_);
-    int64_t rows = tensor.dim() > 0 ? tensor.size(0) : 1;
-    if (splits.empty()) {
-        if (rows % size_ != 0)
-            refuse("all_to_all: the " + std::to_string(rows) + " rows of the " + what +
-                   " cannot be dealt to " + std::to_string(size_) + " members evenly");
-        return std::vector<size_t>(members, tensor.nbytes() / members);
-    }
-    int64_t sum = 0;
-    bool good = splits.size() == members;
-    for (int64_t split : splits) {
-        good = good && split >= 0;
-        sum += split;
-    }
-    if (!good || sum != rows)
-        refuse(std::string("all_to_all: the split sizes of the ") + what + " must be " +
-               std::to_string(size_) + " numbers with the sum " + std::to_string(rows));
-    std::vector<size_t> bytes;
-    for (int64_t split : splits)
-        bytes.push_back(rows > 0 ? tensor.nbytes() / static_cast<size_t>(rows) * static_cast<size_t>(split)
-                                 : 0);
-    return bytes;
-}
-
 /* ---- one buffer ---- */
 
+/* Of several tensors one is sent, and all others are copies of it. */
 ProcessGroupHearth::WorkPtr ProcessGroupHearth::broadcast(Tensors &tensors,
                                                           const c10d::BroadcastOptions &opts)
 {
-    check_one("broadcast", tensors);
-    int from = root("broadcast", opts.rootRank);
-    Task task("hearth:broadcast", c10d::OpType::BROADCAST);
-    task.target = Span(tensors, from == rank_ ? Use::BOTH : Use::WRITE);
+    static const char *const name = "broadcast";
+    int from = check_root(name, opts.rootRank, size_);
+    if (opts.rootTensor < 0 || opts.rootTensor >= static_cast<int64_t>(tensors.size()))
+        refuse(std::string(name) + ": invalid root tensor: " + std::to_string(opts.rootTensor));
+    check_alike(name, tensors);
+    at::Tensor sent = tensors[static_cast<size_t>(opts.rootTensor)];
+    Task task("hearth:broadcast", c10d::OpType::BROADCAST, tensors);
+    task.target = Span({sent}, from == rank_ ? Use::BOTH : Use::WRITE);
+    task.after = copies(sent, tensors);
     task.results = tensors;
     return launch(
         std::move(task), opts.timeout, [=](const Task &t, const hearth_opts *o, hearth_request **r) {
@@ -208,45 +173,86 @@ ProcessGroupHearth::WorkPtr ProcessGroupHearth::broadcast(Tensors &tensors,
         });
 }
 
-ProcessGroupHearth::WorkPtr ProcessGroupHearth::launch_all_reduce(const char *name, c10d::OpType type,
-                                                                  const Tensors &tensors,
-                                                                  const c10d::AllreduceOptions &opts)
+ProcessGroupHearth::WorkPtr ProcessGroupHearth::launch_all_reduce(Task task, Reduction reduction,
+                                                                  milliseconds timeout)
 {
-    Reduction reduction = reduction_of(name, tensors[0].scalar_type(), opts.reduceOp);
-    Task task(name, type);
-    task.target = Span(tensors, Use::BOTH);
-    task.results = tensors;
-    return launch(std::move(task), opts.timeout,
-                  [=](const Task &t, const hearth_opts *o, hearth_request **r) {
-                      return hearth_all_reduce_nb(group_, t.target.data(), t.target.data(),
-                                                  reduction.count_of(t.target.bytes()), reduction.dtype,
-                                                  reduction.op, o, r);
-                  });
+    return launch(std::move(task), timeout, [=](const Task &t, const hearth_opts *o, hearth_request **r) {
+        return hearth_all_reduce_nb(group_, t.target.data(), t.target.data(),
+                                    reduction.count_of(t.target.bytes()), reduction.dtype, reduction.op, o,
+                                    r);
+    });
 }
 
+/* Several tensors are as many contributions, and all of them get the result. */
 ProcessGroupHearth::WorkPtr ProcessGroupHearth::allreduce(Tensors &tensors,
                                                           const c10d::AllreduceOptions &opts)
 {
-    check_one("all_reduce", tensors);
-    return launch_all_reduce("hearth:all_reduce", c10d::OpType::ALLREDUCE, tensors, opts);
+    static const char *const name = "all_reduce";
+    if (!tensors.empty() && tensors[0].layout() == at::kSparse)
+        return allreduce_sparse(tensors, opts);
+    check_alike(name, tensors);
+    Reduction reduction = reduction_of(name, tensors[0].scalar_type(), opts.reduceOp);
+    Task task("hearth:all_reduce", c10d::OpType::ALLREDUCE, tensors);
+    at::Tensor one = tensors.size() == 1 ? tensors[0] : reduce_here(name, tensors, opts.reduceOp);
+    task.target = Span({one}, Use::BOTH);
+    task.after = copies(one, tensors);
+    task.results = tensors;
+    return launch_all_reduce(std::move(task), reduction, opts.timeout);
 }
 
 ProcessGroupHearth::WorkPtr
 ProcessGroupHearth::allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoalescedOptions &opts)
 {
-    if (tensors.empty())
-        refuse("all_reduce_coalesced: there are no tensors");
-    check_alike("all_reduce_coalesced", tensors);
-    return launch_all_reduce("hearth:all_reduce_coalesced", c10d::OpType::ALLREDUCE_COALESCED, tensors, opts);
+    static const char *const name = "all_reduce_coalesced";
+    check_coalesced(name, tensors);
+    Reduction reduction = reduction_of(name, tensors[0].scalar_type(), opts.reduceOp);
+    Task task("hearth:all_reduce", c10d::OpType::ALLREDUCE_COALESCED, tensors);
+    task.target = Span(tensors, Use::BOTH);
+    task.results = tensors;
+    return launch_all_reduce(std::move(task), reduction, opts.timeout);
+}
+
+/* How much each member gives is known before this returns; only the entries themselves travel behind it. */
+ProcessGroupHearth::WorkPtr ProcessGroupHearth::allreduce_sparse(Tensors &tensors,
+                                                                 const c10d::AllreduceOptions &opts)
+{
+    static const char *const name = "all_reduce";
+    check_alike_sparse(name, tensors);
+    if (opts.reduceOp.op_ != c10d::ReduceOp::SUM)
+        refuse_unsupported(std::string(name) + ": unsupported reduction operation (allreduce of sparse "
+                                               "tensors only works with ReduceOp.SUM)");
+    auto sparse = std::make_shared<SparseSum>(name, tensors);
+    at::Tensor shapes = at::empty({size_ * sparse->shape().numel()}, at::kLong);
+    Task ask("hearth:sparse_shapes", c10d::OpType::ALLGATHER);
+    ask.source = Span({sparse->shape()}, Use::READ);
+    ask.target = Span({shapes}, Use::WRITE);
+    launch_all_gather(std::move(ask), opts.timeout)->wait();
+    sparse->meet(shapes);
+
+    Task task("hearth:sparse_all_reduce", c10d::OpType::ALLREDUCE, tensors);
+    task.counts = sparse->counts();
+    at::Tensor all = at::empty({static_cast<int64_t>(sum_before(task.counts, size_))}, at::kByte);
+    task.source = Span({sparse->pack(rank_)}, Use::READ);
+    task.target = Span({all}, Use::WRITE);
+    task.after = [=] {
+        at::Tensor sum = sparse->unpack(all);
+        for (at::Tensor tensor : tensors)
+            tensor.copy_(sum);
+    };
+    task.results = tensors;
+    return launch_all_gather(std::move(task), opts.timeout);
 }
 
 /* The other members' tensors stay as they are. */
 ProcessGroupHearth::WorkPtr ProcessGroupHearth::reduce(Tensors &tensors, const c10d::ReduceOptions &opts)
 {
-    check_one("reduce", tensors);
-    int to = root("reduce", opts.rootRank);
-    Reduction reduction = reduction_of("reduce", tensors[0].scalar_type(), opts.reduceOp);
-    Task task("hearth:reduce", c10d::OpType::REDUCE);
+    static const char *const name = "reduce";
+    int to = check_root(name, opts.rootRank, size_);
+    if (opts.rootTensor < 0 || opts.rootTensor >= static_cast<int64_t>(tensors.size()))
+        refuse(std::string(name) + ": invalid root tensor: " + std::to_string(opts.rootTensor));
+    check_single(name, tensors, "");
+    Reduction reduction = reduction_of(name, tensors[0].scalar_type(), opts.reduceOp);
+    Task task("hearth:reduce", c10d::OpType::REDUCE, tensors);
     (to == rank_ ? task.target : task.source) = Span(tensors, Use::BOTH);
     task.results = tensors;
     return launch(
@@ -277,12 +283,17 @@ ProcessGroupHearth::WorkPtr ProcessGroupHearth::launch_all_gather(Task task, mil
 ProcessGroupHearth::WorkPtr ProcessGroupHearth::allgather(std::vector<Tensors> &outputs, Tensors &inputs,
                                                           const c10d::AllgatherOptions &opts)
 {
-    check_one("all_gather", inputs);
-    check_list("all_gather", outputs, inputs[0], false);
-    Task task("hearth:all_gather", c10d::OpType::ALLGATHER);
+    check_gathered("all_gather", outputs, inputs, rank_, size_);
+    Task task("hearth:all_gather", c10d::OpType::ALLGATHER, inputs);
     task.source = Span(inputs, Use::READ);
     task.target = Span(outputs[0], Use::WRITE);
-    task.results = outputs[0];
+    task.after = [=] { /* each of several inputs has its list, and all lists are the same */
+                       for (size_t i = 1; i < outputs.size(); i++)
+                           for (size_t k = 0; k < outputs[i].size(); k++)
+                               at::Tensor(outputs[i][k]).copy_(outputs[0][k]);
+    };
+    task.results = joined(outputs);
+    task.lists = outputs;
     task.counts = bytes_of(outputs[0]);
     if (all_same(task.counts))
         task.counts.clear();
@@ -292,12 +303,8 @@ ProcessGroupHearth::WorkPtr ProcessGroupHearth::allgather(std::vector<Tensors> &
 ProcessGroupHearth::WorkPtr ProcessGroupHearth::_allgather_base(at::Tensor &output, at::Tensor &input,
                                                                 const c10d::AllgatherOptions &opts)
 {
-    check_alike("all_gather_into_tensor", {output, input});
-    if (output.numel() != input.numel() * size_)
-        refuse("all_gather_into_tensor: the output has " + std::to_string(output.numel()) +
-               " elements, not the input's " + std::to_string(input.numel()) + " for each of the " +
-               std::to_string(size_) + " members");
-    Task task("hearth:all_gather_into_tensor", c10d::OpType::_ALLGATHER_BASE);
+    check_whole("all_gather_into_tensor", output, input, size_, "output", "input");
+    Task task("hearth:all_gather_into_tensor", c10d::OpType::_ALLGATHER_BASE, {input});
     task.source = Span({input}, Use::READ);
     task.target = Span({output}, Use::WRITE);
     task.results = {output};
@@ -309,24 +316,13 @@ ProcessGroupHearth::WorkPtr ProcessGroupHearth::allgather_coalesced(std::vector<
                                                                     Tensors &inputs,
                                                                     const c10d::AllgatherOptions &opts)
 {
-    static const char *const name = "all_gather_coalesced";
-    Tensors all;
-    bool good = outputs.size() == static_cast<size_t>(size_);
-    for (const auto &list : outputs) {
-        good = good && list.size() == inputs.size();
-        for (size_t i = 0; good && i < list.size(); i++) {
-            check_alike(name, {list[i], inputs[i]});
-            good = list[i].numel() == inputs[i].numel();
-        }
-        all.insert(all.end(), list.begin(), list.end());
-    }
-    if (!good || inputs.empty())
-        refuse(std::string(name) + ": there must be a list for each of the " + std::to_string(size_) +
-               " members, with as many and as long tensors as the inputs");
-    Task task("hearth:all_gather_coalesced", c10d::OpType::ALLGATHER_COALESCED);
+    check_gathered_coalesced("all_gather_coalesced", outputs, inputs, size_);
+    Tensors all = joined(outputs);
+    Task task("hearth:all_gather", c10d::OpType::ALLGATHER_COALESCED, inputs);
     task.source = Span(inputs, Use::READ);
     task.target = Span(all, Use::WRITE);
     task.results = std::move(all);
+    task.lists = outputs;
     return launch_all_gather(std::move(task), opts.timeout);
 }
 
@@ -351,10 +347,11 @@ ProcessGroupHearth::WorkPtr ProcessGroupHearth::launch_reduce_scatter(Task task,
 ProcessGroupHearth::WorkPtr ProcessGroupHearth::reduce_scatter(Tensors &outputs, std::vector<Tensors> &inputs,
                                                                const c10d::ReduceScatterOptions &opts)
 {
-    check_one("reduce_scatter", outputs);
-    check_list("reduce_scatter", inputs, outputs[0], false);
-    Reduction reduction = reduction_of("reduce_scatter", outputs[0].scalar_type(), opts.reduceOp);
-    Task task("hearth:reduce_scatter", c10d::OpType::REDUCE_SCATTER);
+    static const char *const name = "reduce_scatter";
+    check_single(name, outputs, "output ");
+    check_scattered(name, inputs, outputs[0], rank_, size_);
+    Reduction reduction = reduction_of(name, outputs[0].scalar_type(), opts.reduceOp);
+    Task task("hearth:reduce_scatter", c10d::OpType::REDUCE_SCATTER, inputs[0]);
     task.source = Span(inputs[0], Use::READ);
     task.target = Span(outputs, Use::WRITE);
     task.results = outputs;
@@ -367,13 +364,10 @@ ProcessGroupHearth::WorkPtr ProcessGroupHearth::reduce_scatter(Tensors &outputs,
 ProcessGroupHearth::WorkPtr ProcessGroupHearth::_reduce_scatter_base(at::Tensor &output, at::Tensor &input,
                                                                      const c10d::ReduceScatterOptions &opts)
 {
-    check_alike("reduce_scatter_tensor", {output, input});
-    if (input.numel() != output.numel() * size_)
-        refuse("reduce_scatter_tensor: the input has " + std::to_string(input.numel()) +
-               " elements, not the output's " + std::to_string(output.numel()) + " for each of the " +
-               std::to_string(size_) + " members");
-    Reduction reduction = reduction_of("reduce_scatter_tensor", output.scalar_type(), opts.reduceOp);
-    Task task("hearth:reduce_scatter_tensor", c10d::OpType::_REDUCE_SCATTER_BASE);
+    static const char *const name = "reduce_scatter_tensor";
+    check_whole(name, input, output, size_, "input", "output");
+    Reduction reduction = reduction_of(name, output.scalar_type(), opts.reduceOp);
+    Task task("hearth:reduce_scatter_tensor", c10d::OpType::_REDUCE_SCATTER_BASE, {input});
     task.source = Span({input}, Use::READ);
     task.target = Span({output}, Use::WRITE);
     task.results = {output};
@@ -394,13 +388,14 @@ ProcessGroupHearth::WorkPtr ProcessGroupHearth::launch_all_to_all(Task task, mil
 ProcessGroupHearth::WorkPtr ProcessGroupHearth::alltoall(Tensors &outputs, Tensors &inputs,
                                                          const c10d::AllToAllOptions &opts)
 {
+    static const char *const name = "all_to_all";
     if (outputs.size() != static_cast<size_t>(size_) || inputs.size() != outputs.size())
-        refuse("all_to_all: both lists must have a tensor for each of the " + std::to_string(size_) +
-               " members");
-    check_alike("all_to_all", outputs);
-    check_alike("all_to_all", inputs);
-    check_alike("all_to_all", {outputs[0], inputs[0]});
-    Task task("hearth:all_to_all", c10d::OpType::ALLTOALL);
+        refuse(std::string(name) + ": both lists must have a tensor for each of the " +
+               std::to_string(size_) + " members");
+    Tensors all = outputs;
+    all.insert(all.end(), inputs.begin(), inputs.end());
+    check_coalesced(name, all);
+    Task task("hearth:all_to_all", c10d::OpType::ALLTOALL, inputs);
     task.source = Span(inputs, Use::READ);
     task.target = Span(outputs, Use::WRITE);
     task.results = outputs;
@@ -414,10 +409,11 @@ ProcessGroupHearth::WorkPtr ProcessGroupHearth::alltoall_base(at::Tensor &output
                                                               std::vector<int64_t> &input_splits,
                                                               const c10d::AllToAllOptions &opts)
 {
-    check_alike("all_to_all", {output, input});
-    Task task("hearth:all_to_all_single", c10d::OpType::ALLTOALL_BASE);
-    task.counts = split_bytes(input, input_splits, "input");
-    task.target_counts = split_bytes(output, output_splits, "output");
+    static const char *const name = "all_to_all_single";
+    check_coalesced(name, {output, input});
+    Task task("hearth:all_to_all", c10d::OpType::ALLTOALL_BASE, {input});
+    task.counts = split_bytes(name, input, input_splits, size_, "input");
+    task.target_counts = split_bytes(name, output, output_splits, size_, "output");
     task.source = Span({input}, Use::READ);
     task.target = Span({output}, Use::WRITE);
     task.results = {output};
@@ -429,12 +425,15 @@ ProcessGroupHearth::WorkPtr ProcessGroupHearth::alltoall_base(at::Tensor &output
 ProcessGroupHearth::WorkPtr ProcessGroupHearth::gather(std::vector<Tensors> &outputs, Tensors &inputs,
                                                        const c10d::GatherOptions &opts)
 {
-    check_one("gather", inputs);
-    int to = root("gather", opts.rootRank);
-    Task task("hearth:gather", c10d::OpType::GATHER);
+    static const char *const name = "gather";
+    int to = check_root(name, opts.rootRank, size_);
+    check_single(name, inputs, "input ");
+    Task task("hearth:gather", c10d::OpType::GATHER, inputs);
     task.source = Span(inputs, Use::READ);
-    if (to == rank_) {
-        check_list("gather", outputs, inputs[0], true);
+    if (to != rank_) {
+        check_no_list(name, outputs, "output");
+    } else {
+        check_root_list(name, outputs, inputs[0], size_, "output");
         task.target = Span(outputs[0], Use::WRITE);
         task.results = outputs[0];
         separate(&task.source, task.target, task.source.data(),
@@ -450,13 +449,17 @@ ProcessGroupHearth::WorkPtr ProcessGroupHearth::gather(std::vector<Tensors> &out
 ProcessGroupHearth::WorkPtr ProcessGroupHearth::scatter(Tensors &outputs, std::vector<Tensors> &inputs,
                                                         const c10d::ScatterOptions &opts)
 {
-    check_one("scatter", outputs);
-    int from = root("scatter", opts.rootRank);
-    Task task("hearth:scatter", c10d::OpType::SCATTER);
+    static const char *const name = "scatter";
+    int from = check_root(name, opts.rootRank, size_);
+    check_single(name, outputs, "output ");
+    if (from == rank_)
+        check_root_list(name, inputs, outputs[0], size_, "input");
+    else
+        check_no_list(name, inputs, "input");
+    Task task("hearth:scatter", c10d::OpType::SCATTER, from == rank_ ? inputs[0] : Tensors());
     task.target = Span(outputs, Use::WRITE);
     task.results = outputs;
     if (from == rank_) {
-        check_list("scatter", inputs, outputs[0], true);
         task.source = Span(inputs[0], Use::READ);
         separate(&task.source, task.target, task.target.data(),
                  task.source.data() + static_cast<size_t>(rank_) * task.target.bytes());

@@ -81,14 +81,8 @@ class ProcessGroupHearth : public c10d::ProcessGroup
     WorkPtr launch_all_gather(Task task, std::chrono::milliseconds timeout);
     WorkPtr launch_reduce_scatter(Task task, Reduction reduction, std::chrono::milliseconds timeout);
     WorkPtr launch_all_to_all(Task task, std::chrono::milliseconds timeout);
-    WorkPtr launch_all_reduce(const char *name, c10d::OpType type, const Tensors &tensors,
-                              const c10d::AllreduceOptions &opts);
-    int root(const char *name, int64_t rank) const;
-    void check_one(const char *name, const Tensors &tensors) const;
-    void check_list(const char *name, const std::vector<Tensors> &lists, const at::Tensor &own,
-                    bool same_size) const;
-    std::vector<size_t> split_bytes(const at::Tensor &tensor, const std::vector<int64_t> &splits,
-                                    const char *what) const;
+    WorkPtr launch_all_reduce(Task task, Reduction reduction, std::chrono::milliseconds timeout);
+    WorkPtr allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &opts);
 
     const int process_;
     const std::chrono::milliseconds timeout_;

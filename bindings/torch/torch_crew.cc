@@ -58,11 +58,12 @@ bool Crew::start_thread()
 void Crew::enter(const c10::intrusive_ptr<HearthWork> &work)
 {
     if (getpid() != process_)
-        raise(Failure{HEARTH_FORKED, std::string(work->task().name) + ": " + hearth_strerror(HEARTH_FORKED)});
+        raise(
+            Failure{HEARTH_FORKED, std::string(work->task().name()) + ": " + hearth_strerror(HEARTH_FORKED)});
     std::unique_lock<std::mutex> lock(mutex_);
     if (closed_) {
         lock.unlock();
-        raise(Failure{HEARTH_CLOSED, std::string(work->task().name) + ": the process group is closed"});
+        raise(Failure{HEARTH_CLOSED, std::string(work->task().name()) + ": the process group is closed"});
     }
     work->place_ = flying_.insert(flying_.end(), work);
 }

@@ -59,18 +59,21 @@ const char *op_text(c10d::ReduceOp::RedOpType op)
 }
 
 /* Bytes that are 0 or 1. */
-bool bool_reduction(c10d::ReduceOp::RedOpType op, Reduction *out)
+bool bool_op_of(c10d::ReduceOp::RedOpType op, hearth_op *out)
 {
     switch (op) {
     case c10d::ReduceOp::SUM:
     case c10d::ReduceOp::MAX:
     case c10d::ReduceOp::BOR:
-        *out = Reduction{HEARTH_U8, HEARTH_MAX};
+        *out = HEARTH_BOR;
         return true;
     case c10d::ReduceOp::PRODUCT:
     case c10d::ReduceOp::MIN:
     case c10d::ReduceOp::BAND:
-        *out = Reduction{HEARTH_U8, HEARTH_MIN};
+        *out = HEARTH_BAND;
+        return true;
+    case c10d::ReduceOp::BXOR:
+        *out = HEARTH_BXOR;
         return true;
     default:
         return false;
@@ -94,6 +97,15 @@ bool op_of(c10d::ReduceOp::RedOpType op, hearth_op *out)
         return true;
     case c10d::ReduceOp::MAX:
         *out = HEARTH_MAX;
+        return true;
+    case c10d::ReduceOp::BAND:
+        *out = HEARTH_BAND;
+        return true;
+    case c10d::ReduceOp::BOR:
+        *out = HEARTH_BOR;
+        return true;
+    case c10d::ReduceOp::BXOR:
+        *out = HEARTH_BXOR;
         return true;
     default:
         return false;
@@ -198,7 +210,6 @@ void Span::deliver() const
 {
     if (!copy_.defined())
         return;
-    at::NoGradGuard no_grad; /* results are written into leaves too */
     for (size_t i = 0; i < tensors_.size(); i++)
         give(tensors_[i], data_ + offsets_[i]);
 }
@@ -223,40 +234,55 @@ void Span::move_away()
 Reduction reduction_of(const char *name, at::ScalarType type, const c10d::ReduceOp &op)
 {
     Reduction reduction = {HEARTH_U8, HEARTH_MAX};
-    bool complex = at::isComplexType(type);
-    if (type == at::kBool && bool_reduction(op.op_, &reduction))
-        return reduction;
-    if (!dtype_of(type, &reduction.dtype) && type != at::kBool)
-        refuse_unsupported(std::string(name) + ": Hearth does not reduce tensors of type " + toString(type) +
+    bool truth = type == at::kBool, complex = at::isComplexType(type);
+    if (!truth && !dtype_of(type, &reduction.dtype))
+        refuse_unsupported(std::string(name) +
+                           ": Invalid scalar type: Hearth does not reduce tensors of type " + toString(type) +
                            "; it does float, double, half, bfloat16, char, byte, int, long and bool");
-    if (!op_of(op.op_, &reduction.op) || type == at::kBool ||
-        (complex && reduction.op != HEARTH_SUM && reduction.op != HEARTH_AVG))
+    bool known = truth ? bool_op_of(op.op_, &reduction.op) : op_of(op.op_, &reduction.op);
+    if (known && reduction.op >= HEARTH_BAND && !at::isIntegralType(type, true))
+        refuse_unsupported(std::string(name) + ": Cannot use ReduceOp." + op_text(op.op_) +
+                           " with non-integral dtype " + toString(type));
+    if (!known || (complex && reduction.op != HEARTH_SUM && reduction.op != HEARTH_AVG))
         refuse_unsupported(std::string(name) + ": Hearth does not have ReduceOp." + op_text(op.op_) +
                            " for tensors of type " + toString(type));
     return reduction;
 }
 
-/* ---- checks ---- */
-
-void check_movable(const char *name, const at::Tensor &tensor)
+at::Tensor reduce_here(const char *name, const std::vector<at::Tensor> &tensors, const c10d::ReduceOp &op)
 {
-    if (!tensor.defined())
-        refuse(std::string(name) + ": a tensor is undefined");
-    if (tensor.layout() != at::kStrided)
-        refuse_unsupported(std::string(name) +
-                           ": Hearth does not take sparse tensors; call to_dense() first");
-    if (!tensor.device().is_cpu() && !tensor.is_cuda())
-        refuse_unsupported(std::string(name) + ": Hearth does not reach device " + tensor.device().str());
-}
-
-void check_alike(const char *name, const std::vector<at::Tensor> &tensors)
-{
-    for (const auto &tensor : tensors) {
-        check_movable(name, tensor);
-        if (tensor.scalar_type() != tensors[0].scalar_type())
-            refuse(std::string(name) + ": tensors of types " + toString(tensors[0].scalar_type()) + " and " +
-                   toString(tensor.scalar_type()) + " in one call");
+    at::NoGradGuard no_grad;
+    at::Tensor all = tensors[0].cpu().clone(at::MemoryFormat::Contiguous);
+    for (size_t i = 1; i < tensors.size(); i++) {
+        at::Tensor next = tensors[i].cpu();
+        switch (op.op_) {
+        case c10d::ReduceOp::SUM:
+            all.add_(next);
+            break;
+        case c10d::ReduceOp::PRODUCT:
+            all.mul_(next);
+            break;
+        case c10d::ReduceOp::MIN:
+            all = at::minimum(all, next);
+            break;
+        case c10d::ReduceOp::MAX:
+            all = at::maximum(all, next);
+            break;
+        case c10d::ReduceOp::BAND:
+            all.bitwise_and_(next);
+            break;
+        case c10d::ReduceOp::BOR:
+            all.bitwise_or_(next);
+            break;
+        case c10d::ReduceOp::BXOR:
+            all.bitwise_xor_(next);
+            break;
+        default:
+            refuse_unsupported(std::string(name) + ": Hearth takes one tensor a call for ReduceOp." +
+                               op_text(op.op_));
+        }
     }
+    return all;
 }
 
 } // namespace hearth_torch

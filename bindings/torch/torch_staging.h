@@ -36,7 +36,7 @@ class Span
     {
         return tensors_;
     }
-    /* After the operation: the tensors get what is in the copy, if there is one. */
+    /* After the operation, without gradients: the tensors get what is in the copy, if there is one. */
     void deliver() const;
     bool overlaps(const Span &other) const;
     /* A copy from now on: for sources that must not be where the target is. */
@@ -67,10 +67,8 @@ struct Reduction {
 /* Refuses what Hearth cannot reduce. `name` is the operation's, for the text. */
 Reduction reduction_of(const char *name, at::ScalarType type, const c10d::ReduceOp &op);
 
-/* Refuses tensors that cannot be moved: sparse ones, other devices than CPU and CUDA. */
-void check_movable(const char *name, const at::Tensor &tensor);
-/* Refuses lists whose tensors are not all of one type, or not movable. */
-void check_alike(const char *name, const std::vector<at::Tensor> &tensors);
+/* Several tensors of this process, of one type and shape, as one: a new tensor on the host. */
+at::Tensor reduce_here(const char *name, const std::vector<at::Tensor> &tensors, const c10d::ReduceOp &op);
 
 } // namespace hearth_torch
 

@@ -3,6 +3,7 @@
 #include "torch_work.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include <ATen/core/ivalue.h>
 
@@ -29,8 +30,14 @@ std::vector<c10::Device> devices_of(const std::vector<at::Tensor> &tensors)
 
 } // namespace
 
+const char *Task::name() const
+{
+    const char *colon = strchr(title, ':');
+    return colon != nullptr ? colon + 1 : title;
+}
+
 HearthWork::HearthWork(std::shared_ptr<Crew> crew, Task task, int rank)
-    : Work(rank, task.type, task.name), crew_(std::move(crew)), task_(std::move(task))
+    : Work(rank, task.type, task.title, task.inputs), crew_(std::move(crew)), task_(std::move(task))
 {
 }
 
@@ -103,11 +110,13 @@ std::exception_ptr HearthWork::outcome()
 {
     int status = hearth_wait(request_, -1); /* until the callback has returned */
     try {
-        if (status == HEARTH_OK)
-            task_.target.deliver();
-        else
+        if (status != HEARTH_OK)
             return make_exception(
                 Failure{status, hearth_request_error(request_), rank_, hearth_request_error_rank(request_)});
+        at::NoGradGuard no_grad; /* results are written into leaves too */
+        task_.target.deliver();
+        if (task_.after)
+            task_.after();
     } catch (...) {
         return std::current_exception();
     }
@@ -158,8 +167,8 @@ bool HearthWork::wait(std::chrono::milliseconds timeout)
 void HearthWork::give_up() const
 {
     raise(Failure{HEARTH_TIMEOUT,
-                  std::string(task_.name) + ": rank " + std::to_string(rank_) +
-                      " has waited for it as long as was asked for; the operation goes on",
+                  std::string(task_.name()) + ": timed out: rank " + std::to_string(rank_) +
+                      " has waited as long as the timeout of this wait; the operation goes on",
                   rank_});
 }
 
@@ -182,7 +191,7 @@ void HearthWork::drive(std::unique_lock<std::mutex> &lock, int64_t slice_ms)
         std::rethrow_exception(interrupt);
     }
     if (status == HEARTH_FORKED)
-        raise(Failure{status, std::string(task_.name) + ": " + hearth_strerror(status), rank_});
+        raise(Failure{status, std::string(task_.name()) + ": " + hearth_strerror(status), rank_});
 }
 
 void HearthWork::abort()
@@ -210,6 +219,12 @@ bool HearthWork::has_future() const
     return future_.defined();
 }
 
+c10::TypePtr HearthWork::future_type() const
+{
+    c10::TypePtr list = c10::ListType::create(c10::TensorType::get());
+    return task_.lists.size() > 1 ? c10::ListType::create(list) : list;
+}
+
 c10::intrusive_ptr<c10::ivalue::Future> HearthWork::getFuture()
 {
     bool completed;
@@ -218,8 +233,7 @@ c10::intrusive_ptr<c10::ivalue::Future> HearthWork::getFuture()
     {
         std::lock_guard<std::mutex> lock(mutex_);
         if (!future_)
-            future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()),
-                                                               devices_of(task_.results));
+            future_ = c10::make_intrusive<c10::ivalue::Future>(future_type(), devices_of(task_.results));
         completed = completed_;
     }
     if (completed)
@@ -239,7 +253,8 @@ void HearthWork::tell_future()
     if (exception_)
         future_->setError(exception_);
     else
-        future_->markCompleted(c10::IValue(task_.results));
+        future_->markCompleted(task_.lists.size() > 1 ? c10::IValue(task_.lists)
+                                                      : c10::IValue(task_.results));
 }
 
 } // namespace hearth_torch

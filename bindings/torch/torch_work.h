@@ -13,6 +13,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -30,13 +31,23 @@ class Crew;
 
 /* What a work is made of. */
 struct Task {
-    Task(const char *its_name, c10d::OpType its_type) : name(its_name), type(its_type)
+    using Tensors = std::vector<at::Tensor>;
+
+    /* The title has static storage, and begins with the backend's name: "hearth:all_reduce". */
+    Task(const char *its_title, c10d::OpType its_type, Tensors its_inputs = {})
+        : title(its_title), type(its_type), inputs(std::move(its_inputs))
     {
     }
-    const char *name; /* as the profiler shows it */
+    /* As errors call the operation. */
+    const char *name() const;
+
+    const char *title; /* as the profiler shows it */
     c10d::OpType type;
-    Span source, target;             /* in place: the target alone */
-    std::vector<at::Tensor> results; /* for Work.result() and the future */
+    Tensors inputs;              /* whose shapes the profiler shows */
+    Span source, target;         /* in place: the target alone */
+    std::function<void()> after; /* what is done with the target before the work has landed; may be empty */
+    Tensors results;             /* for Work.result() and the future */
+    std::vector<Tensors> lists;  /* for the future instead, if there are several */
     std::vector<size_t> counts, target_counts;
 };
 
@@ -72,6 +83,7 @@ class HearthWork : public c10d::Work
     void drive(std::unique_lock<std::mutex> &lock, int64_t slice_ms);
     [[noreturn]] void give_up() const;
     void release(std::unique_lock<std::mutex> &lock);
+    c10::TypePtr future_type() const;
     void tell_future();
 
     const std::shared_ptr<Crew> crew_;

@@ -314,12 +314,12 @@ def refusals():
         (hearth.Unsupported, "Short", lambda: dist.all_reduce(torch.ones(1, dtype=torch.int16))),
         (hearth.Unsupported, "BXOR", lambda: dist.all_reduce(torch.ones(1), dist.ReduceOp.BXOR)),
         (hearth.Unsupported, "AVG", lambda: dist.all_reduce(torch.ones(1, dtype=torch.bool), dist.ReduceOp.AVG)),
-        (hearth.Unsupported, "sparse", lambda: dist.all_reduce(torch.ones(2).to_sparse())),
-        (hearth.Invalid, "elements", lambda: dist.all_gather([torch.ones(3), torch.ones(3)], torch.ones(2))),
-        (hearth.Invalid, "one list", lambda: dist.all_gather([torch.ones(2)], torch.ones(2))),
-        (hearth.Invalid, "split", lambda: dist.all_to_all_single(torch.ones(4), torch.ones(4), [1, 1], [2, 2])),
-        (hearth.Invalid, "evenly", lambda: dist.all_to_all_single(torch.ones(3), torch.ones(3))),
-        (hearth.Invalid, "not the input's", lambda: dist.all_gather_into_tensor(torch.ones(3), torch.ones(2))),
+        (hearth.Unsupported, "dense", lambda: dist.broadcast(torch.ones(2).to_sparse(), 0)),
+        (hearth.Invalid, "tensor size", lambda: dist.all_gather([torch.ones(3), torch.ones(3)], torch.ones(2))),
+        (hearth.Invalid, "expected length 2, got 1", lambda: dist.all_gather([torch.ones(2)], torch.ones(2))),
+        (hearth.Invalid, "Split", lambda: dist.all_to_all_single(torch.ones(4), torch.ones(4), [1, 1], [2, 2])),
+        (hearth.Invalid, "equally", lambda: dist.all_to_all_single(torch.ones(3), torch.ones(3))),
+        (hearth.Invalid, "world_size times", lambda: dist.all_gather_into_tensor(torch.ones(3), torch.ones(2))),
     ]
     for kind, text, call in cases:
         try:
