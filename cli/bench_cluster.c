@@ -230,7 +230,7 @@ int bench_cluster(int argc, char **argv)
     const struct cluster_options options = {.seeds = b.seeds,
                                             .bind = b.bind,
                                             .health = -1,
-                                            .roles = 0, /* no guest: their ways are not measured */
+                                            .roles = HEARTH_ROLE_GUEST | HEARTH_ROLE_BENCH,
                                             .form_timeout_ms = FORM_TIMEOUT_MS};
     code = cluster_enter(&usage, &options, &b.cluster);
     if (code != ARGS_GO)

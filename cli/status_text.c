@@ -155,13 +155,29 @@ static void print_members(const json_t *status, FILE *file)
 
 /* ---- the head ---- */
 
-/* How many of a view must be there to decide: a majority, or half of them with the leader. */
+static bool is_guest(const json_t *member)
+{
+    size_t i;
+    json_t *flag;
+    json_array_foreach(json_object_get(member, "flags"), i, flag)
+    {
+        if (json_is_string(flag) && strcmp(json_string_value(flag), "guest") == 0)
+            return true;
+    }
+    return false;
+}
+
+/* How many of a view must be there to decide: a majority, or half of them with the leader. Guests do not
+ * count. */
 static void quorum_text(const json_t *status, char *target, size_t size)
 {
-    size_t members = json_array_size(members_of(status)), heard = 0, i;
+    size_t members = 0, heard = 0, i;
     json_t *member;
-    json_array_foreach(members_of(status), i, member) heard +=
-        strcmp(json_text_of(member, "state"), "dead") != 0;
+    json_array_foreach(members_of(status), i, member)
+    {
+        members += !is_guest(member);
+        heard += !is_guest(member) && strcmp(json_text_of(member, "state"), "dead") != 0;
+    }
     if (members % 2 == 0 && members > 0)
         snprintf(target, size, "%zu of %zu heard, %zu needed, or %zu with the leader", heard, members,
                  members / 2 + 1, members / 2);
@@ -229,7 +245,7 @@ static void member_trouble(struct trouble *t, const json_t *status)
     json_t *member;
     json_array_foreach(members_of(status), i, member)
     {
-        if (!is_well(member))
+        if (!is_well(member) && !is_guest(member))
             complain(t, "%s is %s", name_or_id(member), json_text_of(member, "state"));
         if (json_flag_of(member, "straggler"))
             complain(t, "%s is slow: its pieces come %s after the first", name_or_id(member),

@@ -256,7 +256,7 @@ struct hearth_config {
 enum hearth_role {
     HEARTH_ROLE_DEMO = 1u << 0,  /* takes part when a member trains the demo (`hearth demo --cluster`) */
     HEARTH_ROLE_BENCH = 1u << 1, /* takes part when a member measures (`hearth bench cluster`) */
-    HEARTH_ROLE_GUEST = 1u << 2  /* looks in for a while: leads only where nobody else can */
+    HEARTH_ROLE_GUEST = 1u << 2  /* here for a while: in groups like others, but never votes or leads */
 };
 
 /* Fills in the defaults named above. */

@@ -52,7 +52,7 @@ static struct schedule_member member_of(const struct fellow *f)
 {
     return (struct schedule_member){.id = f->id,
                                     .host_id = f->host_id,
-                                    .guest = (f->flags & FELLOW_GUEST) != 0,
+                                    .guest = (f->flags & (FELLOW_GUEST | FELLOW_BENCH)) == FELLOW_GUEST,
                                     .addr_count = f->addr_count,
                                     .addrs = addrs_sum(f)};
 }

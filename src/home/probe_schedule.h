@@ -12,7 +12,7 @@
  *  - What is due again waits until orders have taken no more than `share` of the time: of the whole cluster's
  *    time, because nobody knows which members have a line in common.
  *  - While a job runs its members are left alone, and of the others only ways that were never tried are
- *    measured. Ways inside of a host, and those of guests, are never. */
+ *    measured. Ways inside of a host are never, those of guests only if they came to measure. */
 #ifndef HOME_PROBE_SCHEDULE_H
 #define HOME_PROBE_SCHEDULE_H
 

@@ -5,7 +5,8 @@
  *  - The leader goes round all ordered pairs, new ones first, then other addresses of members that have
  *    several, then the oldest (probe_schedule.h has the rules); a pair is measured again after `refresh`
  *    (10 min) or when its round trip changed twofold. Ways inside of a host are not measured, nor those of
- *    guests. While a job runs only pairs that were never measured are, and not those of its members.
+ *    guests that do not measure. While a job runs only pairs that were never measured are, and not those of
+ *    its members.
  *  - A probe sends for 200 ms (or 12 round trips, where these are longer) or 8 MiB, whichever is first, and
  *    at least 256 KiB; the receiver takes the median rate of what came between the first quarter and the end,
  *    so that neither the start of TCP nor a bucket that had filled up counts (probe_meter.c). Its result goes

@@ -116,24 +116,6 @@ static void put_member(struct home *home, struct paper *p, int rank, const struc
                 linked && linked == straggler(home) ? "true" : "false");
 }
 
-/* Who is missing where too few can be heard, and what helps. */
-static void why_stranded(struct home *home, char *text, size_t size)
-{
-    const struct census *census = assembly_census(home->assembly);
-    struct paper why = paper_of(text, size);
-    const char *comma = "too few members of the last view can be heard; missing: ";
-
-    for (int i = 0; i < census->size; i++) {
-        const struct health *h = assembly_health(home->assembly, &census->members[i].id);
-        bool self = identity_equal(&census->members[i].id, &fellows_self(home->fellows)->id);
-        if (self || (h && h->linked && h->state != HEALTH_DEAD))
-            continue;
-        paper_print(&why, "%s%s", comma, census->members[i].name);
-        comma = ", ";
-    }
-    paper_print(&why, ". It goes on when they are back; to begin anew without them, restart this node");
-}
-
 static void put_view(struct home *home, struct paper *p)
 {
     char why[ASSEMBLY_TEXT_MAX] = "";
@@ -147,7 +129,7 @@ static void put_view(struct home *home, struct paper *p)
                 census->instance, census->epoch, census->term, census->leader);
     put_text(p, "state", assembly_state_name(state));
     if (state == ASSEMBLY_STRANDED)
-        why_stranded(home, why, sizeof(why));
+        assembly_why_stranded(home->assembly, why, sizeof(why));
     put_text(p, "why", why);
     paper_print(p, ", \"members\": [");
     for (int i = 0; i < census->size; i++)

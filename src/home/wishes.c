@@ -86,7 +86,7 @@ static void why_missing(struct home *home, struct paper *paper)
 int home_wait(struct home *home, int others, const struct home_patience *patience, struct error *error)
 {
     const char *word;
-    char text[ERROR_TEXT_MAX];
+    char text[ERROR_TEXT_MAX], why[ASSEMBLY_TEXT_MAX];
     struct paper paper = paper_of(text, sizeof(text));
 
     mutex_lock(&home->lock);
@@ -98,6 +98,10 @@ int home_wait(struct home *home, int others, const struct home_patience *patienc
                     assembly_census(home->assembly)->size - 1, others,
                     state != ASSEMBLY_MEMBER ? ", and this node is " : "",
                     state != ASSEMBLY_MEMBER ? assembly_state_name(state) : "");
+        if (state == ASSEMBLY_STRANDED) {
+            assembly_why_stranded(home->assembly, why, sizeof(why));
+            paper_print(&paper, " (%s)", why);
+        }
         why_missing(home, &paper);
     }
     mutex_unlock(&home->lock);

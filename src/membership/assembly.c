@@ -12,7 +12,7 @@
 
 bool self_leads(const struct assembly *a)
 {
-    return a->census.leader == a->me;
+    return a->census.leader == a->me && census_votes(&a->census, a->me);
 }
 
 uint64_t answer_ns(const struct assembly *a)
@@ -226,7 +226,7 @@ static void health_changed(struct assembly *a, const struct peer *p, enum health
     if (p->health.state == before)
         return;
     a->stir = true;
-    if (p->index >= 0)
+    if (p->index >= 0 && census_votes(&a->census, p->index)) /* guests end: that is no alarm */
         event_add(a, ASSEMBLY_HEALTH, &p->fellow);
 }
 
@@ -587,13 +587,14 @@ int assembly_open(const struct assembly_setup *setup, struct assembly **out)
     a->answer_ns = a->preset->reconnect_ns;
     a->now_ns = setup->now_ns;
     a->dissolve_ns = NEVER_NS;
-    a->has_quorum = a->quorum_told = true;
     prng_init(&a->prng, setup->seed);
     instance_found(a);
+    a->has_quorum = a->quorum_told = self_leads(a);
+    a->stranded_ns = a->now_ns;
     a->stir = false;
     a->announce = false;
     a->think_ns = NEVER_NS;
-    a->state = ASSEMBLY_MEMBER;
+    a->state = a->has_quorum ? ASSEMBLY_MEMBER : ASSEMBLY_STRANDED;
     *out = a;
     return HEARTH_OK;
 }

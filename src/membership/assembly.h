@@ -6,14 +6,16 @@
  *  - A node founds an instance of its own when it begins: epoch 1, it alone, it leads. Instances that meet
  *    merge: the members of the worse one ask to join the better one (its leader tells them to), one census
  *    for all of them; until they are in it, their old one stays in force. Better: it has a quorum; then: a
- *    job runs in it (busy); then: one has begun; then: more members; then: no guest leads it; then: the
- *    smaller instance number. Two busy ones do not merge, and both say so, until one is not busy any more.
- *  - The next census of an instance is decided as in single-decree Paxos: acceptors are the members of the
+ *    job runs in it (busy); then: one has begun; then: more members; then: the smaller instance number. Two
+ *    busy ones do not merge, and both say so, until one is not busy any more.
+ *  - Guests are in the census and take part in jobs, but have no vote: they never decide, call or lead, and
+ *    no quorum needs them. Alone they are stranded, and join the first instance that they meet.
+ *  - The next census of an instance is decided as in single-decree Paxos: acceptors are the voters of the
  *    present one, ballots are terms, a quorum is a majority or exactly half with the present leader. So
  *    there is one census for each epoch, whatever is lost, doubled, late or cut off.
  *  - One leader per term: a member votes once in each. Who leads and has decided epoch e in term t may
- *    propose e + 1 in t at once, once. A member calls for votes when the leader is dead, has left, is a
- *    guest, or says that it does not hear a quorum, and nobody more senior lives; if that one does
+ *    propose e + 1 in t at once, once. A voter calls for votes when the leader is dead, has left, is a guest
+ *    now, or says that it does not hear a quorum, and no voter more senior lives; if that one does
  *    not come forward, the next one does. Votes are refused while one's own leader serves (but after several
  *    tries of a candidate that has a better connection to the rest, given).
  *  - The leader adds who asks to join (beats of nodes outside say which instance they want) and takes out who
@@ -92,6 +94,8 @@ const struct census *assembly_census(const struct assembly *assembly); /* the la
 bool assembly_leads(const struct assembly *assembly); /* we are its leader, and a quorum is heard */
 const struct health *assembly_health(const struct assembly *assembly,
                                      const struct identity *peer); /* or NULL */
+/* Why too few are heard, and what to do: for people. */
+void assembly_why_stranded(const struct assembly *assembly, char *text, size_t size);
 /* One sentence why a node that is linked is not (yet) in our census; "" if it is. */
 void assembly_why_not(const struct assembly *assembly, const struct identity *peer, char *text, size_t size);
 

@@ -49,7 +49,9 @@ bool assembly_event(struct assembly *a, struct assembly_event *event)
 static void left_why(struct assembly *a, struct assembly_event *e, const struct census *old)
 {
     const struct peer *p = peer_find(a, &e->who);
-    if (p != NULL && p->left)
+    if (!census_votes(old, census_find(old, &e->who)))
+        event_text(e, "its visit as a guest is over");
+    else if (p != NULL && p->left)
         event_text(e, "it left");
     else if (old->instance != a->census.instance)
         event_text(e, "we are in another instance of the cluster now");
@@ -69,7 +71,8 @@ void event_census(struct assembly *a, const struct census *old)
             left_why(a, event_add(a, ASSEMBLY_LEFT, &old->members[i]), old);
     for (int i = 0; i < now->size; i++)
         if (census_find(old, &now->members[i].id) < 0)
-            event_add(a, ASSEMBLY_JOINED, &now->members[i]);
+            event_text(event_add(a, ASSEMBLY_JOINED, &now->members[i]), "%s",
+                       census_votes(now, i) ? "" : "as a guest");
     const struct fellow *leader = &now->members[now->leader];
     if (old->size == 0 || old->instance != now->instance ||
         !identity_equal(&old->members[old->leader].id, &leader->id))
@@ -80,21 +83,33 @@ void event_census(struct assembly *a, const struct census *old)
               (unsigned long long)now->instance, (unsigned long long)now->term, now->size, leader->name);
 }
 
-void event_quorum(struct assembly *a)
+void assembly_why_stranded(const struct assembly *a, char *text, size_t size)
 {
-    struct assembly_event *e = event_add(a, a->has_quorum ? ASSEMBLY_QUORUM : ASSEMBLY_LOST_QUORUM, &a->self);
-    char names[160] = "";
-    int missing = 0;
+    char names[140] = "";
+    int missing = 0, voters = 0;
     for (int i = 0; i < a->census.size; i++) {
-        if (member_present(a, i))
+        voters += census_votes(&a->census, i);
+        if (!census_votes(&a->census, i) || member_present(a, i))
             continue;
         size_t len = strlen(names);
         snprintf(names + len, sizeof(names) - len, "%s%s", missing++ > 0 ? ", " : "",
                  a->census.members[i].name);
     }
+    if (voters == 0)
+        snprintf(text, size,
+                 "no machine of the cluster is up, and a guest decides nothing: run hearth up on one");
+    else
+        snprintf(text, size,
+                 "%d of %d members are missing (%s): check their machines and the network; to go on without "
+                 "them, restart this node",
+                 missing, voters, names);
+}
+
+void event_quorum(struct assembly *a)
+{
+    struct assembly_event *e = event_add(a, a->has_quorum ? ASSEMBLY_QUORUM : ASSEMBLY_LOST_QUORUM, &a->self);
     if (!a->has_quorum)
-        event_text(e, "%d of %d members are missing (%.140s): check their machines and the network", missing,
-                   a->census.size, names);
+        assembly_why_stranded(a, e->text, sizeof(e->text));
     log_write(&a->log, HEARTH_LOG_WARN, a->has_quorum ? "HEARTH-QUORUM" : "HEARTH-LOST-QUORUM", "%s",
               a->has_quorum ? "enough members are there again" : e->text);
 }

@@ -145,9 +145,6 @@ bool instance_better(const struct assembly *a, const struct peer *leader)
         return begun;
     if (b->size != a->census.size)
         return b->size > a->census.size;
-    bool guest = (leader->fellow.flags & FELLOW_GUEST) != 0;
-    if (guest != ((a->self.flags & FELLOW_GUEST) != 0))
-        return !guest;
     return b->instance < a->census.instance;
 }
 
@@ -308,10 +305,12 @@ static uint64_t tell_quorum_ns(const struct assembly *a)
     return a->has_quorum ? a->now_ns : a->stranded_ns + answer_ns(a) / 2;
 }
 
-/* Too few were heard for too long, and nothing was ever done here that others could still be doing. */
+/* Too few were heard for too long, and nothing was ever done here that others could still be doing. A guest
+ * decides nothing, so it need not wait, and alone it has nothing to gain. */
 static uint64_t anew_ns(const struct assembly *a)
 {
-    if (a->has_quorum || a->worked || a->wish != 0)
+    bool waits = census_votes(&a->census, a->me) ? a->worked : a->census.size == 1;
+    if (a->has_quorum || waits || a->wish != 0)
         return NEVER_NS;
     return a->stranded_ns + 2 * a->preset->dead_ns + a->anew_jitter_ns;
 }

@@ -9,37 +9,35 @@
 
 /* ---- who stands where in line ---- */
 
-static bool guest(const struct assembly *a, int index)
+static bool votes(const struct assembly *a, int index)
 {
-    return (a->census.members[index].flags & FELLOW_GUEST) != 0;
+    return census_votes(&a->census, index);
 }
 
-/* Whether `index` comes before `other`: seniority is the order of the census, guests are last. */
-static bool before(const struct assembly *a, int index, int other)
+static bool is_voter(const struct assembly *a, const struct peer *p)
 {
-    if (guest(a, index) != guest(a, other))
-        return guest(a, other);
-    return index < other;
+    return p->index >= 0 && votes(a, p->index);
 }
 
-/* Living members that come before us, the leader not counted. */
+/* Living voters that are more senior than we, the leader not counted. */
 static int place_in_line(const struct assembly *a)
 {
     int place = 0;
-    for (int i = 0; i < a->census.size; i++)
-        place += i != a->me && i != a->census.leader && before(a, i, a->me) && member_present(a, i);
+    for (int i = 0; i < a->me; i++)
+        place += i != a->census.leader && votes(a, i) && member_present(a, i);
     return place;
 }
 
 struct peer *vote_heir(const struct assembly *a)
 {
-    int best = -1;
-    if (!self_leads(a) && member_present(a, a->census.leader))
-        best = a->census.leader;
-    for (int i = 0; i < a->census.size && best != a->census.leader; i++)
-        if (i != a->me && member_present(a, i) && (best < 0 || before(a, i, best)))
-            best = i;
-    return best >= 0 ? a->member[best] : NULL;
+    if (!votes(a, a->me))
+        return NULL;
+    if (!self_leads(a) && votes(a, a->census.leader) && member_present(a, a->census.leader))
+        return a->member[a->census.leader];
+    for (int i = 0; i < a->census.size; i++)
+        if (i != a->me && votes(a, i) && member_present(a, i))
+            return a->member[i];
+    return NULL;
 }
 
 /* It says itself that it hears too few; whoever hears enough does better. */
@@ -52,11 +50,10 @@ static bool leader_stranded(const struct assembly *a)
            p->beat.epoch == a->census.epoch && (p->beat.flags & BEAT_LEADS) && !(p->beat.flags & BEAT_QUORUM);
 }
 
-/* Whether there is no need for this candidate. A guest that leads makes room for anybody else. */
-static bool leader_serves(const struct assembly *a, int candidate)
+/* Whether there is no need for a candidate. A leader that has become a guest makes room. */
+static bool leader_serves(const struct assembly *a)
 {
-    return !member_gone(a, a->census.leader) && !(guest(a, a->census.leader) && !guest(a, candidate)) &&
-           !leader_stranded(a);
+    return !member_gone(a, a->census.leader) && votes(a, a->census.leader) && !leader_stranded(a);
 }
 
 /* ---- as a candidate and leader ---- */
@@ -113,10 +110,16 @@ static void say_again_later(struct assembly *a)
     a->campaign.resend_ns = a->now_ns + answer_ns(a) / 3;
 }
 
+/* A voter whose answer we wait for. */
+static bool is_asked(const struct assembly *a, int index)
+{
+    return votes(a, index) && !a->campaign.yes[index] && !a->campaign.no[index] && a->member[index] != NULL;
+}
+
 static void send_proposal(struct assembly *a)
 {
     for (int i = 0; i < a->census.size; i++) {
-        if (a->campaign.yes[i] || a->campaign.no[i] || a->member[i] == NULL)
+        if (!is_asked(a, i))
             continue;
         struct writer w = letter_begin(a);
         put_u64(&w, a->campaign.term);
@@ -130,7 +133,7 @@ static void send_calls(struct assembly *a)
 {
     struct call call = {a->census.instance, a->census.epoch, a->campaign.term, a->campaign.tries};
     for (int i = 0; i < a->census.size; i++) {
-        if (a->campaign.yes[i] || a->campaign.no[i] || a->member[i] == NULL)
+        if (!is_asked(a, i))
             continue;
         struct writer w = letter_begin(a);
         call_put(&w, &call);
@@ -244,7 +247,7 @@ static void think_of_change(struct assembly *a)
 
 static void think_of_leader(struct assembly *a)
 {
-    if (self_leads(a) || leader_serves(a, a->me))
+    if (self_leads(a) || leader_serves(a) || !votes(a, a->me))
         a->leader_lost_ns = 0;
     else if (a->leader_lost_ns == 0)
         a->leader_lost_ns = a->now_ns;
@@ -295,7 +298,7 @@ uint64_t vote_deadline(const struct assembly *a)
 static bool concerns_us(struct assembly *a, struct peer *from, uint64_t instance, uint64_t epoch)
 {
     if (instance == a->census.instance && epoch == a->census.epoch)
-        return from->index >= 0;
+        return is_voter(a, from) && votes(a, a->me);
     if (instance == a->census.instance && epoch < a->census.epoch)
         send_census(a, from);
     else
@@ -318,8 +321,7 @@ void take_call(struct assembly *a, struct peer *from, const struct call *call)
         return;
     a->seen_term = later(a->seen_term, call->term);
     bool again = call->term == a->promised && identity_equal(&a->voted_for, &from->fellow.id);
-    bool content =
-        from->index == a->census.leader || call->tries >= TRIES_MIN || !leader_serves(a, from->index);
+    bool content = from->index == a->census.leader || call->tries >= TRIES_MIN || !leader_serves(a);
     bool yes = again || (content && call->term > a->promised);
     if (yes && !again) {
         a->promised = call->term;
@@ -343,7 +345,7 @@ static bool answers_us(struct assembly *a, const struct peer *from, const struct
     if (answer->instance != a->census.instance)
         return false;
     a->seen_term = later(a->seen_term, answer->promised);
-    return answer->epoch == a->census.epoch && from->index >= 0 && a->campaign.phase == phase &&
+    return answer->epoch == a->census.epoch && is_voter(a, from) && a->campaign.phase == phase &&
            answer->term == a->campaign.term;
 }
 
@@ -424,7 +426,7 @@ void take_leave(struct assembly *a, struct peer *from, const struct answer *answ
 {
     from->left = true;
     a->stir = true;
-    if (answer->yes && from->index >= 0 && answer->instance == a->census.instance &&
+    if (answer->yes && is_voter(a, from) && votes(a, a->me) && answer->instance == a->census.instance &&
         answer->epoch == a->census.epoch)
         inherit(a, from, answer);
 }

@@ -38,12 +38,20 @@ int census_find(const struct census *census, const struct identity *id)
     return -1;
 }
 
+bool census_votes(const struct census *census, int index)
+{
+    return (census->members[index].flags & FELLOW_GUEST) == 0;
+}
+
 bool census_quorum(const struct census *census, const bool *present)
 {
-    int count = 0;
-    for (int i = 0; i < census->size; i++)
-        count += present[i];
-    return 2 * count > census->size || (2 * count == census->size && present[census->leader]);
+    int count = 0, voters = 0;
+    for (int i = 0; i < census->size; i++) {
+        voters += census_votes(census, i);
+        count += census_votes(census, i) && present[i];
+    }
+    bool leader = census_votes(census, census->leader) && present[census->leader];
+    return 2 * count > voters || (2 * count == voters && leader);
 }
 
 /* ---- bytes ---- */

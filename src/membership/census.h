@@ -18,8 +18,7 @@
 
 #define FELLOW_DEMO  (UINT32_C(1) << 0) /* takes part when somebody trains the demo */
 #define FELLOW_BENCH (UINT32_C(1) << 1) /* takes part when somebody measures the cluster */
-#define FELLOW_GUEST                                                                                         \
-    (UINT32_C(1) << 2) /* only here to look or to start something: never leads while others can */
+#define FELLOW_GUEST (UINT32_C(1) << 2) /* here for a while: takes part in jobs, never votes or leads */
 
 /* A node as it describes itself. Its id is proven by the handshake of every connection; all else is a hint
  * for people and for plans. */
@@ -54,8 +53,10 @@ bool identity_equal(const struct identity *a, const struct identity *b);
 int identity_compare(const struct identity *a, const struct identity *b); /* a total order: as memcmp */
 void identity_text(const struct identity *id, char *text, size_t size);   /* short, for logs */
 int census_find(const struct census *census, const struct identity *id);  /* index, -1: not in it */
-/* So many of its members can decide the next one: a majority, or exactly half with the leader. `present` has
- * a flag for each member. */
+/* It has a vote. Guests have none: they come and go, and nobody must miss them. */
+bool census_votes(const struct census *census, int index);
+/* So many of its voters can decide the next one: a majority, or exactly half with the leader. `present` has
+ * a flag for each member; those of guests do not count. Without voters there is no quorum. */
 bool census_quorum(const struct census *census, const bool *present);
 
 void fellow_put(struct writer *w, const struct fellow *fellow);

@@ -19,6 +19,11 @@ static FILE *trace_file(void)
     return getenv("HEARTH_TEST_TRACE") != NULL ? stdout : NULL;
 }
 
+static void open_town(struct town *t, int size, uint64_t seed)
+{
+    town_open(t, &(struct town_setup){.size = size, .seed = seed, .trace = trace_file()});
+}
+
 /* Steps until all agree; gives how long that took. */
 static uint64_t until_agreed(struct town *t, uint64_t limit_ns)
 {
@@ -39,7 +44,7 @@ static void eight_that_meet_at_once_are_one_within_a_second(void **state)
     (void)state;
     for (uint64_t seed = 1; seed <= 100; seed++) {
         struct town *t = test_malloc(sizeof(*t));
-        town_open(t, 8, seed, "default", trace_file());
+        open_town(t, 8, seed);
         town_link_all(t, 0);
         uint64_t took = until_agreed(t, NS_PER_S);
         longest = took > longest ? took : longest;
@@ -55,7 +60,7 @@ static void who_meets_one_by_one_is_one_soon_after_the_last(void **state)
     (void)state;
     for (uint64_t seed = 1; seed <= 200; seed++) {
         struct town *t = test_malloc(sizeof(*t));
-        town_open(t, 2 + (int)(seed % 9), seed, "default", trace_file());
+        open_town(t, 2 + (int)(seed % 9), seed);
         town_link_all(t, 1500 * NS_PER_MS);
         assert_true(town_run(t, t->now_ns + 1500 * NS_PER_MS));
         uint64_t took = until_agreed(t, NS_PER_S);
@@ -72,7 +77,7 @@ static void a_lost_leader_has_a_successor_within_two_seconds(void **state)
     (void)state;
     for (uint64_t seed = 1; seed <= 100; seed++) {
         struct town *t = test_malloc(sizeof(*t));
-        town_open(t, 3 + (int)(seed % 5), seed, "default", trace_file());
+        open_town(t, 3 + (int)(seed % 5), seed);
         town_link_all(t, 0);
         until_agreed(t, 2 * NS_PER_S);
         bool frozen = seed % 2;
@@ -101,7 +106,7 @@ static void of_two_either_may_leave_and_come_back(void **state)
     (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct town *t = test_malloc(sizeof(*t));
-        town_open(t, 2, seed, "default", trace_file());
+        open_town(t, 2, seed);
         town_link_all(t, 0);
         until_agreed(t, NS_PER_S);
         int who = seed % 2 ? town_leader(t) : 1 - town_leader(t);
@@ -121,7 +126,7 @@ static void a_road_that_stays_broken_disturbs_nobody_else(void **state)
     (void)state;
     for (uint64_t seed = 1; seed <= 40; seed++) {
         struct town *t = test_malloc(sizeof(*t));
-        town_open(t, 5, seed, "default", trace_file());
+        open_town(t, 5, seed);
         town_link_all(t, 0);
         until_agreed(t, NS_PER_S);
         bool at_leader = seed % 2;

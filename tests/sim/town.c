@@ -124,6 +124,7 @@ static void empty_outbox(struct town *t, int from)
     while ((letter = outbox_take(&t->houses[from].outbox)) != NULL) {
         int to = house_of(t, &letter->to);
         t->letters++;
+        facts_letter(t, from, letter->kind);
         if (to < 0 || !t->roads[from][to].linked || t->roads[from][to].dark || chance(t, t->lose)) {
             heap_free(letter);
             continue;
@@ -213,7 +214,7 @@ void town_start(struct town *t, int house)
     h->fellow.id.node.bytes[1] = (uint8_t)house;
     h->fellow.id.instance = prng_u64(&t->prng) | 1;
     h->fellow.machine = 1000 + (uint64_t)house;
-    h->fellow.flags = chance(t, 50) ? FELLOW_GUEST : 0;
+    h->fellow.flags = chance(t, t->guests) ? FELLOW_GUEST : 0;
     snprintf(h->fellow.name, sizeof(h->fellow.name), "n%d", house);
     setup.self = h->fellow;
     setup.seed = prng_u64(&t->prng);
@@ -455,19 +456,20 @@ bool town_run(struct town *t, uint64_t until_ns)
     return t->failure[0] == '\0';
 }
 
-void town_open(struct town *t, int size, uint64_t seed, const char *preset, FILE *trace)
+void town_open(struct town *t, const struct town_setup *setup)
 {
     memset(t, 0, sizeof(*t));
     heap_init(&t->heap, 0);
-    prng_init(&t->prng, seed);
-    t->seed = seed;
-    t->size = size;
+    prng_init(&t->prng, setup->seed);
+    t->seed = setup->seed;
+    t->size = setup->size;
     t->now_ns = NS_PER_S;
-    t->preset = health_preset_find(preset);
+    t->preset = health_preset_find(setup->preset != NULL ? setup->preset : "default");
     t->latency_ns = 200 * NS_PER_US;
     t->jitter_ns = 200 * NS_PER_US;
-    t->trace = trace;
-    for (int i = 0; i < size; i++)
+    t->guests = setup->guests;
+    t->trace = setup->trace;
+    for (int i = 0; i < t->size; i++)
         town_start(t, i);
 }
 

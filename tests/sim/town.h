@@ -50,6 +50,7 @@ struct town {
     /* weather */
     uint64_t latency_ns, jitter_ns;
     uint32_t lose, twice, mix; /* of 1,000 letters */
+    uint32_t guests;           /* of 1,000 processes */
 
     struct town_event *events; /* a heap by time */
     size_t event_count, event_room;
@@ -60,7 +61,14 @@ struct town {
     char failure[512]; /* what does not hold; "" while all does */
 };
 
-void town_open(struct town *town, int size, uint64_t seed, const char *preset, FILE *trace);
+struct town_setup {
+    int size;
+    uint64_t seed;
+    const char *preset; /* NULL: the default */
+    uint32_t guests;    /* of 1,000 processes */
+    FILE *trace;        /* NULL: none */
+};
+void town_open(struct town *town, const struct town_setup *setup);
 void town_close(struct town *town);
 void town_trace(struct town *town, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -80,12 +88,14 @@ void town_link_at(struct town *town, int a, int b, uint64_t delay_ns);
 void town_unlink(struct town *town, int a, int b);
 void town_link_all(struct town *town, uint64_t span_ns); /* all that live, each within the span */
 
-/* Everyone who lives is in one census of exactly the living, and a member. Else `why` says what is not so. */
+/* Everyone who lives is in one census of exactly the living, and a member; or only guests live, and wait.
+ * Else `why` says what is not so. */
 bool town_agrees(const struct town *town, char *why, size_t size);
 void town_describe_all(struct town *town); /* into the trace */
 /* Nobody who lives is of a quorum. */
 bool town_stuck(const struct town *town);
 int town_living(const struct town *town);
-int town_leader(const struct town *town); /* house of the leader that all agree on, -1: none */
+bool town_votes(const struct town *town, int house); /* the process in it is no guest */
+int town_leader(const struct town *town);            /* house of the leader that all agree on, -1: none */
 
 #endif

@@ -106,6 +106,16 @@ void facts_check(struct town *t, int house)
                  hash128(&c->members[c->leader].id, sizeof(struct identity)));
     if (census_find(c, &h->fellow.id) < 0)
         facts_fail(t, "node %d adopted a census without itself", house);
+    if (c->size > 1 && !census_votes(c, c->leader))
+        facts_fail(t, "node %d adopted a census that a guest leads", house);
+}
+
+void facts_letter(struct town *t, int house, uint8_t kind)
+{
+    bool election =
+        kind == LETTER_CALL || kind == LETTER_VOTE || kind == LETTER_PROPOSE || kind == LETTER_ACCEPT;
+    if (election && !town_votes(t, house))
+        facts_fail(t, "node %d, a guest, sent a letter of kind %d", house, kind);
 }
 
 void facts_free(struct town *t)
@@ -144,18 +154,31 @@ static bool same_fellow(const struct fellow *a, const struct fellow *b)
     return len == (size_t)(w[1].at - bytes[1]) && memcmp(bytes[0], bytes[1], len) == 0;
 }
 
-static bool only_guests(const struct census *c)
+bool town_votes(const struct town *t, int house)
 {
-    for (int i = 0; i < c->size; i++)
-        if (!(c->members[i].flags & FELLOW_GUEST))
-            return false;
+    return (t->houses[house].fellow.flags & FELLOW_GUEST) == 0;
+}
+
+/* Guests alone wait for a machine that stays. */
+static bool guests_wait(const struct town *t, char *why, size_t size)
+{
+    for (int i = 0; i < t->size; i++) {
+        const struct house *h = &t->houses[i];
+        if (h->state != HOUSE_EMPTY && assembly_state(h->assembly) != ASSEMBLY_STRANDED)
+            return says(why, size, "node %d is %s among guests", i,
+                        assembly_state_name(assembly_state(h->assembly)));
+    }
     return true;
 }
 
 bool town_agrees(const struct town *t, char *why, size_t size)
 {
     const struct census *first = NULL;
-    int living = town_living(t), leaders = 0;
+    int living = town_living(t), leaders = 0, voters = 0;
+    for (int i = 0; i < t->size; i++)
+        voters += t->houses[i].state != HOUSE_EMPTY && town_votes(t, i);
+    if (voters == 0)
+        return guests_wait(t, why, size);
     for (int i = 0; i < t->size; i++) {
         const struct house *h = &t->houses[i];
         if (h->state == HOUSE_EMPTY)
@@ -175,8 +198,6 @@ bool town_agrees(const struct town *t, char *why, size_t size)
         if (index < 0 || !same_fellow(&first->members[index], &h->fellow))
             return says(why, size, "node %d is not in the census as it is", i);
     }
-    if (first != NULL && (first->members[first->leader].flags & FELLOW_GUEST) && !only_guests(first))
-        return says(why, size, "a guest leads");
     if (leaders != 1)
         return says(why, size, "%d nodes lead", leaders);
     return true;

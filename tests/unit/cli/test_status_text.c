@@ -57,6 +57,24 @@ static void test_no_trouble(void **state)
     json_decref(status);
 }
 
+/* A guest that has died is nobody's trouble, least of all the machine's whose name it has. */
+static void test_guests_do_not_count(void **state)
+{
+    json_t *status = json_pack("{s{sisisisss[{sissss}{sisssss[s]}]}}", "view", "epoch", 1, "term", 1,
+                               "leader", 0, "state", "member", "members", "rank", 0, "name", "a", "state",
+                               "self", "rank", 1, "name", "a", "state", "dead", "flags", "guest");
+    struct printed out;
+    (void)state;
+    assert_non_null(status);
+    assert_int_equal(status_trouble(status, printed_open(&out)), 0);
+    assert_string_equal(printed_text(&out), "");
+    printed_free(&out);
+    status_print(status, printed_open(&out));
+    assert_has(printed_text(&out), "leader a; 1 of 1 heard, 1 needed\n");
+    printed_free(&out);
+    json_decref(status);
+}
+
 static void test_stranded(void **state)
 {
     json_t *status = sample_status(), *view = json_object_get(status, "view");
@@ -140,8 +158,12 @@ static void test_nodes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_status),   cmocka_unit_test(test_no_trouble),
-                                       cmocka_unit_test(test_stranded), cmocka_unit_test(test_many_links),
-                                       cmocka_unit_test(test_anything), cmocka_unit_test(test_nodes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_status),
+                                       cmocka_unit_test(test_no_trouble),
+                                       cmocka_unit_test(test_guests_do_not_count),
+                                       cmocka_unit_test(test_stranded),
+                                       cmocka_unit_test(test_many_links),
+                                       cmocka_unit_test(test_anything),
+                                       cmocka_unit_test(test_nodes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

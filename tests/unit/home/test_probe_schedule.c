@@ -201,6 +201,11 @@ static void hosts_and_guests_are_left_out(void **state)
         count++;
     }
     assert_int_equal(count, 4);
+    census.members[3].flags |= FELLOW_BENCH; /* it came to measure */
+    tell_census();
+    for (count = 0; carry_out(&order, PROBE_DONE, 1000); count++)
+        assert_true(order.from == 3 || order.to == 3);
+    assert_int_equal(count, 6);
     schedule_hosts(&s, &table);
     assert_int_equal(topology_way(&table, 0, 1)->kind, WAY_SAME_HOST);
     assert_int_equal(topology_way(&table, 0, 2)->kind, WAY_UNKNOWN);

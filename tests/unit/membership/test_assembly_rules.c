@@ -233,7 +233,7 @@ static void a_new_address_is_in_the_next_census(void **state)
     circle_close(&c);
 }
 
-static void a_guest_does_not_lead_while_others_can(void **state)
+static void a_guest_never_leads(void **state)
 {
     (void)state;
     for (int guest = 0; guest < 3; guest++) {
@@ -241,6 +241,7 @@ static void a_guest_does_not_lead_while_others_can(void **state)
         circle_open(&c, 3);
         c.fellow[guest].flags = FELLOW_GUEST;
         circle_start(&c);
+        assert_false(assembly_leads(c.who[guest]));
         circle_link(&c, guest, (guest + 1) % 3);
         circle_run(&c, 2 * NS_PER_S);
         assert_false(assembly_leads(c.who[guest]));
@@ -251,6 +252,97 @@ static void a_guest_does_not_lead_while_others_can(void **state)
         assert_int_not_equal(circle_leader(&c), guest);
         circle_close(&c);
     }
+}
+
+/* A guest and the leader are lost at once: the two voters that are left are a majority of three. */
+static void a_guest_is_not_missed(void **state)
+{
+    struct circle c;
+    (void)state;
+    circle_open(&c, 4);
+    c.fellow[2].flags = FELLOW_GUEST;
+    circle_start(&c);
+    circle_link_all(&c);
+    circle_run(&c, NS_PER_S);
+    assert_one(&c, 4);
+    int leader = circle_leader(&c);
+    assembly_set_begun(c.who[leader], true); /* so that nobody begins anew */
+    circle_run(&c, NS_PER_S);
+    circle_die(&c, leader, PARTING_BROKE);
+    circle_die(&c, 2, PARTING_BROKE);
+    circle_run(&c, 2 * NS_PER_S);
+    assert_one(&c, 2);
+    circle_close(&c);
+}
+
+/* The only voter goes on whatever becomes of its guests, and is not kept alive by them. */
+static void guests_decide_nothing(void **state)
+{
+    struct circle c;
+    struct assembly_event e;
+    (void)state;
+    circle_open(&c, 3);
+    c.fellow[0].flags = c.fellow[1].flags = FELLOW_GUEST;
+    circle_start(&c);
+    circle_link_all(&c);
+    circle_run(&c, NS_PER_S);
+    assert_one(&c, 3);
+    assert_int_equal(circle_leader(&c), 2);
+    circle_die(&c, 0, PARTING_BROKE);
+    circle_run(&c, NS_PER_S);
+    assert_one(&c, 2);
+    assembly_set_begun(c.who[2], true);
+    circle_die(&c, 2, PARTING_BROKE);
+    circle_run(&c, NS_PER_S);
+    assert_int_equal(assembly_state(c.who[1]), ASSEMBLY_STRANDED);
+    assert_true(circle_event(&c, 1, ASSEMBLY_LOST_QUORUM, &e));
+    assert_non_null(strstr(e.text, "1 of 1 members are missing (node-2)"));
+    circle_close(&c);
+}
+
+static void guests_alone_wait_for_a_machine_that_stays(void **state)
+{
+    struct circle c;
+    char why[ASSEMBLY_TEXT_MAX];
+    (void)state;
+    circle_open(&c, 3);
+    c.fellow[0].flags = c.fellow[1].flags = FELLOW_GUEST;
+    circle_start(&c);
+    circle_link(&c, 0, 1);
+    circle_run(&c, 20 * NS_PER_S);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(assembly_state(c.who[i]), ASSEMBLY_STRANDED);
+        assert_int_equal(census_of(&c, i)->size, 1);
+        assembly_why_stranded(c.who[i], why, sizeof(why));
+        assert_non_null(strstr(why, "run hearth up"));
+    }
+    circle_link_all(&c);
+    circle_run(&c, NS_PER_S);
+    assert_one(&c, 3);
+    circle_close(&c);
+}
+
+/* What becomes of guests is no alarm. */
+static void a_guest_comes_and_goes_quietly(void **state)
+{
+    struct circle c;
+    struct assembly_event e;
+    (void)state;
+    circle_open(&c, 2);
+    c.fellow[1].flags = FELLOW_GUEST;
+    circle_start(&c);
+    circle_link_all(&c);
+    circle_run(&c, NS_PER_S);
+    circle_die(&c, 1, PARTING_BROKE);
+    circle_run(&c, NS_PER_S);
+    bool joined = false, left = false;
+    while (assembly_event(c.who[0], &e)) {
+        assert_int_not_equal(e.kind, ASSEMBLY_HEALTH);
+        joined = joined || (e.kind == ASSEMBLY_JOINED && strcmp(e.text, "as a guest") == 0);
+        left = left || (e.kind == ASSEMBLY_LEFT && strcmp(e.text, "its visit as a guest is over") == 0);
+    }
+    assert_true(joined && left);
+    circle_close(&c);
 }
 
 static void malformed_letters_change_nothing(void **state)
@@ -464,7 +556,11 @@ int main(void)
         cmocka_unit_test(a_copied_key_is_named_and_kept_out),
         cmocka_unit_test(two_processes_of_one_machine_share_a_key),
         cmocka_unit_test(a_new_address_is_in_the_next_census),
-        cmocka_unit_test(a_guest_does_not_lead_while_others_can),
+        cmocka_unit_test(a_guest_never_leads),
+        cmocka_unit_test(a_guest_is_not_missed),
+        cmocka_unit_test(guests_decide_nothing),
+        cmocka_unit_test(guests_alone_wait_for_a_machine_that_stays),
+        cmocka_unit_test(a_guest_comes_and_goes_quietly),
         cmocka_unit_test(malformed_letters_change_nothing),
         cmocka_unit_test(a_stranded_one_that_never_worked_begins_anew),
         cmocka_unit_test(a_stranded_one_that_worked_waits),

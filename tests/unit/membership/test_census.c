@@ -190,6 +190,29 @@ static void any_two_quorums_meet(void **state)
     }
 }
 
+/* Whoever is a guest: a quorum of the others is one, with guests or without them. */
+static void guests_are_not_counted(void **state)
+{
+    (void)state;
+    for (unsigned guests = 0; guests < 1u << 5; guests++) {
+        for (int leader = 0; leader < 5; leader++) {
+            struct census c = people(5, leader);
+            unsigned all = (1u << 5) - 1, voters = all & ~guests;
+            int size = __builtin_popcount(voters);
+            for (int i = 0; i < 5; i++) {
+                c.members[i].flags = guests >> i & 1 ? FELLOW_GUEST : 0;
+                assert_int_equal(census_votes(&c, i), voters >> i & 1);
+            }
+            for (unsigned set = 0; set <= all; set++) {
+                int count = __builtin_popcount(set & voters);
+                bool half = 2 * count == size && (set & voters) >> leader & 1;
+                assert_int_equal(set_quorum(&c, set), 2 * count > size || half);
+                assert_false(set_quorum(&c, set) && set_quorum(&c, all & ~set));
+            }
+        }
+    }
+}
+
 static void identities_have_one_order_and_a_short_text(void **state)
 {
     struct identity a = person(1).id, b = person(2).id, c = a;
@@ -219,6 +242,7 @@ int main(void)
         cmocka_unit_test(every_wrong_field_is_refused),
         cmocka_unit_test(too_many_members_or_addresses_are_refused),
         cmocka_unit_test(any_two_quorums_meet),
+        cmocka_unit_test(guests_are_not_counted),
         cmocka_unit_test(identities_have_one_order_and_a_short_text),
     };
     return cmocka_run_group_tests_name("membership: census", tests, NULL, NULL);
