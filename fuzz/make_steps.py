@@ -9,6 +9,7 @@ import struct
 CORPUS = pathlib.Path(__file__).resolve().parent / "corpus"
 HELLO, DATA, GRANT, CREDIT, ABORT, DISPUTE, ASK, ANSWER, VERDICT, PING, PONG, BYE = range(1, 13)
 KINDS, ALGOS, BARRIER = 11, 7, 10
+STATUSES, PENDING = 22, 1  # of error_of
 RIGHT = 0x3F  # every field is what the engine expects; see enum right
 
 # Steps that are no frames, see do_step.
@@ -42,6 +43,11 @@ def links():
     yield "dispute_known", 0, [hello, call(7, 5), frame(DISPUTE, variety=1)]
     yield "abort", 0, [hello, call(0), frame(ABORT)]
     yield "abort_early", 0, [hello, frame(ABORT), call(0)]
+    for status in range(STATUSES):
+        yield f"abort_{status}", 0, [hello, call(0), frame(ABORT, variety=4 * status)]
+    yield "abort_early_pending", 0, [hello, frame(ABORT, variety=4 * PENDING), call(0)]
+    yield "verdict_pending", 2, [hello, call(0), frame(VERDICT, variety=4 * PENDING)]
+    yield "dispute_pending", 0, [hello, call(0), frame(DISPUTE, variety=4 * PENDING + 1)]
     yield "bye", 0, [hello, call(0), frame(BYE)]
     yield "ping", 0, [hello, frame(PING), frame(PONG), frame(CREDIT, credit=500)]
     yield "cancel", 0, [hello, call(0, 4, 2999), frame(GRANT, step=9), bytes([CONN, 1, CANCEL, 15, CONN, 0])]

@@ -275,7 +275,7 @@ static int hear(struct applicant *a, const struct meeting_header *h, const uint8
     case MEETING_GO:
         return hear_go(a, payload, h->length);
     case MEETING_REFUSE:
-        if (error_decode(&refusal, payload, h->length) != HEARTH_OK || refusal.status == HEARTH_PENDING)
+        if (error_decode(&refusal, payload, h->length) != HEARTH_OK)
             return HEARTH_PROTOCOL;
         a->refused = true;
         *error = refusal;

@@ -516,8 +516,9 @@ static void dispute_elsewhere(struct peer *peer, const struct frame *frame, cons
         reply.kind = FRAME_ANSWER;
         reply.length = (uint32_t)call_encode(&(struct call_record){.root = RANK_NONE}, answer, sizeof answer);
         link_send_control(&peer->link, &reply, answer);
-    } else if (frame->kind == FRAME_VERDICT && !engine_group_closed(peer->engine, frame->group) &&
-               error_decode(&why, payload, frame->length) == HEARTH_OK) {
+    } else if (frame->kind == FRAME_VERDICT && error_decode(&why, payload, frame->length) != HEARTH_OK) {
+        link_fail(&peer->link, HEARTH_PROTOCOL, "a verdict with a bad payload");
+    } else if (frame->kind == FRAME_VERDICT && !engine_group_closed(peer->engine, frame->group)) {
         engine_retire(peer->engine, frame->group, frame->tag, frame->sequence, &why);
     }
 }

@@ -16,7 +16,7 @@ struct error {
     char text[ERROR_TEXT_MAX]; /* always terminated; cut with "..." if too long */
 };
 
-bool status_known(int status); /* one of enum hearth_status, HEARTH_OK included */
+bool status_is_error(int status); /* one of enum hearth_status, but neither HEARTH_OK nor HEARTH_PENDING */
 
 void error_clear(struct error *error);
 /* Sets all three and returns status, so that a failing function ends with `return error_set(...)`. A NULL

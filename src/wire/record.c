@@ -128,7 +128,7 @@ size_t error_encode(const struct error *e, void *target, size_t size)
     size_t len = strnlen(e->text, ERROR_TEXT_MAX - 1);
     struct writer w = writer_of(target, size);
 
-    assert(e->status != HEARTH_OK && status_known(e->status) && e->rank >= RANK_NONE);
+    assert(status_is_error(e->status) && e->rank >= RANK_NONE);
     put_u32(&w, (uint32_t)e->status);
     put_u32(&w, (uint32_t)e->rank);
     for (size_t i = 0; i < len; i++)
@@ -144,7 +144,7 @@ int error_decode(struct error *e, const void *source, size_t len)
     error.status = (int32_t)get_u32(&in);
     error.rank = (int32_t)get_u32(&in);
     size_t text_len = reader_left(&in);
-    if (in.bad || error.status == HEARTH_OK || !status_known(error.status) || error.rank < RANK_NONE)
+    if (in.bad || !status_is_error(error.status) || error.rank < RANK_NONE)
         return HEARTH_PROTOCOL;
     if (text_len >= ERROR_TEXT_MAX)
         return HEARTH_PROTOCOL;

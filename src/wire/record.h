@@ -45,8 +45,9 @@ size_t call_encode(const struct call_record *r, void *target, size_t size);
 int MUST_CHECK call_decode(struct call_record *r, const void *source, size_t len);
 /* Characters of the text that are not printable ASCII travel as '?'. */
 size_t error_encode(const struct error *e, void *target, size_t size);
-/* The status must be one we know and not HEARTH_OK, the rank below 2^31 or RANK_NONE, the text printable
- * ASCII: it may end on somebody's terminal. */
+/* The status must be an error that we know (whoever waits for an end would take HEARTH_OK for success, and
+ * HEARTH_PENDING for no end), the rank below 2^31 or RANK_NONE, the text printable ASCII: it may end on
+ * somebody's terminal. */
 int MUST_CHECK error_decode(struct error *e, const void *source, size_t len);
 
 #endif
