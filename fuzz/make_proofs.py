@@ -9,6 +9,9 @@ from make_corpus import CORPUS
 
 SECRET = b"\x01" * 32  # of the fuzzers
 PROOF, REFUSE = 1, 2
+OPEN, NODE, ADDRESS = range(3)
+MINUTE = 0x03020100
+WHOM = [b"", b"\x02" * 32, struct.pack("<BH4B", 4, 29500, 192, 0, 2, 1)]  # the fuzzer's listener
 
 
 def hkdf(info):
@@ -20,8 +23,10 @@ def namespace():
     return hashlib.sha3_256(b"hearth namespace 1" + SECRET).digest()[:16]
 
 
-def knock(nonce, label=b"hearth knock 1"):
-    mac = hmac.new(hkdf(b"knock"), label + namespace() + nonce, hashlib.sha256).digest()[:16]
+def knock(kind, minute=MINUTE, label=b"hearth knock 2", whom=None):
+    nonce = struct.pack("<IB", minute, kind) + bytes(range(5, 16))
+    whom = WHOM[kind] if whom is None else whom
+    mac = hmac.new(hkdf(b"knock"), label + namespace() + nonce + whom, hashlib.sha256).digest()[:16]
     return f"{namespace().hex()}.{nonce.hex()}.{mac.hex()}.hearth".encode()
 
 
@@ -45,9 +50,15 @@ def proofs():
 
 
 def knocks():
-    good = knock(bytes(range(16)))
+    good = knock(OPEN)
     yield "good", good
-    yield "wrong", knock(bytes(16), b"hearth knock 2")
+    yield "node", knock(NODE)
+    yield "address", knock(ADDRESS)
+    yield "old", knock(NODE, MINUTE - 11)
+    yield "other_node", knock(NODE, whom=b"\x03" * 32)
+    yield "other_address", knock(ADDRESS, whom=struct.pack("<BH4B", 4, 29500, 192, 0, 2, 2))
+    yield "other_kind", knock(3, whom=b"")
+    yield "wrong", knock(OPEN, label=b"hearth knock 1")
     yield "other", b"00" + good[2:]
     yield "upper", good.upper()
     yield "longer", good + b"."

@@ -86,6 +86,7 @@ static int line_choose(struct caller *c, int index, uint64_t now_ns, struct erro
         .heap = c->setup->heap,
         .credentials = local ? NULL : c->setup->credentials,
         .role = CHANNEL_DIALS,
+        .to = {.kind = KNOCK_OPEN}, /* who is there we hear in the roster */
     };
 
     if (tunnel_open(&setup, line->fd, &line->tunnel) != HEARTH_OK) {

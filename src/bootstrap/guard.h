@@ -6,34 +6,27 @@
 
 #include "core/log.h"
 #include "os/sock.h"
+#include "security/admission.h"
 
-/* Handshakes of those who know the secret, or have heard and repeat what somebody said who does: so many a
- * second, and so many at once: a full mesh of 64 members with 9 connections each comes to 567 at rank 0. */
-#define GUARD_HANDSHAKES_PER_S 64
-#define GUARD_HANDSHAKES_BURST 512
-#define GUARD_NAMED_MAX        64 /* addresses that are named in the log, each once */
+#define GUARD_NAMED_MAX 64 /* sources that are named in the log, each once */
 
 struct guard {
     struct log log;
-    uint64_t burst;
+    struct admission admission;
     uint64_t now_ns;
-    uint64_t due_ns; /* when the last handshake that was let in is paid for */
-    uint64_t admitted;
     uint64_t refused, untold; /* handshakes that were not let in; those the log does not know of */
     uint64_t told_ns;         /* when it was told last */
     int named_count;
-    uint64_t named[GUARD_NAMED_MAX]; /* houses */
+    uint64_t named[GUARD_NAMED_MAX]; /* sources: sock_addr_network */
 };
 
-/* `more` handshakes at once than usual. */
+/* `more` as of admission_init. */
 void guard_init(struct guard *guard, const struct log *log, int more);
 /* The time, as often as it is known; tells the log, at most once a second, how many were not let in. */
 void guard_tick(struct guard *guard, uint64_t now_ns);
-/* Whether one more handshake may cost us something: a session_admit_fn, with the guard as its argument. */
-bool guard_admit(void *guard);
-/* A number for an address, whatever the port; all unix sockets have one. */
-uint64_t guard_house(const struct sock_addr *from);
-/* Somebody was sent away for a reason that people should know: once for each address at WARN. */
+/* Whether one more handshake may cost us something; arguments as of admission_take. */
+bool guard_admit(struct guard *guard, uint64_t source, bool weak);
+/* Somebody was sent away for a reason that people should know: once for each source at WARN. */
 void guard_complain(struct guard *guard, const struct sock_addr *from, const char *why);
 
 #endif

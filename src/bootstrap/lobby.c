@@ -14,10 +14,11 @@
 #define ADMITTED_NS  NS_PER_S          /* a handshake that has begun well is not disturbed for so long */
 
 struct stranger {
+    struct lobby *lobby;
     int fd;                   /* -1: the place is free */
     struct lobby_guest guest; /* its tunnel has the descriptor; NULL: nothing has come yet */
     bool through;
-    uint64_t house;   /* guard_house: the same for all from one address */
+    uint64_t source;  /* sock_addr_network */
     uint64_t came;    /* counts them */
     uint64_t came_ns; /* and when */
     bool admitted;    /* it knocked as only members can, and we spend work on it */
@@ -179,7 +180,7 @@ static int neighbours(const struct lobby *lobby, const struct stranger *s)
     int count = 0;
 
     for (int i = 0; i < LOBBY_PLACES; i++)
-        count += lobby->strangers[i].fd >= 0 && lobby->strangers[i].house == s->house;
+        count += lobby->strangers[i].fd >= 0 && lobby->strangers[i].source == s->source;
     return count;
 }
 
@@ -191,7 +192,7 @@ static bool may_go(const struct lobby *lobby, const struct stranger *s)
     return s->fd >= 0 && !s->through && !(s->admitted && lobby->guard.now_ns < s->came_ns + ADMITTED_NS);
 }
 
-/* The place of one who goes: of the address that holds most, the one that came first. -1: none of them may
+/* The place of one who goes: of the source that holds most, the one that came first. -1: none of them may
  * go, and nobody else goes instead. */
 static int place_taken(const struct lobby *lobby)
 {
@@ -220,14 +221,22 @@ static int place_find(const struct lobby *lobby)
     return place_taken(lobby);
 }
 
+static bool stranger_admit(void *arg, bool weak)
+{
+    struct stranger *s = arg;
+
+    s->admitted = guard_admit(&s->lobby->guard, s->source, weak);
+    return s->admitted;
+}
+
 static bool stranger_open(struct lobby *lobby, struct stranger *s)
 {
     struct tunnel_setup setup = {
         .heap = lobby->setup.heap,
         .credentials = lobby->credentials,
         .role = CHANNEL_LISTENS,
-        .admit = guard_admit,
-        .admit_arg = &lobby->guard,
+        .admit = stranger_admit,
+        .admit_arg = s,
     };
 
     if (tunnel_open(&setup, s->fd, &s->guest.tunnel) == HEARTH_OK)
@@ -288,9 +297,7 @@ static void stranger_hear(struct lobby *lobby, struct stranger *s)
 
     if (!s->guest.tunnel && !stranger_open(lobby, s))
         return;
-    uint64_t before = lobby->guard.admitted;
     int status = tunnel_pump(s->guest.tunnel, &error);
-    s->admitted = s->admitted || lobby->guard.admitted != before;
     if (status == HEARTH_OK)
         stranger_listen(lobby, s);
     else if (status == HEARTH_PROTOCOL)
@@ -315,9 +322,10 @@ static void accept_one(struct lobby *lobby, int place, int fd, const struct sock
     if (s->fd >= 0)
         stranger_close(lobby, s, "too many wait, and most of them come from there");
     *s = (struct stranger){
+        .lobby = lobby,
         .fd = fd,
         .guest = {.local = local, .from = *from},
-        .house = local ? 0 : guard_house(from),
+        .source = local ? 0 : sock_addr_network(from),
         .came = lobby->count++,
         .came_ns = now_ns,
         .deadline_ns = now_ns + lobby->setup.patience_ns,

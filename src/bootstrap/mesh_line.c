@@ -253,7 +253,11 @@ static void round_trip_known(struct line *line, int fd, uint64_t ours_ns)
 static void line_connected(struct mesh *mesh, struct line *line)
 {
     struct tunnel_setup setup = {
-        .heap = mesh->setup->heap, .credentials = mesh->setup->credentials, .role = CHANNEL_DIALS};
+        .heap = mesh->setup->heap,
+        .credentials = mesh->setup->credentials,
+        .role = CHANNEL_DIALS,
+        .to = {.kind = KNOCK_NODE, .node = member_of(mesh, line->peer)->node},
+    };
     int fd = line->fd;
 
     round_trip_known(line, fd, clock_real() - line->began_ns);

@@ -29,7 +29,7 @@ struct guest {
     enum guest_state state;
     bool gone, ready;
     struct rendezvous_origin origin;
-    uint64_t house;       /* guard_house */
+    uint64_t source;      /* sock_addr_network */
     uint64_t admitted_ns; /* since then it has knocked as only members can; 0: it has not */
     bool proven;          /* by its handshake, to be: */
     struct identity peer;
@@ -344,7 +344,7 @@ static struct guest *guest_to_go(const struct rendezvous *r, uint64_t now_ns)
         if (!may_go(g))
             continue;
         for (int k = 0; k < r->limit; k++)
-            count += may_go(r->guests[k]) && r->guests[k]->house == g->house;
+            count += may_go(r->guests[k]) && r->guests[k]->source == g->source;
         if (!worst || count > most || (count == most && goes_before(g, worst, now_ns))) {
             worst = g;
             most = count;
@@ -366,7 +366,7 @@ int rendezvous_conn_open(struct rendezvous *r, const struct rendezvous_origin *o
     if (!g)
         return HEARTH_NO_MEMORY;
     g->origin = *origin;
-    g->house = guard_house(&origin->from);
+    g->source = sock_addr_network(&origin->from);
     g->order = ++r->orders;
     g->wanted = g->rank = RANK_NONE;
     g->deadline_ns = now_ns + RENDEZVOUS_STRANGER_NS;

@@ -190,18 +190,27 @@ static int conn_talk(struct server *server, int conn, uint64_t now_ns)
     return HEARTH_OK;
 }
 
+static bool conn_admit(void *arg, bool weak)
+{
+    struct server_conn *c = arg;
+
+    c->admitted = guard_admit(c->guard, sock_addr_network(&c->from), weak);
+    return c->admitted;
+}
+
 static int conn_begin(struct server *server, struct server_conn *c)
 {
     struct tunnel_setup setup = {
         .heap = server->heap,
         .credentials = c->local ? NULL : server->credentials,
         .role = CHANNEL_LISTENS,
-        .admit = guard_admit,
-        .admit_arg = rendezvous_guard(server->meeting),
+        .admit = conn_admit,
+        .admit_arg = c,
     };
 
     if (c->tunnel)
         return HEARTH_OK;
+    c->guard = rendezvous_guard(server->meeting);
     int status = tunnel_open(&setup, c->fd, &c->tunnel);
     if (status != HEARTH_OK)
         c->fd = -1;
@@ -242,15 +251,14 @@ static void conn_end(struct server *server, int conn, const struct error *error,
 static void conn_pump(struct server *server, int conn, uint64_t now_ns)
 {
     struct server_conn *c = &server->conns[conn];
-    const struct guard *guard = rendezvous_guard(server->meeting);
-    uint64_t before = guard->admitted;
+    bool before = c->admitted;
     struct error error;
 
     error_clear(&error);
     int status = conn_begin(server, c);
     if (status == HEARTH_OK)
         status = tunnel_pump(c->tunnel, &error);
-    if (guard->admitted != before)
+    if (c->admitted && !before)
         rendezvous_conn_admitted(server->meeting, conn, now_ns);
     if (status == HEARTH_OK && !c->ready) {
         c->ready = true;

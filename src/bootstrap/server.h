@@ -12,7 +12,9 @@ struct server_conn {
     int fd;                /* -1: there is none */
     struct tunnel *tunnel; /* has the descriptor; NULL: nothing has come yet */
     bool local;            /* a unix socket, of our own user */
+    bool admitted;         /* it knocked as only members can */
     bool ready;            /* the handshake is done */
+    struct guard *guard;
     struct sock_addr from;
 };
 

@@ -28,12 +28,15 @@ int tunnel_open(const struct tunnel_setup *setup, int fd, struct tunnel **out)
         .heap = setup->heap,
         .credentials = setup->credentials,
         .role = setup->role,
+        .to = setup->to,
         .admit = setup->role == CHANNEL_LISTENS ? setup->admit : NULL,
         .admit_arg = setup->admit_arg,
     };
     struct tunnel *t = heap_alloc(setup->heap, 1, sizeof(*t));
     struct error error;
 
+    if (setup->role == CHANNEL_LISTENS && sock_local(fd, &channel.at) != HEARTH_OK)
+        channel.at.len = 0; /* then nobody has dialled it */
     if (!t || (setup->credentials && channel_open(&channel, &t->channel, &error) != HEARTH_OK)) {
         heap_free(t);
         sock_close(fd);

@@ -16,7 +16,8 @@ struct tunnel_setup {
     struct heap *heap;
     const struct credentials *credentials; /* NULL: plain */
     enum channel_role role;
-    session_admit_fn *admit; /* as in credentials.h */
+    struct knock_target to;  /* whom we dialled, as in credentials.h */
+    session_admit_fn *admit; /* the same */
     void *admit_arg;
 };
 /* Takes the descriptor, also when it fails (HEARTH_NO_MEMORY). */

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bootstrap/guard.h"
 #include "core/hash.h"
 
 #define ROOM_FIRST      64
@@ -160,7 +159,7 @@ static void add(struct candidates *c, const struct candidate_tip *tip, uint64_t 
         .order = c->told++,
         .told_ns = now_ns,
         .next_ns = now_ns + wait_ns,
-        .house = guard_house(tip->addr),
+        .house = sock_addr_network(tip->addr),
         .addr = *tip->addr,
     };
     if (tip->claim)

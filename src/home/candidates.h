@@ -42,7 +42,7 @@ struct candidate {
     uint64_t told_ns, tried_ns;
     uint64_t next_ns;    /* not dialled before */
     uint64_t contest_ns; /* not looked at before while joined to `who` */
-    uint64_t house;      /* the same for all ports of an address */
+    uint64_t house;      /* sock_addr_network */
     uint64_t round_trip_ns;
     struct identity who;
     struct sock_addr addr;

@@ -231,9 +231,30 @@ static void shake(struct fellows *f, struct tie *tie)
         tie_fail(f, tie, error.text);
 }
 
+/* Anybody can announce an address: a knock there is good there alone. What the user or a fellow says may be
+ * the address of a router that passes us on, which the node behind it does not see; a fellow says which node
+ * that is, but another one may have come in its place, so every other time we knock at whoever is there. */
+static struct knock_target knock_target(const struct fellows *f, const struct tie *tie)
+{
+    const struct candidate *e = tie->candidate >= 0 ? &f->candidates.list[tie->candidate] : NULL;
+
+    if (!e) /* a probe */
+        return (struct knock_target){.kind = KNOCK_NODE, .node = tie->peer.node};
+    if (e->seed)
+        return (struct knock_target){.kind = KNOCK_OPEN};
+    if (e->trusted && e->claimed && e->tries % 2 == 0)
+        return (struct knock_target){.kind = KNOCK_NODE, .node = e->who.node};
+    return (struct knock_target){.kind = KNOCK_ADDRESS, .addr = tie->addr};
+}
+
 static void connected(struct fellows *f, struct tie *tie)
 {
-    struct tunnel_setup setup = {.heap = f->heap, .credentials = f->credentials, .role = CHANNEL_DIALS};
+    struct tunnel_setup setup = {
+        .heap = f->heap,
+        .credentials = f->credentials,
+        .role = CHANNEL_DIALS,
+        .to = knock_target(f, tie),
+    };
     int fd = tie->fd;
 
     tie->connected_ns = f->now_ns;

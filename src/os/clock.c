@@ -18,6 +18,13 @@ uint64_t clock_now(const struct clock *clock)
     return clock->virtual_ns ? *clock->virtual_ns : clock_real();
 }
 
+uint64_t clock_calendar_s(void)
+{
+    time_t now = time(NULL);
+
+    return now > 0 ? (uint64_t)now : 0;
+}
+
 uint64_t clock_asleep(void)
 {
 #ifdef CLOCK_BOOTTIME

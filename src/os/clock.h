@@ -13,6 +13,10 @@ struct clock {
 uint64_t clock_now(const struct clock *clock); /* monotonic nanoseconds */
 uint64_t clock_real(void);                     /* monotonic nanoseconds of the machine */
 
+/* Seconds since 1970 by the machine's calendar. Not every machine has one that is right: for people, and for
+ * guesses that may be wrong. */
+uint64_t clock_calendar_s(void);
+
 /* How long the machine has been asleep since it was started, nanoseconds; 0 where the system does not tell.
  */
 uint64_t clock_asleep(void);

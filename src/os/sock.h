@@ -31,6 +31,9 @@ void sock_addr_set_port(struct sock_addr *addr, uint16_t port);
 bool sock_addr_equal(const struct sock_addr *a, const struct sock_addr *b); /* port included */
 /* Port and scope ignored; unix: never. */
 bool sock_addr_same_host(const struct sock_addr *a, const struct sock_addr *b);
+/* A number for the addresses that one machine may have for the asking: an IPv4 address, or the /64 of an IPv6
+ * one, whatever the port. All unix sockets have the same, and what is no address. */
+uint64_t sock_addr_network(const struct sock_addr *addr);
 bool sock_addr_loopback(const struct sock_addr *addr); /* 127/8, ::1, unix */
 bool sock_addr_wildcard(const struct sock_addr *addr); /* 0.0.0.0, :: */
 /* For the wire: family, port, 4 or 16 bytes; unix addresses do not travel. Lengths: 7 or 19. */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/bytes.h"
+#include "core/hash.h"
 #include "os/sock_native.h"
 
 #if defined(__linux__) && !defined(HEARTH_POSIX)
@@ -136,6 +137,20 @@ bool sock_addr_same_host(const struct sock_addr *a, const struct sock_addr *b)
     size_t len = sock_addr_encode(&one, bytes[0], sizeof(bytes[0])); /* without the scope */
     return len > 0 && len == sock_addr_encode(&two, bytes[1], sizeof(bytes[1])) &&
            memcmp(bytes[0], bytes[1], len) == 0;
+}
+
+uint64_t sock_addr_network(const struct sock_addr *addr)
+{
+    union native n = native_of(addr);
+
+    switch (sock_addr_family(addr)) {
+    case SOCK_IPV4:
+        return hash64(4, &n.v4.sin_addr, sizeof(n.v4.sin_addr));
+    case SOCK_IPV6: /* every interface has the same /64 for itself, beside those of its network */
+        return hash64(6 + (uint64_t)n.v6.sin6_scope_id, &n.v6.sin6_addr, 8);
+    default:
+        return 0;
+    }
 }
 
 bool sock_addr_loopback(const struct sock_addr *addr)

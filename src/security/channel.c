@@ -8,7 +8,6 @@
 
 #include <gnutls/gnutls.h>
 
-#include "security/knock.h"
 #include "security/proof.h"
 #include "security/records.h"
 #include "security/vault.h"
@@ -141,6 +140,8 @@ int channel_open(const struct channel_setup *setup, struct channel **out, struct
     c->credentials = setup->credentials;
     c->setup = (struct session_setup){
         .role = setup->role,
+        .to = setup->to,
+        .at = setup->at,
         .admit = setup->admit,
         .admit_arg = setup->admit_arg,
         .refusal = &c->refusal,
@@ -198,7 +199,7 @@ static int fail_refused(struct channel *c)
     unsigned int type;
 
     if (c->setup.role == CHANNEL_LISTENS && gnutls_server_name_get(c->session, name, &len, &type, 0) == 0 &&
-        knock_check(credentials_secret(c->credentials), name, len) == KNOCK_FOREIGN)
+        knock_foreign(credentials_secret(c->credentials), name, len))
         return fail(c, HEARTH_PROTOCOL, SAYS_OTHER_SECRET " (its namespace is %.8s...)", name);
     return fail(c, HEARTH_PROTOCOL, "%s", c->refusal);
 }

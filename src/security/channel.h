@@ -23,7 +23,9 @@ struct channel_setup {
     struct heap *heap;
     const struct credentials *credentials; /* lent until channel_close */
     enum channel_role role;
-    session_admit_fn *admit; /* as in credentials.h */
+    struct knock_target to; /* this and the following as in credentials.h */
+    struct sock_addr at;
+    session_admit_fn *admit;
     void *admit_arg;
 };
 int MUST_CHECK channel_open(const struct channel_setup *setup, struct channel **out, struct error *error);

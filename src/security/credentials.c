@@ -9,10 +9,10 @@
 #include "os/processor.h"
 #include "os/random.h"
 #include "security/certificate.h"
-#include "security/knock.h"
 
 #define ALPN                  "hearth/1"
 #define HANDSHAKE_MESSAGE_MAX 4096
+#define UNKNOWN_IDENTITY      GNUTLS_E_UNKNOWN_SRP_USERNAME /* GnuTLS makes unknown_psk_identity of it */
 
 /* One group, one signature, two suites, one version: there is nothing to be talked down to. */
 #define PRIORITY(ciphers)                                                                                    \
@@ -136,24 +136,28 @@ static int hear_knock(gnutls_session_t session, struct session_setup *setup)
     char name[KNOCK_LEN + 1];
     size_t len = sizeof(name);
     unsigned int type = 0;
+    struct knock_listener self = {.node = setup->credentials->self.node, .addr = setup->at};
+    enum knock_verdict verdict;
 
     if (gnutls_server_name_get(session, name, &len, &type, 0) || type != GNUTLS_NAME_DNS)
         return turn_away(setup, "it does not know the secret (no knock)", GNUTLS_E_UNRECOGNIZED_NAME);
-    switch (knock_check(setup->credentials->secret, name, len)) {
+    verdict = knock_check(setup->credentials->secret, &self, knock_minute(), name, len);
+    switch (verdict) {
     case KNOCK_GOOD:
+    case KNOCK_WEAK:
         break;
     case KNOCK_NONE:
         return turn_away(setup, "it does not know the secret (no knock)", GNUTLS_E_UNRECOGNIZED_NAME);
     case KNOCK_FOREIGN:
         return turn_away(setup, SAYS_OTHER_SECRET, GNUTLS_E_UNRECOGNIZED_NAME);
     case KNOCK_WRONG:
-        return turn_away(setup, "it does not know the secret (its knock is wrong)",
-                         GNUTLS_E_UNRECOGNIZED_NAME);
+        return turn_away(setup, "its knock is wrong: it does not know the secret, or means another listener",
+                         UNKNOWN_IDENTITY);
     }
     if (!setup->admitted && setup->admit) {
         if (!knocks_add(setup->credentials->knocks, name))
             return turn_away(setup, "it repeats a knock that it has heard", GNUTLS_E_INTERNAL_ERROR);
-        if (!setup->admit(setup->admit_arg))
+        if (!setup->admit(setup->admit_arg, verdict == KNOCK_WEAK))
             return turn_away(setup, "too many come at once", GNUTLS_E_INTERNAL_ERROR);
     }
     setup->admitted = true; /* a second hello of the same session (a retry) is the same guest */
@@ -203,12 +207,13 @@ static int keep_quiet(gnutls_session_t session, const char *label, const gnutls_
     return 0;
 }
 
-static int knock(const struct credentials *c, gnutls_session_t session)
+static int knock(const struct credentials *c, const struct session_setup *setup, gnutls_session_t session)
 {
-    uint8_t nonce[KNOCK_NONCE_LEN];
+    uint8_t random[KNOCK_RANDOM_LEN];
     char name[KNOCK_LEN + 1];
 
-    if (random_bytes(nonce, sizeof(nonce)) || knock_make(c->secret, nonce, name))
+    if (random_bytes(random, sizeof(random)) ||
+        knock_make(c->secret, &setup->to, knock_minute(), random, name))
         return GNUTLS_E_RANDOM_FAILED;
     return gnutls_server_name_set(session, GNUTLS_NAME_DNS, name, KNOCK_LEN);
 }
@@ -230,7 +235,7 @@ static int set_up_session(const struct credentials *c, struct session_setup *set
     else
         gnutls_session_set_ptr(session, setup);
     if (setup->role == CHANNEL_DIALS)
-        return knock(c, session);
+        return knock(c, setup, session);
     gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUIRE);
     gnutls_handshake_set_post_client_hello_function(session, setup->quic ? on_hello_quic : on_hello);
     return 0;
@@ -288,6 +293,8 @@ const char *session_alert_text(int alert)
         return "it closed the connection";
     case GNUTLS_A_UNRECOGNIZED_NAME:
         return SAYS_OTHER_SECRET ", or belongs to another cluster";
+    case GNUTLS_A_UNKNOWN_PSK_IDENTITY:
+        return SAYS_OTHER_NODE ", or a router passes connections on to it";
     case GNUTLS_A_INTERNAL_ERROR:
         return SAYS_BUSY;
     case GNUTLS_A_PROTOCOL_VERSION:

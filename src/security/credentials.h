@@ -6,6 +6,7 @@
 
 #include "core/heap.h"
 #include "core/log.h"
+#include "security/knock.h"
 #include "security/node_key.h"
 #include "security/secret.h"
 #include "security/trust_list.h"
@@ -39,10 +40,13 @@ struct trust_list *credentials_trust(const struct credentials *credentials); /* 
 enum channel_role { CHANNEL_DIALS, CHANNEL_LISTENS };
 
 struct gnutls_session_int;
-/* Asked at the listening end when a hello has come that knows the secret, before costly work begins. */
-typedef bool session_admit_fn(void *arg);
+/* Asked at the listening end when a hello has come that knows the secret, before costly work begins; `weak`:
+ * KNOCK_WEAK. */
+typedef bool session_admit_fn(void *arg, bool weak);
 struct session_setup {
     enum channel_role role;
+    struct knock_target to;  /* whom we dial; only where role is CHANNEL_DIALS */
+    struct sock_addr at;     /* our end; only where role is CHANNEL_LISTENS */
     bool quic;               /* for use under ngtcp2: no record layer of its own */
     session_admit_fn *admit; /* NULL: all; only where role is CHANNEL_LISTENS */
     void *admit_arg;
@@ -60,6 +64,7 @@ int MUST_CHECK credentials_session(const struct credentials *credentials, struct
 /* Words by which whoever dials knows what to do next. */
 #define SAYS_BUSY         "it is busy: come again later"
 #define SAYS_OTHER_SECRET "it has another secret"
+#define SAYS_OTHER_NODE   "another node listens there"
 /* What a peer's alert means to people ("it has another secret, or ..."); NULL: nothing that we would know. */
 const char *session_alert_text(int alert);
 /* After its handshake: who the peer says it is by its key (which it has proven to hold). HEARTH_PROTOCOL: no

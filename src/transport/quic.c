@@ -16,7 +16,6 @@
 #define LINES_FIRST   16
 #define LINES_MAX     65536
 #define RETRIES_PER_S 500
-#define KNOCKS_PER_S  64
 #define WORDS_PER_S   5
 #define CODE_GOODBYE  0
 
@@ -55,7 +54,7 @@ int quic_open(const struct quic_setup *setup, struct quic **out, struct error *e
     list_init(&quic->dirty);
     uint64_t now_ns = clock_real();
     quic->retries = meter_of(RETRIES_PER_S, now_ns);
-    quic->knocks = meter_of(KNOCKS_PER_S, now_ns);
+    admission_init(&quic->admission, 0);
     quic->words = meter_of(WORDS_PER_S, now_ns);
     quic->in = heap_alloc_raw(quic->heap, QUIC_LISTS, DATAGRAM_BATCH);
     quic->out = heap_alloc_raw(quic->heap, 1, DATAGRAM_BATCH);

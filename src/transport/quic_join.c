@@ -44,10 +44,10 @@ static size_t window_for(const struct quic *quic, const struct quic_line *line, 
 
 /* ---- lines ---- */
 
-static bool admit(void *arg)
+static bool admit(void *arg, bool weak)
 {
-    struct quic *quic = arg;
-    return quic_meter_take(&quic->knocks, clock_real());
+    struct quic_line *line = arg;
+    return admission_take(&line->quic->admission, sock_addr_network(&line->remote), weak, clock_real());
 }
 
 /* Measured on a machine with other work, so only the order counts: no difference on loopback; bbr2 was ahead
@@ -78,9 +78,10 @@ static struct quic_stream *first_stream(struct quic_line *line)
     return stream;
 }
 
-/* A line to or from `remote`. NULL with an error. */
+/* A line from `remote`, or to the peer that is wanted there. NULL with an error. */
 static struct quic_line *line_begin(struct quic *quic, const struct sock_addr *remote,
-                                    const struct quic_hello *hello, uint64_t deadline_ns, struct error *error)
+                                    struct quic_peer *wanted, const struct quic_hello *hello,
+                                    uint64_t deadline_ns, struct error *error)
 {
     uint64_t now_ns = clock_real();
     struct gnutls_session_int *session;
@@ -96,8 +97,10 @@ static struct quic_line *line_begin(struct quic *quic, const struct sock_addr *r
     line->session = (struct session_setup){.role = line->dials ? CHANNEL_DIALS : CHANNEL_LISTENS,
                                            .quic = true,
                                            .admit = line->dials ? NULL : admit,
-                                           .admit_arg = quic,
+                                           .admit_arg = line,
                                            .refusal = &line->refusal};
+    if (wanted != NULL)
+        line->session.to = (struct knock_target){.kind = KNOCK_NODE, .node = wanted->identity.node};
     if (credentials_session(quic->setup.credentials, &line->session, &session, error) != HEARTH_OK) {
         quic_line_end(line, 0);
         return NULL;
@@ -118,6 +121,7 @@ static struct quic_line *line_begin(struct quic *quic, const struct sock_addr *r
     memcpy(setup.tag, line->tag, sizeof setup.tag);
     if (quic_engine_open(&setup, hello, session, &line->engine) != HEARTH_OK)
         goto no_memory;
+    line->wanted = wanted;
     line->due_ns = now_ns;
     quic_line_dirty(line);
     return line;
@@ -376,15 +380,16 @@ static bool is_half_open(const struct quic_line *line)
     return line != NULL && line->stage < LINE_UP && !line->dials;
 }
 
-static int lines_from(const struct quic *quic, const struct sock_addr *host)
+static int lines_from(const struct quic *quic, const struct sock_addr *from)
 {
     int count = 0;
     for (int i = 0; i < quic->capacity; i++)
-        count += is_half_open(quic->lines[i]) && sock_addr_same_host(&quic->lines[i]->remote, host);
+        count += is_half_open(quic->lines[i]) &&
+                 sock_addr_network(&quic->lines[i]->remote) == sock_addr_network(from);
     return count;
 }
 
-/* The host with the most half-open lines gives up its oldest, if the newcomer's has fewer. */
+/* The source with the most half-open lines gives up its oldest, if the newcomer's has fewer. */
 static bool make_room(struct quic *quic, const struct sock_addr *from)
 {
     struct quic_line *oldest = NULL;
@@ -429,7 +434,7 @@ void quic_stranger(struct quic *quic, const uint8_t *bytes, size_t len, const st
     }
     if (quic->half_open >= QUIC_HALF_OPEN && !make_room(quic, from))
         return;
-    struct quic_line *line = line_begin(quic, from, &hello, now_ns + QUIC_GREETING_NS, &error);
+    struct quic_line *line = line_begin(quic, from, NULL, &hello, now_ns + QUIC_GREETING_NS, &error);
     if (line != NULL)
         quic_line_read(line, bytes, len, now_ns);
 }
@@ -452,10 +457,7 @@ static void dial_all(struct quic *quic, uint64_t now_ns, uint64_t deadline_ns)
         if (!peer->dials || peer->count > 0 || peer->over || now_ns < peer->again_ns ||
             line_for(quic, peer) != NULL)
             continue;
-        struct quic_line *line = line_begin(quic, &peer->addr, NULL, deadline_ns, &peer->why);
-        if (line != NULL)
-            line->wanted = peer;
-        peer->over = line == NULL;
+        peer->over = line_begin(quic, &peer->addr, peer, NULL, deadline_ns, &peer->why) == NULL;
     }
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/list.h"
 #include "os/datagram.h"
+#include "security/admission.h"
 #include "transport/quic.h"
 
 #define QUIC_LISTS          16     /* batches that are received at once */
@@ -112,7 +113,8 @@ struct quic {
     struct quic_peer *wanted; /* while joining; else NULL */
     int wanted_count;
     int half_open; /* strangers' lines */
-    struct quic_meter retries, knocks, words;
+    struct quic_meter retries, words;
+    struct admission admission;
 };
 
 /* ---- quic.c: the endpoint ---- */

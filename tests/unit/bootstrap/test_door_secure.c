@@ -6,17 +6,21 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "bootstrap/door.h"
-#include "bootstrap/guard.h"
 #include "core/prng.h"
 #include "os/clock.h"
 #include "os/random.h"
 #include "persons.h"
+#include "security/admission.h"
 
 #define GREETING_NS (5 * NS_PER_S)
+#define HELLO_MAX   2048
+#define ALERT_LEN   7 /* of TLS: all that a wrong knock is worth */
 
 static struct heap heap, guests_heap; /* of the door; of those who come */
 static struct door *door;
@@ -85,13 +89,22 @@ static int come_from(const char *text)
     return fd;
 }
 
-static struct tunnel *tunnel_on(int fd, const struct credentials *who)
+static struct tunnel *tunnel_to(int fd, const struct credentials *who, const struct knock_target *whom)
 {
-    struct tunnel_setup setup = {.heap = &guests_heap, .credentials = who, .role = CHANNEL_DIALS};
+    struct tunnel_setup setup = {
+        .heap = &guests_heap, .credentials = who, .role = CHANNEL_DIALS, .to = *whom};
     struct tunnel *tunnel = NULL;
 
     assert_int_equal(tunnel_open(&setup, fd, &tunnel), HEARTH_OK);
     return tunnel;
+}
+
+/* As a member dials it that knows the node. */
+static struct tunnel *tunnel_on(int fd, const struct credentials *who)
+{
+    struct knock_target keeper = {.kind = KNOCK_NODE, .node = credentials_self(ann)->node};
+
+    return tunnel_to(fd, who, &keeper);
 }
 
 static void say(int fd, const void *bytes, size_t len)
@@ -297,15 +310,14 @@ static void a_flood_pushes_out_itself(void **state)
     assert_true(heap.bytes == bytes);
 }
 
-/* Whoever repeats a hello that knows the secret can make us work: a bounded number of times. */
-static void handshakes_are_rationed(void **state)
+/* Whoever has a hello that knows the secret can make us work: a bounded number of times. */
+static void assert_rationed(const struct knock_target *whom, int at_most)
 {
     struct error error;
     int status = HEARTH_PENDING, count = 0;
 
-    (void)state;
-    while (door_put_off(door) == 0 && count < GUARD_HANDSHAKES_BURST + 2) {
-        struct tunnel *tunnel = tunnel_on(come_from("127.0.0.1:0"), bob);
+    while (door_put_off(door) == 0 && count < at_most + 2) {
+        struct tunnel *tunnel = tunnel_to(come_from("127.0.0.1:0"), bob, whom);
         assert_int_equal(tunnel_pump(tunnel, &error), HEARTH_PENDING);
         uint64_t before = door_put_off(door);
         for (int i = 0; i < LOOKS_MAX && door_put_off(door) == before; i++) {
@@ -319,11 +331,79 @@ static void handshakes_are_rationed(void **state)
             status = shake(tunnel, &error);
         tunnel_close(tunnel);
     }
-    assert_int_equal(count, GUARD_HANDSHAKES_BURST + 1);
+    assert_int_equal(count, at_most + 1);
     assert_int_equal(status, HEARTH_PEER_LOST);
     assert_non_null(strstr(error.text, "later"));
+    assert_gets_in(tunnel_on(come_from("127.0.0.2:0"), bob)); /* what another has used up is not its own */
     now_ns += NS_PER_S;
     assert_gets_in(tunnel_on(come_from("127.0.0.1:0"), bob));
+}
+
+static void handshakes_are_rationed(void **state)
+{
+    struct knock_target keeper = {.kind = KNOCK_NODE, .node = credentials_self(ann)->node};
+
+    (void)state;
+    assert_rationed(&keeper, ADMISSION_BURST);
+}
+
+static void those_with_open_knocks_more_so(void **state)
+{
+    (void)state;
+    assert_rationed(&(struct knock_target){.kind = KNOCK_OPEN}, ADMISSION_SHARE_BURST);
+}
+
+/* The hello of a member that dials `to`, as whoever listens there takes it down. */
+static size_t harvest(const struct knock_target *to, uint8_t bytes[static HELLO_MAX])
+{
+    int ends[2];
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+    struct tunnel *tunnel = tunnel_to(ends[0], bob, to);
+    struct error error;
+    assert_int_equal(tunnel_pump(tunnel, &error), HEARTH_PENDING);
+    ssize_t len = read(ends[1], bytes, HELLO_MAX);
+    assert_in_range(len, 100, HELLO_MAX - 1);
+    tunnel_close(tunnel);
+    close(ends[1]);
+    return (size_t)len;
+}
+
+/* How many bytes the door answers before it closes. */
+static size_t answer_to(const uint8_t *hello, size_t len)
+{
+    int fd = come_from("127.0.0.1:0");
+    uint8_t bytes[HELLO_MAX];
+    size_t got = 0;
+
+    say(fd, hello, len);
+    for (int i = 0; i < LOOKS_MAX; i++) {
+        struct sock_wait wait = {.fd = fd, .want_recv = true};
+        door_pump(door, now_ns);
+        (void)sock_wait(&wait, 1, clock_real() + 10 * NS_PER_MS);
+        ssize_t more = read(fd, bytes, sizeof(bytes));
+        if (more == 0 || got > sizeof(bytes) / 8)
+            break;
+        got += more > 0 ? (size_t)more : 0;
+    }
+    sock_close(fd);
+    return got;
+}
+
+/* A stranger had itself dialled, and spends at the door what it has heard. */
+static void knocks_at_others_are_worth_nothing_here(void **state)
+{
+    struct knock_target here = {.kind = KNOCK_ADDRESS, .addr = door_addr(door)};
+    struct knock_target stranger = here, other = {.kind = KNOCK_NODE, .node = credentials_self(eve)->node};
+    uint8_t hello[HELLO_MAX];
+
+    (void)state;
+    assert_int_equal(sock_addr_parse("127.0.0.3", sock_addr_port(&here.addr), &stranger.addr), HEARTH_OK);
+    for (int i = 0; i < 40; i++)
+        assert_int_equal(answer_to(hello, harvest(i % 2 ? &stranger : &other, hello)), ALERT_LEN);
+    assert_int_equal(door_put_off(door), 0);
+    assert_in_range(answer_to(hello, harvest(&here, hello)), 100, HELLO_MAX); /* what members may say */
+    assert_gets_in(tunnel_to(come_from("127.0.0.1:0"), bob, &here));
 }
 
 /* A node that is joined makes no handshakes: who stands there, and who comes, is closed. */
@@ -372,6 +452,8 @@ int main(void)
         TEST(who_is_slow_must_go),
         TEST(a_flood_pushes_out_itself),
         TEST(handshakes_are_rationed),
+        TEST(those_with_open_knocks_more_so),
+        TEST(knocks_at_others_are_worth_nothing_here),
         TEST(afterwards_nobody_is_heard),
         TEST(without_memory_strangers_are_closed),
     };

@@ -518,8 +518,8 @@ static void misfit_check(const struct cluster *c, const struct misfit *m)
 static void who_does_not_belong_is_named(void **state)
 {
     static const struct misfit misfits[] = {
-        {KEY_OF_0, false, "another member listens there", ""},
-        {KEY_OF_0, true, "another member listens there", ""},
+        {KEY_OF_0, false, "another node listens there", ""},
+        {KEY_OF_0, true, "another node listens there", ""},
         {KEY_OF_1, false, "", "speaks for another member"},
         {KEY_OF_1, true, "", "speaks for another member"},
         {SECRET_OF_1, false, "another secret", "another secret"},

@@ -137,7 +137,7 @@ static void ourselves_are_dialled_once(void **state)
     self = villager_addr(v, 0);
     relay_open(&relay, &self);
     v->relay = &relay;
-    fellows_candidate(fellows_of(0), &relay.addr, villager_id(v, 1), true, clock_real());
+    fellows_candidate(fellows_of(0), &relay.addr, NULL, false, clock_real()); /* the user said so */
     village_until(v, is_self, NULL);
     fellows_candidate(fellows_of(0), &relay.addr, villager_id(v, 1), true, clock_real());
     village_for(v, 300 * NS_PER_MS);
@@ -237,7 +237,7 @@ static void what_was_lost_is_made_again(void **state)
     addr = villager_addr(v, 1);
     relay_open(&relay, &addr);
     v->relay = &relay;
-    fellows_candidate(fellows_of(0), &relay.addr, villager_id(v, 1), false, clock_real());
+    fellows_candidate(fellows_of(0), &relay.addr, villager_id(v, 1), true, clock_real());
     village_until(v, village_whole, NULL);
     relay_close(&relay);
     v->relay = NULL;

@@ -14,6 +14,7 @@
 #include "home/tie.h"
 #include "os/clock.h"
 #include "os/random.h"
+#include "relay.h"
 #include "village.h"
 
 #define FORGED 1000
@@ -45,6 +46,11 @@ static struct fellows_state state_of(int number, const struct identity *who)
         if (identity_equal(&list[i].id, who))
             return list[i];
     return (struct fellows_state){.why = "not listed"};
+}
+
+static bool tells(int number, const struct identity *who, const char *text)
+{
+    return strstr(state_of(number, who).why, text) != NULL;
 }
 
 /* ---- forged sightings ---- */
@@ -145,12 +151,43 @@ static void a_true_one_has_its_turn_among_those_who_are_others(void **state)
     village_close(v);
 }
 
-/* ---- who is refused ---- */
+/* ---- those who have themselves dialled ---- */
 
-static bool tells(int number, const struct identity *who, const char *text)
+static bool passed_some(struct village *unused, void *relay)
 {
-    return strstr(state_of(number, who).why, text) != NULL;
+    (void)unused;
+    return ((const struct relay *)relay)->passed >= 3;
 }
+
+/* A stranger announces itself as node 1, and passes what it hears on to node 1: fresh, and as it is. */
+static void what_a_stranger_hears_is_worth_nothing_elsewhere(void **state)
+{
+    struct sock_addr addr;
+    struct relay relay;
+
+    (void)state;
+    village_open(v, 3, 14);
+    addr = villager_addr(v, 1);
+    relay_open(&relay, &addr);
+    v->relay = &relay;
+    fellows_candidate(v->all[0].fellows, &relay.addr, villager_id(v, 1), false, clock_real());
+    fellows_candidate(v->all[2].fellows, &relay.addr, villager_id(v, 1), false, clock_real());
+    village_until(v, passed_some, &relay);
+    assert_true(tells(0, villager_id(v, 1), "another node listens there") ||
+                tells(2, villager_id(v, 1), "another node listens there"));
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(v->all[i].linked, 0);
+    villager_meet(v, 0, 1); /* where it is */
+    villager_meet(v, 0, 2);
+    villager_meet(v, 2, 1);
+    village_until(v, first_pair, NULL);
+    village_until(v, pair_and_third, NULL);
+    relay_close(&relay);
+    v->relay = NULL;
+    village_close(v);
+}
+
+/* ---- who is refused ---- */
 
 static bool other_secret_told(struct village *unused, void *none)
 {
@@ -522,6 +559,7 @@ int main(void)
         cmocka_unit_test(a_true_one_has_its_turn_among_silent_ones),
         cmocka_unit_test(a_silent_address_does_not_hold_up_another),
         cmocka_unit_test(a_true_one_has_its_turn_among_those_who_are_others),
+        cmocka_unit_test(what_a_stranger_hears_is_worth_nothing_elsewhere),
         cmocka_unit_test(another_secret_is_refused),
         cmocka_unit_test(a_revoked_key_is_refused),
         cmocka_unit_test(a_key_that_is_revoked_before_its_hello_is_refused),

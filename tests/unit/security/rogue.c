@@ -146,14 +146,15 @@ void rogue_close(struct rogue *rogue)
 
 void rogue_knock(uint8_t secret, char knock[static 128])
 {
-    static const uint8_t nonce[KNOCK_NONCE_LEN] = {1, 2, 3};
+    static const uint8_t random[KNOCK_RANDOM_LEN] = {1, 2, 3};
+    static const struct knock_target anybody = {.kind = KNOCK_OPEN};
     uint8_t bytes[SECRET_LEN];
     struct secret *made;
     struct error error;
 
     memset(bytes, secret, sizeof(bytes));
     assert_int_equal(secret_from_bytes(bytes, "test", &made, &error), HEARTH_OK);
-    assert_int_equal(knock_make(made, nonce, knock), HEARTH_OK);
+    assert_int_equal(knock_make(made, &anybody, knock_minute(), random, knock), HEARTH_OK);
     secret_close(made);
 }
 

@@ -38,7 +38,7 @@ void rogue_open(struct rogue *rogue, const struct rogue_wish *wish);
 /* A session that credentials_session made, over memory; NULL credentials. Ends with rogue_close. */
 void rogue_adopt(struct rogue *rogue, gnutls_session_t session);
 void rogue_close(struct rogue *rogue);
-/* A knock that is right for this secret. */
+/* A knock that is right for this secret, at any listener. */
 void rogue_knock(uint8_t secret, char knock[static 128]);
 /* Who it is by its key. */
 struct identity rogue_identity(struct rogue *rogue, uint64_t instance);

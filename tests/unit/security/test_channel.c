@@ -280,14 +280,15 @@ static void test_one_key_for_two(void **state)
 
 struct doorman {
     bool lets_in;
-    int asked;
+    int asked, weak;
 };
 
-static bool admit(void *arg)
+static bool admit(void *arg, bool weak)
 {
     struct doorman *doorman = arg;
 
     doorman->asked++;
+    doorman->weak += weak;
     return doorman->lets_in;
 }
 
@@ -313,6 +314,44 @@ static void test_admitted(void **state)
     ends_carry(&dialler, &listener, 1);
     assert_met();
     assert_int_equal(doorman.asked, 1);
+    assert_int_equal(doorman.weak, 1); /* it was open */
+}
+
+/* A knock for this node or its end of the connection, and one for another. */
+static void test_knocks_for_whom(void **state)
+{
+    struct doorman doorman = {.lets_in = true};
+    struct knock_target targets[4] = {
+        {.kind = KNOCK_NODE, .node = credentials_self(bob)->node},
+        {.kind = KNOCK_ADDRESS},
+        {.kind = KNOCK_NODE, .node = credentials_self(ann)->node},
+        {.kind = KNOCK_ADDRESS},
+    };
+    struct channel_setup listens = {.heap = &ends_heap,
+                                    .credentials = bob,
+                                    .role = CHANNEL_LISTENS,
+                                    .admit = admit,
+                                    .admit_arg = &doorman};
+
+    (void)state;
+    assert_int_equal(sock_addr_parse("192.0.2.1:29500", 0, &listens.at), HEARTH_OK);
+    targets[1].addr = targets[3].addr = listens.at;
+    sock_addr_set_port(&targets[3].addr, 29501);
+    for (int i = 0; i < 4; i++) {
+        struct channel_setup dials = {
+            .heap = &ends_heap, .credentials = ann, .role = CHANNEL_DIALS, .to = targets[i]};
+        dialler = (struct end){.status = HEARTH_PENDING};
+        listener = (struct end){.status = HEARTH_PENDING};
+        assert_int_equal(channel_open(&dials, &dialler.channel, &dialler.error), HEARTH_OK);
+        assert_int_equal(channel_open(&listens, &listener.channel, &listener.error), HEARTH_OK);
+        ends_carry(&dialler, &listener, 0);
+        assert_int_equal(listener.status, i < 2 ? HEARTH_OK : HEARTH_PROTOCOL);
+        assert_int_equal(dialler.status, i < 2 ? HEARTH_OK : HEARTH_PEER_LOST);
+        assert_int_equal(doorman.asked, i < 2 ? i + 1 : 2);
+        end_close(&dialler);
+        end_close(&listener);
+    }
+    assert_int_equal(doorman.weak, 0);
 }
 
 static void test_not_admitted(void **state)
@@ -390,6 +429,7 @@ int main(void)
         in_its_own_world(test_wants),
         in_its_own_world(test_one_key_for_two),
         in_its_own_world(test_admitted),
+        in_its_own_world(test_knocks_for_whom),
         in_its_own_world(test_not_admitted),
         in_its_own_world(test_over_is_over),
         in_its_own_world(test_no_memory),

@@ -131,8 +131,9 @@ static void test_listeners(void **state)
 }
 
 /* A hello without a share for our group is asked to try again, and is the same guest then. */
-static bool count_guest(void *arg)
+static bool count_guest(void *arg, bool weak)
 {
+    (void)weak;
     (*(int *)arg)++;
     return true;
 }

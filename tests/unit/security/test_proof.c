@@ -17,9 +17,17 @@
 
 /* Of the secret 01 01 ...; by fuzz/make_proofs.py, which knows the page and not the code. */
 #define NAMESPACE "680aad00a9b68f54693cdd5d0015cd00"
-#define NONCE     "000102030405060708090a0b0c0d0e0f"
-#define MAC       "3b955905eb744e6509454251d5e2a8d2"
+#define NONCE     "000102030005060708090a0b0c0d0e0f"
+#define MAC       "fed221a756cd01f55d2985c3d9f54427"
 #define KNOCK     NAMESPACE "." NONCE "." MAC ".hearth"
+#define MINUTE    UINT32_C(0x03020100)
+
+/* Likewise, for the listener with the id 02 02 ... at 192.0.2.1:29500. */
+static const char *const knocks_of_kinds[KNOCK_KINDS] = {
+    [KNOCK_OPEN] = KNOCK,
+    [KNOCK_NODE] = NAMESPACE ".000102030105060708090a0b0c0d0e0f.0da794fbe0d1ced57c6f8577f2c032a6.hearth",
+    [KNOCK_ADDRESS] = NAMESPACE ".000102030205060708090a0b0c0d0e0f.f0864753384972c4a704da37e375ca53.hearth",
+};
 
 static struct credentials *ann, *bob;
 
@@ -40,13 +48,38 @@ static int tear_down(void **state)
     return ends_heap.blocks == 0 ? 0 : -1;
 }
 
+static struct knock_listener listener_at(uint8_t id, const char *addr)
+{
+    struct knock_listener listener;
+
+    memset(&listener, 0, sizeof(listener));
+    memset(&listener.node, id, sizeof(listener.node));
+    if (addr)
+        assert_int_equal(sock_addr_parse(addr, 0, &listener.addr), HEARTH_OK);
+    return listener;
+}
+
+static enum knock_verdict heard(const struct knock_listener *by, uint32_t minute, const char *text)
+{
+    return knock_check(credentials_secret(ann), by, minute, text, strlen(text));
+}
+
+static void make(enum knock_kind kind, const struct knock_listener *whom, uint32_t minute,
+                 char text[static KNOCK_LEN + 1])
+{
+    static const uint8_t random[KNOCK_RANDOM_LEN] = {5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    struct knock_target target = {.kind = kind, .node = whom->node, .addr = whom->addr};
+
+    assert_int_equal(knock_make(credentials_secret(ann), &target, minute, random, text), HEARTH_OK);
+}
+
 static void test_knock(void **state)
 {
     static const struct {
         const char *text;
         enum knock_verdict verdict;
     } cases[] = {
-        {KNOCK, KNOCK_GOOD},
+        {KNOCK, KNOCK_WEAK},
         {NAMESPACE "." NONCE "." NONCE ".hearth", KNOCK_WRONG},
         {NONCE "." NONCE "." MAC ".hearth", KNOCK_FOREIGN},
         {NAMESPACE "." NONCE "." MAC ".HEARTH", KNOCK_NONE},
@@ -55,43 +88,88 @@ static void test_knock(void **state)
         {NAMESPACE "-" NONCE "." MAC ".hearth", KNOCK_NONE},
         {NAMESPACE "." NONCE "-" MAC ".hearth", KNOCK_NONE},
         {NAMESPACE "." NONCE "." MAC ".heart", KNOCK_NONE},
+        {NAMESPACE ".000102030305060708090a0b0c0d0e0f." MAC ".hearth", KNOCK_NONE}, /* no such kind */
         {KNOCK ".", KNOCK_NONE},
         {"", KNOCK_NONE},
     };
-    const struct secret *secret = credentials_secret(ann);
-    uint8_t nonce[KNOCK_NONCE_LEN];
+    struct knock_listener listener = listener_at(2, "192.0.2.1:29500");
     char text[KNOCK_LEN + 1];
 
     (void)state;
-    for (uint8_t i = 0; i < sizeof(nonce); i++)
-        nonce[i] = i;
-    assert_int_equal(knock_make(secret, nonce, text), HEARTH_OK);
-    assert_string_equal(text, KNOCK);
+    for (int kind = 0; kind < KNOCK_KINDS; kind++) {
+        make((enum knock_kind)kind, &listener, MINUTE, text);
+        assert_string_equal(text, knocks_of_kinds[kind]);
+    }
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-        assert_int_equal(knock_check(secret, cases[i].text, strlen(cases[i].text)), cases[i].verdict);
+        assert_int_equal(heard(&listener, MINUTE, cases[i].text), cases[i].verdict);
+}
+
+/* What was said to one listener is worth nothing at another, unless it was said to all. */
+static void test_knock_elsewhere(void **state)
+{
+    const struct {
+        struct knock_listener by;
+        enum knock_verdict node, address;
+    } cases[] = {
+        {listener_at(2, "192.0.2.1:29500"), KNOCK_GOOD, KNOCK_GOOD},
+        {listener_at(2, "198.51.100.9:1"), KNOCK_GOOD, KNOCK_WRONG}, /* behind a translator */
+        {listener_at(3, "192.0.2.1:29500"), KNOCK_WRONG, KNOCK_GOOD},
+        {listener_at(3, "192.0.2.1:29501"), KNOCK_WRONG, KNOCK_WRONG},
+        {listener_at(3, "192.0.2.2:29500"), KNOCK_WRONG, KNOCK_WRONG},
+        {listener_at(3, "[2001:db8::1]:29500"), KNOCK_WRONG, KNOCK_WRONG},
+        {listener_at(3, "[::ffff:192.0.2.1]:29500"), KNOCK_WRONG, KNOCK_GOOD}, /* the same */
+        {listener_at(3, "unix:/tmp/x"), KNOCK_WRONG, KNOCK_WRONG},
+        {listener_at(3, NULL), KNOCK_WRONG, KNOCK_WRONG},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_int_equal(heard(&cases[i].by, MINUTE, knocks_of_kinds[KNOCK_NODE]), cases[i].node);
+        assert_int_equal(heard(&cases[i].by, MINUTE, knocks_of_kinds[KNOCK_ADDRESS]), cases[i].address);
+        assert_int_equal(heard(&cases[i].by, MINUTE, knocks_of_kinds[KNOCK_OPEN]), KNOCK_WEAK);
+    }
+    struct knock_target nowhere = {.kind = KNOCK_ADDRESS};
+    char text[KNOCK_LEN + 1];
+    assert_int_equal(
+        knock_make(credentials_secret(ann), &nowhere, MINUTE, (const uint8_t[KNOCK_RANDOM_LEN]){0}, text),
+        HEARTH_SYSTEM);
+}
+
+/* Where one clock or the other is wrong, a knock is still right. */
+static void test_knock_late(void **state)
+{
+    struct knock_listener listener = listener_at(2, "192.0.2.1:29500");
+    static const uint32_t clocks[] = {0, 5, MINUTE, UINT32_MAX - 3};
+    char text[KNOCK_LEN + 1];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(clocks) / sizeof(clocks[0]); i++)
+        for (uint32_t late = 0; late < 3 * KNOCK_MINUTES_MAX; late++) {
+            enum knock_verdict right = late <= KNOCK_MINUTES_MAX ? KNOCK_GOOD : KNOCK_WEAK;
+            make(KNOCK_NODE, &listener, clocks[i], text);
+            assert_int_equal(heard(&listener, clocks[i] + late, text), right);
+            assert_int_equal(heard(&listener, clocks[i] - late, text), right);
+        }
+    make(KNOCK_ADDRESS, &listener, 0, text); /* a board without a clock */
+    assert_int_equal(heard(&listener, MINUTE, text), KNOCK_WEAK);
 }
 
 /* Each is taken once, until so many others have come that it is forgotten. */
 static void test_knocks(void **state)
 {
     static struct knocks knocks;
-    uint8_t nonce[KNOCK_NONCE_LEN] = {0};
+    struct knock_listener listener = listener_at(2, NULL);
     char text[KNOCK_LEN + 1];
 
     (void)state;
-    for (size_t i = 0; i <= KNOCKS_MAX; i++) {
-        nonce[0] = (uint8_t)i;
-        nonce[15] = (uint8_t)(i >> 8);
-        assert_int_equal(knock_make(credentials_secret(ann), nonce, text), HEARTH_OK);
+    for (uint32_t i = 0; i <= KNOCKS_MAX; i++) {
+        make(KNOCK_NODE, &listener, i, text);
         assert_true(knocks_add(&knocks, text));
         assert_false(knocks_add(&knocks, text));
     }
-    nonce[0] = 1;
-    nonce[15] = 0; /* the second, which is still known; the first is forgotten */
-    assert_int_equal(knock_make(credentials_secret(ann), nonce, text), HEARTH_OK);
+    make(KNOCK_NODE, &listener, 1, text); /* the second, which is still known; the first is forgotten */
     assert_false(knocks_add(&knocks, text));
-    nonce[0] = 0;
-    assert_int_equal(knock_make(credentials_secret(ann), nonce, text), HEARTH_OK);
+    make(KNOCK_NODE, &listener, 0, text);
     assert_true(knocks_add(&knocks, text));
 }
 
@@ -151,10 +229,8 @@ static void test_refusal(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        with_members(test_knock),
-        with_members(test_knocks),
-        with_members(test_proof),
-        with_members(test_refusal),
+        with_members(test_knock),  with_members(test_knock_elsewhere), with_members(test_knock_late),
+        with_members(test_knocks), with_members(test_proof),           with_members(test_refusal),
     };
     return cmocka_run_group_tests_name("proof", tests, NULL, NULL);
 }
