@@ -40,6 +40,16 @@ class Secret:
         self.token = f"hearth1-{name}-{self.code}"
         self.namespace = hashlib.sha3_256(b"hearth namespace 1" + self.bytes).digest()[:16]
 
+    @classmethod
+    def of(cls, token):
+        """Of a token that was made elsewhere."""
+        name, code = token.removeprefix("hearth1-").rsplit("-", 1)
+        bits = "".join(f"{BASE32.index(c):05b}" for c in code)[:36 * 8]
+        secret = cls(name)
+        secret.bytes = int(bits, 2).to_bytes(36, "big")[:32]
+        secret.namespace = hashlib.sha3_256(b"hearth namespace 1" + secret.bytes).digest()[:16]
+        return secret
+
     def keys(self):
         """What is derived from it and never sent."""
         extract = hmac.digest(b"hearth 1", self.bytes, "sha256")

@@ -48,6 +48,16 @@ def service(label, port, address, text, ttl=4500):
             record(full, TXT, text, ttl), record(host, A, socket.inet_aton(address), ttl)]
 
 
+def voice(address):
+    """A socket that speaks as responders do, from the interface with this address."""
+    out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    out.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    out.bind(("", PORT))
+    out.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(address))
+    out.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 255)
+    return out
+
+
 def random_bytes(rng):
     for _ in range(1500):
         yield rng.randbytes(rng.randrange(0, 600))
@@ -118,11 +128,7 @@ KINDS = {"random": random_bytes, "cut": cut_packets, "loops": loops, "giants": g
 def main():
     address, kind, *more = sys.argv[1:]
     rng = random.Random(1)
-    out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    out.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    out.bind(("", PORT))
-    out.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(address))
-    out.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 255)
+    out = voice(address)
     count = 0
     for packet in KINDS[kind](rng, *more):
         out.sendto(packet, (GROUP, PORT))

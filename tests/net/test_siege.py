@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Two hosts at 1 Gbit/s add without a pause, and a third floods their ports with strangers of every kind. Sums stay
-right, nobody gets in, memory is bounded. How much speed is left is printed, and only looked at with HEARTH_TEST_SOAK."""
+right, nobody gets in, memory is bounded. How much speed is left is printed, and only looked at with HEARTH_TEST_SOAK.
+And a home cluster, on whose network a stranger announces itself, is dialled, and spends what it hears at others."""
 
+import os
 import sys
 import time
 import unittest
+from pathlib import Path
 
-from garrison import SOAK, Garrison, Secret, all_well, memory_kb, missing
-from lab import Lab, unavailable
+import household
+from garrison import SOAK, Process, Garrison, Secret, all_well, memory_kb, missing
+from lab import DEVICE, Lab, sh, unavailable
 
 MEETING, DOOR = 5555, 5600
 COUNT = 1 << 20  # of f32: 4 MiB, some 34 ms at 1 Gbit/s
@@ -23,7 +27,13 @@ ATTACKER = 2
 ATTACKER_RATE = "50m"  # it is the number that counts: nobody has a remedy against who fills his line
 DONE_S = 300 if SOAK else 150
 
-REASON = unavailable("veth") or missing()
+HARVESTER = Path(__file__).with_name("harvester.py")
+HOME_PORT = 52416
+ADDRESSES = 128  # of the stranger, in the /64 that all have
+HARVEST = 2000 if SOAK else 40
+ALERT_BYTES = 7
+
+REASON = unavailable("veth") or missing() or household.missing()
 
 
 def rate(member, begin, end):
@@ -164,6 +174,54 @@ class Siege(unittest.TestCase):
             self.assertIsNone(flood.child.poll(), "the flood was over before the member came")
             flood.kill()
         all_well(self, [first, second])
+
+
+@unittest.skipIf(REASON, REASON)
+class Harvest(unittest.TestCase):
+    """Hosts 0 to 2 are a home cluster, host 3 is a stranger in the same network."""
+
+    def setUp(self):
+        self.lab = Lab(4, rate="100m", mode="veth")
+        self.addCleanup(self.lab.close)
+        self.home = household.Household(self.lab, hosts=(0, 1, 2))
+        self.addCleanup(self.home.end)
+
+    def harvest(self, host=3):
+        sixes = [f"fd77::1:{i:x}" for i in range(1, ADDRESSES + 1)] if os.path.exists("/proc/net/if_inet6") else []
+        sh("ip", "-n", self.lab.spaces[host], "-batch", "-",
+           text="".join(f"addr add {six}/64 dev {DEVICE} nodad\n" for six in sixes))
+        targets = [f"{Lab.address(i)}/{HOME_PORT}/{Lab.address6(i)}" for i in range(2)]
+        stranger = Process([sys.executable, "-B", HARVESTER, Lab.address(host),
+                            Secret.of(self.home.token).namespace.hex(), *targets, *sixes], self.lab, host)
+        self.addCleanup(stranger.kill)
+        return stranger, bool(sixes)
+
+    @staticmethod
+    def heard(stranger, what):
+        return [line["bytes"] for line in list(stranger.lines) if line["what"] == what]
+
+    def test_what_a_stranger_hears_is_worth_nothing_elsewhere(self):
+        for host in (0, 1):
+            self.home.up(host)
+        self.home.wait_view()
+        most = [memory_kb(self.home.running[host].pid)[1] for host in (0, 1)]
+        stranger, floods = self.harvest()
+        stranger.wait_for(lambda: len(self.heard(stranger, "spent")) >= HARVEST, f"{HARVEST} knocks", 60)
+        if floods:
+            stranger.wait_for(lambda: len(self.heard(stranger, "flood")) >= ADDRESSES, "flood", 60)
+        self.home.up(2)  # while it goes on
+        self.home.wait_view(hosts=(0, 1, 2))
+        spent, flood = self.heard(stranger, "spent"), self.heard(stranger, "flood")
+        print(f"  {len(spent)} knocks were spent, {len(flood)} came from {ADDRESSES} addresses", flush=True)
+        self.assertIn(ALERT_BYTES, spent)
+        self.assertLessEqual(max(spent), ALERT_BYTES, "a knock that was meant for another has begun a handshake")
+        self.assertLessEqual(max(flood, default=0), ALERT_BYTES)
+        for host, before in zip((0, 1), most):
+            grown = memory_kb(self.home.running[host].pid)[1] - before
+            print(f"  {grown} KiB more at the most", flush=True)
+            self.assertLess(grown, GROWTH_KB_MAX)
+            named = [line for _, line in self.home.logs[host] if "is sent away" in line]
+            self.assertLessEqual(len(named), 4, named)  # its IPv4 address and the /64, not each of them
 
 
 if __name__ == "__main__":
