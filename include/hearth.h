@@ -352,9 +352,10 @@ HEARTH_API int hearth_wait_for_peers(hearth_node *node, int min_peers, int64_t t
 /* The group of all members that ask for the same job at this time, at least `min_members` with this one (the
  * largest that any of them asks for counts); blocks until then, at most form_timeout_ms (and some seconds
  * more, where it was formed but not all were joined by then). Who asks while the job runs waits until it
- * forms again. Ranks follow the order of the fastest ways between the machines. A job's name has 1 to 63
- * printable characters; a node can be in a job once. Closed by hearth_group_close, which ends the group for
- * all others: what they have begun and can finish without this member goes on. */
+ * forms again; its members get HEARTH_EVENT_JOB_WANTED, and one of them that calls hearth_reform between two
+ * steps lets the newcomer in. Ranks follow the order of the fastest ways between the machines. A job's name
+ * has 1 to 63 printable characters; a node can be in a job once. Closed by hearth_group_close, which ends the
+ * group for all others: what they have begun and can finish without this member goes on. */
 HEARTH_API int hearth_form(hearth_node *node, const char *job, int min_members, hearth_group **group);
 
 /* When a member of a formed group is lost, leaves or closes its group, operations in flight that need it and
@@ -407,7 +408,8 @@ enum hearth_event_kind {
     HEARTH_EVENT_VIEW = 5,        /* the view is another: `epoch`, `members` */
     HEARTH_EVENT_QUORUM_LOST = 6, /* too few members are heard: nothing is decided here until they are */
     HEARTH_EVENT_QUORUM_BACK = 7,
-    HEARTH_EVENT_JOB_WANTED = 8, /* a member asks for a job: its name is in `text` */
+    HEARTH_EVENT_JOB_WANTED = 8, /* a member asks for a job that does not run, or runs without it: its name is
+                                    in `text`. Once, until nobody asks for it any more */
     HEARTH_EVENT_TROUBLE = 9 /* anything else that people should know: a copied key, two clusters at work */
 };
 struct hearth_event {

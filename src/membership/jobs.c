@@ -229,6 +229,14 @@ void jobs_measuring(struct jobs *jobs, bool measuring)
 
 /* ---- Letters ---- */
 
+/* Who wished for it until now is in it: only a later board can say that somebody else does. */
+static void forget_wanted(struct jobs *jobs, const char *job)
+{
+    for (int i = 0; i < jobs->wanteds; i++)
+        if (strcmp(jobs->wanted[i].job, job) == 0)
+            jobs->wanted[i--] = jobs->wanted[--jobs->wanteds];
+}
+
 static int take_form(struct jobs *jobs, uint64_t now_ns)
 {
     const struct form *form = &jobs->scratch.form;
@@ -256,11 +264,12 @@ static int take_form(struct jobs *jobs, uint64_t now_ns)
     *slot->formation = *f;
     slot->formation->rank = rank;
     slot->state = SLOT_RUNNING;
+    forget_wanted(jobs, f->job);
     touch(jobs, now_ns);
     return HEARTH_OK;
 }
 
-/* Jobs that we have nothing to do with, as long as somebody wishes for them. */
+/* Jobs that somebody wishes for, as long as somebody does. */
 static void note_wanted(struct jobs *jobs, const struct board *board)
 {
     struct wanted before[BOARD_MAX];
@@ -274,7 +283,7 @@ static void note_wanted(struct jobs *jobs, const struct board *board)
         if (line->wishing == 0)
             continue;
         memcpy(wanted->job, line->job, sizeof(wanted->job));
-        wanted->told = find_slot(jobs, line->job) != NULL;
+        wanted->told = false;
         for (int k = 0; k < count; k++)
             if (strcmp(before[k].job, line->job) == 0)
                 wanted->told |= before[k].told;
@@ -484,7 +493,8 @@ bool jobs_news(struct jobs *jobs, struct job_news *news)
     *news = (struct job_news){.kind = JOB_WANTED};
     for (int i = 0; i < jobs->wanteds; i++) {
         struct wanted *wanted = &jobs->wanted[i];
-        if (wanted->told || find_slot(jobs, wanted->job))
+        const struct job_slot *slot = find_slot(jobs, wanted->job);
+        if (wanted->told || (slot && slot->state != SLOT_RUNNING)) /* we wish for it, or are about to */
             continue;
         wanted->told = true;
         memcpy(news->job, wanted->job, sizeof(news->job));

@@ -12,8 +12,9 @@
  *    reports that it has ended, or when the member itself ends it. All others end it then, too. A member
  * holds a formation that is over until jobs_end or its next jobs_wish for the job: survivors wait for each
  * other.
- *  - Who wishes for a job that runs waits until it forms again. Of two formations of one job, which may come
- *    with instances that become one, the younger one ends; if neither has lasted, both.
+ *  - Who wishes for a job that runs waits until it forms again; its members are told. Of two formations of
+ *    one job, which may come with instances that become one, the younger one ends; if neither has lasted,
+ *    both.
  *  - Wishes with other settings than the first one's are refused; the text names what differs. */
 #ifndef MEMBERSHIP_JOBS_H
 #define MEMBERSHIP_JOBS_H
@@ -104,8 +105,8 @@ uint64_t jobs_lost(const struct jobs *jobs, uint64_t formation);   /* as in news
 /* Those who take part in any, or are called to; their number. Who does not lead knows only of itself. */
 int jobs_taking_part(const struct jobs *jobs, struct identity members[static CENSUS_MEMBERS_MAX]);
 /* What a wish waits for, one sentence with names: "2 of 3 are there: anna, bert", "it runs with 4 members
- * since 7 s: it takes new ones when it forms again", "waiting for nodes that still hold the old group: anna".
- * "" if it runs. */
+ * and takes new ones when it forms again", "waiting for nodes that still hold the old group: anna". The same
+ * as long as nothing has changed. "" if it runs. */
 void jobs_why_not(const struct jobs *jobs, const char *job, char *text, size_t size);
 
 /* A line of the board: what the leader told all. */
@@ -119,8 +120,8 @@ enum job_news_kind {
     JOB_FORMED,  /* `formation`, valid until the next jobs_news */
     JOB_ENDED,   /* formation `id` is over; `who` is why, `text`; again when others of it go later */
     JOB_REFUSED, /* the wish for `job` was refused: `text` */
-    JOB_WANTED   /* somebody wishes for a job that we have nothing to do with: once, and again only after
-                    nobody did for a while */
+    JOB_WANTED   /* somebody wishes for a job that we do not wish for, or that runs with us: once, and again
+                    only after nobody did for a while */
 };
 #define JOB_TEXT_MAX 256
 struct job_news {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between jobs.c (what every member does), jobs_chair.c (what the leader does) and jobs_words.c (what people
- * read). */
+/* Between jobs.c (what every member does), jobs_chair.c (what the leader knows), jobs_form.c (what it forms)
+ * and jobs_words.c (what people read). */
 #ifndef MEMBERSHIP_JOBS_INSIDE_H
 #define MEMBERSHIP_JOBS_INSIDE_H
 
@@ -15,6 +15,7 @@
 #define JOBS_MEASURE_NS (2 * NS_PER_S)    /* so long one waits for a map of those who have just met */
 #define JOBS_LASTS_NS   (3 * NS_PER_S) /* a formation that is known for so long is not given up for another */
 #define JOBS_RUNS_MAX   256            /* formations that the leader knows */
+#define JOBS_ENDED_MAX  16             /* jobs that have ended, likewise; the oldest is forgotten */
 
 /* A job that this member has to do with. */
 enum slot_state {
@@ -83,7 +84,14 @@ struct chair_job {
     bool settled;                    /* the settings are */
     char settings[JOB_SETTINGS_MAX]; /* of those who run it, or of the first that came */
     uint64_t released_ns;            /* when somebody last let go of a formation of it */
+    int ran;                         /* members of its last formation; 0: none is known */
     bool wanted;                     /* still, in the count at hand */
+};
+
+/* A job that nobody has to do with any more. */
+struct ended_job {
+    char job[JOB_NAME_MAX];
+    int ran; /* members of its last formation; 0: none is here */
 };
 
 struct chair {
@@ -96,6 +104,8 @@ struct chair {
     uint64_t formations; /* counts ours */
     int jobs;
     struct chair_job job[BOARD_MAX];
+    unsigned ended; /* ever, in this term */
+    struct ended_job ended_job[JOBS_ENDED_MAX];
     struct told told[CENSUS_MEMBERS_MAX];
     struct list runs;
     int run_count;
@@ -144,10 +154,18 @@ void chair_census(struct jobs *jobs, const struct census *census, uint64_t now_n
 int MUST_CHECK chair_report(struct jobs *jobs, int from, const struct report *report, uint64_t now_ns);
 void chair_tick(struct jobs *jobs, uint64_t now_ns);
 
-/* jobs_chair.c, for jobs_words.c and jobs_twice.c */
+/* jobs_chair.c, for the others */
+void chair_sooner(uint64_t *deadline_ns, uint64_t at_ns);
+struct run *chair_add_run(struct jobs *jobs, uint64_t id, const char *job, uint64_t now_ns); /* or NULL */
+/* A formation of ours fulfils this wish already. */
+bool chair_called(const struct jobs *jobs, int member, const struct told_wish *wish);
 const struct told_wish *chair_wish(const struct jobs *jobs, int member, const char *job); /* open, or NULL */
 struct run *chair_run(const struct chair *chair, uint64_t formation);                     /* or NULL */
+int chair_ended(const struct chair *chair, const char *job); /* members it ran with; 0: has not ended */
 bool chair_silent(const struct jobs *jobs, int member, uint64_t now_ns); /* its first report is waited for */
+
+/* jobs_form.c: forms what can be formed. */
+void chair_form(struct jobs *jobs, uint64_t now_ns);
 
 /* jobs_twice.c: a job runs once. */
 void chair_end_twins(struct jobs *jobs, uint64_t now_ns);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Why a job has not begun: one sentence with names. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -100,7 +99,6 @@ static void end_names(struct names *names)
 struct tally {
     int min, wishing, running, holding, silent;
     struct names wishers, holders, silents;
-    uint64_t since_ns; /* of the oldest that runs */
 };
 
 static void count_runs(const struct jobs *jobs, const char *job, struct tally *t)
@@ -112,8 +110,6 @@ static void count_runs(const struct jobs *jobs, const char *job, struct tally *t
         if (run->ended || strcmp(run->job, job) != 0)
             continue;
         t->running += run->size;
-        if (run->since_ns < t->since_ns)
-            t->since_ns = run->since_ns;
     }
 }
 
@@ -144,7 +140,8 @@ static void count_members(const struct jobs *jobs, const char *job, uint64_t now
 
 void job_waits_for(const struct jobs *jobs, const char *job, uint64_t now_ns, struct board_line *line)
 {
-    struct tally t = {.since_ns = now_ns};
+    int before = chair_ended(&jobs->chair, job);
+    struct tally t = {0};
 
     count_runs(jobs, job, &t);
     count_members(jobs, job, now_ns, &t);
@@ -154,11 +151,15 @@ void job_waits_for(const struct jobs *jobs, const char *job, uint64_t now_ns, st
     line->line.running = t.running < CENSUS_MEMBERS_MAX ? t.running : CENSUS_MEMBERS_MAX;
     if (t.running > 0)
         snprintf(line->why, sizeof(line->why),
-                 "it runs with %d members since %" PRIu64 " s: it takes new ones when it forms again",
-                 t.running, (now_ns - t.since_ns) / NS_PER_S);
+                 "it runs with %d member%s and takes new ones when it forms again", t.running,
+                 t.running == 1 ? "" : "s");
     else if (t.holding > 0)
         snprintf(line->why, sizeof(line->why), "waiting for nodes that still hold the old group: %s",
                  t.holders.text);
+    else if (t.wishing < t.min && before > 0)
+        snprintf(line->why, sizeof(line->why),
+                 "it ran with %d member%s and has ended; to begin it again, %d of %d are there: %s", before,
+                 before == 1 ? "" : "s", t.wishing, t.min, t.wishers.text);
     else if (t.wishing < t.min)
         snprintf(line->why, sizeof(line->why), "%d of %d are there: %s", t.wishing, t.min, t.wishers.text);
     else if (!jobs->leads || !jobs->quorum)

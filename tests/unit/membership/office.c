@@ -2,9 +2,13 @@
 /* The office: virtual time, letters between desks. */
 #include "office.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "people.h"
 
@@ -208,4 +212,39 @@ void office_run(struct office *o, uint64_t ns)
             read_news(o, i);
         }
     }
+}
+
+/* ---- What is so ---- */
+
+void office_assert_group(const struct office *o, unsigned members)
+{
+    const struct formation *first = NULL;
+
+    for (int i = 0; i < o->size; i++) {
+        const struct formation *group = &o->desks[i].group;
+        bool in = group->id != 0 && !o->desks[i].ended;
+        assert_int_equal(in, members >> i & 1);
+        if (!in)
+            continue;
+        first = first ? first : group;
+        assert_int_equal(group->id, first->id);
+        assert_int_equal(group->size, __builtin_popcount(members));
+        assert_memory_equal(group->members, first->members, sizeof(group->members));
+        assert_int_equal(office_desk_of(&group->members[group->rank]), i);
+        for (int r = 0; r < group->size; r++) {
+            int other = office_desk_of(&group->members[r]);
+            assert_true(members >> other & 1);
+            assert_int_equal(group->place_len[r], 4);
+            assert_int_equal(group->place[r][1], other);
+            assert_int_equal(group->done[r], 10 + other);
+        }
+    }
+}
+
+const char *office_why_not(const struct office *o, int desk, const char *job)
+{
+    static char text[JOB_TEXT_MAX];
+
+    jobs_why_not(o->desks[desk].jobs, job, text, sizeof(text));
+    return text;
 }

@@ -51,6 +51,9 @@ void office_census(struct office *office, unsigned members, int leader, unsigned
 void office_crash(struct office *office, int desk);
 void office_run(struct office *office, uint64_t ns); /* lets so much time pass */
 int office_wish(struct office *office, int desk, const char *job, int min, const char *settings);
+/* Fails the test unless these desks, and no others, are in one formation that runs. */
+void office_assert_group(const struct office *office, unsigned members);
+const char *office_why_not(const struct office *office, int desk, const char *job);
 int office_desk_of(const struct identity *id);
 
 #endif
