@@ -16,8 +16,14 @@ def identity(number):
     return bytes([number]) + b"\xa5" * 31 + struct.pack("<Q", 0x1000 + number)
 
 
-def wish(job="red", serial=1, done=0, least=2, settings="v=1", place=b"place"):
-    return (struct.pack("<QQB", serial, done, least) + text(job) + text(settings) + struct.pack("<H", len(place)) + place)
+def record(members=(0, 1), instance=66, epoch=4, leader=0):
+    return (b"\1" + struct.pack("<QQBB", instance, epoch, leader, len(members))
+            + b"".join(identity(who) + bytes([who == 9]) for who in members))
+
+
+def wish(job="red", serial=1, done=0, least=2, settings="v=1", place=b"place", ran=b"\0", unreached=()):
+    return (struct.pack("<QQB", serial, done, least) + text(job) + text(settings) + struct.pack("<H", len(place)) + place
+            + ran + bytes([len(unreached)]) + b"".join(map(identity, unreached)))
 
 
 def part(job="red", formation=9, over=0, members=(0, 1), settings="v=1"):
@@ -49,6 +55,10 @@ def board(lines=(), ended=(), refused=(), sequence=1, heard=1, term=3):
 def seeds():
     yield "report_idle", report()
     yield "report_wish", report([wish()])
+    yield "report_ran_elsewhere", report([wish(least=1, ran=record((0, 7, 8, 9)))])
+    yield "report_ran_here", report([wish(least=1, ran=record((0, 2), instance=77))])
+    yield "report_bad_record", report([wish(ran=record((0, 1), leader=2))])
+    yield "report_unreached", report([wish(least=1, unreached=(1, 2))])
     yield "report_part", report([], [part()])
     yield "report_other_settings", report([wish(settings="v=2")])
     yield "report_many", report([wish(f"job {i}", i + 1) for i in range(8)], [part(f"part {i}", i + 1) for i in range(8)])

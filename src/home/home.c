@@ -140,7 +140,8 @@ static char *desk_answer(void *arg, const char *question)
 static int copy_setup(struct home *home, const struct home_setup *setup)
 {
     const char **strings[] = {&home->setup.helper,    &home->setup.seeds, &home->setup.bind,
-                              &home->setup.advertise, &home->setup.desk,  &home->setup.cluster};
+                              &home->setup.advertise, &home->setup.desk,  &home->setup.jobs_file,
+                              &home->setup.cluster};
 
     home->setup = *setup;
     for (size_t i = 0; i < sizeof(strings) / sizeof(*strings); i++) {
@@ -158,11 +159,13 @@ static int copy_setup(struct home *home, const struct home_setup *setup)
 static void home_free(struct home *home)
 {
     const char *strings[] = {home->setup.helper,    home->setup.seeds, home->setup.bind,
-                             home->setup.advertise, home->setup.desk,  home->setup.cluster};
+                             home->setup.advertise, home->setup.desk,  home->setup.jobs_file,
+                             home->setup.cluster};
 
     desk_close(home->desk);
     probes_close(home->probes);
     jobs_close(home->jobs);
+    job_store_close(home->store);
     assembly_close(home->assembly);
     fellows_close(home->fellows);
     finder_close(home->finder);
@@ -216,6 +219,8 @@ static int open_machines(struct home *home)
                               .outbox = &home->outbox,
                               .self = assembly.self.id,
                               .now_ns = now};
+    struct job_store_setup store = {
+        .heap = home->heap, .log = home->log, .path = home->setup.jobs_file, .self = assembly.self.id};
     struct probes_setup probes = {
         .heap = home->heap,
         .log = home->log,
@@ -233,6 +238,8 @@ static int open_machines(struct home *home)
         status = assembly_open(&assembly, &home->assembly);
     if (!status)
         status = jobs_open(&jobs, &home->jobs);
+    if (!status)
+        status = job_store_open(&store, &home->store);
     return status ? status : probes_open(&probes, &home->probes);
 }
 

@@ -21,7 +21,8 @@ struct home_setup {
     struct log log;
     struct credentials *credentials;               /* lent; its trust list is watched by the owner */
     const char *helper, *seeds, *bind, *advertise; /* as in discovery/finder.h and os/host.h */
-    const char *desk; /* path of the unix socket that answers `hearth status`; NULL: none */
+    const char *desk;      /* path of the unix socket that answers `hearth status`; NULL: none */
+    const char *jobs_file; /* where jobs are remembered (home/job_store.h); NULL: not beyond this process */
     uint16_t port;
     uint32_t flags; /* FELLOW_ */
     const struct health_preset *health;
@@ -48,11 +49,13 @@ void home_wake(struct home *home); /* all who wait look again */
  * there and why sighted nodes are not. */
 int MUST_CHECK home_wait(struct home *home, int others, const struct home_patience *patience,
                          struct error *error);
-/* Wishes for a job and waits until it is formed. The text of a failure says what it waited for; the wish is
- * withdrawn then. */
+/* Wishes for a job and waits until it is formed, and this machine will remember it. The text of a failure
+ * says what it waited for; the wish is withdrawn then. */
 int MUST_CHECK home_form(struct home *home, const struct job_wish *wish, uint64_t done,
                          const struct home_patience *patience, struct formation *out, struct error *error);
-void home_end(struct home *home, uint64_t formation); /* our part in it is over */
+/* Our part in it is over. `finished`: and in the job, which is forgotten unless somebody was lost from the
+ * formation: then the others may go on with it. */
+void home_end(struct home *home, const struct formation *formation, bool finished);
 /* `ended` is called when the formation ends by others, and again when more of them go: from the home's
  * thread, or at once if it has ended already; nothing of the home may be called from it. Bit r of `lost`:
  * nothing new will come from rank r. When home_unwatch returns it is not being called. */

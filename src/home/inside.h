@@ -10,6 +10,7 @@
 #include "home/desk.h"
 #include "home/fellows.h"
 #include "home/home.h"
+#include "home/job_store.h"
 #include "home/probes.h"
 #include "os/thread.h"
 
@@ -51,6 +52,7 @@ struct home {
     struct outbox outbox;
     struct assembly *assembly;
     struct jobs *jobs;
+    struct job_store *store; /* thread-safe: used without the lock where a disk may be waited for */
     struct probes *probes;
     struct desk *desk;
 

@@ -114,6 +114,8 @@ static int route(struct home *home, const struct fellows_news *news, uint64_t no
     const struct identity *from = &news->fellow.id;
     struct gossip_ear ear = {home, now_ns};
 
+    if (news->letter == LETTER_LEAVE)
+        jobs_left(home->jobs, from);
     switch (news->letter) {
     case LETTER_BEAT:
     case LETTER_CENSUS:
@@ -319,6 +321,17 @@ static void spare_busy(struct home *home, uint64_t now_ns)
     probes_spare(home->probes, busy, jobs_taking_part(home->jobs, busy), now_ns);
 }
 
+/* A job that is remembered runs in the newest view: a quorum of that one may go on with it. */
+static void remember_view(struct home *home, const struct census *census)
+{
+    char job[JOB_NAME_MAX];
+    uint64_t instance;
+
+    for (int i = 0; job_store_kept(home->store, i, job, &instance); i++)
+        if (instance == census->instance || jobs_runs(home->jobs, job))
+            job_store_keep_soon(home->store, job, census);
+}
+
 static void tell_machines(struct home *home, uint64_t now_ns)
 {
     const struct census *census = assembly_census(home->assembly);
@@ -330,6 +343,8 @@ static void tell_machines(struct home *home, uint64_t now_ns)
         leads != home->told_leads || quorum != home->told_quorum) {
         jobs_census(home->jobs, census, leads, quorum, now_ns);
         probes_census(home->probes, census, leads, now_ns);
+        if (quorum && (census->instance != home->told_instance || census->epoch != home->told_epoch))
+            remember_view(home, census);
         home->told_instance = census->instance;
         home->told_epoch = census->epoch;
         home->told_leads = leads;

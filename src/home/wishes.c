@@ -6,7 +6,8 @@
 #include "home/inside.h"
 #include "os/clock.h"
 
-#define NAMED_MAX 4 /* nodes that a text names */
+#define NAMED_MAX 4        /* nodes that a text names */
+#define RECALL_NS NS_PER_S /* a record of a job that is waited for is looked at so often */
 
 /* ---- waiting ---- */
 
@@ -117,43 +118,123 @@ static bool answered(struct home *home, void *arg)
     return !wish->formed || wish->refused;
 }
 
-int home_form(struct home *home, const struct job_wish *given, uint64_t done,
-              const struct home_patience *patience, struct formation *out, struct error *error)
+/* Under the lock. */
+static int remember(struct home *home, const char *job, const struct census *ran, struct error *error)
 {
-    struct home_wish wish = {.formed = out};
+    if (jobs_remember(home->jobs, job, ran, clock_real()))
+        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "form \"%s\": no memory", job);
+    event_signal(&home->wake);
+    return HEARTH_OK;
+}
+
+/* What is remembered may be forgotten meanwhile, by a person (`recalled`: there is something): it is looked
+ * at again now and then. */
+static int wait_for_answer(struct home *home, struct home_wish *wish, const struct home_patience *patience,
+                           struct census *ran, bool recalled, struct error *error)
+{
+    int status = HEARTH_OK;
+
+    while (!status) {
+        uint64_t look_ns = recalled ? clock_real() + RECALL_NS : NEVER_NS;
+        struct home_patience slice = {look_ns < patience->deadline_ns ? look_ns : patience->deadline_ns,
+                                      patience->stop};
+        bool done = wait_until(home, answered, wish, &slice);
+        if (done || patience_over(patience) || clock_real() < look_ns)
+            break;
+        mutex_unlock(&home->lock);
+        status = job_store_recall(home->store, wish->job, ran, &recalled, error);
+        mutex_lock(&home->lock);
+        if (!status)
+            status = remember(home, wish->job, recalled ? ran : NULL, error);
+    }
+    return status;
+}
+
+/* A formation with a guest is over soon and has nothing to lose: a measurement, a demo. */
+static bool has_guest(const struct census *census, const struct formation *formation)
+{
+    for (int rank = 0; rank < formation->size; rank++) {
+        int at = census_find(census, &formation->members[rank]);
+        if (at >= 0 && census->members[at].flags & FELLOW_GUEST)
+            return true;
+    }
+    return false;
+}
+
+/* What came of a wish. Under the lock. */
+static int conclude(struct home *home, const struct home_wish *wish, const struct home_patience *patience,
+                    struct error *error)
+{
     char why[JOB_TEXT_MAX];
     const char *word;
 
+    if (wish->refused)
+        return error_set(error, HEARTH_MISMATCH, RANK_NONE, "form \"%s\": %s", wish->job, wish->text);
+    if (!wish->formed)
+        return HEARTH_OK;
+    jobs_why_not(home->jobs, wish->job, why, sizeof(why));
+    int status = impatient(patience, &word);
+    return error_set(error, status, RANK_NONE, "form \"%s\": %s%s", wish->job, word, why);
+}
+
+static int form_with(struct home *home, const struct job_wish *given, uint64_t done,
+                     const struct home_patience *patience, struct formation *out, struct census *view,
+                     struct error *error)
+{
+    struct home_wish wish = {.formed = out};
+    bool recalled, lasting = false;
+
     snprintf(wish.job, sizeof(wish.job), "%s", given->job);
+    int status = job_store_recall(home->store, wish.job, view, &recalled, error);
+    if (status)
+        return status;
     mutex_lock(&home->lock);
-    int status = jobs_wish(home->jobs, given, done, clock_real(), error);
+    status = jobs_wish(home->jobs, given, done, clock_real(), error);
     if (status) {
         mutex_unlock(&home->lock);
         return status;
     }
     list_push(&home->wishes, &wish.item);
-    event_signal(&home->wake);
-    (void)wait_until(home, answered, &wish, patience);
+    status = remember(home, wish.job, recalled ? view : NULL, error);
+    if (!status)
+        status = wait_for_answer(home, &wish, patience, view, recalled, error);
     list_remove(&wish.item);
-    if (wish.refused) {
-        status = error_set(error, HEARTH_MISMATCH, RANK_NONE, "form \"%s\": %s", wish.job, wish.text);
-    } else if (wish.formed) {
-        jobs_why_not(home->jobs, wish.job, why, sizeof(why));
+    if (!status || answered(home, &wish))
+        status = conclude(home, &wish, patience, error);
+    if (status) {
         jobs_unwish(home->jobs, wish.job, clock_real());
         event_signal(&home->wake);
-        status = impatient(patience, &word);
-        error_set(error, status, RANK_NONE, "form \"%s\": %s%s", wish.job, word, why);
+    } else {
+        *view = *assembly_census(home->assembly);
+        lasting = !has_guest(view, out);
     }
     mutex_unlock(&home->lock);
+    if (lasting)
+        job_store_keep(home->store, given->job, view);
     return status;
 }
 
-void home_end(struct home *home, uint64_t formation)
+int home_form(struct home *home, const struct job_wish *given, uint64_t done,
+              const struct home_patience *patience, struct formation *out, struct error *error)
+{
+    struct census *view = heap_alloc_raw(home->heap, 1, sizeof(*view));
+
+    if (!view)
+        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "form \"%s\": no memory", given->job);
+    int status = form_with(home, given, done, patience, out, view, error);
+    heap_free(view);
+    return status;
+}
+
+void home_end(struct home *home, const struct formation *formation, bool finished)
 {
     mutex_lock(&home->lock);
-    jobs_end(home->jobs, formation, clock_real());
+    finished &= jobs_whole(home->jobs, formation->id);
+    jobs_end(home->jobs, formation->id, clock_real());
     mutex_unlock(&home->lock);
     event_signal(&home->wake);
+    if (finished)
+        job_store_drop(home->store, formation->job);
 }
 
 void home_watch(struct home *home, struct home_watch *watch)

@@ -25,6 +25,7 @@ int jobs_open(const struct jobs_setup *setup, struct jobs **out)
 static void free_slot(struct job_slot *slot)
 {
     heap_free(slot->formation);
+    heap_free(slot->ran);
     memset(slot, 0, sizeof(*slot));
 }
 
@@ -79,6 +80,9 @@ static int check_wish(const struct job_wish *wish, struct error *error)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "job %s: the place has %zu bytes; at most %d can be told", wish->job,
                          wish->place_len, JOB_PLACE_MAX);
+    if (wish->unreached < 0 || wish->unreached > JOB_UNREACHED_MAX)
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "job %s: at most %d unreached members can be told",
+                         wish->job, JOB_UNREACHED_MAX);
     return HEARTH_OK;
 }
 
@@ -105,6 +109,23 @@ int jobs_wish(struct jobs *jobs, const struct job_wish *wish, uint64_t done, uin
     slot->wish = *wish;
     slot->done = done;
     slot->serial = ++jobs->serials;
+    touch(jobs, now_ns);
+    return HEARTH_OK;
+}
+
+int jobs_remember(struct jobs *jobs, const char *job, const struct census *ran, uint64_t now_ns)
+{
+    struct job_slot *slot = find_slot(jobs, job);
+    struct census *copy = NULL;
+
+    if (!slot || slot->state != SLOT_WISHING || (!ran && !slot->ran))
+        return HEARTH_OK;
+    if (ran && (copy = heap_alloc_raw(jobs->setup.heap, 1, sizeof(*copy))) == NULL)
+        return HEARTH_NO_MEMORY;
+    if (copy)
+        *copy = *ran;
+    heap_free(slot->ran);
+    slot->ran = copy;
     touch(jobs, now_ns);
     return HEARTH_OK;
 }
@@ -139,11 +160,23 @@ static uint64_t bit_of(const struct formation *formation, const struct identity 
     return 0;
 }
 
-static void set_over(struct jobs *jobs, struct job_slot *slot, const struct identity *who, uint64_t now_ns)
+void jobs_left(struct jobs *jobs, const struct identity *who)
 {
+    for (int i = 0; i < JOBS_MAX; i++)
+        if (jobs->slots[i].formation)
+            jobs->slots[i].left |= bit_of(jobs->slots[i].formation, who);
+}
+
+/* `here`: it is in the census, so it has ended the formation and goes on. */
+static void set_over(struct jobs *jobs, struct job_slot *slot, const struct identity *who, bool here,
+                     uint64_t now_ns)
+{
+    uint64_t bit = bit_of(slot->formation, who);
+
     slot->state = SLOT_OVER;
     slot->who = *who;
-    slot->lost |= bit_of(slot->formation, who);
+    slot->broken |= !here && (slot->left & bit) == 0;
+    slot->lost |= bit;
     touch(jobs, now_ns);
 }
 
@@ -164,7 +197,7 @@ static void end_broken(struct jobs *jobs, const struct census *census, uint64_t 
                 continue;
             job_name_of(&jobs->census, who, name, sizeof(name));
             snprintf(slot->text, sizeof(slot->text), "%s is not a member any more", name);
-            set_over(jobs, slot, who, now_ns);
+            set_over(jobs, slot, who, false, now_ns);
         }
     }
 }
@@ -177,7 +210,7 @@ void jobs_stranded(struct jobs *jobs, uint64_t now_ns)
             continue;
         snprintf(slot->text, sizeof(slot->text),
                  "too few members of the cluster are heard, the others may go on without this side");
-        set_over(jobs, slot, &jobs->setup.self, now_ns);
+        set_over(jobs, slot, &jobs->setup.self, false, now_ns);
     }
 }
 
@@ -261,6 +294,8 @@ static int take_form(struct jobs *jobs, uint64_t now_ns)
     slot->formation = heap_alloc_raw(jobs->setup.heap, 1, sizeof(*slot->formation));
     if (!slot->formation)
         return HEARTH_NO_MEMORY; /* it is sent again */
+    heap_free(slot->ran);        /* from now on it runs here */
+    slot->ran = NULL;
     *slot->formation = *f;
     slot->formation->rank = rank;
     slot->state = SLOT_RUNNING;
@@ -302,7 +337,7 @@ static void take_board(struct jobs *jobs, uint64_t now_ns)
         if (!slot || slot->state != SLOT_RUNNING)
             continue;
         memcpy(slot->text, board->end[i].why, sizeof(slot->text));
-        set_over(jobs, slot, &board->end[i].who, now_ns);
+        set_over(jobs, slot, &board->end[i].who, census_find(&jobs->census, &board->end[i].who) >= 0, now_ns);
     }
     for (int i = 0; i < board->refused; i++)
         for (int k = 0; k < JOBS_MAX; k++) {
@@ -391,6 +426,9 @@ static void write_report(struct jobs *jobs, struct report *report)
             wish->min = slot->wish.min;
             wish->place = slot->wish.place;
             wish->place_len = slot->wish.place_len;
+            wish->ran = slot->ran;
+            wish->unreached = slot->wish.unreached;
+            memcpy(wish->unreached_id, slot->wish.unreached_id, sizeof(wish->unreached_id));
             memcpy(wish->job, slot->wish.job, sizeof(wish->job));
             memcpy(wish->settings, slot->wish.settings, sizeof(wish->settings));
         } else if (slot->formation) {

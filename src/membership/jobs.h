@@ -15,19 +15,22 @@
  *  - Who wishes for a job that runs waits until it forms again; its members are told. Of two formations of
  *    one job, which may come with instances that become one, the younger one ends; if neither has lasted,
  *    both.
+ *  - A job that ran in another instance, as one of those who wish for it remembers, is formed only when too
+ *    few can still run it there (membership/job_record.h).
  *  - Wishes with other settings than the first one's are refused; the text names what differs. */
 #ifndef MEMBERSHIP_JOBS_H
 #define MEMBERSHIP_JOBS_H
 
 #include "core/log.h"
+#include "membership/job_record.h"
 #include "membership/outbox.h"
 #include "membership/topology.h"
 
-#define JOB_NAME_MAX     64  /* with the final 0 */
-#define JOB_SETTINGS_MAX 256 /* likewise */
-#define JOB_PLACE_MAX    384 /* bytes: how the others reach it (a member as in Meeting) */
-#define JOBS_MAX         16  /* wishes and formations of one member */
-#define BOARD_MAX        64  /* jobs of an instance that the leader knows */
+#define JOB_SETTINGS_MAX  256 /* likewise */
+#define JOB_PLACE_MAX     384 /* bytes: how the others reach it (a member as in Meeting) */
+#define JOB_UNREACHED_MAX 8   /* members that a wish names as not reached */
+#define JOBS_MAX          16  /* wishes and formations of one member */
+#define BOARD_MAX         64  /* jobs of an instance that the leader knows */
 
 struct jobs;
 
@@ -48,6 +51,8 @@ struct job_wish {
     char settings[JOB_SETTINGS_MAX]; /* "name=value name=value": what all must have in common */
     uint8_t place[JOB_PLACE_MAX];
     size_t place_len;
+    int unreached; /* members that could not be joined with us lately: a formation has not both */
+    struct identity unreached_id[JOB_UNREACHED_MAX];
 };
 
 /* What was formed. */
@@ -86,9 +91,14 @@ void jobs_measuring(struct jobs *jobs, bool measuring);
  * jobs_tick, which is due at once: a jobs_end just before is told together with this. */
 int MUST_CHECK jobs_wish(struct jobs *jobs, const struct job_wish *wish, uint64_t done, uint64_t now_ns,
                          struct error *error);
+/* Where a job that we wish for ran last, as far as this member remembers (membership/job_record.h); copied.
+ * NULL: it remembers nothing. HEARTH_NO_MEMORY: as before. */
+int MUST_CHECK jobs_remember(struct jobs *jobs, const char *job, const struct census *ran, uint64_t now_ns);
 /* Also ends a formation of the job that jobs_news has not shown yet. */
 void jobs_unwish(struct jobs *jobs, const char *job, uint64_t now_ns);
 void jobs_end(struct jobs *jobs, uint64_t formation, uint64_t now_ns); /* our part in it is over */
+/* It says that it leaves the cluster on purpose. */
+void jobs_left(struct jobs *jobs, const struct identity *who);
 int MUST_CHECK jobs_input(struct jobs *jobs, const struct identity *from, uint8_t kind, const void *payload,
                           size_t len, uint64_t now_ns, const char **what);
 void jobs_tick(struct jobs *jobs, uint64_t now_ns);
@@ -101,7 +111,10 @@ bool jobs_running(const struct jobs *jobs);
 /* Leader: likewise, and it has lasted for a while. Who has just begun gives way to others that work. */
 bool jobs_busy(const struct jobs *jobs, uint64_t now_ns);
 bool jobs_takes_part(const struct jobs *jobs, uint64_t formation); /* we do, and it has not ended */
-uint64_t jobs_lost(const struct jobs *jobs, uint64_t formation);   /* as in news, all of them */
+bool jobs_runs(const struct jobs *jobs, const char *job);          /* likewise, in any formation of it */
+/* We hold it, and nobody was lost from it: who is not in it any more has left it on purpose. */
+bool jobs_whole(const struct jobs *jobs, uint64_t formation);
+uint64_t jobs_lost(const struct jobs *jobs, uint64_t formation); /* as in news, all of them */
 /* Those who take part in any, or are called to; their number. Who does not lead knows only of itself. */
 int jobs_taking_part(const struct jobs *jobs, struct identity members[static CENSUS_MEMBERS_MAX]);
 /* What a wish waits for, one sentence with names: "2 of 3 are there: anna, bert", "it runs with 4 members

@@ -25,6 +25,8 @@ void chair_sooner(uint64_t *deadline_ns, uint64_t at_ns)
 
 static void forget(struct told *told)
 {
+    for (int i = 0; i < told->wishes; i++)
+        heap_free(told->wish[i].ran);
     heap_free(told->wish);
     heap_free(told->part);
     memset(told, 0, sizeof(*told));
@@ -136,23 +138,31 @@ static const struct told_part *same_part(const struct told *told, uint64_t forma
     return NULL;
 }
 
-static void take_wish(const struct told *before, const struct report_wish *from, uint64_t now_ns,
-                      struct told_wish *wish)
+static bool take_wish(struct jobs *jobs, const struct told *before, const struct report_wish *from,
+                      uint64_t now_ns, struct told_wish *wish)
 {
     const struct told_wish *same = same_wish(before, from->serial);
 
     if (same) {
         *wish = *same;
-        return;
+    } else {
+        wish->serial = from->serial;
+        wish->done = from->done;
+        wish->since_ns = now_ns;
+        wish->wish.min = from->min;
+        wish->wish.place_len = from->place_len;
+        memcpy(wish->wish.job, from->job, sizeof(wish->wish.job));
+        memcpy(wish->wish.settings, from->settings, sizeof(wish->wish.settings));
+        memcpy(wish->wish.place, from->place, from->place_len);
+        wish->wish.unreached = from->unreached;
+        memcpy(wish->wish.unreached_id, from->unreached_id, sizeof(wish->wish.unreached_id));
     }
-    wish->serial = from->serial;
-    wish->done = from->done;
-    wish->since_ns = now_ns;
-    wish->wish.min = from->min;
-    wish->wish.place_len = from->place_len;
-    memcpy(wish->wish.job, from->job, sizeof(wish->wish.job));
-    memcpy(wish->wish.settings, from->settings, sizeof(wish->wish.settings));
-    memcpy(wish->wish.place, from->place, from->place_len);
+    wish->ran = NULL; /* what is remembered may change while it is wished for */
+    if (!from->record)
+        return true;
+    struct reader r = reader_of(from->record, from->record_len);
+    wish->ran = heap_alloc_raw(jobs->setup.heap, 1, sizeof(*wish->ran));
+    return wish->ran && job_record_get(&r, wish->ran);
 }
 
 /* Makes the blocks for what a report says; false: no memory, and nothing is held. */
@@ -166,10 +176,14 @@ static bool take_report(struct jobs *jobs, const struct told *before, const stru
         forget(told);
         return false;
     }
-    told->wishes = report->wishes;
     told->parts = report->parts;
-    for (int i = 0; i < report->wishes; i++)
-        take_wish(before, &report->wish[i], now_ns, &told->wish[i]);
+    for (int i = 0; i < report->wishes; i++) {
+        told->wishes++;
+        if (!take_wish(jobs, before, &report->wish[i], now_ns, &told->wish[i])) {
+            forget(told);
+            return false;
+        }
+    }
     for (int i = 0; i < report->parts; i++) {
         struct told_part *part = &told->part[i];
         part->formation = report->part[i].formation;
@@ -208,8 +222,10 @@ static bool wishes_differ(const struct told *before, const struct told *told)
 {
     bool differ = before->wishes != told->wishes || before->parts != told->parts;
 
-    for (int i = 0; i < told->wishes; i++)
-        differ |= !same_wish(before, told->wish[i].serial);
+    for (int i = 0; i < told->wishes; i++) {
+        const struct told_wish *same = same_wish(before, told->wish[i].serial);
+        differ |= !same || (same->ran == NULL) != (told->wish[i].ran == NULL);
+    }
     return differ;
 }
 

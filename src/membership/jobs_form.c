@@ -68,6 +68,53 @@ static int wishers(const struct jobs *jobs, const struct chair_job *job, int *me
     return count >= min ? count : 0;
 }
 
+/* ---- What may run elsewhere ---- */
+
+/* It was begun in this instance, and rightly so. */
+static bool begun_here(const struct jobs *jobs, const char *job)
+{
+    bool begun = chair_ended(&jobs->chair, job) > 0;
+
+    for (int i = 0; i < jobs->chair.jobs; i++)
+        begun |= jobs->chair.job[i].ran > 0 && strcmp(jobs->chair.job[i].job, job) == 0;
+    for (int m = 0; m < jobs->census.size && !begun; m++) {
+        const struct told_wish *wish = chair_wish(jobs, m, job);
+        begun = wish && wish->ran && wish->ran->instance == jobs->census.instance;
+    }
+    return begun;
+}
+
+/* Somebody remembers a later view of the same instance. */
+static bool outdated(const struct jobs *jobs, const char *job, const struct census *ran)
+{
+    for (int m = 0; m < jobs->census.size; m++) {
+        const struct told_wish *wish = chair_wish(jobs, m, job);
+        if (wish && wish->ran && wish->ran->instance == ran->instance && wish->ran->epoch > ran->epoch)
+            return true;
+    }
+    return false;
+}
+
+const struct census *chair_elsewhere(const struct jobs *jobs, const char *job,
+                                     bool missing[static CENSUS_MEMBERS_MAX])
+{
+    bool heard[CENSUS_MEMBERS_MAX];
+
+    if (begun_here(jobs, job))
+        return NULL;
+    for (int m = 0; m < jobs->census.size; m++)
+        heard[m] = jobs->chair.told[m].heard;
+    for (int m = 0; m < jobs->census.size; m++) {
+        const struct told_wish *wish = chair_wish(jobs, m, job);
+        if (wish && wish->ran && !outdated(jobs, job, wish->ran) &&
+            job_record_elsewhere(wish->ran, &jobs->census, heard, missing))
+            return wish->ran;
+    }
+    return NULL;
+}
+
+/* ---- Order ---- */
+
 /* An order and sites are a matter of three hosts and more. */
 static bool order_matters(const struct jobs *jobs, const int *members, int count)
 {
@@ -160,6 +207,7 @@ static void form_job(struct jobs *jobs, const char *job, const int *members, int
 void chair_form(struct jobs *jobs, uint64_t now_ns)
 {
     struct chair *chair = &jobs->chair;
+    bool missing[CENSUS_MEMBERS_MAX];
     int members[CENSUS_MEMBERS_MAX];
     uint64_t due_ns;
 
@@ -173,7 +221,7 @@ void chair_form(struct jobs *jobs, uint64_t now_ns)
         if (!jobs->leads || !jobs->quorum || job_runs(jobs, chair->job[i].job))
             continue;
         int count = wishers(jobs, &chair->job[i], members, &due_ns);
-        if (count == 0)
+        if (count == 0 || chair_elsewhere(jobs, chair->job[i].job, missing))
             continue;
         if (jobs->measuring && order_matters(jobs, members, count))
             due_ns += JOBS_MEASURE_NS;

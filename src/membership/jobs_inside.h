@@ -29,8 +29,11 @@ struct job_slot {
     enum slot_state state;
     struct job_wish wish;
     uint64_t serial, done;
+    struct census *ran;          /* wishing: where the job ran last; NULL: nothing is remembered */
     struct formation *formation; /* running, over */
     bool formed_told, over_told;
+    bool broken;              /* somebody was lost from it, or we from the others */
+    uint64_t left;            /* bit r: rank r says that it leaves the cluster */
     uint64_t lost, lost_told; /* bit r: rank r of the formation is gone, or has left it */
     struct identity who;      /* why it is over, or refused */
     char text[JOB_TEXT_MAX];
@@ -42,6 +45,7 @@ struct told_wish {
     struct job_wish wish;
     uint64_t serial, done;
     uint64_t since_ns;
+    struct census *ran;         /* where the job ran last, as this member remembers; or NULL */
     char refusal[JOB_TEXT_MAX]; /* "": not refused */
 };
 struct told_part {
@@ -166,6 +170,9 @@ bool chair_silent(const struct jobs *jobs, int member, uint64_t now_ns); /* its 
 
 /* jobs_form.c: forms what can be formed. */
 void chair_form(struct jobs *jobs, uint64_t now_ns);
+/* Where the job may still run without those who wish for it; NULL: nowhere. */
+const struct census *chair_elsewhere(const struct jobs *jobs, const char *job,
+                                     bool missing[static CENSUS_MEMBERS_MAX]);
 
 /* jobs_twice.c: a job runs once. */
 void chair_end_twins(struct jobs *jobs, uint64_t now_ns);
@@ -174,6 +181,8 @@ void chair_end_twins(struct jobs *jobs, uint64_t now_ns);
 void job_name_of(const struct census *census, const struct identity *id, char *text, size_t size);
 /* The first "name=value" of theirs that is not in ours. */
 void job_differ(const char *theirs, const char *ours, char *text, size_t size);
+/* Of a job that may still run elsewhere: who is waited for. */
+void job_elsewhere(const struct census *ran, const bool *missing, const char *job, char *text, size_t size);
 /* What wishes for the job wait for, and the numbers. */
 void job_waits_for(const struct jobs *jobs, const char *job, uint64_t now_ns, struct board_line *line);
 

@@ -4,19 +4,6 @@
 
 #include <string.h>
 
-bool job_text_ok(const char *text)
-{
-    for (; *text; text++)
-        if (*text < 0x20 || *text > 0x7e)
-            return false;
-    return true;
-}
-
-bool job_name_ok(const char *name)
-{
-    return name[0] != '\0' && strlen(name) < JOB_NAME_MAX && job_text_ok(name);
-}
-
 /* ---- Pieces ---- */
 
 static void put_text(struct writer *w, const char *text)
@@ -93,6 +80,14 @@ size_t report_encode(const struct report *report, void *target, size_t size)
         put_text(&w, wish->settings);
         put_u16(&w, (uint16_t)wish->place_len);
         put_bytes(&w, wish->place, wish->place_len);
+        put_u8(&w, wish->ran || wish->record);
+        if (wish->ran)
+            job_record_put(&w, wish->ran);
+        else
+            put_bytes(&w, wish->record, wish->record_len);
+        put_u8(&w, (uint8_t)wish->unreached);
+        for (int m = 0; m < wish->unreached; m++)
+            put_identity(&w, &wish->unreached_id[m]);
     }
     for (int i = 0; i < report->parts; i++) {
         const struct report_part *part = &report->part[i];
@@ -105,6 +100,31 @@ size_t report_encode(const struct report *report, void *target, size_t size)
             put_identity(&w, &part->members[m]);
     }
     return written(&w, size);
+}
+
+/* Where the job ran last, if it did. */
+static bool get_record(struct reader *r, struct report_wish *wish)
+{
+    struct census ran;
+    uint8_t some = get_u8(r);
+
+    wish->ran = NULL;
+    wish->record = some ? r->at : NULL;
+    if (r->bad || some > 1 || (some && !job_record_get(r, &ran)))
+        return false;
+    wish->record_len = some ? (size_t)(r->at - wish->record) : 0;
+    return true;
+}
+
+static bool get_unreached(struct reader *r, struct report_wish *wish)
+{
+    wish->unreached = get_u8(r);
+    if (r->bad || wish->unreached > JOB_UNREACHED_MAX)
+        return false;
+    for (int m = 0; m < wish->unreached; m++)
+        if (!get_new_identity(r, wish->unreached_id, m))
+            return false;
+    return true;
 }
 
 static bool get_wish(struct reader *r, struct report_wish *wish)
@@ -121,7 +141,7 @@ static bool get_wish(struct reader *r, struct report_wish *wish)
     if (r->bad || wish->place_len > JOB_PLACE_MAX || wish->place_len > reader_left(r))
         return false;
     r->at += wish->place_len;
-    return true;
+    return get_record(r, wish) && get_unreached(r, wish);
 }
 
 static bool get_part(struct reader *r, struct report_part *part, struct identity *members)

@@ -12,6 +12,11 @@ struct report_wish {
     char settings[JOB_SETTINGS_MAX];
     const uint8_t *place; /* decoded: in the letter */
     size_t place_len;
+    const struct census *ran; /* to be encoded; NULL: none */
+    const uint8_t *record;    /* decoded: in the letter, checked; NULL: none */
+    size_t record_len;
+    int unreached;
+    struct identity unreached_id[JOB_UNREACHED_MAX];
 };
 
 struct report_part {
@@ -59,9 +64,6 @@ struct board {
     struct board_end end[JOBS_MAX];
     struct board_refusal refusal[JOBS_MAX];
 };
-
-bool job_name_ok(const char *name); /* 1 to 63 printable letters */
-bool job_text_ok(const char *text); /* printable letters only */
 
 /* Bytes written; 0: does not fit. */
 size_t report_encode(const struct report *report, void *target, size_t size);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who takes part in a formation now, and how it is arranged. */
+#include <string.h>
+
 #include "membership/jobs_inside.h"
 
 bool jobs_takes_part(const struct jobs *jobs, uint64_t formation)
@@ -7,6 +9,22 @@ bool jobs_takes_part(const struct jobs *jobs, uint64_t formation)
     for (int i = 0; i < JOBS_MAX; i++)
         if (jobs->slots[i].state == SLOT_RUNNING && jobs->slots[i].formation->id == formation)
             return true;
+    return false;
+}
+
+bool jobs_runs(const struct jobs *jobs, const char *job)
+{
+    for (int i = 0; i < JOBS_MAX; i++)
+        if (jobs->slots[i].state == SLOT_RUNNING && strcmp(jobs->slots[i].wish.job, job) == 0)
+            return true;
+    return false;
+}
+
+bool jobs_whole(const struct jobs *jobs, uint64_t formation)
+{
+    for (int i = 0; i < JOBS_MAX; i++)
+        if (jobs->slots[i].formation && jobs->slots[i].formation->id == formation)
+            return !jobs->slots[i].broken;
     return false;
 }
 

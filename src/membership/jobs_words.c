@@ -71,7 +71,7 @@ struct names {
     int count, shown;
 };
 
-static void add_name(const struct jobs *jobs, int member, struct names *names)
+static void add_name(const struct census *census, int member, struct names *names)
 {
     char name[FELLOW_NAME_MAX];
     size_t len = strlen(names->text);
@@ -79,7 +79,7 @@ static void add_name(const struct jobs *jobs, int member, struct names *names)
     names->count++;
     if (names->shown == NAMES_SHOWN)
         return;
-    job_name_of(&jobs->census, &jobs->census.members[member].id, name, sizeof(name));
+    job_name_of(census, &census->members[member].id, name, sizeof(name));
     if (len + strlen(name) + sizeof(", and 64 more") > sizeof(names->text))
         return;
     snprintf(names->text + len, sizeof(names->text) - len, "%s%s", len > 0 ? ", " : "", name);
@@ -95,6 +95,21 @@ static void end_names(struct names *names)
 }
 
 /* ---- The sentence ---- */
+
+void job_elsewhere(const struct census *ran, const bool *missing, const char *job, char *text, size_t size)
+{
+    struct names names = {0};
+
+    for (int i = 0; i < ran->size; i++)
+        if (missing[i])
+            add_name(ran, i, &names);
+    end_names(&names);
+    snprintf(
+        text, size,
+        "it ran with %d members, and may run without this side: waiting for %s (to begin it anew: hearth "
+        "job forget %s)",
+        ran->size, names.text, job);
+}
 
 struct tally {
     int min, wishing, running, holding, silent;
@@ -121,16 +136,16 @@ static void count_members(const struct jobs *jobs, const char *job, uint64_t now
         if (wish) {
             t->wishing++;
             t->min = wish->wish.min > t->min ? wish->wish.min : t->min;
-            add_name(jobs, m, &t->wishers);
+            add_name(&jobs->census, m, &t->wishers);
         }
         for (int p = 0; p < told->parts; p++)
             if (strcmp(told->part[p].job, job) == 0) {
                 t->holding++;
-                add_name(jobs, m, &t->holders);
+                add_name(&jobs->census, m, &t->holders);
             }
         if (chair_silent(jobs, m, now_ns)) {
             t->silent++;
-            add_name(jobs, m, &t->silents);
+            add_name(&jobs->census, m, &t->silents);
         }
     }
     end_names(&t->wishers);
@@ -142,6 +157,8 @@ void job_waits_for(const struct jobs *jobs, const char *job, uint64_t now_ns, st
 {
     int before = chair_ended(&jobs->chair, job);
     struct tally t = {0};
+    bool missing[CENSUS_MEMBERS_MAX];
+    const struct census *ran = chair_elsewhere(jobs, job, missing);
 
     count_runs(jobs, job, &t);
     count_members(jobs, job, now_ns, &t);
@@ -156,6 +173,8 @@ void job_waits_for(const struct jobs *jobs, const char *job, uint64_t now_ns, st
     else if (t.holding > 0)
         snprintf(line->why, sizeof(line->why), "waiting for nodes that still hold the old group: %s",
                  t.holders.text);
+    else if (ran)
+        job_elsewhere(ran, missing, job, line->why, sizeof(line->why));
     else if (t.wishing < t.min && before > 0)
         snprintf(line->why, sizeof(line->why),
                  "it ran with %d member%s and has ended; to begin it again, %d of %d are there: %s", before,
@@ -172,10 +191,37 @@ void job_waits_for(const struct jobs *jobs, const char *job, uint64_t now_ns, st
                  t.wishing, jobs->measuring ? " and the ways between them are measured" : "");
 }
 
+/* What the leader has told of the job. */
+static const struct board_line *line_of(const struct jobs *jobs, const char *job)
+{
+    for (int i = 0; i < jobs->lines; i++)
+        if (strcmp(jobs->line[i].line.job, job) == 0)
+            return &jobs->line[i];
+    return NULL;
+}
+
+static void why_not_yet(const struct jobs *jobs, const struct job_slot *slot, char *text, size_t size)
+{
+    const struct board_line *line = line_of(jobs, slot->wish.job);
+    bool missing[CENSUS_MEMBERS_MAX];
+    char leader[FELLOW_NAME_MAX];
+
+    if (jobs->census.size == 0 || !jobs->quorum) {
+        snprintf(text, size, "too few members of the cluster are heard; nothing is formed until they are");
+    } else if (line && line->line.running == 0 && slot->ran &&
+               job_record_elsewhere(slot->ran, &jobs->census, NULL, missing)) {
+        job_elsewhere(slot->ran, missing, slot->wish.job, text, size); /* we know the names */
+    } else if (line && line->why[0] != '\0') {
+        snprintf(text, size, "%s", line->why);
+    } else {
+        job_name_of(&jobs->census, &jobs->census.members[jobs->census.leader].id, leader, sizeof(leader));
+        snprintf(text, size, "waiting for the leader, %s, to hear of it", leader);
+    }
+}
+
 void jobs_why_not(const struct jobs *jobs, const char *job, char *text, size_t size)
 {
     const struct job_slot *slot = NULL;
-    char leader[FELLOW_NAME_MAX];
 
     for (int i = 0; i < JOBS_MAX; i++)
         if (jobs->slots[i].state != SLOT_FREE && strcmp(jobs->slots[i].wish.job, job) == 0)
@@ -185,17 +231,6 @@ void jobs_why_not(const struct jobs *jobs, const char *job, char *text, size_t s
         snprintf(text, size, "this node does not ask for it");
     else if (slot->state == SLOT_REFUSED)
         snprintf(text, size, "%s", slot->text);
-    else if (slot->state != SLOT_WISHING)
-        return;
-    else if (jobs->census.size == 0 || !jobs->quorum) {
-        snprintf(text, size, "too few members of the cluster are heard; nothing is formed until they are");
-    } else {
-        for (int i = 0; i < jobs->lines; i++)
-            if (strcmp(jobs->line[i].line.job, job) == 0)
-                snprintf(text, size, "%s", jobs->line[i].why);
-        if (text[0] != '\0')
-            return;
-        job_name_of(&jobs->census, &jobs->census.members[jobs->census.leader].id, leader, sizeof(leader));
-        snprintf(text, size, "waiting for the leader, %s, to hear of it", leader);
-    }
+    else if (slot->state == SLOT_WISHING)
+        why_not_yet(jobs, slot, text, size);
 }

@@ -240,7 +240,7 @@ static int form_again(struct attempt *a, struct formed **out, struct error *erro
         status = attempt_once(a, &f->inner, error);
         bool formed = f->formation.id != 0;
         if (status != HEARTH_OK && formed)
-            home_end(r->home, f->formation.id);
+            home_end(r->home, &f->formation, false);
         if (formed && stop_asked(&a->call.stop) && (passing(status) || status == HEARTH_CANCELLED))
             status = stopped_joining(a, error);
         if (status == HEARTH_OK || !formed || !passing(status) ||
@@ -349,7 +349,7 @@ int hearth_reform(hearth_group **group)
                          "reform: this group was not made by hearth_form");
     struct residence *r = old->residence;
     node_part(old->inner, "this member forms the group again");
-    home_end(r->home, old->formation.id);
+    home_end(r->home, &old->formation, false);
     struct attempt attempt = {
         .residence = r,
         .job = old->formation.job,
@@ -362,13 +362,13 @@ int hearth_reform(hearth_group **group)
         log_reformed(r, &next->formation);
         status = node_move_attachments(&old->inner->world, &next->inner->world, &why);
         if (status != HEARTH_OK)
-            residence_leave(next);
+            residence_leave(next, false);
     }
     if (status != HEARTH_OK) {
         *error = why;
         return status;
     }
-    residence_leave(old);
+    residence_leave(old, false);
     *group = &next->inner->world;
     return HEARTH_OK;
 }

@@ -438,7 +438,7 @@ void hearth_group_close(hearth_group *group)
     if (node_forked(node))
         return;
     if (group == &node->world) {
-        residence_leave(node->formed); /* a world is left to its node, unless it was formed */
+        residence_leave(node->formed, true); /* a world is left to its node, unless it was formed */
         return;
     }
     struct node_worker *worker = atomic_load(&node->worker);

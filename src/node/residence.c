@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "home/desk.h"
+#include "home/job_store.h"
 #include "node/secure.h"
 #include "os/host.h"
 
@@ -168,8 +169,10 @@ static void desk_of(const struct opening *o, char *path, size_t size)
 
 static int open_home(struct residence *r, struct opening *o, struct error *error)
 {
-    char desk[DESK_PLACE_MAX];
+    char desk[DESK_PLACE_MAX], jobs[SECURE_PATH_MAX + sizeof JOB_STORE_TAIL];
     desk_of(o, desk, sizeof desk);
+    bool kept = secure_key_path(o, jobs);
+    snprintf(jobs + strlen(jobs), sizeof jobs - strlen(jobs), "%s", JOB_STORE_TAIL);
     struct home_setup setup = {
         .heap = r->node->heap,
         .log = o->log,
@@ -179,6 +182,7 @@ static int open_home(struct residence *r, struct opening *o, struct error *error
         .bind = o->own.bind,
         .advertise = o->own.advertise,
         .desk = desk,
+        .jobs_file = kept ? jobs : NULL,
         .port = o->own.port,
         .flags = o->own.roles,
         .health = health_preset_find(o->own.health),
@@ -275,7 +279,7 @@ void residence_links(struct residence *r, struct paper *text)
     mutex_unlock(&r->lock);
 }
 
-void residence_leave(struct formed *f)
+void residence_leave(struct formed *f, bool finished)
 {
     if (f == NULL)
         return;
@@ -286,7 +290,7 @@ void residence_leave(struct formed *f)
     mutex_unlock(&r->lock);
     f->inner->formed = NULL;
     hearth_close(f->inner);
-    home_end(r->home, f->formation.id);
+    home_end(r->home, &f->formation, finished);
     heap_free(f);
 }
 
@@ -295,7 +299,7 @@ void residence_close(struct residence *r)
     if (r == NULL)
         return;
     while (!list_empty(&r->formed)) /* no other call may be under way: nobody else changes it */
-        residence_leave(container_of(r->formed.next, struct formed, item));
+        residence_leave(container_of(r->formed.next, struct formed, item), true);
     home_close(r->home);
     residence_free(r);
 }

@@ -57,7 +57,7 @@ void residence_arranged(struct formed *formed, const hearth_group *group,
                         const struct arrangement *arrangement);
 /* For hearth_links_text: each group by its job, then a line for each of its members. */
 void residence_links(struct residence *residence, struct paper *text);
-/* Leaves the group and closes its node. NULL is allowed. */
-void residence_leave(struct formed *formed);
+/* Leaves the group and closes its node. `finished`: and is done with its job (home_end). NULL is allowed. */
+void residence_leave(struct formed *formed, bool finished);
 
 #endif

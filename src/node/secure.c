@@ -8,7 +8,7 @@
 #include "os/host.h"
 #include "security/vault.h"
 
-#define PATH_TEXT_MAX 4096
+#define PATH_TEXT_MAX SECURE_PATH_MAX
 #define WATCH_NS      (500 * NS_PER_MS) /* how often the list is looked at */
 
 bool secure_meets_privately(const struct opening *o)
@@ -124,11 +124,30 @@ static int find_secret(struct opening *o, struct error *error)
     return secret_draw("job", &o->secret, error);
 }
 
+/* It is drawn anew for every process. */
+static bool key_is_fresh(const struct opening *o)
+{
+    const char *file = o->own.key_file;
+    return file == NULL ? o->drawn : strcmp(file, "fresh") == 0;
+}
+
+bool secure_key_path(const struct opening *o, char path[static SECURE_PATH_MAX])
+{
+    const char *file = o->own.key_file;
+    struct error why;
+    path[0] = '\0';
+    if (key_is_fresh(o))
+        return false;
+    if (file != NULL)
+        return snprintf(path, SECURE_PATH_MAX, "%s", file) < SECURE_PATH_MAX;
+    return path_in_folder(o, "node.key", path, &why) == HEARTH_OK;
+}
+
 static int find_key(struct opening *o, struct error *error)
 {
     const char *file = o->own.key_file;
     char path[PATH_TEXT_MAX];
-    if ((file == NULL && o->drawn) || (file != NULL && strcmp(file, "fresh") == 0))
+    if (key_is_fresh(o))
         return node_key_fresh(&o->key, error);
     if (file != NULL)
         return node_key_load(file, &o->key, error);

@@ -159,7 +159,7 @@ static void sitter_must(const struct sitter *s, int status)
 
 static void sitter_rise(struct sitter *s)
 {
-    home_end(s->node->residence->home, s->formation.id);
+    home_end(s->node->residence->home, &s->formation, false);
     opening_fini(&s->opening);
 }
 

@@ -29,9 +29,11 @@ static void the_largest_report_fits(void **state)
 {
     static struct identity members[CENSUS_MEMBERS_MAX];
     static uint8_t place[JOB_PLACE_MAX];
+    static struct census ran;
     const char *what = NULL;
 
     (void)state;
+    ran = people(CENSUS_MEMBERS_MAX, 0);
     for (int i = 0; i < CENSUS_MEMBERS_MAX; i++)
         members[i] = person(i).id;
     for (int wishes = 0; wishes <= JOBS_MAX; wishes++) {
@@ -40,6 +42,9 @@ static void the_largest_report_fits(void **state)
         for (int i = 0; i < wishes; i++) {
             report.wish[i] =
                 (struct report_wish){.serial = 9, .min = 64, .place = place, .place_len = JOB_PLACE_MAX};
+            report.wish[i].ran = &ran;
+            report.wish[i].unreached = JOB_UNREACHED_MAX;
+            memcpy(report.wish[i].unreached_id, members, sizeof(report.wish[i].unreached_id));
             long_text(report.wish[i].job, JOB_NAME_MAX, i);
             long_text(report.wish[i].settings, JOB_SETTINGS_MAX, i);
         }
@@ -170,13 +175,16 @@ static void malformed_reports_are_refused(void **state)
     static const uint8_t golden[] = {
         U64(77), U64(3), U64(9), 1, 1,                                                /* 0 */
         U64(4),  U64(5), 2,      3, 'r', 'e', 'd',   3,     'v', '=', '1', 1, 0, 'p', /* 26 */
-        U64(6),  1,      2,      1, 'b', 0,   ID(1), ID(2),                           /* 54 */
+        0,       0,                                                                   /* 54 */
+        U64(6),  1,      2,      1, 'b', 0,   ID(1), ID(2),                           /* 56 */
     };
     struct identity full[2] = {person(1).id, person(2).id};
 
     (void)state;
     report = (struct report){.instance = 77, .term = 3, .sequence = 9, .wishes = 1, .parts = 1};
-    report.wish[0] = (struct report_wish){4, 5, 2, "red", "v=1", (const uint8_t *)"p", 1};
+    report.wish[0] = (struct report_wish){
+        .serial = 4, .done = 5, .min = 2, .job = "red", .settings = "v=1", .place_len = 1};
+    report.wish[0].place = (const uint8_t *)"p";
     report.part[0] = (struct report_part){6, true, 2, "b", "", full};
     size_t len = report_encode(&report, bytes, sizeof(bytes));
     assert_int_equal(len, sizeof(golden));
@@ -195,18 +203,62 @@ static void malformed_reports_are_refused(void **state)
     refuse(REPORT, len, 45, 0);    /* nor is this */
     refuse(REPORT, len, 48, '\n'); /* nor is this */
     refuse(REPORT, len, 52, 2);    /* a place beyond 384 bytes */
-    refuse(REPORT, len, 54, 0);    /* no formation */
-    refuse(REPORT, len, 62, 2);    /* neither over nor not */
-    refuse(REPORT, len, 63, 0);    /* nobody in it */
-    refuse(REPORT, len, 63, 65);   /* too many */
-    refuse_nobody(REPORT, len, 67);
-    memcpy(bytes + 67 + 40, bytes + 67, 40);
+    refuse(REPORT, len, 54, 2);    /* neither a record nor none */
+    refuse(REPORT, len, 55, 9);    /* too many that were not reached */
+    refuse(REPORT, len, 56, 0);    /* no formation */
+    refuse(REPORT, len, 64, 2);    /* neither over nor not */
+    refuse(REPORT, len, 65, 0);    /* nobody in it */
+    refuse(REPORT, len, 65, 65);   /* too many */
+    refuse_nobody(REPORT, len, 69);
+    memcpy(bytes + 69 + 40, bytes + 69, 40);
     const char *what = NULL;
     assert_int_equal(decode(REPORT, len, &what), HEARTH_PROTOCOL); /* a member twice */
     memcpy(report.part[0].job, "red", 4);
     len = report_encode(&report, bytes, sizeof(bytes));
     assert_int_equal(decode(REPORT, len, &what), HEARTH_PROTOCOL); /* a job twice */
     assert_string_equal(what, "a report with a job twice");
+}
+
+static void malformed_records_are_refused(void **state)
+{
+    static const uint8_t golden[] = {
+        U64(77), U64(3), U64(9), 1, 0,            /* 0 */
+        U64(4),  U64(5), 2,      1, 'r', 0, 0, 0, /* 26 */
+        1,       U64(7), U64(8), 1, 2,            /* 48 */
+        ID(1),   0,      ID(2),  1,               /* 67 */
+        2,       ID(3),  ID(4),                   /* 149 */
+    };
+    const char *what = NULL;
+    struct census ran = people(3, 1);
+
+    (void)state;
+    ran.instance = 7;
+    ran.epoch = 8;
+    ran.size = 2;
+    ran.members[0] = person(1);
+    ran.members[1] = person(2);
+    ran.members[1].flags = FELLOW_GUEST | FELLOW_DEMO;
+    report = (struct report){.instance = 77, .term = 3, .sequence = 9, .wishes = 1};
+    report.wish[0] =
+        (struct report_wish){.serial = 4, .done = 5, .min = 2, .job = "r", .ran = &ran, .unreached = 2};
+    report.wish[0].unreached_id[0] = person(3).id;
+    report.wish[0].unreached_id[1] = person(4).id;
+    size_t len = report_encode(&report, bytes, sizeof(bytes));
+    assert_int_equal(len, sizeof(golden));
+    check_ends(REPORT, golden, len);
+    refuse(REPORT, len, 49, 0);  /* no instance */
+    refuse(REPORT, len, 57, 0);  /* no epoch */
+    refuse(REPORT, len, 65, 2);  /* a leader that is not in it */
+    refuse(REPORT, len, 66, 0);  /* nobody */
+    refuse(REPORT, len, 66, 65); /* too many */
+    refuse_nobody(REPORT, len, 67);
+    refuse(REPORT, len, 107, 2); /* neither guest nor not */
+    refuse_nobody(REPORT, len, 150);
+    memcpy(bytes + 190, bytes + 150, 40);
+    assert_int_equal(decode(REPORT, len, &what), HEARTH_PROTOCOL); /* not reached twice */
+    memcpy(bytes, golden, len);
+    memcpy(bytes + 108, bytes + 67, 40);
+    assert_int_equal(decode(REPORT, len, &what), HEARTH_PROTOCOL); /* a member twice */
 }
 
 static void malformed_forms_are_refused(void **state)
@@ -294,9 +346,10 @@ static void malformed_boards_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_largest_report_fits),     cmocka_unit_test(the_largest_form_fits),
-        cmocka_unit_test(the_largest_board_fits),      cmocka_unit_test(malformed_reports_are_refused),
-        cmocka_unit_test(malformed_forms_are_refused), cmocka_unit_test(malformed_boards_are_refused),
+        cmocka_unit_test(the_largest_report_fits),       cmocka_unit_test(the_largest_form_fits),
+        cmocka_unit_test(the_largest_board_fits),        cmocka_unit_test(malformed_reports_are_refused),
+        cmocka_unit_test(malformed_records_are_refused), cmocka_unit_test(malformed_forms_are_refused),
+        cmocka_unit_test(malformed_boards_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

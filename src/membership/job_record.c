@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether those who ran a job may run it still. */
+#include "membership/job_record.h"
+
+#include <string.h>
+
+#include "core/crc32c.h"
+
+#define FILE_MAGIC   UINT32_C(0x424f4a48) /* "HJOB" */
+#define FILE_VERSION 1
+
+/* A process that was started again on the machine of `id`, which stands for nobody else yet; -1: none. */
+static int successor(const struct census *ran, const struct census *now, const bool *heard, const bool *used,
+                     const struct identity *id)
+{
+    for (int i = 0; i < now->size; i++)
+        if (!used[i] && (!heard || heard[i]) && node_id_equal(&now->members[i].id.node, &id->node) &&
+            census_find(ran, &now->members[i].id) < 0)
+            return i;
+    return -1;
+}
+
+bool job_record_elsewhere(const struct census *ran, const struct census *now, const bool *heard,
+                          bool missing[static CENSUS_MEMBERS_MAX])
+{
+    bool used[CENSUS_MEMBERS_MAX] = {false};
+
+    memset(missing, 0, CENSUS_MEMBERS_MAX * sizeof(*missing));
+    if (ran->instance == now->instance)
+        return false;
+    for (int i = 0; i < ran->size; i++) {
+        const struct identity *id = &ran->members[i].id;
+        int same = census_find(now, id), next = -1;
+        if (same >= 0 && (!heard || heard[same]))
+            continue;
+        if (same < 0)
+            next = successor(ran, now, heard, used, id);
+        if (next >= 0)
+            used[next] = true;
+        missing[i] = next < 0;
+    }
+    return census_quorum(ran, missing);
+}
+
+/* ---- bytes ---- */
+
+void job_record_put(struct writer *w, const struct census *ran)
+{
+    put_u64(w, ran->instance);
+    put_u64(w, ran->epoch);
+    put_u8(w, (uint8_t)ran->leader);
+    put_u8(w, (uint8_t)ran->size);
+    for (int i = 0; i < ran->size; i++) {
+        put_bytes(w, ran->members[i].id.node.bytes, NODE_ID_LEN);
+        put_u64(w, ran->members[i].id.instance);
+        put_u8(w, (ran->members[i].flags & FELLOW_GUEST) != 0);
+    }
+}
+
+bool job_record_get(struct reader *r, struct census *ran)
+{
+    memset(ran, 0, sizeof(*ran));
+    ran->instance = get_u64(r);
+    ran->epoch = get_u64(r);
+    ran->term = 1;
+    ran->leader = get_u8(r);
+    int size = get_u8(r);
+    if (r->bad || ran->instance == 0 || ran->epoch == 0 || size < 1 || size > CENSUS_MEMBERS_MAX ||
+        ran->leader >= size)
+        return false;
+    for (int i = 0; i < size; i++) {
+        struct identity *id = &ran->members[i].id;
+        get_bytes(r, id->node.bytes, NODE_ID_LEN);
+        id->instance = get_u64(r);
+        uint8_t guest = get_u8(r);
+        if (r->bad || id->instance == 0 || guest > 1 || census_find(ran, id) >= 0)
+            return false;
+        ran->members[i].flags = guest ? FELLOW_GUEST : 0;
+        ran->size = i + 1;
+    }
+    return true;
+}
+
+/* ---- the file ---- */
+
+bool job_text_ok(const char *text)
+{
+    for (; *text; text++)
+        if (*text < 0x20 || *text > 0x7e)
+            return false;
+    return true;
+}
+
+bool job_name_ok(const char *name)
+{
+    return name[0] != '\0' && strlen(name) < JOB_NAME_MAX && job_text_ok(name);
+}
+
+static void put_name(struct writer *w, const char *name)
+{
+    put_u8(w, (uint8_t)strlen(name));
+    put_bytes(w, name, strlen(name));
+}
+
+static bool get_name(struct reader *r, char *name, size_t size)
+{
+    size_t len = get_u8(r);
+
+    if (r->bad || len >= size)
+        return false;
+    get_bytes(r, name, len);
+    name[len] = '\0';
+    return !r->bad && strlen(name) == len && job_text_ok(name);
+}
+
+bool job_file_begin(struct reader *r, const void *bytes, size_t len, int *count, const char **what)
+{
+    struct reader end;
+
+    *what = "is no list of jobs";
+    if (len < JOB_FILE_HEAD + 4)
+        return false;
+    *r = reader_of(bytes, len - 4);
+    end = reader_of((const uint8_t *)bytes + len - 4, 4);
+    if (get_u32(r) != FILE_MAGIC)
+        return false;
+    *what = "is of a later version";
+    if (get_u16(r) != FILE_VERSION)
+        return false;
+    *what = "is damaged";
+    *count = get_u16(r);
+    return get_u32(&end) == crc32c(0, bytes, len - 4) && *count <= JOB_FILE_JOBS_MAX;
+}
+
+bool job_file_next(struct reader *r, struct job_memory *m)
+{
+    m->process = get_u64(r);
+    if (m->process == 0 || !get_name(r, m->job, sizeof(m->job)) || !job_name_ok(m->job) ||
+        !job_record_get(r, &m->ran))
+        return false;
+    for (int i = 0; i < m->ran.size; i++)
+        if (!get_name(r, m->ran.members[i].name, sizeof(m->ran.members[i].name)))
+            return false;
+    return true;
+}
+
+void job_file_put(struct writer *w, const struct job_memory *m)
+{
+    put_u64(w, m->process);
+    put_name(w, m->job);
+    job_record_put(w, &m->ran);
+    for (int i = 0; i < m->ran.size; i++)
+        put_name(w, m->ran.members[i].name);
+}
+
+size_t job_file_end(uint8_t *bytes, size_t entries_len, int count)
+{
+    struct writer w = writer_of(bytes, JOB_FILE_HEAD);
+    size_t len = JOB_FILE_HEAD + entries_len;
+
+    put_u32(&w, FILE_MAGIC);
+    put_u16(&w, FILE_VERSION);
+    put_u16(&w, (uint16_t)count);
+    store_u32(bytes + len, crc32c(0, bytes, len));
+    return len + 4;
+}
