@@ -332,6 +332,15 @@ static void print_links(const json_t *status, FILE *file)
         fprintf(file, "  and %zu more: hearth topology\n", count - STATUS_LINKS_SHOWN);
 }
 
+/* The rank of a peer is its rank in a job: the view counts its members in another order. */
+static const char *peer_name(const json_t *peer, char *target, size_t size)
+{
+    if (json_text_of(peer, "name")[0])
+        return plain_text(json_text_of(peer, "name"), target, size);
+    snprintf(target, size, "rank %" PRId64, json_count_of(peer, "rank"));
+    return target;
+}
+
 static void print_peers(const json_t *status, FILE *file)
 {
     const json_t *peers = json_object_get(status, "peers");
@@ -340,12 +349,12 @@ static void print_peers(const json_t *status, FILE *file)
     json_t *peer;
     if (json_array_size(peers) == 0)
         return;
-    table_open(&table, "llll");
-    TABLE_ROW(&table, PAINT_DIM, "peer", "transport", "address", "why");
+    table_open(&table, "lllll");
+    TABLE_ROW(&table, PAINT_DIM, "job", "peer", "transport", "address", "why");
     json_array_foreach(peers, i, peer)
     {
         char name[NAME_MAX_LEN];
-        TABLE_ROW(&table, PAINT_NONE, member_name(status, json_count_of(peer, "rank"), name, sizeof name),
+        TABLE_ROW(&table, PAINT_NONE, json_text_of(peer, "job"), peer_name(peer, name, sizeof name),
                   json_text_of(peer, "transport"), json_text_of(peer, "address"), json_text_of(peer, "why"));
     }
     fprintf(file, "\ntransports\n");

@@ -29,7 +29,7 @@ static void test_status(void **state)
     assert_has(text, "210 us  120 us");
     assert_has(text, "192.168.1.3:52416, +1\n");
     assert_has(text, "desk    nas     940 Mbit/s      210 us         wire           5  10 s\n");
-    assert_has(text, "tcp+tls    192.168.1.3:52416  near\n");
+    assert_has(text, "train  nas   tcp+tls    192.168.1.3:52416  near\n"); /* rank 2 of the job, 1 of the view */
     assert_has(text, "train         3        2        0\n");
     assert_has(text, "seeds      10.0.0.1:52415\n");
     assert_has(text, "traffic    1 MiB sent, 2 KiB received\n");
