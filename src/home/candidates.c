@@ -185,6 +185,8 @@ void candidates_tell(struct candidates *c, const struct candidate_tip *tip, uint
 {
     struct candidate *e = find(c, tip->addr);
 
+    if (tip->claim && candidates_has_left(c, tip->claim))
+        return;
     if (!e) {
         add(c, tip, now_ns);
         return;
@@ -407,6 +409,30 @@ void candidates_lost(struct candidates *c, const struct identity *who, bool at_o
             begin_anew(c, e, now_ns);
         else
             back_off(c, e, now_ns);
+    }
+    c->settled = false;
+}
+
+bool candidates_has_left(const struct candidates *c, const struct identity *who)
+{
+    for (uint64_t i = 0; i < c->left_count && i < CANDIDATES_LEFT_MAX; i++)
+        if (identity_equal(&c->left[i], who))
+            return true;
+    return false;
+}
+
+void candidates_left(struct candidates *c, const struct identity *who)
+{
+    if (!candidates_has_left(c, who))
+        c->left[c->left_count++ % CANDIDATES_LEFT_MAX] = *who;
+    for (int i = 0; i < c->room; i++) {
+        struct candidate *e = &c->list[i];
+        if (!is_of(e, who) || e->dialling)
+            continue;
+        if (e->seed)
+            e->claimed = e->proven = e->linked = false;
+        else
+            forget(c, i);
     }
     c->settled = false;
 }

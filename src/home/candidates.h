@@ -24,6 +24,7 @@
 #define CANDIDATE_PAUSE_KNOWN (4 * NS_PER_S) /* at most, where a fellow was proven to be */
 #define CANDIDATE_TIERS       2
 #define CANDIDATE_BUCKETS     1024
+#define CANDIDATES_LEFT_MAX   64 /* identities that are remembered after they left */
 
 struct candidate {
     bool used;
@@ -60,6 +61,8 @@ struct candidates {
     uint64_t due_ns; /* of the next one, if `settled` */
     bool settled;
     uint64_t swept_ns;
+    struct identity left[CANDIDATES_LEFT_MAX]; /* a ring: the oldest goes first */
+    uint64_t left_count;
 };
 
 void candidates_init(struct candidates *c, struct heap *heap, const struct identity *self, uint64_t seed,
@@ -92,6 +95,10 @@ void candidates_proven(struct candidates *c, int index, const struct identity *w
 void candidates_linked(struct candidates *c, const struct identity *who);
 /* The connection to it ended. `at_once`: all its addresses are dialled without a pause, but for courtesy. */
 void candidates_lost(struct candidates *c, const struct identity *who, bool at_once, uint64_t now_ns);
+/* It said goodbye: its addresses are forgotten, unless the user gave them, and later tips about it are ignored.
+ * An identity has one process, so it does not come back. */
+void candidates_left(struct candidates *c, const struct identity *who);
+bool candidates_has_left(const struct candidates *c, const struct identity *who);
 void candidates_hurry(struct candidates *c, uint64_t now_ns);
 /* Where it is best dialled; -1: not known. */
 int candidates_best(const struct candidates *c, const struct identity *who);

@@ -152,6 +152,16 @@ void fellows_candidate(struct fellows *f, const struct sock_addr *addr, const st
     candidates_tell(&f->candidates, &tip, now_ns);
 }
 
+void fellows_left(struct fellows *f, const struct identity *peer)
+{
+    candidates_left(&f->candidates, peer);
+}
+
+bool fellows_has_left(const struct fellows *f, const struct identity *peer)
+{
+    return candidates_has_left(&f->candidates, peer);
+}
+
 /* By an address that is not ours any more nothing is ever heard, but the system takes minutes to say so. */
 static bool stranded(const struct tie *tie)
 {

@@ -53,6 +53,9 @@ void fellows_describe(struct fellows *fellows, const struct fellow *self); /* sa
  * that costs nothing. `trusted`: by a member (gossip), not by mDNS: these come first. */
 void fellows_candidate(struct fellows *fellows, const struct sock_addr *addr, const struct identity *claim,
                        bool trusted, uint64_t now_ns);
+/* It said goodbye: it is not dialled any more, whoever tells of it. */
+void fellows_left(struct fellows *fellows, const struct identity *peer);
+bool fellows_has_left(const struct fellows *fellows, const struct identity *peer);
 /* The network has changed: gives up connections by addresses that are not ours any more, and tries at once
  * whom we lost or never reached, whatever the backoff. */
 void fellows_hurry(struct fellows *fellows, uint64_t now_ns);

@@ -117,13 +117,15 @@ static int route(struct home *home, const struct fellows_news *news, uint64_t no
     if (news->letter == LETTER_LEAVE)
         jobs_left(home->jobs, from);
     switch (news->letter) {
+    case LETTER_LEAVE:
+        fellows_left(home->fellows, from);
+        return assembly_input(home->assembly, from, news->letter, news->payload, news->len, now_ns, what);
     case LETTER_BEAT:
     case LETTER_CENSUS:
     case LETTER_CALL:
     case LETTER_VOTE:
     case LETTER_PROPOSE:
     case LETTER_ACCEPT:
-    case LETTER_LEAVE:
     case LETTER_DISSOLVE:
         return assembly_input(home->assembly, from, news->letter, news->payload, news->len, now_ns, what);
     case LETTER_REPORT:

@@ -256,6 +256,8 @@ static void put_nodes(struct home *home, struct paper *p)
     paper_print(p, ", \"nodes\": [");
     for (int i = 0; i < count; i++) {
         struct node_line line = {&found[i].id, found[i].name, &found[i].addr, found[i].space};
+        if (fellows_has_left(home->fellows, &found[i].id))
+            continue;
         put_node(home, p, &line, state_of(list, known, &found[i].id), comma);
         comma = ", ";
     }

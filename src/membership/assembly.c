@@ -226,7 +226,7 @@ static void health_changed(struct assembly *a, const struct peer *p, enum health
     if (p->health.state == before)
         return;
     a->stir = true;
-    if (p->index >= 0 && census_votes(&a->census, p->index)) /* guests end: that is no alarm */
+    if (p->index >= 0 && !p->left) /* a connection that ends after a goodbye is no sign of illness */
         event_add(a, ASSEMBLY_HEALTH, &p->fellow);
 }
 

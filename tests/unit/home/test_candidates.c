@@ -349,6 +349,33 @@ static void who_is_not_told_of_is_forgotten(void **state)
     assert_non_null(at(1));
 }
 
+static void a_peer_that_left_is_not_dialled(void **state)
+{
+    struct identity gone = id_of(1);
+
+    (void)state;
+    tell(1, 1, true, false);
+    tell(2, 1, false, false);
+    tell(3, -1, false, false); /* an address of the user's, where it was found */
+    tell(4, 4, false, false);
+    candidates_proven(&c, index_of(3), &gone, true, 1, now_ns);
+    candidates_left(&c, &gone);
+    assert_null(at(1));
+    assert_null(at(2));
+    assert_non_null(at(3)); /* another process may listen there some day */
+    assert_false(at(3)->claimed);
+    tell(1, 1, true, false); /* gossip that is late */
+    assert_null(at(1));
+    tell(1, 5, true, false); /* the next process on that port */
+    assert_non_null(at(1));
+    for (int i = 100; i < 100 + CANDIDATES_LEFT_MAX; i++) { /* the list is bounded */
+        struct identity other = id_of(i);
+        assert_true(candidates_has_left(&c, &gone) || i == 100 + CANDIDATES_LEFT_MAX - 1);
+        candidates_left(&c, &other);
+    }
+    assert_false(candidates_has_left(&c, &gone));
+}
+
 static void without_memory_nobody_is_kept(void **state)
 {
     (void)state;
@@ -379,6 +406,7 @@ int main(void)
         TEST(a_house_that_is_dialled_waits_behind_others),
         TEST(the_table_is_bounded),
         TEST(who_is_not_told_of_is_forgotten),
+        TEST(a_peer_that_left_is_not_dialled),
         TEST(without_memory_nobody_is_kept),
     };
 

@@ -463,6 +463,24 @@ static void who_leaves_gives_its_vote_to_another(void **state)
     circle_close(&c);
 }
 
+/* The connection ends before the next view is agreed on. */
+static void a_goodbye_is_no_illness(void **state)
+{
+    struct circle c;
+    struct assembly_event e;
+    (void)state;
+    open_linked(&c, 3);
+    int leader = circle_leader(&c), out = (leader + 1) % 3;
+    for (int i = 0; i < c.size; i++)
+        c.mute[i] = i != out;
+    while (assembly_event(c.who[leader], &e))
+        continue;
+    assembly_leave(c.who[out], c.now_ns);
+    circle_die(&c, out, PARTING_BROKE);
+    assert_false(circle_event(&c, leader, ASSEMBLY_HEALTH, &e));
+    circle_close(&c);
+}
+
 static void silence_is_death_but_traffic_is_life(void **state)
 {
     struct circle c;
@@ -567,6 +585,7 @@ int main(void)
         cmocka_unit_test(a_stranded_one_that_has_begun_to_work_waits),
         cmocka_unit_test(the_leader_of_two_goes_on_alone),
         cmocka_unit_test(who_leaves_gives_its_vote_to_another),
+        cmocka_unit_test(a_goodbye_is_no_illness),
         cmocka_unit_test(silence_is_death_but_traffic_is_life),
         cmocka_unit_test(nobody_dies_while_we_sleep),
         cmocka_unit_test(without_memory_it_says_so_or_does_less),
