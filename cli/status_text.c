@@ -248,8 +248,7 @@ static void member_trouble(struct trouble *t, const json_t *status)
         if (!is_well(member) && !is_guest(member))
             complain(t, "%s is %s", name_or_id(member), json_text_of(member, "state"));
         if (json_flag_of(member, "straggler"))
-            complain(t, "%s is slow: its pieces come %s after the first", name_or_id(member),
-                     micros(member, "late_us").s);
+            complain(t, "%s is slow: %s", name_or_id(member), json_text_of(member, "slow_why"));
     }
 }
 

@@ -95,8 +95,8 @@ void candidates_proven(struct candidates *c, int index, const struct identity *w
 void candidates_linked(struct candidates *c, const struct identity *who);
 /* The connection to it ended. `at_once`: all its addresses are dialled without a pause, but for courtesy. */
 void candidates_lost(struct candidates *c, const struct identity *who, bool at_once, uint64_t now_ns);
-/* It said goodbye: its addresses are forgotten, unless the user gave them, and later tips about it are ignored.
- * An identity has one process, so it does not come back. */
+/* It said goodbye: its addresses are forgotten, unless the user gave them, and later tips about it are
+ * ignored. An identity has one process, so it does not come back. */
 void candidates_left(struct candidates *c, const struct identity *who);
 bool candidates_has_left(const struct candidates *c, const struct identity *who);
 void candidates_hurry(struct candidates *c, uint64_t now_ns);

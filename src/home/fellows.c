@@ -396,6 +396,20 @@ bool fellows_news(struct fellows *f, struct fellows_news *news)
     }
 }
 
+struct fellows_traffic fellows_traffic(const struct fellows *f)
+{
+    struct fellows_traffic sum = f->ended;
+    struct list *at, *after;
+    struct tie *tie;
+
+    TIE_EACH (tie, at, after, f) {
+        sum.sent += tie->bytes_sent;
+        sum.received += tie->bytes_received;
+        sum.dropped += tie->letters_dropped;
+    }
+    return sum;
+}
+
 /* ---- who is there ------------------------------------------------------------------------------------- */
 
 static bool listed(const struct fellows_state *list, int count, const struct candidate *e)
@@ -432,9 +446,6 @@ int fellows_list(const struct fellows *f, struct fellows_state *list, int max)
             .dialled_by_us = tie->dialled,
             .addr = tie->addr,
             .round_trip_ns = tie->round_trip_ns,
-            .bytes_sent = tie->bytes_sent,
-            .bytes_received = tie->bytes_received,
-            .letters_dropped = tie->letters_dropped,
         };
     }
     for (int i = 0; i < f->candidates.room && count < max; i++) {

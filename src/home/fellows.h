@@ -53,6 +53,11 @@ void fellows_describe(struct fellows *fellows, const struct fellow *self); /* sa
  * that costs nothing. `trusted`: by a member (gossip), not by mDNS: these come first. */
 void fellows_candidate(struct fellows *fellows, const struct sock_addr *addr, const struct identity *claim,
                        bool trusted, uint64_t now_ns);
+/* Of all connections for letters since it was opened: bytes, and letters for which there was no room. */
+struct fellows_traffic {
+    uint64_t sent, received, dropped;
+};
+struct fellows_traffic fellows_traffic(const struct fellows *fellows);
 /* It said goodbye: it is not dialled any more, whoever tells of it. */
 void fellows_left(struct fellows *fellows, const struct identity *peer);
 bool fellows_has_left(const struct fellows *fellows, const struct identity *peer);
@@ -97,9 +102,8 @@ struct fellows_state {
     bool linked, dialled_by_us;
     struct sock_addr addr;  /* of the connection, or the last one tried */
     uint64_t round_trip_ns; /* of connect; 0: not known, the peer dialled */
-    uint64_t bytes_sent, bytes_received, letters_dropped;
-    uint32_t attempts; /* since it was last joined */
-    char why[160];     /* not linked: the last failure */
+    uint32_t attempts;      /* since it was last joined */
+    char why[160];          /* not linked: the last failure */
 };
 int fellows_list(const struct fellows *fellows, struct fellows_state *list, int max);
 

@@ -139,9 +139,9 @@ static char *desk_answer(void *arg, const char *question)
 
 static int copy_setup(struct home *home, const struct home_setup *setup)
 {
-    const char **strings[] = {&home->setup.helper,    &home->setup.seeds, &home->setup.bind,
-                              &home->setup.advertise, &home->setup.desk,  &home->setup.jobs_file,
-                              &home->setup.cluster};
+    const char **strings[] = {&home->setup.helper,    &home->setup.seeds,    &home->setup.bind,
+                              &home->setup.advertise, &home->setup.desk,     &home->setup.jobs_file,
+                              &home->setup.cluster,   &home->setup.transport};
 
     home->setup = *setup;
     for (size_t i = 0; i < sizeof(strings) / sizeof(*strings); i++) {
@@ -158,9 +158,9 @@ static int copy_setup(struct home *home, const struct home_setup *setup)
 
 static void home_free(struct home *home)
 {
-    const char *strings[] = {home->setup.helper,    home->setup.seeds, home->setup.bind,
-                             home->setup.advertise, home->setup.desk,  home->setup.jobs_file,
-                             home->setup.cluster};
+    const char *strings[] = {home->setup.helper,    home->setup.seeds,    home->setup.bind,
+                             home->setup.advertise, home->setup.desk,     home->setup.jobs_file,
+                             home->setup.cluster,   home->setup.transport};
 
     desk_close(home->desk);
     probes_close(home->probes);

@@ -26,8 +26,9 @@ struct home_setup {
     uint16_t port;
     uint32_t flags; /* FELLOW_ */
     const struct health_preset *health;
-    const char *cluster; /* its name, for people */
-    /* Called by the home's thread, once a second and under no lock: for home_traffic and home_skew. */
+    const char *cluster;   /* its name, for people */
+    const char *transport; /* of groups, as configured, for people */
+    /* Called by the home's thread, once a second and under no lock: for home_traffic and the like. */
     void (*sample)(void *arg);
     /* Members of the JSON text that others know of: ', "name": value'. Nothing of the home may be called from
      * it. */
@@ -71,8 +72,13 @@ void home_unwatch(struct home *home, struct home_watch *watch);
 /* Operations of a formation moved so many bytes to that member in that time, with the line full; and it
  * lives. */
 void home_traffic(struct home *home, const struct identity *peer, uint64_t bytes, uint64_t time_ns);
+/* Groups have moved so many bytes more, to and from all of their members. */
+void home_moved(struct home *home, uint64_t sent, uint64_t received);
 /* How late a member's pieces came, compared with the first that came, on average over the last operations. */
 void home_skew(struct home *home, const struct identity *peer, uint64_t late_ns);
+
+/* We are in no group with that member any more. */
+void home_apart(struct home *home, const struct identity *peer);
 
 /* The address by which most was measured to leave for that member, if it has several that were tried. */
 bool home_best_addr(struct home *home, const struct identity *peer, struct sock_addr *addr);

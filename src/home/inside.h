@@ -35,7 +35,8 @@ struct home_wish {
 /* A node that we are joined to. */
 struct home_linked {
     struct fellow fellow;
-    uint64_t late_ns; /* home_skew */
+    bool works_with_us; /* it is in a group with us */
+    uint64_t late_ns;   /* home_skew */
 };
 
 struct home {
@@ -56,6 +57,7 @@ struct home {
     struct probes *probes;
     struct desk *desk;
 
+    uint64_t groups_sent, groups_received; /* home_moved */
     struct home_linked linked[FELLOWS_MAX];
     int linked_count;
     bool gossip_due;

@@ -33,6 +33,7 @@ static void link_up(struct home *home, const struct fellow *fellow, uint64_t now
     if (!linked) {
         linked = &home->linked[home->linked_count++];
         linked->late_ns = 0;
+        linked->works_with_us = false;
         home->links_made++;
         const struct health *known = assembly_health(home->assembly, &fellow->id);
         if (known && known->answered > 0)

@@ -56,13 +56,44 @@ static void put_self(struct home *home, struct paper *p)
     paper_print(p, "}, \"self\": {");
     put_id(p, &self->id);
     put_text(p, "name", self->name);
+    put_text(p, "transport", home->setup.transport ? home->setup.transport : "");
     paper_print(p, ", \"port\": %u, \"plain\": false}", sock_addr_port(&bound));
 }
 
 /* ---- the view ---- */
 
+/* Who holds up those it works with, and why. */
+struct straggler {
+    struct identity who;
+    char why[HOME_TEXT_MAX]; /* "": nobody does */
+};
+
+/* Of those that work together. False: they have no table of this view yet. */
+static bool slow_line(struct home *home, struct slow_line *slow, struct identity *who)
+{
+    const struct census *census = assembly_census(home->assembly);
+    const struct identity *self = &fellows_self(home->fellows)->id;
+    uint64_t changed, hosts[CENSUS_MEMBERS_MAX];
+    const struct topology *t = probes_links(home->probes, &changed);
+    int members[CENSUS_MEMBERS_MAX], count = 0;
+
+    if (t->size != census->size || t->epoch != census->epoch)
+        return false;
+    for (int i = 0; i < census->size; i++) {
+        const struct home_linked *linked = home_find_linked(home, &census->members[i].id);
+        if (!identity_equal(self, &census->members[i].id) && (!linked || !linked->works_with_us))
+            continue;
+        hosts[count] = census->members[i].host_id;
+        members[count++] = i;
+    }
+    *slow = topology_slow_line(t, members, hosts, count);
+    if (slow->place >= 0)
+        *who = census->members[members[slow->place]].id;
+    return true;
+}
+
 /* Who is late, and much later than anybody else; NULL: nobody. */
-static const struct home_linked *straggler(const struct home *home)
+static const struct home_linked *latest(const struct home *home)
 {
     const struct home_linked *worst = NULL;
     uint64_t second = 0;
@@ -77,6 +108,27 @@ static const struct home_linked *straggler(const struct home *home)
         }
     }
     return worst && worst->late_ns > STRAGGLER_NS && worst->late_ns > 2 * second ? worst : NULL;
+}
+
+/* Lateness travels: members that wait for a slow line are late for others in turn, all round a ring. So if
+ * one line carries far less than all others, it is that one, whoever it is that we wait for. Otherwise it is
+ * the member that comes later than all others. */
+static void find_straggler(struct home *home, struct straggler *found)
+{
+    const struct home_linked *late = latest(home);
+    struct slow_line slow;
+
+    *found = (struct straggler){.why = ""};
+    if (!slow_line(home, &slow, &found->who))
+        return;
+    if (slow.place >= 0) {
+        snprintf(found->why, sizeof(found->why), "its line carries %.1f Mbit/s, the next slowest %.1f Mbit/s",
+                 slow.mbit_x10 / 10.0, slow.next_mbit_x10 / 10.0);
+    } else if (late) {
+        found->who = late->fellow.id;
+        snprintf(found->why, sizeof(found->why), "its pieces come %.0f ms after the first",
+                 (double)late->late_ns / (double)NS_PER_MS);
+    }
 }
 
 static void put_addrs(struct paper *p, const struct fellow *f)
@@ -94,13 +146,15 @@ static void put_addrs(struct paper *p, const struct fellow *f)
     paper_print(p, "]");
 }
 
-static void put_member(struct home *home, struct paper *p, int rank, const struct fellow *f)
+static void put_member(struct home *home, struct paper *p, int rank, const struct fellow *f,
+                       const struct straggler *straggler)
 {
     static const char *const cpus[] = {"avx2", "avx512", "neon", "aes", NULL};
     static const char *const roles[] = {"demo", "bench", "guest", NULL};
     const struct home_linked *linked = home_find_linked(home, &f->id);
     const struct health *h = assembly_health(home->assembly, &f->id);
     bool self = identity_equal(&f->id, &fellows_self(home->fellows)->id);
+    bool slow = straggler->why[0] != '\0' && identity_equal(&f->id, &straggler->who);
 
     paper_print(p, "%s{\"rank\": %d, ", rank > 0 ? ", " : "", rank);
     put_id(p, &f->id);
@@ -112,13 +166,16 @@ static void put_member(struct home *home, struct paper *p, int rank, const struc
     put_flags(p, "cpu", f->cpu, cpus);
     put_text(p, "system", f->platform);
     put_flags(p, "flags", f->flags, roles);
-    paper_print(p, ", \"late_us\": %.1f, \"straggler\": %s}", linked ? (double)linked->late_ns / 1000 : 0,
-                linked && linked == straggler(home) ? "true" : "false");
+    paper_print(p, ", \"late_us\": %.1f, \"straggler\": %s", linked ? (double)linked->late_ns / 1000 : 0,
+                slow ? "true" : "false");
+    put_text(p, "slow_why", slow ? straggler->why : "");
+    paper_print(p, "}");
 }
 
 static void put_view(struct home *home, struct paper *p)
 {
     char why[ASSEMBLY_TEXT_MAX] = "";
+    struct straggler straggler;
 
     const struct census *census = assembly_census(home->assembly);
     enum assembly_state state = assembly_state(home->assembly);
@@ -132,8 +189,9 @@ static void put_view(struct home *home, struct paper *p)
         assembly_why_stranded(home->assembly, why, sizeof(why));
     put_text(p, "why", why);
     paper_print(p, ", \"members\": [");
+    find_straggler(home, &straggler);
     for (int i = 0; i < census->size; i++)
-        put_member(home, p, i, &census->members[i]);
+        put_member(home, p, i, &census->members[i], &straggler);
     paper_print(p, "]}");
 }
 
@@ -307,24 +365,10 @@ static void put_discovery(struct home *home, struct paper *p)
     paper_print(p, "]}");
 }
 
-static void sum_traffic(struct home *home, uint64_t *sent, uint64_t *received, uint64_t *dropped)
-{
-    struct fellows_state list[FELLOWS_MAX];
-    int known = fellows_list(home->fellows, list, FELLOWS_MAX);
-
-    *sent = *received = *dropped = 0;
-    for (int i = 0; i < known; i++) {
-        *sent += list[i].bytes_sent;
-        *received += list[i].bytes_received;
-        *dropped += list[i].letters_dropped;
-    }
-}
-
 void home_write_json(struct home *home, struct paper *p)
 {
-    uint64_t sent, received, dropped;
+    struct fellows_traffic letters = fellows_traffic(home->fellows);
 
-    sum_traffic(home, &sent, &received, &dropped);
     paper_print(p, "{");
     put_self(home, p);
     put_view(home, p);
@@ -333,7 +377,8 @@ void home_write_json(struct home *home, struct paper *p)
     put_nodes(home, p);
     put_jobs(home, p);
     put_discovery(home, p);
-    paper_print(p, ", \"traffic\": {\"sent\": %" PRIu64 ", \"received\": %" PRIu64 "}", sent, received);
+    paper_print(p, ", \"traffic\": {\"sent\": %" PRIu64 ", \"received\": %" PRIu64 "}",
+                letters.sent + home->groups_sent, letters.received + home->groups_received);
     if (home->setup.extra)
         home->setup.extra(home->setup.arg, p);
     paper_print(p, "}\n");
@@ -350,10 +395,9 @@ void home_write_metrics(struct home *home, struct paper *p)
 {
     const struct census *census = assembly_census(home->assembly);
     struct assembly_counts counts;
-    uint64_t sent, received, dropped;
+    struct fellows_traffic letters = fellows_traffic(home->fellows);
 
     assembly_count(home->assembly, &counts);
-    sum_traffic(home, &sent, &received, &dropped);
     put_metric(p, "connected_peers", "gauge", home->linked_count);
     put_metric(p, "healthy_peers", "gauge", counts.healthy);
     put_metric(p, "degraded_peers", "gauge", counts.degraded);
@@ -371,9 +415,9 @@ void home_write_metrics(struct home *home, struct paper *p)
     put_metric(p, "view_epoch", "gauge", (double)census->epoch);
     put_metric(p, "view_term", "gauge", (double)census->term);
     put_metric(p, "view_members", "gauge", census->size);
-    put_metric(p, "letter_bytes_sent_total", "counter", (double)sent);
-    put_metric(p, "letter_bytes_received_total", "counter", (double)received);
-    put_metric(p, "letters_dropped_total", "counter", (double)dropped);
+    put_metric(p, "letter_bytes_sent_total", "counter", (double)letters.sent);
+    put_metric(p, "letter_bytes_received_total", "counter", (double)letters.received);
+    put_metric(p, "letters_dropped_total", "counter", (double)letters.dropped);
     for (int i = 0; i < home->linked_count; i++) {
         char who[NODE_ID_SHORT];
         node_id_short(&home->linked[i].fellow.id.node, who);

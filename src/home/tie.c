@@ -52,6 +52,9 @@ static void tie_over(struct fellows *f, struct tie *tie)
     list_remove(&tie->hot_item);
     tie->more = false;
     f->count--;
+    f->ended.sent += tie->bytes_sent;
+    f->ended.received += tie->bytes_received;
+    f->ended.dropped += tie->letters_dropped;
 }
 
 static void tie_close(struct fellows *f, struct tie *tie)

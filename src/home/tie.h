@@ -60,8 +60,9 @@ struct fellows {
     struct lobby *lobby;
     struct candidates candidates;
     struct list ties, news, hot;
-    int count;        /* of ties that are not over */
-    struct tie *lent; /* its letter is with the caller */
+    int count;                    /* of ties that are not over */
+    struct fellows_traffic ended; /* of those that are */
+    struct tie *lent;             /* its letter is with the caller */
 };
 
 /* Walks all that are not over; they may end meanwhile. */

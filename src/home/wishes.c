@@ -262,12 +262,33 @@ void home_traffic(struct home *home, const struct identity *peer, uint64_t bytes
     mutex_unlock(&home->lock);
 }
 
+void home_moved(struct home *home, uint64_t sent, uint64_t received)
+{
+    mutex_lock(&home->lock);
+    home->groups_sent += sent;
+    home->groups_received += received;
+    mutex_unlock(&home->lock);
+}
+
 void home_skew(struct home *home, const struct identity *peer, uint64_t late_ns)
 {
     mutex_lock(&home->lock);
     struct home_linked *linked = home_find_linked(home, peer);
-    if (linked)
+    if (linked) {
+        linked->works_with_us = true;
         linked->late_ns = late_ns;
+    }
+    mutex_unlock(&home->lock);
+}
+
+void home_apart(struct home *home, const struct identity *peer)
+{
+    mutex_lock(&home->lock);
+    struct home_linked *linked = home_find_linked(home, peer);
+    if (linked) {
+        linked->works_with_us = false;
+        linked->late_ns = 0;
+    }
     mutex_unlock(&home->lock);
 }
 

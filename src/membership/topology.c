@@ -145,3 +145,85 @@ int topology_decode(struct topology *t, const void *source, size_t len)
     t->size = (int)size;
     return HEARTH_OK;
 }
+
+/* ---- slow lines ---- */
+
+/* Members of a group, as topology_slow_line gets them. */
+struct lines {
+    const struct topology *t;
+    const int *members;
+    const uint64_t *hosts;
+    int count;
+};
+
+/* What leaves a host for each member, or comes from it, by the fastest way. */
+static void host_ways(const struct lines *l, uint64_t host, bool out,
+                      uint32_t best[static CENSUS_MEMBERS_MAX])
+{
+    for (int i = 0; i < l->count; i++) {
+        best[i] = 0;
+        for (int k = 0; k < l->count; k++) {
+            int from = l->members[out ? k : i], to = l->members[out ? i : k];
+            uint32_t speed = l->t->ways[from * CENSUS_MEMBERS_MAX + to].mbit_x10;
+            best[i] = l->hosts[k] == host && speed > best[i] ? speed : best[i];
+        }
+    }
+}
+
+/* That a line may carry, and that it does carry. */
+struct line_speed {
+    uint32_t most; /* UINT32_MAX: not all of its ways were measured */
+    uint32_t least;
+};
+
+/* Members of one host have one line: what one of them reaches, all do. */
+static struct line_speed one_way(const struct lines *l, uint64_t host, bool out)
+{
+    struct line_speed line = {0, 0};
+    uint32_t best[CENSUS_MEMBERS_MAX];
+
+    host_ways(l, host, out, best);
+    for (int i = 0; i < l->count; i++) {
+        uint32_t speed = 0;
+        for (int k = 0; k < l->count; k++)
+            speed = l->hosts[k] == l->hosts[i] && best[k] > speed ? best[k] : speed;
+        if (l->hosts[i] == host)
+            continue;
+        line.least = speed > line.least ? speed : line.least;
+        line.most = speed == 0 ? UINT32_MAX : line.most;
+    }
+    line.most = line.most > line.least ? line.most : line.least;
+    return line;
+}
+
+/* The slower way of the two. */
+static struct line_speed line_of(const struct lines *l, uint64_t host)
+{
+    struct line_speed out = one_way(l, host, true), in = one_way(l, host, false);
+
+    return (struct line_speed){.most = out.most < in.most ? out.most : in.most,
+                               .least = out.least < in.least ? out.least : in.least};
+}
+
+struct slow_line topology_slow_line(const struct topology *t, const int *members, const uint64_t *hosts,
+                                    int count)
+{
+    const struct lines lines = {t, members, hosts, count};
+    struct slow_line slow = {.place = -1, .mbit_x10 = UINT32_MAX, .next_mbit_x10 = UINT32_MAX};
+
+    for (int i = 0; i < count; i++) {
+        uint32_t speed = line_of(&lines, hosts[i]).most;
+        if (speed < slow.mbit_x10) {
+            slow.place = i;
+            slow.mbit_x10 = speed;
+        }
+    }
+    for (int i = 0; i < count && slow.place >= 0; i++) {
+        uint32_t speed = line_of(&lines, hosts[i]).least;
+        if (hosts[i] != hosts[slow.place] && speed < slow.next_mbit_x10)
+            slow.next_mbit_x10 = speed;
+    }
+    if (slow.next_mbit_x10 == UINT32_MAX || slow.next_mbit_x10 / 2 <= slow.mbit_x10)
+        slow.place = -1;
+    return slow;
+}

@@ -78,6 +78,16 @@ void arrangement_encode(const struct arrangement *arrangement, uint8_t target[st
 int MUST_CHECK arrangement_decode(struct arrangement *arrangement,
                                   const uint8_t source[static ARRANGEMENT_LEN], int size);
 
+/* A line that holds up a group: of its members (indices into the topology, `count` of them) the one whose
+ * best way to or from another host carries less than half of what the best ways of any other host do. -1:
+ * there is none, or it cannot be told whose line it is: with two hosts, or where not enough was measured. */
+struct slow_line {
+    int place; /* index into `members` */
+    uint32_t mbit_x10, next_mbit_x10;
+};
+struct slow_line topology_slow_line(const struct topology *t, const int *members, const uint64_t *hosts,
+                                    int count);
+
 /* The bottleneck of an order of indices into the topology, tenths of Mbit/s: for tests and `hearth topology`.
  * Ways of the kind WAY_SAME_HOST are no bottleneck; UINT32_MAX: there is none. */
 uint32_t topology_bottleneck(const struct topology *t, const int *order, int count);

@@ -42,18 +42,35 @@ static int sample_formed(struct formed *f, struct sample samples[static CENSUS_M
     return count;
 }
 
+/* What the group has moved since the last look. */
+static void sum_moved(struct formed *f, uint64_t *sent, uint64_t *received)
+{
+    uint64_t out = atomic_load_explicit(&f->inner->metrics.bytes_sent, memory_order_relaxed);
+    uint64_t in = atomic_load_explicit(&f->inner->metrics.bytes_received, memory_order_relaxed);
+    *sent += out - f->sent;
+    *received += in - f->received;
+    f->sent = out;
+    f->received = in;
+}
+
 static void take_samples(void *arg)
 {
     struct residence *r = arg;
     struct sample samples[CENSUS_MEMBERS_MAX];
     struct list *item, *after;
+    uint64_t sent = 0, received = 0;
     int count = 0;
     mutex_lock(&r->lock);
     LIST_EACH (item, after, &r->formed) { /* most nodes are in one; of several the last counts */
-        int found = sample_formed(container_of(item, struct formed, item), samples);
+        struct formed *f = container_of(item, struct formed, item);
+        int found = sample_formed(f, samples);
         count = found > 0 ? found : count;
+        sum_moved(f, &sent, &received);
     }
     mutex_unlock(&r->lock);
+    if (sent > 0 ||
+        received > 0) /* a first look may come before home_open has returned, and there are no groups */
+        home_moved(r->home, sent, received);
     for (int i = 0; i < count; i++) {
         home_traffic(r->home, &samples[i].peer, samples[i].bytes, samples[i].busy_ns);
         home_skew(r->home, &samples[i].peer, samples[i].late_ns);
@@ -187,6 +204,7 @@ static int open_home(struct residence *r, struct opening *o, struct error *error
         .flags = o->own.roles,
         .health = health_preset_find(o->own.health),
         .cluster = secret_name(credentials_secret(r->credentials)),
+        .transport = o->own.transport,
         .sample = take_samples,
         .extra = write_extra,
         .arg = r,
@@ -285,12 +303,17 @@ void residence_leave(struct formed *f, bool finished)
         return;
     struct residence *r = f->residence;
     home_unwatch(r->home, &f->watch);
+    uint64_t sent = 0, received = 0;
     mutex_lock(&r->lock);
     list_remove(&f->item);
+    sum_moved(f, &sent, &received);
     mutex_unlock(&r->lock);
+    home_moved(r->home, sent, received);
     f->inner->formed = NULL;
     hearth_close(f->inner);
     home_end(r->home, &f->formation, finished);
+    for (int rank = 0; rank < f->formation.size; rank++)
+        home_apart(r->home, &f->formation.members[rank]);
     heap_free(f);
 }
 

@@ -20,7 +20,9 @@ struct formed {
     struct formation formation;
     struct arrangement arranged; /* as its rings go round now, under the residence's lock */
     struct home_watch watch;
-    uint64_t bytes[CENSUS_MEMBERS_MAX], busy_ns[CENSUS_MEMBERS_MAX]; /* by rank, as last told to the home */
+    /* As last told to the home: */
+    uint64_t bytes[CENSUS_MEMBERS_MAX], busy_ns[CENSUS_MEMBERS_MAX]; /* by rank, while the line was full */
+    uint64_t sent, received;                                         /* to and from all */
 };
 
 /* A call that waits for others, which hearth_interrupt may end. */

@@ -125,8 +125,14 @@ report $? "the others say so"
 until_true eval '[ "$(grep -c " left .*: it left" "$scratch/a.log")" -ge 2 ]' && ! grep -h unhealthy "$scratch"/[abc].log >"$scratch/err"
 report $? "a guest that leaves is no alarm"
 sleep 1 # its address would be dialled by now
-run a status && [ $code -eq 0 ] && ! grep -q "is no member" "$scratch/out"
+run a status
+[ $code -eq 0 ] && ! grep -q "is no member" "$scratch/out"
 report $? "and its address is not complained about"
+grep -q "transport auto, encrypted" "$scratch/out"
+report $? "status names the transport"
+run a status --json
+python3 -c 'import json, sys; t = json.load(open(sys.argv[1]))["traffic"]; sys.exit(min(t["sent"], t["received"]) < 4 << 20)' "$scratch/out"
+report $? "traffic counts what groups have moved"
 
 # seen_left FILE: how often that node has seen one leave.
 seen_left() { grep -c " left .*: it left" "$scratch/$1.log"; }

@@ -3,6 +3,7 @@
 """`hearth up` on hosts that know nothing but a token: they find each other, agree, add together and train together. Two
 clusters on one network do not mix. Times are printed as figures; limits are only there against hanging."""
 
+import concurrent.futures
 import ctypes
 import json
 import os
@@ -13,7 +14,7 @@ import time
 import unittest
 import zlib
 
-from household import DATA, Figures, Household, missing, replayable, seeds
+from household import DATA, POLL_S, Figures, Household, missing, replayable, seeds
 from lab import DEVICE, Lab, bits, unavailable
 from two_lans import two_lans
 
@@ -193,6 +194,35 @@ class Home(unittest.TestCase):
             self.assertFalse(node["member"], node)
             self.assertIn("another cluster", node["why"])
         self.assertIn("other cluster", home.command(home.hosts[0], "nodes"))
+
+    # ---- a slow line ----
+
+    def named_slow(self, home):
+        """Who is called slow, on any host."""
+        return {member["name"] for host in home.hosts if (status := home.status(host))
+                for member in status["view"]["members"] if member["straggler"]}
+
+    def test_the_slow_line_is_named(self):
+        lab = self.lab(3, rate="200m")
+        lab.rate(1, "20m", "200m")
+        home = self.household(lab)
+        home.up_all()
+        home.wait_view()
+        home.wait_for("all ways are measured", lambda: [link["mbit"] > 0 for link in home.status(0)["links"]] == [True] * 6,
+                      MEASURED_S)
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            bench = pool.submit(self.bench, home, 0, 3, sizes="64K,2M", repeat=5)
+            named = set()
+            while not bench.done():  # who waits for the slow line is late, too, and is not to blame
+                named |= self.named_slow(home)
+                time.sleep(POLL_S)
+            rows = bench.result()
+        self.assertEqual(named, {home.host_name(1)}, home.told())
+        home.wait_view()
+        self.assertEqual(self.named_slow(home), set(), "nothing runs any more")
+        self.assertGreater(rows[-1]["ratio"], 0.5, rows)
+        for row in rows:
+            self.assertLessEqual(row.get("ratio", 0), 1, row)
 
     # ---- two LANs with a slow trunk ----
 

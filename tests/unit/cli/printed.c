@@ -57,7 +57,7 @@ static const char sample[] =
     "  'late_us': 120, 'straggler': false},"
     " {'rank': 2, 'id': 'cc', 'short': 'p9cc-dddd-eeee', 'name': 'laptop', 'state': 'degraded',"
     "  'addresses': ['192.168.1.4:52416'], 'latency_us': 5400, 'uptime': 0.97, 'late_us': 90000,"
-    "  'straggler': true}]},"
+    "  'straggler': true, 'slow_why': 'its line carries 94.0 Mbit/s, the next slowest 940.5 Mbit/s'}]},"
     "'links': ["
     " {'from': 0, 'to': 1, 'mbit': 940.5, 'round_trip_us': 210, 'loss': 0, 'kind': 'wire', 'probes': 5,"
     "  'age_s': 10},"

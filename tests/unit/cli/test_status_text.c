@@ -19,7 +19,7 @@ static void test_status(void **state)
     status_print(status, printed_open(&out));
     const char *text = printed_text(&out);
     assert_int_equal(strncmp(text, "! laptop is degraded\n", 21), 0);
-    assert_has(text, "! laptop is slow: its pieces come 90 ms after the first\n");
+    assert_has(text, "! laptop is slow: its line carries 94.0 Mbit/s, the next slowest 940.5 Mbit/s\n");
     assert_has(text, "! desk -> laptop loses 3.0 %\n");
     assert_has(text, "! attic at 192.168.1.5:52416 is no member: its key was revoked\n");
     assert_has(text,
@@ -29,7 +29,8 @@ static void test_status(void **state)
     assert_has(text, "210 us  120 us");
     assert_has(text, "192.168.1.3:52416, +1\n");
     assert_has(text, "desk    nas     940 Mbit/s      210 us         wire           5  10 s\n");
-    assert_has(text, "train  nas   tcp+tls    192.168.1.3:52416  near\n"); /* rank 2 of the job, 1 of the view */
+    /* Its rank is 2 in the job and 1 in the view. */
+    assert_has(text, "train  nas   tcp+tls    192.168.1.3:52416  near\n");
     assert_has(text, "train         3        2        0\n");
     assert_has(text, "seeds      10.0.0.1:52415\n");
     assert_has(text, "traffic    1 MiB sent, 2 KiB received\n");

@@ -158,6 +158,57 @@ static void samples_are_taken_in(void **state)
     assert_int_equal(way.quality, 255);
 }
 
+/* All ways carry 1 Gbit/s, but those out of (up) or into (down) a member. */
+static void shape(int size, int slow, uint32_t up, uint32_t down)
+{
+    struct census census = people(size, 0);
+
+    topology_reset(&table, &census);
+    for (int i = 0; i < size; i++)
+        for (int j = 0; j < size; j++)
+            topology_way(&table, i, j)->mbit_x10 = i == j ? 0 : i == slow ? up : j == slow ? down : 10000;
+}
+
+static void a_slow_line_is_found(void **state)
+{
+    static const int members[] = {0, 1, 2, 3};
+    uint64_t hosts[] = {10, 11, 12, 13};
+
+    (void)state;
+    for (int slow = 0; slow < 3; slow++) {
+        shape(4, slow, 200, 10000);
+        struct slow_line line = topology_slow_line(&table, members, hosts, 3);
+        assert_int_equal(line.place, slow);
+        assert_int_equal(line.mbit_x10, 200);
+        assert_int_equal(line.next_mbit_x10, 10000);
+        shape(4, slow, 10000, 200);
+        assert_int_equal(topology_slow_line(&table, members, hosts, 4).place, slow);
+    }
+    shape(4, 1, 200, 10000);
+    topology_way(&table, 2, 3)->mbit_x10 = 0; /* not every way was measured, but those of the slow one */
+    assert_int_equal(topology_slow_line(&table, members, hosts, 4).place, 1);
+    topology_way(&table, 0, 3)->mbit_x10 = 0; /* 3 was reached from the slow one only: is it 3? */
+    assert_int_equal(topology_slow_line(&table, members, hosts, 4).place, -1);
+    hosts[3] = hosts[0]; /* it has the line of another that was reached */
+    assert_int_equal(topology_slow_line(&table, members, hosts, 4).place, 1);
+    hosts[3] = 13;
+    shape(4, 1, 200, 10000);
+    assert_int_equal(topology_slow_line(&table, members + 2, hosts + 2, 2).place, -1); /* it is not in */
+    assert_int_equal(topology_slow_line(&table, members, hosts, 2).place, -1);         /* up or down? */
+    hosts[2] = hosts[1]; /* two members of a machine have one line */
+    shape(4, 1, 200, 10000);
+    for (int j = 0; j < 4; j++)
+        topology_way(&table, 2, j)->mbit_x10 = 200;
+    assert_int_equal(topology_slow_line(&table, members, hosts, 4).place, 1);
+    shape(4, 1, 5100, 10000);
+    assert_int_equal(topology_slow_line(&table, members, hosts, 4).place, -1); /* half as fast is not slow */
+    shape(4, -1, 0, 0);
+    assert_int_equal(topology_slow_line(&table, members, hosts, 4).place, -1);
+    memset(table.ways, 0, sizeof(table.ways));
+    assert_int_equal(topology_slow_line(&table, members, hosts, 4).place, -1);
+    assert_int_equal(topology_slow_line(&table, members, hosts, 0).place, -1);
+}
+
 static void kinds_have_names(void **state)
 {
     (void)state;
@@ -168,9 +219,13 @@ static void kinds_have_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_bring_it_back),         cmocka_unit_test(golden_bytes),
-        cmocka_unit_test(malformed_bytes_are_refused), cmocka_unit_test(measures_follow_their_members),
-        cmocka_unit_test(samples_are_taken_in),        cmocka_unit_test(kinds_have_names),
+        cmocka_unit_test(bytes_bring_it_back),
+        cmocka_unit_test(golden_bytes),
+        cmocka_unit_test(malformed_bytes_are_refused),
+        cmocka_unit_test(measures_follow_their_members),
+        cmocka_unit_test(samples_are_taken_in),
+        cmocka_unit_test(a_slow_line_is_found),
+        cmocka_unit_test(kinds_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
