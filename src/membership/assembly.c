@@ -226,7 +226,8 @@ static void health_changed(struct assembly *a, const struct peer *p, enum health
     if (p->health.state == before)
         return;
     a->stir = true;
-    if (p->index >= 0 && !p->left) /* a connection that ends after a goodbye is no sign of illness */
+    /* A connection that ends after a goodbye is no sign of illness, and guests come and go. */
+    if (p->index >= 0 && !p->left && census_votes(&a->census, p->index))
         event_add(a, ASSEMBLY_HEALTH, &p->fellow);
 }
 

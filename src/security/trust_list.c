@@ -152,7 +152,7 @@ static int take_entries(struct trust_list *list, struct trust_list *from, struct
 static int open_from(struct heap *heap, const char *path, struct trust_list *from, struct trust_list **out,
                      struct error *error)
 {
-    struct trust_list *list;
+    struct trust_list *list = NULL;
     int status = make(heap, path, &list, error);
 
     if (status)
