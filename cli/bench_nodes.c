@@ -64,7 +64,7 @@ static int open_joined(struct openers *o, const struct bench_line *line)
     char rendezvous[64];
     struct crew crew;
     int bad = -1;
-    snprintf(rendezvous, sizeof rendezvous, "unix:/tmp/hearth-bench-%d", process_id());
+    snprintf(rendezvous, sizeof rendezvous, "unix:@hearth-bench-%d", process_id());
     o->config.rendezvous = rendezvous;
     o->config.peers = NULL;
     o->config.world_size = line->ranks;

@@ -31,11 +31,15 @@ set(HEARTH_TIMEOUT_python 180)
 set(HEARTH_TIMEOUT_torch 300)
 set(HEARTH_TIMEOUT_fuzz 60)
 
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/run)
+file(CHMOD ${PROJECT_BINARY_DIR}/run PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+
 # Options of the sanitizers reach programs that were not built with them too, and mean nothing there.
 set(HEARTH_TEST_ENVIRONMENT
     "ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1" "UBSAN_OPTIONS=print_stacktrace=1"
     "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:die_after_fork=0"
     "XDG_CONFIG_HOME=${PROJECT_BINARY_DIR}/test-config" # not the keys of whoever runs the tests
+    "XDG_RUNTIME_DIR=${PROJECT_BINARY_DIR}/run" # nor the sockets, unless this path is too long for them
     "HEARTH_SOURCE_DIR=${PROJECT_SOURCE_DIR}" "HEARTH_BINARY_DIR=${PROJECT_BINARY_DIR}" "CC=${CMAKE_C_COMPILER}")
 
 # hearth_test(name label command...): a test that runs in the source directory; exit status 77 means skipped.

@@ -129,7 +129,7 @@ static void reap(struct server *server, uint64_t now_ns)
             conn_close(server, i, now_ns);
 }
 
-/* Whoever may come in: a unix name in the abstract space is open to all users. */
+/* Who may come in: a unix socket may stand in a folder that others can reach. */
 static bool welcome(int fd, const struct sock_addr *from)
 {
     return sock_addr_family(from) != SOCK_UNIX || sock_same_user(fd);

@@ -44,9 +44,9 @@ static int parse_path(const char *path, struct sock_addr *addr, struct error *er
 {
     if (sock_addr_parse(path, 0, addr) != HEARTH_OK || sock_addr_family(addr) != SOCK_UNIX)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
-                         "%s is no unix socket: say it like unix:@name or unix:/folder/name, not longer than "
-                         "a system takes",
-                         path);
+                         "%s is no unix socket: say it like unix:@name (at most %d characters) or "
+                         "unix:/folder/name (at most %d)",
+                         path, SOCK_NAME_MAX, SOCK_PATH_MAX);
     return HEARTH_OK;
 }
 
@@ -201,7 +201,7 @@ static struct guest *free_place(const struct desk *d)
     return NULL;
 }
 
-/* Those of other users are closed as they come. An abstract name has no mode that would keep them out. */
+/* Those of other users are closed as they come, wherever the user has put the socket. */
 static void admit(struct desk *d, uint64_t now_ns)
 {
     struct guest *place;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Configuration: defaults, the environment, checks. The only file that reads the environment. */
+/* Configuration: defaults, the environment, checks. Settings are read from the environment here alone. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

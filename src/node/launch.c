@@ -8,13 +8,19 @@
 #include "node/launch.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/hash.h"
+#include "os/sock.h"
+
 #define WORLD_MAX     (1 << 20) /* far above what a node accepts: that error is better */
 #define PORT_LOWEST   1024
 #define JOB_MAX       96
+#define CLEAN_MAX     (SOCK_NAME_MAX - 18) /* of a job in the name of a socket, behind "hearth-4294967295-" */
+#define CLEAN_TAIL    17                   /* "-" and a hash */
 #define SLURM_STEP_ID 0xfffffff0 /* from here on: batch scripts, interactive shells, not started by srun */
 
 struct source {
@@ -92,22 +98,28 @@ static int numbers(const struct source *s, const struct names *names, struct lau
 
 /* ---- where to meet ---- */
 
-/* A private socket, named by user and job, where all ranks are on this host. */
+/* A private socket, named by user and job, where all ranks are on this host. The name of a long job ends in
+ * its hash. */
 static void meet_here(const struct source *s, const char *job, struct launch *out)
 {
-    char clean[JOB_MAX];
-    size_t len = 0;
+    char clean[CLEAN_MAX + 1], tail[CLEAN_TAIL + 1] = "";
+    size_t len = 0, max = CLEAN_MAX;
 
     if (out->local_size != out->world_size)
         return;
-    for (; job[len] && len + 1 < sizeof(clean); len++) {
+    if (strnlen(job, CLEAN_MAX + 1) > CLEAN_MAX) {
+        snprintf(tail, sizeof(tail), "-%016" PRIx64, hash64(0, job, strlen(job)));
+        max -= CLEAN_TAIL;
+    }
+    for (; job[len] && len < max; len++) {
         char c = job[len];
         bool good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
                     c == '_' || c == '-';
         clean[len] = good ? c : '_';
     }
     clean[len] = '\0';
-    snprintf(out->rendezvous, sizeof(out->rendezvous), "unix:@hearth-%u-%s", (unsigned)s->user, clean);
+    snprintf(out->rendezvous, sizeof(out->rendezvous), "unix:@hearth-%u-%s%s", (unsigned)s->user, clean,
+             tail);
 }
 
 static void meet_children(const struct source *s, const char *prefix, struct launch *out)

@@ -39,7 +39,7 @@ int host_id(uint64_t *id)
     hash = hash_mix(hash, host_user());
     if (stat("/proc/self/ns/net", &net) == 0)
         hash = hash_mix(hash, (uint64_t)net.st_ino);
-    *id = hash;
+    *id = hash_mix(hash, sock_names_id());
     return HEARTH_OK;
 }
 

@@ -6,7 +6,7 @@
 #include "os/sock.h"
 
 /* Equal for processes that can share memory and unix sockets: the same boot of the same machine, the same
- * user, the same network namespace. */
+ * user, the same network namespace, the same folder for sockets. */
 int MUST_CHECK host_id(uint64_t *id);
 void host_name(char *name, size_t size); /* for people; always terminated, printable */
 uint32_t host_user(void);                /* effective user id */

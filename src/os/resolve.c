@@ -84,8 +84,8 @@ static int form_error(const char *text, struct error *error)
 {
     return error_set(error, HEARTH_INVALID, RANK_NONE,
                      "\"%.100s\" is not an address: write host:port, IPv4:port, [IPv6]:port, unix:/path "
-                     "or unix:@name",
-                     text);
+                     "(at most %d characters) or unix:@name (at most %d)",
+                     text, SOCK_PATH_MAX, SOCK_NAME_MAX);
 }
 
 /* Host and port apart; a numeric address is not a host here. */

@@ -257,7 +257,7 @@ static bool peers_fault(int why)
     }
 }
 
-int sock_dial(const struct sock_addr *to, const struct sock_addr *from, int *fd, struct error *error)
+static int dial(const struct sock_addr *to, const struct sock_addr *from, int *fd, struct error *error)
 {
     int status = sock_unix_enter(to, false, NULL, error);
     if (status != HEARTH_OK)
@@ -282,6 +282,18 @@ int sock_dial(const struct sock_addr *to, const struct sock_addr *from, int *fd,
 
 close_socket:
     sock_close(s);
+    return status;
+}
+
+int sock_dial(const struct sock_addr *to, const struct sock_addr *from, int *fd, struct error *error)
+{
+    struct sock_addr other;
+    struct error why;
+
+    int status = dial(to, from, fd, error);
+    if (status == HEARTH_PEER_LOST && sock_unix_elsewhere(to, &other) &&
+        dial(&other, from, fd, &why) == HEARTH_OK)
+        return HEARTH_OK;
     return status;
 }
 

@@ -19,9 +19,16 @@ enum sock_family { SOCK_NONE, SOCK_IPV4, SOCK_IPV6, SOCK_UNIX };
 
 #define SOCK_TEXT_MAX 128 /* of sock_addr_text, with its final 0 */
 
-/* "192.168.1.2:52416", "[fe80::1%eth0]:52416", "::1" (then default_port), "unix:/run/x", "unix:@name" (a name
- * in the abstract space where there is one, else a file in a private folder). Numbers only, no look-up:
- * HEARTH_INVALID for anything else. */
+#define SOCK_NAME_MAX 60 /* characters of "unix:@name" behind the @ */
+#if defined(__linux__)
+#define SOCK_PATH_MAX 107 /* of a path behind "unix:" */
+#else
+#define SOCK_PATH_MAX 103
+#endif
+
+/* "192.168.1.2:52416", "[fe80::1%eth0]:52416", "::1" (then default_port), "unix:/run/x", "unix:@name" (a file
+ * in a folder that only this user may enter). Numbers only, no look-up: HEARTH_INVALID for anything else,
+ * and for a path that is longer than the system takes. */
 int MUST_CHECK sock_addr_parse(const char *text, uint16_t default_port, struct sock_addr *out);
 /* The inverse; always terminated. */
 void sock_addr_text(const struct sock_addr *addr, char *text, size_t size);
@@ -79,6 +86,8 @@ int MUST_CHECK sock_send_fds(int fd, const void *message, size_t len, const int 
 ssize_t sock_recv_fds(int fd, void *message, size_t len_max, int *fds, int count_max, int *count);
 /* Whether the process at the other end of a unix socket runs as our user. */
 bool sock_same_user(int fd);
+/* Differs where names of "unix:@name" lead to different folders, as in containers that share a network. */
+uint64_t sock_names_id(void);
 
 /* A connected pair of unix sockets, for tests. */
 int MUST_CHECK sock_pair(int fds[2]);

@@ -9,20 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "core/bytes.h"
 #include "core/hash.h"
 #include "os/sock_native.h"
 
-#if defined(__linux__) && !defined(HEARTH_POSIX)
-#define ABSTRACT true
-#else
-#define ABSTRACT false
-#endif
-
-#define NAME_MAX_LEN 80 /* of "unix:@name": fits behind the folder too */
-#define HOST_MAX     64 /* characters of a numeric host, with its final 0 */
+#define HOST_MAX 64 /* characters of a numeric host, with its final 0 */
 
 union native {
     struct sockaddr any;
@@ -181,44 +173,47 @@ bool sock_addr_wildcard(const struct sock_addr *addr)
 
 /* ---- unix ---- */
 
-void sock_folder(char folder[SOCK_FOLDER_MAX])
-{
-    snprintf(folder, SOCK_FOLDER_MAX, "/tmp/hearth-%lu", (unsigned long)geteuid());
-}
+_Static_assert(SOCK_FOLDER_MAX + 1 + SOCK_NAME_MAX <= sizeof(((struct sockaddr_un *)0)->sun_path),
+               "every name fits behind every folder");
+_Static_assert(SOCK_PATH_MAX < sizeof(((struct sockaddr_un *)0)->sun_path), "with its final 0");
 
 const char *sock_addr_path(const struct sock_addr *addr, bool *private)
 {
     const char *path = (const char *)addr->raw + offsetof(struct sockaddr_un, sun_path);
-    char folder[SOCK_FOLDER_MAX];
 
     if (sock_addr_family(addr) != SOCK_UNIX || addr->len <= offsetof(struct sockaddr_un, sun_path) ||
         path[0] == '\0')
         return NULL;
-    sock_folder(folder);
-    size_t len = strlen(folder);
-    *private = !ABSTRACT && strncmp(path, folder, len) == 0 && path[len] == '/' &&
-               strchr(path + len + 1, '/') == NULL;
+    *private = sock_folder_holds(path);
     return path;
 }
 
-static int unix_put(struct sock_addr *addr, const char *path, size_t skip)
+static int unix_put(struct sock_addr *addr, const char *path)
 {
     struct sockaddr_un un = {.sun_family = AF_UNIX};
     size_t len = strlen(path);
 
-    if (len + 1 > sizeof(un.sun_path))
+    if (len > SOCK_PATH_MAX)
         return HEARTH_INVALID;
-    memcpy(un.sun_path + skip, path, len);
-    /* An abstract name has a 0 before it and none behind: every byte counts. */
+    memcpy(un.sun_path, path, len);
     native_put(addr, &un, offsetof(struct sockaddr_un, sun_path) + len + 1);
     return HEARTH_OK;
 }
 
-/* Printable, and a plain file name where it must be one. */
+void sock_addr_in_folder(struct sock_addr *addr, const char *folder, const char *name)
+{
+    char path[SOCK_FOLDER_MAX + 1 + SOCK_NAME_MAX];
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    int status = unix_put(addr, path);
+    assert(status == HEARTH_OK);
+    (void)status;
+}
+
+/* Printable, and a plain file name. */
 static bool name_good(const char *name)
 {
-    size_t len = strnlen(name, NAME_MAX_LEN + 1);
-    if (len == 0 || len > NAME_MAX_LEN || name[0] == '.')
+    size_t len = strnlen(name, SOCK_NAME_MAX + 1);
+    if (len == 0 || len > SOCK_NAME_MAX || name[0] == '.')
         return false;
     for (size_t i = 0; i < len; i++)
         if (name[i] <= ' ' || name[i] > '~' || name[i] == '/')
@@ -228,33 +223,27 @@ static bool name_good(const char *name)
 
 static int unix_parse(const char *text, struct sock_addr *out)
 {
+    char folder[SOCK_FOLDER_MAX];
+
     if (text[0] == '/')
-        return unix_put(out, text, 0);
+        return unix_put(out, text);
     if (text[0] != '@' || !name_good(text + 1))
         return HEARTH_INVALID;
-    if (ABSTRACT)
-        return unix_put(out, text + 1, 1);
-    char folder[SOCK_FOLDER_MAX], path[SOCK_FOLDER_MAX + NAME_MAX_LEN + 2];
     sock_folder(folder);
-    snprintf(path, sizeof(path), "%s/%s", folder, text + 1);
-    return unix_put(out, path, 0);
+    sock_addr_in_folder(out, folder, text + 1);
+    return HEARTH_OK;
 }
 
 static void unix_text(const struct sock_addr *addr, char *text, size_t size)
 {
-    union native n = native_of(addr);
     bool private = false;
     const char *path = sock_addr_path(addr, &private);
 
-    if (path != NULL) {
-        snprintf(text, size, "unix:%s%.*s", private ? "@" : "", (int)sizeof(n.un.sun_path),
-                 private ? strrchr(path, '/') + 1 : path);
-    } else if (addr->len > offsetof(struct sockaddr_un, sun_path) + 1) {
-        int len = (int)(addr->len - offsetof(struct sockaddr_un, sun_path) - 1);
-        snprintf(text, size, "unix:@%.*s", len, n.un.sun_path + 1);
-    } else {
+    if (path == NULL)
         snprintf(text, size, "unix:"); /* the end that dialled has no name */
-    }
+    else
+        snprintf(text, size, "unix:%s%.*s", private ? "@" : "",
+                 (int)sizeof(((struct sockaddr_un *)0)->sun_path), private ? strrchr(path, '/') + 1 : path);
 }
 
 /* ---- text ---- */

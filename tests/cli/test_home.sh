@@ -12,7 +12,9 @@ failed=0
 unset NO_COLOR HEARTH_SECRET HEARTH_SECRET_FILE HEARTH_SECRET_FD HEARTH_KEY_FILE HEARTH_PLAIN HEARTH_BIND HEARTH_SEEDS HEARTH_PORT
 export HEARTH_MDNS= # nothing is sent into the network of whoever runs this
 export XDG_CONFIG_HOME=$scratch/config
+export XDG_RUNTIME_DIR=$scratch/run
 folder=$XDG_CONFIG_HOME/hearth
+mkdir -m 700 "$scratch/run" "$scratch/run/hearth"
 cd "$scratch" || exit 1
 
 report() {
@@ -47,12 +49,13 @@ answers() {
     desk=
     [ -n "$1" ] || return
     rm -f ready
-    python3 - "$place" "$1" "$port" <<'PYTHON' &
+    rm -f "$scratch/run/hearth/$place"
+    python3 - "$scratch/run/hearth/$place" "$1" "$port" <<'PYTHON' &
 import socket, sys
 place, file, port = sys.argv[1:]
 peer = socket.create_server(("127.0.0.1", int(port)))  # a member that can be reached
 desk = socket.socket(socket.AF_UNIX)
-desk.bind("\0" + place)
+desk.bind(place)
 desk.listen(8)
 open("ready", "w").close()
 while True:

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -383,7 +384,8 @@ static void asker_trusts_nobody(void **state)
     sock_unlisten(listener);
 }
 
-/* As another user: neither side has anything to say. */
+/* As another user, at a socket that it can reach: neither side has anything to say. A name it does not even
+ * find. */
 static void only_our_user(void **state)
 {
     struct desk *desk;
@@ -393,7 +395,10 @@ static void only_our_user(void **state)
     (void)state;
     if (geteuid() != 0)
         skip();
-    desk = open_at(name);
+    desk = open_at(file);
+    assert_int_equal(chmod(folder, 0755), 0);
+    assert_int_equal(chmod(file + strlen("unix:"), 0666), 0);
+    struct desk *hidden = open_at(name);
     asked = 0;
     pid_t child = fork();
     assert_true(child >= 0);
@@ -401,7 +406,8 @@ static void only_our_user(void **state)
         struct sock_addr addr;
         int fd = -1;
         if (setuid(NOBODY) != 0 || sock_addr_parse(name, 0, &addr) != HEARTH_OK ||
-            sock_dial(&addr, NULL, &fd, &error) != HEARTH_OK)
+            sock_dial(&addr, NULL, &fd, &error) == HEARTH_OK ||
+            sock_addr_parse(file, 0, &addr) != HEARTH_OK || sock_dial(&addr, NULL, &fd, &error) != HEARTH_OK)
             _exit(1);
         struct iovec piece = {(void *)(uintptr_t) "status\n", 7};
         struct sock_wait wait = {.fd = fd, .want_recv = true};
@@ -416,6 +422,7 @@ static void only_our_user(void **state)
     }
     assert_int_equal(status, 0);
     assert_int_equal(asked, 0);
+    desk_close(hidden);
     desk_close(desk);
 }
 

@@ -68,13 +68,15 @@ def endpoint() -> str:
 
 
 def _host() -> str:
-    """Equal for processes that reach each other's unix sockets: boot of the machine, network namespace, user."""
+    """Equal for processes that reach each other's private sockets: boot, network namespace, user, folder."""
+    folder = os.environ.get("XDG_RUNTIME_DIR", "")
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             boot = file.read().strip()
-        return f"{boot} {os.stat('/proc/self/ns/net').st_ino} {os.geteuid()}"
+        where = os.stat(folder if os.path.isdir(folder) else "/tmp")
+        return f"{boot} {os.stat('/proc/self/ns/net').st_ino} {os.geteuid()} {where.st_dev}:{where.st_ino}"
     except OSError:
-        return f"{socket.gethostname()} {os.geteuid()}"
+        return f"{socket.gethostname()} {os.geteuid()} {folder[:64]}"
 
 
 def _place(hosts) -> str:
