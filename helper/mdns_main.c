@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hearth-mdns: speaks mDNS for the library, which starts it; docs/discovery.md has its lines. It needs no
  * privileges, keeps no files, and ends with its input. It is a process of its own since what it reads comes
- * from anybody on the network. */
+ * from anybody on the network, and gives up all rights but those to datagrams before it reads any of that. */
 #include <avahi-common/error.h>
 #include <avahi-common/malloc.h>
 #include <avahi-common/simple-watch.h>
@@ -17,6 +17,7 @@
 
 #include "helper/mdns_net.h"
 #include "os/leash.h"
+#include "os/sandbox.h"
 
 #define CACHE_ENTRIES 16384 /* records of one interface that avahi remembers */
 #define TURN_MS       1000  /* at least so often we look at interfaces and clocks */
@@ -190,6 +191,7 @@ int main(void)
     static struct context context;
     struct mdns *m = &context.mdns;
     int error = 0, status = EXIT_FAILURE;
+    struct error why;
 
     catch_signals();
     (void)leash_tie_gently((int)getppid()); /* if that has ended, so has our input */
@@ -198,6 +200,8 @@ int main(void)
     m->poll = loop != NULL ? avahi_simple_poll_get(loop) : NULL;
     if (m->poll == NULL || !out_init(&m->out, m->poll, STDOUT_FILENO))
         return EXIT_FAILURE;
+    if (sandbox_enter(&why) != HEARTH_OK) /* it is a second wall: without it nodes are found, too */
+        out_warn(&m->out, "sandbox", "the mdns helper is not fully sandboxed: %s", why.text);
     m->server = server_new(m->poll, &error);
     if (m->server == NULL) {
         out_warn(&m->out, "server", "cannot speak mDNS: %s", avahi_strerror(error));

@@ -218,6 +218,17 @@ class Mdns(unittest.TestCase):
 
     # ---- ends ----
 
+    @unittest.skipUnless(os.uname().machine in ("x86_64", "aarch64"), "there is no filter for this processor")
+    def test_helper_has_given_up_its_rights(self):
+        a, b = self.seeker(0, "1"), self.seeker(1, "2")
+        a.sees("2")
+        b.sees("1")
+        for seeker in (a, b):
+            status = Path(f"/proc/{seeker.helper()}/status").read_text(encoding="ascii")
+            self.assertRegex(status, r"NoNewPrivs:\s+1\n")
+            self.assertRegex(status, r"Seccomp:\s+2\n")
+            self.assertEqual([line for line in seeker.log if "sandbox" in line and "Landlock" not in line], [])
+
     def test_helper_killed_comes_back(self):
         a, b = self.seeker(0, "1"), self.seeker(1, "2")
         a.sees("2")
