@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains a small convolution net on Fashion-MNIST with PyTorch's DDP, with compressed gradients. Start it as you like:
 
-    torchrun --nproc_per_node 2 examples/train.py
+    python3 -m torch.distributed.run -r 9:1 -t 9:1 --nproc_per_node 2 examples/train.py
     hearth run -n 4 -- python3 examples/train.py --codec int8
     python3 examples/train.py --local 2
 """

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""examples/train.py learns, the same whichever way it is started: torchrun, hearth run, by itself."""
+"""examples/train.py learns, the same whichever way it is started: torchrun, hearth run, by itself; typed as
+docs/pytorch.md has it, in the virtual environment that it tells to make."""
 
 import importlib.util
 import os
@@ -7,20 +8,17 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
 SOURCE = Path(os.environ.get("HEARTH_SOURCE_DIR", Path(__file__).resolve().parents[2]))
 BINARY = Path(os.environ.get("HEARTH_BINARY_DIR", SOURCE / "build"))
 EXAMPLES = SOURCE / "examples"
-COMMAND = BINARY / "hearth"
 DATA = Path("/usr/share/datasets/fashion-mnist")
 SECONDS = 100
 STEPS = 30
 LAST = re.compile(r"accuracy ([\d.]+)%, (\d) replicas of the same bits; sent ([\d.]+) MB instead of ([\d.]+) MB")
-
-# Without -r and -t the torchrun of torch 1.13 fails under Python 3.11.
-TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "-r", "9:1", "-t", "9:1")
 
 MISSING = next((reason for there, reason in (
     (importlib.util.find_spec("torch"), "no torch here (Debian: python3-torch)"),
@@ -28,29 +26,66 @@ MISSING = next((reason for there, reason in (
 ) if not there), None)
 
 
-def run(*command):
-    """Its output. It has a process group of its own, which is gone when this returns."""
-    env = {**os.environ, "PYTHONPATH": str(SOURCE / "bindings/python"), "OMP_NUM_THREADS": "1",
-           "HEARTH_LIBRARY": os.environ.get("HEARTH_LIBRARY", str(BINARY / "libhearth.so"))}
-    with subprocess.Popen([str(word) for word in command], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, start_new_session=True) as process:
+def section(title):
+    """A part of docs/pytorch.md."""
+    text = (SOURCE / "docs/pytorch.md").read_text()
+    return re.search(rf"^## {title}\n(.*?)^## ", text, re.M | re.S)[1]
+
+
+def lines_of(text):
+    """What there is to type in it."""
+    return re.findall(r"^    (\S.*)$", text, re.M)
+
+
+class Environment:
+    """The virtual environment of the page, with the package in it but no other way to find it: what a line runs there
+    is what a user gets who has typed `pip install`."""
+
+    def __init__(self):
+        self.place = tempfile.TemporaryDirectory()
+        home = Path(self.place.name)
+        subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", "--without-pip", home], check=True,
+                       timeout=SECONDS)
+        (packages,) = home.glob("lib/python3*/site-packages")
+        (packages / "hearth.pth").write_text(f"{SOURCE / 'bindings/python'}\n")
+        self.variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        self.variables.update(PATH=os.pathsep.join([str(home / "bin"), str(BINARY), os.environ["PATH"]]),
+                              OMP_NUM_THREADS="1",
+                              HEARTH_LIBRARY=os.environ.get("HEARTH_LIBRARY", str(BINARY / "libhearth.so")))
+
+    def start(self, line):
+        return subprocess.Popen(["sh", "-c", f"exec {line}"], cwd=SOURCE, env=self.variables, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+
+    def run(self, *lines):
+        """The output of lines that are typed at once. Each has a process group of its own, which is gone afterwards."""
+        processes, told = [self.start(line) for line in lines], []
         try:
-            out, _ = process.communicate(timeout=SECONDS)
+            told = [process.communicate(timeout=SECONDS)[0] for process in processes]
         finally:
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-    if process.returncode:
-        raise AssertionError(f"{command}: exit status {process.returncode}\n{out}")
-    return out
+            for process in processes:
+                try:
+                    os.killpg(process.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+                process.wait()
+        for line, process, out in zip(lines, processes, told):
+            if process.returncode:
+                raise AssertionError(f"{line}: exit status {process.returncode}\n{out}")
+        return "".join(told)
 
 
 @unittest.skipIf(MISSING, MISSING)
 class Train(unittest.TestCase):
-    def train(self, *command, processes=2):
+    @classmethod
+    def setUpClass(cls):
+        cls.environment = Environment()
+        cls.addClassCleanup(cls.environment.place.cleanup)
+        cls.lines = [line for line in lines_of(section("Starting")) if "examples/train.py" in line]
+
+    def train(self, *lines, processes=2):
         """Last loss and accuracy; replicas were alike and fewer bytes were sent, or it would have failed."""
-        out = run(*command, "--steps", STEPS, "--batch", 16, "--codec", "int8")
+        out = self.environment.run(*[f"{line} --steps {STEPS} --batch 16 --codec int8" for line in lines])
         last = LAST.search(out)
         self.assertIsNotNone(last, out)
         accuracy, replicas, sent, plain = (float(text) for text in last.groups())
@@ -59,24 +94,33 @@ class Train(unittest.TestCase):
         self.assertGreater(accuracy, 20, out)  # 10 is chance
         return re.search(rf"step {STEPS}/{STEPS}: loss (\S+)", out)[1], accuracy
 
-    def test_started_in_three_ways(self):
-        script = EXAMPLES / "train.py"
-        found = {
-            "torchrun": self.train(*TORCHRUN, "--standalone", "--nproc_per_node", 2, script),
-            "hearth run": self.train(COMMAND, "run", "-n", 2, "--", sys.executable, script),
-            "itself": self.train(sys.executable, script, "--local", 2),
-        }
-        self.assertEqual(len(set(found.values())), 1, found)
+    def test_started_as_the_page_says(self):
+        torchrun, hearth_run, local = self.lines
+        self.assertIn("torch.distributed.run", torchrun)
+        self.assertIn("hearth run", hearth_run)
+        self.assertEqual(self.train(torchrun), self.train(local))
+        self.assertEqual(self.lines, lines_of((EXAMPLES / "train.py").read_text().split('"""')[1]))
+
+    def test_torchrun_on_two_machines(self):
+        """Both are this one."""
+        (line,) = [line for line in lines_of(section("Starting")) if "--node_rank 0" in line]
+        line = line.replace("desk", "127.0.0.1").replace(" train.py", " examples/train.py")
+        line += " --steps 3"
+        out = self.environment.run(line, line.replace("--node_rank 0", "--node_rank 1"))
+        self.assertIn("2 replicas of the same bits", out)
 
     def test_four_processes_and_topk(self):
-        out = run(sys.executable, EXAMPLES / "train.py", "--local", 4, "--steps", 5)
-        self.assertIn("4 replicas of the same bits", out)
+        rest = "--steps 5 --codec topk:0.01,values=int8"
+        outs = [self.environment.run(f"{line} {rest}") for line in (self.lines[1], "python3 examples/train.py --local 4")]
+        for out in outs:
+            self.assertIn("4 replicas of the same bits", out)
+        self.assertEqual(*[re.search(r"step 5/5: loss (\S+)", out)[1] for out in outs])
 
     def test_is_short(self):
         self.assertLess(len((EXAMPLES / "train.py").read_text().splitlines()), 80)
 
     def test_notebook(self):
-        self.assertIn("all replicas hold the same bits", run(sys.executable, EXAMPLES / "notebook.py"))
+        self.assertIn("all replicas hold the same bits", self.environment.run("python3 examples/notebook.py"))
 
 
 if __name__ == "__main__":
