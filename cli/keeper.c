@@ -22,6 +22,7 @@
 #include "cli/args.h"
 #include "cli/launch_message.h"
 #include "cli/post.h"
+#include "cli/route.h"
 #include "cli/signals.h"
 #include "core/types.h"
 #include "os/clock.h"
@@ -168,10 +169,20 @@ static void become(struct keeper *k, struct pipes *p, int keeper)
     _exit(CODE_NOT_RUN);
 }
 
+/* Gloo asks what this machine's name means, and takes 127.0.0.1 if it means nothing. */
+static void tell_gloo(void)
+{
+    char interface[ROUTE_IFACE_MAX];
+    if (!getenv("GLOO_SOCKET_IFNAME") &&
+        route_interface(getenv("HEARTH_BIND"), getenv("MASTER_ADDR"), interface))
+        setenv("GLOO_SOCKET_IFNAME", interface, 1);
+}
+
 static void start(struct keeper *k, bool has_input)
 {
     struct pipes p = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
     int keeper = (int)getpid(), reason = 0;
+    tell_gloo();
     pid_t pid = pipes_open(&p, has_input) ? fork() : -1;
     if (pid == 0)
         become(k, &p, keeper);

@@ -112,6 +112,19 @@ bool route_to(const char *host, char *address, char *interface, char *why, size_
     return found;
 }
 
+bool route_interface(const char *bind, const char *master, char *interface)
+{
+    char address[ROUTE_TEXT_MAX], why[ROUTE_TEXT_MAX + 64];
+    if (bind && bind[0])
+        return route_bind(bind, address, interface, why, sizeof why);
+    struct addrinfo hints = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_DGRAM}, *info;
+    if (!master || getaddrinfo(master, "9", &hints, &info) != 0)
+        return false;
+    bool found = source_of(info, address) && find(NULL, address, address, interface);
+    freeaddrinfo(info);
+    return found;
+}
+
 static bool is_free(uint16_t port)
 {
     struct sockaddr_in6 address = {

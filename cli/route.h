@@ -19,6 +19,10 @@ bool route_to(const char *host, char *address, char *interface, char *why, size_
 /* The address of an interface, IPv4 first, or the address itself if the text is one of ours. */
 bool route_bind(const char *text, char *address, char *interface, char *why, size_t size);
 
+/* The interface that a job's connections go by: that of `bind` (NULL or empty: not said), else the one that
+ * leads to the address `master`. Names of hosts are not looked up. false: none is known. */
+bool route_interface(const char *bind, const char *master, char *interface);
+
 /* Two neighbouring TCP ports that nobody listens on; 0: none found. */
 uint16_t route_ports(void);
 

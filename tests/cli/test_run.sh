@@ -8,7 +8,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 number=0
 failed=0
-unset NO_COLOR HEARTH_RANK RANK MASTER_ADDR MASTER_PORT OMP_NUM_THREADS
+unset NO_COLOR HEARTH_RANK RANK MASTER_ADDR MASTER_PORT OMP_NUM_THREADS GLOO_SOCKET_IFNAME
 unset HEARTH_SECRET HEARTH_SECRET_FILE HEARTH_SECRET_FD HEARTH_KEY_FILE HEARTH_PLAIN
 
 # report STATUS NAME: one TAP line; what the command said follows if it was wrong.
@@ -154,6 +154,15 @@ torch='echo "$MASTER_ADDR $MASTER_PORT ${OMP_NUM_THREADS-unset}"'
 MASTER_ADDR=::1 MASTER_PORT=1234 OMP_NUM_THREADS=3 run -n 2 -- sh -c "$torch"
 [ $code -eq 0 ] && [ "$(sort "$scratch/out" | tr '\n' '+')" = "[0] ::1 1234 3+[1] ::1 1234 3+" ]
 report $? "MASTER_ADDR, MASTER_PORT and OMP_NUM_THREADS stay as the user set them"
+run -n 1 -- sh -c 'echo "gloo by $GLOO_SOCKET_IFNAME"'
+[ $code -eq 0 ] && lines 1 '\] gloo by lo$'
+report $? "gloo gets the interface that leads to MASTER_ADDR"
+GLOO_SOCKET_IFNAME=mine run -n 1 -- sh -c 'echo "gloo by $GLOO_SOCKET_IFNAME"'
+[ $code -eq 0 ] && lines 1 '\] gloo by mine$'
+report $? "GLOO_SOCKET_IFNAME stays as the user set it"
+MASTER_ADDR=no.such.host.invalid run -n 1 -- sh -c 'echo "gloo by ${GLOO_SOCKET_IFNAME-itself}"'
+[ $code -eq 0 ] && lines 1 '\] gloo by itself$'
+report $? "a name that stands for no address leads nowhere, and nobody waits for it"
 RANK=7 MASTER_ADDR=elsewhere MASTER_PORT=1234 run -n 1 -- sh -c "$torch"
 [ $code -eq 0 ] && grep -qE '^\[0\] 127\.0\.0\.1 [0-9]{5} unset$' "$scratch/out"
 report $? "those of a launcher that we run under are not the user's; one rank has its threads"

@@ -10,7 +10,7 @@ import time
 import unittest
 
 from household import Figures, Household, missing, replayable, seeds
-from lab import Lab, sh, unavailable
+from lab import DEVICE, Lab, sh, unavailable
 
 HOSTS = 4
 STRANDED_S = 15
@@ -108,7 +108,7 @@ class Faults(unittest.TestCase):
             begun, lost = time.monotonic(), chance.choice(self.home.hosts)
             for host in self.home.hosts:  # the largest number that anybody asks for counts
                 self.home.up(host, "--min", 4 if host == lost else 3, "--job", "work", "--", "sh", "-c",
-                             "echo with $HEARTH_WORLD_SIZE; exec sleep 600")
+                             "echo with $HEARTH_WORLD_SIZE, gloo by $GLOO_SOCKET_IFNAME; exec sleep 600")
             FIGURES.add("program_begins", self.started(4, self.home.hosts, begun) - begun)
             since = time.monotonic()
             self.home.kill(lost)
@@ -119,9 +119,9 @@ class Faults(unittest.TestCase):
         self.repeat(1, 20, once)
 
     def started(self, size, hosts, since):
-        """When the last of these hosts had started the program with so many machines."""
+        """When the last of these hosts had started the program with so many machines, and the network's interface."""
         return max(self.home.wait_for(f"{host} starts with {size}", lambda: self.home.logged(
-            host, f"with {size}$", since)) for host in hosts)
+            host, f"with {size}, gloo by {DEVICE}$", since)) for host in hosts)
 
     # ---- silence ----
 
