@@ -27,10 +27,9 @@ static void dispute_length(struct op *op, int sender, int receiver, uint64_t sen
 {
     struct error verdict;
     error_set(&verdict, HEARTH_MISMATCH, sender,
-              "%s #%" PRIu64 " (tag %" PRIu64 "): rank %d sends %" PRIu64
-              " bytes to rank %d, which expects %" PRIu64,
-              plan_kind_name(op->program->plan.kind), op->sequence, op->tag, sender, sent, receiver,
-              expected);
+              "%s #%" PRIu64 "%s: rank %d sends %" PRIu64 " bytes to rank %d, which expects %" PRIu64,
+              plan_kind_name(op->program->plan.kind), op->sequence, tag_text(op->tag).s, sender, sent,
+              receiver, expected);
     dispute_raise(op->group, op->tag, op->sequence, &verdict);
 }
 

@@ -87,8 +87,8 @@ static void judge(const struct dispute *d, struct error *verdict)
         others++;
     }
     if (first == RANK_NONE) {
-        error_set(verdict, HEARTH_MISMATCH, RANK_NONE,
-                  "operation #%" PRIu64 " (tag %" PRIu64 "): members disagree", d->sequence, d->tag);
+        error_set(verdict, HEARTH_MISMATCH, RANK_NONE, "operation #%" PRIu64 "%s: members disagree",
+                  d->sequence, tag_text(d->tag).s);
         return;
     }
     char its[96], theirs[96], more[32] = "";
@@ -100,8 +100,8 @@ static void judge(const struct dispute *d, struct error *verdict)
     if (others > 1)
         snprintf(more, sizeof more, " (and %d more)", others - 1);
     error_set(verdict, HEARTH_MISMATCH, first,
-              "operation #%" PRIu64 " (tag %" PRIu64 "): rank %d%s called %s, but %srank %d%s called %s%s",
-              d->sequence, d->tag, first, more, its, clear ? "most, like " : "", most, clear ? "," : "",
+              "operation #%" PRIu64 "%s: rank %d%s called %s, but %srank %d%s called %s%s", d->sequence,
+              tag_text(d->tag).s, first, more, its, clear ? "most, like " : "", most, clear ? "," : "",
               theirs, strcmp(its, theirs) == 0 ? ": other counts, or another config" : "");
 }
 
@@ -250,8 +250,8 @@ static void open_case(struct group *group, uint64_t tag, uint64_t sequence, cons
     struct dispute *d = verdict == NULL ? dispute_open(group, tag, sequence) : NULL;
     if (d == NULL) {
         struct error plain;
-        error_set(&plain, HEARTH_MISMATCH, RANK_NONE,
-                  "operation #%" PRIu64 " (tag %" PRIu64 "): members disagree", sequence, tag);
+        error_set(&plain, HEARTH_MISMATCH, RANK_NONE, "operation #%" PRIu64 "%s: members disagree", sequence,
+                  tag_text(tag).s);
         announce(group, tag, sequence, verdict != NULL ? verdict : &plain);
         return;
     }

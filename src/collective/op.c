@@ -12,8 +12,8 @@
 void op_describe(const struct op *op, char *text, size_t size)
 {
     const char *name = plan_kind_name(op->program->plan.kind);
-    snprintf(text, size, "%s #%llu (tag %llu) on rank %d of %d", name, (unsigned long long)op->sequence,
-             (unsigned long long)op->tag, op->group->rank, op->group->view.size);
+    snprintf(text, size, "%s #%llu%s on rank %d of %d", name, (unsigned long long)op->sequence,
+             tag_text(op->tag).s, op->group->rank, op->group->view.size);
 }
 
 /* The lane that began first and has not ended: the others wait for it sooner or later. */
@@ -428,8 +428,8 @@ int group_refuse(struct group *group, uint64_t tag, const struct error *why)
     if (group_advance(group, tag, &ignored) == HEARTH_OK || why->status == HEARTH_LIMIT) {
         bool lost = status_is_loss(why->status); /* then for them too, whether they know it or not */
         error_set(&theirs, lost ? group->engine->loss : HEARTH_ABORTED, lost ? why->rank : group->rank,
-                  "operation #%llu (tag %llu): rank %d could not start it: %s", (unsigned long long)sequence,
-                  (unsigned long long)tag, group->rank, why->text);
+                  "operation #%llu%s: rank %d could not start it: %s", (unsigned long long)sequence,
+                  tag_text(tag).s, group->rank, why->text);
         error_advise(&theirs);
         group_tell(group, FRAME_ABORT, tag, sequence, &theirs);
         engine_drop_waiting(group, tag, sequence);

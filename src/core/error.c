@@ -145,6 +145,14 @@ void error_advise(struct error *error)
     memcpy(error->text + len, advice, sizeof advice);
 }
 
+struct tag_text tag_text(uint64_t tag)
+{
+    struct tag_text text = {""};
+    if (tag <= UINT32_MAX)
+        snprintf(text.s, sizeof text.s, " (tag %u)", (unsigned)tag);
+    return text;
+}
+
 struct error *error_last(void)
 {
     static _Thread_local struct error last = {.rank = RANK_NONE};

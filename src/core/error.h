@@ -29,6 +29,13 @@ int error_vset(struct error *error, int status, int rank, const char *format, va
 /* A text of HEARTH_VIEW_CHANGED ends with how to go on, whatever must be cut for it. Others stay. */
 void error_advise(struct error *error);
 
+/* " (tag 7)", for the name of an operation. "": nobody has given that tag. Those of the library's own
+ * operations are hashes, beyond 32 bits, and tell people nothing. */
+struct tag_text {
+    char s[24];
+};
+struct tag_text tag_text(uint64_t tag);
+
 /* The calling thread's last error: what hearth_error_text shows. */
 struct error *error_last(void);
 

@@ -25,8 +25,8 @@ static void describe(const struct reduction *r, char *text, size_t size)
     char codec[CODEC_TEXT_MAX];
     const struct group *group = r->call.group->group; /* the reduction itself may be one of a few of them */
     codec_text(&r->call.codec, codec, sizeof codec);
-    snprintf(text, size, NAME " #%llu (tag %llu, %.60s) on rank %d of %d", (unsigned long long)r->sequence,
-             (unsigned long long)r->opts.tag, codec, group_rank(group), group_size(group));
+    snprintf(text, size, NAME " #%llu%s by %.60s on rank %d of %d", (unsigned long long)r->sequence,
+             tag_text(r->opts.tag).s, codec, group_rank(group), group_size(group));
 }
 
 static int fail_with(struct reduction *r, int status, int rank, const char *reason)

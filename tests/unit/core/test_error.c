@@ -170,6 +170,14 @@ static void a_changed_view_says_how_to_go_on(void **state)
     }
 }
 
+static void tags_of_people_are_shown(void **state)
+{
+    (void)state;
+    assert_string_equal(tag_text(0).s, " (tag 0)");
+    assert_string_equal(tag_text(UINT32_MAX).s, " (tag 4294967295)");
+    assert_string_equal(tag_text(UINT64_C(18324011360988792451)).s, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,6 +189,7 @@ int main(void)
         cmocka_unit_test(an_error_can_be_wrapped_in_place),
         cmocka_unit_test(the_last_error_belongs_to_its_thread),
         cmocka_unit_test(a_changed_view_says_how_to_go_on),
+        cmocka_unit_test(tags_of_people_are_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
