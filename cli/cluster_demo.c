@@ -8,6 +8,9 @@
 
 #include "core/hash.h"
 
+#define ATTEMPTS 64  /* machines that may be lost, one after the other */
+#define GONE_MAX 512 /* their names */
+
 /* ---- the race of a plan ---- */
 
 static void ignore_lane(void *arg, const struct race_lane *lane)
@@ -56,8 +59,8 @@ static bool read_here(struct cluster_demo *d)
     if (!d->data || dataset_read(d->data, "train", &d->train, &error))
         return false;
     bool same = dataset_read(d->data, "t10k", &d->test, &error) == HEARTH_OK &&
-                d->train.count == d->plan->train_count && d->test.count == d->plan->test_count &&
-                cluster_demo_hash(&d->train, &d->test) == d->plan->data_hash;
+                d->train.count == d->plan->demo.train_count && d->test.count == d->plan->demo.test_count &&
+                cluster_demo_hash(&d->train, &d->test) == d->plan->demo.data_hash;
     if (!same) {
         dataset_free(&d->train);
         dataset_free(&d->test);
@@ -80,7 +83,7 @@ static bool make_room(const struct demo_plan *plan, size_t count, struct dataset
 /* From the starter, who is the first of those in `few`. */
 static int send_images(struct cluster_demo *d, hearth_group *few)
 {
-    size_t pixels = (size_t)d->plan->width * d->plan->height;
+    size_t pixels = (size_t)d->plan->demo.width * d->plan->demo.height;
     struct dataset *sets[] = {&d->train, &d->test};
     int status = HEARTH_OK;
     for (int i = 0; i < 2 && !status; i++) {
@@ -103,7 +106,7 @@ static bool labels_are_good(const struct dataset *set)
 
 static bool is_as_told(const struct cluster_demo *d)
 {
-    return cluster_demo_hash(&d->train, &d->test) == d->plan->data_hash && labels_are_good(&d->train) &&
+    return cluster_demo_hash(&d->train, &d->test) == d->plan->demo.data_hash && labels_are_good(&d->train) &&
            labels_are_good(&d->test);
 }
 
@@ -116,19 +119,17 @@ static int most(hearth_group *group, int *value)
     return status;
 }
 
-static int share_images(struct cluster_demo *d)
+static void free_images(struct cluster_demo *d)
 {
-    bool starts = hearth_rank(d->group) == d->starter, lacks = !starts && !read_here(d);
-    bool room = !lacks || (make_room(d->plan, d->plan->train_count, &d->train) &&
-                           make_room(d->plan, d->plan->test_count, &d->test));
+    dataset_free(&d->train);
+    dataset_free(&d->test);
+}
+
+/* `lacks`: this member has none; it has, afterwards, if all went well. */
+static int give_images(struct cluster_demo *d, bool lacks)
+{
     hearth_group *few = NULL;
-    int need = !room ? 2 : lacks; /* 2: no memory */
-    int status = most(d->group, &need);
-    if (status || need == 0)
-        return status;
-    if (need == 2)
-        return HEARTH_NO_MEMORY;
-    status = hearth_group_split(d->group, starts || lacks ? 0 : -1, starts ? 0 : 1, NULL, &few);
+    int status = hearth_group_split(d->group, d->starts || lacks ? 0 : -1, d->starts ? 0 : 1, NULL, &few);
     if (!status && few)
         status = send_images(d, few);
     hearth_group_close(few);
@@ -136,6 +137,21 @@ static int share_images(struct cluster_demo *d)
     if (!status)
         status = most(d->group, &wrong);
     return status ? status : wrong ? HEARTH_PROTOCOL : HEARTH_OK;
+}
+
+static int share_images(struct cluster_demo *d)
+{
+    const struct demo_plan *plan = &d->plan->demo;
+    bool lacks = !d->starts && !d->train.images.bytes && !read_here(d);
+    bool room = !lacks || (make_room(plan, plan->train_count, &d->train) &&
+                           make_room(plan, plan->test_count, &d->test));
+    int need = !room ? 2 : lacks; /* 2: no memory */
+    int status = most(d->group, &need);
+    if (!status && need > 0)
+        status = need == 2 ? HEARTH_NO_MEMORY : give_images(d, lacks);
+    if (status && lacks)
+        free_images(d);
+    return status;
 }
 
 /* ---- the lanes ---- */
@@ -186,12 +202,18 @@ static int gather_ends(struct teller *t)
 
 static void fill_job(struct cluster_demo *d)
 {
-    const struct demo_plan *plan = d->plan;
+    const struct demo_plan *plan = &d->plan->demo;
     d->job = (struct train_job){.train = &d->train, .test = &d->test, .epochs = 1, .batch = plan->batch};
     d->job.mlp = (struct mlp){(size_t)plan->width * plan->height, plan->hidden, plan->classes};
     d->job.rate = plan->rate;
     d->job.seed = plan->seed;
     d->race->job = &d->job;
+}
+
+/* Also for the second time. */
+static void begin_lane(struct race_lane *lane)
+{
+    *lane = (struct race_lane){.name = lane->name, .codec = lane->codec, .like = lane->like};
 }
 
 static int run_lanes(struct cluster_demo *d, struct teller *t, struct racer *r)
@@ -200,43 +222,77 @@ static int run_lanes(struct cluster_demo *d, struct teller *t, struct racer *r)
     int none = !room, status = most(d->group, &none);
     if (!status && none)
         status = racer_fail(r, 0, HEARTH_NO_MEMORY, "no memory for a replica, here or elsewhere");
-    for (int lane = 0; lane < d->race->lane_count && !status; lane++) {
+    for (d->lane = d->plan->demo.first_lane; d->lane < d->plan->demo.lanes && !status; d->lane++) {
+        begin_lane(&d->race->lanes[d->lane]);
         status = hearth_adapt(d->group); /* each lane lasts for minutes: more may be known of the ways */
         if (!status)
-            status = racer_lane(r, lane);
+            status = racer_lane(r, (int)d->lane);
         if (!status)
             status = gather_ends(t);
+        if (status)
+            break;
     }
-    if (status && !t->tally.failed)
+    if (status && !t->tally.failed && !cluster_lost(status))
         racer_fail(r, 0, status, hearth_error_text());
     if (room)
         trainer_fini(&r->trainer);
     return status;
 }
 
-bool cluster_demo_run(struct cluster_demo *demo)
+static int run_once(struct cluster_demo *demo)
 {
     struct teller t = {.demo = demo};
     struct racer r = {.race = demo->race,
                       .rank = hearth_rank(demo->group),
                       .speaks = true,
+                      .goes_on = true,
                       .syncs = true,
                       .quit = demo->quit,
                       .tell = take,
                       .arg = &t};
+    demo->race->ranks = hearth_size(demo->group);
+    demo->lane = demo->plan->demo.first_lane;
     int status = share_images(demo);
-    if (status) {
-        racer_fail(&r, 0, status, "the images could not be shared");
-        return false;
-    }
+    if (status)
+        return cluster_lost(status) ? status : racer_fail(&r, 0, status, "the images could not be shared");
     fill_job(demo);
-    return run_lanes(demo, &t, &r) == HEARTH_OK && !t.tally.failed;
+    status = run_lanes(demo, &t, &r);
+    return !status && t.tally.failed ? HEARTH_DIFFERS : status;
+}
+
+/* With those that are left. */
+static int go_on(struct cluster_demo *demo)
+{
+    char gone[GONE_MAX];
+    demo->plan->demo.first_lane = demo->lane;
+    int status = cluster_form_again(demo->node, CLUSTER_DEMO_JOB, &demo->group, gone, sizeof gone);
+    if (!status)
+        status = cluster_plan_share(demo->group, demo->starts, demo->plan, &demo->starter);
+    if (!demo->starts) /* machines that are up say so themselves */
+        return status;
+    demo->race->trouble(demo->race->arg);
+    if (status)
+        fprintf(stderr, "hearth demo: a machine is lost, and the others cannot go on: %s: %s\n",
+                hearth_status_name(status), hearth_error_text());
+    else
+        fprintf(stderr, "hearth demo: %s is lost; %s begins again with %d machines\n", gone,
+                demo->race->lanes[demo->lane].name, hearth_size(demo->group));
+    return status;
+}
+
+int cluster_demo_run(struct cluster_demo *demo)
+{
+    int status = run_once(demo);
+    for (int i = 0; i < ATTEMPTS && cluster_lost(status); i++) {
+        status = go_on(demo);
+        if (!status)
+            status = run_once(demo);
+    }
+    return status;
 }
 
 void cluster_demo_fini(struct cluster_demo *demo)
 {
-    if (hearth_rank(demo->group) == demo->starter)
-        return;
-    dataset_free(&demo->train);
-    dataset_free(&demo->test);
+    if (!demo->starts)
+        free_images(demo);
 }

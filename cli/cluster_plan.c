@@ -7,10 +7,11 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define PLAN_MAGIC   0x4e4c5048u
-#define PLAN_VERSION 1u
+#define PLAN_VERSION 2u
 #define PART_MS      2000
 
 /* ---- bytes ---- */
@@ -73,9 +74,9 @@ static void walk_bench(struct cursor *c, struct bench_plan *plan)
 
 static void walk_demo(struct cursor *c, struct demo_plan *plan)
 {
-    uint32_t *numbers[] = {&plan->train_count, &plan->test_count, &plan->width, &plan->height,
-                           &plan->classes,     &plan->hidden,     &plan->batch, &plan->steps_max,
-                           &plan->test_images, &plan->lanes};
+    uint32_t *numbers[] = {&plan->train_count, &plan->test_count, &plan->width,     &plan->height,
+                           &plan->classes,     &plan->hidden,     &plan->batch,     &plan->steps_max,
+                           &plan->test_images, &plan->lanes,      &plan->first_lane};
     field64(c, &plan->seed);
     field64(c, &plan->data_hash);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
@@ -142,7 +143,7 @@ static const char *judge_demo(const struct demo_plan *plan)
         return "the number of steps";
     if (!isfinite(plan->rate) || !(plan->rate > 0) || !(plan->target > 0) || !isfinite(plan->target))
         return "the rates";
-    if (!is_within(plan->lanes, 1, CLUSTER_LANES_MAX))
+    if (!is_within(plan->lanes, 1, CLUSTER_LANES_MAX) || plan->first_lane >= plan->lanes)
         return "the number of codecs";
     for (uint32_t i = 0; i < plan->lanes; i++) {
         if (!codec_is_good(plan->codecs[i]))
@@ -200,6 +201,67 @@ int cluster_plan_share(hearth_group *group, bool starts, struct cluster_plan *pl
     status = hearth_broadcast(group, bytes, sizeof bytes, HEARTH_U8, *starter, NULL);
     if (!status && !cluster_plan_decode(plan, bytes, &why))
         return HEARTH_PROTOCOL;
+    return status;
+}
+
+/* ---- going on ---- */
+
+bool cluster_lost(int status)
+{
+    return status == HEARTH_VIEW_CHANGED || status == HEARTH_PEER_LOST || status == HEARTH_ABORTED ||
+           status == HEARTH_GROUP_BROKEN;
+}
+
+/* NULL: no memory. */
+static struct hearth_member *list_members(hearth_group *group, int *count)
+{
+    *count = hearth_size(group);
+    struct hearth_member *list = calloc((size_t)*count, sizeof *list);
+    for (int rank = 0; list && rank < *count; rank++) {
+        list[rank].size = sizeof *list;
+        if (hearth_group_member(group, rank, &list[rank]))
+            list[rank].id[0] = 0;
+    }
+    return list;
+}
+
+/* Takes out of the list one that is still there. */
+static void cross_out(struct hearth_member *list, int *count, const char *id)
+{
+    for (int i = 0; i < *count; i++) {
+        if (strcmp(list[i].id, id) != 0)
+            continue;
+        memmove(&list[i], &list[i + 1], (size_t)(--*count - i) * sizeof *list);
+        return;
+    }
+}
+
+static void say_gone(const struct hearth_member *list, int count, char *text, size_t size)
+{
+    size_t at = 0;
+    snprintf(text, size, "a member");
+    for (int i = 0; i < count && at < size; i++)
+        at += (size_t)snprintf(text + at, size - at, "%s%s",
+                               i == 0           ? ""
+                               : i == count - 1 ? " and "
+                                                : ", ",
+                               list[i].name[0] ? list[i].name : "a member");
+}
+
+int cluster_form_again(hearth_node *node, const char *job, hearth_group **group, char *gone, size_t size)
+{
+    int before = 0, now = 0;
+    struct hearth_member *old = list_members(*group, &before), *next = NULL;
+    hearth_group_close(*group);
+    *group = NULL;
+    int status = hearth_form(node, job, 2, group);
+    if (!status)
+        next = list_members(*group, &now);
+    for (int i = 0; old && next && i < now; i++)
+        cross_out(old, &before, next[i].id);
+    say_gone(old, old && next ? before : 0, gone, size);
+    free(old);
+    free(next);
     return status;
 }
 

@@ -34,8 +34,8 @@ struct demo_plan {
     uint32_t train_count, test_count; /* images */
     uint32_t width, height, classes;
     uint32_t hidden, batch, steps_max, test_images;
-    float rate, target; /* of learning; share of the test images that are to be right */
-    uint32_t lanes;
+    float rate, target;         /* of learning; share of the test images that are to be right */
+    uint32_t lanes, first_lane; /* how many; the first that is not done */
     char codecs[CLUSTER_LANES_MAX][CLUSTER_CODEC_MAX];
 };
 
@@ -56,6 +56,12 @@ bool cluster_plan_decode(struct cluster_plan *plan, const uint8_t bytes[static C
  * afterwards. *starter is the rank of who started, of several the lowest. HEARTH_INVALID (starter -1): nobody
  * does; HEARTH_PROTOCOL: the plan is not one. Else the status of the operation. */
 int cluster_plan_share(hearth_group *group, bool starts, struct cluster_plan *plan, int *starter);
+
+/* Whether a machine is lost, so that those that are left can go on. */
+bool cluster_lost(int status);
+/* After that: forms the job again with those that are left, at least two, and says who is gone: "anna and ben".
+ * On failure *group is NULL; hearth_error_text says why. */
+int cluster_form_again(hearth_node *node, const char *job, hearth_group **group, char *gone, size_t size);
 
 /* Closes the group. Who closes first ends what others have not begun yet: so, if all went well (`status`), it
  * waits until everybody has come so far, at most two seconds. */

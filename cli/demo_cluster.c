@@ -43,46 +43,49 @@ static bool run_lanes(struct race *race, void *arg)
 {
     struct cluster_demo *d = arg;
     d->race = race;
-    return cluster_demo_run(d);
+    return cluster_demo_run(d) == HEARTH_OK;
 }
 
 /* Others began theirs in the same moment: this machine takes part in it, and shows nothing. */
 static int follow(struct cluster_demo *d, struct race *race)
 {
     fprintf(stderr, "hearth demo: another machine began it at the same time; this one takes part\n");
-    cluster_demo_race(d->plan, hearth_size(d->group), race);
+    cluster_demo_race(&d->plan->demo, hearth_size(d->group), race);
     d->race = race;
     d->data = DEMO_DATA_DIR;
     d->train = d->test = (struct dataset){.count = 0};
-    bool good = cluster_demo_run(d);
+    int status = cluster_demo_run(d);
     cluster_demo_fini(d);
-    return good ? EXIT_GOOD : EXIT_FAILED_CHECK;
+    return status ? EXIT_FAILED_CHECK : EXIT_GOOD;
 }
 
 static int lead(struct demo *demo, struct cluster_demo *d, struct race *race)
 {
     char names[NAMES_MAX];
     cluster_names(d->group, true, names, sizeof names);
-    cluster_demo_race(d->plan, hearth_size(d->group), race);
+    cluster_demo_race(&d->plan->demo, hearth_size(d->group), race);
     race->machines = names;
     demo->ranks = hearth_size(d->group);
     return demo_show(demo, race, run_lanes, d);
 }
 
-static int run(struct demo *demo, hearth_group *group, struct race *race)
+static int run(struct demo *demo, hearth_node *node, hearth_group **group, struct race *race)
 {
     struct cluster_plan plan = {.kind = CLUSTER_PLAN_DEMO};
-    struct cluster_demo d = {.group = group, .train = demo->train, .test = demo->test};
+    struct cluster_demo d = {
+        .node = node, .group = *group, .plan = &plan, .train = demo->train, .test = demo->test};
     fill_plan(demo, &plan.demo);
-    int status = cluster_plan_share(group, true, &plan, &d.starter);
+    int status = cluster_plan_share(*group, true, &plan, &d.starter);
     if (!status && plan.kind != CLUSTER_PLAN_DEMO)
         status = HEARTH_PROTOCOL;
     if (status) {
         fprintf(stderr, "hearth demo: %s: %s\n", hearth_status_name(status), hearth_error_text());
         return EXIT_FAILED_CHECK;
     }
-    d.plan = &plan.demo;
-    return d.starter == hearth_rank(group) ? lead(demo, &d, race) : follow(&d, race);
+    d.starts = d.starter == hearth_rank(*group);
+    int code = d.starts ? lead(demo, &d, race) : follow(&d, race);
+    *group = d.group;
+    return code;
 }
 
 int demo_cluster(struct demo *demo)
@@ -108,7 +111,7 @@ int demo_cluster(struct demo *demo)
     }
     code = cluster_gather(&usage, &cluster, &what, &group);
     if (code == ARGS_GO) {
-        code = run(demo, group, race);
+        code = run(demo, cluster.node, &group, race);
         cluster_plan_part(group, code);
     }
     cluster_leave(&cluster);

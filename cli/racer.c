@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "cli/cluster_plan.h"
 #include "core/hash.h"
 
 static void tell(const struct racer *r, struct race_note *note)
@@ -95,7 +96,7 @@ int racer_lane(struct racer *r, int index)
     int status = open_lane(r, lane);
     if (!status)
         status = run_steps(r, lane);
-    if (status)
+    if (status && !(r->goes_on && cluster_lost(status)))
         racer_fail(r, index, status, status == HEARTH_CANCELLED ? "asked to end" : hearth_error_text());
     note.kind = NOTE_END;
     note.steps = lane->steps;

@@ -26,6 +26,7 @@ struct racer {
     struct race *race;
     int rank;
     bool speaks;             /* of what all see alike: beginnings and points */
+    bool goes_on;            /* the caller does, when a member is lost: that is no failure to tell of */
     bool syncs;              /* gradients meet by a hearth_sync, as in a trainer of one's own */
     const atomic_bool *quit; /* NULL, or: ends with HEARTH_CANCELLED between two steps */
     void (*tell)(void *arg, const struct race_note *note);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/cluster_plan.h"
 #include "cli/route.h"
 
 #define SLICE_MS     200
@@ -145,8 +146,7 @@ bool up_job_waits(struct up_job *job, unsigned *seen, char *text, size_t size)
 
 bool up_job_once_more(int status)
 {
-    return status == HEARTH_TIMEOUT || status == HEARTH_VIEW_CHANGED || status == HEARTH_PEER_LOST ||
-           status == HEARTH_ABORTED || status == HEARTH_GROUP_BROKEN;
+    return status == HEARTH_TIMEOUT || cluster_lost(status);
 }
 
 /* In slices, so that what it waits for is said; who quits interrupts them. */

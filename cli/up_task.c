@@ -12,30 +12,35 @@
 
 #define LOOK_MS 10
 
-static int run_demo(struct up_task *task, hearth_group *group, const struct demo_plan *plan, int starter)
+static int run_demo(struct up_task *task, hearth_group **group, struct cluster_plan *plan, int *starter)
 {
     struct race *race = malloc(sizeof *race);
     if (!race)
         return HEARTH_NO_MEMORY;
-    struct cluster_demo demo = {.group = group,
+    struct cluster_demo demo = {.node = task->node,
+                                .group = *group,
                                 .plan = plan,
-                                .starter = starter,
+                                .starter = *starter,
                                 .race = race,
                                 .data = task->data,
                                 .quit = &task->quit};
-    cluster_demo_race(plan, hearth_size(group), race);
-    bool good = cluster_demo_run(&demo);
+    cluster_demo_race(&plan->demo, hearth_size(*group), race);
+    int status = cluster_demo_run(&demo);
     cluster_demo_fini(&demo);
+    *group = demo.group;
+    *starter = demo.starter;
     free(race);
-    return good ? HEARTH_OK : HEARTH_ABORTED;
+    return status;
 }
 
 static void say(struct up_task *task, hearth_group *group, int starter, int status)
 {
     struct hearth_member member = {.size = sizeof member};
     const char *what = task->kind == CLUSTER_PLAN_BENCH ? "measured" : "trained the demo";
-    if (hearth_group_member(group, starter, &member))
-        member.name[0] = 0;
+    if (!group || starter < 0 || hearth_group_member(group, starter, &member)) {
+        snprintf(task->said, sizeof task->said, "%s, which ended early: %s", what, hearth_strerror(status));
+        return;
+    }
     if (status)
         snprintf(task->said, sizeof task->said, "%s for %s with %d machines, which ended early: %s", what,
                  member.name, hearth_size(group), hearth_strerror(status));
@@ -44,10 +49,10 @@ static void say(struct up_task *task, hearth_group *group, int starter, int stat
                  hearth_size(group));
 }
 
-static int work(struct up_task *task, hearth_group *group)
+static int work(struct up_task *task, hearth_group **group)
 {
     struct cluster_plan plan = {.kind = task->kind};
-    int starter, status = cluster_plan_share(group, false, &plan, &starter);
+    int starter, status = cluster_plan_share(*group, false, &plan, &starter);
     if (status == HEARTH_PROTOCOL || (!status && plan.kind != task->kind)) {
         snprintf(task->said, sizeof task->said, "%s: what is asked for is not known here: other versions?",
                  task->job);
@@ -56,10 +61,10 @@ static int work(struct up_task *task, hearth_group *group)
     if (status)
         return status; /* who asked is gone already */
     if (task->kind == CLUSTER_PLAN_BENCH)
-        status = cluster_bench_run(group, &plan.bench, NULL, NULL, &task->quit);
+        status = cluster_bench_run(*group, &plan.bench, NULL, NULL, &task->quit);
     else
-        status = run_demo(task, group, &plan.demo, starter);
-    say(task, group, starter, status);
+        status = run_demo(task, group, &plan, &starter);
+    say(task, *group, starter, status);
     return status;
 }
 
@@ -68,8 +73,10 @@ static void task_main(void *arg)
     struct up_task *task = arg;
     hearth_group *group = NULL;
     task->said[0] = 0;
-    if (hearth_form(task->node, task->job, 1, &group) == HEARTH_OK)
-        cluster_plan_part(group, work(task, group));
+    if (hearth_form(task->node, task->job, 1, &group) == HEARTH_OK) {
+        int status = work(task, &group);
+        cluster_plan_part(group, status);
+    }
     atomic_store(&task->state, UP_TASK_DONE);
     task->ring(task->arg);
 }

@@ -189,8 +189,19 @@ if [ -d $data ]; then
     report $? "the demo trains on the machines that allow it, and on no other"
     until_true logged 1 "trained the demo for .* with 3 machines" a b && ! logged 1 "trained" c
     report $? "they say so"
-    kill -INT "$a" "$b" "$c"
-    wait "$a" "$b" "$c"
+    XDG_CONFIG_HOME=$scratch/d timeout 100 "$hearth" demo --cluster --bind 127.0.0.1 --codec none --target 99 --steps 60 \
+        --report "$scratch/report.html" >"$scratch/out" 2>"$scratch/err" </dev/null &
+    d=$!
+    pids+=("$d")
+    runs() { XDG_CONFIG_HOME=$scratch/a "$hearth" status 2>/dev/null | grep -q "hearth-demo .* 3$"; }
+    until_true runs
+    kill -KILL "$b"
+    wait "$d"
+    grep -q "is lost; plain begins again with 2 machines" "$scratch/err" && grep -q "The 2 replicas are identical" "$scratch/out" &&
+        ! grep -q "tag " "$scratch/err"
+    report $? "the demo goes on with the others when a machine is lost, and names it"
+    kill -INT "$a" "$c"
+    wait "$a" "$c"
 fi
 
 # ---- a program -----------------------------------------------------------------------------------------------------

@@ -289,13 +289,14 @@ static void job_demo(void *arg, int index)
     struct members *m = arg;
     struct race *race = calloc(1, sizeof *race);
     hearth_group *group = hearth_world(m->nodes[index]);
-    struct cluster_demo demo = {.group = group, .plan = &m->plans[0].demo, .starter = 2, .race = race};
+    struct cluster_demo demo = {
+        .group = group, .plan = &m->plans[0], .starter = 2, .starts = index == 2, .race = race};
     if (index == 2) {
         demo.train = m->train;
         demo.test = m->test;
     }
-    cluster_demo_race(demo.plan, NODES, race);
-    m->right[index] = cluster_demo_run(&demo) && race->lanes[0].same && race->lanes[1].same &&
+    cluster_demo_race(&demo.plan->demo, NODES, race);
+    m->right[index] = cluster_demo_run(&demo) == HEARTH_OK && race->lanes[0].same && race->lanes[1].same &&
                       race->lanes[0].done && race->lanes[1].done;
     m->hash[index] = race->lanes[0].hash ^ race->lanes[1].hash;
     m->steps[index] = race->lanes[0].steps + race->lanes[1].steps;
