@@ -59,8 +59,8 @@ int cluster_plan_share(hearth_group *group, bool starts, struct cluster_plan *pl
 
 /* Whether a machine is lost, so that those that are left can go on. */
 bool cluster_lost(int status);
-/* After that: forms the job again with those that are left, at least two, and says who is gone: "anna and ben".
- * On failure *group is NULL; hearth_error_text says why. */
+/* After that: forms the job again with those that are left, at least two, and says who is gone, like "anna
+ * and ben". On failure *group is NULL; hearth_error_text says why. */
 int cluster_form_again(hearth_node *node, const char *job, hearth_group **group, char *gone, size_t size);
 
 /* Closes the group. Who closes first ends what others have not begun yet: so, if all went well (`status`), it

@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include "cli/args.h"
+#include "cli/ask_node.h"
 #include "cli/commands.h"
 #include "cli/config_folder.h"
 #include "cli/json.h"
+#include "cli/node_find.h"
 #include "cli/text.h"
 #include "security/trust_list.h"
 
@@ -46,23 +48,6 @@ static const struct trust_entry *find(const struct trust_list *list, const struc
             return trust_list_entry(list, i);
     }
     return NULL;
-}
-
-/* By its short form, which is not enough to let somebody in. NULL: none, or several. */
-static const struct trust_entry *find_short(const struct trust_list *list, const char *text)
-{
-    const struct trust_entry *found = NULL;
-    char brief[NODE_ID_SHORT];
-    for (int i = 0; i < trust_list_count(list); i++) {
-        const struct trust_entry *entry = trust_list_entry(list, i);
-        node_id_short(&entry->id, brief);
-        if (strcmp(brief, text) == 0) {
-            if (found)
-                return NULL;
-            found = entry;
-        }
-    }
-    return found;
 }
 
 /* ---- words ---- */
@@ -155,19 +140,16 @@ static int tell_failure(const struct usage *usage, const struct error *error)
 
 /* ---- changes ---- */
 
-static int parse_id(const struct trust *trust, const struct usage *usage, bool known, struct node_id *id)
+/* By its id, its short form or its name: as the list has them, and the node that runs here, if it is about
+ * the same secret. */
+static int find_named(const struct trust *trust, const struct usage *usage, struct named_node *found)
 {
-    const struct trust_entry *entry = known ? find_short(trust->list, trust->id_text) : NULL;
-    if (entry) {
-        *id = entry->id;
-        return ARGS_GO;
-    }
-    if (node_id_parse(trust->id_text, id) == HEARTH_OK)
-        return ARGS_GO;
-    return args_refuse(usage,
-                       "'%.80s' is no node id: it has 64 hexadecimal digits, as `hearth id` shows on that "
-                       "node%s",
-                       trust->id_text, known ? "; a short form must be one of the list" : "");
+    json_t *status = NULL;
+    int code = trust->secret_file ? EXIT_NO_NODE : ask_node(usage, &status);
+    if (code == ARGS_GO || code == EXIT_NO_NODE)
+        code = node_find(usage, trust->id_text, trust->list, status, found);
+    json_decref(status);
+    return code;
 }
 
 /* A list beside no secret would be read by nobody. */
@@ -202,10 +184,10 @@ static bool has_control(const char *text)
 
 static int trust_add(struct trust *trust, const struct usage *usage)
 {
-    struct trust_entry entry = {.revoked = false};
-    int code = parse_id(trust, usage, false, &entry.id);
-    const struct trust_entry *have = code == ARGS_GO ? find(trust->list, &entry.id) : NULL;
-    const char *label = trust->label ? trust->label : have ? have->name : "";
+    struct named_node found = {.name = ""};
+    int code = find_named(trust, usage, &found);
+    const char *label = trust->label ? trust->label : found.name;
+    struct trust_entry entry = {.revoked = false, .id = found.id};
     if (code == ARGS_GO && strlen(label) >= sizeof entry.name)
         code = args_refuse(usage, "NAME is longer than %zu letters", sizeof entry.name - 1);
     if (code == ARGS_GO && has_control(label))
@@ -220,28 +202,28 @@ static int trust_add(struct trust *trust, const struct usage *usage)
 
 static int trust_remove(struct trust *trust, const struct usage *usage)
 {
-    struct trust_entry entry = {.revoked = true};
-    int code = parse_id(trust, usage, true, &entry.id);
-    const struct trust_entry *have = code == ARGS_GO ? find(trust->list, &entry.id) : NULL;
+    struct named_node found;
+    int code = find_named(trust, usage, &found);
     if (code == ARGS_GO)
         code = check_secret(trust, usage);
     if (code != ARGS_GO)
         return code;
-    snprintf(entry.name, sizeof entry.name, "%s", have ? have->name : "");
+    struct trust_entry entry = {.revoked = true, .id = found.id};
+    snprintf(entry.name, sizeof entry.name, "%s", found.name);
     return change(trust, usage, &entry.id, &entry);
 }
 
 static int trust_forget(struct trust *trust, const struct usage *usage)
 {
-    struct node_id id;
-    int code = parse_id(trust, usage, true, &id);
+    struct named_node found;
+    int code = find_named(trust, usage, &found);
     if (code != ARGS_GO)
         return code;
-    if (!find(trust->list, &id)) {
+    if (!find(trust->list, &found.id)) {
         fprintf(stderr, "hearth %s: this node is not on the list: %s\n", usage->name, trust->path);
         return EXIT_FAILED_CHECK;
     }
-    return change(trust, usage, &id, NULL);
+    return change(trust, usage, &found.id, NULL);
 }
 
 static int trust_show(struct trust *trust, const struct usage *usage)
@@ -272,10 +254,9 @@ static const struct deed {
      "Revokes a node: its connections end within a second, and it never may join again. It still knows the "
      "secret, and could come with a new key: an allow-list, or a new secret (hearth init --replace), "
      "prevents that.",
-     "hearth trust remove 3f0c9a4be1d27586a90b1c2d3e4f5061728394a5b6c7d8e9f0a1b2c3d4e5f607"},
+     "hearth trust remove shelf"},
     {"forget", "trust forget", trust_forget, 1, "takes a node out of the list, allowed or revoked",
-     "Takes a node out of the list, as if it had never been on it.",
-     "hearth trust forget 3f0c9a4be1d27586a90b1c2d3e4f5061728394a5b6c7d8e9f0a1b2c3d4e5f607"},
+     "Takes a node out of the list, as if it had never been on it.", "hearth trust forget shelf"},
 };
 #define DEED_COUNT (sizeof deeds / sizeof *deeds)
 
@@ -300,9 +281,8 @@ static int run_deed(const struct deed *deed, int argc, char **argv)
 {
     struct trust trust = {.argc = argc, .argv = argv};
     const struct arg words[] = {
-        {"ID", ARG_WORD, &trust.id_text, .min = 1,
-         .about = deed->run == trust_add ? "the node's id, as `hearth id` shows it there"
-                                         : "the node's id, or the short form of one that is on the list"},
+        {"NODE", ARG_WORD, &trust.id_text, .min = 1,
+         .about = "the node: its id (`hearth id` shows it there), or short form or name as in hearth status"},
         {"NAME", ARG_WORD, &trust.label, .about = "for people"},
     };
     const struct arg flags[] = {

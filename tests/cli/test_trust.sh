@@ -63,7 +63,7 @@ for command in id init join "trust list" "trust add" "trust remove" "trust forge
 done
 refuses 2 "usage: hearth trust" trust
 refuses 2 "there is no 'lits'; did you mean list" trust lits
-refuses 2 "ID is missing" trust add
+refuses 2 "NODE is missing" trust add
 refuses 2 "a word too many" trust add a b c
 refuses 2 "a word too many" join hearth1-a-b hearth1-c-d
 ! grep -q hearth1- err

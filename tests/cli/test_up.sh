@@ -134,6 +134,13 @@ run a status --json
 python3 -c 'import json, sys; t = json.load(open(sys.argv[1]))["traffic"]; sys.exit(min(t["sent"], t["received"]) < 4 << 20)' "$scratch/out"
 report $? "traffic counts what groups have moved"
 
+refuses 2 "several nodes are called '$(hostname)'" a trust remove "$(hostname)"
+run a status --json
+other=$(python3 -c 'import json, sys; print([m["short"] for m in json.load(open(sys.argv[1]))["view"]["members"] if m["state"] != "self"][0])' "$scratch/out")
+run d trust remove "$other"
+[ $code -eq 2 ] && grep -q "where no node runs" "$scratch/err"
+report $? "without a node there is nobody to ask for short forms"
+
 # seen_left FILE: how often that node has seen one leave.
 seen_left() { grep -c " left .*: it left" "$scratch/$1.log"; }
 start d --job lonely --min 9 -- true
