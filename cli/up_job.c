@@ -41,6 +41,7 @@ static void look_around(struct up_job *job, struct place *place)
         job->local_size += here;
         if (here && rank < place->first)
             place->first = rank;
+        snprintf(job->names[rank], sizeof job->names[rank], "%s", known ? member.name : "");
         if (rank == 0)
             snprintf(place->master, sizeof place->master, "%s", known ? member.address : "");
     }
@@ -209,25 +210,46 @@ void up_job_vars(const struct up_job *job, struct vars *vars)
 
 /* ---- watching ---- */
 
-enum up_job_state up_job_look(struct up_job *job, int *who, char *text, size_t size)
+static bool has_failed(const struct up_job *job, int rank)
 {
-    int running = 0, failed = -1;
+    bool ended = rank == job->rank ? job->told : job->ends[rank] && hearth_test(job->ends[rank]) == HEARTH_OK;
+    return ended && job->codes[rank] != 0;
+}
+
+enum up_job_state up_job_look(struct up_job *job, int *who)
+{
+    int running = 0;
+    bool failed = false;
     for (int rank = 0; rank < job->size; rank++) {
         int status = job->ends[rank]                  ? hearth_test(job->ends[rank])
                      : rank == job->rank && job->told ? HEARTH_OK
                                                       : HEARTH_PENDING;
+        failed = failed || has_failed(job, rank);
         if (status == HEARTH_PENDING) {
             running++;
         } else if (status) {
-            *who = rank;
-            snprintf(text, size, "%s", hearth_request_error(job->ends[rank]));
+            *who = hearth_request_error_rank(job->ends[rank]);
             return UP_JOB_LOST;
-        } else if (job->codes[rank] != 0 && failed < 0) {
-            failed = rank;
         }
     }
-    *who = failed;
-    return running == 0 ? UP_JOB_OVER : failed >= 0 ? UP_JOB_FAILED : UP_JOB_RUNS;
+    return running == 0 ? UP_JOB_OVER : failed ? UP_JOB_FAILED : UP_JOB_RUNS;
+}
+
+int up_job_failures(const struct up_job *job, char *text, size_t size)
+{
+    int count = 0, last = -1;
+    size_t at = 0;
+    for (int rank = 0; rank < job->size; rank++)
+        last = has_failed(job, rank) ? rank : last;
+    snprintf(text, size, "none");
+    for (int rank = 0; rank <= last && at < size; rank++) {
+        if (!has_failed(job, rank))
+            continue;
+        const char *between = count++ == 0 ? "" : rank == last ? " and " : ", ";
+        at += (size_t)snprintf(text + at, size - at, "%s%s (rank %d, exit code %d)", between,
+                               job->names[rank][0] ? job->names[rank] : "a machine", rank, job->codes[rank]);
+    }
+    return count;
 }
 
 void up_job_tell(struct up_job *job, int code)

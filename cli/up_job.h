@@ -36,6 +36,8 @@ struct up_job {
     char master[UP_ADDRESS_MAX], meeting[UP_ADDRESS_MAX]; /* MASTER_ADDR, HEARTH_RENDEZVOUS */
     uint16_t port;                                        /* MASTER_PORT */
 
+    char names[UP_MEMBERS_MAX][64]; /* of the machines, by rank */
+
     /* How the programs of the members ended, each told by its own. */
     hearth_request *ends[UP_MEMBERS_MAX];
     int32_t codes[UP_MEMBERS_MAX];
@@ -54,11 +56,15 @@ void up_job_vars(const struct up_job *job, struct vars *vars);
 
 enum up_job_state {
     UP_JOB_RUNS,   /* somebody's program runs, and all members are there */
-    UP_JOB_FAILED, /* the same, but a program has failed: `who` */
+    UP_JOB_FAILED, /* the same, but programs have failed: up_job_failures */
     UP_JOB_OVER,   /* all programs have ended */
-    UP_JOB_LOST    /* a member is gone; `text` */
+    UP_JOB_LOST    /* a member is gone: its rank, or -1, in `who` */
 };
-enum up_job_state up_job_look(struct up_job *job, int *who, char *text, size_t size);
+enum up_job_state up_job_look(struct up_job *job, int *who);
+/* The programs that are known to have failed: "anna (rank 0, exit code 1) and ben (rank 2, exit code 1)". A
+ * program whose neighbour fails often ends sooner than that one, so only all together tell what happened. How
+ * many they are. */
+int up_job_failures(const struct up_job *job, char *text, size_t size);
 /* Our program has ended with this code: said to all. */
 void up_job_tell(struct up_job *job, int code);
 /* All programs have ended: until everybody knows, or two seconds. */

@@ -14,7 +14,9 @@
 #define VARS_MAX    32
 #define GRACE_NS    (10 * NS_PER_S) /* from the failure of a program elsewhere to the end of ours */
 #define PATIENCE_NS (4 * NS_PER_S)  /* for the thread to end */
+#define SETTLE_NS   NS_PER_S        /* after the first failure, until those that failed are named */
 #define LOOK_MS     10
+#define TEXT_MAX    400
 #define LEAVE_MS    20 /* who waits for the others is interrupted so often: it may not wait yet */
 #define FORMING_YET 1  /* no status */
 
@@ -49,7 +51,7 @@ static void finish(struct up_program *p, int code)
 static void begin_forming(struct up_program *p)
 {
     p->phase = UP_FORMING;
-    p->grace_ns = 0;
+    p->grace_ns = p->failed_ns = 0;
     atomic_store(&p->formed, FORMING_YET);
     p->joined = thread_start(&p->former, "hearth-form", former_main, p) != HEARTH_OK;
     if (!p->joined)
@@ -152,46 +154,66 @@ static void take_end(struct up_program *p)
 {
     p->code = p->ward.code;
     if (p->ward.why[0])
-        say(p, "rank %d: %s", p->job.rank, p->ward.why);
+        say(p, "our program (rank %d): %s", p->job.rank, p->ward.why);
     else if (p->ward.signal && !p->ward.asked)
-        say(p, "rank %d was killed by signal %d (%s)", p->job.rank, p->ward.signal,
+        say(p, "our program (rank %d) was killed by signal %d (%s)", p->job.rank, p->ward.signal,
             strsignal(p->ward.signal));
     else if (p->code && !p->ward.asked)
-        say(p, "rank %d exited with code %d", p->job.rank, p->code);
+        say(p, "our program (rank %d) exited with code %d", p->job.rank, p->code);
     up_job_tell(&p->job, p->code);
     p->phase = UP_ENDED;
 }
 
-static void take_loss(struct up_program *p, const char *text)
+static void take_loss(struct up_program *p, int who)
 {
+    bool known = who >= 0 && who < p->job.size && p->job.names[who][0];
     if (p->phase == UP_ENDED && p->code == EXIT_GOOD) { /* ours is done, whatever becomes of the others */
         up_job_close(&p->job);
         finish(p, EXIT_GOOD);
         return;
     }
-    say(p, "a machine is lost%s%s%s", text[0] ? ": " : "", text,
-        p->once ? "; ending the program" : "; the program starts again with those who are left");
+    say(p, "%s is lost%s", known ? p->job.names[who] : "a machine",
+        p->once ? "; ending the program" : "; the program starts again with those that are left");
     stop(p, !p->once);
+}
+
+/* A moment later than the first, so that it is among them that made others fail. */
+static void take_failures(struct up_program *p)
+{
+    char text[TEXT_MAX];
+    uint64_t now = clock_real();
+    if (p->failed_ns == 0)
+        p->failed_ns = now;
+    if (p->phase != UP_RUNNING || p->grace_ns != 0 || now < p->failed_ns + SETTLE_NS)
+        return;
+    int count = up_job_failures(&p->job, text, sizeof text);
+    say(p, "the program%s of %s ha%s failed; ours has 10 s to end by itself", count == 1 ? "" : "s", text,
+        count == 1 ? "s" : "ve");
+    p->grace_ns = now + GRACE_NS;
+}
+
+static void take_over(struct up_program *p)
+{
+    char text[TEXT_MAX];
+    if (up_job_failures(&p->job, text, sizeof text) > 0)
+        say(p, "job %s has ended; failed: %s", p->job.name, text);
+    up_job_finish(&p->job);
+    up_job_close(&p->job);
+    finish(p, p->code);
 }
 
 static void watch(struct up_program *p)
 {
-    char text[256] = "";
     int who = -1;
-    switch (up_job_look(&p->job, &who, text, sizeof text)) {
+    switch (up_job_look(&p->job, &who)) {
     case UP_JOB_LOST:
-        take_loss(p, text);
+        take_loss(p, who);
         break;
     case UP_JOB_OVER:
-        up_job_finish(&p->job);
-        up_job_close(&p->job);
-        finish(p, p->code);
+        take_over(p);
         break;
     case UP_JOB_FAILED:
-        if (p->phase == UP_RUNNING && p->grace_ns == 0) {
-            say(p, "the program of rank %d has failed; ours has 10 s to end by itself", who);
-            p->grace_ns = clock_real() + GRACE_NS;
-        }
+        take_failures(p);
         break;
     case UP_JOB_RUNS:
         break;

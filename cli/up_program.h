@@ -32,7 +32,8 @@ struct up_program {
     bool again; /* after stopping: form once more */
     int quit;   /* the signal that asked to end; 0: none */
     int code;
-    uint64_t grace_ns; /* somebody's program has failed: then ours is ended; 0: nobody's */
+    uint64_t failed_ns; /* when the first program's failure was seen; 0: none */
+    uint64_t grace_ns;  /* then ours is ended; 0: not yet said */
     struct thread former;
     atomic_int formed; /* status of forming; FORMING_YET: not yet */
     char why[256];     /* of its failure */

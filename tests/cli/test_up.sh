@@ -230,6 +230,9 @@ report $? "each node runs the program once, and exits with its code"
     "[0] 0 of 3 [1] 1 of 3 [2] 2 of 3 " ] &&
     [ "$(cat "$scratch"/[abc].log | grep -oE ' of 3 at [0-9.:]+ job' | sort -u | wc -l)" -eq 1 ]
 report $? "with its rank, and the same place to meet"
+names="$(hostname) (rank 1, exit code 1) and $(hostname) (rank 2, exit code 2)"
+grep -qF "job x has ended; failed: $names" "$scratch/a.log" && grep -qF "job x has ended; failed: $names" "$scratch/b.log"
+report $? "and names the machines whose programs failed"
 
 # begin NODE: a program that runs until it is ended, when three nodes are there.
 begin() {
@@ -244,7 +247,7 @@ begin c
 c=$pid
 until_true logged 1 "begins as . of 3" a b c
 kill -KILL "$b"
-until_true logged 1 "a machine is lost" a c
+until_true logged 1 "$(hostname) is lost; the program starts again" a c && ! logged 1 "tag " a
 report $? "a lost machine is seen by the others"
 begin b
 b=$pid
