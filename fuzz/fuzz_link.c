@@ -177,7 +177,7 @@ static void drain(struct world *w)
 static void world_close(struct world *w)
 {
     atomic_store(&w->heap.fail_after, -1);
-    engine_end_all(w->engine);
+    engine_part(w->engine);
     drain(w);
     for (int i = 0; i < CALLS_MAX; i++)
         must(!w->calls[i].live);
@@ -331,7 +331,10 @@ static void do_frame(struct world *w, struct reader *r, int peer)
     static uint8_t payload[1 << 13];
     struct fake *fake = &w->fakes[peer];
     uint8_t right = get_u8(r), kind = get_u8(r), variety = get_u8(r), header[FRAME_HEADER_LEN];
-    struct frame frame = {.kind = (uint8_t)(1 + kind % FRAME_KIND_MAX), .epoch = 1, .weight = variety & 7};
+    /* The corpora know the kinds up to bye by this arithmetic. */
+    struct frame frame = {.kind = kind == UINT8_MAX ? FRAME_LEAVE : (uint8_t)(1 + kind % FRAME_BYE),
+                          .epoch = 1,
+                          .weight = variety & 7};
     frame.flags = frame.kind == FRAME_DATA && (kind & 0x80) ? FRAME_EAGER : 0;
     frame.lane = get_u8(r);
     frame.step = get_u8(r);

@@ -71,7 +71,7 @@ enum hearth_status {
 
     /* Group: no operation of this group can succeed any more. */
     HEARTH_VIEW_CHANGED = -401, /* a member of a formed group is gone: hearth_reform */
-    HEARTH_GROUP_BROKEN = -402, /* a member was lost earlier; the text names it */
+    HEARTH_GROUP_BROKEN = -402, /* a member was lost earlier, or has left; the text names it */
 
     /* Node: this node is unusable. */
     HEARTH_FORKED = -501, /* called in a forked child */
@@ -311,9 +311,13 @@ HEARTH_API int64_t hearth_links_text(hearth_node *node, char *buffer, size_t siz
 HEARTH_API void *hearth_alloc(hearth_node *node, size_t len);
 HEARTH_API void hearth_free(hearth_node *node, void *memory); /* NULL is allowed */
 
-/* Closes the node and the groups and requests that hang on it: operations in flight end with HEARTH_CLOSED
- * here and HEARTH_PEER_LOST at the others. Returns when nothing touches user memory any more. NULL is
- * allowed. Must not be called from a completion callback. */
+/* Closes the node and the groups and requests that hang on it. Whoever is done may close, and its process may
+ * end, whatever the others are still at: no barrier is needed. Returns when they have, or get without us, all
+ * that they need of the calls which returned HEARTH_OK here (a peer that does not take it is waited for 10 s,
+ * or peer_timeout_ms if that is shorter). What they call after that, without this member, is refused with
+ * HEARTH_GROUP_BROKEN at once. Operations in flight end with HEARTH_CLOSED here and HEARTH_PEER_LOST at the
+ * others. Nothing touches user memory any more then. NULL is allowed. Must not be called from a completion
+ * callback. */
 HEARTH_API void hearth_close(hearth_node *node);
 
 /* The group of all members of the node's cluster. Owned by the node; NULL only in a forked child. */
@@ -355,15 +359,16 @@ HEARTH_API int hearth_wait_for_peers(hearth_node *node, int min_peers, int64_t t
  * forms again; its members get HEARTH_EVENT_JOB_WANTED, and one of them that calls hearth_reform between two
  * steps lets the newcomer in. Ranks follow the order of the fastest ways between the machines. A job's name
  * has 1 to 63 printable characters; a node can be in a job once. Closed by hearth_group_close, which ends the
- * group for all others: what they have begun and can finish without this member goes on. */
+ * group for all others: what they can finish without this member, since it has done its part, goes on and
+ * may still begin. */
 HEARTH_API int hearth_form(hearth_node *node, const char *job, int min_members, hearth_group **group);
 
 /* When a member of a formed group is lost, leaves or closes its group, operations in flight that need it and
- * all later ones end with HEARTH_VIEW_CHANGED on every other member, inputs as promised. This gives the next
- * group, of those who are left and those who wait: blocks until all survivors have called it; the minimum of
- * hearth_form still holds. The old group is closed; its compressors and syncs go on with the new one,
- * residuals kept (what a lost member had not sent is lost with it). *group is unchanged on failure, and this
- * may be called again. */
+ * all later ones, but those that it took part in before it left, end with HEARTH_VIEW_CHANGED on every other
+ * member, inputs as promised. This gives the next group, of those who are left and those who wait: blocks
+ * until all survivors have called it; the minimum of hearth_form still holds. The old group is closed; its
+ * compressors and syncs go on with the new one, residuals kept (what a lost member had not sent is lost with
+ * it). *group is unchanged on failure, and this may be called again. */
 HEARTH_API int hearth_reform(hearth_group **group);
 
 /* A formed group goes on with what has been measured since: another order of its rings, sites and speeds

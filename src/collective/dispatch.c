@@ -481,10 +481,13 @@ static void abort_came(struct peer *peer, const struct frame *frame, const uint8
         return;
     }
     bool lost = status_is_loss(why.status);
-    if (lost)
+    bool left = why.status == HEARTH_CLOSED;
+    if (lost || left)
         engine_loss(peer->engine, &why, why.rank, "%s", why.text);
     struct op *op = engine_op(peer->engine, frame->group, frame->tag, frame->sequence);
     struct group *group = engine_group(peer->engine, frame->group);
+    if (left && group != NULL)
+        group_left_at(group, why.rank, frame->total);
     if (op != NULL)
         op_end(op, &why);
     else if (group == NULL && !engine_group_closed(peer->engine, frame->group))
@@ -534,8 +537,8 @@ static void hello_came(struct peer *peer, const struct frame *frame, const uint8
         link_fail(&peer->link, HEARTH_PROTOCOL, "it claims another rank or size than agreed");
 }
 
-/* Who closes because another was lost says so: what fails over its going is that one's fault. If that one is
- * us, we were put out, and the others shall not hear from us that it was the sender who failed. */
+/* Who closes after another was lost or left says so: what fails over its going is that one's fault. If that
+ * one is us, we were put out, and the others shall not hear from us that it was the sender who failed. */
 static void bye_came(struct peer *peer, const struct frame *frame, const uint8_t *payload)
 {
     struct error why;
@@ -545,10 +548,13 @@ static void bye_came(struct peer *peer, const struct frame *frame, const uint8_t
         link_fail(&peer->link, HEARTH_PROTOCOL, "a goodbye with a bad payload");
         return;
     }
-    if (why.status == HEARTH_PEER_LOST && why.rank >= 0 && why.rank < engine->size)
-        blamed = why.rank;
     peer->left = true;
-    engine_peer_lost(engine, peer->link.rank, blamed, why.text);
+    if (why.rank >= 0 && why.rank < engine->size)
+        blamed = why.rank;
+    if (why.status == HEARTH_PEER_LOST)
+        engine_peer_lost(engine, peer->link.rank, blamed, why.text);
+    else
+        engine_peer_left(engine, peer->link.rank, blamed);
 }
 
 static void on_control(void *arg, struct link *link, const struct frame *frame, const uint8_t *payload)
@@ -581,6 +587,10 @@ static void on_control(void *arg, struct link *link, const struct frame *frame, 
         return;
     case FRAME_PING:
         link_send_control(link, &(struct frame){.kind = FRAME_PONG}, NULL);
+        return;
+    case FRAME_LEAVE:
+        if (group != NULL && frame->lane < (uint32_t)group->view.size)
+            group_left_at(group, (int)frame->lane, frame->sequence);
         return;
     case FRAME_BYE:
         bye_came(peer, frame, payload);

@@ -13,8 +13,6 @@
 
 #include "collective/state.h"
 
-#define ARBITER 0
-
 /* ---- the verdict ---- */
 
 static void call_text(const struct call_record *r, char *text, size_t size)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens, drives and closes an engine: peers, deadlines, the end of peers. */
+/* Opens, drives and closes an engine: peers, deadlines. */
 #include "collective/engine.h"
 
 #include <assert.h>
@@ -78,144 +78,11 @@ void group_tell(struct group *group, uint8_t kind, uint64_t tag, uint64_t sequen
                           .epoch = group->view.epoch,
                           .tag = tag,
                           .sequence = sequence,
+                          .total = error->status == HEARTH_CLOSED ? group->left_at : 0,
                           .length = (uint32_t)len};
     for (int i = 0; i < group->view.size; i++)
         if (i != group->rank)
             group_send(group, i, &frame, payload);
-}
-
-/* ---- peers that end ---- */
-
-bool status_is_loss(int status)
-{
-    return status == HEARTH_PEER_LOST || status == HEARTH_GROUP_BROKEN || status == HEARTH_VIEW_CHANGED;
-}
-
-void engine_loss(const struct engine *engine, struct error *error, int rank, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    error_vset(error, engine->loss, rank, format, args);
-    va_end(args);
-    error_advise(error);
-}
-
-/* Whether frames of the flow have yet to come. */
-static bool inflow_lacks(const struct op *op, uint32_t flow)
-{
-    const struct plan *plan = &op->program->plan;
-    const struct flow_table *table = &op->program->in[flow];
-    struct flow_cursor at = op->in[flow].floor;
-    for (uint64_t come = op->in[flow].come; flow_more(table, &at); come >>= 1) {
-        bool empty =
-            !plan->sync && plan_recv_bytes(plan, flow_lane(plan, &at), flow_move(plan, table, &at)) == 0;
-        if (!empty && !(come & 1))
-            return true;
-        flow_next(plan, table, &at);
-    }
-    return false;
-}
-
-/* Whether the operation still needs something of the member, or owes it something. */
-static bool op_needs(const struct op *op, int rank)
-{
-    int32_t in = op->program->in_of[rank], out = op->program->out_of[rank];
-    return (in >= 0 && inflow_lacks(op, (uint32_t)in)) ||
-           (out >= 0 && (op->out[out].unsent > 0 || flow_more(&op->program->out[out], &op->out[out].next) ||
-                         (op->vector && !op->out[out].granted)));
-}
-
-/* Whether a frame of the operation was coming in when the connection ended. */
-static bool op_torn(const struct op *op, const struct peer *peer)
-{
-    for (int i = 0; i < LINK_PIPES_MAX; i++)
-        if (peer->incoming[i].op == op)
-            return true;
-    return false;
-}
-
-/* `blamed` is the member whose loss made this one go, or this one. */
-static void group_lost(struct group *group, const struct peer *peer, int blamed, const char *reason)
-{
-    struct engine *engine = group->engine;
-    struct list *item, *after;
-    int rank = group->rank_of[peer->link.rank];
-    if (group->broken.status == HEARTH_OK)
-        engine_loss(engine, &group->broken, blamed, "rank %d is lost: %s", blamed, reason);
-    disputes_lost(group, rank);
-    LIST_EACH (item, after, &engine->active) {
-        struct op *op = container_of(item, struct op, item);
-        /* What is disputed cannot end well, and its verdict may have been lost. */
-        if (op->group != group ||
-            (!op_torn(op, peer) && !op->disputed && !op->spoiled && !op_needs(op, rank)))
-            continue;
-        char name[160];
-        struct error why;
-        op_describe(op, name, sizeof name);
-        engine_loss(engine, &why, blamed, "%s: rank %d is lost: %s", name, blamed, reason);
-        op_abort(op, &why, &why);
-        after = engine->active.next; /* the end of one may have ended others */
-    }
-}
-
-void engine_peer_lost(struct engine *engine, int world_rank, int blamed, const char *reason)
-{
-    struct list *item, *after;
-    struct peer *peer = &engine->peers[world_rank];
-    log_write(&engine->log, HEARTH_LOG_INFO, "HEARTH-PEER-LOST", "rank %d of the cluster is lost: %s",
-              world_rank, reason);
-    if (engine->first_lost == RANK_NONE)
-        engine->first_lost = blamed;
-    while (!list_empty(&peer->early))
-        slot_put(container_of(peer->early.next, struct slot, item));
-    peer->early_bytes = 0;
-    while (!list_empty(&peer->notes)) {
-        struct list *note = peer->notes.next;
-        list_remove(note);
-        list_push(&engine->free_notes, note);
-    }
-    peer->note_count = 0;
-    LIST_EACH (item, after, &engine->groups) {
-        struct group *group = container_of(item, struct group, item);
-        int rank = group->rank_of[world_rank], cause = group->rank_of[blamed];
-        if (rank != RANK_NONE)
-            group_lost(group, peer, cause != RANK_NONE ? cause : rank, reason);
-    }
-    memset(peer->incoming, 0, sizeof peer->incoming);
-}
-
-static void end_changed(struct op *op, const char *why)
-{
-    char name[160];
-    struct error error;
-    op_describe(op, name, sizeof name);
-    error_set(&error, HEARTH_VIEW_CHANGED, RANK_NONE, "%s: %s", name, why);
-    error_advise(&error);
-    op_abort(op, &error, &error);
-}
-
-/* New operations are refused; the first reason counts. `blamed`: rank in the cluster, or RANK_NONE. */
-static void view_over(struct engine *engine, int blamed, const char *why)
-{
-    struct list *item, *after;
-    if (engine->changed.status != HEARTH_OK)
-        return;
-    error_set(&engine->changed, HEARTH_VIEW_CHANGED, RANK_NONE, "%s", why);
-    error_advise(&engine->changed);
-    LIST_EACH (item, after, &engine->groups) {
-        struct group *group = container_of(item, struct group, item);
-        if (group->broken.status != HEARTH_OK)
-            continue;
-        group->broken = engine->changed;
-        group->broken.rank = blamed != RANK_NONE ? group->rank_of[blamed] : RANK_NONE;
-    }
-}
-
-void engine_view_changed(struct engine *engine, const char *why)
-{
-    view_over(engine, RANK_NONE, why);
-    while (!list_empty(&engine->active))
-        end_changed(container_of(engine->active.next, struct op, item), why);
 }
 
 /* ---- time ---- */
@@ -261,35 +128,6 @@ static void peer_silent(struct peer *peer, uint64_t now)
         snprintf(what, sizeof what, "it has said nothing for %llu ms",
                  (unsigned long long)((now - peer->heard_ns) / NS_PER_MS));
     link_fail(&peer->link, HEARTH_PEER_LOST, what);
-}
-
-bool engine_expel(struct engine *engine, int rank, const char *why)
-{
-    struct peer *peer = &engine->peers[rank];
-    if (!peer->joined || !link_up(&peer->link))
-        return false;
-    struct error bye;
-    error_set(&bye, HEARTH_PEER_LOST, rank, "%s", why);
-    link_dismiss(&peer->link, &bye);
-    return true;
-}
-
-static void doubt(struct engine *engine, struct peer *peer)
-{
-    if (!peer->joined || peer->doubt_ns != 0)
-        return;
-    peer->doubt_ns = clock_now(engine->clock) + 1; /* never 0 */
-    engine->doubts = true;
-    engine->ping_ns = 0; /* it is looked at in the next round */
-}
-
-void engine_members_lost(struct engine *engine, uint64_t lost, const char *why)
-{
-    int first = lost != 0 ? __builtin_ctzll(lost) : RANK_NONE;
-    view_over(engine, first < engine->size ? first : RANK_NONE, why);
-    for (int i = 0; i < engine->size && i < 64; i++)
-        if ((lost >> i & 1) != 0)
-            doubt(engine, &engine->peers[i]);
 }
 
 /* When it is lost if no more is heard of it. One that has never spoken may still be joining others, which
@@ -495,7 +333,7 @@ int engine_open(const struct engine_setup *setup, struct engine **out)
     engine->instance = setup->instance;
     engine->peer_timeout_ns = setup->peer_timeout_ns;
     engine->opening_ns = setup->opening_ns;
-    engine->first_lost = RANK_NONE;
+    engine->first_lost = engine->first_left = RANK_NONE;
     engine->loss = setup->loss != 0 ? setup->loss : HEARTH_PEER_LOST;
     throttle_init(&engine->throttle, setup->rate);
     throttle_tick(&engine->throttle, clock_now(setup->clock));
@@ -554,18 +392,6 @@ int engine_join(struct engine *engine, int rank, struct conn *const *conns, int 
     return peer->link.failure.status;
 }
 
-void engine_end_all(struct engine *engine)
-{
-    while (!list_empty(&engine->active)) {
-        struct op *op = container_of(engine->active.next, struct op, item);
-        char name[160];
-        struct error why;
-        op_describe(op, name, sizeof name);
-        error_set(&why, HEARTH_CLOSED, op->group->rank, "%s: the node was closed", name);
-        op_end(op, &why);
-    }
-}
-
 static void engine_free(struct engine *engine)
 {
     while (!list_empty(&engine->groups))
@@ -595,22 +421,12 @@ static void engine_free(struct engine *engine)
     heap_free(engine);
 }
 
-void engine_part(struct engine *engine)
-{
-    struct error bye;
-    if (engine->first_lost == RANK_NONE)
-        error_set(&bye, HEARTH_CLOSED, engine->rank, "it was closed");
-    else /* others may hear of us before they hear of it */
-        error_set(&bye, HEARTH_PEER_LOST, engine->first_lost,
-                  "rank %d of the cluster was lost, then it was closed", engine->first_lost);
-    engine_end_all(engine);
-    for (int i = 0; i < engine->size; i++)
-        if (engine->peers[i].joined)
-            link_fini(&engine->peers[i].link, &bye);
-}
-
 void engine_close(struct engine *engine)
 {
     engine_part(engine);
+    pump_all(engine);
+    for (int i = 0; i < engine->size; i++)
+        if (engine->peers[i].joined)
+            link_fini(&engine->peers[i].link);
     engine_free(engine);
 }

@@ -56,11 +56,12 @@ struct engine_setup {
 };
 
 int MUST_CHECK engine_open(const struct engine_setup *setup, struct engine **out);
-/* Ends all operations with HEARTH_CLOSED; they are in engine_finished then. */
-void engine_end_all(struct engine *engine);
-/* The same, then says goodbye to the peers. */
+/* Ends all operations with HEARTH_CLOSED (they are in engine_finished then) and says goodbye to the peers,
+ * behind all that they were sent. No operation may begin any more. Progress must go on until engine_parted:
+ * then every peer has that, or gets it without us. */
 void engine_part(struct engine *engine);
-/* The same, then frees all groups. */
+bool engine_parted(const struct engine *engine);
+/* The same, but what has not left is lost. Frees all groups. */
 void engine_close(struct engine *engine);
 
 /* Joins a peer: takes the conns, the first of them for control. */

@@ -82,6 +82,7 @@ int group_open(struct engine *engine, const struct view *view, const int *member
         return HEARTH_NO_MEMORY;
     group->engine = engine;
     group->view = *view;
+    group->left_at = UINT64_MAX;
     list_init(&group->item);
     list_init(&group->retired);
     program_cache_init(&group->programs, engine->heap, op_free_idle);
@@ -91,11 +92,9 @@ int group_open(struct engine *engine, const struct view *view, const int *member
     }
     for (int i = 0; i < view->size; i++) {
         const struct peer *peer = &engine->peers[members[i]];
-        if (i != group->rank && (peer->left || (peer->joined && !link_up(&peer->link))))
+        if (i != group->rank && peer->lost)
             engine_loss(engine, &group->broken, i, "rank %d was lost before the group was made", i);
     }
-    if (group->broken.status == HEARTH_OK)
-        group->broken = engine->changed;
     list_push(&engine->groups, &group->item);
     orphans_adopt(group);
     *out = group;
@@ -257,6 +256,7 @@ int group_advance(struct group *group, uint64_t tag, struct error *error)
         *entry = (struct tag_entry){.tag = tag, .used = true};
     }
     entry->next++;
+    group->begun++;
     return HEARTH_OK;
 }
 

@@ -371,6 +371,8 @@ static void op_start(struct op *op)
     if (op->state != OP_RUNNING) /* over what had come before: the rest of that goes too */
         engine_drop_waiting(op->group, op->tag, op->sequence);
     if (op->state == OP_RUNNING)
+        op_check_left(op);
+    if (op->state == OP_RUNNING)
         op_run(op);
 }
 
@@ -401,10 +403,11 @@ static size_t overwritten_len(const struct plan_call *plan)
 static int start_checks(struct group *group, struct error *error)
 {
     struct engine *engine = group->engine;
-    if (group->broken.status != HEARTH_OK) {
-        bool changed = group->broken.status == HEARTH_VIEW_CHANGED;
-        error_set(error, changed ? HEARTH_VIEW_CHANGED : HEARTH_GROUP_BROKEN, group->broken.rank,
-                  "the group %s: %s", changed ? "has changed" : "is broken", group->broken.text);
+    struct error why;
+    if (group_over(group, &why)) {
+        bool changed = why.status == HEARTH_VIEW_CHANGED;
+        error_set(error, changed ? HEARTH_VIEW_CHANGED : HEARTH_GROUP_BROKEN, why.rank, "the group %s: %s",
+                  changed ? "has changed" : "is broken", why.text);
         error_advise(error);
         return error->status;
     }
@@ -427,7 +430,8 @@ int group_refuse(struct group *group, uint64_t tag, const struct error *why)
     uint64_t sequence = group_sequence(group, tag);
     if (group_advance(group, tag, &ignored) == HEARTH_OK || why->status == HEARTH_LIMIT) {
         bool lost = status_is_loss(why->status); /* then for them too, whether they know it or not */
-        error_set(&theirs, lost ? group->engine->loss : HEARTH_ABORTED, lost ? why->rank : group->rank,
+        int gone = group_only_left(group) ? HEARTH_CLOSED : group->engine->loss;
+        error_set(&theirs, lost ? gone : HEARTH_ABORTED, lost ? why->rank : group->rank,
                   "operation #%llu%s: rank %d could not start it: %s", (unsigned long long)sequence,
                   tag_text(tag).s, group->rank, why->text);
         error_advise(&theirs);

@@ -117,6 +117,8 @@ void lane_lend(struct lane *lane, struct range range);
 void lane_wake(struct op *op, struct lane *lane); /* something it may have waited for has happened */
 /* Copies what the operation has borrowed of a member and what holds up that member's link. May end it. */
 void op_return_loans(struct op *op, int rank, const struct link *link);
+/* Whether all that the member has lent for the operation is still what it meant. */
+bool op_loans_good(const struct op *op, int rank);
 /* Runs what is ready. May end the operation. */
 void op_run(struct op *op);
 

@@ -15,6 +15,7 @@
 #define DISPUTES_MAX 64u               /* at the arbiter, at a time */
 #define CLOSED_KEPT  1024u             /* groups of which we still know that they were closed */
 #define ORPHANS_MAX  64u               /* aborts kept for groups that we have not made yet */
+#define ARBITER      0                 /* the rank that settles disputes of its group */
 #define QUIET_NS     (100 * NS_PER_MS) /* after which an operation asks those that have sent nothing */
 #define NAG_NS       (30 * NS_PER_S)   /* how often a late peer is named in the log */
 #define PING_NS      (1 * NS_PER_S)    /* how often a peer is asked whether it lives */
@@ -38,7 +39,8 @@ struct peer {
     struct link link;
     struct engine *engine;
     bool joined;
-    bool left;         /* said goodbye */
+    bool left;         /* has said goodbye: nothing more comes, and all that came before it counts */
+    bool lost;         /* is gone without having done its part, or because another was lost */
     uint64_t heard;    /* link_heard when we last looked */
     uint64_t heard_ns; /* when it had last changed */
     uint64_t doubt_ns; /* since when others know it to be gone (engine_members_lost); 0: they do not */
@@ -92,9 +94,12 @@ struct group {
     uint32_t ended_next;
     struct list retired;
     uint32_t retired_count;
-    struct error broken;  /* status != 0: no operation can succeed any more */
+    struct error broken;  /* status != 0: a member is lost, no operation can succeed any more */
     struct error pending; /* for the next call: a mismatch in an operation that had returned */
     uint64_t splits;
+    uint64_t begun;   /* operations, under all tags */
+    uint64_t left_at; /* the least number of them that a member which has left took part in; UINT64_MAX */
+    int left_rank;    /* who that was */
 };
 
 struct engine {
@@ -110,9 +115,10 @@ struct engine {
     bool doubts;                                  /* of a peer at least */
     uint64_t opening_ns;                          /* as in struct engine_setup */
     bool stuck;                                   /* a link was, when we last looked */
-    int first_lost;                               /* rank in the cluster, or RANK_NONE */
+    int first_lost, first_left;                   /* ranks in the cluster, or RANK_NONE */
     int loss;                                     /* as in engine_setup, never 0 */
-    struct error changed;                         /* engine_view_changed; HEARTH_OK: never */
+    struct error changed; /* the view; HEARTH_OK: never; its rank is one in the cluster */
+    bool over;            /* for all operations (engine_view_changed) */
     struct throttle throttle;
     struct slot_pool slots;
     struct peer *peers; /* [size]; our own place is unused */
@@ -147,6 +153,19 @@ void group_send(struct group *group, int rank, const struct frame *frame, const 
 void group_tell(struct group *group, uint8_t kind, uint64_t tag, uint64_t sequence,
                 const struct error *error);
 
+/* loss.c */
+/* A peer has ended: its groups are broken, operations that need it fail. */
+void engine_peer_lost(struct engine *engine, int world_rank, int blamed, const char *reason);
+/* A peer has said goodbye: operations that need what it has not given fail; all that it gave counts. */
+void engine_peer_left(struct engine *engine, int world_rank, int blamed);
+/* A member that has left, or is about to, took part in so many operations of the group. */
+void group_left_at(struct group *group, int rank, uint64_t begun);
+/* Ends an operation that has just begun if it needs what a member that has left has not given. */
+void op_check_left(struct op *op);
+/* Whether no operation of the group can begin any more, and why. */
+bool group_over(const struct group *group, struct error *why);
+/* Whether nobody of it is lost: those that are gone have done their part in what came before. */
+bool group_only_left(const struct group *group);
 /* A member is gone, by whatever name another member says so. */
 bool status_is_loss(int status);
 /* That in the words and the status of this engine. */

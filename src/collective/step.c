@@ -332,6 +332,24 @@ void op_return_loans(struct op *op, int rank, const struct link *link)
         op_out_of_memory(op);
 }
 
+bool op_loans_good(const struct op *op, int rank)
+{
+    const struct link *link = &op->group->engine->peers[op->group->members[rank]].link;
+    int32_t flow = op->program->in_of[rank];
+    bool good = true;
+    if (flow < 0)
+        return true;
+    for (const struct list *item = op->in[flow].early.next; item != &op->in[flow].early; item = item->next)
+        good = good && loan_good(&container_of(item, struct slot, item)->loan);
+    for (uint64_t i = 0; i < op->program->plan.window; i++) {
+        const struct slot *held[] = {op->lanes[i].frame, op->lanes[i].borrowed};
+        for (int k = 0; k < 2; k++)
+            good = good && (held[k] == NULL || held[k]->loan.conn != link->pipes[0].conn ||
+                            loan_good(&held[k]->loan));
+    }
+    return good;
+}
+
 static bool stage_work(struct op *op, struct lane *lane, const struct move *move)
 {
     const struct plan *plan = &op->program->plan;

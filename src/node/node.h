@@ -208,8 +208,12 @@ void node_part(hearth_node *node, const char *why);
  * is set: who closes its group after the last operation does not end it for those that are still at it. The
  * caller may hold locks: completion callbacks run on another thread, a moment later. */
 void node_members_lost(hearth_node *node, uint64_t lost, const char *why);
-/* Moves what can be moved, collects what has ended. True if anything moved. For simulations. */
+/* Moves what can be moved, collects what has ended. True if anything moved. Where no other thread drives: in
+ * simulations, and when the node closes. */
 bool node_progress(hearth_node *node);
+/* A caller has nothing to do: until there may be something, or the time has come. `heard` as in bell_wait. */
+void node_sleep(hearth_node *node, uint32_t heard, uint64_t until);
+void node_keep(void *node); /* the keeper's life */
 
 /* Makes a group of the node, under no baton. */
 int MUST_CHECK node_group(hearth_node *node, const struct view *view, const int *members, hearth_group **out);

@@ -88,12 +88,13 @@ static void watch_end(hearth_node *node, const struct watch *watch)
     secure_watch(node, rest->looked_ns);
 }
 
-static void sleep_seated(hearth_node *node, uint64_t deadline_ns)
+/* A keeper of a node that closes does not sit down any more: nobody might wake it. */
+static void sleep_seated(hearth_node *node, enum bell_side side, uint64_t deadline_ns)
 {
     struct rest *rest = node->rest;
     mutex_lock(&node->baton);
     engine_doze(node->engine, true);
-    bool moved = engine_progress(node->engine) || node->closing;
+    bool moved = engine_progress(node->engine) || (node->closing && side == BELL_KEEPER);
     struct watch watch = watch_begin(node, moved ? 0 : deadline_ns);
     atomic_store(&rest->until, watch.until_ns);
     mutex_unlock(&node->baton);
@@ -117,7 +118,7 @@ void rest_wait(hearth_node *node, enum bell_side side, uint32_t heard, uint64_t 
         bell_wait(node->bell, side, heard, 0, deadline_ns);
         return;
     }
-    sleep_seated(node, deadline_ns);
+    sleep_seated(node, side, deadline_ns);
     atomic_store(&rest->seat, SEAT_FREE);
     bell_ring(node->bell); /* somebody else may have to sit down */
 }

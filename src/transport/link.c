@@ -71,10 +71,22 @@ static bool data_waits(struct link *link)
            !throttle_pass(link->throttle, &link->place, piece_of(link, item, 0), item->queued_ns);
 }
 
+/* The goodbye, behind all that goes through the pipe. */
+static bool bye_next(struct link *link, int pipe, struct link_item *item)
+{
+    if (!link->parting)
+        return false;
+    link->pipes[pipe].said_bye = true;
+    *item = (struct link_item){.frame = {.kind = FRAME_BYE, .length = link->bye_len}, .payload = link->bye};
+    return true;
+}
+
 /* Takes the pipe's next frame off the queues: control first, so that where one pipe carries everything, bulk
  * never delays it by more than one frame. */
 static bool item_next(struct link *link, int pipe, struct link_item *item)
 {
+    if (link->pipes[pipe].said_bye)
+        return false;
     if (link->control_count > 0 &&
         (pipe == 0 || goes_anywhere(link->control[link->control_head].frame.kind))) {
         *item = link->control[link->control_head];
@@ -88,7 +100,7 @@ static bool item_next(struct link *link, int pipe, struct link_item *item)
         link->data_count--;
         return true;
     }
-    return false;
+    return bye_next(link, pipe, item);
 }
 
 /* The pipe's frame sets out. */
@@ -199,6 +211,17 @@ static bool out_returned(struct link *link, struct pipe *pipe)
     return back != 0;
 }
 
+/* The peer has gone its way: what it was sent whole it has, whatever is still held for others. */
+static void out_settle(struct link *link)
+{
+    for (int i = 0; i < link->pipe_count; i++) {
+        struct pipe *pipe = &link->pipes[i];
+        out_returned(link, pipe);
+        if (pipe->out_busy && pipe->out_done == pipe->out_len)
+            out_finish(link, pipe);
+    }
+}
+
 /* Writes the frame on its way. True when it is out. */
 static bool out_write(struct link *link, struct pipe *pipe, bool *moved)
 {
@@ -238,7 +261,7 @@ static void out_flush(struct link *link, struct pipe *pipe)
         link->unheard = true;
 }
 
-static bool holds_some(const struct pipe *pipe)
+bool pipe_holds(const struct pipe *pipe)
 {
     const struct holding *holding = pipe->conn->transport->holding;
     return holding != NULL && holding->holds(pipe->conn);
@@ -251,7 +274,7 @@ static bool pump_pipe_out(struct link *link, int number, bool *room)
     out_flush(link, pipe);
     while (link->failure.status == HEARTH_OK && (pipe->out_busy || out_next(link, number))) {
         /* A frame has not left while some of it is held: whoever closes after the last one would lose it. */
-        if (!out_write(link, pipe, &moved) || holds_some(pipe))
+        if (!out_write(link, pipe, &moved) || pipe_holds(pipe))
             break;
         *room = *room || pipe->out.frame.kind == FRAME_DATA;
         out_finish(link, pipe);
@@ -276,7 +299,7 @@ static bool pump_data_out(struct link *link, bool *room)
     return moved;
 }
 
-static bool pump_out(struct link *link)
+bool link_pump_out(struct link *link)
 {
     bool room = false;
     bool carried = link->control_count > 0 || (link->pipe_count == 1 && link->throttle == NULL &&
@@ -436,6 +459,8 @@ static void in_payload_done(struct link *link, struct pipe *pipe)
     pipe->heard_bye = frame.kind == FRAME_BYE;
     if (pipe->heard_bye && !all_said_bye(link))
         return;
+    if (pipe->heard_bye)
+        out_settle(link);
     if (frame.kind != FRAME_DATA)
         link->events->on_control(link->events_arg, link, &frame, pipe->in_control);
     else if (wanted)
@@ -469,7 +494,7 @@ static ssize_t in_read(struct pipe *pipe)
 }
 
 /* A pipe that has said goodbye may be closed; it waits for the others. */
-static bool is_read(const struct link *link, int pipe)
+bool link_reads(const struct link *link, int pipe)
 {
     return !link->pipes[pipe].heard_bye || all_said_bye(link);
 }
@@ -479,7 +504,7 @@ static bool pump_pipe_in(struct link *link, int number)
     struct pipe *pipe = &link->pipes[number];
     size_t budget = PUMP_BYTES_MAX;
     bool moved = false;
-    while (link->failure.status == HEARTH_OK && budget > 0 && is_read(link, number)) {
+    while (link->failure.status == HEARTH_OK && budget > 0 && link_reads(link, number)) {
         ssize_t n = in_read(pipe);
         if (n == HEARTH_PROTOCOL)
             link_fail(link, HEARTH_PROTOCOL, "a record was forged or damaged on its way");
@@ -523,174 +548,34 @@ void link_drop_incoming(struct link *link, const void *cookie)
             link->pipes[i].in_target = link->pipes[i].in_cookie = NULL;
 }
 
-/* ---- sleeping ---- */
-
-/* The pipe waits for room in its connection, and the descriptor will show it. Where bytes are kept until the
- * peer has them, the descriptor has room long before the connection has: `due` tells. */
-static bool wants_room(const struct pipe *pipe)
-{
-    if (pipe->conn->transport->holding != NULL)
-        return holds_some(pipe);
-    return pipe->out_busy && pipe->out_done < pipe->out_free;
-}
-
-uint64_t link_due(const struct link *link)
-{
-    uint64_t due = NEVER_NS;
-    for (int i = 0; i < link->pipe_count && link->up; i++) {
-        const struct holding *holding = link->pipes[i].conn->transport->holding;
-        uint64_t at = holding != NULL ? holding->due(link->pipes[i].conn) : NEVER_NS;
-        due = at < due ? at : due;
-    }
-    return due;
-}
-
-size_t link_waits(const struct link *link, struct sock_wait *items, size_t max)
-{
-    size_t count = 0;
-    for (int i = 0; i < link->pipe_count && link->up && count < max; i++) {
-        const struct pipe *pipe = &link->pipes[i];
-        items[count++] = (struct sock_wait){
-            .fd = pipe->conn->transport->descriptor(pipe->conn),
-            .want_recv = is_read(link, i),
-            /* Room in shared memory does not show there: the peer signals it. */
-            .want_send = wants_room(pipe) && pipe->conn->transport->sharing == NULL,
-        };
-    }
-    return count;
-}
-
-void link_attend(struct link *link, const struct sock_wait *items, size_t count)
-{
-    for (size_t i = 0; i < count && link->up && i < (size_t)link->pipe_count; i++)
-        if (items[i].ready)
-            link->pipes[i].conn->transport->attend(link->pipes[i].conn);
-    link->looks = 0;
-}
-
-void link_doze(struct link *link, bool asleep)
-{
-    for (int i = 0; i < link->pipe_count && link->up; i++) {
-        const struct pipe *pipe = &link->pipes[i];
-        pipe->conn->transport->doze(pipe->conn, asleep, wants_room(pipe));
-    }
-}
-
-bool link_stuck(const struct link *link)
-{
-    for (int i = 0; i < link->pipe_count && link->up; i++)
-        if (wants_room(&link->pipes[i]))
-            return true;
-    return false;
-}
-
-uint64_t link_heard(const struct link *link)
-{
-    uint64_t heard = 0;
-    for (int i = 0; i < link->pipe_count; i++)
-        heard += ((uint64_t)link->pipes[i].in_sequence << 32) + link->pipes[i].in_done;
-    return heard;
-}
-
 /* ---- both ---- */
 
-static void drop_queues(struct link *link)
+/* Reads to the end of what a peer said that has closed. A look may find nothing because the one before found
+ * all there was; the next knows. */
+static void pump_in_last(struct link *link)
 {
-    for (; link->control_count > 0; link->control_count--) {
-        heap_free(link->control[link->control_head].copy);
-        link->control_head = (link->control_head + 1) % link->control_capacity;
+    for (int quiet = 0; quiet < 2;) {
+        link->looks = 0;
+        quiet = pump_in(link) ? 0 : quiet + 1;
     }
-    for (uint64_t left = link->lent_mask; left != 0; left &= left - 1)
-        heap_free(link->lent[__builtin_ctzll(left)].copy);
-    link->lent_mask = 0;
-    link->data_count = 0;
-    heap_free(link->control);
-    link->control = NULL;
-    link->control_capacity = 0;
-}
-
-static void close_pipes(struct link *link)
-{
-    for (int i = 0; i < link->pipe_count; i++) {
-        struct pipe *pipe = &link->pipes[i];
-        if (pipe->out_busy)
-            heap_free(pipe->out.copy);
-        pipe->out_busy = false;
-        pipe->conn->transport->close(pipe->conn);
-        pipe->conn = NULL;
-        pipe->in_target = pipe->in_cookie = NULL;
-    }
-    link->up = false;
 }
 
 bool link_pump(struct link *link)
 {
     if (!link_up(link))
         return false;
-    bool moved = pump_out(link); /* first: the peer may be waiting for it */
+    bool moved = link_pump_out(link); /* first: the peer may be waiting for it */
     if (pump_in(link))
-        moved = pump_out(link) || true;
+        moved = link_pump_out(link) || true;
     if (link->unheard) { /* who has closed may have said something before, between our two looks */
-        do
-            link->looks = 0;
-        while (pump_in(link));
+        pump_in_last(link);
         link_fail(link, HEARTH_PEER_LOST, "the connection is gone");
     }
+    link_part_on(link);
     if (link->failure.status == HEARTH_OK)
         return moved;
     struct error why = link->failure;
-    close_pipes(link);
-    drop_queues(link);
+    link_fini(link);
     link->events->on_down(link->events_arg, link, &why);
     return true;
-}
-
-/* The same goodbye through every pipe: each ends what went through it. */
-static void say_bye(struct link *link, const struct error *bye)
-{
-    uint8_t payload[FRAME_CONTROL_MAX];
-    size_t len = error_encode(bye, payload, sizeof payload);
-    link->data_count = 0; /* no data after a goodbye, but the frame that has begun is finished, at once */
-    link->throttle = NULL;
-    for (int i = 0; i < link->pipe_count; i++) {
-        link->pipes[i].out.owner = NULL;
-        link->pipes[i].out_free = link->pipes[i].out_len;
-    }
-    link_send_control(link, &(struct frame){.kind = FRAME_BYE, .length = (uint32_t)len}, payload);
-    pump_out(link);
-    for (int i = 1; i < link->pipe_count; i++) {
-        struct pipe *pipe = &link->pipes[i];
-        bool moved;
-        if (pipe->out_busy)
-            continue; /* what does not fit is lost: the peer sees the connection end */
-        pipe->out =
-            (struct link_item){.frame = {.kind = FRAME_BYE, .length = (uint32_t)len}, .payload = payload};
-        out_begin(link, pipe);
-        out_write(link, pipe, &moved);
-        pipe->out_busy = false;
-    }
-}
-
-static bool can_say_bye(const struct link *link)
-{
-    return link->failure.status == HEARTH_OK && link->control_count < LINK_CONTROL_QUEUE;
-}
-
-void link_dismiss(struct link *link, const struct error *bye)
-{
-    if (!link_up(link))
-        return;
-    if (can_say_bye(link))
-        say_bye(link, bye);
-    link_fail(link, bye->status, bye->text);
-}
-
-void link_fini(struct link *link, const struct error *bye)
-{
-    if (!link_up(link))
-        return;
-    if (bye != NULL && can_say_bye(link))
-        say_bye(link, bye);
-    close_pipes(link);
-    drop_queues(link);
 }

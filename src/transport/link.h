@@ -81,7 +81,7 @@ struct link_item {
  * different pipes come in any order. */
 struct pipe {
     struct conn *conn; /* NULL when down */
-    bool heard_hello, heard_bye;
+    bool heard_hello, heard_bye, said_bye;
 
     struct link_item out; /* the frame on its way */
     bool out_busy;
@@ -111,7 +111,11 @@ struct link {
     int rank;             /* the peer's, in the cluster */
     struct error failure; /* status != 0: the link goes down at the next pump */
     bool up;
-    bool unheard; /* the peer does not read any more */
+    bool unheard;  /* the peer does not read any more */
+    bool parting;  /* every pipe says goodbye behind what is queued, and no more is queued */
+    bool finished; /* all of that has left */
+    uint8_t bye[FRAME_CONTROL_MAX];
+    uint32_t bye_len;
     struct pipe pipes[LINK_PIPES_MAX];
     int pipe_count;
     int pipe_next;  /* the data pipe that has the next frame, if it is free */
@@ -144,10 +148,13 @@ struct link_setup {
     uint32_t eager_budget;
 };
 void link_init(struct link *link, const struct link_setup *setup);
+/* Ends it in peace: what is queued for control leaves, then a goodbye, and it goes down when the peer has
+ * that or will get it without us. No event comes any more; what the peer sends is read and dropped. */
+void link_part(struct link *link, const struct error *bye);
 /* Says goodbye, and goes down at the next pump with that as the reason. */
 void link_dismiss(struct link *link, const struct error *bye);
-/* Drops what is queued without events; says goodbye first if `bye` is not NULL. */
-void link_fini(struct link *link, const struct error *bye);
+/* Closes it now, without events; what has not left is dropped. */
+void link_fini(struct link *link);
 bool link_up(const struct link *link);
 
 /* Reads all there is, writes what fits. True if anything moved. */
@@ -177,6 +184,12 @@ void link_doze(struct link *link, bool asleep);
 bool link_stuck(const struct link *link);     /* bytes wait for room, not for the throttle */
 uint64_t link_due(const struct link *link);   /* when it must be pumped in any case; NEVER_NS */
 uint64_t link_heard(const struct link *link); /* changes with every byte that comes */
+
+/* For the files that make up a link. */
+bool link_pump_out(struct link *link);                /* writes what fits */
+void link_part_on(struct link *link);                 /* parting: what comes next, after a pump */
+bool pipe_holds(const struct pipe *pipe);             /* its connection took bytes that have not left */
+bool link_reads(const struct link *link, int number); /* whether a pipe may have something to say */
 
 /* Eager credit. */
 uint32_t link_eager_cost(size_t len);

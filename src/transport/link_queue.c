@@ -80,7 +80,7 @@ static bool grant_joins(struct link *link, const struct frame *frame)
 
 void link_send_control(struct link *link, const struct frame *frame, const void *payload)
 {
-    if (!link_up(link) || grant_joins(link, frame))
+    if (!link_up(link) || link->parting || grant_joins(link, frame))
         return;
     if (link->control_count == LINK_CONTROL_QUEUE) {
         link_fail(link, HEARTH_PEER_LOST, "it does not take the control frames we send");

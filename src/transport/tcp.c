@@ -91,6 +91,13 @@ static ssize_t tcp_recv(struct conn *conn, void *target, size_t len_max)
     return len_max < SHORT_BYTES ? recv_short(c, target, len_max) : recv_long(c, target, len_max);
 }
 
+/* A peer that still sends when our socket is closed resets the connection, and what it has not received yet
+ * is gone. It closes its end when it has read our last frame. */
+static void tcp_finish(struct conn *conn)
+{
+    sock_finish(tcp_of(conn)->fd);
+}
+
 /* A socket closed with bytes unread resets the connection, and what we sent but the peer has not received
  * yet is lost with it. So they are read first; a peer that keeps sending gets its reset after
  * DRAIN_BYTES_MAX. */
@@ -132,6 +139,7 @@ static const struct transport tcp_transport = {
     .scheme = "tcp",
     .send = tcp_send,
     .recv = tcp_recv,
+    .finish = tcp_finish,
     .close = tcp_close,
     .descriptor = tcp_descriptor,
     .attend = tcp_attend,

@@ -37,6 +37,7 @@ struct tls_conn {
     bool emptied; /* the last read left nothing in the socket */
     bool deaf;    /* nobody takes what we send */
     bool starved; /* something was to be sent, and there was no buffer */
+    bool finished;
     int end;      /* what recv says once all is given; HEARTH_OK: it goes on */
     uint8_t *out; /* [TLS_OUT_BYTES + TLS_BYE_BYTES]; NULL: nothing is in it */
     size_t out_begin, out_end;
@@ -263,6 +264,15 @@ static void say_bye(struct tls_conn *c)
     push(c);
 }
 
+/* As in tcp.c. */
+static void tls_finish(struct conn *conn)
+{
+    struct tls_conn *c = tls_of(conn);
+    say_bye(c);
+    c->finished = true;
+    sock_finish(c->fd);
+}
+
 /* As in tcp.c: bytes that were not read would reset the connection, and take what we sent with them. */
 static void drain(const struct tls_conn *c)
 {
@@ -290,7 +300,8 @@ static void tls_close(struct conn *conn)
 {
     struct tls_conn *c = tls_of(conn);
 
-    say_bye(c);
+    if (!c->finished)
+        say_bye(c);
     sock_finish(c->fd);
     drain(c);
     sock_close(c->fd);
@@ -326,6 +337,7 @@ static const struct transport tls_transport = {
     .scheme = "tls",
     .send = tls_send,
     .recv = tls_recv,
+    .finish = tls_finish,
     .close = tls_close,
     .descriptor = tls_descriptor,
     .attend = tls_attend,

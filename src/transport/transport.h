@@ -55,8 +55,8 @@ struct holding {
     uint64_t (*due)(const struct conn *conn);
 };
 
-/* No slot is NULL, but `sharing` and `holding` may be. No slot blocks, and none calls back up. All are called
- * by the holder of the baton. */
+/* No slot is NULL, but `finish`, `sharing` and `holding` may be. No slot blocks, and none calls back up. All
+ * are called by the holder of the baton. */
 struct transport {
     const char *scheme; /* "mem", "tcp", "tls", "quic", "shm" */
     /* Takes what fits now, in order: bytes taken, 0 = full, or HEARTH_PEER_LOST once the connection is
@@ -66,6 +66,9 @@ struct transport {
      * end is gone and everything it sent has been given, or HEARTH_PROTOCOL when what came is not what the
      * other end sent. */
     ssize_t (*recv)(struct conn *conn, void *target, size_t len_max);
+    /* Nothing more will be sent, and nothing is held: before it is closed it should be read until the other
+     * end is gone, else what is on its way may be lost. NULL: it can be closed at once. */
+    void (*finish)(struct conn *conn);
     /* Ends the connection and frees it. What was sent before still arrives (what is held, if it fits). */
     void (*close)(struct conn *conn);
     /* What to sleep on until bytes come, or without `sharing` room for bytes: -1 = nothing, a bell rings. */

@@ -37,6 +37,7 @@ static const char *const kind_names[FRAME_KIND_MAX + 1] = {
     [FRAME_CREDIT] = "credit", [FRAME_ABORT] = "abort",   [FRAME_DISPUTE] = "dispute",
     [FRAME_ASK] = "ask",       [FRAME_ANSWER] = "answer", [FRAME_VERDICT] = "verdict",
     [FRAME_PING] = "ping",     [FRAME_PONG] = "pong",     [FRAME_BYE] = "bye",
+    [FRAME_LEAVE] = "leave",
 };
 
 static bool kind_known(uint8_t kind)

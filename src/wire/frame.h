@@ -23,8 +23,9 @@ enum frame_kind {
     FRAME_VERDICT = 9, /* from the arbiter: who differs, and how */
     FRAME_PING = 10,
     FRAME_PONG = 11,
-    FRAME_BYE = 12, /* the sender closes on purpose: payload is a record */
-    FRAME_KIND_MAX = 12
+    FRAME_BYE = 12,   /* the sender closes on purpose: payload is a record */
+    FRAME_LEAVE = 13, /* member `lane` of the group took part in `sequence` operations, under all tags */
+    FRAME_KIND_MAX = 13
 };
 
 enum frame_flags {
@@ -43,7 +44,8 @@ struct frame {
     uint64_t sequence;      /* of the operation within its tag */
     uint64_t fingerprint;   /* of the call: differs where members called different things */
     uint32_t lane, step;    /* data: which piece; grant: lane << 32 | step frames are allowed so far */
-    uint64_t total;         /* bytes this sender sends to this receiver in this operation (grant: expects) */
+    uint64_t total;         /* bytes this sender sends to this receiver in this operation (grant: expects);
+                               abort with HEARTH_CLOSED: as the sequence of a leave */
     double weight;          /* data of an average: sum of the weights that are in it */
     uint64_t link_sequence; /* counts the frames of this link and direction, from 1 */
     uint64_t ack;           /* the last link_sequence received */

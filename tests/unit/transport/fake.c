@@ -106,6 +106,19 @@ void fake_init(struct fake *fake)
     *fake = (struct fake){.conn = {&fake_transport}, .send_room = SIZE_MAX, .fd = -1};
 }
 
+static void fake_finish(struct conn *conn)
+{
+    ((struct fake *)conn)->finished++;
+}
+
+void fake_must_finish(struct fake *fake)
+{
+    static struct transport transport;
+    transport = *fake->conn.transport;
+    transport.finish = fake_finish;
+    fake->conn.transport = &transport;
+}
+
 /* ---- held bytes ---- */
 
 static int hold_flush(struct conn *conn)
@@ -464,7 +477,7 @@ void upper_init(struct upper *upper, struct link *link, struct fake *fake, uint3
 
 void upper_fini(struct upper *upper, struct fake *fake)
 {
-    link_fini(upper->link, NULL);
+    link_fini(upper->link);
     for (int i = 0; i < upper->loan_count; i++)
         loan_end(&upper->loans[i]);
     assert_int_equal(upper->heap.blocks, 0);

@@ -27,7 +27,7 @@ struct fake {
     struct prng *random; /* not NULL: each call takes or gives 1 to its limit */
     bool recv_gone, send_gone;
     bool recv_forged; /* what comes next is not the peer's */
-    int closed;
+    int finished, closed;
     int fd; /* what it says its descriptor is */
     int attended;
     bool asleep, want_room; /* as it was told last */
@@ -85,6 +85,7 @@ void fake_share(struct fake *fake, const uint8_t *ours, size_t ours_len);
 void fake_refer(struct fake *fake, uint32_t length, uint32_t number, uint64_t offset);
 /* From now on it may hold bytes. */
 void fake_hold(struct fake *fake);
+void fake_must_finish(struct fake *fake); /* it is not closed before the peer has gone */
 bool fake_lends(const struct fake *fake); /* something is out */
 
 /* A frame of the peer: the sequence and credit are filled in; CRC is right. */

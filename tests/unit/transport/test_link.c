@@ -413,7 +413,9 @@ static void a_goodbye_is_the_last_thing_said(void **state)
     link_send_control(&w->link, &(struct frame){.kind = FRAME_ABORT}, NULL);
     w->fake.send_room = SIZE_MAX;
     upper_clear(&w->upper);
-    link_fini(&w->link, &bye);
+    link_part(&w->link, &bye);
+    link_send_control(&w->link, &(struct frame){.kind = FRAME_PING}, NULL);
+    link_pump(&w->link);
     assert_int_equal(w->fake.closed, 1);
     assert_int_equal(w->upper.down_count, 0);
     assert_null(strstr(w->upper.log, "sent"));
@@ -423,24 +425,70 @@ static void a_goodbye_is_the_last_thing_said(void **state)
     assert_int_equal(w->fake.parsed, w->fake.out.len); /* nothing follows */
 }
 
-static void a_goodbye_without_room_is_lost_quietly(void **state)
+static void a_goodbye_waits_for_room(void **state)
 {
     struct world *w = *state;
     struct error bye;
     error_set(&bye, HEARTH_CLOSED, 1, "it was closed");
     w->fake.send_room = 5;
-    link_fini(&w->link, &bye);
+    link_part(&w->link, &bye);
+    for (int i = 0; i < 3; i++)
+        link_pump(&w->link);
+    assert_int_equal(w->fake.closed, 0);
+    w->fake.send_room = SIZE_MAX;
+    link_pump(&w->link);
+    assert_int_equal(next_out(w, NULL).kind, FRAME_BYE);
     assert_int_equal(w->fake.closed, 1);
     assert_int_equal(w->upper.heap.blocks, 0);
 }
 
-static void a_goodbye_without_memory_is_lost_quietly(void **state)
+static void a_link_that_parts_reads_and_drops(void **state)
+{
+    struct world *w = *state;
+    struct error bye;
+    uint8_t bytes[600] = {0};
+    error_set(&bye, HEARTH_CLOSED, 1, "it was closed");
+    w->fake.send_room = 5;
+    fake_frame(&w->fake, (struct frame){.kind = FRAME_DATA, .length = sizeof bytes}, bytes);
+    upper_clear(&w->upper);
+    link_part(&w->link, &bye);
+    link_pump(&w->link);
+    assert_string_equal(w->upper.log, "");
+    assert_int_equal(w->fake.closed, 0);
+    w->fake.recv_gone = true; /* it goes too: nobody needs our word any more, and nothing is said of it */
+    link_pump(&w->link);
+    assert_int_equal(w->fake.closed, 1);
+    assert_int_equal(w->upper.down_count, 0);
+}
+
+/* Where what is on its way would be lost by closing, the other end closes first. */
+static void a_connection_that_must_be_read_is_closed_after_the_peers(void **state)
+{
+    struct world *w = *state;
+    struct error bye;
+    error_set(&bye, HEARTH_CLOSED, 1, "it was closed");
+    fake_must_finish(&w->fake);
+    link_part(&w->link, &bye);
+    for (int i = 0; i < 3; i++)
+        link_pump(&w->link);
+    assert_int_equal(next_out(w, NULL).kind, FRAME_BYE);
+    assert_int_equal(w->fake.finished, 1);
+    assert_int_equal(w->fake.closed, 0);
+    w->fake.recv_gone = true;
+    link_pump(&w->link);
+    assert_int_equal(w->fake.closed, 1);
+    assert_int_equal(w->upper.down_count, 0);
+}
+
+static void a_goodbye_needs_no_memory(void **state)
 {
     struct world *w = *state;
     struct error bye;
     error_set(&bye, HEARTH_CLOSED, 1, "it was closed");
     atomic_store(&w->upper.heap.fail_after, 0);
-    link_fini(&w->link, &bye);
+    link_part(&w->link, &bye);
+    link_pump(&w->link);
+    assert_int_equal(next_out(w, NULL).kind, FRAME_BYE);
     assert_int_equal(w->fake.closed, 1);
 }
 
@@ -467,8 +515,11 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(a_send_that_finds_nobody_does_not_cut_off_what_was_said, setup_greeted,
                                     teardown),
     cmocka_unit_test_setup_teardown(a_goodbye_is_the_last_thing_said, setup_greeted, teardown),
-    cmocka_unit_test_setup_teardown(a_goodbye_without_room_is_lost_quietly, setup_greeted, teardown),
-    cmocka_unit_test_setup_teardown(a_goodbye_without_memory_is_lost_quietly, setup_greeted, teardown),
+    cmocka_unit_test_setup_teardown(a_goodbye_waits_for_room, setup_greeted, teardown),
+    cmocka_unit_test_setup_teardown(a_link_that_parts_reads_and_drops, setup_greeted, teardown),
+    cmocka_unit_test_setup_teardown(a_connection_that_must_be_read_is_closed_after_the_peers, setup_greeted,
+                                    teardown),
+    cmocka_unit_test_setup_teardown(a_goodbye_needs_no_memory, setup_greeted, teardown),
 };
 
 int main(void)

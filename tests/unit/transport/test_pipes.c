@@ -495,7 +495,9 @@ static void the_goodbye_goes_through_every_pipe(void **state)
     set_room(w, SIZE_MAX);
     w->fakes[3].send_room = 50; /* what has begun does not fit, so nothing may follow it */
     upper_clear(&w->upper);
-    link_fini(&w->link, &bye);
+    link_part(&w->link, &bye);
+    link_pump(&w->link);
+    assert_true(link_up(&w->link));
     assert_null(strstr(w->upper.log, "sent"));
     for (int i = 0; i < 3; i++) {
         assert_int_equal(next_out(w, i, NULL).kind, i == 0 ? FRAME_PING : FRAME_DATA);

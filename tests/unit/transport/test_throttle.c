@@ -296,7 +296,8 @@ static void a_goodbye_does_not_wait(void **state)
     send_data(w, 30000, "a");
     pump_at(w, START + 5 * NS_PER_MS);
     error_set(&bye, HEARTH_CLOSED, 0, "it was closed");
-    link_fini(&w->link, &bye);
+    link_part(&w->link, &bye);
+    link_pump(&w->link);
     for (int i = 0; i < 2; i++) {
         while (fake_next(&w->fakes[i], &frame, &payload))
             continue;

@@ -37,7 +37,7 @@ static void assert_frames_equal(const struct frame *a, const struct frame *b)
 /* What tests/golden/frame_v1.hex holds at `index`. */
 static struct frame golden_frame(uint32_t index)
 {
-    static const uint32_t lengths[] = {24, 64u << 20, 0, 0, 40, 0, 0, 40, 40, 0, 0, 40};
+    static const uint32_t lengths[] = {24, 64u << 20, 0, 0, 40, 0, 0, 40, 40, 0, 0, 40, 0};
     uint8_t kind = (uint8_t)(index + 1);
 
     return (struct frame){
