@@ -34,7 +34,7 @@ int MUST_CHECK quic_open(const struct quic_setup *setup, struct quic **out, stru
 /* After all conns were closed. Waits until the peers have what was sent to them, or QUIC_LINGER_NS have
  * passed in which none of it arrived; NULL is allowed. */
 void quic_close(struct quic *quic);
-#define QUIC_LINGER_NS (500 * NS_PER_MS)
+#define QUIC_LINGER_NS (2 * NS_PER_S) /* several times what a lost packet takes over a long way */
 
 struct sock_addr quic_addr(const struct quic *quic); /* with the port that was given */
 

@@ -320,5 +320,18 @@ wait $pid 2>/dev/null
 until_true none_left "$word"
 report $? "kill -9 of the launcher ends ranks elsewhere"
 
+# ---- programs that end as soon as they have done their part --------------------------------------------------------
+
+good=0
+for transport in shm tcp quic; do
+    for _ in 1 2 3 4; do
+        HEARTH_TRANSPORT=$transport run -n 3 -- "$(dirname "$hearth")/examples/reduce"
+        [ $code -eq 0 ] && grep -qx '\[0\] pi is about 3[.]14[0-9]*' "$scratch/out" || break 2
+        good=$((good + 1))
+    done
+done
+[ $good -eq 12 ]
+report $? "members that have given what rank 0 adds up end before it has"
+
 echo "1..$number"
 [ $failed -eq 0 ]

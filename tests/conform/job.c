@@ -50,6 +50,39 @@ bool kind_is_same(enum kind kind)
     return kind == ALL_REDUCE || kind == ALL_GATHER || kind == ALL_GATHERV || kind == BROADCAST;
 }
 
+bool kind_is_done_by(enum kind kind, enum hearth_algo algo)
+{
+    enum {
+        VECTOR = 1u << HEARTH_AUTO,
+        RING = 1u << HEARTH_RING,
+        DIRECT = 1u << HEARTH_DIRECT,
+        HALVING = 1u << HEARTH_HALVING,
+        TREE = 1u << HEARTH_TREE,
+        STAR = 1u << HEARTH_STAR,
+        HIERARCHICAL = 1u << HEARTH_HIERARCHICAL,
+        EXCHANGE = 1u << HEARTH_EXCHANGE
+    };
+    static const unsigned algos[KIND_COUNT] = {
+        [ALL_REDUCE] = RING | DIRECT | HALVING | TREE | STAR | HIERARCHICAL | EXCHANGE,
+        [REDUCE_SCATTER] = RING | DIRECT | HALVING,
+        [REDUCE_SCATTERV] = VECTOR,
+        [ALL_GATHER] = RING | DIRECT | HALVING,
+        [ALL_GATHERV] = VECTOR,
+        [BROADCAST] = RING | TREE | STAR,
+        [REDUCE] = RING | TREE | STAR,
+        [GATHER] = DIRECT,
+        [GATHERV] = VECTOR,
+        [SCATTER] = DIRECT,
+        [SCATTERV] = VECTOR,
+        [ALL_TO_ALL] = DIRECT,
+        [ALL_TO_ALLV] = VECTOR,
+        [SCAN] = RING | TREE,
+        [EXCLUSIVE_SCAN] = RING | TREE,
+        [BARRIER] = HALVING | TREE | EXCHANGE,
+    };
+    return algos[kind] >> algo & 1;
+}
+
 void job_init(struct job *job, enum kind kind, int size, size_t count)
 {
     memset(job, 0, sizeof *job);

@@ -62,6 +62,9 @@ bool kind_has_root(enum kind kind);
 bool kind_is_vector(enum kind kind);
 /* Every member has the same result. */
 bool kind_is_same(enum kind kind);
+/* Whether the algorithm can do it, for 2 or 4 members (HEARTH_HALVING: few elements, but of all_reduce); the
+ * v-variants are left to HEARTH_AUTO. */
+bool kind_is_done_by(enum kind kind, enum hearth_algo algo);
 
 /* A job with default options and weight 1. */
 void job_init(struct job *job, enum kind kind, int size, size_t count);

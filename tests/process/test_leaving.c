@@ -16,32 +16,6 @@
 #define SOAK_REPEATS 200
 #define NOBODY       (-1)
 
-#define BIT(algo) (1u << (algo))
-#define ANY_ALGO  BIT(HEARTH_AUTO)
-
-static const struct {
-    enum kind kind;
-    unsigned algos;
-} lasts[] = {
-    {ALL_REDUCE, BIT(HEARTH_RING) | BIT(HEARTH_DIRECT) | BIT(HEARTH_HALVING) | BIT(HEARTH_TREE) |
-                     BIT(HEARTH_STAR) | BIT(HEARTH_HIERARCHICAL) | BIT(HEARTH_EXCHANGE)},
-    {REDUCE_SCATTER, BIT(HEARTH_RING) | BIT(HEARTH_DIRECT) | BIT(HEARTH_HALVING)},
-    {REDUCE_SCATTERV, ANY_ALGO},
-    {ALL_GATHER, BIT(HEARTH_RING) | BIT(HEARTH_DIRECT) | BIT(HEARTH_HALVING)},
-    {ALL_GATHERV, ANY_ALGO},
-    {BROADCAST, BIT(HEARTH_RING) | BIT(HEARTH_TREE) | BIT(HEARTH_STAR)},
-    {REDUCE, BIT(HEARTH_RING) | BIT(HEARTH_TREE) | BIT(HEARTH_STAR)},
-    {GATHER, BIT(HEARTH_DIRECT)},
-    {GATHERV, ANY_ALGO},
-    {SCATTER, BIT(HEARTH_DIRECT)},
-    {SCATTERV, ANY_ALGO},
-    {ALL_TO_ALL, BIT(HEARTH_DIRECT)},
-    {ALL_TO_ALLV, ANY_ALGO},
-    {SCAN, BIT(HEARTH_RING) | BIT(HEARTH_TREE)},
-    {EXCLUSIVE_SCAN, BIT(HEARTH_RING) | BIT(HEARTH_TREE)},
-    {BARRIER, BIT(HEARTH_HALVING) | BIT(HEARTH_TREE) | BIT(HEARTH_EXCHANGE)},
-};
-
 /* ---- the last collective ---- */
 
 enum place { WORLD, SPLIT, SPLIT_CLOSED, PLACES };
@@ -124,11 +98,11 @@ static void last_collectives(const char *transport)
     unsigned long repeats = repeat_count(soaking() ? SOAK_REPEATS : 1);
     for (unsigned long i = 0; i < repeats; i++) {
         watchdog(600 * (unsigned)slow_factor(), "last collectives");
-        for (size_t k = 0; k < sizeof lasts / sizeof *lasts; k++)
+        for (int kind = 0; kind < KIND_COUNT; kind++)
             for (int algo = 0; algo < ALGOS; algo++) {
-                if (!(lasts[k].algos >> algo & 1))
+                if (!kind_is_done_by((enum kind)kind, (enum hearth_algo)algo))
                     continue;
-                struct last last = {lasts[k].kind, (enum hearth_algo)algo, ++seed, NOBODY};
+                struct last last = {(enum kind)kind, (enum hearth_algo)algo, ++seed, NOBODY};
                 bool late = draw_below(&(uint64_t){seed}, 2);
                 if (soaking() || !late)
                     run_last(&last, transport);
