@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <hearth.h>
@@ -18,8 +19,9 @@
 #include "homes.h"
 #include "support/watchdog.h"
 
-#define NODES_MAX 5
-#define COUNT     5000
+#define NODES_MAX  5
+#define COUNT      5000
+#define LATE_NODES 3
 
 /* Deaths are found sooner. */
 static const struct homes_setup ours_are = {.health = "low-latency"};
@@ -187,6 +189,63 @@ static void test_form_and_sum(void **state)
     free(text);
     check_links(nodes[0]);
     nodes_down(nodes, NODES_MAX);
+    watchdog(0, NULL);
+}
+
+/* One of them has done its part of the last operation and closed the group; the others have not begun it. */
+struct late {
+    hearth_node *node;
+    _Atomic(int) *closed;
+    int status, later;
+    float x[100];
+};
+
+static void *late_run(void *arg)
+{
+    struct late *l = arg;
+    hearth_group *group;
+    l->status = hearth_form(l->node, "last", LATE_NODES, &group);
+    if (l->status != HEARTH_OK)
+        return NULL;
+    int rank = hearth_rank(group);
+    for (int i = 0; i < 100; i++)
+        l->x[i] = rank == 0 ? (float)i : 0;
+    while (rank > 0 && atomic_load(l->closed) == 0)
+        sched_yield();
+    if (rank > 0)
+        usleep(200000u * (unsigned)rank); /* the home may have heard of it by now */
+    l->status = hearth_broadcast(group, l->x, 100, HEARTH_F32, 0, NULL);
+    if (l->status != HEARTH_OK)
+        fprintf(stderr, "rank %d: %s\n", rank, hearth_error_text());
+    l->later = rank > 0 ? hearth_broadcast(group, l->x, 100, HEARTH_F32, rank, NULL) : HEARTH_VIEW_CHANGED;
+    hearth_group_close(group);
+    atomic_fetch_add(l->closed, 1);
+    return NULL;
+}
+
+static void test_closing_first_is_no_harm(void **state)
+{
+    hearth_node *nodes[LATE_NODES];
+    struct late late[LATE_NODES] = {0};
+    pthread_t threads[LATE_NODES];
+    _Atomic(int) closed = 0;
+    (void)state;
+    watchdog(120, "closing first");
+    nodes_up(nodes, LATE_NODES, &ours_are);
+    for (int i = 0; i < LATE_NODES; i++) {
+        late[i].node = nodes[i];
+        late[i].closed = &closed;
+        assert_int_equal(pthread_create(&threads[i], NULL, late_run, &late[i]), 0);
+    }
+    for (int i = 0; i < LATE_NODES; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < LATE_NODES; i++) {
+        check(late[i].status, HEARTH_OK, "the last operation");
+        check(late[i].later, HEARTH_VIEW_CHANGED, "the one after it");
+        for (int k = 0; k < 100; k++)
+            assert_true(late[i].x[k] == (float)k);
+    }
+    nodes_down(nodes, LATE_NODES);
     watchdog(0, NULL);
 }
 
@@ -375,6 +434,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bad_calls),
         cmocka_unit_test(test_form_and_sum),
+        cmocka_unit_test(test_closing_first_is_no_harm),
         cmocka_unit_test(test_jobs_do_not_mix),
         cmocka_unit_test(test_reform),
         cmocka_unit_test(test_two_clusters),
