@@ -49,6 +49,7 @@ HEARTH_API const char *hearth_version_string(void); /* "0.1.0"; static memory */
 /* Grouped by how much is broken, so that a caller can act on the group alone: see hearth_status_scope. */
 enum hearth_status {
     HEARTH_OK = 0,
+    HEARTH_BEHIND = 1, /* hearth_reform: the group stands, but this member lacks steps that others have */
 
     /* Argument: nothing happened, no sequence number was used; correct the call and make it again. */
     HEARTH_INVALID = -101,     /* an argument, variable or name is not acceptable */
@@ -368,7 +369,14 @@ HEARTH_API int hearth_form(hearth_node *node, const char *job, int min_members, 
  * member, inputs as promised. This gives the next group, of those who are left and those who wait: blocks
  * until all survivors have called it; the minimum of hearth_form still holds. The old group is closed; its
  * compressors and syncs go on with the new one, residuals kept (what a lost member had not sent is lost with
- * it). *group is unchanged on failure, and this may be called again. */
+ * it). A step that was under way has been committed or aborted when this returns, the same on all members:
+ * hearth_sync_wait.
+ * HEARTH_OK, or HEARTH_BEHIND, which is positive: the group stands, but this member lacks steps that the
+ * others have committed: it was away too long, or a cluster that was split has gone on elsewhere. Its
+ * residuals are empty, and nothing is ready; take the model from a member that has them
+ * (hearth_sync_steps tells) before the next step. The others are not told and need not do more than take
+ * part in that. A member that comes by hearth_form lacks them too, and knows it. Failure: *group is
+ * unchanged, and this may be called again. */
 HEARTH_API int hearth_reform(hearth_group **group);
 
 /* A formed group goes on with what has been measured since: another order of its rings, sites and speeds
@@ -800,15 +808,27 @@ HEARTH_API int hearth_sync_ready(hearth_sync *sync, int index);
  *  - Any other error: each gradient is either reduced, or as it was, as the operation that carried it ended.
  *    To complete the step, make all ready again and wait again: those that are reduced are left alone. To
  *    give it up (HEARTH_POISONED), hearth_sync_drop. All members do the same.
- * In a group of hearth_form a step ends for all members or for none: small gradients that travel together are
- * as they were until it has, and of each of the others a copy is kept. After HEARTH_VIEW_CHANGED complete or
- * give up the step on the group of hearth_reform. HEARTH_MISMATCH there: a member gave up what another had
- * ended; the text names it. */
+ * In a group of hearth_form a step is committed by all members or by none:
+ *  - Results and residuals stand aside (as much memory as the tensors have) until the wait that returns
+ *    HEARTH_OK: that writes the results, whatever the buffers hold by then. Until then what stands in the
+ *    buffers is the input.
+ *  - After an error the step was aborted, for all, or it is HEARTH_VIEW_CHANGED: hearth_reform. Also where
+ *    nobody is lost but a member cannot know whether others have committed the step.
+ *  - After an error, and after hearth_reform, `ready` need not be repeated. The next wait writes a step that
+ *    was committed, and returns at once; of one that was aborted it sends again all that was ready, as it
+ *    stands in the buffers then. `ready` may be repeated, for tensors that were computed again.
+ *  - If it is repeated although the step was committed (hearth_sync_steps tells), the result is given up: the
+ *    next step begins if a member of the group has taken it, and if none has, the same step does again. All
+ *    members do the same; else HEARTH_MISMATCH names one that did not. */
 HEARTH_API int hearth_sync_wait(hearth_sync *sync, const struct hearth_opts *opts);
 /* Gives up the step that has begun or failed: what is in flight is cancelled, for all members, and the next
- * hearth_sync_ready begins a new step. Gradients of this one hold anything. Not while another thread is in a
- * call on the sync. NULL is allowed. */
+ * hearth_sync_ready begins a new step. Gradients of this one hold anything; in a group of hearth_form
+ * they are as they were. Not while another thread is in a call on the sync. NULL is allowed. */
 HEARTH_API void hearth_sync_drop(hearth_sync *sync);
+/* How many steps were committed here, with one that the next hearth_sync_wait will write. Members that
+ * compare these after hearth_form or hearth_reform find who has the model. A new or late member counts as
+ * the others do from its first step with them on. */
+HEARTH_API uint64_t hearth_sync_steps(hearth_sync *sync);
 HEARTH_API hearth_compressor *hearth_sync_compressor(hearth_sync *sync); /* for stats, save and load */
 
 /* ---- one buffer by itself ---- */

@@ -13,6 +13,9 @@ struct status_row {
 
 static const struct status_row statuses[] = {
     {HEARTH_OK, "HEARTH_OK", "No error."},
+    {HEARTH_BEHIND, "HEARTH_BEHIND",
+     "Not an error: the group stands, but this member lacks steps that others have: take the model from one "
+     "that has them."},
     {HEARTH_INVALID, "HEARTH_INVALID",
      "An argument, variable or name is not acceptable: correct the call and make it again."},
     {HEARTH_UNSUPPORTED, "HEARTH_UNSUPPORTED",

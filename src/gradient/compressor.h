@@ -33,9 +33,10 @@ void compressor_choose(const hearth_compressor *compressor, const struct policy_
 
 int compressor_move(struct attachment *attachment, const struct passage *way, struct error *error);
 
-struct tensor_place compressor_place(hearth_compressor *compressor, const char *name);
+uint64_t compressor_step(hearth_compressor *compressor, const char *name); /* of the tensor; 0: it is new */
 /* Takes the tensor's last operation back. False: it was reset, loaded or used since. */
 bool compressor_undo(hearth_compressor *compressor, const char *name);
+void compressor_forget(hearth_compressor *compressor, const char *name); /* as if it were new */
 /* The tensor, which need not be known yet, goes on with the others' step. powersgd begins anew: who comes to
  * them does not have its factors. */
 int MUST_CHECK compressor_adopt(hearth_compressor *compressor, const char *name,

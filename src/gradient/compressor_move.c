@@ -40,18 +40,13 @@ int compressor_move(struct attachment *attachment, const struct passage *way, st
     return HEARTH_OK;
 }
 
-struct tensor_place compressor_place(hearth_compressor *compressor, const char *name)
+uint64_t compressor_step(hearth_compressor *compressor, const char *name)
 {
-    struct tensor_place place = {0};
     mutex_lock(&compressor->lock);
     const struct tensor *tensor = tensors_find(&compressor->tensors, name);
-    if (tensor != NULL) {
-        const struct tensor_state *state = &tensor->state;
-        place.after = state->step;
-        place.before = state->undo.there ? state->undo.step : state->step;
-    }
+    uint64_t step = tensor != NULL ? tensor->state.step : 0;
     mutex_unlock(&compressor->lock);
-    return place;
+    return step;
 }
 
 bool compressor_undo(hearth_compressor *compressor, const char *name)
@@ -61,6 +56,15 @@ bool compressor_undo(hearth_compressor *compressor, const char *name)
     bool done = tensor != NULL && tensor->in_flight == 0 && tensor_undo(&tensor->state);
     mutex_unlock(&compressor->lock);
     return done;
+}
+
+void compressor_forget(hearth_compressor *compressor, const char *name)
+{
+    mutex_lock(&compressor->lock);
+    struct tensor *tensor = tensors_find(&compressor->tensors, name);
+    if (tensor != NULL && tensor->in_flight == 0)
+        tensor_forget(tensor);
+    mutex_unlock(&compressor->lock);
 }
 
 int compressor_adopt(hearth_compressor *compressor, const char *name, const struct tensor_form *form,

@@ -89,6 +89,7 @@ int hearth_sync_open_with(hearth_compressor *compressor, enum hearth_op op, hear
     sync->formed = group->node->loss == HEARTH_VIEW_CHANGED;
     sync->attachment.drop = sync_drop;
     sync->attachment.move = sync_move;
+    sync->attachment.reconciler = &sync_reconciler;
     list_init(&sync->attachment.item);
     node_attach(group->node, &sync->attachment);
     *out = sync;
@@ -257,6 +258,14 @@ static int step_check(hearth_sync *sync)
     return sync->frozen ? HEARTH_OK : sync_freeze(sync);
 }
 
+/* This step may have been committed or not: the next group decides. */
+static int doubt(const hearth_sync *sync, const char *name)
+{
+    return refuse(HEARTH_VIEW_CHANGED,
+                  "%s: step %llu may have been committed by others: hearth_reform settles it", name,
+                  (unsigned long long)sync->steps);
+}
+
 /* With the lock. *take: the tensor is the calling thread's now; else there is nothing to do. */
 static int tensor_claim(hearth_sync *sync, int index, struct sync_tensor **take)
 {
@@ -266,9 +275,13 @@ static int tensor_claim(hearth_sync *sync, int index, struct sync_tensor **take)
     if (status != HEARTH_OK)
         return status;
     struct sync_tensor *t = &sync->tensors[index];
+    if (sync->stage == STAGE_COMMITTED)
+        sync_give_up(sync);
+    if (sync->stage == STAGE_DOUBT)
+        return doubt(sync, "sync_ready");
     if (t->progress == TENSOR_DONE)
         return HEARTH_OK;
-    if (t->progress != TENSOR_IDLE)
+    if (t->progress != TENSOR_IDLE && t->progress != TENSOR_AGAIN)
         return refuse(HEARTH_INVALID, "sync_ready: \"%s\" is ready already in this step", t->name);
     if (t->data == NULL && t->item.count > 0)
         return refuse(HEARTH_INVALID, "sync_ready: \"%s\" has no data: call hearth_sync_set_data", t->name);
@@ -300,7 +313,7 @@ static int missing_check(const hearth_sync *sync)
     size_t len = 0;
     for (uint32_t i = 0; i < sync->tensor_count; i++) {
         const struct sync_tensor *t = &sync->tensors[i];
-        if (t->progress == TENSOR_READY || t->progress == TENSOR_DONE)
+        if (t->progress != TENSOR_IDLE && t->progress != TENSOR_COMING)
             continue;
         if (missing++ < NAMED_MAX)
             len += (size_t)snprintf(text + len, sizeof text - len, "%s\"%.*s\"", len > 0 ? ", " : "",
@@ -334,9 +347,10 @@ static int wait_begin(hearth_sync *sync)
     if (sync->waiting)
         return refuse(HEARTH_INVALID, "sync_wait: another thread waits already");
     int status = step_check(sync);
-    if (status == HEARTH_OK)
+    if (status == HEARTH_OK && sync->stage == STAGE_DOUBT)
+        status = doubt(sync, "sync_wait");
+    if (status == HEARTH_OK && sync->stage != STAGE_COMMITTED)
         status = missing_check(sync);
-    sync->waiting = status == HEARTH_OK;
     return status;
 }
 
@@ -350,9 +364,14 @@ int hearth_sync_wait(hearth_sync *sync, const struct hearth_opts *opts)
         return status;
     mutex_lock(&sync->lock);
     status = wait_begin(sync);
+    bool committed = status == HEARTH_OK && sync->stage == STAGE_COMMITTED;
+    if (committed)
+        sync_commit(sync, true);
+    sync->waiting = status == HEARTH_OK && !committed;
     mutex_unlock(&sync->lock);
-    if (status != HEARTH_OK)
+    if (status != HEARTH_OK || committed)
         return status;
+    sync_resend(sync);
     status = sync_agree(sync, deadline_ns);
     if (status == HEARTH_OK)
         status = sync_finish(sync, deadline_ns);
@@ -360,6 +379,16 @@ int hearth_sync_wait(hearth_sync *sync, const struct hearth_opts *opts)
     sync->waiting = false;
     mutex_unlock(&sync->lock);
     return status;
+}
+
+uint64_t hearth_sync_steps(hearth_sync *sync)
+{
+    if (sync == NULL)
+        return 0;
+    mutex_lock(&sync->lock);
+    uint64_t steps = sync->steps + (sync->stage == STAGE_COMMITTED);
+    mutex_unlock(&sync->lock);
+    return steps;
 }
 
 void hearth_sync_drop(hearth_sync *sync)

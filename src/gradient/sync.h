@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The gradients of a model on their way. The public face is in hearth.h; this is what its files share:
  *
- *   sync.c        registers tensors; checks the caller's arguments
- *   sync_agree.c  members compare what they registered, once
- *   sync_step.c   a step: buckets start as their tensors become ready; the wait ends it
- *   sync_vote.c   in formed groups: a step has ended only when it has for all
- *   sync_move.c   goes on with the next group: what was done of the step, and by whom
+ *   sync.c         registers tensors; checks the caller's arguments
+ *   sync_agree.c   members compare what they registered, and where they stand, once in each group
+ *   sync_step.c    a step: buckets start as their tensors become ready; the wait ends it
+ *   sync_vote.c    in formed groups: a step is committed by all members or by none
+ *   sync_move.c    goes on with the next group
+ *   sync_decide.c  what becomes of a step then
  *
  * A step, as one bucket sees it:
  *
@@ -15,17 +16,20 @@
  *     +--------------- made ready again ----------------------------------+                    |
  *     +--------------- next step, when all are done -------------------------------------------+
  *
- * What has ended well stays done when another bucket has failed: its result is in place, its compressor state
- * has moved on, and so it is with all members. Only what failed is sent again.
+ * In a launched group buckets are reduced in place where they can be. What has ended well stays done when
+ * another bucket has failed: its result is in place, its compressor state has moved on, and so it is with
+ * all members. Only what failed is sent again.
  *
- * In a formed group that is not so: a bucket may have ended well for one member and not for another, which
- * lost a third one in the middle of it. There a step ends with a vote. Until that has gone well every bucket
- * can be taken back: what was copied together goes home only then, of the others a copy is kept
- * (sync_bucket.kept: as much memory as these tensors have, one copy of them per step), and a compressor's
- * state of before stands in its shadows. In the next group members say what they have done (standing):
+ * In a formed group a bucket may have ended well for one member and not for another, which lost a third one
+ * in the middle of it. There results stand in the buckets' own memory (as much as the tensors have),
+ * gradients stay as they were, and a compressor's state of before stands in its shadows, until the step is
+ * committed:
  *
- *   - nobody has voted that the step is over: what all have done stays, everything else is made again
- *   - somebody has: then everybody had all buckets, and who has not heard of it ends the step by itself
+ *              +------ a bucket failed, here or elsewhere: aborted <------+---------------+
+ *              v                                                          |               |
+ *   open --all buckets done, voted--> prepared --all are prepared--> committed            |
+ *                                        |                               ^  wait writes   |
+ *                                        +--vote not heard--> doubt -----+--- reform -----+
  *
  * The lock is never held while an operation is started, waited for or ended: that may run callbacks of the
  * user, who may make another tensor ready in them. Instead a thread takes a tensor or a bucket for itself by
@@ -34,6 +38,7 @@
 #define GRADIENT_SYNC_H
 
 #include "gradient/bucket.h"
+#include "gradient/sync_decide.h"
 #include "gradient/tensors.h"
 #include "node/node.h"
 
@@ -43,7 +48,8 @@ enum tensor_progress {
     TENSOR_IDLE,
     TENSOR_COMING, /* a thread is in hearth_sync_ready with it */
     TENSOR_READY,
-    TENSOR_DONE /* reduced, in a step of which something else has failed */
+    TENSOR_DONE, /* reduced, in a step of which something else has failed */
+    TENSOR_AGAIN /* was ready in an attempt that was aborted: the wait sends it as it is then */
 };
 
 struct sync_tensor {
@@ -62,34 +68,27 @@ struct sync_bucket {
     struct bucket plan;
     hearth_sync *sync;
     uint64_t tag;
-    void *memory;     /* fused: where its tensors stand together */
-    void *kept;       /* formed group, not fused: the gradient as it was, while the step lasts */
+    void *memory;     /* fused: where its tensors stand together; formed group: where the result stands */
     uint32_t missing; /* tensors that are not there yet */
     enum bucket_progress progress;
     uint32_t next_full; /* in the list of those that may start, or BUCKET_NOBODY */
     hearth_request *request;
-    bool held;     /* it was done in a group before this one */
-    bool redo;     /* but not by all: it is made again */
-    bool adopt;    /* somebody came who does not have its compressor state: all go on with the step below */
+    bool adopt;    /* a member does not have its compressor state: all go on with the step below */
     uint64_t step; /* of the compressor's tensor */
 };
 
-/* What a member says of its registration. */
+/* What a member says of its registration, and where it stands. */
 struct registration {
     uint64_t tensors, digest;
-    uint64_t moved; /* 1: it was in a group before this one */
-    uint64_t steps; /* and has ended so many there and here */
+    uint64_t joined, steps, lineage, round; /* as in struct sync_record */
 };
 
-/* What a member says of a bucket when the group is another. */
-struct standing {
-    uint64_t held; /* 1: it has done it, in the step that had not ended */
-    struct tensor_place place;
-};
-
-/* What a member says when its buckets have ended. */
-struct ballot {
-    uint64_t steps, failed;
+/* Of a step in a formed group. */
+enum sync_stage {
+    STAGE_OPEN,
+    STAGE_PREPARED, /* it has all results, and votes for the step */
+    STAGE_DOUBT,    /* the vote was not heard: the next group decides */
+    STAGE_COMMITTED /* it has: the wait need only write the results */
 };
 
 enum agreement { AGREE_UNKNOWN, AGREE_ASKING, AGREE_COMPARING, AGREE_SAME, AGREE_DIFFERS, AGREE_FAILED };
@@ -118,21 +117,23 @@ struct hearth_sync {
     struct registration own;
     hearth_request *question; /* NULL: not asked */
 
-    bool formed;                /* its group can be formed anew: a step ends for all members or for none */
-    bool moved;                 /* out of another group, and members have not compared yet */
-    bool over;                  /* the step has ended elsewhere, so it does here */
-    bool voted;                 /* in this attempt at the step */
-    bool spoiled;               /* a bucket has failed in it */
-    uint32_t landed;            /* buckets that are done or have failed in it */
-    uint64_t steps;             /* that have ended well */
-    struct standing *standings; /* [size][bucket_count], while they are compared */
-    hearth_request *comparison; /* NULL: there is none */
-    struct error objection;     /* of the comparison, or why there is none */
-    struct ballot ballot, *ballots; /* our own; [size] */
-    hearth_request *vote;           /* NULL: there is none */
-    struct sync_luggage {           /* for a group that it will move to */
+    bool formed;     /* its group can be formed anew: a step is committed by all members or by none */
+    bool voted;      /* in this attempt at the step */
+    bool spoiled;    /* a bucket has failed in it */
+    uint32_t landed; /* buckets that are done or have failed in it */
+    enum sync_stage stage;
+    bool taken;  /* committed: another member of the group has written the result */
+    bool joined; /* has begun a step since it was new or fell behind: its model is that of these steps */
+    uint64_t attempt, steps, lineage, round; /* as in struct sync_record */
+    uint64_t promised;                       /* the last round that it has promised */
+    uint64_t *places;                        /* [size][bucket_count] steps of tensors, while compared */
+    hearth_request *comparison;              /* NULL: there is none */
+    struct error objection;                  /* of the comparison, or why there is none */
+    uint64_t ballot, *ballots;               /* our own; [size]: 1: a bucket has failed */
+    hearth_request *vote;                    /* NULL: there is none */
+    struct sync_luggage {                    /* for a group that it will move to */
         struct registration *registrations;
-        struct ballot *ballots;
+        uint64_t *ballots;
         void *memory;
     } luggage;
 
@@ -164,23 +165,27 @@ enum { TAG_ASK = 0, TAG_EXPLAIN = 1, TAG_COMPARE = 2, TAG_VOTE = 3 };
 
 /* A bucket has ended, well or not; any thread. The last of them begins the vote. */
 void sync_landed(hearth_sync *sync, int status);
-/* Waits for the vote; what it says against the step becomes its failure. */
+/* Waits for the vote; what it says against the step becomes its failure. In doubt about it the step stays
+ * prepared, and the group has ended. */
 void sync_vote_finish(hearth_sync *sync, uint64_t deadline_ns);
-/* The step is given up: nobody waits for our vote. */
-void sync_vote_drop(hearth_sync *sync, bool flying);
-/* The next attempt begins with so many buckets that are done. */
-void sync_vote_reset(hearth_sync *sync);
+/* The step is given up: nobody waits for a vote that we owe. If it was cast, the step ends as it says. */
+void sync_vote_drop(hearth_sync *sync, bool owed);
+void sync_vote_reset(hearth_sync *sync); /* for the next attempt */
+/* The step is committed. With the lock; `write`: its results go where the gradients are. */
+void sync_commit(hearth_sync *sync, bool write);
+/* Takes back what its buckets have left in the compressor. With the lock. */
+void sync_abort(hearth_sync *sync);
+/* The next group has committed the step, but its result is not wanted. With the lock. */
+void sync_give_up(hearth_sync *sync);
 
 /* ---- sync_move.c ---- */
 
 int sync_move(struct attachment *attachment, const struct passage *way, struct error *error);
-/* Asks who has done what; sync_agree waits for it. A completion callback may call it. */
+extern const struct reconciler sync_reconciler;
+/* Asks at which step each bucket's tensor is; sync_agree waits for it. A completion callback may call it. */
 void sync_compare(hearth_sync *sync);
-/* The bucket is full. HEARTH_OK: its gradients are as they were, and it may be sent; HEARTH_PENDING: it was
- * done before, and stays so. */
-int MUST_CHECK sync_resume(hearth_sync *sync, struct sync_bucket *bucket);
-/* The step is given up: so is what the bucket's tensor left in the compressor. */
-void sync_undo(hearth_sync *sync, struct sync_bucket *bucket);
+/* Before the bucket's first operation in a group that somebody has come to. */
+int MUST_CHECK sync_adopt(hearth_sync *sync, struct sync_bucket *bucket);
 
 /* ---- sync_step.c ---- */
 
@@ -190,9 +195,10 @@ void sync_failure(hearth_sync *sync, const struct sync_bucket *bucket, const str
 size_t sync_memory_len(const hearth_sync *sync); /* of all fused buckets */
 void sync_spread(hearth_sync *sync);             /* each gets its part of it */
 void sync_tag(hearth_sync *sync);                /* the tags of its buckets, after its id */
-/* Between the bucket's memory and the tensors'. */
-void sync_copy(hearth_sync *sync, struct sync_bucket *bucket, bool home);
-/* Ends what is in flight, lets nothing start; what is done stays so. For a move. */
+void sync_write(hearth_sync *sync, const struct sync_bucket *bucket); /* its memory to its tensors */
+/* Nothing is in flight and nothing done; its tensors become what is given. */
+void sync_reopen(hearth_sync *sync, enum tensor_progress progress);
+/* Ends what is in flight, lets nothing start. For a move. */
 void sync_ground(hearth_sync *sync);
 
 /* Makes the buckets. With the lock; HEARTH_NO_MEMORY or HEARTH_LIMIT leave things as they were. */
@@ -202,6 +208,8 @@ void sync_melt(hearth_sync *sync); /* frees what that made */
 void sync_take(hearth_sync *sync, struct sync_tensor *tensor);
 /* Starts the buckets that are full, if members agree. */
 void sync_start_full(hearth_sync *sync);
+/* Sends again what an aborted attempt has left. All tensors are ready then. */
+void sync_resend(hearth_sync *sync);
 /* Waits for all buckets, brings home what ended well; all tensors are ready. The worst failure, if any. */
 int MUST_CHECK sync_finish(hearth_sync *sync, uint64_t deadline_ns);
 /* Takes back what is in flight and lets the others know of what never was; then nothing is ready. */

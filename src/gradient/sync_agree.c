@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Members compare what they registered before they send any of it: a bucket that is laid out differently
- * would add up what does not belong together. One small all-gather, in the first step; a second one, with a
- * number for each tensor, only when something differs. */
+ * would add up what does not belong together. One small all-gather, in the first step of a group; a
+ * second one, with a number for each tensor, only when something differs. In formed groups it also tells
+ * where each stands: who is new or behind takes it over from the others. */
 #include "core/hash.h"
 #include "gradient/sync.h"
 
@@ -60,13 +61,36 @@ static int odd_one(const struct registration *all, int size)
     return odd < size ? odd : RANK_NONE;
 }
 
-/* Somebody was in a group before this one. */
-static bool any_moved(const hearth_sync *sync)
+/* The first that has joined; RANK_NONE: nobody has, this is the first group of all. */
+static int first_joined(const hearth_sync *sync)
 {
-    bool any = false;
-    for (int i = 0; i < hearth_size(sync->group); i++)
-        any = any || sync->registrations[i].moved != 0;
-    return any;
+    int first = 0, size = hearth_size(sync->group);
+    while (first < size && sync->registrations[first].joined == 0)
+        first++;
+    return first < size ? first : RANK_NONE;
+}
+
+/* With the lock. Who is new or behind goes on from where the others are. */
+static enum agreement standings_check(hearth_sync *sync)
+{
+    int size = hearth_size(sync->group), first = first_joined(sync);
+    const struct registration *r = sync->registrations, *to = first != RANK_NONE ? &r[first] : &sync->own;
+    for (int i = 0; i < size; i++) {
+        sync->round = r[i].round > sync->round ? r[i].round : sync->round;
+        if (r[i].joined == 0 || (r[i].steps == to->steps && r[i].lineage == to->lineage))
+            continue;
+        error_set(
+            &sync->objection, HEARTH_MISMATCH, i,
+            "sync: rank %d has committed %llu steps and rank %d %llu, or others: one of them gave up what "
+            "the other took; bring the model to one state, and open a new sync",
+            i, (unsigned long long)r[i].steps, first, (unsigned long long)to->steps);
+        return AGREE_DIFFERS;
+    }
+    sync->steps = to->steps;
+    sync->lineage = to->lineage;
+    sync->joined = sync->formed;
+    sync->promised = sync->round > sync->promised ? sync->round : sync->promised;
+    return first != RANK_NONE ? AGREE_COMPARING : AGREE_SAME;
 }
 
 /* The completion callback; any thread may run it. What has become ready meanwhile starts here, not only in
@@ -80,7 +104,7 @@ static void answered(void *arg, int status)
     else if (odd_one(sync->registrations, hearth_size(sync->group)) != RANK_NONE)
         sync->agreement = AGREE_DIFFERS;
     else
-        sync->agreement = any_moved(sync) ? AGREE_COMPARING : AGREE_SAME;
+        sync->agreement = standings_check(sync);
     bool compare = sync->agreement == AGREE_COMPARING;
     mutex_unlock(&sync->lock);
     if (compare)
@@ -97,8 +121,10 @@ static int ask(hearth_sync *sync)
     opts.tag = hash_mix(sync->id, TAG_ASK);
     opts.done = answered;
     opts.done_arg = sync;
-    sync->own.moved = sync->moved;
+    sync->own.joined = sync->joined;
     sync->own.steps = sync->steps;
+    sync->own.lineage = sync->lineage;
+    sync->own.round = sync->round;
     int status = hearth_all_gather_nb(sync->group, &sync->own, sync->registrations,
                                       sizeof sync->own / sizeof(uint64_t), HEARTH_U64, &opts, &question);
     mutex_lock(&sync->lock);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A sync goes on with the next group. Its members say how far they had come; what not all of them have done
- * is taken back and made again, and who is new goes on from where the others are. */
+/* A sync goes on with the next group. Before it moves, the members decide together what becomes of a step
+ * that the old group has left prepared (sync_decide.h); in the first step there, members that are new or
+ * behind take over at which step each tensor is. */
+#include <assert.h>
 #include <string.h>
 
 #include "core/hash.h"
@@ -56,8 +58,6 @@ static void go(hearth_sync *sync, hearth_group *to)
     sync->formed = to->node->loss == HEARTH_VIEW_CHANGED;
     sync->id = sync_next_id(to);
     sync->agreement = AGREE_UNKNOWN;
-    sync->moved = true;
-    sync->over = false;
     if (sync->frozen)
         unpack(sync, from);
     node_attach(to->node, &sync->attachment);
@@ -80,107 +80,112 @@ int sync_move(struct attachment *attachment, const struct passage *way, struct e
     return HEARTH_OK;
 }
 
-/* ---- who has done what ---- */
+/* ---- what becomes of a step ---- */
 
-#define MOVED_LAGS 2 /* of registration.moved, found here: in the step that others have ended already */
-
-static const struct standing *standing_of(const hearth_sync *sync, int rank, uint32_t bucket)
+static const hearth_group *group_of(struct attachment *attachment)
 {
-    return &sync->standings[(size_t)rank * sync->bucket_count + bucket];
+    return container_of(attachment, hearth_sync, attachment)->group;
 }
 
-/* It has all buckets of the step that others have ended. */
-static bool lags(const hearth_sync *sync, int rank, uint64_t steps)
+static struct sync_record standing_of(const hearth_sync *sync)
 {
-    const struct registration *r = &sync->registrations[rank];
-    bool all = r->moved != 0 && r->steps + 1 == steps;
-    for (uint32_t i = 0; all && i < sync->bucket_count; i++)
-        all = standing_of(sync, rank, i)->held != 0;
-    return all;
+    return (struct sync_record){
+        .flags = SYNC_PRESENT | (sync->joined ? SYNC_JOINED : 0u) |
+                 (sync->stage != STAGE_OPEN ? SYNC_PREPARED : 0u),
+        .steps = sync->steps,
+        .lineage = sync->lineage,
+        .attempt = sync->attempt,
+        .round = sync->round,
+    };
 }
 
-/* The member has done the bucket of the step that all are in. */
-static bool holds(const hearth_sync *sync, int rank, uint32_t bucket)
+static uint64_t promised(struct attachment *attachment)
 {
-    return standing_of(sync, rank, bucket)->held != 0 && sync->registrations[rank].moved != MOVED_LAGS;
+    return container_of(attachment, hearth_sync, attachment)->promised;
 }
 
-/* The step of the bucket's tensor that the member goes on from. */
-static uint64_t step_of(const hearth_sync *sync, int rank, uint32_t bucket)
+static void record(struct attachment *attachment, uint64_t round, struct attachment_record *out)
 {
-    const struct tensor_place *place = &standing_of(sync, rank, bucket)->place;
-    return holds(sync, rank, bucket) ? place->before : place->after;
+    hearth_sync *sync = container_of(attachment, hearth_sync, attachment);
+    struct sync_record own = standing_of(sync);
+    sync->promised = round;
+    static_assert(sizeof own == sizeof *out, "a record is as long as what it carries");
+    memcpy(out, &own, sizeof own);
 }
 
-static int bucket_differs(hearth_sync *sync, const struct sync_bucket *b, int rank, const uint64_t step[2])
+/* The model comes from others, and with it goes what was left behind of gradients. */
+static void fall_behind(hearth_sync *sync)
 {
-    return error_set(
-        &sync->objection, HEARTH_MISMATCH, rank,
-        "sync: \"%s\" was reduced in %llu steps by rank %d and in %llu by others: a step was given "
-        "up, reset or loaded by some; bring model and compressors to one state, and open a new "
-        "sync",
-        sync->tensors[b->plan.first].name, (unsigned long long)step[0], rank, (unsigned long long)step[1]);
+    for (uint32_t i = 0; i < sync->bucket_count; i++)
+        if (!sync->buckets[i].plan.fused)
+            compressor_forget(sync->compressor, sync->tensors[sync->buckets[i].plan.first].name);
+    sync->joined = false;
+    sync->stage = STAGE_OPEN;
+    sync_reopen(sync, TENSOR_IDLE);
 }
 
-/* Whether the bucket is made again, and from which step. All members find the same. */
+static bool decide(struct attachment *attachment, const struct attachment_record *said, int size)
+{
+    hearth_sync *sync = container_of(attachment, hearth_sync, attachment);
+    const struct sync_record own = standing_of(sync), *records = (const struct sync_record *)said;
+    struct sync_decision decision = sync_decide(records, size);
+    enum sync_verdict verdict = sync_verdict(&decision, &own);
+    sync->round = sync->promised;
+    sync->taken = verdict == SYNC_COMMIT_TAKEN;
+    sync->joined = true;
+    if (verdict == SYNC_BEHIND)
+        fall_behind(sync);
+    else if (verdict == SYNC_CONTINUE && sync->stage != STAGE_OPEN)
+        sync_abort(sync);
+    return verdict == SYNC_BEHIND;
+}
+
+static void confirm(struct attachment *attachment)
+{
+    hearth_sync *sync = container_of(attachment, hearth_sync, attachment);
+    if (sync->stage == STAGE_DOUBT)
+        sync->stage = STAGE_COMMITTED;
+}
+
+const struct reconciler sync_reconciler = {
+    .group = group_of, .promised = promised, .record = record, .decide = decide, .confirm = confirm};
+
+/* ---- the steps of tensors ---- */
+
+static uint64_t place_of(const hearth_sync *sync, int rank, uint32_t bucket)
+{
+    return sync->places[(size_t)rank * sync->bucket_count + bucket];
+}
+
+/* Who has joined is at the same step; the others begin there. All members find the same. */
 static int bucket_resolve(hearth_sync *sync, uint32_t at)
 {
     struct sync_bucket *b = &sync->buckets[at];
-    int size = hearth_size(sync->group), own = hearth_rank(sync->group);
-    uint64_t last = 0;
-    bool all = true, fresh = false;
-    for (int i = 0; i < size; i++) {
-        uint64_t step = step_of(sync, i, at);
-        last = step > last ? step : last;
-        all = all && holds(sync, i, at);
-    }
-    for (int i = 0; i < size; i++) {
-        uint64_t step = step_of(sync, i, at);
-        if (step != last && step != 0)
-            return bucket_differs(sync, b, i, (const uint64_t[]){step, last});
-        fresh = fresh || step != last;
-    }
-    b->redo = !all && holds(sync, own, at);
-    b->adopt = fresh;
-    b->step = last;
-    return HEARTH_OK;
-}
-
-static int steps_check(hearth_sync *sync, uint64_t *steps)
-{
-    int size = hearth_size(sync->group), first = RANK_NONE;
-    struct registration *r = sync->registrations;
-    *steps = 0;
-    for (int i = 0; i < size; i++) {
-        if (r[i].moved == 0 || (first != RANK_NONE && r[i].steps <= *steps))
+    int first = RANK_NONE;
+    for (int i = 0; i < hearth_size(sync->group); i++) {
+        if (sync->registrations[i].joined == 0) {
+            b->adopt = true;
             continue;
-        first = i;
-        *steps = r[i].steps;
-    }
-    for (int i = 0; i < size; i++) {
-        bool behind = lags(sync, i, *steps);
-        if (r[i].moved != 0 && r[i].steps != *steps && !behind)
+        }
+        first = first == RANK_NONE ? i : first;
+        if (place_of(sync, i, at) != place_of(sync, first, at))
             return error_set(&sync->objection, HEARTH_MISMATCH, i,
-                             "sync: rank %d has ended %llu steps and rank %d %llu: bring the model to one "
-                             "state, and open a new sync",
-                             i, (unsigned long long)r[i].steps, first, (unsigned long long)*steps);
-        r[i].moved = behind ? MOVED_LAGS : r[i].moved != 0;
+                             "sync: \"%s\" was reduced in %llu steps by rank %d and in %llu by rank %d: its "
+                             "compressor was reset, loaded or used by one of them; bring model and "
+                             "compressors to one state, and open a new sync",
+                             sync->tensors[b->plan.first].name, (unsigned long long)place_of(sync, i, at), i,
+                             (unsigned long long)place_of(sync, first, at), first);
     }
+    b->step = place_of(sync, first, at);
     return HEARTH_OK;
 }
 
 static int resolve(hearth_sync *sync)
 {
-    uint64_t steps;
-    int status = steps_check(sync, &steps);
+    int status = HEARTH_OK;
     for (uint32_t i = 0; status == HEARTH_OK && i < sync->bucket_count; i++)
         status = bucket_resolve(sync, i);
-    if (status != HEARTH_OK)
-        return status;
-    sync->over = sync->registrations[hearth_rank(sync->group)].moved == MOVED_LAGS;
-    sync->steps = sync->moved ? sync->steps : steps;
-    sync->moved = false;
-    return HEARTH_OK;
+    return status;
 }
 
 /* The completion callback of the comparison. */
@@ -192,21 +197,18 @@ static void compared(void *arg, int status)
         sync->agreement = AGREE_FAILED;
     else
         sync->agreement = resolve(sync) == HEARTH_OK ? AGREE_SAME : AGREE_DIFFERS;
-    heap_free(sync->standings);
-    sync->standings = NULL;
+    heap_free(sync->places);
+    sync->places = NULL;
     mutex_unlock(&sync->lock);
     sync_start_full(sync);
 }
 
-static void standing_fill(hearth_sync *sync)
+static void places_fill(hearth_sync *sync)
 {
-    struct standing *own = &sync->standings[(size_t)hearth_rank(sync->group) * sync->bucket_count];
-    for (uint32_t i = 0; i < sync->bucket_count; i++) {
-        const struct sync_bucket *b = &sync->buckets[i];
-        own[i] = (struct standing){.held = b->held};
-        if (!b->plan.fused)
-            own[i].place = compressor_place(sync->compressor, sync->tensors[b->plan.first].name);
-    }
+    uint64_t *own = &sync->places[(size_t)hearth_rank(sync->group) * sync->bucket_count];
+    for (uint32_t i = 0; i < sync->bucket_count; i++)
+        if (!sync->buckets[i].plan.fused)
+            own[i] = compressor_step(sync->compressor, sync->tensors[sync->buckets[i].plan.first].name);
 }
 
 void sync_compare(hearth_sync *sync)
@@ -218,68 +220,36 @@ void sync_compare(hearth_sync *sync)
     opts.tag = hash_mix(sync->id, TAG_COMPARE);
     opts.done = compared;
     opts.done_arg = sync;
-    sync->standings = heap_alloc(sync->heap, size * count, sizeof *sync->standings);
+    sync->places = heap_alloc(sync->heap, size * count, sizeof *sync->places);
     int status;
-    if (sync->standings == NULL) {
+    if (sync->places == NULL) {
         status = error_set(error_last(), HEARTH_NO_MEMORY, RANK_NONE, "sync: no memory to compare steps");
         node_refuse(sync->group, opts.tag, error_last());
     } else {
-        standing_fill(sync);
-        status = hearth_all_gather_nb(sync->group, sync->standings + (size_t)hearth_rank(sync->group) * count,
-                                      sync->standings, count * sizeof *sync->standings / sizeof(uint64_t),
-                                      HEARTH_U64, &opts, &comparison);
+        places_fill(sync);
+        status = hearth_all_gather_nb(sync->group, sync->places + (size_t)hearth_rank(sync->group) * count,
+                                      sync->places, count, HEARTH_U64, &opts, &comparison);
     }
     mutex_lock(&sync->lock);
     sync->comparison = comparison;
     if (status != HEARTH_OK) {
         sync->objection = *error_last();
         sync->agreement = AGREE_FAILED;
-        heap_free(sync->standings);
-        sync->standings = NULL;
+        heap_free(sync->places);
+        sync->places = NULL;
     }
     mutex_unlock(&sync->lock);
 }
 
-/* ---- going on ---- */
-
-/* The gradient as it was before. */
-static int take_back(hearth_sync *sync, const struct sync_bucket *b)
+int sync_adopt(hearth_sync *sync, struct sync_bucket *b)
 {
     const struct sync_tensor *t = &sync->tensors[b->plan.first];
-    if (b->kept != NULL && t->item.count > 0)
-        memcpy(t->data, b->kept, t->item.count * dtype_size(t->item.dtype));
-    if (compressor_undo(sync->compressor, t->name))
+    if (!b->adopt || b->plan.fused)
         return HEARTH_OK;
-    return error_set(
-        error_last(), HEARTH_MISMATCH, hearth_rank(sync->group),
-        "it must be reduced again, but its compressor was reset, loaded or used in the middle of "
-        "the step");
-}
-
-int sync_resume(hearth_sync *sync, struct sync_bucket *b)
-{
-    const struct sync_tensor *t = &sync->tensors[b->plan.first];
-    bool again = b->held && b->redo, stays = b->held && !b->redo;
-    int status = HEARTH_OK;
-    b->held = b->redo = false;
-    if (stays)
-        return HEARTH_PENDING;
-    if (again && b->plan.fused)
-        sync_copy(sync, b, false);
-    else if (again)
-        status = take_back(sync, b);
-    if (status == HEARTH_OK && b->adopt)
-        status = compressor_adopt(sync->compressor, t->name, &t->form, b->step);
-    b->adopt = false;
-    if (status != HEARTH_OK)
+    int status = compressor_adopt(sync->compressor, t->name, &t->form, b->step);
+    if (status == HEARTH_OK)
+        b->adopt = false;
+    else
         node_refuse(sync->group, b->tag, error_last());
     return status;
-}
-
-void sync_undo(hearth_sync *sync, struct sync_bucket *b)
-{
-    bool done = b->held || b->progress == BUCKET_DONE;
-    b->held = b->redo = false;
-    if (sync->formed && done && !b->plan.fused)
-        (void)compressor_undo(sync->compressor, sync->tensors[b->plan.first].name);
 }

@@ -95,29 +95,33 @@ static bool memory_make(hearth_sync *sync)
 }
 
 /* In formed groups, for the others. */
-static bool kept_make(hearth_sync *sync)
+static bool results_make(hearth_sync *sync)
 {
     for (uint32_t i = 0; sync->formed && i < sync->bucket_count; i++) {
         struct sync_bucket *b = &sync->buckets[i];
-        if (b->plan.fused)
-            continue;
-        b->kept = heap_alloc_raw(sync->heap, 1, bucket_len(&b->plan));
-        if (b->kept == NULL)
+        if (!b->plan.fused && (b->memory = heap_alloc_raw(sync->heap, 1, bucket_len(&b->plan))) == NULL)
             return false;
     }
     return true;
 }
 
-/* Nothing is ready, but what is done stays so. */
+/* Nothing is ready, but what is done stays so, and what was not ready cannot be sent again. */
 static void bucket_reopen(hearth_sync *sync, struct sync_bucket *b, enum tensor_progress progress)
 {
     for (uint32_t i = b->plan.first; i != BUCKET_NOBODY; i = sync->tensors[i].item.next)
-        sync->tensors[i].progress = progress;
+        if (progress != TENSOR_AGAIN || sync->tensors[i].progress != TENSOR_IDLE)
+            sync->tensors[i].progress = progress;
     if (progress == TENSOR_DONE)
         return;
     b->progress = BUCKET_OPEN;
     b->missing = b->plan.items;
     b->next_full = BUCKET_NOBODY;
+}
+
+void sync_reopen(hearth_sync *sync, enum tensor_progress progress)
+{
+    for (uint32_t i = 0; i < sync->bucket_count; i++)
+        bucket_reopen(sync, &sync->buckets[i], progress);
 }
 
 void sync_tag(hearth_sync *sync)
@@ -142,8 +146,8 @@ static int buckets_make(hearth_sync *sync, struct bucket_item *items, struct buc
     for (uint32_t b = 0; b < sync->bucket_count; b++)
         sync->buckets[b] = (struct sync_bucket){.plan = plan[b], .sync = sync};
     sync_tag(sync);
-    if (sync->buckets == NULL || sync->registrations == NULL || sync->ballots == NULL || !kept_make(sync) ||
-        !memory_make(sync)) {
+    if (sync->buckets == NULL || sync->registrations == NULL || sync->ballots == NULL ||
+        !results_make(sync) || !memory_make(sync)) {
         sync_melt(sync);
         return error_set(error_last(), HEARTH_NO_MEMORY, RANK_NONE, "sync: no memory for %u buckets", count);
     }
@@ -174,7 +178,8 @@ void sync_melt(hearth_sync *sync)
 {
     hearth_free(sync->node, sync->memory);
     for (uint32_t b = 0; b < sync->bucket_count; b++)
-        heap_free(sync->buckets[b].kept);
+        if (!sync->buckets[b].plan.fused)
+            heap_free(sync->buckets[b].memory);
     heap_free(sync->ballots);
     sync->ballots = NULL;
     heap_free(sync->registrations);
@@ -216,7 +221,7 @@ static void bucket_ended(void *arg, int status)
 static int bucket_start(hearth_sync *sync, struct sync_bucket *b, hearth_request **request)
 {
     struct hearth_opts opts;
-    int status = sync_resume(sync, b);
+    int status = sync_adopt(sync, b);
     if (status != HEARTH_OK)
         return status;
     hearth_opts_init(&opts);
@@ -228,9 +233,10 @@ static int bucket_start(hearth_sync *sync, struct sync_bucket *b, hearth_request
         return hearth_all_reduce_nb(sync->group, b->memory, b->memory, b->plan.count, b->plan.dtype, sync->op,
                                     &opts, request);
     struct hearth_tensor tensor = tensor_of(&sync->tensors[b->plan.first]);
-    if (b->kept != NULL && bucket_len(&b->plan) > 0)
-        memcpy(b->kept, tensor.data, bucket_len(&b->plan));
-    opts.flags = b->kept != NULL ? 0 : HEARTH_RESTORE; /* a step that failed is to be made again */
+    if (b->memory != NULL)
+        tensor.data = b->memory;
+    else
+        opts.flags = HEARTH_RESTORE; /* a step that failed is to be made again */
     return hearth_compressor_all_reduce_nb(sync->compressor, &tensor, sync->op, &opts, request);
 }
 
@@ -255,15 +261,14 @@ void sync_start_full(hearth_sync *sync)
     while ((b = full_take(sync)) != NULL) {
         hearth_request *request = NULL;
         int status = bucket_start(sync, b, &request);
-        bool done = status == HEARTH_PENDING;
         mutex_lock(&sync->lock);
         b->request = request;
-        b->progress = done ? BUCKET_DONE : status == HEARTH_OK ? BUCKET_FLYING : BUCKET_FAILED;
-        if (status != HEARTH_OK && !done)
+        b->progress = status == HEARTH_OK ? BUCKET_FLYING : BUCKET_FAILED;
+        if (status != HEARTH_OK)
             sync_failure(sync, b, error_last());
         mutex_unlock(&sync->lock);
         if (status != HEARTH_OK && sync->formed)
-            sync_landed(sync, done ? HEARTH_OK : status);
+            sync_landed(sync, status);
     }
 }
 
@@ -275,16 +280,16 @@ static void tensor_copy(const struct sync_bucket *b, const struct sync_tensor *t
         memcpy(home ? t->data : place, home ? place : t->data, len);
 }
 
-void sync_copy(hearth_sync *sync, struct sync_bucket *b, bool home)
+void sync_write(hearth_sync *sync, const struct sync_bucket *b)
 {
     for (uint32_t i = b->plan.first; i != BUCKET_NOBODY; i = sync->tensors[i].item.next)
-        tensor_copy(b, &sync->tensors[i], home);
+        tensor_copy(b, &sync->tensors[i], true);
 }
 
 void sync_take(hearth_sync *sync, struct sync_tensor *tensor)
 {
     struct sync_bucket *b = &sync->buckets[tensor->item.bucket];
-    if (b->plan.fused && !b->held)
+    if (b->memory != NULL)
         tensor_copy(b, tensor, false);
     mutex_lock(&sync->lock);
     if (--b->missing == 0) {
@@ -299,6 +304,21 @@ void sync_take(hearth_sync *sync, struct sync_tensor *tensor)
     mutex_lock(&sync->lock);
     tensor->progress = TENSOR_READY;
     mutex_unlock(&sync->lock);
+}
+
+void sync_resend(hearth_sync *sync)
+{
+    for (uint32_t i = 0; i < sync->tensor_count; i++) {
+        struct sync_tensor *t = &sync->tensors[i];
+        mutex_lock(&sync->lock);
+        bool again = t->progress == TENSOR_AGAIN;
+        if (again)
+            t->progress = TENSOR_COMING;
+        sync->begun = sync->begun || again;
+        mutex_unlock(&sync->lock);
+        if (again)
+            sync_take(sync, t);
+    }
 }
 
 /* ---- the end of a step ---- */
@@ -320,19 +340,26 @@ static void bucket_finish(hearth_sync *sync, struct sync_bucket *b, uint64_t dea
         sync_failure(sync, b, &why);
     mutex_unlock(&sync->lock);
     if (status == HEARTH_OK && b->plan.fused && !sync->formed)
-        sync_copy(sync, b, true);
-    if (status != HEARTH_OK && b->kept != NULL && bucket_len(&b->plan) > 0)
-        memcpy(sync->tensors[b->plan.first].data, b->kept, bucket_len(&b->plan));
+        sync_write(sync, b);
 }
 
-/* The step has ended well for all: what was copied together goes home. */
-static void step_end(hearth_sync *sync)
+/* With the lock. In a launched group what has ended well stays so. */
+static void launched_end(hearth_sync *sync, bool well)
 {
-    for (uint32_t i = 0; sync->formed && i < sync->bucket_count; i++)
-        if (sync->buckets[i].plan.fused)
-            sync_copy(sync, &sync->buckets[i], true);
-    sync->steps++;
-    sync->over = false;
+    for (uint32_t i = 0; i < sync->bucket_count; i++) {
+        struct sync_bucket *b = &sync->buckets[i];
+        bucket_reopen(sync, b, !well && b->progress == BUCKET_DONE ? TENSOR_DONE : TENSOR_IDLE);
+    }
+    sync->steps += well;
+}
+
+/* With the lock. */
+static void formed_end(hearth_sync *sync, bool well)
+{
+    if (well)
+        sync_commit(sync, true);
+    else if (sync->stage == STAGE_OPEN)
+        sync_abort(sync);
 }
 
 int sync_finish(hearth_sync *sync, uint64_t deadline_ns)
@@ -345,13 +372,10 @@ int sync_finish(hearth_sync *sync, uint64_t deadline_ns)
         sync_vote_finish(sync, deadline_ns);
     mutex_lock(&sync->lock);
     int status = sync->failure.status;
-    if (status == HEARTH_OK)
-        step_end(sync);
-    for (uint32_t i = 0; i < sync->bucket_count; i++) {
-        struct sync_bucket *b = &sync->buckets[i];
-        bool stays = status != HEARTH_OK && b->progress == BUCKET_DONE;
-        bucket_reopen(sync, b, stays ? TENSOR_DONE : TENSOR_IDLE);
-    }
+    if (sync->formed)
+        formed_end(sync, status == HEARTH_OK);
+    else
+        launched_end(sync, status == HEARTH_OK);
     sync->begun = false;
     sync_vote_reset(sync);
     if (status != HEARTH_OK)
@@ -392,20 +416,29 @@ static void starts_end(hearth_sync *sync)
 void sync_abandon(hearth_sync *sync)
 {
     mutex_lock(&sync->lock);
-    bool flying = sync->agreement == AGREE_SAME && sync->begun;
+    bool flying = sync->agreement == AGREE_SAME && sync->begun, cast = sync->voted;
+    sync->voted = true; /* what lands now begins no vote */
     sync->first_full = BUCKET_NOBODY;
+    if (sync->stage == STAGE_COMMITTED)
+        sync_give_up(sync);
     mutex_unlock(&sync->lock);
     starts_end(sync);
-    sync_vote_drop(sync, flying);
-    for (uint32_t i = 0; i < sync->bucket_count; i++) {
-        if (flying)
+    for (uint32_t i = 0; i < sync->bucket_count; i++)
+        if (cast && sync->buckets[i].progress == BUCKET_FLYING)
+            bucket_finish(sync, &sync->buckets[i], NEVER_NS); /* all have ended */
+        else if (flying && !cast)
             bucket_abandon(sync, &sync->buckets[i]);
-        sync_undo(sync, &sync->buckets[i]);
-        bucket_reopen(sync, &sync->buckets[i], TENSOR_IDLE);
+    sync_vote_drop(sync, flying && !cast);
+    mutex_lock(&sync->lock);
+    if (sync->stage == STAGE_OPEN) {
+        if (sync->formed)
+            sync_abort(sync);
+        sync_reopen(sync, TENSOR_IDLE);
     }
     sync->begun = false;
     sync_vote_reset(sync);
     error_clear(&sync->failure);
+    mutex_unlock(&sync->lock);
 }
 
 void sync_ground(hearth_sync *sync)
@@ -414,16 +447,18 @@ void sync_ground(hearth_sync *sync)
     sync->first_full = BUCKET_NOBODY;
     mutex_unlock(&sync->lock);
     starts_end(sync);
-    for (uint32_t i = 0; i < sync->bucket_count; i++) {
-        struct sync_bucket *b = &sync->buckets[i];
-        if (b->progress == BUCKET_FLYING)
-            bucket_finish(sync, b, NEVER_NS);
-        b->held = b->held || b->progress == BUCKET_DONE;
-        bucket_reopen(sync, b, TENSOR_IDLE);
-    }
+    for (uint32_t i = 0; i < sync->bucket_count; i++)
+        if (sync->buckets[i].progress == BUCKET_FLYING)
+            bucket_finish(sync, &sync->buckets[i], NEVER_NS);
     hearth_request_free(sync->vote);
     sync->vote = NULL;
+    mutex_lock(&sync->lock);
+    if (sync->stage == STAGE_OPEN)
+        sync_abort(sync);
+    else
+        sync->stage = STAGE_DOUBT;
     sync->begun = false;
     sync_vote_reset(sync);
     error_clear(&sync->failure);
+    mutex_unlock(&sync->lock);
 }

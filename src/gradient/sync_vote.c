@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The vote that ends a step in a formed group: who hears that all members have all buckets may use them; who
- * does not hear it can still take everything back. One all-gather of 16 bytes, begun when the last bucket
- * ends and not in the wait: members may wait for several syncs in different orders. */
+/* The vote that ends a step in a formed group: a member that hears that all have all buckets commits the
+ * step; one that hears of a failure aborts it. One all-gather of 8 bytes, begun when the last bucket ends
+ * and not in the wait: members may wait for several syncs in different orders. A member that voted for
+ * the step and does not hear the vote cannot know what the others do: it ends the group, and the next one
+ * decides (sync_decide.h). */
 #include "core/hash.h"
+#include "gradient/compressor.h"
 #include "gradient/sync.h"
 
 static void vote_start(hearth_sync *sync)
@@ -12,14 +15,19 @@ static void vote_start(hearth_sync *sync)
     hearth_opts_init(&opts);
     opts.tag = hash_mix(sync->id, TAG_VOTE);
     mutex_lock(&sync->lock);
-    sync->ballot = (struct ballot){.steps = sync->steps, .failed = sync->spoiled};
+    sync->ballot = sync->spoiled;
+    sync->stage = sync->spoiled ? STAGE_OPEN : STAGE_PREPARED;
+    sync->attempt = group_view(sync->group->group)->group;
     mutex_unlock(&sync->lock);
-    int status = hearth_all_gather_nb(sync->group, &sync->ballot, sync->ballots,
-                                      sizeof sync->ballot / sizeof(uint64_t), HEARTH_U64, &opts, &vote);
+    int status = hearth_all_gather_nb(sync->group, &sync->ballot, sync->ballots, 1, HEARTH_U64, &opts, &vote);
+    if (status != HEARTH_OK)
+        node_refuse(sync->group, opts.tag, error_last());
     mutex_lock(&sync->lock);
     sync->vote = vote;
-    if (status != HEARTH_OK)
+    if (status != HEARTH_OK) { /* nobody can have heard us */
+        sync->stage = STAGE_OPEN;
         sync_failure(sync, NULL, error_last());
+    }
     mutex_unlock(&sync->lock);
 }
 
@@ -28,45 +36,72 @@ void sync_landed(hearth_sync *sync, int status)
     mutex_lock(&sync->lock);
     sync->landed++;
     sync->spoiled = sync->spoiled || status != HEARTH_OK;
-    bool last = sync->landed >= sync->bucket_count && !sync->voted && !sync->over;
+    bool last = sync->landed == sync->bucket_count && !sync->voted;
     sync->voted = sync->voted || last;
     mutex_unlock(&sync->lock);
     if (last)
         vote_start(sync);
 }
 
-/* It went through: does anybody object? */
+/* It was heard, with the lock: does anybody object? */
 static void ballots_check(hearth_sync *sync)
 {
     struct error why;
     for (int i = 0; i < hearth_size(sync->group); i++) {
-        if (sync->ballots[i].failed == 0)
+        if (sync->ballots[i] == 0)
             continue;
         error_set(&why, HEARTH_ABORTED, i, "rank %d could not end the step", i);
         sync_failure(sync, NULL, &why);
+        sync->stage = STAGE_OPEN;
         return;
     }
+}
+
+/* HEARTH_OK: it was heard; else the error is set. */
+static int vote_hear(hearth_sync *sync, uint64_t deadline_ns, struct error *why)
+{
+    int status = hearth_wait(sync->vote, sync_remaining_ms(deadline_ns));
+    if (status == HEARTH_PENDING && hearth_cancel(sync->vote) == HEARTH_OK)
+        status = hearth_test(sync->vote); /* perhaps in the last moment */
+    if (status == HEARTH_CANCELLED)
+        error_set(why, HEARTH_TIMEOUT, RANK_NONE, "timed out: not all members have ended the step in time");
+    else if (status != HEARTH_OK)
+        *why = *error_last();
+    hearth_request_free(sync->vote);
+    sync->vote = NULL;
+    return status;
+}
+
+/* Nobody can commit what we do not vote for; whatever else becomes of it, the next group decides. */
+static void doubt(hearth_sync *sync, const struct error *why)
+{
+    struct error changed;
+    if (why->status != HEARTH_VIEW_CHANGED)
+        node_view_changed(sync->node, "a member of the group does not know whether a step was committed");
+    error_set(&changed, HEARTH_VIEW_CHANGED, why->rank, "others may have committed the step: %s", why->text);
+    mutex_lock(&sync->lock);
+    sync->stage = STAGE_DOUBT;
+    sync_failure(sync, NULL, &changed);
+    mutex_unlock(&sync->lock);
 }
 
 void sync_vote_finish(hearth_sync *sync, uint64_t deadline_ns)
 {
     struct error why;
     mutex_lock(&sync->lock);
-    bool start = !sync->voted && !sync->over && sync->failure.status == HEARTH_OK; /* all were done before */
-    sync->voted = sync->voted || start;
+    bool start = !sync->voted; /* there is no bucket */
+    sync->voted = true;
     mutex_unlock(&sync->lock);
     if (start)
         vote_start(sync);
     if (sync->vote == NULL)
         return;
-    int status = hearth_wait(sync->vote, sync_remaining_ms(deadline_ns));
-    if (status == HEARTH_PENDING)
-        error_set(&why, HEARTH_TIMEOUT, RANK_NONE, "timed out: not all members have ended the step in time");
-    else if (status != HEARTH_OK)
-        why = *error_last();
-    hearth_request_free(sync->vote);
+    int status = vote_hear(sync, deadline_ns, &why);
+    if (status != HEARTH_OK && sync->stage == STAGE_PREPARED) {
+        doubt(sync, &why);
+        return;
+    }
     mutex_lock(&sync->lock);
-    sync->vote = NULL;
     if (status == HEARTH_OK)
         ballots_check(sync);
     else
@@ -74,24 +109,60 @@ void sync_vote_finish(hearth_sync *sync, uint64_t deadline_ns)
     mutex_unlock(&sync->lock);
 }
 
-void sync_vote_drop(hearth_sync *sync, bool flying)
+void sync_vote_drop(hearth_sync *sync, bool owed)
 {
     struct error why;
-    mutex_lock(&sync->lock);
-    bool owed = sync->formed && flying && !sync->voted;
-    sync->voted = true; /* what lands now begins none */
-    mutex_unlock(&sync->lock);
     error_set(&why, HEARTH_ABORTED, hearth_rank(sync->group), "sync: the step was given up");
-    if (owed)
+    if (owed && sync->formed)
         node_refuse(sync->group, hash_mix(sync->id, TAG_VOTE), &why);
-    hearth_request_free(sync->vote);
-    sync->vote = NULL;
+    if (sync->vote == NULL)
+        return;
+    int status = vote_hear(sync, 0, &why);
+    if (status != HEARTH_OK && sync->stage == STAGE_PREPARED)
+        doubt(sync, &why);
+    mutex_lock(&sync->lock);
+    if (status == HEARTH_OK)
+        ballots_check(sync);
+    if (sync->stage == STAGE_PREPARED)
+        sync_commit(sync, false);
+    mutex_unlock(&sync->lock);
 }
 
 void sync_vote_reset(hearth_sync *sync)
 {
     sync->voted = sync->spoiled = false;
     sync->landed = 0;
-    for (uint32_t i = 0; i < sync->bucket_count; i++)
-        sync->landed += sync->buckets[i].progress == BUCKET_DONE;
+}
+
+/* ---- how a step ends ---- */
+
+void sync_commit(hearth_sync *sync, bool write)
+{
+    for (uint32_t i = 0; write && i < sync->bucket_count; i++)
+        sync_write(sync, &sync->buckets[i]);
+    sync->lineage = sync_lineage(sync->lineage, sync->steps, sync->attempt);
+    sync->steps++;
+    sync->stage = STAGE_OPEN;
+    sync_reopen(sync, TENSOR_IDLE);
+}
+
+void sync_abort(hearth_sync *sync)
+{
+    for (uint32_t i = 0; i < sync->bucket_count; i++) {
+        const struct sync_bucket *b = &sync->buckets[i];
+        if (b->progress == BUCKET_DONE && !b->plan.fused) /* false: reset or loaded meanwhile, and stays so */
+            (void)compressor_undo(sync->compressor, sync->tensors[b->plan.first].name);
+    }
+    sync->stage = STAGE_OPEN;
+    sync_reopen(sync, TENSOR_AGAIN);
+}
+
+void sync_give_up(hearth_sync *sync)
+{
+    if (sync->taken) {
+        sync_commit(sync, false); /* what we gave is in the others' model */
+        return;
+    }
+    sync_abort(sync);
+    sync_reopen(sync, TENSOR_IDLE);
 }

@@ -56,11 +56,6 @@ void tensor_forget(struct tensor *tensor);
 /* Of another matrix or rank than before (all as powersgd uses them): old factors mean nothing any more. */
 void tensor_reshape(struct tensor_state *state, size_t rows, size_t columns, uint32_t rank);
 
-/* How far a tensor is: its step before the last operation, if that can be taken back, and after it. */
-struct tensor_place {
-    uint64_t before, after;
-};
-
 /* A step ends well: before anything of it is kept. */
 void tensor_commits(struct tensor_state *state);
 /* Takes the last step back. False: that cannot be done. */

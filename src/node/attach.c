@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What hangs on a node: is freed with it, or moves to the node of the next group. */
+/* What hangs on a node and is freed with it. How it moves to the node of the next group: reconcile.c. */
 #include "node/node.h"
 
 void node_attach(hearth_node *node, struct attachment *attachment)
@@ -23,30 +23,4 @@ void attachments_drop(hearth_node *node)
         list_remove(&attachment->item);
         attachment->drop(attachment);
     }
-}
-
-/* Without the baton: they wait for what is in flight. In the order in which they came, which is the same on
- * all members. */
-static int move_all(hearth_group *from, hearth_group *to, enum move_phase phase, struct error *error)
-{
-    struct passage way = {.from = from, .to = to, .phase = phase};
-    struct list *item, *after;
-    int status = HEARTH_OK;
-    LIST_EACH (item, after, &from->node->attached) {
-        struct attachment *attachment = container_of(item, struct attachment, item);
-        if (attachment->move != NULL && status == HEARTH_OK)
-            status = attachment->move(attachment, &way, error);
-    }
-    return status;
-}
-
-int node_move_attachments(hearth_group *from, hearth_group *to, struct error *error)
-{
-    if (from->node->heap != to->node->heap)
-        return error_set(error, HEARTH_INVALID, RANK_NONE, "what hangs on a group stays on its heap");
-    node_view_changed(from->node, "the group is formed anew");
-    int status = move_all(from, to, MOVE_PREPARE, error);
-    struct error none; /* those cannot fail */
-    move_all(from, to, status == HEARTH_OK ? MOVE_COMMIT : MOVE_CANCEL, &none);
-    return status;
 }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "node/reconcile.h"
 #include "node/residence.h"
 #include "node/secure.h"
 #include "os/clock.h"
@@ -84,6 +85,7 @@ int hearth_interrupt(hearth_node *node)
 /* One attempt. */
 struct attempt {
     struct residence *residence;
+    hearth_group *from; /* the group before; NULL: there is none */
     const char *job;
     int min;
     uint64_t done; /* operations completed in the group before */
@@ -268,11 +270,28 @@ static int form_again(struct attempt *a, struct formed **out, struct error *erro
     return HEARTH_OK;
 }
 
+/* What hangs on the group before goes on with this one, or the group is left. */
+static int go_on(struct attempt *a, struct formed *f, struct error *error)
+{
+    int status = node_move_attachments(a->from, &f->inner->world, &a->call.interrupted, error);
+    if (status < 0)
+        residence_leave(f);
+    return status;
+}
+
 static int form(struct attempt *a, struct formed **out, struct error *error)
 {
+    int status;
+    bool again;
     residence_call_begin(a->residence, &a->call);
     a->patience.stop = &a->call.stop;
-    int status = form_again(a, out, error);
+    do {
+        (void)residence_call_again(a->residence, &a->call);
+        status = form_again(a, out, error);
+        again = status == HEARTH_OK;
+        if (status == HEARTH_OK)
+            status = go_on(a, *out, error);
+    } while (again && passing(status) && clock_real() + MIN_LEFT_NS < a->patience.deadline_ns);
     residence_call_end(a->residence, &a->call);
     return status;
 }
@@ -305,7 +324,7 @@ int hearth_form(hearth_node *node, const char *job, int min_members, hearth_grou
         .min = min_members,
         .patience = {.deadline_ns = deadline_in(node->config.form_timeout_ms)},
     };
-    status = form(&attempt, &f, &why);
+    status = form(&attempt, &f, &why); /* never behind: it comes out of no group */
     if (status == HEARTH_OK)
         *group = &f->inner->world;
     else
@@ -352,25 +371,21 @@ int hearth_reform(hearth_group **group)
     home_end(r->home, &old->formation, false);
     struct attempt attempt = {
         .residence = r,
+        .from = &old->inner->world,
         .job = old->formation.job,
         .min = old->min,
         .done = operations_done(old->inner),
         .patience = {.deadline_ns = deadline_in(r->config.form_timeout_ms)},
     };
     int status = form(&attempt, &next, &why);
-    if (status == HEARTH_OK) {
-        log_reformed(r, &next->formation);
-        status = node_move_attachments(&old->inner->world, &next->inner->world, &why);
-        if (status != HEARTH_OK)
-            residence_leave(next, false);
-    }
-    if (status != HEARTH_OK) {
+    if (status < 0) {
         *error = why;
         return status;
     }
+    log_reformed(r, &next->formation);
     residence_leave(old, false);
     *group = &next->inner->world;
-    return HEARTH_OK;
+    return status;
 }
 
 /* ---- members ---- */

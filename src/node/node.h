@@ -47,12 +47,33 @@ struct passage {
     } phase;
 };
 
+struct attachment;
+
+/* What a member says of an attachment when its group is followed by another; all zero: it has none there. */
+struct attachment_record {
+    uint64_t word[5];
+};
+
+/* An attachment on which the members of the next group agree before it moves: the n-th of each member
+ * that has one of these. */
+struct reconciler {
+    const hearth_group *(*group)(struct attachment *attachment); /* that it hangs on */
+    uint64_t (*promised)(struct attachment *attachment);         /* the last round that it has promised */
+    /* Promises a later round: no decision of an earlier one counts for it any more. */
+    void (*record)(struct attachment *attachment, uint64_t round, struct attachment_record *record);
+    /* From all members' records; true: it lacks what others have. It may be asked again, in another group,
+     * without a confirmation. */
+    bool (*decide)(struct attachment *attachment, const struct attachment_record *records, int size);
+    void (*confirm)(struct attachment *attachment); /* all members have decided */
+};
+
 /* What hangs on a node and is freed with it, when all operations have ended. */
 struct attachment {
     struct list item;
     void (*drop)(struct attachment *attachment);
     /* Goes on with another group, if `from` is its own; NULL: stays with its node. */
     int (*move)(struct attachment *attachment, const struct passage *way, struct error *error);
+    const struct reconciler *reconciler; /* NULL: there is nothing to agree on */
 };
 
 /* Who runs operations made of other operations (gradient/workshop.h). */
@@ -195,10 +216,6 @@ uint64_t node_sequence(hearth_group *group, uint64_t tag);
 void node_attach(hearth_node *node, struct attachment *attachment);
 void node_detach(hearth_node *node, struct attachment *attachment);
 void attachments_drop(hearth_node *node); /* the node closes */
-/* All that hangs on the group goes on with another one, of a node with the same heap: all of it or, if this
- * fails, nothing. No other thread may use it meanwhile. What is in flight on the old group ends with
- * HEARTH_VIEW_CHANGED. */
-int MUST_CHECK node_move_attachments(hearth_group *from, hearth_group *to, struct error *error);
 /* The members are others now, for the reason given: all operations of the node end with HEARTH_VIEW_CHANGED,
  * and later ones are refused with it. Any thread, but no completion callback. */
 void node_view_changed(hearth_node *node, const char *why);

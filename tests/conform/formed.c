@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "node/reconcile.h"
 #include "support/watchdog.h"
 
 #define HANG_SECONDS 100u
@@ -41,12 +42,29 @@ void formed_leave(struct formed *f, int member)
     f->node[member] = NULL;
 }
 
+/* One member of the next group. */
+struct mover {
+    hearth_node *old, *next;
+    int status;
+    struct error error;
+};
+
+static void *mover_run(void *arg)
+{
+    struct mover *m = arg;
+    hearth_group *from = m->old != NULL ? hearth_world(m->old) : NULL;
+    m->status = node_move_attachments(from, hearth_world(m->next), NULL, &m->error);
+    return NULL;
+}
+
 void formed_group(struct formed *f, const int *members, int size)
 {
     struct error error;
     struct hearth_config config;
     hearth_node *nodes[FORMED_MAX];
     struct heap *heaps[FORMED_MAX];
+    struct mover movers[FORMED_MAX];
+    pthread_t threads[FORMED_MAX];
     hearth_config_init(&config);
     for (int i = 0; i < size; i++)
         heaps[i] = f->heap[members[i]];
@@ -54,13 +72,18 @@ void formed_group(struct formed *f, const int *members, int size)
         .config = &config, .count = size, .id = ++f->id, .lent_heaps = heaps, .loss = HEARTH_VIEW_CHANGED};
     assert_int_equal(local_open(&setup, nodes, &error), HEARTH_OK);
     for (int i = 0; i < size; i++) {
-        hearth_node *old = f->node[members[i]];
-        if (old != NULL &&
-            node_move_attachments(hearth_world(old), hearth_world(nodes[i]), &error) != HEARTH_OK)
-            fail_msg("member %d does not move: %s", members[i], error.text);
-        hearth_close(old);
+        movers[i] = (struct mover){.old = f->node[members[i]], .next = nodes[i]};
+        if (pthread_create(&threads[i], NULL, mover_run, &movers[i]) != 0)
+            abort();
+    }
+    for (int i = 0; i < size; i++) {
+        pthread_join(threads[i], NULL);
+        if (movers[i].status < 0)
+            fail_msg("member %d does not move: %s", members[i], movers[i].error.text);
+        hearth_close(movers[i].old);
         f->node[members[i]] = nodes[i];
         f->member[i] = members[i];
+        f->behind[members[i]] = movers[i].status == HEARTH_BEHIND;
     }
     f->size = size;
 }

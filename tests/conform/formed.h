@@ -14,6 +14,7 @@ struct formed {
     int size;                      /* of the group now */
     int member[FORMED_MAX];        /* who has which rank in it */
     hearth_node *node[FORMED_MAX]; /* by member; NULL: in no group */
+    bool behind[FORMED_MAX];       /* by member: it was told so when the group was formed */
     uint64_t id;
 };
 

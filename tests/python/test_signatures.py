@@ -126,7 +126,7 @@ class Signatures(Watched):
         self.assertEqual({f"event_{name}": value for value, name in _home.EVENTS.items()}, lower["hearth_event_kind"])
         statuses = {value for value in theirs["hearth_status"].values() if value < 0} - {_errors.PENDING}
         self.assertEqual(set(_errors.CLASSES), statuses)
-        for name in ("OK", "PENDING"):
+        for name in ("OK", "BEHIND", "PENDING"):
             self.assertEqual(getattr(_errors, name), theirs["hearth_status"][f"HEARTH_{name}"], name)
         for status, kind in _errors.CLASSES.items():
             name = next(name for name, value in theirs["hearth_status"].items() if value == status)

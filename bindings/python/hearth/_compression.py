@@ -280,8 +280,10 @@ class Sync(Owner):
     def wait(self, timeout: Optional[float] = None) -> None:
         """Ends the step: waits until all gradients have met, at most `timeout` seconds (None: the node's op_timeout).
 
-        After an error make all ready again and wait again, or drop() the step; all members do the same. Ctrl-C leaves
-        the wait, but not the step, which goes on in the background.
+        After an error make all ready again and wait again, or drop() the step; all members do the same. In a group of
+        form() ready() need not be repeated, after reform() neither: a step that was committed is written, another one
+        is sent again as it stands in the buffers. Ctrl-C leaves the wait, but not the step, which goes on in the
+        background.
         """
         opts = opts_of({} if timeout is None else {"timeout": timeout})
 
@@ -290,6 +292,12 @@ class Sync(Owner):
                 _errors.check(lib.sync_wait(address, opts), self.group.rank)
 
         interruptible(finish)
+
+    @property
+    def steps(self) -> int:
+        """How many steps were committed here, with one that the next wait() will write."""
+        with self._handle as address:
+            return lib.sync_steps(address)
 
     def drop(self) -> None:
         """Gives up the step that has begun or failed, for all members. Gradients of it hold anything."""

@@ -156,7 +156,7 @@ class SystemFailure(NodeError):
     status = -503
 
 
-OK, PENDING = 0, -209
+OK, BEHIND, PENDING = 0, 1, -209
 CLASSES = {kind.status: kind for kind in (
     Invalid, Unsupported, Timeout, Cancelled, Aborted, Mismatch, Differs, Poisoned, NoMemory, LimitReached, PeerLost,
     ProtocolError, ViewChanged, GroupBroken, Forked, Closed, SystemFailure)}

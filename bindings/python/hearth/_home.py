@@ -68,10 +68,11 @@ class FormedHandle(Handle):
     """A group that was formed. While it is formed again it is sealed as if it were closed; what calls on it get
     then is ViewChanged. Operations and split groups end with the old group; compressors and syncs go on."""
 
-    __slots__ = ("moving", "unwanted")
+    __slots__ = ("behind", "moving", "unwanted")
 
     def __init__(self, parent, address, rank):
         super().__init__("group", parent, address, lib.group_close, rank)
+        self.behind = False
         self.moving = False
         self.unwanted = False  # it was closed while it was formed again
 
@@ -109,7 +110,7 @@ class FormedHandle(Handle):
             handle.free_now()
             handle.gone()
         place = ctypes.c_void_p(self.address)
-        _errors.check(lib.reform(ctypes.byref(place)), self.rank)
+        self.behind = _errors.check(lib.reform(ctypes.byref(place)), self.rank) == _errors.BEHIND
         self.address = place.value
         for handle in self.tree():
             handle.rank = lib.rank(place.value)

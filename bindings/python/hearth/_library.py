@@ -105,7 +105,7 @@ FUNCTIONS = {
     "compressor_explain": "l p s p n",
     "sync_open": "i p s i P", "sync_open_with": "i p i P", "sync_close": "- p", "sync_add": "i p T",
     "sync_set_data": "i p i p", "sync_set_weight": "i p f", "sync_ready": "i p i", "sync_wait": "i p O",
-    "sync_drop": "- p", "sync_compressor": "p p",
+    "sync_drop": "- p", "sync_steps": "U p", "sync_compressor": "p p",
     "compress_bound": "n s n i", "compress": "i s U p n i p p n N", "decompress": "i p n p n i",
     "metrics_text": "l p p n",
 }

@@ -399,14 +399,20 @@ class Group(Collectives, Owner):
 
         interruptible(together)
 
+    @property
+    def behind(self) -> bool:
+        """After reform(): this member lacks steps of a sync that the others have committed; its residuals are empty.
+        Take the model from a member that has them (Sync.steps) before the next step."""
+        return getattr(self._handle, "behind", False)
+
     def reform(self) -> "Group":
         """Goes on with the members of a formed group that are left, and those who wait for its job: after
         hearth.ViewChanged, when all who are left call it. Waits for them, at most form_timeout seconds. Returns this
         same object, which has another rank and size then.
 
-        Compressors and syncs go on with it, and keep what they hold. Groups that were split from it are closed, and
-        operations that have not ended end with hearth.ViewChanged, also where this raises; then it can be called
-        again, after Ctrl-C too.
+        Compressors and syncs go on with it, and keep what they hold; `behind` tells whether this member lacks steps
+        that the others have committed. Groups that were split from it are closed, and operations that have not ended
+        end with hearth.ViewChanged, also where this raises; then it can be called again, after Ctrl-C too.
         """
         handle = self._handle
         if not isinstance(handle, FormedHandle):

@@ -17,6 +17,7 @@ static const struct {
     enum hearth_scope scope;
 } expected[] = {
     {HEARTH_OK, "HEARTH_OK", HEARTH_SCOPE_NONE},
+    {HEARTH_BEHIND, "HEARTH_BEHIND", HEARTH_SCOPE_NONE},
     {HEARTH_INVALID, "HEARTH_INVALID", HEARTH_SCOPE_ARGUMENT},
     {HEARTH_UNSUPPORTED, "HEARTH_UNSUPPORTED", HEARTH_SCOPE_ARGUMENT},
     {HEARTH_TIMEOUT, "HEARTH_TIMEOUT", HEARTH_SCOPE_OPERATION},
@@ -68,7 +69,7 @@ static void numbers_that_are_no_status_are_survived(void **state)
 {
     (void)state;
 
-    static const int unknown[] = {1, -1, -100, -210, -303, INT32_MIN, INT32_MAX};
+    static const int unknown[] = {2, -1, -100, -210, -303, INT32_MIN, INT32_MAX};
     for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
         assert_string_equal(hearth_status_name(unknown[i]), "HEARTH_?");
         assert_true(strlen(hearth_strerror(unknown[i])) > 0);
