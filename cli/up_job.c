@@ -80,6 +80,27 @@ static void choose_meeting(struct up_job *job, const struct place *places)
         job->host_rank += places[rank].first == rank;
 }
 
+bool up_place_good(const char *address, int32_t port)
+{
+    static const char numeric[] = "0123456789abcdefABCDEF:.", scope[] = "abcdefghijklmnopqrstuvwxyz"
+                                                                        "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                                                        "0123456789._-";
+    size_t len = strspn(address, numeric);
+    if (address[len] == '%' && len > 0)
+        len += 1 + strspn(address + len + 1, scope);
+    return address[len] == 0 && port >= 0 && port < UINT16_MAX;
+}
+
+static bool places_good(struct place *places, int count)
+{
+    for (int rank = 0; rank < count; rank++) {
+        places[rank].master[UP_ADDRESS_MAX - 1] = 0;
+        if (!up_place_good(places[rank].master, places[rank].port))
+            return false;
+    }
+    return true;
+}
+
 static int agree(struct up_job *job)
 {
     struct place *places = calloc((size_t)job->size, sizeof *places);
@@ -87,8 +108,8 @@ static int agree(struct up_job *job)
         return HEARTH_NO_MEMORY;
     look_around(job, &places[job->rank]);
     int status = hearth_all_gather(job->group, &places[job->rank], places, sizeof *places, HEARTH_U8, NULL);
-    for (int rank = 0; rank < job->size; rank++)
-        places[rank].master[UP_ADDRESS_MAX - 1] = 0;
+    if (!status && !places_good(places, job->size))
+        status = HEARTH_PROTOCOL;
     if (!status)
         choose_meeting(job, places);
     if (!status && job->port == 0)

@@ -51,6 +51,9 @@ int up_job_form(struct up_job *job);
 bool up_job_once_more(int status);
 /* Meanwhile, from another thread: true if what it waits for has changed since *seen. */
 bool up_job_waits(struct up_job *job, unsigned *seen, char *text, size_t size);
+/* Whether what a member says of where to meet may go into the variables of our program: a numeric address, or
+ * none, and a port that has a next one; 0: not said. */
+bool up_place_good(const char *address, int32_t port);
 /* What the program gets to know of its place. */
 void up_job_vars(const struct up_job *job, struct vars *vars);
 

@@ -287,8 +287,9 @@ static int take_form(struct jobs *jobs, uint64_t now_ns)
     }
     if (rank < 0)
         return HEARTH_OK;
-    if (!slot || slot->state != SLOT_WISHING || slot->serial != form->serial[rank]) {
-        touch(jobs, now_ns); /* the leader has not heard how things are */
+    if (!slot || slot->state != SLOT_WISHING || slot->serial != form->serial[rank] ||
+        f->size < slot->wish.min) { /* how many are needed is for the user to say, not for the leader */
+        touch(jobs, now_ns);        /* the leader has not heard how things are */
         return HEARTH_OK;
     }
     slot->formation = heap_alloc_raw(jobs->setup.heap, 1, sizeof(*slot->formation));

@@ -63,13 +63,18 @@ static int close_machine(void **state)
     return heap.blocks == 0 ? 0 : -1;
 }
 
-static void wish(const char *job)
+static void wish_with(const char *job, int min)
 {
-    struct job_wish wish = {.min = 1, .place_len = 1, .place = "p"};
+    struct job_wish wish = {.min = min, .place_len = 1, .place = "p"};
     struct error error;
 
     snprintf(wish.job, sizeof(wish.job), "%s", job);
     assert_int_equal(jobs_wish(jobs, &wish, 0, START, &error), HEARTH_OK);
+}
+
+static void wish(const char *job)
+{
+    wish_with(job, 1);
 }
 
 static int input(int from, uint8_t kind, size_t len, uint64_t now_ns)
@@ -132,6 +137,18 @@ static void forms_must_fit_wish_and_census(void **state)
     assert_false(form_is_taken(0)); /* once more: not news */
     jobs_end(jobs, 9, START);
     assert_false(form_is_taken(0)); /* once more, but it was ended */
+}
+
+static void a_leader_cannot_make_a_group_smaller(void **state)
+{
+    (void)state;
+    wish_with("red", 3);
+    write_form(1); /* of two */
+    assert_false(form_is_taken(0));
+    jobs_unwish(jobs, "red", START);
+    wish_with("red", 2);
+    write_form(2);
+    assert_true(form_is_taken(0));
 }
 
 static void the_owner_may_be_late(void **state)
@@ -451,6 +468,7 @@ int main(void)
 #define MEETS(test)   cmocka_unit_test_setup_teardown(test, open_three, close_office)
     const struct CMUnitTest tests[] = {
         FOLLOWS(forms_must_fit_wish_and_census),
+        FOLLOWS(a_leader_cannot_make_a_group_smaller),
         FOLLOWS(the_owner_may_be_late),
         FOLLOWS(boards_must_be_newer),
         FOLLOWS(ends_and_refusals_count_once),
