@@ -4,6 +4,8 @@
 #include "os/event.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #if defined(__linux__) && !defined(HEARTH_POSIX)
@@ -20,6 +22,12 @@ int event_open(struct event *e)
     return HEARTH_OK;
 }
 
+/* It has no file type, unlike pipes and sockets, which raise a signal when nobody reads. */
+static bool is_event(mode_t mode)
+{
+    return (mode & S_IFMT) == 0;
+}
+
 static ssize_t event_write(int fd, const void *bytes, size_t len)
 {
     return write(fd, bytes, len);
@@ -27,7 +35,6 @@ static ssize_t event_write(int fd, const void *bytes, size_t len)
 
 #else
 
-#include <fcntl.h>
 #include <sys/socket.h>
 
 /* Between socketpair and fcntl another thread may fork and exec: only SOCK_CLOEXEC, which not every system
@@ -50,12 +57,29 @@ int event_open(struct event *e)
     return HEARTH_OK;
 }
 
+static bool is_event(mode_t mode)
+{
+    return S_ISSOCK(mode);
+}
+
 static ssize_t event_write(int fd, const void *bytes, size_t len)
 {
     return send(fd, bytes, len, MSG_NOSIGNAL);
 }
 
 #endif
+
+int event_adopt(struct event *e, int fd)
+{
+    struct stat facts;
+
+    if (fstat(fd, &facts) != 0 || !is_event(facts.st_mode) || fcntl(fd, F_SETFL, O_NONBLOCK) != 0) {
+        close(fd);
+        return HEARTH_PROTOCOL;
+    }
+    e->read_fd = e->write_fd = fd;
+    return HEARTH_OK;
+}
 
 void event_signal(struct event *e)
 {

@@ -199,9 +199,13 @@ static void out_finish(struct link *link, struct pipe *pipe)
 static bool out_returned(struct link *link, struct pipe *pipe)
 {
     const struct sharing *sharing = pipe->conn->transport->sharing;
-    if (sharing == NULL || link->lent_mask == 0)
+    if (sharing == NULL)
         return false;
-    uint64_t back = sharing->returned(pipe->conn) & link->lent_mask;
+    uint64_t back = sharing->returned(pipe->conn);
+    if (back & ~link->lent_mask) { /* its frame has not left yet, or there was none */
+        link_fail(link, HEARTH_PROTOCOL, "it gives back memory that was not lent to it");
+        return false;
+    }
     for (uint64_t left = back; left != 0; left &= left - 1) {
         int number = __builtin_ctzll(left);
         struct link_item item = link->lent[number];

@@ -289,10 +289,10 @@ static uint64_t shm_returned(struct conn *conn)
     struct shm_conn *c = shm_of(conn);
     if (atomic_load_explicit(&c->own->returned, memory_order_relaxed) == 0)
         return 0;
-    uint64_t back = atomic_exchange(&c->own->returned, 0) & c->references;
-    c->references &= ~back;
-    for (uint64_t left = back; left != 0; left &= left - 1)
+    uint64_t back = atomic_exchange(&c->own->returned, 0);
+    for (uint64_t left = back & c->references; left != 0; left &= left - 1)
         region_returned(&c->peer_regions, (uint32_t)__builtin_ctzll(left));
+    c->references &= ~back;
     return back;
 }
 
@@ -442,6 +442,13 @@ static int map_all(struct shm_conn *c, int memory, int side, struct error *error
     return HEARTH_OK;
 }
 
+static int take_event(struct shm_conn *c, int fd, struct error *error)
+{
+    if (event_adopt(&c->peer_event, fd) == HEARTH_OK)
+        return HEARTH_OK;
+    return error_set(error, HEARTH_PROTOCOL, RANK_NONE, "shared memory: the peer cannot be woken that way");
+}
+
 static int make(struct shm_conn *c, const struct shm_setup *setup, struct error *error)
 {
     int memory = -1, event;
@@ -459,7 +466,7 @@ static int make(struct shm_conn *c, const struct shm_setup *setup, struct error 
     if (status == HEARTH_OK)
         status = words_recv(c, &echo, &event, 1, setup, error);
     if (status == HEARTH_OK)
-        c->peer_event.write_fd = c->peer_event.read_fd = event;
+        status = take_event(c, event, error);
     return status;
 }
 
@@ -470,9 +477,10 @@ static int take(struct shm_conn *c, const struct shm_setup *setup, struct error 
     int status = words_recv(c, &ring_bytes, fds, 2, setup, error);
     if (status != HEARTH_OK)
         return status;
-    c->peer_event.write_fd = c->peer_event.read_fd = fds[1];
     c->ring_bytes = ring_size_good(ring_bytes) ? (size_t)ring_bytes : RING_MIN;
-    status = map_all(c, fds[0], 1, error);
+    status = take_event(c, fds[1], error);
+    if (status == HEARTH_OK)
+        status = map_all(c, fds[0], 1, error);
     shared_close(fds[0]);
     if (status == HEARTH_OK &&
         (c->page->magic != MAGIC || c->ring_bytes != ring_bytes || c->page->ring_bytes != ring_bytes))

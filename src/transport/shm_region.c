@@ -11,7 +11,8 @@
 #include "os/sock.h"
 
 enum word_kind { WORD_REGION = 1, WORD_DROPPED = 2 };
-#define WORD_LEN 16 /* kind, id, length */
+#define WORD_LEN  16   /* kind, id, length */
+#define WORDS_MAX 1024 /* heard at once, more than a socket holds: the peer may speak without end */
 
 /* ---- our own ---- */
 
@@ -223,7 +224,7 @@ static bool word_take(struct region_peer *peer, const uint8_t word[WORD_LEN], in
 
 bool region_hear(struct region_peer *peer)
 {
-    for (;;) {
+    for (int i = 0; i < WORDS_MAX; i++) {
         uint8_t word[WORD_LEN];
         int fds[1], count = 0;
         ssize_t len = sock_recv_fds(peer->fd, word, sizeof word, fds, 1, &count);
@@ -237,6 +238,7 @@ bool region_hear(struct region_peer *peer)
         if (!word_take(peer, word, count > 0 ? fds[0] : -1))
             return false;
     }
+    return true;
 }
 
 static int place_of(const struct region_peer *peer, uint32_t id)

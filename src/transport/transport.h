@@ -38,7 +38,8 @@ struct sharing {
      * peer's to read until `returned` has the number's bit. */
     int (*refer)(struct conn *conn, const void *memory, size_t len, uint8_t reference[REFERENCE_LEN]);
     void (*withdraw)(struct conn *conn, int number); /* the memory is going to change */
-    uint64_t (*returned)(struct conn *conn); /* bits of references that came back since the last look */
+    /* Bits that the peer has set since the last look: references that came back, if it keeps the rules. */
+    uint64_t (*returned)(struct conn *conn);
 };
 
 /* Where bytes are worked on between us and the network (encrypted, kept until the peer has them), some may

@@ -382,6 +382,32 @@ static void a_reference_that_is_half_out_is_not_back(void **state)
     assert_string_equal(w->upper.log, "room:0 sent:0");
 }
 
+/* Its number would be free here and taken there: the next payload would be forgotten with it. */
+static void what_was_not_lent_is_not_given_back(void **state)
+{
+    static const char words[] = "gives back memory that was not lent";
+    (void)state;
+    for (int what = 0; what < 4; what++) {
+        struct world *w;
+        setup((void **)&w);
+        if (what > 0)
+            send_ours(w, 0, LARGE, w);
+        if (what > 1)
+            pump(w);
+        if (what == 3) /* half out */
+            w->fake.send_room = FRAME_HEADER_LEN + 3;
+        if (what == 3)
+            send_ours(w, 1, LARGE, w);
+        if (what == 3)
+            pump(w);
+        upper_clear(&w->upper);
+        w->fake.back = what < 2 ? 1 : what == 2 ? 5 : 2;
+        expect_down(w, HEARTH_PROTOCOL, words);
+        assert_null(strstr(w->upper.log, "sent"));
+        teardown((void **)&w);
+    }
+}
+
 static void forgotten_references_come_back_without_a_word(void **state)
 {
     struct world *w = *state;
@@ -435,6 +461,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(short_payloads_and_other_memory_travel_in_the_stream, setup, teardown),
     cmocka_unit_test_setup_teardown(without_a_free_number_payloads_travel_in_the_stream, setup, teardown),
     cmocka_unit_test_setup_teardown(a_reference_that_is_half_out_is_not_back, setup, teardown),
+    cmocka_unit_test(what_was_not_lent_is_not_given_back),
     cmocka_unit_test_setup_teardown(forgotten_references_come_back_without_a_word, setup, teardown),
     cmocka_unit_test_setup_teardown(a_link_that_ends_says_nothing_of_what_the_peer_has, setup, teardown),
 };
