@@ -7,7 +7,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/bytes.h"
 #include "os/clock.h"
@@ -296,7 +295,7 @@ static void do_word(struct world *w, struct reader *r)
     if (what & 1 && len == sizeof word)
         (void)!sock_send_fds(w->fd, word, len, &fd, 1);
     else
-        (void)!write(w->fd, word, len);
+        (void)!sock_send(w->fd, &(struct iovec){word, len}, 1);
 }
 
 /* ---- steps of our side ---- */

@@ -12,7 +12,7 @@
 #include "wire/record.h"
 
 #define SMALL_MAX (MEETING_HEADER_LEN + MEETING_SMALL_MAX)
-#define OUT_MAX   (SMALL_MAX + 256u) /* a registration and some confirmations of rosters */
+#define OUT_MAX   (SMALL_MAX + 512u) /* a registration and some confirmations of rosters, or an objection */
 
 static_assert(ROSTER_NAME_MAX == MEETING_NAME_MAX && ROSTER_ADDRS_MAX == MEETING_ADDRS_MAX, "as it travels");
 static_assert(MEETING_NODE_LEN == NODE_ID_LEN && MEETING_SPACE_LEN == NAMESPACE_LEN, "as it travels");
@@ -114,6 +114,18 @@ static bool out_seal(struct applicant *a, uint8_t kind, size_t len)
     return true;
 }
 
+/* Instead of going on: all are told why. False: too much is unsent. */
+static bool out_object(struct applicant *a)
+{
+    size_t room = OUT_MAX - a->out_len;
+
+    if (room < MEETING_HEADER_LEN)
+        return false;
+    return out_seal(
+        a, MEETING_REFUSE,
+        error_encode(&a->objection, a->out + a->out_len + MEETING_HEADER_LEN, room - MEETING_HEADER_LEN));
+}
+
 /* A little less than we really wait, so that the rendezvous can still say who is missing. */
 static uint32_t patience_ms(uint64_t now_ns, uint64_t deadline_ns)
 {
@@ -144,7 +156,7 @@ void applicant_begin(struct applicant *a, uint64_t now_ns)
     a->in_len = a->out_len = a->out_sent = 0;
     roster_fini(&a->roster);
     size_t len = meeting_register_encode(&r, a->out + MEETING_HEADER_LEN, MEETING_SMALL_MAX);
-    bool fits = out_seal(a, MEETING_REGISTER, len);
+    bool fits = out_seal(a, MEETING_REGISTER, len) && (a->objection.status == HEARTH_OK || out_object(a));
     assert(fits);
     (void)fits;
 }
@@ -244,6 +256,8 @@ static int hear_roster(struct applicant *a, const uint8_t *payload, size_t len)
     heap_free(packed);
     if (status != HEARTH_OK)
         return status;
+    if (roster_files_check(&a->roster, a->setup->channels, &a->objection) != HEARTH_OK)
+        return out_object(a) ? HEARTH_PENDING : HEARTH_PROTOCOL;
     if (OUT_MAX - a->out_len < MEETING_HEADER_LEN)
         return HEARTH_PROTOCOL;
     uint8_t *target = a->out + a->out_len + MEETING_HEADER_LEN;

@@ -11,6 +11,8 @@ struct applicant {
     int rank;      /* wanted; RANK_NONE: any */
     bool welcomed; /* whoever is at the other end speaks our language */
     bool refused;  /* the last error was said by the rendezvous, or is of its kind: trying again is no use */
+    struct error
+        objection; /* why this process cannot be a member, for all to hear; its status HEARTH_OK: it can */
     bool wants_secret; /* the rendezvous hands it out */
     bool has_secret;
     uint8_t secret[SECRET_LEN];

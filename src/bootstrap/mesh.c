@@ -15,17 +15,11 @@
 /* What the window counts: a connect that takes longer leads nowhere, a handshake is closed at the door. */
 #define CONNECT_NS   (200 * NS_PER_MS)
 #define HANDSHAKE_NS (5 * NS_PER_S)
-#define FILES_OWN    32 /* of the process, beside connections to members */
 #define LIST_MAX     (PAIRING_WAYS * (MESH_WHY_MAX + 2))
 
 static_assert(LINES_MAX + DOOR_WAITS_MAX <= SOCK_WAIT_MAX, "all sockets can be waited for at once");
 
 /* ---- what kind of link each pair gets ----------------------------------------------------------------- */
-
-static bool can_share(const struct member *a, const struct member *b)
-{
-    return a->host_id == b->host_id && (a->features & b->features & FEATURE_SHM) != 0;
-}
 
 /* An address beyond this machine that the link to `rank` would use, of either end; NULL: none. */
 static const struct sock_addr *untrusted(const struct mesh *mesh, int rank)
@@ -59,7 +53,7 @@ static int side_init(struct mesh *mesh, int rank, uint64_t seed, struct error *e
     const struct mesh_setup *s = mesh->setup;
     const struct member *member = member_of(mesh, rank);
     const struct sock_addr *far = untrusted(mesh, rank);
-    bool share = can_share(member, member_of(mesh, mesh->roster->rank));
+    bool share = members_share(member, member_of(mesh, mesh->roster->rank));
     bool local = share && s->wish != MESH_WISH_TCP;
 
     if (s->wish == MESH_WISH_SHM && !share)
@@ -287,24 +281,6 @@ static int mesh_run(struct mesh *mesh, struct error *error)
 
 /* ---- joining ------------------------------------------------------------------------------------------ */
 
-/* Without this check members would fail one by one, each for what the others did not take any more. */
-static int files_check(const struct mesh *mesh, struct error *error)
-{
-    int channels = mesh->setup->channels > 0 ? mesh->setup->channels : MESH_CHANNELS_NEAR;
-    size_t needed = FILES_OWN;
-
-    for (int i = 0; i < mesh->roster->size; i++)
-        if (i != mesh->roster->rank)
-            needed += mesh->sides[i].pairing.setup.local ? 1 : (size_t)channels;
-    if (needed <= sock_count_max())
-        return HEARTH_OK;
-    return error_set(
-        error, HEARTH_LIMIT, RANK_NONE,
-        "the connections to %d members need %zu open files, and this process may have %zu: allow "
-        "it more (ulimit -n), or have fewer connections to each member (HEARTH_CONNECTIONS)",
-        mesh->roster->size - 1, needed, sock_count_max());
-}
-
 static int mesh_prepare(struct mesh *mesh, struct error *error)
 {
     const struct mesh_setup *s = mesh->setup;
@@ -327,7 +303,7 @@ static int mesh_prepare(struct mesh *mesh, struct error *error)
             return status;
         local = local || mesh->sides[i].pairing.setup.local;
     }
-    status = files_check(mesh, error);
+    status = roster_files_check(r, s->channels > 0 ? s->channels : MESH_CHANNELS_NEAR, error);
     if (status)
         return status;
     struct door_self self = {r->cluster, r->members[r->rank].instance, r->rank, s->credentials};

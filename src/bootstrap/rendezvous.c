@@ -522,6 +522,23 @@ static void guest_register(struct rendezvous *r, struct guest *g, const struct m
 
 /* ---- input ---- */
 
+/* A member that cannot be one: the others would wait for it in vain. */
+static bool guest_object(struct rendezvous *r, const struct guest *g, const uint8_t *payload, size_t len,
+                         uint64_t now_ns)
+{
+    struct error why, error;
+    char rank[24] = "";
+
+    if (error_decode(&why, payload, len) != HEARTH_OK)
+        return false;
+    if (g->wanted >= 0)
+        snprintf(rank, sizeof(rank), "rank %d, ", g->wanted);
+    error_set(&error, why.status, g->wanted, "rendezvous: %sprocess %u on %s, cannot take part: %s", rank,
+              (unsigned)g->member.process, g->member.name, why.text);
+    meeting_fail(r, &error, now_ns);
+    return true;
+}
+
 /* One whole message; false: this is none of ours. */
 static bool guest_hear(struct rendezvous *r, struct guest *g, const struct meeting_header *h,
                        const uint8_t *payload, uint64_t now_ns)
@@ -537,6 +554,8 @@ static bool guest_hear(struct rendezvous *r, struct guest *g, const struct meeti
         guest_register(r, g, &in, now_ns);
         return true;
     }
+    if (g->state == MEMBER && h->kind == MEETING_REFUSE)
+        return guest_object(r, g, payload, h->length, now_ns);
     if (g->state != MEMBER || h->kind != MEETING_READY ||
         meeting_cluster_decode(&cluster, payload, h->length) != HEARTH_OK)
         return g->state == LEAVING;

@@ -19,6 +19,7 @@
 #define PORT_RENDEZVOUS 52415
 #define PORT_PEERS      52416
 #define BACKLOG         1024
+#define FILES_OWN       32                /* of the process, beside connections to members */
 #define LINGER_NS       NS_PER_S          /* for others to read GO or the reason of a failure */
 #define SERVE_PAUSE_NS  (250 * NS_PER_MS) /* until an address that was in use is tried again */
 
@@ -37,6 +38,31 @@ struct session {
     uint64_t serve_ns; /* next attempt to */
     struct sock_wait *items;
 };
+
+/* ---- open files ---- */
+
+bool members_share(const struct member *a, const struct member *b)
+{
+    return a->host_id == b->host_id && (a->features & b->features & FEATURE_SHM) != 0;
+}
+
+/* Without this check members would fail one by one, each for what the others did not take any more. */
+int roster_files_check(const struct roster *roster, int channels, struct error *error)
+{
+    const struct member *members = roster->members;
+    size_t needed = FILES_OWN;
+
+    for (int i = 0; i < roster->size; i++)
+        if (i != roster->rank)
+            needed += !members || members_share(&members[i], &members[roster->rank]) ? 1 : (size_t)channels;
+    if (needed <= sock_count_max())
+        return HEARTH_OK;
+    return error_set(
+        error, HEARTH_LIMIT, RANK_NONE,
+        "the connections to %d members need %s%zu open files, and this process may have %zu: allow it more "
+        "(ulimit -n %zu), or have fewer connections to each member (HEARTH_CONNECTIONS)",
+        roster->size - 1, members ? "" : "at least ", needed, sock_count_max(), needed);
+}
 
 /* Whether all who come are seen to be of our own user. */
 static bool session_local(const struct session *s)
@@ -269,6 +295,10 @@ static void serve_linger(struct session *s, int status)
 
 static int late(const struct session *s, struct error *error)
 {
+    if (s->applicant.objection.status != HEARTH_OK) { /* which nobody has heard */
+        *error = s->applicant.objection;
+        return error->status;
+    }
     if (s->caller.chosen >= 0)
         return error_set(error, HEARTH_TIMEOUT, RANK_NONE,
                          "rendezvous: registered at %s, but not all %d members came before the deadline",
@@ -346,6 +376,9 @@ static int session_open(struct session *s, const struct roster_setup *setup, str
     s->items = heap_alloc(setup->heap, items, sizeof(struct sock_wait));
     if (!s->items || applicant_init(&s->applicant, setup, s->rank) != HEARTH_OK)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "rendezvous: no memory");
+    struct roster expected = {.size = setup->size, .rank = s->rank};
+    if (roster_files_check(&expected, setup->channels, &s->applicant.objection) != HEARTH_OK)
+        log_write(&setup->log, HEARTH_LOG_WARN, "HEARTH-FILES", "%s", s->applicant.objection.text);
     s->applicant.wants_secret = session_local(s) && (setup->credentials || setup->offer);
     caller_init(&s->caller, &s->applicant, s->addrs, s->addr_count, s->seed);
     return HEARTH_OK;

@@ -40,7 +40,11 @@ struct roster {
     bool has_secret;        /* it was handed out: the cluster's secret */
     uint8_t secret[SECRET_LEN];
 };
-void roster_fini(struct roster *roster); /* wipes the secret */
+void roster_fini(struct roster *roster);                            /* wipes the secret */
+bool members_share(const struct member *a, const struct member *b); /* memory */
+/* HEARTH_LIMIT: this process may not open as many files as its connections need: `channels` to each member,
+ * one where memory is shared. `members` NULL: one to each, at least. */
+int MUST_CHECK roster_files_check(const struct roster *roster, int channels, struct error *error);
 
 /* What a member brings to the rendezvous. */
 struct roster_setup {
@@ -61,6 +65,7 @@ struct roster_setup {
      * credentials, or else the one that it offers. Neither: plain. */
     const struct credentials *credentials; /* NULL: plain, or the secret is not known yet */
     const uint8_t *offer;                  /* [SECRET_LEN] or NULL */
+    int channels;                          /* connections to each member that does not share our memory */
     int door; /* static list: the listening descriptor (rank 0 serves on it), else -1 */
     uint64_t deadline_ns;
     uint64_t connect_timeout_ns;
@@ -70,7 +75,8 @@ struct roster_setup {
 
 /* Blocks until all members have the same roster, or fails with a text that names what is wrong and with whom:
  * unreachable or silent rendezvous, wrong protocol there, duplicate rank, missing ranks at the deadline
- * (all of them listed), different size, job, version or settings, another secret, plain where others are not.
+ * (all of them listed), different size, job, version or settings, another secret, plain where others are not,
+ * a member that may not open files enough.
  * A failure at one member is told to all. The rendezvous is not needed any more when this returns. */
 int MUST_CHECK roster_agree(const struct roster_setup *setup, struct roster *out, struct error *error);
 

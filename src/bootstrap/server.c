@@ -153,12 +153,16 @@ static void accept_all(struct server *server, int listener, uint64_t now_ns)
     for (int i = 0; i < ACCEPT_BATCH; i++) {
         struct sock_addr from;
         int fd, status = sock_accept(listener, &fd, &from);
-        if (status == HEARTH_OK)
+        if (status == HEARTH_OK) {
             accept_one(server, fd, &from, now_ns);
-        else if (status != HEARTH_PENDING)
+            continue;
+        }
+        if (status != HEARTH_PENDING) {
             server->accept_ns = now_ns + ACCEPT_PAUSE_NS;
-        if (status != HEARTH_OK)
-            return;
+            log_write(&rendezvous_guard(server->meeting)->log, HEARTH_LOG_WARN, "HEARTH-NO-ACCEPT",
+                      "rendezvous: a member cannot be heard: the process has too many files open");
+        }
+        return;
     }
 }
 

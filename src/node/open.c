@@ -106,6 +106,24 @@ void opening_settings(const struct opening *o, char text[static SETTINGS_TEXT_MA
              c->transport, c->plain != 0);
 }
 
+/* By what the home cluster has measured before: while all are joined at once, queues make neighbours look
+ * far. */
+static bool known_near(const struct opening *o)
+{
+    const struct formation *f = o->formation;
+    uint32_t longest_us = f == NULL ? 0 : f->inside_us > f->across_us ? f->inside_us : f->across_us;
+    return longest_us > 0 && longest_us * NS_PER_US < MESH_FAR_NS;
+}
+
+static int channels_for(const struct opening *o)
+{
+    if (o->quic_wish == QUIC_ALWAYS)
+        return 1;
+    if (o->config->connections > 0)
+        return (int)o->config->connections + 1;
+    return known_near(o) ? MESH_CHANNELS_NEAR : 0;
+}
+
 static int agree_on_roster(struct opening *o, struct error *error)
 {
     const struct hearth_config *c = o->config;
@@ -124,6 +142,7 @@ static int agree_on_roster(struct opening *o, struct error *error)
         .self = o->self,
         .credentials = o->credentials,
         .offer = o->secret != NULL ? secret_bytes(o->secret) : NULL,
+        .channels = channels_for(o) > 0 ? channels_for(o) : MESH_CHANNELS_NEAR,
         .door = o->peers != NULL ? door_fd(o->door) : -1,
         .deadline_ns = o->deadline_ns,
         .connect_timeout_ns = (uint64_t)c->connect_timeout_ms * NS_PER_MS,
@@ -147,24 +166,6 @@ static int agree_on_roster(struct opening *o, struct error *error)
 }
 
 /* ---- connections ---- */
-
-/* By what the home cluster has measured before: while all are joined at once, queues make neighbours look
- * far. */
-static bool known_near(const struct opening *o)
-{
-    const struct formation *f = o->formation;
-    uint32_t longest_us = f == NULL ? 0 : f->inside_us > f->across_us ? f->inside_us : f->across_us;
-    return longest_us > 0 && longest_us * NS_PER_US < MESH_FAR_NS;
-}
-
-static int channels_for(const struct opening *o)
-{
-    if (o->quic_wish == QUIC_ALWAYS)
-        return 1;
-    if (o->config->connections > 0)
-        return (int)o->config->connections + 1;
-    return known_near(o) ? MESH_CHANNELS_NEAR : 0;
-}
 
 static int join(struct opening *o, struct error *error)
 {

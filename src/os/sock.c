@@ -424,19 +424,26 @@ size_t sock_count_max(void)
 int sock_wait(struct sock_wait *items, size_t count, uint64_t deadline_ns)
 {
     struct pollfd polls[SOCK_WAIT_MAX];
+    size_t used = 0;
+    int ready = 0;
 
     assert(count <= SOCK_WAIT_MAX);
+    /* No more than there are descriptors: poll takes no longer list than the process may have files open. */
     for (size_t i = 0; i < count; i++) {
-        polls[i] = (struct pollfd){.fd = items[i].fd};
-        polls[i].events = (short)((items[i].want_recv ? POLLIN : 0) | (items[i].want_send ? POLLOUT : 0));
         items[i].ready = false;
+        if (items[i].fd < 0)
+            continue;
+        polls[used] = (struct pollfd){.fd = items[i].fd};
+        polls[used++].events =
+            (short)((items[i].want_recv ? POLLIN : 0) | (items[i].want_send ? POLLOUT : 0));
     }
-    if (poll_until(polls, count, deadline_ns) <= 0)
+    if (poll_until(polls, used, deadline_ns) <= 0)
         return 0;
-    int ready = 0;
-    for (size_t i = 0; i < count; i++) {
-        items[i].ready = items[i].fd >= 0 && polls[i].revents != 0;
-        ready += items[i].ready;
-    }
+    used = 0;
+    for (size_t i = 0; i < count; i++)
+        if (items[i].fd >= 0) {
+            items[i].ready = polls[used++].revents != 0;
+            ready += items[i].ready;
+        }
     return ready;
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -28,6 +29,7 @@ struct role {
     int status;           /* HEARTH_OK: it opens, and its rank is its place; ANY_ERROR: some error */
     const char *words[3]; /* that the error says */
     bool waits;           /* the error comes when time is up, and that is to be soon */
+    rlim_t files;         /* that it may have open; 0: as many as we */
 };
 
 struct play {
@@ -84,6 +86,9 @@ static void member(struct team *team, int rank, void *arg)
     set_number_env("HEARTH_OPEN_TIMEOUT_MS", role->waits ? OPEN_MS : 10 * OPEN_MS * slow_factor());
     setenv("HEARTH_SECRET", TEAM_SECRET, 1);
     apply(role, play->ports);
+    if (role->files > 0)
+        check(setrlimit(RLIMIT_NOFILE, &(struct rlimit){role->files, role->files}) == 0,
+              "the system allows no less files");
     uint64_t begin = now_ns();
     int status = hearth_open(NULL, &node);
     note_failed(note, status);
@@ -354,6 +359,37 @@ static void test_different_transport(void **state)
     play_run(&play, "tcp");
 }
 
+/* So many are enough, though the rendezvous could serve more connections than that. */
+static void test_few_open_files(void **state)
+{
+    (void)state;
+    struct role usual = {.set = {"HEARTH_RENDEZVOUS=127.0.0.1:$A"}}, few = usual;
+    few.files = 64;
+    struct play play = {3, {few, usual, few}, {0}};
+    play_run(&play, "tcp");
+}
+
+/* One of them cannot have what it needs: that is seen when all are there, or from the beginning. */
+static void test_too_few_open_files(void **state)
+{
+    static const struct {
+        int rank;
+        rlim_t files;
+    } cases[] = {{0, 35}, {0, 33}, {1, 35}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct role hears = {.set = {"HEARTH_RENDEZVOUS=127.0.0.1:$A"}, .status = HEARTH_LIMIT};
+        struct play play = {3, {hears, hears, hears}, {0}};
+        char who[16], may[64];
+        snprintf(who, sizeof who, "rank %d", cases[i].rank);
+        snprintf(may, sizeof may, "this process may have %u", (unsigned)cases[i].files);
+        for (int k = 0; k < 3; k++)
+            memcpy(play.roles[k].words, (const char *[]){who, may, "ulimit -n"}, sizeof hears.words);
+        play.roles[cases[i].rank].files = cases[i].files;
+        play_run(&play, "tcp");
+    }
+}
+
 /* Who came to the wrong job is sent away; those who are right wait for theirs. */
 static void test_different_job(void **state)
 {
@@ -426,6 +462,8 @@ int main(void)
         cmocka_unit_test(test_different_world_size),
         cmocka_unit_test(test_different_settings),
         cmocka_unit_test(test_different_transport),
+        cmocka_unit_test(test_few_open_files),
+        cmocka_unit_test(test_too_few_open_files),
         cmocka_unit_test(test_different_job),
         cmocka_unit_test(test_bad_static_lists),
         cmocka_unit_test(test_list_in_another_order),

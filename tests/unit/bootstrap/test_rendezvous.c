@@ -284,6 +284,11 @@ static void contradictions_end_it_for_all(void **state)
     m->setup.settings = 6;
     m->setup.settings_text = "a=1 b=3";
     fails_for_all(&s, HEARTH_MISMATCH, "b=3 instead of b=2");
+
+    sim_open(&s, 2, 1);
+    sim_add(&s, 2, 0);
+    sim_add(&s, 2, 1)->setup.channels = INT32_MAX; /* more than it may have files open */
+    fails_for_all(&s, HEARTH_LIMIT, "rank 1, process 71 on host1, cannot take part: the connections to 1");
 }
 
 static void one_too_many_and_another_job_harm_only_themselves(void **state)
