@@ -85,6 +85,43 @@ static int none_here(struct error *error)
         "encryption: plain, HEARTH_PLAIN=1, --plain.)");
 }
 
+/* ---- on one machine ---- */
+
+/* Nobody but processes of this machine can be meant. */
+static bool peers_are_here(const struct opening *o)
+{
+    struct sock_addr addr;
+    for (int i = 0; o->peers != NULL && i < o->size; i++) {
+        size_t len = strcspn(o->peers[i], ":");
+        bool named = len == strlen("localhost") && strncmp(o->peers[i], "localhost", len) == 0;
+        if (!named && (sock_addr_parse(o->peers[i], 1, &addr) != HEARTH_OK || !sock_addr_loopback(&addr)))
+            return false;
+    }
+    return o->peers != NULL;
+}
+
+/* A secret of this user's own, in a file that nobody else can read: so the processes of other users are kept
+ * out. Made by whoever comes first. */
+static int user_secret(struct opening *o, struct error *error)
+{
+    char path[PATH_TEXT_MAX];
+    bool missing = false;
+    int status = path_in_folder(o, "loopback", path, error);
+    if (status == HEARTH_OK)
+        status = secret_load(path, &o->secret, &missing, error);
+    if (status == HEARTH_OK || !missing)
+        return status;
+    struct secret *drawn = NULL;
+    status = secret_draw("loopback", &drawn, error);
+    if (status == HEARTH_OK)
+        status = secret_store(drawn, path, false, error);
+    secret_close(drawn);
+    struct error again;
+    if (secret_load(path, &o->secret, &missing, &again) == HEARTH_OK) /* ours, or another's who was sooner */
+        return HEARTH_OK;
+    return status != HEARTH_OK ? status : error_set(error, again.status, RANK_NONE, "%s", again.text);
+}
+
 /* A program between the launcher and us may have closed it, as Python's subprocess does by default. */
 static int inherit_secret(struct opening *o, struct error *error)
 {
@@ -116,6 +153,8 @@ static int find_secret(struct opening *o, struct error *error)
         status = load_secret(o, path, &missing, error);
     if (status == HEARTH_OK || (!missing && !secure_meets_privately(o)))
         return status;
+    if (peers_are_here(o))
+        return user_secret(o, error);
     if (!secure_meets_privately(o))
         return none_here(error);
     if (!missing) /* a file that is there and no good, or no home: it is not needed here */

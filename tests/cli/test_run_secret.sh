@@ -275,5 +275,29 @@ HEARTH_KEY_FILE=$scratch/node.key run "${stored[@]}" -n 1 -- true
 [ $code -eq 0 ]
 report $? "an allow-list and a key of the user's"
 
+# ---- without a launcher ---------------------------------------------------------------------------------------------
+
+program=$(dirname "$hearth")/examples/allreduce
+port=$(python3 -B "$(dirname "$0")/../support/ports.py")
+# meet HOST HOST: two ranks by a list of addresses, of a user who has set up nothing
+meet() {
+    mkdir -p "$scratch/fresh" && (
+        unset HEARTH_SECRET HEARTH_SECRET_FILE HEARTH_KEY_FILE XDG_CONFIG_HOME
+        export HOME=$scratch/fresh HEARTH_PEERS=$1:$port,$2:$((port + 1)) HEARTH_WORLD_SIZE=2 HEARTH_OPEN_TIMEOUT_MS=60000
+        HEARTH_RANK=1 timeout 100 "$program" >"$scratch/one" 2>&1 &
+        HEARTH_RANK=0 timeout 100 "$program"
+        code=$?
+        wait $! && exit $code
+    ) >"$scratch/out" 2>"$scratch/err" </dev/null
+}
+if [ -x "$program" ]; then
+    meet 127.0.0.1 localhost && grep -q "rank 0 of 2 has 2 1" "$scratch/out" && [ "$(stat -c %a "$scratch/fresh/.config/hearth/loopback")" = 600 ]
+    report $? "peers on loopback need no setting up"
+    meet 127.0.0.1 localhost
+    report $? "and again, by the same secret"
+    ! meet 127.0.0.1 192.0.2.1 && grep -q "hearth init" "$scratch/err"
+    report $? "peers elsewhere need the cluster's secret"
+fi
+
 echo "1..$number"
 [ $failed -eq 0 ]
