@@ -5,14 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/derived_id.h"
 #include "core/hash.h"
 #include "gradient/compressor.h"
 
 #define TENSORS_FIRST 64u
-#define WEIGHT_MAX    1e30                       /* as everywhere: sums of weights must stay finite */
-#define SYNC_SEED     UINT64_C(0x68656172746873) /* keeps our tags away from those that users count up */
-#define NAMED_MAX     3                          /* tensors in a text */
-#define NAMED_LEN     60                         /* characters of each */
+#define WEIGHT_MAX    1e30 /* as everywhere: sums of weights must stay finite */
+#define NAMED_MAX     3    /* tensors in a text */
+#define NAMED_LEN     60   /* characters of each */
 
 static int refuse(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -41,7 +41,12 @@ uint64_t sync_next_id(hearth_group *group)
     mutex_lock(&group->node->baton);
     uint64_t number = group->syncs++;
     mutex_unlock(&group->node->baton);
-    return hash_mix(hash_mix(SYNC_SEED, group_view(group->group)->group), number);
+    return derived_id(ID_SYNC, group_view(group->group)->group, number, 0);
+}
+
+uint64_t sync_tag_of(const hearth_sync *sync, uint64_t what)
+{
+    return derived_id(ID_SYNC_TAG, sync->id, what, 0);
 }
 
 static void sync_free(hearth_sync *sync)

@@ -147,6 +147,7 @@ struct hearth_sync {
 /* ---- sync.c ---- */
 
 uint64_t sync_next_id(hearth_group *group); /* the n-th sync of a group is the same one on all members */
+uint64_t sync_tag_of(const hearth_sync *sync, uint64_t what); /* of its operations: TAG_ASK ... */
 
 /* ---- sync_agree.c ---- */
 

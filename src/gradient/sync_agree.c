@@ -118,7 +118,7 @@ static int ask(hearth_sync *sync)
     struct hearth_opts opts;
     hearth_request *question = NULL;
     hearth_opts_init(&opts);
-    opts.tag = hash_mix(sync->id, TAG_ASK);
+    opts.tag = sync_tag_of(sync, TAG_ASK);
     opts.done = answered;
     opts.done_arg = sync;
     sync->own.joined = sync->joined;
@@ -213,7 +213,7 @@ static uint64_t *numbers_gather(hearth_sync *sync, const size_t *counts, int64_t
         all[before + i] = tensor_hash(sync, &sync->tensors[i]);
     struct hearth_opts opts;
     hearth_opts_init(&opts);
-    opts.tag = hash_mix(sync->id, TAG_EXPLAIN);
+    opts.tag = sync_tag_of(sync, TAG_EXPLAIN);
     opts.timeout_ms = timeout_ms < EXPLAIN_MS ? timeout_ms : EXPLAIN_MS;
     if (hearth_all_gatherv(sync->group, all + before, all, counts, HEARTH_U64, &opts) == HEARTH_OK)
         return all;

@@ -5,7 +5,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "core/hash.h"
 #include "gradient/compressor.h"
 #include "gradient/sync.h"
 
@@ -217,7 +216,7 @@ void sync_compare(hearth_sync *sync)
     hearth_request *comparison = NULL;
     size_t size = (size_t)hearth_size(sync->group), count = sync->bucket_count;
     hearth_opts_init(&opts);
-    opts.tag = hash_mix(sync->id, TAG_COMPARE);
+    opts.tag = sync_tag_of(sync, TAG_COMPARE);
     opts.done = compared;
     opts.done_arg = sync;
     sync->places = heap_alloc(sync->heap, size * count, sizeof *sync->places);

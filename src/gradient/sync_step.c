@@ -127,7 +127,7 @@ void sync_reopen(hearth_sync *sync, enum tensor_progress progress)
 void sync_tag(hearth_sync *sync)
 {
     for (uint32_t b = 0; b < sync->bucket_count; b++)
-        sync->buckets[b].tag = hash_mix(sync->id, TAG_FIRST + b);
+        sync->buckets[b].tag = sync_tag_of(sync, TAG_FIRST + b);
 }
 
 static int buckets_make(hearth_sync *sync, struct bucket_item *items, struct bucket *plan)

@@ -4,7 +4,6 @@
  * and not in the wait: members may wait for several syncs in different orders. A member that voted for
  * the step and does not hear the vote cannot know what the others do: it ends the group, and the next one
  * decides (sync_decide.h). */
-#include "core/hash.h"
 #include "gradient/compressor.h"
 #include "gradient/sync.h"
 
@@ -13,7 +12,7 @@ static void vote_start(hearth_sync *sync)
     struct hearth_opts opts;
     hearth_request *vote = NULL;
     hearth_opts_init(&opts);
-    opts.tag = hash_mix(sync->id, TAG_VOTE);
+    opts.tag = sync_tag_of(sync, TAG_VOTE);
     mutex_lock(&sync->lock);
     sync->ballot = sync->spoiled;
     sync->stage = sync->spoiled ? STAGE_OPEN : STAGE_PREPARED;
@@ -114,7 +113,7 @@ void sync_vote_drop(hearth_sync *sync, bool owed)
     struct error why;
     error_set(&why, HEARTH_ABORTED, hearth_rank(sync->group), "sync: the step was given up");
     if (owed && sync->formed)
-        node_refuse(sync->group, hash_mix(sync->id, TAG_VOTE), &why);
+        node_refuse(sync->group, sync_tag_of(sync, TAG_VOTE), &why);
     if (sync->vote == NULL)
         return;
     int status = vote_hear(sync, 0, &why);

@@ -275,7 +275,7 @@ static int go_on(struct attempt *a, struct formed *f, struct error *error)
 {
     int status = node_move_attachments(a->from, &f->inner->world, &a->call.interrupted, error);
     if (status < 0)
-        residence_leave(f);
+        residence_leave(f, false);
     return status;
 }
 

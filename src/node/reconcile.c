@@ -10,11 +10,11 @@
 
 #include <string.h>
 
+#include "core/derived_id.h"
 #include "node/call.h"
 
-#define TAG_RECONCILE UINT64_C(0x6865617274684103)
-#define TIMEOUT_MS    20000 /* a lost member ends it sooner */
-#define COUNT_MAX     1024u /* of attachments that have something to say */
+#define TIMEOUT_MS 20000 /* a lost member ends it sooner */
+#define COUNT_MAX  1024u /* of attachments that have something to say */
 
 struct reconciliation {
     hearth_group *from, *to;
@@ -30,7 +30,7 @@ static int exchange(const struct reconciliation *r, const void *own, void *all, 
     struct call call = {
         .kind = PLAN_ALL_GATHER, .source = own, .target = all, .count = words, .dtype = HEARTH_U64};
     hearth_opts_init(&opts);
-    opts.tag = TAG_RECONCILE;
+    opts.tag = derived_id(ID_RECONCILE_TAG, group_view(r->to->group)->group, 0, 0);
     opts.timeout_ms = TIMEOUT_MS;
     int status = call_run_unless(r->to, &call, &opts, r->stop);
     if (status != HEARTH_OK)
