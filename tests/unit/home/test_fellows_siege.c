@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Strangers, liars and forged sightings: bounded, refused, and true nodes are joined all the same. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -330,14 +332,17 @@ static void revoke_at_first(const struct node_id *id)
     struct trust_list *list = credentials_trust(v->all[0].credentials);
     struct trust_entry entry = {.id = *id, .revoked = true};
     struct error error;
-    char path[128];
+    char path[128], folder[128];
 
+    snprintf(folder, sizeof(folder), "%s", trust_list_path(list));
+    *strrchr(folder, '/') = '\0';
+    assert_int_equal(mkdir(folder, 0700), 0); /* it went with the file: a change needs one that is there */
+    close(open(trust_list_path(list), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
     assert_int_equal(trust_list_set(list, id, &entry, &error), HEARTH_OK);
     assert_int_equal(unlink(trust_list_path(list)), 0);
     snprintf(path, sizeof(path), "%s.lock", trust_list_path(list));
     (void)unlink(path);
-    *strrchr(path, '/') = '\0';
-    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(rmdir(folder), 0);
 }
 
 /* Who was proven, and has waited with its hello until its key was revoked, does not get in by that. */
