@@ -266,7 +266,7 @@ class Attacks(Place):
         closed, middle, *doors = range(free_port(4), 65536)[:4]
         self.garrison.stranger("record", middle, "127.0.0.1", doors[0], self.garrison.file("recorded")).hear("record")
         _, texts = self.redirected(doors, [closed, middle])
-        self.assertRegex(texts[0], "another member listens there")
+        self.assertRegex(texts[0], "another node listens there")
 
     def test_replayed(self):
         recorded = self.garrison.file("recorded")
