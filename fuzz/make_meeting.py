@@ -56,6 +56,7 @@ def seeds():
     yield "roster_no_cluster", message("roster", struct.pack("<QII", 0, 0, 1) + member())
     yield "welcome_empty", message("welcome", struct.pack("<II", 0, 8))
     yield "welcome_short_secret", message("welcome", struct.pack("<II", 2, 8) + bytes(31))
+    yield "refuse_pending", message("refuse", error(-209, 1, "not yet"))
     yield "bad_magic", message("go", b"", magic=b"HF")
     yield "bad_version", message("go", b"", version=2)
     yield "bad_kind", message("7", b"")
