@@ -32,27 +32,6 @@ bool args_int(const char *text, int64_t min, int64_t max, int64_t *value)
     return true;
 }
 
-bool args_size(const char *text, size_t *bytes)
-{
-    char *end;
-    unsigned shift = 0;
-    errno = 0;
-    unsigned long long number = strtoull(text, &end, 10);
-    if (!isdigit((unsigned char)text[0]) || errno)
-        return false;
-    if (*end) {
-        static const char units[] = "KMG";
-        const char *unit = strchr(units, toupper((unsigned char)*end));
-        if (!unit || end[1])
-            return false;
-        shift = 10 * (unsigned)(unit - units + 1);
-    }
-    if (number > (ARG_SIZE_MAX >> shift))
-        return false;
-    *bytes = (size_t)(number << shift);
-    return true;
-}
-
 /* A finite number >= 0 and what follows it. strtod alone would take "inf", "nan" and "0x1p3". */
 static bool real_with_unit(const char *text, double *number, const char **unit)
 {
@@ -88,6 +67,20 @@ static bool by_unit(const char *text, const struct unit *units, size_t count, do
     return false;
 }
 
+bool args_size(const char *text, size_t *bytes)
+{
+    static const struct unit units[] = {
+        {"", 1},        {"B", 1},        {"K", 1024},   {"KB", 1024},   {"KiB", 1024},   {"M", 0x1p20},
+        {"MB", 0x1p20}, {"MiB", 0x1p20}, {"G", 0x1p30}, {"GB", 0x1p30}, {"GiB", 0x1p30},
+    };
+    double value;
+    if (!by_unit(text, units, sizeof units / sizeof *units, &value) || value > (double)ARG_SIZE_MAX ||
+        value != floor(value))
+        return false;
+    *bytes = (size_t)value;
+    return true;
+}
+
 bool args_count(const char *text, size_t *count)
 {
     static const struct unit units[] = {{"", 1}, {"K", 1e3}, {"M", 1e6}, {"B", 1e9}};
@@ -101,12 +94,31 @@ bool args_count(const char *text, size_t *count)
     return true;
 }
 
+/* "Mbps", "mbps"; "MBps" may mean bytes, and is not taken. */
+static bool per_second(const char *text, double *value)
+{
+    static const char prefixes[] = "kmgt";
+    double number, factor = 1;
+    const char *unit;
+    if (!real_with_unit(text, &number, &unit))
+        return false;
+    const char *prefix = *unit ? strchr(prefixes, tolower((unsigned char)*unit)) : NULL;
+    for (int i = 0; prefix && i <= (int)(prefix - prefixes); i++)
+        factor *= 1000;
+    *value = number * factor / 8;
+    return strcmp(unit + (prefix != NULL), "bps") == 0;
+}
+
 bool args_rate(const char *text, double *bytes_per_s)
 {
-    static const struct unit units[] = {
-        {"bit", 1.0 / 8}, {"kbit", 1e3 / 8}, {"mbit", 1e6 / 8}, {"gbit", 1e9 / 8}, {"tbit", 1e12 / 8}};
+    static const struct unit units[] = {{"bit", 1.0 / 8},    {"kbit", 1e3 / 8},   {"mbit", 1e6 / 8},
+                                        {"gbit", 1e9 / 8},   {"tbit", 1e12 / 8},  {"bit/s", 1.0 / 8},
+                                        {"kbit/s", 1e3 / 8}, {"mbit/s", 1e6 / 8}, {"gbit/s", 1e9 / 8},
+                                        {"tbit/s", 1e12 / 8}};
     double value;
-    if (!by_unit(text, units, sizeof units / sizeof *units, &value) || value <= 0)
+    if (!by_unit(text, units, sizeof units / sizeof *units, &value) && !per_second(text, &value))
+        return false;
+    if (value <= 0)
         return false;
     *bytes_per_s = value;
     return true;
@@ -255,7 +267,7 @@ static void accepted(const struct arg *arg, char *text, size_t size)
         [ARG_FLAG] = "no value",
         [ARG_REAL] = "a number above 0, like 0.1",
         [ARG_COUNT] = "a whole number from 1 to 1000B, plain or with K, M or B (powers of 1000), like 350M",
-        [ARG_RATE] = "bits per second with a unit, like 100mbit, 1gbit or 2.5gbit",
+        [ARG_RATE] = "bits per second with a unit, like 100mbit, 1gbit, 2.5gbit or 100Mbps",
         [ARG_DURATION] = "a time with a unit, like 200us, 1ms or 0.5s",
         [ARG_INTS] = "whole numbers from 1, by commas, like 4,4",
         [ARG_TEXT] = "a text",
@@ -272,7 +284,9 @@ static void accepted(const struct arg *arg, char *text, size_t size)
     else if (arg->type == ARG_CHOICE)
         join_choices(arg, text, size);
     else if (arg->type == ARG_SIZE)
-        snprintf(text, size, "bytes%s, plain or with K, M or G (powers of 1024), up to 1024G", min);
+        snprintf(text, size,
+                 "whole bytes%s, plain or with K, M or G (powers of 1024), like 64K or 1.5M, up to 1024G",
+                 min);
     else if (arg->type == ARG_SIZES)
         snprintf(text, size, "sizes by commas, like 4,64K,100M%s, K, M and G are powers of 1024", min);
     else
@@ -344,7 +358,10 @@ static void print_usage(const struct usage *usage)
         if (arg->type == ARG_WORD)
             printf(arg->min ? " %s" : " [%s]", arg->name);
     }
-    printf(" [options]%s%s\n\n", rest ? " -- " : "", rest ? rest->name : "");
+    printf(" [options]");
+    if (rest)
+        printf(rest->min ? " -- %s" : " [-- %s]", rest->name);
+    printf("\n\n");
 }
 
 static void print_help(const struct usage *usage)
@@ -358,12 +375,14 @@ static void print_help(const struct usage *usage)
         print_arg(&usage->args[i]);
     putchar('\n');
     if (has_type(usage, ARG_SIZE, ARG_SIZES))
-        puts("SIZE: bytes, plain or with K, M or G, powers of 1024 (100M is 104,857,600 bytes).");
+        puts("SIZE: bytes, plain or with K, M or G, powers of 1024 (100M and 100MB are 104,857,600 bytes).");
     if (has_type(usage, ARG_COUNT, ARG_COUNT))
         puts("COUNT: plain or with K, M or B, powers of 1000 (1.3B is 1,300,000,000).");
     if (has_type(usage, ARG_RATE, ARG_DURATION))
-        puts("RATE: bits a second, decimal: 100mbit, 1gbit. TIME: 200us, 1ms, 2s.");
-    if (rest)
+        puts("RATE: bits a second, decimal: 100mbit, 1gbit, 100Mbps. TIME: 200us, 1ms, 2s.");
+    if (usage->exit_codes)
+        printf("Exit code: %s\n", usage->exit_codes);
+    else if (rest)
         puts("Exit code: 0 when all ended with 0, else that of the first that failed (128 + N: killed by "
              "signal\n"
              "N; 126, 127: could not be run, was not found), 1 the launcher failed, 2 wrong usage.");
@@ -413,7 +432,8 @@ const char *args_nearest(const char *text, const char *const *names, size_t coun
     for (size_t i = 0; i < count; i++) {
         size_t prefix = strncmp(names[i], text, strlen(text)) == 0 && *text;
         size_t d = prefix ? 1 : distance(text, names[i]);
-        if (d < best_distance) {
+        size_t longer = strlen(names[i]) > strlen(text) ? strlen(names[i]) : strlen(text);
+        if (d < best_distance && (prefix || d < longer)) { /* not by changing every letter */
             best = names[i];
             best_distance = d;
         }
@@ -421,8 +441,10 @@ const char *args_nearest(const char *text, const char *const *names, size_t coun
     return best;
 }
 
-static int refuse_flag(const struct usage *usage, const char *name)
+/* `word`: as it was typed. */
+static int refuse_flag(const struct usage *usage, const char *word, const char *name)
 {
+    int len = (int)strcspn(word, "=");
     const char *names[NAMES_MAX];
     size_t count = 0;
     for (size_t i = 0; i < usage->count && count < NAMES_MAX - 1; i++) {
@@ -432,9 +454,8 @@ static int refuse_flag(const struct usage *usage, const char *name)
     names[count++] = "help";
     const char *near = args_nearest(name, names, count);
     if (near)
-        return args_refuse(usage, "there is no flag %s%s; did you mean %s%s?", dashes(name), name,
-                           dashes(near), near);
-    return args_refuse(usage, "there is no flag %s%s", dashes(name), name);
+        return args_refuse(usage, "there is no flag %.*s; did you mean %s%s?", len, word, dashes(near), near);
+    return args_refuse(usage, "there is no flag %.*s", len, word);
 }
 
 static const char *nearest_choice(const struct arg *arg, const char *value)
@@ -472,35 +493,55 @@ static const struct arg *find_arg(const struct usage *usage, const char *name)
     return NULL;
 }
 
+/* The flag of "--name", "--name=value", "-n", "-n2" and "-n=2"; `value` is NULL if it stands alone. NULL:
+ * there is no such flag, and `name` is what was typed. */
+static const struct arg *read_flag(const struct usage *usage, const char *word,
+                                   char name[static NAME_MAX_LEN], const char **value)
+{
+    const char *flag = word + (word[1] == '-' ? 2 : 1), *equals = strchr(flag, '=');
+    const char letter[2] = {flag[0], 0};
+    const struct arg *arg = word[1] == '-' ? NULL : find_arg(usage, letter);
+    if (arg) {
+        snprintf(name, NAME_MAX_LEN, "%s", letter);
+        *value = !flag[1] ? NULL : flag[1] == '=' ? flag + 2 : flag + 1;
+        return arg;
+    }
+    snprintf(name, NAME_MAX_LEN, "%.*s", equals ? (int)(equals - flag) : (int)strlen(flag), flag);
+    *value = equals ? equals + 1 : NULL;
+    return word[1] == '-' ? find_arg(usage, name) : NULL;
+}
+
 /* One flag at argv[*at]; moves on past its value if that stands alone. ARGS_GO or an exit code. */
 static int parse_flag(const struct usage *usage, int argc, char **argv, int *at)
 {
     char name[NAME_MAX_LEN], words[ACCEPTED_MAX];
-    const char *flag = argv[*at] + (argv[*at][1] == '-' ? 2 : 1), *equals = strchr(flag, '=');
-    snprintf(name, sizeof name, "%.*s", equals ? (int)(equals - flag) : (int)strlen(flag), flag);
-    const struct arg *arg = find_arg(usage, name);
+    const char *value;
+    const struct arg *arg = read_flag(usage, argv[*at], name, &value);
     if (!arg)
-        return refuse_flag(usage, name);
-    if (arg->type == ARG_FLAG && !equals) {
+        return refuse_flag(usage, argv[*at], name);
+    if (arg->given)
+        *arg->given = true;
+    if (arg->type == ARG_FLAG && !value) {
         *(bool *)arg->target = true;
         return ARGS_GO;
     }
     if (arg->type == ARG_FLAG)
         return args_refuse(usage, "%s%s takes no value", dashes(name), name);
-    if (!equals && *at + 1 >= argc) {
+    if (!value && *at + 1 >= argc) {
         accepted(arg, words, sizeof words);
         return args_refuse(usage, "%s%s needs a value: %s", dashes(name), name, words);
     }
-    const char *value = equals ? equals + 1 : argv[++*at];
+    if (!value)
+        value = argv[++*at];
     return set_value(arg, value) ? ARGS_GO : refuse_value(usage, arg, value);
 }
 
-/* "--name", or one dash and one letter; a value may follow after "=". */
+/* "--name", or one dash and a letter. */
 static bool is_flag(const char *word)
 {
     if (word[0] != '-' || !word[1])
         return false;
-    return word[1] == '-' ? word[2] != 0 : word[2] == 0 || word[2] == '=';
+    return word[1] == '-' ? word[2] != 0 : isalpha((unsigned char)word[1]) != 0;
 }
 
 /* The place in the table of the next ARG_WORD from there; usage->count: there is none. */
@@ -541,15 +582,27 @@ static int parse_words(const struct usage *usage, int argc, char **argv)
     return ARGS_GO;
 }
 
-int args_parse(const struct usage *usage, int argc, char **argv)
+/* Where words that are not ours begin, which are written down; argc if there are none. */
+static int cut_rest(const struct usage *usage, int argc, char **argv)
 {
     const struct arg *rest = find_rest(usage);
     for (int i = 1; rest && i < argc; i++) {
-        if (strcmp(argv[i], "--") == 0) {
-            *(char ***)rest->target = argv + i + 1;
-            argc = i;
+        char name[NAME_MAX_LEN];
+        const char *value;
+        bool dashes_alone = strcmp(argv[i], "--") == 0;
+        if (dashes_alone || (rest->min && !is_flag(argv[i]))) {
+            *(char ***)rest->target = argv + i + dashes_alone;
+            return i;
         }
+        const struct arg *arg = is_flag(argv[i]) ? read_flag(usage, argv[i], name, &value) : NULL;
+        i += arg && arg->type != ARG_FLAG && !value;
     }
+    return argc;
+}
+
+int args_parse(const struct usage *usage, int argc, char **argv)
+{
+    argc = cut_rest(usage, argc, argv);
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             print_help(usage);

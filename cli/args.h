@@ -24,16 +24,17 @@ enum arg_type {
     ARG_FLAG,     /* bool; takes no value */
     ARG_INT,      /* int, min..max */
     ARG_REAL,     /* double > 0 */
-    ARG_SIZE,     /* size_t, bytes: 4096, 64K, 100M, 1G (powers of 1024) */
+    ARG_SIZE,     /* size_t, bytes: 4096, 64K, 1.5M, 1GB (powers of 1024) */
     ARG_COUNT,    /* size_t >= 1, of things: 4096, 350M, 1.3B (powers of 1000) */
     ARG_SIZES,    /* struct arg_list of sizes, by commas */
     ARG_INTS,     /* struct arg_list of whole numbers >= 1, by commas */
-    ARG_RATE,     /* double, bytes per second: 100mbit, 1gbit (decimal bits) */
+    ARG_RATE,     /* double, bytes per second: 100mbit, 1Gbps (decimal bits) */
     ARG_DURATION, /* double, seconds: 200us, 1ms, 2s */
     ARG_CHOICE,   /* int: index of the name */
     ARG_TEXT,     /* const char *, lent by argv */
     ARG_WORD,     /* const char *, lent by argv: stands alone, without a flag; in the order of the table */
-    ARG_REST      /* char **, lent by argv: what stands after --, which is not ours to read */
+    ARG_REST      /* char **, lent by argv: what stands after --, which is not ours to read; if it must be
+                     there (min 1), also from the first word on that is no flag */
 };
 
 typedef const char *arg_choice(int index); /* NULL after the last */
@@ -43,7 +44,9 @@ struct arg {
     enum arg_type type;
     void *target; /* holds the default; written when the flag is there */
     const char *about;
-    int64_t min, max;       /* ARG_INT; ARG_SIZE, ARG_SIZES: min only; ARG_WORD: min 1 = it must be there */
+    int64_t min, max;       /* ARG_INT; ARG_SIZE, ARG_SIZES: min only; ARG_WORD, ARG_REST: min 1 = it must be
+                               there */
+    bool *given;            /* NULL, or set where the flag is there: some mean nothing beside others */
     const char *word;       /* ARG_INT: this word stands for 0 */
     arg_choice *choice;     /* ARG_CHOICE */
     const char *value_name; /* in the help; NULL = by type */
@@ -55,6 +58,7 @@ struct usage {
     const char *example;
     const struct arg *args;
     size_t count;
+    const char *exit_codes; /* for the help; NULL: the usual ones */
 };
 
 /* argv[0] is the command's own name. ARGS_GO, or the code to exit with: EXIT_GOOD after --help, EXIT_USAGE

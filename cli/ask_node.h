@@ -7,6 +7,7 @@
 
 #include "cli/args.h"
 
+#define EXIT_CODES_NODE "0 shown, 1 the node did not answer as it should, 2 wrong usage, 3 no node runs here."
 enum { EXIT_NO_NODE = 3 }; /* beside those of args.h: there is nobody to ask */
 
 /* One question, "status": the answer as an object, the caller's then. ARGS_GO; EXIT_NO_NODE without a word:

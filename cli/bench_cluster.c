@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/json.h"
 #include "cli/progress.h"
+#include "cli/route.h"
 #include "cli/text.h"
 
 #define PATIENCE_S      30.0
@@ -206,7 +207,7 @@ static int check(struct bench *b, const struct usage *usage)
     snprintf(b->plan.codec, sizeof b->plan.codec, "%s", b->codec);
     b->plan.size_count = (uint32_t)b->sizes.count;
     b->plan.repeat = (uint32_t)b->repeat;
-    return ARGS_GO;
+    return route_check_bind(usage, b->bind);
 }
 
 int bench_cluster(int argc, char **argv)
@@ -228,7 +229,10 @@ int bench_cluster(int argc, char **argv)
         "bench cluster",
         "Measures all_reduce across this machine and those where `hearth up` runs. `bus` is what each member "
         "sends; `bound` is what no algorithm can beat on lines as they were measured.",
-        "hearth bench cluster --sizes 1M,16M", args, sizeof args / sizeof *args};
+        "hearth bench cluster --sizes 1M,16M",
+        args,
+        sizeof args / sizeof *args,
+        NULL};
     int code = args_parse(&usage, argc - 1, argv + 1);
     if (code == ARGS_GO)
         code = check(&b, &usage);

@@ -281,7 +281,10 @@ int bench_kernels(int argc, char **argv)
         "How fast arrays are combined, converted and compressed, each kernel measured in turns with a memcpy "
         "of the same bytes (median of at least 9 turns), and compared bit for bit with the scalar one; topk "
         "also beside what others do: nth_element and sort of (magnitude, index).",
-        "hearth bench kernels --match encode_feedback --threads 2", args, sizeof args / sizeof *args};
+        "hearth bench kernels --match encode_feedback --threads 2",
+        args,
+        sizeof args / sizeof *args,
+        NULL};
     int code = args_parse(&usage, argc - 1, argv + 1);
     if (code != ARGS_GO)
         return code;

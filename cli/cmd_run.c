@@ -394,7 +394,7 @@ int cmd_run(int argc, char **argv)
         {"no-prefix", ARG_FLAG, &run.no_prefix, .about = "lines without the rank in front"},
         {"verbose", ARG_FLAG, &run.verbose,
          .about = "say who runs where, the network, and whose the secret is"},
-        {"PROGRAM [ARGUMENTS]", ARG_REST, &run.args,
+        {"PROGRAM [ARGUMENTS]", ARG_REST, &run.args, .min = 1,
          .about = "what to run; it gets its rank by HEARTH_RANK, or by RANK and what else torchrun sets"},
     };
     const struct usage usage = {
@@ -402,16 +402,21 @@ int cmd_run(int argc, char **argv)
         "Starts a program as the ranks of one job and stays until all have ended. Signals are passed on, "
         "a second Ctrl-C kills; when a rank fails, the others are ended. Rank 0 reads standard input. Ranks "
         "talk encrypted, with a secret that only they have.",
-        "hearth run -n 4 -- ./train --epochs 3", args, sizeof args / sizeof *args};
+        "hearth run -n 4 -- ./train --epochs 3",
+        args,
+        sizeof args / sizeof *args,
+        NULL};
     if (argc == 2 && strcmp(argv[1], "--child") == 0) /* at the other end of ssh */
         return keeper_serve(STDIN_FILENO, STDOUT_FILENO);
     int code = args_parse(&usage, argc, argv);
     if (code == ARGS_GO && (!run.args || !run.args[0]))
-        code = args_refuse(&usage, "there is no program; it stands after --");
+        code = args_refuse(&usage, "there is no program; it stands last, after --");
     if (code == ARGS_GO && run.grace_s > GRACE_MAX)
         code = args_refuse(&usage, "--grace is longer than a day");
     if (code == ARGS_GO)
         code = settle_hosts(&run, &usage);
+    if (code == ARGS_GO && !run.spread) /* other machines have other interfaces */
+        code = route_check_bind(&usage, run.bind);
     if (code == ARGS_GO)
         code = settle_secrecy(&run, &usage);
     if (code == ARGS_GO)

@@ -161,13 +161,17 @@ int cmd_sim(int argc, char **argv)
         "long the collective takes, how near that is to the bound of the network, and how many "
         "messages it needs. Algorithms that need too much memory or time are left out. With --compress: "
         "what a step of training costs by the cost model, codec by codec.",
-        "hearth sim --ranks 1000 --bytes 100M --rate 1gbit --rtt 200us --algo all", args,
-        sizeof args / sizeof *args};
+        "hearth sim --ranks 1000 --bytes 100M --rate 1gbit --rtt 200us --algo all",
+        args,
+        sizeof args / sizeof *args,
+        NULL};
     scene_init(&sim.scene);
     scene_args(&sim.scene, args + 4);
     int code = args_parse(&usage, argc, argv);
     if (code != ARGS_GO)
         return code;
+    if (sim.params > 0 && sim.scene.bytes_given)
+        return args_refuse(&usage, "--params and --bytes both say how large the buffer is; take one of them");
     if (sim.params > 0)
         sim.scene.bytes = sim.params * hearth_dtype_size((enum hearth_dtype)sim.scene.dtype);
     code = scene_build(&sim.scene, &usage);

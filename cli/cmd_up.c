@@ -16,6 +16,7 @@
 #include "cli/commands.h"
 #include "cli/demo.h"
 #include "cli/post.h"
+#include "cli/route.h"
 #include "cli/signals.h"
 #include "cli/text.h"
 #include "cli/up_program.h"
@@ -39,7 +40,7 @@ struct up {
     /* What the user says. */
     const char *job, *seeds, *bind;
     int min, port, health;
-    bool allow_demo, once;
+    bool allow_demo, once, job_given, min_given;
     char **args;
 
     struct cluster cluster;
@@ -318,13 +319,13 @@ static int check(const struct up *up, const struct usage *usage)
 {
     if (up->args && !up->args[0])
         return args_refuse(usage, "there is no program after --");
-    if (!up->args && (up->once || strcmp(up->job, "up") != 0 || up->min != 2))
+    if (!up->args && (up->once || up->job_given || up->min_given))
         return args_refuse(usage, "--job, --min and --once are about a program, which stands after --");
     if (up->args && up->allow_demo)
         return args_refuse(usage, "--allow-demo is for a machine without a program of its own");
     if (strlen(up->job) > 63)
         return args_refuse(usage, "--job is longer than 63 letters");
-    return ARGS_GO;
+    return route_check_bind(usage, up->bind);
 }
 
 int cmd_up(int argc, char **argv)
@@ -332,10 +333,10 @@ int cmd_up(int argc, char **argv)
     static struct up up; /* large: it holds the status */
     up = (struct up){.job = "up", .min = 2, .health = -1};
     const struct arg args[] = {
-        {"job", ARG_TEXT, &up.job, .value_name = "NAME",
+        {"job", ARG_TEXT, &up.job, .value_name = "NAME", .given = &up.job_given,
          .about = "with a program: machines with the same run it together (default up)"},
         {"min", ARG_INT, &up.min, .about = "with a program: it starts when so many are there (default 2)",
-         .min = 1, .max = UP_MEMBERS_MAX},
+         .min = 1, .max = UP_MEMBERS_MAX, .given = &up.min_given},
         {"once", ARG_FLAG, &up.once,
          .about = "with a program: end when a machine is lost, instead of starting it again with the others"},
         {"allow-demo", ARG_FLAG, &up.allow_demo,
@@ -356,7 +357,12 @@ int cmd_up(int argc, char **argv)
         "others can measure with it (hearth bench cluster). With a program: starts it here, once, together "
         "with the other machines that are up for the same job; a machine that is lost ends it, and it is "
         "started again with those who are left. The exit code is the program's.",
-        "hearth up", args, sizeof args / sizeof *args};
+        "hearth up",
+        args,
+        sizeof args / sizeof *args,
+        "0 left by a signal, without a program; with one its own (128 + N: killed by signal N; 126, 127: "
+        "could\n"
+        "not be run, was not found), 1 the cluster or the job failed, 2 wrong usage."};
     int code = args_parse(&usage, argc, argv);
     if (code == ARGS_GO)
         code = check(&up, &usage);

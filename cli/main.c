@@ -70,6 +70,10 @@ static const struct command *find_command(const char *name)
 
 static int refuse_command(const char *name)
 {
+    if (name[0] == '-') {
+        fprintf(stderr, "hearth: there is no flag %s here; a command comes first\nTry: hearth help\n", name);
+        return EXIT_USAGE;
+    }
     const char *names[COMMAND_COUNT + 2] = {"help", "--version"};
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         names[i + 2] = commands[i].name;

@@ -12,11 +12,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "cli/args.h"
 #include "os/random.h"
 
 #define PORT_FIRST 20000 /* below those that systems hand out by themselves */
 #define PORT_LAST  32000
 #define PORT_TRIES 200
+#define WHY_MAX    256
 
 /* false: no address of IP. */
 static bool address_text(const struct sockaddr *address, char *text)
@@ -152,4 +154,12 @@ uint16_t route_ports(void)
             return port;
     }
     return 0;
+}
+
+int route_check_bind(const struct usage *usage, const char *bind)
+{
+    char address[ROUTE_TEXT_MAX], interface[ROUTE_IFACE_MAX], why[WHY_MAX];
+    if (!bind || route_bind(bind, address, interface, why, sizeof why))
+        return ARGS_GO;
+    return args_refuse(usage, "--bind %.64s: %s", bind, why);
 }

@@ -22,6 +22,9 @@ bool route_bind(const char *text, char *address, char *interface, char *why, siz
 /* The interface that a job's connections go by: that of `bind` (NULL or empty: not said), else the one that
  * leads to the address `master`. Names of hosts are not looked up. false: none is known. */
 bool route_interface(const char *bind, const char *master, char *interface);
+/* For --bind (NULL: not given). ARGS_GO, or EXIT_USAGE after a message. */
+struct usage;
+int route_check_bind(const struct usage *usage, const char *bind);
 
 /* Two neighbouring TCP ports that nobody listens on; 0: none found. */
 uint16_t route_ports(void);

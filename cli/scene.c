@@ -48,7 +48,7 @@ void scene_args(struct scene *s, struct arg *args)
     const struct arg all[SCENE_ARGS] = {
         {"kind", ARG_CHOICE, &s->kind, .about = "collective (default all_reduce)", .choice = scene_kind},
         {"ranks", ARG_INT, &s->ranks, .about = "members (default 8)", .min = 1, .max = SCENE_RANKS_MAX},
-        {"bytes", ARG_SIZE, &s->bytes,
+        {"bytes", ARG_SIZE, &s->bytes, .given = &s->bytes_given,
          .about = "the whole buffer; where each rank has a part, all parts together (default 1M)", .min = 1},
         {"dtype", ARG_CHOICE, &s->dtype, .about = "type of the elements (default f32)",
          .choice = scene_dtype},

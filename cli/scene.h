@@ -13,7 +13,8 @@
 struct scene {
     /* What the user says. */
     int ranks, root;
-    int kind, dtype;       /* enum plan_kind, enum hearth_dtype */
+    int kind, dtype; /* enum plan_kind, enum hearth_dtype */
+    bool bytes_given;
     size_t bytes;          /* of the whole buffer: where each rank has a part, of all parts together */
     struct arg_list hosts; /* ranks of each host, over and over; empty: all on one */
     double rate, rtt_s, inside_rate, inside_rtt_s; /* bytes/s and s; of one host: without --hosts not used */

@@ -66,7 +66,7 @@ refuses "--ranks '0' is not accepted" bench allreduce --ranks 0
 refuses "--ranks '-1' is not accepted" sim --ranks=-1
 refuses "--ranks needs a value" sim --ranks
 refuses "--bytes '12Q' is not accepted" sim --bytes 12Q
-refuses "--bytes '1.5M' is not accepted" sim --bytes 1.5M
+refuses "--bytes '1.3' is not accepted" sim --bytes 1.3
 refuses "--bytes '0' is not accepted" plan --bytes 0
 refuses "--bytes '4,,8' is not accepted" bench allreduce --bytes 4,,8
 refuses "--bytes 6 is not a whole number of f32 elements" bench allreduce --bytes 6
@@ -90,6 +90,19 @@ refuses "fits no kernel" bench kernels --match nothing
 refuses "smaller than --ranks" demo --batch 2
 refuses "--ranks 1 has nobody to send to" demo --ranks 1
 refuses "--rate '100' is not accepted" demo --rate 100
+refuses "--target 200 is more than 100 percent" demo --target 200
+refuses "a line of the demo has 1 Mbit/s to 1 Tbit/s" demo --rate 1kbit
+refuses "above 10: training would not converge" demo --lr 1000000000
+refuses "--rate means nothing to --local; it goes with the race" demo --local --rate 5mbit
+refuses "--ranks means nothing to --cluster" demo --cluster --ranks 3
+refuses "--epochs means nothing to the race; it goes with --local" demo --epochs 2
+refuses "--params and --bytes both" sim --params 1M --bytes 1M
+refuses "there is no flag -x here; a command comes first" -x
+! grep -q "did you mean" "$scratch/err"
+report $? "and suggests nothing"
+for wrong in "up" "bench cluster" "demo --cluster" "run -n 2"; do
+    refuses "--bind typo: 'typo' is neither an interface nor an address of this machine" $wrong --bind typo $([ "${wrong%% *}" = run ] && echo -- true)
+done
 
 for command in demo plan sim "bench allreduce" "bench kernels"; do
     run $command --help && grep -q "^usage: hearth $command" "$scratch/out" && grep -q "^example:" "$scratch/out" &&
@@ -98,6 +111,13 @@ for command in demo plan sim "bench allreduce" "bench kernels"; do
 done
 run help sim && grep -q "^usage: hearth sim" "$scratch/out"
 report $? "hearth help sim is hearth sim --help"
+run status --help && grep -q "3 no node runs here" "$scratch/out" && run doctor --help && grep -q "1 there is a warning" "$scratch/out" &&
+    run up --help && grep -qF "hearth up [options] [-- PROGRAM [ARGUMENTS]]" "$scratch/out"
+report $? "help has the exit codes of the command, and what may be left out"
+run run -n2 printf "%s\n" x--help && [ "$(grep -c "x--help$" "$scratch/out")" -eq 2 ]
+report $? "run takes -n2, and a program without --"
+run sim --ranks 2 --bytes 1.5MB --rate 100Mbps && grep -q "1.50 MiB .* 100 Mbit/s" "$scratch/out"
+report $? "sizes and rates as people type them"
 run --version && grep -qx "hearth [0-9]*\.[0-9]*\.[0-9]*" "$scratch/out"
 report $? "hearth --version"
 

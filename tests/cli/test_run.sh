@@ -64,7 +64,6 @@ none_left() {
 
 refuses "there is no program" -n 2
 refuses "there is no program" -n 2 --
-refuses "the program stands after --" -n 2 true
 refuses "-n '0' is not accepted" -n 0 -- true
 refuses "-n '1025' is not accepted" -n 1025 -- true
 refuses "there is no flag --host; did you mean --hosts?" --host a -- true

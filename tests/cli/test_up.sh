@@ -83,12 +83,13 @@ refuses 1 "hearth join" none bench cluster
 [ -d $data ] && refuses 1 "belongs to no cluster yet" none demo --cluster
 refuses 2 "--job, --min and --once are about a program" none up --once
 refuses 2 "--job, --min and --once are about a program" none up --job x
+refuses 2 "--job, --min and --once are about a program" none up --min 2
 refuses 2 "there is no program after --" none up --
 refuses 2 "--allow-demo is for a machine without a program" none up --allow-demo -- true
 refuses 2 "--health 'fast' is not accepted" none up --health fast
 refuses 2 "--sizes 6 is not a multiple of 4" none bench cluster --sizes 6
 refuses 2 "--compress:" none bench cluster --compress nonsense
-refuses 2 "--codec, --seeds and --bind go with --cluster" none demo --codec int8
+refuses 2 "--codec means nothing to the race; it goes with --cluster" none demo --codec int8
 refuses 2 "--local and --cluster" none demo --local --cluster
 HEARTH_PLAIN=1 refuses 2 "always encrypted" none up
 
@@ -200,8 +201,7 @@ if [ -d $data ]; then
         --report "$scratch/report.html" >"$scratch/out" 2>"$scratch/err" </dev/null &
     d=$!
     pids+=("$d")
-    runs() { XDG_CONFIG_HOME=$scratch/a "$hearth" status 2>/dev/null | grep -q "hearth-demo .* 3$"; }
-    until_true runs
+    until_true grep -q "3 machines train" "$scratch/out"
     kill -KILL "$b"
     wait "$d"
     grep -q "is lost; plain begins again with 2 machines" "$scratch/err" && grep -q "The 2 replicas are identical" "$scratch/out" &&

@@ -57,6 +57,11 @@ static void test_size(void **state)
                 {"64k", 65536},
                 {"100M", 104857600},
                 {"1G", 1073741824},
+                {"1KB", 1024},
+                {"1KiB", 1024},
+                {"512B", 512},
+                {"1.5M", 3 << 19},
+                {"0.5gb", 1 << 29},
                 {"1024G", (size_t)1 << 40},
                 {"1099511627776", (size_t)1 << 40}};
     static const char *const bad[] = {"",
@@ -65,9 +70,10 @@ static void test_size(void **state)
                                       "+1",
                                       " 1",
                                       "1 K",
-                                      "1KB",
-                                      "1KiB",
-                                      "1.5M",
+                                      "1.3",
+                                      "1.3K",
+                                      "1KBit",
+                                      "1.5.0M",
                                       "0x10",
                                       "1T",
                                       "1025G",
@@ -91,8 +97,8 @@ static void test_size(void **state)
 
 static void test_rate(void **state)
 {
-    static const char *const bad[] = {"",    "1",       "gbit",    "0gbit",   "-1gbit",
-                                      "1gb", "1gbit/s", "infgbit", "nangbit", "1.2.3gbit"};
+    static const char *const bad[] = {"",        "1",       "gbit",      "0gbit", "-1gbit", "1gb",  "1MBps",
+                                      "infgbit", "nangbit", "1.2.3gbit", "bps",   "1psb",   "1xbps"};
     double rate = 7;
     (void)state;
     assert_true(args_rate("1gbit", &rate) && rate == 125e6);
@@ -100,6 +106,10 @@ static void test_rate(void **state)
     assert_true(args_rate("2.5Gbit", &rate) && rate == 312.5e6);
     assert_true(args_rate("10gbit", &rate) && rate == 1.25e9);
     assert_true(args_rate("8bit", &rate) && rate == 1);
+    assert_true(args_rate("100Mbps", &rate) && rate == 12.5e6);
+    assert_true(args_rate("1gbps", &rate) && rate == 125e6);
+    assert_true(args_rate("8bps", &rate) && rate == 1);
+    assert_true(args_rate("1Gbit/s", &rate) && rate == 125e6);
     rate = 7;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         if (args_rate(bad[i], &rate) || rate != 7)
@@ -186,7 +196,7 @@ static int parse(struct options *o, const char *const *words, char *said, size_t
         {"lr", ARG_REAL, &o->lr, .about = "real"},
         {"data", ARG_TEXT, &o->data, .about = "text"},
     };
-    const struct usage usage = {"test", "About.", "hearth test", args, sizeof args / sizeof *args};
+    const struct usage usage = {"test", "About.", "hearth test", args, sizeof args / sizeof *args, NULL};
     static char copies[WORDS_MAX][64];
     char *argv[WORDS_MAX + 1];
     int argc = 0, saved = dup(STDERR_FILENO);
@@ -255,7 +265,9 @@ static void test_refusals(void **state)
         {{"test", "--json=1"}, {"--json takes no value"}},
         {{"test", "--data="}, {"--data ''"}},
         {{"test", "-x", "3"}, {"no flag -x"}},
-        {{"test", "-xyz"}, {"'-xyz' is not a flag"}},
+        {{"test", "-xyz"}, {"no flag -xyz"}},
+        {{"test", "-json"}, {"no flag -json; did you mean --json?"}},
+        {{"test", "-5"}, {"'-5' is not a flag"}},
         {{"test", "word"}, {"'word' is not a flag"}},
         {{"test", "--"}, {"'--' is not a flag"}},
     };
@@ -285,7 +297,7 @@ static void test_rest(void **state)
         {"json", ARG_FLAG, &json, .about = "flag"},
         {"PROGRAM", ARG_REST, &rest, .about = "rest"},
     };
-    const struct usage usage = {"test", "About.", "hearth test", args, 3};
+    const struct usage usage = {"test", "About.", "hearth test", args, 3, NULL};
     char name[] = "test", n[] = "-n", four[] = "4", five[] = "-n=5", end[] = "--", flag[] = "--json",
          help[] = "--help";
     char *line[] = {name, n, four, end, flag, help, end, NULL};
@@ -298,6 +310,32 @@ static void test_rest(void **state)
     assert_true(count == 5 && json && rest == NULL);
     char *wrong[] = {name, four, NULL};
     assert_int_equal(args_parse(&usage, 2, wrong), EXIT_USAGE);
+    char joined[] = "-n6";
+    char *close[] = {name, joined, NULL};
+    assert_int_equal(args_parse(&usage, 2, close), ARGS_GO);
+    assert_true(count == 6);
+}
+
+/* Where a program must be there, it begins with the first word that is no flag. */
+static void test_program_without_dashes(void **state)
+{
+    int count = 1;
+    char **rest = NULL;
+    bool given = false;
+    const struct arg args[] = {
+        {"n", ARG_INT, &count, .about = "int", .min = 1, .max = 9, .given = &given},
+        {"PROGRAM", ARG_REST, &rest, .about = "rest", .min = 1},
+    };
+    const struct usage usage = {"test", "About.", "hearth test", args, 2, NULL};
+    char name[] = "test", n[] = "-n", two[] = "2", program[] = "prog", help[] = "--help", end[] = "--";
+    char *line[] = {name, n, two, program, help, end, NULL};
+    (void)state;
+    assert_int_equal(args_parse(&usage, 6, line), ARGS_GO);
+    assert_true(count == 2 && given && rest == line + 3);
+    char *dashed[] = {name, end, n, NULL};
+    given = false;
+    assert_int_equal(args_parse(&usage, 3, dashed), ARGS_GO);
+    assert_true(!given && rest == dashed + 2);
 }
 
 /* Words stand alone, in the order of the table; one too many is not repeated, since it may be a secret. */
@@ -311,7 +349,7 @@ static void test_words(void **state)
         {"json", ARG_FLAG, &json, .about = "flag"},
         {"NAME", ARG_WORD, &label, .about = "word"},
     };
-    const struct usage usage = {"test", "About.", "hearth test", args, 4};
+    const struct usage usage = {"test", "About.", "hearth test", args, 4, NULL};
     char name[] = "test", flag[] = "--json", one[] = "one", dash[] = "-", two[] = "--file=x",
          more[] = "s3cret";
     char *both[] = {name, one, flag, dash, two, NULL}, *single[] = {name, flag, one, NULL},
@@ -361,10 +399,12 @@ static void test_texts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_size),     cmocka_unit_test(test_count),    cmocka_unit_test(test_rate),
-        cmocka_unit_test(test_duration), cmocka_unit_test(test_int),      cmocka_unit_test(test_nearest),
-        cmocka_unit_test(test_parse),    cmocka_unit_test(test_refusals), cmocka_unit_test(test_rest),
-        cmocka_unit_test(test_words),    cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_size),  cmocka_unit_test(test_count),
+        cmocka_unit_test(test_rate),  cmocka_unit_test(test_duration),
+        cmocka_unit_test(test_int),   cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_parse), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_rest),  cmocka_unit_test(test_program_without_dashes),
+        cmocka_unit_test(test_words), cmocka_unit_test(test_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
