@@ -187,7 +187,7 @@ static int run(struct bench *b, const struct usage *usage)
     int status = measure(b);
     if (status)
         fprintf(stderr, "hearth bench cluster: %s: %s\n", hearth_status_name(status), hearth_error_text());
-    cluster_plan_part(b->group, status);
+    hearth_group_close(b->group);
     return status || b->wrong ? EXIT_FAILED_CHECK : EXIT_GOOD;
 }
 

@@ -12,7 +12,6 @@
 
 #define PLAN_MAGIC   0x4e4c5048u
 #define PLAN_VERSION 2u
-#define PART_MS      2000
 
 /* ---- bytes ---- */
 
@@ -263,14 +262,4 @@ int cluster_form_again(hearth_node *node, const char *job, hearth_group **group,
     free(old);
     free(next);
     return status;
-}
-
-void cluster_plan_part(hearth_group *group, int status)
-{
-    struct hearth_opts opts;
-    hearth_opts_init(&opts);
-    opts.timeout_ms = PART_MS;
-    if (!status)
-        (void)hearth_barrier(group, &opts); /* who is gone by now does not matter any more */
-    hearth_group_close(group);
 }

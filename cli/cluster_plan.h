@@ -63,8 +63,4 @@ bool cluster_lost(int status);
  * and ben". On failure *group is NULL; hearth_error_text says why. */
 int cluster_form_again(hearth_node *node, const char *job, hearth_group **group, char *gone, size_t size);
 
-/* Closes the group. Who closes first ends what others have not begun yet: so, if all went well (`status`), it
- * waits until everybody has come so far, at most two seconds. */
-void cluster_plan_part(hearth_group *group, int status);
-
 #endif

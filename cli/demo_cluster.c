@@ -112,7 +112,7 @@ int demo_cluster(struct demo *demo)
     code = cluster_gather(&usage, &cluster, &what, &group);
     if (code == ARGS_GO) {
         code = run(demo, cluster.node, &group, race);
-        cluster_plan_part(group, code);
+        hearth_group_close(group);
     }
     cluster_leave(&cluster);
     free(race);

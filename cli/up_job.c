@@ -15,9 +15,7 @@
 
 #define SLICE_MS     200
 #define TAG_END      100                  /* + rank */
-#define TAG_LAST     99                   /* the last barrier */
 #define FOREVER_MS   INT64_C(31536000000) /* a year, the longest that there is */
-#define GOODBYE_MS   2000
 #define CODE_RUNNING INT32_MIN
 
 /* What members tell each other about where to meet. */
@@ -285,15 +283,6 @@ void up_job_tell(struct up_job *job, int code)
     /* A failure of the call shows in the others' requests too. */
     (void)hearth_broadcast_nb(job->group, &job->codes[job->rank], 1, HEARTH_I32, job->rank, &opts,
                               &job->ends[job->rank]);
-}
-
-void up_job_finish(struct up_job *job)
-{
-    struct hearth_opts opts;
-    hearth_opts_init(&opts);
-    opts.tag = TAG_LAST;
-    opts.timeout_ms = GOODBYE_MS;
-    (void)hearth_barrier(job->group, &opts); /* who is gone by now does not matter any more */
 }
 
 void up_job_close(struct up_job *job)

@@ -70,8 +70,6 @@ enum up_job_state up_job_look(struct up_job *job, int *who);
 int up_job_failures(const struct up_job *job, char *text, size_t size);
 /* Our program has ended with this code: said to all. */
 void up_job_tell(struct up_job *job, int code);
-/* All programs have ended: until everybody knows, or two seconds. */
-void up_job_finish(struct up_job *job);
 void up_job_close(struct up_job *job);
 
 #endif

@@ -197,7 +197,6 @@ static void take_over(struct up_program *p)
     char text[TEXT_MAX];
     if (up_job_failures(&p->job, text, sizeof text) > 0)
         say(p, "job %s has ended; failed: %s", p->job.name, text);
-    up_job_finish(&p->job);
     up_job_close(&p->job);
     finish(p, p->code);
 }

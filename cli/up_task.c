@@ -49,23 +49,22 @@ static void say(struct up_task *task, hearth_group *group, int starter, int stat
                  hearth_size(group));
 }
 
-static int work(struct up_task *task, hearth_group **group)
+static void work(struct up_task *task, hearth_group **group)
 {
     struct cluster_plan plan = {.kind = task->kind};
     int starter, status = cluster_plan_share(*group, false, &plan, &starter);
     if (status == HEARTH_PROTOCOL || (!status && plan.kind != task->kind)) {
         snprintf(task->said, sizeof task->said, "%s: what is asked for is not known here: other versions?",
                  task->job);
-        return HEARTH_PROTOCOL;
+        return;
     }
     if (status)
-        return status; /* who asked is gone already */
+        return; /* who asked is gone already */
     if (task->kind == CLUSTER_PLAN_BENCH)
         status = cluster_bench_run(*group, &plan.bench, NULL, NULL, &task->quit);
     else
         status = run_demo(task, group, &plan, &starter);
     say(task, *group, starter, status);
-    return status;
 }
 
 static void task_main(void *arg)
@@ -74,8 +73,8 @@ static void task_main(void *arg)
     hearth_group *group = NULL;
     task->said[0] = 0;
     if (hearth_form(task->node, task->job, 1, &group) == HEARTH_OK) {
-        int status = work(task, &group);
-        cluster_plan_part(group, status);
+        work(task, &group);
+        hearth_group_close(group);
     }
     atomic_store(&task->state, UP_TASK_DONE);
     task->ring(task->arg);
