@@ -603,11 +603,10 @@ static void on_control(void *arg, struct link *link, const struct frame *frame, 
 static void on_down(void *arg, struct link *link, const struct error *why)
 {
     struct peer *peer = arg;
-    if (!peer->left) {
-        atomic_fetch_add_explicit(&peer->engine->metrics->connection_errors, 1, memory_order_relaxed);
-        engine_peer_lost(peer->engine, link->rank, link->rank, why->text);
-    }
-    peer->left = true;
+    if (peer->left)
+        return;
+    atomic_fetch_add_explicit(&peer->engine->metrics->connection_errors, 1, memory_order_relaxed);
+    engine_peer_lost(peer->engine, link->rank, link->rank, why->text);
 }
 
 const struct link_events dispatch_events = {

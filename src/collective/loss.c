@@ -244,7 +244,7 @@ void engine_members_lost(struct engine *engine, uint64_t lost, const char *why)
 static bool all_left(const struct engine *engine)
 {
     for (int i = 0; i < engine->size; i++)
-        if (engine->peers[i].doubt_ns != 0 && !engine->peers[i].left)
+        if (engine->peers[i].doubt_ns != 0 && (!engine->peers[i].left || engine->peers[i].lost))
             return false;
     return engine->doubts && !engine->over;
 }

@@ -216,8 +216,8 @@ static void part_wait(hearth_node *node)
         uint32_t heard = bell_heard(node->bell);
         bool moved = node_progress(node), parted = engine_parted(node->engine);
         uint64_t until = engine_deadline(node->engine);
-        bool waits = node->clock.virtual_ns == NULL && clock_real() < deadline;
-        if (parted || (!moved && !waits))
+        bool alone = node->clock.virtual_ns != NULL; /* nobody moves while we are here */
+        if (parted || clock_real() >= deadline || (alone && !moved))
             return;
         if (!moved)
             node_sleep(node, heard, until < deadline ? until : deadline);
