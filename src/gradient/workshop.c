@@ -5,10 +5,14 @@
 #include <string.h>
 
 /* Memory between calls, so that the next step does not have to be given it anew, page by page: for all the
- * tensors of a model that may be on their way at once, but within bounds. */
+ * tensors of a model that may be on their way at once, but within bounds. Calls of many lengths would fill
+ * any bound, each with blocks that fit no other: so all blocks together are at most twice what was out at
+ * once, lately. */
 #define BLOCKS_KEPT 512
 #define BYTES_KEPT  (256u << 20)
 #define SMALL_LEN   (64u << 10)
+#define SPARE       2u    /* times what was out at once */
+#define FORGET      1024u /* a part of that is forgotten whenever all blocks are back: in some steps */
 
 struct workshop {
     struct node_worker worker; /* first: the node knows it by this */
@@ -20,6 +24,9 @@ struct workshop {
     void *block[BLOCKS_KEPT];
     int block_count;
     size_t block_bytes; /* of those that are kept */
+    size_t out_bytes;   /* of those that are in use */
+    size_t most_bytes;  /* in use at once since all were back */
+    size_t usual_bytes; /* the same before that; falls slowly */
     bool hand_runs, stopping;
     struct thread hand;
     struct bell bell;
@@ -91,8 +98,25 @@ void *workshop_take(struct workshop *w, size_t len)
             block = block_make(w, len);
         }
     }
+    if (block != NULL)
+        w->out_bytes += head_of(block)->len;
+    if (w->out_bytes > w->most_bytes)
+        w->most_bytes = w->out_bytes;
     mutex_unlock(&w->lock);
     return block;
+}
+
+/* How much may be kept now. */
+static size_t bytes_allowed(struct workshop *w)
+{
+    if (w->out_bytes == 0) {
+        size_t less = w->usual_bytes - w->usual_bytes / FORGET;
+        w->usual_bytes = w->most_bytes > less ? w->most_bytes : less;
+        w->most_bytes = 0;
+    }
+    size_t most = w->most_bytes > w->usual_bytes ? w->most_bytes : w->usual_bytes;
+    size_t kept = most * SPARE - w->out_bytes;
+    return kept < BYTES_KEPT ? kept : BYTES_KEPT;
 }
 
 void workshop_give(struct workshop *w, void *block)
@@ -100,11 +124,12 @@ void workshop_give(struct workshop *w, void *block)
     if (block == NULL)
         return;
     mutex_lock(&w->lock);
+    w->out_bytes -= head_of(block)->len;
     w->block_bytes += head_of(block)->len;
     if (w->block_count == BLOCKS_KEPT)
         heap_free(head_of(block_remove(w, 0)));
     w->block[w->block_count++] = block;
-    while (w->block_bytes > BYTES_KEPT)
+    for (size_t allowed = bytes_allowed(w); w->block_bytes > allowed;)
         heap_free(head_of(block_remove(w, 0)));
     mutex_unlock(&w->lock);
 }

@@ -94,6 +94,51 @@ static void test_many_small_ones_are_bounded(void **state)
     assert_true(used() - before > all * 4 / 10);
 }
 
+/* Calls of any length, one after the other: what is kept follows what one of them needs, not how many lengths
+ * there were. */
+static void test_many_lengths_are_bounded(void **state)
+{
+    (void)state;
+    size_t before = used(), most = 8 * MIB;
+    for (int round = 0; round < 4; round++)
+        for (size_t len = 16 * 1024; len <= most / 4; len = len * 5 / 4) {
+            void *blocks[4];
+            for (int i = 0; i < 4; i++)
+                assert_non_null(blocks[i] = workshop_take(workshop, len));
+            for (int i = 0; i < 4; i++)
+                workshop_give(workshop, blocks[i]);
+            assert_true(used() - before <= 2 * most + MIB);
+        }
+}
+
+/* After a large one, small ones: its memory goes back in time. */
+static void test_a_large_call_is_forgotten(void **state)
+{
+    (void)state;
+    size_t before = used();
+    workshop_give(workshop, workshop_take(workshop, 64 * MIB));
+    assert_true(used() - before >= 64 * MIB);
+    for (int i = 0; i < 6000; i++)
+        workshop_give(workshop, workshop_take(workshop, MIB));
+    assert_true(used() - before <= 3 * MIB);
+}
+
+/* What all of a step's calls need at once stays for the next step. */
+static void test_a_step_needs_nothing_new(void **state)
+{
+    (void)state;
+    void *blocks[30];
+    size_t after = 0;
+    for (int step = 0; step < 5; step++) {
+        for (size_t i = 0; i < 30; i++)
+            assert_non_null(blocks[i] = workshop_take(workshop, (i + 1) * 100000));
+        for (int i = 0; i < 30; i++)
+            workshop_give(workshop, blocks[i]);
+        assert_true(step == 0 || used() == after);
+        after = used();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -101,6 +146,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_bytes_are_bounded, open_node, close_node),
         cmocka_unit_test_setup_teardown(test_a_block_beyond_all_bounds_is_not_kept, open_node, close_node),
         cmocka_unit_test_setup_teardown(test_many_small_ones_are_bounded, open_node, close_node),
+        cmocka_unit_test_setup_teardown(test_many_lengths_are_bounded, open_node, close_node),
+        cmocka_unit_test_setup_teardown(test_a_large_call_is_forgotten, open_node, close_node),
+        cmocka_unit_test_setup_teardown(test_a_step_needs_nothing_new, open_node, close_node),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
