@@ -87,19 +87,22 @@ void group_tell(struct group *group, uint8_t kind, uint64_t tag, uint64_t sequen
 
 /* ---- time ---- */
 
+/* The rank that an expired operation names is one that has not begun it, as far as is known here: one
+ * that has waits for another itself. */
 static void op_expired(struct op *op)
 {
-    char name[160], awaited[40] = "";
+    char name[160], whom[64] = "";
     struct error ours, theirs;
-    int rank = op_waits_for(op);
+    int rank = op_waits_for(op), lacking = op_lacks(op);
     op_describe(op, name, sizeof name);
     unsigned long long ms = (op->deadline_ns - op->posted_ns) / NS_PER_MS;
     if (rank != RANK_NONE)
-        snprintf(awaited, sizeof awaited, ", waiting for rank %d", rank);
-    error_set(&ours, HEARTH_TIMEOUT, rank, "%s: timed out: not done within the timeout of %llu ms%s", name,
-              ms, awaited);
+        snprintf(whom, sizeof whom, ", waiting for rank %d%s", rank,
+                 lacking == RANK_NONE ? ", which has begun it" : "");
+    error_set(&ours, HEARTH_TIMEOUT, lacking, "%s: timed out: not done within the timeout of %llu ms%s", name,
+              ms, whom);
     error_set(&theirs, HEARTH_ABORTED, op->group->rank,
-              "%s: timed out there: its timeout of %llu ms passed%s", name, ms, awaited);
+              "%s: timed out there: its timeout of %llu ms passed%s", name, ms, whom);
     op_abort(op, &ours, &theirs);
 }
 

@@ -43,6 +43,27 @@ int op_waits_for(const struct op *op)
     return RANK_NONE;
 }
 
+/* Something of the operation has come from that rank: so it takes part, and waits for others itself. */
+static bool has_begun(const struct op *op, int rank)
+{
+    const struct program *program = op->program;
+    for (uint32_t i = 0; i < program->in_count; i++) {
+        const struct inflow *in = &op->in[i];
+        if (program->in[i].peer == rank && (in->floor.index > 0 || in->come != 0))
+            return true;
+    }
+    for (uint32_t i = 0; i < program->out_count; i++)
+        if (program->out[i].peer == rank && op->out[i].granted)
+            return true;
+    return false;
+}
+
+int op_lacks(const struct op *op)
+{
+    int rank = op_waits_for(op);
+    return rank != RANK_NONE && has_begun(op, rank) ? RANK_NONE : rank;
+}
+
 int engine_waits_for(const struct completion *completion)
 {
     const struct op *op = completion->op;

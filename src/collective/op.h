@@ -107,6 +107,7 @@ void op_out_of_memory(struct op *op); /* aborts it for want of memory here */
 void op_describe(const struct op *op, char *text, size_t size);
 /* A rank whose frames it waits for, or RANK_NONE. */
 int op_waits_for(const struct op *op);
+int op_lacks(const struct op *op); /* the same, if nothing of the operation has come from it */
 void op_free_idle(struct list *item);
 
 /* ---- step.c ---- */

@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/derived_id.h"
@@ -65,6 +66,16 @@ static const char *first_word(const char *text)
     return found;
 }
 
+/* Who said it; RANK_NONE: it cannot be read. That member need not be in the group by which it was heard,
+ * where it has no rank. */
+static int rank_of_word(const struct reduction *r, const char *word)
+{
+    static const char before[] = ") on rank ";
+    const char *at = strstr(word, before);
+    long rank = at != NULL ? strtol(at + sizeof before - 1, NULL, 10) : -1;
+    return rank >= 0 && rank < group_size(r->call.group->group) ? (int)rank : RANK_NONE;
+}
+
 /* An operation inside failed; its text counts ranks as its group does. */
 static int fail_inside(struct reduction *r, const hearth_group *hidden, const struct error *error)
 {
@@ -72,6 +83,8 @@ static int fail_inside(struct reduction *r, const hearth_group *hidden, const st
     int rank = rank_across(hidden, r->call.group, error->rank);
     const char *first = first_word(error->text);
     bool same = group_size(hidden->group) == group_size(r->call.group->group);
+    if (first != NULL && error->status == HEARTH_ABORTED && rank_of_word(r, first) != RANK_NONE)
+        rank = rank_of_word(r, first);
     if (first != NULL || same || rank < 0)
         return fail_with(r, error->status, rank, first != NULL ? first : error->text);
     snprintf(reason, sizeof reason, "rank %d, which is rank %d of %d here: %.220s", rank, error->rank,

@@ -75,6 +75,26 @@ static void member(struct cluster *c, int rank, void *arg)
     cluster_meet(c);
 }
 
+/* One takes it back: all others name it, whoever told them. */
+static void cancelling_member(struct cluster *c, int rank, void *arg)
+{
+    struct leaving *l = arg;
+    mass_fill(&l->mass, rank);
+    cluster_meet(c);
+    if (rank == l->who) {
+        hearth_request *request;
+        check_status(start(c, &l->mass, rank, &request), HEARTH_OK);
+        for (int i = 0; i < l->spin; i++)
+            hearth_test(request);
+        hearth_cancel(request);
+        hearth_request_free(request);
+    } else if (mass_step(c, &l->mass, rank) == HEARTH_ABORTED) {
+        check(hearth_error_rank() == l->who, "%s: rank %d blames rank %d for what rank %d did: %s",
+              l->mass.codec, rank, hearth_error_rank(), l->who, hearth_error_text());
+    }
+    cluster_meet(c);
+}
+
 /* Ranks 0, 1 and 4 lead their hosts. */
 static void hosts_open(struct cluster *c)
 {
@@ -91,7 +111,7 @@ static void hosts_open(struct cluster *c)
         c->world[i] = hearth_world(c->nodes[i]);
 }
 
-static void leave(enum hearth_algo algo, unsigned long count)
+static void leave(enum hearth_algo algo, unsigned long count, member_fn *fn)
 {
     for (unsigned long i = 0; i < count; i++) {
         struct cluster c;
@@ -107,7 +127,7 @@ static void leave(enum hearth_algo algo, unsigned long count)
         l.spin = (int)draw_below(&seed, 2000);
         hosts_open(&c);
         mass_open(&l.mass, SIZE);
-        cluster_run(&c, member, &l);
+        cluster_run(&c, fn, &l);
         cluster_close(&c);
         mass_close(&l.mass, SIZE);
     }
@@ -116,13 +136,20 @@ static void leave(enum hearth_algo algo, unsigned long count)
 static void test_two_levels(void **state)
 {
     (void)state;
-    leave(HEARTH_HIERARCHICAL, repeat_count(25));
+    leave(HEARTH_HIERARCHICAL, repeat_count(25), member);
 }
 
 static void test_one_level(void **state)
 {
     (void)state;
-    leave(HEARTH_AUTO, repeat_count(10));
+    leave(HEARTH_AUTO, repeat_count(10), member);
+}
+
+static void test_who_has_cancelled(void **state)
+{
+    (void)state;
+    leave(HEARTH_HIERARCHICAL, repeat_count(15), cancelling_member);
+    leave(HEARTH_AUTO, repeat_count(15), cancelling_member);
 }
 
 int main(void)
@@ -130,6 +157,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_levels),
         cmocka_unit_test(test_one_level),
+        cmocka_unit_test(test_who_has_cancelled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -493,6 +493,42 @@ static void test_deadline_names_who_is_late(void **state)
     }
 }
 
+/* Whatever way the data takes: the rank that is named is the late one, or none, never one that waits too. */
+static void blaming_member(struct cluster *c, int rank, void *arg)
+{
+    const enum hearth_algo *algo = arg;
+    enum { COUNT = 200000, LATE = 2 };
+    int32_t *x = must_alloc(COUNT * sizeof *x);
+    memset(x, 0, COUNT * sizeof *x);
+    struct hearth_opts opts = opts_default();
+    opts.algo = *algo;
+    opts.timeout_ms = 300 * slow_factor() + 10 * rank; /* enough for all but the late one to come */
+    cluster_meet(c);
+    if (rank != LATE &&
+        hearth_all_reduce(c->world[rank], x, x, COUNT, HEARTH_I32, HEARTH_SUM, &opts) == HEARTH_TIMEOUT)
+        check(hearth_error_rank() == LATE || hearth_error_rank() == -1, "%s: rank %d names rank %d: %s",
+              hearth_algo_name(*algo), rank, hearth_error_rank(), hearth_error_text());
+    cluster_meet(c);
+    opts.timeout_ms = -1;
+    if (rank == LATE)
+        check_status(hearth_all_reduce(c->world[rank], x, x, COUNT, HEARTH_I32, HEARTH_SUM, &opts),
+                     HEARTH_ABORTED);
+    free(x);
+}
+
+static void test_deadline_blames_nobody_who_waits(void **state)
+{
+    enum hearth_algo algos[] = {HEARTH_RING, HEARTH_EXCHANGE, HEARTH_DIRECT, HEARTH_HALVING, HEARTH_TREE};
+    (void)state;
+    struct cluster c;
+    cluster_open(&c, 4, NULL);
+    for (size_t i = 0; i < sizeof algos / sizeof *algos; i++) {
+        cluster_run(&c, blaming_member, &algos[i]);
+        cluster_works(&c);
+    }
+    cluster_close(&c);
+}
+
 /* Of the node's config, and zero: only what is done at once. */
 static void test_deadlines_of_config_and_of_zero(void **state)
 {
@@ -532,6 +568,7 @@ int main(void)
         cmocka_unit_test(test_every_collective_restores),
         cmocka_unit_test(test_descriptor),
         cmocka_unit_test(test_deadline_names_who_is_late),
+        cmocka_unit_test(test_deadline_blames_nobody_who_waits),
         cmocka_unit_test(test_deadlines_of_config_and_of_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
