@@ -162,8 +162,20 @@ class Homes(Watched):
         for sync, buffer in zip(syncs, buffers):
             sync.add("w", buffer)
         self.assertEqual(at_once(*[lambda place=place: step(place) for place in range(3)]), [1.0] * 3)
+        self.assertEqual(syncs[0].steps, 1)
+        for place in range(2):
+            buffers[place][0] = 5.0
+            syncs[place].ready(0)
         groups[2].close()
+        for place in range(2):
+            with self.assertRaises(hearth.ViewChanged):
+                syncs[place].wait()
+            self.assertEqual(buffers[place][0], 5.0, "what stands in the buffer is the input")
         at_once(groups[0].reform, groups[1].reform)
+        self.assertFalse(groups[0].behind or groups[1].behind)
+        buffers[0][0] = 7.0
+        at_once(syncs[0].wait, syncs[1].wait)  # sent as it stands now
+        self.assertEqual((buffers[0][0], buffers[1][0], syncs[0].steps, syncs[1].steps), (6.0, 6.0, 2, 2))
         self.assertEqual(at_once(lambda: step(0), lambda: step(1)), [1.0, 1.0])
 
     def test_operations_in_flight_end_when_a_member_forms_again(self):
