@@ -211,6 +211,18 @@ static int missing_error(const struct mesh *mesh, int rank, int status, struct e
                      side->unreached ? " (firewall? wrong network: --bind, --advertise)" : "", list);
 }
 
+/* Who had its time and did not come. */
+static void note_unjoined(const struct mesh *mesh, bool late)
+{
+    if (mesh->setup->unjoined == NULL || stop_asked(mesh->setup->stop))
+        return;
+    for (int i = 0; i < mesh->roster->size; i++) {
+        const struct pairing *p = &mesh->sides[i].pairing;
+        mesh->setup->unjoined[i] =
+            i != mesh->roster->rank && !pairing_done(p) && (late || pairing_hopeless(p, mesh->now_ns));
+    }
+}
+
 /* HEARTH_PENDING, or what ends the attempt. */
 static int mesh_verdict(const struct mesh *mesh, struct error *error)
 {
@@ -224,8 +236,10 @@ static int mesh_verdict(const struct mesh *mesh, struct error *error)
         const struct pairing *p = &mesh->sides[i].pairing;
         if (i == mesh->roster->rank || pairing_done(p))
             continue;
-        if (late || pairing_hopeless(p, mesh->now_ns))
-            return missing_error(mesh, i, late ? HEARTH_TIMEOUT : HEARTH_PEER_LOST, error);
+        if (!late && !pairing_hopeless(p, mesh->now_ns))
+            continue;
+        note_unjoined(mesh, late);
+        return missing_error(mesh, i, late ? HEARTH_TIMEOUT : HEARTH_PEER_LOST, error);
     }
     return HEARTH_PENDING;
 }

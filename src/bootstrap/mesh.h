@@ -75,6 +75,8 @@ struct mesh_setup {
     uint64_t deadline_ns, connect_timeout_ns;
     const struct stop *stop; /* when asked, the deadline has come; NULL: nobody asks */
     uint32_t connect_retries;
+    bool *unjoined; /* by rank: set for those that could not be joined; not where the time was cut short by
+                       `stop`. NULL: nobody wants to know */
 };
 
 /* Joins us to all other members: peers[size], our own place stays MESH_NONE. All addresses of a peer are

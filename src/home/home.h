@@ -57,6 +57,9 @@ int MUST_CHECK home_form(struct home *home, const struct job_wish *wish, uint64_
 /* Our part in it is over. `finished`: and in the job, which is forgotten unless somebody was lost from the
  * formation: then the others may go on with it. */
 void home_end(struct home *home, const struct formation *formation, bool finished);
+/* We could not be joined with this member: for a while, or until it is linked with us anew, the jobs that we
+ * wish for leave out one of us. */
+void home_unreached(struct home *home, const struct identity *member);
 /* `ended` is called when the formation ends by others, and again when more of them go: from the home's
  * thread, or at once if it has ended already; nothing of the home may be called from it. Bit r of `lost`:
  * nothing new will come from rank r. When home_unwatch returns it is not being called. */

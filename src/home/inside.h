@@ -39,6 +39,12 @@ struct home_linked {
     uint64_t late_ns;   /* home_skew */
 };
 
+/* A member that we could not be joined with. */
+struct home_unreached {
+    struct identity id;
+    uint64_t until_ns; /* it counts so long; 0: not at all */
+};
+
 struct home {
     struct home_setup setup; /* strings are copies on the heap */
     struct heap *heap;
@@ -61,6 +67,7 @@ struct home {
     struct home_linked linked[FELLOWS_MAX];
     int linked_count;
     bool gossip_due;
+    struct home_unreached unreached[JOB_UNREACHED_MAX];
 
     /* What was told to the machines last. */
     uint64_t told_instance, told_epoch;

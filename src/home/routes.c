@@ -40,6 +40,9 @@ static void link_up(struct home *home, const struct fellow *fellow, uint64_t now
             home->links_again++;
     }
     linked->fellow = *fellow;
+    for (int i = 0; i < JOB_UNREACHED_MAX; i++) /* by a new way, or at a new address */
+        if (identity_equal(&home->unreached[i].id, &fellow->id))
+            home->unreached[i].until_ns = 0;
     assembly_linked(home->assembly, fellow, now_ns);
     if (!home->gossip_due)
         home->gossip_ns = now_ns + GOSSIP_SOON;

@@ -6,8 +6,9 @@
 #include "home/inside.h"
 #include "os/clock.h"
 
-#define NAMED_MAX 4        /* nodes that a text names */
-#define RECALL_NS NS_PER_S /* a record of a job that is waited for is looked at so often */
+#define NAMED_MAX    4                /* nodes that a text names */
+#define LOOK_NS      NS_PER_S         /* what a wish tells is looked at so often */
+#define UNREACHED_NS (600 * NS_PER_S) /* a member that we could not be joined with is not tried for so long */
 
 /* ---- waiting ---- */
 
@@ -118,34 +119,58 @@ static bool answered(struct home *home, void *arg)
     return !wish->formed || wish->refused;
 }
 
-/* Under the lock. */
-static int remember(struct home *home, const char *job, const struct census *ran, struct error *error)
+void home_unreached(struct home *home, const struct identity *member)
 {
-    if (jobs_remember(home->jobs, job, ran, clock_real()))
+    struct home_unreached *place = home->unreached;
+
+    mutex_lock(&home->lock);
+    for (int i = 0; i < JOB_UNREACHED_MAX; i++) {
+        struct home_unreached *at = &home->unreached[i];
+        bool same = identity_equal(&at->id, member), kept = identity_equal(&place->id, member);
+        if (same || (!kept && at->until_ns < place->until_ns)) /* else the oldest makes room */
+            place = at;
+    }
+    *place = (struct home_unreached){*member, clock_real() + UNREACHED_NS};
+    mutex_unlock(&home->lock);
+}
+
+/* What a wish tells beside what is wished for; it may change while we wait. Under the lock. */
+static int explain_wish(struct home *home, const char *job, const struct census *ran, struct error *error)
+{
+    struct identity apart[JOB_UNREACHED_MAX];
+    uint64_t now_ns = clock_real();
+    int count = 0;
+
+    for (int i = 0; i < JOB_UNREACHED_MAX; i++)
+        if (now_ns < home->unreached[i].until_ns)
+            apart[count++] = home->unreached[i].id;
+    jobs_unreached(home->jobs, job, apart, count, now_ns);
+    if (jobs_remember(home->jobs, job, ran, now_ns))
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "form \"%s\": no memory", job);
     event_signal(&home->wake);
     return HEARTH_OK;
 }
 
-/* What is remembered may be forgotten meanwhile, by a person (`recalled`: there is something): it is looked
- * at again now and then. */
+/* What is remembered may be forgotten meanwhile, by a person (`recalled`: there is something), and who could
+ * not be reached be linked with us: both are looked at again now and then. */
 static int wait_for_answer(struct home *home, struct home_wish *wish, const struct home_patience *patience,
                            struct census *ran, bool recalled, struct error *error)
 {
     int status = HEARTH_OK;
 
     while (!status) {
-        uint64_t look_ns = recalled ? clock_real() + RECALL_NS : NEVER_NS;
+        uint64_t look_ns = clock_real() + LOOK_NS;
         struct home_patience slice = {look_ns < patience->deadline_ns ? look_ns : patience->deadline_ns,
                                       patience->stop};
         bool done = wait_until(home, answered, wish, &slice);
         if (done || patience_over(patience) || clock_real() < look_ns)
             break;
         mutex_unlock(&home->lock);
-        status = job_store_recall(home->store, wish->job, ran, &recalled, error);
+        if (recalled)
+            status = job_store_recall(home->store, wish->job, ran, &recalled, error);
         mutex_lock(&home->lock);
         if (!status)
-            status = remember(home, wish->job, recalled ? ran : NULL, error);
+            status = explain_wish(home, wish->job, recalled ? ran : NULL, error);
     }
     return status;
 }
@@ -195,7 +220,7 @@ static int form_with(struct home *home, const struct job_wish *given, uint64_t d
         return status;
     }
     list_push(&home->wishes, &wish.item);
-    status = remember(home, wish.job, recalled ? view : NULL, error);
+    status = explain_wish(home, wish.job, recalled ? view : NULL, error);
     if (!status)
         status = wait_for_answer(home, &wish, patience, view, recalled, error);
     list_remove(&wish.item);

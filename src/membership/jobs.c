@@ -80,9 +80,6 @@ static int check_wish(const struct job_wish *wish, struct error *error)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "job %s: the place has %zu bytes; at most %d can be told", wish->job,
                          wish->place_len, JOB_PLACE_MAX);
-    if (wish->unreached < 0 || wish->unreached > JOB_UNREACHED_MAX)
-        return error_set(error, HEARTH_INVALID, RANK_NONE, "job %s: at most %d unreached members can be told",
-                         wish->job, JOB_UNREACHED_MAX);
     return HEARTH_OK;
 }
 
@@ -128,6 +125,21 @@ int jobs_remember(struct jobs *jobs, const char *job, const struct census *ran, 
     slot->ran = copy;
     touch(jobs, now_ns);
     return HEARTH_OK;
+}
+
+void jobs_unreached(struct jobs *jobs, const char *job, const struct identity *ids, int count,
+                    uint64_t now_ns)
+{
+    struct job_slot *slot = find_slot(jobs, job);
+    size_t len = (size_t)count * sizeof(*ids);
+
+    if (!slot || slot->state != SLOT_WISHING ||
+        (slot->unreached == count && (count == 0 || memcmp(slot->unreached_id, ids, len) == 0)))
+        return;
+    slot->unreached = count;
+    for (int i = 0; i < count; i++)
+        slot->unreached_id[i] = ids[i];
+    touch(jobs, now_ns);
 }
 
 void jobs_unwish(struct jobs *jobs, const char *job, uint64_t now_ns)
@@ -428,8 +440,8 @@ static void write_report(struct jobs *jobs, struct report *report)
             wish->place = slot->wish.place;
             wish->place_len = slot->wish.place_len;
             wish->ran = slot->ran;
-            wish->unreached = slot->wish.unreached;
-            memcpy(wish->unreached_id, slot->wish.unreached_id, sizeof(wish->unreached_id));
+            wish->unreached = slot->unreached;
+            memcpy(wish->unreached_id, slot->unreached_id, sizeof(wish->unreached_id));
             memcpy(wish->job, slot->wish.job, sizeof(wish->job));
             memcpy(wish->settings, slot->wish.settings, sizeof(wish->settings));
         } else if (slot->formation) {

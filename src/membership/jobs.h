@@ -17,6 +17,8 @@
  *    both.
  *  - A job that ran in another instance, as one of those who wish for it remembers, is formed only when too
  *    few can still run it there (membership/job_record.h).
+ *  - Of two that say they cannot be joined with each other a formation has only one: as few as can be are
+ *    left out, and all are told who and why.
  *  - Wishes with other settings than the first one's are refused; the text names what differs. */
 #ifndef MEMBERSHIP_JOBS_H
 #define MEMBERSHIP_JOBS_H
@@ -51,8 +53,6 @@ struct job_wish {
     char settings[JOB_SETTINGS_MAX]; /* "name=value name=value": what all must have in common */
     uint8_t place[JOB_PLACE_MAX];
     size_t place_len;
-    int unreached; /* members that could not be joined with us lately: a formation has not both */
-    struct identity unreached_id[JOB_UNREACHED_MAX];
 };
 
 /* What was formed. */
@@ -94,6 +94,10 @@ int MUST_CHECK jobs_wish(struct jobs *jobs, const struct job_wish *wish, uint64_
 /* Where a job that we wish for ran last, as far as this member remembers (membership/job_record.h); copied.
  * NULL: it remembers nothing. HEARTH_NO_MEMORY: as before. */
 int MUST_CHECK jobs_remember(struct jobs *jobs, const char *job, const struct census *ran, uint64_t now_ns);
+/* Members that could not be joined with us lately, JOB_UNREACHED_MAX at most: a formation of the job that we
+ * wish for shall not have both. */
+void jobs_unreached(struct jobs *jobs, const char *job, const struct identity *ids, int count,
+                    uint64_t now_ns);
 /* Also ends a formation of the job that jobs_news has not shown yet. */
 void jobs_unwish(struct jobs *jobs, const char *job, uint64_t now_ns);
 void jobs_end(struct jobs *jobs, uint64_t formation, uint64_t now_ns); /* our part in it is over */

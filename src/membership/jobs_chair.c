@@ -154,10 +154,10 @@ static bool take_wish(struct jobs *jobs, const struct told *before, const struct
         memcpy(wish->wish.job, from->job, sizeof(wish->wish.job));
         memcpy(wish->wish.settings, from->settings, sizeof(wish->wish.settings));
         memcpy(wish->wish.place, from->place, from->place_len);
-        wish->wish.unreached = from->unreached;
-        memcpy(wish->wish.unreached_id, from->unreached_id, sizeof(wish->wish.unreached_id));
     }
-    wish->ran = NULL; /* what is remembered may change while it is wished for */
+    wish->unreached = from->unreached; /* these change while it is wished for */
+    memcpy(wish->unreached_id, from->unreached_id, sizeof(wish->unreached_id));
+    wish->ran = NULL;
     if (!from->record)
         return true;
     struct reader r = reader_of(from->record, from->record_len);
@@ -224,7 +224,8 @@ static bool wishes_differ(const struct told *before, const struct told *told)
 
     for (int i = 0; i < told->wishes; i++) {
         const struct told_wish *same = same_wish(before, told->wish[i].serial);
-        differ |= !same || (same->ran == NULL) != (told->wish[i].ran == NULL);
+        differ |= !same || (same->ran == NULL) != (told->wish[i].ran == NULL) ||
+                  same->unreached != told->wish[i].unreached;
     }
     return differ;
 }
@@ -534,7 +535,7 @@ static void send_boards(struct jobs *jobs, uint64_t now_ns)
     board->sequence = ++chair->sequence;
     board->lines = chair->jobs;
     for (int i = 0; i < chair->jobs; i++)
-        job_waits_for(jobs, chair->job[i].job, now_ns, &board->line[i]);
+        job_waits_for(jobs, &chair->job[i], now_ns, &board->line[i]);
     for (int m = 0; m < jobs->census.size; m++)
         if (m != self)
             send_board(jobs, m, now_ns);

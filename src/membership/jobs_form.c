@@ -46,8 +46,9 @@ static bool job_runs(const struct jobs *jobs, const char *job)
     return false;
 }
 
-/* Members that wish for the job, at most CENSUS_MEMBERS_MAX; *due_ns: when they have waited long enough. */
-static int wishers(const struct jobs *jobs, const struct chair_job *job, int *members, uint64_t *due_ns)
+/* Members that wish for the job and can be joined with each other; *due_ns: when they have waited enough. */
+static int wishers(const struct jobs *jobs, struct chair_job *job, int *members, uint64_t now_ns,
+                   uint64_t *due_ns)
 {
     int count = 0, min = 1, missing = 0, residents = 0;
 
@@ -65,6 +66,7 @@ static int wishers(const struct jobs *jobs, const struct chair_job *job, int *me
     }
     if (missing > 0 || residents == 0) /* somebody may still come */
         *due_ns += JOBS_SETTLE_NS;
+    count = chair_together(jobs, job->job, members, count, now_ns, &job->left);
     return count >= min ? count : 0;
 }
 
@@ -180,14 +182,15 @@ static void write_form(struct jobs *jobs, const char *job, const int *members, i
     }
 }
 
-static void form_job(struct jobs *jobs, const char *job, const int *members, int count, uint64_t now_ns)
+static void form_job(struct jobs *jobs, const struct chair_job *job, const int *members, int count,
+                     uint64_t now_ns)
 {
     const struct form *form = &jobs->scratch.form;
 
-    write_form(jobs, job, members, count);
+    write_form(jobs, job->job, members, count);
     size_t len = form_encode(form, jobs->bytes, sizeof(jobs->bytes));
     uint8_t *letter = heap_alloc(jobs->setup.heap, 1, len);
-    struct run *run = letter ? chair_add_run(jobs, form->formation.id, job, now_ns) : NULL;
+    struct run *run = letter ? chair_add_run(jobs, form->formation.id, job->job, now_ns) : NULL;
     if (!run) { /* no memory: tried again with the next board */
         heap_free(letter);
         return;
@@ -200,8 +203,10 @@ static void form_job(struct jobs *jobs, const char *job, const int *members, int
     memcpy(run->members, form->formation.members, sizeof(run->members));
     memcpy(run->serial, form->serial, sizeof(run->serial));
     jobs->chair.changed = true;
-    log_write(&jobs->setup.log, HEARTH_LOG_INFO, "HEARTH-JOB-FORMED", "job %s begins with %d members", job,
-              count);
+    const char *left = job->left.text;
+    log_write(&jobs->setup.log, left[0] ? HEARTH_LOG_WARN : HEARTH_LOG_INFO, "HEARTH-JOB-FORMED",
+              "job %s begins with %d member%s%s%s", job->job, count, count == 1 ? "" : "s",
+              left[0] ? ", " : "", left);
 }
 
 void chair_form(struct jobs *jobs, uint64_t now_ns)
@@ -220,13 +225,13 @@ void chair_form(struct jobs *jobs, uint64_t now_ns)
         refuse_others(jobs, &chair->job[i]);
         if (!jobs->leads || !jobs->quorum || job_runs(jobs, chair->job[i].job))
             continue;
-        int count = wishers(jobs, &chair->job[i], members, &due_ns);
+        int count = wishers(jobs, &chair->job[i], members, now_ns, &due_ns);
         if (count == 0 || chair_elsewhere(jobs, chair->job[i].job, missing))
             continue;
         if (jobs->measuring && order_matters(jobs, members, count))
             due_ns += JOBS_MEASURE_NS;
         if (now_ns >= due_ns)
-            form_job(jobs, chair->job[i].job, members, count, now_ns);
+            form_job(jobs, &chair->job[i], members, count, now_ns);
         else
             chair_sooner(&chair->next_ns, due_ns);
     }

@@ -15,7 +15,9 @@
 #define JOBS_MEASURE_NS (2 * NS_PER_S)    /* so long one waits for a map of those who have just met */
 #define JOBS_LASTS_NS   (3 * NS_PER_S) /* a formation that is known for so long is not given up for another */
 #define JOBS_RUNS_MAX   256            /* formations that the leader knows */
-#define JOBS_ENDED_MAX  16             /* jobs that have ended, likewise; the oldest is forgotten */
+#define JOBS_LEFT_MAX   8
+#define JOBS_LEFT_NS    (600 * NS_PER_S) /* so long its group is not asked to take in who was left out */
+#define JOBS_ENDED_MAX  16               /* jobs that have ended, likewise; the oldest is forgotten */
 
 /* A job that this member has to do with. */
 enum slot_state {
@@ -29,6 +31,8 @@ struct job_slot {
     enum slot_state state;
     struct job_wish wish;
     uint64_t serial, done;
+    int unreached;
+    struct identity unreached_id[JOB_UNREACHED_MAX];
     struct census *ran;          /* wishing: where the job ran last; NULL: nothing is remembered */
     struct formation *formation; /* running, over */
     bool formed_told, over_told;
@@ -45,6 +49,8 @@ struct told_wish {
     struct job_wish wish;
     uint64_t serial, done;
     uint64_t since_ns;
+    int unreached;
+    struct identity unreached_id[JOB_UNREACHED_MAX];
     struct census *ran;         /* where the job ran last, as this member remembers; or NULL */
     char refusal[JOB_TEXT_MAX]; /* "": not refused */
 };
@@ -82,6 +88,14 @@ struct run {
     uint8_t *letter; /* LETTER_FORM; NULL: formed by a leader before */
 };
 
+/* Who is not in a formation because it could not be joined with one of its members. */
+struct left_out {
+    uint64_t since_ns;
+    int count; /* those beyond are not noted */
+    struct identity id[JOBS_LEFT_MAX];
+    char text[160]; /* whom, and why; "": nobody */
+};
+
 /* A job that somebody wishes for or takes part in. */
 struct chair_job {
     char job[JOB_NAME_MAX];
@@ -89,6 +103,7 @@ struct chair_job {
     char settings[JOB_SETTINGS_MAX]; /* of those who run it, or of the first that came */
     uint64_t released_ns;            /* when somebody last let go of a formation of it */
     int ran;                         /* members of its last formation; 0: none is known */
+    struct left_out left;            /* of that, or of what cannot be formed */
     bool wanted;                     /* still, in the count at hand */
 };
 
@@ -174,6 +189,12 @@ void chair_form(struct jobs *jobs, uint64_t now_ns);
 const struct census *chair_elsewhere(const struct jobs *jobs, const char *job,
                                      bool missing[static CENSUS_MEMBERS_MAX]);
 
+/* jobs_apart.c: those of `members` that can be joined with each other stay, in their order; gives their
+ * number, and who is left out. */
+int chair_together(const struct jobs *jobs, const char *job, int *members, int count, uint64_t now_ns,
+                   struct left_out *left);
+bool chair_left_out(const struct left_out *left, const struct identity *id, uint64_t now_ns);
+
 /* jobs_twice.c: a job runs once. */
 void chair_end_twins(struct jobs *jobs, uint64_t now_ns);
 
@@ -184,6 +205,7 @@ void job_differ(const char *theirs, const char *ours, char *text, size_t size);
 /* Of a job that may still run elsewhere: who is waited for. */
 void job_elsewhere(const struct census *ran, const bool *missing, const char *job, char *text, size_t size);
 /* What wishes for the job wait for, and the numbers. */
-void job_waits_for(const struct jobs *jobs, const char *job, uint64_t now_ns, struct board_line *line);
+void job_waits_for(const struct jobs *jobs, const struct chair_job *job, uint64_t now_ns,
+                   struct board_line *line);
 
 #endif

@@ -113,6 +113,7 @@ void job_elsewhere(const struct census *ran, const bool *missing, const char *jo
 
 struct tally {
     int min, wishing, running, holding, silent;
+    int left; /* of those that wish: the group that runs cannot have them */
     struct names wishers, holders, silents;
 };
 
@@ -128,18 +129,20 @@ static void count_runs(const struct jobs *jobs, const char *job, struct tally *t
     }
 }
 
-static void count_members(const struct jobs *jobs, const char *job, uint64_t now_ns, struct tally *t)
+static void count_members(const struct jobs *jobs, const struct chair_job *job, uint64_t now_ns,
+                          struct tally *t)
 {
     for (int m = 0; m < jobs->census.size; m++) {
         const struct told *told = &jobs->chair.told[m];
-        const struct told_wish *wish = chair_wish(jobs, m, job);
+        const struct told_wish *wish = chair_wish(jobs, m, job->job);
         if (wish) {
             t->wishing++;
+            t->left += chair_left_out(&job->left, &jobs->census.members[m].id, now_ns);
             t->min = wish->wish.min > t->min ? wish->wish.min : t->min;
             add_name(&jobs->census, m, &t->wishers);
         }
         for (int p = 0; p < told->parts; p++)
-            if (strcmp(told->part[p].job, job) == 0) {
+            if (strcmp(told->part[p].job, job->job) == 0) {
                 t->holding++;
                 add_name(&jobs->census, m, &t->holders);
             }
@@ -153,34 +156,43 @@ static void count_members(const struct jobs *jobs, const char *job, uint64_t now
     end_names(&t->silents);
 }
 
-void job_waits_for(const struct jobs *jobs, const char *job, uint64_t now_ns, struct board_line *line)
+/* It runs, and who wishes for it waits. */
+static void why_running(const struct tally *t, const struct left_out *left, char *text, size_t size)
 {
-    int before = chair_ended(&jobs->chair, job);
+    snprintf(text, size, "it runs with %d member%s%s%s%s and takes new ones when it forms again", t->running,
+             t->running == 1 ? "" : "s", left->text[0] ? ", " : "", left->text, left->text[0] ? "," : "");
+}
+
+void job_waits_for(const struct jobs *jobs, const struct chair_job *job, uint64_t now_ns,
+                   struct board_line *line)
+{
+    int before = chair_ended(&jobs->chair, job->job);
     struct tally t = {0};
     bool missing[CENSUS_MEMBERS_MAX];
-    const struct census *ran = chair_elsewhere(jobs, job, missing);
+    const struct census *ran = chair_elsewhere(jobs, job->job, missing);
 
-    count_runs(jobs, job, &t);
+    count_runs(jobs, job->job, &t);
     count_members(jobs, job, now_ns, &t);
-    snprintf(line->line.job, sizeof(line->line.job), "%s", job);
+    memcpy(line->line.job, job->job, sizeof(line->line.job));
     line->line.min = t.min;
-    line->line.wishing = t.wishing;
+    line->line.wishing = t.running > 0 ? t.wishing - t.left : t.wishing;
     line->line.running = t.running < CENSUS_MEMBERS_MAX ? t.running : CENSUS_MEMBERS_MAX;
     if (t.running > 0)
-        snprintf(line->why, sizeof(line->why),
-                 "it runs with %d member%s and takes new ones when it forms again", t.running,
-                 t.running == 1 ? "" : "s");
+        why_running(&t, &job->left, line->why, sizeof(line->why));
     else if (t.holding > 0)
         snprintf(line->why, sizeof(line->why), "waiting for nodes that still hold the old group: %s",
                  t.holders.text);
     else if (ran)
-        job_elsewhere(ran, missing, job, line->why, sizeof(line->why));
+        job_elsewhere(ran, missing, job->job, line->why, sizeof(line->why));
     else if (t.wishing < t.min && before > 0)
         snprintf(line->why, sizeof(line->why),
                  "it ran with %d member%s and has ended; to begin it again, %d of %d are there: %s", before,
                  before == 1 ? "" : "s", t.wishing, t.min, t.wishers.text);
     else if (t.wishing < t.min)
         snprintf(line->why, sizeof(line->why), "%d of %d are there: %s", t.wishing, t.min, t.wishers.text);
+    else if (t.wishing - t.left < t.min)
+        snprintf(line->why, sizeof(line->why), "%d are there, but %d of %d %s", t.wishing, t.wishing - t.left,
+                 t.min, job->left.text);
     else if (!jobs->leads || !jobs->quorum)
         snprintf(line->why, sizeof(line->why),
                  "the leader hears too few members of the cluster; nothing is formed until it does");

@@ -176,16 +176,26 @@ static int join_while_it_lasts(struct attempt *a, struct opening *o, hearth_node
     return status;
 }
 
+/* Those that we tried to be joined with in vain: the next formation shall not have them and us. */
+static void tell_unjoined(const struct attempt *a, const bool *unjoined)
+{
+    for (int i = 0; i < a->formation->size; i++)
+        if (unjoined[i])
+            home_unreached(a->residence->home, &a->formation->members[i]);
+}
+
 static int attempt_once(struct attempt *a, hearth_node **inner, struct error *error)
 {
     struct residence *r = a->residence;
     struct opening o;
+    bool unjoined[CENSUS_MEMBERS_MAX] = {false};
     a->formation->id = 0;
     int status = opening_init(&o, &r->config, r->node->heap, error);
     o.deadline_ns = a->patience.deadline_ns;
     o.stop = &a->call.stop;
     o.interrupted = &a->call.interrupted;
     o.choices = &r->choices;
+    o.unjoined = unjoined;
     if (status == HEARTH_OK)
         status = opening_describe(&o, error);
     o.self.node = credentials_self(r->credentials)->node;
@@ -198,6 +208,8 @@ static int attempt_once(struct attempt *a, hearth_node **inner, struct error *er
     if (status == HEARTH_OK)
         status = join_while_it_lasts(a, &o, inner, error);
     opening_fini(&o);
+    if (a->formation->id != 0)
+        tell_unjoined(a, unjoined);
     return status;
 }
 

@@ -190,6 +190,7 @@ static int join(struct opening *o, struct error *error)
         .stop = o->stop,
         .connect_timeout_ns = (uint64_t)c->connect_timeout_ms * NS_PER_MS,
         .connect_retries = c->connect_retries,
+        .unjoined = o->unjoined,
     };
     int status = mesh_join(&setup, o->mesh, error);
     if (status != HEARTH_OK) {

@@ -36,6 +36,7 @@ struct opening {
     enum quic_wish quic_wish;
     uint64_t deadline_ns;
     const struct stop *stop;        /* asks to give up joining; NULL: nobody does */
+    bool *unjoined;                 /* by rank, as in struct mesh_setup; or NULL */
     const struct stop *interrupted; /* likewise the first collectives, which come after it */
     struct member self;
     struct node_key *key; /* until the credentials have them */

@@ -124,9 +124,9 @@ class Household:
         return {**mine, "XDG_CONFIG_HOME": str(self.config(host)), "HOME": self.lab.directory,
                 "HEARTH_LOG_LEVEL": "info", **{key: str(value) for key, value in more.items()}}
 
-    def line(self, host, *args):
+    def line(self, host, *args, program=HEARTH):
         """The command of a host: as root of it, and with its own name."""
-        return ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', self.host_name(host), HEARTH, *args]
+        return ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', self.host_name(host), program, *args]
 
     def try_command(self, host, *args, timeout=COMMAND_S, **environment):
         """Exit code, output and errors of a hearth command."""
@@ -156,7 +156,11 @@ class Household:
 
     def up(self, host, *args, **environment):
         """Starts `hearth up`; its lines are kept."""
-        child = self.lab.popen(host, self.line(host, "up", *args), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        return self.start(host, HEARTH, "up", *args, **environment)
+
+    def start(self, host, program, *args, **environment):
+        """Starts a program that is the host's member, instead of `hearth up`."""
+        child = self.lab.popen(host, self.line(host, *args, program=program), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, text=True, errors="replace",
                                env=self.environment(host, **environment))
         thread = threading.Thread(target=self._read, args=(host, child.stdout), daemon=True)

@@ -10,11 +10,13 @@ import time
 import unittest
 
 from household import Figures, Household, missing, replayable, seeds
-from lab import DEVICE, Lab, sh, unavailable
+from lab import BINARY, DEVICE, Lab, sh, unavailable
 
 HOSTS = 4
 STRANDED_S = 15
 DISK_S = 10
+GLOO = f", gloo by {DEVICE}"  # the network's interface, told to the program
+WORKER = BINARY / "hearth-worker"
 
 REASON = unavailable("switch") or missing()
 FIGURES = Figures()
@@ -109,19 +111,80 @@ class Faults(unittest.TestCase):
             for host in self.home.hosts:  # the largest number that anybody asks for counts
                 self.home.up(host, "--min", 4 if host == lost else 3, "--job", "work", "--", "sh", "-c",
                              "echo with $HEARTH_WORLD_SIZE, gloo by $GLOO_SOCKET_IFNAME; exec sleep 600")
-            FIGURES.add("program_begins", self.started(4, self.home.hosts, begun) - begun)
+            FIGURES.add("program_begins", self.started(4, self.home.hosts, begun, GLOO) - begun)
             since = time.monotonic()
             self.home.kill(lost)
-            FIGURES.add("program_again", self.started(3, self.others(lost), since) - since)
+            FIGURES.add("program_again", self.started(3, self.others(lost), since, GLOO) - since)
             self.home.wait_for("nothing is left on a machine whose node was killed",
                                lambda: not sh("ip", "netns", "pids", self.lab.spaces[lost]))
             self.home.end()
         self.repeat(1, 20, once)
 
-    def started(self, size, hosts, since):
-        """When the last of these hosts had started the program with so many machines, and the network's interface."""
+    def started(self, size, hosts, since, then=""):
+        """When the last of these hosts had started the program with so many machines, and whatever it says then."""
         return max(self.home.wait_for(f"{host} starts with {size}", lambda: self.home.logged(
-            host, f"with {size}, gloo by {DEVICE}$", since)) for host in hosts)
+            host, f"with {size}{then}$", since)) for host in hosts)
+
+    # ---- jobs ----
+
+    def work(self, hosts, there, least=2, **environment):
+        for host in hosts:
+            self.home.start(host, WORKER, there, least, **environment)
+
+    def test_two_that_restart_do_not_begin_beside_the_others(self):
+        """Nor does anybody wait for ever after a power cut."""
+        self.begin(5)
+        self.home.end()
+
+        def once(chance):
+            lost, since = chance.sample(self.home.hosts, 2), time.monotonic()
+            rest = [h for h in self.home.hosts if h not in lost]
+            self.work(self.home.hosts, 5)
+            self.started(5, self.home.hosts, since)
+            since = time.monotonic()
+            for host in lost:
+                self.home.kill(host)
+            self.lab.switch("partition " + "|".join(",".join(map(str, side)) for side in (lost, rest)))
+            self.started(3, rest, since)
+            again = time.monotonic()
+            self.work(lost, 2)
+            for host in lost:
+                self.home.wait_for(f"{host} waits for the others", lambda: self.home.logged(
+                    host, "it ran with 5 members, and may run without this side", again))
+            time.sleep(2)
+            for host in lost:
+                self.assertIsNone(self.home.logged(host, "with 2$", again), self.home.told())
+            since = time.monotonic()
+            self.lab.switch("heal")
+            FIGURES.add("taken_in_again", self.started(5, self.home.hosts, since) - since)
+            since = time.monotonic()
+            for host in self.home.hosts:
+                self.home.kill(host)
+            self.work(rest, 3)
+            FIGURES.add("begun_after_power_cut", self.started(3, rest, since) - since)
+            for host in rest:
+                self.home.kill(host)
+            for host in self.home.hosts:
+                self.assertIn("Forgotten: work", self.home.command(host, "job", "forget", "work"))
+        self.repeat(1, 20, once)
+
+    def test_one_pair_without_a_way(self):
+        """One of the two is left out, and is told why; the others work."""
+        self.begin(HOSTS)
+        self.home.end()
+        one, two, since = 2, 3, time.monotonic()
+        for host, other in ((one, two), (two, one)):
+            for address in (self.lab.address(other), self.lab.address6(other)):
+                sh("ip", "-n", self.lab.spaces[host], "neigh", "replace", address, "lladdr", "02:00:0a:4d:ff:ff", "nud",
+                   "permanent", "dev", DEVICE)
+        for hosts in ((0, 1), (one, two)):  # who leads must reach all
+            self.work(hosts, HOSTS, HEARTH_CONNECT_TIMEOUT_MS=300, HEARTH_CONNECT_RETRIES=0)
+            self.home.wait_view()
+        FIGURES.add("begun_without_one", self.started(3, (0, 1), since) - since)
+        out = self.home.wait_for("one is left out", lambda: next((h for h in (one, two) if self.home.logged(
+            h, "it runs with 3 members, without home[23], which could not be joined with home[23]", since)), None))
+        self.started(3, [h for h in (one, two) if h != out], since)
+        FIGURES.show()
 
     # ---- silence ----
 

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Members that cannot be joined with each other: as few as can be are left out. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "office.h"
+#include "people.h"
+
+#define ALL    0xfffu
+#define SETTLE (300 * NS_PER_MS)
+#define SOON   (60 * NS_PER_MS) /* a few ways there and back */
+
+static struct office office;
+static struct desk *const desks = office.desks;
+
+static int open_many(void **state)
+{
+    (void)state;
+    office_open(&office, DESKS_MAX, 1);
+    office_census(&office, 0xf, 0, ALL, true);
+    office_run(&office, SOON);
+    return 0;
+}
+
+static int close_office(void **state)
+{
+    (void)state;
+    office_close(&office);
+    return 0;
+}
+
+/* Wishes for the job; bits of `apart`: whom it could not be joined with. */
+static void wish(int desk, int min, unsigned apart)
+{
+    struct identity ids[JOB_UNREACHED_MAX];
+    int count = 0;
+
+    for (int i = 0; i < office.size && count < JOB_UNREACHED_MAX; i++)
+        if (apart >> i & 1)
+            ids[count++] = person(i).id;
+    assert_int_equal(office_wish(&office, desk, "train", min, "v=1"), HEARTH_OK);
+    jobs_unreached(desks[desk].jobs, "train", ids, count, office.now_ns);
+}
+
+static void of_a_pair_the_one_that_came_later_is_left_out(void **state)
+{
+    (void)state;
+    wish(0, 2, 0);
+    wish(1, 2, 1u << 2); /* one of the two has noticed: that is enough */
+    wish(2, 2, 0);
+    wish(3, 2, 0);
+    office_run(&office, SETTLE + SOON);
+    office_assert_group(&office, 0xb);
+    assert_string_equal(office_why_not(&office, 2, "train"),
+                        "it runs with 3 members, without node-2, which could not be joined with node-1, and "
+                        "takes new ones when it forms again");
+    for (int i = 0; i < 4; i++) /* its group could only leave it out again */
+        assert_int_equal(desks[i].wanted_count, 0);
+    office_run(&office, 601 * NS_PER_S);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(desks[i].wanted_count, i != 2);
+}
+
+static void who_is_apart_from_several_is_left_out_alone(void **state)
+{
+    (void)state;
+    wish(0, 2, 0xe); /* the most senior */
+    wish(1, 2, 0);
+    wish(2, 2, 1);
+    wish(3, 2, 0);
+    office_run(&office, SETTLE + SOON);
+    office_assert_group(&office, 0xe);
+}
+
+static void it_is_not_formed_with_too_few(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        wish(i, 4, i == 3 ? 1u << 1 : 0);
+    office_run(&office, 3 * NS_PER_S);
+    office_assert_group(&office, 0);
+    assert_string_equal(office_why_not(&office, 0, "train"),
+                        "4 are there, but 3 of 4 without node-3, which could not be joined with node-1");
+    jobs_unreached(desks[3].jobs, "train", NULL, 0, office.now_ns); /* there is a way again */
+    office_run(&office, SOON);
+    office_assert_group(&office, 0xf);
+}
+
+/* Against all subsets: never more than needed, and no pair stays. */
+static void as_few_as_can_be(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        unsigned apart[DESKS_MAX] = {0}, in = 0;
+        int size = 4 + (int)(seed % 6), fewest = size;
+        struct prng draws;
+
+        prng_init(&draws, seed);
+        office_close(&office);
+        office_open(&office, size, seed);
+        office_census(&office, (1u << size) - 1, (int)(seed % (uint64_t)size), ALL, true);
+        for (int pairs = (int)prng_below(&draws, 8); pairs > 0; pairs--) {
+            int a = (int)prng_below(&draws, (uint64_t)size), b = (int)prng_below(&draws, (uint64_t)size);
+            apart[a] |= a != b ? 1u << b : 0;
+        }
+        for (unsigned out = 0; out < 1u << size; out++) {
+            bool good = true;
+            for (int i = 0; i < size; i++)
+                good &= out >> i & 1 || (apart[i] & ~out) == 0;
+            fewest = good && __builtin_popcount(out) < fewest ? __builtin_popcount(out) : fewest;
+        }
+        for (int i = 0; i < size; i++)
+            wish(i, 1, apart[i]);
+        office_run(&office, SETTLE + SOON);
+        for (int i = 0; i < size; i++)
+            in |= desks[i].group.id != 0 ? 1u << i : 0;
+        for (int i = 0; i < size; i++)
+            assert_true(!(in >> i & 1) || (apart[i] & in) == 0);
+        assert_int_equal(__builtin_popcount(in), size - fewest);
+        office_assert_group(&office, in);
+    }
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, open_many, close_office)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(of_a_pair_the_one_that_came_later_is_left_out),
+        CASE(who_is_apart_from_several_is_left_out_alone),
+        CASE(it_is_not_formed_with_too_few),
+        CASE(as_few_as_can_be),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
