@@ -13,6 +13,7 @@ int cmd_id(int argc, char **argv);
 int cmd_init(int argc, char **argv);
 int cmd_join(int argc, char **argv);
 int cmd_trust(int argc, char **argv);
+int cmd_job(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_nodes(int argc, char **argv);
 int cmd_topology(int argc, char **argv);

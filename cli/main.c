@@ -32,6 +32,8 @@ static const struct command commands[] = {
     {"nodes", cmd_nodes, "who is out there, and why a node that is seen is not a member", "hearth nodes"},
     {"topology", cmd_topology, "the measured map: speeds, round trips, ring, sites",
      "hearth topology --dot | dot -Tsvg -o cluster.svg"},
+    {"job", cmd_job, "which jobs may still run on other machines, and forgetting one that does not",
+     "hearth job list"},
     {"doctor", cmd_doctor, "checks this machine: network, ports, files, limits; says what to mend",
      "hearth doctor"},
     {"demo", cmd_demo, "a race: four processes behind slow lines train one model with each codec",

@@ -16,7 +16,8 @@ ROOT = Path(os.environ.get("HEARTH_CHECK_ROOT", Path(__file__).resolve().parent.
 # Who may include whom: rooms, or single headers of a room. Every room may include itself and <hearth.h>.
 FACES = ["core", "os", "kernel", "compress", "gradient/price.h", "collective/plan.h", "collective/select.h",
          "collective/dryrun.h", "node/local.h", "security/node_key.h", "security/secret.h", "security/trust_list.h",
-         "security/vault.h", "discovery", "home/desk.h", "membership/topology.h", "membership/health.h"]
+         "security/vault.h", "discovery", "home/desk.h", "home/job_store.h",
+         "membership/job_record.h", "membership/topology.h", "membership/health.h"]
 INCLUDES = {
     "core": [],
     "os": ["core"],

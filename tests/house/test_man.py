@@ -10,7 +10,7 @@ PAGE = (SOURCE / "docs/man/hearth.1").read_text().replace("\\-", "-")
 COMMAND = BINARY / "hearth"
 COMMANDS = (["demo"], ["run"], ["plan"], ["sim"], ["bench", "allreduce"], ["bench", "kernels"], ["bench", "cluster"],
             ["up"], ["id"], ["init"], ["join"], ["trust", "list"], ["trust", "add"], ["trust", "remove"], ["trust", "forget"],
-            ["status"], ["nodes"], ["topology"], ["doctor"])
+            ["job", "list"], ["job", "forget"], ["status"], ["nodes"], ["topology"], ["doctor"])
 
 
 def flags(text):
