@@ -64,7 +64,7 @@ static void join(struct assembly *a)
     static struct census c;
     static uint8_t bytes[2048];
     struct writer w = writer_of(bytes, sizeof(bytes));
-    const uint64_t beat[] = {1, 0, 0, INSTANCE, 4, 0, 0, 2 | 9u << 16};
+    const uint64_t beat[] = {1, 0, 0, INSTANCE, 4, 0, 0, 2 | 9u << 16, 0, 0};
     for (size_t i = 0; i < sizeof(beat) / sizeof(beat[0]); i++)
         put_u64(&w, beat[i]);
     say(a, 1, LETTER_BEAT, &w, bytes);
@@ -73,7 +73,8 @@ static void join(struct assembly *a)
         c.members[i] = fellow(i + 1);
     w = writer_of(bytes, sizeof(bytes));
     census_put(&w, &c);
-    say(a, 1, LETTER_CENSUS, &w, bytes);
+    for (int from = 1; from <= 2; from++)
+        say(a, from, LETTER_CENSUS, &w, bytes); /* one alone is not believed */
     if (assembly_census(a)->instance != INSTANCE)
         abort();
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Writes the seeds below fuzz/corpus/letters, from docs/letters.md and not from the C code.
+import hashlib
 import pathlib
 import struct
 
@@ -24,16 +25,22 @@ def census(epoch, term=3, leader=0, who=(1, 2, 3), instance=OURS, **fields):
     return struct.pack("<QQQHHI", instance, epoch, term, leader, len(who), 0) + b"".join(fellow(n, **fields) for n in who)
 
 
-def beat(instance=OURS, epoch=5, wish=0, after=0, size=3, flags=9, echo=0):
-    return struct.pack("<QQQQQQQHBxI", 10 ** 9, echo, 0, instance, epoch, wish, after, size, flags, 1000)
+def digest(content):
+    return hashlib.sha3_256(content).digest()[:16]
+
+
+def beat(instance=OURS, epoch=5, wish=0, after=0, size=3, flags=9, echo=0, view=None):
+    view = digest(census(epoch) if view is None else view)
+    return struct.pack("<QQQQQQQHBxI", 10 ** 9, echo, 0, instance, epoch, wish, after, size, flags, 1000) + view
 
 
 def call(epoch=5, term=4, tries=0):
     return struct.pack("<QQQI4x", OURS, epoch, term, tries)
 
 
-def answer(yes=1, epoch=5, term=4, promised=3, accepted=0, behind=b""):
-    return struct.pack("<QQQQQB7x", OURS, epoch, term, promised, accepted, yes) + behind
+def answer(yes=1, epoch=5, term=4, promised=3, accepted=0, behind=b"", view=b""):
+    view = digest(view) if view else bytes(16)
+    return struct.pack("<QQQQQB7x", OURS, epoch, term, promised, accepted, yes) + view + behind
 
 
 def propose(term, content):
@@ -48,13 +55,18 @@ SEEDS = {
     "wish": letter(BEAT, beat(instance=5, wish=OURS, size=1)) + letter(BEAT, beat(instance=5, wish=OURS, after=5), 2),
     "merge": letter(DISSOLVE, struct.pack("<QQ", OURS, 5)) + letter(BEAT, beat(instance=5), 2)
     + letter(DISSOLVE, struct.pack("<QQ", OURS, 5)) + letter(CENSUS, census(2, instance=5, leader=1), 2),
-    "next": letter(CENSUS, census(6)) + letter(CENSUS, census(7, address=V6, more=b"later")),
-    "out": letter(CENSUS, census(6, who=(1, 2))),
-    "propose": letter(PROPOSE, propose(3, census(6))) + letter(PROPOSE, propose(2, census(6, term=2)), 2)
-    + letter(CENSUS, census(6)),
+    "next": letter(CENSUS, census(6)) + letter(CENSUS, census(6), 2) + letter(CENSUS, census(7, address=V6, more=b"later"))
+    + letter(BEAT, beat(epoch=7, view=census(7, address=V6)), 2),
+    "one_says_so": letter(CENSUS, census(6)) + letter(CENSUS, census(2 ** 63 - 1), 2) + letter(BEAT, beat(epoch=6), 1, 100),
+    "out": letter(CENSUS, census(6, who=(1, 2))) + letter(CENSUS, census(6, who=(1, 2)), 2),
+    "propose": letter(PROPOSE, propose(3, census(6))) + letter(PROPOSE, propose(3, census(6, address=V6)))
+    + letter(PROPOSE, propose(2, census(6, term=2)), 2) + letter(CENSUS, census(6)),
+    "accepted": letter(ACCEPT, answer(term=3, view=census(6)), 2) + letter(CENSUS, census(6)),
+    "far": letter(CALL, call(term=2 ** 63 - 1, tries=2), 2) + letter(VOTE, answer(promised=2 ** 63 - 1), 2)
+    + letter(LEAVE, answer(promised=2 ** 63 - 1)) + letter(BEAT, beat(flags=0), 2, 50),
     "elect": letter(CALL, call(), 2) + letter(CALL, call(tries=2), 2) + letter(PROPOSE, propose(4, census(6, 4, 1)), 2),
     "leader_leaves": letter(LEAVE, answer()) + letter(VOTE, answer(), 2) + letter(ACCEPT, answer(), 2, 1),
-    "heir": letter(LEAVE, answer(accepted=3, behind=census(6))) + letter(ACCEPT, answer(), 2),
+    "heir": letter(LEAVE, answer(term=3, accepted=3, behind=census(6))) + letter(ACCEPT, answer(view=census(6)), 2),
     "silence": b"".join(letter(BEAT, beat(), 2, 30) for _ in range(12)) + letter(VOTE, answer(), 2)
     + letter(ACCEPT, answer(), 2),
     "vote_with_census": letter(LEAVE, answer(yes=0)) + letter(VOTE, answer(accepted=3, behind=census(6)), 2),

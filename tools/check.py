@@ -28,7 +28,7 @@ INCLUDES = {
     "transport": ["core", "os", "wire", "metrics", "security"],
     "bootstrap": ["core", "os", "wire", "security"],
     "discovery": ["core", "os", "security/node_key.h", "security/secret.h"],
-    "membership": ["core", "security/node_key.h"],
+    "membership": ["core", "security/digest.h", "security/node_key.h"],
     "home": ["core", "os", "wire", "metrics", "security", "bootstrap", "discovery", "membership"],
     "collective": ["core", "os", "wire", "kernel", "metrics", "transport/link.h"],
     "node": ["core", "os", "wire", "kernel", "metrics", "transport", "bootstrap", "collective",

@@ -40,7 +40,7 @@ struct peer *peer_find(const struct assembly *a, const struct identity *id)
     return NULL;
 }
 
-static bool proxy(const struct assembly *a, const struct identity *id)
+bool proxy_held(const struct assembly *a, const struct identity *id)
 {
     for (int i = 0; i < a->proxy_count; i++)
         if (identity_equal(&a->proxies[i], id))
@@ -66,7 +66,7 @@ bool member_gone(const struct assembly *a, int index)
 bool member_present(const struct assembly *a, int index)
 {
     const struct peer *p = a->member[index];
-    if (index == a->me || proxy(a, &a->census.members[index].id))
+    if (index == a->me || proxy_held(a, &a->census.members[index].id))
         return true;
     return !member_gone(a, index) && p->health.heard_ns >= p->health.paused_ns;
 }
@@ -83,6 +83,7 @@ static struct peer *peer_add(struct assembly *a, const struct fellow *fellow)
         return NULL;
     }
     p->fellow = *fellow;
+    p->heir = -1;
     p->index = census_find(&a->census, &fellow->id);
     if (p->index >= 0)
         a->member[p->index] = p;
@@ -102,6 +103,7 @@ void members_link(struct assembly *a)
     for (int i = a->peer_count - 1; i >= 0; i--) {
         struct peer *p = a->peers[i];
         p->index = census_find(&a->census, &p->fellow.id);
+        p->heir = -1; /* that was a place in the census before */
         if (p->index < 0 && !p->health.linked)
             peer_remove(a, i);
     }
@@ -144,6 +146,7 @@ void send_beat(struct assembly *a, struct peer *p)
                      .wish = a->wish,
                      .wish_after = a->wish != 0 ? instance_left_at(a, a->wish) : 0,
                      .size = (uint16_t)a->census.size,
+                     .digest = a->digest,
                      .every_ms = (uint32_t)(a->preset->beat_ns / NS_PER_MS)};
     if (p->told) {
         b.echo_ns = p->beat.stamp_ns;
@@ -156,8 +159,8 @@ void send_beat(struct assembly *a, struct peer *p)
         b.flags |= BEAT_WORKED;
     struct writer w = letter_begin(a);
     beat_put(&w, &b);
-    if (p->health.linked)
-        outbox_put(a->outbox, &p->fellow.id, LETTER_BEAT, a->letter, (size_t)(w.at - a->letter));
+    send_letter(a, &p->fellow.id, LETTER_BEAT, &w);
+    send_accept(a, p); /* it may have missed it, or was not joined to us yet */
 }
 
 /* Not the same one again and again: beats cross. */
@@ -177,8 +180,9 @@ void send_census(struct assembly *a, struct peer *p)
 
 static void plan(struct assembly *a)
 {
-    uint64_t vote = vote_deadline(a), instance = instance_deadline(a);
+    uint64_t vote = vote_deadline(a), instance = instance_deadline(a), evidence = evidence_deadline(a);
     a->think_ns = vote < instance ? vote : instance;
+    a->think_ns = evidence < a->think_ns ? evidence : a->think_ns;
 }
 
 static void think(struct assembly *a)
@@ -186,6 +190,7 @@ static void think(struct assembly *a)
     learn_answer_time(a);
     for (int rounds = 0; rounds < 4 && (a->stir || rounds == 0); rounds++) {
         a->stir = false;
+        evidence_think(a);
         instance_think(a);
         vote_think(a);
         if (a->wish != 0)
@@ -299,8 +304,9 @@ static void note_standing(struct assembly *a, struct peer *p, const struct beat 
 {
     bool same = p->told && p->beat.instance == b->instance && p->beat.epoch == b->epoch &&
                 p->beat.wish == b->wish && p->beat.wish_after == b->wish_after && p->beat.size == b->size &&
-                p->beat.flags == b->flags;
+                p->beat.flags == b->flags && digest_equal(&p->beat.digest, &b->digest);
     p->beat = *b;
+    peer_says(p, b->instance, b->epoch, &b->digest);
     p->beat_at_ns = a->now_ns;
     p->told = true;
     if (b->instance == a->census.instance)
@@ -375,11 +381,11 @@ static int input_propose(struct assembly *a, struct peer *p, struct reader *r, c
     return HEARTH_OK;
 }
 
-static int input_census(struct assembly *a, struct reader *r, const char **what)
+static int input_census(struct assembly *a, struct peer *p, struct reader *r, const char **what)
 {
     if (!census_get(r, &a->scratch))
         return refuse(what, "a census with fields that cannot be");
-    instance_adopt(a, &a->scratch);
+    take_census(a, p);
     return HEARTH_OK;
 }
 
@@ -398,7 +404,7 @@ static int input(struct assembly *a, struct peer *p, uint8_t kind, struct reader
     case LETTER_BEAT:
         return input_beat(a, p, r, what);
     case LETTER_CENSUS:
-        return input_census(a, r, what);
+        return input_census(a, p, r, what);
     case LETTER_CALL:
         return input_call(a, p, r, what);
     case LETTER_VOTE:
@@ -448,7 +454,7 @@ void assembly_linked(struct assembly *a, const struct fellow *fellow, uint64_t n
         return;
     enum health_state before = p->health.state;
     p->fellow = *fellow;
-    if (!proxy(a, &fellow->id))
+    if (!proxy_held(a, &fellow->id))
         p->left = false;
     health_linked(&p->health, a->now_ns);
     health_changed(a, p, before);
@@ -496,9 +502,11 @@ void assembly_describe(struct assembly *a, const struct fellow *self, uint64_t n
     if (a->state == ASSEMBLY_GONE)
         return;
     struct identity id = a->self.id;
+    uint32_t guest = a->self.flags & FELLOW_GUEST;
     advance(a, now_ns);
     a->self = *self;
-    a->self.id = id; /* that never changes */
+    a->self.id = id; /* that never changes, nor whether we have a vote */
+    a->self.flags = (a->self.flags & ~FELLOW_GUEST) | guest;
     a->stir = true;
     think(a);
 }
@@ -531,7 +539,10 @@ void assembly_leave(struct assembly *a, uint64_t now_ns)
         return;
     advance(a, now_ns);
     struct peer *heir = vote_heir(a);
-    struct answer last = {.instance = a->census.instance, .epoch = a->census.epoch, .promised = a->promised};
+    struct answer last = {.instance = a->census.instance,
+                          .epoch = a->census.epoch,
+                          .term = heir != NULL ? (uint64_t)heir->index + 1 : 0,
+                          .promised = a->promised};
     if (heir != NULL && heir->told && heir->beat.epoch < a->census.epoch)
         send_census(a, heir);
     for (int i = 0; i < a->peer_count; i++) {

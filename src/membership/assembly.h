@@ -13,11 +13,13 @@
  *  - The next census of an instance is decided as in single-decree Paxos: acceptors are the voters of the
  *    present one, ballots are terms, a quorum is a majority or exactly half with the present leader. So
  *    there is one census for each epoch, whatever is lost, doubled, late or cut off.
- *  - One leader per term: a member votes once in each. Who leads and has decided epoch e in term t may
- *    propose e + 1 in t at once, once. A voter calls for votes when the leader is dead, has left, is a guest
- *    now, or says that it does not hear a quorum, and no voter more senior lives; if that one does
+ *  - One leader per term: a voter votes once in each. Who leads and has decided epoch e in term t may propose
+ *    e + 1 in t at once, once. A voter calls for votes when the leader is dead, has left, says that it does
+ *    not hear a quorum, or is in a view that nothing proves, and no voter more senior lives; if that one does
  *    not come forward, the next one does. Votes are refused while one's own leader serves (but after several
  *    tries of a candidate that has a better connection to the rest, given).
+ *  - Acceptors tell all members what they accept, and members say in which view they are. Nobody believes a
+ *    view because one other says so: assembly_evidence.c. Terms and epochs are followed in bounded steps.
  *  - The leader adds who asks to join (beats of nodes outside say which instance they want) and takes out who
  *    is dead, has left or is in another instance, many at once where they come together.
  *  - Who leaves hands its vote, with all it has promised and accepted, to one other member: the leader, or

@@ -62,6 +62,8 @@ static void install(struct assembly *a, const struct census *next)
     bool other = next->instance != a->census.instance;
     census_copy(&a->previous, &a->census);
     census_copy(&a->census, next);
+    a->digest = view_digest(a, next);
+    a->offered.size = 0;
     if (other && a->previous.size > 0)
         past_add(a, a->previous.instance, a->previous.epoch);
     if (other || next->term > a->promised) {
@@ -69,6 +71,7 @@ static void install(struct assembly *a, const struct census *next)
         a->voted_for = next->members[next->leader].id;
     }
     if (other) {
+        a->apart_ns = 0;
         a->worked = false;
         a->seen_term = next->term;
     }
@@ -86,7 +89,7 @@ static void install(struct assembly *a, const struct census *next)
     members_link(a);
     keep_proxies(a);
     excuse_newcomers(a);
-    a->announce = a->announce || other || self_leads(a);
+    a->announce = true; /* others wait for our word that it was decided */
     a->stir = true;
 }
 
@@ -104,22 +107,25 @@ void instance_found(struct assembly *a)
     install(a, next);
 }
 
+bool instance_wants(const struct assembly *a, const struct census *census)
+{
+    const struct census *own = &a->census;
+    if (census->instance == own->instance)
+        return census->epoch > own->epoch && census->epoch <= own->epoch + EPOCH_STEP &&
+               term_near(a, census->term);
+    return census->instance == a->wish && census->epoch > instance_left_at(a, census->instance) &&
+           census->epoch <= JOIN_MAX && census->term <= JOIN_MAX && census_find(census, &a->self.id) >= 0;
+}
+
 void instance_adopt(struct assembly *a, const struct census *census)
 {
-    bool ours = census->instance == a->census.instance;
-    bool in = census_find(census, &a->self.id) >= 0;
-    if (ours && census->epoch <= a->census.epoch)
+    if (!instance_wants(a, census))
         return;
-    if (!ours &&
-        (!in || census->instance != a->wish || census->epoch <= instance_left_at(a, census->instance)))
-        return;
-    if (in) {
+    if (census_find(census, &a->self.id) >= 0) {
         install(a, census);
         return;
     }
-    uint64_t epoch = census->epoch;
     instance_found(a); /* we were taken out */
-    past_add(a, a->previous.instance, epoch);
 }
 
 /* ---- which of two is better ---- */

@@ -15,6 +15,7 @@ void beat_put(struct writer *w, const struct beat *b)
     put_u8(w, b->flags);
     put_u8(w, 0);
     put_u32(w, b->every_ms);
+    put_bytes(w, b->digest.bytes, DIGEST_LEN);
 }
 
 bool beat_get(struct reader *r, struct beat *b)
@@ -30,6 +31,7 @@ bool beat_get(struct reader *r, struct beat *b)
     b->flags = get_u8(r);
     (void)get_u8(r);
     b->every_ms = get_u32(r);
+    get_bytes(r, b->digest.bytes, DIGEST_LEN);
     return !r->bad && b->instance != 0 && b->epoch != 0 && b->size >= 1 && b->size <= CENSUS_MEMBERS_MAX &&
            b->wish != b->instance;
 }
@@ -64,6 +66,7 @@ void answer_put(struct writer *w, const struct answer *a, const struct census *a
     put_u8(w, 0);
     put_u16(w, 0);
     put_u32(w, 0);
+    put_bytes(w, a->digest.bytes, DIGEST_LEN);
     if (a->accepted_term != 0)
         census_put(w, accepted);
 }
@@ -79,6 +82,7 @@ bool answer_get(struct reader *r, struct answer *a, struct census *accepted)
     (void)get_u8(r);
     (void)get_u16(r);
     (void)get_u32(r);
+    get_bytes(r, a->digest.bytes, DIGEST_LEN);
     if (r->bad || a->instance == 0 || a->epoch == 0 || a->term > TERM_MAX || a->promised > TERM_MAX)
         return false;
     if (a->accepted_term == 0)

@@ -5,6 +5,7 @@
 
 #include "core/prng.h"
 #include "membership/assembly.h"
+#include "security/digest.h"
 
 #define PEERS_MAX  192 /* nodes we are joined to, and members we are not joined to */
 #define PAST_MAX   64  /* instances we have been in */
@@ -13,6 +14,14 @@
 
 #define GATHER_NS (40 * NS_PER_MS) /* changes that come together make one census */
 #define TRIES_MIN 2                /* a call after so many others is heard though one's own leader lives */
+
+/* Terms rise by one with each call, epochs with each view. A peer that speaks of a term that is so much later
+ * than all we know is far ahead of us, or lies: we follow by this step for each letter, and vote when we are
+ * near. A node that is more epochs behind than that joins anew. So no letter can use up the numbers: that
+ * takes 2^42. */
+#define TERM_STEP  (UINT64_C(1) << 16)
+#define EPOCH_STEP (UINT64_C(1) << 20)
+#define JOIN_MAX   (UINT64_C(1) << 48) /* of both, in an instance that is worth joining */
 
 /* ---- letters (assembly_letters.c) ---- */
 
@@ -31,8 +40,9 @@ struct beat {
     uint16_t size;             /* of its census */
     uint8_t flags;             /* BEAT_ */
     uint32_t every_ms;         /* so often the sender wants to hear from you */
+    struct digest digest;      /* of the sender's census */
 };
-#define BEAT_LEN 64
+#define BEAT_LEN 80
 #define TERM_MAX (UINT64_MAX / 2) /* there is always a next one */
 
 static inline bool term_sane(uint64_t term)
@@ -49,12 +59,13 @@ struct call {
 /* VOTE and ACCEPT have one shape: the answer of an acceptor. LEAVE too: its last state. */
 struct answer {
     uint64_t instance, epoch; /* where the acceptor stands */
-    uint64_t term;            /* that was asked for */
+    uint64_t term;            /* that was asked for; LEAVE: 1 + the heir's place in the census, 0: none */
     uint64_t promised;        /* by the acceptor */
     uint64_t accepted_term;   /* VOTE, LEAVE: of the census behind it; 0: there is none */
     bool yes;                 /* LEAVE: you have my vote from now on */
+    struct digest digest;     /* ACCEPT: of the census that was proposed */
 };
-#define ANSWER_LEN 48
+#define ANSWER_LEN 64
 
 void beat_put(struct writer *w, const struct beat *b);
 bool beat_get(struct reader *r, struct beat *b);
@@ -66,11 +77,18 @@ bool answer_get(struct reader *r, struct answer *a, struct census *accepted);
 
 /* ---- the machine ---- */
 
+/* A view that somebody is in, or has accepted in this term. */
+struct ballot {
+    uint64_t instance, epoch, term;
+    struct digest digest;
+};
+
 struct peer {
     struct fellow fellow; /* as it described itself last */
     struct health health;
     int index;             /* in our census, -1: not in it */
     bool left;             /* it said that it goes */
+    int heir;              /* and gave its vote to this member of our census; -1: to nobody */
     bool told;             /* `beat` has come */
     bool copied;           /* its key is on another machine too */
     bool conflict_told;    /* that its instance and ours are both busy */
@@ -80,6 +98,8 @@ struct peer {
     uint64_t stray_ok_ns;  /* until then it may say that it is in another instance */
     uint64_t census_at_ns; /* when we sent it a census last */
     uint64_t census_epoch; /* which */
+    struct ballot view;    /* that it is in, as it says; no term */
+    struct ballot accept;  /* what it has accepted last, as it says */
 };
 
 enum campaign_phase { CAMPAIGN_NONE, CAMPAIGN_CALLING, CAMPAIGN_PROPOSING };
@@ -121,6 +141,7 @@ struct assembly {
 
     /* as an acceptor */
     struct census census;
+    struct digest digest;   /* of it */
     struct census previous; /* the one before, of whatever instance */
     uint64_t adopted_ns;
     int me; /* index of ourselves */
@@ -128,13 +149,21 @@ struct assembly {
     struct identity voted_for; /* in the promised term */
     uint64_t accepted_term;    /* 0: nothing accepted for the next epoch */
     struct census accepted;
+    struct digest accepted_digest;
+    bool accepted_inherited; /* not by us, but by one that left and gave us its vote */
     struct identity proxies[PROXY_MAX];
     int proxy_count;
+
+    /* views that others speak of */
+    struct census offered; /* nothing proves it yet; size 0: none */
+    struct digest offered_digest;
+    uint64_t apart_ns; /* since when others are in another view of our instance; 0: they are not */
 
     /* as a candidate or leader */
     struct campaign campaign;
     struct census proposal;
-    uint64_t seen_term;      /* the highest anybody spoke of */
+    struct digest proposal_digest;
+    uint64_t seen_term;      /* the highest anybody spoke of, in steps */
     uint64_t leader_lost_ns; /* since when; 0: it lives */
     uint64_t change_ns;      /* when the next census is to be proposed; NEVER_NS: nothing to change */
 
@@ -156,7 +185,8 @@ struct assembly {
 };
 
 /* assembly.c */
-bool self_leads(const struct assembly *a); /* we are the leader of our census */
+bool self_leads(const struct assembly *a);                            /* we are the leader of our census */
+bool proxy_held(const struct assembly *a, const struct identity *id); /* it left, and gave us its vote */
 struct peer *peer_find(const struct assembly *a, const struct identity *id);
 void members_link(struct assembly *a); /* indices and peers of the present census */
 bool member_gone(const struct assembly *a, int index);
@@ -173,10 +203,13 @@ void send_census(struct assembly *a, struct peer *p);
 void vote_reset(struct assembly *a); /* no campaign */
 void vote_think(struct assembly *a);
 uint64_t vote_deadline(const struct assembly *a);
+bool term_near(const struct assembly *a, uint64_t term); /* to those that we know */
 void take_call(struct assembly *a, struct peer *from, const struct call *call);
 void take_vote(struct assembly *a, struct peer *from, const struct answer *answer);
 void take_propose(struct assembly *a, struct peer *from, uint64_t term);
 void take_accept(struct assembly *a, struct peer *from, const struct answer *answer);
+void send_accept(struct assembly *a, struct peer *p); /* if we have accepted anything */
+void vote_decided(struct assembly *a);                /* what we have accepted */
 void take_leave(struct assembly *a, struct peer *from, const struct answer *answer);
 struct peer *vote_heir(const struct assembly *a); /* who gets our vote when we leave; NULL: nobody */
 
@@ -187,12 +220,23 @@ bool change_admits(const struct assembly *a, const struct peer *p);
 
 /* assembly_instance.c: from census to census, from instance to instance */
 void instance_found(struct assembly *a);
-void instance_adopt(struct assembly *a, const struct census *census);
+/* It is later than ours in our instance, or takes us into the one we wish to join. */
+bool instance_wants(const struct assembly *a, const struct census *census);
+void instance_adopt(struct assembly *a, const struct census *census);   /* decided; if we want it */
 uint64_t instance_left_at(const struct assembly *a, uint64_t instance); /* epoch; 0: never been there */
 void instance_think(struct assembly *a);
 uint64_t instance_deadline(const struct assembly *a);
 void take_dissolve(struct assembly *a, struct peer *from, uint64_t instance, uint64_t target);
 bool instance_better(const struct assembly *a, const struct peer *leader); /* than ours */
+
+/* assembly_evidence.c: which views of others are believed */
+struct digest view_digest(struct assembly *a, const struct census *census); /* overwrites a->letter */
+void peer_says(struct peer *p, uint64_t instance, uint64_t epoch, const struct digest *digest); /* is in it */
+void take_census(struct assembly *a, struct peer *from); /* in a->scratch */
+/* It is in our instance, and neither in our view nor in one before it. */
+bool peer_disagrees(const struct assembly *a, const struct peer *p);
+void evidence_think(struct assembly *a);
+uint64_t evidence_deadline(const struct assembly *a);
 
 /* assembly_events.c */
 struct assembly_event *event_add(struct assembly *a, enum assembly_event_kind kind, const struct fellow *who);

@@ -32,7 +32,7 @@ struct peer *vote_heir(const struct assembly *a)
 {
     if (!votes(a, a->me))
         return NULL;
-    if (!self_leads(a) && votes(a, a->census.leader) && member_present(a, a->census.leader))
+    if (!self_leads(a) && member_present(a, a->census.leader))
         return a->member[a->census.leader];
     for (int i = 0; i < a->census.size; i++)
         if (i != a->me && votes(a, i) && member_present(a, i))
@@ -50,10 +50,12 @@ static bool leader_stranded(const struct assembly *a)
            p->beat.epoch == a->census.epoch && (p->beat.flags & BEAT_LEADS) && !(p->beat.flags & BEAT_QUORUM);
 }
 
-/* Whether there is no need for a candidate. A leader that has become a guest makes room. */
+/* Whether there is no need for a candidate. A leader that is in a view which nothing proves makes room: if it
+ * was decided, its successor finds that. */
 static bool leader_serves(const struct assembly *a)
 {
-    return !member_gone(a, a->census.leader) && votes(a, a->census.leader) && !leader_stranded(a);
+    const struct peer *p = a->member[a->census.leader];
+    return !member_gone(a, a->census.leader) && !leader_stranded(a) && (p == NULL || !peer_disagrees(a, p));
 }
 
 /* ---- as a candidate and leader ---- */
@@ -162,6 +164,24 @@ static void decide(struct assembly *a)
             send_census(a, a->member[i]);
 }
 
+void vote_decided(struct assembly *a)
+{
+    bool ours = a->campaign.phase == CAMPAIGN_PROPOSING && a->campaign.term == a->accepted_term;
+    if (ours)
+        decide(a);
+    else
+        instance_adopt(a, &a->accepted);
+}
+
+static void accept(struct assembly *a, uint64_t term, const struct census *census,
+                   const struct digest *digest)
+{
+    a->accepted_term = term;
+    a->accepted_inherited = false;
+    a->accepted_digest = *digest;
+    census_copy(&a->accepted, census);
+}
+
 /* a->proposal in the ballot `term`, which is ours. */
 static void propose(struct assembly *a, uint64_t term)
 {
@@ -172,8 +192,8 @@ static void propose(struct assembly *a, uint64_t term)
     a->campaign.phase = CAMPAIGN_PROPOSING;
     a->campaign.term = term;
     a->campaign.end_ns = a->now_ns + LONG_TRY * answer_ns(a);
-    a->accepted_term = term;
-    census_copy(&a->accepted, &a->proposal);
+    a->proposal_digest = view_digest(a, &a->proposal);
+    accept(a, term, &a->proposal, &a->proposal_digest);
     own_yes(a);
     if (have_quorum(a))
         decide(a);
@@ -194,11 +214,21 @@ static uint64_t later(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+static uint64_t known_term(const struct assembly *a)
+{
+    return later(later(a->seen_term, a->promised), a->census.term);
+}
+
+bool term_near(const struct assembly *a, uint64_t term)
+{
+    return term <= known_term(a) + TERM_STEP;
+}
+
 static void call_for_votes(struct assembly *a)
 {
     struct campaign *c = &a->campaign;
     c->phase = CAMPAIGN_CALLING;
-    c->term = later(later(a->promised, a->seen_term), a->census.term) + 1;
+    c->term = known_term(a) + 1;
     c->end_ns = a->now_ns + answer_ns(a) + jitter(a, answer_ns(a) / 4);
     a->promised = c->term;
     a->voted_for = a->self.id;
@@ -294,6 +324,14 @@ uint64_t vote_deadline(const struct assembly *a)
 
 /* ---- as an acceptor ---- */
 
+/* Takes notice of a term; false: it is too far ahead to be followed at once. */
+static bool see_term(struct assembly *a, uint64_t term)
+{
+    bool near = term_near(a, term);
+    a->seen_term = later(a->seen_term, near ? term : known_term(a) + TERM_STEP);
+    return near;
+}
+
 /* Whether a question about the epoch after `epoch` is for us; if not, the other one learns where we are. */
 static bool concerns_us(struct assembly *a, struct peer *from, uint64_t instance, uint64_t epoch)
 {
@@ -319,10 +357,10 @@ void take_call(struct assembly *a, struct peer *from, const struct call *call)
 {
     if (!concerns_us(a, from, call->instance, call->epoch))
         return;
-    a->seen_term = later(a->seen_term, call->term);
+    bool near = see_term(a, call->term);
     bool again = call->term == a->promised && identity_equal(&a->voted_for, &from->fellow.id);
     bool content = from->index == a->census.leader || call->tries >= TRIES_MIN || !leader_serves(a);
-    bool yes = again || (content && call->term > a->promised);
+    bool yes = again || (near && content && call->term > a->promised);
     if (yes && !again) {
         a->promised = call->term;
         a->voted_for = from->fellow.id;
@@ -344,14 +382,22 @@ static bool answers_us(struct assembly *a, const struct peer *from, const struct
 {
     if (answer->instance != a->census.instance)
         return false;
-    a->seen_term = later(a->seen_term, answer->promised);
+    (void)see_term(a, answer->promised);
     return answer->epoch == a->census.epoch && is_voter(a, from) && a->campaign.phase == phase &&
            answer->term == a->campaign.term;
 }
 
+/* What somebody says to have accepted, in a->scratch: before this term, and after our view was decided. */
+static bool may_be_accepted(const struct assembly *a, const struct answer *answer, uint64_t before)
+{
+    return answer->accepted_term == 0 ||
+           (answer->accepted_term < before && answer->accepted_term >= a->scratch.term &&
+            a->scratch.term >= a->census.term);
+}
+
 void take_vote(struct assembly *a, struct peer *from, const struct answer *answer)
 {
-    if (!answers_us(a, from, answer, CAMPAIGN_CALLING))
+    if (!answers_us(a, from, answer, CAMPAIGN_CALLING) || !may_be_accepted(a, answer, a->campaign.term))
         return;
     if (!answer->yes) {
         a->campaign.no[from->index] = true;
@@ -367,28 +413,60 @@ void take_vote(struct assembly *a, struct peer *from, const struct answer *answe
         propose_as_elected(a);
 }
 
-/* The census proposed is in a->scratch. */
+void send_accept(struct assembly *a, struct peer *p)
+{
+    if (a->accepted_term == 0 || a->accepted_inherited || p->index < 0)
+        return;
+    struct answer answer = answer_of(a, a->accepted_term, true);
+    struct writer w = letter_begin(a);
+    answer.digest = a->accepted_digest;
+    answer_put(&w, &answer, NULL);
+    send_letter(a, &p->fellow.id, LETTER_ACCEPT, &w);
+}
+
+/* Only its proposer can have made it, and it goes on from our view. */
+static bool may_be_proposed(const struct assembly *a, const struct peer *from, uint64_t term)
+{
+    const struct census *next = &a->scratch;
+    bool fresh = next->term == term;
+    return next->term >= a->census.term &&
+           (!fresh || identity_equal(&next->members[next->leader].id, &from->fellow.id));
+}
+
+/* The census proposed is in a->scratch. We accept it from whom we have voted for, and one in a term. */
 void take_propose(struct assembly *a, struct peer *from, uint64_t term)
 {
-    if (!concerns_us(a, from, a->scratch.instance, a->scratch.epoch - 1))
+    if (!concerns_us(a, from, a->scratch.instance, a->scratch.epoch - 1) || !may_be_proposed(a, from, term))
         return;
-    a->seen_term = later(a->seen_term, term);
-    bool yes = term > a->promised || (term == a->promised && identity_equal(&a->voted_for, &from->fellow.id));
-    if (yes) {
-        a->promised = term;
-        a->voted_for = from->fellow.id;
-        a->accepted_term = term;
-        census_copy(&a->accepted, &a->scratch);
+    (void)see_term(a, term);
+    struct digest digest = view_digest(a, &a->scratch);
+    from->accept = (struct ballot){a->scratch.instance, a->scratch.epoch, term, digest};
+    a->stir = true;
+    bool yes = term == a->promised && identity_equal(&a->voted_for, &from->fellow.id) &&
+               (a->accepted_term != term || digest_equal(&a->accepted_digest, &digest));
+    if (!yes) {
+        struct answer answer = answer_of(a, term, false);
+        struct writer w = letter_begin(a);
+        answer.digest = digest;
+        answer_put(&w, &answer, NULL);
+        send_letter(a, &from->fellow.id, LETTER_ACCEPT, &w);
+        return;
     }
-    struct answer answer = answer_of(a, term, yes);
-    struct writer w = letter_begin(a);
-    answer_put(&w, &answer, NULL);
-    send_letter(a, &from->fellow.id, LETTER_ACCEPT, &w);
+    accept(a, term, &a->scratch, &digest);
+    for (int i = 0; i < a->census.size; i++)
+        if (a->member[i] != NULL)
+            send_accept(a, a->member[i]);
 }
 
 void take_accept(struct assembly *a, struct peer *from, const struct answer *answer)
 {
-    if (!answers_us(a, from, answer, CAMPAIGN_PROPOSING))
+    bool here = answer->instance == a->census.instance && answer->epoch == a->census.epoch;
+    if (answer->yes && here && is_voter(a, from)) {
+        from->accept = (struct ballot){answer->instance, answer->epoch + 1, answer->term, answer->digest};
+        a->stir = true;
+    }
+    if (!answers_us(a, from, answer, CAMPAIGN_PROPOSING) ||
+        !digest_equal(&answer->digest, &a->proposal_digest))
         return;
     if (answer->yes) {
         a->campaign.yes[from->index] = true;
@@ -409,7 +487,8 @@ static void inherit(struct assembly *a, const struct peer *from, const struct an
     for (int i = 0; i < a->proxy_count; i++)
         if (identity_equal(&a->proxies[i], &from->fellow.id))
             return;
-    if (a->proxy_count == PROXY_MAX)
+    if (a->proxy_count == PROXY_MAX || !see_term(a, answer->promised) ||
+        !may_be_accepted(a, answer, answer->promised + 1))
         return;
     a->proxies[a->proxy_count++] = from->fellow.id;
     if (answer->promised > a->promised) {
@@ -417,16 +496,18 @@ static void inherit(struct assembly *a, const struct peer *from, const struct an
         a->voted_for = from->fellow.id;
     }
     if (answer->accepted_term > a->accepted_term) {
-        a->accepted_term = answer->accepted_term;
-        census_copy(&a->accepted, &a->scratch);
+        struct digest digest = view_digest(a, &a->scratch);
+        accept(a, answer->accepted_term, &a->scratch, &digest);
+        a->accepted_inherited = true; /* in that term we ourselves may have promised otherwise */
     }
 }
 
 void take_leave(struct assembly *a, struct peer *from, const struct answer *answer)
 {
+    bool here = answer->instance == a->census.instance && answer->epoch == a->census.epoch;
     from->left = true;
+    from->heir = here && answer->term <= CENSUS_MEMBERS_MAX ? (int)answer->term - 1 : -1;
     a->stir = true;
-    if (answer->yes && is_voter(a, from) && votes(a, a->me) && answer->instance == a->census.instance &&
-        answer->epoch == a->census.epoch)
+    if (answer->yes && here && is_voter(a, from) && votes(a, a->me))
         inherit(a, from, answer);
 }

@@ -182,7 +182,7 @@ static bool census_inside(struct reader *r, struct census *census)
         if (!fellow_get(r, next) || census_find(census, &next->id) >= 0)
             return false;
     }
-    return true;
+    return size == 1 || census_votes(census, census->leader);
 }
 
 bool census_get(struct reader *r, struct census *census)

@@ -64,6 +64,6 @@ void fellow_put(struct writer *w, const struct fellow *fellow);
  * the fellow's own length is from a later version and skipped. */
 bool fellow_get(struct reader *r, struct fellow *fellow);
 void census_put(struct writer *w, const struct census *census);
-bool census_get(struct reader *r, struct census *census); /* no member twice, leader in it, sizes */
+bool census_get(struct reader *r, struct census *census); /* no member twice, a voter leads, sizes */
 
 #endif

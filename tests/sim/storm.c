@@ -111,6 +111,14 @@ static void restart(struct town *t)
             town_link_at(t, house, i, below(t, 300 * NS_PER_MS));
 }
 
+/* A vote that is handed over may make the hostile one a quorum by itself. */
+static bool hostile_inherits(const struct town *t, int house)
+{
+    if (t->hostile < 0 || t->lied || house == t->hostile)
+        return false;
+    return census_find(assembly_census(t->houses[house].assembly), &t->houses[t->hostile].fellow.id) >= 0;
+}
+
 static void fault(struct town *t)
 {
     int lives = pick(t, HOUSE_LIVES), frozen = pick(t, HOUSE_FROZEN), leader = town_leader(t);
@@ -120,7 +128,7 @@ static void fault(struct town *t)
         kind = 4 + below(t, 5); /* enough are away: let some come back */
     if (kind == 0 && town_living(t) > 1)
         town_crash(t, victim, below(t, 3) == 0);
-    else if (kind == 1 && town_living(t) > 1)
+    else if (kind == 1 && town_living(t) > 1 && !hostile_inherits(t, victim))
         town_leave(t, victim);
     else if (kind == 2)
         town_freeze(t, victim);
@@ -231,7 +239,24 @@ static bool calm(struct town *t, struct storm_result *result)
     return t->failure[0] == '\0';
 }
 
-struct storm_result storm_run(uint64_t seed, FILE *trace)
+/* Many lies between two faults, and in every other storm nothing else. */
+static bool lies(struct town *t, enum hostility hostile, uint64_t pause)
+{
+    bool good = true;
+    for (uint64_t count = hostile != HOSTILE_NONE ? below(t, 8) : 0; good && count > 0; count--) {
+        hostile_act(t, hostile);
+        good = town_run(t, t->now_ns + below(t, pause / 4));
+    }
+    return good;
+}
+
+static void put_out(struct town *t)
+{
+    if (t->hostile >= 0 && t->houses[t->hostile].state != HOUSE_EMPTY)
+        town_crash(t, t->hostile, below(t, 2));
+}
+
+struct storm_result storm_run(uint64_t seed, enum hostility hostile, FILE *trace)
 {
     struct storm_result result = {.fine = false};
     struct town *t = malloc(sizeof(*t));
@@ -242,15 +267,21 @@ struct storm_result storm_run(uint64_t seed, FILE *trace)
                                       .guests = guests[seed % 3],
                                       .trace = trace});
     draw_weather(t);
+    if (hostile != HOSTILE_NONE)
+        t->hostile = (int)below(t, (uint64_t)t->size);
+    t->lied = hostile == HOSTILE_AT_WILL;
+    t->faults = hostile == HOSTILE_NONE || seed % 2;
     town_link_all(t, below(t, 4) ? 2 * NS_PER_S : 0);
     static const uint64_t pauses[] = {20 * NS_PER_MS, 150 * NS_PER_MS, 600 * NS_PER_MS, 2 * NS_PER_S};
     uint64_t end = t->now_ns + 3 * NS_PER_S + below(t, 25 * NS_PER_S), pause = pauses[below(t, 4)];
     bool good = town_run(t, t->now_ns + below(t, 2 * NS_PER_S));
     while (good && t->now_ns < end) {
-        fault(t);
-        good = town_run(t, t->now_ns + below(t, 2 * pause));
+        if (t->faults)
+            fault(t);
+        good = lies(t, hostile, pause) && town_run(t, t->now_ns + below(t, 2 * pause));
     }
     if (good) {
+        put_out(t);
         end_of_faults(t);
         good = calm(t, &result);
     }

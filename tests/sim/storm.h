@@ -3,6 +3,7 @@
 #ifndef TESTS_SIM_STORM_H
 #define TESTS_SIM_STORM_H
 
+#include "hostile.h"
 #include "town.h"
 
 struct storm_result {
@@ -12,7 +13,8 @@ struct storm_result {
     char failure[512];
 };
 
-/* Size, weather and faults from the seed. */
-struct storm_result storm_run(uint64_t seed, FILE *trace);
+/* Size, weather and faults from the seed. A hostile member is there until the storm is over; then it has been
+ * put out, and the others must come together. */
+struct storm_result storm_run(uint64_t seed, enum hostility hostile, FILE *trace);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Assemblies under seeded storms: whatever happens, one census for each epoch and one leader for each term;
- * and after the last fault everybody who lives is in one census soon. HEARTH_TEST_SEED and HEARTH_TEST_REPEAT
- * choose seeds, HEARTH_TEST_TRACE=1 tells what happens. */
+ * and after the last fault everybody who lives is in one census soon. Also with a member that lies.
+ * HEARTH_TEST_SEED and HEARTH_TEST_REPEAT choose seeds, HEARTH_TEST_TRACE=1 tells what happens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -148,15 +148,14 @@ static void a_road_that_stays_broken_disturbs_nobody_else(void **state)
     }
 }
 
-static void whatever_happens_all_agree(void **state)
+static void storms(enum hostility hostile)
 {
     unsigned long usual = getenv("HEARTH_TEST_SOAK") != NULL ? 10000 : 1000;
     unsigned long count = repeat_count(usual), first = first_seed();
     unsigned long longest_seed = 0;
     uint64_t longest = 0;
-    (void)state;
     for (unsigned long seed = first; seed < first + count; seed++) {
-        struct storm_result result = storm_run(seed, trace_file());
+        struct storm_result result = storm_run(seed, hostile, trace_file());
         if (!result.fine)
             fail_msg("seed %lu: %s\nreplay it: HEARTH_TEST_SEED=%lu HEARTH_TEST_REPEAT=1 HEARTH_TEST_TRACE=1 "
                      "build/tests/sim/test_assembly",
@@ -170,6 +169,24 @@ static void whatever_happens_all_agree(void **state)
            count, (double)longest / 1e9, longest_seed);
 }
 
+static void whatever_happens_all_agree(void **state)
+{
+    (void)state;
+    storms(HOSTILE_NONE);
+}
+
+static void one_that_lies_divides_nobody(void **state)
+{
+    (void)state;
+    storms(HOSTILE_BUT_TRUE_VOTES);
+}
+
+static void the_others_agree_when_one_that_lied_at_will_is_gone(void **state)
+{
+    (void)state;
+    storms(HOSTILE_AT_WILL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -179,6 +196,8 @@ int main(void)
         cmocka_unit_test(of_two_either_may_leave_and_come_back),
         cmocka_unit_test(a_road_that_stays_broken_disturbs_nobody_else),
         cmocka_unit_test(whatever_happens_all_agree),
+        cmocka_unit_test(one_that_lies_divides_nobody),
+        cmocka_unit_test(the_others_agree_when_one_that_lied_at_will_is_gone),
     };
     watchdog(900, "a simulation");
     return cmocka_run_group_tests_name("virtual time: assemblies", tests, NULL, NULL);

@@ -76,6 +76,13 @@ void town_trace(struct town *t, const char *format, ...)
 
 /* ---- the post ---- */
 
+static const char *letter_name(uint8_t kind)
+{
+    static const char *const names[] = {"",     "",        "beat",   "census", "call",
+                                        "vote", "propose", "accept", "leave",  "dissolve"};
+    return kind < sizeof(names) / sizeof(names[0]) ? names[kind] : "?";
+}
+
 static bool chance(struct town *t, uint32_t of_1000)
 {
     return of_1000 > 0 && prng_below(&t->prng, 1000) < of_1000;
@@ -108,6 +115,18 @@ static struct outbox_letter *letter_copy(struct town *t, const struct outbox_let
     struct outbox_letter *copy = heap_alloc_raw(&t->heap, 1, len);
     memcpy(copy, letter, len);
     return copy;
+}
+
+void town_send(struct town *t, int from, int to, uint8_t kind, const void *payload, size_t len)
+{
+    struct outbox_letter *letter = heap_alloc_raw(&t->heap, 1, sizeof(*letter) + len);
+    letter->to = t->houses[to].fellow.id;
+    letter->kind = kind;
+    letter->len = len;
+    memcpy(letter->payload, payload, len);
+    if (t->trace != NULL)
+        town_trace(t, "%2d  LIES to %d: %s", from, to, letter_name(kind));
+    post(t, from, to, letter);
 }
 
 static int house_of(const struct town *t, const struct identity *id)
@@ -361,13 +380,6 @@ void town_describe(struct town *t, int house)
 
 /* ---- what happens ---- */
 
-static const char *letter_name(uint8_t kind)
-{
-    static const char *const names[] = {"",     "",        "beat",   "census", "call",
-                                        "vote", "propose", "accept", "leave",  "dissolve"};
-    return kind < sizeof(names) / sizeof(names[0]) ? names[kind] : "?";
-}
-
 static void happen_letter(struct town *t, const struct town_event *e)
 {
     const struct road *back = &t->roads[e->to][e->from];
@@ -379,7 +391,9 @@ static void happen_letter(struct town *t, const struct town_event *e)
         town_trace(t, "%2d  <- %d %s", e->to, e->from, letter_name(e->letter->kind));
     int status = assembly_input(t->houses[e->to].assembly, &t->houses[e->from].fellow.id, e->letter->kind,
                                 e->letter->payload, e->letter->len, clock_of(t, e->to), &what);
-    if (status != HEARTH_OK)
+    if (status != HEARTH_OK && e->from == t->hostile)
+        town_unlink(t, e->to, e->from);
+    else if (status != HEARTH_OK)
         facts_fail(t, "node %d refused a letter of node %d, kind %d: %s", e->to, e->from, e->letter->kind,
                    what);
     looked_after(t, e->to);
@@ -468,6 +482,7 @@ void town_open(struct town *t, const struct town_setup *setup)
     t->latency_ns = 200 * NS_PER_US;
     t->jitter_ns = 200 * NS_PER_US;
     t->guests = setup->guests;
+    t->hostile = -1;
     t->trace = setup->trace;
     for (int i = 0; i < t->size; i++)
         town_start(t, i);

@@ -46,6 +46,9 @@ struct town {
     struct house houses[TOWN_MAX];
     struct road roads[TOWN_MAX][TOWN_MAX];
     const struct health_preset *preset; /* NULL: each process has another one */
+    int hostile;                        /* the house of a member that lies, -1: none */
+    bool faults;                        /* not only lies */
+    bool lied;                          /* about its votes: two views of one epoch may be */
 
     /* weather */
     uint64_t latency_ns, jitter_ns;
@@ -83,6 +86,8 @@ void town_thaw(struct town *town, int house);
 void town_sleep(struct town *town, int house, uint64_t ns); /* its clock jumps ahead */
 void town_busy(struct town *town, int house, bool busy);
 void town_describe(struct town *town, int house); /* another address */
+/* A letter that nobody's assembly wrote. */
+void town_send(struct town *town, int from, int to, uint8_t kind, const void *payload, size_t len);
 void town_link(struct town *town, int a, int b);
 void town_link_at(struct town *town, int a, int b, uint64_t delay_ns);
 void town_unlink(struct town *town, int a, int b);

@@ -93,17 +93,19 @@ void facts_check(struct town *t, int house)
     static uint8_t bytes[CENSUS_LEN_MAX];
     struct house *h = &t->houses[house];
     const struct census *c = assembly_census(h->assembly);
-    if (c->instance == h->instance && c->epoch == h->epoch)
+    if (house == t->hostile || (c->instance == h->instance && c->epoch == h->epoch))
         return;
     h->instance = c->instance;
     h->epoch = c->epoch;
     struct writer w = writer_of(bytes, sizeof(bytes));
     census_put(&w, c);
     only_rising(t, house, c);
-    one_way_only(t, house, FACT_CENSUS, (uint64_t[]){c->instance, c->epoch},
-                 hash128(bytes, (size_t)(w.at - bytes)));
-    one_way_only(t, house, FACT_LEADER, (uint64_t[]){c->instance, c->term},
-                 hash128(&c->members[c->leader].id, sizeof(struct identity)));
+    if (!t->lied) {
+        one_way_only(t, house, FACT_CENSUS, (uint64_t[]){c->instance, c->epoch},
+                     hash128(bytes, (size_t)(w.at - bytes)));
+        one_way_only(t, house, FACT_LEADER, (uint64_t[]){c->instance, c->term},
+                     hash128(&c->members[c->leader].id, sizeof(struct identity)));
+    }
     if (census_find(c, &h->fellow.id) < 0)
         facts_fail(t, "node %d adopted a census without itself", house);
     if (c->size > 1 && !census_votes(c, c->leader))

@@ -6,7 +6,7 @@
 #include "membership/assembly.h"
 #include "people.h"
 
-#define CIRCLE_MAX 4
+#define CIRCLE_MAX 5
 
 struct circle {
     struct heap heap;
