@@ -321,7 +321,7 @@ static void help_along(struct assembly *a, struct peer *p)
     const struct beat *b = &p->beat;
     bool wants = b->wish == a->census.instance && p->index >= 0 && b->wish_after < a->census.epoch;
     if (b->instance == a->census.instance) {
-        if (b->flags & BEAT_WORKED)
+        if ((b->flags & BEAT_WORKED) && p->index >= 0)
             a->worked = true;
         if (b->epoch < a->census.epoch && (self_leads(a) || a->now_ns > a->adopted_ns + answer_ns(a) / 2))
             send_census(a, p);

@@ -155,6 +155,8 @@ void copied_key_check(struct assembly *a, struct peer *p)
 
 static const char *why_not_asking(const struct assembly *a, const struct peer *p)
 {
+    if ((p->fellow.flags & FELLOW_GUEST) && p->beat.size == 1)
+        return "it is a guest, and waits for a machine that is up";
     if (!(p->beat.flags & BEAT_LEADS))
         return "it is in another instance of the cluster, whose leader decides: the two will merge";
     if ((p->beat.flags & BEAT_BUSY) && a->busy)

@@ -315,6 +315,8 @@ static void guests_alone_wait_for_a_machine_that_stays(void **state)
         assert_int_equal(census_of(&c, i)->size, 1);
         assembly_why_stranded(c.who[i], why, sizeof(why));
         assert_non_null(strstr(why, "run hearth up"));
+        assembly_why_not(c.who[i], &c.fellow[1 - i].id, why, sizeof(why));
+        assert_non_null(strstr(why, "a guest"));
     }
     circle_link_all(&c);
     circle_run(&c, NS_PER_S);
