@@ -43,7 +43,8 @@ endforeach()
 
 file(GLOB backend_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bindings/torch/*.cc)
 add_library(hearth_backend MODULE ${backend_sources})
-set_target_properties(hearth_backend PROPERTIES
+# Torch's headers cost a compiler far more than our files: a few of those are compiled as one.
+set_target_properties(hearth_backend PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4
   PREFIX "" SUFFIX "${suffix}" CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_VISIBILITY_PRESET hidden
   BUILD_RPATH "$ORIGIN" INSTALL_RPATH "$ORIGIN" POSITION_INDEPENDENT_CODE ON)
 target_include_directories(hearth_backend PRIVATE ${PROJECT_SOURCE_DIR}/include)

@@ -81,12 +81,22 @@ def environment():
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 
+def say(text):
+    """For `pip install -v`, line by line as it comes; without -v pip keeps it to itself, but for what fails."""
+    print(text, flush=True)
+
+
 def run(*command):
-    """Output matters only if it fails."""
-    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, errors="replace", env=environment())
-    if done.returncode:
-        raise BuildError(f"{' '.join(map(str, command))}\nended with exit status {done.returncode}:\n{done.stdout}")
+    """Its output is shown as it comes, and is part of the error if it fails."""
+    text = []
+    with subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors="replace", env=environment()) as process:
+        for line in process.stdout:
+            say(line.rstrip("\n"))
+            text.append(line)
+    if process.returncode:
+        raise BuildError(f"{' '.join(map(str, command))}\nended with exit status {process.returncode}:\n"
+                         f"{''.join(text)}")
 
 
 def has_torch():
@@ -100,7 +110,9 @@ def cmake(directory, torch):
         raise BuildError("cmake is missing; hearth is built with CMake 3.21 or newer and a C compiler")
     generator = ["-G", "Ninja"] if shutil.which("ninja") else []
     off = [f"-DHEARTH_{part}=OFF" for part in ("CLI", "TESTS", "EXAMPLES", "INSTALL")]
-    backend = [f"-DHEARTH_TORCH={'ON' if torch else 'OFF'}", f"-DHEARTH_TORCH_PYTHON={sys.executable}"]
+    backend = ["-DHEARTH_TORCH=ON", f"-DHEARTH_TORCH_PYTHON={sys.executable}"] if torch else ["-DHEARTH_TORCH=OFF"]
+    say(f"hearth: building libhearth{' and the backend for torch.distributed' * torch} on {os.cpu_count() or 1} "
+        "processors; this takes a minute or two")
     run("cmake", "-S", TREE, "-B", directory, *generator, "-DCMAKE_BUILD_TYPE=Release",
         "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON", *off, *backend)
     targets = ["hearth", "hearth_helpers"] + ["hearth_backend"] * torch

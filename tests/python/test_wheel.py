@@ -73,7 +73,10 @@ class Install(Scratch):
         before = self.files()
         self.ok(sys.executable, "-m", "venv", self.scratch / "venv")
         python = self.scratch / "venv/bin/python"
-        self.ok(python, "-m", "pip", "--disable-pip-version-check", "install", "--no-index", PACKAGE, cwd=self.scratch)
+        told = self.ok(python, "-m", "pip", "--disable-pip-version-check", "install", "-v", "--no-index", PACKAGE,
+                       cwd=self.scratch)
+        self.assertRegex(told, r"building libhearth.* on \d+ processors")
+        self.assertRegex(told, r"\[ *\d+(%|/\d+)\] ")  # how far it is
         said = self.ok(python, "-m", "hearth.selftest", cwd="/")
         self.assertIn(f"{self.scratch}/venv/lib/", said)
         program = ("import hearth\n"
@@ -161,6 +164,12 @@ class Backend(Scratch):
         self.assertIn(f"-{python}-{python}-", wheel.name)
         with zipfile.ZipFile(wheel) as archive:
             self.assertIn(f"hearth/lib/hearth_backend{sysconfig.get_config_var('EXT_SUFFIX')}", archive.namelist())
+
+    def test_output_is_shown_as_it_comes_and_kept_for_the_error(self):
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), self.assertRaisesRegex(hearth_build.BuildError, "status 3:\none\ntwo"):
+            hearth_build.run("sh", "-c", "echo one; echo two >&2; exit 3")
+        self.assertEqual(said.getvalue(), "one\ntwo\n")
 
     def test_a_torch_that_does_not_fit(self):
         """It is left out, unless it was asked for."""
