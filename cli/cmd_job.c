@@ -149,8 +149,12 @@ static int run_deed(const struct deed *deed, int argc, char **argv)
         {"json", ARG_FLAG, &job.json, .about = "print one JSON object"},
     };
     size_t skipped = deed->run == job_list;
-    const struct usage usage = {deed->full_name, deed->about, deed->example, args + skipped,
-                                sizeof args / sizeof *args - skipped};
+    const struct usage usage = {deed->full_name,
+                                deed->about,
+                                deed->example,
+                                args + skipped,
+                                sizeof args / sizeof *args - skipped,
+                                NULL};
     int code = args_parse(&usage, argc - 1, argv + 1);
     if (code == ARGS_GO)
         code = home_key_file(&usage, job.key_file, key);

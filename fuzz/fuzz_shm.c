@@ -224,7 +224,7 @@ static void world_open(struct world *w)
 
 static void world_close(struct world *w)
 {
-    link_fini(&w->link, NULL);
+    link_fini(&w->link);
     while (w->loan_count > 0) { /* what was lent can be read until it is given back */
         touch(w, &w->loans[0], 1);
         loan_give_back(w, 0);
