@@ -2,6 +2,7 @@
 """Where the members of a torch process group meet as a Hearth node: they find each other by the group's store."""
 
 import datetime
+import hashlib
 import json
 import os
 import random
@@ -230,10 +231,17 @@ def meet(store, rank: int, size: int, timeout=None, **config) -> "hearth.Node":
 # ---- nodes that are shared ----
 
 def _store_of(group):
-    """The store by which the members of a process group found each other: torch 1.13 and 2 keep it elsewhere."""
+    """The store by which the members of a process group found each other: torch 1.13 and 2 keep it elsewhere.
+
+    Several groups share it: the group's name and the ranks of its members keep them apart.
+    """
     c10d = dist.distributed_c10d
-    known = c10d._pg_map if hasattr(c10d, "_pg_map") else c10d._world.pg_map
-    return dist.PrefixStore("hearth.torch", known[group][1])
+    if hasattr(c10d, "_pg_map"):
+        stores, names, ranks = c10d._pg_map, c10d._pg_names, c10d._pg_group_ranks
+    else:
+        stores, names, ranks = c10d._world.pg_map, c10d._world.pg_names, c10d._world.pg_group_ranks
+    identity = hashlib.sha256(repr((names[group], sorted(ranks[group]))).encode()).hexdigest()
+    return dist.PrefixStore(f"hearth.torch/{identity[:32]}", stores[group][1])
 
 
 def _forget_gone():
