@@ -23,11 +23,17 @@ static struct text micros(double us)
     return us < 0 ? (struct text){"-"} : text_time(us / 1e6);
 }
 
+/* What was so before it died says nothing now. */
+static bool is_dead(const struct cluster_member *m)
+{
+    return strcmp(m->state, "dead") == 0;
+}
+
 static void draw_remarks(FILE *file, const struct cluster_member *m)
 {
     const char *words[6];
     int count = 0;
-    if (m->leads)
+    if (m->leads && !is_dead(m))
         words[count++] = "leads";
     if (m->self)
         words[count++] = "this machine";
@@ -48,13 +54,14 @@ static enum paint health_paint(const char *state)
 
 static void draw_member(FILE *file, const struct cluster_member *m)
 {
-    fprintf(file, "%s ", m->leads ? "*" : " ");
+    fprintf(file, "%s ", m->leads && !is_dead(m) ? "*" : " ");
     print_clean(file, m->name, NAME_WIDTH);
     fputc(' ', file);
     print_clean(file, m->short_id, 16);
     fprintf(file, "%s", paint(file, health_paint(m->state)));
     print_clean(file, m->state, 10);
-    fprintf(file, "%s %8s", paint(file, PAINT_NONE), m->self ? "" : micros(m->latency_us).s);
+    fprintf(file, "%s %8s", paint(file, PAINT_NONE),
+            m->self ? "" : micros(is_dead(m) ? -1 : m->latency_us).s);
     draw_remarks(file, m);
     fputc('\n', file);
 }

@@ -63,7 +63,7 @@ struct up {
 static void wipe_table(struct up *up)
 {
     if (up->drawn > 0)
-        printf("\033[%dA\033[J", up->drawn);
+        printf("\r\033[%dA\033[J", up->drawn); /* the terminal may have shown ^C */
     up->drawn = 0;
 }
 

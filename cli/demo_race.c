@@ -36,6 +36,7 @@ static double per_step(const struct race_lane *lane, double value)
 static void lane_begins(void *arg, const struct race_lane *lane)
 {
     struct show *show = arg;
+    progress_hide(&show->progress); /* a rank may begin before the last one has ended the lane before */
     progress_start(&show->progress, "%s", lane->name);
 }
 

@@ -181,6 +181,24 @@ wait "$a"
 [ $? -eq 0 ]
 report $? "SIGTERM leaves too"
 
+XDG_CONFIG_HOME=$scratch/a TERM=xterm python3 - "$hearth" up --bind 127.0.0.1 --port "$port" <<'PYTHON'
+import os, pty, re, sys
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+text = b""
+while b"1 member" not in text:
+    text += os.read(terminal, 4096)
+os.write(terminal, b"\x03")
+try:
+    while more := os.read(terminal, 4096):
+        text += more
+except OSError:  # it has ended
+    pass
+sys.exit(not re.search(rb"\r\x1b\[\d+A\x1b\[J$", text) or os.waitpid(pid, 0)[1])
+PYTHON
+report $? "Ctrl-C at a terminal wipes the whole table"
+
 # ---- the demo ------------------------------------------------------------------------------------------------------
 
 if [ -d $data ]; then
@@ -197,15 +215,16 @@ if [ -d $data ]; then
     report $? "the demo trains on the machines that allow it, and on no other"
     until_true logged 1 "trained the demo for .* with 3 machines" a b && ! logged 1 "trained" c
     report $? "they say so"
+    : >"$scratch/demo.log"
     XDG_CONFIG_HOME=$scratch/d timeout 100 "$hearth" demo --cluster --bind 127.0.0.1 --codec none --target 99 --steps 60 \
-        --report "$scratch/report.html" >"$scratch/out" 2>"$scratch/err" </dev/null &
+        --report "$scratch/report.html" >"$scratch/demo.log" 2>"$scratch/demo_err.log" </dev/null &
     d=$!
     pids+=("$d")
-    until_true grep -q "3 machines train" "$scratch/out"
+    until_true grep -q "3 machines train" "$scratch/demo.log"
     kill -KILL "$b"
     wait "$d"
-    grep -q "is lost; plain begins again with 2 machines" "$scratch/err" && grep -q "The 2 replicas are identical" "$scratch/out" &&
-        ! grep -q "tag " "$scratch/err"
+    grep -q "is lost; plain begins again with 2 machines" "$scratch/demo_err.log" && grep -q "The 2 replicas are identical" "$scratch/demo.log" &&
+        ! grep -q "tag " "$scratch/demo_err.log"
     report $? "the demo goes on with the others when a machine is lost, and names it"
     kill -INT "$a" "$c"
     wait "$a" "$c"

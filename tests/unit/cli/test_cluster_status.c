@@ -138,6 +138,23 @@ static void test_table(void **state)
     free(text);
 }
 
+/* What was so before a member died is not shown as if it were so now. */
+static void test_dead_member(void **state)
+{
+    char *text = NULL;
+    size_t len = 0;
+    (void)state;
+    assert_true(cluster_status_parse(sample, &status));
+    snprintf(status.members[1].state, sizeof status.members[1].state, "dead");
+    FILE *file = open_memstream(&text, &len);
+    assert_non_null(file);
+    cluster_table_draw(file, &status, NULL);
+    fclose(file);
+    assert_non_null(
+        strstr(text, "  be?n               dddd-eeee-ffff  dead              -  allows the demo\n"));
+    free(text);
+}
+
 static void test_events(void **state)
 {
     char text[512];
@@ -181,9 +198,9 @@ static void test_lines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parse),    cmocka_unit_test(test_questions), cmocka_unit_test(test_ways),
-        cmocka_unit_test(test_anything), cmocka_unit_test(test_too_many),  cmocka_unit_test(test_table),
-        cmocka_unit_test(test_events),   cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_parse),       cmocka_unit_test(test_questions), cmocka_unit_test(test_ways),
+        cmocka_unit_test(test_anything),    cmocka_unit_test(test_too_many),  cmocka_unit_test(test_table),
+        cmocka_unit_test(test_dead_member), cmocka_unit_test(test_events),    cmocka_unit_test(test_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
