@@ -16,7 +16,7 @@ all: ## build the library and the command (build/hearth)
 demo: all ## a race: four processes behind slow lines train one model with each codec; under two minutes
 	@build/hearth demo --report build/hearth-demo.html
 
-test: all ## what to run before a commit: about five minutes
+test: all ## what to run before a commit: five minutes on two idle cores, ten on busy ones
 	@$(TEST) release
 
 test-all: ## sanitizers, clang, posix, ARM under qemu, short fuzzing, test hosts, PyTorch

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Machines that find each other add up vectors. Once: `hearth init` on one machine, `hearth join` on the
- * others. Run: ./home on two or more of them at about the same time. */
+ * others. Run: build/examples/at_home on two or more of them at about the same time. */
 #include <stdio.h>
 
 #include <hearth.h>
