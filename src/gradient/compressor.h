@@ -33,7 +33,8 @@ void compressor_choose(const hearth_compressor *compressor, const struct policy_
 
 int compressor_move(struct attachment *attachment, const struct passage *way, struct error *error);
 
-uint64_t compressor_step(hearth_compressor *compressor, const char *name); /* of the tensor; 0: it is new */
+/* Twice the tensor's step, and 1 if it has factors; 0: it is new. */
+uint64_t compressor_place(hearth_compressor *compressor, const char *name);
 /* Takes the tensor's last operation back. False: it was reset, loaded or used since. */
 bool compressor_undo(hearth_compressor *compressor, const char *name);
 void compressor_forget(hearth_compressor *compressor, const char *name); /* as if it were new */

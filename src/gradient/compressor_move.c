@@ -40,13 +40,13 @@ int compressor_move(struct attachment *attachment, const struct passage *way, st
     return HEARTH_OK;
 }
 
-uint64_t compressor_step(hearth_compressor *compressor, const char *name)
+uint64_t compressor_place(hearth_compressor *compressor, const char *name)
 {
     mutex_lock(&compressor->lock);
     const struct tensor *tensor = tensors_find(&compressor->tensors, name);
-    uint64_t step = tensor != NULL ? tensor->state.step : 0;
+    uint64_t place = tensor != NULL ? 2 * tensor->state.step + (tensor->state.factor[FACTOR_Q] != NULL) : 0;
     mutex_unlock(&compressor->lock);
-    return step;
+    return place;
 }
 
 bool compressor_undo(hearth_compressor *compressor, const char *name)

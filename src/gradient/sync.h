@@ -126,7 +126,7 @@ struct hearth_sync {
     bool joined; /* has begun a step since it was new or fell behind: its model is that of these steps */
     uint64_t attempt, steps, lineage, round; /* as in struct sync_record */
     uint64_t promised;                       /* the last round that it has promised */
-    uint64_t *places;                        /* [size][bucket_count] steps of tensors, while compared */
+    uint64_t *places;                        /* [size][bucket_count] compressor_place, while compared */
     hearth_request *comparison;              /* NULL: there is none */
     struct error objection;                  /* of the comparison, or why there is none */
     uint64_t ballot, *ballots;               /* our own; [size]: 1: a bucket has failed */
@@ -159,6 +159,8 @@ void sync_ask(hearth_sync *sync);
  * After other errors it may be called again. */
 int MUST_CHECK sync_agree(hearth_sync *sync, uint64_t deadline_ns);
 void sync_forget(hearth_sync *sync); /* takes the question back */
+/* Goes on from where the members are that have joined before. With the lock; registrations are known. */
+void sync_join(hearth_sync *sync);
 
 enum { TAG_ASK = 0, TAG_EXPLAIN = 1, TAG_COMPARE = 2, TAG_VOTE = 3 };
 
@@ -185,8 +187,6 @@ int sync_move(struct attachment *attachment, const struct passage *way, struct e
 extern const struct reconciler sync_reconciler;
 /* Asks at which step each bucket's tensor is; sync_agree waits for it. A completion callback may call it. */
 void sync_compare(hearth_sync *sync);
-/* Before the bucket's first operation in a group that somebody has come to. */
-int MUST_CHECK sync_adopt(hearth_sync *sync, struct sync_bucket *bucket);
 
 /* ---- sync_step.c ---- */
 

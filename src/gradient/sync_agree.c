@@ -70,27 +70,37 @@ static int first_joined(const hearth_sync *sync)
     return first < size ? first : RANK_NONE;
 }
 
-/* With the lock. Who is new or behind goes on from where the others are. */
+void sync_join(hearth_sync *sync)
+{
+    int first = first_joined(sync);
+    if (first != RANK_NONE) {
+        sync->steps = sync->registrations[first].steps;
+        sync->lineage = sync->registrations[first].lineage;
+    }
+    for (int i = 0; i < hearth_size(sync->group); i++)
+        sync->round = sync->registrations[i].round > sync->round ? sync->registrations[i].round : sync->round;
+    sync->promised = sync->round > sync->promised ? sync->round : sync->promised;
+    sync->joined = sync->formed;
+}
+
+/* With the lock. Members that have joined stand at the same place. */
 static enum agreement standings_check(hearth_sync *sync)
 {
-    int size = hearth_size(sync->group), first = first_joined(sync);
-    const struct registration *r = sync->registrations, *to = first != RANK_NONE ? &r[first] : &sync->own;
-    for (int i = 0; i < size; i++) {
-        sync->round = r[i].round > sync->round ? r[i].round : sync->round;
-        if (r[i].joined == 0 || (r[i].steps == to->steps && r[i].lineage == to->lineage))
+    int first = first_joined(sync);
+    const struct registration *r = sync->registrations;
+    for (int i = 0; i < hearth_size(sync->group); i++) {
+        if (r[i].joined == 0 || (r[i].steps == r[first].steps && r[i].lineage == r[first].lineage))
             continue;
-        error_set(
-            &sync->objection, HEARTH_MISMATCH, i,
-            "sync: rank %d has committed %llu steps and rank %d %llu, or others: one of them gave up what "
-            "the other took; bring the model to one state, and open a new sync",
-            i, (unsigned long long)r[i].steps, first, (unsigned long long)to->steps);
+        error_set(&sync->objection, HEARTH_MISMATCH, i,
+                  "sync: rank %d has committed %llu steps and rank %d %llu, or others: one of them gave up "
+                  "what the other took; bring the model to one state, and open a new sync",
+                  i, (unsigned long long)r[i].steps, first, (unsigned long long)r[first].steps);
         return AGREE_DIFFERS;
     }
-    sync->steps = to->steps;
-    sync->lineage = to->lineage;
-    sync->joined = sync->formed;
-    sync->promised = sync->round > sync->promised ? sync->round : sync->promised;
-    return first != RANK_NONE ? AGREE_COMPARING : AGREE_SAME;
+    if (first != RANK_NONE)
+        return AGREE_COMPARING;
+    sync_join(sync);
+    return AGREE_SAME;
 }
 
 /* The completion callback; any thread may run it. What has become ready meanwhile starts here, not only in

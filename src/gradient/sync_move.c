@@ -161,21 +161,24 @@ static int bucket_resolve(hearth_sync *sync, uint32_t at)
 {
     struct sync_bucket *b = &sync->buckets[at];
     int first = RANK_NONE;
+    b->adopt = false;
     for (int i = 0; i < hearth_size(sync->group); i++) {
         if (sync->registrations[i].joined == 0) {
             b->adopt = true;
             continue;
         }
         first = first == RANK_NONE ? i : first;
-        if (place_of(sync, i, at) != place_of(sync, first, at))
+        uint64_t step = place_of(sync, i, at) / 2, usual = place_of(sync, first, at) / 2;
+        if (step != usual)
             return error_set(&sync->objection, HEARTH_MISMATCH, i,
                              "sync: \"%s\" was reduced in %llu steps by rank %d and in %llu by rank %d: its "
                              "compressor was reset, loaded or used by one of them; bring model and "
                              "compressors to one state, and open a new sync",
-                             sync->tensors[b->plan.first].name, (unsigned long long)place_of(sync, i, at), i,
-                             (unsigned long long)place_of(sync, first, at), first);
+                             sync->tensors[b->plan.first].name, (unsigned long long)step, i,
+                             (unsigned long long)usual, first);
+        b->adopt = b->adopt || place_of(sync, i, at) != place_of(sync, first, at);
     }
-    b->step = place_of(sync, first, at);
+    b->step = place_of(sync, first, at) / 2;
     return HEARTH_OK;
 }
 
@@ -187,18 +190,45 @@ static int resolve(hearth_sync *sync)
     return status;
 }
 
+static int adopt(hearth_sync *sync)
+{
+    int status = HEARTH_OK;
+    for (uint32_t i = 0; status == HEARTH_OK && i < sync->bucket_count; i++) {
+        const struct sync_bucket *b = &sync->buckets[i];
+        const struct sync_tensor *t = &sync->tensors[b->plan.first];
+        if (b->adopt && !b->plan.fused)
+            status = compressor_adopt(sync->compressor, t->name, &t->form, b->step);
+    }
+    if (status != HEARTH_OK)
+        sync->objection = *error_last();
+    return status;
+}
+
+/* With the lock. */
+static enum agreement compare(hearth_sync *sync)
+{
+    if (resolve(sync) != HEARTH_OK)
+        return AGREE_DIFFERS;
+    if (adopt(sync) != HEARTH_OK)
+        return AGREE_FAILED;
+    sync_join(sync);
+    return AGREE_SAME;
+}
+
 /* The completion callback of the comparison. */
 static void compared(void *arg, int status)
 {
     hearth_sync *sync = arg;
     mutex_lock(&sync->lock);
-    if (status != HEARTH_OK)
-        sync->agreement = AGREE_FAILED;
-    else
-        sync->agreement = resolve(sync) == HEARTH_OK ? AGREE_SAME : AGREE_DIFFERS;
+    sync->agreement = status == HEARTH_OK ? compare(sync) : AGREE_FAILED;
+    bool refuse = status == HEARTH_OK && sync->agreement == AGREE_FAILED; /* the others begin */
     heap_free(sync->places);
     sync->places = NULL;
     mutex_unlock(&sync->lock);
+    for (uint32_t i = 0; refuse && i < sync->bucket_count; i++)
+        node_refuse(sync->group, sync->buckets[i].tag, &sync->objection);
+    if (refuse)
+        node_refuse(sync->group, sync_tag_of(sync, TAG_VOTE), &sync->objection);
     sync_start_full(sync);
 }
 
@@ -207,7 +237,7 @@ static void places_fill(hearth_sync *sync)
     uint64_t *own = &sync->places[(size_t)hearth_rank(sync->group) * sync->bucket_count];
     for (uint32_t i = 0; i < sync->bucket_count; i++)
         if (!sync->buckets[i].plan.fused)
-            own[i] = compressor_step(sync->compressor, sync->tensors[sync->buckets[i].plan.first].name);
+            own[i] = compressor_place(sync->compressor, sync->tensors[sync->buckets[i].plan.first].name);
 }
 
 void sync_compare(hearth_sync *sync)
@@ -238,17 +268,4 @@ void sync_compare(hearth_sync *sync)
         sync->places = NULL;
     }
     mutex_unlock(&sync->lock);
-}
-
-int sync_adopt(hearth_sync *sync, struct sync_bucket *b)
-{
-    const struct sync_tensor *t = &sync->tensors[b->plan.first];
-    if (!b->adopt || b->plan.fused)
-        return HEARTH_OK;
-    int status = compressor_adopt(sync->compressor, t->name, &t->form, b->step);
-    if (status == HEARTH_OK)
-        b->adopt = false;
-    else
-        node_refuse(sync->group, b->tag, error_last());
-    return status;
 }

@@ -221,9 +221,6 @@ static void bucket_ended(void *arg, int status)
 static int bucket_start(hearth_sync *sync, struct sync_bucket *b, hearth_request **request)
 {
     struct hearth_opts opts;
-    int status = sync_adopt(sync, b);
-    if (status != HEARTH_OK)
-        return status;
     hearth_opts_init(&opts);
     opts.tag = b->tag;
     opts.weight = sync->weight;

@@ -207,6 +207,30 @@ static void test_a_new_member_goes_on_with_the_others(void **state)
     }
 }
 
+/* The first step with it is interrupted as well: it is one of them, or new still. */
+static void test_a_new_member_and_another_loss(void **state)
+{
+    uint64_t seed = first_seed() + 400;
+    (void)state;
+    for (size_t c = 0; c < TRAINING_CODECS; c++) {
+        struct formed f;
+        struct training t;
+        lose_one(&f, &t, training_codecs[c], 192 * draw_below(&seed, 99));
+        int left[] = {1, 2, 3}; /* 0 has gone: so says the seed */
+        formed_group(&f, left, 3);
+        model_open(&t.model[3], formed_world(&f, 3), training_codecs[c], HEARTH_SUM);
+        t.leaver = 1;
+        t.seed = draw(&seed);
+        run_step(&f, &t, interrupted_step);
+        formed_group(&f, left + 1, 2);
+        train_on(&f, &t);
+        check(hearth_sync_steps(t.model[3].sync) == hearth_sync_steps(t.model[2].sync),
+              "the new one counts other steps");
+        training_close(&t);
+        formed_close(&f);
+    }
+}
+
 /* It slept while the others made five steps: it is told, begins with nothing left behind, disturbs
  * nobody, and is as good as any other from then on. */
 static void test_a_member_that_slept_is_behind(void **state)
@@ -349,6 +373,7 @@ int main(void)
         cmocka_unit_test(test_what_stands_in_the_buffers_is_sent),
         cmocka_unit_test(test_poison_aborts_the_whole_step),
         cmocka_unit_test(test_a_new_member_goes_on_with_the_others),
+        cmocka_unit_test(test_a_new_member_and_another_loss),
         cmocka_unit_test(test_a_member_that_slept_is_behind),
         cmocka_unit_test(test_a_step_that_is_given_up_leaves_nothing),
         cmocka_unit_test(test_a_move_that_is_interrupted),
