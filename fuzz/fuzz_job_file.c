@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         if (w.bad || (size_t)(w.at - again) != (size_t)(r.at - begin) ||
             memcmp(again, begin, (size_t)(r.at - begin)) != 0)
             abort();
-        (void)job_record_elsewhere(&memory.ran, &now, NULL, missing);
+        (void)job_record_elsewhere(&memory.ran, &now, NULL, NULL, missing);
         now = memory.ran;
         now.instance++;
     }

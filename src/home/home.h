@@ -50,10 +50,12 @@ void home_wake(struct home *home); /* all who wait look again */
  * there and why sighted nodes are not. */
 int MUST_CHECK home_wait(struct home *home, int others, const struct home_patience *patience,
                          struct error *error);
-/* Wishes for a job and waits until it is formed, and this machine will remember it. The text of a failure
- * says what it waited for; the wish is withdrawn then. */
+/* Wishes for a job and waits until it is formed. The text of a failure says what it waited for; the wish is
+ * withdrawn then. */
 int MUST_CHECK home_form(struct home *home, const struct job_wish *wish, uint64_t done,
                          const struct home_patience *patience, struct formation *out, struct error *error);
+/* All are joined, and nobody has made a step: from now on this machine remembers the job. */
+int MUST_CHECK home_begun(struct home *home, const struct formation *formation, struct error *error);
 /* Our part in it is over. `finished`: and in the job, which is forgotten unless somebody was lost from the
  * formation: then the others may go on with it. */
 void home_end(struct home *home, const struct formation *formation, bool finished);

@@ -242,7 +242,10 @@ static bool note(struct job_store *store, const char *job, const struct census *
         list_push(&store->kept, &kept->item);
     }
     if (kept) {
+        struct census before = kept->ran;
         kept->ran = *ran;
+        if (due) /* the same formation, in another view */
+            job_record_follow(&kept->ran, &before);
         kept->due = due && store->setup.path;
     }
     mutex_unlock(&store->lock);

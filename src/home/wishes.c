@@ -207,7 +207,7 @@ static int form_with(struct home *home, const struct job_wish *given, uint64_t d
                      struct error *error)
 {
     struct home_wish wish = {.formed = out};
-    bool recalled, lasting = false;
+    bool recalled;
 
     snprintf(wish.job, sizeof(wish.job), "%s", given->job);
     int status = job_store_recall(home->store, wish.job, view, &recalled, error);
@@ -229,13 +229,8 @@ static int form_with(struct home *home, const struct job_wish *given, uint64_t d
     if (status) {
         jobs_unwish(home->jobs, wish.job, clock_real());
         event_signal(&home->wake);
-    } else {
-        *view = *assembly_census(home->assembly);
-        lasting = !has_guest(view, out);
     }
     mutex_unlock(&home->lock);
-    if (lasting)
-        job_store_keep(home->store, given->job, view);
     return status;
 }
 
@@ -249,6 +244,22 @@ int home_form(struct home *home, const struct job_wish *given, uint64_t done,
     int status = form_with(home, given, done, patience, out, view, error);
     heap_free(view);
     return status;
+}
+
+int home_begun(struct home *home, const struct formation *formation, struct error *error)
+{
+    struct census *view = heap_alloc_raw(home->heap, 1, sizeof(*view));
+
+    if (!view)
+        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "form \"%s\": no memory", formation->job);
+    mutex_lock(&home->lock);
+    *view = *assembly_census(home->assembly);
+    mutex_unlock(&home->lock);
+    job_record_mark(view, formation->members, formation->size);
+    if (!has_guest(view, formation))
+        job_store_keep(home->store, formation->job, view);
+    heap_free(view);
+    return HEARTH_OK;
 }
 
 void home_end(struct home *home, const struct formation *formation, bool finished)

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a job ran last: the view of its members then. Who asks for the job tells it to the leader, so that
- * nobody begins it anew while others may still run it.
+/* Where a job ran last: the view of its members then, and who of it took part. Who asks for the job tells it
+ * to the leader, so that nobody begins it anew while others may still run it, and so that it is not begun
+ * anew twice.
  *
  * A job runs inside of a view that has a quorum, and of one instance there is only one such view at a time.
- * So in the same instance nothing has to be asked. In another one, those of the old view that are not here
- * may still be a view with a quorum, and run the job. Who is here now, as the same process or started again
- * on the same machine, is not there. When those that are missing can be no quorum, the old instance can
- * decide nothing any more, and the job may begin. docs/membership.md says it for people. */
+ * So in the same instance nothing has to be asked. In another one:
+ *
+ *  - Those of the old view that are not here may still be a view with a quorum, and run the job. Who is here,
+ *    as the same process or started again on the same machine, will never vote there again. When those that
+ *    are missing can be no quorum, the old instance decides nothing any more.
+ *  - Two other instances may both see that. So of those who took part more than half (or half, with the first
+ *    of them) must be in the new formation: any two such have a member in common, which remembers the first
+ *    when it is asked for the second.
+ *
+ * docs/membership.md says it for people. */
 #ifndef MEMBERSHIP_JOB_RECORD_H
 #define MEMBERSHIP_JOB_RECORD_H
 
@@ -17,12 +24,21 @@
 #define JOB_FILE_ENTRY_MAX (8u + JOB_NAME_MAX + 18u + CENSUS_MEMBERS_MAX * (41u + FELLOW_NAME_MAX))
 #define JOB_FILE_MAX       (8u + JOB_FILE_JOBS_MAX * JOB_FILE_ENTRY_MAX + 4u)
 
-/* Those of `ran` that may be together elsewhere, as flags by index; true: they can be a quorum of it. `heard`
- * has a flag for each member of `now` that surely belongs to it; NULL: all do. */
-bool job_record_elsewhere(const struct census *ran, const struct census *now, const bool *heard,
-                          bool missing[static CENSUS_MEMBERS_MAX]);
+/* In the flags of a member, beside FELLOW_GUEST: it took part, as the first of all. */
+#define JOB_TOOK_PART (UINT32_C(1) << 30)
+#define JOB_FIRST     (UINT32_C(1) << 31)
 
-/* As in a report: ids and votes only. */
+/* These took part, by rank. */
+void job_record_mark(struct census *ran, const struct identity *members, int count);
+/* Those that took part in the view before did so in this one. */
+void job_record_follow(struct census *ran, const struct census *before);
+/* Whether the job may not begin in the view `now`; then `missing` has flags by index in `ran`: for whom it
+ * waits. `heard` has a flag for each member of `now` that surely belongs to it, `asks` for each that asks for
+ * the job; NULL: all do. */
+bool job_record_elsewhere(const struct census *ran, const struct census *now, const bool *heard,
+                          const bool *asks, bool missing[static CENSUS_MEMBERS_MAX]);
+
+/* As in a report: ids and flags only. */
 void job_record_put(struct writer *w, const struct census *ran);
 bool job_record_get(struct reader *r, struct census *ran); /* no member twice, leader in it, sizes */
 

@@ -318,6 +318,7 @@ static void look_after_runs(struct jobs *jobs)
                 whose = r;
             }
         }
+        run->complete |= most == ROLE_IN;
         if (most >= ROLE_OVER && !run->ended)
             end_run(jobs, run, &run->members[whose], most);
         if (held == 0 && (run->ended || !run->ours))
@@ -428,7 +429,7 @@ static void note_part(struct chair *chair, const struct told_part *part)
     const struct run *run = chair_run(chair, part->formation);
     struct chair_job *job = want_job(chair, part->job);
 
-    if (job && run)
+    if (job && run && run->complete)
         job->ran = run->size;
 }
 

@@ -100,16 +100,18 @@ static bool outdated(const struct jobs *jobs, const char *job, const struct cens
 const struct census *chair_elsewhere(const struct jobs *jobs, const char *job,
                                      bool missing[static CENSUS_MEMBERS_MAX])
 {
-    bool heard[CENSUS_MEMBERS_MAX];
+    bool heard[CENSUS_MEMBERS_MAX], asks[CENSUS_MEMBERS_MAX];
 
     if (begun_here(jobs, job))
         return NULL;
-    for (int m = 0; m < jobs->census.size; m++)
+    for (int m = 0; m < jobs->census.size; m++) {
         heard[m] = jobs->chair.told[m].heard;
+        asks[m] = chair_wish(jobs, m, job) != NULL;
+    }
     for (int m = 0; m < jobs->census.size; m++) {
         const struct told_wish *wish = chair_wish(jobs, m, job);
         if (wish && wish->ran && !outdated(jobs, job, wish->ran) &&
-            job_record_elsewhere(wish->ran, &jobs->census, heard, missing))
+            job_record_elsewhere(wish->ran, &jobs->census, heard, asks, missing))
             return wish->ran;
     }
     return NULL;

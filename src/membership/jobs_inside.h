@@ -79,6 +79,7 @@ struct run {
     struct identity members[CENSUS_MEMBERS_MAX];
     uint64_t serial[CENSUS_MEMBERS_MAX]; /* of the wishes that it fulfils; only if `ours` */
     bool ours;                           /* formed in this term */
+    bool complete;                       /* all of its members have been in it: it could begin */
     bool ended;
     bool doomed;         /* another formation of the job counts more */
     struct identity who; /* why it ended */
@@ -102,7 +103,7 @@ struct chair_job {
     bool settled;                    /* the settings are */
     char settings[JOB_SETTINGS_MAX]; /* of those who run it, or of the first that came */
     uint64_t released_ns;            /* when somebody last let go of a formation of it */
-    int ran;                         /* members of its last formation; 0: none is known */
+    int ran;                         /* members of its last formation that was complete; 0: none is known */
     struct left_out left;            /* of that, or of what cannot be formed */
     bool wanted;                     /* still, in the count at hand */
 };
@@ -110,7 +111,7 @@ struct chair_job {
 /* A job that nobody has to do with any more. */
 struct ended_job {
     char job[JOB_NAME_MAX];
-    int ran; /* members of its last formation; 0: none is here */
+    int ran; /* as above; 0: none is here */
 };
 
 struct chair {

@@ -221,7 +221,7 @@ static void why_not_yet(const struct jobs *jobs, const struct job_slot *slot, ch
     if (jobs->census.size == 0 || !jobs->quorum) {
         snprintf(text, size, "too few members of the cluster are heard; nothing is formed until they are");
     } else if (line && line->line.running == 0 && slot->ran &&
-               job_record_elsewhere(slot->ran, &jobs->census, NULL, missing)) {
+               job_record_elsewhere(slot->ran, &jobs->census, NULL, NULL, missing)) {
         job_elsewhere(slot->ran, missing, slot->wish.job, text, size); /* we know the names */
     } else if (line && line->why[0] != '\0') {
         snprintf(text, size, "%s", line->why);

@@ -208,6 +208,11 @@ static int attempt_once(struct attempt *a, hearth_node **inner, struct error *er
     if (status == HEARTH_OK)
         status = join_while_it_lasts(a, &o, inner, error);
     opening_fini(&o);
+    if (status == HEARTH_OK) {
+        status = home_begun(r->home, a->formation, error);
+        if (status != HEARTH_OK)
+            hearth_close(*inner);
+    }
     if (a->formation->id != 0)
         tell_unjoined(a, unjoined);
     return status;

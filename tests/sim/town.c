@@ -156,18 +156,25 @@ static void empty_outbox(struct town *t, int from)
 
 /* ---- after everything that an assembly did ---- */
 
-static uint64_t clock_of(const struct town *t, int house)
+uint64_t town_clock(const struct town *t, int house)
 {
     return t->now_ns + t->houses[house].ahead_ns;
+}
+
+static uint64_t deadline_of(const struct town *t, int house)
+{
+    uint64_t deadline = assembly_deadline(t->houses[house].assembly);
+    uint64_t other = t->tenant != NULL ? t->tenant->deadline(t, house) : NEVER_NS;
+    return deadline < other ? deadline : other;
 }
 
 static void schedule(struct town *t, int house)
 {
     struct house *h = &t->houses[house];
-    uint64_t deadline = assembly_deadline(h->assembly);
+    uint64_t deadline = deadline_of(t, house);
     if (deadline == NEVER_NS)
         return;
-    uint64_t at = deadline > clock_of(t, house) ? deadline - h->ahead_ns : t->now_ns;
+    uint64_t at = deadline > town_clock(t, house) ? deadline - h->ahead_ns : t->now_ns;
     at += prng_below(&t->prng, NS_PER_MS); /* a real loop is never quite in time */
     if (h->tick_ns != 0 && h->tick_ns <= at)
         return;
@@ -189,6 +196,8 @@ static void tell_events(struct town *t, int house)
 
 static void looked_after(struct town *t, int house)
 {
+    if (t->tenant != NULL)
+        t->tenant->look(t, house);
     empty_outbox(t, house);
     tell_events(t, house);
     facts_check(t, house);
@@ -233,7 +242,7 @@ void town_start(struct town *t, int house)
     h->fellow.id.node.bytes[1] = (uint8_t)house;
     h->fellow.id.instance = prng_u64(&t->prng) | 1;
     h->fellow.machine = 1000 + (uint64_t)house;
-    h->fellow.flags = chance(t, t->guests) ? FELLOW_GUEST : 0;
+    h->fellow.flags = t->tenant == NULL && chance(t, t->guests) ? FELLOW_GUEST : 0;
     snprintf(h->fellow.name, sizeof(h->fellow.name), "n%d", house);
     setup.self = h->fellow;
     setup.seed = prng_u64(&t->prng);
@@ -246,6 +255,8 @@ void town_start(struct town *t, int house)
     if (assembly_open(&setup, &h->assembly) != HEARTH_OK)
         abort();
     h->state = HOUSE_LIVES;
+    if (t->tenant != NULL)
+        t->tenant->start(t, house);
     town_trace(t, "%2d  START%s", house, h->fellow.flags & FELLOW_GUEST ? " (guest)" : "");
     looked_after(t, house);
 }
@@ -258,6 +269,8 @@ static void house_clear(struct town *t, int house)
     free(h->parked);
     h->parked = NULL;
     h->parked_count = h->parked_room = 0;
+    if (t->tenant != NULL)
+        t->tenant->end(t, house);
     outbox_fini(&h->outbox);
     assembly_close(h->assembly);
     h->assembly = NULL;
@@ -310,7 +323,7 @@ void town_crash(struct town *t, int house, bool power_cut)
 void town_leave(struct town *t, int house)
 {
     town_trace(t, "%2d  LEAVE", house);
-    assembly_leave(t->houses[house].assembly, clock_of(t, house));
+    assembly_leave(t->houses[house].assembly, town_clock(t, house));
     empty_outbox(t, house);
     tell_events(t, house);
     for (int i = 0; i < t->size; i++) {
@@ -371,7 +384,7 @@ void town_describe(struct town *t, int house)
     h->fellow.addr_lens[0] = 7;
     h->fellow.addrs[0][0] = 4;
     h->fellow.addrs[0][6]++;
-    assembly_describe(h->assembly, &h->fellow, clock_of(t, house));
+    assembly_describe(h->assembly, &h->fellow, town_clock(t, house));
     looked_after(t, house);
     for (int i = 0; i < t->size; i++)
         if (i != house && t->roads[i][house].linked)
@@ -389,8 +402,11 @@ static void happen_letter(struct town *t, const struct town_event *e)
         return;
     if (e->letter->kind != LETTER_BEAT)
         town_trace(t, "%2d  <- %d %s", e->to, e->from, letter_name(e->letter->kind));
-    int status = assembly_input(t->houses[e->to].assembly, &t->houses[e->from].fellow.id, e->letter->kind,
-                                e->letter->payload, e->letter->len, clock_of(t, e->to), &what);
+    const struct identity *from = &t->houses[e->from].fellow.id;
+    bool ours = e->letter->kind <= LETTER_DISSOLVE;
+    int status = ours ? assembly_input(t->houses[e->to].assembly, from, e->letter->kind, e->letter->payload,
+                                       e->letter->len, town_clock(t, e->to), &what)
+                      : t->tenant->letter(t, e->to, from, e->letter, &what);
     if (status != HEARTH_OK && e->from == t->hostile)
         town_unlink(t, e->to, e->from);
     else if (status != HEARTH_OK)
@@ -408,10 +424,10 @@ static void happen_link(struct town *t, const struct town_event *e)
         return; /* something else has happened to it since */
     if (e->kind == TOWN_LINKED && same && other->state != HOUSE_EMPTY) {
         road->linked = true;
-        assembly_linked(t->houses[e->to].assembly, &other->fellow, clock_of(t, e->to));
+        assembly_linked(t->houses[e->to].assembly, &other->fellow, town_clock(t, e->to));
     } else if (e->kind == TOWN_UNLINKED) {
         road->linked = road->linked && !same;
-        assembly_unlinked(t->houses[e->to].assembly, &e->other, PARTING_BROKE, clock_of(t, e->to));
+        assembly_unlinked(t->houses[e->to].assembly, &e->other, PARTING_BROKE, town_clock(t, e->to));
     }
     looked_after(t, e->to);
 }
@@ -422,8 +438,8 @@ static void happen_tick(struct town *t, const struct town_event *e)
     if (h->tick_ns != e->at_ns)
         return; /* an earlier one took its place */
     h->tick_ns = 0;
-    if (clock_of(t, e->to) >= assembly_deadline(h->assembly)) {
-        assembly_tick(h->assembly, clock_of(t, e->to));
+    if (town_clock(t, e->to) >= deadline_of(t, e->to)) {
+        assembly_tick(h->assembly, town_clock(t, e->to));
         looked_after(t, e->to);
     } else {
         schedule(t, e->to);

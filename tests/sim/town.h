@@ -14,6 +14,7 @@
 
 enum house_state { HOUSE_EMPTY, HOUSE_LIVES, HOUSE_FROZEN };
 
+struct town;
 struct town_event;
 struct town_fact;
 
@@ -31,6 +32,16 @@ struct house {
     size_t parked_count, parked_room;
 };
 
+/* What else lives in each house, beside its assembly: a machine that uses the same outbox. */
+struct town_tenant {
+    void (*start)(struct town *town, int house); /* a new process */
+    void (*end)(struct town *town, int house);   /* it has crashed, or left */
+    void (*look)(struct town *town, int house);  /* something may have happened, or be due */
+    int (*letter)(struct town *town, int house, const struct identity *from,
+                  const struct outbox_letter *letter, const char **what);
+    uint64_t (*deadline)(const struct town *town, int house);
+};
+
 struct road {
     bool linked;         /* `from` has been told that it is joined to `to` */
     bool dark;           /* nothing gets through, and nobody is told */
@@ -45,6 +56,7 @@ struct town {
     int size;
     struct house houses[TOWN_MAX];
     struct road roads[TOWN_MAX][TOWN_MAX];
+    const struct town_tenant *tenant;   /* NULL: none; set before town_start */
     const struct health_preset *preset; /* NULL: each process has another one */
     int hostile;                        /* the house of a member that lies, -1: none */
     bool faults;                        /* not only lies */
@@ -84,6 +96,7 @@ void town_leave(struct town *town, int house);
 void town_freeze(struct town *town, int house);
 void town_thaw(struct town *town, int house);
 void town_sleep(struct town *town, int house, uint64_t ns); /* its clock jumps ahead */
+uint64_t town_clock(const struct town *town, int house);    /* as it has it */
 void town_busy(struct town *town, int house, bool busy);
 void town_describe(struct town *town, int house); /* another address */
 /* A letter that nobody's assembly wrote. */

@@ -31,9 +31,9 @@ static void meet(unsigned same, unsigned again)
 
 static bool elsewhere(unsigned gone)
 {
-    bool may = job_record_elsewhere(&ran, &now, NULL, missing);
+    bool may = job_record_elsewhere(&ran, &now, NULL, NULL, missing);
 
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; may && i < 5; i++)
         assert_int_equal(missing[i], gone >> i & 1);
     return may;
 }
@@ -83,7 +83,7 @@ static void who_was_not_heard_may_be_elsewhere(void **state)
     (void)state;
     meet(0x7, 0);
     assert_false(elsewhere(0x18));
-    assert_true(job_record_elsewhere(&ran, &now, heard, missing));
+    assert_true(job_record_elsewhere(&ran, &now, heard, NULL, missing));
     assert_true(missing[2]);
 }
 
@@ -101,6 +101,34 @@ static void each_process_stands_for_one(void **state)
     assert_false(elsewhere(0x4));
     now.members[0].id = ran.members[2].id; /* this one runs on, here: it is no successor */
     assert_false(elsewhere(0x2));
+}
+
+/* The old instance is dead, and two others could see it: only one has enough of those who took part. */
+static void most_who_took_part_must_ask_for_it(void **state)
+{
+    bool asks[CENSUS_MEMBERS_MAX] = {true, true, true, false, false};
+    struct identity took_part[3] = {person(2).id, person(3).id, person(4).id};
+
+    (void)state;
+    meet(0, 0x1f);
+    job_record_mark(&ran, took_part, 3);
+    assert_true(job_record_elsewhere(&ran, &now, NULL, asks, missing));
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(missing[i], i > 2);
+    asks[3] = true;
+    assert_false(job_record_elsewhere(&ran, &now, NULL, asks, missing));
+    job_record_mark(&ran, took_part, 2); /* half, with the first or without it */
+    asks[3] = false;
+    assert_false(job_record_elsewhere(&ran, &now, NULL, asks, missing));
+    asks[2] = false;
+    asks[3] = true;
+    assert_true(job_record_elsewhere(&ran, &now, NULL, asks, missing));
+    struct census later = ran;
+    job_record_mark(&later, NULL, 0);
+    asks[2] = asks[3] = false;
+    assert_false(job_record_elsewhere(&later, &now, NULL, asks, missing));
+    job_record_follow(&later, &ran);
+    assert_true(job_record_elsewhere(&later, &now, NULL, asks, missing));
 }
 
 /* ---- the file ---- */
@@ -198,6 +226,7 @@ int main(void)
         cmocka_unit_test(of_one_instance_there_is_one_view),
         cmocka_unit_test(who_was_not_heard_may_be_elsewhere),
         cmocka_unit_test(each_process_stands_for_one),
+        cmocka_unit_test(most_who_took_part_must_ask_for_it),
         cmocka_unit_test(a_file_comes_back_as_it_was),
         cmocka_unit_test(damaged_files_are_seen),
         cmocka_unit_test(the_bytes_are_those_of_the_document),

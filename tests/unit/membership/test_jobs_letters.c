@@ -252,7 +252,8 @@ static void malformed_records_are_refused(void **state)
     refuse(REPORT, len, 66, 0);  /* nobody */
     refuse(REPORT, len, 66, 65); /* too many */
     refuse_nobody(REPORT, len, 67);
-    refuse(REPORT, len, 107, 2); /* neither guest nor not */
+    refuse(REPORT, len, 107, 8); /* an unknown flag */
+    refuse(REPORT, len, 107, 4); /* the first of those who took part, and took no part */
     refuse_nobody(REPORT, len, 150);
     memcpy(bytes + 190, bytes + 150, 40);
     assert_int_equal(decode(REPORT, len, &what), HEARTH_PROTOCOL); /* not reached twice */

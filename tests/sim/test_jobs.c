@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A job on machines that restart, lose power, are cut off and meet again, each with a disk that remembers it:
+ * it never begins anew beside a group that goes on, and when all is well again everybody is in it.
+ * HEARTH_TEST_SEED and HEARTH_TEST_REPEAT choose seeds, HEARTH_TEST_TRACE=1 tells what happens. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "membership/jobs.h"
+#include "support/watchdog.h"
+#include "town.h"
+#include "town_facts.h"
+
+#define HOUSES   5
+#define LEAST    2 /* members of the job */
+#define JOB      "work"
+#define SEEDS    60
+#define CALM_NS  (60 * NS_PER_S)
+#define STORM_NS (60 * NS_PER_S)
+
+/* A program that wants to be in the job, and what the machine's disk has. */
+static struct worker {
+    struct jobs *jobs;      /* NULL: no process */
+    bool joined;            /* all were, and it is remembered */
+    struct formation group; /* id 0: none */
+    bool over, again;       /* the group has ended; it forms again */
+    bool remembers;         /* in the file, and so in memory */
+    struct census ran;
+    uint64_t instance, epoch; /* that the jobs machine was told */
+    bool leads, quorum;
+} workers[HOUSES];
+
+static bool begun;     /* all have been in it: from now on everybody has heard of it */
+static bool forgetful; /* disks remember nothing: to see that the check is worth something */
+
+/* ---- what a node does: home/routes.c ---- */
+
+static void start(struct town *t, int house)
+{
+    struct worker *w = &workers[house];
+    struct jobs_setup setup = {
+        .heap = &t->heap,
+        .outbox = &t->houses[house].outbox,
+        .self = t->houses[house].fellow.id,
+        .seed = t->houses[house].fellow.id.instance,
+        .now_ns = t->now_ns,
+    };
+    *w = (struct worker){.remembers = w->remembers && !forgetful, .ran = w->ran};
+    assert_int_equal(jobs_open(&setup, &w->jobs), HEARTH_OK);
+}
+
+static void end(struct town *t, int house)
+{
+    (void)t;
+    jobs_close(workers[house].jobs);
+    workers[house].jobs = NULL;
+    workers[house].group.id = 0;
+}
+
+static void tell_census(struct town *t, int house, uint64_t now_ns)
+{
+    struct worker *w = &workers[house];
+    const struct assembly *a = t->houses[house].assembly;
+    const struct census *census = assembly_census(a);
+    bool leads = assembly_leads(a), quorum = assembly_state(a) == ASSEMBLY_MEMBER;
+    bool other = census->instance != w->instance || census->epoch != w->epoch;
+
+    if (other || leads != w->leads || quorum != w->quorum)
+        jobs_census(w->jobs, census, leads, quorum, now_ns);
+    if (quorum && other && w->remembers && w->group.id != 0 &&
+        (w->ran.instance == census->instance || jobs_runs(w->jobs, JOB))) {
+        struct census before = w->ran;
+        w->ran = *census;
+        job_record_follow(&w->ran, &before);
+    }
+    w->instance = census->instance;
+    w->epoch = census->epoch;
+    w->leads = leads;
+    w->quorum = quorum;
+    if (assembly_state(a) == ASSEMBLY_STRANDED)
+        jobs_stranded(w->jobs, now_ns);
+}
+
+/* ---- what must hold ---- */
+
+/* All of its members are in it, and none knows that it is over. */
+static bool whole(const struct town *t, const struct formation *f)
+{
+    for (int r = 0; r < f->size; r++) {
+        int house = f->members[r].node.bytes[1];
+        const struct worker *w = &workers[house];
+        if (!w->jobs || w->group.id != f->id || w->over ||
+            !identity_equal(&t->houses[house].fellow.id, &f->members[r]))
+            return false;
+    }
+    return true;
+}
+
+/* It can make a step. */
+static bool steps(const struct town *t, const struct formation *f)
+{
+    bool all = whole(t, f);
+
+    for (int r = 0; r < f->size; r++)
+        all = all && workers[f->members[r].node.bytes[1]].joined;
+    return all;
+}
+
+static void check_once(struct town *t, int house)
+{
+    const struct formation *mine = &workers[house].group;
+
+    for (int i = 0; begun && steps(t, mine) && i < HOUSES; i++)
+        if (workers[i].jobs && workers[i].group.id != 0 && workers[i].group.id != mine->id &&
+            steps(t, &workers[i].group))
+            facts_fail(t, "the job runs twice: with %d and with %d", house, i);
+}
+
+/* ---- what the program does ---- */
+
+static void hear(struct town *t, int house)
+{
+    struct worker *w = &workers[house];
+    struct job_news news;
+
+    while (jobs_news(w->jobs, &news)) {
+        if (news.kind == JOB_FORMED) {
+            w->group = *news.formation;
+            w->over = w->joined = false;
+            town_trace(t, "%2d  FORMED %llx, rank %d of %d", house, (unsigned long long)news.id,
+                       w->group.rank, w->group.size);
+        } else if (news.kind == JOB_ENDED && news.id == w->group.id) {
+            w->over = true;
+        } else if (news.kind == JOB_WANTED) {
+            w->again = true;
+        }
+    }
+}
+
+static void act(struct town *t, int house, uint64_t now_ns)
+{
+    struct worker *w = &workers[house];
+    struct job_wish wish = {.job = JOB, .min = LEAST, .place_len = 1};
+    char why[JOB_TEXT_MAX];
+    struct error error;
+
+    if (w->group.id != 0 && (w->over || w->again)) {
+        jobs_end(w->jobs, w->group.id, now_ns);
+        w->group.id = 0;
+    }
+    w->again = false;
+    jobs_why_not(w->jobs, JOB, why, sizeof(why));
+    if (w->group.id != 0 || strcmp(why, "this node does not ask for it") != 0)
+        return;
+    assert_int_equal(jobs_wish(w->jobs, &wish, 0, now_ns, &error), HEARTH_OK);
+    assert_int_equal(jobs_remember(w->jobs, JOB, w->remembers ? &w->ran : NULL, now_ns), HEARTH_OK);
+    (void)t;
+}
+
+/* Whoever is joined with all remembers it, and then makes steps. */
+static void join(struct town *t, int house)
+{
+    struct worker *w = &workers[house];
+
+    if (w->group.id == 0 || w->joined || !whole(t, &w->group))
+        return;
+    w->joined = w->remembers = true;
+    w->ran = *assembly_census(t->houses[house].assembly);
+    job_record_mark(&w->ran, w->group.members, w->group.size);
+    check_once(t, house);
+}
+
+static void look(struct town *t, int house)
+{
+    struct worker *w = &workers[house];
+    uint64_t now_ns = town_clock(t, house);
+
+    tell_census(t, house, now_ns);
+    hear(t, house);
+    join(t, house);
+    act(t, house, now_ns);
+    if (now_ns >= jobs_deadline(w->jobs))
+        jobs_tick(w->jobs, now_ns);
+    assembly_set_begun(t->houses[house].assembly, jobs_running(w->jobs));
+    assembly_set_busy(t->houses[house].assembly, jobs_busy(w->jobs, now_ns));
+    hear(t, house);
+}
+
+static int letter(struct town *t, int house, const struct identity *from, const struct outbox_letter *letter,
+                  const char **what)
+{
+    return jobs_input(workers[house].jobs, from, letter->kind, letter->payload, letter->len,
+                      town_clock(t, house), what);
+}
+
+static uint64_t deadline(const struct town *t, int house)
+{
+    (void)t;
+    return jobs_deadline(workers[house].jobs);
+}
+
+static const struct town_tenant tenant = {start, end, look, letter, deadline};
+
+/* ---- towns ---- */
+
+static void close_town(struct town *t)
+{
+    town_close(t);
+    test_free(t);
+}
+
+/* These, and only these, are in one group that runs. */
+static bool together(const struct town *t, unsigned houses)
+{
+    const struct formation *first = NULL;
+
+    for (int i = 0; i < HOUSES; i++) {
+        const struct formation *f = &workers[i].group;
+        if (!(houses >> i & 1))
+            continue;
+        if (!workers[i].jobs || f->id == 0 || !steps(t, f) || f->size != __builtin_popcount(houses))
+            return false;
+        first = first ? first : f;
+        if (f->id != first->id)
+            return false;
+    }
+    return true;
+}
+
+static void run(struct town *t, uint64_t ns)
+{
+    if (!town_run(t, t->now_ns + ns))
+        fail_msg("seed %d, at %.3f s: %s", (int)t->seed, (double)t->now_ns / 1e9, t->failure);
+}
+
+static void until_together(struct town *t, unsigned houses, const char *when)
+{
+    uint64_t until_ns = t->now_ns + CALM_NS;
+    char why[JOB_TEXT_MAX] = "";
+
+    while (!together(t, houses)) {
+        int first = __builtin_ctz(houses);
+        if (t->now_ns > until_ns) {
+            jobs_why_not(workers[first].jobs, JOB, why, sizeof(why));
+            fail_msg("seed %d: %s they are not together: %s", (int)t->seed, when, why);
+        }
+        run(t, 100 * NS_PER_MS);
+        town_link_all(t, 100 * NS_PER_MS); /* who lost a connection dials again */
+    }
+}
+
+static struct town *open_town(uint64_t seed)
+{
+    struct town *t = test_malloc(sizeof(*t));
+
+    memset(workers, 0, sizeof(workers));
+    town_open(t, 0, seed, "default", getenv("HEARTH_TEST_TRACE") != NULL ? stdout : NULL);
+    t->size = HOUSES;
+    t->tenant = &tenant;
+    for (int i = 0; i < HOUSES; i++)
+        town_start(t, i);
+    town_link_all(t, 200 * NS_PER_MS);
+    begun = false;
+    until_together(t, (1u << HOUSES) - 1, "at the beginning");
+    begun = true;
+    return t;
+}
+
+static int drawn(struct town *t, int limit)
+{
+    return (int)prng_below(&t->prng, (uint64_t)limit);
+}
+
+static void cut(struct town *t, unsigned side)
+{
+    bool told = drawn(t, 2);
+
+    town_trace(t, "    CUT %x%s", side, told ? "" : " in silence");
+    for (int a = 0; a < HOUSES; a++)
+        for (int b = a + 1; b < HOUSES; b++) {
+            if ((side >> a & 1) == (side >> b & 1))
+                continue;
+            if (told)
+                town_unlink(t, a, b);
+            t->roads[a][b].dark = t->roads[b][a].dark = true;
+        }
+}
+
+static void link_reachable(struct town *t)
+{
+    for (int a = 0; a < HOUSES; a++)
+        for (int b = a + 1; b < HOUSES; b++)
+            if (t->houses[a].state != HOUSE_EMPTY && t->houses[b].state != HOUSE_EMPTY &&
+                !t->roads[a][b].dark && !(t->roads[a][b].linked && t->roads[b][a].linked))
+                town_link_at(t, a, b, prng_below(&t->prng, 300 * NS_PER_MS));
+}
+
+static void heal(struct town *t)
+{
+    town_trace(t, "    HEAL");
+    for (int a = 0; a < HOUSES; a++)
+        for (int b = 0; b < HOUSES; b++)
+            t->roads[a][b].dark = false;
+}
+
+static void fault(struct town *t)
+{
+    int house = drawn(t, HOUSES), kind = drawn(t, 10);
+
+    if (kind < 4 && t->houses[house].state == HOUSE_LIVES)
+        town_crash(t, house, drawn(t, 3) == 0);
+    else if (kind < 7 && t->houses[house].state == HOUSE_EMPTY)
+        town_start(t, house);
+    else if (kind == 7)
+        cut(t, 1 + (unsigned)drawn(t, (1 << HOUSES) - 2));
+    else if (kind == 8)
+        heal(t);
+    else if (kind == 9 && t->houses[house].state == HOUSE_LIVES)
+        town_freeze(t, house);
+    if (drawn(t, 4) == 0 && t->houses[house].state == HOUSE_FROZEN)
+        town_thaw(t, house);
+    link_reachable(t);
+}
+
+/* ---- tests ---- */
+
+static void storm(uint64_t seed)
+{
+    struct town *t = open_town(seed);
+    uint64_t end_ns;
+
+    for (end_ns = t->now_ns + STORM_NS; t->now_ns < end_ns;) {
+        fault(t);
+        run(t, prng_below(&t->prng, 4 * NS_PER_S));
+    }
+    heal(t);
+    for (int i = 0; i < HOUSES; i++) {
+        if (t->houses[i].state == HOUSE_FROZEN)
+            town_thaw(t, i);
+        if (t->houses[i].state == HOUSE_EMPTY)
+            town_start(t, i);
+    }
+    until_together(t, (1u << HOUSES) - 1, "after the storm");
+    close_town(t);
+}
+
+static void a_job_never_runs_twice_and_goes_on(void **state)
+{
+    (void)state;
+    for (uint64_t seed = first_seed(), last = seed + repeat_count(SEEDS); seed < last; seed++)
+        storm(seed);
+}
+
+/* Two of five restart while they are cut off; and without the disks the check sees what is wrong. */
+static bool twice_after_double_restart(uint64_t seed)
+{
+    struct town *t = open_town(seed);
+    bool good = true;
+
+    cut(t, 0x3);
+    town_crash(t, 0, false);
+    town_crash(t, 1, false);
+    town_start(t, 0);
+    town_start(t, 1);
+    link_reachable(t);
+    for (int i = 0; i < 200 && good; i++) {
+        good = town_run(t, t->now_ns + 100 * NS_PER_MS);
+        link_reachable(t);
+    }
+    if (good) {
+        assert_true(together(t, 0x1c));
+        heal(t);
+        until_together(t, 0x1f, "when they have found each other");
+    } else {
+        assert_non_null(strstr(t->failure, "twice"));
+    }
+    close_town(t);
+    return !good;
+}
+
+static void a_double_restart_waits_for_the_rest(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 10; seed++)
+        assert_false(twice_after_double_restart(seed));
+    forgetful = true;
+    assert_true(twice_after_double_restart(1));
+    forgetful = false;
+}
+
+static void after_a_power_cut_more_than_half_begin(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        struct town *t = open_town(seed);
+        for (int i = 0; i < HOUSES; i++)
+            town_crash(t, i, true);
+        for (int i = 0; i < 2; i++) /* too few: the others may have gone on */
+            town_start(t, (int)((seed + (uint64_t)i) % HOUSES));
+        for (int i = 0; i < 100; i++) {
+            run(t, 100 * NS_PER_MS);
+            link_reachable(t);
+        }
+        for (int i = 0; i < HOUSES; i++)
+            assert_int_equal(workers[i].group.id, 0);
+        town_start(t, (int)((seed + 2) % HOUSES));
+        unsigned back = 0;
+        for (int i = 0; i < 3; i++)
+            back |= 1u << (seed + (uint64_t)i) % HOUSES;
+        until_together(t, back, "after the power cut");
+        close_town(t);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_double_restart_waits_for_the_rest),
+        cmocka_unit_test(after_a_power_cut_more_than_half_begin),
+        cmocka_unit_test(a_job_never_runs_twice_and_goes_on),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
