@@ -80,9 +80,14 @@ static struct fellow invented(struct town *t)
     return f;
 }
 
-/* Somebody's view, changed. */
-static void forge_census(struct town *t, int to, struct census *c)
+/* Somebody's view, changed; or one that is proposed, which it says to be decided. */
+static void forge_census(struct town *t, int to, enum hostility how, struct census *c)
 {
+    const struct assembly *other = t->houses[draw_living(t)].assembly;
+    if (how == HOSTILE_AT_WILL && other->accepted_term != 0 && below(t, 2)) {
+        *c = other->accepted;
+        return;
+    }
     *c = *view_of(t, below(t, 2) ? to : draw_living(t));
     c->instance = below(t, 2) ? c->instance : draw_instance(t, to);
     c->epoch = below(t, 2) ? view_of(t, to)->epoch + 1 : near(t, view_of(t, to)->epoch);
@@ -103,9 +108,16 @@ static void forge_census(struct town *t, int to, struct census *c)
 
 /* ---- what it does not lie about if its votes are true ---- */
 
-static bool here(const struct town *t, int to, uint64_t instance, uint64_t epoch)
+/* An election that somebody is in, or may be in when the letter arrives. */
+static bool at_hand(const struct town *t, uint64_t instance, uint64_t epoch)
 {
-    return instance == view_of(t, to)->instance && epoch == view_of(t, to)->epoch;
+    for (int i = 0; i < t->size; i++) {
+        if (t->houses[i].state == HOUSE_EMPTY || view_of(t, i)->instance != instance)
+            continue;
+        if (epoch >= view_of(t, i)->epoch && epoch < view_of(t, i)->epoch + 1000)
+            return true;
+    }
+    return false;
 }
 
 /* The house has no other word about this view than ours, or may lose it. */
@@ -128,9 +140,10 @@ static bool alone_is_believed(const struct town *t, int to, const struct census 
 
 /* ---- letters ---- */
 
-static bool forge_beat(struct town *t, int to, struct writer *w)
+static bool forge_beat(struct town *t, int to, enum hostility how, struct writer *w)
 {
-    const struct census *any = view_of(t, draw_living(t));
+    const struct assembly *other = t->houses[draw_living(t)].assembly;
+    const struct census *any = &other->census;
     struct beat b = {.stamp_ns = prng_u64(&t->prng) >> below(t, 64),
                      .echo_ns = below(t, 2) ? t->now_ns - below(t, NS_PER_S) : prng_u64(&t->prng),
                      .hold_ns = prng_u64(&t->prng) >> below(t, 64),
@@ -143,6 +156,13 @@ static bool forge_beat(struct town *t, int to, struct writer *w)
                      .every_ms = (uint32_t)prng_u64(&t->prng)};
     if (b.wish == b.instance)
         b.wish = 0;
+    if (below(t, 2)) { /* where somebody else is, or will be */
+        bool next = how == HOSTILE_AT_WILL && other->accepted_term != 0;
+        b.instance = any->instance;
+        b.epoch = next ? other->accepted.epoch : any->epoch;
+        b.digest = next ? other->accepted_digest : other->digest;
+        b.wish = 0;
+    }
     beat_put(w, &b);
     return true;
 }
@@ -150,7 +170,7 @@ static bool forge_beat(struct town *t, int to, struct writer *w)
 static bool forge_view(struct town *t, int to, enum hostility how, struct writer *w)
 {
     static struct census c;
-    forge_census(t, to, &c);
+    forge_census(t, to, how, &c);
     if (how == HOSTILE_BUT_TRUE_VOTES && alone_is_believed(t, to, &c))
         return false;
     census_put(w, &c);
@@ -179,10 +199,10 @@ static bool forge_answer(struct town *t, int to, uint8_t kind, enum hostility ho
                        .yes = below(t, 2)};
     if (kind == LETTER_LEAVE && below(t, 2))
         a.term = below(t, CENSUS_MEMBERS_MAX + 2);
-    if (how == HOSTILE_BUT_TRUE_VOTES && a.yes && here(t, to, a.instance, a.epoch))
+    if (how == HOSTILE_BUT_TRUE_VOTES && a.yes && at_hand(t, a.instance, a.epoch))
         return false;
     a.accepted_term = kind == LETTER_ACCEPT || below(t, 2) ? 0 : near(t, own->term);
-    forge_census(t, to, &c);
+    forge_census(t, to, how, &c);
     c.instance = a.instance;
     c.epoch = a.epoch + 1;
     answer_put(w, &a, &c);
@@ -192,8 +212,8 @@ static bool forge_answer(struct town *t, int to, uint8_t kind, enum hostility ho
 static bool forge_proposal(struct town *t, int to, enum hostility how, struct writer *w)
 {
     static struct census c;
-    forge_census(t, to, &c);
-    if (how == HOSTILE_BUT_TRUE_VOTES && here(t, to, c.instance, c.epoch - 1))
+    forge_census(t, to, how, &c);
+    if (how == HOSTILE_BUT_TRUE_VOTES && at_hand(t, c.instance, c.epoch - 1))
         return false;
     put_u64(w, below(t, 2) ? c.term : near(t, c.term));
     census_put(w, &c);
@@ -204,7 +224,7 @@ static bool forge(struct town *t, int to, uint8_t kind, enum hostility how, stru
 {
     switch (kind) {
     case LETTER_BEAT:
-        return forge_beat(t, to, w);
+        return forge_beat(t, to, how, w);
     case LETTER_CENSUS:
         return forge_view(t, to, how, w);
     case LETTER_CALL:
