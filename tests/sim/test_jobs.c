@@ -258,7 +258,8 @@ static struct town *open_town(uint64_t seed)
     struct town *t = test_malloc(sizeof(*t));
 
     memset(workers, 0, sizeof(workers));
-    town_open(t, 0, seed, "default", getenv("HEARTH_TEST_TRACE") != NULL ? stdout : NULL);
+    FILE *trace = getenv("HEARTH_TEST_TRACE") != NULL ? stdout : NULL;
+    town_open(t, &(struct town_setup){.seed = seed, .trace = trace});
     t->size = HOUSES;
     t->tenant = &tenant;
     for (int i = 0; i < HOUSES; i++)
