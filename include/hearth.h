@@ -853,6 +853,11 @@ HEARTH_API int hearth_decompress(const void *bytes, size_t len, void *target, si
  * with the final 0 and returns the length of the whole text, as snprintf does; negative status on failure. */
 HEARTH_API int64_t hearth_metrics_text(hearth_node *node, char *buffer, size_t size);
 
+/* Bytes that this member has sent to and received from the others since its node was opened or its group
+ * formed, by all operations, plain and compressed, with the headers of frames; before encryption. Two calls
+ * and a step between them tell what the step has sent. */
+HEARTH_API int hearth_traffic(hearth_group *group, uint64_t *sent, uint64_t *received);
+
 #ifdef __cplusplus
 }
 #endif

@@ -53,6 +53,18 @@ int64_t hearth_metrics_text(hearth_node *node, char *buffer, size_t size)
                                              : own_metrics(node, buffer, size));
 }
 
+int hearth_traffic(hearth_group *group, uint64_t *sent, uint64_t *received)
+{
+    if (group == NULL || sent == NULL || received == NULL)
+        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "traffic: group, sent or received is NULL");
+    if (node_forked(group->node))
+        return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "traffic: %s",
+                         hearth_strerror(HEARTH_FORKED));
+    *sent = atomic_load_explicit(&group->node->metrics.bytes_sent, memory_order_relaxed);
+    *received = atomic_load_explicit(&group->node->metrics.bytes_received, memory_order_relaxed);
+    return HEARTH_OK;
+}
+
 /* ---- split ---- */
 
 /* What a member says in a split. */

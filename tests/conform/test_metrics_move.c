@@ -80,6 +80,10 @@ static void test_operations_and_links(void **state)
     assert_true(value_of(c.nodes[0], "hearth_operation_bytes_total{kind=\"all_reduce\"}") == 400);
     assert_true(value_of(c.nodes[0], "hearth_operation_duration_seconds_count{kind=\"all_reduce\"}") == 1);
     assert_true(value_of(c.nodes[0], "hearth_sent_bytes_total") > 400);
+    uint64_t sent = 0, received = 0;
+    assert_int_equal(hearth_traffic(c.world[0], &sent, &received), HEARTH_OK);
+    assert_true(sent > 400 && received > 400);
+    assert_int_equal(hearth_traffic(c.world[0], &sent, NULL), HEARTH_INVALID);
     assert_true(value_of(c.nodes[0], "hearth_received_frames_total") >= 2);
     assert_true(value_of(c.nodes[0], "hearth_uptime_seconds") > up && up >= 0);
     hearth_close(c.nodes[2]);

@@ -21,7 +21,7 @@ CODE = re.sub(r"/\*.*?\*/", " ", HEADER, flags=re.S)
 LETTERS = {
     "void": "-", "int": "i", "uint32_t": "u", "uint64_t": "U", "int64_t": "l", "size_t": "n", "double": "f",
     "const char *": "s", "char *": "p", "void *": "p", "const void *": "p", "int *": "I", "size_t *": "N",
-    "const size_t *": "N", "struct hearth_config *": "C", "struct hearth_opts *": "O",
+    "uint64_t *": "V", "const size_t *": "N", "struct hearth_config *": "C", "struct hearth_opts *": "O",
     "struct hearth_compressor_config *": "K", "struct hearth_tensor *": "T", "struct hearth_compressor_stats *": "S",
     "struct hearth_member *": "M", "struct hearth_event *": "E",
 }

@@ -81,6 +81,7 @@ TYPES = {
     "-": None, "i": c_int, "u": c_uint32, "U": c_uint64, "l": c_int64, "n": c_size_t, "f": c_double, "s": c_char_p,
     "p": c_void_p, "P": POINTER(c_void_p), "I": POINTER(c_int), "N": POINTER(c_size_t), "C": POINTER(Config),
     "O": POINTER(Opts), "K": POINTER(CompressorConfig), "T": POINTER(Tensor), "S": POINTER(CompressorStats),
+    "V": POINTER(c_uint64),
     "M": POINTER(MemberStruct), "E": POINTER(EventStruct),
 }
 
@@ -107,7 +108,7 @@ FUNCTIONS = {
     "sync_set_data": "i p i p", "sync_set_weight": "i p f", "sync_ready": "i p i", "sync_wait": "i p O",
     "sync_drop": "- p", "sync_steps": "U p", "sync_compressor": "p p",
     "compress_bound": "n s n i", "compress": "i s U p n i p p n N", "decompress": "i p n p n i",
-    "metrics_text": "l p p n",
+    "metrics_text": "l p p n", "traffic": "i p V V",
 }
 
 # Collectives: each has a non-blocking form, NAME_nb, with the request as one more parameter.

@@ -444,6 +444,20 @@ class Group(Collectives, Owner):
         with self._handle as address:
             return member_of(address, rank)
 
+    def traffic(self) -> "tuple[int, int]":
+        """Bytes that this member has sent and received since its node was opened or its group formed: by all
+        operations, plain and compressed, with the headers of frames.
+
+        >>> import hearth
+        >>> with hearth.open() as node:
+        ...     node.world.traffic()
+        (0, 0)
+        """
+        sent, received = ctypes.c_uint64(), ctypes.c_uint64()
+        with self._handle as address:
+            _errors.check(lib.traffic(address, sent, received))
+        return sent.value, received.value
+
     def close(self) -> None:
         """Closes a group that split() or form() has made; its operations in flight are cancelled. The other members of
         a formed group get hearth.ViewChanged. A world is its node's."""
