@@ -5,6 +5,8 @@
 
 #include "membership/assembly_state.h"
 
+#define REACH 64 /* epochs */
+
 static bool same_fellow(const struct fellow *a, const struct fellow *b)
 {
     uint8_t bytes[2][FELLOW_LEN_MAX];
@@ -21,10 +23,16 @@ static bool comes_again(const struct assembly *a, const struct peer *p)
     return p->index >= 0 && p->beat.wish_after >= a->census.epoch;
 }
 
+bool change_out_of_reach(const struct assembly *a, const struct peer *p)
+{
+    return p->beat.wish_after >= a->census.epoch + REACH;
+}
+
 static bool asks(const struct assembly *a, const struct peer *p)
 {
     return p->health.linked && p->health.state != HEALTH_DEAD && !p->left && p->told &&
-           p->beat.wish == a->census.instance && (p->index < 0 || comes_again(a, p));
+           p->beat.wish == a->census.instance && (p->index < 0 || comes_again(a, p)) &&
+           !change_out_of_reach(a, p);
 }
 
 /* A key that is in already, on another machine. */

@@ -181,6 +181,8 @@ static const char *why_not(const struct assembly *a, const struct peer *p)
         return "its key is on two machines: delete the key file on one of them";
     if (!p->told)
         return "it has just been connected";
+    if (p->beat.wish == a->census.instance && change_out_of_reach(a, p))
+        return "it was told of later views of this instance than there are: restart it";
     if (p->beat.wish == a->census.instance && a->census.size == CENSUS_MEMBERS_MAX)
         return "the cluster is full (64 members)";
     if (p->beat.wish == a->census.instance)

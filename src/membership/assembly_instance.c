@@ -15,6 +15,8 @@ void census_copy(struct census *to, const struct census *from)
 
 uint64_t instance_left_at(const struct assembly *a, uint64_t instance)
 {
+    if (a->self.flags & FELLOW_GUEST)
+        return 0; /* it has promised nothing */
     for (int i = 0; i < a->past_count; i++)
         if (a->past[i].instance == instance)
             return a->past[i].epoch;

@@ -216,6 +216,8 @@ struct peer *vote_heir(const struct assembly *a); /* who gets our vote when we l
 /* assembly_change.c: the next census */
 bool change_wanted(const struct assembly *a);
 void change_build(struct assembly *a, uint64_t term); /* into a->proposal */
+/* It knows of views so far ahead that ours will not get there soon: it or we were lied to. */
+bool change_out_of_reach(const struct assembly *a, const struct peer *p);
 bool change_admits(const struct assembly *a, const struct peer *p);
 
 /* assembly_instance.c: from census to census, from instance to instance */

@@ -163,13 +163,27 @@ static void end_of_faults(struct town *t)
     heal(t);
 }
 
-/* Jobs ran there, and most of its members have gone for good: that is where a person must decide. */
+/* One that is not in the leader's instance: it was told of views there that never were. */
+static int left_behind(const struct town *t)
+{
+    int leader = town_leader(t);
+    for (int i = 0; i < t->size && leader >= 0; i++)
+        if (t->houses[i].state != HOUSE_EMPTY && assembly_census(t->houses[i].assembly)->instance !=
+                                                     assembly_census(t->houses[leader].assembly)->instance)
+            return i;
+    return -1;
+}
+
+/* Jobs ran there, and most of its members have gone for good: that is where a person must decide. Or one of
+ * them has believed a liar that was the only one it knew. */
 static bool person_needed(struct town *t)
 {
-    if (!town_stuck(t))
+    if (!town_stuck(t) && !t->lied)
         return false;
-    int house = pick(t, HOUSE_LIVES);
-    town_trace(t, "    all are stranded: a person starts %d anew", house);
+    int house = town_stuck(t) ? pick(t, HOUSE_LIVES) : left_behind(t);
+    if (house < 0)
+        return false;
+    town_trace(t, "    a person starts %d anew", house);
     town_crash(t, house, false);
     t->guests = 0;
     town_start(t, house);
@@ -210,7 +224,7 @@ static uint64_t quiet_letters(const struct town *t)
 static bool calm(struct town *t, struct storm_result *result)
 {
     uint64_t begin = t->now_ns, since = t->now_ns, letters = t->letters;
-    bool helped = false;
+    int helped = 0;
     char why[160];
     while (t->now_ns < since + CALM_NS) {
         if (!one_step(t))
@@ -221,13 +235,13 @@ static bool calm(struct town *t, struct storm_result *result)
         letters = t->letters;
         if (since <= begin + bound_ns(t))
             continue;
-        if (helped || !person_needed(t)) {
+        if (helped > (t->lied ? t->size : 0) || !person_needed(t)) {
             town_describe_all(t);
             snprintf(t->failure, sizeof(t->failure), "no agreement %.0f s after the last fault: %s",
                      (double)bound_ns(t) / 1e9, why);
             return false;
         }
-        helped = true;
+        helped++;
         begin = t->now_ns;
     }
     if (t->letters - letters > quiet_letters(t))

@@ -77,10 +77,12 @@ static void one_way_only(struct town *t, int house, uint64_t kind, const uint64_
     }
 }
 
-/* Also when it returns to an instance that it had left. */
+/* Also when it returns to an instance that it had left; but guests have promised nothing there. */
 static void only_rising(struct town *t, int house, const struct census *c)
 {
     bool fresh;
+    if (!town_votes(t, house))
+        return;
     struct town_fact *f = fact(t, FACT_EPOCH, c->instance, t->houses[house].fellow.id.instance, &fresh);
     if (!fresh && c->epoch <= f->value.low)
         facts_fail(t, "node %d went from epoch %" PRIu64 " to %" PRIu64 " of instance %" PRIx64, house,

@@ -203,6 +203,32 @@ static void no_heir_is_made_useless(void **state)
     circle_close(&c);
 }
 
+/* It asks to be taken in after an epoch that never comes: that changes no view again and again. */
+static void a_wish_out_of_reach_is_not_granted(void **state)
+{
+    struct circle c;
+    (void)state;
+    open_linked(&c, 3);
+    int leader = circle_leader(&c), liar = (leader + 1) % 3;
+    uint64_t epoch = census_of(&c, leader)->epoch;
+    struct beat b = {.stamp_ns = 1,
+                     .instance = 99,
+                     .epoch = 1,
+                     .wish = census_of(&c, leader)->instance,
+                     .wish_after = UINT64_C(1) << 40,
+                     .size = 1,
+                     .every_ms = 1000};
+    c.mute[liar] = true;
+    for (int i = 0; i < 10; i++) {
+        struct writer w = writer_of(bytes, sizeof(bytes));
+        beat_put(&w, &b);
+        lie(&c, liar, leader, LETTER_BEAT, &w);
+        circle_run(&c, 100 * NS_PER_MS);
+    }
+    assert_true(census_of(&c, leader)->epoch <= epoch + 1); /* it is out */
+    circle_close(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -210,6 +236,7 @@ int main(void)
         cmocka_unit_test(one_alone_is_no_evidence_of_a_view),
         cmocka_unit_test(only_who_was_elected_proposes_and_once),
         cmocka_unit_test(no_heir_is_made_useless),
+        cmocka_unit_test(a_wish_out_of_reach_is_not_granted),
     };
     return cmocka_run_group_tests_name("membership: a member that lies", tests, NULL, NULL);
 }
