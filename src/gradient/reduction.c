@@ -70,7 +70,7 @@ static const char *first_word(const char *text)
  * where it has no rank. */
 static int rank_of_word(const struct reduction *r, const char *word)
 {
-    static const char before[] = ") on rank ";
+    static const char before[] = " on rank ";
     const char *at = strstr(word, before);
     long rank = at != NULL ? strtol(at + sizeof before - 1, NULL, 10) : -1;
     return rank >= 0 && rank < group_size(r->call.group->group) ? (int)rank : RANK_NONE;
