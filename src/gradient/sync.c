@@ -226,7 +226,8 @@ int hearth_sync_set_data(hearth_sync *sync, int index, void *data)
     mutex_lock(&sync->lock);
     status = index_check(sync, "sync_set_data", index);
     struct sync_tensor *t = status == HEARTH_OK ? &sync->tensors[index] : NULL;
-    if (t != NULL && (t->progress == TENSOR_COMING || t->progress == TENSOR_READY))
+    bool resting = sync->stage == STAGE_DOUBT || sync->stage == STAGE_COMMITTED;
+    if (t != NULL && !resting && (t->progress == TENSOR_COMING || t->progress == TENSOR_READY))
         status = refuse(HEARTH_INVALID, "sync_set_data: \"%s\" is in flight", t->name);
     else if (t != NULL)
         t->data = data;

@@ -42,6 +42,7 @@ static void check_doubt(struct model *m)
 {
     check_status(hearth_sync_wait(m->sync, NULL), HEARTH_VIEW_CHANGED);
     check_status(hearth_sync_ready(m->sync, 3), HEARTH_VIEW_CHANGED);
+    check_status(hearth_sync_set_data(m->sync, 3, m->data[3]), HEARTH_OK); /* nothing of it is in flight */
     model_check(m, m->before, "what it held before");
     checks_end();
 }
@@ -54,8 +55,10 @@ static void take_committed(struct formed *f, int member, void *arg)
     (void)f;
     if (m->sync->stage != STAGE_COMMITTED)
         return;
-    for (int i = 0; i < TENSORS; i++)
+    for (int i = 0; i < TENSORS; i++) {
         memset(m->data[i], 0x55, model_len(i));
+        check_status(hearth_sync_set_data(m->sync, i, m->data[i]), HEARTH_OK);
+    }
     check_status(hearth_sync_wait(m->sync, NULL), HEARTH_OK);
     model_check(m, m->wanted, "the step's result");
 }
