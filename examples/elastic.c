@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Training that goes on when a machine leaves: the members of a home cluster fit one vector.
- * Run: ./elastic [STEPS] on some machines, and end one with Ctrl-C or kill -9: the others form the next group
- * and go on; one that is started again, or that slept, takes the vector from them. */
+ * Run: ./elastic [STEPS] on some machines, and end one with Ctrl-C or kill -9: the others go on without it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -20,17 +19,17 @@ static int check(int status)
     exit(1);
 }
 
-/* Who has made the most steps tells all the others; a newcomer has made none, and one that is behind lacks
- * some that count. */
-static int catch_up(hearth_group *group, int behind, int64_t *step)
+/* Who has made the most steps tells all the others: a newcomer has made none. If that fails, all is as it was. */
+static int catch_up(hearth_group *group, int64_t *step)
 {
-    int64_t size = hearth_size(group), most = (behind ? 0 : *step) * size + (size - 1 - hearth_rank(group));
+    int64_t size = hearth_size(group), most = *step * size + (size - 1 - hearth_rank(group));
     int status = hearth_all_reduce(group, &most, &most, 1, HEARTH_I64, HEARTH_MAX, NULL);
-    if (status)
-        return status;
-    status = hearth_broadcast(group, weight, COUNT, HEARTH_F32, (int)(size - 1 - most % size), NULL);
+    struct hearth_opts opts;
+    hearth_opts_init(&opts);
+    opts.flags = HEARTH_RESTORE;
     if (!status)
-        *step = most / size;
+        status = hearth_broadcast(group, weight, COUNT, HEARTH_F32, (int)(size - 1 - most % size), &opts);
+    *step = status ? *step : most / size;
     return status;
 }
 
@@ -41,25 +40,6 @@ static int backward(hearth_group *group, hearth_sync *sync)
         gradient[i] = weight[i] - (float)i / COUNT - (float)(2 * hearth_rank(group) - hearth_size(group) + 1);
     int status = hearth_sync_ready(sync, 0);
     return status ? status : hearth_sync_wait(sync, NULL);
-}
-
-static void apply(int64_t *step)
-{
-    for (int i = 0; i < COUNT; i++)
-        weight[i] -= 0.2f * gradient[i];
-    ++*step;
-}
-
-/* With those who are left, and those who came meanwhile. */
-static int go_on(hearth_group **group, hearth_sync *sync, int64_t *step)
-{
-    printf("step %d: %s\n", (int)*step, hearth_error_text());
-    int behind = check(hearth_reform(group)) == HEARTH_BEHIND;
-    if (!behind && hearth_sync_steps(sync) > (uint64_t)*step) { /* all had the step's result: it counts */
-        check(hearth_sync_wait(sync, NULL));
-        apply(step);
-    }
-    return catch_up(*group, behind, step);
 }
 
 int main(int argc, char **argv)
@@ -77,20 +57,24 @@ int main(int argc, char **argv)
     check(hearth_sync_open(group, "int8", HEARTH_AVG, &sync));
     struct hearth_tensor tensor = {"weight", gradient, HEARTH_F32, 1, (size_t[]){COUNT}};
     check(hearth_sync_add(sync, &tensor));
-    int status = catch_up(group, 0, &step);
-    while (status == HEARTH_VIEW_CHANGED || step < steps) {
+    int status = catch_up(group, &step);
+    while (step < steps || status) {
         if (!status)
             status = backward(group, sync);
-        if (status == HEARTH_VIEW_CHANGED) { /* somebody is gone: nothing was applied */
-            status = go_on(&group, sync, &step);
-            continue;
+        if (status == HEARTH_VIEW_CHANGED) {
+            printf("step %d: %s\n", (int)step, hearth_error_text());
+            if (check(hearth_reform(&group)) == HEARTH_BEHIND)
+                step = 0; /* the others have made steps that this one lacks */
+            status = catch_up(group, &step);
+            continue; /* the same step again, with those who are left and those who came */
         }
         check(status);
-        apply(&step);
+        for (int i = 0; i < COUNT; i++)
+            weight[i] -= 0.2f * gradient[i];
+        step++;
         nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL); /* as if it were work */
     }
-    printf("rank %d of %d: %d steps, last weight %g\n", hearth_rank(group), hearth_size(group), (int)step,
-           (double)weight[COUNT - 1]);
+    printf("rank %d: %d steps, last weight %g\n", hearth_rank(group), (int)step, (double)weight[COUNT - 1]);
     hearth_close(node);
     return 0;
 }

@@ -49,11 +49,17 @@ static bool outflow_lacks(const struct op *op, uint32_t flow)
     return false;
 }
 
+bool op_expects(const struct op *op, int rank)
+{
+    int32_t in = op->program->in_of[rank];
+    return in >= 0 && inflow_lacks(op, (uint32_t)in);
+}
+
 /* Whether the operation still needs something of the member, or owes it something. */
 static bool op_needs(const struct op *op, int rank)
 {
-    int32_t in = op->program->in_of[rank], out = op->program->out_of[rank];
-    return (in >= 0 && inflow_lacks(op, (uint32_t)in)) || (out >= 0 && outflow_lacks(op, (uint32_t)out));
+    int32_t out = op->program->out_of[rank];
+    return op_expects(op, rank) || (out >= 0 && outflow_lacks(op, (uint32_t)out));
 }
 
 /* Whether a frame of the operation was coming in when the connection ended. */

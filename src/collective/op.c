@@ -61,7 +61,12 @@ static bool has_begun(const struct op *op, int rank)
 int op_lacks(const struct op *op)
 {
     int rank = op_waits_for(op);
-    return rank != RANK_NONE && has_begun(op, rank) ? RANK_NONE : rank;
+    if (rank != RANK_NONE && !has_begun(op, rank))
+        return rank;
+    for (rank = 0; rank < op->group->view.size; rank++)
+        if (rank != op->group->rank && op_expects(op, rank) && !has_begun(op, rank))
+            return rank;
+    return RANK_NONE;
 }
 
 int engine_waits_for(const struct completion *completion)

@@ -107,7 +107,9 @@ void op_out_of_memory(struct op *op); /* aborts it for want of memory here */
 void op_describe(const struct op *op, char *text, size_t size);
 /* A rank whose frames it waits for, or RANK_NONE. */
 int op_waits_for(const struct op *op);
-int op_lacks(const struct op *op); /* the same, if nothing of the operation has come from it */
+/* One that has not begun it as far as is known here, best the same one; RANK_NONE: all have. */
+int op_lacks(const struct op *op);
+bool op_expects(const struct op *op, int rank); /* frames of that rank have yet to come (loss.c) */
 void op_free_idle(struct list *item);
 
 /* ---- step.c ---- */

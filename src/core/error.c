@@ -63,7 +63,7 @@ static const struct status_row *status_find(int status)
 
 bool status_is_error(int status)
 {
-    return status != HEARTH_OK && status != HEARTH_PENDING && status_find(status) != NULL;
+    return status < HEARTH_OK && status != HEARTH_PENDING && status_find(status) != NULL;
 }
 
 const char *hearth_status_name(int status)

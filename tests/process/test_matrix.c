@@ -127,7 +127,7 @@ static bool run_drawn(hearth_node *node, enum kind kind, enum hearth_dtype dtype
     job.seed = draw_below(seed, 1u << 30);
     job.dtype = dtype;
     job.op = (enum hearth_op)draw_below(seed, OPS);
-    if (job.op == HEARTH_AVG && (kind == SCAN || kind == EXCLUSIVE_SCAN))
+    if ((job.op == HEARTH_AVG && (kind == SCAN || kind == EXCLUSIVE_SCAN)) || !op_exists(job.op, dtype))
         job.op = HEARTH_SUM;
     job.root = (int)draw_below(seed, (uint64_t)size);
     job.in_place = draw(seed) & 1;
