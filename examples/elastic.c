@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Training that goes on when a machine leaves: the members of a home cluster fit one vector.
- * Run: ./elastic [STEPS] on some machines, and end one with Ctrl-C or kill -9: the others go on without it. */
+/* Training that goes on when a machine leaves: the members of a home cluster fit one vector. Run: ./elastic
+ * [STEPS] on some machines, and end one with Ctrl-C or kill -9: the others go on, and take it in again. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -8,7 +8,6 @@
 #include <hearth.h>
 
 enum { COUNT = 10000 };
-
 static float weight[COUNT], gradient[COUNT];
 
 static int check(int status)
@@ -19,7 +18,7 @@ static int check(int status)
     exit(1);
 }
 
-/* Who has made the most steps tells all the others: a newcomer has made none. If that fails, all is as it was. */
+/* Who has made the most steps tells all the others: a newcomer has made none. If it fails, all stays. */
 static int catch_up(hearth_group *group, int64_t *step)
 {
     int64_t size = hearth_size(group), most = *step * size + (size - 1 - hearth_rank(group));

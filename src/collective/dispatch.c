@@ -71,6 +71,7 @@ static void mark_come(struct op *op, struct peer *peer, uint64_t index)
 {
     struct inflow *in = &op->in[op->program->in_of[group_rank_of(peer, op->group)]];
     in->come |= UINT64_C(1) << (index - in->floor.index);
+    in->heard = true;
 }
 
 /* ---- data ---- */

@@ -49,7 +49,7 @@ static bool has_begun(const struct op *op, int rank)
     const struct program *program = op->program;
     for (uint32_t i = 0; i < program->in_count; i++) {
         const struct inflow *in = &op->in[i];
-        if (program->in[i].peer == rank && (in->floor.index > 0 || in->come != 0))
+        if (program->in[i].peer == rank && in->heard)
             return true;
     }
     for (uint32_t i = 0; i < program->out_count; i++)

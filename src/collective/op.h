@@ -46,6 +46,7 @@ struct inflow {
     uint64_t mask;            /* bit i: frame floor.index + i has been taken */
     uint64_t come;            /* bit i: frame floor.index + i has come or is coming in */
     uint64_t told;            /* index up to which the peer has our grant; 0: none was sent */
+    bool heard;               /* a frame has come */
     struct list early;        /* slots whose lane is not ready for them */
 };
 
