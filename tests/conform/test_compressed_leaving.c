@@ -27,14 +27,16 @@ static int start(struct cluster *c, struct mass *m, int rank, hearth_request **r
                                            m->e[rank], &opts, request);
 }
 
-/* That it is lost, or what it said itself; members that hear of it first pass it on. */
+/* That it is lost or has left, or what it said itself; members that hear of it first pass it on. */
 static bool names(const char *text, int who)
 {
-    char lost[32], circle[32], itself[32];
+    char lost[32], left[32], circle[32], itself[32];
     snprintf(lost, sizeof lost, "rank %d is lost", who);
+    snprintf(left, sizeof left, "rank %d has left", who);
     snprintf(circle, sizeof circle, "rank %d, which is rank", who);
     snprintf(itself, sizeof itself, " on rank %d of %d: ", who, SIZE);
-    return strstr(text, lost) != NULL || strstr(text, circle) != NULL || strstr(text, itself) != NULL;
+    return strstr(text, lost) != NULL || strstr(text, left) != NULL || strstr(text, circle) != NULL ||
+           strstr(text, itself) != NULL;
 }
 
 static void stay(struct cluster *c, struct leaving *l, int rank)

@@ -24,9 +24,9 @@ FIGURES = Figures()
 
 @unittest.skipIf(REASON, REASON)
 class Faults(unittest.TestCase):
-    def begin(self, count, hosts=None):
+    def begin(self, count, hosts=None, **lines):
         """A lab, and a cluster in it that agrees."""
-        self.lab = Lab(count)
+        self.lab = Lab(count, **lines)
         self.addCleanup(self.lab.close)
         self.home = Household(self.lab, hosts)
         self.addCleanup(self.home.end)
@@ -185,6 +185,26 @@ class Faults(unittest.TestCase):
             h, "it runs with 3 members, without home[23], which could not be joined with home[23]", since)), None))
         self.started(3, [h for h in (one, two) if h != out], since)
         FIGURES.show()
+
+    def test_transport_of_a_long_path_is_kept(self):
+        """What was measured for a group holds for the next one: a reform does not race tcp against quic again."""
+        self.begin(3, rate="100m", delay="20ms")
+        self.home.end()
+        since = time.monotonic()
+        self.work(self.home.hosts, 3, HEARTH_FORM_TIMEOUT_MS=30000)
+        self.started(3, self.home.hosts, since)
+        before, since = self.raced(0, since), time.monotonic()
+        self.assertEqual(len(before), 2, self.home.told())
+        self.home.kill(2)
+        FIGURES.add("formed_again_at_40_ms", self.started(2, (0, 1), since) - since)
+        after = self.raced(0, since)
+        self.assertEqual(len(after), 1, self.home.told())
+        self.assertLessEqual(set(after), set(before))
+        FIGURES.show()
+
+    def raced(self, host, since):
+        """What was measured of the paths of a host's group, as it told it since then."""
+        return [line.split("measured", 1)[1] for at, line in self.home.logs[host] if at >= since and "measured both" in line]
 
     # ---- silence ----
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hearth-worker: a member of a home cluster that works as long as it can, for tests. It waits until so many
  * are there, forms a group, adds over it step by step, and forms it again when somebody is lost or wants to
- * come in. It tells each group that has made a step, and what it waits for.
+ * come in. It tells each group that has made a step, how its members are joined, and what it waits for.
  *
  *     hearth-worker THERE MIN     members to wait for, members of the group */
 #include <stdint.h>
@@ -35,6 +35,15 @@ static int still_waits(int status)
         printf("%s\n", hearth_error_text());
     snprintf(waits, sizeof waits, "%s", hearth_error_text());
     return 1;
+}
+
+static void tell(hearth_node *node, int size)
+{
+    char links[8192];
+
+    if (hearth_links_text(node, links, sizeof links) >= (int64_t)sizeof links)
+        fail("links");
+    printf("%swith %d\n", links, size);
 }
 
 static int wanted(hearth_node *node)
@@ -86,7 +95,7 @@ int main(int argc, char **argv)
         } else if (status != HEARTH_OK || one != hearth_size(group)) {
             fail("all_reduce");
         } else if (!told) {
-            printf("with %d\n", one);
+            tell(node, one);
             told = 1;
         }
         usleep(STEP_US);
