@@ -123,7 +123,7 @@ run d bench cluster --bind 127.0.0.1 --sizes 64K --repeat 2 --compress int8 --js
 report $? "again, compressed, as JSON"
 until_true logged 2 "measured for .* with 4 machines" a b c
 report $? "the others say so"
-until_true eval '[ "$(grep -c " left .*: it left" "$scratch/a.log")" -ge 2 ]' && ! grep -h unhealthy "$scratch"/[abc].log >"$scratch/err"
+until_true eval '[ "$(grep -c " left .*: its visit as a guest is over" "$scratch/a.log")" -ge 2 ]' && ! grep -h unhealthy "$scratch"/[abc].log >"$scratch/err"
 report $? "a guest that leaves is no alarm"
 sleep 1 # its address would be dialled by now
 run a status

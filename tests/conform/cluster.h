@@ -13,8 +13,9 @@
 
 #include <cmocka.h>
 
-#define MEMBERS_MAX 16
-#define TEXT_MAX    512
+#define MEMBERS_MAX   16 /* room for them */
+#define MEMBERS_USUAL 8  /* as far as tests go that try every size */
+#define TEXT_MAX      512
 
 struct cluster {
     int size;
