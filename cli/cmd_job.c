@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/config_folder.h"
 #include "cli/json.h"
+#include "cli/subcommand.h"
 #include "cli/text.h"
 #include "home/job_store.h"
 
@@ -169,33 +170,20 @@ static int run_deed(const struct deed *deed, int argc, char **argv)
     return code;
 }
 
-static int print_overview(FILE *file)
-{
-    const char *bold = paint(file, PAINT_BOLD), *none = paint(file, PAINT_NONE);
-    fprintf(file, "%susage:%s hearth job WHAT [options]\n\n", bold, none);
-    fprintf(file,
-            "Jobs that ran on this machine and may still run on others: it does not begin them anew beside\n"
-            "those, and waits until it finds them or enough of them have started again.\n\n");
-    for (size_t i = 0; i < DEED_COUNT; i++)
-        fprintf(file, "  %s%-7s%s %s\n", bold, deeds[i].name, none, deeds[i].brief);
-    fprintf(file, "\n%sexample:%s\n  %s\n\nTry: hearth job forget --help\n", bold, none, deeds[1].example);
-    return file == stdout ? EXIT_GOOD : EXIT_USAGE;
-}
-
 int cmd_job(int argc, char **argv)
 {
-    const char *names[DEED_COUNT];
-    if (argc < 2)
-        return print_overview(stderr);
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
-        return print_overview(stdout);
-    for (size_t i = 0; i < DEED_COUNT; i++) {
-        if (strcmp(argv[1], deeds[i].name) == 0)
-            return run_deed(&deeds[i], argc, argv);
-        names[i] = deeds[i].name;
-    }
-    const char *near = args_nearest(argv[1], names, DEED_COUNT);
-    fprintf(stderr, "hearth job: there is no '%.64s'; %s%s\nTry: hearth job --help\n", argv[1],
-            near ? "did you mean " : "there are list and forget", near ? near : "");
-    return EXIT_USAGE;
+    struct subcommand list[DEED_COUNT];
+    const struct subcommand_list all = {
+        "job",
+        "Jobs that ran on this machine and may still run on others: it does not begin them anew beside\n"
+        "those, and waits until it finds them or enough of them have started again.",
+        deeds[1].example,
+        "forget",
+        list,
+        DEED_COUNT};
+    size_t index = 0;
+    for (size_t i = 0; i < DEED_COUNT; i++)
+        list[i] = (struct subcommand){deeds[i].name, deeds[i].brief};
+    int code = subcommand_find(&all, argc, argv, &index);
+    return code == ARGS_GO ? run_deed(&deeds[index], argc, argv) : code;
 }

@@ -11,6 +11,7 @@
 #include "cli/config_folder.h"
 #include "cli/json.h"
 #include "cli/node_find.h"
+#include "cli/subcommand.h"
 #include "cli/text.h"
 #include "security/trust_list.h"
 
@@ -308,33 +309,20 @@ static int run_deed(const struct deed *deed, int argc, char **argv)
     return code;
 }
 
-static int print_overview(FILE *file)
-{
-    const char *bold = paint(file, PAINT_BOLD), *none = paint(file, PAINT_NONE);
-    fprintf(file, "%susage:%s hearth trust WHAT [options]\n\n", bold, none);
-    fprintf(file,
-            "Which nodes may come, beside having the cluster's secret. Members look at the list all the\n"
-            "time: a change is effective within a second, also on connections that are there.\n\n");
-    for (size_t i = 0; i < DEED_COUNT; i++)
-        fprintf(file, "  %s%-7s%s %s\n", bold, deeds[i].name, none, deeds[i].brief);
-    fprintf(file, "\n%sexample:%s\n  %s\n\nTry: hearth trust add --help\n", bold, none, deeds[0].example);
-    return file == stdout ? EXIT_GOOD : EXIT_USAGE;
-}
-
 int cmd_trust(int argc, char **argv)
 {
-    const char *names[DEED_COUNT];
-    if (argc < 2)
-        return print_overview(stderr);
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
-        return print_overview(stdout);
-    for (size_t i = 0; i < DEED_COUNT; i++) {
-        if (strcmp(argv[1], deeds[i].name) == 0)
-            return run_deed(&deeds[i], argc, argv);
-        names[i] = deeds[i].name;
-    }
-    const char *near = args_nearest(argv[1], names, DEED_COUNT);
-    fprintf(stderr, "hearth trust: there is no '%.64s'; %s%s\nTry: hearth trust --help\n", argv[1],
-            near ? "did you mean " : "there are list, add, remove and forget", near ? near : "");
-    return EXIT_USAGE;
+    struct subcommand list[DEED_COUNT];
+    const struct subcommand_list all = {
+        "trust",
+        "Which nodes may come, beside having the cluster's secret. Members look at the list all the\n"
+        "time: a change is effective within a second, also on connections that are there.",
+        deeds[0].example,
+        "add",
+        list,
+        DEED_COUNT};
+    size_t index = 0;
+    for (size_t i = 0; i < DEED_COUNT; i++)
+        list[i] = (struct subcommand){deeds[i].name, deeds[i].brief};
+    int code = subcommand_find(&all, argc, argv, &index);
+    return code == ARGS_GO ? run_deed(&deeds[index], argc, argv) : code;
 }
