@@ -11,6 +11,7 @@
 
 #define COUNT_MAX 1000000u
 #define NEAR      0.02
+#define TRIES     5
 
 static const size_t counts[] = {1,    2,    7,    100,   255,    257,    1000,   4095,
                                 4097, 8192, 9999, 40961, 131072, 300001, 700000, COUNT_MAX};
@@ -100,14 +101,27 @@ static void one_reduction(struct cluster *c, int rank, void *arg)
     hearth_compressor_close(compressor);
 }
 
+/* Bytes that all members counted, and bytes that left them. Signs of life between members that wait only add to
+ * the latter, so the least of a few tries is taken. */
+static void measure(struct cluster *c, struct task *task, double *counted, double *real)
+{
+    *real = INFINITY;
+    for (int k = 0; k < TRIES && !(*real <= *counted * (1 + NEAR)); k++) {
+        double all = 0;
+        *counted = 0;
+        cluster_run(c, one_reduction, task);
+        for (int i = 0; i < c->size; i++) {
+            *counted += sent[i];
+            all += left[i];
+        }
+        *real = fmin(*real, all);
+    }
+}
+
 static void compare(struct cluster *c, struct task *task)
 {
-    double total = 0, real = 0;
-    cluster_run(c, one_reduction, task);
-    for (int i = 0; i < c->size; i++) {
-        total += sent[i];
-        real += left[i];
-    }
+    double total = 0, real;
+    measure(c, task, &total, &real);
     if (said > 0)
         check(fabs(real - total) <=
                   NEAR * total + (double)FRAME_HEADER_LEN * c->size, /* a frame may just leave */
