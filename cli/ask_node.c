@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "cli/config_folder.h"
+#include "cluster/control_socket.h"
 #include "core/heap.h"
-#include "home/desk.h"
 #include "os/clock.h"
 #include "os/host.h"
 
@@ -16,15 +16,15 @@
 /* The first of this user's nodes that answers. */
 static int ask_all(struct heap *heap, const char *folder, char **text, struct error *error)
 {
-    char first[DESK_PLACE_MAX], path[DESK_PLACE_MAX + 8];
+    char first[CONTROL_SOCKET_PLACE_MAX], path[CONTROL_SOCKET_PLACE_MAX + 8];
     int status = HEARTH_PEER_LOST;
-    desk_place(folder, host_user(), first, sizeof first);
-    for (int i = 1; i <= DESK_PATHS && status == HEARTH_PEER_LOST; i++) {
+    control_socket_place(folder, host_user(), first, sizeof first);
+    for (int i = 1; i <= CONTROL_SOCKET_PATHS && status == HEARTH_PEER_LOST; i++) {
         char tail[8] = "";
         if (i > 1)
             snprintf(tail, sizeof tail, ".%d", i);
         snprintf(path, sizeof path, "%s%s", first, tail);
-        status = desk_ask(heap, path, "status", clock_real() + WAIT_NS, text, error);
+        status = control_socket_ask(heap, path, "status", clock_real() + WAIT_NS, text, error);
     }
     return status;
 }
@@ -66,10 +66,10 @@ int ask_node(const struct usage *usage, json_t **answer)
 
 int ask_nobody(const struct usage *usage)
 {
-    char folder[HOME_PATH_MAX], path[DESK_PLACE_MAX];
+    char folder[HOME_PATH_MAX], path[CONTROL_SOCKET_PLACE_MAX];
     fprintf(stderr, "hearth %s: no node runs here: hearth up\n", usage->name);
     if (home_folder(folder)) {
-        desk_place(folder, host_user(), path, sizeof path);
+        control_socket_place(folder, host_user(), path, sizeof path);
         fprintf(stderr, "(Asked were nodes of this user and of the config folder %s, at %s.)\n", folder,
                 path);
     }

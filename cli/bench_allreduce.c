@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hearth bench allreduce: all_reduce among nodes of this process, in turns with a memcpy of the same bytes.
  *
- * One thread per node. They start together (crew_align), then call a burst of all_reduces in place, back to
- * back; a call takes as long as it does on the slowest node. Between bursts the main thread copies the same
- * number of bytes, as often, while the nodes sleep. Bursts are short, so that a drift of the machine hits
- * both. */
+ * One thread per node. They start together (rank_threads_align), then call a burst of all_reduces in place,
+ * back to back; a call takes as long as it does on the slowest node. Between bursts the main thread copies
+ * the same number of bytes, as often, while the nodes sleep. Bursts are short, so that a drift of the machine
+ * hits both. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +45,7 @@ struct node {
     char error[512];
 };
 
-struct bench {
+struct allreduce_bench {
     /* What the user says. */
     struct bench_line line;
     const char *codec; /* NULL: not compressed */
@@ -53,7 +53,7 @@ struct bench {
     struct arg_list sizes;
     bool json;
 
-    struct crew crew;
+    struct rank_threads threads;
     struct node nodes[RANKS_MAX];
     struct hearth_opts opts;
     struct mutex lock;
@@ -83,7 +83,7 @@ static int input_at(int rank, int index, int ranks)
     return (index * 31 + rank * 17) % (SUM_MAX / ranks + 1);
 }
 
-static void make_block(const struct bench *b, int rank, uint8_t *block)
+static void make_block(const struct allreduce_bench *b, int rank, uint8_t *block)
 {
     for (int i = 0; i < PERIOD; i++) {
         int value = 0;
@@ -95,7 +95,7 @@ static void make_block(const struct bench *b, int rank, uint8_t *block)
 
 static void job_fill(void *arg, int index)
 {
-    struct bench *b = arg;
+    struct allreduce_bench *b = arg;
     uint8_t block[PERIOD * 8];
     make_block(b, index, block);
     pattern_fill(b->nodes[index].buffer, b->bytes, block, PERIOD * b->element_len);
@@ -103,7 +103,7 @@ static void job_fill(void *arg, int index)
 
 static void job_check(void *arg, int index)
 {
-    struct bench *b = arg;
+    struct allreduce_bench *b = arg;
     uint8_t block[PERIOD * 8];
     make_block(b, RANK_NONE, block);
     b->nodes[index].right = pattern_holds(b->nodes[index].buffer, b->bytes, block, PERIOD * b->element_len);
@@ -111,10 +111,10 @@ static void job_check(void *arg, int index)
 
 static void job_run(void *arg, int index)
 {
-    struct bench *b = arg;
+    struct allreduce_bench *b = arg;
     struct node *n = &b->nodes[index];
     size_t count = b->bytes / b->element_len;
-    crew_align(&b->crew);
+    rank_threads_align(&b->threads);
     for (int c = 0; c < b->calls && !n->status; c++) {
         uint64_t start = clock_real();
         n->status = hearth_all_reduce(n->group, n->buffer, n->buffer, count, (enum hearth_dtype)b->dtype,
@@ -127,10 +127,10 @@ static void job_run(void *arg, int index)
 
 /* ---- measuring ---- */
 
-static int run_burst(struct bench *b, int calls)
+static int run_burst(struct allreduce_bench *b, int calls)
 {
     b->calls = calls;
-    crew_run(&b->crew, job_run, b);
+    rank_threads_run(&b->threads, job_run, b);
     for (int r = 0; r < b->line.ranks; r++) {
         if (b->nodes[r].status == HEARTH_OK)
             continue;
@@ -141,7 +141,7 @@ static int run_burst(struct bench *b, int calls)
     return EXIT_GOOD;
 }
 
-static double burst_call(const struct bench *b, int call)
+static double burst_call(const struct allreduce_bench *b, int call)
 {
     double slowest = 0;
     for (int r = 0; r < b->line.ranks; r++)
@@ -149,7 +149,7 @@ static double burst_call(const struct bench *b, int call)
     return slowest;
 }
 
-static double time_copy(const struct bench *b)
+static double time_copy(const struct allreduce_bench *b)
 {
     size_t batch = b->bytes < COPY_BATCH ? COPY_BATCH / b->bytes : 1;
     uint64_t start = clock_real();
@@ -159,13 +159,13 @@ static double time_copy(const struct bench *b)
 }
 
 /* One call on fresh input; is the result right on every node? */
-static int verify(struct bench *b, bool *right)
+static int verify(struct allreduce_bench *b, bool *right)
 {
-    crew_run(&b->crew, job_fill, b);
+    rank_threads_run(&b->threads, job_fill, b);
     int code = run_burst(b, 1);
     if (code)
         return code;
-    crew_run(&b->crew, job_check, b);
+    rank_threads_run(&b->threads, job_check, b);
     for (int r = 0; r < b->line.ranks; r++) {
         if (!b->nodes[r].right)
             fprintf(stderr,
@@ -177,7 +177,7 @@ static int verify(struct bench *b, bool *right)
 }
 
 /* How many calls a burst, how many bursts: from the time of a call, or as the user says. */
-static void pace(const struct bench *b, double call_s, int *burst, int *rounds)
+static void pace(const struct allreduce_bench *b, double call_s, int *burst, int *rounds)
 {
     double each = call_s + time_copy(b);
     double fit = BURST_S / each;
@@ -190,7 +190,7 @@ static void pace(const struct bench *b, double call_s, int *burst, int *rounds)
     *rounds = (b->iters + *burst - 1) / *burst;
 }
 
-static uint64_t sent_most(const struct bench *b, const uint64_t *before)
+static uint64_t sent_most(const struct allreduce_bench *b, const uint64_t *before)
 {
     uint64_t most = 0;
     for (int r = 0; r < b->line.ranks; r++) {
@@ -200,7 +200,8 @@ static uint64_t sent_most(const struct bench *b, const uint64_t *before)
     return most;
 }
 
-static int measure(struct bench *b, struct progress *progress, double share_begin, struct outcome *out)
+static int measure(struct allreduce_bench *b, struct progress *progress, double share_begin,
+                   struct outcome *out)
 {
     uint64_t sent[RANKS_MAX];
     int burst, rounds, code = verify(b, &out->right);
@@ -234,7 +235,7 @@ static int measure(struct bench *b, struct progress *progress, double share_begi
 /* The node says once for every new plan which algorithm it takes: "... by ring". */
 static void catch_plan(void *arg, enum hearth_log_level level, const char *id, const char *text)
 {
-    struct bench *b = arg;
+    struct allreduce_bench *b = arg;
     enum hearth_algo algo;
     (void)level;
     if (strcmp(id, "HEARTH-PLAN") != 0)
@@ -250,26 +251,26 @@ static void catch_plan(void *arg, enum hearth_log_level level, const char *id, c
     }
 }
 
-static uint32_t hops_of(const struct bench *b, const char *algo_name)
+static uint32_t hops_of(const struct allreduce_bench *b, const char *algo_name)
 {
-    struct scene scene;
+    struct plan_setup setup;
     struct rehearsal rehearsal;
     struct usage usage = {.name = "bench allreduce"};
     enum hearth_algo algo;
     if (hearth_algo_parse(algo_name, &algo) || algo == HEARTH_AUTO)
         return 0;
-    scene_init(&scene);
-    scene.ranks = b->line.ranks;
-    scene.dtype = b->dtype;
-    scene.bytes = b->bytes;
-    if (scene_build(&scene, &usage) != ARGS_GO)
+    plan_setup_init(&setup);
+    setup.ranks = b->line.ranks;
+    setup.dtype = b->dtype;
+    setup.bytes = b->bytes;
+    if (plan_setup_build(&setup, &usage) != ARGS_GO)
         return 0;
-    scene_rehearse(&scene, algo, NULL, NULL, &rehearsal);
-    scene_fini(&scene);
+    plan_setup_rehearse(&setup, algo, NULL, NULL, &rehearsal);
+    plan_setup_fini(&setup);
     return rehearsal.done ? rehearsal.result.hops : 0;
 }
 
-static void note_choice(struct bench *b, struct outcome *out)
+static void note_choice(struct allreduce_bench *b, struct outcome *out)
 {
     mutex_lock(&b->lock);
     const char *name = hearth_algo_name((enum hearth_algo)b->algo);
@@ -282,7 +283,7 @@ static void note_choice(struct bench *b, struct outcome *out)
 
 /* ---- showing ---- */
 
-static void show_head(const struct bench *b)
+static void show_head(const struct allreduce_bench *b)
 {
     char machine[256], line[96];
     machine_line(machine, sizeof machine);
@@ -294,7 +295,7 @@ static void show_head(const struct bench *b)
            "memcpy", "x memcpy", "node sends", "calls", "exact");
 }
 
-static void show_row(const struct bench *b, const struct outcome *o)
+static void show_row(const struct allreduce_bench *b, const struct outcome *o)
 {
     printf("  %8s  %-12s %8s %8s %9s %8s %9s %10s %6zu  %s%s%s\n", text_bytes((double)b->bytes).s, o->algo,
            text_time(o->time.median).s, text_time(o->time.p99).s,
@@ -305,7 +306,7 @@ static void show_row(const struct bench *b, const struct outcome *o)
     fflush(stdout);
 }
 
-static void row_json(const struct bench *b, const struct outcome *o, json_t *row)
+static void row_json(const struct allreduce_bench *b, const struct outcome *o, json_t *row)
 {
     row_text(row, "name", "allreduce");
     row_text(row, "transport", b->line.transport);
@@ -331,7 +332,7 @@ static void row_json(const struct bench *b, const struct outcome *o, json_t *row
 
 /* ---- the command ---- */
 
-static int open_nodes(struct bench *b)
+static int open_nodes(struct allreduce_bench *b)
 {
     hearth_node *nodes[RANKS_MAX];
     int code = bench_nodes_open(&b->line, catch_plan, b, nodes);
@@ -340,7 +341,7 @@ static int open_nodes(struct bench *b)
     return code;
 }
 
-static size_t largest_size(const struct bench *b)
+static size_t largest_size(const struct allreduce_bench *b)
 {
     size_t most = 0;
     for (size_t i = 0; i < b->sizes.count; i++)
@@ -348,7 +349,7 @@ static size_t largest_size(const struct bench *b)
     return most;
 }
 
-static int take_memory(struct bench *b)
+static int take_memory(struct allreduce_bench *b)
 {
     size_t len = (largest_size(b) + 63) / 64 * 64;
     bool enough = (b->copy_source = aligned_alloc(64, len)) && (b->copy_target = aligned_alloc(64, len));
@@ -364,7 +365,7 @@ static int take_memory(struct bench *b)
     return EXIT_GOOD;
 }
 
-static void give_back(struct bench *b)
+static void give_back(struct allreduce_bench *b)
 {
     for (int r = 0; r < b->line.ranks; r++) {
         hearth_close(b->nodes[r].node);
@@ -374,7 +375,7 @@ static void give_back(struct bench *b)
     free(b->copy_target);
 }
 
-static int run_sizes(struct bench *b, json_t *doc)
+static int run_sizes(struct allreduce_bench *b, json_t *doc)
 {
     struct progress progress;
     int wrong = 0, code = EXIT_GOOD;
@@ -398,7 +399,7 @@ static int run_sizes(struct bench *b, json_t *doc)
     return wrong ? EXIT_FAILED_CHECK : code;
 }
 
-static int run_bench(struct bench *b, int argc, char **argv)
+static int run_bench(struct allreduce_bench *b, int argc, char **argv)
 {
     json_t *doc = NULL;
     int code = open_nodes(b);
@@ -408,13 +409,13 @@ static int run_bench(struct bench *b, int argc, char **argv)
         code = take_memory(b);
     if (!code && b->json && !(doc = doc_open(argc, argv)))
         code = EXIT_FAILED_CHECK;
-    if (!code && !crew_open(&b->crew, b->line.ranks)) {
+    if (!code && !rank_threads_open(&b->threads, b->line.ranks)) {
         fprintf(stderr, "hearth bench allreduce: no threads for %d nodes; try fewer --ranks\n",
                 b->line.ranks);
         code = EXIT_FAILED_CHECK;
     } else if (!code) {
         code = run_sizes(b, doc);
-        crew_close(&b->crew);
+        rank_threads_close(&b->threads);
     }
     if (doc && !doc_close(doc))
         code = EXIT_FAILED_CHECK;
@@ -422,7 +423,7 @@ static int run_bench(struct bench *b, int argc, char **argv)
     return code;
 }
 
-static int check_bench(struct bench *b, const struct usage *usage)
+static int check_bench(struct allreduce_bench *b, const struct usage *usage)
 {
     b->element_len = hearth_dtype_size((enum hearth_dtype)b->dtype);
     for (size_t i = 0; i < b->sizes.count; i++) {
@@ -438,7 +439,7 @@ static int check_bench(struct bench *b, const struct usage *usage)
     return bench_line_check(&b->line, usage);
 }
 
-static int run_compressed(struct bench *b, int argc, char **argv)
+static int run_compressed(struct allreduce_bench *b, int argc, char **argv)
 {
     struct compressed_bench compressed = {.line = b->line,
                                           .codec = b->codec,
@@ -454,7 +455,7 @@ static int run_compressed(struct bench *b, int argc, char **argv)
 
 int bench_allreduce(int argc, char **argv)
 {
-    struct bench *b = calloc(1, sizeof *b); /* large: it holds the times */
+    struct allreduce_bench *b = calloc(1, sizeof *b); /* large: it holds the times */
     if (!b || mutex_init(&b->lock)) {
         fprintf(stderr, "hearth bench allreduce: no memory\n");
         free(b);
@@ -470,8 +471,8 @@ int bench_allreduce(int argc, char **argv)
         {"bytes", ARG_SIZES, &b->sizes, .about = "sizes of the buffer (default 4,1K,64K,1M,16M,100M)",
          .min = 1},
         {"dtype", ARG_CHOICE, &b->dtype, .about = "type of the elements (default f32)",
-         .choice = scene_dtype},
-        {"algo", ARG_CHOICE, &b->algo, .about = "algorithm (default auto)", .choice = scene_algo},
+         .choice = plan_setup_dtype},
+        {"algo", ARG_CHOICE, &b->algo, .about = "algorithm (default auto)", .choice = plan_setup_algo},
         {"compress", ARG_TEXT, &b->codec, .about = "a codec: measured in turns with the plain all_reduce",
          .value_name = "CODEC"},
         {"rate", ARG_RATE, &b->line.rate, .about = "what a node sends at most (default: no limit)"},

@@ -20,14 +20,14 @@
 #define REPEAT_DEFAULT  20
 #define NAMES_MAX       1024
 
-struct bench {
+struct cluster_bench_args {
     /* What the user says. */
     struct arg_list sizes;
     int repeat;
     const char *codec, *seeds, *bind;
     bool json;
 
-    struct cluster cluster;
+    struct cluster_session cluster;
     hearth_group *group;
     struct bench_plan plan;
     struct cluster_bound bound;
@@ -40,7 +40,7 @@ struct bench {
 
 /* ---- the bound ---- */
 
-static void find_bound(struct bench *b)
+static void find_bound(struct cluster_bench_args *b)
 {
     int size = hearth_size(b->group);
     struct cluster_status *status = malloc(sizeof *status);
@@ -59,13 +59,13 @@ static void find_bound(struct bench *b)
     free(status);
 }
 
-static bool is_plain(const struct bench *b)
+static bool is_plain(const struct cluster_bench_args *b)
 {
     return strcmp(b->plan.codec, "none") == 0;
 }
 
 /* Bytes that every member sends and receives, for each byte that is reduced. */
-static double bus_factor(const struct bench *b)
+static double bus_factor(const struct cluster_bench_args *b)
 {
     double size = hearth_size(b->group);
     return 2 * (size - 1) / size;
@@ -73,7 +73,7 @@ static double bus_factor(const struct bench *b)
 
 /* 0: not known. It speaks of plain numbers, and of lines as they were measured before: what was faster has
  * shown that they carry more. */
-static double bound_s(struct bench *b, const struct cluster_bench_row *row)
+static double bound_s(struct cluster_bench_args *b, const struct cluster_bench_row *row)
 {
     double bound = is_plain(b) ? (double)row->bytes * b->bound.s_per_byte : 0;
     if (bound <= row->time.median)
@@ -84,7 +84,7 @@ static double bound_s(struct bench *b, const struct cluster_bench_row *row)
 
 /* ---- showing ---- */
 
-static void show_head(const struct bench *b)
+static void show_head(const struct cluster_bench_args *b)
 {
     char names[NAMES_MAX];
     cluster_names(b->group, true, names, sizeof names);
@@ -100,7 +100,7 @@ static void show_head(const struct bench *b)
     fflush(stdout);
 }
 
-static void show_row(struct bench *b, const struct cluster_bench_row *row)
+static void show_row(struct cluster_bench_args *b, const struct cluster_bench_row *row)
 {
     double bound = bound_s(b, row), speed = (double)row->bytes / row->time.median;
     printf("  %8s %9s %9s %10s %10s %9s %7s  %s%s%s\n", text_bytes((double)row->bytes).s,
@@ -112,7 +112,7 @@ static void show_row(struct bench *b, const struct cluster_bench_row *row)
     fflush(stdout);
 }
 
-static void row_json(struct bench *b, const struct cluster_bench_row *row)
+static void row_json(struct cluster_bench_args *b, const struct cluster_bench_row *row)
 {
     json_t *out = doc_row(b->doc);
     double bound = bound_s(b, row), speed = (double)row->bytes / row->time.median;
@@ -137,7 +137,7 @@ static void row_json(struct bench *b, const struct cluster_bench_row *row)
 
 static void seen(void *arg, const struct cluster_bench_row *row)
 {
-    struct bench *b = arg;
+    struct cluster_bench_args *b = arg;
     progress_hide(&b->progress);
     b->wrong = b->wrong || !row->right;
     if (b->doc)
@@ -149,7 +149,7 @@ static void seen(void *arg, const struct cluster_bench_row *row)
 
 /* ---- the run ---- */
 
-static int measure(struct bench *b)
+static int measure(struct cluster_bench_args *b)
 {
     struct cluster_plan plan = {.kind = CLUSTER_PLAN_BENCH, .bench = b->plan};
     int starter, status = cluster_plan_share(b->group, true, &plan, &starter);
@@ -173,7 +173,7 @@ static int measure(struct bench *b)
     return status;
 }
 
-static int run(struct bench *b, const struct usage *usage)
+static int run(struct cluster_bench_args *b, const struct usage *usage)
 {
     const struct cluster_gathering what = {
         .job = CLUSTER_BENCH_JOB,
@@ -191,7 +191,7 @@ static int run(struct bench *b, const struct usage *usage)
     return status || b->wrong ? EXIT_FAILED_CHECK : EXIT_GOOD;
 }
 
-static int check(struct bench *b, const struct usage *usage)
+static int check(struct cluster_bench_args *b, const struct usage *usage)
 {
     if (b->sizes.count > CLUSTER_SIZES_MAX)
         return args_refuse(usage, "--sizes takes at most %d sizes", CLUSTER_SIZES_MAX);
@@ -201,7 +201,7 @@ static int check(struct bench *b, const struct usage *usage)
         b->plan.sizes[i] = b->sizes.item[i];
     }
     if (strlen(b->codec) >= CLUSTER_CODEC_MAX)
-        return args_refuse(usage, "--compress is longer than %d letters", CLUSTER_CODEC_MAX - 1);
+        return args_refuse(usage, "--compress is longer than %d messages", CLUSTER_CODEC_MAX - 1);
     if (hearth_codec_check(b->codec))
         return args_refuse(usage, "--compress: %s", hearth_error_text());
     snprintf(b->plan.codec, sizeof b->plan.codec, "%s", b->codec);
@@ -212,9 +212,9 @@ static int check(struct bench *b, const struct usage *usage)
 
 int bench_cluster(int argc, char **argv)
 {
-    struct bench b = {.sizes = {.item = {4096, 65536, 1 << 20, 16 << 20}, .count = 4},
-                      .repeat = REPEAT_DEFAULT,
-                      .codec = "none"};
+    struct cluster_bench_args b = {.sizes = {.item = {4096, 65536, 1 << 20, 16 << 20}, .count = 4},
+                                   .repeat = REPEAT_DEFAULT,
+                                   .codec = "none"};
     const struct arg args[] = {
         {"sizes", ARG_SIZES, &b.sizes, .about = "of the buffer (default 4K,64K,1M,16M)", .min = 4},
         {"repeat", ARG_INT, &b.repeat, .about = "calls of each size (default 20)", .min = 1, .max = 10000},

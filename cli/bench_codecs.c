@@ -27,7 +27,7 @@
 /* Not inlined and not seen through, so that copies nobody reads are made all the same. */
 static void *(*volatile copy)(void *, const void *, size_t) = memcpy;
 
-struct measured {
+struct codec_measured {
     struct stats time, memcpy_time; /* seconds */
     double cpu_ratio;               /* as time / memcpy_time, of the time that the thread had a processor */
     double scaling, memcpy_scaling; /* one thread's time / that of all; 0: not measured */
@@ -116,7 +116,8 @@ static void take_turn(struct turns *turns, int turn, struct lab *lab, const stru
     turns->cpu[turn] = ran.cpu;
 }
 
-static void measure(struct lab *lab, const struct lab_row *row, struct workers *workers, struct measured *m)
+static void measure(struct lab *lab, const struct lab_row *row, struct workers *workers,
+                    struct codec_measured *m)
 {
     static struct turns one, all; /* static: large */
     bool split = workers && row->flags & LAB_SPLIT;
@@ -167,30 +168,30 @@ struct show {
     struct progress progress;
 };
 
-static double ratio_of(const struct measured *m)
+static double ratio_of(const struct codec_measured *m)
 {
     return m->time.median / m->memcpy_time.median;
 }
 
-static double element_s(const struct lab *lab, const struct lab_row *row, const struct measured *m)
+static double element_s(const struct lab *lab, const struct lab_row *row, const struct codec_measured *m)
 {
     return m->time.median / (double)lab_used(row, lab->count);
 }
 
 /* How many times as fast topk_chunk is: the time of an element, as sort has fewer of them. */
 static double speed_up(const struct show *show, const struct lab *lab, const struct lab_row *row,
-                       const struct measured *m)
+                       const struct codec_measured *m)
 {
     return row->flags & LAB_REFERENCE && show->chunk_s > 0 ? element_s(lab, row, m) / show->chunk_s : 0;
 }
 
-static double entries_per_s(const struct lab *lab, const struct measured *m)
+static double entries_per_s(const struct lab *lab, const struct codec_measured *m)
 {
     return (double)lab_entries(lab) / m->time.median;
 }
 
 static void show_notes(const struct show *show, const struct lab *lab, const struct lab_row *row,
-                       const struct measured *m)
+                       const struct codec_measured *m)
 {
     double faster = speed_up(show, lab, row, m);
     if (row->flags & LAB_ENTRIES)
@@ -208,7 +209,7 @@ static void show_notes(const struct show *show, const struct lab *lab, const str
 }
 
 static void show_row(const struct show *show, const struct lab *lab, const struct lab_row *row,
-                     const struct measured *m)
+                     const struct codec_measured *m)
 {
     double bytes = (double)(lab_used(row, lab->count) * sizeof(float));
     printf("  %-26s %10s %10s %10s %10s %9s %7s   %s%-5s%s", row->name, text_time(m->time.median).s,
@@ -221,7 +222,7 @@ static void show_row(const struct show *show, const struct lab *lab, const struc
 }
 
 static void row_json(const struct show *show, const struct lab *lab, const struct lab_row *from,
-                     const struct measured *m)
+                     const struct codec_measured *m)
 {
     json_t *row = doc_row(show->bench->doc);
     double faster = speed_up(show, lab, from, m);
@@ -257,7 +258,7 @@ static void row_json(const struct show *show, const struct lab *lab, const struc
 
 static bool run_row(struct show *show, struct lab *lab, const struct lab_row *row, struct workers *workers)
 {
-    struct measured m = {.ok = equals_scalar(row, show->bench->kernels)};
+    struct codec_measured m = {.ok = equals_scalar(row, show->bench->kernels)};
     lab_prepare(lab, row);
     measure(lab, row, workers, &m);
     lab_restore(lab, row);

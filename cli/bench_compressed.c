@@ -33,7 +33,7 @@
 
 enum kind { PLAIN, COMPRESSED, KINDS };
 
-struct node {
+struct compressed_node {
     hearth_node *node;
     hearth_group *group;
     hearth_compressor *compressor;
@@ -44,11 +44,11 @@ struct node {
     char error[512];
 };
 
-struct bench {
+struct compressed_bench_run {
     const struct compressed_bench *setup;
     int ranks;
-    struct crew crew;
-    struct node nodes[BENCH_RANKS_MAX];
+    struct rank_threads threads;
+    struct compressed_node nodes[BENCH_RANKS_MAX];
     struct hearth_opts opts;
     size_t count;
     enum kind kind; /* of the call that runs */
@@ -57,7 +57,7 @@ struct bench {
     uint64_t sent_len[KINDS]; /* of one call, by the busiest node */
 };
 
-struct outcome {
+struct compressed_outcome {
     struct stats time[KINDS];
     double speed_up;
     bool same; /* bits, on all nodes, of both */
@@ -70,7 +70,7 @@ struct outcome {
  * large. */
 static void job_fill(void *arg, int index)
 {
-    struct bench *b = arg;
+    struct compressed_bench_run *b = arg;
     struct prng prng;
     prng_init(&prng, 77 + (uint64_t)index);
     for (size_t i = 0; i < b->count; i++) {
@@ -82,7 +82,7 @@ static void job_fill(void *arg, int index)
     }
 }
 
-static int call_compressed(struct bench *b, struct node *n)
+static int call_compressed(struct compressed_bench_run *b, struct compressed_node *n)
 {
     bool matrix = b->count % COLUMN == 0 && b->count > COLUMN;
     size_t dims[2] = {matrix ? COLUMN : b->count, b->count / COLUMN};
@@ -93,10 +93,10 @@ static int call_compressed(struct bench *b, struct node *n)
 
 static void job_call(void *arg, int index)
 {
-    struct bench *b = arg;
-    struct node *n = &b->nodes[index];
+    struct compressed_bench_run *b = arg;
+    struct compressed_node *n = &b->nodes[index];
     memcpy(n->buffer, n->gradient, b->count * sizeof(float));
-    crew_align(&b->crew);
+    rank_threads_align(&b->threads);
     uint64_t start = clock_real();
     if (b->kind == PLAIN)
         n->status =
@@ -110,23 +110,23 @@ static void job_call(void *arg, int index)
 
 static void job_hash(void *arg, int index)
 {
-    struct bench *b = arg;
-    struct node *n = &b->nodes[index];
+    struct compressed_bench_run *b = arg;
+    struct compressed_node *n = &b->nodes[index];
     n->hash = hash128(n->buffer, b->count * sizeof(float));
 }
 
 /* ---- measuring ---- */
 
-static int one_call(struct bench *b, enum kind kind, double *time)
+static int one_call(struct compressed_bench_run *b, enum kind kind, double *time)
 {
     uint64_t before[BENCH_RANKS_MAX], most = 0;
     b->kind = kind;
     for (int r = 0; r < b->ranks; r++)
         before[r] = counter_read(b->nodes[r].node, "hearth_sent_bytes_total");
-    crew_run(&b->crew, job_call, b);
+    rank_threads_run(&b->threads, job_call, b);
     *time = 0;
     for (int r = 0; r < b->ranks; r++) {
-        const struct node *n = &b->nodes[r];
+        const struct compressed_node *n = &b->nodes[r];
         if (n->status) {
             fprintf(stderr, "hearth bench allreduce: node %d, %s: %s: %s\n", r,
                     text_bytes((double)b->count * sizeof(float)).s, hearth_status_name(n->status), n->error);
@@ -140,7 +140,7 @@ static int one_call(struct bench *b, enum kind kind, double *time)
     return EXIT_GOOD;
 }
 
-static int timed_call(struct bench *b, enum kind kind)
+static int timed_call(struct compressed_bench_run *b, enum kind kind)
 {
     double time;
     int code = one_call(b, kind, &time);
@@ -149,10 +149,10 @@ static int timed_call(struct bench *b, enum kind kind)
     return code;
 }
 
-static bool same_bits(struct bench *b)
+static bool same_bits(struct compressed_bench_run *b)
 {
     bool same = true;
-    crew_run(&b->crew, job_hash, b);
+    rank_threads_run(&b->threads, job_hash, b);
     for (int r = 1; r < b->ranks; r++) {
         const struct hash128 *a = &b->nodes[0].hash, *c = &b->nodes[r].hash;
         bool equal = a->low == c->low && a->high == c->high;
@@ -164,10 +164,10 @@ static bool same_bits(struct bench *b)
     return same;
 }
 
-static int measure(struct bench *b, struct progress *progress, struct outcome *out)
+static int measure(struct compressed_bench_run *b, struct progress *progress, struct compressed_outcome *out)
 {
     double plain_s, cold_s, warm_s;
-    crew_run(&b->crew, job_fill, b);
+    rank_threads_run(&b->threads, job_fill, b);
     b->time_count[PLAIN] = b->time_count[COMPRESSED] = 0;
     int code = one_call(b, COMPRESSED, &cold_s);
     if (!code)
@@ -201,7 +201,7 @@ static int measure(struct bench *b, struct progress *progress, struct outcome *o
 
 /* ---- showing ---- */
 
-static void show_head(const struct bench *b)
+static void show_head(const struct compressed_bench_run *b)
 {
     char machine[256], line[96];
     machine_line(machine, sizeof machine);
@@ -213,7 +213,7 @@ static void show_head(const struct bench *b)
            "speed-up", "plain sent", "sent", "calls", "same bits");
 }
 
-static void show_row(const struct bench *b, const struct outcome *o)
+static void show_row(const struct compressed_bench_run *b, const struct compressed_outcome *o)
 {
     const struct stats *plain = &o->time[PLAIN], *fast = &o->time[COMPRESSED];
     printf("  %8s %9s %9s %9s %9s %8s %10s %10s %6zu  %s%s%s\n",
@@ -228,7 +228,7 @@ static void show_row(const struct bench *b, const struct outcome *o)
     fflush(stdout);
 }
 
-static void row_json(const struct bench *b, const struct outcome *o, json_t *row)
+static void row_json(const struct compressed_bench_run *b, const struct compressed_outcome *o, json_t *row)
 {
     row_text(row, "name", "allreduce");
     row_text(row, "transport", b->setup->line.transport);
@@ -256,7 +256,7 @@ static void row_json(const struct bench *b, const struct outcome *o, json_t *row
 
 /* ---- the command ---- */
 
-static int open_compressors(struct bench *b)
+static int open_compressors(struct compressed_bench_run *b)
 {
     struct hearth_compressor_config config;
     hearth_compressor_config_init(&config);
@@ -272,7 +272,7 @@ static int open_compressors(struct bench *b)
     return EXIT_GOOD;
 }
 
-static void close_compressors(struct bench *b)
+static void close_compressors(struct compressed_bench_run *b)
 {
     for (int r = 0; r < b->ranks; r++) {
         hearth_compressor_close(b->nodes[r].compressor);
@@ -280,7 +280,7 @@ static void close_compressors(struct bench *b)
     }
 }
 
-static int take_memory(struct bench *b)
+static int take_memory(struct compressed_bench_run *b)
 {
     size_t most = 0;
     for (size_t i = 0; i < b->setup->sizes->count; i++)
@@ -299,14 +299,14 @@ static int take_memory(struct bench *b)
 }
 
 /* Each size begins without a past. */
-static int run_sizes(struct bench *b, json_t *doc)
+static int run_sizes(struct compressed_bench_run *b, json_t *doc)
 {
     struct progress progress;
     int code = EXIT_GOOD, wrong = 0;
     if (!doc)
         show_head(b);
     for (size_t i = 0; i < b->setup->sizes->count && !code; i++) {
-        struct outcome outcome = {0};
+        struct compressed_outcome outcome = {0};
         b->count = b->setup->sizes->item[i] / sizeof(float);
         progress_start(&progress, "bench allreduce");
         code = open_compressors(b);
@@ -323,24 +323,24 @@ static int run_sizes(struct bench *b, json_t *doc)
     return wrong ? EXIT_FAILED_CHECK : code;
 }
 
-static int run(struct bench *b, json_t *doc)
+static int run(struct compressed_bench_run *b, json_t *doc)
 {
     int code = take_memory(b);
     if (code)
         return code;
-    if (!crew_open(&b->crew, b->ranks)) {
+    if (!rank_threads_open(&b->threads, b->ranks)) {
         fprintf(stderr, "hearth bench allreduce: no threads for %d nodes; try fewer --ranks\n", b->ranks);
         return EXIT_FAILED_CHECK;
     }
     code = run_sizes(b, doc);
-    crew_close(&b->crew);
+    rank_threads_close(&b->threads);
     return code;
 }
 
 int bench_compressed(const struct compressed_bench *setup, json_t *doc)
 {
     hearth_node *nodes[BENCH_RANKS_MAX];
-    struct bench *b = calloc(1, sizeof *b); /* large: it holds the times */
+    struct compressed_bench_run *b = calloc(1, sizeof *b); /* large: it holds the times */
     if (!b) {
         fprintf(stderr, "hearth bench allreduce: no memory\n");
         return EXIT_FAILED_CHECK;
@@ -351,7 +351,7 @@ int bench_compressed(const struct compressed_bench *setup, json_t *doc)
     b->opts.algo = setup->algo;
     int code = bench_nodes_open(&setup->line, NULL, NULL, nodes);
     for (int r = 0; !code && r < b->ranks; r++)
-        b->nodes[r] = (struct node){.node = nodes[r], .group = hearth_world(nodes[r])};
+        b->nodes[r] = (struct compressed_node){.node = nodes[r], .group = hearth_world(nodes[r])};
     if (!code)
         code = run(b, doc);
     for (int r = 0; r < b->ranks; r++) {

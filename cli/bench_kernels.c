@@ -35,7 +35,7 @@ struct row {
     bool ok;
 };
 
-struct bench {
+struct kernel_bench {
     size_t bytes;
     const char *set, *match;
     int threads;
@@ -51,7 +51,7 @@ static void *(*volatile copy)(void *, const void *, size_t) = memcpy;
 
 /* ---- which kernels ---- */
 
-static struct row *add_row(struct bench *b, const char *format, const char *one, const char *other)
+static struct row *add_row(struct kernel_bench *b, const char *format, const char *one, const char *other)
 {
     struct row *row = &b->rows[b->count];
     snprintf(row->name, sizeof row->name, format, one, other);
@@ -61,7 +61,7 @@ static struct row *add_row(struct bench *b, const char *format, const char *one,
     return row;
 }
 
-static void add_convert(struct bench *b, enum hearth_dtype dtype, bool narrow)
+static void add_convert(struct kernel_bench *b, enum hearth_dtype dtype, bool narrow)
 {
     const struct kernels *k = b->kernels, *scalar = kernels_named("scalar");
     const char *name = hearth_dtype_name(dtype);
@@ -76,7 +76,7 @@ static void add_convert(struct bench *b, enum hearth_dtype dtype, bool narrow)
     row->wide_len = 4;
 }
 
-static void list_rows(struct bench *b)
+static void list_rows(struct kernel_bench *b)
 {
     static const char *const ops[KERNEL_OPS] = {"sum", "prod", "min", "max", "band", "bor", "bxor"};
     for (int d = 0; d < DTYPE_COUNT; d++) {
@@ -127,7 +127,7 @@ static bool equals_scalar(const struct row *row)
     return memcmp(target, expected, SAMPLE_COUNT * row->target_len) == 0;
 }
 
-static double time_kernel(const struct bench *b, const struct row *row, int repeats)
+static double time_kernel(const struct kernel_bench *b, const struct row *row, int repeats)
 {
     uint64_t start = clock_real();
     for (int i = 0; i < repeats; i++)
@@ -135,7 +135,7 @@ static double time_kernel(const struct bench *b, const struct row *row, int repe
     return (double)(clock_real() - start) / (double)NS_PER_S / repeats;
 }
 
-static double time_memcpy(const struct bench *b, int repeats)
+static double time_memcpy(const struct kernel_bench *b, int repeats)
 {
     uint64_t start = clock_real();
     for (int i = 0; i < repeats; i++)
@@ -144,7 +144,7 @@ static double time_memcpy(const struct bench *b, int repeats)
 }
 
 /* Ones: products and sums stay finite, and nothing becomes subnormal. */
-static void fill(const struct bench *b, const struct row *row)
+static void fill(const struct kernel_bench *b, const struct row *row)
 {
     uint8_t one[8];
     pattern_encode(row->source_dtype, 1, one);
@@ -152,7 +152,7 @@ static void fill(const struct bench *b, const struct row *row)
     memcpy(b->target, b->source, b->bytes);
 }
 
-static void measure(const struct bench *b, struct row *row)
+static void measure(const struct kernel_bench *b, struct row *row)
 {
     double times[TURNS_MAX], copies[TURNS_MAX];
     row->ok = equals_scalar(row);
@@ -172,7 +172,7 @@ static void measure(const struct bench *b, struct row *row)
 
 /* ---- showing ---- */
 
-static void show_row(const struct bench *b, const struct row *row)
+static void show_row(const struct kernel_bench *b, const struct row *row)
 {
     double ratio = row->time.median / row->memcpy_time.median;
     printf("  %-18s %10s %10s %10s %10s %9s   %s%s%s\n", row->name, text_time(row->time.median).s,
@@ -182,7 +182,7 @@ static void show_row(const struct bench *b, const struct row *row)
     fflush(stdout);
 }
 
-static void row_json(const struct bench *b, const struct row *from, json_t *row)
+static void row_json(const struct kernel_bench *b, const struct row *from, json_t *row)
 {
     row_text(row, "name", from->name);
     row_text(row, "set", b->kernels->name);
@@ -196,7 +196,7 @@ static void row_json(const struct bench *b, const struct row *from, json_t *row)
     row_bool(row, "ok", from->ok);
 }
 
-static int run_rows(struct bench *b, json_t *doc)
+static int run_rows(struct kernel_bench *b, json_t *doc)
 {
     struct progress progress;
     int wrong = 0;
@@ -224,7 +224,7 @@ static int run_rows(struct bench *b, json_t *doc)
 }
 
 /* Gives the number of rows whose bits are wrong; -1 with a message: no memory. */
-static int run_arithmetic(struct bench *b, json_t *doc)
+static int run_arithmetic(struct kernel_bench *b, json_t *doc)
 {
     int wrong = -1;
     if (b->count == 0)
@@ -241,7 +241,7 @@ static int run_arithmetic(struct bench *b, json_t *doc)
     return wrong;
 }
 
-static int run_bench(struct bench *b, int argc, char **argv)
+static int run_bench(struct kernel_bench *b, int argc, char **argv)
 {
     json_t *doc = NULL;
     if (b->json && !(doc = doc_open(argc, argv)))
@@ -264,7 +264,7 @@ static int run_bench(struct bench *b, int argc, char **argv)
 
 int bench_kernels(int argc, char **argv)
 {
-    struct bench bench = {.bytes = (size_t)256 << 20, .threads = 1};
+    struct kernel_bench bench = {.bytes = (size_t)256 << 20, .threads = 1};
     struct arg args[] = {
         {"bytes", ARG_SIZE, &bench.bytes,
          .about = "of each array; of conversions and codecs, the f32 side (default 256M)", .min = 64},

@@ -36,7 +36,7 @@ int bench_line_check(const struct bench_line *line, const struct usage *usage)
 /* Memory of one process has no connections. */
 bool bench_line_secure(const struct bench_line *line)
 {
-    return strcmp(line->transport, "mem") != 0 && !secrecy_is_plain(line->plain);
+    return strcmp(line->transport, "mem") != 0 && !secret_handover_is_plain(line->plain);
 }
 
 void bench_line_text(const struct bench_line *line, char *text, size_t size)
@@ -62,19 +62,19 @@ static void job_open(void *arg, int index)
 static int open_joined(struct openers *o, const struct bench_line *line)
 {
     char rendezvous[64];
-    struct crew crew;
+    struct rank_threads threads;
     int bad = -1;
     snprintf(rendezvous, sizeof rendezvous, "unix:@hearth-bench-%d", process_id());
     o->config.rendezvous = rendezvous;
     o->config.peers = NULL;
     o->config.world_size = line->ranks;
     o->config.transport = line->transport;
-    if (!crew_open(&crew, line->ranks)) {
+    if (!rank_threads_open(&threads, line->ranks)) {
         fprintf(stderr, "hearth bench allreduce: no threads for %d nodes; try fewer --ranks\n", line->ranks);
         return EXIT_FAILED_CHECK;
     }
-    crew_run(&crew, job_open, o);
-    crew_close(&crew);
+    rank_threads_run(&threads, job_open, o);
+    rank_threads_close(&threads);
     for (int i = 0; i < line->ranks; i++)
         bad = o->status[i] ? i : bad;
     for (int i = 0; i < line->ranks && bad >= 0; i++)
@@ -89,7 +89,7 @@ int bench_nodes_open(const struct bench_line *line, hearth_log_fn *log, void *lo
 {
     struct openers o = {.nodes = nodes};
     memset(nodes, 0, (size_t)line->ranks * sizeof *nodes);
-    if (strcmp(line->transport, "mem") != 0 && !secrecy_here("bench allreduce", line->plain))
+    if (strcmp(line->transport, "mem") != 0 && !secret_handover_here("bench allreduce", line->plain))
         return EXIT_FAILED_CHECK;
     hearth_config_init(&o.config);
     int status = hearth_config_env(&o.config);

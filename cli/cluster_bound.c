@@ -5,17 +5,18 @@
 #include <math.h>
 
 /* Bytes a second between members. Inside of a machine nothing is slow. */
-struct ways {
+struct paths {
     int count;
     double rate[CLUSTER_MEMBERS_MAX][CLUSTER_MEMBERS_MAX];
 };
 
-static bool ways_fill(struct ways *w, const struct cluster_status *status, const char *const *ids, int count)
+static bool paths_fill(struct paths *w, const struct cluster_status *status, const char *const *ids,
+                       int count)
 {
     w->count = count;
     for (int i = 0; i < count; i++) {
         for (int k = 0; k < count; k++) {
-            double rate = i == k ? -1 : cluster_status_way(status, ids[i], ids[k]);
+            double rate = i == k ? -1 : cluster_status_path(status, ids[i], ids[k]);
             if (rate == 0)
                 return false;
             w->rate[i][k] = rate < 0 ? INFINITY : rate;
@@ -25,7 +26,7 @@ static bool ways_fill(struct ways *w, const struct cluster_status *status, const
 }
 
 /* The first member of its machine. */
-static int machine_of(const struct ways *w, int member)
+static int machine_of(const struct paths *w, int member)
 {
     int first = 0;
     while (isfinite(w->rate[first][member]))
@@ -34,7 +35,7 @@ static int machine_of(const struct ways *w, int member)
 }
 
 /* What all machines together can send, or receive: each by its best way, which is what its line carries. */
-static double sum_lines(const struct ways *w, bool out, int *machines)
+static double sum_lines(const struct paths *w, bool out, int *machines)
 {
     double best[CLUSTER_MEMBERS_MAX] = {0}, sum = 0;
     *machines = 0;
@@ -53,7 +54,7 @@ static double sum_lines(const struct ways *w, bool out, int *machines)
 }
 
 /* Of the best routes from each member to each other one, over any others, the narrowest. */
-static double narrowest_route(struct ways *w)
+static double narrowest_route(struct paths *w)
 {
     double narrowest = INFINITY;
     for (int via = 0; via < w->count; via++) {
@@ -72,9 +73,9 @@ static double narrowest_route(struct ways *w)
 struct cluster_bound cluster_bound(const struct cluster_status *status, const char *const *ids, int count)
 {
     struct cluster_bound bound = {0, 0};
-    struct ways w;
+    struct paths w;
     int machines;
-    if (count > CLUSTER_MEMBERS_MAX || !ways_fill(&w, status, ids, count))
+    if (count > CLUSTER_MEMBERS_MAX || !paths_fill(&w, status, ids, count))
         return bound;
     double lines = fmin(sum_lines(&w, true, &machines), sum_lines(&w, false, &machines));
     if (machines < 2)

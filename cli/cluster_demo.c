@@ -13,7 +13,7 @@
 
 /* ---- the race of a plan ---- */
 
-static void ignore_lane(void *arg, const struct race_lane *lane)
+static void ignore_lane(void *arg, const struct race_track *lane)
 {
     (void)arg;
     (void)lane;
@@ -31,7 +31,7 @@ void cluster_demo_race(const struct demo_plan *plan, int ranks, struct race *rac
     race->lane_count = (int)plan->lanes;
     for (int i = 0; i < race->lane_count; i++) {
         const char *codec = plan->codecs[i];
-        race->lanes[i] = (struct race_lane){
+        race->lanes[i] = (struct race_track){
             .name = strcmp(codec, "none") == 0 ? "plain" : codec, .codec = codec, .like = -1};
     }
     race->lane_begins = race->point_seen = race->lane_ended = ignore_lane;
@@ -211,9 +211,9 @@ static void fill_job(struct cluster_demo *d)
 }
 
 /* Also for the second time. */
-static void begin_lane(struct race_lane *lane)
+static void begin_lane(struct race_track *lane)
 {
-    *lane = (struct race_lane){.name = lane->name, .codec = lane->codec, .like = lane->like};
+    *lane = (struct race_track){.name = lane->name, .codec = lane->codec, .like = lane->like};
 }
 
 static int run_lanes(struct cluster_demo *d, struct teller *t, struct racer *r)

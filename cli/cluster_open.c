@@ -46,12 +46,13 @@ static void fill_config(struct hearth_config *config, const struct cluster_optio
     config->log_arg = o->log_arg;
 }
 
-int cluster_enter(const struct usage *usage, const struct cluster_options *options, struct cluster *cluster)
+int cluster_enter(const struct usage *usage, const struct cluster_options *options,
+                  struct cluster_session *cluster)
 {
     struct hearth_config config;
     char token[SECRET_TOKEN_MAX];
-    *cluster = (struct cluster){.node = NULL};
-    int code = secrecy_of_cluster(usage, &cluster->secrecy);
+    *cluster = (struct cluster_session){.node = NULL};
+    int code = secret_handover_of_cluster(usage, &cluster->handover);
     if (code != ARGS_GO) {
         cluster_leave(cluster);
         return code;
@@ -59,9 +60,9 @@ int cluster_enter(const struct usage *usage, const struct cluster_options *optio
     hearth_config_init(&config);
     int status = hearth_config_env(&config);
     fill_config(&config, options);
-    secret_token(cluster->secrecy.secret, token);
-    if (cluster->secrecy.file[0])
-        config.secret_file = cluster->secrecy.file; /* and the trust list beside it */
+    secret_token(cluster->handover.secret, token);
+    if (cluster->handover.file[0])
+        config.secret_file = cluster->handover.file; /* and the trust list beside it */
     else
         config.secret = token;
     if (!status)
@@ -74,10 +75,10 @@ int cluster_enter(const struct usage *usage, const struct cluster_options *optio
     return EXIT_FAILED_CHECK;
 }
 
-void cluster_leave(struct cluster *cluster)
+void cluster_leave(struct cluster_session *cluster)
 {
     hearth_close(cluster->node);
-    secrecy_close(&cluster->secrecy);
+    secret_handover_close(&cluster->handover);
     cluster->node = NULL;
 }
 
@@ -85,7 +86,7 @@ void cluster_leave(struct cluster *cluster)
 
 struct wait {
     struct progress progress;
-    struct leaving *leaving;
+    struct interrupt *interrupt;
     uint64_t start_ns, patience_ns;
 };
 
@@ -93,11 +94,11 @@ static bool wait_more(struct wait *w)
 {
     uint64_t passed = clock_real() - w->start_ns;
     progress_show(&w->progress, (double)passed / (double)w->patience_ns);
-    return passed < w->patience_ns && !leaving_asked(w->leaving);
+    return passed < w->patience_ns && !interrupt_asked(w->interrupt);
 }
 
 /* Until somebody else is there. The last error text says why not. */
-static int wait_for_company(struct cluster *cluster, struct wait *w)
+static int wait_for_company(struct cluster_session *cluster, struct wait *w)
 {
     int status;
     do
@@ -107,7 +108,7 @@ static int wait_for_company(struct cluster *cluster, struct wait *w)
 }
 
 /* Until no more members with the role come. How many there are; negative: status. */
-static int wait_for_all(struct cluster *cluster, enum hearth_role role, struct wait *w)
+static int wait_for_all(struct cluster_session *cluster, enum hearth_role role, struct wait *w)
 {
     struct cluster_status *status = malloc(sizeof *status);
     uint64_t since = clock_real();
@@ -128,10 +129,10 @@ static int wait_for_all(struct cluster *cluster, enum hearth_role role, struct w
 }
 
 /* The cluster measures new members by itself, but not while they run a job. */
-static void wait_for_ways(struct cluster *cluster, const struct cluster_gathering *what,
-                          struct leaving *leaving)
+static void wait_for_paths(struct cluster_session *cluster, const struct cluster_gathering *what,
+                           struct interrupt *interrupt)
 {
-    struct wait w = {.leaving = leaving,
+    struct wait w = {.interrupt = interrupt,
                      .start_ns = clock_real(),
                      .patience_ns = (uint64_t)(what->measure_s * (double)NS_PER_S)};
     struct cluster_status *status = malloc(sizeof *status);
@@ -146,22 +147,22 @@ static void wait_for_ways(struct cluster *cluster, const struct cluster_gatherin
 static int fail(const struct usage *usage, struct wait *w)
 {
     progress_hide(&w->progress);
-    if (!leaving_asked(w->leaving))
+    if (!interrupt_asked(w->interrupt))
         fprintf(stderr, "hearth %s: %s\n", usage->name, hearth_error_text());
     return EXIT_FAILED_CHECK;
 }
 
-static int gather(const struct usage *usage, struct cluster *cluster, const struct cluster_gathering *what,
-                  struct leaving *leaving, hearth_group **group)
+static int gather(const struct usage *usage, struct cluster_session *cluster,
+                  const struct cluster_gathering *what, struct interrupt *interrupt, hearth_group **group)
 {
-    struct wait w = {.leaving = leaving,
+    struct wait w = {.interrupt = interrupt,
                      .start_ns = clock_real(),
                      .patience_ns = (uint64_t)(what->patience_s * (double)NS_PER_S)};
     progress_start(&w.progress, "finding the others");
     if (wait_for_company(cluster, &w))
         return fail(usage, &w);
     int count = wait_for_all(cluster, what->role, &w);
-    if (count < 0 || leaving_asked(leaving))
+    if (count < 0 || interrupt_asked(interrupt))
         return fail(usage, &w);
     if (count == 0) {
         progress_hide(&w.progress);
@@ -170,22 +171,22 @@ static int gather(const struct usage *usage, struct cluster *cluster, const stru
     }
     progress_hide(&w.progress);
     if (what->measure_s > 0)
-        wait_for_ways(cluster, what, leaving);
-    if (leaving_asked(leaving) || hearth_form(cluster->node, what->job, count + 1, group))
+        wait_for_paths(cluster, what, interrupt);
+    if (interrupt_asked(interrupt) || hearth_form(cluster->node, what->job, count + 1, group))
         return fail(usage, &w);
     progress_hide(&w.progress);
     return ARGS_GO;
 }
 
-int cluster_gather(const struct usage *usage, struct cluster *cluster, const struct cluster_gathering *what,
-                   hearth_group **group)
+int cluster_gather(const struct usage *usage, struct cluster_session *cluster,
+                   const struct cluster_gathering *what, hearth_group **group)
 {
-    struct leaving leaving;
-    if (!leaving_begin(&leaving, cluster->node)) {
+    struct interrupt interrupt;
+    if (!interrupt_begin(&interrupt, cluster->node)) {
         fprintf(stderr, "hearth %s: no thread or descriptor to hear signals\n", usage->name);
         return EXIT_FAILED_CHECK;
     }
-    int code = gather(usage, cluster, what, &leaving, group), number = leaving_end(&leaving);
+    int code = gather(usage, cluster, what, &interrupt, group), number = interrupt_end(&interrupt);
     return number ? 128 + number : code;
 }
 

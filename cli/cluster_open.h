@@ -24,14 +24,15 @@ struct cluster_options {
 
 const char *cluster_health_name(int index); /* NULL after the last */
 
-struct cluster {
+struct cluster_session {
     hearth_node *node;
-    struct secrecy secrecy;
+    struct secret_handover handover;
 };
 
 /* ARGS_GO, or the exit code after a message. */
-int cluster_enter(const struct usage *usage, const struct cluster_options *options, struct cluster *cluster);
-void cluster_leave(struct cluster *cluster);
+int cluster_enter(const struct usage *usage, const struct cluster_options *options,
+                  struct cluster_session *cluster);
+void cluster_leave(struct cluster_session *cluster);
 
 /* For a command that starts something on all machines that are up with `role`: waits until they are members
  * and no more come, then forms the job with them. ARGS_GO, or the exit code after a message; `nobody` is said
@@ -44,8 +45,8 @@ struct cluster_gathering {
     double measure_s; /* waits so long at most until the ways between them were measured */
     const char *nobody;
 };
-int cluster_gather(const struct usage *usage, struct cluster *cluster, const struct cluster_gathering *what,
-                   hearth_group **group);
+int cluster_gather(const struct usage *usage, struct cluster_session *cluster,
+                   const struct cluster_gathering *what, hearth_group **group);
 
 /* "anna, ben and carl": the members of a group but this one; `self` too if wanted. */
 void cluster_names(hearth_group *group, bool self, char *text, size_t size);

@@ -116,7 +116,7 @@ static void take_links(struct cluster_status *status, json_t *links)
         double mbit = number(item, "mbit", 0);
         if (from < 0 || to < 0)
             continue;
-        status->inside[from][to] = kind && strcmp(kind, way_kind_name(WAY_SAME_HOST)) == 0;
+        status->inside[from][to] = kind && strcmp(kind, path_kind_name(PATH_SAME_HOST)) == 0;
         if (mbit > 0)
             status->rate[from][to] = mbit * MBIT_BYTE;
     }
@@ -158,7 +158,7 @@ int cluster_status_count(const struct cluster_status *status, enum hearth_role r
     return count;
 }
 
-double cluster_status_way(const struct cluster_status *status, const char *from, const char *to)
+double cluster_status_path(const struct cluster_status *status, const char *from, const char *to)
 {
     double best = 0;
     if (strcmp(from, to) == 0)
@@ -186,7 +186,7 @@ bool cluster_status_measured(const struct cluster_status *status, enum hearth_ro
         for (int k = 0; k < status->count; k++) {
             const struct cluster_member *from = &status->members[i], *to = &status->members[k];
             if (takes_part(from, role) && takes_part(to, role) &&
-                cluster_status_way(status, from->id, to->id) == 0)
+                cluster_status_path(status, from->id, to->id) == 0)
                 return false;
         }
     }

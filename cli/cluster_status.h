@@ -48,6 +48,6 @@ bool cluster_status_measured(const struct cluster_status *status, enum hearth_ro
 bool cluster_status_wanted(const struct cluster_status *status, const char *job);
 /* What the way from one machine to another carries, bytes a second, by their ids: a machine may have several
  * members, and its ways are the same for all. 0: not measured; negative: it is inside of a machine. */
-double cluster_status_way(const struct cluster_status *status, const char *from, const char *to);
+double cluster_status_path(const struct cluster_status *status, const char *from, const char *to);
 
 #endif

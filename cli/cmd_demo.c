@@ -52,9 +52,9 @@ static int read_data(struct demo *demo)
     return EXIT_FAILED_CHECK;
 }
 
-enum form { FORM_RACE, FORM_LOCAL, FORM_CLUSTER };
+enum demo_form { FORM_RACE, FORM_LOCAL, FORM_CLUSTER };
 
-static int run(struct demo *demo, enum form form, int argc, char **argv)
+static int run(struct demo *demo, enum demo_form form, int argc, char **argv)
 {
     int code = read_data(demo);
     if (!code && demo->json && !(demo->doc = doc_open(argc, argv)))
@@ -75,7 +75,7 @@ struct given {
     bool ranks, rate, target, steps, report, epochs, codec, seeds, bind;
 };
 
-static int check_given(const struct usage *usage, const struct given *g, enum form form)
+static int check_given(const struct usage *usage, const struct given *g, enum demo_form form)
 {
     static const char *const forms[] = {"the race", "--local", "--cluster"};
     const struct {
@@ -101,7 +101,8 @@ static int check_given(const struct usage *usage, const struct given *g, enum fo
     return ARGS_GO;
 }
 
-static int check(const struct demo *demo, const struct usage *usage, enum form form, int batch, double rate)
+static int check(const struct demo *demo, const struct usage *usage, enum demo_form form, int batch,
+                 double rate)
 {
     if (demo->codec && (hearth_codec_check(demo->codec) || strlen(demo->codec) >= CLUSTER_CODEC_MAX))
         return args_refuse(usage, "--codec: %s", hearth_error_text());
@@ -174,7 +175,7 @@ int cmd_demo(int argc, char **argv)
         sizeof args / sizeof *args,
         NULL};
     int code = args_parse(&usage, argc, argv);
-    enum form form = local ? FORM_LOCAL : cluster ? FORM_CLUSTER : FORM_RACE;
+    enum demo_form form = local ? FORM_LOCAL : cluster ? FORM_CLUSTER : FORM_RACE;
     if (code == ARGS_GO && local && cluster)
         code = args_refuse(&usage, "--local and --cluster are two forms of the demo; take one of them");
     if (code == ARGS_GO)

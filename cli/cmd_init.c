@@ -24,13 +24,12 @@ struct init {
 /* Without repeating it: it may be a token at the wrong place. */
 static int check_name(const struct init *init, const struct usage *usage)
 {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+    static const char frames[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
     size_t len = init->cluster ? strlen(init->cluster) : 1;
-    if (len == 0 || len >= SECRET_NAME_MAX ||
-        (init->cluster && init->cluster[strspn(init->cluster, letters)]))
+    if (len == 0 || len >= SECRET_NAME_MAX || (init->cluster && init->cluster[strspn(init->cluster, frames)]))
         return args_refuse(
             usage,
-            "this NAME is not accepted: a cluster's name has 1 to %d letters, digits, '-', '_' "
+            "this NAME is not accepted: a cluster's name has 1 to %d messages, digits, '-', '_' "
             "or '.'; to take a token from another machine: hearth join",
             SECRET_NAME_MAX - 1);
     return ARGS_GO;
@@ -102,7 +101,7 @@ int cmd_init(int argc, char **argv)
     struct init init = {.json = false};
     const struct arg args[] = {
         {"NAME", ARG_WORD, &init.cluster,
-         .about = "of the cluster, for people: up to 32 letters, digits, '-', '_', '.' (default hearth)"},
+         .about = "of the cluster, for people: up to 32 messages, digits, '-', '_', '.' (default hearth)"},
         {"replace", ARG_FLAG, &init.replace,
          .about = "a new secret takes the place of one that is there; every machine must join again"},
         {"secret-file", ARG_TEXT, &init.secret_file, .value_name = "FILE",

@@ -10,7 +10,7 @@
 #include "cli/json.h"
 #include "cli/subcommand.h"
 #include "cli/text.h"
-#include "home/job_store.h"
+#include "cluster/job_store.h"
 
 struct job_command {
     const char *name, *key_file; /* as given */
@@ -34,7 +34,7 @@ static void print_memory(const struct job_memory *memory)
 {
     printf("%s  ran with %d member%s:", memory->job, memory->ran.size, memory->ran.size == 1 ? "" : "s");
     for (int i = 0; i < memory->ran.size; i++) {
-        const struct fellow *member = &memory->ran.members[i];
+        const struct peer_info *member = &memory->ran.members[i];
         char brief[NODE_ID_SHORT];
         node_id_short(&member->id.node, brief);
         printf("%s %s", i > 0 ? "," : "", member->name[0] ? member->name : brief);
@@ -119,7 +119,7 @@ static int job_forget(struct job_command *job, const struct usage *usage)
 
 /* ---- the commands ---- */
 
-static const struct deed {
+static const struct job_action {
     const char *name, *full_name;
     int (*run)(struct job_command *job, const struct usage *usage);
     const char *brief, *about, *example;
@@ -137,7 +137,7 @@ static const struct deed {
 };
 #define DEED_COUNT (sizeof deeds / sizeof *deeds)
 
-static int run_deed(const struct deed *deed, int argc, char **argv)
+static int run_deed(const struct job_action *deed, int argc, char **argv)
 {
     struct job_command job = {.argc = argc, .argv = argv};
     char key[HOME_PATH_MAX];

@@ -57,7 +57,7 @@ static int look_ourselves(const struct usage *usage, struct nodes *nodes)
                         .space = secret ? secret_namespace(secret) : NULL,
                         .wait_s = nodes->wait_s,
                         .progress = !nodes->json && isatty(STDERR_FILENO)};
-    int status = look_around(&look, &error);
+    int status = network_scan(&look, &error);
     secret_close(secret);
     if (status) {
         fprintf(stderr, "hearth nodes: %s\n", error.text);

@@ -20,7 +20,7 @@
 #define NAME_LEN          64
 
 struct planning {
-    struct scene scene;
+    struct plan_setup setup;
     int algo, rank; /* RANK_NONE: all */
     bool json, dot, table;
     enum hearth_algo chosen;
@@ -30,7 +30,7 @@ struct planning {
 
 static int write_plan(struct planning *p, int rank, struct plan *plan)
 {
-    struct plan_call call = scene_call(&p->scene, p->chosen, rank);
+    struct plan_call call = plan_setup_call(&p->setup, p->chosen, rank);
     struct error error;
     if (plan_write(&call, &p->heap, plan, &error) == HEARTH_OK)
         return EXIT_GOOD;
@@ -120,11 +120,11 @@ static void show_ranks(const struct plan *plans, int size)
 
 static int all_plans(struct planning *p, struct plan **out)
 {
-    struct plan *plans = calloc((size_t)p->scene.ranks, sizeof *plans);
+    struct plan *plans = calloc((size_t)p->setup.ranks, sizeof *plans);
     int rank = 0;
-    while (plans && rank < p->scene.ranks && write_plan(p, rank, &plans[rank]) == EXIT_GOOD)
+    while (plans && rank < p->setup.ranks && write_plan(p, rank, &plans[rank]) == EXIT_GOOD)
         rank++;
-    if (plans && rank == p->scene.ranks) {
+    if (plans && rank == p->setup.ranks) {
         *out = plans;
         return EXIT_GOOD;
     }
@@ -145,8 +145,8 @@ static void free_plans(struct plan *plans, int count)
 
 static double price_of(const struct planning *p, enum hearth_algo algo)
 {
-    struct plan_call call = scene_call(&p->scene, algo, 0);
-    return select_price(&call, algo, &p->scene.view);
+    struct plan_call call = plan_setup_call(&p->setup, algo, 0);
+    return select_price(&call, algo, &p->setup.view);
 }
 
 static void show_choice(const struct planning *p)
@@ -171,7 +171,7 @@ static void show_choice(const struct planning *p)
 static void show_prediction(const struct planning *p)
 {
     const struct rehearsal *r = &p->rehearsal;
-    double bound = scene_bound(&p->scene);
+    double bound = plan_setup_bound(&p->setup);
     printf("\n  predicted   %s by the cost model", text_time(r->price_s).s);
     if (r->done)
         printf(", %s%s%s by a dry run of all plans\n", paint(stdout, PAINT_BOLD),
@@ -198,8 +198,8 @@ static int column_width(enum hearth_algo algo)
 /* Sizes 4 B, 16 B, ... 1 GiB: the chosen algorithm and the price of each. */
 static void table_row(struct planning *p, json_t *doc, size_t bytes)
 {
-    struct scene *s = &p->scene;
-    struct plan_call call = scene_call(s, HEARTH_AUTO, 0);
+    struct plan_setup *s = &p->setup;
+    struct plan_call call = plan_setup_call(s, HEARTH_AUTO, 0);
     struct error error;
     enum hearth_algo best;
     if (select_algo(&call, &s->view, &best, &error))
@@ -233,7 +233,7 @@ static void table_row(struct planning *p, json_t *doc, size_t bytes)
 
 static int show_table(struct planning *p, const struct usage *usage, json_t *doc)
 {
-    struct scene *s = &p->scene;
+    struct plan_setup *s = &p->setup;
     if (!doc) {
         printf("%s%s%s by size: the cheapest algorithm, and the price of each by the cost model\n",
                paint(stdout, PAINT_BOLD), plan_kind_name(s->call.kind), paint(stdout, PAINT_NONE));
@@ -247,8 +247,8 @@ static int show_table(struct planning *p, const struct usage *usage, json_t *doc
         s->bytes = bytes;
         if (bytes % hearth_dtype_size((enum hearth_dtype)s->dtype))
             continue;
-        scene_fini(s);
-        int code = scene_build(s, usage);
+        plan_setup_fini(s);
+        int code = plan_setup_build(s, usage);
         if (code != ARGS_GO)
             return code;
         table_row(p, doc, bytes);
@@ -263,11 +263,11 @@ static void common_json(struct planning *p, json_t *row)
 {
     const struct rehearsal *r = &p->rehearsal;
     char name[NAME_LEN];
-    snprintf(name, sizeof name, "plan.%s", plan_kind_name(p->scene.call.kind));
+    snprintf(name, sizeof name, "plan.%s", plan_kind_name(p->setup.call.kind));
     row_text(row, "name", name);
     row_text(row, "algo", hearth_algo_name(p->chosen));
-    row_count(row, "ranks", (uint64_t)p->scene.ranks);
-    row_count(row, "bytes", scene_bytes(&p->scene));
+    row_count(row, "ranks", (uint64_t)p->setup.ranks);
+    row_count(row, "bytes", plan_setup_bytes(&p->setup));
     row_real(row, "model_us", r->price_s * 1e6);
     row_real(row, "predicted_us", (r->done ? r->result.time_s : r->price_s) * 1e6);
     if (r->done)
@@ -292,7 +292,7 @@ static int show_json(struct planning *p, json_t *doc)
 {
     const struct rehearsal *r = &p->rehearsal;
     int first = p->rank == RANK_NONE ? 0 : p->rank,
-        last = p->rank == RANK_NONE ? p->scene.ranks - 1 : p->rank;
+        last = p->rank == RANK_NONE ? p->setup.ranks - 1 : p->rank;
     if (last - first >= LIST_RANKS_MAX) {
         json_t *row = doc_row(doc);
         common_json(p, row);
@@ -319,8 +319,8 @@ static int show_dot(struct planning *p)
     struct plan *plans;
     if (all_plans(p, &plans))
         return EXIT_FAILED_CHECK;
-    draw_dot(plans, p->scene.ranks, p->scene.host, p->rank);
-    free_plans(plans, p->scene.ranks);
+    draw_dot(plans, p->setup.ranks, p->setup.host, p->rank);
+    free_plans(plans, p->setup.ranks);
     return EXIT_GOOD;
 }
 
@@ -328,10 +328,10 @@ static int show_text(struct planning *p)
 {
     char line[256];
     struct plan plan, *plans = NULL;
-    bool picture = p->rank == RANK_NONE && p->scene.ranks <= PICTURE_RANKS_MAX;
+    bool picture = p->rank == RANK_NONE && p->setup.ranks <= PICTURE_RANKS_MAX;
     if (picture && all_plans(p, &plans))
         return EXIT_FAILED_CHECK;
-    scene_line(&p->scene, line, sizeof line);
+    plan_setup_line(&p->setup, line, sizeof line);
     printf("%s%s%s: %s\n", paint(stdout, PAINT_BOLD), hearth_algo_name(p->chosen), paint(stdout, PAINT_NONE),
            line);
     show_choice(p);
@@ -341,12 +341,12 @@ static int show_text(struct planning *p)
         show_rank(&plan);
         plan_fini(&plan);
     } else if (picture) {
-        show_ranks(plans, p->scene.ranks);
+        show_ranks(plans, p->setup.ranks);
     }
     show_prediction(p);
     if (picture) {
-        draw_steps(plans, p->scene.ranks);
-        free_plans(plans, p->scene.ranks);
+        draw_steps(plans, p->setup.ranks);
+        free_plans(plans, p->setup.ranks);
     }
     return EXIT_GOOD;
 }
@@ -370,10 +370,10 @@ static uint64_t count_lanes(struct planning *p)
 /* Which algorithm, and what it would cost. */
 static int settle(struct planning *p, const struct usage *usage)
 {
-    struct plan_call call = scene_call(&p->scene, (enum hearth_algo)p->algo, 0);
+    struct plan_call call = plan_setup_call(&p->setup, (enum hearth_algo)p->algo, 0);
     struct error error;
     struct progress progress;
-    if (select_algo(&call, &p->scene.view, &p->chosen, &error))
+    if (select_algo(&call, &p->setup.view, &p->chosen, &error))
         return args_refuse(usage, "%s", error.text);
     uint64_t lanes = count_lanes(p);
     if (lanes > LANES_MAX)
@@ -383,7 +383,7 @@ static int settle(struct planning *p, const struct usage *usage)
     if (p->dot)
         return ARGS_GO;
     progress_start(&progress, "dry run");
-    scene_rehearse(&p->scene, p->chosen, show_progress, &progress, &p->rehearsal);
+    plan_setup_rehearse(&p->setup, p->chosen, show_progress, &progress, &p->rehearsal);
     progress_hide(&progress);
     if (!p->rehearsal.failed)
         return ARGS_GO;
@@ -414,10 +414,10 @@ static int run_plan(struct planning *p, const struct usage *usage, int argc, cha
 int cmd_plan(int argc, char **argv)
 {
     struct planning p = {.algo = HEARTH_AUTO, .rank = RANK_NONE};
-    struct arg args[SCENE_ARGS + 5] = {
-        {"algo", ARG_CHOICE, &p.algo, .about = "algorithm (default auto)", .choice = scene_algo},
+    struct arg args[PLAN_SETUP_ARGS + 5] = {
+        {"algo", ARG_CHOICE, &p.algo, .about = "algorithm (default auto)", .choice = plan_setup_algo},
         {"rank", ARG_INT, &p.rank, .about = "show the moves of this rank (default: all ranks, summed up)",
-         .max = SCENE_RANKS_MAX},
+         .max = PLAN_SETUP_RANKS_MAX},
         {"dot", ARG_FLAG, &p.dot, .about = "print a Graphviz graph of who sends to whom"},
         {"table", ARG_FLAG, &p.table, .about = "print what is chosen for 4 B to 1 GiB, with all prices"},
         {"json", ARG_FLAG, &p.json, .about = "print one JSON object; above 64 ranks without their moves"},
@@ -430,22 +430,22 @@ int cmd_plan(int argc, char **argv)
         args,
         sizeof args / sizeof *args,
         NULL};
-    scene_init(&p.scene);
-    scene_args(&p.scene, args + 5);
+    plan_setup_init(&p.setup);
+    plan_setup_args(&p.setup, args + 5);
     heap_init(&p.heap, 0);
     int code = args_parse(&usage, argc, argv);
     if (code != ARGS_GO)
         return code;
-    if (p.rank >= p.scene.ranks)
+    if (p.rank >= p.setup.ranks)
         return args_refuse(&usage, "--rank %d is not a rank; with --ranks %d they go from 0 to %d", p.rank,
-                           p.scene.ranks, p.scene.ranks - 1);
+                           p.setup.ranks, p.setup.ranks - 1);
     if (p.dot && (p.json || p.table))
         return args_refuse(&usage, "--dot goes neither with --json nor with --table");
-    if (p.dot && p.scene.ranks > DOT_RANKS_MAX)
-        return args_refuse(&usage, "--dot draws at most %d ranks, not %d", DOT_RANKS_MAX, p.scene.ranks);
-    code = scene_build(&p.scene, &usage);
+    if (p.dot && p.setup.ranks > DOT_RANKS_MAX)
+        return args_refuse(&usage, "--dot draws at most %d ranks, not %d", DOT_RANKS_MAX, p.setup.ranks);
+    code = plan_setup_build(&p.setup, &usage);
     if (code == ARGS_GO)
         code = run_plan(&p, &usage, argc, argv);
-    scene_fini(&p.scene);
+    plan_setup_fini(&p.setup);
     return code;
 }

@@ -25,13 +25,13 @@
 
 extern char **environ;
 
-struct run {
+struct run_command {
     int count; /* -n; 0: as --hosts says */
     const char *host_list, *bind, *rendezvous, *ssh, *dir, *env, *secret_file;
     int transport; /* index of transport_name; 0: not given */
     double grace_s;
     bool trust, plain, no_prefix, verbose;
-    struct secrecy secrecy;
+    struct secret_handover handover;
     char **args;
     struct hosts hosts;
     bool spread; /* over several machines */
@@ -68,7 +68,7 @@ static bool is_spread(const struct hosts *hosts)
     return false;
 }
 
-static int settle_hosts(struct run *run, const struct usage *usage)
+static int settle_hosts(struct run_command *run, const struct usage *usage)
 {
     char why[512];
     if (!hosts_parse(run->host_list ? run->host_list : "localhost", &run->hosts, why, sizeof why))
@@ -79,16 +79,16 @@ static int settle_hosts(struct run *run, const struct usage *usage)
     return ARGS_GO;
 }
 
-static int settle_secrecy(struct run *run, const struct usage *usage)
+static int settle_secret_handover(struct run_command *run, const struct usage *usage)
 {
-    int code = secrecy_settle(usage, run->secret_file, run->plain, &run->secrecy);
-    if (code == ARGS_GO && run->secrecy.plain && run->spread && !run->trust)
+    int code = secret_handover_settle(usage, run->secret_file, run->plain, &run->handover);
+    if (code == ARGS_GO && run->handover.plain && run->spread && !run->trust)
         return args_refuse(
             usage, "with --plain (or HEARTH_PLAIN) ranks on several hosts talk unencrypted; if everyone "
                    "on the network between them may read and change that, say --i-trust-this-network "
                    "too");
     if (code == ARGS_GO)
-        code = secrecy_check_trust(usage, &run->secrecy, first_remote(&run->hosts) != NULL);
+        code = secret_handover_check_trust(usage, &run->handover, first_remote(&run->hosts) != NULL);
     return code;
 }
 
@@ -107,7 +107,7 @@ static bool has_port(const char *text)
 }
 
 /* The machine of rank 0 as the others know it. */
-static int settle_master(struct run *run, const struct usage *usage)
+static int settle_master(struct run_command *run, const struct usage *usage)
 {
     const struct host *zero = &run->hosts.list[0];
     char why[512], address[ROUTE_TEXT_MAX];
@@ -135,7 +135,7 @@ static const char *said_by_user(const char *name)
     return text && text[0] && !getenv("RANK") ? text : NULL;
 }
 
-static int read_port(struct run *run, const struct usage *usage)
+static int read_port(struct run_command *run, const struct usage *usage)
 {
     const char *text = said_by_user("MASTER_PORT");
     char *end;
@@ -149,7 +149,7 @@ static int read_port(struct run *run, const struct usage *usage)
     return ARGS_GO;
 }
 
-static int settle_meeting(struct run *run, const struct usage *usage)
+static int settle_meeting(struct run_command *run, const struct usage *usage)
 {
     uint64_t draw;
     run->port = route_ports(); /* the rendezvous has the next */
@@ -166,7 +166,7 @@ static int settle_meeting(struct run *run, const struct usage *usage)
     } else if (!run->rendezvous) {
         snprintf(run->meeting, sizeof run->meeting, "unix:@hearth-run-%s", run->job);
     } else if (strlen(run->rendezvous) >= HOST_NAME_LEN) {
-        return args_refuse(usage, "--rendezvous is longer than %d letters", HOST_NAME_LEN - 1);
+        return args_refuse(usage, "--rendezvous is longer than %d messages", HOST_NAME_LEN - 1);
     } else if (has_port(run->rendezvous)) {
         snprintf(run->meeting, sizeof run->meeting, "%s", run->rendezvous);
     } else {
@@ -184,12 +184,12 @@ static int settle_meeting(struct run *run, const struct usage *usage)
 }
 
 /* Where programs of torch.distributed meet. */
-static int settle_torch(struct run *run, const struct usage *usage)
+static int settle_torch(struct run_command *run, const struct usage *usage)
 {
     const char *address = said_by_user("MASTER_ADDR"), *colon = strrchr(run->meeting, ':');
     unsigned long taken = colon ? strtoul(colon + 1, NULL, 10) : 0;
     if (address && strlen(address) >= sizeof run->master)
-        return args_refuse(usage, "MASTER_ADDR is longer than %d letters", HOST_NAME_LEN - 1);
+        return args_refuse(usage, "MASTER_ADDR is longer than %d messages", HOST_NAME_LEN - 1);
     if (address)
         snprintf(run->master, sizeof run->master, "%s", address);
     if (run->user_port && run->user_port == taken)
@@ -204,7 +204,7 @@ static int settle_torch(struct run *run, const struct usage *usage)
 /* ---- variables ---- */
 
 /* Whether --env names the variable. */
-static bool is_asked(const struct run *run, const char *var, size_t name_len)
+static bool is_asked(const struct run_command *run, const char *var, size_t name_len)
 {
     for (const char *at = run->env; at && *at;) {
         size_t len = strcspn(at, ",");
@@ -216,7 +216,7 @@ static bool is_asked(const struct run *run, const char *var, size_t name_len)
 }
 
 /* What another machine's login does not know. */
-static void pass_vars(const struct run *run, struct vars *vars)
+static void pass_vars(const struct run_command *run, struct vars *vars)
 {
     for (char **var = environ; *var; var++) {
         size_t len = strcspn(*var, "=");
@@ -225,13 +225,13 @@ static void pass_vars(const struct run *run, struct vars *vars)
     }
 }
 
-struct place {
+struct rank_place {
     int rank, local_rank, local_size, group;
 };
 
-static struct place find_place(const struct hosts *hosts, int rank)
+static struct rank_place find_place(const struct hosts *hosts, int rank)
 {
-    struct place p = {.rank = rank};
+    struct rank_place p = {.rank = rank};
     const struct host *own = hosts_find(hosts, rank);
     for (int i = 0; i < hosts->count && !host_same(&hosts->list[i], own); i++) {
         bool seen = false;
@@ -249,7 +249,7 @@ static struct place find_place(const struct hosts *hosts, int rank)
 }
 
 /* As torchrun does: ranks that share a machine would each start a thread for every processor of it. */
-static void set_threads(const struct host *host, struct place p, struct vars *vars)
+static void set_threads(const struct host *host, struct rank_place p, struct vars *vars)
 {
     const char *threads = getenv("OMP_NUM_THREADS");
     if (threads && !host->local)
@@ -258,16 +258,17 @@ static void set_threads(const struct host *host, struct place p, struct vars *va
         vars_add(vars, "OMP_NUM_THREADS=1");
 }
 
-static void set_secrecy(const struct run *run, const struct host *host, struct vars *vars)
+static void set_secret_handover(const struct run_command *run, const struct host *host, struct vars *vars)
 {
-    vars_add(vars, "HEARTH_PLAIN=%d", run->secrecy.plain);
-    if (!run->secrecy.plain && run->secrecy.fresh_keys)
+    vars_add(vars, "HEARTH_PLAIN=%d", run->handover.plain);
+    if (!run->handover.plain && run->handover.fresh_keys)
         vars_add(vars, "HEARTH_KEY_FILE=fresh");
-    if (host->local && run->secrecy.file[0])
-        vars_add(vars, "HEARTH_SECRET_FILE=%s", run->secrecy.file);
+    if (host->local && run->handover.file[0])
+        vars_add(vars, "HEARTH_SECRET_FILE=%s", run->handover.file);
 }
 
-static void set_vars(const struct run *run, const struct host *host, struct place p, struct vars *vars)
+static void set_vars(const struct run_command *run, const struct host *host, struct rank_place p,
+                     struct vars *vars)
 {
     if (!host->local)
         pass_vars(run, vars);
@@ -283,7 +284,7 @@ static void set_vars(const struct run *run, const struct host *host, struct plac
         vars_add(vars, "HEARTH_TRANSPORT=%s", transport_name(run->transport));
     if (run->trust)
         vars_add(vars, "HEARTH_TRUST_NETWORK=1");
-    set_secrecy(run, host, vars);
+    set_secret_handover(run, host, vars);
     vars_add(vars, "RANK=%d", p.rank);
     vars_add(vars, "WORLD_SIZE=%d", run->hosts.ranks);
     vars_add(vars, "LOCAL_RANK=%d", p.local_rank);
@@ -294,7 +295,7 @@ static void set_vars(const struct run *run, const struct host *host, struct plac
     set_threads(host, p, vars);
 }
 
-static bool make_ranks(struct run *run)
+static bool make_ranks(struct run_command *run)
 {
     size_t max = VARS_MAX + PASSED_MAX;
     run->ranks = calloc((size_t)run->hosts.ranks, sizeof *run->ranks);
@@ -302,7 +303,7 @@ static bool make_ranks(struct run *run)
         struct job_rank *rank = &run->ranks[r];
         struct vars vars;
         rank->host = hosts_find(&run->hosts, r);
-        rank->has_secret = run->secrecy.secret && !(rank->host->local && run->secrecy.file[0]);
+        rank->has_secret = run->handover.secret && !(rank->host->local && run->handover.file[0]);
         if (!vars_open(&vars, max))
             return false;
         rank->vars = vars.list;
@@ -313,7 +314,7 @@ static bool make_ranks(struct run *run)
     return run->ranks != NULL;
 }
 
-static void free_ranks(struct run *run)
+static void free_ranks(struct run_command *run)
 {
     for (int r = 0; run->ranks && r < run->hosts.ranks; r++)
         vars_free(run->ranks[r].vars);
@@ -322,17 +323,17 @@ static void free_ranks(struct run *run)
 
 /* ---- the command ---- */
 
-static void show_plan(const struct run *run)
+static void show_plan(const struct run_command *run)
 {
     fprintf(stderr, "hearth run: job %s, %d ranks, rendezvous %s", run->job, run->hosts.ranks, run->meeting);
     if (run->spread && run->interface[0])
         fprintf(stderr, " (interface %s)", run->interface);
     fputc('\n', stderr);
-    if (run->secrecy.plain)
+    if (run->handover.plain)
         fprintf(stderr, "hearth run: plain: nothing is encrypted, and whoever can reach a rank may join\n");
     else
         fprintf(stderr, "hearth run: connections are encrypted; the secret is %s%s\n",
-                run->secrecy.file[0] ? "in " : "", run->secrecy.source);
+                run->handover.file[0] ? "in " : "", run->handover.source);
     for (int i = 0, rank = 0; i < run->hosts.count; i++) {
         const struct host *host = &run->hosts.list[i];
         fprintf(stderr, "hearth run: ranks %d to %d on %s (%s)\n", rank, rank + host->count - 1, host->name,
@@ -341,7 +342,7 @@ static void show_plan(const struct run *run)
     }
 }
 
-static int start(struct run *run)
+static int start(struct run_command *run)
 {
     if (!make_ranks(run)) {
         fprintf(stderr, "hearth run: no memory, or more than %d variables to hand on\n", PASSED_MAX);
@@ -350,7 +351,7 @@ static int start(struct run *run)
     struct job_plan plan = {.ranks = run->ranks,
                             .count = run->hosts.ranks,
                             .args = run->args,
-                            .secret = run->secrecy.secret,
+                            .secret = run->handover.secret,
                             .ssh = run->ssh,
                             .dir = run->dir,
                             .grace_ns = (uint64_t)(run->grace_s * (double)NS_PER_S),
@@ -358,14 +359,14 @@ static int start(struct run *run)
                             .verbose = run->verbose};
     if (run->verbose)
         show_plan(run);
-    run->secrecy.secret = NULL; /* the job's from now on */
+    run->handover.secret = NULL; /* the job's from now on */
     return job_run(&plan);
 }
 
 int cmd_run(int argc, char **argv)
 {
-    static struct run run; /* a list of hosts is large for a stack */
-    run = (struct run){.grace_s = GRACE_DEFAULT, .transport = -1};
+    static struct run_command run; /* a list of hosts is large for a stack */
+    run = (struct run_command){.grace_s = GRACE_DEFAULT, .transport = -1};
     const struct arg args[] = {
         {"n", ARG_INT, &run.count, .about = "processes (default 1, or as many as --hosts names)", .min = 1,
          .max = RANKS_MAX},
@@ -407,7 +408,7 @@ int cmd_run(int argc, char **argv)
         sizeof args / sizeof *args,
         NULL};
     if (argc == 2 && strcmp(argv[1], "--child") == 0) /* at the other end of ssh */
-        return keeper_serve(STDIN_FILENO, STDOUT_FILENO);
+        return host_agent_serve(STDIN_FILENO, STDOUT_FILENO);
     int code = args_parse(&usage, argc, argv);
     if (code == ARGS_GO && (!run.args || !run.args[0]))
         code = args_refuse(&usage, "there is no program; it stands last, after --");
@@ -418,7 +419,7 @@ int cmd_run(int argc, char **argv)
     if (code == ARGS_GO && !run.spread) /* other machines have other interfaces */
         code = route_check_bind(&usage, run.bind);
     if (code == ARGS_GO)
-        code = settle_secrecy(&run, &usage);
+        code = settle_secret_handover(&run, &usage);
     if (code == ARGS_GO)
         code = read_port(&run, &usage);
     if (code == ARGS_GO)
@@ -428,6 +429,6 @@ int cmd_run(int argc, char **argv)
     if (code == ARGS_GO)
         code = start(&run);
     free_ranks(&run);
-    secrecy_close(&run.secrecy);
+    secret_handover_close(&run.handover);
     return code;
 }

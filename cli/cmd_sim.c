@@ -16,7 +16,7 @@
 #define ALGO_ALL ALGO_COUNT
 
 struct simulation {
-    struct scene scene;
+    struct plan_setup setup;
     int algo;             /* enum hearth_algo, or ALGO_ALL */
     size_t params;        /* instead of bytes; 0: not said */
     const char *compress; /* codecs to price; NULL: not wanted */
@@ -27,7 +27,7 @@ struct simulation {
 
 static const char *algo_or_all(int index)
 {
-    return index == ALGO_ALL ? "all" : scene_algo(index);
+    return index == ALGO_ALL ? "all" : plan_setup_algo(index);
 }
 
 static bool show_progress(void *arg, double share)
@@ -38,15 +38,15 @@ static bool show_progress(void *arg, double share)
 
 static void row_json(struct simulation *sim, const char *name, const struct rehearsal *r, double wall_s)
 {
-    const struct scene *s = &sim->scene;
-    double bound = scene_bound(s);
+    const struct plan_setup *s = &sim->setup;
+    double bound = plan_setup_bound(s);
     json_t *row = doc_row(sim->doc);
     char full[64];
     snprintf(full, sizeof full, "sim.%s", plan_kind_name(s->call.kind));
     row_text(row, "name", full);
     row_text(row, "algo", name);
     row_count(row, "ranks", (uint64_t)s->ranks);
-    row_count(row, "bytes", scene_bytes(s));
+    row_count(row, "bytes", plan_setup_bytes(s));
     row_bool(row, "ok", r->done);
     row_real(row, "model_us", r->price_s * 1e6);
     if (!r->done) {
@@ -54,7 +54,7 @@ static void row_json(struct simulation *sim, const char *name, const struct rehe
         return;
     }
     row_real(row, "median_us", r->result.time_s * 1e6);
-    row_real(row, "bytes_per_s", (double)scene_bytes(s) / r->result.time_s);
+    row_real(row, "bytes_per_s", (double)plan_setup_bytes(s) / r->result.time_s);
     row_text(row, "vs", "bound");
     row_real(row, "bound_us", bound * 1e6);
     row_real(row, "ratio", bound > 0 ? r->result.time_s / bound : NAN);
@@ -67,7 +67,7 @@ static void row_json(struct simulation *sim, const char *name, const struct rehe
 
 static void row_show(struct simulation *sim, const char *name, const struct rehearsal *r, double wall_s)
 {
-    double bound = scene_bound(&sim->scene);
+    double bound = plan_setup_bound(&sim->setup);
     if (!r->done) {
         printf("  %-12s %s%s: %s%s\n", name, paint(stdout, PAINT_DIM), r->failed ? "failed" : "left out",
                r->why, paint(stdout, PAINT_NONE));
@@ -86,7 +86,7 @@ static void run_algo(struct simulation *sim, enum hearth_algo algo)
     const char *name = hearth_algo_name(algo);
     uint64_t start = clock_real();
     progress_start(&progress, "sim %s", name);
-    scene_rehearse(&sim->scene, algo, show_progress, &progress, &r);
+    plan_setup_rehearse(&sim->setup, algo, show_progress, &progress, &r);
     progress_hide(&progress);
     double wall_s = (double)(clock_real() - start) / (double)NS_PER_S;
     if (sim->json)
@@ -100,12 +100,12 @@ static void run_algo(struct simulation *sim, enum hearth_algo algo)
 static void show_head(const struct simulation *sim)
 {
     char line[256];
-    double bound = scene_bound(&sim->scene);
-    scene_line(&sim->scene, line, sizeof line);
+    double bound = plan_setup_bound(&sim->setup);
+    plan_setup_line(&sim->setup, line, sizeof line);
     printf("%s%s%s\n", paint(stdout, PAINT_BOLD), line, paint(stdout, PAINT_NONE));
     if (bound > 0)
         printf("bound: %s, a member's bytes at its port's rate%s\n", text_time(bound).s,
-               sim->scene.call.kind == PLAN_ALL_REDUCE ? ", 2(N-1)/N * bytes / rate" : "");
+               sim->setup.call.kind == PLAN_ALL_REDUCE ? ", 2(N-1)/N * bytes / rate" : "");
     printf("\n  %-12s %10s %9s %14s %7s %12s %10s\n", "algorithm", "time", "of bound", "messages", "hops",
            "most sent", "wall");
 }
@@ -115,8 +115,8 @@ static int run_all(struct simulation *sim)
     if (!sim->json)
         show_head(sim);
     for (int a = 1; a < ALGO_COUNT; a++) {
-        struct plan_call call = scene_call(&sim->scene, (enum hearth_algo)a, 0);
-        if (sim->algo == ALGO_ALL && !isfinite(select_price(&call, call.algo, &sim->scene.view)))
+        struct plan_call call = plan_setup_call(&sim->setup, (enum hearth_algo)a, 0);
+        if (sim->algo == ALGO_ALL && !isfinite(select_price(&call, call.algo, &sim->setup.view)))
             continue; /* the collective does not have it, or it needs a host map */
         if (sim->algo == ALGO_ALL || sim->algo == a)
             run_algo(sim, (enum hearth_algo)a);
@@ -136,18 +136,18 @@ static int settle_algo(struct simulation *sim, const struct usage *usage)
     enum hearth_algo chosen;
     if (sim->algo == ALGO_ALL)
         return ARGS_GO;
-    struct plan_call call = scene_call(&sim->scene, (enum hearth_algo)sim->algo, 0);
-    if (select_algo(&call, &sim->scene.view, &chosen, &error))
+    struct plan_call call = plan_setup_call(&sim->setup, (enum hearth_algo)sim->algo, 0);
+    if (select_algo(&call, &sim->setup.view, &chosen, &error))
         return args_refuse(usage, "%s", error.text);
     sim->algo = (int)chosen;
-    sim->scene.view.algo = chosen; /* for the price of plain, beside compressed ones */
+    sim->setup.view.algo = chosen; /* for the price of plain, beside compressed ones */
     return ARGS_GO;
 }
 
 int cmd_sim(int argc, char **argv)
 {
     struct simulation sim = {.algo = ALGO_ALL};
-    struct arg args[SCENE_ARGS + 4] = {
+    struct arg args[PLAN_SETUP_ARGS + 4] = {
         {"algo", ARG_CHOICE, &sim.algo, .about = "algorithm (default all)", .choice = algo_or_all},
         {"params", ARG_COUNT, &sim.params, .about = "elements of the buffer, instead of --bytes"},
         {"compress", ARG_TEXT, &sim.compress, .value_name = "CODECS",
@@ -165,26 +165,26 @@ int cmd_sim(int argc, char **argv)
         args,
         sizeof args / sizeof *args,
         NULL};
-    scene_init(&sim.scene);
-    scene_args(&sim.scene, args + 4);
+    plan_setup_init(&sim.setup);
+    plan_setup_args(&sim.setup, args + 4);
     int code = args_parse(&usage, argc, argv);
     if (code != ARGS_GO)
         return code;
-    if (sim.params > 0 && sim.scene.bytes_given)
+    if (sim.params > 0 && sim.setup.bytes_given)
         return args_refuse(&usage, "--params and --bytes both say how large the buffer is; take one of them");
     if (sim.params > 0)
-        sim.scene.bytes = sim.params * hearth_dtype_size((enum hearth_dtype)sim.scene.dtype);
-    code = scene_build(&sim.scene, &usage);
+        sim.setup.bytes = sim.params * hearth_dtype_size((enum hearth_dtype)sim.setup.dtype);
+    code = plan_setup_build(&sim.setup, &usage);
     if (code == ARGS_GO)
         code = settle_algo(&sim, &usage);
     if (code == ARGS_GO && sim.json && !(sim.doc = doc_open(argc, argv)))
         code = EXIT_FAILED_CHECK;
     if (code == ARGS_GO)
-        code = sim.compress ? sim_compress(&sim.scene, &usage, sim.compress, sim.doc) : run_all(&sim);
+        code = sim.compress ? sim_compress(&sim.setup, &usage, sim.compress, sim.doc) : run_all(&sim);
     if (sim.doc && code == EXIT_USAGE)
         json_decref(sim.doc);
     else if (sim.doc && !doc_close(sim.doc))
         code = EXIT_FAILED_CHECK;
-    scene_fini(&sim.scene);
+    plan_setup_fini(&sim.setup);
     return code;
 }

@@ -27,13 +27,13 @@ struct trust {
 
 /* ---- the list ---- */
 
-struct tally {
+struct trust_tally {
     int allowed, revoked;
 };
 
-static struct tally count(const struct trust_list *list)
+static struct trust_tally count(const struct trust_list *list)
 {
-    struct tally tally = {0, 0};
+    struct trust_tally tally = {0, 0};
     for (int i = 0; i < trust_list_count(list); i++) {
         bool revoked = trust_list_entry(list, i)->revoked;
         tally.revoked += revoked;
@@ -58,7 +58,7 @@ static const char *state_text(const struct trust_entry *entry)
     return entry->revoked ? "revoked" : "allowed";
 }
 
-static void explain(struct tally tally)
+static void explain(struct trust_tally tally)
 {
     if (tally.allowed)
         printf("Only allowed nodes may join: an allow-list is in force.%s\n",
@@ -100,7 +100,7 @@ static void entry_json(json_t *doc, const struct trust_entry *entry)
 
 static bool print_json(const struct trust *trust)
 {
-    struct tally tally = count(trust->list);
+    struct trust_tally tally = count(trust->list);
     json_t *doc = doc_open(trust->argc, trust->argv), *row = doc ? doc_row(doc) : NULL;
     if (!doc)
         return false;
@@ -116,7 +116,7 @@ static bool print_json(const struct trust *trust)
 
 /* A change may do more than it says: the first allowed node shuts all others out, the last that goes lets
  * them in again. */
-static void warn_of_turn(const struct usage *usage, struct tally before, struct tally after)
+static void warn_of_turn(const struct usage *usage, struct trust_tally before, struct trust_tally after)
 {
     if (!before.allowed && after.allowed)
         fprintf(
@@ -169,7 +169,7 @@ static int change(struct trust *trust, const struct usage *usage, const struct n
                   const struct trust_entry *entry)
 {
     struct error error;
-    struct tally before = count(trust->list);
+    struct trust_tally before = count(trust->list);
     if (trust_list_set(trust->list, id, entry, &error))
         return tell_failure(usage, &error);
     warn_of_turn(usage, before, count(trust->list));
@@ -190,9 +190,9 @@ static int trust_add(struct trust *trust, const struct usage *usage)
     const char *label = trust->label ? trust->label : found.name;
     struct trust_entry entry = {.revoked = false, .id = found.id};
     if (code == ARGS_GO && strlen(label) >= sizeof entry.name)
-        code = args_refuse(usage, "NAME is longer than %zu letters", sizeof entry.name - 1);
+        code = args_refuse(usage, "NAME is longer than %zu messages", sizeof entry.name - 1);
     if (code == ARGS_GO && has_control(label))
-        code = args_refuse(usage, "NAME has a letter that cannot be shown, like the end of a line");
+        code = args_refuse(usage, "NAME has a message that cannot be shown, like the end of a line");
     if (code == ARGS_GO)
         code = check_secret(trust, usage);
     if (code != ARGS_GO)
@@ -237,7 +237,7 @@ static int trust_show(struct trust *trust, const struct usage *usage)
 
 /* ---- the commands ---- */
 
-static const struct deed {
+static const struct trust_command {
     const char *name, *full_name;
     int (*run)(struct trust *trust, const struct usage *usage);
     int words; /* it takes */
@@ -278,7 +278,7 @@ static int open_list(struct trust *trust, const struct usage *usage)
                                                                            : ARGS_GO;
 }
 
-static int run_deed(const struct deed *deed, int argc, char **argv)
+static int run_deed(const struct trust_command *deed, int argc, char **argv)
 {
     struct trust trust = {.argc = argc, .argv = argv};
     const struct arg words[] = {

@@ -31,7 +31,7 @@
 #define WANTED_MAX      16
 #define WANTED_NS       (30 * NS_PER_S)
 
-struct wanted {
+struct up_wanted {
     char job[64];
     uint64_t seen_ns; /* when it was last asked for */
 };
@@ -43,7 +43,7 @@ struct up {
     bool allow_demo, once, job_given, min_given;
     char **args;
 
-    struct cluster cluster;
+    struct cluster_session cluster;
     bool table;          /* it is drawn; else there are lines */
     int drawn;           /* lines of the table on the terminal */
     char note[NOTE_MAX]; /* below the table: what happened last */
@@ -52,9 +52,9 @@ struct up {
     struct up_task tasks[TASKS];
     int task_count;
     struct up_program program;
-    bool leaving;
+    bool interrupt;
     uint64_t look_ns;
-    struct wanted wanted[WANTED_MAX];
+    struct up_wanted wanted[WANTED_MAX];
     struct cluster_status status;
 };
 
@@ -127,11 +127,11 @@ static void hear_ring(struct up *up)
 static bool is_news(struct up *up, const struct hearth_event *event)
 {
     uint64_t now = clock_real();
-    struct wanted *oldest = &up->wanted[0];
+    struct up_wanted *oldest = &up->wanted[0];
     if (event->kind != HEARTH_EVENT_JOB_WANTED)
         return event->kind != HEARTH_EVENT_VIEW || !up->table;
     for (int i = 0; i < WANTED_MAX; i++) {
-        struct wanted *w = &up->wanted[i];
+        struct up_wanted *w = &up->wanted[i];
         if (strcmp(w->job, event->text) == 0) {
             bool recent = now - w->seen_ns < WANTED_NS;
             w->seen_ns = now;
@@ -196,9 +196,9 @@ static void hear_signals(struct up *up)
     for (int number; (number = signals_next());) {
         if (number == SIGCHLD || number == SIGWINCH)
             continue;
-        if (!up->leaving && up->args && up->program.phase == UP_RUNNING)
+        if (!up->interrupt && up->args && up->program.phase == UP_RUNNING)
             say(up, "leaving; the program has 5 s to end");
-        up->leaving = true;
+        up->interrupt = true;
         up_program_quit(&up->program, number);
     }
 }
@@ -221,7 +221,7 @@ static int patience_ms(struct up *up)
 
 static int run_loop(struct up *up)
 {
-    while (up->args ? !up_program_over(&up->program) : !up->leaving) {
+    while (up->args ? !up_program_over(&up->program) : !up->interrupt) {
         struct pollfd polls[2 + UP_PROGRAM_POLLS] = {{.fd = up->heard, .events = POLLIN},
                                                      {.fd = up->wake[0], .events = POLLIN}};
         up_program_polls(&up->program, polls + 2);
@@ -295,7 +295,7 @@ static int run(struct up *up)
                                           .arg = up};
         up->program.args = up->args;
         up->program.once = up->once;
-        up->program.secrecy = &up->cluster.secrecy;
+        up->program.handover = &up->cluster.handover;
         up->program.say = say;
         up->program.idle = tend_little;
         up->program.arg = up;
@@ -324,7 +324,7 @@ static int check(const struct up *up, const struct usage *usage)
     if (up->args && up->allow_demo)
         return args_refuse(usage, "--allow-demo is for a machine without a program of its own");
     if (strlen(up->job) > 63)
-        return args_refuse(usage, "--job is longer than 63 letters");
+        return args_refuse(usage, "--job is longer than 63 messages");
     return route_check_bind(usage, up->bind);
 }
 

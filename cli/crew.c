@@ -6,85 +6,85 @@
 
 #define SPINS_PER_YIELD 64
 
-static void hand_main(void *arg)
+static void codec_worker_main(void *arg)
 {
-    struct crew_hand *hand = arg;
-    struct crew *crew = hand->crew;
+    struct rank_thread *hand = arg;
+    struct rank_threads *threads = hand->threads;
     uint64_t seen = 0;
     for (;;) {
-        pthread_mutex_lock(&crew->lock);
-        while (crew->call == seen && !crew->quit)
-            pthread_cond_wait(&crew->called, &crew->lock);
-        bool quit = crew->call == seen;
-        seen = crew->call;
-        pthread_mutex_unlock(&crew->lock);
+        pthread_mutex_lock(&threads->lock);
+        while (threads->call == seen && !threads->quit)
+            pthread_cond_wait(&threads->called, &threads->lock);
+        bool quit = threads->call == seen;
+        seen = threads->call;
+        pthread_mutex_unlock(&threads->lock);
         if (quit)
             return;
-        crew->job(crew->arg, hand->index);
-        pthread_mutex_lock(&crew->lock);
-        if (--crew->at_work == 0)
-            pthread_cond_signal(&crew->finished);
-        pthread_mutex_unlock(&crew->lock);
+        threads->job(threads->arg, hand->index);
+        pthread_mutex_lock(&threads->lock);
+        if (--threads->at_work == 0)
+            pthread_cond_signal(&threads->finished);
+        pthread_mutex_unlock(&threads->lock);
     }
 }
 
-bool crew_open(struct crew *crew, int size)
+bool rank_threads_open(struct rank_threads *threads, int size)
 {
-    *crew = (struct crew){.hands = calloc((size_t)size, sizeof *crew->hands)};
-    pthread_mutex_init(&crew->lock, NULL);
-    pthread_cond_init(&crew->called, NULL);
-    pthread_cond_init(&crew->finished, NULL);
-    while (crew->hands && crew->size < size) {
-        struct crew_hand *hand = &crew->hands[crew->size];
-        hand->crew = crew;
-        hand->index = crew->size;
-        if (thread_start(&hand->thread, "hearth-crew", hand_main, hand))
+    *threads = (struct rank_threads){.hands = calloc((size_t)size, sizeof *threads->hands)};
+    pthread_mutex_init(&threads->lock, NULL);
+    pthread_cond_init(&threads->called, NULL);
+    pthread_cond_init(&threads->finished, NULL);
+    while (threads->hands && threads->size < size) {
+        struct rank_thread *hand = &threads->hands[threads->size];
+        hand->threads = threads;
+        hand->index = threads->size;
+        if (thread_start(&hand->thread, "hearth-threads", codec_worker_main, hand))
             break;
-        crew->size++;
+        threads->size++;
     }
-    if (crew->size == size)
+    if (threads->size == size)
         return true;
-    crew_close(crew);
+    rank_threads_close(threads);
     return false;
 }
 
-void crew_close(struct crew *crew)
+void rank_threads_close(struct rank_threads *threads)
 {
-    pthread_mutex_lock(&crew->lock);
-    crew->quit = true;
-    pthread_cond_broadcast(&crew->called);
-    pthread_mutex_unlock(&crew->lock);
-    for (int i = 0; i < crew->size; i++)
-        thread_join(&crew->hands[i].thread);
-    pthread_cond_destroy(&crew->called);
-    pthread_cond_destroy(&crew->finished);
-    pthread_mutex_destroy(&crew->lock);
-    free(crew->hands);
-    crew->hands = NULL;
+    pthread_mutex_lock(&threads->lock);
+    threads->quit = true;
+    pthread_cond_broadcast(&threads->called);
+    pthread_mutex_unlock(&threads->lock);
+    for (int i = 0; i < threads->size; i++)
+        thread_join(&threads->hands[i].thread);
+    pthread_cond_destroy(&threads->called);
+    pthread_cond_destroy(&threads->finished);
+    pthread_mutex_destroy(&threads->lock);
+    free(threads->hands);
+    threads->hands = NULL;
 }
 
-void crew_run(struct crew *crew, crew_job *job, void *arg)
+void rank_threads_run(struct rank_threads *threads, rank_threads_job *job, void *arg)
 {
-    pthread_mutex_lock(&crew->lock);
-    crew->job = job;
-    crew->arg = arg;
-    crew->at_work = crew->size;
-    crew->call++;
-    pthread_cond_broadcast(&crew->called);
-    while (crew->at_work > 0)
-        pthread_cond_wait(&crew->finished, &crew->lock);
-    pthread_mutex_unlock(&crew->lock);
+    pthread_mutex_lock(&threads->lock);
+    threads->job = job;
+    threads->arg = arg;
+    threads->at_work = threads->size;
+    threads->call++;
+    pthread_cond_broadcast(&threads->called);
+    while (threads->at_work > 0)
+        pthread_cond_wait(&threads->finished, &threads->lock);
+    pthread_mutex_unlock(&threads->lock);
 }
 
-void crew_align(struct crew *crew)
+void rank_threads_align(struct rank_threads *threads)
 {
-    unsigned turn = atomic_load(&crew->turn);
-    if (atomic_fetch_add(&crew->arrived, 1) + 1 == crew->size) {
-        atomic_store(&crew->arrived, 0);
-        atomic_store(&crew->turn, turn + 1);
+    unsigned turn = atomic_load(&threads->turn);
+    if (atomic_fetch_add(&threads->arrived, 1) + 1 == threads->size) {
+        atomic_store(&threads->arrived, 0);
+        atomic_store(&threads->turn, turn + 1);
         return;
     }
-    for (unsigned spins = 1; atomic_load(&crew->turn) == turn; spins++) {
+    for (unsigned spins = 1; atomic_load(&threads->turn) == turn; spins++) {
         if (spins % SPINS_PER_YIELD == 0)
             thread_yield();
         else

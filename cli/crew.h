@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads that do the same job at the same time, one per node. */
-#ifndef CLI_CREW_H
-#define CLI_CREW_H
+#ifndef CLI_RANK_THREADS_H
+#define CLI_RANK_THREADS_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -10,34 +10,34 @@
 
 #include "os/thread.h"
 
-typedef void crew_job(void *arg, int index);
+typedef void rank_threads_job(void *arg, int index);
 
-struct crew;
-struct crew_hand {
-    struct crew *crew;
+struct rank_threads;
+struct rank_thread {
+    struct rank_threads *threads;
     int index;
     struct thread thread;
 };
 
-struct crew {
+struct rank_threads {
     int size;
-    struct crew_hand *hands; /* [size] */
+    struct rank_thread *hands; /* [size] */
     pthread_mutex_t lock;
     pthread_cond_t called, finished;
     uint64_t call; /* counts jobs */
     int at_work;
     bool quit;
-    crew_job *job;
+    rank_threads_job *job;
     void *arg;
-    _Atomic(int) arrived; /* at crew_align */
+    _Atomic(int) arrived; /* at rank_threads_align */
     _Atomic(unsigned) turn;
 };
 
-bool crew_open(struct crew *crew, int size); /* false: no memory or no threads */
-void crew_close(struct crew *crew);
+bool rank_threads_open(struct rank_threads *threads, int size); /* false: no memory or no threads */
+void rank_threads_close(struct rank_threads *threads);
 /* All call job(arg, index); returns when all are done. One caller at a time. */
-void crew_run(struct crew *crew, crew_job *job, void *arg);
+void rank_threads_run(struct rank_threads *threads, rank_threads_job *job, void *arg);
 /* Inside a job: leaves when all are there. Spins and gives way, since a sleeper would start late. */
-void crew_align(struct crew *crew);
+void rank_threads_align(struct rank_threads *threads);
 
 #endif

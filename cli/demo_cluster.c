@@ -101,7 +101,7 @@ int demo_cluster(struct demo *demo)
         .patience_s = PATIENCE_S,
         .nobody = "there are members, but none allows it; type on those that are to train: hearth up "
                   "--allow-demo"};
-    struct cluster cluster;
+    struct cluster_session cluster;
     hearth_group *group;
     struct race *race = malloc(sizeof *race);
     int code = race ? cluster_enter(&usage, &options, &cluster) : EXIT_FAILED_CHECK;

@@ -21,7 +21,7 @@
 #define SAME_BOUND 1e-4
 
 /* One node with its thread. */
-struct member {
+struct demo_member {
     struct demo *demo;
     hearth_node *node;
     struct trainer trainer;
@@ -52,7 +52,7 @@ static void show_epoch(struct demo *demo, int epoch, const struct train_epoch *e
     fflush(stdout);
 }
 
-static int run_epochs(struct member *m)
+static int run_epochs(struct demo_member *m)
 {
     struct demo *demo = m->demo;
     struct progress progress;
@@ -72,7 +72,7 @@ static int run_epochs(struct member *m)
     return HEARTH_OK;
 }
 
-static int run_member(struct member *m)
+static int run_member(struct demo_member *m)
 {
     struct trainer *t = &m->trainer;
     int status = trainer_start(t);
@@ -92,7 +92,7 @@ static int run_member(struct member *m)
 /* A member that fails closes its node at once, so that the others do not wait for it. */
 static void member_main(void *arg, int index)
 {
-    struct member *m = (struct member *)arg + index;
+    struct demo_member *m = (struct demo_member *)arg + index;
     m->status = run_member(m);
     if (m->status) {
         snprintf(m->error, sizeof m->error, "%s", hearth_error_text());
@@ -107,7 +107,7 @@ static int say_failed_open(const char *what)
     return EXIT_FAILED_CHECK;
 }
 
-static int open_members(struct demo *demo, struct member *members)
+static int open_members(struct demo *demo, struct demo_member *members)
 {
     hearth_node *nodes[DEMO_RANKS_MAX];
     struct hearth_config config;
@@ -118,7 +118,7 @@ static int open_members(struct demo *demo, struct member *members)
         return say_failed_open("cannot open the nodes");
     bool enough = true;
     for (int r = 0; r < demo->ranks; r++) {
-        members[r] = (struct member){.demo = demo, .node = nodes[r], .rank = r, .differs = RANK_NONE};
+        members[r] = (struct demo_member){.demo = demo, .node = nodes[r], .rank = r, .differs = RANK_NONE};
         enough = trainer_init(&members[r].trainer, &demo->job, hearth_world(nodes[r])) && enough;
     }
     if (enough)
@@ -127,7 +127,7 @@ static int open_members(struct demo *demo, struct member *members)
     return EXIT_FAILED_CHECK;
 }
 
-static void close_members(struct demo *demo, struct member *members)
+static void close_members(struct demo *demo, struct demo_member *members)
 {
     for (int r = 0; r < demo->ranks; r++) {
         hearth_close(members[r].node);
@@ -135,7 +135,7 @@ static void close_members(struct demo *demo, struct member *members)
     }
 }
 
-static int report_failures(const struct demo *demo, const struct member *members)
+static int report_failures(const struct demo *demo, const struct demo_member *members)
 {
     int failed = 0;
     for (int r = 0; r < demo->ranks; r++) {
@@ -147,25 +147,25 @@ static int report_failures(const struct demo *demo, const struct member *members
     return failed ? EXIT_FAILED_CHECK : EXIT_GOOD;
 }
 
-static int train_together(struct demo *demo, struct member *members)
+static int train_together(struct demo *demo, struct demo_member *members)
 {
-    struct crew crew;
+    struct rank_threads threads;
     uint64_t start = clock_real();
-    if (!crew_open(&crew, demo->ranks)) {
+    if (!rank_threads_open(&threads, demo->ranks)) {
         fprintf(stderr, "hearth demo: no threads for %d nodes; try fewer --ranks\n", demo->ranks);
         return EXIT_FAILED_CHECK;
     }
-    crew_run(&crew, member_main, members);
-    crew_close(&crew);
+    rank_threads_run(&threads, member_main, members);
+    rank_threads_close(&threads);
     demo->nodes_s = (double)(clock_real() - start) / (double)NS_PER_S;
     return report_failures(demo, members);
 }
 
 /* ---- what they prove ---- */
 
-static int check_same(struct demo *demo, const struct member *members)
+static int check_same(struct demo *demo, const struct demo_member *members)
 {
-    const struct member *first = &members[0];
+    const struct demo_member *first = &members[0];
     bool same = first->same == HEARTH_OK;
     for (int r = 0; r < demo->ranks; r++)
         same = same && members[r].hash.low == first->hash.low && members[r].hash.high == first->hash.high;
@@ -225,7 +225,7 @@ static int run_single(struct demo *demo, struct trainer *t, struct train_epoch *
     return status ? EXIT_FAILED_CHECK : EXIT_GOOD;
 }
 
-static int check_single(struct demo *demo, const struct member *members)
+static int check_single(struct demo *demo, const struct demo_member *members)
 {
     struct trainer alone;
     struct train_epoch result = {.loss = 0};
@@ -262,7 +262,7 @@ static int check_single(struct demo *demo, const struct member *members)
 
 /* In a collective a node also waits for those that still compute (with more nodes than cores they take
  * turns); what moving the gradient costs by itself was measured afterwards. */
-static void report_time(struct demo *demo, const struct member *members)
+static void report_time(struct demo *demo, const struct demo_member *members)
 {
     double compute = 0, call = 0, sent = 0, steps = (double)demo->steps,
            move = members[0].all_reduce_s * steps;
@@ -319,7 +319,7 @@ static void show_head(const struct demo *demo)
 
 int demo_local(struct demo *demo)
 {
-    struct member *members = calloc((size_t)demo->ranks, sizeof *members);
+    struct demo_member *members = calloc((size_t)demo->ranks, sizeof *members);
     demo->steps = train_steps(&demo->job) * (size_t)demo->job.epochs;
     if (!members) {
         fprintf(stderr, "hearth demo: no memory\n");

@@ -14,48 +14,48 @@
 #define BAR_WIDTH  40
 #define NAME_WIDTH 18
 
-struct show {
+struct race_show {
     struct demo *demo;
     struct race *race;
     struct progress progress;
 };
 
 /* Seconds to the target, or of all steps where it was not reached. */
-static double lane_seconds(const struct race_lane *lane)
+static double lane_seconds(const struct race_track *lane)
 {
     return race_last(lane).seconds;
 }
 
-static double per_step(const struct race_lane *lane, double value)
+static double per_step(const struct race_track *lane, double value)
 {
     return lane->steps ? value / (double)lane->steps : 0;
 }
 
 /* ---- as it goes ---- */
 
-static void lane_begins(void *arg, const struct race_lane *lane)
+static void lane_begins(void *arg, const struct race_track *lane)
 {
-    struct show *show = arg;
+    struct race_show *show = arg;
     progress_hide(&show->progress); /* a rank may begin before the last one has ended the lane before */
     progress_start(&show->progress, "%s", lane->name);
 }
 
-static void point_seen(void *arg, const struct race_lane *lane)
+static void point_seen(void *arg, const struct race_track *lane)
 {
-    struct show *show = arg;
+    struct race_show *show = arg;
     if (show->progress.terminal || show->demo->json) /* else the table says it all */
         progress_show(&show->progress, race_share(show->race, lane));
 }
 
 static void trouble(void *arg)
 {
-    struct show *show = arg;
+    struct race_show *show = arg;
     progress_hide(&show->progress);
 }
 
-static void lane_ended(void *arg, const struct race_lane *lane)
+static void lane_ended(void *arg, const struct race_track *lane)
 {
-    struct show *show = arg;
+    struct race_show *show = arg;
     progress_hide(&show->progress);
     if (show->demo->json)
         return;
@@ -102,7 +102,7 @@ static void show_bars(const struct race *race)
     }
     printf("\n%sTime to %g %%%s\n", paint(stdout, PAINT_BOLD), race->target * 100, paint(stdout, PAINT_NONE));
     for (int i = 0; i < race->lane_count; i++) {
-        const struct race_lane *lane = &race->lanes[i];
+        const struct race_track *lane = &race->lanes[i];
         char bar[BAR_WIDTH + 1];
         double seconds = lane_seconds(lane);
         int full = longest > 0 ? (int)(seconds / longest * BAR_WIDTH + 0.5) : 0;
@@ -127,7 +127,7 @@ static void show_same(const struct race *race)
     printf("\n%sThe %d replicas are identical, bit for bit, every time they are compared%s\n",
            paint(stdout, PAINT_GOOD), race->ranks, paint(stdout, PAINT_NONE));
     for (int i = 0; i < race->lane_count; i++) {
-        const struct race_lane *lane = &race->lanes[i];
+        const struct race_track *lane = &race->lanes[i];
         printf("  %-*s %3zu times, in the end all have %016llx\n", NAME_WIDTH, lane->name, lane->checks,
                (unsigned long long)lane->hash);
     }
@@ -136,10 +136,10 @@ static void show_same(const struct race *race)
 static void show_feedback(const struct race *race)
 {
     for (int i = 0; i < race->lane_count; i++) {
-        const struct race_lane *lane = &race->lanes[i];
+        const struct race_track *lane = &race->lanes[i];
         if (lane->like < 0)
             continue;
-        const struct race_lane *like = &race->lanes[lane->like];
+        const struct race_track *like = &race->lanes[lane->like];
         const struct race_point *then = race_at(lane, like->steps);
         if (!then)
             continue;
@@ -152,27 +152,27 @@ static void show_feedback(const struct race *race)
     }
 }
 
-static void show_outlook(const struct race *race, const struct outlook *outlooks)
+static void show_forecast(const struct race *race, const struct forecast *forecasts)
 {
-    printf("\n%sThe same for %s%s (cost model)\n", paint(stdout, PAINT_BOLD), OUTLOOK_WHAT,
+    printf("\n%sThe same for %s%s (cost model)\n", paint(stdout, PAINT_BOLD), FORECAST_WHAT,
            paint(stdout, PAINT_NONE));
     for (int i = 0; i < race->lane_count; i++) {
         if (race->lanes[i].like >= 0)
             continue;
-        printf("  %-*s %8s a step, %s", NAME_WIDTH, race->lanes[i].name, text_time(outlooks[i].seconds).s,
-               text_bytes(outlooks[i].bytes).s);
+        printf("  %-*s %8s a step, %s", NAME_WIDTH, race->lanes[i].name, text_time(forecasts[i].seconds).s,
+               text_bytes(forecasts[i].bytes).s);
         if (i > 0)
-            printf(", %s x", text_ratio(outlooks[0].seconds / outlooks[i].seconds).s);
+            printf(", %s x", text_ratio(forecasts[0].seconds / forecasts[i].seconds).s);
         putchar('\n');
     }
-    printf("  your own case: %s\n", OUTLOOK_COMMAND);
+    printf("  your own case: %s\n", FORECAST_COMMAND);
 }
 
 /* ---- as JSON ---- */
 
-static void lane_json(json_t *doc, const struct race *race, const struct race_lane *lane)
+static void lane_json(json_t *doc, const struct race *race, const struct race_track *lane)
 {
-    const struct race_lane *plain = &race->lanes[0];
+    const struct race_track *plain = &race->lanes[0];
     bool raced = lane->like < 0 && lane->reached && plain->reached;
     json_t *row = doc_row(doc);
     row_text(row, "name", "demo.lane");
@@ -201,7 +201,7 @@ static void lane_json(json_t *doc, const struct race *race, const struct race_la
     row_bool(row, "ok", lane->same);
 }
 
-static void points_json(json_t *doc, const struct race_lane *lane)
+static void points_json(json_t *doc, const struct race_track *lane)
 {
     for (size_t i = 0; i < lane->point_count; i++) {
         const struct race_point *point = &lane->points[i];
@@ -216,7 +216,7 @@ static void points_json(json_t *doc, const struct race_lane *lane)
     }
 }
 
-static void all_json(json_t *doc, const struct race *race, const struct outlook *outlooks)
+static void all_json(json_t *doc, const struct race *race, const struct forecast *forecasts)
 {
     for (int i = 0; i < race->lane_count; i++) {
         lane_json(doc, race, &race->lanes[i]);
@@ -224,11 +224,11 @@ static void all_json(json_t *doc, const struct race *race, const struct outlook 
     }
     for (int i = 0; i < race->lane_count; i++) {
         json_t *row = doc_row(doc);
-        row_text(row, "name", "demo.outlook");
-        row_text(row, "what", OUTLOOK_WHAT);
+        row_text(row, "name", "demo.forecast");
+        row_text(row, "what", FORECAST_WHAT);
         row_text(row, "compress", race->lanes[i].codec);
-        row_real(row, "model_us", outlooks[i].seconds * 1e6);
-        row_real(row, "bytes_sent", outlooks[i].bytes);
+        row_real(row, "model_us", forecasts[i].seconds * 1e6);
+        row_real(row, "bytes_sent", forecasts[i].bytes);
     }
 }
 
@@ -236,17 +236,17 @@ static void all_json(json_t *doc, const struct race *race, const struct outlook 
 
 static int finish(struct demo *demo, const struct race *race, FILE *report)
 {
-    struct outlook outlooks[RACE_LANES];
-    outlook_all(race, outlooks);
+    struct forecast forecasts[RACE_LANES];
+    forecast_all(race, forecasts);
     if (demo->json) {
-        all_json(demo->doc, race, outlooks);
+        all_json(demo->doc, race, forecasts);
     } else {
         show_bars(race);
         show_same(race);
         show_feedback(race);
-        show_outlook(race, outlooks);
+        show_forecast(race, forecasts);
     }
-    if (!report_close(report, demo->report, race, outlooks))
+    if (!report_close(report, demo->report, race, forecasts))
         return EXIT_FAILED_CHECK;
     if (!demo->json)
         printf("\nCharts of loss over time and over bytes: %s\n", demo->report);
@@ -255,7 +255,7 @@ static int finish(struct demo *demo, const struct race *race, FILE *report)
 
 int demo_show(struct demo *demo, struct race *race, demo_run *run, void *arg)
 {
-    struct show show = {.demo = demo, .race = race};
+    struct race_show show = {.demo = demo, .race = race};
     FILE *report = report_open(demo->report);
     if (!report)
         return EXIT_FAILED_CHECK;

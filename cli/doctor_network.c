@@ -200,7 +200,7 @@ static void check_mdns(struct doctor *d)
                     d->config.seeds ? d->config.seeds : "none");
         return;
     }
-    if (look_around(&look, &error)) {
+    if (network_scan(&look, &error)) {
         doctor_note(d, VERDICT_FAIL, "mdns", "%s", error.text);
         doctor_fix(d, "install hearth-mdns beside hearth, or name it with HEARTH_MDNS");
         return;

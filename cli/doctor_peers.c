@@ -20,12 +20,12 @@ struct dial {
     struct sock_addr addr;
 };
 
-struct dials {
+struct doctor_dials {
     struct dial list[DIALS_MAX];
     int count;
 };
 
-static void begin(struct dials *dials, int64_t rank, const char *address)
+static void begin(struct doctor_dials *dials, int64_t rank, const char *address)
 {
     struct error error;
     if (dials->count >= DIALS_MAX)
@@ -40,7 +40,7 @@ static void begin(struct dials *dials, int64_t rank, const char *address)
         dial->fd = -1;
 }
 
-static void begin_all(struct dials *dials, const json_t *status)
+static void begin_all(struct doctor_dials *dials, const json_t *status)
 {
     const json_t *members = json_object_get(json_object_get(status, "view"), "members");
     size_t i, j;
@@ -54,7 +54,7 @@ static void begin_all(struct dials *dials, const json_t *status)
     }
 }
 
-static void finish_all(struct dials *dials)
+static void finish_all(struct doctor_dials *dials)
 {
     uint64_t deadline = clock_real() + DIAL_WAIT_NS;
     struct sock_wait items[DIALS_MAX];
@@ -83,7 +83,7 @@ static void finish_all(struct dials *dials)
 }
 
 /* Whether the way between two members was measured, at least so many times. */
-static bool way_known(const json_t *status, int64_t from, int64_t to, int64_t probes)
+static bool path_known(const json_t *status, int64_t from, int64_t to, int64_t probes)
 {
     size_t i;
     json_t *link;
@@ -110,7 +110,8 @@ static int64_t own_rank(const json_t *status)
 }
 
 /* What the dials to one member say; true: one reached it. */
-static bool list_dials(const struct dials *dials, int64_t rank, char *reached, char *missed, size_t size)
+static bool list_dials(const struct doctor_dials *dials, int64_t rank, char *reached, char *missed,
+                       size_t size)
 {
     reached[0] = missed[0] = 0;
     for (int i = 0; i < dials->count; i++) {
@@ -137,11 +138,11 @@ static void note_unreached(struct doctor *d, const char *check, const char *miss
         d, "see whether it is up (hearth doctor there), and whether its firewall lets tcp 52415-52431 in");
 }
 
-static void check_peer(struct doctor *d, const json_t *member, const struct dials *dials)
+static void check_peer(struct doctor *d, const json_t *member, const struct doctor_dials *dials)
 {
     char reached[FINDING_TEXT_MAX / 2], missed[FINDING_TEXT_MAX / 2], check[FINDING_CHECK_MAX], name[72];
     int64_t rank = json_count_of(member, "rank"), self = own_rank(d->status);
-    bool there = way_known(d->status, self, rank, PROBES_SURE), back = way_known(d->status, rank, self, 0);
+    bool there = path_known(d->status, self, rank, PROBES_SURE), back = path_known(d->status, rank, self, 0);
     const char *state = json_text_of(member, "state");
     check_about("peer", member_name(d->status, rank, name, sizeof name), check);
     if (!list_dials(dials, rank, reached, missed, sizeof reached)) {
@@ -189,7 +190,7 @@ static void check_view(struct doctor *d)
 
 void doctor_check_peers(struct doctor *doctor)
 {
-    struct dials dials = {.count = 0};
+    struct doctor_dials dials = {.count = 0};
     size_t i;
     json_t *member;
     if (!doctor->status) {

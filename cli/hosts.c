@@ -14,14 +14,14 @@
  * shell's. */
 static bool name_is_good(const char *name, size_t len)
 {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_@%:";
+    static const char frames[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_@%:";
     const char *at = memchr(name, '@', len);
     if (len == 0 || name[0] == '-' || name[0] == '@' || name[len - 1] == '@')
         return false;
     if (at && (at[1] == '-' || memchr(at + 1, '@', len - (size_t)(at + 1 - name))))
         return false;
     for (size_t i = 0; i < len; i++) {
-        if (!name[i] || !strchr(letters, name[i]))
+        if (!name[i] || !strchr(frames, name[i]))
             return false;
     }
     return true;

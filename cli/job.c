@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Starts the ranks of a job, stays with them until they have ended, and ends all when one fails.
  *
- * Between the launcher and each program stands a keeper (cli/keeper.h): forked for ranks of this machine,
- * started through ssh for others; to the loop here both are two pipes. What the launcher wants goes down
- * in letters, what happens comes up. The pipe down is also the life line: it ends when the launcher does,
- * however that happens.
+ * Between the launcher and each program stands a host agent (cli/host agent.h): forked for ranks of this
+ * machine, started through ssh for others; to the loop here both are two pipes. What the launcher wants goes
+ * down in messages, what happens comes up. The pipe down is also the life line: it ends when the launcher
+ * does, however that happens.
  *
  * After the first failure the others get `grace_ns` to say what they saw and end by themselves; then
- * SIGTERM, then SIGKILL, then even the keepers are given up. */
+ * SIGTERM, then SIGKILL, then even the host agents are given up. */
 #include "cli/job.h"
 
 #include <errno.h>
@@ -33,28 +33,28 @@
 #include "os/clock.h"
 #include "security/vault.h"
 
-#define TERM_NS       (5 * NS_PER_S) /* from SIGTERM to SIGKILL, and from there to giving up the keeper */
+#define TERM_NS       (5 * NS_PER_S) /* from SIGTERM to SIGKILL, and from there to giving up the host agent */
 #define SSH_STARTS    8              /* at a time: sshd drops more than ten who have not shown who they are */
 #define SSH_WORDS_MAX 32
 #define SSH_DEFAULT                                                                                          \
     "ssh -x -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=10 -o ServerAliveCountMax=3"
 #define LOOK_MS    1000 /* how often a terminal is looked at that others use now */
-#define DRAINS_MAX 64   /* reads of what a keeper left in its pipe */
+#define DRAINS_MAX 64   /* reads of what a host agent left in its pipe */
 
-enum phase { PHASE_WAITING, PHASE_STARTING, PHASE_RUNNING, PHASE_ENDED, PHASE_GONE };
+enum launch_phase { PHASE_WAITING, PHASE_STARTING, PHASE_RUNNING, PHASE_ENDED, PHASE_GONE };
 
 struct rank {
     const struct job_rank *plan;
-    enum phase phase; /* ENDED: the program's end is known, GONE: its keeper's too */
-    pid_t keeper;     /* or ssh */
-    int program;      /* process id on its machine, 0: not known */
-    struct post down, up;
+    enum launch_phase phase; /* ENDED: the program's end is known, GONE: its host agent's too */
+    pid_t agent;             /* or ssh */
+    int program;             /* process id on its machine, 0: not known */
+    struct launch_stream down, up;
     int err;        /* of ssh; -1: none */
-    unsigned early; /* signals by their places, 1 << enum letter_signal, that came before the start */
+    unsigned early; /* signals by their places, 1 << enum launch_signal, that came before the start */
 };
 
 /* What is being done to end the job; each step comes at `next_ns`. */
-enum step { STEP_NONE, STEP_GRACE, STEP_TERM, STEP_KILL, STEP_GIVE_UP };
+enum job_step { STEP_NONE, STEP_GRACE, STEP_TERM, STEP_KILL, STEP_GIVE_UP };
 
 struct job {
     const struct job_plan *plan;
@@ -63,7 +63,7 @@ struct job {
     struct pollfd *polls;  /* [2 + 3 * count] */
     struct output output;
     int heard;
-    enum step step;
+    enum job_step step;
     uint64_t next_ns;
     int code;                     /* of the first failure */
     bool failed, told;            /* told: that the program cannot be started, once is enough */
@@ -102,7 +102,7 @@ static struct who who(const struct job *l, const struct rank *r)
 
 /* ---- the way to the end ---- */
 
-static void pass(struct job *l, enum letter_signal place)
+static void pass(struct job *l, enum launch_signal place)
 {
     unsigned char byte = (unsigned char)place;
     for (int i = 0; i < l->plan->count; i++) {
@@ -112,11 +112,11 @@ static void pass(struct job *l, enum letter_signal place)
         if (r->phase == PHASE_STARTING)
             r->early |= 1U << place;
         if (r->phase == PHASE_RUNNING || r->phase == PHASE_ENDED)
-            (void)post_add(&r->down, LETTER_SIGNAL, &byte, 1);
+            (void)launch_stream_add(&r->down, LAUNCH_SIGNAL, &byte, 1);
     }
 }
 
-static void enter(struct job *l, enum step step)
+static void enter(struct job *l, enum job_step step)
 {
     l->step = step;
     l->next_ns = clock_real() + (step == STEP_GRACE ? l->plan->grace_ns : TERM_NS);
@@ -125,9 +125,9 @@ static void enter(struct job *l, enum step step)
         if (r->phase == PHASE_WAITING)
             r->phase = PHASE_GONE; /* never to be started */
         else if (step == STEP_TERM && r->phase == PHASE_STARTING)
-            post_close(&r->down); /* there is no program to be asked */
-        if (step == STEP_GIVE_UP && r->keeper > 0)
-            kill(r->keeper, SIGKILL);
+            launch_stream_close(&r->down); /* there is no program to be asked */
+        if (step == STEP_GIVE_UP && r->agent > 0)
+            kill(r->agent, SIGKILL);
     }
     if (step == STEP_TERM)
         pass(l, PASS_TERM);
@@ -137,7 +137,7 @@ static void enter(struct job *l, enum step step)
         l->next_ns = UINT64_MAX;
 }
 
-static void fail(struct job *l, int code, enum step step)
+static void fail(struct job *l, int code, enum job_step step)
 {
     if (!l->failed)
         l->code = code;
@@ -155,13 +155,13 @@ static void tend_steps(struct job *l)
     if (l->step == STEP_GRACE)
         say("%s after the failure: ending the other ranks",
             text_time((double)l->plan->grace_ns / (double)NS_PER_S).s);
-    enter(l, (enum step)(l->step + 1));
+    enter(l, (enum job_step)(l->step + 1));
 }
 
 static void tend_signals(struct job *l)
 {
     for (int number; (number = signals_next());) {
-        enum letter_signal place = pass_place(number);
+        enum launch_signal place = pass_place(number);
         bool ends = number == SIGINT || number == SIGTERM || number == SIGHUP;
         if (place == PASS_COUNT)
             continue; /* SIGCHLD: it only had to wake us */
@@ -187,7 +187,7 @@ static void tend(void *arg)
     tend_steps(arg);
 }
 
-/* ---- letters from keepers ---- */
+/* ---- messages from host agents ---- */
 
 static void take_end(struct job *l, struct rank *r, int code, int number)
 {
@@ -207,7 +207,7 @@ static void take_end(struct job *l, struct rank *r, int code, int number)
 static void take_failure(struct job *l, struct rank *r, const struct launch_message *m)
 {
     r->phase = PHASE_ENDED;
-    post_close(&r->down);
+    launch_stream_close(&r->down);
     if (!l->told)
         say("%s: %s", who(l, r).s, m->reason);
     l->told = true;
@@ -225,43 +225,43 @@ static bool take_input(struct job *l, const struct rank *r, const struct launch_
 }
 
 /* false: it breaks the protocol. */
-static bool take_letter(struct job *l, struct rank *r, const struct letter *letter)
+static bool take_launch(struct job *l, struct rank *r, const struct launch_frame *frame)
 {
     struct launch_message m;
-    if (!launch_message_read(letter, &m))
+    if (!launch_message_read(frame, &m))
         return false;
     switch (m.kind) {
-    case LETTER_PID:
+    case LAUNCH_PID:
         r->program = m.number;
         if (l->plan->verbose)
             say("%s started", who(l, r).s);
         return true;
-    case LETTER_OUT:
+    case LAUNCH_OUT:
         output_write(&l->output, (int)(r - l->ranks), OUTPUT_STDOUT, m.bytes, m.len);
         return true;
-    case LETTER_ERR:
+    case LAUNCH_ERR:
         output_write(&l->output, (int)(r - l->ranks), OUTPUT_STDERR, m.bytes, m.len);
         return true;
-    case LETTER_TAKEN:
+    case LAUNCH_TAKEN:
         return take_input(l, r, &m);
-    case LETTER_FAILED:
+    case LAUNCH_FAILED:
         take_failure(l, r, &m);
         return true;
-    case LETTER_END:
+    case LAUNCH_END:
         take_end(l, r, m.number, m.signal);
         return true;
     default:
-        return true; /* a newer keeper may say more */
+        return true; /* a newer host agent may say more */
     }
 }
 
-/* To a keeper that has shown itself, and to nobody else: whatever a login shell or a forced command does with
- * what it reads, it does not get the secret. */
+/* To a host agent that has shown itself, and to nobody else: whatever a login shell or a forced command does
+ * with what it reads, it does not get the secret. */
 static bool send_secret(struct job *l, struct rank *r)
 {
     char token[SECRET_TOKEN_MAX];
     secret_token(l->secret, token);
-    bool good = post_add(&r->down, LETTER_SECRET, token, strlen(token));
+    bool good = launch_stream_add(&r->down, LAUNCH_SECRET, token, strlen(token));
     wipe(token, sizeof token);
     return good;
 }
@@ -270,10 +270,10 @@ static bool send_go(struct job *l, struct rank *r)
 {
     unsigned char has_input = r == l->ranks;
     bool good = !r->plan->has_secret || send_secret(l, r);
-    good = good && post_add(&r->down, LETTER_GO, &has_input, 1);
+    good = good && launch_stream_add(&r->down, LAUNCH_GO, &has_input, 1);
     for (unsigned char place = 0; good && place < PASS_COUNT; place++) {
         if (r->early & 1U << place)
-            good = post_add(&r->down, LETTER_SIGNAL, &place, 1);
+            good = launch_stream_add(&r->down, LAUNCH_SIGNAL, &place, 1);
     }
     return good;
 }
@@ -300,16 +300,16 @@ static void drop_secret(struct job *l)
 static void refuse(struct job *l, struct rank *r)
 {
     r->phase = PHASE_ENDED;
-    post_close(&r->down);
-    post_close(&r->up);
+    launch_stream_close(&r->down);
+    launch_stream_close(&r->up);
     fail(l, EXIT_FAILED_CHECK, STEP_TERM);
 }
 
-/* Whoever answered is no keeper: most often a shell that greets its users. */
+/* Whoever answered is no host agent: most often a shell that greets its users. */
 static void refuse_stranger(struct job *l, struct rank *r)
 {
     char words[64];
-    size_t len = post_waiting(&r->up);
+    size_t len = launch_stream_waiting(&r->up);
     len = len < sizeof words - 1 ? len : sizeof words - 1;
     for (size_t i = 0; i < len; i++) {
         unsigned char c = r->up.data[r->up.at + i];
@@ -322,26 +322,26 @@ static void refuse_stranger(struct job *l, struct rank *r)
     refuse(l, r);
 }
 
-static void refuse_letter(struct job *l, struct rank *r, const struct letter *letter)
+static void refuse_launch(struct job *l, struct rank *r, const struct launch_frame *frame)
 {
     say("%s: its host agent broke the protocol: a message of kind 0x%02x with %zu bytes", who(l, r).s,
-        (unsigned)letter->kind, letter->len);
+        (unsigned)frame->kind, frame->len);
     refuse(l, r);
 }
 
 /* false: nothing was there. */
-static bool hear_keeper(struct job *l, struct rank *r)
+static bool hear_host_agent(struct job *l, struct rank *r)
 {
-    struct letter letter;
+    struct launch_frame frame;
     struct launch_message hello;
-    int more = 0, state = r->up.fd >= 0 ? post_read(&r->up) : -1;
+    int more = 0, state = r->up.fd >= 0 ? launch_stream_read(&r->up) : -1;
     if (r->phase == PHASE_STARTING && state > 0) {
         size_t at = r->up.at;
-        if (r->up.data[at] == LETTER_HELLO)
-            more = post_next(&r->up, &letter);
+        if (r->up.data[at] == LAUNCH_HELLO)
+            more = launch_stream_next(&r->up, &frame);
         else
             more = -1;
-        if (more == 1 && launch_message_read(&letter, &hello))
+        if (more == 1 && launch_message_read(&frame, &hello))
             welcome(l, r);
         else if (more != 0) {
             r->up.at = at;
@@ -349,15 +349,15 @@ static bool hear_keeper(struct job *l, struct rank *r)
             return false;
         }
     }
-    while (r->phase >= PHASE_RUNNING && r->up.fd >= 0 && (more = post_next(&r->up, &letter)) == 1)
-        if (!take_letter(l, r, &letter)) {
-            refuse_letter(l, r, &letter);
+    while (r->phase >= PHASE_RUNNING && r->up.fd >= 0 && (more = launch_stream_next(&r->up, &frame)) == 1)
+        if (!take_launch(l, r, &frame)) {
+            refuse_launch(l, r, &frame);
             return false;
         }
     if (more < 0)
-        refuse_letter(l, r, &letter);
+        refuse_launch(l, r, &frame);
     else if (state < 0)
-        post_close(&r->up);
+        launch_stream_close(&r->up);
     return state > 0;
 }
 
@@ -374,13 +374,13 @@ static bool hear_ssh(struct job *l, struct rank *r)
     return got > 0;
 }
 
-/* ---- the end of a keeper ---- */
+/* ---- the end of a host agent ---- */
 
 static void lose(struct job *l, struct rank *r, int status)
 {
     int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
         code = number ? 128 + number : WEXITSTATUS(status);
-    const char *what = r->plan->host->local ? "its keeper" : "ssh";
+    const char *what = r->plan->host->local ? "its host agent" : "ssh";
     if (r->plan->host->local && r->program > 0)
         kill(-r->program, SIGKILL); /* nobody else is left to do it */
     if (l->step < STEP_TERM || l->plan->verbose) {
@@ -397,18 +397,18 @@ static void reap(struct job *l)
     for (int i = 0; i < l->plan->count; i++) {
         struct rank *r = &l->ranks[i];
         int status;
-        if (r->keeper <= 0 || waitpid(r->keeper, &status, WNOHANG) != r->keeper)
+        if (r->agent <= 0 || waitpid(r->agent, &status, WNOHANG) != r->agent)
             continue;
-        for (int k = 0; k < DRAINS_MAX && hear_keeper(l, r); k++) {
+        for (int k = 0; k < DRAINS_MAX && hear_host_agent(l, r); k++) {
         }
         for (int k = 0; k < DRAINS_MAX && hear_ssh(l, r); k++) {
         }
         output_end(&l->output, i);
-        r->keeper = 0;
+        r->agent = 0;
         if (r->phase < PHASE_ENDED)
             lose(l, r, status);
-        post_close(&r->down);
-        post_close(&r->up);
+        launch_stream_close(&r->down);
+        launch_stream_close(&r->up);
         if (r->err >= 0)
             close(r->err);
         r->err = -1;
@@ -418,11 +418,11 @@ static void reap(struct job *l)
 
 /* ---- starting ---- */
 
-struct ends {
+struct pipe_ends {
     int down[2], up[2], err[2];
 };
 
-static void ends_close(struct ends *e, int which)
+static void ends_close(struct pipe_ends *e, int which)
 {
     int *pairs[] = {e->down, e->up, e->err};
     for (size_t i = 0; i < 3; i++) {
@@ -436,7 +436,7 @@ static void ends_close(struct ends *e, int which)
 }
 
 /* Our own program on the other machine: where it is here, else by its name. No word needs quoting for a
- * shell, since a path with other letters is not used. */
+ * shell, since a path with other messages is not used. */
 static void remote_command(char *command, size_t size)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._+-";
@@ -451,7 +451,7 @@ static void remote_command(char *command, size_t size)
 }
 
 /* In the child: becomes ssh. */
-static void become_ssh(const struct job *l, const struct rank *r, struct ends *e)
+static void become_ssh(const struct job *l, const struct rank *r, struct pipe_ends *e)
 {
     char words[4096], command[4096], *args[SSH_WORDS_MAX + 3], *rest = words;
     int count = 0;
@@ -474,34 +474,34 @@ static void become_ssh(const struct job *l, const struct rank *r, struct ends *e
     _exit(127);
 }
 
-/* In the child: the other keepers' life lines must not live on here. */
-static void become_keeper(struct job *l, struct ends *e)
+/* In the child: the other host agents' life lines must not live on here. */
+static void become_host_agent(struct job *l, struct pipe_ends *e)
 {
     for (int i = 0; i < l->plan->count; i++) {
-        post_close(&l->ranks[i].down);
-        post_close(&l->ranks[i].up);
+        launch_stream_close(&l->ranks[i].down);
+        launch_stream_close(&l->ranks[i].up);
         if (l->ranks[i].err >= 0)
             close(l->ranks[i].err);
     }
     close(e->down[1]);
     close(e->up[0]);
-    _exit(keeper_serve(e->down[0], e->up[1]));
+    _exit(host_agent_serve(e->down[0], e->up[1]));
 }
 
-/* Everything the keeper must know before it starts the program, but the secret. */
+/* Everything the host agent must know before it starts the program, but the secret. */
 static bool send_setup(const struct job *l, struct rank *r, const char *dir)
 {
-    bool good = r->plan->host->local || post_add(&r->down, LETTER_DIR, dir, strlen(dir));
+    bool good = r->plan->host->local || launch_stream_add(&r->down, LAUNCH_DIR, dir, strlen(dir));
     for (char **var = r->plan->vars; good && *var; var++)
-        good = post_add(&r->down, LETTER_VAR, *var, strlen(*var));
+        good = launch_stream_add(&r->down, LAUNCH_VAR, *var, strlen(*var));
     for (char **arg = l->plan->args; good && *arg; arg++)
-        good = post_add(&r->down, LETTER_ARG, *arg, strlen(*arg));
+        good = launch_stream_add(&r->down, LAUNCH_ARG, *arg, strlen(*arg));
     return good;
 }
 
 static bool start(struct job *l, struct rank *r)
 {
-    struct ends e = {{-1, -1}, {-1, -1}, {-1, -1}};
+    struct pipe_ends e = {{-1, -1}, {-1, -1}, {-1, -1}};
     char dir[4096] = "/";
     bool local = r->plan->host->local;
     bool good = pipe_open(e.down) && pipe_open(e.up) && (local || pipe_open(e.err));
@@ -509,7 +509,7 @@ static bool start(struct job *l, struct rank *r)
     pid_t pid = good ? fork() : -1;
     if (pid == 0) {
         if (local)
-            become_keeper(l, &e);
+            become_host_agent(l, &e);
         become_ssh(l, r, &e);
     }
     if (pid < 0) {
@@ -517,10 +517,10 @@ static bool start(struct job *l, struct rank *r)
         ends_close(&e, -1);
         return false;
     }
-    r->keeper = pid;
+    r->agent = pid;
     r->phase = PHASE_STARTING;
-    post_init(&r->down, e.down[1]);
-    post_init(&r->up, e.up[0]);
+    launch_stream_init(&r->down, e.down[1]);
+    launch_stream_init(&r->up, e.up[0]);
     r->err = e.err[0];
     if (r->err >= 0)
         fcntl(r->err, F_SETFL, O_NONBLOCK);
@@ -568,10 +568,10 @@ static void read_input(struct job *l)
     if (got < 0 && (errno == EINTR || errno == EAGAIN))
         return;
     if (got > 0) {
-        l->input_asked = post_add(&l->ranks[0].down, LETTER_INPUT, bytes, (size_t)got);
+        l->input_asked = launch_stream_add(&l->ranks[0].down, LAUNCH_INPUT, bytes, (size_t)got);
     } else {
         l->input_open = false;
-        (void)post_add(&l->ranks[0].down, LETTER_INPUT_END, NULL, 0);
+        (void)launch_stream_add(&l->ranks[0].down, LAUNCH_INPUT_END, NULL, 0);
     }
 }
 
@@ -593,7 +593,8 @@ static void wait_for_events(struct job *l)
         struct rank *r = &l->ranks[i];
         polls[count++] = (struct pollfd){.fd = r->up.fd, .events = POLLIN};
         polls[count++] = (struct pollfd){.fd = r->err, .events = POLLIN};
-        polls[count++] = (struct pollfd){.fd = post_waiting(&r->down) ? r->down.fd : -1, .events = POLLOUT};
+        polls[count++] =
+            (struct pollfd){.fd = launch_stream_waiting(&r->down) ? r->down.fd : -1, .events = POLLOUT};
     }
     if (poll(polls, count, patience_ms(l)) <= 0)
         return;
@@ -602,11 +603,11 @@ static void wait_for_events(struct job *l)
     for (int i = 0; i < l->plan->count; i++) {
         struct rank *r = &l->ranks[i];
         if (polls[2 + 3 * i].revents)
-            hear_keeper(l, r);
+            hear_host_agent(l, r);
         if (polls[3 + 3 * i].revents)
             hear_ssh(l, r);
         if (polls[4 + 3 * i].revents)
-            post_flush(&r->down);
+            launch_stream_flush(&r->down);
     }
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keeper of one rank: a process between the launcher and the program, on the program's machine.
+/* The host agent of one rank: a process between the launcher and the program, on the program's machine.
  *
  * It starts the program in a process group of its own, passes standard input and signals down, output and
  * the end up, and sees to it that nothing is left behind. The launcher may vanish at any moment, by kill
- * -9 or with its network: then `in` ends, which no process can prevent, and the keeper ends the program.
+ * -9 or with its network: then `in` ends, which no process can prevent, and the host agent ends the program.
  * When the program ends, what remains of its group is asked to end too, and killed if it does not. Where
- * the system hands orphans to the keeper (os/leash.h), those who left the group are found and killed as
- * well; and should the keeper itself be killed, the program follows it there. */
+ * the system hands orphans to the host agent (os/leash.h), those who left the group are found and killed as
+ * well; and should the host agent itself be killed, the program follows it there. */
 #include "cli/keeper.h"
 
 #include <errno.h>
@@ -40,8 +40,8 @@
 #define CODE_NOT_FOUND 127
 #define CODE_NOT_RUN   126
 
-struct keeper {
-    struct post in, up;
+struct host_agent {
+    struct launch_stream in, up;
     int heard; /* signals */
     char **args;
     size_t arg_count;
@@ -66,12 +66,12 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
-static bool group_is_empty(const struct keeper *k)
+static bool group_is_empty(const struct host_agent *k)
 {
     return kill(-k->program, 0) != 0 && errno == ESRCH;
 }
 
-static void group_signal(const struct keeper *k, int number)
+static void group_signal(const struct host_agent *k, int number)
 {
     if (k->program > 0)
         kill(-k->program, number);
@@ -79,7 +79,7 @@ static void group_signal(const struct keeper *k, int number)
         kill(-k->program, SIGCONT); /* a stopped one would not hear it */
 }
 
-static void stop(struct keeper *k, uint64_t patience_ns)
+static void stop(struct host_agent *k, uint64_t patience_ns)
 {
     uint64_t kill_ns = clock_real() + patience_ns;
     if (!k->stopping)
@@ -89,10 +89,10 @@ static void stop(struct keeper *k, uint64_t patience_ns)
     k->stopping = true;
 }
 
-static void abandon(struct keeper *k)
+static void abandon(struct host_agent *k)
 {
-    post_close(&k->in);
-    post_close(&k->up);
+    launch_stream_close(&k->in);
+    launch_stream_close(&k->up);
     stop(k, ABANDONED_NS);
 }
 
@@ -126,13 +126,13 @@ static void sweep(void)
 
 /* ---- the start ---- */
 
-static void fail(struct keeper *k, int code, const char *what, const char *name, int reason)
+static void fail(struct host_agent *k, int code, const char *what, const char *name, int reason)
 {
     char text[1024];
     text[0] = (char)code;
     int len = snprintf(text + 1, sizeof text - 1, "%s '%.800s': %s", what, name, strerror(reason));
-    if (!post_add(&k->up, LETTER_FAILED, text, 1 + (size_t)len))
-        post_close(&k->up);
+    if (!launch_stream_add(&k->up, LAUNCH_FAILED, text, 1 + (size_t)len))
+        launch_stream_close(&k->up);
     k->answered = true;
 }
 
@@ -148,12 +148,12 @@ static bool pipes_open(struct pipes *p, bool has_input)
 }
 
 /* In the child. Only what is safe between fork and exec. */
-static void become(struct keeper *k, struct pipes *p, int keeper)
+static void become(struct host_agent *k, struct pipes *p, int agent)
 {
     int reason = 0;
     setpgid(0, 0);
     signals_reset();
-    if (!leash_tie(keeper))
+    if (!leash_tie(agent))
         _exit(CODE_NOT_RUN);
     if (dup2(p->input[0], STDIN_FILENO) < 0 || dup2(p->out[1], STDOUT_FILENO) < 0 ||
         dup2(p->err[1], STDERR_FILENO) < 0)
@@ -178,14 +178,14 @@ static void tell_gloo(void)
         setenv("GLOO_SOCKET_IFNAME", interface, 1);
 }
 
-static void start(struct keeper *k, bool has_input)
+static void start(struct host_agent *k, bool has_input)
 {
     struct pipes p = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
-    int keeper = (int)getpid(), reason = 0;
+    int agent = (int)getpid(), reason = 0;
     tell_gloo();
     pid_t pid = pipes_open(&p, has_input) ? fork() : -1;
     if (pid == 0)
-        become(k, &p, keeper);
+        become(k, &p, agent);
     reason = pid < 0 ? errno : 0;
     if (pid > 0) {
         setpgid(pid, pid); /* whoever of us comes first */
@@ -212,11 +212,11 @@ static void start(struct keeper *k, bool has_input)
     unsigned char bytes[4];
     for (int i = 0; i < 4; i++)
         bytes[i] = (unsigned char)((unsigned)pid >> 8 * i);
-    if (!post_add(&k->up, LETTER_PID, bytes, sizeof bytes))
+    if (!launch_stream_add(&k->up, LAUNCH_PID, bytes, sizeof bytes))
         abandon(k);
 }
 
-/* ---- letters from the launcher ---- */
+/* ---- messages from the launcher ---- */
 
 static char *copy_text(const struct launch_message *m)
 {
@@ -228,7 +228,7 @@ static char *copy_text(const struct launch_message *m)
     return text;
 }
 
-static bool add_arg(struct keeper *k, char *text)
+static bool add_arg(struct host_agent *k, char *text)
 {
     char **args = k->arg_count < ARGS_MAX ? realloc(k->args, (k->arg_count + 2) * sizeof *args) : NULL;
     if (!args)
@@ -240,13 +240,13 @@ static bool add_arg(struct keeper *k, char *text)
 }
 
 /* Directory, variables and arguments. false: they cannot be taken. */
-static bool take_setup(struct keeper *k, const struct launch_message *m)
+static bool take_setup(struct host_agent *k, const struct launch_message *m)
 {
     char *text = copy_text(m), *equals = text ? strchr(text, '=') : NULL;
     bool good = text != NULL;
-    if (good && m->kind == LETTER_ARG)
+    if (good && m->kind == LAUNCH_ARG)
         return add_arg(k, text) || (free(text), false);
-    if (good && m->kind == LETTER_VAR) {
+    if (good && m->kind == LAUNCH_VAR) {
         if (equals)
             *equals = 0;
         good = equals && setenv(text, equals + 1, 1) == 0;
@@ -259,13 +259,13 @@ static bool take_setup(struct keeper *k, const struct launch_message *m)
 
 /* The token goes into a file without a name, and is nowhere else then. What a login may have set here is not
  * this job's. */
-static bool take_secret(struct keeper *k, const struct launch_message *m)
+static bool take_secret(struct host_agent *k, const struct launch_message *m)
 {
     char number[16];
     if (k->secret >= 0)
         return false;
     int status = memory_file_make(m->bytes, m->len, &k->secret);
-    post_wipe(&k->in);
+    launch_stream_wipe(&k->in);
     snprintf(number, sizeof number, "%d", k->secret);
     if (status || unsetenv("HEARTH_SECRET") || unsetenv("HEARTH_SECRET_FILE") ||
         setenv("HEARTH_SECRET_FD", number, 1))
@@ -274,7 +274,7 @@ static bool take_secret(struct keeper *k, const struct launch_message *m)
 }
 
 /* false: the one before has not been taken yet. */
-static bool take_input(struct keeper *k, const struct launch_message *m)
+static bool take_input(struct host_agent *k, const struct launch_message *m)
 {
     if (k->at < k->len || k->input_ends)
         return false;
@@ -284,29 +284,29 @@ static bool take_input(struct keeper *k, const struct launch_message *m)
     return true;
 }
 
-/* false: no letter of ours, so whoever sends is no launcher. */
-static bool take_letter(struct keeper *k, const struct letter *letter)
+/* false: no message of ours, so whoever sends is no launcher. */
+static bool take_launch(struct host_agent *k, const struct launch_frame *frame)
 {
     struct launch_message m;
-    if (!launch_message_read(letter, &m))
+    if (!launch_message_read(frame, &m))
         return false;
     switch (m.kind) {
-    case LETTER_DIR:
-    case LETTER_VAR:
-    case LETTER_ARG:
+    case LAUNCH_DIR:
+    case LAUNCH_VAR:
+    case LAUNCH_ARG:
         return k->program > 0 || k->answered || take_setup(k, &m);
-    case LETTER_SECRET:
+    case LAUNCH_SECRET:
         return k->program > 0 || k->answered || take_secret(k, &m);
-    case LETTER_GO:
+    case LAUNCH_GO:
         if (k->arg_count > 0 && k->program == 0 && !k->answered)
             start(k, m.number == 1);
         return k->arg_count > 0;
-    case LETTER_SIGNAL:
-        group_signal(k, pass_number((enum letter_signal)m.number));
+    case LAUNCH_SIGNAL:
+        group_signal(k, pass_number((enum launch_signal)m.number));
         return true;
-    case LETTER_INPUT:
+    case LAUNCH_INPUT:
         return take_input(k, &m);
-    case LETTER_INPUT_END:
+    case LAUNCH_INPUT_END:
         k->input_ends = true;
         return true;
     default:
@@ -314,14 +314,14 @@ static bool take_letter(struct keeper *k, const struct letter *letter)
     }
 }
 
-static void hear_launcher(struct keeper *k)
+static void hear_launcher(struct host_agent *k)
 {
-    struct letter letter;
-    int state = post_read(&k->in), more = 0;
+    struct launch_frame frame;
+    int state = launch_stream_read(&k->in), more = 0;
     if (state == 0)
         return;
-    while (k->in.fd >= 0 && (more = post_next(&k->in, &letter)) == 1) {
-        if (!take_letter(k, &letter))
+    while (k->in.fd >= 0 && (more = launch_stream_next(&k->in, &frame)) == 1) {
+        if (!take_launch(k, &frame))
             more = -1;
         if (more < 0)
             break;
@@ -332,7 +332,7 @@ static void hear_launcher(struct keeper *k)
 
 /* ---- the program ---- */
 
-static void feed(struct keeper *k)
+static void feed(struct host_agent *k)
 {
     if (k->at < k->len) {
         ssize_t sent = k->input >= 0 ? write(k->input, k->wait + k->at, k->len - k->at) : -1;
@@ -342,7 +342,7 @@ static void feed(struct keeper *k)
             close_fd(&k->input);
         k->at = sent < 0 ? k->len : k->at + (size_t)sent;
         unsigned char more = k->input >= 0;
-        if (k->at == k->len && !post_add(&k->up, LETTER_TAKEN, &more, 1))
+        if (k->at == k->len && !launch_stream_add(&k->up, LAUNCH_TAKEN, &more, 1))
             abandon(k);
     }
     if (k->input_ends && k->at == k->len)
@@ -350,7 +350,7 @@ static void feed(struct keeper *k)
 }
 
 /* Reads once. false: nothing there now, or closed. */
-static bool carry(struct keeper *k, int *fd, int kind)
+static bool carry(struct host_agent *k, int *fd, int kind)
 {
     char bytes[OUTPUT_MAX];
     ssize_t got = *fd >= 0 ? read(*fd, bytes, sizeof bytes) : 0;
@@ -360,22 +360,22 @@ static bool carry(struct keeper *k, int *fd, int kind)
         return false;
     if (got <= 0)
         close_fd(fd);
-    else if (!post_add(&k->up, kind, bytes, (size_t)got))
+    else if (!launch_stream_add(&k->up, kind, bytes, (size_t)got))
         abandon(k);
     return got > 0;
 }
 
 /* What the pipes hold when the program is gone: no more than a pipe can hold, though others may still
  * write. */
-static void carry_rest(struct keeper *k)
+static void carry_rest(struct host_agent *k)
 {
-    for (int i = 0; i < 64 && carry(k, &k->out, LETTER_OUT); i++) {
+    for (int i = 0; i < 64 && carry(k, &k->out, LAUNCH_OUT); i++) {
     }
-    for (int i = 0; i < 64 && carry(k, &k->err, LETTER_ERR); i++) {
+    for (int i = 0; i < 64 && carry(k, &k->err, LAUNCH_ERR); i++) {
     }
 }
 
-static void reap(struct keeper *k)
+static void reap(struct host_agent *k)
 {
     int status;
     pid_t pid;
@@ -387,14 +387,14 @@ static void reap(struct keeper *k)
         k->ended = true;
         k->answered = true;
         carry_rest(k);
-        if (!post_add(&k->up, LETTER_END, end, sizeof end))
-            post_close(&k->up);
+        if (!launch_stream_add(&k->up, LAUNCH_END, end, sizeof end))
+            launch_stream_close(&k->up);
         if (!group_is_empty(k))
             stop(k, LEFT_BEHIND_NS);
     }
 }
 
-static void hear_signals(struct keeper *k)
+static void hear_signals(struct host_agent *k)
 {
     for (int number; (number = signals_next());) {
         if (number == SIGCHLD)
@@ -406,7 +406,7 @@ static void hear_signals(struct keeper *k)
 
 /* ---- the loop ---- */
 
-static bool is_done(const struct keeper *k)
+static bool is_done(const struct host_agent *k)
 {
     if (k->program == 0)
         return k->answered || k->in.fd < 0;
@@ -414,7 +414,7 @@ static bool is_done(const struct keeper *k)
 }
 
 /* -1: nothing but events. */
-static int patience_ms(struct keeper *k)
+static int patience_ms(struct host_agent *k)
 {
     if (!k->stopping)
         return -1;
@@ -423,9 +423,9 @@ static int patience_ms(struct keeper *k)
     return LOOK_MS;
 }
 
-static void turn(struct keeper *k)
+static void turn(struct host_agent *k)
 {
-    bool room = post_waiting(&k->up) < UP_WAITING_MAX;
+    bool room = launch_stream_waiting(&k->up) < UP_WAITING_MAX;
     bool feeding = k->at < k->len || k->input_ends;
     struct pollfd polls[] = {
         {.fd = k->heard, .events = POLLIN},
@@ -433,7 +433,7 @@ static void turn(struct keeper *k)
         {.fd = room ? k->out : -1, .events = POLLIN},
         {.fd = room ? k->err : -1, .events = POLLIN},
         {.fd = feeding ? k->input : -1, .events = POLLOUT},
-        {.fd = post_waiting(&k->up) ? k->up.fd : -1, .events = POLLOUT},
+        {.fd = launch_stream_waiting(&k->up) ? k->up.fd : -1, .events = POLLOUT},
     };
     if (poll(polls, sizeof polls / sizeof *polls, patience_ms(k)) < 0 && errno != EINTR)
         abandon(k);
@@ -441,34 +441,34 @@ static void turn(struct keeper *k)
     if (polls[1].revents)
         hear_launcher(k);
     if (polls[2].revents)
-        carry(k, &k->out, LETTER_OUT);
+        carry(k, &k->out, LAUNCH_OUT);
     if (polls[3].revents)
-        carry(k, &k->err, LETTER_ERR);
+        carry(k, &k->err, LAUNCH_ERR);
     feed(k);
-    post_flush(&k->up);
+    launch_stream_flush(&k->up);
     if (k->up.fd < 0 && k->in.fd >= 0)
         abandon(k); /* it hears no more, so it is gone */
 }
 
 /* What is still to be said; the launcher reads it or is gone. */
-static void finish(struct keeper *k)
+static void finish(struct host_agent *k)
 {
     sweep();
     carry_rest(k);
     k->program = 0; /* its number may be another's from now on */
-    while (k->up.fd >= 0 && post_waiting(&k->up) > 0) {
+    while (k->up.fd >= 0 && launch_stream_waiting(&k->up) > 0) {
         struct pollfd polls[] = {{.fd = k->up.fd, .events = POLLOUT}, {.fd = k->in.fd, .events = POLLIN}};
         (void)poll(polls, 2, -1);
         if (polls[1].revents)
             hear_launcher(k);
-        post_flush(&k->up);
+        launch_stream_flush(&k->up);
     }
     close_fd(&k->out);
     close_fd(&k->err);
     close_fd(&k->input);
     close_fd(&k->secret);
-    post_close(&k->up);
-    post_close(&k->in);
+    launch_stream_close(&k->up);
+    launch_stream_close(&k->in);
     for (size_t i = 0; i < k->arg_count; i++)
         free(k->args[i]);
     free(k->args);
@@ -476,7 +476,7 @@ static void finish(struct keeper *k)
 
 /* The descriptors above the standard ones, which then lead nowhere: neither the launcher's input nor its
  * output may be held open by us. */
-static bool settle(struct keeper *k, int in, int up)
+static bool settle(struct host_agent *k, int in, int up)
 {
     int in_high = fcntl(in, F_DUPFD_CLOEXEC, 3), up_high = fcntl(up, F_DUPFD_CLOEXEC, 3);
     int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -487,15 +487,15 @@ static bool settle(struct keeper *k, int in, int up)
     dup2(nowhere, STDIN_FILENO);
     dup2(nowhere, STDOUT_FILENO);
     close(nowhere);
-    post_init(&k->in, in_high);
-    post_init(&k->up, up_high);
+    launch_stream_init(&k->in, in_high);
+    launch_stream_init(&k->up, up_high);
     return true;
 }
 
-int keeper_serve(int in, int up)
+int host_agent_serve(int in, int up)
 {
     static const int heard[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT};
-    struct keeper k = {.out = -1, .err = -1, .input = -1, .secret = -1};
+    struct host_agent k = {.out = -1, .err = -1, .input = -1, .secret = -1};
     signals_reset();
     signal(SIGPIPE, SIG_IGN);
     setsid(); /* the terminal's signals come once, by the launcher */
@@ -503,7 +503,7 @@ int keeper_serve(int in, int up)
     k.heard = signals_open(heard, sizeof heard / sizeof *heard);
     if (k.heard < 0 || !settle(&k, in, up))
         return EXIT_FAILED_CHECK;
-    if (!post_add(&k.up, LETTER_HELLO, POST_GREETING, strlen(POST_GREETING)))
+    if (!launch_stream_add(&k.up, LAUNCH_HELLO, LAUNCH_STREAM_GREETING, strlen(LAUNCH_STREAM_GREETING)))
         abandon(&k);
     while (!is_done(&k))
         turn(&k);

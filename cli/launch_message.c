@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Letters between the launcher and its host agents: the lengths and values that each kind may have. */
+/* Messages between the launcher and its host agents: the lengths and values that each kind may have. */
 #include "cli/launch_message.h"
 
 #include <limits.h>
@@ -17,43 +17,43 @@ struct bounds {
 static bool bounds_of(int kind, struct bounds *out)
 {
     switch (kind) {
-    case LETTER_DIR:
-        *out = (struct bounds){1, LETTER_MAX};
+    case LAUNCH_DIR:
+        *out = (struct bounds){1, LAUNCH_CONTENT_MAX};
         return true;
-    case LETTER_VAR:
-        *out = (struct bounds){2, LETTER_MAX};
+    case LAUNCH_VAR:
+        *out = (struct bounds){2, LAUNCH_CONTENT_MAX};
         return true;
-    case LETTER_ARG:
-        *out = (struct bounds){0, LETTER_MAX};
+    case LAUNCH_ARG:
+        *out = (struct bounds){0, LAUNCH_CONTENT_MAX};
         return true;
-    case LETTER_SECRET:
+    case LAUNCH_SECRET:
         *out = (struct bounds){1, SECRET_TOKEN_MAX - 1};
         return true;
-    case LETTER_INPUT:
+    case LAUNCH_INPUT:
         *out = (struct bounds){1, INPUT_MAX};
         return true;
-    case LETTER_INPUT_END:
+    case LAUNCH_INPUT_END:
         *out = (struct bounds){0, 0};
         return true;
-    case LETTER_GO:
-    case LETTER_SIGNAL:
-    case LETTER_TAKEN:
+    case LAUNCH_GO:
+    case LAUNCH_SIGNAL:
+    case LAUNCH_TAKEN:
         *out = (struct bounds){1, 1};
         return true;
-    case LETTER_HELLO:
-        *out = (struct bounds){sizeof POST_GREETING - 1, sizeof POST_GREETING - 1};
+    case LAUNCH_HELLO:
+        *out = (struct bounds){sizeof LAUNCH_STREAM_GREETING - 1, sizeof LAUNCH_STREAM_GREETING - 1};
         return true;
-    case LETTER_PID:
+    case LAUNCH_PID:
         *out = (struct bounds){4, 4};
         return true;
-    case LETTER_OUT:
-    case LETTER_ERR:
+    case LAUNCH_OUT:
+    case LAUNCH_ERR:
         *out = (struct bounds){0, OUTPUT_MAX};
         return true;
-    case LETTER_FAILED:
-        *out = (struct bounds){1, LETTER_MAX};
+    case LAUNCH_FAILED:
+        *out = (struct bounds){1, LAUNCH_CONTENT_MAX};
         return true;
-    case LETTER_END:
+    case LAUNCH_END:
         *out = (struct bounds){2, 2};
         return true;
     default:
@@ -64,16 +64,16 @@ static bool bounds_of(int kind, struct bounds *out)
 static bool number_good(const struct launch_message *m)
 {
     switch (m->kind) {
-    case LETTER_GO:
-    case LETTER_TAKEN:
+    case LAUNCH_GO:
+    case LAUNCH_TAKEN:
         return m->number <= 1;
-    case LETTER_SIGNAL:
+    case LAUNCH_SIGNAL:
         return m->number < PASS_COUNT;
-    case LETTER_PID:
+    case LAUNCH_PID:
         return m->number > 1;
-    case LETTER_FAILED:
+    case LAUNCH_FAILED:
         return m->number > 0;
-    case LETTER_END:
+    case LAUNCH_END:
         return m->signal <= SIGNAL_MAX;
     default:
         return true;
@@ -89,36 +89,36 @@ static void take_reason(const char *bytes, size_t len, char reason[static LAUNCH
     reason[len] = 0;
 }
 
-static bool content_good(const struct letter *letter)
+static bool content_good(const struct launch_frame *frame)
 {
-    switch (letter->kind) {
-    case LETTER_DIR:
-    case LETTER_VAR:
-    case LETTER_ARG:
-        return letter->len == 0 || !memchr(letter->content, 0, letter->len);
-    case LETTER_HELLO:
-        return memcmp(letter->content, POST_GREETING, letter->len) == 0;
+    switch (frame->kind) {
+    case LAUNCH_DIR:
+    case LAUNCH_VAR:
+    case LAUNCH_ARG:
+        return frame->len == 0 || !memchr(frame->content, 0, frame->len);
+    case LAUNCH_HELLO:
+        return memcmp(frame->content, LAUNCH_STREAM_GREETING, frame->len) == 0;
     default:
         return true;
     }
 }
 
-static void take_numbers(const struct letter *letter, struct launch_message *out)
+static void take_numbers(const struct launch_frame *frame, struct launch_message *out)
 {
-    const unsigned char *c = letter->content;
+    const unsigned char *c = frame->content;
     uint32_t pid = 0;
-    switch (letter->kind) {
-    case LETTER_GO:
-    case LETTER_TAKEN:
-    case LETTER_SIGNAL:
-    case LETTER_FAILED:
+    switch (frame->kind) {
+    case LAUNCH_GO:
+    case LAUNCH_TAKEN:
+    case LAUNCH_SIGNAL:
+    case LAUNCH_FAILED:
         out->number = c[0];
         break;
-    case LETTER_END:
+    case LAUNCH_END:
         out->number = c[0];
         out->signal = c[1];
         break;
-    case LETTER_PID:
+    case LAUNCH_PID:
         for (int i = 0; i < 4; i++)
             pid |= (uint32_t)c[i] << 8 * i;
         out->number = pid <= INT_MAX ? (int)pid : 0;
@@ -128,20 +128,20 @@ static void take_numbers(const struct letter *letter, struct launch_message *out
     }
 }
 
-bool launch_message_read(const struct letter *letter, struct launch_message *out)
+bool launch_message_read(const struct launch_frame *frame, struct launch_message *out)
 {
     struct bounds bounds;
-    *out = (struct launch_message){.kind = letter->kind};
-    if (!bounds_of(letter->kind, &bounds)) {
-        out->kind = LETTER_NONE;
+    *out = (struct launch_message){.kind = frame->kind};
+    if (!bounds_of(frame->kind, &bounds)) {
+        out->kind = LAUNCH_NONE;
         return true;
     }
-    if (letter->len < bounds.min || letter->len > bounds.max || !content_good(letter))
+    if (frame->len < bounds.min || frame->len > bounds.max || !content_good(frame))
         return false;
-    out->bytes = (const char *)letter->content;
-    out->len = letter->len;
-    take_numbers(letter, out);
-    if (letter->kind == LETTER_FAILED)
+    out->bytes = (const char *)frame->content;
+    out->len = frame->len;
+    take_numbers(frame, out);
+    if (frame->kind == LAUNCH_FAILED)
         take_reason(out->bytes + 1, out->len - 1, out->reason);
     return number_good(out);
 }

@@ -13,7 +13,7 @@ static const int heard[] = {SIGINT, SIGTERM, SIGHUP};
 
 static void listen_main(void *arg)
 {
-    struct leaving *l = arg;
+    struct interrupt *l = arg;
     while (!atomic_load(&l->over)) {
         struct pollfd item = {.fd = l->heard, .events = POLLIN};
         (void)poll(&item, 1, LOOK_MS);
@@ -25,9 +25,9 @@ static void listen_main(void *arg)
     }
 }
 
-bool leaving_begin(struct leaving *l, hearth_node *node)
+bool interrupt_begin(struct interrupt *l, hearth_node *node)
 {
-    *l = (struct leaving){.node = node};
+    *l = (struct interrupt){.node = node};
     l->heard = signals_open(heard, sizeof heard / sizeof *heard);
     if (l->heard >= 0 && thread_start(&l->thread, "hearth-leave", listen_main, l) == HEARTH_OK)
         return true;
@@ -35,12 +35,12 @@ bool leaving_begin(struct leaving *l, hearth_node *node)
     return false;
 }
 
-bool leaving_asked(struct leaving *l)
+bool interrupt_asked(struct interrupt *l)
 {
     return atomic_load(&l->number) != 0;
 }
 
-int leaving_end(struct leaving *l)
+int interrupt_end(struct interrupt *l)
 {
     atomic_store(&l->over, true);
     thread_join(&l->thread);

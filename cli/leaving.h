@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A command that waits for other machines is left by Ctrl-C in good order: it says goodbye to the cluster. */
-#ifndef CLI_LEAVING_H
-#define CLI_LEAVING_H
+#ifndef CLI_INTERRUPT_H
+#define CLI_INTERRUPT_H
 
 #include <stdatomic.h>
 
@@ -9,7 +9,7 @@
 
 #include "os/thread.h"
 
-struct leaving {
+struct interrupt {
     hearth_node *node;
     int heard;
     struct thread thread;
@@ -18,9 +18,9 @@ struct leaving {
 };
 
 /* From now on SIGINT, SIGTERM and SIGHUP interrupt what waits at the node. False: no thread or descriptor. */
-bool leaving_begin(struct leaving *leaving, hearth_node *node);
-bool leaving_asked(struct leaving *leaving); /* one has come */
+bool interrupt_begin(struct interrupt *interrupt, hearth_node *node);
+bool interrupt_asked(struct interrupt *interrupt); /* one has come */
 /* From now on they end the process again. The signal that came; 0: none. */
-int leaving_end(struct leaving *leaving);
+int interrupt_end(struct interrupt *interrupt);
 
 #endif

@@ -86,7 +86,7 @@ static void watch(struct finder *finder, struct look *look, uint64_t start_ns)
     progress_hide(&bar);
 }
 
-int look_around(struct look *look, struct error *error)
+int network_scan(struct look *look, struct error *error)
 {
     struct heap heap;
     struct finder *finder = NULL;

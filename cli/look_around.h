@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Looks for nodes by itself, for as long as somebody waits: where no node runs that could be asked. */
-#ifndef CLI_LOOK_AROUND_H
-#define CLI_LOOK_AROUND_H
+#ifndef CLI_NETWORK_SCAN_H
+#define CLI_NETWORK_SCAN_H
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -22,6 +22,6 @@ struct look {
     json_t *nodes;  /* as in docs/man/hearth.1, STATUS; the caller's */
     json_t *seeded; /* addresses of seeds; the caller's */
 };
-int MUST_CHECK look_around(struct look *look, struct error *error);
+int MUST_CHECK network_scan(struct look *look, struct error *error);
 
 #endif

@@ -91,7 +91,7 @@ static void add_row(float *restrict target, float a, const float *restrict row)
 }
 
 /* Numbers that stand `stride` apart. */
-struct factors {
+struct mlp_factors {
     const float *at;
     size_t stride;
 };
@@ -99,7 +99,7 @@ struct factors {
 /* target += sum over k of a[k] * rows[k], of MLP_BLOCK columns of rows that are `width` long. Four rows a
  * pass: one load and store of the target for four products. Rows with factor 0 are left out, which for images
  * is about every second. */
-static void add_rows(float *restrict target, struct factors a, const float *restrict rows, size_t width,
+static void add_rows(float *restrict target, struct mlp_factors a, const float *restrict rows, size_t width,
                      size_t count)
 {
     size_t k = 0;
@@ -143,7 +143,7 @@ static void forward_block(const struct mlp *mlp, const float *params, size_t col
         size_t rows = mlp->in - k < ROWS_BLOCK ? mlp->in - k : ROWS_BLOCK;
         for (size_t b = 0; b < batch; b++)
             add_rows(work->hidden + b * mlp->hidden + column,
-                     (struct factors){work->input + b * mlp->in + k, 1}, weights + k * mlp->hidden,
+                     (struct mlp_factors){work->input + b * mlp->in + k, 1}, weights + k * mlp->hidden,
                      mlp->hidden, rows);
     }
 }
@@ -210,7 +210,7 @@ static void backward_output(const struct mlp *mlp, size_t batch, const struct ml
     float *bias = gradient + mlp_shape(mlp, MLP_BIAS2).offset;
     for (size_t o = 0; o < mlp->out; o++) {
         for (size_t column = 0; column < mlp->hidden; column += MLP_BLOCK)
-            add_rows(weights + o * mlp->hidden + column, (struct factors){work->output + o, mlp->out},
+            add_rows(weights + o * mlp->hidden + column, (struct mlp_factors){work->output + o, mlp->out},
                      work->hidden + column, mlp->hidden, batch);
         for (size_t b = 0; b < batch; b++)
             bias[o] += work->output[b * mlp->out + o];
@@ -226,14 +226,14 @@ static void backward_block(const struct mlp *mlp, const float *params, size_t co
     float *bias1 = gradient + mlp_shape(mlp, MLP_BIAS1).offset + column;
     for (size_t b = 0; b < batch; b++) {
         float back[MLP_BLOCK] = {0}, *slope = work->slope + b * mlp->hidden + column;
-        add_rows(back, (struct factors){work->output + b * mlp->out, 1}, weights2, mlp->hidden, mlp->out);
+        add_rows(back, (struct mlp_factors){work->output + b * mlp->out, 1}, weights2, mlp->hidden, mlp->out);
         for (int j = 0; j < MLP_BLOCK; j++)
             slope[j] *= back[j];
         add_row(bias1, 1, slope);
     }
     for (size_t k = 0; k < mlp->in; k++)
-        add_rows(weights1 + k * mlp->hidden, (struct factors){work->input + k, mlp->in}, work->slope + column,
-                 mlp->hidden, batch);
+        add_rows(weights1 + k * mlp->hidden, (struct mlp_factors){work->input + k, mlp->in},
+                 work->slope + column, mlp->hidden, batch);
 }
 
 double mlp_gradient(const struct mlp *mlp, const float *params, const uint8_t *labels, size_t batch,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Letters between the launcher and the keepers of its ranks, over pipes or ssh. */
+/* Messages between the launcher and the host agents of its ranks, over pipes or ssh. */
 #include "cli/post.h"
 
 #include <errno.h>
@@ -18,137 +18,137 @@ static const int numbers[PASS_COUNT] = {
     [PASS_INT] = SIGINT,   [PASS_TERM] = SIGTERM, [PASS_HUP] = SIGHUP,   [PASS_USR1] = SIGUSR1,
     [PASS_USR2] = SIGUSR2, [PASS_TSTP] = SIGTSTP, [PASS_CONT] = SIGCONT, [PASS_KILL] = SIGKILL};
 
-int pass_number(enum letter_signal place)
+int pass_number(enum launch_signal place)
 {
     return numbers[place];
 }
 
-enum letter_signal pass_place(int number)
+enum launch_signal pass_place(int number)
 {
     int place = 0;
     while (place < PASS_COUNT && numbers[place] != number)
         place++;
-    return (enum letter_signal)place;
+    return (enum launch_signal)place;
 }
 
-void post_init(struct post *post, int fd)
+void launch_stream_init(struct launch_stream *stream, int fd)
 {
-    *post = (struct post){.fd = fd};
+    *stream = (struct launch_stream){.fd = fd};
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
-static void drop(struct post *post)
+static void drop(struct launch_stream *stream)
 {
-    if (post->data)
-        wipe(post->data, post->cap);
-    free(post->data);
+    if (stream->data)
+        wipe(stream->data, stream->cap);
+    free(stream->data);
 }
 
-void post_close(struct post *post)
+void launch_stream_close(struct launch_stream *stream)
 {
-    if (post->fd >= 0)
-        close(post->fd);
-    drop(post);
-    *post = (struct post){.fd = -1};
+    if (stream->fd >= 0)
+        close(stream->fd);
+    drop(stream);
+    *stream = (struct launch_stream){.fd = -1};
 }
 
-size_t post_waiting(const struct post *post)
+size_t launch_stream_waiting(const struct launch_stream *stream)
 {
-    return post->len - post->at;
+    return stream->len - stream->at;
 }
 
 /* Room for `more` bytes at the end. */
-static bool post_grow(struct post *post, size_t more, size_t max)
+static bool launch_stream_grow(struct launch_stream *stream, size_t more, size_t max)
 {
-    if (post->at > 0) {
-        memmove(post->data, post->data + post->at, post_waiting(post));
-        post->len -= post->at;
-        post->at = 0;
+    if (stream->at > 0) {
+        memmove(stream->data, stream->data + stream->at, launch_stream_waiting(stream));
+        stream->len -= stream->at;
+        stream->at = 0;
     }
-    if (post->len + more > max)
+    if (stream->len + more > max)
         return false;
-    if (post->len + more <= post->cap)
+    if (stream->len + more <= stream->cap)
         return true;
-    size_t cap = post->cap ? post->cap : 4096;
-    while (cap < post->len + more)
+    size_t cap = stream->cap ? stream->cap : 4096;
+    while (cap < stream->len + more)
         cap *= 2;
     unsigned char *data = malloc(cap); /* realloc would leave what it had, unwiped */
     if (!data)
         return false;
-    if (post->len > 0)
-        memcpy(data, post->data, post->len);
-    drop(post);
-    post->data = data;
-    post->cap = cap;
+    if (stream->len > 0)
+        memcpy(data, stream->data, stream->len);
+    drop(stream);
+    stream->data = data;
+    stream->cap = cap;
     return true;
 }
 
-bool post_add(struct post *post, int kind, const void *content, size_t len)
+bool launch_stream_add(struct launch_stream *stream, int kind, const void *content, size_t len)
 {
-    if (post->fd < 0)
+    if (stream->fd < 0)
         return true; /* nobody reads it any more, which is noticed elsewhere */
-    if (len > LETTER_MAX || !post_grow(post, HEAD + len, POST_QUEUE_MAX))
+    if (len > LAUNCH_CONTENT_MAX || !launch_stream_grow(stream, HEAD + len, LAUNCH_STREAM_QUEUE_MAX))
         return false;
-    unsigned char *head = post->data + post->len;
+    unsigned char *head = stream->data + stream->len;
     head[0] = (unsigned char)kind;
     for (int i = 0; i < 3; i++)
         head[1 + i] = (unsigned char)(len >> 8 * i);
     if (len > 0)
         memcpy(head + HEAD, content, len);
-    post->len += HEAD + len;
-    post->secret = post->secret || kind == LETTER_SECRET;
-    post_flush(post);
+    stream->len += HEAD + len;
+    stream->secret = stream->secret || kind == LAUNCH_SECRET;
+    launch_stream_flush(stream);
     return true;
 }
 
-void post_wipe(struct post *post)
+void launch_stream_wipe(struct launch_stream *stream)
 {
-    if (!post->data)
+    if (!stream->data)
         return;
-    wipe(post->data, post->at);
-    wipe(post->data + post->len, post->cap - post->len);
+    wipe(stream->data, stream->at);
+    wipe(stream->data + stream->len, stream->cap - stream->len);
 }
 
-void post_flush(struct post *post)
+void launch_stream_flush(struct launch_stream *stream)
 {
-    while (post->fd >= 0 && post_waiting(post) > 0) {
-        ssize_t sent = write(post->fd, post->data + post->at, post_waiting(post));
+    while (stream->fd >= 0 && launch_stream_waiting(stream) > 0) {
+        ssize_t sent = write(stream->fd, stream->data + stream->at, launch_stream_waiting(stream));
         if (sent >= 0)
-            post->at += (size_t)sent;
+            stream->at += (size_t)sent;
         else if (errno == EAGAIN || errno == EWOULDBLOCK)
             return;
         else if (errno != EINTR)
-            post_close(post);
+            launch_stream_close(stream);
     }
-    if (post->secret)
-        post_wipe(post);
-    post->secret = false;
+    if (stream->secret)
+        launch_stream_wipe(stream);
+    stream->secret = false;
 }
 
-int post_read(struct post *post)
+int launch_stream_read(struct launch_stream *stream)
 {
-    if (post->fd < 0 || !post_grow(post, READ_MAX, LETTER_MAX + HEAD + READ_MAX))
+    if (stream->fd < 0 || !launch_stream_grow(stream, READ_MAX, LAUNCH_CONTENT_MAX + HEAD + READ_MAX))
         return -1;
-    ssize_t got = read(post->fd, post->data + post->len, READ_MAX);
+    ssize_t got = read(stream->fd, stream->data + stream->len, READ_MAX);
     if (got > 0)
-        post->len += (size_t)got;
+        stream->len += (size_t)got;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return 0;
     return got > 0 ? 1 : -1;
 }
 
-int post_next(struct post *post, struct letter *letter)
+int launch_stream_next(struct launch_stream *stream, struct launch_frame *frame)
 {
-    if (post_waiting(post) < HEAD)
+    if (launch_stream_waiting(stream) < HEAD)
         return 0;
-    const unsigned char *head = post->data + post->at;
+    const unsigned char *head = stream->data + stream->at;
     size_t len = (size_t)head[1] | (size_t)head[2] << 8 | (size_t)head[3] << 16;
-    *letter = (struct letter){head[0], head + HEAD, len};
-    if (len > LETTER_MAX)
+    *frame = (struct launch_frame){head[0], head + HEAD, len};
+    if (len > LAUNCH_CONTENT_MAX)
         return -1;
-    if (post_waiting(post) < HEAD + len)
+    if (launch_stream_waiting(stream) < HEAD + len)
         return 0;
-    post->at += HEAD + len;
+    stream->at += HEAD + len;
     return 1;
 }
 

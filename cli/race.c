@@ -38,7 +38,7 @@ struct runner {
 
 void race_init(struct race *race)
 {
-    static const struct race_lane lanes[RACE_LANES] = {
+    static const struct race_track lanes[RACE_LANES] = {
         {"plain", "none", .like = -1},
         {"int8", "int8", .like = -1},
         {"topk:0.01", "topk:0.01", .like = -1},
@@ -96,7 +96,7 @@ static int rank_main(struct race *race, int rank, int pipe, const char *meeting)
 
 static void take_end(struct race *race, struct race_tally *tally, const struct race_note *note)
 {
-    struct race_lane *lane = &race->lanes[note->lane];
+    struct race_track *lane = &race->lanes[note->lane];
     int ended = ++tally->ended[note->lane];
     lane->same = ended == 1 ? true : lane->same && lane->hash == note->hash;
     lane->hash = note->hash;
@@ -121,7 +121,7 @@ static void take_end(struct race *race, struct race_tally *tally, const struct r
 
 void race_take(struct race *race, struct race_tally *tally, const struct race_note *note)
 {
-    struct race_lane *lane = &race->lanes[note->lane];
+    struct race_track *lane = &race->lanes[note->lane];
     switch (note->kind) {
     case NOTE_BEGIN:
         race->lane_begins(race->arg, lane);
@@ -204,7 +204,7 @@ bool race_run(struct race *race)
         fprintf(stderr, "hearth demo: no pipe or no random numbers: %s\n", strerror(errno));
         return false;
     }
-    if (!secrecy_here("demo", false))
+    if (!secret_handover_here("demo", false))
         return false;
     snprintf(meeting, sizeof meeting, "unix:@hearth-demo-%016llx", (unsigned long long)draw);
     fflush(NULL); /* what waits in buffers is the parent's to write */
@@ -219,7 +219,7 @@ bool race_run(struct race *race)
 
 /* ---- what came out ---- */
 
-size_t race_limit(const struct race *race, const struct race_lane *lane)
+size_t race_limit(const struct race *race, const struct race_track *lane)
 {
     size_t limit = race->steps_max;
     if (lane->like >= 0 && race->lanes[lane->like].steps * LIKE_FACTOR < limit)
@@ -227,7 +227,7 @@ size_t race_limit(const struct race *race, const struct race_lane *lane)
     return limit;
 }
 
-double race_share(const struct race *race, const struct race_lane *lane)
+double race_share(const struct race *race, const struct race_track *lane)
 {
     size_t expected = race->lanes[0].done ? race->lanes[0].steps : STEPS_EXPECTED;
     if (lane->like >= 0)
@@ -236,7 +236,7 @@ double race_share(const struct race *race, const struct race_lane *lane)
     return share < 0.99 ? share : 0.99;
 }
 
-const struct race_point *race_at(const struct race_lane *lane, size_t step)
+const struct race_point *race_at(const struct race_track *lane, size_t step)
 {
     for (size_t i = lane->point_count; i > 0; i--) {
         if (lane->points[i - 1].step <= step)
@@ -245,7 +245,7 @@ const struct race_point *race_at(const struct race_lane *lane, size_t step)
     return NULL;
 }
 
-struct race_point race_last(const struct race_lane *lane)
+struct race_point race_last(const struct race_track *lane)
 {
     return lane->point_count ? lane->points[lane->point_count - 1] : (struct race_point){.step = 0};
 }

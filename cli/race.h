@@ -21,7 +21,7 @@ struct race_point {
 };
 
 /* One way to make gradients meet. */
-struct race_lane {
+struct race_track {
     const char *name, *codec;
     int like;      /* runs twice as many steps as that lane needed; -1: until the target or steps_max */
     size_t steps;  /* done */
@@ -46,15 +46,15 @@ struct race {
     double target;        /* share of the test images that are to be right */
     size_t test_images;   /* how many of them are looked at */
     size_t steps_max;     /* at most RACE_STEPS_MAX */
-    void (*lane_begins)(void *arg, const struct race_lane *lane);
-    void (*point_seen)(void *arg, const struct race_lane *lane); /* its last point is new */
-    void (*lane_ended)(void *arg, const struct race_lane *lane);
+    void (*lane_begins)(void *arg, const struct race_track *lane);
+    void (*point_seen)(void *arg, const struct race_track *lane); /* its last point is new */
+    void (*lane_ended)(void *arg, const struct race_track *lane);
     void (*trouble)(void *arg); /* a message follows */
     void *arg;
 
     /* What came out. */
     int lane_count; /* at most RACE_LANES */
-    struct race_lane lanes[RACE_LANES];
+    struct race_track lanes[RACE_LANES];
 };
 
 /* What all ranks said of the end of a lane. */
@@ -72,12 +72,12 @@ bool race_run(struct race *race);
 struct race_note;
 void race_take(struct race *race, struct race_tally *tally, const struct race_note *note);
 /* At most so many steps. */
-size_t race_limit(const struct race *race, const struct race_lane *lane);
+size_t race_limit(const struct race *race, const struct race_track *lane);
 /* Steps a lane is expected to need, from what is known: for progress. */
-double race_share(const struct race *race, const struct race_lane *lane);
+double race_share(const struct race *race, const struct race_track *lane);
 /* The point at or before a step; NULL: none. */
-const struct race_point *race_at(const struct race_lane *lane, size_t step);
+const struct race_point *race_at(const struct race_track *lane, size_t step);
 /* The last one; all zero before the first. */
-struct race_point race_last(const struct race_lane *lane);
+struct race_point race_last(const struct race_track *lane);
 
 #endif

@@ -33,7 +33,7 @@ static int sent_bytes(struct racer *r, double *bytes)
 }
 
 /* Compares the replicas and looks how good they are. */
-static int look(struct racer *r, struct race_lane *lane, struct race_point *point)
+static int look(struct racer *r, struct race_track *lane, struct race_point *point)
 {
     struct trainer *t = &r->trainer;
     int status = hearth_same(t->group, t->params, t->count * sizeof *t->params, NULL);
@@ -47,7 +47,7 @@ static int look(struct racer *r, struct race_lane *lane, struct race_point *poin
     return sent_bytes(r, &point->bytes);
 }
 
-static int run_steps(struct racer *r, struct race_lane *lane)
+static int run_steps(struct racer *r, struct race_track *lane)
 {
     struct race_note note = {.kind = NOTE_POINT, .lane = (int)(lane - r->race->lanes)};
     struct trainer *t = &r->trainer;
@@ -67,7 +67,7 @@ static int run_steps(struct racer *r, struct race_lane *lane)
     return status;
 }
 
-static int open_lane(struct racer *r, const struct race_lane *lane)
+static int open_lane(struct racer *r, const struct race_track *lane)
 {
     struct trainer *t = &r->trainer;
     struct hearth_compressor_config config;
@@ -89,7 +89,7 @@ static void close_lane(struct racer *r)
 int racer_lane(struct racer *r, int index)
 {
     struct race_note note = {.kind = NOTE_BEGIN, .lane = index};
-    struct race_lane *lane = &r->race->lanes[index];
+    struct race_track *lane = &r->race->lanes[index];
     struct trainer *t = &r->trainer;
     if (r->speaks)
         tell(r, &note);

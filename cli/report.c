@@ -172,7 +172,7 @@ static void put_grid(FILE *file, const struct axis *x, const struct axis *y)
 
 /* ---- charts ---- */
 
-static void put_line(FILE *file, const struct race_lane *lane, int index, const struct axis *x,
+static void put_line(FILE *file, const struct race_track *lane, int index, const struct axis *x,
                      const struct axis *y)
 {
     bool begun = false;
@@ -230,7 +230,7 @@ static void put_bars(FILE *file, const struct race *race)
             "<h2>Time to %g %%</h2>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"Time to %g %%\">\n",
             race->target * 100, CHART_WIDTH, rows * BAR_HEIGHT, race->target * 100);
     for (int i = 0; i < race->lane_count; i++) {
-        const struct race_lane *lane = &race->lanes[i];
+        const struct race_track *lane = &race->lanes[i];
         double seconds = race_last(lane).seconds,
                width = longest > 0 ? seconds / longest * (CHART_WIDTH - BAR_LEFT - BAR_RIGHT) : 0;
         if (lane->like >= 0)
@@ -259,7 +259,7 @@ static void put_results(FILE *file, const struct race *race)
           "<th>replicas, all the same</th></tr>\n",
           file);
     for (int i = 0; i < race->lane_count; i++) {
-        const struct race_lane *lane = &race->lanes[i];
+        const struct race_track *lane = &race->lanes[i];
         double steps = lane->steps ? (double)lane->steps : 1;
         fprintf(file, "<tr><td>%s</td><td>%zu</td><td>%s</td><td>%.2f %%</td><td>%s</td><td>%s</td>",
                 lane->name, lane->steps, text_time(race_last(lane).seconds).s,
@@ -274,7 +274,7 @@ static void put_results(FILE *file, const struct race *race)
 static void put_feedback(FILE *file, const struct race *race)
 {
     for (int i = 0; i < race->lane_count; i++) {
-        const struct race_lane *lane = &race->lanes[i];
+        const struct race_track *lane = &race->lanes[i];
         const struct race_point *then = lane->like < 0 ? NULL : race_at(lane, race->lanes[lane->like].steps);
         if (!then)
             continue;
@@ -288,21 +288,21 @@ static void put_feedback(FILE *file, const struct race *race)
     }
 }
 
-static void put_outlook(FILE *file, const struct race *race, const struct outlook *outlooks)
+static void put_forecast(FILE *file, const struct race *race, const struct forecast *forecasts)
 {
-    fprintf(file, "<h2>The same for %s</h2>\n<div><table>\n", OUTLOOK_WHAT);
+    fprintf(file, "<h2>The same for %s</h2>\n<div><table>\n", FORECAST_WHAT);
     fputs("<tr><th>codec</th><th>a step</th><th>sent</th><th>speed-up</th></tr>\n", file);
     for (int i = 0; i < race->lane_count; i++) {
         if (race->lanes[i].like >= 0)
             continue;
         fprintf(file, "<tr><td>%s</td><td>%s</td><td>%s</td><td>%s x</td></tr>\n", race->lanes[i].name,
-                text_time(outlooks[i].seconds).s, text_bytes(outlooks[i].bytes).s,
-                text_ratio(outlooks[0].seconds / outlooks[i].seconds).s);
+                text_time(forecasts[i].seconds).s, text_bytes(forecasts[i].bytes).s,
+                text_ratio(forecasts[0].seconds / forecasts[i].seconds).s);
     }
     fprintf(file,
             "</table></div>\n<p class=\"soft\">From the cost model, not measured. Your own case: "
             "<code>%s</code></p>\n",
-            OUTLOOK_COMMAND);
+            FORECAST_COMMAND);
 }
 
 static void put_head(FILE *file, const struct race *race)
@@ -350,7 +350,7 @@ FILE *report_open(const char *path)
     return file;
 }
 
-bool report_close(FILE *file, const char *path, const struct race *race, const struct outlook *outlooks)
+bool report_close(FILE *file, const char *path, const struct race *race, const struct forecast *forecasts)
 {
     put_head(file, race);
     put_bars(file, race);
@@ -358,7 +358,7 @@ bool report_close(FILE *file, const char *path, const struct race *race, const s
     put_feedback(file, race);
     put_chart(file, race, AXIS_TIME, "Loss over time", "time in the steps, logarithmic");
     put_chart(file, race, AXIS_BYTES, "Loss over bytes", "bytes sent by one of them, logarithmic");
-    put_outlook(file, race, outlooks);
+    put_forecast(file, race, forecasts);
     fputs("</body>\n</html>\n", file);
     bool written = fflush(file) == 0 && !ferror(file);
     written = fclose(file) == 0 && written;

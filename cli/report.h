@@ -10,7 +10,7 @@
 
 /* NULL with a message: so that it is known before the race. */
 FILE *report_open(const char *path);
-/* Closes the file. outlooks[RACE_LANES]. false with a message that names the path. */
-bool report_close(FILE *file, const char *path, const struct race *race, const struct outlook *outlooks);
+/* Closes the file. forecasts[RACE_LANES]. false with a message that names the path. */
+bool report_close(FILE *file, const char *path, const struct race *race, const struct forecast *forecasts);
 
 #endif

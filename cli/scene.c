@@ -13,47 +13,47 @@
 #define MESSAGES_MAX 200000000
 #define PLANS_SHARE  0.1 /* of the progress; the rest is the dry run */
 
-const char *scene_kind(int index)
+const char *plan_setup_kind(int index)
 {
     return index < PLAN_KIND_COUNT ? plan_kind_name((enum plan_kind)index) : NULL;
 }
 
-const char *scene_dtype(int index)
+const char *plan_setup_dtype(int index)
 {
     return index < DTYPE_COUNT ? hearth_dtype_name((enum hearth_dtype)index) : NULL;
 }
 
-const char *scene_algo(int index)
+const char *plan_setup_algo(int index)
 {
     return index < ALGO_COUNT ? hearth_algo_name((enum hearth_algo)index) : NULL;
 }
 
 /* ---- from flags ---- */
 
-void scene_init(struct scene *scene)
+void plan_setup_init(struct plan_setup *setup)
 {
     struct hearth_config config;
     hearth_config_init(&config);
-    *scene = (struct scene){.ranks = 8, .bytes = 1 << 20, .rate = 1e9 / 8, .rtt_s = 200e-6};
-    scene->inside_rate = 40e9 / 8;
-    scene->inside_rtt_s = 2e-6;
-    scene->chunk_bytes = config.chunk_bytes;
-    scene->window_bytes = config.window_bytes;
-    scene->memory_max = (size_t)4 << 30;
-    scene->messages_max = MESSAGES_MAX;
+    *setup = (struct plan_setup){.ranks = 8, .bytes = 1 << 20, .rate = 1e9 / 8, .rtt_s = 200e-6};
+    setup->inside_rate = 40e9 / 8;
+    setup->inside_rtt_s = 2e-6;
+    setup->chunk_bytes = config.chunk_bytes;
+    setup->window_bytes = config.window_bytes;
+    setup->memory_max = (size_t)4 << 30;
+    setup->messages_max = MESSAGES_MAX;
 }
 
-void scene_args(struct scene *s, struct arg *args)
+void plan_setup_args(struct plan_setup *s, struct arg *args)
 {
-    const struct arg all[SCENE_ARGS] = {
-        {"kind", ARG_CHOICE, &s->kind, .about = "collective (default all_reduce)", .choice = scene_kind},
-        {"ranks", ARG_INT, &s->ranks, .about = "members (default 8)", .min = 1, .max = SCENE_RANKS_MAX},
+    const struct arg all[PLAN_SETUP_ARGS] = {
+        {"kind", ARG_CHOICE, &s->kind, .about = "collective (default all_reduce)", .choice = plan_setup_kind},
+        {"ranks", ARG_INT, &s->ranks, .about = "members (default 8)", .min = 1, .max = PLAN_SETUP_RANKS_MAX},
         {"bytes", ARG_SIZE, &s->bytes, .given = &s->bytes_given,
          .about = "the whole buffer; where each rank has a part, all parts together (default 1M)", .min = 1},
         {"dtype", ARG_CHOICE, &s->dtype, .about = "type of the elements (default f32)",
-         .choice = scene_dtype},
+         .choice = plan_setup_dtype},
         {"root", ARG_INT, &s->root, .about = "of broadcast, reduce, gather, scatter (default 0)",
-         .max = SCENE_RANKS_MAX},
+         .max = PLAN_SETUP_RANKS_MAX},
         {"hosts", ARG_INTS, &s->hosts,
          .about = "ranks on each host, repeated as needed: 4,4 (default: all on one)"},
         {"rate", ARG_RATE, &s->rate, .about = "of a member's port, each way (default 1gbit)"},
@@ -76,7 +76,7 @@ void scene_args(struct scene *s, struct arg *args)
     memcpy(args, all, sizeof all);
 }
 
-static int place_on_hosts(struct scene *s, const struct usage *usage)
+static int place_on_hosts(struct plan_setup *s, const struct usage *usage)
 {
     if (s->hosts.count == 0)
         return ARGS_GO;
@@ -110,7 +110,7 @@ static bool is_rooted(enum plan_kind kind)
 }
 
 /* Elements as the call counts them; parts are rounded up, so that none is empty. */
-static size_t count_of(const struct scene *s, size_t element_len)
+static size_t count_of(const struct plan_setup *s, size_t element_len)
 {
     size_t count = s->bytes / element_len, ranks = (size_t)s->ranks;
     if (s->kind == PLAN_BARRIER)
@@ -118,7 +118,7 @@ static size_t count_of(const struct scene *s, size_t element_len)
     return is_parted((enum plan_kind)s->kind) ? (count + ranks - 1) / ranks : count;
 }
 
-int scene_build(struct scene *s, const struct usage *usage)
+int plan_setup_build(struct plan_setup *s, const struct usage *usage)
 {
     enum hearth_dtype dtype = (enum hearth_dtype)s->dtype;
     size_t element_len = hearth_dtype_size(dtype);
@@ -132,7 +132,7 @@ int scene_build(struct scene *s, const struct usage *usage)
     int code = place_on_hosts(s, usage);
     if (code != ARGS_GO)
         return code;
-    s->view = (struct view){.size = s->ranks, .host = s->host, .algo = HEARTH_AUTO};
+    s->view = (struct group_view){.size = s->ranks, .host = s->host, .algo = HEARTH_AUTO};
     s->view.across = (struct link_cost){s->rtt_s / 2, s->rate, gamma_s, s->overhead_s};
     s->view.inside = s->view.across;
     if (s->host)
@@ -151,31 +151,31 @@ int scene_build(struct scene *s, const struct usage *usage)
     return ARGS_GO;
 }
 
-void scene_fini(struct scene *scene)
+void plan_setup_fini(struct plan_setup *setup)
 {
-    free(scene->host);
-    scene->host = NULL;
+    free(setup->host);
+    setup->host = NULL;
 }
 
 /* ---- numbers ---- */
 
-struct plan_call scene_call(const struct scene *scene, enum hearth_algo algo, int rank)
+struct plan_call plan_setup_call(const struct plan_setup *setup, enum hearth_algo algo, int rank)
 {
-    struct plan_call call = scene->call;
+    struct plan_call call = setup->call;
     call.algo = algo;
     call.rank = rank;
     return call;
 }
 
-size_t scene_bytes(const struct scene *s)
+size_t plan_setup_bytes(const struct plan_setup *s)
 {
     size_t parts = is_parted(s->call.kind) ? (size_t)s->ranks : 1;
     return s->call.count * s->call.raw_len * parts;
 }
 
-double scene_bound(const struct scene *s)
+double plan_setup_bound(const struct plan_setup *s)
 {
-    double n = s->ranks, whole = (double)scene_bytes(s) / s->rate, others = whole * (n - 1) / n;
+    double n = s->ranks, whole = (double)plan_setup_bytes(s) / s->rate, others = whole * (n - 1) / n;
     if (s->ranks == 1 || s->host)
         return 0;
     switch (s->call.kind) {
@@ -199,13 +199,13 @@ double scene_bound(const struct scene *s)
     return 0;
 }
 
-void scene_line(const struct scene *s, char *text, size_t size)
+void plan_setup_line(const struct plan_setup *s, char *text, size_t size)
 {
     char hosts[48] = "", buffer[64] = "";
     if (s->host)
         snprintf(hosts, sizeof hosts, " on %d hosts", s->host[s->ranks - 1] + 1);
     if (s->call.kind != PLAN_BARRIER)
-        snprintf(buffer, sizeof buffer, " of %s of %s", text_bytes((double)scene_bytes(s)).s,
+        snprintf(buffer, sizeof buffer, " of %s of %s", text_bytes((double)plan_setup_bytes(s)).s,
                  hearth_dtype_name((enum hearth_dtype)s->dtype));
     snprintf(text, size, "%s%s, %s rank%s%s, %s, rtt %s", plan_kind_name(s->call.kind), buffer,
              text_count((uint64_t)s->ranks).s, s->ranks == 1 ? "" : "s", hosts, text_rate(s->rate).s,
@@ -235,9 +235,9 @@ uint64_t plan_sent(const struct plan *plan)
 /* ---- dry runs ---- */
 
 struct rehearsing {
-    const struct scene *scene;
+    const struct plan_setup *setup;
     enum hearth_algo algo;
-    scene_progress *progress;
+    plan_setup_progress *progress;
     void *arg;
     struct heap heap;
     struct plan *plans; /* [ranks]; the first `written` are there */
@@ -246,7 +246,7 @@ struct rehearsing {
 
 static int write_plan(struct rehearsing *r, int rank, struct plan *plan, struct error *error)
 {
-    struct plan_call call = scene_call(r->scene, r->algo, rank);
+    struct plan_call call = plan_setup_call(r->setup, r->algo, rank);
     return plan_write(&call, &r->heap, plan, error);
 }
 
@@ -254,7 +254,7 @@ static int write_plan(struct rehearsing *r, int rank, struct plan *plan, struct 
  * middle, the last. Ranks other than the root differ little. */
 static int foresee(struct rehearsing *r, struct error *error)
 {
-    const struct scene *s = r->scene;
+    const struct plan_setup *s = r->setup;
     int samples[] = {s->call.root, (s->call.root + 1) % s->ranks, s->ranks / 2, s->ranks - 1};
     double messages = 0, len = 0, root_messages = 0, root_len = 0;
     for (int i = 0; i < 4; i++) {
@@ -293,15 +293,15 @@ static bool run_progress(void *arg, double share)
 
 static int write_plans(struct rehearsing *r, struct error *error)
 {
-    r->plans = heap_alloc(&r->heap, (size_t)r->scene->ranks, sizeof *r->plans);
+    r->plans = heap_alloc(&r->heap, (size_t)r->setup->ranks, sizeof *r->plans);
     if (!r->plans)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for the plans");
-    while (r->written < r->scene->ranks) {
+    while (r->written < r->setup->ranks) {
         int status = write_plan(r, r->written, &r->plans[r->written], error);
         if (status)
             return status;
         r->written++;
-        plans_progress(r, PLANS_SHARE * r->written / r->scene->ranks);
+        plans_progress(r, PLANS_SHARE * r->written / r->setup->ranks);
     }
     return HEARTH_OK;
 }
@@ -309,27 +309,27 @@ static int write_plans(struct rehearsing *r, struct error *error)
 static int rehearse(struct rehearsing *r, struct dry_result *result, struct error *error)
 {
     struct dry_net net = {
-        .inside = r->scene->view.inside, .across = r->scene->view.across, .host = r->scene->host};
+        .inside = r->setup->view.inside, .across = r->setup->view.across, .host = r->setup->host};
     int status = foresee(r, error);
     if (!status)
         status = write_plans(r, error);
     if (status)
         return status;
-    net.slots = (uint32_t)r->scene->slots;
+    net.slots = (uint32_t)r->setup->slots;
     net.progress = run_progress;
     net.progress_arg = r;
-    return dryrun(r->plans, r->scene->ranks, &net, &r->heap, result, error);
+    return dryrun(r->plans, r->setup->ranks, &net, &r->heap, result, error);
 }
 
-void scene_rehearse(const struct scene *scene, enum hearth_algo algo, scene_progress *progress, void *arg,
-                    struct rehearsal *out)
+void plan_setup_rehearse(const struct plan_setup *setup, enum hearth_algo algo, plan_setup_progress *progress,
+                         void *arg, struct rehearsal *out)
 {
-    struct rehearsing r = {.scene = scene, .algo = algo, .progress = progress, .arg = arg};
-    struct plan_call call = scene_call(scene, algo, 0);
+    struct rehearsing r = {.setup = setup, .algo = algo, .progress = progress, .arg = arg};
+    struct plan_call call = plan_setup_call(setup, algo, 0);
     struct error error;
     assert(algo != HEARTH_AUTO);
-    *out = (struct rehearsal){.price_s = select_price(&call, algo, &scene->view)};
-    heap_init(&r.heap, scene->memory_max);
+    *out = (struct rehearsal){.price_s = select_price(&call, algo, &setup->view)};
+    heap_init(&r.heap, setup->memory_max);
     error_clear(&error);
     int status = rehearse(&r, &out->result, &error);
     for (int i = 0; i < r.written; i++)
@@ -340,7 +340,7 @@ void scene_rehearse(const struct scene *scene, enum hearth_algo algo, scene_prog
         status && status != HEARTH_LIMIT && status != HEARTH_NO_MEMORY && status != HEARTH_UNSUPPORTED;
     if (status == HEARTH_NO_MEMORY)
         snprintf(out->why, sizeof out->why, "more than %s of memory (--memory-max)",
-                 text_bytes((double)scene->memory_max).s);
+                 text_bytes((double)setup->memory_max).s);
     else
         snprintf(out->why, sizeof out->why, "%s", error.text);
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An imagined cluster for `plan` and `sim`: from flags to a view, to the plans of all ranks and a dry run. */
-#ifndef CLI_SCENE_H
-#define CLI_SCENE_H
+#ifndef CLI_PLAN_SETUP_H
+#define CLI_PLAN_SETUP_H
 
 #include "cli/args.h"
 #include "collective/dryrun.h"
 #include "collective/select.h"
 
-#define SCENE_ARGS      17
-#define SCENE_RANKS_MAX 100000
+#define PLAN_SETUP_ARGS      17
+#define PLAN_SETUP_RANKS_MAX 100000
 
-struct scene {
+struct plan_setup {
     /* What the user says. */
     int ranks, root;
     int kind, dtype; /* enum plan_kind, enum hearth_dtype */
@@ -24,7 +24,7 @@ struct scene {
 
     /* What follows from it. */
     int *host; /* [ranks] or NULL */
-    struct view view;
+    struct group_view view;
     struct plan_call call; /* of rank 0; algo is HEARTH_AUTO */
 };
 
@@ -37,34 +37,34 @@ struct rehearsal {
     struct dry_result result;
 };
 
-void scene_init(struct scene *scene);
-/* Writes the SCENE_ARGS flags that describe a scene. */
-void scene_args(struct scene *scene, struct arg *args);
+void plan_setup_init(struct plan_setup *setup);
+/* Writes the PLAN_SETUP_ARGS flags that describe a scene. */
+void plan_setup_args(struct plan_setup *setup, struct arg *args);
 /* After parsing. ARGS_GO or an exit code, with a message. */
-int scene_build(struct scene *scene, const struct usage *usage);
-void scene_fini(struct scene *scene);
+int plan_setup_build(struct plan_setup *setup, const struct usage *usage);
+void plan_setup_fini(struct plan_setup *setup);
 
 /* The call as one rank makes it. */
-struct plan_call scene_call(const struct scene *scene, enum hearth_algo algo, int rank);
+struct plan_call plan_setup_call(const struct plan_setup *setup, enum hearth_algo algo, int rank);
 /* Bytes on one rank: of the whole buffer, as rounded to elements and parts. */
-size_t scene_bytes(const struct scene *scene);
+size_t plan_setup_bytes(const struct plan_setup *setup);
 /* Seconds no algorithm can go below: the busiest port at full rate. 0 where there is no such bound. */
-double scene_bound(const struct scene *scene);
+double plan_setup_bound(const struct plan_setup *setup);
 /* "all_reduce of 1 MiB of f32 on 8 ranks, 1 Gbit/s, rtt 200 us", into text. */
-void scene_line(const struct scene *scene, char *text, size_t size);
+void plan_setup_line(const struct plan_setup *setup, char *text, size_t size);
 
 /* Frames and payload bytes a plan sends, all lanes together. */
 uint64_t plan_messages(const struct plan *plan);
 uint64_t plan_sent(const struct plan *plan);
 
-typedef bool scene_progress(void *arg, double share);
+typedef bool plan_setup_progress(void *arg, double share);
 /* Writes the plans of all ranks and runs them. What would need too much memory or time is not tried. */
-void scene_rehearse(const struct scene *scene, enum hearth_algo algo, scene_progress *progress, void *arg,
-                    struct rehearsal *out);
+void plan_setup_rehearse(const struct plan_setup *setup, enum hearth_algo algo, plan_setup_progress *progress,
+                         void *arg, struct rehearsal *out);
 
 /* Names by index for ARG_CHOICE. */
-const char *scene_kind(int index);
-const char *scene_dtype(int index);
-const char *scene_algo(int index); /* "auto" first */
+const char *plan_setup_kind(int index);
+const char *plan_setup_dtype(int index);
+const char *plan_setup_algo(int index); /* "auto" first */
 
 #endif

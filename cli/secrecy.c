@@ -21,7 +21,7 @@ static char *variable(const char *name)
     return text && text[0] ? text : NULL;
 }
 
-bool secrecy_is_plain(bool plain)
+bool secret_handover_is_plain(bool plain)
 {
     const char *text = variable("HEARTH_PLAIN");
     return plain || (text && strcmp(text, "1") == 0);
@@ -29,88 +29,89 @@ bool secrecy_is_plain(bool plain)
 
 /* ---- where it comes from ---- */
 
-static int from_file(const struct usage *usage, const char *given, struct secrecy *secrecy)
+static int from_file(const struct usage *usage, const char *given, struct secret_handover *handover)
 {
     struct error error;
     bool missing;
-    int code = home_secret_file(usage, given, secrecy->file);
+    int code = home_secret_file(usage, given, handover->file);
     if (code != ARGS_GO)
         return code;
-    secrecy->source = secrecy->file;
-    if (secret_load(secrecy->file, &secrecy->secret, &missing, &error) == HEARTH_OK)
+    handover->source = handover->file;
+    if (secret_load(handover->file, &handover->secret, &missing, &error) == HEARTH_OK)
         return ARGS_GO;
     fprintf(stderr, "hearth %s: %s\n", usage->name, error.text);
     return EXIT_FAILED_CHECK;
 }
 
-static int from_text(const struct usage *usage, char *text, struct secrecy *secrecy)
+static int from_text(const struct usage *usage, char *text, struct secret_handover *handover)
 {
     struct error error;
-    int status = secret_parse(text, "HEARTH_SECRET", &secrecy->secret, &error);
-    secrecy->source = "of HEARTH_SECRET";
+    int status = secret_parse(text, "HEARTH_SECRET", &handover->secret, &error);
+    handover->source = "of HEARTH_SECRET";
     wipe(text, strlen(text)); /* the system shows a process's first environment for as long as it lives */
     return status ? args_refuse(usage, "%s", error.text) : ARGS_GO;
 }
 
-static int from_descriptor(const struct usage *usage, const char *text, struct secrecy *secrecy)
+static int from_descriptor(const struct usage *usage, const char *text, struct secret_handover *handover)
 {
     struct error error;
     int64_t fd;
-    secrecy->source = "of HEARTH_SECRET_FD";
+    handover->source = "of HEARTH_SECRET_FD";
     if (!args_int(text, FD_MIN, FD_MAX, &fd))
         return args_refuse(usage,
                            "HEARTH_SECRET_FD is '%.16s'; it takes the number of an open descriptor, from %d",
                            text, FD_MIN);
-    if (secret_read_fd((int)fd, &secrecy->secret, &error))
+    if (secret_read_fd((int)fd, &handover->secret, &error))
         return args_refuse(usage, "HEARTH_SECRET_FD: %s", error.text);
     close((int)fd);
     return ARGS_GO;
 }
 
-static int from_nothing(const struct usage *usage, struct secrecy *secrecy)
+static int from_nothing(const struct usage *usage, struct secret_handover *handover)
 {
     struct error error;
-    secrecy->source = "of this job only";
-    if (secret_draw(NULL, &secrecy->secret, &error) == HEARTH_OK)
+    handover->source = "of this job only";
+    if (secret_draw(NULL, &handover->secret, &error) == HEARTH_OK)
         return ARGS_GO;
     fprintf(stderr, "hearth %s: %s\n", usage->name, error.text);
     return EXIT_FAILED_CHECK;
 }
 
 /* What `hearth init` or `hearth join` stored. */
-static int from_cluster(const struct usage *usage, struct secrecy *secrecy)
+static int from_cluster(const struct usage *usage, struct secret_handover *handover)
 {
     struct error error;
     bool missing = false;
-    int code = home_secret_file(usage, NULL, secrecy->file);
+    int code = home_secret_file(usage, NULL, handover->file);
     if (code != ARGS_GO)
         return code;
-    secrecy->source = secrecy->file;
-    if (secret_load(secrecy->file, &secrecy->secret, &missing, &error) == HEARTH_OK)
+    handover->source = handover->file;
+    if (secret_load(handover->file, &handover->secret, &missing, &error) == HEARTH_OK)
         return ARGS_GO;
     if (missing)
         fprintf(stderr,
                 "hearth %s: this machine belongs to no cluster yet: there is no %s\n"
                 "Try: hearth init NAME, which begins a cluster, or hearth join with the token of one\n",
-                usage->name, secrecy->file);
+                usage->name, handover->file);
     else
         fprintf(stderr, "hearth %s: %s\n", usage->name, error.text);
     return EXIT_FAILED_CHECK;
 }
 
-static int find_secret(const struct usage *usage, const char *given, struct secrecy *secrecy, bool cluster)
+static int find_secret(const struct usage *usage, const char *given, struct secret_handover *handover,
+                       bool cluster)
 {
     char *text = variable("HEARTH_SECRET");
     const char *fd = variable("HEARTH_SECRET_FD");
     if (given)
-        return from_file(usage, given, secrecy);
+        return from_file(usage, given, handover);
     if (text)
-        return from_text(usage, text, secrecy);
+        return from_text(usage, text, handover);
     if (variable("HEARTH_SECRET_FILE"))
-        return from_file(usage, NULL, secrecy);
+        return from_file(usage, NULL, handover);
     if (fd)
-        return from_descriptor(usage, fd, secrecy);
-    return cluster ? from_cluster(usage, secrecy) : from_nothing(usage, secrecy);
+        return from_descriptor(usage, fd, handover);
+    return cluster ? from_cluster(usage, handover) : from_nothing(usage, handover);
 }
 
 static void take_variables_away(void)
@@ -123,31 +124,33 @@ static void take_variables_away(void)
     unsetenv("HEARTH_SECRET_FD");
 }
 
-int secrecy_settle(const struct usage *usage, const char *given, bool plain, struct secrecy *secrecy)
+int secret_handover_settle(const struct usage *usage, const char *given, bool plain,
+                           struct secret_handover *handover)
 {
-    *secrecy = (struct secrecy){.plain = secrecy_is_plain(plain), .fresh_keys = !variable("HEARTH_KEY_FILE")};
-    if (secrecy->plain && given)
+    *handover = (struct secret_handover){.plain = secret_handover_is_plain(plain),
+                                         .fresh_keys = !variable("HEARTH_KEY_FILE")};
+    if (handover->plain && given)
         return args_refuse(usage, "plain connections have no secret: leave out --plain (or HEARTH_PLAIN), or "
                                   "--secret-file");
-    int code = secrecy->plain ? ARGS_GO : find_secret(usage, given, secrecy, false);
+    int code = handover->plain ? ARGS_GO : find_secret(usage, given, handover, false);
     take_variables_away();
     return code;
 }
 
-int secrecy_of_cluster(const struct usage *usage, struct secrecy *secrecy)
+int secret_handover_of_cluster(const struct usage *usage, struct secret_handover *handover)
 {
-    *secrecy = (struct secrecy){.plain = secrecy_is_plain(false)};
-    if (secrecy->plain)
+    *handover = (struct secret_handover){.plain = secret_handover_is_plain(false)};
+    if (handover->plain)
         return args_refuse(usage, "a home cluster is always encrypted: unset HEARTH_PLAIN");
-    int code = find_secret(usage, NULL, secrecy, true);
+    int code = find_secret(usage, NULL, handover, true);
     take_variables_away();
     return code;
 }
 
-void secrecy_close(struct secrecy *secrecy)
+void secret_handover_close(struct secret_handover *handover)
 {
-    secret_close(secrecy->secret);
-    secrecy->secret = NULL;
+    secret_close(handover->secret);
+    handover->secret = NULL;
 }
 
 /* ---- the list beside it ---- */
@@ -161,37 +164,38 @@ static bool has_allowed(const struct trust_list *list)
     return false;
 }
 
-static int judge_list(const struct usage *usage, const struct secrecy *secrecy, const struct trust_list *list,
-                      bool elsewhere)
+static int judge_list(const struct usage *usage, const struct secret_handover *handover,
+                      const struct trust_list *list, bool elsewhere)
 {
-    if (has_allowed(list) && secrecy->fresh_keys)
+    if (has_allowed(list) && handover->fresh_keys)
         return args_refuse(
             usage,
             "the trust list beside %s allows only the nodes on it, and ranks have fresh keys, which "
             "nobody knows; set HEARTH_KEY_FILE to the file of an allowed key, or let the job have "
             "a secret of its own",
-            secrecy->file);
+            handover->file);
     if (elsewhere && trust_list_count(list) > 0)
         fprintf(stderr, "hearth %s: the trust list beside %s is known to the ranks of this machine only\n",
-                usage->name, secrecy->file);
+                usage->name, handover->file);
     return ARGS_GO;
 }
 
-int secrecy_check_trust(const struct usage *usage, const struct secrecy *secrecy, bool elsewhere)
+int secret_handover_check_trust(const struct usage *usage, const struct secret_handover *handover,
+                                bool elsewhere)
 {
     char path[HOME_PATH_MAX];
     struct trust_list *list = NULL;
     struct error error;
     int code = EXIT_FAILED_CHECK;
-    if (!secrecy->file[0])
+    if (!handover->file[0])
         return ARGS_GO;
-    struct heap *heap = home_trust_file(secrecy->file, path) ? heap_open(0) : NULL;
+    struct heap *heap = home_trust_file(handover->file, path) ? heap_open(0) : NULL;
     if (!heap)
         fprintf(stderr, "hearth %s: no memory, or the path of the secret is too long\n", usage->name);
     else if (trust_list_open(heap, path, &list, &error))
         fprintf(stderr, "hearth %s: %s\n", usage->name, error.text);
     else
-        code = judge_list(usage, secrecy, list, elsewhere);
+        code = judge_list(usage, handover, list, elsewhere);
     trust_list_close(list);
     if (heap)
         heap_close(heap);
@@ -214,15 +218,15 @@ static bool export_secret(const struct secret *secret)
            setenv("HEARTH_KEY_FILE", "fresh", !variable("HEARTH_KEY_FILE")) == 0;
 }
 
-bool secrecy_here(const char *command, bool plain)
+bool secret_handover_here(const char *command, bool plain)
 {
     struct secret *secret = NULL;
     struct error error;
     bool good = true;
     if (plain) {
         good = setenv("HEARTH_PLAIN", "1", 1) == 0;
-    } else if (!secrecy_is_plain(false) && !variable("HEARTH_SECRET") && !variable("HEARTH_SECRET_FILE") &&
-               !variable("HEARTH_SECRET_FD")) {
+    } else if (!secret_handover_is_plain(false) && !variable("HEARTH_SECRET") &&
+               !variable("HEARTH_SECRET_FILE") && !variable("HEARTH_SECRET_FD")) {
         take_variables_away(); /* the library takes one that is empty for a mistake */
         good = secret_draw(NULL, &secret, &error) == HEARTH_OK && export_secret(secret);
         secret_close(secret);

@@ -18,7 +18,7 @@ static const char everything[] =
 /* ---- prices ---- */
 
 static struct reduction_choice choose(const struct codec_list *list, size_t rows, enum hearth_dtype dtype,
-                                      const struct view *view)
+                                      const struct group_view *view)
 {
     struct tensor_shape shape = {
         .count = rows * MODEL_SIDE, .rows = rows, .columns = MODEL_SIDE, .dtype = dtype};
@@ -27,11 +27,11 @@ static struct reduction_choice choose(const struct codec_list *list, size_t rows
     return choice;
 }
 
-static double plain_s(size_t count, enum hearth_dtype dtype, const struct view *view)
+static double plain_s(size_t count, enum hearth_dtype dtype, const struct group_view *view)
 {
     static const struct codec none = {.kind = CODEC_NONE};
     struct tensor_shape shape = {.count = count, .dtype = dtype};
-    return reduction_price(&none, WAY_PLAIN, &shape, view).total_s;
+    return reduction_price(&none, REDUCTION_PLAIN, &shape, view).total_s;
 }
 
 /* `times` more tensors like this one, in flight with the others: their latencies are the same ones. */
@@ -45,14 +45,14 @@ static void model_add(struct model_price *model, const struct reduction_choice *
 }
 
 struct model_price model_price(const struct codec_list *list, size_t params, enum hearth_dtype dtype,
-                               const struct view *view)
+                               const struct group_view *view)
 {
     struct model_price model = {.plain_s = plain_s(params, dtype, view)};
     size_t layers = params / LAYER, rows = params % LAYER / MODEL_SIDE, rest = params % MODEL_SIDE;
     size_t plain_params = rest;
     model.layer = choose(list, layers > 0 ? MODEL_SIDE : rows, dtype, view);
     double hops_s = model.layer.price.hops_s;
-    if (model.layer.way != WAY_PLAIN) {
+    if (model.layer.algo != REDUCTION_PLAIN) {
         model_add(&model, &model.layer, layers > 0 ? (double)layers : 1);
     } else {
         plain_params += layers > 0 ? layers * LAYER : rows * MODEL_SIDE;
@@ -60,7 +60,7 @@ struct model_price model_price(const struct codec_list *list, size_t params, enu
     if (layers > 0 && rows > 0) {
         struct reduction_choice last = choose(list, rows, dtype, view);
         hops_s = last.price.hops_s > hops_s ? last.price.hops_s : hops_s;
-        if (last.way != WAY_PLAIN)
+        if (last.algo != REDUCTION_PLAIN)
             model_add(&model, &last, 1);
         else
             plain_params += rows * MODEL_SIDE;
@@ -78,12 +78,12 @@ struct model_price model_price(const struct codec_list *list, size_t params, enu
 
 /* ---- rows ---- */
 
-static void row_json(json_t *doc, const struct scene *s, const char *codec, const struct model_price *m)
+static void row_json(json_t *doc, const struct plan_setup *s, const char *codec, const struct model_price *m)
 {
     json_t *row = doc_row(doc);
     row_text(row, "name", "sim.compress");
     row_text(row, "codec", codec);
-    row_text(row, "way", reduction_way_name(m->layer.way));
+    row_text(row, "way", reduction_algo_name(m->layer.algo));
     row_count(row, "ranks", (uint64_t)s->ranks);
     row_count(row, "params", s->call.count);
     row_real(row, "bytes_sent", m->bytes);
@@ -95,7 +95,7 @@ static void row_json(json_t *doc, const struct scene *s, const char *codec, cons
     row_real(row, "ratio", m->plain_s > 0 ? m->plain_s / m->total_s : 1);
 }
 
-static void show_head(const struct scene *s)
+static void show_head(const struct plan_setup *s)
 {
     size_t layers = s->call.count / LAYER, rest = s->call.count % LAYER;
     printf("%sa step of %s %s parameters on %d ranks, %s, rtt %s%s\n", paint(stdout, PAINT_BOLD),
@@ -110,7 +110,7 @@ static void show_head(const struct scene *s)
 
 static void row_show(const char *codec, const struct model_price *m)
 {
-    printf("  %-34s %-10s %10s %10s %10s %10s %8sx\n", codec, reduction_way_name(m->layer.way),
+    printf("  %-34s %-10s %10s %10s %10s %10s %8sx\n", codec, reduction_algo_name(m->layer.algo),
            text_bytes(m->bytes).s, text_time(m->wire_s).s, text_time(m->kernel_s).s, text_time(m->total_s).s,
            text_ratio(m->plain_s > 0 ? m->plain_s / m->total_s : 1).s);
 }
@@ -129,7 +129,7 @@ static bool next_text(const char **at, char text[CODEC_TEXT_MAX])
     return true;
 }
 
-static int check_scene(const struct scene *s, const struct usage *usage)
+static int check_plan_setup(const struct plan_setup *s, const struct usage *usage)
 {
     enum hearth_dtype dtype = (enum hearth_dtype)s->dtype;
     if (s->call.kind != PLAN_ALL_REDUCE)
@@ -140,12 +140,12 @@ static int check_scene(const struct scene *s, const struct usage *usage)
     return ARGS_GO;
 }
 
-int sim_compress(const struct scene *scene, const struct usage *usage, const char *codecs, json_t *doc)
+int sim_compress(const struct plan_setup *setup, const struct usage *usage, const char *codecs, json_t *doc)
 {
     struct codec_list lists[CODECS_MAX];
     char texts[CODECS_MAX][CODEC_TEXT_MAX];
     struct error error;
-    int count = 0, code = check_scene(scene, usage);
+    int count = 0, code = check_plan_setup(setup, usage);
     if (code != ARGS_GO)
         return code;
     const char *at = strcmp(codecs, "all") == 0 ? everything : codecs;
@@ -159,12 +159,12 @@ int sim_compress(const struct scene *scene, const struct usage *usage, const cha
         count++;
     } while (*at);
     if (!doc)
-        show_head(scene);
+        show_head(setup);
     for (int i = 0; i < count; i++) {
         struct model_price price =
-            model_price(&lists[i], scene->call.count, (enum hearth_dtype)scene->dtype, &scene->view);
+            model_price(&lists[i], setup->call.count, (enum hearth_dtype)setup->dtype, &setup->view);
         if (doc)
-            row_json(doc, scene, texts[i], &price);
+            row_json(doc, setup, texts[i], &price);
         else
             row_show(texts[i], &price);
     }

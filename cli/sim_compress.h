@@ -16,9 +16,9 @@ struct model_price {
     double bytes, wire_s, kernel_s, total_s, plain_s; /* of all, in flight together */
 };
 struct model_price model_price(const struct codec_list *list, size_t params, enum hearth_dtype dtype,
-                               const struct view *view);
+                               const struct group_view *view);
 
 /* hearth sim --compress: `codecs` by ';', or "all". `doc`: for rows, NULL: prints a table. */
-int sim_compress(const struct scene *scene, const struct usage *usage, const char *codecs, json_t *doc);
+int sim_compress(const struct plan_setup *setup, const struct usage *usage, const char *codecs, json_t *doc);
 
 #endif

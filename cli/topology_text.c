@@ -10,19 +10,19 @@
 #include "cli/status_text.h"
 #include "cli/table.h"
 
-#define MAP_MAX      64 /* members: membership/census.h */
+#define MAP_MAX      64 /* members: membership/view.h */
 #define NAME_MAX_LEN 72
 #define SLOW_SHARE   0.5 /* of the fastest way: below it a way is painted */
 #define SLOWER_SHARE 0.1
 
-struct way {
+struct path {
     double mbit, round_trip_us, loss; /* 0: not known */
 };
 
 struct map {
     const json_t *status;
     int size; /* members; ranks are 0 to size - 1 */
-    struct way ways[MAP_MAX][MAP_MAX];
+    struct path paths[MAP_MAX][MAP_MAX];
     int order[MAP_MAX], order_len; /* of the ring */
     int site[MAP_MAX], sites;      /* by rank */
     double fastest;
@@ -31,7 +31,7 @@ struct map {
 
 /* ---- reading ---- */
 
-static void read_ways(struct map *map)
+static void read_paths(struct map *map)
 {
     size_t i;
     json_t *link;
@@ -40,10 +40,10 @@ static void read_ways(struct map *map)
         int64_t from = json_count_of(link, "from"), to = json_count_of(link, "to");
         if (from < 0 || to < 0 || from >= map->size || to >= map->size || from == to)
             continue;
-        struct way *way = &map->ways[from][to];
-        *way = (struct way){json_real_of(link, "mbit"), json_real_of(link, "round_trip_us"),
-                            json_real_of(link, "loss")};
-        map->fastest = way->mbit > map->fastest ? way->mbit : map->fastest;
+        struct path *path = &map->paths[from][to];
+        *path = (struct path){json_real_of(link, "mbit"), json_real_of(link, "round_trip_us"),
+                              json_real_of(link, "loss")};
+        map->fastest = path->mbit > map->fastest ? path->mbit : map->fastest;
     }
 }
 
@@ -93,7 +93,7 @@ static void find_bottleneck(struct map *map)
     map->slow_from = map->slow_to = -1;
     for (int i = 0; i < map->order_len && map->order_len > 1; i++) {
         int from = map->order[i], to = map->order[(i + 1) % map->order_len];
-        double mbit = map->ways[from][to].mbit;
+        double mbit = map->paths[from][to].mbit;
         if (mbit > 0 && (map->slow_from < 0 || mbit < least)) {
             least = mbit;
             map->slow_from = from;
@@ -113,7 +113,7 @@ static struct map *map_open(const json_t *status)
     map->status = status;
     while (map->size < MAP_MAX && member_of(status, map->size))
         map->size++;
-    read_ways(map);
+    read_paths(map);
     read_order(map);
     read_sites(map);
     find_bottleneck(map);
@@ -122,24 +122,24 @@ static struct map *map_open(const json_t *status)
 
 /* ---- for people ---- */
 
-static struct text mbit_cell(const struct way *way)
+static struct text mbit_cell(const struct path *path)
 {
     struct text t = {"?"};
-    if (way->mbit > 0)
-        snprintf(t.s, sizeof t.s, "%.*f", way->mbit < 10 ? 1 : 0, way->mbit);
+    if (path->mbit > 0)
+        snprintf(t.s, sizeof t.s, "%.*f", path->mbit < 10 ? 1 : 0, path->mbit);
     return t;
 }
 
-static struct text trip_cell(const struct way *way)
+static struct text trip_cell(const struct path *path)
 {
     struct text t = {"?"};
-    if (way->round_trip_us > 0)
-        snprintf(t.s, sizeof t.s, "%.*f", way->round_trip_us < 10000 ? 2 : 0, way->round_trip_us / 1000);
+    if (path->round_trip_us > 0)
+        snprintf(t.s, sizeof t.s, "%.*f", path->round_trip_us < 10000 ? 2 : 0, path->round_trip_us / 1000);
     return t;
 }
 
 static void print_matrix(const struct map *map, FILE *file, const char *head,
-                         struct text (*cell)(const struct way *way))
+                         struct text (*cell)(const struct path *path))
 {
     char align[MAP_MAX + 3] = "rl", name[NAME_MAX_LEN], numbers[MAP_MAX][12];
     struct text cells[MAP_MAX];
@@ -157,7 +157,7 @@ static void print_matrix(const struct map *map, FILE *file, const char *head,
         row[0] = numbers[from];
         row[1] = member_name(map->status, from, name, sizeof name);
         for (int to = 0; to < map->size; to++) {
-            cells[to] = from == to ? (struct text){"-"} : cell(&map->ways[from][to]);
+            cells[to] = from == to ? (struct text){"-"} : cell(&map->paths[from][to]);
             row[to + 2] = cells[to].s;
         }
         table_row(&table, PAINT_NONE, row, (size_t)map->size + 2);
@@ -177,7 +177,7 @@ static void print_ring(const struct map *map, FILE *file)
     for (int i = 0; i < map->order_len; i++) {
         int from = map->order[i], to = map->order[(i + 1) % map->order_len];
         bool slow = from == map->slow_from && to == map->slow_to;
-        fprintf(file, " %s=%s=>%s %s", slow ? paint(file, PAINT_BAD) : "", mbit_cell(&map->ways[from][to]).s,
+        fprintf(file, " %s=%s=>%s %s", slow ? paint(file, PAINT_BAD) : "", mbit_cell(&map->paths[from][to]).s,
                 slow ? paint(file, PAINT_NONE) : "", member_name(map->status, to, name, sizeof name));
     }
     fprintf(file, "\n");
@@ -187,7 +187,7 @@ static void print_ring(const struct map *map, FILE *file)
         fprintf(file, "      slowest way: %s -> %s, %s\n",
                 member_name(map->status, map->slow_from, name, sizeof name),
                 member_name(map->status, map->slow_to, other, sizeof other),
-                text_rate(map->ways[map->slow_from][map->slow_to].mbit * 1e6 / 8).s);
+                text_rate(map->paths[map->slow_from][map->slow_to].mbit * 1e6 / 8).s);
 }
 
 static void print_sites(const struct map *map, FILE *file)
@@ -263,25 +263,25 @@ static void dot_node(const struct map *map, int rank, FILE *file)
     fprintf(file, "\"];\n");
 }
 
-static const char *dot_colour(const struct map *map, const struct way *way)
+static const char *dot_colour(const struct map *map, const struct path *path)
 {
-    if (way->mbit <= 0)
+    if (path->mbit <= 0)
         return "gray";
-    double share = way->mbit / map->fastest;
+    double share = path->mbit / map->fastest;
     return share >= SLOW_SHARE ? "forestgreen" : share >= SLOWER_SHARE ? "orange" : "red";
 }
 
-static void dot_way(const struct map *map, int from, int to, FILE *file)
+static void dot_path(const struct map *map, int from, int to, FILE *file)
 {
-    const struct way *way = &map->ways[from][to];
-    if (way->mbit <= 0 && way->round_trip_us <= 0)
+    const struct path *path = &map->paths[from][to];
+    if (path->mbit <= 0 && path->round_trip_us <= 0)
         return;
-    fprintf(file, "  n%d -> n%d [color=%s, label=\"%s", from, to, dot_colour(map, way),
-            way->mbit > 0 ? text_rate(way->mbit * 1e6 / 8).s : "not measured");
-    if (way->round_trip_us > 0)
-        fprintf(file, "\\n%s", text_time(way->round_trip_us * 1e-6).s);
+    fprintf(file, "  n%d -> n%d [color=%s, label=\"%s", from, to, dot_colour(map, path),
+            path->mbit > 0 ? text_rate(path->mbit * 1e6 / 8).s : "not measured");
+    if (path->round_trip_us > 0)
+        fprintf(file, "\\n%s", text_time(path->round_trip_us * 1e-6).s);
     fprintf(file, "\"%s%s];\n", in_ring(map, from, to) ? ", penwidth=3" : ", constraint=false",
-            way->mbit > 0 ? "" : ", style=dashed");
+            path->mbit > 0 ? "" : ", style=dashed");
 }
 
 void topology_dot(const json_t *status, FILE *file)
@@ -304,7 +304,7 @@ void topology_dot(const json_t *status, FILE *file)
     }
     for (int from = 0; from < map->size; from++) {
         for (int to = 0; to < map->size; to++)
-            dot_way(map, from, to, file);
+            dot_path(map, from, to, file);
     }
     fprintf(file, "}\n");
     free(map);
@@ -339,7 +339,7 @@ json_t *topology_part(const json_t *status)
         slow = json_object();
         json_object_set_new(slow, "from", json_integer(map->slow_from));
         json_object_set_new(slow, "to", json_integer(map->slow_to));
-        json_object_set_new(slow, "mbit", json_real(map->ways[map->slow_from][map->slow_to].mbit));
+        json_object_set_new(slow, "mbit", json_real(map->paths[map->slow_from][map->slow_to].mbit));
     }
     json_object_set_new(part, "bottleneck", slow);
     free(map);

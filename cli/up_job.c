@@ -19,7 +19,7 @@
 #define CODE_RUNNING INT32_MIN
 
 /* What members tell each other about where to meet. */
-struct place {
+struct up_place {
     char master[UP_ADDRESS_MAX]; /* rank 0, as this member reaches it */
     int32_t first;               /* lowest rank on this member's machine */
     int32_t port;                /* rank 0: two free ports begin there */
@@ -27,7 +27,7 @@ struct place {
 
 /* ---- where to meet ---- */
 
-static void look_around(struct up_job *job, struct place *place)
+static void network_scan(struct up_job *job, struct up_place *place)
 {
     job->local_rank = job->local_size = 0;
     place->first = job->rank;
@@ -53,7 +53,7 @@ static bool is_six(const char *address)
 }
 
 /* Rank 0 listens where all others dial: at one address if they agree on one, else at all of its own. */
-static void choose_meeting(struct up_job *job, const struct place *places)
+static void choose_meeting(struct up_job *job, const struct up_place *places)
 {
     const char *own = places[job->rank].master, *dialled = NULL;
     bool one = true, mixed = false;
@@ -89,7 +89,7 @@ bool up_place_good(const char *address, int32_t port)
     return address[len] == 0 && port >= 0 && port < UINT16_MAX;
 }
 
-static bool places_good(struct place *places, int count)
+static bool places_good(struct up_place *places, int count)
 {
     for (int rank = 0; rank < count; rank++) {
         places[rank].master[UP_ADDRESS_MAX - 1] = 0;
@@ -101,10 +101,10 @@ static bool places_good(struct place *places, int count)
 
 static int agree(struct up_job *job)
 {
-    struct place *places = calloc((size_t)job->size, sizeof *places);
+    struct up_place *places = calloc((size_t)job->size, sizeof *places);
     if (!places)
         return HEARTH_NO_MEMORY;
-    look_around(job, &places[job->rank]);
+    network_scan(job, &places[job->rank]);
     int status = hearth_all_gather(job->group, &places[job->rank], places, sizeof *places, HEARTH_U8, NULL);
     if (!status && !places_good(places, job->size))
         status = HEARTH_PROTOCOL;

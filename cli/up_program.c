@@ -62,7 +62,7 @@ static void begin_forming(struct up_program *p)
 
 /* ---- running ---- */
 
-static bool start_ward(struct up_program *p)
+static bool start_child_process(struct up_program *p)
 {
     char token[SECRET_TOKEN_MAX] = "";
     struct vars vars;
@@ -70,17 +70,17 @@ static bool start_ward(struct up_program *p)
         return false;
     up_job_vars(&p->job, &vars);
     vars_add(&vars, "HEARTH_PLAIN=0");
-    if (p->secrecy->file[0]) /* where the trust list is, too */
-        vars_add(&vars, "HEARTH_SECRET_FILE=%s", p->secrecy->file);
+    if (p->handover->file[0]) /* where the trust list is, too */
+        vars_add(&vars, "HEARTH_SECRET_FILE=%s", p->handover->file);
     else
-        secret_token(p->secrecy->secret, token);
-    struct ward_plan plan = {
+        secret_token(p->handover->secret, token);
+    struct child_process_plan plan = {
         .vars = vars.list, .args = p->args, .token = token[0] ? token : NULL, .rank = p->job.rank};
-    bool good = !vars.full && ward_start(&p->ward, &plan, &p->output);
+    bool good = !vars.full && child_process_start(&p->child, &plan, &p->output);
     wipe(token, sizeof token);
     vars_free(vars.list);
     if (!good)
-        say(p, "cannot start %s: %s", p->args[0], p->ward.why);
+        say(p, "cannot start %s: %s", p->args[0], p->child.why);
     return good;
 }
 
@@ -98,7 +98,7 @@ static void begin_running(struct up_program *p)
     say(p, "job %s: rank %d of %d, rendezvous %s", p->job.name, p->job.rank, p->job.size, p->job.meeting);
     open_output(p);
     p->phase = UP_RUNNING;
-    if (p->has_output && start_ward(p))
+    if (p->has_output && start_child_process(p))
         return;
     up_job_tell(&p->job, EXIT_FAILED_CHECK);
     p->code = EXIT_FAILED_CHECK;
@@ -135,30 +135,30 @@ static void stop(struct up_program *p, bool again)
 {
     p->again = again && !p->quit;
     p->phase = UP_STOPPING;
-    ward_stop(&p->ward);
+    child_process_stop(&p->child);
 }
 
 static void tend_stopping(struct up_program *p)
 {
-    if (!ward_over(&p->ward))
+    if (!child_process_over(&p->child))
         return;
     up_job_close(&p->job);
     if (p->again)
         begin_forming(p);
     else
-        finish(p, p->ward.code);
+        finish(p, p->child.code);
 }
 
 /* Our program has ended by itself. */
 static void take_end(struct up_program *p)
 {
-    p->code = p->ward.code;
-    if (p->ward.why[0])
-        say(p, "our program (rank %d): %s", p->job.rank, p->ward.why);
-    else if (p->ward.signal && !p->ward.asked)
-        say(p, "our program (rank %d) was killed by signal %d (%s)", p->job.rank, p->ward.signal,
-            strsignal(p->ward.signal));
-    else if (p->code && !p->ward.asked)
+    p->code = p->child.code;
+    if (p->child.why[0])
+        say(p, "our program (rank %d): %s", p->job.rank, p->child.why);
+    else if (p->child.signal && !p->child.asked)
+        say(p, "our program (rank %d) was killed by signal %d (%s)", p->job.rank, p->child.signal,
+            strsignal(p->child.signal));
+    else if (p->code && !p->child.asked)
         say(p, "our program (rank %d) exited with code %d", p->job.rank, p->code);
     up_job_tell(&p->job, p->code);
     p->phase = UP_ENDED;
@@ -224,13 +224,13 @@ void up_program_tend(struct up_program *p)
     if (p->phase == UP_FORMING)
         tend_forming(p);
     if (p->phase == UP_RUNNING || p->phase == UP_STOPPING)
-        ward_tend(&p->ward);
-    if (p->phase == UP_RUNNING && ward_over(&p->ward))
+        child_process_tend(&p->child);
+    if (p->phase == UP_RUNNING && child_process_over(&p->child))
         take_end(p);
     if (p->phase == UP_RUNNING || p->phase == UP_ENDED)
         watch(p);
     if (p->phase == UP_RUNNING && p->grace_ns && clock_real() >= p->grace_ns)
-        ward_stop(&p->ward);
+        child_process_stop(&p->child);
     if (p->phase == UP_STOPPING)
         tend_stopping(p);
 }
@@ -239,7 +239,7 @@ void up_program_tend(struct up_program *p)
 
 bool up_program_open(struct up_program *p)
 {
-    p->ward = (struct ward){.down = {.fd = -1}, .up = {.fd = -1}};
+    p->child = (struct child_process){.down = {.fd = -1}, .up = {.fd = -1}};
     if (mutex_init(&p->job.lock))
         return false;
     say(p, "job %s: waiting until %d machine%s there", p->job.name, p->job.min,
@@ -251,7 +251,7 @@ bool up_program_open(struct up_program *p)
 void up_program_polls(const struct up_program *p, struct pollfd polls[UP_PROGRAM_POLLS])
 {
     if (p->phase == UP_RUNNING || p->phase == UP_STOPPING)
-        ward_polls(&p->ward, polls);
+        child_process_polls(&p->child, polls);
     else
         polls[0] = polls[1] = (struct pollfd){.fd = -1};
 }
@@ -260,7 +260,7 @@ int up_program_patience_ms(const struct up_program *p)
 {
     if (p->phase == UP_FORMING && p->quit)
         return LEAVE_MS;
-    return p->phase == UP_RUNNING || p->phase == UP_STOPPING ? ward_patience_ms(&p->ward) : -1;
+    return p->phase == UP_RUNNING || p->phase == UP_STOPPING ? child_process_patience_ms(&p->child) : -1;
 }
 
 void up_program_quit(struct up_program *p, int number)

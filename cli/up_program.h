@@ -23,7 +23,7 @@ struct up_program {
     struct up_job job;
     char **args;
     bool once;
-    const struct secrecy *secrecy;
+    const struct secret_handover *handover;
     void (*say)(void *arg, const char *text);
     void (*idle)(void *arg); /* while our output cannot be written */
     void *arg;
@@ -41,7 +41,7 @@ struct up_program {
     unsigned waits_seen;
     struct output output;
     bool has_output;
-    struct ward ward;
+    struct child_process child;
 };
 
 bool up_program_open(struct up_program *p); /* false: no memory */

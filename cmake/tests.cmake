@@ -207,7 +207,7 @@ endif()
 if(Python3_FOUND AND HEARTH_CLI AND HEARTH_HOUSE AND HEARTH_INSTALL AND NOT HEARTH_SANITIZE)
   hearth_script_tests(house)
   hearth_script_tests(net)
-  set_tests_properties(net/probes net/home net/home_busy net/home_faults PROPERTIES RUN_SERIAL ON) # they measure
+  set_tests_properties(net/probes net/cluster net/cluster_busy net/cluster_faults PROPERTIES RUN_SERIAL ON) # they measure
   hearth_script_tests(process)
   if(TARGET hearth_switch)
     add_dependencies(tests hearth_switch)

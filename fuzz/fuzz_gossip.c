@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PEERS: only whole letters tell anything, never more than fits, and each address can travel on. */
+/* PEERS: only whole messages tell anything, never more than fits, and each address can travel on. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "home/gossip.h"
+#include "cluster/gossip.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
-/* What was told, as the letter that the same nodes would make. */
+/* What was told, as the message that the same nodes would make. */
 struct echo {
     int told, count;
-    struct fellow fellows[GOSSIP_MAX];
+    struct peer_info peer_set[GOSSIP_MAX];
 };
 
 static void tell(void *arg, const struct identity *id, const struct sock_addr *addr)
 {
     struct echo *echo = arg;
-    uint8_t again[FELLOW_ADDR_MAX];
+    uint8_t again[PEER_ADDR_MAX];
     char text[SOCK_TEXT_MAX];
 
     size_t len = sock_addr_encode(addr, again, sizeof(again));
     sock_addr_text(addr, text, sizeof(text));
-    if (id->instance == 0 || len == 0 || text[0] == '\0' || ++echo->told > GOSSIP_MAX * FELLOW_ADDRS_MAX)
+    if (id->instance == 0 || len == 0 || text[0] == '\0' || ++echo->told > GOSSIP_MAX * PEER_ADDRS_MAX)
         abort();
-    struct fellow *last = echo->count > 0 ? &echo->fellows[echo->count - 1] : NULL;
-    if (!last || memcmp(&last->id, id, sizeof(*id)) != 0 || last->addr_count == FELLOW_ADDRS_MAX) {
+    struct peer_info *last = echo->count > 0 ? &echo->peer_set[echo->count - 1] : NULL;
+    if (!last || memcmp(&last->id, id, sizeof(*id)) != 0 || last->addr_count == PEER_ADDRS_MAX) {
         if (echo->count == GOSSIP_MAX)
             abort();
-        last = &echo->fellows[echo->count++];
-        *last = (struct fellow){.id = *id};
+        last = &echo->peer_set[echo->count++];
+        *last = (struct peer_info){.id = *id};
     }
     last->addr_lens[last->addr_count] = (uint8_t)len;
     memcpy(last->addrs[last->addr_count++], again, len);
@@ -45,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     static struct echo echo;
     static uint8_t again[GOSSIP_LEN_MAX];
-    const struct fellow *fellows[GOSSIP_MAX];
+    const struct peer_info *peer_set[GOSSIP_MAX];
     int told = 0;
 
     echo.told = echo.count = 0;
@@ -55,8 +55,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         return 0;
     }
     for (int i = 0; i < echo.count; i++)
-        fellows[i] = &echo.fellows[i];
-    size_t made = gossip_encode(fellows, echo.count, again, sizeof(again));
+        peer_set[i] = &echo.peer_set[i];
+    size_t made = gossip_encode(peer_set, echo.count, again, sizeof(again));
     if (made == 0 || made > len || gossip_decode(again, made, count_told, &told) != HEARTH_OK ||
         told != echo.told)
         abort();

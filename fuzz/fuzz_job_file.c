@@ -13,8 +13,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     static uint8_t file[JOB_FILE_MAX], again[JOB_FILE_ENTRY_MAX];
     static struct job_memory memory;
-    static struct census now;
-    bool missing[CENSUS_MEMBERS_MAX];
+    static struct view now;
+    bool missing[VIEW_MEMBERS_MAX];
     const char *what = NULL;
     struct reader r;
     int count = 0;

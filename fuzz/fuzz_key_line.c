@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     if (len != KEY_LINE_LEN && len != KEY_LINE_LEN - 1)
         abort();
     for (size_t i = 0; i < len; i++)
-        if (letter_lower(text[i]) != line[i])
+        if (message_lower(text[i]) != line[i])
             abort();
     return 0;
 }

@@ -119,7 +119,7 @@ struct world {
     struct group *group, *child;
     struct fake fakes[MEMBERS_MAX];
     int size, rank;
-    struct view view;
+    struct group_view view;
     struct user_call calls[CALLS_MAX];
     struct user_call *last;                     /* called, maybe ended */
     uint64_t fingerprint, tag, sequence, total; /* of the last call */
@@ -144,14 +144,14 @@ static bool world_open(struct world *w, struct reader *r)
         .eager_bytes = 16384,
     };
     must(engine_open(&setup, &w->engine) == HEARTH_OK);
-    w->view = (struct view){.group = 7,
-                            .epoch = 1,
-                            .size = w->size,
-                            .inside = {1e-6, 1e9, 1e-10, 1e-7},
-                            .across = {1e-6, 1e9, 1e-10, 1e-7},
-                            .chunk_bytes = 2048,
-                            .window_bytes = 8192,
-                            .eager_bytes = 16384};
+    w->view = (struct group_view){.group = 7,
+                                  .epoch = 1,
+                                  .size = w->size,
+                                  .inside = {1e-6, 1e9, 1e-10, 1e-7},
+                                  .across = {1e-6, 1e9, 1e-10, 1e-7},
+                                  .chunk_bytes = 2048,
+                                  .window_bytes = 8192,
+                                  .eager_bytes = 16384};
     static const int members[MEMBERS_MAX] = {0, 1, 2};
     must(group_open(w->engine, &w->view, members, &w->group) == HEARTH_OK);
     for (int i = 0; i < w->size; i++) {
@@ -367,7 +367,7 @@ static void do_frame(struct world *w, struct reader *r, int peer)
 
 static void do_group(struct world *w, uint8_t what)
 {
-    struct view view = w->view;
+    struct group_view view = w->view;
     static const int members[MEMBERS_MAX] = {0, 1, 2};
     if (what & 1 && w->child == NULL) {
         view.group = 8;

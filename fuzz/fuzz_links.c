@@ -10,11 +10,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
-    static uint8_t again[LETTER_PAYLOAD_MAX];
+    static uint8_t again[MESSAGE_PAYLOAD_MAX];
     static struct topology table;
-    struct arrangement arrangement;
-    uint64_t hosts[CENSUS_MEMBERS_MAX];
-    int members[CENSUS_MEMBERS_MAX];
+    struct ring_order order;
+    uint64_t hosts[VIEW_MEMBERS_MAX];
+    int members[VIEW_MEMBERS_MAX];
 
     if (len > sizeof(again) || topology_decode(&table, bytes, len))
         return 0;
@@ -23,10 +23,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     int count = table.size < 12 ? table.size : 12; /* larger ones only take longer */
     for (int i = 0; i < count; i++) {
         members[i] = i;
-        hosts[i] = (uint64_t)i + (topology_way(&table, i, 0)->kind == WAY_SAME_HOST ? 0 : 100);
+        hosts[i] = (uint64_t)i + (topology_path(&table, i, 0)->kind == PATH_SAME_HOST ? 0 : 100);
     }
-    topology_arrange(&table, members, hosts, count, &arrangement);
-    if (arrangement.size != count || arrangement.sites < 1 || arrangement.sites > count)
+    topology_arrange(&table, members, hosts, count, &order);
+    if (order.size != count || order.sites < 1 || order.sites > count)
         abort();
     return 0;
 }

@@ -20,7 +20,7 @@ static void must(bool condition)
 
 struct input {
     struct plan_call call;
-    struct view view;
+    struct group_view view;
     bool large; /* counts of any size: only looked at here and there */
     size_t in_counts[MEMBERS_MAX], out_counts[MEMBERS_MAX];
     int host[MEMBERS_MAX], order[MEMBERS_MAX];
@@ -68,8 +68,8 @@ static void parse(struct input *in, struct reader *r)
     call->order = flags & 128 ? in->order : NULL;
     call->in_counts = flags & 32 ? in->in_counts : NULL;
     call->out_counts = flags & 64 ? in->out_counts : NULL;
-    in->view =
-        (struct view){.size = call->size, .host = call->host, .order = call->order, .algo = HEARTH_AUTO};
+    in->view = (struct group_view){
+        .size = call->size, .host = call->host, .order = call->order, .algo = HEARTH_AUTO};
     in->view.inside = in->view.across = (struct link_cost){1e-6, 1e9, 1e-10, 1e-7};
 }
 
@@ -116,7 +116,7 @@ static void check_flow(const struct plan *plan, const struct flow_table *flow, b
     must(bytes == flow->bytes);
 }
 
-static const struct view no_view; /* the calls name their algorithm */
+static const struct group_view no_view; /* the calls name their algorithm */
 
 static void no_idle_op(struct list *item)
 {

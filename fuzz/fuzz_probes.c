@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "home/probe_letters.h"
+#include "cluster/probe_messages.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
@@ -16,7 +16,7 @@ static void same(const uint8_t *bytes, size_t len, const uint8_t *again, size_t 
 
 static void try_order(const uint8_t *bytes, size_t len)
 {
-    uint8_t again[PROBE_LETTER_MAX];
+    uint8_t again[PROBE_MESSAGE_MAX];
     struct probe_order order;
     const char *what = NULL;
 
@@ -34,7 +34,7 @@ static void try_order(const uint8_t *bytes, size_t len)
 
 static void try_measured(const uint8_t *bytes, size_t len)
 {
-    uint8_t again[MEASURED_LETTER_MAX];
+    uint8_t again[MEASURED_MESSAGE_MAX];
     struct measured measured;
     const char *what = NULL;
 

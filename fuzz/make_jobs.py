@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# Writes the seeds below fuzz/corpus/jobs, from docs/letters.md and not from the C code.
+# Writes the seeds below fuzz/corpus/jobs, from docs/messages.md and not from the C code.
 import struct
 
 from make_corpus import CORPUS
@@ -21,23 +21,23 @@ def record(members=(0, 1), instance=66, epoch=4, leader=0):
             + b"".join(identity(who) + bytes([who == 9]) for who in members))
 
 
-def wish(job="red", serial=1, done=0, least=2, settings="v=1", place=b"place", ran=b"\0", unreached=()):
+def request(job="red", serial=1, done=0, least=2, settings="v=1", place=b"place", ran=b"\0", unreached=()):
     return (struct.pack("<QQB", serial, done, least) + text(job) + text(settings) + struct.pack("<H", len(place)) + place
             + ran + bytes([len(unreached)]) + b"".join(map(identity, unreached)))
 
 
-def part(job="red", formation=9, over=0, members=(0, 1), settings="v=1"):
-    return (struct.pack("<QBB", formation, over, len(members)) + text(job) + text(settings)
+def part(job="red", spec=9, over=0, members=(0, 1), settings="v=1"):
+    return (struct.pack("<QBB", spec, over, len(members)) + text(job) + text(settings)
             + b"".join(map(identity, members)))
 
 
-def report(wishes=(), parts=(), instance=77, term=3, sequence=1):
-    return (REPORT + struct.pack("<QQQBB", instance, term, sequence, len(wishes), len(parts)) + b"".join(wishes)
+def report(requests=(), parts=(), instance=77, term=3, sequence=1):
+    return (REPORT + struct.pack("<QQQBB", instance, term, sequence, len(requests), len(parts)) + b"".join(requests)
             + b"".join(parts))
 
 
-def form(members=((0, 1, 0), (1, 1, 0)), job="red", formation=9, term=3, sites=1, place=b"place"):
-    head = struct.pack("<QQQQIIIIBB", 77, 5, term, formation, 9000, 0, 300, 0, len(members), sites)
+def form(members=((0, 1, 0), (1, 1, 0)), job="red", spec=9, term=3, sites=1, place=b"place"):
+    head = struct.pack("<QQQQIIIIBB", 77, 5, term, spec, 9000, 0, 300, 0, len(members), sites)
     return (FORM + head + text(job)
             + b"".join(identity(who) + struct.pack("<QQBH", serial, 4, site, len(place)) + place
                        for who, serial, site in members))
@@ -54,18 +54,18 @@ def board(lines=(), ended=(), refused=(), sequence=1, heard=1, term=3):
 
 def seeds():
     yield "report_idle", report()
-    yield "report_wish", report([wish()])
-    yield "report_ran_elsewhere", report([wish(least=1, ran=record((0, 7, 8, 9)))])
-    yield "report_ran_here", report([wish(least=1, ran=record((0, 2), instance=77))])
-    yield "report_bad_record", report([wish(ran=record((0, 1), leader=2))])
-    yield "report_unreached", report([wish(least=1, unreached=(1, 2))])
+    yield "report_request", report([request()])
+    yield "report_ran_elsewhere", report([request(least=1, ran=record((0, 7, 8, 9)))])
+    yield "report_ran_here", report([request(least=1, ran=record((0, 2), instance=77))])
+    yield "report_bad_record", report([request(ran=record((0, 1), leader=2))])
+    yield "report_unreached", report([request(least=1, unreached=(1, 2))])
     yield "report_part", report([], [part()])
-    yield "report_other_settings", report([wish(settings="v=2")])
-    yield "report_many", report([wish(f"job {i}", i + 1) for i in range(8)], [part(f"part {i}", i + 1) for i in range(8)])
-    yield "report_twice", report([wish()], [part()])
+    yield "report_other_settings", report([request(settings="v=2")])
+    yield "report_many", report([request(f"job {i}", i + 1) for i in range(8)], [part(f"part {i}", i + 1) for i in range(8)])
+    yield "report_twice", report([request()], [part()])
     yield "report_stranger", report([], [part(members=(1, 2))])
-    yield "report_long_place", report([wish(place=bytes(385))])
-    yield "report_other_term", report([wish()], term=4)
+    yield "report_long_place", report([request(place=bytes(385))])
+    yield "report_other_term", report([request()], term=4)
     yield "report_same_member", report([], [part(members=(0, 0))])
     yield "form", form()
     yield "form_sites", form(((1, 1, 0), (0, 5, 1), (2, 7, 1)), sites=2)

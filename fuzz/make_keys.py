@@ -5,7 +5,7 @@ import hashlib
 
 from make_corpus import CORPUS
 
-LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
+MESSAGES = "0123456789abcdefghjkmnpqrstvwxyz"
 SECRET = bytes(range(32))
 SEED = bytes.fromhex("4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb")
 ONE, TWO = "aa" * 32, "0b" * 32
@@ -14,7 +14,7 @@ ONE, TWO = "aa" * 32, "0b" * 32
 def base32(data):
     bits = "".join(f"{byte:08b}" for byte in data)
     bits += "0" * (-len(bits) % 5)
-    return "".join(LETTERS[int(bits[i:i + 5], 2)] for i in range(0, len(bits), 5))
+    return "".join(MESSAGES[int(bits[i:i + 5], 2)] for i in range(0, len(bits), 5))
 
 
 def token(name, secret=SECRET):
@@ -36,7 +36,7 @@ def tokens():
     yield "digits", SECRET.hex()
     yield "digits_upper", SECRET.hex().upper()
     yield "bad_check", token("hearth").replace("hearth1-hearth", "hearth1-heart")
-    yield "bad_letter", token("hearth")[:-2] + "u0"
+    yield "bad_message", token("hearth")[:-2] + "u0"
     yield "bad_filling", token("hearth")[:-1] + "9"
     yield "bad_name", token("hea th")
     yield "cut", token("hearth")[:-1]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes fuzz/corpus/probes from docs/letters.md: letters that measure, good ones and ones that are wrong in one thing."""
+"""Writes fuzz/corpus/probes from docs/messages.md: messages that measure, good ones and ones that are wrong in one thing."""
 
 import struct
 
@@ -14,12 +14,12 @@ def order(number=5, address=b""):
     return ORDER + struct.pack("<I", number) + PERSON + bytes([len(address)]) + address
 
 
-def way(rate=1000, trip=250, loss=10, kind=2, how=1):
+def path(rate=1000, trip=250, loss=10, kind=2, how=1):
     return PERSON + struct.pack("<IIIBBH", rate, trip, loss, kind, how, 0)
 
 
-def measured(*ways, number=5, outcome=0, count=None):
-    return MEASURED + struct.pack("<IBBH", number, outcome, len(ways) if count is None else count, 0) + b"".join(ways)
+def measured(*paths, number=5, outcome=0, count=None):
+    return MEASURED + struct.pack("<IBBH", number, outcome, len(paths) if count is None else count, 0) + b"".join(paths)
 
 
 INPUTS = {
@@ -31,15 +31,15 @@ INPUTS = {
     "order_no_family": order(address=b"\5" + bytes(6)),
     "order_short": order()[:-1],
     "measured_none": measured(),
-    "measured_one": measured(way()),
-    "measured_unasked": measured(way(rate=0, how=0), way(rate=900, how=2), number=0),
+    "measured_one": measured(path()),
+    "measured_unasked": measured(path(rate=0, how=0), path(rate=900, how=2), number=0),
     "measured_failed": measured(outcome=1),
-    "measured_full": measured(*[way()] * 63),
-    "measured_too_many": measured(*[way()] * 64),
-    "measured_bad_count": measured(way(), count=2),
-    "measured_bad_kind": measured(way(kind=6)),
-    "measured_bad_loss": measured(way(loss=1000001)),
-    "measured_rate_of_nothing": measured(way(how=0)),
+    "measured_full": measured(*[path()] * 63),
+    "measured_too_many": measured(*[path()] * 64),
+    "measured_bad_count": measured(path(), count=2),
+    "measured_bad_kind": measured(path(kind=6)),
+    "measured_bad_loss": measured(path(loss=1000001)),
+    "measured_rate_of_nothing": measured(path(how=0)),
     "result": RESULT + struct.pack("<IIQQ", 2, 9876, 6_000_000, 50_000_000),
     "result_other": RESULT + struct.pack("<IIQQ", 1, 9876, 6_000_000, 50_000_000),
 }

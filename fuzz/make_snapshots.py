@@ -24,8 +24,8 @@ def tensor(name, dtype=F32, dims=(2, 3), residual=None, q=None, p=None, **fields
     values.update(fields)
     out = struct.pack("<BBBBIQQQddQQ", *values.values())
     out += struct.pack(f"<{len(dims)}Q", *dims) + name.encode("latin-1")
-    letter = "d" if dtype == F64 else "f"
-    for numbers, kind in ((residual, letter), (q, "f"), (p, "f")):
+    message = "d" if dtype == F64 else "f"
+    for numbers, kind in ((residual, message), (q, "f"), (p, "f")):
         if numbers is not None:
             out += struct.pack(f"<{len(numbers)}{kind}", *numbers)
     return out

@@ -16,7 +16,7 @@ ROOT = Path(os.environ.get("HEARTH_CHECK_ROOT", Path(__file__).resolve().parent.
 # Who may include whom: rooms, or single headers of a room. Every room may include itself and <hearth.h>.
 FACES = ["core", "os", "kernel", "compress", "gradient/price.h", "collective/plan.h", "collective/select.h",
          "collective/dryrun.h", "node/local.h", "security/node_key.h", "security/secret.h", "security/trust_list.h",
-         "security/vault.h", "discovery", "home/desk.h", "home/job_store.h",
+         "security/vault.h", "discovery", "cluster/control_socket.h", "cluster/job_store.h",
          "membership/job_record.h", "membership/topology.h", "membership/health.h"]
 INCLUDES = {
     "core": [],
@@ -29,10 +29,10 @@ INCLUDES = {
     "bootstrap": ["core", "os", "wire", "security"],
     "discovery": ["core", "os", "security/node_key.h", "security/secret.h"],
     "membership": ["core", "security/digest.h", "security/node_key.h"],
-    "home": ["core", "os", "wire", "metrics", "security", "bootstrap", "discovery", "membership"],
+    "cluster": ["core", "os", "wire", "metrics", "security", "bootstrap", "discovery", "membership"],
     "collective": ["core", "os", "wire", "kernel", "metrics", "transport/link.h"],
     "node": ["core", "os", "wire", "kernel", "metrics", "transport", "bootstrap", "collective",
-             "compress", "security", "home", "membership"],
+             "compress", "security", "cluster", "membership"],
     "compress": ["core", "kernel"],
     "gradient": ["core", "os", "kernel", "compress", "collective/select.h", "node"],
     "api.c": ["core", "node", "collective"],

@@ -39,17 +39,17 @@ SUITES = {
     "net": Suite("release", "test hosts in network namespaces; the test of the switch itself is a part of soak",
                  only="^(net/|process/mix)", skip="^net/switch"),
     "asan": Suite("asan", "address and undefined behaviour sanitizers; without what only computes for long",
-                  skip="^(conform/(convergence|soak)|unit/(cli/mlp|collective/(planners|select))|cli/(cli|home|run|up)$|"
-                       "process/(compressed_|idle)|unit/home/fellows_(race|siege))"),
+                  skip="^(conform/(convergence|soak)|unit/(cli/mlp|collective/(planners|select))|cli/(cli|cluster|run|up)$|"
+                       "process/(compressed_|idle)|unit/cluster/peer_set_(race|siege))"),
     "tsan": Suite("tsan", "thread sanitizer; without what has one thread, and what only takes longer", lean=True,
-                  skip="^(unit/(cli|collective|compress|core|discovery|home|kernel|membership|security|wire)/|"
+                  skip="^(unit/(cli|collective|compress|core|discovery|cluster|kernel|membership|security|wire)/|"
                        "(cli|fuzz|sim|torture)/|"
                        "conform/(average|compressed$|convergence|error_growth|mismatch|nexar|order|reform|soak|special|"
                        "variants)|process/(busy|compressed_|crowd|idle|launchers|matrix|opening))"),
     "clang": Suite("clang", "clang, warnings are errors", only="^(unit/(core|kernel|wire)|sim)/"),
     "posix": Suite("posix", "only what every POSIX system has",
                    only="^(unit/(os|node|transport|bootstrap|security)/|process/(death|idle)|"
-                        "conform/(close|collectives|concurrent|fork|home|requests|transports))", lean=True),
+                        "conform/(close|collectives|concurrent|fork|cluster|requests|transports))", lean=True),
     "arm": Suite("arm", "64-bit ARM under qemu", only=ARM_TESTS, lean=True, environment={"HEARTH_TEST_BRIEF": "1"}),
     "fuzz": Suite("fuzz", "libFuzzer over each corpus", lean=True),
     "soak": Suite("release", "full repeat counts", skip="^torch/", configure=["-DHEARTH_TEST_FACTOR=100"],

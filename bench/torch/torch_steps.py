@@ -43,7 +43,7 @@ class Transformer(nn.Module):
 
     def __init__(self, layers, width, length):
         super().__init__()
-        self.letters = nn.Embedding(256, width)
+        self.frames = nn.Embedding(256, width)
         self.places = nn.Parameter(torch.randn(length, width) * 0.02)
         layer = nn.TransformerEncoderLayer(width, max(1, width // 64), 4 * width, 0.0, batch_first=True,
                                            norm_first=True)
@@ -51,7 +51,7 @@ class Transformer(nn.Module):
         self.guess = nn.Linear(width, 256)
 
     def forward(self, text):
-        return self.guess(self.body(self.letters(text) + self.places))
+        return self.guess(self.body(self.frames(text) + self.places))
 
 
 class Training:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dials, greets and hears until every pair has its channels. What is to be dialled and which socket is kept,
- * pairing.c says; who comes to us, door.c hears; the sockets between are in mesh_line.c. */
+ * pairing.c says; who comes to us, listener.c hears; the sockets between are in mesh_line.c. */
 #include "bootstrap/mesh.h"
 
 #include <assert.h>
@@ -12,12 +12,13 @@
 #include "security/records.h"
 
 #define DIALS_MAX 192 /* of the lines ours; the rest is left to those that come */
-/* What the window counts: a connect that takes longer leads nowhere, a handshake is closed at the door. */
+/* What the window counts: a connect that takes longer leads nowhere, a handshake is closed at the listener.
+ */
 #define CONNECT_NS   (200 * NS_PER_MS)
 #define HANDSHAKE_NS (5 * NS_PER_S)
-#define LIST_MAX     (PAIRING_WAYS * (MESH_WHY_MAX + 2))
+#define LIST_MAX     (PAIRING_VIAS * (MESH_WHY_MAX + 2))
 
-static_assert(LINES_MAX + DOOR_WAITS_MAX <= SOCK_WAIT_MAX, "all sockets can be waited for at once");
+static_assert(LINES_MAX + LISTENER_WAITS_MAX <= SOCK_WAIT_MAX, "all sockets can be waited for at once");
 
 /* ---- what kind of link each pair gets ----------------------------------------------------------------- */
 
@@ -54,9 +55,9 @@ static int side_init(struct mesh *mesh, int rank, uint64_t seed, struct error *e
     const struct member *member = member_of(mesh, rank);
     const struct sock_addr *far = untrusted(mesh, rank);
     bool share = members_share(member, member_of(mesh, mesh->roster->rank));
-    bool local = share && s->wish != MESH_WISH_TCP;
+    bool local = share && s->choice != MESH_ONLY_TCP;
 
-    if (s->wish == MESH_WISH_SHM && !share)
+    if (s->choice == MESH_ONLY_SHM && !share)
         return error_set(error, HEARTH_INVALID, rank,
                          "rank %d (%s) cannot be reached through shared memory: it is on another host, or "
                          "was started without; choose the transport auto or tcp",
@@ -66,7 +67,7 @@ static int side_init(struct mesh *mesh, int rank, uint64_t seed, struct error *e
     struct pairing_setup setup = {
         .decides = mesh->roster->rank < rank,
         .local = local,
-        .remote = s->wish != MESH_WISH_SHM && !far,
+        .remote = s->choice != MESH_ONLY_SHM && !far,
         .addr_count = member->addr_count,
         .channels = s->channels,
         .rate_bytes_per_s = s->rate_bytes_per_s,
@@ -86,7 +87,7 @@ static uint64_t busy_until(const struct line *line)
 {
     bool shakes = line->state == LINE_SHAKING || line->state == LINE_GREETED;
 
-    if (line->way < 0 || (line->state != LINE_DIALLING && !shakes))
+    if (line->via < 0 || (line->state != LINE_DIALLING && !shakes))
         return 0;
     return line->began_ns + (shakes ? HANDSHAKE_NS : CONNECT_NS);
 }
@@ -118,10 +119,10 @@ static void dial_due(struct mesh *mesh)
 
     /* Each begins with the rank below its own, so that not all come to the same one first. */
     for (int i = 1; i < size && line; i++) {
-        int rank = (mesh->roster->rank + size - i) % size, channel, way;
+        int rank = (mesh->roster->rank + size - i) % size, channel, via;
         struct pairing *pairing = &mesh->sides[rank].pairing;
-        while (line && !pairing_done(pairing) && pairing_dial(pairing, mesh->now_ns, &channel, &way)) {
-            line_dial(mesh, line, rank, channel, way);
+        while (line && !pairing_done(pairing) && pairing_dial(pairing, mesh->now_ns, &channel, &via)) {
+            line_dial(mesh, line, rank, channel, via);
             line = line_to_dial(mesh, &until_ns);
         }
     }
@@ -131,31 +132,31 @@ static void dial_due(struct mesh *mesh)
 
 /* What we keep needs no place among the lines; so the lower rank always has an answer, and the pairs of a
  * large cluster cannot wait for each other in a circle. */
-static void guest_welcome(struct mesh *mesh, const struct door_guest *guest)
+static void incoming_welcome(struct mesh *mesh, const struct incoming *incoming)
 {
-    const struct greeting *g = &guest->greeting;
+    const struct greeting *g = &incoming->greeting;
     struct line *place = line_find(mesh, LINES_MAX);
     struct line line = {
         .state = LINE_OFFERED,
         .fd = -1,
-        .tunnel = guest->tunnel,
+        .stream = incoming->stream,
         .peer = (int)g->from,
         .channel = g->channel,
-        .way = -1,
+        .via = -1,
         .channels = g->channels,
-        .local = guest->local,
+        .local = incoming->local,
         .round_trip_ns = g->round_trip_ns,
-        .addr = guest->from,
+        .addr = incoming->from,
     };
 
     enum pairing_verdict verdict = pairing_greeted(&mesh->sides[line.peer].pairing, g->channel, g->channels,
-                                                   guest->local, g->round_trip_ns, mesh->now_ns);
+                                                   incoming->local, g->round_trip_ns, mesh->now_ns);
     if (verdict == PAIRING_DROP || (verdict == PAIRING_OFFER && !place)) {
-        door_refuse(guest->tunnel, g, verdict == PAIRING_DROP ? GREETING_TAKEN : GREETING_BUSY);
+        listener_refuse(incoming->stream, g, verdict == PAIRING_DROP ? GREETING_TAKEN : GREETING_BUSY);
         return;
     }
-    if (guest->local) /* the end that dialled has no name of its own */
-        door_local_addr(mesh->roster->cluster, line.peer, &line.addr);
+    if (incoming->local) /* the end that dialled has no name of its own */
+        listener_local_addr(mesh->roster->cluster, line.peer, &line.addr);
     for (int i = 0; i < mesh->roster->size; i++)
         pairing_yield(&mesh->sides[i].pairing, mesh->now_ns);
     bool said = line_say(mesh, &line, GREETING_WELCOME);
@@ -167,21 +168,21 @@ static void guest_welcome(struct mesh *mesh, const struct door_guest *guest)
         line_close(&line);
 }
 
-static void guest_meet(struct mesh *mesh, const struct door_guest *guest)
+static void incoming_meet(struct mesh *mesh, const struct incoming *incoming)
 {
-    const struct greeting *g = &guest->greeting;
+    const struct greeting *g = &incoming->greeting;
     const struct roster *r = mesh->roster;
 
     bool known = g->from < (uint32_t)r->size && g->from_instance == r->members[g->from].instance;
-    if (known && mesh_proven(mesh, guest->tunnel, (int)g->from)) {
-        guest_welcome(mesh, guest);
+    if (known && mesh_proven(mesh, incoming->stream, (int)g->from)) {
+        incoming_welcome(mesh, incoming);
         return;
     }
     char why[MESH_REASON_MAX];
     snprintf(why, sizeof(why), "it calls itself rank %u, and the roster knows another%s", (unsigned)g->from,
              known ? ": it speaks for another member" : "");
-    door_complain(mesh->setup->door, &guest->from, why);
-    tunnel_close(guest->tunnel);
+    listener_complain(mesh->setup->listener, &incoming->from, why);
+    secure_stream_close(incoming->stream);
 }
 
 /* ---- the end of it ------------------------------------------------------------------------------------ */
@@ -191,9 +192,9 @@ static void why_list(const struct side *side, char list[LIST_MAX])
     size_t len = 0;
 
     list[0] = '\0';
-    for (int way = 0; way < PAIRING_WAYS; way++)
-        if (side->why[way][0])
-            len += (size_t)snprintf(list + len, LIST_MAX - len, "%s%s", len > 0 ? "; " : "", side->why[way]);
+    for (int via = 0; via < PAIRING_VIAS; via++)
+        if (side->why[via][0])
+            len += (size_t)snprintf(list + len, LIST_MAX - len, "%s%s", len > 0 ? "; " : "", side->why[via]);
     if (len == 0)
         snprintf(list, LIST_MAX, "no address to dial, and it did not come");
 }
@@ -247,7 +248,8 @@ static int mesh_verdict(const struct mesh *mesh, struct error *error)
 static void mesh_sleep(struct mesh *mesh)
 {
     uint64_t until_ns = mesh->setup->deadline_ns;
-    size_t first = door_waits(mesh->setup->door, mesh->waits, DOOR_WAITS_MAX, &until_ns), count = first;
+    size_t first = listener_waits(mesh->setup->listener, mesh->waits, LISTENER_WAITS_MAX, &until_ns),
+           count = first;
 
     for (int i = 0; i < LINES_MAX; i++) {
         const struct line *line = &mesh->lines[i];
@@ -255,9 +257,9 @@ static void mesh_sleep(struct mesh *mesh)
         if (line->state == LINE_FREE)
             continue;
         mesh->waits[count++] = (struct sock_wait){
-            .fd = dialling ? line->fd : tunnel_fd(line->tunnel),
+            .fd = dialling ? line->fd : secure_stream_fd(line->stream),
             .want_recv = !dialling,
-            .want_send = dialling || tunnel_wants_send(line->tunnel),
+            .want_send = dialling || secure_stream_wants_send(line->stream),
         };
         if (dialling && line->began_ns + mesh->setup->connect_timeout_ns < until_ns)
             until_ns = line->began_ns + mesh->setup->connect_timeout_ns;
@@ -277,12 +279,12 @@ static void mesh_sleep(struct mesh *mesh)
 static int mesh_run(struct mesh *mesh, struct error *error)
 {
     for (;;) {
-        struct door_guest guest;
+        struct incoming incoming;
 
         mesh->now_ns = clock_real();
-        door_pump(mesh->setup->door, mesh->now_ns);
-        while (door_take(mesh->setup->door, &guest))
-            guest_meet(mesh, &guest);
+        listener_pump(mesh->setup->listener, mesh->now_ns);
+        while (listener_take(mesh->setup->listener, &incoming))
+            incoming_meet(mesh, &incoming);
         for (int i = 0; i < LINES_MAX; i++)
             line_move(mesh, &mesh->lines[i]);
         dial_due(mesh);
@@ -320,15 +322,15 @@ static int mesh_prepare(struct mesh *mesh, struct error *error)
     status = roster_files_check(r, s->channels > 0 ? s->channels : MESH_CHANNELS_NEAR, error);
     if (status)
         return status;
-    struct door_self self = {r->cluster, r->members[r->rank].instance, r->rank, s->credentials};
-    door_receive(s->door, &self);
+    struct listener_self self = {r->cluster, r->members[r->rank].instance, r->rank, s->credentials};
+    listener_receive(s->listener, &self);
     if (!local)
         return HEARTH_OK;
     struct error reason;
-    status = door_open_local(s->door, &reason);
+    status = listener_open_local(s->listener, &reason);
     if (status == HEARTH_OK)
         return status;
-    if (s->wish == MESH_WISH_SHM)
+    if (s->choice == MESH_ONLY_SHM)
         return error_set(error, status, RANK_NONE, "%s", reason.text);
     /* Members of this host may still be dialled by us, or fall back to TCP. */
     log_write(&s->log, HEARTH_LOG_WARN, "HEARTH-NO-SHM", "no socket for members of this host: %s",
@@ -365,7 +367,7 @@ int mesh_join(const struct mesh_setup *setup, struct mesh_peer *peers, struct er
     for (int i = 0; i < LINES_MAX; i++)
         if (mesh->lines[i].state != LINE_FREE)
             line_close(&mesh->lines[i]);
-    door_settle(setup->door);
+    listener_settle(setup->listener);
     if (status)
         mesh_close(peers, roster->size);
 

@@ -15,30 +15,31 @@
 #define MESH_CHANNELS_MAX  9               /* control + 8 data */
 #define MESH_CHANNELS_NEAR 2               /* control + 1 */
 #define MESH_FAR_NS        (2 * NS_PER_MS) /* round trip from which on a pair has more of them */
-#define DOOR_HALF_OPEN     128 /* sockets that have not greeted yet; one goes when another comes */
+#define LISTENER_HALF_OPEN 128 /* sockets that have not greeted yet; one goes when another comes */
 
-/* ---- the door: the node's listening sockets and those who stand in front of them ---- */
+/* ---- the listener: the node's listening sockets and those who stand in front of them ---- */
 
-struct door;
+struct listener;
 
-struct door_setup {
+struct listener_setup {
     struct heap *heap;
     struct log log;
     struct sock_addr listen; /* TCP; len 0: none */
     uint16_t port_tries;     /* a taken port moves to the next, so often */
     uint64_t greeting_ns;    /* how long a stranger may take for handshake and greeting: 5 s */
 };
-int MUST_CHECK door_open(const struct door_setup *setup, struct door **out, struct error *error);
-void door_close(struct door *door);
-int door_fd(const struct door *door);                /* the TCP listener, -1: none */
-struct sock_addr door_addr(const struct door *door); /* as it was bound */
+int MUST_CHECK listener_open(const struct listener_setup *setup, struct listener **out, struct error *error);
+void listener_close(struct listener *listener);
+int listener_fd(const struct listener *listener);                /* the TCP listener, -1: none */
+struct sock_addr listener_addr(const struct listener *listener); /* as it was bound */
 
-/* After the mesh is made the door stays: strangers are heard, bounded in number, time and memory, and sent
- * away. Called by whoever drives the node; never blocks. */
-void door_pump(struct door *door, uint64_t now_ns);
-/* What to wait for: fills at most max items, gives their number; *deadline_ns is lowered to when door_pump
- * must be called in any case. */
-size_t door_waits(const struct door *door, struct sock_wait *items, size_t max, uint64_t *deadline_ns);
+/* After the mesh is made the listener stays: strangers are heard, bounded in number, time and memory, and
+ * sent away. Called by whoever drives the node; never blocks. */
+void listener_pump(struct listener *listener, uint64_t now_ns);
+/* What to wait for: fills at most max items, gives their number; *deadline_ns is lowered to when
+ * listener_pump must be called in any case. */
+size_t listener_waits(const struct listener *listener, struct sock_wait *items, size_t max,
+                      uint64_t *deadline_ns);
 
 /* ---- the mesh ---- */
 
@@ -54,18 +55,18 @@ struct mesh_peer {
     struct sock_addr addr;                      /* the peer's */
 };
 
-enum mesh_wish { MESH_AUTO, MESH_WISH_TCP, MESH_WISH_SHM };
+enum mesh_choice { MESH_AUTO, MESH_ONLY_TCP, MESH_ONLY_SHM };
 
 struct mesh_setup {
     struct heap *heap;
     struct log log;
     const struct roster *roster;
-    struct door *door;
-    enum mesh_wish wish; /* AUTO: unix where host ids are equal and both have FEATURE_SHM; SHM: an error where
-                            that is not so */
-    int channels;        /* TCP, 0: 2 (control + 1) where the round trip is below 2 ms, else up to
-                            MESH_CHANNELS_MAX by the bandwidth-delay product at `rate_bytes_per_s`, one data
-                            connection per begun 512 KiB of it; the lower rank decides and says so */
+    struct listener *listener;
+    enum mesh_choice choice; /* AUTO: unix where host ids are equal and both have FEATURE_SHM; SHM: an error
+                                where that is not so */
+    int channels; /* TCP, 0: 2 (control + 1) where the round trip is below 2 ms, else one data connection per
+                     512 KiB of the bandwidth-delay product, at most MESH_CHANNELS_MAX in all; the lower rank
+                     decides */
     double rate_bytes_per_s;
     const struct sock_addr *from;          /* local address to dial from; NULL: any */
     const struct credentials *credentials; /* NULL: plain; lent until mesh_join returns */

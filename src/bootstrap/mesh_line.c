@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One socket of a mesh, from dialling (or from the door) to the moment it is kept or given up.
+/* One socket of a mesh, from dialling (or from the listener) to the moment it is kept or given up.
  *
  *   we dial:      dialling --connected--> shaking --proven, GREET sent--> greeted --WELCOME--> kept
  *                                                                         (the lower rank says CONFIRM)
- *   peer dials:   (door) --GREET--> kept, if we have the lower rank and say WELCOME
+ *   peer dials:   (listener) --GREET--> kept, if we have the lower rank and say WELCOME
  *                                   offered, if not: WELCOME said --CONFIRM--> kept
  */
 #include "bootstrap/mesh_line.h"
@@ -33,8 +33,8 @@ struct line *line_find(struct mesh *mesh, int max)
 void line_close(struct line *line)
 {
     sock_close(line->fd);
-    tunnel_close(line->tunnel);
-    line->tunnel = NULL;
+    secure_stream_close(line->stream);
+    line->stream = NULL;
     line->state = LINE_FREE;
 }
 
@@ -43,13 +43,13 @@ static void why_set(struct mesh *mesh, const struct line *line, const char *reas
 {
     char text[SOCK_TEXT_MAX];
 
-    if (line->way < 0)
+    if (line->via < 0)
         return;
     sock_addr_text(&line->addr, text, sizeof(text));
     bool named = strstr(reason, text) != NULL;
-    snprintf(mesh->sides[line->peer].why[line->way], MESH_WHY_MAX, "%s%s%.*s", named ? "" : text,
+    snprintf(mesh->sides[line->peer].why[line->via], MESH_WHY_MAX, "%s%s%.*s", named ? "" : text,
              named ? "" : ": ", MESH_REASON_MAX, reason);
-    mesh->sides[line->peer].failed[line->way] = true;
+    mesh->sides[line->peer].failed[line->via] = true;
 }
 
 /* How far we are; of less interest than why the last attempt failed. */
@@ -57,10 +57,10 @@ static void why_note(struct mesh *mesh, const struct line *line, const char *pro
 {
     struct side *side = &mesh->sides[line->peer];
 
-    if (line->way < 0 || side->failed[line->way])
+    if (line->via < 0 || side->failed[line->via])
         return;
     why_set(mesh, line, progress);
-    side->failed[line->way] = false;
+    side->failed[line->via] = false;
 }
 
 /* Closes a line that led to nothing. What we dialled is tried again, as the pairing sees fit. */
@@ -68,11 +68,11 @@ static void line_fail(struct mesh *mesh, struct line *line, enum pairing_fault f
 {
     struct side *side = &mesh->sides[line->peer];
 
-    side->unreached = side->unreached || (fault == FAULT_UNREACHABLE && line->way != PAIRING_LOCAL);
-    if (line->way >= 0)
-        pairing_failed(&side->pairing, line->channel, line->way, fault, mesh->now_ns);
+    side->unreached = side->unreached || (fault == FAULT_UNREACHABLE && line->via != PAIRING_LOCAL);
+    if (line->via >= 0)
+        pairing_failed(&side->pairing, line->channel, line->via, fault, mesh->now_ns);
     line_close(line);
-    if (line->way == PAIRING_LOCAL && fault == FAULT_SYSTEM &&
+    if (line->via == PAIRING_LOCAL && fault == FAULT_SYSTEM &&
         pairing_fall_back(&side->pairing, mesh->now_ns))
         log_write(&mesh->setup->log, HEARTH_LOG_WARN, "HEARTH-NO-SHM",
                   "rank %d is on this host, but is joined by tcp: %s", line->peer, side->why[PAIRING_LOCAL]);
@@ -81,7 +81,7 @@ static void line_fail(struct mesh *mesh, struct line *line, enum pairing_fault f
 /* The other end has ended what we began, or has no time for it: it may have too much to do. */
 static void line_cut(struct mesh *mesh, struct line *line)
 {
-    if (line->way >= 0)
+    if (line->via >= 0)
         dial_window_cut(&mesh->window, line->began_ns, mesh->now_ns);
     line_fail(mesh, line, FAULT_CLOSED);
 }
@@ -105,7 +105,7 @@ bool line_say(struct mesh *mesh, const struct line *line, enum greeting_kind kin
 
     greeting_encode(&g, bytes);
     /* So little fits into a socket that is as good as empty, or it is broken. */
-    return tunnel_send(line->tunnel, bytes, sizeof(bytes));
+    return secure_stream_send(line->stream, bytes, sizeof(bytes));
 }
 
 /* One line per peer, for people. */
@@ -136,23 +136,23 @@ static void line_broken(struct mesh *mesh, const struct line *line, int status)
               member_of(mesh, line->peer)->name, why);
 }
 
-/* Takes the socket out of its tunnel. Unless memory ends or the peer is gone, only one that breaks the rules
- * makes this fail: it said more than it may before the first frame, or it reads nothing. */
+/* Takes the socket out of its secure stream. Unless memory ends or the peer is gone, only one that breaks the
+ * rules makes this fail: it said more than it may before the first frame, or it reads nothing. */
 static bool line_release(struct mesh *mesh, struct line *line)
 {
     struct mesh_peer *peer = &mesh->peers[line->peer];
     struct records *records = NULL;
     int fd = -1, status;
 
-    while ((status = tunnel_release(line->tunnel, &fd, &records)) == HEARTH_PENDING &&
-           tunnel_wants_send(line->tunnel) && clock_real() < mesh->setup->deadline_ns &&
+    while ((status = secure_stream_release(line->stream, &fd, &records)) == HEARTH_PENDING &&
+           secure_stream_wants_send(line->stream) && clock_real() < mesh->setup->deadline_ns &&
            !stop_asked(mesh->setup->stop)) {
-        struct sock_wait wait = {.fd = tunnel_fd(line->tunnel), .want_send = true};
+        struct sock_wait wait = {.fd = secure_stream_fd(line->stream), .want_send = true};
         (void)sock_wait(&wait, 1, stop_look(mesh->setup->stop, mesh->setup->deadline_ns));
     }
     if (status == HEARTH_PENDING || status == HEARTH_PEER_LOST)
         line_close(line);
-    line->tunnel = NULL;
+    line->stream = NULL;
     if (status != HEARTH_OK) {
         line_broken(mesh, line, status);
         return false;
@@ -198,9 +198,9 @@ void line_keep(struct mesh *mesh, struct line *line)
 
 /* ---- we dial ------------------------------------------------------------------------------------------ */
 
-bool mesh_proven(const struct mesh *mesh, const struct tunnel *tunnel, int rank)
+bool mesh_proven(const struct mesh *mesh, const struct secure_stream *stream, int rank)
 {
-    const struct identity *peer = tunnel_peer(tunnel);
+    const struct identity *peer = secure_stream_peer(stream);
     const struct member *member = member_of(mesh, rank);
 
     if (!mesh->setup->credentials)
@@ -210,7 +210,7 @@ bool mesh_proven(const struct mesh *mesh, const struct tunnel *tunnel, int rank)
 
 static void line_greet(struct mesh *mesh, struct line *line)
 {
-    if (!mesh_proven(mesh, line->tunnel, line->peer)) {
+    if (!mesh_proven(mesh, line->stream, line->peer)) {
         why_set(mesh, line, "another member listens there");
         line_fail(mesh, line, FAULT_STRANGER);
     } else if (!line_say(mesh, line, GREETING_GREET)) {
@@ -226,7 +226,7 @@ static void line_greet(struct mesh *mesh, struct line *line)
 static void line_shake(struct mesh *mesh, struct line *line)
 {
     struct error error;
-    int status = tunnel_pump(line->tunnel, &error);
+    int status = secure_stream_pump(line->stream, &error);
 
     if (status == HEARTH_OK) {
         line_greet(mesh, line);
@@ -252,7 +252,7 @@ static void round_trip_known(struct line *line, int fd, uint64_t ours_ns)
 
 static void line_connected(struct mesh *mesh, struct line *line)
 {
-    struct tunnel_setup setup = {
+    struct secure_stream_setup setup = {
         .heap = mesh->setup->heap,
         .credentials = mesh->setup->credentials,
         .role = CHANNEL_DIALS,
@@ -267,7 +267,7 @@ static void line_connected(struct mesh *mesh, struct line *line)
         return;
     }
     line->fd = -1;
-    if (tunnel_open(&setup, fd, &line->tunnel) != HEARTH_OK) {
+    if (secure_stream_open(&setup, fd, &line->stream) != HEARTH_OK) {
         why_set(mesh, line, "no memory for the connection");
         line_fail(mesh, line, FAULT_SYSTEM);
         return;
@@ -303,7 +303,7 @@ static const struct sock_addr *dial_from(const struct mesh *mesh, const struct s
     return from;
 }
 
-void line_dial(struct mesh *mesh, struct line *line, int rank, int channel, int way)
+void line_dial(struct mesh *mesh, struct line *line, int rank, int channel, int via)
 {
     struct error error;
 
@@ -312,13 +312,13 @@ void line_dial(struct mesh *mesh, struct line *line, int rank, int channel, int 
         .fd = -1,
         .peer = rank,
         .channel = channel,
-        .way = way,
-        .local = way == PAIRING_LOCAL,
+        .via = via,
+        .local = via == PAIRING_LOCAL,
     };
     if (!line->local)
-        line->addr = member_of(mesh, rank)->addrs[way];
+        line->addr = member_of(mesh, rank)->addrs[via];
     else
-        door_local_addr(mesh->roster->cluster, rank, &line->addr);
+        listener_local_addr(mesh->roster->cluster, rank, &line->addr);
     line->began_ns = clock_real();
     int status = sock_dial(&line->addr, dial_from(mesh, &line->addr), &line->fd, &error);
     if (status) {
@@ -346,9 +346,9 @@ static void line_welcomed(struct mesh *mesh, struct line *line, const struct gre
 {
     struct pairing *pairing = &mesh->sides[line->peer].pairing;
 
-    round_trip_known(line, tunnel_fd(line->tunnel), clock_real() - line->greeted_ns);
+    round_trip_known(line, secure_stream_fd(line->stream), clock_real() - line->greeted_ns);
     enum pairing_verdict verdict =
-        pairing_welcomed(pairing, line->channel, g->channels, line->way, line->round_trip_ns, mesh->now_ns);
+        pairing_welcomed(pairing, line->channel, g->channels, line->via, line->round_trip_ns, mesh->now_ns);
     if (verdict != PAIRING_KEEP) {
         line_fail(mesh, line, FAULT_CLOSED);
         return;
@@ -392,13 +392,13 @@ static void line_answered(struct mesh *mesh, struct line *line)
 static void line_hear(struct mesh *mesh, struct line *line)
 {
     struct error error;
-    int status = tunnel_pump(line->tunnel, &error);
-    ssize_t len = tunnel_recv(line->tunnel, line->bytes + line->got, GREETING_LEN - line->got);
+    int status = secure_stream_pump(line->stream, &error);
+    ssize_t len = secure_stream_recv(line->stream, line->bytes + line->got, GREETING_LEN - line->got);
 
     if (len < 0 || (len == 0 && status != HEARTH_OK)) {
         why_set(mesh, line,
-                tunnel_mixed(line->tunnel) ? tunnel_mixed_text(line->tunnel)
-                                           : "connected, but it closed without an answer");
+                secure_stream_mixed(line->stream) ? secure_stream_mixed_text(line->stream)
+                                                  : "connected, but it closed without an answer");
         line_cut(mesh, line);
         return;
     }

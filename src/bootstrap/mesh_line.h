@@ -4,10 +4,10 @@
 #define BOOTSTRAP_MESH_LINE_H
 
 #include "bootstrap/dial_window.h"
-#include "bootstrap/door.h"
+#include "bootstrap/listener.h"
 #include "bootstrap/pairing.h"
 
-#define LINES_MAX       256 /* sockets that are not kept yet, besides those at the door */
+#define LINES_MAX       256 /* sockets that are not kept yet, besides those at the listener */
 #define MESH_REASON_MAX 120
 #define MESH_WHY_MAX    (SOCK_TEXT_MAX + MESH_REASON_MAX + 2)
 
@@ -15,10 +15,10 @@ enum line_state { LINE_FREE, LINE_DIALLING, LINE_SHAKING, LINE_GREETED, LINE_OFF
 
 struct line {
     enum line_state state;
-    int fd;                /* -1: the tunnel has it */
-    struct tunnel *tunnel; /* from the moment it is connected */
+    int fd;                       /* -1: the secure stream has it */
+    struct secure_stream *stream; /* from the moment it is connected */
     int peer, channel;
-    int way;          /* how we dialled; -1: the peer did */
+    int via;          /* how we dialled; -1: the peer did */
     uint8_t channels; /* as the peer said, when it dialled */
     bool local;
     uint64_t began_ns; /* to dial */
@@ -33,9 +33,9 @@ struct line {
 /* All about one peer that is not among its sockets. */
 struct side {
     struct pairing pairing;
-    char why[PAIRING_WAYS][MESH_WHY_MAX]; /* how far we came by each way; empty: not tried */
+    char why[PAIRING_VIAS][MESH_WHY_MAX]; /* how far we came by each way; empty: not tried */
     bool unreached;                       /* nobody was there by TCP, once at least */
-    bool failed[PAIRING_WAYS];            /* that is why an attempt failed */
+    bool failed[PAIRING_VIAS];            /* that is why an attempt failed */
 };
 
 struct mesh {
@@ -48,7 +48,7 @@ struct mesh {
     uint64_t now_ns;
     struct dial_window window;
     struct line lines[LINES_MAX];
-    struct sock_wait waits[LINES_MAX + DOOR_WAITS_MAX];
+    struct sock_wait waits[LINES_MAX + LISTENER_WAITS_MAX];
 };
 
 static inline const struct member *member_of(const struct mesh *mesh, int rank)
@@ -57,7 +57,7 @@ static inline const struct member *member_of(const struct mesh *mesh, int rank)
 }
 
 /* Whether the handshake has proven the member that the roster has at this rank. */
-bool mesh_proven(const struct mesh *mesh, const struct tunnel *tunnel, int rank);
+bool mesh_proven(const struct mesh *mesh, const struct secure_stream *stream, int rank);
 
 struct line *line_find(struct mesh *mesh, int max); /* a free one below max, or NULL */
 void line_close(struct line *line);
@@ -67,7 +67,7 @@ bool line_say(struct mesh *mesh, const struct line *line, enum greeting_kind kin
 void line_keep(struct mesh *mesh, struct line *line);
 
 /* Dials, on a free line. */
-void line_dial(struct mesh *mesh, struct line *line, int rank, int channel, int way);
+void line_dial(struct mesh *mesh, struct line *line, int rank, int channel, int via);
 /* Goes on with a line that is dialling, or that something has come on. */
 void line_move(struct mesh *mesh, struct line *line);
 

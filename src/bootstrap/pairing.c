@@ -25,18 +25,18 @@ int pairing_channels(const struct pairing_setup *setup, uint64_t round_trip_ns)
 
 static void channel_stop(struct pairing_channel *c)
 {
-    for (int way = 0; way < PAIRING_WAYS; way++)
-        c->tries[way] = (struct pairing_try){.state = TRY_IDLE, .at_ns = NEVER_NS};
+    for (int via = 0; via < PAIRING_VIAS; via++)
+        c->tries[via] = (struct pairing_try){.state = TRY_IDLE, .at_ns = NEVER_NS};
 }
 
 /* All addresses, each a head start after the one before. `first` (-1: none) goes before all others. */
 static void channel_start(struct pairing *p, struct pairing_channel *c, int first, uint64_t at_ns)
 {
-    for (int way = 0; way < p->setup.addr_count; way++) {
-        uint64_t late = (uint64_t)way * PAIRING_HEAD_START_NS;
+    for (int via = 0; via < p->setup.addr_count; via++) {
+        uint64_t late = (uint64_t)via * PAIRING_HEAD_START_NS;
         if (first >= 0)
-            late = way == first ? 0 : OTHER_START_NS + late;
-        c->tries[way].at_ns = at_ns + late;
+            late = via == first ? 0 : OTHER_START_NS + late;
+        c->tries[via].at_ns = at_ns + late;
     }
 }
 
@@ -73,16 +73,16 @@ static int channels_known(const struct pairing *p)
     return p->count > 0 ? p->count : 1;
 }
 
-bool pairing_dial(struct pairing *p, uint64_t now_ns, int *channel, int *way)
+bool pairing_dial(struct pairing *p, uint64_t now_ns, int *channel, int *via)
 {
     for (int i = 0; i < channels_known(p); i++) {
-        for (int j = 0; j < PAIRING_WAYS; j++) {
+        for (int j = 0; j < PAIRING_VIAS; j++) {
             struct pairing_try *t = &p->channels[i].tries[j];
             if (t->state != TRY_IDLE || t->at_ns > now_ns)
                 continue;
             t->state = TRY_BUSY;
             *channel = i;
-            *way = j;
+            *via = j;
             return true;
         }
     }
@@ -102,10 +102,10 @@ static uint64_t pause_ns(struct pairing *p, struct pairing_try *t, uint64_t base
 /* The peer listens before it is in the roster, so an address that cannot be reached will hardly become
  * better: it is tried again only so often. Its unix socket is opened later, and one that closes on us may
  * have had its reasons: those are tried for as long as the caller has time. */
-void pairing_failed(struct pairing *p, int channel, int way, enum pairing_fault fault, uint64_t now_ns)
+void pairing_failed(struct pairing *p, int channel, int via, enum pairing_fault fault, uint64_t now_ns)
 {
-    struct pairing_try *t = &p->channels[channel].tries[way];
-    bool missed = fault == FAULT_STRANGER || (fault == FAULT_UNREACHABLE && way != PAIRING_LOCAL);
+    struct pairing_try *t = &p->channels[channel].tries[via];
+    bool missed = fault == FAULT_STRANGER || (fault == FAULT_UNREACHABLE && via != PAIRING_LOCAL);
 
     if (t->state != TRY_BUSY)
         return;
@@ -122,8 +122,8 @@ void pairing_yield(struct pairing *p, uint64_t now_ns)
     if (p->theirs_ns == 0 || until_ns <= p->theirs_ns)
         return;
     for (int i = 0; i < MESH_CHANNELS_MAX; i++) {
-        for (int way = 0; way < PAIRING_WAYS; way++) {
-            struct pairing_try *t = &p->channels[i].tries[way];
+        for (int via = 0; via < PAIRING_VIAS; via++) {
+            struct pairing_try *t = &p->channels[i].tries[via];
             bool begun = t->state == TRY_BUSY || t->pauses > 0;
             if (!begun && t->at_ns != NEVER_NS)
                 t->at_ns += until_ns - p->theirs_ns;
@@ -159,7 +159,7 @@ static void round_trip_seen(struct pairing *p, uint64_t round_trip_ns)
 
 /* `way`: by which we dialled it, -1: the peer did. Whoever dialled channel 0 found a way, so the others are
  * dialled from that end too, and that way. */
-static void channel_keep(struct pairing *p, int channel, int way, bool local, uint64_t now_ns)
+static void channel_keep(struct pairing *p, int channel, int via, bool local, uint64_t now_ns)
 {
     struct pairing_channel *c = &p->channels[channel];
 
@@ -170,25 +170,25 @@ static void channel_keep(struct pairing *p, int channel, int way, bool local, ui
     if (channel != 0)
         return;
     p->kept_local = local;
-    p->theirs_ns = way < 0 ? now_ns + PAIRING_LOWER_NS : 0;
+    p->theirs_ns = via < 0 ? now_ns + PAIRING_LOWER_NS : 0;
     for (int i = 1; i < p->count; i++)
         if (!p->channels[i].kept)
-            channel_start(p, &p->channels[i], way, way < 0 ? p->theirs_ns : now_ns);
+            channel_start(p, &p->channels[i], via, via < 0 ? p->theirs_ns : now_ns);
 }
 
 /* The lower rank: decides the number with channel 0. */
-static enum pairing_verdict decide(struct pairing *p, int channel, int way, bool local, uint64_t now_ns)
+static enum pairing_verdict decide(struct pairing *p, int channel, int via, bool local, uint64_t now_ns)
 {
     if (channel == 0)
         p->count = local ? 1 : pairing_channels(&p->setup, p->round_trip_ns);
     if (channel >= p->count)
         return PAIRING_DROP;
-    channel_keep(p, channel, way, local, now_ns);
+    channel_keep(p, channel, via, local, now_ns);
     return PAIRING_KEEP;
 }
 
 /* The higher rank: the number must be there, and always the same. */
-static enum pairing_verdict obey(struct pairing *p, int channel, int channels, int way, bool local,
+static enum pairing_verdict obey(struct pairing *p, int channel, int channels, int via, bool local,
                                  uint64_t now_ns)
 {
     if (channels <= channel || channels > (local ? 1 : MESH_CHANNELS_MAX))
@@ -196,7 +196,7 @@ static enum pairing_verdict obey(struct pairing *p, int channel, int channels, i
     if (p->count > 0 && channels != p->count)
         return PAIRING_DROP;
     p->count = channels;
-    channel_keep(p, channel, way, local, now_ns);
+    channel_keep(p, channel, via, local, now_ns);
     return PAIRING_KEEP;
 }
 
@@ -214,15 +214,15 @@ enum pairing_verdict pairing_greeted(struct pairing *p, int channel, int channel
     return channel == 0 || channel < channels ? PAIRING_OFFER : PAIRING_DROP;
 }
 
-enum pairing_verdict pairing_welcomed(struct pairing *p, int channel, int channels, int way,
+enum pairing_verdict pairing_welcomed(struct pairing *p, int channel, int channels, int via,
                                       uint64_t round_trip_ns, uint64_t now_ns)
 {
-    if (p->channels[channel].kept || !kind_fits(p, channel, way == PAIRING_LOCAL))
+    if (p->channels[channel].kept || !kind_fits(p, channel, via == PAIRING_LOCAL))
         return PAIRING_DROP;
     round_trip_seen(p, round_trip_ns);
     if (p->setup.decides)
-        return decide(p, channel, way, way == PAIRING_LOCAL, now_ns);
-    return obey(p, channel, channels, way, way == PAIRING_LOCAL, now_ns);
+        return decide(p, channel, via, via == PAIRING_LOCAL, now_ns);
+    return obey(p, channel, channels, via, via == PAIRING_LOCAL, now_ns);
 }
 
 enum pairing_verdict pairing_confirmed(struct pairing *p, int channel, int channels, bool local,
@@ -244,8 +244,8 @@ static uint64_t channel_due(const struct pairing_channel *c, bool *busy)
 {
     uint64_t due = NEVER_NS;
 
-    for (int way = 0; way < PAIRING_WAYS; way++) {
-        const struct pairing_try *t = &c->tries[way];
+    for (int via = 0; via < PAIRING_VIAS; via++) {
+        const struct pairing_try *t = &c->tries[via];
         if (t->state == TRY_BUSY)
             *busy = true;
         else if (t->at_ns < due)

@@ -12,7 +12,7 @@
 #include "bootstrap/mesh.h"
 #include "core/prng.h"
 
-#define PAIRING_WAYS  (ROSTER_ADDRS_MAX + 1)
+#define PAIRING_VIAS  (ROSTER_ADDRS_MAX + 1)
 #define PAIRING_LOCAL ROSTER_ADDRS_MAX /* the way through the peer's unix socket; below: its addresses */
 
 #define PAIRING_HEAD_START_NS (50 * NS_PER_MS)  /* of an address before the next */
@@ -44,7 +44,7 @@ struct pairing_try {
 
 struct pairing_channel {
     bool kept;
-    struct pairing_try tries[PAIRING_WAYS];
+    struct pairing_try tries[PAIRING_VIAS];
 };
 
 struct pairing {
@@ -76,8 +76,8 @@ enum pairing_fault {
 void pairing_init(struct pairing *p, const struct pairing_setup *setup, uint64_t seed, uint64_t now_ns);
 
 /* What is to be dialled now; the try is busy then, until one of the calls below. False: nothing. */
-bool pairing_dial(struct pairing *p, uint64_t now_ns, int *channel, int *way);
-void pairing_failed(struct pairing *p, int channel, int way, enum pairing_fault fault, uint64_t now_ns);
+bool pairing_dial(struct pairing *p, uint64_t now_ns, int *channel, int *via);
+void pairing_failed(struct pairing *p, int channel, int via, enum pairing_fault fault, uint64_t now_ns);
 /* Members still come to us, this peer or others: it may have been too busy to dial so far. What we would dial
  * in its place waits on. */
 void pairing_yield(struct pairing *p, uint64_t now_ns);
@@ -88,7 +88,7 @@ bool pairing_fall_back(struct pairing *p, uint64_t now_ns);
 enum pairing_verdict pairing_greeted(struct pairing *p, int channel, int channels, bool local,
                                      uint64_t round_trip_ns, uint64_t now_ns);
 /* A socket that we dialled was welcomed. */
-enum pairing_verdict pairing_welcomed(struct pairing *p, int channel, int channels, int way,
+enum pairing_verdict pairing_welcomed(struct pairing *p, int channel, int channels, int via,
                                       uint64_t round_trip_ns, uint64_t now_ns);
 /* A socket that we offered was confirmed. */
 enum pairing_verdict pairing_confirmed(struct pairing *p, int channel, int channels, bool local,

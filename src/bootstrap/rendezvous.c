@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bootstrap/differ.h"
 #include "bootstrap/register_trust.h"
+#include "bootstrap/settings_diff.h"
 #include "core/bytes.h"
 #include "core/prng.h"
 #include "security/vault.h"
@@ -23,10 +23,10 @@
 
 #define ADMITTED_NS NS_PER_S /* a handshake that has begun well is not disturbed for so long */
 
-enum guest_state { STRANGER, MEMBER, LEAVING };
+enum incoming_state { STRANGER, MEMBER, LEAVING };
 
-struct guest {
-    enum guest_state state;
+struct registrant {
+    enum incoming_state state;
     bool gone, ready;
     struct rendezvous_origin origin;
     uint64_t source;      /* sock_addr_network */
@@ -54,7 +54,7 @@ struct rendezvous {
     struct error error; /* why it is over; HEARTH_OK: GO */
     struct prng prng;
     uint64_t cluster, orders;
-    struct guest **guests; /* [limit] */
+    struct registrant **incoming; /* [limit] */
     int limit, open, members;
     int *ranks;                     /* [size], scratch: which connection has the rank */
     struct meeting_member *listed;  /* [size], scratch */
@@ -72,10 +72,10 @@ int rendezvous_open(const struct rendezvous_setup *setup, struct rendezvous **ou
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "rendezvous: no memory");
     r->setup = *setup;
     r->limit = setup->size + RENDEZVOUS_STRANGERS + 1; /* one more, until the oldest is closed */
-    r->guests = heap_alloc(setup->heap, (size_t)r->limit, sizeof(struct guest *));
+    r->incoming = heap_alloc(setup->heap, (size_t)r->limit, sizeof(struct registrant *));
     r->ranks = heap_alloc(setup->heap, (size_t)setup->size, sizeof(int));
     r->listed = heap_alloc(setup->heap, (size_t)setup->size, sizeof(struct meeting_member));
-    if (!r->guests || !r->ranks || !r->listed) {
+    if (!r->incoming || !r->ranks || !r->listed) {
         rendezvous_close(r);
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "rendezvous: no memory for %d members",
                          setup->size);
@@ -88,7 +88,7 @@ int rendezvous_open(const struct rendezvous_setup *setup, struct rendezvous **ou
 }
 
 /* It may hold the secret. */
-static void guest_free(struct guest *g)
+static void incoming_free(struct registrant *g)
 {
     if (g)
         wipe(g->out, sizeof(g->out));
@@ -99,9 +99,9 @@ void rendezvous_close(struct rendezvous *r)
 {
     if (!r)
         return;
-    for (int i = 0; r->guests && i < r->limit; i++)
-        guest_free(r->guests[i]);
-    heap_free(r->guests);
+    for (int i = 0; r->incoming && i < r->limit; i++)
+        incoming_free(r->incoming[i]);
+    heap_free(r->incoming);
     heap_free(r->ranks);
     heap_free(r->listed);
     heap_free(r->roster);
@@ -128,19 +128,19 @@ bool rendezvous_over(const struct rendezvous *r, struct error *error)
 bool rendezvous_quiet(const struct rendezvous *r)
 {
     for (int i = 0; i < r->limit; i++)
-        if (r->guests[i] && !r->guests[i]->gone && r->guests[i]->state == LEAVING)
+        if (r->incoming[i] && !r->incoming[i]->gone && r->incoming[i]->state == LEAVING)
             return false;
     return true;
 }
 
 /* ---- output ---- */
 
-static size_t guest_unsent(const struct rendezvous *r, const struct guest *g)
+static size_t incoming_unsent(const struct rendezvous *r, const struct registrant *g)
 {
     return g->out_len + (g->has_roster ? r->roster_len : 0) - g->sent;
 }
 
-static void guest_tell(struct guest *g, uint8_t kind, const void *payload, size_t len)
+static void incoming_tell(struct registrant *g, uint8_t kind, const void *payload, size_t len)
 {
     assert(g->out_len + MEETING_HEADER_LEN + len <= sizeof(g->out));
     meeting_seal(kind, payload, len, NULL, 0, g->out + g->out_len);
@@ -149,12 +149,12 @@ static void guest_tell(struct guest *g, uint8_t kind, const void *payload, size_
     g->out_len += MEETING_HEADER_LEN + len;
 }
 
-static void guest_tell_roster(struct rendezvous *r, struct guest *g)
+static void incoming_tell_roster(struct rendezvous *r, struct registrant *g)
 {
     struct meeting_place place = {r->cluster, (uint32_t)g->rank, (uint32_t)r->setup.size};
     uint8_t *head = g->out + g->out_len;
 
-    assert(guest_unsent(r, g) == 0 && g->out_len == 0);
+    assert(incoming_unsent(r, g) == 0 && g->out_len == 0);
     meeting_place_encode(&place, head + MEETING_HEADER_LEN, MEETING_PLACE_LEN);
     meeting_seal(MEETING_ROSTER, head + MEETING_HEADER_LEN, MEETING_PLACE_LEN, r->roster, r->roster_len,
                  head);
@@ -177,7 +177,7 @@ static int piece_add(struct iovec *pieces, int count, const uint8_t *bytes, size
 
 int rendezvous_output(const struct rendezvous *r, int conn, struct iovec pieces[3])
 {
-    const struct guest *g = r->guests[conn];
+    const struct registrant *g = r->incoming[conn];
     size_t skip = g->sent, first = g->has_roster ? g->roster_at : g->out_len;
 
     int count = piece_add(pieces, 0, g->out, first, &skip);
@@ -188,20 +188,21 @@ int rendezvous_output(const struct rendezvous *r, int conn, struct iovec pieces[
 
 /* ---- members come and go ---- */
 
-static void guest_leave(struct rendezvous *r, struct guest *g, uint64_t now_ns)
+static void incoming_leave(struct rendezvous *r, struct registrant *g, uint64_t now_ns)
 {
     r->members -= g->state == MEMBER;
     g->state = LEAVING;
     g->deadline_ns = now_ns + RENDEZVOUS_STRANGER_NS;
 }
 
-static void guest_refuse(struct rendezvous *r, struct guest *g, const struct error *error, uint64_t now_ns)
+static void incoming_refuse(struct rendezvous *r, struct registrant *g, const struct error *error,
+                            uint64_t now_ns)
 {
     uint8_t payload[8 + ERROR_TEXT_MAX];
     size_t len = error_encode(error, payload, sizeof(payload));
 
-    guest_tell(g, MEETING_REFUSE, payload, len);
-    guest_leave(r, g, now_ns);
+    incoming_tell(g, MEETING_REFUSE, payload, len);
+    incoming_leave(r, g, now_ns);
 }
 
 /* Ends the meeting for all who have registered. */
@@ -211,12 +212,12 @@ static void meeting_fail(struct rendezvous *r, const struct error *error, uint64
     r->error = *error;
     log_write(&r->setup.log, HEARTH_LOG_INFO, "HEARTH-REFUSED", "%s", error->text);
     for (int i = 0; i < r->limit; i++)
-        if (r->guests[i] && r->guests[i]->state == MEMBER)
-            guest_refuse(r, r->guests[i], error, now_ns);
+        if (r->incoming[i] && r->incoming[i]->state == MEMBER)
+            incoming_refuse(r, r->incoming[i], error, now_ns);
 }
 
 /* A member that leaves before GO frees its place. */
-static void guest_drop(struct rendezvous *r, struct guest *g)
+static void incoming_drop(struct rendezvous *r, struct registrant *g)
 {
     if (g->state == MEMBER) {
         r->members--;
@@ -236,31 +237,31 @@ static void ranks_assign(struct rendezvous *r)
     for (int rank = 0; rank < r->setup.size; rank++)
         r->ranks[rank] = -1;
     for (int i = 0; i < r->limit; i++)
-        if (r->guests[i] && r->guests[i]->state == MEMBER && r->guests[i]->wanted >= 0)
-            r->ranks[r->guests[i]->wanted] = i;
+        if (r->incoming[i] && r->incoming[i]->state == MEMBER && r->incoming[i]->wanted >= 0)
+            r->ranks[r->incoming[i]->wanted] = i;
     for (int rank = 0; rank < r->setup.size; rank++) {
         uint64_t first = UINT64_MAX;
         if (r->ranks[rank] >= 0)
             continue;
         for (int i = 0; i < r->limit; i++) {
-            const struct guest *g = r->guests[i];
+            const struct registrant *g = r->incoming[i];
             if (g && g->state == MEMBER && g->wanted < 0 && g->rank < 0 && g->order < first) {
                 first = g->order;
                 r->ranks[rank] = i;
             }
         }
-        r->guests[r->ranks[rank]]->rank = rank;
+        r->incoming[r->ranks[rank]]->rank = rank;
     }
 }
 
 static int roster_make(struct rendezvous *r)
 {
     for (int i = 0; i < r->limit; i++)
-        if (r->guests[i])
-            r->guests[i]->rank = r->guests[i]->wanted;
+        if (r->incoming[i])
+            r->incoming[i]->rank = r->incoming[i]->wanted;
     ranks_assign(r);
     for (int rank = 0; rank < r->setup.size; rank++)
-        r->listed[rank] = r->guests[r->ranks[rank]]->member;
+        r->listed[rank] = r->incoming[r->ranks[rank]]->member;
     size_t len = meeting_members_len(r->listed, (size_t)r->setup.size);
     if (len > r->roster_size) {
         heap_free(r->roster);
@@ -284,7 +285,7 @@ static void meeting_try_roster(struct rendezvous *r, uint64_t now_ns)
     if (r->phase != GATHERING || r->members < r->setup.size)
         return;
     for (int i = 0; i < r->limit; i++)
-        if (r->guests[i] && r->guests[i]->state == MEMBER && guest_unsent(r, r->guests[i]) > 0)
+        if (r->incoming[i] && r->incoming[i]->state == MEMBER && incoming_unsent(r, r->incoming[i]) > 0)
             return;
     if (roster_make(r) != HEARTH_OK) {
         error_set(&error, HEARTH_NO_MEMORY, RANK_NONE, "rendezvous: no memory for the roster");
@@ -293,7 +294,7 @@ static void meeting_try_roster(struct rendezvous *r, uint64_t now_ns)
     }
     r->phase = AGREEING;
     for (int rank = 0; rank < r->setup.size; rank++)
-        guest_tell_roster(r, r->guests[r->ranks[rank]]);
+        incoming_tell_roster(r, r->incoming[r->ranks[rank]]);
 }
 
 static void meeting_try_go(struct rendezvous *r, uint64_t now_ns)
@@ -303,48 +304,48 @@ static void meeting_try_go(struct rendezvous *r, uint64_t now_ns)
     if (r->phase != AGREEING)
         return;
     for (int rank = 0; rank < r->setup.size; rank++)
-        if (!r->guests[r->ranks[rank]]->ready)
+        if (!r->incoming[r->ranks[rank]]->ready)
             return;
     r->phase = OVER;
     size_t len = meeting_cluster_encode(r->cluster, payload, sizeof(payload));
     for (int rank = 0; rank < r->setup.size; rank++) {
-        guest_tell(r->guests[r->ranks[rank]], MEETING_GO, payload, len);
-        guest_leave(r, r->guests[r->ranks[rank]], now_ns);
+        incoming_tell(r->incoming[r->ranks[rank]], MEETING_GO, payload, len);
+        incoming_leave(r, r->incoming[r->ranks[rank]], now_ns);
     }
 }
 
-static bool may_go(const struct guest *g)
+static bool may_go(const struct registrant *g)
 {
     return g && g->state != MEMBER && !g->gone;
 }
 
 /* In the middle of a handshake that has begun well: where many come from one address, they would push out
  * each other. */
-static bool is_busy(const struct guest *g, uint64_t now_ns)
+static bool is_busy(const struct registrant *g, uint64_t now_ns)
 {
     return g->admitted_ns > 0 && now_ns < g->admitted_ns + ADMITTED_NS;
 }
 
-static bool goes_before(const struct guest *a, const struct guest *b, uint64_t now_ns)
+static bool goes_before(const struct registrant *a, const struct registrant *b, uint64_t now_ns)
 {
     bool busy = is_busy(a, now_ns);
 
     return busy != is_busy(b, now_ns) ? !busy : a->order < b->order;
 }
 
-/* Of the address that has most connections that are not members', the oldest: as at the door. */
-static struct guest *guest_to_go(const struct rendezvous *r, uint64_t now_ns)
+/* Of the address that has most connections that are not members', the oldest: as at the listener. */
+static struct registrant *incoming_to_go(const struct rendezvous *r, uint64_t now_ns)
 {
-    struct guest *worst = NULL;
+    struct registrant *worst = NULL;
     int most = 0;
 
     for (int i = 0; i < r->limit; i++) {
-        struct guest *g = r->guests[i];
+        struct registrant *g = r->incoming[i];
         int count = 0;
         if (!may_go(g))
             continue;
         for (int k = 0; k < r->limit; k++)
-            count += may_go(r->guests[k]) && r->guests[k]->source == g->source;
+            count += may_go(r->incoming[k]) && r->incoming[k]->source == g->source;
         if (!worst || count > most || (count == most && goes_before(g, worst, now_ns))) {
             worst = g;
             most = count;
@@ -358,11 +359,11 @@ int rendezvous_conn_open(struct rendezvous *r, const struct rendezvous_origin *o
 {
     int place = 0;
 
-    while (place < r->limit && r->guests[place])
+    while (place < r->limit && r->incoming[place])
         place++;
     if (place == r->limit)
         return HEARTH_LIMIT;
-    struct guest *g = heap_alloc(r->setup.heap, 1, sizeof(*g));
+    struct registrant *g = heap_alloc(r->setup.heap, 1, sizeof(*g));
     if (!g)
         return HEARTH_NO_MEMORY;
     g->origin = *origin;
@@ -370,10 +371,10 @@ int rendezvous_conn_open(struct rendezvous *r, const struct rendezvous_origin *o
     g->order = ++r->orders;
     g->wanted = g->rank = RANK_NONE;
     g->deadline_ns = now_ns + RENDEZVOUS_STRANGER_NS;
-    struct guest *worst = r->open + 1 == r->limit ? guest_to_go(r, now_ns) : NULL;
+    struct registrant *worst = r->open + 1 == r->limit ? incoming_to_go(r, now_ns) : NULL;
     if (worst)
         worst->gone = true;
-    r->guests[place] = g;
+    r->incoming[place] = g;
     r->open++;
     *conn = place;
     return HEARTH_OK;
@@ -381,27 +382,27 @@ int rendezvous_conn_open(struct rendezvous *r, const struct rendezvous_origin *o
 
 void rendezvous_conn_closed(struct rendezvous *r, int conn, uint64_t now_ns)
 {
-    guest_drop(r, r->guests[conn]);
-    guest_free(r->guests[conn]);
-    r->guests[conn] = NULL;
+    incoming_drop(r, r->incoming[conn]);
+    incoming_free(r->incoming[conn]);
+    r->incoming[conn] = NULL;
     r->open--;
     meeting_try_roster(r, now_ns);
 }
 
 void rendezvous_conn_admitted(struct rendezvous *r, int conn, uint64_t now_ns)
 {
-    r->guests[conn]->admitted_ns = now_ns;
+    r->incoming[conn]->admitted_ns = now_ns;
 }
 
 void rendezvous_conn_proven(struct rendezvous *r, int conn, const struct identity *peer)
 {
-    r->guests[conn]->proven = true;
-    r->guests[conn]->peer = *peer;
+    r->incoming[conn]->proven = true;
+    r->incoming[conn]->peer = *peer;
 }
 
 bool rendezvous_conn_gone(const struct rendezvous *r, int conn)
 {
-    return r->guests[conn]->gone;
+    return r->incoming[conn]->gone;
 }
 
 /* ---- registering ---- */
@@ -425,13 +426,13 @@ static int register_check(const struct rendezvous *r, const struct meeting_regis
                          "rendezvous: process %u on %s expects %u members, others expect %d", process, host,
                          (unsigned)in->size, s->size);
     if (in->settings != s->settings) {
-        differ_text(in->settings_text, s->settings_text, text, sizeof(text));
+        settings_diff_text(in->settings_text, s->settings_text, text, sizeof(text));
         return error_set(error, HEARTH_MISMATCH, in->rank,
                          "rendezvous: process %u on %s has other settings than the rest: %s", process, host,
                          text);
     }
     for (int i = 0; in->rank >= 0 && i < r->limit; i++) {
-        const struct guest *g = r->guests[i];
+        const struct registrant *g = r->incoming[i];
         if (g && g->state == MEMBER && g->wanted == in->rank)
             return error_set(
                 error, HEARTH_MISMATCH, in->rank,
@@ -463,14 +464,14 @@ static int register_refuse(const struct rendezvous *r, const struct meeting_regi
 static void member_replace(struct rendezvous *r, const struct meeting_member *m)
 {
     for (int i = 0; i < r->limit; i++) {
-        struct guest *g = r->guests[i];
+        struct registrant *g = r->incoming[i];
         if (g && g->state == MEMBER && g->member.instance == m->instance &&
             memcmp(g->member.node, m->node, sizeof(m->node)) == 0)
-            guest_drop(r, g);
+            incoming_drop(r, g);
     }
 }
 
-static void guest_welcome(const struct rendezvous *r, struct guest *g)
+static void incoming_welcome(const struct rendezvous *r, struct registrant *g)
 {
     struct meeting_welcome welcome = {.present = (uint32_t)r->members, .size = (uint32_t)r->setup.size};
     uint8_t payload[MEETING_WELCOME_MAX];
@@ -479,28 +480,28 @@ static void guest_welcome(const struct rendezvous *r, struct guest *g)
         welcome.has_secret = true;
         memcpy(welcome.secret, r->setup.secret, sizeof(welcome.secret));
     }
-    guest_tell(g, MEETING_WELCOME, payload, meeting_welcome_encode(&welcome, payload, sizeof(payload)));
+    incoming_tell(g, MEETING_WELCOME, payload, meeting_welcome_encode(&welcome, payload, sizeof(payload)));
     wipe(&welcome, sizeof(welcome));
     wipe(payload, sizeof(payload));
 }
 
-static void guest_register(struct rendezvous *r, struct guest *g, const struct meeting_register *in,
-                           uint64_t now_ns)
+static void incoming_register(struct rendezvous *r, struct registrant *g, const struct meeting_register *in,
+                              uint64_t now_ns)
 {
     struct error error;
 
     if (register_trust(&r->setup, g->proven ? &g->peer : NULL, in, &error) != HEARTH_OK) {
         guard_complain(&r->guard, &g->origin.from, error.text);
-        guest_refuse(r, g, &error, now_ns);
+        incoming_refuse(r, g, &error, now_ns);
         return;
     }
     if (register_refuse(r, in, &error) != HEARTH_OK) {
-        guest_refuse(r, g, &error, now_ns);
+        incoming_refuse(r, g, &error, now_ns);
         return;
     }
     member_replace(r, &in->member);
     if (register_check(r, in, &error) != HEARTH_OK) {
-        guest_refuse(r, g, &error, now_ns);
+        incoming_refuse(r, g, &error, now_ns);
         meeting_fail(r, &error, now_ns);
         return;
     }
@@ -508,7 +509,7 @@ static void guest_register(struct rendezvous *r, struct guest *g, const struct m
         error_set(&error, HEARTH_LIMIT, RANK_NONE,
                   "rendezvous: all %d places are taken, process %u on %s is one too many", r->setup.size,
                   (unsigned)in->member.process, in->member.name);
-        guest_refuse(r, g, &error, now_ns);
+        incoming_refuse(r, g, &error, now_ns);
         return;
     }
     g->state = MEMBER;
@@ -517,14 +518,14 @@ static void guest_register(struct rendezvous *r, struct guest *g, const struct m
     g->member = in->member;
     g->deadline_ns = now_ns + in->patience_ms * NS_PER_MS;
     r->members++;
-    guest_welcome(r, g);
+    incoming_welcome(r, g);
 }
 
 /* ---- input ---- */
 
 /* A member that cannot be one: the others would wait for it in vain. */
-static bool guest_object(struct rendezvous *r, const struct guest *g, const uint8_t *payload, size_t len,
-                         uint64_t now_ns)
+static bool incoming_object(struct rendezvous *r, const struct registrant *g, const uint8_t *payload,
+                            size_t len, uint64_t now_ns)
 {
     struct error why, error;
     char rank[24] = "";
@@ -540,8 +541,8 @@ static bool guest_object(struct rendezvous *r, const struct guest *g, const uint
 }
 
 /* One whole message; false: this is none of ours. */
-static bool guest_hear(struct rendezvous *r, struct guest *g, const struct meeting_header *h,
-                       const uint8_t *payload, uint64_t now_ns)
+static bool incoming_hear(struct rendezvous *r, struct registrant *g, const struct meeting_header *h,
+                          const uint8_t *payload, uint64_t now_ns)
 {
     struct meeting_register in;
     uint64_t cluster;
@@ -551,11 +552,11 @@ static bool guest_hear(struct rendezvous *r, struct guest *g, const struct meeti
     if (g->state == STRANGER && h->kind == MEETING_REGISTER) {
         if (meeting_register_decode(&in, payload, h->length) != HEARTH_OK)
             return false;
-        guest_register(r, g, &in, now_ns);
+        incoming_register(r, g, &in, now_ns);
         return true;
     }
     if (g->state == MEMBER && h->kind == MEETING_REFUSE)
-        return guest_object(r, g, payload, h->length, now_ns);
+        return incoming_object(r, g, payload, h->length, now_ns);
     if (g->state != MEMBER || h->kind != MEETING_READY ||
         meeting_cluster_decode(&cluster, payload, h->length) != HEARTH_OK)
         return g->state == LEAVING;
@@ -565,7 +566,7 @@ static bool guest_hear(struct rendezvous *r, struct guest *g, const struct meeti
 }
 
 /* Takes what is still missing of the message at hand. */
-static size_t guest_take(struct guest *g, size_t wanted, const uint8_t *bytes, size_t len)
+static size_t incoming_take(struct registrant *g, size_t wanted, const uint8_t *bytes, size_t len)
 {
     size_t missing = wanted - g->in_len, take = missing < len ? missing : len;
 
@@ -576,38 +577,38 @@ static size_t guest_take(struct guest *g, size_t wanted, const uint8_t *bytes, s
 
 void rendezvous_input(struct rendezvous *r, int conn, const void *bytes, size_t len, uint64_t now_ns)
 {
-    struct guest *g = r->guests[conn];
+    struct registrant *g = r->incoming[conn];
     const uint8_t *at = bytes, *end = at + len;
     struct meeting_header header;
     const char *what;
 
     while (!g->gone && at < end) {
         if (g->in_len < MEETING_HEADER_LEN)
-            at += guest_take(g, MEETING_HEADER_LEN, at, (size_t)(end - at));
+            at += incoming_take(g, MEETING_HEADER_LEN, at, (size_t)(end - at));
         if (g->in_len < MEETING_HEADER_LEN)
             return;
         bool good =
             meeting_header_decode(&header, g->in, &what) == HEARTH_OK && header.length <= MEETING_SMALL_MAX;
         if (good) {
-            at += guest_take(g, MEETING_HEADER_LEN + header.length, at, (size_t)(end - at));
+            at += incoming_take(g, MEETING_HEADER_LEN + header.length, at, (size_t)(end - at));
             if (g->in_len < MEETING_HEADER_LEN + header.length)
                 return;
             g->in_len = 0;
-            good = guest_hear(r, g, &header, g->in + MEETING_HEADER_LEN, now_ns);
+            good = incoming_hear(r, g, &header, g->in + MEETING_HEADER_LEN, now_ns);
         }
         if (!good)
-            guest_drop(r, g);
+            incoming_drop(r, g);
     }
     meeting_try_roster(r, now_ns);
 }
 
 void rendezvous_sent(struct rendezvous *r, int conn, size_t len, uint64_t now_ns)
 {
-    struct guest *g = r->guests[conn];
+    struct registrant *g = r->incoming[conn];
 
-    assert(len <= guest_unsent(r, g));
+    assert(len <= incoming_unsent(r, g));
     g->sent += len;
-    if (guest_unsent(r, g) > 0)
+    if (incoming_unsent(r, g) > 0)
         return;
     wipe(g->out, g->out_len);
     g->out_len = g->sent = 0;
@@ -623,8 +624,8 @@ static uint64_t meeting_deadline(const struct rendezvous *r)
     uint64_t deadline = r->setup.deadline_ns;
 
     for (int i = 0; i < r->limit; i++)
-        if (r->guests[i] && r->guests[i]->state == MEMBER && r->guests[i]->deadline_ns < deadline)
-            deadline = r->guests[i]->deadline_ns;
+        if (r->incoming[i] && r->incoming[i]->state == MEMBER && r->incoming[i]->deadline_ns < deadline)
+            deadline = r->incoming[i]->deadline_ns;
     return deadline;
 }
 
@@ -637,8 +638,8 @@ static void missing_error(struct rendezvous *r, struct error *error)
     for (int rank = 0; rank < r->setup.size; rank++)
         r->ranks[rank] = -1;
     for (int i = 0; i < r->limit; i++)
-        if (r->guests[i] && r->guests[i]->state == MEMBER && r->guests[i]->wanted >= 0) {
-            r->ranks[r->guests[i]->wanted] = i;
+        if (r->incoming[i] && r->incoming[i]->state == MEMBER && r->incoming[i]->wanted >= 0) {
+            r->ranks[r->incoming[i]->wanted] = i;
             given++;
         }
     for (int rank = r->setup.size - 1; rank >= 0; rank--)
@@ -657,7 +658,7 @@ static void missing_error(struct rendezvous *r, struct error *error)
 static void unready_error(struct rendezvous *r, struct error *error)
 {
     for (int rank = 0; rank < r->setup.size; rank++) {
-        const struct guest *g = r->guests[r->ranks[rank]];
+        const struct registrant *g = r->incoming[r->ranks[rank]];
         if (g->ready)
             continue;
         error_set(error, HEARTH_TIMEOUT, rank,
@@ -672,8 +673,8 @@ void rendezvous_tick(struct rendezvous *r, uint64_t now_ns)
     struct error error;
 
     for (int i = 0; i < r->limit; i++)
-        if (r->guests[i] && r->guests[i]->state != MEMBER && now_ns >= r->guests[i]->deadline_ns)
-            r->guests[i]->gone = true;
+        if (r->incoming[i] && r->incoming[i]->state != MEMBER && now_ns >= r->incoming[i]->deadline_ns)
+            r->incoming[i]->gone = true;
     if (r->phase == OVER || now_ns < meeting_deadline(r))
         return;
     if (r->phase == AGREEING)
@@ -688,8 +689,8 @@ uint64_t rendezvous_deadline(const struct rendezvous *r)
     uint64_t deadline = r->phase == OVER ? NEVER_NS : meeting_deadline(r);
 
     for (int i = 0; i < r->limit; i++)
-        if (r->guests[i] && r->guests[i]->state != MEMBER && !r->guests[i]->gone &&
-            r->guests[i]->deadline_ns < deadline)
-            deadline = r->guests[i]->deadline_ns;
+        if (r->incoming[i] && r->incoming[i]->state != MEMBER && !r->incoming[i]->gone &&
+            r->incoming[i]->deadline_ns < deadline)
+            deadline = r->incoming[i]->deadline_ns;
     return deadline;
 }

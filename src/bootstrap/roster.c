@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bootstrap/caller.h"
+#include "bootstrap/rendezvous_dial.h"
 #include "bootstrap/server.h"
 #include "os/clock.h"
 #include "os/host.h"
@@ -31,8 +31,8 @@ struct session {
     int addr_count;
     uint64_t seed;
     struct secret *offer; /* what we offer, where that is to be */
-    struct applicant applicant;
-    struct caller caller;
+    struct rendezvous_client client;
+    struct rendezvous_dial dial;
     struct server server;
     bool may_serve, serves;
     uint64_t serve_ns; /* next attempt to */
@@ -111,13 +111,13 @@ static bool ours(const struct sock_addr *addrs, int count, uint16_t port)
 /* Which entry of the list we are. */
 static int own_place(const struct roster_setup *s, int *rank, struct error *error)
 {
-    struct sock_addr door = {.len = 0}, addrs[RESOLVE_MAX];
+    struct sock_addr listener = {.len = 0}, addrs[RESOLVE_MAX];
     struct error why;
     int found = RANK_NONE, count;
 
-    if (s->door >= 0 && sock_local(s->door, &door) != HEARTH_OK)
+    if (s->listener >= 0 && sock_local(s->listener, &listener) != HEARTH_OK)
         return error_set(error, HEARTH_SYSTEM, RANK_NONE, "open: the listening port cannot be found out");
-    uint16_t port = door.len > 0 ? sock_addr_port(&door) : 0;
+    uint16_t port = listener.len > 0 ? sock_addr_port(&listener) : 0;
     error_clear(&why);
     for (int i = 0; i < s->size; i++) {
         if (resolve(s->peers[i], PORT_PEERS, s->deadline_ns, addrs, &count, &why) != HEARTH_OK ||
@@ -223,8 +223,8 @@ static int serve_begin(struct session *s, const int *listeners, int count, bool 
     if (status != HEARTH_OK)
         return status;
     s->serves = true;
-    caller_close(&s->caller);
-    applicant_begin(&s->applicant, clock_real());
+    rendezvous_dial_close(&s->dial);
+    rendezvous_client_begin(&s->client, clock_real());
     return server_join(&s->server, clock_real(), error);
 }
 
@@ -233,10 +233,10 @@ static int serve_try(struct session *s, uint64_t now_ns, struct error *error)
 {
     int listeners[RESOLVE_MAX], count = 1;
     struct error why;
-    bool borrowed = s->setup->peers && s->setup->door >= 0;
+    bool borrowed = s->setup->peers && s->setup->listener >= 0;
 
     static_assert(RESOLVE_MAX <= SERVER_LISTENERS, "all of them");
-    listeners[0] = s->setup->door;
+    listeners[0] = s->setup->listener;
     int status = borrowed ? HEARTH_OK : serve_listen(s, listeners, &count, &why);
     if (status == HEARTH_OK && count > 0) {
         status = serve_begin(s, listeners, count, borrowed, error);
@@ -248,7 +248,7 @@ static int serve_try(struct session *s, uint64_t now_ns, struct error *error)
         return HEARTH_PENDING;
     if (s->rank == 0)
         return error_set(error, status, RANK_NONE, "rendezvous: %s", why.text);
-    s->caller.last = why;
+    s->dial.last = why;
     return HEARTH_PENDING;
 }
 
@@ -260,15 +260,15 @@ static int serve_talk(struct session *s, uint64_t now_ns, struct error *error)
     int status = HEARTH_PENDING, count;
 
     do {
-        piece = applicant_output(&s->applicant);
+        piece = rendezvous_client_output(&s->client);
         rendezvous_input(meeting, s->server.self, piece.iov_base, piece.iov_len, now_ns);
-        applicant_sent(&s->applicant, piece.iov_len);
+        rendezvous_client_sent(&s->client, piece.iov_len);
         count = rendezvous_output(meeting, s->server.self, pieces);
         if (count > 0) {
-            status = applicant_input(&s->applicant, pieces[0].iov_base, pieces[0].iov_len, error);
+            status = rendezvous_client_input(&s->client, pieces[0].iov_base, pieces[0].iov_len, error);
             rendezvous_sent(meeting, s->server.self, pieces[0].iov_len, now_ns);
         }
-    } while (status == HEARTH_PENDING && (count > 0 || applicant_output(&s->applicant).iov_len > 0));
+    } while (status == HEARTH_PENDING && (count > 0 || rendezvous_client_output(&s->client).iov_len > 0));
     return status;
 }
 
@@ -295,17 +295,17 @@ static void serve_linger(struct session *s, int status)
 
 static int late(const struct session *s, struct error *error)
 {
-    if (s->applicant.objection.status != HEARTH_OK) { /* which nobody has heard */
-        *error = s->applicant.objection;
+    if (s->client.objection.status != HEARTH_OK) { /* which nobody has heard */
+        *error = s->client.objection;
         return error->status;
     }
-    if (s->caller.chosen >= 0)
+    if (s->dial.chosen >= 0)
         return error_set(error, HEARTH_TIMEOUT, RANK_NONE,
                          "rendezvous: registered at %s, but not all %d members came before the deadline",
                          s->where, s->setup->size);
     return error_set(error, HEARTH_TIMEOUT, RANK_NONE,
                      "rendezvous: %s could not be reached before the deadline%s%s%s", s->where,
-                     s->caller.last.text[0] ? "; last: " : "", s->caller.last.text,
+                     s->dial.last.text[0] ? "; last: " : "", s->dial.last.text,
                      s->rank > 0 ? " (rank 0 opens it)" : "");
 }
 
@@ -316,13 +316,13 @@ static int session_run(struct session *s, struct error *error)
     for (;;) {
         uint64_t now_ns = clock_real(), deadline_ns = setup->deadline_ns;
         int status = HEARTH_PENDING;
-        if (!s->serves && s->may_serve && s->caller.chosen < 0 && now_ns >= s->serve_ns)
+        if (!s->serves && s->may_serve && s->dial.chosen < 0 && now_ns >= s->serve_ns)
             status = serve_try(s, now_ns, error);
         if (status == HEARTH_PENDING && s->serves) {
             server_pump(&s->server, s->items, now_ns);
             status = serve_talk(s, now_ns, error);
         } else if (status == HEARTH_PENDING) {
-            status = caller_pump(&s->caller, s->items, now_ns, error);
+            status = rendezvous_dial_pump(&s->dial, s->items, now_ns, error);
         }
         if (status != HEARTH_PENDING)
             return status;
@@ -333,8 +333,8 @@ static int session_run(struct session *s, struct error *error)
             server_waits(&s->server, s->items, now_ns, &deadline_ns);
             count = server_items(&s->server);
         } else {
-            caller_waits(&s->caller, s->items, &deadline_ns);
-            if (s->may_serve && s->caller.chosen < 0 && s->serve_ns < deadline_ns)
+            rendezvous_dial_waits(&s->dial, s->items, &deadline_ns);
+            if (s->may_serve && s->dial.chosen < 0 && s->serve_ns < deadline_ns)
                 deadline_ns = s->serve_ns;
         }
         sock_wait(s->items, count, deadline_ns);
@@ -374,21 +374,21 @@ static int session_open(struct session *s, const struct roster_setup *setup, str
     s->may_serve = s->rank <= 0;
     size_t items = SERVER_LISTENERS + RENDEZVOUS_STRANGERS + 1 + (size_t)setup->size + RESOLVE_MAX;
     s->items = heap_alloc(setup->heap, items, sizeof(struct sock_wait));
-    if (!s->items || applicant_init(&s->applicant, setup, s->rank) != HEARTH_OK)
+    if (!s->items || rendezvous_client_init(&s->client, setup, s->rank) != HEARTH_OK)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "rendezvous: no memory");
     struct roster expected = {.size = setup->size, .rank = s->rank};
-    if (roster_files_check(&expected, setup->channels, &s->applicant.objection) != HEARTH_OK)
-        log_write(&setup->log, HEARTH_LOG_WARN, "HEARTH-FILES", "%s", s->applicant.objection.text);
-    s->applicant.wants_secret = session_local(s) && (setup->credentials || setup->offer);
-    caller_init(&s->caller, &s->applicant, s->addrs, s->addr_count, s->seed);
+    if (roster_files_check(&expected, setup->channels, &s->client.objection) != HEARTH_OK)
+        log_write(&setup->log, HEARTH_LOG_WARN, "HEARTH-FILES", "%s", s->client.objection.text);
+    s->client.wants_secret = session_local(s) && (setup->credentials || setup->offer);
+    rendezvous_dial_init(&s->dial, &s->client, s->addrs, s->addr_count, s->seed);
     return HEARTH_OK;
 }
 
 static void session_close(struct session *s)
 {
     server_close(&s->server);
-    caller_close(&s->caller);
-    applicant_fini(&s->applicant);
+    rendezvous_dial_close(&s->dial);
+    rendezvous_client_fini(&s->client);
     secret_close(s->offer);
     heap_free(s->items);
 }
@@ -424,15 +424,15 @@ int roster_agree(const struct roster_setup *setup, struct roster *out, struct er
         error_set(error, status, why.rank, "%s (we waited for them at %s)", why.text, s.where);
     }
     if (status == HEARTH_OK) {
-        *out = s.applicant.roster;
-        s.applicant.roster.members = NULL;
-        out->has_secret = s.applicant.has_secret;
-        memcpy(out->secret, s.applicant.secret, sizeof(out->secret));
+        *out = s.client.roster;
+        s.client.roster.members = NULL;
+        out->has_secret = s.client.has_secret;
+        memcpy(out->secret, s.client.secret, sizeof(out->secret));
     }
     if (s.serves)
         serve_linger(&s, status);
     else
-        caller_close(&s.caller); /* at once: it tells who serves that we have read all */
+        rendezvous_dial_close(&s.dial); /* at once: it tells who serves that we have read all */
     session_close(&s);
     if (status == HEARTH_OK && setup->peers)
         list_apply(setup, out);

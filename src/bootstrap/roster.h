@@ -66,7 +66,7 @@ struct roster_setup {
     const struct credentials *credentials; /* NULL: plain, or the secret is not known yet */
     const uint8_t *offer;                  /* [SECRET_LEN] or NULL */
     int channels;                          /* connections to each member that does not share our memory */
-    int door; /* static list: the listening descriptor (rank 0 serves on it), else -1 */
+    int listener; /* static list: the listening descriptor (rank 0 serves on it), else -1 */
     uint64_t deadline_ns;
     uint64_t connect_timeout_ns;
     uint32_t connect_retries; /* with backoff and jitter; a rendezvous that nobody listens on yet is

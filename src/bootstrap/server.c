@@ -10,7 +10,7 @@
 
 #define ACCEPT_BATCH    32
 #define ACCEPT_PAUSE_NS (100 * NS_PER_MS)
-#define READ_BYTES      TUNNEL_MESSAGE_MAX /* so that nothing that was read is left for later */
+#define READ_BYTES      SECURE_STREAM_MESSAGE_MAX /* so that nothing that was read is left for later */
 
 int server_open(struct server *server, const struct rendezvous_setup *setup, const int *listeners, int count,
                 bool borrowed, struct error *error)
@@ -66,8 +66,8 @@ void server_deafen(struct server *server)
 
 static void conn_free(struct server_conn *c)
 {
-    if (c->tunnel)
-        tunnel_close(c->tunnel);
+    if (c->stream)
+        secure_stream_close(c->stream);
     else
         sock_close(c->fd);
     *c = (struct server_conn){.fd = -1};
@@ -107,7 +107,7 @@ void server_waits(const struct server *server, struct sock_wait *items, uint64_t
     }
     for (int i = 0; i < server->limit; i++) {
         const struct server_conn *c = &server->conns[i];
-        bool out = c->tunnel && tunnel_wants_send(c->tunnel);
+        bool out = c->stream && secure_stream_wants_send(c->stream);
         if (c->ready)
             out = out || rendezvous_output(server->meeting, i, pieces) > 0;
         items[SERVER_LISTENERS + i] = (struct sock_wait){.fd = c->fd, .want_recv = true, .want_send = out};
@@ -166,15 +166,16 @@ static void accept_all(struct server *server, int listener, uint64_t now_ns)
     }
 }
 
-/* Gives what the meeting has to say to the tunnel, as much as that takes now. */
+/* Gives what the meeting has to say to the secure stream, as much as that takes now. */
 static void conn_say(struct server *server, int conn, uint64_t now_ns)
 {
-    struct tunnel *tunnel = server->conns[conn].tunnel;
+    struct secure_stream *stream = server->conns[conn].stream;
     struct iovec pieces[3];
 
     while (rendezvous_output(server->meeting, conn, pieces) > 0) {
-        size_t len = pieces[0].iov_len < TUNNEL_MESSAGE_MAX ? pieces[0].iov_len : TUNNEL_MESSAGE_MAX;
-        if (!tunnel_send(tunnel, pieces[0].iov_base, len))
+        size_t len =
+            pieces[0].iov_len < SECURE_STREAM_MESSAGE_MAX ? pieces[0].iov_len : SECURE_STREAM_MESSAGE_MAX;
+        if (!secure_stream_send(stream, pieces[0].iov_base, len))
             return;
         rendezvous_sent(server->meeting, conn, len, now_ns);
     }
@@ -184,7 +185,7 @@ static void conn_say(struct server *server, int conn, uint64_t now_ns)
 static int conn_talk(struct server *server, int conn, uint64_t now_ns)
 {
     uint8_t bytes[READ_BYTES];
-    ssize_t len = tunnel_recv(server->conns[conn].tunnel, bytes, sizeof(bytes));
+    ssize_t len = secure_stream_recv(server->conns[conn].stream, bytes, sizeof(bytes));
 
     if (len < 0)
         return (int)len;
@@ -204,7 +205,7 @@ static bool conn_admit(void *arg, bool weak)
 
 static int conn_begin(struct server *server, struct server_conn *c)
 {
-    struct tunnel_setup setup = {
+    struct secure_stream_setup setup = {
         .heap = server->heap,
         .credentials = c->local ? NULL : server->credentials,
         .role = CHANNEL_LISTENS,
@@ -212,10 +213,10 @@ static int conn_begin(struct server *server, struct server_conn *c)
         .admit_arg = c,
     };
 
-    if (c->tunnel)
+    if (c->stream)
         return HEARTH_OK;
     c->guard = rendezvous_guard(server->meeting);
-    int status = tunnel_open(&setup, c->fd, &c->tunnel);
+    int status = secure_stream_open(&setup, c->fd, &c->stream);
     if (status != HEARTH_OK)
         c->fd = -1;
     return status;
@@ -235,20 +236,20 @@ static void answer_mixed(const struct server *server, const struct server_conn *
     size_t len = error_encode(&error, bytes + MEETING_HEADER_LEN, MEETING_SMALL_MAX);
     meeting_seal(MEETING_REFUSE, bytes + MEETING_HEADER_LEN, len, NULL, 0, bytes);
     piece.iov_len = MEETING_HEADER_LEN + len;
-    (void)sock_send(tunnel_fd(c->tunnel), &piece, 1);
+    (void)sock_send(secure_stream_fd(c->stream), &piece, 1);
 }
 
 /* It has ended, for a reason that the log may have to know. */
 static void conn_end(struct server *server, int conn, const struct error *error, uint64_t now_ns)
 {
     const struct server_conn *c = &server->conns[conn];
-    bool mixed = c->tunnel && tunnel_mixed(c->tunnel);
+    bool mixed = c->stream && secure_stream_mixed(c->stream);
 
     if (mixed)
         answer_mixed(server, c);
     if (mixed || error->status == HEARTH_PROTOCOL)
         guard_complain(rendezvous_guard(server->meeting), &c->from,
-                       mixed ? tunnel_mixed_text(c->tunnel) : error->text);
+                       mixed ? secure_stream_mixed_text(c->stream) : error->text);
     conn_close(server, conn, now_ns);
 }
 
@@ -261,13 +262,13 @@ static void conn_pump(struct server *server, int conn, uint64_t now_ns)
     error_clear(&error);
     int status = conn_begin(server, c);
     if (status == HEARTH_OK)
-        status = tunnel_pump(c->tunnel, &error);
+        status = secure_stream_pump(c->stream, &error);
     if (c->admitted && !before)
         rendezvous_conn_admitted(server->meeting, conn, now_ns);
     if (status == HEARTH_OK && !c->ready) {
         c->ready = true;
-        if (tunnel_peer(c->tunnel))
-            rendezvous_conn_proven(server->meeting, conn, tunnel_peer(c->tunnel));
+        if (secure_stream_peer(c->stream))
+            rendezvous_conn_proven(server->meeting, conn, secure_stream_peer(c->stream));
     }
     if (status == HEARTH_OK)
         status = conn_talk(server, conn, now_ns);

@@ -4,16 +4,16 @@
 #define BOOTSTRAP_SERVER_H
 
 #include "bootstrap/rendezvous.h"
-#include "bootstrap/tunnel.h"
+#include "bootstrap/secure_stream.h"
 
 #define SERVER_LISTENERS 8
 
 struct server_conn {
-    int fd;                /* -1: there is none */
-    struct tunnel *tunnel; /* has the descriptor; NULL: nothing has come yet */
-    bool local;            /* a unix socket, of our own user */
-    bool admitted;         /* it knocked as only members can */
-    bool ready;            /* the handshake is done */
+    int fd;                       /* -1: there is none */
+    struct secure_stream *stream; /* has the descriptor; NULL: nothing has come yet */
+    bool local;                   /* a unix socket, of our own user */
+    bool admitted;                /* it knocked as only members can */
+    bool ready;                   /* the handshake is done */
     struct guard *guard;
     struct sock_addr from;
 };

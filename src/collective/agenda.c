@@ -20,14 +20,14 @@ void agenda_fini(struct agenda *agenda)
     agenda->events = NULL;
 }
 
-static bool earlier(const struct event *a, const struct event *b)
+static bool earlier(const struct agenda_event *a, const struct agenda_event *b)
 {
     return a->time < b->time || (a->time == b->time && a->number < b->number);
 }
 
 static int agenda_grow(struct agenda *agenda)
 {
-    struct event *events = heap_alloc_raw(agenda->heap, agenda->room * 2, sizeof *events);
+    struct agenda_event *events = heap_alloc_raw(agenda->heap, agenda->room * 2, sizeof *events);
 
     if (events == NULL)
         return HEARTH_NO_MEMORY;
@@ -40,7 +40,7 @@ static int agenda_grow(struct agenda *agenda)
 
 int agenda_add(struct agenda *agenda, double time, uint32_t kind, uint32_t id)
 {
-    struct event event = {.time = time, .number = agenda->number++, .kind = kind, .id = id};
+    struct agenda_event event = {.time = time, .number = agenda->number++, .kind = kind, .id = id};
     size_t at = agenda->count;
 
     if (at == agenda->room && agenda_grow(agenda) != HEARTH_OK)
@@ -54,10 +54,10 @@ int agenda_add(struct agenda *agenda, double time, uint32_t kind, uint32_t id)
     return HEARTH_OK;
 }
 
-struct event agenda_take(struct agenda *agenda)
+struct agenda_event agenda_take(struct agenda *agenda)
 {
     assert(agenda->count > 0);
-    struct event *events = agenda->events, first = events[0], last = events[--agenda->count];
+    struct agenda_event *events = agenda->events, first = events[0], last = events[--agenda->count];
     size_t at = 0;
 
     for (size_t child = 1; child < agenda->count; child = 2 * at + 1) {

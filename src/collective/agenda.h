@@ -6,7 +6,7 @@
 #include "core/heap.h"
 #include "core/types.h"
 
-struct event {
+struct agenda_event {
     double time;
     uint64_t number; /* events of the same time come in the order in which they were added */
     uint32_t kind, id;
@@ -14,7 +14,7 @@ struct event {
 
 struct agenda {
     struct heap *heap;
-    struct event *events;
+    struct agenda_event *events;
     size_t count, room;
     uint64_t number;
 };
@@ -22,6 +22,6 @@ struct agenda {
 int MUST_CHECK agenda_init(struct agenda *agenda, struct heap *heap); /* HEARTH_OK or HEARTH_NO_MEMORY */
 void agenda_fini(struct agenda *agenda);                              /* harmless on zeroed memory */
 int MUST_CHECK agenda_add(struct agenda *agenda, double time, uint32_t kind, uint32_t id);
-struct event agenda_take(struct agenda *agenda); /* the earliest; there must be one */
+struct agenda_event agenda_take(struct agenda *agenda); /* the earliest; there must be one */
 
 #endif

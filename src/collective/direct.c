@@ -56,83 +56,86 @@ static void shape(const struct plan_call *call, struct plan_shape *shape)
 /* ---- moves ---- */
 
 /* To all others, the right-hand neighbour first: `bits`, our own part or the receiver's. */
-static void send_all(struct pen *pen, unsigned bits, uint32_t step, bool own)
+static void send_all(struct plan_writer *writer, unsigned bits, uint32_t step, bool own)
 {
-    int size = pen->plan->size, rank = pen->plan->rank;
+    int size = writer->plan->size, rank = writer->plan->rank;
 
     for (int i = 1; i < size; i++) {
         int to = (rank + i) % size;
-        pen_add(pen,
-                (struct move){
-                    .bits = (uint16_t)bits, .to = to, .to_step = step, .part = (uint32_t)(own ? rank : to)});
+        plan_writer_add(writer, (struct move){.bits = (uint16_t)bits,
+                                              .to = to,
+                                              .to_step = step,
+                                              .part = (uint32_t)(own ? rank : to)});
         bits &= ~(unsigned)MOVE_COPY; /* once is enough */
     }
 }
 
 /* From all others, their own part, in the order in which they send to us. */
-static void recv_all(struct pen *pen, uint32_t step)
+static void recv_all(struct plan_writer *writer, uint32_t step)
 {
-    int size = pen->plan->size, rank = pen->plan->rank;
+    int size = writer->plan->size, rank = writer->plan->rank;
 
     for (int i = 1; i < size; i++) {
         int from = (rank + size - i) % size;
-        pen_add(pen, (struct move){
-                         .bits = MOVE_RECV_OUT, .from = from, .from_step = step, .part = (uint32_t)from});
+        plan_writer_add(
+            writer,
+            (struct move){.bits = MOVE_RECV_OUT, .from = from, .from_step = step, .part = (uint32_t)from});
     }
 }
 
-static void copy_own(struct pen *pen)
+static void copy_own(struct plan_writer *writer)
 {
-    pen_add(pen, (struct move){.bits = MOVE_COPY, .part = (uint32_t)pen->plan->rank});
+    plan_writer_add(writer, (struct move){.bits = MOVE_COPY, .part = (uint32_t)writer->plan->rank});
 }
 
-static void write_rooted(struct pen *pen, const struct plan_call *call)
+static void write_rooted(struct plan_writer *writer, const struct plan_call *call)
 {
     uint32_t own = (uint32_t)call->rank;
     bool gather = call->kind == PLAN_GATHER;
 
     if (call->rank == call->root) {
-        copy_own(pen);
+        copy_own(writer);
         if (gather)
-            recv_all(pen, 0);
+            recv_all(writer, 0);
         else
-            send_all(pen, MOVE_SEND_IN, 0, false);
+            send_all(writer, MOVE_SEND_IN, 0, false);
     } else if (gather) {
-        pen_add(pen, (struct move){.bits = MOVE_SEND_IN, .to = call->root, .part = own});
+        plan_writer_add(writer, (struct move){.bits = MOVE_SEND_IN, .to = call->root, .part = own});
     } else {
-        pen_add(pen, (struct move){.bits = MOVE_RECV_OUT, .from = call->root, .part = own});
+        plan_writer_add(writer, (struct move){.bits = MOVE_RECV_OUT, .from = call->root, .part = own});
     }
 }
 
 static int write(const struct plan_call *call, struct plan *plan, struct heap *heap, struct error *error)
 {
-    struct pen pen = {.plan = plan, .heap = heap, .error = error};
+    struct plan_writer writer = {.plan = plan, .heap = heap, .error = error};
 
     switch (call->kind) {
     case PLAN_ALL_REDUCE:
     case PLAN_REDUCE_SCATTER:
-        send_all(&pen, MOVE_SEND_IN, 0, false);
-        pen_combine_in_order(&pen, (struct move){.bits = MOVE_STORE, .part = (uint32_t)call->rank});
+        send_all(&writer, MOVE_SEND_IN, 0, false);
+        plan_writer_combine_in_order(&writer,
+                                     (struct move){.bits = MOVE_STORE, .part = (uint32_t)call->rank});
         if (call->kind == PLAN_REDUCE_SCATTER)
             break;
-        send_all(&pen, MOVE_SEND_OUT, 1, true);
-        recv_all(&pen, 1);
+        send_all(&writer, MOVE_SEND_OUT, 1, true);
+        recv_all(&writer, 1);
         break;
     case PLAN_ALL_GATHER:
         if (call->size == 1)
-            copy_own(&pen);
-        send_all(&pen, MOVE_COPY | MOVE_SEND_IN, 0, true);
-        recv_all(&pen, 0);
+            copy_own(&writer);
+        send_all(&writer, MOVE_COPY | MOVE_SEND_IN, 0, true);
+        recv_all(&writer, 0);
         break;
     case PLAN_ALL_TO_ALL:
-        copy_own(&pen);
-        send_all(&pen, MOVE_SEND_IN, 0, false);
-        recv_all(&pen, 0);
+        copy_own(&writer);
+        send_all(&writer, MOVE_SEND_IN, 0, false);
+        recv_all(&writer, 0);
         break;
     default:
-        write_rooted(&pen, call);
+        write_rooted(&writer, call);
     }
-    return pen.status;
+    return writer.status;
 }
 
 /* ---- price ---- */

@@ -101,7 +101,7 @@ static void slot_credit(struct peer *peer, struct slot *slot)
 struct arrival {
     struct peer *peer;
     const struct frame *frame;
-    struct incoming *incoming;
+    struct incoming_frame *incoming;
     bool lends;
 };
 
@@ -122,8 +122,8 @@ static void *to_running(struct op *op, const struct arrival *a, void **cookie)
         return NULL;
     }
     skew_note(op, (uint32_t)op->program->in_of[group_rank_of(peer, op->group)], index, false);
-    struct incoming *incoming = a->incoming;
-    *incoming = (struct incoming){.op = op, .lane = frame->lane};
+    struct incoming_frame *incoming = a->incoming;
+    *incoming = (struct incoming_frame){.op = op, .lane = frame->lane};
     *cookie = incoming;
     struct lane *lane = a->lends ? NULL : direct_lane(op, frame, group_rank_of(peer, op->group));
     if (lane != NULL) {
@@ -136,7 +136,7 @@ static void *to_running(struct op *op, const struct arrival *a, void **cookie)
     }
     struct slot *slot = slot_for(a);
     if (slot == NULL) {
-        *incoming = (struct incoming){0};
+        *incoming = (struct incoming_frame){0};
         *cookie = NULL;
         if (frame->flags & FRAME_EAGER)
             link_eager_release(&peer->link, frame->length);
@@ -186,7 +186,7 @@ static void *to_waiting(const struct arrival *a, void **cookie)
     slot->frame = *frame;
     list_push(&peer->early, &slot->item);
     peer->early_bytes += cost;
-    *a->incoming = (struct incoming){.slot = slot, .lane = frame->lane};
+    *a->incoming = (struct incoming_frame){.slot = slot, .lane = frame->lane};
     *cookie = a->incoming;
     atomic_fetch_add_explicit(&engine->metrics->frames_early, 1, memory_order_relaxed);
     relieve(peer);
@@ -225,8 +225,8 @@ static void on_payload(void *arg, struct link *link, const struct frame *frame, 
                        struct loan *loan)
 {
     (void)arg;
-    struct incoming incoming = *(struct incoming *)cookie;
-    *(struct incoming *)cookie = (struct incoming){0};
+    struct incoming_frame incoming = *(struct incoming_frame *)cookie;
+    *(struct incoming_frame *)cookie = (struct incoming_frame){0};
     if (incoming.slot != NULL) {
         incoming.slot->whole = true;
         incoming.slot->loan = *loan;
@@ -252,7 +252,7 @@ static void early_drop(struct peer *peer, struct slot *slot)
         if (peer->incoming[i].slot != slot)
             continue;
         link_drop_incoming(&peer->link, &peer->incoming[i]);
-        peer->incoming[i] = (struct incoming){0};
+        peer->incoming[i] = (struct incoming_frame){0};
     }
     slot_release(peer->engine, peer->link.rank, slot);
 }

@@ -293,7 +293,7 @@ static void ready_run(struct dry_run *run)
     }
 }
 
-static void event_run(struct dry_run *run, const struct event *event)
+static void event_run(struct dry_run *run, const struct agenda_event *event)
 {
     run->now = event->time;
     if (event->kind == EVENT_WAKE) {
@@ -361,7 +361,7 @@ static int simulate(struct dry_run *run)
             lane_ready(run, &run->lanes[i]);
     ready_run(run);
     while (run->agenda.count > 0 && run->status == HEARTH_OK) {
-        struct event event = agenda_take(&run->agenda);
+        struct agenda_event event = agenda_take(&run->agenda);
         event_run(run, &event);
         ready_run(run);
         if (run->status == HEARTH_OK)

@@ -109,18 +109,18 @@ void engine_traffic(const struct engine *engine, int rank, uint64_t *bytes, uint
 
 /* Groups. `members` are ranks in the cluster, in group order, and contain our own. The view's pointers are
  * copied. */
-int MUST_CHECK group_open(struct engine *engine, const struct view *view, const int *members,
+int MUST_CHECK group_open(struct engine *engine, const struct group_view *view, const int *members,
                           struct group **out);
 void group_close(struct group *group);
 int group_rank(const struct group *group);
 int group_size(const struct group *group);
-const struct view *group_view(const struct group *group);
+const struct group_view *group_view(const struct group *group);
 bool group_busy(const struct group *group); /* operations of it are in flight */
 /* What follows is known to all members alike, and is copied; no operation may be in flight.
  * Other costs, and the window that goes with them. */
 void group_set_costs(struct group *group, const struct link_cost *inside, const struct link_cost *across,
                      size_t window_bytes, bool crowded);
-/* Where its members are; as in struct view, never NULL. */
+/* Where its members are; as in struct group_view, never NULL. */
 void group_set_hosts(struct group *group, const int *host, int port_sharers);
 void group_set_sites(struct group *group, const int *site);
 /* How they stand in a ring; NULL: by rank. HEARTH_INVALID: not every rank is there once. */

@@ -31,17 +31,17 @@ static void shape(const struct plan_call *call, struct plan_shape *shape)
 
 static int write(const struct plan_call *call, struct plan *plan, struct heap *heap, struct error *error)
 {
-    struct pen pen = {.plan = plan, .heap = heap, .error = error};
+    struct plan_writer writer = {.plan = plan, .heap = heap, .error = error};
 
     for (int i = 1; i < call->size; i++)
-        pen_add(&pen, (struct move){.bits = MOVE_SEND_IN, .to = (call->rank + i) % call->size});
+        plan_writer_add(&writer, (struct move){.bits = MOVE_SEND_IN, .to = (call->rank + i) % call->size});
     if (call->kind == PLAN_ALL_REDUCE)
-        pen_combine_in_order(
-            &pen, (struct move){.bits = (uint16_t)(MOVE_STORE | (call->size > 1 ? MOVE_FENCE : 0))});
+        plan_writer_combine_in_order(
+            &writer, (struct move){.bits = (uint16_t)(MOVE_STORE | (call->size > 1 ? MOVE_FENCE : 0))});
     for (int i = 1; call->kind == PLAN_BARRIER && i < call->size; i++)
-        pen_add(&pen,
-                (struct move){.bits = MOVE_RECV_OUT, .from = (call->rank - i + call->size) % call->size});
-    return pen.status;
+        plan_writer_add(&writer, (struct move){.bits = MOVE_RECV_OUT,
+                                               .from = (call->rank - i + call->size) % call->size});
+    return writer.status;
 }
 
 static double price(const struct plan_call *call, const struct link_cost *inside,

@@ -37,7 +37,7 @@ static bool numbers_copy(struct group *group, const int *from, int **room, const
     return *room != NULL;
 }
 
-static bool group_fill(struct group *group, const struct view *view, const int *members)
+static bool group_fill(struct group *group, const struct group_view *view, const int *members)
 {
     struct engine *engine = group->engine;
     size_t size = (size_t)view->size;
@@ -75,7 +75,7 @@ static void orphans_adopt(struct group *group)
     }
 }
 
-int group_open(struct engine *engine, const struct view *view, const int *members, struct group **out)
+int group_open(struct engine *engine, const struct group_view *view, const int *members, struct group **out)
 {
     struct group *group = heap_alloc(engine->heap, 1, sizeof *group);
     if (group == NULL)
@@ -125,7 +125,7 @@ int group_size(const struct group *group)
     return group->view.size;
 }
 
-const struct view *group_view(const struct group *group)
+const struct group_view *group_view(const struct group *group)
 {
     return &group->view;
 }

@@ -99,9 +99,9 @@ static struct move range_of(int place, int distance)
 
 /* From all of `core` parts down to our own, complete and stored. Members below `folded` have begun: their
  * accumulator holds all parts. The others send bare input in the first round. */
-static void halve(struct pen *pen, int core, int folded, uint32_t step)
+static void halve(struct plan_writer *writer, int core, int folded, uint32_t step)
 {
-    int rank = pen->plan->rank;
+    int rank = writer->plan->rank;
     bool fresh = rank >= folded; /* nothing in the accumulator yet */
 
     for (int distance = core / 2; distance > 0; distance /= 2, step++) {
@@ -112,20 +112,20 @@ static void halve(struct pen *pen, int core, int folded, uint32_t step)
         give.bits = first && fresh ? MOVE_SEND_IN : MOVE_SEND_ACC;
         give.to = partner;
         give.to_step = step;
-        pen_add(pen, give);
+        plan_writer_add(writer, give);
         keep.bits =
             (uint16_t)(MOVE_RECV_ACC | (raw ? MOVE_RAW : 0) | (first && fresh ? MOVE_LOAD | MOVE_OWN : 0) |
                        (distance == 1 ? MOVE_STORE : 0));
         keep.from = partner;
         keep.from_step = step;
-        pen_add(pen, keep);
+        plan_writer_add(writer, keep);
     }
 }
 
 /* `own`: the bits with which our own part is sent in the first round. */
-static void redouble(struct pen *pen, int core, unsigned own, uint32_t step)
+static void redouble(struct plan_writer *writer, int core, unsigned own, uint32_t step)
 {
-    int rank = pen->plan->rank;
+    int rank = writer->plan->rank;
 
     for (int distance = 1; distance < core; distance *= 2, step++) {
         int partner = rank ^ distance;
@@ -134,15 +134,15 @@ static void redouble(struct pen *pen, int core, unsigned own, uint32_t step)
         give.bits = (uint16_t)(distance == 1 ? own : MOVE_SEND_OUT);
         give.to = partner;
         give.to_step = step;
-        pen_add(pen, give);
+        plan_writer_add(writer, give);
         get.bits = MOVE_RECV_OUT;
         get.from = partner;
         get.from_step = step;
-        pen_add(pen, get);
+        plan_writer_add(writer, get);
     }
 }
 
-static void write_all_reduce(struct pen *pen, const struct plan_call *call)
+static void write_all_reduce(struct plan_writer *writer, const struct plan_call *call)
 {
     int core = core_size(call->size), folded = call->size - core, rank = call->rank;
     uint32_t rounds = (uint32_t)log2_floor(call->size), end = 1 + 2 * rounds;
@@ -151,65 +151,66 @@ static void write_all_reduce(struct pen *pen, const struct plan_call *call)
     if (rank >= core) {
         all.bits = MOVE_SEND_IN;
         all.to = rank - core;
-        pen_add(pen, all);
+        plan_writer_add(writer, all);
         all.bits = MOVE_RECV_OUT;
         all.from = rank - core;
         all.from_step = end;
-        pen_add(pen, all);
+        plan_writer_add(writer, all);
         return;
     }
     if (rank < folded) {
         all.bits = MOVE_RECV_ACC | MOVE_RAW | MOVE_LOAD | MOVE_OWN;
         all.from = rank + core;
-        pen_add(pen, all);
+        plan_writer_add(writer, all);
     }
-    halve(pen, core, folded, 1);
-    redouble(pen, core, MOVE_SEND_OUT, 1 + rounds);
+    halve(writer, core, folded, 1);
+    redouble(writer, core, MOVE_SEND_OUT, 1 + rounds);
     if (rank < folded) {
         all.bits = MOVE_SEND_OUT;
         all.to = rank + core;
         all.to_step = end;
-        pen_add(pen, all);
+        plan_writer_add(writer, all);
     }
 }
 
-static void write_barrier(struct pen *pen, const struct plan_call *call)
+static void write_barrier(struct plan_writer *writer, const struct plan_call *call)
 {
     uint32_t step = 0;
 
     for (int distance = 1; distance < call->size; distance *= 2, step++) {
-        pen_add(pen, (struct move){
-                         .bits = MOVE_SEND_IN, .to = (call->rank + distance) % call->size, .to_step = step});
-        pen_add(pen, (struct move){.bits = MOVE_RECV_OUT,
-                                   .from = (call->rank - distance + call->size) % call->size,
-                                   .from_step = step});
+        plan_writer_add(
+            writer,
+            (struct move){.bits = MOVE_SEND_IN, .to = (call->rank + distance) % call->size, .to_step = step});
+        plan_writer_add(writer, (struct move){.bits = MOVE_RECV_OUT,
+                                              .from = (call->rank - distance + call->size) % call->size,
+                                              .from_step = step});
     }
 }
 
 static int write(const struct plan_call *call, struct plan *plan, struct heap *heap, struct error *error)
 {
-    struct pen pen = {.plan = plan, .heap = heap, .error = error};
+    struct plan_writer writer = {.plan = plan, .heap = heap, .error = error};
     bool alone = call->size == 1;
 
     switch (call->kind) {
     case PLAN_ALL_REDUCE:
     case PLAN_REDUCE_SCATTER:
         if (alone)
-            pen_add(&pen, (struct move){.bits = MOVE_LOAD | MOVE_OWN | MOVE_STORE});
+            plan_writer_add(&writer, (struct move){.bits = MOVE_LOAD | MOVE_OWN | MOVE_STORE});
         else if (call->kind == PLAN_ALL_REDUCE)
-            write_all_reduce(&pen, call);
+            write_all_reduce(&writer, call);
         else
-            halve(&pen, call->size, 0, 0);
+            halve(&writer, call->size, 0, 0);
         break;
     case PLAN_ALL_GATHER:
         if (alone)
-            pen_add(&pen, (struct move){.bits = MOVE_COPY});
-        redouble(&pen, call->size, MOVE_COPY | MOVE_SEND_IN, 0);
+            plan_writer_add(&writer, (struct move){.bits = MOVE_COPY});
+        redouble(&writer, call->size, MOVE_COPY | MOVE_SEND_IN, 0);
         break;
     default:
-        write_barrier(&pen, call);
+        write_barrier(&writer, call);
     }
-    return pen.status;
+    return writer.status;
 }
 
 /* ---- price ---- */

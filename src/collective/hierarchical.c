@@ -117,7 +117,7 @@ static void teams_find(const struct plan_call *call, int *ranks, struct team *ho
 
 /* ---- large: a ring over the leaders ---- */
 
-static void board(struct pen *pen, const struct team *host, const struct team *leaders, int depth)
+static void board(struct plan_writer *writer, const struct team *host, const struct team *leaders, int depth)
 {
     int hosts = leaders->size, own = leaders->place;
     uint32_t stride = (uint32_t)depth + 1;
@@ -134,11 +134,11 @@ static void board(struct pen *pen, const struct team *host, const struct team *l
             begin.from = team_rank(leaders, (own + hosts - 1) % hosts);
             begin.from_step = step - 1;
         }
-        tree_up(pen, host, begin, end, step, depth);
+        tree_up(writer, host, begin, end, step, depth);
     }
 }
 
-static void alight(struct pen *pen, const struct team *host, const struct team *leaders, int depth)
+static void alight(struct plan_writer *writer, const struct team *host, const struct team *leaders, int depth)
 {
     int hosts = leaders->size, own = leaders->place;
     uint32_t stride = (uint32_t)depth + 1,
@@ -153,45 +153,47 @@ static void alight(struct pen *pen, const struct team *host, const struct team *
             on.from_step = step - stride;
             on.to = team_rank(leaders, (own + 1) % hosts);
             on.to_step = step;
-            pen_add(pen, on);
+            plan_writer_add(writer, on);
         }
-        tree_down(pen, host, move, step);
+        tree_down(writer, host, move, step);
     }
 }
 
 /* ---- small: recursive doubling among the leaders ---- */
 
-static void swap_sums(struct pen *pen, const struct team *leaders, uint32_t step)
+static void swap_sums(struct plan_writer *writer, const struct team *leaders, uint32_t step)
 {
     int own = leaders->place, core = 1 << log2_floor(leaders->size), folded = leaders->size - core;
     uint32_t end = step + 1 + (uint32_t)log2_floor(leaders->size);
 
     if (own >= core) {
         int partner = team_rank(leaders, own - core);
-        pen_add(pen, (struct move){.bits = MOVE_SEND_ACC, .to = partner, .to_step = step});
-        pen_add(pen, (struct move){.bits = MOVE_RECV_OUT, .from = partner, .from_step = end});
+        plan_writer_add(writer, (struct move){.bits = MOVE_SEND_ACC, .to = partner, .to_step = step});
+        plan_writer_add(writer, (struct move){.bits = MOVE_RECV_OUT, .from = partner, .from_step = end});
         return;
     }
     if (own < folded)
-        pen_add(pen, (struct move){
-                         .bits = MOVE_RECV_ACC, .from = team_rank(leaders, own + core), .from_step = step});
+        plan_writer_add(
+            writer,
+            (struct move){.bits = MOVE_RECV_ACC, .from = team_rank(leaders, own + core), .from_step = step});
     for (int distance = 1; distance < core; distance *= 2) {
         int partner = team_rank(leaders, own ^ distance);
         step++;
-        pen_add(pen, (struct move){.bits = MOVE_SEND_ACC, .to = partner, .to_step = step});
-        pen_add(pen,
-                (struct move){.bits = (uint16_t)(MOVE_RECV_ACC | (distance * 2 == core ? MOVE_STORE : 0)),
-                              .from = partner,
-                              .from_step = step});
+        plan_writer_add(writer, (struct move){.bits = MOVE_SEND_ACC, .to = partner, .to_step = step});
+        plan_writer_add(
+            writer, (struct move){.bits = (uint16_t)(MOVE_RECV_ACC | (distance * 2 == core ? MOVE_STORE : 0)),
+                                  .from = partner,
+                                  .from_step = step});
     }
     if (own < folded)
-        pen_add(pen,
-                (struct move){.bits = MOVE_SEND_OUT, .to = team_rank(leaders, own + core), .to_step = end});
+        plan_writer_add(
+            writer,
+            (struct move){.bits = MOVE_SEND_OUT, .to = team_rank(leaders, own + core), .to_step = end});
 }
 
 static int write(const struct plan_call *call, struct plan *plan, struct heap *heap, struct error *error)
 {
-    struct pen pen = {.plan = plan, .heap = heap, .error = error};
+    struct plan_writer writer = {.plan = plan, .heap = heap, .error = error};
     struct layout layout = layout_of(call);
     struct team host, leaders;
     int *ranks = heap_alloc_raw(heap, 2 * (size_t)call->size, sizeof *ranks);
@@ -201,19 +203,19 @@ static int write(const struct plan_call *call, struct plan *plan, struct heap *h
     teams_find(call, ranks, &host, &leaders);
     assert(leaders.size == layout.hosts);
     if (is_large(call, leaders.size)) {
-        board(&pen, &host, &leaders, layout.depth);
-        alight(&pen, &host, &leaders, layout.depth);
+        board(&writer, &host, &leaders, layout.depth);
+        alight(&writer, &host, &leaders, layout.depth);
     } else {
         struct move own = {.bits = MOVE_LOAD | MOVE_OWN}, end = {.bits = leaders.size == 1 ? MOVE_STORE : 0};
         uint32_t step = (uint32_t)layout.depth;
-        tree_up(&pen, &host, own, end, 0, layout.depth);
+        tree_up(&writer, &host, own, end, 0, layout.depth);
         if (host.place == 0 && leaders.size > 1)
-            swap_sums(&pen, &leaders, step);
-        tree_down(&pen, &host, (struct move){.bits = MOVE_SEND_OUT},
+            swap_sums(&writer, &leaders, step);
+        tree_down(&writer, &host, (struct move){.bits = MOVE_SEND_OUT},
                   step + 2 + (uint32_t)log2_floor(leaders.size));
     }
     heap_free(ranks);
-    return pen.status;
+    return writer.status;
 }
 
 /* ---- price ---- */

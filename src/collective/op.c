@@ -155,13 +155,13 @@ static void let_go(struct op *op, bool failed)
             continue;
         link_forget(&peer->link, op);
         for (int p = 0; p < LINK_PIPES_MAX; p++) {
-            struct incoming *incoming = &peer->incoming[p];
+            struct incoming_frame *incoming = &peer->incoming[p];
             if (incoming->op != op)
                 continue;
             if (incoming->eager)
                 link_eager_release(&peer->link, incoming->eager_len);
             link_drop_incoming(&peer->link, incoming);
-            *incoming = (struct incoming){0};
+            *incoming = (struct incoming_frame){0};
         }
     }
     for (uint32_t i = 0; i < op->program->in_count; i++) {

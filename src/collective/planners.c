@@ -99,9 +99,9 @@ int call_refuse(const struct plan_call *call, enum hearth_algo algo, struct erro
 
 /* ---- the pen ---- */
 
-void pen_add(struct pen *pen, struct move move)
+void plan_writer_add(struct plan_writer *writer, struct move move)
 {
-    if (pen->status != HEARTH_OK)
+    if (writer->status != HEARTH_OK)
         return;
     if ((move.bits & MOVE_RECV) == 0) {
         move.from = RANK_NONE;
@@ -113,18 +113,18 @@ void pen_add(struct pen *pen, struct move move)
     }
     if (move.parts == 0)
         move.parts = 1;
-    pen->status = plan_add(pen->plan, pen->heap, pen->error, move);
+    writer->status = plan_add(writer->plan, writer->heap, writer->error, move);
 }
 
-void pen_combine_in_order(struct pen *pen, struct move like)
+void plan_writer_combine_in_order(struct plan_writer *writer, struct move like)
 {
-    int rank = pen->plan->rank, size = pen->plan->size;
+    int rank = writer->plan->rank, size = writer->plan->size;
     int beside = rank == 0 ? 1 : rank - 1, last = rank == size - 1 ? size - 2 : size - 1;
     unsigned end = like.bits, load = MOVE_LOAD;
 
     if (size == 1) {
         like.bits = (uint16_t)(MOVE_LOAD | MOVE_OWN | end);
-        pen_add(pen, like);
+        plan_writer_add(writer, like);
         return;
     }
     for (int q = 0; q < size; q++) {
@@ -133,7 +133,7 @@ void pen_combine_in_order(struct pen *pen, struct move like)
         like.bits = (uint16_t)(MOVE_RECV_ACC | MOVE_RAW | load | (q == beside ? MOVE_OWN : 0) |
                                (q == last ? end : 0));
         like.from = q;
-        pen_add(pen, like);
+        plan_writer_add(writer, like);
         load = 0;
     }
 }

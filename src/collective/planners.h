@@ -32,7 +32,7 @@ int call_refuse(const struct plan_call *call, enum hearth_algo algo, struct erro
 /* ---- the pen ---- */
 
 /* Writes moves into a plan; after a failure it writes no more: look at status once, at the end. */
-struct pen {
+struct plan_writer {
     struct plan *plan;
     struct heap *heap;
     struct error *error;
@@ -40,11 +40,11 @@ struct pen {
 };
 
 /* Fills in what need not be said: no peer without RECV or SEND, parts = 1. */
-void pen_add(struct pen *pen, struct move move);
+void plan_writer_add(struct plan_writer *writer, struct move move);
 /* Takes the range `like` speaks of from all others, in rank order with the own input at its place, and ends
  * with the bits of `like`. Any two contributions may change places without changing a bit, so the own input
  * of rank 0 is joined to the frame of rank 1. */
-void pen_combine_in_order(struct pen *pen, struct move like);
+void plan_writer_combine_in_order(struct plan_writer *writer, struct move like);
 
 /* ---- teams ---- */
 
@@ -66,9 +66,9 @@ int team_rank(const struct team *team, int place);
  * `step` on (depth >= log2_ceil(team->size)). `begin` says which parts, and how place 0 begins: MOVE_LOAD |
  * MOVE_OWN, with or without a frame; the bits of `end` join its last move. Down: from place 0 to all
  * targets, in as many steps; the bits of `range` are those of place 0's sends. */
-void tree_up(struct pen *pen, const struct team *team, struct move begin, struct move end, uint32_t step,
-             int depth);
-void tree_down(struct pen *pen, const struct team *team, struct move range, uint32_t step);
+void tree_up(struct plan_writer *writer, const struct team *team, struct move begin, struct move end,
+             uint32_t step, int depth);
+void tree_down(struct plan_writer *writer, const struct team *team, struct move range, uint32_t step);
 
 /* ---- prices ---- */
 
@@ -99,8 +99,8 @@ double price_lanes(const struct plan_shape *shape, double chain, double turn, do
 
 /* ---- scan.c: both scans in both ways ---- */
 
-void scan_chain(struct pen *pen, const struct plan_call *call);
-void scan_doubling(struct pen *pen, const struct plan_call *call);
+void scan_chain(struct plan_writer *writer, const struct plan_call *call);
+void scan_doubling(struct plan_writer *writer, const struct plan_call *call);
 double scan_price(const struct fares *fares, const struct planner *planner);
 
 #endif

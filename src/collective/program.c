@@ -315,7 +315,7 @@ static void cache_trim(struct program_cache *cache)
     }
 }
 
-int program_get(struct program_cache *cache, const struct plan_call *call, const struct view *view,
+int program_get(struct program_cache *cache, const struct plan_call *call, const struct group_view *view,
                 struct program **out, struct error *error)
 {
     struct list *item;

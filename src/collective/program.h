@@ -47,8 +47,8 @@ void program_cache_fini(struct program_cache *cache); /* no program may be in us
 
 /* The program of a call, from the cache or new (then the view chooses the algorithm); not counted as used
  * yet. */
-int MUST_CHECK program_get(struct program_cache *cache, const struct plan_call *call, const struct view *view,
-                           struct program **out, struct error *error);
+int MUST_CHECK program_get(struct program_cache *cache, const struct plan_call *call,
+                           const struct group_view *view, struct program **out, struct error *error);
 
 /* Walks a flow in canonical order. */
 struct flow_cursor {

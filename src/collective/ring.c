@@ -85,39 +85,41 @@ static uint32_t part_of(const struct team *ring, int back)
 
 /* Leaves our own part complete; the last move also does `end`, and sends at step size-1 if that has a
  * SEND. */
-static void ring_reduce(struct pen *pen, const struct team *ring, unsigned end)
+static void ring_reduce(struct plan_writer *writer, const struct team *ring, unsigned end)
 {
     int size = ring->size, next = member_after(ring), prev = member_before(ring, 1);
     const unsigned add = MOVE_RECV_ACC | MOVE_LOAD | MOVE_OWN;
 
-    pen_add(pen, (struct move){.bits = MOVE_SEND_IN, .to = next, .part = part_of(ring, 1)});
+    plan_writer_add(writer, (struct move){.bits = MOVE_SEND_IN, .to = next, .part = part_of(ring, 1)});
     for (int i = 2; i < size; i++)
-        pen_add(pen, (struct move){.bits = (uint16_t)(add | MOVE_SEND_ACC | (i == 2 ? MOVE_RAW : 0)),
-                                   .from = prev,
-                                   .from_step = (uint32_t)i - 2,
-                                   .to = next,
-                                   .to_step = (uint32_t)i - 1,
-                                   .part = part_of(ring, i)});
-    pen_add(pen, (struct move){.bits = (uint16_t)(add | end | (size == 2 ? MOVE_RAW : 0)),
-                               .from = prev,
-                               .from_step = (uint32_t)size - 2,
-                               .to = next,
-                               .to_step = (uint32_t)size - 1,
-                               .part = part_of(ring, 0)});
+        plan_writer_add(writer,
+                        (struct move){.bits = (uint16_t)(add | MOVE_SEND_ACC | (i == 2 ? MOVE_RAW : 0)),
+                                      .from = prev,
+                                      .from_step = (uint32_t)i - 2,
+                                      .to = next,
+                                      .to_step = (uint32_t)i - 1,
+                                      .part = part_of(ring, i)});
+    plan_writer_add(writer, (struct move){.bits = (uint16_t)(add | end | (size == 2 ? MOVE_RAW : 0)),
+                                          .from = prev,
+                                          .from_step = (uint32_t)size - 2,
+                                          .to = next,
+                                          .to_step = (uint32_t)size - 1,
+                                          .part = part_of(ring, 0)});
 }
 
 /* All other parts, finished, as they come round. Our own was sent at `step`. */
-static void ring_gather(struct pen *pen, const struct team *ring, uint32_t step)
+static void ring_gather(struct plan_writer *writer, const struct team *ring, uint32_t step)
 {
     int size = ring->size, next = member_after(ring), prev = member_before(ring, 1);
 
     for (int i = 1; i < size; i++)
-        pen_add(pen, (struct move){.bits = (uint16_t)(MOVE_RECV_OUT | (i < size - 1 ? MOVE_SEND_OUT : 0)),
-                                   .from = prev,
-                                   .from_step = step + (uint32_t)i - 1,
-                                   .to = next,
-                                   .to_step = step + (uint32_t)i,
-                                   .part = part_of(ring, i)});
+        plan_writer_add(writer,
+                        (struct move){.bits = (uint16_t)(MOVE_RECV_OUT | (i < size - 1 ? MOVE_SEND_OUT : 0)),
+                                      .from = prev,
+                                      .from_step = step + (uint32_t)i - 1,
+                                      .to = next,
+                                      .to_step = step + (uint32_t)i,
+                                      .part = part_of(ring, i)});
 }
 
 /* The ring that ends at the root. */
@@ -127,7 +129,7 @@ static struct team ring_to(const struct plan_call *call)
     return team_ring(call, team_rank(&ring, 1 % ring.size));
 }
 
-static void write_broadcast(struct pen *pen, const struct plan_call *call)
+static void write_broadcast(struct plan_writer *writer, const struct plan_call *call)
 {
     struct team team = team_ring(call, call->root);
     int place = team.place;
@@ -142,10 +144,10 @@ static void write_broadcast(struct pen *pen, const struct plan_call *call)
         move.to = team_rank(&team, place + 1);
         move.to_step = (uint32_t)place;
     }
-    pen_add(pen, move);
+    plan_writer_add(writer, move);
 }
 
-static void write_reduce(struct pen *pen, const struct plan_call *call)
+static void write_reduce(struct plan_writer *writer, const struct plan_call *call)
 {
     struct team team = ring_to(call);
     int place = team.place, last = team.size - 1;
@@ -162,12 +164,12 @@ static void write_reduce(struct pen *pen, const struct plan_call *call)
         move.to = team_rank(&team, place + 1);
         move.to_step = (uint32_t)place;
     }
-    pen_add(pen, move);
+    plan_writer_add(writer, move);
 }
 
 static int write(const struct plan_call *call, struct plan *plan, struct heap *heap, struct error *error)
 {
-    struct pen pen = {.plan = plan, .heap = heap, .error = error};
+    struct plan_writer writer = {.plan = plan, .heap = heap, .error = error};
     struct team ring = team_ring(call, 0);
     bool alone = call->size == 1;
 
@@ -175,29 +177,29 @@ static int write(const struct plan_call *call, struct plan *plan, struct heap *h
     case PLAN_ALL_REDUCE:
     case PLAN_REDUCE_SCATTER:
         if (alone) {
-            pen_add(&pen, (struct move){.bits = MOVE_LOAD | MOVE_OWN | MOVE_STORE});
+            plan_writer_add(&writer, (struct move){.bits = MOVE_LOAD | MOVE_OWN | MOVE_STORE});
             break;
         }
-        ring_reduce(&pen, &ring, MOVE_STORE | (call->kind == PLAN_ALL_REDUCE ? MOVE_SEND_OUT : 0u));
+        ring_reduce(&writer, &ring, MOVE_STORE | (call->kind == PLAN_ALL_REDUCE ? MOVE_SEND_OUT : 0u));
         if (call->kind == PLAN_ALL_REDUCE)
-            ring_gather(&pen, &ring, (uint32_t)call->size - 1);
+            ring_gather(&writer, &ring, (uint32_t)call->size - 1);
         break;
     case PLAN_ALL_GATHER:
-        pen_add(&pen, (struct move){.bits = (uint16_t)(MOVE_COPY | (alone ? 0 : MOVE_SEND_IN)),
-                                    .to = member_after(&ring),
-                                    .part = (uint32_t)call->rank});
-        ring_gather(&pen, &ring, 0);
+        plan_writer_add(&writer, (struct move){.bits = (uint16_t)(MOVE_COPY | (alone ? 0 : MOVE_SEND_IN)),
+                                               .to = member_after(&ring),
+                                               .part = (uint32_t)call->rank});
+        ring_gather(&writer, &ring, 0);
         break;
     case PLAN_BROADCAST:
-        write_broadcast(&pen, call);
+        write_broadcast(&writer, call);
         break;
     case PLAN_REDUCE:
-        write_reduce(&pen, call);
+        write_reduce(&writer, call);
         break;
     default:
-        scan_chain(&pen, call);
+        scan_chain(&writer, call);
     }
-    return pen.status;
+    return writer.status;
 }
 
 /* ---- price ---- */

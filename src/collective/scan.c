@@ -36,55 +36,57 @@ static int summed_size(const struct plan_call *call)
 
 /* The last hop of an exclusive scan: our sum to the right, our result from the left. `lent`: our bare input
  * may still be under way. */
-static void shift(struct pen *pen, const struct plan_call *call, uint32_t step, bool lent)
+static void shift(struct plan_writer *writer, const struct plan_call *call, uint32_t step, bool lent)
 {
     int rank = call->rank;
     bool first = rank == 0, sends = rank + 1 < call->size;
 
     if (sends)
-        pen_add(pen,
-                (struct move){.bits = first ? MOVE_SEND_IN : MOVE_SEND_ACC, .to = rank + 1, .to_step = step});
+        plan_writer_add(
+            writer,
+            (struct move){.bits = first ? MOVE_SEND_IN : MOVE_SEND_ACC, .to = rank + 1, .to_step = step});
     if (first)
-        pen_add(pen, (struct move){.bits = (uint16_t)(MOVE_IDENTITY | (sends ? MOVE_FENCE : 0))});
+        plan_writer_add(writer, (struct move){.bits = (uint16_t)(MOVE_IDENTITY | (sends ? MOVE_FENCE : 0))});
     else
-        pen_add(pen, (struct move){.bits = (uint16_t)(MOVE_RECV_ACC | MOVE_LOAD | MOVE_STORE |
-                                                      (rank == 1 ? MOVE_RAW : 0) | (lent ? MOVE_FENCE : 0)),
-                                   .from = rank - 1,
-                                   .from_step = step});
+        plan_writer_add(
+            writer, (struct move){.bits = (uint16_t)(MOVE_RECV_ACC | MOVE_LOAD | MOVE_STORE |
+                                                     (rank == 1 ? MOVE_RAW : 0) | (lent ? MOVE_FENCE : 0)),
+                                  .from = rank - 1,
+                                  .from_step = step});
 }
 
 /* Member 0 of an inclusive scan: its result is its input. */
-static void start(struct pen *pen, int last)
+static void start(struct plan_writer *writer, int last)
 {
     struct move move = {
         .bits = (uint16_t)(MOVE_LOAD | MOVE_OWN | MOVE_STORE | (last > 0 ? MOVE_SEND_OUT : 0)), .to = 1};
-    pen_add(pen, move);
+    plan_writer_add(writer, move);
 }
 
-void scan_chain(struct pen *pen, const struct plan_call *call)
+void scan_chain(struct plan_writer *writer, const struct plan_call *call)
 {
     int rank = call->rank, last = summed_size(call) - 1;
     bool exclusive = call->kind == PLAN_EXCLUSIVE_SCAN;
 
     if (rank == 0 && !exclusive)
-        start(pen, last);
+        start(writer, last);
     else if (rank == 0 && last > 0)
-        pen_add(pen, (struct move){.bits = MOVE_SEND_IN, .to = 1});
+        plan_writer_add(writer, (struct move){.bits = MOVE_SEND_IN, .to = 1});
     else if (rank > 0 && rank <= last)
-        pen_add(pen,
-                (struct move){.bits = (uint16_t)(MOVE_RECV_ACC | MOVE_LOAD | MOVE_OWN |
-                                                 (rank == 1 ? MOVE_RAW : 0) | (exclusive ? 0 : MOVE_STORE) |
-                                                 (rank < last ? MOVE_SEND_ACC : 0)),
-                              .from = rank - 1,
-                              .from_step = (uint32_t)rank - 1,
-                              .to = rank + 1,
-                              .to_step = (uint32_t)rank});
+        plan_writer_add(
+            writer, (struct move){
+                        .bits = (uint16_t)(MOVE_RECV_ACC | MOVE_LOAD | MOVE_OWN | (rank == 1 ? MOVE_RAW : 0) |
+                                           (exclusive ? 0 : MOVE_STORE) | (rank < last ? MOVE_SEND_ACC : 0)),
+                        .from = rank - 1,
+                        .from_step = (uint32_t)rank - 1,
+                        .to = rank + 1,
+                        .to_step = (uint32_t)rank});
     if (exclusive)
-        shift(pen, call, (uint32_t)call->size, false);
+        shift(writer, call, (uint32_t)call->size, false);
 }
 
 /* Rounds of a member other than 0. Sets *lent if its bare input was sent. */
-static void rounds(struct pen *pen, const struct plan_call *call, int size, bool *lent)
+static void rounds(struct plan_writer *writer, const struct plan_call *call, int size, bool *lent)
 {
     int rank = call->rank;
     uint32_t step = 0;
@@ -94,19 +96,20 @@ static void rounds(struct pen *pen, const struct plan_call *call, int size, bool
         unsigned bits =
             MOVE_RECV_ACC | (first ? MOVE_LOAD | MOVE_OWN : 0u) | (first || distance == rank ? MOVE_RAW : 0u);
         if (rank + distance < size) {
-            pen_add(pen, (struct move){.bits = first ? MOVE_SEND_IN : MOVE_SEND_ACC,
-                                       .to = rank + distance,
-                                       .to_step = step});
+            plan_writer_add(writer, (struct move){.bits = first ? MOVE_SEND_IN : MOVE_SEND_ACC,
+                                                  .to = rank + distance,
+                                                  .to_step = step});
             *lent = *lent || first;
         }
         if (ends && call->kind == PLAN_SCAN)
             bits |= MOVE_STORE | (*lent ? MOVE_FENCE : 0u);
         if (distance <= rank)
-            pen_add(pen, (struct move){.bits = (uint16_t)bits, .from = rank - distance, .from_step = step});
+            plan_writer_add(
+                writer, (struct move){.bits = (uint16_t)bits, .from = rank - distance, .from_step = step});
     }
 }
 
-void scan_doubling(struct pen *pen, const struct plan_call *call)
+void scan_doubling(struct plan_writer *writer, const struct plan_call *call)
 {
     int size = summed_size(call);
     bool exclusive = call->kind == PLAN_EXCLUSIVE_SCAN, lent = false;
@@ -114,17 +117,17 @@ void scan_doubling(struct pen *pen, const struct plan_call *call)
 
     if (call->rank == 0) {
         if (!exclusive)
-            start(pen, size - 1);
+            start(writer, size - 1);
         for (int distance = 1; distance < size; distance *= 2, step++)
             if (exclusive || distance > 1)
-                pen_add(pen, (struct move){.bits = exclusive ? MOVE_SEND_IN : MOVE_SEND_OUT,
-                                           .to = distance,
-                                           .to_step = step});
+                plan_writer_add(writer, (struct move){.bits = exclusive ? MOVE_SEND_IN : MOVE_SEND_OUT,
+                                                      .to = distance,
+                                                      .to_step = step});
     } else if (call->rank < size) {
-        rounds(pen, call, size, &lent);
+        rounds(writer, call, size, &lent);
     }
     if (exclusive)
-        shift(pen, call, size > 1 ? (uint32_t)log2_ceil(size) : 0, lent);
+        shift(writer, call, size > 1 ? (uint32_t)log2_ceil(size) : 0, lent);
 }
 
 /* Hops in a row of the slowest member. What comes from member 0 is never waited for, so one more member

@@ -6,13 +6,13 @@
 
 #include "collective/planners.h"
 
-static int host_at(const struct view *view, int place)
+static int host_at(const struct group_view *view, int place)
 {
     return view->host[view->order != NULL ? view->order[place] : place];
 }
 
 /* Whether the members of each host are neighbours in the order of a ring. */
-static bool hosts_in_order(const struct view *view)
+static bool hosts_in_order(const struct group_view *view)
 {
     for (int p = 1; view->host != NULL && p < view->size; p++)
         for (int q = 0; q < p - 1; q++)
@@ -23,7 +23,7 @@ static bool hosts_in_order(const struct view *view)
 
 /* What a member gets of the port that its host has to the others. Hierarchical sends through it once for all
  * members of the host, and so does a ring that visits host after host. */
-static struct link_cost across_for(const struct view *view, enum hearth_algo algo)
+static struct link_cost across_for(const struct group_view *view, enum hearth_algo algo)
 {
     struct link_cost across = view->across;
     bool alone = algo == HEARTH_HIERARCHICAL || (algo == HEARTH_RING && hosts_in_order(view));
@@ -32,7 +32,7 @@ static struct link_cost across_for(const struct view *view, enum hearth_algo alg
     return across;
 }
 
-double select_price(const struct plan_call *call, enum hearth_algo algo, const struct view *view)
+double select_price(const struct plan_call *call, enum hearth_algo algo, const struct group_view *view)
 {
     const struct planner *planner = planner_of(algo);
 
@@ -45,17 +45,17 @@ double select_price(const struct plan_call *call, enum hearth_algo algo, const s
 /* Members of one host that outnumber its processors. The model knows ports, not turns of a processor, so this
  * is what was measured (4 members, 2 processors): up to so many bytes, this. Messages count more than bytes
  * where each is a system call; in memory a ring keeps what it combines in the caches. */
-struct choice {
+struct algo_choice {
     double bytes;
     enum hearth_algo algo;
 };
 
-static enum hearth_algo crowded_choice(const struct plan_call *call, const struct view *view)
+static enum hearth_algo crowded_choice(const struct plan_call *call, const struct group_view *view)
 {
-    static const struct choice by_socket[] = {{2e6, HEARTH_TREE}, {HUGE_VAL, HEARTH_DIRECT}};
-    static const struct choice in_memory[] = {
+    static const struct algo_choice by_socket[] = {{2e6, HEARTH_TREE}, {HUGE_VAL, HEARTH_DIRECT}};
+    static const struct algo_choice in_memory[] = {
         {16e3, HEARTH_EXCHANGE}, {256e3, HEARTH_HALVING}, {64e6, HEARTH_RING}, {HUGE_VAL, HEARTH_TREE}};
-    const struct choice *choice = view->inside.alpha_s > 2e-6 ? by_socket : in_memory;
+    const struct algo_choice *choice = view->inside.alpha_s > 2e-6 ? by_socket : in_memory;
     for (int r = 1; view->host != NULL && r < view->size; r++)
         if (view->host[r] != view->host[0])
             return HEARTH_AUTO;
@@ -66,7 +66,7 @@ static enum hearth_algo crowded_choice(const struct plan_call *call, const struc
     return choice->algo;
 }
 
-int select_algo(const struct plan_call *call, const struct view *view, enum hearth_algo *algo,
+int select_algo(const struct plan_call *call, const struct group_view *view, enum hearth_algo *algo,
                 struct error *error)
 {
     if (call->algo != HEARTH_AUTO) {

@@ -30,29 +30,29 @@ static void shape(const struct plan_call *call, struct plan_shape *shape)
 
 static int write(const struct plan_call *call, struct plan *plan, struct heap *heap, struct error *error)
 {
-    struct pen pen = {.plan = plan, .heap = heap, .error = error};
+    struct plan_writer writer = {.plan = plan, .heap = heap, .error = error};
     bool reduces = plan_kind_reduces(call->kind), spreads = call->kind != PLAN_REDUCE;
     int root = plan_kind_rooted(call->kind) ? call->root : 0;
     uint32_t step = reduces ? 1 : 0; /* of the way back */
 
     if (call->rank != root) {
         if (reduces)
-            pen_add(&pen, (struct move){.bits = MOVE_SEND_IN, .to = root});
+            plan_writer_add(&writer, (struct move){.bits = MOVE_SEND_IN, .to = root});
         if (spreads)
-            pen_add(&pen, (struct move){.bits = MOVE_RECV_OUT, .from = root, .from_step = step});
-        return pen.status;
+            plan_writer_add(&writer, (struct move){.bits = MOVE_RECV_OUT, .from = root, .from_step = step});
+        return writer.status;
     }
     if (reduces)
-        pen_combine_in_order(&pen, (struct move){.bits = MOVE_STORE});
+        plan_writer_combine_in_order(&writer, (struct move){.bits = MOVE_STORE});
     else if (call->size == 1)
-        pen_add(&pen, (struct move){.bits = MOVE_COPY});
+        plan_writer_add(&writer, (struct move){.bits = MOVE_COPY});
     for (int i = 1; spreads && i < call->size; i++)
-        pen_add(&pen, (struct move){.bits = reduces  ? MOVE_SEND_OUT
-                                            : i == 1 ? MOVE_COPY | MOVE_SEND_IN
-                                                     : MOVE_SEND_IN,
-                                    .to = (root + i) % call->size,
-                                    .to_step = step});
-    return pen.status;
+        plan_writer_add(&writer, (struct move){.bits = reduces  ? MOVE_SEND_OUT
+                                                       : i == 1 ? MOVE_COPY | MOVE_SEND_IN
+                                                                : MOVE_SEND_IN,
+                                               .to = (root + i) % call->size,
+                                               .to_step = step});
+    return writer.status;
 }
 
 static double price(const struct plan_call *call, const struct link_cost *inside,

@@ -21,7 +21,7 @@
 #define PING_NS      (1 * NS_PER_S)    /* how often a peer is asked whether it lives */
 
 /* The frame that is coming in through one of a peer's pipes. */
-struct incoming {
+struct incoming_frame {
     struct op *op;     /* NULL: of an operation not posted yet */
     struct slot *slot; /* NULL: straight into the user's target */
     uint64_t lane;
@@ -46,7 +46,7 @@ struct peer {
     uint64_t doubt_ns; /* since when others know it to be gone (engine_members_lost); 0: they do not */
     uint64_t stuck_ns; /* when we last looked and bytes waited for room; 0: none did */
     uint64_t written;  /* bytes that had left the link then */
-    struct incoming incoming[LINK_PIPES_MAX];
+    struct incoming_frame incoming[LINK_PIPES_MAX];
     struct list early;    /* slots: data of operations not posted yet */
     uint64_t early_bytes; /* of the eager budget that they hold */
     struct list notes;
@@ -82,7 +82,7 @@ struct dispute {
 struct group {
     struct list item;
     struct engine *engine;
-    struct view view;
+    struct group_view view;
     int rank;
     int *members;             /* [view.size] ranks in the cluster */
     int *rank_of;             /* [cluster size]: rank in the group, or RANK_NONE */

@@ -72,8 +72,8 @@ static int parent_rank(const struct team *team)
     return team_rank(team, team->place & (team->place - 1));
 }
 
-void tree_up(struct pen *pen, const struct team *team, struct move begin, struct move end, uint32_t step,
-             int depth)
+void tree_up(struct plan_writer *writer, const struct team *team, struct move begin, struct move end,
+             uint32_t step, int depth)
 {
     int place = team->place, reach = reach_of(team);
     uint32_t sent_at = step + (uint32_t)depth - depth_of(place);
@@ -88,7 +88,7 @@ void tree_up(struct pen *pen, const struct team *team, struct move begin, struct
     }
     for (int distance = 1; distance < reach && place + distance < team->size; distance *= 2) {
         if (held.bits & MOVE_RECV) {
-            pen_add(pen, held);
+            plan_writer_add(writer, held);
             held.bits = 0;
         }
         held.bits |= (uint16_t)(MOVE_RECV_ACC | (is_leaf(team, place + distance) ? MOVE_RAW : 0));
@@ -98,10 +98,10 @@ void tree_up(struct pen *pen, const struct team *team, struct move begin, struct
     held.bits |= end.bits;
     held.to = end.to;
     held.to_step = end.to_step;
-    pen_add(pen, held);
+    plan_writer_add(writer, held);
 }
 
-void tree_down(struct pen *pen, const struct team *team, struct move range, uint32_t step)
+void tree_down(struct plan_writer *writer, const struct team *team, struct move range, uint32_t step)
 {
     int place = team->place, reach = reach_of(team), distance = 1;
     unsigned send = place == 0 ? range.bits & MOVE_SEND : MOVE_SEND_OUT;
@@ -119,7 +119,7 @@ void tree_down(struct pen *pen, const struct team *team, struct move range, uint
         if (place + distance >= team->size)
             continue;
         if (held.bits & MOVE_SEND) {
-            pen_add(pen, held);
+            plan_writer_add(writer, held);
             held.bits = 0;
         }
         held.bits |= (uint16_t)send;
@@ -127,47 +127,49 @@ void tree_down(struct pen *pen, const struct team *team, struct move range, uint
         held.to_step = step + depth_of(place);
     }
     if (held.bits)
-        pen_add(pen, held);
+        plan_writer_add(writer, held);
 }
 
-static void write_barrier(struct pen *pen, const struct plan_call *call)
+static void write_barrier(struct plan_writer *writer, const struct plan_call *call)
 {
     struct team team = team_from(call, 0);
     uint32_t depth = (uint32_t)log2_ceil(call->size), sent_at = depth - depth_of(team.place);
 
     for (int distance = 1; distance < reach_of(&team) && team.place + distance < team.size; distance *= 2)
-        pen_add(pen, (struct move){
-                         .bits = MOVE_RECV_OUT, .from = team.place + distance, .from_step = sent_at - 1});
+        plan_writer_add(
+            writer,
+            (struct move){.bits = MOVE_RECV_OUT, .from = team.place + distance, .from_step = sent_at - 1});
     if (team.place > 0)
-        pen_add(pen, (struct move){.bits = MOVE_SEND_IN, .to = parent_rank(&team), .to_step = sent_at});
-    tree_down(pen, &team, (struct move){.bits = MOVE_SEND_IN}, depth);
+        plan_writer_add(writer,
+                        (struct move){.bits = MOVE_SEND_IN, .to = parent_rank(&team), .to_step = sent_at});
+    tree_down(writer, &team, (struct move){.bits = MOVE_SEND_IN}, depth);
 }
 
 static int write(const struct plan_call *call, struct plan *plan, struct heap *heap, struct error *error)
 {
-    struct pen pen = {.plan = plan, .heap = heap, .error = error};
+    struct plan_writer writer = {.plan = plan, .heap = heap, .error = error};
     struct team team = team_from(call, plan_kind_rooted(call->kind) ? call->root : 0);
     struct move own = {.bits = MOVE_LOAD | MOVE_OWN}, store = {.bits = MOVE_STORE};
     int depth = log2_ceil(call->size);
 
     switch (call->kind) {
     case PLAN_ALL_REDUCE:
-        tree_up(&pen, &team, own, store, 0, depth);
-        tree_down(&pen, &team, (struct move){.bits = MOVE_SEND_OUT}, (uint32_t)depth);
+        tree_up(&writer, &team, own, store, 0, depth);
+        tree_down(&writer, &team, (struct move){.bits = MOVE_SEND_OUT}, (uint32_t)depth);
         break;
     case PLAN_REDUCE:
-        tree_up(&pen, &team, own, store, 0, depth);
+        tree_up(&writer, &team, own, store, 0, depth);
         break;
     case PLAN_BROADCAST:
-        tree_down(&pen, &team, (struct move){.bits = MOVE_COPY | MOVE_SEND_IN}, 0);
+        tree_down(&writer, &team, (struct move){.bits = MOVE_COPY | MOVE_SEND_IN}, 0);
         break;
     case PLAN_BARRIER:
-        write_barrier(&pen, call);
+        write_barrier(&writer, call);
         break;
     default:
-        scan_doubling(&pen, call);
+        scan_doubling(&writer, call);
     }
-    return pen.status;
+    return writer.status;
 }
 
 /* ---- price ---- */

@@ -314,12 +314,12 @@ int codec_parse(const char *text, struct codec_list *list, struct error *error)
 /* ---- text ---- */
 
 /* Text that grows in a buffer and is cut at its end. */
-struct page {
+struct codec_page {
     char *text;
     size_t len, size;
 };
 
-static void page_add(struct page *page, const char *words)
+static void page_add(struct codec_page *page, const char *words)
 {
     for (; *words && page->len + 1 < page->size; words++)
         page->text[page->len++] = *words;
@@ -327,7 +327,7 @@ static void page_add(struct page *page, const char *words)
         page->text[page->len] = '\0';
 }
 
-static void page_add_count(struct page *page, const char *words, uint64_t value)
+static void page_add_count(struct codec_page *page, const char *words, uint64_t value)
 {
     char digits[24];
 
@@ -336,7 +336,7 @@ static void page_add_count(struct page *page, const char *words, uint64_t value)
     page_add(page, digits);
 }
 
-static void page_add_codec(struct page *page, const struct codec *codec)
+static void page_add_codec(struct codec_page *page, const struct codec *codec)
 {
     char ratio[RATIO_TEXT_MAX];
 
@@ -366,14 +366,14 @@ static void page_add_codec(struct page *page, const struct codec *codec)
 
 void codec_text(const struct codec *codec, char *text, size_t size)
 {
-    struct page page = {.text = text, .size = size};
+    struct codec_page page = {.text = text, .size = size};
 
     page_add_codec(&page, codec);
 }
 
 void codec_list_text(const struct codec_list *list, char *text, size_t size)
 {
-    struct page page = {.text = text, .size = size};
+    struct codec_page page = {.text = text, .size = size};
 
     page_add(&page, list->automatic ? "auto:" : "");
     for (int i = 0; i < list->count; i++) {
@@ -405,7 +405,7 @@ struct codec codec_of_values(enum codec_values values)
     return (struct codec){.kind = kind[values], .feedback = true};
 }
 
-bool codec_is_partwise(const struct codec *codec)
+bool codec_is_blockwise(const struct codec *codec)
 {
     switch (codec->kind) {
     case CODEC_RANDOMK:

@@ -67,6 +67,6 @@ size_t codec_keeps(const struct codec *codec, size_t count);
 struct codec codec_of_values(enum codec_values values);
 
 /* Whether it codes each part of a tensor by itself, with a length known beforehand (coder.h). */
-bool codec_is_partwise(const struct codec *codec);
+bool codec_is_blockwise(const struct codec *codec);
 
 #endif

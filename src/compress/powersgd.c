@@ -108,17 +108,17 @@ static double square_of(const void *residual, enum hearth_dtype dtype, size_t of
 /* ---- M and P ------------------------------------------------------------------------------------------- */
 
 /* Rows and columns of M. */
-struct block {
+struct matrix_block {
     size_t row, row_end, column, count, ahead;
 };
 
 /* A part of a row: where it begins, and how far behind it the next one does (0: there is none). */
-struct place {
+struct matrix_place {
     size_t offset, count, ahead;
 };
 
 /* A part of a row of f32 or 16 bits; those are widened in a scratch. */
-static void load_row(const struct kernels *kernels, const struct feed *feed, const struct place *place,
+static void load_row(const struct kernels *kernels, const struct feed *feed, const struct matrix_place *place,
                      const struct turned *q, float *sum)
 {
     size_t offset = place->offset, count = place->count;
@@ -139,8 +139,8 @@ static void load_row(const struct kernels *kernels, const struct feed *feed, con
 }
 
 /* The same of f64. */
-static void load_row_f64(const struct kernels *kernels, const struct feed *feed, const struct place *place,
-                         const struct turned *q, float *sum)
+static void load_row_f64(const struct kernels *kernels, const struct feed *feed,
+                         const struct matrix_place *place, const struct turned *q, float *sum)
 {
     size_t offset = place->offset, count = place->count;
     float acc[COLUMNS_MAX];
@@ -161,14 +161,14 @@ static bool all_finite(const float *x, uint32_t count)
 /* The products of a number that is not finite are not finite either, even with zero. So M is looked at only
  * where P is not; it may be too large for P alone. */
 static bool load_rows(const struct matrix *m, const struct kernels *kernels, const struct feed *feed,
-                      const struct factors *factors, const struct block *b)
+                      const struct factors *factors, const struct matrix_block *b)
 {
     float turned[TURNED_MAX], acc[COLUMNS_MAX], sum[POWERSGD_RANK_MAX];
     const struct turned q = turn(factors->q, m->rank, b->column, b->count, turned);
     bool good = true;
     for (size_t i = b->row; i < b->row_end; i++) {
-        const struct place place = {i * m->columns + b->column, b->count,
-                                    i + 1 < b->row_end ? m->columns : 0};
+        const struct matrix_place place = {i * m->columns + b->column, b->count,
+                                           i + 1 < b->row_end ? m->columns : 0};
         float *p = factors->p + i * m->rank;
         memset(sum, 0, sizeof sum);
         if (feed->dtype == HEARTH_F64)
@@ -204,7 +204,7 @@ int powersgd_load(const struct matrix *m, const struct kernels *kernels, const s
                   const struct factors *factors, size_t from, size_t to)
 {
     assert(feed->e_new != NULL && from <= to && to <= m->rows && m->rank <= POWERSGD_RANK_MAX);
-    struct block b = {.row = factors->q != NULL ? from : to};
+    struct matrix_block b = {.row = factors->q != NULL ? from : to};
     bool good = true;
     if (factors->q == NULL)
         good = load_plain(m, kernels, feed, from, to);
@@ -227,7 +227,7 @@ int powersgd_load(const struct matrix *m, const struct kernels *kernels, const s
 /* ---- Q ------------------------------------------------------------------------------------------------- */
 
 /* A few rows as f32, the count of columns a multiple of 16: where they are, or else in the scratch. */
-static struct rows rows_of(const struct matrix *m, const struct feed *feed, const struct block *b,
+static struct rows rows_of(const struct matrix *m, const struct feed *feed, const struct matrix_block *b,
                            float *scratch)
 {
     size_t stride = pad(b->count), offset = b->row * m->columns + b->column;
@@ -248,7 +248,7 @@ static struct rows rows_of(const struct matrix *m, const struct feed *feed, cons
 
 /* The columns of a block, over all rows. */
 static void project_columns(const struct matrix *m, const struct kernels *kernels, const struct feed *feed,
-                            const struct factors *factors, struct block *b)
+                            const struct factors *factors, struct matrix_block *b)
 {
     float sum[TURNED_MAX], scratch[COLLECT_ROWS * COLUMNS_MAX], p[BLOCK_ROWS * POWERSGD_RANK_MAX];
     size_t padded = pad(b->count), stride = padded + APART;
@@ -275,7 +275,7 @@ void powersgd_project(const struct matrix *m, const struct kernels *kernels, con
                       const struct factors *factors, size_t from, size_t to)
 {
     assert(from <= to && to <= m->columns && m->rank <= POWERSGD_RANK_MAX);
-    struct block b = {.column = from};
+    struct matrix_block b = {.column = from};
     for (; b.column < to; b.column += b.count) {
         b.count = lesser(to - b.column, panel_columns(m->rank));
         if (b.count > MATRIX_LANES) /* a rest goes by itself: only that needs the scratch */
@@ -314,7 +314,7 @@ static void expand_converted(const struct kernels *kernels, const struct product
 
 /* Two rows at a time where nothing is to be converted. */
 static void expand_block(const struct matrix *m, const struct kernels *kernels, const struct product *product,
-                         const struct block *b)
+                         const struct matrix_block *b)
 {
     const struct powersgd_end *end = product->end;
     bool direct = (product->add ? residual_type(end->dtype) : end->dtype) == HEARTH_F32;
@@ -373,7 +373,7 @@ static bool product_finite(const struct kernels *kernels, const struct product *
 }
 
 static bool finish_block(const struct matrix *m, const struct kernels *kernels,
-                         const struct powersgd_end *end, const struct block *b)
+                         const struct powersgd_end *end, const struct matrix_block *b)
 {
     float turned[TURNED_MAX];
     struct product product;
@@ -396,7 +396,7 @@ int powersgd_finish(const struct matrix *m, const struct kernels *kernels, const
                     size_t from, size_t to)
 {
     assert(from <= to && to <= m->rows && m->rank <= POWERSGD_RANK_MAX);
-    struct block b = {.row = from};
+    struct matrix_block b = {.row = from};
     bool good = true;
     for (; b.row < to; b.row = b.row_end) {
         b.row_end = b.row + lesser(to - b.row, BLOCK_ROWS);

@@ -11,13 +11,13 @@
 #include "compress/values.h"
 
 /* What the bytes of a chunk are made of. */
-struct layout {
+struct topk_layout {
     struct elias elias;
     struct values values;
     size_t values_at;
 };
 
-static inline void layout_init(struct layout *layout, const struct block_context *context, size_t count)
+static inline void layout_init(struct topk_layout *layout, const struct block_context *context, size_t count)
 {
     const struct codec *codec = context->codec;
     if (count == codec->chunk)
@@ -35,7 +35,7 @@ static size_t topk_len(const struct codec *codec, size_t count)
 
 static void topk_encode(const struct block_context *context, float *acc, size_t count, uint8_t *bytes)
 {
-    struct layout layout;
+    struct topk_layout layout;
     struct chosen chosen;
     float value[VALUES_PIECE];
     assert(count >= 1 && count <= CODER_BLOCK_MAX);
@@ -57,7 +57,7 @@ static void topk_encode(const struct block_context *context, float *acc, size_t 
 static bool topk_decode(const struct block_context *context, const uint8_t *bytes, size_t count, float *x,
                         enum block_mode mode)
 {
-    struct layout layout;
+    struct topk_layout layout;
     layout_init(&layout, context, count);
     struct elias_reader reader = elias_reader_of(&layout.elias, bytes);
     uint32_t index[VALUES_PIECE];

@@ -118,14 +118,14 @@ int hearth_algo_parse(const char *name, enum hearth_algo *algo)
     return HEARTH_OK;
 }
 
-int view_place(const struct view *view, int rank)
+int view_place(const struct group_view *view, int rank)
 {
     if (view->site != NULL)
         return view->site[rank];
     return view->host != NULL ? view->host[rank] : 0;
 }
 
-void view_order(const struct view *view, const int *ranks, int count, int *order)
+void view_order(const struct group_view *view, const int *ranks, int count, int *order)
 {
     int found = 0;
     for (int place = 0; place < view->size; place++)

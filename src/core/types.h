@@ -34,7 +34,7 @@ struct link_cost {
 
 /* What all members agree on before they compute together. Everything the selection of an algorithm may
  * use is here. */
-struct view {
+struct group_view {
     uint64_t group;          /* id of the group: in every frame */
     uint32_t epoch;          /* counts the views of one group */
     int size;                /* members */
@@ -50,9 +50,9 @@ struct view {
 };
 
 /* The site of a member, or its host where sites are not known: links between these are the slow ones. */
-int view_place(const struct view *view, int rank);
+int view_place(const struct group_view *view, int rank);
 /* The order of a ring of some of the members, in a group of their own: ranks[i] becomes its rank i. */
-void view_order(const struct view *view, const int *ranks, int count, int *order);
+void view_order(const struct group_view *view, const int *ranks, int count, int *order);
 
 size_t dtype_size(enum hearth_dtype dtype); /* 0 if unknown */
 /* False for bit operations on floating-point types. Both must be known ones. */

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- letters ---- */
+/* ---- messages ---- */
 
 static bool printable(const char *text, size_t len)
 {

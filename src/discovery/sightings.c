@@ -107,12 +107,12 @@ static bool ours(const struct sightings *t, int row)
 #define TALLY_SLOTS (2 * SIGHTINGS_MAX)
 
 /* How many rows each address has, ours and strangers' apart. */
-struct tally {
+struct host_tally {
     uint16_t count[TALLY_SLOTS];
     uint64_t host[TALLY_SLOTS];
 };
 
-static uint16_t *tally_slot(struct tally *tally, uint64_t host, bool own)
+static uint16_t *tally_slot(struct host_tally *tally, uint64_t host, bool own)
 {
     uint64_t mark = host << 1 | own;
     size_t at = (size_t)(hash_mix(3, mark) % TALLY_SLOTS);
@@ -127,7 +127,7 @@ static uint16_t *tally_slot(struct tally *tally, uint64_t host, bool own)
  * any: whoever comes with a thousand names then pushes out mostly his own. */
 static int victim(struct sightings *t)
 {
-    struct tally tally = {{0}, {0}};
+    struct host_tally tally = {{0}, {0}};
     bool strangers = false;
     int best = -1, best_count = 0;
 

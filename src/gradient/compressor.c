@@ -271,7 +271,7 @@ static void prepare(const hearth_compressor *c, struct operation *o)
     o->call.count = tensor->form.count;
     o->call.dtype = tensor->form.dtype;
     o->call.codec = *codec;
-    o->call.way = tensor->choice.way;
+    o->call.algo = tensor->choice.algo;
     o->call.rows = shape.rows;
     o->call.columns = shape.columns;
     o->call.state = &tensor->state;

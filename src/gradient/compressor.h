@@ -31,7 +31,7 @@ void compressor_choose(const hearth_compressor *compressor, const struct policy_
 
 /* ---- compressor_move.c: another group, and steps that did not end alike on all of its members ---- */
 
-int compressor_move(struct attachment *attachment, const struct passage *way, struct error *error);
+int compressor_move(struct attachment *attachment, const struct group_move *move, struct error *error);
 
 /* Twice the tensor's step, and 1 if it has factors; 0: it is new. */
 uint64_t compressor_place(hearth_compressor *compressor, const char *name);

@@ -16,24 +16,24 @@ static bool flying(hearth_compressor *c, hearth_request **request)
     return any;
 }
 
-int compressor_move(struct attachment *attachment, const struct passage *way, struct error *error)
+int compressor_move(struct attachment *attachment, const struct group_move *move, struct error *error)
 {
     hearth_compressor *c = container_of(attachment, hearth_compressor, attachment);
     hearth_request *request;
     (void)error;
-    if (c->group != way->from)
+    if (c->group != move->from)
         return HEARTH_OK;
-    while (way->phase == MOVE_PREPARE && flying(c, &request)) {
+    while (move->phase == MOVE_PREPARE && flying(c, &request)) {
         if (request != NULL) /* the group has changed: it has ended, but for the last words */
             node_wait(request, NEVER_NS);
         else
             thread_yield();
     }
-    if (way->phase != MOVE_COMMIT)
+    if (move->phase != MOVE_COMMIT)
         return HEARTH_OK;
     node_detach(c->node, attachment);
-    c->group = way->to;
-    c->node = way->to->node;
+    c->group = move->to;
+    c->node = move->to->node;
     for (size_t i = 0; i < c->tensors.count; i++)
         c->tensors.item[i]->choice_version = 0;
     node_attach(c->node, attachment);

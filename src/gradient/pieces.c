@@ -3,19 +3,19 @@
 #include <string.h>
 
 #include "core/hash.h"
-#include "gradient/workshop.h"
+#include "gradient/codec_pool.h"
 
 void reduction_compress(struct reduction *r, workers_fn *run, void *arg, size_t pieces)
 {
     uint64_t begin = clock_real();
-    workers_run(workshop_workers(r->workshop), run, arg, pieces);
+    workers_run(codec_pool_workers(r->pool), run, arg, pieces);
     r->compress_ns += clock_real() - begin;
 }
 
 void reduction_expand(struct reduction *r, workers_fn *run, void *arg, size_t pieces)
 {
     uint64_t begin = clock_real();
-    workers_run(workshop_workers(r->workshop), run, arg, pieces);
+    workers_run(codec_pool_workers(r->pool), run, arg, pieces);
     r->expand_ns += clock_real() - begin;
 }
 

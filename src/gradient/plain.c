@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "compress/load.h"
-#include "gradient/workshop.h"
+#include "gradient/codec_pool.h"
 
 struct plain {
     void *sum; /* in the residual's type */
@@ -22,7 +22,7 @@ static int plain_open(struct reduction *r)
         return r->error.status;
     *p = (struct plain){.sum = reduction_take(r, r->call.count * residual_size(r->call.dtype))};
     if (p->sum == NULL) {
-        workshop_give(r->workshop, p);
+        codec_pool_give(r->pool, p);
         return r->error.status;
     }
     r->work = p;
@@ -99,8 +99,8 @@ static void plain_close(struct reduction *r, bool failed)
     if (p == NULL)
         return;
     sub_cancel(r, &p->sub);
-    workshop_give(r->workshop, p->sum);
-    workshop_give(r->workshop, p);
+    codec_pool_give(r->pool, p->sum);
+    codec_pool_give(r->pool, p);
     r->work = NULL;
 }
 

@@ -12,8 +12,8 @@
 
 #include "compress/load.h"
 #include "core/hash.h"
+#include "gradient/codec_pool.h"
 #include "gradient/rounds.h"
-#include "gradient/workshop.h"
 
 #define PIECE   (1u << 20) /* elements of a piece of work, about */
 #define LABEL_Q 1          /* so that factors are drawn by different keys */
@@ -51,9 +51,9 @@ static void power_close(struct reduction *r, bool failed)
     if (p == NULL)
         return;
     rounds_close(p->rounds, r, failed);
-    workshop_give(r->workshop, p->energies);
-    workshop_give(r->workshop, p->memory);
-    workshop_give(r->workshop, p);
+    codec_pool_give(r->pool, p->energies);
+    codec_pool_give(r->pool, p->memory);
+    codec_pool_give(r->pool, p);
     r->work = NULL;
 }
 
@@ -166,7 +166,7 @@ static int sum_start(struct reduction *r, struct power *p, float *own, float *su
         .count = count,
         .out = {.out = sum, .dtype = HEARTH_F32, .divisor = 1},
     };
-    array.way = rounds_way(r, &array.codec, count);
+    array.algo = rounds_algo(r, &array.codec, count);
     rounds_close(p->rounds, r, false);
     p->rounds = NULL;
     return rounds_open(r, &array, &p->rounds);
@@ -300,7 +300,7 @@ static size_t power_memory(const struct reduction_call *call, int size)
     struct matrix m = matrix_of(call);
     struct codec values = codec_of_values(VALUES_F32);
     size_t longer = (m.rows > m.columns ? m.rows : m.columns) * m.rank;
-    return 2 * factors_len(&m) + rounds_memory(&values, WAY_OWNER, longer, size) +
+    return 2 * factors_len(&m) + rounds_memory(&values, REDUCTION_OWNER, longer, size) +
            (call->feedback ? 0 : call->count * residual_size(call->dtype));
 }
 

@@ -67,7 +67,7 @@ static double width_factor(const struct tensor_shape *shape)
 /* ---- who is where ---- */
 
 /* What the members' places mean for prices. */
-struct crew {
+struct group_shape {
     int size;
     int hosts;        /* or sites, where they are known */
     int fewest, most; /* members of a host */
@@ -76,13 +76,14 @@ struct crew {
     double message_bytes;
 };
 
-static struct crew crew_of(const struct view *view)
+static struct group_shape group_of(const struct group_view *view)
 {
-    struct crew crew = {.size = view->size,
-                        .fewest = view->size,
-                        .inside = view->inside,
-                        .across = view->across,
-                        .message_bytes = view->chunk_bytes ? (double)view->chunk_bytes : MESSAGE_BYTES};
+    struct group_shape group = {.size = view->size,
+                                .fewest = view->size,
+                                .inside = view->inside,
+                                .across = view->across,
+                                .message_bytes =
+                                    view->chunk_bytes ? (double)view->chunk_bytes : MESSAGE_BYTES};
 
     for (int r = 0; r < view->size; r++) {
         int mates = 0;
@@ -96,22 +97,22 @@ static struct crew crew_of(const struct view *view)
         }
         if (known)
             continue;
-        crew.hosts++;
-        crew.fewest = mates < crew.fewest ? mates : crew.fewest;
-        crew.most = mates > crew.most ? mates : crew.most;
+        group.hosts++;
+        group.fewest = mates < group.fewest ? mates : group.fewest;
+        group.most = mates > group.most ? mates : group.most;
     }
-    crew.pace = crew.hosts > 1 ? view->across : view->inside;
+    group.pace = group.hosts > 1 ? view->across : view->inside;
     if (view->port_sharers > 1)
-        crew.across.bytes_per_s /= view->port_sharers;
-    return crew;
+        group.across.bytes_per_s /= view->port_sharers;
+    return group;
 }
 
 /* One member of each host: nobody shares a port. */
-static struct crew crew_leaders(const struct crew *crew, const struct view *view)
+static struct group_shape group_leaders(const struct group_shape *group, const struct group_view *view)
 {
-    struct crew leaders = *crew;
+    struct group_shape leaders = *group;
 
-    leaders.size = crew->hosts;
+    leaders.size = group->hosts;
     leaders.fewest = leaders.most = 1;
     leaders.across = view->across;
     return leaders;
@@ -146,23 +147,23 @@ static bool matrix_of(const struct codec *codec, const struct tensor_shape *shap
 }
 
 /* Part by part: in rounds. */
-static void load_rounds(const struct codec *codec, enum reduction_way way, const struct tensor_shape *shape,
-                        const struct crew *crew, struct load *load)
+static void load_rounds(const struct codec *codec, enum reduction_algo algo, const struct tensor_shape *shape,
+                        const struct group_shape *group, struct load *load)
 {
-    struct round_plan plan = round_plan_of(codec, way, shape->count, crew->size, crew->pace.bytes_per_s);
+    struct round_plan plan = round_plan_of(codec, algo, shape->count, group->size, group->pace.bytes_per_s);
 
     load->bytes = (double)round_plan_bytes(&plan);
     load->rounds = (double)plan.round_count;
 }
 
 /* topk over a whole tensor: entries are taken to be spread evenly over the owners' parts. */
-static void load_whole(const struct codec *codec, enum reduction_way way, const struct tensor_shape *shape,
-                       const struct crew *crew, struct load *load)
+static void load_whole(const struct codec *codec, enum reduction_algo algo, const struct tensor_shape *shape,
+                       const struct group_shape *group, struct load *load)
 {
-    size_t size = (size_t)crew->size, keep = codec_keeps(codec, shape->count), part = shape->count / size;
+    size_t size = (size_t)group->size, keep = codec_keeps(codec, shape->count), part = shape->count / size;
     double others = (double)size - 1;
 
-    if (way == WAY_ALLGATHER) {
+    if (algo == REDUCTION_ALLGATHER) {
         load->bytes = others * (double)sparse_len(codec, keep, shape->count);
         return;
     }
@@ -175,10 +176,10 @@ static void load_whole(const struct codec *codec, enum reduction_way way, const 
     load->bytes = counts + lists * others / (double)size + others * chosen;
 }
 
-static bool load_coded(const struct codec *codec, enum reduction_way way, const struct tensor_shape *shape,
-                       const struct crew *crew, struct load *load)
+static bool load_coded(const struct codec *codec, enum reduction_algo algo, const struct tensor_shape *shape,
+                       const struct group_shape *group, struct load *load)
 {
-    bool parts = codec_is_partwise(codec), whole = codec->kind == CODEC_TOPK && !parts;
+    bool parts = codec_is_blockwise(codec), whole = codec->kind == CODEC_TOPK && !parts;
     struct speed speed = speeds[codec->kind];
     double n = (double)shape->count;
     double touched = is_sparse(codec) ? (double)codec_keeps(codec, shape->count) : n;
@@ -186,36 +187,37 @@ static bool load_coded(const struct codec *codec, enum reduction_way way, const 
     if (whole && shape->count > SPARSE_COUNT_MAX)
         return false;
     if (whole) {
-        load_whole(codec, way, shape, crew, load);
+        load_whole(codec, algo, shape, group, load);
         speed.encode = WHOLE_ENCODE_NS;
         speed.merge = WHOLE_MERGE_NS;
     } else {
-        load_rounds(codec, way, shape, crew, load);
+        load_rounds(codec, algo, shape, group, load);
     }
     load->kernel_ns = n * (speed.encode + WRITE_NS);
-    if (way == WAY_ALLGATHER) {
+    if (algo == REDUCTION_ALLGATHER) {
         load->hops = 1;
-        load->kernel_ns += crew->size * touched * speed.decode;
+        load->kernel_ns += group->size * touched * speed.decode;
     } else {
         load->hops = whole ? 3 : 2;
         load->kernel_ns += touched * (speed.merge + speed.decode);
-        load->kernel_ns += parts ? n / crew->size * speed.encode : 0;
+        load->kernel_ns += parts ? n / group->size * speed.encode : 0;
     }
     return true;
 }
 
 /* Bytes and hops of the sum of a small array that all members have alike. */
-static void add_shared(const struct codec *values, size_t count, const struct crew *crew, struct load *load)
+static void add_shared(const struct codec *values, size_t count, const struct group_shape *group,
+                       struct load *load)
 {
-    enum reduction_way way = round_way(values, count, crew->size, &crew->pace);
-    struct round_plan plan = round_plan_of(values, way, count, crew->size, crew->pace.bytes_per_s);
+    enum reduction_algo algo = round_algo(values, count, group->size, &group->pace);
+    struct round_plan plan = round_plan_of(values, algo, count, group->size, group->pace.bytes_per_s);
 
     load->bytes += (double)round_plan_bytes(&plan);
-    load->hops += way == WAY_OWNER ? 2 : 1;
+    load->hops += algo == REDUCTION_OWNER ? 2 : 1;
 }
 
-static bool load_shared(const struct codec *codec, const struct tensor_shape *shape, const struct crew *crew,
-                        struct load *load)
+static bool load_shared(const struct codec *codec, const struct tensor_shape *shape,
+                        const struct group_shape *group, struct load *load)
 {
     double n = (double)shape->count;
     struct matrix m;
@@ -224,7 +226,7 @@ static bool load_shared(const struct codec *codec, const struct tensor_shape *sh
         size_t keep = codec_keeps(codec, shape->count);
         struct codec values = codec_of_values(codec->values);
         const struct speed *speed = &speeds[CODEC_RANDOMK];
-        add_shared(&values, keep, crew, load);
+        add_shared(&values, keep, group, load);
         load->kernel_ns = n * (speed->encode + WRITE_NS) + (double)keep * (speed->merge + speed->decode);
         return true;
     }
@@ -234,8 +236,8 @@ static bool load_shared(const struct codec *codec, const struct tensor_shape *sh
     double factors = ((double)m.rows + (double)m.columns) * m.rank;
     double step = codec->alternate ? ALTERNATE_NS + ALTERNATE_RANK_NS * m.rank
                                    : POWERSGD_NS + POWERSGD_RANK_NS * m.rank;
-    add_shared(&values, m.rows * m.rank, crew, load);
-    add_shared(&values, m.columns * m.rank, crew, load);
+    add_shared(&values, m.rows * m.rank, group, load);
+    add_shared(&values, m.columns * m.rank, group, load);
     if (codec->alternate) { /* one of the two in turn */
         factors /= 2;
         load->bytes /= 2;
@@ -245,14 +247,14 @@ static bool load_shared(const struct codec *codec, const struct tensor_shape *sh
     return true;
 }
 
-static bool load_of(const struct codec *codec, enum reduction_way way, const struct tensor_shape *shape,
-                    const struct crew *crew, struct load *load)
+static bool load_of(const struct codec *codec, enum reduction_algo algo, const struct tensor_shape *shape,
+                    const struct group_shape *group, struct load *load)
 {
     *load = (struct load){.rounds = 1};
     if (shape->count == 0)
         return true;
-    if (way == WAY_SHARED ? !load_shared(codec, shape, crew, load)
-                          : !load_coded(codec, way, shape, crew, load))
+    if (algo == REDUCTION_SHARED ? !load_shared(codec, shape, group, load)
+                                 : !load_coded(codec, algo, shape, group, load))
         return false;
     load->kernel_ns *= width_factor(shape);
     return true;
@@ -263,66 +265,66 @@ static bool load_of(const struct codec *codec, enum reduction_way way, const str
 static const struct reduction_price impossible = {.total_s = HUGE_VAL};
 
 /* `hops` times something to each of the others. */
-static double crew_latency(const struct crew *crew, int hops)
+static double group_latency(const struct group_shape *group, int hops)
 {
-    const struct link_cost *pace = crew->hosts > 1 ? &crew->across : &crew->inside;
+    const struct link_cost *pace = group->hosts > 1 ? &group->across : &group->inside;
 
-    return hops * (pace->alpha_s + (crew->size - 1) * pace->overhead_s);
+    return hops * (pace->alpha_s + (group->size - 1) * pace->overhead_s);
 }
 
 /* So many bytes, the same to each of the others, by the member that has the fewest of them at hand. */
-static double crew_wire(const struct crew *crew, double bytes)
+static double group_wire(const struct group_shape *group, double bytes)
 {
-    double each = bytes / (crew->size - 1);
-    double inside = crew->fewest - 1, across = crew->size - crew->fewest;
-    double inside_s = 1 / crew->inside.bytes_per_s + crew->inside.overhead_s / crew->message_bytes;
-    double across_s = 1 / crew->across.bytes_per_s + crew->across.overhead_s / crew->message_bytes;
+    double each = bytes / (group->size - 1);
+    double inside = group->fewest - 1, across = group->size - group->fewest;
+    double inside_s = 1 / group->inside.bytes_per_s + group->inside.overhead_s / group->message_bytes;
+    double across_s = 1 / group->across.bytes_per_s + group->across.overhead_s / group->message_bytes;
 
     return each * (inside * inside_s + across * across_s);
 }
 
-static struct reduction_price price_flat(const struct codec *codec, enum reduction_way way,
-                                         const struct tensor_shape *shape, const struct crew *crew)
+static struct reduction_price price_flat(const struct codec *codec, enum reduction_algo algo,
+                                         const struct tensor_shape *shape, const struct group_shape *group)
 {
     struct reduction_price price = {0};
     struct load load;
 
-    if (!load_of(codec, way, shape, crew, &load))
+    if (!load_of(codec, algo, shape, group, &load))
         return impossible;
-    if (crew->size == 1)
+    if (group->size == 1)
         return price;
-    double latency = crew_latency(crew, load.hops + COMPARE_HOPS);
-    price.bytes = load.bytes + (double)COMPARE_BYTES * (crew->size - 1);
-    double wire = crew_wire(crew, price.bytes);
+    double latency = group_latency(group, load.hops + COMPARE_HOPS);
+    price.bytes = load.bytes + (double)COMPARE_BYTES * (group->size - 1);
+    double wire = group_wire(group, price.bytes);
     price.wire_s = wire + latency;
     price.hops_s = latency;
     price.kernel_s = load.kernel_ns * 1e-9;
     double longer = wire > price.kernel_s ? wire : price.kernel_s;
     double shorter = wire > price.kernel_s ? price.kernel_s : wire;
     double stream = longer + shorter / load.rounds;
-    double waits = (load.rounds / ROUNDS_MOVING - 1) * crew_latency(crew, load.hops);
+    double waits = (load.rounds / ROUNDS_MOVING - 1) * group_latency(group, load.hops);
     price.total_s = latency + (stream > waits ? stream : waits);
     return price;
 }
 
-/* The cheapest way between members of a crew; WAY_PLAIN: there is none. */
-static enum reduction_way best_flat(const struct codec *codec, const struct tensor_shape *shape,
-                                    const struct crew *crew, struct reduction_price *best)
+/* The cheapest way between members of a group; REDUCTION_PLAIN: there is none. */
+static enum reduction_algo best_flat(const struct codec *codec, const struct tensor_shape *shape,
+                                     const struct group_shape *group, struct reduction_price *best)
 {
     bool shared = codec->kind == CODEC_RANDOMK || codec->kind == CODEC_POWERSGD;
-    enum reduction_way way = WAY_PLAIN;
+    enum reduction_algo algo = REDUCTION_PLAIN;
 
     *best = impossible;
-    for (int w = WAY_ALLGATHER; w <= WAY_SHARED; w++) {
-        if ((w == WAY_SHARED) != shared)
+    for (int w = REDUCTION_ALLGATHER; w <= REDUCTION_SHARED; w++) {
+        if ((w == REDUCTION_SHARED) != shared)
             continue;
-        struct reduction_price price = price_flat(codec, (enum reduction_way)w, shape, crew);
+        struct reduction_price price = price_flat(codec, (enum reduction_algo)w, shape, group);
         if (price.total_s < best->total_s) {
             *best = price;
-            way = (enum reduction_way)w;
+            algo = (enum reduction_algo)w;
         }
     }
-    return way;
+    return algo;
 }
 
 static uint32_t acc_len(enum hearth_dtype dtype)
@@ -331,7 +333,8 @@ static uint32_t acc_len(enum hearth_dtype dtype)
 }
 
 /* What a dense collective costs, by the algorithm that it would take. */
-static double price_dense(enum plan_kind kind, const struct tensor_shape *shape, const struct view *view)
+static double price_dense(enum plan_kind kind, const struct tensor_shape *shape,
+                          const struct group_view *view)
 {
     struct plan_call call = {.kind = kind,
                              .size = view->size,
@@ -351,7 +354,7 @@ static double price_dense(enum plan_kind kind, const struct tensor_shape *shape,
     return select_price(&call, algo, view);
 }
 
-static struct reduction_price price_plain(const struct tensor_shape *shape, const struct view *view)
+static struct reduction_price price_plain(const struct tensor_shape *shape, const struct group_view *view)
 {
     double n = (double)shape->count, share = (double)(view->size - 1) / view->size;
     double total = price_dense(PLAN_ALL_REDUCE, shape, view);
@@ -366,15 +369,15 @@ static struct reduction_price price_plain(const struct tensor_shape *shape, cons
 
 /* The fullest host sums up and hands out, its first member speaks with those of the others in between. */
 static struct reduction_price price_two_level(const struct codec *codec, const struct tensor_shape *shape,
-                                              const struct view *view, const struct crew *crew)
+                                              const struct group_view *view, const struct group_shape *group)
 {
-    struct crew leaders = crew_leaders(crew, view);
-    struct view home = *view;
+    struct group_shape leaders = group_leaders(group, view);
+    struct group_view home = *view;
     struct reduction_price price;
 
-    if (best_flat(codec, shape, &leaders, &price) == WAY_PLAIN)
+    if (best_flat(codec, shape, &leaders, &price) == REDUCTION_PLAIN)
         return impossible;
-    home.size = crew->most;
+    home.size = group->most;
     home.host = home.site = home.order = NULL;
     double dense = price_dense(PLAN_REDUCE, shape, &home) + price_dense(PLAN_BROADCAST, shape, &home);
     price.wire_s += dense;
@@ -382,68 +385,68 @@ static struct reduction_price price_two_level(const struct codec *codec, const s
     return price;
 }
 
-static bool crew_can(const struct codec *codec, enum reduction_way way, const struct crew *crew)
+static bool group_can(const struct codec *codec, enum reduction_algo algo, const struct group_shape *group)
 {
     bool shared = codec->kind == CODEC_RANDOMK || codec->kind == CODEC_POWERSGD;
 
     if (codec->kind == CODEC_NONE)
-        return way == WAY_PLAIN;
-    switch (way) {
-    case WAY_ALLGATHER:
-    case WAY_OWNER:
+        return algo == REDUCTION_PLAIN;
+    switch (algo) {
+    case REDUCTION_ALLGATHER:
+    case REDUCTION_OWNER:
         return !shared;
-    case WAY_SHARED:
+    case REDUCTION_SHARED:
         return shared;
-    case WAY_TWO_LEVEL:
+    case REDUCTION_TWO_LEVEL:
         /* powersgd's warm start would be one of leaders only. */
-        return crew->hosts > 1 && crew->most > 1 && codec->kind != CODEC_POWERSGD;
+        return group->hosts > 1 && group->most > 1 && codec->kind != CODEC_POWERSGD;
     default:
         return false;
     }
 }
 
-static struct reduction_price crew_price(const struct codec *codec, enum reduction_way way,
-                                         const struct tensor_shape *shape, const struct view *view,
-                                         const struct crew *crew)
+static struct reduction_price group_price(const struct codec *codec, enum reduction_algo algo,
+                                          const struct tensor_shape *shape, const struct group_view *view,
+                                          const struct group_shape *group)
 {
-    if (!crew_can(codec, way, crew) || (way == WAY_TWO_LEVEL && shape->dtype == HEARTH_F64))
+    if (!group_can(codec, algo, group) || (algo == REDUCTION_TWO_LEVEL && shape->dtype == HEARTH_F64))
         return impossible;
-    if (way == WAY_PLAIN)
+    if (algo == REDUCTION_PLAIN)
         return price_plain(shape, view);
-    if (way == WAY_TWO_LEVEL)
-        return price_two_level(codec, shape, view, crew);
-    return price_flat(codec, way, shape, crew);
+    if (algo == REDUCTION_TWO_LEVEL)
+        return price_two_level(codec, shape, view, group);
+    return price_flat(codec, algo, shape, group);
 }
 
-const char *reduction_way_name(enum reduction_way way)
+const char *reduction_algo_name(enum reduction_algo algo)
 {
-    static const char *const names[WAY_COUNT] = {
-        [WAY_PLAIN] = "plain",   [WAY_ALLGATHER] = "allgather", [WAY_OWNER] = "owner",
-        [WAY_SHARED] = "shared", [WAY_TWO_LEVEL] = "two-level",
+    static const char *const names[REDUCTION_ALGOS] = {
+        [REDUCTION_PLAIN] = "plain",   [REDUCTION_ALLGATHER] = "allgather", [REDUCTION_OWNER] = "owner",
+        [REDUCTION_SHARED] = "shared", [REDUCTION_TWO_LEVEL] = "two-level",
     };
 
-    return names[way];
+    return names[algo];
 }
 
-bool reduction_can(const struct codec *codec, enum reduction_way way, const struct view *view)
+bool reduction_can(const struct codec *codec, enum reduction_algo algo, const struct group_view *view)
 {
-    struct crew crew = crew_of(view);
+    struct group_shape group = group_of(view);
 
-    return crew_can(codec, way, &crew);
+    return group_can(codec, algo, &group);
 }
 
-struct reduction_price reduction_price(const struct codec *codec, enum reduction_way way,
-                                       const struct tensor_shape *shape, const struct view *view)
+struct reduction_price reduction_price(const struct codec *codec, enum reduction_algo algo,
+                                       const struct tensor_shape *shape, const struct group_view *view)
 {
-    struct crew crew = crew_of(view);
+    struct group_shape group = group_of(view);
 
-    return crew_price(codec, way, shape, view, &crew);
+    return group_price(codec, algo, shape, view, &group);
 }
 
-enum reduction_way reduction_between_hosts(const struct codec *codec, const struct tensor_shape *shape,
-                                           const struct view *view)
+enum reduction_algo reduction_between_hosts(const struct codec *codec, const struct tensor_shape *shape,
+                                            const struct group_view *view)
 {
-    struct crew crew = crew_of(view), leaders = crew_leaders(&crew, view);
+    struct group_shape group = group_of(view), leaders = group_leaders(&group, view);
     struct reduction_price price;
 
     return best_flat(codec, shape, &leaders, &price);
@@ -454,15 +457,16 @@ enum reduction_way reduction_between_hosts(const struct codec *codec, const stru
 static const struct codec plain_codec = {.kind = CODEC_NONE, .feedback = true};
 
 /* The codec by its cheapest way that sends no more than that; of equal ones the first. */
-static struct reduction_choice best_way(const struct codec *codec, const struct tensor_shape *shape,
-                                        const struct view *view, const struct crew *crew, double bytes_max)
+static struct reduction_choice best_algo(const struct codec *codec, const struct tensor_shape *shape,
+                                         const struct group_view *view, const struct group_shape *group,
+                                         double bytes_max)
 {
-    struct reduction_choice best = {.codec = *codec, .way = WAY_PLAIN, .price = impossible};
+    struct reduction_choice best = {.codec = *codec, .algo = REDUCTION_PLAIN, .price = impossible};
 
-    for (int w = WAY_PLAIN; w < WAY_COUNT; w++) {
-        struct reduction_price price = crew_price(codec, (enum reduction_way)w, shape, view, crew);
+    for (int w = REDUCTION_PLAIN; w < REDUCTION_ALGOS; w++) {
+        struct reduction_price price = group_price(codec, (enum reduction_algo)w, shape, view, group);
         if (price.total_s < best.price.total_s && price.bytes <= bytes_max) {
-            best.way = (enum reduction_way)w;
+            best.algo = (enum reduction_algo)w;
             best.price = price;
         }
     }
@@ -470,16 +474,16 @@ static struct reduction_choice best_way(const struct codec *codec, const struct 
 }
 
 void reduction_choose(const struct codec_list *list, const struct tensor_shape *shape,
-                      const struct view *view, struct reduction_choice *choice)
+                      const struct group_view *view, struct reduction_choice *choice)
 {
-    struct crew crew = crew_of(view);
+    struct group_shape group = group_of(view);
     struct reduction_price plain = price_plain(shape, view);
-    struct reduction_choice best = {.codec = plain_codec, .way = WAY_PLAIN, .price = plain};
+    struct reduction_choice best = {.codec = plain_codec, .algo = REDUCTION_PLAIN, .price = plain};
     double limit = list->automatic ? plain.total_s * AUTO_MARGIN : HUGE_VAL;
     double bytes_max = list->automatic ? plain.bytes : HUGE_VAL;
 
     for (int i = 0; i < list->count; i++) {
-        struct reduction_choice one = best_way(&list->codec[i], shape, view, &crew, bytes_max);
+        struct reduction_choice one = best_algo(&list->codec[i], shape, view, &group, bytes_max);
         if (one.price.total_s < limit) {
             best = one;
             limit = one.price.total_s;
@@ -490,13 +494,13 @@ void reduction_choose(const struct codec_list *list, const struct tensor_shape *
 }
 
 /* "12.1 ms" */
-struct words {
+struct short_text {
     char s[32];
 };
 
-static struct words time_words(double seconds)
+static struct short_text time_words(double seconds)
 {
-    struct words words;
+    struct short_text words;
 
     if (seconds < 1e-3)
         snprintf(words.s, sizeof(words.s), "%.3g us", seconds * 1e6);
@@ -507,9 +511,9 @@ static struct words time_words(double seconds)
     return words;
 }
 
-static struct words bytes_words(double bytes)
+static struct short_text bytes_words(double bytes)
 {
-    struct words words;
+    struct short_text words;
 
     if (bytes < 1e4)
         snprintf(words.s, sizeof(words.s), "%.0f B", bytes);
@@ -525,12 +529,12 @@ void reduction_reason(const struct reduction_choice *choice, char *text, size_t 
     char codec[CODEC_TEXT_MAX];
 
     codec_text(&choice->codec, codec, sizeof(codec));
-    if (choice->way == WAY_PLAIN)
+    if (choice->algo == REDUCTION_PLAIN)
         snprintf(text, size, "%s by plain: %s (%s)", codec, time_words(choice->price.total_s).s,
                  bytes_words(choice->price.bytes).s);
     else
         snprintf(text, size, "%s by %s: %s (wire %s, %s; kernels %s), plain %s", codec,
-                 reduction_way_name(choice->way), time_words(choice->price.total_s).s,
+                 reduction_algo_name(choice->algo), time_words(choice->price.total_s).s,
                  time_words(choice->price.wire_s).s, bytes_words(choice->price.bytes).s,
                  time_words(choice->price.kernel_s).s, time_words(choice->plain.total_s).s);
 }

@@ -7,15 +7,15 @@
 #include "compress/codec.h"
 
 /* How a compressed tensor travels. Numbers are compared between members. */
-enum reduction_way {
-    WAY_PLAIN = 0,     /* uncompressed all_reduce of input + residual */
-    WAY_ALLGATHER = 1, /* each member's payload to all, summed by each in rank order */
-    WAY_OWNER = 2,     /* to the owners of the parts, summed in rank order, encoded once more, to all */
-    WAY_SHARED = 3,    /* a small dense thing that all have alike: chosen coordinates, factors */
-    WAY_TWO_LEVEL = 4, /* dense inside a host, then one of the above between one member of each host */
-    WAY_COUNT
+enum reduction_algo {
+    REDUCTION_PLAIN = 0,     /* uncompressed all_reduce of input + residual */
+    REDUCTION_ALLGATHER = 1, /* each member's payload to all, summed by each in rank order */
+    REDUCTION_OWNER = 2,     /* to the owners of the parts, summed in rank order, encoded once more, to all */
+    REDUCTION_SHARED = 3,    /* a small dense thing that all have alike: chosen coordinates, factors */
+    REDUCTION_TWO_LEVEL = 4, /* dense inside a host, then one of the above between one member of each host */
+    REDUCTION_ALGOS
 };
-const char *reduction_way_name(enum reduction_way way); /* "owner" */
+const char *reduction_algo_name(enum reduction_algo algo); /* "owner" */
 
 struct tensor_shape {
     size_t count;
@@ -39,27 +39,27 @@ struct reduction_price {
 /* Whether the way can carry the codec: a part-wise codec or whole-tensor topk by ALLGATHER or OWNER, randomk
  * and powersgd by SHARED; all but powersgd by TWO_LEVEL (not f64) where some host has several members and
  * there is more than one host; none by PLAIN. */
-bool reduction_can(const struct codec *codec, enum reduction_way way, const struct view *view);
+bool reduction_can(const struct codec *codec, enum reduction_algo algo, const struct group_view *view);
 /* total_s is HUGE_VAL where the way cannot. */
-struct reduction_price reduction_price(const struct codec *codec, enum reduction_way way,
-                                       const struct tensor_shape *shape, const struct view *view);
+struct reduction_price reduction_price(const struct codec *codec, enum reduction_algo algo,
+                                       const struct tensor_shape *shape, const struct group_view *view);
 
-/* TWO_LEVEL: by which of the others one member of each host speaks with those of the other hosts. WAY_PLAIN:
- * the codec cannot. */
-enum reduction_way reduction_between_hosts(const struct codec *codec, const struct tensor_shape *shape,
-                                           const struct view *view);
+/* TWO_LEVEL: by which of the others one member of each host speaks with those of the other hosts.
+ * REDUCTION_PLAIN: the codec cannot. */
+enum reduction_algo reduction_between_hosts(const struct codec *codec, const struct tensor_shape *shape,
+                                            const struct group_view *view);
 
 struct reduction_choice {
     struct codec codec;
-    enum reduction_way way;
-    struct reduction_price price, plain; /* of the choice, and of WAY_PLAIN */
+    enum reduction_algo algo;
+    struct reduction_price price, plain; /* of the choice, and of REDUCTION_PLAIN */
 };
 /* The cheapest of the list's codecs and their ways; `automatic` lists may also choose none, and do unless a
  * codec is cheaper by a margin (5 %) and sends no more. A list of one codec: only the way is
  * chosen. What cannot code the shape becomes none: powersgd that does not pay for it or has none, topk over
  * more than SPARSE_COUNT_MAX. */
 void reduction_choose(const struct codec_list *list, const struct tensor_shape *shape,
-                      const struct view *view, struct reduction_choice *choice);
+                      const struct group_view *view, struct reduction_choice *choice);
 /* "topk:0.01 by owner: 12.1 ms (wire 4.2 ms, 530 kB; kernels 8 ms), plain 800 ms" */
 void reduction_reason(const struct reduction_choice *choice, char *text, size_t size);
 

@@ -3,8 +3,8 @@
  * that its values travel in. */
 #include "compress/randomk.h"
 
+#include "gradient/codec_pool.h"
 #include "gradient/rounds.h"
-#include "gradient/workshop.h"
 
 #define PIECE (1u << 20) /* elements that one piece of gathering covers, about */
 
@@ -34,11 +34,11 @@ static void shared_close(struct reduction *r, bool failed)
     if (s == NULL)
         return;
     rounds_close(s->rounds, r, failed);
-    workshop_give(r->workshop, s->energies);
-    workshop_give(r->workshop, s->sum);
-    workshop_give(r->workshop, s->left);
-    workshop_give(r->workshop, s->values);
-    workshop_give(r->workshop, s);
+    codec_pool_give(r->pool, s->energies);
+    codec_pool_give(r->pool, s->sum);
+    codec_pool_give(r->pool, s->left);
+    codec_pool_give(r->pool, s->values);
+    codec_pool_give(r->pool, s);
     r->work = NULL;
 }
 
@@ -85,7 +85,7 @@ static int sum_start(struct reduction *r, struct shared *s)
         .count = s->draw.keep,
         .out = {.out = s->sum, .dtype = HEARTH_F32, .divisor = 1},
     };
-    array.way = rounds_way(r, &array.codec, array.count);
+    array.algo = rounds_algo(r, &array.codec, array.count);
     int status = rounds_open(r, &array, &s->rounds);
     if (status == HEARTH_OK)
         rounds_offer(s->rounds, 0);
@@ -102,7 +102,7 @@ static void gather_next(void *arg, size_t piece)
 /* A few pieces more, one for each thread: the first rounds are on the wire meanwhile. */
 static void gather_some(struct reduction *r, struct shared *s)
 {
-    struct workers *workers = workshop_workers(r->workshop);
+    struct workers *workers = codec_pool_workers(r->pool);
     size_t some = workers_count(workers), left = s->pieces - s->gathered;
     some = some < left ? some : left;
     reduction_compress(r, gather_next, r, some);
@@ -150,7 +150,7 @@ static size_t shared_memory(const struct reduction_call *call, int size)
 {
     size_t keep = codec_keeps(&call->codec, call->count);
     struct codec values = codec_of_values(call->codec.values);
-    return (loses(call) ? 3 : 2) * keep * sizeof(float) + rounds_memory(&values, WAY_OWNER, keep, size);
+    return (loses(call) ? 3 : 2) * keep * sizeof(float) + rounds_memory(&values, REDUCTION_OWNER, keep, size);
 }
 
 const struct method method_randomk = {

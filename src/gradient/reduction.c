@@ -9,8 +9,8 @@
 
 #include "core/derived_id.h"
 #include "core/hash.h"
+#include "gradient/codec_pool.h"
 #include "gradient/tensors.h"
-#include "gradient/workshop.h"
 
 #define NAME          "all_reduce_compressed"
 #define OPENING_MAGIC UINT64_C(0x31676e696e65706f) /* "opening1" */
@@ -120,7 +120,7 @@ static void sub_done(void *arg, int status)
     struct sub *sub = arg;
     (void)status;
     atomic_store(&sub->done, true);
-    workshop_ring(sub->workshop);
+    codec_pool_ring(sub->pool);
 }
 
 static int64_t remaining_ms(const struct reduction *r)
@@ -142,7 +142,7 @@ int sub_start(struct reduction *r, hearth_group *group, struct sub *sub, struct 
     opts.done = sub_done;
     opts.done_arg = sub;
     call->opts = &opts;
-    sub->workshop = r->workshop;
+    sub->pool = r->pool;
     sub->group = group;
     atomic_store(&sub->done, false);
     int status = node_start(group, call, false, &sub->request, &error);
@@ -199,7 +199,7 @@ int sub_all_to_all(struct reduction *r, struct sub *sub, const void *source, voi
 
 void *reduction_take(struct reduction *r, size_t len)
 {
-    void *block = workshop_take(r->workshop, len);
+    void *block = codec_pool_take(r->pool, len);
     if (block == NULL)
         fail_with(r, HEARTH_NO_MEMORY, r->rank, "no memory for its shadows and buffers");
     return block;
@@ -208,7 +208,7 @@ void *reduction_take(struct reduction *r, size_t len)
 int reduction_group(struct reduction *r, const struct circle *circle, hearth_group **out)
 {
     hearth_group *parent = r->call.group;
-    struct view view = *group_view(parent->group);
+    struct group_view view = *group_view(parent->group);
     int size = circle->ranks != NULL ? circle->count : view.size;
     int *members = reduction_take(r, 4 * (size_t)size * sizeof *members);
     if (members == NULL)
@@ -229,7 +229,7 @@ int reduction_group(struct reduction *r, const struct circle *circle, hearth_gro
     view.host = view.host != NULL ? host : NULL;
     view.site = view.site != NULL ? site : NULL;
     int status = node_group(parent->node, &view, members, out);
-    workshop_give(r->workshop, members);
+    codec_pool_give(r->pool, members);
     return status == HEARTH_OK ? status : fail_with(r, status, r->rank, hearth_strerror(status));
 }
 
@@ -243,7 +243,7 @@ void reduction_leave(struct reduction *r, hearth_group *hidden, bool failed)
 
 /* ---- opening ---- */
 
-static void opening_write(const struct reduction *r, struct opening *o)
+static void opening_write(const struct reduction *r, struct call_opening *o)
 {
     char text[CODEC_TEXT_MAX];
     codec_text(&r->call.codec, text, sizeof text);
@@ -256,31 +256,31 @@ static void opening_write(const struct reduction *r, struct opening *o)
     o->step = r->call.state != NULL ? r->call.state->step : 0;
     o->dtype = (uint32_t)r->call.dtype;
     o->op = (uint32_t)r->call.op;
-    o->way = (uint32_t)r->call.way;
+    o->algo = (uint32_t)r->call.algo;
     o->flags = r->call.feedback ? FLAG_FEEDBACK : 0;
     o->weight = r->call.op == HEARTH_AVG ? r->opts.weight : 1;
     snprintf(o->codec_text, sizeof o->codec_text, "%.63s", text); /* the hash is of all of it */
 }
 
-static bool openings_agree(const struct opening *a, const struct opening *b)
+static bool openings_agree(const struct call_opening *a, const struct call_opening *b)
 {
     return a->magic == b->magic && a->codec == b->codec && a->count == b->count && a->rows == b->rows &&
            a->key == b->key && a->step == b->step && a->dtype == b->dtype && a->op == b->op &&
-           a->way == b->way && a->flags == b->flags;
+           a->algo == b->algo && a->flags == b->flags;
 }
 
 /* "1000 f32 sum by topk:0.01 (owner), step 3" */
-static void opening_text(const struct opening *o, char *text, size_t size)
+static void opening_text(const struct call_opening *o, char *text, size_t size)
 {
     char codec[sizeof o->codec_text];
     memcpy(codec, o->codec_text, sizeof codec);
     codec[sizeof codec - 1] = 0;
     for (char *c = codec; *c; c++) /* it came from elsewhere and may end on a terminal */
         *c = *c < ' ' || *c > '~' ? '?' : *c;
-    const char *way = o->way < WAY_COUNT ? reduction_way_name((enum reduction_way)o->way) : "?";
+    const char *algo = o->algo < REDUCTION_ALGOS ? reduction_algo_name((enum reduction_algo)o->algo) : "?";
     snprintf(text, size, "%llu %s %s by %s (%s%s), step %llu", (unsigned long long)o->count,
              hearth_dtype_name((enum hearth_dtype)o->dtype), hearth_op_name((enum hearth_op)o->op), codec,
-             way, o->flags & FLAG_FEEDBACK ? "" : ", no feedback", (unsigned long long)o->step);
+             algo, o->flags & FLAG_FEEDBACK ? "" : ", no feedback", (unsigned long long)o->step);
 }
 
 /* The same records on all members, so the same verdict. */
@@ -288,7 +288,7 @@ static int openings_check(struct reduction *r)
 {
     double weight = 0;
     for (int i = 0; i < r->size; i++) {
-        const struct opening *o = &r->openings[i];
+        const struct call_opening *o = &r->openings[i];
         weight += o->weight;
         if (openings_agree(o, &r->openings[0]))
             continue;
@@ -310,7 +310,7 @@ static void let_go(struct reduction *r, bool failed);
 /* The groups that the operation has for itself, known by its number. */
 static int groups_open(struct reduction *r, uint64_t sequence)
 {
-    const struct view *view = group_view(r->call.group->group);
+    const struct group_view *view = group_view(r->call.group->group);
     struct circle all = {.id = derived_id(ID_REDUCTION, view->group, r->opts.tag, sequence)};
     r->sequence = sequence;
     r->key =
@@ -363,7 +363,7 @@ static int votes_check(struct reduction *r)
     return HEARTH_OK;
 }
 
-static_assert(sizeof(struct opening) + sizeof(struct vote) == COMPARE_BYTES, "as prices count them");
+static_assert(sizeof(struct call_opening) + sizeof(struct vote) == COMPARE_BYTES, "as prices count them");
 
 static int vote_start(struct reduction *r)
 {
@@ -505,13 +505,13 @@ enum step reduction_step(struct reduction *r)
 
 static void reduction_free(struct reduction *r)
 {
-    struct workshop *w = r->workshop;
+    struct codec_pool *w = r->pool;
     if (r->call.state != NULL)
         atomic_store(&r->call.state->busy, false);
-    workshop_give(w, r->shadow_block);
-    workshop_give(w, r->votes);
-    workshop_give(w, r->openings);
-    workshop_give(w, r);
+    codec_pool_give(w, r->shadow_block);
+    codec_pool_give(w, r->votes);
+    codec_pool_give(w, r->openings);
+    codec_pool_give(w, r);
 }
 
 void reduction_settle(struct reduction *r)
@@ -526,25 +526,25 @@ void reduction_settle(struct reduction *r)
 
 const struct method *method_of_codec(const struct codec *codec)
 {
-    if (codec_is_partwise(codec))
-        return &method_partwise;
+    if (codec_is_blockwise(codec))
+        return &method_block;
     if (codec->kind == CODEC_TOPK)
-        return &method_whole;
+        return &method_topk;
     return codec->kind == CODEC_RANDOMK ? &method_randomk : &method_powersgd;
 }
 
 static const struct method *method_of(const struct reduction_call *call)
 {
-    if (call->codec.kind == CODEC_NONE || call->way == WAY_PLAIN)
+    if (call->codec.kind == CODEC_NONE || call->algo == REDUCTION_PLAIN)
         return &method_plain;
-    return call->way == WAY_TWO_LEVEL ? &method_levels : method_of_codec(&call->codec);
+    return call->algo == REDUCTION_TWO_LEVEL ? &method_two_level : method_of_codec(&call->codec);
 }
 
 size_t reduction_memory(const struct reduction_call *call, int size)
 {
     size_t residual = call->count * residual_size(call->dtype);
     return method_of(call)->memory(call, size) + (call->feedback ? residual : 0) +
-           (size_t)size * (sizeof(struct opening) + sizeof(struct vote)) + sizeof(struct reduction);
+           (size_t)size * (sizeof(struct call_opening) + sizeof(struct vote)) + sizeof(struct reduction);
 }
 
 /* Where the next residual is written. */
@@ -574,14 +574,14 @@ static void cancel_by_request(void *arg)
 {
     struct reduction *r = arg;
     atomic_store(&r->cancelled, true);
-    workshop_ring(r->workshop);
+    codec_pool_ring(r->pool);
 }
 
 static struct reduction *reduction_make(const struct reduction_call *call, struct error *error)
 {
     hearth_node *node = call->group->node;
-    struct workshop *w = workshop_of(node);
-    struct reduction *r = w != NULL ? workshop_take(w, sizeof *r) : NULL;
+    struct codec_pool *w = codec_pool_of(node);
+    struct reduction *r = w != NULL ? codec_pool_take(w, sizeof *r) : NULL;
     if (r == NULL) {
         error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "all_reduce_compressed: no memory");
         if (call->state != NULL)
@@ -590,7 +590,7 @@ static struct reduction *reduction_make(const struct reduction_call *call, struc
     }
     memset(r, 0, sizeof *r);
     list_init(&r->item);
-    r->workshop = w;
+    r->pool = w;
     r->call = *call;
     r->opts = *call->opts;
     r->call.opts = &r->opts;
@@ -639,7 +639,7 @@ int work_run(const struct reduction_call *call)
     int status = reduction_begin(call, &r);
     if (status != HEARTH_OK)
         return status;
-    workshop_drive(r->workshop, r);
+    codec_pool_drive(r->pool, r);
     struct error error = r->error;
     reduction_free(r);
     if (error.status != HEARTH_OK)
@@ -662,7 +662,7 @@ int work_start(const struct reduction_call *call, hearth_request **request)
     if (status == HEARTH_OK) {
         r->request = made;
         *request = made;
-        status = workshop_submit(r->workshop, r);
+        status = codec_pool_submit(r->pool, r);
         if (status == HEARTH_OK)
             return HEARTH_OK;
     }

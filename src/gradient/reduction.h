@@ -14,7 +14,7 @@ struct reduction_call {
     enum hearth_dtype dtype;
     enum hearth_op op;
     struct codec codec;         /* chosen; the same on all members */
-    enum reduction_way way;     /* likewise */
+    enum reduction_algo algo;   /* likewise */
     size_t rows, columns;       /* powersgd */
     void *residual;             /* the caller's, updated by one copy at the end; NULL: see state */
     struct tensor_state *state; /* swapped at the end; NULL: nothing is kept. Its `busy` is set at the start

@@ -15,9 +15,9 @@ static size_t align_up(size_t x, size_t to)
     return (x + to - 1) / to * to;
 }
 
-static size_t parts_of(enum reduction_way way, int size)
+static size_t parts_of(enum reduction_algo algo, int size)
 {
-    return way == WAY_OWNER ? (size_t)size : 1;
+    return algo == REDUCTION_OWNER ? (size_t)size : 1;
 }
 
 static size_t payload_of(double bytes_per_s)
@@ -34,7 +34,7 @@ static size_t grain_of(const struct codec *codec)
 
 static size_t part_of(const struct round_plan *p, size_t payload)
 {
-    size_t block = coder_block(&p->codec), parts = parts_of(p->way, p->size);
+    size_t block = coder_block(&p->codec), parts = parts_of(p->algo, p->size);
     size_t len = coder_len(&p->codec, block) - PART_HEADER_LEN;
     size_t most = payload / (len > 0 ? len : 1) * block;
     most = most < PART_MAX ? most : PART_MAX;
@@ -46,19 +46,19 @@ static size_t part_of(const struct round_plan *p, size_t payload)
     return align_up(part > 0 ? part : 1, block);
 }
 
-struct round_plan round_plan_of(const struct codec *codec, enum reduction_way way, size_t count, int size,
+struct round_plan round_plan_of(const struct codec *codec, enum reduction_algo algo, size_t count, int size,
                                 double bytes_per_s)
 {
-    struct round_plan p = {.codec = *codec, .way = way, .count = count, .size = size};
+    struct round_plan p = {.codec = *codec, .algo = algo, .count = count, .size = size};
     p.part = part_of(&p, payload_of(bytes_per_s));
-    size_t step = p.part * parts_of(way, size);
+    size_t step = p.part * parts_of(algo, size);
     p.round_count = (count + step - 1) / step;
     return p;
 }
 
 struct round_cut round_cut_at(const struct round_plan *p, size_t round)
 {
-    size_t parts = parts_of(p->way, p->size);
+    size_t parts = parts_of(p->algo, p->size);
     struct round_cut cut = {.first = round * p->part * parts, .part = p->part, .parts = (int)parts};
     size_t rest = p->count - cut.first;
     if (rest < p->part * parts)
@@ -69,7 +69,7 @@ struct round_cut round_cut_at(const struct round_plan *p, size_t round)
 
 uint64_t round_plan_bytes(const struct round_plan *p)
 {
-    uint64_t others = (uint64_t)p->size - 1, times = p->way == WAY_OWNER ? 2 : 1;
+    uint64_t others = (uint64_t)p->size - 1, times = p->algo == REDUCTION_OWNER ? 2 : 1;
     if (p->round_count == 0)
         return 0;
     uint64_t full = round_cut_at(p, 0).len, last = round_cut_at(p, p->round_count - 1).len;
@@ -77,11 +77,12 @@ uint64_t round_plan_bytes(const struct round_plan *p)
 }
 
 /* By owners less is sent, but it takes one hop more. */
-enum reduction_way round_way(const struct codec *codec, size_t count, int size, const struct link_cost *pace)
+enum reduction_algo round_algo(const struct codec *codec, size_t count, int size,
+                               const struct link_cost *pace)
 {
-    struct round_plan gather = round_plan_of(codec, WAY_ALLGATHER, count, size, pace->bytes_per_s);
-    struct round_plan owner = round_plan_of(codec, WAY_OWNER, count, size, pace->bytes_per_s);
+    struct round_plan gather = round_plan_of(codec, REDUCTION_ALLGATHER, count, size, pace->bytes_per_s);
+    struct round_plan owner = round_plan_of(codec, REDUCTION_OWNER, count, size, pace->bytes_per_s);
     double gather_s = pace->alpha_s + (double)round_plan_bytes(&gather) / pace->bytes_per_s;
     double owner_s = 2 * pace->alpha_s + (double)round_plan_bytes(&owner) / pace->bytes_per_s;
-    return gather_s <= owner_s ? WAY_ALLGATHER : WAY_OWNER;
+    return gather_s <= owner_s ? REDUCTION_ALLGATHER : REDUCTION_OWNER;
 }

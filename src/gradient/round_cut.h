@@ -10,7 +10,8 @@
 
 struct round_plan {
     struct codec codec;
-    enum reduction_way way; /* WAY_ALLGATHER: a round is one part; WAY_OWNER: one for each member */
+    enum reduction_algo
+        algo; /* REDUCTION_ALLGATHER: a round is one part; REDUCTION_OWNER: one for each member */
     size_t count;
     int size;
     size_t part; /* elements of a part, but in the last round */
@@ -18,7 +19,7 @@ struct round_plan {
 };
 
 /* `bytes_per_s`: of the links that set the pace, as all members agree. */
-struct round_plan round_plan_of(const struct codec *codec, enum reduction_way way, size_t count, int size,
+struct round_plan round_plan_of(const struct codec *codec, enum reduction_algo algo, size_t count, int size,
                                 double bytes_per_s);
 uint64_t round_plan_bytes(const struct round_plan *plan); /* that each member sends */
 
@@ -32,6 +33,7 @@ struct round_cut {
 struct round_cut round_cut_at(const struct round_plan *plan, size_t round);
 
 /* Of a small dense array: the way by which its sum is there first. */
-enum reduction_way round_way(const struct codec *codec, size_t count, int size, const struct link_cost *pace);
+enum reduction_algo round_algo(const struct codec *codec, size_t count, int size,
+                               const struct link_cost *pace);
 
 #endif

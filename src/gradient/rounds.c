@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rounds of a part-wise sum.
  *
- *   WAY_ALLGATHER  a round is one part: encode -> all_gather -> decode the sum of all
- *   WAY_OWNER      a round has one part for each member: encode all -> all_to_all -> the owner merges its own
+ *   REDUCTION_ALLGATHER  a round is one part: encode -> all_gather -> decode the sum of all
+ *   REDUCTION_OWNER      a round has one part for each member: encode all -> all_to_all -> the owner merges
+ * its own
  *                  -> all_gather -> decode all
  *
  * A round lives in a place with its own buffers. Rounds are encoded, merged and decoded in order, so that the
@@ -14,15 +15,15 @@
 #include <string.h>
 
 #include "core/hash.h"
+#include "gradient/codec_pool.h"
 #include "gradient/round_cut.h"
-#include "gradient/workshop.h"
 
 #define PLACES      6 /* rounds in flight */
 #define MEMBERS_MAX CODER_PAYLOADS_MAX
 
 enum place_state { PLACE_FREE, PLACE_ENCODED, PLACE_GATHERING };
 
-struct place {
+struct round_place {
     enum place_state state;
     struct sub first, second;
     uint8_t *send, *got, *result; /* one payload for each member; send and got only with owners */
@@ -33,7 +34,7 @@ struct rounds {
     struct round_plan plan;
     size_t encoded, merged, decoded; /* rounds that have passed this point */
     size_t available;                /* elements that may be encoded */
-    struct place place[PLACES];
+    struct round_place place[PLACES];
     uint8_t *memory;
     _Atomic(int) status; /* of pieces that run side by side */
 };
@@ -48,7 +49,7 @@ static const struct link_cost *pace_of(const struct reduction *r)
 {
     const hearth_group *group =
         r->hidden != NULL ? r->hidden : r->call.group; /* hidden comes a little later */
-    const struct view *view = group_view(group->group);
+    const struct group_view *view = group_view(group->group);
     bool across = false;
     for (int i = 1; i < view->size; i++)
         across = across || view_place(view, i) != view_place(view, 0);
@@ -79,19 +80,19 @@ static size_t buffer_len(const struct round_plan *plan)
 
 static size_t place_len(const struct round_plan *plan)
 {
-    return (plan->way == WAY_OWNER ? 3 : 1) * buffer_len(plan);
+    return (plan->algo == REDUCTION_OWNER ? 3 : 1) * buffer_len(plan);
 }
 
-size_t rounds_memory(const struct codec *codec, enum reduction_way way, size_t count, int size)
+size_t rounds_memory(const struct codec *codec, enum reduction_algo algo, size_t count, int size)
 {
-    struct round_plan plan = round_plan_of(codec, way, count, size, HUGE_VAL); /* the longest parts */
+    struct round_plan plan = round_plan_of(codec, algo, count, size, HUGE_VAL); /* the longest parts */
     return places_of(plan.round_count) * place_len(&plan);
 }
 
-static void place_lay(struct place *place, uint8_t *at, enum reduction_way way, size_t len)
+static void place_lay(struct round_place *place, uint8_t *at, enum reduction_algo algo, size_t len)
 {
     place->result = at;
-    if (way == WAY_OWNER) {
+    if (algo == REDUCTION_OWNER) {
         place->send = at + len;
         place->got = at + 2 * len;
     }
@@ -104,16 +105,16 @@ int rounds_open(struct reduction *r, const struct array *array, struct rounds **
     if (s == NULL)
         return r->error.status;
     *s = (struct rounds){.array = *array};
-    s->plan = round_plan_of(&array->codec, array->way, array->count, r->size, pace_of(r)->bytes_per_s);
+    s->plan = round_plan_of(&array->codec, array->algo, array->count, r->size, pace_of(r)->bytes_per_s);
     s->available = array->count;
     size_t places = places_of(s->plan.round_count), len = place_len(&s->plan);
     s->memory = reduction_take(r, places * len + 1);
     if (s->memory == NULL) {
-        workshop_give(r->workshop, s);
+        codec_pool_give(r->pool, s);
         return r->error.status;
     }
     for (size_t i = 0; i < places; i++)
-        place_lay(&s->place[i], s->memory + i * len, array->way, buffer_len(&s->plan));
+        place_lay(&s->place[i], s->memory + i * len, array->algo, buffer_len(&s->plan));
     *out = s;
     return HEARTH_OK;
 }
@@ -131,16 +132,16 @@ void rounds_close(struct rounds *s, struct reduction *r, bool failed)
         s->decoded < s->plan.round_count ? round_cut_at(&s->plan, s->decoded).first : s->array.count;
     if (failed && s->array.undo != NULL)
         memcpy(s->array.out.out, s->array.undo, passed * size);
-    workshop_give(r->workshop, s->memory);
-    workshop_give(r->workshop, s);
+    codec_pool_give(r->pool, s->memory);
+    codec_pool_give(r->pool, s);
 }
 
 /* ---- the work of one round, in pieces ---- */
 
-struct job {
+struct round_job {
     struct rounds *rounds;
     struct reduction *r;
-    struct place *place;
+    struct round_place *place;
     struct round_cut cut;
     struct energy energy[MEMBERS_MAX];
     struct error error;
@@ -164,11 +165,11 @@ static void fill_up(const struct codec *codec, size_t count, uint8_t *payload, s
 
 static void encode_piece(void *arg, size_t p)
 {
-    struct job *job = arg;
+    struct round_job *job = arg;
     struct array *a = &job->rounds->array;
     struct range range = part_range(job->rounds, &job->cut, (int)p);
-    uint8_t *payloads = a->way == WAY_OWNER ? job->place->send : job->place->result;
-    size_t at = a->way == WAY_OWNER ? p : (size_t)job->r->rank;
+    uint8_t *payloads = a->algo == REDUCTION_OWNER ? job->place->send : job->place->result;
+    size_t at = a->algo == REDUCTION_OWNER ? p : (size_t)job->r->rank;
     struct feed feed = part_feed(job->rounds, job->r, range.offset);
     feed.energy = &job->energy[p];
     uint8_t *payload = payloads + at * job->cut.len;
@@ -180,10 +181,10 @@ static void encode_piece(void *arg, size_t p)
 
 static int encode_round(struct rounds *s, struct reduction *r)
 {
-    struct job *job = reduction_take(r, sizeof *job);
+    struct round_job *job = reduction_take(r, sizeof *job);
     if (job == NULL)
         return r->error.status;
-    *job = (struct job){.rounds = s, .r = r, .place = &s->place[s->encoded % PLACES]};
+    *job = (struct round_job){.rounds = s, .r = r, .place = &s->place[s->encoded % PLACES]};
     job->cut = round_cut_at(&s->plan, s->encoded);
     reduction_compress(r, encode_piece, job, (size_t)job->cut.parts);
     for (int p = 0; s->array.is_tensor && p < job->cut.parts; p++) {
@@ -191,19 +192,20 @@ static int encode_round(struct rounds *s, struct reduction *r)
         r->energy.after += job->energy[p].after;
     }
     size_t len = job->cut.len;
-    struct place *place = job->place;
-    workshop_give(r->workshop, job);
-    place->state = s->array.way == WAY_OWNER ? PLACE_ENCODED : PLACE_GATHERING;
+    struct round_place *place = job->place;
+    codec_pool_give(r->pool, job);
+    place->state = s->array.algo == REDUCTION_OWNER ? PLACE_ENCODED : PLACE_GATHERING;
     s->encoded++;
     r->sent_bytes += len * (size_t)(r->size - 1);
-    return s->array.way == WAY_OWNER ? sub_all_to_all(r, &place->first, place->send, place->got, len)
-                                     : sub_all_gather(r, &place->second, place->result, len, SUB_SECOND);
+    return s->array.algo == REDUCTION_OWNER
+               ? sub_all_to_all(r, &place->first, place->send, place->got, len)
+               : sub_all_gather(r, &place->second, place->result, len, SUB_SECOND);
 }
 
 /* Our part of the round, from all. */
 static int merge_round(struct rounds *s, struct reduction *r)
 {
-    struct place *place = &s->place[s->merged % PLACES];
+    struct round_place *place = &s->place[s->merged % PLACES];
     struct round_cut cut = round_cut_at(&s->plan, s->merged);
     struct range range = part_range(s, &cut, r->rank);
     int status = sub_finish(r, &place->first);
@@ -231,14 +233,14 @@ static int merge_round(struct rounds *s, struct reduction *r)
 
 static void decode_piece(void *arg, size_t p)
 {
-    struct job *job = arg;
+    struct round_job *job = arg;
     struct array *a = &job->rounds->array;
     struct reduction *r = job->r;
     struct range range = part_range(job->rounds, &job->cut, (int)p);
     const uint8_t *bytes[MEMBERS_MAX];
-    struct payloads payloads = {.count = a->way == WAY_OWNER ? 1 : r->size, .bytes = bytes};
+    struct payloads payloads = {.count = a->algo == REDUCTION_OWNER ? 1 : r->size, .bytes = bytes};
     for (int i = 0; i < payloads.count; i++)
-        bytes[i] = job->place->result + (a->way == WAY_OWNER ? p : (size_t)i) * job->cut.len;
+        bytes[i] = job->place->result + (a->algo == REDUCTION_OWNER ? p : (size_t)i) * job->cut.len;
     size_t size = dtype_size(a->out.dtype);
     struct coder_out out = a->out;
     out.out = (uint8_t *)out.out + range.offset * size;
@@ -251,20 +253,20 @@ static void decode_piece(void *arg, size_t p)
     if (status == HEARTH_OK || !atomic_compare_exchange_strong(&job->rounds->status, &before, status))
         return;
     job->error = error;
-    if (a->way == WAY_OWNER)
+    if (a->algo == REDUCTION_OWNER)
         job->error.rank = (int)p; /* there was only its payload */
 }
 
 static int decode_round(struct rounds *s, struct reduction *r)
 {
-    struct place *place = &s->place[s->decoded % PLACES];
+    struct round_place *place = &s->place[s->decoded % PLACES];
     int status = sub_finish(r, &place->second);
     if (status != HEARTH_OK)
         return status;
-    struct job *job = reduction_take(r, sizeof *job);
+    struct round_job *job = reduction_take(r, sizeof *job);
     if (job == NULL)
         return r->error.status;
-    *job = (struct job){.rounds = s, .r = r, .place = place, .cut = round_cut_at(&s->plan, s->decoded)};
+    *job = (struct round_job){.rounds = s, .r = r, .place = place, .cut = round_cut_at(&s->plan, s->decoded)};
     s->decoded++; /* from here on there is something to put back */
     reduction_expand(r, decode_piece, job, (size_t)job->cut.parts);
     status = atomic_load(&s->status);
@@ -272,7 +274,7 @@ static int decode_round(struct rounds *s, struct reduction *r)
         reduction_poison(r);
     else if (status != HEARTH_OK)
         reduction_blame(r, job->error.rank, job->error.text);
-    workshop_give(r->workshop, job);
+    codec_pool_give(r->pool, job);
     place->state = PLACE_FREE;
     return status;
 }
@@ -299,12 +301,13 @@ static bool is_available(const struct rounds *s)
 /* What came first goes first: it makes room for what follows. */
 enum step rounds_step(struct rounds *s, struct reduction *r)
 {
-    struct place *oldest = &s->place[s->decoded % PLACES];
+    struct round_place *oldest = &s->place[s->decoded % PLACES];
     if (s->decoded == s->plan.round_count)
         return STEP_DONE;
     if (r->opened && oldest->state == PLACE_GATHERING && sub_ended(&oldest->second))
         return done_or_failed(decode_round(s, r));
-    if (s->array.way == WAY_OWNER && s->merged < s->encoded && sub_ended(&s->place[s->merged % PLACES].first))
+    if (s->array.algo == REDUCTION_OWNER && s->merged < s->encoded &&
+        sub_ended(&s->place[s->merged % PLACES].first))
         return done_or_failed(merge_round(s, r));
     if (s->encoded < s->plan.round_count && s->encoded - s->decoded < PLACES && is_available(s))
         return done_or_failed(encode_round(s, r));
@@ -314,7 +317,7 @@ enum step rounds_step(struct rounds *s, struct reduction *r)
     return STEP_WAIT;
 }
 
-enum reduction_way rounds_way(const struct reduction *r, const struct codec *codec, size_t count)
+enum reduction_algo rounds_algo(const struct reduction *r, const struct codec *codec, size_t count)
 {
-    return round_way(codec, count, r->size, pace_of(r));
+    return round_algo(codec, count, r->size, pace_of(r));
 }

@@ -7,9 +7,9 @@
 #include "gradient/work.h"
 
 struct array {
-    struct codec codec;     /* part-wise */
-    enum reduction_way way; /* WAY_ALLGATHER or WAY_OWNER */
-    struct feed feed;       /* key 0: the reduction's, once it is known */
+    struct codec codec;       /* part-wise */
+    enum reduction_algo algo; /* REDUCTION_ALLGATHER or REDUCTION_OWNER */
+    struct feed feed;         /* key 0: the reduction's, once it is known */
     size_t count;
     struct coder_out out; /* divisor 0: the reduction's, once it is known */
     uint8_t *undo;        /* where what `out` held goes first; NULL: it need not be kept */
@@ -24,8 +24,8 @@ void rounds_offer(struct rounds *rounds, size_t available);
 enum step rounds_step(struct rounds *rounds, struct reduction *r);
 /* Failed: `out` gets back what it held, if `undo` was given. NULL is allowed. */
 void rounds_close(struct rounds *rounds, struct reduction *r, bool failed);
-size_t rounds_memory(const struct codec *codec, enum reduction_way way, size_t count, int size);
+size_t rounds_memory(const struct codec *codec, enum reduction_algo algo, size_t count, int size);
 /* Of a small dense thing: by which way it is summed. */
-enum reduction_way rounds_way(const struct reduction *r, const struct codec *codec, size_t count);
+enum reduction_algo rounds_algo(const struct reduction *r, const struct codec *codec, size_t count);
 
 #endif

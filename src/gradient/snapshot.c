@@ -244,13 +244,13 @@ static bool all_finite(const void *numbers, size_t len, size_t element)
 }
 
 /* An array of numbers of the tensor into memory of its own. */
-struct array {
+struct snapshot_array {
     size_t len, element; /* bytes, of all and of one */
     void *numbers;
 };
 
-static int get_array(struct reader *r, const struct tensor *tensor, struct heap *heap, struct array *array,
-                     struct error *error)
+static int get_array(struct reader *r, const struct tensor *tensor, struct heap *heap,
+                     struct snapshot_array *array, struct error *error)
 {
     if (reader_left(r) < array->len)
         return bad_tensor(error, tensor->name, "it ends in the middle of the numbers");
@@ -267,13 +267,13 @@ static int get_array(struct reader *r, const struct tensor *tensor, struct heap 
 static int get_arrays(struct reader *r, struct tensor *tensor, unsigned holds, struct heap *heap,
                       struct error *error)
 {
-    struct array residual = {residual_len(tensor), residual_size(tensor->form.dtype), NULL};
+    struct snapshot_array residual = {residual_len(tensor), residual_size(tensor->form.dtype), NULL};
     int status = HEARTH_OK;
     if (holds & HOLDS_RESIDUAL)
         status = get_array(r, tensor, heap, &residual, error);
     tensor->state.residual = residual.numbers;
     for (int i = 0; i < FACTOR_COUNT && status == HEARTH_OK; i++) {
-        struct array factor = {factor_len(&tensor->state, i), sizeof(float), NULL};
+        struct snapshot_array factor = {factor_len(&tensor->state, i), sizeof(float), NULL};
         if (holds & HOLDS_FACTOR << i)
             status = get_array(r, tensor, heap, &factor, error);
         tensor->state.factor[i] = factor.numbers;

@@ -183,7 +183,7 @@ void sync_give_up(hearth_sync *sync);
 
 /* ---- sync_move.c ---- */
 
-int sync_move(struct attachment *attachment, const struct passage *way, struct error *error);
+int sync_move(struct attachment *attachment, const struct group_move *move, struct error *error);
 extern const struct reconciler sync_reconciler;
 /* Asks at which step each bucket's tensor is; sync_agree waits for it. A completion callback may call it. */
 void sync_compare(hearth_sync *sync);

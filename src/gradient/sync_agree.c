@@ -189,7 +189,7 @@ static uint64_t first_difference(const hearth_sync *sync, const uint64_t *all, i
     return i;
 }
 
-static int differ_text(hearth_sync *sync, int odd, int usual, uint64_t index)
+static int settings_diff_text(hearth_sync *sync, int odd, int usual, uint64_t index)
 {
     const struct registration *r = sync->registrations;
     const char *name = index < sync->tensor_count ? sync->tensors[index].name : NULL;
@@ -246,7 +246,7 @@ static int explain(hearth_sync *sync, int64_t timeout_ms)
         counts[i] = (size_t)r[i].tensors;
     uint64_t *all = numbers_gather(sync, counts, timeout_ms);
     if (all != NULL)
-        differ_text(sync, odd, usual, first_difference(sync, all, odd, usual));
+        settings_diff_text(sync, odd, usual, first_difference(sync, all, odd, usual));
     heap_free(all);
     heap_free(counts);
     return HEARTH_MISMATCH;

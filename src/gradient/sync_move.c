@@ -62,20 +62,20 @@ static void go(hearth_sync *sync, hearth_group *to)
     node_attach(to->node, &sync->attachment);
 }
 
-int sync_move(struct attachment *attachment, const struct passage *way, struct error *error)
+int sync_move(struct attachment *attachment, const struct group_move *move, struct error *error)
 {
     hearth_sync *sync = container_of(attachment, hearth_sync, attachment);
-    if (sync->group != way->from)
+    if (sync->group != move->from)
         return HEARTH_OK;
-    if (way->phase == MOVE_PREPARE) {
+    if (move->phase == MOVE_PREPARE) {
         sync_forget(sync);
         sync_ground(sync);
-        return sync->frozen ? luggage_pack(sync, way->to, error) : HEARTH_OK;
+        return sync->frozen ? luggage_pack(sync, move->to, error) : HEARTH_OK;
     }
-    if (way->phase == MOVE_CANCEL)
-        luggage_drop(sync, way->to->node);
+    if (move->phase == MOVE_CANCEL)
+        luggage_drop(sync, move->to->node);
     else
-        go(sync, way->to);
+        go(sync, move->to);
     return HEARTH_OK;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A compressed all-reduce at work: a machine that is stepped by one thread, the caller's or the workshop's
+/* A compressed all-reduce at work: a machine that is stepped by one thread, the caller's or the codec pool's
  * hand. Only for the files of this room.
  *
  *   opening   all_gather of what each member called, under the user's tag: it takes the operation's number
@@ -26,7 +26,7 @@ enum step { STEP_MORE, STEP_WAIT, STEP_DONE, STEP_FAILED }; /* FAILED: reduction
 struct sub {
     hearth_request *request; /* NULL: not started, or finished with */
     _Atomic(bool) done;
-    struct workshop *workshop; /* to ring */
+    struct codec_pool *pool; /* to ring */
     const hearth_group *group;
 };
 
@@ -44,15 +44,15 @@ struct method {
     size_t (*memory)(const struct reduction_call *call, int size);
     bool works_in_shadow; /* needs e_new even where nothing is kept */
 };
-extern const struct method method_partwise, method_whole, method_randomk, method_powersgd, method_plain,
-    method_levels;
+extern const struct method method_block, method_topk, method_randomk, method_powersgd, method_plain,
+    method_two_level;
 
 /* What a member says at the opening. Travels as it is: docs/payloads.md. */
-struct opening {
+struct call_opening {
     uint64_t magic;
     uint64_t codec; /* hash of its text */
     uint64_t count, rows, key, step;
-    uint32_t dtype, op, way, flags;
+    uint32_t dtype, op, algo, flags;
     double weight;
     char codec_text[64]; /* for people; cut */
 };
@@ -66,8 +66,8 @@ struct vote {
 enum { GROUP_CLOSES = 1, NODE_CLOSES = 2 };
 
 struct reduction {
-    struct list item; /* in the workshop */
-    struct workshop *workshop;
+    struct list item; /* in the codec pool */
+    struct codec_pool *pool;
     struct reduction_call call;
     struct hearth_opts opts;
     const struct kernels *kernels;
@@ -79,9 +79,9 @@ struct reduction {
     int phase;            /* reduction.c */
     struct error error;   /* why it failed */
     struct sub opening_sub, vote_sub;
-    struct sub *awaits;       /* with STEP_WAIT: what a driver may wait for; NULL: nothing but a ring */
-    struct opening *openings; /* [size] */
-    struct vote *votes;       /* [size] */
+    struct sub *awaits;            /* with STEP_WAIT: what a driver may wait for; NULL: nothing but a ring */
+    struct call_opening *openings; /* [size] */
+    struct vote *votes;            /* [size] */
     bool opened;
     float divisor; /* once opened: what sums are divided by */
     uint64_t sequence, key;
@@ -90,19 +90,20 @@ struct reduction {
     void *work;         /* the method's */
     void *e_old;        /* residual before, or NULL */
     void *e_new;        /* shadow of the residual, or NULL: nothing is kept */
-    void *shadow_block; /* e_new, if it is the workshop's */
+    void *shadow_block; /* e_new, if it is the codec pool's */
     struct energy energy;
     uint64_t sent_bytes;
     uint64_t compress_ns, expand_ns; /* of work so far */
 };
 
-/* ---- for the workshop ---- */
+/* ---- for the codec pool ---- */
 
 enum step reduction_step(struct reduction *r);
 /* It has ended: tells whoever waits, and frees it. */
 void reduction_settle(struct reduction *r);
 
-/* ---- for calls.c: arguments are checked, opts is complete, the state is ours and let go at the end ---- */
+/* ---- for compressed_api.c: arguments are checked, opts is complete, the state is ours and let go at the end
+ * ---- */
 
 int work_run(const struct reduction_call *call);
 int work_start(const struct reduction_call *call, hearth_request **request);
@@ -131,11 +132,11 @@ int MUST_CHECK reduction_group(struct reduction *r, const struct circle *circle,
 void reduction_leave(struct reduction *r, hearth_group *hidden, bool failed);
 const struct method *method_of_codec(const struct codec *codec); /* of any but none */
 
-/* Work on all pieces by the workshop's threads, before or after what it is done to has been under way. */
+/* Work on all pieces by the codec pool's threads, before or after what it is done to has been under way. */
 void reduction_compress(struct reduction *r, workers_fn *run, void *arg, size_t pieces);
 void reduction_expand(struct reduction *r, workers_fn *run, void *arg, size_t pieces);
 
-/* Memory of the workshop; a failure is in r->error. */
+/* Memory of the codec pool; a failure is in r->error. */
 void *reduction_take(struct reduction *r, size_t len);
 /* Of pieces that run side by side each has its own energy: zero, [pieces]. They are added in their order. */
 struct energy *reduction_energies(struct reduction *r, size_t pieces);

@@ -67,7 +67,7 @@ static void alive(struct health *h, uint64_t now_ns)
     h->heard_ns = later(h->heard_ns, now_ns);
     h->missed = 0;
     if (!h->linked)
-        return; /* the last letters of a connection that has gone */
+        return; /* the last messages of a connection that has gone */
     if (h->state == HEALTH_DEAD || h->state == HEALTH_UNKNOWN)
         h->state = HEALTH_HEALTHY;
     h->state = state_at(h, now_ns);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a peer is: beats answered, beats missed, an average of how long answers take. A machine without I/O;
- * the assembly has one for each peer. */
+ * the consensus has one for each peer. */
 #ifndef MEMBERSHIP_HEALTH_H
 #define MEMBERSHIP_HEALTH_H
 
@@ -39,7 +39,7 @@ struct health {
 void health_init(struct health *h, const struct health_preset *preset, uint64_t now_ns);
 void health_linked(struct health *h, uint64_t now_ns);
 void health_unlinked(struct health *h, uint64_t now_ns);
-void health_heard(struct health *h, uint64_t now_ns);                       /* any letter, any traffic */
+void health_heard(struct health *h, uint64_t now_ns);                       /* any message, any traffic */
 void health_answer(struct health *h, uint64_t latency_ns, uint64_t now_ns); /* to a beat of ours */
 /* True: a beat is due now (and next_ns moves on). Moves the state on. A caller that finds that it was not run
  * for long says so with health_paused, once: then the silence before does not count. */

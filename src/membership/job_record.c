@@ -11,21 +11,21 @@
 
 /* ---- who took part ---- */
 
-void job_record_mark(struct census *ran, const struct identity *members, int count)
+void job_record_mark(struct view *ran, const struct identity *members, int count)
 {
     for (int i = 0; i < ran->size; i++)
         ran->members[i].flags &= ~(JOB_TOOK_PART | JOB_FIRST);
     for (int rank = 0; rank < count; rank++) {
-        int at = census_find(ran, &members[rank]);
+        int at = view_find(ran, &members[rank]);
         if (at >= 0)
             ran->members[at].flags |= JOB_TOOK_PART | (rank == 0 ? JOB_FIRST : 0);
     }
 }
 
-void job_record_follow(struct census *ran, const struct census *before)
+void job_record_follow(struct view *ran, const struct view *before)
 {
     for (int i = 0; i < ran->size; i++) {
-        int at = census_find(before, &ran->members[i].id);
+        int at = view_find(before, &ran->members[i].id);
         uint32_t kept = at >= 0 ? before->members[at].flags & (JOB_TOOK_PART | JOB_FIRST) : 0;
         ran->members[i].flags = (ran->members[i].flags & ~(JOB_TOOK_PART | JOB_FIRST)) | kept;
     }
@@ -34,26 +34,26 @@ void job_record_follow(struct census *ran, const struct census *before)
 /* ---- who is here ---- */
 
 /* A process that was started again on the machine of `id`, which stands for nobody else yet; -1: none. */
-static int successor(const struct census *ran, const struct census *now, const bool *counts, const bool *used,
+static int successor(const struct view *ran, const struct view *now, const bool *counts, const bool *used,
                      const struct identity *id)
 {
     for (int i = 0; i < now->size; i++)
         if (!used[i] && (!counts || counts[i]) && node_id_equal(&now->members[i].id.node, &id->node) &&
-            census_find(ran, &now->members[i].id) < 0)
+            view_find(ran, &now->members[i].id) < 0)
             return i;
     return -1;
 }
 
 /* Who of the old view is not among those of the new one that count. */
-static void find_missing(const struct census *ran, const struct census *now, const bool *counts,
-                         bool missing[static CENSUS_MEMBERS_MAX])
+static void find_missing(const struct view *ran, const struct view *now, const bool *counts,
+                         bool missing[static VIEW_MEMBERS_MAX])
 {
-    bool used[CENSUS_MEMBERS_MAX] = {false};
+    bool used[VIEW_MEMBERS_MAX] = {false};
 
-    memset(missing, 0, CENSUS_MEMBERS_MAX * sizeof(*missing));
+    memset(missing, 0, VIEW_MEMBERS_MAX * sizeof(*missing));
     for (int i = 0; i < ran->size; i++) {
         const struct identity *id = &ran->members[i].id;
-        int same = census_find(now, id), next = -1;
+        int same = view_find(now, id), next = -1;
         if (same >= 0 && (!counts || counts[same]))
             continue;
         if (same < 0)
@@ -66,7 +66,7 @@ static void find_missing(const struct census *ran, const struct census *now, con
 
 /* More than half of those who took part are there, or half with the first of them. Who took no part is not
  * waited for. */
-static bool enough_took_part(const struct census *ran, bool missing[static CENSUS_MEMBERS_MAX])
+static bool enough_took_part(const struct view *ran, bool missing[static VIEW_MEMBERS_MAX])
 {
     int all = 0, there = 0;
     bool first = false;
@@ -81,14 +81,14 @@ static bool enough_took_part(const struct census *ran, bool missing[static CENSU
     return 2 * there > all || (2 * there == all && (first || all == 0));
 }
 
-bool job_record_elsewhere(const struct census *ran, const struct census *now, const bool *heard,
-                          const bool *asks, bool missing[static CENSUS_MEMBERS_MAX])
+bool job_record_elsewhere(const struct view *ran, const struct view *now, const bool *heard, const bool *asks,
+                          bool missing[static VIEW_MEMBERS_MAX])
 {
-    memset(missing, 0, CENSUS_MEMBERS_MAX * sizeof(*missing));
+    memset(missing, 0, VIEW_MEMBERS_MAX * sizeof(*missing));
     if (ran->instance == now->instance)
         return false;
     find_missing(ran, now, heard, missing);
-    if (census_quorum(ran, missing))
+    if (view_quorum(ran, missing))
         return true;
     find_missing(ran, now, asks, missing);
     return !enough_took_part(ran, missing);
@@ -96,7 +96,7 @@ bool job_record_elsewhere(const struct census *ran, const struct census *now, co
 
 /* ---- bytes ---- */
 
-void job_record_put(struct writer *w, const struct census *ran)
+void job_record_put(struct writer *w, const struct view *ran)
 {
     put_u64(w, ran->instance);
     put_u64(w, ran->epoch);
@@ -105,13 +105,13 @@ void job_record_put(struct writer *w, const struct census *ran)
     for (int i = 0; i < ran->size; i++) {
         put_bytes(w, ran->members[i].id.node.bytes, NODE_ID_LEN);
         put_u64(w, ran->members[i].id.instance);
-        put_u8(w, (uint8_t)((ran->members[i].flags & FELLOW_GUEST ? 1 : 0) |
+        put_u8(w, (uint8_t)((ran->members[i].flags & PEER_GUEST ? 1 : 0) |
                             (ran->members[i].flags & JOB_TOOK_PART ? 2 : 0) |
                             (ran->members[i].flags & JOB_FIRST ? 4 : 0)));
     }
 }
 
-bool job_record_get(struct reader *r, struct census *ran)
+bool job_record_get(struct reader *r, struct view *ran)
 {
     memset(ran, 0, sizeof(*ran));
     ran->instance = get_u64(r);
@@ -119,7 +119,7 @@ bool job_record_get(struct reader *r, struct census *ran)
     ran->term = 1;
     ran->leader = get_u8(r);
     int size = get_u8(r);
-    if (r->bad || ran->instance == 0 || ran->epoch == 0 || size < 1 || size > CENSUS_MEMBERS_MAX ||
+    if (r->bad || ran->instance == 0 || ran->epoch == 0 || size < 1 || size > VIEW_MEMBERS_MAX ||
         ran->leader >= size)
         return false;
     for (int i = 0; i < size; i++) {
@@ -127,10 +127,10 @@ bool job_record_get(struct reader *r, struct census *ran)
         get_bytes(r, id->node.bytes, NODE_ID_LEN);
         id->instance = get_u64(r);
         uint8_t flags = get_u8(r);
-        if (r->bad || id->instance == 0 || flags > 7 || (flags & 6) == 4 || census_find(ran, id) >= 0)
+        if (r->bad || id->instance == 0 || flags > 7 || (flags & 6) == 4 || view_find(ran, id) >= 0)
             return false;
         ran->members[i].flags =
-            (flags & 1 ? FELLOW_GUEST : 0) | (flags & 2 ? JOB_TOOK_PART : 0) | (flags & 4 ? JOB_FIRST : 0);
+            (flags & 1 ? PEER_GUEST : 0) | (flags & 2 ? JOB_TOOK_PART : 0) | (flags & 4 ? JOB_FIRST : 0);
         ran->size = i + 1;
     }
     return true;

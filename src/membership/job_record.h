@@ -17,37 +17,37 @@
 #ifndef MEMBERSHIP_JOB_RECORD_H
 #define MEMBERSHIP_JOB_RECORD_H
 
-#include "membership/census.h"
+#include "membership/view.h"
 
 #define JOB_NAME_MAX       64 /* with the final 0 */
 #define JOB_FILE_JOBS_MAX  32 /* jobs that a machine remembers */
-#define JOB_FILE_ENTRY_MAX (8u + JOB_NAME_MAX + 18u + CENSUS_MEMBERS_MAX * (41u + FELLOW_NAME_MAX))
+#define JOB_FILE_ENTRY_MAX (8u + JOB_NAME_MAX + 18u + VIEW_MEMBERS_MAX * (41u + PEER_NAME_MAX))
 #define JOB_FILE_MAX       (8u + JOB_FILE_JOBS_MAX * JOB_FILE_ENTRY_MAX + 4u)
 
-/* In the flags of a member, beside FELLOW_GUEST: it took part, as the first of all. */
+/* In the flags of a member, beside PEER_GUEST: it took part, as the first of all. */
 #define JOB_TOOK_PART (UINT32_C(1) << 30)
 #define JOB_FIRST     (UINT32_C(1) << 31)
 
 /* These took part, by rank. */
-void job_record_mark(struct census *ran, const struct identity *members, int count);
+void job_record_mark(struct view *ran, const struct identity *members, int count);
 /* Those that took part in the view before did so in this one. */
-void job_record_follow(struct census *ran, const struct census *before);
+void job_record_follow(struct view *ran, const struct view *before);
 /* Whether the job may not begin in the view `now`; then `missing` has flags by index in `ran`: for whom it
  * waits. `heard` has a flag for each member of `now` that surely belongs to it, `asks` for each that asks for
  * the job; NULL: all do. */
-bool job_record_elsewhere(const struct census *ran, const struct census *now, const bool *heard,
-                          const bool *asks, bool missing[static CENSUS_MEMBERS_MAX]);
+bool job_record_elsewhere(const struct view *ran, const struct view *now, const bool *heard, const bool *asks,
+                          bool missing[static VIEW_MEMBERS_MAX]);
 
 /* As in a report: ids and flags only. */
-void job_record_put(struct writer *w, const struct census *ran);
-bool job_record_get(struct reader *r, struct census *ran); /* no member twice, leader in it, sizes */
+void job_record_put(struct writer *w, const struct view *ran);
+bool job_record_get(struct reader *r, struct view *ran); /* no member twice, leader in it, sizes */
 
-/* ---- the file of a machine: docs/letters.md is the law of its bytes ---- */
+/* ---- the file of a machine: docs/messages.md is the law of its bytes ---- */
 
 struct job_memory {
     char job[JOB_NAME_MAX];
-    uint64_t process;  /* instance of the process that took part: several may share a machine */
-    struct census ran; /* ids, votes and names */
+    uint64_t process; /* instance of the process that took part: several may share a machine */
+    struct view ran;  /* ids, votes and names */
 };
 
 /* Before the first entry; false: it is no such file, or damaged, as `what` says. */
@@ -59,7 +59,7 @@ void job_file_put(struct writer *w, const struct job_memory *memory);
 #define JOB_FILE_HEAD 8
 size_t job_file_end(uint8_t *bytes, size_t entries_len, int count); /* room for 4 bytes more */
 
-bool job_text_ok(const char *text); /* printable letters only */
-bool job_name_ok(const char *name); /* 1 to 63 printable letters */
+bool job_text_ok(const char *text); /* printable messages only */
+bool job_name_ok(const char *name); /* 1 to 63 printable messages */
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every member does for its jobs: tells the leader what it wishes and takes part in, takes part when it
- * is told to, and ends what is over. All letters say how things are, not what has happened: one that is lost,
- * doubled or late changes nothing that the next one does not put right. */
+/* What every member does for its jobs: tells the leader what it requests and takes part in, takes part when
+ * it is told to, and ends what is over. All messages say how things are, not what has happened: one that is
+ * lost, doubled or late changes nothing that the next one does not put right. */
 #include "membership/jobs.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "membership/jobs_inside.h"
+#include "membership/jobs_state.h"
 
 int jobs_open(const struct jobs_setup *setup, struct jobs **out)
 {
@@ -17,14 +17,14 @@ int jobs_open(const struct jobs_setup *setup, struct jobs **out)
         return HEARTH_NO_MEMORY;
     jobs->setup = *setup;
     jobs->touched_ns = setup->now_ns;
-    chair_init(&jobs->chair);
+    job_leader_init(&jobs->leader);
     *out = jobs;
     return HEARTH_OK;
 }
 
 static void free_slot(struct job_slot *slot)
 {
-    heap_free(slot->formation);
+    heap_free(slot->spec);
     heap_free(slot->ran);
     memset(slot, 0, sizeof(*slot));
 }
@@ -33,7 +33,7 @@ void jobs_close(struct jobs *jobs)
 {
     if (!jobs)
         return;
-    chair_fini(jobs);
+    job_leader_fini(jobs);
     for (int i = 0; i < JOBS_MAX; i++)
         free_slot(&jobs->slots[i]);
     heap_free(jobs);
@@ -42,15 +42,15 @@ void jobs_close(struct jobs *jobs)
 static struct job_slot *find_slot(struct jobs *jobs, const char *job)
 {
     for (int i = 0; i < JOBS_MAX; i++)
-        if (jobs->slots[i].state != SLOT_FREE && strcmp(jobs->slots[i].wish.job, job) == 0)
+        if (jobs->slots[i].state != SLOT_FREE && strcmp(jobs->slots[i].request.job, job) == 0)
             return &jobs->slots[i];
     return NULL;
 }
 
-static struct job_slot *find_part(struct jobs *jobs, uint64_t formation)
+static struct job_slot *find_part(struct jobs *jobs, uint64_t spec)
 {
     for (int i = 0; i < JOBS_MAX; i++)
-        if (jobs->slots[i].formation && jobs->slots[i].formation->id == formation)
+        if (jobs->slots[i].spec && jobs->slots[i].spec->id == spec)
             return &jobs->slots[i];
     return NULL;
 }
@@ -61,59 +61,59 @@ static void touch(struct jobs *jobs, uint64_t now_ns)
     jobs->touched_ns = now_ns;
 }
 
-/* ---- Wishes ---- */
+/* ---- Requests ---- */
 
-static int check_wish(const struct job_wish *wish, struct error *error)
+static int check_request(const struct job_request *request, struct error *error)
 {
-    if (!memchr(wish->job, '\0', sizeof(wish->job)) || !job_name_ok(wish->job))
+    if (!memchr(request->job, '\0', sizeof(request->job)) || !job_name_ok(request->job))
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "a job's name must have 1 to %d printable characters", JOB_NAME_MAX - 1);
-    if (wish->min < 1 || wish->min > CENSUS_MEMBERS_MAX)
+    if (request->min < 1 || request->min > VIEW_MEMBERS_MAX)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
-                         "job %s: at least %d members were asked for; it must be 1 to %d", wish->job,
-                         wish->min, CENSUS_MEMBERS_MAX);
-    if (!memchr(wish->settings, '\0', sizeof(wish->settings)) || !job_text_ok(wish->settings))
+                         "job %s: at least %d members were asked for; it must be 1 to %d", request->job,
+                         request->min, VIEW_MEMBERS_MAX);
+    if (!memchr(request->settings, '\0', sizeof(request->settings)) || !job_text_ok(request->settings))
         return error_set(error, HEARTH_INVALID, RANK_NONE,
-                         "job %s: settings must have at most %d printable characters", wish->job,
+                         "job %s: settings must have at most %d printable characters", request->job,
                          JOB_SETTINGS_MAX - 1);
-    if (wish->place_len > JOB_PLACE_MAX)
+    if (request->place_len > JOB_PLACE_MAX)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
-                         "job %s: the place has %zu bytes; at most %d can be told", wish->job,
-                         wish->place_len, JOB_PLACE_MAX);
+                         "job %s: the place has %zu bytes; at most %d can be told", request->job,
+                         request->place_len, JOB_PLACE_MAX);
     return HEARTH_OK;
 }
 
-int jobs_wish(struct jobs *jobs, const struct job_wish *wish, uint64_t done, uint64_t now_ns,
-              struct error *error)
+int jobs_request(struct jobs *jobs, const struct job_request *request, uint64_t done, uint64_t now_ns,
+                 struct error *error)
 {
-    int status = check_wish(wish, error);
+    int status = check_request(request, error);
     if (status)
         return status;
-    struct job_slot *slot = find_slot(jobs, wish->job);
+    struct job_slot *slot = find_slot(jobs, request->job);
     if (slot && slot->state == SLOT_WISHING)
-        return error_set(error, HEARTH_INVALID, RANK_NONE, "this node asks for job %s already", wish->job);
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "this node asks for job %s already", request->job);
     if (slot && slot->state == SLOT_RUNNING)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
-                         "this node takes part in job %s already: close its group first", wish->job);
+                         "this node takes part in job %s already: close its group first", request->job);
     for (int i = 0; i < JOBS_MAX && !slot; i++)
         if (jobs->slots[i].state == SLOT_FREE)
             slot = &jobs->slots[i];
     if (!slot)
         return error_set(error, HEARTH_LIMIT, RANK_NONE,
-                         "job %s: this node has %d jobs already; close one first", wish->job, JOBS_MAX);
+                         "job %s: this node has %d jobs already; close one first", request->job, JOBS_MAX);
     free_slot(slot);
     slot->state = SLOT_WISHING;
-    slot->wish = *wish;
+    slot->request = *request;
     slot->done = done;
     slot->serial = ++jobs->serials;
     touch(jobs, now_ns);
     return HEARTH_OK;
 }
 
-int jobs_remember(struct jobs *jobs, const char *job, const struct census *ran, uint64_t now_ns)
+int jobs_remember(struct jobs *jobs, const char *job, const struct view *ran, uint64_t now_ns)
 {
     struct job_slot *slot = find_slot(jobs, job);
-    struct census *copy = NULL;
+    struct view *copy = NULL;
 
     if (!slot || slot->state != SLOT_WISHING || (!ran && !slot->ran))
         return HEARTH_OK;
@@ -146,15 +146,15 @@ void jobs_unwish(struct jobs *jobs, const char *job, uint64_t now_ns)
 {
     struct job_slot *slot = find_slot(jobs, job);
 
-    if (!slot || (slot->formation && slot->formed_told))
+    if (!slot || (slot->spec && slot->formed_told))
         return;
     free_slot(slot);
     touch(jobs, now_ns);
 }
 
-void jobs_end(struct jobs *jobs, uint64_t formation, uint64_t now_ns)
+void jobs_end(struct jobs *jobs, uint64_t spec, uint64_t now_ns)
 {
-    struct job_slot *slot = find_part(jobs, formation);
+    struct job_slot *slot = find_part(jobs, spec);
 
     if (!slot)
         return;
@@ -162,12 +162,12 @@ void jobs_end(struct jobs *jobs, uint64_t formation, uint64_t now_ns)
     touch(jobs, now_ns);
 }
 
-_Static_assert(CENSUS_MEMBERS_MAX <= 64, "a bit for each rank");
+_Static_assert(VIEW_MEMBERS_MAX <= 64, "a bit for each rank");
 
-static uint64_t bit_of(const struct formation *formation, const struct identity *who)
+static uint64_t bit_of(const struct group_spec *spec, const struct identity *who)
 {
-    for (int r = 0; r < formation->size; r++)
-        if (r != formation->rank && identity_equal(&formation->members[r], who))
+    for (int r = 0; r < spec->size; r++)
+        if (r != spec->rank && identity_equal(&spec->members[r], who))
             return UINT64_C(1) << r;
     return 0;
 }
@@ -175,15 +175,15 @@ static uint64_t bit_of(const struct formation *formation, const struct identity 
 void jobs_left(struct jobs *jobs, const struct identity *who)
 {
     for (int i = 0; i < JOBS_MAX; i++)
-        if (jobs->slots[i].formation)
-            jobs->slots[i].left |= bit_of(jobs->slots[i].formation, who);
+        if (jobs->slots[i].spec)
+            jobs->slots[i].left |= bit_of(jobs->slots[i].spec, who);
 }
 
-/* `here`: it is in the census, so it has ended the formation and goes on. */
+/* `here`: it is in the view, so it has ended the formation and goes on. */
 static void set_over(struct jobs *jobs, struct job_slot *slot, const struct identity *who, bool here,
                      uint64_t now_ns)
 {
-    uint64_t bit = bit_of(slot->formation, who);
+    uint64_t bit = bit_of(slot->spec, who);
 
     slot->state = SLOT_OVER;
     slot->who = *who;
@@ -192,22 +192,22 @@ static void set_over(struct jobs *jobs, struct job_slot *slot, const struct iden
     touch(jobs, now_ns);
 }
 
-/* ---- The census ---- */
+/* ---- The view ---- */
 
-/* Ends what somebody has gone from; names are those of the census before. What is over already goes on with
+/* Ends what somebody has gone from; names are those of the view before. What is over already goes on with
  * what is under way between those that are left: it must hear of each that goes. */
-static void end_broken(struct jobs *jobs, const struct census *census, uint64_t now_ns)
+static void end_broken(struct jobs *jobs, const struct view *view, uint64_t now_ns)
 {
-    char name[FELLOW_NAME_MAX];
+    char name[PEER_NAME_MAX];
 
     for (int i = 0; i < JOBS_MAX; i++) {
         struct job_slot *slot = &jobs->slots[i];
         bool taken = slot->state == SLOT_RUNNING || slot->state == SLOT_OVER;
-        for (int r = 0; taken && r < slot->formation->size; r++) {
-            const struct identity *who = &slot->formation->members[r];
-            if (census_find(census, who) >= 0 || (slot->lost >> r & 1) != 0)
+        for (int r = 0; taken && r < slot->spec->size; r++) {
+            const struct identity *who = &slot->spec->members[r];
+            if (view_find(view, who) >= 0 || (slot->lost >> r & 1) != 0)
                 continue;
-            job_name_of(&jobs->census, who, name, sizeof(name));
+            job_name_of(&jobs->view, who, name, sizeof(name));
             snprintf(slot->text, sizeof(slot->text), "%s is not a member any more", name);
             set_over(jobs, slot, who, false, now_ns);
         }
@@ -226,53 +226,53 @@ void jobs_stranded(struct jobs *jobs, uint64_t now_ns)
     }
 }
 
-static bool same_leader(const struct census *a, const struct census *b)
+static bool same_leader(const struct view *a, const struct view *b)
 {
     return a->size > 0 && b->size > 0 && a->instance == b->instance && a->term == b->term &&
            identity_equal(&a->members[a->leader].id, &b->members[b->leader].id);
 }
 
-void jobs_census(struct jobs *jobs, const struct census *census, bool leads, bool quorum, uint64_t now_ns)
+void jobs_view(struct jobs *jobs, const struct view *view, bool leads, bool quorum, uint64_t now_ns)
 {
-    bool same = same_leader(&jobs->census, census);
+    bool same = same_leader(&jobs->view, view);
 
     if (leads != jobs->leads || quorum != jobs->quorum) {
-        jobs->chair.next_ns = now_ns;
-        jobs->chair.changed = true;
+        jobs->leader.next_ns = now_ns;
+        jobs->leader.changed = true;
     }
     jobs->leads = leads;
     jobs->quorum = quorum;
-    if (same && census->epoch == jobs->census.epoch)
+    if (same && view->epoch == jobs->view.epoch)
         return;
-    end_broken(jobs, census, now_ns);
-    chair_census(jobs, census, now_ns);
-    if (jobs->links.instance == jobs->census.instance && jobs->links.epoch == jobs->census.epoch)
-        topology_follow(&jobs->links, &jobs->census, census);
+    end_broken(jobs, view, now_ns);
+    job_leader_view(jobs, view, now_ns);
+    if (jobs->links.instance == jobs->view.instance && jobs->links.epoch == jobs->view.epoch)
+        topology_follow(&jobs->links, &jobs->view, view);
     else
-        topology_reset(&jobs->links, census);
+        topology_reset(&jobs->links, view);
     if (!same) { /* somebody else must hear from us, and tells us other things */
         jobs->board_sequence = 0;
         jobs->lines = 0;
     }
-    jobs->census = *census;
+    jobs->view = *view;
     touch(jobs, now_ns);
 }
 
 void jobs_links(struct jobs *jobs, const struct topology *links)
 {
-    if (links->instance == jobs->census.instance && links->epoch == jobs->census.epoch &&
-        links->size == jobs->census.size)
+    if (links->instance == jobs->view.instance && links->epoch == jobs->view.epoch &&
+        links->size == jobs->view.size)
         jobs->links = *links;
 }
 
 void jobs_measuring(struct jobs *jobs, bool measuring)
 {
     if (jobs->measuring && !measuring)
-        jobs->chair.next_ns = 0; /* somebody may wait for it */
+        jobs->leader.next_ns = 0; /* somebody may wait for it */
     jobs->measuring = measuring;
 }
 
-/* ---- Letters ---- */
+/* ---- Messages ---- */
 
 /* Who wished for it until now is in it: only a later board can say that somebody else does. */
 static void forget_wanted(struct jobs *jobs, const char *job)
@@ -285,14 +285,14 @@ static void forget_wanted(struct jobs *jobs, const char *job)
 static int take_form(struct jobs *jobs, uint64_t now_ns)
 {
     const struct form *form = &jobs->scratch.form;
-    const struct formation *f = &form->formation;
+    const struct group_spec *f = &form->spec;
     struct job_slot *slot = find_slot(jobs, f->job);
     int rank = -1;
 
-    if (f->instance != jobs->census.instance || f->term != jobs->census.term)
+    if (f->instance != jobs->view.instance || f->term != jobs->view.term)
         return HEARTH_OK;
     for (int r = 0; r < f->size; r++) {
-        if (census_find(&jobs->census, &f->members[r]) < 0)
+        if (view_find(&jobs->view, &f->members[r]) < 0)
             return HEARTH_OK; /* not in yet: it is sent again; or gone: it is over before it begins */
         if (identity_equal(&f->members[r], &jobs->setup.self))
             rank = r;
@@ -300,24 +300,24 @@ static int take_form(struct jobs *jobs, uint64_t now_ns)
     if (rank < 0)
         return HEARTH_OK;
     if (!slot || slot->state != SLOT_WISHING || slot->serial != form->serial[rank] ||
-        f->size < slot->wish.min) { /* how many are needed is for the user to say, not for the leader */
-        touch(jobs, now_ns);        /* the leader has not heard how things are */
+        f->size < slot->request.min) { /* how many are needed is for the user to say, not for the leader */
+        touch(jobs, now_ns);           /* the leader has not heard how things are */
         return HEARTH_OK;
     }
-    slot->formation = heap_alloc_raw(jobs->setup.heap, 1, sizeof(*slot->formation));
-    if (!slot->formation)
+    slot->spec = heap_alloc_raw(jobs->setup.heap, 1, sizeof(*slot->spec));
+    if (!slot->spec)
         return HEARTH_NO_MEMORY; /* it is sent again */
     heap_free(slot->ran);        /* from now on it runs here */
     slot->ran = NULL;
-    *slot->formation = *f;
-    slot->formation->rank = rank;
+    *slot->spec = *f;
+    slot->spec->rank = rank;
     slot->state = SLOT_RUNNING;
     forget_wanted(jobs, f->job);
     touch(jobs, now_ns);
     return HEARTH_OK;
 }
 
-/* Jobs that somebody wishes for, as long as somebody does. */
+/* Jobs that somebody requests for, as long as somebody does. */
 static void note_wanted(struct jobs *jobs, const struct board *board)
 {
     struct wanted before[BOARD_MAX];
@@ -343,14 +343,14 @@ static void take_board(struct jobs *jobs, uint64_t now_ns)
 {
     const struct board *board = &jobs->scratch.board;
 
-    if (board->instance != jobs->census.instance || board->term != jobs->census.term)
+    if (board->instance != jobs->view.instance || board->term != jobs->view.term)
         return;
     for (int i = 0; i < board->ended; i++) {
-        struct job_slot *slot = find_part(jobs, board->end[i].formation);
+        struct job_slot *slot = find_part(jobs, board->end[i].spec);
         if (!slot || slot->state != SLOT_RUNNING)
             continue;
         memcpy(slot->text, board->end[i].why, sizeof(slot->text));
-        set_over(jobs, slot, &board->end[i].who, census_find(&jobs->census, &board->end[i].who) >= 0, now_ns);
+        set_over(jobs, slot, &board->end[i].who, view_find(&jobs->view, &board->end[i].who) >= 0, now_ns);
     }
     for (int i = 0; i < board->refused; i++)
         for (int k = 0; k < JOBS_MAX; k++) {
@@ -386,11 +386,11 @@ static bool reports_itself(const struct report *report, const struct identity *f
 int jobs_input(struct jobs *jobs, const struct identity *from, uint8_t kind, const void *payload, size_t len,
                uint64_t now_ns, const char **what)
 {
-    int status, member = census_find(&jobs->census, from);
-    bool leader = member >= 0 && member == jobs->census.leader;
+    int status, member = view_find(&jobs->view, from);
+    bool leader = member >= 0 && member == jobs->view.leader;
 
     switch (kind) {
-    case LETTER_REPORT:
+    case MESSAGE_REPORT:
         status = report_decode(&jobs->scratch.report, payload, len, what);
         if (status)
             return status;
@@ -398,17 +398,17 @@ int jobs_input(struct jobs *jobs, const struct identity *from, uint8_t kind, con
             *what = "a report of a formation that its sender is not in";
             return HEARTH_PROTOCOL;
         }
-        return member >= 0 ? chair_report(jobs, member, &jobs->scratch.report, now_ns) : HEARTH_OK;
-    case LETTER_FORM:
+        return member >= 0 ? job_leader_report(jobs, member, &jobs->scratch.report, now_ns) : HEARTH_OK;
+    case MESSAGE_FORM:
         status = form_decode(&jobs->scratch.form, payload, len, what);
         return status || !leader ? status : take_form(jobs, now_ns);
-    case LETTER_BOARD:
+    case MESSAGE_BOARD:
         status = board_decode(&jobs->scratch.board, payload, len, what);
         if (status == HEARTH_OK && leader)
             take_board(jobs, now_ns);
         return status;
     default:
-        *what = "a letter that is not about jobs";
+        *what = "a message that is not about jobs";
         return HEARTH_PROTOCOL;
     }
 }
@@ -421,63 +421,63 @@ void jobs_send(struct jobs *jobs, const struct identity *to, uint8_t kind, const
     if (!identity_equal(to, &jobs->setup.self))
         outbox_put(jobs->setup.outbox, to, kind, payload, len);
     else if (jobs_input(jobs, to, kind, payload, len, now_ns, &what)) /* no memory: it is said again */
-        log_write(&jobs->setup.log, HEARTH_LOG_DEBUG, "HEARTH-JOB-LETTER", "not taken: %s", what);
+        log_write(&jobs->setup.log, HEARTH_LOG_DEBUG, "HEARTH-JOB-MESSAGE", "not taken: %s", what);
 }
 
 /* ---- Time ---- */
 
 static void write_report(struct jobs *jobs, struct report *report)
 {
-    *report = (struct report){.instance = jobs->census.instance, .term = jobs->census.term};
+    *report = (struct report){.instance = jobs->view.instance, .term = jobs->view.term};
     report->sequence = ++jobs->sequence;
     for (int i = 0; i < JOBS_MAX; i++) {
         const struct job_slot *slot = &jobs->slots[i];
         if (slot->state == SLOT_WISHING) {
-            struct report_wish *wish = &report->wish[report->wishes++];
-            wish->serial = slot->serial;
-            wish->done = slot->done;
-            wish->min = slot->wish.min;
-            wish->place = slot->wish.place;
-            wish->place_len = slot->wish.place_len;
-            wish->ran = slot->ran;
-            wish->unreached = slot->unreached;
-            memcpy(wish->unreached_id, slot->unreached_id, sizeof(wish->unreached_id));
-            memcpy(wish->job, slot->wish.job, sizeof(wish->job));
-            memcpy(wish->settings, slot->wish.settings, sizeof(wish->settings));
-        } else if (slot->formation) {
+            struct report_request *request = &report->request[report->requests++];
+            request->serial = slot->serial;
+            request->done = slot->done;
+            request->min = slot->request.min;
+            request->place = slot->request.place;
+            request->place_len = slot->request.place_len;
+            request->ran = slot->ran;
+            request->unreached = slot->unreached;
+            memcpy(request->unreached_id, slot->unreached_id, sizeof(request->unreached_id));
+            memcpy(request->job, slot->request.job, sizeof(request->job));
+            memcpy(request->settings, slot->request.settings, sizeof(request->settings));
+        } else if (slot->spec) {
             struct report_part *part = &report->part[report->parts++];
-            part->formation = slot->formation->id;
+            part->spec = slot->spec->id;
             part->over = slot->state == SLOT_OVER;
-            part->size = slot->formation->size;
-            part->members = slot->formation->members;
-            memcpy(part->job, slot->wish.job, sizeof(part->job));
-            memcpy(part->settings, slot->wish.settings, sizeof(part->settings));
+            part->size = slot->spec->size;
+            part->members = slot->spec->members;
+            memcpy(part->job, slot->request.job, sizeof(part->job));
+            memcpy(part->settings, slot->request.settings, sizeof(part->settings));
         }
     }
 }
 
 static void send_report(struct jobs *jobs, uint64_t now_ns)
 {
-    const struct identity *leader = &jobs->census.members[jobs->census.leader].id;
+    const struct identity *leader = &jobs->view.members[jobs->view.leader].id;
 
     write_report(jobs, &jobs->scratch.report);
     size_t len = report_encode(&jobs->scratch.report, jobs->bytes, sizeof(jobs->bytes));
     jobs->changed = false;
     jobs->report_ns = now_ns + JOBS_REPORT_NS;
-    jobs_send(jobs, leader, LETTER_REPORT, jobs->bytes, len, now_ns);
+    jobs_send(jobs, leader, MESSAGE_REPORT, jobs->bytes, len, now_ns);
 }
 
 void jobs_tick(struct jobs *jobs, uint64_t now_ns)
 {
-    if (jobs->census.size == 0 || census_find(&jobs->census, &jobs->setup.self) < 0) {
-        jobs->changed = false; /* told with the next census */
+    if (jobs->view.size == 0 || view_find(&jobs->view, &jobs->setup.self) < 0) {
+        jobs->changed = false; /* told with the next view */
         return;
     }
     if (jobs->changed || now_ns >= jobs->report_ns)
         send_report(jobs, now_ns);
-    if (now_ns >= jobs->chair.next_ns)
-        chair_tick(jobs, now_ns);
-    if (jobs->changed && jobs->chair.taken) /* what we told ourselves just now */
+    if (now_ns >= jobs->leader.next_ns)
+        job_leader_tick(jobs, now_ns);
+    if (jobs->changed && jobs->leader.taken) /* what we told ourselves just now */
         send_report(jobs, now_ns);
 }
 
@@ -485,12 +485,12 @@ uint64_t jobs_deadline(const struct jobs *jobs)
 {
     uint64_t next_ns = jobs->report_ns;
 
-    if (jobs->census.size == 0 || census_find(&jobs->census, &jobs->setup.self) < 0)
+    if (jobs->view.size == 0 || view_find(&jobs->view, &jobs->setup.self) < 0)
         return NEVER_NS;
     if (jobs->changed && jobs->touched_ns < next_ns)
         next_ns = jobs->touched_ns;
-    if (jobs->chair.taken && jobs->chair.next_ns < next_ns)
-        next_ns = jobs->chair.next_ns;
+    if (jobs->leader.taken && jobs->leader.next_ns < next_ns)
+        next_ns = jobs->leader.next_ns;
     return next_ns;
 }
 
@@ -506,21 +506,21 @@ int jobs_board(const struct jobs *jobs, struct job_line lines[BOARD_MAX])
 /* What a slot has to tell; false: nothing. */
 static bool slot_news(struct jobs *jobs, struct job_slot *slot, struct job_news *news)
 {
-    memcpy(news->job, slot->wish.job, sizeof(news->job));
+    memcpy(news->job, slot->request.job, sizeof(news->job));
     if (slot->state == SLOT_REFUSED) {
         news->kind = JOB_REFUSED;
         memcpy(news->text, slot->text, sizeof(news->text));
         free_slot(slot);
         return true;
     }
-    if (!slot->formation)
+    if (!slot->spec)
         return false;
-    news->id = slot->formation->id;
+    news->id = slot->spec->id;
     if (!slot->formed_told) {
         slot->formed_told = true;
-        jobs->shown = *slot->formation;
+        jobs->shown = *slot->spec;
         news->kind = JOB_FORMED;
-        news->formation = &jobs->shown;
+        news->spec = &jobs->shown;
         return true;
     }
     if (slot->state != SLOT_OVER || (slot->over_told && slot->lost == slot->lost_told))
@@ -545,7 +545,7 @@ bool jobs_news(struct jobs *jobs, struct job_news *news)
     for (int i = 0; i < jobs->wanteds; i++) {
         struct wanted *wanted = &jobs->wanted[i];
         const struct job_slot *slot = find_slot(jobs, wanted->job);
-        if (wanted->told || (slot && slot->state != SLOT_RUNNING)) /* we wish for it, or are about to */
+        if (wanted->told || (slot && slot->state != SLOT_RUNNING)) /* we request for it, or are about to */
             continue;
         wanted->told = true;
         memcpy(news->job, wanted->job, sizeof(news->job));

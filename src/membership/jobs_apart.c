@@ -4,20 +4,20 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "membership/jobs_inside.h"
+#include "membership/jobs_state.h"
 
 #define EXACT_MAX 8 /* so many are found exactly; if there are more, who has most such pairs goes first */
 
 /* Bit k of with[i]: the i-th and the k-th wisher are apart. */
 struct apart {
     int count;
-    uint64_t with[CENSUS_MEMBERS_MAX];
+    uint64_t with[VIEW_MEMBERS_MAX];
 };
 
-static bool names(const struct told_wish *wish, const struct identity *id)
+static bool names(const struct told_request *request, const struct identity *id)
 {
-    for (int i = 0; i < wish->unreached; i++)
-        if (identity_equal(&wish->unreached_id[i], id))
+    for (int i = 0; i < request->unreached; i++)
+        if (identity_equal(&request->unreached_id[i], id))
             return true;
     return false;
 }
@@ -27,9 +27,9 @@ static void find_pairs(const struct jobs *jobs, const char *job, const int *memb
 {
     *apart = (struct apart){.count = count};
     for (int i = 0; i < count; i++) {
-        const struct told_wish *wish = chair_wish(jobs, members[i], job);
+        const struct told_request *request = led_request(jobs, members[i], job);
         for (int k = 0; k < count; k++)
-            if (k != i && names(wish, &jobs->census.members[members[k]].id)) {
+            if (k != i && names(request, &jobs->view.members[members[k]].id)) {
                 apart->with[i] |= UINT64_C(1) << k;
                 apart->with[k] |= UINT64_C(1) << i;
             }
@@ -105,17 +105,17 @@ static void tell_out(const struct jobs *jobs, const int *members, const struct a
 {
     int first = __builtin_ctzll(out), other = __builtin_ctzll(apart->with[first]);
     int others = __builtin_popcountll(out) - 1;
-    char left[FELLOW_NAME_MAX], peer[FELLOW_NAME_MAX], more[32] = "";
+    char left[PEER_NAME_MAX], peer[PEER_NAME_MAX], more[32] = "";
 
-    job_name_of(&jobs->census, &jobs->census.members[members[first]].id, left, sizeof(left));
-    job_name_of(&jobs->census, &jobs->census.members[members[other]].id, peer, sizeof(peer));
+    job_name_of(&jobs->view, &jobs->view.members[members[first]].id, left, sizeof(left));
+    job_name_of(&jobs->view, &jobs->view.members[members[other]].id, peer, sizeof(peer));
     if (others > 0)
         snprintf(more, sizeof(more), " (and %d more likewise)", others);
     snprintf(text, size, "without %.40s, which could not be joined with %.40s%s", left, peer, more);
 }
 
-int chair_together(const struct jobs *jobs, const char *job, int *members, int count, uint64_t now_ns,
-                   struct left_out *left)
+int job_leader_together(const struct jobs *jobs, const char *job, int *members, int count, uint64_t now_ns,
+                        struct left_out *left)
 {
     struct apart apart;
     int together = 0;
@@ -130,12 +130,12 @@ int chair_together(const struct jobs *jobs, const char *job, int *members, int c
         if (!(out >> i & 1))
             members[together++] = members[i];
         else if (left->count < JOBS_LEFT_MAX)
-            left->id[left->count++] = jobs->census.members[members[i]].id;
+            left->id[left->count++] = jobs->view.members[members[i]].id;
     }
     return together;
 }
 
-bool chair_left_out(const struct left_out *left, const struct identity *id, uint64_t now_ns)
+bool job_leader_left_out(const struct left_out *left, const struct identity *id, uint64_t now_ns)
 {
     for (int i = 0; i < left->count; i++)
         if (identity_equal(&left->id[i], id))

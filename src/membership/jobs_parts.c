@@ -2,12 +2,12 @@
 /* Who takes part in a formation now, and how it is arranged. */
 #include <string.h>
 
-#include "membership/jobs_inside.h"
+#include "membership/jobs_state.h"
 
-bool jobs_takes_part(const struct jobs *jobs, uint64_t formation)
+bool jobs_takes_part(const struct jobs *jobs, uint64_t spec)
 {
     for (int i = 0; i < JOBS_MAX; i++)
-        if (jobs->slots[i].state == SLOT_RUNNING && jobs->slots[i].formation->id == formation)
+        if (jobs->slots[i].state == SLOT_RUNNING && jobs->slots[i].spec->id == spec)
             return true;
     return false;
 }
@@ -15,23 +15,23 @@ bool jobs_takes_part(const struct jobs *jobs, uint64_t formation)
 bool jobs_runs(const struct jobs *jobs, const char *job)
 {
     for (int i = 0; i < JOBS_MAX; i++)
-        if (jobs->slots[i].state == SLOT_RUNNING && strcmp(jobs->slots[i].wish.job, job) == 0)
+        if (jobs->slots[i].state == SLOT_RUNNING && strcmp(jobs->slots[i].request.job, job) == 0)
             return true;
     return false;
 }
 
-bool jobs_whole(const struct jobs *jobs, uint64_t formation)
+bool jobs_whole(const struct jobs *jobs, uint64_t spec)
 {
     for (int i = 0; i < JOBS_MAX; i++)
-        if (jobs->slots[i].formation && jobs->slots[i].formation->id == formation)
+        if (jobs->slots[i].spec && jobs->slots[i].spec->id == spec)
             return !jobs->slots[i].broken;
     return false;
 }
 
-uint64_t jobs_lost(const struct jobs *jobs, uint64_t formation)
+uint64_t jobs_lost(const struct jobs *jobs, uint64_t spec)
 {
     for (int i = 0; i < JOBS_MAX; i++)
-        if (jobs->slots[i].formation && jobs->slots[i].formation->id == formation)
+        if (jobs->slots[i].spec && jobs->slots[i].spec->id == spec)
             return jobs->slots[i].lost;
     return 0;
 }
@@ -41,7 +41,7 @@ static bool is_called(const struct jobs *jobs, const struct identity *member)
 {
     struct list *item, *after;
 
-    LIST_EACH (item, after, &jobs->chair.runs) {
+    LIST_EACH (item, after, &jobs->leader.runs) {
         const struct run *run = container_of(item, struct run, item);
         for (int r = 0; run->ours && !run->ended && r < run->size; r++)
             if (identity_equal(&run->members[r], member))
@@ -50,26 +50,26 @@ static bool is_called(const struct jobs *jobs, const struct identity *member)
     return false;
 }
 
-int jobs_taking_part(const struct jobs *jobs, struct identity members[static CENSUS_MEMBERS_MAX])
+int jobs_taking_part(const struct jobs *jobs, struct identity members[static VIEW_MEMBERS_MAX])
 {
     int count = 0;
 
-    if (!jobs->chair.taken && jobs_running(jobs))
+    if (!jobs->leader.taken && jobs_running(jobs))
         members[count++] = jobs->setup.self;
-    for (int i = 0; jobs->chair.taken && i < jobs->census.size; i++) {
-        const struct told *told = &jobs->chair.told[i];
-        bool at_work = is_called(jobs, &jobs->census.members[i].id);
+    for (int i = 0; jobs->leader.taken && i < jobs->view.size; i++) {
+        const struct told *told = &jobs->leader.told[i];
+        bool at_work = is_called(jobs, &jobs->view.members[i].id);
         for (int k = 0; k < told->parts && !at_work; k++)
             at_work = !told->part[k].over;
         if (at_work)
-            members[count++] = jobs->census.members[i].id;
+            members[count++] = jobs->view.members[i].id;
     }
     return count;
 }
 
-void formation_arrangement(const struct formation *f, struct arrangement *out)
+void group_spec_ring_order(const struct group_spec *f, struct ring_order *out)
 {
-    *out = (struct arrangement){
+    *out = (struct ring_order){
         .size = f->size,
         .sites = f->sites,
         .inside_mbit_x10 = f->inside_mbit_x10,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The queue of letters that are to be sent. */
+/* The queue of messages that are to be sent. */
 #include "membership/outbox.h"
 
 #include <string.h>
@@ -7,40 +7,40 @@
 void outbox_init(struct outbox *box, struct heap *heap)
 {
     *box = (struct outbox){.heap = heap};
-    list_init(&box->letters);
+    list_init(&box->messages);
 }
 
 void outbox_fini(struct outbox *box)
 {
-    struct outbox_letter *letter;
-    while ((letter = outbox_take(box)) != NULL)
-        heap_free(letter);
+    struct outbox_message *message;
+    while ((message = outbox_take(box)) != NULL)
+        heap_free(message);
 }
 
 void outbox_put(struct outbox *box, const struct identity *to, uint8_t kind, const void *payload, size_t len)
 {
-    struct outbox_letter *letter = NULL;
-    if (box->count < OUTBOX_MAX && len <= LETTER_PAYLOAD_MAX)
-        letter = heap_alloc_raw(box->heap, 1, sizeof(*letter) + len);
-    if (letter == NULL) {
+    struct outbox_message *message = NULL;
+    if (box->count < OUTBOX_MAX && len <= MESSAGE_PAYLOAD_MAX)
+        message = heap_alloc_raw(box->heap, 1, sizeof(*message) + len);
+    if (message == NULL) {
         box->dropped++;
         return;
     }
-    letter->to = *to;
-    letter->kind = kind;
-    letter->len = len;
+    message->to = *to;
+    message->kind = kind;
+    message->len = len;
     if (len > 0)
-        memcpy(letter->payload, payload, len);
-    list_push(&box->letters, &letter->item);
+        memcpy(message->payload, payload, len);
+    list_push(&box->messages, &message->item);
     box->count++;
 }
 
-struct outbox_letter *outbox_take(struct outbox *box)
+struct outbox_message *outbox_take(struct outbox *box)
 {
-    if (list_empty(&box->letters))
+    if (list_empty(&box->messages))
         return NULL;
-    struct outbox_letter *letter = container_of(box->letters.next, struct outbox_letter, item);
-    list_remove(&letter->item);
+    struct outbox_message *message = container_of(box->messages.next, struct outbox_message, item);
+    list_remove(&message->item);
     box->count--;
-    return letter;
+    return message;
 }

@@ -6,36 +6,36 @@
 
 #define PPM 1000000u
 
-const char *way_kind_name(enum way_kind kind)
+const char *path_kind_name(enum path_kind kind)
 {
     static const char *const names[] = {"unknown", "same host", "wire", "wireless", "tunnel", "other"};
 
-    return (unsigned)kind < sizeof(names) / sizeof(names[0]) ? names[kind] : names[WAY_UNKNOWN];
+    return (unsigned)kind < sizeof(names) / sizeof(names[0]) ? names[kind] : names[PATH_UNKNOWN];
 }
 
-void topology_reset(struct topology *t, const struct census *census)
+void topology_reset(struct topology *t, const struct view *view)
 {
     memset(t, 0, sizeof(*t));
-    t->instance = census->instance;
-    t->epoch = census->epoch;
-    t->size = census->size;
+    t->instance = view->instance;
+    t->epoch = view->epoch;
+    t->size = view->size;
 }
 
-void topology_follow(struct topology *t, const struct census *old, const struct census *census)
+void topology_follow(struct topology *t, const struct view *old, const struct view *view)
 {
     struct topology before = *t; /* 64 KiB; members may change places in any manner */
-    int was[CENSUS_MEMBERS_MAX];
+    int was[VIEW_MEMBERS_MAX];
 
-    for (int i = 0; i < census->size; i++) {
-        was[i] = census_find(old, &census->members[i].id);
+    for (int i = 0; i < view->size; i++) {
+        was[i] = view_find(old, &view->members[i].id);
         if (was[i] >= before.size)
             was[i] = -1;
     }
-    topology_reset(t, census);
-    for (int i = 0; i < census->size; i++)
-        for (int j = 0; j < census->size; j++)
+    topology_reset(t, view);
+    for (int i = 0; i < view->size; i++)
+        for (int j = 0; j < view->size; j++)
             if (was[i] >= 0 && was[j] >= 0)
-                *topology_way(t, i, j) = *topology_way(&before, was[i], was[j]);
+                *topology_path(t, i, j) = *topology_path(&before, was[i], was[j]);
 }
 
 /* (weight * new + (of - weight) * old) / of; a value that was not known before is the new one. */
@@ -46,7 +46,7 @@ static uint32_t blend(uint32_t old, uint32_t new, uint32_t weight, uint32_t of)
     return (uint32_t)(((uint64_t)weight * new + (uint64_t)(of - weight) * old) / of);
 }
 
-void way_merge(struct way_measure *into, const struct way_measure *sample)
+void path_merge(struct path_measure *into, const struct path_measure *sample)
 {
     if (sample->mbit_x10 > 0) {
         uint32_t quality = (uint32_t)into->quality + (sample->quality > 0 ? sample->quality : 1);
@@ -60,15 +60,16 @@ void way_merge(struct way_measure *into, const struct way_measure *sample)
                              : sample->loss_ppm;
         into->round_trip_us = blend(into->round_trip_us, sample->round_trip_us, 1, 5);
     }
-    if (sample->kind != WAY_UNKNOWN)
+    if (sample->kind != PATH_UNKNOWN)
         into->kind = sample->kind;
 }
 
 /* ---- Bytes ---- */
 
-static bool way_known(const struct way_measure *way)
+static bool path_known(const struct path_measure *path)
 {
-    return way->mbit_x10 || way->round_trip_us || way->loss_ppm || way->kind || way->quality || way->age_s;
+    return path->mbit_x10 || path->round_trip_us || path->loss_ppm || path->kind || path->quality ||
+           path->age_s;
 }
 
 static size_t bits_len(int size)
@@ -84,51 +85,51 @@ static bool bit_get(const uint8_t *bits, size_t at)
 size_t topology_encode(const struct topology *t, void *target, size_t size)
 {
     struct writer w = writer_of(target, size);
-    uint8_t bits[CENSUS_MEMBERS_MAX * CENSUS_MEMBERS_MAX / 8] = {0};
+    uint8_t bits[VIEW_MEMBERS_MAX * VIEW_MEMBERS_MAX / 8] = {0};
     size_t n = (size_t)t->size;
 
     for (size_t at = 0; at < n * n; at++)
-        if (at / n != at % n && way_known(&t->ways[at / n * CENSUS_MEMBERS_MAX + at % n]))
+        if (at / n != at % n && path_known(&t->paths[at / n * VIEW_MEMBERS_MAX + at % n]))
             bits[at / 8] = (uint8_t)(bits[at / 8] | 1u << at % 8);
     put_u64(&w, t->instance);
     put_u64(&w, t->epoch);
     put_u32(&w, (uint32_t)t->size);
     put_bytes(&w, bits, bits_len(t->size));
     for (size_t at = 0; at < n * n; at++) {
-        const struct way_measure *way = &t->ways[at / n * CENSUS_MEMBERS_MAX + at % n];
+        const struct path_measure *path = &t->paths[at / n * VIEW_MEMBERS_MAX + at % n];
         if (!bit_get(bits, at))
             continue;
-        put_u32(&w, way->mbit_x10);
-        put_u32(&w, way->round_trip_us);
-        put_u32(&w, way->loss_ppm);
-        put_u8(&w, way->kind);
-        put_u8(&w, way->quality);
-        put_u16(&w, way->age_s);
+        put_u32(&w, path->mbit_x10);
+        put_u32(&w, path->round_trip_us);
+        put_u32(&w, path->loss_ppm);
+        put_u8(&w, path->kind);
+        put_u8(&w, path->quality);
+        put_u16(&w, path->age_s);
     }
     return w.bad ? 0 : size - (size_t)(w.end - w.at);
 }
 
-static bool way_get(struct reader *r, struct way_measure *way)
+static bool path_get(struct reader *r, struct path_measure *path)
 {
-    way->mbit_x10 = get_u32(r);
-    way->round_trip_us = get_u32(r);
-    way->loss_ppm = get_u32(r);
-    way->kind = get_u8(r);
-    way->quality = get_u8(r);
-    way->age_s = get_u16(r);
-    return !r->bad && way->loss_ppm <= PPM && way->kind <= WAY_OTHER && way_known(way);
+    path->mbit_x10 = get_u32(r);
+    path->round_trip_us = get_u32(r);
+    path->loss_ppm = get_u32(r);
+    path->kind = get_u8(r);
+    path->quality = get_u8(r);
+    path->age_s = get_u16(r);
+    return !r->bad && path->loss_ppm <= PPM && path->kind <= PATH_OTHER && path_known(path);
 }
 
 int topology_decode(struct topology *t, const void *source, size_t len)
 {
     struct reader r = reader_of(source, len);
-    uint8_t bits[CENSUS_MEMBERS_MAX * CENSUS_MEMBERS_MAX / 8];
+    uint8_t bits[VIEW_MEMBERS_MAX * VIEW_MEMBERS_MAX / 8];
 
     memset(t, 0, sizeof(*t));
     t->instance = get_u64(&r);
     t->epoch = get_u64(&r);
     uint32_t size = get_u32(&r);
-    if (r.bad || t->instance == 0 || t->epoch == 0 || size == 0 || size > CENSUS_MEMBERS_MAX)
+    if (r.bad || t->instance == 0 || t->epoch == 0 || size == 0 || size > VIEW_MEMBERS_MAX)
         return HEARTH_PROTOCOL;
     get_bytes(&r, bits, bits_len((int)size));
     if (r.bad)
@@ -137,7 +138,7 @@ int topology_decode(struct topology *t, const void *source, size_t len)
         size_t from = at / size, to = at % size;
         if (!bit_get(bits, at))
             continue;
-        if (from >= size || from == to || !way_get(&r, &t->ways[from * CENSUS_MEMBERS_MAX + to]))
+        if (from >= size || from == to || !path_get(&r, &t->paths[from * VIEW_MEMBERS_MAX + to]))
             return HEARTH_PROTOCOL;
     }
     if (reader_left(&r) > 0)
@@ -157,14 +158,13 @@ struct lines {
 };
 
 /* What leaves a host for each member, or comes from it, by the fastest way. */
-static void host_ways(const struct lines *l, uint64_t host, bool out,
-                      uint32_t best[static CENSUS_MEMBERS_MAX])
+static void host_paths(const struct lines *l, uint64_t host, bool out, uint32_t best[static VIEW_MEMBERS_MAX])
 {
     for (int i = 0; i < l->count; i++) {
         best[i] = 0;
         for (int k = 0; k < l->count; k++) {
             int from = l->members[out ? k : i], to = l->members[out ? i : k];
-            uint32_t speed = l->t->ways[from * CENSUS_MEMBERS_MAX + to].mbit_x10;
+            uint32_t speed = l->t->paths[from * VIEW_MEMBERS_MAX + to].mbit_x10;
             best[i] = l->hosts[k] == host && speed > best[i] ? speed : best[i];
         }
     }
@@ -180,9 +180,9 @@ struct line_speed {
 static struct line_speed one_way(const struct lines *l, uint64_t host, bool out)
 {
     struct line_speed line = {0, 0};
-    uint32_t best[CENSUS_MEMBERS_MAX];
+    uint32_t best[VIEW_MEMBERS_MAX];
 
-    host_ways(l, host, out, best);
+    host_paths(l, host, out, best);
     for (int i = 0; i < l->count; i++) {
         uint32_t speed = 0;
         for (int k = 0; k < l->count; k++)

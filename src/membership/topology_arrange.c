@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The best order of a group. All wishes become one table of costs, the greater ones in the higher bits: leave
- * a site, leave a host, take a way slower than the threshold, the time for a byte. The cheapest way round
- * then leaves each site and each host once, and if one without slow ways is found the threshold can rise:
- * what the last threshold gives is the best bottleneck, and of those the shortest. */
+/* The best order of a group. All requests become one table of costs, the greater ones in the higher bits:
+ * leave a site, leave a host, take a way slower than the threshold, the time for a byte. The cheapest way
+ * round then leaves each site and each host once, and if one without slow ways is found the threshold can
+ * rise: what the last threshold gives is the best bottleneck, and of those the shortest. */
 #include <string.h>
 
+#include "membership/ring_search.h"
 #include "membership/topology_sites.h"
-#include "membership/tour.h"
 
 #define WITHIN_HOST UINT32_MAX          /* faster than all that is measured */
 #define UNMEASURED  UINT32_C(10000)     /* 1 Gbit/s, if nothing at all is known */
@@ -16,22 +16,22 @@
 #define COST_SITE   (UINT64_C(1) << 57)
 #define SHAKES      12 /* for large groups, at each threshold */
 
-struct group {
+struct site_group {
     const struct topology *t;
     const int *members;
     int size, hosts;
-    int host[CENSUS_MEMBERS_MAX]; /* of each member: 0, 1, ... by their lowest member */
-    int site[CENSUS_MEMBERS_MAX]; /* of each member: any numbers */
-    uint32_t speed[CENSUS_MEMBERS_MAX][CENSUS_MEMBERS_MAX];
+    int host[VIEW_MEMBERS_MAX]; /* of each member: 0, 1, ... by their lowest member */
+    int site[VIEW_MEMBERS_MAX]; /* of each member: any numbers */
+    uint32_t speed[VIEW_MEMBERS_MAX][VIEW_MEMBERS_MAX];
 };
 
 /* The way back stands for one that is not measured. */
-static const struct way_measure *way_of(const struct group *g, int from, int to)
+static const struct path_measure *path_of(const struct site_group *g, int from, int to)
 {
-    const struct way_measure *way = &g->t->ways[g->members[from] * CENSUS_MEMBERS_MAX + g->members[to]];
-    const struct way_measure *back = &g->t->ways[g->members[to] * CENSUS_MEMBERS_MAX + g->members[from]];
+    const struct path_measure *path = &g->t->paths[g->members[from] * VIEW_MEMBERS_MAX + g->members[to]];
+    const struct path_measure *back = &g->t->paths[g->members[to] * VIEW_MEMBERS_MAX + g->members[from]];
 
-    return way->mbit_x10 == 0 && back->mbit_x10 > 0 ? back : way;
+    return path->mbit_x10 == 0 && back->mbit_x10 > 0 ? back : path;
 }
 
 static void sort_numbers(uint32_t *numbers, int count) /* Shell's; at most a few thousand */
@@ -48,7 +48,7 @@ static void sort_numbers(uint32_t *numbers, int count) /* Shell's; at most a few
 
 /* ---- What is known ---- */
 
-static void number_hosts(struct group *g, const uint64_t *hosts)
+static void number_hosts(struct site_group *g, const uint64_t *hosts)
 {
     for (int i = 0; i < g->size; i++) {
         int same = 0;
@@ -58,43 +58,43 @@ static void number_hosts(struct group *g, const uint64_t *hosts)
     }
 }
 
-static uint32_t median_speed(const struct group *g)
+static uint32_t median_speed(const struct site_group *g)
 {
-    uint32_t known[CENSUS_MEMBERS_MAX * CENSUS_MEMBERS_MAX];
+    uint32_t known[VIEW_MEMBERS_MAX * VIEW_MEMBERS_MAX];
     int count = 0;
 
     for (int i = 0; i < g->size; i++)
         for (int j = 0; j < g->size; j++)
-            if (g->host[i] != g->host[j] && way_of(g, i, j)->mbit_x10 > 0)
-                known[count++] = way_of(g, i, j)->mbit_x10;
+            if (g->host[i] != g->host[j] && path_of(g, i, j)->mbit_x10 > 0)
+                known[count++] = path_of(g, i, j)->mbit_x10;
     if (count == 0)
         return UNMEASURED;
     sort_numbers(known, count);
     return known[(count - 1) / 2];
 }
 
-static void fill_speeds(struct group *g)
+static void fill_speeds(struct site_group *g)
 {
     uint32_t median = median_speed(g);
 
     for (int i = 0; i < g->size; i++)
         for (int j = 0; j < g->size; j++) {
-            uint32_t measured = way_of(g, i, j)->mbit_x10;
+            uint32_t measured = path_of(g, i, j)->mbit_x10;
             g->speed[i][j] = g->host[i] == g->host[j] ? WITHIN_HOST : measured > 0 ? measured : median;
         }
 }
 
 /* Between hosts the fastest way of their members counts, and of the two directions the slower one. */
-static void fill_sites(struct group *g)
+static void fill_sites(struct site_group *g)
 {
-    struct site_ways each = {.hosts = g->hosts}, both = {.hosts = g->hosts};
-    int site[CENSUS_MEMBERS_MAX];
+    struct site_paths each = {.hosts = g->hosts}, both = {.hosts = g->hosts};
+    int site[VIEW_MEMBERS_MAX];
 
     for (int i = 0; i < g->size; i++)
         for (int j = 0; j < g->size; j++) {
             uint32_t *speed = &each.speed[g->host[i]][g->host[j]];
-            if (g->host[i] != g->host[j] && way_of(g, i, j)->mbit_x10 > *speed)
-                *speed = way_of(g, i, j)->mbit_x10;
+            if (g->host[i] != g->host[j] && path_of(g, i, j)->mbit_x10 > *speed)
+                *speed = path_of(g, i, j)->mbit_x10;
         }
     for (int a = 0; a < g->hosts; a++)
         for (int b = 0; b < g->hosts; b++) {
@@ -108,7 +108,7 @@ static void fill_sites(struct group *g)
 
 /* ---- The search ---- */
 
-static void fill_costs(const struct group *g, uint32_t threshold, struct tour_costs *costs)
+static void fill_costs(const struct site_group *g, uint32_t threshold, struct ring_search_costs *costs)
 {
     costs->size = g->size;
     for (int i = 0; i < g->size; i++)
@@ -122,13 +122,13 @@ static void fill_costs(const struct group *g, uint32_t threshold, struct tour_co
         }
 }
 
-static int slow_ways(uint64_t length)
+static int slow_paths(uint64_t length)
 {
     return (int)(length / COST_SLOW % (COST_HOST / COST_SLOW));
 }
 
 /* Members by site, then host, then index: where every search begins, and what stays if all ways are equal. */
-static void plain_order(const struct group *g, int *order)
+static void plain_order(const struct site_group *g, int *order)
 {
     for (int i = 0; i < g->size; i++) {
         int at = i;
@@ -144,31 +144,31 @@ static void plain_order(const struct group *g, int *order)
 }
 
 /* True: an order without ways slower than the threshold, in `order`. The draws are the same everywhere. */
-static bool search(const struct group *g, uint32_t threshold, int *order)
+static bool search(const struct site_group *g, uint32_t threshold, int *order)
 {
-    struct tour_costs costs;
-    int trial[CENSUS_MEMBERS_MAX];
+    struct ring_search_costs costs;
+    int trial[VIEW_MEMBERS_MAX];
     size_t bytes = (size_t)g->size * sizeof(*order);
     uint64_t draw = threshold;
 
     fill_costs(g, threshold, &costs);
-    if (g->size <= TOUR_EXACT_MAX) {
-        tour_exact(&costs, order);
-        return slow_ways(tour_length(&costs, order)) == 0;
+    if (g->size <= RING_SEARCH_EXACT_MAX) {
+        ring_search_exact(&costs, order);
+        return slow_paths(ring_search_length(&costs, order)) == 0;
     }
-    tour_better(&costs, order);
-    for (int i = 0; i < SHAKES && slow_ways(tour_length(&costs, order)) > 0; i++) {
+    ring_search_better(&costs, order);
+    for (int i = 0; i < SHAKES && slow_paths(ring_search_length(&costs, order)) > 0; i++) {
         draw = draw * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
         memcpy(trial, order, bytes);
-        tour_shake(trial, g->size, draw >> 32);
-        tour_better(&costs, trial);
-        if (tour_length(&costs, trial) < tour_length(&costs, order))
+        ring_search_shake(trial, g->size, draw >> 32);
+        ring_search_better(&costs, trial);
+        if (ring_search_length(&costs, trial) < ring_search_length(&costs, order))
             memcpy(order, trial, bytes);
     }
-    return slow_ways(tour_length(&costs, order)) == 0;
+    return slow_paths(ring_search_length(&costs, order)) == 0;
 }
 
-static int different_speeds(const struct group *g, uint32_t *speeds)
+static int different_speeds(const struct site_group *g, uint32_t *speeds)
 {
     int count = 0, kept = 0;
 
@@ -183,10 +183,10 @@ static int different_speeds(const struct group *g, uint32_t *speeds)
     return kept;
 }
 
-static void best_order(const struct group *g, int *order)
+static void best_order(const struct site_group *g, int *order)
 {
-    uint32_t speeds[CENSUS_MEMBERS_MAX * CENSUS_MEMBERS_MAX];
-    int trial[CENSUS_MEMBERS_MAX];
+    uint32_t speeds[VIEW_MEMBERS_MAX * VIEW_MEMBERS_MAX];
+    int trial[VIEW_MEMBERS_MAX];
     int low = 0, high = different_speeds(g, speeds); /* low can be had, high cannot */
 
     plain_order(g, order);
@@ -208,7 +208,7 @@ static void best_order(const struct group *g, int *order)
 /* ---- The result ---- */
 
 /* The number of members of each one's site, in any order of numbers. */
-static int site_size(const struct group *g, int member)
+static int site_size(const struct site_group *g, int member)
 {
     int count = 0;
 
@@ -219,7 +219,7 @@ static int site_size(const struct group *g, int member)
 
 /* Where the order begins: with the largest site (of equal ones that of the lowest member), at its first
  * member. If all are one site: at the first member of the lowest one's host. */
-static int first_place(const struct group *g, const int *order)
+static int first_place(const struct site_group *g, const int *order)
 {
     const int *block = g->site;
     int lowest = 0, n = g->size;
@@ -253,19 +253,19 @@ static void larger(uint32_t *largest, uint32_t us)
 }
 
 /* Both directions measure the same. What is longer has waited in a line that was full. */
-static void shorter_trip(const struct group *g, int a, int b, uint32_t *us)
+static void shorter_trip(const struct site_group *g, int a, int b, uint32_t *us)
 {
     const int m[2] = {g->members[a], g->members[b]};
 
     for (int k = 0; k < 2; k++) {
-        uint32_t seen = g->t->ways[m[k] * CENSUS_MEMBERS_MAX + m[1 - k]].round_trip_us;
+        uint32_t seen = g->t->paths[m[k] * VIEW_MEMBERS_MAX + m[1 - k]].round_trip_us;
         if (seen > 0 && (*us == 0 || seen < *us))
             *us = seen;
     }
 }
 
 /* No way is longer than that over a third member. */
-static uint32_t trip_inside(const struct group *g, int from, int to)
+static uint32_t trip_inside(const struct site_group *g, int from, int to)
 {
     uint32_t us = 0;
 
@@ -281,7 +281,7 @@ static uint32_t trip_inside(const struct group *g, int from, int to)
 }
 
 /* Between two sites all ways lead over the same line. */
-static uint32_t trip_between(const struct group *g, int from, int to)
+static uint32_t trip_between(const struct site_group *g, int from, int to)
 {
     uint32_t us = 0;
 
@@ -296,40 +296,40 @@ static uint32_t trip_between(const struct group *g, int from, int to)
 
 /* What is said of ways like these, inside of sites or between them: of the ring's own ones none may be
  * measured yet. */
-static void describe_like(const struct group *g, bool inside, uint32_t *mbit_x10)
+static void describe_like(const struct site_group *g, bool inside, uint32_t *mbit_x10)
 {
     if (*mbit_x10 > 0)
         return;
     for (int i = 0; i < g->size; i++)
         for (int j = 0; j < g->size; j++)
             if (g->host[i] != g->host[j] && (g->site[i] == g->site[j]) == inside)
-                slower(mbit_x10, way_of(g, i, j)->mbit_x10);
+                slower(mbit_x10, path_of(g, i, j)->mbit_x10);
 }
 
-static void describe_ways(const struct group *g, struct arrangement *out)
+static void describe_paths(const struct site_group *g, struct ring_order *out)
 {
     for (int i = 0; i < out->size; i++) {
         int next = (i + 1) % out->size, from = out->order[i], to = out->order[next];
-        const struct way_measure *way = way_of(g, from, to);
+        const struct path_measure *path = path_of(g, from, to);
         bool inside = out->site[i] == out->site[next];
         if (g->host[from] == g->host[to])
             continue;
-        slower(inside ? &out->inside_mbit_x10 : &out->across_mbit_x10, way->mbit_x10);
+        slower(inside ? &out->inside_mbit_x10 : &out->across_mbit_x10, path->mbit_x10);
         larger(inside ? &out->inside_us : &out->across_us, trip_between(g, from, to));
     }
     describe_like(g, true, &out->inside_mbit_x10);
     describe_like(g, false, &out->across_mbit_x10);
 }
 
-static void study(struct group *g, const uint64_t *hosts)
+static void study(struct site_group *g, const uint64_t *hosts)
 {
     number_hosts(g, hosts);
     fill_speeds(g);
     fill_sites(g);
 }
 
-/* The arrangement that goes round in this order. */
-static void describe(const struct group *g, const int *order, struct arrangement *out)
+/* The ring order that goes round in this order. */
+static void describe(const struct site_group *g, const int *order, struct ring_order *out)
 {
     int first = first_place(g, order);
 
@@ -341,14 +341,14 @@ static void describe(const struct group *g, const int *order, struct arrangement
             out->sites++;
         out->site[i] = out->sites - 1;
     }
-    describe_ways(g, out);
+    describe_paths(g, out);
 }
 
 void topology_arrange(const struct topology *t, const int *members, const uint64_t *hosts, int count,
-                      struct arrangement *out)
+                      struct ring_order *out)
 {
-    struct group g = {.t = t, .members = members, .size = count};
-    int order[CENSUS_MEMBERS_MAX] = {0};
+    struct site_group g = {.t = t, .members = members, .size = count};
+    int order[VIEW_MEMBERS_MAX] = {0};
 
     memset(out, 0, sizeof(*out));
     if (count == 0)
@@ -360,11 +360,11 @@ void topology_arrange(const struct topology *t, const int *members, const uint64
 
 /* ---- Another order ---- */
 
-static bool any_measured(const struct group *g)
+static bool any_measured(const struct site_group *g)
 {
     for (int i = 0; i < g->size; i++)
         for (int j = 0; j < g->size; j++)
-            if (g->host[i] != g->host[j] && way_of(g, i, j)->mbit_x10 > 0)
+            if (g->host[i] != g->host[j] && path_of(g, i, j)->mbit_x10 > 0)
                 return true;
     return false;
 }
@@ -375,7 +375,7 @@ struct merits {
     uint32_t slowest;
 };
 
-static struct merits merits_of(const struct group *g, const int *order)
+static struct merits merits_of(const struct site_group *g, const int *order)
 {
     struct merits m = {.slowest = WITHIN_HOST};
 
@@ -398,10 +398,10 @@ static bool clearly_better(const struct merits *a, const struct merits *b)
 }
 
 bool topology_rearrange(const struct topology *t, const int *members, const uint64_t *hosts, int count,
-                        const int *now, struct arrangement *out)
+                        const int *now, struct ring_order *out)
 {
-    struct group g = {.t = t, .members = members, .size = count};
-    int order[CENSUS_MEMBERS_MAX] = {0};
+    struct site_group g = {.t = t, .members = members, .size = count};
+    int order[VIEW_MEMBERS_MAX] = {0};
 
     study(&g, hosts);
     if (!any_measured(&g))
@@ -414,7 +414,7 @@ bool topology_rearrange(const struct topology *t, const int *members, const uint
 
 uint32_t topology_bottleneck(const struct topology *t, const int *order, int count)
 {
-    struct group g = {.t = t, .members = order, .size = count};
+    struct site_group g = {.t = t, .members = order, .size = count};
     uint32_t slowest = WITHIN_HOST;
 
     for (int i = 0; i < count;
@@ -422,10 +422,10 @@ uint32_t topology_bottleneck(const struct topology *t, const int *order, int cou
         g.host[i] = i;
     uint32_t median = median_speed(&g);
     for (int i = 0; i < count && count > 1; i++) {
-        const struct way_measure *way = way_of(&g, i, (i + 1) % count);
-        uint32_t speed = way->kind == WAY_SAME_HOST ? WITHIN_HOST
-                         : way->mbit_x10 > 0        ? way->mbit_x10
-                                                    : median;
+        const struct path_measure *path = path_of(&g, i, (i + 1) % count);
+        uint32_t speed = path->kind == PATH_SAME_HOST ? WITHIN_HOST
+                         : path->mbit_x10 > 0         ? path->mbit_x10
+                                                      : median;
         slowest = speed < slowest ? speed : slowest;
     }
     return slowest;

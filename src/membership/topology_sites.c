@@ -30,15 +30,15 @@ static void join(int *parent, int a, int b)
 }
 
 /* Prim's algorithm, begun anew wherever measured ways do not reach; `tree` gets a number for each host. */
-static int spanning_forest(const struct site_ways *ways, struct edge *edges, int *tree)
+static int spanning_forest(const struct site_paths *paths, struct edge *edges, int *tree)
 {
-    uint32_t best[CENSUS_MEMBERS_MAX] = {0};
-    int from[CENSUS_MEMBERS_MAX], count = 0;
-    bool in[CENSUS_MEMBERS_MAX] = {false};
+    uint32_t best[VIEW_MEMBERS_MAX] = {0};
+    int from[VIEW_MEMBERS_MAX], count = 0;
+    bool in[VIEW_MEMBERS_MAX] = {false};
 
-    for (int round = 0; round < ways->hosts; round++) {
+    for (int round = 0; round < paths->hosts; round++) {
         int next = -1;
-        for (int h = 0; h < ways->hosts; h++)
+        for (int h = 0; h < paths->hosts; h++)
             if (!in[h] && (next < 0 || best[h] > best[next]))
                 next = h;
         in[next] = true;
@@ -47,9 +47,9 @@ static int spanning_forest(const struct site_ways *ways, struct edge *edges, int
             edges[count++] = (struct edge){from[next], next, best[next]};
             tree[next] = tree[from[next]];
         }
-        for (int h = 0; h < ways->hosts; h++)
-            if (!in[h] && ways->speed[next][h] > best[h]) {
-                best[h] = ways->speed[next][h];
+        for (int h = 0; h < paths->hosts; h++)
+            if (!in[h] && paths->speed[next][h] > best[h]) {
+                best[h] = paths->speed[next][h];
                 from[h] = next;
             }
     }
@@ -90,25 +90,25 @@ static int hosts_under(const int *parent, int hosts, int root)
     return count;
 }
 
-void topology_sites(const struct site_ways *ways, int *site)
+void topology_sites(const struct site_paths *paths, int *site)
 {
-    struct edge edges[CENSUS_MEMBERS_MAX];
-    int parent[CENSUS_MEMBERS_MAX], tree[CENSUS_MEMBERS_MAX], largest = 0;
-    int count = spanning_forest(ways, edges, tree);
+    struct edge edges[VIEW_MEMBERS_MAX];
+    int parent[VIEW_MEMBERS_MAX], tree[VIEW_MEMBERS_MAX], largest = 0;
+    int count = spanning_forest(paths, edges, tree);
 
-    for (int h = 0; h < ways->hosts; h++)
+    for (int h = 0; h < paths->hosts; h++)
         parent[h] = h;
     sort_fastest_first(edges, count);
     int kept = kept_edges(edges, count);
     for (int e = 0; e < kept; e++)
         join(parent, edges[e].a, edges[e].b);
-    for (int h = 1; h < ways->hosts; h++)
-        if (hosts_under(parent, ways->hosts, h) > hosts_under(parent, ways->hosts, largest))
+    for (int h = 1; h < paths->hosts; h++)
+        if (hosts_under(parent, paths->hosts, h) > hosts_under(parent, paths->hosts, largest))
             largest = h;
     /* Where nothing was measured between two parts, nothing says that they are far from each other. */
-    for (int h = 0; h < ways->hosts; h++)
+    for (int h = 0; h < paths->hosts; h++)
         if (tree[h] == h && tree[largest] != h)
             join(parent, h, largest);
-    for (int h = 0; h < ways->hosts; h++)
+    for (int h = 0; h < paths->hosts; h++)
         site[h] = find_root(parent, h);
 }

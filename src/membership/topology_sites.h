@@ -6,12 +6,12 @@
 #include "membership/topology.h"
 
 /* What ways between hosts carry, tenths of Mbit/s, the same in both directions; 0: not measured. */
-struct site_ways {
+struct site_paths {
     int hosts;
-    uint32_t speed[CENSUS_MEMBERS_MAX][CENSUS_MEMBERS_MAX];
+    uint32_t speed[VIEW_MEMBERS_MAX][VIEW_MEMBERS_MAX];
 };
 
 /* site[host]: the lowest host of its site. */
-void topology_sites(const struct site_ways *ways, int *site);
+void topology_sites(const struct site_paths *paths, int *site);
 
 #endif

@@ -89,12 +89,12 @@ void metrics_skew(struct metrics *m, int peer, uint64_t late_ns)
 
 /* ---- Text --------------------------------------------------------------------------------------------- */
 
-struct text {
+struct metrics_text {
     char *at;
     size_t size, len; /* len: of the whole text, also of what did not fit */
 };
 
-__attribute__((format(printf, 2, 3))) static void text_add(struct text *t, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void text_add(struct metrics_text *t, const char *format, ...)
 {
     bool room = t->len < t->size;
     va_list args;
@@ -105,19 +105,20 @@ __attribute__((format(printf, 2, 3))) static void text_add(struct text *t, const
     t->len += len > 0 ? (size_t)len : 0;
 }
 
-static void text_family(struct text *t, const char *name, const char *type, const char *help)
+static void text_family(struct metrics_text *t, const char *name, const char *type, const char *help)
 {
     text_add(t, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void text_single(struct text *t, const char *name, const char *type, const char *help, uint64_t value)
+static void text_single(struct metrics_text *t, const char *name, const char *type, const char *help,
+                        uint64_t value)
 {
     text_family(t, name, type, help);
     text_add(t, "%s %" PRIu64 "\n", name, value);
 }
 
 /* A label's value, with the three characters escaped that the format asks for. */
-static void text_label(struct text *t, const char *value)
+static void text_label(struct metrics_text *t, const char *value)
 {
     for (; *value; value++) {
         if (*value == '\n')
@@ -129,7 +130,7 @@ static void text_label(struct text *t, const char *value)
     }
 }
 
-static void text_kind(struct text *t, const char *name, const char *kind)
+static void text_kind(struct metrics_text *t, const char *name, const char *kind)
 {
     text_add(t, "%s{kind=\"", name);
     text_label(t, kind);
@@ -150,7 +151,7 @@ static uint64_t kind_value(const struct metrics *m, int kind, enum kind_counter 
     return 0;
 }
 
-static void text_kinds(struct text *t, const struct metrics *m, const char *const *kind_names)
+static void text_kinds(struct metrics_text *t, const struct metrics *m, const char *const *kind_names)
 {
     static const struct {
         const char *name, *help;
@@ -170,7 +171,7 @@ static void text_kinds(struct text *t, const struct metrics *m, const char *cons
     }
 }
 
-static void text_histogram(struct text *t, const struct histogram *h, const char *kind)
+static void text_histogram(struct metrics_text *t, const struct histogram *h, const char *kind)
 {
     uint64_t bucket[METRICS_BUCKETS];
     uint64_t count = histogram_read(h, bucket), sum_us = read_counter(&h->sum), below = 0;
@@ -191,7 +192,7 @@ static void text_histogram(struct text *t, const struct histogram *h, const char
 }
 
 /* Kinds that never ran are left out: 34 lines of zeros each tell nobody anything. */
-static void text_durations(struct text *t, const struct metrics *m, const char *const *kind_names)
+static void text_durations(struct metrics_text *t, const struct metrics *m, const char *const *kind_names)
 {
     text_family(t, "hearth_operation_duration_seconds", "histogram", "Time from the call to the end.");
     for (int kind = 0; kind < METRICS_KINDS; kind++)
@@ -199,7 +200,7 @@ static void text_durations(struct text *t, const struct metrics *m, const char *
             text_histogram(t, &m->kind[kind].duration_us, kind_names[kind]);
 }
 
-static void text_links(struct text *t, const struct metrics *m)
+static void text_links(struct metrics_text *t, const struct metrics *m)
 {
     text_single(t, "hearth_sent_frames_total", "counter", "Frames sent.", read_counter(&m->frames_sent));
     text_single(t, "hearth_sent_bytes_total", "counter", "Bytes sent, frame headers included.",
@@ -214,13 +215,14 @@ static void text_links(struct text *t, const struct metrics *m)
                 read_counter(&m->frames_late));
 }
 
-static void text_seconds(struct text *t, const char *name, const char *type, const char *help, uint64_t ns)
+static void text_seconds(struct metrics_text *t, const char *name, const char *type, const char *help,
+                         uint64_t ns)
 {
     text_family(t, name, type, help);
     text_add(t, "%s %" PRIu64 ".%09" PRIu64 "\n", name, ns / NS_PER_S, ns % NS_PER_S);
 }
 
-static void text_compression(struct text *t, const struct metrics *m)
+static void text_compression(struct metrics_text *t, const struct metrics *m)
 {
     uint64_t plain = read_counter(&m->compression.plain_bytes);
     uint64_t sent = read_counter(&m->compression.sent_bytes);
@@ -238,7 +240,7 @@ static void text_compression(struct text *t, const struct metrics *m)
 }
 
 /* One line a peer of a number of nanoseconds that stands at this place of struct metrics_peer. */
-static void text_peers(struct text *t, const struct metrics *m, const char *name, const char *type,
+static void text_peers(struct metrics_text *t, const struct metrics *m, const char *name, const char *type,
                        const char *help, size_t place)
 {
     text_family(t, name, type, help);
@@ -249,7 +251,7 @@ static void text_peers(struct text *t, const struct metrics *m, const char *name
     }
 }
 
-static void text_waits(struct text *t, const struct metrics *m)
+static void text_waits(struct metrics_text *t, const struct metrics *m)
 {
     text_peers(t, m, "hearth_peer_wait_seconds_total", "counter",
                "Time with nothing to do but wait for this peer.", offsetof(struct metrics_peer, waited_ns));
@@ -268,7 +270,7 @@ static void text_waits(struct text *t, const struct metrics *m)
                  read_counter(&m->peer[peer].busy_bytes));
 }
 
-static void text_memory(struct text *t, const struct heap *heap)
+static void text_memory(struct metrics_text *t, const struct heap *heap)
 {
     text_single(t, "hearth_memory_bytes", "gauge", "Memory in use, user buffers aside.",
                 read_counter(&heap->bytes));
@@ -284,7 +286,7 @@ static void text_memory(struct text *t, const struct heap *heap)
 size_t metrics_text(const struct metrics *m, const struct heap *heap, const char *const *kind_names,
                     char *text, size_t size)
 {
-    struct text t = {.at = text, .size = size};
+    struct metrics_text t = {.at = text, .size = size};
 
     if (size > 0)
         text[0] = '\0';

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hearth_adapt: a formed group goes on with what has been measured since it was formed.
  *
- *   record  rank 0 asks its home for the best arrangement of the members, and broadcasts it
+ *   record  rank 0 asks its cluster for the best ring order of the members, and broadcasts it
  *   vote    each says whether it can adopt it: all do, or nobody does
  *
  * Plans must be the same everywhere, so whoever has voted for it and hears no result cannot go on: the group
@@ -12,14 +12,14 @@
 #include <string.h>
 
 #include "core/derived_id.h"
-#include "core/paper.h"
+#include "core/text_buf.h"
 #include "node/call.h"
-#include "node/footing.h"
-#include "node/residence.h"
+#include "node/cluster_groups.h"
+#include "node/path_costs.h"
 
 enum adapt_tag { TAG_RECORD, TAG_VOTE };
 
-enum vote { VOTE_GOOD, VOTE_BUSY, VOTE_WRONG, VOTE_FAILED, VOTES };
+enum adapt_vote { VOTE_GOOD, VOTE_BUSY, VOTE_WRONG, VOTE_FAILED, VOTES };
 
 static bool in_flight(hearth_group *group)
 {
@@ -37,11 +37,11 @@ static uint64_t adapt_tag(hearth_group *group, enum adapt_tag what)
 
 /* ---- the record ---- */
 
-static enum vote take_record(hearth_group *group, const struct arrangement *wanted, struct arrangement *out,
-                             struct error *error)
+static enum adapt_vote take_record(hearth_group *group, const struct ring_order *wanted,
+                                   struct ring_order *out, struct error *error)
 {
-    static const struct arrangement nothing_new = {.size = 0};
-    uint8_t record[ARRANGEMENT_LEN] = {0};
+    static const struct ring_order nothing_new = {.size = 0};
+    uint8_t record[RING_ORDER_LEN] = {0};
     struct hearth_opts opts;
     struct call call = {.kind = PLAN_BROADCAST,
                         .source = record,
@@ -52,7 +52,7 @@ static enum vote take_record(hearth_group *group, const struct arrangement *want
     hearth_opts_init(&opts);
     opts.tag = adapt_tag(group, TAG_RECORD);
     if (hearth_rank(group) == 0)
-        arrangement_encode(wanted != NULL && !busy ? wanted : &nothing_new, record);
+        ring_order_encode(wanted != NULL && !busy ? wanted : &nothing_new, record);
     if (call_run(group, &call, &opts) != HEARTH_OK) {
         *error = *error_last();
         return VOTE_FAILED;
@@ -62,9 +62,9 @@ static enum vote take_record(hearth_group *group, const struct arrangement *want
                   "adapt: operations of this group are in flight here: wait for them first");
         return VOTE_BUSY;
     }
-    if (arrangement_decode(out, record, hearth_size(group)) == HEARTH_OK)
+    if (ring_order_decode(out, record, hearth_size(group)) == HEARTH_OK)
         return VOTE_GOOD;
-    error_set(error, HEARTH_PROTOCOL, 0, "adapt: rank 0 sent an arrangement that is none of %d members",
+    error_set(error, HEARTH_PROTOCOL, 0, "adapt: rank 0 sent an ring order that is none of %d members",
               hearth_size(group));
     return VOTE_WRONG;
 }
@@ -97,9 +97,9 @@ static int leave_group(hearth_group *group, const char *what, struct error *erro
     return error->status;
 }
 
-static int cast_vote(hearth_group *group, enum vote vote, struct error *error)
+static int cast_vote(hearth_group *group, enum adapt_vote vote, struct error *error)
 {
-    uint8_t own = (uint8_t)vote, votes[CENSUS_MEMBERS_MAX];
+    uint8_t own = (uint8_t)vote, votes[VIEW_MEMBERS_MAX];
     struct hearth_opts opts;
     struct call call = {
         .kind = PLAN_ALL_GATHER, .source = &own, .target = votes, .count = 1, .dtype = HEARTH_U8};
@@ -113,17 +113,17 @@ static int cast_vote(hearth_group *group, enum vote vote, struct error *error)
     return judge(votes, hearth_size(group), error);
 }
 
-int adapt_together(hearth_group *group, const struct arrangement *wanted, struct arrangement *adopted,
+int adapt_together(hearth_group *group, const struct ring_order *wanted, struct ring_order *adopted,
                    struct error *error)
 {
-    enum vote vote = take_record(group, wanted, adopted, error);
+    enum adapt_vote vote = take_record(group, wanted, adopted, error);
     int status = cast_vote(group, vote, error);
-    if (status == HEARTH_OK && adopted->size > 0 && !footing_adopt(group, adopted))
+    if (status == HEARTH_OK && adopted->size > 0 && !path_costs_adopt(group, adopted))
         status = leave_group(group, "another thread called something on it meanwhile", error);
     return status;
 }
 
-/* ---- asking the home ---- */
+/* ---- asking the cluster ---- */
 
 /* By place in a ring. */
 static void order_now(const hearth_group *group, int *order)
@@ -133,29 +133,29 @@ static void order_now(const hearth_group *group, int *order)
         order[i] = own != NULL ? own[i] : i;
 }
 
-static bool ask_home(const hearth_group *group, struct arrangement *out)
+static bool ask_cluster(const hearth_group *group, struct ring_order *out)
 {
-    const struct formed *f = group->node->formed;
-    struct identity members[CENSUS_MEMBERS_MAX];
-    int now[CENSUS_MEMBERS_MAX], size = hearth_size(group);
+    const struct cluster_group *f = group->node->cluster_group;
+    struct identity members[VIEW_MEMBERS_MAX];
+    int now[VIEW_MEMBERS_MAX], size = hearth_size(group);
     for (int i = 0; i < size; i++)
-        members[i] = f->formation.members[group_member(group->group, i)];
+        members[i] = f->spec.members[group_member(group->group, i)];
     order_now(group, now);
-    return home_arrange(f->residence->home, members, size, now, out);
+    return cluster_arrange(f->cluster_groups->cluster, members, size, now, out);
 }
 
-static void put_order(struct paper *paper, const int *order, int size)
+static void put_order(struct text_buf *buf, const int *order, int size)
 {
     for (int i = 0; i < size; i++)
-        paper_print(paper, "%s%d", i > 0 ? " " : "", order[i]);
+        text_buf_print(buf, "%s%d", i > 0 ? " " : "", order[i]);
 }
 
-static void tell(const hearth_group *group, const int *before, const struct arrangement *a)
+static void tell(const hearth_group *group, const int *before, const struct ring_order *a)
 {
     char old[256], new[256];
-    struct paper was = paper_of(old, sizeof old), is = paper_of(new, sizeof new);
+    struct text_buf was = text_buf_of(old, sizeof old), is = text_buf_of(new, sizeof new);
     struct log log = node_log(group->node);
-    int now[CENSUS_MEMBERS_MAX];
+    int now[VIEW_MEMBERS_MAX];
     order_now(group, now);
     if (memcmp(before, now, (size_t)a->size * sizeof *now) == 0)
         return;
@@ -163,23 +163,23 @@ static void tell(const hearth_group *group, const int *before, const struct arra
     put_order(&is, now, a->size);
     log_write(&log, HEARTH_LOG_INFO, "HEARTH-ADAPTED",
               "rings of \"%s\" go round by ranks %s instead of %s; sites: %d, slowest way %.1f Mbit/s",
-              group->node->formed->formation.job, new, old, a->sites,
+              group->node->cluster_group->spec.job, new, old, a->sites,
               (a->sites > 1 ? a->across_mbit_x10 : a->inside_mbit_x10) / 10.0);
 }
 
 int hearth_adapt(hearth_group *group)
 {
     struct error why;
-    struct arrangement wanted, adopted;
-    int before[CENSUS_MEMBERS_MAX];
+    struct ring_order wanted, adopted;
+    int before[VIEW_MEMBERS_MAX];
     if (group == NULL)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "adapt: group is NULL");
     if (node_forked(group->node))
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "adapt: %s", hearth_strerror(HEARTH_FORKED));
-    struct formed *f = group->node->formed;
+    struct cluster_group *f = group->node->cluster_group;
     if (f == NULL || hearth_size(group) == 1)
         return HEARTH_OK;
-    bool asks = hearth_rank(group) == 0 && ask_home(group, &wanted);
+    bool asks = hearth_rank(group) == 0 && ask_cluster(group, &wanted);
     order_now(group, before);
     int status = adapt_together(group, asks ? &wanted : NULL, &adopted, &why);
     if (status != HEARTH_OK) {
@@ -188,7 +188,7 @@ int hearth_adapt(hearth_group *group)
     }
     if (adopted.size > 0) {
         tell(group, before, &adopted);
-        residence_arranged(f, group, &adopted);
+        cluster_groups_arranged(f, group, &adopted);
     }
     return HEARTH_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Members of a formed group adopt another arrangement, all at the same place. */
+/* Members of a formed group adopt another ring order, all at the same place. */
 #ifndef NODE_ADAPT_H
 #define NODE_ADAPT_H
 
@@ -9,7 +9,7 @@
 /* Collective. `wanted`: what rank 0 proposes; NULL: nothing new, or this is another rank. HEARTH_OK: all have
  * adopted it, or there was nothing new (*adopted has size 0). Else nobody has; only if a member cannot know
  * that, the members of its node end with HEARTH_VIEW_CHANGED. */
-int MUST_CHECK adapt_together(hearth_group *group, const struct arrangement *wanted,
-                              struct arrangement *adopted, struct error *error);
+int MUST_CHECK adapt_together(hearth_group *group, const struct ring_order *wanted,
+                              struct ring_order *adopted, struct error *error);
 
 #endif

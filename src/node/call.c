@@ -9,7 +9,7 @@
 #define FLAGS_KNOWN ((uint32_t)(HEARTH_RESTORE | HEARTH_ORDER_RANK))
 
 /* A stretch of user memory. */
-struct region {
+struct call_region {
     const uint8_t *at;
     size_t len;
 };
@@ -84,8 +84,8 @@ static bool bytes_of(const size_t *counts, size_t times, size_t count, size_t el
 }
 
 /* What the call reads and writes here, in bytes: all parts or one's own, as the collective has it. */
-static bool regions_of(const struct call *call, int rank, int size, struct region *source,
-                       struct region *target)
+static bool regions_of(const struct call *call, int rank, int size, struct call_region *source,
+                       struct call_region *target)
 {
     size_t element = dtype_size(call->dtype), all = (size_t)size;
     bool root = rank == call->root;
@@ -121,8 +121,8 @@ static bool regions_of(const struct call *call, int rank, int size, struct regio
         own_out = in_counts[rank];
     if (call->kind == PLAN_ALL_GATHER && out_counts != NULL)
         own_in = out_counts[rank];
-    *source = (struct region){.at = call->source};
-    *target = (struct region){.at = call->target};
+    *source = (struct call_region){.at = call->source};
+    *target = (struct call_region){.at = call->target};
     return bytes_of(in == all ? in_counts : NULL, in, own_in, element, &source->len) &&
            bytes_of(out == all ? out_counts : NULL, out, own_out, element, &target->len);
 }
@@ -139,8 +139,8 @@ static size_t own_offset(const struct call *call, const size_t *counts, int rank
 }
 
 /* In place: the source is where one's own part lands in the target, or the other way round. */
-static bool is_in_place(const struct call *call, int rank, const struct region *source,
-                        const struct region *target)
+static bool is_in_place(const struct call *call, int rank, const struct call_region *source,
+                        const struct call_region *target)
 {
     switch (call->kind) {
     case PLAN_REDUCE_SCATTER:
@@ -154,7 +154,7 @@ static bool is_in_place(const struct call *call, int rank, const struct region *
     }
 }
 
-static bool overlap(const struct region *a, const struct region *b)
+static bool overlap(const struct call_region *a, const struct call_region *b)
 {
     return a->len > 0 && b->len > 0 && (uintptr_t)a->at < (uintptr_t)b->at + b->len &&
            (uintptr_t)b->at < (uintptr_t)a->at + a->len;
@@ -162,7 +162,7 @@ static bool overlap(const struct region *a, const struct region *b)
 
 static int buffers_check(struct call *call, int rank, int size)
 {
-    struct region source, target;
+    struct call_region source, target;
     if (!regions_of(call, rank, size, &source, &target))
         return bad(call, HEARTH_INVALID, "the buffers would hold 2^63 bytes or more");
     if (source.len > 0 && source.at == NULL)

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "compress/codec.h"
-#include "membership/census.h"
 #include "membership/health.h"
+#include "membership/view.h"
 #include "node/launch.h"
 #include "node/node.h"
 #include "os/host.h"
@@ -280,7 +280,7 @@ static int read_home(struct hearth_config *c)
 {
     uint64_t peers = c->min_peers, forming = (uint64_t)c->form_timeout_ms;
     const struct variable variables[] = {
-        {"HEARTH_MIN_PEERS", false, 0, CENSUS_MEMBERS_MAX - 1, &peers},
+        {"HEARTH_MIN_PEERS", false, 0, VIEW_MEMBERS_MAX - 1, &peers},
         {"HEARTH_FORM_TIMEOUT_MS", false, 1, (uint64_t)TIMEOUT_MS_MAX, &forming},
     };
     const char *discover = getenv("HEARTH_DISCOVER"), *health = getenv("HEARTH_HEALTH");
@@ -449,7 +449,7 @@ int config_check(const struct hearth_config *c, struct error *error)
         {"connect_timeout_ms", (uint64_t)c->connect_timeout_ms, 1, (uint64_t)TIMEOUT_MS_MAX},
         {"connect_retries", c->connect_retries, 0, RETRIES_MAX},
         {"peer_timeout_ms", (uint64_t)c->peer_timeout_ms, PEER_TIMEOUT_MIN, (uint64_t)TIMEOUT_MS_MAX},
-        {"min_peers", c->min_peers, 0, CENSUS_MEMBERS_MAX - 1},
+        {"min_peers", c->min_peers, 0, VIEW_MEMBERS_MAX - 1},
         {"form_timeout_ms", (uint64_t)c->form_timeout_ms, 1, (uint64_t)TIMEOUT_MS_MAX},
         {"compressed_allreduce_max_bytes", c->compressed_allreduce_max_bytes, 0, SIZE_MAX / 2},
         {"compress_threads", c->compress_threads, 1, THREADS_MAX},

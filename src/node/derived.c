@@ -5,7 +5,7 @@
 #include "core/derived_id.h"
 #include "core/hash.h"
 #include "node/call.h"
-#include "node/residence.h"
+#include "node/cluster_groups.h"
 
 int hearth_rank(const hearth_group *group)
 {
@@ -32,14 +32,16 @@ static size_t own_metrics(hearth_node *node, char *buffer, size_t size)
 }
 
 /* A node of a home cluster works in the group that it formed last; beside that, what the cluster is like. */
-static size_t home_and_work(struct residence *r, char *buffer, size_t size)
+static size_t cluster_and_work(struct cluster_groups *r, char *buffer, size_t size)
 {
     mutex_lock(&r->lock);
-    struct formed *last = list_empty(&r->formed) ? NULL : container_of(r->formed.prev, struct formed, item);
+    struct cluster_group *last = list_empty(&r->cluster_group)
+                                     ? NULL
+                                     : container_of(r->cluster_group.prev, struct cluster_group, item);
     size_t len = own_metrics(last != NULL ? last->inner : r->node, buffer, size);
     mutex_unlock(&r->lock);
     bool room = len < size;
-    return len + (size_t)home_metrics(r->home, room ? buffer + len : NULL, room ? size - len : 0);
+    return len + (size_t)cluster_metrics(r->cluster, room ? buffer + len : NULL, room ? size - len : 0);
 }
 
 int64_t hearth_metrics_text(hearth_node *node, char *buffer, size_t size)
@@ -49,8 +51,8 @@ int64_t hearth_metrics_text(hearth_node *node, char *buffer, size_t size)
     if (node_forked(node))
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "metrics_text: %s",
                          hearth_strerror(HEARTH_FORKED));
-    return (int64_t)(node->residence != NULL ? home_and_work(node->residence, buffer, size)
-                                             : own_metrics(node, buffer, size));
+    return (int64_t)(node->cluster_groups != NULL ? cluster_and_work(node->cluster_groups, buffer, size)
+                                                  : own_metrics(node, buffer, size));
 }
 
 int hearth_traffic(hearth_group *group, uint64_t *sent, uint64_t *received)
@@ -68,17 +70,17 @@ int hearth_traffic(hearth_group *group, uint64_t *sent, uint64_t *received)
 /* ---- split ---- */
 
 /* What a member says in a split. */
-struct wish {
+struct split_key {
     int64_t color, key;
     uint64_t splits; /* how many it has seen */
 };
 
-/* All members' wishes; the array is the node's heap's. */
-static int wishes_gather(hearth_group *group, const struct wish *own, const struct hearth_opts *opts,
-                         struct wish **out)
+/* All members' split_keys; the array is the node's heap's. */
+static int split_keys_gather(hearth_group *group, const struct split_key *own, const struct hearth_opts *opts,
+                             struct split_key **out)
 {
     size_t size = (size_t)hearth_size(group);
-    struct wish *all = heap_alloc(group->node->heap, size, sizeof *all);
+    struct split_key *all = heap_alloc(group->node->heap, size, sizeof *all);
     if (all == NULL)
         return error_set(error_last(), HEARTH_NO_MEMORY, RANK_NONE, "group_split: no memory");
     struct call call = {
@@ -96,13 +98,13 @@ static int wishes_gather(hearth_group *group, const struct wish *own, const stru
     return status;
 }
 
-static bool goes_before(const struct wish *all, int a, int b)
+static bool goes_before(const struct split_key *all, int a, int b)
 {
     return all[a].key != all[b].key ? all[a].key < all[b].key : a < b;
 }
 
 /* Ranks in the parent with our color, in the order of the new group. */
-static int members_of(const struct wish *all, int size, int64_t color, int *members)
+static int members_of(const struct split_key *all, int size, int64_t color, int *members)
 {
     int count = 0;
     for (int i = 0; i < size; i++) {
@@ -118,15 +120,15 @@ static int members_of(const struct wish *all, int size, int64_t color, int *memb
     return count;
 }
 
-static int child_open(hearth_group *parent, const struct wish *all, const struct wish *own, uint64_t number,
-                      hearth_group **out)
+static int child_open(hearth_group *parent, const struct split_key *all, const struct split_key *own,
+                      uint64_t number, hearth_group **out)
 {
     int size = hearth_size(parent);
     int *members = heap_alloc(parent->node->heap, 4 * (size_t)size, sizeof *members);
     if (members == NULL)
         return error_set(error_last(), HEARTH_NO_MEMORY, RANK_NONE, "group_split: no memory");
     int *host = members + size, *site = host + size, *order = site + size;
-    struct view view = *group_view(parent->group);
+    struct group_view view = *group_view(parent->group);
     int count = members_of(all, size, own->color, members);
     view_order(&view, members, count, order);
     for (int i = 0; i < count; i++) {
@@ -149,16 +151,16 @@ static int child_open(hearth_group *parent, const struct wish *all, const struct
 int hearth_group_split(hearth_group *group, int color, int key, const struct hearth_opts *opts,
                        hearth_group **out)
 {
-    struct wish *all = NULL;
+    struct split_key *all = NULL;
     if (group == NULL || out == NULL)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "group_split: group or out is NULL");
     if (node_forked(group->node))
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "group_split: %s",
                          hearth_strerror(HEARTH_FORKED));
     mutex_lock(&group->node->baton);
-    struct wish own = {.color = color, .key = key, .splits = group_splits(group->group)};
+    struct split_key own = {.color = color, .key = key, .splits = group_splits(group->group)};
     mutex_unlock(&group->node->baton);
-    int status = wishes_gather(group, &own, opts, &all);
+    int status = split_keys_gather(group, &own, opts, &all);
     if (status != HEARTH_OK)
         return status;
     uint64_t number = 0;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Groups of a home cluster: hearth_form, hearth_reform, and what else is asked of a node that discovers.
  *
- *   door      a port of our own for this group, which the wish tells the others
- *   wish      the leader forms the group: everybody gets the same list, in the same order (membership/jobs.h)
- *   join      from here on as in hearth_open: mesh, links, engine, first collective
- * If a member is lost on the way, all begin again, until the deadline. */
+ *   listener      a port of our own for this group, which the request tells the others
+ *   request      the leader forms the group: everybody gets the same list, in the same order
+ * (membership/jobs.h) join      from here on as in hearth_open: mesh, links, engine, first collective If a
+ * member is lost on the way, all begin again, until the deadline. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "node/cluster_groups.h"
 #include "node/reconcile.h"
-#include "node/residence.h"
 #include "node/secure.h"
 #include "os/clock.h"
 
@@ -20,20 +20,20 @@
 #define AGAIN_NS    (100 * NS_PER_MS)
 #define MIN_LEFT_NS (50 * NS_PER_MS)
 
-static int residence_of(hearth_node *node, const char *what, struct residence **out)
+static int cluster_groups_of(hearth_node *node, const char *what, struct cluster_groups **out)
 {
     if (node == NULL)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: node is NULL", what);
     if (node_forked(node))
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "%s: %s", what,
                          hearth_strerror(HEARTH_FORKED));
-    if (node->residence == NULL)
+    if (node->cluster_groups == NULL)
         return error_set(error_last(), HEARTH_UNSUPPORTED, RANK_NONE,
                          "%s: this node belongs to no home cluster. On one machine: hearth init; on the "
                          "others: hearth join TOKEN; and open it with discover (HEARTH_DISCOVER=mdns) and "
                          "without peers, rendezvous or world_size",
                          what);
-    *out = node->residence;
+    *out = node->cluster_groups;
     return HEARTH_OK;
 }
 
@@ -44,39 +44,39 @@ static uint64_t deadline_in(int64_t ms)
 
 int hearth_wait_for_peers(hearth_node *node, int min_peers, int64_t timeout_ms)
 {
-    struct residence *r;
-    int status = residence_of(node, "wait_for_peers", &r);
+    struct cluster_groups *r;
+    int status = cluster_groups_of(node, "wait_for_peers", &r);
     if (status != HEARTH_OK)
         return status;
-    if (min_peers < -1 || min_peers >= CENSUS_MEMBERS_MAX || timeout_ms < -1)
+    if (min_peers < -1 || min_peers >= VIEW_MEMBERS_MAX || timeout_ms < -1)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
                          "wait_for_peers: min_peers is %d (-1 to %d), timeout_ms %" PRId64 " (-1 or more)",
-                         min_peers, CENSUS_MEMBERS_MAX - 1, timeout_ms);
+                         min_peers, VIEW_MEMBERS_MAX - 1, timeout_ms);
     int others = min_peers < 0 ? (int)node->config.min_peers : min_peers;
     int64_t ms = timeout_ms < 0 ? node->config.peer_timeout_ms : timeout_ms;
-    struct residence_call call;
-    struct home_patience patience = {deadline_in(ms), &call.stop};
-    residence_call_begin(r, &call);
-    status = home_wait(r->home, others, &patience, error_last());
-    residence_call_end(r, &call);
+    struct cluster_groups_call call;
+    struct cluster_patience patience = {deadline_in(ms), &call.stop};
+    cluster_groups_call_begin(r, &call);
+    status = cluster_wait(r->cluster, others, &patience, error_last());
+    cluster_groups_call_end(r, &call);
     return status;
 }
 
 int hearth_interrupt(hearth_node *node)
 {
-    struct residence *r;
+    struct cluster_groups *r;
     struct list *item, *after;
-    int status = residence_of(node, "interrupt", &r);
+    int status = cluster_groups_of(node, "interrupt", &r);
     if (status != HEARTH_OK)
         return status;
     mutex_lock(&r->lock);
     LIST_EACH (item, after, &r->calls) {
-        struct residence_call *call = container_of(item, struct residence_call, item);
+        struct cluster_groups_call *call = container_of(item, struct cluster_groups_call, item);
         atomic_store(&call->interrupted.asked, true);
         atomic_store(&call->stop.asked, true);
     }
     mutex_unlock(&r->lock);
-    home_wake(r->home);
+    cluster_wake(r->cluster);
     return HEARTH_OK;
 }
 
@@ -84,25 +84,25 @@ int hearth_interrupt(hearth_node *node)
 
 /* One attempt. */
 struct attempt {
-    struct residence *residence;
+    struct cluster_groups *cluster_groups;
     hearth_group *from; /* the group before; NULL: there is none */
     const char *job;
     int min;
     uint64_t done; /* operations completed in the group before */
-    struct home_patience patience;
-    struct residence_call call;
-    struct formation *formation; /* formed; id 0: not */
+    struct cluster_patience patience;
+    struct cluster_groups_call call;
+    struct group_spec *spec; /* formed; id 0: not */
 };
 
-static int wish_for(struct attempt *a, struct opening *o, struct error *error)
+static int request_for(struct attempt *a, struct opening *o, struct error *error)
 {
-    struct job_wish wish = {.min = a->min};
-    snprintf(wish.job, sizeof wish.job, "%s", a->job);
-    opening_settings(o, wish.settings);
-    wish.place_len = member_encode(&o->self, wish.place, sizeof wish.place);
-    if (wish.place_len == 0)
-        return error_set(error, HEARTH_LIMIT, RANK_NONE, "form: this node's addresses do not fit a letter");
-    return home_form(a->residence->home, &wish, a->done, &a->patience, a->formation, error);
+    struct job_request request = {.min = a->min};
+    snprintf(request.job, sizeof request.job, "%s", a->job);
+    opening_settings(o, request.settings);
+    request.place_len = member_encode(&o->self, request.place, sizeof request.place);
+    if (request.place_len == 0)
+        return error_set(error, HEARTH_LIMIT, RANK_NONE, "form: this node's addresses do not fit a message");
+    return cluster_form(a->cluster_groups->cluster, &request, a->done, &a->patience, a->spec, error);
 }
 
 /* All addresses are tried, the first a little earlier: that is the one which was measured to carry most. */
@@ -119,10 +119,11 @@ static void best_first(struct member *member, const struct sock_addr *best)
 }
 
 /* The same list at every member; each entry is of who is named there. */
-static int read_roster(struct home *home, const struct formation *f, struct opening *o, struct error *error)
+static int read_roster(struct cluster *cluster, const struct group_spec *f, struct opening *o,
+                       struct error *error)
 {
     struct sock_addr best;
-    o->formation = f;
+    o->spec = f;
     o->size = o->roster.size = f->size;
     o->rank = o->roster.rank = f->rank;
     o->roster.cluster = f->id;
@@ -134,7 +135,7 @@ static int read_roster(struct home *home, const struct formation *f, struct open
         if (member_decode(m, f->place[i], f->place_len[i]) != HEARTH_OK ||
             !node_id_equal(&m->node, &f->members[i].node))
             return error_set(error, HEARTH_PROTOCOL, i, "form: rank %d says in a wrong way where it is", i);
-        if (i != f->rank && home_best_addr(home, &f->members[i], &best))
+        if (i != f->rank && cluster_best_addr(cluster, &f->members[i], &best))
             best_first(m, &best);
     }
     return HEARTH_OK;
@@ -146,13 +147,13 @@ static int join_formed(struct attempt *a, struct opening *o, hearth_node **inner
     o->deadline_ns = a->patience.deadline_ns < now + JOIN_NS ? a->patience.deadline_ns : now + JOIN_NS;
     if (o->deadline_ns < least)
         o->deadline_ns = least;
-    if (a->formation->size == 1) {
+    if (a->spec->size == 1) {
         int status = opening_alone(o, error);
-        o->formation = a->formation;
-        o->roster.cluster = a->formation->id;
+        o->spec = a->spec;
+        o->roster.cluster = a->spec->id;
         return status == HEARTH_OK ? opening_join(o, inner, error) : status;
     }
-    int status = read_roster(a->residence->home, a->formation, o, error);
+    int status = read_roster(a->cluster_groups->cluster, a->spec, o, error);
     return status == HEARTH_OK ? opening_join(o, inner, error) : status;
 }
 
@@ -169,27 +170,27 @@ static void joining_ended(void *arg, uint64_t lost, const char *who, const char 
  * done its part and gone must not end ours. */
 static int join_while_it_lasts(struct attempt *a, struct opening *o, hearth_node **inner, struct error *error)
 {
-    struct home_watch watch = {.formation = a->formation->id, .ended = joining_ended, .arg = &a->call.stop};
-    home_watch(a->residence->home, &watch);
+    struct cluster_watch watch = {.spec = a->spec->id, .ended = joining_ended, .arg = &a->call.stop};
+    cluster_watch(a->cluster_groups->cluster, &watch);
     int status = join_formed(a, o, inner, error);
-    home_unwatch(a->residence->home, &watch);
+    cluster_unwatch(a->cluster_groups->cluster, &watch);
     return status;
 }
 
 /* Those that we tried to be joined with in vain: the next formation shall not have them and us. */
 static void tell_unjoined(const struct attempt *a, const bool *unjoined)
 {
-    for (int i = 0; i < a->formation->size; i++)
+    for (int i = 0; i < a->spec->size; i++)
         if (unjoined[i])
-            home_unreached(a->residence->home, &a->formation->members[i]);
+            cluster_unreached(a->cluster_groups->cluster, &a->spec->members[i]);
 }
 
 static int attempt_once(struct attempt *a, hearth_node **inner, struct error *error)
 {
-    struct residence *r = a->residence;
+    struct cluster_groups *r = a->cluster_groups;
     struct opening o;
-    bool unjoined[CENSUS_MEMBERS_MAX] = {false};
-    a->formation->id = 0;
+    bool unjoined[VIEW_MEMBERS_MAX] = {false};
+    a->spec->id = 0;
     int status = opening_init(&o, &r->config, r->node->heap, error);
     o.deadline_ns = a->patience.deadline_ns;
     o.stop = &a->call.stop;
@@ -204,16 +205,16 @@ static int attempt_once(struct attempt *a, hearth_node **inner, struct error *er
     if (status == HEARTH_OK)
         status = opening_listen(&o, error);
     if (status == HEARTH_OK)
-        status = wish_for(a, &o, error);
+        status = request_for(a, &o, error);
     if (status == HEARTH_OK)
         status = join_while_it_lasts(a, &o, inner, error);
     opening_fini(&o);
     if (status == HEARTH_OK) {
-        status = home_begun(r->home, a->formation, error);
+        status = cluster_begun(r->cluster, a->spec, error);
         if (status != HEARTH_OK)
             hearth_close(*inner);
     }
-    if (a->formation->id != 0)
+    if (a->spec->id != 0)
         tell_unjoined(a, unjoined);
     return status;
 }
@@ -229,40 +230,40 @@ static bool passing(int status)
 static int stopped_joining(struct attempt *a, struct error *error)
 {
     const struct error why = *error;
-    if (!residence_call_again(a->residence, &a->call))
+    if (!cluster_groups_call_again(a->cluster_groups, &a->call))
         return error_set(error, HEARTH_TIMEOUT, RANK_NONE,
                          "form \"%s\": a member of the group ended it before all were joined", a->job);
-    int others = a->formation->size - 1;
+    int others = a->spec->size - 1;
     return error_set(error, HEARTH_CANCELLED, why.rank,
                      "form \"%s\": interrupted while joining %d other%s: %s", a->job, others,
                      others == 1 ? "" : "s", why.text);
 }
 
-/* The home calls it under its lock. */
+/* The cluster calls it under its lock. */
 static void group_ended(void *arg, uint64_t lost, const char *who, const char *text)
 {
-    const struct formed *f = arg;
+    const struct cluster_group *f = arg;
     char why[256];
     snprintf(why, sizeof why, "%s%s%s", who, who[0] != '\0' ? ": " : "", text);
     node_members_lost(f->inner, lost, why);
 }
 
-static int form_again(struct attempt *a, struct formed **out, struct error *error)
+static int form_again(struct attempt *a, struct cluster_group **out, struct error *error)
 {
-    struct residence *r = a->residence;
-    struct formed *f = heap_alloc(r->node->heap, 1, sizeof *f);
+    struct cluster_groups *r = a->cluster_groups;
+    struct cluster_group *f = heap_alloc(r->node->heap, 1, sizeof *f);
     if (f == NULL)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "form: no memory");
-    a->formation = &f->formation;
+    a->spec = &f->spec;
     int status;
     for (;;) {
         status = attempt_once(a, &f->inner, error);
-        bool formed = f->formation.id != 0;
-        if (status != HEARTH_OK && formed)
-            home_end(r->home, &f->formation, false);
-        if (formed && stop_asked(&a->call.stop) && (passing(status) || status == HEARTH_CANCELLED))
+        bool cluster_group = f->spec.id != 0;
+        if (status != HEARTH_OK && cluster_group)
+            cluster_end(r->cluster, &f->spec, false);
+        if (cluster_group && stop_asked(&a->call.stop) && (passing(status) || status == HEARTH_CANCELLED))
             status = stopped_joining(a, error);
-        if (status == HEARTH_OK || !formed || !passing(status) ||
+        if (status == HEARTH_OK || !cluster_group || !passing(status) ||
             clock_real() + MIN_LEFT_NS >= a->patience.deadline_ns)
             break;
         struct log log = node_log(r->node);
@@ -274,42 +275,42 @@ static int form_again(struct attempt *a, struct formed **out, struct error *erro
         heap_free(f);
         return status;
     }
-    f->residence = r;
+    f->cluster_groups = r;
     f->min = a->min;
-    f->inner->formed = f;
-    formation_arrangement(&f->formation, &f->arranged);
-    f->watch = (struct home_watch){.formation = f->formation.id, .ended = group_ended, .arg = f};
+    f->inner->cluster_group = f;
+    group_spec_ring_order(&f->spec, &f->arranged);
+    f->watch = (struct cluster_watch){.spec = f->spec.id, .ended = group_ended, .arg = f};
     mutex_lock(&r->lock);
-    list_push(&r->formed, &f->item);
+    list_push(&r->cluster_group, &f->item);
     mutex_unlock(&r->lock);
-    home_watch(r->home, &f->watch);
+    cluster_watch(r->cluster, &f->watch);
     *out = f;
     return HEARTH_OK;
 }
 
 /* What hangs on the group before goes on with this one, or the group is left. */
-static int go_on(struct attempt *a, struct formed *f, struct error *error)
+static int go_on(struct attempt *a, struct cluster_group *f, struct error *error)
 {
     int status = node_move_attachments(a->from, &f->inner->world, &a->call.interrupted, error);
     if (status < 0)
-        residence_leave(f, false);
+        cluster_groups_leave(f, false);
     return status;
 }
 
-static int form(struct attempt *a, struct formed **out, struct error *error)
+static int form(struct attempt *a, struct cluster_group **out, struct error *error)
 {
     int status;
     bool again;
-    residence_call_begin(a->residence, &a->call);
+    cluster_groups_call_begin(a->cluster_groups, &a->call);
     a->patience.stop = &a->call.stop;
     do {
-        (void)residence_call_again(a->residence, &a->call);
+        (void)cluster_groups_call_again(a->cluster_groups, &a->call);
         status = form_again(a, out, error);
         again = status == HEARTH_OK;
         if (status == HEARTH_OK)
             status = go_on(a, *out, error);
     } while (again && passing(status) && clock_real() + MIN_LEFT_NS < a->patience.deadline_ns);
-    residence_call_end(a->residence, &a->call);
+    cluster_groups_call_end(a->cluster_groups, &a->call);
     return status;
 }
 
@@ -324,19 +325,19 @@ static bool job_name_good(const char *job)
 
 int hearth_form(hearth_node *node, const char *job, int min_members, hearth_group **group)
 {
-    struct residence *r;
-    struct formed *f;
+    struct cluster_groups *r;
+    struct cluster_group *f;
     struct error why;
-    int status = residence_of(node, "form", &r);
+    int status = cluster_groups_of(node, "form", &r);
     if (status != HEARTH_OK)
         return status;
-    if (group == NULL || !job_name_good(job) || min_members < 1 || min_members > CENSUS_MEMBERS_MAX)
+    if (group == NULL || !job_name_good(job) || min_members < 1 || min_members > VIEW_MEMBERS_MAX)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
                          "form: it needs a group, a job's name of 1 to %d printable characters and "
                          "min_members from 1 to %d",
-                         JOB_NAME_MAX - 1, CENSUS_MEMBERS_MAX);
+                         JOB_NAME_MAX - 1, VIEW_MEMBERS_MAX);
     struct attempt attempt = {
-        .residence = r,
+        .cluster_groups = r,
         .job = job,
         .min = min_members,
         .patience = {.deadline_ns = deadline_in(node->config.form_timeout_ms)},
@@ -358,13 +359,13 @@ static uint64_t operations_done(const hearth_node *node)
 }
 
 /* What each had done tells where they stand; a difference is for the program to mend. */
-static void log_reformed(const struct residence *r, const struct formation *f)
+static void log_reformed(const struct cluster_groups *r, const struct group_spec *f)
 {
     char text[512];
-    struct paper paper = paper_of(text, sizeof text);
+    struct text_buf buf = text_buf_of(text, sizeof text);
     struct log log = node_log(r->node);
     for (int i = 0; i < f->size; i++)
-        paper_print(&paper, "%srank %d: %" PRIu64, i > 0 ? ", " : "", i, f->done[i]);
+        text_buf_print(&buf, "%srank %d: %" PRIu64, i > 0 ? ", " : "", i, f->done[i]);
     log_write(&log, HEARTH_LOG_INFO, "HEARTH-REFORMED",
               "\"%s\" goes on with %d members; operations each had completed before: %s", f->job, f->size,
               text);
@@ -374,22 +375,22 @@ int hearth_reform(hearth_group **group)
 {
     struct error *error = error_last();
     struct error why;
-    struct formed *old, *next;
+    struct cluster_group *old, *next;
     if (group == NULL || *group == NULL)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "reform: group is NULL");
     if (node_forked((*group)->node))
         return error_set(error, HEARTH_FORKED, RANK_NONE, "reform: %s", hearth_strerror(HEARTH_FORKED));
-    old = (*group)->node->formed;
+    old = (*group)->node->cluster_group;
     if (old == NULL || *group != &old->inner->world)
         return error_set(error, HEARTH_UNSUPPORTED, RANK_NONE,
                          "reform: this group was not made by hearth_form");
-    struct residence *r = old->residence;
+    struct cluster_groups *r = old->cluster_groups;
     node_part(old->inner, "this member forms the group again");
-    home_end(r->home, &old->formation, false);
+    cluster_end(r->cluster, &old->spec, false);
     struct attempt attempt = {
-        .residence = r,
+        .cluster_groups = r,
         .from = &old->inner->world,
-        .job = old->formation.job,
+        .job = old->spec.job,
         .min = old->min,
         .done = operations_done(old->inner),
         .patience = {.deadline_ns = deadline_in(r->config.form_timeout_ms)},
@@ -399,8 +400,8 @@ int hearth_reform(hearth_group **group)
         *error = why;
         return status;
     }
-    log_reformed(r, &next->formation);
-    residence_leave(old, false);
+    log_reformed(r, &next->spec);
+    cluster_groups_leave(old, false);
     *group = &next->inner->world;
     return status;
 }
@@ -426,21 +427,21 @@ int hearth_group_member(hearth_group *group, int rank, struct hearth_member *mem
     snprintf(member->name, sizeof member->name, "%s", known->name);
     snprintf(member->address, sizeof member->address, "%s", known->address);
     member->same_host = known->same_host;
-    if (group->node->formed != NULL)
-        member->completed = group->node->formed->formation.done[place];
+    if (group->node->cluster_group != NULL)
+        member->completed = group->node->cluster_group->spec.done[place];
     return HEARTH_OK;
 }
 
 /* ---- news ---- */
 
-static void event_fill(struct hearth_event *event, const struct home_event *from)
+static void event_fill(struct hearth_event *event, const struct cluster_event *from)
 {
     static const enum hearth_event_kind kinds[] = {
-        [HOME_MEMBER_JOINED] = HEARTH_EVENT_JOINED,    [HOME_MEMBER_LEFT] = HEARTH_EVENT_LEFT,
-        [HOME_MEMBER_HEALTH] = HEARTH_EVENT_HEALTH,    [HOME_LEADER_CHANGED] = HEARTH_EVENT_LEADER,
-        [HOME_VIEW_CHANGED] = HEARTH_EVENT_VIEW,       [HOME_QUORUM_LOST] = HEARTH_EVENT_QUORUM_LOST,
-        [HOME_QUORUM_BACK] = HEARTH_EVENT_QUORUM_BACK, [HOME_JOB_WANTED] = HEARTH_EVENT_JOB_WANTED,
-        [HOME_TROUBLE] = HEARTH_EVENT_TROUBLE,
+        [CLUSTER_MEMBER_JOINED] = HEARTH_EVENT_JOINED,    [CLUSTER_MEMBER_LEFT] = HEARTH_EVENT_LEFT,
+        [CLUSTER_MEMBER_HEALTH] = HEARTH_EVENT_HEALTH,    [CLUSTER_LEADER_CHANGED] = HEARTH_EVENT_LEADER,
+        [CLUSTER_VIEW_CHANGED] = HEARTH_EVENT_VIEW,       [CLUSTER_QUORUM_LOST] = HEARTH_EVENT_QUORUM_LOST,
+        [CLUSTER_QUORUM_BACK] = HEARTH_EVENT_QUORUM_BACK, [CLUSTER_JOB_WANTED] = HEARTH_EVENT_JOB_WANTED,
+        [CLUSTER_TROUBLE] = HEARTH_EVENT_TROUBLE,
     };
     *event = (struct hearth_event){
         .size = sizeof *event,
@@ -453,19 +454,20 @@ static void event_fill(struct hearth_event *event, const struct home_event *from
         node_id_text(&from->who.node, event->id);
     snprintf(event->name, sizeof event->name, "%s", from->name);
     snprintf(event->text, sizeof event->text, "%s", from->text);
-    if (from->kind == HOME_MEMBER_HEALTH)
+    if (from->kind == CLUSTER_MEMBER_HEALTH)
         snprintf(event->health, sizeof event->health, "%s", health_state_name(from->health));
 }
 
 /* HEARTH_PENDING: another thread was faster, or none has come. */
-static int take_event(struct residence *r, struct hearth_event *event, const struct home_patience *patience)
+static int take_event(struct cluster_groups *r, struct hearth_event *event,
+                      const struct cluster_patience *patience)
 {
-    struct home_event found;
+    struct cluster_event found;
     mutex_lock(&r->lock);
     uint64_t place = r->event_place;
     mutex_unlock(&r->lock);
-    home_wait_event(r->home, place, patience);
-    bool some = home_next_event(r->home, &place, &found);
+    cluster_wait_event(r->cluster, place, patience);
+    bool some = cluster_next_event(r->cluster, &place, &found);
     mutex_lock(&r->lock);
     bool mine = some && place > r->event_place;
     if (mine)
@@ -478,28 +480,28 @@ static int take_event(struct residence *r, struct hearth_event *event, const str
 
 int hearth_next_event(hearth_node *node, struct hearth_event *event, int64_t timeout_ms)
 {
-    struct residence *r;
-    int status = residence_of(node, "next_event", &r);
+    struct cluster_groups *r;
+    int status = cluster_groups_of(node, "next_event", &r);
     if (status != HEARTH_OK)
         return status;
     if (event == NULL || event->size != sizeof *event || timeout_ms < 0)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
                          "next_event: it needs an event whose size is set, and timeout_ms of 0 or more");
-    struct residence_call call;
-    struct home_patience patience = {deadline_in(timeout_ms), &call.stop};
-    residence_call_begin(r, &call);
+    struct cluster_groups_call call;
+    struct cluster_patience patience = {deadline_in(timeout_ms), &call.stop};
+    cluster_groups_call_begin(r, &call);
     do
         status = take_event(r, event, &patience);
     while (status == HEARTH_PENDING && clock_real() < patience.deadline_ns && !stop_asked(&call.stop));
-    residence_call_end(r, &call);
+    cluster_groups_call_end(r, &call);
     if (status == HEARTH_PENDING && stop_asked(&call.stop))
         status = error_set(error_last(), HEARTH_CANCELLED, RANK_NONE, "next_event: interrupted");
     return status;
 }
 
-static void pass_event(void *arg, const struct home_event *found)
+static void pass_event(void *arg, const struct cluster_event *found)
 {
-    const struct residence *r = arg;
+    const struct cluster_groups *r = arg;
     struct hearth_event event;
     event_fill(&event, found);
     r->on_event(r->on_event_arg, &event);
@@ -507,23 +509,23 @@ static void pass_event(void *arg, const struct home_event *found)
 
 int hearth_on_event(hearth_node *node, hearth_event_fn *fn, void *arg)
 {
-    struct residence *r;
-    int status = residence_of(node, "on_event", &r);
+    struct cluster_groups *r;
+    int status = cluster_groups_of(node, "on_event", &r);
     if (status != HEARTH_OK)
         return status;
-    home_on_event(r->home, NULL, NULL); /* from here on nobody reads what is changed now */
+    cluster_on_event(r->cluster, NULL, NULL); /* from here on nobody reads what is changed now */
     r->on_event = fn;
     r->on_event_arg = arg;
     if (fn != NULL)
-        home_on_event(r->home, pass_event, r);
+        cluster_on_event(r->cluster, pass_event, r);
     return HEARTH_OK;
 }
 
 int64_t hearth_status_json(hearth_node *node, char *buffer, size_t size)
 {
-    struct residence *r;
-    int status = residence_of(node, "status_json", &r);
+    struct cluster_groups *r;
+    int status = cluster_groups_of(node, "status_json", &r);
     if (status == HEARTH_OK && buffer == NULL && size > 0)
         status = error_set(error_last(), HEARTH_INVALID, RANK_NONE, "status_json: buffer is NULL");
-    return status == HEARTH_OK ? home_json(r->home, buffer, size) : status;
+    return status == HEARTH_OK ? cluster_json(r->cluster, buffer, size) : status;
 }

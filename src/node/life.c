@@ -2,17 +2,17 @@
 /* Opens and closes a node. */
 #include <stdio.h>
 
-#include "node/footing.h"
-#include "node/residence.h"
-#include "node/rest.h"
+#include "node/cluster_groups.h"
+#include "node/path_costs.h"
+#include "node/poll_set.h"
 #include "transport/quic.h"
 
 #define PART_NS (10 * NS_PER_S) /* for peers to take what they are still owed when a node closes */
 
-static int footing_fill(hearth_node *node, const struct view *view)
+static int path_costs_fill(hearth_node *node, const struct group_view *view)
 {
-    struct footing *f = &node->footing;
-    *f = (struct footing){
+    struct path_costs *f = &node->costs;
+    *f = (struct path_costs){
         .inside = view->inside, .across = view->across, .window_bytes = node->config.window_bytes};
     f->host = heap_alloc(node->heap, (size_t)view->size, sizeof *f->host);
     f->room = heap_alloc(node->heap, (size_t)view->size, sizeof *f->room);
@@ -23,7 +23,7 @@ static int footing_fill(hearth_node *node, const struct view *view)
 
 static int world_open(hearth_node *node, const struct node_setup *setup)
 {
-    struct view view = *setup->world;
+    struct group_view view = *setup->world;
     int *members = heap_alloc(node->heap, (size_t)view.size, sizeof *members);
     if (members == NULL)
         return HEARTH_NO_MEMORY;
@@ -33,7 +33,7 @@ static int world_open(hearth_node *node, const struct node_setup *setup)
     view.algo = node->config.algo;
     for (int i = 0; i < view.size; i++)
         members[i] = i;
-    int status = footing_fill(node, &view);
+    int status = path_costs_fill(node, &view);
     node->world.node = node;
     list_init(&node->world.item);
     if (status == HEARTH_OK)
@@ -94,8 +94,8 @@ static int node_fill(hearth_node *node, const struct node_setup *setup)
     if (status == HEARTH_OK && setup->now_ns == NULL) {
         char name[16];
         snprintf(name, sizeof name, "hearth-%d", setup->rank);
-        status = thread_start(&node->keeper, name, node_keep, node);
-        node->keeper_runs = status == HEARTH_OK;
+        status = thread_start(&node->progress_thread, name, node_keep, node);
+        node->progress_runs = status == HEARTH_OK;
     }
     return status;
 }
@@ -113,7 +113,7 @@ static void node_free(hearth_node *node, bool with_heap)
     LIST_EACH (item, after, &node->groups)
         heap_free(container_of(item, hearth_group, item));
     metrics_fini(&node->metrics);
-    footing_fini(&node->footing);
+    path_costs_fini(&node->costs);
     struct heap *heap = node->heap;
     heap_free(node->links);
     heap_free(node);
@@ -128,7 +128,7 @@ static int bell_choose(hearth_node *node, const struct node_setup *setup)
         node->bell = mem_net_bell(setup->net, setup->rank);
         return HEARTH_OK;
     }
-    node->rest = rest_open(node->heap, setup->event, setup->world->size);
+    node->rest = poll_set_open(node->heap, setup->event, setup->world->size);
     if (node->rest == NULL)
         return HEARTH_NO_MEMORY;
     int status = bell_init(&node->own_bell);
@@ -150,7 +150,7 @@ static int codec_copy(hearth_node *node)
 
 static void bell_drop(hearth_node *node)
 {
-    rest_close(node->rest);
+    poll_set_close(node->rest);
     if (node->bell == &node->own_bell)
         bell_fini(&node->own_bell);
 }
@@ -173,13 +173,13 @@ int node_open(const struct node_setup *setup, hearth_node **out, struct error *e
     node->opened_ns = clock_now(&node->clock);
     node->net = setup->net;
     node->crowded = setup->crowded;
-    node->door = setup->door; /* before the keeper runs */
+    node->listener = setup->listener; /* before the progress thread runs */
     node->regions = setup->regions;
     node->quic = setup->quic;
     node->credentials = setup->credentials;
     node->members = setup->members;
     node->spin_ns = setup->config->spin_us * NS_PER_US;
-    atomic_init(&node->keeper_until, NEVER_NS);
+    atomic_init(&node->progress_until, NEVER_NS);
     list_init(&node->groups);
     list_init(&node->requests);
     list_init(&node->free_requests);
@@ -239,16 +239,16 @@ void hearth_close(hearth_node *node)
         heap_close(heap);
         return;
     }
-    residence_close(node->residence);
+    cluster_groups_close(node->cluster_groups);
     mutex_lock(&node->baton);
     node->closing = true;
     mutex_unlock(&node->baton);
     struct node_worker *worker = atomic_load(&node->worker);
     if (worker != NULL)
         worker->stop(worker);
-    rest_ring_all(node);
-    if (node->keeper_runs)
-        thread_join(&node->keeper);
+    poll_set_ring_all(node);
+    if (node->progress_runs)
+        thread_join(&node->progress_thread);
     mutex_lock(&node->baton);
     engine_part(node->engine);
     mutex_unlock(&node->baton);
@@ -257,8 +257,8 @@ void hearth_close(hearth_node *node)
     attachments_drop(node);
     if (node->net != NULL)
         mem_net_put(node->net);
-    if (node->door != NULL)
-        door_close(node->door);
+    if (node->listener != NULL)
+        listener_close(node->listener);
     buffers_free(node);
     shm_regions_close(node->regions);
     quic_close(node->quic);

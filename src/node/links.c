@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "node/ways.h"
+#include "node/transport_pick.h"
 #include "transport/tcp.h"
 #include "transport/tls.h"
 
@@ -16,38 +16,39 @@
 #define RING_BYTES_MIN (128u << 10)
 #define LINE_MAX_BYTES 320 /* of hearth_links_text, per peer */
 
-static const char *kind_of(const struct opening *o, int rank, const struct way *way)
+static const char *kind_of(const struct opening *o, int rank, const struct transport_choice *choice)
 {
     if (rank == o->roster.rank)
         return "this one";
     if (o->mesh[rank].kind == MESH_UNIX)
         return "shm";
-    return way->quic ? "quic" : o->credentials != NULL ? "tcp+tls" : "plain tcp";
+    return choice->quic ? "quic" : o->credentials != NULL ? "tcp+tls" : "plain tcp";
 }
 
 /* A line for people; what does not fit is cut. */
-static void line_write(const struct opening *o, int rank, const struct way *way, char line[LINE_MAX_BYTES])
+static void line_write(const struct opening *o, int rank, const struct transport_choice *choice,
+                       char line[LINE_MAX_BYTES])
 {
     const struct mesh_peer *peer = &o->mesh[rank];
     const struct member *m = &o->roster.members[rank];
     char addr[SOCK_TEXT_MAX];
     int len = snprintf(line, LINE_MAX_BYTES, "rank %d  %s  process %" PRIu32 "  %s", rank, m->name,
-                       m->process, kind_of(o, rank, way));
+                       m->process, kind_of(o, rank, choice));
     if (peer->kind != MESH_TCP || len >= LINE_MAX_BYTES)
         return;
     sock_addr_text(&peer->addr, addr, sizeof addr);
     snprintf(line + len, LINE_MAX_BYTES - (size_t)len, "  %s  %d %s  %.3f ms%s%s", addr, o->conns[rank].count,
-             way->quic ? "streams" : "connections", (double)peer->round_trip_ns / (double)NS_PER_MS,
-             way->reason[0] != '\0' ? "  " : "", way->reason);
+             choice->quic ? "streams" : "connections", (double)peer->round_trip_ns / (double)NS_PER_MS,
+             choice->reason[0] != '\0' ? "  " : "", choice->reason);
 }
 
-static void links_describe(struct opening *o, const struct way *ways)
+static void links_describe(struct opening *o, const struct transport_choice *choices)
 {
     size_t used = 0;
     o->links = heap_alloc(o->heap, (size_t)o->roster.size, LINE_MAX_BYTES + 1);
     for (int i = 0; o->links != NULL && i < o->roster.size; i++) {
         char line[LINE_MAX_BYTES];
-        line_write(o, i, &ways[i], line);
+        line_write(o, i, &choices[i], line);
         size_t len = strlen(line);
         memcpy(o->links + used, line, len);
         o->links[used + len] = '\n';
@@ -71,7 +72,7 @@ static void bare_address(const struct sock_addr *addr, char *text, size_t size)
     snprintf(text, size, "%.63s", whole + brackets);
 }
 
-void links_roll(struct opening *o, const struct way *ways)
+void links_roll(struct opening *o, const struct transport_choice *choices)
 {
     struct node_member *roll = heap_alloc(o->heap, (size_t)o->roster.size, sizeof *roll);
     for (int i = 0; roll != NULL && i < o->roster.size; i++) {
@@ -81,9 +82,9 @@ void links_roll(struct opening *o, const struct way *ways)
             node_id_text(&m->node, roll[i].id);
         snprintf(roll[i].name, sizeof roll[i].name, "%s", m->name);
         roll[i].same_host = m->host_id == o->self.host_id;
-        if (ways != NULL) {
-            snprintf(roll[i].transport, sizeof roll[i].transport, "%s", kind_of(o, i, &ways[i]));
-            snprintf(roll[i].why, sizeof roll[i].why, "%s", ways[i].reason);
+        if (choices != NULL) {
+            snprintf(roll[i].transport, sizeof roll[i].transport, "%s", kind_of(o, i, &choices[i]));
+            snprintf(roll[i].why, sizeof roll[i].why, "%s", choices[i].reason);
         }
         if (peer->kind == MESH_TCP)
             bare_address(&peer->addr, roll[i].address, sizeof roll[i].address);
@@ -176,15 +177,15 @@ static int take_all(struct opening *o, struct error *error)
 
 int links_take(struct opening *o, struct error *error)
 {
-    struct way *ways = heap_alloc(o->heap, (size_t)o->roster.size, sizeof *ways);
-    if (ways == NULL)
+    struct transport_choice *choices = heap_alloc(o->heap, (size_t)o->roster.size, sizeof *choices);
+    if (choices == NULL)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
     int status = take_all(o, error);
     if (status == HEARTH_OK)
-        status = ways_choose(o, ways, error);
+        status = transport_pick(o, choices, error);
     if (status == HEARTH_OK)
-        links_describe(o, ways);
-    links_roll(o, ways);
-    heap_free(ways);
+        links_describe(o, choices);
+    links_roll(o, choices);
+    heap_free(choices);
     return status;
 }

@@ -8,9 +8,9 @@
 /* Fills o->conns, o->regions where members share this host, and o->links, the text of hearth_links_text. */
 int MUST_CHECK links_take(struct opening *o, struct error *error);
 
-struct way;
+struct transport_choice;
 /* Fills o->roll, for hearth_group_member and status; without memory there is none. `ways` NULL: nobody is
  * joined. */
-void links_roll(struct opening *o, const struct way *ways);
+void links_roll(struct opening *o, const struct transport_choice *choices);
 
 #endif

@@ -3,9 +3,9 @@
 #include <assert.h>
 #include <math.h>
 
-#include "node/footing.h"
 #include "node/local.h"
 #include "node/node.h"
+#include "node/path_costs.h"
 #include "os/random.h"
 
 /* What the mem transport costs between threads of one machine; measured by `hearth bench allreduce`. All
@@ -35,7 +35,7 @@ int local_open(const struct local_setup *setup, hearth_node *nodes[], struct err
     int status = mem_net_open(&mem, &net);
     if (status != HEARTH_OK)
         return error_set(error, status, RANK_NONE, "open: %s", hearth_strerror(status));
-    struct view world = {
+    struct group_view world = {
         .group = setup->id,
         .epoch = 1,
         .size = setup->count,

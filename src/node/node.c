@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The baton, the keeper, and requests. */
-#include "node/rest.h"
+/* The baton, the progress thread, and requests. */
+#include "node/poll_set.h"
 
 #include <assert.h>
 #include <string.h>
 
-#include "node/residence.h"
+#include "node/cluster_groups.h"
 
 #define TURNS_MAX     8               /* of the engine, before a caller goes its way */
-#define NAP_NS        (4 * NS_PER_MS) /* how late the keeper may hear what no operation waits for */
+#define NAP_NS        (4 * NS_PER_MS) /* how late the progress thread may hear what no operation waits for */
 #define SPIN_ALONE_NS (2 * NS_PER_US) /* then others may need the processor more: yield between looks */
 
 bool node_forked(const hearth_node *node)
@@ -45,7 +45,7 @@ static void collect(hearth_node *node, const hearth_request *mine)
     node->collecting = false;
     int waiting = atomic_load(&node->waiting);
     if ((others && waiting > 0) || (any && waiting > 1))
-        rest_ring_all(node);
+        poll_set_ring_all(node);
 }
 
 /* With the baton: until nothing moves, or others should have their turn. True: there may be more to do. */
@@ -60,11 +60,11 @@ static bool drive(hearth_node *node, const hearth_request *mine)
     return moved;
 }
 
-/* Work is left that nobody will ring for: the keeper does it. */
+/* Work is left that nobody will ring for: the progress thread does it. */
 static void leave_rest(hearth_node *node, bool rest)
 {
-    if (rest && node->keeper_runs)
-        rest_ring_all(node);
+    if (rest && node->progress_runs)
+        poll_set_ring_all(node);
 }
 
 bool node_progress(hearth_node *node)
@@ -76,18 +76,18 @@ bool node_progress(hearth_node *node)
     return moved;
 }
 
-/* ---- the keeper ---- */
+/* ---- the progress thread ---- */
 
 /* While operations follow each other closely, callers drive; looking after each would only be in their
  * way. */
-static void keeper_sleep(hearth_node *node, uint32_t heard, bool nap, uint64_t until)
+static void progress_sleep(hearth_node *node, uint32_t heard, bool nap, uint64_t until)
 {
     if (nap)
         bell_nap(node->bell, clock_real() + NAP_NS);
     else if (node->rest != NULL && atomic_load(&node->waiting) == 0)
-        rest_wait(node, BELL_KEEPER, heard, until);
+        poll_set_wait(node, BELL_PROGRESS, heard, until);
     else
-        bell_wait(node->bell, BELL_KEEPER, heard, 0, until);
+        bell_wait(node->bell, BELL_PROGRESS, heard, 0, until);
 }
 
 void node_keep(void *arg)
@@ -103,29 +103,29 @@ void node_keep(void *arg)
         }
         bool rest = drive(node, NULL), busy = engine_busy(node->engine);
         uint64_t until = engine_deadline(node->engine);
-        atomic_store(&node->keeper_until, until);
+        atomic_store(&node->progress_until, until);
         mutex_unlock(&node->baton);
         if (rest)
             continue;
         uint32_t calls = atomic_load(&node->calls);
         bool active = node->rest != NULL ? calls != calls_before : heard != heard_before;
         calls_before = calls;
-        keeper_sleep(node, heard, !busy && active, until);
+        progress_sleep(node, heard, !busy && active, until);
     }
 }
 
 /* ---- waiting ---- */
 
-/* With the baton: whether the keeper must hear of what a caller leaves behind. In memory nothing becomes due
- * by what a caller does, but frames that are held back. */
+/* With the baton: whether the progress thread must hear of what a caller leaves behind. In memory nothing
+ * becomes due by what a caller does, but frames that are held back. */
 static bool leaves_work(hearth_node *node)
 {
     if (node->rest != NULL)
-        return rest_must_ring(node, false);
-    return node->config.rate > 0 && engine_deadline(node->engine) < atomic_load(&node->keeper_until);
+        return poll_set_must_ring(node, false);
+    return node->config.rate > 0 && engine_deadline(node->engine) < atomic_load(&node->progress_until);
 }
 
-/* A caller goes: what is in flight is the keeper's. */
+/* A caller goes: what is in flight is the progress thread's. */
 static void hand_over(hearth_node *node)
 {
     if (node->rest == NULL && node->config.rate == 0)
@@ -164,7 +164,7 @@ static bool spin(const hearth_node *node, uint64_t since_ns, uint64_t now_ns)
 void node_sleep(hearth_node *node, uint32_t heard, uint64_t until)
 {
     if (node->rest != NULL)
-        rest_wait(node, BELL_CALLER, heard, until);
+        poll_set_wait(node, BELL_CALLER, heard, until);
     else
         bell_wait(node->bell, BELL_CALLER, heard, node->spin_ns, until);
 }
@@ -177,7 +177,7 @@ int node_wait_also(hearth_request *request, uint64_t deadline_ns, const _Atomic(
     uint64_t idle_ns = 0;
     atomic_fetch_add(&node->waiting, 1);
     bell_attend(node->bell);
-    rest_caller_comes(node);
+    poll_set_caller_comes(node);
     for (;;) {
         heard = bell_heard(node->bell);
         mutex_lock(&node->baton);
@@ -188,7 +188,7 @@ int node_wait_also(hearth_request *request, uint64_t deadline_ns, const _Atomic(
         int peer = moved ? RANK_NONE : engine_waits_for(&request->completion);
         bool rest = status != HEARTH_PENDING && moved && drive(node, request);
         if (status == HEARTH_PENDING)
-            rest_look(node);
+            poll_set_look(node);
         mutex_unlock(&node->baton);
         leave_rest(node, rest);
         if (status != HEARTH_PENDING || (also != NULL && atomic_load(also)))
@@ -305,8 +305,8 @@ int node_start(hearth_group *group, const struct call *call, bool waits, hearth_
         request_put(request);
     }
     bool rest = drive(node, request);
-    bool ring = node->rest != NULL ? rest_must_ring(node, waits)
-                                   : engine_deadline(node->engine) < atomic_load(&node->keeper_until);
+    bool ring = node->rest != NULL ? poll_set_must_ring(node, waits)
+                                   : engine_deadline(node->engine) < atomic_load(&node->progress_until);
     mutex_unlock(&node->baton);
     leave_rest(node, (rest && !waits) || ring);
     return status;
@@ -401,14 +401,14 @@ void node_members_lost(hearth_node *node, uint64_t lost, const char *why)
     mutex_lock(&node->baton);
     if (!node->closing)
         engine_members_lost(node->engine, lost, why);
-    bool rest = node->keeper_runs || drive(node, NULL); /* callbacks are its: we may hold locks */
+    bool rest = node->progress_runs || drive(node, NULL); /* callbacks are its: we may hold locks */
     mutex_unlock(&node->baton);
     leave_rest(node, rest);
 }
 
 /* ---- groups ---- */
 
-int node_group(hearth_node *node, const struct view *view, const int *members, hearth_group **out)
+int node_group(hearth_node *node, const struct group_view *view, const int *members, hearth_group **out)
 {
     hearth_group *group = heap_alloc(node->heap, 1, sizeof *group);
     if (group == NULL)
@@ -435,7 +435,8 @@ void hearth_group_close(hearth_group *group)
     if (node_forked(node))
         return;
     if (group == &node->world) {
-        residence_leave(node->formed, true); /* a world is left to its node, unless it was formed */
+        cluster_groups_leave(node->cluster_group,
+                             true); /* a world is left to its node, unless it was formed */
         return;
     }
     struct node_worker *worker = atomic_load(&node->worker);

@@ -3,7 +3,8 @@
  *
  * The baton is the node's lock. Whoever holds it drives links and operations: a blocking caller takes it and
  * drives until its operation has ended, so that nothing is handed from thread to thread; when no caller is
- * there, the keeper thread does the same. Completion callbacks run without it. How they sleep: rest.h. */
+ * there, the progress thread thread does the same. Completion callbacks run without it. How they sleep:
+ * poll_set.h. */
 #ifndef NODE_NODE_H
 #define NODE_NODE_H
 
@@ -38,7 +39,7 @@ struct hearth_request {
 };
 
 /* A group is followed by another one, of another node on the same heap. */
-struct passage {
+struct group_move {
     hearth_group *from, *to;
     enum move_phase {
         MOVE_PREPARE, /* ends what is in flight, takes what it needs there; or fails: nothing has moved */
@@ -72,11 +73,11 @@ struct attachment {
     struct list item;
     void (*drop)(struct attachment *attachment);
     /* Goes on with another group, if `from` is its own; NULL: stays with its node. */
-    int (*move)(struct attachment *attachment, const struct passage *way, struct error *error);
+    int (*move)(struct attachment *attachment, const struct group_move *move, struct error *error);
     const struct reconciler *reconciler; /* NULL: there is nothing to agree on */
 };
 
-/* Who runs operations made of other operations (gradient/workshop.h). */
+/* Who runs operations made of other operations (gradient/codec_pool.h). */
 struct node_worker {
     void (*stop)(struct node_worker *worker); /* the node closes: ends all that it has in flight */
     void (*leave)(struct node_worker *worker, hearth_group *group); /* the group closes: likewise */
@@ -93,20 +94,21 @@ struct node_member {
     bool same_host;
 };
 
-/* What all members assume of their links before anything is measured, and know of each other: footing.h. */
-struct footing {
+/* What all members assume of their links before anything is measured, and know of each other: path_costs.h.
+ */
+struct path_costs {
     struct link_cost inside, across;
     double byte_s; /* that the slowest member needs to send a byte, by its `rate`; 0: no member has one */
     bool crowded;  /* some host has more members than processors */
     size_t window_bytes; /* as it is configured */
-    int *host;           /* [size]: as in struct view */
+    int *host;           /* [size]: as in struct group_view */
     int *room;           /* [size]: where maps are made */
     uint64_t *named; /* [size]: a number for the name of each one's site, 0: it names none; NULL: none does */
 };
 
 struct quic;
-struct residence;
-struct formed;
+struct cluster_groups;
+struct cluster_group;
 
 struct hearth_node {
     struct heap *heap;
@@ -119,42 +121,42 @@ struct hearth_node {
     struct mem_net *net; /* NULL: joined by descriptors */
     struct bell *bell;   /* the net's for this rank, or our own */
     struct bell own_bell;
-    struct rest *rest;               /* NULL: nothing to sleep on but the bell */
-    struct door *door;               /* NULL: nobody can come */
-    struct shm_regions *regions;     /* NULL: no neighbours to share memory with */
-    struct quic *quic;               /* NULL: no link needs it */
-    struct list buffers;             /* hearth_alloc: struct buffer */
-    char *links;                     /* hearth_links_text */
-    struct credentials *credentials; /* NULL: plain, or nobody is joined from outside */
-    struct identity *members;        /* [size], where there are credentials */
-    uint64_t trust_ns;               /* when the list of who may come is looked at again */
-    bool trust_told;                 /* that it cannot be read */
-    struct node_member *roll;        /* [size]; NULL: nobody is joined from outside */
-    struct residence *residence;     /* its part in a home cluster; NULL: it has none */
-    struct formed *formed;           /* the formation that this node was opened for; NULL: none */
-    struct footing footing;
+    struct poll_set *rest;                 /* NULL: nothing to sleep on but the bell */
+    struct listener *listener;             /* NULL: nobody can come */
+    struct shm_regions *regions;           /* NULL: no neighbours to share memory with */
+    struct quic *quic;                     /* NULL: no link needs it */
+    struct list buffers;                   /* hearth_alloc: struct buffer */
+    char *links;                           /* hearth_links_text */
+    struct credentials *credentials;       /* NULL: plain, or nobody is joined from outside */
+    struct identity *members;              /* [size], where there are credentials */
+    uint64_t trust_ns;                     /* when the list of who may come is looked at again */
+    bool trust_told;                       /* that it cannot be read */
+    struct node_member *roll;              /* [size]; NULL: nobody is joined from outside */
+    struct cluster_groups *cluster_groups; /* its part in a home cluster; NULL: it has none */
+    struct cluster_group *cluster_group;   /* the formation that this node was opened for; NULL: none */
+    struct path_costs costs;
     struct mutex baton;
     struct engine *engine;
     struct hearth_group world;
     struct list groups, requests, free_requests;
     struct list attached;                 /* struct attachment, under the baton */
     _Atomic(struct node_worker *) worker; /* NULL: nothing needed one yet */
-    struct thread keeper;
-    bool keeper_runs;
+    struct thread progress_thread;
+    bool progress_runs;
     bool closing;    /* under the baton */
     bool collecting; /* likewise: somebody is telling who wants to know what has ended */
     uint64_t spin_ns;
-    int loss;                       /* of a member: as in struct engine_setup, never 0 */
-    bool heap_lent;                 /* it is closed by somebody else */
-    bool crowded;                   /* more members on this host than processors */
-    _Atomic(uint64_t) keeper_until; /* when the keeper looks again by itself */
-    _Atomic(int) waiting;           /* callers in node_wait */
-    _Atomic(uint32_t) calls;        /* operations started, modulo 2^32 */
+    int loss;                         /* of a member: as in struct engine_setup, never 0 */
+    bool heap_lent;                   /* it is closed by somebody else */
+    bool crowded;                     /* more members on this host than processors */
+    _Atomic(uint64_t) progress_until; /* when the progress thread looks again by itself */
+    _Atomic(int) waiting;             /* callers in node_wait */
+    _Atomic(uint32_t) calls;          /* operations started, modulo 2^32 */
 };
 
 /* One node of a net in memory, which it puts at close; or one that is joined by connections. On virtual time
- * (now_ns) there is no keeper: the simulation drives it. The world view's group id and costs are given, the
- * rest comes from the config. */
+ * (now_ns) there is no progress thread: the simulation drives it. The world view's group id and costs are
+ * given, the rest comes from the config. */
 struct node_conns {
     struct conn *conns[LINK_PIPES_MAX];
     int count;
@@ -164,14 +166,14 @@ struct node_setup {
     struct heap *heap;      /* taken; NULL: a new one */
     struct heap *lent_heap; /* instead: not closed with the node */
     int rank;
-    const struct view *world;
+    const struct group_view *world;
     uint64_t instance;
     struct mem_net *net;
     const uint64_t *now_ns;
     /* Without a net: all of this is the node's then, if it opens. */
     struct node_conns *conns; /* [size] */
     struct event event;       /* wakes the node */
-    struct door *door;
+    struct listener *listener;
     struct shm_regions *regions;
     struct quic *quic;
     struct credentials *credentials;
@@ -230,17 +232,18 @@ void node_members_lost(hearth_node *node, uint64_t lost, const char *why);
 bool node_progress(hearth_node *node);
 /* A caller has nothing to do: until there may be something, or the time has come. `heard` as in bell_wait. */
 void node_sleep(hearth_node *node, uint32_t heard, uint64_t until);
-void node_keep(void *node); /* the keeper's life */
+void node_keep(void *node); /* the progress thread's life */
 
 /* Makes a group of the node, under no baton. */
-int MUST_CHECK node_group(hearth_node *node, const struct view *view, const int *members, hearth_group **out);
+int MUST_CHECK node_group(hearth_node *node, const struct group_view *view, const int *members,
+                          hearth_group **out);
 
 /* All of a node's clusters in one process: opens `count` nodes on one net. */
 struct local_setup {
     const struct hearth_config *config;
     int count;
     struct mem_setup mem;           /* size is filled in */
-    const int *host;                /* as in struct view */
+    const int *host;                /* as in struct group_view */
     uint64_t id;                    /* of the world group */
     struct heap *const *lent_heaps; /* [count] as in struct node_setup; NULL: each has its own */
     int loss;                       /* as in struct engine_setup */

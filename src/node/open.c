@@ -2,7 +2,7 @@
 /* hearth_open: from a config to a node that is joined to all others.
  *
  *   trust     key, secret, who may come (node/secure.h)
- *   door      our listening port
+ *   listener      our listening port
  *   roster    all members agree who they are (bootstrap/roster.h)
  *   mesh      every pair is joined (bootstrap/mesh.h): shared memory inside a host, tcp between
  *   node      the engine takes the connections
@@ -15,9 +15,9 @@
 #include "core/hash.h"
 #include "membership/jobs.h"
 #include "node/call.h"
-#include "node/footing.h"
+#include "node/cluster_groups.h"
 #include "node/links.h"
-#include "node/residence.h"
+#include "node/path_costs.h"
 #include "node/secure.h"
 #include "os/host.h"
 #include "os/random.h"
@@ -51,8 +51,8 @@ int opening_describe(struct opening *o, struct error *error)
     if (status == HEARTH_OK && host_id(&self->host_id) != HEARTH_OK)
         status = error_set(error, HEARTH_SYSTEM, RANK_NONE, "open: this machine does not say who it is");
     self->process = (uint32_t)process_id();
-    self->features = (o->wish != MESH_WISH_TCP ? FEATURE_SHM : 0) |
-                     (o->quic_wish != QUIC_NEVER && quic_built() ? FEATURE_QUIC : 0);
+    self->features = (o->choice != MESH_ONLY_TCP ? FEATURE_SHM : 0) |
+                     (o->quic_choice != QUIC_NEVER && quic_built() ? FEATURE_QUIC : 0);
     host_name(self->name, sizeof self->name);
     return status;
 }
@@ -68,7 +68,7 @@ int opening_listen(struct opening *o, struct error *error)
 {
     const struct hearth_config *c = o->config;
     struct sock_addr addrs[ROSTER_ADDRS_MAX];
-    struct door_setup setup = {
+    struct listener_setup setup = {
         .heap = o->heap, .log = o->log, .port_tries = PORT_TRIES, .greeting_ns = GREETING_NS};
     uint16_t port = c->port;
     int count = 0;
@@ -76,17 +76,17 @@ int opening_listen(struct opening *o, struct error *error)
         port = opening_peer_port(o->peers[o->rank], c->port);
         setup.port_tries = 0; /* the list says where we are */
     }
-    if (o->wish != MESH_WISH_SHM) {
+    if (o->choice != MESH_ONLY_SHM) {
         const char *bind = c->bind == NULL && only_here(o) ? "127.0.0.1" : c->bind;
         int status = host_choose(bind, c->advertise, port, o->deadline_ns, &setup.listen, addrs,
                                  ROSTER_ADDRS_MAX, &count, error);
         if (status != HEARTH_OK)
             return status;
     }
-    int status = door_open(&setup, &o->door, error);
+    int status = listener_open(&setup, &o->listener, error);
     if (status != HEARTH_OK)
         return status;
-    struct sock_addr bound = door_addr(o->door);
+    struct sock_addr bound = listener_addr(o->listener);
     for (int i = 0; i < count; i++) {
         o->self.addrs[i] = addrs[i];
         if (sock_addr_port(&addrs[i]) == 0)
@@ -110,14 +110,14 @@ void opening_settings(const struct opening *o, char text[static SETTINGS_TEXT_MA
  * far. */
 static bool known_near(const struct opening *o)
 {
-    const struct formation *f = o->formation;
+    const struct group_spec *f = o->spec;
     uint32_t longest_us = f == NULL ? 0 : f->inside_us > f->across_us ? f->inside_us : f->across_us;
     return longest_us > 0 && longest_us * NS_PER_US < MESH_FAR_NS;
 }
 
 static int channels_for(const struct opening *o)
 {
-    if (o->quic_wish == QUIC_ALWAYS)
+    if (o->quic_choice == QUIC_ALWAYS)
         return 1;
     if (o->config->connections > 0)
         return (int)o->config->connections + 1;
@@ -143,7 +143,7 @@ static int agree_on_roster(struct opening *o, struct error *error)
         .credentials = o->credentials,
         .offer = o->secret != NULL ? secret_bytes(o->secret) : NULL,
         .channels = channels_for(o) > 0 ? channels_for(o) : MESH_CHANNELS_NEAR,
-        .door = o->peers != NULL ? door_fd(o->door) : -1,
+        .listener = o->peers != NULL ? listener_fd(o->listener) : -1,
         .deadline_ns = o->deadline_ns,
         .connect_timeout_ns = (uint64_t)c->connect_timeout_ms * NS_PER_MS,
         .connect_retries = c->connect_retries,
@@ -180,8 +180,8 @@ static int join(struct opening *o, struct error *error)
         .heap = o->heap,
         .log = o->log,
         .roster = &o->roster,
-        .door = o->door,
-        .wish = o->wish,
+        .listener = o->listener,
+        .choice = o->choice,
         .channels = channels_for(o),
         .rate_bytes_per_s = (double)c->link_mbps * 1e6 / 8,
         .credentials = o->credentials,
@@ -231,10 +231,10 @@ static int fullest_host(const struct opening *o)
 
 /* What one member knows of the links and all must reckon with: the greatest counts. */
 struct worst {
-    double way_s;   /* between two machines, one way */
-    double remote;  /* 1: there are several machines */
-    double crowded; /* 1: some host has more members than processors */
-    double byte_s;  /* that the slowest member needs to send a byte, by its `rate`; 0: no member has one */
+    double choice_s; /* between two machines, one way */
+    double remote;   /* 1: there are several machines */
+    double crowded;  /* 1: some host has more members than processors */
+    double byte_s;   /* that the slowest member needs to send a byte, by its `rate`; 0: no member has one */
 };
 
 static struct worst worst_here(const struct opening *o)
@@ -243,24 +243,24 @@ static struct worst worst_here(const struct opening *o)
     if (o->config->rate > 0)
         worst.byte_s = 8 / (double)o->config->rate;
     for (int i = 0; i < o->roster.size; i++) {
-        double way_s = (double)o->mesh[i].round_trip_ns * 1e-9 / 2;
+        double choice_s = (double)o->mesh[i].round_trip_ns * 1e-9 / 2;
         if (o->roster.members[i].host_id == o->self.host_id)
             continue;
         worst.remote = 1;
-        worst.way_s = way_s > worst.way_s ? way_s : worst.way_s;
+        worst.choice_s = choice_s > worst.choice_s ? choice_s : worst.choice_s;
     }
     return worst;
 }
 
-static void lay_footing(const struct opening *o, hearth_node *node, const struct worst *worst)
+static void lay_path_costs(const struct opening *o, hearth_node *node, const struct worst *worst)
 {
-    struct footing *f = &node->footing;
-    f->inside = o->wish == MESH_WISH_TCP ? loopback_cost : shm_cost;
+    struct path_costs *f = &node->costs;
+    f->inside = o->choice == MESH_ONLY_TCP ? loopback_cost : shm_cost;
     f->across = loopback_cost;
     f->byte_s = worst->byte_s;
     f->crowded = worst->crowded > 0;
     if (worst->remote > 0) {
-        f->across.alpha_s = worst->way_s > WAY_MIN_S ? worst->way_s : WAY_MIN_S;
+        f->across.alpha_s = worst->choice_s > CHOICE_MIN_S ? worst->choice_s : CHOICE_MIN_S;
         f->across.bytes_per_s = (double)o->config->link_mbps * 1e6 / 8 * LINE_YIELD;
     }
 }
@@ -291,7 +291,7 @@ static int agree_on_costs(struct opening *o, hearth_node *node, struct error *er
         struct error *last = error_last();
         return error_set(error, status, last->rank, "open: the first collective failed: %s", last->text);
     }
-    lay_footing(o, node, &worst);
+    lay_path_costs(o, node, &worst);
     return HEARTH_OK;
 }
 
@@ -313,7 +313,7 @@ static int agree_on_sites(struct opening *o, hearth_node *node, struct error *er
     for (size_t i = 0; status == HEARTH_OK && i < size; i++)
         any |= named[i];
     if (any != 0)
-        node->footing.named = named;
+        node->costs.named = named;
     else
         heap_free(named);
     return status == HEARTH_OK
@@ -323,14 +323,14 @@ static int agree_on_sites(struct opening *o, hearth_node *node, struct error *er
 }
 
 /* By what was measured, if the leader of a home cluster has arranged the members. */
-static void take_footing(const struct opening *o, hearth_node *node)
+static void take_path_costs(const struct opening *o, hearth_node *node)
 {
-    struct arrangement as_formed;
-    footing_begin(node);
-    if (o->formation == NULL)
+    struct ring_order as_formed;
+    path_costs_begin(node);
+    if (o->spec == NULL)
         return;
-    formation_arrangement(o->formation, &as_formed);
-    bool adopted = footing_adopt(&node->world, &as_formed);
+    group_spec_ring_order(o->spec, &as_formed);
+    bool adopted = path_costs_adopt(&node->world, &as_formed);
     assert(adopted); /* nobody else has the node yet */
     (void)adopted;
 }
@@ -360,7 +360,7 @@ static int name_members(struct opening *o, struct error *error)
 static int open_node(struct opening *o, hearth_node **out, struct error *error)
 {
     o->crowded = number_hosts(o) > cpu_count();
-    struct view world = {
+    struct group_view world = {
         .group = o->roster.cluster,
         .epoch = 1,
         .size = o->roster.size,
@@ -373,13 +373,13 @@ static int open_node(struct opening *o, hearth_node **out, struct error *error)
         .config = o->config,
         .heap = o->heap_lent ? NULL : o->heap,
         .lent_heap = o->heap_lent ? o->heap : NULL,
-        .loss = o->formation != NULL ? HEARTH_VIEW_CHANGED : HEARTH_PEER_LOST,
+        .loss = o->spec != NULL ? HEARTH_VIEW_CHANGED : HEARTH_PEER_LOST,
         .rank = o->roster.rank,
         .world = &world,
         .instance = o->self.instance,
         .conns = o->conns,
         .event = o->event,
-        .door = o->door,
+        .listener = o->listener,
         .regions = o->regions,
         .quic = o->quic,
         .credentials = o->credentials,
@@ -396,7 +396,7 @@ static int open_node(struct opening *o, hearth_node **out, struct error *error)
         return status;
     node->roll = o->roll;
     o->roll = NULL;
-    o->door = NULL;
+    o->listener = NULL;
     o->regions = NULL;
     o->quic = NULL;
     o->credentials = NULL;
@@ -407,9 +407,9 @@ static int open_node(struct opening *o, hearth_node **out, struct error *error)
     if (status == HEARTH_OK)
         status = agree_on_sites(o, node, error);
     if (status == HEARTH_OK)
-        take_footing(o, node);
+        take_path_costs(o, node);
     if (status == HEARTH_OK && o->discover == DISCOVER)
-        status = residence_open(o, node, error);
+        status = cluster_groups_open(o, node, error);
     node_forget_strings(node);
     if (!o->heap_lent)
         o->heap = NULL;
@@ -512,9 +512,9 @@ int64_t hearth_links_text(hearth_node *node, char *buffer, size_t size)
     if (node_forked(node))
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "links_text: %s",
                          hearth_strerror(HEARTH_FORKED));
-    struct paper text = paper_of(buffer, size);
-    paper_print(&text, "%s", node->links != NULL ? node->links : "");
-    if (node->residence != NULL)
-        residence_links(node->residence, &text);
+    struct text_buf text = text_buf_of(buffer, size);
+    text_buf_print(&text, "%s", node->links != NULL ? node->links : "");
+    if (node->cluster_groups != NULL)
+        cluster_groups_links(node->cluster_groups, &text);
     return (int64_t)text.len;
 }

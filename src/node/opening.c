@@ -157,24 +157,24 @@ static int check_transport(struct opening *o, struct error *error)
 {
     const char *name = o->own.transport;
     if (name == NULL || strcmp(name, "auto") == 0)
-        o->wish = MESH_AUTO;
+        o->choice = MESH_AUTO;
     else if (strcmp(name, "tcp") == 0)
-        o->wish = MESH_WISH_TCP;
+        o->choice = MESH_ONLY_TCP;
     else if (strcmp(name, "quic") == 0)
-        o->wish = MESH_WISH_TCP; /* by which members find and trust each other; then quic takes its place */
+        o->choice = MESH_ONLY_TCP; /* by which members find and trust each other; then quic takes its place */
     else if (strcmp(name, "shm") == 0)
-        o->wish = MESH_WISH_SHM;
+        o->choice = MESH_ONLY_SHM;
     else
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "open: transport is \"%s\"; it takes auto, tcp, quic or shm", name);
     if (name != NULL && strcmp(name, "quic") == 0)
-        o->quic_wish = QUIC_ALWAYS;
-    else if (o->wish == MESH_AUTO && !o->own.plain)
-        o->quic_wish = QUIC_IF_FASTER;
-    if (o->quic_wish == QUIC_ALWAYS && o->own.plain)
+        o->quic_choice = QUIC_ALWAYS;
+    else if (o->choice == MESH_AUTO && !o->own.plain)
+        o->quic_choice = QUIC_IF_FASTER;
+    if (o->quic_choice == QUIC_ALWAYS && o->own.plain)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "open: quic is always encrypted: transport quic cannot be plain");
-    if (o->wish == MESH_WISH_SHM && o->peers != NULL)
+    if (o->choice == MESH_ONLY_SHM && o->peers != NULL)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "open: peers are addresses of tcp; with transport shm use rendezvous");
     return HEARTH_OK;
@@ -247,8 +247,8 @@ void opening_fini(struct opening *o)
     heap_free(o->mesh);
     heap_free(o->host);
     roster_fini(&o->roster);
-    if (o->door != NULL)
-        door_close(o->door);
+    if (o->listener != NULL)
+        listener_close(o->listener);
     quic_close(o->quic);
     shm_regions_close(o->regions);
     heap_free(o->identities);

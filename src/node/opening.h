@@ -6,34 +6,34 @@
 #include "node/node.h"
 #include "node/transport_choice.h"
 
-enum quic_wish {
+enum quic_choice {
     QUIC_NEVER,
     QUIC_IF_FASTER, /* between hosts that are far from each other */
     QUIC_ALWAYS
 };
 
 /* Whether the node belongs to a home cluster. */
-enum discover_wish {
+enum discover_choice {
     DISCOVER_NOT,
     DISCOVER_IF_SECRET, /* nothing says who the members are: if there is a secret, it does */
     DISCOVER
 };
 
-struct formation;
+struct group_spec;
 
 struct opening {
     struct heap *heap; /* the node's, once it is open: NULL here */
     bool heap_lent;    /* another node's: it stays */
-    enum discover_wish discover;
-    const struct formation *formation; /* which the roster comes from; NULL: none */
+    enum discover_choice discover;
+    const struct group_spec *spec;     /* which the roster comes from; NULL: none */
     struct transport_choices *choices; /* of groups before this one; NULL: there are none */
     struct log log;
     struct hearth_config own;           /* strings are copies on the heap */
     const struct hearth_config *config; /* &own */
     const char **peers;                 /* [size] or NULL */
     int rank, size;                     /* as the config has them; rank -1: not known yet */
-    enum mesh_wish wish;
-    enum quic_wish quic_wish;
+    enum mesh_choice choice;
+    enum quic_choice quic_choice;
     uint64_t deadline_ns;
     const struct stop *stop;        /* asks to give up joining; NULL: nobody does */
     bool *unjoined;                 /* by rank, as in struct mesh_setup; or NULL */
@@ -44,7 +44,7 @@ struct opening {
     bool drawn; /* the secret: for this job alone */
     struct trust_list *trust;
     struct credentials *credentials; /* NULL: plain, or not yet */
-    struct door *door;
+    struct listener *listener;
     struct roster roster;
     struct mesh_peer *mesh; /* [size] */
     struct node_conns *conns;
@@ -66,7 +66,7 @@ int MUST_CHECK opening_init(struct opening *o, const struct hearth_config *confi
 void opening_fini(struct opening *o);
 /* Steps of hearth_open that others take too (open.c). First: who we are, but for key and addresses. */
 int MUST_CHECK opening_describe(struct opening *o, struct error *error);
-int MUST_CHECK opening_listen(struct opening *o, struct error *error); /* our door, and where it is */
+int MUST_CHECK opening_listen(struct opening *o, struct error *error); /* our listener, and where it is */
 /* What all members must have in common, as text; also `o->self.addrs` must be known to all by now. */
 #define SETTINGS_TEXT_MAX 192
 void opening_settings(const struct opening *o, char text[static SETTINGS_TEXT_MAX]);

@@ -42,7 +42,7 @@ static int exchange(const struct reconciliation *r, const void *own, void *all, 
 
 static int move_all(const struct reconciliation *r, enum move_phase phase)
 {
-    struct passage way = {.from = r->from, .to = r->to, .phase = phase};
+    struct group_move move = {.from = r->from, .to = r->to, .phase = phase};
     struct list *item, *after;
     int status = HEARTH_OK;
     if (r->from == NULL)
@@ -50,7 +50,7 @@ static int move_all(const struct reconciliation *r, enum move_phase phase)
     LIST_EACH (item, after, &r->from->node->attached) {
         struct attachment *attachment = container_of(item, struct attachment, item);
         if (attachment->move != NULL && status == HEARTH_OK)
-            status = attachment->move(attachment, &way, r->error);
+            status = attachment->move(attachment, &move, r->error);
     }
     return status;
 }

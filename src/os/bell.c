@@ -13,10 +13,10 @@ uint32_t bell_heard(const struct bell *b)
     return atomic_load(&b->rings);
 }
 
-/* Whether a ring is to wake the keeper, where no caller hears it. */
-static bool keeper_wants(const struct bell *b)
+/* Whether a ring is to wake the progress thread, where no caller hears it. */
+static bool progress_wants(const struct bell *b)
 {
-    return atomic_load(&b->sleepers[BELL_KEEPER]) > 0 ||
+    return atomic_load(&b->sleepers[BELL_PROGRESS]) > 0 ||
            (atomic_load(&b->urgent) && atomic_load(&b->nappers) > 0);
 }
 
@@ -28,8 +28,8 @@ void bell_ring(struct bell *b)
     bool attended = atomic_load(&b->attending) > 0;
     if (atomic_load(&b->sleepers[BELL_CALLER]) > 0)
         bell_wake(b, BELL_CALLER);
-    else if (!attended && keeper_wants(b))
-        bell_wake(b, BELL_KEEPER);
+    else if (!attended && progress_wants(b))
+        bell_wake(b, BELL_PROGRESS);
 }
 
 void bell_ring_all(struct bell *b)
@@ -37,8 +37,8 @@ void bell_ring_all(struct bell *b)
     atomic_fetch_add(&b->rings, 1);
     if (atomic_load(&b->sleepers[BELL_CALLER]) > 0)
         bell_wake(b, BELL_CALLER);
-    if (atomic_load(&b->sleepers[BELL_KEEPER]) > 0 || atomic_load(&b->nappers) > 0)
-        bell_wake(b, BELL_KEEPER);
+    if (atomic_load(&b->sleepers[BELL_PROGRESS]) > 0 || atomic_load(&b->nappers) > 0)
+        bell_wake(b, BELL_PROGRESS);
 }
 
 void bell_attend(struct bell *b)
@@ -50,8 +50,8 @@ void bell_leave(struct bell *b, uint32_t heard)
 {
     if (atomic_fetch_sub(&b->attending, 1) > 1 || atomic_load(&b->rings) == heard)
         return;
-    if (keeper_wants(b))
-        bell_wake(b, BELL_KEEPER);
+    if (progress_wants(b))
+        bell_wake(b, BELL_PROGRESS);
 }
 
 void bell_urgent(struct bell *b, bool urgent)
@@ -65,7 +65,7 @@ void bell_nap(struct bell *b, uint64_t deadline_ns)
     atomic_fetch_add(&b->nappers, 1);
     uint32_t heard = atomic_load(&b->rings);
     if (!atomic_load(&b->urgent))
-        bell_sleep(b, BELL_KEEPER, heard, deadline_ns);
+        bell_sleep(b, BELL_PROGRESS, heard, deadline_ns);
     atomic_fetch_sub(&b->nappers, 1);
 }
 

@@ -9,11 +9,11 @@
 #include "core/types.h"
 #include "os/thread.h"
 
-/* Who waits at the bell. Callers go before the keeper: while one of them waits there, spinning or asleep, a
- * ring reaches only callers, so that a node's helper thread does not take time from a thread that waits
- * anyway. So a caller owes the bell one look after each bell_wait, also one that ended by its deadline:
+/* Who waits at the bell. Callers go before the progress thread: while one of them waits there, spinning or
+ * asleep, a ring reaches only callers, so that a node's helper thread does not take time from a thread that
+ * waits anyway. So a caller owes the bell one look after each bell_wait, also one that ended by its deadline:
  * bell_leave hands over what it has not heard. */
-enum bell_side { BELL_CALLER, BELL_KEEPER };
+enum bell_side { BELL_CALLER, BELL_PROGRESS };
 
 /* Linux: a futex a side. Elsewhere, and in the posix build: a mutex and a condition variable. The layout
  * serves both. */
@@ -21,7 +21,7 @@ struct bell {
     _Atomic(uint32_t) rings;       /* changes with every ring */
     _Atomic(uint32_t) attending;   /* callers that will look at the bell by themselves, spinning or at work */
     _Atomic(uint32_t) sleepers[2]; /* by side */
-    _Atomic(uint32_t) nappers;     /* keepers that only an urgent ring wakes */
+    _Atomic(uint32_t) nappers;     /* progress threads that only an urgent ring wakes */
     _Atomic(bool) urgent;          /* somebody wants rings to be heard at once: bell_urgent */
     _Atomic(uint32_t) word[2];     /* Linux: what sleepers wait on */
     struct mutex lock;             /* posix */
@@ -40,14 +40,14 @@ void bell_ring(struct bell *b);
  * the node closes). */
 void bell_ring_all(struct bell *b);
 
-/* A caller attends for as long as it will look at the bell again by itself: rings do not wake the keeper
- * then. When the last one leaves, rings since `heard`, its last look, are the keeper's. */
+/* A caller attends for as long as it will look at the bell again by itself: rings do not wake the progress
+ * thread then. When the last one leaves, rings since `heard`, its last look, are the progress thread's. */
 void bell_attend(struct bell *b);
 void bell_leave(struct bell *b, uint32_t heard);
 
-/* For a keeper that has nothing urgent to do: sleeps until the deadline, whatever rings, unless a ring is
- * urgent or is bell_ring_all. When operations follow each other closely, a ring between two of them finds no
- * caller; waking the keeper for each would cost more than the operation. */
+/* For a progress thread that has nothing urgent to do: sleeps until the deadline, whatever rings, unless a
+ * ring is urgent or is bell_ring_all. When operations follow each other closely, a ring between two of them
+ * finds no caller; waking the progress thread for each would cost more than the operation. */
 void bell_nap(struct bell *b, uint64_t deadline_ns);
 void bell_urgent(struct bell *b, bool urgent);
 

@@ -16,7 +16,7 @@ int bell_init(struct bell *b)
     atomic_init(&b->attending, 0);
     atomic_init(&b->nappers, 0);
     atomic_init(&b->urgent, false);
-    for (int side = BELL_CALLER; side <= BELL_KEEPER; side++) {
+    for (int side = BELL_CALLER; side <= BELL_PROGRESS; side++) {
         atomic_init(&b->sleepers[side], 0);
         atomic_init(&b->word[side], 0);
     }

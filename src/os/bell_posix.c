@@ -49,7 +49,7 @@ int bell_init(struct bell *b)
     atomic_init(&b->attending, 0);
     atomic_init(&b->nappers, 0);
     atomic_init(&b->urgent, false);
-    for (int side = BELL_CALLER; side <= BELL_KEEPER; side++) {
+    for (int side = BELL_CALLER; side <= BELL_PROGRESS; side++) {
         atomic_init(&b->sleepers[side], 0);
         atomic_init(&b->word[side], 0);
     }
@@ -57,7 +57,7 @@ int bell_init(struct bell *b)
         return HEARTH_SYSTEM;
     if (cond_open(&b->cond[BELL_CALLER]) != HEARTH_OK)
         goto fini_lock;
-    if (cond_open(&b->cond[BELL_KEEPER]) != HEARTH_OK)
+    if (cond_open(&b->cond[BELL_PROGRESS]) != HEARTH_OK)
         goto destroy_caller;
     return HEARTH_OK;
 
@@ -71,7 +71,7 @@ fini_lock:
 void bell_fini(struct bell *b)
 {
     pthread_cond_destroy(&b->cond[BELL_CALLER]);
-    pthread_cond_destroy(&b->cond[BELL_KEEPER]);
+    pthread_cond_destroy(&b->cond[BELL_PROGRESS]);
     mutex_fini(&b->lock);
 }
 

@@ -40,7 +40,7 @@ struct lookup {
 
 /* ---- the form ---- */
 
-/* Letters, digits, '-', '_' in labels between dots. All digits at the end would be an IPv4 address, and a
+/* Messages, digits, '-', '_' in labels between dots. All digits at the end would be an IPv4 address, and a
  * good one has been recognized before. */
 static bool host_good(const char *host, size_t len)
 {
@@ -51,8 +51,8 @@ static bool host_good(const char *host, size_t len)
     for (size_t i = 0; i < len; i++) {
         char c = host[i];
         bool digit = c >= '0' && c <= '9';
-        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_';
-        if (c == '.' ? label_empty : !digit && !letter)
+        bool message = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_';
+        if (c == '.' ? label_empty : !digit && !message)
             return false;
         bool last = i + 1 == len;
         if (c == '.' && !last)

@@ -127,49 +127,49 @@ static const uint32_t allowed[] = {
     __NR_exit,         __NR_exit_group,
 };
 
-struct program {
+struct filter_program {
     struct sock_filter code[PROGRAM_MAX];
     unsigned short count;
 };
 
-static void put(struct program *p, uint16_t code, uint8_t yes, uint8_t no, uint32_t value)
+static void put(struct filter_program *p, uint16_t code, uint8_t yes, uint8_t no, uint32_t value)
 {
     if (p->count < PROGRAM_MAX)
         p->code[p->count] = (struct sock_filter){code, yes, no, value};
     p->count++;
 }
 
-static void load(struct program *p, size_t offset)
+static void load(struct filter_program *p, size_t offset)
 {
     put(p, BPF_LD | BPF_W | BPF_ABS, 0, 0, (uint32_t)offset);
 }
 
 /* Both processors are little-endian, and the kernel takes the low half of these arguments. */
-static void load_argument(struct program *p, int index)
+static void load_argument(struct filter_program *p, int index)
 {
     load(p, offsetof(struct seccomp_data, args) + 8 * (size_t)index);
 }
 
-static void give(struct program *p, uint32_t verdict)
+static void give(struct filter_program *p, uint32_t verdict)
 {
     put(p, BPF_RET | BPF_K, 0, 0, verdict);
 }
 
 /* If what was loaded is `value`, that is the end. */
-static void give_if(struct program *p, uint32_t value, uint32_t verdict)
+static void give_if(struct filter_program *p, uint32_t value, uint32_t verdict)
 {
     put(p, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, value);
     give(p, verdict);
 }
 
 /* What follows until `close_call` is for this system call alone; it ends with a verdict. */
-static unsigned short open_call(struct program *p, uint32_t number)
+static unsigned short open_call(struct filter_program *p, uint32_t number)
 {
     put(p, BPF_JMP | BPF_JEQ | BPF_K, 0, 0, number);
     return (unsigned short)(p->count - 1);
 }
 
-static void close_call(struct program *p, unsigned short begin)
+static void close_call(struct filter_program *p, unsigned short begin)
 {
     if (p->count <= PROGRAM_MAX)
         p->code[begin].jf = (uint8_t)(p->count - begin - 1);
@@ -177,7 +177,7 @@ static void close_call(struct program *p, unsigned short begin)
 
 /* Datagrams of the internet; unix ones, which are how the C library asks for the number of an interface; and
  * what the kernel tells about interfaces. */
-static void judge_socket(struct program *p)
+static void judge_socket(struct filter_program *p)
 {
     unsigned short call = open_call(p, __NR_socket);
     load_argument(p, 0);
@@ -197,7 +197,7 @@ static void judge_socket(struct program *p)
 }
 
 /* Questions about interfaces, and how much there is to read. */
-static void judge_ioctl(struct program *p)
+static void judge_ioctl(struct filter_program *p)
 {
     static const uint32_t questions[] = {FIONREAD, SIOCGIFINDEX, SIOCGIFNAME, SIOCGIFFLAGS};
     unsigned short call = open_call(p, __NR_ioctl);
@@ -209,7 +209,7 @@ static void judge_ioctl(struct program *p)
 }
 
 /* Memory that is no code. */
-static void judge_memory(struct program *p, uint32_t number)
+static void judge_memory(struct filter_program *p, uint32_t number)
 {
     unsigned short call = open_call(p, number);
     load_argument(p, 2);
@@ -219,7 +219,7 @@ static void judge_memory(struct program *p, uint32_t number)
     close_call(p, call);
 }
 
-static void write_program(struct program *p)
+static void write_program(struct filter_program *p)
 {
     load(p, offsetof(struct seccomp_data, arch));
     put(p, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, ARCH);
@@ -238,7 +238,7 @@ static void write_program(struct program *p)
 
 int sandbox_calls(struct error *error)
 {
-    struct program program = {.count = 0};
+    struct filter_program program = {.count = 0};
     write_program(&program);
     struct sock_fprog filter = {.len = program.count, .filter = program.code};
     if (program.count > PROGRAM_MAX || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) != 0)

@@ -21,7 +21,7 @@
 
 enum { TLS_ALERT = 21, TLS_HANDSHAKE = 22, TLS_DATA = 23 };
 
-enum stage {
+enum channel_stage {
     STAGE_TLS,   /* the TLS handshake */
     STAGE_PROOF, /* the peer's proof is awaited */
     STAGE_READY,
@@ -29,7 +29,7 @@ enum stage {
 };
 
 /* Bytes from `taken` to `len` are in use. */
-struct buffer {
+struct channel_buffer {
     uint8_t *bytes;
     size_t room, taken, len;
 };
@@ -41,20 +41,20 @@ struct channel {
     struct session_setup setup;
     struct record_secrets secrets; /* for records_open */
     const char *refusal;           /* why our callbacks turned the peer away */
-    enum stage stage;
+    enum channel_stage stage;
     bool overflow;      /* more was to be sent than there is room for */
     size_t early_bytes; /* given before the proof */
     struct identity peer;
     bool peer_known;
-    struct buffer in;    /* one record, as far as it has come */
-    struct buffer out;   /* for the peer */
-    struct buffer plain; /* what came out of records, for channel_recv */
+    struct channel_buffer in;    /* one record, as far as it has come */
+    struct channel_buffer out;   /* for the peer */
+    struct channel_buffer plain; /* what came out of records, for channel_recv */
     struct error failure;
 };
 
 /* ---- buffers ---- */
 
-static bool buffer_grow(struct heap *heap, struct buffer *buffer, size_t room)
+static bool buffer_grow(struct heap *heap, struct channel_buffer *buffer, size_t room)
 {
     uint8_t *bytes;
 
@@ -73,7 +73,7 @@ static bool buffer_grow(struct heap *heap, struct buffer *buffer, size_t room)
     return true;
 }
 
-static void buffer_close(struct buffer *buffer)
+static void buffer_close(struct channel_buffer *buffer)
 {
     if (buffer->bytes)
         wipe(buffer->bytes, buffer->room);
@@ -81,7 +81,7 @@ static void buffer_close(struct buffer *buffer)
 }
 
 /* Moves what is in use to the front. */
-static void buffer_settle(struct buffer *buffer)
+static void buffer_settle(struct channel_buffer *buffer)
 {
     if (buffer->taken == 0)
         return;
@@ -111,7 +111,7 @@ static ssize_t pull(gnutls_transport_ptr_t arg, void *target, size_t len)
 static ssize_t push(gnutls_transport_ptr_t arg, const void *source, size_t len)
 {
     struct channel *channel = arg;
-    struct buffer *out = &channel->out;
+    struct channel_buffer *out = &channel->out;
 
     buffer_settle(out);
     if (len > out->room - out->len) {
@@ -384,7 +384,7 @@ static size_t room_for(size_t len, size_t limit)
 
 static int step_ready(struct channel *c)
 {
-    struct buffer *plain = &c->plain;
+    struct channel_buffer *plain = &c->plain;
     size_t len_max = c->in.len - RECORD_HEADER_LEN;
     ssize_t len;
 

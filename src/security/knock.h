@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The knock: a server name in the dialler's hello that shows at the door, for the price of one hash, that the
- * dialler has the secret, and means this listener. docs/wire.md, Handshake. */
+/* The knock: a server name in the dialler's hello that shows at the listener, for the price of one hash, that
+ * the dialler has the secret, and means this listener. docs/wire.md, Handshake. */
 #ifndef SECURITY_KNOCK_H
 #define SECURITY_KNOCK_H
 

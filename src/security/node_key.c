@@ -13,15 +13,16 @@
 #include "security/key_line.h"
 #include "security/vault.h"
 
-#define FILE_MAX     256 /* of what is read to see whether it is a key file */
-#define LOAD_TRIES   3
-#define SHORT_BYTES  8 /* of which 60 bits are shown */
-#define SHORT_LETTER 12
-#define SHORT_GROUP  4
+#define FILE_MAX      256 /* of what is read to see whether it is a key file */
+#define LOAD_TRIES    3
+#define SHORT_BYTES   8 /* of which 60 bits are shown */
+#define SHORT_MESSAGE 12
+#define SHORT_GROUP   4
 
 _Static_assert(KEY_SEED_LEN == ED25519_KEY_SIZE, "the file holds a whole seed");
 _Static_assert(NODE_ID_LEN == SHA3_256_DIGEST_SIZE, "an id is a whole digest");
-_Static_assert(NODE_ID_SHORT == SHORT_LETTER + SHORT_LETTER / SHORT_GROUP, "letters, '-' between, a final 0");
+_Static_assert(NODE_ID_SHORT == SHORT_MESSAGE + SHORT_MESSAGE / SHORT_GROUP,
+               "messages, '-' between, a final 0");
 
 struct node_key {
     char file[FILE_MAX]; /* only while it is read or written */
@@ -54,13 +55,13 @@ void node_id_text(const struct node_id *id, char text[static NODE_ID_TEXT])
 
 void node_id_short(const struct node_id *id, char text[static NODE_ID_SHORT])
 {
-    char letters[BASE32_LEN(SHORT_BYTES)];
+    char messages[BASE32_LEN(SHORT_BYTES)];
 
-    base32_encode(id->bytes, SHORT_BYTES, letters);
-    for (int i = 0; i < SHORT_LETTER; i++) {
+    base32_encode(id->bytes, SHORT_BYTES, messages);
+    for (int i = 0; i < SHORT_MESSAGE; i++) {
         if (i > 0 && i % SHORT_GROUP == 0)
             *text++ = '-';
-        *text++ = letters[i];
+        *text++ = messages[i];
     }
     *text = '\0';
 }

@@ -30,7 +30,7 @@ enum record_type { TYPE_ALERT = 21, TYPE_HANDSHAKE = 22, TYPE_DATA = 23 };
 static_assert(RECORD_EXTRA == RECORD_HEADER_LEN + 1 + TAG_LEN, "header, type, tag");
 
 /* One direction. */
-struct lane {
+struct cipher_lane {
     gnutls_cipher_hd_t cipher;
     uint64_t sequence; /* of the next record under this key */
     uint8_t *secret;   /* in the vault: [RECORD_SECRET_LEN] */
@@ -39,7 +39,7 @@ struct lane {
 
 struct records {
     gnutls_cipher_algorithm_t algorithm;
-    struct lane out, in;
+    struct cipher_lane out, in;
     uint8_t *secrets; /* both, in the vault */
     bool asked;       /* the peer wants us to change our keys too */
     bool bad;         /* something did not belong here */
@@ -60,7 +60,7 @@ static bool expand(const uint8_t *secret, const char *label, uint8_t *target, si
 }
 
 /* A new cipher from the lane's secret. */
-static bool lane_key(struct lane *lane, gnutls_cipher_algorithm_t algorithm)
+static bool lane_key(struct cipher_lane *lane, gnutls_cipher_algorithm_t algorithm)
 {
     uint8_t key[KEY_LEN_MAX];
     size_t len = gnutls_cipher_get_key_size(algorithm);
@@ -77,7 +77,7 @@ static bool lane_key(struct lane *lane, gnutls_cipher_algorithm_t algorithm)
     return true;
 }
 
-static bool lane_update(struct lane *lane, gnutls_cipher_algorithm_t algorithm)
+static bool lane_update(struct cipher_lane *lane, gnutls_cipher_algorithm_t algorithm)
 {
     uint8_t next[RECORD_SECRET_LEN];
     bool made = expand(lane->secret, "traffic upd", next, sizeof next);
@@ -88,7 +88,7 @@ static bool lane_update(struct lane *lane, gnutls_cipher_algorithm_t algorithm)
 }
 
 /* The record's nonce and its header, which is authenticated, enter the cipher. */
-static bool lane_begin(const struct lane *lane, const uint8_t *header)
+static bool lane_begin(const struct cipher_lane *lane, const uint8_t *header)
 {
     uint8_t nonce[NONCE_LEN];
     memcpy(nonce, lane->iv, sizeof nonce);
@@ -177,9 +177,9 @@ struct records *records_open_at(struct heap *heap, const struct records_start *s
         return NULL;
     }
     records->algorithm = start->chacha ? GNUTLS_CIPHER_CHACHA20_POLY1305 : GNUTLS_CIPHER_AES_128_GCM;
-    records->out = (struct lane){.secret = records->secrets, .sequence = start->out_sequence};
+    records->out = (struct cipher_lane){.secret = records->secrets, .sequence = start->out_sequence};
     records->in =
-        (struct lane){.secret = records->secrets + RECORD_SECRET_LEN, .sequence = start->in_sequence};
+        (struct cipher_lane){.secret = records->secrets + RECORD_SECRET_LEN, .sequence = start->in_sequence};
     memcpy(records->out.secret, start->out_secret, RECORD_SECRET_LEN);
     memcpy(records->in.secret, start->in_secret, RECORD_SECRET_LEN);
     if (lane_key(&records->out, records->algorithm) && lane_key(&records->in, records->algorithm))
@@ -241,7 +241,7 @@ static void pour_bytes(struct pour *pour, const uint8_t *bytes, size_t len)
 static size_t seal(struct records *records, enum record_type type, const struct iovec *pieces, size_t len,
                    uint8_t *target)
 {
-    struct lane *lane = &records->out;
+    struct cipher_lane *lane = &records->out;
     struct pour pour = {.cipher = lane->cipher, .target = target + RECORD_HEADER_LEN};
     size_t sealed = len + 1 + TAG_LEN;
     uint8_t last = (uint8_t)type;
@@ -310,7 +310,8 @@ size_t records_length(const uint8_t header[static RECORD_HEADER_LEN])
 }
 
 /* Decrypts data and type; the type does not fit into the target any more. False: forged. */
-static bool unseal(struct lane *lane, const uint8_t *record, size_t data_len, uint8_t *target, uint8_t *type)
+static bool unseal(struct cipher_lane *lane, const uint8_t *record, size_t data_len, uint8_t *target,
+                   uint8_t *type)
 {
     const uint8_t *source = record + RECORD_HEADER_LEN;
     size_t whole = data_len - data_len % GRAIN, rest = data_len - whole + 1;

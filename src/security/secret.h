@@ -7,7 +7,7 @@
 #include "core/error.h"
 
 #define SECRET_LEN         32
-#define SECRET_NAME_MAX    33  /* of the cluster, with the final 0: letters, digits, '-', '_', '.' */
+#define SECRET_NAME_MAX    33  /* of the cluster, with the final 0: messages, digits, '-', '_', '.' */
 #define SECRET_TOKEN_MAX   128 /* of a token, with the final 0 */
 #define NAMESPACE_LEN      16
 #define NAMESPACE_TEXT     33 /* hexadecimal, with the final 0 */
@@ -15,7 +15,7 @@
 
 /* Keys that are derived from the secret and never sent. */
 enum secret_key {
-    SECRET_KNOCK,    /* shows at the door, before any costly work, that the dialler has the secret */
+    SECRET_KNOCK,    /* shows at the listener, before any costly work, that the dialler has the secret */
     SECRET_DIALLER,  /* proof of who dialled */
     SECRET_LISTENER, /* proof of who listens */
     SECRET_KEYS      /* how many */

@@ -9,12 +9,12 @@
 
 #define ID_DIGITS (2u * NODE_ID_LEN)
 
-struct line {
+struct trust_line {
     const char *at, *end; /* without the new line */
 };
 
 /* The next line of the text, which is moved on behind it; false: there is none. */
-static bool next_line(const char **text, const char *end, struct line *line)
+static bool next_line(const char **text, const char *end, struct trust_line *line)
 {
     const char *stop;
 
@@ -32,9 +32,9 @@ static bool is_space(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-static struct line next_word(struct line *line)
+static struct trust_line next_word(struct trust_line *line)
 {
-    struct line word;
+    struct trust_line word;
 
     while (line->at < line->end && is_space(*line->at))
         line->at++;
@@ -45,14 +45,14 @@ static struct line next_word(struct line *line)
     return word;
 }
 
-static bool word_is(struct line word, const char *text)
+static bool word_is(struct trust_line word, const char *text)
 {
     size_t len = strlen(text);
     return (size_t)(word.end - word.at) == len && memcmp(word.at, text, len) == 0;
 }
 
 /* Names go to terminals and logs: only what prints is taken. Cut if it is too long. */
-static void name_set(char name[static TRUST_NAME_MAX], struct line text)
+static void name_set(char name[static TRUST_NAME_MAX], struct trust_line text)
 {
     size_t len = 0;
 
@@ -66,9 +66,9 @@ static void name_set(char name[static TRUST_NAME_MAX], struct line text)
 }
 
 /* NULL: it is an entry, or nothing (*empty). */
-static const char *parse_line(struct line line, struct trust_entry *entry, bool *empty)
+static const char *parse_line(struct trust_line line, struct trust_entry *entry, bool *empty)
 {
-    struct line word = next_word(&line), id;
+    struct trust_line word = next_word(&line), id;
 
     *empty = word.at == word.end || *word.at == '#';
     if (*empty)
@@ -88,7 +88,7 @@ const char *trust_lines_parse(const char *text, size_t len, struct trust_entry *
 {
     const char *end = text + len;
     struct trust_entry entry;
-    struct line found;
+    struct trust_line found;
     bool empty;
 
     *count = 0;
@@ -110,7 +110,7 @@ const char *trust_lines_parse(const char *text, size_t len, struct trust_entry *
 static size_t write_entry(const struct node_id *id, const struct trust_entry *entry, char *target)
 {
     const char *stop = memchr(entry->name, 0, TRUST_NAME_MAX);
-    struct line given = {entry->name, stop ? stop : entry->name + TRUST_NAME_MAX};
+    struct trust_line given = {entry->name, stop ? stop : entry->name + TRUST_NAME_MAX};
     char digits[NODE_ID_TEXT], name[TRUST_NAME_MAX];
 
     node_id_text(id, digits);
@@ -125,7 +125,7 @@ size_t trust_lines_edit(const char *text, size_t len, const struct node_id *id,
     const char *end = text + len;
     char *at = target;
     struct trust_entry old;
-    struct line line;
+    struct trust_line line;
     bool empty;
 
     while (next_line(&text, end, &line)) {

@@ -20,11 +20,11 @@
 #define RING_BYTES_ALL (64u << 20) /* all pipes together, as long as each has its minimum */
 #define ARRIVALS_MAX   1024u
 
-struct arrival {
+struct mem_arrival {
     uint64_t position, at_ns;
 };
 
-struct pipe {
+struct mem_pipe {
     uint8_t *ring;
     size_t capacity;
     struct bell *writer_bell, *reader_bell;
@@ -32,7 +32,7 @@ struct pipe {
     _Atomic(bool) writer_gone, reader_gone;
     _Atomic(bool) starved; /* the writer found it full and wants to hear of room */
     /* where bytes need time */
-    struct arrival *arrivals;                       /* ring, ARRIVALS_MAX */
+    struct mem_arrival *arrivals;                   /* ring, ARRIVALS_MAX */
     _Atomic(uint32_t) arrivals_put, arrivals_taken; /* modulo 2^32 */
     _Atomic(uint64_t) arrived;                      /* position the reader may see */
     uint64_t free_at_ns;                            /* virtual: the wire is busy until then */
@@ -42,7 +42,7 @@ struct pipe {
 struct mem_conn {
     struct conn conn;
     struct mem_net *net;
-    struct pipe *out, *in;
+    struct mem_pipe *out, *in;
 };
 
 struct mem_net {
@@ -53,7 +53,7 @@ struct mem_net {
     struct bell *bells;
     int bells_ready;
     struct mem_conn *conns; /* [rank * size + peer] */
-    struct pipe *pipes;     /* [writer * size + reader] */
+    struct mem_pipe *pipes; /* [writer * size + reader] */
     /* latency on real time */
     struct bell post_bell;
     struct thread post;
@@ -63,7 +63,7 @@ struct mem_net {
 
 /* ---- one pipe ---- */
 
-static void ring_put(struct pipe *p, uint64_t position, const uint8_t *source, size_t len)
+static void ring_put(struct mem_pipe *p, uint64_t position, const uint8_t *source, size_t len)
 {
     size_t at = position % p->capacity, first = p->capacity - at;
     first = first < len ? first : len;
@@ -71,7 +71,7 @@ static void ring_put(struct pipe *p, uint64_t position, const uint8_t *source, s
     memcpy(p->ring, source + first, len - first);
 }
 
-static void ring_get(const struct pipe *p, uint64_t position, uint8_t *target, size_t len)
+static void ring_get(const struct mem_pipe *p, uint64_t position, uint8_t *target, size_t len)
 {
     size_t at = position % p->capacity, first = p->capacity - at;
     first = first < len ? first : len;
@@ -79,7 +79,7 @@ static void ring_get(const struct pipe *p, uint64_t position, uint8_t *target, s
     memcpy(target + first, p->ring, len - first);
 }
 
-static size_t pipe_write(struct pipe *p, const struct iovec *pieces, int count)
+static size_t pipe_write(struct mem_pipe *p, const struct iovec *pieces, int count)
 {
     uint64_t written = atomic_load_explicit(&p->written, memory_order_relaxed);
     size_t room = p->capacity - (size_t)(written - atomic_load_explicit(&p->read, memory_order_acquire));
@@ -100,7 +100,7 @@ static size_t pipe_write(struct pipe *p, const struct iovec *pieces, int count)
     return done;
 }
 
-static size_t pipe_read(struct pipe *p, uint64_t visible, void *target, size_t len_max)
+static size_t pipe_read(struct mem_pipe *p, uint64_t visible, void *target, size_t len_max)
 {
     uint64_t at = atomic_load_explicit(&p->read, memory_order_relaxed);
     size_t len = (size_t)(visible - at) < len_max ? (size_t)(visible - at) : len_max;
@@ -117,7 +117,7 @@ static size_t pipe_read(struct pipe *p, uint64_t visible, void *target, size_t l
 
 static ssize_t mem_send(struct conn *conn, const struct iovec *pieces, int count)
 {
-    struct pipe *p = container_of(conn, struct mem_conn, conn)->out;
+    struct mem_pipe *p = container_of(conn, struct mem_conn, conn)->out;
     if (atomic_load_explicit(&p->reader_gone, memory_order_acquire))
         return HEARTH_PEER_LOST;
     size_t done = pipe_write(p, pieces, count);
@@ -128,7 +128,7 @@ static ssize_t mem_send(struct conn *conn, const struct iovec *pieces, int count
 
 static ssize_t mem_recv(struct conn *conn, void *target, size_t len_max)
 {
-    struct pipe *p = container_of(conn, struct mem_conn, conn)->in;
+    struct mem_pipe *p = container_of(conn, struct mem_conn, conn)->in;
     /* First whether the writer is gone, then what it wrote: nothing is missed. */
     bool gone = atomic_load_explicit(&p->writer_gone, memory_order_acquire);
     size_t len = pipe_read(p, atomic_load_explicit(&p->written, memory_order_acquire), target, len_max);
@@ -174,28 +174,28 @@ static const struct transport mem_transport = {
 
 /* ---- bytes that need time ---- */
 
-static uint32_t under_way(const struct pipe *p)
+static uint32_t under_way(const struct mem_pipe *p)
 {
     return atomic_load(&p->arrivals_put) - atomic_load(&p->arrivals_taken);
 }
 
 /* What was written last may be seen from then on. */
-static void arrival_put(struct pipe *p, uint64_t at_ns)
+static void arrival_put(struct mem_pipe *p, uint64_t at_ns)
 {
     uint32_t put = atomic_load(&p->arrivals_put);
     assert(under_way(p) < ARRIVALS_MAX);
-    p->arrivals[put % ARRIVALS_MAX] = (struct arrival){atomic_load(&p->written), at_ns};
+    p->arrivals[put % ARRIVALS_MAX] = (struct mem_arrival){atomic_load(&p->written), at_ns};
     atomic_store(&p->arrivals_put, put + 1);
 }
 
 /* When the next bytes arrive; NEVER_NS. */
-static uint64_t arrival_next(const struct pipe *p)
+static uint64_t arrival_next(const struct mem_pipe *p)
 {
     return under_way(p) > 0 ? p->arrivals[atomic_load(&p->arrivals_taken) % ARRIVALS_MAX].at_ns : NEVER_NS;
 }
 
 /* What has arrived by now may be seen. True: there was something. */
-static bool arrive(struct pipe *p, uint64_t now_ns)
+static bool arrive(struct mem_pipe *p, uint64_t now_ns)
 {
     bool any = false;
     for (; arrival_next(p) <= now_ns; any = true) {
@@ -211,7 +211,7 @@ static bool arrive(struct pipe *p, uint64_t now_ns)
 static ssize_t far_send(struct conn *conn, const struct iovec *pieces, int count)
 {
     struct mem_conn *c = container_of(conn, struct mem_conn, conn);
-    struct pipe *p = c->out;
+    struct mem_pipe *p = c->out;
     if (atomic_load(&p->reader_gone))
         return HEARTH_PEER_LOST;
     if (under_way(p) == ARRIVALS_MAX) {
@@ -229,13 +229,13 @@ static ssize_t far_send(struct conn *conn, const struct iovec *pieces, int count
 
 static ssize_t far_recv(struct conn *conn, void *target, size_t len_max)
 {
-    struct pipe *p = container_of(conn, struct mem_conn, conn)->in;
+    struct mem_pipe *p = container_of(conn, struct mem_conn, conn)->in;
     bool ended = atomic_load(&p->writer_gone) && under_way(p) == 0;
     size_t len = pipe_read(p, atomic_load(&p->arrived), target, len_max);
     return len == 0 && ended ? HEARTH_PEER_LOST : (ssize_t)len;
 }
 
-static void pipe_deliver(struct pipe *p)
+static void pipe_deliver(struct mem_pipe *p)
 {
     if (!arrive(p, clock_real()))
         return;
@@ -252,12 +252,12 @@ static void post_run(void *arg)
         uint32_t heard = bell_heard(&net->post_bell);
         uint64_t next = NEVER_NS;
         for (int i = 0; i < pipes; i++) {
-            struct pipe *p = &net->pipes[i];
+            struct mem_pipe *p = &net->pipes[i];
             pipe_deliver(p);
             uint64_t at = arrival_next(p);
             next = at < next ? at : next;
         }
-        bell_wait(&net->post_bell, BELL_KEEPER, heard, 0, next);
+        bell_wait(&net->post_bell, BELL_PROGRESS, heard, 0, next);
     }
 }
 
@@ -294,7 +294,7 @@ static const struct transport far_transport = {
 
 /* ---- virtual time ---- */
 
-static void schedule(struct mem_net *net, struct pipe *p, size_t len)
+static void schedule(struct mem_net *net, struct mem_pipe *p, size_t len)
 {
     const struct mem_setup *s = &net->setup;
     uint64_t start = p->free_at_ns > *s->now_ns ? p->free_at_ns : *s->now_ns;
@@ -323,7 +323,7 @@ static ssize_t virtual_send(struct conn *conn, const struct iovec *pieces, int c
 static ssize_t virtual_recv(struct conn *conn, void *target, size_t len_max)
 {
     struct mem_conn *c = container_of(conn, struct mem_conn, conn);
-    struct pipe *p = c->in;
+    struct mem_pipe *p = c->in;
     arrive(p, *c->net->setup.now_ns);
     size_t len = pipe_read(p, atomic_load(&p->arrived), target, len_max);
     bool ended = atomic_load(&p->writer_gone) && under_way(p) == 0;
@@ -341,7 +341,7 @@ void mem_net_cut(struct mem_net *net, int rank, int peer)
 {
     int ends[2] = {rank * net->setup.size + peer, peer * net->setup.size + rank};
     for (int i = 0; i < 2; i++) {
-        struct pipe *p = &net->pipes[ends[i]];
+        struct mem_pipe *p = &net->pipes[ends[i]];
         arrive(p, *net->setup.now_ns);
         atomic_store(&p->arrivals_taken, atomic_load(&p->arrivals_put));
         atomic_store(&p->writer_gone, true);
@@ -354,7 +354,7 @@ uint64_t mem_net_next(const struct mem_net *net)
     uint64_t next = NEVER_NS;
     int pipes = net->setup.size * net->setup.size;
     for (int i = 0; i < pipes; i++) {
-        const struct pipe *p = &net->pipes[i];
+        const struct mem_pipe *p = &net->pipes[i];
         if (!atomic_load(&p->reader_gone) && arrival_next(p) < next)
             next = arrival_next(p);
     }
@@ -394,7 +394,7 @@ static void net_free(struct mem_net *net)
 static int pair_open(struct mem_net *net, int writer, int reader)
 {
     int size = net->setup.size;
-    struct pipe *p = &net->pipes[writer * size + reader];
+    struct mem_pipe *p = &net->pipes[writer * size + reader];
     p->capacity = ring_bytes(&net->setup);
     p->writer_bell = &net->bells[writer];
     p->reader_bell = &net->bells[reader];

@@ -10,13 +10,13 @@
 #define RESET_TOKEN   16u
 #define CHALLENGE_LEN 8u
 
-struct walk {
+struct frame_walk {
     const uint8_t *at, *end;
     bool over; /* nothing more can be read */
 };
 
 /* 1, 2, 4 or 8 bytes, of which the first two bits say how many. */
-static uint64_t number(struct walk *w)
+static uint64_t number(struct frame_walk *w)
 {
     size_t left = (size_t)(w->end - w->at), len = left > 0 ? (size_t)1 << (*w->at >> 6) : 1;
     if (w->over || left < len) {
@@ -29,7 +29,7 @@ static uint64_t number(struct walk *w)
     return value;
 }
 
-static void skip(struct walk *w, uint64_t len)
+static void skip(struct frame_walk *w, uint64_t len)
 {
     if (w->over || len > (uint64_t)(w->end - w->at))
         w->over = true;
@@ -37,13 +37,13 @@ static void skip(struct walk *w, uint64_t len)
         w->at += len;
 }
 
-static void skip_numbers(struct walk *w, unsigned count)
+static void skip_numbers(struct frame_walk *w, unsigned count)
 {
     while (count-- > 0)
         (void)number(w);
 }
 
-static void skip_ack(struct walk *w, bool counts)
+static void skip_ack(struct frame_walk *w, bool counts)
 {
     skip_numbers(w, 2); /* largest, delay */
     uint64_t ranges = number(w);
@@ -53,7 +53,7 @@ static void skip_ack(struct walk *w, bool counts)
     skip_numbers(w, counts ? 3 : 0);
 }
 
-static void skip_stream(struct walk *w, uint8_t type)
+static void skip_stream(struct frame_walk *w, uint8_t type)
 {
     skip_numbers(w, type & STREAM_OFFSET ? 2 : 1);
     if (type & STREAM_LEN)
@@ -63,7 +63,7 @@ static void skip_stream(struct walk *w, uint8_t type)
 }
 
 /* True: it asks that ids be given up. */
-static bool is_retiring(struct walk *w)
+static bool is_retiring(struct frame_walk *w)
 {
     (void)number(w);
     uint64_t before = number(w);
@@ -72,7 +72,7 @@ static bool is_retiring(struct walk *w)
     return before > 0; /* cut short or not: whoever takes it would do so too */
 }
 
-static void skip_frame(struct walk *w, uint8_t type)
+static void skip_frame(struct frame_walk *w, uint8_t type)
 {
     static const uint8_t numbers[] = {
         [0x04] = 3, [0x05] = 2, [0x10] = 1, [0x11] = 2, [0x12] = 1, [0x13] = 1,
@@ -113,7 +113,7 @@ static void skip_frame(struct walk *w, uint8_t type)
 
 bool quic_frames_retire(const uint8_t *frames, size_t len)
 {
-    struct walk w = {frames, frames + len, false};
+    struct frame_walk w = {frames, frames + len, false};
     while (!w.over && w.at < w.end) {
         uint8_t type = *w.at++;
         if (type == NEW_ID && is_retiring(&w))

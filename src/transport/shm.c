@@ -36,7 +36,7 @@
 #define LINE        128 /* bytes that processors move together */
 
 /* One side's: written by it, but for what the comments say. */
-struct side {
+struct shm_side {
     _Alignas(LINE) _Atomic(uint64_t) head;     /* bytes put into its ring */
     _Alignas(LINE) _Atomic(uint64_t) tail;     /* bytes of the other's ring that are free again */
     _Alignas(LINE) _Atomic(uint64_t) returned; /* by the other: references that it has read */
@@ -47,7 +47,7 @@ struct side {
 
 struct page {
     uint64_t magic, ring_bytes;
-    struct side sides[2];
+    struct shm_side sides[2];
 };
 
 /* Bytes of the peer's ring that somebody reads where they stand. */
@@ -65,7 +65,7 @@ struct shm_conn {
     struct region_peer peer_regions;
     struct page *page;
     size_t page_len;
-    struct side *own, *peer;
+    struct shm_side *own, *peer;
     uint8_t *out, *in; /* rings, each mapped twice */
     size_t ring_bytes;
 

@@ -74,23 +74,23 @@ static int push(struct tls_conn *c)
 }
 
 /* What is still to be sealed. */
-struct rest {
+struct tls_rest {
     const struct iovec *pieces;
     int count;
     struct iovec first; /* what is left of the first piece */
     size_t left;        /* in all */
 };
 
-static struct rest rest_of(const struct iovec *pieces, int count)
+static struct tls_rest rest_of(const struct iovec *pieces, int count)
 {
-    struct rest rest = {.pieces = pieces, .count = count, .first = {NULL, 0}};
+    struct tls_rest rest = {.pieces = pieces, .count = count, .first = {NULL, 0}};
     for (int i = 0; i < count; i++)
         rest.left += pieces[i].iov_len;
     return rest;
 }
 
 /* Goes on to a first piece that is not empty. There is one. */
-static void rest_settle(struct rest *rest)
+static void rest_settle(struct tls_rest *rest)
 {
     while (rest->first.iov_len == 0) {
         rest->first = *rest->pieces++;
@@ -99,7 +99,7 @@ static void rest_settle(struct rest *rest)
 }
 
 /* One record: of all that is left if that is short, else of the first piece. */
-static bool seal_next(struct tls_conn *c, struct rest *rest)
+static bool seal_next(struct tls_conn *c, struct tls_rest *rest)
 {
     struct iovec pieces[PIECES_MAX];
     size_t len = rest->left;
@@ -123,7 +123,7 @@ static bool seal_next(struct tls_conn *c, struct rest *rest)
 static ssize_t tls_send(struct conn *conn, const struct iovec *pieces, int count)
 {
     struct tls_conn *c = tls_of(conn);
-    struct rest rest = rest_of(pieces, count);
+    struct tls_rest rest = rest_of(pieces, count);
     size_t len = rest.left;
 
     int status = push(c);

@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum { WAYS = 2 };
+enum { DIRECTIONS = 2 };
 
 /* In a buffer that nobody has. */
 struct free_buffer {
@@ -16,8 +16,8 @@ struct tls_buffers {
     struct heap *heap;
     unsigned users;
     unsigned taken; /* of both kinds */
-    struct free_buffer *first[WAYS];
-    unsigned count[WAYS]; /* of those */
+    struct free_buffer *first[DIRECTIONS];
+    unsigned count[DIRECTIONS]; /* of those */
 };
 
 struct tls_buffers *tls_buffers_open(struct heap *heap)
@@ -28,13 +28,13 @@ struct tls_buffers *tls_buffers_open(struct heap *heap)
         return NULL;
     buffers->heap = heap;
     buffers->users = 1;
-    for (int way = 0; way < WAYS; way++) {
-        uint8_t *one = tls_buffers_take(buffers, (enum tls_way)way);
+    for (int direction = 0; direction < DIRECTIONS; direction++) {
+        uint8_t *one = tls_buffers_take(buffers, (enum tls_direction)direction);
         if (one == NULL) {
             tls_buffers_close(buffers);
             return NULL;
         }
-        tls_buffers_give(buffers, (enum tls_way)way, one);
+        tls_buffers_give(buffers, (enum tls_direction)direction, one);
     }
     return buffers;
 }
@@ -50,12 +50,12 @@ struct tls_buffers *tls_buffers_share(struct tls_buffers *buffers)
     return buffers;
 }
 
-static void free_beyond(struct tls_buffers *buffers, enum tls_way way, unsigned kept)
+static void free_beyond(struct tls_buffers *buffers, enum tls_direction direction, unsigned kept)
 {
-    while (buffers->count[way] > kept) {
-        struct free_buffer *one = buffers->first[way];
-        buffers->first[way] = one->next;
-        buffers->count[way]--;
+    while (buffers->count[direction] > kept) {
+        struct free_buffer *one = buffers->first[direction];
+        buffers->first[direction] = one->next;
+        buffers->count[direction]--;
         heap_free(one);
     }
 }
@@ -70,29 +70,30 @@ void tls_buffers_close(struct tls_buffers *buffers)
     heap_free(buffers);
 }
 
-uint8_t *tls_buffers_take(struct tls_buffers *buffers, enum tls_way way)
+uint8_t *tls_buffers_take(struct tls_buffers *buffers, enum tls_direction direction)
 {
-    struct free_buffer *one = buffers->first[way];
+    struct free_buffer *one = buffers->first[direction];
 
     if (one != NULL) {
-        buffers->first[way] = one->next;
-        buffers->count[way]--;
+        buffers->first[direction] = one->next;
+        buffers->count[direction]--;
     } else {
-        one = heap_alloc_raw(buffers->heap, 1, way == TLS_IN ? TLS_IN_BYTES : TLS_OUT_BYTES + TLS_BYE_BYTES);
+        one = heap_alloc_raw(buffers->heap, 1,
+                             direction == TLS_IN ? TLS_IN_BYTES : TLS_OUT_BYTES + TLS_BYE_BYTES);
     }
     buffers->taken += one != NULL;
     return (uint8_t *)one;
 }
 
-void tls_buffers_give(struct tls_buffers *buffers, enum tls_way way, uint8_t *buffer)
+void tls_buffers_give(struct tls_buffers *buffers, enum tls_direction direction, uint8_t *buffer)
 {
     struct free_buffer *one = (void *)buffer; /* it is aligned as the heap's blocks are */
 
     assert(buffers->taken > 0);
     buffers->taken--;
-    one->next = buffers->first[way];
-    buffers->first[way] = one;
-    buffers->count[way]++;
+    one->next = buffers->first[direction];
+    buffers->first[direction] = one;
+    buffers->count[direction]++;
 }
 
 void tls_buffers_rest(struct tls_buffers *buffers)

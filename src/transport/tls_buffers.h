@@ -18,7 +18,7 @@
 #define TLS_BYE_BYTES (RECORD_EXTRA + 2u)                      /* behind what is sealed */
 #define TLS_KEPT      8 /* of each kind that nobody needs, at rest: as many as data connections of a link */
 
-enum tls_way { TLS_OUT, TLS_IN };
+enum tls_direction { TLS_OUT, TLS_IN };
 
 struct tls_buffers;
 
@@ -32,8 +32,8 @@ void tls_buffers_close(struct tls_buffers *buffers); /* NULL is allowed */
 
 /* TLS_OUT_BYTES + TLS_BYE_BYTES or TLS_IN_BYTES, content undefined; NULL: no memory, until others give back
  * theirs. */
-uint8_t *tls_buffers_take(struct tls_buffers *buffers, enum tls_way way);
-void tls_buffers_give(struct tls_buffers *buffers, enum tls_way way, uint8_t *buffer);
+uint8_t *tls_buffers_take(struct tls_buffers *buffers, enum tls_direction direction);
+void tls_buffers_give(struct tls_buffers *buffers, enum tls_direction direction, uint8_t *buffer);
 /* The node goes to sleep: if nobody has one, those that were needed only for a rush are freed. */
 void tls_buffers_rest(struct tls_buffers *buffers);
 

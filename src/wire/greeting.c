@@ -8,7 +8,7 @@
 #include "core/bytes.h"
 #include "core/crc32c.h"
 
-enum offset {
+enum greeting_offset {
     AT_MAGIC = 0,
     AT_VERSION = 2,
     AT_KIND = 3,

@@ -8,7 +8,7 @@
 #include "core/bytes.h"
 #include "core/crc32c.h"
 
-enum offset { AT_MAGIC = 0, AT_VERSION = 2, AT_KIND = 3, AT_LENGTH = 4, AT_CRC = 8 };
+enum meeting_offset { AT_MAGIC = 0, AT_VERSION = 2, AT_KIND = 3, AT_LENGTH = 4, AT_CRC = 8 };
 
 static_assert(AT_CRC + 4 == MEETING_HEADER_LEN, "the checksum ends the header");
 

@@ -257,7 +257,7 @@ json "demo: every codec reaches the target, replicas are identical all the way, 
      and r["hash"] and r["network_us"] > 0 and r["compute_us"] > 0 for r in lanes)
      and all(r["reached"] and r["accuracy"] >= 0.9 for r in lanes[:4])
      and all(r["bytes_sent"] < lanes[0]["bytes_sent"] / 2.5 for r in lanes[1:])
-     and len([r for r in rows if r["name"] == "demo.outlook"]) == 5
+     and len([r for r in rows if r["name"] == "demo.forecast"]) == 5
      and len([r for r in rows if r["name"] == "demo.point"]) == sum(r["checks"] for r in lanes)' "${race[@]}"
 python3 - "$scratch/report.html" >"$scratch/out" 2>"$scratch/err" <<'PYTHON'
 import html.parser, re, sys

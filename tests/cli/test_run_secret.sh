@@ -130,8 +130,8 @@ token = pathlib.Path(sys.argv[1]).read_bytes().strip()
 launcher, mark = int(sys.argv[2]), sys.argv[3].encode()
 code = token[-58:]
 number = 0
-for letter in code.decode():
-    number = number << 5 | "0123456789abcdefghjkmnpqrstvwxyz".index(letter)
+for message in code.decode():
+    number = number << 5 | "0123456789abcdefghjkmnpqrstvwxyz".index(message)
 raw = (number >> 2).to_bytes(36, "big")[:32]
 patterns = {"token": token, "code": code, "bytes": raw, "digits": raw.hex().encode()}
 parents, found_mark, problems = {}, False, []

@@ -173,7 +173,7 @@ run init --replace --json
 report $? "--replace makes another, as JSON; the warning is not part of it"
 for name in "" "two words" "$(printf 'x%.0s' $(seq 33))" $'new\nline' "sla/sh" "$token"; do
     run init "$name" --secret-file elsewhere
-    [ $code -eq 2 ] && grep -q "1 to 32 letters" err && ! grep -q "hearth1-lab" err && [ ! -e elsewhere ]
+    [ $code -eq 2 ] && grep -q "1 to 32 messages" err && ! grep -q "hearth1-lab" err && [ ! -e elsewhere ]
     report $? "a wrong name is refused and not repeated"
 done
 for i in 1 2 3 4 5 6; do "$hearth" init --secret-file racing >"race.$i" 2>&1 & done
@@ -250,7 +250,7 @@ code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 assert code == -signal.SIGINT, code
 PYTHON
 report $? "hearth join: Ctrl-C at the question ends it by the signal"
-# The terminal of a shell that stays shows its letters again.
+# The terminal of a shell that stays shows its messages again.
 python3 - "$hearth" 2>err <<'PYTHON'
 import os, pty, signal, subprocess, sys, termios, time
 here, there = pty.openpty()

@@ -3,7 +3,7 @@
 #ifndef CONFORM_GRADIENTS_H
 #define CONFORM_GRADIENTS_H
 
-#include "conform/cluster.h"
+#include "conform/fixture.h"
 
 struct kind {
     const char *name, *codec; /* codec NULL: the compressor's */

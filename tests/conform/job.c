@@ -370,7 +370,7 @@ int job_start(const struct job *job, hearth_group *group, int rank, hearth_reque
     }
 }
 
-static void member(struct cluster *c, int rank, void *arg)
+static void member(struct fixture *c, int rank, void *arg)
 {
     struct job *job = arg;
     hearth_request *request = NULL;
@@ -388,10 +388,10 @@ static void member(struct cluster *c, int rank, void *arg)
     job->status[rank] = status;
 }
 
-void job_run(struct job *job, struct cluster *c)
+void job_run(struct job *job, struct fixture *c)
 {
     job_prepare(job);
-    cluster_run(c, member, job);
+    fixture_run(c, member, job);
 }
 
 /* ---- results ---- */
@@ -446,7 +446,7 @@ void job_check(const struct job *job)
     }
 }
 
-void job_do(struct job *job, struct cluster *c)
+void job_do(struct job *job, struct fixture *c)
 {
     job_run(job, c);
     job_check(job);

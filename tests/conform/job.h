@@ -3,7 +3,7 @@
 #ifndef CONFORM_JOB_H
 #define CONFORM_JOB_H
 
-#include "conform/cluster.h"
+#include "conform/fixture.h"
 
 enum kind {
     ALL_REDUCE,
@@ -84,11 +84,11 @@ void job_free(struct job *job);
 int job_call(const struct job *job, hearth_group *group, int rank);
 int job_start(const struct job *job, hearth_group *group, int rank, hearth_request **request);
 /* Prepares, calls on all members' worlds. Status and text of each are in the job then. */
-void job_run(struct job *job, struct cluster *c);
+void job_run(struct job *job, struct fixture *c);
 /* All returned HEARTH_OK, and the results are right, and the same bits where they must be. */
 void job_check(const struct job *job);
 /* All three, and frees. */
-void job_do(struct job *job, struct cluster *c);
+void job_do(struct job *job, struct fixture *c);
 /* "all_reduce of 5 f32 sum by ring on 4 ...", static memory of the thread. */
 const char *job_name(const struct job *job);
 

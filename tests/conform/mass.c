@@ -60,7 +60,7 @@ void mass_fill(struct mass *m, int rank)
     }
 }
 
-int mass_step(struct cluster *c, struct mass *m, int rank)
+int mass_step(struct fixture *c, struct mass *m, int rank)
 {
     struct hearth_opts opts = opts_default();
     opts.algo = m->algo;

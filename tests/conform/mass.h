@@ -4,7 +4,7 @@
 #ifndef CONFORM_MASS_H
 #define CONFORM_MASS_H
 
-#include "conform/cluster.h"
+#include "conform/fixture.h"
 
 /* A tensor and its residual at each member, with what they held before the step. */
 struct mass {
@@ -26,7 +26,7 @@ void mass_close(struct mass *m, int size);
 /* New numbers into x of one member. */
 void mass_fill(struct mass *m, int rank);
 /* Inside a member_fn: the step, with what was there before kept in x_before and e_before. */
-int mass_step(struct cluster *c, struct mass *m, int rank);
+int mass_step(struct fixture *c, struct mass *m, int rank);
 /* On the main thread, after a step that went well: same bits on all, nothing lost. */
 void mass_check(const struct mass *m, int size);
 /* After one that failed: everything as it was. */

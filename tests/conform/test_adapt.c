@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Members adopt another arrangement: all or nobody, whatever goes wrong, and every collective is right in any
+/* Members adopt another ring order: all or nobody, whatever goes wrong, and every collective is right in any
  * order. Without the machinery that measures: rank 0 proposes what the test draws. */
 #include <stdio.h>
 #include <string.h>
 
-#include "conform/formed.h"
+#include "conform/cluster_group.h"
 #include "conform/reference.h"
 #include "node/adapt.h"
 
 /* What each member of a round is told to do, and what came of it. */
 struct round {
-    struct arrangement wanted, adopted[MEMBERS_MAX];
+    struct ring_order wanted, adopted[MEMBERS_MAX];
     int status[MEMBERS_MAX];
     char text[MEMBERS_MAX][TEXT_MAX];
     int odd; /* the rank that does something else, or -1 */
@@ -25,20 +25,20 @@ static void adapt(struct round *round, hearth_group *group, int rank)
     snprintf(round->text[rank], TEXT_MAX, "%s", error.text);
 }
 
-static void adapt_member(struct cluster *c, int rank, void *arg)
+static void adapt_member(struct fixture *c, int rank, void *arg)
 {
     adapt(arg, c->world[rank], rank);
 }
 
 /* Any order; of its places the first `near` are one site. */
-static void draw_arrangement(struct arrangement *a, int size, int near, uint64_t *seed)
+static void draw_ring_order(struct ring_order *a, int size, int near, uint64_t *seed)
 {
-    *a = (struct arrangement){.size = size,
-                              .sites = near < size ? 2 : 1,
-                              .inside_mbit_x10 = 10000,
-                              .across_mbit_x10 = 1000,
-                              .inside_us = 200,
-                              .across_us = 3000};
+    *a = (struct ring_order){.size = size,
+                             .sites = near < size ? 2 : 1,
+                             .inside_mbit_x10 = 10000,
+                             .across_mbit_x10 = 1000,
+                             .inside_us = 200,
+                             .across_us = 3000};
     for (int i = 0; i < size; i++) {
         int k = (int)draw_below(seed, (uint64_t)i + 1);
         a->order[i] = a->order[k];
@@ -56,7 +56,7 @@ static void check_all(const struct round *round, int size, int status)
 
 /* ---- collectives ---- */
 
-static void run_types(struct cluster *c, uint64_t *seed)
+static void run_types(struct fixture *c, uint64_t *seed)
 {
     for (int dtype = 0; dtype < DTYPES; dtype++)
         for (int op = 0; op < OPS && op_exists((enum hearth_op)op, (enum hearth_dtype)dtype); op++) {
@@ -72,7 +72,7 @@ static void run_types(struct cluster *c, uint64_t *seed)
         }
 }
 
-static void run_kinds(struct cluster *c, enum hearth_algo algo, uint64_t *seed)
+static void run_kinds(struct fixture *c, enum hearth_algo algo, uint64_t *seed)
 {
     static const enum kind kinds[] = {ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, REDUCE, SCAN};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -92,13 +92,13 @@ static void test_every_type_in_any_order(void **state)
     uint64_t seed = 5;
     (void)state;
     for (int size = 2; size <= MEMBERS_USUAL; size++) {
-        struct cluster c;
+        struct fixture c;
         struct hearth_config config;
         config_small(&config);
-        cluster_open(&c, size, size % 2 != 0 ? &config : NULL);
+        fixture_open(&c, size, size % 2 != 0 ? &config : NULL);
         for (int again = 0; again < 3; again++) {
-            draw_arrangement(&round.wanted, size, 1 + (int)draw_below(&seed, (uint64_t)size), &seed);
-            cluster_run(&c, adapt_member, &round);
+            draw_ring_order(&round.wanted, size, 1 + (int)draw_below(&seed, (uint64_t)size), &seed);
+            fixture_run(&c, adapt_member, &round);
             check_all(&round, size, HEARTH_OK);
             checks_end();
             for (int r = 0; r < size; r++)
@@ -107,7 +107,7 @@ static void test_every_type_in_any_order(void **state)
             run_kinds(&c, HEARTH_AUTO, &seed);
         }
         run_types(&c, &seed);
-        cluster_close(&c);
+        fixture_close(&c);
     }
 }
 
@@ -116,41 +116,41 @@ static void test_every_type_in_any_order(void **state)
 static void test_maps_and_costs(void **state)
 {
     static struct round round;
-    struct cluster c;
+    struct fixture c;
     (void)state;
-    cluster_open(&c, 4, NULL);
-    const struct view *view = group_view(c.world[2]->group);
+    fixture_open(&c, 4, NULL);
+    const struct group_view *view = group_view(c.world[2]->group);
     struct link_cost across = view->across;
-    round.wanted = (struct arrangement){.size = 4,
-                                        .sites = 2,
-                                        .order = {1, 3, 2, 0},
-                                        .site = {0, 0, 1, 1},
-                                        .inside_mbit_x10 = 10000,
-                                        .across_mbit_x10 = 1000,
-                                        .inside_us = 200,
-                                        .across_us = 3000};
-    cluster_run(&c, adapt_member, &round);
+    round.wanted = (struct ring_order){.size = 4,
+                                       .sites = 2,
+                                       .order = {1, 3, 2, 0},
+                                       .site = {0, 0, 1, 1},
+                                       .inside_mbit_x10 = 10000,
+                                       .across_mbit_x10 = 1000,
+                                       .inside_us = 200,
+                                       .across_us = 3000};
+    fixture_run(&c, adapt_member, &round);
     check_all(&round, 4, HEARTH_OK);
     assert_memory_equal(view->order, round.wanted.order, 4 * sizeof(int));
     assert_true(view->host[1] == view->host[3] && view->host[0] == view->host[2]);
     assert_true(view->host[0] != view->host[1] && view->site[0] != view->site[1]);
     assert_int_equal(view->port_sharers, 2);
     assert_true(view->across.bytes_per_s < view->inside.bytes_per_s && view->across.alpha_s > 1e-3);
-    round.wanted = (struct arrangement){.size = 4, .sites = 1, .order = {2, 3, 0, 1}};
-    cluster_run(&c, adapt_member, &round);
+    round.wanted = (struct ring_order){.size = 4, .sites = 1, .order = {2, 3, 0, 1}};
+    fixture_run(&c, adapt_member, &round);
     check_all(&round, 4, HEARTH_OK);
     assert_null(view->order); /* round as ranks do */
     assert_true(view->host[0] == view->host[1] && view->site[0] == view->site[1]);
     assert_true(view->across.bytes_per_s == across.bytes_per_s); /* nothing measured: as it was */
-    round.wanted = (struct arrangement){.size = 0};
-    cluster_run(&c, adapt_member, &round);
+    round.wanted = (struct ring_order){.size = 0};
+    fixture_run(&c, adapt_member, &round);
     check_all(&round, 4, HEARTH_OK);
-    cluster_works(&c);
-    cluster_close(&c);
+    fixture_works(&c);
+    fixture_close(&c);
 }
 
 /* A group that is split off goes round as its parent does, and adopts by itself; two levels follow sites. */
-static void child_member(struct cluster *c, int rank, void *arg)
+static void child_member(struct fixture *c, int rank, void *arg)
 {
     struct round *round = arg;
     hearth_group *child = NULL;
@@ -168,7 +168,7 @@ static void child_member(struct cluster *c, int rank, void *arg)
     if (child == NULL)
         return;
     static const int order[] = {2, 0, 3, 1}; /* parent's ranks 1 3 0 2, as the child counts them */
-    const struct view *view = group_view(child->group);
+    const struct group_view *view = group_view(child->group);
     check(view->order != NULL && memcmp(view->order, order, sizeof order) == 0, "rank %d: another order",
           rank);
     int32_t sum = -1, one = 1;
@@ -181,20 +181,20 @@ static void child_member(struct cluster *c, int rank, void *arg)
 static void test_children_follow(void **state)
 {
     static struct round round;
-    struct cluster c;
+    struct fixture c;
     (void)state;
-    cluster_open(&c, 5, NULL);
-    round.wanted = (struct arrangement){
+    fixture_open(&c, 5, NULL);
+    round.wanted = (struct ring_order){
         .size = 5, .sites = 2, .order = {1, 4, 3, 0, 2}, .site = {0, 0, 0, 1, 1}, .across_mbit_x10 = 1000};
-    cluster_run(&c, child_member, &round);
+    fixture_run(&c, child_member, &round);
     check_all(&round, 5, HEARTH_OK);
-    cluster_works(&c);
-    cluster_close(&c);
+    fixture_works(&c);
+    fixture_close(&c);
 }
 
 /* ---- what goes wrong ---- */
 
-static void busy_member(struct cluster *c, int rank, void *arg)
+static void busy_member(struct fixture *c, int rank, void *arg)
 {
     struct round *round = arg;
     hearth_request *request = NULL;
@@ -219,14 +219,14 @@ static void busy_member(struct cluster *c, int rank, void *arg)
 static void test_an_operation_in_flight(void **state)
 {
     static struct round round;
-    struct cluster c;
+    struct fixture c;
     uint64_t seed = 3;
     (void)state;
-    cluster_open(&c, 3, NULL);
+    fixture_open(&c, 3, NULL);
     for (int odd = 0; odd < 3; odd++) {
         round.odd = odd;
-        draw_arrangement(&round.wanted, 3, 1, &seed);
-        cluster_run(&c, busy_member, &round);
+        draw_ring_order(&round.wanted, 3, 1, &seed);
+        fixture_run(&c, busy_member, &round);
         for (int r = 0; r < 3; r++) {
             check(round.status[r] == (r == odd ? HEARTH_INVALID : HEARTH_ABORTED), "rank %d: %s: %s", r,
                   hearth_status_name(round.status[r]), round.text[r]);
@@ -235,67 +235,67 @@ static void test_an_operation_in_flight(void **state)
         }
         checks_end();
     }
-    cluster_run(&c, adapt_member, &round);
+    fixture_run(&c, adapt_member, &round);
     check_all(&round, 3, HEARTH_OK);
-    cluster_works(&c);
-    cluster_close(&c);
+    fixture_works(&c);
+    fixture_close(&c);
 }
 
 static void test_a_wrong_record(void **state)
 {
     static struct round round;
-    struct cluster c;
+    struct fixture c;
     (void)state;
-    cluster_open(&c, 3, NULL);
-    round.wanted = (struct arrangement){.size = 3, .sites = 1, .order = {0, 2, 2}};
-    cluster_run(&c, adapt_member, &round);
+    fixture_open(&c, 3, NULL);
+    round.wanted = (struct ring_order){.size = 3, .sites = 1, .order = {0, 2, 2}};
+    fixture_run(&c, adapt_member, &round);
     check_all(&round, 3, HEARTH_PROTOCOL);
-    round.wanted = (struct arrangement){.size = 2, .sites = 1, .order = {1, 0}};
-    cluster_run(&c, adapt_member, &round);
+    round.wanted = (struct ring_order){.size = 2, .sites = 1, .order = {1, 0}};
+    fixture_run(&c, adapt_member, &round);
     check_all(&round, 3, HEARTH_PROTOCOL);
     checks_end();
     for (int r = 0; r < 3; r++)
         assert_null(group_view(c.world[r]->group)->order);
-    cluster_works(&c);
-    cluster_close(&c);
+    fixture_works(&c);
+    fixture_close(&c);
 }
 
 /* ---- a member that is lost ---- */
 
-static void lost_member(struct formed *f, int member, void *arg)
+static void lost_member(struct cluster_group *f, int member, void *arg)
 {
     struct round *round = arg;
     if (member == round->odd)
-        formed_leave(f, member);
+        cluster_group_leave(f, member);
     else
-        adapt(round, formed_world(f, member), member);
+        adapt(round, cluster_group_world(f, member), member);
 }
 
 /* Whoever it is and whenever it goes: nobody hangs, and the group is over for all who are left. */
 static void test_a_member_is_lost(void **state)
 {
     static struct round round;
-    struct formed f;
+    struct cluster_group f;
     uint64_t seed = 4;
     (void)state;
-    formed_open(&f);
+    cluster_group_open(&f);
     for (int odd = 0; odd < 3; odd++) {
-        formed_group(&f, (const int[]){0, 1, 2}, 3);
+        cluster_group_group(&f, (const int[]){0, 1, 2}, 3);
         round.odd = odd;
-        draw_arrangement(&round.wanted, 3, 1, &seed);
-        formed_run(&f, lost_member, &round);
+        draw_ring_order(&round.wanted, 3, 1, &seed);
+        cluster_group_run(&f, lost_member, &round);
         for (int r = 0; r < 3; r++)
             if (r != odd)
                 check(round.status[r] == HEARTH_VIEW_CHANGED, "rank %d: %s: %s", r,
                       hearth_status_name(round.status[r]), round.text[r]);
         checks_end();
     }
-    formed_close(&f);
+    cluster_group_close(&f);
 }
 
 /* ---- the public call, where nothing is formed ---- */
 
-static void plain_member(struct cluster *c, int rank, void *arg)
+static void plain_member(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     check_status(hearth_adapt(c->world[rank]), HEARTH_OK);
@@ -304,12 +304,12 @@ static void plain_member(struct cluster *c, int rank, void *arg)
 
 static void test_a_group_that_was_not_formed(void **state)
 {
-    struct cluster c;
+    struct fixture c;
     (void)state;
-    cluster_open(&c, 2, NULL);
-    cluster_run(&c, plain_member, NULL);
+    fixture_open(&c, 2, NULL);
+    fixture_run(&c, plain_member, NULL);
     assert_int_equal(hearth_adapt(NULL), HEARTH_INVALID);
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 int main(void)

@@ -217,7 +217,7 @@ static void bad_call(hearth_group *group, enum kind kind, enum wrong wrong, bool
     job_free(&good);
 }
 
-static void bad_member(struct cluster *c, int rank, void *arg)
+static void bad_member(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     for (int i = 0; rank == 0 && i < KIND_COUNT * WRONGS * 2; i++) {
@@ -231,11 +231,11 @@ static void bad_member(struct cluster *c, int rank, void *arg)
 static void test_bad_arguments_of_every_collective(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 3, NULL);
-    cluster_run(&c, bad_member, NULL);
-    cluster_works(&c); /* no sequence number was used */
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, 3, NULL);
+    fixture_run(&c, bad_member, NULL);
+    fixture_works(&c); /* no sequence number was used */
+    fixture_close(&c);
 }
 
 /* ---- what only some calls can have ---- */
@@ -243,8 +243,8 @@ static void test_bad_arguments_of_every_collective(void **state)
 static void test_other_bad_arguments(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 2, NULL);
+    struct fixture c;
+    fixture_open(&c, 2, NULL);
     hearth_group *g = c.world[0];
     float x[8] = {0}, y[8];
     hearth_request *request;
@@ -297,17 +297,17 @@ static void test_other_bad_arguments(void **state)
     check_text(hearth_error_text(), "index");
     check_status(hearth_barrier(c.world[1], NULL), HEARTH_OK);
     hearth_request_free(request);
-    cluster_works(&c);
-    cluster_close(&c);
+    fixture_works(&c);
+    fixture_close(&c);
 }
 
 static void test_bad_arguments_of_groups_and_nodes(void **state)
 {
     (void)state;
-    struct cluster c;
+    struct fixture c;
     hearth_group *out = NULL;
     char text[8];
-    cluster_open(&c, 2, NULL);
+    fixture_open(&c, 2, NULL);
     check_status(hearth_group_split(NULL, 0, 0, NULL, &out), HEARTH_INVALID);
     check_text(hearth_error_text(), "group");
     check_status(hearth_group_split(c.world[0], 0, 0, NULL, NULL), HEARTH_INVALID);
@@ -328,20 +328,20 @@ static void test_bad_arguments_of_groups_and_nodes(void **state)
     check_status((int)hearth_metrics_text(c.nodes[0], NULL, 8), HEARTH_INVALID);
     hearth_close(NULL);
     hearth_group_close(NULL);
-    cluster_works(&c);
+    fixture_works(&c);
 
     int64_t whole = hearth_metrics_text(c.nodes[0], NULL, 0); /* as snprintf does */
     check(whole > 100, "metrics text of %" PRId64, whole);
     memset(text, 'x', sizeof text);
     check(hearth_metrics_text(c.nodes[0], text, 5) >= whole, "the length of the whole text");
     check(strlen(text) == 4 && text[5] == 'x', "\"%.8s\" was cut wrongly", text);
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 /* ---- what is allowed ---- */
 
 /* Nothing to give, nothing to get: NULL and counts of 0; and what is not read is not looked at. */
-static void allowed_member(struct cluster *c, int rank, void *arg)
+static void allowed_member(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     hearth_group *g = c->world[rank];
@@ -372,10 +372,10 @@ static void allowed_member(struct cluster *c, int rank, void *arg)
 static void test_what_is_allowed(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 2, NULL);
-    cluster_run(&c, allowed_member, NULL);
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, 2, NULL);
+    fixture_run(&c, allowed_member, NULL);
+    fixture_close(&c);
 }
 
 /* ---- opening ---- */

@@ -29,7 +29,7 @@ static bool has_weights(const struct average *a)
 static const enum hearth_algo algos[] = {HEARTH_AUTO, HEARTH_RING, HEARTH_DIRECT,       HEARTH_HALVING,
                                          HEARTH_TREE, HEARTH_STAR, HEARTH_HIERARCHICAL, HEARTH_EXCHANGE};
 
-static void average_member(struct cluster *c, int rank, void *arg)
+static void average_member(struct fixture *c, int rank, void *arg)
 {
     const struct average *a = arg;
     uint64_t x = 0, y, wanted = 0;
@@ -51,14 +51,14 @@ static void average_member(struct cluster *c, int rank, void *arg)
 static void run_averages(const struct average *cases, size_t count)
 {
     for (int size = 1; size <= VALUES_MAX; size++) {
-        struct cluster c;
-        cluster_open(&c, size, NULL);
+        struct fixture c;
+        fixture_open(&c, size, NULL);
         for (size_t i = 0; i < count; i++) {
             struct average a = cases[i];
             if (a.size == size)
-                cluster_run(&c, average_member, &a);
+                fixture_run(&c, average_member, &a);
         }
-        cluster_close(&c);
+        fixture_close(&c);
     }
 }
 
@@ -124,7 +124,7 @@ static void test_weights(void **state)
 }
 
 /* A batch of one member: whatever its weight, N = 1 gives back the input. */
-static void alone(struct cluster *c, int rank, void *arg)
+static void alone(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     (void)rank;
@@ -150,10 +150,10 @@ static void alone(struct cluster *c, int rank, void *arg)
 static void test_alone(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 1, NULL);
-    cluster_run(&c, alone, NULL);
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, 1, NULL);
+    fixture_run(&c, alone, NULL);
+    fixture_close(&c);
 }
 
 /* ---- 16-bit floats: kept in f32, rounded once ---- */
@@ -166,7 +166,7 @@ struct half {
     double wanted; /* rounding once; rounding after each step gives something else */
 };
 
-static void half_member(struct cluster *c, int rank, void *arg)
+static void half_member(struct fixture *c, int rank, void *arg)
 {
     const struct half *h = arg;
     uint16_t x, y, wanted;
@@ -210,11 +210,11 @@ static void test_halves_round_once(void **state)
         {HEARTH_BF16, HEARTH_SUM, 2, {0x1p-133, 0x1p-133}, 0x1p-132},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct cluster c;
+        struct fixture c;
         struct half h = cases[i];
-        cluster_open(&c, h.size, NULL);
-        cluster_run(&c, half_member, &h);
-        cluster_close(&c);
+        fixture_open(&c, h.size, NULL);
+        fixture_run(&c, half_member, &h);
+        fixture_close(&c);
     }
 }
 
@@ -226,10 +226,10 @@ static void test_weights_in_every_reduction(void **state)
     uint64_t seed = 21;
     const enum kind kinds[] = {ALL_REDUCE, REDUCE_SCATTER, REDUCE_SCATTERV, REDUCE};
     for (int size = 2; size <= 8; size += 3) {
-        struct cluster c;
+        struct fixture c;
         struct hearth_config config;
         config_small(&config);
-        cluster_open(&c, size, size == 5 ? &config : NULL);
+        fixture_open(&c, size, size == 5 ? &config : NULL);
         for (int i = 0; i < 4 * DTYPES; i++) {
             struct job job;
             job_init(&job, kinds[i / DTYPES], size, 3001);
@@ -246,12 +246,12 @@ static void test_weights_in_every_reduction(void **state)
                 job_draw_counts(&job);
             job_do(&job, &c);
         }
-        cluster_close(&c);
+        fixture_close(&c);
     }
 }
 
 /* Nobody has any weight: nothing to divide by, but the same bits everywhere, and no trap. */
-static void weightless(struct cluster *c, int rank, void *arg)
+static void weightless(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     struct hearth_opts opts = opts_default();
@@ -273,10 +273,10 @@ static void test_no_weight_at_all(void **state)
 {
     (void)state;
     for (int size = 1; size <= 4; size++) {
-        struct cluster c;
-        cluster_open(&c, size, NULL);
-        cluster_run(&c, weightless, NULL);
-        cluster_close(&c);
+        struct fixture c;
+        fixture_open(&c, size, NULL);
+        fixture_run(&c, weightless, NULL);
+        fixture_close(&c);
     }
 }
 
@@ -306,7 +306,7 @@ static void in_order(const struct job *job, size_t index, void *target)
         set_number(d, target, index, (double)(average ? single / (float)total : single));
 }
 
-static void check_order(struct cluster *c, enum kind kind, enum hearth_dtype dtype, enum hearth_op op)
+static void check_order(struct fixture *c, enum kind kind, enum hearth_dtype dtype, enum hearth_op op)
 {
     int supported = 0;
     for (int algo = 0; algo < ALGOS; algo++) {
@@ -353,13 +353,13 @@ static void test_rank_order_is_one_result_for_all_algorithms(void **state)
     struct hearth_config config;
     config_small(&config);
     for (int size = 1; size <= 8; size++) {
-        struct cluster c;
-        cluster_open(&c, size, size % 2 ? &config : NULL);
+        struct fixture c;
+        fixture_open(&c, size, size % 2 ? &config : NULL);
         for (int i = 0; i < 12; i++) {
             check_order(&c, kinds[i / 4], dtypes[i % 4], HEARTH_SUM);
             check_order(&c, kinds[i / 4], dtypes[i % 4], HEARTH_AVG);
         }
-        cluster_close(&c);
+        fixture_close(&c);
     }
 }
 
@@ -367,8 +367,8 @@ static void test_rank_order_is_one_result_for_all_algorithms(void **state)
 static void test_scan_in_rank_order(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 7, NULL);
+    struct fixture c;
+    fixture_open(&c, 7, NULL);
     struct job plain, ordered;
     job_init(&plain, SCAN, 7, 500);
     plain.values = ANY;
@@ -383,7 +383,7 @@ static void test_scan_in_rank_order(void **state)
         assert_memory_equal(plain.target[r], ordered.target[r], 500 * sizeof(float));
     job_free(&plain);
     job_free(&ordered);
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 int main(void)

@@ -10,7 +10,7 @@
 
 #define PATIENCE_MS 60000
 
-static void close_own(struct cluster *c, int rank)
+static void close_own(struct fixture *c, int rank)
 {
     hearth_close(c->nodes[rank]);
     c->nodes[rank] = NULL;
@@ -24,7 +24,7 @@ struct leaving {
     int who;
 };
 
-static void leaving_member(struct cluster *c, int rank, void *arg)
+static void leaving_member(struct fixture *c, int rank, void *arg)
 {
     const struct leaving *l = arg;
     int32_t *x = must_alloc(l->count * sizeof *x);
@@ -39,7 +39,7 @@ static void leaving_member(struct cluster *c, int rank, void *arg)
         check_status(
             hearth_all_reduce_nb(c->world[rank], x, x, l->count, HEARTH_I32, HEARTH_SUM, &opts, &request),
             HEARTH_OK);
-    cluster_meet(c);
+    fixture_meet(c);
     if (rank == l->who) {
         close_own(c, rank);
     } else {
@@ -55,7 +55,7 @@ static void leaving_member(struct cluster *c, int rank, void *arg)
         hearth_group *child = NULL;
         check_status(hearth_group_split(c->world[rank], 0, 0, NULL, &child), HEARTH_GROUP_BROKEN);
     }
-    cluster_meet(c);
+    fixture_meet(c);
     free(x);
 }
 
@@ -65,16 +65,16 @@ static void test_close_while_others_are_in_an_operation(void **state)
     const enum hearth_algo algos[] = {HEARTH_EXCHANGE, HEARTH_RING,   HEARTH_TREE,        HEARTH_STAR,
                                       HEARTH_HALVING,  HEARTH_DIRECT, HEARTH_HIERARCHICAL};
     for (int i = 0; i < 7 * 4; i++) {
-        struct cluster c;
+        struct fixture c;
         struct leaving l = {algos[i % 7], i / 7 % 2 ? 300000 : 3, i % 3};
-        cluster_open(&c, i / 14 ? 4 : 3, NULL);
-        cluster_run(&c, leaving_member, &l);
-        cluster_close(&c);
+        fixture_open(&c, i / 14 ? 4 : 3, NULL);
+        fixture_run(&c, leaving_member, &l);
+        fixture_close(&c);
     }
 }
 
 /* It took part, and leaves in the middle of its own operation. */
-static void quitter_member(struct cluster *c, int rank, void *arg)
+static void quitter_member(struct fixture *c, int rank, void *arg)
 {
     const int *spin = arg;
     enum { COUNT = 400000 };
@@ -94,7 +94,7 @@ static void quitter_member(struct cluster *c, int rank, void *arg)
         if (status != HEARTH_OK)
             check_text(hearth_error_text(), "rank 1");
     }
-    cluster_meet(c);
+    fixture_meet(c);
     for (int i = 0; rank == 1 && i < COUNT; i++)
         if (x[i] != 0x55555555)
             check(false, "element %d was written after the close", i);
@@ -105,16 +105,16 @@ static void test_close_in_the_middle_of_ones_own_operation(void **state)
 {
     (void)state;
     for (int spin = 0; spin < 40; spin += 2) {
-        struct cluster c;
-        cluster_open(&c, 3, NULL);
-        cluster_run(&c, quitter_member, &spin);
-        cluster_close(&c);
+        struct fixture c;
+        fixture_open(&c, 3, NULL);
+        fixture_run(&c, quitter_member, &spin);
+        fixture_close(&c);
     }
 }
 
 /* ---- the end that everybody wants ---- */
 
-static void ending_member(struct cluster *c, int rank, void *arg)
+static void ending_member(struct fixture *c, int rank, void *arg)
 {
     uint64_t seed = *(const uint64_t *)arg;
     uint64_t own = seed * 10 + (uint64_t)rank;
@@ -138,18 +138,18 @@ static void test_members_close_after_a_barrier(void **state)
 {
     (void)state;
     for (uint64_t i = 0; i < 400; i++) {
-        struct cluster c;
+        struct fixture c;
         struct hearth_config config;
         config_small(&config);
-        cluster_open(&c, 2 + (int)(i % 4), i % 2 ? &config : NULL);
-        cluster_run(&c, ending_member, &i);
-        cluster_close(&c);
+        fixture_open(&c, 2 + (int)(i % 4), i % 2 ? &config : NULL);
+        fixture_run(&c, ending_member, &i);
+        fixture_close(&c);
     }
 }
 
 /* Whatever the last collective is, by whatever algorithm: who has its result may close, and must not disturb
  * those still at it or who have not begun it yet. */
-static void last_member(struct cluster *c, int rank, void *arg)
+static void last_member(struct fixture *c, int rank, void *arg)
 {
     struct job *job = arg;
     if (job->seed % 3 == 0 && rank == (int)(job->seed / 3 % (uint64_t)job->size))
@@ -165,7 +165,7 @@ static void test_close_after_every_kind_of_last_collective(void **state)
     const size_t counts[] = {1, 3, 3000, 70000};
     int repeats = getenv("HEARTH_TEST_SOAK") != NULL ? 200 : 8;
     for (int i = 0; i < repeats * KIND_COUNT * ALGOS; i++) {
-        struct cluster c;
+        struct fixture c;
         struct job job;
         struct hearth_config config;
         int kind = i % KIND_COUNT, algo = i / KIND_COUNT % ALGOS, round = i / (KIND_COUNT * ALGOS);
@@ -181,23 +181,23 @@ static void test_close_after_every_kind_of_last_collective(void **state)
             job_draw_counts(&job);
         job_prepare(&job);
         config_small(&config);
-        cluster_open(&c, job.size, round / 2 % 2 ? &config : NULL);
-        cluster_run(&c, last_member, &job);
+        fixture_open(&c, job.size, round / 2 % 2 ? &config : NULL);
+        fixture_run(&c, last_member, &job);
         job_check(&job);
-        cluster_close(&c);
+        fixture_close(&c);
         job_free(&job);
     }
 }
 
 /* One member only gives: it is done when its bytes have left, and closes while the others still take them. */
-static void giving_member(struct cluster *c, int rank, void *arg)
+static void giving_member(struct fixture *c, int rank, void *arg)
 {
     struct job *job = arg;
     hearth_request *request = NULL;
     bool gives = rank == (job->kind == REDUCE || job->kind == GATHER ? 1 : 0);
     if (!gives)
         check_status(job_start(job, c->world[rank], rank, &request), HEARTH_OK);
-    cluster_meet(c);
+    fixture_meet(c);
     job->status[rank] = gives ? job_call(job, c->world[rank], rank) : hearth_wait(request, -1);
     snprintf(job->text[rank], TEXT_MAX, "%s", hearth_error_text());
     if (gives)
@@ -211,7 +211,7 @@ static void test_giver_closes_while_others_take(void **state)
     const size_t counts[] = {3000, 15000, 40000, 300000};
     uint64_t seed = 5;
     for (int i = 0; i < 400; i++) {
-        struct cluster c;
+        struct fixture c;
         struct job job;
         struct hearth_config config;
         hearth_config_init(&config);
@@ -221,10 +221,10 @@ static void test_giver_closes_while_others_take(void **state)
         job.opts.algo = job.kind == SCAN ? HEARTH_RING : HEARTH_AUTO; /* rank 0 needs nobody */
         job.dtype = HEARTH_I32;
         job_prepare(&job);
-        cluster_open(&c, job.size, &config);
-        cluster_run(&c, giving_member, &job);
+        fixture_open(&c, job.size, &config);
+        fixture_run(&c, giving_member, &job);
         job_check(&job);
-        cluster_close(&c);
+        fixture_close(&c);
         job_free(&job);
     }
 }
@@ -248,12 +248,12 @@ static void test_close_with_what_is_left(void **state)
     (void)state;
     enum { LEFT = 50 };
     for (int i = 0; i < 10; i++) {
-        struct cluster c;
+        struct fixture c;
         hearth_request *requests[LEFT];
         struct heard heard = {.wanted = i % 2 ? HEARTH_PEER_LOST : HEARTH_CLOSED};
         int32_t x[LEFT] = {0};
         struct hearth_opts opts = opts_default();
-        cluster_open(&c, 2, NULL);
+        fixture_open(&c, 2, NULL);
         hearth_request *gather[2];
         for (int r = 0; r < 2; r++) /* finished, not freed */
             check_status(hearth_barrier_nb(c.world[r], NULL, &gather[r]), HEARTH_OK);
@@ -272,25 +272,25 @@ static void test_close_with_what_is_left(void **state)
             check_status(hearth_wait(requests[k], -1), HEARTH_PEER_LOST);
         check(heard.runs == LEFT, "%d of %d callbacks have run", heard.runs, LEFT);
         check_status(hearth_barrier(c.world[1 - i % 2], NULL), HEARTH_GROUP_BROKEN);
-        cluster_close(&c);
+        fixture_close(&c);
     }
 }
 
 /* Groups that were split off are closed with their node; those of others break only if they had the node. */
-static void groups_member(struct cluster *c, int rank, void *arg)
+static void groups_member(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     hearth_group *pair = NULL, *all = NULL;
     int32_t x = 1, sum = 0;
     check_status(hearth_group_split(c->world[rank], rank / 2, 0, NULL, &pair), HEARTH_OK);
     check_status(hearth_group_split(c->world[rank], 0, 0, NULL, &all), HEARTH_OK);
-    cluster_meet(c);
+    fixture_meet(c);
     if (rank == 3) {
         close_own(c, 3);
-        cluster_meet(c);
+        fixture_meet(c);
         return;
     }
-    cluster_meet(c);
+    fixture_meet(c);
     check_status(hearth_barrier(c->world[rank], NULL), HEARTH_GROUP_BROKEN);
     check_status(hearth_barrier(all, NULL), HEARTH_GROUP_BROKEN);
     if (rank == 2) {
@@ -306,10 +306,10 @@ static void test_groups_of_a_node_that_closed(void **state)
 {
     (void)state;
     for (int i = 0; i < 10; i++) {
-        struct cluster c;
-        cluster_open(&c, 4, NULL);
-        cluster_run(&c, groups_member, NULL);
-        cluster_close(&c);
+        struct fixture c;
+        fixture_open(&c, 4, NULL);
+        fixture_run(&c, groups_member, NULL);
+        fixture_close(&c);
     }
 }
 
@@ -320,9 +320,9 @@ static void test_nodes_close_one_after_the_other(void **state)
     (void)state;
     const int orders[][4] = {{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 3, 0, 2}, {2, 0, 3, 1}};
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
-        struct cluster c;
+        struct fixture c;
         int32_t x = 1;
-        cluster_open(&c, 4, NULL);
+        fixture_open(&c, 4, NULL);
         for (int k = 0; k < 4; k++) {
             close_own(&c, orders[i][k]);
             for (int r = 0; r < 4; r++)
@@ -330,18 +330,18 @@ static void test_nodes_close_one_after_the_other(void **state)
                     check_status(hearth_all_reduce(c.world[r], &x, &x, 1, HEARTH_I32, HEARTH_SUM, NULL),
                                  HEARTH_GROUP_BROKEN);
         }
-        cluster_close(&c);
+        fixture_close(&c);
     }
 }
 
-static void all_at_once(struct cluster *c, int rank, void *arg)
+static void all_at_once(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     hearth_request *request;
     int32_t x[100] = {0};
     check_status(hearth_all_reduce_nb(c->world[rank], x, x, 100, HEARTH_I32, HEARTH_SUM, NULL, &request),
                  HEARTH_OK);
-    cluster_meet(c);
+    fixture_meet(c);
     close_own(c, rank);
 }
 
@@ -349,10 +349,10 @@ static void test_all_nodes_close_at_once(void **state)
 {
     (void)state;
     for (int i = 0; i < 50; i++) {
-        struct cluster c;
-        cluster_open(&c, 2 + i % 4, NULL);
-        cluster_run(&c, all_at_once, NULL);
-        cluster_close(&c);
+        struct fixture c;
+        fixture_open(&c, 2 + i % 4, NULL);
+        fixture_run(&c, all_at_once, NULL);
+        fixture_close(&c);
     }
 }
 
@@ -360,15 +360,15 @@ static void test_all_nodes_close_at_once(void **state)
 static void test_clusters_side_by_side(void **state)
 {
     (void)state;
-    struct cluster a, b;
-    cluster_open(&a, 3, NULL);
-    cluster_open(&b, 2, NULL);
-    cluster_works(&a);
+    struct fixture a, b;
+    fixture_open(&a, 3, NULL);
+    fixture_open(&b, 2, NULL);
+    fixture_works(&a);
     close_own(&a, 1);
-    cluster_works(&b);
-    cluster_close(&a);
-    cluster_works(&b);
-    cluster_close(&b);
+    fixture_works(&b);
+    fixture_close(&a);
+    fixture_works(&b);
+    fixture_close(&b);
 }
 
 int main(void)

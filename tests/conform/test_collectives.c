@@ -82,7 +82,7 @@ static void check_refused(const struct job *job)
     }
 }
 
-static void do_job(struct job *job, struct cluster *c, int size_index)
+static void do_job(struct job *job, struct fixture *c, int size_index)
 {
     uint8_t has = table[job->kind][job->opts.algo];
     job_run(job, c);
@@ -98,7 +98,7 @@ static void do_job(struct job *job, struct cluster *c, int size_index)
         types_seen[job->kind][job->dtype][job->op] = true;
 }
 
-static void all_algorithms(struct cluster *c, int size_index, uint64_t seed)
+static void all_algorithms(struct fixture *c, int size_index, uint64_t seed)
 {
     size_t n = (size_t)c->size;
     const size_t counts[] = {0, 1, n - 1, n, n + 1, 1000, 4097};
@@ -121,10 +121,10 @@ static void test_every_algorithm_and_count(void **state)
 {
     (void)state;
     for (int s = 0; s < SIZES; s++) {
-        struct cluster c;
-        cluster_open(&c, sizes[s], NULL);
+        struct fixture c;
+        fixture_open(&c, sizes[s], NULL);
         all_algorithms(&c, s, 1000 + (uint64_t)s);
-        cluster_close(&c);
+        fixture_close(&c);
     }
 }
 
@@ -134,14 +134,14 @@ static void test_every_algorithm_and_count_in_small_chunks(void **state)
     struct hearth_config config;
     config_small(&config);
     for (int s = 0; s < SIZES; s++) {
-        struct cluster c;
-        cluster_open(&c, sizes[s], &config);
+        struct fixture c;
+        fixture_open(&c, sizes[s], &config);
         all_algorithms(&c, s, 2000 + (uint64_t)s);
-        cluster_close(&c);
+        fixture_close(&c);
     }
 }
 
-static void all_types(struct cluster *c, int size_index, uint64_t *seed)
+static void all_types(struct fixture *c, int size_index, uint64_t *seed)
 {
     for (int kind = 0; kind < KIND_COUNT; kind++) {
         for (int i = 0; i < DTYPES * OPS; i++) {
@@ -169,10 +169,10 @@ static void test_every_type_and_operation(void **state)
     struct hearth_config config;
     config_small(&config);
     for (int s = 1; s < SIZES; s += under_tsan() || under_asan() ? 3 : 1) {
-        struct cluster c;
-        cluster_open(&c, sizes[s], s % 2 ? &config : NULL);
+        struct fixture c;
+        fixture_open(&c, sizes[s], s % 2 ? &config : NULL);
         all_types(&c, s, &seed);
-        cluster_close(&c);
+        fixture_close(&c);
     }
 }
 
@@ -192,7 +192,7 @@ static void test_nothing_was_left_out(void **state)
 }
 
 /* Many lanes, blocks and grants: a window of one chunk, a million elements. */
-static void large(struct cluster *c, uint64_t *seed)
+static void large(struct fixture *c, uint64_t *seed)
 {
     size_t count = slow_factor() > 1 ? 150001 : 1000003;
     for (int kind = 0; kind < KIND_COUNT; kind++) {
@@ -217,22 +217,22 @@ static void test_large_buffers(void **state)
 {
     (void)state;
     uint64_t seed = 4;
-    struct cluster c;
-    cluster_open(&c, 4, NULL);
+    struct fixture c;
+    fixture_open(&c, 4, NULL);
     large(&c, &seed);
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 static void test_large_buffers_in_small_chunks(void **state)
 {
     (void)state;
     uint64_t seed = 5;
-    struct cluster c;
+    struct fixture c;
     struct hearth_config config;
     config_small(&config);
-    cluster_open(&c, 3, &config);
+    fixture_open(&c, 3, &config);
     large(&c, &seed);
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 /* The interface asks for no alignment. */
@@ -240,8 +240,8 @@ static void test_buffers_at_odd_addresses(void **state)
 {
     (void)state;
     uint64_t seed = 6;
-    struct cluster c;
-    cluster_open(&c, 3, NULL);
+    struct fixture c;
+    fixture_open(&c, 3, NULL);
     for (int kind = 0; kind < KIND_COUNT; kind++) {
         for (int dtype = 0; dtype < DTYPES; dtype++) {
             struct job job;
@@ -253,7 +253,7 @@ static void test_buffers_at_odd_addresses(void **state)
             job_do(&job, &c);
         }
     }
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 /* The config's algorithm is taken where the collective has it, and only there. */
@@ -262,22 +262,22 @@ static void test_algorithm_of_the_config(void **state)
     (void)state;
     uint64_t seed = 7;
     for (int algo = 0; algo < ALGOS; algo++) {
-        struct cluster c;
+        struct fixture c;
         struct hearth_config config;
         hearth_config_init(&config);
         config.algo = (enum hearth_algo)algo;
-        cluster_open(&c, 4, &config);
+        fixture_open(&c, 4, &config);
         for (int kind = 0; kind < KIND_COUNT; kind++) {
             struct job job;
             job_init(&job, (enum kind)kind, c.size, kind == BARRIER ? 0 : 321);
             draw_rest(&job, &seed);
             job_do(&job, &c);
         }
-        cluster_close(&c);
+        fixture_close(&c);
     }
 }
 
-static void barrier_holds(struct cluster *c, int rank, void *arg)
+static void barrier_holds(struct fixture *c, int rank, void *arg)
 {
     _Atomic(int) *entered = arg;
     struct hearth_opts opts = opts_default();
@@ -296,11 +296,11 @@ static void test_barrier_waits_for_all(void **state)
 {
     (void)state;
     for (int s = 1; s < SIZES; s++) {
-        struct cluster c;
+        struct fixture c;
         _Atomic(int) entered = 0;
-        cluster_open(&c, sizes[s], NULL);
-        cluster_run(&c, barrier_holds, &entered);
-        cluster_close(&c);
+        fixture_open(&c, sizes[s], NULL);
+        fixture_run(&c, barrier_holds, &entered);
+        fixture_close(&c);
     }
 }
 
@@ -309,7 +309,7 @@ struct same {
     int status, who;
 };
 
-static void same_member(struct cluster *c, int rank, void *arg)
+static void same_member(struct fixture *c, int rank, void *arg)
 {
     struct same *s = arg;
     uint8_t buffer[3000] = {0};
@@ -342,10 +342,10 @@ static void test_same_names_who_differs(void **state)
         {8, {{9, 9, 9, 9, 9, 9, 9, 0}, HEARTH_DIFFERS, 7}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct cluster c;
-        cluster_open(&c, cases[i].size, NULL);
-        cluster_run(&c, same_member, &cases[i].same);
-        cluster_close(&c);
+        struct fixture c;
+        fixture_open(&c, cases[i].size, NULL);
+        fixture_run(&c, same_member, &cases[i].same);
+        fixture_close(&c);
     }
 }
 

@@ -34,21 +34,21 @@ static bool is_shared(const char *codec)
     return strncmp(codec, "randomk", 7) == 0 || strncmp(codec, "powersgd", 8) == 0;
 }
 
-static void step_member(struct cluster *c, int rank, void *arg)
+static void step_member(struct fixture *c, int rank, void *arg)
 {
     struct mass *m = arg;
     check_status(mass_step(c, m, rank), HEARTH_OK);
 }
 
 /* Some steps; the residual goes from one to the next. */
-static void run_steps(struct cluster *c, struct mass *m, int steps)
+static void run_steps(struct fixture *c, struct mass *m, int steps)
 {
     mass_open(m, c->size);
     for (int step = 0; step < steps; step++) {
         m->seed++;
         for (int i = 0; i < c->size; i++)
             mass_fill(m, i);
-        cluster_run(c, step_member, m);
+        fixture_run(c, step_member, m);
         mass_check(m, c->size);
         checks_end();
     }
@@ -60,8 +60,8 @@ static void test_same_bits_and_nothing_lost(void **state)
     (void)state;
     static const size_t counts[] = {25, 1000, 4100, 100000};
     for (int size = 2; size <= 5; size++) {
-        struct cluster c;
-        cluster_open(&c, size, NULL);
+        struct fixture c;
+        fixture_open(&c, size, NULL);
         for (size_t k = 0; k < CODEC_COUNT; k++)
             for (size_t n = 0; n < sizeof counts / sizeof *counts; n++) {
                 if (under_tsan() && (k + n + (size_t)size) % 3 != 0)
@@ -74,7 +74,7 @@ static void test_same_bits_and_nothing_lost(void **state)
                                  .seed = k * 100 + n};
                 run_steps(&c, &m, 3);
             }
-        cluster_close(&c);
+        fixture_close(&c);
     }
 }
 
@@ -82,8 +82,8 @@ static void test_types(void **state)
 {
     (void)state;
     static const enum hearth_dtype types[] = {HEARTH_F64, HEARTH_F16, HEARTH_BF16};
-    struct cluster c;
-    cluster_open(&c, 3, NULL);
+    struct fixture c;
+    fixture_open(&c, 3, NULL);
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
         for (size_t k = 0; k < CODEC_COUNT; k++) {
             struct mass m = {.codec = codecs[k],
@@ -94,17 +94,17 @@ static void test_types(void **state)
                              .seed = 7000 + k};
             run_steps(&c, &m, 3);
         }
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
-static void test_ways(void **state)
+static void test_algos(void **state)
 {
     (void)state;
     static const enum hearth_algo algos[] = {HEARTH_DIRECT, HEARTH_EXCHANGE};
     struct hearth_config config;
     config_small(&config);
-    struct cluster c;
-    cluster_open(&c, 4, &config);
+    struct fixture c;
+    fixture_open(&c, 4, &config);
     for (size_t a = 0; a < 2; a++)
         for (size_t k = 0; k < CODEC_COUNT; k++) {
             if (is_shared(codecs[k]))
@@ -118,14 +118,14 @@ static void test_ways(void **state)
                              .seed = 9000 + k};
             run_steps(&c, &m, 2);
         }
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 static void test_weights(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 3, NULL);
+    struct fixture c;
+    fixture_open(&c, 3, NULL);
     for (size_t k = 0; k < CODEC_COUNT; k++) {
         struct mass m = {.codec = codecs[k],
                          .dtype = HEARTH_F32,
@@ -136,18 +136,18 @@ static void test_weights(void **state)
                          .seed = 500 + k};
         run_steps(&c, &m, 2);
     }
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 /* Members that think they are on these hosts (NULL: one), with a known id, by which randomk draws. */
-static void known_open(struct cluster *c, int size, const int *host, uint32_t threads)
+static void known_open(struct fixture *c, int size, const int *host, uint32_t threads)
 {
     struct hearth_config config;
     struct error error;
     hearth_config_init(&config);
     config.compress_threads = threads;
     struct local_setup setup = {.config = &config, .count = size, .host = host, .id = 77};
-    cluster_open(c, size, NULL); /* for its meeting place and guard */
+    fixture_open(c, size, NULL); /* for its meeting place and guard */
     for (int i = 0; i < size; i++)
         hearth_close(c->nodes[i]);
     assert_int_equal(local_open(&setup, c->nodes, &error), HEARTH_OK);
@@ -159,7 +159,7 @@ static void test_two_levels(void **state)
 {
     (void)state;
     static const int host[] = {0, 1, 0, 1, 2};
-    struct cluster c;
+    struct fixture c;
     known_open(&c, 5, host, 1);
     for (size_t k = 0; k < CODEC_COUNT; k++) {
         if (strncmp(codecs[k], "powersgd", 8) == 0)
@@ -173,7 +173,7 @@ static void test_two_levels(void **state)
                          .seed = 4000 + k};
         run_steps(&c, &m, 3);
     }
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 /* ---- without feedback ---- */
@@ -182,17 +182,17 @@ static void test_randomk_is_right_on_average(void **state)
 {
     (void)state;
     enum { COUNT = 2000, STEPS = 400 };
-    struct cluster c;
+    struct fixture c;
     static double sum[COUNT];
     struct mass m = {
         .codec = "randomk:0.1", .dtype = HEARTH_F32, .op = HEARTH_SUM, .count = COUNT, .seed = 1};
-    cluster_open(&c, 2, NULL);
+    fixture_open(&c, 2, NULL);
     mass_open(&m, 2);
     double wanted = 0, got = 0, square = 0;
     for (int step = 0; step < STEPS; step++) {
         for (int i = 0; i < 2; i++)
             mass_fill(&m, i);
-        cluster_run(&c, step_member, &m);
+        fixture_run(&c, step_member, &m);
         mass_check(&m, 2);
         for (size_t i = 0; i < COUNT; i++)
             sum[i] += mass_get(m.dtype, m.x[0], i) / STEPS;
@@ -207,14 +207,14 @@ static void test_randomk_is_right_on_average(void **state)
     assert_true(fabs(got / wanted - 1) < 0.05); /* it leans neither way */
     assert_true(square > 0);
     mass_close(&m, 2);
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 /* ---- all or nothing ---- */
 
 static int failing_rank;
 
-static void poison_member(struct cluster *c, int rank, void *arg)
+static void poison_member(struct fixture *c, int rank, void *arg)
 {
     struct mass *m = arg;
     if (check_status(mass_step(c, m, rank), HEARTH_POISONED)) {
@@ -228,8 +228,8 @@ static void test_poison_changes_nothing(void **state)
 {
     (void)state;
     static const double poison[] = {NAN, INFINITY, -INFINITY};
-    struct cluster c;
-    cluster_open(&c, 3, NULL);
+    struct fixture c;
+    fixture_open(&c, 3, NULL);
     for (size_t k = 0; k < CODEC_COUNT; k++) {
         struct mass m = {.codec = codecs[k],
                          .dtype = k & 1 ? HEARTH_BF16 : HEARTH_F32,
@@ -240,24 +240,24 @@ static void test_poison_changes_nothing(void **state)
         mass_open(&m, 3);
         for (int i = 0; i < 3; i++)
             mass_fill(&m, i);
-        cluster_run(&c, step_member, &m); /* so that residuals hold something */
+        fixture_run(&c, step_member, &m); /* so that residuals hold something */
         for (int i = 0; i < 3; i++)
             mass_fill(&m, i);
         failing_rank = (int)(k % 3);
         set_number(m.dtype, m.x[failing_rank], 4999 - k, poison[k % 3]);
-        cluster_run(&c, poison_member, &m);
+        fixture_run(&c, poison_member, &m);
         mass_check_untouched(&m, 3);
         mass_fill(&m, failing_rank);
-        cluster_run(&c, step_member, &m); /* the next step is as if nothing had been */
+        fixture_run(&c, step_member, &m); /* the next step is as if nothing had been */
         mass_check(&m, 3);
         checks_end();
         mass_close(&m, 3);
     }
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 /* Finite inputs whose sum is not: all members see it, none names another. */
-static void overflow_member(struct cluster *c, int rank, void *arg)
+static void overflow_member(struct fixture *c, int rank, void *arg)
 {
     check_status(mass_step(c, arg, rank), HEARTH_POISONED);
 }
@@ -266,8 +266,8 @@ static void test_sum_beyond_f32(void **state)
 {
     (void)state;
     static const enum hearth_algo algos[] = {HEARTH_DIRECT, HEARTH_EXCHANGE, HEARTH_AUTO};
-    struct cluster c;
-    cluster_open(&c, 3, NULL);
+    struct fixture c;
+    fixture_open(&c, 3, NULL);
     for (size_t k = 0; k < CODEC_COUNT; k++)
         for (size_t a = is_shared(codecs[k]) ? 2 : 0; a < 3; a++) {
             if (strcmp(codecs[k], "onebit") == 0 || is_shared(codecs[k]))
@@ -285,16 +285,16 @@ static void test_sum_beyond_f32(void **state)
                 for (size_t n = 0; n < 100; n++)
                     set_number(m.dtype, m.x[i], 50 * n, FLT_MAX);
             }
-            cluster_run(&c, overflow_member, &m);
+            fixture_run(&c, overflow_member, &m);
             mass_check_untouched(&m, 3);
             checks_end();
             mass_close(&m, 3);
         }
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 /* One member cancels, as soon as it has started: it and all others are as before. */
-static void cancel_member(struct cluster *c, int rank, void *arg)
+static void cancel_member(struct fixture *c, int rank, void *arg)
 {
     struct mass *m = arg;
     hearth_request *request;
@@ -328,8 +328,8 @@ static void cancel_member(struct cluster *c, int rank, void *arg)
 static void test_cancel_changes_nothing(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 3, NULL);
+    struct fixture c;
+    fixture_open(&c, 3, NULL);
     for (size_t k = 0; k < (under_tsan() ? 1 : 3) * CODEC_COUNT; k++) {
         struct mass m = {.codec = codecs[k % CODEC_COUNT],
                          .dtype = HEARTH_F32,
@@ -340,23 +340,23 @@ static void test_cancel_changes_nothing(void **state)
         mass_open(&m, 3);
         for (int i = 0; i < 3; i++)
             mass_fill(&m, i);
-        cluster_run(&c, step_member, &m);
+        fixture_run(&c, step_member, &m);
         failing_rank = (int)(k % 3);
-        cluster_run(&c, cancel_member, &m);
-        cluster_works(&c);
+        fixture_run(&c, cancel_member, &m);
+        fixture_works(&c);
         for (int i = 0; i < 3; i++)
             mass_fill(&m, i);
-        cluster_run(&c, step_member, &m);
+        fixture_run(&c, step_member, &m);
         mass_check(&m, 3);
         checks_end();
         mass_close(&m, 3);
     }
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 /* ---- members that disagree ---- */
 
-static void differ_member(struct cluster *c, int rank, void *arg)
+static void settings_diff_member(struct fixture *c, int rank, void *arg)
 {
     static const char *const other[] = {"int8", "topk:0.01,values=int8", "randomk:0.01"};
     float x[4096] = {0}, e[4096] = {0};
@@ -375,16 +375,16 @@ static void differ_member(struct cluster *c, int rank, void *arg)
 static void test_members_that_disagree(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 3, NULL);
+    struct fixture c;
+    fixture_open(&c, 3, NULL);
     for (int which = 0; which < 3; which++) {
-        cluster_run(&c, differ_member, &which);
-        cluster_works(&c);
+        fixture_run(&c, settings_diff_member, &which);
+        fixture_works(&c);
     }
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
-static void other_call_member(struct cluster *c, int rank, void *arg)
+static void other_call_member(struct fixture *c, int rank, void *arg)
 {
     float x[4096] = {0}, e[4096] = {0};
     char text[TEXT_MAX] = "";
@@ -401,18 +401,18 @@ static void other_call_member(struct cluster *c, int rank, void *arg)
 static void test_another_call(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 3, NULL);
-    cluster_run(&c, other_call_member, NULL);
-    cluster_works(&c);
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, 3, NULL);
+    fixture_run(&c, other_call_member, NULL);
+    fixture_works(&c);
+    fixture_close(&c);
 }
 
 /* ---- several at once ---- */
 
 #define TENSORS 6
 
-static void many_member(struct cluster *c, int rank, void *arg)
+static void many_member(struct fixture *c, int rank, void *arg)
 {
     struct mass *all = arg;
     hearth_request *requests[TENSORS];
@@ -438,8 +438,8 @@ static void test_many_in_any_order(void **state)
     static const char *const names[TENSORS] = {"int8",         "topk:0.01",           "bf16",
                                                "randomk:0.05", "powersgd:2,rows=100", "topk:0.02,chunk=4096"};
     struct mass all[TENSORS];
-    struct cluster c;
-    cluster_open(&c, 4, NULL);
+    struct fixture c;
+    fixture_open(&c, 4, NULL);
     for (int t = 0; t < TENSORS; t++) {
         all[t] = (struct mass){.codec = names[t],
                                .dtype = HEARTH_F32,
@@ -453,14 +453,14 @@ static void test_many_in_any_order(void **state)
         for (int t = 0; t < TENSORS; t++)
             for (int i = 0; i < 4; i++)
                 mass_fill(&all[t], i);
-        cluster_run(&c, many_member, all);
+        fixture_run(&c, many_member, all);
         for (int t = 0; t < TENSORS; t++)
             mass_check(&all[t], 4);
         checks_end();
     }
     for (int t = 0; t < TENSORS; t++)
         mass_close(&all[t], 4);
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 /* ---- threads ---- */
@@ -472,7 +472,7 @@ static void test_threads_change_no_bit(void **state)
     for (size_t k = 0; k < CODEC_COUNT; k++) {
         uint64_t hash[2];
         for (uint32_t threads = 1; threads <= 2; threads++) {
-            struct cluster c;
+            struct fixture c;
             struct mass m = {.codec = codecs[k],
                              .dtype = HEARTH_F32,
                              .op = HEARTH_SUM,
@@ -483,10 +483,10 @@ static void test_threads_change_no_bit(void **state)
             mass_open(&m, 2);
             for (int i = 0; i < 2; i++)
                 mass_fill(&m, i);
-            cluster_run(&c, step_member, &m);
+            fixture_run(&c, step_member, &m);
             hash[threads - 1] = hash_bytes(m.x[0], m.count * 4) ^ hash_bytes(m.e[1], m.count * 4);
             mass_close(&m, 2);
-            cluster_close(&c);
+            fixture_close(&c);
         }
         check(hash[0] == hash[1], "%s: other bits with more threads", codecs[k]);
     }
@@ -498,9 +498,9 @@ static void test_threads_change_no_bit(void **state)
 static void test_bad_arguments(void **state)
 {
     (void)state;
-    struct cluster c;
+    struct fixture c;
     float x[16] = {0};
-    cluster_open(&c, 2, NULL);
+    fixture_open(&c, 2, NULL);
     hearth_group *g = c.world[0];
     check_status(hearth_all_reduce_compressed(NULL, x, 16, HEARTH_F32, HEARTH_SUM, "int8", NULL, NULL),
                  HEARTH_INVALID);
@@ -531,11 +531,11 @@ static void test_bad_arguments(void **state)
                  HEARTH_UNSUPPORTED);
     check_text(hearth_error_text(), "ring");
     checks_end();
-    cluster_works(&c); /* none of them used a number */
-    cluster_close(&c);
+    fixture_works(&c); /* none of them used a number */
+    fixture_close(&c);
 }
 
-static void limit_member(struct cluster *c, int rank, void *arg)
+static void limit_member(struct fixture *c, int rank, void *arg)
 {
     static float x[2][10000], e[2][10000];
     (void)arg;
@@ -552,23 +552,23 @@ static void test_guard(void **state)
 {
     (void)state;
     struct hearth_config config;
-    struct cluster c;
+    struct fixture c;
     hearth_config_init(&config);
     config.compressed_allreduce_max_bytes = 65536;
-    cluster_open(&c, 2, &config);
-    cluster_run(&c, limit_member, NULL);
-    cluster_close(&c);
+    fixture_open(&c, 2, &config);
+    fixture_run(&c, limit_member, NULL);
+    fixture_close(&c);
 }
 
 static void test_alone_and_empty(void **state)
 {
     (void)state;
-    struct cluster c;
+    struct fixture c;
     float x[4] = {1, NAN, 3, 4}, e[4] = {5, 6, 7, 8}, x_before[4], e_before[4];
     hearth_request *request;
     memcpy(x_before, x, sizeof x);
     memcpy(e_before, e, sizeof e);
-    cluster_open(&c, 1, NULL);
+    fixture_open(&c, 1, NULL);
     check_status(hearth_all_reduce_compressed(c.world[0], x, 4, HEARTH_F32, HEARTH_AVG, "topk:0.5", e, NULL),
                  HEARTH_OK);
     check_status(
@@ -578,12 +578,12 @@ static void test_alone_and_empty(void **state)
     hearth_request_free(request);
     assert_memory_equal(x, x_before, sizeof x);
     assert_memory_equal(e, e_before, sizeof e);
-    cluster_close(&c);
-    cluster_open(&c, 2, NULL);
+    fixture_close(&c);
+    fixture_open(&c, 2, NULL);
     check_status(
         hearth_all_reduce_compressed(c.world[0], NULL, 0, HEARTH_F32, HEARTH_AVG, "topk:0.5", NULL, NULL),
         HEARTH_OK);
-    cluster_close(&c);
+    fixture_close(&c);
     checks_end();
 }
 
@@ -593,24 +593,24 @@ static void test_close_in_flight(void **state)
 {
     (void)state;
     for (int i = 0; i < 10; i++) {
-        struct cluster c;
+        struct fixture c;
         hearth_request *requests[2];
         static float x[2][100000], e[2][100000];
-        cluster_open(&c, 3, NULL); /* the third never comes */
+        fixture_open(&c, 3, NULL); /* the third never comes */
         for (int k = 0; k < 2; k++)
             check_status(hearth_all_reduce_compressed_nb(c.world[k], x[k], 100000, HEARTH_F32, HEARTH_SUM,
                                                          codecs[i], e[k], NULL, &requests[k]),
                          HEARTH_OK);
         if (i & 1)
             sleep_ms(2);
-        cluster_close(&c);
+        fixture_close(&c);
         checks_end();
     }
 }
 
 /* The groups that compressed all-reduces have for themselves, known by (tag, number), and those of splits,
  * known by (number, color), are never taken for each other. */
-static void splits_after_compressed(struct cluster *c, int rank, void *arg)
+static void splits_after_compressed(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     float x[64] = {1}, one = 1;
@@ -634,10 +634,10 @@ static void splits_after_compressed(struct cluster *c, int rank, void *arg)
 static void test_splits_after_compressed(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 3, NULL);
-    cluster_run(&c, splits_after_compressed, NULL);
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, 3, NULL);
+    fixture_run(&c, splits_after_compressed, NULL);
+    fixture_close(&c);
 }
 
 int main(void)
@@ -645,7 +645,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bits_and_nothing_lost),
         cmocka_unit_test(test_types),
-        cmocka_unit_test(test_ways),
+        cmocka_unit_test(test_algos),
         cmocka_unit_test(test_weights),
         cmocka_unit_test(test_two_levels),
         cmocka_unit_test(test_randomk_is_right_on_average),

@@ -19,7 +19,7 @@ struct leaving {
     int who, spin;
 };
 
-static int start(struct cluster *c, struct mass *m, int rank, hearth_request **request)
+static int start(struct fixture *c, struct mass *m, int rank, hearth_request **request)
 {
     struct hearth_opts opts = opts_default();
     opts.algo = m->algo;
@@ -39,7 +39,7 @@ static bool names(const char *text, int who)
            strstr(text, itself) != NULL;
 }
 
-static void stay(struct cluster *c, struct leaving *l, int rank)
+static void stay(struct fixture *c, struct leaving *l, int rank)
 {
     struct mass *m = &l->mass;
     int status = mass_step(c, m, rank);
@@ -55,7 +55,7 @@ static void stay(struct cluster *c, struct leaving *l, int rank)
           "%s: rank %d: the residual has changed", m->codec, rank);
 }
 
-static void member(struct cluster *c, int rank, void *arg)
+static void member(struct fixture *c, int rank, void *arg)
 {
     struct leaving *l = arg;
     for (int i = 0; i < STEPS; i++) {
@@ -63,7 +63,7 @@ static void member(struct cluster *c, int rank, void *arg)
         check_status(mass_step(c, &l->mass, rank), HEARTH_OK);
     }
     mass_fill(&l->mass, rank);
-    cluster_meet(c);
+    fixture_meet(c);
     if (rank != l->who) {
         stay(c, l, rank);
     } else {
@@ -74,15 +74,15 @@ static void member(struct cluster *c, int rank, void *arg)
         hearth_close(c->nodes[rank]);
         c->nodes[rank] = NULL;
     }
-    cluster_meet(c);
+    fixture_meet(c);
 }
 
 /* One takes it back: all others name it, whoever told them. */
-static void cancelling_member(struct cluster *c, int rank, void *arg)
+static void cancelling_member(struct fixture *c, int rank, void *arg)
 {
     struct leaving *l = arg;
     mass_fill(&l->mass, rank);
-    cluster_meet(c);
+    fixture_meet(c);
     if (rank == l->who) {
         hearth_request *request;
         check_status(start(c, &l->mass, rank, &request), HEARTH_OK);
@@ -94,18 +94,18 @@ static void cancelling_member(struct cluster *c, int rank, void *arg)
         check(hearth_error_rank() == l->who, "%s: rank %d blames rank %d for what rank %d did: %s",
               l->mass.codec, rank, hearth_error_rank(), l->who, hearth_error_text());
     }
-    cluster_meet(c);
+    fixture_meet(c);
 }
 
 /* Ranks 0, 1 and 4 lead their hosts. */
-static void hosts_open(struct cluster *c)
+static void hosts_open(struct fixture *c)
 {
     static const int host[SIZE] = {0, 1, 0, 1, 2};
     struct error error;
     struct hearth_config config;
     hearth_config_init(&config);
     struct local_setup setup = {.config = &config, .count = SIZE, .host = host, .id = 77};
-    cluster_open(c, SIZE, NULL); /* for its meeting place and guard */
+    fixture_open(c, SIZE, NULL); /* for its meeting place and guard */
     for (int i = 0; i < SIZE; i++)
         hearth_close(c->nodes[i]);
     assert_int_equal(local_open(&setup, c->nodes, &error), HEARTH_OK);
@@ -116,7 +116,7 @@ static void hosts_open(struct cluster *c)
 static void leave(enum hearth_algo algo, unsigned long count, member_fn *fn)
 {
     for (unsigned long i = 0; i < count; i++) {
-        struct cluster c;
+        struct fixture c;
         uint64_t seed = first_seed() + i;
         struct leaving l = {.mass = {.codec = codecs[i % (sizeof codecs / sizeof *codecs)],
                                      .dtype = HEARTH_F32,
@@ -129,8 +129,8 @@ static void leave(enum hearth_algo algo, unsigned long count, member_fn *fn)
         l.spin = (int)draw_below(&seed, 2000);
         hosts_open(&c);
         mass_open(&l.mass, SIZE);
-        cluster_run(&c, fn, &l);
-        cluster_close(&c);
+        fixture_run(&c, fn, &l);
+        fixture_close(&c);
         mass_close(&l.mass, SIZE);
     }
 }

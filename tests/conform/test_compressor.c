@@ -131,9 +131,9 @@ static void closed_late(hearth_group *world)
 static void test_arguments(void **state)
 {
     (void)state;
-    struct cluster c;
+    struct fixture c;
     hearth_compressor *compressor = NULL;
-    cluster_open(&c, 1, NULL);
+    fixture_open(&c, 1, NULL);
     bad_opens(c.world[0]);
     check_status(hearth_compressor_open(c.world[0], NULL, &compressor), HEARTH_OK);
     bad_tensors(compressor);
@@ -141,13 +141,13 @@ static void test_arguments(void **state)
     other_shapes(compressor);
     bad_others(compressor);
     closed_late(c.world[0]);
-    cluster_close(&c); /* the compressor goes with its node */
+    fixture_close(&c); /* the compressor goes with its node */
     checks_end();
 }
 
 /* ---- what is counted, scaled, forgotten and explained ---- */
 
-static void counting_member(struct cluster *c, int rank, void *arg)
+static void counting_member(struct fixture *c, int rank, void *arg)
 {
     const char *codec = arg;
     static const struct kind narrow = {"w.narrow", NULL, HEARTH_F32, 2, {100, 80, 0}},
@@ -194,12 +194,12 @@ static void counting_member(struct cluster *c, int rank, void *arg)
 static void test_counting(void **state)
 {
     (void)state;
-    struct cluster c;
+    struct fixture c;
     static char codecs[][24] = {"topk:0.01", "topk:0.01,chunk=1024", "randomk:0.1", "powersgd:3", "int8"};
-    cluster_open(&c, 2, NULL);
+    fixture_open(&c, 2, NULL);
     for (int i = 0; i < 5; i++)
-        cluster_run(&c, counting_member, codecs[i]);
-    cluster_close(&c);
+        fixture_run(&c, counting_member, codecs[i]);
+    fixture_close(&c);
 }
 
 static void check_explain(hearth_compressor *compressor, const char *name, const char *word,
@@ -217,7 +217,7 @@ static void check_explain(hearth_compressor *compressor, const char *name, const
           "a short buffer is not filled");
 }
 
-static void explaining_member(struct cluster *c, int rank, void *arg)
+static void explaining_member(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     hearth_compressor *compressor = NULL;
@@ -254,10 +254,10 @@ static void explaining_member(struct cluster *c, int rank, void *arg)
 static void test_explaining(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 2, NULL);
-    cluster_run(&c, explaining_member, NULL);
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, 2, NULL);
+    fixture_run(&c, explaining_member, NULL);
+    fixture_close(&c);
 }
 
 /* ---- operations in flight ---- */
@@ -266,7 +266,7 @@ static const struct kind flying = {"flying", NULL, HEARTH_F32, 2, {128, 64, 0}};
 static const struct kind resting = {"resting", NULL, HEARTH_F32, 2, {128, 64, 0}};
 
 /* Rank 0 is in the operation alone: what it asks for meanwhile is refused, and nothing is harmed. */
-static void flying_member(struct cluster *c, int rank, void *arg)
+static void flying_member(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     hearth_compressor *compressor = open_compressor(c->world[rank], "topk:0.05", 0, 0);
@@ -292,7 +292,7 @@ static void flying_member(struct cluster *c, int rank, void *arg)
         check_status(hearth_compressor_stats(compressor, "resting", &stats), HEARTH_OK);
         check_explain(compressor, "flying", "topk", "f32 [128, 64]");
     }
-    cluster_meet(c);
+    fixture_meet(c);
     if (rank != 0)
         check_status(hearth_compressor_all_reduce_nb(compressor, &tensor, HEARTH_SUM, NULL, &request),
                      HEARTH_OK);
@@ -308,14 +308,14 @@ static void flying_member(struct cluster *c, int rank, void *arg)
 static void test_in_flight(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 3, NULL);
-    cluster_run(&c, flying_member, NULL);
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, 3, NULL);
+    fixture_run(&c, flying_member, NULL);
+    fixture_close(&c);
 }
 
 /* An operation that fails leaves everything as it was. */
-static void closing_member(struct cluster *c, int rank, void *arg)
+static void closing_member(struct fixture *c, int rank, void *arg)
 {
     const char *codec = arg;
     hearth_compressor *compressor = open_compressor(c->world[rank], codec, 0, 0);
@@ -339,7 +339,7 @@ static void closing_member(struct cluster *c, int rank, void *arg)
         check_status(hearth_test(request), HEARTH_CANCELLED);
         hearth_request_free(request);
     }
-    cluster_meet(c); /* the others come too late for it to end well */
+    fixture_meet(c); /* the others come too late for it to end well */
     if (rank == 1) {
         check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_SUM, &opts), HEARTH_ABORTED);
         uint8_t *after = save(compressor, &len);
@@ -362,11 +362,11 @@ static void test_close_cancels(void **state)
     (void)state;
     static char codecs[][16] = {"topk:0.05", "int8", "none"};
     for (int i = 0; i < 3; i++) {
-        struct cluster c;
-        cluster_open(&c, 3, NULL);
-        cluster_run(&c, closing_member, codecs[i]);
-        cluster_works(&c);
-        cluster_close(&c); /* rank 1's compressor goes with its node */
+        struct fixture c;
+        fixture_open(&c, 3, NULL);
+        fixture_run(&c, closing_member, codecs[i]);
+        fixture_works(&c);
+        fixture_close(&c); /* rank 1's compressor goes with its node */
     }
 }
 
@@ -400,7 +400,7 @@ static void chain_next(void *arg, int status)
     chain_start(arg);
 }
 
-static void chain_member(struct cluster *c, int rank, void *arg)
+static void chain_member(struct fixture *c, int rank, void *arg)
 {
     uint64_t *hash = arg;
     struct chain chain = {.compressor = open_compressor(c->world[rank], "topk:0.05", 0, 0),
@@ -431,11 +431,11 @@ static void test_callbacks(void **state)
 {
     (void)state;
     for (int size = 1; size <= 3; size++) {
-        struct cluster c;
+        struct fixture c;
         uint64_t hash[MEMBERS_MAX];
-        cluster_open(&c, size, NULL);
-        cluster_run(&c, chain_member, hash);
-        cluster_close(&c);
+        fixture_open(&c, size, NULL);
+        fixture_run(&c, chain_member, hash);
+        fixture_close(&c);
         for (int i = 1; i < size; i++)
             check(hash[i] == hash[0], "ranks 0 and %d differ", i);
     }
@@ -473,7 +473,7 @@ static void *weave(void *arg)
     return NULL;
 }
 
-static void weaving_member(struct cluster *c, int rank, void *arg)
+static void weaving_member(struct fixture *c, int rank, void *arg)
 {
     uint64_t(*hash)[THREADS] = arg;
     pthread_t threads[THREADS];
@@ -494,11 +494,11 @@ static void weaving_member(struct cluster *c, int rank, void *arg)
 static void test_threads(void **state)
 {
     (void)state;
-    struct cluster c;
+    struct fixture c;
     uint64_t hash[MEMBERS_MAX][THREADS];
-    cluster_open(&c, 3, NULL);
-    cluster_run(&c, weaving_member, hash);
-    cluster_close(&c);
+    fixture_open(&c, 3, NULL);
+    fixture_run(&c, weaving_member, hash);
+    fixture_close(&c);
     for (int i = 0; i < 3 * THREADS; i++)
         check(hash[i / THREADS][i % THREADS] == hash[0][i % THREADS], "thread %d of rank %d differs",
               i % THREADS, i / THREADS);

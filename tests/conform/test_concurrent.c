@@ -20,7 +20,7 @@ struct many {
     size_t count[MANY];
 };
 
-static void many_start(struct many *m, struct cluster *c, int rank, const struct hearth_opts *like)
+static void many_start(struct many *m, struct fixture *c, int rank, const struct hearth_opts *like)
 {
     uint64_t seed = 51, shuffle = 1000 + (uint64_t)rank;
     int order[MANY];
@@ -46,7 +46,7 @@ static void many_start(struct many *m, struct cluster *c, int rank, const struct
     }
 }
 
-static void many_check(const struct many *m, const struct cluster *c, int rank, int i)
+static void many_check(const struct many *m, const struct fixture *c, int rank, int i)
 {
     int32_t factor = c->size * (c->size + 1) / 2;
     for (size_t k = 0; k < m->count[i]; k++)
@@ -63,7 +63,7 @@ static void many_free(struct many *m)
     free(m);
 }
 
-static void many_member(struct cluster *c, int rank, void *arg)
+static void many_member(struct fixture *c, int rank, void *arg)
 {
     struct many *m = must_alloc(sizeof *m);
     struct hearth_opts opts = opts_default();
@@ -86,14 +86,14 @@ static void test_two_hundred_at_once(void **state)
 {
     (void)state;
     for (int size = 1; size <= 4; size++) {
-        struct cluster c;
+        struct fixture c;
         struct hearth_config config;
         config_small(&config);
-        cluster_open(&c, size, size % 2 ? NULL : &config);
+        fixture_open(&c, size, size % 2 ? NULL : &config);
         for (int i = 0; i < 3; i++)
-            cluster_run(&c, many_member, NULL);
-        cluster_works(&c);
-        cluster_close(&c);
+            fixture_run(&c, many_member, NULL);
+        fixture_works(&c);
+        fixture_close(&c);
     }
 }
 
@@ -106,7 +106,7 @@ struct bad_end {
     bool late; /* the others start theirs after the end */
 };
 
-static void bad_start(struct cluster *c, hearth_group *group, int32_t *x, hearth_request **requests,
+static void bad_start(struct fixture *c, hearth_group *group, int32_t *x, hearth_request **requests,
                       int64_t timeout_ms)
 {
     struct hearth_opts opts = opts_default();
@@ -121,7 +121,7 @@ static void bad_start(struct cluster *c, hearth_group *group, int32_t *x, hearth
 }
 
 /* Rank 0 starts and ends them its way; what the others, who take part without the last member, get. */
-static void bad_end_member(struct cluster *c, int rank, void *arg)
+static void bad_end_member(struct fixture *c, int rank, void *arg)
 {
     const struct bad_end *e = arg;
     hearth_request *requests[MANY] = {NULL};
@@ -133,7 +133,7 @@ static void bad_end_member(struct cluster *c, int rank, void *arg)
     bool first = rank == 0;
     if (first || (!e->late && rank != last))
         bad_start(c, group, x, requests, first && e->way == BY_DEADLINE ? 30 : PATIENCE_MS);
-    cluster_meet(c);
+    fixture_meet(c);
     if (first && e->way == BY_DEADLINE)
         check_status(hearth_wait_all(requests, MANY, -1), HEARTH_TIMEOUT);
     for (int i = 0; first && e->way == BY_CANCEL && i < MANY; i++)
@@ -144,7 +144,7 @@ static void bad_end_member(struct cluster *c, int rank, void *arg)
     }
     if (first && e->way == BY_GROUP_CLOSE)
         hearth_group_close(group);
-    cluster_meet(c);
+    fixture_meet(c);
     if (!first && requests[0] == NULL)
         bad_start(c, group, x, requests, PATIENCE_MS);
     for (int i = 0; !first && i < MANY; i++) {
@@ -163,26 +163,26 @@ static void test_many_end_badly_at_once(void **state)
     (void)state;
     for (int way = 0; way < BY_NODE_CLOSE; way++) {
         for (int late = 0; late <= 1; late++) {
-            struct cluster c;
+            struct fixture c;
             struct bad_end e = {way, late};
-            cluster_open(&c, 3, NULL);
+            fixture_open(&c, 3, NULL);
             for (int i = 0; i < 3; i++) {
-                cluster_run(&c, bad_end_member, &e);
-                cluster_works(&c);
+                fixture_run(&c, bad_end_member, &e);
+                fixture_works(&c);
             }
-            cluster_close(&c);
+            fixture_close(&c);
         }
     }
 }
 
-static void lost_member(struct cluster *c, int rank, void *arg)
+static void lost_member(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     hearth_request *requests[MANY] = {NULL};
     int32_t x[MANY] = {0};
     if (rank != 0)
         bad_start(c, c->world[rank], x, requests, PATIENCE_MS);
-    cluster_meet(c);
+    fixture_meet(c);
     if (rank == 0) {
         hearth_close(c->nodes[0]);
         c->nodes[0] = NULL;
@@ -199,10 +199,10 @@ static void test_many_lose_the_same_peer(void **state)
 {
     (void)state;
     for (int i = 0; i < 5; i++) {
-        struct cluster c;
-        cluster_open(&c, 3, NULL);
-        cluster_run(&c, lost_member, NULL);
-        cluster_close(&c);
+        struct fixture c;
+        fixture_open(&c, 3, NULL);
+        fixture_run(&c, lost_member, NULL);
+        fixture_close(&c);
     }
 }
 
@@ -219,7 +219,7 @@ static void count_run(void *arg, int status)
     b->runs++;
 }
 
-static void callback_member(struct cluster *c, int rank, void *arg)
+static void callback_member(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     struct callback b = {0};
@@ -240,7 +240,7 @@ static void callback_member(struct cluster *c, int rank, void *arg)
 
     opts.tag = 9; /* cancelled: the callback hears of it, before cancel returns */
     b.runs = 0;
-    cluster_meet(c);
+    fixture_meet(c);
     if (rank == 0) {
         check_status(hearth_barrier_nb(c->world[rank], &opts, &request), HEARTH_OK);
         check_status(hearth_cancel(request), HEARTH_OK);
@@ -250,7 +250,7 @@ static void callback_member(struct cluster *c, int rank, void *arg)
         hearth_request_free(request);
         check(b.runs == 2 && b.status == HEARTH_CANCELLED, "ran %d times, status %d", b.runs, b.status);
     }
-    cluster_meet(c);
+    fixture_meet(c);
     for (int i = 0; rank != 0 && i < 2; i++) {
         check_status(hearth_barrier(c->world[rank], &opts), HEARTH_ABORTED);
         check(b.runs == i + 1 && b.status == HEARTH_ABORTED, "ran %d times, status %d", b.runs, b.status);
@@ -266,11 +266,11 @@ static void test_callbacks_run_once(void **state)
 {
     (void)state;
     for (int size = 2; size <= 4; size++) {
-        struct cluster c;
-        cluster_open(&c, size, NULL);
+        struct fixture c;
+        fixture_open(&c, size, NULL);
         for (int i = 0; i < 20; i++)
-            cluster_run(&c, callback_member, NULL);
-        cluster_close(&c);
+            fixture_run(&c, callback_member, NULL);
+        fixture_close(&c);
     }
 }
 
@@ -301,7 +301,7 @@ static void next_link(void *arg, int status)
                  HEARTH_OK);
 }
 
-static void chain_member(struct cluster *c, int rank, void *arg)
+static void chain_member(struct fixture *c, int rank, void *arg)
 {
     const int *links = arg;
     struct chain chain = {.group = c->world[rank], .left = *links, .opts = opts_default()};
@@ -323,12 +323,12 @@ static void test_callbacks_start_operations(void **state)
 {
     (void)state;
     for (int size = 1; size <= 4; size++) {
-        struct cluster c;
+        struct fixture c;
         int links = 500;
-        cluster_open(&c, size, NULL);
-        cluster_run(&c, chain_member, &links);
-        cluster_works(&c);
-        cluster_close(&c);
+        fixture_open(&c, size, NULL);
+        fixture_run(&c, chain_member, &links);
+        fixture_works(&c);
+        fixture_close(&c);
     }
 }
 
@@ -336,16 +336,16 @@ static void test_callbacks_start_operations(void **state)
 static void test_a_long_chain_of_one(void **state)
 {
     (void)state;
-    struct cluster c;
+    struct fixture c;
     int links = 100000;
-    cluster_open(&c, 1, NULL);
-    cluster_run(&c, chain_member, &links);
-    cluster_close(&c);
+    fixture_open(&c, 1, NULL);
+    fixture_run(&c, chain_member, &links);
+    fixture_close(&c);
 }
 
 /* ---- limits ---- */
 
-static void limit_member(struct cluster *c, int rank, void *arg)
+static void limit_member(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     enum { LIMIT = 10 };
@@ -368,7 +368,7 @@ static void limit_member(struct cluster *c, int rank, void *arg)
         check_text(hearth_error_text(), "ops_max");
         check_text(hearth_error_text(), "10");
     }
-    cluster_meet(c);
+    fixture_meet(c);
     for (int i = 0; rank != 0 && i < LIMIT; i++) {
         opts.tag = (uint64_t)i;
         check_status(hearth_all_reduce(c->world[rank], &x[i], &x[i], 1, HEARTH_I32, HEARTH_SUM, &opts),
@@ -393,21 +393,21 @@ static void limit_member(struct cluster *c, int rank, void *arg)
 static void test_operations_in_flight_are_limited(void **state)
 {
     (void)state;
-    struct cluster c;
+    struct fixture c;
     struct hearth_config config;
     hearth_config_init(&config);
     config.ops_max = 10;
-    cluster_open(&c, 3, &config);
+    fixture_open(&c, 3, &config);
     for (int i = 0; i < 5; i++) {
-        cluster_run(&c, limit_member, NULL);
-        cluster_works(&c);
+        fixture_run(&c, limit_member, NULL);
+        fixture_works(&c);
     }
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 /* As many as the limit allows, started by one member long before the others; large ones, so that each asks
  * for its data at once. */
-static void far_ahead(struct cluster *c, int rank, void *arg)
+static void far_ahead(struct fixture *c, int rank, void *arg)
 {
     const size_t *count = arg;
     enum { AHEAD = 3000, SIZE = 20000 };
@@ -415,12 +415,12 @@ static void far_ahead(struct cluster *c, int rank, void *arg)
     int32_t *x = must_alloc(SIZE * sizeof *x), *all = must_alloc(SIZE * MEMBERS_MAX * sizeof *all);
     memset(x, 0, SIZE * sizeof *x);
     if (rank != 0)
-        cluster_meet(c);
+        fixture_meet(c);
     for (int i = 0; i < AHEAD; i++)
         check_status(hearth_all_gather_nb(c->world[rank], x, all, *count, HEARTH_I32, NULL, &requests[i]),
                      HEARTH_OK);
     if (rank == 0)
-        cluster_meet(c);
+        fixture_meet(c);
     check_status(hearth_wait_all(requests, AHEAD, -1), HEARTH_OK);
     for (int i = 0; i < AHEAD; i++)
         hearth_request_free(requests[i]);
@@ -434,19 +434,19 @@ static void test_one_member_far_ahead(void **state)
     (void)state;
     size_t counts[] = {1, 20000};
     for (int i = 0; i < 2; i++) {
-        struct cluster c;
+        struct fixture c;
         struct hearth_config config;
         hearth_config_init(&config);
         config.ops_max = 4000;
-        cluster_open(&c, 2, &config);
-        cluster_run(&c, far_ahead, &counts[i]);
-        cluster_works(&c);
-        cluster_close(&c);
+        fixture_open(&c, 2, &config);
+        fixture_run(&c, far_ahead, &counts[i]);
+        fixture_works(&c);
+        fixture_close(&c);
     }
 }
 
 /* Memory: what does not fit ends with HEARTH_NO_MEMORY here and with HEARTH_ABORTED there. */
-static void memory_member(struct cluster *c, int rank, void *arg)
+static void memory_member(struct fixture *c, int rank, void *arg)
 {
     size_t count = *(const size_t *)arg;
     int32_t *x = must_alloc(count * sizeof *x);
@@ -462,19 +462,19 @@ static void memory_member(struct cluster *c, int rank, void *arg)
 static void test_memory_is_limited(void **state)
 {
     (void)state;
-    struct cluster c;
+    struct fixture c;
     struct hearth_config config;
     size_t count = 3u << 20;
     hearth_config_init(&config);
     config.memory_max = 8u << 20;
-    cluster_open(&c, 3, &config);
+    fixture_open(&c, 3, &config);
     for (int i = 0; i < 3; i++) {
-        cluster_run(&c, memory_member, &count);
-        cluster_works(&c);
+        fixture_run(&c, memory_member, &count);
+        fixture_works(&c);
     }
     for (int i = 0; i < 3; i++)
         check(metric(c.nodes[i], "hearth_memory_peak_bytes") <= config.memory_max, "node %d went beyond", i);
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 /* ---- threads of one node ---- */
@@ -508,7 +508,7 @@ static void *work(void *arg)
 }
 
 /* Two threads per node (and three) block at the same time, each under a tag of its own. */
-static void threads_member(struct cluster *c, int rank, void *arg)
+static void threads_member(struct fixture *c, int rank, void *arg)
 {
     const int *count = arg;
     pthread_t threads[4];
@@ -526,10 +526,10 @@ static void test_threads_of_one_node(void **state)
 {
     (void)state;
     for (int count = 2; count <= 3; count++) {
-        struct cluster c;
-        cluster_open(&c, 3, NULL);
-        cluster_run(&c, threads_member, &count);
-        cluster_close(&c);
+        struct fixture c;
+        fixture_open(&c, 3, NULL);
+        fixture_run(&c, threads_member, &count);
+        fixture_close(&c);
     }
 }
 
@@ -540,20 +540,20 @@ static void *wait_too(void *arg)
     return NULL;
 }
 
-static void shared_member(struct cluster *c, int rank, void *arg)
+static void shared_member(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     pthread_t other;
     hearth_request *request;
     if (rank == 1) {
-        cluster_meet(c);
+        fixture_meet(c);
         check_status(hearth_barrier(c->world[1], NULL), HEARTH_OK);
         return;
     }
     check_status(hearth_barrier_nb(c->world[0], NULL, &request), HEARTH_OK);
     if (pthread_create(&other, NULL, wait_too, request) != 0)
         abort();
-    cluster_meet(c);
+    fixture_meet(c);
     check_status(hearth_wait(request, -1), HEARTH_OK);
     pthread_join(other, NULL);
     hearth_request_free(request);
@@ -562,11 +562,11 @@ static void shared_member(struct cluster *c, int rank, void *arg)
 static void test_two_threads_wait_for_one_request(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 2, NULL);
+    struct fixture c;
+    fixture_open(&c, 2, NULL);
     for (int i = 0; i < 100; i++)
-        cluster_run(&c, shared_member, NULL);
-    cluster_close(&c);
+        fixture_run(&c, shared_member, NULL);
+    fixture_close(&c);
 }
 
 int main(void)

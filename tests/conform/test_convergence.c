@@ -2,7 +2,7 @@
 /* Compressed training ends where plain training does, because what a step leaves out is kept: four members,
  * Fashion-MNIST, fixed seeds, the same number of steps for every codec. After each step all members hold the
  * same bits. */
-#include "cluster.h"
+#include "fixture.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -43,7 +43,7 @@ static int train(struct trainer *t, const struct run *run, struct train_score *s
     return status ? status : trainer_score(t, TEST_IMAGES, score);
 }
 
-static void member(struct cluster *c, int rank, void *arg)
+static void member(struct fixture *c, int rank, void *arg)
 {
     struct run *run = arg;
     struct trainer t;
@@ -65,11 +65,11 @@ static void member(struct cluster *c, int rank, void *arg)
 
 static struct run run_of(const char *codec, struct train_job *job, size_t steps)
 {
-    struct cluster c;
+    struct fixture c;
     struct run run = {.codec = codec, .job = job, .steps = steps};
-    cluster_open(&c, MEMBERS, NULL);
-    cluster_run(&c, member, &run);
-    cluster_close(&c);
+    fixture_open(&c, MEMBERS, NULL);
+    fixture_run(&c, member, &run);
+    fixture_close(&c);
     return run;
 }
 

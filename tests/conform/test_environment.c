@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conform/cluster.h"
+#include "conform/fixture.h"
 
 static const char *const names[] = {
     "HEARTH_OP_TIMEOUT_MS",
@@ -249,12 +249,12 @@ static void test_all_at_once_and_none(void **state)
 static void test_only_config_env_reads_it(void **state)
 {
     (void)state;
-    struct cluster c;
+    struct fixture c;
     for (int i = 0; i < NAMES; i++)
         setenv(names[i], "nonsense", 1);
-    cluster_open(&c, 2, NULL);
-    cluster_works(&c);
-    cluster_close(&c);
+    fixture_open(&c, 2, NULL);
+    fixture_works(&c);
+    fixture_close(&c);
 }
 
 /* Where key and secret are kept. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conform/cluster.h"
+#include "conform/fixture.h"
 
 /* ---- numbers ---- */
 

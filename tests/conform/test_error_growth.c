@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "compress/coder.h"
-#include "conform/cluster.h"
+#include "conform/fixture.h"
 
 #define FEW   2
 #define MANY  16

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conform/cluster.h"
+#include "conform/fixture.h"
 #include "wire/frame.h"
 
 #define COUNT_MAX 1000000u
@@ -68,7 +68,7 @@ static void gradient_fill(float *x, size_t count, size_t rank)
         x[k] = (k + rank) % 100 == 0 ? 100.0f + (float)(k % 7) : 0.01f;
 }
 
-static void one_reduction(struct cluster *c, int rank, void *arg)
+static void one_reduction(struct fixture *c, int rank, void *arg)
 {
     const struct task *task = arg;
     struct hearth_compressor_config config;
@@ -85,9 +85,9 @@ static void one_reduction(struct cluster *c, int rank, void *arg)
     struct hearth_tensor tensor = {"x", gradient[rank], HEARTH_F32, 2,
                                    (size_t[]){task->count / columns, columns}};
     double before = carried(c->nodes[rank]);
-    cluster_meet(c);
+    fixture_meet(c);
     check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_SUM, NULL), HEARTH_OK);
-    cluster_meet(c);
+    fixture_meet(c);
     left[rank] = carried(c->nodes[rank]) - before;
     check_status(hearth_compressor_stats(compressor, "x", &stats), HEARTH_OK);
     sent[rank] = (double)stats.sent_bytes;
@@ -101,15 +101,15 @@ static void one_reduction(struct cluster *c, int rank, void *arg)
     hearth_compressor_close(compressor);
 }
 
-/* Bytes that all members counted, and bytes that left them. Signs of life between members that wait only add to
- * the latter, so the least of a few tries is taken. */
-static void measure(struct cluster *c, struct task *task, double *counted, double *real)
+/* Bytes that all members counted, and bytes that left them. Signs of life between members that wait only add
+ * to the latter, so the least of a few tries is taken. */
+static void measure(struct fixture *c, struct task *task, double *counted, double *real)
 {
     *real = INFINITY;
     for (int k = 0; k < TRIES && !(*real <= *counted * (1 + NEAR)); k++) {
         double all = 0;
         *counted = 0;
-        cluster_run(c, one_reduction, task);
+        fixture_run(c, one_reduction, task);
         for (int i = 0; i < c->size; i++) {
             *counted += sent[i];
             all += left[i];
@@ -118,7 +118,7 @@ static void measure(struct cluster *c, struct task *task, double *counted, doubl
     }
 }
 
-static void compare(struct cluster *c, struct task *task)
+static void compare(struct fixture *c, struct task *task)
 {
     double total = 0, real;
     measure(c, task, &total, &real);
@@ -140,13 +140,13 @@ static void test_what_is_said_is_sent(void **state)
     for (int i = 0; i < MEMBERS_MAX; i++)
         gradient[i] = must_alloc(COUNT_MAX * sizeof **gradient);
     for (size_t s = 0; s < LEN(sizes); s++) {
-        struct cluster c;
-        cluster_open(&c, sizes[s], NULL);
+        struct fixture c;
+        fixture_open(&c, sizes[s], NULL);
         for (size_t k = 0; k < LEN(codecs); k++)
             for (size_t n = 0; n < LEN(counts); n++)
                 if (slow_factor() == 1 || (s + k + n) % 5 == 0)
                     compare(&c, &(struct task){codecs[k], counts[n]});
-        cluster_close(&c);
+        fixture_close(&c);
     }
     for (int i = 0; i < MEMBERS_MAX; i++)
         free(gradient[i]);

@@ -12,7 +12,7 @@
 enum { MEMBERS = 3 };
 
 struct family {
-    struct cluster *cluster;
+    struct fixture *cluster;
     hearth_group *child_group[MEMBERS];
     hearth_request *requests[MEMBERS]; /* unfinished: not all members have started theirs */
     _Atomic(bool) stop;
@@ -89,7 +89,7 @@ static void check_child(pid_t child, int number)
 }
 
 /* Members work, rank 0's thread forks again and again. */
-static void working_member(struct cluster *c, int rank, void *arg)
+static void working_member(struct fixture *c, int rank, void *arg)
 {
     struct family *f = arg;
     int32_t *x = must_alloc(20000 * sizeof *x);
@@ -140,7 +140,7 @@ static void start_requests(struct family *f)
     }
 }
 
-static void split_all(struct cluster *c, int rank, void *arg)
+static void split_all(struct fixture *c, int rank, void *arg)
 {
     struct family *f = arg;
     check_status(hearth_group_split(c->world[rank], 0, 0, NULL, &f->child_group[rank]), HEARTH_OK);
@@ -153,20 +153,20 @@ static void test_fork_while_operations_run(void **state)
         print_message("skipped: the thread sanitizer cannot follow threads into a forked child\n");
         skip();
     }
-    struct cluster c;
+    struct fixture c;
     struct family f = {.cluster = &c, .child_frees = !under_asan()};
     pthread_t thread;
-    cluster_open(&c, MEMBERS, NULL);
-    cluster_run(&c, split_all, &f);
+    fixture_open(&c, MEMBERS, NULL);
+    fixture_run(&c, split_all, &f);
     start_requests(&f);
     if (pthread_create(&thread, NULL, forker, &f) != 0)
         abort();
-    cluster_run(&c, working_member, &f);
+    fixture_run(&c, working_member, &f);
     pthread_join(thread, NULL);
     for (int i = 0; i < MEMBERS; i++)
         hearth_request_free(f.requests[i]);
-    cluster_works(&c);
-    cluster_close(&c);
+    fixture_works(&c);
+    fixture_close(&c);
 }
 
 /* A quiet fork, without anything running. */
@@ -177,10 +177,10 @@ static void test_fork_at_rest(void **state)
         print_message("skipped: the thread sanitizer cannot follow threads into a forked child\n");
         skip();
     }
-    struct cluster c;
+    struct fixture c;
     struct family f = {.cluster = &c, .child_frees = true};
-    cluster_open(&c, MEMBERS, NULL);
-    cluster_run(&c, split_all, &f);
+    fixture_open(&c, MEMBERS, NULL);
+    fixture_run(&c, split_all, &f);
     start_requests(&f);
     pid_t child = fork();
     if (child == 0)
@@ -192,8 +192,8 @@ static void test_fork_at_rest(void **state)
     check_child(child, 1);
     for (int i = 0; i < MEMBERS; i++)
         hearth_request_free(f.requests[i]);
-    cluster_works(&c);
-    cluster_close(&c);
+    fixture_works(&c);
+    fixture_close(&c);
 }
 
 int main(void)

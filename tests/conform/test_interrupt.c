@@ -11,15 +11,15 @@
 
 #include <cmocka.h>
 
-#include "homes.h"
-#include "node/residence.h"
+#include "cluster_nodes.h"
+#include "node/cluster_groups.h"
 #include "support/watchdog.h"
 #include "transport/quic.h"
 
 #define HANG_S  50
 #define LOOK_MS 5
 
-static const struct homes_setup plain;
+static const struct cluster_nodes_setup plain;
 
 static void pause_ms(int ms)
 {
@@ -47,7 +47,7 @@ static int wait_for_nothing(hearth_node *node)
     struct hearth_event event = {.size = sizeof event};
     int status;
     do
-        status = hearth_next_event(node, &event, HOMES_PATIENCE);
+        status = hearth_next_event(node, &event, CLUSTER_NODES_PATIENCE);
     while (status == HEARTH_OK);
     return status;
 }
@@ -58,7 +58,7 @@ static void *waiter_run(void *arg)
     if (w->wait == WAIT_FORM)
         w->status = hearth_form(w->node, "job", w->min, &w->group);
     else if (w->wait == WAIT_PEERS)
-        w->status = hearth_wait_for_peers(w->node, w->min - 1, HOMES_PATIENCE);
+        w->status = hearth_wait_for_peers(w->node, w->min - 1, CLUSTER_NODES_PATIENCE);
     else
         w->status = wait_for_nothing(w->node);
     snprintf(w->text, sizeof w->text, "%s", hearth_error_text());
@@ -96,17 +96,17 @@ static void waiter_interrupt(struct waiter *w)
 struct sitter {
     hearth_node *node;
     struct opening opening;
-    struct formation formation;
+    struct group_spec spec;
     pthread_t thread;
     struct error error;
 };
 
-static int sitter_wish(struct sitter *s)
+static int sitter_request(struct sitter *s)
 {
-    struct residence *r = s->node->residence;
+    struct cluster_groups *r = s->node->cluster_groups;
     struct opening *o = &s->opening;
-    struct job_wish wish = {.job = "job", .min = 2};
-    struct home_patience patience = {.deadline_ns = clock_real() + HANG_S * NS_PER_S};
+    struct job_request request = {.job = "job", .min = 2};
+    struct cluster_patience patience = {.deadline_ns = clock_real() + HANG_S * NS_PER_S};
     int status = opening_init(o, &r->config, s->node->heap, &s->error);
     if (status == HEARTH_OK)
         status = opening_describe(o, &s->error);
@@ -117,16 +117,16 @@ static int sitter_wish(struct sitter *s)
         status = opening_listen(o, &s->error);
     if (status != HEARTH_OK)
         return status;
-    opening_settings(o, wish.settings);
-    wish.place_len = member_encode(&o->self, wish.place, sizeof wish.place);
-    return home_form(r->home, &wish, 0, &patience, &s->formation, &s->error);
+    opening_settings(o, request.settings);
+    request.place_len = member_encode(&o->self, request.place, sizeof request.place);
+    return cluster_form(r->cluster, &request, 0, &patience, &s->spec, &s->error);
 }
 
 /* It joins, and that is all: what comes after it waits for is missing. */
 static int sitter_mesh(struct sitter *s)
 {
     struct opening *o = &s->opening;
-    const struct formation *f = &s->formation;
+    const struct group_spec *f = &s->spec;
     o->roster.size = f->size;
     o->roster.rank = f->rank;
     o->roster.cluster = f->id;
@@ -139,9 +139,9 @@ static int sitter_mesh(struct sitter *s)
     struct mesh_setup setup = {
         .heap = o->heap,
         .roster = &o->roster,
-        .door = o->door,
-        .wish = o->wish,
-        .channels = o->quic_wish == QUIC_ALWAYS ? 1 : 0,
+        .listener = o->listener,
+        .choice = o->choice,
+        .channels = o->quic_choice == QUIC_ALWAYS ? 1 : 0,
         .rate_bytes_per_s = 1e8,
         .credentials = o->credentials,
         .deadline_ns = clock_real() + HANG_S * NS_PER_S,
@@ -159,7 +159,7 @@ static void sitter_must(const struct sitter *s, int status)
 
 static void sitter_rise(struct sitter *s)
 {
-    home_end(s->node->residence->home, &s->formation, false);
+    cluster_end(s->node->cluster_groups->cluster, &s->spec, false);
     opening_fini(&s->opening);
 }
 
@@ -228,7 +228,7 @@ static void test_bad_calls(void **state)
     hearth_close(alone);
 }
 
-/* The leader forgets the wish, and the others go on to wait. */
+/* The leader forgets the request, and the others go on to wait. */
 static void test_others_wait_on(void **state)
 {
     hearth_node *nodes[4];
@@ -259,11 +259,11 @@ static void joining_is_interrupted(const char *transport, bool meshed)
     hearth_node *nodes[2];
     struct waiter waiter;
     watchdog(HANG_S, "a member that does not join");
-    nodes_up(nodes, 2, &(struct homes_setup){.transport = transport});
+    nodes_up(nodes, 2, &(struct cluster_nodes_setup){.transport = transport});
     struct sitter sitter = {.node = nodes[1]};
     waiter_start(&waiter, nodes[0], WAIT_FORM, 2);
-    sitter_must(&sitter, sitter_wish(&sitter));
-    assert_int_equal(sitter.formation.size, 2);
+    sitter_must(&sitter, sitter_request(&sitter));
+    assert_int_equal(sitter.spec.size, 2);
     if (meshed)
         sitter_must(&sitter, sitter_mesh(&sitter));
     pause_ms(50); /* so that it really waits, for what comes next */
@@ -298,12 +298,12 @@ static void test_others_form_again(void **state)
     struct waiter waiters[3];
     (void)state;
     watchdog(HANG_S, "others that were formed with it");
-    nodes_up(nodes, 3, &(struct homes_setup){.transport = "auto"});
+    nodes_up(nodes, 3, &(struct cluster_nodes_setup){.transport = "auto"});
     struct sitter sitter = {.node = nodes[2]};
     for (int i = 0; i < 2; i++)
         waiter_start(&waiters[i], nodes[i], WAIT_FORM, 3);
-    sitter_must(&sitter, sitter_wish(&sitter));
-    assert_int_equal(sitter.formation.size, 3);
+    sitter_must(&sitter, sitter_request(&sitter));
+    assert_int_equal(sitter.spec.size, 3);
     pause_ms(50);
     waiter_interrupt(&waiters[0]);
     sitter_rise(&sitter);

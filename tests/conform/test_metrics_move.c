@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conform/cluster.h"
+#include "conform/fixture.h"
 
 #define COUNT 50000
 
@@ -23,7 +23,7 @@ static double value_of(hearth_node *node, const char *line)
     return value;
 }
 
-static void compress(struct cluster *c, int rank, void *arg)
+static void compress(struct fixture *c, int rank, void *arg)
 {
     static const char *const times[] = {"hearth_compression_seconds_total",
                                         "hearth_decompression_seconds_total"};
@@ -50,16 +50,16 @@ static void compress(struct cluster *c, int rank, void *arg)
 static void test_compression(void **state)
 {
     static char codecs[][24] = {"int8", "topk:0.01", "randomk:0.05", "powersgd:2,rows=250"};
-    struct cluster c;
+    struct fixture c;
     (void)state;
-    cluster_open(&c, 4, NULL);
+    fixture_open(&c, 4, NULL);
     assert_true(value_of(c.nodes[0], "hearth_compression_ratio") == 1);
     for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++)
-        cluster_run(&c, compress, codecs[i]);
-    cluster_close(&c);
+        fixture_run(&c, compress, codecs[i]);
+    fixture_close(&c);
 }
 
-static void plain(struct cluster *c, int rank, void *arg)
+static void plain(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     float x[100] = {0};
@@ -69,12 +69,12 @@ static void plain(struct cluster *c, int rank, void *arg)
 
 static void test_operations_and_links(void **state)
 {
-    struct cluster c;
+    struct fixture c;
     float x = 0;
     (void)state;
-    cluster_open(&c, 3, NULL);
+    fixture_open(&c, 3, NULL);
     double up = value_of(c.nodes[0], "hearth_uptime_seconds");
-    cluster_run(&c, plain, NULL);
+    fixture_run(&c, plain, NULL);
     assert_true(value_of(c.nodes[0], "hearth_operations_total{kind=\"all_reduce\"}") == 1);
     assert_true(value_of(c.nodes[0], "hearth_operations_total{kind=\"barrier\"}") == 1);
     assert_true(value_of(c.nodes[0], "hearth_operation_bytes_total{kind=\"all_reduce\"}") == 400);
@@ -91,7 +91,7 @@ static void test_operations_and_links(void **state)
     int status = hearth_all_reduce(c.world[0], &x, &x, 1, HEARTH_F32, HEARTH_SUM, NULL);
     assert_true(status == HEARTH_PEER_LOST || status == HEARTH_GROUP_BROKEN);
     assert_true(value_of(c.nodes[0], "hearth_connection_errors_total") == 0); /* it said goodbye */
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 int main(void)

@@ -22,7 +22,7 @@ struct difference {
     char text[MEMBERS_MAX][TEXT_MAX];
 };
 
-static void difference_member(struct cluster *c, int rank, void *arg)
+static void difference_member(struct fixture *c, int rank, void *arg)
 {
     struct difference *d = arg;
     struct job job = rank == d->who ? d->odd : d->most;
@@ -125,19 +125,19 @@ static void differences(struct difference *list, int size)
 static void run_differences(int size, const struct hearth_config *config)
 {
     static struct difference list[DIFFERENCES];
-    struct cluster c;
-    cluster_open(&c, size, config);
+    struct fixture c;
+    fixture_open(&c, size, config);
     differences(list, size);
     for (int i = 0; i < DIFFERENCES; i++) {
         for (int who = 0; who < size; who++) {
             list[i].who = who;
-            cluster_run(&c, difference_member, &list[i]);
+            fixture_run(&c, difference_member, &list[i]);
             check_difference(&list[i], size);
             checks_end();
         }
     }
-    cluster_works(&c);
-    cluster_close(&c);
+    fixture_works(&c);
+    fixture_close(&c);
 }
 
 static void test_two_members_disagree(void **state)
@@ -161,7 +161,7 @@ static void test_one_of_three_disagrees_in_small_chunks(void **state)
 }
 
 /* Codec: NULL and "none" mean the same. */
-static void codec_member(struct cluster *c, int rank, void *arg)
+static void codec_member(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     struct hearth_opts opts = opts_default();
@@ -173,14 +173,14 @@ static void codec_member(struct cluster *c, int rank, void *arg)
 static void test_codec_none_is_no_codec(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 3, NULL);
-    cluster_run(&c, codec_member, NULL);
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, 3, NULL);
+    fixture_run(&c, codec_member, NULL);
+    fixture_close(&c);
 }
 
 /* What need not agree: deadline, weight, restore, callback, in place or not. */
-static void may_differ(struct cluster *c, int rank, void *arg)
+static void may_differ(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     struct hearth_opts opts = opts_default();
@@ -195,10 +195,10 @@ static void may_differ(struct cluster *c, int rank, void *arg)
 static void test_what_may_differ(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 3, NULL);
-    cluster_run(&c, may_differ, NULL);
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, 3, NULL);
+    fixture_run(&c, may_differ, NULL);
+    fixture_close(&c);
 }
 
 /* ---- a root that had returned ---- */
@@ -209,20 +209,20 @@ struct early_root {
     char text[MEMBERS_MAX][TEXT_MAX];
 };
 
-static void early_root_member(struct cluster *c, int rank, void *arg)
+static void early_root_member(struct fixture *c, int rank, void *arg)
 {
     struct early_root *e = arg;
     float x[8] = {0};
     hearth_group *g = c->world[rank];
     if (rank == e->root) {
         check_status(hearth_broadcast(g, x, 8, HEARTH_F32, e->root, NULL), HEARTH_OK);
-        cluster_meet(c); /* the others have not called yet: nobody could know */
-        cluster_meet(c);
+        fixture_meet(c); /* the others have not called yet: nobody could know */
+        fixture_meet(c);
     } else {
-        cluster_meet(c);
+        fixture_meet(c);
         check_status(hearth_broadcast(g, x, 7, HEARTH_F32, e->root, NULL), HEARTH_MISMATCH);
         snprintf(e->text[rank], TEXT_MAX, "%s", hearth_error_text());
-        cluster_meet(c);
+        fixture_meet(c);
     }
     int status = rank == e->root ? HEARTH_OK : HEARTH_MISMATCH;
     hear_late(g, &status, e->text[rank]);
@@ -233,12 +233,12 @@ static void test_root_that_had_returned_hears_from_a_later_call(void **state)
 {
     (void)state;
     for (int size = 2; size <= 4; size++) {
-        struct cluster c;
-        cluster_open(&c, size, NULL);
+        struct fixture c;
+        fixture_open(&c, size, NULL);
         for (int i = 0; i < 20; i++) {
             static struct early_root e;
             e.root = i % size;
-            cluster_run(&c, early_root_member, &e);
+            fixture_run(&c, early_root_member, &e);
             for (int r = 0; r < size; r++)
                 check(strcmp(e.text[r], e.text[e.root]) == 0, "rank %d says \"%s\", the root \"%s\"", r,
                       e.text[r], e.text[e.root]);
@@ -246,23 +246,23 @@ static void test_root_that_had_returned_hears_from_a_later_call(void **state)
             check_text(e.text[0], "broadcast of 7 f32");
             checks_end();
         }
-        cluster_works(&c);
-        cluster_close(&c);
+        fixture_works(&c);
+        fixture_close(&c);
     }
 }
 
 /* Rank 0 judges, so its own news cannot be under way any more: the very next call has it, and only that. */
-static void arbiter_member(struct cluster *c, int rank, void *arg)
+static void arbiter_member(struct fixture *c, int rank, void *arg)
 {
     int *round = arg;
     float x[4] = {0};
     hearth_group *g = c->world[rank];
     if (rank == 0)
         check_status(hearth_broadcast(g, x, 4, HEARTH_F32, 0, NULL), HEARTH_OK);
-    cluster_meet(c);
+    fixture_meet(c);
     if (rank == 1)
         check_status(hearth_broadcast(g, x, 3, HEARTH_F32, 0, NULL), HEARTH_MISMATCH);
-    cluster_meet(c);
+    fixture_meet(c);
     if (rank == 0) {
         check_status(hearth_barrier(g, NULL), HEARTH_MISMATCH);
         check_text(hearth_error_text(), "rank 1 called broadcast of 3 f32");
@@ -274,24 +274,24 @@ static void arbiter_member(struct cluster *c, int rank, void *arg)
 static void test_next_call_of_the_arbiter_has_the_news(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 2, NULL);
+    struct fixture c;
+    fixture_open(&c, 2, NULL);
     for (int i = 0; i < 20; i++)
-        cluster_run(&c, arbiter_member, &i);
-    cluster_close(&c);
+        fixture_run(&c, arbiter_member, &i);
+    fixture_close(&c);
 }
 
 /* ---- again and again ---- */
 
-static uint64_t memory_after(struct cluster *c, struct difference *list, int rounds)
+static uint64_t memory_after(struct fixture *c, struct difference *list, int rounds)
 {
     for (int i = 0; i < rounds; i++) {
         struct difference *d = &list[i % DIFFERENCES];
         d->who = i / 3 % c->size;
-        cluster_run(c, difference_member, d);
+        fixture_run(c, difference_member, d);
         check_difference(d, c->size);
     }
-    cluster_works(c);
+    fixture_works(c);
     return cluster_memory(c);
 }
 
@@ -299,8 +299,8 @@ static void test_fifty_times_without_growth(void **state)
 {
     (void)state;
     static struct difference list[DIFFERENCES];
-    struct cluster c;
-    cluster_open(&c, 4, NULL);
+    struct fixture c;
+    fixture_open(&c, 4, NULL);
     differences(list, 4);
     for (int i = 0; i < DIFFERENCES; i++) { /* what nodes keep for later would hide what they lose */
         list[i].most.count = list[i].most.count > 1000 ? 1000 : list[i].most.count;
@@ -310,13 +310,13 @@ static void test_fifty_times_without_growth(void **state)
     uint64_t after = memory_after(&c, list, 2 * DIFFERENCES * 3);
     print_message("memory of four nodes: %" PRIu64 " bytes, later %" PRIu64 "\n", before, after);
     assert_true(after <= before + (256u << 10));
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 /* ---- members that post late ---- */
 
 /* Ranks 0 and 1 disagree over tag 7 at once; the others come to it after the verdict, and are told. */
-static void late_member(struct cluster *c, int rank, void *arg)
+static void late_member(struct fixture *c, int rank, void *arg)
 {
     char(*text)[TEXT_MAX] = arg;
     struct hearth_opts opts = opts_default();
@@ -326,12 +326,12 @@ static void late_member(struct cluster *c, int rank, void *arg)
     opts.tag = 7;
     opts.timeout_ms = PATIENCE_MS;
     if (rank > 1)
-        cluster_meet(c);
+        fixture_meet(c);
     check_status(hearth_all_reduce(c->world[rank], x, y, count, HEARTH_F32, HEARTH_SUM, &opts),
                  HEARTH_MISMATCH);
     snprintf(text[rank], TEXT_MAX, "%s", hearth_error_text());
     if (rank <= 1)
-        cluster_meet(c);
+        fixture_meet(c);
     free(x);
     free(y);
 }
@@ -340,16 +340,16 @@ static void test_members_that_post_after_the_verdict(void **state)
 {
     (void)state;
     static char text[MEMBERS_MAX][TEXT_MAX];
-    struct cluster c;
+    struct fixture c;
     uint64_t before = 0;
-    cluster_open(&c, 4, NULL);
+    fixture_open(&c, 4, NULL);
     for (int i = 0; i < 400; i++) {
-        cluster_run(&c, late_member, text);
+        fixture_run(&c, late_member, text);
         for (int r = 1; r < 4; r++)
             check(strcmp(text[r], text[0]) == 0, "rank %d says \"%s\", rank 0 \"%s\"", r, text[r], text[0]);
         checks_end();
         if (i % 10 == 9)
-            cluster_works(&c);
+            fixture_works(&c);
         if (i == 49)
             before = cluster_memory(&c);
     }
@@ -357,11 +357,11 @@ static void test_members_that_post_after_the_verdict(void **state)
     print_message("memory of four nodes: %" PRIu64 " bytes, later %" PRIu64 "\n", before, after);
     /* What a node keeps for later depends on who was quicker; what is lost for ever adds up. */
     assert_true(after <= before + (256u << 10));
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 /* A disagreement under one tag does not touch what runs under others. */
-static void other_tags(struct cluster *c, int rank, void *arg)
+static void other_tags(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     enum { RUNNING = 16, COUNT = 20000 };
@@ -390,12 +390,12 @@ static void other_tags(struct cluster *c, int rank, void *arg)
 static void test_other_tags_go_on(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 4, NULL);
+    struct fixture c;
+    fixture_open(&c, 4, NULL);
     for (int i = 0; i < 10; i++)
-        cluster_run(&c, other_tags, NULL);
-    cluster_works(&c);
-    cluster_close(&c);
+        fixture_run(&c, other_tags, NULL);
+    fixture_works(&c);
+    fixture_close(&c);
 }
 
 int main(void)

@@ -19,7 +19,7 @@ struct constant {
     double wanted; /* every element of every member */
 };
 
-static void constant_member(struct cluster *c, int rank, void *arg)
+static void constant_member(struct fixture *c, int rank, void *arg)
 {
     const struct constant *k = arg;
     char x[64], y[64];
@@ -40,16 +40,16 @@ static void test_allreduce(void **state)
         {HEARTH_F32, HEARTH_MAX, 3, 4, 1, 3},  {HEARTH_F32, HEARTH_PROD, 2, 4, 2, 6},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct cluster c;
+        struct fixture c;
         struct constant k = cases[i];
-        cluster_open(&c, k.size, NULL);
-        cluster_run(&c, constant_member, &k);
-        cluster_close(&c);
+        fixture_open(&c, k.size, NULL);
+        fixture_run(&c, constant_member, &k);
+        fixture_close(&c);
     }
 }
 
 /* 7 elements on 3 ranks, i*(r+1) -> 6i; 6 on 3; 5 on 4: no division that fits. */
-static void uneven_member(struct cluster *c, int rank, void *arg)
+static void uneven_member(struct fixture *c, int rank, void *arg)
 {
     const size_t *count = arg;
     float x[8], y[8];
@@ -72,24 +72,24 @@ static void test_allreduce_uneven_count(void **state)
     size_t counts[] = {7, 6, 5};
     int sizes[] = {3, 3, 4};
     for (int i = 0; i < 3; i++) {
-        struct cluster c;
-        cluster_open(&c, sizes[i], NULL);
-        cluster_run(&c, uneven_member, &counts[i]);
-        cluster_close(&c);
+        struct fixture c;
+        fixture_open(&c, sizes[i], NULL);
+        fixture_run(&c, uneven_member, &counts[i]);
+        fixture_close(&c);
     }
 }
 
 static void run_kind(enum kind kind, int size, int root, enum hearth_dtype dtype, enum hearth_op op)
 {
-    struct cluster c;
+    struct fixture c;
     struct job job;
-    cluster_open(&c, size, NULL);
+    fixture_open(&c, size, NULL);
     job_init(&job, kind, size, 6);
     job.root = root;
     job.dtype = dtype;
     job.op = op;
     job_do(&job, &c);
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 static void test_broadcast_gather_scatter_exchange(void **state)
@@ -115,7 +115,7 @@ static void test_broadcast_gather_scatter_exchange(void **state)
 }
 
 /* scan of 1, 2, 3, 4: 1, 3, 6, 10; exclusive: 0, 1, 3; product: 1, 1, 2, 6. */
-static void scan_member(struct cluster *c, int rank, void *arg)
+static void scan_member(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     const float sums[] = {1, 3, 6, 10}, before[] = {0, 1, 3, 6}, products[] = {1, 1, 2, 6};
@@ -132,15 +132,15 @@ static void test_scan(void **state)
 {
     (void)state;
     for (int size = 3; size <= 4; size++) {
-        struct cluster c;
-        cluster_open(&c, size, NULL);
-        cluster_run(&c, scan_member, NULL);
-        cluster_close(&c);
+        struct fixture c;
+        fixture_open(&c, size, NULL);
+        fixture_run(&c, scan_member, NULL);
+        fixture_close(&c);
     }
 }
 
 /* two_concurrent_allreduces on 4: 10 and 100; split into two pairs: 3 and 7. */
-static void pairs_member(struct cluster *c, int rank, void *arg)
+static void pairs_member(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     int32_t x[2] = {rank + 1, 10 * (rank + 1)}, y = rank + 1;
@@ -163,10 +163,10 @@ static void pairs_member(struct cluster *c, int rank, void *arg)
 static void test_two_concurrent_allreduces_and_split(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 4, NULL);
-    cluster_run(&c, pairs_member, NULL);
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, 4, NULL);
+    fixture_run(&c, pairs_member, NULL);
+    fixture_close(&c);
 }
 
 /* ---- defects ---- */
@@ -176,7 +176,7 @@ static float large_value(int rank, size_t i)
     return (float)(rank + 1) * (float)(i % 1021);
 }
 
-static void large_member(struct cluster *c, int rank, void *arg)
+static void large_member(struct fixture *c, int rank, void *arg)
 {
     size_t count = *(const size_t *)arg;
     float *x = must_alloc(count * sizeof *x);
@@ -202,7 +202,7 @@ static void large_member(struct cluster *c, int rank, void *arg)
 /* Sanitizers are slow: the same arithmetic with a sixteenth of everything, chunks included. */
 static void run_large(int size, size_t bytes)
 {
-    struct cluster c;
+    struct fixture c;
     struct hearth_config config;
     hearth_config_init(&config);
     size_t count = bytes / sizeof(float);
@@ -212,9 +212,9 @@ static void run_large(int size, size_t bytes)
         config.window_bytes /= 16;
         config.eager_bytes /= 16;
     }
-    cluster_open(&c, size, &config);
-    cluster_run(&c, large_member, &count);
-    cluster_close(&c);
+    fixture_open(&c, size, &config);
+    fixture_run(&c, large_member, &count);
+    fixture_close(&c);
 }
 
 /* W6: segments cut in bytes, offset and length floored: elements skipped without an error. */
@@ -238,7 +238,7 @@ static void test_w7_ranks_agree_on_segments(void **state)
 
 /* W8: the collective's number was cut to 16 bits, the tag 0 was special. The 65,536th and its neighbours are
  * large, so that they are cut into segments. */
-static void tag_member(struct cluster *c, int rank, void *arg)
+static void tag_member(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     enum { COUNT = 5000 };
@@ -258,17 +258,17 @@ static void tag_member(struct cluster *c, int rank, void *arg)
 static void test_w8_operation_65536(void **state)
 {
     (void)state;
-    struct cluster c;
+    struct fixture c;
     struct hearth_config config;
     config_small(&config);
-    cluster_open(&c, 2, &config);
-    cluster_run(&c, tag_member, NULL);
-    cluster_close(&c);
+    fixture_open(&c, 2, &config);
+    fixture_run(&c, tag_member, NULL);
+    fixture_close(&c);
 }
 
 /* W4: reduce_scatter gave rank i the chunk i + 1. Every chunk is different here, and what is gathered again
  * is what all_reduce gives, bit for bit. */
-static void scatter_gather_member(struct cluster *c, int rank, void *arg)
+static void scatter_gather_member(struct fixture *c, int rank, void *arg)
 {
     const enum hearth_algo *algo = arg;
     enum { PART = 257 };
@@ -299,17 +299,17 @@ static void test_w4_rank_i_gets_chunk_i(void **state)
     (void)state;
     enum hearth_algo algos[] = {HEARTH_AUTO, HEARTH_DIRECT};
     for (int size = 1; size <= 8; size++) {
-        struct cluster c;
-        cluster_open(&c, size, NULL);
+        struct fixture c;
+        fixture_open(&c, size, NULL);
         for (int i = 0; i < 2; i++)
-            cluster_run(&c, scatter_gather_member, &algos[i]);
-        cluster_close(&c);
+            fixture_run(&c, scatter_gather_member, &algos[i]);
+        fixture_close(&c);
     }
 }
 
 /* W10, W11: 16-bit conversions and NaN were different in vector body, tail and on other machines. One value
  * at every place of a long buffer must give one result. */
-static void places_member(struct cluster *c, int rank, void *arg)
+static void places_member(struct fixture *c, int rank, void *arg)
 {
     enum hearth_dtype dtype = *(const enum hearth_dtype *)arg;
     enum { COUNT = 77 };
@@ -334,15 +334,15 @@ static void test_w10_w11_one_result_at_every_place(void **state)
 {
     (void)state;
     enum hearth_dtype dtypes[] = {HEARTH_F16, HEARTH_BF16};
-    struct cluster c;
-    cluster_open(&c, 3, NULL);
+    struct fixture c;
+    fixture_open(&c, 3, NULL);
     for (int i = 0; i < 2; i++)
-        cluster_run(&c, places_member, &dtypes[i]);
-    cluster_close(&c);
+        fixture_run(&c, places_member, &dtypes[i]);
+    fixture_close(&c);
 }
 
 /* exclusive_scan: the identity of min and max was the largest finite number. */
-static void identity_member(struct cluster *c, int rank, void *arg)
+static void identity_member(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     const enum hearth_op ops[] = {HEARTH_SUM, HEARTH_PROD, HEARTH_MIN, HEARTH_MAX};
@@ -366,15 +366,15 @@ static void test_identity_of_exclusive_scan(void **state)
 {
     (void)state;
     for (int size = 1; size <= 3; size++) {
-        struct cluster c;
-        cluster_open(&c, size, NULL);
-        cluster_run(&c, identity_member, NULL);
-        cluster_close(&c);
+        struct fixture c;
+        fixture_open(&c, size, NULL);
+        fixture_run(&c, identity_member, NULL);
+        fixture_close(&c);
     }
 }
 
 /* Scan and its shift used one tag: two messages could change places. Many in a row, different each time. */
-static void scans_member(struct cluster *c, int rank, void *arg)
+static void scans_member(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     struct hearth_opts opts = opts_default();
@@ -394,10 +394,10 @@ static void scans_member(struct cluster *c, int rank, void *arg)
 static void test_scans_in_a_row(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 5, NULL);
-    cluster_run(&c, scans_member, NULL);
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, 5, NULL);
+    fixture_run(&c, scans_member, NULL);
+    fixture_close(&c);
 }
 
 /* A root outside the group went through unchecked and underflowed. */
@@ -405,9 +405,9 @@ static void test_root_out_of_range(void **state)
 {
     (void)state;
     const int roots[] = {2, -1, INT32_MAX, INT32_MIN};
-    struct cluster c;
+    struct fixture c;
     float x[4] = {0}, y[4];
-    cluster_open(&c, 2, NULL);
+    fixture_open(&c, 2, NULL);
     for (int i = 0; i < 4; i++) {
         check_status(hearth_broadcast(c.world[0], x, 1, HEARTH_F32, roots[i], NULL), HEARTH_INVALID);
         check_status(hearth_reduce(c.world[0], x, y, 1, HEARTH_F32, HEARTH_SUM, roots[i], NULL),
@@ -415,12 +415,12 @@ static void test_root_out_of_range(void **state)
         check_status(hearth_gather(c.world[0], x, y, 1, HEARTH_F32, roots[i], NULL), HEARTH_INVALID);
         check_status(hearth_scatter(c.world[0], x, y, 1, HEARTH_F32, roots[i], NULL), HEARTH_INVALID);
     }
-    cluster_works(&c);
-    cluster_close(&c);
+    fixture_works(&c);
+    fixture_close(&c);
 }
 
 /* W12: barriers failed once a client was a second old, and whenever another message was in their lane. */
-static void old_member(struct cluster *c, int rank, void *arg)
+static void old_member(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     hearth_request *requests[20];
@@ -449,15 +449,15 @@ static void test_w12_barrier_long_after_the_start(void **state)
 {
     (void)state;
     for (int size = 2; size <= 5; size += 3) {
-        struct cluster c;
-        cluster_open(&c, size, NULL);
-        cluster_run(&c, old_member, NULL);
-        cluster_close(&c);
+        struct fixture c;
+        fixture_open(&c, size, NULL);
+        fixture_run(&c, old_member, NULL);
+        fixture_close(&c);
     }
 }
 
 /* Freeing a handle let a task go on writing into the buffer. */
-static void freed_member(struct cluster *c, int rank, void *arg)
+static void freed_member(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     enum { COUNT = 200000 };
@@ -480,12 +480,12 @@ static void freed_member(struct cluster *c, int rank, void *arg)
 static void test_buffers_are_free_after_a_free(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 3, NULL);
+    struct fixture c;
+    fixture_open(&c, 3, NULL);
     for (int i = 0; i < 50; i++)
-        cluster_run(&c, freed_member, NULL);
-    cluster_works(&c);
-    cluster_close(&c);
+        fixture_run(&c, freed_member, NULL);
+    fixture_works(&c);
+    fixture_close(&c);
 }
 
 int main(void)

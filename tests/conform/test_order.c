@@ -33,7 +33,7 @@ static void mix_order(const struct mix *m, int rank, int *order)
     }
 }
 
-static void mix_member(struct cluster *c, int rank, void *arg)
+static void mix_member(struct fixture *c, int rank, void *arg)
 {
     const struct mix *m = arg;
     int *order = must_alloc((size_t)m->operations * sizeof *order);
@@ -66,7 +66,7 @@ static void mix_member(struct cluster *c, int rank, void *arg)
 }
 
 /* Each operation may hold its window, beside what the eager budget lets come before. */
-static void check_memory(struct cluster *c, const struct hearth_config *config, const struct mix *m)
+static void check_memory(struct fixture *c, const struct hearth_config *config, const struct mix *m)
 {
     for (int i = 0; i < c->size; i++) {
         uint64_t peak = metric(c->nodes[i], "hearth_memory_peak_bytes");
@@ -79,20 +79,20 @@ static void check_memory(struct cluster *c, const struct hearth_config *config, 
 
 static void run_mix(int size, bool small, const struct mix *m)
 {
-    struct cluster c;
+    struct fixture c;
     struct hearth_config config;
     hearth_config_init(&config);
     if (small)
         config_small(&config);
-    cluster_open(&c, size, &config);
+    fixture_open(&c, size, &config);
     for (int i = 0; i < 3; i++) {
         struct mix again = *m;
         again.seed += (uint64_t)i * 100;
-        cluster_run(&c, mix_member, &again);
+        fixture_run(&c, mix_member, &again);
     }
     check_memory(&c, &config, m);
-    cluster_works(&c);
-    cluster_close(&c);
+    fixture_works(&c);
+    fixture_close(&c);
 }
 
 static void test_different_order_on_two(void **state)
@@ -114,7 +114,7 @@ static void test_different_order_on_four(void **state)
 }
 
 /* Every collective at once, each under a tag of its own, each member in its own order. */
-static void zoo_member(struct cluster *c, int rank, void *arg)
+static void zoo_member(struct fixture *c, int rank, void *arg)
 {
     struct job *jobs = arg;
     hearth_request *requests[KIND_COUNT];
@@ -134,10 +134,10 @@ static void test_every_collective_side_by_side(void **state)
     (void)state;
     static struct job jobs[KIND_COUNT];
     for (int size = 2; size <= 5; size++) {
-        struct cluster c;
+        struct fixture c;
         struct hearth_config config;
         config_small(&config);
-        cluster_open(&c, size, size % 2 ? NULL : &config);
+        fixture_open(&c, size, size % 2 ? NULL : &config);
         for (int i = 0; i < KIND_COUNT; i++) {
             job_init(&jobs[i], (enum kind)i, size, i == BARRIER ? 0 : 20000);
             jobs[i].opts.tag = (uint64_t)i;
@@ -145,12 +145,12 @@ static void test_every_collective_side_by_side(void **state)
             jobs[i].root = i % size;
             job_prepare(&jobs[i]);
         }
-        cluster_run(&c, zoo_member, jobs);
+        fixture_run(&c, zoo_member, jobs);
         for (int i = 0; i < KIND_COUNT; i++) {
             job_check(&jobs[i]);
             job_free(&jobs[i]);
         }
-        cluster_close(&c);
+        fixture_close(&c);
     }
 }
 
@@ -165,7 +165,7 @@ static int32_t sum_on(hearth_group *group, int32_t x, uint64_t tag)
     return sum;
 }
 
-static void split_member(struct cluster *c, int rank, void *arg)
+static void split_member(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     hearth_group *half = NULL, *reversed = NULL, *none = c->world[rank], *nested = NULL;
@@ -209,21 +209,21 @@ static void split_member(struct cluster *c, int rank, void *arg)
 static void test_split(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 4, NULL);
+    struct fixture c;
+    fixture_open(&c, 4, NULL);
     uint64_t before = 0;
     for (int i = 0; i < 40; i++) {
-        cluster_run(&c, split_member, NULL);
+        fixture_run(&c, split_member, NULL);
         before = i == 9 ? cluster_memory(&c) : before;
     }
     uint64_t after = cluster_memory(&c);
     print_message("memory of four nodes: %" PRIu64 " bytes, later %" PRIu64 "\n", before, after);
     assert_true(after <= before + before / 50);
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 /* Keys and colors of any size. */
-static void odd_colors(struct cluster *c, int rank, void *arg)
+static void odd_colors(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     const int colors[] = {INT32_MAX, INT32_MAX, 0, INT32_MIN};
@@ -244,17 +244,17 @@ static void odd_colors(struct cluster *c, int rank, void *arg)
 static void test_colors_and_keys_of_any_size(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 4, NULL);
-    cluster_run(&c, odd_colors, NULL);
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, 4, NULL);
+    fixture_run(&c, odd_colors, NULL);
+    fixture_close(&c);
 }
 
 /* Parent, two kinds of children and a grandchild at work at once, all under the same tags and sequences:
  * values say whose they are. */
 enum { GROUPS = 4, ROUNDS = 30, LEN = 5000 };
 
-static void crosstalk_member(struct cluster *c, int rank, void *arg)
+static void crosstalk_member(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     hearth_group *g[GROUPS] = {c->world[rank]};
@@ -295,16 +295,16 @@ static void test_groups_do_not_hear_each_other(void **state)
 {
     (void)state;
     for (int size = 2; size <= 6; size += 2) {
-        struct cluster c;
-        cluster_open(&c, size, NULL);
-        cluster_run(&c, crosstalk_member, NULL);
-        cluster_works(&c);
-        cluster_close(&c);
+        struct fixture c;
+        fixture_open(&c, size, NULL);
+        fixture_run(&c, crosstalk_member, NULL);
+        fixture_works(&c);
+        fixture_close(&c);
     }
 }
 
 /* The first operations on a new group, while others have not made it yet: data, aborts, disagreement. */
-static void young_member(struct cluster *c, int rank, void *arg)
+static void young_member(struct fixture *c, int rank, void *arg)
 {
     const int *round = arg;
     hearth_group *group = NULL;
@@ -337,12 +337,12 @@ static void young_member(struct cluster *c, int rank, void *arg)
 static void test_a_group_at_its_beginning(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 3, NULL);
+    struct fixture c;
+    fixture_open(&c, 3, NULL);
     for (int i = 0; i < 300 / slow_factor(); i++)
-        cluster_run(&c, young_member, &i);
-    cluster_works(&c);
-    cluster_close(&c);
+        fixture_run(&c, young_member, &i);
+    fixture_works(&c);
+    fixture_close(&c);
 }
 
 /* ---- thousands on one tag ---- */
@@ -376,7 +376,7 @@ static void consecutive_end(hearth_group *group, hearth_request *request, const 
     hearth_request_free(request);
 }
 
-static void consecutive_member(struct cluster *c, int rank, void *arg)
+static void consecutive_member(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     hearth_group *g = c->world[rank];
@@ -386,11 +386,11 @@ static void consecutive_member(struct cluster *c, int rank, void *arg)
         /* The round in which the number passes 2^16: rank 0 is on the other side before rank 1 begins. */
         bool passes = first < 65536 && first + AHEAD > 65536;
         if (passes && rank != 0)
-            cluster_meet(c);
+            fixture_meet(c);
         for (int i = 0; i < AHEAD; i++)
             requests[i] = consecutive_start(g, &x[i], first + i);
         if (passes && rank == 0)
-            cluster_meet(c);
+            fixture_meet(c);
         for (int i = 0; i < AHEAD; i++)
             consecutive_end(g, requests[i], &x[i], first + i);
     }
@@ -399,15 +399,15 @@ static void consecutive_member(struct cluster *c, int rank, void *arg)
 static void test_seventy_thousand_under_one_tag(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 2, NULL);
-    cluster_run(&c, consecutive_member, NULL);
-    cluster_works(&c);
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, 2, NULL);
+    fixture_run(&c, consecutive_member, NULL);
+    fixture_works(&c);
+    fixture_close(&c);
 }
 
 /* As many tags as there may be, then one more. */
-static void tags_member(struct cluster *c, int rank, void *arg)
+static void tags_member(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     struct hearth_opts opts = opts_default();
@@ -426,10 +426,10 @@ static void tags_member(struct cluster *c, int rank, void *arg)
 static void test_tags_are_limited(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 1, NULL);
-    cluster_run(&c, tags_member, NULL);
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, 1, NULL);
+    fixture_run(&c, tags_member, NULL);
+    fixture_close(&c);
 }
 
 int main(void)

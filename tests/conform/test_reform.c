@@ -11,7 +11,7 @@
 #include "support/watchdog.h"
 
 /* One makes some of its tensors ready, or all, and goes. */
-static void interrupted_step(struct formed *f, int member, void *arg)
+static void interrupted_step(struct cluster_group *f, int member, void *arg)
 {
     struct training *t = arg;
     training_fill(t, member);
@@ -22,7 +22,7 @@ static void interrupted_step(struct formed *f, int member, void *arg)
             check_status(hearth_sync_ready(t->model[member].sync, order[i]), HEARTH_OK);
         sleep_ms((int)(t->seed / 64 % 3));
         t->model[member].sync = NULL; /* goes with the node */
-        formed_leave(f, member);
+        cluster_group_leave(f, member);
         return;
     }
     model_ready(&t->model[member], (uint64_t)member);
@@ -38,10 +38,10 @@ static void interrupted_step(struct formed *f, int member, void *arg)
 
 /* ---- one leaves ---- */
 
-static void lose_one(struct formed *f, struct training *t, const char *codec, uint64_t seed)
+static void lose_one(struct cluster_group *f, struct training *t, const char *codec, uint64_t seed)
 {
-    formed_open(f);
-    formed_group(f, (const int[]){0, 1, 2}, 3);
+    cluster_group_open(f);
+    cluster_group_group(f, (const int[]){0, 1, 2}, 3);
     training_open(t, f, codec, seed);
     for (uint64_t i = 0; i < 1 + seed % 3; i++)
         run_step(f, t, whole_step);
@@ -57,13 +57,13 @@ static void survivors(const struct training *t, int left[2])
 
 /* The next group: all of it has committed the step that the old one left, with the one that has gone, or
  * nobody has. */
-static void go_on(struct formed *f, struct training *t, const int *members, int size)
+static void go_on(struct cluster_group *f, struct training *t, const int *members, int size)
 {
-    uint64_t before[FORMED_MAX];
+    uint64_t before[CLUSTER_GROUP_MAX];
     int committed = 0, old = 0;
-    for (int i = 0; i < FORMED_MAX; i++)
+    for (int i = 0; i < CLUSTER_GROUP_MAX; i++)
         before[i] = t->model[i].sync != NULL ? hearth_sync_steps(t->model[i].sync) : 0;
-    formed_group(f, members, size);
+    cluster_group_group(f, members, size);
     for (int i = 0; i < size; i++) {
         check(!f->behind[members[i]], "member %d is behind", members[i]);
         if (t->model[members[i]].sync == NULL)
@@ -79,17 +79,17 @@ static void go_on(struct formed *f, struct training *t, const int *members, int 
 
 static void run_completed(const char *codec, uint64_t seed)
 {
-    struct formed f;
+    struct cluster_group f;
     struct training t;
     int left[2];
     lose_one(&f, &t, codec, seed);
     survivors(&t, left);
     go_on(&f, &t, left, 2);
-    formed_run(&f, complete, &t);
+    cluster_group_run(&f, complete, &t);
     check_step(&f, &t);
     train_on(&f, &t);
     training_close(&t);
-    formed_close(&f);
+    cluster_group_close(&f);
 }
 
 static void test_the_others_complete_the_step(void **state)
@@ -104,7 +104,7 @@ static void test_the_others_complete_the_step(void **state)
 /* ---- a step that is made again ---- */
 
 /* The program computes the gradients anew, into the same buffers. */
-static void other_gradients(struct formed *f, int member, void *arg)
+static void other_gradients(struct cluster_group *f, int member, void *arg)
 {
     struct training *t = arg;
     (void)f;
@@ -114,7 +114,7 @@ static void other_gradients(struct formed *f, int member, void *arg)
 }
 
 /* It has computed some of them anew, and says so only of those. */
-static void some_gradients(struct formed *f, int member, void *arg)
+static void some_gradients(struct cluster_group *f, int member, void *arg)
 {
     struct training *t = arg;
     (void)f;
@@ -126,27 +126,27 @@ static void some_gradients(struct formed *f, int member, void *arg)
 
 static void test_what_stands_in_the_buffers_is_sent(void **state)
 {
-    formed_fn *const ways[] = {other_gradients, some_gradients};
+    cluster_group_fn *const algos[] = {other_gradients, some_gradients};
     (void)state;
     for (size_t c = 0; c < 2 * TRAINING_CODECS; c++) {
-        struct formed f;
+        struct cluster_group f;
         struct training t;
         int left[2];
         lose_one(&f, &t, training_codecs[c / 2], 64 * c + 3); /* it was ready with some of its tensors */
         survivors(&t, left);
         go_on(&f, &t, left, 2);
-        run_step(&f, &t, ways[c % 2]);
+        run_step(&f, &t, algos[c % 2]);
         check_step(&f, &t);
         train_on(&f, &t);
         training_close(&t);
-        formed_close(&f);
+        cluster_group_close(&f);
     }
 }
 
 /* ---- failures without a loss ---- */
 
 /* One gradient is no number: the whole step is aborted for all, and made again as it stands. */
-static void poisoned_step(struct formed *f, int member, void *arg)
+static void poisoned_step(struct cluster_group *f, int member, void *arg)
 {
     struct training *t = arg;
     struct model *m = &t->model[member];
@@ -160,24 +160,24 @@ static void poisoned_step(struct formed *f, int member, void *arg)
     check_text(hearth_error_text(), "rank 1");
     model_check(m, m->before, "what it held before");
     ((float *)m->before[BAD])[77] = x[77] = kept;
-    check_status(hearth_barrier(formed_world(f, member), NULL), HEARTH_OK);
+    check_status(hearth_barrier(cluster_group_world(f, member), NULL), HEARTH_OK);
     check_status(hearth_sync_wait(m->sync, NULL), HEARTH_OK);
 }
 
 static void test_poison_aborts_the_whole_step(void **state)
 {
-    struct formed f;
+    struct cluster_group f;
     struct training t;
     (void)state;
-    formed_open(&f);
-    formed_group(&f, (const int[]){0, 1, 2}, 3);
+    cluster_group_open(&f);
+    cluster_group_group(&f, (const int[]){0, 1, 2}, 3);
     training_open(&t, &f, "int8", 1);
     train_on(&f, &t);
     run_step(&f, &t, poisoned_step);
     check_step(&f, &t);
     train_on(&f, &t);
     training_close(&t);
-    formed_close(&f);
+    cluster_group_close(&f);
 }
 
 /* ---- members that come, stay away or give up; memory that runs out ---- */
@@ -188,7 +188,7 @@ static void test_a_new_member_goes_on_with_the_others(void **state)
     uint64_t seed = first_seed() + 200;
     (void)state;
     for (size_t c = 0; c < TRAINING_CODECS; c++) {
-        struct formed f;
+        struct cluster_group f;
         struct training t;
         int left[3];
         lose_one(&f, &t, training_codecs[c], draw(&seed));
@@ -196,14 +196,14 @@ static void test_a_new_member_goes_on_with_the_others(void **state)
         left[2] = 3;
         go_on(&f, &t, left, 3);
         bool committed = t.model[left[0]].sync->stage == STAGE_COMMITTED;
-        model_open(&t.model[3], formed_world(&f, 3), training_codecs[c], HEARTH_SUM);
+        model_open(&t.model[3], cluster_group_world(&f, 3), training_codecs[c], HEARTH_SUM);
         for (int i = 0; committed && i < 2; i++)
             check_status(hearth_sync_wait(t.model[left[i]].sync, NULL), HEARTH_OK);
         train_on(&f, &t);
         check(hearth_sync_steps(t.model[3].sync) == hearth_sync_steps(t.model[left[0]].sync),
               "the new one counts other steps");
         training_close(&t);
-        formed_close(&f);
+        cluster_group_close(&f);
     }
 }
 
@@ -213,21 +213,21 @@ static void test_a_new_member_and_another_loss(void **state)
     uint64_t seed = first_seed() + 400;
     (void)state;
     for (size_t c = 0; c < TRAINING_CODECS; c++) {
-        struct formed f;
+        struct cluster_group f;
         struct training t;
         lose_one(&f, &t, training_codecs[c], 192 * draw_below(&seed, 99));
         int left[] = {1, 2, 3}; /* 0 has gone: so says the seed */
-        formed_group(&f, left, 3);
-        model_open(&t.model[3], formed_world(&f, 3), training_codecs[c], HEARTH_SUM);
+        cluster_group_group(&f, left, 3);
+        model_open(&t.model[3], cluster_group_world(&f, 3), training_codecs[c], HEARTH_SUM);
         t.leaver = 1;
         t.seed = draw(&seed);
         run_step(&f, &t, interrupted_step);
-        formed_group(&f, left + 1, 2);
+        cluster_group_group(&f, left + 1, 2);
         train_on(&f, &t);
         check(hearth_sync_steps(t.model[3].sync) == hearth_sync_steps(t.model[2].sync),
               "the new one counts other steps");
         training_close(&t);
-        formed_close(&f);
+        cluster_group_close(&f);
     }
 }
 
@@ -237,31 +237,31 @@ static void test_a_member_that_slept_is_behind(void **state)
 {
     (void)state;
     for (size_t c = 0; c < TRAINING_CODECS; c++) {
-        struct formed f;
+        struct cluster_group f;
         struct training t;
-        formed_open(&f);
-        formed_group(&f, (const int[]){0, 1, 2}, 3);
+        cluster_group_open(&f);
+        cluster_group_group(&f, (const int[]){0, 1, 2}, 3);
         training_open(&t, &f, training_codecs[c], 1);
         train_on(&f, &t);
-        formed_group(&f, (const int[]){0, 1}, 2);
+        cluster_group_group(&f, (const int[]){0, 1}, 2);
         for (int i = 0; i < 5; i++)
             run_step(&f, &t, whole_step);
-        formed_group(&f, (const int[]){2, 0, 1}, 3);
+        cluster_group_group(&f, (const int[]){2, 0, 1}, 3);
         check(f.behind[2] && !f.behind[0] && !f.behind[1], "who is behind is not told so");
         check(hearth_sync_steps(t.model[2].sync) == 2, "it counts steps that it has not made");
         residuals_read(&t.model[2], &t.before[2]);
         for (int i = 0; i < TENSORS; i++)
             for (size_t k = 0; k < model_count(i); k++)
                 check(t.before[2].of[i][k] == 0, "something is left behind of tensor %d", i);
-        formed_group(&f, (const int[]){0, 1, 2}, 3);
+        cluster_group_group(&f, (const int[]){0, 1, 2}, 3);
         check(f.behind[2], "it is not behind any more, without a step");
         train_on(&f, &t);
-        formed_group(&f, (const int[]){0, 2}, 2); /* one is lost now */
+        cluster_group_group(&f, (const int[]){0, 2}, 2); /* one is lost now */
         check(!f.behind[0] && !f.behind[2], "it is behind again");
         train_on(&f, &t);
         check(hearth_sync_steps(t.model[2].sync) == 11, "it counts other steps than the others");
         training_close(&t);
-        formed_close(&f);
+        cluster_group_close(&f);
     }
 }
 
@@ -271,17 +271,17 @@ static void test_a_step_that_is_given_up_leaves_nothing(void **state)
     uint64_t seed = first_seed() + 300;
     (void)state;
     for (size_t c = 0; c < TRAINING_CODECS; c++) {
-        struct formed f;
+        struct cluster_group f;
         struct training t;
         int left[2];
         lose_one(&f, &t, training_codecs[c], draw(&seed));
         survivors(&t, left);
         hearth_sync_drop(t.model[left[0]].sync);
-        formed_group(&f, left, 2);
+        cluster_group_group(&f, left, 2);
         hearth_sync_drop(t.model[left[1]].sync); /* before or after: all the same */
         train_on(&f, &t);
         training_close(&t);
-        formed_close(&f);
+        cluster_group_close(&f);
     }
 }
 
@@ -291,18 +291,19 @@ struct moving {
     int left[2];
 };
 
-static void interrupted_move(struct formed *f, int member, void *arg)
+static void interrupted_move(struct cluster_group *f, int member, void *arg)
 {
     const struct moving *m = arg;
     struct error error;
     int rank = member == m->left[0] ? 0 : 1;
-    check_status(node_move_attachments(formed_world(f, member), hearth_world(m->nodes[rank]), NULL, &error),
-                 HEARTH_VIEW_CHANGED);
+    check_status(
+        node_move_attachments(cluster_group_world(f, member), hearth_world(m->nodes[rank]), NULL, &error),
+        HEARTH_VIEW_CHANGED);
 }
 
 static void test_a_move_that_is_interrupted(void **state)
 {
-    struct formed f;
+    struct cluster_group f;
     struct training t;
     struct moving m;
     struct error error;
@@ -319,21 +320,21 @@ static void test_a_move_that_is_interrupted(void **state)
     f.member[0] = m.left[0];
     f.member[1] = m.left[1];
     hearth_close(m.nodes[2]);
-    formed_run(&f, interrupted_move, &m);
+    cluster_group_run(&f, interrupted_move, &m);
     hearth_close(m.nodes[0]);
     hearth_close(m.nodes[1]);
     go_on(&f, &t, m.left, 2);
-    formed_run(&f, complete, &t);
+    cluster_group_run(&f, complete, &t);
     check_step(&f, &t);
     train_on(&f, &t);
     training_close(&t);
-    formed_close(&f);
+    cluster_group_close(&f);
 }
 
 /* No memory to move: everything stays where it is, and can be moved later. */
 static void test_moving_without_memory(void **state)
 {
-    struct formed f;
+    struct cluster_group f;
     struct training t;
     int left[2], refused = 0;
     struct error error;
@@ -351,7 +352,8 @@ static void test_moving_without_memory(void **state)
     assert_int_equal(local_open(&setup, nodes, &error), HEARTH_OK);
     for (int after = 0; after < 3; after++) {
         atomic_store(&f.heap[left[0]]->fail_after, after);
-        int status = node_move_attachments(formed_world(&f, left[0]), hearth_world(nodes[0]), NULL, &error);
+        int status =
+            node_move_attachments(cluster_group_world(&f, left[0]), hearth_world(nodes[0]), NULL, &error);
         atomic_store(&f.heap[left[0]]->fail_after, -1);
         refused += status == HEARTH_NO_MEMORY;
         assert_int_equal(status, HEARTH_NO_MEMORY);
@@ -360,10 +362,10 @@ static void test_moving_without_memory(void **state)
     hearth_close(nodes[0]);
     hearth_close(nodes[1]);
     go_on(&f, &t, left, 2);
-    formed_run(&f, complete, &t);
+    cluster_group_run(&f, complete, &t);
     check_step(&f, &t);
     training_close(&t);
-    formed_close(&f);
+    cluster_group_close(&f);
 }
 
 int main(void)

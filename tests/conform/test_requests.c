@@ -21,13 +21,13 @@ static hearth_request *start_sum(hearth_group *group, int32_t *x, size_t count,
 
 /* ---- test and wait ---- */
 
-static void test_and_wait(struct cluster *c, int rank, void *arg)
+static void test_and_wait(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     int32_t x = rank + 1;
     hearth_group *g = c->world[rank];
     if (rank != 0) {
-        cluster_meet(c); /* rank 0 has looked at an operation that cannot have ended */
+        fixture_meet(c); /* rank 0 has looked at an operation that cannot have ended */
         check_status(hearth_all_reduce(g, &x, &x, 1, HEARTH_I32, HEARTH_SUM, NULL), HEARTH_OK);
         return;
     }
@@ -37,7 +37,7 @@ static void test_and_wait(struct cluster *c, int rank, void *arg)
     check_status(hearth_wait(request, 20), HEARTH_PENDING); /* runs out, does not cancel */
     check_status(hearth_wait_all(&request, 1, 1), HEARTH_PENDING);
     check(strcmp(hearth_request_error(request), "") == 0, "an error: %s", hearth_request_error(request));
-    cluster_meet(c);
+    fixture_meet(c);
     check_status(hearth_wait(request, -1), HEARTH_OK);
     check(hearth_request_error_rank(request) == -1, "about rank %d", hearth_request_error_rank(request));
     check(x == 6, "sum is %d", x);
@@ -52,15 +52,15 @@ static void test_and_wait(struct cluster *c, int rank, void *arg)
 static void test_test_and_wait(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 3, NULL);
-    cluster_run(&c, test_and_wait, NULL);
-    cluster_works(&c);
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, 3, NULL);
+    fixture_run(&c, test_and_wait, NULL);
+    fixture_works(&c);
+    fixture_close(&c);
 }
 
 /* A timeout of centuries is not one of zero. */
-static void long_wait(struct cluster *c, int rank, void *arg)
+static void long_wait(struct fixture *c, int rank, void *arg)
 {
     const int64_t *timeout_ms = arg;
     int32_t x = 1;
@@ -78,18 +78,18 @@ static void test_the_longest_waits(void **state)
 {
     (void)state;
     int64_t timeouts[] = {INT64_MAX, INT64_MAX / 1000, INT64_MAX / 1000000, INT64_MAX / 500000, -1};
-    struct cluster c;
-    cluster_open(&c, 2, NULL);
+    struct fixture c;
+    fixture_open(&c, 2, NULL);
     for (size_t i = 0; i < sizeof timeouts / sizeof *timeouts; i++)
-        cluster_run(&c, long_wait, &timeouts[i]);
-    cluster_close(&c);
+        fixture_run(&c, long_wait, &timeouts[i]);
+    fixture_close(&c);
 }
 
 /* ---- several ---- */
 
 enum { SEVERAL = 8 };
 
-static void several(struct cluster *c, int rank, void *arg)
+static void several(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     hearth_request *requests[SEVERAL + 2] = {NULL};
@@ -110,10 +110,10 @@ static void several(struct cluster *c, int rank, void *arg)
 static void test_wait_all(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 3, NULL);
-    cluster_run(&c, several, NULL);
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, 3, NULL);
+    fixture_run(&c, several, NULL);
+    fixture_close(&c);
     /* nothing to wait for */
     hearth_request *none[2] = {NULL, NULL};
     size_t index = 7;
@@ -125,7 +125,7 @@ static void test_wait_all(void **state)
 }
 
 /* The first bad status in order of the array, though a later one failed earlier. */
-static void first_bad(struct cluster *c, int rank, void *arg)
+static void first_bad(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     int32_t x[6] = {1, 1, 1, 1, 1, 1};
@@ -146,7 +146,7 @@ static void first_bad(struct cluster *c, int rank, void *arg)
     }
     for (int i = 0; i < 2 + rank; i++)
         hearth_request_free(requests[i]);
-    cluster_meet(c);
+    fixture_meet(c);
     opts.tag = 2;
     if (rank == 0)
         check_status(hearth_all_reduce(c->world[0], x, x, 1, HEARTH_I32, HEARTH_SUM, &opts), HEARTH_ABORTED);
@@ -155,15 +155,15 @@ static void first_bad(struct cluster *c, int rank, void *arg)
 static void test_wait_all_gives_the_first_bad(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 2, NULL);
-    cluster_run(&c, first_bad, NULL);
-    cluster_works(&c);
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, 2, NULL);
+    fixture_run(&c, first_bad, NULL);
+    fixture_works(&c);
+    fixture_close(&c);
 }
 
 /* Rank 1 starts them in an order of its own, one after the other: rank 0 sees each end. */
-static void any_member(struct cluster *c, int rank, void *arg)
+static void any_member(struct fixture *c, int rank, void *arg)
 {
     const int *order = arg;
     hearth_request *requests[SEVERAL];
@@ -171,7 +171,7 @@ static void any_member(struct cluster *c, int rank, void *arg)
     struct hearth_opts opts = opts_default();
     if (rank == 1) {
         for (int i = 0; i < SEVERAL; i++) {
-            cluster_meet(c);
+            fixture_meet(c);
             opts.tag = (uint64_t)order[i];
             x[i] = 1;
             check_status(hearth_all_reduce(c->world[1], &x[i], &x[i], 1, HEARTH_I32, HEARTH_SUM, &opts),
@@ -188,7 +188,7 @@ static void any_member(struct cluster *c, int rank, void *arg)
         size_t index = 99;
         check_status(hearth_wait_any(requests, SEVERAL, 1, &index), HEARTH_PENDING);
         check(index == 99, "index was set to %zu", index);
-        cluster_meet(c);
+        fixture_meet(c);
         check_status(hearth_wait_any(requests, SEVERAL, -1, &index), HEARTH_OK);
         check(index == (size_t)order[i], "%zu ended, not %d", index, order[i]);
         check(x[order[i]] == order[i] + 1, "sum is %d", x[order[i]]);
@@ -201,10 +201,10 @@ static void test_wait_any(void **state)
 {
     (void)state;
     int order[SEVERAL] = {3, 0, 7, 1, 6, 2, 5, 4};
-    struct cluster c;
-    cluster_open(&c, 2, NULL);
-    cluster_run(&c, any_member, order);
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, 2, NULL);
+    fixture_run(&c, any_member, order);
+    fixture_close(&c);
 }
 
 /* Requests of four nodes, waited for by one thread; nobody else drives them. */
@@ -212,10 +212,10 @@ static void test_wait_for_several_nodes(void **state)
 {
     (void)state;
     enum { NODES = 4 };
-    struct cluster c;
+    struct fixture c;
     hearth_request *requests[NODES];
     int32_t x[NODES], *large[NODES];
-    cluster_open(&c, NODES, NULL);
+    fixture_open(&c, NODES, NULL);
     for (int round = 0; round < 20; round++) {
         for (int i = 0; i < NODES; i++) {
             x[i] = i;
@@ -241,7 +241,7 @@ static void test_wait_for_several_nodes(void **state)
         hearth_request_free(requests[i]);
         free(large[i]);
     }
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 /* ---- cancel ---- */
@@ -253,7 +253,7 @@ struct ending {
     bool restore;
 };
 
-static void cancel_member(struct cluster *c, int rank, void *arg)
+static void cancel_member(struct fixture *c, int rank, void *arg)
 {
     const struct ending *e = arg;
     size_t len = e->count * sizeof(int32_t);
@@ -267,7 +267,7 @@ static void cancel_member(struct cluster *c, int rank, void *arg)
     int last = c->size - 1; /* never starts: nothing can have ended when it is cancelled */
     if (rank != last && (rank == 1 || !e->late))
         request = start_sum(c->world[rank], x, e->count, &opts);
-    cluster_meet(c);
+    fixture_meet(c);
     if (rank == 1 && e->by_free) {
         hearth_request_free(request);
     } else if (rank == 1) {
@@ -278,7 +278,7 @@ static void cancel_member(struct cluster *c, int rank, void *arg)
     }
     if (rank == 1)
         memset(x, 0x77, e->restore ? 0 : len); /* the buffers are free: nothing may touch them any more */
-    cluster_meet(c);
+    fixture_meet(c);
     if (rank != 1) {
         if (request == NULL)
             request = start_sum(c->world[rank], x, e->count, &opts);
@@ -287,7 +287,7 @@ static void cancel_member(struct cluster *c, int rank, void *arg)
         check(hearth_request_error_rank(request) == 1, "about rank %d", hearth_request_error_rank(request));
         hearth_request_free(request);
     }
-    cluster_meet(c);
+    fixture_meet(c);
     if (e->restore)
         check(memcmp(x, copy, len) == 0, "rank %d: the input was not given back", rank);
     for (size_t i = 0; rank == 1 && !e->restore && i < e->count; i++)
@@ -301,22 +301,22 @@ static void test_cancel(void **state)
 {
     (void)state;
     const size_t counts[] = {1, 1000, 60000, 700000};
-    struct cluster c;
-    cluster_open(&c, 3, NULL);
+    struct fixture c;
+    fixture_open(&c, 3, NULL);
     for (int i = 0; i < 4 * 8 * 2; i++) {
         struct ending e = {
             .count = counts[i % 4], .by_free = i / 4 & 1, .late = i / 8 & 1, .restore = i / 16 & 1};
-        cluster_run(&c, cancel_member, &e);
+        fixture_run(&c, cancel_member, &e);
         if (i % 7 == 0)
-            cluster_works(&c);
+            fixture_works(&c);
     }
-    cluster_works(&c);
-    cluster_close(&c);
+    fixture_works(&c);
+    fixture_close(&c);
 }
 
 /* Cancelled in the middle: all members run it, at some point one gives up. Each ends with the result or with
  * an error; with an error the input is back. */
-static void cancel_midway(struct cluster *c, int rank, void *arg)
+static void cancel_midway(struct fixture *c, int rank, void *arg)
 {
     const int *spin = arg;
     enum { COUNT = 300000 };
@@ -345,26 +345,26 @@ static void cancel_midway(struct cluster *c, int rank, void *arg)
 static void test_cancel_midway_restores(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 4, NULL);
+    struct fixture c;
+    fixture_open(&c, 4, NULL);
     for (int spin = 0; spin < 60; spin++)
-        cluster_run(&c, cancel_midway, &spin);
-    cluster_works(&c);
-    cluster_close(&c);
+        fixture_run(&c, cancel_midway, &spin);
+    fixture_works(&c);
+    fixture_close(&c);
 }
 
 /* Every in-place collective gives its input back. */
-static void restore_member(struct cluster *c, int rank, void *arg)
+static void restore_member(struct fixture *c, int rank, void *arg)
 {
     struct job *job = arg;
     hearth_request *request = NULL;
     bool gives = rank != c->size - 1;
     if (gives)
         check_status(job_start(job, c->world[rank], rank, &request), HEARTH_OK);
-    cluster_meet(c);
+    fixture_meet(c);
     if (rank == 0)
         check_status(hearth_cancel(request), HEARTH_OK);
-    cluster_meet(c);
+    fixture_meet(c);
     if (!gives)
         check_status(job_start(job, c->world[rank], rank, &request), HEARTH_OK);
     int status = hearth_wait(request, -1);
@@ -382,8 +382,8 @@ static void test_every_collective_restores(void **state)
     (void)state;
     const enum kind kinds[] = {ALL_REDUCE, REDUCE_SCATTER, REDUCE_SCATTERV, ALL_GATHER, REDUCE,
                                GATHER,     ALL_TO_ALL,     ALL_TO_ALLV,     SCAN,       EXCLUSIVE_SCAN};
-    struct cluster c;
-    cluster_open(&c, 3, NULL);
+    struct fixture c;
+    fixture_open(&c, 3, NULL);
     for (size_t i = 0; i < 2 * sizeof kinds / sizeof *kinds; i++) {
         struct job job;
         job_init(&job, kinds[i / 2], 3, i % 2 ? 7 : 90000);
@@ -393,11 +393,11 @@ static void test_every_collective_restores(void **state)
         job.opts.flags = HEARTH_RESTORE;
         job.opts.timeout_ms = PATIENCE_MS;
         job_prepare(&job);
-        cluster_run(&c, restore_member, &job);
+        fixture_run(&c, restore_member, &job);
         job_free(&job);
     }
-    cluster_works(&c);
-    cluster_close(&c);
+    fixture_works(&c);
+    fixture_close(&c);
 }
 
 /* ---- descriptors ---- */
@@ -408,12 +408,12 @@ static bool readable(int fd, int timeout_ms)
     return poll(&p, 1, timeout_ms) == 1 && (p.revents & POLLIN);
 }
 
-static void descriptor(struct cluster *c, int rank, void *arg)
+static void descriptor(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     int32_t x[2] = {1, 1};
     if (rank == 1) {
-        cluster_meet(c);
+        fixture_meet(c);
         check_status(hearth_all_reduce(c->world[1], x, x, 2, HEARTH_I32, HEARTH_SUM, NULL), HEARTH_OK);
         return;
     }
@@ -422,7 +422,7 @@ static void descriptor(struct cluster *c, int rank, void *arg)
     check(fd >= 0, "no descriptor: %s", hearth_error_text());
     check(hearth_request_fd(request) == fd, "another descriptor");
     check(!readable(fd, 5), "readable before the end");
-    cluster_meet(c);
+    fixture_meet(c);
     check(readable(fd, PATIENCE_MS), "not readable after the end"); /* nobody waits: the library drives */
     check(readable(fd, 0), "readable only once");
     check_status(hearth_test(request), HEARTH_OK);
@@ -433,24 +433,24 @@ static void descriptor(struct cluster *c, int rank, void *arg)
 static void test_descriptor(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 2, NULL);
+    struct fixture c;
+    fixture_open(&c, 2, NULL);
     for (int i = 0; i < 30; i++)
-        cluster_run(&c, descriptor, NULL);
-    cluster_close(&c);
+        fixture_run(&c, descriptor, NULL);
+    fixture_close(&c);
 
-    cluster_open(&c, 1, NULL); /* asked for after the end */
+    fixture_open(&c, 1, NULL); /* asked for after the end */
     int32_t x = 1;
     hearth_request *request = start_sum(c.world[0], &x, 1, NULL);
     check_status(hearth_wait(request, -1), HEARTH_OK);
     check(readable(hearth_request_fd(request), 0), "not readable");
     hearth_request_free(request);
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 /* ---- deadlines ---- */
 
-static void deadline_member(struct cluster *c, int rank, void *arg)
+static void deadline_member(struct fixture *c, int rank, void *arg)
 {
     const size_t *count = arg;
     int32_t *x = must_alloc(*count * sizeof *x);
@@ -469,7 +469,7 @@ static void deadline_member(struct cluster *c, int rank, void *arg)
         check_text(hearth_error_text(), "timed out"); /* as programs that know other libraries look for it */
         check_text(hearth_error_text(), " timeout ");
     }
-    cluster_meet(c);
+    fixture_meet(c);
     if (rank == late) {
         check_status(hearth_all_reduce(c->world[rank], x, x, *count, HEARTH_I32, HEARTH_SUM, &opts),
                      HEARTH_ABORTED);
@@ -483,18 +483,18 @@ static void test_deadline_names_who_is_late(void **state)
     (void)state;
     size_t counts[] = {1, 50000, 400000};
     for (int size = 2; size <= 4; size++) {
-        struct cluster c;
-        cluster_open(&c, size, NULL);
+        struct fixture c;
+        fixture_open(&c, size, NULL);
         for (size_t i = 0; i < 3; i++) {
-            cluster_run(&c, deadline_member, &counts[i]);
-            cluster_works(&c);
+            fixture_run(&c, deadline_member, &counts[i]);
+            fixture_works(&c);
         }
-        cluster_close(&c);
+        fixture_close(&c);
     }
 }
 
 /* Whatever way the data takes: the rank that is named is the late one, or none, never one that waits too. */
-static void blaming_member(struct cluster *c, int rank, void *arg)
+static void blaming_member(struct fixture *c, int rank, void *arg)
 {
     const enum hearth_algo *algo = arg;
     enum { COUNT = 200000, LATE = 2 };
@@ -503,12 +503,12 @@ static void blaming_member(struct cluster *c, int rank, void *arg)
     struct hearth_opts opts = opts_default();
     opts.algo = *algo;
     opts.timeout_ms = 800 * slow_factor() + 10 * rank; /* enough for all but the late one to come */
-    cluster_meet(c);
+    fixture_meet(c);
     if (rank != LATE &&
         hearth_all_reduce(c->world[rank], x, x, COUNT, HEARTH_I32, HEARTH_SUM, &opts) == HEARTH_TIMEOUT)
         check(hearth_error_rank() == LATE || hearth_error_rank() == -1, "%s: rank %d names rank %d: %s",
               hearth_algo_name(*algo), rank, hearth_error_rank(), hearth_error_text());
-    cluster_meet(c);
+    fixture_meet(c);
     opts.timeout_ms = -1;
     if (rank == LATE)
         check_status(hearth_all_reduce(c->world[rank], x, x, COUNT, HEARTH_I32, HEARTH_SUM, &opts),
@@ -520,25 +520,25 @@ static void test_deadline_blames_nobody_who_waits(void **state)
 {
     enum hearth_algo algos[] = {HEARTH_RING, HEARTH_HALVING, HEARTH_TREE};
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 4, NULL);
+    struct fixture c;
+    fixture_open(&c, 4, NULL);
     for (size_t i = 0; i < sizeof algos / sizeof *algos; i++) {
-        cluster_run(&c, blaming_member, &algos[i]);
-        cluster_works(&c);
+        fixture_run(&c, blaming_member, &algos[i]);
+        fixture_works(&c);
     }
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 /* Of the node's config, and zero: only what is done at once. */
 static void test_deadlines_of_config_and_of_zero(void **state)
 {
     (void)state;
-    struct cluster c;
+    struct fixture c;
     struct hearth_config config;
     int32_t x = 1;
     hearth_config_init(&config);
     config.op_timeout_ms = 30;
-    cluster_open(&c, 2, &config);
+    fixture_open(&c, 2, &config);
     check_status(hearth_all_reduce(c.world[0], &x, &x, 1, HEARTH_I32, HEARTH_SUM, NULL), HEARTH_TIMEOUT);
     check_text(hearth_error_text(), "30 ms");
     check_status(hearth_all_reduce(c.world[1], &x, &x, 1, HEARTH_I32, HEARTH_SUM, NULL), HEARTH_ABORTED);
@@ -547,11 +547,11 @@ static void test_deadlines_of_config_and_of_zero(void **state)
     opts.tag = 1;
     check_status(hearth_all_reduce(c.world[0], &x, &x, 1, HEARTH_I32, HEARTH_SUM, &opts), HEARTH_TIMEOUT);
     check_status(hearth_all_reduce(c.world[1], &x, &x, 1, HEARTH_I32, HEARTH_SUM, &opts), HEARTH_ABORTED);
-    cluster_close(&c);
+    fixture_close(&c);
 
-    cluster_open(&c, 1, NULL);
+    fixture_open(&c, 1, NULL);
     check_status(hearth_all_reduce(c.world[0], &x, &x, 1, HEARTH_I32, HEARTH_SUM, &opts), HEARTH_OK);
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 int main(void)

@@ -70,7 +70,7 @@ static void run_step(struct run *run, hearth_compressor *compressor, int rank, i
     }
 }
 
-static void run_member(struct cluster *c, int rank, void *arg)
+static void run_member(struct fixture *c, int rank, void *arg)
 {
     struct run *run = arg;
     hearth_compressor *compressor = open_ruled(c->world[rank], run->warmup, run->ramp);
@@ -88,10 +88,10 @@ static void run_member(struct cluster *c, int rank, void *arg)
 
 static void run_cluster(struct run *run, int size)
 {
-    struct cluster c;
-    cluster_open(&c, size, NULL);
-    cluster_run(&c, run_member, run);
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, size, NULL);
+    fixture_run(&c, run_member, run);
+    fixture_close(&c);
 }
 
 static void run_free(struct run *run, int size)
@@ -159,7 +159,7 @@ static void test_state_matters(void **state)
 
 /* ---- bytes that are not this member's state ---- */
 
-static void refusals_member(struct cluster *c, int rank, void *arg)
+static void refusals_member(struct fixture *c, int rank, void *arg)
 {
     static struct run run;
     struct run *other = arg; /* of a cluster of another size */
@@ -169,14 +169,14 @@ static void refusals_member(struct cluster *c, int rank, void *arg)
     uint8_t *bytes = save(compressor, &len);
     run.saved[rank] = bytes;
     run.saved_len[rank] = len;
-    cluster_meet(c);
+    fixture_meet(c);
     int next = (rank + 1) % c->size;
     check_status(hearth_compressor_load(compressor, run.saved[next], run.saved_len[next]), HEARTH_INVALID);
     check_text(hearth_error_text(), "this is rank");
     check_status(hearth_compressor_load(compressor, other->final[rank], other->final_len[rank]),
                  HEARTH_INVALID);
     check_text(hearth_error_text(), "of 3; this is");
-    cluster_meet(c);
+    fixture_meet(c);
     uint8_t *damaged = must_alloc(len);
     memcpy(damaged, bytes, len);
     damaged[len / 2] ^= 1;
@@ -191,7 +191,7 @@ static void refusals_member(struct cluster *c, int rank, void *arg)
           "too short a buffer was written to");
     uint8_t *after = save(compressor, &after_len);
     check(after_len == len && memcmp(after, bytes, len) == 0, "a refused load changed the state");
-    cluster_meet(c);
+    fixture_meet(c);
     free(after);
     free(damaged);
     free(bytes);
@@ -204,10 +204,10 @@ static void test_load_refuses(void **state)
     static struct run other;
     other = (struct run){.first = 2 * STEPS - 1};
     run_cluster(&other, 3);
-    struct cluster c;
-    cluster_open(&c, 2, NULL);
-    cluster_run(&c, refusals_member, &other);
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, 2, NULL);
+    fixture_run(&c, refusals_member, &other);
+    fixture_close(&c);
     run_free(&other, 3);
 }
 

@@ -19,7 +19,7 @@ static int operations(void)
 }
 
 /* One of a handful of calls, by its number: all kinds, small sizes, checked. */
-static void one(struct cluster *c, int rank, int number)
+static void one(struct fixture *c, int rank, int number)
 {
     hearth_group *g = c->world[rank];
     int n = c->size, root = number % n;
@@ -70,14 +70,14 @@ struct stretch {
     int first, count;
 };
 
-static void stretch_member(struct cluster *c, int rank, void *arg)
+static void stretch_member(struct fixture *c, int rank, void *arg)
 {
     const struct stretch *s = arg;
     for (int i = s->first; i < s->first + s->count && !checks_failed(); i++)
         one(c, rank, i);
 }
 
-static uint64_t allocations(const struct cluster *c)
+static uint64_t allocations(const struct fixture *c)
 {
     uint64_t sum = 0;
     for (int i = 0; i < c->size; i++)
@@ -87,16 +87,16 @@ static uint64_t allocations(const struct cluster *c)
 
 /* Runs stretches until memory has stood still for a whole one. How far members run ahead of each other is up
  * to the machine, and the deepest may come late: a few more slots are allowed, but not one per operation. */
-static void check_steady(struct cluster *c, member_fn *fn)
+static void check_steady(struct fixture *c, member_fn *fn)
 {
     enum { STRETCHES = 10, SLOTS = 64 };
     struct stretch s = {0, 3000};
-    cluster_run(c, fn, &s);
+    fixture_run(c, fn, &s);
     uint64_t bytes = cluster_memory(c), calls = allocations(c), before = calls, after = 0;
     for (int i = 0; i < STRETCHES && after != before; i++) {
         before = allocations(c);
         s = (struct stretch){s.first + s.count, operations()};
-        cluster_run(c, fn, &s);
+        fixture_run(c, fn, &s);
         after = allocations(c);
         print_message("%d operations on %d nodes: %" PRIu64 " allocations, then %" PRIu64 "\n", s.count,
                       c->size, before, after);
@@ -109,14 +109,14 @@ static void check_steady(struct cluster *c, member_fn *fn)
 static void test_small_operations_allocate_nothing(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, MEMBERS, NULL);
+    struct fixture c;
+    fixture_open(&c, MEMBERS, NULL);
     check_steady(&c, stretch_member);
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 /* Requests, their descriptors aside, come from a store as well. */
-static void nonblocking_member(struct cluster *c, int rank, void *arg)
+static void nonblocking_member(struct fixture *c, int rank, void *arg)
 {
     const struct stretch *s = arg;
     enum { AHEAD = 4 };
@@ -141,14 +141,14 @@ static void nonblocking_member(struct cluster *c, int rank, void *arg)
 static void test_nonblocking_operations_allocate_nothing(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, MEMBERS, NULL);
+    struct fixture c;
+    fixture_open(&c, MEMBERS, NULL);
     check_steady(&c, nonblocking_member);
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 /* Many different calls: what is remembered of each has its limit. */
-static void various_member(struct cluster *c, int rank, void *arg)
+static void various_member(struct fixture *c, int rank, void *arg)
 {
     const struct stretch *s = arg;
     int32_t x[600] = {0};
@@ -161,16 +161,16 @@ static void various_member(struct cluster *c, int rank, void *arg)
 static void test_memory_for_different_calls_is_bounded(void **state)
 {
     (void)state;
-    struct cluster c;
+    struct fixture c;
     struct stretch warm = {0, 2400}, rest = {2400, operations() / 4};
-    cluster_open(&c, MEMBERS, NULL);
-    cluster_run(&c, various_member, &warm);
+    fixture_open(&c, MEMBERS, NULL);
+    fixture_run(&c, various_member, &warm);
     uint64_t bytes = cluster_memory(&c);
-    cluster_run(&c, various_member, &rest);
+    fixture_run(&c, various_member, &rest);
     uint64_t after = cluster_memory(&c);
     print_message("%d different operations: %" PRIu64 " bytes, then %" PRIu64 "\n", rest.count, bytes, after);
     assert_true(after <= bytes + (64u << 10));
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 /* Opening and closing leaves nothing behind: a sanitizer or the system would see it. */
@@ -178,11 +178,11 @@ static void test_clusters_come_and_go(void **state)
 {
     (void)state;
     for (int i = 0; i < operations() / 100; i++) {
-        struct cluster c;
-        cluster_open(&c, 1 + i % MEMBERS, NULL);
+        struct fixture c;
+        fixture_open(&c, 1 + i % MEMBERS, NULL);
         if (i % 5 == 0)
-            cluster_works(&c);
-        cluster_close(&c);
+            fixture_works(&c);
+        fixture_close(&c);
     }
 }
 

@@ -119,7 +119,7 @@ static bool flushes(void)
 #endif
 }
 
-static void trial_member(struct cluster *c, int rank, void *arg)
+static void trial_member(struct fixture *c, int rank, void *arg)
 {
     const struct trial *t = arg;
     struct pair pairs[PAIRS];
@@ -152,9 +152,9 @@ static void trial_member(struct cluster *c, int rank, void *arg)
 static void run_trials(int size, bool flush)
 {
     const enum hearth_op ops[] = {HEARTH_SUM, HEARTH_PROD, HEARTH_MIN, HEARTH_MAX};
-    struct cluster c;
+    struct fixture c;
     uint64_t seed = 31 + (uint64_t)size;
-    cluster_open(&c, size, NULL);
+    fixture_open(&c, size, NULL);
     for (int i = 0; i < 4 * 4 * ALGOS; i++) {
         struct trial t = {.dtype = floats[i % 4],
                           .op = ops[i / 4 % 4],
@@ -163,9 +163,9 @@ static void run_trials(int size, bool flush)
                           .in_place = draw(&seed) & 1,
                           .flush = flush};
         t.second = (t.first + 1 + (int)draw_below(&seed, (uint64_t)size - 1)) % size;
-        cluster_run(&c, trial_member, &t);
+        fixture_run(&c, trial_member, &t);
     }
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 static void test_special_values_through_every_algorithm(void **state)
@@ -190,7 +190,7 @@ static void test_flushing_callers_get_the_same_bits(void **state)
 enum { FLOAT_OPS = HEARTH_MAX + 1 }; /* the others are of integers */
 
 /* One member: nothing is combined, yet a NaN comes out canonical, in place too. */
-static void alone(struct cluster *c, int rank, void *arg)
+static void alone(struct fixture *c, int rank, void *arg)
 {
     const enum hearth_op ops[FLOAT_OPS] = {HEARTH_SUM, HEARTH_AVG, HEARTH_PROD, HEARTH_MIN, HEARTH_MAX};
     (void)arg;
@@ -218,14 +218,14 @@ static void alone(struct cluster *c, int rank, void *arg)
 static void test_alone(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 1, NULL);
-    cluster_run(&c, alone, NULL);
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, 1, NULL);
+    fixture_run(&c, alone, NULL);
+    fixture_close(&c);
 }
 
 /* What is only moved is not looked at: a NaN keeps its payload. */
-static void moved(struct cluster *c, int rank, void *arg)
+static void moved(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     uint32_t x = 0x7f800001u + (uint32_t)rank, all[MEMBERS_MAX], b = 0xffc12345u;
@@ -240,14 +240,14 @@ static void moved(struct cluster *c, int rank, void *arg)
 static void test_moved_values_keep_their_bits(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 4, NULL);
-    cluster_run(&c, moved, NULL);
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, 4, NULL);
+    fixture_run(&c, moved, NULL);
+    fixture_close(&c);
 }
 
 /* A NaN of one member is a NaN for all, in every collective that reduces, and for prefixes from it on. */
-static void nan_member(struct cluster *c, int rank, void *arg)
+static void nan_member(struct fixture *c, int rank, void *arg)
 {
     const struct trial *t = arg;
     uint64_t one = specials_of(t->dtype).one, nan = specials_of(t->dtype).nan;
@@ -274,13 +274,13 @@ static void test_nan_of_one_is_nan_for_all(void **state)
 {
     (void)state;
     for (int size = 2; size <= 5; size++) {
-        struct cluster c;
-        cluster_open(&c, size, NULL);
+        struct fixture c;
+        fixture_open(&c, size, NULL);
         for (int i = 0; i < 4 * FLOAT_OPS; i++) {
             struct trial t = {.dtype = floats[i % 4], .op = (enum hearth_op)(i / 4), .first = (i / 4) % size};
-            cluster_run(&c, nan_member, &t);
+            fixture_run(&c, nan_member, &t);
         }
-        cluster_close(&c);
+        fixture_close(&c);
     }
 }
 

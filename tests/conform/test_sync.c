@@ -47,7 +47,7 @@ struct steps {
     bool exact; /* plain: the same bits as all_reduce */
 };
 
-static void steps_run(struct cluster *c, int rank, void *arg)
+static void steps_run(struct fixture *c, int rank, void *arg)
 {
     const struct steps *s = arg;
     struct model m;
@@ -77,16 +77,16 @@ static void test_steps(void **state)
                             {"int8", HEARTH_SUM, false},
                             {"topk:0.05", HEARTH_AVG, false}};
     for (int size = 1; size <= 4; size++) {
-        struct cluster c;
-        cluster_open(&c, size, NULL);
+        struct fixture c;
+        fixture_open(&c, size, NULL);
         for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
-            cluster_run(&c, steps_run, &steps[i]);
-        cluster_close(&c);
+            fixture_run(&c, steps_run, &steps[i]);
+        fixture_close(&c);
     }
 }
 
 /* Several syncs of one group are in flight at the same time, and none meets the other. */
-static void two_syncs(struct cluster *c, int rank, void *arg)
+static void two_syncs(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     struct model m[2];
@@ -106,7 +106,7 @@ static void two_syncs(struct cluster *c, int rank, void *arg)
     model_close(&m[1]);
 }
 
-static void weights(struct cluster *c, int rank, void *arg)
+static void weights(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     struct model m;
@@ -131,12 +131,12 @@ static void weights(struct cluster *c, int rank, void *arg)
 static void test_two_syncs_and_weights(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 3, NULL);
-    cluster_run(&c, two_syncs, NULL);
-    cluster_run(&c, weights, NULL);
-    cluster_works(&c);
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, 3, NULL);
+    fixture_run(&c, two_syncs, NULL);
+    fixture_run(&c, weights, NULL);
+    fixture_works(&c);
+    fixture_close(&c);
 }
 
 /* A callback of an operation of the user makes a tensor ready, inside hearth_sync_ready or anywhere else. */
@@ -154,7 +154,7 @@ static void on_done(void *arg, int status)
     atomic_store(&chain->status, status);
 }
 
-static void callbacks(struct cluster *c, int rank, void *arg)
+static void callbacks(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     struct model m;
@@ -191,10 +191,10 @@ static void callbacks(struct cluster *c, int rank, void *arg)
 static void test_ready_in_callbacks(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 3, NULL);
-    cluster_run(&c, callbacks, NULL);
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, 3, NULL);
+    fixture_run(&c, callbacks, NULL);
+    fixture_close(&c);
 }
 
 /* ---- arguments ---- */
@@ -202,11 +202,11 @@ static void test_ready_in_callbacks(void **state)
 static void test_arguments(void **state)
 {
     (void)state;
-    struct cluster c;
+    struct fixture c;
     struct model m;
     hearth_sync *none = NULL;
     struct hearth_opts opts = opts_default();
-    cluster_open(&c, 1, NULL);
+    fixture_open(&c, 1, NULL);
     check_status(hearth_sync_open(NULL, NULL, HEARTH_SUM, &none), HEARTH_INVALID);
     check_status(hearth_sync_open(c.world[0], NULL, HEARTH_MAX, &none), HEARTH_UNSUPPORTED);
     check_text(hearth_error_text(), "max");
@@ -269,11 +269,11 @@ static void test_arguments(void **state)
     opts.timeout_ms = -2;
     check_status(hearth_sync_wait(m.sync, &opts), HEARTH_INVALID);
     model_close(&m);
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 /* A model of nothing, and one whose data comes later. */
-static void empty(struct cluster *c, int rank, void *arg)
+static void empty(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     hearth_sync *sync;
@@ -299,26 +299,26 @@ static void empty(struct cluster *c, int rank, void *arg)
 static void test_empty_and_later(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 2, NULL);
-    cluster_run(&c, empty, NULL);
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, 2, NULL);
+    fixture_run(&c, empty, NULL);
+    fixture_close(&c);
 }
 
 static void test_more_buckets_than_operations(void **state)
 {
     (void)state;
     struct hearth_config config;
-    struct cluster c;
+    struct fixture c;
     struct model m;
     hearth_config_init(&config);
     config.ops_max = 4;
-    cluster_open(&c, 1, &config);
+    fixture_open(&c, 1, &config);
     model_open(&m, c.world[0], "int8", HEARTH_SUM);
     check_status(hearth_sync_ready(m.sync, 0), HEARTH_LIMIT);
     check_text(hearth_error_text(), "ops_max");
     model_close(&m);
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 /* ---- memory ---- */
@@ -332,7 +332,7 @@ static void one_step(struct model *m, int count)
 
 /* Small tensors that travel together, until everything has been used that a step may use at once: how much
  * that is depends on the others. */
-static void steady(struct cluster *c, int rank, void *arg)
+static void steady(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     enum { SMALL = 9 };
@@ -360,7 +360,7 @@ static void steady(struct cluster *c, int rank, void *arg)
 }
 
 /* What compressed operations take they give back. */
-static void bounded(struct cluster *c, int rank, void *arg)
+static void bounded(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     struct model m;
@@ -369,9 +369,9 @@ static void bounded(struct cluster *c, int rank, void *arg)
     model_fill(&m, rank, 0);
     for (int step = 0; step < 60; step++) {
         one_step(&m, TENSORS);
-        cluster_meet(c);
+        fixture_meet(c);
         bytes = metric(c->nodes[rank], "hearth_memory_bytes");
-        cluster_meet(c);
+        fixture_meet(c);
         if (step < 30)
             most = bytes > most ? bytes : most;
     }
@@ -382,19 +382,19 @@ static void bounded(struct cluster *c, int rank, void *arg)
 static void test_steady_memory(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 3, NULL);
-    cluster_run(&c, steady, NULL);
-    cluster_run(&c, bounded, NULL);
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, 3, NULL);
+    fixture_run(&c, steady, NULL);
+    fixture_run(&c, bounded, NULL);
+    fixture_close(&c);
 }
 
 /* Each allocation of opening, registering and the first step fails once: an error, and then it works. */
 static void test_no_memory(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 1, NULL);
+    struct fixture c;
+    fixture_open(&c, 1, NULL);
     struct heap *heap = c.nodes[0]->heap;
     for (int64_t n = 0, failed = 1; failed > 0; n++) {
         hearth_sync *sync = NULL;
@@ -415,8 +415,8 @@ static void test_no_memory(void **state)
         if (n > 1000)
             fail_msg("it never works");
     }
-    cluster_works(&c);
-    cluster_close(&c);
+    fixture_works(&c);
+    fixture_close(&c);
 }
 
 int main(void)

@@ -22,10 +22,10 @@ static void pretend_not_heard(struct model *m, uint64_t lineage)
 }
 
 /* Two steps of three members; of the second one those of the mask do not hear, and one that does leaves. */
-static void doubtful(struct formed *f, struct training *t, const char *codec, int unheard)
+static void doubtful(struct cluster_group *f, struct training *t, const char *codec, int unheard)
 {
-    formed_open(f);
-    formed_group(f, (const int[]){0, 1, 2}, 3);
+    cluster_group_open(f);
+    cluster_group_group(f, (const int[]){0, 1, 2}, 3);
     training_open(t, f, codec, 1);
     run_step(f, t, whole_step);
     uint64_t lineage = t->model[0].sync->lineage;
@@ -34,7 +34,7 @@ static void doubtful(struct formed *f, struct training *t, const char *codec, in
         if (unheard & 1 << i)
             pretend_not_heard(&t->model[i], lineage);
     t->model[2].sync = NULL;
-    formed_leave(f, 2);
+    cluster_group_leave(f, 2);
 }
 
 /* Until the next group nobody can tell. */
@@ -48,7 +48,7 @@ static void check_doubt(struct model *m)
 }
 
 /* Whatever stands in the buffers by then. */
-static void take_committed(struct formed *f, int member, void *arg)
+static void take_committed(struct cluster_group *f, int member, void *arg)
 {
     struct training *t = arg;
     struct model *m = &t->model[member];
@@ -67,20 +67,20 @@ static void test_a_committed_step_is_written_by_the_wait(void **state)
 {
     (void)state;
     for (size_t c = 0; c < TRAINING_CODECS; c++) {
-        struct formed f;
+        struct cluster_group f;
         struct training t;
         doubtful(&f, &t, training_codecs[c], c % 2 ? 3 : 2); /* both have not heard, or one of them */
         check_doubt(&t.model[1]);
-        formed_group(&f, (const int[]){0, 1}, 2);
-        formed_group(&f, (const int[]){1, 0}, 2); /* and once more, before anybody has asked */
+        cluster_group_group(&f, (const int[]){0, 1}, 2);
+        cluster_group_group(&f, (const int[]){1, 0}, 2); /* and once more, before anybody has asked */
         check(hearth_sync_steps(t.model[0].sync) == 2 && hearth_sync_steps(t.model[1].sync) == 2,
               "the step is not committed");
-        formed_run(&f, take_committed, &t);
+        cluster_group_run(&f, take_committed, &t);
         check_step(&f, &t);
         train_on(&f, &t);
         check(hearth_sync_steps(t.model[1].sync) == 4, "a step was counted twice, or not at all");
         training_close(&t);
-        formed_close(&f);
+        cluster_group_close(&f);
     }
 }
 
@@ -89,15 +89,15 @@ static void test_a_member_that_has_caught_up_goes_on(void **state)
 {
     (void)state;
     for (size_t c = 0; c < TRAINING_CODECS; c++) {
-        struct formed f;
+        struct cluster_group f;
         struct training t;
         doubtful(&f, &t, training_codecs[c], 2);
-        formed_group(&f, (const int[]){0, 1}, 2);
+        cluster_group_group(&f, (const int[]){0, 1}, 2);
         train_on(&f, &t);
         check(hearth_sync_steps(t.model[0].sync) == 4 && hearth_sync_steps(t.model[1].sync) == 4,
               "a step was counted twice, or not at all");
         training_close(&t);
-        formed_close(&f);
+        cluster_group_close(&f);
     }
 }
 
@@ -106,10 +106,10 @@ static void test_a_committed_step_that_all_make_again(void **state)
 {
     (void)state;
     for (size_t c = 0; c < TRAINING_CODECS; c++) {
-        struct formed f;
+        struct cluster_group f;
         struct training t;
         doubtful(&f, &t, training_codecs[c], 3);
-        formed_group(&f, (const int[]){0, 1}, 2);
+        cluster_group_group(&f, (const int[]){0, 1}, 2);
         t.step--;
         contributors(&t, f.member, 2);
         for (int i = 0; i < 2; i++) /* ready takes the step back; so does drop */
@@ -117,11 +117,11 @@ static void test_a_committed_step_that_all_make_again(void **state)
         train_on(&f, &t);
         check(hearth_sync_steps(t.model[0].sync) == 3, "a step was counted twice, or not at all");
         training_close(&t);
-        formed_close(&f);
+        cluster_group_close(&f);
     }
 }
 
-static void mismatch(struct formed *f, int member, void *arg)
+static void mismatch(struct cluster_group *f, int member, void *arg)
 {
     struct training *t = arg;
     (void)f;
@@ -137,14 +137,14 @@ static void mismatch(struct formed *f, int member, void *arg)
 static void test_members_that_do_different_things_are_named(void **state)
 {
     (void)state;
-    struct formed f;
+    struct cluster_group f;
     struct training t;
     doubtful(&f, &t, "int8", 3);
-    formed_group(&f, (const int[]){0, 1}, 2);
+    cluster_group_group(&f, (const int[]){0, 1}, 2);
     check_status(hearth_sync_wait(t.model[0].sync, NULL), HEARTH_OK);
     run_step(&f, &t, mismatch);
     training_close(&t);
-    formed_close(&f);
+    cluster_group_close(&f);
 }
 
 /* One was not prepared: nobody can have committed the step, and all make it again. */
@@ -152,20 +152,20 @@ static void test_one_that_is_not_prepared_aborts_it(void **state)
 {
     (void)state;
     for (size_t c = 0; c < TRAINING_CODECS; c++) {
-        struct formed f;
+        struct cluster_group f;
         struct training t;
         doubtful(&f, &t, training_codecs[c], 3);
         sync_abort(t.model[0].sync);
-        formed_group(&f, (const int[]){0, 1}, 2);
+        cluster_group_group(&f, (const int[]){0, 1}, 2);
         check(hearth_sync_steps(t.model[1].sync) == 1, "the step is committed");
         contributors(&t, f.member, 2);
         for (int i = 0; i < 2; i++)
             residuals_read(&t.model[i], &t.before[i]);
-        formed_run(&f, complete, &t);
+        cluster_group_run(&f, complete, &t);
         check_step(&f, &t);
         train_on(&f, &t);
         training_close(&t);
-        formed_close(&f);
+        cluster_group_close(&f);
     }
 }
 

@@ -11,7 +11,7 @@
 
 /* ---- what is not ready ---- */
 
-static void never_ready(struct cluster *c, int rank, void *arg)
+static void never_ready(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     struct model m;
@@ -43,10 +43,10 @@ static void never_ready(struct cluster *c, int rank, void *arg)
 static void test_never_ready(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 3, NULL);
-    cluster_run(&c, never_ready, NULL);
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, 3, NULL);
+    fixture_run(&c, never_ready, NULL);
+    fixture_close(&c);
 }
 
 /* ---- members that differ ---- */
@@ -73,7 +73,7 @@ static const struct difference differences[] = {
     {"codec", 8, -1, -1, -1, HEARTH_SUM, "int8", "codec"},
 };
 
-static void differ(struct cluster *c, int rank, void *arg)
+static void differ(struct fixture *c, int rank, void *arg)
 {
     const struct difference *d = arg;
     bool odd = rank == 1;
@@ -109,20 +109,20 @@ static void differ(struct cluster *c, int rank, void *arg)
 static void test_members_that_differ(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 3, NULL);
+    struct fixture c;
+    fixture_open(&c, 3, NULL);
     for (size_t i = 0; i < sizeof differences / sizeof differences[0]; i++) {
         struct difference d = differences[i];
-        cluster_run(&c, differ, &d);
-        cluster_works(&c);
+        fixture_run(&c, differ, &d);
+        fixture_works(&c);
     }
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 /* ---- failures ---- */
 
 /* Rank 0 takes one bucket back before the others have come to it: that one fails on all, the rest is done. */
-static void retry(struct cluster *c, int rank, void *arg)
+static void retry(struct fixture *c, int rank, void *arg)
 {
     const int *bad = arg; /* a tensor of the bucket that fails */
     struct model m;
@@ -137,7 +137,7 @@ static void retry(struct cluster *c, int rank, void *arg)
             uint32_t bucket = m.sync->tensors[*bad].item.bucket;
             if (rank == 0)
                 check_status(hearth_cancel(m.sync->buckets[bucket].request), HEARTH_OK);
-            cluster_meet(c);
+            fixture_meet(c);
             if (rank != 0)
                 model_ready(&m, (uint64_t)rank);
             check_status(hearth_sync_wait(m.sync, NULL), rank == 0 ? HEARTH_CANCELLED : HEARTH_ABORTED);
@@ -146,7 +146,7 @@ static void retry(struct cluster *c, int rank, void *arg)
                 bool failed = m.sync->tensors[i].item.bucket == bucket;
                 check(model_holds(&m, i, failed ? m.before : m.wanted), "tensor %d of step %d", i, step);
             }
-            cluster_meet(c);
+            fixture_meet(c);
             model_ready(&m, (uint64_t)rank + 9);
         }
         check_status(hearth_sync_wait(m.sync, NULL), HEARTH_OK);
@@ -158,17 +158,17 @@ static void retry(struct cluster *c, int rank, void *arg)
 static void test_retry(void **state)
 {
     (void)state;
-    struct cluster c;
+    struct fixture c;
     int bad[] = {1, 9}; /* in a bucket with others; alone */
-    cluster_open(&c, 3, NULL);
+    fixture_open(&c, 3, NULL);
     for (int i = 0; i < 2; i++)
-        cluster_run(&c, retry, &bad[i]);
-    cluster_works(&c);
-    cluster_close(&c);
+        fixture_run(&c, retry, &bad[i]);
+    fixture_works(&c);
+    fixture_close(&c);
 }
 
 /* A gradient that is no number spoils its tensor's operation on all members, and nothing else. */
-static void poison(struct cluster *c, int rank, void *arg)
+static void poison(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     enum { BAD = 16 };
@@ -212,15 +212,15 @@ static void poison(struct cluster *c, int rank, void *arg)
 static void test_poison(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 3, NULL);
-    cluster_run(&c, poison, NULL);
-    cluster_works(&c);
-    cluster_close(&c);
+    struct fixture c;
+    fixture_open(&c, 3, NULL);
+    fixture_run(&c, poison, NULL);
+    fixture_works(&c);
+    fixture_close(&c);
 }
 
 /* Nobody comes in time; then all do. In the first step it is the comparison that nobody came to. */
-static void late(struct cluster *c, int rank, void *arg)
+static void late(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     struct model m;
@@ -231,13 +231,13 @@ static void late(struct cluster *c, int rank, void *arg)
     for (int step = 0; step < 3; step++) {
         model_fill(&m, rank, step);
         model_reduce(&m, g, HEARTH_SUM, 1);
-        cluster_meet(c);
+        fixture_meet(c);
         if (rank == 0) {
             model_ready(&m, 1);
             check_status(hearth_sync_wait(m.sync, &opts), HEARTH_TIMEOUT);
             model_check(&m, m.before, "what it held before");
         }
-        cluster_meet(c);
+        fixture_meet(c);
         if (rank != 0 || step > 0)
             model_ready(&m, (uint64_t)rank);
         int status = hearth_sync_wait(m.sync, NULL);
@@ -256,7 +256,7 @@ static void late(struct cluster *c, int rank, void *arg)
 }
 
 /* Rank 0 gives a step up half-way. The others hear of it, wherever they are, and the next step is right. */
-static void drop(struct cluster *c, int rank, void *arg)
+static void drop(struct fixture *c, int rank, void *arg)
 {
     const int *made_ready = arg;
     struct model m;
@@ -265,7 +265,7 @@ static void drop(struct cluster *c, int rank, void *arg)
     for (int step = 0; step < 4; step++) {
         model_fill(&m, rank, step);
         model_reduce(&m, g, HEARTH_SUM, 1);
-        cluster_meet(c);
+        fixture_meet(c);
         bool gives_up = step % 2 == 1;
         if (!gives_up || rank != 0) {
             model_ready(&m, (uint64_t)(step + rank));
@@ -292,18 +292,18 @@ static void drop(struct cluster *c, int rank, void *arg)
 static void test_late_and_drop(void **state)
 {
     (void)state;
-    struct cluster c;
+    struct fixture c;
     int made_ready[] = {1, TENSORS / 2, TENSORS};
-    cluster_open(&c, 3, NULL);
-    cluster_run(&c, late, NULL);
+    fixture_open(&c, 3, NULL);
+    fixture_run(&c, late, NULL);
     for (int i = 0; i < 3; i++)
-        cluster_run(&c, drop, &made_ready[i]);
-    cluster_works(&c);
-    cluster_close(&c);
+        fixture_run(&c, drop, &made_ready[i]);
+    fixture_works(&c);
+    fixture_close(&c);
 }
 
 /* Closed in the middle of a step: nobody hangs, the group stays usable. */
-static void close_in_flight(struct cluster *c, int rank, void *arg)
+static void close_in_flight(struct fixture *c, int rank, void *arg)
 {
     const int *steps = arg;
     struct model m;
@@ -325,16 +325,16 @@ static void test_close_in_flight(void **state)
 {
     (void)state;
     for (int steps = 0; steps < 2; steps++) {
-        struct cluster c;
-        cluster_open(&c, 3, NULL);
-        cluster_run(&c, close_in_flight, &steps);
-        cluster_works(&c);
-        cluster_close(&c);
+        struct fixture c;
+        fixture_open(&c, 3, NULL);
+        fixture_run(&c, close_in_flight, &steps);
+        fixture_works(&c);
+        fixture_close(&c);
     }
 }
 
 /* A node that closes takes its syncs along, in flight or not. */
-static void node_closes(struct cluster *c, int rank, void *arg)
+static void node_closes(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     struct model m;
@@ -363,11 +363,11 @@ static void node_closes(struct cluster *c, int rank, void *arg)
 static void test_node_closes(void **state)
 {
     (void)state;
-    struct cluster c;
-    cluster_open(&c, 3, NULL);
-    cluster_run(&c, node_closes, NULL);
+    struct fixture c;
+    fixture_open(&c, 3, NULL);
+    fixture_run(&c, node_closes, NULL);
     c.nodes[0] = NULL;
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 int main(void)

@@ -38,7 +38,7 @@ static void shape_counts(struct job *job, enum shape shape, size_t unit)
     }
 }
 
-static void run_shapes(struct cluster *c, size_t unit, uint64_t *seed)
+static void run_shapes(struct fixture *c, size_t unit, uint64_t *seed)
 {
     for (int i = 0; i < VECTORS * SHAPES; i++) {
         struct job job;
@@ -62,15 +62,15 @@ static void test_zero_uneven_and_giant_parts(void **state)
     (void)state;
     uint64_t seed = 41;
     for (int size = 1; size <= 8; size++) {
-        struct cluster c;
+        struct fixture c;
         struct hearth_config config;
         config_small(&config);
-        cluster_open(&c, size, NULL);
+        fixture_open(&c, size, NULL);
         run_shapes(&c, 97, &seed);
-        cluster_close(&c);
-        cluster_open(&c, size, &config);
+        fixture_close(&c);
+        fixture_open(&c, size, &config);
         run_shapes(&c, 97, &seed);
-        cluster_close(&c);
+        fixture_close(&c);
     }
 }
 
@@ -78,8 +78,8 @@ static void test_in_place_all_to_allv(void **state)
 {
     (void)state;
     for (int size = 1; size <= 8; size++) {
-        struct cluster c;
-        cluster_open(&c, size, NULL);
+        struct fixture c;
+        fixture_open(&c, size, NULL);
         for (int i = 0; i < 4; i++) {
             struct job job;
             job_init(&job, ALL_TO_ALLV, size, 3000);
@@ -89,7 +89,7 @@ static void test_in_place_all_to_allv(void **state)
             job_draw_counts(&job);
             job_do(&job, &c);
         }
-        cluster_close(&c);
+        fixture_close(&c);
     }
 }
 
@@ -100,10 +100,10 @@ static void test_giant_part_by_every_algorithm(void **state)
     const enum hearth_algo algos[] = {HEARTH_RING, HEARTH_DIRECT};
     const enum kind kinds[] = {REDUCE_SCATTERV, ALL_GATHERV};
     for (int size = 2; size <= 5; size++) {
-        struct cluster c;
+        struct fixture c;
         struct hearth_config config;
         config_small(&config);
-        cluster_open(&c, size, &config);
+        fixture_open(&c, size, &config);
         for (int i = 0; i < 8; i++) {
             struct job job;
             job_init(&job, kinds[i % 2], size, 17);
@@ -112,7 +112,7 @@ static void test_giant_part_by_every_algorithm(void **state)
             job.counts[size - 1] = 50001;
             job_do(&job, &c);
         }
-        cluster_close(&c);
+        fixture_close(&c);
     }
 }
 
@@ -147,7 +147,7 @@ static int defect_call(const struct defect *d, hearth_group *group, int rank, ui
     return hearth_all_to_allv(group, x, to, y, from, HEARTH_U8, &opts);
 }
 
-static void defect_member(struct cluster *c, int rank, void *arg)
+static void defect_member(struct fixture *c, int rank, void *arg)
 {
     struct defect *d = arg;
     size_t len = ((size_t)d->size + 1) * 200000;
@@ -160,11 +160,11 @@ static void defect_member(struct cluster *c, int rank, void *arg)
     free(y);
 }
 
-static void run_defect(struct cluster *c, struct defect *d)
+static void run_defect(struct fixture *c, struct defect *d)
 {
     char pair[TEXT_MAX], receiver[32];
-    cluster_run(c, defect_member, d);
-    cluster_run(c, defect_member, d); /* once more: nothing of the first is left */
+    fixture_run(c, defect_member, d);
+    fixture_run(c, defect_member, d); /* once more: nothing of the first is left */
     snprintf(pair, sizeof pair, "rank %d sends %zu bytes", d->sender, d->sent);
     snprintf(receiver, sizeof receiver, "rank %d, which expects %zu", d->receiver, d->expected);
     for (int r = 0; r < d->size; r++) {
@@ -188,8 +188,8 @@ static void test_lengths_that_do_not_fit(void **state)
                    {3, 0, 0},           {0, 3, 0},      {100, 90000, 1}, {90000, 100, 1},
                    {200000, 199999, 5}, {0, 100000, 0}, {100000, 0, 0},  {65000, 65001, 65000}};
     for (int size = 2; size <= 4; size++) {
-        struct cluster c;
-        cluster_open(&c, size, NULL);
+        struct fixture c;
+        fixture_open(&c, size, NULL);
         for (int i = 0; i < DEFECTS * (int)(sizeof lengths / sizeof *lengths); i++) {
             struct defect d = {.what = i % DEFECTS,
                                .size = size,
@@ -200,7 +200,7 @@ static void test_lengths_that_do_not_fit(void **state)
                                .other = lengths[i / DEFECTS].other};
             run_defect(&c, &d);
         }
-        cluster_close(&c);
+        fixture_close(&c);
     }
 }
 
@@ -213,7 +213,7 @@ struct lists {
     char text[MEMBERS_MAX][TEXT_MAX];
 };
 
-static void lists_member(struct cluster *c, int rank, void *arg)
+static void lists_member(struct fixture *c, int rank, void *arg)
 {
     struct lists *l = arg;
     struct job job;
@@ -232,12 +232,12 @@ static void test_lists_of_counts_that_differ(void **state)
 {
     (void)state;
     const enum kind kinds[] = {REDUCE_SCATTERV, ALL_GATHERV};
-    struct cluster c;
-    cluster_open(&c, 4, NULL);
+    struct fixture c;
+    fixture_open(&c, 4, NULL);
     for (int i = 0; i < 8; i++) {
         struct lists l = {.kind = kinds[i % 2], .odd = i / 2};
         char who[32];
-        cluster_run(&c, lists_member, &l);
+        fixture_run(&c, lists_member, &l);
         snprintf(who, sizeof who, "rank %d", l.odd);
         for (int r = 0; r < 4; r++) {
             check(l.status[r] == HEARTH_MISMATCH, "%s: rank %d: %s", kind_name(l.kind), r,
@@ -248,9 +248,9 @@ static void test_lists_of_counts_that_differ(void **state)
                   l.text[0]);
         }
         checks_end();
-        cluster_works(&c);
+        fixture_works(&c);
     }
-    cluster_close(&c);
+    fixture_close(&c);
 }
 
 int main(void)

@@ -30,7 +30,7 @@ struct leaving {
 
 /* What a member calls again and again. */
 struct caller {
-    struct cluster *c;
+    struct fixture *c;
     const struct leaving *l;
     int rank;
     float *x, *before;
@@ -40,7 +40,7 @@ struct caller {
     atomic_int done_status[FLYING]; /* what callbacks heard */
 };
 
-static void caller_open(struct caller *k, struct cluster *c, const struct leaving *l, int rank)
+static void caller_open(struct caller *k, struct fixture *c, const struct leaving *l, int rank)
 {
     *k = (struct caller){.c = c, .l = l, .rank = rank};
     k->x = must_alloc(FLYING * COUNT * sizeof *k->x);
@@ -192,7 +192,7 @@ static void stay(struct caller *k)
     check_end(k, call(k));
 }
 
-static void member(struct cluster *c, int rank, void *arg)
+static void member(struct fixture *c, int rank, void *arg)
 {
     const struct leaving *l = arg;
     struct caller k;
@@ -200,7 +200,7 @@ static void member(struct cluster *c, int rank, void *arg)
     for (int i = 0; i < l->calls; i++)
         check_status(call(&k), HEARTH_OK);
     if (l->told)
-        cluster_meet(c);
+        fixture_meet(c);
     for (int i = 0; l->told && rank == l->who && i < c->size; i++)
         node_view_changed(c->nodes[i], "another view");
     bool leaves = !l->told && rank == l->who;
@@ -220,7 +220,7 @@ static void member(struct cluster *c, int rank, void *arg)
     caller_close(&k, leaves);
 }
 
-static void changing_open(struct cluster *c, int size, uint64_t seed)
+static void changing_open(struct fixture *c, int size, uint64_t seed)
 {
     struct error error;
     struct hearth_config config;
@@ -231,7 +231,7 @@ static void changing_open(struct cluster *c, int size, uint64_t seed)
                                 .host = seed % 2 ? host : NULL,
                                 .id = 77,
                                 .loss = HEARTH_VIEW_CHANGED};
-    cluster_open(c, size, NULL); /* for its meeting place and guard */
+    fixture_open(c, size, NULL); /* for its meeting place and guard */
     for (int i = 0; i < size; i++)
         hearth_close(c->nodes[i]);
     assert_int_equal(local_open(&setup, c->nodes, &error), HEARTH_OK);
@@ -241,7 +241,7 @@ static void changing_open(struct cluster *c, int size, uint64_t seed)
 
 static void run(enum call_kind kind, bool told, uint64_t seed)
 {
-    struct cluster c;
+    struct fixture c;
     int size = 2 + (int)draw_below(&seed, SIZE_MAX_HERE - 1);
     struct leaving l = {.kind = kind,
                         .codec = codecs[draw_below(&seed, sizeof codecs / sizeof *codecs)],
@@ -252,8 +252,8 @@ static void run(enum call_kind kind, bool told, uint64_t seed)
     changing_open(&c, size, seed);
     if (strncmp(l.codec, "powersgd", 8) == 0 && kind != COMPRESSOR && kind != SYNC)
         l.codec = "powersgd:2,rows=100";
-    cluster_run(&c, member, &l);
-    cluster_close(&c);
+    fixture_run(&c, member, &l);
+    fixture_close(&c);
 }
 
 static void test_one_leaves(void **state)

@@ -47,18 +47,18 @@ static void residuals_free(struct residuals *r)
         free(r->of[i]);
 }
 
-void training_open(struct training *t, struct formed *f, const char *codec, uint64_t seed)
+void training_open(struct training *t, struct cluster_group *f, const char *codec, uint64_t seed)
 {
     *t = (struct training){.codec = codec, .seed = seed, .leaver = -1};
     for (int i = 0; i < f->size; i++)
-        model_open(&t->model[f->member[i]], formed_world(f, f->member[i]), codec, HEARTH_SUM);
-    for (int i = 0; i < FORMED_MAX; i++)
+        model_open(&t->model[f->member[i]], cluster_group_world(f, f->member[i]), codec, HEARTH_SUM);
+    for (int i = 0; i < CLUSTER_GROUP_MAX; i++)
         residuals_open(&t->before[i]);
 }
 
 void training_close(struct training *t)
 {
-    for (int i = 0; i < FORMED_MAX; i++) {
+    for (int i = 0; i < CLUSTER_GROUP_MAX; i++) {
         if (t->model[i].data[0] != NULL)
             model_close(&t->model[i]);
         residuals_free(&t->before[i]);
@@ -79,7 +79,7 @@ void contributors(struct training *t, const int *members, int count)
     memcpy(t->member, members, (size_t)count * sizeof *members);
 }
 
-void whole_step(struct formed *f, int member, void *arg)
+void whole_step(struct cluster_group *f, int member, void *arg)
 {
     struct training *t = arg;
     (void)f;
@@ -88,18 +88,18 @@ void whole_step(struct formed *f, int member, void *arg)
     check_status(hearth_sync_wait(t->model[member].sync, NULL), HEARTH_OK);
 }
 
-void complete(struct formed *f, int member, void *arg)
+void complete(struct cluster_group *f, int member, void *arg)
 {
     struct training *t = arg;
     (void)f;
     check_status(hearth_sync_wait(t->model[member].sync, NULL), HEARTH_OK);
 }
 
-void run_step(struct formed *f, struct training *t, formed_fn *fn)
+void run_step(struct cluster_group *f, struct training *t, cluster_group_fn *fn)
 {
     t->step++;
     contributors(t, f->member, f->size);
-    formed_run(f, fn, t);
+    cluster_group_run(f, fn, t);
 }
 
 /* ---- checks ---- */
@@ -112,7 +112,7 @@ static double get(int index, const void *data, size_t k)
 /* What went in is what came out and what is left behind, with those that took part. */
 static void mass_holds(const struct training *t, int index)
 {
-    const struct tensor *tensors[FORMED_MAX];
+    const struct tensor *tensors[CLUSTER_GROUP_MAX];
     for (int i = 0; i < t->count; i++)
         tensors[i] = tensor_at(&t->model[t->member[i]], index);
     bool good = true;
@@ -145,7 +145,7 @@ static void sum_holds(const struct training *t, int index)
     }
 }
 
-static void all_alike(const struct formed *f, const struct training *t)
+static void all_alike(const struct cluster_group *f, const struct training *t)
 {
     for (int i = 0; i < TENSORS; i++)
         for (int k = 1; k < f->size; k++)
@@ -153,7 +153,7 @@ static void all_alike(const struct formed *f, const struct training *t)
                   "%s: tensor %d differs between member %d and %d", t->codec, i, f->member[0], f->member[k]);
 }
 
-void check_step(const struct formed *f, const struct training *t)
+void check_step(const struct cluster_group *f, const struct training *t)
 {
     bool all_there = true;
     const hearth_sync *sync = t->model[f->member[0]].sync;
@@ -168,7 +168,7 @@ void check_step(const struct formed *f, const struct training *t)
     checks_end();
 }
 
-void train_on(struct formed *f, struct training *t)
+void train_on(struct cluster_group *f, struct training *t)
 {
     for (int i = 0; i < 2; i++) {
         run_step(f, t, whole_step);

@@ -122,11 +122,11 @@ static void line_put(struct fabric *f, const struct frame *like, const struct se
         f->pool_drops++;
         return;
     }
-    frame->passage = like->passage;
+    frame->group_move = like->group_move;
     frame->source = like->source;
     frame->target = like->target;
     frame->len = (uint32_t)segments_cut(s, first, count, frame->data);
-    heap_push(&f->heap, frame->passage.first_ns, frame);
+    heap_push(&f->heap, frame->group_move.first_ns, frame);
 }
 
 /* Segments that are through the uplink of a go onto the line to b. */
@@ -145,13 +145,13 @@ static void line_enter(struct fabric *f, struct frame like, const struct segment
         line->lost++;
         return;
     }
-    if (!stage_pass(&line->stage, &like.passage))
+    if (!stage_pass(&line->stage, &like.group_move))
         return;
-    uint64_t delay = chance_delay(&line->chance, &line->effects, like.passage.first_ns - f->start_ns);
+    uint64_t delay = chance_delay(&line->chance, &line->effects, like.group_move.first_ns - f->start_ns);
     if (fate.held)
         delay += line->effects.reorder_ns;
-    like.passage.first_ns += delay;
-    like.passage.last_ns += delay;
+    like.group_move.first_ns += delay;
+    like.group_move.last_ns += delay;
     line->held += fate.held;
     line->doubled += fate.doubled;
     line_put(f, &like, s, first, count);
@@ -180,8 +180,8 @@ void fabric_accept(struct fabric *f, int port, const uint8_t *data, size_t len, 
         uint32_t count = step < s.count - first ? step : s.count - first;
         struct frame like = {
             .source = (uint16_t)port,
-            .passage = {now, now, segments_wire(&s, first, count), segments_wire(&s, first, 1)}};
-        if (!stage_pass(&p->up, &like.passage))
+            .group_move = {now, now, segments_wire(&s, first, count), segments_wire(&s, first, 1)}};
+        if (!stage_pass(&p->up, &like.group_move))
             return;
         for (int b = target < 0 ? 0 : target; b < (target < 0 ? f->count : target + 1); b++) {
             like.target = (uint16_t)b;
@@ -196,7 +196,7 @@ void fabric_accept(struct fabric *f, int port, const uint8_t *data, size_t len, 
 static void down_enter(struct fabric *f, struct frame *frame)
 {
     struct port *port = &f->ports[frame->target];
-    if (!stage_pass(&port->down, &frame->passage)) {
+    if (!stage_pass(&port->down, &frame->group_move)) {
         pool_put(&f->pool, frame);
         return;
     }
@@ -210,7 +210,7 @@ static void down_enter(struct fabric *f, struct frame *frame)
 
 static void port_deliver(struct fabric *f, struct port *port, uint64_t now)
 {
-    while (port->head && port->head->passage.last_ns <= now) {
+    while (port->head && port->head->group_move.last_ns <= now) {
         struct frame *frame = port->head;
         port->head = frame->next;
         if (port->frozen)
@@ -234,8 +234,8 @@ uint64_t fabric_next(const struct fabric *f)
     uint64_t next = f->heap.count ? f->heap.items[0].at_ns : UINT64_MAX;
     for (int p = 0; p < f->count; p++) {
         const struct frame *head = f->ports[p].head;
-        if (head && head->passage.last_ns < next)
-            next = head->passage.last_ns;
+        if (head && head->group_move.last_ns < next)
+            next = head->group_move.last_ns;
     }
     return next;
 }

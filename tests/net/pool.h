@@ -15,7 +15,7 @@
 #define FRAMES_MAX (SMALL_MAX + LARGE_MAX)
 
 struct frame {
-    struct passage passage;
+    struct group_move group_move;
     struct frame *next;
     uint32_t len;
     uint16_t source, target; /* ports */

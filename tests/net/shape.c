@@ -14,7 +14,7 @@ uint64_t stage_time(const struct stage *stage, uint64_t wire)
 
 /* Segments that travel as one are a pipeline: the first leaves while the others still come in. All of them
    are through when the stage has sent them all, and not before the last one, once it is in, is sent. */
-bool stage_pass(struct stage *stage, struct passage *p)
+bool stage_pass(struct stage *stage, struct group_move *p)
 {
     uint64_t whole = stage_time(stage, p->wire), one = stage_time(stage, p->segment);
     uint64_t begin = stage->free_ns > p->first_ns ? stage->free_ns : p->first_ns;

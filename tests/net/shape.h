@@ -14,7 +14,7 @@
 #define WIRE_MIN      84 /* a frame is padded to 60 bytes */
 
 /* A frame, or several segments of one flow that travel as one, on its way. Times are CLOCK_MONOTONIC. */
-struct passage {
+struct group_move {
     uint64_t first_ns; /* the first segment is here */
     uint64_t last_ns;  /* all segments are here */
     uint32_t wire;     /* bytes on the wire, all segments together */
@@ -33,8 +33,8 @@ struct stage {
 /* Time of `wire` bytes at a rate. */
 uint64_t stage_time(const struct stage *stage, uint64_t wire);
 
-/* Sends a passage through. False, and counted: the queue is full. */
-bool stage_pass(struct stage *stage, struct passage *passage);
+/* Sends a move through. False, and counted: the queue is full. */
+bool stage_pass(struct stage *stage, struct group_move *group_move);
 
 /* What happens to frames of one directed pair of ports, apart from rates. Shares are 0..1. */
 struct effects {

@@ -331,9 +331,9 @@ __attribute__((format(printf, 1, 0))) static bool refuse(const char *format, con
 }
 
 /* One option; false: it is not right, and that was said. */
-static bool option(struct program *p, int letter, uint64_t *seed, const char **device)
+static bool option(struct program *p, int message, uint64_t *seed, const char **device)
 {
-    switch (letter) {
+    switch (message) {
     case 's':
         if (strlen(optarg) >= sizeof p->path)
             return refuse("%s: too long for a socket", optarg);
@@ -376,12 +376,12 @@ int main(int argc, char **argv)
     p->offload = p->realtime = true;
     for (int i = 0; i < CLIENTS_MAX; i++)
         p->clients[i].fd = -1;
-    for (int letter; (letter = getopt_long(argc, argv, "s:c:S:d:h", OPTIONS, NULL)) != -1;) {
-        if (letter == 'h') {
+    for (int message; (message = getopt_long(argc, argv, "s:c:S:d:h", OPTIONS, NULL)) != -1;) {
+        if (message == 'h') {
             usage(stdout);
             return 0;
         }
-        if (!option(p, letter, &seed, &device))
+        if (!option(p, message, &seed, &device))
             return EXIT_USAGE;
     }
     int count = argc - optind;

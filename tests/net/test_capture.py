@@ -13,7 +13,7 @@ import time
 import unittest
 from pathlib import Path
 
-from garrison import Garrison, Secret, all_well, key_seed, missing
+from fixture import Fixture, Secret, all_well, key_seed, missing
 from lab import DEVICE, Lab, unavailable
 
 MEETING = 5555
@@ -49,21 +49,21 @@ class Capture(unittest.TestCase):
     def setUp(self):
         self.lab = Lab(2, rate="100m", mode="veth")
         self.addCleanup(self.lab.close)
-        self.garrison = Garrison(self.lab)
-        self.addCleanup(self.garrison.close)
+        self.fixture = Fixture(self.lab)
+        self.addCleanup(self.fixture.close)
         self.secret = Secret("capture")
-        self.secret.store(self.garrison.file("secret"))
+        self.secret.store(self.fixture.file("secret"))
         self.marker = make_marker()
-        Path(self.garrison.file("marker")).write_bytes(self.marker)
+        Path(self.fixture.file("marker")).write_bytes(self.marker)
 
     def run_captured(self, **settings):
         """The bytes that went through the first host's device, while members opened, added and closed."""
-        path = self.garrison.file("capture")
+        path = self.fixture.file("capture")
         ear = self.lab.popen(0, ["tcpdump", "-i", DEVICE, "-s", 0, "-B", 32768, "-U", "-Z", "root", "-w", path],
                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.assertTrue(any("listening on" in line for line in ear.stderr), "tcpdump does not listen")
-        members = [self.garrison.member(rank, f"{Lab.address(0)}:{MEETING}", host=rank, count=COUNT,
-                                        marker=self.garrison.file("marker"), **settings) for rank in range(2)]
+        members = [self.fixture.member(rank, f"{Lab.address(0)}:{MEETING}", host=rank, count=COUNT,
+                                        marker=self.fixture.file("marker"), **settings) for rank in range(2)]
         all_well(self, members)
         time.sleep(0.3)  # what is under way
         ear.send_signal(signal.SIGINT)
@@ -92,8 +92,8 @@ class Capture(unittest.TestCase):
         return {name: pieces(text) for name, text in texts.items()}
 
     def nothing_is_seen(self, link, **settings):
-        keys = [self.garrison.file(f"key-{rank}") for rank in range(2)]
-        members, capture = self.run_captured(HEARTH_SECRET_FILE=self.garrison.file("secret"), **settings)
+        keys = [self.fixture.file(f"key-{rank}") for rank in range(2)]
+        members, capture = self.run_captured(HEARTH_SECRET_FILE=self.fixture.file("secret"), **settings)
         for member in members:
             self.assertIn(f"  {link}  ", member.heard("open")["links"])
         self.assertEqual(self.found(capture, self.gradient()), [])
@@ -115,7 +115,7 @@ class Capture(unittest.TestCase):
         self.assertEqual(self.found(capture, {**self.gradient(), **self.secrets([])}), [])
 
     def test_quic(self):
-        reason = self.garrison.without("quic")
+        reason = self.fixture.without("quic")
         if reason:
             self.skipTest(reason)
         self.nothing_is_seen("quic", HEARTH_TRANSPORT="quic")

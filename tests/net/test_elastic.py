@@ -18,7 +18,7 @@ import sys
 import time
 import unittest
 
-from household import Household, missing, repeat_count
+from hosts import Hosts, missing, repeat_count
 from lab import BINARY, Lab, unavailable
 
 TRAINER = BINARY / "hearth-trainer"
@@ -51,7 +51,7 @@ class Cluster:
         self.lab, self.seed, self.chance = lab, seed, random.Random(f"elastic {seed}")
         self.redo = seed % 4 == 0
         self.hosts = hosts
-        self.home = Household(lab, self.hosts, f"c{seed}n")
+        self.home = Hosts(lab, self.hosts, f"c{seed}n")
         self.stop = os.path.join(lab.directory, f"stop{seed}")
         self.files, self.running, self.said = [], {}, []
         for host in self.hosts:

@@ -17,7 +17,7 @@ PORT = 5000
 PROBES = 5
 ATTEMPTS = 3  # all hosts share this machine: when it is busy a line looks slow, but not again and again
 WITHIN = 0.15
-BURST_MS, BURST_TRIPS = 200, 12  # as src/home/probes.c
+BURST_MS, BURST_TRIPS = 200, 12  # as src/cluster/probes.c
 
 REASON = unavailable("switch") or unavailable("veth") or next(
     (f"{p} is not built" for p in (PROBER, SURVEY) if not p.exists()), None)

@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-#include "conform/cluster.h"
+#include "conform/fixture.h"
 
 #define TEAM_MAX 64
 #define TEAM_SECRET                                                                                          \

@@ -71,7 +71,7 @@ static void gather(hearth_group *world, void *arrays[], size_t len)
 static void mass_run(hearth_group *world, struct mass *m)
 {
     int rank = hearth_rank(world), size = hearth_size(world);
-    struct cluster c = {.size = size};
+    struct fixture c = {.size = size};
     size_t len = m->count * hearth_dtype_size(m->dtype);
     c.world[rank] = world;
     mass_open(m, size);

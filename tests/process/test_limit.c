@@ -32,7 +32,7 @@ static void call(hearth_node *node, float *buffer, bool blocking)
         check_status(hearth_all_reduce(world, buffer, buffer, COUNT, HEARTH_F32, HEARTH_SUM, NULL),
                      HEARTH_OK);
     } else {
-        /* Nobody waits: the keeper lets it out. The barrier is done before it. */
+        /* Nobody waits: the progress thread lets it out. The barrier is done before it. */
         struct hearth_opts opts = opts_default();
         check_status(
             hearth_all_reduce_nb(world, buffer, buffer, COUNT, HEARTH_F32, HEARTH_SUM, NULL, &request),

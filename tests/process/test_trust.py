@@ -13,7 +13,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(SOURCE / "tests/net"), str(SOURCE / "tests/support")]
-from garrison import SECONDS, Garrison, Secret, all_well, key_seed, missing  # noqa: E402
+from fixture import SECONDS, Fixture, Secret, all_well, key_seed, missing  # noqa: E402
 from ports import free_port  # noqa: E402
 
 SHORT = 1500  # ms to open, for those who cannot
@@ -30,23 +30,23 @@ class Place(unittest.TestCase):
     """A rendezvous on this machine, a secret, and who comes."""
 
     def setUp(self):
-        self.garrison = Garrison()
-        self.addCleanup(self.garrison.close)
+        self.fixture = Fixture()
+        self.addCleanup(self.fixture.close)
         self.port = free_port()
         self.secret = Secret()
-        self.secret_file = self.secret.store(self.garrison.file("secret"))
-        self.other_file = Secret("other").store(self.garrison.file("other"))
+        self.secret_file = self.secret.store(self.fixture.file("secret"))
+        self.other_file = Secret("other").store(self.fixture.file("other"))
 
     def member(self, rank, port=None, secret_file=None, **settings):
         if not {"HEARTH_SECRET", "HEARTH_SECRET_FD", "HEARTH_PLAIN"} & set(settings):
             settings["HEARTH_SECRET_FILE"] = secret_file or self.secret_file
-        return self.garrison.member(rank, f"127.0.0.1:{port or self.port}", **settings)
+        return self.fixture.member(rank, f"127.0.0.1:{port or self.port}", **settings)
 
     def waiting(self, rank=0, **settings):
         """A member that serves the rendezvous and listens by now."""
         member = self.member(rank, **settings)
         deadline = time.monotonic() + SECONDS
-        while self.garrison.attack("flood", "127.0.0.1", self.port, 1, "close")[0]["connected"] == 0:
+        while self.fixture.attack("flood", "127.0.0.1", self.port, 1, "close")[0]["connected"] == 0:
             self.assertLess(time.monotonic(), deadline, member.told())
             self.assertIsNone(member.child.poll(), member.told())
         return member
@@ -84,7 +84,7 @@ class Secrets(Place):
         all_well(self, [first, self.member(1)])
 
     def test_none(self):
-        member = self.garrison.member(0, f"127.0.0.1:{self.port}")
+        member = self.fixture.member(0, f"127.0.0.1:{self.port}")
         text = self.not_open(member, "hearth init", "hearth join TOKEN")
         self.assertRegex(text, "HEARTH_PLAIN")
 
@@ -98,14 +98,14 @@ class Secrets(Place):
 
     def test_stored_by_the_command(self):
         """init on one machine, join on the other: two homes."""
-        homes = [self.garrison.folder / name for name in ("desk", "laptop")]
+        homes = [self.fixture.folder / name for name in ("desk", "laptop")]
         for home in homes:
             home.mkdir()
-        token = re.search(r"hearth1-\S+", self.garrison.hearth("init", "den", HOME=homes[0]))[0]
-        self.garrison.hearth("join", token, HOME=homes[1])
+        token = re.search(r"hearth1-\S+", self.fixture.hearth("init", "den", HOME=homes[0]))[0]
+        self.fixture.hearth("join", token, HOME=homes[1])
         for home in homes:
             self.assertEqual(stat.S_IMODE((home / ".config/hearth/cluster").stat().st_mode), 0o600)
-        members = [self.garrison.member(rank, f"127.0.0.1:{self.port}", HOME=homes[rank], HEARTH_KEY_FILE=None)
+        members = [self.fixture.member(rank, f"127.0.0.1:{self.port}", HOME=homes[rank], HEARTH_KEY_FILE=None)
                    for rank in range(2)]
         all_well(self, members)
         for home in homes:
@@ -115,7 +115,7 @@ class Secrets(Place):
         """On neighbouring ports, at the same time, with a member of each that went to the wrong address."""
         ports = [self.port, free_port()]
         files = [self.secret_file, self.other_file]
-        firsts = [self.waiting(), self.member(0, ports[1], files[1], HEARTH_KEY_FILE=self.garrison.file("key-b0"))]
+        firsts = [self.waiting(), self.member(0, ports[1], files[1], HEARTH_KEY_FILE=self.fixture.file("key-b0"))]
         lost = [self.member(1, ports[1 - i], files[i], HEARTH_KEY_FILE="fresh", HEARTH_OPEN_TIMEOUT_MS=SHORT)
                 for i in range(2)]
         for member in lost:
@@ -127,31 +127,31 @@ class Secrets(Place):
 @unittest.skipIf(REASON, REASON)
 class Keys(Place):
     def test_one_key_for_all(self):
-        key = self.garrison.file("shared")
+        key = self.fixture.file("shared")
         members = [self.member(rank, size=3, HEARTH_KEY_FILE=key) for rank in range(3)]  # all make it at once
         all_well(self, members)
         self.assertEqual(len(key_seed(key)), 32)
         self.assertEqual(stat.S_IMODE(os.stat(key).st_mode), 0o600)
-        self.assertEqual([name for name in os.listdir(self.garrison.folder) if name.startswith("shared")], ["shared"])
+        self.assertEqual([name for name in os.listdir(self.fixture.folder) if name.startswith("shared")], ["shared"])
 
     def test_fresh(self):
-        before = set(os.listdir(self.garrison.folder))
+        before = set(os.listdir(self.fixture.folder))
         all_well(self, [self.member(rank, HEARTH_KEY_FILE="fresh") for rank in range(2)])
-        self.assertEqual(set(os.listdir(self.garrison.folder)), before)
-        self.assertFalse((self.garrison.folder / "home/.config").exists())
+        self.assertEqual(set(os.listdir(self.fixture.folder)), before)
+        self.assertFalse((self.fixture.folder / "home/.config").exists())
 
     def test_readable_by_others(self):
-        key = self.garrison.file("open-key")
-        self.garrison.node_id(key)
+        key = self.fixture.file("open-key")
+        self.fixture.node_id(key)
         os.chmod(key, 0o644)
         self.not_open(self.member(0, HEARTH_KEY_FILE=key), "chmod", re.escape(key))
 
     def test_revoked_before(self):
-        key = self.garrison.file("key-1")
-        node = self.garrison.node_id(key)
-        self.garrison.hearth("trust", "remove", node, "--secret-file", self.secret_file)
+        key = self.fixture.file("key-1")
+        node = self.fixture.node_id(key)
+        self.fixture.hearth("trust", "remove", node, "--secret-file", self.secret_file)
         # The list is the machine's: the revoked one has another, or it would not trust itself.
-        secret = self.secret.store(self.garrison.file("secret-1"))
+        secret = self.secret.store(self.fixture.file("secret-1"))
         first = self.waiting()
         self.not_open(self.member(1, secret_file=secret, HEARTH_OPEN_TIMEOUT_MS=SHORT), "revoked")
         self.sent_away(first, "revoked")
@@ -159,10 +159,10 @@ class Keys(Place):
 
     def test_revoked_whatever_the_secret_came_from(self):
         """HEARTH_SECRET and HEARTH_SECRET_FD are bound by the list in the config folder too."""
-        home = self.garrison.folder / "listed"
+        home = self.fixture.folder / "listed"
         (home / ".config/hearth").mkdir(parents=True)
         trust = home / ".config/hearth/cluster.trust"
-        trust.write_text(f"revoke {self.garrison.node_id(self.garrison.file('key-1'))}\n")
+        trust.write_text(f"revoke {self.cluster.node_id(self.cluster.file('key-1'))}\n")
         trust.chmod(0o600)
         with open(self.secret_file, "rb") as file:
             for way in (dict(HEARTH_SECRET=self.secret.token),
@@ -177,23 +177,23 @@ class Keys(Place):
             all_well(self, [self.member(0, HOME=home, HEARTH_SECRET=self.secret.token), self.member(1)])
 
     def test_list_of_who_may_come(self):
-        keys = [self.garrison.file(f"key-{rank}") for rank in range(2)]
+        keys = [self.fixture.file(f"key-{rank}") for rank in range(2)]
         for key in keys:
-            self.garrison.hearth("trust", "add", self.garrison.node_id(key), "--secret-file", self.secret_file)
-        secret = self.secret.store(self.garrison.file("secret-1"))
+            self.fixture.hearth("trust", "add", self.fixture.node_id(key), "--secret-file", self.secret_file)
+        secret = self.secret.store(self.fixture.file("secret-1"))
         first = self.waiting()
         self.not_open(self.member(1, secret_file=secret, HEARTH_KEY_FILE="fresh", HEARTH_OPEN_TIMEOUT_MS=SHORT), "list")
         self.sent_away(first, "list")
         all_well(self, [first, self.member(1, secret_file=secret)])
 
     def test_revoked_while_it_runs(self):
-        secret = self.secret.store(self.garrison.file("secret-2"))
+        secret = self.secret.store(self.fixture.file("secret-2"))
         members = [self.member(rank, size=3) for rank in range(2)] + [self.member(2, size=3, secret_file=secret)]
         for member in members:
             member.hear("sums")
-        node = self.garrison.node_id(self.garrison.file("key-2"))
+        node = self.fixture.node_id(self.fixture.file("key-2"))
         begin = time.monotonic()
-        self.garrison.hearth("trust", "remove", node, "--secret-file", self.secret_file)
+        self.fixture.hearth("trust", "remove", node, "--secret-file", self.secret_file)
         for member in members[:2]:
             failed = member.hear("failed", seconds=REVOKED_S)
             self.assertIn(failed["status"], LOST, failed)
@@ -233,7 +233,7 @@ class Attacks(Place):
     def test_man_in_the_middle(self):
         first = self.waiting()
         port = free_port()
-        middle = self.garrison.stranger("mitm", port, "127.0.0.1", self.port)
+        middle = self.fixture.stranger("mitm", port, "127.0.0.1", self.port)
         self.not_open(self.member(1, port, HEARTH_OPEN_TIMEOUT_MS=LONGER))
         saw = middle.hear("mitm")
         print(f"  {saw}", flush=True)
@@ -253,7 +253,7 @@ class Attacks(Place):
 
     def test_man_in_the_middle_at_the_door(self):
         closed, middle, *doors = range(free_port(4), 65536)[:4]
-        man = self.garrison.stranger("mitm", middle, "127.0.0.1", doors[1])
+        man = self.fixture.stranger("mitm", middle, "127.0.0.1", doors[1])
         members, _ = self.redirected(doors, [closed, middle])
         saw = man.hear("mitm")
         print(f"  {saw}", flush=True)
@@ -264,19 +264,19 @@ class Attacks(Place):
     def test_led_to_oneself(self):
         """Rank 0 finds its own door where rank 1 should be: it has the secret, and is the wrong one."""
         closed, middle, *doors = range(free_port(4), 65536)[:4]
-        self.garrison.stranger("record", middle, "127.0.0.1", doors[0], self.garrison.file("recorded")).hear("record")
+        self.fixture.stranger("record", middle, "127.0.0.1", doors[0], self.fixture.file("recorded")).hear("record")
         _, texts = self.redirected(doors, [closed, middle])
         self.assertRegex(texts[0], "another node listens there")
 
     def test_replayed(self):
-        recorded = self.garrison.file("recorded")
+        recorded = self.fixture.file("recorded")
         wire_port = free_port()
-        wire = self.garrison.stranger("record", wire_port, "127.0.0.1", self.port, recorded)
+        wire = self.fixture.stranger("record", wire_port, "127.0.0.1", self.port, recorded)
         wire.hear("record")
         all_well(self, [self.waiting(), self.member(1, wire_port)])  # a wire that only listens disturbs nobody
         self.assertGreater(os.path.getsize(recorded), 500)
         first = self.waiting()
-        (saw,) = self.garrison.attack("replay", "127.0.0.1", self.port, recorded)
+        (saw,) = self.fixture.attack("replay", "127.0.0.1", self.port, recorded)
         print(f"  {saw}", flush=True)
         self.assertTrue(saw["closed"] or saw["reset"], saw)
         self.assertLess(saw["bytes"], 4096)
@@ -285,22 +285,22 @@ class Attacks(Place):
 
     def test_others_at_the_rendezvous(self):
         """An old version of TLS, no TLS at all, a heard knock with a guessed proof, one who says to be another."""
-        heard = [self.garrison.file(name) for name in ("heard", "heard too")]
+        heard = [self.fixture.file(name) for name in ("heard", "heard too")]
         for knock in heard:
-            self.garrison.attack("knock", self.secret_file, knock)
+            self.fixture.attack("knock", self.secret_file, knock)
         first = self.waiting()
         for knock in ([], heard[:1]):
-            (saw,) = self.garrison.attack("tls12", "127.0.0.1", self.port, *knock)
+            (saw,) = self.fixture.attack("tls12", "127.0.0.1", self.port, *knock)
             self.assertFalse(saw["handshake"], saw)
-        for saw in self.garrison.attack("plain", "127.0.0.1", self.port):
+        for saw in self.fixture.attack("plain", "127.0.0.1", self.port):
             self.assertTrue(saw["closed"] or saw["reset"], saw)
             self.assertTrue(saw["bytes"] == 0 or saw["head"].startswith(REFUSE), saw)
-        (saw,) = self.garrison.attack("guess", "127.0.0.1", self.port, heard[1])
+        (saw,) = self.fixture.attack("guess", "127.0.0.1", self.port, heard[1])
         self.assertTrue(saw["handshake"], saw)
         self.refused_politely(saw)
-        (saw,) = self.garrison.attack("guess", "127.0.0.1", self.port, heard[1])  # and that was that
+        (saw,) = self.fixture.attack("guess", "127.0.0.1", self.port, heard[1])  # and that was that
         self.assertFalse(saw["handshake"], saw)
-        (saw,) = self.garrison.attack("claim", self.secret_file, "127.0.0.1", self.port)
+        (saw,) = self.fixture.attack("claim", self.secret_file, "127.0.0.1", self.port)
         self.assertTrue(saw["proven"], saw)
         self.assertIn(saw["answer_kind"], (6, -1), f"it was welcome: {saw}")
         for reason in ("TLS", "proof", "handshake has proven", "repeats a knock"):
@@ -335,7 +335,7 @@ class Memory(Place):
                  "token": self.secret.code.encode()}
         texts.update({f"derived key {i}": key for i, key in enumerate(self.secret.keys())})
         for rank, member in enumerate(members):
-            seed = key_seed(self.garrison.file(f"key-{rank}"))
+            seed = key_seed(self.fixture.file(f"key-{rank}"))
             taken, left = dumped(member.heard("open")["pid"])
             for what, text in {**texts, "key": seed, "key, hexadecimal": seed.hex().encode()}.items():
                 for piece in (text[:16], text[-16:]):

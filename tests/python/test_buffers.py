@@ -33,9 +33,9 @@ class OnlyInterface:
 
 class Standard(Watched):
     def test_types_of_array(self):
-        for letter, name in {"f": "f32", "d": "f64", "b": "i8", "i": "i32", "q": "i64", "l": "i64", "B": "u8",
+        for message, name in {"f": "f32", "d": "f64", "b": "i8", "i": "i32", "q": "i64", "l": "i64", "B": "u8",
                              "I": "u32", "Q": "u64", "L": "u64"}.items():
-            values = array(letter, [1, 2, 3])
+            values = array(message, [1, 2, 3])
             found = view(values)
             self.assertEqual((found.address, found.count), values.buffer_info())
             self.assertEqual(NAMES[found.dtype], name)

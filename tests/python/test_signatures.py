@@ -18,7 +18,7 @@ from hearth import _buffers, _calls, _errors, _home, _library, _nodes
 HEADER = (ROOT / "include/hearth.h").read_text()
 CODE = re.sub(r"/\*.*?\*/", " ", HEADER, flags=re.S)
 
-LETTERS = {
+MESSAGES = {
     "void": "-", "int": "i", "uint32_t": "u", "uint64_t": "U", "int64_t": "l", "size_t": "n", "double": "f",
     "const char *": "s", "char *": "p", "void *": "p", "const void *": "p", "int *": "I", "size_t *": "N",
     "uint64_t *": "V", "const size_t *": "N", "struct hearth_config *": "C", "struct hearth_opts *": "O",
@@ -27,8 +27,8 @@ LETTERS = {
 }
 
 
-def letter(kind):
-    """The letter of _library.TYPES for a type of the header."""
+def message(kind):
+    """The message of _library.TYPES for a type of the header."""
     kind = " ".join(kind.replace("*", " * ").split()).replace("* *", "**")
     if re.fullmatch(r"(const )?hearth_\w+ \*", kind):
         return "p"  # a handle
@@ -36,7 +36,7 @@ def letter(kind):
         return "P"  # a handle to be filled in, or many of them
     kind = re.sub(r"\benum \w+", "int", kind)
     bare = kind.replace("const struct", "struct")
-    return LETTERS.get(kind) or LETTERS[bare]
+    return MESSAGES.get(kind) or MESSAGES[bare]
 
 
 def parameter(text):
@@ -49,7 +49,7 @@ def functions():
     found = {}
     for kind, name, parameters in re.findall(r"HEARTH_API ([\w\s*]+?)\bhearth_(\w+)\(([^)]*)\);", CODE):
         given = [parameter(each) for each in parameters.split(",")]
-        found[name] = " ".join([letter(kind)] + [letter(each) for each in given if each])
+        found[name] = " ".join([message(kind)] + [message(each) for each in given if each])
     return found
 
 

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Letters of a member that lies. */
+/* Messages of a member that lies. */
 #include "hostile.h"
 
 #include <string.h>
 
-#include "membership/assembly_state.h"
+#include "membership/consensus_state.h"
 
-static uint64_t below(struct town *t, uint64_t limit)
+static uint64_t below(struct sim_cluster *t, uint64_t limit)
 {
     return prng_below(&t->prng, limit);
 }
 
-static const struct census *view_of(const struct town *t, int house)
+static const struct view *view_of(const struct sim_cluster *t, int house)
 {
-    return assembly_census(t->houses[house].assembly);
+    return consensus_view(t->houses[house].consensus);
 }
 
 /* A house that is joined to the hostile one, or -1. */
-static int draw_victim(struct town *t)
+static int draw_victim(struct sim_cluster *t)
 {
-    int found[TOWN_MAX], count = 0;
+    int found[SIM_CLUSTER_MAX], count = 0;
     for (int i = 0; i < t->size; i++)
         if (i != t->hostile && t->houses[i].state == HOUSE_LIVES && t->roads[i][t->hostile].linked &&
             t->roads[t->hostile][i].linked)
@@ -27,9 +27,9 @@ static int draw_victim(struct town *t)
     return count > 0 ? found[below(t, (uint64_t)count)] : -1;
 }
 
-static int draw_living(struct town *t)
+static int draw_living(struct sim_cluster *t)
 {
-    int found[TOWN_MAX], count = 0;
+    int found[SIM_CLUSTER_MAX], count = 0;
     for (int i = 0; i < t->size; i++)
         if (t->houses[i].state != HOUSE_EMPTY)
             found[count++] = i;
@@ -37,7 +37,7 @@ static int draw_living(struct town *t)
 }
 
 /* A number near to this one, or far from it. */
-static uint64_t near(struct town *t, uint64_t number)
+static uint64_t near(struct sim_cluster *t, uint64_t number)
 {
     static const uint64_t extremes[] = {
         1, TERM_STEP, UINT64_C(1) << 32, UINT64_C(1) << 62, TERM_MAX - 1, TERM_MAX};
@@ -57,7 +57,7 @@ static uint64_t near(struct town *t, uint64_t number)
     }
 }
 
-static uint64_t draw_instance(struct town *t, int to)
+static uint64_t draw_instance(struct sim_cluster *t, int to)
 {
     switch (below(t, 8)) {
     case 0:
@@ -71,19 +71,19 @@ static uint64_t draw_instance(struct town *t, int to)
     }
 }
 
-static struct fellow invented(struct town *t)
+static struct peer_info invented(struct sim_cluster *t)
 {
-    struct fellow f = t->houses[t->hostile].fellow;
+    struct peer_info f = t->houses[t->hostile].info;
     f.id.instance = prng_u64(&t->prng) | 1;
     f.id.node.bytes[2] = (uint8_t)below(t, 256);
-    f.flags = below(t, 2) ? FELLOW_GUEST : 0;
+    f.flags = below(t, 2) ? PEER_GUEST : 0;
     return f;
 }
 
 /* Somebody's view, changed; or one that is proposed, which it says to be decided. */
-static void forge_census(struct town *t, int to, enum hostility how, struct census *c)
+static void forge_members(struct sim_cluster *t, int to, enum hostility how, struct view *c)
 {
-    const struct assembly *other = t->houses[draw_living(t)].assembly;
+    const struct consensus *other = t->houses[draw_living(t)].consensus;
     if (how == HOSTILE_AT_WILL && other->accepted_term != 0 && below(t, 2)) {
         *c = other->accepted;
         return;
@@ -96,20 +96,20 @@ static void forge_census(struct town *t, int to, enum hostility how, struct cens
     c->term = c->term <= TERM_MAX ? c->term : TERM_MAX;
     if (below(t, 3) == 0 && c->size > 1)
         c->members[below(t, (uint64_t)c->size)] = c->members[c->size - 1], c->size--;
-    if (below(t, 3) == 0 && c->size < CENSUS_MEMBERS_MAX)
+    if (below(t, 3) == 0 && c->size < VIEW_MEMBERS_MAX)
         c->members[c->size++] = invented(t);
-    if (below(t, 2) && census_find(c, &t->houses[t->hostile].fellow.id) < 0 && c->size < CENSUS_MEMBERS_MAX)
-        c->members[c->size++] = t->houses[t->hostile].fellow;
-    if (below(t, 2) && census_find(c, &t->houses[to].fellow.id) < 0 && c->size < CENSUS_MEMBERS_MAX)
-        c->members[c->size++] = t->houses[to].fellow;
-    int self = census_find(c, &t->houses[t->hostile].fellow.id);
+    if (below(t, 2) && view_find(c, &t->houses[t->hostile].info.id) < 0 && c->size < VIEW_MEMBERS_MAX)
+        c->members[c->size++] = t->houses[t->hostile].info;
+    if (below(t, 2) && view_find(c, &t->houses[to].info.id) < 0 && c->size < VIEW_MEMBERS_MAX)
+        c->members[c->size++] = t->houses[to].info;
+    int self = view_find(c, &t->houses[t->hostile].info.id);
     c->leader = self >= 0 && below(t, 2) ? self : (int)below(t, (uint64_t)c->size);
 }
 
 /* ---- what it does not lie about if its votes are true ---- */
 
-/* An election that somebody is in, or may be in when the letter arrives. */
-static bool at_hand(const struct town *t, uint64_t instance, uint64_t epoch)
+/* An election that somebody is in, or may be in when the message arrives. */
+static bool at_hand(const struct sim_cluster *t, uint64_t instance, uint64_t epoch)
 {
     for (int i = 0; i < t->size; i++) {
         if (t->houses[i].state == HOUSE_EMPTY || view_of(t, i)->instance != instance)
@@ -121,117 +121,117 @@ static bool at_hand(const struct town *t, uint64_t instance, uint64_t epoch)
 }
 
 /* The house has no other word about this view than ours, or may lose it. */
-static bool alone_is_believed(const struct town *t, int to, const struct census *view)
+static bool alone_is_believed(const struct sim_cluster *t, int to, const struct view *view)
 {
-    const struct census *own = view_of(t, to);
-    bool alone[CENSUS_MEMBERS_MAX] = {false};
-    int self = census_find(own, &t->houses[t->hostile].fellow.id);
+    const struct view *own = view_of(t, to);
+    bool alone[VIEW_MEMBERS_MAX] = {false};
+    int self = view_find(own, &t->houses[t->hostile].info.id);
     if (view->instance == own->instance) {
         if (self >= 0)
             alone[self] = true;
-        return census_quorum(own, alone);
+        return view_quorum(own, alone);
     }
     for (int i = 0; i < t->size && !t->faults; i++)
         if (i != to && i != t->hostile && t->roads[to][i].linked &&
-            census_find(view, &t->houses[i].fellow.id) >= 0)
+            view_find(view, &t->houses[i].info.id) >= 0)
             return false;
     return true;
 }
 
-/* ---- letters ---- */
+/* ---- messages ---- */
 
-static bool forge_beat(struct town *t, int to, enum hostility how, struct writer *w)
+static bool forge_beat(struct sim_cluster *t, int to, enum hostility how, struct writer *w)
 {
-    const struct assembly *other = t->houses[draw_living(t)].assembly;
-    const struct census *any = &other->census;
+    const struct consensus *other = t->houses[draw_living(t)].consensus;
+    const struct view *any = &other->view;
     struct beat b = {.stamp_ns = prng_u64(&t->prng) >> below(t, 64),
                      .echo_ns = below(t, 2) ? t->now_ns - below(t, NS_PER_S) : prng_u64(&t->prng),
                      .hold_ns = prng_u64(&t->prng) >> below(t, 64),
                      .instance = draw_instance(t, to),
                      .epoch = near(t, any->epoch),
-                     .wish = below(t, 2) ? 0 : draw_instance(t, to),
-                     .wish_after = below(t, 2) ? 0 : near(t, any->epoch),
-                     .size = (uint16_t)(1 + below(t, CENSUS_MEMBERS_MAX)),
+                     .request = below(t, 2) ? 0 : draw_instance(t, to),
+                     .request_after = below(t, 2) ? 0 : near(t, any->epoch),
+                     .size = (uint16_t)(1 + below(t, VIEW_MEMBERS_MAX)),
                      .flags = (uint8_t)below(t, 32),
                      .every_ms = (uint32_t)prng_u64(&t->prng)};
-    if (b.wish == b.instance)
-        b.wish = 0;
+    if (b.request == b.instance)
+        b.request = 0;
     if (below(t, 2)) { /* where somebody else is, or will be */
         bool next = how == HOSTILE_AT_WILL && other->accepted_term != 0;
         b.instance = any->instance;
         b.epoch = next ? other->accepted.epoch : any->epoch;
         b.digest = next ? other->accepted_digest : other->digest;
-        b.wish = 0;
+        b.request = 0;
     }
     beat_put(w, &b);
     return true;
 }
 
-static bool forge_view(struct town *t, int to, enum hostility how, struct writer *w)
+static bool forge_view(struct sim_cluster *t, int to, enum hostility how, struct writer *w)
 {
-    static struct census c;
-    forge_census(t, to, how, &c);
+    static struct view c;
+    forge_members(t, to, how, &c);
     if (how == HOSTILE_BUT_TRUE_VOTES && alone_is_believed(t, to, &c))
         return false;
-    census_put(w, &c);
+    view_put(w, &c);
     return true;
 }
 
-static bool forge_call(struct town *t, int to, struct writer *w)
+static bool forge_call(struct sim_cluster *t, int to, struct writer *w)
 {
-    const struct census *own = view_of(t, to);
-    struct call call = {.instance = draw_instance(t, to),
-                        .epoch = below(t, 4) ? own->epoch : near(t, own->epoch),
-                        .term = near(t, own->term),
-                        .tries = (uint32_t)(below(t, 2) ? prng_u64(&t->prng) : below(t, 3))};
+    const struct view *own = view_of(t, to);
+    struct vote_request call = {.instance = draw_instance(t, to),
+                                .epoch = below(t, 4) ? own->epoch : near(t, own->epoch),
+                                .term = near(t, own->term),
+                                .tries = (uint32_t)(below(t, 2) ? prng_u64(&t->prng) : below(t, 3))};
     call_put(w, &call);
     return true;
 }
 
-static bool forge_answer(struct town *t, int to, uint8_t kind, enum hostility how, struct writer *w)
+static bool forge_answer(struct sim_cluster *t, int to, uint8_t kind, enum hostility how, struct writer *w)
 {
-    static struct census c;
-    const struct census *own = view_of(t, to);
+    static struct view c;
+    const struct view *own = view_of(t, to);
     struct answer a = {.instance = draw_instance(t, to),
                        .epoch = below(t, 4) ? own->epoch : near(t, own->epoch),
                        .term = below(t, 2) ? own->term : near(t, own->term),
                        .promised = near(t, own->term),
                        .yes = below(t, 2)};
-    if (kind == LETTER_LEAVE && below(t, 2))
-        a.term = below(t, CENSUS_MEMBERS_MAX + 2);
+    if (kind == MESSAGE_LEAVE && below(t, 2))
+        a.term = below(t, VIEW_MEMBERS_MAX + 2);
     if (how == HOSTILE_BUT_TRUE_VOTES && a.yes && at_hand(t, a.instance, a.epoch))
         return false;
-    a.accepted_term = kind == LETTER_ACCEPT || below(t, 2) ? 0 : near(t, own->term);
-    forge_census(t, to, how, &c);
+    a.accepted_term = kind == MESSAGE_ACCEPT || below(t, 2) ? 0 : near(t, own->term);
+    forge_members(t, to, how, &c);
     c.instance = a.instance;
     c.epoch = a.epoch + 1;
     answer_put(w, &a, &c);
     return true;
 }
 
-static bool forge_proposal(struct town *t, int to, enum hostility how, struct writer *w)
+static bool forge_proposal(struct sim_cluster *t, int to, enum hostility how, struct writer *w)
 {
-    static struct census c;
-    forge_census(t, to, how, &c);
+    static struct view c;
+    forge_members(t, to, how, &c);
     if (how == HOSTILE_BUT_TRUE_VOTES && at_hand(t, c.instance, c.epoch - 1))
         return false;
     put_u64(w, below(t, 2) ? c.term : near(t, c.term));
-    census_put(w, &c);
+    view_put(w, &c);
     return true;
 }
 
-static bool forge(struct town *t, int to, uint8_t kind, enum hostility how, struct writer *w)
+static bool forge(struct sim_cluster *t, int to, uint8_t kind, enum hostility how, struct writer *w)
 {
     switch (kind) {
-    case LETTER_BEAT:
+    case MESSAGE_BEAT:
         return forge_beat(t, to, how, w);
-    case LETTER_CENSUS:
+    case MESSAGE_VIEW:
         return forge_view(t, to, how, w);
-    case LETTER_CALL:
+    case MESSAGE_CALL:
         return forge_call(t, to, w);
-    case LETTER_PROPOSE:
+    case MESSAGE_PROPOSE:
         return forge_proposal(t, to, how, w);
-    case LETTER_DISSOLVE:
+    case MESSAGE_DISSOLVE:
         put_u64(w, draw_instance(t, to));
         put_u64(w, draw_instance(t, to));
         return true;
@@ -240,14 +240,14 @@ static bool forge(struct town *t, int to, uint8_t kind, enum hostility how, stru
     }
 }
 
-void hostile_act(struct town *t, enum hostility how)
+void hostile_act(struct sim_cluster *t, enum hostility how)
 {
-    static uint8_t bytes[CENSUS_LEN_MAX + 128];
+    static uint8_t bytes[VIEW_LEN_MAX + 128];
     struct writer w = writer_of(bytes, sizeof(bytes));
     if (t->hostile < 0 || t->houses[t->hostile].state != HOUSE_LIVES)
         return;
     int to = draw_victim(t);
-    uint8_t kind = (uint8_t)(LETTER_BEAT + below(t, LETTER_DISSOLVE - LETTER_BEAT + 1));
+    uint8_t kind = (uint8_t)(MESSAGE_BEAT + below(t, MESSAGE_DISSOLVE - MESSAGE_BEAT + 1));
     if (to >= 0 && forge(t, to, kind, how, &w) && !w.bad)
-        town_send(t, t->hostile, to, kind, bytes, (size_t)(w.at - bytes));
+        sim_cluster_send(t, t->hostile, to, kind, bytes, (size_t)(w.at - bytes));
 }

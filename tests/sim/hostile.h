@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A member that sends whatever it likes: every letter of the assembly, well-formed, with fields that are
+/* A member that sends whatever it likes: every message of the consensus, well-formed, with fields that are
  * right, nearly right, extreme or drawn. It is what it says it is by its connection only. */
 #ifndef TESTS_SIM_HOSTILE_H
 #define TESTS_SIM_HOSTILE_H
 
-#include "town.h"
+#include "sim_cluster.h"
 
 enum hostility {
     HOSTILE_NONE,
@@ -15,7 +15,7 @@ enum hostility {
     HOSTILE_AT_WILL /* those, too */
 };
 
-/* One letter of the hostile house to one of the others. */
-void hostile_act(struct town *town, enum hostility how);
+/* One message of the hostile house to one of the others. */
+void hostile_act(struct sim_cluster *sim, enum hostility how);
 
 #endif

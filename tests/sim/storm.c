@@ -10,7 +10,7 @@
 #define CALM_NS (3 * NS_PER_S) /* and so long it must last */
 #define STEP_NS (50 * NS_PER_MS)
 
-static uint64_t below(struct town *t, uint64_t limit)
+static uint64_t below(struct sim_cluster *t, uint64_t limit)
 {
     return prng_below(&t->prng, limit);
 }
@@ -27,7 +27,7 @@ static int draw_size(uint64_t seed)
         return 6 + (int)prng_below(&p, 4);
     if (kind < 99)
         return 10 + (int)prng_below(&p, 8);
-    return seed % 7 == 0 ? 18 + (int)prng_below(&p, TOWN_MAX - 17) : 18;
+    return seed % 7 == 0 ? 18 + (int)prng_below(&p, SIM_CLUSTER_MAX - 17) : 18;
 }
 
 /* Mostly the default for all, else another one for all, or "mixed": each has its own. */
@@ -39,7 +39,7 @@ static const char *draw_preset(uint64_t seed)
     return kind < 7 ? "default" : kind == 7 ? "low-latency" : kind == 8 ? "high-latency" : "mixed";
 }
 
-static void draw_weather(struct town *t)
+static void draw_weather(struct sim_cluster *t)
 {
     static const uint64_t latencies[] = {100 * NS_PER_US, NS_PER_MS, 5 * NS_PER_MS, 40 * NS_PER_MS};
     t->latency_ns = latencies[below(t, 4)];
@@ -50,9 +50,9 @@ static void draw_weather(struct town *t)
 }
 
 /* A house in this state, or -1. */
-static int pick(struct town *t, enum house_state state)
+static int pick(struct sim_cluster *t, enum house_state state)
 {
-    int found[TOWN_MAX], count = 0;
+    int found[SIM_CLUSTER_MAX], count = 0;
     for (int i = 0; i < t->size; i++)
         if (t->houses[i].state == state)
             found[count++] = i;
@@ -60,84 +60,84 @@ static int pick(struct town *t, enum house_state state)
 }
 
 /* Two sides that do not hear each other: told (the connections break) or in silence. */
-static void part(struct town *t)
+static void part(struct sim_cluster *t)
 {
-    bool side[TOWN_MAX], told = below(t, 2);
+    bool side[SIM_CLUSTER_MAX], told = below(t, 2);
     int count = 0;
     for (int i = 0; i < t->size; i++)
         count += side[i] = below(t, 2);
-    town_trace(t, "    CUT %d of %d off%s", count, t->size, told ? "" : ", in silence");
+    sim_cluster_trace(t, "    CUT %d of %d off%s", count, t->size, told ? "" : ", in silence");
     for (int a = 0; a < t->size; a++) {
         for (int b = a + 1; b < t->size; b++) {
             if (side[a] == side[b])
                 continue;
             if (told)
-                town_unlink(t, a, b);
+                sim_cluster_unlink(t, a, b);
             t->roads[a][b].dark = t->roads[b][a].dark = true;
         }
     }
 }
 
-static void heal(struct town *t)
+static void heal(struct sim_cluster *t)
 {
-    town_trace(t, "    HEAL");
+    sim_cluster_trace(t, "    HEAL");
     for (int a = 0; a < t->size; a++)
         for (int b = 0; b < t->size; b++)
             t->roads[a][b].dark = false;
-    town_link_all(t, 500 * NS_PER_MS);
+    sim_cluster_link_all(t, 500 * NS_PER_MS);
 }
 
-static void break_road(struct town *t, int a, int b)
+static void break_road(struct sim_cluster *t, int a, int b)
 {
     if (a < 0 || b < 0 || a == b || t->houses[a].state == HOUSE_EMPTY || t->houses[b].state == HOUSE_EMPTY)
         return;
     bool stands = t->roads[a][b].linked && t->roads[b][a].linked;
-    town_trace(t, "    road %d-%d %s", a, b, stands ? "BREAKS" : "STANDS");
+    sim_cluster_trace(t, "    road %d-%d %s", a, b, stands ? "BREAKS" : "STANDS");
     if (stands) {
-        town_unlink(t, a, b);
+        sim_cluster_unlink(t, a, b);
     } else if (!t->roads[a][b].dark) {
-        town_link(t, a, b);
+        sim_cluster_link(t, a, b);
     }
 }
 
-static void restart(struct town *t)
+static void restart(struct sim_cluster *t)
 {
     int house = pick(t, HOUSE_EMPTY);
     if (house < 0)
         return;
-    town_start(t, house);
+    sim_cluster_start(t, house);
     for (int i = 0; i < t->size; i++)
         if (i != house && t->houses[i].state != HOUSE_EMPTY && !t->roads[i][house].dark)
-            town_link_at(t, house, i, below(t, 300 * NS_PER_MS));
+            sim_cluster_link_at(t, house, i, below(t, 300 * NS_PER_MS));
 }
 
 /* A vote that is handed over may make the hostile one a quorum by itself. */
-static bool hostile_inherits(const struct town *t, int house)
+static bool hostile_inherits(const struct sim_cluster *t, int house)
 {
     if (t->hostile < 0 || t->lied || house == t->hostile)
         return false;
-    return census_find(assembly_census(t->houses[house].assembly), &t->houses[t->hostile].fellow.id) >= 0;
+    return view_find(consensus_view(t->houses[house].consensus), &t->houses[t->hostile].info.id) >= 0;
 }
 
-static void fault(struct town *t)
+static void fault(struct sim_cluster *t)
 {
-    int lives = pick(t, HOUSE_LIVES), frozen = pick(t, HOUSE_FROZEN), leader = town_leader(t);
+    int lives = pick(t, HOUSE_LIVES), frozen = pick(t, HOUSE_FROZEN), leader = sim_cluster_leader(t);
     int victim = leader >= 0 && below(t, 3) == 0 ? leader : lives; /* leaders have it harder */
     uint64_t kind = below(t, 13);
-    if (kind <= 3 && (victim < 0 || 2 * town_living(t) < t->size))
+    if (kind <= 3 && (victim < 0 || 2 * sim_cluster_living(t) < t->size))
         kind = 4 + below(t, 5); /* enough are away: let some come back */
-    if (kind == 0 && town_living(t) > 1)
-        town_crash(t, victim, below(t, 3) == 0);
-    else if (kind == 1 && town_living(t) > 1 && !hostile_inherits(t, victim))
-        town_leave(t, victim);
+    if (kind == 0 && sim_cluster_living(t) > 1)
+        sim_cluster_crash(t, victim, below(t, 3) == 0);
+    else if (kind == 1 && sim_cluster_living(t) > 1 && !hostile_inherits(t, victim))
+        sim_cluster_leave(t, victim);
     else if (kind == 2)
-        town_freeze(t, victim);
+        sim_cluster_freeze(t, victim);
     else if (kind == 3)
-        town_sleep(t, victim, below(t, 60 * NS_PER_S));
+        sim_cluster_sleep(t, victim, below(t, 60 * NS_PER_S));
     else if (kind <= 5)
         restart(t);
     else if (kind == 6 && frozen >= 0)
-        town_thaw(t, frozen);
+        sim_cluster_thaw(t, frozen);
     else if (kind == 7)
         part(t);
     else if (kind == 8)
@@ -145,98 +145,98 @@ static void fault(struct town *t)
     else if (kind <= 10)
         break_road(t, lives, (int)below(t, (uint64_t)t->size));
     else if (kind == 11 && lives >= 0)
-        town_describe(t, lives);
+        sim_cluster_describe(t, lives);
     else if (leader >= 0)
-        town_busy(t, leader, below(t, 2));
+        sim_cluster_busy(t, leader, below(t, 2));
 }
 
-static void end_of_faults(struct town *t)
+static void end_of_faults(struct sim_cluster *t)
 {
-    town_trace(t, "    THE STORM IS OVER");
+    sim_cluster_trace(t, "    THE STORM IS OVER");
     t->lose = t->twice = t->mix = 0;
     for (int i = 0; i < t->size; i++) {
         if (t->houses[i].state == HOUSE_FROZEN)
-            town_thaw(t, i);
+            sim_cluster_thaw(t, i);
         if (t->houses[i].state == HOUSE_LIVES)
-            town_busy(t, i, false);
+            sim_cluster_busy(t, i, false);
     }
     heal(t);
 }
 
 /* One that is not in the leader's instance: it was told of views there that never were. */
-static int left_behind(const struct town *t)
+static int left_behind(const struct sim_cluster *t)
 {
-    int leader = town_leader(t);
+    int leader = sim_cluster_leader(t);
     for (int i = 0; i < t->size && leader >= 0; i++)
-        if (t->houses[i].state != HOUSE_EMPTY && assembly_census(t->houses[i].assembly)->instance !=
-                                                     assembly_census(t->houses[leader].assembly)->instance)
+        if (t->houses[i].state != HOUSE_EMPTY && consensus_view(t->houses[i].consensus)->instance !=
+                                                     consensus_view(t->houses[leader].consensus)->instance)
             return i;
     return -1;
 }
 
 /* Jobs ran there, and most of its members have gone for good: that is where a person must decide. Or one of
  * them has believed a liar that was the only one it knew. */
-static bool person_needed(struct town *t)
+static bool person_needed(struct sim_cluster *t)
 {
-    if (!town_stuck(t) && !t->lied)
+    if (!sim_cluster_stuck(t) && !t->lied)
         return false;
-    int house = town_stuck(t) ? pick(t, HOUSE_LIVES) : left_behind(t);
+    int house = sim_cluster_stuck(t) ? pick(t, HOUSE_LIVES) : left_behind(t);
     if (house < 0)
         return false;
-    town_trace(t, "    a person starts %d anew", house);
-    town_crash(t, house, false);
+    sim_cluster_trace(t, "    a person starts %d anew", house);
+    sim_cluster_crash(t, house, false);
     t->guests = 0;
-    town_start(t, house);
-    town_link_all(t, 100 * NS_PER_MS);
+    sim_cluster_start(t, house);
+    sim_cluster_link_all(t, 100 * NS_PER_MS);
     return true;
 }
 
 /* Of the most patient preset. */
-static uint64_t dead_ns(const struct town *t)
+static uint64_t dead_ns(const struct sim_cluster *t)
 {
     return (t->preset != NULL ? t->preset : health_preset_find("high-latency"))->dead_ns;
 }
 
-static uint64_t bound_ns(const struct town *t)
+static uint64_t bound_ns(const struct sim_cluster *t)
 {
     uint64_t bound = BOUND * dead_ns(t);
     return bound > LEAST ? bound : LEAST;
 }
 
-static bool one_step(struct town *t)
+static bool one_step(struct sim_cluster *t)
 {
     uint64_t second = t->now_ns / NS_PER_S;
-    bool good = town_run(t, t->now_ns + STEP_NS);
+    bool good = sim_cluster_run(t, t->now_ns + STEP_NS);
     if (t->now_ns / NS_PER_S != second)
-        town_link_all(t, 100 * NS_PER_MS); /* who lost a connection dials again */
+        sim_cluster_link_all(t, 100 * NS_PER_MS); /* who lost a connection dials again */
     return good;
 }
 
 /* Who agrees only beats: three times what the beats need, for those that are dead and still connected, and
  * for the last words about what was agreed. */
-static uint64_t quiet_letters(const struct town *t)
+static uint64_t quiet_messages(const struct sim_cluster *t)
 {
     uint64_t beat = (t->preset != NULL ? t->preset : health_preset_find("low-latency"))->beat_ns;
     return 3 * (CALM_NS / beat + 2) * (uint64_t)(t->size * t->size);
 }
 
 /* Until all have agreed for a while. */
-static bool calm(struct town *t, struct storm_result *result)
+static bool calm(struct sim_cluster *t, struct storm_result *result)
 {
-    uint64_t begin = t->now_ns, since = t->now_ns, letters = t->letters;
+    uint64_t begin = t->now_ns, since = t->now_ns, messages = t->messages;
     int helped = 0;
     char why[160];
     while (t->now_ns < since + CALM_NS) {
         if (!one_step(t))
             return false;
-        if (town_agrees(t, why, sizeof(why)))
+        if (sim_cluster_agrees(t, why, sizeof(why)))
             continue;
         since = t->now_ns;
-        letters = t->letters;
+        messages = t->messages;
         if (since <= begin + bound_ns(t))
             continue;
         if (helped > (t->lied ? t->size : 0) || !person_needed(t)) {
-            town_describe_all(t);
+            sim_cluster_describe_all(t);
             snprintf(t->failure, sizeof(t->failure), "no agreement %.0f s after the last fault: %s",
                      (double)bound_ns(t) / 1e9, why);
             return false;
@@ -244,55 +244,55 @@ static bool calm(struct town *t, struct storm_result *result)
         helped++;
         begin = t->now_ns;
     }
-    if (t->letters - letters > quiet_letters(t))
-        snprintf(t->failure, sizeof(t->failure), "%llu letters in %.0f s of agreement",
-                 (unsigned long long)(t->letters - letters), (double)CALM_NS / 1e9);
+    if (t->messages - messages > quiet_messages(t))
+        snprintf(t->failure, sizeof(t->failure), "%llu messages in %.0f s of agreement",
+                 (unsigned long long)(t->messages - messages), (double)CALM_NS / 1e9);
     result->settled_ns = since - begin;
     result->dead_ns = dead_ns(t);
-    town_trace(t, "    ALL AGREED after %.2f s", (double)result->settled_ns / 1e9);
+    sim_cluster_trace(t, "    ALL AGREED after %.2f s", (double)result->settled_ns / 1e9);
     return t->failure[0] == '\0';
 }
 
 /* Many lies between two faults, and in every other storm nothing else. */
-static bool lies(struct town *t, enum hostility hostile, uint64_t pause)
+static bool lies(struct sim_cluster *t, enum hostility hostile, uint64_t pause)
 {
     bool good = true;
     for (uint64_t count = hostile != HOSTILE_NONE ? below(t, 8) : 0; good && count > 0; count--) {
         hostile_act(t, hostile);
-        good = town_run(t, t->now_ns + below(t, pause / 4));
+        good = sim_cluster_run(t, t->now_ns + below(t, pause / 4));
     }
     return good;
 }
 
-static void put_out(struct town *t)
+static void put_out(struct sim_cluster *t)
 {
     if (t->hostile >= 0 && t->houses[t->hostile].state != HOUSE_EMPTY)
-        town_crash(t, t->hostile, below(t, 2));
+        sim_cluster_crash(t, t->hostile, below(t, 2));
 }
 
 struct storm_result storm_run(uint64_t seed, enum hostility hostile, FILE *trace)
 {
     struct storm_result result = {.fine = false};
-    struct town *t = malloc(sizeof(*t));
+    struct sim_cluster *t = malloc(sizeof(*t));
     static const uint32_t guests[] = {0, 50, 400}; /* of 1,000 */
-    town_open(t, &(struct town_setup){.size = draw_size(seed),
-                                      .seed = seed,
-                                      .preset = draw_preset(seed),
-                                      .guests = guests[seed % 3],
-                                      .trace = trace});
+    sim_cluster_open(t, &(struct sim_cluster_setup){.size = draw_size(seed),
+                                                    .seed = seed,
+                                                    .preset = draw_preset(seed),
+                                                    .guests = guests[seed % 3],
+                                                    .trace = trace});
     draw_weather(t);
     if (hostile != HOSTILE_NONE)
         t->hostile = (int)below(t, (uint64_t)t->size);
     t->lied = hostile == HOSTILE_AT_WILL;
     t->faults = hostile == HOSTILE_NONE || seed % 2;
-    town_link_all(t, below(t, 4) ? 2 * NS_PER_S : 0);
+    sim_cluster_link_all(t, below(t, 4) ? 2 * NS_PER_S : 0);
     static const uint64_t pauses[] = {20 * NS_PER_MS, 150 * NS_PER_MS, 600 * NS_PER_MS, 2 * NS_PER_S};
     uint64_t end = t->now_ns + 3 * NS_PER_S + below(t, 25 * NS_PER_S), pause = pauses[below(t, 4)];
-    bool good = town_run(t, t->now_ns + below(t, 2 * NS_PER_S));
+    bool good = sim_cluster_run(t, t->now_ns + below(t, 2 * NS_PER_S));
     while (good && t->now_ns < end) {
         if (t->faults)
             fault(t);
-        good = lies(t, hostile, pause) && town_run(t, t->now_ns + below(t, 2 * pause));
+        good = lies(t, hostile, pause) && sim_cluster_run(t, t->now_ns + below(t, 2 * pause));
     }
     if (good) {
         put_out(t);
@@ -301,7 +301,7 @@ struct storm_result storm_run(uint64_t seed, enum hostility hostile, FILE *trace
     }
     memcpy(result.failure, t->failure, sizeof(result.failure));
     result.fine = good;
-    town_close(t);
+    sim_cluster_close(t);
     free(t);
     return result;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A seeded storm over a town, and what came of it. */
+/* A seeded storm over a cluster, and what came of it. */
 #ifndef TESTS_SIM_STORM_H
 #define TESTS_SIM_STORM_H
 
 #include "hostile.h"
-#include "town.h"
+#include "sim_cluster.h"
 
 struct storm_result {
     bool fine;

@@ -48,7 +48,7 @@ static void group_join(struct world *w, int number, int rank)
 {
     struct mix *mix = &w->mixes[number];
     hearth_node *node = w->sim.nodes[mix->members[rank]];
-    struct view view = *group_view(node->world.group);
+    struct group_view view = *group_view(node->world.group);
     int host[SIM_MAX];
     view.group = 1000 + (uint64_t)number;
     view.size = mix->size;

@@ -11,9 +11,9 @@
 #include <cmocka.h>
 
 #include "membership/jobs.h"
+#include "sim_cluster.h"
+#include "sim_cluster_facts.h"
 #include "support/watchdog.h"
-#include "town.h"
-#include "town_facts.h"
 
 #define HOUSES   5
 #define LEAST    2 /* members of the job */
@@ -24,12 +24,12 @@
 
 /* A program that wants to be in the job, and what the machine's disk has. */
 static struct worker {
-    struct jobs *jobs;      /* NULL: no process */
-    bool joined;            /* all were, and it is remembered */
-    struct formation group; /* id 0: none */
-    bool over, again;       /* the group has ended; it forms again */
-    bool remembers;         /* in the file, and so in memory */
-    struct census ran;
+    struct jobs *jobs;       /* NULL: no process */
+    bool joined;             /* all were, and it is remembered */
+    struct group_spec group; /* id 0: none */
+    bool over, again;        /* the group has ended; it forms again */
+    bool remembers;          /* in the file, and so in memory */
+    struct view ran;
     uint64_t instance, epoch; /* that the jobs machine was told */
     bool leads, quorum;
 } workers[HOUSES];
@@ -37,23 +37,23 @@ static struct worker {
 static bool begun;     /* all have been in it: from now on everybody has heard of it */
 static bool forgetful; /* disks remember nothing: to see that the check is worth something */
 
-/* ---- what a node does: home/routes.c ---- */
+/* ---- what a node does: cluster/paths.c ---- */
 
-static void start(struct town *t, int house)
+static void start(struct sim_cluster *t, int house)
 {
     struct worker *w = &workers[house];
     struct jobs_setup setup = {
         .heap = &t->heap,
         .outbox = &t->houses[house].outbox,
-        .self = t->houses[house].fellow.id,
-        .seed = t->houses[house].fellow.id.instance,
+        .self = t->houses[house].info.id,
+        .seed = t->houses[house].info.id.instance,
         .now_ns = t->now_ns,
     };
     *w = (struct worker){.remembers = w->remembers && !forgetful, .ran = w->ran};
     assert_int_equal(jobs_open(&setup, &w->jobs), HEARTH_OK);
 }
 
-static void end(struct town *t, int house)
+static void end(struct sim_cluster *t, int house)
 {
     (void)t;
     jobs_close(workers[house].jobs);
@@ -61,47 +61,47 @@ static void end(struct town *t, int house)
     workers[house].group.id = 0;
 }
 
-static void tell_census(struct town *t, int house, uint64_t now_ns)
+static void tell_view(struct sim_cluster *t, int house, uint64_t now_ns)
 {
     struct worker *w = &workers[house];
-    const struct assembly *a = t->houses[house].assembly;
-    const struct census *census = assembly_census(a);
-    bool leads = assembly_leads(a), quorum = assembly_state(a) == ASSEMBLY_MEMBER;
-    bool other = census->instance != w->instance || census->epoch != w->epoch;
+    const struct consensus *a = t->houses[house].consensus;
+    const struct view *view = consensus_view(a);
+    bool leads = consensus_leads(a), quorum = consensus_state(a) == CONSENSUS_MEMBER;
+    bool other = view->instance != w->instance || view->epoch != w->epoch;
 
     if (other || leads != w->leads || quorum != w->quorum)
-        jobs_census(w->jobs, census, leads, quorum, now_ns);
+        jobs_view(w->jobs, view, leads, quorum, now_ns);
     if (quorum && other && w->remembers && w->group.id != 0 &&
-        (w->ran.instance == census->instance || jobs_runs(w->jobs, JOB))) {
-        struct census before = w->ran;
-        w->ran = *census;
+        (w->ran.instance == view->instance || jobs_runs(w->jobs, JOB))) {
+        struct view before = w->ran;
+        w->ran = *view;
         job_record_follow(&w->ran, &before);
     }
-    w->instance = census->instance;
-    w->epoch = census->epoch;
+    w->instance = view->instance;
+    w->epoch = view->epoch;
     w->leads = leads;
     w->quorum = quorum;
-    if (assembly_state(a) == ASSEMBLY_STRANDED)
+    if (consensus_state(a) == CONSENSUS_STRANDED)
         jobs_stranded(w->jobs, now_ns);
 }
 
 /* ---- what must hold ---- */
 
 /* All of its members are in it, and none knows that it is over. */
-static bool whole(const struct town *t, const struct formation *f)
+static bool whole(const struct sim_cluster *t, const struct group_spec *f)
 {
     for (int r = 0; r < f->size; r++) {
         int house = f->members[r].node.bytes[1];
         const struct worker *w = &workers[house];
         if (!w->jobs || w->group.id != f->id || w->over ||
-            !identity_equal(&t->houses[house].fellow.id, &f->members[r]))
+            !identity_equal(&t->houses[house].info.id, &f->members[r]))
             return false;
     }
     return true;
 }
 
 /* It can make a step. */
-static bool steps(const struct town *t, const struct formation *f)
+static bool steps(const struct sim_cluster *t, const struct group_spec *f)
 {
     bool all = whole(t, f);
 
@@ -110,9 +110,9 @@ static bool steps(const struct town *t, const struct formation *f)
     return all;
 }
 
-static void check_once(struct town *t, int house)
+static void check_once(struct sim_cluster *t, int house)
 {
-    const struct formation *mine = &workers[house].group;
+    const struct group_spec *mine = &workers[house].group;
 
     for (int i = 0; begun && steps(t, mine) && i < HOUSES; i++)
         if (workers[i].jobs && workers[i].group.id != 0 && workers[i].group.id != mine->id &&
@@ -122,17 +122,17 @@ static void check_once(struct town *t, int house)
 
 /* ---- what the program does ---- */
 
-static void hear(struct town *t, int house)
+static void hear(struct sim_cluster *t, int house)
 {
     struct worker *w = &workers[house];
     struct job_news news;
 
     while (jobs_news(w->jobs, &news)) {
         if (news.kind == JOB_FORMED) {
-            w->group = *news.formation;
+            w->group = *news.spec;
             w->over = w->joined = false;
-            town_trace(t, "%2d  FORMED %llx, rank %d of %d", house, (unsigned long long)news.id,
-                       w->group.rank, w->group.size);
+            sim_cluster_trace(t, "%2d  FORMED %llx, rank %d of %d", house, (unsigned long long)news.id,
+                              w->group.rank, w->group.size);
         } else if (news.kind == JOB_ENDED && news.id == w->group.id) {
             w->over = true;
         } else if (news.kind == JOB_WANTED) {
@@ -141,10 +141,10 @@ static void hear(struct town *t, int house)
     }
 }
 
-static void act(struct town *t, int house, uint64_t now_ns)
+static void act(struct sim_cluster *t, int house, uint64_t now_ns)
 {
     struct worker *w = &workers[house];
-    struct job_wish wish = {.job = JOB, .min = LEAST, .place_len = 1};
+    struct job_request request = {.job = JOB, .min = LEAST, .place_len = 1};
     char why[JOB_TEXT_MAX];
     struct error error;
 
@@ -156,70 +156,70 @@ static void act(struct town *t, int house, uint64_t now_ns)
     jobs_why_not(w->jobs, JOB, why, sizeof(why));
     if (w->group.id != 0 || strcmp(why, "this node does not ask for it") != 0)
         return;
-    assert_int_equal(jobs_wish(w->jobs, &wish, 0, now_ns, &error), HEARTH_OK);
+    assert_int_equal(jobs_request(w->jobs, &request, 0, now_ns, &error), HEARTH_OK);
     assert_int_equal(jobs_remember(w->jobs, JOB, w->remembers ? &w->ran : NULL, now_ns), HEARTH_OK);
     (void)t;
 }
 
 /* Whoever is joined with all remembers it, and then makes steps. */
-static void join(struct town *t, int house)
+static void join(struct sim_cluster *t, int house)
 {
     struct worker *w = &workers[house];
 
     if (w->group.id == 0 || w->joined || !whole(t, &w->group))
         return;
     w->joined = w->remembers = true;
-    w->ran = *assembly_census(t->houses[house].assembly);
+    w->ran = *consensus_view(t->houses[house].consensus);
     job_record_mark(&w->ran, w->group.members, w->group.size);
     check_once(t, house);
 }
 
-static void look(struct town *t, int house)
+static void look(struct sim_cluster *t, int house)
 {
     struct worker *w = &workers[house];
-    uint64_t now_ns = town_clock(t, house);
+    uint64_t now_ns = sim_cluster_clock(t, house);
 
-    tell_census(t, house, now_ns);
+    tell_view(t, house, now_ns);
     hear(t, house);
     join(t, house);
     act(t, house, now_ns);
     if (now_ns >= jobs_deadline(w->jobs))
         jobs_tick(w->jobs, now_ns);
-    assembly_set_begun(t->houses[house].assembly, jobs_running(w->jobs));
-    assembly_set_busy(t->houses[house].assembly, jobs_busy(w->jobs, now_ns));
+    consensus_set_begun(t->houses[house].consensus, jobs_running(w->jobs));
+    consensus_set_busy(t->houses[house].consensus, jobs_busy(w->jobs, now_ns));
     hear(t, house);
 }
 
-static int letter(struct town *t, int house, const struct identity *from, const struct outbox_letter *letter,
-                  const char **what)
+static int message(struct sim_cluster *t, int house, const struct identity *from,
+                   const struct outbox_message *message, const char **what)
 {
-    return jobs_input(workers[house].jobs, from, letter->kind, letter->payload, letter->len,
-                      town_clock(t, house), what);
+    return jobs_input(workers[house].jobs, from, message->kind, message->payload, message->len,
+                      sim_cluster_clock(t, house), what);
 }
 
-static uint64_t deadline(const struct town *t, int house)
+static uint64_t deadline(const struct sim_cluster *t, int house)
 {
     (void)t;
     return jobs_deadline(workers[house].jobs);
 }
 
-static const struct town_tenant tenant = {start, end, look, letter, deadline};
+static const struct sim_cluster_tenant tenant = {start, end, look, message, deadline};
 
 /* ---- towns ---- */
 
-static void close_town(struct town *t)
+static void close_sim_cluster(struct sim_cluster *t)
 {
-    town_close(t);
+    sim_cluster_close(t);
     test_free(t);
 }
 
 /* These, and only these, are in one group that runs. */
-static bool together(const struct town *t, unsigned houses)
+static bool together(const struct sim_cluster *t, unsigned houses)
 {
-    const struct formation *first = NULL;
+    const struct group_spec *first = NULL;
 
     for (int i = 0; i < HOUSES; i++) {
-        const struct formation *f = &workers[i].group;
+        const struct group_spec *f = &workers[i].group;
         if (!(houses >> i & 1))
             continue;
         if (!workers[i].jobs || f->id == 0 || !steps(t, f) || f->size != __builtin_popcount(houses))
@@ -231,13 +231,13 @@ static bool together(const struct town *t, unsigned houses)
     return true;
 }
 
-static void run(struct town *t, uint64_t ns)
+static void run(struct sim_cluster *t, uint64_t ns)
 {
-    if (!town_run(t, t->now_ns + ns))
+    if (!sim_cluster_run(t, t->now_ns + ns))
         fail_msg("seed %d, at %.3f s: %s", (int)t->seed, (double)t->now_ns / 1e9, t->failure);
 }
 
-static void until_together(struct town *t, unsigned houses, const char *when)
+static void until_together(struct sim_cluster *t, unsigned houses, const char *when)
 {
     uint64_t until_ns = t->now_ns + CALM_NS;
     char why[JOB_TEXT_MAX] = "";
@@ -249,81 +249,81 @@ static void until_together(struct town *t, unsigned houses, const char *when)
             fail_msg("seed %d: %s they are not together: %s", (int)t->seed, when, why);
         }
         run(t, 100 * NS_PER_MS);
-        town_link_all(t, 100 * NS_PER_MS); /* who lost a connection dials again */
+        sim_cluster_link_all(t, 100 * NS_PER_MS); /* who lost a connection dials again */
     }
 }
 
-static struct town *open_town(uint64_t seed)
+static struct sim_cluster *open_sim_cluster(uint64_t seed)
 {
-    struct town *t = test_malloc(sizeof(*t));
+    struct sim_cluster *t = test_malloc(sizeof(*t));
 
     memset(workers, 0, sizeof(workers));
     FILE *trace = getenv("HEARTH_TEST_TRACE") != NULL ? stdout : NULL;
-    town_open(t, &(struct town_setup){.seed = seed, .trace = trace});
+    sim_cluster_open(t, &(struct sim_cluster_setup){.seed = seed, .trace = trace});
     t->size = HOUSES;
     t->tenant = &tenant;
     for (int i = 0; i < HOUSES; i++)
-        town_start(t, i);
-    town_link_all(t, 200 * NS_PER_MS);
+        sim_cluster_start(t, i);
+    sim_cluster_link_all(t, 200 * NS_PER_MS);
     begun = false;
     until_together(t, (1u << HOUSES) - 1, "at the beginning");
     begun = true;
     return t;
 }
 
-static int drawn(struct town *t, int limit)
+static int drawn(struct sim_cluster *t, int limit)
 {
     return (int)prng_below(&t->prng, (uint64_t)limit);
 }
 
-static void cut(struct town *t, unsigned side)
+static void cut(struct sim_cluster *t, unsigned side)
 {
     bool told = drawn(t, 2);
 
-    town_trace(t, "    CUT %x%s", side, told ? "" : " in silence");
+    sim_cluster_trace(t, "    CUT %x%s", side, told ? "" : " in silence");
     for (int a = 0; a < HOUSES; a++)
         for (int b = a + 1; b < HOUSES; b++) {
             if ((side >> a & 1) == (side >> b & 1))
                 continue;
             if (told)
-                town_unlink(t, a, b);
+                sim_cluster_unlink(t, a, b);
             t->roads[a][b].dark = t->roads[b][a].dark = true;
         }
 }
 
-static void link_reachable(struct town *t)
+static void link_reachable(struct sim_cluster *t)
 {
     for (int a = 0; a < HOUSES; a++)
         for (int b = a + 1; b < HOUSES; b++)
             if (t->houses[a].state != HOUSE_EMPTY && t->houses[b].state != HOUSE_EMPTY &&
                 !t->roads[a][b].dark && !(t->roads[a][b].linked && t->roads[b][a].linked))
-                town_link_at(t, a, b, prng_below(&t->prng, 300 * NS_PER_MS));
+                sim_cluster_link_at(t, a, b, prng_below(&t->prng, 300 * NS_PER_MS));
 }
 
-static void heal(struct town *t)
+static void heal(struct sim_cluster *t)
 {
-    town_trace(t, "    HEAL");
+    sim_cluster_trace(t, "    HEAL");
     for (int a = 0; a < HOUSES; a++)
         for (int b = 0; b < HOUSES; b++)
             t->roads[a][b].dark = false;
 }
 
-static void fault(struct town *t)
+static void fault(struct sim_cluster *t)
 {
     int house = drawn(t, HOUSES), kind = drawn(t, 10);
 
     if (kind < 4 && t->houses[house].state == HOUSE_LIVES)
-        town_crash(t, house, drawn(t, 3) == 0);
+        sim_cluster_crash(t, house, drawn(t, 3) == 0);
     else if (kind < 7 && t->houses[house].state == HOUSE_EMPTY)
-        town_start(t, house);
+        sim_cluster_start(t, house);
     else if (kind == 7)
         cut(t, 1 + (unsigned)drawn(t, (1 << HOUSES) - 2));
     else if (kind == 8)
         heal(t);
     else if (kind == 9 && t->houses[house].state == HOUSE_LIVES)
-        town_freeze(t, house);
+        sim_cluster_freeze(t, house);
     if (drawn(t, 4) == 0 && t->houses[house].state == HOUSE_FROZEN)
-        town_thaw(t, house);
+        sim_cluster_thaw(t, house);
     link_reachable(t);
 }
 
@@ -331,7 +331,7 @@ static void fault(struct town *t)
 
 static void storm(uint64_t seed)
 {
-    struct town *t = open_town(seed);
+    struct sim_cluster *t = open_sim_cluster(seed);
     uint64_t end_ns;
 
     for (end_ns = t->now_ns + STORM_NS; t->now_ns < end_ns;) {
@@ -341,12 +341,12 @@ static void storm(uint64_t seed)
     heal(t);
     for (int i = 0; i < HOUSES; i++) {
         if (t->houses[i].state == HOUSE_FROZEN)
-            town_thaw(t, i);
+            sim_cluster_thaw(t, i);
         if (t->houses[i].state == HOUSE_EMPTY)
-            town_start(t, i);
+            sim_cluster_start(t, i);
     }
     until_together(t, (1u << HOUSES) - 1, "after the storm");
-    close_town(t);
+    close_sim_cluster(t);
 }
 
 static void a_job_never_runs_twice_and_goes_on(void **state)
@@ -359,17 +359,17 @@ static void a_job_never_runs_twice_and_goes_on(void **state)
 /* Two of five restart while they are cut off; and without the disks the check sees what is wrong. */
 static bool twice_after_double_restart(uint64_t seed)
 {
-    struct town *t = open_town(seed);
+    struct sim_cluster *t = open_sim_cluster(seed);
     bool good = true;
 
     cut(t, 0x3);
-    town_crash(t, 0, false);
-    town_crash(t, 1, false);
-    town_start(t, 0);
-    town_start(t, 1);
+    sim_cluster_crash(t, 0, false);
+    sim_cluster_crash(t, 1, false);
+    sim_cluster_start(t, 0);
+    sim_cluster_start(t, 1);
     link_reachable(t);
     for (int i = 0; i < 200 && good; i++) {
-        good = town_run(t, t->now_ns + 100 * NS_PER_MS);
+        good = sim_cluster_run(t, t->now_ns + 100 * NS_PER_MS);
         link_reachable(t);
     }
     if (good) {
@@ -379,7 +379,7 @@ static bool twice_after_double_restart(uint64_t seed)
     } else {
         assert_non_null(strstr(t->failure, "twice"));
     }
-    close_town(t);
+    close_sim_cluster(t);
     return !good;
 }
 
@@ -397,23 +397,23 @@ static void after_a_power_cut_more_than_half_begin(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 10; seed++) {
-        struct town *t = open_town(seed);
+        struct sim_cluster *t = open_sim_cluster(seed);
         for (int i = 0; i < HOUSES; i++)
-            town_crash(t, i, true);
+            sim_cluster_crash(t, i, true);
         for (int i = 0; i < 2; i++) /* too few: the others may have gone on */
-            town_start(t, (int)((seed + (uint64_t)i) % HOUSES));
+            sim_cluster_start(t, (int)((seed + (uint64_t)i) % HOUSES));
         for (int i = 0; i < 100; i++) {
             run(t, 100 * NS_PER_MS);
             link_reachable(t);
         }
         for (int i = 0; i < HOUSES; i++)
             assert_int_equal(workers[i].group.id, 0);
-        town_start(t, (int)((seed + 2) % HOUSES));
+        sim_cluster_start(t, (int)((seed + 2) % HOUSES));
         unsigned back = 0;
         for (int i = 0; i < 3; i++)
             back |= 1u << (seed + (uint64_t)i) % HOUSES;
         until_together(t, back, "after the power cut");
-        close_town(t);
+        close_sim_cluster(t);
     }
 }
 

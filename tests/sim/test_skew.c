@@ -102,7 +102,7 @@ static void it_stands_in_the_metrics(void **state)
 }
 
 /* A link of 100 MB/s is full, and without the bytes that went without waiting the rate can be told. */
-static void what_a_way_carries_can_be_told(void **state)
+static void what_a_path_carries_can_be_told(void **state)
 {
     struct sim sim;
     static struct job job;
@@ -149,7 +149,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_always_comes_late_is_named),
         cmocka_unit_test(it_stands_in_the_metrics),
-        cmocka_unit_test(what_a_way_carries_can_be_told),
+        cmocka_unit_test(what_a_path_carries_can_be_told),
         cmocka_unit_test(errors_of_connections_are_counted),
     };
     watchdog(900, "a simulation");

@@ -19,7 +19,7 @@ NAMES = {number: name for name, number in DTYPES.items()}
 SIZES = {0: 4, 1: 8, 2: 2, 3: 2, 4: 1, 5: 4, 6: 8, 7: 1, 8: 4, 9: 8}
 F32, F64, U8 = 0, 1, 7
 
-# The last letter of a buffer's format says what kind of number it is; its size stands elsewhere, as long has several.
+# The last message of a buffer's format says what kind of number it is; its size stands elsewhere, as long has several.
 _KINDS = {**dict.fromkeys("efd", "f"), **dict.fromkeys("bhilqn", "i"), **dict.fromkeys("BHILQNPc", "u"), "?": "?"}
 _FOREIGN = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int8": 4, "int32": 5, "int64": 6, "uint8": 7,
             "uint32": 8, "uint64": 9, "bool": 7}
@@ -183,9 +183,9 @@ def _buffer(thing, writable, what):
 
 def _format(text, size, what):
     """(dtype, whether it is a truth value) of a buffer's format."""
-    order, letter = text[:-1], text[-1:]
+    order, message = text[:-1], text[-1:]
     foreign = ">!" if sys.byteorder == "little" else "<"
-    kind = _KINDS.get(letter) if order in ("", "@", "=", "<", ">", "!") else None
+    kind = _KINDS.get(message) if order in ("", "@", "=", "<", ">", "!") else None
     if kind is None or (order and order in foreign and size > 1):
         raise Unsupported(f"{what} has elements of format {text!r}, which Hearth has no type for; there are "
                           f"{', '.join(DTYPES)}. To move bytes, pass a view of them: x.view('u1') or "
@@ -246,8 +246,8 @@ def _array(thing, writable, what):
     if name == "bfloat16":  # numpy has none of its own, and calls that of others void
         number, truth = DTYPES["bf16"], False
     else:
-        letter = {"f": "d", "i": "q", "u": "Q", "b": "?"}.get(text[1], "x")
-        number, truth = _format(text[0].replace("|", "") + letter, size, what)
+        message = {"f": "d", "i": "q", "u": "Q", "b": "?"}.get(text[1], "x")
+        number, truth = _format(text[0].replace("|", "") + message, size, what)
     return View(data[0], math.prod(shape), number, thing, shape, truth)
 
 

@@ -76,7 +76,7 @@ class EventStruct(ctypes.Structure):
 
 LOG = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_char_p)  # hearth_log_fn
 
-# One letter for each type of the header. Handles and buffers are addresses.
+# One message for each type of the header. Handles and buffers are addresses.
 TYPES = {
     "-": None, "i": c_int, "u": c_uint32, "U": c_uint64, "l": c_int64, "n": c_size_t, "f": c_double, "s": c_char_p,
     "p": c_void_p, "P": POINTER(c_void_p), "I": POINTER(c_int), "N": POINTER(c_size_t), "C": POINTER(Config),
@@ -148,7 +148,7 @@ def declare(library):
     forms = {**FUNCTIONS, **COLLECTIVES, **{f"{name}_nb": form + " P" for name, form in COLLECTIVES.items()}}
     for name, form in forms.items():
         function = getattr(library, f"hearth_{name}")
-        result, *parameters = (TYPES[letter] for letter in form.split())
+        result, *parameters = (TYPES[message] for message in form.split())
         function.restype, function.argtypes = result, parameters
         setattr(library, name, function)
 

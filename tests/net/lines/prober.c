@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "home/probe_run.h"
+#include "cluster/probe_run.h"
 #include "os/clock.h"
 
 #define SHAKE_NS (5 * NS_PER_S)
@@ -35,29 +35,29 @@ static struct credentials *make_credentials(void)
     return credentials;
 }
 
-static struct tunnel *shake(const struct credentials *credentials, enum channel_role role, int fd)
+static struct secure_stream *shake(const struct credentials *credentials, enum channel_role role, int fd)
 {
-    struct tunnel_setup setup = {.heap = &heap, .credentials = credentials, .role = role};
+    struct secure_stream_setup setup = {.heap = &heap, .credentials = credentials, .role = role};
     uint64_t deadline_ns = clock_real() + SHAKE_NS;
-    struct tunnel *tunnel = NULL;
+    struct secure_stream *stream = NULL;
     struct error error;
-    int status = tunnel_open(&setup, fd, &tunnel);
+    int status = secure_stream_open(&setup, fd, &stream);
 
     if (status != HEARTH_OK)
-        fail("tunnel", "no memory");
-    while ((status = tunnel_pump(tunnel, &error)) == HEARTH_PENDING && clock_real() < deadline_ns) {
-        struct sock_wait wait = {.fd = fd, .want_recv = true, .want_send = tunnel_wants_send(tunnel)};
+        fail("secure stream", "no memory");
+    while ((status = secure_stream_pump(stream, &error)) == HEARTH_PENDING && clock_real() < deadline_ns) {
+        struct sock_wait wait = {.fd = fd, .want_recv = true, .want_send = secure_stream_wants_send(stream)};
         (void)sock_wait(&wait, 1, deadline_ns);
     }
     if (status != HEARTH_OK)
         fail("handshake", error.text);
-    return tunnel;
+    return stream;
 }
 
-static void probe(struct tunnel *tunnel, bool sends, uint64_t burst_ns)
+static void probe(struct secure_stream *stream, bool sends, uint64_t burst_ns)
 {
     struct probe_run_setup setup = {
-        .heap = &heap, .tunnel = tunnel, .sends = sends, .burst_ns = burst_ns, .now_ns = clock_real()};
+        .heap = &heap, .stream = stream, .sends = sends, .burst_ns = burst_ns, .now_ns = clock_real()};
     struct probe_run *run = NULL;
     int status = probe_run_open(&setup, &run);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hearth-survey: a node that measures its ways to others, for tests: connections and probes as in a home
- * cluster, but a census that is made up: all who are there, the lowest id leads. When all ways are known it
+ * cluster, but a view that is made up: all who are there, the lowest id leads. When all ways are known it
  * prints the table as one line of JSON; it goes on until its standard input ends.
  *
  *     hearth-survey PLACE ADDRESS...    its own place in the list of addresses, of all nodes */
@@ -8,21 +8,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bootstrap/tunnel.h"
-#include "home/probes.h"
+#include "bootstrap/secure_stream.h"
+#include "cluster/probes.h"
 #include "os/clock.h"
 #include "os/host.h"
 
 #define PORT     52499
 #define FAIL_S   120
 #define STEP_NS  (100 * NS_PER_MS)
-#define ITEM_MAX (FELLOWS_WAITS_MAX + PROBES_WAITS_MAX + 1)
+#define ITEM_MAX (PEER_SET_WAITS_MAX + PROBES_WAITS_MAX + 1)
 
 static struct heap heap;
-static struct fellows *fellows;
+static struct peer_set *peer_set;
 static struct probes *probes;
 static struct outbox outbox;
-static struct census census;
+static struct view view;
 static int count; /* of nodes */
 
 static void fail(const char *what, const char *why)
@@ -48,70 +48,69 @@ static struct credentials *make_credentials(int place)
 
 static void begin(int place, char **addrs)
 {
-    struct fellows_setup setup = {.heap = &heap,
-                                  .credentials = make_credentials(place),
-                                  .connect_timeout_ns = 5 * NS_PER_S,
-                                  .seed = (uint64_t)place,
-                                  .now_ns = clock_real()};
+    struct peer_set_setup setup = {.heap = &heap,
+                                   .credentials = make_credentials(place),
+                                   .connect_timeout_ns = 5 * NS_PER_S,
+                                   .seed = (uint64_t)place,
+                                   .now_ns = clock_real()};
     struct sock_addr addr;
     struct error error;
 
     if (sock_addr_parse(addrs[place], PORT, &setup.listen) != HEARTH_OK)
         fail("no address", addrs[place]);
     setup.self.addr_count = 1;
-    setup.self.addr_lens[0] = (uint8_t)sock_addr_encode(&setup.listen, setup.self.addrs[0], FELLOW_ADDR_MAX);
+    setup.self.addr_lens[0] = (uint8_t)sock_addr_encode(&setup.listen, setup.self.addrs[0], PEER_ADDR_MAX);
     snprintf(setup.self.name, sizeof(setup.self.name), "%d", place);
     snprintf(setup.self.platform, sizeof(setup.self.platform), "test");
     setup.self.cores = 1;
-    if (host_id(&setup.self.host_id) != HEARTH_OK || fellows_open(&setup, &fellows, &error) != HEARTH_OK)
-        fail("fellows", error.text);
+    if (host_id(&setup.self.host_id) != HEARTH_OK || peer_set_open(&setup, &peer_set, &error) != HEARTH_OK)
+        fail("peers", error.text);
     for (int i = 0; i < count; i++) {
         if (sock_addr_parse(addrs[i], PORT, &addr) != HEARTH_OK)
             fail("no address", addrs[i]);
         if (i != place)
-            fellows_candidate(fellows, &addr, NULL, true, clock_real());
+            peer_set_known_addr(peer_set, &addr, NULL, true, clock_real());
     }
     outbox_init(&outbox, &heap);
     struct probes_setup made = {.heap = &heap,
-                                .fellows = fellows,
+                                .peer_set = peer_set,
                                 .outbox = &outbox,
-                                .self = fellows_self(fellows)->id,
+                                .self = peer_set_self(peer_set)->id,
                                 .now_ns = clock_real()};
     if (probes_open(&made, &probes) != HEARTH_OK)
         fail("probes", "no memory");
-    census = (struct census){.instance = 1, .epoch = 1, .term = 1, .size = 1};
-    census.members[0] = *fellows_self(fellows);
+    view = (struct view){.instance = 1, .epoch = 1, .term = 1, .size = 1};
+    view.members[0] = *peer_set_self(peer_set);
 }
 
 /* Sorted by id, so that all have the same one. When all are there it is agreed. */
-static void meet(const struct fellow *fellow)
+static void meet(const struct peer_info *info)
 {
-    int at = census.size;
+    int at = view.size;
 
-    if (census_find(&census, &fellow->id) >= 0)
+    if (view_find(&view, &info->id) >= 0)
         return;
-    for (; at > 0 && identity_compare(&census.members[at - 1].id, &fellow->id) > 0; at--)
-        census.members[at] = census.members[at - 1];
-    census.members[at] = *fellow;
-    if (++census.size == count)
-        probes_census(probes, &census, identity_equal(&census.members[0].id, &fellows_self(fellows)->id),
-                      clock_real());
+    for (; at > 0 && identity_compare(&view.members[at - 1].id, &info->id) > 0; at--)
+        view.members[at] = view.members[at - 1];
+    view.members[at] = *info;
+    if (++view.size == count)
+        probes_view(probes, &view, identity_equal(&view.members[0].id, &peer_set_self(peer_set)->id),
+                    clock_real());
 }
 
 static void hear(void)
 {
-    struct fellows_news news;
+    struct peer_news news;
     const char *what = "";
 
-    while (fellows_news(fellows, &news)) {
-        if (news.kind == FELLOWS_LINKED)
-            meet(&news.fellow);
-        else if (news.kind == FELLOWS_LETTER &&
-                 probes_input(probes, &news.fellow.id, news.letter, news.payload, news.len, clock_real(),
-                              &what) != HEARTH_OK)
-            fail("letter", what);
-        else if (news.kind == FELLOWS_PROBE)
-            probes_take(probes, news.tunnel, &news.fellow.id, news.dialled, clock_real());
+    while (peer_news(peer_set, &news)) {
+        if (news.kind == PEER_LINKED)
+            meet(&news.info);
+        else if (news.kind == PEER_MESSAGE && probes_input(probes, &news.info.id, news.message, news.payload,
+                                                           news.len, clock_real(), &what) != HEARTH_OK)
+            fail("message", what);
+        else if (news.kind == PEER_PROBE)
+            probes_take(probes, news.stream, &news.info.id, news.dialled, clock_real());
     }
 }
 
@@ -120,32 +119,32 @@ static bool step(void)
 {
     struct sock_wait items[ITEM_MAX] = {{.fd = 0, .want_recv = true}};
     uint64_t deadline_ns = clock_real() + STEP_NS;
-    struct outbox_letter *letter;
+    struct outbox_message *message;
     size_t n = 1;
 
-    n += fellows_waits(fellows, items + n, FELLOWS_WAITS_MAX, &deadline_ns);
+    n += peer_set_waits(peer_set, items + n, PEER_SET_WAITS_MAX, &deadline_ns);
     n += probes_waits(probes, items + n, PROBES_WAITS_MAX, &deadline_ns);
     (void)sock_wait(items, n, deadline_ns);
-    fellows_pump(fellows, clock_real());
+    peer_set_pump(peer_set, clock_real());
     hear();
     probes_pump(probes, clock_real());
-    while ((letter = outbox_take(&outbox)) != NULL) {
-        (void)fellows_send(fellows, &letter->to, letter->kind, letter->payload, letter->len);
-        heap_free(letter);
+    while ((message = outbox_take(&outbox)) != NULL) {
+        (void)peer_set_send(peer_set, &message->to, message->kind, message->payload, message->len);
+        heap_free(message);
     }
     return !items[0].ready;
 }
 
-static const struct way_measure *way(int from, int to)
+static const struct path_measure *path(int from, int to)
 {
-    return &probes_links(probes, NULL)->ways[from * CENSUS_MEMBERS_MAX + to];
+    return &probes_links(probes, NULL)->paths[from * VIEW_MEMBERS_MAX + to];
 }
 
 static bool all_known(void)
 {
     for (int from = 0; from < count; from++)
         for (int to = 0; to < count; to++)
-            if (from != to && (census.size < count || way(from, to)->mbit_x10 == 0))
+            if (from != to && (view.size < count || path(from, to)->mbit_x10 == 0))
                 return false;
     return true;
 }
@@ -159,9 +158,9 @@ static void print_table(void)
         for (int to = 0; to < count; to++) {
             if (from == to)
                 continue;
-            printf("%s{\"from\":%s,\"to\":%s,\"mbit\":%.1f,\"kind\":\"%s\"}", comma,
-                   census.members[from].name, census.members[to].name, way(from, to)->mbit_x10 / 10.0,
-                   way_kind_name((enum way_kind)way(from, to)->kind));
+            printf("%s{\"from\":%s,\"to\":%s,\"mbit\":%.1f,\"kind\":\"%s\"}", comma, view.members[from].name,
+                   view.members[to].name, path(from, to)->mbit_x10 / 10.0,
+                   path_kind_name((enum path_kind)path(from, to)->kind));
             comma = ",";
         }
     puts("]");
@@ -174,7 +173,7 @@ int main(int argc, char **argv)
     bool told = false;
 
     count = argc - 2;
-    if (place < 0 || place >= count || count > CENSUS_MEMBERS_MAX)
+    if (place < 0 || place >= count || count > VIEW_MEMBERS_MAX)
         fail("usage", "hearth-survey PLACE ADDRESS...");
     heap_init(&heap, 0);
     begin(place, argv + 2);

@@ -3,7 +3,7 @@
 #ifndef TESTS_BOOTSTRAP_PERSONS_H
 #define TESTS_BOOTSTRAP_PERSONS_H
 
-#include "bootstrap/tunnel.h"
+#include "bootstrap/secure_stream.h"
 #include "core/log.h"
 
 /* A new key; `secret` is the byte that fills the cluster's. Asserts. */

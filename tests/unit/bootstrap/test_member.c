@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A member as bytes, as it travels in a wish: exactly one, whole, or none. */
+/* A member as bytes, as it travels in a choice: exactly one, whole, or none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

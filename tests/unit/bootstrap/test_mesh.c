@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "bootstrap/door.h"
+#include "bootstrap/listener.h"
 #include "bootstrap/mesh.h"
 #include "os/clock.h"
 #include "os/random.h"
@@ -20,7 +20,7 @@
 #include "security/records.h"
 
 #define MEMBERS_MAX 6
-#define STRANGERS   100 /* at each door: more than it has places */
+#define STRANGERS   100 /* at each listener: more than it has places */
 
 static bool secure;
 
@@ -28,7 +28,7 @@ static bool secure;
 struct node {
     struct thread thread;
     struct credentials *credentials;
-    struct door *door;
+    struct listener *listener;
     struct roster roster;
     struct member members[MEMBERS_MAX]; /* its own view of them */
     struct mesh_setup setup;
@@ -67,7 +67,7 @@ static struct credentials *node_person(struct cluster *c, int rank, uint8_t secr
     return n->credentials;
 }
 
-static void cluster_open(struct cluster *c, int size, bool share)
+static void fixture_open(struct cluster *c, int size, bool share)
 {
     uint64_t cluster;
     struct member members[MEMBERS_MAX];
@@ -79,13 +79,13 @@ static void cluster_open(struct cluster *c, int size, bool share)
     assert_int_equal(random_bytes(&cluster, sizeof(cluster)), HEARTH_OK);
     for (int i = 0; i < size; i++) {
         struct node *n = &c->nodes[i];
-        struct door_setup door = {
+        struct listener_setup listener = {
             .heap = &c->heap, .log = {node_log, n, HEARTH_LOG_DEBUG}, .greeting_ns = 5 * NS_PER_S};
-        assert_int_equal(sock_addr_parse("127.0.0.1:0", 0, &door.listen), HEARTH_OK);
-        assert_int_equal(door_open(&door, &n->door, &n->error), HEARTH_OK);
+        assert_int_equal(sock_addr_parse("127.0.0.1:0", 0, &listener.listen), HEARTH_OK);
+        assert_int_equal(listener_open(&listener, &n->listener, &n->error), HEARTH_OK);
         members[i] = (struct member){.instance = 100 + (uint64_t)i, .host_id = 7, .addr_count = 1};
         members[i].features = share ? FEATURE_SHM : 0;
-        members[i].addrs[0] = door_addr(n->door);
+        members[i].addrs[0] = listener_addr(n->listener);
         snprintf(members[i].name, sizeof(members[i].name), "host%d", i);
         if (secure)
             members[i].node = credentials_self(node_person(c, i, 1))->node;
@@ -98,7 +98,7 @@ static void cluster_open(struct cluster *c, int size, bool share)
             .heap = &c->heap,
             .log = {node_log, n, HEARTH_LOG_DEBUG},
             .roster = &n->roster,
-            .door = n->door,
+            .listener = n->listener,
             .deadline_ns = clock_real() + 60 * NS_PER_S,
             .connect_timeout_ns = 5 * NS_PER_S,
             .connect_retries = 3,
@@ -128,18 +128,18 @@ static void cluster_wait(struct cluster *c, unsigned absent)
             thread_join(&c->nodes[i].thread);
 }
 
-static void cluster_run(struct cluster *c, unsigned absent)
+static void fixture_run(struct cluster *c, unsigned absent)
 {
     cluster_start(c, absent);
     cluster_wait(c, absent);
 }
 
-static void cluster_close(struct cluster *c, unsigned absent)
+static void fixture_close(struct cluster *c, unsigned absent)
 {
     for (int i = 0; i < c->size; i++) {
         if (!(absent >> i & 1))
             mesh_close(c->nodes[i].peers, c->size);
-        door_close(c->nodes[i].door);
+        listener_close(c->nodes[i].listener);
         credentials_close(c->nodes[i].credentials);
     }
     assert_int_equal(c->heap.blocks, 0);
@@ -224,12 +224,12 @@ static void members_join_over_tcp(void **state)
 
     (void)state;
     for (int size = 1; size <= MEMBERS_MAX; size++) {
-        cluster_open(&c, size, false);
+        fixture_open(&c, size, false);
         for (int i = 0; i < size; i++)
             c.nodes[i].setup.channels = 1 + size;
-        cluster_run(&c, 0);
+        fixture_run(&c, 0);
         assert_joined(&c, MESH_TCP, 1 + size);
-        cluster_close(&c, 0);
+        fixture_close(&c, 0);
     }
 }
 
@@ -239,17 +239,17 @@ static void members_of_a_host_join_over_unix_sockets(void **state)
 
     (void)state;
     for (int size = 2; size <= MEMBERS_MAX; size++) {
-        cluster_open(&c, size, true);
+        fixture_open(&c, size, true);
         for (int i = 0; i < size; i++)
-            c.nodes[i].setup.wish = size % 2 ? MESH_WISH_SHM : MESH_AUTO;
-        cluster_run(&c, 0);
+            c.nodes[i].setup.choice = size % 2 ? MESH_ONLY_SHM : MESH_AUTO;
+        fixture_run(&c, 0);
         assert_joined(&c, MESH_UNIX, 1);
         struct sock_addr addr;
         struct error error;
         int fd = -1;
-        door_local_addr(c.nodes[0].roster.cluster, 0, &addr);
+        listener_local_addr(c.nodes[0].roster.cluster, 0, &addr);
         assert_int_equal(sock_dial(&addr, NULL, &fd, &error), HEARTH_PEER_LOST); /* nothing is left behind */
-        cluster_close(&c, 0);
+        fixture_close(&c, 0);
     }
 }
 
@@ -258,12 +258,12 @@ static void the_lower_rank_decides_the_channels(void **state)
     static struct cluster c;
 
     (void)state;
-    cluster_open(&c, 2, false);
+    fixture_open(&c, 2, false);
     c.nodes[0].setup.channels = MESH_CHANNELS_MAX;
     c.nodes[1].setup.channels = 1;
-    cluster_run(&c, 0);
+    fixture_run(&c, 0);
     assert_joined(&c, MESH_TCP, MESH_CHANNELS_MAX);
-    cluster_close(&c, 0);
+    fixture_close(&c, 0);
 }
 
 /* An address that nobody answers at, before and behind the good one. */
@@ -272,7 +272,7 @@ static void a_good_address_among_bad_ones_is_found(void **state)
     static struct cluster c;
 
     (void)state;
-    cluster_open(&c, 3, false);
+    fixture_open(&c, 3, false);
     for (int i = 0; i < 3; i++) {
         c.nodes[i].setup.channels = 3;
         for (int j = 0; j < 3; j++) {
@@ -283,9 +283,9 @@ static void a_good_address_among_bad_ones_is_found(void **state)
             assert_int_equal(sock_addr_parse("[::1]:1", 0, &m->addrs[2]), HEARTH_OK);
         }
     }
-    cluster_run(&c, 0);
+    fixture_run(&c, 0);
     assert_joined(&c, MESH_TCP, 3);
-    cluster_close(&c, 0);
+    fixture_close(&c, 0);
 }
 
 static void the_lower_rank_dials_when_the_higher_has_a_wrong_address(void **state)
@@ -293,47 +293,48 @@ static void the_lower_rank_dials_when_the_higher_has_a_wrong_address(void **stat
     static struct cluster c;
 
     (void)state;
-    cluster_open(&c, 2, false);
+    fixture_open(&c, 2, false);
     c.nodes[0].setup.channels = c.nodes[1].setup.channels = 4;
     assert_int_equal(sock_addr_parse("127.0.0.1:1", 0, &c.nodes[1].members[0].addrs[0]), HEARTH_OK);
-    cluster_run(&c, 0);
+    fixture_run(&c, 0);
     assert_joined(&c, MESH_TCP, 4);
-    cluster_close(&c, 0);
+    fixture_close(&c, 0);
 }
 
-/* A tunnel to a member that is joining in its thread, as this person. */
-static struct tunnel *dial(struct cluster *c, const struct sock_addr *to, const struct credentials *who)
+/* A secure stream to a member that is joining in its thread, as this person. */
+static struct secure_stream *dial(struct cluster *c, const struct sock_addr *to,
+                                  const struct credentials *who)
 {
-    struct tunnel_setup setup = {.heap = &c->heap, .credentials = who, .role = CHANNEL_DIALS};
-    struct tunnel *tunnel = NULL;
+    struct secure_stream_setup setup = {.heap = &c->heap, .credentials = who, .role = CHANNEL_DIALS};
+    struct secure_stream *stream = NULL;
     struct error error;
     int fd = -1, status = HEARTH_PENDING;
 
     assert_int_equal(sock_dial(to, NULL, &fd, &error), HEARTH_OK);
-    assert_int_equal(tunnel_open(&setup, fd, &tunnel), HEARTH_OK);
+    assert_int_equal(secure_stream_open(&setup, fd, &stream), HEARTH_OK);
     for (int i = 0; i < LOOKS_MAX && status == HEARTH_PENDING; i++) {
         struct sock_wait wait = {.fd = fd, .want_recv = true};
-        status = tunnel_pump(tunnel, &error);
+        status = secure_stream_pump(stream, &error);
         if (status == HEARTH_PENDING)
             (void)sock_wait(&wait, 1, clock_real() + 50 * NS_PER_MS);
     }
     assert_int_equal(status, HEARTH_OK);
-    return tunnel;
+    return stream;
 }
 
 /* Says this, and hears the answer to it if there is one to come. False: the other end closed. */
-static bool converse(struct tunnel *tunnel, const struct greeting *say, struct greeting *answer)
+static bool converse(struct secure_stream *stream, const struct greeting *say, struct greeting *answer)
 {
     uint8_t bytes[GREETING_LEN];
     const char *what = "";
     ssize_t len = 0;
 
     greeting_encode(say, bytes);
-    assert_true(tunnel_send(tunnel, bytes, sizeof(bytes)));
+    assert_true(secure_stream_send(stream, bytes, sizeof(bytes)));
     for (int i = 0; i < LOOKS_MAX && answer && len == 0; i++) {
-        struct sock_wait wait = {.fd = tunnel_fd(tunnel), .want_recv = true};
+        struct sock_wait wait = {.fd = secure_stream_fd(stream), .want_recv = true};
         (void)sock_wait(&wait, 1, clock_real() + 50 * NS_PER_MS);
-        len = tunnel_recv(tunnel, bytes, sizeof(bytes));
+        len = secure_stream_recv(stream, bytes, sizeof(bytes));
     }
     if (!answer || len < 0)
         return len == 0;
@@ -349,21 +350,21 @@ static void channels_may_come_in_any_order(void **state)
     struct pipe_end ends[2] = {{-1, NULL}, {-1, NULL}};
 
     (void)state;
-    cluster_open(&c, 2, false);
+    fixture_open(&c, 2, false);
     c.nodes[1].members[0].addr_count = 0; /* it cannot dial us */
     struct sock_addr to = c.nodes[1].members[1].addrs[0];
     assert_int_equal(thread_start(&c.nodes[1].thread, "member", node_run, &c.nodes[1]), HEARTH_OK);
     for (int i = 1; i >= 0; i--) {
         struct greeting g = {GREETING_GREET, 0, (uint8_t)i, 2, 0, 1, c.nodes[0].roster.cluster, 100, 101, 5};
-        struct tunnel *tunnel = dial(&c, &to, c.nodes[0].credentials);
+        struct secure_stream *stream = dial(&c, &to, c.nodes[0].credentials);
         struct greeting answer;
-        assert_true(converse(tunnel, &g, &answer));
+        assert_true(converse(stream, &g, &answer));
         assert_int_equal(answer.kind, GREETING_WELCOME);
         assert_int_equal(answer.channel, i);
         assert_int_equal(answer.channels, 2);
         g.kind = GREETING_CONFIRM;
-        assert_true(converse(tunnel, &g, NULL));
-        assert_int_equal(tunnel_release(tunnel, &ends[i].fd, &ends[i].records), HEARTH_OK);
+        assert_true(converse(stream, &g, NULL));
+        assert_int_equal(secure_stream_release(stream, &ends[i].fd, &ends[i].records), HEARTH_OK);
     }
     thread_join(&c.nodes[1].thread);
     assert_int_equal(c.nodes[1].status, HEARTH_OK);
@@ -373,32 +374,32 @@ static void channels_may_come_in_any_order(void **state)
         sock_close(ends[i].fd);
         records_close(ends[i].records);
     }
-    cluster_close(&c, 1u << 0);
+    fixture_close(&c, 1u << 0);
 }
 
-/* Strangers that say nothing, or nothing good, stand at every door before the members come. */
+/* Strangers that say nothing, or nothing good, stand at every listener before the members come. */
 static void members_join_between_strangers(void **state)
 {
     static struct cluster c;
     int fds[3 * STRANGERS];
 
     (void)state;
-    cluster_open(&c, 3, false);
+    fixture_open(&c, 3, false);
     for (int i = 0; i < 3; i++)
         c.nodes[i].setup.channels = 2;
     for (int i = 0; i < 3 * STRANGERS; i++) {
         struct iovec piece = {(void *)(uintptr_t) "HG GET / HTTP", (size_t)i % 13};
-        struct sock_addr to = door_addr(c.nodes[i % 3].door);
+        struct sock_addr to = listener_addr(c.nodes[i % 3].listener);
         struct error error;
         fds[i] = -1;
         assert_int_equal(sock_dial(&to, NULL, &fds[i], &error), HEARTH_OK);
         (void)sock_send(fds[i], &piece, 1);
     }
-    cluster_run(&c, 0);
+    fixture_run(&c, 0);
     assert_joined(&c, MESH_TCP, 2);
     for (int i = 0; i < 3 * STRANGERS; i++)
         sock_close(fds[i]);
-    cluster_close(&c, 0);
+    fixture_close(&c, 0);
 }
 
 static void a_member_that_does_not_come_is_named(void **state)
@@ -407,7 +408,7 @@ static void a_member_that_does_not_come_is_named(void **state)
 
     (void)state;
     for (int share = 0; share < 2; share++) {
-        cluster_open(&clusters[share], 3, share);
+        fixture_open(&clusters[share], 3, share);
         for (int i = 0; i < 3; i++)
             clusters[share].nodes[i].setup.deadline_ns = clock_real() + 2 * NS_PER_S;
         cluster_start(&clusters[share], 1u << 1);
@@ -425,7 +426,7 @@ static void a_member_that_does_not_come_is_named(void **state)
             for (int j = 0; j < 3; j++)
                 assert_int_equal(c->nodes[i].peers[j].fds[0], -1);
         }
-        cluster_close(c, 1u << 1);
+        fixture_close(c, 1u << 1);
     }
 }
 
@@ -435,15 +436,15 @@ static void a_member_that_nobody_can_reach_is_given_up(void **state)
     static struct cluster c;
 
     (void)state;
-    cluster_open(&c, 2, false);
+    fixture_open(&c, 2, false);
     c.nodes[0].setup.connect_timeout_ns = 100 * NS_PER_MS;
     c.nodes[0].setup.connect_retries = 0;
     assert_int_equal(sock_addr_parse("127.0.0.1:1", 0, &c.nodes[0].members[1].addrs[0]), HEARTH_OK);
-    cluster_run(&c, 1u << 1);
+    fixture_run(&c, 1u << 1);
     assert_int_equal(c.nodes[0].status, HEARTH_PEER_LOST);
     assert_non_null(strstr(c.nodes[0].error.text, "127.0.0.1:1: Connection refused"));
     assert_non_null(strstr(c.nodes[0].error.text, "firewall"));
-    cluster_close(&c, 1u << 1);
+    fixture_close(&c, 1u << 1);
 }
 
 static void beyond_this_machine_trust_is_asked_for(void **state)
@@ -451,16 +452,16 @@ static void beyond_this_machine_trust_is_asked_for(void **state)
     static struct cluster c;
 
     (void)state;
-    cluster_open(&c, 2, false);
+    fixture_open(&c, 2, false);
     for (int i = 0; i < 2; i++)
         assert_int_equal(sock_addr_parse("192.0.2.1:9", 0, &c.nodes[i].members[1].addrs[0]), HEARTH_OK);
-    cluster_run(&c, 0);
+    fixture_run(&c, 0);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(c.nodes[i].status, HEARTH_INVALID);
         assert_non_null(strstr(c.nodes[i].error.text, "192.0.2.1:9"));
         assert_non_null(strstr(c.nodes[i].error.text, "--i-trust-this-network"));
     }
-    cluster_close(&c, 0);
+    fixture_close(&c, 0);
 }
 
 /* Encrypted, any address will do: here one that nobody answers at. */
@@ -469,12 +470,12 @@ static void beyond_this_machine_a_secret_is_enough(void **state)
     static struct cluster c;
 
     (void)state;
-    cluster_open(&c, 2, false);
+    fixture_open(&c, 2, false);
     c.nodes[0].setup.deadline_ns = clock_real() + 200 * NS_PER_MS;
     assert_int_equal(sock_addr_parse("192.0.2.1:9", 0, &c.nodes[0].members[1].addrs[0]), HEARTH_OK);
-    cluster_run(&c, 1u << 1);
+    fixture_run(&c, 1u << 1);
     assert_int_equal(c.nodes[0].status, HEARTH_TIMEOUT);
-    cluster_close(&c, 1u << 1);
+    fixture_close(&c, 1u << 1);
 }
 
 enum flaw { KEY_OF_0, KEY_OF_1, SECRET_OF_1, PLAIN_0, PLAIN_1 };
@@ -488,7 +489,7 @@ struct misfit {
 
 static void misfit_open(struct cluster *c, const struct misfit *m)
 {
-    cluster_open(c, 2, m->share);
+    fixture_open(c, 2, m->share);
     if (m->flaw == KEY_OF_0 || m->flaw == KEY_OF_1)
         (void)node_person(c, m->flaw == KEY_OF_1, 1);
     else if (m->flaw == SECRET_OF_1)
@@ -538,7 +539,7 @@ static void who_does_not_belong_is_named(void **state)
     for (size_t i = 0; i < count; i++) {
         cluster_wait(&clusters[i], 0);
         misfit_check(&clusters[i], &misfits[i]);
-        cluster_close(&clusters[i], 0);
+        fixture_close(&clusters[i], 0);
     }
 }
 
@@ -549,13 +550,13 @@ static void a_member_cannot_speak_for_another(void **state)
     struct greeting answer;
 
     (void)state;
-    cluster_open(&c, 2, false);
+    fixture_open(&c, 2, false);
     struct credentials *eve = person(&c.heap, 1, 101);
     struct greeting g = {GREETING_GREET, 0, 0, 0, 1, 0, c.nodes[0].roster.cluster, 101, 100, 5};
     assert_int_equal(thread_start(&c.nodes[0].thread, "member", node_run, &c.nodes[0]), HEARTH_OK);
-    struct tunnel *tunnel = dial(&c, &c.nodes[0].members[0].addrs[0], eve);
-    assert_false(converse(tunnel, &g, &answer));
-    tunnel_close(tunnel);
+    struct secure_stream *stream = dial(&c, &c.nodes[0].members[0].addrs[0], eve);
+    assert_false(converse(stream, &g, &answer));
+    secure_stream_close(stream);
     assert_int_equal(thread_start(&c.nodes[1].thread, "member", node_run, &c.nodes[1]), HEARTH_OK);
     for (int i = 0; i < 2; i++)
         thread_join(&c.nodes[i].thread);
@@ -564,7 +565,7 @@ static void a_member_cannot_speak_for_another(void **state)
     assert_non_null(strstr(c.nodes[0].complaint, "127.0.0.1:"));
     assert_non_null(strstr(c.nodes[0].complaint, "speaks for another member"));
     credentials_close(eve);
-    cluster_close(&c, 0);
+    fixture_close(&c, 0);
 }
 
 static void shared_memory_that_cannot_be_is_an_error(void **state)
@@ -572,17 +573,17 @@ static void shared_memory_that_cannot_be_is_an_error(void **state)
     static struct cluster c;
 
     (void)state;
-    cluster_open(&c, 2, true);
+    fixture_open(&c, 2, true);
     for (int i = 0; i < 2; i++) {
-        c.nodes[i].setup.wish = MESH_WISH_SHM;
+        c.nodes[i].setup.choice = MESH_ONLY_SHM;
         c.nodes[i].members[1].host_id = 8;
     }
-    cluster_run(&c, 0);
+    fixture_run(&c, 0);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(c.nodes[i].status, HEARTH_INVALID);
         assert_int_equal(c.nodes[i].error.rank, !i);
     }
-    cluster_close(&c, 0);
+    fixture_close(&c, 0);
 }
 
 static void wrong_numbers_of_connections_are_refused(void **state)
@@ -590,13 +591,13 @@ static void wrong_numbers_of_connections_are_refused(void **state)
     static struct cluster c;
 
     (void)state;
-    cluster_open(&c, 2, false);
+    fixture_open(&c, 2, false);
     c.nodes[0].setup.channels = MESH_CHANNELS_MAX + 1;
     c.nodes[1].setup.channels = -1;
-    cluster_run(&c, 0);
+    fixture_run(&c, 0);
     assert_int_equal(c.nodes[0].status, HEARTH_INVALID);
     assert_int_equal(c.nodes[1].status, HEARTH_INVALID);
-    cluster_close(&c, 0);
+    fixture_close(&c, 0);
 }
 
 /* Before anybody is dialled: what fails later for want of files has many faces. */
@@ -606,7 +607,7 @@ static void too_few_files_is_said_at_once(void **state)
     struct rlimit files, few;
 
     (void)state;
-    cluster_open(&c, 2, false);
+    fixture_open(&c, 2, false);
     c.nodes[0].setup.channels = MESH_CHANNELS_MAX;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
     few = files;
@@ -617,7 +618,7 @@ static void too_few_files_is_said_at_once(void **state)
     assert_int_equal(c.nodes[0].status, HEARTH_LIMIT);
     assert_non_null(strstr(c.nodes[0].error.text, "ulimit -n"));
     assert_non_null(strstr(c.nodes[0].error.text, "may have 40"));
-    cluster_close(&c, 1u << 1);
+    fixture_close(&c, 1u << 1);
 }
 
 static void no_memory_is_an_error(void **state)
@@ -626,11 +627,11 @@ static void no_memory_is_an_error(void **state)
 
     (void)state;
     for (int after = 0; after < 2; after++) {
-        cluster_open(&c, 2, false);
+        fixture_open(&c, 2, false);
         c.heap.fail_after = after;
         c.nodes[0].status = mesh_join(&c.nodes[0].setup, c.nodes[0].peers, &c.nodes[0].error);
         assert_int_equal(c.nodes[0].status, HEARTH_NO_MEMORY);
-        cluster_close(&c, 1u << 1);
+        fixture_close(&c, 1u << 1);
     }
 }
 

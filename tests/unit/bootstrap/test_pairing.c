@@ -20,7 +20,7 @@
 enum event { NOTHING, REFUSED, GREET, WELCOME, CONFIRM, GONE };
 
 struct socket {
-    int dialler, channel, way;
+    int dialler, channel, via;
     enum event event;
     int at; /* end that the event happens at */
     int channels;
@@ -31,7 +31,7 @@ struct world {
     struct prng prng;
     uint64_t now_ns;
     struct pairing ends[2];
-    bool reachable[2][PAIRING_WAYS]; /* [dialler] */
+    bool reachable[2][PAIRING_VIAS]; /* [dialler] */
     uint64_t delay_ns;               /* at most */
     struct socket sockets[SOCKETS];
     int count;
@@ -56,7 +56,7 @@ static void world_init(struct world *w, uint64_t seed, const struct pairing_setu
         pairing_init(&w->ends[end], &own, seed * 2 + (uint64_t)end, prng_below(&w->prng, delay_ns));
         for (int i = 0; i < MESH_CHANNELS_MAX; i++)
             w->kept[end][i] = -1;
-        for (int i = 0; i < PAIRING_WAYS; i++)
+        for (int i = 0; i < PAIRING_VIAS; i++)
             w->reachable[end][i] = true;
     }
 }
@@ -69,14 +69,14 @@ static void keep(struct world *w, int end, struct socket *s)
 
 static void dial(struct world *w, int end)
 {
-    int channel, way;
+    int channel, via;
 
-    while (pairing_dial(&w->ends[end], w->now_ns, &channel, &way)) {
+    while (pairing_dial(&w->ends[end], w->now_ns, &channel, &via)) {
         assert_true(w->count < SOCKETS);
         struct socket *s = &w->sockets[w->count++];
-        *s = (struct socket){.dialler = end, .channel = channel, .way = way};
+        *s = (struct socket){.dialler = end, .channel = channel, .via = via};
         s->channels = w->ends[end].count;
-        bool reached = w->reachable[end][way];
+        bool reached = w->reachable[end][via];
         plan(w, s, reached ? GREET : REFUSED, reached ? !end : end);
     }
 }
@@ -85,21 +85,21 @@ static void dial(struct world *w, int end)
 static void happen(struct world *w, struct socket *s)
 {
     struct pairing *p = &w->ends[s->at];
-    bool local = s->way == PAIRING_LOCAL;
+    bool local = s->via == PAIRING_LOCAL;
     enum pairing_verdict verdict = PAIRING_DROP;
     enum event event = s->event;
 
     s->event = NOTHING;
     if (event == REFUSED || event == GONE) {
         if (s->at == s->dialler)
-            pairing_failed(p, s->channel, s->way, event == GONE ? FAULT_CLOSED : FAULT_UNREACHABLE,
+            pairing_failed(p, s->channel, s->via, event == GONE ? FAULT_CLOSED : FAULT_UNREACHABLE,
                            w->now_ns);
         return;
     }
     if (event == GREET)
         verdict = pairing_greeted(p, s->channel, s->channels, local, NS_PER_MS, w->now_ns);
     else if (event == WELCOME)
-        verdict = pairing_welcomed(p, s->channel, s->channels, s->way, NS_PER_MS, w->now_ns);
+        verdict = pairing_welcomed(p, s->channel, s->channels, s->via, NS_PER_MS, w->now_ns);
     else
         verdict = pairing_confirmed(p, s->channel, s->channels, local, w->now_ns);
     s->channels = p->count;
@@ -178,8 +178,8 @@ static void both_ends_keep_the_same_sockets(void **state)
         setup.channels = 1 + (int)(seed % MESH_CHANNELS_MAX);
         world_init(&w, seed, &setup, seed % 3 == 0 ? 3 * NS_PER_S : seed % 3 * 40 * NS_PER_MS);
         for (int end = 0; end < 2; end++)
-            for (int way = 1; way < setup.addr_count; way++)
-                w.reachable[end][way] = prng_below(&w.prng, 2) == 0;
+            for (int via = 1; via < setup.addr_count; via++)
+                w.reachable[end][via] = prng_below(&w.prng, 2) == 0;
         assert_true(world_run(&w));
         assert_same(&w, setup.channels);
     }
@@ -207,7 +207,7 @@ static void while_members_come_the_lower_rank_waits(void **state)
 {
     struct pairing_setup setup = plain;
     struct pairing p;
-    int channel, way;
+    int channel, via;
 
     (void)state;
     setup.decides = true;
@@ -215,26 +215,26 @@ static void while_members_come_the_lower_rank_waits(void **state)
     pairing_init(&p, &setup, 1, 0);
     for (uint64_t now_ns = 0; now_ns < 10 * PAIRING_LOWER_NS; now_ns += PAIRING_LOWER_NS / 2) {
         pairing_yield(&p, now_ns);
-        assert_false(pairing_dial(&p, now_ns, &channel, &way));
+        assert_false(pairing_dial(&p, now_ns, &channel, &via));
         assert_int_equal(pairing_due(&p), now_ns + PAIRING_LOWER_NS);
     }
     uint64_t now_ns = 11 * PAIRING_LOWER_NS;
-    assert_true(pairing_dial(&p, now_ns, &channel, &way));
+    assert_true(pairing_dial(&p, now_ns, &channel, &via));
     pairing_yield(&p, now_ns);
-    pairing_failed(&p, channel, way, FAULT_CLOSED, now_ns);
+    pairing_failed(&p, channel, via, FAULT_CLOSED, now_ns);
     pairing_yield(&p, now_ns + 1);
     assert_true(pairing_due(&p) <= now_ns + PAIRING_BACKOFF_NS);
 
     /* The peer came at last: the other channels are its turn too. */
     assert_int_equal(pairing_greeted(&p, 0, 0, false, 1, now_ns), PAIRING_KEEP);
     pairing_yield(&p, now_ns + PAIRING_LOWER_NS / 2);
-    assert_false(pairing_dial(&p, now_ns + PAIRING_LOWER_NS, &channel, &way));
+    assert_false(pairing_dial(&p, now_ns + PAIRING_LOWER_NS, &channel, &via));
 
     /* Whoever is to dial does not wait. */
     setup.decides = false;
     pairing_init(&p, &setup, 1, now_ns);
     pairing_yield(&p, now_ns);
-    assert_true(pairing_dial(&p, now_ns, &channel, &way));
+    assert_true(pairing_dial(&p, now_ns, &channel, &via));
 }
 
 static void who_cannot_be_reached_at_all_is_given_up(void **state)
@@ -262,24 +262,24 @@ static void members_of_a_host_use_one_local_socket(void **state)
         assert_true(world_run(&w));
         assert_same(&w, 1);
         assert_true(w.ends[0].kept_local && w.ends[1].kept_local);
-        assert_int_equal(w.sockets[w.kept[0][0]].way, PAIRING_LOCAL);
+        assert_int_equal(w.sockets[w.kept[0][0]].via, PAIRING_LOCAL);
     }
 }
 
-static void where_the_local_way_fails_tcp_is_used(void **state)
+static void where_the_local_via_fails_tcp_is_used(void **state)
 {
     static struct world w;
     struct pairing_setup setup = plain;
-    int channel, way;
+    int channel, via;
 
     (void)state;
     setup.local = true;
     setup.channels = 2;
     world_init(&w, 7, &setup, NS_PER_MS);
     w.now_ns = NS_PER_MS;
-    assert_true(pairing_dial(&w.ends[HIGHER], w.now_ns, &channel, &way));
-    assert_int_equal(way, PAIRING_LOCAL);
-    assert_false(pairing_dial(&w.ends[HIGHER], w.now_ns, &channel, &way));
+    assert_true(pairing_dial(&w.ends[HIGHER], w.now_ns, &channel, &via));
+    assert_int_equal(via, PAIRING_LOCAL);
+    assert_false(pairing_dial(&w.ends[HIGHER], w.now_ns, &channel, &via));
     pairing_failed(&w.ends[HIGHER], 0, PAIRING_LOCAL, FAULT_SYSTEM, w.now_ns);
     assert_true(pairing_fall_back(&w.ends[HIGHER], w.now_ns));
     assert_false(pairing_fall_back(&w.ends[HIGHER], w.now_ns));
@@ -335,7 +335,7 @@ int main(void)
         cmocka_unit_test(while_members_come_the_lower_rank_waits),
         cmocka_unit_test(who_cannot_be_reached_at_all_is_given_up),
         cmocka_unit_test(members_of_a_host_use_one_local_socket),
-        cmocka_unit_test(where_the_local_way_fails_tcp_is_used),
+        cmocka_unit_test(where_the_local_via_fails_tcp_is_used),
         cmocka_unit_test(wrong_numbers_of_channels_are_dropped),
         cmocka_unit_test(distance_decides_the_number_of_channels),
     };

@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "bootstrap/applicant.h"
-#include "bootstrap/differ.h"
 #include "bootstrap/rendezvous.h"
+#include "bootstrap/rendezvous_client.h"
+#include "bootstrap/settings_diff.h"
 #include "core/prng.h"
 #include "persons.h"
 #include "support/watchdog.h"
@@ -28,7 +28,7 @@ static const uint8_t space[NAMESPACE_LEN] = {4, 5, 6};
 /* A member with a wire to the rendezvous. */
 struct sim_member {
     struct roster_setup setup;
-    struct applicant applicant;
+    struct rendezvous_client client;
     struct error error;
     int conn; /* -1: none */
     int status;
@@ -96,7 +96,7 @@ static struct sim_member *sim_add(struct sim *s, int size, int rank)
     };
     m->setup.self = (struct member){.instance = ++s->instances, .process = 70 + (uint32_t)index};
     snprintf(m->setup.self.name, sizeof(m->setup.self.name), "host%d", index);
-    assert_int_equal(applicant_init(&m->applicant, &m->setup, rank), HEARTH_OK);
+    assert_int_equal(rendezvous_client_init(&m->client, &m->setup, rank), HEARTH_OK);
     m->conn = -1;
     m->status = HEARTH_PENDING;
     return m;
@@ -105,7 +105,7 @@ static struct sim_member *sim_add(struct sim *s, int size, int rank)
 static void sim_close(struct sim *s)
 {
     for (int i = 0; i < s->count; i++)
-        applicant_fini(&s->members[i].applicant);
+        rendezvous_client_fini(&s->members[i].client);
     rendezvous_close(s->r);
     assert_int_equal(atomic_load(&s->heap.blocks), 0);
 }
@@ -113,7 +113,7 @@ static void sim_close(struct sim *s)
 static void member_dial(struct sim *s, struct sim_member *m)
 {
     assert_int_equal(rendezvous_conn_open(s->r, &somewhere, s->now_ns, &m->conn), HEARTH_OK);
-    applicant_begin(&m->applicant, s->now_ns);
+    rendezvous_client_begin(&m->client, s->now_ns);
 }
 
 static void member_hang_up(struct sim *s, struct sim_member *m)
@@ -125,12 +125,12 @@ static void member_hang_up(struct sim *s, struct sim_member *m)
 /* Moves at most `max` bytes each way. Whether anything moved. */
 static bool member_move(struct sim *s, struct sim_member *m, size_t max)
 {
-    struct iovec pieces[3], out = applicant_output(&m->applicant);
+    struct iovec pieces[3], out = rendezvous_client_output(&m->client);
     size_t len = out.iov_len < max ? out.iov_len : max;
 
     if (len > 0) {
         rendezvous_input(s->r, m->conn, out.iov_base, len, s->now_ns);
-        applicant_sent(&m->applicant, len);
+        rendezvous_client_sent(&m->client, len);
     }
     if (rendezvous_conn_gone(s->r, m->conn)) {
         member_hang_up(s, m);
@@ -139,7 +139,7 @@ static bool member_move(struct sim *s, struct sim_member *m, size_t max)
     if (rendezvous_output(s->r, m->conn, pieces) == 0)
         return len > 0;
     size_t in = pieces[0].iov_len < max ? pieces[0].iov_len : max;
-    m->status = applicant_input(&m->applicant, pieces[0].iov_base, in, &m->error);
+    m->status = rendezvous_client_input(&m->client, pieces[0].iov_base, in, &m->error);
     rendezvous_sent(s->r, m->conn, in, s->now_ns);
     if (m->status != HEARTH_PENDING)
         member_hang_up(s, m);
@@ -166,17 +166,17 @@ static void check_agreed(struct sim *s, int size)
 
     for (int i = 0; i < size; i++) {
         struct sim_member *m = &s->members[i];
-        const struct roster *r = &m->applicant.roster;
+        const struct roster *r = &m->client.roster;
         if (m->status != HEARTH_OK)
             fail_msg("member %d: %d %s", i, m->status, m->error.text);
         assert_int_equal(r->size, size);
-        assert_true(r->cluster != 0 && r->cluster == s->members[0].applicant.roster.cluster);
+        assert_true(r->cluster != 0 && r->cluster == s->members[0].client.roster.cluster);
         assert_false(seen[r->rank]);
         seen[r->rank] = true;
-        if (m->applicant.rank >= 0)
-            assert_int_equal(r->rank, m->applicant.rank);
+        if (m->client.rank >= 0)
+            assert_int_equal(r->rank, m->client.rank);
         for (int k = 0; k < size; k++)
-            assert_true(r->members[k].instance == s->members[0].applicant.roster.members[k].instance);
+            assert_true(r->members[k].instance == s->members[0].client.roster.members[k].instance);
         assert_true(r->members[r->rank].instance == m->setup.self.instance);
     }
 }
@@ -239,7 +239,7 @@ static void ranks_go_by_arrival(void **state)
     }
     check_agreed(&s, 4);
     for (int i = 0; i < 4; i++)
-        assert_int_equal(s.members[i].applicant.roster.rank, expected[i]);
+        assert_int_equal(s.members[i].client.roster.rank, expected[i]);
     sim_close(&s);
 }
 
@@ -253,7 +253,7 @@ static void fails_for_all(struct sim *s, int status, const char *word)
     sim_settle(s);
     for (int i = 0; i < s->count; i++) {
         assert_int_equal(s->members[i].status, status);
-        assert_true(s->members[i].applicant.refused);
+        assert_true(s->members[i].client.refused);
         if (!strstr(s->members[i].error.text, word))
             fail_msg("no \"%s\" in \"%s\"", word, s->members[i].error.text);
     }
@@ -528,9 +528,9 @@ static struct sim_member *sim_add_keyed(struct sim *s, int size, const struct re
     struct sim_member *m = sim_add(s, size, -1);
 
     memset(m->setup.self.node.bytes, (int)m->setup.self.instance, NODE_ID_LEN);
-    m->applicant.wants_secret = origin->local;
+    m->client.wants_secret = origin->local;
     assert_int_equal(rendezvous_conn_open(s->r, origin, s->now_ns, &m->conn), HEARTH_OK);
-    applicant_begin(&m->applicant, s->now_ns);
+    rendezvous_client_begin(&m->client, s->now_ns);
     return m;
 }
 
@@ -539,8 +539,8 @@ static void refused(const struct sim *s, const struct sim_member *m, int status,
     assert_int_equal(m->status, status);
     if (!strstr(m->error.text, word))
         fail_msg("no \"%s\" in \"%s\"", word, m->error.text);
-    assert_true(m->applicant.refused);
-    assert_false(m->applicant.has_secret);
+    assert_true(m->client.refused);
+    assert_false(m->client.has_secret);
     assert_false(rendezvous_over(s->r, NULL));
 }
 
@@ -552,14 +552,14 @@ static void the_secret_is_handed_out_to_neighbours(void **state)
     sim_open_for(&s, 2, 1, &(struct demand){.handed = true});
     struct sim_member *stray = sim_add_keyed(&s, 2, &neighbour);
     stray->setup.self.node = (struct node_id){{0}}; /* it is plain */
-    applicant_begin(&stray->applicant, s.now_ns);
+    rendezvous_client_begin(&stray->client, s.now_ns);
     sim_settle(&s);
     refused(&s, stray, HEARTH_MISMATCH, "is plain, the others encrypt");
     assert_int_equal(s.notes.warnings, 1);
 
     struct sim_member *far = sim_add_keyed(&s, 2, &somewhere); /* never, whatever made it come here */
     sim_settle(&s);
-    assert_false(far->applicant.has_secret);
+    assert_false(far->client.has_secret);
     member_hang_up(&s, far);
 
     for (int i = 0; i < 2; i++)
@@ -567,10 +567,10 @@ static void the_secret_is_handed_out_to_neighbours(void **state)
     sim_settle(&s);
     for (int i = 2; i < 4; i++) {
         assert_int_equal(s.members[i].status, HEARTH_OK);
-        assert_true(s.members[i].applicant.has_secret);
-        assert_memory_equal(s.members[i].applicant.secret, secret, SECRET_LEN);
+        assert_true(s.members[i].client.has_secret);
+        assert_memory_equal(s.members[i].client.secret, secret, SECRET_LEN);
         for (int k = 0; k < 2; k++)
-            assert_int_equal(s.members[i].applicant.roster.members[k].node.bytes[9], 3 + k);
+            assert_int_equal(s.members[i].client.roster.members[k].node.bytes[9], 3 + k);
     }
     sim_close(&s);
 }
@@ -583,10 +583,10 @@ static void a_secret_where_none_is_expected_is_refused(void **state)
     for (int handed = 0; handed < 2; handed++) {
         sim_open_for(&s, 2, 1, &(struct demand){.handed = handed});
         struct sim_member *m = sim_add_keyed(&s, 2, &neighbour);
-        m->applicant.wants_secret = !handed;
+        m->client.wants_secret = !handed;
         if (!handed)
             m->setup.self.node = (struct node_id){{0}};
-        applicant_begin(&m->applicant, s.now_ns);
+        rendezvous_client_begin(&m->client, s.now_ns);
         sim_settle(&s);
         refused(&s, m, HEARTH_MISMATCH, handed ? "others encrypt" : "others are plain");
         sim_close(&s);
@@ -602,17 +602,17 @@ static void another_secret_is_refused(void **state)
     struct sim_member *m = sim_add_keyed(&s, 2, &neighbour);
     struct credentials *other = person(&s.heap, 9, m->setup.self.instance);
     m->setup.credentials = other;
-    applicant_begin(&m->applicant, s.now_ns);
+    rendezvous_client_begin(&m->client, s.now_ns);
     sim_settle(&s);
     refused(&s, m, HEARTH_MISMATCH, "hearth join TOKEN");
     assert_int_equal(s.notes.warnings, 1);
 
     uint8_t out[MEETING_HEADER_LEN + MEETING_WELCOME_MAX]; /* and if the rendezvous does not see it */
     struct meeting_welcome welcome = {.present = 1, .size = 2, .has_secret = true};
-    applicant_begin(&m->applicant, s.now_ns);
+    rendezvous_client_begin(&m->client, s.now_ns);
     size_t len = meeting_welcome_encode(&welcome, out + MEETING_HEADER_LEN, MEETING_WELCOME_MAX);
     meeting_seal(MEETING_WELCOME, out + MEETING_HEADER_LEN, len, NULL, 0, out);
-    m->status = applicant_input(&m->applicant, out, sizeof(out), &m->error);
+    m->status = rendezvous_client_input(&m->client, out, sizeof(out), &m->error);
     refused(&s, m, HEARTH_MISMATCH, "hearth join TOKEN");
     credentials_close(other);
     sim_close(&s);
@@ -639,7 +639,7 @@ static void a_member_cannot_speak_for_another(void **state)
         eve->setup.self.instance = i == 1 ? 1 : proven.instance;
         if (i < 2) /* and who has proven nothing */
             rendezvous_conn_proven(s.r, eve->conn, &proven);
-        applicant_begin(&eve->applicant, s.now_ns);
+        rendezvous_client_begin(&eve->client, s.now_ns);
         sim_settle(&s);
         refused(&s, eve, HEARTH_PROTOCOL, "speaks for another member");
     }
@@ -648,7 +648,7 @@ static void a_member_cannot_speak_for_another(void **state)
     struct sim_member *second = sim_add_keyed(&s, 2, &somewhere);
     second->setup.self.instance = 1; /* the same number at another node is another member */
     rendezvous_conn_proven(s.r, second->conn, &(struct identity){second->setup.self.node, 1});
-    applicant_begin(&second->applicant, s.now_ns);
+    rendezvous_client_begin(&second->client, s.now_ns);
     sim_settle(&s);
     assert_int_equal(first->status, HEARTH_OK);
     assert_int_equal(second->status, HEARTH_OK);
@@ -666,9 +666,9 @@ static void texts_are_cut(void **state)
     assert_string_equal(text, "0, 1, 3, 5-7");
     missing_text(places, 9, text, 8);
     assert_string_equal(text, "0, 1...");
-    differ_text("a=1 b=2", "a=1 b=2", text, sizeof(text));
+    settings_diff_text("a=1 b=2", "a=1 b=2", text, sizeof(text));
     assert_string_equal(text, "they look the same b...");
-    differ_text("a=1", "a=1 b=2", text, sizeof(text));
+    settings_diff_text("a=1", "a=1 b=2", text, sizeof(text));
     assert_string_equal(text, "nothing instead of b=2");
 }
 

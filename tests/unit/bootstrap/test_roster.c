@@ -55,7 +55,7 @@ static void parts_set(int count, int size, bool given)
             .size = size,
             .settings = 7,
             .settings_text = "chunk_bytes=1 window_bytes=2",
-            .door = -1,
+            .listener = -1,
             .deadline_ns = clock_real() + 30 * NS_PER_S,
             .connect_timeout_ns = 5 * NS_PER_S,
             .connect_retries = 3,
@@ -194,7 +194,7 @@ static void a_static_list_needs_no_ranks(void **state)
     parts_set(3, 3, false);
     assert_int_equal(sock_addr_parse("127.0.0.1:0", 0, &addr), HEARTH_OK);
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(sock_listen(&addr, 16, &parts[i].setup.door, &bound[i], &error), HEARTH_OK);
+        assert_int_equal(sock_listen(&addr, 16, &parts[i].setup.listener, &bound[i], &error), HEARTH_OK);
         sock_addr_text(&bound[i], texts[i], sizeof(texts[i]));
         parts[i].setup.peers = peers;
         parts[i].setup.rendezvous = NULL;
@@ -207,7 +207,7 @@ static void a_static_list_needs_no_ranks(void **state)
         for (int k = 0; k < 3; k++)
             if (k != i)
                 assert_true(sock_addr_equal(&parts[i].roster.members[k].addrs[0], &bound[k]));
-        sock_unlisten(parts[i].setup.door);
+        sock_unlisten(parts[i].setup.listener);
     }
     parts_clear(3);
 

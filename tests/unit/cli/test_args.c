@@ -286,7 +286,7 @@ static void test_refusals(void **state)
     }
 }
 
-/* A letter has one dash; what stands after -- is not read. */
+/* A message has one dash; what stands after -- is not read. */
 static void test_rest(void **state)
 {
     int count = 1;

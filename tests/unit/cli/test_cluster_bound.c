@@ -69,7 +69,7 @@ static void a_slow_trunk(void **state)
 }
 
 /* Some way round is faster than the direct one. */
-static void a_slow_way_is_avoided(void **state)
+static void a_slow_path_is_avoided(void **state)
 {
     (void)state;
     begin(4);
@@ -104,7 +104,7 @@ int main(void)
         cmocka_unit_test(equal_lines),
         cmocka_unit_test(one_slow_line),
         cmocka_unit_test(a_slow_trunk),
-        cmocka_unit_test(a_slow_way_is_avoided),
+        cmocka_unit_test(a_slow_path_is_avoided),
         cmocka_unit_test(members_of_one_machine),
         cmocka_unit_test(what_was_not_measured),
     };

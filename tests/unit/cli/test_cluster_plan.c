@@ -148,7 +148,7 @@ static void test_other_version(void **state)
 
 struct members {
     hearth_node *nodes[NODES];
-    struct crew crew;
+    struct rank_threads threads;
     unsigned starters; /* by bits of ranks */
     struct cluster_plan plans[NODES];
     int status[NODES], starter[NODES], rows[NODES];
@@ -163,13 +163,13 @@ static struct members *members_open(void)
     struct members *m = calloc(1, sizeof *m);
     assert_non_null(m);
     assert_int_equal(hearth_open_local(NULL, NODES, m->nodes), HEARTH_OK);
-    assert_true(crew_open(&m->crew, NODES));
+    assert_true(rank_threads_open(&m->threads, NODES));
     return m;
 }
 
 static void members_close(struct members *m)
 {
-    crew_close(&m->crew);
+    rank_threads_close(&m->threads);
     for (int i = 0; i < NODES; i++)
         hearth_close(m->nodes[i]);
     free(m);
@@ -190,7 +190,7 @@ static void test_share(void **state)
     struct members *m = members_open();
     (void)state;
     for (m->starters = 0; m->starters < 1u << NODES; m->starters++) {
-        crew_run(&m->crew, job_share, m);
+        rank_threads_run(&m->threads, job_share, m);
         int first = m->starters & 1 ? 0 : m->starters & 2 ? 1 : m->starters & 4 ? 2 : -1;
         for (int i = 0; i < NODES; i++) {
             assert_int_equal(m->starter[i], first);
@@ -233,7 +233,7 @@ static void test_bench(void **state)
     for (int c = 0; c < 3; c++) {
         m->plans[0] = bench_sample();
         snprintf(m->plans[0].bench.codec, CLUSTER_CODEC_MAX, "%s", codecs[c]);
-        crew_run(&m->crew, job_bench, m);
+        rank_threads_run(&m->threads, job_bench, m);
         for (int i = 0; i < NODES; i++) {
             assert_int_equal(m->status[i], HEARTH_OK);
             assert_int_equal(m->rows[i], 3);
@@ -259,7 +259,7 @@ static void test_quit(void **state)
 {
     struct members *m = members_open();
     (void)state;
-    crew_run(&m->crew, job_quit, m);
+    rank_threads_run(&m->threads, job_quit, m);
     assert_int_equal(m->status[1], HEARTH_CANCELLED);
     assert_int_not_equal(m->status[0], HEARTH_OK);
     assert_int_not_equal(m->status[2], HEARTH_OK);
@@ -313,7 +313,7 @@ static void test_demo(void **state)
     make_images(&m->train, &m->plans[0].demo, 60);
     make_images(&m->test, &m->plans[0].demo, 20);
     m->plans[0].demo.data_hash = cluster_demo_hash(&m->train, &m->test);
-    crew_run(&m->crew, job_demo, m);
+    rank_threads_run(&m->threads, job_demo, m);
     for (int i = 0; i < NODES; i++) {
         assert_true(m->right[i]);
         assert_int_equal(m->steps[i], 20);
@@ -321,7 +321,7 @@ static void test_demo(void **state)
         assert_int_equal(m->hash[i], m->hash[0]);
     }
     m->plans[0].demo.data_hash++; /* what comes is not what was promised */
-    crew_run(&m->crew, job_demo, m);
+    rank_threads_run(&m->threads, job_demo, m);
     for (int i = 0; i < NODES; i++)
         assert_false(m->right[i]);
     dataset_free(&m->train);

@@ -64,19 +64,19 @@ static void test_questions(void **state)
 }
 
 /* A machine with two members has one set of ways. */
-static void test_ways(void **state)
+static void test_paths(void **state)
 {
     (void)state;
     assert_true(cluster_status_parse(sample, &status));
-    assert_true(cluster_status_way(&status, ID_A, ID_B) == 100e6);
-    assert_true(cluster_status_way(&status, ID_B, ID_A) < 0);
-    assert_true(cluster_status_way(&status, ID_A, ID_A) < 0);
-    assert_true(cluster_status_way(&status, ID_A, "x") == 0);
+    assert_true(cluster_status_path(&status, ID_A, ID_B) == 100e6);
+    assert_true(cluster_status_path(&status, ID_B, ID_A) < 0);
+    assert_true(cluster_status_path(&status, ID_A, ID_A) < 0);
+    assert_true(cluster_status_path(&status, ID_A, "x") == 0);
     status.members[2] = status.members[0];
     status.count = 3;
     status.rate[0][1] = 0;
     status.rate[2][1] = 5;
-    assert_true(cluster_status_way(&status, ID_A, ID_B) == 5);
+    assert_true(cluster_status_path(&status, ID_A, ID_B) == 5);
     assert_true(cluster_status_measured(&status, HEARTH_ROLE_BENCH));
 }
 
@@ -198,7 +198,7 @@ static void test_lines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parse),       cmocka_unit_test(test_questions), cmocka_unit_test(test_ways),
+        cmocka_unit_test(test_parse),       cmocka_unit_test(test_questions), cmocka_unit_test(test_paths),
         cmocka_unit_test(test_anything),    cmocka_unit_test(test_too_many),  cmocka_unit_test(test_table),
         cmocka_unit_test(test_dead_member), cmocka_unit_test(test_events),    cmocka_unit_test(test_lines),
     };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each kind of letter between launcher and host agent may carry. */
+/* What each kind of message between launcher and host agent may carry. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,8 +20,8 @@ static bool reads(int kind, const void *content, size_t len, struct launch_messa
     assert_non_null(copy);
     if (len > 0)
         memcpy(copy, content, len);
-    struct letter letter = {.kind = kind, .content = len > 0 ? copy : copy + 1, .len = len};
-    bool good = launch_message_read(&letter, m);
+    struct launch_frame frame = {.kind = kind, .content = len > 0 ? copy : copy + 1, .len = len};
+    bool good = launch_message_read(&frame, m);
     free(copy);
     return good;
 }
@@ -32,16 +32,26 @@ static void lengths_are_those_of_the_kind(void **state)
         char kind;
         size_t min, max;
     } cases[] = {
-        {'d', 1, LETTER_MAX}, {'v', 2, LETTER_MAX}, {'a', 0, LETTER_MAX}, {'k', 1, SECRET_TOKEN_MAX - 1},
-        {'g', 1, 1},          {'s', 1, 1},          {'t', 1, 1},          {'i', 1, INPUT_MAX},
-        {'e', 0, 0},          {'o', 0, OUTPUT_MAX}, {'r', 0, OUTPUT_MAX}, {'p', 4, 4},
-        {'q', 2, 2},          {'f', 1, LETTER_MAX},
+        {'d', 1, LAUNCH_CONTENT_MAX},
+        {'v', 2, LAUNCH_CONTENT_MAX},
+        {'a', 0, LAUNCH_CONTENT_MAX},
+        {'k', 1, SECRET_TOKEN_MAX - 1},
+        {'g', 1, 1},
+        {'s', 1, 1},
+        {'t', 1, 1},
+        {'i', 1, INPUT_MAX},
+        {'e', 0, 0},
+        {'o', 0, OUTPUT_MAX},
+        {'r', 0, OUTPUT_MAX},
+        {'p', 4, 4},
+        {'q', 2, 2},
+        {'f', 1, LAUNCH_CONTENT_MAX},
     };
     struct launch_message m;
-    char *ones = malloc(LETTER_MAX + 1);
+    char *ones = malloc(LAUNCH_CONTENT_MAX + 1);
     (void)state;
     assert_non_null(ones);
-    memset(ones, 1, LETTER_MAX + 1);
+    memset(ones, 1, LAUNCH_CONTENT_MAX + 1);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_true(reads(cases[i].kind, ones, cases[i].min, &m) && m.kind == cases[i].kind);
         assert_true(reads(cases[i].kind, ones, cases[i].max, &m) && m.len == cases[i].max);
@@ -56,27 +66,27 @@ static void numbers_are_in_range(void **state)
 {
     struct launch_message m;
     (void)state;
-    assert_true(reads(LETTER_SIGNAL, "\7", 1, &m) && m.number == PASS_KILL);
-    assert_false(reads(LETTER_SIGNAL, "\10", 1, &m));
-    assert_false(reads(LETTER_GO, "\2", 1, &m));
-    assert_false(reads(LETTER_TAKEN, "\377", 1, &m));
-    assert_true(reads(LETTER_PID, "\1\2\0\0", 4, &m) && m.number == 513);
-    assert_false(reads(LETTER_PID, "\0\0\0\0", 4, &m));
-    assert_false(reads(LETTER_PID, "\1\0\0\0", 4, &m)); /* kill(-1) reaches every process */
-    assert_false(reads(LETTER_PID, "\377\377\377\377", 4, &m));
-    assert_true(reads(LETTER_END, "\3\0", 2, &m) && m.number == 3 && m.signal == 0);
-    assert_false(reads(LETTER_END, "\0\200", 2, &m));
+    assert_true(reads(LAUNCH_SIGNAL, "\7", 1, &m) && m.number == PASS_KILL);
+    assert_false(reads(LAUNCH_SIGNAL, "\10", 1, &m));
+    assert_false(reads(LAUNCH_GO, "\2", 1, &m));
+    assert_false(reads(LAUNCH_TAKEN, "\377", 1, &m));
+    assert_true(reads(LAUNCH_PID, "\1\2\0\0", 4, &m) && m.number == 513);
+    assert_false(reads(LAUNCH_PID, "\0\0\0\0", 4, &m));
+    assert_false(reads(LAUNCH_PID, "\1\0\0\0", 4, &m)); /* kill(-1) reaches every process */
+    assert_false(reads(LAUNCH_PID, "\377\377\377\377", 4, &m));
+    assert_true(reads(LAUNCH_END, "\3\0", 2, &m) && m.number == 3 && m.signal == 0);
+    assert_false(reads(LAUNCH_END, "\0\200", 2, &m));
 }
 
 static void a_failure_has_a_code_and_a_printable_reason(void **state)
 {
     struct launch_message m;
     (void)state;
-    assert_false(reads(LETTER_FAILED, "", 0, &m));
-    assert_false(reads(LETTER_FAILED, "\0well", 5, &m)); /* a job that failed must not end with 0 */
-    assert_true(reads(LETTER_FAILED, "\177", 1, &m) && m.number == 127);
+    assert_false(reads(LAUNCH_FAILED, "", 0, &m));
+    assert_false(reads(LAUNCH_FAILED, "\0well", 5, &m)); /* a job that failed must not end with 0 */
+    assert_true(reads(LAUNCH_FAILED, "\177", 1, &m) && m.number == 127);
     assert_string_equal(m.reason, "");
-    assert_true(reads(LETTER_FAILED, "\176no\33[2J\n\0\377", 10, &m) && m.number == 126);
+    assert_true(reads(LAUNCH_FAILED, "\176no\33[2J\n\0\377", 10, &m) && m.number == 126);
     assert_string_equal(m.reason, "no?[2J???");
 }
 
@@ -84,12 +94,12 @@ static void texts_have_no_zero_inside(void **state)
 {
     struct launch_message m;
     (void)state;
-    assert_false(reads(LETTER_VAR, "A=\0B", 4, &m));
-    assert_false(reads(LETTER_ARG, "a\0", 2, &m));
-    assert_false(reads(LETTER_DIR, "\0", 1, &m));
-    assert_false(reads(LETTER_HELLO, "hearth keeper 9", 15, &m));
-    assert_true(reads(LETTER_HELLO, POST_GREETING, strlen(POST_GREETING), &m));
-    assert_true(reads('z', "from a later version", 20, &m) && m.kind == LETTER_NONE);
+    assert_false(reads(LAUNCH_VAR, "A=\0B", 4, &m));
+    assert_false(reads(LAUNCH_ARG, "a\0", 2, &m));
+    assert_false(reads(LAUNCH_DIR, "\0", 1, &m));
+    assert_false(reads(LAUNCH_HELLO, "hearth host agent 9", 15, &m));
+    assert_true(reads(LAUNCH_HELLO, LAUNCH_STREAM_GREETING, strlen(LAUNCH_STREAM_GREETING), &m));
+    assert_true(reads('z', "from a later version", 20, &m) && m.kind == LAUNCH_NONE);
 }
 
 int main(void)

@@ -17,7 +17,7 @@ static void test_order(void **state)
     (void)state;
     struct agenda agenda;
     struct prng prng;
-    struct event last = {.time = -1};
+    struct agenda_event last = {.time = -1};
     uint32_t added = 0, taken = 0;
 
     prng_init(&prng, 3);
@@ -30,7 +30,7 @@ static void test_order(void **state)
             added++;
             continue;
         }
-        struct event event = agenda_take(&agenda);
+        struct agenda_event event = agenda_take(&agenda);
         assert_true(event.time > last.time || (event.time == last.time && event.id > last.id));
         assert_int_equal(event.kind, event.id % 7);
         last = event;

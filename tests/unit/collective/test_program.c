@@ -12,7 +12,7 @@
 
 #define SIZE_MEMBERS_MAX 9
 
-static const struct view no_view; /* the calls name their algorithm */
+static const struct group_view no_view; /* the calls name their algorithm */
 
 static void no_idle_op(struct list *item)
 {

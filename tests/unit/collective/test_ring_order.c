@@ -117,13 +117,13 @@ static void test_neighbours(void **state)
 static void test_price_follows_the_order(void **state)
 {
     static const int host[] = {0, 1, 0, 1, 0, 1}, order[] = {4, 2, 0, 1, 5, 3};
-    struct view view = {.size = 6,
-                        .host = host,
-                        .inside = fast,
-                        .across = slow,
-                        .port_sharers = 3,
-                        .chunk_bytes = 1 << 18,
-                        .window_bytes = 1 << 20};
+    struct group_view view = {.size = 6,
+                              .host = host,
+                              .inside = fast,
+                              .across = slow,
+                              .port_sharers = 3,
+                              .chunk_bytes = 1 << 18,
+                              .window_bytes = 1 << 20};
     struct plan_call call = {.kind = PLAN_ALL_REDUCE,
                              .size = 6,
                              .count = 1000000,

@@ -33,11 +33,11 @@ static const struct net {
 };
 #define NET_COUNT (sizeof nets / sizeof nets[0])
 
-static struct view view_of(const struct net *net, int size, int host[])
+static struct group_view view_of(const struct net *net, int size, int host[])
 {
     for (int r = 0; r < size; r++)
         host[r] = net->per_host > 0 ? r / net->per_host : net->per_host < 0 ? -r * net->per_host / size : 0;
-    return (struct view){.size = size, .host = host, .inside = net->inside, .across = net->across};
+    return (struct group_view){.size = size, .host = host, .inside = net->inside, .across = net->across};
 }
 
 static struct plan_call call_of(enum plan_kind kind, int size, size_t bytes, const int host[])
@@ -60,7 +60,8 @@ static struct plan_call call_of(enum plan_kind kind, int size, size_t bytes, con
 /* ---- against dry runs ---- */
 
 /* Seconds; HUGE_VAL without a run if a port alone would need more than `enough`. */
-static double dry_time(struct plan_call call, enum hearth_algo algo, const struct view *view, double enough)
+static double dry_time(struct plan_call call, enum hearth_algo algo, const struct group_view *view,
+                       double enough)
 {
     static struct plan plans[MEMBERS_MAX];
     struct dry_net net = {.inside = view->inside, .across = view->across, .host = call.host, .slots = 16};
@@ -94,7 +95,7 @@ static void score_cell(struct score *score, const struct net *net, enum plan_kin
                        size_t bytes)
 {
     int host[MEMBERS_MAX];
-    struct view view = view_of(net, size, host);
+    struct group_view view = view_of(net, size, host);
     struct plan_call call = call_of(kind, size, bytes, host);
     enum hearth_algo chosen;
     struct error error;
@@ -171,7 +172,7 @@ static void test_expected_choices(void **state)
     struct error error;
 
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        struct view view = view_of(&nets[0], table[i].size, host);
+        struct group_view view = view_of(&nets[0], table[i].size, host);
         struct plan_call call = call_of(PLAN_ALL_REDUCE, table[i].size, table[i].bytes, host);
         enum hearth_algo algo;
         assert_int_equal(select_algo(&call, &view, &algo, &error), HEARTH_OK);
@@ -183,7 +184,7 @@ static void test_rules(void **state)
 {
     (void)state;
     int host[MEMBERS_MAX];
-    struct view view = view_of(&nets[0], 8, host);
+    struct group_view view = view_of(&nets[0], 8, host);
     struct plan_call call = call_of(PLAN_ALL_REDUCE, 8, 1000, host);
     struct error error;
     enum hearth_algo algo, open;
@@ -212,7 +213,7 @@ static void test_price_of_what_cannot(void **state)
 {
     (void)state;
     int host[MEMBERS_MAX];
-    struct view view = view_of(&nets[0], 8, host);
+    struct group_view view = view_of(&nets[0], 8, host);
     struct plan_call call = call_of(PLAN_BROADCAST, 8, 1000, host);
 
     assert_true(select_price(&call, HEARTH_EXCHANGE, &view) == HUGE_VAL);
@@ -231,7 +232,7 @@ static void test_members_agree(void **state)
     for (size_t n = 0; n < NET_COUNT; n++)
         for (int kind = 0; kind < PLAN_KIND_COUNT; kind++)
             for (int algo = 1; algo < ALGO_COUNT; algo++) {
-                struct view view = view_of(&nets[n], 8, host);
+                struct group_view view = view_of(&nets[n], 8, host);
                 struct plan_call call = call_of((enum plan_kind)kind, 8, 65536, host);
                 call.in_counts = kind == PLAN_REDUCE_SCATTER ? counts : NULL;
                 call.out_counts = kind == PLAN_ALL_GATHER ? counts : NULL;
@@ -247,7 +248,7 @@ static void test_tie(void **state)
 {
     (void)state;
     int host[MEMBERS_MAX];
-    struct view view = view_of(&nets[0], 1, host);
+    struct group_view view = view_of(&nets[0], 1, host);
     struct error error;
 
     for (int kind = 0; kind < PLAN_KIND_COUNT; kind++) {

@@ -316,12 +316,12 @@ static void kinds_are_told_apart(void **state)
     static const char *const parts[] = {"none", "fp16", "bf16", "int8", "onebit", "topk:0.1,chunk=64"};
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         struct codec codec = codec_of(parts[i]);
-        assert_true(codec_is_partwise(&codec));
+        assert_true(codec_is_blockwise(&codec));
     }
     static const char *const wholes[] = {"topk:0.1", "randomk:0.1", "powersgd:1"};
     for (size_t i = 0; i < sizeof(wholes) / sizeof(wholes[0]); i++) {
         struct codec codec = codec_of(wholes[i]);
-        assert_false(codec_is_partwise(&codec));
+        assert_false(codec_is_blockwise(&codec));
     }
     assert_int_equal(codec_of_values(VALUES_F32).kind, CODEC_NONE);
     assert_int_equal(codec_of_values(VALUES_BF16).kind, CODEC_BF16);

@@ -43,7 +43,7 @@ struct scene {
     enum hearth_algo algo;
     struct damage damage;
     int exchange;
-    struct opening opening[2];
+    struct call_opening opening[2];
     hearth_request *request;
     float x[COUNT], x_before[COUNT], e[COUNT], e_before[COUNT];
     float numbers[COUNT]; /* the impostor's */
@@ -185,7 +185,7 @@ static int method(struct scene *s)
 {
     bool owners = s->algo == HEARTH_DIRECT;
     struct codec values = codec_of_values(s->codec.values);
-    if (codec_is_partwise(&s->codec))
+    if (codec_is_blockwise(&s->codec))
         return owners ? parts_by_owners(s) : sum_array(s, &s->codec, COUNT);
     if (s->codec.kind == CODEC_TOPK)
         return owners ? lists_by_owners(s) : list_to_all(s);
@@ -197,8 +197,8 @@ static int method(struct scene *s)
 
 static void impostor_run(struct scene *s)
 {
-    const struct view *view = group_view(s->world[1]->group);
-    struct view hidden = *view;
+    const struct group_view *view = group_view(s->world[1]->group);
+    struct group_view hidden = *view;
     int members[2] = {group_member(s->world[1]->group, 0), group_member(s->world[1]->group, 1)};
     hidden.group = derived_id(ID_REDUCTION, view->group, 0, node_sequence(s->world[1], 0));
     assert_int_equal(node_group(s->nodes[1], &hidden, members, &s->hidden), HEARTH_OK);

@@ -24,9 +24,9 @@ static const int apart[RANKS_MAX] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10,
 static const int in_fours[RANKS_MAX] = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
 
 /* Hosts of one member each, on a network of this rate; shared memory inside. */
-static struct view network(int size, double bytes_per_s, double rtt_s)
+static struct group_view network(int size, double bytes_per_s, double rtt_s)
 {
-    return (struct view){
+    return (struct group_view){
         .size = size,
         .host = apart,
         .inside = {.alpha_s = 1e-6, .bytes_per_s = 5e9, .gamma_s = 0.1e-9, .overhead_s = 0.5e-6},
@@ -61,7 +61,8 @@ static struct tensor_shape square(size_t side)
     return (struct tensor_shape){.count = side * side, .rows = side, .columns = side, .dtype = HEARTH_F32};
 }
 
-static struct reduction_choice choice_of(const char *text, struct tensor_shape shape, const struct view *view)
+static struct reduction_choice choice_of(const char *text, struct tensor_shape shape,
+                                         const struct group_view *view)
 {
     struct codec_list list = list_of(text);
     struct reduction_choice choice;
@@ -70,71 +71,76 @@ static struct reduction_choice choice_of(const char *text, struct tensor_shape s
     return choice;
 }
 
-static double total(const char *text, enum reduction_way way, struct tensor_shape shape,
-                    const struct view *view)
+static double total(const char *text, enum reduction_algo algo, struct tensor_shape shape,
+                    const struct group_view *view)
 {
     struct codec codec = codec_of(text);
 
-    return reduction_price(&codec, way, &shape, view).total_s;
+    return reduction_price(&codec, algo, &shape, view).total_s;
 }
 
-static void each_codec_has_its_ways(void **state)
+static void each_codec_has_its_algos(void **state)
 {
     (void)state;
     static const struct {
         const char *codec;
-        bool can[WAY_COUNT];
+        bool can[REDUCTION_ALGOS];
     } cases[] = {
-        {"none", {[WAY_PLAIN] = true}},
-        {"int8", {[WAY_ALLGATHER] = true, [WAY_OWNER] = true, [WAY_TWO_LEVEL] = true}},
-        {"topk:0.01", {[WAY_ALLGATHER] = true, [WAY_OWNER] = true, [WAY_TWO_LEVEL] = true}},
-        {"topk:0.01,chunk=4096", {[WAY_ALLGATHER] = true, [WAY_OWNER] = true, [WAY_TWO_LEVEL] = true}},
-        {"randomk:0.01", {[WAY_SHARED] = true, [WAY_TWO_LEVEL] = true}},
-        {"powersgd:4", {[WAY_SHARED] = true}},
+        {"none", {[REDUCTION_PLAIN] = true}},
+        {"int8", {[REDUCTION_ALLGATHER] = true, [REDUCTION_OWNER] = true, [REDUCTION_TWO_LEVEL] = true}},
+        {"topk:0.01", {[REDUCTION_ALLGATHER] = true, [REDUCTION_OWNER] = true, [REDUCTION_TWO_LEVEL] = true}},
+        {"topk:0.01,chunk=4096",
+         {[REDUCTION_ALLGATHER] = true, [REDUCTION_OWNER] = true, [REDUCTION_TWO_LEVEL] = true}},
+        {"randomk:0.01", {[REDUCTION_SHARED] = true, [REDUCTION_TWO_LEVEL] = true}},
+        {"powersgd:4", {[REDUCTION_SHARED] = true}},
     };
-    struct view flat = network(8, 1000 * MBIT, 1e-3), fours = flat, one = flat;
+    struct group_view flat = network(8, 1000 * MBIT, 1e-3), fours = flat, one = flat;
     fours.host = in_fours;
     one.host = NULL;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-        for (int w = 0; w < WAY_COUNT; w++) {
+        for (int w = 0; w < REDUCTION_ALGOS; w++) {
             struct codec codec = codec_of(cases[i].codec);
-            enum reduction_way way = (enum reduction_way)w;
-            assert_int_equal(reduction_can(&codec, way, &fours), cases[i].can[w]);
-            bool flat_can = cases[i].can[w] && w != WAY_TWO_LEVEL;
-            assert_int_equal(reduction_can(&codec, way, &flat), flat_can);
-            assert_int_equal(reduction_can(&codec, way, &one), flat_can);
+            enum reduction_algo algo = (enum reduction_algo)w;
+            assert_int_equal(reduction_can(&codec, algo, &fours), cases[i].can[w]);
+            bool flat_can = cases[i].can[w] && w != REDUCTION_TWO_LEVEL;
+            assert_int_equal(reduction_can(&codec, algo, &flat), flat_can);
+            assert_int_equal(reduction_can(&codec, algo, &one), flat_can);
             struct tensor_shape shape = square(1024);
-            double price = reduction_price(&codec, way, &shape, &fours).total_s;
+            double price = reduction_price(&codec, algo, &shape, &fours).total_s;
             assert_int_equal(isfinite(price) != 0, cases[i].can[w]);
             assert_true(price > 0);
         }
-    assert_string_equal(reduction_way_name(WAY_OWNER), "owner");
-    assert_string_equal(reduction_way_name(WAY_TWO_LEVEL), "two-level");
+    assert_string_equal(reduction_algo_name(REDUCTION_OWNER), "owner");
+    assert_string_equal(reduction_algo_name(REDUCTION_TWO_LEVEL), "two-level");
 }
 
 static void bytes_follow_the_formulas(void **state)
 {
     (void)state;
-    struct view view = network(4, 100 * MBIT, 1e-3);
+    struct group_view view = network(4, 100 * MBIT, 1e-3);
     struct tensor_shape shape = vector_of(25000000);
     struct codec int8 = codec_of("int8");
     double coded = (double)coder_len(&int8, shape.count);
-    assert_true(fabs(reduction_price(&int8, WAY_ALLGATHER, &shape, &view).bytes / (3 * coded) - 1) < 1e-4);
-    assert_true(fabs(reduction_price(&int8, WAY_OWNER, &shape, &view).bytes / (1.5 * coded) - 1) < 1e-4);
+    assert_true(fabs(reduction_price(&int8, REDUCTION_ALLGATHER, &shape, &view).bytes / (3 * coded) - 1) <
+                1e-4);
+    assert_true(fabs(reduction_price(&int8, REDUCTION_OWNER, &shape, &view).bytes / (1.5 * coded) - 1) <
+                1e-4);
     struct codec randomk = codec_of("randomk:0.01,values=bf16");
-    assert_true(fabs(reduction_price(&randomk, WAY_SHARED, &shape, &view).bytes / (1.5 * 500000) - 1) < 0.01);
+    assert_true(fabs(reduction_price(&randomk, REDUCTION_SHARED, &shape, &view).bytes / (1.5 * 500000) - 1) <
+                0.01);
     struct codec powersgd = codec_of("powersgd:4"), alternate = codec_of("powersgd:4,alternate");
     shape = square(4096);
-    double factors = reduction_price(&powersgd, WAY_SHARED, &shape, &view).bytes;
+    double factors = reduction_price(&powersgd, REDUCTION_SHARED, &shape, &view).bytes;
     assert_true(fabs(factors / (1.5 * 2 * 4096 * 4 * 4) - 1) < 0.01);
-    assert_true(fabs(reduction_price(&alternate, WAY_SHARED, &shape, &view).bytes / factors - 0.5) < 0.01);
+    assert_true(fabs(reduction_price(&alternate, REDUCTION_SHARED, &shape, &view).bytes / factors - 0.5) <
+                0.01);
     struct codec none = codec_of("none");
-    assert_true(reduction_price(&none, WAY_PLAIN, &shape, &view).bytes == 1.5 * 4096 * 4096 * 4);
+    assert_true(reduction_price(&none, REDUCTION_PLAIN, &shape, &view).bytes == 1.5 * 4096 * 4096 * 4);
 
     /* Owners of a small tensor get no more than their share: an element more or less, a header, a scale. */
-    struct view many = network(16, 100 * MBIT, 1e-3);
+    struct group_view many = network(16, 100 * MBIT, 1e-3);
     struct tensor_shape small = vector_of(8192);
-    assert_true(reduction_price(&int8, WAY_OWNER, &small, &many).bytes ==
+    assert_true(reduction_price(&int8, REDUCTION_OWNER, &small, &many).bytes ==
                 2 * 15 * (8 + 2 * 2 + 512) + 15 * 144);
 }
 
@@ -143,11 +149,11 @@ static void two_members_gather_and_many_have_owners(void **state)
     (void)state;
     static const char *const codecs[] = {"topk:0.01,values=int8", "topk:0.01,chunk=4096,values=int8", "int8"};
     for (size_t i = 0; i < sizeof(codecs) / sizeof(codecs[0]); i++) {
-        struct view two = network(2, 1000 * MBIT, 1e-3);
-        assert_int_equal(choice_of(codecs[i], vector_of(25000000), &two).way, WAY_ALLGATHER);
+        struct group_view two = network(2, 1000 * MBIT, 1e-3);
+        assert_int_equal(choice_of(codecs[i], vector_of(25000000), &two).algo, REDUCTION_ALLGATHER);
         for (int size = 8; size <= RANKS_MAX; size *= 2) {
-            struct view many = network(size, 100 * MBIT, 1e-3);
-            assert_int_equal(choice_of(codecs[i], vector_of(25000000), &many).way, WAY_OWNER);
+            struct group_view many = network(size, 100 * MBIT, 1e-3);
+            assert_int_equal(choice_of(codecs[i], vector_of(25000000), &many).algo, REDUCTION_OWNER);
         }
     }
 }
@@ -156,13 +162,13 @@ static void two_members_gather_and_many_have_owners(void **state)
 static void latency_counts(void **state)
 {
     (void)state;
-    struct view view = network(4, 1000 * MBIT, 0.5);
-    assert_int_equal(choice_of("topk:0.001", vector_of(1000000), &view).way, WAY_ALLGATHER);
+    struct group_view view = network(4, 1000 * MBIT, 0.5);
+    assert_int_equal(choice_of("topk:0.001", vector_of(1000000), &view).algo, REDUCTION_ALLGATHER);
     view = network(4, 10 * MBIT, 1e-3);
-    assert_int_equal(choice_of("topk:0.001", vector_of(100000000), &view).way, WAY_OWNER);
-    struct view far = network(4, 1000 * MBIT, 0.5);
-    assert_true(total("powersgd:4,alternate", WAY_SHARED, square(1024), &far) <
-                total("powersgd:4", WAY_SHARED, square(1024), &far) -
+    assert_int_equal(choice_of("topk:0.001", vector_of(100000000), &view).algo, REDUCTION_OWNER);
+    struct group_view far = network(4, 1000 * MBIT, 0.5);
+    assert_true(total("powersgd:4,alternate", REDUCTION_SHARED, square(1024), &far) <
+                total("powersgd:4", REDUCTION_SHARED, square(1024), &far) -
                     0.2); /* a hop: factors go to all at once */
 }
 
@@ -170,12 +176,12 @@ static void latency_counts(void **state)
 static void rounds_wait_for_a_long_line(void **state)
 {
     (void)state;
-    struct view near = network(2, 10000 * MBIT, 1e-3), far = network(2, 10000 * MBIT, 0.2);
-    double more = total("topk:0.001,chunk=4096", WAY_ALLGATHER, vector_of(100000000), &far) -
-                  total("topk:0.001,chunk=4096", WAY_ALLGATHER, vector_of(100000000), &near);
+    struct group_view near = network(2, 10000 * MBIT, 1e-3), far = network(2, 10000 * MBIT, 0.2);
+    double more = total("topk:0.001,chunk=4096", REDUCTION_ALLGATHER, vector_of(100000000), &far) -
+                  total("topk:0.001,chunk=4096", REDUCTION_ALLGATHER, vector_of(100000000), &near);
     assert_true(more > 10 * 0.1);
-    more = total("topk:0.001", WAY_ALLGATHER, vector_of(100000000), &far) -
-           total("topk:0.001", WAY_ALLGATHER, vector_of(100000000), &near);
+    more = total("topk:0.001", REDUCTION_ALLGATHER, vector_of(100000000), &far) -
+           total("topk:0.001", REDUCTION_ALLGATHER, vector_of(100000000), &near);
     assert_true(more < 4 * 0.1);
 }
 
@@ -186,11 +192,11 @@ static void automatic_stays_plain_where_the_network_is_fast(void **state)
 {
     (void)state;
     for (int size = 2; size <= 16; size *= 2) {
-        struct view fast = network(size, 100000 * MBIT, 10e-6), home = network(size, 1000 * MBIT, 1e-3);
+        struct group_view fast = network(size, 100000 * MBIT, 10e-6), home = network(size, 1000 * MBIT, 1e-3);
         home.host = NULL;
         for (size_t count = 1; count <= 100000000; count *= 10) {
             assert_int_equal(choice_of(automatic, vector_of(count), &fast).codec.kind, CODEC_NONE);
-            assert_int_equal(choice_of(automatic, vector_of(count), &fast).way, WAY_PLAIN);
+            assert_int_equal(choice_of(automatic, vector_of(count), &fast).algo, REDUCTION_PLAIN);
             assert_int_equal(choice_of(automatic, vector_of(count), &home).codec.kind, CODEC_NONE);
         }
     }
@@ -200,17 +206,17 @@ static void automatic_stays_plain_for_small_tensors(void **state)
 {
     (void)state;
     for (int size = 2; size <= 16; size *= 2) {
-        struct view view = network(size, 1000 * MBIT, 1e-3);
-        assert_int_equal(choice_of(automatic, vector_of(0), &view).way, WAY_PLAIN);
-        assert_int_equal(choice_of(automatic, vector_of(1), &view).way, WAY_PLAIN);
-        assert_int_equal(choice_of(automatic, vector_of(1000), &view).way, WAY_PLAIN);
+        struct group_view view = network(size, 1000 * MBIT, 1e-3);
+        assert_int_equal(choice_of(automatic, vector_of(0), &view).algo, REDUCTION_PLAIN);
+        assert_int_equal(choice_of(automatic, vector_of(1), &view).algo, REDUCTION_PLAIN);
+        assert_int_equal(choice_of(automatic, vector_of(1000), &view).algo, REDUCTION_PLAIN);
     }
 }
 
 static void automatic_compresses_where_it_pays(void **state)
 {
     (void)state;
-    struct view slow = network(4, 100 * MBIT, 1e-3);
+    struct group_view slow = network(4, 100 * MBIT, 1e-3);
     struct reduction_choice choice = choice_of("auto:int8", vector_of(25000000), &slow);
     assert_int_equal(choice.codec.kind, CODEC_INT8);
     assert_true(choice.price.total_s < choice.plain.total_s / 3.5);
@@ -228,8 +234,9 @@ static void automatic_takes_the_cheapest(void **state)
     struct prng prng;
     prng_init(&prng, 11);
     for (int i = 0; i < 2000; i++) {
-        struct view view = network(2 + (int)prng_below(&prng, 15), MBIT * pow(10, 1 + 4 * prng_unit(&prng)),
-                                   pow(10, -5 + 4 * prng_unit(&prng)));
+        struct group_view view =
+            network(2 + (int)prng_below(&prng, 15), MBIT * pow(10, 1 + 4 * prng_unit(&prng)),
+                    pow(10, -5 + 4 * prng_unit(&prng)));
         if (prng_below(&prng, 2))
             view.host = in_fours;
         view.port_sharers = (int)prng_below(&prng, 5);
@@ -238,16 +245,16 @@ static void automatic_takes_the_cheapest(void **state)
         reduction_choose(&list, &shape, &view, &choice);
         reduction_choose(&list, &shape, &view, &again);
         assert_memory_equal(&choice.price, &again.price, sizeof(choice.price));
-        assert_int_equal(choice.way, again.way);
+        assert_int_equal(choice.algo, again.algo);
         assert_true(choice.price.total_s <= choice.plain.total_s);
         assert_true(choice.price.bytes <= choice.plain.bytes);
-        if (choice.way == WAY_PLAIN)
+        if (choice.algo == REDUCTION_PLAIN)
             continue;
         assert_true(choice.price.total_s < 0.95 * choice.plain.total_s);
         for (int c = 0; c < list.count; c++)
-            for (int w = 0; w < WAY_COUNT; w++) {
+            for (int w = 0; w < REDUCTION_ALGOS; w++) {
                 struct reduction_price other =
-                    reduction_price(&list.codec[c], (enum reduction_way)w, &shape, &view);
+                    reduction_price(&list.codec[c], (enum reduction_algo)w, &shape, &view);
                 assert_true(choice.price.total_s <= other.total_s || other.bytes > choice.plain.bytes);
             }
     }
@@ -257,39 +264,39 @@ static void hosts_of_four_sum_up_at_home(void **state)
 {
     (void)state;
     static const char *const codecs[] = {"int8", "topk:0.01,values=int8", "randomk:0.01"};
-    struct view view = network(16, 100 * MBIT, 1e-3);
+    struct group_view view = network(16, 100 * MBIT, 1e-3);
     view.host = in_fours;
     view.port_sharers = 4;
     for (size_t i = 0; i < sizeof(codecs) / sizeof(codecs[0]); i++) {
         struct reduction_choice choice = choice_of(codecs[i], square(4096), &view);
-        assert_int_equal(choice.way, WAY_TWO_LEVEL);
+        assert_int_equal(choice.algo, REDUCTION_TWO_LEVEL);
         struct codec codec = codec_of(codecs[i]);
         struct tensor_shape shape = square(4096);
-        enum reduction_way inner = reduction_between_hosts(&codec, &shape, &view);
-        assert_int_equal(inner == WAY_SHARED, i >= 2);
-        assert_true(reduction_can(&codec, inner, &view) && inner != WAY_PLAIN);
+        enum reduction_algo inner = reduction_between_hosts(&codec, &shape, &view);
+        assert_int_equal(inner == REDUCTION_SHARED, i >= 2);
+        assert_true(reduction_can(&codec, inner, &view) && inner != REDUCTION_PLAIN);
         shape.dtype = HEARTH_F64;
-        assert_true(reduction_price(&codec, WAY_TWO_LEVEL, &shape, &view).total_s == HUGE_VAL);
+        assert_true(reduction_price(&codec, REDUCTION_TWO_LEVEL, &shape, &view).total_s == HUGE_VAL);
     }
     view.host = apart;
     view.port_sharers = 0;
-    assert_int_equal(choice_of("int8", square(4096), &view).way, WAY_OWNER);
+    assert_int_equal(choice_of("int8", square(4096), &view).algo, REDUCTION_OWNER);
 }
 
 static void what_cannot_be_coded_goes_plain(void **state)
 {
     (void)state;
-    struct view view = network(4, 100 * MBIT, 1e-3);
+    struct group_view view = network(4, 100 * MBIT, 1e-3);
     struct reduction_choice choice = choice_of("powersgd:4", vector_of(1 << 20), &view);
     assert_int_equal(choice.codec.kind, CODEC_NONE);
-    assert_int_equal(choice.way, WAY_PLAIN);
+    assert_int_equal(choice.algo, REDUCTION_PLAIN);
     assert_int_equal(choice_of("powersgd:4", square(4), &view).codec.kind, CODEC_NONE);
     assert_int_equal(choice_of("powersgd:4", square(1024), &view).codec.kind, CODEC_POWERSGD);
     assert_int_equal(choice_of("powersgd:4,rows=1024", vector_of(1 << 20), &view).codec.kind, CODEC_POWERSGD);
     assert_int_equal(choice_of("powersgd:4,rows=1000", vector_of(1 << 20), &view).codec.kind, CODEC_NONE);
     assert_int_equal(choice_of("topk:0.01", vector_of((size_t)1 << 33), &view).codec.kind, CODEC_NONE);
     assert_int_equal(choice_of("int8", vector_of((size_t)1 << 33), &view).codec.kind, CODEC_INT8);
-    assert_int_equal(choice_of("none", vector_of(1 << 20), &view).way, WAY_PLAIN);
+    assert_int_equal(choice_of("none", vector_of(1 << 20), &view).algo, REDUCTION_PLAIN);
 }
 
 static void more_of_anything_costs_more(void **state)
@@ -297,23 +304,23 @@ static void more_of_anything_costs_more(void **state)
     (void)state;
     static const char *const codecs[] = {"bf16", "int8", "onebit", "topk:0.01", "topk:0.01,chunk=4096"};
     for (size_t i = 0; i < sizeof(codecs) / sizeof(codecs[0]); i++)
-        for (int w = WAY_ALLGATHER; w <= WAY_OWNER; w++) {
-            enum reduction_way way = (enum reduction_way)w;
-            struct view view = network(4, 1000 * MBIT, 1e-3), slower = network(4, 500 * MBIT, 1e-3),
-                        farther = network(4, 1000 * MBIT, 2e-3), larger = network(8, 1000 * MBIT, 1e-3);
-            double price = total(codecs[i], way, vector_of(10000000), &view);
-            assert_true(total(codecs[i], way, vector_of(20000000), &view) > price);
-            assert_true(total(codecs[i], way, vector_of(10000000), &slower) > price);
-            assert_true(total(codecs[i], way, vector_of(10000000), &farther) > price);
-            if (way == WAY_ALLGATHER) /* owners have less to encode, the more they are */
-                assert_true(total(codecs[i], way, vector_of(10000000), &larger) > price);
+        for (int w = REDUCTION_ALLGATHER; w <= REDUCTION_OWNER; w++) {
+            enum reduction_algo algo = (enum reduction_algo)w;
+            struct group_view view = network(4, 1000 * MBIT, 1e-3), slower = network(4, 500 * MBIT, 1e-3),
+                              farther = network(4, 1000 * MBIT, 2e-3), larger = network(8, 1000 * MBIT, 1e-3);
+            double price = total(codecs[i], algo, vector_of(10000000), &view);
+            assert_true(total(codecs[i], algo, vector_of(20000000), &view) > price);
+            assert_true(total(codecs[i], algo, vector_of(10000000), &slower) > price);
+            assert_true(total(codecs[i], algo, vector_of(10000000), &farther) > price);
+            if (algo == REDUCTION_ALLGATHER) /* owners have less to encode, the more they are */
+                assert_true(total(codecs[i], algo, vector_of(10000000), &larger) > price);
         }
 }
 
 static void reasons_can_be_read(void **state)
 {
     (void)state;
-    struct view view = network(4, 100 * MBIT, 1e-3);
+    struct group_view view = network(4, 100 * MBIT, 1e-3);
     char text[256];
     struct reduction_choice choice = choice_of("topk:0.01,values=int8", vector_of(25000000), &view);
     reduction_reason(&choice, text, sizeof(text));
@@ -330,16 +337,16 @@ static void reasons_can_be_read(void **state)
 static void alone_costs_nothing(void **state)
 {
     (void)state;
-    struct view view = network(1, 100 * MBIT, 1e-3);
+    struct group_view view = network(1, 100 * MBIT, 1e-3);
     struct reduction_choice choice = choice_of("int8", vector_of(1000000), &view);
     assert_true(choice.price.total_s == 0 && choice.plain.total_s == 0);
-    assert_int_equal(choice_of(automatic, square(1000), &view).way, WAY_PLAIN);
+    assert_int_equal(choice_of(automatic, square(1000), &view).algo, REDUCTION_PLAIN);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_codec_has_its_ways),
+        cmocka_unit_test(each_codec_has_its_algos),
         cmocka_unit_test(bytes_follow_the_formulas),
         cmocka_unit_test(two_members_gather_and_many_have_owners),
         cmocka_unit_test(latency_counts),

@@ -14,20 +14,20 @@ void circle_open(struct circle *c, int size)
     c->size = size;
     c->now_ns = NS_PER_S;
     for (int i = 0; i < size; i++)
-        c->fellow[i] = person(i);
+        c->info[i] = person(i);
 }
 
 void circle_start(struct circle *c)
 {
     for (int i = 0; i < c->size; i++) {
         outbox_init(&c->outbox[i], &c->heap);
-        struct assembly_setup setup = {.heap = &c->heap,
-                                       .outbox = &c->outbox[i],
-                                       .self = c->fellow[i],
-                                       .health = health_preset_find("default"),
-                                       .seed = 100 + (uint64_t)i,
-                                       .now_ns = c->now_ns};
-        if (assembly_open(&setup, &c->who[i]) != HEARTH_OK)
+        struct consensus_setup setup = {.heap = &c->heap,
+                                        .outbox = &c->outbox[i],
+                                        .self = c->info[i],
+                                        .health = health_preset_find("default"),
+                                        .seed = 100 + (uint64_t)i,
+                                        .now_ns = c->now_ns};
+        if (consensus_open(&setup, &c->who[i]) != HEARTH_OK)
             abort();
     }
 }
@@ -35,7 +35,7 @@ void circle_start(struct circle *c)
 void circle_close(struct circle *c)
 {
     for (int i = 0; i < c->size; i++) {
-        assembly_close(c->who[i]);
+        consensus_close(c->who[i]);
         outbox_fini(&c->outbox[i]);
     }
     if (c->heap.blocks != 0)
@@ -45,23 +45,23 @@ void circle_close(struct circle *c)
 static int number_of(const struct circle *c, const struct identity *id)
 {
     for (int i = 0; i < c->size; i++)
-        if (identity_equal(&c->fellow[i].id, id))
+        if (identity_equal(&c->info[i].id, id))
             return i;
     return -1;
 }
 
 static bool deliver(struct circle *c, int from)
 {
-    struct outbox_letter *letter = outbox_take(&c->outbox[from]);
+    struct outbox_message *message = outbox_take(&c->outbox[from]);
     const char *what;
-    if (letter == NULL)
+    if (message == NULL)
         return false;
-    int to = number_of(c, &letter->to);
+    int to = number_of(c, &message->to);
     if (to >= 0 && c->who[to] != NULL && c->linked[from][to] && !c->mute[from] &&
-        assembly_input(c->who[to], &c->fellow[from].id, letter->kind, letter->payload, letter->len, c->now_ns,
-                       &what) != HEARTH_OK)
+        consensus_input(c->who[to], &c->info[from].id, message->kind, message->payload, message->len,
+                        c->now_ns, &what) != HEARTH_OK)
         abort();
-    heap_free(letter);
+    heap_free(message);
     return true;
 }
 
@@ -78,8 +78,8 @@ static void pump(struct circle *c)
 void circle_link(struct circle *c, int a, int b)
 {
     c->linked[a][b] = c->linked[b][a] = true;
-    assembly_linked(c->who[a], &c->fellow[b], c->now_ns);
-    assembly_linked(c->who[b], &c->fellow[a], c->now_ns);
+    consensus_linked(c->who[a], &c->info[b], c->now_ns);
+    consensus_linked(c->who[b], &c->info[a], c->now_ns);
     pump(c);
 }
 
@@ -95,8 +95,8 @@ void circle_run(struct circle *c, uint64_t ns)
     for (uint64_t end = c->now_ns + ns; c->now_ns < end;) {
         c->now_ns += STEP_NS;
         for (int i = 0; i < c->size; i++)
-            if (c->who[i] != NULL && c->now_ns >= assembly_deadline(c->who[i]))
-                assembly_tick(c->who[i], c->now_ns);
+            if (c->who[i] != NULL && c->now_ns >= consensus_deadline(c->who[i]))
+                consensus_tick(c->who[i], c->now_ns);
         pump(c);
     }
 }
@@ -104,11 +104,11 @@ void circle_run(struct circle *c, uint64_t ns)
 void circle_die(struct circle *c, int who, enum parting how)
 {
     pump(c);
-    assembly_close(c->who[who]);
+    consensus_close(c->who[who]);
     c->who[who] = NULL;
     for (int i = 0; i < c->size; i++) {
         if (i != who && c->linked[i][who])
-            assembly_unlinked(c->who[i], &c->fellow[who].id, how, c->now_ns);
+            consensus_unlinked(c->who[i], &c->info[who].id, how, c->now_ns);
         c->linked[i][who] = c->linked[who][i] = false;
     }
     pump(c);
@@ -118,14 +118,14 @@ int circle_leader(const struct circle *c)
 {
     int leader = -1;
     for (int i = 0; i < c->size; i++)
-        if (c->who[i] != NULL && assembly_leads(c->who[i]))
+        if (c->who[i] != NULL && consensus_leads(c->who[i]))
             leader = leader == -1 ? i : -2;
     return leader;
 }
 
-bool circle_event(struct circle *c, int who, enum assembly_event_kind kind, struct assembly_event *event)
+bool circle_event(struct circle *c, int who, enum consensus_event_kind kind, struct consensus_event *event)
 {
-    while (assembly_event(c->who[who], event))
+    while (consensus_event(c->who[who], event))
         if (event->kind == kind)
             return true;
     return false;

@@ -3,7 +3,7 @@
 #ifndef TESTS_UNIT_MEMBERSHIP_CIRCLE_H
 #define TESTS_UNIT_MEMBERSHIP_CIRCLE_H
 
-#include "membership/assembly.h"
+#include "membership/consensus.h"
 #include "people.h"
 
 #define CIRCLE_MAX 5
@@ -12,14 +12,14 @@ struct circle {
     struct heap heap;
     uint64_t now_ns;
     int size;
-    struct assembly *who[CIRCLE_MAX]; /* NULL: it has died */
-    struct fellow fellow[CIRCLE_MAX];
+    struct consensus *who[CIRCLE_MAX]; /* NULL: it has died */
+    struct peer_info info[CIRCLE_MAX];
     struct outbox outbox[CIRCLE_MAX];
     bool linked[CIRCLE_MAX][CIRCLE_MAX];
-    bool mute[CIRCLE_MAX]; /* its letters are lost */
+    bool mute[CIRCLE_MAX]; /* its messages are lost */
 };
 
-void circle_open(struct circle *c, int size); /* persons 0..size-1; change `fellow` before circle_start */
+void circle_open(struct circle *c, int size); /* persons 0..size-1; change `peer` before circle_start */
 void circle_start(struct circle *c);
 void circle_close(struct circle *c);
 void circle_link(struct circle *c, int a, int b);
@@ -28,6 +28,6 @@ void circle_run(struct circle *c, uint64_t ns);
 void circle_die(struct circle *c, int who, enum parting how); /* the others see the connection end */
 int circle_leader(const struct circle *c);                    /* who leads; -1: nobody, -2: several */
 /* The next event of this kind that `who` has; false: none. Others before it are dropped. */
-bool circle_event(struct circle *c, int who, enum assembly_event_kind kind, struct assembly_event *event);
+bool circle_event(struct circle *c, int who, enum consensus_event_kind kind, struct consensus_event *event);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fellows for tests. */
+/* Peers for tests. */
 #include "people.h"
 
 #include <stdio.h>
 #include <string.h>
 
-struct fellow person(int number)
+struct peer_info person(int number)
 {
-    struct fellow f;
+    struct peer_info f;
     memset(&f, 0, sizeof(f));
     f.id.node.bytes[0] = (uint8_t)number;
     memset(f.id.node.bytes + 1, 0xa5, NODE_ID_LEN - 1);
@@ -29,9 +29,9 @@ struct fellow person(int number)
     return f;
 }
 
-struct census people(int size, int leader)
+struct view people(int size, int leader)
 {
-    struct census c;
+    struct view c;
     memset(&c, 0, sizeof(c));
     c.instance = 77;
     c.epoch = 5;

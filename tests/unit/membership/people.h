@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fellows for tests: different ones by number. */
+/* Peers for tests: different ones by number. */
 #ifndef TESTS_UNIT_MEMBERSHIP_PEOPLE_H
 #define TESTS_UNIT_MEMBERSHIP_PEOPLE_H
 
-#include "membership/census.h"
+#include "membership/view.h"
 
-struct fellow person(int number);           /* "node-7"; ids rise with the number */
-struct census people(int size, int leader); /* persons 0..size-1, instance 77, epoch 5, term 3 */
+struct peer_info person(int number);      /* "node-7"; ids rise with the number */
+struct view people(int size, int leader); /* persons 0..size-1, instance 77, epoch 5, term 3 */
 
 #endif

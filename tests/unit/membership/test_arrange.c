@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "core/prng.h"
+#include "membership/ring_search.h"
 #include "membership/topology.h"
-#include "membership/tour.h"
 
 #define CASES     640
 #define BRUTE_MAX 8
@@ -19,9 +19,9 @@
 #define FAST      UINT32_MAX
 
 static struct topology table;
-static int members[CENSUS_MEMBERS_MAX];
-static uint64_t hosts[CENSUS_MEMBERS_MAX];
-static struct arrangement got;
+static int members[VIEW_MEMBERS_MAX];
+static uint64_t hosts[VIEW_MEMBERS_MAX];
+static struct ring_order got;
 static struct prng draws;
 
 static uint32_t drawn(uint32_t from, uint32_t to)
@@ -40,21 +40,21 @@ static void begin(int count, uint64_t seed)
     prng_init(&draws, seed);
     memset(&table, 0, sizeof(table));
     table.instance = table.epoch = 1;
-    table.size = CENSUS_MEMBERS_MAX;
+    table.size = VIEW_MEMBERS_MAX;
     for (int i = 0; i < count; i++) {
-        members[i] = (CENSUS_MEMBERS_MAX - count) / 2 + i;
+        members[i] = (VIEW_MEMBERS_MAX - count) / 2 + i;
         hosts[i] = 1000 - (uint64_t)i;
     }
 }
 
 static uint32_t *speed_of(int from, int to)
 {
-    return &topology_way(&table, members[from], members[to])->mbit_x10;
+    return &topology_path(&table, members[from], members[to])->mbit_x10;
 }
 
 static void arrange(int count)
 {
-    bool seen[CENSUS_MEMBERS_MAX] = {false};
+    bool seen[VIEW_MEMBERS_MAX] = {false};
 
     topology_arrange(&table, members, hosts, count, &got);
     assert_int_equal(got.size, count);
@@ -89,7 +89,7 @@ static int kinds(int count, const uint64_t *of)
     return sum > 1 ? sum : 0; /* one block has no end in a circle */
 }
 
-static uint64_t site_by_member[CENSUS_MEMBERS_MAX];
+static uint64_t site_by_member[VIEW_MEMBERS_MAX];
 
 /* Sites hold whole hosts; hosts and sites stand together, also from rank 0 on. */
 static void check_blocks(int count)
@@ -109,7 +109,7 @@ static void check_blocks(int count)
     assert_int_equal(changes(got.order, count, site_by_member), kinds(count, site_by_member));
 }
 
-static uint32_t speeds[CENSUS_MEMBERS_MAX][CENSUS_MEMBERS_MAX];
+static uint32_t speeds[VIEW_MEMBERS_MAX][VIEW_MEMBERS_MAX];
 
 static uint32_t measured(int from, int to)
 {
@@ -118,7 +118,7 @@ static uint32_t measured(int from, int to)
 
 static void know_speeds(int count)
 {
-    uint32_t known[CENSUS_MEMBERS_MAX * CENSUS_MEMBERS_MAX], median = GBIT;
+    uint32_t known[VIEW_MEMBERS_MAX * VIEW_MEMBERS_MAX], median = GBIT;
     int n = 0;
 
     for (int i = 0; i < count; i++)
@@ -228,7 +228,7 @@ static void as_good_as_all_orders(void **state)
 /* A hidden order has fast ways, in one direction or both; all others are drawn. */
 static uint32_t plant(int count, uint32_t others_to, bool both)
 {
-    int order[CENSUS_MEMBERS_MAX];
+    int order[VIEW_MEMBERS_MAX];
 
     for (int i = 0; i < count; i++) {
         int at = (int)prng_below(&draws, (uint64_t)i + 1);
@@ -275,25 +275,25 @@ static void near_a_planted_order(void **state)
 /* What larger groups get, where it can be compared: the search without its shakes. */
 static void searched_orders_are_near_the_best(void **state)
 {
-    static struct tour_costs costs;
+    static struct ring_search_costs costs;
     uint64_t all = 0, all_best = 0;
 
     (void)state;
     for (int i = 0; i < 400; i++) {
-        int order[TOUR_EXACT_MAX], exact[TOUR_EXACT_MAX];
+        int order[RING_SEARCH_EXACT_MAX], exact[RING_SEARCH_EXACT_MAX];
         prng_init(&draws, (uint64_t)i);
-        costs.size = 3 + i % (TOUR_EXACT_MAX - 2);
+        costs.size = 3 + i % (RING_SEARCH_EXACT_MAX - 2);
         for (int a = 0; a < costs.size; a++) {
             order[a] = exact[a] = a;
             for (int b = 0; b < costs.size; b++)
                 costs.cost[a][b] = i % 2 && b < a ? costs.cost[b][a] : drawn(100, 1000);
         }
-        tour_better(&costs, order);
-        tour_exact(&costs, exact);
-        assert_true(tour_length(&costs, exact) <= tour_length(&costs, order));
-        assert_true(tour_length(&costs, order) <= tour_length(&costs, exact) * 2);
-        all += tour_length(&costs, order);
-        all_best += tour_length(&costs, exact);
+        ring_search_better(&costs, order);
+        ring_search_exact(&costs, exact);
+        assert_true(ring_search_length(&costs, exact) <= ring_search_length(&costs, order));
+        assert_true(ring_search_length(&costs, order) <= ring_search_length(&costs, exact) * 2);
+        all += ring_search_length(&costs, order);
+        all_best += ring_search_length(&costs, exact);
     }
     assert_true(all * 100 <= all_best * 105);
 }
@@ -303,11 +303,11 @@ static void shaken_orders_keep_everybody(void **state)
     (void)state;
     prng_init(&draws, 5);
     for (int i = 0; i < 2000; i++) {
-        int size = 4 + i % (TOUR_MAX - 3), order[TOUR_MAX];
-        bool seen[TOUR_MAX] = {false};
+        int size = 4 + i % (RING_SEARCH_MAX - 3), order[RING_SEARCH_MAX];
+        bool seen[RING_SEARCH_MAX] = {false};
         for (int k = 0; k < size; k++)
             order[k] = k;
-        tour_shake(order, size, prng_u64(&draws));
+        ring_search_shake(order, size, prng_u64(&draws));
         for (int k = 0; k < size; k++)
             seen[order[k]] = true;
         for (int k = 0; k < size; k++)
@@ -363,9 +363,9 @@ static void play(const struct scene *scene, uint64_t seed, bool one_way)
     for (int i = 0; i < scene->count; i++)
         for (int j = 0; j < scene->count; j++) {
             bool inside = scene->site(i) == scene->site(j);
-            struct way_measure *way = topology_way(&table, members[i], members[j]);
-            way->mbit_x10 = one_way && i > j ? 0 : noisy(inside ? scene->inside : scene->across, 15);
-            way->round_trip_us = inside ? 300 : 9000;
+            struct path_measure *path = topology_path(&table, members[i], members[j]);
+            path->mbit_x10 = one_way && i > j ? 0 : noisy(inside ? scene->inside : scene->across, 15);
+            path->round_trip_us = inside ? 300 : 9000;
         }
     arrange(scene->count);
     check_blocks(scene->count);
@@ -398,15 +398,15 @@ static void round_trips_of_full_lines_do_not_count(void **state)
 {
     (void)state;
     play(&scenes[0], 1, false);
-    topology_way(&table, members[got.order[0]], members[got.order[1]])->round_trip_us = 5000;
+    topology_path(&table, members[got.order[0]], members[got.order[1]])->round_trip_us = 5000;
     arrange(6);
     assert_int_equal(got.inside_us, 300); /* the way back says so */
-    topology_way(&table, members[got.order[1]], members[got.order[0]])->round_trip_us = 5000;
+    topology_path(&table, members[got.order[1]], members[got.order[0]])->round_trip_us = 5000;
     arrange(6);
     assert_int_equal(got.inside_us, 600); /* over the third of that network */
     for (int i = 0; i < 3; i++)
         for (int j = 3; j < 6; j++)
-            topology_way(&table, members[i], members[j])->round_trip_us = i == 1 && j == 4 ? 400 : 90000;
+            topology_path(&table, members[i], members[j])->round_trip_us = i == 1 && j == 4 ? 400 : 90000;
     arrange(6);
     assert_int_equal(got.across_us, 400);
 }
@@ -425,7 +425,7 @@ static void the_largest_site_comes_first(void **state)
     assert_int_equal(got.site[3], 1);
 }
 
-static void unknown_ways_leave_the_order(void **state)
+static void unknown_paths_leave_the_order(void **state)
 {
     static const int expected[] = {0, 3, 6, 1, 4, 2, 5};
 
@@ -488,16 +488,16 @@ static void the_bottleneck_is_told(void **state)
     (void)state;
     begin(1, 1);
     assert_int_equal(topology_bottleneck(&table, order, 3), GBIT);
-    topology_way(&table, 4, 2)->mbit_x10 = 700;
-    topology_way(&table, 2, 9)->mbit_x10 = 900;
-    topology_way(&table, 2, 4)->mbit_x10 = 50;
-    topology_way(&table, 3, 5)->mbit_x10 = 1;                     /* not theirs */
+    topology_path(&table, 4, 2)->mbit_x10 = 700;
+    topology_path(&table, 2, 9)->mbit_x10 = 900;
+    topology_path(&table, 2, 4)->mbit_x10 = 50;
+    topology_path(&table, 3, 5)->mbit_x10 = 1;                    /* not theirs */
     assert_int_equal(topology_bottleneck(&table, order, 3), 700); /* 9 -> 4: as the median */
-    topology_way(&table, 4, 9)->mbit_x10 = 600;
+    topology_path(&table, 4, 9)->mbit_x10 = 600;
     assert_int_equal(topology_bottleneck(&table, order, 3), 600); /* as the way back */
-    topology_way(&table, 9, 4)->mbit_x10 = 40;
+    topology_path(&table, 9, 4)->mbit_x10 = 40;
     assert_int_equal(topology_bottleneck(&table, order, 3), 40);
-    topology_way(&table, 9, 4)->kind = WAY_SAME_HOST;
+    topology_path(&table, 9, 4)->kind = PATH_SAME_HOST;
     assert_int_equal(topology_bottleneck(&table, order, 3), 700);
     assert_int_equal(topology_bottleneck(&table, order, 1), FAST);
 }
@@ -512,7 +512,7 @@ int main(void)
         cmocka_unit_test(sites_are_found),
         cmocka_unit_test(round_trips_of_full_lines_do_not_count),
         cmocka_unit_test(the_largest_site_comes_first),
-        cmocka_unit_test(unknown_ways_leave_the_order),
+        cmocka_unit_test(unknown_paths_leave_the_order),
         cmocka_unit_test(newcomers_join_the_largest_site),
         cmocka_unit_test(processes_of_one_host_stand_together),
         cmocka_unit_test(the_bottleneck_is_told),

@@ -112,7 +112,7 @@ static void a_broken_connection_has_half_a_second(void **state)
     assert_int_equal(health_deadline(&h), 21500 * MS);
     assert_false(health_tick(&h, 21499 * MS)); /* no beat without a connection */
     assert_int_equal(h.state, HEALTH_UNHEALTHY);
-    health_heard(&h, 21499 * MS); /* a late letter is no connection */
+    health_heard(&h, 21499 * MS); /* a late message is no connection */
     health_tick(&h, 21500 * MS);
     assert_int_equal(h.state, HEALTH_DEAD);
     assert_int_equal(health_deadline(&h), NEVER_NS);

@@ -11,8 +11,8 @@
 #include "membership/job_record.h"
 #include "people.h"
 
-static struct census ran, now;
-static bool missing[CENSUS_MEMBERS_MAX];
+static struct view ran, now;
+static bool missing[VIEW_MEMBERS_MAX];
 
 /* Persons of five that ran the job are in another instance now: those of `same` as the same processes, those
  * of `again` started again. */
@@ -78,7 +78,7 @@ static void of_one_instance_there_is_one_view(void **state)
 
 static void who_was_not_heard_may_be_elsewhere(void **state)
 {
-    bool heard[CENSUS_MEMBERS_MAX] = {true, true, false};
+    bool heard[VIEW_MEMBERS_MAX] = {true, true, false};
 
     (void)state;
     meet(0x7, 0);
@@ -106,7 +106,7 @@ static void each_process_stands_for_one(void **state)
 /* The old instance is dead, and two others could see it: only one has enough of those who took part. */
 static void most_who_took_part_must_ask_for_it(void **state)
 {
-    bool asks[CENSUS_MEMBERS_MAX] = {true, true, true, false, false};
+    bool asks[VIEW_MEMBERS_MAX] = {true, true, true, false, false};
     struct identity took_part[3] = {person(2).id, person(3).id, person(4).id};
 
     (void)state;
@@ -123,7 +123,7 @@ static void most_who_took_part_must_ask_for_it(void **state)
     asks[2] = false;
     asks[3] = true;
     assert_true(job_record_elsewhere(&ran, &now, NULL, asks, missing));
-    struct census later = ran;
+    struct view later = ran;
     job_record_mark(&later, NULL, 0);
     asks[2] = asks[3] = false;
     assert_false(job_record_elsewhere(&later, &now, NULL, asks, missing));
@@ -143,7 +143,7 @@ static size_t write_two(void)
     memory = (struct job_memory){.job = "red", .process = 9, .ran = people(2, 1)};
     job_file_put(&w, &memory);
     memory = (struct job_memory){.job = "blue", .process = 8, .ran = people(64, 0)};
-    memory.ran.members[3].flags = FELLOW_GUEST;
+    memory.ran.members[3].flags = PEER_GUEST;
     job_file_put(&w, &memory);
     assert_false(w.bad);
     return job_file_end(bytes, (size_t)(w.at - (bytes + JOB_FILE_HEAD)), 2);
@@ -170,7 +170,7 @@ static void a_file_comes_back_as_it_was(void **state)
     for (int i = 0; i < 64; i++) {
         assert_true(identity_equal(&back.ran.members[i].id, &memory.ran.members[i].id));
         assert_string_equal(back.ran.members[i].name, memory.ran.members[i].name);
-        assert_int_equal(back.ran.members[i].flags, i == 3 ? FELLOW_GUEST : 0);
+        assert_int_equal(back.ran.members[i].flags, i == 3 ? PEER_GUEST : 0);
     }
     assert_int_equal(reader_left(&r), 0);
 }
@@ -209,7 +209,7 @@ static void the_bytes_are_those_of_the_document(void **state)
     (void)state;
     memory = (struct job_memory){.job = "r", .process = 9, .ran = people(1, 0)};
     memory.ran.members[0] = person(7);
-    memory.ran.members[0].flags = FELLOW_GUEST;
+    memory.ran.members[0].flags = PEER_GUEST;
     memcpy(memory.ran.members[0].name, "bob", 4);
     job_file_put(&w, &memory);
     size_t len = job_file_end(bytes, (size_t)(w.at - (bytes + JOB_FILE_HEAD)), 1);

@@ -9,45 +9,45 @@
 
 #include <cmocka.h>
 
-#include "office.h"
+#include "jobs_fixture.h"
 #include "people.h"
 
 #define ALL    0xfffu
 #define SETTLE (300 * NS_PER_MS)
 #define SOON   (60 * NS_PER_MS) /* a few ways there and back */
 
-static struct office office;
-static struct desk *const desks = office.desks;
+static struct jobs_fixture fixture;
+static struct control_socket *const desks = fixture.desks;
 
 static int open_four(void **state)
 {
     (void)state;
-    office_open(&office, 4, 1);
-    office_census(&office, 0xf, 0, ALL, true);
-    office_run(&office, SOON);
+    jobs_fixture_open(&fixture, 4, 1);
+    jobs_fixture_view(&fixture, 0xf, 0, ALL, true);
+    jobs_fixture_run(&fixture, SOON);
     return 0;
 }
 
-static int close_office(void **state)
+static int close_jobs_fixture(void **state)
 {
     (void)state;
-    office_close(&office);
+    jobs_fixture_close(&fixture);
     return 0;
 }
 
-static void wish(int desk, const char *job, int min)
+static void request(int control, const char *job, int min)
 {
-    assert_int_equal(office_wish(&office, desk, job, min, "v=1"), HEARTH_OK);
+    assert_int_equal(jobs_fixture_request(&fixture, control, job, min, "v=1"), HEARTH_OK);
 }
 
 static void assert_group(unsigned members)
 {
-    office_assert_group(&office, members);
+    jobs_fixture_assert_group(&fixture, members);
 }
 
-static const char *why_not(int desk, const char *job)
+static const char *why_not(int control, const char *job)
 {
-    return office_why_not(&office, desk, job);
+    return jobs_fixture_why_not(&fixture, control, job);
 }
 
 /* ---- Forming ---- */
@@ -56,77 +56,77 @@ static void all_form_at_once(void **state)
 {
     (void)state;
     for (int i = 0; i < 4; i++)
-        wish(i, "train", 2);
-    office_run(&office, SOON);
+        request(i, "train", 2);
+    jobs_fixture_run(&fixture, SOON);
     assert_group(0xf);
     assert_string_equal(why_not(1, "train"), "");
     assert_true(jobs_running(desks[0].jobs) && jobs_running(desks[1].jobs));
-    assert_false(jobs_busy(desks[0].jobs, office.now_ns)); /* it has just begun */
-    office_run(&office, 3 * NS_PER_S);
-    assert_true(jobs_busy(desks[0].jobs, office.now_ns));
-    assert_false(jobs_busy(desks[1].jobs, office.now_ns)); /* the leader says so */
+    assert_false(jobs_busy(desks[0].jobs, fixture.now_ns)); /* it has just begun */
+    jobs_fixture_run(&fixture, 3 * NS_PER_S);
+    assert_true(jobs_busy(desks[0].jobs, fixture.now_ns));
+    assert_false(jobs_busy(desks[1].jobs, fixture.now_ns)); /* the leader says so */
 }
 
 static void some_form_when_nobody_else_comes(void **state)
 {
     (void)state;
-    wish(1, "train", 2);
-    office_run(&office, 2 * SETTLE);
+    request(1, "train", 2);
+    jobs_fixture_run(&fixture, 2 * SETTLE);
     assert_group(0);
     assert_string_equal(why_not(1, "train"), "1 of 2 are there: node-1");
-    wish(2, "train", 2);
-    office_run(&office, SETTLE - SOON);
+    request(2, "train", 2);
+    jobs_fixture_run(&fixture, SETTLE - SOON);
     assert_group(0);
     assert_string_equal(why_not(2, "train"), "2 are there: it forms as soon as nobody else comes");
-    wish(3, "train", 1);
-    office_run(&office, SETTLE - SOON); /* the wait began anew */
+    request(3, "train", 1);
+    jobs_fixture_run(&fixture, SETTLE - SOON); /* the wait began anew */
     assert_group(0);
-    office_run(&office, 2 * SOON);
+    jobs_fixture_run(&fixture, 2 * SOON);
     assert_group(0xe);
 }
 
 static void the_largest_min_counts(void **state)
 {
     (void)state;
-    wish(0, "train", 1);
-    wish(1, "train", 3);
-    office_run(&office, 2 * SETTLE);
+    request(0, "train", 1);
+    request(1, "train", 3);
+    jobs_fixture_run(&fixture, 2 * SETTLE);
     assert_group(0);
     assert_string_equal(why_not(0, "train"), "2 of 3 are there: node-0, node-1");
-    wish(2, "train", 2);
-    office_run(&office, SETTLE + SOON);
+    request(2, "train", 2);
+    jobs_fixture_run(&fixture, SETTLE + SOON);
     assert_group(0x7);
 }
 
 static void guests_are_not_waited_for(void **state)
 {
-    struct census census = office.census;
+    struct view view = fixture.view;
 
     (void)state;
-    census.epoch++;
-    census.members[3].flags |= FELLOW_GUEST;
-    office.census = census;
+    view.epoch++;
+    view.members[3].flags |= PEER_GUEST;
+    fixture.view = view;
     for (int i = 0; i < 4; i++)
-        jobs_census(desks[i].jobs, &census, i == 0, true, office.now_ns);
+        jobs_view(desks[i].jobs, &view, i == 0, true, fixture.now_ns);
     for (int i = 0; i < 3; i++)
-        wish(i, "train", 2);
-    office_run(&office, SOON);
+        request(i, "train", 2);
+    jobs_fixture_run(&fixture, SOON);
     assert_group(0x7);
 }
 
 static void guests_alone_wait_for_others(void **state)
 {
-    struct census census = office.census;
+    struct view view = fixture.view;
 
     (void)state;
-    census.epoch++;
-    census.size = 1;
-    census.members[0].flags |= FELLOW_GUEST;
-    jobs_census(desks[0].jobs, &census, true, true, office.now_ns);
-    wish(0, "train", 1);
-    office_run(&office, SETTLE - SOON);
+    view.epoch++;
+    view.size = 1;
+    view.members[0].flags |= PEER_GUEST;
+    jobs_view(desks[0].jobs, &view, true, true, fixture.now_ns);
+    request(0, "train", 1);
+    jobs_fixture_run(&fixture, SETTLE - SOON);
     assert_group(0);
-    office_run(&office, 2 * SOON);
+    jobs_fixture_run(&fixture, 2 * SOON);
     assert_group(0x1);
 }
 
@@ -134,18 +134,18 @@ static void nothing_forms_without_quorum(void **state)
 {
     (void)state;
     for (int i = 0; i < 4; i++)
-        jobs_census(desks[i].jobs, &office.census, false, false, office.now_ns);
+        jobs_view(desks[i].jobs, &fixture.view, false, false, fixture.now_ns);
     for (int i = 0; i < 4; i++)
-        wish(i, "train", 2);
-    office_run(&office, 4 * SETTLE);
+        request(i, "train", 2);
+    jobs_fixture_run(&fixture, 4 * SETTLE);
     assert_group(0);
     assert_string_equal(why_not(1, "train"),
                         "too few members of the cluster are heard; nothing is formed until they are");
-    jobs_census(desks[1].jobs, &office.census, false, true, office.now_ns);
+    jobs_view(desks[1].jobs, &fixture.view, false, true, fixture.now_ns);
     assert_string_equal(why_not(1, "train"),
                         "the leader hears too few members of the cluster; nothing is formed until it does");
-    jobs_census(desks[0].jobs, &office.census, true, true, office.now_ns);
-    office_run(&office, SOON);
+    jobs_view(desks[0].jobs, &fixture.view, true, true, fixture.now_ns);
+    jobs_fixture_run(&fixture, SOON);
     assert_group(0xf);
 }
 
@@ -153,26 +153,26 @@ static void nothing_forms_without_quorum(void **state)
 static void a_side_without_quorum_stops(void **state)
 {
     (void)state;
-    wish(2, "red", 2);
-    wish(3, "red", 2);
-    office_run(&office, SETTLE + SOON);
+    request(2, "red", 2);
+    request(3, "red", 2);
+    jobs_fixture_run(&fixture, SETTLE + SOON);
     assert_group(0xc);
     for (int i = 2; i < 4; i++) {
-        office.cut[i] = true;
-        jobs_census(desks[i].jobs, &office.census, false, false, office.now_ns);
-        jobs_stranded(desks[i].jobs, office.now_ns);
+        fixture.cut[i] = true;
+        jobs_view(desks[i].jobs, &fixture.view, false, false, fixture.now_ns);
+        jobs_stranded(desks[i].jobs, fixture.now_ns);
     }
-    office_run(&office, SOON);
+    jobs_fixture_run(&fixture, SOON);
     for (int i = 2; i < 4; i++) {
         assert_true(desks[i].ended);
         assert_non_null(strstr(desks[i].ended_text, "too few members"));
         assert_false(jobs_takes_part(desks[i].jobs, desks[i].group.id));
         assert_int_equal(jobs_lost(desks[i].jobs, desks[i].group.id), 0); /* each other they still hear */
-        office.cut[i] = false;
-        jobs_census(desks[i].jobs, &office.census, false, true, office.now_ns);
-        wish(i, "red", 2);
+        fixture.cut[i] = false;
+        jobs_view(desks[i].jobs, &fixture.view, false, true, fixture.now_ns);
+        request(i, "red", 2);
     }
-    office_run(&office, 2 * SETTLE);
+    jobs_fixture_run(&fixture, 2 * SETTLE);
     assert_group(0xc);
     assert_int_equal(desks[2].formed_count, 2);
 }
@@ -180,11 +180,11 @@ static void a_side_without_quorum_stops(void **state)
 static void jobs_do_not_mix(void **state)
 {
     (void)state;
-    wish(0, "red", 2);
-    wish(1, "blue", 2);
-    wish(2, "red", 2);
-    wish(3, "blue", 2);
-    office_run(&office, SETTLE + SOON);
+    request(0, "red", 2);
+    request(1, "blue", 2);
+    request(2, "red", 2);
+    request(3, "blue", 2);
+    jobs_fixture_run(&fixture, SETTLE + SOON);
     assert_string_equal(desks[0].group.job, "red");
     assert_string_equal(desks[1].group.job, "blue");
     assert_int_equal(desks[0].group.id, desks[2].group.id);
@@ -199,34 +199,34 @@ static void order_follows_the_links(void **state)
     static struct topology links;
 
     (void)state;
-    topology_reset(&links, &office.census);
+    topology_reset(&links, &fixture.view);
     for (int i = 0; i < 4; i++) /* 0 and 2 are near each other, so are 1 and 3 */
         for (int j = 0; j < 4; j++)
-            topology_way(&links, i, j)->mbit_x10 = i % 2 == j % 2 ? 10000 : 500;
+            topology_path(&links, i, j)->mbit_x10 = i % 2 == j % 2 ? 10000 : 500;
     jobs_links(desks[0].jobs, &links);
-    office_census(&office, 0xf, 0, ALL, true); /* measures of those who stay are kept */
+    jobs_fixture_view(&fixture, 0xf, 0, ALL, true); /* measures of those who stay are kept */
     for (int i = 0; i < 4; i++)
-        wish(i, "train", 4);
-    office_run(&office, SOON);
+        request(i, "train", 4);
+    jobs_fixture_run(&fixture, SOON);
     assert_group(0xf);
     assert_int_equal(desks[0].group.sites, 2);
     assert_int_equal(desks[0].group.inside_mbit_x10, 10000);
     assert_int_equal(desks[0].group.across_mbit_x10, 500);
-    int second = office_desk_of(&desks[0].group.members[1]);
+    int second = jobs_fixture_of(&desks[0].group.members[1]);
     assert_int_equal(second, 2);
     assert_int_equal(desks[0].group.site[1], 0);
     assert_int_equal(desks[0].group.site[2], 1);
-    links.epoch = 4711; /* of another census: not taken */
+    links.epoch = 4711; /* of another view: not taken */
     jobs_links(desks[0].jobs, &links);
 }
 
 /* ---- Ending ---- */
 
-static int taking_part(int desk)
+static int taking_part(int control)
 {
-    struct identity members[CENSUS_MEMBERS_MAX];
+    struct identity members[VIEW_MEMBERS_MAX];
 
-    return jobs_taking_part(desks[desk].jobs, members);
+    return jobs_taking_part(desks[control].jobs, members);
 }
 
 /* Who is near to whom is worth a moment, but not more; and nothing where there is no order to choose. */
@@ -234,25 +234,25 @@ static void a_map_is_waited_for_but_not_long(void **state)
 {
     (void)state;
     jobs_measuring(desks[0].jobs, true);
-    wish(0, "pair", 2);
-    wish(1, "pair", 2);
-    office_run(&office, SETTLE + SOON);
+    request(0, "pair", 2);
+    request(1, "pair", 2);
+    jobs_fixture_run(&fixture, SETTLE + SOON);
     assert_string_equal(desks[0].group.job, "pair");
     for (int i = 0; i < 4; i++)
-        wish(i, "train", 4);
-    office_run(&office, NS_PER_S);
+        request(i, "train", 4);
+    jobs_fixture_run(&fixture, NS_PER_S);
     assert_string_equal(
         why_not(2, "train"),
         "4 are there: it forms as soon as nobody else comes and the ways between them are measured");
     jobs_measuring(desks[0].jobs, false);
-    office_run(&office, SOON);
+    jobs_fixture_run(&fixture, SOON);
     assert_string_equal(desks[2].group.job, "train");
     jobs_measuring(desks[0].jobs, true);
     for (int i = 0; i < 4; i++)
-        wish(i, "again", 4);
-    office_run(&office, NS_PER_S);
+        request(i, "again", 4);
+    jobs_fixture_run(&fixture, NS_PER_S);
     assert_string_equal(desks[2].group.job, "train");
-    office_run(&office, NS_PER_S + SOON);
+    jobs_fixture_run(&fixture, NS_PER_S + SOON);
     assert_string_equal(desks[2].group.job, "again");
 }
 
@@ -262,11 +262,11 @@ static void who_is_called_takes_part(void **state)
     (void)state;
     assert_int_equal(taking_part(0), 0);
     for (int i = 0; i < 3; i++)
-        wish(i, "train", 3);
-    for (uint64_t step_ns = NS_PER_MS; taking_part(0) == 0; office_run(&office, step_ns))
+        request(i, "train", 3);
+    for (uint64_t step_ns = NS_PER_MS; taking_part(0) == 0; jobs_fixture_run(&fixture, step_ns))
         assert_int_equal(taking_part(1), 0); /* the leader knows it first */
     assert_int_equal(taking_part(0), 3);
-    office_run(&office, SOON);
+    jobs_fixture_run(&fixture, SOON);
     assert_int_equal(taking_part(0), 3);
     assert_int_equal(taking_part(1), 1);
     assert_int_equal(taking_part(3), 0);
@@ -275,8 +275,8 @@ static void who_is_called_takes_part(void **state)
 static void form_all(void)
 {
     for (int i = 0; i < 4; i++)
-        wish(i, "train", 2);
-    office_run(&office, SOON);
+        request(i, "train", 2);
+    jobs_fixture_run(&fixture, SOON);
     assert_group(0xf);
 }
 
@@ -287,20 +287,20 @@ static void a_lost_member_ends_it(void **state)
     (void)state;
     form_all();
     before = desks[0].group.id;
-    office_crash(&office, 3);
+    jobs_fixture_crash(&fixture, 3);
     desks[3].group.id = 0;
-    office_census(&office, 0x7, 0, 0x7, true);
-    office_run(&office, SOON);
+    jobs_fixture_view(&fixture, 0x7, 0, 0x7, true);
+    jobs_fixture_run(&fixture, SOON);
     assert_group(0);
     for (int i = 0; i < 3; i++)
         assert_string_equal(desks[i].ended_text, "node-3 is not a member any more");
-    wish(0, "train", 2);
-    wish(1, "train", 2);
-    office_run(&office, 2 * SETTLE);
+    request(0, "train", 2);
+    request(1, "train", 2);
+    jobs_fixture_run(&fixture, 2 * SETTLE);
     assert_group(0);
     assert_string_equal(why_not(0, "train"), "waiting for nodes that still hold the old group: node-2");
-    wish(2, "train", 2);
-    office_run(&office, SOON);
+    request(2, "train", 2);
+    jobs_fixture_run(&fixture, SOON);
     assert_group(0x7);
     assert_int_not_equal(desks[0].group.id, before);
 }
@@ -309,14 +309,14 @@ static void a_lost_leader_ends_it(void **state)
 {
     (void)state;
     form_all();
-    office_crash(&office, 0);
+    jobs_fixture_crash(&fixture, 0);
     desks[0].group.id = 0;
-    office_census(&office, 0xe, 2, 0xe, true);
-    office_run(&office, SOON);
+    jobs_fixture_view(&fixture, 0xe, 2, 0xe, true);
+    jobs_fixture_run(&fixture, SOON);
     assert_group(0);
     for (int i = 1; i < 4; i++)
-        wish(i, "train", 2);
-    office_run(&office, SOON);
+        request(i, "train", 2);
+    jobs_fixture_run(&fixture, SOON);
     assert_group(0xe);
 }
 
@@ -324,10 +324,10 @@ static void who_ends_it_ends_it_for_all(void **state)
 {
     (void)state;
     form_all();
-    office_run(&office, 3 * NS_PER_S);
-    assert_true(jobs_busy(desks[0].jobs, office.now_ns));
-    jobs_end(desks[1].jobs, desks[1].group.id, office.now_ns);
-    office_run(&office, SOON);
+    jobs_fixture_run(&fixture, 3 * NS_PER_S);
+    assert_true(jobs_busy(desks[0].jobs, fixture.now_ns));
+    jobs_end(desks[1].jobs, desks[1].group.id, fixture.now_ns);
+    jobs_fixture_run(&fixture, SOON);
     assert_int_equal(desks[1].ended_count, 0); /* it knows */
     desks[1].group.id = 0;
     assert_group(0);
@@ -335,9 +335,9 @@ static void who_ends_it_ends_it_for_all(void **state)
     for (int i = 0; i < 4; i++)
         assert_false(jobs_running(desks[i].jobs)); /* they hold it, but it does not run any more */
     for (int i = 0; i < 4; i++)
-        jobs_end(desks[i].jobs, desks[i].group.id, office.now_ns);
-    office_run(&office, SOON);
-    assert_false(jobs_busy(desks[0].jobs, office.now_ns));
+        jobs_end(desks[i].jobs, desks[i].group.id, fixture.now_ns);
+    jobs_fixture_run(&fixture, SOON);
+    assert_false(jobs_busy(desks[0].jobs, fixture.now_ns));
 }
 
 /* It was taken out while the job ran, and begins anew, alone. */
@@ -345,11 +345,11 @@ static void who_comes_back_is_not_busy(void **state)
 {
     (void)state;
     form_all();
-    office.census.instance++;
-    office_census(&office, 0x8, 3, 0x8, true);
+    fixture.view.instance++;
+    jobs_fixture_view(&fixture, 0x8, 3, 0x8, true);
     for (int i = 0; i < 5; i++) {
         assert_false(jobs_running(desks[3].jobs));
-        office_run(&office, NS_PER_S);
+        jobs_fixture_run(&fixture, NS_PER_S);
     }
     assert_true(desks[3].ended);
 }
@@ -358,22 +358,22 @@ static void a_running_job_outlives_its_leader(void **state)
 {
     (void)state;
     for (int i = 1; i < 4; i++)
-        wish(i, "train", 2);
-    office_run(&office, SETTLE + SOON);
+        request(i, "train", 2);
+    jobs_fixture_run(&fixture, SETTLE + SOON);
     assert_group(0xe);
-    office_crash(&office, 0);
-    office_census(&office, 0xe, 1, 0xe, true);
-    office_run(&office, 3 * NS_PER_S);
+    jobs_fixture_crash(&fixture, 0);
+    jobs_fixture_view(&fixture, 0xe, 1, 0xe, true);
+    jobs_fixture_run(&fixture, 3 * NS_PER_S);
     assert_group(0xe);
-    assert_true(jobs_busy(desks[1].jobs, office.now_ns));
-    office_census(&office, 0xe, 3, 0xe, true);
-    office_run(&office, 3 * NS_PER_S);
+    assert_true(jobs_busy(desks[1].jobs, fixture.now_ns));
+    jobs_fixture_view(&fixture, 0xe, 3, 0xe, true);
+    jobs_fixture_run(&fixture, 3 * NS_PER_S);
     assert_group(0xe);
     for (int i = 1; i < 4; i++)
         assert_int_equal(desks[i].ended_count, 0);
-    jobs_end(desks[2].jobs, desks[2].group.id, office.now_ns); /* the new leader knows who was in it */
+    jobs_end(desks[2].jobs, desks[2].group.id, fixture.now_ns); /* the new leader knows who was in it */
     desks[2].group.id = 0;
-    office_run(&office, SOON);
+    jobs_fixture_run(&fixture, SOON);
     assert_group(0);
 }
 
@@ -381,45 +381,45 @@ static void newcomers_wait_until_it_forms_again(void **state)
 {
     (void)state;
     for (int i = 0; i < 3; i++)
-        wish(i, "train", 2);
-    office_run(&office, SETTLE + SOON);
+        request(i, "train", 2);
+    jobs_fixture_run(&fixture, SETTLE + SOON);
     assert_group(0x7);
-    wish(3, "train", 2);
-    office_run(&office, 4 * SETTLE);
+    request(3, "train", 2);
+    jobs_fixture_run(&fixture, 4 * SETTLE);
     assert_group(0x7);
     assert_string_equal(why_not(3, "train"), "it runs with 3 members and takes new ones when it forms again");
-    office_run(&office, 4 * NS_PER_S); /* what is said to people does not change while nothing does */
+    jobs_fixture_run(&fixture, 4 * NS_PER_S); /* what is said to people does not change while nothing does */
     assert_string_equal(why_not(3, "train"), "it runs with 3 members and takes new ones when it forms again");
-    office_census(&office, 0xb, 0, 0xb, true);
-    office_run(&office, SOON);
+    jobs_fixture_view(&fixture, 0xb, 0, 0xb, true);
+    jobs_fixture_run(&fixture, SOON);
     desks[2].group.id = 0;
     assert_group(0);
-    wish(0, "train", 2);
-    wish(1, "train", 2);
-    office_run(&office, SOON);
+    request(0, "train", 2);
+    request(1, "train", 2);
+    jobs_fixture_run(&fixture, SOON);
     assert_group(0xb);
 }
 
-static void a_wish_taken_back_does_not_count(void **state)
+static void a_request_taken_back_does_not_count(void **state)
 {
     (void)state;
-    wish(0, "train", 2);
-    wish(1, "train", 2);
-    jobs_unwish(desks[1].jobs, "train", office.now_ns);
-    jobs_unwish(desks[1].jobs, "other", office.now_ns);
-    office_run(&office, 2 * SETTLE);
+    request(0, "train", 2);
+    request(1, "train", 2);
+    jobs_unwish(desks[1].jobs, "train", fixture.now_ns);
+    jobs_unwish(desks[1].jobs, "other", fixture.now_ns);
+    jobs_fixture_run(&fixture, 2 * SETTLE);
     assert_group(0);
 }
 
 /* Taken back while the formation is on its way: nobody stays in a group without it. */
-static void a_wish_taken_back_too_late_ends_it(void **state)
+static void a_request_taken_back_too_late_ends_it(void **state)
 {
     (void)state;
     for (int i = 0; i < 4; i++)
-        wish(i, "train", 2);
-    office_run(&office, LATENCY_NS); /* all reports have come, and the forms are sent */
-    jobs_unwish(desks[3].jobs, "train", office.now_ns);
-    office_run(&office, SOON);
+        request(i, "train", 2);
+    jobs_fixture_run(&fixture, LATENCY_NS); /* all reports have come, and the forms are sent */
+    jobs_unwish(desks[3].jobs, "train", fixture.now_ns);
+    jobs_fixture_run(&fixture, SOON);
     assert_int_equal(desks[3].formed_count, 0);
     assert_int_equal(desks[1].formed_count, 1);
     assert_group(0);
@@ -430,15 +430,15 @@ static void a_wish_taken_back_too_late_ends_it(void **state)
 static void silent_members_are_waited_for_but_not_long(void **state)
 {
     (void)state;
-    office.cut[3] = true;
-    office_census(&office, 0x7, 0, ALL, true);
-    office_census(&office, 0xf, 0, ALL, true);
+    fixture.cut[3] = true;
+    jobs_fixture_view(&fixture, 0x7, 0, ALL, true);
+    jobs_fixture_view(&fixture, 0xf, 0, ALL, true);
     for (int i = 0; i < 3; i++)
-        wish(i, "train", 2);
-    office_run(&office, NS_PER_S);
+        request(i, "train", 2);
+    jobs_fixture_run(&fixture, NS_PER_S);
     assert_group(0);
     assert_string_equal(why_not(1, "train"), "waiting for the first word of: node-3");
-    office_run(&office, NS_PER_S + SOON);
+    jobs_fixture_run(&fixture, NS_PER_S + SOON);
     assert_group(0x7);
 }
 
@@ -447,9 +447,9 @@ static void wanted_jobs_are_told_once(void **state)
     struct job_line lines[BOARD_MAX];
 
     (void)state;
-    wish(0, "demo", 3);
-    wish(1, "demo", 3);
-    office_run(&office, 3 * NS_PER_S);
+    request(0, "demo", 3);
+    request(1, "demo", 3);
+    jobs_fixture_run(&fixture, 3 * NS_PER_S);
     assert_int_equal(desks[0].wanted_count, 0);
     assert_int_equal(desks[1].wanted_count, 0);
     assert_int_equal(desks[2].wanted_count, 1);
@@ -459,19 +459,19 @@ static void wanted_jobs_are_told_once(void **state)
     assert_int_equal(lines[0].min, 3);
     assert_int_equal(lines[0].wishing, 2);
     assert_int_equal(lines[0].running, 0);
-    wish(2, "demo", 1);
-    office_run(&office, 2 * SETTLE);
+    request(2, "demo", 1);
+    jobs_fixture_run(&fixture, 2 * SETTLE);
     assert_group(0x7);
     assert_int_equal(jobs_board(desks[3].jobs, lines), 1);
     assert_int_equal(lines[0].wishing, 0);
     assert_int_equal(lines[0].running, 3);
     for (int i = 0; i < 3; i++)
-        jobs_end(desks[i].jobs, desks[i].group.id, office.now_ns);
-    office_run(&office, SOON);
+        jobs_end(desks[i].jobs, desks[i].group.id, fixture.now_ns);
+    jobs_fixture_run(&fixture, SOON);
     assert_int_equal(jobs_board(desks[3].jobs, lines), 0);
     assert_int_equal(desks[3].wanted_count, 1);
-    wish(0, "demo", 3); /* once more */
-    office_run(&office, SOON);
+    request(0, "demo", 3); /* once more */
+    jobs_fixture_run(&fixture, SOON);
     assert_int_equal(desks[3].wanted_count, 2);
     assert_int_equal(desks[2].wanted_count, 2);
 }
@@ -481,19 +481,23 @@ static void wanted_jobs_are_told_once(void **state)
 static void other_settings_are_refused(void **state)
 {
     (void)state;
-    assert_int_equal(office_wish(&office, 0, "train", 2, "algo=ring dtype=f32 codec=none"), HEARTH_OK);
-    office_run(&office, SOON);
-    assert_int_equal(office_wish(&office, 1, "train", 2, "algo=ring dtype=f16 codec=topk"), HEARTH_OK);
-    assert_int_equal(office_wish(&office, 2, "train", 2, "algo=ring dtype=f32 codec=none"), HEARTH_OK);
-    office_run(&office, SETTLE + SOON);
+    assert_int_equal(jobs_fixture_request(&fixture, 0, "train", 2, "algo=ring dtype=f32 codec=none"),
+                     HEARTH_OK);
+    jobs_fixture_run(&fixture, SOON);
+    assert_int_equal(jobs_fixture_request(&fixture, 1, "train", 2, "algo=ring dtype=f16 codec=topk"),
+                     HEARTH_OK);
+    assert_int_equal(jobs_fixture_request(&fixture, 2, "train", 2, "algo=ring dtype=f32 codec=none"),
+                     HEARTH_OK);
+    jobs_fixture_run(&fixture, SETTLE + SOON);
     assert_group(0x5);
     assert_int_equal(desks[1].refused_count, 1);
     assert_string_equal(desks[1].refused_text,
                         "others ask for job train with other settings: dtype=f16 here, dtype=f32 there");
     /* While it runs, too: not only when it forms again. */
-    assert_int_equal(office_wish(&office, 3, "train", 2, "algo=ring dtype=f32"), HEARTH_OK);
-    assert_int_equal(office_wish(&office, 1, "train", 2, "dtype=f32 algo=ring codec=none"), HEARTH_OK);
-    office_run(&office, SOON);
+    assert_int_equal(jobs_fixture_request(&fixture, 3, "train", 2, "algo=ring dtype=f32"), HEARTH_OK);
+    assert_int_equal(jobs_fixture_request(&fixture, 1, "train", 2, "dtype=f32 algo=ring codec=none"),
+                     HEARTH_OK);
+    jobs_fixture_run(&fixture, SOON);
     assert_string_equal(desks[3].refused_text,
                         "others ask for job train with other settings: nothing here, codec=none there");
     assert_string_equal(desks[1].refused_text,
@@ -504,29 +508,29 @@ static void other_settings_are_refused(void **state)
 static void settings_of_those_who_left_do_not_count(void **state)
 {
     (void)state;
-    assert_int_equal(office_wish(&office, 0, "train", 2, "v=1"), HEARTH_OK);
-    office_run(&office, SOON);
-    jobs_unwish(desks[0].jobs, "train", office.now_ns);
-    assert_int_equal(office_wish(&office, 1, "train", 2, "v=2"), HEARTH_OK);
-    assert_int_equal(office_wish(&office, 2, "train", 2, "v=2"), HEARTH_OK);
-    office_run(&office, SETTLE + SOON);
+    assert_int_equal(jobs_fixture_request(&fixture, 0, "train", 2, "v=1"), HEARTH_OK);
+    jobs_fixture_run(&fixture, SOON);
+    jobs_unwish(desks[0].jobs, "train", fixture.now_ns);
+    assert_int_equal(jobs_fixture_request(&fixture, 1, "train", 2, "v=2"), HEARTH_OK);
+    assert_int_equal(jobs_fixture_request(&fixture, 2, "train", 2, "v=2"), HEARTH_OK);
+    jobs_fixture_run(&fixture, SETTLE + SOON);
     assert_group(0x6);
 }
 
-static int error_of(const struct job_wish *wish, const char *words)
+static int error_of(const struct job_request *request, const char *words)
 {
     struct error error;
-    int status = jobs_wish(desks[1].jobs, wish, 0, office.now_ns, &error);
+    int status = jobs_request(desks[1].jobs, request, 0, fixture.now_ns, &error);
 
     if (!strstr(error.text, words))
         fail_msg("\"%s\" is not in \"%s\"", words, error.text);
     return status;
 }
 
-static void bad_wishes_are_refused_at_once(void **state)
+static void bad_requests_are_refused_at_once(void **state)
 {
-    const struct job_wish good = {.job = "train", .min = 2, .settings = "v=1"};
-    struct job_wish bad = good;
+    const struct job_request good = {.job = "train", .min = 2, .settings = "v=1"};
+    struct job_request bad = good;
     struct error error;
 
     (void)state;
@@ -548,17 +552,17 @@ static void bad_wishes_are_refused_at_once(void **state)
     bad = good;
     bad.place_len = JOB_PLACE_MAX + 1;
     assert_int_equal(error_of(&bad, "at most 384"), HEARTH_INVALID);
-    assert_int_equal(jobs_wish(desks[1].jobs, &good, 0, office.now_ns, &error), HEARTH_OK);
+    assert_int_equal(jobs_request(desks[1].jobs, &good, 0, fixture.now_ns, &error), HEARTH_OK);
     assert_int_equal(error_of(&good, "asks for job train already"), HEARTH_INVALID);
     bad = good;
     for (int i = 1; i < JOBS_MAX; i++) {
         snprintf(bad.job, sizeof(bad.job), "job %d", i);
-        assert_int_equal(jobs_wish(desks[1].jobs, &bad, 0, office.now_ns, &error), HEARTH_OK);
+        assert_int_equal(jobs_request(desks[1].jobs, &bad, 0, fixture.now_ns, &error), HEARTH_OK);
     }
     bad.job[0] = 'x';
     assert_int_equal(error_of(&bad, "16 jobs"), HEARTH_LIMIT);
-    wish(2, "train", 2);
-    office_run(&office, SETTLE + SOON);
+    request(2, "train", 2);
+    jobs_fixture_run(&fixture, SETTLE + SOON);
     assert_int_equal(error_of(&good, "takes part in job train already"), HEARTH_INVALID);
 }
 
@@ -567,13 +571,13 @@ static void too_many_jobs_of_all_are_refused(void **state)
     char job[JOB_NAME_MAX];
 
     (void)state;
-    office_close(&office);
-    office_open(&office, 5, 1);
-    office_census(&office, 0x1f, 0, ALL, true);
+    jobs_fixture_close(&fixture);
+    jobs_fixture_open(&fixture, 5, 1);
+    jobs_fixture_view(&fixture, 0x1f, 0, ALL, true);
     for (int i = 0; i < 65; i++) {
         snprintf(job, sizeof(job), "job %d", i);
-        wish(i / JOBS_MAX, job, 2);
-        office_run(&office, SOON);
+        request(i / JOBS_MAX, job, 2);
+        jobs_fixture_run(&fixture, SOON);
     }
     assert_int_equal(desks[4].refused_count, 1);
     assert_non_null(strstr(desks[4].refused_text, "64 jobs"));
@@ -583,20 +587,20 @@ static void no_memory_is_no_harm(void **state)
 {
     (void)state;
     for (int i = 0; i < 4; i++)
-        wish(i, "train", 2);
-    for (int i = 0; i < 200; i++) { /* letters are lost, too: they need memory */
-        office.heap.fail_after = i % 7;
-        office.double_percent = 0;
-        office_run(&office, 20 * NS_PER_MS);
+        request(i, "train", 2);
+    for (int i = 0; i < 200; i++) { /* messages are lost, too: they need memory */
+        fixture.heap.fail_after = i % 7;
+        fixture.double_percent = 0;
+        jobs_fixture_run(&fixture, 20 * NS_PER_MS);
     }
-    office.heap.fail_after = -1;
-    office_run(&office, 2 * NS_PER_S);
+    fixture.heap.fail_after = -1;
+    jobs_fixture_run(&fixture, 2 * NS_PER_S);
     assert_group(0xf);
 }
 
 int main(void)
 {
-#define CASE(test) cmocka_unit_test_setup_teardown(test, open_four, close_office)
+#define CASE(test) cmocka_unit_test_setup_teardown(test, open_four, close_jobs_fixture)
     const struct CMUnitTest tests[] = {
         CASE(all_form_at_once),
         CASE(some_form_when_nobody_else_comes),
@@ -615,13 +619,13 @@ int main(void)
         CASE(who_comes_back_is_not_busy),
         CASE(a_running_job_outlives_its_leader),
         CASE(newcomers_wait_until_it_forms_again),
-        CASE(a_wish_taken_back_does_not_count),
-        CASE(a_wish_taken_back_too_late_ends_it),
+        CASE(a_request_taken_back_does_not_count),
+        CASE(a_request_taken_back_too_late_ends_it),
         CASE(silent_members_are_waited_for_but_not_long),
         CASE(wanted_jobs_are_told_once),
         CASE(other_settings_are_refused),
         CASE(settings_of_those_who_left_do_not_count),
-        CASE(bad_wishes_are_refused_at_once),
+        CASE(bad_requests_are_refused_at_once),
         CASE(too_many_jobs_of_all_are_refused),
         CASE(no_memory_is_no_harm),
     };

@@ -9,21 +9,21 @@
 
 #include <cmocka.h>
 
-#include "office.h"
+#include "jobs_fixture.h"
 #include "people.h"
 
 #define ALL    0xfffu
 #define SETTLE (300 * NS_PER_MS)
 #define SOON   (60 * NS_PER_MS) /* a few ways there and back */
 
-static struct office office;
-static struct desk *const desks = office.desks;
-static struct census ran; /* of five machines, in instance 66; processes of before */
+static struct jobs_fixture fixture;
+static struct control_socket *const desks = fixture.desks;
+static struct view ran; /* of five machines, in instance 66; processes of before */
 
 static int open_five(void **state)
 {
     (void)state;
-    office_open(&office, 5, 1);
+    jobs_fixture_open(&fixture, 5, 1);
     ran = people(5, 0);
     ran.instance = 66;
     for (int i = 0; i < 5; i++)
@@ -31,38 +31,38 @@ static int open_five(void **state)
     return 0;
 }
 
-static int close_office(void **state)
+static int close_jobs_fixture(void **state)
 {
     (void)state;
-    office_close(&office);
+    jobs_fixture_close(&fixture);
     return 0;
 }
 
 static void here(unsigned members)
 {
-    office_census(&office, members, __builtin_ctz(members), ALL, true);
+    jobs_fixture_view(&fixture, members, __builtin_ctz(members), ALL, true);
 }
 
-static void wish(int desk, const struct census *remembered)
+static void request(int control, const struct view *remembered)
 {
-    assert_int_equal(office_wish(&office, desk, "train", 2, "v=1"), HEARTH_OK);
-    assert_int_equal(jobs_remember(desks[desk].jobs, "train", remembered, office.now_ns), HEARTH_OK);
+    assert_int_equal(jobs_fixture_request(&fixture, control, "train", 2, "v=1"), HEARTH_OK);
+    assert_int_equal(jobs_remember(desks[control].jobs, "train", remembered, fixture.now_ns), HEARTH_OK);
 }
 
 static void two_that_restart_do_not_begin_it_beside_three(void **state)
 {
     (void)state;
     here(0x6);
-    wish(1, &ran);
-    wish(2, &ran);
-    office_run(&office, 60 * NS_PER_S);
-    office_assert_group(&office, 0);
-    assert_string_equal(office_why_not(&office, 1, "train"),
+    request(1, &ran);
+    request(2, &ran);
+    jobs_fixture_run(&fixture, 60 * NS_PER_S);
+    jobs_fixture_assert_group(&fixture, 0);
+    assert_string_equal(jobs_fixture_why_not(&fixture, 1, "train"),
                         "it ran with 5 members, and may run without this side: waiting for node-0, node-3, "
                         "node-4 (to begin it anew: hearth job forget train)");
     here(0x16); /* a third one has restarted: the other two decide nothing any more */
-    office_run(&office, 3 * NS_PER_S);
-    office_assert_group(&office, 0x6); /* it need not ask for the job: it does not run it */
+    jobs_fixture_run(&fixture, 3 * NS_PER_S);
+    jobs_fixture_assert_group(&fixture, 0x6); /* it need not ask for the job: it does not run it */
 }
 
 /* No restart at all: who is cut off may join machines that have never run it. */
@@ -72,67 +72,67 @@ static void nor_do_two_that_were_cut_off(void **state)
     ran = people(5, 0);
     ran.instance = 66;
     here(0x7);
-    wish(0, NULL);
-    wish(1, &ran);
-    wish(2, &ran);
-    office_run(&office, 10 * NS_PER_S);
-    office_assert_group(&office, 0x7); /* 0, 1 and 2 are three of the five */
+    request(0, NULL);
+    request(1, &ran);
+    request(2, &ran);
+    jobs_fixture_run(&fixture, 10 * NS_PER_S);
+    jobs_fixture_assert_group(&fixture, 0x7); /* 0, 1 and 2 are three of the five */
     for (int i = 0; i < 3; i++)
-        jobs_end(desks[i].jobs, desks[i].group.id, office.now_ns);
+        jobs_end(desks[i].jobs, desks[i].group.id, fixture.now_ns);
     for (int i = 0; i < 3; i++)
         desks[i].group.id = 0;
     ran.members[0].id.node.bytes[5] = 1; /* somebody else had been there instead of 0 */
-    office.census.instance = 99;
-    office.census.size = 0;
+    fixture.view.instance = 99;
+    fixture.view.size = 0;
     here(0x7);
-    wish(0, NULL);
-    wish(1, &ran);
-    wish(2, &ran);
-    office_run(&office, 60 * NS_PER_S);
-    office_assert_group(&office, 0);
+    request(0, NULL);
+    request(1, &ran);
+    request(2, &ran);
+    jobs_fixture_run(&fixture, 60 * NS_PER_S);
+    jobs_fixture_assert_group(&fixture, 0);
 }
 
 static void after_a_power_cut_they_begin_at_once(void **state)
 {
     (void)state;
     here(0x1f);
-    office_run(&office, SOON);
+    jobs_fixture_run(&fixture, SOON);
     for (int i = 0; i < 5; i++)
-        wish(i, &ran);
-    office_run(&office, SOON);
-    office_assert_group(&office, 0x1f);
+        request(i, &ran);
+    jobs_fixture_run(&fixture, SOON);
+    jobs_fixture_assert_group(&fixture, 0x1f);
 }
 
 static void a_person_may_say_that_it_runs_nowhere(void **state)
 {
     (void)state;
     here(0x6);
-    wish(1, &ran);
-    wish(2, &ran);
-    office_run(&office, 3 * NS_PER_S);
-    assert_int_equal(jobs_remember(desks[1].jobs, "train", NULL, office.now_ns), HEARTH_OK);
-    office_run(&office, 3 * NS_PER_S);
-    office_assert_group(&office, 0); /* the other one remembers it still */
-    assert_int_equal(jobs_remember(desks[2].jobs, "train", NULL, office.now_ns), HEARTH_OK);
-    office_run(&office, SOON);
-    office_assert_group(&office, 0x6);
+    request(1, &ran);
+    request(2, &ran);
+    jobs_fixture_run(&fixture, 3 * NS_PER_S);
+    assert_int_equal(jobs_remember(desks[1].jobs, "train", NULL, fixture.now_ns), HEARTH_OK);
+    jobs_fixture_run(&fixture, 3 * NS_PER_S);
+    jobs_fixture_assert_group(&fixture, 0); /* the other one remembers it still */
+    assert_int_equal(jobs_remember(desks[2].jobs, "train", NULL, fixture.now_ns), HEARTH_OK);
+    jobs_fixture_run(&fixture, SOON);
+    jobs_fixture_assert_group(&fixture, 0x6);
 }
 
 /* Of one instance only the last view counts: four of the five had gone from it before the fifth restarted. */
 static void who_remembers_more_is_believed(void **state)
 {
-    struct census later = ran;
+    struct view later = ran;
 
     (void)state;
     later.epoch++;
     later.size = 1;
     later.members[0] = ran.members[2];
     here(0x6);
-    wish(1, &ran);
-    office_run(&office, SOON);
-    wish(2, &later);
-    office_run(&office, SETTLE + SOON);
-    office_assert_group(&office, 0x6);
+    request(1, &ran);
+    jobs_fixture_run(&fixture, SOON);
+    request(2, &later);
+    jobs_fixture_run(&fixture, SETTLE + SOON);
+    jobs_fixture_assert_group(&fixture, 0x6);
 }
 
 /* Who has an old record joins what was rightly begun here. */
@@ -141,19 +141,19 @@ static void what_runs_here_was_begun_rightly(void **state)
     (void)state;
     here(0x7);
     for (int i = 0; i < 2; i++)
-        wish(i, NULL);
-    office_run(&office, SETTLE + SOON);
-    office_assert_group(&office, 0x3);
-    wish(2, &ran);
-    office_run(&office, SOON);
-    assert_string_equal(office_why_not(&office, 2, "train"),
+        request(i, NULL);
+    jobs_fixture_run(&fixture, SETTLE + SOON);
+    jobs_fixture_assert_group(&fixture, 0x3);
+    request(2, &ran);
+    jobs_fixture_run(&fixture, SOON);
+    assert_string_equal(jobs_fixture_why_not(&fixture, 2, "train"),
                         "it runs with 2 members and takes new ones when it forms again");
     for (int i = 0; i < 2; i++)
-        jobs_end(desks[i].jobs, desks[i].group.id, office.now_ns);
+        jobs_end(desks[i].jobs, desks[i].group.id, fixture.now_ns);
     for (int i = 0; i < 2; i++)
-        wish(i, &office.census);
-    office_run(&office, SOON);
-    office_assert_group(&office, 0x7);
+        request(i, &fixture.view);
+    jobs_fixture_run(&fixture, SOON);
+    jobs_fixture_assert_group(&fixture, 0x7);
 }
 
 /* ---- Who may forget it ---- */
@@ -162,9 +162,9 @@ static void form_three(void)
 {
     here(0x7);
     for (int i = 0; i < 3; i++)
-        wish(i, NULL);
-    office_run(&office, SETTLE + SOON);
-    office_assert_group(&office, 0x7);
+        request(i, NULL);
+    jobs_fixture_run(&fixture, SETTLE + SOON);
+    jobs_fixture_assert_group(&fixture, 0x7);
     for (int i = 0; i < 3; i++)
         assert_true(jobs_whole(desks[i].jobs, desks[i].group.id));
 }
@@ -175,12 +175,12 @@ static void a_group_that_all_leave_was_whole(void **state)
 
     (void)state;
     form_three();
-    jobs_end(desks[2].jobs, desks[2].group.id, office.now_ns); /* it closes its group */
-    office_run(&office, SOON);
+    jobs_end(desks[2].jobs, desks[2].group.id, fixture.now_ns); /* it closes its group */
+    jobs_fixture_run(&fixture, SOON);
     assert_true(desks[1].ended);
     assert_true(jobs_whole(desks[1].jobs, desks[1].group.id));
     jobs_left(desks[1].jobs, &first); /* and this one the cluster */
-    office_crash(&office, 0);
+    jobs_fixture_crash(&fixture, 0);
     here(0x6);
     assert_true(jobs_whole(desks[1].jobs, desks[1].group.id));
     assert_false(jobs_whole(desks[2].jobs, desks[2].group.id)); /* not held any more */
@@ -190,7 +190,7 @@ static void a_group_that_lost_somebody_was_not(void **state)
 {
     (void)state;
     form_three();
-    office_crash(&office, 0);
+    jobs_fixture_crash(&fixture, 0);
     here(0x6);
     for (int i = 1; i < 3; i++)
         assert_false(jobs_whole(desks[i].jobs, desks[i].group.id));
@@ -201,11 +201,11 @@ static void nor_was_one_that_was_cut_off(void **state)
 {
     (void)state;
     form_three();
-    jobs_stranded(desks[1].jobs, office.now_ns);
+    jobs_stranded(desks[1].jobs, fixture.now_ns);
     assert_false(jobs_whole(desks[1].jobs, desks[1].group.id));
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, open_five, close_office)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, open_five, close_jobs_fixture)
 
 int main(void)
 {

@@ -9,60 +9,60 @@
 
 #include <cmocka.h>
 
-#include "office.h"
+#include "jobs_fixture.h"
 #include "people.h"
 
 #define ALL    0xfffu
 #define SETTLE (300 * NS_PER_MS)
 #define SOON   (60 * NS_PER_MS) /* a few ways there and back */
 
-static struct office office;
-static struct desk *const desks = office.desks;
+static struct jobs_fixture fixture;
+static struct control_socket *const desks = fixture.desks;
 
 static int open_many(void **state)
 {
     (void)state;
-    office_open(&office, DESKS_MAX, 1);
-    office_census(&office, 0xf, 0, ALL, true);
-    office_run(&office, SOON);
+    jobs_fixture_open(&fixture, DESKS_MAX, 1);
+    jobs_fixture_view(&fixture, 0xf, 0, ALL, true);
+    jobs_fixture_run(&fixture, SOON);
     return 0;
 }
 
-static int close_office(void **state)
+static int close_jobs_fixture(void **state)
 {
     (void)state;
-    office_close(&office);
+    jobs_fixture_close(&fixture);
     return 0;
 }
 
-/* Wishes for the job; bits of `apart`: whom it could not be joined with. */
-static void wish(int desk, int min, unsigned apart)
+/* Requests for the job; bits of `apart`: whom it could not be joined with. */
+static void request(int control, int min, unsigned apart)
 {
     struct identity ids[JOB_UNREACHED_MAX];
     int count = 0;
 
-    for (int i = 0; i < office.size && count < JOB_UNREACHED_MAX; i++)
+    for (int i = 0; i < fixture.size && count < JOB_UNREACHED_MAX; i++)
         if (apart >> i & 1)
             ids[count++] = person(i).id;
-    assert_int_equal(office_wish(&office, desk, "train", min, "v=1"), HEARTH_OK);
-    jobs_unreached(desks[desk].jobs, "train", ids, count, office.now_ns);
+    assert_int_equal(jobs_fixture_request(&fixture, control, "train", min, "v=1"), HEARTH_OK);
+    jobs_unreached(desks[control].jobs, "train", ids, count, fixture.now_ns);
 }
 
 static void of_a_pair_the_one_that_came_later_is_left_out(void **state)
 {
     (void)state;
-    wish(0, 2, 0);
-    wish(1, 2, 1u << 2); /* one of the two has noticed: that is enough */
-    wish(2, 2, 0);
-    wish(3, 2, 0);
-    office_run(&office, SETTLE + SOON);
-    office_assert_group(&office, 0xb);
-    assert_string_equal(office_why_not(&office, 2, "train"),
+    request(0, 2, 0);
+    request(1, 2, 1u << 2); /* one of the two has noticed: that is enough */
+    request(2, 2, 0);
+    request(3, 2, 0);
+    jobs_fixture_run(&fixture, SETTLE + SOON);
+    jobs_fixture_assert_group(&fixture, 0xb);
+    assert_string_equal(jobs_fixture_why_not(&fixture, 2, "train"),
                         "it runs with 3 members, without node-2, which could not be joined with node-1, and "
                         "takes new ones when it forms again");
     for (int i = 0; i < 4; i++) /* its group could only leave it out again */
         assert_int_equal(desks[i].wanted_count, 0);
-    office_run(&office, 601 * NS_PER_S);
+    jobs_fixture_run(&fixture, 601 * NS_PER_S);
     for (int i = 0; i < 4; i++)
         assert_int_equal(desks[i].wanted_count, i != 2);
 }
@@ -70,26 +70,26 @@ static void of_a_pair_the_one_that_came_later_is_left_out(void **state)
 static void who_is_apart_from_several_is_left_out_alone(void **state)
 {
     (void)state;
-    wish(0, 2, 0xe); /* the most senior */
-    wish(1, 2, 0);
-    wish(2, 2, 1);
-    wish(3, 2, 0);
-    office_run(&office, SETTLE + SOON);
-    office_assert_group(&office, 0xe);
+    request(0, 2, 0xe); /* the most senior */
+    request(1, 2, 0);
+    request(2, 2, 1);
+    request(3, 2, 0);
+    jobs_fixture_run(&fixture, SETTLE + SOON);
+    jobs_fixture_assert_group(&fixture, 0xe);
 }
 
 static void it_is_not_formed_with_too_few(void **state)
 {
     (void)state;
     for (int i = 0; i < 4; i++)
-        wish(i, 4, i == 3 ? 1u << 1 : 0);
-    office_run(&office, 3 * NS_PER_S);
-    office_assert_group(&office, 0);
-    assert_string_equal(office_why_not(&office, 0, "train"),
+        request(i, 4, i == 3 ? 1u << 1 : 0);
+    jobs_fixture_run(&fixture, 3 * NS_PER_S);
+    jobs_fixture_assert_group(&fixture, 0);
+    assert_string_equal(jobs_fixture_why_not(&fixture, 0, "train"),
                         "4 are there, but 3 of 4 without node-3, which could not be joined with node-1");
-    jobs_unreached(desks[3].jobs, "train", NULL, 0, office.now_ns); /* there is a way again */
-    office_run(&office, SOON);
-    office_assert_group(&office, 0xf);
+    jobs_unreached(desks[3].jobs, "train", NULL, 0, fixture.now_ns); /* there is a way again */
+    jobs_fixture_run(&fixture, SOON);
+    jobs_fixture_assert_group(&fixture, 0xf);
 }
 
 /* Against all subsets: never more than needed, and no pair stays. */
@@ -102,9 +102,9 @@ static void as_few_as_can_be(void **state)
         struct prng draws;
 
         prng_init(&draws, seed);
-        office_close(&office);
-        office_open(&office, size, seed);
-        office_census(&office, (1u << size) - 1, (int)(seed % (uint64_t)size), ALL, true);
+        jobs_fixture_close(&fixture);
+        jobs_fixture_open(&fixture, size, seed);
+        jobs_fixture_view(&fixture, (1u << size) - 1, (int)(seed % (uint64_t)size), ALL, true);
         for (int pairs = (int)prng_below(&draws, 8); pairs > 0; pairs--) {
             int a = (int)prng_below(&draws, (uint64_t)size), b = (int)prng_below(&draws, (uint64_t)size);
             apart[a] |= a != b ? 1u << b : 0;
@@ -116,18 +116,18 @@ static void as_few_as_can_be(void **state)
             fewest = good && __builtin_popcount(out) < fewest ? __builtin_popcount(out) : fewest;
         }
         for (int i = 0; i < size; i++)
-            wish(i, 1, apart[i]);
-        office_run(&office, SETTLE + SOON);
+            request(i, 1, apart[i]);
+        jobs_fixture_run(&fixture, SETTLE + SOON);
         for (int i = 0; i < size; i++)
             in |= desks[i].group.id != 0 ? 1u << i : 0;
         for (int i = 0; i < size; i++)
             assert_true(!(in >> i & 1) || (apart[i] & in) == 0);
         assert_int_equal(__builtin_popcount(in), size - fewest);
-        office_assert_group(&office, in);
+        jobs_fixture_assert_group(&fixture, in);
     }
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, open_many, close_office)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, open_many, close_jobs_fixture)
 
 int main(void)
 {

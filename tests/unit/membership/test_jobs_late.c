@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Letters of jobs that are old, doubled, from the wrong one or of another time: each is seen for what it is.
+/* Messages of jobs that are old, doubled, from the wrong one or of another time: each is seen for what it is.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,22 +10,22 @@
 
 #include <cmocka.h>
 
-#include "membership/jobs_letters.h"
-#include "office.h"
+#include "jobs_fixture.h"
+#include "membership/jobs_messages.h"
 #include "people.h"
 
 #define START  (100 * NS_PER_S)
 #define SETTLE (300 * NS_PER_MS)
 #define SOON   (60 * NS_PER_MS)
 
-/* ---- One machine: person 1 of three, and the test writes its letters ---- */
+/* ---- One machine: person 1 of three, and the test writes its messages ---- */
 
 static struct heap heap;
 static struct outbox box;
 static struct jobs *jobs;
-static struct census census;
+static struct view view;
 static struct job_news news;
-static uint8_t bytes[LETTER_PAYLOAD_MAX];
+static uint8_t bytes[MESSAGE_PAYLOAD_MAX];
 static struct report report;
 static struct form form;
 static struct board board;
@@ -37,8 +37,8 @@ static void open_machine(int leader)
     struct jobs_setup setup = {
         .heap = &heap, .outbox = &box, .self = person(1).id, .seed = 9, .now_ns = START};
     assert_int_equal(jobs_open(&setup, &jobs), HEARTH_OK);
-    census = people(3, leader); /* instance 77, epoch 5, term 3 */
-    jobs_census(jobs, &census, leader == 1, true, START);
+    view = people(3, leader); /* instance 77, epoch 5, term 3 */
+    jobs_view(jobs, &view, leader == 1, true, START);
 }
 
 static int open_follower(void **state)
@@ -63,18 +63,18 @@ static int close_machine(void **state)
     return heap.blocks == 0 ? 0 : -1;
 }
 
-static void wish_with(const char *job, int min)
+static void request_with(const char *job, int min)
 {
-    struct job_wish wish = {.min = min, .place_len = 1, .place = "p"};
+    struct job_request request = {.min = min, .place_len = 1, .place = "p"};
     struct error error;
 
-    snprintf(wish.job, sizeof(wish.job), "%s", job);
-    assert_int_equal(jobs_wish(jobs, &wish, 0, START, &error), HEARTH_OK);
+    snprintf(request.job, sizeof(request.job), "%s", job);
+    assert_int_equal(jobs_request(jobs, &request, 0, START, &error), HEARTH_OK);
 }
 
-static void wish(const char *job)
+static void request(const char *job)
 {
-    wish_with(job, 1);
+    request_with(job, 1);
 }
 
 static int input(int from, uint8_t kind, size_t len, uint64_t now_ns)
@@ -85,15 +85,14 @@ static int input(int from, uint8_t kind, size_t len, uint64_t now_ns)
     return jobs_input(jobs, &id, kind, bytes, len, now_ns, &what);
 }
 
-/* A formation of persons 0 and 1 in site 0 for the wish with this serial. */
+/* A formation of persons 0 and 1 in site 0 for the request with this serial. */
 static void write_form(uint64_t serial)
 {
     memset(&form, 0, sizeof(form));
-    form.formation =
-        (struct formation){.id = 9, .job = "red", .size = 2, .sites = 1, .instance = 77, .epoch = 5};
-    form.formation.term = 3;
+    form.spec = (struct group_spec){.id = 9, .job = "red", .size = 2, .sites = 1, .instance = 77, .epoch = 5};
+    form.spec.term = 3;
     for (int i = 0; i < 2; i++) {
-        form.formation.members[i] = person(i).id;
+        form.spec.members[i] = person(i).id;
         form.serial[i] = serial;
     }
 }
@@ -102,38 +101,38 @@ static bool form_is_taken(int from)
 {
     size_t len = form_encode(&form, bytes, sizeof(bytes));
 
-    assert_int_equal(input(from, LETTER_FORM, len, START), HEARTH_OK);
+    assert_int_equal(input(from, MESSAGE_FORM, len, START), HEARTH_OK);
     return jobs_news(jobs, &news) && news.kind == JOB_FORMED;
 }
 
-static void forms_must_fit_wish_and_census(void **state)
+static void forms_must_fit_request_and_view(void **state)
 {
     (void)state;
-    wish("red"); /* serial 1 */
+    request("red"); /* serial 1 */
     jobs_unwish(jobs, "red", START);
-    wish("red"); /* serial 2 */
+    request("red"); /* serial 2 */
     write_form(1);
     assert_false(form_is_taken(0));
     write_form(2);
     assert_false(form_is_taken(2)); /* does not lead */
     assert_false(form_is_taken(7)); /* a stranger */
-    form.formation.term = 2;
+    form.spec.term = 2;
     assert_false(form_is_taken(0));
     write_form(2);
-    form.formation.instance = 78;
+    form.spec.instance = 78;
     assert_false(form_is_taken(0));
     write_form(2);
-    form.formation.members[0] = person(8).id; /* not in the census */
+    form.spec.members[0] = person(8).id; /* not in the view */
     assert_false(form_is_taken(0));
     write_form(2);
-    form.formation.members[1] = person(2).id; /* we are not in it */
+    form.spec.members[1] = person(2).id; /* we are not in it */
     assert_false(form_is_taken(0));
     write_form(2);
-    memcpy(form.formation.job, "tan", 4);
+    memcpy(form.spec.job, "tan", 4);
     assert_false(form_is_taken(0));
     write_form(2);
     assert_true(form_is_taken(0));
-    assert_int_equal(news.formation->rank, 1);
+    assert_int_equal(news.spec->rank, 1);
     assert_false(form_is_taken(0)); /* once more: not news */
     jobs_end(jobs, 9, START);
     assert_false(form_is_taken(0)); /* once more, but it was ended */
@@ -142,11 +141,11 @@ static void forms_must_fit_wish_and_census(void **state)
 static void a_leader_cannot_make_a_group_smaller(void **state)
 {
     (void)state;
-    wish_with("red", 3);
+    request_with("red", 3);
     write_form(1); /* of two */
     assert_false(form_is_taken(0));
     jobs_unwish(jobs, "red", START);
-    wish_with("red", 2);
+    request_with("red", 2);
     write_form(2);
     assert_true(form_is_taken(0));
 }
@@ -157,29 +156,29 @@ static void the_owner_may_be_late(void **state)
     size_t len;
 
     (void)state;
-    wish("red");
+    request("red");
     write_form(1);
     len = form_encode(&form, bytes, sizeof(bytes));
-    assert_int_equal(input(0, LETTER_FORM, len, START), HEARTH_OK);
+    assert_int_equal(input(0, MESSAGE_FORM, len, START), HEARTH_OK);
     jobs_unwish(jobs, "red", START); /* before it looked: that ends it */
     assert_false(jobs_news(jobs, &news));
-    wish("red");
+    request("red");
     write_form(2);
     assert_true(form_is_taken(0));
-    jobs_unwish(jobs, "red", START); /* it is no wish any more */
-    census.size = 2;                 /* persons 0 and 1 are left */
-    census.epoch++;
-    jobs_census(jobs, &census, false, true, START);
+    jobs_unwish(jobs, "red", START); /* it is no request any more */
+    view.size = 2;                   /* persons 0 and 1 are left */
+    view.epoch++;
+    jobs_view(jobs, &view, false, true, START);
     assert_false(jobs_news(jobs, &news));
-    census.members[0] = person(5);
-    census.epoch++;
-    jobs_census(jobs, &census, false, true, START);
+    view.members[0] = person(5);
+    view.epoch++;
+    jobs_view(jobs, &view, false, true, START);
     assert_true(jobs_news(jobs, &news));
     assert_int_equal(news.kind, JOB_ENDED);
     assert_int_equal(news.id, 9);
     assert_string_equal(news.text, "node-0 is not a member any more");
     assert_true(identity_equal(&news.who, &gone));
-    wish("red"); /* lets go of the old one */
+    request("red"); /* lets go of the old one */
 }
 
 static void give_board(uint64_t term, uint64_t sequence, const char *job)
@@ -189,7 +188,7 @@ static void give_board(uint64_t term, uint64_t sequence, const char *job)
     snprintf(board.line[0].line.job, JOB_NAME_MAX, "%s", job);
     board.line[0].line.wishing = 1;
     size_t len = board_encode(&board, bytes, sizeof(bytes));
-    assert_int_equal(input(0, LETTER_BOARD, len, START), HEARTH_OK);
+    assert_int_equal(input(0, MESSAGE_BOARD, len, START), HEARTH_OK);
 }
 
 static void boards_must_be_newer(void **state)
@@ -206,9 +205,9 @@ static void boards_must_be_newer(void **state)
     give_board(3, 6, "green");
     assert_int_equal(jobs_board(jobs, lines), 1);
     assert_string_equal(lines[0].job, "green");
-    census.leader = 2;
-    census.term = census.epoch = 9;
-    jobs_census(jobs, &census, false, true, START);
+    view.leader = 2;
+    view.term = view.epoch = 9;
+    jobs_view(jobs, &view, false, true, START);
     assert_int_equal(jobs_board(jobs, lines), 0);
     give_board(9, 1, "tan"); /* of the leader before */
     assert_int_equal(jobs_board(jobs, lines), 0);
@@ -217,10 +216,10 @@ static void boards_must_be_newer(void **state)
 static void ends_and_refusals_count_once(void **state)
 {
     (void)state;
-    wish("red");
+    request("red");
     write_form(1);
     assert_true(form_is_taken(0));
-    wish("blue"); /* serial 2 */
+    request("blue"); /* serial 2 */
     memset(&board, 0, sizeof(board));
     board = (struct board){.instance = 77, .term = 3, .sequence = 1, .ended = 2, .refused = 2};
     board.end[0] = (struct board_end){8, person(2).id, "not ours"};
@@ -229,7 +228,7 @@ static void ends_and_refusals_count_once(void **state)
     board.refusal[1] = (struct board_refusal){2, "v=2 here, v=1 there"};
     for (int i = 0; i < 2; i++) {
         size_t len = board_encode(&board, bytes, sizeof(bytes));
-        assert_int_equal(input(0, LETTER_BOARD, len, START), HEARTH_OK);
+        assert_int_equal(input(0, MESSAGE_BOARD, len, START), HEARTH_OK);
         int wanted = i == 0 ? 2 : 0;
         for (int k = 0; k < wanted; k++) {
             assert_true(jobs_news(jobs, &news));
@@ -243,28 +242,28 @@ static void ends_and_refusals_count_once(void **state)
 
 /* ---- The leader ---- */
 
-static int least = 2; /* members that reported wishes ask for */
+static int least = 2; /* members that reported requests ask for */
 
 static void give_report(int from, uint64_t term, uint64_t sequence, uint64_t serial)
 {
     report = (struct report){.instance = 77, .term = term, .sequence = sequence};
     if (serial > 0) {
-        report.wishes = 1;
-        report.wish[0] = (struct report_wish){.serial = serial, .min = least, .job = "red"};
+        report.requests = 1;
+        report.request[0] = (struct report_request){.serial = serial, .min = least, .job = "red"};
     }
     size_t len = report_encode(&report, bytes, sizeof(bytes));
-    assert_int_equal(input(from, LETTER_REPORT, len, START), HEARTH_OK);
+    assert_int_equal(input(from, MESSAGE_REPORT, len, START), HEARTH_OK);
 }
 
 static int forms_sent(uint64_t now_ns)
 {
-    struct outbox_letter *letter;
+    struct outbox_message *message;
     int count = 0;
 
     jobs_tick(jobs, now_ns);
-    while ((letter = outbox_take(&box)) != NULL) {
-        count += letter->kind == LETTER_FORM;
-        heap_free(letter);
+    while ((message = outbox_take(&box)) != NULL) {
+        count += message->kind == MESSAGE_FORM;
+        heap_free(message);
     }
     return count;
 }
@@ -273,7 +272,7 @@ static void reports_must_be_newer(void **state)
 {
     (void)state;
     give_report(0, 3, 5, 0);
-    give_report(0, 3, 4, 1); /* overtaken by the one that took the wish back */
+    give_report(0, 3, 4, 1); /* overtaken by the one that took the request back */
     give_report(2, 3, 5, 1);
     assert_int_equal(forms_sent(START), 0);
     assert_int_equal(forms_sent(START + 2 * SETTLE), 0);
@@ -292,14 +291,14 @@ static void reports_of_others_formations_are_refused(void **state)
 
     (void)state;
     report = (struct report){.instance = 77, .term = 3, .sequence = 1, .parts = 1};
-    report.part[0] = (struct report_part){.formation = 4, .size = 2, .job = "red", .members = members};
+    report.part[0] = (struct report_part){.spec = 4, .size = 2, .job = "red", .members = members};
     size_t len = report_encode(&report, bytes, sizeof(bytes));
-    assert_int_equal(input(0, LETTER_REPORT, len, START), HEARTH_OK);
+    assert_int_equal(input(0, MESSAGE_REPORT, len, START), HEARTH_OK);
     assert_true(jobs_busy(jobs, START)); /* another leader formed it: nobody knows for how long it runs */
     members[0] = person(1).id;
     len = report_encode(&report, bytes, sizeof(bytes));
-    assert_int_equal(input(0, LETTER_REPORT, len, START), HEARTH_PROTOCOL);
-    assert_int_equal(input(0, LETTER_BEAT, len, START), HEARTH_PROTOCOL);
+    assert_int_equal(input(0, MESSAGE_REPORT, len, START), HEARTH_PROTOCOL);
+    assert_int_equal(input(0, MESSAGE_BEAT, len, START), HEARTH_PROTOCOL);
 }
 
 static void another_term_begins_with_nothing(void **state)
@@ -308,8 +307,8 @@ static void another_term_begins_with_nothing(void **state)
     least = 1;
     give_report(0, 3, 5, 1);
     give_report(2, 3, 5, 1);
-    census.term = census.epoch = 9;
-    jobs_census(jobs, &census, true, true, START);
+    view.term = view.epoch = 9;
+    jobs_view(jobs, &view, true, true, START);
     assert_int_equal(forms_sent(START + NS_PER_S), 0);
     give_report(0, 9, 6, 1);
     assert_int_equal(forms_sent(START + NS_PER_S), 0); /* what does person 2 do? */
@@ -320,99 +319,99 @@ static void another_term_begins_with_nothing(void **state)
 
 /* ---- Between machines ---- */
 
-static struct office office;
+static struct jobs_fixture fixture;
 
 static int open_three(void **state)
 {
     (void)state;
-    office_open(&office, 3, 1);
-    office_census(&office, 7, 0, 7, true);
-    office_run(&office, SOON);
+    jobs_fixture_open(&fixture, 3, 1);
+    jobs_fixture_view(&fixture, 7, 0, 7, true);
+    jobs_fixture_run(&fixture, SOON);
     return 0;
 }
 
-static int close_office(void **state)
+static int close_jobs_fixture(void **state)
 {
     (void)state;
-    office_close(&office);
+    jobs_fixture_close(&fixture);
     return 0;
 }
 
-static void all_wish(void)
+static void all_request(void)
 {
     for (int i = 0; i < 3; i++)
-        assert_int_equal(office_wish(&office, i, "red", 2, ""), HEARTH_OK);
+        assert_int_equal(jobs_fixture_request(&fixture, i, "red", 2, ""), HEARTH_OK);
 }
 
 /* Somebody that closes its group and then asks for the job anew is waited for. */
 static void who_lets_go_may_come_again(void **state)
 {
     (void)state;
-    all_wish();
-    office_run(&office, SOON);
+    all_request();
+    jobs_fixture_run(&fixture, SOON);
     for (int i = 0; i < 2; i++)
-        jobs_end(office.desks[i].jobs, office.desks[i].group.id, office.now_ns);
+        jobs_end(fixture.desks[i].jobs, fixture.desks[i].group.id, fixture.now_ns);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(office_wish(&office, i, "red", 2, ""), HEARTH_OK);
-    office_run(&office, NS_PER_S);
-    jobs_end(office.desks[2].jobs, office.desks[2].group.id, office.now_ns);
-    office_run(&office, SETTLE / 2);
-    assert_int_equal(office_wish(&office, 2, "red", 2, ""), HEARTH_OK);
-    office_run(&office, SOON);
-    assert_int_equal(office.desks[0].group.size, 3);
-    assert_int_equal(office.desks[2].formed_count, 2);
+        assert_int_equal(jobs_fixture_request(&fixture, i, "red", 2, ""), HEARTH_OK);
+    jobs_fixture_run(&fixture, NS_PER_S);
+    jobs_end(fixture.desks[2].jobs, fixture.desks[2].group.id, fixture.now_ns);
+    jobs_fixture_run(&fixture, SETTLE / 2);
+    assert_int_equal(jobs_fixture_request(&fixture, 2, "red", 2, ""), HEARTH_OK);
+    jobs_fixture_run(&fixture, SOON);
+    assert_int_equal(fixture.desks[0].group.size, 3);
+    assert_int_equal(fixture.desks[2].formed_count, 2);
 }
 
 /* Members that know sooner than the leader itself that it leads are asked again. */
 static void reports_that_come_too_early_are_told_again(void **state)
 {
     (void)state;
-    all_wish();
-    office_census(&office, 7, 1, 5, true);
-    office_run(&office, SOON);
-    jobs_census(office.desks[1].jobs, &office.census, true, true, office.now_ns);
-    office_run(&office, SOON);
+    all_request();
+    jobs_fixture_view(&fixture, 7, 1, 5, true);
+    jobs_fixture_run(&fixture, SOON);
+    jobs_view(fixture.desks[1].jobs, &fixture.view, true, true, fixture.now_ns);
+    jobs_fixture_run(&fixture, SOON);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(office.desks[i].formed_count, 1);
+        assert_int_equal(fixture.desks[i].formed_count, 1);
 }
 
 /* Two parts form the same job, each for itself: persons 0 and 1, then the others. */
 static void form_twice(void)
 {
-    office_open(&office, 5, 1);
-    office.census.instance = 1;
-    office_census(&office, 0x03, 0, 0x03, true);
+    jobs_fixture_open(&fixture, 5, 1);
+    fixture.view.instance = 1;
+    jobs_fixture_view(&fixture, 0x03, 0, 0x03, true);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(office_wish(&office, i, "red", 2, ""), HEARTH_OK);
-    office_run(&office, SETTLE + SOON);
-    office.census.instance = 2;
-    office_census(&office, 0x1c, 2, 0x1c, true);
+        assert_int_equal(jobs_fixture_request(&fixture, i, "red", 2, ""), HEARTH_OK);
+    jobs_fixture_run(&fixture, SETTLE + SOON);
+    fixture.view.instance = 2;
+    jobs_fixture_view(&fixture, 0x1c, 2, 0x1c, true);
     for (int i = 2; i < 5; i++)
-        assert_int_equal(office_wish(&office, i, "red", 2, ""), HEARTH_OK);
-    office_run(&office, SETTLE + SOON);
+        assert_int_equal(jobs_fixture_request(&fixture, i, "red", 2, ""), HEARTH_OK);
+    jobs_fixture_run(&fixture, SETTLE + SOON);
     for (int i = 0; i < 5; i++)
-        assert_int_equal(office.desks[i].group.size, i < 2 ? 2 : 3);
+        assert_int_equal(fixture.desks[i].group.size, i < 2 ? 2 : 3);
 }
 
 static void groups_that_have_just_begun_become_one(void **state)
 {
     (void)state;
     form_twice();
-    office_census(&office, 0x1f, 2, 0x1f, true);
-    office_run(&office, SOON);
+    jobs_fixture_view(&fixture, 0x1f, 2, 0x1f, true);
+    jobs_fixture_run(&fixture, SOON);
     for (int i = 0; i < 5; i++) {
-        assert_true(office.desks[i].ended);
-        assert_non_null(strstr(office.desks[i].ended_text, "two groups of this job"));
-        uint64_t lost = jobs_lost(office.desks[i].jobs, office.desks[i].group.id);
-        assert_int_equal(lost, office.desks[i].group.rank == 0 ? 0 : 1); /* nobody goes on with rank 0 */
-        assert_int_equal(office_wish(&office, i, "red", 2, ""), HEARTH_OK);
+        assert_true(fixture.desks[i].ended);
+        assert_non_null(strstr(fixture.desks[i].ended_text, "two groups of this job"));
+        uint64_t lost = jobs_lost(fixture.desks[i].jobs, fixture.desks[i].group.id);
+        assert_int_equal(lost, fixture.desks[i].group.rank == 0 ? 0 : 1); /* nobody goes on with rank 0 */
+        assert_int_equal(jobs_fixture_request(&fixture, i, "red", 2, ""), HEARTH_OK);
     }
-    office_run(&office, SETTLE + SOON);
+    jobs_fixture_run(&fixture, SETTLE + SOON);
     for (int i = 0; i < 5; i++) {
-        assert_int_equal(office.desks[i].group.size, 5);
-        assert_false(office.desks[i].ended);
+        assert_int_equal(fixture.desks[i].group.size, 5);
+        assert_false(fixture.desks[i].ended);
     }
-    office_close(&office);
+    jobs_fixture_close(&fixture);
 }
 
 /* Those who come wait until it forms again; who works is not disturbed. */
@@ -420,21 +419,21 @@ static void a_group_that_lasts_stays(void **state)
 {
     (void)state;
     form_twice();
-    office_run(&office, 3 * NS_PER_S);
-    office_census(&office, 0x1f, 2, 0x1f, true);
-    office_run(&office, SOON);
+    jobs_fixture_run(&fixture, 3 * NS_PER_S);
+    jobs_fixture_view(&fixture, 0x1f, 2, 0x1f, true);
+    jobs_fixture_run(&fixture, SOON);
     for (int i = 0; i < 5; i++)
-        assert_int_equal(office.desks[i].ended, i < 2);
-    assert_string_equal(office.desks[0].ended_text, "the job runs in another group already");
+        assert_int_equal(fixture.desks[i].ended, i < 2);
+    assert_string_equal(fixture.desks[0].ended_text, "the job runs in another group already");
     for (int i = 0; i < 2; i++)
-        assert_int_equal(office_wish(&office, i, "red", 2, ""), HEARTH_OK);
-    office_run(&office, NS_PER_S);
+        assert_int_equal(jobs_fixture_request(&fixture, i, "red", 2, ""), HEARTH_OK);
+    jobs_fixture_run(&fixture, NS_PER_S);
     for (int i = 0; i < 2; i++)
-        assert_true(office.desks[i].ended); /* nothing new was formed */
-    office_close(&office);
+        assert_true(fixture.desks[i].ended); /* nothing new was formed */
+    jobs_fixture_close(&fixture);
 }
 
-static void a_machine_without_census_is_quiet(void **state)
+static void a_machine_without_view_is_quiet(void **state)
 {
     char text[JOB_TEXT_MAX];
 
@@ -443,14 +442,14 @@ static void a_machine_without_census_is_quiet(void **state)
     outbox_init(&box, &heap);
     struct jobs_setup setup = {.heap = &heap, .outbox = &box, .self = person(1).id, .now_ns = START};
     assert_int_equal(jobs_open(&setup, &jobs), HEARTH_OK);
-    wish("red");
+    request("red");
     assert_true(jobs_deadline(jobs) == NEVER_NS);
     jobs_tick(jobs, START);
     assert_null(outbox_take(&box));
     jobs_why_not(jobs, "red", text, sizeof(text));
     assert_non_null(strstr(text, "too few members"));
-    census = people(3, 0);
-    jobs_census(jobs, &census, false, true, START);
+    view = people(3, 0);
+    jobs_view(jobs, &view, false, true, START);
     assert_true(jobs_deadline(jobs) <= START);
     jobs_why_not(jobs, "red", text, sizeof(text));
     assert_string_equal(text, "waiting for the leader, node-0, to hear of it");
@@ -465,9 +464,9 @@ int main(void)
 {
 #define FOLLOWS(test) cmocka_unit_test_setup_teardown(test, open_follower, close_machine)
 #define LEADS(test)   cmocka_unit_test_setup_teardown(test, open_leader, close_machine)
-#define MEETS(test)   cmocka_unit_test_setup_teardown(test, open_three, close_office)
+#define MEETS(test)   cmocka_unit_test_setup_teardown(test, open_three, close_jobs_fixture)
     const struct CMUnitTest tests[] = {
-        FOLLOWS(forms_must_fit_wish_and_census),
+        FOLLOWS(forms_must_fit_request_and_view),
         FOLLOWS(a_leader_cannot_make_a_group_smaller),
         FOLLOWS(the_owner_may_be_late),
         FOLLOWS(boards_must_be_newer),
@@ -477,7 +476,7 @@ int main(void)
         LEADS(another_term_begins_with_nothing),
         MEETS(who_lets_go_may_come_again),
         MEETS(reports_that_come_too_early_are_told_again),
-        cmocka_unit_test(a_machine_without_census_is_quiet),
+        cmocka_unit_test(a_machine_without_view_is_quiet),
         cmocka_unit_test(groups_that_have_just_begun_become_one),
         cmocka_unit_test(a_group_that_lasts_stays),
     };

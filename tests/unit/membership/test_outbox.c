@@ -11,7 +11,7 @@
 #include "membership/outbox.h"
 #include "people.h"
 
-static void letters_come_out_in_order(void **state)
+static void messages_come_out_in_order(void **state)
 {
     struct heap heap;
     struct outbox box;
@@ -20,17 +20,17 @@ static void letters_come_out_in_order(void **state)
     heap_init(&heap, 0);
     outbox_init(&box, &heap);
     assert_null(outbox_take(&box));
-    outbox_put(&box, &to[0], LETTER_BEAT, "abc", 3);
-    outbox_put(&box, &to[1], LETTER_LEAVE, NULL, 0);
+    outbox_put(&box, &to[0], MESSAGE_BEAT, "abc", 3);
+    outbox_put(&box, &to[1], MESSAGE_LEAVE, NULL, 0);
     assert_int_equal(box.count, 2);
     for (int i = 0; i < 2; i++) {
-        struct outbox_letter *letter = outbox_take(&box);
-        assert_non_null(letter);
-        assert_true(identity_equal(&letter->to, &to[i]));
-        assert_int_equal(letter->kind, i == 0 ? LETTER_BEAT : LETTER_LEAVE);
-        assert_int_equal(letter->len, i == 0 ? 3 : 0);
-        assert_memory_equal(letter->payload, "abc", letter->len);
-        heap_free(letter);
+        struct outbox_message *message = outbox_take(&box);
+        assert_non_null(message);
+        assert_true(identity_equal(&message->to, &to[i]));
+        assert_int_equal(message->kind, i == 0 ? MESSAGE_BEAT : MESSAGE_LEAVE);
+        assert_int_equal(message->len, i == 0 ? 3 : 0);
+        assert_memory_equal(message->payload, "abc", message->len);
+        heap_free(message);
     }
     assert_null(outbox_take(&box));
     outbox_fini(&box);
@@ -39,21 +39,21 @@ static void letters_come_out_in_order(void **state)
 
 static void what_does_not_fit_is_dropped_and_counted(void **state)
 {
-    static uint8_t huge[LETTER_PAYLOAD_MAX + 1];
+    static uint8_t huge[MESSAGE_PAYLOAD_MAX + 1];
     struct heap heap;
     struct outbox box;
     struct identity to = person(1).id;
     (void)state;
     heap_init(&heap, 0);
     outbox_init(&box, &heap);
-    outbox_put(&box, &to, LETTER_LINKS, huge, sizeof(huge));
+    outbox_put(&box, &to, MESSAGE_LINKS, huge, sizeof(huge));
     assert_int_equal(box.dropped, 1);
     heap.fail_after = 0;
-    outbox_put(&box, &to, LETTER_BEAT, huge, 1);
+    outbox_put(&box, &to, MESSAGE_BEAT, huge, 1);
     assert_int_equal(box.dropped, 2);
     heap.fail_after = -1;
     for (int i = 0; i < OUTBOX_MAX + 5; i++)
-        outbox_put(&box, &to, LETTER_BEAT, huge, 1);
+        outbox_put(&box, &to, MESSAGE_BEAT, huge, 1);
     assert_int_equal(box.count, OUTBOX_MAX);
     assert_int_equal(box.dropped, 7);
     outbox_fini(&box);
@@ -63,7 +63,7 @@ static void what_does_not_fit_is_dropped_and_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(letters_come_out_in_order),
+        cmocka_unit_test(messages_come_out_in_order),
         cmocka_unit_test(what_does_not_fit_is_dropped_and_counted),
     };
     return cmocka_run_group_tests_name("membership: outbox", tests, NULL, NULL);

@@ -14,7 +14,7 @@
 #include "people.h"
 
 static struct topology table, other;
-static uint8_t letter[LETTER_PAYLOAD_MAX];
+static uint8_t message[MESSAGE_PAYLOAD_MAX];
 
 static void fill(struct topology *t, uint64_t seed, int known_of_8)
 {
@@ -24,11 +24,11 @@ static void fill(struct topology *t, uint64_t seed, int known_of_8)
     for (int i = 0; i < t->size; i++)
         for (int j = 0; j < t->size; j++)
             if (i != j && prng_below(&p, 8) < (uint64_t)known_of_8)
-                *topology_way(t, i, j) = (struct way_measure){
+                *topology_path(t, i, j) = (struct path_measure){
                     .mbit_x10 = (uint32_t)prng_u64(&p),
                     .round_trip_us = (uint32_t)prng_u64(&p),
                     .loss_ppm = (uint32_t)prng_below(&p, 1000001),
-                    .kind = (uint8_t)prng_below(&p, WAY_OTHER + 1),
+                    .kind = (uint8_t)prng_below(&p, PATH_OTHER + 1),
                     .quality = (uint8_t)(1 + prng_below(&p, 255)),
                     .age_s = (uint16_t)prng_u64(&p),
                 };
@@ -37,17 +37,17 @@ static void fill(struct topology *t, uint64_t seed, int known_of_8)
 static void bytes_bring_it_back(void **state)
 {
     (void)state;
-    for (int size = 1; size <= CENSUS_MEMBERS_MAX; size++) {
-        struct census census = people(size, 0);
-        topology_reset(&table, &census);
+    for (int size = 1; size <= VIEW_MEMBERS_MAX; size++) {
+        struct view view = people(size, 0);
+        topology_reset(&table, &view);
         fill(&table, (uint64_t)size, size % 9);
-        if (size == CENSUS_MEMBERS_MAX) /* all of the largest fit into a letter */
+        if (size == VIEW_MEMBERS_MAX) /* all of the largest fit into a message */
             fill(&table, 1, 8);
-        size_t len = topology_encode(&table, letter, sizeof(letter));
+        size_t len = topology_encode(&table, message, sizeof(message));
         assert_true(len > 0);
-        assert_int_equal(topology_decode(&other, letter, len), HEARTH_OK);
+        assert_int_equal(topology_decode(&other, message, len), HEARTH_OK);
         assert_memory_equal(&other, &table, sizeof(table));
-        assert_int_equal(topology_encode(&table, letter, len - 1), 0);
+        assert_int_equal(topology_encode(&table, message, len - 1), 0);
     }
 }
 
@@ -57,38 +57,38 @@ static void golden_bytes(void **state)
         77,   0,    0, 0, 0,    0, 0, 0, 5, 0, 0, 0, 0, 0, 0,  0, 2, 0, 0, 0, 0x02, /* 0 -> 1 */
         0x10, 0x27, 0, 0, 0x2c, 1, 0, 0, 7, 0, 0, 0, 2, 3, 60, 0,
     };
-    struct census census = people(2, 0);
+    struct view view = people(2, 0);
 
     (void)state;
-    topology_reset(&table, &census);
-    *topology_way(&table, 0, 1) = (struct way_measure){10000, 300, 7, WAY_WIRE, 3, 60};
-    assert_int_equal(topology_encode(&table, letter, sizeof(letter)), sizeof(golden));
-    assert_memory_equal(letter, golden, sizeof(golden));
+    topology_reset(&table, &view);
+    *topology_path(&table, 0, 1) = (struct path_measure){10000, 300, 7, PATH_WIRE, 3, 60};
+    assert_int_equal(topology_encode(&table, message, sizeof(message)), sizeof(golden));
+    assert_memory_equal(message, golden, sizeof(golden));
 }
 
 static void refuse(size_t len, size_t at, uint8_t with)
 {
-    uint8_t kept = letter[at];
+    uint8_t kept = message[at];
 
     assert_int_not_equal(kept, with);
-    letter[at] = with;
-    assert_int_equal(topology_decode(&other, letter, len), HEARTH_PROTOCOL);
-    letter[at] = kept;
-    assert_int_equal(topology_decode(&other, letter, len), HEARTH_OK);
+    message[at] = with;
+    assert_int_equal(topology_decode(&other, message, len), HEARTH_PROTOCOL);
+    message[at] = kept;
+    assert_int_equal(topology_decode(&other, message, len), HEARTH_OK);
 }
 
 static void malformed_bytes_are_refused(void **state)
 {
-    struct census census = people(3, 0);
+    struct view view = people(3, 0);
 
     (void)state;
-    topology_reset(&table, &census);
-    *topology_way(&table, 0, 1) = (struct way_measure){.round_trip_us = 9};
-    size_t len = topology_encode(&table, letter, sizeof(letter));
+    topology_reset(&table, &view);
+    *topology_path(&table, 0, 1) = (struct path_measure){.round_trip_us = 9};
+    size_t len = topology_encode(&table, message, sizeof(message));
     assert_int_equal(len, 20 + 2 + 16);
     for (size_t cut = 0; cut < len; cut++)
-        assert_int_equal(topology_decode(&other, letter, cut), HEARTH_PROTOCOL);
-    assert_int_equal(topology_decode(&other, letter, len + 1), HEARTH_PROTOCOL);
+        assert_int_equal(topology_decode(&other, message, cut), HEARTH_PROTOCOL);
+    assert_int_equal(topology_decode(&other, message, len + 1), HEARTH_PROTOCOL);
     refuse(len, 0, 0);       /* no instance */
     refuse(len, 8, 0);       /* no epoch */
     refuse(len, 16, 0);      /* nobody */
@@ -104,69 +104,69 @@ static void malformed_bytes_are_refused(void **state)
 
 static void measures_follow_their_members(void **state)
 {
-    struct census old = people(6, 0), census = people(0, 0);
+    struct view old = people(6, 0), view = people(0, 0);
     static const int numbers[] = {4, 9, 1, 5, 0};
 
     (void)state;
     topology_reset(&table, &old);
     fill(&table, 4, 8);
     other = table;
-    census.epoch = 6;
-    census.size = 5;
+    view.epoch = 6;
+    view.size = 5;
     for (int i = 0; i < 5; i++)
-        census.members[i] = person(numbers[i]);
-    topology_follow(&table, &old, &census);
+        view.members[i] = person(numbers[i]);
+    topology_follow(&table, &old, &view);
     assert_int_equal(table.size, 5);
     assert_int_equal(table.epoch, 6);
     for (int i = 0; i < 5; i++)
         for (int j = 0; j < 5; j++) {
-            struct way_measure none = {0}, *was = &none;
+            struct path_measure none = {0}, *was = &none;
             if (numbers[i] < 6 && numbers[j] < 6)
-                was = topology_way(&other, numbers[i], numbers[j]);
-            assert_memory_equal(topology_way(&table, i, j), was, sizeof(*was));
+                was = topology_path(&other, numbers[i], numbers[j]);
+            assert_memory_equal(topology_path(&table, i, j), was, sizeof(*was));
         }
-    assert_int_equal(topology_way(&table, 4, 5)->mbit_x10, 0);
+    assert_int_equal(topology_path(&table, 4, 5)->mbit_x10, 0);
 }
 
 static void samples_are_taken_in(void **state)
 {
-    struct way_measure way = {0};
-    const struct way_measure fast = {.mbit_x10 = 9000, .quality = 1}, slow = {.mbit_x10 = 3000, .age_s = 4};
-    const struct way_measure trip = {.round_trip_us = 500, .loss_ppm = 1000, .kind = WAY_WIRELESS};
-    const struct way_measure longer = {.round_trip_us = 1000};
+    struct path_measure path = {0};
+    const struct path_measure fast = {.mbit_x10 = 9000, .quality = 1}, slow = {.mbit_x10 = 3000, .age_s = 4};
+    const struct path_measure trip = {.round_trip_us = 500, .loss_ppm = 1000, .kind = PATH_WIRELESS};
+    const struct path_measure longer = {.round_trip_us = 1000};
 
     (void)state;
-    way_merge(&way, &fast);
-    assert_int_equal(way.mbit_x10, 9000);
-    assert_int_equal(way.quality, 1);
-    way_merge(&way, &slow); /* the newer one weighs more, and a probe is a probe */
-    assert_int_equal(way.mbit_x10, 5000);
-    assert_int_equal(way.quality, 2);
-    assert_int_equal(way.age_s, 4);
-    assert_int_equal(way.kind, WAY_UNKNOWN);
-    way_merge(&way, &trip);
-    assert_int_equal(way.mbit_x10, 5000);
-    assert_int_equal(way.round_trip_us, 500);
-    assert_int_equal(way.loss_ppm, 1000);
-    way_merge(&way, &longer);
-    assert_int_equal(way.round_trip_us, 600);
-    assert_int_equal(way.loss_ppm, 800);
-    assert_int_equal(way.kind, WAY_WIRELESS);
-    way.quality = 254;
-    way_merge(&way, &fast);
-    way_merge(&way, &fast);
-    assert_int_equal(way.quality, 255);
+    path_merge(&path, &fast);
+    assert_int_equal(path.mbit_x10, 9000);
+    assert_int_equal(path.quality, 1);
+    path_merge(&path, &slow); /* the newer one weighs more, and a probe is a probe */
+    assert_int_equal(path.mbit_x10, 5000);
+    assert_int_equal(path.quality, 2);
+    assert_int_equal(path.age_s, 4);
+    assert_int_equal(path.kind, PATH_UNKNOWN);
+    path_merge(&path, &trip);
+    assert_int_equal(path.mbit_x10, 5000);
+    assert_int_equal(path.round_trip_us, 500);
+    assert_int_equal(path.loss_ppm, 1000);
+    path_merge(&path, &longer);
+    assert_int_equal(path.round_trip_us, 600);
+    assert_int_equal(path.loss_ppm, 800);
+    assert_int_equal(path.kind, PATH_WIRELESS);
+    path.quality = 254;
+    path_merge(&path, &fast);
+    path_merge(&path, &fast);
+    assert_int_equal(path.quality, 255);
 }
 
 /* All ways carry 1 Gbit/s, but those out of (up) or into (down) a member. */
 static void shape(int size, int slow, uint32_t up, uint32_t down)
 {
-    struct census census = people(size, 0);
+    struct view view = people(size, 0);
 
-    topology_reset(&table, &census);
+    topology_reset(&table, &view);
     for (int i = 0; i < size; i++)
         for (int j = 0; j < size; j++)
-            topology_way(&table, i, j)->mbit_x10 = i == j ? 0 : i == slow ? up : j == slow ? down : 10000;
+            topology_path(&table, i, j)->mbit_x10 = i == j ? 0 : i == slow ? up : j == slow ? down : 10000;
 }
 
 static void a_slow_line_is_found(void **state)
@@ -185,9 +185,9 @@ static void a_slow_line_is_found(void **state)
         assert_int_equal(topology_slow_line(&table, members, hosts, 4).place, slow);
     }
     shape(4, 1, 200, 10000);
-    topology_way(&table, 2, 3)->mbit_x10 = 0; /* not every way was measured, but those of the slow one */
+    topology_path(&table, 2, 3)->mbit_x10 = 0; /* not every way was measured, but those of the slow one */
     assert_int_equal(topology_slow_line(&table, members, hosts, 4).place, 1);
-    topology_way(&table, 0, 3)->mbit_x10 = 0; /* 3 was reached from the slow one only: is it 3? */
+    topology_path(&table, 0, 3)->mbit_x10 = 0; /* 3 was reached from the slow one only: is it 3? */
     assert_int_equal(topology_slow_line(&table, members, hosts, 4).place, -1);
     hosts[3] = hosts[0]; /* it has the line of another that was reached */
     assert_int_equal(topology_slow_line(&table, members, hosts, 4).place, 1);
@@ -198,13 +198,13 @@ static void a_slow_line_is_found(void **state)
     hosts[2] = hosts[1]; /* two members of a machine have one line */
     shape(4, 1, 200, 10000);
     for (int j = 0; j < 4; j++)
-        topology_way(&table, 2, j)->mbit_x10 = 200;
+        topology_path(&table, 2, j)->mbit_x10 = 200;
     assert_int_equal(topology_slow_line(&table, members, hosts, 4).place, 1);
     shape(4, 1, 5100, 10000);
     assert_int_equal(topology_slow_line(&table, members, hosts, 4).place, -1); /* half as fast is not slow */
     shape(4, -1, 0, 0);
     assert_int_equal(topology_slow_line(&table, members, hosts, 4).place, -1);
-    memset(table.ways, 0, sizeof(table.ways));
+    memset(table.paths, 0, sizeof(table.paths));
     assert_int_equal(topology_slow_line(&table, members, hosts, 4).place, -1);
     assert_int_equal(topology_slow_line(&table, members, hosts, 0).place, -1);
 }
@@ -212,8 +212,8 @@ static void a_slow_line_is_found(void **state)
 static void kinds_have_names(void **state)
 {
     (void)state;
-    assert_string_equal(way_kind_name(WAY_WIRELESS), "wireless");
-    assert_string_equal(way_kind_name((enum way_kind)99), "unknown");
+    assert_string_equal(path_kind_name(PATH_WIRELESS), "wireless");
+    assert_string_equal(path_kind_name((enum path_kind)99), "unknown");
 }
 
 int main(void)

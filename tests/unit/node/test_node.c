@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A node on real time: the keeper, callers, both together, and that no wake-up is lost. */
+/* A node on real time: the progress thread, callers, both together, and that no wake-up is lost. */
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -80,7 +80,7 @@ static bool is_sum(const float *x, size_t count, int size)
     return true;
 }
 
-static void the_keeper_needs_no_caller(void **state)
+static void the_progress_needs_no_caller(void **state)
 {
     static float x[NODES_MAX][COUNT_MAX];
     struct world w;
@@ -108,7 +108,7 @@ static void the_keeper_needs_no_caller(void **state)
     world_close(&w);
 }
 
-static void the_keeper_minds_deadlines(void **state)
+static void the_progress_minds_deadlines(void **state)
 {
     struct world w;
     struct tally tally = {0};
@@ -117,7 +117,7 @@ static void the_keeper_minds_deadlines(void **state)
     (void)state;
     world_open(&w, 2);
     opts.tag = 1;
-    opts.timeout_ms = 3600000; /* a longer one must not keep the keeper asleep */
+    opts.timeout_ms = 3600000; /* a longer one must not keep the progress thread asleep */
     assert_int_equal(hearth_barrier_nb(hearth_world(w.nodes[0]), &opts, &longer), HEARTH_OK);
     opts.tag = 2;
     opts.timeout_ms = 20;
@@ -215,7 +215,7 @@ static void a_callback_may_start_the_next(void **state)
     world_close(&w);
 }
 
-/* ---- callers and keepers together ---- */
+/* ---- callers and progress threads together ---- */
 
 struct caller {
     hearth_node *node;
@@ -225,8 +225,8 @@ struct caller {
     _Atomic(int) *bad;
 };
 
-/* A blocking caller on one node while the others are left to their keepers. */
-static void a_caller_and_keepers_work_together(void **state)
+/* A blocking caller on one node while the others are left to their progress threads. */
+static void a_caller_and_progress_threads_work_together(void **state)
 {
     static float x[NODES_MAX][COUNT_MAX];
     struct world w;
@@ -258,7 +258,7 @@ static void a_caller_and_keepers_work_together(void **state)
     world_close(&w);
 }
 
-/* One thread of a node, under a tag of its own. What it does is drawn from the tag alone, so that its fellows
+/* One thread of a node, under a tag of its own. What it does is drawn from the tag alone, so that its peers
  * on the other nodes do the same. */
 static void *hammer(void *arg)
 {
@@ -547,11 +547,11 @@ static void memory_does_not_pile_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_keeper_needs_no_caller),
-        cmocka_unit_test(the_keeper_minds_deadlines),
+        cmocka_unit_test(the_progress_needs_no_caller),
+        cmocka_unit_test(the_progress_minds_deadlines),
         cmocka_unit_test(a_descriptor_becomes_readable),
         cmocka_unit_test(a_callback_may_start_the_next),
-        cmocka_unit_test(a_caller_and_keepers_work_together),
+        cmocka_unit_test(a_caller_and_progress_threads_work_together),
         cmocka_unit_test(no_wake_up_is_lost),
         cmocka_unit_test(several_threads_wait_for_one_request),
         cmocka_unit_test(waiters_are_woken_after_a_slow_callback),

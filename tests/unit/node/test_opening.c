@@ -58,7 +58,7 @@ static void nothing_said_is_a_world_of_one(void **state)
     accept_config(&o);
     assert_int_equal(o.size, 1);
     assert_int_equal(o.rank, -1);
-    assert_int_equal(o.wish, MESH_AUTO);
+    assert_int_equal(o.choice, MESH_AUTO);
     assert_null(o.peers);
     assert_string_equal(o.own.job, "hearth");
     opening_fini(&o);
@@ -132,20 +132,20 @@ static void transports_by_name(void **state)
 {
     static const struct {
         const char *name;
-        enum mesh_wish wish;
-        enum quic_wish quic;
+        enum mesh_choice choice;
+        enum quic_choice quic;
     } cases[] = {{NULL, MESH_AUTO, QUIC_IF_FASTER},
                  {"auto", MESH_AUTO, QUIC_IF_FASTER},
-                 {"tcp", MESH_WISH_TCP, QUIC_NEVER},
-                 {"quic", MESH_WISH_TCP, QUIC_ALWAYS},
-                 {"shm", MESH_WISH_SHM, QUIC_NEVER}};
+                 {"tcp", MESH_ONLY_TCP, QUIC_NEVER},
+                 {"quic", MESH_ONLY_TCP, QUIC_ALWAYS},
+                 {"shm", MESH_ONLY_SHM, QUIC_NEVER}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         config.transport = cases[i].name;
         struct opening o;
         accept_config(&o);
-        assert_int_equal(o.wish, cases[i].wish);
-        assert_int_equal(o.quic_wish, cases[i].quic);
+        assert_int_equal(o.choice, cases[i].choice);
+        assert_int_equal(o.quic_choice, cases[i].quic);
         opening_fini(&o);
     }
     static const char *const bad[] = {"", "TCP", "mem", "tcp ", "rdma"};
@@ -161,7 +161,7 @@ static void transports_by_name(void **state)
     config.plain = 1;
     struct opening o;
     accept_config(&o);
-    assert_int_equal(o.quic_wish, QUIC_NEVER);
+    assert_int_equal(o.quic_choice, QUIC_NEVER);
     opening_fini(&o);
     hearth_config_init(&config);
     config.transport = "shm";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* No ring is lost, deadlines end a wait, and the keeper sleeps on while a caller waits. */
+/* No ring is lost, deadlines end a wait, and the progress thread sleeps on while a caller waits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ static void a_ring_since_heard_ends_the_wait_at_once(void **state)
 
     (void)state;
     assert_int_equal(bell_init(&b), HEARTH_OK);
-    for (int side = BELL_CALLER; side <= BELL_KEEPER; side++) {
+    for (int side = BELL_CALLER; side <= BELL_PROGRESS; side++) {
         uint32_t heard = bell_heard(&b);
         bell_ring(&b);
         assert_int_not_equal(bell_heard(&b), heard);
@@ -49,7 +49,7 @@ static void deadlines_end_the_wait(void **state)
 
     (void)state;
     assert_int_equal(bell_init(&b), HEARTH_OK);
-    for (int side = BELL_CALLER; side <= BELL_KEEPER; side++) {
+    for (int side = BELL_CALLER; side <= BELL_PROGRESS; side++) {
         for (size_t i = 0; i < sizeof(spins_ns) / sizeof(spins_ns[0]); i++) {
             bell_wait(&b, (enum bell_side)side, bell_heard(&b), spins_ns[i], 0);
             bell_wait(&b, (enum bell_side)side, bell_heard(&b), spins_ns[i], clock_real());
@@ -60,7 +60,7 @@ static void deadlines_end_the_wait(void **state)
     }
     assert_int_equal(b.attending, 0);
     assert_int_equal(b.sleepers[BELL_CALLER], 0);
-    assert_int_equal(b.sleepers[BELL_KEEPER], 0);
+    assert_int_equal(b.sleepers[BELL_PROGRESS], 0);
     bell_fini(&b);
 }
 
@@ -109,47 +109,47 @@ static void sleeper_start(struct sleeper *s, struct bell *b, enum bell_side side
         looks = asleep(s->id) ? looks + 1 : 0;
 }
 
-static void the_keeper_sleeps_on_while_a_caller_waits(void **state)
+static void the_progress_sleeps_on_while_a_caller_waits(void **state)
 {
     static const uint64_t spins_ns[] = {0, HOUR_NS};
 
     (void)state;
     for (size_t i = 0; i < sizeof(spins_ns) / sizeof(spins_ns[0]); i++) {
         struct bell b;
-        struct sleeper keeper, callers[2];
+        struct sleeper progress_thread, callers[2];
         assert_int_equal(bell_init(&b), HEARTH_OK);
-        sleeper_start(&keeper, &b, BELL_KEEPER, 0);
+        sleeper_start(&progress_thread, &b, BELL_PROGRESS, 0);
         sleeper_start(&callers[0], &b, BELL_CALLER, spins_ns[i]);
         sleeper_start(&callers[1], &b, BELL_CALLER, 0);
         bell_ring(&b);
         thread_join(&callers[0].thread);
         thread_join(&callers[1].thread);
         pause_ms(10);
-        assert_int_equal(keeper.returned, 0);
+        assert_int_equal(progress_thread.returned, 0);
         assert_int_equal(b.sleepers[BELL_CALLER], 0);
         assert_int_equal(b.attending, 0);
         bell_ring(&b);
-        thread_join(&keeper.thread);
-        assert_int_equal(keeper.returned, 1);
+        thread_join(&progress_thread.thread);
+        assert_int_equal(progress_thread.returned, 1);
         bell_fini(&b);
     }
 }
 
-static void a_lone_spinner_hears_and_the_keeper_sleeps_on(void **state)
+static void a_lone_spinner_hears_and_the_progress_sleeps_on(void **state)
 {
     struct bell b;
-    struct sleeper keeper, caller;
+    struct sleeper progress_thread, caller;
 
     (void)state;
     assert_int_equal(bell_init(&b), HEARTH_OK);
-    sleeper_start(&keeper, &b, BELL_KEEPER, 0);
+    sleeper_start(&progress_thread, &b, BELL_PROGRESS, 0);
     sleeper_start(&caller, &b, BELL_CALLER, HOUR_NS);
     bell_ring(&b);
     thread_join(&caller.thread);
     pause_ms(10);
-    assert_int_equal(keeper.returned, 0);
+    assert_int_equal(progress_thread.returned, 0);
     bell_ring_all(&b);
-    thread_join(&keeper.thread);
+    thread_join(&progress_thread.thread);
     bell_fini(&b);
 }
 
@@ -161,21 +161,21 @@ static void ring_all_wakes_both_sides(void **state)
     (void)state;
     assert_int_equal(bell_init(&b), HEARTH_OK);
     for (int i = 0; i < 4; i++)
-        sleeper_start(&sleepers[i], &b, i % 2 ? BELL_KEEPER : BELL_CALLER, 0);
+        sleeper_start(&sleepers[i], &b, i % 2 ? BELL_PROGRESS : BELL_CALLER, 0);
     bell_ring_all(&b);
     for (int i = 0; i < 4; i++)
         thread_join(&sleepers[i].thread);
     bell_fini(&b);
 }
 
-static void an_attending_caller_leaves_unheard_rings_to_the_keeper(void **state)
+static void an_attending_caller_leaves_unheard_rings_to_the_progress(void **state)
 {
     struct bell b;
-    struct sleeper keeper;
+    struct sleeper progress_thread;
 
     (void)state;
     assert_int_equal(bell_init(&b), HEARTH_OK);
-    sleeper_start(&keeper, &b, BELL_KEEPER, 0);
+    sleeper_start(&progress_thread, &b, BELL_PROGRESS, 0);
     bell_attend(&b);
     bell_attend(&b);
     uint32_t unheard = bell_heard(&b);
@@ -183,13 +183,13 @@ static void an_attending_caller_leaves_unheard_rings_to_the_keeper(void **state)
     uint32_t heard = bell_heard(&b);
     bell_leave(&b, unheard); /* another one still attends */
     pause_ms(10);
-    assert_int_equal(keeper.returned, 0);
+    assert_int_equal(progress_thread.returned, 0);
     bell_leave(&b, heard); /* the last one has heard all */
     pause_ms(10);
-    assert_int_equal(keeper.returned, 0);
+    assert_int_equal(progress_thread.returned, 0);
     bell_attend(&b);
     bell_leave(&b, unheard);
-    thread_join(&keeper.thread);
+    thread_join(&progress_thread.thread);
     assert_int_equal(b.attending, 0);
     bell_fini(&b);
 }
@@ -210,7 +210,7 @@ static void play(struct game *g, int me)
 
     for (int i = 0; i < TURNS; i++) {
         while (bell_heard(mine) == heard)
-            bell_wait(mine, me ? BELL_KEEPER : BELL_CALLER, heard, g->spin_ns, NEVER_NS);
+            bell_wait(mine, me ? BELL_PROGRESS : BELL_CALLER, heard, g->spin_ns, NEVER_NS);
         heard++;
         g->number++;
         bell_ring(&g->bell[!me]);
@@ -284,7 +284,7 @@ static void rings_between_look_and_sleep_are_heard(void **state)
         if (atomic_exchange(&g.work, 0))
             dawdle(++taken % 97);
         else
-            bell_wait(&g.bell, taken % 2 ? BELL_KEEPER : BELL_CALLER, heard, 0, NEVER_NS);
+            bell_wait(&g.bell, taken % 2 ? BELL_PROGRESS : BELL_CALLER, heard, 0, NEVER_NS);
     }
     thread_join(&ringer);
     bell_fini(&g.bell);
@@ -295,7 +295,7 @@ static void rings_between_look_and_sleep_are_heard(void **state)
 #define ITEMS   3000 /* per ringer */
 
 /* Ringers bring work one item at a time and wait until it is taken: a ring that reaches nobody hangs the
- * test. Callers come and go; the keeper stays. */
+ * test. Callers come and go; the progress thread stays. */
 struct house {
     struct bell bell;
     _Atomic(int) waiting[RINGERS];
@@ -331,7 +331,7 @@ static void keep_house(void *arg)
         uint32_t heard = bell_heard(&h->bell);
         take_work(h);
         if (!h->over)
-            bell_wait(&h->bell, BELL_KEEPER, heard, 0, NEVER_NS);
+            bell_wait(&h->bell, BELL_PROGRESS, heard, 0, NEVER_NS);
     }
 }
 
@@ -367,11 +367,11 @@ static void call_at_house(void *arg)
 static void nobody_waits_for_ever_when_callers_come_and_go(void **state)
 {
     struct house h = {.taken = 0};
-    struct thread keeper, ringers[RINGERS], callers[CALLERS];
+    struct thread progress_thread, ringers[RINGERS], callers[CALLERS];
 
     (void)state;
     assert_int_equal(bell_init(&h.bell), HEARTH_OK);
-    assert_int_equal(thread_start(&keeper, "keeper", keep_house, &h), HEARTH_OK);
+    assert_int_equal(thread_start(&progress_thread, "progress thread", keep_house, &h), HEARTH_OK);
     for (int i = 0; i < CALLERS; i++)
         assert_int_equal(thread_start(&callers[i], "caller", call_at_house, &h), HEARTH_OK);
     for (int i = 0; i < RINGERS; i++)
@@ -382,7 +382,7 @@ static void nobody_waits_for_ever_when_callers_come_and_go(void **state)
     bell_ring_all(&h.bell);
     for (int i = 0; i < CALLERS; i++)
         thread_join(&callers[i]);
-    thread_join(&keeper);
+    thread_join(&progress_thread);
     assert_int_equal(h.taken, RINGERS * ITEMS);
     bell_fini(&h.bell);
 }
@@ -392,10 +392,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_ring_since_heard_ends_the_wait_at_once),
         cmocka_unit_test(deadlines_end_the_wait),
-        cmocka_unit_test(the_keeper_sleeps_on_while_a_caller_waits),
-        cmocka_unit_test(a_lone_spinner_hears_and_the_keeper_sleeps_on),
+        cmocka_unit_test(the_progress_sleeps_on_while_a_caller_waits),
+        cmocka_unit_test(a_lone_spinner_hears_and_the_progress_sleeps_on),
         cmocka_unit_test(ring_all_wakes_both_sides),
-        cmocka_unit_test(an_attending_caller_leaves_unheard_rings_to_the_keeper),
+        cmocka_unit_test(an_attending_caller_leaves_unheard_rings_to_the_progress),
         cmocka_unit_test(turns_are_never_lost),
         cmocka_unit_test(rings_between_look_and_sleep_are_heard),
         cmocka_unit_test(nobody_waits_for_ever_when_callers_come_and_go),

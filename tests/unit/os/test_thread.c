@@ -23,7 +23,7 @@ struct report {
     struct mutex *lock;
 };
 
-static void look_around(void *arg)
+static void network_scan(void *arg)
 {
     struct report *r = arg;
 
@@ -47,7 +47,7 @@ static void a_thread_runs_named_and_without_signals(void **state)
 
     (void)state;
     pthread_sigmask(SIG_SETMASK, NULL, &before);
-    assert_int_equal(thread_start(&t, "hearth-a-long-name", look_around, &r), HEARTH_OK);
+    assert_int_equal(thread_start(&t, "hearth-a-long-name", network_scan, &r), HEARTH_OK);
     thread_join(&t);
     pthread_sigmask(SIG_SETMASK, NULL, &after);
     assert_int_equal(r.runs, 1);
@@ -67,11 +67,11 @@ static void trylock_fails_while_another_holds(void **state)
     (void)state;
     assert_int_equal(mutex_init(&lock), HEARTH_OK);
     mutex_lock(&lock);
-    assert_int_equal(thread_start(&t, "t", look_around, &r), HEARTH_OK);
+    assert_int_equal(thread_start(&t, "t", network_scan, &r), HEARTH_OK);
     thread_join(&t);
     assert_false(r.took_lock);
     mutex_unlock(&lock);
-    assert_int_equal(thread_start(&t, "t", look_around, &r), HEARTH_OK);
+    assert_int_equal(thread_start(&t, "t", network_scan, &r), HEARTH_OK);
     thread_join(&t);
     assert_true(r.took_lock);
     mutex_fini(&lock);

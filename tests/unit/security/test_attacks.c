@@ -472,7 +472,7 @@ static void test_repeated_handshake(void **state)
     end_refused(&listener, HEARTH_PROTOCOL, forged);
     assert_null(channel_peer(listener.channel));
     assert_int_equal(ends_signatures,
-                     signatures + 1); /* a repeated knock costs one: it is counted at the door */
+                     signatures + 1); /* a repeated knock costs one: it is counted at the listener */
 }
 
 /* The listener's side of an earlier session does not fool a dialler. */

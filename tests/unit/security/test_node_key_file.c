@@ -272,9 +272,9 @@ static void every_damage_is_noticed(void **state)
         assert_non_null(key_line_parse(line, len, seed));
     for (size_t i = 0; i < KEY_LINE_LEN; i++) {
         for (int change = 1; change < 256; change++) {
-            bool letter = line[i] >= 'a' && i > 18; /* digits may be in upper case */
+            bool message = line[i] >= 'a' && i > 18; /* digits may be in upper case */
             line[i] = (char)(line[i] ^ change);
-            if (!letter || change != 0x20)
+            if (!message || change != 0x20)
                 assert_non_null(key_line_parse(line, KEY_LINE_LEN, seed));
             line[i] = (char)(line[i] ^ change);
         }

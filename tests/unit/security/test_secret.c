@@ -102,7 +102,7 @@ static void names_are_checked(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         assert_int_equal(secret_draw(bad[i], &secret, &error), HEARTH_INVALID);
-        assert_non_null(strstr(error.text, "letters, digits"));
+        assert_non_null(strstr(error.text, "messages, digits"));
     }
     assert_null(secret);
     assert_int_equal(secret_draw(NAME_32, &secret, &error), HEARTH_OK);
@@ -174,14 +174,14 @@ static void spelling_that_people_mix_up_is_taken(void **state)
 /* Every single wrong character, lost character and swapped pair. */
 static void every_typing_error_is_noticed(void **state)
 {
-    static const char letters[] = "0123456789abcdefghjkmnpqrstvwxyz-_.";
+    static const char messages[] = "0123456789abcdefghjkmnpqrstvwxyz-_.";
     const size_t len = strlen(LAB), name = strlen("hearth1-");
     char text[SECRET_TOKEN_MAX];
     struct secret *secret = NULL;
 
     (void)state;
     for (size_t i = name; i < len; i++) {
-        for (const char *c = letters; *c; c++) {
+        for (const char *c = messages; *c; c++) {
             snprintf(text, sizeof(text), "%s", LAB);
             if (tolower(text[i]) == *c)
                 continue;

@@ -26,14 +26,14 @@ static void one_of_each_is_there_without_memory(void **state)
     struct tls_buffers *buffers = tls_buffers_open(&heap);
     assert_non_null(buffers);
     atomic_store(&heap.fail_after, 0);
-    for (int way = TLS_OUT; way <= TLS_IN; way++) {
-        uint8_t *one = tls_buffers_take(buffers, (enum tls_way)way);
+    for (int direction = TLS_OUT; direction <= TLS_IN; direction++) {
+        uint8_t *one = tls_buffers_take(buffers, (enum tls_direction)direction);
         assert_non_null(one);
-        assert_null(tls_buffers_take(buffers, (enum tls_way)way));
-        memset(one, 1, way == TLS_IN ? TLS_IN_BYTES : TLS_OUT_BYTES + TLS_BYE_BYTES);
-        tls_buffers_give(buffers, (enum tls_way)way, one);
-        assert_ptr_equal(tls_buffers_take(buffers, (enum tls_way)way), one);
-        tls_buffers_give(buffers, (enum tls_way)way, one);
+        assert_null(tls_buffers_take(buffers, (enum tls_direction)direction));
+        memset(one, 1, direction == TLS_IN ? TLS_IN_BYTES : TLS_OUT_BYTES + TLS_BYE_BYTES);
+        tls_buffers_give(buffers, (enum tls_direction)direction, one);
+        assert_ptr_equal(tls_buffers_take(buffers, (enum tls_direction)direction), one);
+        tls_buffers_give(buffers, (enum tls_direction)direction, one);
     }
     tls_buffers_close(buffers);
     assert_int_equal(heap.blocks, 0);

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The listener's inner side, for the mesh: who greeted, and the unix socket that is there only while joining.
+ */
+#ifndef BOOTSTRAP_LISTENER_H
+#define BOOTSTRAP_LISTENER_H
+
+#include "bootstrap/mesh.h"
+#include "bootstrap/secure_stream.h"
+#include "wire/greeting.h"
+
+/* Listeners and those who have not greeted yet. */
+#define LISTENER_WAITS_MAX (LISTENER_HALF_OPEN + 2)
+
+/* Whom greetings must mean. */
+struct listener_self {
+    uint64_t cluster, instance;
+    int rank;
+    const struct credentials *credentials; /* NULL: plain; lent until listener_settle */
+};
+
+/* One that has greeted us by our names; its 64 bytes are read, nothing behind them. Who it is,
+ * secure_stream_peer says where it was proven. */
+struct incoming {
+    struct secure_stream *stream;
+    bool local; /* a unix socket of our own user */
+    struct sock_addr from;
+    struct greeting greeting;
+};
+
+/* From now on connections are kept for listener_take. Before this, nobody is a connection. */
+void listener_receive(struct listener *listener, const struct listener_self *self);
+/* Nobody is let in any more, and the unix socket is closed. Plain: who greets is told that we are joined.
+ * Else strangers are closed as they come: no handshake is made any more. */
+void listener_settle(struct listener *listener);
+/* Listens for members of this host too. */
+int MUST_CHECK listener_open_local(struct listener *listener, struct error *error);
+/* Where that member listens for its neighbours. */
+void listener_local_addr(uint64_t cluster, int rank, struct sock_addr *out);
+
+/* The next connection, the caller's from then on; false: none. To be called until then after each
+ * listener_pump. */
+bool listener_take(struct listener *listener, struct incoming *incoming);
+/* Answers a connection no, and closes it. */
+void listener_refuse(struct secure_stream *stream, const struct greeting *greeting,
+                     enum greeting_reason reason);
+
+/* Says in the log, once for each address, why somebody is sent away. */
+void listener_complain(struct listener *listener, const struct sock_addr *from, const char *why);
+
+int listener_strangers(const struct listener *listener);    /* how many stand there now */
+uint64_t listener_put_off(const struct listener *listener); /* handshakes that were too many: see guard.h */
+
+#endif

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Registers, reads rosters, answers them. */
+#include "bootstrap/rendezvous_client.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "security/vault.h"
+#include "wire/frame.h"
+#include "wire/meeting.h"
+#include "wire/record.h"
+
+#define SMALL_MAX (MEETING_HEADER_LEN + MEETING_SMALL_MAX)
+#define OUT_MAX   (SMALL_MAX + 512u) /* a registration and some confirmations of rosters, or an objection */
+
+static_assert(ROSTER_NAME_MAX == MEETING_NAME_MAX && ROSTER_ADDRS_MAX == MEETING_ADDRS_MAX, "as it travels");
+static_assert(MEETING_NODE_LEN == NODE_ID_LEN && MEETING_SPACE_LEN == NAMESPACE_LEN, "as it travels");
+static_assert(MEETING_SECRET_LEN == SECRET_LEN, "as it travels");
+static_assert(ROSTER_MEMBERS_MAX == MEETING_MEMBERS_MAX, "as it travels");
+
+/* ---- members ---- */
+
+static void member_pack(const struct member *m, struct meeting_member *out)
+{
+    *out = (struct meeting_member){
+        .instance = m->instance, .host_id = m->host_id, .process = m->process, .features = m->features};
+    memcpy(out->node, m->node.bytes, sizeof(out->node));
+    snprintf(out->name, sizeof(out->name), "%s", m->name);
+    for (int i = 0; i < m->addr_count; i++) {
+        size_t len = sock_addr_encode(&m->addrs[i], out->addrs[out->addr_count], MEETING_ADDR_MAX);
+        if (len == 0) /* unix addresses do not travel */
+            continue;
+        out->addr_lens[out->addr_count++] = (uint8_t)len;
+    }
+}
+
+static int member_unpack(const struct meeting_member *m, struct member *out)
+{
+    *out = (struct member){
+        .instance = m->instance, .host_id = m->host_id, .process = m->process, .features = m->features};
+    memcpy(out->node.bytes, m->node, sizeof(m->node));
+    snprintf(out->name, sizeof(out->name), "%s", m->name);
+    for (int i = 0; i < m->addr_count; i++)
+        if (sock_addr_decode(&out->addrs[i], m->addrs[i], m->addr_lens[i]) != m->addr_lens[i])
+            return HEARTH_PROTOCOL;
+    out->addr_count = m->addr_count;
+    return HEARTH_OK;
+}
+
+size_t member_encode(const struct member *member, void *target, size_t size)
+{
+    struct meeting_member packed;
+
+    member_pack(member, &packed);
+    return meeting_members_encode(&packed, 1, target, size);
+}
+
+int member_decode(struct member *member, const void *source, size_t len)
+{
+    struct meeting_member packed;
+    int status = meeting_member_decode(&packed, source, len);
+
+    return status ? status : member_unpack(&packed, member);
+}
+
+void roster_fini(struct roster *roster)
+{
+    heap_free(roster->members);
+    roster->members = NULL;
+    wipe(roster->secret, sizeof(roster->secret));
+    roster->has_secret = false;
+}
+
+/* ---- out ---- */
+
+int rendezvous_client_init(struct rendezvous_client *a, const struct roster_setup *setup, int rank)
+{
+    *a = (struct rendezvous_client){.setup = setup, .rank = rank, .in_size = SMALL_MAX};
+    a->in = heap_alloc(setup->heap, 1, a->in_size);
+    a->out = heap_alloc(setup->heap, 1, OUT_MAX);
+    if (a->in && a->out)
+        return HEARTH_OK;
+    rendezvous_client_fini(a);
+    return HEARTH_NO_MEMORY;
+}
+
+/* A welcome has the secret in it. */
+static void in_forget(struct rendezvous_client *a)
+{
+    if (a->in)
+        wipe(a->in, a->in_size);
+    a->in_len = 0;
+}
+
+void rendezvous_client_fini(struct rendezvous_client *a)
+{
+    in_forget(a);
+    wipe(a->secret, sizeof(a->secret));
+    heap_free(a->in);
+    heap_free(a->out);
+    a->in = a->out = NULL;
+    roster_fini(&a->roster);
+}
+
+/* Puts a header in front of the payload that stands behind its place already. False: too much is unsent. */
+static bool out_seal(struct rendezvous_client *a, uint8_t kind, size_t len)
+{
+    uint8_t *head = a->out + a->out_len;
+    if (len == 0)
+        return false;
+    meeting_seal(kind, head + MEETING_HEADER_LEN, len, NULL, 0, head);
+    a->out_len += MEETING_HEADER_LEN + len;
+    return true;
+}
+
+/* Instead of going on: all are told why. False: too much is unsent. */
+static bool out_object(struct rendezvous_client *a)
+{
+    size_t room = OUT_MAX - a->out_len;
+
+    if (room < MEETING_HEADER_LEN)
+        return false;
+    return out_seal(
+        a, MEETING_REFUSE,
+        error_encode(&a->objection, a->out + a->out_len + MEETING_HEADER_LEN, room - MEETING_HEADER_LEN));
+}
+
+/* A little less than we really wait, so that the rendezvous can still say who is missing. */
+static uint32_t patience_ms(uint64_t now_ns, uint64_t deadline_ns)
+{
+    uint64_t left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+    uint64_t margin_ns = left_ns / 10 < NS_PER_S ? left_ns / 10 : NS_PER_S;
+    uint64_t ms = (left_ns - margin_ns) / NS_PER_MS;
+    return ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
+}
+
+void rendezvous_client_begin(struct rendezvous_client *a, uint64_t now_ns)
+{
+    const struct roster_setup *s = a->setup;
+    struct meeting_register r = {
+        .version_min = FRAME_VERSION,
+        .version_max = FRAME_VERSION,
+        .rank = a->rank,
+        .size = (uint32_t)s->size,
+        .patience_ms = patience_ms(now_ns, s->deadline_ns),
+        .settings = s->settings,
+    };
+
+    snprintf(r.job, sizeof(r.job), "%s", s->job);
+    snprintf(r.settings_text, sizeof(r.settings_text), "%s", s->settings_text);
+    if (s->credentials)
+        memcpy(r.space, secret_namespace(credentials_secret(s->credentials)), sizeof(r.space));
+    member_pack(&s->self, &r.member);
+    a->welcomed = a->refused = false;
+    a->in_len = a->out_len = a->out_sent = 0;
+    roster_fini(&a->roster);
+    size_t len = meeting_register_encode(&r, a->out + MEETING_HEADER_LEN, MEETING_SMALL_MAX);
+    bool fits = out_seal(a, MEETING_REGISTER, len) && (a->objection.status == HEARTH_OK || out_object(a));
+    assert(fits);
+    (void)fits;
+}
+
+struct iovec rendezvous_client_output(const struct rendezvous_client *a)
+{
+    return (struct iovec){.iov_base = a->out + a->out_sent, .iov_len = a->out_len - a->out_sent};
+}
+
+void rendezvous_client_sent(struct rendezvous_client *a, size_t len)
+{
+    a->out_sent += len;
+    if (a->out_sent == a->out_len)
+        a->out_sent = a->out_len = 0;
+}
+
+/* ---- in ---- */
+
+/* Whether a roster speaks of us, and gives us what we asked for. */
+static bool place_fits(const struct rendezvous_client *a, const struct meeting_place *p,
+                       const struct meeting_member *members)
+{
+    return p->size == (uint32_t)a->setup->size && (a->rank < 0 || p->rank == (uint32_t)a->rank) &&
+           members[p->rank].instance == a->setup->self.instance &&
+           memcmp(members[p->rank].node, a->setup->self.node.bytes, MEETING_NODE_LEN) == 0;
+}
+
+static int roster_unpack(struct rendezvous_client *a, const struct meeting_place *p,
+                         const struct meeting_member *packed)
+{
+    struct member *members = heap_alloc(a->setup->heap, p->size, sizeof(struct member));
+    if (!members)
+        return HEARTH_NO_MEMORY;
+    for (uint32_t i = 0; i < p->size; i++) {
+        if (member_unpack(&packed[i], &members[i]) == HEARTH_OK)
+            continue;
+        heap_free(members);
+        return HEARTH_PROTOCOL;
+    }
+    members[p->rank] = a->setup->self; /* with what does not travel */
+    roster_fini(&a->roster);
+    a->roster = (struct roster){
+        .cluster = p->cluster, .rank = (int)p->rank, .size = (int)p->size, .members = members};
+    return HEARTH_OK;
+}
+
+/* The secret must come where it is handed out, and nowhere else; one that we had before must be the same. */
+static int secret_check(const struct rendezvous_client *a, const struct meeting_welcome *w,
+                        struct error *error)
+{
+    const struct credentials *own = a->setup->credentials;
+
+    if (w->has_secret != a->wants_secret)
+        return error_set(error, HEARTH_MISMATCH, RANK_NONE,
+                         "rendezvous: the others %s, this process %s: start all members with plain, or "
+                         "(better) none",
+                         w->has_secret ? "encrypt" : "are plain", w->has_secret ? "is plain" : "encrypts");
+    if (w->has_secret && own && memcmp(secret_bytes(credentials_secret(own)), w->secret, SECRET_LEN) != 0)
+        return error_set(
+            error, HEARTH_MISMATCH, RANK_NONE,
+            "rendezvous: the others have the secret of another cluster: give all members the same "
+            "(hearth join TOKEN, HEARTH_SECRET_FILE), or none of them (then one is made for this "
+            "job)");
+    return HEARTH_OK;
+}
+
+static int hear_welcome(struct rendezvous_client *a, const uint8_t *payload, size_t len, struct error *error)
+{
+    struct meeting_welcome welcome = {.has_secret = false};
+    int status = meeting_welcome_decode(&welcome, payload, len);
+
+    if (status == HEARTH_OK) {
+        a->welcomed = true;
+        status = secret_check(a, &welcome, error);
+        a->refused = status != HEARTH_OK;
+    }
+    if (status == HEARTH_OK && welcome.has_secret) {
+        memcpy(a->secret, welcome.secret, sizeof(a->secret));
+        a->has_secret = true;
+    }
+    wipe(&welcome, sizeof(welcome));
+    return status == HEARTH_OK ? HEARTH_PENDING : status;
+}
+
+static int hear_roster(struct rendezvous_client *a, const uint8_t *payload, size_t len)
+{
+    size_t max = (size_t)a->setup->size;
+    struct meeting_member *packed = heap_alloc(a->setup->heap, max, sizeof(struct meeting_member));
+    struct meeting_place place;
+
+    if (!packed)
+        return HEARTH_NO_MEMORY;
+    int status = meeting_roster_decode(&place, packed, max, payload, len);
+    if (status == HEARTH_OK && !place_fits(a, &place, packed))
+        status = HEARTH_PROTOCOL;
+    if (status == HEARTH_OK)
+        status = roster_unpack(a, &place, packed);
+    heap_free(packed);
+    if (status != HEARTH_OK)
+        return status;
+    if (roster_files_check(&a->roster, a->setup->channels, &a->objection) != HEARTH_OK)
+        return out_object(a) ? HEARTH_PENDING : HEARTH_PROTOCOL;
+    if (OUT_MAX - a->out_len < MEETING_HEADER_LEN)
+        return HEARTH_PROTOCOL;
+    uint8_t *target = a->out + a->out_len + MEETING_HEADER_LEN;
+    size_t ready = meeting_cluster_encode(place.cluster, target, OUT_MAX - a->out_len - MEETING_HEADER_LEN);
+    return out_seal(a, MEETING_READY, ready) ? HEARTH_PENDING : HEARTH_PROTOCOL;
+}
+
+static int hear_go(const struct rendezvous_client *a, const uint8_t *payload, size_t len)
+{
+    uint64_t cluster;
+
+    if (!a->roster.members || meeting_cluster_decode(&cluster, payload, len) != HEARTH_OK)
+        return HEARTH_PROTOCOL;
+    return cluster == a->roster.cluster ? HEARTH_OK : HEARTH_PROTOCOL;
+}
+
+static int hear(struct rendezvous_client *a, const struct meeting_header *h, const uint8_t *payload,
+                struct error *error)
+{
+    struct error refusal;
+
+    if (!meeting_intact(h, payload))
+        return HEARTH_PROTOCOL;
+    switch (h->kind) {
+    case MEETING_WELCOME:
+        return hear_welcome(a, payload, h->length, error);
+    case MEETING_ROSTER:
+        return hear_roster(a, payload, h->length);
+    case MEETING_GO:
+        return hear_go(a, payload, h->length);
+    case MEETING_REFUSE:
+        if (error_decode(&refusal, payload, h->length) != HEARTH_OK)
+            return HEARTH_PROTOCOL;
+        a->refused = true;
+        *error = refusal;
+        return refusal.status;
+    default:
+        return HEARTH_PROTOCOL;
+    }
+}
+
+/* Room for a message of which the header is there. */
+static int in_grow(struct rendezvous_client *a, size_t len)
+{
+    if (len <= a->in_size)
+        return HEARTH_OK;
+    uint8_t *in = heap_alloc_raw(a->setup->heap, 1, len);
+    if (!in)
+        return HEARTH_NO_MEMORY;
+    memcpy(in, a->in, a->in_len);
+    wipe(a->in, a->in_size);
+    heap_free(a->in);
+    a->in = in;
+    a->in_size = len;
+    return HEARTH_OK;
+}
+
+static size_t in_take(struct rendezvous_client *a, size_t wanted, const uint8_t *bytes, size_t len)
+{
+    size_t missing = wanted > a->in_len ? wanted - a->in_len : 0, take = missing < len ? missing : len;
+
+    if (take > 0)
+        memcpy(a->in + a->in_len, bytes, take);
+    a->in_len += take;
+    return take;
+}
+
+int rendezvous_client_input(struct rendezvous_client *a, const void *bytes, size_t len, struct error *error)
+{
+    const uint8_t *at = bytes, *end = at + len;
+    struct meeting_header header = {.kind = 0};
+    const char *what = "a message that does not fit";
+    int status = HEARTH_PENDING;
+
+    while (status == HEARTH_PENDING && at < end) {
+        at += in_take(a, MEETING_HEADER_LEN, at, (size_t)(end - at));
+        if (a->in_len < MEETING_HEADER_LEN)
+            return HEARTH_PENDING;
+        status = meeting_header_decode(&header, a->in, &what);
+        size_t whole = MEETING_HEADER_LEN + header.length;
+        if (status == HEARTH_OK)
+            status = in_grow(a, whole);
+        if (status != HEARTH_OK)
+            break;
+        at += in_take(a, whole, at, (size_t)(end - at));
+        if (a->in_len < whole)
+            return HEARTH_PENDING;
+        a->in_len = 0;
+        what = "a message that does not fit";
+        status = hear(a, &header, a->in + MEETING_HEADER_LEN, error);
+        wipe(a->in, whole);
+    }
+    if (status == HEARTH_NO_MEMORY && !a->refused)
+        return error_set(error, status, RANK_NONE, "rendezvous: no memory for the roster of %d members",
+                         a->setup->size);
+    if (status == HEARTH_PROTOCOL && !a->refused)
+        return error_set(error, status, RANK_NONE, "what answers there is not a rendezvous of Hearth (%s)",
+                         what);
+    return status;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bytes of PEERS: read twice, first to check, then to tell. */
+#include "cluster/gossip.h"
+
+#include "core/bytes.h"
+
+size_t gossip_encode(const struct peer_info *const *peer_set, int count, void *target, size_t size)
+{
+    struct writer w = writer_of(target, size);
+
+    count = count < GOSSIP_MAX ? count : GOSSIP_MAX;
+    put_u16(&w, (uint16_t)count);
+    for (int i = 0; i < count; i++) {
+        const struct peer_info *f = peer_set[i];
+        put_bytes(&w, f->id.node.bytes, NODE_ID_LEN);
+        put_u64(&w, f->id.instance);
+        put_u8(&w, f->addr_count);
+        for (int k = 0; k < f->addr_count; k++) {
+            put_u8(&w, f->addr_lens[k]);
+            put_bytes(&w, f->addrs[k], f->addr_lens[k]);
+        }
+    }
+    return w.bad ? 0 : (size_t)(w.at - (uint8_t *)target);
+}
+
+static void read_node(struct reader *r, gossip_fn *fn, void *arg)
+{
+    struct identity id;
+    struct sock_addr addr;
+    uint8_t bytes[PEER_ADDR_MAX];
+
+    get_bytes(r, id.node.bytes, NODE_ID_LEN);
+    id.instance = get_u64(r);
+    int count = get_u8(r);
+    if (count > PEER_ADDRS_MAX || (!r->bad && id.instance == 0))
+        r->bad = true;
+    for (int i = 0; i < count && !r->bad; i++) {
+        size_t len = get_u8(r);
+        if (len == 0 || len > sizeof(bytes)) {
+            r->bad = true;
+            break;
+        }
+        get_bytes(r, bytes, len);
+        if (r->bad || sock_addr_decode(&addr, bytes, len) != len)
+            r->bad = true;
+        else if (fn)
+            fn(arg, &id, &addr);
+    }
+}
+
+static bool read_all(const void *source, size_t len, gossip_fn *fn, void *arg)
+{
+    struct reader r = reader_of(source, len);
+    int count = get_u16(&r);
+
+    if (count > GOSSIP_MAX)
+        return false;
+    for (int i = 0; i < count && !r.bad; i++)
+        read_node(&r, fn, arg);
+    return !r.bad && reader_left(&r) == 0;
+}
+
+int gossip_decode(const void *source, size_t len, gossip_fn *fn, void *arg)
+{
+    if (!read_all(source, len, NULL, NULL))
+        return HEARTH_PROTOCOL;
+    (void)read_all(source, len, fn, arg);
+    return HEARTH_OK;
+}

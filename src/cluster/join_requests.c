@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls of other threads into the cluster: waiting for members, wishing for jobs, news. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cluster/cluster_state.h"
+#include "os/clock.h"
+
+#define NAMED_MAX    4                /* nodes that a text names */
+#define LOOK_NS      NS_PER_S         /* what a request tells is looked at so often */
+#define UNREACHED_NS (600 * NS_PER_S) /* a member that we could not be joined with is not tried for so long */
+
+/* ---- waiting ---- */
+
+typedef bool ready_fn(struct cluster *cluster, void *arg);
+
+static bool patience_over(const struct cluster_patience *patience)
+{
+    return clock_real() >= patience->deadline_ns || stop_asked(patience->stop);
+}
+
+/* Until `ready` says so, or the patience is over. Called and returns with the lock. False: it is over, or the
+ * system has no descriptor to wait at. */
+static bool wait_until(struct cluster *cluster, ready_fn *ready, void *arg,
+                       const struct cluster_patience *patience)
+{
+    struct cluster_waiter waiter;
+    bool done = ready(cluster, arg);
+
+    if (done || patience_over(patience) || event_open(&waiter.event))
+        return done;
+    list_push(&cluster->waiters, &waiter.item);
+    while (!done && !patience_over(patience)) {
+        struct sock_wait item = {.fd = waiter.event.read_fd, .want_recv = true};
+        mutex_unlock(&cluster->lock);
+        sock_wait(&item, 1, patience->deadline_ns);
+        mutex_lock(&cluster->lock);
+        event_clear(&waiter.event);
+        done = ready(cluster, arg);
+    }
+    list_remove(&waiter.item);
+    event_close(&waiter.event);
+    return done;
+}
+
+/* Why a call ends without what it waited for, and how its text begins then. */
+static int impatient(const struct cluster_patience *patience, const char **word)
+{
+    bool stopped = stop_asked(patience->stop);
+
+    *word = stopped ? "interrupted; " : "";
+    return stopped ? HEARTH_CANCELLED : HEARTH_TIMEOUT;
+}
+
+/* ---- members ---- */
+
+static bool enough(struct cluster *cluster, void *arg)
+{
+    const int *others = arg;
+
+    return consensus_state(cluster->consensus) == CONSENSUS_MEMBER &&
+           consensus_view(cluster->consensus)->size > *others;
+}
+
+/* Why sighted nodes are not members, the first few of them. */
+static void why_missing(struct cluster *cluster, struct text_buf *buf)
+{
+    struct peer_set_state list[PEER_SET_MAX];
+    char why[CLUSTER_TEXT_MAX], addr[SOCK_TEXT_MAX];
+    int count = peer_set_list(cluster->peer_set, list, PEER_SET_MAX), named = 0;
+
+    for (int i = 0; i < count && named < NAMED_MAX; i++) {
+        if (list[i].linked)
+            consensus_why_not(cluster->consensus, &list[i].id, why, sizeof(why));
+        else
+            snprintf(why, sizeof(why), "%.150s", list[i].why);
+        if (why[0] == '\0')
+            continue;
+        sock_addr_text(&list[i].addr, addr, sizeof(addr));
+        text_buf_print(buf, "%s%s: %s", named++ > 0 ? "; " : ". Of those seen, ", addr, why);
+    }
+    char found[CLUSTER_TEXT_MAX];
+    if (named == 0 && !finder_text(cluster->finder, found, sizeof(found)))
+        text_buf_print(buf, ". %s", found);
+    else if (named == 0)
+        text_buf_print(buf, ". No other node of this cluster was seen (hearth doctor finds out why)");
+}
+
+int cluster_wait(struct cluster *cluster, int others, const struct cluster_patience *patience,
+                 struct error *error)
+{
+    const char *word;
+    char text[ERROR_TEXT_MAX], why[CONSENSUS_TEXT_MAX];
+    struct text_buf buf = text_buf_of(text, sizeof(text));
+
+    mutex_lock(&cluster->lock);
+    bool done = wait_until(cluster, enough, &others, patience);
+    int status = impatient(patience, &word);
+    if (!done) {
+        enum consensus_state state = consensus_state(cluster->consensus);
+        text_buf_print(&buf, "wait_for_peers: %s%d of %d other members are there%s%s", word,
+                       consensus_view(cluster->consensus)->size - 1, others,
+                       state != CONSENSUS_MEMBER ? ", and this node is " : "",
+                       state != CONSENSUS_MEMBER ? consensus_state_name(state) : "");
+        if (state == CONSENSUS_STRANDED) {
+            consensus_why_stranded(cluster->consensus, why, sizeof(why));
+            text_buf_print(&buf, " (%s)", why);
+        }
+        why_missing(cluster, &buf);
+    }
+    mutex_unlock(&cluster->lock);
+    return done ? HEARTH_OK : error_set(error, status, RANK_NONE, "%s", text);
+}
+
+/* ---- jobs ---- */
+
+static bool answered(struct cluster *cluster, void *arg)
+{
+    const struct cluster_request *request = arg;
+    (void)cluster;
+    return !request->formed || request->refused;
+}
+
+void cluster_unreached(struct cluster *cluster, const struct identity *member)
+{
+    struct cluster_unreached *place = cluster->unreached;
+
+    mutex_lock(&cluster->lock);
+    for (int i = 0; i < JOB_UNREACHED_MAX; i++) {
+        struct cluster_unreached *at = &cluster->unreached[i];
+        bool same = identity_equal(&at->id, member), kept = identity_equal(&place->id, member);
+        if (same || (!kept && at->until_ns < place->until_ns)) /* else the oldest makes room */
+            place = at;
+    }
+    *place = (struct cluster_unreached){*member, clock_real() + UNREACHED_NS};
+    mutex_unlock(&cluster->lock);
+}
+
+/* What a request tells beside what is wished for; it may change while we wait. Under the lock. */
+static int explain_request(struct cluster *cluster, const char *job, const struct view *ran,
+                           struct error *error)
+{
+    struct identity apart[JOB_UNREACHED_MAX];
+    uint64_t now_ns = clock_real();
+    int count = 0;
+
+    for (int i = 0; i < JOB_UNREACHED_MAX; i++)
+        if (now_ns < cluster->unreached[i].until_ns)
+            apart[count++] = cluster->unreached[i].id;
+    jobs_unreached(cluster->jobs, job, apart, count, now_ns);
+    if (jobs_remember(cluster->jobs, job, ran, now_ns))
+        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "form \"%s\": no memory", job);
+    event_signal(&cluster->wake);
+    return HEARTH_OK;
+}
+
+/* What is remembered may be forgotten meanwhile, by a person (`recalled`: there is something), and who could
+ * not be reached be linked with us: both are looked at again now and then. */
+static int wait_for_answer(struct cluster *cluster, struct cluster_request *request,
+                           const struct cluster_patience *patience, struct view *ran, bool recalled,
+                           struct error *error)
+{
+    int status = HEARTH_OK;
+
+    while (!status) {
+        uint64_t look_ns = clock_real() + LOOK_NS;
+        struct cluster_patience slice = {look_ns < patience->deadline_ns ? look_ns : patience->deadline_ns,
+                                         patience->stop};
+        bool done = wait_until(cluster, answered, request, &slice);
+        if (done || patience_over(patience) || clock_real() < look_ns)
+            break;
+        mutex_unlock(&cluster->lock);
+        if (recalled)
+            status = job_store_recall(cluster->store, request->job, ran, &recalled, error);
+        mutex_lock(&cluster->lock);
+        if (!status)
+            status = explain_request(cluster, request->job, recalled ? ran : NULL, error);
+    }
+    return status;
+}
+
+/* A formation with a guest is over soon and has nothing to lose: a measurement, a demo. */
+static bool has_guest(const struct view *view, const struct group_spec *spec)
+{
+    for (int rank = 0; rank < spec->size; rank++) {
+        int at = view_find(view, &spec->members[rank]);
+        if (at >= 0 && view->members[at].flags & PEER_GUEST)
+            return true;
+    }
+    return false;
+}
+
+/* What came of a request. Under the lock. */
+static int conclude(struct cluster *cluster, const struct cluster_request *request,
+                    const struct cluster_patience *patience, struct error *error)
+{
+    char why[JOB_TEXT_MAX];
+    const char *word;
+
+    if (request->refused)
+        return error_set(error, HEARTH_MISMATCH, RANK_NONE, "form \"%s\": %s", request->job, request->text);
+    if (!request->formed)
+        return HEARTH_OK;
+    jobs_why_not(cluster->jobs, request->job, why, sizeof(why));
+    int status = impatient(patience, &word);
+    return error_set(error, status, RANK_NONE, "form \"%s\": %s%s", request->job, word, why);
+}
+
+static int form_with(struct cluster *cluster, const struct job_request *given, uint64_t done,
+                     const struct cluster_patience *patience, struct group_spec *out, struct view *view,
+                     struct error *error)
+{
+    struct cluster_request request = {.formed = out};
+    bool recalled;
+
+    snprintf(request.job, sizeof(request.job), "%s", given->job);
+    int status = job_store_recall(cluster->store, request.job, view, &recalled, error);
+    if (status)
+        return status;
+    mutex_lock(&cluster->lock);
+    status = jobs_request(cluster->jobs, given, done, clock_real(), error);
+    if (status) {
+        mutex_unlock(&cluster->lock);
+        return status;
+    }
+    list_push(&cluster->requests, &request.item);
+    status = explain_request(cluster, request.job, recalled ? view : NULL, error);
+    if (!status)
+        status = wait_for_answer(cluster, &request, patience, view, recalled, error);
+    list_remove(&request.item);
+    if (!status || answered(cluster, &request))
+        status = conclude(cluster, &request, patience, error);
+    if (status) {
+        jobs_unwish(cluster->jobs, request.job, clock_real());
+        event_signal(&cluster->wake);
+    }
+    mutex_unlock(&cluster->lock);
+    return status;
+}
+
+int cluster_form(struct cluster *cluster, const struct job_request *given, uint64_t done,
+                 const struct cluster_patience *patience, struct group_spec *out, struct error *error)
+{
+    struct view *view = heap_alloc_raw(cluster->heap, 1, sizeof(*view));
+
+    if (!view)
+        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "form \"%s\": no memory", given->job);
+    int status = form_with(cluster, given, done, patience, out, view, error);
+    heap_free(view);
+    return status;
+}
+
+int cluster_begun(struct cluster *cluster, const struct group_spec *spec, struct error *error)
+{
+    struct view *view = heap_alloc_raw(cluster->heap, 1, sizeof(*view));
+
+    if (!view)
+        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "form \"%s\": no memory", spec->job);
+    mutex_lock(&cluster->lock);
+    *view = *consensus_view(cluster->consensus);
+    mutex_unlock(&cluster->lock);
+    job_record_mark(view, spec->members, spec->size);
+    if (!has_guest(view, spec))
+        job_store_keep(cluster->store, spec->job, view);
+    heap_free(view);
+    return HEARTH_OK;
+}
+
+void cluster_end(struct cluster *cluster, const struct group_spec *spec, bool finished)
+{
+    mutex_lock(&cluster->lock);
+    finished &= jobs_whole(cluster->jobs, spec->id);
+    jobs_end(cluster->jobs, spec->id, clock_real());
+    mutex_unlock(&cluster->lock);
+    event_signal(&cluster->wake);
+    if (finished)
+        job_store_drop(cluster->store, spec->job);
+}
+
+void cluster_watch(struct cluster *cluster, struct cluster_watch *watch)
+{
+    mutex_lock(&cluster->lock);
+    list_push(&cluster->watches, &watch->item);
+    bool over = !jobs_takes_part(cluster->jobs, watch->spec);
+    uint64_t lost = jobs_lost(cluster->jobs, watch->spec);
+    mutex_unlock(&cluster->lock);
+    if (over)
+        watch->ended(watch->arg, lost, "", "it ended while it was being made");
+}
+
+void cluster_unwatch(struct cluster *cluster, struct cluster_watch *watch)
+{
+    mutex_lock(&cluster->lock);
+    list_remove(&watch->item);
+    mutex_unlock(&cluster->lock);
+}
+
+void cluster_traffic(struct cluster *cluster, const struct identity *peer, uint64_t bytes, uint64_t time_ns)
+{
+    mutex_lock(&cluster->lock);
+    probes_traffic(cluster->probes, peer, bytes, time_ns);
+    mutex_unlock(&cluster->lock);
+}
+
+void cluster_moved(struct cluster *cluster, uint64_t sent, uint64_t received)
+{
+    mutex_lock(&cluster->lock);
+    cluster->groups_sent += sent;
+    cluster->groups_received += received;
+    mutex_unlock(&cluster->lock);
+}
+
+void cluster_skew(struct cluster *cluster, const struct identity *peer, uint64_t late_ns)
+{
+    mutex_lock(&cluster->lock);
+    struct cluster_linked *linked = cluster_find_linked(cluster, peer);
+    if (linked) {
+        linked->works_with_us = true;
+        linked->late_ns = late_ns;
+    }
+    mutex_unlock(&cluster->lock);
+}
+
+void cluster_apart(struct cluster *cluster, const struct identity *peer)
+{
+    mutex_lock(&cluster->lock);
+    struct cluster_linked *linked = cluster_find_linked(cluster, peer);
+    if (linked) {
+        linked->works_with_us = false;
+        linked->late_ns = 0;
+    }
+    mutex_unlock(&cluster->lock);
+}
+
+bool cluster_best_addr(struct cluster *cluster, const struct identity *peer, struct sock_addr *addr)
+{
+    mutex_lock(&cluster->lock);
+    bool known = probes_best_addr(cluster->probes, peer, addr);
+    mutex_unlock(&cluster->lock);
+    return known;
+}
+
+bool cluster_arrange(struct cluster *cluster, const struct identity *members, int count, const int *now,
+                     struct ring_order *out)
+{
+    int index[VIEW_MEMBERS_MAX];
+    uint64_t changed, hosts[VIEW_MEMBERS_MAX];
+
+    mutex_lock(&cluster->lock);
+    const struct view *view = consensus_view(cluster->consensus);
+    const struct topology *t = probes_links(cluster->probes, &changed);
+    bool known = t->instance == view->instance && t->epoch == view->epoch;
+    for (int i = 0; known && i < count; i++) {
+        index[i] = view_find(view, &members[i]);
+        known = index[i] >= 0;
+        hosts[i] = known ? view->members[index[i]].host_id : 0;
+    }
+    known = known && topology_rearrange(t, index, hosts, count, now, out);
+    mutex_unlock(&cluster->lock);
+    return known;
+}
+
+/* ---- news ---- */
+
+bool cluster_next_event(struct cluster *cluster, uint64_t *place, struct cluster_event *event)
+{
+    mutex_lock(&cluster->lock);
+    uint64_t oldest =
+        cluster->event_count > CLUSTER_EVENTS_MAX ? cluster->event_count - CLUSTER_EVENTS_MAX : 0;
+    *place = *place > oldest ? *place : oldest;
+    bool some = *place < cluster->event_count;
+    if (some)
+        *event = cluster->events[(*place)++ % CLUSTER_EVENTS_MAX];
+    mutex_unlock(&cluster->lock);
+    return some;
+}
+
+static bool has_event(struct cluster *cluster, void *arg)
+{
+    const uint64_t *place = arg;
+
+    return cluster->event_count > *place;
+}
+
+void cluster_wait_event(struct cluster *cluster, uint64_t place, const struct cluster_patience *patience)
+{
+    mutex_lock(&cluster->lock);
+    (void)wait_until(cluster, has_event, &place, patience);
+    mutex_unlock(&cluster->lock);
+}
+
+void cluster_on_event(struct cluster *cluster, cluster_event_fn *fn, void *arg)
+{
+    mutex_lock(&cluster->lock);
+    cluster->on_event = fn;
+    cluster->on_event_arg = arg;
+    mutex_unlock(&cluster->lock);
+}
+
+/* ---- texts ---- */
+
+int64_t cluster_json(struct cluster *cluster, char *text, size_t size)
+{
+    struct text_buf buf = text_buf_of(text, size);
+
+    mutex_lock(&cluster->lock);
+    cluster_write_json(cluster, &buf);
+    mutex_unlock(&cluster->lock);
+    return (int64_t)buf.len;
+}
+
+int64_t cluster_metrics(struct cluster *cluster, char *text, size_t size)
+{
+    struct text_buf buf = text_buf_of(text, size);
+
+    mutex_lock(&cluster->lock);
+    cluster_write_metrics(cluster, &buf);
+    mutex_unlock(&cluster->lock);
+    return (int64_t)buf.len;
+}

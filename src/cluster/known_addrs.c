@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A table of addresses, its order, and pauses that grow. */
+#include "cluster/known_addrs.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/hash.h"
+
+#define ROOM_FIRST      64
+#define HEAD_STARTS_MAX 8               /* the worst address waits for so many head starts */
+#define CONTEST_MIN_NS  (10 * NS_PER_S) /* between two looks at an address whose node we are joined to */
+#define CONTEST_MAX     6               /* doublings of it */
+#define SWEEP_NS        (30 * NS_PER_S)
+#define FORGET_NS       (600 * NS_PER_S)  /* not told for so long, never proven */
+#define FORGET_LATE_NS  (3600 * NS_PER_S) /* likewise, others */
+
+void known_addrs_init(struct known_addrs *c, struct heap *heap, const struct identity *self, uint64_t seed,
+                      uint64_t now_ns)
+{
+    *c = (struct known_addrs){
+        .heap = heap, .self = *self, .due_ns = NEVER_NS, .settled = true, .swept_ns = now_ns};
+    prng_init(&c->prng, seed);
+    for (int i = 0; i < KNOWN_ADDR_BUCKETS; i++)
+        c->buckets[i] = -1;
+}
+
+void known_addrs_fini(struct known_addrs *c)
+{
+    heap_free(c->list);
+    c->list = NULL;
+    c->room = c->count = 0;
+}
+
+/* ---- the table ---------------------------------------------------------------------------------------- */
+
+static int *bucket_of(struct known_addrs *c, const struct sock_addr *addr)
+{
+    return &c->buckets[hash64(2, addr->raw, addr->len) % KNOWN_ADDR_BUCKETS];
+}
+
+static struct known_addr *find(struct known_addrs *c, const struct sock_addr *addr)
+{
+    for (int i = *bucket_of(c, addr); i >= 0; i = c->list[i].next)
+        if (sock_addr_equal(&c->list[i].addr, addr))
+            return &c->list[i];
+    return NULL;
+}
+
+static void forget(struct known_addrs *c, int index)
+{
+    int *link = bucket_of(c, &c->list[index].addr);
+
+    while (*link != index)
+        link = &c->list[*link].next;
+    *link = c->list[index].next;
+    c->list[index] = (struct known_addr){.used = false};
+    c->count--;
+    c->settled = false;
+}
+
+int known_addr_tier(const struct known_addr *e)
+{
+    return e->proven || e->trusted || e->seed ? 0 : 1;
+}
+
+/* The larger, the sooner it goes. 0: it stays. */
+static uint64_t worth_forgetting(const struct known_addr *e)
+{
+    if (e->dialling || (e->linked && e->proven) || e->seed)
+        return 0;
+    if (e->proven)
+        return 1;
+    if (e->trusted)
+        return 2 + (e->tries > 0);
+    return 4 + (e->tries < 16 ? e->tries : 16);
+}
+
+/* A place for one of this tier; -1: all others are worth more. */
+static int place_free(struct known_addrs *c, int tier)
+{
+    uint64_t most = tier == 0 ? 0 : 3; /* who is only sighted pushes out nobody who is more than that */
+    int place = -1;
+
+    for (int i = 0; i < c->room; i++) {
+        const struct known_addr *e = &c->list[i];
+        uint64_t worth = worth_forgetting(e);
+        if (worth > most || (place >= 0 && worth == most && e->told_ns < c->list[place].told_ns)) {
+            most = worth;
+            place = i;
+        }
+    }
+    if (place >= 0)
+        forget(c, place);
+    return place;
+}
+
+static bool grow(struct known_addrs *c)
+{
+    int room = c->room > 0 ? 2 * c->room : ROOM_FIRST;
+    struct known_addr *list = heap_alloc(c->heap, (size_t)room, sizeof(*list));
+
+    if (!list)
+        return false;
+    if (c->room > 0)
+        memcpy(list, c->list, (size_t)c->room * sizeof(*list));
+    heap_free(c->list);
+    c->list = list;
+    c->room = room;
+    return true;
+}
+
+static int place_find(struct known_addrs *c, int tier)
+{
+    if (c->count == c->room && (c->room >= KNOWN_ADDRS_MAX || !grow(c)))
+        return place_free(c, tier);
+    for (int i = 0; i < c->room; i++)
+        if (!c->list[i].used)
+            return i;
+    return -1;
+}
+
+/* How many addresses of the same node are about to be dialled, before this one. */
+static uint64_t ahead(const struct known_addrs *c, const struct identity *who, uint64_t now_ns)
+{
+    uint64_t count = 0;
+
+    for (int i = 0; i < c->room && count < HEAD_STARTS_MAX; i++) {
+        const struct known_addr *e = &c->list[i];
+        count += e->used && e->claimed && e->tries == 0 && !e->self &&
+                 (e->dialling || e->next_ns + KNOWN_ADDR_HEAD_START >= now_ns) &&
+                 identity_equal(&e->who, who);
+    }
+    return count;
+}
+
+/* Both ends know of each other at the same moment, more often than not. */
+static uint64_t courtesy(const struct known_addrs *c, const struct identity *who)
+{
+    return identity_compare(&c->self, who) > 0 ? KNOWN_ADDR_COURTESY : 0;
+}
+
+static void add(struct known_addrs *c, const struct known_addr_tip *tip, uint64_t now_ns)
+{
+    int place = place_find(c, tip->trusted || !tip->claim ? 0 : 1);
+    int *bucket = bucket_of(c, tip->addr);
+
+    if (place < 0)
+        return;
+    uint64_t wait_ns = 0;
+    if (tip->claim)
+        wait_ns = courtesy(c, tip->claim) + ahead(c, tip->claim, now_ns) * KNOWN_ADDR_HEAD_START;
+    c->list[place] = (struct known_addr){
+        .used = true,
+        .seed = !tip->claim,
+        .trusted = tip->trusted,
+        .claimed = tip->claim != NULL,
+        .linked = tip->claim && tip->linked,
+        .next = *bucket,
+        .order = c->told++,
+        .told_ns = now_ns,
+        .next_ns = now_ns + wait_ns,
+        .house = sock_addr_network(tip->addr),
+        .addr = *tip->addr,
+    };
+    if (tip->claim)
+        c->list[place].who = *tip->claim;
+    *bucket = place;
+    c->count++;
+    c->settled = false;
+}
+
+/* Somebody else than we think may be there. Where we are joined to the one we think of, a look is cheap, but
+ * not for whoever says so again and again. */
+static void contest(struct known_addrs *c, struct known_addr *e, uint64_t now_ns)
+{
+    if (e->contested)
+        return;
+    e->contested = true;
+    if (e->linked)
+        e->next_ns = e->contest_ns > now_ns ? e->contest_ns : now_ns;
+    c->settled = false;
+}
+
+void known_addrs_tell(struct known_addrs *c, const struct known_addr_tip *tip, uint64_t now_ns)
+{
+    struct known_addr *e = find(c, tip->addr);
+
+    if (tip->claim && known_addrs_has_left(c, tip->claim))
+        return;
+    if (!e) {
+        add(c, tip, now_ns);
+        return;
+    }
+    e->told_ns = now_ns;
+    if (!tip->claim) {
+        if (!e->seed && !e->proven)
+            contest(c, e, now_ns);
+        e->seed = true;
+    } else if (e->claimed && !identity_equal(&e->who, tip->claim)) {
+        contest(c, e, now_ns);
+    }
+    e->trusted = e->trusted || tip->trusted;
+}
+
+/* ---- who is next -------------------------------------------------------------------------------------- */
+
+static bool wanted(const struct known_addr *e)
+{
+    return e->used && !e->dialling && !e->self && (!e->linked || e->contested);
+}
+
+uint64_t known_addrs_due(const struct known_addrs *c)
+{
+    uint64_t due_ns = NEVER_NS;
+
+    if (c->settled)
+        return c->due_ns;
+    for (int i = 0; i < c->room; i++)
+        if (wanted(&c->list[i]) && c->list[i].next_ns < due_ns)
+            due_ns = c->list[i].next_ns;
+    return due_ns;
+}
+
+void known_addrs_settle(struct known_addrs *c)
+{
+    c->due_ns = known_addrs_due(c);
+    c->settled = true;
+}
+
+static int busy(const struct known_addr *e, const uint64_t *houses, int count)
+{
+    int same = 0;
+
+    for (int i = 0; i < count; i++)
+        same += houses[i] == e->house;
+    return same;
+}
+
+static bool before(const struct known_addr *a, int busy_a, const struct known_addr *b, int busy_b)
+{
+    if (busy_a != busy_b)
+        return busy_a < busy_b;
+    if (a->tries != b->tries)
+        return a->tries < b->tries;
+    return a->next_ns < b->next_ns;
+}
+
+int known_addrs_pick(const struct known_addrs *c, int tier, const uint64_t *houses, int count,
+                     uint64_t now_ns)
+{
+    int best = -1, best_busy = 0;
+
+    for (int i = 0; i < c->room; i++) {
+        const struct known_addr *e = &c->list[i];
+        if (!wanted(e) || e->next_ns > now_ns || known_addr_tier(e) != tier)
+            continue;
+        int now_busy = busy(e, houses, count);
+        if (best < 0 || before(e, now_busy, &c->list[best], best_busy)) {
+            best = i;
+            best_busy = now_busy;
+        }
+    }
+    return best;
+}
+
+void known_addrs_sweep(struct known_addrs *c, uint64_t now_ns)
+{
+    if (now_ns < c->swept_ns + SWEEP_NS)
+        return;
+    c->swept_ns = now_ns;
+    for (int i = 0; i < c->room; i++) {
+        const struct known_addr *e = &c->list[i];
+        uint64_t keep_ns = known_addr_tier(e) == 0 ? FORGET_LATE_NS : FORGET_NS;
+        if (e->used && !e->seed && !e->dialling && !e->linked && now_ns >= e->told_ns + keep_ns)
+            forget(c, i);
+    }
+}
+
+/* ---- what came of it ---------------------------------------------------------------------------------- */
+
+void known_addrs_dialling(struct known_addrs *c, int index, uint64_t now_ns)
+{
+    c->list[index].dialling = true;
+    c->list[index].tried_ns = now_ns;
+    c->settled = false;
+}
+
+/* The look that somebody's word had asked for is over. */
+static void contest_end(struct known_addr *e, uint64_t now_ns)
+{
+    if (!e->contested)
+        return;
+    e->contested = false;
+    if (!e->linked)
+        return;
+    e->contest_ns = now_ns + (CONTEST_MIN_NS << (e->contests < CONTEST_MAX ? e->contests : CONTEST_MAX));
+    e->contests++;
+}
+
+/* Half to one and a half of a pause that doubles with every try. */
+static void back_off(struct known_addrs *c, struct known_addr *e, uint64_t now_ns)
+{
+    uint64_t pause_ns = KNOWN_ADDR_PAUSE_MIN << (e->tries < 6 ? e->tries : 6);
+    uint64_t most_ns = e->proven ? KNOWN_ADDR_PAUSE_KNOWN : KNOWN_ADDR_PAUSE_MAX;
+
+    pause_ns = pause_ns < most_ns ? pause_ns : most_ns;
+    e->next_ns = now_ns + pause_ns / 2 + prng_below(&c->prng, pause_ns);
+    e->tries++;
+}
+
+void known_addrs_failed(struct known_addrs *c, int index, const char *why, uint64_t now_ns)
+{
+    struct known_addr *e = &c->list[index];
+
+    e->dialling = false;
+    snprintf(e->why, sizeof(e->why), "%s", why);
+    contest_end(e, now_ns);
+    back_off(c, e, now_ns);
+    c->settled = false;
+}
+
+void known_addrs_given_up(struct known_addrs *c, int index, uint64_t now_ns)
+{
+    struct known_addr *e = &c->list[index];
+
+    e->dialling = false;
+    e->next_ns = now_ns + KNOWN_ADDR_PAUSE_MIN;
+    c->settled = false;
+}
+
+void known_addrs_self(struct known_addrs *c, int index)
+{
+    struct known_addr *e = &c->list[index];
+
+    e->self = true;
+    e->dialling = e->contested = e->linked = e->proven = e->claimed = false;
+    snprintf(e->why, sizeof(e->why), "it is this node itself");
+    c->settled = false;
+}
+
+void known_addrs_proven(struct known_addrs *c, int index, const struct identity *who, bool linked,
+                        uint64_t round_trip_ns, uint64_t now_ns)
+{
+    struct known_addr *e = &c->list[index];
+
+    e->dialling = false;
+    contest_end(e, now_ns);
+    e->claimed = e->proven = true;
+    e->who = *who;
+    e->linked = linked;
+    e->round_trip_ns = round_trip_ns;
+    e->next_ns = now_ns + KNOWN_ADDR_PAUSE_MIN;
+    e->why[0] = '\0';
+    c->settled = false;
+}
+
+static bool is_of(const struct known_addr *e, const struct identity *who)
+{
+    return e->used && e->claimed && identity_equal(&e->who, who);
+}
+
+void known_addrs_linked(struct known_addrs *c, const struct identity *who)
+{
+    for (int i = 0; i < c->room; i++)
+        if (is_of(&c->list[i], who))
+            c->list[i].linked = true;
+    c->settled = false;
+}
+
+static bool better(const struct known_addr *a, const struct known_addr *b)
+{
+    if (a->proven != b->proven)
+        return a->proven;
+    if (a->round_trip_ns != b->round_trip_ns && a->round_trip_ns > 0 && b->round_trip_ns > 0)
+        return a->round_trip_ns < b->round_trip_ns;
+    return a->order < b->order;
+}
+
+int known_addrs_best(const struct known_addrs *c, const struct identity *who)
+{
+    int best = -1;
+
+    for (int i = 0; i < c->room; i++)
+        if (is_of(&c->list[i], who) && (best < 0 || better(&c->list[i], &c->list[best])))
+            best = i;
+    return best;
+}
+
+/* Begins anew with an address: as soon as may be, but behind better ones of the same node. */
+static void begin_anew(const struct known_addrs *c, struct known_addr *e, uint64_t now_ns)
+{
+    uint64_t rank = 0;
+
+    for (int i = 0; i < c->room && e->claimed && rank < HEAD_STARTS_MAX; i++)
+        rank += is_of(&c->list[i], &e->who) && better(&c->list[i], e);
+    e->tries = 0;
+    e->next_ns = now_ns + rank * KNOWN_ADDR_HEAD_START + (e->claimed ? courtesy(c, &e->who) : 0);
+}
+
+void known_addrs_lost(struct known_addrs *c, const struct identity *who, bool at_once, uint64_t now_ns)
+{
+    for (int i = 0; i < c->room; i++) {
+        struct known_addr *e = &c->list[i];
+        if (!is_of(e, who))
+            continue;
+        e->linked = false;
+        e->contests = 0;
+        e->contest_ns = 0;
+        if (at_once)
+            begin_anew(c, e, now_ns);
+        else
+            back_off(c, e, now_ns);
+    }
+    c->settled = false;
+}
+
+bool known_addrs_has_left(const struct known_addrs *c, const struct identity *who)
+{
+    for (uint64_t i = 0; i < c->left_count && i < KNOWN_ADDRS_LEFT_MAX; i++)
+        if (identity_equal(&c->left[i], who))
+            return true;
+    return false;
+}
+
+void known_addrs_left(struct known_addrs *c, const struct identity *who)
+{
+    if (!known_addrs_has_left(c, who))
+        c->left[c->left_count++ % KNOWN_ADDRS_LEFT_MAX] = *who;
+    for (int i = 0; i < c->room; i++) {
+        struct known_addr *e = &c->list[i];
+        if (!is_of(e, who) || e->dialling)
+            continue;
+        if (e->seed)
+            e->claimed = e->proven = e->linked = false;
+        else
+            forget(c, i);
+    }
+    c->settled = false;
+}
+
+void known_addrs_hurry(struct known_addrs *c, uint64_t now_ns)
+{
+    for (int i = 0; i < c->room; i++) {
+        struct known_addr *e = &c->list[i];
+        if (!e->used || e->linked)
+            continue;
+        e->self = false;
+        begin_anew(c, e, now_ns);
+    }
+    c->settled = false;
+}

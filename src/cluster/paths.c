@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One round of the cluster's thread: what comes goes to the machine that it concerns, what machines say goes
+ * out, and what has happened is told to whoever wants to know. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cluster/cluster_state.h"
+#include "cluster/gossip.h"
+
+#define GOSSIP_NS   (10 * NS_PER_S)
+#define GOSSIP_SOON (100 * NS_PER_MS) /* several come at once: one message for all */
+#define NEWS_MAX    4096              /* of one round */
+#define TRUST_NS    (500 * NS_PER_MS)
+
+/* ---- who is there ---- */
+
+struct cluster_linked *cluster_find_linked(struct cluster *cluster, const struct identity *id)
+{
+    for (int i = 0; i < cluster->linked_count; i++)
+        if (identity_equal(&cluster->linked[i].info.id, id))
+            return &cluster->linked[i];
+    return NULL;
+}
+
+static void link_up(struct cluster *cluster, const struct peer_info *info, uint64_t now_ns)
+{
+    struct cluster_linked *linked = cluster_find_linked(cluster, &info->id);
+
+    if (!linked && cluster->linked_count == PEER_SET_MAX) {
+        peer_set_drop(cluster->peer_set, &info->id, "this node is joined to as many as it can be");
+        return;
+    }
+    if (!linked) {
+        linked = &cluster->linked[cluster->linked_count++];
+        linked->late_ns = 0;
+        linked->works_with_us = false;
+        cluster->links_made++;
+        const struct health *known = consensus_health(cluster->consensus, &info->id);
+        if (known && known->answered > 0)
+            cluster->links_again++;
+    }
+    linked->info = *info;
+    for (int i = 0; i < JOB_UNREACHED_MAX; i++) /* by a new way, or at a new address */
+        if (identity_equal(&cluster->unreached[i].id, &info->id))
+            cluster->unreached[i].until_ns = 0;
+    consensus_linked(cluster->consensus, info, now_ns);
+    if (!cluster->gossip_due)
+        cluster->gossip_ns = now_ns + GOSSIP_SOON;
+    cluster->gossip_due = true;
+}
+
+static void link_down(struct cluster *cluster, const struct identity *id, uint64_t now_ns)
+{
+    struct cluster_linked *linked = cluster_find_linked(cluster, id);
+
+    if (!linked)
+        return;
+    *linked = cluster->linked[--cluster->linked_count];
+    cluster->links_lost++;
+    consensus_unlinked(cluster->consensus, id, PARTING_BROKE, now_ns);
+}
+
+/* ---- gossip ---- */
+
+static void gossip(struct cluster *cluster, uint64_t now_ns)
+{
+    const struct peer_info *all[PEER_SET_MAX];
+    uint8_t message[GOSSIP_LEN_MAX];
+
+    if (now_ns < cluster->gossip_ns)
+        return;
+    cluster->gossip_ns = now_ns + GOSSIP_NS;
+    cluster->gossip_due = false;
+    for (int i = 0; i < cluster->linked_count; i++)
+        all[i] = &cluster->linked[i].info;
+    size_t len = gossip_encode(all, cluster->linked_count, message, sizeof(message));
+    for (int i = 0; len > 0 && i < cluster->linked_count; i++)
+        outbox_put(&cluster->outbox, &cluster->linked[i].info.id, MESSAGE_PEERS, message, len);
+}
+
+struct gossip_ear {
+    struct cluster *cluster;
+    uint64_t now_ns;
+};
+
+static void hear_peer(void *arg, const struct identity *id, const struct sock_addr *addr)
+{
+    const struct gossip_ear *ear = arg;
+
+    if (!identity_equal(id, &peer_set_self(ear->cluster->peer_set)->id))
+        peer_set_known_addr(ear->cluster->peer_set, addr, id, true, ear->now_ns);
+}
+
+/* ---- what was found ---- */
+
+static void dial_found(struct cluster *cluster, uint64_t now_ns)
+{
+    const uint8_t *space = secret_namespace(credentials_secret(cluster->setup.credentials));
+    uint64_t changed;
+    int count, seed_count;
+    const struct sighting *found = finder_sightings(cluster->finder, &count, &changed);
+    const struct sock_addr *seeds = finder_seeds(cluster->finder, &seed_count);
+
+    for (int i = 0; i < seed_count; i++)
+        peer_set_known_addr(cluster->peer_set, &seeds[i], NULL, false, now_ns);
+    if (changed == cluster->sightings_told)
+        return;
+    cluster->sightings_told = changed;
+    for (int i = 0; i < count; i++)
+        if (memcmp(found[i].space, space, NAMESPACE_LEN) == 0)
+            peer_set_known_addr(cluster->peer_set, &found[i].addr, &found[i].id, false, now_ns);
+}
+
+/* ---- messages ---- */
+
+static int route(struct cluster *cluster, const struct peer_news *news, uint64_t now_ns, const char **what)
+{
+    const struct identity *from = &news->info.id;
+    struct gossip_ear ear = {cluster, now_ns};
+
+    if (news->message == MESSAGE_LEAVE)
+        jobs_left(cluster->jobs, from);
+    switch (news->message) {
+    case MESSAGE_LEAVE:
+        peer_set_left(cluster->peer_set, from);
+        return consensus_input(cluster->consensus, from, news->message, news->payload, news->len, now_ns,
+                               what);
+    case MESSAGE_BEAT:
+    case MESSAGE_VIEW:
+    case MESSAGE_CALL:
+    case MESSAGE_VOTE:
+    case MESSAGE_PROPOSE:
+    case MESSAGE_ACCEPT:
+    case MESSAGE_DISSOLVE:
+        return consensus_input(cluster->consensus, from, news->message, news->payload, news->len, now_ns,
+                               what);
+    case MESSAGE_REPORT:
+    case MESSAGE_FORM:
+    case MESSAGE_BOARD:
+        return jobs_input(cluster->jobs, from, news->message, news->payload, news->len, now_ns, what);
+    case MESSAGE_PROBE:
+    case MESSAGE_MEASURED:
+    case MESSAGE_LINKS:
+        return probes_input(cluster->probes, from, news->message, news->payload, news->len, now_ns, what);
+    case MESSAGE_PEERS:
+        *what = "peers";
+        return gossip_decode(news->payload, news->len, hear_peer, &ear);
+    default:
+        *what = "a message that does not belong here";
+        return HEARTH_PROTOCOL;
+    }
+}
+
+static void take_message(struct cluster *cluster, const struct peer_news *news, uint64_t now_ns)
+{
+    const char *what = "?";
+    char why[CLUSTER_TEXT_MAX];
+
+    consensus_heard(cluster->consensus, &news->info.id, now_ns);
+    if (route(cluster, news, now_ns, &what) != HEARTH_PROTOCOL)
+        return; /* taken, or no memory for it: then it is said again */
+    snprintf(why, sizeof(why), "it sent a message (kind %d) that breaks the protocol: %s", news->message,
+             what);
+    peer_set_drop(cluster->peer_set, &news->info.id, why);
+}
+
+static void take_news(struct cluster *cluster, uint64_t now_ns)
+{
+    struct peer_news news;
+
+    for (int i = 0; i < NEWS_MAX && peer_news(cluster->peer_set, &news); i++) {
+        switch (news.kind) {
+        case PEER_LINKED:
+        case PEER_AGAIN:
+            link_up(cluster, &news.info, now_ns);
+            break;
+        case PEER_LOST:
+            link_down(cluster, &news.info.id, now_ns);
+            break;
+        case PEER_MESSAGE:
+            take_message(cluster, &news, now_ns);
+            break;
+        case PEER_PROBE:
+            probes_take(cluster->probes, news.stream, &news.info.id, news.dialled, now_ns);
+            break;
+        }
+    }
+}
+
+void cluster_flush(struct cluster *cluster)
+{
+    struct outbox_message *message;
+
+    while ((message = outbox_take(&cluster->outbox)) != NULL) {
+        (void)peer_set_send(cluster->peer_set, &message->to, message->kind, message->payload, message->len);
+        heap_free(message);
+    }
+}
+
+/* ---- what people and programs want to know ---- */
+
+void cluster_tell(struct cluster *cluster, const struct cluster_event *event)
+{
+    cluster->events[cluster->event_count++ % CLUSTER_EVENTS_MAX] = *event;
+    if (cluster->on_event)
+        cluster->on_event(cluster->on_event_arg, event);
+}
+
+static void tell_consensus(struct cluster *cluster)
+{
+    static const enum cluster_event_kind kinds[] = {
+        [CONSENSUS_JOINED] = CLUSTER_MEMBER_JOINED,  [CONSENSUS_LEFT] = CLUSTER_MEMBER_LEFT,
+        [CONSENSUS_LEADER] = CLUSTER_LEADER_CHANGED, [CONSENSUS_VIEW] = CLUSTER_VIEW_CHANGED,
+        [CONSENSUS_HEALTH] = CLUSTER_MEMBER_HEALTH,  [CONSENSUS_LOST_QUORUM] = CLUSTER_QUORUM_LOST,
+        [CONSENSUS_QUORUM] = CLUSTER_QUORUM_BACK,    [CONSENSUS_CONFLICT] = CLUSTER_TROUBLE,
+        [CONSENSUS_COPIED_KEY] = CLUSTER_TROUBLE,
+    };
+    struct consensus_event found;
+
+    while (consensus_event(cluster->consensus, &found)) {
+        struct cluster_event event = {
+            .kind = kinds[found.kind],
+            .who = found.who,
+            .health = found.health,
+            .epoch = found.epoch,
+            .term = found.term,
+            .size = consensus_view(cluster->consensus)->size,
+        };
+        snprintf(event.name, sizeof(event.name), "%s", found.name);
+        snprintf(event.text, sizeof(event.text), "%s", found.text);
+        cluster_tell(cluster, &event);
+    }
+}
+
+static void end_group_spec(struct cluster *cluster, const struct job_news *news)
+{
+    struct list *item, *after;
+    char who[PEER_NAME_MAX + NODE_ID_SHORT];
+
+    identity_text(&news->who, who, sizeof(who));
+    LIST_EACH (item, after, &cluster->watches) {
+        const struct cluster_watch *watch = container_of(item, struct cluster_watch, item);
+        if (watch->spec == news->id)
+            watch->ended(watch->arg, news->lost, who, news->text);
+    }
+}
+
+static void answer_request(struct cluster *cluster, const struct job_news *news)
+{
+    struct list *item, *after;
+
+    LIST_EACH (item, after, &cluster->requests) {
+        struct cluster_request *request = container_of(item, struct cluster_request, item);
+        if (strcmp(request->job, news->job) != 0 || !request->formed)
+            continue;
+        if (news->kind == JOB_FORMED) {
+            *request->formed = *news->spec;
+            request->formed = NULL;
+        } else {
+            request->refused = true;
+            snprintf(request->text, sizeof(request->text), "%s", news->text);
+        }
+    }
+}
+
+static void tell_jobs(struct cluster *cluster)
+{
+    struct job_news news;
+
+    while (jobs_news(cluster->jobs, &news)) {
+        struct cluster_event event = {.kind = CLUSTER_JOB_WANTED, .who = news.who};
+        switch (news.kind) {
+        case JOB_FORMED:
+        case JOB_REFUSED:
+            answer_request(cluster, &news);
+            break;
+        case JOB_ENDED:
+            end_group_spec(cluster, &news);
+            break;
+        case JOB_WANTED:
+            snprintf(event.text, sizeof(event.text), "%s", news.job);
+            cluster_tell(cluster, &event);
+            break;
+        }
+    }
+}
+
+/* ---- who may stay ---- */
+
+/* A key that is revoked while we run loses its connection, and with it its place. */
+static void watch_trust(struct cluster *cluster, uint64_t now_ns)
+{
+    struct trust_list *list = credentials_trust(cluster->setup.credentials);
+    struct error why;
+
+    if (!list || now_ns < cluster->trust_ns)
+        return;
+    cluster->trust_ns = now_ns + TRUST_NS;
+    int status = trust_list_refresh(list, &why);
+    if (status != HEARTH_OK && status != HEARTH_PENDING && !cluster->trust_told)
+        log_write(&cluster->log, HEARTH_LOG_WARN, "HEARTH-TRUST",
+                  "the list of who may come stays as it was: %s", why.text);
+    cluster->trust_told = status != HEARTH_OK && status != HEARTH_PENDING;
+    for (int i = 0; status == HEARTH_OK && i < cluster->linked_count; i++) {
+        const struct identity *id = &cluster->linked[i].info.id;
+        enum trust_verdict verdict = trust_list_judge(list, &id->node);
+        if (verdict != TRUST_YES)
+            peer_set_drop(cluster->peer_set, id, trust_verdict_text(verdict));
+    }
+}
+
+/* A connection over a way that does not exist any more takes minutes to end by itself. Who is there again, by
+ * this way or another, is joined anew. */
+static void drop_silent(struct cluster *cluster)
+{
+    for (int i = 0; i < cluster->linked_count; i++) {
+        const struct identity *id = &cluster->linked[i].info.id;
+        const struct health *h = consensus_health(cluster->consensus, id);
+        if (h && h->linked && h->state == HEALTH_DEAD)
+            peer_set_drop(cluster->peer_set, id, "nothing was heard from it for long");
+    }
+}
+
+/* ---- what machines must know of each other ---- */
+
+static void spare_busy(struct cluster *cluster, uint64_t now_ns)
+{
+    struct identity busy[VIEW_MEMBERS_MAX];
+
+    probes_spare(cluster->probes, busy, jobs_taking_part(cluster->jobs, busy), now_ns);
+}
+
+/* A job that is remembered runs in the newest view: a quorum of that one may go on with it. */
+static void remember_view(struct cluster *cluster, const struct view *view)
+{
+    char job[JOB_NAME_MAX];
+    uint64_t instance;
+
+    for (int i = 0; job_store_kept(cluster->store, i, job, &instance); i++)
+        if (instance == view->instance || jobs_runs(cluster->jobs, job))
+            job_store_keep_soon(cluster->store, job, view);
+}
+
+static void tell_machines(struct cluster *cluster, uint64_t now_ns)
+{
+    const struct view *view = consensus_view(cluster->consensus);
+    bool leads = consensus_leads(cluster->consensus);
+    bool quorum = consensus_state(cluster->consensus) == CONSENSUS_MEMBER;
+    uint64_t links = 0;
+
+    if (view->instance != cluster->told_instance || view->epoch != cluster->told_epoch ||
+        leads != cluster->told_leads || quorum != cluster->told_quorum) {
+        jobs_view(cluster->jobs, view, leads, quorum, now_ns);
+        probes_view(cluster->probes, view, leads, now_ns);
+        if (quorum && (view->instance != cluster->told_instance || view->epoch != cluster->told_epoch))
+            remember_view(cluster, view);
+        cluster->told_instance = view->instance;
+        cluster->told_epoch = view->epoch;
+        cluster->told_leads = leads;
+        cluster->told_quorum = quorum;
+    }
+    if (consensus_state(cluster->consensus) == CONSENSUS_STRANDED)
+        jobs_stranded(cluster->jobs, now_ns);
+    const struct topology *table = probes_links(cluster->probes, &links);
+    if (leads && links != cluster->links_told) {
+        jobs_links(cluster->jobs, table);
+        cluster->links_told = links;
+    }
+    jobs_measuring(cluster->jobs, leads && !probes_sketched(cluster->probes));
+    spare_busy(cluster, now_ns);
+}
+
+/* Before anything else is heard, and also while we are about to join others: who works does not. */
+static void tell_work(struct cluster *cluster, uint64_t now_ns)
+{
+    consensus_set_begun(cluster->consensus, jobs_running(cluster->jobs));
+    consensus_set_busy(cluster->consensus, jobs_busy(cluster->jobs, now_ns));
+}
+
+/* Round trips that beats have measured, for the map. */
+static void tell_round_trips(struct cluster *cluster, uint64_t now_ns)
+{
+    const struct peer_info *self = peer_set_self(cluster->peer_set);
+
+    if (now_ns < cluster->measure_ns)
+        return;
+    for (int i = 0; i < cluster->linked_count; i++) {
+        const struct peer_info *peer = &cluster->linked[i].info;
+        const struct health *h = consensus_health(cluster->consensus, &peer->id);
+        if (!h || h->latency_ns == 0)
+            continue;
+        uint64_t beats = h->answered + h->failed;
+        uint32_t loss_ppm = beats > 0 ? (uint32_t)(h->failed * 1000000 / beats) : 0;
+        probes_round_trip(cluster->probes, &peer->id, h->least_latency_ns, loss_ppm,
+                          peer->host_id == self->host_id ? PATH_SAME_HOST : PATH_UNKNOWN);
+    }
+}
+
+void cluster_pump(struct cluster *cluster, uint64_t now_ns)
+{
+    finder_pump(cluster->finder, now_ns);
+    cluster_scan_network(cluster, now_ns);
+    watch_trust(cluster, now_ns);
+    dial_found(cluster, now_ns);
+    peer_set_pump(cluster->peer_set, now_ns);
+    take_news(cluster, now_ns);
+    consensus_tick(cluster->consensus, now_ns);
+    drop_silent(cluster);
+    tell_machines(cluster, now_ns);
+    tell_round_trips(cluster, now_ns);
+    jobs_tick(cluster->jobs, now_ns);
+    tell_work(cluster, now_ns);
+    probes_pump(cluster->probes, now_ns);
+    gossip(cluster, now_ns);
+    tell_consensus(cluster);
+    tell_jobs(cluster);
+    cluster_flush(cluster);
+}

@@ -1,0 +1,526 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One connection: hellos, messages, and which of two stays. docs/messages.md, "hello", has the rules. */
+#include "cluster/peer_conn.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define BUFFER_BYTES (256 << 10)    /* of a connection for messages: many of them cost little */
+#define SHORT_NS     (2 * NS_PER_S) /* a connection that did not live longer is not made again at once */
+
+/* ---- coming and going --------------------------------------------------------------------------------- */
+
+struct peer_conn *peer_conn_open(struct peer_set *f, bool dialled)
+{
+    struct peer_conn *conn = f->count < CONNS_MAX ? heap_alloc(f->heap, 1, sizeof(*conn)) : NULL;
+
+    if (!conn)
+        return NULL;
+    conn->dialled = dialled;
+    conn->purpose = HELLO_MESSAGES;
+    conn->fd = conn->known = -1;
+    conn->began_ns = f->now_ns;
+    conn->deadline_ns = NEVER_NS;
+    message_reader_init(&conn->reader, f->heap);
+    list_init(&conn->news_item);
+    list_init(&conn->hot_item);
+    list_push(&f->conns, &conn->item);
+    f->count++;
+    return conn;
+}
+
+void peer_conn_free(struct peer_conn *conn)
+{
+    list_remove(&conn->item);
+    list_remove(&conn->news_item);
+    list_remove(&conn->hot_item);
+    if (conn->stream)
+        secure_stream_close(conn->stream);
+    else
+        sock_close(conn->fd);
+    message_reader_fini(&conn->reader);
+    message_queue_fini(&conn->queue);
+    heap_free(conn);
+}
+
+/* What it has to tell is told before it is freed. */
+static void peer_conn_over(struct peer_set *f, struct peer_conn *conn)
+{
+    if (conn->state == PEER_CONN_OVER)
+        return;
+    conn->state = PEER_CONN_OVER;
+    list_remove(&conn->hot_item);
+    conn->more = false;
+    f->count--;
+    f->ended.sent += conn->bytes_sent;
+    f->ended.received += conn->bytes_received;
+    f->ended.dropped += conn->messages_dropped;
+}
+
+static void peer_conn_close(struct peer_set *f, struct peer_conn *conn)
+{
+    peer_conn_over(f, conn);
+    if (conn->stream)
+        secure_stream_close(conn->stream);
+    else
+        sock_close(conn->fd);
+    conn->stream = NULL;
+    conn->fd = -1;
+}
+
+void conns_reap(struct peer_set *f)
+{
+    struct list *at, *after;
+
+    LIST_EACH (at, after, &f->conns) {
+        struct peer_conn *conn = container_of(at, struct peer_conn, item);
+        if (conn->state == PEER_CONN_OVER && conn->news == 0 && conn != f->lent)
+            peer_conn_free(conn);
+    }
+}
+
+void peer_conn_tell(struct peer_set *f, struct peer_conn *conn, enum peer_news_kind kind)
+{
+    if (conn->news == 0)
+        list_push(&f->news, &conn->news_item);
+    conn->news |= 1u << kind;
+}
+
+void peer_conn_heat(struct peer_set *f, struct peer_conn *conn)
+{
+    list_remove(&conn->hot_item);
+    list_push(&f->hot, &conn->hot_item);
+}
+
+/* ---- which of several --------------------------------------------------------------------------------- */
+
+/* Whether this one stays if there is one from each side. */
+static bool stays(const struct peer_set *f, const struct peer_conn *conn)
+{
+    return conn->dialled == (identity_compare(&f->id, &conn->peer) < 0);
+}
+
+struct peer_conn *peer_conn_best(const struct peer_set *f, const struct identity *peer)
+{
+    struct list *at, *after;
+    struct peer_conn *conn, *best = NULL;
+
+    PEER_CONN_EACH (conn, at, after, f)
+        if (conn->state == PEER_CONN_READY && identity_equal(&conn->peer, peer) && (!best || !stays(f, best)))
+            best = conn;
+    return best;
+}
+
+int conns_linked(const struct peer_set *f)
+{
+    struct list *at, *after;
+    struct peer_conn *conn;
+    int count = 0;
+
+    PEER_CONN_EACH (conn, at, after, f)
+        count += conn->state == PEER_CONN_READY && peer_conn_best(f, &conn->peer) == conn;
+    return count;
+}
+
+static bool newer(uint32_t serial, uint32_t than)
+{
+    return (int32_t)(serial - than) > 0;
+}
+
+int conns_probes(const struct peer_set *f)
+{
+    int count = 0;
+
+    for (const struct list *at = f->conns.next; at != &f->conns; at = at->next) {
+        const struct peer_conn *conn = container_of(at, struct peer_conn, item);
+        count += conn->purpose == HELLO_PROBE && (conn->state != PEER_CONN_OVER || conn->news != 0);
+    }
+    return count;
+}
+
+/* Whether a dialler's hello comes too late: it was said before a connection was ready that both ends have. */
+static bool unwanted(const struct peer_set *f, const struct identity *peer, uint32_t serial)
+{
+    struct list *at, *after;
+    struct peer_conn *conn;
+
+    PEER_CONN_EACH (conn, at, after, f)
+        if (conn->state == PEER_CONN_READY && identity_equal(&conn->peer, peer) &&
+            !newer(serial, conn->peer_serial))
+            return true;
+    return false;
+}
+
+/* The peer has greeted anew: connections that were ready before are not, at its end. */
+static bool close_lost(struct peer_set *f, const struct identity *peer, uint32_t serial)
+{
+    struct list *at, *after;
+    struct peer_conn *conn;
+    bool any = false;
+
+    PEER_CONN_EACH (conn, at, after, f) {
+        if ((conn->state == PEER_CONN_READY || conn->state == PEER_CONN_RETIRING) &&
+            identity_equal(&conn->peer, peer) && newer(serial, conn->peer_serial)) {
+            any = any || conn->state == PEER_CONN_READY;
+            peer_conn_close(f, conn);
+        }
+    }
+    return any;
+}
+
+/* Says nothing more by it, but hears what is on the way. */
+static void retire(struct peer_conn *conn, uint64_t now_ns)
+{
+    conn->state = PEER_CONN_RETIRING;
+    conn->deadline_ns = now_ns + PEER_CONN_RETIRE_NS;
+    peer_conn_flush(conn);
+}
+
+/* ---- hello -------------------------------------------------------------------------------------------- */
+
+/* Asked once more at the hello: the list may have changed since the handshake, and whoever looks after it
+ * when it changes knows only those who are joined by then. */
+static bool may_come(const struct peer_set *f, const struct identity *peer, const char **what)
+{
+    const struct trust_list *list = credentials_trust(f->credentials);
+    enum trust_verdict verdict = list ? trust_list_judge(list, &peer->node) : TRUST_YES;
+
+    if (verdict != TRUST_YES)
+        *what = trust_verdict_text(verdict);
+    return verdict == TRUST_YES;
+}
+
+int hello_check(const struct peer_set *f, const struct secure_stream *stream, const void *payload, size_t len,
+                struct message_hello *hello, const char **what)
+{
+    const struct identity *peer = secure_stream_peer(stream);
+
+    if (message_hello_decode(hello, payload, len, what))
+        return HEARTH_PROTOCOL;
+    if (!peer || !identity_equal(peer, &hello->info.id)) {
+        *what = "it says that it is another node than it proved to be";
+        return HEARTH_PROTOCOL;
+    }
+    if (identity_equal(peer, &f->id)) {
+        *what = "it is this node itself";
+        return HEARTH_PROTOCOL;
+    }
+    return may_come(f, peer, what) ? HEARTH_OK : HEARTH_PROTOCOL;
+}
+
+static size_t hello_make(struct peer_set *f, uint8_t purpose, uint8_t *target)
+{
+    struct message_hello hello = {
+        .version_min = MESSAGE_VERSION,
+        .version_max = MESSAGE_VERSION,
+        .purpose = purpose,
+        .serial = ++f->serial,
+        .info = f->self,
+    };
+
+    return message_hello_encode(&hello, target);
+}
+
+bool peer_conn_hello(struct peer_set *f, struct peer_conn *conn)
+{
+    uint8_t bytes[MESSAGE_HEADER_LEN + MESSAGE_HELLO_MAX];
+    size_t len = hello_make(f, conn->purpose, bytes + MESSAGE_HEADER_LEN);
+
+    message_header_put(bytes, MESSAGE_HELLO, len);
+    conn->bytes_sent += MESSAGE_HEADER_LEN + len;
+    /* So little fits into a socket that is as good as empty, or it is broken. */
+    return secure_stream_send(conn->stream, bytes, MESSAGE_HEADER_LEN + len);
+}
+
+/* Its own addresses are worth knowing for when we lose it. */
+static void learn_addresses(struct peer_set *f, const struct peer_conn *conn)
+{
+    for (int i = 0; i < conn->info.addr_count; i++) {
+        struct sock_addr addr;
+        struct known_addr_tip tip = {.addr = &addr, .claim = &conn->peer, .trusted = true, .linked = true};
+        if (sock_addr_decode(&addr, conn->info.addrs[i], conn->info.addr_lens[i]) > 0)
+            known_addrs_tell(&f->known_addrs, &tip, f->now_ns);
+    }
+}
+
+/* We are joined: whoever else is being dialled under its name is not needed. */
+static void hang_up(struct peer_set *f, const struct identity *peer)
+{
+    struct list *at, *after;
+    struct peer_conn *conn;
+
+    PEER_CONN_EACH (conn, at, after, f) {
+        if (conn->state > PEER_CONN_SHAKING || conn->known < 0)
+            continue;
+        const struct known_addr *e = &f->known_addrs.list[conn->known];
+        if (!e->claimed || e->contested || !identity_equal(&e->who, peer))
+            continue;
+        known_addrs_given_up(&f->known_addrs, conn->known, f->now_ns);
+        peer_conn_close(f, conn);
+    }
+}
+
+static void joined_log(const struct peer_set *f, const struct peer_conn *conn)
+{
+    char id[NODE_ID_SHORT], text[SOCK_TEXT_MAX];
+
+    node_id_short(&conn->peer.node, id);
+    sock_addr_text(&conn->addr, text, sizeof(text));
+    log_write(&f->log, HEARTH_LOG_INFO, "HEARTH-PEER", "%s (%s) is joined, %s %s", conn->info.name, id,
+              conn->dialled ? "dialled at" : "came from", text);
+}
+
+/* Hellos were said both ways. */
+static void peer_conn_ready(struct peer_set *f, struct peer_conn *conn, const struct message_hello *hello,
+                            bool replaces)
+{
+    const struct peer_conn *other = peer_conn_best(f, &hello->info.id);
+
+    conn->peer = hello->info.id;
+    conn->info = hello->info;
+    conn->peer_serial = hello->serial;
+    conn->state = PEER_CONN_READY;
+    conn->ready_ns = f->now_ns;
+    conn->deadline_ns = NEVER_NS;
+    sock_tune(secure_stream_fd(conn->stream),
+              &(struct sock_tuning){.send_bytes = BUFFER_BYTES, .recv_bytes = BUFFER_BYTES});
+    if (conn->known >= 0)
+        known_addrs_proven(&f->known_addrs, conn->known, &conn->peer, true, conn->round_trip_ns, f->now_ns);
+    conn->known = -1;
+    learn_addresses(f, conn);
+    if (other || replaces) {
+        if (peer_conn_best(f, &conn->peer) == conn)
+            peer_conn_tell(f, conn, PEER_AGAIN);
+        return;
+    }
+    known_addrs_linked(&f->known_addrs, &conn->peer);
+    hang_up(f, &conn->peer);
+    joined_log(f, conn);
+    peer_conn_tell(f, conn, PEER_LINKED);
+}
+
+/* Both ends of a connection for a probe are ready: it is the caller's. */
+static void hand_over(struct peer_set *f, struct peer_conn *conn)
+{
+    sock_tune(secure_stream_fd(conn->stream), &(struct sock_tuning){.congestion = true});
+    conn->info = (struct peer_info){.id = conn->peer};
+    peer_conn_over(f, conn);
+    peer_conn_tell(f, conn, PEER_PROBE);
+}
+
+void peer_conn_arrive(struct peer_set *f, const struct half_open_incoming *guest,
+                      const struct message_hello *hello)
+{
+    const struct identity *peer = &hello->info.id;
+    bool linked = peer_conn_best(f, peer) != NULL;
+    const char *why = NULL;
+
+    if (hello->purpose == HELLO_PROBE && !linked)
+        why = "it wants to measure, and we are not joined to it";
+    else if (hello->purpose == HELLO_PROBE && conns_probes(f) >= PEER_SET_PROBES_MAX)
+        why = "too many measure already";
+    else if (hello->purpose == HELLO_MESSAGES && unwanted(f, peer, hello->serial))
+        why = "we are joined to it already";
+    else if (hello->purpose == HELLO_MESSAGES && !linked && conns_linked(f) >= PEER_SET_MAX)
+        why = "we are joined to as many nodes as can be";
+    struct peer_conn *conn = why ? NULL : peer_conn_open(f, false);
+    if (!conn) {
+        log_write(&f->log, HEARTH_LOG_DEBUG, "HEARTH-PEER", "%s is not taken: %s", hello->info.name,
+                  why ? why : "too many connections");
+        secure_stream_close(guest->stream);
+        return;
+    }
+    conn->stream = guest->stream;
+    conn->addr = guest->from;
+    conn->peer = *peer;
+    conn->purpose = hello->purpose;
+    conn->state = PEER_CONN_GREETED;
+    bool replaces = hello->purpose == HELLO_MESSAGES && close_lost(f, peer, hello->serial);
+    (void)peer_conn_hello(f, conn); /* if it broke, we shall hear of it */
+    if (conn->purpose == HELLO_PROBE)
+        hand_over(f, conn);
+    else
+        peer_conn_ready(f, conn, hello, replaces);
+    if (conn->state == PEER_CONN_READY)
+        peer_conn_heat(f, conn);
+}
+
+/* The listener's answer to our hello. */
+static void greeted(struct peer_set *f, struct peer_conn *conn, const struct message_hello *hello)
+{
+    struct list *at, *after;
+    struct peer_conn *other;
+
+    if (hello->purpose != conn->purpose) {
+        peer_conn_fail(f, conn, "it answers for another purpose");
+        return;
+    }
+    if (conn->purpose == HELLO_PROBE) {
+        hand_over(f, conn);
+        return;
+    }
+    peer_conn_ready(f, conn, hello, false);
+    if (!stays(f, conn))
+        return; /* if there are two, the peer closes this one */
+    PEER_CONN_EACH (other, at, after, f)
+        if (other != conn && other->state == PEER_CONN_READY && identity_equal(&other->peer, &conn->peer))
+            retire(other, f->now_ns);
+}
+
+/* It describes itself anew. */
+static void again(struct peer_set *f, struct peer_conn *conn, const struct message_hello *hello)
+{
+    conn->info = hello->info;
+    conn->peer_serial = hello->serial;
+    learn_addresses(f, conn);
+    if (conn->state == PEER_CONN_READY)
+        peer_conn_tell(f, conn, PEER_AGAIN);
+}
+
+/* ---- messages ------------------------------------------------------------------------------------------ */
+
+/* HEARTH_OK: a whole message. HEARTH_PENDING. Else `what`. */
+static int read_message(struct peer_conn *conn, const char **what)
+{
+    for (;;) {
+        uint8_t *target;
+        size_t wants = message_reader_wants(&conn->reader, &target);
+        ssize_t len = secure_stream_recv(conn->stream, target, wants);
+        if (len == 0)
+            return HEARTH_PENDING;
+        if (len < 0) {
+            *what = len == HEARTH_PEER_LOST ? "it closed the connection, or the connection broke"
+                                            : "what came on the connection was damaged";
+            return (int)len;
+        }
+        conn->bytes_received += (uint64_t)len;
+        int status = message_reader_got(&conn->reader, (size_t)len, what);
+        if (status != HEARTH_PENDING)
+            return status;
+    }
+}
+
+/* A hello, wherever it may come. */
+static int take_hello(struct peer_set *f, struct peer_conn *conn, const char **what)
+{
+    struct message_hello hello;
+
+    if (hello_check(f, conn->stream, conn->reader.payload, conn->reader.header.len, &hello, what))
+        return HEARTH_PROTOCOL;
+    message_reader_next(&conn->reader);
+    if (conn->state == PEER_CONN_GREETED)
+        greeted(f, conn, &hello);
+    else
+        again(f, conn, &hello);
+    return conn->state == PEER_CONN_OVER ? HEARTH_PEER_LOST : HEARTH_PENDING;
+}
+
+static int hear(struct peer_set *f, struct peer_conn *conn, const char **what)
+{
+    for (;;) {
+        conn->more = conn->messages_left == 0; /* others have their turn first */
+        int status = conn->more ? HEARTH_PENDING : read_message(conn, what);
+        if (status)
+            return status;
+        conn->messages_left--;
+        uint8_t kind = conn->reader.header.kind;
+        if (kind != MESSAGE_HELLO && conn->state != PEER_CONN_GREETED && kind != MESSAGE_LOAD)
+            return HEARTH_OK;
+        *what = conn->state == PEER_CONN_GREETED ? "it does not begin with a hello"
+                                                 : "it sends load among messages";
+        status = kind == MESSAGE_HELLO ? take_hello(f, conn, what) : HEARTH_PROTOCOL;
+        if (status != HEARTH_PENDING)
+            return status;
+    }
+}
+
+int peer_conn_hear(struct peer_set *f, struct peer_conn *conn)
+{
+    const char *what = "";
+    int status = hear(f, conn, &what);
+
+    if (status == HEARTH_OK || status == HEARTH_PENDING || conn->state == PEER_CONN_OVER)
+        return status;
+    if (conn->state == PEER_CONN_GREETED)
+        peer_conn_fail(f, conn, what);
+    else
+        peer_conn_lose(f, conn, what);
+    return status;
+}
+
+void peer_conn_flush(struct peer_conn *conn)
+{
+    struct iovec piece;
+
+    while ((piece = message_queue_front(&conn->queue, SECURE_STREAM_MESSAGE_MAX)).iov_len > 0) {
+        if (!secure_stream_send(conn->stream, piece.iov_base, piece.iov_len))
+            return;
+        conn->bytes_sent += piece.iov_len;
+        message_queue_sent(&conn->queue, piece.iov_len);
+    }
+    struct error error;
+    if (secure_stream_wants_send(conn->stream) && secure_stream_pump(conn->stream, &error) != HEARTH_OK)
+        return; /* reading will tell why */
+    if (conn->state == PEER_CONN_RETIRING && !conn->finished && !secure_stream_wants_send(conn->stream)) {
+        sock_finish(secure_stream_fd(conn->stream));
+        conn->finished = true;
+    }
+}
+
+bool peer_conn_put(struct peer_set *f, struct peer_conn *conn, uint8_t kind, const void *payload, size_t len)
+{
+    uint8_t hello[MESSAGE_HELLO_MAX];
+
+    if (kind == MESSAGE_HELLO) {
+        len = hello_make(f, conn->purpose, hello);
+        payload = hello;
+    }
+    if (!message_queue_put(&conn->queue, f->heap, kind, payload, len)) {
+        conn->messages_dropped++;
+        return false;
+    }
+    peer_conn_flush(conn);
+    return true;
+}
+
+/* ---- the end ------------------------------------------------------------------------------------------ */
+
+void peer_conn_fail(struct peer_set *f, struct peer_conn *conn, const char *why)
+{
+    char text[SOCK_TEXT_MAX];
+
+    sock_addr_text(&conn->addr, text, sizeof(text));
+    bool named = strstr(why, text) != NULL;
+    snprintf(conn->why, sizeof(conn->why), "%s%s%s", named ? "" : text, named ? "" : ": ", why);
+    if (conn->purpose == HELLO_PROBE) {
+        conn->info = (struct peer_info){.id = conn->peer};
+        peer_conn_tell(f, conn, PEER_PROBE);
+    } else if (conn->known >= 0) {
+        if (conn->state == PEER_CONN_GREETED && peer_conn_best(f, &conn->peer))
+            known_addrs_given_up(&f->known_addrs, conn->known, f->now_ns);
+        else
+            known_addrs_failed(&f->known_addrs, conn->known, conn->why, f->now_ns);
+    }
+    peer_conn_close(f, conn);
+}
+
+void peer_conn_lose(struct peer_set *f, struct peer_conn *conn, const char *why)
+{
+    bool was_best = conn->state == PEER_CONN_READY && peer_conn_best(f, &conn->peer) == conn;
+    char id[NODE_ID_SHORT];
+
+    peer_conn_close(f, conn);
+    if (!was_best)
+        return;
+    struct peer_conn *other = peer_conn_best(f, &conn->peer);
+    if (other) {
+        peer_conn_tell(f, other, PEER_AGAIN);
+        return;
+    }
+    node_id_short(&conn->peer.node, id);
+    snprintf(conn->why, sizeof(conn->why), "%s", why);
+    log_write(&f->log, HEARTH_LOG_INFO, "HEARTH-PEER", "%s (%s) is not joined any more: %s", conn->info.name,
+              id, why);
+    known_addrs_lost(&f->known_addrs, &conn->peer, f->now_ns >= conn->ready_ns + SHORT_NS, f->now_ns);
+    peer_conn_tell(f, conn, PEER_LOST);
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between peer_set.c, peer_set_dial.c and peer_conn.c: one connection, and what all of them have in common.
+ */
+#ifndef CLUSTER_PEER_CONN_H
+#define CLUSTER_PEER_CONN_H
+
+#include "bootstrap/half_open.h"
+#include "cluster/known_addrs.h"
+#include "cluster/message_queue.h"
+#include "cluster/message_reader.h"
+#include "cluster/peer_set.h"
+
+#define CONNS_MAX          352            /* with HALF_OPEN_WAITS_MAX below PEER_SET_WAITS_MAX */
+#define PEER_CONN_HELLO_NS (5 * NS_PER_S) /* for handshake and hello */
+#define PEER_CONN_ANSWER_NS                                                                                  \
+    (10 * NS_PER_S) /* for the answer: longer than the listener waits for what it answers */
+#define PEER_CONN_RETIRE_NS (5 * NS_PER_S)
+
+/*   we dial:     dialling --connected--> shaking --proven, hello said--> greeted --hello heard--> ready
+ *   peer dials:  (half-open connections) --hello heard--> ready, hello said
+ *   ready --another one stays--> retiring --the peer closes--> over */
+enum peer_conn_state {
+    PEER_CONN_DIALLING,
+    PEER_CONN_SHAKING,
+    PEER_CONN_GREETED,
+    PEER_CONN_READY,
+    PEER_CONN_RETIRING,
+    PEER_CONN_OVER
+};
+
+struct peer_conn {
+    struct list item;      /* of peers->connections */
+    struct list news_item; /* of peers->news, while there are bits in `news` */
+    struct list hot_item;  /* of peers->hot: something may have come */
+    enum peer_conn_state state;
+    unsigned news; /* 1 << enum peer_news_kind */
+    uint8_t purpose;
+    bool dialled;                 /* by us */
+    bool finished;                /* retiring: all is said */
+    bool more;                    /* it had its share; go on after the next peer_set_pump */
+    int messages_left;            /* of that share */
+    int fd;                       /* -1: the secure stream has it */
+    struct secure_stream *stream; /* from when it is connected */
+    int known;                    /* -1: none */
+    struct sock_addr addr;
+    struct identity peer; /* shaking for a probe: who it must be; from greeted on: who it is */
+    uint32_t peer_serial; /* of the last hello heard */
+    struct peer_info info;
+    uint64_t began_ns, connected_ns, ready_ns;
+    uint64_t deadline_ns;
+    uint64_t yield_ns; /* dials: may be broken off then, if others wait */
+    uint64_t round_trip_ns;
+    struct message_reader reader;
+    struct message_queue queue;
+    uint64_t bytes_sent, bytes_received, messages_dropped;
+    char why[KNOWN_ADDR_WHY_MAX];
+};
+
+struct peer_set {
+    struct heap *heap;
+    struct log log;
+    const struct credentials *credentials;
+    uint64_t connect_timeout_ns;
+    struct identity id;
+    struct peer_info self;
+    uint32_t serial; /* of the last hello said */
+    uint64_t now_ns;
+    uint64_t shake_ns; /* how long handshakes take that succeed: the longest of late */
+    struct half_open *half_open;
+    struct known_addrs known_addrs;
+    struct list conns, news, hot;
+    int count;                     /* of connections that are not over */
+    struct peer_set_traffic ended; /* of those that are */
+    struct peer_conn *lent;        /* its message is with the caller */
+};
+
+/* Walks all that are not over; they may end meanwhile. */
+#define PEER_CONN_EACH(each, at, after, f)                                                                   \
+    LIST_EACH (at, after, &(f)->conns)                                                                       \
+        if (((each) = container_of(at, struct peer_conn, item))->state != PEER_CONN_OVER)
+
+/* ---- peer_conn.c ---- */
+
+struct peer_conn *peer_conn_open(struct peer_set *f, bool dialled); /* NULL: no memory, or too many */
+/* Frees those that are over and have nothing to tell. */
+void conns_reap(struct peer_set *f);
+void peer_conn_free(struct peer_conn *conn);
+
+void peer_conn_tell(struct peer_set *f, struct peer_conn *conn, enum peer_news_kind kind);
+void peer_conn_heat(struct peer_set *f, struct peer_conn *conn); /* there may be something to read */
+/* The one to send by; NULL: we are not joined. */
+struct peer_conn *peer_conn_best(const struct peer_set *f, const struct identity *peer);
+int conns_linked(const struct peer_set *f); /* nodes */
+int conns_probes(const struct peer_set *f); /* connections */
+
+/* Closes; what was to come of it does not. */
+void peer_conn_fail(struct peer_set *f, struct peer_conn *conn, const char *why);
+/* Says hello on a connection that is proven to be `peer`; false: it broke. */
+bool peer_conn_hello(struct peer_set *f, struct peer_conn *conn);
+/* The dialler's hello has come: takes the secure stream. */
+void peer_conn_arrive(struct peer_set *f, const struct half_open_incoming *guest,
+                      const struct message_hello *hello);
+/* Reads. HEARTH_OK: a message for the caller. HEARTH_PENDING: nothing now. Else it has ended. */
+int peer_conn_hear(struct peer_set *f, struct peer_conn *conn);
+bool peer_conn_put(struct peer_set *f, struct peer_conn *conn, uint8_t kind, const void *payload, size_t len);
+void peer_conn_flush(struct peer_conn *conn);
+/* Of one that is ready: closes it. */
+void peer_conn_lose(struct peer_set *f, struct peer_conn *conn, const char *why);
+/* A hello that may be said by whom the handshake proved. */
+int MUST_CHECK hello_check(const struct peer_set *f, const struct secure_stream *stream, const void *payload,
+                           size_t len, struct message_hello *hello, const char **what);
+
+/* ---- peer_set_dial.c ---- */
+
+void dial_due(struct peer_set *f);                          /* whoever is to be dialled now */
+void dial_move(struct peer_set *f, struct peer_conn *conn); /* dialling or shaking, and ready */
+uint64_t dial_deadline(const struct peer_set *f);           /* when dial_due must be called */
+const char *
+peer_conn_late_text(const struct peer_conn *conn); /* why a connection whose deadline has passed failed */
+struct peer_conn *dial_open(struct peer_set *f, const struct sock_addr *addr, struct error *error);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The codec pool of a node: where compressed all-reduces are worked on. It keeps their large blocks of memory
+ * between calls (fresh memory costs more than the arithmetic), the threads that compress, and one hand: the
+ * thread that works on those that nobody waits for. */
+#ifndef GRADIENT_CODEC_POOL_H
+#define GRADIENT_CODEC_POOL_H
+
+#include "gradient/work.h"
+
+/* Opened by the first who needs it; lives as long as the node. NULL: no memory, or the node is closing. */
+struct codec_pool *codec_pool_of(hearth_node *node);
+
+/* At least len bytes, content undefined; NULL: no memory. Given back by codec_pool_give (NULL is allowed). */
+void *codec_pool_take(struct codec_pool *pool, size_t len);
+void codec_pool_give(struct codec_pool *pool, void *block);
+
+struct workers *codec_pool_workers(struct codec_pool *pool); /* NULL: the caller works alone */
+
+/* Hands a reduction to the hand, which steps it until it has ended. */
+int MUST_CHECK codec_pool_submit(struct codec_pool *pool, struct reduction *reduction);
+/* Blocking: the calling thread steps it. */
+void codec_pool_drive(struct codec_pool *pool, struct reduction *reduction);
+/* Something that a reduction waits for has happened. */
+void codec_pool_ring(struct codec_pool *pool);
+
+#endif

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Compressed all-reduces as the user calls them: arguments are checked before anything happens. What goes
+ * plain and has nothing left over from earlier is an ordinary all_reduce. */
+#include <stdio.h>
+#include <string.h>
+
+#include "gradient/tensors.h"
+#include "gradient/work.h"
+#include "node/call.h"
+
+static const char call_name[] = "all_reduce_compressed";
+
+static int refuse(int status, const char *format, const char *what)
+{
+    char reason[ERROR_TEXT_MAX];
+    snprintf(reason, sizeof reason, format, what);
+    return error_set(error_last(), status, RANK_NONE, "%s: %s", call_name, reason);
+}
+
+/* ---- checks ---- */
+
+static int types_check(const struct reduction_call *call)
+{
+    if (!tensor_dtype_good(call->dtype))
+        return refuse(HEARTH_UNSUPPORTED, "dtype is %s; it takes f32, f64, f16 and bf16",
+                      hearth_dtype_name(call->dtype));
+    if (call->op != HEARTH_SUM && call->op != HEARTH_AVG)
+        return refuse(HEARTH_UNSUPPORTED, "op is %s; it takes sum and avg", hearth_op_name(call->op));
+    return HEARTH_OK;
+}
+
+static bool overlap(const void *a, size_t a_len, const void *b, size_t b_len)
+{
+    return a_len > 0 && b_len > 0 && (uintptr_t)a < (uintptr_t)b + b_len &&
+           (uintptr_t)b < (uintptr_t)a + a_len;
+}
+
+static int buffers_check(const struct reduction_call *call)
+{
+    size_t len, residual_len;
+    if (__builtin_mul_overflow(call->count, dtype_size(call->dtype), &len) ||
+        __builtin_mul_overflow(call->count, residual_size(call->dtype), &residual_len) || len > INT64_MAX ||
+        residual_len > INT64_MAX)
+        return refuse(HEARTH_INVALID, "%s", "the buffers would hold 2^63 bytes or more");
+    if (call->count > 0 && call->buffer == NULL)
+        return refuse(HEARTH_INVALID, "%s", "buffer is NULL");
+    if (call->residual != NULL && overlap(call->buffer, len, call->residual, residual_len))
+        return refuse(HEARTH_INVALID, "%s", "buffer and residual overlap");
+    return HEARTH_OK;
+}
+
+static int codec_check(const struct reduction_call *call)
+{
+    const struct codec *codec = &call->codec;
+    if (codec->kind == CODEC_TOPK && codec->chunk == 0 && call->count > SPARSE_COUNT_MAX)
+        return refuse(HEARTH_UNSUPPORTED, "%s",
+                      "topk over a whole tensor takes at most 4,294,967,295 elements; use chunk=4096");
+    if (codec->kind != CODEC_POWERSGD || call->algo == REDUCTION_PLAIN)
+        return HEARTH_OK;
+    if (call->rows == 0 || call->columns == 0 || call->rows > call->count || call->count % call->rows != 0 ||
+        call->count / call->rows != call->columns)
+        return refuse(HEARTH_INVALID, "%s",
+                      "powersgd needs the shape of a matrix: rows=COUNT in the codec, of which the number of "
+                      "elements is a multiple");
+    if (codec->alternate && call->state == NULL)
+        return refuse(HEARTH_UNSUPPORTED, "%s",
+                      "powersgd,alternate needs what it keeps between steps: use a compressor");
+    return HEARTH_OK;
+}
+
+static int guard_check(const struct reduction_call *call, int size)
+{
+    size_t limit = call->group->node->config.compressed_allreduce_max_bytes;
+    size_t need = reduction_memory(call, size);
+    if (limit == 0 || need <= limit)
+        return HEARTH_OK;
+    error_set(
+        error_last(), HEARTH_LIMIT, RANK_NONE,
+        "%s: it needs about %zu bytes here (%d ranks, a tensor of %zu bytes, shadows included), more than "
+        "compressed_allreduce_max_bytes = %zu; reduce the tensor in pieces, or raise "
+        "HEARTH_COMPRESSED_ALLREDUCE_MAX_BYTES (0: no limit)",
+        call_name, need, size, call->count * dtype_size(call->dtype), limit);
+    node_refuse(call->group, call->opts->tag, error_last());
+    return HEARTH_LIMIT;
+}
+
+/* An algorithm that the caller has fixed, for measurement. */
+static int algo_fix(struct reduction_call *call, enum hearth_algo algo)
+{
+    static const enum reduction_algo algos[ALGO_COUNT] = {[HEARTH_DIRECT] = REDUCTION_OWNER,
+                                                          [HEARTH_EXCHANGE] = REDUCTION_ALLGATHER,
+                                                          [HEARTH_HIERARCHICAL] = REDUCTION_TWO_LEVEL};
+    if (algo == HEARTH_AUTO || call->algo == REDUCTION_PLAIN)
+        return HEARTH_OK;
+    if (algos[algo] == REDUCTION_PLAIN ||
+        !reduction_can(&call->codec, algos[algo], group_view(call->group->group)) ||
+        (algos[algo] == REDUCTION_TWO_LEVEL && call->dtype == HEARTH_F64))
+        return refuse(
+            HEARTH_UNSUPPORTED,
+            "opts.algo is %s; there are direct (by owners) and exchange (all_gather) for codecs other "
+            "than randomk and powersgd, and hierarchical where hosts have several members",
+            hearth_algo_name(algo));
+    call->algo = algos[algo];
+    return HEARTH_OK;
+}
+
+/* Everything that can be known without the other members. On success the state is ours. */
+static int call_check(struct reduction_call *call, struct hearth_opts *opts)
+{
+    if (call->group == NULL)
+        return refuse(HEARTH_INVALID, "%s", "group is NULL");
+    if (node_forked(call->group->node))
+        return refuse(HEARTH_FORKED, "%s", hearth_strerror(HEARTH_FORKED));
+    hearth_opts_init(opts);
+    if (call->opts != NULL)
+        *opts = *call->opts;
+    int status = call_opts_check(call_name, opts);
+    if (status == HEARTH_OK)
+        status = types_check(call);
+    if (status == HEARTH_OK)
+        status = buffers_check(call);
+    if (status == HEARTH_OK)
+        status = codec_check(call);
+    if (status == HEARTH_OK)
+        status = algo_fix(call, opts->algo);
+    if (opts->timeout_ms == -1)
+        opts->timeout_ms = call->group->node->config.op_timeout_ms;
+    call->feedback =
+        call->feedback && call->codec.feedback && (call->residual != NULL || call->state != NULL);
+    call->opts = opts;
+    if (status == HEARTH_OK && call->state != NULL && atomic_exchange(&call->state->busy, true))
+        return refuse(HEARTH_INVALID, "%s", "the tensor is in use by another operation");
+    return status;
+}
+
+/* The state is free again. */
+static int release(const struct reduction_call *call, int status)
+{
+    if (call->state != NULL)
+        atomic_store(&call->state->busy, false);
+    return status;
+}
+
+/* ---- plain ---- */
+
+/* Ordinary all_reduce: nothing is left over from earlier that would have to go along. */
+static bool is_plain(const struct reduction_call *call)
+{
+    if (call->codec.kind == CODEC_NONE && call->state == NULL)
+        return true;
+    bool plain = call->codec.kind == CODEC_NONE || call->algo == REDUCTION_PLAIN;
+    bool left = call->feedback && (call->residual != NULL || call->state->residual != NULL);
+    return plain && !left;
+}
+
+static void plain_count(struct tensor_state *state, size_t count, int size)
+{
+    uint64_t bytes = 2 * (uint64_t)(size - 1) * count * dtype_size(state->dtype) / (uint64_t)size;
+    tensor_commits(state);
+    state->step++;
+    state->energy = (struct energy){0};
+    state->plain_bytes += bytes;
+    state->sent_bytes += bytes;
+}
+
+static struct call plain_call(const struct reduction_call *call)
+{
+    return (struct call){.kind = PLAN_ALL_REDUCE,
+                         .source = call->buffer,
+                         .target = call->buffer,
+                         .count = call->count,
+                         .dtype = call->dtype,
+                         .op = call->op};
+}
+
+static int plain_run(const struct reduction_call *call)
+{
+    struct call plain = plain_call(call);
+    int status = call_run(call->group, &plain, call->opts);
+    if (call->state != NULL && status == HEARTH_OK)
+        plain_count(call->state, call->count, hearth_size(call->group));
+    return release(call, status);
+}
+
+/* A plain one with a state has ended. */
+static void plain_ended(void *arg, int status)
+{
+    struct tensor_state *state = arg;
+    hearth_done_fn *done = state->done;
+    void *done_arg = state->done_arg;
+    if (status == HEARTH_OK)
+        plain_count(state, state->count, state->members);
+    atomic_store(&state->busy, false);
+    if (done != NULL)
+        done(done_arg, status);
+}
+
+static int plain_start(const struct reduction_call *call, hearth_request **request)
+{
+    struct call plain = plain_call(call);
+    struct hearth_opts opts = *call->opts;
+    if (call->state != NULL) {
+        call->state->done = opts.done;
+        call->state->done_arg = opts.done_arg;
+        call->state->members = hearth_size(call->group);
+        opts.done = plain_ended;
+        opts.done_arg = call->state;
+    }
+    int status = call_start(call->group, &plain, &opts, request);
+    return status == HEARTH_OK ? status : release(call, status);
+}
+
+/* ---- the ways in ---- */
+
+/* Nobody to meet: the result is the input. */
+static bool is_alone(const struct reduction_call *call)
+{
+    bool alone = hearth_size(call->group) == 1 || call->count == 0;
+    if (alone && call->state != NULL)
+        tensor_commits(call->state); /* a step that changes nothing */
+    return alone;
+}
+
+int reduction_run(const struct reduction_call *given)
+{
+    struct reduction_call call = *given;
+    struct hearth_opts opts;
+    int status = call_check(&call, &opts);
+    if (status != HEARTH_OK)
+        return status;
+    if (is_alone(&call)) {
+        if (opts.done != NULL)
+            opts.done(opts.done_arg, HEARTH_OK);
+        return release(&call, HEARTH_OK);
+    }
+    if (is_plain(&call))
+        return plain_run(&call);
+    status = guard_check(&call, hearth_size(call.group));
+    return status != HEARTH_OK ? release(&call, status) : work_run(&call);
+}
+
+static int settled_request(const struct reduction_call *call, hearth_request **request)
+{
+    struct node_task task = {.done = call->opts->done, .done_arg = call->opts->done_arg};
+    struct error none;
+    int status = node_request(call->group->node, &task, request);
+    if (status != HEARTH_OK)
+        return refuse(status, "%s", hearth_strerror(status));
+    error_clear(&none);
+    node_settle(*request, &none);
+    return HEARTH_OK;
+}
+
+int reduction_start(const struct reduction_call *given, hearth_request **request)
+{
+    struct reduction_call call = *given;
+    struct hearth_opts opts;
+    if (request == NULL)
+        return refuse(HEARTH_INVALID, "%s", "request is NULL");
+    int status = call_check(&call, &opts);
+    if (status != HEARTH_OK)
+        return status;
+    if (is_alone(&call)) {
+        release(&call, HEARTH_OK);
+        return settled_request(&call, request);
+    }
+    if (is_plain(&call))
+        return plain_start(&call, request);
+    status = guard_check(&call, hearth_size(call.group));
+    return status != HEARTH_OK ? release(&call, status) : work_start(&call, request);
+}
+
+/* The codec's text becomes a choice of codec and way. */
+static int call_of(hearth_group *group, const char *codec, struct reduction_call *call)
+{
+    struct codec_list list;
+    struct error reason;
+    if (group == NULL)
+        return refuse(HEARTH_INVALID, "%s", "group is NULL");
+    if (node_forked(group->node))
+        return refuse(HEARTH_FORKED, "%s", hearth_strerror(HEARTH_FORKED));
+    if (codec_parse(codec != NULL ? codec : group->node->config.codec, &list, &reason) != HEARTH_OK)
+        return refuse(reason.status, "%s", reason.text);
+    int status = types_check(call);
+    if (status != HEARTH_OK)
+        return status;
+    struct tensor_shape shape = {.count = call->count, .dtype = call->dtype};
+    for (int i = 0; i < list.count; i++)
+        shape.rows = list.codec[i].kind == CODEC_POWERSGD ? list.codec[i].rows : shape.rows;
+    shape.columns = shape.rows > 0 ? call->count / shape.rows : 0;
+    struct reduction_choice choice;
+    reduction_choose(&list, &shape, group_view(group->group), &choice);
+    /* A shape that does not fit is the caller's mistake, not a reason to go plain. */
+    call->codec = list.count == 1 && list.codec[0].kind == CODEC_POWERSGD && shape.rows == 0 ? list.codec[0]
+                                                                                             : choice.codec;
+    call->algo = call->codec.kind == choice.codec.kind ? choice.algo : REDUCTION_SHARED;
+    call->rows = shape.rows;
+    call->columns = shape.columns;
+    call->group = group;
+    call->feedback = true;
+    return HEARTH_OK;
+}
+
+int hearth_all_reduce_compressed(hearth_group *group, void *buffer, size_t count, enum hearth_dtype dtype,
+                                 enum hearth_op op, const char *codec, void *residual,
+                                 const struct hearth_opts *opts)
+{
+    struct reduction_call call = {
+        .buffer = buffer, .count = count, .dtype = dtype, .op = op, .residual = residual, .opts = opts};
+    int status = call_of(group, codec, &call);
+    return status != HEARTH_OK ? status : reduction_run(&call);
+}
+
+int hearth_all_reduce_compressed_nb(hearth_group *group, void *buffer, size_t count, enum hearth_dtype dtype,
+                                    enum hearth_op op, const char *codec, void *residual,
+                                    const struct hearth_opts *opts, hearth_request **request)
+{
+    struct reduction_call call = {
+        .buffer = buffer, .count = count, .dtype = dtype, .op = op, .residual = residual, .opts = opts};
+    int status = call_of(group, codec, &call);
+    return status != HEARTH_OK ? status : reduction_start(&call, request);
+}

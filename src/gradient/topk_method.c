@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* topk over a whole tensor: lists of chosen elements.
+ *
+ *   REDUCTION_ALLGATHER  each list goes to all, who add them in rank order
+ *   REDUCTION_OWNER      the tensor is cut into one part for each member. How many of its chosen lie in each
+ * part is told first, then the parts of the lists go to their owners, who add them in rank order, choose
+ * again, keep the rest in their residual, and send what they chose to all.
+ *
+ * Sums stay lists until the end: the buffer is written only when everything has been found good. */
+#include <float.h>
+#include <string.h>
+
+#include "core/bytes.h"
+#include "gradient/codec_pool.h"
+
+enum { TOPK_METHOD_SELECT, TOPK_METHOD_COUNTS, TOPK_METHOD_EXCHANGE, TOPK_METHOD_GATHER, TOPK_METHOD_DONE };
+
+struct whole {
+    int stage;
+    struct sub sub;
+    struct sparse found; /* ours; later what coding them lost */
+    struct sparse sum;   /* of all; its indices are those of the tensor */
+    uint32_t *counts;    /* [size][size]: how many of whose chosen lie in which part */
+    uint8_t *send, *got, *all;
+    size_t *send_len, *got_len; /* [size] */
+    size_t gather_len;          /* bytes of each in `all` */
+    void *block[12];
+    int block_count;
+};
+
+static void *take(struct reduction *r, struct whole *w, size_t len)
+{
+    void *block = reduction_take(r, len > 0 ? len : 1);
+    if (block != NULL)
+        w->block[w->block_count++] = block;
+    return block;
+}
+
+static size_t part_begin(const struct reduction *r, int part)
+{
+    return (size_t)((unsigned __int128)r->call.count * (unsigned)part / (unsigned)r->size);
+}
+
+static size_t part_count(const struct reduction *r, int part)
+{
+    return part_begin(r, part + 1) - part_begin(r, part);
+}
+
+/* An owner chooses as many of its part as the codec keeps of so many elements. */
+static size_t owner_len(const struct reduction *r, int part)
+{
+    size_t count = part_count(r, part);
+    return CHOSEN_HEAD + sparse_len(&r->call.codec, codec_keeps(&r->call.codec, count), count);
+}
+
+static void topk_method_close(struct reduction *r, bool failed)
+{
+    struct whole *w = r->work;
+    (void)failed; /* the buffer is written by publish only */
+    if (w == NULL)
+        return;
+    sub_cancel(r, &w->sub);
+    while (w->block_count > 0)
+        codec_pool_give(r->pool, w->block[--w->block_count]);
+    codec_pool_give(r->pool, w);
+    r->work = NULL;
+}
+
+static bool list_make(struct reduction *r, struct whole *w, size_t room, struct sparse *list)
+{
+    uint8_t *block = take(r, w, room * (sizeof *list->index + sizeof *list->value));
+    if (block == NULL)
+        return false;
+    *list = (struct sparse){.index = (uint32_t *)(void *)block,
+                            .value = (float *)(void *)(block + room * sizeof *list->index)};
+    return true;
+}
+
+static int topk_method_open(struct reduction *r)
+{
+    size_t keep = codec_keeps(&r->call.codec, r->call.count);
+    struct whole *w = reduction_take(r, sizeof *w);
+    if (w == NULL)
+        return r->error.status;
+    memset(w, 0, sizeof *w);
+    r->work = w;
+    if (list_make(r, w, keep, &w->found) && list_make(r, w, keep * (size_t)r->size, &w->sum))
+        return HEARTH_OK;
+    topk_method_close(r, true);
+    return r->error.status;
+}
+
+/* ---- our own choice ---- */
+
+/* Nobody will use it, but all must go on until the vote. */
+static void choose_zeros(struct sparse *found, size_t keep)
+{
+    for (size_t i = 0; i < keep; i++) {
+        found->index[i] = (uint32_t)i;
+        found->value[i] = 0;
+    }
+    found->count = keep;
+}
+
+#define ENERGY_EVERY ((size_t)16) /* blocks */
+
+static double square_at(const struct reduction *r, size_t at)
+{
+    double x =
+        r->call.dtype == HEARTH_F64 ? ((const double *)r->e_new)[at] : (double)((const float *)r->e_new)[at];
+    return x * x;
+}
+
+/* The shadow holds the sums of input and residual still; what was found will leave it. */
+static void measure(struct reduction *r, const struct sparse *found)
+{
+    struct energy energy = {0};
+    for (size_t first = 0; first < r->call.count; first += ENERGY_EVERY * CODER_BLOCK)
+        for (size_t at = first; at < first + CODER_BLOCK && at < r->call.count; at++)
+            energy.before += square_at(r, at);
+    energy.after = energy.before;
+    for (size_t i = 0; i < found->count; i++)
+        if (found->index[i] / CODER_BLOCK % ENERGY_EVERY == 0)
+            energy.after -= (double)found->value[i] * (double)found->value[i];
+    energy.after = energy.after > 0 ? energy.after : 0;
+    r->energy = energy;
+}
+
+static int select_own(struct reduction *r, struct whole *w)
+{
+    size_t keep = codec_keeps(&r->call.codec, r->call.count);
+    struct feed feed = reduction_feed(r);
+    struct topk_job job = {.kernels = r->kernels,
+                           .heap = r->call.group->node->heap,
+                           .hint = r->call.state != NULL ? &r->call.state->hint : NULL};
+    int status = topk_select(&job, &feed, r->call.count, keep, &w->found);
+    if (status == HEARTH_POISONED) {
+        atomic_store(&r->poisoned, true);
+        choose_zeros(&w->found, keep);
+        return HEARTH_OK;
+    }
+    if (status != HEARTH_OK)
+        return error_set(&r->error, HEARTH_NO_MEMORY, r->rank,
+                         "all_reduce_compressed: no memory to choose the largest elements");
+    measure(r, &w->found);
+    return HEARTH_OK;
+}
+
+/* Entries of `list` in [first, first + count) of the tensor, as a list of their own: indices from 0. */
+static struct sparse slice_take(const struct sparse *list, size_t *at, size_t first, size_t count)
+{
+    struct sparse slice = {.index = list->index + *at, .value = list->value + *at};
+    while (*at + slice.count < list->count && list->index[*at + slice.count] < first + count)
+        slice.index[slice.count++] -= (uint32_t)first;
+    *at += slice.count;
+    return slice;
+}
+
+static void residual_add(struct reduction *r, size_t first, const struct sparse *list)
+{
+    if (r->call.dtype != HEARTH_F64) {
+        sparse_add(list, (float *)r->e_new + first);
+        return;
+    }
+    double *e_new = (double *)r->e_new + first;
+    for (size_t i = 0; i < list->count; i++)
+        e_new[list->index[i]] += (double)list->value[i];
+}
+
+/* What was sent of the slice leaves the residual, but for what coding it has lost. */
+static void slice_send(struct reduction *r, size_t first, size_t count, struct sparse *slice, uint8_t *bytes)
+{
+    sparse_encode(&r->call.codec, r->kernels, slice, count, bytes);
+    size_t step = residual_size(r->call.dtype);
+    sparse_put(slice, r->call.dtype, (uint8_t *)r->e_new + first * step);
+}
+
+/* ---- by all_gather ---- */
+
+static int gather_start(struct reduction *r, struct whole *w)
+{
+    w->gather_len = sparse_len(&r->call.codec, w->found.count, r->call.count);
+    w->all = take(r, w, w->gather_len * (size_t)r->size);
+    if (w->all == NULL)
+        return r->error.status;
+    slice_send(r, 0, r->call.count, &w->found, w->all + (size_t)r->rank * w->gather_len);
+    r->sent_bytes += w->gather_len * (size_t)(r->size - 1);
+    w->stage = TOPK_METHOD_GATHER;
+    return sub_all_gather(r, &w->sub, w->all, w->gather_len, SUB_SECOND);
+}
+
+/* Decodes lists out of bytes that stand one after the other, and adds them in order. */
+static int lists_add(struct reduction *r, struct whole *w, const uint8_t *bytes, const size_t *counts,
+                     size_t range)
+{
+    size_t total = 0;
+    for (int i = 0; i < r->size; i++)
+        total += counts[i];
+    struct sparse *lists = take(r, w, (size_t)r->size * sizeof *lists), room;
+    if (lists == NULL || !list_make(r, w, total, &room))
+        return r->error.status;
+    for (int i = 0; i < r->size; i++) {
+        lists[i] = room;
+        struct error found;
+        if (sparse_decode(&r->call.codec, r->kernels, bytes, counts[i], range, &lists[i], &found) !=
+            HEARTH_OK)
+            return reduction_blame(r, i, found.text);
+        bytes += sparse_len(&r->call.codec, counts[i], range);
+        room.index += counts[i];
+        room.value += counts[i];
+    }
+    sparse_merge(lists, r->size, &w->sum);
+    return HEARTH_OK;
+}
+
+static int gather_end(struct reduction *r, struct whole *w)
+{
+    size_t *counts = take(r, w, (size_t)r->size * sizeof *counts);
+    if (counts == NULL)
+        return r->error.status;
+    for (int i = 0; i < r->size; i++)
+        counts[i] = w->found.count;
+    return lists_add(r, w, w->all, counts, r->call.count);
+}
+
+/* ---- by owners ---- */
+
+static int counts_start(struct reduction *r, struct whole *w)
+{
+    size_t size = (size_t)r->size, at = 0;
+    size_t cells = size * size + (size & 1); /* even, for what stands behind them */
+    w->counts = take(r, w, cells * sizeof *w->counts + 2 * size * sizeof(size_t));
+    if (w->counts == NULL)
+        return r->error.status;
+    w->send_len = (size_t *)(void *)(w->counts + cells);
+    w->got_len = w->send_len + size;
+    uint32_t *own = w->counts + (size_t)r->rank * size;
+    for (int p = 0; p < r->size; p++) {
+        size_t end = part_begin(r, p + 1), before = at;
+        while (at < w->found.count && w->found.index[at] < end)
+            at++;
+        own[p] = (uint32_t)(at - before);
+    }
+    w->stage = TOPK_METHOD_COUNTS;
+    r->sent_bytes += size * sizeof *w->counts * (size - 1);
+    return sub_all_gather(r, &w->sub, w->counts, size * sizeof *w->counts, SUB_FIRST);
+}
+
+/* No list has more entries than the member chose, no part more than elements. */
+static int counts_check(struct reduction *r, const struct whole *w)
+{
+    for (int i = 0; i < r->size; i++) {
+        uint64_t sum = 0;
+        bool good = true;
+        for (int p = 0; p < r->size; p++) {
+            uint32_t count = w->counts[i * r->size + p];
+            good = good && count <= part_count(r, p);
+            sum += count;
+        }
+        if (!good || sum != w->found.count)
+            return reduction_blame(r, i, "it says how much it sends, and that cannot be");
+    }
+    return HEARTH_OK;
+}
+
+static int exchange_start(struct reduction *r, struct whole *w)
+{
+    const struct codec *codec = &r->call.codec;
+    int status = counts_check(r, w);
+    if (status != HEARTH_OK)
+        return status;
+    size_t send = 0, got = 0;
+    for (int i = 0; i < r->size; i++) {
+        w->send_len[i] = sparse_len(codec, w->counts[r->rank * r->size + i], part_count(r, i));
+        w->got_len[i] = sparse_len(codec, w->counts[i * r->size + r->rank], part_count(r, r->rank));
+        send += w->send_len[i];
+        got += w->got_len[i];
+    }
+    w->send = take(r, w, send);
+    w->got = take(r, w, got);
+    if (w->send == NULL || w->got == NULL)
+        return r->error.status;
+    uint8_t *bytes = w->send;
+    size_t at = 0;
+    for (int p = 0; p < r->size; p++) {
+        struct sparse slice = slice_take(&w->found, &at, part_begin(r, p), part_count(r, p));
+        slice_send(r, part_begin(r, p), part_count(r, p), &slice, bytes);
+        bytes += w->send_len[p];
+    }
+    r->sent_bytes += send - w->send_len[r->rank];
+    struct call call = {.kind = PLAN_ALL_TO_ALL,
+                        .source = w->send,
+                        .target = w->got,
+                        .in_counts = w->send_len,
+                        .out_counts = w->got_len,
+                        .vector = true,
+                        .dtype = HEARTH_U8};
+    w->stage = TOPK_METHOD_EXCHANGE;
+    return sub_start(r, r->hidden, &w->sub, &call, SUB_FIRST);
+}
+
+static bool all_finite(const struct sparse *list)
+{
+    bool finite = true;
+    for (size_t i = 0; i < list->count; i++)
+        finite = finite && list->value[i] >= -FLT_MAX && list->value[i] <= FLT_MAX;
+    return finite;
+}
+
+/* The owner's work: add, choose again, keep the rest. */
+static int choose_again(struct reduction *r, struct whole *w, bool *overflows)
+{
+    size_t range = part_count(r, r->rank), first = part_begin(r, r->rank);
+    size_t keep = codec_keeps(&r->call.codec, range);
+    size_t *counts = w->send_len; /* no longer needed for that */
+    for (int i = 0; i < r->size; i++)
+        counts[i] = w->counts[i * r->size + r->rank];
+    int status = lists_add(r, w, w->got, counts, range);
+    if (status != HEARTH_OK)
+        return status;
+    *overflows = !all_finite(&w->sum);
+    if (*overflows)
+        w->sum.count = 0;
+    if (w->sum.count <= keep)
+        return HEARTH_OK;
+    struct sparse rest;
+    if (!list_make(r, w, w->sum.count, &rest))
+        return r->error.status;
+    sparse_choose(&w->sum, keep, &rest);
+    if (r->call.feedback)
+        residual_add(r, first, &rest);
+    return HEARTH_OK;
+}
+
+/* What we chose of our part goes to all. */
+static int chosen_start(struct reduction *r, struct whole *w)
+{
+    bool overflows = false;
+    int status = choose_again(r, w, &overflows);
+    if (status != HEARTH_OK)
+        return status;
+    for (int p = 0; p < r->size; p++)
+        w->gather_len = owner_len(r, p) > w->gather_len ? owner_len(r, p) : w->gather_len;
+    w->all = take(r, w, w->gather_len * (size_t)r->size);
+    if (w->all == NULL)
+        return r->error.status;
+    uint8_t *own = w->all + (size_t)r->rank * w->gather_len;
+    memset(own, 0, w->gather_len);
+    store_u32(own, (uint32_t)w->sum.count);
+    store_u32(own + 4, overflows);
+    sparse_encode(&r->call.codec, r->kernels, &w->sum, part_count(r, r->rank), own + CHOSEN_HEAD);
+    if (r->call.feedback)
+        residual_add(r, part_begin(r, r->rank), &w->sum);
+    r->sent_bytes += w->gather_len * (size_t)(r->size - 1);
+    w->stage = TOPK_METHOD_GATHER;
+    return sub_all_gather(r, &w->sub, w->all, w->gather_len, SUB_SECOND);
+}
+
+/* The parts stand in the tensor's order, so their lists are one list. */
+static int chosen_end(struct reduction *r, struct whole *w)
+{
+    struct sparse room = {.index = w->sum.index, .value = w->sum.value};
+    bool overflows = false;
+    for (int p = 0; p < r->size; p++) {
+        const uint8_t *bytes = w->all + (size_t)p * w->gather_len;
+        size_t count = load_u32(bytes), range = part_count(r, p);
+        if (count > codec_keeps(&r->call.codec, range) || load_u32(bytes + 4) > 1)
+            return reduction_blame(r, p, "it chose more of its part than there may be");
+        overflows = overflows || load_u32(bytes + 4) == 1;
+        struct sparse list = room;
+        struct error found;
+        if (sparse_decode(&r->call.codec, r->kernels, bytes + CHOSEN_HEAD, count, range, &list, &found) !=
+            HEARTH_OK)
+            return reduction_blame(r, p, found.text);
+        for (size_t i = 0; i < count; i++)
+            list.index[i] += (uint32_t)part_begin(r, p);
+        room.index += count;
+        room.value += count;
+    }
+    w->sum.count = (size_t)(room.index - w->sum.index);
+    return overflows ? reduction_poison(r) : HEARTH_OK;
+}
+
+/* ---- in order ---- */
+
+static int next(struct reduction *r, struct whole *w)
+{
+    bool owner = r->call.algo == REDUCTION_OWNER;
+    int status;
+    switch (w->stage) {
+    case TOPK_METHOD_SELECT:
+        status = select_own(r, w);
+        if (status != HEARTH_OK)
+            return status;
+        return owner ? counts_start(r, w) : gather_start(r, w);
+    case TOPK_METHOD_COUNTS:
+        return exchange_start(r, w);
+    case TOPK_METHOD_EXCHANGE:
+        return chosen_start(r, w);
+    default:
+        w->stage = TOPK_METHOD_DONE;
+        status = owner ? chosen_end(r, w) : gather_end(r, w);
+        return status == HEARTH_OK && !all_finite(&w->sum) ? reduction_poison(r) : status;
+    }
+}
+
+static enum step topk_method_step(struct reduction *r)
+{
+    struct whole *w = r->work;
+    if (w->stage == TOPK_METHOD_DONE)
+        return STEP_DONE;
+    if (w->stage != TOPK_METHOD_SELECT) {
+        if (!sub_ended(&w->sub)) {
+            r->awaits = &w->sub;
+            return STEP_WAIT;
+        }
+        if (sub_finish(r, &w->sub) != HEARTH_OK)
+            return STEP_FAILED;
+    }
+    bool before = w->stage == TOPK_METHOD_SELECT || w->stage == TOPK_METHOD_COUNTS;
+    uint64_t begin = clock_real();
+    int status = next(r, w);
+    *(before ? &r->compress_ns : &r->expand_ns) += clock_real() - begin;
+    return status == HEARTH_OK ? STEP_MORE : STEP_FAILED;
+}
+
+static void topk_method_publish(struct reduction *r)
+{
+    struct whole *w = r->work;
+    size_t size = dtype_size(r->call.dtype);
+    if (r->divisor != 1.0f)
+        r->kernels->divide_f32(w->sum.value, w->sum.count, (double)r->divisor);
+    memset(r->call.buffer, 0, r->call.count * size);
+    if (size >= sizeof(float)) {
+        sparse_put(&w->sum, r->call.dtype, r->call.buffer);
+        return;
+    }
+    uint16_t *out = r->call.buffer, narrow;
+    for (size_t i = 0; i < w->sum.count; i++) {
+        r->kernels->narrow[r->call.dtype](&narrow, &w->sum.value[i], 1);
+        out[w->sum.index[i]] = narrow;
+    }
+}
+
+static size_t topk_method_memory(const struct reduction_call *call, int size)
+{
+    size_t keep = codec_keeps(&call->codec, call->count), entry = sizeof(uint32_t) + sizeof(float);
+    size_t bytes = sparse_len(&call->codec, keep, call->count);
+    /* Lists: found, sum, those of all, the rest; bytes: sent, got, of all. */
+    return keep * entry * (1 + 3 * (size_t)size) + bytes * (2 + (size_t)size) +
+           topk_scratch_len(call->count, keep) +
+           (call->feedback ? 0 : call->count * residual_size(call->dtype));
+}
+
+const struct method method_topk = {
+    .open = topk_method_open,
+    .step = topk_method_step,
+    .publish = topk_method_publish,
+    .close = topk_method_close,
+    .memory = topk_method_memory,
+    .works_in_shadow = true,
+};

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two levels: dense inside a host (or a site, where config.site says so), the codec only between them, so
+ * that what crosses the slow links does not depend on how many members a host has.
+ *
+ *   all          x + e of those that do not lead (their residual becomes zero), x of those that do
+ *   in the host  reduce to the first member of the host, who leads
+ *   leaders      the codec's own method among them, with the leader's residual
+ *   in the host  broadcast of the result
+ */
+#include <string.h>
+
+#include "compress/load.h"
+#include "core/derived_id.h"
+#include "gradient/codec_pool.h"
+#include "gradient/rounds.h"
+
+#define PIECE (256u * CODER_BLOCK) /* elements that are loaded in one step */
+
+enum { TWO_LEVEL_LOAD, TWO_LEVEL_REDUCE, TWO_LEVEL_BETWEEN, TWO_LEVEL_BROADCAST, TWO_LEVEL_DONE };
+
+struct two_level {
+    int stage;
+    bool leads;
+    float *sum; /* the tensor as f32 */
+    size_t loaded;
+    hearth_group *host, *leaders; /* leaders: only where we lead */
+    struct sub sub;
+    struct reduction between; /* the codec's work among leaders */
+};
+
+/* ---- who is where ---- */
+
+static bool is_first(const struct group_view *view, int rank)
+{
+    for (int i = 0; i < rank; i++)
+        if (view_place(view, i) == view_place(view, rank))
+            return false;
+    return true;
+}
+
+/* Members of our host, or the first of each host. */
+static int ranks_of(const struct reduction *r, bool leaders, int *ranks)
+{
+    const struct group_view *view = group_view(r->call.group->group);
+    int count = 0;
+    for (int i = 0; i < view->size; i++)
+        if (leaders ? is_first(view, i) : view_place(view, i) == view_place(view, r->rank))
+            ranks[count++] = i;
+    return count;
+}
+
+static int circle_open(struct reduction *r, bool leaders, hearth_group **out)
+{
+    const struct group_view *all = group_view(r->hidden->group);
+    int *ranks = reduction_take(r, (size_t)r->size * sizeof *ranks);
+    if (ranks == NULL)
+        return r->error.status;
+    uint64_t host = (uint64_t)(uint32_t)view_place(group_view(r->call.group->group), r->rank);
+    struct circle circle = {.id = leaders ? derived_id(ID_LEADERS, all->group, 0, 0)
+                                          : derived_id(ID_HOST, all->group, host, 0),
+                            .ranks = ranks};
+    circle.count = ranks_of(r, leaders, ranks);
+    int status = reduction_group(r, &circle, out);
+    codec_pool_give(r->pool, ranks);
+    return status;
+}
+
+/* ---- opening and closing ---- */
+
+static void two_level_close(struct reduction *r, bool failed)
+{
+    struct two_level *l = r->work;
+    if (l == NULL)
+        return;
+    sub_cancel(r, &l->sub);
+    l->between.error = r->error;
+    if (l->between.method != NULL)
+        l->between.method->close(&l->between, failed);
+    codec_pool_give(r->pool, l->between.shadow_block);
+    if (l->leaders != NULL)
+        reduction_leave(r, l->leaders, failed);
+    if (l->host != NULL)
+        reduction_leave(r, l->host, failed);
+    codec_pool_give(r->pool, l->sum);
+    codec_pool_give(r->pool, l);
+    r->work = NULL;
+}
+
+static int two_level_open(struct reduction *r)
+{
+    struct two_level *l = reduction_take(r, sizeof *l);
+    if (l == NULL)
+        return r->error.status;
+    memset(l, 0, sizeof *l);
+    r->work = l;
+    l->leads = is_first(group_view(r->call.group->group), r->rank);
+    l->sum = reduction_take(r, r->call.count * sizeof *l->sum);
+    if (l->sum != NULL)
+        return HEARTH_OK;
+    two_level_close(r, true);
+    return r->error.status;
+}
+
+static int two_level_enter(struct reduction *r)
+{
+    struct two_level *l = r->work;
+    int status = circle_open(r, false, &l->host);
+    return status == HEARTH_OK && l->leads ? circle_open(r, true, &l->leaders) : status;
+}
+
+/* ---- inside the host ---- */
+
+/* A leader's residual goes through the codec; the others hand theirs over. */
+static void load_piece(struct reduction *r, struct two_level *l)
+{
+    struct feed feed = reduction_feed(r);
+    feed.e = l->leads ? NULL : feed.e;
+    size_t end = l->loaded + PIECE < r->call.count ? l->loaded + PIECE : r->call.count;
+    if (load_block(r->kernels, &feed, l->loaded, end - l->loaded, l->sum + l->loaded) > FINITE_MAX)
+        atomic_store(&r->poisoned, true);
+    if (!l->leads && r->e_new != NULL)
+        memset((float *)r->e_new + l->loaded, 0, (end - l->loaded) * sizeof(float));
+    l->loaded = end;
+}
+
+static int reduce_start(struct reduction *r, struct two_level *l)
+{
+    if (atomic_load(&r->poisoned)) /* what is sent must be numbers; the vote tells all */
+        memset(l->sum, 0, r->call.count * sizeof *l->sum);
+    struct call call = {.kind = PLAN_REDUCE,
+                        .source = l->sum,
+                        .target = l->leads ? l->sum : NULL,
+                        .count = r->call.count,
+                        .dtype = HEARTH_F32,
+                        .op = HEARTH_SUM,
+                        .in_place = l->leads};
+    l->stage = TWO_LEVEL_REDUCE;
+    return sub_start(r, l->host, &l->sub, &call, SUB_FIRST);
+}
+
+static int broadcast_start(struct reduction *r, struct two_level *l)
+{
+    struct call call = {.kind = PLAN_BROADCAST,
+                        .source = l->sum,
+                        .target = l->sum,
+                        .count = r->call.count,
+                        .dtype = HEARTH_F32,
+                        .in_place = true};
+    l->stage = TWO_LEVEL_BROADCAST;
+    return sub_start(r, l->host, &l->sub, &call, SUB_SECOND);
+}
+
+/* ---- between hosts ---- */
+
+static enum reduction_algo path_between(const struct reduction *b)
+{
+    if (b->method == &method_randomk)
+        return REDUCTION_SHARED;
+    if (b->method == &method_block)
+        return rounds_algo(b, &b->call.codec, b->call.count);
+    return b->size <= 3 ? REDUCTION_ALLGATHER
+                        : REDUCTION_OWNER; /* lists: from four on, choosing again sends less */
+}
+
+static int between_open(struct reduction *r, struct two_level *l)
+{
+    struct reduction *b = &l->between;
+    b->pool = r->pool;
+    b->call = r->call;
+    b->call.buffer = l->sum;
+    b->call.dtype = HEARTH_F32;
+    b->call.op = HEARTH_SUM; /* weights have been counted in */
+    b->call.state = NULL;
+    b->opts = r->opts;
+    b->kernels = r->kernels;
+    b->rank = group_rank(l->leaders->group);
+    b->size = group_size(l->leaders->group);
+    b->deadline_ns = r->deadline_ns;
+    b->sequence = r->sequence;
+    b->key = r->key;
+    b->hidden = l->leaders;
+    b->e_old = r->e_old;
+    b->e_new = r->e_new;
+    b->method = method_of_codec(&r->call.codec);
+    b->call.algo = path_between(b);
+    if (b->method->works_in_shadow && b->e_new == NULL) {
+        b->shadow_block = reduction_take(r, r->call.count * sizeof(float));
+        b->e_new = b->shadow_block;
+        if (b->e_new == NULL)
+            return r->error.status;
+    }
+    l->stage = TWO_LEVEL_BETWEEN;
+    int status = b->method->open(b);
+    r->error = b->error;
+    return status;
+}
+
+static enum step between_step(struct reduction *r, struct two_level *l)
+{
+    struct reduction *b = &l->between;
+    b->opened = r->opened;
+    b->divisor = r->divisor;
+    enum step step = b->method->step(b);
+    r->awaits = b->awaits == &b->opening_sub ? &r->opening_sub : b->awaits;
+    if (atomic_load(&b->poisoned))
+        atomic_store(&r->poisoned, true);
+    if (step == STEP_FAILED)
+        r->error = b->error;
+    if (step != STEP_DONE)
+        return step;
+    if (!r->opened) {
+        r->awaits = &r->opening_sub;
+        return STEP_WAIT;
+    }
+    b->method->publish(b); /* into our own memory: nobody sees it yet */
+    r->sent_bytes += b->sent_bytes;
+    r->compress_ns += b->compress_ns;
+    r->expand_ns += b->expand_ns;
+    r->energy = b->energy;
+    return broadcast_start(r, l) == HEARTH_OK ? STEP_MORE : STEP_FAILED;
+}
+
+/* ---- in order ---- */
+
+static int after_sub(struct reduction *r, struct two_level *l)
+{
+    if (l->stage == TWO_LEVEL_BROADCAST) {
+        l->stage = TWO_LEVEL_DONE;
+        return HEARTH_OK;
+    }
+    return l->leads ? between_open(r, l) : broadcast_start(r, l);
+}
+
+static enum step two_level_step(struct reduction *r)
+{
+    struct two_level *l = r->work;
+    if (l->stage == TWO_LEVEL_DONE)
+        return STEP_DONE;
+    if (l->stage == TWO_LEVEL_BETWEEN)
+        return between_step(r, l);
+    if (l->stage == TWO_LEVEL_LOAD) {
+        if (l->loaded < r->call.count) {
+            load_piece(r, l);
+            return STEP_MORE;
+        }
+        return reduce_start(r, l) == HEARTH_OK ? STEP_MORE : STEP_FAILED;
+    }
+    if (!sub_ended(&l->sub)) {
+        r->awaits = &l->sub;
+        return STEP_WAIT;
+    }
+    if (sub_finish(r, &l->sub) != HEARTH_OK)
+        return STEP_FAILED;
+    return after_sub(r, l) == HEARTH_OK ? STEP_MORE : STEP_FAILED;
+}
+
+static void two_level_publish(struct reduction *r)
+{
+    struct two_level *l = r->work;
+    r->kernels->narrow[r->call.dtype](r->call.buffer, l->sum, r->call.count);
+}
+
+static size_t two_level_memory(const struct reduction_call *call, int size)
+{
+    struct reduction_call between = *call;
+    between.dtype = HEARTH_F32;
+    between.algo = REDUCTION_OWNER;
+    return call->count * sizeof(float) + method_of_codec(&call->codec)->memory(&between, size);
+}
+
+const struct method method_two_level = {
+    .open = two_level_open,
+    .enter = two_level_enter,
+    .step = two_level_step,
+    .publish = two_level_publish,
+    .close = two_level_close,
+    .memory = two_level_memory,
+};

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What must hold in a cluster at every moment. */
+#ifndef TESTS_SIM_SIM_CLUSTER_FACTS_H
+#define TESTS_SIM_SIM_CLUSTER_FACTS_H
+
+#include "sim_cluster.h"
+
+/* After everything that a house did: one view for each epoch of an instance, one leader for each term, and
+ * epochs that only rise, and no guest that leads. */
+void facts_check(struct sim_cluster *sim, int house);
+/* Guests have no part in elections. */
+void facts_message(struct sim_cluster *sim, int house, uint8_t kind);
+void facts_fail(struct sim_cluster *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void facts_free(struct sim_cluster *sim);
+
+#endif

@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whoever comes to the listener: garbage, silence and floods cost a bounded table, and members still get in.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include <cmocka.h>
+
+#include "bootstrap/listener.h"
+#include "core/prng.h"
+#include "os/clock.h"
+#include "os/random.h"
+
+#define GREETING_NS (5 * NS_PER_S)
+#define FLOOD       1000
+#define LOOKS_MAX   200
+
+static struct heap heap;
+static struct listener *listener;
+static uint64_t now_ns; /* the listener's time is ours */
+
+/* The cluster is drawn: another run of this test may have a unix socket too. */
+static struct listener_self self = {.instance = 0x11, .rank = 1};
+static struct greeting good = {
+    .kind = GREETING_GREET,
+    .from = 3,
+    .to = 1,
+    .from_instance = 0x33,
+    .to_instance = 0x11,
+};
+
+static int open_listener(void **state)
+{
+    struct listener_setup setup = {.heap = &heap, .greeting_ns = GREETING_NS};
+    struct error error;
+
+    (void)state;
+    heap_init(&heap, 0);
+    now_ns = clock_real();
+    if (random_bytes(&self.cluster, sizeof(self.cluster)))
+        return -1;
+    self.cluster |= 1;
+    good.cluster = self.cluster;
+    if (sock_addr_parse("127.0.0.1:0", 0, &setup.listen))
+        return -1;
+    return listener_open(&setup, &listener, &error);
+}
+
+static int close_listener(void **state)
+{
+    (void)state;
+    listener_close(listener);
+    return heap.blocks == 0 ? 0 : -1;
+}
+
+static int come_from(const char *text)
+{
+    struct sock_addr to = listener_addr(listener), from;
+    struct error error;
+    int fd = -1, status = HEARTH_PENDING;
+
+    assert_int_equal(sock_addr_parse(text, 0, &from), HEARTH_OK);
+    assert_int_equal(sock_dial(&to, &from, &fd, &error), HEARTH_OK);
+    for (int i = 0; i < LOOKS_MAX && status == HEARTH_PENDING; i++) {
+        struct sock_wait wait = {.fd = fd, .want_send = true};
+        (void)sock_wait(&wait, 1, clock_real() + 50 * NS_PER_MS);
+        status = sock_dialled(fd, &to, &error);
+    }
+    assert_int_equal(status, HEARTH_OK);
+    return fd;
+}
+
+static int come(void)
+{
+    return come_from("127.0.0.1:0");
+}
+
+static void say(int fd, const void *bytes, size_t len)
+{
+    uint8_t copy[GREETING_LEN];
+    struct iovec piece = {copy, len};
+
+    memcpy(copy, bytes, len);
+    assert_int_equal(sock_send(fd, &piece, 1), (int)len);
+}
+
+static void greet(int fd, const struct greeting *g)
+{
+    uint8_t bytes[GREETING_LEN];
+
+    greeting_encode(g, bytes);
+    say(fd, bytes, sizeof(bytes));
+}
+
+/* Whether the listener closed the socket without a word. The listener's time stands still. */
+static bool sent_away(int fd)
+{
+    uint8_t byte;
+    struct iovec piece = {&byte, 1};
+
+    for (int i = 0; i < LOOKS_MAX; i++) {
+        struct sock_wait wait = {.fd = fd, .want_recv = true};
+        listener_pump(listener, now_ns);
+        if (sock_wait(&wait, 1, clock_real() + 50 * NS_PER_MS) > 0)
+            return sock_recv(fd, &piece, 1) == HEARTH_PEER_LOST;
+    }
+    return false;
+}
+
+/* Pumps until so many stand there. */
+static void assert_standing(int count)
+{
+    for (int i = 0; i < LOOKS_MAX && listener_strangers(listener) != count; i++) {
+        struct sock_wait items[LISTENER_WAITS_MAX];
+        uint64_t deadline_ns = NEVER_NS;
+        size_t waits = listener_waits(listener, items, LISTENER_WAITS_MAX, &deadline_ns);
+        (void)sock_wait(items, waits, clock_real() + 50 * NS_PER_MS);
+        listener_pump(listener, now_ns);
+    }
+    assert_int_equal(listener_strangers(listener), count);
+}
+
+static bool taken(struct incoming *incoming)
+{
+    for (int i = 0; i < LOOKS_MAX; i++) {
+        struct sock_wait wait = {.fd = listener_fd(listener), .want_recv = true};
+        listener_pump(listener, now_ns);
+        if (listener_take(listener, incoming))
+            return true;
+        (void)sock_wait(&wait, 1, clock_real() + 10 * NS_PER_MS);
+    }
+    return false;
+}
+
+static void a_taken_port_moves_to_the_next(void **state)
+{
+    struct listener_setup setup = {.heap = &heap, .greeting_ns = GREETING_NS, .port_tries = 8};
+    struct listener *other = NULL;
+    struct error error;
+
+    (void)state;
+    setup.listen = listener_addr(listener);
+    if (sock_addr_port(&setup.listen) > UINT16_MAX - 16)
+        skip();
+    assert_int_equal(listener_open(&setup, &other, &error), HEARTH_OK);
+    struct sock_addr moved = listener_addr(other);
+    assert_in_range(sock_addr_port(&moved), sock_addr_port(&setup.listen) + 1u,
+                    sock_addr_port(&setup.listen) + 8u);
+    listener_close(other);
+    setup.port_tries = 0;
+    assert_int_equal(listener_open(&setup, &other, &error), HEARTH_LIMIT);
+    assert_non_null(strstr(error.text, "127.0.0.1:"));
+    assert_non_null(strstr(error.text, "in use"));
+}
+
+static void a_listener_without_a_port_is_quiet(void **state)
+{
+    struct listener_setup setup = {.heap = &heap, .greeting_ns = GREETING_NS};
+    struct sock_wait items[LISTENER_WAITS_MAX];
+    uint64_t deadline_ns = NEVER_NS;
+    struct listener *none = NULL;
+    struct error error;
+
+    (void)state;
+    assert_int_equal(listener_open(&setup, &none, &error), HEARTH_OK);
+    assert_int_equal(listener_fd(none), -1);
+    listener_pump(none, now_ns);
+    assert_int_equal(listener_waits(none, items, LISTENER_WAITS_MAX, &deadline_ns), 0);
+    assert_true(deadline_ns == NEVER_NS);
+    listener_close(none);
+}
+
+static void a_member_that_greets_is_a_incoming(void **state)
+{
+    struct incoming incoming;
+    uint8_t byte = 'x', got = 0;
+    int fd = come();
+
+    (void)state;
+    listener_receive(listener, &self);
+    greet(fd, &good);
+    say(fd, &byte, 1); /* what follows is left to whoever takes it */
+    assert_true(taken(&incoming));
+    assert_int_equal(incoming.greeting.from, 3);
+    assert_false(incoming.local);
+    assert_int_equal(listener_strangers(listener), 0);
+    struct sock_wait wait = {.fd = secure_stream_fd(incoming.stream), .want_recv = true};
+    (void)sock_wait(&wait, 1, clock_real() + 5 * NS_PER_S);
+    assert_int_equal(secure_stream_recv(incoming.stream, &got, 1), 1);
+    assert_int_equal(got, 'x');
+    secure_stream_close(incoming.stream);
+    sock_close(fd);
+}
+
+static void garbage_is_not_answered(void **state)
+{
+    struct prng prng;
+
+    (void)state;
+    prng_init(&prng, 5);
+    listener_receive(listener, &self);
+    for (int i = 0; i < 50; i++) {
+        uint8_t bytes[GREETING_LEN];
+        for (size_t j = 0; j < sizeof(bytes); j++)
+            bytes[j] = (uint8_t)prng_u64(&prng);
+        if (i % 2) /* it begins well */
+            memcpy(bytes, "HG\1\1", 4);
+        else
+            bytes[0] = 'h';
+        int fd = come();
+        say(fd, bytes, i % 2 ? sizeof(bytes) : 1 + (size_t)i % 30);
+        assert_true(sent_away(fd));
+        sock_close(fd);
+    }
+    assert_standing(0);
+}
+
+static void who_means_somebody_else_is_not_answered(void **state)
+{
+    struct greeting bad[4] = {good, good, good, good};
+
+    (void)state;
+    bad[0].cluster = good.cluster ^ 2;
+    bad[1].to = 2;
+    bad[2].to_instance = 0x12;
+    bad[3].kind = GREETING_WELCOME;
+    for (int receiving = 0; receiving < 2; receiving++) {
+        for (int i = 0; i < 4; i++) {
+            int fd = come();
+            greet(fd, &bad[i]);
+            assert_true(sent_away(fd));
+            sock_close(fd);
+        }
+        listener_receive(listener, &self);
+    }
+}
+
+static void who_does_not_greet_in_time_must_go(void **state)
+{
+    uint8_t bytes[GREETING_LEN];
+    int silent = come(), half = come(), slow = come();
+
+    (void)state;
+    greeting_encode(&good, bytes);
+    listener_receive(listener, &self);
+    say(half, bytes, 32);
+    assert_standing(3);
+    for (size_t i = 0; i < 30; i++) { /* a byte now and then does not give it more time */
+        say(slow, bytes + i, 1);
+        now_ns += GREETING_NS / 31;
+        listener_pump(listener, now_ns);
+    }
+    assert_int_equal(listener_strangers(listener), 3);
+    struct sock_wait items[LISTENER_WAITS_MAX];
+    uint64_t deadline_ns = NEVER_NS;
+    assert_int_equal(listener_waits(listener, items, LISTENER_WAITS_MAX, &deadline_ns), 4);
+    now_ns = deadline_ns;
+    listener_pump(listener, now_ns);
+    assert_int_equal(listener_strangers(listener), 0);
+    sock_close(silent);
+    sock_close(half);
+    sock_close(slow);
+}
+
+static void a_flood_of_silence_is_bounded_and_a_member_gets_in(void **state)
+{
+    static int fds[FLOOD];
+    struct rlimit limit;
+    struct incoming incoming;
+    uint64_t bytes = heap.bytes;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    if (limit.rlim_max < FLOOD + 200)
+        skip();
+    limit.rlim_cur = limit.rlim_max < 4096 ? limit.rlim_max : 4096;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    listener_receive(listener, &self);
+    for (int i = 0; i < FLOOD; i++) {
+        fds[i] = come();
+        listener_pump(listener, now_ns);
+        assert_true(listener_strangers(listener) <= LISTENER_HALF_OPEN);
+    }
+    assert_standing(LISTENER_HALF_OPEN);
+    assert_true(heap.bytes == bytes);
+    int fd = come();
+    greet(fd, &good);
+    assert_true(taken(&incoming));
+    secure_stream_close(incoming.stream);
+    sock_close(fd);
+    now_ns += GREETING_NS;
+    assert_standing(0);
+    for (int i = 0; i < FLOOD; i++)
+        sock_close(fds[i]);
+}
+
+/* A member that is slow to greet keeps its place, whatever another address does. */
+static void a_flood_pushes_out_itself(void **state)
+{
+    int fds[4 * LISTENER_HALF_OPEN];
+    struct incoming incoming;
+
+    (void)state;
+    listener_receive(listener, &self);
+    int member = come_from("127.0.0.2:0");
+    assert_standing(1);
+    for (int i = 0; i < 4 * LISTENER_HALF_OPEN; i++) {
+        fds[i] = come();
+        listener_pump(listener, now_ns);
+    }
+    assert_standing(LISTENER_HALF_OPEN);
+    greet(member, &good);
+    assert_true(taken(&incoming));
+    secure_stream_close(incoming.stream);
+    sock_close(member);
+    for (int i = 0; i < 4 * LISTENER_HALF_OPEN; i++)
+        sock_close(fds[i]);
+}
+
+static void afterwards_members_are_refused(void **state)
+{
+    uint8_t bytes[GREETING_LEN] = {0};
+    struct iovec piece = {bytes, sizeof(bytes)};
+    struct greeting answer;
+    const char *what = "";
+    ssize_t len = 0;
+    int fd = come();
+
+    (void)state;
+    listener_receive(listener, &self);
+    listener_settle(listener);
+    greet(fd, &good);
+    for (int i = 0; i < LOOKS_MAX && len == 0; i++) {
+        struct sock_wait wait = {.fd = fd, .want_recv = true};
+        listener_pump(listener, now_ns);
+        (void)sock_wait(&wait, 1, clock_real() + 50 * NS_PER_MS);
+        len = sock_recv(fd, &piece, 1);
+    }
+    assert_int_equal(len, GREETING_LEN);
+    assert_int_equal(greeting_decode(&answer, bytes, &what), HEARTH_OK);
+    assert_int_equal(answer.kind, GREETING_REFUSE);
+    assert_int_equal(answer.reason, GREETING_JOINED);
+    assert_int_equal(answer.to, 3);
+    assert_true(sent_away(fd));
+    sock_close(fd);
+}
+
+static void the_unix_socket_is_there_only_while_joining(void **state)
+{
+    struct sock_addr addr;
+    struct incoming incoming;
+    struct error error;
+    int fd = -1, late = -1;
+
+    (void)state;
+    listener_receive(listener, &self);
+    assert_int_equal(listener_open_local(listener, &error), HEARTH_OK);
+    listener_local_addr(self.cluster, self.rank, &addr);
+    assert_int_equal(sock_dial(&addr, NULL, &fd, &error), HEARTH_OK);
+    greet(fd, &good);
+    assert_true(taken(&incoming));
+    assert_true(incoming.local);
+    secure_stream_close(incoming.stream);
+    sock_close(fd);
+    listener_settle(listener);
+    assert_int_equal(sock_dial(&addr, NULL, &late, &error), HEARTH_PEER_LOST);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_taken_port_moves_to_the_next, open_listener, close_listener),
+        cmocka_unit_test_setup_teardown(a_listener_without_a_port_is_quiet, open_listener, close_listener),
+        cmocka_unit_test_setup_teardown(a_member_that_greets_is_a_incoming, open_listener, close_listener),
+        cmocka_unit_test_setup_teardown(garbage_is_not_answered, open_listener, close_listener),
+        cmocka_unit_test_setup_teardown(who_means_somebody_else_is_not_answered, open_listener,
+                                        close_listener),
+        cmocka_unit_test_setup_teardown(who_does_not_greet_in_time_must_go, open_listener, close_listener),
+        cmocka_unit_test_setup_teardown(a_flood_of_silence_is_bounded_and_a_member_gets_in, open_listener,
+                                        close_listener),
+        cmocka_unit_test_setup_teardown(a_flood_pushes_out_itself, open_listener, close_listener),
+        cmocka_unit_test_setup_teardown(afterwards_members_are_refused, open_listener, close_listener),
+        cmocka_unit_test_setup_teardown(the_unix_socket_is_there_only_while_joining, open_listener,
+                                        close_listener),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

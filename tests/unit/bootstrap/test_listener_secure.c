@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A listener that wants a handshake: who cannot make it, or takes too long, or comes in masses, costs little
+ * and is named; members get in. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "bootstrap/listener.h"
+#include "core/prng.h"
+#include "os/clock.h"
+#include "os/random.h"
+#include "persons.h"
+#include "security/admission.h"
+
+#define GREETING_NS (5 * NS_PER_S)
+#define HELLO_MAX   2048
+#define ALERT_LEN   7 /* of TLS: all that a wrong knock is worth */
+
+static struct heap heap, incoming_heap; /* of the listener; of those who come */
+static struct listener *listener;
+static struct notes notes;
+static uint64_t now_ns;                     /* the listener's time is ours */
+static struct credentials *ann, *bob, *eve; /* ann keeps the listener; eve has another secret */
+static struct listener_self self = {.instance = 0x11, .rank = 1};
+static struct greeting good = {
+    .kind = GREETING_GREET,
+    .from = 3,
+    .to = 1,
+    .from_instance = 0x33,
+    .to_instance = 0x11,
+};
+
+static int open_listener(void **state)
+{
+    struct listener_setup setup = {.heap = &heap, .greeting_ns = GREETING_NS};
+    struct error error;
+
+    (void)state;
+    heap_init(&heap, 0);
+    heap_init(&incoming_heap, 0);
+    setup.log = notes_log(&notes, "HEARTH-STRANGER");
+    ann = person(&incoming_heap, 1, 0x11);
+    bob = person(&incoming_heap, 1, 0x33);
+    eve = person(&incoming_heap, 2, 0x33);
+    now_ns = clock_real();
+    if (random_bytes(&self.cluster, sizeof(self.cluster)))
+        return -1;
+    self.cluster |= 1;
+    self.credentials = ann;
+    good.cluster = self.cluster;
+    if (sock_addr_parse("127.0.0.1:0", 0, &setup.listen) || listener_open(&setup, &listener, &error))
+        return -1;
+    listener_receive(listener, &self);
+    return 0;
+}
+
+static int close_listener(void **state)
+{
+    (void)state;
+    listener_close(listener);
+    credentials_close(ann);
+    credentials_close(bob);
+    credentials_close(eve);
+    return heap.blocks == 0 && incoming_heap.blocks == 0 ? 0 : -1;
+}
+
+/* ---- those who come ---- */
+
+static int come_from(const char *text)
+{
+    struct sock_addr to = listener_addr(listener), from;
+    struct error error;
+    int fd = -1, status = HEARTH_PENDING;
+
+    assert_int_equal(sock_addr_parse(text, 0, &from), HEARTH_OK);
+    assert_int_equal(sock_dial(&to, &from, &fd, &error), HEARTH_OK);
+    for (int i = 0; i < LOOKS_MAX && status == HEARTH_PENDING; i++) {
+        struct sock_wait wait = {.fd = fd, .want_send = true};
+        (void)sock_wait(&wait, 1, clock_real() + 50 * NS_PER_MS);
+        status = sock_dialled(fd, &to, &error);
+    }
+    assert_int_equal(status, HEARTH_OK);
+    return fd;
+}
+
+static struct secure_stream *secure_stream_to(int fd, const struct credentials *who,
+                                              const struct knock_target *whom)
+{
+    struct secure_stream_setup setup = {
+        .heap = &incoming_heap, .credentials = who, .role = CHANNEL_DIALS, .to = *whom};
+    struct secure_stream *stream = NULL;
+
+    assert_int_equal(secure_stream_open(&setup, fd, &stream), HEARTH_OK);
+    return stream;
+}
+
+/* As a member dials it that knows the node. */
+static struct secure_stream *secure_stream_on(int fd, const struct credentials *who)
+{
+    struct knock_target progress_thread = {.kind = KNOCK_NODE, .node = credentials_self(ann)->node};
+
+    return secure_stream_to(fd, who, &progress_thread);
+}
+
+static void say(int fd, const void *bytes, size_t len)
+{
+    uint8_t copy[4096];
+    struct iovec piece = {copy, len};
+
+    memcpy(copy, bytes, len);
+    assert_int_equal(sock_send(fd, &piece, 1), (int)len);
+}
+
+/* Pumps both ends until the handshake has come to an end: how. */
+static int shake(struct secure_stream *stream, struct error *error)
+{
+    int status = HEARTH_PENDING;
+
+    for (int i = 0; i < LOOKS_MAX && status == HEARTH_PENDING; i++) {
+        struct sock_wait wait = {.fd = secure_stream_fd(stream), .want_recv = true};
+        status = secure_stream_pump(stream, error);
+        listener_pump(listener, now_ns);
+        if (status == HEARTH_PENDING)
+            (void)sock_wait(&wait, 1, clock_real() + 10 * NS_PER_MS);
+    }
+    return status;
+}
+
+static bool is_taken(void *incoming)
+{
+    listener_pump(listener, now_ns);
+    return listener_take(listener, incoming);
+}
+
+static bool none_stand(void *arg)
+{
+    (void)arg;
+    listener_pump(listener, now_ns);
+    return listener_strangers(listener) == 0;
+}
+
+static void assert_gets_in(struct secure_stream *stream)
+{
+    struct incoming incoming;
+    uint8_t bytes[GREETING_LEN];
+    struct error error;
+
+    if (shake(stream, &error) != HEARTH_OK)
+        fail_msg("%s", error.text);
+    greeting_encode(&good, bytes);
+    assert_true(secure_stream_send(stream, bytes, sizeof(bytes)));
+    assert_true(look(is_taken, &incoming, -1));
+    assert_int_equal(incoming.greeting.from, 3);
+    assert_true(node_id_equal(&secure_stream_peer(incoming.stream)->node, &credentials_self(bob)->node));
+    assert_int_equal(secure_stream_peer(incoming.stream)->instance, 0x33);
+    secure_stream_close(incoming.stream);
+    secure_stream_close(stream);
+}
+
+/* The listener closes it, whatever it has said before. The listener's time stands still. */
+static bool sent_away(int fd)
+{
+    uint8_t bytes[256];
+    struct iovec piece = {bytes, sizeof(bytes)};
+
+    for (int i = 0; i < LOOKS_MAX; i++) {
+        struct sock_wait wait = {.fd = fd, .want_recv = true};
+        listener_pump(listener, now_ns);
+        if (sock_wait(&wait, 1, clock_real() + 50 * NS_PER_MS) > 0 &&
+            sock_recv(fd, &piece, 1) == HEARTH_PEER_LOST)
+            return true;
+    }
+    return false;
+}
+
+/* ---- the tests ---- */
+
+static void a_member_gets_in(void **state)
+{
+    struct sock_addr addr;
+    struct error error;
+    int fd = -1;
+
+    (void)state;
+    assert_gets_in(secure_stream_on(come_from("127.0.0.1:0"), bob));
+    assert_int_equal(listener_open_local(listener, &error), HEARTH_OK);
+    listener_local_addr(self.cluster, self.rank, &addr);
+    assert_int_equal(sock_dial(&addr, NULL, &fd, &error), HEARTH_OK);
+    assert_gets_in(secure_stream_on(fd, bob));
+    assert_int_equal(notes.warnings, 0);
+}
+
+static void who_has_another_secret_is_told_and_named(void **state)
+{
+    struct error error;
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct secure_stream *stream = secure_stream_on(come_from("127.0.0.1:0"), eve);
+        assert_int_equal(shake(stream, &error), HEARTH_PEER_LOST);
+        assert_non_null(strstr(error.text, "another secret"));
+        secure_stream_close(stream);
+    }
+    assert_int_equal(notes.warnings, 1);
+    assert_non_null(strstr(notes.last, "127.0.0.1:"));
+    assert_non_null(strstr(notes.last, "another secret"));
+    assert_int_equal(listener_put_off(listener), 0);
+}
+
+static void who_is_plain_is_named(void **state)
+{
+    uint8_t bytes[GREETING_LEN];
+    int fd = come_from("127.0.0.1:0");
+
+    (void)state;
+    greeting_encode(&good, bytes);
+    say(fd, bytes, sizeof(bytes));
+    assert_true(sent_away(fd));
+    sock_close(fd);
+    assert_int_equal(notes.warnings, 1);
+    assert_non_null(strstr(notes.last, "it is plain"));
+}
+
+static void garbage_is_sent_away(void **state)
+{
+    struct prng prng;
+
+    (void)state;
+    prng_init(&prng, 5);
+    for (int i = 0; i < 40; i++) {
+        uint8_t bytes[700];
+        for (size_t j = 0; j < sizeof(bytes); j++)
+            bytes[j] = (uint8_t)prng_u64(&prng);
+        bytes[0] |= 1; /* no 'H', and nothing of TLS but by the next line */
+        if (i % 2)     /* it begins well */
+            memcpy(bytes, (uint8_t[]){0x16, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3}, 11);
+        int fd = come_from("127.0.0.1:0");
+        say(fd, bytes, sizeof(bytes));
+        assert_true(sent_away(fd));
+        sock_close(fd);
+    }
+    assert_true(look(none_stand, NULL, -1));
+    assert_int_equal(notes.warnings, 1);
+}
+
+/* Silence, half a hello, a byte now and then, a hello and nothing more: all have the same time. */
+static void who_is_slow_must_go(void **state)
+{
+    static uint8_t hello[4096];
+    int fds[2], slow = come_from("127.0.0.1:0"), silent = come_from("127.0.0.1:0");
+    struct secure_stream *half = secure_stream_on(come_from("127.0.0.1:0"), bob);
+    struct iovec piece = {hello, sizeof(hello)};
+    uint64_t bytes = heap.bytes;
+    struct error error;
+
+    (void)state;
+    assert_int_equal(sock_pair(fds), HEARTH_OK);
+    struct secure_stream *model = secure_stream_on(fds[0], bob);
+    assert_int_equal(secure_stream_pump(model, &error), HEARTH_PENDING);
+    ssize_t len = sock_recv(fds[1], &piece, 1);
+    assert_true(len > 100);
+    assert_int_equal(secure_stream_pump(half, &error), HEARTH_PENDING);
+    for (int i = 0; i < 90; i++) {
+        say(slow, hello + i, 1);
+        now_ns += GREETING_NS / 100;
+        listener_pump(listener, now_ns);
+    }
+    assert_int_equal(listener_strangers(listener), 3);
+    assert_true(heap.bytes > bytes);
+    now_ns += GREETING_NS;
+    assert_true(look(none_stand, NULL, -1));
+    assert_true(heap.bytes == bytes);
+    assert_int_equal(notes.warnings, 0); /* slowness is nobody's concern */
+    secure_stream_close(half);
+    secure_stream_close(model);
+    sock_close(fds[1]);
+    sock_close(slow);
+    sock_close(silent);
+}
+
+/* Memory for tunnels is taken when something is said, and never for more than there are places. */
+static void a_flood_pushes_out_itself(void **state)
+{
+    enum { FLOOD = 3 * LISTENER_HALF_OPEN };
+    struct secure_stream *flood[FLOOD];
+    uint64_t bytes = heap.bytes, peak = 0;
+    struct error error;
+
+    (void)state;
+    int member = come_from("127.0.0.2:0");
+    listener_pump(listener, now_ns);
+    for (int i = 0; i < FLOOD; i++) {
+        flood[i] = secure_stream_on(come_from("127.0.0.1:0"), bob);
+        if (i % 2)
+            assert_int_equal(secure_stream_pump(flood[i], &error), HEARTH_PENDING); /* its hello, no more */
+        listener_pump(listener, now_ns);
+        assert_true(listener_strangers(listener) <= LISTENER_HALF_OPEN);
+        peak = heap.bytes - bytes > peak ? heap.bytes - bytes : peak;
+    }
+    assert_in_range(peak, 1, LISTENER_HALF_OPEN * 32768);
+    assert_gets_in(secure_stream_on(member, bob));
+    for (int i = 0; i < FLOOD; i++)
+        secure_stream_close(flood[i]);
+    assert_true(look(none_stand, NULL, -1));
+    assert_true(heap.bytes == bytes);
+}
+
+/* Whoever has a hello that knows the secret can make us work: a bounded number of times. */
+static void assert_rationed(const struct knock_target *whom, int at_most)
+{
+    struct error error;
+    int status = HEARTH_PENDING, count = 0;
+
+    while (listener_put_off(listener) == 0 && count < at_most + 2) {
+        struct secure_stream *stream = secure_stream_to(come_from("127.0.0.1:0"), bob, whom);
+        assert_int_equal(secure_stream_pump(stream, &error), HEARTH_PENDING);
+        uint64_t before = listener_put_off(listener);
+        for (int i = 0; i < LOOKS_MAX && listener_put_off(listener) == before; i++) {
+            struct sock_wait wait = {.fd = secure_stream_fd(stream), .want_recv = true};
+            listener_pump(listener, now_ns);
+            if (sock_wait(&wait, 1, clock_real() + NS_PER_MS) > 0)
+                break;
+        }
+        count++;
+        if (listener_put_off(listener) > 0)
+            status = shake(stream, &error);
+        secure_stream_close(stream);
+    }
+    assert_int_equal(count, at_most + 1);
+    assert_int_equal(status, HEARTH_PEER_LOST);
+    assert_non_null(strstr(error.text, "later"));
+    assert_gets_in(
+        secure_stream_on(come_from("127.0.0.2:0"), bob)); /* what another has used up is not its own */
+    now_ns += NS_PER_S;
+    assert_gets_in(secure_stream_on(come_from("127.0.0.1:0"), bob));
+}
+
+static void handshakes_are_rationed(void **state)
+{
+    struct knock_target progress_thread = {.kind = KNOCK_NODE, .node = credentials_self(ann)->node};
+
+    (void)state;
+    assert_rationed(&progress_thread, ADMISSION_BURST);
+}
+
+static void those_with_open_knocks_more_so(void **state)
+{
+    (void)state;
+    assert_rationed(&(struct knock_target){.kind = KNOCK_OPEN}, ADMISSION_SHARE_BURST);
+}
+
+/* The hello of a member that dials `to`, as whoever listens there takes it down. */
+static size_t harvest(const struct knock_target *to, uint8_t bytes[static HELLO_MAX])
+{
+    int ends[2];
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+    struct secure_stream *stream = secure_stream_to(ends[0], bob, to);
+    struct error error;
+    assert_int_equal(secure_stream_pump(stream, &error), HEARTH_PENDING);
+    ssize_t len = read(ends[1], bytes, HELLO_MAX);
+    assert_in_range(len, 100, HELLO_MAX - 1);
+    secure_stream_close(stream);
+    close(ends[1]);
+    return (size_t)len;
+}
+
+/* How many bytes the listener answers before it closes. */
+static size_t answer_to(const uint8_t *hello, size_t len)
+{
+    int fd = come_from("127.0.0.1:0");
+    uint8_t bytes[HELLO_MAX];
+    size_t got = 0;
+
+    say(fd, hello, len);
+    for (int i = 0; i < LOOKS_MAX; i++) {
+        struct sock_wait wait = {.fd = fd, .want_recv = true};
+        listener_pump(listener, now_ns);
+        (void)sock_wait(&wait, 1, clock_real() + 10 * NS_PER_MS);
+        ssize_t more = read(fd, bytes, sizeof(bytes));
+        if (more == 0 || got > sizeof(bytes) / 8)
+            break;
+        got += more > 0 ? (size_t)more : 0;
+    }
+    sock_close(fd);
+    return got;
+}
+
+/* A stranger had itself dialled, and spends at the listener what it has heard. */
+static void knocks_at_others_are_worth_nothing_here(void **state)
+{
+    struct knock_target here = {.kind = KNOCK_ADDRESS, .addr = listener_addr(listener)};
+    struct knock_target stranger = here, other = {.kind = KNOCK_NODE, .node = credentials_self(eve)->node};
+    uint8_t hello[HELLO_MAX];
+
+    (void)state;
+    assert_int_equal(sock_addr_parse("127.0.0.3", sock_addr_port(&here.addr), &stranger.addr), HEARTH_OK);
+    for (int i = 0; i < 40; i++)
+        assert_int_equal(answer_to(hello, harvest(i % 2 ? &stranger : &other, hello)), ALERT_LEN);
+    assert_int_equal(listener_put_off(listener), 0);
+    assert_in_range(answer_to(hello, harvest(&here, hello)), 100, HELLO_MAX); /* what members may say */
+    assert_gets_in(secure_stream_to(come_from("127.0.0.1:0"), bob, &here));
+}
+
+/* A node that is joined makes no handshakes: who stands there, and who comes, is closed. */
+static void afterwards_nobody_is_heard(void **state)
+{
+    struct secure_stream *early = secure_stream_on(come_from("127.0.0.1:0"), bob);
+    struct error error;
+
+    (void)state;
+    assert_int_equal(secure_stream_pump(early, &error), HEARTH_PENDING);
+    listener_pump(listener, now_ns);
+    listener_settle(listener);
+    assert_int_equal(listener_strangers(listener), 0);
+    uint64_t calls = heap.calls;
+    struct secure_stream *late = secure_stream_on(come_from("127.0.0.1:0"), bob);
+    assert_int_equal(shake(late, &error), HEARTH_PEER_LOST);
+    assert_true(heap.calls == calls);
+    secure_stream_close(early);
+    secure_stream_close(late);
+}
+
+static void without_memory_strangers_are_closed(void **state)
+{
+    (void)state;
+    for (int after = 0; after < 6; after++) {
+        heap.fail_after = after;
+        struct secure_stream *stream = secure_stream_on(come_from("127.0.0.1:0"), bob);
+        struct error error;
+        assert_int_not_equal(shake(stream, &error), HEARTH_PENDING);
+        secure_stream_close(stream);
+        assert_true(look(none_stand, NULL, -1));
+    }
+    heap.fail_after = -1;
+    assert_gets_in(secure_stream_on(come_from("127.0.0.1:0"), bob));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_listener, close_listener)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_member_gets_in),
+        TEST(who_has_another_secret_is_told_and_named),
+        TEST(who_is_plain_is_named),
+        TEST(garbage_is_sent_away),
+        TEST(who_is_slow_must_go),
+        TEST(a_flood_pushes_out_itself),
+        TEST(handshakes_are_rationed),
+        TEST(those_with_open_knocks_more_so),
+        TEST(knocks_at_others_are_worth_nothing_here),
+        TEST(afterwards_nobody_is_heard),
+        TEST(without_memory_strangers_are_closed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

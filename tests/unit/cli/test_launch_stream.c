@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages between launcher and host agent, and the one with the secret: it reaches the program by a
+ * descriptor, and no buffer keeps it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/keeper.h"
+#include "cli/post.h"
+#include "security/secret.h"
+
+#define PATIENCE_MS 20000
+
+static const char token[] = "hearth1-test-0123456789abcdefghjkmnpqrstvwxyz0123456789abcdefghjkmnpqr";
+
+static bool holds(const struct launch_stream *stream, const char *text)
+{
+    size_t len = strlen(text);
+    for (size_t i = 0; stream->data && i + len <= stream->cap; i++) {
+        if (memcmp(stream->data + i, text, len) == 0)
+            return true;
+    }
+    return false;
+}
+
+struct line {
+    struct launch_stream down, up; /* the writing and the reading end */
+};
+
+static void open_line(struct line *line)
+{
+    int ends[2];
+    assert_true(pipe_open(ends));
+    launch_stream_init(&line->up, ends[0]);
+    launch_stream_init(&line->down, ends[1]);
+}
+
+static void close_line(struct line *line)
+{
+    launch_stream_close(&line->down);
+    launch_stream_close(&line->up);
+}
+
+static void test_launch_frames(void **state)
+{
+    struct line line;
+    struct launch_frame frame;
+    (void)state;
+    open_line(&line);
+    assert_true(launch_stream_add(&line.down, LAUNCH_VAR, "A=B", 3));
+    assert_true(launch_stream_add(&line.down, LAUNCH_INPUT_END, NULL, 0));
+    assert_int_equal(launch_stream_read(&line.up), 1);
+    assert_int_equal(launch_stream_next(&line.up, &frame), 1);
+    assert_true(frame.kind == LAUNCH_VAR && frame.len == 3 && memcmp(frame.content, "A=B", 3) == 0);
+    assert_int_equal(launch_stream_next(&line.up, &frame), 1);
+    assert_true(frame.kind == LAUNCH_INPUT_END && frame.len == 0);
+    assert_int_equal(launch_stream_next(&line.up, &frame), 0);
+    assert_int_equal(launch_stream_read(&line.up), 0);
+    launch_stream_close(&line.down);
+    assert_int_equal(launch_stream_read(&line.up), -1);
+    close_line(&line);
+}
+
+static void test_sent_secret_is_wiped(void **state)
+{
+    struct line line;
+    (void)state;
+    open_line(&line);
+    assert_true(launch_stream_add(&line.down, LAUNCH_VAR, token, strlen(token)));
+    assert_true(holds(&line.down, token)); /* what is no secret stays, so the next look means something */
+    assert_true(launch_stream_add(&line.down, LAUNCH_SECRET, token, strlen(token)));
+    assert_false(holds(&line.down, "hearth1-test-"));
+    close_line(&line);
+}
+
+/* Even when the pipe was full: then it goes when there is room. */
+static void test_waiting_secret_is_wiped(void **state)
+{
+    static char filling[300000];
+    struct line line;
+    struct launch_frame frame = {.kind = 0};
+    (void)state;
+    open_line(&line);
+    assert_true(launch_stream_add(&line.down, LAUNCH_VAR, filling, sizeof filling));
+    assert_true(launch_stream_add(&line.down, LAUNCH_SECRET, token, strlen(token)));
+    assert_true(holds(&line.down, token));
+    for (int i = 0; i < 1000 && frame.kind != LAUNCH_SECRET; i++) {
+        launch_stream_flush(&line.down);
+        (void)launch_stream_read(&line.up);
+        while (frame.kind != LAUNCH_SECRET && launch_stream_next(&line.up, &frame) == 1) {
+        }
+    }
+    assert_int_equal(frame.kind, LAUNCH_SECRET);
+    assert_true(frame.len == strlen(token) && memcmp(frame.content, token, frame.len) == 0);
+    assert_false(holds(&line.down, "hearth1-test-"));
+    launch_stream_wipe(&line.up);
+    assert_false(holds(&line.up, "hearth1-test-"));
+    close_line(&line);
+}
+
+/* What waits behind the secret stays whole. */
+static void test_wipe_keeps_the_rest(void **state)
+{
+    struct line line;
+    struct launch_frame frame;
+    (void)state;
+    open_line(&line);
+    assert_true(launch_stream_add(&line.down, LAUNCH_SECRET, token, strlen(token)));
+    assert_true(launch_stream_add(&line.down, LAUNCH_GO, "\1", 1));
+    assert_int_equal(launch_stream_read(&line.up), 1);
+    assert_int_equal(launch_stream_next(&line.up, &frame), 1);
+    launch_stream_wipe(&line.up);
+    assert_false(holds(&line.up, "hearth1-"));
+    assert_int_equal(launch_stream_next(&line.up, &frame), 1);
+    assert_true(frame.kind == LAUNCH_GO && frame.len == 1 && frame.content[0] == 1);
+    close_line(&line);
+}
+
+/* ---- a host agent ---- */
+
+struct kept {
+    pid_t pid;
+    struct launch_stream down, up;
+};
+
+static void start_host_agent(struct kept *k)
+{
+    int down[2], up[2];
+    assert_true(pipe_open(down) && pipe_open(up));
+    k->pid = fork();
+    if (k->pid == 0) {
+        close(down[1]);
+        close(up[0]);
+        _exit(host_agent_serve(down[0], up[1]));
+    }
+    assert_true(k->pid > 0);
+    close(down[0]);
+    close(up[1]);
+    launch_stream_init(&k->down, down[1]);
+    launch_stream_init(&k->up, up[0]);
+}
+
+/* The next message of this kind; others are passed over. false: it ended without one. */
+static bool await(struct kept *k, int kind, struct launch_frame *frame)
+{
+    for (;;) {
+        while (launch_stream_next(&k->up, frame) == 1) {
+            if (frame->kind == kind)
+                return true;
+        }
+        struct pollfd polls = {.fd = k->up.fd, .events = POLLIN};
+        if (poll(&polls, 1, PATIENCE_MS) != 1 || launch_stream_read(&k->up) != 1)
+            return false;
+    }
+}
+
+static void end_host_agent(struct kept *k)
+{
+    launch_stream_close(&k->down);
+    launch_stream_close(&k->up);
+    assert_int_equal(waitpid(k->pid, NULL, 0), k->pid);
+}
+
+static void send_program(struct kept *k, const char *script)
+{
+    const char *args[] = {"sh", "-c", script};
+    for (size_t i = 0; i < 3; i++)
+        assert_true(launch_stream_add(&k->down, LAUNCH_ARG, args[i], strlen(args[i])));
+}
+
+static void test_program_gets_it(void **state)
+{
+    struct kept k;
+    struct launch_frame frame;
+    (void)state;
+    setenv("HEARTH_SECRET", "of somebody else", 1);
+    start_host_agent(&k);
+    unsetenv("HEARTH_SECRET");
+    send_program(&k, "cat /dev/fd/$HEARTH_SECRET_FD; test -z \"$HEARTH_SECRET\"");
+    assert_true(launch_stream_add(&k.down, LAUNCH_SECRET, token, strlen(token)));
+    assert_true(launch_stream_add(&k.down, LAUNCH_GO, "\0", 1));
+    assert_true(await(&k, LAUNCH_OUT, &frame));
+    assert_true(frame.len == strlen(token) && memcmp(frame.content, token, frame.len) == 0);
+    assert_true(await(&k, LAUNCH_END, &frame));
+    assert_true(frame.len == 2 && frame.content[0] == 0 && frame.content[1] == 0);
+    end_host_agent(&k);
+}
+
+static void test_program_without(void **state)
+{
+    struct kept k;
+    struct launch_frame frame;
+    (void)state;
+    start_host_agent(&k);
+    send_program(&k, "exit ${HEARTH_SECRET_FD-7}");
+    assert_true(launch_stream_add(&k.down, LAUNCH_GO, "\0", 1));
+    assert_true(await(&k, LAUNCH_END, &frame));
+    assert_int_equal(frame.content[0], 7);
+    end_host_agent(&k);
+}
+
+/* Whoever sends such messages is no launcher: nothing is started. */
+static void test_wrong_secrets(void **state)
+{
+    static char longer[SECRET_TOKEN_MAX];
+    static const struct {
+        const char *first;
+        size_t first_len, second_len;
+    } cases[] = {{token, 0, 0}, {longer, sizeof longer, 0}, {token, sizeof token - 1, sizeof token - 1}};
+    (void)state;
+    memset(longer, 'x', sizeof longer);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct kept k;
+        struct launch_frame frame;
+        start_host_agent(&k);
+        send_program(&k, "echo started");
+        assert_true(launch_stream_add(&k.down, LAUNCH_SECRET, cases[i].first, cases[i].first_len));
+        if (cases[i].second_len > 0)
+            assert_true(launch_stream_add(&k.down, LAUNCH_SECRET, token, cases[i].second_len));
+        assert_true(launch_stream_add(&k.down, LAUNCH_GO, "\0", 1));
+        assert_false(await(&k, LAUNCH_PID, &frame));
+        end_host_agent(&k);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_launch_frames),           cmocka_unit_test(test_sent_secret_is_wiped),
+        cmocka_unit_test(test_waiting_secret_is_wiped), cmocka_unit_test(test_wipe_keeps_the_rest),
+        cmocka_unit_test(test_program_gets_it),         cmocka_unit_test(test_program_without),
+        cmocka_unit_test(test_wrong_secrets),
+    };
+    signal(SIGPIPE, SIG_IGN);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who is dialled next, how long pauses are, and what a flood of forged addresses may and may not do. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cluster/known_addrs.h"
+
+static struct heap heap;
+static struct known_addrs c;
+static uint64_t now_ns;
+
+static int begin(void **state)
+{
+    (void)state;
+    heap_init(&heap, 0);
+    now_ns = 1000 * NS_PER_S;
+    struct identity nobody = {.instance = 0}; /* smaller than all */
+    known_addrs_init(&c, &heap, &nobody, 5, now_ns);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    known_addrs_fini(&c);
+    return heap.blocks == 0 ? 0 : -1;
+}
+
+static struct sock_addr addr_of(int number)
+{
+    char text[64];
+    struct sock_addr addr;
+
+    snprintf(text, sizeof(text), "10.%d.%d.%d:52416", number >> 16 & 255, number >> 8 & 255, number & 255);
+    assert_int_equal(sock_addr_parse(text, 0, &addr), HEARTH_OK);
+    return addr;
+}
+
+static struct identity id_of(int number)
+{
+    struct identity id = {.instance = (uint64_t)number + 1};
+
+    store_u32(id.node.bytes, (uint32_t)number);
+    return id;
+}
+
+/* `who` -1: a seed. */
+static void tell(int addr_number, int who, bool trusted, bool linked)
+{
+    struct sock_addr addr = addr_of(addr_number);
+    struct identity id = id_of(who);
+    struct known_addr_tip tip = {
+        .addr = &addr, .claim = who >= 0 ? &id : NULL, .trusted = trusted, .linked = linked};
+
+    known_addrs_tell(&c, &tip, now_ns);
+}
+
+static struct known_addr *at(int addr_number)
+{
+    struct sock_addr addr = addr_of(addr_number);
+
+    for (int i = 0; i < c.room; i++)
+        if (c.list[i].used && sock_addr_equal(&c.list[i].addr, &addr))
+            return &c.list[i];
+    return NULL;
+}
+
+static int index_of(int addr_number)
+{
+    return (int)(at(addr_number) - c.list);
+}
+
+static int pick(void)
+{
+    int first = known_addrs_pick(&c, 0, NULL, 0, now_ns);
+
+    return first >= 0 ? first : known_addrs_pick(&c, 1, NULL, 0, now_ns);
+}
+
+static void assert_next(int addr_number)
+{
+    assert_true(known_addrs_due(&c) <= now_ns);
+    assert_int_equal(pick(), index_of(addr_number));
+    known_addrs_dialling(&c, pick(), now_ns);
+}
+
+static void assert_nobody(void)
+{
+    assert_int_equal(pick(), -1);
+    assert_true(known_addrs_due(&c) > now_ns);
+}
+
+static void told_twice_is_one(void **state)
+{
+    (void)state;
+    assert_nobody();
+    assert_int_equal(known_addrs_due(&c), NEVER_NS);
+    tell(1, 1, false, false);
+    tell(1, 1, false, false);
+    assert_int_equal(c.count, 1);
+    assert_next(1);
+    assert_nobody();
+}
+
+static void members_words_and_seeds_come_first(void **state)
+{
+    (void)state;
+    tell(1, 1, false, false);
+    tell(2, 2, true, false);
+    tell(3, -1, false, false);
+    assert_next(2);
+    assert_next(3);
+    assert_int_equal(known_addrs_pick(&c, 0, NULL, 0, now_ns), -1);
+    assert_next(1);
+}
+
+static void pauses_double_up_to_a_limit(void **state)
+{
+    uint64_t pause_ns = KNOWN_ADDR_PAUSE_MIN;
+
+    (void)state;
+    tell(1, 1, false, false);
+    for (int i = 0; i < 12; i++) {
+        assert_next(1);
+        known_addrs_failed(&c, index_of(1), "a reason", now_ns);
+        assert_string_equal(at(1)->why, "a reason");
+        assert_nobody();
+        uint64_t due_ns = known_addrs_due(&c);
+        assert_in_range(due_ns - now_ns, pause_ns / 2, pause_ns * 3 / 2);
+        now_ns = due_ns;
+        pause_ns = 2 * pause_ns < KNOWN_ADDR_PAUSE_MAX ? 2 * pause_ns : KNOWN_ADDR_PAUSE_MAX;
+    }
+    known_addrs_hurry(&c, now_ns);
+    assert_next(1);
+}
+
+static void who_was_there_once_is_tried_more_often(void **state)
+{
+    struct identity who = id_of(1);
+
+    (void)state;
+    tell(1, 1, false, false);
+    known_addrs_proven(&c, index_of(1), &who, false, 0, now_ns);
+    for (int i = 0; i < 12; i++)
+        known_addrs_failed(&c, index_of(1), "a reason", now_ns);
+    assert_in_range(known_addrs_due(&c) - now_ns, KNOWN_ADDR_PAUSE_KNOWN / 2, KNOWN_ADDR_PAUSE_KNOWN * 3 / 2);
+}
+
+static void addresses_of_a_node_have_head_starts(void **state)
+{
+    (void)state;
+    tell(1, 7, false, false);
+    tell(2, 7, false, false);
+    tell(3, 8, false, false);
+    assert_next(1);
+    assert_next(3);
+    assert_nobody();
+    assert_int_equal(known_addrs_due(&c), now_ns + KNOWN_ADDR_HEAD_START);
+    now_ns += KNOWN_ADDR_HEAD_START;
+    assert_next(2);
+}
+
+static void the_larger_one_waits_for_the_smaller(void **state)
+{
+    struct identity three = id_of(3);
+
+    (void)state;
+    c.self = id_of(5);
+    tell(1, 3, false, false);
+    tell(2, 7, false, false);
+    assert_next(2);
+    assert_nobody();
+    assert_int_equal(known_addrs_due(&c), now_ns + KNOWN_ADDR_COURTESY);
+    now_ns += KNOWN_ADDR_COURTESY;
+    assert_next(1);
+    known_addrs_proven(&c, index_of(1), &three, true, 900, now_ns);
+    known_addrs_lost(&c, &three, true, now_ns);
+    assert_nobody();
+    now_ns += KNOWN_ADDR_COURTESY;
+    assert_next(1);
+}
+
+static void who_is_joined_is_not_dialled_until_lost(void **state)
+{
+    struct identity seven = id_of(7);
+
+    (void)state;
+    tell(1, 7, false, false);
+    tell(2, 7, false, false);
+    now_ns += NS_PER_S;
+    assert_next(1);
+    known_addrs_proven(&c, index_of(1), &seven, true, 900, now_ns);
+    known_addrs_linked(&c, &seven);
+    assert_int_equal(known_addrs_due(&c), NEVER_NS);
+    tell(3, 7, true, true);
+    assert_int_equal(known_addrs_due(&c), NEVER_NS);
+    assert_int_equal(known_addrs_best(&c, &seven), index_of(1));
+    known_addrs_lost(&c, &seven, true, now_ns);
+    assert_next(1); /* proven before: the best */
+    assert_nobody();
+    now_ns += KNOWN_ADDR_HEAD_START * 2;
+    known_addrs_failed(&c, index_of(1), "", now_ns);
+    assert_next(3); /* a member said so */
+    assert_next(2);
+}
+
+static void a_short_life_is_followed_by_a_pause(void **state)
+{
+    struct identity seven = id_of(7);
+
+    (void)state;
+    tell(1, 7, false, false);
+    assert_next(1);
+    for (int i = 0; i < 8; i++) {
+        known_addrs_proven(&c, index_of(1), &seven, true, 900, now_ns);
+        known_addrs_lost(&c, &seven, false, now_ns);
+        assert_nobody();
+        now_ns = known_addrs_due(&c);
+        assert_next(1);
+    }
+    assert_int_equal(at(1)->tries, 8);
+}
+
+/* An address that proved to be one node is said to be another's: looked at now and then, more and more
+ * rarely. */
+static void a_contested_address_is_looked_at_rarely(void **state)
+{
+    struct identity seven = id_of(7);
+    uint64_t began_ns = now_ns;
+    int looks = 0;
+
+    (void)state;
+    tell(1, 7, false, false);
+    assert_next(1);
+    known_addrs_proven(&c, index_of(1), &seven, true, 900, now_ns);
+    for (; now_ns < began_ns + 600 * NS_PER_S; now_ns += 100 * NS_PER_MS) {
+        for (int who = 8; who < 12; who++)
+            tell(1, who, false, false);
+        if (pick() < 0)
+            continue;
+        looks++;
+        assert_next(1);
+        known_addrs_proven(&c, index_of(1), &seven, true, 900, now_ns);
+    }
+    assert_int_equal(c.count, 1);
+    assert_in_range(looks, 3, 8);
+    known_addrs_lost(&c, &seven, true, now_ns);
+    assert_next(1);
+    struct identity eight = id_of(8);
+    known_addrs_proven(&c, index_of(1), &eight, true, 900, now_ns);
+    assert_true(identity_equal(&at(1)->who, &eight));
+}
+
+/* A claim of somebody we are joined to does not hide who is there. */
+static void a_false_claim_hides_nobody(void **state)
+{
+    (void)state;
+    tell(1, 7, false, true);
+    assert_nobody();
+    tell(1, 8, false, false);
+    assert_next(1);
+    tell(2, 7, false, true);
+    tell(2, -1, false, false);
+    assert_next(2);
+}
+
+static void ourselves_are_left_alone(void **state)
+{
+    (void)state;
+    tell(1, 7, false, false);
+    assert_next(1);
+    known_addrs_self(&c, index_of(1));
+    tell(1, 7, true, false);
+    tell(1, 8, true, false);
+    assert_int_equal(known_addrs_due(&c), NEVER_NS);
+    known_addrs_hurry(&c, now_ns); /* our address may be somebody else's by now */
+    assert_next(1);
+}
+
+static void a_house_that_is_dialled_waits_behind_others(void **state)
+{
+    (void)state;
+    tell(1, 1, false, false);
+    uint64_t house = at(1)->house;
+    tell(2, 2, false, false);
+    at(2)->tries = 3;
+    assert_int_equal(pick(), index_of(1));
+    assert_int_equal(known_addrs_pick(&c, 1, &house, 1, now_ns), index_of(2));
+}
+
+/* Forged ones with more tries go before new ones; nobody who is worth more is pushed out. */
+static void the_table_is_bounded(void **state)
+{
+    struct identity seven = id_of(7);
+
+    (void)state;
+    tell(100000, 7, false, false);
+    assert_next(100000);
+    known_addrs_proven(&c, index_of(100000), &seven, false, 900, now_ns);
+    tell(100001, 8, true, false);
+    tell(100002, -1, false, false);
+    for (int i = 0; i < 3 * KNOWN_ADDRS_MAX; i++)
+        tell(i, 1000 + i, false, false);
+    assert_int_equal(c.count, KNOWN_ADDRS_MAX);
+    assert_int_equal(c.room, KNOWN_ADDRS_MAX);
+    assert_non_null(at(100000));
+    assert_non_null(at(100001));
+    assert_non_null(at(100002));
+    for (int i = 0; i < c.room; i++)
+        if (known_addr_tier(&c.list[i]) == 1 && i % 2)
+            c.list[i].tries = 1;
+    for (int i = 0; i < KNOWN_ADDRS_MAX / 2 - 10; i++) {
+        tell(200000 + i, 1000 + i, false, false);
+        assert_non_null(at(200000 + i));
+    }
+    int untried = 0;
+    for (int i = 0; i < c.room; i++)
+        untried += c.list[i].tries == 0;
+    assert_in_range(untried, KNOWN_ADDRS_MAX - 16, KNOWN_ADDRS_MAX);
+    for (int i = 0; i < KNOWN_ADDRS_MAX; i++)
+        tell(300000 + i, 1000 + i, true, false);
+    assert_non_null(at(100000));
+    assert_non_null(at(100002));
+    tell(400000, 1, false, false); /* who is only sighted finds no place then */
+    assert_null(at(400000));
+}
+
+static void who_is_not_told_of_is_forgotten(void **state)
+{
+    (void)state;
+    tell(1, 1, false, false);
+    tell(2, 2, false, false);
+    tell(3, -1, false, false);
+    for (int i = 0; i < 20; i++) {
+        now_ns += 60 * NS_PER_S;
+        tell(2, 2, false, false);
+        known_addrs_sweep(&c, now_ns);
+    }
+    assert_null(at(1));
+    assert_non_null(at(2));
+    assert_non_null(at(3));
+    tell(1, 1, false, false);
+    assert_non_null(at(1));
+}
+
+static void a_peer_that_left_is_not_dialled(void **state)
+{
+    struct identity gone = id_of(1);
+
+    (void)state;
+    tell(1, 1, true, false);
+    tell(2, 1, false, false);
+    tell(3, -1, false, false); /* an address of the user's, where it was found */
+    tell(4, 4, false, false);
+    known_addrs_proven(&c, index_of(3), &gone, true, 1, now_ns);
+    known_addrs_left(&c, &gone);
+    assert_null(at(1));
+    assert_null(at(2));
+    assert_non_null(at(3)); /* another process may listen there some day */
+    assert_false(at(3)->claimed);
+    tell(1, 1, true, false); /* gossip that is late */
+    assert_null(at(1));
+    tell(1, 5, true, false); /* the next process on that port */
+    assert_non_null(at(1));
+    for (int i = 100; i < 100 + KNOWN_ADDRS_LEFT_MAX; i++) { /* the list is bounded */
+        struct identity other = id_of(i);
+        assert_true(known_addrs_has_left(&c, &gone) || i == 100 + KNOWN_ADDRS_LEFT_MAX - 1);
+        known_addrs_left(&c, &other);
+    }
+    assert_false(known_addrs_has_left(&c, &gone));
+}
+
+static void without_memory_nobody_is_kept(void **state)
+{
+    (void)state;
+    heap.fail_after = 0;
+    tell(1, 1, false, false);
+    assert_int_equal(c.count, 0);
+    heap.fail_after = -1;
+    tell(1, 1, false, false);
+    assert_next(1);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(told_twice_is_one),
+        TEST(members_words_and_seeds_come_first),
+        TEST(pauses_double_up_to_a_limit),
+        TEST(who_was_there_once_is_tried_more_often),
+        TEST(addresses_of_a_node_have_head_starts),
+        TEST(the_larger_one_waits_for_the_smaller),
+        TEST(who_is_joined_is_not_dialled_until_lost),
+        TEST(a_short_life_is_followed_by_a_pause),
+        TEST(a_contested_address_is_looked_at_rarely),
+        TEST(a_false_claim_hides_nobody),
+        TEST(ourselves_are_left_alone),
+        TEST(a_house_that_is_dialled_waits_behind_others),
+        TEST(the_table_is_bounded),
+        TEST(who_is_not_told_of_is_forgotten),
+        TEST(a_peer_that_left_is_not_dialled),
+        TEST(without_memory_nobody_is_kept),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
