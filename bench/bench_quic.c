@@ -64,8 +64,8 @@ static void rest(struct way *way, unsigned idle)
         struct conn *c = way->conns[i];
         const struct holding *holding = c->transport->holding;
         items[i] = (struct sock_wait){.fd = c->transport->descriptor(c), .want_recv = true};
-        items[i].want_send = holding != NULL ? holding->holds(c) : true;
-        uint64_t at = holding != NULL ? holding->due(c) : NEVER_NS;
+        items[i].want_send = holding ? holding->holds(c) : true;
+        uint64_t at = holding ? holding->due(c) : NEVER_NS;
         due = at < due ? at : due;
     }
     sock_wait(items, (size_t)way->count, due);
@@ -78,7 +78,7 @@ static bool move(struct way *way, int i, size_t each, uint8_t *from, uint8_t *to
 {
     struct conn *c = way->conns[i];
     bool moved = false;
-    if (c->transport->holding != NULL)
+    if (c->transport->holding)
         c->transport->holding->flush(c);
     if (way->sent[i] < each) {
         size_t at = way->sent[i] % CHUNK, left = each - way->sent[i];
@@ -139,7 +139,7 @@ static double exchange(struct way *ways, struct way *way, uint8_t *memory)
     struct iovec piece = {&word, 1};
     must(c->transport->send(c, &piece, 1) == 1, "no room for a byte");
     for (ssize_t n = 0; n == 0;) {
-        if (c->transport->holding != NULL)
+        if (c->transport->holding)
             c->transport->holding->flush(c);
         n = c->transport->recv(c, &word, 1);
         must(n >= 0, "the connection is gone");
@@ -185,7 +185,7 @@ static void meet(struct end *e, int member, struct ids *ids, int way)
     struct quic_setup setup = {.heap = &e->heap,
                                .credentials = e->credentials,
                                .datagram_size = sizes[way],
-                               .congestion = getenv("CUBIC") != NULL ? QUIC_CUBIC : QUIC_AUTO};
+                               .congestion = getenv("CUBIC") ? QUIC_CUBIC : QUIC_AUTO};
     must(sock_addr_parse("127.0.0.1", 0, &setup.local) == HEARTH_OK, "no address");
     must(quic_open(&setup, &e->quic[way], &error) == HEARTH_OK, "no endpoint");
     shared->addrs[member] = quic_addr(e->quic[way]);
@@ -209,7 +209,7 @@ static void run(int member, const int fds[2], struct ids *ids)
 {
     static struct end e;
     uint8_t *memory = malloc(2 * CHUNK);
-    must(memory != NULL, "no memory");
+    must(memory, "no memory");
     memset(memory, 7, 2 * CHUNK);
     heap_init(&e.heap, 0);
     e.credentials = credentials_for(&e.heap, member);

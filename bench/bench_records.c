@@ -82,9 +82,9 @@ static bool recv_some(struct bench *b, struct conn *conn, struct progress *p)
 static bool holds(struct conn *conn)
 {
     const struct holding *holding = conn->transport->holding;
-    if (holding != NULL && holding->flush(conn) == HEARTH_PEER_LOST)
+    if (holding && holding->flush(conn) == HEARTH_PEER_LOST)
         fail("the other end is gone");
-    return holding != NULL && holding->holds(conn);
+    return holding && holding->holds(conn);
 }
 
 static void sleep_at(struct conn *conn, bool want_room)
@@ -160,7 +160,7 @@ static struct records *records_for(struct bench *b, int end)
     start.out_secret[0] = (uint8_t)end;
     start.in_secret[0] = (uint8_t)!end;
     struct records *records = records_open_at(&b->heap, &start);
-    if (records == NULL)
+    if (!records)
         fail("no memory");
     return records;
 }
@@ -183,7 +183,7 @@ static int join(int listener, const struct sock_addr *bound, int end)
 static struct conn *encrypted(struct bench *b, int fd, int end)
 {
     struct tls_buffers *buffers = tls_buffers_open(&b->heap);
-    struct conn *conn = buffers != NULL ? tls_conn(buffers, fd, records_for(b, end)) : NULL;
+    struct conn *conn = buffers ? tls_conn(buffers, fd, records_for(b, end)) : NULL;
     tls_buffers_close(buffers);
     return conn;
 }
@@ -193,7 +193,7 @@ static void join_all(struct bench *b, int listener, const struct sock_addr *boun
     for (int way = 0; way < WAYS; way++) {
         int fd = join(listener, bound, end);
         b->conn[way] = way == TLS ? encrypted(b, fd, end) : tcp_conn(&b->heap, fd);
-        if (b->conn[way] == NULL)
+        if (!b->conn[way])
             fail("no memory");
     }
 }

@@ -106,7 +106,7 @@ static bool per_second(const char *text, double *value)
     for (int i = 0; prefix && i <= (int)(prefix - prefixes); i++)
         factor *= 1000;
     *value = number * factor / 8;
-    return strcmp(unit + (prefix != NULL), "bps") == 0;
+    return strcmp(unit + (!!prefix), "bps") == 0;
 }
 
 bool args_rate(const char *text, double *bytes_per_s)

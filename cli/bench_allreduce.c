@@ -354,7 +354,7 @@ static int take_memory(struct allreduce_bench *b)
     size_t len = (largest_size(b) + 63) / 64 * 64;
     bool enough = (b->copy_source = aligned_alloc(64, len)) && (b->copy_target = aligned_alloc(64, len));
     for (int r = 0; r < b->line.ranks && enough; r++)
-        enough = (b->nodes[r].buffer = aligned_alloc(64, len)) != NULL;
+        enough = (b->nodes[r].buffer = aligned_alloc(64, len));
     if (!enough) {
         fprintf(stderr, "hearth bench allreduce: no memory for %d buffers of %s; try a smaller --bytes\n",
                 b->line.ranks + 2, text_bytes((double)len).s);

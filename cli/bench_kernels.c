@@ -82,7 +82,7 @@ static void list_rows(struct kernel_bench *b)
     for (int d = 0; d < DTYPE_COUNT; d++) {
         enum hearth_dtype dtype = (enum hearth_dtype)d;
         for (int op = 0; op < KERNEL_OPS; op++) {
-            if (b->kernels->reduce[d][op] == NULL)
+            if (!b->kernels->reduce[d][op])
                 continue;
             struct row *row = add_row(b, "reduce.%s.%s", hearth_dtype_name(dtype), ops[op]);
             if (!row)

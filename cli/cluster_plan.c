@@ -174,7 +174,7 @@ bool cluster_plan_decode(struct cluster_plan *plan, const uint8_t bytes[static C
     } else {
         *why = "its kind";
     }
-    return *why == NULL;
+    return !*why;
 }
 
 /* ---- telling it ---- */

@@ -88,7 +88,7 @@ static int settle_secret_handover(struct run_command *run, const struct usage *u
                    "on the network between them may read and change that, say --i-trust-this-network "
                    "too");
     if (code == ARGS_GO)
-        code = secret_handover_check_trust(usage, &run->handover, first_remote(&run->hosts) != NULL);
+        code = secret_handover_check_trust(usage, &run->handover, first_remote(&run->hosts));
     return code;
 }
 
@@ -311,7 +311,7 @@ static bool make_ranks(struct run_command *run)
         if (vars.full)
             return false;
     }
-    return run->ranks != NULL;
+    return run->ranks;
 }
 
 static void free_ranks(struct run_command *run)

@@ -243,7 +243,7 @@ static bool add_arg(struct host_agent *k, char *text)
 static bool take_setup(struct host_agent *k, const struct launch_message *m)
 {
     char *text = copy_text(m), *equals = text ? strchr(text, '=') : NULL;
-    bool good = text != NULL;
+    bool good = text;
     if (good && m->kind == LAUNCH_ARG)
         return add_arg(k, text) || (free(text), false);
     if (good && m->kind == LAUNCH_VAR) {

@@ -107,7 +107,7 @@ static size_t take_line(struct output *o, int rank, int stream, const char *byte
     else if (keep(line, bytes, taken))
         put_line(o, rank, stream, line->text, line->len);
     line->len = 0;
-    return taken + (end != NULL);
+    return taken + (!!end);
 }
 
 void output_write(struct output *o, int rank, int stream, const char *bytes, size_t len)

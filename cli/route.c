@@ -51,7 +51,7 @@ static bool find(const char *iface, const char *number, char *address, char *nam
         snprintf(name, ROUTE_IFACE_MAX, "%s", found->ifa_name);
     }
     freeifaddrs(all);
-    return found != NULL;
+    return found;
 }
 
 /* Numbers in the form that getnameinfo gives; false: a name, or nothing at all. */

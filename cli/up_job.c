@@ -49,7 +49,7 @@ static void network_scan(struct up_job *job, struct up_place *place)
 
 static bool is_six(const char *address)
 {
-    return strchr(address, ':') != NULL;
+    return strchr(address, ':');
 }
 
 /* Rank 0 listens where all others dial: at one address if they agree on one, else at all of its own. */

@@ -9,7 +9,7 @@
 bool vars_open(struct vars *vars, size_t max)
 {
     *vars = (struct vars){.list = calloc(max + 1, sizeof *vars->list), .max = max};
-    return vars->list != NULL;
+    return vars->list;
 }
 
 void vars_add(struct vars *vars, const char *format, ...)

@@ -24,7 +24,7 @@ static const struct credentials *feed_node(void)
     if (node)
         return node;
     heap_init(&feed_heap, 0);
-    memset(bytes, FEED_SECRET, sizeof(bytes));
+    memset(bytes, FEED_SECRET, sizeof bytes);
     if (node_key_fresh(&setup.key, &error) || secret_from_bytes(bytes, "fuzz", &setup.secret, &error) ||
         credentials_open(&setup, &node, &error))
         abort();

@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     uint8_t key[PUBLIC_KEY_LEN], again[PUBLIC_KEY_LEN];
 
     if (certificate_key(bytes, len, key) == HEARTH_OK &&
-        (certificate_key(bytes, len, again) || memcmp(key, again, sizeof(key)) != 0))
+        (certificate_key(bytes, len, again) || memcmp(key, again, sizeof key) != 0))
         abort();
     return 0;
 }

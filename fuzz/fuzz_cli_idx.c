@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     int status = idx_read(path, &idx, &error);
     unlink(path);
     if (status != HEARTH_OK) {
-        if (strstr(error.text, path) == NULL)
+        if (!strstr(error.text, path))
             abort();
         return 0;
     }

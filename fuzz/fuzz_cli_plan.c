@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     const char *why;
     memcpy(whole, bytes, len < sizeof whole ? len : sizeof whole);
     if (!cluster_plan_decode(&plan, whole, &why)) {
-        must(why != NULL);
+        must(why);
         return 0;
     }
     look(&plan);

@@ -13,16 +13,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     struct codec_list list;
     struct error error;
 
-    if (len >= sizeof(text))
+    if (len >= sizeof text)
         return 0;
     memcpy(text, bytes, len);
     text[len] = '\0';
     if (codec_parse(text, &list, &error))
         return 0;
-    codec_list_text(&list, canonical, sizeof(canonical));
+    codec_list_text(&list, canonical, sizeof canonical);
     if (codec_parse(canonical, &list, &error))
         abort();
-    codec_list_text(&list, again, sizeof(again));
+    codec_list_text(&list, again, sizeof again);
     if (strcmp(canonical, again) != 0)
         abort();
     for (int i = 0; i < list.count; i++) {

@@ -33,7 +33,7 @@ static int decode(const struct codec *codec, const uint8_t *payload, const char 
     struct payloads payloads = {2, both};
     struct coder_out to = {out, HEARTH_F32, 2};
     struct error error = {0};
-    const struct kernels *kernels = set != NULL ? kernels_named(set) : kernels_best();
+    const struct kernels *kernels = set ? kernels_named(set) : kernels_best();
     int status = coder_decode(codec, kernels, &payloads, &to, count, &error);
     if (status != HEARTH_OK && status != HEARTH_POISONED && (status != HEARTH_PROTOCOL || error.rank != 0))
         abort();

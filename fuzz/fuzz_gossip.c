@@ -19,12 +19,12 @@ static void tell(void *arg, const struct identity *id, const struct sock_addr *a
     uint8_t again[PEER_ADDR_MAX];
     char text[SOCK_TEXT_MAX];
 
-    size_t len = sock_addr_encode(addr, again, sizeof(again));
-    sock_addr_text(addr, text, sizeof(text));
+    size_t len = sock_addr_encode(addr, again, sizeof again);
+    sock_addr_text(addr, text, sizeof text);
     if (id->instance == 0 || len == 0 || text[0] == '\0' || ++echo->told > GOSSIP_MAX * PEER_ADDRS_MAX)
         abort();
     struct peer_info *last = echo->count > 0 ? &echo->peer_set[echo->count - 1] : NULL;
-    if (!last || memcmp(&last->id, id, sizeof(*id)) != 0 || last->addr_count == PEER_ADDRS_MAX) {
+    if (!last || memcmp(&last->id, id, sizeof *id) != 0 || last->addr_count == PEER_ADDRS_MAX) {
         if (echo->count == GOSSIP_MAX)
             abort();
         last = &echo->peer_set[echo->count++];
@@ -56,7 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     }
     for (int i = 0; i < echo.count; i++)
         peer_set[i] = &echo.peer_set[i];
-    size_t made = gossip_encode(peer_set, echo.count, again, sizeof(again));
+    size_t made = gossip_encode(peer_set, echo.count, again, sizeof again);
     if (made == 0 || made > len || gossip_decode(again, made, count_told, &told) != HEARTH_OK ||
         told != echo.told)
         abort();

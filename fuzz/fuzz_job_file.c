@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 
     if (!job_file_begin(&r, bytes, len, &count, &what) && !what)
         abort();
-    if (len > sizeof(file) - 4)
+    if (len > sizeof file - 4)
         return 0;
     memcpy(file, bytes, len);
     store_u32(file + len, crc32c(0, file, len));
@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         const uint8_t *begin = r.at;
         if (!job_file_next(&r, &memory))
             return 0;
-        struct writer w = writer_of(again, sizeof(again));
+        struct writer w = writer_of(again, sizeof again);
         job_file_put(&w, &memory);
         if (w.bad || (size_t)(w.at - again) != (size_t)(r.at - begin) ||
             memcmp(again, begin, (size_t)(r.at - begin)) != 0)

@@ -8,7 +8,7 @@
 
 static void fill(struct view *view)
 {
-    memset(view, 0, sizeof(*view));
+    memset(view, 0, sizeof *view);
     view->instance = 77;
     view->epoch = 5;
     view->term = 3;
@@ -71,17 +71,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     size_t again_len = 0;
     int status = HEARTH_PROTOCOL;
 
-    if (len < 1 || len > sizeof(again))
+    if (len < 1 || len > sizeof again)
         return 0;
     uint8_t kind = (uint8_t)(MESSAGE_REPORT + bytes[0] % 3);
     bytes++;
     len--;
     if (kind == MESSAGE_REPORT && (status = report_decode(&report, bytes, len, &what)) == HEARTH_OK)
-        again_len = report_encode(&report, again, sizeof(again));
+        again_len = report_encode(&report, again, sizeof again);
     if (kind == MESSAGE_FORM && (status = form_decode(&form, bytes, len, &what)) == HEARTH_OK)
-        again_len = form_encode(&form, again, sizeof(again));
+        again_len = form_encode(&form, again, sizeof again);
     if (kind == MESSAGE_BOARD && (status = board_decode(&board, bytes, len, &what)) == HEARTH_OK)
-        again_len = board_encode(&board, again, sizeof(again));
+        again_len = board_encode(&board, again, sizeof again);
     if (status ? !what : again_len != len || memcmp(again, bytes, len) != 0)
         abort();
     feed(kind, bytes, len, false, status != HEARTH_OK);

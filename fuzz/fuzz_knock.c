@@ -18,8 +18,8 @@ static void begin(void)
     uint8_t key[SECRET_LEN];
     struct error error;
 
-    memset(key, 1, sizeof(key));
-    memset(&listener.node, 2, sizeof(listener.node));
+    memset(key, 1, sizeof key);
+    memset(&listener.node, 2, sizeof listener.node);
     if (secret_from_bytes(key, "fuzz", &secret, &error) ||
         sock_addr_parse("192.0.2.1:29500", 0, &listener.addr))
         abort();

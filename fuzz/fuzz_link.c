@@ -166,7 +166,7 @@ static bool world_open(struct world *w, struct reader *r)
 static void drain(struct world *w)
 {
     struct completion *c;
-    while ((c = engine_finished(w->engine)) != NULL) {
+    while ((c = engine_finished(w->engine))) {
         struct user_call *call = container_of(c, struct user_call, completion);
         must(call->live && c->ended);
         must(c->error.status == HEARTH_OK || (status_is_error(c->error.status) && c->error.text[0] != '\0'));
@@ -197,7 +197,7 @@ static void do_call(struct world *w, struct reader *r)
             user = &w->calls[i];
     uint8_t kind = get_u8(r), flags = get_u8(r);
     size_t count = get_u16(r) % COUNT_MAX / (size_t)w->size;
-    if (user == NULL)
+    if (!user)
         return;
     size_t counts[MEMBERS_MAX] = {count, count / 2, count / 3};
     struct hearth_opts opts = {.size = sizeof opts, .timeout_ms = 1000, .weight = 1, .tag = flags >> 6};
@@ -222,7 +222,7 @@ static void do_call(struct world *w, struct reader *r)
     if (call.kind == PLAN_REDUCE_SCATTER || call.kind == PLAN_ALL_GATHER || call.kind == PLAN_GATHER ||
         call.kind == PLAN_SCATTER)
         call.in_place = false, call.target = user->target;
-    struct group *group = w->child != NULL && (flags & 32) ? w->child : w->group;
+    struct group *group = w->child && (flags & 32) ? w->child : w->group;
     struct error error = {0};
     if (group_start(group, &call, &user->completion, &error) != HEARTH_OK) {
         must(error.text[0] != '\0');
@@ -230,7 +230,7 @@ static void do_call(struct world *w, struct reader *r)
     }
     user->live = true;
     w->last = user;
-    if (user->completion.op == NULL)
+    if (!user->completion.op)
         return;
     const struct op *op = user->completion.op;
     w->fingerprint = op->record.fingerprint;
@@ -241,8 +241,8 @@ static void do_call(struct world *w, struct reader *r)
 /* What the peer should say: bytes to us, and the length of the frame that it is the turn of. */
 static void expect(const struct world *w, int peer, struct frame *frame)
 {
-    const struct op *op = w->last != NULL && w->last->live ? w->last->completion.op : NULL;
-    int32_t flow = op != NULL ? op->program->in_of[peer] : -1;
+    const struct op *op = w->last && w->last->live ? w->last->completion.op : NULL;
+    int32_t flow = op ? op->program->in_of[peer] : -1;
     if (flow < 0)
         return;
     const struct flow_table *table = &op->program->in[flow];
@@ -340,15 +340,15 @@ static void do_frame(struct world *w, struct reader *r, int peer)
     frame.step = get_u8(r);
     frame.total = frame.length = get_u16(r) % (frame.kind == FRAME_DATA ? 4096 : FRAME_CONTROL_MAX);
     frame.credit = get_u16(r);
-    frame.group = right & RIGHT_GROUP ? 7 : variety & 1 && w->child != NULL ? 8 : variety;
+    frame.group = right & RIGHT_GROUP ? 7 : variety & 1 && w->child ? 8 : variety;
     frame.tag = right & RIGHT_CALL ? w->tag : variety & 3;
     frame.sequence = right & RIGHT_CALL ? w->sequence + (variety & 0x80 ? variety & 3 : 0) : variety & 15;
     frame.fingerprint = right & RIGHT_FINGERPRINT ? w->fingerprint : variety;
     if (right & RIGHT_PIECE)
         expect(w, peer, &frame);
     if (frame.kind == FRAME_GRANT && (right & RIGHT_PIECE)) {
-        const struct op *op = w->last != NULL && w->last->live ? w->last->completion.op : NULL;
-        int32_t flow = op != NULL ? op->program->out_of[peer] : -1;
+        const struct op *op = w->last && w->last->live ? w->last->completion.op : NULL;
+        int32_t flow = op ? op->program->out_of[peer] : -1;
         frame.total = flow >= 0 ? op->program->out[flow].bytes : 0;
     }
     memset(payload, variety, sizeof payload);
@@ -369,11 +369,11 @@ static void do_group(struct world *w, uint8_t what)
 {
     struct group_view view = w->view;
     static const int members[MEMBERS_MAX] = {0, 1, 2};
-    if (what & 1 && w->child == NULL) {
+    if (what & 1 && !w->child) {
         view.group = 8;
         if (group_open(w->engine, &view, members, &w->child) != HEARTH_OK)
             w->child = NULL;
-    } else if (w->child != NULL) {
+    } else if (w->child) {
         group_close(w->child);
         w->child = NULL;
     }
@@ -427,7 +427,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     struct world *w = calloc(1, sizeof *w);
     struct reader r = reader_of(bytes, len);
-    must(w != NULL);
+    must(w);
     if (world_open(w, &r)) {
         for (int i = 0; i < STEPS_MAX && reader_left(&r) > 0; i++)
             do_step(w, &r);

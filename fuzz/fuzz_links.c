@@ -16,9 +16,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     uint64_t hosts[VIEW_MEMBERS_MAX];
     int members[VIEW_MEMBERS_MAX];
 
-    if (len > sizeof(again) || topology_decode(&table, bytes, len))
+    if (len > sizeof again || topology_decode(&table, bytes, len))
         return 0;
-    if (topology_encode(&table, again, sizeof(again)) != len || memcmp(again, bytes, len) != 0)
+    if (topology_encode(&table, again, sizeof again) != len || memcmp(again, bytes, len) != 0)
         abort();
     int count = table.size < 12 ? table.size : 12; /* larger ones only take longer */
     for (int i = 0; i < count; i++) {

@@ -21,17 +21,17 @@ static void fuzz_line(const char *text, size_t len)
     const char *what = NULL;
 
     if (mdns_line_parse(&line, text, len, &what) != HEARTH_OK) {
-        must(what != NULL);
+        must(what);
         return;
     }
     if (line.kind != MDNS_FOUND)
         return;
     /* One without a name ends with a space, and so may be a byte longer than the line that was read. */
-    size_t size = mdns_line_found(&line.sighting, written, sizeof(written));
+    size_t size = mdns_line_found(&line.sighting, written, sizeof written);
     if (size == 0)
         return;
     must(mdns_line_parse(&again, written, size - 1, &what) == HEARTH_OK);
-    must(memcmp(&again, &line, sizeof(line)) == 0);
+    must(memcmp(&again, &line, sizeof line) == 0);
 }
 
 static void fuzz_command(const char *text, size_t len)
@@ -41,16 +41,16 @@ static void fuzz_command(const char *text, size_t len)
     const char *what = NULL;
 
     if (mdns_command_parse(&command, text, len, &what) != HEARTH_OK) {
-        must(what != NULL);
+        must(what);
         return;
     }
     if (command.kind != MDNS_PUBLISH)
         return;
     size_t size = mdns_line_publish(command.announcement.port != 0 ? &command.announcement : NULL, written,
-                                    sizeof(written));
+                                    sizeof written);
     must(size > 0);
     must(mdns_command_parse(&again, written, size - 1, &what) == HEARTH_OK);
-    must(memcmp(&again.announcement, &command.announcement, sizeof(command.announcement)) == 0);
+    must(memcmp(&again.announcement, &command.announcement, sizeof command.announcement) == 0);
 }
 
 /* Strings as a TXT record has them: a length, and so many bytes. */
@@ -61,29 +61,29 @@ static void fuzz_txt(const uint8_t *bytes, size_t len)
     const char *what = NULL;
     unsigned seen = 0;
 
-    memset(&s, 0, sizeof(s));
+    memset(&s, 0, sizeof s);
     while (len > 0) {
         size_t size = bytes[0] < len ? bytes[0] : len - 1;
         if (mdns_txt_read(&s, &seen, bytes + 1, size, &what) != HEARTH_OK) {
-            must(what != NULL);
+            must(what);
             return;
         }
         bytes += 1 + size;
         len -= 1 + size;
     }
-    must(memchr(s.name, '\0', sizeof(s.name)) != NULL);
+    must(memchr(s.name, '\0', sizeof s.name));
     if (!mdns_txt_whole(seen))
         return;
     struct announcement a = {.id = s.id, .port = 1, .flags = s.flags};
-    memcpy(a.space, s.space, sizeof(a.space));
-    memcpy(a.name, s.name, sizeof(a.name));
+    memcpy(a.space, s.space, sizeof a.space);
+    memcpy(a.name, s.name, sizeof a.name);
     mdns_txt_write(&a, items);
     struct sighting again;
-    memset(&again, 0, sizeof(again));
+    memset(&again, 0, sizeof again);
     seen = 0;
     for (int i = 0; i < MDNS_TXT_ITEMS; i++)
         must(mdns_txt_read(&again, &seen, items[i], strlen(items[i]), &what) == HEARTH_OK);
-    must(memcmp(&again.id, &s.id, sizeof(s.id)) == 0 && strcmp(again.name, s.name) == 0);
+    must(memcmp(&again.id, &s.id, sizeof s.id) == 0 && strcmp(again.name, s.name) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)

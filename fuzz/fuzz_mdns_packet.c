@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     uint8_t *copy = malloc(len + 1); /* of that length, so that reading beyond it is seen */
 
-    if (copy == NULL)
+    if (!copy)
         return 0;
     memcpy(copy, bytes, len);
     copy[len] = 0xc0;

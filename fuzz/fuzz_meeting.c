@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         return 0;
     (void)meeting_intact(&header, bytes + MEETING_HEADER_LEN); /* a fuzzer would never pass it */
     size_t again_len =
-        round_trip(header.kind, bytes + MEETING_HEADER_LEN, header.length, again, sizeof(again));
+        round_trip(header.kind, bytes + MEETING_HEADER_LEN, header.length, again, sizeof again);
     if (again_len == 0)
         return 0;
     bool longer = header.kind == MEETING_REGISTER && again_len < header.length; /* a later version's */

@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 static struct peer_info info(int number)
 {
     struct peer_info f;
-    memset(&f, 0, sizeof(f));
+    memset(&f, 0, sizeof f);
     f.id.node.bytes[0] = (uint8_t)number;
     f.id.instance = (uint64_t)number;
     f.machine = (uint64_t)number;
@@ -29,10 +29,10 @@ static void check_view(const uint8_t *bytes, size_t len)
     struct reader r = reader_of(bytes, len);
     if (!view_get(&r, &c))
         return;
-    struct writer w = writer_of(one, sizeof(one));
+    struct writer w = writer_of(one, sizeof one);
     view_put(&w, &c);
     r = reader_of(one, (size_t)(w.at - one));
-    struct writer again = writer_of(two, sizeof(two));
+    struct writer again = writer_of(two, sizeof two);
     if (w.bad || !view_get(&r, &c) || reader_left(&r) != 0)
         abort();
     view_put(&again, &c);
@@ -43,7 +43,7 @@ static void check_view(const uint8_t *bytes, size_t len)
 static void empty(struct outbox *box)
 {
     struct outbox_message *message;
-    while ((message = outbox_take(box)) != NULL) {
+    while ((message = outbox_take(box))) {
         if (message->kind < MESSAGE_BEAT || message->kind > MESSAGE_DISSOLVE)
             abort();
         heap_free(message);
@@ -63,15 +63,15 @@ static void join(struct consensus *a)
 {
     static struct view c;
     static uint8_t bytes[2048];
-    struct writer w = writer_of(bytes, sizeof(bytes));
+    struct writer w = writer_of(bytes, sizeof bytes);
     const uint64_t beat[] = {1, 0, 0, INSTANCE, 4, 0, 0, 2 | 9u << 16, 0, 0};
-    for (size_t i = 0; i < sizeof(beat) / sizeof(beat[0]); i++)
+    for (size_t i = 0; i < sizeof beat / sizeof beat[0]; i++)
         put_u64(&w, beat[i]);
     say(a, 1, MESSAGE_BEAT, &w, bytes);
     c = (struct view){.instance = INSTANCE, .epoch = 5, .term = 3, .leader = 0, .size = 3};
     for (int i = 0; i < 3; i++)
         c.members[i] = info(i + 1);
-    w = writer_of(bytes, sizeof(bytes));
+    w = writer_of(bytes, sizeof bytes);
     view_put(&w, &c);
     for (int from = 1; from <= 2; from++)
         say(a, from, MESSAGE_VIEW, &w, bytes); /* one alone is not believed */
@@ -94,7 +94,7 @@ static void feed(struct consensus *a, struct outbox *box, struct reader *r)
         consensus_tick(a, now);
         check_view(r->at, length);
         if (consensus_input(a, &from, kind, r->at, length, now, &what) != HEARTH_OK &&
-            (what == NULL || what[0] == '\0'))
+            (!what || what[0] == '\0'))
             abort();
         r->at += length;
         empty(box);

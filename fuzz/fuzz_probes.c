@@ -21,7 +21,7 @@ static void try_order(const uint8_t *bytes, size_t len)
     const char *what = NULL;
 
     if (probe_order_decode(&order, bytes, len, &what)) {
-        size_t again_len = probe_order_encode(&order, again, sizeof(again));
+        size_t again_len = probe_order_encode(&order, again, sizeof again);
         /* An IPv4 address in IPv6 clothes becomes an IPv4 address. */
         if (again_len == len)
             same(bytes, len, again, again_len);
@@ -39,7 +39,7 @@ static void try_measured(const uint8_t *bytes, size_t len)
     const char *what = NULL;
 
     if (measured_decode(&measured, bytes, len, &what))
-        same(bytes, len, again, measured_encode(&measured, again, sizeof(again)));
+        same(bytes, len, again, measured_encode(&measured, again, sizeof again));
     else if (!what)
         abort();
 }
@@ -57,7 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         try_measured(bytes + 1, len - 1);
     } else if (probe_result_decode(&result, bytes + 1, len - 1)) {
         probe_result_encode(&result, again);
-        same(bytes + 1, len - 1, again, sizeof(again));
+        same(bytes + 1, len - 1, again, sizeof again);
     }
     return 0;
 }

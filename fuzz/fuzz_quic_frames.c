@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 static bool retires(const uint8_t *before, size_t before_len, const uint8_t *bytes, size_t len)
 {
     uint8_t *frames = malloc(before_len + len + 1);
-    if (frames == NULL)
+    if (!frames)
         abort();
     uint8_t *at = frames + 1;
     if (before_len > 0)

@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     if (a.size != 0 && (a.size != bytes[0] % 65 || seen != UINT64_MAX >> (64 - a.size)))
         abort();
     ring_order_encode(&a, again);
-    if (memcmp(again, bytes + 1, sizeof(again)) != 0)
+    if (memcmp(again, bytes + 1, sizeof again) != 0)
         abort();
     return 0;
 }

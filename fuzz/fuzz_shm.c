@@ -116,7 +116,7 @@ static void on_payload(void *arg, struct link *link, const struct frame *frame, 
     struct world *w = arg;
     (void)link;
     must(w->up && cookie == w);
-    if (loan->data == NULL)
+    if (!loan->data)
         return;
     touch(w, loan, frame->length);
     must(w->loan_count < LOANS_MAX);
@@ -195,7 +195,7 @@ static void world_open(struct world *w)
         must(shared_make((i + 1) * shared_page(), &w->region_fds[i]) == HEARTH_OK);
     w->page = shared_map(w->memory_fd, w->page_len, true);
     w->regions = shm_regions_open(&w->heap);
-    must(w->page != NULL && w->regions != NULL);
+    must(w->page && w->regions);
     w->page->magic = MAGIC;
     w->page->ring_bytes = RING;
     w->fd = fds[0];
@@ -310,7 +310,7 @@ static void do_send(struct world *w, struct reader *r)
         return;
     struct frame frame = {.kind = FRAME_DATA, .length = (uint32_t)len};
     send->out = true;
-    link_send_data(&w->link, &frame, buffer != NULL ? buffer : w->plain, send, w);
+    link_send_data(&w->link, &frame, buffer ? buffer : w->plain, send, w);
 }
 
 static void do_region(struct world *w, uint8_t what)
@@ -319,7 +319,7 @@ static void do_region(struct world *w, uint8_t what)
     for (int i = 0; i < SENDS_MAX; i++)
         if (w->sends[i].out)
             return; /* its memory is not ours to give away */
-    if (*buffer != NULL) {
+    if (*buffer) {
         must(shm_region_drop(w->regions, *buffer));
         *buffer = NULL;
     } else {
@@ -400,7 +400,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     struct world *w = calloc(1, sizeof *w);
     struct reader r = reader_of(bytes, len);
-    must(w != NULL);
+    must(w);
     world_open(w);
     for (int i = 0; i < STEPS_MAX && reader_left(&r) > 0; i++)
         do_step(w, &r);

@@ -30,7 +30,7 @@ static void check(const uint8_t *bytes, size_t len)
         abort();
     if (status == HEARTH_OK) {
         uint8_t *again = malloc(len);
-        if (again == NULL || snapshot_len(&tensors) != len)
+        if (!again || snapshot_len(&tensors) != len)
             abort();
         snapshot_encode(&tensors, &owner, again);
         if (memcmp(again, bytes, len) != 0)
@@ -51,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         return 0;
     /* The same with length and checksum put right: a fuzzer cannot guess them. */
     uint8_t *fixed = malloc(len);
-    if (fixed == NULL)
+    if (!fixed)
         return 0;
     memcpy(fixed, bytes, len);
     store_u64(fixed + LENGTH_AT, len);

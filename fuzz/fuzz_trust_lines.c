@@ -77,7 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         return 0;
     }
     /* The name is what comes: it must not bring lines of its own. */
-    memcpy(entry.name, bytes, len < sizeof(entry.name) ? len : sizeof(entry.name));
+    memcpy(entry.name, bytes, len < sizeof entry.name ? len : sizeof entry.name);
     edit(text, len, &first.id, &entry);
     edit(text, len, &first.id, NULL);
     return 0;

@@ -44,7 +44,7 @@ static void tell_lost(struct service *s, struct service_addr *a)
 
     if (a->told)
         out_line(&s->net->mdns->out, line,
-                 (size_t)snprintf(line, sizeof(line), "lost %llx\n", (unsigned long long)a->key));
+                 (size_t)snprintf(line, sizeof line, "lost %llx\n", (unsigned long long)a->key));
     a->told = false;
 }
 
@@ -56,15 +56,15 @@ static void tell_found(struct service *s, struct service_addr *a)
     avahi_address_snprint(text, AVAHI_ADDRESS_STR_MAX, &a->addr);
     if (a->addr.proto == AVAHI_PROTO_INET6 && a->addr.data.ipv6.address[0] == 0xfe &&
         (a->addr.data.ipv6.address[1] & 0xc0) == 0x80)
-        snprintf(text + strlen(text), sizeof(text) - strlen(text), "%%%s", s->net->name);
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%%%s", s->net->name);
     if (!mdns_addr_parse(text, s->port, &sighting.addr)) {
         out_warn(&s->net->mdns->out, s->name, "%s on %s has an address that cannot be dialled: %s", s->name,
                  s->net->name, text);
         return;
     }
-    snprintf(sighting.key, sizeof(sighting.key), "%llx", (unsigned long long)a->key);
-    snprintf(sighting.interface, sizeof(sighting.interface), "%s", s->net->name);
-    size_t len = mdns_line_found(&sighting, line, sizeof(line));
+    snprintf(sighting.key, sizeof sighting.key, "%llx", (unsigned long long)a->key);
+    snprintf(sighting.interface, sizeof sighting.interface, "%s", s->net->name);
+    size_t len = mdns_line_found(&sighting, line, sizeof line);
     if (len > 0)
         out_line(&s->net->mdns->out, line, len);
     a->told = len > 0;
@@ -90,7 +90,7 @@ static void tell(struct service *s, bool changed)
 
 static void unbrowse(struct service *s, int kind)
 {
-    if (s->browsers[kind] != NULL)
+    if (s->browsers[kind])
         avahi_s_record_browser_free(s->browsers[kind]);
     s->browsers[kind] = NULL;
 }
@@ -104,12 +104,12 @@ static void browse(struct service *s, int kind, const char *name, uint16_t type)
     AvahiKey *key = avahi_key_new(name, AVAHI_DNS_CLASS_IN, type);
 
     unbrowse(s, kind);
-    if (key == NULL)
+    if (!key)
         return;
     s->browsers[kind] = avahi_s_record_browser_new(s->net->mdns->server, s->net->index, s->protocol, key,
                                                    AVAHI_LOOKUP_USE_MULTICAST, record_seen, s);
     avahi_key_unref(key);
-    if (s->browsers[kind] == NULL)
+    if (!s->browsers[kind])
         out_warn(&s->net->mdns->out, s->name, "cannot ask for the records of %s: %s", s->name,
                  avahi_strerror(avahi_server_errno(s->net->mdns->server)));
 }
@@ -139,7 +139,7 @@ static void server_seen(struct service *s, const AvahiRecord *record, bool gone)
     s->port = record->data.srv.port;
     if (!same) {
         forget_addresses(s);
-        snprintf(s->host, sizeof(s->host), "%s", host);
+        snprintf(s->host, sizeof s->host, "%s", host);
         browse(s, BROWSE_A, host, AVAHI_DNS_TYPE_A);
         browse(s, BROWSE_AAAA, host, AVAHI_DNS_TYPE_AAAA);
     } else if (changed) {
@@ -153,8 +153,8 @@ static bool text_parse(struct service *s, const AvahiRecord *record)
     unsigned seen = 0;
     bool good = true;
 
-    memset(&s->facts, 0, sizeof(s->facts));
-    for (AvahiStringList *item = record->data.txt.string_list; item != NULL && good; item = item->next)
+    memset(&s->facts, 0, sizeof s->facts);
+    for (AvahiStringList *item = record->data.txt.string_list; item && good; item = item->next)
         good = mdns_txt_read(&s->facts, &seen, item->text, item->size, &what) == HEARTH_OK;
     good = good && mdns_txt_whole(seen);
     if (!good)
@@ -166,13 +166,13 @@ static bool text_parse(struct service *s, const AvahiRecord *record)
 static void text_seen(struct service *s, AvahiRecord *record, bool gone)
 {
     if (gone) {
-        if (s->text == NULL || !avahi_record_equal_no_ttl(s->text, record))
+        if (!s->text || !avahi_record_equal_no_ttl(s->text, record))
             return;
         avahi_record_unref(s->text);
         s->text = NULL;
         s->text_good = false;
     } else {
-        if (s->text != NULL)
+        if (s->text)
             avahi_record_unref(s->text);
         s->text = avahi_record_ref(record);
         s->text_good = text_parse(s, record);
@@ -185,7 +185,7 @@ static void address_seen(struct service *s, const AvahiRecord *record, bool gone
     struct service_addr *free_place = NULL;
     AvahiAddress addr;
 
-    memset(&addr, 0, sizeof(addr));
+    memset(&addr, 0, sizeof addr);
     if (record->key->type == AVAHI_DNS_TYPE_A) {
         addr.proto = AVAHI_PROTO_INET;
         addr.data.ipv4 = record->data.a.address;
@@ -196,7 +196,7 @@ static void address_seen(struct service *s, const AvahiRecord *record, bool gone
     for (int i = 0; i < MDNS_ADDRESSES; i++) {
         struct service_addr *a = &s->addrs[i];
         if (a->key == 0) {
-            free_place = free_place != NULL ? free_place : a;
+            free_place = free_place ? free_place : a;
         } else if (avahi_address_cmp(&a->addr, &addr) == 0) {
             if (gone) {
                 tell_lost(s, a);
@@ -205,7 +205,7 @@ static void address_seen(struct service *s, const AvahiRecord *record, bool gone
             return;
         }
     }
-    if (gone || free_place == NULL)
+    if (gone || !free_place)
         return;
     *free_place = (struct service_addr){.addr = addr, .key = ++s->net->mdns->serial};
     tell(s, false);
@@ -218,7 +218,7 @@ static void record_seen(AvahiSRecordBrowser *browser, AvahiIfIndex index, AvahiP
     bool gone = event == AVAHI_BROWSER_REMOVE;
 
     (void)browser, (void)index, (void)protocol, (void)flags;
-    if (record == NULL || (event != AVAHI_BROWSER_NEW && !gone))
+    if (!record || (event != AVAHI_BROWSER_NEW && !gone))
         return;
     switch (record->key->type) {
     case AVAHI_DNS_TYPE_SRV:
@@ -245,7 +245,7 @@ static void service_free(struct mdns *m, struct service **link)
     forget_addresses(s);
     unbrowse(s, BROWSE_SRV);
     unbrowse(s, BROWSE_TXT);
-    if (s->text != NULL)
+    if (s->text)
         avahi_record_unref(s->text);
     *link = s->next;
     m->service_count--;
@@ -257,7 +257,7 @@ static struct service **service_find(struct mdns *m, const struct net *net, Avah
 {
     struct service **link = &m->services;
 
-    while (*link != NULL &&
+    while (*link &&
            ((*link)->net != net || (*link)->protocol != protocol || strcmp((*link)->name, name) != 0))
         link = &(*link)->next;
     return link;
@@ -273,13 +273,13 @@ static void make_room(struct mdns *m)
     prng_init(&prng, ++m->serial);
     uint64_t any = prng_below(&prng, (uint64_t)m->service_count);
     struct service **chosen = link;
-    for (uint64_t i = 0; *link != NULL; link = &(*link)->next, i++) {
+    for (uint64_t i = 0; *link; link = &(*link)->next, i++) {
         if (i == any)
             chosen = link;
         if (!(*link)->text_good || (*link)->host[0] == '\0')
             oldest = link;
     }
-    service_free(m, oldest != NULL ? oldest : chosen);
+    service_free(m, oldest ? oldest : chosen);
 }
 
 static void service_new(struct net *net, AvahiProtocol protocol, const char *name)
@@ -287,19 +287,19 @@ static void service_new(struct net *net, AvahiProtocol protocol, const char *nam
     struct mdns *m = net->mdns;
     char full[AVAHI_DOMAIN_NAME_MAX], own[AVAHI_LABEL_MAX];
 
-    if (publish_name(m, own, sizeof(own)) && strcmp(own, name) == 0)
+    if (publish_name(m, own, sizeof own) && strcmp(own, name) == 0)
         return;
     if (strlen(name) >= AVAHI_LABEL_MAX ||
-        avahi_service_name_join(full, sizeof(full), name, MDNS_SERVICE, DOMAIN) < 0)
+        avahi_service_name_join(full, sizeof full, name, MDNS_SERVICE, DOMAIN) < 0)
         return;
     if (m->service_count == SERVICES_MAX)
         make_room(m);
-    struct service *s = calloc(1, sizeof(*s));
-    if (s == NULL)
+    struct service *s = calloc(1, sizeof *s);
+    if (!s)
         return;
     s->net = net;
     s->protocol = protocol;
-    snprintf(s->name, sizeof(s->name), "%s", name);
+    snprintf(s->name, sizeof s->name, "%s", name);
     s->next = m->services;
     m->services = s;
     m->service_count++;
@@ -317,12 +317,12 @@ static void service_seen(AvahiSServiceBrowser *browser, AvahiIfIndex index, Avah
     if (event == AVAHI_BROWSER_FAILURE)
         out_warn(&net->mdns->out, "browse", "cannot look for nodes on %s: %s", net->name,
                  avahi_strerror(avahi_server_errno(net->mdns->server)));
-    if (name == NULL)
+    if (!name)
         return;
     struct service **link = service_find(net->mdns, net, protocol, name);
-    if (event == AVAHI_BROWSER_NEW && *link == NULL)
+    if (event == AVAHI_BROWSER_NEW && !*link)
         service_new(net, protocol, name);
-    else if (event == AVAHI_BROWSER_REMOVE && *link != NULL)
+    else if (event == AVAHI_BROWSER_REMOVE && *link)
         service_free(net->mdns, link);
 }
 
@@ -332,7 +332,7 @@ void browse_net(struct net *net)
 
     net->browser = avahi_s_service_browser_new(m->server, net->index, AVAHI_PROTO_UNSPEC, MDNS_SERVICE,
                                                DOMAIN, AVAHI_LOOKUP_USE_MULTICAST, service_seen, net);
-    if (net->browser == NULL)
+    if (!net->browser)
         out_warn(&m->out, "browse", "cannot look for nodes on %s: %s", net->name,
                  avahi_strerror(avahi_server_errno(m->server)));
 }
@@ -341,10 +341,10 @@ void unbrowse_net(struct net *net)
 {
     struct service **link = &net->mdns->services;
 
-    if (net->browser != NULL)
+    if (net->browser)
         avahi_s_service_browser_free(net->browser);
     net->browser = NULL;
-    while (*link != NULL) {
+    while (*link) {
         if ((*link)->net == net)
             service_free(net->mdns, link);
         else

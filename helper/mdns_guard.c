@@ -18,7 +18,7 @@ static bool from_network(const struct msghdr *message)
 {
     const struct sockaddr *from = message->msg_name;
 
-    return from != NULL && message->msg_namelen >= sizeof(from->sa_family) && message->msg_iovlen == 1 &&
+    return from && message->msg_namelen >= sizeof from->sa_family && message->msg_iovlen == 1 &&
            (from->sa_family == AF_INET || from->sa_family == AF_INET6);
 }
 
@@ -26,9 +26,9 @@ __attribute__((visibility("default"))) ssize_t recvmsg(int fd, struct msghdr *me
 {
     static recvmsg_fn *next;
 
-    if (next == NULL)
+    if (!next)
         *(void **)&next = dlsym(RTLD_NEXT, "recvmsg");
-    if (next == NULL) {
+    if (!next) {
         errno = ENOSYS;
         return -1;
     }

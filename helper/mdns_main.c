@@ -67,7 +67,7 @@ static void take_lines(struct mdns *m, struct input *input)
 {
     char *start = input->bytes, *end = start + input->len, *stop;
 
-    while (!input->ended && (stop = memchr(start, '\n', (size_t)(end - start))) != NULL) {
+    while (!input->ended && (stop = memchr(start, '\n', (size_t)(end - start)))) {
         if (!input->skipping)
             obey(m, input, start, (size_t)(stop - start));
         input->skipping = false;
@@ -91,7 +91,7 @@ static void readable(AvahiWatch *watch, int fd, AvahiWatchEvent event, void *arg
     struct context *c = arg;
 
     (void)watch, (void)event;
-    ssize_t n = read(fd, c->input.bytes + c->input.len, sizeof(c->input.bytes) - c->input.len);
+    ssize_t n = read(fd, c->input.bytes + c->input.len, sizeof c->input.bytes - c->input.len);
     if (n > 0) {
         c->input.len += (size_t)n;
         take_lines(&c->mdns, &c->input);
@@ -139,7 +139,7 @@ static AvahiServer *server_new(const AvahiPoll *poll, int *error)
     AvahiServerConfig config;
 
     avahi_server_config_init(&config);
-    snprintf(host, sizeof(host), "hearth-mdns-%d", (int)getpid()); /* nothing is published under it */
+    snprintf(host, sizeof host, "hearth-mdns-%d", (int)getpid()); /* nothing is published under it */
     config.host_name = avahi_strdup(host);
     config.use_ipv4 = config.use_ipv6 = 1;
     config.publish_addresses = config.publish_hinfo = config.publish_workstation = config.publish_domain = 0;
@@ -155,7 +155,7 @@ static void say_ready(struct mdns *m)
 {
     char line[128];
 
-    int len = snprintf(line, sizeof(line), "ready hearth-mdns %d.%d.%d\n", HEARTH_VERSION_MAJOR,
+    int len = snprintf(line, sizeof line, "ready hearth-mdns %d.%d.%d\n", HEARTH_VERSION_MAJOR,
                        HEARTH_VERSION_MINOR, HEARTH_VERSION_PATCH);
     out_line(&m->out, line, (size_t)len);
 }
@@ -197,15 +197,15 @@ int main(void)
     (void)leash_tie_gently((int)getppid()); /* if that has ended, so has our input */
     avahi_set_log_function(avahi_says);
     AvahiSimplePoll *loop = avahi_simple_poll_new();
-    m->poll = loop != NULL ? avahi_simple_poll_get(loop) : NULL;
-    if (m->poll == NULL || !out_init(&m->out, m->poll, STDOUT_FILENO))
+    m->poll = loop ? avahi_simple_poll_get(loop) : NULL;
+    if (!m->poll || !out_init(&m->out, m->poll, STDOUT_FILENO))
         return EXIT_FAILURE;
     if (sandbox_enter(&why) != HEARTH_OK) /* it is a second wall: without it nodes are found, too */
         out_warn(&m->out, "sandbox", "the mdns helper is not fully sandboxed: %s", why.text);
     m->server = server_new(m->poll, &error);
-    if (m->server == NULL) {
+    if (!m->server) {
         out_warn(&m->out, "server", "cannot speak mDNS: %s", avahi_strerror(error));
-    } else if (m->poll->watch_new(m->poll, STDIN_FILENO, AVAHI_WATCH_IN, readable, &context) != NULL) {
+    } else if (m->poll->watch_new(m->poll, STDIN_FILENO, AVAHI_WATCH_IN, readable, &context)) {
         say_ready(m);
         status = run(&context, loop);
         alarm(GOODBYE_S);

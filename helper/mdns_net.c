@@ -35,23 +35,23 @@ void net_set(struct mdns *m, const char *name, const struct sock_addr *addrs, in
     struct net *net = find(m, name);
 
     if (count == 0) {
-        if (net != NULL) {
+        if (net) {
             leave(net);
             net->name[0] = '\0';
         }
         return;
     }
-    if (net == NULL)
+    if (!net)
         net = find(m, "");
-    if (net == NULL) {
+    if (!net) {
         out_warn(&m->out, name, "more than %d interfaces: %s is left out", NETS_MAX, name);
         return;
     }
-    memcpy(net->addrs, addrs, (size_t)count * sizeof(addrs[0]));
+    memcpy(net->addrs, addrs, (size_t)count * sizeof addrs[0]);
     net->count = count;
     if (net->name[0] == '\0') {
         net->mdns = m;
-        snprintf(net->name, sizeof(net->name), "%s", name);
+        snprintf(net->name, sizeof net->name, "%s", name);
         enter(net);
     } else if (net->index > 0) {
         publish_net(net);

@@ -41,22 +41,22 @@ static void writable(AvahiWatch *watch, int fd, AvahiWatchEvent event, void *arg
 
 bool out_init(struct mdns_out *out, const AvahiPoll *poll, int fd)
 {
-    memset(out, 0, sizeof(*out));
+    memset(out, 0, sizeof *out);
     out->poll = poll;
     out->fd = fd;
     out->bytes = malloc(OUT_BYTES_MAX);
     int flags = fcntl(fd, F_GETFL);
-    if (out->bytes == NULL || flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
+    if (!out->bytes || flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
         return false;
     out->watch = poll->watch_new(poll, fd, 0, writable, out);
-    return out->watch != NULL;
+    return out->watch;
 }
 
 void out_fini(struct mdns_out *out)
 {
-    if (out->bytes != NULL)
+    if (out->bytes)
         flush(out);
-    if (out->watch != NULL)
+    if (out->watch)
         out->poll->watch_free(out->watch);
     free(out->bytes);
 }
@@ -94,13 +94,13 @@ void out_warn(struct mdns_out *out, const char *source, const char *format, ...)
     if (!first_time(out, source))
         return;
     va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
     for (char *c = text; *c != '\0'; c++)
         if (*c < ' ' || *c > '~')
             *c = '?';
     bool last = out->warned_count == OUT_WARNED;
     int len =
-        snprintf(line, sizeof(line), "warn %s%s\n", text, last ? " (further warnings are left out)" : "");
+        snprintf(line, sizeof line, "warn %s%s\n", text, last ? " (further warnings are left out)" : "");
     out_line(out, line, (size_t)len);
 }

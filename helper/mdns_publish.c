@@ -55,7 +55,7 @@ static void group_changed(AvahiServer *server, AvahiSEntryGroup *group, AvahiEnt
     m->collisions++;
     unsigned doublings = m->collisions < COLLISION_MAX ? m->collisions : COLLISION_MAX;
     avahi_elapse_time(&when, COLLISION_MS << doublings, 0);
-    if (m->republish == NULL)
+    if (!m->republish)
         m->republish = m->poll->timeout_new(m->poll, &when, publish_again, m);
     else
         m->poll->timeout_update(m->republish, &when);
@@ -66,7 +66,7 @@ static void group_changed(AvahiServer *server, AvahiSEntryGroup *group, AvahiEnt
 /* The record goes to avahi, whatever comes of it. */
 static int add(struct net *net, AvahiSEntryGroup *group, AvahiRecord *record, AvahiPublishFlags flags)
 {
-    if (record == NULL)
+    if (!record)
         return AVAHI_ERR_NO_MEMORY;
     int failed = avahi_server_add(net->mdns->server, group, net->index, AVAHI_PROTO_UNSPEC,
                                   flags | AVAHI_PUBLISH_NO_PROBE, record);
@@ -83,7 +83,7 @@ static int add_pointer(struct net *net, AvahiSEntryGroup *group, const char *nam
 {
     AvahiRecord *record = record_new(name, AVAHI_DNS_TYPE_PTR);
 
-    if (record != NULL)
+    if (record)
         record->data.ptr.name = avahi_normalize_name_strdup(target);
     return add(net, group, record, 0);
 }
@@ -96,7 +96,7 @@ static int add_service(struct net *net, AvahiSEntryGroup *group, const struct na
 {
     AvahiRecord *record = record_new(names->service, AVAHI_DNS_TYPE_SRV);
 
-    if (record != NULL) {
+    if (record) {
         record->data.srv.port = net->mdns->self.port;
         record->data.srv.name = avahi_normalize_name_strdup(names->host);
     }
@@ -118,7 +118,7 @@ static int add_text(struct net *net, AvahiSEntryGroup *group, const struct names
     mdns_txt_write(&net->mdns->self, items);
     for (int i = MDNS_TXT_ITEMS - 1; i >= 0; i--) /* each goes before the last */
         list = avahi_string_list_add(list, items[i]);
-    if (record != NULL)
+    if (record)
         record->data.txt.string_list = list;
     else
         avahi_string_list_free(list);
@@ -131,15 +131,15 @@ static int add_address(struct net *net, AvahiSEntryGroup *group, const struct na
     char text[SOCK_TEXT_MAX];
     AvahiAddress a;
 
-    mdns_addr_text(addr, text, sizeof(text));
+    mdns_addr_text(addr, text, sizeof text);
     text[strcspn(text, "%")] = '\0';
-    if (avahi_address_parse(text, AVAHI_PROTO_UNSPEC, &a) == NULL)
+    if (!avahi_address_parse(text, AVAHI_PROTO_UNSPEC, &a))
         return AVAHI_ERR_INVALID_ADDRESS;
     AvahiRecord *record =
         record_new(names->host, a.proto == AVAHI_PROTO_INET ? AVAHI_DNS_TYPE_A : AVAHI_DNS_TYPE_AAAA);
-    if (record != NULL && a.proto == AVAHI_PROTO_INET)
+    if (record && a.proto == AVAHI_PROTO_INET)
         record->data.a.address = a.data.ipv4;
-    else if (record != NULL)
+    else if (record)
         record->data.aaaa.address = a.data.ipv6;
     return add(net, group, record, AVAHI_PUBLISH_UNIQUE | AVAHI_PUBLISH_ALLOW_MULTIPLE);
 }
@@ -150,7 +150,7 @@ static AvahiSEntryGroup *group_new(struct net *net)
 {
     AvahiSEntryGroup *group = avahi_s_entry_group_new(net->mdns->server, group_changed, net);
 
-    if (group == NULL)
+    if (!group)
         out_warn(&net->mdns->out, "publish", "cannot publish on %s: %s", net->name,
                  avahi_strerror(avahi_server_errno(net->mdns->server)));
     return group;
@@ -170,7 +170,7 @@ static AvahiSEntryGroup *group_commit(struct net *net, AvahiSEntryGroup *group, 
 
 static void group_free(AvahiSEntryGroup **group)
 {
-    if (*group != NULL)
+    if (*group)
         avahi_s_entry_group_free(*group);
     *group = NULL;
 }
@@ -179,7 +179,7 @@ static void publish_text(struct net *net, const struct names *names)
 {
     AvahiSEntryGroup *before = net->text, *group = group_new(net);
 
-    if (group == NULL)
+    if (!group)
         return;
     net->text = group_commit(net, group, add_text(net, group, names));
     group_free(&before);
@@ -199,13 +199,13 @@ static void publish_address(struct net *net, const struct names *names, const st
 
     for (int i = 0; i < MDNS_ADDRESSES; i++) {
         struct net_address *a = &net->addresses[i];
-        if (a->group == NULL)
+        if (!a->group)
             place = a;
         else if (sock_addr_equal(&a->addr, addr))
             return;
     }
-    AvahiSEntryGroup *group = place != NULL ? group_new(net) : NULL;
-    if (group == NULL)
+    AvahiSEntryGroup *group = place ? group_new(net) : NULL;
+    if (!group)
         return;
     place->addr = *addr;
     place->group = group_commit(net, group, add_address(net, group, names, addr));
@@ -214,7 +214,7 @@ static void publish_address(struct net *net, const struct names *names, const st
 static void publish_addresses(struct net *net, const struct names *names)
 {
     for (int i = 0; i < MDNS_ADDRESSES; i++)
-        if (net->addresses[i].group != NULL && !listed(net, &net->addresses[i].addr))
+        if (net->addresses[i].group && !listed(net, &net->addresses[i].addr))
             group_free(&net->addresses[i].group);
     for (int i = 0; i < net->count; i++)
         publish_address(net, names, &net->addrs[i]);
@@ -226,7 +226,7 @@ static bool same_service(const struct net *net)
     const struct announcement *now = &net->mdns->self, *then = &net->told;
 
     return now->port == then->port && now->id.instance == then->id.instance &&
-           net->told_collisions == net->mdns->collisions && net->service != NULL;
+           net->told_collisions == net->mdns->collisions && net->service;
 }
 
 void publish_net(struct net *net)
@@ -237,16 +237,16 @@ void publish_net(struct net *net)
 
     if (!same_service(net))
         unpublish_net(net);
-    if (!publish_name(m, label, sizeof(label)) ||
-        avahi_service_name_join(names.service, sizeof(names.service), label, MDNS_SERVICE, DOMAIN) < 0)
+    if (!publish_name(m, label, sizeof label) ||
+        avahi_service_name_join(names.service, sizeof names.service, label, MDNS_SERVICE, DOMAIN) < 0)
         return;
-    snprintf(names.host, sizeof(names.host), "%s.%s", label, DOMAIN);
+    snprintf(names.host, sizeof names.host, "%s.%s", label, DOMAIN);
     publish_addresses(net, &names);
-    if (net->text == NULL || memcmp(&net->told, &m->self, sizeof(m->self)) != 0)
+    if (!net->text || memcmp(&net->told, &m->self, sizeof m->self) != 0)
         publish_text(net, &names);
-    if (net->service == NULL) {
+    if (!net->service) {
         AvahiSEntryGroup *group = group_new(net);
-        if (group != NULL)
+        if (group)
             net->service = group_commit(net, group, add_service(net, group, &names));
     }
     net->told = m->self;

@@ -74,7 +74,7 @@ static struct call reduce_scatterv_call(const void *source, void *target, const 
 int hearth_reduce_scatterv(hearth_group *group, const void *source, void *target, const size_t *counts,
                            enum hearth_dtype dtype, enum hearth_op op, const struct hearth_opts *opts)
 {
-    if (counts == NULL)
+    if (!counts)
         return no_counts("reduce_scatterv");
     struct call call = reduce_scatterv_call(source, target, counts, dtype, op);
     return call_run(group, &call, opts);
@@ -84,7 +84,7 @@ int hearth_reduce_scatterv_nb(hearth_group *group, const void *source, void *tar
                               enum hearth_dtype dtype, enum hearth_op op, const struct hearth_opts *opts,
                               hearth_request **request)
 {
-    if (counts == NULL)
+    if (!counts)
         return no_counts("reduce_scatterv");
     struct call call = reduce_scatterv_call(source, target, counts, dtype, op);
     return call_start(group, &call, opts, request);
@@ -120,7 +120,7 @@ static struct call all_gatherv_call(const void *source, void *target, const size
 int hearth_all_gatherv(hearth_group *group, const void *source, void *target, const size_t *counts,
                        enum hearth_dtype dtype, const struct hearth_opts *opts)
 {
-    if (counts == NULL)
+    if (!counts)
         return no_counts("all_gatherv");
     struct call call = all_gatherv_call(source, target, counts, dtype);
     return call_run(group, &call, opts);
@@ -129,7 +129,7 @@ int hearth_all_gatherv(hearth_group *group, const void *source, void *target, co
 int hearth_all_gatherv_nb(hearth_group *group, const void *source, void *target, const size_t *counts,
                           enum hearth_dtype dtype, const struct hearth_opts *opts, hearth_request **request)
 {
-    if (counts == NULL)
+    if (!counts)
         return no_counts("all_gatherv");
     struct call call = all_gatherv_call(source, target, counts, dtype);
     return call_start(group, &call, opts, request);

@@ -48,7 +48,7 @@ void guard_complain(struct guard *guard, const struct sock_addr *from, const cha
     char text[SOCK_TEXT_MAX];
     bool first = is_new(guard, sock_addr_network(from));
 
-    sock_addr_text(from, text, sizeof(text));
+    sock_addr_text(from, text, sizeof text);
     log_write(&guard->log, first ? HEARTH_LOG_WARN : HEARTH_LOG_DEBUG, "HEARTH-STRANGER",
               "%s is sent away: %s%s", text, why,
               first && guard->named_count == GUARD_NAMED_MAX ? " (more strangers are not named)" : "");

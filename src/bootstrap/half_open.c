@@ -57,7 +57,7 @@ static int listen_somewhere(struct half_open *half_open, struct error *error)
         if (status != HEARTH_LIMIT || first == 0)
             return status;
     }
-    sock_addr_text(&setup->listen, text, sizeof(text));
+    sock_addr_text(&setup->listen, text, sizeof text);
     return error_set(error, HEARTH_LIMIT, RANK_NONE,
                      "%s: this port and the %u after it are in use; free one, or choose another (--port, "
                      "HEARTH_PORT)",
@@ -66,7 +66,7 @@ static int listen_somewhere(struct half_open *half_open, struct error *error)
 
 int half_open_open(const struct half_open_setup *setup, struct half_open **out, struct error *error)
 {
-    struct half_open *half_open = heap_alloc(setup->heap, 1, sizeof(*half_open));
+    struct half_open *half_open = heap_alloc(setup->heap, 1, sizeof *half_open);
     uint8_t *words = heap_alloc_raw(setup->heap, HALF_OPEN_PLACES, setup->words_max);
 
     if (!half_open || !words) {
@@ -104,7 +104,7 @@ static void stranger_close(struct half_open *half_open, struct stranger *s, cons
 {
     char text[SOCK_TEXT_MAX];
 
-    sock_addr_text(&s->incoming.from, text, sizeof(text));
+    sock_addr_text(&s->incoming.from, text, sizeof text);
     log_write(&half_open->setup.log, HEARTH_LOG_DEBUG, "HEARTH-STRANGER", "%s is sent away: %s", text, why);
     stranger_free(s);
 }

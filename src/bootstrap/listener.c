@@ -52,7 +52,7 @@ static enum half_open_verdict judge(void *arg, const struct half_open_incoming *
     static const uint8_t start[] = {GREETING_MAGIC & 0xff, GREETING_MAGIC >> 8, GREETING_VERSION};
 
     (void)wants;
-    if (memcmp(bytes, start, len < sizeof(start) ? len : sizeof(start)) != 0) {
+    if (memcmp(bytes, start, len < sizeof start ? len : sizeof start) != 0) {
         *why = "what it says is no Hearth greeting";
         return HALF_OPEN_AWAY;
     }
@@ -61,7 +61,7 @@ static enum half_open_verdict judge(void *arg, const struct half_open_incoming *
 
 int listener_open(const struct listener_setup *setup, struct listener **out, struct error *error)
 {
-    struct listener *listener = heap_alloc(setup->heap, 1, sizeof(*listener));
+    struct listener *listener = heap_alloc(setup->heap, 1, sizeof *listener);
     struct half_open_setup half_open = {
         .heap = setup->heap,
         .log = setup->log,
@@ -108,7 +108,7 @@ void listener_local_addr(uint64_t cluster, int rank, struct sock_addr *out)
 {
     char text[LOCAL_TEXT];
 
-    snprintf(text, sizeof(text), "unix:@hearth-%016llx-%d", (unsigned long long)cluster, rank);
+    snprintf(text, sizeof text, "unix:@hearth-%016llx-%d", (unsigned long long)cluster, rank);
     int status = sock_addr_parse(text, 0, out);
     assert(status == HEARTH_OK); /* plain and short */
     (void)status;
@@ -140,7 +140,7 @@ void listener_refuse(struct secure_stream *stream, const struct greeting *greeti
 
     greeting_encode(&answer, bytes);
     /* It fits into an empty socket, or the socket is broken; either way we are through with it. */
-    (void)secure_stream_send(stream, bytes, sizeof(bytes));
+    (void)secure_stream_send(stream, bytes, sizeof bytes);
     secure_stream_close(stream);
 }
 

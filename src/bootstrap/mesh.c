@@ -41,7 +41,7 @@ static int refuse_network(int rank, const struct member *member, const struct so
 {
     char text[SOCK_TEXT_MAX];
 
-    sock_addr_text(addr, text, sizeof(text));
+    sock_addr_text(addr, text, sizeof text);
     return error_set(error, HEARTH_INVALID, rank,
                      "rank %d (%s): %s is beyond this machine, and this connection would be plain, for all "
                      "to read and change; leave plain away, or, if you trust this network, say so: "
@@ -179,7 +179,7 @@ static void incoming_meet(struct mesh *mesh, const struct incoming *incoming)
         return;
     }
     char why[MESH_REASON_MAX];
-    snprintf(why, sizeof(why), "it calls itself rank %u, and the roster knows another%s", (unsigned)g->from,
+    snprintf(why, sizeof why, "it calls itself rank %u, and the roster knows another%s", (unsigned)g->from,
              known ? ": it speaks for another member" : "");
     listener_complain(mesh->setup->listener, &incoming->from, why);
     secure_stream_close(incoming->stream);
@@ -206,7 +206,7 @@ static int missing_error(const struct mesh *mesh, int rank, int status, struct e
 
     why_list(side, list);
     if (mesh->missing > 1)
-        snprintf(others, sizeof(others), ", nor %d other%s", mesh->missing - 1, mesh->missing > 2 ? "s" : "");
+        snprintf(others, sizeof others, ", nor %d other%s", mesh->missing - 1, mesh->missing > 2 ? "s" : "");
     return error_set(error, status, rank, "rank %d (%s) could not be joined%s%s%s: %s", rank,
                      member_of(mesh, rank)->name, status == HEARTH_TIMEOUT ? " in time" : "", others,
                      side->unreached ? " (firewall? wrong network: --bind, --advertise)" : "", list);
@@ -215,7 +215,7 @@ static int missing_error(const struct mesh *mesh, int rank, int status, struct e
 /* Who had its time and did not come. */
 static void note_unjoined(const struct mesh *mesh, bool late)
 {
-    if (mesh->setup->unjoined == NULL || stop_asked(mesh->setup->stop))
+    if (!mesh->setup->unjoined || stop_asked(mesh->setup->stop))
         return;
     for (int i = 0; i < mesh->roster->size; i++) {
         const struct pairing *p = &mesh->sides[i].pairing;
@@ -265,7 +265,7 @@ static void mesh_sleep(struct mesh *mesh)
             until_ns = line->began_ns + mesh->setup->connect_timeout_ns;
     }
     /* What is due cannot be done while there is no place for it. */
-    bool place = line_to_dial(mesh, &until_ns) != NULL;
+    bool place = line_to_dial(mesh, &until_ns);
     for (int i = 0; place && i < mesh->roster->size; i++) {
         uint64_t due_ns = i == mesh->roster->rank ? NEVER_NS : pairing_due(&mesh->sides[i].pairing);
         until_ns = due_ns < until_ns ? due_ns : until_ns;
@@ -307,7 +307,7 @@ static int mesh_prepare(struct mesh *mesh, struct error *error)
     if (s->channels < 0 || s->channels > MESH_CHANNELS_MAX)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "%d connections to each peer: 1 to %d are possible", s->channels, MESH_CHANNELS_MAX);
-    int status = random_bytes(&seed, sizeof(seed));
+    int status = random_bytes(&seed, sizeof seed);
     if (status)
         return error_set(error, status, RANK_NONE, "the system has no random numbers");
     mesh->now_ns = clock_real();
@@ -341,8 +341,8 @@ static int mesh_prepare(struct mesh *mesh, struct error *error)
 int mesh_join(const struct mesh_setup *setup, struct mesh_peer *peers, struct error *error)
 {
     const struct roster *roster = setup->roster;
-    struct mesh *mesh = heap_alloc(setup->heap, 1, sizeof(*mesh));
-    struct side *sides = heap_alloc(setup->heap, (size_t)roster->size, sizeof(*sides));
+    struct mesh *mesh = heap_alloc(setup->heap, 1, sizeof *mesh);
+    struct side *sides = heap_alloc(setup->heap, (size_t)roster->size, sizeof *sides);
     int status;
 
     for (int i = 0; i < roster->size; i++) {

@@ -45,8 +45,8 @@ static void why_set(struct mesh *mesh, const struct line *line, const char *reas
 
     if (line->via < 0)
         return;
-    sock_addr_text(&line->addr, text, sizeof(text));
-    bool named = strstr(reason, text) != NULL;
+    sock_addr_text(&line->addr, text, sizeof text);
+    bool named = strstr(reason, text);
     snprintf(mesh->sides[line->peer].why[line->via], MESH_WHY_MAX, "%s%s%.*s", named ? "" : text,
              named ? "" : ": ", MESH_REASON_MAX, reason);
     mesh->sides[line->peer].failed[line->via] = true;
@@ -105,7 +105,7 @@ bool line_say(struct mesh *mesh, const struct line *line, enum greeting_kind kin
 
     greeting_encode(&g, bytes);
     /* So little fits into a socket that is as good as empty, or it is broken. */
-    return secure_stream_send(line->stream, bytes, sizeof(bytes));
+    return secure_stream_send(line->stream, bytes, sizeof bytes);
 }
 
 /* One line per peer, for people. */
@@ -114,7 +114,7 @@ static void joined_log(const struct mesh *mesh, int rank)
     const struct mesh_peer *peer = &mesh->peers[rank];
     char text[SOCK_TEXT_MAX];
 
-    sock_addr_text(&peer->addr, text, sizeof(text));
+    sock_addr_text(&peer->addr, text, sizeof text);
     log_write(&mesh->setup->log, HEARTH_LOG_INFO, "HEARTH-JOINED",
               "rank %d (%s) by %s, %s, %d connection%s, round trip %.3f ms", rank,
               member_of(mesh, rank)->name, peer->kind == MESH_UNIX ? "shared memory" : "tcp", text,

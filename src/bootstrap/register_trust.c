@@ -11,7 +11,7 @@ int register_trust(const struct rendezvous_setup *s, const struct identity *peer
 {
     unsigned process = in->member.process;
     const char *host = in->member.name;
-    bool plain = bytes_zero(in->member.node, sizeof(in->member.node));
+    bool plain = bytes_zero(in->member.node, sizeof in->member.node);
 
     if (plain != !s->space)
         return error_set(error, HEARTH_MISMATCH, in->rank,

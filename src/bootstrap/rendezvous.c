@@ -67,7 +67,7 @@ struct rendezvous {
 int rendezvous_open(const struct rendezvous_setup *setup, struct rendezvous **out, struct error *error)
 {
     assert(setup->size >= 1 && setup->size <= (int)MEETING_MEMBERS_MAX);
-    struct rendezvous *r = heap_alloc(setup->heap, 1, sizeof(*r));
+    struct rendezvous *r = heap_alloc(setup->heap, 1, sizeof *r);
     if (!r)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "rendezvous: no memory");
     r->setup = *setup;
@@ -91,7 +91,7 @@ int rendezvous_open(const struct rendezvous_setup *setup, struct rendezvous **ou
 static void incoming_free(struct registrant *g)
 {
     if (g)
-        wipe(g->out, sizeof(g->out));
+        wipe(g->out, sizeof g->out);
     heap_free(g);
 }
 
@@ -142,7 +142,7 @@ static size_t incoming_unsent(const struct rendezvous *r, const struct registran
 
 static void incoming_tell(struct registrant *g, uint8_t kind, const void *payload, size_t len)
 {
-    assert(g->out_len + MEETING_HEADER_LEN + len <= sizeof(g->out));
+    assert(g->out_len + MEETING_HEADER_LEN + len <= sizeof g->out);
     meeting_seal(kind, payload, len, NULL, 0, g->out + g->out_len);
     if (len > 0)
         memcpy(g->out + g->out_len + MEETING_HEADER_LEN, payload, len);
@@ -199,7 +199,7 @@ static void incoming_refuse(struct rendezvous *r, struct registrant *g, const st
                             uint64_t now_ns)
 {
     uint8_t payload[8 + ERROR_TEXT_MAX];
-    size_t len = error_encode(error, payload, sizeof(payload));
+    size_t len = error_encode(error, payload, sizeof payload);
 
     incoming_tell(g, MEETING_REFUSE, payload, len);
     incoming_leave(r, g, now_ns);
@@ -307,7 +307,7 @@ static void meeting_try_go(struct rendezvous *r, uint64_t now_ns)
         if (!r->incoming[r->ranks[rank]]->ready)
             return;
     r->phase = OVER;
-    size_t len = meeting_cluster_encode(r->cluster, payload, sizeof(payload));
+    size_t len = meeting_cluster_encode(r->cluster, payload, sizeof payload);
     for (int rank = 0; rank < r->setup.size; rank++) {
         incoming_tell(r->incoming[r->ranks[rank]], MEETING_GO, payload, len);
         incoming_leave(r, r->incoming[r->ranks[rank]], now_ns);
@@ -363,7 +363,7 @@ int rendezvous_conn_open(struct rendezvous *r, const struct rendezvous_origin *o
         place++;
     if (place == r->limit)
         return HEARTH_LIMIT;
-    struct registrant *g = heap_alloc(r->setup.heap, 1, sizeof(*g));
+    struct registrant *g = heap_alloc(r->setup.heap, 1, sizeof *g);
     if (!g)
         return HEARTH_NO_MEMORY;
     g->origin = *origin;
@@ -426,7 +426,7 @@ static int register_check(const struct rendezvous *r, const struct meeting_regis
                          "rendezvous: process %u on %s expects %u members, others expect %d", process, host,
                          (unsigned)in->size, s->size);
     if (in->settings != s->settings) {
-        settings_diff_text(in->settings_text, s->settings_text, text, sizeof(text));
+        settings_diff_text(in->settings_text, s->settings_text, text, sizeof text);
         return error_set(error, HEARTH_MISMATCH, in->rank,
                          "rendezvous: process %u on %s has other settings than the rest: %s", process, host,
                          text);
@@ -466,7 +466,7 @@ static void member_replace(struct rendezvous *r, const struct meeting_member *m)
     for (int i = 0; i < r->limit; i++) {
         struct registrant *g = r->incoming[i];
         if (g && g->state == MEMBER && g->member.instance == m->instance &&
-            memcmp(g->member.node, m->node, sizeof(m->node)) == 0)
+            memcmp(g->member.node, m->node, sizeof m->node) == 0)
             incoming_drop(r, g);
     }
 }
@@ -478,11 +478,11 @@ static void incoming_welcome(const struct rendezvous *r, struct registrant *g)
 
     if (r->setup.secret && g->origin.local) {
         welcome.has_secret = true;
-        memcpy(welcome.secret, r->setup.secret, sizeof(welcome.secret));
+        memcpy(welcome.secret, r->setup.secret, sizeof welcome.secret);
     }
-    incoming_tell(g, MEETING_WELCOME, payload, meeting_welcome_encode(&welcome, payload, sizeof(payload)));
-    wipe(&welcome, sizeof(welcome));
-    wipe(payload, sizeof(payload));
+    incoming_tell(g, MEETING_WELCOME, payload, meeting_welcome_encode(&welcome, payload, sizeof payload));
+    wipe(&welcome, sizeof welcome);
+    wipe(payload, sizeof payload);
 }
 
 static void incoming_register(struct rendezvous *r, struct registrant *g, const struct meeting_register *in,
@@ -533,7 +533,7 @@ static bool incoming_object(struct rendezvous *r, const struct registrant *g, co
     if (error_decode(&why, payload, len) != HEARTH_OK)
         return false;
     if (g->wanted >= 0)
-        snprintf(rank, sizeof(rank), "rank %d, ", g->wanted);
+        snprintf(rank, sizeof rank, "rank %d, ", g->wanted);
     error_set(&error, why.status, g->wanted, "rendezvous: %sprocess %u on %s, cannot take part: %s", rank,
               (unsigned)g->member.process, g->member.name, why.text);
     meeting_fail(r, &error, now_ns);
@@ -644,7 +644,7 @@ static void missing_error(struct rendezvous *r, struct error *error)
         }
     for (int rank = r->setup.size - 1; rank >= 0; rank--)
         first = r->ranks[rank] < 0 ? rank : first;
-    missing_text(r->ranks, r->setup.size, text, sizeof(text));
+    missing_text(r->ranks, r->setup.size, text, sizeof text);
     if (given == r->members && given > 0)
         error_set(error, HEARTH_TIMEOUT, first,
                   "rendezvous: %d of %d members came before the deadline; missing: rank %s", r->members,

@@ -25,8 +25,8 @@ static void member_pack(const struct member *m, struct meeting_member *out)
 {
     *out = (struct meeting_member){
         .instance = m->instance, .host_id = m->host_id, .process = m->process, .features = m->features};
-    memcpy(out->node, m->node.bytes, sizeof(out->node));
-    snprintf(out->name, sizeof(out->name), "%s", m->name);
+    memcpy(out->node, m->node.bytes, sizeof out->node);
+    snprintf(out->name, sizeof out->name, "%s", m->name);
     for (int i = 0; i < m->addr_count; i++) {
         size_t len = sock_addr_encode(&m->addrs[i], out->addrs[out->addr_count], MEETING_ADDR_MAX);
         if (len == 0) /* unix addresses do not travel */
@@ -39,8 +39,8 @@ static int member_unpack(const struct meeting_member *m, struct member *out)
 {
     *out = (struct member){
         .instance = m->instance, .host_id = m->host_id, .process = m->process, .features = m->features};
-    memcpy(out->node.bytes, m->node, sizeof(m->node));
-    snprintf(out->name, sizeof(out->name), "%s", m->name);
+    memcpy(out->node.bytes, m->node, sizeof m->node);
+    snprintf(out->name, sizeof out->name, "%s", m->name);
     for (int i = 0; i < m->addr_count; i++)
         if (sock_addr_decode(&out->addrs[i], m->addrs[i], m->addr_lens[i]) != m->addr_lens[i])
             return HEARTH_PROTOCOL;
@@ -68,7 +68,7 @@ void roster_fini(struct roster *roster)
 {
     heap_free(roster->members);
     roster->members = NULL;
-    wipe(roster->secret, sizeof(roster->secret));
+    wipe(roster->secret, sizeof roster->secret);
     roster->has_secret = false;
 }
 
@@ -96,7 +96,7 @@ static void in_forget(struct rendezvous_client *a)
 void rendezvous_client_fini(struct rendezvous_client *a)
 {
     in_forget(a);
-    wipe(a->secret, sizeof(a->secret));
+    wipe(a->secret, sizeof a->secret);
     heap_free(a->in);
     heap_free(a->out);
     a->in = a->out = NULL;
@@ -147,10 +147,10 @@ void rendezvous_client_begin(struct rendezvous_client *a, uint64_t now_ns)
         .settings = s->settings,
     };
 
-    snprintf(r.job, sizeof(r.job), "%s", s->job);
-    snprintf(r.settings_text, sizeof(r.settings_text), "%s", s->settings_text);
+    snprintf(r.job, sizeof r.job, "%s", s->job);
+    snprintf(r.settings_text, sizeof r.settings_text, "%s", s->settings_text);
     if (s->credentials)
-        memcpy(r.space, secret_namespace(credentials_secret(s->credentials)), sizeof(r.space));
+        memcpy(r.space, secret_namespace(credentials_secret(s->credentials)), sizeof r.space);
     member_pack(&s->self, &r.member);
     a->welcomed = a->refused = false;
     a->in_len = a->out_len = a->out_sent = 0;
@@ -234,10 +234,10 @@ static int hear_welcome(struct rendezvous_client *a, const uint8_t *payload, siz
         a->refused = status != HEARTH_OK;
     }
     if (status == HEARTH_OK && welcome.has_secret) {
-        memcpy(a->secret, welcome.secret, sizeof(a->secret));
+        memcpy(a->secret, welcome.secret, sizeof a->secret);
         a->has_secret = true;
     }
-    wipe(&welcome, sizeof(welcome));
+    wipe(&welcome, sizeof welcome);
     return status == HEARTH_OK ? HEARTH_PENDING : status;
 }
 

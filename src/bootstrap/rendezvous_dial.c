@@ -107,7 +107,7 @@ static int line_connect(struct rendezvous_dial *c, int index, uint64_t now_ns, s
     struct rendezvous_line *line = &c->lines[index];
     char text[SOCK_TEXT_MAX];
 
-    sock_addr_text(&line->addr, text, sizeof(text));
+    sock_addr_text(&line->addr, text, sizeof text);
     int status = sock_dialled(line->fd, &line->addr, &c->last);
     if (status == HEARTH_PENDING && now_ns < line->until_ns)
         return HEARTH_PENDING;
@@ -144,7 +144,7 @@ static int line_move(struct rendezvous_dial *c, struct error *said)
     int status = secure_stream_pump(stream, said);
     if (status == HEARTH_PENDING || status == HEARTH_PROTOCOL)
         return status;
-    ssize_t len = secure_stream_recv(stream, bytes, sizeof(bytes));
+    ssize_t len = secure_stream_recv(stream, bytes, sizeof bytes);
     if (len == HEARTH_PROTOCOL && secure_stream_mixed(stream))
         return error_set(said, HEARTH_PROTOCOL, RANK_NONE, "%s", secure_stream_mixed_text(stream));
     if (len < 0 || (len == 0 && status != HEARTH_OK))
@@ -177,7 +177,7 @@ static int line_talk(struct rendezvous_dial *c, uint64_t now_ns, struct error *e
     error_clear(&said);
     int status = line_move(c, &said);
 
-    sock_addr_text(&c->lines[index].addr, text, sizeof(text));
+    sock_addr_text(&c->lines[index].addr, text, sizeof text);
     if (status == HEARTH_OK)
         return HEARTH_OK;
     if (status != HEARTH_PENDING && c->client->refused) {

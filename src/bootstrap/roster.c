@@ -156,7 +156,7 @@ static void list_apply(const struct roster_setup *s, struct roster *roster)
             continue;
         }
         m->addr_count = count < ROSTER_ADDRS_MAX ? count : ROSTER_ADDRS_MAX;
-        memcpy(m->addrs, addrs, (size_t)m->addr_count * sizeof(addrs[0]));
+        memcpy(m->addrs, addrs, (size_t)m->addr_count * sizeof addrs[0]);
     }
 }
 
@@ -176,7 +176,7 @@ static bool serve_addr(const struct session *s, const struct sock_addr *addr, st
         return true;
     if (!owned && s->rank != 0)
         return false;
-    snprintf(text, sizeof(text), sock_addr_family(addr) == SOCK_IPV6 ? "[::]:%u" : "0.0.0.0:%u",
+    snprintf(text, sizeof text, sock_addr_family(addr) == SOCK_IPV6 ? "[::]:%u" : "0.0.0.0:%u",
              sock_addr_port(addr));
     return sock_addr_parse(text, 0, out) == HEARTH_OK;
 }
@@ -361,7 +361,7 @@ static int session_open(struct session *s, const struct roster_setup *setup, str
 {
     *s = (struct session){.setup = setup, .rank = setup->rank, .server.self = -1};
     s->where = setup->peers ? setup->peers[0] : setup->rendezvous;
-    if (random_bytes(&s->seed, sizeof(s->seed)) != HEARTH_OK)
+    if (random_bytes(&s->seed, sizeof s->seed) != HEARTH_OK)
         return error_set(error, HEARTH_SYSTEM, RANK_NONE, "open: the system gives no random numbers");
     int status = setup->peers && s->rank < 0 ? own_place(setup, &s->rank, error) : HEARTH_OK;
     if (status == HEARTH_OK)
@@ -397,7 +397,7 @@ static int alone(const struct roster_setup *setup, struct roster *out, struct er
 {
     uint64_t cluster;
 
-    if (random_bytes(&cluster, sizeof(cluster)) != HEARTH_OK)
+    if (random_bytes(&cluster, sizeof cluster) != HEARTH_OK)
         return error_set(error, HEARTH_SYSTEM, RANK_NONE, "open: the system gives no random numbers");
     struct member *members = heap_alloc(setup->heap, 1, sizeof(struct member));
     if (!members)
@@ -427,7 +427,7 @@ int roster_agree(const struct roster_setup *setup, struct roster *out, struct er
         *out = s.client.roster;
         s.client.roster.members = NULL;
         out->has_secret = s.client.has_secret;
-        memcpy(out->secret, s.client.secret, sizeof(out->secret));
+        memcpy(out->secret, s.client.secret, sizeof out->secret);
     }
     if (s.serves)
         serve_linger(&s, status);

@@ -32,7 +32,7 @@ int secure_stream_open(const struct secure_stream_setup *setup, int fd, struct s
         .admit = setup->role == CHANNEL_LISTENS ? setup->admit : NULL,
         .admit_arg = setup->admit_arg,
     };
-    struct secure_stream *t = heap_alloc(setup->heap, 1, sizeof(*t));
+    struct secure_stream *t = heap_alloc(setup->heap, 1, sizeof *t);
     struct error error;
 
     if (setup->role == CHANNEL_LISTENS && sock_local(fd, &channel.at) != HEARTH_OK)
@@ -165,7 +165,7 @@ static int feed(struct secure_stream *t, struct error *error)
 {
     uint8_t bytes[READ_BYTES];
     size_t wants = channel_wants(t->channel);
-    struct iovec piece = {bytes, wants < sizeof(bytes) ? wants : sizeof(bytes)};
+    struct iovec piece = {bytes, wants < sizeof bytes ? wants : sizeof bytes};
     ssize_t len = sock_recv(t->fd, &piece, 1);
 
     error_clear(error);

@@ -185,7 +185,7 @@ static void conn_say(struct server *server, int conn, uint64_t now_ns)
 static int conn_talk(struct server *server, int conn, uint64_t now_ns)
 {
     uint8_t bytes[READ_BYTES];
-    ssize_t len = secure_stream_recv(server->conns[conn].stream, bytes, sizeof(bytes));
+    ssize_t len = secure_stream_recv(server->conns[conn].stream, bytes, sizeof bytes);
 
     if (len < 0)
         return (int)len;

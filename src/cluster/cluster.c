@@ -145,11 +145,11 @@ static int copy_setup(struct cluster *cluster, const struct cluster_setup *setup
                               &cluster->setup.cluster,   &cluster->setup.transport};
 
     cluster->setup = *setup;
-    for (size_t i = 0; i < sizeof(strings) / sizeof(*strings); i++) {
+    for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) {
         const char *given = *strings[i];
         *strings[i] = given ? heap_strdup(cluster->heap, given) : NULL;
         if (given && !*strings[i]) {
-            while (++i < sizeof(strings) / sizeof(*strings))
+            while (++i < sizeof strings / sizeof *strings)
                 *strings[i] = NULL; /* the caller's */
             return HEARTH_NO_MEMORY;
         }
@@ -172,7 +172,7 @@ static void cluster_free(struct cluster *cluster)
     finder_close(cluster->finder);
     outbox_fini(&cluster->outbox);
     event_close(&cluster->wake);
-    for (size_t i = 0; i < sizeof(strings) / sizeof(*strings); i++)
+    for (size_t i = 0; i < sizeof strings / sizeof *strings; i++)
         heap_free((void *)(uintptr_t)strings[i]);
     heap_free(cluster);
 }
@@ -196,7 +196,7 @@ static int open_connections(struct cluster *cluster, struct error *error)
         .connect_timeout_ns = cluster->setup.connect_timeout_ns,
         .now_ns = clock_real(),
     };
-    int status = random_bytes(&peer_set.seed, sizeof(peer_set.seed)) == HEARTH_OK
+    int status = random_bytes(&peer_set.seed, sizeof peer_set.seed) == HEARTH_OK
                      ? cluster_describe_self(cluster, &peer_set.listen, &peer_set.self, error)
                      : error_set(error, HEARTH_SYSTEM, RANK_NONE, "the system gives no random numbers");
     if (!status)
@@ -234,9 +234,9 @@ static int open_machines(struct cluster *cluster)
         .refresh_ns = PROBE_REFRESH,
         .now_ns = now,
     };
-    int status = random_bytes(&consensus.seed, sizeof(consensus.seed));
+    int status = random_bytes(&consensus.seed, sizeof consensus.seed);
     if (!status)
-        status = random_bytes(&jobs.seed, sizeof(jobs.seed));
+        status = random_bytes(&jobs.seed, sizeof jobs.seed);
     if (!status)
         status = consensus_open(&consensus, &cluster->consensus);
     if (!status)
@@ -276,7 +276,7 @@ static int cluster_fill(struct cluster *cluster, struct error *error)
 
 int cluster_open(const struct cluster_setup *setup, struct cluster **out, struct error *error)
 {
-    struct cluster *cluster = heap_alloc(setup->heap, 1, sizeof(*cluster));
+    struct cluster *cluster = heap_alloc(setup->heap, 1, sizeof *cluster);
     if (!cluster)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "home cluster: no memory");
     cluster->heap = setup->heap;

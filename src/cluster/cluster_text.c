@@ -38,8 +38,8 @@ int cluster_describe_self(struct cluster *cluster, struct sock_addr *listen, str
         .cores = facts.cores,
         .cpu = facts.cpu,
     };
-    host_name(self->name, sizeof(self->name));
-    snprintf(self->platform, sizeof(self->platform), "%s", facts.platform);
+    host_name(self->name, sizeof self->name);
+    snprintf(self->platform, sizeof self->platform, "%s", facts.platform);
     if (host_id(&self->host_id))
         return error_set(error, HEARTH_SYSTEM, RANK_NONE,
                          "home cluster: this machine does not say who it is");
@@ -62,7 +62,7 @@ void cluster_announce(struct cluster *cluster, uint64_t now_ns)
 
     memcpy(announcement.space, secret_namespace(credentials_secret(cluster->setup.credentials)),
            NAMESPACE_LEN);
-    snprintf(announcement.name, sizeof(announcement.name), "%s", self->name);
+    snprintf(announcement.name, sizeof announcement.name, "%s", self->name);
     finder_announce(cluster->finder, &announcement, now_ns);
 }
 

@@ -57,9 +57,9 @@ static int listen_somewhere(struct control_socket *d, const char *path, struct e
     int status = HEARTH_LIMIT;
 
     for (int i = 1; i <= CONTROL_SOCKET_PATHS && status == HEARTH_LIMIT; i++) {
-        int len = i == 1 ? snprintf(d->path, sizeof(d->path), "%s", path)
-                         : snprintf(d->path, sizeof(d->path), "%s.%d", path, i);
-        if (len < 0 || (size_t)len >= sizeof(d->path))
+        int len = i == 1 ? snprintf(d->path, sizeof d->path, "%s", path)
+                         : snprintf(d->path, sizeof d->path, "%s.%d", path, i);
+        if (len < 0 || (size_t)len >= sizeof d->path)
             return error_set(error, HEARTH_INVALID, RANK_NONE,
                              "the path of the control socket is too long: %s", path);
         status = parse_path(d->path, &addr, error);
@@ -76,7 +76,7 @@ static int listen_somewhere(struct control_socket *d, const char *path, struct e
 int control_socket_open(const struct control_socket_setup *setup, struct control_socket **out,
                         struct error *error)
 {
-    struct control_socket *d = heap_alloc(setup->heap, 1, sizeof(*d));
+    struct control_socket *d = heap_alloc(setup->heap, 1, sizeof *d);
 
     if (!d)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for the control socket");
@@ -120,7 +120,7 @@ const char *control_socket_path(const struct control_socket *d)
 
 static void refuse(struct control_client *g, const char *why)
 {
-    g->head_len = (size_t)snprintf(g->head, sizeof(g->head), "no %s\n", why);
+    g->head_len = (size_t)snprintf(g->head, sizeof g->head, "no %s\n", why);
 }
 
 static bool question_good(const char *question, size_t len)
@@ -136,7 +136,7 @@ static void answer(struct control_socket *d, struct control_client *g)
     g->text = d->answer(d->arg, g->question);
     g->text_len = g->text ? strlen(g->text) : 0;
     if (g->text && g->text_len <= CONTROL_SOCKET_ANSWER_MAX) {
-        g->head_len = (size_t)snprintf(g->head, sizeof(g->head), "ok %zu\n", g->text_len);
+        g->head_len = (size_t)snprintf(g->head, sizeof g->head, "ok %zu\n", g->text_len);
         return;
     }
     refuse(g, g->text ? "the answer is too long" : "no such question");
@@ -212,7 +212,7 @@ static void admit(struct control_socket *d, uint64_t now_ns)
     if (now_ns < d->deaf_until_ns)
         return;
     d->deaf_until_ns = 0;
-    for (int i = 0; i < ADMIT_MAX && (place = free_place(d)) != NULL; i++) {
+    for (int i = 0; i < ADMIT_MAX && (place = free_place(d)); i++) {
         int status = sock_accept(d->fd, &fd, NULL);
         if (status == HEARTH_PENDING)
             return;
@@ -287,7 +287,7 @@ static int gone(const struct asker *a)
 static int send_question(const struct asker *a, const char *question)
 {
     char line[CONTROL_SOCKET_QUESTION_MAX + 2];
-    size_t len = (size_t)snprintf(line, sizeof(line), "%s\n", question), sent = 0;
+    size_t len = (size_t)snprintf(line, sizeof line, "%s\n", question), sent = 0;
     int status = HEARTH_OK;
 
     while (status == HEARTH_OK && sent < len) {

@@ -36,7 +36,7 @@ static void read_node(struct reader *r, gossip_fn *fn, void *arg)
         r->bad = true;
     for (int i = 0; i < count && !r->bad; i++) {
         size_t len = get_u8(r);
-        if (len == 0 || len > sizeof(bytes)) {
+        if (len == 0 || len > sizeof bytes) {
             r->bad = true;
             break;
         }

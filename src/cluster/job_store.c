@@ -61,7 +61,7 @@ typedef void entry_fn(void *arg, const struct job_memory *memory, const uint8_t 
 
 static int each_entry(struct heap *heap, const char *path, entry_fn *fn, void *arg, struct error *error)
 {
-    struct job_memory *memory = heap_alloc_raw(heap, 1, sizeof(*memory));
+    struct job_memory *memory = heap_alloc_raw(heap, 1, sizeof *memory);
     const char *what = "is damaged";
     struct reader r;
     uint8_t *bytes = NULL;
@@ -237,8 +237,8 @@ static bool note(struct job_store *store, const char *job, const struct view *ra
 {
     mutex_lock(&store->lock);
     struct kept *kept = find(store, job);
-    if (!kept && (kept = heap_alloc(store->setup.heap, 1, sizeof(*kept))) != NULL) {
-        snprintf(kept->job, sizeof(kept->job), "%s", job);
+    if (!kept && (kept = heap_alloc(store->setup.heap, 1, sizeof *kept))) {
+        snprintf(kept->job, sizeof kept->job, "%s", job);
         list_push(&store->kept, &kept->item);
     }
     if (kept) {
@@ -249,19 +249,19 @@ static bool note(struct job_store *store, const char *job, const struct view *ra
         kept->due = due && store->setup.path;
     }
     mutex_unlock(&store->lock);
-    return kept != NULL;
+    return kept;
 }
 
 void job_store_keep(struct job_store *store, const char *job, const struct view *ran)
 {
-    struct job_memory *memory = heap_alloc(store->setup.heap, 1, sizeof(*memory));
+    struct job_memory *memory = heap_alloc(store->setup.heap, 1, sizeof *memory);
     struct error error;
 
     mutex_lock(&store->disk);
     if (!memory || !note(store, job, ran, false)) {
         tell(store, job, error_set(&error, HEARTH_NO_MEMORY, RANK_NONE, "no memory"), &error);
     } else if (store->setup.path) {
-        snprintf(memory->job, sizeof(memory->job), "%s", job);
+        snprintf(memory->job, sizeof memory->job, "%s", job);
         memory->process = store->setup.self.instance;
         memory->ran = *ran;
         write_kept(store, memory);
@@ -283,7 +283,7 @@ static bool take_due(struct job_store *store, struct job_memory *memory)
             continue;
         some = true;
         kept->due = false;
-        memcpy(memory->job, kept->job, sizeof(memory->job));
+        memcpy(memory->job, kept->job, sizeof memory->job);
         memory->process = store->setup.self.instance;
         memory->ran = kept->ran;
     }
@@ -396,7 +396,7 @@ int job_store_recall(struct job_store *store, const char *job, struct view *ran,
     const struct kept *kept = find(store, job);
     if (kept)
         *ran = kept->ran;
-    *some = kept != NULL;
+    *some = kept;
     mutex_unlock(&store->lock);
     if (*some || !store->setup.path)
         return HEARTH_OK;
@@ -416,7 +416,7 @@ static void free_store(struct job_store *store)
 
 int job_store_open(const struct job_store_setup *setup, struct job_store **out)
 {
-    struct job_store *store = heap_alloc(setup->heap, 1, sizeof(*store));
+    struct job_store *store = heap_alloc(setup->heap, 1, sizeof *store);
 
     if (!store)
         return HEARTH_NO_MEMORY;

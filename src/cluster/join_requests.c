@@ -71,16 +71,16 @@ static void why_missing(struct cluster *cluster, struct text_buf *buf)
 
     for (int i = 0; i < count && named < NAMED_MAX; i++) {
         if (list[i].linked)
-            consensus_why_not(cluster->consensus, &list[i].id, why, sizeof(why));
+            consensus_why_not(cluster->consensus, &list[i].id, why, sizeof why);
         else
-            snprintf(why, sizeof(why), "%.150s", list[i].why);
+            snprintf(why, sizeof why, "%.150s", list[i].why);
         if (why[0] == '\0')
             continue;
-        sock_addr_text(&list[i].addr, addr, sizeof(addr));
+        sock_addr_text(&list[i].addr, addr, sizeof addr);
         text_buf_print(buf, "%s%s: %s", named++ > 0 ? "; " : ". Of those seen, ", addr, why);
     }
     char found[CLUSTER_TEXT_MAX];
-    if (named == 0 && !finder_text(cluster->finder, found, sizeof(found)))
+    if (named == 0 && !finder_text(cluster->finder, found, sizeof found))
         text_buf_print(buf, ". %s", found);
     else if (named == 0)
         text_buf_print(buf, ". No other node of this cluster was seen (hearth doctor finds out why)");
@@ -91,7 +91,7 @@ int cluster_wait(struct cluster *cluster, int others, const struct cluster_patie
 {
     const char *word;
     char text[ERROR_TEXT_MAX], why[CONSENSUS_TEXT_MAX];
-    struct text_buf buf = text_buf_of(text, sizeof(text));
+    struct text_buf buf = text_buf_of(text, sizeof text);
 
     mutex_lock(&cluster->lock);
     bool done = wait_until(cluster, enough, &others, patience);
@@ -103,7 +103,7 @@ int cluster_wait(struct cluster *cluster, int others, const struct cluster_patie
                        state != CONSENSUS_MEMBER ? ", and this node is " : "",
                        state != CONSENSUS_MEMBER ? consensus_state_name(state) : "");
         if (state == CONSENSUS_STRANDED) {
-            consensus_why_stranded(cluster->consensus, why, sizeof(why));
+            consensus_why_stranded(cluster->consensus, why, sizeof why);
             text_buf_print(&buf, " (%s)", why);
         }
         why_missing(cluster, &buf);
@@ -201,7 +201,7 @@ static int conclude(struct cluster *cluster, const struct cluster_request *reque
         return error_set(error, HEARTH_MISMATCH, RANK_NONE, "form \"%s\": %s", request->job, request->text);
     if (!request->formed)
         return HEARTH_OK;
-    jobs_why_not(cluster->jobs, request->job, why, sizeof(why));
+    jobs_why_not(cluster->jobs, request->job, why, sizeof why);
     int status = impatient(patience, &word);
     return error_set(error, status, RANK_NONE, "form \"%s\": %s%s", request->job, word, why);
 }
@@ -213,7 +213,7 @@ static int form_with(struct cluster *cluster, const struct job_request *given, u
     struct cluster_request request = {.formed = out};
     bool recalled;
 
-    snprintf(request.job, sizeof(request.job), "%s", given->job);
+    snprintf(request.job, sizeof request.job, "%s", given->job);
     int status = job_store_recall(cluster->store, request.job, view, &recalled, error);
     if (status)
         return status;
@@ -241,7 +241,7 @@ static int form_with(struct cluster *cluster, const struct job_request *given, u
 int cluster_form(struct cluster *cluster, const struct job_request *given, uint64_t done,
                  const struct cluster_patience *patience, struct group_spec *out, struct error *error)
 {
-    struct view *view = heap_alloc_raw(cluster->heap, 1, sizeof(*view));
+    struct view *view = heap_alloc_raw(cluster->heap, 1, sizeof *view);
 
     if (!view)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "form \"%s\": no memory", given->job);
@@ -252,7 +252,7 @@ int cluster_form(struct cluster *cluster, const struct job_request *given, uint6
 
 int cluster_begun(struct cluster *cluster, const struct group_spec *spec, struct error *error)
 {
-    struct view *view = heap_alloc_raw(cluster->heap, 1, sizeof(*view));
+    struct view *view = heap_alloc_raw(cluster->heap, 1, sizeof *view);
 
     if (!view)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "form \"%s\": no memory", spec->job);

@@ -98,12 +98,12 @@ static int place_free(struct known_addrs *c, int tier)
 static bool grow(struct known_addrs *c)
 {
     int room = c->room > 0 ? 2 * c->room : ROOM_FIRST;
-    struct known_addr *list = heap_alloc(c->heap, (size_t)room, sizeof(*list));
+    struct known_addr *list = heap_alloc(c->heap, (size_t)room, sizeof *list);
 
     if (!list)
         return false;
     if (c->room > 0)
-        memcpy(list, c->list, (size_t)c->room * sizeof(*list));
+        memcpy(list, c->list, (size_t)c->room * sizeof *list);
     heap_free(c->list);
     c->list = list;
     c->room = room;
@@ -154,7 +154,7 @@ static void add(struct known_addrs *c, const struct known_addr_tip *tip, uint64_
         .used = true,
         .seed = !tip->claim,
         .trusted = tip->trusted,
-        .claimed = tip->claim != NULL,
+        .claimed = tip->claim,
         .linked = tip->claim && tip->linked,
         .next = *bucket,
         .order = c->told++,
@@ -314,7 +314,7 @@ void known_addrs_failed(struct known_addrs *c, int index, const char *why, uint6
     struct known_addr *e = &c->list[index];
 
     e->dialling = false;
-    snprintf(e->why, sizeof(e->why), "%s", why);
+    snprintf(e->why, sizeof e->why, "%s", why);
     contest_end(e, now_ns);
     back_off(c, e, now_ns);
     c->settled = false;
@@ -335,7 +335,7 @@ void known_addrs_self(struct known_addrs *c, int index)
 
     e->self = true;
     e->dialling = e->contested = e->linked = e->proven = e->claimed = false;
-    snprintf(e->why, sizeof(e->why), "it is this node itself");
+    snprintf(e->why, sizeof e->why, "it is this node itself");
     c->settled = false;
 }
 

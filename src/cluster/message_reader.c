@@ -56,9 +56,9 @@ int message_hello_decode(struct message_hello *hello, const void *source, size_t
     hello->version_min = get_u16(&r);
     hello->version_max = get_u16(&r);
     hello->purpose = get_u8(&r);
-    get_bytes(&r, rest, sizeof(rest));
+    get_bytes(&r, rest, sizeof rest);
     hello->serial = get_u32(&r);
-    if (r.bad || !bytes_zero(rest, sizeof(rest)) || hello->version_min == 0 ||
+    if (r.bad || !bytes_zero(rest, sizeof rest) || hello->version_min == 0 ||
         hello->version_min > hello->version_max)
         *what = "its hello is malformed";
     else if (hello->version_min > MESSAGE_VERSION)
@@ -102,7 +102,7 @@ static bool room_for(struct message_reader *r, size_t len)
     size_t room = len > ROOM_MIN ? len : ROOM_MIN;
     r->payload = heap_alloc_raw(r->heap, 1, room);
     r->room = r->payload ? room : 0;
-    return r->payload != NULL;
+    return r->payload;
 }
 
 int message_reader_got(struct message_reader *r, size_t len, const char **what)

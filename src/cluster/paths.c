@@ -73,7 +73,7 @@ static void gossip(struct cluster *cluster, uint64_t now_ns)
     cluster->gossip_due = false;
     for (int i = 0; i < cluster->linked_count; i++)
         all[i] = &cluster->linked[i].info;
-    size_t len = gossip_encode(all, cluster->linked_count, message, sizeof(message));
+    size_t len = gossip_encode(all, cluster->linked_count, message, sizeof message);
     for (int i = 0; len > 0 && i < cluster->linked_count; i++)
         outbox_put(&cluster->outbox, &cluster->linked[i].info.id, MESSAGE_PEERS, message, len);
 }
@@ -159,7 +159,7 @@ static void take_message(struct cluster *cluster, const struct peer_news *news, 
     consensus_heard(cluster->consensus, &news->info.id, now_ns);
     if (route(cluster, news, now_ns, &what) != HEARTH_PROTOCOL)
         return; /* taken, or no memory for it: then it is said again */
-    snprintf(why, sizeof(why), "it sent a message (kind %d) that breaks the protocol: %s", news->message,
+    snprintf(why, sizeof why, "it sent a message (kind %d) that breaks the protocol: %s", news->message,
              what);
     peer_set_drop(cluster->peer_set, &news->info.id, why);
 }
@@ -191,7 +191,7 @@ void cluster_flush(struct cluster *cluster)
 {
     struct outbox_message *message;
 
-    while ((message = outbox_take(&cluster->outbox)) != NULL) {
+    while ((message = outbox_take(&cluster->outbox))) {
         (void)peer_set_send(cluster->peer_set, &message->to, message->kind, message->payload, message->len);
         heap_free(message);
     }
@@ -226,8 +226,8 @@ static void tell_consensus(struct cluster *cluster)
             .term = found.term,
             .size = consensus_view(cluster->consensus)->size,
         };
-        snprintf(event.name, sizeof(event.name), "%s", found.name);
-        snprintf(event.text, sizeof(event.text), "%s", found.text);
+        snprintf(event.name, sizeof event.name, "%s", found.name);
+        snprintf(event.text, sizeof event.text, "%s", found.text);
         cluster_tell(cluster, &event);
     }
 }
@@ -237,7 +237,7 @@ static void end_group_spec(struct cluster *cluster, const struct job_news *news)
     struct list *item, *after;
     char who[PEER_NAME_MAX + NODE_ID_SHORT];
 
-    identity_text(&news->who, who, sizeof(who));
+    identity_text(&news->who, who, sizeof who);
     LIST_EACH (item, after, &cluster->watches) {
         const struct cluster_watch *watch = container_of(item, struct cluster_watch, item);
         if (watch->spec == news->id)
@@ -258,7 +258,7 @@ static void answer_request(struct cluster *cluster, const struct job_news *news)
             request->formed = NULL;
         } else {
             request->refused = true;
-            snprintf(request->text, sizeof(request->text), "%s", news->text);
+            snprintf(request->text, sizeof request->text, "%s", news->text);
         }
     }
 }
@@ -278,7 +278,7 @@ static void tell_jobs(struct cluster *cluster)
             end_group_spec(cluster, &news);
             break;
         case JOB_WANTED:
-            snprintf(event.text, sizeof(event.text), "%s", news.job);
+            snprintf(event.text, sizeof event.text, "%s", news.job);
             cluster_tell(cluster, &event);
             break;
         }

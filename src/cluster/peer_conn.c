@@ -12,7 +12,7 @@
 
 struct peer_conn *peer_conn_open(struct peer_set *f, bool dialled)
 {
-    struct peer_conn *conn = f->count < CONNS_MAX ? heap_alloc(f->heap, 1, sizeof(*conn)) : NULL;
+    struct peer_conn *conn = f->count < CONNS_MAX ? heap_alloc(f->heap, 1, sizeof *conn) : NULL;
 
     if (!conn)
         return NULL;
@@ -265,7 +265,7 @@ static void joined_log(const struct peer_set *f, const struct peer_conn *conn)
     char id[NODE_ID_SHORT], text[SOCK_TEXT_MAX];
 
     node_id_short(&conn->peer.node, id);
-    sock_addr_text(&conn->addr, text, sizeof(text));
+    sock_addr_text(&conn->addr, text, sizeof text);
     log_write(&f->log, HEARTH_LOG_INFO, "HEARTH-PEER", "%s (%s) is joined, %s %s", conn->info.name, id,
               conn->dialled ? "dialled at" : "came from", text);
 }
@@ -312,7 +312,7 @@ void peer_conn_arrive(struct peer_set *f, const struct half_open_incoming *guest
                       const struct message_hello *hello)
 {
     const struct identity *peer = &hello->info.id;
-    bool linked = peer_conn_best(f, peer) != NULL;
+    bool linked = peer_conn_best(f, peer);
     const char *why = NULL;
 
     if (hello->purpose == HELLO_PROBE && !linked)
@@ -489,9 +489,9 @@ void peer_conn_fail(struct peer_set *f, struct peer_conn *conn, const char *why)
 {
     char text[SOCK_TEXT_MAX];
 
-    sock_addr_text(&conn->addr, text, sizeof(text));
-    bool named = strstr(why, text) != NULL;
-    snprintf(conn->why, sizeof(conn->why), "%s%s%s", named ? "" : text, named ? "" : ": ", why);
+    sock_addr_text(&conn->addr, text, sizeof text);
+    bool named = strstr(why, text);
+    snprintf(conn->why, sizeof conn->why, "%s%s%s", named ? "" : text, named ? "" : ": ", why);
     if (conn->purpose == HELLO_PROBE) {
         conn->info = (struct peer_info){.id = conn->peer};
         peer_conn_tell(f, conn, PEER_PROBE);
@@ -518,7 +518,7 @@ void peer_conn_lose(struct peer_set *f, struct peer_conn *conn, const char *why)
         return;
     }
     node_id_short(&conn->peer.node, id);
-    snprintf(conn->why, sizeof(conn->why), "%s", why);
+    snprintf(conn->why, sizeof conn->why, "%s", why);
     log_write(&f->log, HEARTH_LOG_INFO, "HEARTH-PEER", "%s (%s) is not joined any more: %s", conn->info.name,
               id, why);
     known_addrs_lost(&f->known_addrs, &conn->peer, f->now_ns >= conn->ready_ns + SHORT_NS, f->now_ns);

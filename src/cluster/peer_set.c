@@ -54,7 +54,7 @@ static void set_self(struct peer_set *f, const struct peer_info *self)
 
 int peer_set_open(const struct peer_set_setup *setup, struct peer_set **out, struct error *error)
 {
-    struct peer_set *f = heap_alloc(setup->heap, 1, sizeof(*f));
+    struct peer_set *f = heap_alloc(setup->heap, 1, sizeof *f);
     struct half_open_setup half_open = {
         .heap = setup->heap,
         .log = setup->log,
@@ -97,7 +97,7 @@ static void part(struct peer_conn *conn)
 
     peer_conn_flush(conn);
     sock_finish(secure_stream_fd(conn->stream));
-    for (int i = 0; i < MESSAGES_AT_ONCE && secure_stream_recv(conn->stream, bytes, sizeof(bytes)) > 0; i++)
+    for (int i = 0; i < MESSAGES_AT_ONCE && secure_stream_recv(conn->stream, bytes, sizeof bytes) > 0; i++)
         continue;
 }
 
@@ -353,7 +353,7 @@ static bool take_news(struct peer_set *f, struct peer_news *news)
         list_remove(&conn->news_item);
     *news = (struct peer_news){.kind = kind, .info = conn->info};
     if (kind == PEER_LOST || kind == PEER_PROBE)
-        snprintf(news->text, sizeof(news->text), "%s", conn->why);
+        snprintf(news->text, sizeof news->text, "%s", conn->why);
     if (kind == PEER_PROBE) {
         news->dialled = conn->dialled;
         news->stream = conn->stream;
@@ -458,7 +458,7 @@ int peer_set_list(const struct peer_set *f, struct peer_set_state *list, int max
             (struct peer_set_state){.addr = e->addr, .round_trip_ns = e->round_trip_ns, .attempts = e->tries};
         if (e->claimed)
             s->id = e->who;
-        snprintf(s->why, sizeof(s->why), "%s", e->why[0] ? e->why : "not reached yet");
+        snprintf(s->why, sizeof s->why, "%s", e->why[0] ? e->why : "not reached yet");
     }
     return count;
 }

@@ -200,7 +200,7 @@ static void shaken(struct peer_set *f, struct peer_conn *conn)
         return;
     }
     if (conn->purpose == HELLO_MESSAGES) {
-        bool linked = peer_conn_best(f, peer) != NULL;
+        bool linked = peer_conn_best(f, peer);
         if (linked || greeting_already(f, peer)) {
             settle(f, conn, peer, linked);
             return;

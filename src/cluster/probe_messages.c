@@ -33,7 +33,7 @@ size_t probe_order_encode(const struct probe_order *order, void *target, size_t 
 {
     struct writer w = writer_of(target, size);
     uint8_t addr[PEER_ADDR_MAX];
-    size_t len = order->addr.len > 0 ? sock_addr_encode(&order->addr, addr, sizeof(addr)) : 0;
+    size_t len = order->addr.len > 0 ? sock_addr_encode(&order->addr, addr, sizeof addr) : 0;
 
     put_u32(&w, order->number);
     put_identity(&w, &order->to);

@@ -35,9 +35,9 @@ struct probe_run {
 
 int probe_run_open(const struct probe_run_setup *setup, struct probe_run **out)
 {
-    struct probe_run *run = heap_alloc(setup->heap, 1, sizeof(*run));
+    struct probe_run *run = heap_alloc(setup->heap, 1, sizeof *run);
     uint8_t *load = heap_alloc(setup->heap, 1, LOAD_LEN);
-    struct meter *meter = setup->sends ? NULL : heap_alloc(setup->heap, 1, sizeof(*meter));
+    struct meter *meter = setup->sends ? NULL : heap_alloc(setup->heap, 1, sizeof *meter);
 
     if (!run || !load || (!meter && !setup->sends)) {
         heap_free(run);
@@ -96,9 +96,9 @@ static bool head_good(const struct probe_run *run)
 /* Reads some of the message at hand: bytes; 0: nothing is there; else why not. Keeps its first bytes only. */
 static ssize_t read_some(struct probe_run *run)
 {
-    bool keeps = run->got < sizeof(run->head);
+    bool keeps = run->got < sizeof run->head;
     uint8_t *target = keeps ? run->head + run->got : run->load;
-    size_t room = keeps ? sizeof(run->head) - run->got : LOAD_LEN, want = lacks(run);
+    size_t room = keeps ? sizeof run->head - run->got : LOAD_LEN, want = lacks(run);
     ssize_t len = secure_stream_recv(run->stream, target, want < room ? want : room);
 
     if (len <= 0)
@@ -148,7 +148,7 @@ static void tell(struct probe_run *run)
     message_header_put(message, MESSAGE_LOAD, RESULT_LEN);
     probe_result_encode(&run->result, message + MESSAGE_HEADER_LEN);
     if (!run->told)
-        run->told = secure_stream_send(run->stream, message, sizeof(message));
+        run->told = secure_stream_send(run->stream, message, sizeof message);
 }
 
 /* Reads what still comes, so that closing does not destroy the result under way, until the sender closes. */

@@ -30,7 +30,7 @@ static const struct path_measure *path_at(const struct topology *t, int from, in
 
 void schedule_init(struct schedule *s, double share, uint64_t refresh_ns, uint32_t number)
 {
-    memset(s, 0, sizeof(*s));
+    memset(s, 0, sizeof *s);
     s->share = share;
     s->refresh_ns = refresh_ns;
     s->number = number;
@@ -68,8 +68,8 @@ static int find(const struct schedule_member *members, int count, const struct i
 /* Moves the pairs to where their members stand now. */
 static void pairs_follow(struct schedule *s, const int *was)
 {
-    memcpy(s->before, s->pairs, sizeof(s->before));
-    memset(s->pairs, 0, sizeof(s->pairs));
+    memcpy(s->before, s->pairs, sizeof s->before);
+    memset(s->pairs, 0, sizeof s->pairs);
     for (int from = 0; from < s->size; from++)
         for (int to = 0; to < s->size; to++)
             if (was[from] >= 0 && was[to] >= 0)
@@ -83,7 +83,7 @@ void schedule_view(struct schedule *s, const struct view *view)
     int was[VIEW_MEMBERS_MAX], size = s->size;
     struct identity ends[2] = {s->members[order->from].id, s->members[order->to].id};
 
-    memcpy(old, s->members, sizeof(old));
+    memcpy(old, s->members, sizeof old);
     s->size = view->size;
     for (int i = 0; i < view->size; i++) {
         s->members[i] = member_of(&view->members[i]);
@@ -367,7 +367,7 @@ bool schedule_result(struct schedule *s, struct topology *table, int from, const
         into->kind = path->kind;
     if (s->members[from].host_id == s->members[to].host_id)
         into->kind = PATH_SAME_HOST;
-    return memcmp(&before, into, sizeof(before)) != 0;
+    return memcmp(&before, into, sizeof before) != 0;
 }
 
 void schedule_hosts(const struct schedule *s, struct topology *table)

@@ -48,7 +48,7 @@ void sketch_make(const struct schedule *s, const struct topology *table, struct 
 {
     uint32_t fastest = 0;
 
-    memset(sketch, 0, sizeof(*sketch));
+    memset(sketch, 0, sizeof *sketch);
     sketch->third = last_of_first_hosts(s);
     for (int a = 0; a < s->size; a++) {
         sketch->part[a] = a;

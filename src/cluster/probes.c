@@ -60,7 +60,7 @@ struct probes {
 
 int probes_open(const struct probes_setup *setup, struct probes **out)
 {
-    struct probes *p = heap_alloc(setup->heap, 1, sizeof(*p));
+    struct probes *p = heap_alloc(setup->heap, 1, sizeof *p);
 
     if (!p)
         return HEARTH_NO_MEMORY;
@@ -123,7 +123,7 @@ static void tell(struct probes *p, uint32_t number, enum probe_outcome outcome, 
         apply(p, p->self_at, &m, now_ns);
         return;
     }
-    size_t len = measured_encode(&m, message, sizeof(message));
+    size_t len = measured_encode(&m, message, sizeof message);
     outbox_put(p->outbox, &p->view.members[p->view.leader].id, MESSAGE_MEASURED, message, len);
 }
 
@@ -166,7 +166,7 @@ static bool is_spared(const struct probes *p, const struct identity *id)
 static bool peer_info_has(const struct peer_info *f, const struct sock_addr *addr)
 {
     uint8_t bytes[PEER_ADDR_MAX];
-    size_t len = sock_addr_encode(addr, bytes, sizeof(bytes));
+    size_t len = sock_addr_encode(addr, bytes, sizeof bytes);
 
     for (int i = 0; len > 0 && i < f->addr_count; i++)
         if (f->addr_lens[i] == len && memcmp(f->addrs[i], bytes, len) == 0)
@@ -271,8 +271,8 @@ static void errand_measured(struct probes *p, const struct probe_slot *slot)
         sock_local(probe_run_fd(slot->run), &local) == HEARTH_OK ? path_kind_here(&local) : PATH_UNKNOWN;
     if (peer)
         peer_probed(peer, &p->errand.addr, mbit_x10, kind);
-    identity_text(&slot->peer, who, sizeof(who));
-    sock_addr_text(&p->errand.addr, text, sizeof(text));
+    identity_text(&slot->peer, who, sizeof who);
+    sock_addr_text(&p->errand.addr, text, sizeof text);
     log_write(&p->log, HEARTH_LOG_DEBUG, "HEARTH-PROBE", "to %s at %s: %" PRIu32 ".%" PRIu32 " Mbit/s", who,
               p->errand.addr.len > 0 ? text : "where it is joined", mbit_x10 / 10, mbit_x10 % 10);
 }
@@ -307,7 +307,7 @@ static void give(struct probes *p, const struct schedule_order *next, uint64_t n
         errand_run(p, &order, now_ns);
         return;
     }
-    size_t len = probe_order_encode(&order, message, sizeof(message));
+    size_t len = probe_order_encode(&order, message, sizeof message);
     outbox_put(p->outbox, &p->view.members[next->from].id, MESSAGE_PROBE, message, len);
 }
 
@@ -370,7 +370,7 @@ void probes_spare(struct probes *p, const struct identity *members, int count, u
         return; /* told again and again: no reason to wake up */
     p->spared_count = count;
     if (count > 0)
-        memcpy(p->spared, members, sizeof(members[0]) * (size_t)count);
+        memcpy(p->spared, members, sizeof members[0] * (size_t)count);
     schedule_spare(&p->schedule, p->spared, p->spared_count);
     if (is_spared(p, &p->self))
         errand_break_off(p, now_ns);

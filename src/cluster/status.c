@@ -122,11 +122,11 @@ static void find_straggler(struct cluster *cluster, struct straggler *found)
     if (!slow_line(cluster, &slow, &found->who))
         return;
     if (slow.place >= 0) {
-        snprintf(found->why, sizeof(found->why), "its line carries %.1f Mbit/s, the next slowest %.1f Mbit/s",
+        snprintf(found->why, sizeof found->why, "its line carries %.1f Mbit/s, the next slowest %.1f Mbit/s",
                  slow.mbit_x10 / 10.0, slow.next_mbit_x10 / 10.0);
     } else if (late) {
         found->who = late->info.id;
-        snprintf(found->why, sizeof(found->why), "its pieces come %.0f ms after the first",
+        snprintf(found->why, sizeof found->why, "its pieces come %.0f ms after the first",
                  (double)late->late_ns / (double)NS_PER_MS);
     }
 }
@@ -140,7 +140,7 @@ static void put_addrs(struct text_buf *p, const struct peer_info *f)
     for (int i = 0; i < f->addr_count; i++) {
         if (sock_addr_decode(&addr, f->addrs[i], f->addr_lens[i]) == 0)
             continue;
-        sock_addr_text(&addr, text, sizeof(text));
+        sock_addr_text(&addr, text, sizeof text);
         text_buf_print(p, "%s\"%s\"", i > 0 ? ", " : "", text);
     }
     text_buf_print(p, "]");
@@ -186,7 +186,7 @@ static void put_view(struct cluster *cluster, struct text_buf *p)
                    view->instance, view->epoch, view->term, view->leader);
     put_text(p, "state", consensus_state_name(state));
     if (state == CONSENSUS_STRANDED)
-        consensus_why_stranded(cluster->consensus, why, sizeof(why));
+        consensus_why_stranded(cluster->consensus, why, sizeof why);
     put_text(p, "why", why);
     text_buf_print(p, ", \"members\": [");
     find_straggler(cluster, &straggler);
@@ -290,9 +290,9 @@ static void put_node(struct cluster *cluster, struct text_buf *p, const struct n
     bool own = memcmp(line->space, ours, NAMESPACE_LEN) == 0;
     char addr[SOCK_TEXT_MAX], why[CLUSTER_TEXT_MAX], space[NAMESPACE_TEXT];
 
-    sock_addr_text(line->addr, addr, sizeof(addr));
+    sock_addr_text(line->addr, addr, sizeof addr);
     namespace_text(line->space, space);
-    node_why(cluster, line->id, state, own, why, sizeof(why));
+    node_why(cluster, line->id, state, own, why, sizeof why);
     text_buf_print(p, "%s{", comma);
     put_id(p, line->id);
     put_text(p, "name", line->name);
@@ -352,7 +352,7 @@ static void put_jobs(struct cluster *cluster, struct text_buf *p)
 static void put_discovery(struct cluster *cluster, struct text_buf *p)
 {
     char text[CLUSTER_TEXT_MAX], addr[SOCK_TEXT_MAX];
-    bool works = finder_text(cluster->finder, text, sizeof(text));
+    bool works = finder_text(cluster->finder, text, sizeof text);
     int count;
     const struct sock_addr *seeds = finder_seeds(cluster->finder, &count);
 
@@ -360,7 +360,7 @@ static void put_discovery(struct cluster *cluster, struct text_buf *p)
     put_text(p, "text", text);
     text_buf_print(p, ", \"seeds\": [");
     for (int i = 0; i < count; i++) {
-        sock_addr_text(&seeds[i], addr, sizeof(addr));
+        sock_addr_text(&seeds[i], addr, sizeof addr);
         text_buf_print(p, "%s\"%s\"", i > 0 ? ", " : "", addr);
     }
     text_buf_print(p, "]}");

@@ -11,7 +11,7 @@ int agenda_init(struct agenda *agenda, struct heap *heap)
 {
     *agenda = (struct agenda){.heap = heap, .room = EVENTS_MIN};
     agenda->events = heap_alloc_raw(heap, agenda->room, sizeof *agenda->events);
-    return agenda->events != NULL ? HEARTH_OK : HEARTH_NO_MEMORY;
+    return agenda->events ? HEARTH_OK : HEARTH_NO_MEMORY;
 }
 
 void agenda_fini(struct agenda *agenda)
@@ -29,7 +29,7 @@ static int agenda_grow(struct agenda *agenda)
 {
     struct agenda_event *events = heap_alloc_raw(agenda->heap, agenda->room * 2, sizeof *events);
 
-    if (events == NULL)
+    if (!events)
         return HEARTH_NO_MEMORY;
     memcpy(events, agenda->events, agenda->count * sizeof *events);
     heap_free(agenda->events);

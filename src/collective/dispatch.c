@@ -126,7 +126,7 @@ static void *to_running(struct op *op, const struct arrival *a, void **cookie)
     *incoming = (struct incoming_frame){.op = op, .lane = frame->lane};
     *cookie = incoming;
     struct lane *lane = a->lends ? NULL : direct_lane(op, frame, group_rank_of(peer, op->group));
-    if (lane != NULL) {
+    if (lane) {
         incoming->eager = frame->flags & FRAME_EAGER;
         incoming->eager_len = frame->length;
         mark_come(op, peer, index);
@@ -135,7 +135,7 @@ static void *to_running(struct op *op, const struct arrival *a, void **cookie)
         return frame->length > 0 ? op->target + out.offset * dtype_size(op->dtype) : NULL;
     }
     struct slot *slot = slot_for(a);
-    if (slot == NULL) {
+    if (!slot) {
         *incoming = (struct incoming_frame){0};
         *cookie = NULL;
         if (frame->flags & FRAME_EAGER)
@@ -179,7 +179,7 @@ static void *to_waiting(const struct arrival *a, void **cookie)
         return NULL;
     }
     struct slot *slot = slot_for(a);
-    if (slot == NULL) {
+    if (!slot) {
         link_fail(&peer->link, HEARTH_NO_MEMORY, "no memory for data of an operation to come");
         return NULL;
     }
@@ -200,20 +200,20 @@ static void *on_data(void *arg, struct link *link, int pipe, const struct frame 
     struct arrival arrival = {peer, frame, &peer->incoming[pipe], lends};
     struct engine *engine = peer->engine;
     struct group *group = engine_group(engine, frame->group);
-    if (group != NULL && group_rank_of(peer, group) == RANK_NONE) {
+    if (group && group_rank_of(peer, group) == RANK_NONE) {
         link_fail(link, HEARTH_PROTOCOL, not_member);
         return NULL;
     }
     struct op *op = engine_op(engine, frame->group, frame->tag, frame->sequence);
-    if (op != NULL)
+    if (op)
         return to_running(op, &arrival, cookie);
     struct error why;
-    bool over = group != NULL && (frame->sequence < group_sequence(group, frame->tag) ||
-                                  group_retired(group, frame->tag, frame->sequence, &why));
-    if (!over && (group != NULL || !engine_group_closed(engine, frame->group)))
+    bool over = group && (frame->sequence < group_sequence(group, frame->tag) ||
+                          group_retired(group, frame->tag, frame->sequence, &why));
+    if (!over && (group || !engine_group_closed(engine, frame->group)))
         return to_waiting(&arrival, cookie);
-    struct ended *ended = group != NULL ? group_ended(group, frame->tag, frame->sequence) : NULL;
-    if (ended != NULL && !ended->judged && ended->record.fingerprint != frame->fingerprint)
+    struct ended *ended = group ? group_ended(group, frame->tag, frame->sequence) : NULL;
+    if (ended && !ended->judged && ended->record.fingerprint != frame->fingerprint)
         dispute_raise(group, frame->tag, frame->sequence, NULL);
     if (frame->flags & FRAME_EAGER)
         link_eager_release(link, frame->length);
@@ -227,15 +227,15 @@ static void on_payload(void *arg, struct link *link, const struct frame *frame, 
     (void)arg;
     struct incoming_frame incoming = *(struct incoming_frame *)cookie;
     *(struct incoming_frame *)cookie = (struct incoming_frame){0};
-    if (incoming.slot != NULL) {
+    if (incoming.slot) {
         incoming.slot->whole = true;
         incoming.slot->loan = *loan;
     }
     struct op *op = incoming.op;
-    if (op == NULL)
+    if (!op)
         return;
     struct lane *lane = &op->lanes[incoming.lane % op->program->plan.window];
-    if (incoming.slot == NULL) { /* it went straight into the target: the move's work is done */
+    if (!incoming.slot) { /* it went straight into the target: the move's work is done */
         if (frame->flags & FRAME_EAGER)
             link_eager_release(link, frame->length);
         inflow_took(op, lane);
@@ -433,7 +433,7 @@ static void keep_note(struct peer *peer, const struct note *grant)
         note = container_of(engine->free_notes.next, struct note, item);
         list_remove(&note->item);
     }
-    if (note == NULL) {
+    if (!note) {
         link_fail(&peer->link, HEARTH_NO_MEMORY, "no memory for a grant");
         return;
     }
@@ -454,23 +454,23 @@ static void grant_came(struct peer *peer, const struct frame *frame)
         .limit = (uint64_t)frame->lane << 32 | frame->step,
     };
     struct op *op = engine_op(peer->engine, frame->group, frame->tag, frame->sequence);
-    if (op != NULL) {
+    if (op) {
         engine_granted(op, group_rank_of(peer, op->group), &grant);
         if (op->state == OP_RUNNING)
             op_run(op);
         return;
     }
     struct group *group = engine_group(peer->engine, frame->group);
-    if (group == NULL && engine_group_closed(peer->engine, frame->group))
+    if (!group && engine_group_closed(peer->engine, frame->group))
         return;
     struct error why;
-    if (group == NULL || frame->sequence >= group_sequence(group, frame->tag)) {
-        if (group == NULL || !group_retired(group, frame->tag, frame->sequence, &why))
+    if (!group || frame->sequence >= group_sequence(group, frame->tag)) {
+        if (!group || !group_retired(group, frame->tag, frame->sequence, &why))
             keep_note(peer, &grant);
         return;
     }
     struct ended *ended = group_ended(group, frame->tag, frame->sequence);
-    if (ended != NULL && !ended->judged && ended->record.fingerprint != frame->fingerprint)
+    if (ended && !ended->judged && ended->record.fingerprint != frame->fingerprint)
         dispute_raise(group, frame->tag, frame->sequence, NULL);
 }
 
@@ -487,24 +487,24 @@ static void abort_came(struct peer *peer, const struct frame *frame, const uint8
         engine_loss(peer->engine, &why, why.rank, "%s", why.text);
     struct op *op = engine_op(peer->engine, frame->group, frame->tag, frame->sequence);
     struct group *group = engine_group(peer->engine, frame->group);
-    if (left && group != NULL)
+    if (left && group)
         group_left_at(group, why.rank, frame->total);
-    if (op != NULL)
+    if (op)
         op_end(op, &why);
-    else if (group == NULL && !engine_group_closed(peer->engine, frame->group))
+    else if (!group && !engine_group_closed(peer->engine, frame->group))
         engine_retire(peer->engine, frame->group, frame->tag, frame->sequence, &why);
-    else if (group != NULL && frame->sequence >= group_sequence(group, frame->tag))
+    else if (group && frame->sequence >= group_sequence(group, frame->tag))
         group_retire(group, frame->tag, frame->sequence, &why);
     else
         return;
     /* What one member lost is lost for the group, also before our own link to it has ended. */
-    lost = lost && group != NULL;
+    lost = lost && group;
     if (lost && group->broken.status == HEARTH_OK)
         group->broken = why;
     if (lost && peer->engine->first_lost == RANK_NONE && why.rank >= 0 && why.rank < group->view.size)
         peer->engine->first_lost = group->members[why.rank];
     /* A member that is lost to the sender may be there for us, and would not hear of it. */
-    if (group != NULL && why.rank >= 0 && why.rank < group->view.size && why.rank != group->rank &&
+    if (group && why.rank >= 0 && why.rank < group->view.size && why.rank != group->rank &&
         why.rank != group_rank_of(peer, group))
         group_send(group, why.rank, frame, payload);
 }
@@ -563,7 +563,7 @@ static void on_control(void *arg, struct link *link, const struct frame *frame, 
     struct peer *peer = arg;
     struct engine *engine = peer->engine;
     struct group *group = engine_group(engine, frame->group);
-    if (group != NULL && group_rank_of(peer, group) == RANK_NONE) {
+    if (group && group_rank_of(peer, group) == RANK_NONE) {
         link_fail(link, HEARTH_PROTOCOL, not_member);
         return;
     }
@@ -581,7 +581,7 @@ static void on_control(void *arg, struct link *link, const struct frame *frame, 
     case FRAME_ASK:
     case FRAME_ANSWER:
     case FRAME_VERDICT:
-        if (group != NULL)
+        if (group)
             dispute_frame(group, group_rank_of(peer, group), frame, payload);
         else
             dispute_elsewhere(peer, frame, payload);
@@ -590,7 +590,7 @@ static void on_control(void *arg, struct link *link, const struct frame *frame, 
         link_send_control(link, &(struct frame){.kind = FRAME_PONG}, NULL);
         return;
     case FRAME_LEAVE:
-        if (group != NULL && frame->lane < (uint32_t)group->view.size)
+        if (group && frame->lane < (uint32_t)group->view.size)
             group_left_at(group, (int)frame->lane, frame->sequence);
         return;
     case FRAME_BYE:

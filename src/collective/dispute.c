@@ -110,13 +110,13 @@ static void accept_verdict(struct group *group, uint64_t tag, uint64_t sequence,
 {
     struct op *op = engine_op(group->engine, group->view.group, tag, sequence);
     struct ended *e = group_ended(group, tag, sequence);
-    if (op != NULL) {
+    if (op) {
         op->judged = true;
         op_end(op, verdict);
     } else if (sequence >= group_sequence(group, tag)) {
         group_retire(group, tag, sequence, verdict);
-    } else if (e == NULL || !e->judged) {
-        if (e != NULL)
+    } else if (!e || !e->judged) {
+        if (e)
             e->judged = true;
         group->pending = *verdict;
     }
@@ -125,12 +125,12 @@ static void accept_verdict(struct group *group, uint64_t tag, uint64_t sequence,
 static struct call_record own_record(struct group *group, uint64_t tag, uint64_t sequence)
 {
     struct op *op = engine_op(group->engine, group->view.group, tag, sequence);
-    if (op != NULL)
+    if (op)
         return op->record;
     if (sequence >= group_sequence(group, tag))
         return (struct call_record){.state = CALL_UNKNOWN, .root = RANK_NONE};
     struct ended *e = group_ended(group, tag, sequence);
-    return e != NULL ? e->record : (struct call_record){.state = CALL_PASSED, .root = RANK_NONE};
+    return e ? e->record : (struct call_record){.state = CALL_PASSED, .root = RANK_NONE};
 }
 
 static struct frame control(const struct group *group, uint8_t kind, uint64_t tag, uint64_t sequence,
@@ -189,7 +189,7 @@ static struct dispute *dispute_open(struct group *group, uint64_t tag, uint64_t 
     if (engine->dispute_count == DISPUTES_MAX)
         return NULL;
     struct dispute *d = heap_alloc(engine->heap, 1, sizeof *d);
-    if (d == NULL)
+    if (!d)
         return NULL;
     d->group = group;
     d->tag = tag;
@@ -200,7 +200,7 @@ static struct dispute *dispute_open(struct group *group, uint64_t tag, uint64_t 
     list_init(&d->item);
     list_push(&engine->disputes, &d->item);
     engine->dispute_count++;
-    if (d->answers != NULL && d->answered != NULL)
+    if (d->answers && d->answered)
         return d;
     dispute_free(d);
     return NULL;
@@ -238,26 +238,26 @@ static bool was_judged(struct group *group, uint64_t tag, uint64_t sequence)
 {
     struct error why;
     struct ended *e = group_ended(group, tag, sequence);
-    return (e != NULL && e->judged) || group_retired(group, tag, sequence, &why);
+    return (e && e->judged) || group_retired(group, tag, sequence, &why);
 }
 
 static void open_case(struct group *group, uint64_t tag, uint64_t sequence, const struct error *verdict)
 {
-    if (dispute_find(group, tag, sequence) != NULL || was_judged(group, tag, sequence))
+    if (dispute_find(group, tag, sequence) || was_judged(group, tag, sequence))
         return;
-    struct dispute *d = verdict == NULL ? dispute_open(group, tag, sequence) : NULL;
-    if (d == NULL) {
+    struct dispute *d = !verdict ? dispute_open(group, tag, sequence) : NULL;
+    if (!d) {
         struct error plain;
         error_set(&plain, HEARTH_MISMATCH, RANK_NONE, "operation #%" PRIu64 "%s: members disagree", sequence,
                   tag_text(tag).s);
-        announce(group, tag, sequence, verdict != NULL ? verdict : &plain);
+        announce(group, tag, sequence, verdict ? verdict : &plain);
         return;
     }
     for (int i = 0; i < group->view.size; i++) {
         struct frame ask = control(group, FRAME_ASK, tag, sequence, 0);
         if (i == group->rank)
             continue;
-        if (engine_link(group, i) == NULL || group->engine->peers[group->members[i]].left)
+        if (!engine_link(group, i) || group->engine->peers[group->members[i]].left)
             answer_came(d, i, &never_called);
         else
             group_send(group, i, &ask, NULL);
@@ -271,16 +271,16 @@ static void open_case(struct group *group, uint64_t tag, uint64_t sequence, cons
 void dispute_raise(struct group *group, uint64_t tag, uint64_t sequence, const struct error *verdict)
 {
     struct op *op = engine_op(group->engine, group->view.group, tag, sequence);
-    if (op != NULL && op->disputed)
+    if (op && op->disputed)
         return;
-    if (op != NULL)
+    if (op)
         op->disputed = true;
     if (group->rank == ARBITER) {
         open_case(group, tag, sequence, verdict);
         return;
     }
     uint8_t payload[FRAME_CONTROL_MAX];
-    size_t len = verdict != NULL ? error_encode(verdict, payload, sizeof payload) : 0;
+    size_t len = verdict ? error_encode(verdict, payload, sizeof payload) : 0;
     struct frame frame = control(group, FRAME_DISPUTE, tag, sequence, len);
     group_send(group, ARBITER, &frame, payload);
 }
@@ -288,7 +288,7 @@ void dispute_raise(struct group *group, uint64_t tag, uint64_t sequence, const s
 static void bad_payload(struct group *group, int from)
 {
     struct link *link = engine_link(group, from);
-    if (link != NULL)
+    if (link)
         link_fail(link, HEARTH_PROTOCOL, "a control frame with a bad payload");
 }
 
@@ -317,7 +317,7 @@ void dispute_frame(struct group *group, int from, const struct frame *frame, con
             return;
         }
         struct dispute *d = dispute_find(group, tag, sequence);
-        if (d != NULL)
+        if (d)
             answer_came(d, from, &record);
         return;
     default: /* FRAME_VERDICT */

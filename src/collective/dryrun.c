@@ -35,7 +35,7 @@ enum event_kind {
 static const struct link_cost *cost_of(const struct dry_run *run, const struct dry_link *link)
 {
     const int *host = run->net->host;
-    return host == NULL || host[link->from] == host[link->to] ? &run->net->inside : &run->net->across;
+    return !host || host[link->from] == host[link->to] ? &run->net->inside : &run->net->across;
 }
 
 static void later(struct dry_run *run, double time, enum event_kind kind, uint32_t id)
@@ -65,7 +65,7 @@ static struct dry_lane *lane_find(const struct dry_run *run, int rank, uint64_t 
 static void link_offer_turn(struct dry_run *run, const struct dry_link *link)
 {
     struct dry_lane *lane = lane_find(run, link->from, link->lane);
-    if (lane != NULL && lane->stage == STAGE_SEND && lane->move == run->sends[link->first + link->turn])
+    if (lane && lane->stage == STAGE_SEND && lane->move == run->sends[link->first + link->turn])
         lane_ready(run, lane);
 }
 
@@ -76,7 +76,7 @@ static void link_offer_frame(struct dry_run *run, const struct dry_link *link)
         return;
     struct dry_lane *lane =
         lane_find(run, link->to, run->frames[link->frames + link->taken % link->slots].lane);
-    if (lane != NULL && lane->stage == STAGE_RECV)
+    if (lane && lane->stage == STAGE_RECV)
         lane_ready(run, lane);
 }
 
@@ -102,7 +102,7 @@ static void observe(const struct dry_run *run, const struct dry_lane *lane, cons
     struct move seen = *move;
 
     seen.bits &= (uint16_t)bits;
-    if (run->net->observer == NULL || seen.bits == 0)
+    if (!run->net->observer || seen.bits == 0)
         return;
     if ((seen.bits & MOVE_RECV) == 0)
         seen.from = RANK_NONE;
@@ -131,7 +131,7 @@ static double work_of(const struct dry_run *run, const struct dry_lane *lane, co
 {
     int operands = !!(move->bits & MOVE_RECV_ACC) + !!(move->bits & MOVE_OWN) - !!(move->bits & MOVE_LOAD);
     const struct plan *plan = run->members[lane->rank].plan;
-    double gamma = from != NULL ? cost_of(run, from)->gamma_s : run->net->inside.gamma_s;
+    double gamma = from ? cost_of(run, from)->gamma_s : run->net->inside.gamma_s;
 
     if (operands <= 0 || gamma <= 0)
         return 0;
@@ -315,7 +315,7 @@ static void event_run(struct dry_run *run, const struct agenda_event *event)
 
 static int progress(struct dry_run *run, uint64_t events)
 {
-    if (run->net->progress == NULL || events % PROGRESS_EVENTS != 0)
+    if (!run->net->progress || events % PROGRESS_EVENTS != 0)
         return HEARTH_OK;
     uint64_t now_ns = clock_real();
     if (now_ns - run->reported_ns < PROGRESS_NS)

@@ -188,9 +188,8 @@ static int links_make(struct dry_run *run, uint64_t moves, uint64_t sends)
     run->send_link = heap_alloc_raw(run->heap, moves, sizeof *run->send_link);
     run->sends = heap_alloc_raw(run->heap, sends, sizeof *run->sends);
     run->links = heap_alloc_raw(run->heap, sends, sizeof *run->links);
-    if (scratch.mark == NULL || scratch.link == NULL || scratch.step == NULL || first == NULL ||
-        list == NULL || run->recv_link == NULL || run->send_link == NULL || run->sends == NULL ||
-        run->links == NULL) {
+    if (!scratch.mark || !scratch.link || !scratch.step || !first || !list || !run->recv_link ||
+        !run->send_link || !run->sends || !run->links) {
         status = dry_no_memory(run);
     } else {
         for (uint64_t i = 0; i < moves; i++)
@@ -221,14 +220,14 @@ static int frames_make(struct dry_run *run)
         dry_cursor_settle(run, link);
     }
     run->frames = heap_alloc_raw(run->heap, frames, sizeof *run->frames);
-    return run->frames != NULL ? HEARTH_OK : dry_no_memory(run);
+    return run->frames ? HEARTH_OK : dry_no_memory(run);
 }
 
 static int lanes_make(struct dry_run *run, uint64_t count)
 {
     run->lanes = heap_alloc(run->heap, count, sizeof *run->lanes);
     run->ready = heap_alloc_raw(run->heap, count, sizeof *run->ready);
-    if (run->lanes == NULL || run->ready == NULL)
+    if (!run->lanes || !run->ready)
         return dry_no_memory(run);
     for (int r = 0; r < run->size; r++) {
         const struct plan *plan = &run->plans[r];
@@ -248,7 +247,7 @@ int dry_open(struct dry_run *run)
     if (run->size < 1 || run->net->slots < 1)
         return error_set(run->error, HEARTH_INVALID, RANK_NONE, "a dry run needs a member and a slot");
     run->members = heap_alloc(run->heap, (size_t)run->size, sizeof *run->members);
-    if (run->members == NULL || agenda_init(&run->agenda, run->heap) != HEARTH_OK)
+    if (!run->members || agenda_init(&run->agenda, run->heap) != HEARTH_OK)
         return dry_no_memory(run);
     int status = members_count(run, &moves, &sends, &lanes);
     if (status == HEARTH_OK)

@@ -65,7 +65,7 @@ struct link *engine_link(struct group *group, int rank)
 void group_send(struct group *group, int rank, const struct frame *frame, const void *payload)
 {
     struct link *link = engine_link(group, rank);
-    if (link != NULL)
+    if (link)
         link_send_control(link, frame, payload);
 }
 
@@ -322,7 +322,7 @@ struct completion *engine_finished(struct engine *engine)
 int engine_open(const struct engine_setup *setup, struct engine **out)
 {
     struct engine *engine = heap_alloc(setup->heap, 1, sizeof *engine);
-    if (engine == NULL)
+    if (!engine)
         return HEARTH_NO_MEMORY;
     engine->heap = setup->heap;
     engine->metrics = setup->metrics;
@@ -351,7 +351,7 @@ int engine_open(const struct engine_setup *setup, struct engine **out)
     for (uint32_t i = 0; i < OP_BUCKETS; i++)
         list_init(&engine->buckets[i]);
     engine->peers = heap_alloc(setup->heap, (size_t)setup->size, sizeof *engine->peers);
-    if (engine->peers == NULL) {
+    if (!engine->peers) {
         heap_free(engine);
         return HEARTH_NO_MEMORY;
     }

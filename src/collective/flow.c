@@ -89,7 +89,7 @@ void outflow_pump(struct op *op, uint32_t flow)
     const struct flow_table *table = out_table(op, flow);
     struct flow_cursor *at = &op->out[flow].next;
     struct link *link = engine_link(op->group, table->peer);
-    while (link != NULL && !op->spoiled) {
+    while (link && !op->spoiled) {
         skip_empty(op, flow);
         if (!flow_more(table, at) || !link_room(link))
             return;

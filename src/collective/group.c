@@ -31,10 +31,10 @@ static bool numbers_copy(struct group *group, const int *from, int **room, const
 {
     size_t count = (size_t)group->view.size;
     *room = heap_alloc(group->engine->heap, count, sizeof **room);
-    if (*room != NULL && from != NULL)
+    if (*room && from)
         memcpy(*room, from, count * sizeof **room);
-    *to = from != NULL ? *room : NULL;
-    return *room != NULL;
+    *to = from ? *room : NULL;
+    return *room;
 }
 
 static bool group_fill(struct group *group, const struct group_view *view, const int *members)
@@ -44,7 +44,7 @@ static bool group_fill(struct group *group, const struct group_view *view, const
     group->members = heap_alloc(engine->heap, size, sizeof *group->members);
     group->rank_of = heap_alloc(engine->heap, (size_t)engine->size, sizeof *group->rank_of);
     group->tags = heap_alloc(engine->heap, TAGS_FIRST, sizeof *group->tags);
-    if (group->members == NULL || group->rank_of == NULL || group->tags == NULL ||
+    if (!group->members || !group->rank_of || !group->tags ||
         !numbers_copy(group, view->host, &group->host, &group->view.host) ||
         !numbers_copy(group, view->site, &group->site, &group->view.site) ||
         !numbers_copy(group, view->order, &group->order, &group->view.order))
@@ -78,7 +78,7 @@ static void orphans_adopt(struct group *group)
 int group_open(struct engine *engine, const struct group_view *view, const int *members, struct group **out)
 {
     struct group *group = heap_alloc(engine->heap, 1, sizeof *group);
-    if (group == NULL)
+    if (!group)
         return HEARTH_NO_MEMORY;
     group->engine = engine;
     group->view = *view;
@@ -177,14 +177,14 @@ void group_set_sites(struct group *group, const int *site)
 int group_set_order(struct group *group, const int *order)
 {
     int size = group->view.size;
-    for (int place = 0; order != NULL && place < size; place++) {
+    for (int place = 0; order && place < size; place++) {
         bool good = order[place] >= 0 && order[place] < size;
         for (int before = 0; before < place; before++)
             good = good && order[before] != order[place];
         if (!good)
             return HEARTH_INVALID;
     }
-    if (order != NULL) {
+    if (order) {
         numbers_set(group, order, group->order, &group->view.order);
         return HEARTH_OK;
     }
@@ -228,7 +228,7 @@ static bool tags_grow(struct group *group)
 {
     uint32_t capacity = group->tag_capacity * 2;
     struct tag_entry *tags = heap_alloc(group->engine->heap, capacity, sizeof *tags);
-    if (tags == NULL)
+    if (!tags)
         return false;
     for (uint32_t i = 0; i < group->tag_capacity; i++)
         if (group->tags[i].used)
@@ -295,7 +295,7 @@ static struct retired *retired_find(struct group *group, uint64_t tag, uint64_t 
 
 void group_retire(struct group *group, uint64_t tag, uint64_t sequence, const struct error *why)
 {
-    if (retired_find(group, tag, sequence) != NULL)
+    if (retired_find(group, tag, sequence))
         return;
     engine_drop_waiting(group, tag, sequence);
     struct retired *r;
@@ -304,7 +304,7 @@ void group_retire(struct group *group, uint64_t tag, uint64_t sequence, const st
         list_remove(&r->item);
     } else {
         r = heap_alloc(group->engine->heap, 1, sizeof *r);
-        if (r == NULL)
+        if (!r)
             return;
         group->retired_count++;
     }
@@ -317,15 +317,15 @@ void group_retire(struct group *group, uint64_t tag, uint64_t sequence, const st
 bool group_retired(struct group *group, uint64_t tag, uint64_t sequence, struct error *why)
 {
     struct retired *r = retired_find(group, tag, sequence);
-    if (r != NULL)
+    if (r)
         *why = r->why;
-    return r != NULL;
+    return r;
 }
 
 void group_unretire(struct group *group, uint64_t tag, uint64_t sequence)
 {
     struct retired *r = retired_find(group, tag, sequence);
-    if (r == NULL)
+    if (!r)
         return;
     list_remove(&r->item);
     group->retired_count--;
@@ -341,7 +341,7 @@ void engine_retire(struct engine *engine, uint64_t group, uint64_t tag, uint64_t
         list_remove(&r->item);
     } else {
         r = heap_alloc(engine->heap, 1, sizeof *r);
-        if (r == NULL)
+        if (!r)
             return; /* the poster will time out instead */
         engine->orphan_count++;
     }

@@ -51,7 +51,7 @@ static bool half_fits(const struct plan_call *call)
     if (len == 0)
         return false;
     for (int p = 0; p < call->size; p++) {
-        size_t *half = &sum[p >= call->size / 2], count = counts != NULL ? counts[p] : call->count;
+        size_t *half = &sum[p >= call->size / 2], count = counts ? counts[p] : call->count;
         if (__builtin_add_overflow(*half, count, half) || *half > call->chunk_bytes / len)
             return false;
     }

@@ -43,7 +43,7 @@ static bool can(const struct plan_call *call)
 
 static int host_of(const struct plan_call *call, int rank)
 {
-    return call->host != NULL ? call->host[rank] : 0;
+    return call->host ? call->host[rank] : 0;
 }
 
 static bool is_leader(const struct plan_call *call, int rank)
@@ -198,7 +198,7 @@ static int write(const struct plan_call *call, struct plan *plan, struct heap *h
     struct team host, leaders;
     int *ranks = heap_alloc_raw(heap, 2 * (size_t)call->size, sizeof *ranks);
 
-    if (ranks == NULL)
+    if (!ranks)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for a plan");
     teams_find(call, ranks, &host, &leaders);
     assert(leaders.size == layout.hosts);

@@ -317,7 +317,7 @@ static void group_leave(struct group *group)
                           .sequence = other ? group->left_at : group->begun};
     for (int i = 0; i < group->view.size; i++) {
         struct link *link = i != group->rank ? engine_link(group, i) : NULL;
-        if (link != NULL && link->control_count < LINK_CONTROL_QUEUE / 2)
+        if (link && link->control_count < LINK_CONTROL_QUEUE / 2)
             link_send_control(link, &frame, NULL);
     }
 }

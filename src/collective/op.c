@@ -22,7 +22,7 @@ static const struct lane *oldest_lane(const struct op *op)
     const struct lane *oldest = NULL;
     for (uint64_t i = 0; op->program->plan.lanes > 0 && i < op->program->plan.window; i++) {
         const struct lane *lane = &op->lanes[i];
-        if (!lane->idle && (oldest == NULL || lane->number < oldest->number))
+        if (!lane->idle && (!oldest || lane->number < oldest->number))
             oldest = lane;
     }
     return oldest;
@@ -32,10 +32,10 @@ int op_waits_for(const struct op *op)
 {
     const struct plan *plan = &op->program->plan;
     const struct lane *lane = oldest_lane(op);
-    const struct move *move = lane != NULL && lane->move < plan->move_count ? &plan->moves[lane->move] : NULL;
-    if (move != NULL && lane->stage == LANE_RECV && (move->bits & MOVE_RECV))
+    const struct move *move = lane && lane->move < plan->move_count ? &plan->moves[lane->move] : NULL;
+    if (move && lane->stage == LANE_RECV && (move->bits & MOVE_RECV))
         return move->from;
-    if (move != NULL && lane->stage == LANE_SEND && (move->bits & MOVE_SEND))
+    if (move && lane->stage == LANE_SEND && (move->bits & MOVE_SEND))
         return move->to;
     for (uint32_t i = 0; i < op->program->out_count; i++)
         if (op->out[i].unsent > 0 || (op->vector && !op->out[i].granted))
@@ -72,7 +72,7 @@ int op_lacks(const struct op *op)
 int engine_waits_for(const struct completion *completion)
 {
     const struct op *op = completion->op;
-    int rank = op != NULL ? op_waits_for(op) : RANK_NONE;
+    int rank = op ? op_waits_for(op) : RANK_NONE;
     return rank == RANK_NONE ? RANK_NONE : op->group->members[rank];
 }
 
@@ -95,7 +95,7 @@ void op_free_idle(struct list *item)
 static struct op *op_alloc(struct heap *heap, const struct program *program)
 {
     struct op *op = heap_alloc(heap, 1, sizeof *op);
-    if (op == NULL)
+    if (!op)
         return NULL;
     list_init(&op->item);
     list_init(&op->bucket);
@@ -104,7 +104,7 @@ static struct op *op_alloc(struct heap *heap, const struct program *program)
     op->ready = heap_alloc(heap, window, sizeof *op->ready);
     op->in = heap_alloc(heap, program->in_count, sizeof *op->in);
     op->out = heap_alloc(heap, program->out_count, sizeof *op->out);
-    if (op->lanes != NULL && op->ready != NULL && op->in != NULL && op->out != NULL)
+    if (op->lanes && op->ready && op->in && op->out)
         return op;
     op_free(op);
     return NULL;
@@ -116,7 +116,7 @@ static struct op *op_take(struct heap *heap, struct program *program)
     struct op *op;
     if (list_empty(&program->idle)) {
         op = op_alloc(heap, program);
-        if (op == NULL)
+        if (!op)
             return NULL;
     } else {
         op = container_of(program->idle.prev, struct op, item);
@@ -174,7 +174,7 @@ static void let_go(struct op *op, bool failed)
         slot_put(op->lanes[i].acc);
         slot_put(op->lanes[i].borrowed);
     }
-    if (failed && op->restore && op->shadow != NULL)
+    if (failed && op->restore && op->shadow)
         memcpy(op->target, op->shadow, op->shadow_len);
     heap_free(op->shadow);
     op->shadow = NULL;
@@ -197,15 +197,15 @@ void op_end(struct op *op, const struct error *why)
 {
     struct engine *engine = op->group->engine;
     struct completion *completion = op->completion;
-    assert(op->state == OP_READY || why != NULL);
-    op->state = why != NULL ? OP_ABORTED : OP_COMMITTED;
-    let_go(op, why != NULL);
-    measure(op, why != NULL);
+    assert(op->state == OP_READY || why);
+    op->state = why ? OP_ABORTED : OP_COMMITTED;
+    let_go(op, why);
+    measure(op, why);
     group_remember(op->group, op);
     list_remove(&op->item);
     list_remove(&op->bucket);
     engine->ops_count--;
-    if (why != NULL) {
+    if (why) {
         completion->error = *why;
         log_write(&engine->log, HEARTH_LOG_INFO, "HEARTH-OP-FAILED", "%s", why->text);
     }
@@ -236,7 +236,7 @@ void op_out_of_memory(struct op *op)
 void completion_abort(struct completion *completion, const struct error *why)
 {
     struct op *op = completion->op;
-    if (completion->ended || op == NULL)
+    if (completion->ended || !op)
         return;
     char name[160];
     struct error ours;
@@ -248,7 +248,7 @@ void completion_abort(struct completion *completion, const struct error *why)
 void completion_cancel(struct completion *completion)
 {
     struct op *op = completion->op;
-    if (completion->ended || op == NULL)
+    if (completion->ended || !op)
         return;
     char name[160];
     struct error theirs;
@@ -305,8 +305,8 @@ static uint64_t shared_count(const struct call *call, int size)
 {
     if (call->vector)
         return 0;
-    const size_t *counts = call->in_counts != NULL ? call->in_counts : call->out_counts;
-    if (counts == NULL)
+    const size_t *counts = call->in_counts ? call->in_counts : call->out_counts;
+    if (!counts)
         return call->count;
     uint64_t hash = 0;
     for (int i = 0; i < size; i++)
@@ -316,7 +316,7 @@ static uint64_t shared_count(const struct call *call, int size)
 
 static bool is_listed(const struct call *call)
 {
-    return call->vector || call->in_counts != NULL || call->out_counts != NULL;
+    return call->vector || call->in_counts || call->out_counts;
 }
 
 static struct call_record record_of(const struct group *group, const struct call *call,
@@ -348,7 +348,7 @@ static int shadow_make(struct op *op, const struct call *call, size_t len)
     if (len == 0 || (!exchange && !restore))
         return HEARTH_OK;
     op->shadow = heap_alloc_raw(op->group->engine->heap, 1, len);
-    if (op->shadow == NULL)
+    if (!op->shadow)
         return HEARTH_NO_MEMORY;
     memcpy(op->shadow, op->target, len);
     op->shadow_len = len;
@@ -413,11 +413,11 @@ static size_t overwritten_len(const struct plan_call *plan)
     case PLAN_EXCLUSIVE_SCAN:
         break;
     case PLAN_REDUCE_SCATTER:
-        count = plan->in_counts != NULL ? plan->in_counts[plan->rank] : plan->count;
+        count = plan->in_counts ? plan->in_counts[plan->rank] : plan->count;
         break;
     case PLAN_ALL_TO_ALL:
         count *= (size_t)plan->size;
-        for (int i = 0; plan->out_counts != NULL && i < plan->size; i++)
+        for (int i = 0; plan->out_counts && i < plan->size; i++)
             count += plan->out_counts[i];
         break;
     default:
@@ -471,7 +471,7 @@ static struct op *op_make(struct group *group, const struct call *call, const st
                           struct program *program, struct error *error)
 {
     struct op *op = op_take(group->engine->heap, program);
-    if (op == NULL) {
+    if (!op) {
         error_set(error, HEARTH_NO_MEMORY, group->rank, "no memory for an operation");
         return NULL;
     }
@@ -502,7 +502,7 @@ int group_start(struct group *group, const struct call *call, struct completion 
         log_write(&engine->log, HEARTH_LOG_DEBUG, "HEARTH-PLAN", "%s of %zu elements by %s",
                   plan_kind_name(call->kind), call->count, hearth_algo_name(plan.algo));
     struct op *op = status == HEARTH_OK ? op_make(group, call, &plan, program, error) : NULL;
-    if (op == NULL)
+    if (!op)
         return error->status == HEARTH_NO_MEMORY ? group_refuse(group, call->opts->tag, error)
                                                  : error->status;
     status = group_advance(group, op->tag, error);

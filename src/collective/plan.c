@@ -52,7 +52,7 @@ const char *plan_kind_name(enum plan_kind kind)
 
 int plan_kind_parse(const char *name, enum plan_kind *kind)
 {
-    for (int i = 0; name != NULL && i < PLAN_KIND_COUNT; i++) {
+    for (int i = 0; name && i < PLAN_KIND_COUNT; i++) {
         if (strcmp(name, kind_names[i]) == 0) {
             *kind = (enum plan_kind)i;
             return HEARTH_OK;
@@ -286,7 +286,7 @@ static int check_given(const struct plan_call *call, struct error *error)
     size_t in = 0, out = 0, bytes;
     bool over = false;
 
-    if (call->kind == PLAN_ALL_TO_ALL && (call->in_counts == NULL) != (call->out_counts == NULL))
+    if (call->kind == PLAN_ALL_TO_ALL && (!call->in_counts) != (!call->out_counts))
         return invalid_counts(call, error, "counts are given for one side only");
     for (int p = 0; p < call->size; p++) {
         over = over || __builtin_add_overflow(in, part_count(call, SIDE_IN, p), &in);
@@ -336,7 +336,7 @@ int plan_add(struct plan *plan, struct heap *heap, struct error *error, struct m
 
     if (count == 0 || (count >= MOVES_MIN && (count & (count - 1)) == 0)) { /* full: room doubles */
         struct move *moves = heap_alloc_raw(heap, count == 0 ? MOVES_MIN : (size_t)count * 2, sizeof *moves);
-        if (moves == NULL)
+        if (!moves)
             return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for a plan");
         if (count > 0)
             memcpy(moves, plan->moves, count * sizeof *moves);
@@ -352,7 +352,7 @@ static int given_fill(const struct plan_call *call, struct heap *heap, struct pl
     size_t size = (size_t)call->size, in = 0, out = 0;
 
     plan->in_count = heap_alloc_raw(heap, 4 * size, sizeof *plan->in_count);
-    if (plan->in_count == NULL)
+    if (!plan->in_count)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for a plan");
     plan->in_offset = plan->in_count + size;
     plan->out_count = plan->in_offset + size;
@@ -374,7 +374,7 @@ int plan_write(const struct plan_call *call, struct heap *heap, struct plan *pla
     if (status != HEARTH_OK)
         return status;
     const struct planner *planner = planner_of(call->algo);
-    if (planner == NULL)
+    if (!planner)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "%s: no algorithm is chosen",
                          kind_names[call->kind]);
     if (!planner->can(call))
@@ -427,9 +427,9 @@ uint64_t plan_hash(const struct plan_call *call)
     hash = hash_mix(hash, call->chunk_bytes);
     hash = hash_mix(hash, call->window_bytes);
     hash = hash_mix(hash, call->order_rank);
-    if (call->host != NULL)
+    if (call->host)
         hash = hash64(hash, call->host, (size_t)call->size * sizeof *call->host);
-    if (call->order != NULL)
+    if (call->order)
         hash = hash64(hash_mix(hash, 1), call->order, (size_t)call->size * sizeof *call->order);
     return hash;
 }

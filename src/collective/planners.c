@@ -54,7 +54,7 @@ enum plan_split split_of(enum plan_kind kind)
 
 static size_t given(const struct plan_call *call, const size_t *counts, int rank)
 {
-    return counts != NULL ? counts[rank] : call->count;
+    return counts ? counts[rank] : call->count;
 }
 
 size_t part_count(const struct plan_call *call, enum plan_side side, int rank)
@@ -84,7 +84,7 @@ int call_refuse(const struct plan_call *call, enum hearth_algo algo, struct erro
 
     list[0] = '\0';
     for (int i = 0; i < ALGO_COUNT; i++) {
-        if (planners[i] == NULL || !planners[i]->can(call))
+        if (!planners[i] || !planners[i]->can(call))
             continue;
         int wrote = snprintf(list + len, sizeof list - len, "%s%s", len > 0 ? ", " : "",
                              hearth_algo_name((enum hearth_algo)i));
@@ -157,7 +157,7 @@ static int place_in(const int *order, int size, int rank)
 
 struct team team_ring(const struct plan_call *call, int first)
 {
-    if (call->order == NULL)
+    if (!call->order)
         return team_from(call, first);
     struct team team = {.ranks = call->order, .size = call->size};
     team.first = place_in(call->order, call->size, first);
@@ -169,7 +169,7 @@ int team_rank(const struct team *team, int place)
 {
     int at = (team->first + place) % team->size;
     assert(place >= 0 && place < team->size);
-    return team->ranks != NULL ? team->ranks[at] : at;
+    return team->ranks ? team->ranks[at] : at;
 }
 
 /* ---- prices ---- */
@@ -179,7 +179,7 @@ struct fares fares_of(const struct plan_call *call, const struct link_cost *insi
 {
     struct fares fares = {.call = call, .inside = inside, .across = across};
 
-    for (int r = 1; call->host != NULL && r < call->size && !fares.mixed; r++)
+    for (int r = 1; call->host && r < call->size && !fares.mixed; r++)
         fares.mixed = call->host[r] != call->host[0];
     return fares;
 }

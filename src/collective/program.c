@@ -100,7 +100,7 @@ static void table_insert(const struct plan *plan, struct flow_table *flow, uint3
 
 static void tables_free(struct flow_table *tables, uint32_t count)
 {
-    for (uint32_t i = 0; tables != NULL && i < count; i++)
+    for (uint32_t i = 0; tables && i < count; i++)
         heap_free(tables[i].moves);
     heap_free(tables);
 }
@@ -112,7 +112,7 @@ static int tables_make(const struct plan *plan, struct heap *heap, enum directio
     uint32_t flows = 0;
     size_t size = (size_t)plan->size;
     uint32_t *counts = heap_alloc(heap, size, sizeof *counts);
-    if (counts == NULL)
+    if (!counts)
         return -1;
     for (size_t i = 0; i < size; i++)
         of[i] = -1;
@@ -125,13 +125,13 @@ static int tables_make(const struct plan *plan, struct heap *heap, enum directio
     }
     struct flow_table *flow = heap_alloc(heap, flows, sizeof *flow);
     *tables = flow;
-    bool ok = flow != NULL;
+    bool ok = flow;
     for (size_t p = 0; ok && p < size; p++) {
         if (counts[p] == 0)
             continue;
         flow[of[p]].peer = (int)p;
         flow[of[p]].moves = heap_alloc(heap, counts[p], sizeof(uint32_t));
-        ok = flow[of[p]].moves != NULL;
+        ok = flow[of[p]].moves;
     }
     for (uint32_t i = 0; ok && i < plan->move_count; i++) {
         int peer = peer_of(&plan->moves[i], direction);
@@ -187,9 +187,9 @@ static bool sum_ends_at(const struct plan *plan, uint32_t at)
 static bool sum_ends_make(struct program *p, struct heap *heap)
 {
     p->sum_ends = heap_alloc(heap, p->plan.move_count, sizeof *p->sum_ends);
-    for (uint32_t i = 0; p->sum_ends != NULL && i < p->plan.move_count; i++)
+    for (uint32_t i = 0; p->sum_ends && i < p->plan.move_count; i++)
         p->sum_ends[i] = sum_ends_at(&p->plan, i);
-    return p->sum_ends != NULL;
+    return p->sum_ends;
 }
 
 /* What comes first of a peer, if that is its own input: then it tells when the peer has begun. */
@@ -197,7 +197,7 @@ static void prompts_find(struct program *p)
 {
     for (uint32_t i = 0; i < p->in_count; i++) {
         const struct move *first = p->in[i].count > 0 ? &p->plan.moves[p->in[i].moves[0]] : NULL;
-        p->in[i].prompt = first != NULL && (first->from_step == 0 || (first->bits & MOVE_RAW));
+        p->in[i].prompt = first && (first->from_step == 0 || (first->bits & MOVE_RAW));
         p->prompt_count += p->in[i].prompt;
     }
 }
@@ -213,21 +213,21 @@ static uint32_t depth_of(const struct program *p)
 
 static bool counts_copy(struct heap *heap, const size_t **counts, int size)
 {
-    if (*counts == NULL)
+    if (!*counts)
         return true;
     size_t len = (size_t)size * sizeof **counts;
     size_t *copy = heap_alloc_raw(heap, 1, len);
-    if (copy != NULL)
+    if (copy)
         memcpy(copy, *counts, len);
     *counts = copy;
-    return copy != NULL;
+    return copy;
 }
 
 static int program_make(const struct plan_call *call, struct heap *heap, struct program **out,
                         struct error *error)
 {
     struct program *p = heap_alloc(heap, 1, sizeof *p);
-    if (p == NULL)
+    if (!p)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for a plan");
     list_init(&p->item);
     list_init(&p->idle);
@@ -251,7 +251,7 @@ static int program_make(const struct plan_call *call, struct heap *heap, struct 
     p->call.in_counts = call->in_counts;
     bool ok = counts_copy(heap, &p->call.in_counts, call->size);
     p->call.out_counts = call->out_counts;
-    ok = counts_copy(heap, &p->call.out_counts, call->size) && ok && p->in_of != NULL && p->out_of != NULL;
+    ok = counts_copy(heap, &p->call.out_counts, call->size) && ok && p->in_of && p->out_of;
     int in = ok ? tables_make(&p->plan, heap, INCOMING, &p->in, p->in_of) : -1;
     int outgoing = in >= 0 ? tables_make(&p->plan, heap, OUTGOING, &p->out, p->out_of) : -1;
     p->in_count = in > 0 ? (uint32_t)in : 0;
@@ -286,7 +286,7 @@ void program_cache_fini(struct program_cache *cache)
 
 static bool counts_equal(const size_t *a, const size_t *b, int size)
 {
-    if (a == NULL || b == NULL)
+    if (!a || !b)
         return a == b;
     return memcmp(a, b, (size_t)size * sizeof *a) == 0;
 }

@@ -8,13 +8,13 @@
 
 static int host_at(const struct group_view *view, int place)
 {
-    return view->host[view->order != NULL ? view->order[place] : place];
+    return view->host[view->order ? view->order[place] : place];
 }
 
 /* Whether the members of each host are neighbours in the order of a ring. */
 static bool hosts_in_order(const struct group_view *view)
 {
-    for (int p = 1; view->host != NULL && p < view->size; p++)
+    for (int p = 1; view->host && p < view->size; p++)
         for (int q = 0; q < p - 1; q++)
             if (host_at(view, q) == host_at(view, p) && host_at(view, p - 1) != host_at(view, p))
                 return false;
@@ -36,7 +36,7 @@ double select_price(const struct plan_call *call, enum hearth_algo algo, const s
 {
     const struct planner *planner = planner_of(algo);
 
-    if (planner == NULL || !planner->can(call))
+    if (!planner || !planner->can(call))
         return HUGE_VAL;
     struct link_cost across = across_for(view, algo);
     return planner->price(call, &view->inside, &across);
@@ -56,7 +56,7 @@ static enum hearth_algo crowded_choice(const struct plan_call *call, const struc
     static const struct algo_choice in_memory[] = {
         {16e3, HEARTH_EXCHANGE}, {256e3, HEARTH_HALVING}, {64e6, HEARTH_RING}, {HUGE_VAL, HEARTH_TREE}};
     const struct algo_choice *choice = view->inside.alpha_s > 2e-6 ? by_socket : in_memory;
-    for (int r = 1; view->host != NULL && r < view->size; r++)
+    for (int r = 1; view->host && r < view->size; r++)
         if (view->host[r] != view->host[0])
             return HEARTH_AUTO;
     if (!view->crowded || call->kind != PLAN_ALL_REDUCE || view->size < 3)
@@ -71,7 +71,7 @@ int select_algo(const struct plan_call *call, const struct group_view *view, enu
 {
     if (call->algo != HEARTH_AUTO) {
         const struct planner *planner = planner_of(call->algo);
-        if (planner == NULL)
+        if (!planner)
             return error_set(error, HEARTH_INVALID, RANK_NONE, "%s: there is no algorithm number %d",
                              plan_kind_name(call->kind), (int)call->algo);
         if (!planner->can(call))
@@ -80,12 +80,12 @@ int select_algo(const struct plan_call *call, const struct group_view *view, enu
         return HEARTH_OK;
     }
     const struct planner *wish = planner_of(view->algo);
-    if (wish != NULL && wish->can(call)) {
+    if (wish && wish->can(call)) {
         *algo = view->algo;
         return HEARTH_OK;
     }
     const struct planner *measured = planner_of(crowded_choice(call, view));
-    if (measured != NULL && measured->can(call)) {
+    if (measured && measured->can(call)) {
         *algo = measured->algo;
         return HEARTH_OK;
     }
@@ -93,7 +93,7 @@ int select_algo(const struct plan_call *call, const struct group_view *view, enu
     enum hearth_algo cheapest = HEARTH_AUTO;
     for (int i = 0; i < ALGO_COUNT; i++) {
         const struct planner *planner = planner_of((enum hearth_algo)i);
-        if (planner == NULL || !planner->can(call))
+        if (!planner || !planner->can(call))
             continue;
         double price = select_price(call, planner->algo, view);
         if (cheapest == HEARTH_AUTO || price < best) {

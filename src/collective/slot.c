@@ -37,11 +37,11 @@ void slot_pool_fini(struct slot_pool *pool)
 static struct slot *slot_make(struct slot_pool *pool, uint32_t class)
 {
     struct slot *slot = heap_alloc(pool->heap, 1, sizeof *slot);
-    if (slot == NULL)
+    if (!slot)
         return NULL;
     if (class != CLASS_BARE)
         slot->data = heap_alloc_raw(pool->heap, 1, class_bytes(class));
-    if (class != CLASS_BARE && slot->data == NULL) {
+    if (class != CLASS_BARE && !slot->data) {
         heap_free(slot);
         return NULL;
     }
@@ -56,7 +56,7 @@ static struct slot *slot_take(struct slot_pool *pool, uint32_t class)
     struct slot *slot;
     if (list_empty(&pool->free[class])) {
         slot = slot_make(pool, class);
-        if (slot == NULL)
+        if (!slot)
             return NULL;
     } else {
         slot = container_of(pool->free[class].prev, struct slot, item); /* the warmest */
@@ -82,10 +82,10 @@ struct slot *slot_get_bare(struct slot_pool *pool)
 
 bool slot_own(struct slot *slot, bool *good)
 {
-    if (slot->loan.data == NULL)
+    if (!slot->loan.data)
         return true;
     struct slot *with = slot_get(slot->pool, slot->frame.length);
-    if (with == NULL)
+    if (!with)
         return false;
     uint32_t bare = slot->class;
     memcpy(with->data, slot->loan.data, slot->frame.length);
@@ -101,12 +101,12 @@ bool slot_own(struct slot *slot, bool *good)
 
 const void *slot_payload(const struct slot *slot)
 {
-    return slot->loan.data != NULL ? slot->loan.data : slot->data;
+    return slot->loan.data ? slot->loan.data : slot->data;
 }
 
 void slot_put(struct slot *slot)
 {
-    if (slot == NULL)
+    if (!slot)
         return;
     struct slot_pool *pool = slot->pool;
     loan_end(&slot->loan);

@@ -100,15 +100,15 @@ static void finish(const struct op *op, void *target, void *acc, size_t count, d
 
 static uint8_t *acc_at(const struct op *op, const struct lane *lane, struct range range)
 {
-    assert(lane->acc != NULL && range.offset >= lane->acc_offset);
+    assert(lane->acc && range.offset >= lane->acc_offset);
     return (uint8_t *)lane->acc->data + (range.offset - lane->acc_offset) * dtype_size(op->acc_dtype);
 }
 
 static bool acc_new(struct op *op, struct lane *lane)
 {
-    assert(lane->acc == NULL);
+    assert(!lane->acc);
     lane->acc = slot_get(&op->group->engine->slots, op->program->plan.acc_count * dtype_size(op->acc_dtype));
-    return lane->acc != NULL;
+    return lane->acc;
 }
 
 /* The accumulator begins anew with this move. */
@@ -124,7 +124,7 @@ static void acc_begin(struct lane *lane, struct range range)
 /* What a slot held has been read. */
 static void slot_used(struct op *op, struct slot *slot)
 {
-    if (slot != NULL && !loan_good(&slot->loan))
+    if (slot && !loan_good(&slot->loan))
         op->spoiled = true;
     slot_put(slot);
 }
@@ -132,7 +132,7 @@ static void slot_used(struct op *op, struct slot *slot)
 /* What is lent becomes an accumulator of our own. */
 static bool acc_settle(struct op *op, struct lane *lane)
 {
-    if (lane->borrowed == NULL)
+    if (!lane->borrowed)
         return true;
     if (!acc_new(op, lane))
         return false;
@@ -157,18 +157,18 @@ static bool combine(struct op *op, struct lane *lane, struct work *w, const void
                     double weight)
 {
     bool plain = !raw || is_plain(op, weight);
-    bool whole = lane->borrowed != NULL && lane->borrowed_range.offset == w->in.offset &&
+    bool whole = lane->borrowed && lane->borrowed_range.offset == w->in.offset &&
                  lane->borrowed_range.count == w->in.count;
     if (!(plain && whole) && !acc_settle(op, lane))
         return false;
     bool ends = w->last && plain && op->acc_dtype == op->dtype &&
                 op->program->sum_ends[w->move - op->program->plan.moves] && w->out.count == w->in.count;
-    const uint8_t *sum = lane->borrowed != NULL ? slot_payload(lane->borrowed) : acc_at(op, lane, w->in);
+    const uint8_t *sum = lane->borrowed ? slot_payload(lane->borrowed) : acc_at(op, lane, w->in);
     uint8_t *target;
     if (ends) {
         target = op->target + w->out.offset * dtype_size(op->dtype);
         w->stored = true;
-    } else if (lane->borrowed != NULL) {
+    } else if (lane->borrowed) {
         if (!acc_new(op, lane))
             return false;
         target = lane->acc->data;
@@ -195,12 +195,12 @@ static bool take_frame(struct op *op, struct lane *lane, struct work *w)
     w->last = !(w->move->bits & MOVE_OWN);
     if (!(w->move->bits & MOVE_LOAD)) {
         ok = combine(op, lane, w, slot_payload(frame), raw, weight);
-    } else if (frame->loan.data != NULL && (!raw || is_plain(op, weight))) {
+    } else if (frame->loan.data && (!raw || is_plain(op, weight))) {
         lane->borrowed = frame;
         lane->borrowed_range = w->in;
         lane->frame = NULL;
         return true;
-    } else if (frame->loan.data == NULL && (!raw || op->acc_dtype == op->dtype)) {
+    } else if (!frame->loan.data && (!raw || op->acc_dtype == op->dtype)) {
         lane->acc = frame; /* a frame becomes the accumulator: nothing is copied */
         lane->frame = NULL;
         if (raw)
@@ -283,7 +283,7 @@ static bool stage_recv(struct op *op, struct lane *lane, const struct move *move
     if (!(move->bits & MOVE_RECV) || is_empty(plan, plan_recv_bytes(plan, lane->number, move)))
         return true;
     struct slot *slot = inflow_find(op, lane);
-    if (slot == NULL)
+    if (!slot)
         return false;
     if (move->bits & MOVE_RECV_ACC) {
         lane->frame = slot;
@@ -301,7 +301,7 @@ static bool stage_recv(struct op *op, struct lane *lane, const struct move *move
 static bool keep_copy(struct op *op, struct slot *slot)
 {
     bool good = true;
-    if (slot != NULL && !slot_own(slot, &good))
+    if (slot && !slot_own(slot, &good))
         return false;
     op->spoiled = op->spoiled || !good;
     return true;
@@ -309,7 +309,7 @@ static bool keep_copy(struct op *op, struct slot *slot)
 
 static bool holds_up(const struct slot *slot, const struct link *link)
 {
-    return slot != NULL && slot->loan.conn == link->pipes[0].conn && loan_holds_up(&slot->loan);
+    return slot && slot->loan.conn == link->pipes[0].conn && loan_holds_up(&slot->loan);
 }
 
 void op_return_loans(struct op *op, int rank, const struct link *link)
@@ -344,8 +344,8 @@ bool op_loans_good(const struct op *op, int rank)
     for (uint64_t i = 0; i < op->program->plan.window; i++) {
         const struct slot *held[] = {op->lanes[i].frame, op->lanes[i].borrowed};
         for (int k = 0; k < 2; k++)
-            good = good && (held[k] == NULL || held[k]->loan.conn != link->pipes[0].conn ||
-                            loan_good(&held[k]->loan));
+            good =
+                good && (!held[k] || held[k]->loan.conn != link->pipes[0].conn || loan_good(&held[k]->loan));
     }
     return good;
 }
@@ -365,7 +365,7 @@ static bool stage_work(struct op *op, struct lane *lane, const struct move *move
         acc_begin(lane, w.in);
     if (w.in.count > 0 || plan->sync) {
         w.out = plan_range(plan, SIDE_OUT, lane->number, move->part, move->parts);
-        if (lane->frame != NULL) {
+        if (lane->frame) {
             ok = take_frame(op, lane, &w);
             first = false;
         }

@@ -94,7 +94,7 @@ static void strike(struct chosen *c, size_t from)
 static bool start_known(const struct block_context *context, struct chosen *chosen,
                         struct sift_search *search)
 {
-    if (context->level == NULL || *context->level <= LEVEL_MARGIN || *context->level > FINITE_MAX)
+    if (!context->level || *context->level <= LEVEL_MARGIN || *context->level > FINITE_MAX)
         return false;
     search->bits = *context->level - LEVEL_MARGIN;
     search->guess = *context->level + LEVEL_MARGIN;
@@ -107,7 +107,7 @@ static bool start_known(const struct block_context *context, struct chosen *chos
 /* A mean of the levels, the last ones more than those before. */
 static void remember(uint32_t *level, uint32_t bits)
 {
-    if (level != NULL)
+    if (level)
         *level = *level == 0 ? bits : *level - *level / 4 + bits / 4;
 }
 

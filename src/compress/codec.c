@@ -265,8 +265,8 @@ static bool codecs_equal(const struct codec *a, const struct codec *b)
 {
     char text[2][CODEC_TEXT_MAX];
 
-    codec_text(a, text[0], sizeof(text[0]));
-    codec_text(b, text[1], sizeof(text[1]));
+    codec_text(a, text[0], sizeof text[0]);
+    codec_text(b, text[1], sizeof text[1]);
     return strcmp(text[0], text[1]) == 0;
 }
 
@@ -284,7 +284,7 @@ static int check_whole(const struct parser *parser)
             if (codecs_equal(&list->codec[i], &list->codec[k]))
                 return bad(parser, whole, "a codec is there twice");
     }
-    codec_list_text(list, text, sizeof(text));
+    codec_list_text(list, text, sizeof text);
     if (strlen(text) >= CODEC_TEXT_MAX)
         return bad(parser, whole, "longer than 255 bytes");
     return HEARTH_OK;
@@ -331,7 +331,7 @@ static void page_add_count(struct codec_page *page, const char *words, uint64_t 
 {
     char digits[24];
 
-    snprintf(digits, sizeof(digits), "%llu", (unsigned long long)value);
+    snprintf(digits, sizeof digits, "%llu", (unsigned long long)value);
     page_add(page, words);
     page_add(page, digits);
 }

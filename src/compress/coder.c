@@ -25,7 +25,7 @@ const struct block_codec *block_codec_of(const struct codec *codec)
         [CODEC_NONE] = &block_none, [CODEC_FP16] = &block_fp16,     [CODEC_BF16] = &block_bf16,
         [CODEC_INT8] = &block_int8, [CODEC_ONEBIT] = &block_onebit, [CODEC_TOPK] = &block_topk,
     };
-    assert(codecs[codec->kind] != NULL);
+    assert(codecs[codec->kind]);
     return codecs[codec->kind];
 }
 
@@ -129,7 +129,7 @@ static void look_ahead(struct block_context *context, const struct pass *pass, s
         return;
     context->ahead[0] = (struct ahead){(const char *)feed->x + next * size, block * size};
     context->ahead[1] = (struct ahead){bytes + len, len};
-    if (feed->e != NULL)
+    if (feed->e)
         context->ahead[2] = (struct ahead){(const char *)feed->e + next * step, block * step};
 }
 
@@ -137,7 +137,7 @@ static void look_ahead(struct block_context *context, const struct pass *pass, s
  * such streams at a time gain nothing. */
 static bool goes_far(const struct pass *pass, size_t whole)
 {
-    return pass->feed->e_new == NULL && whole >= FAR_BLOCK_MIN && whole <= FAR_BLOCK_MAX &&
+    return !pass->feed->e_new && whole >= FAR_BLOCK_MIN && whole <= FAR_BLOCK_MAX &&
            pass->count / coder_block(pass->context.codec) >= FAR_MIN / whole;
 }
 
@@ -172,7 +172,7 @@ static int encode_blocks(const struct pass *pass, float *acc)
     for (size_t at = 0; at < pass->count; at += block, offset += whole) {
         size_t count = min_size(block, pass->count - at);
         uint8_t *bytes = pass->target + offset;
-        bool measure = pass->feed->energy != NULL && (pass->first + at) / block % ENERGY_EVERY == 0;
+        bool measure = pass->feed->energy && (pass->first + at) / block % ENERGY_EVERY == 0;
         if (load_block(context.kernels, pass->feed, at, count, acc) > FINITE_MAX) {
             status = HEARTH_POISONED;
             memset(acc, 0, count * sizeof *acc);
@@ -180,7 +180,7 @@ static int encode_blocks(const struct pass *pass, float *acc)
         if (measure)
             pass->feed->energy->before += squares(acc, count);
         context.first = pass->first + at;
-        context.keep = pass->feed->e_new == NULL && !measure;
+        context.keep = !pass->feed->e_new && !measure;
         look_ahead(&context, pass, at, bytes, goes ? 0 : whole);
         blocks->encode(&context, acc, count, goes ? far.bytes + far.held : bytes);
         if (goes)
@@ -249,7 +249,7 @@ static int merge_blocks(const struct pass *pass, float *sum)
         if (status != HEARTH_OK)
             return status;
         context.first = at;
-        context.keep = pass->feed->e_new == NULL;
+        context.keep = !pass->feed->e_new;
         blocks->encode(&context, sum, count, pass->target + offset);
         add_left(context.kernels, pass->feed, at, count, sum);
     }

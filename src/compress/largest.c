@@ -70,7 +70,7 @@ static void fetch(const struct feed *feed, size_t from, size_t to)
     const char *x = feed->x, *e = feed->e;
     for (size_t at = from * size; at < to * size; at += CACHE_LINE)
         __builtin_prefetch(x + at, 0, 2);
-    for (size_t at = from * step; e != NULL && at < to * step; at += CACHE_LINE)
+    for (size_t at = from * step; e && at < to * step; at += CACHE_LINE)
         __builtin_prefetch(e + at, 0, 2);
 }
 
@@ -124,7 +124,7 @@ static int pass(struct collection *c, const struct feed *feed, size_t count, boo
 /* A little below what the step before ended with: from one step to the next it moves by less. */
 static uint32_t bound_of_hint(const struct topk_hint *hint)
 {
-    if (hint == NULL || hint->threshold > FINITE_MAX)
+    if (!hint || hint->threshold > FINITE_MAX)
         return 0;
     float threshold;
     memcpy(&threshold, &hint->threshold, sizeof threshold);
@@ -184,10 +184,10 @@ int topk_select(const struct topk_job *job, const struct feed *feed, size_t coun
 {
     struct collection c = {.job = job, .keep = keep, .room = room_of(count, keep)};
     int status = HEARTH_NO_MEMORY;
-    assert(keep >= 1 && keep <= count && count <= SPARSE_COUNT_MAX && feed->e_new != NULL);
+    assert(keep >= 1 && keep <= count && count <= SPARSE_COUNT_MAX && feed->e_new);
     c.all.index = heap_alloc_raw(job->heap, c.room + SIFT_SLACK, sizeof *c.all.index);
     c.all.value = heap_alloc_raw(job->heap, c.room, sizeof *c.all.value);
-    if (c.all.index == NULL || c.all.value == NULL)
+    if (!c.all.index || !c.all.value)
         goto free_room;
     status = gather(&c, feed, count);
     if (status)

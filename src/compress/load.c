@@ -17,7 +17,7 @@ size_t residual_size(enum hearth_dtype dtype)
 static double sum_f64(const struct feed *feed, size_t at)
 {
     double x = ((const double *)feed->x)[at];
-    return feed->e != NULL ? (double)feed->gain * x + ((const double *)feed->e)[at] : (double)feed->gain * x;
+    return feed->e ? (double)feed->gain * x + ((const double *)feed->e)[at] : (double)feed->gain * x;
 }
 
 static void load_f64(const struct feed *feed, size_t offset, size_t count, float *acc)
@@ -33,7 +33,7 @@ uint32_t load_block(const struct kernels *kernels, const struct feed *feed, size
         load_f64(feed, offset, count, acc);
         return largest_bits(kernels, acc, count);
     }
-    const float *e = feed->e != NULL ? (const float *)feed->e + offset : NULL;
+    const float *e = feed->e ? (const float *)feed->e + offset : NULL;
     if (feed->dtype == HEARTH_F32)
         return kernels->quant->load(acc, (const float *)feed->x + offset, e, count, feed->gain);
     kernels->widen[feed->dtype](acc, (const uint8_t *)feed->x + offset * dtype_size(feed->dtype), count);
@@ -43,7 +43,7 @@ uint32_t load_block(const struct kernels *kernels, const struct feed *feed, size
 void stream_block(const struct kernels *kernels, const struct feed *feed, size_t offset, size_t count,
                   const float *left)
 {
-    if (feed->e_new == NULL)
+    if (!feed->e_new)
         return;
     if (feed->dtype != HEARTH_F64) {
         kernels->stream((float *)feed->e_new + offset, left, count * sizeof *left);
@@ -89,7 +89,7 @@ void store_block(const struct kernels *kernels, const struct feed *feed, size_t 
 void add_left(const struct kernels *kernels, const struct feed *feed, size_t offset, size_t count,
               const float *left)
 {
-    if (feed->e_new == NULL)
+    if (!feed->e_new)
         return;
     if (feed->dtype != HEARTH_F64) {
         float *e_new = (float *)feed->e_new + offset;

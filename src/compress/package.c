@@ -159,7 +159,7 @@ static size_t first_unfit(const struct package *package, const void *x)
         double wide;
         const uint8_t *at = (const uint8_t *)x + i * size;
         if (package->dtype == HEARTH_F64) {
-            memcpy(&wide, at, sizeof(wide));
+            memcpy(&wide, at, sizeof wide);
             narrow = (float)wide;
         } else {
             kernels->widen[package->dtype](&narrow, at, 1);
@@ -237,8 +237,8 @@ static void put_factor(uint8_t *bytes, const float *factor, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         uint32_t bits;
-        memcpy(&bits, &factor[i], sizeof(bits));
-        store_u32(bytes + i * sizeof(bits), bits);
+        memcpy(&bits, &factor[i], sizeof bits);
+        store_u32(bytes + i * sizeof bits, bits);
     }
 }
 
@@ -480,7 +480,7 @@ static bool spread(const struct sparse *list, enum hearth_dtype dtype, size_t co
         if (!isfinite(list->value[i]))
             return false;
         if (dtype == HEARTH_F64)
-            memcpy(at, &wide, sizeof(wide));
+            memcpy(at, &wide, sizeof wide);
         else
             kernels->narrow[dtype](at, &list->value[i], 1);
     }
@@ -530,8 +530,8 @@ static int unpack_randomk(struct unpacking *unpacking)
 static void get_factor(const uint8_t *bytes, float *factor, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        uint32_t bits = load_u32(bytes + i * sizeof(bits));
-        memcpy(&factor[i], &bits, sizeof(bits));
+        uint32_t bits = load_u32(bytes + i * sizeof bits);
+        memcpy(&factor[i], &bits, sizeof bits);
     }
 }
 

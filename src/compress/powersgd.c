@@ -125,7 +125,7 @@ static void load_row(const struct kernels *kernels, const struct feed *feed, con
     float wide[COLUMNS_MAX];
     struct row_in row = {
         .x = wide,
-        .e = feed->e != NULL ? (const float *)feed->e + offset : NULL,
+        .e = feed->e ? (const float *)feed->e + offset : NULL,
         .m = (float *)feed->e_new + offset,
         .gain = feed->gain,
         .far = feed->e != feed->e_new,
@@ -203,10 +203,10 @@ static bool load_plain(const struct matrix *m, const struct kernels *kernels, co
 int powersgd_load(const struct matrix *m, const struct kernels *kernels, const struct feed *feed,
                   const struct factors *factors, size_t from, size_t to)
 {
-    assert(feed->e_new != NULL && from <= to && to <= m->rows && m->rank <= POWERSGD_RANK_MAX);
-    struct matrix_block b = {.row = factors->q != NULL ? from : to};
+    assert(feed->e_new && from <= to && to <= m->rows && m->rank <= POWERSGD_RANK_MAX);
+    struct matrix_block b = {.row = factors->q ? from : to};
     bool good = true;
-    if (factors->q == NULL)
+    if (!factors->q)
         good = load_plain(m, kernels, feed, from, to);
     else
         memset(factors->p + from * m->rank, 0, (to - from) * m->rank * sizeof(float));
@@ -218,7 +218,7 @@ int powersgd_load(const struct matrix *m, const struct kernels *kernels, const s
         }
     }
     kernels->matrix->settle();
-    for (size_t i = from; i < to && feed->energy != NULL; i++)
+    for (size_t i = from; i < to && feed->energy; i++)
         if (i % SAMPLED == 0)
             feed->energy->before += square_of(feed->e_new, feed->dtype, i * m->columns, m->columns);
     return good ? HEARTH_OK : HEARTH_POISONED;
@@ -383,7 +383,7 @@ static bool finish_block(const struct matrix *m, const struct kernels *kernels,
     product.q = turn(end->q_sum, m->rank, b->column, b->count, turned);
     expand_block(m, kernels, &product, b);
     bool good = product_finite(kernels, &product, b->row_end - b->row, b->count);
-    if (end->q_own == NULL)
+    if (!end->q_own)
         return good;
     product.add = true;
     pad_rows(end->p_own, m->rank, b->row, b->row_end, -1, product.p);
@@ -406,7 +406,7 @@ int powersgd_finish(const struct matrix *m, const struct kernels *kernels, const
         }
     }
     kernels->matrix->settle();
-    for (size_t i = from; i < to && end->energy != NULL; i++)
+    for (size_t i = from; i < to && end->energy; i++)
         if (i % SAMPLED == 0)
             end->energy->after += square_of(end->residual, end->dtype, i * m->columns, m->columns);
     return good ? HEARTH_OK : HEARTH_POISONED;

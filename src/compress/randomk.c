@@ -158,7 +158,7 @@ int randomk_gather(const struct draw *draw, const struct kernels *kernels, const
     assert(from <= to && to <= draw->keep);
     if (from == to)
         return HEARTH_OK;
-    if (feed->e == NULL && feed->e_new == feed->x && feed->dtype == HEARTH_F32 && feed->gain == 1.0f)
+    if (!feed->e && feed->e_new == feed->x && feed->dtype == HEARTH_F32 && feed->gain == 1.0f)
         return gather_in_place(draw, feed->e_new, from, to, values);
 
     struct span span = randomk_span(draw, from, to), block = {span.from, span.from};
@@ -167,7 +167,7 @@ int randomk_gather(const struct draw *draw, const struct kernels *kernels, const
     uint32_t largest = 0;
     for (size_t number = 0; block.from < span.to; block.from = block.to, number++) {
         size_t count = span.to - block.from < CODER_BLOCK ? span.to - block.from : CODER_BLOCK;
-        bool counted = feed->energy != NULL && number % 16 == 0;
+        bool counted = feed->energy && number % 16 == 0;
         block.to = block.from + count;
         uint32_t bits = load_block(kernels, feed, block.from, count, acc);
         largest = bits > largest ? bits : largest;

@@ -139,7 +139,7 @@ static struct decimal decimal_rounded(double ratio, int count)
     char text[64];
     int exponent = 0;
 
-    snprintf(text, sizeof(text), "%.*e", count - 1, ratio); /* "1.234e-05" */
+    snprintf(text, sizeof text, "%.*e", count - 1, ratio); /* "1.234e-05" */
     const char *mark = strchr(text, 'e');
     for (const char *at = text; at < mark; at++)
         if (is_digit(*at))

@@ -84,5 +84,5 @@ bool values_decode(const struct values *values, const uint8_t *bytes, size_t fro
     }
     uint16_t scale = load_u16(bytes + from / VALUES_PIECE * 2);
     quant->int8_decode(at, number, scale_value(scale), value, false);
-    return scale <= QUANT_SCALE_MOST && memchr(at, NO_CODE, number) == NULL;
+    return scale <= QUANT_SCALE_MOST && !memchr(at, NO_CODE, number);
 }

@@ -30,7 +30,7 @@ static inline double load_f64(const uint8_t *b)
 {
     uint64_t bits = load_u64(b);
     double v;
-    memcpy(&v, &bits, sizeof(v));
+    memcpy(&v, &bits, sizeof v);
     return v;
 }
 
@@ -63,7 +63,7 @@ static inline void store_u64(uint8_t *b, uint64_t v)
 static inline void store_f64(uint8_t *b, double v)
 {
     uint64_t bits;
-    memcpy(&bits, &v, sizeof(bits));
+    memcpy(&bits, &v, sizeof bits);
     store_u64(b, bits);
 }
 

@@ -55,7 +55,7 @@ static const struct status_row statuses[] = {
 
 static const struct status_row *status_find(int status)
 {
-    for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++)
+    for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++)
         if (statuses[i].status == status)
             return &statuses[i];
     return NULL;
@@ -63,7 +63,7 @@ static const struct status_row *status_find(int status)
 
 bool status_is_error(int status)
 {
-    return status < HEARTH_OK && status != HEARTH_PENDING && status_find(status) != NULL;
+    return status < HEARTH_OK && status != HEARTH_PENDING && status_find(status);
 }
 
 const char *hearth_status_name(int status)
@@ -112,11 +112,11 @@ int error_vset(struct error *error, int status, int rank, const char *format, va
 
     if (!error)
         return status;
-    int len = vsnprintf(text, sizeof(text), format, args);
+    int len = vsnprintf(text, sizeof text, format, args);
     if (len < 0)
-        snprintf(text, sizeof(text), "%s", hearth_strerror(status));
-    else if ((size_t)len >= sizeof(text))
-        memcpy(text + sizeof(text) - 4, "...", 4);
+        snprintf(text, sizeof text, "%s", hearth_strerror(status));
+    else if ((size_t)len >= sizeof text)
+        memcpy(text + sizeof text - 4, "...", 4);
     error->status = status;
     error->rank = rank;
     memcpy(error->text, text, strlen(text) + 1);

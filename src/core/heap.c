@@ -173,7 +173,7 @@ char *heap_strdup(struct heap *heap, const char *text)
 struct heap *heap_open(size_t limit)
 {
     struct heap *heap = aligned_alloc(HEAP_ALIGN, (sizeof *heap + HEAP_ALIGN - 1) / HEAP_ALIGN * HEAP_ALIGN);
-    if (heap != NULL)
+    if (heap)
         heap_init(heap, limit);
     return heap;
 }

@@ -16,11 +16,11 @@ void log_write(const struct log *log, enum hearth_log_level level, const char *i
     if (!log->sink || level > log->level)
         return;
     va_start(args, format);
-    int len = vsnprintf(text, sizeof(text), format, args);
+    int len = vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (len < 0)
         text[0] = '\0';
-    else if ((size_t)len >= sizeof(text))
-        memcpy(text + sizeof(text) - 4, "...", 4);
+    else if ((size_t)len >= sizeof text)
+        memcpy(text + sizeof text - 4, "...", 4);
     log->sink(log->arg, level, id, text);
 }

@@ -120,9 +120,9 @@ int hearth_algo_parse(const char *name, enum hearth_algo *algo)
 
 int view_place(const struct group_view *view, int rank)
 {
-    if (view->site != NULL)
+    if (view->site)
         return view->site[rank];
-    return view->host != NULL ? view->host[rank] : 0;
+    return view->host ? view->host[rank] : 0;
 }
 
 void view_order(const struct group_view *view, const int *ranks, int count, int *order)
@@ -130,6 +130,6 @@ void view_order(const struct group_view *view, const int *ranks, int count, int 
     int found = 0;
     for (int place = 0; place < view->size; place++)
         for (int i = 0; i < count; i++)
-            if (ranks[i] == (view->order != NULL ? view->order[place] : place))
+            if (ranks[i] == (!!view->order ? view->order[place] : place))
                 order[found++] = i;
 }

@@ -39,20 +39,20 @@ static void heard(void *arg, const struct mdns_line *line)
         return;
     }
     const struct network *network = networks_find(&f->networks, s->interface);
-    if (network != NULL && network->loopback == sock_addr_loopback(&s->addr))
+    if (network && network->loopback == sock_addr_loopback(&s->addr))
         sightings_found(&f->sightings, s);
 }
 
 int finder_open(const struct finder_setup *setup, struct finder **out, struct error *error)
 {
-    if (setup->bind != NULL && strlen(setup->bind) >= BIND_MAX)
+    if (setup->bind && strlen(setup->bind) >= BIND_MAX)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "bind has more than %d characters", BIND_MAX - 1);
-    struct finder *f = heap_alloc(setup->heap, 1, sizeof(*f));
-    if (f == NULL)
+    struct finder *f = heap_alloc(setup->heap, 1, sizeof *f);
+    if (!f)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for discovery");
     f->log = setup->log;
     f->now_ns = setup->now_ns;
-    snprintf(f->bind, sizeof(f->bind), "%s", setup->bind != NULL ? setup->bind : "");
+    snprintf(f->bind, sizeof f->bind, "%s", setup->bind ? setup->bind : "");
     int status = seeds_open(setup->heap, &f->log, setup->seeds, setup->seed_port, &f->seeds, error);
     if (status != HEARTH_OK)
         goto free_finder;
@@ -74,7 +74,7 @@ free_finder:
 
 void finder_close(struct finder *f)
 {
-    if (f == NULL)
+    if (!f)
         return;
     helper_fini(&f->helper);
     sightings_fini(&f->sightings);
@@ -85,9 +85,9 @@ void finder_close(struct finder *f)
 void finder_announce(struct finder *f, const struct announcement *self, uint64_t now_ns)
 {
     f->now_ns = now_ns;
-    f->announced = self != NULL;
+    f->announced = self;
     f->unsaid = true;
-    if (self != NULL)
+    if (self)
         f->self = *self;
     sightings_self(&f->sightings, self);
 }
@@ -100,13 +100,13 @@ static void say_networks(struct finder *f)
 
     for (int i = 0; i < f->told.count; i++) {
         const char *name = f->told.list[i].name;
-        if (networks_find(&f->networks, name) == NULL)
-            helper_say(&f->helper, line, mdns_line_address(name, NULL, 0, line, sizeof(line)), f->now_ns);
+        if (!networks_find(&f->networks, name))
+            helper_say(&f->helper, line, mdns_line_address(name, NULL, 0, line, sizeof line), f->now_ns);
     }
     for (int i = 0; i < f->networks.count; i++) {
         const struct network *network = &f->networks.list[i];
         const struct network *before = networks_find(&f->told, network->name);
-        if (before == NULL || strcmp(before->line, network->line) != 0)
+        if (!before || strcmp(before->line, network->line) != 0)
             helper_say(&f->helper, network->line, strlen(network->line), f->now_ns);
     }
     f->told = f->networks;
@@ -121,7 +121,7 @@ static void say(struct finder *f)
     if (!networks_equal(&f->networks, &f->told))
         say_networks(f);
     if (f->unsaid)
-        helper_say(&f->helper, line, mdns_line_publish(f->announced ? &f->self : NULL, line, sizeof(line)),
+        helper_say(&f->helper, line, mdns_line_publish(f->announced ? &f->self : NULL, line, sizeof line),
                    f->now_ns);
     f->unsaid = false;
 }

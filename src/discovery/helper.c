@@ -20,24 +20,24 @@
 
 void helper_init(struct helper *h, const struct log *log, const char *path, helper_line_fn *heard, void *arg)
 {
-    memset(h, 0, sizeof(*h));
+    memset(h, 0, sizeof *h);
     h->log = *log;
     h->heard = heard;
     h->arg = arg;
-    h->searched = path == NULL;
-    h->off = path != NULL && path[0] == '\0';
-    if (path != NULL)
-        snprintf(h->path, sizeof(h->path), "%s", path);
+    h->searched = !path;
+    h->off = path && path[0] == '\0';
+    if (path)
+        snprintf(h->path, sizeof h->path, "%s", path);
     h->child.fd = -1;
     h->pause_ns = HELPER_FIRST_NS;
-    snprintf(h->why, sizeof(h->why), "%s", h->off ? "switched off" : "not started yet");
+    snprintf(h->why, sizeof h->why, "%s", h->off ? "switched off" : "not started yet");
 }
 
 /* Without its input it says goodbye and ends. */
 void helper_fini(struct helper *h)
 {
     char rest[4096], how[64];
-    struct iovec piece = {rest, sizeof(rest)};
+    struct iovec piece = {rest, sizeof rest};
     uint64_t deadline_ns = clock_real() + GOODBYE_NS;
 
     if (h->running)
@@ -49,7 +49,7 @@ void helper_fini(struct helper *h)
             break;
     }
     /* Its end of the line goes a moment before it does. */
-    for (int i = 0; i < 50 && h->running && !child_ended(&h->child, how, sizeof(how)); i++)
+    for (int i = 0; i < 50 && h->running && !child_ended(&h->child, how, sizeof how); i++)
         (void)sock_wait(NULL, 0, clock_real() + NS_PER_MS);
     child_end(&h->child);
     h->running = false;
@@ -70,7 +70,7 @@ static void end_life(struct helper *h, uint64_t now_ns, const char *why)
     log_write(&h->log, same ? HEARTH_LOG_DEBUG : HEARTH_LOG_WARN, "mdns-ended",
               "mdns does not work: %s; next try in %.2f s", why, (double)h->pause_ns / (double)NS_PER_S);
     h->pause_ns = 2 * h->pause_ns < HELPER_LAST_NS ? 2 * h->pause_ns : HELPER_LAST_NS;
-    snprintf(h->why, sizeof(h->why), "%s", why);
+    snprintf(h->why, sizeof h->why, "%s", why);
 }
 
 static enum helper_news begin_life(struct helper *h, uint64_t now_ns)
@@ -78,7 +78,7 @@ static enum helper_news begin_life(struct helper *h, uint64_t now_ns)
     struct error error;
 
     error_clear(&error);
-    if (h->searched && !helper_search(h->path, sizeof(h->path))) {
+    if (h->searched && !helper_search(h->path, sizeof h->path)) {
         error_set(&error, HEARTH_INVALID, RANK_NONE,
                   "the program hearth-mdns is missing, neither beside this program or library nor %.100s: "
                   "install it (it needs libavahi-core), or name seeds",
@@ -141,7 +141,7 @@ static void hear(struct helper *h, const char *text, size_t len)
                   line.text);
         return;
     case MDNS_WARN:
-        snprintf(h->last_warning, sizeof(h->last_warning), "%.127s", line.text);
+        snprintf(h->last_warning, sizeof h->last_warning, "%.127s", line.text);
         if (first_time(h, line.text))
             log_write(&h->log, HEARTH_LOG_WARN, "mdns-warn", "mdns: %s", line.text);
         return;
@@ -154,7 +154,7 @@ static void take_lines(struct helper *h)
 {
     char *start = h->in, *end = h->in + h->in_len, *stop;
 
-    while ((stop = memchr(start, '\n', (size_t)(end - start))) != NULL) {
+    while ((stop = memchr(start, '\n', (size_t)(end - start)))) {
         if (!h->skipping)
             hear(h, start, (size_t)(stop - start));
         h->skipping = false;
@@ -177,7 +177,7 @@ static void receive(struct helper *h, uint64_t now_ns)
         h->window_bytes = 0;
     }
     while (h->window_bytes < WINDOW_BYTES && h->malformed < MALFORMED_MAX && !h->closed) {
-        struct iovec piece = {h->in + h->in_len, sizeof(h->in) - h->in_len};
+        struct iovec piece = {h->in + h->in_len, sizeof h->in - h->in_len};
         ssize_t got = sock_recv(h->child.fd, &piece, 1);
         if (got == 0)
             return;
@@ -209,7 +209,7 @@ static const char *trouble(struct helper *h, uint64_t now_ns, char text[static T
 {
     char how[64];
 
-    if (child_ended(&h->child, how, sizeof(how))) {
+    if (child_ended(&h->child, how, sizeof how)) {
         bool said = h->last_warning[0] != '\0';
         snprintf(text, TROUBLE_MAX, "the helper ended: %s%s%s%s", how, said ? " (it said: " : "",
                  h->last_warning, said ? ")" : "");
@@ -238,7 +238,7 @@ enum helper_news helper_pump(struct helper *h, uint64_t now_ns)
     receive(h, now_ns);
     h->glance_ns = now_ns + GLANCE_NS;
     const char *why = trouble(h, now_ns, text);
-    if (why == NULL)
+    if (!why)
         return HELPER_SAME;
     end_life(h, now_ns, why);
     return HELPER_ENDED;
@@ -255,7 +255,7 @@ void helper_say(struct helper *h, const char *line, size_t len, uint64_t now_ns)
         h->out_done = h->out_len = 0;
         h->out_ns = now_ns;
     }
-    if (len > sizeof(h->out) - h->out_len)
+    if (len > sizeof h->out - h->out_len)
         return;
     memcpy(h->out + h->out_len, line, len);
     h->out_len += len;

@@ -17,10 +17,10 @@ bool helper_search(char *path, size_t size)
 {
     char folder[HELPER_PATH_MAX];
 
-    if (self_program_folder(folder, sizeof(folder)) &&
+    if (self_program_folder(folder, sizeof folder) &&
         (try(folder, HELPER_PROGRAM, path, size) || try(folder, HEARTH_HELPER_FROM_BIN, path, size)))
         return true;
-    if (self_library_folder(folder, sizeof(folder)) &&
+    if (self_library_folder(folder, sizeof folder) &&
         (try(folder, HELPER_PROGRAM, path, size) || try(folder, HEARTH_HELPER_FROM_LIB, path, size)))
         return true;
     snprintf(path, size, "%s", HEARTH_HELPER_PATH);

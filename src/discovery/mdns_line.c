@@ -111,9 +111,9 @@ void mdns_addr_text(const struct sock_addr *addr, char *text, size_t size)
 {
     char full[SOCK_TEXT_MAX];
 
-    sock_addr_text(addr, full, sizeof(full));
+    sock_addr_text(addr, full, sizeof full);
     char *end = strrchr(full, full[0] == '[' ? ']' : ':');
-    if (end != NULL)
+    if (end)
         *end = '\0';
     snprintf(text, size, "%s", full + (full[0] == '['));
 }
@@ -125,10 +125,10 @@ bool mdns_addr_parse(const char *text, uint16_t port, struct sock_addr *out)
     if (text[0] == '[' || sock_addr_parse(text, port, out) != HEARTH_OK || sock_addr_port(out) != port)
         return false;
     const char *colon = strchr(text, ':');
-    if (colon != NULL && strchr(colon + 1, ':') == NULL) /* IPv4 with a port */
+    if (colon && !strchr(colon + 1, ':')) /* IPv4 with a port */
         return false;
     /* Family, port, and then the first byte of the address: of multicast and broadcast it is known. */
-    size_t len = sock_addr_encode(out, wire, sizeof(wire));
+    size_t len = sock_addr_encode(out, wire, sizeof wire);
     return len > 3 && !sock_addr_wildcard(out) && wire[3] < (sock_addr_family(out) == SOCK_IPV4 ? 224 : 255);
 }
 
@@ -145,22 +145,22 @@ static bool word_next(struct words *w, char word[static WORD_MAX], size_t *len)
 {
     const char *start = w->at;
 
-    if (start == NULL)
+    if (!start)
         return false;
     const char *space = memchr(start, ' ', (size_t)(w->end - start));
-    const char *stop = space != NULL ? space : w->end;
+    const char *stop = space ? space : w->end;
     *len = (size_t)(stop - start);
     if (*len == 0 || *len >= WORD_MAX)
         return false;
     memcpy(word, start, *len);
     word[*len] = '\0';
-    w->at = space != NULL ? space + 1 : NULL;
+    w->at = space ? space + 1 : NULL;
     return true;
 }
 
 static bool rest_take(const struct words *w, char *target, size_t size)
 {
-    size_t len = w->at != NULL ? (size_t)(w->end - w->at) : 0;
+    size_t len = w->at ? (size_t)(w->end - w->at) : 0;
 
     if (len >= size)
         return false;
@@ -210,9 +210,9 @@ static int found_parse(struct sighting *s, struct words *w, const char **what)
     uint16_t port = 0;
     size_t len;
 
-    if (!text_take(w, s->key, sizeof(s->key)))
+    if (!text_take(w, s->key, sizeof s->key))
         return bad(what, "the key is missing or too long");
-    if (!text_take(w, s->interface, sizeof(s->interface)))
+    if (!text_take(w, s->interface, sizeof s->interface))
         return bad(what, "the interface is missing or too long");
     if (!word_next(w, addr, &len))
         return bad(what, "the address is missing");
@@ -223,11 +223,11 @@ static int found_parse(struct sighting *s, struct words *w, const char **what)
     if (!word_next(w, word, &len) || !version_read(&s->version, word, len))
         return bad(what, "the version is not a number from 1 on");
     const char *wrong = who_parse(w, s->space, &s->id);
-    if (wrong != NULL)
+    if (wrong)
         return bad(what, wrong);
     if (!word_next(w, word, &len) || !flags_read(&s->flags, word, len))
         return bad(what, "the flags are not hexadecimal");
-    if (!rest_take(w, s->name, sizeof(s->name)))
+    if (!rest_take(w, s->name, sizeof s->name))
         return bad(what, "the name is too long");
     return HEARTH_OK;
 }
@@ -238,7 +238,7 @@ int mdns_line_parse(struct mdns_line *line, const char *text, size_t len, const 
     char verb[WORD_MAX];
     size_t verb_len;
 
-    memset(line, 0, sizeof(*line));
+    memset(line, 0, sizeof *line);
     if (len >= MDNS_LINE_MAX || !printable(text, len))
         return bad(what, len >= MDNS_LINE_MAX ? "the line is too long" : "bytes that are not printable");
     if (!word_next(&w, verb, &verb_len))
@@ -249,14 +249,14 @@ int mdns_line_parse(struct mdns_line *line, const char *text, size_t len, const 
     }
     if (strcmp(verb, "lost") == 0) {
         line->kind = MDNS_LOST;
-        if (!text_take(&w, line->sighting.key, sizeof(line->sighting.key)) || w.at != NULL)
+        if (!text_take(&w, line->sighting.key, sizeof line->sighting.key) || w.at)
             return bad(what, "lost: not one key");
         return HEARTH_OK;
     }
     if (strcmp(verb, "ready") != 0 && strcmp(verb, "warn") != 0)
         return bad(what, "an unknown word");
     line->kind = verb[0] == 'r' ? MDNS_READY : MDNS_WARN;
-    if (!rest_take(&w, line->text, sizeof(line->text)))
+    if (!rest_take(&w, line->text, sizeof line->text))
         return bad(what, "the text is too long");
     return HEARTH_OK;
 }
@@ -278,13 +278,13 @@ static struct who_text who_text(const uint8_t *space, const struct identity *id,
 
     hex_write(t.space, space, NAMESPACE_LEN);
     hex_write(t.node, id->node.bytes, NODE_ID_LEN);
-    name_take(t.name, sizeof(t.name), name, strnlen(name, MDNS_NAME_MAX));
+    name_take(t.name, sizeof t.name, name, strnlen(name, MDNS_NAME_MAX));
     return t;
 }
 
 size_t mdns_line_publish(const struct announcement *a, char *target, size_t size)
 {
-    if (a == NULL)
+    if (!a)
         return fits(snprintf(target, size, "publish\n"), size);
     struct who_text t = who_text(a->space, &a->id, a->name);
     return fits(snprintf(target, size, "publish %s %s %016llx %u %x %s\n", t.space, t.node,
@@ -297,7 +297,7 @@ size_t mdns_line_found(const struct sighting *s, char *target, size_t size)
     struct who_text t = who_text(s->space, &s->id, s->name);
     char addr[SOCK_TEXT_MAX];
 
-    mdns_addr_text(&s->addr, addr, sizeof(addr));
+    mdns_addr_text(&s->addr, addr, sizeof addr);
     return fits(snprintf(target, size, "found %s %s %s %u %u %s %s %016llx %x %s\n", s->key, s->interface,
                          addr, sock_addr_port(&s->addr), s->version, t.space, t.node,
                          (unsigned long long)s->id.instance, s->flags, t.name),
@@ -323,16 +323,16 @@ static int publish_parse(struct announcement *a, struct words *w, const char **w
     char word[WORD_MAX];
     size_t len;
 
-    if (w->at == NULL)
+    if (!w->at)
         return HEARTH_OK;
     const char *wrong = who_parse(w, a->space, &a->id);
-    if (wrong != NULL)
+    if (wrong)
         return bad(what, wrong);
     if (!word_next(w, word, &len) || !port_read(&a->port, word, len))
         return bad(what, "the port is not a number from 1 to 65535");
     if (!word_next(w, word, &len) || !flags_read(&a->flags, word, len))
         return bad(what, "the flags are not hexadecimal");
-    if (!rest_take(w, a->name, sizeof(a->name)))
+    if (!rest_take(w, a->name, sizeof a->name))
         return bad(what, "the name is too long");
     return HEARTH_OK;
 }
@@ -342,9 +342,9 @@ static int address_parse(struct mdns_command *c, struct words *w, const char **w
     char word[WORD_MAX];
     size_t len;
 
-    if (!text_take(w, c->interface, sizeof(c->interface)))
+    if (!text_take(w, c->interface, sizeof c->interface))
         return bad(what, "the interface is missing or too long");
-    while (w->at != NULL) {
+    while (w->at) {
         if (c->count == MDNS_ADDRESSES)
             return bad(what, "too many addresses");
         if (!word_next(w, word, &len) || !mdns_addr_parse(word, 0, &c->addrs[c->count]))
@@ -360,7 +360,7 @@ int mdns_command_parse(struct mdns_command *c, const char *text, size_t len, con
     char verb[WORD_MAX];
     size_t verb_len;
 
-    memset(c, 0, sizeof(*c));
+    memset(c, 0, sizeof *c);
     if (len >= MDNS_LINE_MAX || !printable(text, len))
         return bad(what, len >= MDNS_LINE_MAX ? "the line is too long" : "bytes that are not printable");
     if (!word_next(&w, verb, &verb_len))
@@ -374,7 +374,7 @@ int mdns_command_parse(struct mdns_command *c, const char *text, size_t len, con
         return address_parse(c, &w, what);
     }
     c->kind = MDNS_QUIT;
-    if (strcmp(verb, "quit") != 0 || w.at != NULL)
+    if (strcmp(verb, "quit") != 0 || w.at)
         return bad(what, "an unknown word");
     return HEARTH_OK;
 }
@@ -414,8 +414,8 @@ static const char *txt_value(struct sighting *s, int field, const char *text, si
     case TXT_FLAGS:
         return flags_read(&s->flags, text, len) ? NULL : "fl= is not hexadecimal";
     default:
-        name_take(s->name, sizeof(s->name), text, len);
-        return len < sizeof(s->name) ? NULL : "name= is too long";
+        name_take(s->name, sizeof s->name, text, len);
+        return len < sizeof s->name ? NULL : "name= is too long";
     }
 }
 
@@ -431,7 +431,7 @@ int mdns_txt_read(struct sighting *s, unsigned *seen, const void *item, size_t l
             return bad(what, "the same key twice");
         *seen |= 1u << i;
         const char *wrong = txt_value(s, i, text + name_len, len - name_len);
-        return wrong == NULL ? HEARTH_OK : bad(what, wrong);
+        return !wrong ? HEARTH_OK : bad(what, wrong);
     }
     return HEARTH_OK;
 }

@@ -28,7 +28,7 @@ static bool bind_is_one(const char *bind)
 {
     struct sock_addr addr;
 
-    return bind != NULL && !(sock_addr_parse(bind, 0, &addr) == HEARTH_OK && sock_addr_wildcard(&addr));
+    return bind && !(sock_addr_parse(bind, 0, &addr) == HEARTH_OK && sock_addr_wildcard(&addr));
 }
 
 struct gathering {
@@ -43,7 +43,7 @@ static void gather(struct gathering *g, const struct interface *list, int count,
 {
     g->count = 0;
     for (int i = 0; i < count && g->count < MDNS_ADDRESSES; i++) {
-        if (strcmp(list[i].name, name) != 0 || (bind != NULL && !bound_to(&list[i], bind)))
+        if (strcmp(list[i].name, name) != 0 || (bind && !bound_to(&list[i], bind)))
             continue;
         mdns_addr_text(&list[i].addr, g->texts[g->count], SOCK_TEXT_MAX);
         g->addrs[g->count] = g->texts[g->count];
@@ -55,15 +55,15 @@ static void add(struct networks *n, const struct interface *list, int count, int
 {
     struct gathering g;
 
-    if (n->count == NETWORKS_MAX || networks_find(n, list[at].name) != NULL)
+    if (n->count == NETWORKS_MAX || networks_find(n, list[at].name))
         return;
     gather(&g, list, count, list[at].name, bind);
     struct network *network = &n->list[n->count];
-    memset(network, 0, sizeof(*network));
-    memcpy(network->name, list[at].name, sizeof(network->name));
+    memset(network, 0, sizeof *network);
+    memcpy(network->name, list[at].name, sizeof network->name);
     network->loopback = list[at].kind == INTERFACE_LOOPBACK;
     while (g.count > 0 &&
-           mdns_line_address(network->name, g.addrs, g.count, network->line, sizeof(network->line)) == 0)
+           mdns_line_address(network->name, g.addrs, g.count, network->line, sizeof network->line) == 0)
         g.count--; /* long ones at the end */
     n->count += g.count > 0;
 }
@@ -73,7 +73,7 @@ void networks_choose(struct networks *n, const struct interface *list, int count
     bool one = bind_is_one(bind);
     int best = INTERFACE_LOOPBACK;
 
-    memset(n, 0, sizeof(*n));
+    memset(n, 0, sizeof *n);
     for (int i = 0; i < count; i++)
         if (list[i].up && tier_of(list[i].kind) < best)
             best = tier_of(list[i].kind);

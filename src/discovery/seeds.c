@@ -62,7 +62,7 @@ static int seed_add(struct seeds *s, const char *text, size_t len, struct error 
     if (s->count == FINDER_SEEDS_MAX)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "more than %d seeds", FINDER_SEEDS_MAX);
     struct seed *seed = &s->list[s->count];
-    if (len >= sizeof(seed->text))
+    if (len >= sizeof seed->text)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "a seed has %zu characters, %d are allowed", len,
                          SEED_TEXT_MAX - 1);
     memcpy(seed->text, text, len);
@@ -82,7 +82,7 @@ static int parse(struct seeds *s, const char *text, struct error *error)
 {
     int status = HEARTH_OK;
 
-    while (status == HEARTH_OK && text != NULL && *text != '\0') {
+    while (status == HEARTH_OK && text && *text != '\0') {
         size_t len = strcspn(text, ",");
         size_t lead = strspn(text, " "), tail = len;
         while (tail > lead && text[tail - 1] == ' ')
@@ -97,9 +97,9 @@ static int parse(struct seeds *s, const char *text, struct error *error)
 int seeds_open(struct heap *heap, const struct log *log, const char *text, uint16_t port, struct seeds **out,
                struct error *error)
 {
-    struct seeds *s = heap_alloc(heap, 1, sizeof(*s));
+    struct seeds *s = heap_alloc(heap, 1, sizeof *s);
 
-    if (s == NULL)
+    if (!s)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for seeds");
     s->log = *log;
     s->port = port;
@@ -115,7 +115,7 @@ int seeds_open(struct heap *heap, const struct log *log, const char *text, uint1
 
 void seeds_close(struct seeds *s)
 {
-    if (s == NULL)
+    if (!s)
         return;
     for (int i = 0; i < s->count; i++)
         lookup_close(s->list[i].lookup);
@@ -166,7 +166,7 @@ static void seed_ask(struct seeds *s, struct seed *seed, uint64_t now_ns)
         failed(s, seed, status == HEARTH_PENDING ? "the look-up took too long" : error.text, now_ns);
         return;
     }
-    memcpy(seed->addrs, addrs, sizeof(addrs));
+    memcpy(seed->addrs, addrs, sizeof addrs);
     seed->count = count;
     seed->complained = false;
     seed->next_ns = now_ns + AGAIN_NS;
@@ -178,14 +178,14 @@ static int under_way(const struct seeds *s)
     int n = 0;
 
     for (int i = 0; i < s->count; i++)
-        n += s->list[i].lookup != NULL;
+        n += !!s->list[i].lookup;
     return n;
 }
 
 /* When there is something to do for this one. */
 static uint64_t seed_deadline(const struct seed *seed, uint64_t now_ns)
 {
-    if (seed->lookup != NULL)
+    if (seed->lookup)
         return now_ns + GLANCE_NS;
     return seed->numeric ? NEVER_NS : seed->next_ns > now_ns ? seed->next_ns : now_ns + GLANCE_NS;
 }
@@ -197,7 +197,7 @@ void seeds_pump(struct seeds *s, uint64_t now_ns)
     s->next_ns = NEVER_NS;
     for (int i = 0; i < s->count; i++) {
         struct seed *seed = &s->list[i];
-        if (seed->lookup != NULL) {
+        if (seed->lookup) {
             seed_ask(s, seed, now_ns);
         } else if (!seed->numeric && now_ns >= seed->next_ns && running < SEEDS_AT_ONCE) {
             seed_begin(s, seed, now_ns);

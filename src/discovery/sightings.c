@@ -8,11 +8,11 @@
 
 int sightings_init(struct sightings *t, struct heap *heap)
 {
-    memset(t, 0, sizeof(*t));
-    t->list = heap_alloc(heap, SIGHTINGS_MAX, sizeof(t->list[0]));
-    t->traces = heap_alloc(heap, SIGHTINGS_MAX, sizeof(t->traces[0]));
+    memset(t, 0, sizeof *t);
+    t->list = heap_alloc(heap, SIGHTINGS_MAX, sizeof t->list[0]);
+    t->traces = heap_alloc(heap, SIGHTINGS_MAX, sizeof t->traces[0]);
     prng_init(&t->prng, (uint64_t)(uintptr_t)t->list);
-    if (t->list != NULL && t->traces != NULL)
+    if (t->list && t->traces)
         return HEARTH_OK;
     sightings_fini(t);
     return HEARTH_NO_MEMORY;
@@ -81,7 +81,7 @@ static void key_add(struct sighting_trace *trace, uint64_t key)
             return;
         }
     }
-    memmove(trace->keys, trace->keys + 1, sizeof(trace->keys) - sizeof(trace->keys[0]));
+    memmove(trace->keys, trace->keys + 1, sizeof trace->keys - sizeof trace->keys[0]);
     trace->keys[SIGHTING_KEYS - 1] = key;
 }
 
@@ -159,7 +159,7 @@ static void add(struct sightings *t, const struct sighting *s, uint64_t key)
         drop(t, victim(t));
     int row = t->count++;
     t->list[row] = *s;
-    memset(&t->traces[row], 0, sizeof(t->traces[row]));
+    memset(&t->traces[row], 0, sizeof t->traces[row]);
     t->traces[row].keys[0] = key;
     t->traces[row].host = host_hash(&s->addr);
     t->traces[row].order = ++t->order;
@@ -209,7 +209,7 @@ void sightings_lost(struct sightings *t, const char *key)
 void sightings_age(struct sightings *t, uint64_t now_ns)
 {
     for (int row = 0; row < t->count; row++) {
-        memset(t->traces[row].keys, 0, sizeof(t->traces[row].keys));
+        memset(t->traces[row].keys, 0, sizeof t->traces[row].keys);
         if (t->traces[row].old_ns == 0)
             t->traces[row].old_ns = now_ns != 0 ? now_ns : 1;
     }
@@ -234,8 +234,8 @@ uint64_t sightings_oldest(const struct sightings *t)
 
 void sightings_self(struct sightings *t, const struct announcement *self)
 {
-    t->self_known = self != NULL;
-    if (self == NULL)
+    t->self_known = self;
+    if (!self)
         return;
     t->self = *self;
     for (int row = t->count - 1; row >= 0; row--)

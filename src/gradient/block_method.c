@@ -16,7 +16,7 @@ static size_t undo_len(const struct reduction_call *call)
 static int block_method_open(struct reduction *r)
 {
     struct block_method *p = reduction_take(r, sizeof *p);
-    if (p == NULL)
+    if (!p)
         return r->error.status;
     *p = (struct block_method){.undo = reduction_take(r, undo_len(&r->call))};
     r->work = p;
@@ -30,7 +30,7 @@ static int block_method_open(struct reduction *r)
         .is_tensor = true,
     };
     array.feed.key = 0;
-    int status = p->undo != NULL ? rounds_open(r, &array, &p->rounds) : r->error.status;
+    int status = p->undo ? rounds_open(r, &array, &p->rounds) : r->error.status;
     if (status != HEARTH_OK) {
         codec_pool_give(r->pool, p->undo);
         codec_pool_give(r->pool, p);
@@ -53,7 +53,7 @@ static void block_method_publish(struct reduction *r)
 static void block_method_close(struct reduction *r, bool failed)
 {
     struct block_method *p = r->work;
-    if (p == NULL)
+    if (!p)
         return;
     rounds_close(p->rounds, r, failed);
     codec_pool_give(r->pool, p->undo);

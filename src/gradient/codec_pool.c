@@ -78,7 +78,7 @@ static void *block_make(struct codec_pool *w, size_t len)
     if (len > SIZE_MAX - sizeof(struct block_head))
         return NULL;
     struct block_head *head = heap_alloc_raw(w->node->heap, 1, sizeof *head + len);
-    if (head == NULL)
+    if (!head)
         return NULL;
     head->len = len;
     return head + 1;
@@ -93,12 +93,12 @@ void *codec_pool_take(struct codec_pool *w, size_t len)
         block = block_remove(w, at);
     } else {
         block = block_make(w, len);
-        if (block == NULL) { /* what is kept for later is of no use now */
+        if (!block) { /* what is kept for later is of no use now */
             blocks_drop(w);
             block = block_make(w, len);
         }
     }
-    if (block != NULL)
+    if (block)
         w->out_bytes += head_of(block)->len;
     if (w->out_bytes > w->most_bytes)
         w->most_bytes = w->out_bytes;
@@ -121,7 +121,7 @@ static size_t bytes_allowed(struct codec_pool *w)
 
 void codec_pool_give(struct codec_pool *w, void *block)
 {
-    if (block == NULL)
+    if (!block)
         return;
     mutex_lock(&w->lock);
     w->out_bytes -= head_of(block)->len;
@@ -217,7 +217,7 @@ void codec_pool_drive(struct codec_pool *w, struct reduction *r)
         if (step == STEP_MORE)
             continue;
         /* It has its own deadline; but the opening may find that it will never end. */
-        if (r->awaits != NULL && r->awaits->request != NULL)
+        if (r->awaits && r->awaits->request)
             node_wait_also(r->awaits->request, NEVER_NS, r->opened ? NULL : &r->opening_sub.done);
         else
             bell_wait(&w->bell, BELL_CALLER, heard, 0, NEVER_NS);
@@ -232,8 +232,8 @@ static void queue_close(struct codec_pool *w, const hearth_group *group)
     mutex_lock(&w->lock);
     LIST_EACH (item, after, &w->queue) {
         struct reduction *r = container_of(item, struct reduction, item);
-        if (group == NULL || r->call.group == group)
-            atomic_store(&r->closing, group == NULL ? NODE_CLOSES : GROUP_CLOSES);
+        if (!group || r->call.group == group)
+            atomic_store(&r->closing, !group ? NODE_CLOSES : GROUP_CLOSES);
     }
     mutex_unlock(&w->lock);
     codec_pool_ring(w);
@@ -289,7 +289,7 @@ static void codec_pool_drop(struct attachment *attachment)
 static struct codec_pool *codec_pool_open(hearth_node *node)
 {
     struct codec_pool *w = heap_alloc(node->heap, 1, sizeof *w);
-    if (w == NULL)
+    if (!w)
         return NULL;
     w->node = node;
     w->worker =
@@ -314,10 +314,10 @@ static struct codec_pool *codec_pool_open(hearth_node *node)
 struct codec_pool *codec_pool_of(hearth_node *node)
 {
     struct node_worker *worker = atomic_load(&node->worker);
-    if (worker != NULL)
+    if (worker)
         return container_of(worker, struct codec_pool, worker);
     struct codec_pool *w = codec_pool_open(node);
-    if (w == NULL)
+    if (!w)
         return NULL;
     if (!atomic_compare_exchange_strong(&node->worker, &worker, &w->worker)) {
         workers_stop(w->workers); /* another thread was faster */

@@ -42,9 +42,9 @@ static int buffers_check(const struct reduction_call *call)
         __builtin_mul_overflow(call->count, residual_size(call->dtype), &residual_len) || len > INT64_MAX ||
         residual_len > INT64_MAX)
         return refuse(HEARTH_INVALID, "%s", "the buffers would hold 2^63 bytes or more");
-    if (call->count > 0 && call->buffer == NULL)
+    if (call->count > 0 && !call->buffer)
         return refuse(HEARTH_INVALID, "%s", "buffer is NULL");
-    if (call->residual != NULL && overlap(call->buffer, len, call->residual, residual_len))
+    if (call->residual && overlap(call->buffer, len, call->residual, residual_len))
         return refuse(HEARTH_INVALID, "%s", "buffer and residual overlap");
     return HEARTH_OK;
 }
@@ -62,7 +62,7 @@ static int codec_check(const struct reduction_call *call)
         return refuse(HEARTH_INVALID, "%s",
                       "powersgd needs the shape of a matrix: rows=COUNT in the codec, of which the number of "
                       "elements is a multiple");
-    if (codec->alternate && call->state == NULL)
+    if (codec->alternate && !call->state)
         return refuse(HEARTH_UNSUPPORTED, "%s",
                       "powersgd,alternate needs what it keeps between steps: use a compressor");
     return HEARTH_OK;
@@ -107,12 +107,12 @@ static int algo_fix(struct reduction_call *call, enum hearth_algo algo)
 /* Everything that can be known without the other members. On success the state is ours. */
 static int call_check(struct reduction_call *call, struct hearth_opts *opts)
 {
-    if (call->group == NULL)
+    if (!call->group)
         return refuse(HEARTH_INVALID, "%s", "group is NULL");
     if (node_forked(call->group->node))
         return refuse(HEARTH_FORKED, "%s", hearth_strerror(HEARTH_FORKED));
     hearth_opts_init(opts);
-    if (call->opts != NULL)
+    if (call->opts)
         *opts = *call->opts;
     int status = call_opts_check(call_name, opts);
     if (status == HEARTH_OK)
@@ -125,10 +125,9 @@ static int call_check(struct reduction_call *call, struct hearth_opts *opts)
         status = algo_fix(call, opts->algo);
     if (opts->timeout_ms == -1)
         opts->timeout_ms = call->group->node->config.op_timeout_ms;
-    call->feedback =
-        call->feedback && call->codec.feedback && (call->residual != NULL || call->state != NULL);
+    call->feedback = call->feedback && call->codec.feedback && (call->residual || call->state);
     call->opts = opts;
-    if (status == HEARTH_OK && call->state != NULL && atomic_exchange(&call->state->busy, true))
+    if (status == HEARTH_OK && call->state && atomic_exchange(&call->state->busy, true))
         return refuse(HEARTH_INVALID, "%s", "the tensor is in use by another operation");
     return status;
 }
@@ -136,7 +135,7 @@ static int call_check(struct reduction_call *call, struct hearth_opts *opts)
 /* The state is free again. */
 static int release(const struct reduction_call *call, int status)
 {
-    if (call->state != NULL)
+    if (call->state)
         atomic_store(&call->state->busy, false);
     return status;
 }
@@ -146,10 +145,10 @@ static int release(const struct reduction_call *call, int status)
 /* Ordinary all_reduce: nothing is left over from earlier that would have to go along. */
 static bool is_plain(const struct reduction_call *call)
 {
-    if (call->codec.kind == CODEC_NONE && call->state == NULL)
+    if (call->codec.kind == CODEC_NONE && !call->state)
         return true;
     bool plain = call->codec.kind == CODEC_NONE || call->algo == REDUCTION_PLAIN;
-    bool left = call->feedback && (call->residual != NULL || call->state->residual != NULL);
+    bool left = call->feedback && (call->residual || call->state->residual);
     return plain && !left;
 }
 
@@ -177,7 +176,7 @@ static int plain_run(const struct reduction_call *call)
 {
     struct call plain = plain_call(call);
     int status = call_run(call->group, &plain, call->opts);
-    if (call->state != NULL && status == HEARTH_OK)
+    if (call->state && status == HEARTH_OK)
         plain_count(call->state, call->count, hearth_size(call->group));
     return release(call, status);
 }
@@ -191,7 +190,7 @@ static void plain_ended(void *arg, int status)
     if (status == HEARTH_OK)
         plain_count(state, state->count, state->members);
     atomic_store(&state->busy, false);
-    if (done != NULL)
+    if (done)
         done(done_arg, status);
 }
 
@@ -199,7 +198,7 @@ static int plain_start(const struct reduction_call *call, hearth_request **reque
 {
     struct call plain = plain_call(call);
     struct hearth_opts opts = *call->opts;
-    if (call->state != NULL) {
+    if (call->state) {
         call->state->done = opts.done;
         call->state->done_arg = opts.done_arg;
         call->state->members = hearth_size(call->group);
@@ -216,7 +215,7 @@ static int plain_start(const struct reduction_call *call, hearth_request **reque
 static bool is_alone(const struct reduction_call *call)
 {
     bool alone = hearth_size(call->group) == 1 || call->count == 0;
-    if (alone && call->state != NULL)
+    if (alone && call->state)
         tensor_commits(call->state); /* a step that changes nothing */
     return alone;
 }
@@ -229,7 +228,7 @@ int reduction_run(const struct reduction_call *given)
     if (status != HEARTH_OK)
         return status;
     if (is_alone(&call)) {
-        if (opts.done != NULL)
+        if (opts.done)
             opts.done(opts.done_arg, HEARTH_OK);
         return release(&call, HEARTH_OK);
     }
@@ -255,7 +254,7 @@ int reduction_start(const struct reduction_call *given, hearth_request **request
 {
     struct reduction_call call = *given;
     struct hearth_opts opts;
-    if (request == NULL)
+    if (!request)
         return refuse(HEARTH_INVALID, "%s", "request is NULL");
     int status = call_check(&call, &opts);
     if (status != HEARTH_OK)
@@ -275,11 +274,11 @@ static int call_of(hearth_group *group, const char *codec, struct reduction_call
 {
     struct codec_list list;
     struct error reason;
-    if (group == NULL)
+    if (!group)
         return refuse(HEARTH_INVALID, "%s", "group is NULL");
     if (node_forked(group->node))
         return refuse(HEARTH_FORKED, "%s", hearth_strerror(HEARTH_FORKED));
-    if (codec_parse(codec != NULL ? codec : group->node->config.codec, &list, &reason) != HEARTH_OK)
+    if (codec_parse(codec ? codec : group->node->config.codec, &list, &reason) != HEARTH_OK)
         return refuse(reason.status, "%s", reason.text);
     int status = types_check(call);
     if (status != HEARTH_OK)

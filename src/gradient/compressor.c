@@ -36,7 +36,7 @@ int compressor_refuse(const char *what, const struct error *error)
 
 int compressor_check(const hearth_compressor *compressor, const char *what)
 {
-    if (compressor == NULL)
+    if (!compressor)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: compressor is NULL", what);
     if (node_forked(compressor->node))
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "%s: %s", what,
@@ -48,7 +48,7 @@ int compressor_check(const hearth_compressor *compressor, const char *what)
 
 void hearth_compressor_config_init(struct hearth_compressor_config *config)
 {
-    if (config != NULL)
+    if (config)
         *config = (struct hearth_compressor_config){.size = sizeof *config, .min_count = MIN_COUNT};
 }
 
@@ -93,20 +93,20 @@ int hearth_compressor_open(hearth_group *group, const struct hearth_compressor_c
     static const char what[] = "compressor_open";
     struct hearth_compressor_config chosen;
     struct error error;
-    if (group == NULL || out == NULL)
+    if (!group || !out)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: group or out is NULL", what);
     if (node_forked(group->node))
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "%s: %s", what,
                          hearth_strerror(HEARTH_FORKED));
     hearth_compressor_config_init(&chosen);
-    if (config != NULL && config->size != sizeof chosen)
+    if (config && config->size != sizeof chosen)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
                          "%s: config.size is %zu, not %zu: call hearth_compressor_config_init", what,
                          config->size, sizeof chosen);
-    if (config != NULL)
+    if (config)
         chosen = *config;
     hearth_compressor *c = heap_alloc(group->node->heap, 1, sizeof *c);
-    if (c == NULL)
+    if (!c)
         return error_set(error_last(), HEARTH_NO_MEMORY, RANK_NONE, "%s: no memory", what);
     int status = fill(c, group, &chosen, &error);
     if (status != HEARTH_OK) {
@@ -124,7 +124,7 @@ static hearth_request *next_request(hearth_compressor *c)
     hearth_request *request = NULL;
     mutex_lock(&c->lock);
     c->closing = true;
-    for (size_t i = 0; i < c->tensors.count && request == NULL; i++)
+    for (size_t i = 0; i < c->tensors.count && !request; i++)
         if (c->tensors.item[i]->in_flight != 0)
             request = c->tensors.item[i]->request;
     mutex_unlock(&c->lock);
@@ -134,9 +134,9 @@ static hearth_request *next_request(hearth_compressor *c)
 void hearth_compressor_close(hearth_compressor *compressor)
 {
     hearth_request *request;
-    if (compressor == NULL || node_forked(compressor->node))
+    if (!compressor || node_forked(compressor->node))
         return;
-    while ((request = next_request(compressor)) != NULL)
+    while ((request = next_request(compressor)))
         node_cancel(request);
     node_detach(compressor->node, &compressor->attachment);
     compressor_free(compressor);
@@ -149,7 +149,7 @@ int hearth_compressor_rule(hearth_compressor *compressor, const char *pattern, c
     int status = compressor_check(compressor, what);
     if (status != HEARTH_OK)
         return status;
-    if (pattern == NULL || codec == NULL)
+    if (!pattern || !codec)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: pattern or codec is NULL", what);
     mutex_lock(&compressor->lock);
     status = policy_rule(&compressor->policy, pattern, codec, &error);
@@ -214,7 +214,7 @@ static void choose(const hearth_compressor *c, struct tensor *tensor)
 static int form_of(const struct hearth_tensor *tensor, struct tensor_form *form, struct error *error)
 {
     *form = (struct tensor_form){.dtype = tensor->dtype, .ndim = tensor->ndim};
-    if (tensor->name == NULL || !tensor_name_good(tensor->name))
+    if (!tensor->name || !tensor_name_good(tensor->name))
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "a tensor's name has 1 to %d printable characters (ASCII)", TENSOR_NAME_MAX);
     if (!tensor_dtype_good(tensor->dtype))
@@ -224,14 +224,14 @@ static int form_of(const struct hearth_tensor *tensor, struct tensor_form *form,
     if (tensor->ndim < 0 || tensor->ndim > TENSOR_DIMS_MAX)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "tensor '%s' has %d dimensions; it takes 0 to %d",
                          tensor->name, tensor->ndim, TENSOR_DIMS_MAX);
-    if (tensor->ndim > 0 && tensor->dims == NULL)
+    if (tensor->ndim > 0 && !tensor->dims)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "dims of tensor '%s' is NULL", tensor->name);
     if (tensor->ndim > 0)
         memcpy(form->dims, tensor->dims, (size_t)tensor->ndim * sizeof *form->dims);
     if (!tensor_form_count(form))
         return error_set(error, HEARTH_INVALID, RANK_NONE, "tensor '%s' would hold 2^63 bytes or more",
                          tensor->name);
-    if (tensor->data == NULL && form->count > 0)
+    if (!tensor->data && form->count > 0)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "data of tensor '%s' is NULL", tensor->name);
     return HEARTH_OK;
 }
@@ -241,7 +241,7 @@ static int take(hearth_compressor *c, const char *name, struct operation *o, str
 {
     char was[TENSOR_TEXT_MAX], is[TENSOR_TEXT_MAX];
     o->tensor = tensors_find(&c->tensors, name);
-    o->fresh = o->tensor == NULL;
+    o->fresh = !o->tensor;
     if (c->closing)
         return error_set(error, HEARTH_CLOSED, RANK_NONE, "the compressor is closing");
     if (o->fresh)
@@ -320,15 +320,15 @@ static int begin(hearth_compressor *c, const struct hearth_tensor *tensor, enum 
     int status = compressor_check(c, "compressor_all_reduce");
     if (status != HEARTH_OK)
         return status;
-    if (tensor == NULL)
+    if (!tensor)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "compressor_all_reduce: tensor is NULL");
     *o = (struct operation){.call = {.buffer = tensor->data, .op = op}};
     hearth_opts_init(&o->opts);
-    if (opts != NULL && opts->size != o->opts.size)
+    if (opts && opts->size != o->opts.size)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
                          "compressor_all_reduce: opts.size is %zu, not %zu: call hearth_opts_init",
                          opts->size, o->opts.size);
-    if (opts != NULL)
+    if (opts)
         o->opts = *opts;
     return claim(c, tensor, o);
 }
@@ -355,7 +355,7 @@ static void ended(void *arg, int status)
     void *done_arg = tensor->done_arg;
     tensor->in_flight = 0;
     mutex_unlock(&c->lock);
-    if (done != NULL)
+    if (done)
         done(done_arg, status);
 }
 
@@ -364,7 +364,7 @@ static void note_request(hearth_compressor *c, const char *name, uint64_t number
 {
     mutex_lock(&c->lock);
     struct tensor *tensor = tensors_find(&c->tensors, name);
-    if (tensor != NULL && tensor->in_flight == number)
+    if (tensor && tensor->in_flight == number)
         tensor->request = request;
     mutex_unlock(&c->lock);
 }
@@ -374,7 +374,7 @@ int hearth_compressor_all_reduce_nb(hearth_compressor *compressor, const struct 
                                     hearth_request **request)
 {
     struct operation o;
-    if (request == NULL)
+    if (!request)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "compressor_all_reduce: request is NULL");
     int status = begin(compressor, tensor, op, opts, &o);
     if (status != HEARTH_OK)

@@ -24,7 +24,7 @@ int compressor_move(struct attachment *attachment, const struct group_move *move
     if (c->group != move->from)
         return HEARTH_OK;
     while (move->phase == MOVE_PREPARE && flying(c, &request)) {
-        if (request != NULL) /* the group has changed: it has ended, but for the last words */
+        if (request) /* the group has changed: it has ended, but for the last words */
             node_wait(request, NEVER_NS);
         else
             thread_yield();
@@ -44,7 +44,7 @@ uint64_t compressor_place(hearth_compressor *compressor, const char *name)
 {
     mutex_lock(&compressor->lock);
     const struct tensor *tensor = tensors_find(&compressor->tensors, name);
-    uint64_t place = tensor != NULL ? 2 * tensor->state.step + (tensor->state.factor[FACTOR_Q] != NULL) : 0;
+    uint64_t place = tensor ? 2 * tensor->state.step + (!!tensor->state.factor[FACTOR_Q]) : 0;
     mutex_unlock(&compressor->lock);
     return place;
 }
@@ -53,7 +53,7 @@ bool compressor_undo(hearth_compressor *compressor, const char *name)
 {
     mutex_lock(&compressor->lock);
     struct tensor *tensor = tensors_find(&compressor->tensors, name);
-    bool done = tensor != NULL && tensor->in_flight == 0 && tensor_undo(&tensor->state);
+    bool done = tensor && tensor->in_flight == 0 && tensor_undo(&tensor->state);
     mutex_unlock(&compressor->lock);
     return done;
 }
@@ -62,7 +62,7 @@ void compressor_forget(hearth_compressor *compressor, const char *name)
 {
     mutex_lock(&compressor->lock);
     struct tensor *tensor = tensors_find(&compressor->tensors, name);
-    if (tensor != NULL && tensor->in_flight == 0)
+    if (tensor && tensor->in_flight == 0)
         tensor_forget(tensor);
     mutex_unlock(&compressor->lock);
 }
@@ -74,7 +74,7 @@ int compressor_adopt(hearth_compressor *compressor, const char *name, const stru
     int status = HEARTH_OK;
     mutex_lock(&compressor->lock);
     struct tensor *tensor = tensors_find(&compressor->tensors, name);
-    if (tensor == NULL)
+    if (!tensor)
         status = tensors_add(&compressor->tensors, name, form, &tensor, &error);
     if (status == HEARTH_OK) {
         tensor_drop_factors(&tensor->state);

@@ -33,11 +33,11 @@ static int select_tensors(const hearth_compressor *c, const char *name, struct s
                           struct error *error)
 {
     *selected = (struct selection){.item = c->tensors.item, .count = c->tensors.count};
-    if (name != NULL) {
+    if (name) {
         selected->one = tensors_find(&c->tensors, name);
         selected->item = &selected->one;
         selected->count = 1;
-        if (selected->one == NULL)
+        if (!selected->one)
             return error_set(error, HEARTH_INVALID, RANK_NONE, "there is no tensor '%.*s'", TENSOR_NAME_MAX,
                              name);
     }
@@ -59,7 +59,7 @@ int hearth_compressor_reset(hearth_compressor *compressor, const char *name)
         return status;
     mutex_lock(&compressor->lock);
     status = select_tensors(compressor, name, &selected, &error);
-    if (status == HEARTH_OK && name != NULL)
+    if (status == HEARTH_OK && name)
         tensors_remove(&compressor->tensors, selected.one);
     else if (status == HEARTH_OK)
         tensors_fini(&compressor->tensors);
@@ -70,7 +70,7 @@ int hearth_compressor_reset(hearth_compressor *compressor, const char *name)
 static double largest_of(const struct tensor_state *state)
 {
     double largest = 0;
-    if (state->residual == NULL)
+    if (!state->residual)
         return 0;
     if (state->dtype != HEARTH_F64) {
         uint32_t bits = largest_bits(kernels_best(), state->residual, state->count);
@@ -88,9 +88,9 @@ static double largest_of(const struct tensor_state *state)
 static void scale_one(const struct kernels *kernels, const struct tensor_state *state, void *residual,
                       double factor)
 {
-    if (residual != NULL && state->dtype == HEARTH_F64)
+    if (residual && state->dtype == HEARTH_F64)
         kernels->multiply_f64(residual, state->count, factor);
-    else if (residual != NULL)
+    else if (residual)
         kernels->multiply_f32(residual, state->count, factor);
 }
 
@@ -150,7 +150,7 @@ int64_t hearth_compressor_save(hearth_compressor *compressor, void *buffer, size
     int status = compressor_check(compressor, what);
     if (status != HEARTH_OK)
         return status;
-    if (buffer == NULL && size > 0)
+    if (!buffer && size > 0)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: buffer is NULL", what);
     mutex_lock(&compressor->lock);
     status = select_tensors(compressor, NULL, &selected, &error);
@@ -185,7 +185,7 @@ int hearth_compressor_load(hearth_compressor *compressor, const void *buffer, si
     int status = compressor_check(compressor, what);
     if (status != HEARTH_OK)
         return status;
-    if (buffer == NULL)
+    if (!buffer)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: buffer is NULL", what);
     tensors_init(&loaded, compressor->node->heap);
     status = snapshot_decode(&loaded, &owner, buffer, len, &error);
@@ -212,7 +212,7 @@ static double square_sum(const struct tensor_state *state)
     double lane[SUM_LANES] = {0}, sum = 0;
     const float *e32 = state->residual;
     const double *e64 = state->residual;
-    for (size_t i = 0; state->residual != NULL && i < state->count; i++) {
+    for (size_t i = 0; state->residual && i < state->count; i++) {
         double x = state->dtype == HEARTH_F64 ? e64[i] : (double)e32[i];
         lane[i % SUM_LANES] += x * x;
     }
@@ -257,7 +257,7 @@ int hearth_compressor_stats(hearth_compressor *compressor, const char *name,
     int status = compressor_check(compressor, what);
     if (status != HEARTH_OK)
         return status;
-    if (stats == NULL || stats->size != sizeof *stats)
+    if (!stats || stats->size != sizeof *stats)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: stats is NULL, or its size is not %zu",
                          what, sizeof *stats);
     mutex_lock(&compressor->lock);
@@ -290,11 +290,11 @@ int64_t hearth_compressor_explain(hearth_compressor *compressor, const char *nam
     int status = compressor_check(compressor, what);
     if (status != HEARTH_OK)
         return status;
-    if (name == NULL || (buffer == NULL && size > 0))
+    if (!name || (!buffer && size > 0))
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: name or buffer is NULL", what);
     mutex_lock(&compressor->lock);
     const struct tensor *tensor = tensors_find(&compressor->tensors, name);
-    if (tensor == NULL)
+    if (!tensor)
         status =
             error_set(&error, HEARTH_INVALID, RANK_NONE, "there is no tensor '%.*s'", TENSOR_NAME_MAX, name);
     else

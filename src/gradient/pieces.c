@@ -22,7 +22,7 @@ void reduction_expand(struct reduction *r, workers_fn *run, void *arg, size_t pi
 struct energy *reduction_energies(struct reduction *r, size_t pieces)
 {
     struct energy *energies = reduction_take(r, pieces * sizeof *energies);
-    if (energies != NULL)
+    if (energies)
         memset(energies, 0, pieces * sizeof *energies);
     return energies;
 }
@@ -53,7 +53,7 @@ struct feed feed_at(const struct feed *feed, size_t offset)
     struct feed part = *feed;
     size_t step = residual_size(feed->dtype);
     part.x = (const uint8_t *)feed->x + offset * dtype_size(feed->dtype);
-    part.e = feed->e != NULL ? (const uint8_t *)feed->e + offset * step : NULL;
-    part.e_new = feed->e_new != NULL ? (uint8_t *)feed->e_new + offset * step : NULL;
+    part.e = feed->e ? (const uint8_t *)feed->e + offset * step : NULL;
+    part.e_new = feed->e_new ? (uint8_t *)feed->e_new + offset * step : NULL;
     return part;
 }

@@ -18,10 +18,10 @@ struct plain {
 static int plain_open(struct reduction *r)
 {
     struct plain *p = reduction_take(r, sizeof *p);
-    if (p == NULL)
+    if (!p)
         return r->error.status;
     *p = (struct plain){.sum = reduction_take(r, r->call.count * residual_size(r->call.dtype))};
-    if (p->sum == NULL) {
+    if (!p->sum) {
         codec_pool_give(r->pool, p);
         return r->error.status;
     }
@@ -88,7 +88,7 @@ static void plain_publish(struct reduction *r)
     else if (r->divisor != 1.0f)
         r->kernels->divide_f32(p->sum, count, (double)r->divisor);
     r->kernels->narrow[r->call.dtype](r->call.buffer, p->sum, count);
-    if (r->e_new != NULL)
+    if (r->e_new)
         memset(r->e_new, 0, count * residual_size(r->call.dtype));
 }
 
@@ -96,7 +96,7 @@ static void plain_close(struct reduction *r, bool failed)
 {
     struct plain *p = r->work;
     (void)failed; /* the buffer is written by publish only */
-    if (p == NULL)
+    if (!p)
         return;
     sub_cancel(r, &p->sub);
     codec_pool_give(r->pool, p->sum);

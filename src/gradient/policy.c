@@ -73,7 +73,7 @@ static const char *list_match(const char *list, const char *name, int *len)
 
 static int list_copy(struct heap *heap, const char *list, const char *what, char **out, struct error *error)
 {
-    if (list == NULL)
+    if (!list)
         return HEARTH_OK;
     if (strnlen(list, POLICY_LIST_MAX + 1) > POLICY_LIST_MAX)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "%s: longer than %d bytes", what, POLICY_LIST_MAX);
@@ -85,7 +85,7 @@ static int list_copy(struct heap *heap, const char *list, const char *what, char
             break;
     }
     *out = heap_strdup(heap, list);
-    return *out != NULL ? HEARTH_OK : error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "%s: no memory", what);
+    return *out ? HEARTH_OK : error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "%s: no memory", what);
 }
 
 /* ---- what was given ---- */
@@ -110,7 +110,7 @@ int policy_init(struct policy *policy, struct heap *heap, const struct hearth_co
         .version = 1,
     };
     list_init(&policy->rules);
-    int status = codec_parse(config->codec != NULL ? config->codec : codec, &policy->standard, error);
+    int status = codec_parse(config->codec ? config->codec : codec, &policy->standard, error);
     if (status == HEARTH_OK && (config->vectors < 0 || config->vectors > 1))
         status =
             error_set(error, HEARTH_INVALID, RANK_NONE, "vectors is %d; it takes 0 or 1", config->vectors);
@@ -151,7 +151,7 @@ int policy_rule(struct policy *policy, const char *pattern, const char *codec, s
         return error_set(error, HEARTH_LIMIT, RANK_NONE, "rule: there are %d already, which is the limit",
                          POLICY_RULES_MAX);
     struct rule *rule = heap_alloc(policy->heap, 1, sizeof *rule);
-    if (rule == NULL)
+    if (!rule)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "rule: no memory");
     rule->list = list;
     memcpy(rule->pattern, pattern, len + 1);
@@ -183,18 +183,18 @@ static void ask_kind(const struct policy *policy, const struct policy_question *
 {
     const struct rule *rule = rule_of(policy, q->name);
     int len = 0;
-    if (rule != NULL) {
+    if (rule) {
         a->why = WHY_RULE;
         a->pattern = rule->pattern;
         a->pattern_len = (int)strlen(rule->pattern);
         a->list = rule->list;
         return;
     }
-    const char *excluded = policy->exclude != NULL ? list_match(policy->exclude, q->name, &len) : NULL;
+    const char *excluded = policy->exclude ? list_match(policy->exclude, q->name, &len) : NULL;
     a->list = plain_list();
-    if (policy->include != NULL && list_match(policy->include, q->name, &(int){0}) == NULL) {
+    if (policy->include && !list_match(policy->include, q->name, &(int){0})) {
         a->why = WHY_NOT_INCLUDED;
-    } else if (excluded != NULL) {
+    } else if (excluded) {
         a->why = WHY_EXCLUDED;
         a->pattern = excluded;
         a->pattern_len = len;

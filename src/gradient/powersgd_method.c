@@ -48,7 +48,7 @@ static size_t factors_len(const struct matrix *m)
 static void power_close(struct reduction *r, bool failed)
 {
     struct power *p = r->work;
-    if (p == NULL)
+    if (!p)
         return;
     rounds_close(p->rounds, r, failed);
     codec_pool_give(r->pool, p->energies);
@@ -62,7 +62,7 @@ static int factors_make(struct reduction *r, struct power *p)
 {
     struct tensor_state *state = r->call.state;
     size_t lengths[FACTOR_COUNT] = {[FACTOR_Q] = p->m.columns, [FACTOR_P] = p->m.rows};
-    if (state == NULL)
+    if (!state)
         return HEARTH_OK;
     for (int i = 0; state->factor_rank != p->m.rank && i < FACTOR_COUNT; i++) {
         heap_free(state->factor[i]); /* of another rank: of no use */
@@ -73,10 +73,10 @@ static int factors_make(struct reduction *r, struct power *p)
     for (int i = 0; i < FACTOR_COUNT; i++) {
         if (i == FACTOR_P && !r->call.codec.alternate)
             continue;
-        if (state->factor_shadow[i] == NULL)
+        if (!state->factor_shadow[i])
             state->factor_shadow[i] =
                 heap_alloc_raw(r->call.group->node->heap, lengths[i] * p->m.rank, sizeof(float));
-        if (state->factor_shadow[i] == NULL)
+        if (!state->factor_shadow[i])
             return error_set(&r->error, HEARTH_NO_MEMORY, r->rank,
                              "all_reduce_compressed: no memory for the factors of powersgd");
     }
@@ -85,13 +85,13 @@ static int factors_make(struct reduction *r, struct power *p)
 
 static bool factor_kept(const struct reduction *r, int which)
 {
-    return r->call.state != NULL && r->call.state->factor[which] != NULL;
+    return r->call.state && r->call.state->factor[which];
 }
 
 static int power_open(struct reduction *r)
 {
     struct power *p = reduction_take(r, sizeof *p);
-    if (p == NULL)
+    if (!p)
         return r->error.status;
     *p = (struct power){.m = matrix_of(&r->call)};
     p->row_pieces = r->call.count / PIECE + 1;
@@ -101,7 +101,7 @@ static int power_open(struct reduction *r)
     r->work = p;
     p->memory = reduction_take(r, factors_len(&p->m));
     p->energies = reduction_energies(r, p->row_pieces);
-    int status = p->memory != NULL && p->energies != NULL ? factors_make(r, p) : r->error.status;
+    int status = p->memory && p->energies ? factors_make(r, p) : r->error.status;
     if (status != HEARTH_OK) {
         power_close(r, true);
         return status;
@@ -237,7 +237,7 @@ static enum step power_step(struct reduction *r)
     struct power *p = r->work;
     if (p->stage == POWER_DONE)
         return STEP_DONE;
-    if (p->rounds != NULL) {
+    if (p->rounds) {
         enum step step = rounds_step(p->rounds, r);
         if (step != STEP_DONE)
             return step;
@@ -287,7 +287,7 @@ static void power_publish(struct reduction *r)
     struct power *p = r->work;
     reduction_expand(r, finish_piece, r, p->row_pieces);
     reduction_measure(r, p->energies, p->row_pieces);
-    if (r->call.state == NULL)
+    if (!r->call.state)
         return;
     if (p->send_q)
         factor_keep(r, p, FACTOR_Q, p->q_sum, p->m.columns);

@@ -503,11 +503,11 @@ static struct short_text time_words(double seconds)
     struct short_text words;
 
     if (seconds < 1e-3)
-        snprintf(words.s, sizeof(words.s), "%.3g us", seconds * 1e6);
+        snprintf(words.s, sizeof words.s, "%.3g us", seconds * 1e6);
     else if (seconds < 1)
-        snprintf(words.s, sizeof(words.s), "%.3g ms", seconds * 1e3);
+        snprintf(words.s, sizeof words.s, "%.3g ms", seconds * 1e3);
     else
-        snprintf(words.s, sizeof(words.s), "%.4g s", seconds);
+        snprintf(words.s, sizeof words.s, "%.4g s", seconds);
     return words;
 }
 
@@ -516,11 +516,11 @@ static struct short_text bytes_words(double bytes)
     struct short_text words;
 
     if (bytes < 1e4)
-        snprintf(words.s, sizeof(words.s), "%.0f B", bytes);
+        snprintf(words.s, sizeof words.s, "%.0f B", bytes);
     else if (bytes < 1e7)
-        snprintf(words.s, sizeof(words.s), "%.4g kB", bytes * 1e-3);
+        snprintf(words.s, sizeof words.s, "%.4g kB", bytes * 1e-3);
     else
-        snprintf(words.s, sizeof(words.s), "%.4g MB", bytes * 1e-6);
+        snprintf(words.s, sizeof words.s, "%.4g MB", bytes * 1e-6);
     return words;
 }
 
@@ -528,7 +528,7 @@ void reduction_reason(const struct reduction_choice *choice, char *text, size_t 
 {
     char codec[CODEC_TEXT_MAX];
 
-    codec_text(&choice->codec, codec, sizeof(codec));
+    codec_text(&choice->codec, codec, sizeof codec);
     if (choice->algo == REDUCTION_PLAIN)
         snprintf(text, size, "%s by plain: %s (%s)", codec, time_words(choice->price.total_s).s,
                  bytes_words(choice->price.bytes).s);

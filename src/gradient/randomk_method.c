@@ -31,7 +31,7 @@ static bool loses(const struct reduction_call *call)
 static void shared_close(struct reduction *r, bool failed)
 {
     struct shared *s = r->work;
-    if (s == NULL)
+    if (!s)
         return;
     rounds_close(s->rounds, r, failed);
     codec_pool_give(r->pool, s->energies);
@@ -45,7 +45,7 @@ static void shared_close(struct reduction *r, bool failed)
 static int shared_open(struct reduction *r)
 {
     struct shared *s = reduction_take(r, sizeof *s);
-    if (s == NULL)
+    if (!s)
         return r->error.status;
     size_t len = codec_keeps(&r->call.codec, r->call.count) * sizeof(float);
     *s = (struct shared){.values = reduction_take(r, len), .sum = reduction_take(r, len)};
@@ -54,7 +54,7 @@ static int shared_open(struct reduction *r)
     r->work = s;
     if (loses(&r->call))
         s->left = reduction_take(r, len);
-    if (s->values != NULL && s->sum != NULL && s->energies != NULL && (s->left != NULL || !loses(&r->call)))
+    if (s->values && s->sum && s->energies && (s->left || !loses(&r->call)))
         return HEARTH_OK;
     shared_close(r, true);
     return r->error.status;
@@ -115,7 +115,7 @@ static void gather_some(struct reduction *r, struct shared *s)
 static enum step shared_step(struct reduction *r)
 {
     struct shared *s = r->work;
-    if (s->rounds == NULL)
+    if (!s->rounds)
         return sum_start(r, s) == HEARTH_OK ? STEP_MORE : STEP_FAILED;
     enum step step = rounds_step(s->rounds, r);
     if (step != STEP_WAIT || s->gathered == s->pieces)
@@ -136,7 +136,7 @@ static void scatter_piece(void *arg, size_t piece)
     struct randomk_out out = {
         .out = r->call.buffer, .dtype = r->call.dtype, .factor = (float)factor, .divisor = r->divisor};
     randomk_scatter(&s->draw, r->kernels, s->sum + from, from, to, &out);
-    if (s->left != NULL)
+    if (s->left)
         randomk_leave(&s->draw, s->left + from, from, to, r->call.dtype, r->e_new);
 }
 

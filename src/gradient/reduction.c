@@ -61,7 +61,7 @@ static int rank_across(const hearth_group *from, const hearth_group *to, int ran
 static const char *first_word(const char *text)
 {
     const char *found = NULL;
-    for (const char *at = text; (at = strstr(at, NAME " #")) != NULL; at++)
+    for (const char *at = text; (at = strstr(at, NAME " #")); at++)
         found = at;
     return found;
 }
@@ -72,7 +72,7 @@ static int rank_of_word(const struct reduction *r, const char *word)
 {
     static const char before[] = " on rank ";
     const char *at = strstr(word, before);
-    long rank = at != NULL ? strtol(at + sizeof before - 1, NULL, 10) : -1;
+    long rank = at ? strtol(at + sizeof before - 1, NULL, 10) : -1;
     return rank >= 0 && rank < group_size(r->call.group->group) ? (int)rank : RANK_NONE;
 }
 
@@ -83,10 +83,10 @@ static int fail_inside(struct reduction *r, const hearth_group *hidden, const st
     int rank = rank_across(hidden, r->call.group, error->rank);
     const char *first = first_word(error->text);
     bool same = group_size(hidden->group) == group_size(r->call.group->group);
-    if (first != NULL && error->status == HEARTH_ABORTED && rank_of_word(r, first) != RANK_NONE)
+    if (first && error->status == HEARTH_ABORTED && rank_of_word(r, first) != RANK_NONE)
         rank = rank_of_word(r, first);
-    if (first != NULL || same || rank < 0)
-        return fail_with(r, error->status, rank, first != NULL ? first : error->text);
+    if (first || same || rank < 0)
+        return fail_with(r, error->status, rank, first ? first : error->text);
     snprintf(reason, sizeof reason, "rank %d, which is rank %d of %d here: %.220s", rank, error->rank,
              group_size(hidden->group), error->text);
     return fail_with(r, error->status, rank, reason);
@@ -155,7 +155,7 @@ int sub_start(struct reduction *r, hearth_group *group, struct sub *sub, struct 
 
 bool sub_ended(const struct sub *sub)
 {
-    return sub->request != NULL && atomic_load(&sub->done);
+    return sub->request && atomic_load(&sub->done);
 }
 
 int sub_finish(struct reduction *r, struct sub *sub)
@@ -170,7 +170,7 @@ int sub_finish(struct reduction *r, struct sub *sub)
 
 void sub_cancel(struct reduction *r, struct sub *sub)
 {
-    if (sub->request == NULL)
+    if (!sub->request)
         return;
     struct error theirs = error_for(r, sub->group);
     node_abandon(sub->request, &theirs);
@@ -200,7 +200,7 @@ int sub_all_to_all(struct reduction *r, struct sub *sub, const void *source, voi
 void *reduction_take(struct reduction *r, size_t len)
 {
     void *block = codec_pool_take(r->pool, len);
-    if (block == NULL)
+    if (!block)
         fail_with(r, HEARTH_NO_MEMORY, r->rank, "no memory for its shadows and buffers");
     return block;
 }
@@ -209,25 +209,25 @@ int reduction_group(struct reduction *r, const struct circle *circle, hearth_gro
 {
     hearth_group *parent = r->call.group;
     struct group_view view = *group_view(parent->group);
-    int size = circle->ranks != NULL ? circle->count : view.size;
+    int size = circle->ranks ? circle->count : view.size;
     int *members = reduction_take(r, 4 * (size_t)size * sizeof *members);
-    if (members == NULL)
+    if (!members)
         return r->error.status;
     int *host = members + size, *site = host + size, *order = site + size;
     for (int i = 0; i < size; i++) {
-        int rank = circle->ranks != NULL ? circle->ranks[i] : i;
+        int rank = circle->ranks ? circle->ranks[i] : i;
         members[i] = group_member(parent->group, rank);
-        host[i] = view.host != NULL ? view.host[rank] : 0;
+        host[i] = view.host ? view.host[rank] : 0;
         site[i] = view_place(&view, rank);
     }
-    if (view.order != NULL && circle->ranks != NULL) {
+    if (view.order && circle->ranks) {
         view_order(&view, circle->ranks, size, order);
         view.order = order;
     }
     view.group = circle->id;
     view.size = size;
-    view.host = view.host != NULL ? host : NULL;
-    view.site = view.site != NULL ? site : NULL;
+    view.host = view.host ? host : NULL;
+    view.site = view.site ? site : NULL;
     int status = node_group(parent->node, &view, members, out);
     codec_pool_give(r->pool, members);
     return status == HEARTH_OK ? status : fail_with(r, status, r->rank, hearth_strerror(status));
@@ -253,7 +253,7 @@ static void opening_write(const struct reduction *r, struct call_opening *o)
     o->count = r->call.count;
     o->rows = r->call.rows;
     o->key = r->call.key;
-    o->step = r->call.state != NULL ? r->call.state->step : 0;
+    o->step = r->call.state ? r->call.state->step : 0;
     o->dtype = (uint32_t)r->call.dtype;
     o->op = (uint32_t)r->call.op;
     o->algo = (uint32_t)r->call.algo;
@@ -313,10 +313,9 @@ static int groups_open(struct reduction *r, uint64_t sequence)
     const struct group_view *view = group_view(r->call.group->group);
     struct circle all = {.id = derived_id(ID_REDUCTION, view->group, r->opts.tag, sequence)};
     r->sequence = sequence;
-    r->key =
-        hash_mix(r->call.key != 0 ? r->call.key : all.id, r->call.state != NULL ? r->call.state->step : 0);
+    r->key = hash_mix(r->call.key != 0 ? r->call.key : all.id, r->call.state ? r->call.state->step : 0);
     int status = reduction_group(r, &all, &r->hidden);
-    return status == HEARTH_OK && r->method->enter != NULL ? r->method->enter(r) : status;
+    return status == HEARTH_OK && r->method->enter ? r->method->enter(r) : status;
 }
 
 /* Groups come before the opening: once that has begun, others count on us. Its number is foretold; another
@@ -389,11 +388,11 @@ static void count(const struct reduction *r)
 static void state_commit(struct reduction *r)
 {
     struct tensor_state *state = r->call.state;
-    if (r->call.residual != NULL && r->e_new != NULL)
+    if (r->call.residual && r->e_new)
         r->kernels->copy_far(r->call.residual, r->e_new, r->call.count * residual_size(r->call.dtype));
-    if (state == NULL)
+    if (!state)
         return;
-    if (r->e_new != NULL && r->e_new == state->shadow) {
+    if (r->e_new && r->e_new == state->shadow) {
         void *before = state->residual;
         state->residual = state->shadow;
         state->shadow = before;
@@ -410,7 +409,7 @@ static void let_go(struct reduction *r, bool failed)
 {
     r->method->close(r, failed);
     sub_cancel(r, &r->vote_sub);
-    if (r->hidden == NULL)
+    if (!r->hidden)
         return;
     reduction_leave(r, r->hidden, failed);
     r->hidden = NULL;
@@ -430,11 +429,11 @@ static enum step fail(struct reduction *r, bool ours)
 
 static enum step failing(struct reduction *r)
 {
-    if (r->opening_sub.request != NULL && !sub_ended(&r->opening_sub)) {
+    if (r->opening_sub.request && !sub_ended(&r->opening_sub)) {
         r->awaits = &r->opening_sub;
         return STEP_WAIT;
     }
-    if (r->opening_sub.request != NULL) {
+    if (r->opening_sub.request) {
         struct error why = r->error;
         if (sub_finish(r, &r->opening_sub) == HEARTH_OK && openings_check(r) == HEARTH_OK)
             r->error = why;
@@ -450,7 +449,7 @@ static enum step voting(struct reduction *r)
     }
     if (sub_finish(r, &r->vote_sub) != HEARTH_OK || votes_check(r) != HEARTH_OK)
         return fail(r, false);
-    if (r->call.state != NULL)
+    if (r->call.state)
         tensor_commits(r->call.state);
     r->method->publish(r);
     state_commit(r);
@@ -506,7 +505,7 @@ enum step reduction_step(struct reduction *r)
 static void reduction_free(struct reduction *r)
 {
     struct codec_pool *w = r->pool;
-    if (r->call.state != NULL)
+    if (r->call.state)
         atomic_store(&r->call.state->busy, false);
     codec_pool_give(w, r->shadow_block);
     codec_pool_give(w, r->votes);
@@ -553,21 +552,21 @@ static int shadow_make(struct reduction *r)
     struct tensor_state *state = r->call.state;
     size_t len = r->call.count * residual_size(r->call.dtype);
     bool needed = r->method->works_in_shadow;
-    if (r->call.feedback && state != NULL) {
-        if (state->shadow == NULL)
+    if (r->call.feedback && state) {
+        if (!state->shadow)
             state->shadow = heap_alloc_raw(r->call.group->node->heap, 1, len);
-        if (state->shadow == NULL)
+        if (!state->shadow)
             return fail_with(r, HEARTH_NO_MEMORY, r->rank, "no memory for the residual");
         r->e_old = state->residual;
         r->e_new = state->shadow;
         return HEARTH_OK;
     }
-    if (!needed && (!r->call.feedback || r->call.residual == NULL))
+    if (!needed && (!r->call.feedback || !r->call.residual))
         return HEARTH_OK;
     r->shadow_block = reduction_take(r, len);
     r->e_old = r->call.feedback ? r->call.residual : NULL;
     r->e_new = r->shadow_block;
-    return r->shadow_block != NULL ? HEARTH_OK : r->error.status;
+    return r->shadow_block ? HEARTH_OK : r->error.status;
 }
 
 static void cancel_by_request(void *arg)
@@ -581,10 +580,10 @@ static struct reduction *reduction_make(const struct reduction_call *call, struc
 {
     hearth_node *node = call->group->node;
     struct codec_pool *w = codec_pool_of(node);
-    struct reduction *r = w != NULL ? codec_pool_take(w, sizeof *r) : NULL;
-    if (r == NULL) {
+    struct reduction *r = w ? codec_pool_take(w, sizeof *r) : NULL;
+    if (!r) {
         error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "all_reduce_compressed: no memory");
-        if (call->state != NULL)
+        if (call->state)
             atomic_store(&call->state->busy, false);
         return NULL;
     }
@@ -601,7 +600,7 @@ static struct reduction *reduction_make(const struct reduction_call *call, struc
     r->method = method_of(call);
     r->openings = reduction_take(r, (size_t)r->size * sizeof *r->openings);
     r->votes = reduction_take(r, (size_t)r->size * sizeof *r->votes);
-    int status = r->openings != NULL && r->votes != NULL ? shadow_make(r) : HEARTH_NO_MEMORY;
+    int status = r->openings && r->votes ? shadow_make(r) : HEARTH_NO_MEMORY;
     if (status == HEARTH_OK)
         status = r->method->open(r);
     if (status == HEARTH_OK)
@@ -616,7 +615,7 @@ static int reduction_begin(const struct reduction_call *call, struct reduction *
 {
     struct error error;
     struct reduction *r = reduction_make(call, &error);
-    if (r == NULL) {
+    if (!r) {
         *error_last() = error;
         node_refuse(call->group, call->opts->tag, &error);
         return error.status;
@@ -644,7 +643,7 @@ int work_run(const struct reduction_call *call)
     reduction_free(r);
     if (error.status != HEARTH_OK)
         *error_last() = error;
-    if (call->opts->done != NULL)
+    if (call->opts->done)
         call->opts->done(call->opts->done_arg, error.status);
     return error.status;
 }
@@ -670,7 +669,7 @@ int work_start(const struct reduction_call *call, hearth_request **request)
     *error_last() = r->error;
     let_go(r, true);
     sub_cancel(r, &r->opening_sub);
-    if (made != NULL)
+    if (made)
         node_drop_request(made);
     reduction_free(r);
     return status;

@@ -47,8 +47,7 @@ static size_t align_up(size_t x, size_t to)
 /* The links that set the pace. */
 static const struct link_cost *pace_of(const struct reduction *r)
 {
-    const hearth_group *group =
-        r->hidden != NULL ? r->hidden : r->call.group; /* hidden comes a little later */
+    const hearth_group *group = r->hidden ? r->hidden : r->call.group; /* hidden comes a little later */
     const struct group_view *view = group_view(group->group);
     bool across = false;
     for (int i = 1; i < view->size; i++)
@@ -102,14 +101,14 @@ int rounds_open(struct reduction *r, const struct array *array, struct rounds **
 {
     assert(r->size <= MEMBERS_MAX); /* no cluster has more */
     struct rounds *s = reduction_take(r, sizeof *s);
-    if (s == NULL)
+    if (!s)
         return r->error.status;
     *s = (struct rounds){.array = *array};
     s->plan = round_plan_of(&array->codec, array->algo, array->count, r->size, pace_of(r)->bytes_per_s);
     s->available = array->count;
     size_t places = places_of(s->plan.round_count), len = place_len(&s->plan);
     s->memory = reduction_take(r, places * len + 1);
-    if (s->memory == NULL) {
+    if (!s->memory) {
         codec_pool_give(r->pool, s);
         return r->error.status;
     }
@@ -121,7 +120,7 @@ int rounds_open(struct reduction *r, const struct array *array, struct rounds **
 
 void rounds_close(struct rounds *s, struct reduction *r, bool failed)
 {
-    if (s == NULL)
+    if (!s)
         return;
     for (int i = 0; i < PLACES; i++) {
         sub_cancel(r, &s->place[i].first);
@@ -130,7 +129,7 @@ void rounds_close(struct rounds *s, struct reduction *r, bool failed)
     size_t size = dtype_size(s->array.out.dtype);
     size_t passed =
         s->decoded < s->plan.round_count ? round_cut_at(&s->plan, s->decoded).first : s->array.count;
-    if (failed && s->array.undo != NULL)
+    if (failed && s->array.undo)
         memcpy(s->array.out.out, s->array.undo, passed * size);
     codec_pool_give(r->pool, s->memory);
     codec_pool_give(r->pool, s);
@@ -182,7 +181,7 @@ static void encode_piece(void *arg, size_t p)
 static int encode_round(struct rounds *s, struct reduction *r)
 {
     struct round_job *job = reduction_take(r, sizeof *job);
-    if (job == NULL)
+    if (!job)
         return r->error.status;
     *job = (struct round_job){.rounds = s, .r = r, .place = &s->place[s->encoded % PLACES]};
     job->cut = round_cut_at(&s->plan, s->encoded);
@@ -245,7 +244,7 @@ static void decode_piece(void *arg, size_t p)
     struct coder_out out = a->out;
     out.out = (uint8_t *)out.out + range.offset * size;
     out.divisor = out.divisor != 0 ? out.divisor : r->divisor;
-    if (a->undo != NULL)
+    if (a->undo)
         r->kernels->copy_far(a->undo + range.offset * size, out.out, range.count * size);
     struct error error;
     int status = coder_decode(&a->codec, r->kernels, &payloads, &out, range.count, &error);
@@ -264,7 +263,7 @@ static int decode_round(struct rounds *s, struct reduction *r)
     if (status != HEARTH_OK)
         return status;
     struct round_job *job = reduction_take(r, sizeof *job);
-    if (job == NULL)
+    if (!job)
         return r->error.status;
     *job = (struct round_job){.rounds = s, .r = r, .place = place, .cut = round_cut_at(&s->plan, s->decoded)};
     s->decoded++; /* from here on there is something to put back */

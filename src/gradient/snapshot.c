@@ -36,9 +36,9 @@ static size_t factor_len(const struct tensor_state *state, int factor)
 /* A residual that is not there is all zero. */
 static unsigned holds_of(const struct tensor *tensor)
 {
-    unsigned holds = tensor->state.residual != NULL ? HOLDS_RESIDUAL : 0;
+    unsigned holds = tensor->state.residual ? HOLDS_RESIDUAL : 0;
     for (int i = 0; i < FACTOR_COUNT; i++)
-        holds |= tensor->state.factor[i] != NULL ? HOLDS_FACTOR << i : 0;
+        holds |= !!tensor->state.factor[i] ? HOLDS_FACTOR << i : 0;
     return holds;
 }
 
@@ -47,10 +47,10 @@ static unsigned holds_of(const struct tensor *tensor)
 static size_t tensor_len(const struct tensor *tensor)
 {
     size_t len = TENSOR_LEN + (size_t)tensor->form.ndim * 8 + strlen(tensor->name);
-    if (tensor->state.residual != NULL)
+    if (tensor->state.residual)
         len += residual_len(tensor);
     for (int i = 0; i < FACTOR_COUNT; i++)
-        if (tensor->state.factor[i] != NULL)
+        if (tensor->state.factor[i])
             len += factor_len(&tensor->state, i);
     return len;
 }
@@ -82,10 +82,10 @@ static void put_tensor(struct writer *w, const struct tensor *tensor)
     for (int i = 0; i < tensor->form.ndim; i++)
         put_u64(w, tensor->form.dims[i]);
     put_bytes(w, tensor->name, strlen(tensor->name));
-    if (state->residual != NULL)
+    if (state->residual)
         put_bytes(w, state->residual, residual_len(tensor));
     for (int i = 0; i < FACTOR_COUNT; i++)
-        if (state->factor[i] != NULL)
+        if (state->factor[i])
             put_bytes(w, state->factor[i], factor_len(state, i));
 }
 
@@ -257,7 +257,7 @@ static int get_array(struct reader *r, const struct tensor *tensor, struct heap 
     if (!all_finite(r->at, array->len, array->element))
         return bad_tensor(error, tensor->name, "there is NaN or Inf among the numbers");
     array->numbers = heap_alloc_raw(heap, 1, array->len);
-    if (array->numbers == NULL)
+    if (!array->numbers)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "saved state: no memory for tensor '%s'",
                          tensor->name);
     get_bytes(r, array->numbers, array->len);

@@ -27,7 +27,7 @@ static int refuse(int status, const char *format, ...)
 
 static int sync_check(const hearth_sync *sync, const char *name)
 {
-    if (sync == NULL)
+    if (!sync)
         return refuse(HEARTH_INVALID, "%s: sync is NULL", name);
     if (node_forked(sync->node))
         return refuse(HEARTH_FORKED, "%s: %s", name, hearth_strerror(HEARTH_FORKED));
@@ -67,7 +67,7 @@ static void sync_drop(struct attachment *attachment)
 
 int hearth_sync_open_with(hearth_compressor *compressor, enum hearth_op op, hearth_sync **out)
 {
-    if (compressor == NULL || out == NULL)
+    if (!compressor || !out)
         return refuse(HEARTH_INVALID, "sync_open: compressor or out is NULL");
     if (op != HEARTH_SUM && op != HEARTH_AVG)
         return refuse(HEARTH_UNSUPPORTED, "sync_open: op is %s; gradients meet by sum or avg",
@@ -76,7 +76,7 @@ int hearth_sync_open_with(hearth_compressor *compressor, enum hearth_op op, hear
     if (node_forked(group->node))
         return refuse(HEARTH_FORKED, "sync_open: %s", hearth_strerror(HEARTH_FORKED));
     hearth_sync *sync = heap_alloc(group->node->heap, 1, sizeof *sync);
-    if (sync == NULL)
+    if (!sync)
         return refuse(HEARTH_NO_MEMORY, "sync_open: no memory");
     sync->node = group->node;
     sync->group = group;
@@ -120,7 +120,7 @@ int hearth_sync_open(hearth_group *group, const char *codec, enum hearth_op op, 
 
 void hearth_sync_close(hearth_sync *sync)
 {
-    if (sync == NULL || node_forked(sync->node))
+    if (!sync || node_forked(sync->node))
         return; /* a forked child gives its memory back as a whole, by hearth_close */
     hearth_compressor *compressor = sync->owner ? sync->compressor : NULL;
     sync_forget(sync);
@@ -132,22 +132,22 @@ void hearth_sync_close(hearth_sync *sync)
 
 hearth_compressor *hearth_sync_compressor(hearth_sync *sync)
 {
-    return sync != NULL ? sync->compressor : NULL;
+    return sync ? sync->compressor : NULL;
 }
 
 /* ---- registering ---- */
 
 static int form_check(const struct hearth_tensor *t, struct tensor_form *form)
 {
-    if (t == NULL || t->name == NULL || !tensor_name_good(t->name))
+    if (!t || !t->name || !tensor_name_good(t->name))
         return refuse(HEARTH_INVALID, "sync_add: a tensor's name has 1 to %d printable characters (ASCII)",
                       TENSOR_NAME_MAX);
     if (!tensor_dtype_good(t->dtype))
         return refuse(HEARTH_UNSUPPORTED, "sync_add: \"%s\" is %s; gradients are f32, f64, f16 or bf16",
                       t->name, hearth_dtype_name(t->dtype));
-    if (t->ndim < 0 || t->ndim > TENSOR_DIMS_MAX || (t->ndim > 0 && t->dims == NULL))
+    if (t->ndim < 0 || t->ndim > TENSOR_DIMS_MAX || (t->ndim > 0 && !t->dims))
         return refuse(HEARTH_INVALID, "sync_add: \"%s\" has %d dimensions%s; it takes 0 to %d", t->name,
-                      t->ndim, t->dims == NULL ? " and no dims" : "", TENSOR_DIMS_MAX);
+                      t->ndim, !t->dims ? " and no dims" : "", TENSOR_DIMS_MAX);
     *form = (struct tensor_form){.dtype = t->dtype, .ndim = t->ndim};
     if (t->ndim > 0)
         memcpy(form->dims, t->dims, (size_t)t->ndim * sizeof *form->dims);
@@ -162,7 +162,7 @@ static bool tensors_grow(hearth_sync *sync)
         return true;
     uint32_t capacity = sync->tensor_capacity > 0 ? 2 * sync->tensor_capacity : TENSORS_FIRST;
     struct sync_tensor *tensors = heap_alloc(sync->heap, capacity, sizeof *tensors);
-    if (tensors == NULL)
+    if (!tensors)
         return false;
     if (sync->tensor_count > 0)
         memcpy(tensors, sync->tensors, sync->tensor_count * sizeof *tensors);
@@ -185,7 +185,7 @@ static int tensor_add(hearth_sync *sync, const struct hearth_tensor *tensor, con
         if (sync->tensors[i].name_hash == hash && strcmp(sync->tensors[i].name, tensor->name) == 0)
             return refuse(HEARTH_INVALID, "sync_add: \"%s\" is registered already, as %u", tensor->name, i);
     char *name = tensors_grow(sync) ? heap_strdup(sync->heap, tensor->name) : NULL;
-    if (name == NULL)
+    if (!name)
         return refuse(HEARTH_NO_MEMORY, "sync_add: no memory for \"%s\"", tensor->name);
     struct sync_tensor *t = &sync->tensors[sync->tensor_count];
     *t = (struct sync_tensor){.name = name,
@@ -227,9 +227,9 @@ int hearth_sync_set_data(hearth_sync *sync, int index, void *data)
     status = index_check(sync, "sync_set_data", index);
     struct sync_tensor *t = status == HEARTH_OK ? &sync->tensors[index] : NULL;
     bool resting = sync->stage == STAGE_DOUBT || sync->stage == STAGE_COMMITTED;
-    if (t != NULL && !resting && (t->progress == TENSOR_COMING || t->progress == TENSOR_READY))
+    if (t && !resting && (t->progress == TENSOR_COMING || t->progress == TENSOR_READY))
         status = refuse(HEARTH_INVALID, "sync_set_data: \"%s\" is in flight", t->name);
-    else if (t != NULL)
+    else if (t)
         t->data = data;
     mutex_unlock(&sync->lock);
     return status;
@@ -289,7 +289,7 @@ static int tensor_claim(hearth_sync *sync, int index, struct sync_tensor **take)
         return HEARTH_OK;
     if (t->progress != TENSOR_IDLE && t->progress != TENSOR_AGAIN)
         return refuse(HEARTH_INVALID, "sync_ready: \"%s\" is ready already in this step", t->name);
-    if (t->data == NULL && t->item.count > 0)
+    if (!t->data && t->item.count > 0)
         return refuse(HEARTH_INVALID, "sync_ready: \"%s\" has no data: call hearth_sync_set_data", t->name);
     t->progress = TENSOR_COMING;
     sync->begun = true;
@@ -306,7 +306,7 @@ int hearth_sync_ready(hearth_sync *sync, int index)
     mutex_lock(&sync->lock);
     status = tensor_claim(sync, index, &take);
     mutex_unlock(&sync->lock);
-    if (take != NULL)
+    if (take)
         sync_take(sync, take);
     return status;
 }
@@ -333,8 +333,8 @@ static int missing_check(const hearth_sync *sync)
 
 static int deadline_of(const hearth_sync *sync, const struct hearth_opts *opts, uint64_t *deadline_ns)
 {
-    int64_t timeout_ms = opts != NULL ? opts->timeout_ms : -1;
-    if (opts != NULL && opts->size != sizeof *opts)
+    int64_t timeout_ms = opts ? opts->timeout_ms : -1;
+    if (opts && opts->size != sizeof *opts)
         return refuse(HEARTH_INVALID, "sync_wait: opts.size is %zu, not %zu: call hearth_opts_init",
                       opts->size, sizeof *opts);
     if (timeout_ms < -1)
@@ -389,7 +389,7 @@ int hearth_sync_wait(hearth_sync *sync, const struct hearth_opts *opts)
 
 uint64_t hearth_sync_steps(hearth_sync *sync)
 {
-    if (sync == NULL)
+    if (!sync)
         return 0;
     mutex_lock(&sync->lock);
     uint64_t steps = sync->steps + (sync->stage == STAGE_COMMITTED);
@@ -399,6 +399,6 @@ uint64_t hearth_sync_steps(hearth_sync *sync)
 
 void hearth_sync_drop(hearth_sync *sync)
 {
-    if (sync != NULL && !node_forked(sync->node))
+    if (sync && !node_forked(sync->node))
         sync_abandon(sync);
 }

@@ -202,8 +202,8 @@ static int settings_diff_text(hearth_sync *sync, int odd, int usual, uint64_t in
                      "sync: rank %d registered %llu tensors and rank %d %llu; the first that differs has "
                      "index %llu (%s%s%s): compare name, type, shape, codec and operation",
                      odd, (unsigned long long)r[odd].tensors, usual, (unsigned long long)r[usual].tensors,
-                     (unsigned long long)index, name != NULL ? "\"" : "", name != NULL ? name : "none here",
-                     name != NULL ? "\"" : "");
+                     (unsigned long long)index, name ? "\"" : "", name ? name : "none here",
+                     name ? "\"" : "");
 }
 
 /* The numbers of all members' tensors, or NULL: then only the rank can be named. */
@@ -217,7 +217,7 @@ static uint64_t *numbers_gather(hearth_sync *sync, const size_t *counts, int64_t
         total += counts[i];
     }
     uint64_t *all = heap_alloc(sync->heap, total, sizeof *all);
-    if (all == NULL)
+    if (!all)
         return NULL;
     for (uint32_t i = 0; i < sync->tensor_count; i++)
         all[before + i] = tensor_hash(sync, &sync->tensors[i]);
@@ -240,12 +240,12 @@ static int explain(hearth_sync *sync, int64_t timeout_ms)
     error_set(&sync->broken, HEARTH_MISMATCH, odd, "sync: rank %d registered other tensors than rank %d", odd,
               usual);
     size_t *counts = heap_alloc(sync->heap, (size_t)size, sizeof *counts);
-    if (counts == NULL)
+    if (!counts)
         return HEARTH_MISMATCH;
     for (int i = 0; i < size; i++)
         counts[i] = (size_t)r[i].tensors;
     uint64_t *all = numbers_gather(sync, counts, timeout_ms);
-    if (all != NULL)
+    if (all)
         settings_diff_text(sync, odd, usual, first_difference(sync, all, odd, usual));
     heap_free(all);
     heap_free(counts);
@@ -274,7 +274,7 @@ int sync_agree(hearth_sync *sync, uint64_t deadline_ns)
         if (status != HEARTH_OK)
             return status;
     }
-    if (sync->question == NULL) /* it was settled in an earlier step */
+    if (!sync->question) /* it was settled in an earlier step */
         return HEARTH_OK;
     int status = hearth_wait(sync->question, sync_remaining_ms(deadline_ns));
     if (status == HEARTH_PENDING)
@@ -282,7 +282,7 @@ int sync_agree(hearth_sync *sync, uint64_t deadline_ns)
                            "sync_wait: timed out: not all members have begun their first step in time");
     hearth_request_free(sync->question);
     sync->question = NULL;
-    if (sync->comparison != NULL)
+    if (sync->comparison)
         status = comparison_wait(sync, deadline_ns);
     mutex_lock(&sync->lock);
     enum agreement agreement = sync->agreement;

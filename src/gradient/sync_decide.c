@@ -26,7 +26,7 @@ static const struct sync_record *foremost(const struct sync_record *records, int
 {
     const struct sync_record *first = NULL;
     for (int i = 0; i < size; i++)
-        if (has(&records[i], flags) && (first == NULL || more(&records[i], first)))
+        if (has(&records[i], flags) && (!first || more(&records[i], first)))
             first = &records[i];
     return first;
 }
@@ -35,9 +35,9 @@ struct sync_decision sync_decide(const struct sync_record *records, int size)
 {
     uint64_t counts = SYNC_PRESENT | SYNC_JOINED;
     const struct sync_record *first = foremost(records, size, counts);
-    if (first == NULL)
+    if (!first)
         first = foremost(records, size, counts = SYNC_PRESENT);
-    if (first == NULL)
+    if (!first)
         return (struct sync_decision){0};
     struct sync_decision d = {first->steps, first->lineage, first->attempt, true};
     for (int i = 0; i < size; i++) {

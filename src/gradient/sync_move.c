@@ -25,7 +25,7 @@ static int luggage_pack(hearth_sync *sync, hearth_group *to, struct error *error
     l->registrations = heap_alloc(sync->heap, size, sizeof *l->registrations);
     l->ballots = heap_alloc(sync->heap, size, sizeof *l->ballots);
     l->memory = len > 0 ? hearth_alloc(to->node, len) : NULL;
-    if (l->registrations != NULL && l->ballots != NULL && (l->memory != NULL || len == 0))
+    if (l->registrations && l->ballots && (l->memory || len == 0))
         return HEARTH_OK;
     luggage_drop(sync, to->node);
     return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "sync: no memory for its buckets in the next group");
@@ -251,7 +251,7 @@ void sync_compare(hearth_sync *sync)
     opts.done_arg = sync;
     sync->places = heap_alloc(sync->heap, size * count, sizeof *sync->places);
     int status;
-    if (sync->places == NULL) {
+    if (!sync->places) {
         status = error_set(error_last(), HEARTH_NO_MEMORY, RANK_NONE, "sync: no memory to compare steps");
         node_refuse(sync->group, opts.tag, error_last());
     } else {

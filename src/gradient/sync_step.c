@@ -75,7 +75,7 @@ size_t sync_memory_len(const hearth_sync *sync)
 void sync_spread(hearth_sync *sync)
 {
     uint8_t *at = sync->memory;
-    for (uint32_t b = 0; at != NULL && b < sync->bucket_count; b++) {
+    for (uint32_t b = 0; at && b < sync->bucket_count; b++) {
         if (!sync->buckets[b].plan.fused)
             continue;
         sync->buckets[b].memory = at;
@@ -91,7 +91,7 @@ static bool memory_make(hearth_sync *sync)
         return true;
     sync->memory = hearth_alloc(sync->node, len);
     sync_spread(sync);
-    return sync->memory != NULL;
+    return sync->memory;
 }
 
 /* In formed groups, for the others. */
@@ -99,7 +99,7 @@ static bool results_make(hearth_sync *sync)
 {
     for (uint32_t i = 0; sync->formed && i < sync->bucket_count; i++) {
         struct sync_bucket *b = &sync->buckets[i];
-        if (!b->plan.fused && (b->memory = heap_alloc_raw(sync->heap, 1, bucket_len(&b->plan))) == NULL)
+        if (!b->plan.fused && !(b->memory = heap_alloc_raw(sync->heap, 1, bucket_len(&b->plan))))
             return false;
     }
     return true;
@@ -142,12 +142,12 @@ static int buckets_make(hearth_sync *sync, struct bucket_item *items, struct buc
     sync->buckets = heap_alloc(sync->heap, count, sizeof *sync->buckets);
     sync->registrations = heap_alloc(sync->heap, size, sizeof *sync->registrations);
     sync->ballots = heap_alloc(sync->heap, size, sizeof *sync->ballots);
-    sync->bucket_count = sync->buckets != NULL ? count : 0;
+    sync->bucket_count = sync->buckets ? count : 0;
     for (uint32_t b = 0; b < sync->bucket_count; b++)
         sync->buckets[b] = (struct sync_bucket){.plan = plan[b], .sync = sync};
     sync_tag(sync);
-    if (sync->buckets == NULL || sync->registrations == NULL || sync->ballots == NULL ||
-        !results_make(sync) || !memory_make(sync)) {
+    if (!sync->buckets || !sync->registrations || !sync->ballots || !results_make(sync) ||
+        !memory_make(sync)) {
         sync_melt(sync);
         return error_set(error_last(), HEARTH_NO_MEMORY, RANK_NONE, "sync: no memory for %u buckets", count);
     }
@@ -158,7 +158,7 @@ int sync_freeze(hearth_sync *sync)
 {
     struct bucket_item *items = heap_alloc(sync->heap, sync->tensor_count, sizeof *items);
     struct bucket *plan = heap_alloc(sync->heap, sync->tensor_count, sizeof *plan);
-    int status = items != NULL && plan != NULL
+    int status = items && plan
                      ? buckets_make(sync, items, plan)
                      : error_set(error_last(), HEARTH_NO_MEMORY, RANK_NONE, "sync: no memory for buckets");
     if (status == HEARTH_OK) {
@@ -195,11 +195,11 @@ void sync_melt(hearth_sync *sync)
 
 void sync_failure(hearth_sync *sync, const struct sync_bucket *b, const struct error *why)
 {
-    const struct sync_tensor *first = b != NULL ? &sync->tensors[b->plan.first] : NULL;
+    const struct sync_tensor *first = b ? &sync->tensors[b->plan.first] : NULL;
     if (sync->failure.status != HEARTH_OK &&
         hearth_status_scope(why->status) <= hearth_status_scope(sync->failure.status))
         return;
-    if (b == NULL)
+    if (!b)
         error_set(&sync->failure, why->status, why->rank, "sync: %s", why->text);
     else if (b->plan.items > 1)
         error_set(&sync->failure, why->status, why->rank, "sync: \"%s\" (with %u more in its bucket): %s",
@@ -230,7 +230,7 @@ static int bucket_start(hearth_sync *sync, struct sync_bucket *b, hearth_request
         return hearth_all_reduce_nb(sync->group, b->memory, b->memory, b->plan.count, b->plan.dtype, sync->op,
                                     &opts, request);
     struct hearth_tensor tensor = tensor_of(&sync->tensors[b->plan.first]);
-    if (b->memory != NULL)
+    if (b->memory)
         tensor.data = b->memory;
     else
         opts.flags = HEARTH_RESTORE; /* a step that failed is to be made again */
@@ -255,7 +255,7 @@ static struct sync_bucket *full_take(hearth_sync *sync)
 void sync_start_full(hearth_sync *sync)
 {
     struct sync_bucket *b;
-    while ((b = full_take(sync)) != NULL) {
+    while ((b = full_take(sync))) {
         hearth_request *request = NULL;
         int status = bucket_start(sync, b, &request);
         mutex_lock(&sync->lock);
@@ -286,7 +286,7 @@ void sync_write(hearth_sync *sync, const struct sync_bucket *b)
 void sync_take(hearth_sync *sync, struct sync_tensor *tensor)
 {
     struct sync_bucket *b = &sync->buckets[tensor->item.bucket];
-    if (b->memory != NULL)
+    if (b->memory)
         tensor_copy(b, tensor, false);
     mutex_lock(&sync->lock);
     if (--b->missing == 0) {
@@ -390,7 +390,7 @@ static void bucket_abandon(hearth_sync *sync, struct sync_bucket *b)
     error_set(&why, HEARTH_ABORTED, hearth_rank(sync->group), "sync: the step was given up");
     if (b->progress == BUCKET_OPEN || b->progress == BUCKET_FULL)
         node_refuse(sync->group, b->tag, &why);
-    if (b->request != NULL && sync->formed && hearth_cancel(b->request) == HEARTH_OK &&
+    if (b->request && sync->formed && hearth_cancel(b->request) == HEARTH_OK &&
         hearth_test(b->request) == HEARTH_OK)
         b->progress = BUCKET_DONE;
     hearth_request_free(b->request);

@@ -93,7 +93,7 @@ void sync_vote_finish(hearth_sync *sync, uint64_t deadline_ns)
     mutex_unlock(&sync->lock);
     if (start)
         vote_start(sync);
-    if (sync->vote == NULL)
+    if (!sync->vote)
         return;
     int status = vote_hear(sync, deadline_ns, &why);
     if (status != HEARTH_OK && sync->stage == STAGE_PREPARED) {
@@ -114,7 +114,7 @@ void sync_vote_drop(hearth_sync *sync, bool owed)
     error_set(&why, HEARTH_ABORTED, hearth_rank(sync->group), "sync: the step was given up");
     if (owed && sync->formed)
         node_refuse(sync->group, sync_tag_of(sync, TAG_VOTE), &why);
-    if (sync->vote == NULL)
+    if (!sync->vote)
         return;
     int status = vote_hear(sync, 0, &why);
     if (status != HEARTH_OK && sync->stage == STAGE_PREPARED)

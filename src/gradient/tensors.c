@@ -168,11 +168,11 @@ static bool make_room(struct tensors *tensors)
     if (tensors->count < tensors->room)
         return true;
     size_t room = tensors->room > 0 ? 2 * tensors->room : ROOM_FIRST;
-    struct tensor **item = heap_alloc(tensors->heap, room, sizeof(*item));
-    if (item == NULL)
+    struct tensor **item = heap_alloc(tensors->heap, room, sizeof *item);
+    if (!item)
         return false;
     if (tensors->count > 0)
-        memcpy(item, tensors->item, tensors->count * sizeof(*item));
+        memcpy(item, tensors->item, tensors->count * sizeof *item);
     heap_free(tensors->item);
     tensors->item = item;
     tensors->room = room;
@@ -188,7 +188,7 @@ int tensors_add(struct tensors *tensors, const char *name, const struct tensor_f
         return error_set(error, HEARTH_LIMIT, RANK_NONE, "there are %d tensors already, which is the limit",
                          TENSORS_MAX);
     struct tensor *tensor = heap_alloc(tensors->heap, 1, sizeof *tensor + name_size);
-    if (tensor == NULL || !make_room(tensors)) {
+    if (!tensor || !make_room(tensors)) {
         heap_free(tensor);
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for tensor '%s'", name);
     }
@@ -196,7 +196,7 @@ int tensors_add(struct tensors *tensors, const char *name, const struct tensor_f
     tensor->form = *form;
     tensor_forget(tensor);
     memmove(tensors->item + place + 1, tensors->item + place,
-            (tensors->count - place) * sizeof(*tensors->item));
+            (tensors->count - place) * sizeof *tensors->item);
     tensors->item[place] = tensor;
     tensors->count++;
     *out = tensor;
@@ -209,6 +209,6 @@ void tensors_remove(struct tensors *tensors, struct tensor *tensor)
     assert(place < tensors->count && tensors->item[place] == tensor);
     tensors->count--;
     memmove(tensors->item + place, tensors->item + place + 1,
-            (tensors->count - place) * sizeof(*tensors->item));
+            (tensors->count - place) * sizeof *tensors->item);
     tensor_free(tensor);
 }

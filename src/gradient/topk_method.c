@@ -31,7 +31,7 @@ struct whole {
 static void *take(struct reduction *r, struct whole *w, size_t len)
 {
     void *block = reduction_take(r, len > 0 ? len : 1);
-    if (block != NULL)
+    if (block)
         w->block[w->block_count++] = block;
     return block;
 }
@@ -57,7 +57,7 @@ static void topk_method_close(struct reduction *r, bool failed)
 {
     struct whole *w = r->work;
     (void)failed; /* the buffer is written by publish only */
-    if (w == NULL)
+    if (!w)
         return;
     sub_cancel(r, &w->sub);
     while (w->block_count > 0)
@@ -69,7 +69,7 @@ static void topk_method_close(struct reduction *r, bool failed)
 static bool list_make(struct reduction *r, struct whole *w, size_t room, struct sparse *list)
 {
     uint8_t *block = take(r, w, room * (sizeof *list->index + sizeof *list->value));
-    if (block == NULL)
+    if (!block)
         return false;
     *list = (struct sparse){.index = (uint32_t *)(void *)block,
                             .value = (float *)(void *)(block + room * sizeof *list->index)};
@@ -80,7 +80,7 @@ static int topk_method_open(struct reduction *r)
 {
     size_t keep = codec_keeps(&r->call.codec, r->call.count);
     struct whole *w = reduction_take(r, sizeof *w);
-    if (w == NULL)
+    if (!w)
         return r->error.status;
     memset(w, 0, sizeof *w);
     r->work = w;
@@ -132,7 +132,7 @@ static int select_own(struct reduction *r, struct whole *w)
     struct feed feed = reduction_feed(r);
     struct topk_job job = {.kernels = r->kernels,
                            .heap = r->call.group->node->heap,
-                           .hint = r->call.state != NULL ? &r->call.state->hint : NULL};
+                           .hint = r->call.state ? &r->call.state->hint : NULL};
     int status = topk_select(&job, &feed, r->call.count, keep, &w->found);
     if (status == HEARTH_POISONED) {
         atomic_store(&r->poisoned, true);
@@ -181,7 +181,7 @@ static int gather_start(struct reduction *r, struct whole *w)
 {
     w->gather_len = sparse_len(&r->call.codec, w->found.count, r->call.count);
     w->all = take(r, w, w->gather_len * (size_t)r->size);
-    if (w->all == NULL)
+    if (!w->all)
         return r->error.status;
     slice_send(r, 0, r->call.count, &w->found, w->all + (size_t)r->rank * w->gather_len);
     r->sent_bytes += w->gather_len * (size_t)(r->size - 1);
@@ -197,7 +197,7 @@ static int lists_add(struct reduction *r, struct whole *w, const uint8_t *bytes,
     for (int i = 0; i < r->size; i++)
         total += counts[i];
     struct sparse *lists = take(r, w, (size_t)r->size * sizeof *lists), room;
-    if (lists == NULL || !list_make(r, w, total, &room))
+    if (!lists || !list_make(r, w, total, &room))
         return r->error.status;
     for (int i = 0; i < r->size; i++) {
         lists[i] = room;
@@ -216,7 +216,7 @@ static int lists_add(struct reduction *r, struct whole *w, const uint8_t *bytes,
 static int gather_end(struct reduction *r, struct whole *w)
 {
     size_t *counts = take(r, w, (size_t)r->size * sizeof *counts);
-    if (counts == NULL)
+    if (!counts)
         return r->error.status;
     for (int i = 0; i < r->size; i++)
         counts[i] = w->found.count;
@@ -230,7 +230,7 @@ static int counts_start(struct reduction *r, struct whole *w)
     size_t size = (size_t)r->size, at = 0;
     size_t cells = size * size + (size & 1); /* even, for what stands behind them */
     w->counts = take(r, w, cells * sizeof *w->counts + 2 * size * sizeof(size_t));
-    if (w->counts == NULL)
+    if (!w->counts)
         return r->error.status;
     w->send_len = (size_t *)(void *)(w->counts + cells);
     w->got_len = w->send_len + size;
@@ -278,7 +278,7 @@ static int exchange_start(struct reduction *r, struct whole *w)
     }
     w->send = take(r, w, send);
     w->got = take(r, w, got);
-    if (w->send == NULL || w->got == NULL)
+    if (!w->send || !w->got)
         return r->error.status;
     uint8_t *bytes = w->send;
     size_t at = 0;
@@ -342,7 +342,7 @@ static int chosen_start(struct reduction *r, struct whole *w)
     for (int p = 0; p < r->size; p++)
         w->gather_len = owner_len(r, p) > w->gather_len ? owner_len(r, p) : w->gather_len;
     w->all = take(r, w, w->gather_len * (size_t)r->size);
-    if (w->all == NULL)
+    if (!w->all)
         return r->error.status;
     uint8_t *own = w->all + (size_t)r->rank * w->gather_len;
     memset(own, 0, w->gather_len);

@@ -53,7 +53,7 @@ static int circle_open(struct reduction *r, bool leaders, hearth_group **out)
 {
     const struct group_view *all = group_view(r->hidden->group);
     int *ranks = reduction_take(r, (size_t)r->size * sizeof *ranks);
-    if (ranks == NULL)
+    if (!ranks)
         return r->error.status;
     uint64_t host = (uint64_t)(uint32_t)view_place(group_view(r->call.group->group), r->rank);
     struct circle circle = {.id = leaders ? derived_id(ID_LEADERS, all->group, 0, 0)
@@ -70,16 +70,16 @@ static int circle_open(struct reduction *r, bool leaders, hearth_group **out)
 static void two_level_close(struct reduction *r, bool failed)
 {
     struct two_level *l = r->work;
-    if (l == NULL)
+    if (!l)
         return;
     sub_cancel(r, &l->sub);
     l->between.error = r->error;
-    if (l->between.method != NULL)
+    if (l->between.method)
         l->between.method->close(&l->between, failed);
     codec_pool_give(r->pool, l->between.shadow_block);
-    if (l->leaders != NULL)
+    if (l->leaders)
         reduction_leave(r, l->leaders, failed);
-    if (l->host != NULL)
+    if (l->host)
         reduction_leave(r, l->host, failed);
     codec_pool_give(r->pool, l->sum);
     codec_pool_give(r->pool, l);
@@ -89,13 +89,13 @@ static void two_level_close(struct reduction *r, bool failed)
 static int two_level_open(struct reduction *r)
 {
     struct two_level *l = reduction_take(r, sizeof *l);
-    if (l == NULL)
+    if (!l)
         return r->error.status;
     memset(l, 0, sizeof *l);
     r->work = l;
     l->leads = is_first(group_view(r->call.group->group), r->rank);
     l->sum = reduction_take(r, r->call.count * sizeof *l->sum);
-    if (l->sum != NULL)
+    if (l->sum)
         return HEARTH_OK;
     two_level_close(r, true);
     return r->error.status;
@@ -118,7 +118,7 @@ static void load_piece(struct reduction *r, struct two_level *l)
     size_t end = l->loaded + PIECE < r->call.count ? l->loaded + PIECE : r->call.count;
     if (load_block(r->kernels, &feed, l->loaded, end - l->loaded, l->sum + l->loaded) > FINITE_MAX)
         atomic_store(&r->poisoned, true);
-    if (!l->leads && r->e_new != NULL)
+    if (!l->leads && r->e_new)
         memset((float *)r->e_new + l->loaded, 0, (end - l->loaded) * sizeof(float));
     l->loaded = end;
 }
@@ -183,10 +183,10 @@ static int between_open(struct reduction *r, struct two_level *l)
     b->e_new = r->e_new;
     b->method = method_of_codec(&r->call.codec);
     b->call.algo = path_between(b);
-    if (b->method->works_in_shadow && b->e_new == NULL) {
+    if (b->method->works_in_shadow && !b->e_new) {
         b->shadow_block = reduction_take(r, r->call.count * sizeof(float));
         b->e_new = b->shadow_block;
-        if (b->e_new == NULL)
+        if (!b->e_new)
             return r->error.status;
     }
     l->stage = TWO_LEVEL_BETWEEN;

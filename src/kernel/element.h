@@ -11,64 +11,64 @@
 static inline uint16_t load_u16(const void *base, size_t index)
 {
     uint16_t x;
-    memcpy(&x, (const char *)base + index * sizeof(x), sizeof(x));
+    memcpy(&x, (const char *)base + index * sizeof x, sizeof x);
     return x;
 }
 
 static inline uint32_t load_u32(const void *base, size_t index)
 {
     uint32_t x;
-    memcpy(&x, (const char *)base + index * sizeof(x), sizeof(x));
+    memcpy(&x, (const char *)base + index * sizeof x, sizeof x);
     return x;
 }
 
 static inline uint64_t load_u64(const void *base, size_t index)
 {
     uint64_t x;
-    memcpy(&x, (const char *)base + index * sizeof(x), sizeof(x));
+    memcpy(&x, (const char *)base + index * sizeof x, sizeof x);
     return x;
 }
 
 static inline void store_u16(void *base, size_t index, uint16_t x)
 {
-    memcpy((char *)base + index * sizeof(x), &x, sizeof(x));
+    memcpy((char *)base + index * sizeof x, &x, sizeof x);
 }
 
 static inline void store_u32(void *base, size_t index, uint32_t x)
 {
-    memcpy((char *)base + index * sizeof(x), &x, sizeof(x));
+    memcpy((char *)base + index * sizeof x, &x, sizeof x);
 }
 
 static inline void store_u64(void *base, size_t index, uint64_t x)
 {
-    memcpy((char *)base + index * sizeof(x), &x, sizeof(x));
+    memcpy((char *)base + index * sizeof x, &x, sizeof x);
 }
 
 static inline uint32_t f32_bits(float x)
 {
     uint32_t bits;
-    memcpy(&bits, &x, sizeof(bits));
+    memcpy(&bits, &x, sizeof bits);
     return bits;
 }
 
 static inline float f32_from_bits(uint32_t bits)
 {
     float x;
-    memcpy(&x, &bits, sizeof(x));
+    memcpy(&x, &bits, sizeof x);
     return x;
 }
 
 static inline uint64_t f64_bits(double x)
 {
     uint64_t bits;
-    memcpy(&bits, &x, sizeof(bits));
+    memcpy(&bits, &x, sizeof bits);
     return bits;
 }
 
 static inline double f64_from_bits(uint64_t bits)
 {
     double x;
-    memcpy(&x, &bits, sizeof(x));
+    memcpy(&x, &bits, sizeof x);
     return x;
 }
 

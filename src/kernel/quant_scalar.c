@@ -6,7 +6,7 @@ static uint32_t load_sum(float *acc, const float *x, const float *e, size_t coun
 {
     uint32_t largest = 0;
     for (size_t i = 0; i < count; i++) {
-        acc[i] = e != NULL ? gain * load_f32(x, i) + load_f32(e, i) : gain * load_f32(x, i);
+        acc[i] = e ? gain * load_f32(x, i) + load_f32(e, i) : gain * load_f32(x, i);
         uint32_t bits = f32_bits(acc[i]) & MAGNITUDE_F32;
         largest = bits > largest ? bits : largest;
     }
@@ -90,7 +90,7 @@ static void int8_encode(float *acc, size_t count, float scale, const struct dith
     float inverse = 1 / scale;
     for (size_t i = 0; i < count; i++) {
         float value = acc[i] * inverse;
-        if (dither != NULL) {
+        if (dither) {
             value += dither_at(dither, i);
             value = value < 127 ? value : 127;
             value = value > -127 ? value : -127;

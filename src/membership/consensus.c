@@ -25,7 +25,7 @@ static void learn_answer_time(struct consensus *a)
 {
     uint64_t slowest = 0;
     for (int i = 0; i < a->view.size; i++)
-        if (a->member[i] != NULL && a->member[i]->health.latency_ns > slowest)
+        if (a->member[i] && a->member[i]->health.latency_ns > slowest)
             slowest = a->member[i]->health.latency_ns;
     uint64_t most = 4 * a->preset->reconnect_ns, want = 4 * slowest;
     want = want < most ? want : most;
@@ -56,7 +56,7 @@ static bool strayed(const struct consensus *a, const struct voter *p)
 bool member_gone(const struct consensus *a, int index)
 {
     const struct voter *p = a->member[index];
-    if (index == a->me || p == NULL)
+    if (index == a->me || !p)
         return index != a->me;
     return p->left || p->health.state == HEALTH_DEAD || strayed(a, p);
 }
@@ -77,8 +77,8 @@ static struct voter *peer_add(struct consensus *a, const struct peer_info *info)
 {
     struct voter *p = NULL;
     if (a->peer_count < PEERS_MAX)
-        p = heap_alloc(a->heap, 1, sizeof(*p));
-    if (p == NULL) {
+        p = heap_alloc(a->heap, 1, sizeof *p);
+    if (!p) {
         log_write(&a->log, HEARTH_LOG_WARN, "HEARTH-PEERS-FULL", "no room to watch %s", info->name);
         return NULL;
     }
@@ -107,13 +107,13 @@ void members_link(struct consensus *a)
         if (p->index < 0 && !p->health.linked)
             peer_remove(a, i);
     }
-    memset(a->member, 0, sizeof(a->member));
+    memset(a->member, 0, sizeof a->member);
     a->me = view_find(&a->view, &a->self.id);
     for (int i = 0; i < a->peer_count; i++)
         if (a->peers[i]->index >= 0)
             a->member[a->peers[i]->index] = a->peers[i];
     for (int i = 0; i < a->view.size; i++)
-        if (i != a->me && a->member[i] == NULL)
+        if (i != a->me && !a->member[i])
             peer_add(a, &a->view.members[i]);
 }
 
@@ -121,20 +121,20 @@ void members_link(struct consensus *a)
 
 struct writer message_begin(struct consensus *a)
 {
-    return writer_of(a->message, sizeof(a->message));
+    return writer_of(a->message, sizeof a->message);
 }
 
 void send_message(struct consensus *a, const struct identity *to, uint8_t kind, const struct writer *w)
 {
     const struct voter *p = peer_find(a, to);
-    if (p != NULL && p->health.linked && !w->bad)
+    if (p && p->health.linked && !w->bad)
         outbox_put(a->outbox, to, kind, a->message, (size_t)(w->at - a->message));
 }
 
 void send_to_others(struct consensus *a, uint8_t kind, const struct writer *w)
 {
     for (int i = 0; i < a->view.size; i++)
-        if (a->member[i] != NULL)
+        if (a->member[i])
             send_message(a, &a->view.members[i].id, kind, w);
 }
 
@@ -430,7 +430,7 @@ int consensus_input(struct consensus *a, const struct identity *from, uint8_t ki
         return HEARTH_OK;
     advance(a, now_ns);
     struct voter *p = peer_find(a, from);
-    if (p == NULL || !p->health.linked)
+    if (!p || !p->health.linked)
         return HEARTH_OK; /* the last messages of a connection that has gone, or no memory for it */
     hear(a, p);
     struct reader r = reader_of(payload, len);
@@ -450,9 +450,9 @@ void consensus_linked(struct consensus *a, const struct peer_info *info, uint64_
         return;
     advance(a, now_ns);
     struct voter *p = peer_find(a, &info->id);
-    if (p == NULL)
+    if (!p)
         p = peer_add(a, info);
-    if (p == NULL)
+    if (!p)
         return;
     enum health_state before = p->health.state;
     p->info = *info;
@@ -493,7 +493,7 @@ void consensus_heard(struct consensus *a, const struct identity *peer, uint64_t 
         return;
     advance(a, now_ns);
     struct voter *p = peer_find(a, peer);
-    if (p != NULL)
+    if (p)
         hear(a, p);
     if (a->stir)
         think(a);
@@ -543,9 +543,9 @@ void consensus_leave(struct consensus *a, uint64_t now_ns)
     struct voter *heir = vote_heir(a);
     struct answer last = {.instance = a->view.instance,
                           .epoch = a->view.epoch,
-                          .term = heir != NULL ? (uint64_t)heir->index + 1 : 0,
+                          .term = heir ? (uint64_t)heir->index + 1 : 0,
                           .promised = a->promised};
-    if (heir != NULL && heir->told && heir->beat.epoch < a->view.epoch)
+    if (heir && heir->told && heir->beat.epoch < a->view.epoch)
         send_view(a, heir);
     for (int i = 0; i < a->peer_count; i++) {
         last.yes = a->peers[i] == heir;
@@ -577,19 +577,19 @@ bool consensus_leads(const struct consensus *a)
 const struct health *consensus_health(const struct consensus *a, const struct identity *peer)
 {
     const struct voter *p = peer_find(a, peer);
-    return p != NULL ? &p->health : NULL;
+    return p ? &p->health : NULL;
 }
 
 /* ---- opening ---- */
 
 int consensus_open(const struct consensus_setup *setup, struct consensus **out)
 {
-    struct consensus *a = heap_alloc(setup->heap, 1, sizeof(*a));
+    struct consensus *a = heap_alloc(setup->heap, 1, sizeof *a);
     *out = NULL;
-    if (a == NULL)
+    if (!a)
         return HEARTH_NO_MEMORY;
-    a->events = heap_alloc_raw(setup->heap, EVENTS_MAX, sizeof(a->events[0]));
-    if (a->events == NULL) {
+    a->events = heap_alloc_raw(setup->heap, EVENTS_MAX, sizeof a->events[0]);
+    if (!a->events) {
         heap_free(a);
         return HEARTH_NO_MEMORY;
     }
@@ -615,7 +615,7 @@ int consensus_open(const struct consensus_setup *setup, struct consensus **out)
 
 void consensus_close(struct consensus *a)
 {
-    if (a == NULL)
+    if (!a)
         return;
     for (int i = 0; i < a->peer_count; i++)
         heap_free(a->peers[i]);

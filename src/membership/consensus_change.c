@@ -55,7 +55,7 @@ static const struct peer_info *described(const struct consensus *a, int index)
     const struct voter *p = a->member[index];
     if (index == a->me)
         return &a->self;
-    return p != NULL && p->health.linked ? &p->info : &a->view.members[index];
+    return p && p->health.linked ? &p->info : &a->view.members[index];
 }
 
 bool change_wanted(const struct consensus *a)
@@ -83,7 +83,7 @@ static void add_newcomers(struct consensus *a, struct view *next)
         if (asks(a, a->peers[i]))
             come[count++] = a->peers[i];
     if (count > 0)
-        qsort(come, count, sizeof(come[0]), by_identity);
+        qsort(come, count, sizeof come[0], by_identity);
     for (size_t i = 0; i < count && next->size < VIEW_MEMBERS_MAX; i++)
         if (!key_taken(next, &come[i]->info))
             next->members[next->size++] = come[i]->info;
@@ -101,7 +101,7 @@ void change_build(struct consensus *a, uint64_t term)
         const struct voter *p = a->member[i];
         if (i == a->me)
             next->leader = next->size;
-        else if (member_gone(a, i) || (p != NULL && asks(a, p)))
+        else if (member_gone(a, i) || (p && asks(a, p)))
             continue;
         next->members[next->size++] = *described(a, i);
     }

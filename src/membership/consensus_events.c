@@ -14,16 +14,16 @@ struct consensus_event *event_add(struct consensus *a, enum consensus_event_kind
         a->event_count--;
     }
     struct consensus_event *e = &a->events[(a->event_first + a->event_count++) % EVENTS_MAX];
-    memset(e, 0, sizeof(*e));
+    memset(e, 0, sizeof *e);
     e->kind = kind;
     e->instance = a->view.instance;
     e->epoch = a->view.epoch;
     e->term = a->view.term;
-    if (who != NULL) {
+    if (who) {
         const struct voter *p = peer_find(a, &who->id);
         e->who = who->id;
-        e->health = p != NULL ? p->health.state : HEALTH_UNKNOWN;
-        memcpy(e->name, who->name, sizeof(e->name));
+        e->health = p ? p->health.state : HEALTH_UNKNOWN;
+        memcpy(e->name, who->name, sizeof e->name);
     }
     return e;
 }
@@ -32,7 +32,7 @@ void event_text(struct consensus_event *event, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(event->text, sizeof(event->text), format, args);
+    vsnprintf(event->text, sizeof event->text, format, args);
     va_end(args);
 }
 
@@ -52,13 +52,13 @@ static void left_why(struct consensus *a, struct consensus_event *e, const struc
     const struct voter *p = peer_find(a, &e->who);
     if (!view_votes(old, view_find(old, &e->who)))
         event_text(e, "its visit as a guest is over");
-    else if (p != NULL && p->left)
+    else if (p && p->left)
         event_text(e, "it left");
     else if (old->instance != a->view.instance)
         event_text(e, "we are in another instance of the cluster now");
-    else if (p != NULL && p->health.state == HEALTH_DEAD && p->health.linked)
+    else if (p && p->health.state == HEALTH_DEAD && p->health.linked)
         event_text(e, "nothing was heard from it for %.1f s", (double)a->preset->dead_ns / 1e9);
-    else if (p != NULL && p->health.state == HEALTH_DEAD)
+    else if (p && p->health.state == HEALTH_DEAD)
         event_text(e, "the connection to it broke and did not come back");
     else
         event_text(e, "%s, the leader, took it out", a->view.members[a->view.leader].name);
@@ -93,8 +93,7 @@ void consensus_why_stranded(const struct consensus *a, char *text, size_t size)
         if (!view_votes(&a->view, i) || member_present(a, i))
             continue;
         size_t len = strlen(names);
-        snprintf(names + len, sizeof(names) - len, "%s%s", missing++ > 0 ? ", " : "",
-                 a->view.members[i].name);
+        snprintf(names + len, sizeof names - len, "%s%s", missing++ > 0 ? ", " : "", a->view.members[i].name);
     }
     if (voters == 0)
         snprintf(text, size,
@@ -111,7 +110,7 @@ void event_quorum(struct consensus *a)
     struct consensus_event *e =
         event_add(a, a->has_quorum ? CONSENSUS_QUORUM : CONSENSUS_LOST_QUORUM, &a->self);
     if (!a->has_quorum)
-        consensus_why_stranded(a, e->text, sizeof(e->text));
+        consensus_why_stranded(a, e->text, sizeof e->text);
     log_write(&a->log, HEARTH_LOG_WARN, a->has_quorum ? "HEARTH-QUORUM" : "HEARTH-LOST-QUORUM", "%s",
               a->has_quorum ? "enough members are there again" : e->text);
 }
@@ -173,7 +172,7 @@ static const char *why_not_asking(const struct consensus *a, const struct voter 
 
 static const char *why_not(const struct consensus *a, const struct voter *p)
 {
-    if (p == NULL || !p->health.linked)
+    if (!p || !p->health.linked)
         return "there is no connection to it";
     if (p->left)
         return "it has left";
@@ -210,7 +209,7 @@ void consensus_count(const struct consensus *a, struct consensus_counts *counts)
 {
     *counts = a->counts;
     for (int i = 0; i < a->view.size; i++) {
-        if (a->member[i] == NULL)
+        if (!a->member[i])
             continue;
         switch (a->member[i]->health.state) {
         case HEALTH_HEALTHY:
@@ -232,5 +231,5 @@ void consensus_count(const struct consensus *a, struct consensus_counts *counts)
 const char *consensus_state_name(enum consensus_state state)
 {
     static const char *const names[] = {"joining", "member", "stranded", "gone"};
-    return (size_t)state < sizeof(names) / sizeof(names[0]) ? names[state] : "unknown";
+    return (size_t)state < sizeof names / sizeof names[0] ? names[state] : "unknown";
 }

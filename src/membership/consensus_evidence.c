@@ -73,7 +73,7 @@ static int backers(const struct consensus *a, const struct view *view, const str
 static const struct voter *speaks_for(const struct consensus *a, int index)
 {
     const struct voter *p = a->member[index];
-    return p != NULL && p->left && p->heir >= 0 && p->heir < a->view.size ? a->member[p->heir] : p;
+    return p && p->left && p->heir >= 0 && p->heir < a->view.size ? a->member[p->heir] : p;
 }
 
 /* A quorum of our view is in it, or has accepted it in this term. */
@@ -83,8 +83,8 @@ static bool quorum_in_term(const struct consensus *a, const struct view *view, c
     bool next = view->epoch == a->view.epoch + 1, agrees[VIEW_MEMBERS_MAX];
     for (int i = 0; i < a->view.size; i++) {
         const struct voter *p = a->member[i], *speaker = speaks_for(a, i);
-        agrees[i] = (speaker != NULL && is_in(speaker, view, digest)) ||
-                    (next && p != NULL && accepted_in(p, view, term, digest));
+        agrees[i] =
+            (speaker && is_in(speaker, view, digest)) || (next && p && accepted_in(p, view, term, digest));
     }
     agrees[a->me] = next && term != 0 && a->accepted_term == term && !a->accepted_inherited &&
                     digest_equal(&a->accepted_digest, digest);
@@ -97,7 +97,7 @@ static bool believed_here(const struct consensus *a, const struct view *view, co
         return true;
     for (int i = 0; i < a->view.size; i++) {
         const struct voter *p = a->member[i];
-        if (p != NULL && p->accept.term != 0 && quorum_in_term(a, view, digest, p->accept.term))
+        if (p && p->accept.term != 0 && quorum_in_term(a, view, digest, p->accept.term))
             return true;
     }
     return false;
@@ -121,7 +121,7 @@ static int needed_there(const struct consensus *a, const struct view *view)
         const struct voter *p = a->peers[i];
         if (!should_know(p, view))
             continue;
-        if (first != NULL && !node_id_equal(first, &p->info.id.node))
+        if (first && !node_id_equal(first, &p->info.id.node))
             return 2;
         first = &p->info.id.node;
     }
@@ -182,7 +182,7 @@ static bool is_apart(const struct consensus *a)
             return true;
     }
     for (int i = 0; i < a->view.size; i++)
-        with[i] = member_present(a, i) && (a->member[i] == NULL || !peer_disagrees(a, a->member[i]));
+        with[i] = member_present(a, i) && (!a->member[i] || !peer_disagrees(a, a->member[i]));
     return some && !view_quorum(&a->view, with);
 }
 

@@ -8,7 +8,7 @@
 
 void view_copy(struct view *to, const struct view *from)
 {
-    memcpy(to, from, offsetof(struct view, members) + (size_t)from->size * sizeof(from->members[0]));
+    memcpy(to, from, offsetof(struct view, members) + (size_t)from->size * sizeof from->members[0]);
 }
 
 /* ---- where we have been ---- */
@@ -33,7 +33,7 @@ static void past_add(struct consensus *a, uint64_t instance, uint64_t epoch)
     if (at == a->past_count && at == PAST_MAX)
         at = 0;
     if (at < a->past_count) { /* to the end: the youngest */
-        memmove(&a->past[at], &a->past[at + 1], (size_t)(a->past_count - at - 1) * sizeof(a->past[0]));
+        memmove(&a->past[at], &a->past[at + 1], (size_t)(a->past_count - at - 1) * sizeof a->past[0]);
         a->past_count--;
     }
     a->past[a->past_count++] = (struct past){instance, epoch};
@@ -55,7 +55,7 @@ static void excuse_newcomers(struct consensus *a)
 {
     bool other = a->view.instance != a->previous.instance;
     for (int i = 0; i < a->view.size; i++)
-        if (a->member[i] != NULL && (other || view_find(&a->previous, &a->view.members[i].id) < 0))
+        if (a->member[i] && (other || view_find(&a->previous, &a->view.members[i].id) < 0))
             a->member[i]->stray_ok_ns = a->now_ns + 2 * answer_ns(a);
 }
 
@@ -169,7 +169,7 @@ static const struct voter *speaker_of(const struct consensus *a, uint64_t instan
     for (int i = 0; i < a->peer_count; i++) {
         const struct voter *p = a->peers[i];
         if (p->beat.instance == instance && speaks_for_another(a, p) &&
-            (speaker == NULL || p->beat.epoch > speaker->beat.epoch))
+            (!speaker || p->beat.epoch > speaker->beat.epoch))
             speaker = p;
     }
     return speaker;
@@ -234,7 +234,7 @@ static void send_dissolve(struct consensus *a)
 void take_dissolve(struct consensus *a, struct voter *from, uint64_t instance, uint64_t target)
 {
     if (instance != a->view.instance || from->index != a->view.leader || target == instance ||
-        key_is_there(a, target) || speaker_of(a, target) == NULL)
+        key_is_there(a, target) || !speaker_of(a, target))
         return;
     if (a->request != target)
         request_begin(a, target);
@@ -246,7 +246,7 @@ static void think_of_request(struct consensus *a)
 {
     const struct voter *speaker = speaker_of(a, a->request);
     bool ours_to_judge = self_leads(a) || !a->has_quorum;
-    if (speaker == NULL || (ours_to_judge && !instance_better(a, speaker))) {
+    if (!speaker || (ours_to_judge && !instance_better(a, speaker))) {
         request_end(a);
         a->request_pause_ns = a->now_ns + answer_ns(a) / 20; /* what has just changed may change again */
     } else if (a->now_ns >= a->request_end_ns) {
@@ -261,7 +261,7 @@ static void think_of_request(struct consensus *a)
 static bool better_speaker(const struct voter *p, const struct voter *best)
 {
     const uint8_t flags[] = {BEAT_BUSY, BEAT_BEGUN};
-    for (size_t i = 0; i < sizeof(flags); i++)
+    for (size_t i = 0; i < sizeof flags; i++)
         if ((p->beat.flags & flags[i]) != (best->beat.flags & flags[i]))
             return (p->beat.flags & flags[i]) != 0;
     if (p->beat.size != best->beat.size)
@@ -277,11 +277,10 @@ static void look_for_better(struct consensus *a)
         if (!speaks_for_another(a, p) || speaker_of(a, p->beat.instance) != p)
             continue;
         tell_conflict(a, p);
-        if (instance_better(a, p) && !key_is_there(a, p->beat.instance) &&
-            (best == NULL || better_speaker(p, best)))
+        if (instance_better(a, p) && !key_is_there(a, p->beat.instance) && (!best || better_speaker(p, best)))
             best = p;
     }
-    if (best == NULL || a->now_ns < a->request_pause_ns)
+    if (!best || a->now_ns < a->request_pause_ns)
         return;
     request_begin(a, best->beat.instance);
     if (self_leads(a) && a->has_quorum && a->view.size > 1)
@@ -345,7 +344,7 @@ static uint64_t excuse_ends_ns(const struct consensus *a)
     uint64_t end = NEVER_NS;
     for (int i = 0; i < a->view.size; i++) {
         const struct voter *p = a->member[i];
-        if (p != NULL && p->told && p->beat.instance != a->view.instance && p->stray_ok_ns > a->now_ns &&
+        if (p && p->told && p->beat.instance != a->view.instance && p->stray_ok_ns > a->now_ns &&
             p->stray_ok_ns < end)
             end = p->stray_ok_ns;
     }

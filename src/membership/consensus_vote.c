@@ -46,7 +46,7 @@ static bool leader_stranded(const struct consensus *a)
     const struct voter *p = a->member[a->view.leader];
     if (self_leads(a))
         return !a->has_quorum;
-    return p != NULL && p->told && p->beat.instance == a->view.instance && p->beat.epoch == a->view.epoch &&
+    return p && p->told && p->beat.instance == a->view.instance && p->beat.epoch == a->view.epoch &&
            (p->beat.flags & BEAT_LEADS) && !(p->beat.flags & BEAT_QUORUM);
 }
 
@@ -55,7 +55,7 @@ static bool leader_stranded(const struct consensus *a)
 static bool leader_serves(const struct consensus *a)
 {
     const struct voter *p = a->member[a->view.leader];
-    return !member_gone(a, a->view.leader) && !leader_stranded(a) && (p == NULL || !peer_disagrees(a, p));
+    return !member_gone(a, a->view.leader) && !leader_stranded(a) && (!p || !peer_disagrees(a, p));
 }
 
 /* ---- as a candidate and leader ---- */
@@ -67,7 +67,7 @@ static uint64_t jitter(struct consensus *a, uint64_t span_ns)
 
 void vote_reset(struct consensus *a)
 {
-    memset(&a->campaign, 0, sizeof(a->campaign));
+    memset(&a->campaign, 0, sizeof a->campaign);
 }
 
 static bool have_quorum(const struct consensus *a)
@@ -86,8 +86,8 @@ static bool can_win(const struct consensus *a)
 
 static void own_yes(struct consensus *a)
 {
-    memset(a->campaign.yes, 0, sizeof(a->campaign.yes));
-    memset(a->campaign.no, 0, sizeof(a->campaign.no));
+    memset(a->campaign.yes, 0, sizeof a->campaign.yes);
+    memset(a->campaign.no, 0, sizeof a->campaign.no);
     a->campaign.yes[a->me] = true;
     for (int i = 0; i < a->proxy_count; i++) {
         int index = view_find(&a->view, &a->proxies[i]);
@@ -115,7 +115,7 @@ static void say_again_later(struct consensus *a)
 /* A voter whose answer we wait for. */
 static bool is_asked(const struct consensus *a, int index)
 {
-    return votes(a, index) && !a->campaign.yes[index] && !a->campaign.no[index] && a->member[index] != NULL;
+    return votes(a, index) && !a->campaign.yes[index] && !a->campaign.no[index] && a->member[index];
 }
 
 static void send_proposal(struct consensus *a)
@@ -151,7 +151,7 @@ static void decide(struct consensus *a)
     bool led = self_leads(a);
     view_put(&w, &a->proposal);
     for (int i = 0; i < a->view.size; i++)
-        if (a->member[i] != NULL && view_find(&a->proposal, &a->view.members[i].id) < 0)
+        if (a->member[i] && view_find(&a->proposal, &a->view.members[i].id) < 0)
             send_message(a, &a->view.members[i].id, MESSAGE_VIEW, &w); /* it is out */
     uint64_t instance = a->view.instance;
     instance_adopt(a, &a->proposal);
@@ -160,7 +160,7 @@ static void decide(struct consensus *a)
     if (!led && self_leads(a))
         a->counts.elections_won++;
     for (int i = 0; i < a->view.size; i++)
-        if (a->member[i] != NULL)
+        if (a->member[i])
             send_view(a, a->member[i]);
 }
 
@@ -453,7 +453,7 @@ void take_propose(struct consensus *a, struct voter *from, uint64_t term)
     }
     accept(a, term, &a->scratch, &digest);
     for (int i = 0; i < a->view.size; i++)
-        if (a->member[i] != NULL)
+        if (a->member[i])
             send_accept(a, a->member[i]);
 }
 

@@ -18,7 +18,7 @@ static const struct health_preset presets[] = {
 
 const struct health_preset *health_preset_find(const char *name)
 {
-    for (size_t i = 0; i < sizeof(presets) / sizeof(presets[0]); i++)
+    for (size_t i = 0; i < sizeof presets / sizeof presets[0]; i++)
         if (strcmp(presets[i].name, name) == 0)
             return &presets[i];
     return NULL;
@@ -27,7 +27,7 @@ const struct health_preset *health_preset_find(const char *name)
 const char *health_state_name(enum health_state state)
 {
     static const char *const names[] = {"unknown", "healthy", "degraded", "unhealthy", "dead"};
-    return (size_t)state < sizeof(names) / sizeof(names[0]) ? names[state] : "unknown";
+    return (size_t)state < sizeof names / sizeof names[0] ? names[state] : "unknown";
 }
 
 void health_init(struct health *h, const struct health_preset *preset, uint64_t now_ns)

@@ -90,11 +90,11 @@ void job_leader_end_twins(struct jobs *jobs, uint64_t now_ns)
     LIST_EACH (item, after, &jobs->leader.runs) {
         struct run *run = container_of(item, struct run, item);
         const struct run *rival = rival_of(jobs, run, now_ns);
-        run->doomed = rival != NULL;
+        run->doomed = rival;
         if (!rival)
             continue;
         run->who = run->members[0]; /* others end what needs it, and leave; then it does, too */
-        snprintf(run->why, sizeof(run->why), "%s",
+        snprintf(run->why, sizeof run->why, "%s",
                  lasts(rival, now_ns) ? "the job runs in another group already"
                                       : "two groups of this job have met, and form it again together");
     }

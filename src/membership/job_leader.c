@@ -29,7 +29,7 @@ static void forget(struct told *told)
         heap_free(told->request[i].ran);
     heap_free(told->request);
     heap_free(told->part);
-    memset(told, 0, sizeof(*told));
+    memset(told, 0, sizeof *told);
 }
 
 static void drop_run(struct job_leader *leader, struct run *run)
@@ -51,7 +51,7 @@ void job_leader_fini(struct jobs *jobs)
         forget(&leader->told[m]);
     leader->jobs = 0;
     leader->ended = 0;
-    memset(leader->ended_job, 0, sizeof(leader->ended_job));
+    memset(leader->ended_job, 0, sizeof leader->ended_job);
     leader->taken = false;
 }
 
@@ -61,8 +61,8 @@ static void follow(struct jobs *jobs, const struct view *view, bool same_term, u
     struct job_leader *leader = &jobs->leader;
     struct told before[VIEW_MEMBERS_MAX];
 
-    memcpy(before, leader->told, sizeof(before));
-    memset(leader->told, 0, sizeof(leader->told));
+    memcpy(before, leader->told, sizeof before);
+    memset(leader->told, 0, sizeof leader->told);
     for (int m = 0; m < view->size; m++) {
         int was = view_find(&jobs->view, &view->members[m].id);
         leader->told[m].since_ns = now_ns;
@@ -111,12 +111,12 @@ struct run *job_leader_add_run(struct jobs *jobs, uint64_t id, const char *job, 
 {
     if (jobs->leader.run_count >= JOBS_RUNS_MAX)
         return NULL;
-    struct run *run = heap_alloc(jobs->setup.heap, 1, sizeof(*run));
+    struct run *run = heap_alloc(jobs->setup.heap, 1, sizeof *run);
     if (!run)
         return NULL;
     run->id = id;
     run->since_ns = now_ns;
-    snprintf(run->job, sizeof(run->job), "%s", job);
+    snprintf(run->job, sizeof run->job, "%s", job);
     list_push(&jobs->leader.runs, &run->item);
     jobs->leader.run_count++;
     return run;
@@ -151,17 +151,17 @@ static bool take_request(struct jobs *jobs, const struct told *before, const str
         request->since_ns = now_ns;
         request->request.min = from->min;
         request->request.place_len = from->place_len;
-        memcpy(request->request.job, from->job, sizeof(request->request.job));
-        memcpy(request->request.settings, from->settings, sizeof(request->request.settings));
+        memcpy(request->request.job, from->job, sizeof request->request.job);
+        memcpy(request->request.settings, from->settings, sizeof request->request.settings);
         memcpy(request->request.place, from->place, from->place_len);
     }
     request->unreached = from->unreached; /* these change while it is wished for */
-    memcpy(request->unreached_id, from->unreached_id, sizeof(request->unreached_id));
+    memcpy(request->unreached_id, from->unreached_id, sizeof request->unreached_id);
     request->ran = NULL;
     if (!from->record)
         return true;
     struct reader r = reader_of(from->record, from->record_len);
-    request->ran = heap_alloc_raw(jobs->setup.heap, 1, sizeof(*request->ran));
+    request->ran = heap_alloc_raw(jobs->setup.heap, 1, sizeof *request->ran);
     return request->ran && job_record_get(&r, request->ran);
 }
 
@@ -170,8 +170,8 @@ static bool take_report(struct jobs *jobs, const struct told *before, const stru
                         uint64_t now_ns, struct told *told)
 {
     *told = (struct told){.heard = true, .since_ns = before->since_ns, .sequence = report->sequence};
-    told->request = heap_alloc(jobs->setup.heap, (size_t)report->requests, sizeof(*told->request));
-    told->part = heap_alloc(jobs->setup.heap, (size_t)report->parts, sizeof(*told->part));
+    told->request = heap_alloc(jobs->setup.heap, (size_t)report->requests, sizeof *told->request);
+    told->part = heap_alloc(jobs->setup.heap, (size_t)report->parts, sizeof *told->part);
     if (!told->request || !told->part) {
         forget(told);
         return false;
@@ -188,8 +188,8 @@ static bool take_report(struct jobs *jobs, const struct told *before, const stru
         struct told_part *part = &told->part[i];
         part->spec = report->part[i].spec;
         part->over = report->part[i].over;
-        memcpy(part->job, report->part[i].job, sizeof(part->job));
-        memcpy(part->settings, report->part[i].settings, sizeof(part->settings));
+        memcpy(part->job, report->part[i].job, sizeof part->job);
+        memcpy(part->settings, report->part[i].settings, sizeof part->settings);
     }
     return true;
 }
@@ -224,8 +224,8 @@ static bool requests_differ(const struct told *before, const struct told *told)
 
     for (int i = 0; i < told->requests; i++) {
         const struct told_request *same = same_request(before, told->request[i].serial);
-        differ |= !same || (same->ran == NULL) != (told->request[i].ran == NULL) ||
-                  same->unreached != told->request[i].unreached;
+        differ |=
+            !same || (!same->ran) != (!told->request[i].ran) || same->unreached != told->request[i].unreached;
     }
     return differ;
 }
@@ -245,9 +245,9 @@ int job_leader_report(struct jobs *jobs, int from, const struct report *report, 
     for (int i = 0; i < report->parts; i++) {
         const struct report_part *part = &report->part[i];
         struct run *run = job_leader_run(leader, part->spec);
-        if (!run && (run = job_leader_add_run(jobs, part->spec, part->job, now_ns)) != NULL) {
+        if (!run && (run = job_leader_add_run(jobs, part->spec, part->job, now_ns))) {
             run->size = part->size;
-            memcpy(run->members, part->members, (size_t)part->size * sizeof(*part->members));
+            memcpy(run->members, part->members, (size_t)part->size * sizeof *part->members);
         }
     }
     bool released = note_releases(leader, &before, told, now_ns);
@@ -293,10 +293,10 @@ static void end_run(struct jobs *jobs, struct run *run, const struct identity *w
                                          : "knows that the group is over";
     char name[PEER_NAME_MAX];
 
-    job_name_of(&jobs->view, who, name, sizeof(name));
+    job_name_of(&jobs->view, who, name, sizeof name);
     run->ended = true;
     run->who = *who;
-    snprintf(run->why, sizeof(run->why), "%s %s", name, how);
+    snprintf(run->why, sizeof run->why, "%s %s", name, how);
     jobs->leader.changed = true;
     log_write(&jobs->setup.log, HEARTH_LOG_INFO, "HEARTH-JOB-ENDED", "job %s: %s", run->job, run->why);
 }
@@ -369,7 +369,7 @@ static struct led_job *want_job(struct job_leader *leader, const char *job)
     if (!at && leader->jobs < BOARD_MAX) {
         at = &leader->job[leader->jobs++];
         *at = (struct led_job){0};
-        snprintf(at->job, sizeof(at->job), "%s", job);
+        snprintf(at->job, sizeof at->job, "%s", job);
     }
     if (at)
         at->wanted = true;
@@ -388,7 +388,7 @@ static void settle_settings(const struct jobs *jobs, struct led_job *job)
         const struct told_request *request = led_request(jobs, m, job->job);
         for (int p = 0; p < told->parts; p++)
             if (strcmp(told->part[p].job, job->job) == 0) {
-                memcpy(job->settings, told->part[p].settings, sizeof(job->settings));
+                memcpy(job->settings, told->part[p].settings, sizeof job->settings);
                 job->settled = true;
                 return;
             }
@@ -399,8 +399,8 @@ static void settle_settings(const struct jobs *jobs, struct led_job *job)
         }
     }
     if (first && !kept)
-        memcpy(job->settings, first, sizeof(job->settings));
-    job->settled |= first != NULL;
+        memcpy(job->settings, first, sizeof job->settings);
+    job->settled |= !!first;
 }
 
 int job_leader_ended(const struct job_leader *leader, const char *job)
@@ -421,7 +421,7 @@ static void note_ended(struct job_leader *leader, const struct led_job *job)
             leader->ended_job[i].ran = 0;
     struct ended_job *ended = &leader->ended_job[leader->ended++ % JOBS_ENDED_MAX];
     ended->ran = job->ran;
-    memcpy(ended->job, job->job, sizeof(ended->job));
+    memcpy(ended->job, job->job, sizeof ended->job);
 }
 
 static void note_part(struct job_leader *leader, const struct told_part *part)
@@ -500,13 +500,13 @@ static void write_personal(struct jobs *jobs, int member, struct board *board)
         struct board_end *end = &board->end[board->ended++];
         end->spec = run->id;
         end->who = run->who;
-        memcpy(end->why, run->why, sizeof(end->why));
+        memcpy(end->why, run->why, sizeof end->why);
     }
     for (int i = 0; i < told->requests; i++)
         if (told->request[i].refusal[0] != '\0') {
             struct board_refusal *refusal = &board->refusal[board->refused++];
             refusal->serial = told->request[i].serial;
-            memcpy(refusal->why, told->request[i].refusal, sizeof(refusal->why));
+            memcpy(refusal->why, told->request[i].refusal, sizeof refusal->why);
         }
 }
 
@@ -515,7 +515,7 @@ static void send_board(struct jobs *jobs, int member, uint64_t now_ns)
     struct board *board = &jobs->scratch.board;
 
     write_personal(jobs, member, board);
-    size_t len = board_encode(board, jobs->bytes, sizeof(jobs->bytes));
+    size_t len = board_encode(board, jobs->bytes, sizeof jobs->bytes);
     jobs_send(jobs, &jobs->view.members[member].id, MESSAGE_BOARD, jobs->bytes, len, now_ns);
 }
 
@@ -530,7 +530,7 @@ static void send_boards(struct jobs *jobs, uint64_t now_ns)
         job_leader_sooner(&leader->next_ns, due_ns);
         return;
     }
-    memset(board, 0, sizeof(*board));
+    memset(board, 0, sizeof *board);
     board->instance = leader->instance;
     board->term = leader->term;
     board->sequence = ++leader->sequence;

@@ -50,7 +50,7 @@ static void find_missing(const struct view *ran, const struct view *now, const b
 {
     bool used[VIEW_MEMBERS_MAX] = {false};
 
-    memset(missing, 0, VIEW_MEMBERS_MAX * sizeof(*missing));
+    memset(missing, 0, VIEW_MEMBERS_MAX * sizeof *missing);
     for (int i = 0; i < ran->size; i++) {
         const struct identity *id = &ran->members[i].id;
         int same = view_find(now, id), next = -1;
@@ -84,7 +84,7 @@ static bool enough_took_part(const struct view *ran, bool missing[static VIEW_ME
 bool job_record_elsewhere(const struct view *ran, const struct view *now, const bool *heard, const bool *asks,
                           bool missing[static VIEW_MEMBERS_MAX])
 {
-    memset(missing, 0, VIEW_MEMBERS_MAX * sizeof(*missing));
+    memset(missing, 0, VIEW_MEMBERS_MAX * sizeof *missing);
     if (ran->instance == now->instance)
         return false;
     find_missing(ran, now, heard, missing);
@@ -113,7 +113,7 @@ void job_record_put(struct writer *w, const struct view *ran)
 
 bool job_record_get(struct reader *r, struct view *ran)
 {
-    memset(ran, 0, sizeof(*ran));
+    memset(ran, 0, sizeof *ran);
     ran->instance = get_u64(r);
     ran->epoch = get_u64(r);
     ran->term = 1;
@@ -190,11 +190,11 @@ bool job_file_begin(struct reader *r, const void *bytes, size_t len, int *count,
 bool job_file_next(struct reader *r, struct job_memory *m)
 {
     m->process = get_u64(r);
-    if (m->process == 0 || !get_name(r, m->job, sizeof(m->job)) || !job_name_ok(m->job) ||
+    if (m->process == 0 || !get_name(r, m->job, sizeof m->job) || !job_name_ok(m->job) ||
         !job_record_get(r, &m->ran))
         return false;
     for (int i = 0; i < m->ran.size; i++)
-        if (!get_name(r, m->ran.members[i].name, sizeof(m->ran.members[i].name)))
+        if (!get_name(r, m->ran.members[i].name, sizeof m->ran.members[i].name))
             return false;
     return true;
 }

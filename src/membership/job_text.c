@@ -79,10 +79,10 @@ static void add_name(const struct view *view, int member, struct name_list *name
     names->count++;
     if (names->shown == NAMES_SHOWN)
         return;
-    job_name_of(view, &view->members[member].id, name, sizeof(name));
-    if (len + strlen(name) + sizeof(", and 64 more") > sizeof(names->text))
+    job_name_of(view, &view->members[member].id, name, sizeof name);
+    if (len + strlen(name) + sizeof(", and 64 more") > sizeof names->text)
         return;
-    snprintf(names->text + len, sizeof(names->text) - len, "%s%s", len > 0 ? ", " : "", name);
+    snprintf(names->text + len, sizeof names->text - len, "%s%s", len > 0 ? ", " : "", name);
     names->shown++;
 }
 
@@ -91,7 +91,7 @@ static void end_names(struct name_list *names)
     size_t len = strlen(names->text);
 
     if (names->shown < names->count)
-        snprintf(names->text + len, sizeof(names->text) - len, " and %d more", names->count - names->shown);
+        snprintf(names->text + len, sizeof names->text - len, " and %d more", names->count - names->shown);
 }
 
 /* ---- The sentence ---- */
@@ -173,33 +173,33 @@ void job_waits_for(const struct jobs *jobs, const struct led_job *job, uint64_t 
 
     count_runs(jobs, job->job, &t);
     count_members(jobs, job, now_ns, &t);
-    memcpy(line->line.job, job->job, sizeof(line->line.job));
+    memcpy(line->line.job, job->job, sizeof line->line.job);
     line->line.min = t.min;
     line->line.wishing = t.running > 0 ? t.wishing - t.left : t.wishing;
     line->line.running = t.running < VIEW_MEMBERS_MAX ? t.running : VIEW_MEMBERS_MAX;
     if (t.running > 0)
-        why_running(&t, &job->left, line->why, sizeof(line->why));
+        why_running(&t, &job->left, line->why, sizeof line->why);
     else if (t.holding > 0)
-        snprintf(line->why, sizeof(line->why), "waiting for nodes that still hold the old group: %s",
+        snprintf(line->why, sizeof line->why, "waiting for nodes that still hold the old group: %s",
                  t.holders.text);
     else if (ran)
-        job_elsewhere(ran, missing, job->job, line->why, sizeof(line->why));
+        job_elsewhere(ran, missing, job->job, line->why, sizeof line->why);
     else if (t.wishing < t.min && before > 0)
-        snprintf(line->why, sizeof(line->why),
+        snprintf(line->why, sizeof line->why,
                  "it ran with %d member%s and has ended; to begin it again, %d of %d are there: %s", before,
                  before == 1 ? "" : "s", t.wishing, t.min, t.wishers.text);
     else if (t.wishing < t.min)
-        snprintf(line->why, sizeof(line->why), "%d of %d are there: %s", t.wishing, t.min, t.wishers.text);
+        snprintf(line->why, sizeof line->why, "%d of %d are there: %s", t.wishing, t.min, t.wishers.text);
     else if (t.wishing - t.left < t.min)
-        snprintf(line->why, sizeof(line->why), "%d are there, but %d of %d %s", t.wishing, t.wishing - t.left,
+        snprintf(line->why, sizeof line->why, "%d are there, but %d of %d %s", t.wishing, t.wishing - t.left,
                  t.min, job->left.text);
     else if (!jobs->leads || !jobs->quorum)
-        snprintf(line->why, sizeof(line->why),
+        snprintf(line->why, sizeof line->why,
                  "the leader hears too few members of the cluster; nothing is formed until it does");
     else if (t.silent > 0)
-        snprintf(line->why, sizeof(line->why), "waiting for the first word of: %s", t.silents.text);
+        snprintf(line->why, sizeof line->why, "waiting for the first word of: %s", t.silents.text);
     else
-        snprintf(line->why, sizeof(line->why), "%d are there: it forms as soon as nobody else comes%s",
+        snprintf(line->why, sizeof line->why, "%d are there: it forms as soon as nobody else comes%s",
                  t.wishing, jobs->measuring ? " and the ways between them are measured" : "");
 }
 
@@ -226,7 +226,7 @@ static void why_not_yet(const struct jobs *jobs, const struct job_slot *slot, ch
     } else if (line && line->why[0] != '\0') {
         snprintf(text, size, "%s", line->why);
     } else {
-        job_name_of(&jobs->view, &jobs->view.members[jobs->view.leader].id, leader, sizeof(leader));
+        job_name_of(&jobs->view, &jobs->view.members[jobs->view.leader].id, leader, sizeof leader);
         snprintf(text, size, "waiting for the leader, %s, to hear of it", leader);
     }
 }

@@ -11,7 +11,7 @@
 
 int jobs_open(const struct jobs_setup *setup, struct jobs **out)
 {
-    struct jobs *jobs = heap_alloc(setup->heap, 1, sizeof(*jobs));
+    struct jobs *jobs = heap_alloc(setup->heap, 1, sizeof *jobs);
 
     if (!jobs)
         return HEARTH_NO_MEMORY;
@@ -26,7 +26,7 @@ static void free_slot(struct job_slot *slot)
 {
     heap_free(slot->spec);
     heap_free(slot->ran);
-    memset(slot, 0, sizeof(*slot));
+    memset(slot, 0, sizeof *slot);
 }
 
 void jobs_close(struct jobs *jobs)
@@ -65,14 +65,14 @@ static void touch(struct jobs *jobs, uint64_t now_ns)
 
 static int check_request(const struct job_request *request, struct error *error)
 {
-    if (!memchr(request->job, '\0', sizeof(request->job)) || !job_name_ok(request->job))
+    if (!memchr(request->job, '\0', sizeof request->job) || !job_name_ok(request->job))
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "a job's name must have 1 to %d printable characters", JOB_NAME_MAX - 1);
     if (request->min < 1 || request->min > VIEW_MEMBERS_MAX)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "job %s: at least %d members were asked for; it must be 1 to %d", request->job,
                          request->min, VIEW_MEMBERS_MAX);
-    if (!memchr(request->settings, '\0', sizeof(request->settings)) || !job_text_ok(request->settings))
+    if (!memchr(request->settings, '\0', sizeof request->settings) || !job_text_ok(request->settings))
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "job %s: settings must have at most %d printable characters", request->job,
                          JOB_SETTINGS_MAX - 1);
@@ -117,7 +117,7 @@ int jobs_remember(struct jobs *jobs, const char *job, const struct view *ran, ui
 
     if (!slot || slot->state != SLOT_WISHING || (!ran && !slot->ran))
         return HEARTH_OK;
-    if (ran && (copy = heap_alloc_raw(jobs->setup.heap, 1, sizeof(*copy))) == NULL)
+    if (ran && !(copy = heap_alloc_raw(jobs->setup.heap, 1, sizeof *copy)))
         return HEARTH_NO_MEMORY;
     if (copy)
         *copy = *ran;
@@ -131,7 +131,7 @@ void jobs_unreached(struct jobs *jobs, const char *job, const struct identity *i
                     uint64_t now_ns)
 {
     struct job_slot *slot = find_slot(jobs, job);
-    size_t len = (size_t)count * sizeof(*ids);
+    size_t len = (size_t)count * sizeof *ids;
 
     if (!slot || slot->state != SLOT_WISHING ||
         (slot->unreached == count && (count == 0 || memcmp(slot->unreached_id, ids, len) == 0)))
@@ -207,8 +207,8 @@ static void end_broken(struct jobs *jobs, const struct view *view, uint64_t now_
             const struct identity *who = &slot->spec->members[r];
             if (view_find(view, who) >= 0 || (slot->lost >> r & 1) != 0)
                 continue;
-            job_name_of(&jobs->view, who, name, sizeof(name));
-            snprintf(slot->text, sizeof(slot->text), "%s is not a member any more", name);
+            job_name_of(&jobs->view, who, name, sizeof name);
+            snprintf(slot->text, sizeof slot->text, "%s is not a member any more", name);
             set_over(jobs, slot, who, false, now_ns);
         }
     }
@@ -220,7 +220,7 @@ void jobs_stranded(struct jobs *jobs, uint64_t now_ns)
         struct job_slot *slot = &jobs->slots[i];
         if (slot->state != SLOT_RUNNING)
             continue;
-        snprintf(slot->text, sizeof(slot->text),
+        snprintf(slot->text, sizeof slot->text,
                  "too few members of the cluster are heard, the others may go on without this side");
         set_over(jobs, slot, &jobs->setup.self, false, now_ns);
     }
@@ -304,7 +304,7 @@ static int take_form(struct jobs *jobs, uint64_t now_ns)
         touch(jobs, now_ns);           /* the leader has not heard how things are */
         return HEARTH_OK;
     }
-    slot->spec = heap_alloc_raw(jobs->setup.heap, 1, sizeof(*slot->spec));
+    slot->spec = heap_alloc_raw(jobs->setup.heap, 1, sizeof *slot->spec);
     if (!slot->spec)
         return HEARTH_NO_MEMORY; /* it is sent again */
     heap_free(slot->ran);        /* from now on it runs here */
@@ -323,14 +323,14 @@ static void note_wanted(struct jobs *jobs, const struct board *board)
     struct wanted before[BOARD_MAX];
     int count = jobs->wanteds;
 
-    memcpy(before, jobs->wanted, sizeof(before));
+    memcpy(before, jobs->wanted, sizeof before);
     jobs->wanteds = 0;
     for (int i = 0; i < board->lines; i++) {
         const struct job_line *line = &board->line[i].line;
         struct wanted *wanted = &jobs->wanted[jobs->wanteds];
         if (line->wishing == 0)
             continue;
-        memcpy(wanted->job, line->job, sizeof(wanted->job));
+        memcpy(wanted->job, line->job, sizeof wanted->job);
         wanted->told = false;
         for (int k = 0; k < count; k++)
             if (strcmp(before[k].job, line->job) == 0)
@@ -349,7 +349,7 @@ static void take_board(struct jobs *jobs, uint64_t now_ns)
         struct job_slot *slot = find_part(jobs, board->end[i].spec);
         if (!slot || slot->state != SLOT_RUNNING)
             continue;
-        memcpy(slot->text, board->end[i].why, sizeof(slot->text));
+        memcpy(slot->text, board->end[i].why, sizeof slot->text);
         set_over(jobs, slot, &board->end[i].who, view_find(&jobs->view, &board->end[i].who) >= 0, now_ns);
     }
     for (int i = 0; i < board->refused; i++)
@@ -358,7 +358,7 @@ static void take_board(struct jobs *jobs, uint64_t now_ns)
             if (slot->state != SLOT_WISHING || slot->serial != board->refusal[i].serial)
                 continue;
             slot->state = SLOT_REFUSED;
-            memcpy(slot->text, board->refusal[i].why, sizeof(slot->text));
+            memcpy(slot->text, board->refusal[i].why, sizeof slot->text);
             touch(jobs, now_ns);
         }
     if (board->heard == 0)
@@ -367,7 +367,7 @@ static void take_board(struct jobs *jobs, uint64_t now_ns)
         return;
     jobs->board_sequence = board->sequence;
     jobs->lines = board->lines;
-    memcpy(jobs->line, board->line, (size_t)board->lines * sizeof(*board->line));
+    memcpy(jobs->line, board->line, (size_t)board->lines * sizeof *board->line);
     note_wanted(jobs, board);
 }
 
@@ -441,17 +441,17 @@ static void write_report(struct jobs *jobs, struct report *report)
             request->place_len = slot->request.place_len;
             request->ran = slot->ran;
             request->unreached = slot->unreached;
-            memcpy(request->unreached_id, slot->unreached_id, sizeof(request->unreached_id));
-            memcpy(request->job, slot->request.job, sizeof(request->job));
-            memcpy(request->settings, slot->request.settings, sizeof(request->settings));
+            memcpy(request->unreached_id, slot->unreached_id, sizeof request->unreached_id);
+            memcpy(request->job, slot->request.job, sizeof request->job);
+            memcpy(request->settings, slot->request.settings, sizeof request->settings);
         } else if (slot->spec) {
             struct report_part *part = &report->part[report->parts++];
             part->spec = slot->spec->id;
             part->over = slot->state == SLOT_OVER;
             part->size = slot->spec->size;
             part->members = slot->spec->members;
-            memcpy(part->job, slot->request.job, sizeof(part->job));
-            memcpy(part->settings, slot->request.settings, sizeof(part->settings));
+            memcpy(part->job, slot->request.job, sizeof part->job);
+            memcpy(part->settings, slot->request.settings, sizeof part->settings);
         }
     }
 }
@@ -461,7 +461,7 @@ static void send_report(struct jobs *jobs, uint64_t now_ns)
     const struct identity *leader = &jobs->view.members[jobs->view.leader].id;
 
     write_report(jobs, &jobs->scratch.report);
-    size_t len = report_encode(&jobs->scratch.report, jobs->bytes, sizeof(jobs->bytes));
+    size_t len = report_encode(&jobs->scratch.report, jobs->bytes, sizeof jobs->bytes);
     jobs->changed = false;
     jobs->report_ns = now_ns + JOBS_REPORT_NS;
     jobs_send(jobs, leader, MESSAGE_REPORT, jobs->bytes, len, now_ns);
@@ -506,10 +506,10 @@ int jobs_board(const struct jobs *jobs, struct job_line lines[BOARD_MAX])
 /* What a slot has to tell; false: nothing. */
 static bool slot_news(struct jobs *jobs, struct job_slot *slot, struct job_news *news)
 {
-    memcpy(news->job, slot->request.job, sizeof(news->job));
+    memcpy(news->job, slot->request.job, sizeof news->job);
     if (slot->state == SLOT_REFUSED) {
         news->kind = JOB_REFUSED;
-        memcpy(news->text, slot->text, sizeof(news->text));
+        memcpy(news->text, slot->text, sizeof news->text);
         free_slot(slot);
         return true;
     }
@@ -530,7 +530,7 @@ static bool slot_news(struct jobs *jobs, struct job_slot *slot, struct job_news 
     news->lost = slot->lost & ~slot->lost_told;
     slot->lost_told = slot->lost;
     news->who = slot->who;
-    memcpy(news->text, slot->text, sizeof(news->text));
+    memcpy(news->text, slot->text, sizeof news->text);
     return true;
 }
 
@@ -548,7 +548,7 @@ bool jobs_news(struct jobs *jobs, struct job_news *news)
         if (wanted->told || (slot && slot->state != SLOT_RUNNING)) /* we request for it, or are about to */
             continue;
         wanted->told = true;
-        memcpy(news->job, wanted->job, sizeof(news->job));
+        memcpy(news->job, wanted->job, sizeof news->job);
         return true;
     }
     return false;

@@ -107,10 +107,10 @@ static void tell_out(const struct jobs *jobs, const int *members, const struct a
     int others = __builtin_popcountll(out) - 1;
     char left[PEER_NAME_MAX], peer[PEER_NAME_MAX], more[32] = "";
 
-    job_name_of(&jobs->view, &jobs->view.members[members[first]].id, left, sizeof(left));
-    job_name_of(&jobs->view, &jobs->view.members[members[other]].id, peer, sizeof(peer));
+    job_name_of(&jobs->view, &jobs->view.members[members[first]].id, left, sizeof left);
+    job_name_of(&jobs->view, &jobs->view.members[members[other]].id, peer, sizeof peer);
     if (others > 0)
-        snprintf(more, sizeof(more), " (and %d more likewise)", others);
+        snprintf(more, sizeof more, " (and %d more likewise)", others);
     snprintf(text, size, "without %.40s, which could not be joined with %.40s%s", left, peer, more);
 }
 
@@ -125,7 +125,7 @@ int job_leader_together(const struct jobs *jobs, const char *job, int *members, 
     uint64_t out = fewest_out(&apart);
     if (out == 0)
         return count;
-    tell_out(jobs, members, &apart, out, left->text, sizeof(left->text));
+    tell_out(jobs, members, &apart, out, left->text, sizeof left->text);
     for (int i = 0; i < count; i++) {
         if (!(out >> i & 1))
             members[together++] = members[i];

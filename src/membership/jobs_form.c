@@ -20,8 +20,8 @@ static void refuse_others(struct jobs *jobs, const struct led_job *job)
             if (request->refusal[0] != '\0' || strcmp(request->request.job, job->job) != 0 ||
                 strcmp(request->request.settings, job->settings) == 0 || job_leader_called(jobs, m, request))
                 continue;
-            job_differ(request->request.settings, job->settings, differ, sizeof(differ));
-            snprintf(request->refusal, sizeof(request->refusal),
+            job_differ(request->request.settings, job->settings, differ, sizeof differ);
+            snprintf(request->refusal, sizeof request->refusal,
                      "others ask for job %s with other settings: %s", job->job, differ);
             jobs->leader.changed = true;
         }
@@ -108,7 +108,7 @@ const struct view *job_leader_elsewhere(const struct jobs *jobs, const char *job
         return NULL;
     for (int m = 0; m < jobs->view.size; m++) {
         heard[m] = jobs->leader.told[m].heard;
-        asks[m] = led_request(jobs, m, job) != NULL;
+        asks[m] = led_request(jobs, m, job);
     }
     for (int m = 0; m < jobs->view.size; m++) {
         const struct told_request *request = led_request(jobs, m, job);
@@ -161,7 +161,7 @@ static void write_form(struct jobs *jobs, const char *job, const int *members, i
     struct group_spec *f = &form->spec;
     struct ring_order best;
 
-    memset(form, 0, sizeof(*form));
+    memset(form, 0, sizeof *form);
     arrange(jobs, members, count, &best);
     f->id = draw_id(jobs);
     f->size = count;
@@ -173,7 +173,7 @@ static void write_form(struct jobs *jobs, const char *job, const int *members, i
     f->instance = jobs->view.instance;
     f->epoch = jobs->view.epoch;
     f->term = jobs->view.term;
-    snprintf(f->job, sizeof(f->job), "%s", job);
+    snprintf(f->job, sizeof f->job, "%s", job);
     for (int rank = 0; rank < count; rank++) {
         int m = members[best.order[rank]];
         const struct told_request *request = led_request(jobs, m, job);
@@ -192,7 +192,7 @@ static void form_job(struct jobs *jobs, const struct led_job *job, const int *me
     const struct form *form = &jobs->scratch.form;
 
     write_form(jobs, job->job, members, count);
-    size_t len = form_encode(form, jobs->bytes, sizeof(jobs->bytes));
+    size_t len = form_encode(form, jobs->bytes, sizeof jobs->bytes);
     uint8_t *message = heap_alloc(jobs->setup.heap, 1, len);
     struct run *run = message ? job_leader_add_run(jobs, form->spec.id, job->job, now_ns) : NULL;
     if (!run) { /* no memory: tried again with the next board */
@@ -204,8 +204,8 @@ static void form_job(struct jobs *jobs, const struct led_job *job, const int *me
     run->message_len = len;
     run->ours = true;
     run->size = count;
-    memcpy(run->members, form->spec.members, sizeof(run->members));
-    memcpy(run->serial, form->serial, sizeof(run->serial));
+    memcpy(run->members, form->spec.members, sizeof run->members);
+    memcpy(run->serial, form->serial, sizeof run->serial);
     jobs->leader.changed = true;
     const char *left = job->left.text;
     log_write(&jobs->setup.log, left[0] ? HEARTH_LOG_WARN : HEARTH_LOG_INFO, "HEARTH-JOB-FORMED",

@@ -133,8 +133,8 @@ static bool get_request(struct reader *r, struct report_request *request)
     request->done = get_u64(r);
     request->min = get_u8(r);
     if (request->serial == 0 || request->min < 1 || request->min > VIEW_MEMBERS_MAX ||
-        !get_text(r, request->job, sizeof(request->job)) || request->job[0] == '\0' ||
-        !get_text(r, request->settings, sizeof(request->settings)))
+        !get_text(r, request->job, sizeof request->job) || request->job[0] == '\0' ||
+        !get_text(r, request->settings, sizeof request->settings))
         return false;
     request->place_len = get_u16(r);
     request->place = r->at;
@@ -152,8 +152,8 @@ static bool get_part(struct reader *r, struct report_part *part, struct identity
     part->over = over == 1;
     part->members = members;
     if (part->spec == 0 || over > 1 || part->size < 1 || part->size > VIEW_MEMBERS_MAX ||
-        !get_text(r, part->job, sizeof(part->job)) || part->job[0] == '\0' ||
-        !get_text(r, part->settings, sizeof(part->settings)))
+        !get_text(r, part->job, sizeof part->job) || part->job[0] == '\0' ||
+        !get_text(r, part->settings, sizeof part->settings))
         return false;
     for (int m = 0; m < part->size; m++)
         if (!get_new_identity(r, members, m))
@@ -245,7 +245,7 @@ int form_decode(struct form *form, const void *source, size_t len, const char **
     struct group_spec *f = &form->spec;
     struct reader r = reader_of(source, len);
 
-    memset(form, 0, sizeof(*form));
+    memset(form, 0, sizeof *form);
     f->instance = get_u64(&r);
     f->epoch = get_u64(&r);
     f->term = get_u64(&r);
@@ -260,7 +260,7 @@ int form_decode(struct form *form, const void *source, size_t len, const char **
         return malformed(what, "a formation without number, or of no view");
     if (f->size < 1 || f->size > VIEW_MEMBERS_MAX)
         return malformed(what, "a formation of nobody, or of too many");
-    if (!get_text(&r, f->job, sizeof(f->job)) || f->job[0] == '\0')
+    if (!get_text(&r, f->job, sizeof f->job) || f->job[0] == '\0')
         return malformed(what, "a formation without job");
     for (int i = 0; i < f->size; i++)
         if (!get_form_member(&r, form, i))
@@ -310,20 +310,20 @@ static bool get_line(struct reader *r, struct board_line *at)
     at->line.wishing = get_u8(r);
     at->line.running = get_u8(r);
     return at->line.min <= VIEW_MEMBERS_MAX && at->line.wishing <= VIEW_MEMBERS_MAX &&
-           at->line.running <= VIEW_MEMBERS_MAX && get_text(r, at->line.job, sizeof(at->line.job)) &&
-           at->line.job[0] != '\0' && get_text(r, at->why, sizeof(at->why));
+           at->line.running <= VIEW_MEMBERS_MAX && get_text(r, at->line.job, sizeof at->line.job) &&
+           at->line.job[0] != '\0' && get_text(r, at->why, sizeof at->why);
 }
 
 static bool get_end(struct reader *r, struct board_end *end)
 {
     end->spec = get_u64(r);
-    return end->spec != 0 && get_identity(r, &end->who) && get_text(r, end->why, sizeof(end->why));
+    return end->spec != 0 && get_identity(r, &end->who) && get_text(r, end->why, sizeof end->why);
 }
 
 static bool get_refusal(struct reader *r, struct board_refusal *refusal)
 {
     refusal->serial = get_u64(r);
-    return refusal->serial != 0 && get_text(r, refusal->why, sizeof(refusal->why));
+    return refusal->serial != 0 && get_text(r, refusal->why, sizeof refusal->why);
 }
 
 int board_decode(struct board *board, const void *source, size_t len, const char **what)

@@ -13,7 +13,7 @@ void outbox_init(struct outbox *box, struct heap *heap)
 void outbox_fini(struct outbox *box)
 {
     struct outbox_message *message;
-    while ((message = outbox_take(box)) != NULL)
+    while ((message = outbox_take(box)))
         heap_free(message);
 }
 
@@ -21,8 +21,8 @@ void outbox_put(struct outbox *box, const struct identity *to, uint8_t kind, con
 {
     struct outbox_message *message = NULL;
     if (box->count < OUTBOX_MAX && len <= MESSAGE_PAYLOAD_MAX)
-        message = heap_alloc_raw(box->heap, 1, sizeof(*message) + len);
-    if (message == NULL) {
+        message = heap_alloc_raw(box->heap, 1, sizeof *message + len);
+    if (!message) {
         box->dropped++;
         return;
     }

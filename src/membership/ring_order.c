@@ -52,7 +52,7 @@ int ring_order_decode(struct ring_order *a, const uint8_t source[static RING_ORD
 {
     struct reader r = reader_of(source, RING_ORDER_LEN);
 
-    memset(a, 0, sizeof(*a));
+    memset(a, 0, sizeof *a);
     bool ours = get_u32(&r) == MAGIC;
     a->size = get_u8(&r);
     a->sites = get_u8(&r);

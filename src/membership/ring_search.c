@@ -52,7 +52,7 @@ void ring_search_exact(const struct ring_search_costs *costs, int *order)
 
     if (stations < 2) /* there is only one */
         return;
-    memset(s.best, 0xff, sizeof(s.best));
+    memset(s.best, 0xff, sizeof s.best);
     for (int i = 0; i < stations; i++)
         s.best[1u << i][i] = costs->cost[0][i + 1];
     for (unsigned set = 1; set < all; set++)
@@ -160,13 +160,13 @@ void ring_search_better(const struct ring_search_costs *costs, int *order)
     int round[RING_SEARCH_MAX + 1];
     bool any = costs->size > 2;
 
-    memcpy(round, order, (size_t)costs->size * sizeof(*order));
+    memcpy(round, order, (size_t)costs->size * sizeof *order);
     round[costs->size] = round[0];
     while (any) { /* ends: every move makes the sum less */
         any = better_by_exchange(costs, round);
         any |= better_by_reversal(costs, round);
     }
-    memcpy(order, round, (size_t)costs->size * sizeof(*order));
+    memcpy(order, round, (size_t)costs->size * sizeof *order);
 }
 
 void ring_search_shake(int *order, int size, uint64_t draw)

@@ -10,12 +10,12 @@ const char *path_kind_name(enum path_kind kind)
 {
     static const char *const names[] = {"unknown", "same host", "wire", "wireless", "tunnel", "other"};
 
-    return (unsigned)kind < sizeof(names) / sizeof(names[0]) ? names[kind] : names[PATH_UNKNOWN];
+    return (unsigned)kind < sizeof names / sizeof names[0] ? names[kind] : names[PATH_UNKNOWN];
 }
 
 void topology_reset(struct topology *t, const struct view *view)
 {
-    memset(t, 0, sizeof(*t));
+    memset(t, 0, sizeof *t);
     t->instance = view->instance;
     t->epoch = view->epoch;
     t->size = view->size;
@@ -125,7 +125,7 @@ int topology_decode(struct topology *t, const void *source, size_t len)
     struct reader r = reader_of(source, len);
     uint8_t bits[VIEW_MEMBERS_MAX * VIEW_MEMBERS_MAX / 8];
 
-    memset(t, 0, sizeof(*t));
+    memset(t, 0, sizeof *t);
     t->instance = get_u64(&r);
     t->epoch = get_u64(&r);
     uint32_t size = get_u32(&r);

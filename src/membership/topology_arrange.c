@@ -148,7 +148,7 @@ static bool search(const struct site_group *g, uint32_t threshold, int *order)
 {
     struct ring_search_costs costs;
     int trial[VIEW_MEMBERS_MAX];
-    size_t bytes = (size_t)g->size * sizeof(*order);
+    size_t bytes = (size_t)g->size * sizeof *order;
     uint64_t draw = threshold;
 
     fill_costs(g, threshold, &costs);
@@ -195,9 +195,9 @@ static void best_order(const struct site_group *g, int *order)
     (void)search(g, speeds[0], order);
     while (high - low > 1) {
         int middle = low + (high - low) / 2;
-        memcpy(trial, order, sizeof(trial));
+        memcpy(trial, order, sizeof trial);
         if (search(g, speeds[middle], trial)) {
-            memcpy(order, trial, sizeof(trial));
+            memcpy(order, trial, sizeof trial);
             low = middle;
         } else {
             high = middle;
@@ -333,7 +333,7 @@ static void describe(const struct site_group *g, const int *order, struct ring_o
 {
     int first = first_place(g, order);
 
-    memset(out, 0, sizeof(*out));
+    memset(out, 0, sizeof *out);
     out->size = g->size;
     for (int i = 0; i < g->size; i++) {
         out->order[i] = order[(first + i) % g->size];
@@ -350,7 +350,7 @@ void topology_arrange(const struct topology *t, const int *members, const uint64
     struct site_group g = {.t = t, .members = members, .size = count};
     int order[VIEW_MEMBERS_MAX] = {0};
 
-    memset(out, 0, sizeof(*out));
+    memset(out, 0, sizeof *out);
     if (count == 0)
         return;
     study(&g, hosts);

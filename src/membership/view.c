@@ -59,7 +59,7 @@ bool view_quorum(const struct view *view, const bool *present)
 static void text_put(struct writer *w, const char *text, size_t size)
 {
     const char *end = memchr(text, '\0', size);
-    size_t len = end != NULL ? (size_t)(end - text) : size - 1;
+    size_t len = end ? (size_t)(end - text) : size - 1;
     put_u8(w, (uint8_t)len);
     put_bytes(w, text, len);
 }
@@ -81,7 +81,7 @@ static bool text_get(struct reader *r, char *text, size_t size)
 void peer_info_put(struct writer *w, const struct peer_info *info)
 {
     uint8_t bytes[PEER_INFO_LEN_MAX];
-    struct writer inside = writer_of(bytes, sizeof(bytes) - 2);
+    struct writer inside = writer_of(bytes, sizeof bytes - 2);
 
     put_bytes(&inside, info->id.node.bytes, NODE_ID_LEN);
     put_u64(&inside, info->id.instance);
@@ -92,8 +92,8 @@ void peer_info_put(struct writer *w, const struct peer_info *info)
     put_u32(&inside, info->memory_mib);
     put_u16(&inside, info->cores);
     put_u16(&inside, info->cpu);
-    text_put(&inside, info->name, sizeof(info->name));
-    text_put(&inside, info->platform, sizeof(info->platform));
+    text_put(&inside, info->name, sizeof info->name);
+    text_put(&inside, info->platform, sizeof info->platform);
     put_u8(&inside, info->addr_count);
     for (int i = 0; i < info->addr_count; i++) {
         put_u8(&inside, info->addr_lens[i]);
@@ -124,7 +124,7 @@ static bool addrs_get(struct reader *r, struct peer_info *info)
 
 static bool peer_info_inside(struct reader *r, struct peer_info *info)
 {
-    memset(info, 0, sizeof(*info));
+    memset(info, 0, sizeof *info);
     get_bytes(r, info->id.node.bytes, NODE_ID_LEN);
     info->id.instance = get_u64(r);
     info->machine = get_u64(r);
@@ -134,8 +134,8 @@ static bool peer_info_inside(struct reader *r, struct peer_info *info)
     info->memory_mib = get_u32(r);
     info->cores = get_u16(r);
     info->cpu = get_u16(r);
-    return info->id.instance != 0 && text_get(r, info->name, sizeof(info->name)) &&
-           text_get(r, info->platform, sizeof(info->platform)) && addrs_get(r, info);
+    return info->id.instance != 0 && text_get(r, info->name, sizeof info->name) &&
+           text_get(r, info->platform, sizeof info->platform) && addrs_get(r, info);
 }
 
 bool peer_info_get(struct reader *r, struct peer_info *info)

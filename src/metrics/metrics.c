@@ -59,8 +59,8 @@ uint64_t histogram_quantile(const struct histogram *h, double quantile)
 int metrics_init(struct metrics *m, int peers, struct heap *heap)
 {
     assert(peers >= 0);
-    memset(m, 0, sizeof(*m));
-    m->peer = heap_alloc(heap, (size_t)peers, sizeof(m->peer[0]));
+    memset(m, 0, sizeof *m);
+    m->peer = heap_alloc(heap, (size_t)peers, sizeof m->peer[0]);
     if (!m->peer)
         return HEARTH_NO_MEMORY;
     m->peers = peers;

@@ -27,7 +27,7 @@ static bool in_flight(hearth_group *group)
     mutex_lock(&group->node->baton);
     bool busy = group_busy(group->group);
     mutex_unlock(&group->node->baton);
-    return busy || (worker != NULL && worker->busy(worker, group));
+    return busy || (worker && worker->busy(worker, group));
 }
 
 static uint64_t adapt_tag(hearth_group *group, enum adapt_tag what)
@@ -52,7 +52,7 @@ static enum adapt_vote take_record(hearth_group *group, const struct ring_order 
     hearth_opts_init(&opts);
     opts.tag = adapt_tag(group, TAG_RECORD);
     if (hearth_rank(group) == 0)
-        ring_order_encode(wanted != NULL && !busy ? wanted : &nothing_new, record);
+        ring_order_encode(wanted && !busy ? wanted : &nothing_new, record);
     if (call_run(group, &call, &opts) != HEARTH_OK) {
         *error = *error_last();
         return VOTE_FAILED;
@@ -130,7 +130,7 @@ static void order_now(const hearth_group *group, int *order)
 {
     const int *own = group_view(group->group)->order;
     for (int i = 0; i < hearth_size(group); i++)
-        order[i] = own != NULL ? own[i] : i;
+        order[i] = own ? own[i] : i;
 }
 
 static bool ask_cluster(const hearth_group *group, struct ring_order *out)
@@ -172,12 +172,12 @@ int hearth_adapt(hearth_group *group)
     struct error why;
     struct ring_order wanted, adopted;
     int before[VIEW_MEMBERS_MAX];
-    if (group == NULL)
+    if (!group)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "adapt: group is NULL");
     if (node_forked(group->node))
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "adapt: %s", hearth_strerror(HEARTH_FORKED));
     struct cluster_group *f = group->node->cluster_group;
-    if (f == NULL || hearth_size(group) == 1)
+    if (!f || hearth_size(group) == 1)
         return HEARTH_OK;
     bool asks = hearth_rank(group) == 0 && ask_cluster(group, &wanted);
     order_now(group, before);

@@ -17,7 +17,7 @@ static void *buffer_make(hearth_node *node, size_t len)
     if (len > SIZE_MAX / 2)
         return NULL;
     struct buffer *buffer = heap_alloc_raw(node->heap, 1, sizeof *buffer + ALIGN + len);
-    if (buffer == NULL)
+    if (!buffer)
         return NULL;
     list_init(&buffer->item);
     list_push(&node->buffers, &buffer->item);
@@ -49,27 +49,27 @@ void buffers_free(hearth_node *node)
 
 void *hearth_alloc(hearth_node *node, size_t len)
 {
-    int status = node == NULL ? HEARTH_INVALID : node_forked(node) ? HEARTH_FORKED : HEARTH_NO_MEMORY;
+    int status = !node ? HEARTH_INVALID : node_forked(node) ? HEARTH_FORKED : HEARTH_NO_MEMORY;
     void *memory = NULL;
     if (status == HEARTH_NO_MEMORY) {
         mutex_lock(&node->baton);
-        if (node->regions != NULL)
+        if (node->regions)
             memory = shm_region_make(node->regions, len);
-        if (memory == NULL)
+        if (!memory)
             memory = buffer_make(node, len);
         mutex_unlock(&node->baton);
     }
-    if (memory == NULL)
+    if (!memory)
         error_set(error_last(), status, RANK_NONE, "alloc: %s", hearth_strerror(status));
     return memory;
 }
 
 void hearth_free(hearth_node *node, void *memory)
 {
-    if (node == NULL || memory == NULL || node_forked(node))
+    if (!node || !memory || node_forked(node))
         return;
     mutex_lock(&node->baton);
-    if (node->regions == NULL || !shm_region_drop(node->regions, memory))
+    if (!node->regions || !shm_region_drop(node->regions, memory))
         buffer_drop(node, memory);
     mutex_unlock(&node->baton);
 }

@@ -60,7 +60,7 @@ int call_opts_check(const char *name, const struct hearth_opts *o)
 static int opts_check(const struct call *call, const struct hearth_opts *o)
 {
     int status = call_opts_check(plan_kind_name(call->kind), o);
-    if (status == HEARTH_OK && o->codec != NULL && strcmp(o->codec, "none") != 0)
+    if (status == HEARTH_OK && o->codec && strcmp(o->codec, "none") != 0)
         return bad(call, HEARTH_UNSUPPORTED, "opts.codec is \"%s\"; call hearth_all_reduce_compressed for it",
                    o->codec);
     return status;
@@ -72,10 +72,10 @@ static int opts_check(const struct call *call, const struct hearth_opts *o)
 static bool bytes_of(const size_t *counts, size_t times, size_t count, size_t element, size_t *out)
 {
     size_t sum = 0, product;
-    for (size_t i = 0; counts != NULL && i < times; i++)
+    for (size_t i = 0; counts && i < times; i++)
         if (__builtin_add_overflow(sum, counts[i], &sum))
             return false;
-    if (counts == NULL && __builtin_mul_overflow(times, count, &sum))
+    if (!counts && __builtin_mul_overflow(times, count, &sum))
         return false;
     if (__builtin_mul_overflow(sum, element, &product) || product > INT64_MAX)
         return false;
@@ -117,9 +117,9 @@ static bool regions_of(const struct call *call, int rank, int size, struct call_
         break;
     }
     size_t own_in = call->count, own_out = call->count;
-    if (call->kind == PLAN_REDUCE_SCATTER && in_counts != NULL)
+    if (call->kind == PLAN_REDUCE_SCATTER && in_counts)
         own_out = in_counts[rank];
-    if (call->kind == PLAN_ALL_GATHER && out_counts != NULL)
+    if (call->kind == PLAN_ALL_GATHER && out_counts)
         own_in = out_counts[rank];
     *source = (struct call_region){.at = call->source};
     *target = (struct call_region){.at = call->target};
@@ -131,9 +131,9 @@ static bool regions_of(const struct call *call, int rank, int size, struct call_
 static size_t own_offset(const struct call *call, const size_t *counts, int rank)
 {
     size_t elements = 0;
-    if (counts == NULL)
+    if (!counts)
         elements = (size_t)rank * call->count;
-    for (int i = 0; counts != NULL && i < rank; i++)
+    for (int i = 0; counts && i < rank; i++)
         elements += counts[i];
     return elements * dtype_size(call->dtype);
 }
@@ -165,16 +165,16 @@ static int buffers_check(struct call *call, int rank, int size)
     struct call_region source, target;
     if (!regions_of(call, rank, size, &source, &target))
         return bad(call, HEARTH_INVALID, "the buffers would hold 2^63 bytes or more");
-    if (source.len > 0 && source.at == NULL)
+    if (source.len > 0 && !source.at)
         return bad(call, HEARTH_INVALID, "source is NULL, but %zu bytes are to be read from it", source.len);
-    if (target.len > 0 && target.at == NULL)
+    if (target.len > 0 && !target.at)
         return bad(call, HEARTH_INVALID, "target is NULL, but %zu bytes are to be written to it", target.len);
-    call->in_place = source.at != NULL && target.at != NULL && is_in_place(call, rank, &source, &target);
+    call->in_place = source.at && target.at && is_in_place(call, rank, &source, &target);
     if (call->kind == PLAN_BROADCAST)
         return HEARTH_OK;
     if (!call->in_place && overlap(&source, &target))
         return bad(call, HEARTH_INVALID, "source and target overlap, but not in the way that means in place");
-    if (call->kind == PLAN_ALL_TO_ALL && call->in_place && call->in_counts != NULL &&
+    if (call->kind == PLAN_ALL_TO_ALL && call->in_place && call->in_counts &&
         memcmp(call->in_counts, call->out_counts, (size_t)size * sizeof(size_t)) != 0)
         return bad(call, HEARTH_INVALID, "in place both lists of counts must be the same");
     return HEARTH_OK;
@@ -198,7 +198,7 @@ static int arguments_check(const struct call *call, int rank, int size)
     if (call->root < 0 || call->root >= size)
         return bad(call, HEARTH_INVALID, "root is %d; the group has ranks 0 to %d", call->root, size - 1);
     const size_t *counts = call->kind == PLAN_GATHER ? call->out_counts : call->in_counts;
-    if (rank == call->root && counts != NULL && counts[rank] != call->count)
+    if (rank == call->root && counts && counts[rank] != call->count)
         return bad(call, HEARTH_INVALID, "count is %zu, but counts[%d] is %zu: both are the root's own part",
                    call->count, rank, counts[rank]);
     return HEARTH_OK;
@@ -207,10 +207,10 @@ static int arguments_check(const struct call *call, int rank, int size)
 static int counts_given(const struct call *call, int rank)
 {
     bool root = rank == call->root;
-    if (call->kind == PLAN_ALL_TO_ALL && (call->in_counts == NULL || call->out_counts == NULL))
+    if (call->kind == PLAN_ALL_TO_ALL && (!call->in_counts || !call->out_counts))
         return bad(call, HEARTH_INVALID, "source_counts and target_counts must not be NULL");
-    if ((call->kind == PLAN_GATHER && root && call->out_counts == NULL) ||
-        (call->kind == PLAN_SCATTER && root && call->in_counts == NULL))
+    if ((call->kind == PLAN_GATHER && root && !call->out_counts) ||
+        (call->kind == PLAN_SCATTER && root && !call->in_counts))
         return bad(call, HEARTH_INVALID, "counts must not be NULL at the root");
     return HEARTH_OK;
 }
@@ -219,12 +219,12 @@ static int start(hearth_group *group, struct call *call, const struct hearth_opt
                  hearth_request **request)
 {
     struct hearth_opts chosen;
-    if (group == NULL || request == NULL)
-        return bad(call, HEARTH_INVALID, group == NULL ? "group is NULL" : "request is NULL");
+    if (!group || !request)
+        return bad(call, HEARTH_INVALID, !group ? "group is NULL" : "request is NULL");
     if (node_forked(group->node))
         return bad(call, HEARTH_FORKED, "%s", hearth_strerror(HEARTH_FORKED));
     hearth_opts_init(&chosen);
-    if (opts != NULL)
+    if (opts)
         chosen = *opts;
     int rank = group_rank(group->group), size = group_size(group->group);
     int status = opts_check(call, &chosen);

@@ -81,7 +81,7 @@ static void take_samples(void *arg)
 static void put_peers(const struct cluster_group *f, struct text_buf *buf, const char **comma)
 {
     const struct node_member *roll = f->inner->roll;
-    for (int rank = 0; roll != NULL && rank < f->spec.size; rank++) {
+    for (int rank = 0; roll && rank < f->spec.size; rank++) {
         if (rank == f->spec.rank)
             continue;
         text_buf_print(buf, "%s{\"job\": ", *comma);
@@ -154,12 +154,12 @@ static int keep_config(struct cluster_groups *r, const struct opening *o)
 {
     struct hearth_config given = *o->config;
     r->config = given;
-    for (int i = 0; kept_string(&r->config, i) != NULL; i++)
+    for (int i = 0; kept_string(&r->config, i); i++)
         *kept_string(&r->config, i) = NULL;
-    for (int i = 0; kept_string(&r->config, i) != NULL; i++) {
+    for (int i = 0; kept_string(&r->config, i); i++) {
         const char *text = *kept_string(&given, i);
-        *kept_string(&r->config, i) = text != NULL ? heap_strdup(o->heap, text) : NULL;
-        if (text != NULL && *kept_string(&r->config, i) == NULL)
+        *kept_string(&r->config, i) = text ? heap_strdup(o->heap, text) : NULL;
+        if (text && !*kept_string(&r->config, i))
             return HEARTH_NO_MEMORY;
     }
     r->config.secret = r->config.secret_file = r->config.key_file = NULL;
@@ -216,7 +216,7 @@ static int open_cluster(struct cluster_groups *r, struct opening *o, struct erro
 
 static void cluster_groups_free(struct cluster_groups *r)
 {
-    for (int i = 0; kept_string(&r->config, i) != NULL; i++)
+    for (int i = 0; kept_string(&r->config, i); i++)
         heap_free((void *)(uintptr_t)*kept_string(&r->config, i));
     credentials_close(r->credentials);
     transport_choices_fini(&r->choices);
@@ -238,7 +238,7 @@ static int locks_init(struct cluster_groups *r)
 int cluster_groups_open(struct opening *o, hearth_node *node, struct error *error)
 {
     struct cluster_groups *r = heap_alloc(node->heap, 1, sizeof *r);
-    if (r == NULL || locks_init(r) != HEARTH_OK) {
+    if (!r || locks_init(r) != HEARTH_OK) {
         heap_free(r);
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
     }
@@ -292,14 +292,14 @@ void cluster_groups_links(struct cluster_groups *r, struct text_buf *text)
     LIST_EACH (item, after, &r->cluster_group) {
         struct cluster_group *f = container_of(item, struct cluster_group, item);
         text_buf_print(text, "job %s, rank %d of %d:\n", f->spec.job, f->spec.rank, f->spec.size);
-        text_buf_print(text, "%s", f->inner->links != NULL ? f->inner->links : "");
+        text_buf_print(text, "%s", f->inner->links ? f->inner->links : "");
     }
     mutex_unlock(&r->lock);
 }
 
 void cluster_groups_leave(struct cluster_group *f, bool finished)
 {
-    if (f == NULL)
+    if (!f)
         return;
     struct cluster_groups *r = f->cluster_groups;
     cluster_unwatch(r->cluster, &f->watch);
@@ -319,7 +319,7 @@ void cluster_groups_leave(struct cluster_group *f, bool finished)
 
 void cluster_groups_close(struct cluster_groups *r)
 {
-    if (r == NULL)
+    if (!r)
         return;
     while (!list_empty(&r->cluster_group)) /* no other call may be under way: nobody else changes it */
         cluster_groups_leave(container_of(r->cluster_group.next, struct cluster_group, item), true);

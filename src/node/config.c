@@ -141,7 +141,7 @@ static int read_numbers(const struct variable *variables, size_t count)
     for (size_t i = 0; i < count; i++) {
         const struct variable *v = &variables[i];
         const char *text = getenv(v->name);
-        if (text == NULL)
+        if (!text)
             continue;
         if (parse_number(text, v->suffix, v->min, v->max, v->value) != HEARTH_OK)
             return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
@@ -154,13 +154,13 @@ static int read_numbers(const struct variable *variables, size_t count)
 static int read_names(struct hearth_config *c)
 {
     const char *algo = getenv("HEARTH_ALGO"), *level = getenv("HEARTH_LOG_LEVEL");
-    if (algo != NULL && hearth_algo_parse(algo, &c->algo) != HEARTH_OK)
+    if (algo && hearth_algo_parse(algo, &c->algo) != HEARTH_OK)
         return error_set(
             error_last(), HEARTH_INVALID, RANK_NONE,
             "HEARTH_ALGO is \"%s\"; it takes auto, ring, direct, halving, tree, star, hierarchical or "
             "exchange",
             algo);
-    if (level != NULL && parse_level(level, &c->log_level) != HEARTH_OK)
+    if (level && parse_level(level, &c->log_level) != HEARTH_OK)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
                          "HEARTH_LOG_LEVEL is \"%s\"; it takes error, warn, info or debug", level);
     return HEARTH_OK;
@@ -177,15 +177,15 @@ static int read_line(struct hearth_config *c)
     struct codec_list list;
     struct error why;
     const char *rate = getenv("HEARTH_RATE"), *codec = getenv("HEARTH_CODEC");
-    if (rate != NULL && parse_rate(rate, &c->rate) != HEARTH_OK)
+    if (rate && parse_rate(rate, &c->rate) != HEARTH_OK)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
                          "HEARTH_RATE is \"%s\"; it takes bits a second, 100mbit or 2.5gbit, from %" PRIu64
                          " to %" PRIu64 ", or 0 for no limit",
                          rate, RATE_MIN, RATE_MAX);
-    if (codec != NULL && codec_parse(codec, &list, &why) != HEARTH_OK)
+    if (codec && codec_parse(codec, &list, &why) != HEARTH_OK)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "HEARTH_CODEC is \"%s\": %s", codec,
                          why.text);
-    c->codec = codec != NULL ? codec : c->codec;
+    c->codec = codec ? codec : c->codec;
     return HEARTH_OK;
 }
 
@@ -210,7 +210,7 @@ static void read_strings(struct hearth_config *c)
         {"HEARTH_HEALTH", &c->health},
     };
     for (size_t i = 0; i < sizeof strings / sizeof *strings; i++)
-        if (getenv(strings[i].name) != NULL)
+        if (getenv(strings[i].name))
             *strings[i].field = getenv(strings[i].name);
 }
 
@@ -219,15 +219,15 @@ static int read_folder(struct hearth_config *c)
 {
     const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
     int len = 0;
-    if (config != NULL && config[0] == '/')
+    if (config && config[0] == '/')
         len = snprintf(c->folder, sizeof c->folder, "%s/hearth", config);
-    else if (home != NULL && home[0] == '/')
+    else if (home && home[0] == '/')
         len = snprintf(c->folder, sizeof c->folder, "%s/.config/hearth", home);
     if (len >= (int)sizeof c->folder)
         return error_set(
             error_last(), HEARTH_INVALID, RANK_NONE,
             "%s is longer than %zu bytes: give HEARTH_KEY_FILE and HEARTH_SECRET_FILE, and unset it",
-            config != NULL && config[0] == '/' ? "XDG_CONFIG_HOME" : "HOME",
+            config && config[0] == '/' ? "XDG_CONFIG_HOME" : "HOME",
             sizeof c->folder - sizeof "/.config/hearth");
     return HEARTH_OK;
 }
@@ -243,15 +243,15 @@ static int read_launcher(struct hearth_config *c)
 {
     struct launch launch;
     /* A place to meet that was given is not the launcher's: then its ranks may be another job's. */
-    bool given = c->peers != NULL || c->rendezvous != NULL || c->world_size > 0;
+    bool given = c->peers || c->rendezvous || c->world_size > 0;
     if (given && c->rank >= 0)
         return HEARTH_OK;
     int status = launch_read(environment, NULL, host_parent(), host_user(), &launch, error_last());
     if (status != HEARTH_OK)
         return status;
     c->rank = c->rank < 0 ? launch.rank : c->rank;
-    c->world_size = c->world_size == 0 && c->peers == NULL ? launch.world_size : c->world_size;
-    if (c->peers == NULL && c->rendezvous == NULL)
+    c->world_size = c->world_size == 0 && !c->peers ? launch.world_size : c->world_size;
+    if (!c->peers && !c->rendezvous)
         snprintf(c->launcher, sizeof c->launcher, "%s", launch.rendezvous);
     return HEARTH_OK;
 }
@@ -287,10 +287,10 @@ static int read_home(struct hearth_config *c)
     int status = read_numbers(variables, sizeof variables / sizeof *variables);
     if (status != HEARTH_OK)
         return status;
-    if (discover != NULL && !discover_known(discover))
+    if (discover && !discover_known(discover))
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
                          "HEARTH_DISCOVER is \"%s\"; it takes mdns or off", discover);
-    if (health != NULL && health_preset_find(health) == NULL)
+    if (health && !health_preset_find(health))
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
                          "HEARTH_HEALTH is \"%s\"; it takes default, low-latency or high-latency", health);
     c->min_peers = (uint32_t)peers;
@@ -300,7 +300,7 @@ static int read_home(struct hearth_config *c)
 
 int hearth_config_env(struct hearth_config *config)
 {
-    if (config == NULL || config->size != sizeof *config)
+    if (!config || config->size != sizeof *config)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
                          "config_env: call hearth_config_init first");
     struct hearth_config c = *config;
@@ -405,13 +405,13 @@ static int check_line(const struct hearth_config *c, struct error *error)
 static int check_home(const struct hearth_config *c, struct error *error)
 {
     const uint32_t roles = HEARTH_ROLE_DEMO | HEARTH_ROLE_BENCH | HEARTH_ROLE_GUEST;
-    if (c->discover != NULL && !discover_known(c->discover))
+    if (c->discover && !discover_known(c->discover))
         return error_set(error, HEARTH_INVALID, RANK_NONE, "config: discover is \"%s\"; it takes mdns or off",
                          c->discover);
-    if (c->health == NULL || health_preset_find(c->health) == NULL)
+    if (!c->health || !health_preset_find(c->health))
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "config: health is \"%s\"; it takes default, low-latency or high-latency",
-                         c->health != NULL ? c->health : "(null)");
+                         c->health ? c->health : "(null)");
     if ((c->roles & ~roles) != 0)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "config: roles has bits that there are not: %x",
                          (unsigned)(c->roles & ~roles));

@@ -9,17 +9,17 @@
 
 int hearth_rank(const hearth_group *group)
 {
-    return group != NULL ? group_rank(group->group) : HEARTH_INVALID;
+    return group ? group_rank(group->group) : HEARTH_INVALID;
 }
 
 int hearth_size(const hearth_group *group)
 {
-    return group != NULL ? group_size(group->group) : HEARTH_INVALID;
+    return group ? group_size(group->group) : HEARTH_INVALID;
 }
 
 hearth_group *hearth_world(hearth_node *node)
 {
-    return node != NULL && !node_forked(node) ? &node->world : NULL;
+    return node && !node_forked(node) ? &node->world : NULL;
 }
 
 static size_t own_metrics(hearth_node *node, char *buffer, size_t size)
@@ -38,7 +38,7 @@ static size_t cluster_and_work(struct cluster_groups *r, char *buffer, size_t si
     struct cluster_group *last = list_empty(&r->cluster_group)
                                      ? NULL
                                      : container_of(r->cluster_group.prev, struct cluster_group, item);
-    size_t len = own_metrics(last != NULL ? last->inner : r->node, buffer, size);
+    size_t len = own_metrics(last ? last->inner : r->node, buffer, size);
     mutex_unlock(&r->lock);
     bool room = len < size;
     return len + (size_t)cluster_metrics(r->cluster, room ? buffer + len : NULL, room ? size - len : 0);
@@ -46,18 +46,18 @@ static size_t cluster_and_work(struct cluster_groups *r, char *buffer, size_t si
 
 int64_t hearth_metrics_text(hearth_node *node, char *buffer, size_t size)
 {
-    if (node == NULL || (buffer == NULL && size > 0))
+    if (!node || (!buffer && size > 0))
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "metrics_text: node or buffer is NULL");
     if (node_forked(node))
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "metrics_text: %s",
                          hearth_strerror(HEARTH_FORKED));
-    return (int64_t)(node->cluster_groups != NULL ? cluster_and_work(node->cluster_groups, buffer, size)
-                                                  : own_metrics(node, buffer, size));
+    return (int64_t)(node->cluster_groups ? cluster_and_work(node->cluster_groups, buffer, size)
+                                          : own_metrics(node, buffer, size));
 }
 
 int hearth_traffic(hearth_group *group, uint64_t *sent, uint64_t *received)
 {
-    if (group == NULL || sent == NULL || received == NULL)
+    if (!group || !sent || !received)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "traffic: group, sent or received is NULL");
     if (node_forked(group->node))
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "traffic: %s",
@@ -81,7 +81,7 @@ static int split_keys_gather(hearth_group *group, const struct split_key *own, c
 {
     size_t size = (size_t)hearth_size(group);
     struct split_key *all = heap_alloc(group->node->heap, size, sizeof *all);
-    if (all == NULL)
+    if (!all)
         return error_set(error_last(), HEARTH_NO_MEMORY, RANK_NONE, "group_split: no memory");
     struct call call = {
         .kind = PLAN_ALL_GATHER,
@@ -125,22 +125,22 @@ static int child_open(hearth_group *parent, const struct split_key *all, const s
 {
     int size = hearth_size(parent);
     int *members = heap_alloc(parent->node->heap, 4 * (size_t)size, sizeof *members);
-    if (members == NULL)
+    if (!members)
         return error_set(error_last(), HEARTH_NO_MEMORY, RANK_NONE, "group_split: no memory");
     int *host = members + size, *site = host + size, *order = site + size;
     struct group_view view = *group_view(parent->group);
     int count = members_of(all, size, own->color, members);
     view_order(&view, members, count, order);
     for (int i = 0; i < count; i++) {
-        host[i] = view.host != NULL ? view.host[members[i]] : 0;
+        host[i] = view.host ? view.host[members[i]] : 0;
         site[i] = view_place(&view, members[i]);
         members[i] = group_member(parent->group, members[i]);
     }
     view.group = derived_id(ID_SPLIT, view.group, number, (uint64_t)own->color);
     view.size = count;
-    view.host = view.host != NULL ? host : NULL;
-    view.site = view.site != NULL ? site : NULL;
-    view.order = view.order != NULL ? order : NULL;
+    view.host = view.host ? host : NULL;
+    view.site = view.site ? site : NULL;
+    view.order = view.order ? order : NULL;
     int status = node_group(parent->node, &view, members, out);
     heap_free(members);
     if (status != HEARTH_OK)
@@ -152,7 +152,7 @@ int hearth_group_split(hearth_group *group, int color, int key, const struct hea
                        hearth_group **out)
 {
     struct split_key *all = NULL;
-    if (group == NULL || out == NULL)
+    if (!group || !out)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "group_split: group or out is NULL");
     if (node_forked(group->node))
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "group_split: %s",
@@ -202,13 +202,13 @@ static int odd_one(const struct hash128 *all, int size)
 
 int hearth_same(hearth_group *group, const void *buffer, size_t len, int *who)
 {
-    if (group == NULL || (buffer == NULL && len > 0))
+    if (!group || (!buffer && len > 0))
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "same: group or buffer is NULL");
     if (node_forked(group->node)) /* before anything is allocated: the heap may have been busy at the fork */
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "same: %s", hearth_strerror(HEARTH_FORKED));
     struct hash128 own = hash128(buffer, len);
     struct hash128 *all = heap_alloc(group->node->heap, (size_t)hearth_size(group), sizeof *all);
-    if (all == NULL)
+    if (!all)
         return error_set(error_last(), HEARTH_NO_MEMORY, RANK_NONE, "same: no memory");
     own.low = hash_mix(own.low, len);
     struct call call = {
@@ -223,7 +223,7 @@ int hearth_same(hearth_group *group, const void *buffer, size_t len, int *who)
     heap_free(all);
     if (odd == RANK_NONE)
         return status;
-    if (who != NULL)
+    if (who)
         *who = odd;
     return error_set(error_last(), HEARTH_DIFFERS, odd, "same: rank %d does not hold what most members hold",
                      odd);

@@ -22,12 +22,12 @@
 
 static int cluster_groups_of(hearth_node *node, const char *what, struct cluster_groups **out)
 {
-    if (node == NULL)
+    if (!node)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: node is NULL", what);
     if (node_forked(node))
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "%s: %s", what,
                          hearth_strerror(HEARTH_FORKED));
-    if (node->cluster_groups == NULL)
+    if (!node->cluster_groups)
         return error_set(error_last(), HEARTH_UNSUPPORTED, RANK_NONE,
                          "%s: this node belongs to no home cluster. On one machine: hearth init; on the "
                          "others: hearth join TOKEN; and open it with discover (HEARTH_DISCOVER=mdns) and "
@@ -128,7 +128,7 @@ static int read_roster(struct cluster *cluster, const struct group_spec *f, stru
     o->rank = o->roster.rank = f->rank;
     o->roster.cluster = f->id;
     o->roster.members = heap_alloc(o->heap, (size_t)f->size, sizeof *o->roster.members);
-    if (o->roster.members == NULL)
+    if (!o->roster.members)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "form: no memory for %d members", f->size);
     for (int i = 0; i < f->size; i++) {
         struct member *m = &o->roster.members[i];
@@ -252,7 +252,7 @@ static int form_again(struct attempt *a, struct cluster_group **out, struct erro
 {
     struct cluster_groups *r = a->cluster_groups;
     struct cluster_group *f = heap_alloc(r->node->heap, 1, sizeof *f);
-    if (f == NULL)
+    if (!f)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "form: no memory");
     a->spec = &f->spec;
     int status;
@@ -316,7 +316,7 @@ static int form(struct attempt *a, struct cluster_group **out, struct error *err
 
 static bool job_name_good(const char *job)
 {
-    size_t len = job != NULL ? strnlen(job, JOB_NAME_MAX) : 0;
+    size_t len = job ? strnlen(job, JOB_NAME_MAX) : 0;
     for (size_t i = 0; i < len; i++)
         if (job[i] < ' ' || job[i] > '~')
             return false;
@@ -331,7 +331,7 @@ int hearth_form(hearth_node *node, const char *job, int min_members, hearth_grou
     int status = cluster_groups_of(node, "form", &r);
     if (status != HEARTH_OK)
         return status;
-    if (group == NULL || !job_name_good(job) || min_members < 1 || min_members > VIEW_MEMBERS_MAX)
+    if (!group || !job_name_good(job) || min_members < 1 || min_members > VIEW_MEMBERS_MAX)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
                          "form: it needs a group, a job's name of 1 to %d printable characters and "
                          "min_members from 1 to %d",
@@ -376,12 +376,12 @@ int hearth_reform(hearth_group **group)
     struct error *error = error_last();
     struct error why;
     struct cluster_group *old, *next;
-    if (group == NULL || *group == NULL)
+    if (!group || !*group)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "reform: group is NULL");
     if (node_forked((*group)->node))
         return error_set(error, HEARTH_FORKED, RANK_NONE, "reform: %s", hearth_strerror(HEARTH_FORKED));
     old = (*group)->node->cluster_group;
-    if (old == NULL || *group != &old->inner->world)
+    if (!old || *group != &old->inner->world)
         return error_set(error, HEARTH_UNSUPPORTED, RANK_NONE,
                          "reform: this group was not made by hearth_form");
     struct cluster_groups *r = old->cluster_groups;
@@ -411,8 +411,7 @@ int hearth_reform(hearth_group **group)
 int hearth_group_member(hearth_group *group, int rank, struct hearth_member *member)
 {
     struct error *error = error_last();
-    if (group == NULL || member == NULL || member->size != sizeof *member || rank < 0 ||
-        rank >= hearth_size(group))
+    if (!group || !member || member->size != sizeof *member || rank < 0 || rank >= hearth_size(group))
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "group_member: it needs a group, a rank of it, and a member whose size is set");
     if (node_forked(group->node))
@@ -420,14 +419,14 @@ int hearth_group_member(hearth_group *group, int rank, struct hearth_member *mem
     const struct node_member *known = group->node->roll;
     int place = group_member(group->group, rank);
     *member = (struct hearth_member){.size = sizeof *member, .rank = rank};
-    if (known == NULL)
+    if (!known)
         return HEARTH_OK;
     known += place;
     snprintf(member->id, sizeof member->id, "%s", known->id);
     snprintf(member->name, sizeof member->name, "%s", known->name);
     snprintf(member->address, sizeof member->address, "%s", known->address);
     member->same_host = known->same_host;
-    if (group->node->cluster_group != NULL)
+    if (group->node->cluster_group)
         member->completed = group->node->cluster_group->spec.done[place];
     return HEARTH_OK;
 }
@@ -484,7 +483,7 @@ int hearth_next_event(hearth_node *node, struct hearth_event *event, int64_t tim
     int status = cluster_groups_of(node, "next_event", &r);
     if (status != HEARTH_OK)
         return status;
-    if (event == NULL || event->size != sizeof *event || timeout_ms < 0)
+    if (!event || event->size != sizeof *event || timeout_ms < 0)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
                          "next_event: it needs an event whose size is set, and timeout_ms of 0 or more");
     struct cluster_groups_call call;
@@ -516,7 +515,7 @@ int hearth_on_event(hearth_node *node, hearth_event_fn *fn, void *arg)
     cluster_on_event(r->cluster, NULL, NULL); /* from here on nobody reads what is changed now */
     r->on_event = fn;
     r->on_event_arg = arg;
-    if (fn != NULL)
+    if (fn)
         cluster_on_event(r->cluster, pass_event, r);
     return HEARTH_OK;
 }
@@ -525,7 +524,7 @@ int64_t hearth_status_json(hearth_node *node, char *buffer, size_t size)
 {
     struct cluster_groups *r;
     int status = cluster_groups_of(node, "status_json", &r);
-    if (status == HEARTH_OK && buffer == NULL && size > 0)
+    if (status == HEARTH_OK && !buffer && size > 0)
         status = error_set(error_last(), HEARTH_INVALID, RANK_NONE, "status_json: buffer is NULL");
     return status == HEARTH_OK ? cluster_json(r->cluster, buffer, size) : status;
 }

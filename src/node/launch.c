@@ -108,7 +108,7 @@ static void meet_here(const struct source *s, const char *job, struct launch *ou
     if (out->local_size != out->world_size)
         return;
     if (strnlen(job, CLEAN_MAX + 1) > CLEAN_MAX) {
-        snprintf(tail, sizeof(tail), "-%016" PRIx64, hash64(0, job, strlen(job)));
+        snprintf(tail, sizeof tail, "-%016" PRIx64, hash64(0, job, strlen(job)));
         max -= CLEAN_TAIL;
     }
     for (; job[len] && len < max; len++) {
@@ -118,15 +118,14 @@ static void meet_here(const struct source *s, const char *job, struct launch *ou
         clean[len] = good ? c : '_';
     }
     clean[len] = '\0';
-    snprintf(out->rendezvous, sizeof(out->rendezvous), "unix:@hearth-%u-%s%s", (unsigned)s->user, clean,
-             tail);
+    snprintf(out->rendezvous, sizeof out->rendezvous, "unix:@hearth-%u-%s%s", (unsigned)s->user, clean, tail);
 }
 
 static void meet_children(const struct source *s, const char *prefix, struct launch *out)
 {
     char job[JOB_MAX];
 
-    snprintf(job, sizeof(job), "%s%d", prefix, s->parent_process);
+    snprintf(job, sizeof job, "%s%d", prefix, s->parent_process);
     meet_here(s, job, out);
 }
 
@@ -146,12 +145,12 @@ static int meet_master(const struct source *s, const char *host, struct launch *
     if (strlen(host) > 255)
         return error_set(s->error, HEARTH_INVALID, RANK_NONE, "MASTER_ADDR is \"%.64s...\": too long", host);
     if (out->local_size == out->world_size) {
-        snprintf(job, sizeof(job), "torchrun-%d-%.64s", port, host);
+        snprintf(job, sizeof job, "torchrun-%d-%.64s", port, host);
         meet_here(s, job, out);
         return HEARTH_OK;
     }
     port = port == UINT16_MAX ? PORT_LOWEST : port + 1;
-    snprintf(out->rendezvous, sizeof(out->rendezvous), format, host, port);
+    snprintf(out->rendezvous, sizeof out->rendezvous, format, host, port);
     return HEARTH_OK;
 }
 
@@ -219,7 +218,7 @@ static int read_slurm(const struct source *s, struct launch *out)
         return status;
     if (hosts == 1)
         out->local_size = out->world_size;
-    snprintf(job, sizeof(job), "slurm-%.40s.%.40s", id ? id : "0", step);
+    snprintf(job, sizeof job, "slurm-%.40s.%.40s", id ? id : "0", step);
     meet_here(s, job, out);
     return HEARTH_OK;
 }

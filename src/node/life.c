@@ -16,16 +16,16 @@ static int path_costs_fill(hearth_node *node, const struct group_view *view)
         .inside = view->inside, .across = view->across, .window_bytes = node->config.window_bytes};
     f->host = heap_alloc(node->heap, (size_t)view->size, sizeof *f->host);
     f->room = heap_alloc(node->heap, (size_t)view->size, sizeof *f->room);
-    for (int i = 0; f->host != NULL && view->host != NULL && i < view->size; i++)
+    for (int i = 0; f->host && view->host && i < view->size; i++)
         f->host[i] = view->host[i];
-    return f->host != NULL && f->room != NULL ? HEARTH_OK : HEARTH_NO_MEMORY;
+    return f->host && f->room ? HEARTH_OK : HEARTH_NO_MEMORY;
 }
 
 static int world_open(hearth_node *node, const struct node_setup *setup)
 {
     struct group_view view = *setup->world;
     int *members = heap_alloc(node->heap, (size_t)view.size, sizeof *members);
-    if (members == NULL)
+    if (!members)
         return HEARTH_NO_MEMORY;
     view.chunk_bytes = node->config.chunk_bytes;
     view.window_bytes = node->config.window_bytes;
@@ -49,7 +49,7 @@ static int join_all(hearth_node *node, const struct node_setup *setup)
             continue;
         struct node_conns in_memory = {.count = 1};
         const struct node_conns *joined = &in_memory;
-        if (setup->net != NULL)
+        if (setup->net)
             in_memory.conns[0] = mem_net_conn(setup->net, setup->rank, i);
         else
             joined = &setup->conns[i];
@@ -83,7 +83,7 @@ static int node_fill(hearth_node *node, const struct node_setup *setup)
         .rate = node->config.rate,
         .instance = setup->instance,
         .loss = node->loss,
-        .peer_timeout_ns = setup->net == NULL ? (uint64_t)node->config.peer_timeout_ms * NS_PER_MS : 0,
+        .peer_timeout_ns = !setup->net ? (uint64_t)node->config.peer_timeout_ms * NS_PER_MS : 0,
         .opening_ns = setup->opening_ns,
     };
     status = engine_open(&engine, &node->engine);
@@ -91,7 +91,7 @@ static int node_fill(hearth_node *node, const struct node_setup *setup)
         status = world_open(node, setup);
     if (status == HEARTH_OK)
         status = join_all(node, setup);
-    if (status == HEARTH_OK && setup->now_ns == NULL) {
+    if (status == HEARTH_OK && !setup->now_ns) {
         char name[16];
         snprintf(name, sizeof name, "hearth-%d", setup->rank);
         status = thread_start(&node->progress_thread, name, node_keep, node);
@@ -124,12 +124,12 @@ static void node_free(hearth_node *node, bool with_heap)
 /* What the node sleeps at. */
 static int bell_choose(hearth_node *node, const struct node_setup *setup)
 {
-    if (setup->net != NULL) {
+    if (setup->net) {
         node->bell = mem_net_bell(setup->net, setup->rank);
         return HEARTH_OK;
     }
     node->rest = poll_set_open(node->heap, setup->event, setup->world->size);
-    if (node->rest == NULL)
+    if (!node->rest)
         return HEARTH_NO_MEMORY;
     int status = bell_init(&node->own_bell);
     if (status == HEARTH_OK)
@@ -157,15 +157,15 @@ static void bell_drop(hearth_node *node)
 
 int node_open(const struct node_setup *setup, hearth_node **out, struct error *error)
 {
-    struct heap *given = setup->lent_heap != NULL ? setup->lent_heap : setup->heap;
-    struct heap *heap = given != NULL ? given : heap_open(setup->config->memory_max);
-    hearth_node *node = heap != NULL ? heap_alloc(heap, 1, sizeof *node) : NULL;
-    if (node == NULL) {
-        heap_close(given != NULL ? NULL : heap);
+    struct heap *given = setup->lent_heap ? setup->lent_heap : setup->heap;
+    struct heap *heap = given ? given : heap_open(setup->config->memory_max);
+    hearth_node *node = heap ? heap_alloc(heap, 1, sizeof *node) : NULL;
+    if (!node) {
+        heap_close(given ? NULL : heap);
         return error_set(error, HEARTH_NO_MEMORY, setup->rank, "open: no memory for node %d", setup->rank);
     }
     node->heap = heap;
-    node->heap_lent = setup->lent_heap != NULL;
+    node->heap_lent = setup->lent_heap;
     node->loss = setup->loss != 0 ? setup->loss : HEARTH_PEER_LOST;
     node->process = process_id();
     node->config = *setup->config;
@@ -198,12 +198,12 @@ int node_open(const struct node_setup *setup, hearth_node **out, struct error *e
         return HEARTH_OK;
     }
     error_set(error, status, setup->rank, "open: node %d: %s", setup->rank, hearth_strerror(status));
-    if (node->engine != NULL)
+    if (node->engine)
         engine_close(node->engine);
     bell_drop(node);
     if (has_baton)
         mutex_fini(&node->baton);
-    node_free(node, given == NULL);
+    node_free(node, !given);
     return status;
 }
 
@@ -216,7 +216,7 @@ static void part_wait(hearth_node *node)
         uint32_t heard = bell_heard(node->bell);
         bool moved = node_progress(node), parted = engine_parted(node->engine);
         uint64_t until = engine_deadline(node->engine);
-        bool alone = node->clock.virtual_ns != NULL; /* nobody moves while we are here */
+        bool alone = node->clock.virtual_ns; /* nobody moves while we are here */
         if (parted || clock_real() >= deadline || (alone && !moved))
             return;
         if (!moved)
@@ -226,15 +226,15 @@ static void part_wait(hearth_node *node)
 
 void hearth_close(hearth_node *node)
 {
-    if (node == NULL)
+    if (!node)
         return;
     if (node_forked(node)) {
         /* Threads and peers are the parent's. One of its threads may have been in the middle of anything when
          * it forked, so nothing is looked at any more. */
         struct heap *heap = node->heap_lent ? NULL : node->heap;
-        if (node->net != NULL)
+        if (node->net)
             mem_net_forget(node->net);
-        if (heap != NULL)
+        if (heap)
             heap_drop(heap);
         heap_close(heap);
         return;
@@ -244,7 +244,7 @@ void hearth_close(hearth_node *node)
     node->closing = true;
     mutex_unlock(&node->baton);
     struct node_worker *worker = atomic_load(&node->worker);
-    if (worker != NULL)
+    if (worker)
         worker->stop(worker);
     poll_set_ring_all(node);
     if (node->progress_runs)
@@ -255,9 +255,9 @@ void hearth_close(hearth_node *node)
     part_wait(node);
     engine_close(node->engine);
     attachments_drop(node);
-    if (node->net != NULL)
+    if (node->net)
         mem_net_put(node->net);
-    if (node->listener != NULL)
+    if (node->listener)
         listener_close(node->listener);
     buffers_free(node);
     shm_regions_close(node->regions);

@@ -22,7 +22,7 @@ static const char *kind_of(const struct opening *o, int rank, const struct trans
         return "this one";
     if (o->mesh[rank].kind == MESH_UNIX)
         return "shm";
-    return choice->quic ? "quic" : o->credentials != NULL ? "tcp+tls" : "plain tcp";
+    return choice->quic ? "quic" : o->credentials ? "tcp+tls" : "plain tcp";
 }
 
 /* A line for people; what does not fit is cut. */
@@ -46,7 +46,7 @@ static void links_describe(struct opening *o, const struct transport_choice *cho
 {
     size_t used = 0;
     o->links = heap_alloc(o->heap, (size_t)o->roster.size, LINE_MAX_BYTES + 1);
-    for (int i = 0; o->links != NULL && i < o->roster.size; i++) {
+    for (int i = 0; o->links && i < o->roster.size; i++) {
         char line[LINE_MAX_BYTES];
         line_write(o, i, &choices[i], line);
         size_t len = strlen(line);
@@ -64,10 +64,10 @@ static void bare_address(const struct sock_addr *addr, char *text, size_t size)
     char whole[SOCK_TEXT_MAX];
     sock_addr_text(addr, whole, sizeof whole);
     char *colon = strrchr(whole, ':');
-    if (colon != NULL)
+    if (colon)
         *colon = '\0';
     bool brackets = whole[0] == '[';
-    if (brackets && strchr(whole, ']') != NULL)
+    if (brackets && strchr(whole, ']'))
         *strchr(whole, ']') = '\0';
     snprintf(text, size, "%.63s", whole + brackets);
 }
@@ -75,14 +75,14 @@ static void bare_address(const struct sock_addr *addr, char *text, size_t size)
 void links_roll(struct opening *o, const struct transport_choice *choices)
 {
     struct node_member *roll = heap_alloc(o->heap, (size_t)o->roster.size, sizeof *roll);
-    for (int i = 0; roll != NULL && i < o->roster.size; i++) {
+    for (int i = 0; roll && i < o->roster.size; i++) {
         const struct member *m = &o->roster.members[i];
         const struct mesh_peer *peer = &o->mesh[i];
-        if (o->credentials != NULL)
+        if (o->credentials)
             node_id_text(&m->node, roll[i].id);
         snprintf(roll[i].name, sizeof roll[i].name, "%s", m->name);
         roll[i].same_host = m->host_id == o->self.host_id;
-        if (choices != NULL) {
+        if (choices) {
             snprintf(roll[i].transport, sizeof roll[i].transport, "%s", kind_of(o, i, &choices[i]));
             snprintf(roll[i].why, sizeof roll[i].why, "%s", choices[i].reason);
         }
@@ -133,8 +133,8 @@ static int take_sockets(struct opening *o, int rank, struct tls_buffers *buffers
         struct records *records = peer->records[i];
         peer->fds[i] = -1;
         peer->records[i] = NULL;
-        struct conn *conn = records != NULL ? tls_conn(buffers, fd, records) : tcp_conn(o->heap, fd);
-        if (conn == NULL)
+        struct conn *conn = records ? tls_conn(buffers, fd, records) : tcp_conn(o->heap, fd);
+        if (!conn)
             return error_set(error, HEARTH_NO_MEMORY, rank, "open: no memory for a connection");
         o->conns[rank].conns[o->conns[rank].count++] = conn;
     }
@@ -162,13 +162,13 @@ static int take_all(struct opening *o, struct error *error)
     int neighbours = 0, encrypted = 0;
     for (int i = 0; i < o->roster.size; i++) {
         neighbours += o->mesh[i].kind == MESH_UNIX;
-        encrypted += o->mesh[i].kind == MESH_TCP && o->credentials != NULL;
+        encrypted += o->mesh[i].kind == MESH_TCP && o->credentials;
     }
     if (neighbours > 0)
         o->regions = shm_regions_open(o->heap);
     if (encrypted > 0)
         buffers = tls_buffers_open(o->heap);
-    bool good = (neighbours == 0 || o->regions != NULL) && (encrypted == 0 || buffers != NULL);
+    bool good = (neighbours == 0 || o->regions) && (encrypted == 0 || buffers);
     int status = good ? take_each(o, neighbours, buffers, error)
                       : error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
     tls_buffers_close(buffers); /* the connections share them */
@@ -178,7 +178,7 @@ static int take_all(struct opening *o, struct error *error)
 int links_take(struct opening *o, struct error *error)
 {
     struct transport_choice *choices = heap_alloc(o->heap, (size_t)o->roster.size, sizeof *choices);
-    if (choices == NULL)
+    if (!choices)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
     int status = take_all(o, error);
     if (status == HEARTH_OK)

@@ -43,7 +43,7 @@ int local_open(const struct local_setup *setup, hearth_node *nodes[], struct err
         .inside = mem_cost,
         .across = mem_cost,
     };
-    if (mem.now_ns == NULL) {
+    if (!mem.now_ns) {
         world.inside.alpha_s += (double)mem.latency_ns * 1e-9;
         world.across.alpha_s = world.inside.alpha_s;
     } else {
@@ -56,7 +56,7 @@ int local_open(const struct local_setup *setup, hearth_node *nodes[], struct err
         world.across.bytes_per_s = fmin(world.across.bytes_per_s, rate);
     }
     struct hearth_config config = *setup->config;
-    if (mem.now_ns == NULL && mem.latency_ns > 0)
+    if (!mem.now_ns && mem.latency_ns > 0)
         config.window_bytes = window_for(&world.across, config.window_bytes);
     for (int i = 0; i < setup->count; i++) {
         struct node_setup node = {
@@ -67,7 +67,7 @@ int local_open(const struct local_setup *setup, hearth_node *nodes[], struct err
             .now_ns = mem.now_ns,
             .instance = setup->id + (uint64_t)i,
             .loss = setup->loss,
-            .lent_heap = setup->lent_heaps != NULL ? setup->lent_heaps[i] : NULL,
+            .lent_heap = setup->lent_heaps ? setup->lent_heaps[i] : NULL,
         };
         status = node_open(&node, &opened[i], error);
         if (status != HEARTH_OK) {
@@ -84,11 +84,11 @@ int local_open_far(const struct hearth_config *config, int count, uint64_t laten
 {
     struct error *error = error_last();
     struct hearth_config defaults;
-    if (nodes == NULL || count < 1 || count > HEARTH_LOCAL_MAX)
+    if (!nodes || count < 1 || count > HEARTH_LOCAL_MAX)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "open_local: count is %d; it must be from 1 to %d%s", count, HEARTH_LOCAL_MAX,
-                         nodes == NULL ? ", and nodes must not be NULL" : "");
-    if (config == NULL) {
+                         !nodes ? ", and nodes must not be NULL" : "");
+    if (!config) {
         hearth_config_init(&defaults);
         config = &defaults;
     }

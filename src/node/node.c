@@ -29,9 +29,9 @@ static void collect(hearth_node *node, const hearth_request *mine)
     if (node->collecting)
         return;
     node->collecting = true;
-    while ((completion = engine_finished(node->engine)) != NULL) {
+    while ((completion = engine_finished(node->engine))) {
         hearth_request *request = container_of(completion, hearth_request, completion);
-        if (request->done != NULL) {
+        if (request->done) {
             mutex_unlock(&node->baton);
             request->done(request->done_arg, completion->error.status);
             mutex_lock(&node->baton);
@@ -84,7 +84,7 @@ static void progress_sleep(hearth_node *node, uint32_t heard, bool nap, uint64_t
 {
     if (nap)
         bell_nap(node->bell, clock_real() + NAP_NS);
-    else if (node->rest != NULL && atomic_load(&node->waiting) == 0)
+    else if (node->rest && atomic_load(&node->waiting) == 0)
         poll_set_wait(node, BELL_PROGRESS, heard, until);
     else
         bell_wait(node->bell, BELL_PROGRESS, heard, 0, until);
@@ -108,7 +108,7 @@ void node_keep(void *arg)
         if (rest)
             continue;
         uint32_t calls = atomic_load(&node->calls);
-        bool active = node->rest != NULL ? calls != calls_before : heard != heard_before;
+        bool active = node->rest ? calls != calls_before : heard != heard_before;
         calls_before = calls;
         progress_sleep(node, heard, !busy && active, until);
     }
@@ -120,7 +120,7 @@ void node_keep(void *arg)
  * becomes due by what a caller does, but frames that are held back. */
 static bool leaves_work(hearth_node *node)
 {
-    if (node->rest != NULL)
+    if (node->rest)
         return poll_set_must_ring(node, false);
     return node->config.rate > 0 && engine_deadline(node->engine) < atomic_load(&node->progress_until);
 }
@@ -128,7 +128,7 @@ static bool leaves_work(hearth_node *node)
 /* A caller goes: what is in flight is the progress thread's. */
 static void hand_over(hearth_node *node)
 {
-    if (node->rest == NULL && node->config.rate == 0)
+    if (!node->rest && node->config.rate == 0)
         return;
     mutex_lock(&node->baton);
     bool ring = leaves_work(node);
@@ -152,7 +152,7 @@ static void waited(hearth_node *node, int peer, uint64_t since_ns)
  * are idle; where members outnumber them, whoever can work does: the processor is given away at once. */
 static bool spin(const hearth_node *node, uint64_t since_ns, uint64_t now_ns)
 {
-    if (node->rest == NULL || now_ns - since_ns >= node->spin_ns)
+    if (!node->rest || now_ns - since_ns >= node->spin_ns)
         return false;
     if (node->crowded || now_ns - since_ns > SPIN_ALONE_NS)
         thread_yield();
@@ -163,7 +163,7 @@ static bool spin(const hearth_node *node, uint64_t since_ns, uint64_t now_ns)
 
 void node_sleep(hearth_node *node, uint32_t heard, uint64_t until)
 {
-    if (node->rest != NULL)
+    if (node->rest)
         poll_set_wait(node, BELL_CALLER, heard, until);
     else
         bell_wait(node->bell, BELL_CALLER, heard, node->spin_ns, until);
@@ -191,7 +191,7 @@ int node_wait_also(hearth_request *request, uint64_t deadline_ns, const _Atomic(
             poll_set_look(node);
         mutex_unlock(&node->baton);
         leave_rest(node, rest);
-        if (status != HEARTH_PENDING || (also != NULL && atomic_load(also)))
+        if (status != HEARTH_PENDING || (also && atomic_load(also)))
             break;
         if (moved) {
             idle_ns = 0;
@@ -240,7 +240,7 @@ static void drive_once(hearth_node *node)
 void node_cancel(hearth_request *request)
 {
     hearth_node *node = request->node;
-    if (request->cancel != NULL) {
+    if (request->cancel) {
         request->cancel(request->cancel_arg);
         node_wait(request, NEVER_NS);
         return;
@@ -258,7 +258,7 @@ static hearth_request *request_take(hearth_node *node)
     hearth_request *request;
     if (list_empty(&node->free_requests)) {
         request = heap_alloc(node->heap, 1, sizeof *request);
-        if (request == NULL)
+        if (!request)
             return NULL;
         list_init(&request->item);
     } else {
@@ -286,7 +286,7 @@ int node_start(hearth_group *group, const struct call *call, bool waits, hearth_
     mutex_lock(&node->baton);
     hearth_request *request = node->closing ? NULL : request_take(node);
     int status;
-    if (request == NULL) {
+    if (!request) {
         status = node->closing ? HEARTH_CLOSED : HEARTH_NO_MEMORY;
         error_set(error, status, RANK_NONE, "%s: %s", plan_kind_name(call->kind), hearth_strerror(status));
         if (status == HEARTH_NO_MEMORY)
@@ -305,8 +305,8 @@ int node_start(hearth_group *group, const struct call *call, bool waits, hearth_
         request_put(request);
     }
     bool rest = drive(node, request);
-    bool ring = node->rest != NULL ? poll_set_must_ring(node, waits)
-                                   : engine_deadline(node->engine) < atomic_load(&node->progress_until);
+    bool ring = node->rest ? poll_set_must_ring(node, waits)
+                           : engine_deadline(node->engine) < atomic_load(&node->progress_until);
     mutex_unlock(&node->baton);
     leave_rest(node, (rest && !waits) || ring);
     return status;
@@ -316,8 +316,8 @@ int node_request(hearth_node *node, const struct node_task *task, hearth_request
 {
     mutex_lock(&node->baton);
     hearth_request *request = node->closing ? NULL : request_take(node);
-    int status = request != NULL ? HEARTH_OK : node->closing ? HEARTH_CLOSED : HEARTH_NO_MEMORY;
-    if (request != NULL) {
+    int status = request ? HEARTH_OK : node->closing ? HEARTH_CLOSED : HEARTH_NO_MEMORY;
+    if (request) {
         request->cancel = task->cancel;
         request->cancel_arg = task->arg;
         request->done = task->done;
@@ -411,7 +411,7 @@ void node_members_lost(hearth_node *node, uint64_t lost, const char *why)
 int node_group(hearth_node *node, const struct group_view *view, const int *members, hearth_group **out)
 {
     hearth_group *group = heap_alloc(node->heap, 1, sizeof *group);
-    if (group == NULL)
+    if (!group)
         return HEARTH_NO_MEMORY;
     mutex_lock(&node->baton);
     group->node = node;
@@ -429,7 +429,7 @@ int node_group(hearth_node *node, const struct group_view *view, const int *memb
 
 void hearth_group_close(hearth_group *group)
 {
-    if (group == NULL)
+    if (!group)
         return;
     hearth_node *node = group->node;
     if (node_forked(node))
@@ -440,7 +440,7 @@ void hearth_group_close(hearth_group *group)
         return;
     }
     struct node_worker *worker = atomic_load(&node->worker);
-    if (worker != NULL)
+    if (worker)
         worker->leave(worker, group);
     mutex_lock(&node->baton);
     group_close(group->group);

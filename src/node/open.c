@@ -72,12 +72,12 @@ int opening_listen(struct opening *o, struct error *error)
         .heap = o->heap, .log = o->log, .port_tries = PORT_TRIES, .greeting_ns = GREETING_NS};
     uint16_t port = c->port;
     int count = 0;
-    if (o->peers != NULL && o->rank >= 0) {
+    if (o->peers && o->rank >= 0) {
         port = opening_peer_port(o->peers[o->rank], c->port);
         setup.port_tries = 0; /* the list says where we are */
     }
     if (o->choice != MESH_ONLY_SHM) {
-        const char *bind = c->bind == NULL && only_here(o) ? "127.0.0.1" : c->bind;
+        const char *bind = !c->bind && only_here(o) ? "127.0.0.1" : c->bind;
         int status = host_choose(bind, c->advertise, port, o->deadline_ns, &setup.listen, addrs,
                                  ROSTER_ADDRS_MAX, &count, error);
         if (status != HEARTH_OK)
@@ -111,7 +111,7 @@ void opening_settings(const struct opening *o, char text[static SETTINGS_TEXT_MA
 static bool known_near(const struct opening *o)
 {
     const struct group_spec *f = o->spec;
-    uint32_t longest_us = f == NULL ? 0 : f->inside_us > f->across_us ? f->inside_us : f->across_us;
+    uint32_t longest_us = !f ? 0 : f->inside_us > f->across_us ? f->inside_us : f->across_us;
     return longest_us > 0 && longest_us * NS_PER_US < MESH_FAR_NS;
 }
 
@@ -132,7 +132,7 @@ static int agree_on_roster(struct opening *o, struct error *error)
     struct roster_setup setup = {
         .heap = o->heap,
         .log = o->log,
-        .rendezvous = o->peers != NULL ? o->peers[0] : c->rendezvous,
+        .rendezvous = o->peers ? o->peers[0] : c->rendezvous,
         .peers = o->peers,
         .job = c->job,
         .rank = o->rank,
@@ -141,9 +141,9 @@ static int agree_on_roster(struct opening *o, struct error *error)
         .settings_text = settings,
         .self = o->self,
         .credentials = o->credentials,
-        .offer = o->secret != NULL ? secret_bytes(o->secret) : NULL,
+        .offer = o->secret ? secret_bytes(o->secret) : NULL,
         .channels = channels_for(o) > 0 ? channels_for(o) : MESH_CHANNELS_NEAR,
-        .listener = o->peers != NULL ? listener_fd(o->listener) : -1,
+        .listener = o->peers ? listener_fd(o->listener) : -1,
         .deadline_ns = o->deadline_ns,
         .connect_timeout_ns = (uint64_t)c->connect_timeout_ms * NS_PER_MS,
         .connect_retries = c->connect_retries,
@@ -174,7 +174,7 @@ static int join(struct opening *o, struct error *error)
     o->mesh = heap_alloc(o->heap, size, sizeof *o->mesh);
     o->conns = heap_alloc(o->heap, size, sizeof *o->conns);
     o->host = heap_alloc(o->heap, size, sizeof *o->host);
-    if (o->mesh == NULL || o->conns == NULL || o->host == NULL)
+    if (!o->mesh || !o->conns || !o->host)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory for %zu members", size);
     struct mesh_setup setup = {
         .heap = o->heap,
@@ -300,9 +300,9 @@ static int agree_on_sites(struct opening *o, hearth_node *node, struct error *er
     size_t size = (size_t)o->roster.size;
     const char *name = o->config->site;
     uint64_t *named = heap_alloc(node->heap, size, sizeof *named), own = 0, any = 0;
-    if (name != NULL)
+    if (name)
         own = hash64(1, name, strlen(name)) | 1; /* 0: none */
-    int status = named != NULL ? HEARTH_OK : HEARTH_NO_MEMORY;
+    int status = named ? HEARTH_OK : HEARTH_NO_MEMORY;
     struct call call = {
         .kind = PLAN_ALL_GATHER, .source = &own, .target = named, .count = 1, .dtype = HEARTH_U64};
     struct hearth_opts opts;
@@ -327,7 +327,7 @@ static void take_path_costs(const struct opening *o, hearth_node *node)
 {
     struct ring_order as_formed;
     path_costs_begin(node);
-    if (o->spec == NULL)
+    if (!o->spec)
         return;
     group_spec_ring_order(o->spec, &as_formed);
     bool adopted = path_costs_adopt(&node->world, &as_formed);
@@ -347,10 +347,10 @@ static void node_forget_strings(hearth_node *node)
 /* Who is at the other ends, for as long as the node lives. */
 static int name_members(struct opening *o, struct error *error)
 {
-    if (o->credentials == NULL)
+    if (!o->credentials)
         return HEARTH_OK;
     o->identities = heap_alloc(o->heap, (size_t)o->roster.size, sizeof *o->identities);
-    if (o->identities == NULL)
+    if (!o->identities)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
     for (int i = 0; i < o->roster.size; i++)
         o->identities[i] = (struct identity){o->roster.members[i].node, o->roster.members[i].instance};
@@ -373,7 +373,7 @@ static int open_node(struct opening *o, hearth_node **out, struct error *error)
         .config = o->config,
         .heap = o->heap_lent ? NULL : o->heap,
         .lent_heap = o->heap_lent ? o->heap : NULL,
-        .loss = o->spec != NULL ? HEARTH_VIEW_CHANGED : HEARTH_PEER_LOST,
+        .loss = o->spec ? HEARTH_VIEW_CHANGED : HEARTH_PEER_LOST,
         .rank = o->roster.rank,
         .world = &world,
         .instance = o->self.instance,
@@ -431,7 +431,7 @@ int opening_alone(struct opening *o, struct error *error)
     o->mesh = heap_alloc(o->heap, 1, sizeof *o->mesh);
     o->conns = heap_alloc(o->heap, 1, sizeof *o->conns);
     o->host = heap_alloc(o->heap, 1, sizeof *o->host);
-    if (o->roster.members == NULL || o->mesh == NULL || o->conns == NULL || o->host == NULL)
+    if (!o->roster.members || !o->mesh || !o->conns || !o->host)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
     for (int i = 0; i < MESH_CHANNELS_MAX; i++)
         o->mesh->fds[i] = -1;
@@ -483,9 +483,9 @@ int hearth_open(const struct hearth_config *config, hearth_node **node)
     struct error *error = error_last();
     struct hearth_config defaults;
     struct opening o;
-    if (node == NULL)
+    if (!node)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "open: node is NULL");
-    if (config == NULL) {
+    if (!config) {
         hearth_config_init(&defaults);
         int status = hearth_config_env(&defaults);
         if (status != HEARTH_OK)
@@ -507,14 +507,14 @@ int hearth_open(const struct hearth_config *config, hearth_node **node)
 
 int64_t hearth_links_text(hearth_node *node, char *buffer, size_t size)
 {
-    if (node == NULL || (buffer == NULL && size > 0))
+    if (!node || (!buffer && size > 0))
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "links_text: node or buffer is NULL");
     if (node_forked(node))
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "links_text: %s",
                          hearth_strerror(HEARTH_FORKED));
     struct text_buf text = text_buf_of(buffer, size);
-    text_buf_print(&text, "%s", node->links != NULL ? node->links : "");
-    if (node->cluster_groups != NULL)
+    text_buf_print(&text, "%s", node->links ? node->links : "");
+    if (node->cluster_groups)
         cluster_groups_links(node->cluster_groups, &text);
     return (int64_t)text.len;
 }

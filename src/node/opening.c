@@ -16,7 +16,7 @@
 static char *copy_text(struct heap *heap, const char *text, size_t len)
 {
     char *copy = heap_alloc_raw(heap, 1, len + 1);
-    if (copy == NULL)
+    if (!copy)
         return NULL;
     memcpy(copy, text, len);
     copy[len] = '\0';
@@ -37,18 +37,18 @@ static int copy_strings(struct opening *o, const struct hearth_config *config, s
 {
     struct hearth_config given = *config;
     o->own = *config;
-    for (int i = 0; string_field(&o->own, i) != NULL; i++)
+    for (int i = 0; string_field(&o->own, i); i++)
         *string_field(&o->own, i) = NULL;
-    for (int i = 0; string_field(&given, i) != NULL; i++) {
+    for (int i = 0; string_field(&given, i); i++) {
         const char *text = *string_field(&given, i);
-        if (text == NULL)
+        if (!text)
             continue;
         size_t len = strnlen(text, TEXT_MAX);
         if (len == TEXT_MAX)
             return error_set(error, HEARTH_INVALID, RANK_NONE,
                              "open: a text of the config is longer than %u bytes", TEXT_MAX - 1);
         *string_field(&o->own, i) = copy_text(o->heap, text, len);
-        if (*string_field(&o->own, i) == NULL)
+        if (!*string_field(&o->own, i))
             return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
     }
     o->config = &o->own;
@@ -68,7 +68,7 @@ static int split_peers(struct opening *o, struct error *error)
                          "open: peers lists %d members; at most %d are allowed", count, ROSTER_MEMBERS_MAX);
     o->peers = heap_alloc(o->heap, (size_t)count, sizeof *o->peers);
     o->size = 0; /* places that are filled */
-    if (o->peers == NULL)
+    if (!o->peers)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
     for (int i = 0; i < count; i++) {
         while (*text == ' ')
@@ -78,7 +78,7 @@ static int split_peers(struct opening *o, struct error *error)
         while (len > 0 && text[len - 1] == ' ')
             len--;
         o->peers[i] = copy_text(o->heap, text, len);
-        if (o->peers[i] == NULL)
+        if (!o->peers[i])
             return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
         struct error why;
         o->size = i + 1;
@@ -93,7 +93,7 @@ uint16_t opening_peer_port(const char *peer, uint16_t default_port)
 {
     const char *colon = strrchr(peer, ':');
     unsigned port = 0;
-    if (colon == NULL || colon[1] < '0' || colon[1] > '9' || (strchr(peer, ':') != colon && colon[-1] != ']'))
+    if (!colon || colon[1] < '0' || colon[1] > '9' || (strchr(peer, ':') != colon && colon[-1] != ']'))
         return default_port;
     for (const char *c = colon + 1; *c >= '0' && *c <= '9' && port <= UINT16_MAX; c++)
         port = port * 10 + (unsigned)(*c - '0');
@@ -129,17 +129,17 @@ static int check_members(struct opening *o, struct error *error)
                          c->world_size, ROSTER_MEMBERS_MAX);
     if (c->rank < -1)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "open: rank is %d; -1 leaves it open", c->rank);
-    if (c->peers != NULL && c->rendezvous != NULL)
+    if (c->peers && c->rendezvous)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "open: peers and rendezvous are both given; one is enough");
-    if (c->peers != NULL && c->world_size > 0 && c->world_size != o->size)
+    if (c->peers && c->world_size > 0 && c->world_size != o->size)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "open: peers lists %d members, but world_size is %d", o->size, c->world_size);
-    if (c->rendezvous != NULL && c->world_size == 0)
+    if (c->rendezvous && c->world_size == 0)
         return error_set(
             error, HEARTH_INVALID, RANK_NONE,
             "open: a rendezvous needs world_size (HEARTH_WORLD_SIZE): how many members there are");
-    if (c->peers == NULL && c->rendezvous == NULL && c->world_size > 1)
+    if (!c->peers && !c->rendezvous && c->world_size > 1)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "open: world_size is %d, but nothing says where the members meet: give peers "
                          "(HEARTH_PEERS) or rendezvous (HEARTH_RENDEZVOUS)",
@@ -156,7 +156,7 @@ static int check_members(struct opening *o, struct error *error)
 static int check_transport(struct opening *o, struct error *error)
 {
     const char *name = o->own.transport;
-    if (name == NULL || strcmp(name, "auto") == 0)
+    if (!name || strcmp(name, "auto") == 0)
         o->choice = MESH_AUTO;
     else if (strcmp(name, "tcp") == 0)
         o->choice = MESH_ONLY_TCP;
@@ -167,14 +167,14 @@ static int check_transport(struct opening *o, struct error *error)
     else
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "open: transport is \"%s\"; it takes auto, tcp, quic or shm", name);
-    if (name != NULL && strcmp(name, "quic") == 0)
+    if (name && strcmp(name, "quic") == 0)
         o->quic_choice = QUIC_ALWAYS;
     else if (o->choice == MESH_AUTO && !o->own.plain)
         o->quic_choice = QUIC_IF_FASTER;
     if (o->quic_choice == QUIC_ALWAYS && o->own.plain)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "open: quic is always encrypted: transport quic cannot be plain");
-    if (o->choice == MESH_ONLY_SHM && o->peers != NULL)
+    if (o->choice == MESH_ONLY_SHM && o->peers)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "open: peers are addresses of tcp; with transport shm use rendezvous");
     return HEARTH_OK;
@@ -183,13 +183,13 @@ static int check_transport(struct opening *o, struct error *error)
 /* Whether anything in the config says who the members are. */
 static bool members_given(const struct hearth_config *c)
 {
-    return c->peers != NULL || c->rendezvous != NULL || c->world_size > 0 || c->launcher[0] != '\0';
+    return c->peers || c->rendezvous || c->world_size > 0 || c->launcher[0] != '\0';
 }
 
 static int check_discover(struct opening *o, const struct hearth_config *given, struct error *error)
 {
     const char *discover = given->discover;
-    if (discover == NULL)
+    if (!discover)
         o->discover = members_given(given) || given->plain ? DISCOVER_NOT : DISCOVER_IF_SECRET;
     else
         o->discover = strcmp(discover, "mdns") == 0 ? DISCOVER : DISCOVER_NOT;
@@ -209,19 +209,19 @@ int opening_init(struct opening *o, const struct hearth_config *config, struct h
 {
     memset(o, 0, sizeof *o);
     o->event = (struct event){-1, -1};
-    o->heap_lent = lent != NULL;
-    o->heap = lent != NULL ? lent : heap_open(config->memory_max);
-    if (o->heap == NULL)
+    o->heap_lent = lent;
+    o->heap = lent ? lent : heap_open(config->memory_max);
+    if (!o->heap)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
     o->log = (struct log){.sink = config->log, .arg = config->log_arg, .level = config->log_level};
     o->deadline_ns = clock_real() + (uint64_t)config->open_timeout_ms * NS_PER_MS;
     o->rank = config->rank;
     o->size = config->world_size > 0 ? config->world_size : 1;
     struct hearth_config given = *config;
-    if (given.peers == NULL && given.rendezvous == NULL && given.launcher[0] != '\0')
+    if (!given.peers && !given.rendezvous && given.launcher[0] != '\0')
         given.rendezvous = given.launcher;
     int status = copy_strings(o, &given, error);
-    if (status == HEARTH_OK && o->own.peers != NULL)
+    if (status == HEARTH_OK && o->own.peers)
         status = split_peers(o, error);
     if (status == HEARTH_OK)
         status = check_members(o, error);
@@ -229,25 +229,25 @@ int opening_init(struct opening *o, const struct hearth_config *config, struct h
         status = check_discover(o, config, error);
     if (status == HEARTH_OK)
         status = check_transport(o, error);
-    if (status == HEARTH_OK && o->own.rendezvous != NULL && o->size > 1)
+    if (status == HEARTH_OK && o->own.rendezvous && o->size > 1)
         status = check_trust(o, o->own.rendezvous, RENDEZVOUS_PORT, error);
-    for (int i = 0; status == HEARTH_OK && o->peers != NULL && i < o->size; i++)
+    for (int i = 0; status == HEARTH_OK && o->peers && i < o->size; i++)
         status = check_trust(o, o->peers[i], PEERS_PORT, error);
     return status;
 }
 
 void opening_fini(struct opening *o)
 {
-    for (int i = 0; o->conns != NULL && i < o->roster.size; i++)
+    for (int i = 0; o->conns && i < o->roster.size; i++)
         for (int p = 0; p < o->conns[i].count; p++)
             o->conns[i].conns[p]->transport->close(o->conns[i].conns[p]);
     heap_free(o->conns);
-    if (o->mesh != NULL)
+    if (o->mesh)
         mesh_close(o->mesh, o->roster.size);
     heap_free(o->mesh);
     heap_free(o->host);
     roster_fini(&o->roster);
-    if (o->listener != NULL)
+    if (o->listener)
         listener_close(o->listener);
     quic_close(o->quic);
     shm_regions_close(o->regions);
@@ -256,10 +256,10 @@ void opening_fini(struct opening *o)
     heap_free(o->roll);
     secure_fini(o);
     event_close(&o->event);
-    for (int i = 0; o->peers != NULL && i < o->size; i++)
+    for (int i = 0; o->peers && i < o->size; i++)
         heap_free((void *)(uintptr_t)o->peers[i]);
     heap_free(o->peers);
-    for (int i = 0; string_field(&o->own, i) != NULL; i++)
+    for (int i = 0; string_field(&o->own, i); i++)
         heap_free((void *)(uintptr_t)*string_field(&o->own, i));
     if (!o->heap_lent)
         heap_close(o->heap);

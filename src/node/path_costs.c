@@ -59,7 +59,7 @@ static void adopt_costs(hearth_group *group, const struct ring_order *a)
 {
     const struct path_costs *f = &group->node->costs;
     struct link_cost inside = f->inside, across = f->across;
-    if (a != NULL)
+    if (a)
         use_measures(a, &inside, &across);
     /* Where the line is slow, the processor's turns do not matter. */
     bool crowded = f->crowded && f->byte_s * inside.bytes_per_s < SLOW_LINE;
@@ -131,9 +131,9 @@ static void adopt_maps(hearth_group *group, const struct ring_order *a)
     int host[VIEW_MEMBERS_MAX];
     map_hosts(group, a, host);
     group_set_hosts(group->group, host, fullest(host, a->size));
-    if (f->named != NULL)
+    if (f->named)
         map_sites(group, host, f->room);
-    group_set_sites(group->group, f->named != NULL ? f->room : host);
+    group_set_sites(group->group, f->named ? f->room : host);
     int status = group_set_order(group->group, by_rank(a->order, a->size) ? NULL : a->order);
     assert(status == HEARTH_OK); /* whoever arranged it has every rank once */
     (void)status;
@@ -145,7 +145,7 @@ void path_costs_begin(hearth_node *node)
 {
     struct path_costs *f = &node->costs;
     mutex_lock(&node->baton);
-    if (f->named != NULL) {
+    if (f->named) {
         map_sites(&node->world, f->host, f->room);
         group_set_sites(node->world.group, f->room);
     }

@@ -26,7 +26,7 @@ struct poll_set *poll_set_open(struct heap *heap, struct event event, int size)
     struct poll_set *rest = heap_alloc(heap, 1, sizeof *rest);
     size_t max = EVENT_WAITS + (size_t)size * LINK_PIPES_MAX + LISTENER_WAITS;
     struct sock_wait *waits = heap_alloc(heap, max, sizeof *waits);
-    if (rest == NULL || waits == NULL) {
+    if (!rest || !waits) {
         heap_free(rest);
         heap_free(waits);
         event_close(&event);
@@ -42,7 +42,7 @@ struct poll_set *poll_set_open(struct heap *heap, struct event event, int size)
 
 void poll_set_close(struct poll_set *rest)
 {
-    if (rest == NULL)
+    if (!rest)
         return;
     event_close(&rest->event);
     heap_free(rest->waits);
@@ -64,7 +64,7 @@ static struct watch watch_begin(hearth_node *node, uint64_t deadline_ns)
     size_t left = rest->waits_max - EVENT_WAITS;
     rest->waits[0] = (struct sock_wait){.fd = rest->event.read_fd, .want_recv = true};
     watch.links = engine_waits(node->engine, rest->waits + EVENT_WAITS, left - LISTENER_WAITS);
-    if (node->listener != NULL)
+    if (node->listener)
         watch.listener = listener_waits(node->listener, rest->waits + EVENT_WAITS + watch.links,
                                         LISTENER_WAITS, &watch.until_ns);
     watch.until_ns = deadline_ns < watch.until_ns ? deadline_ns : watch.until_ns;
@@ -83,7 +83,7 @@ static void watch_end(hearth_node *node, const struct watch *watch)
     bool knocks = rest->looked_ns >= watch->until_ns;
     for (size_t i = 0; i < watch->listener; i++)
         knocks = knocks || listener[i].ready;
-    if (node->listener != NULL && knocks)
+    if (node->listener && knocks)
         listener_pump(node->listener, rest->looked_ns);
     secure_watch(node, rest->looked_ns);
 }
@@ -127,7 +127,7 @@ void poll_set_look(hearth_node *node)
 {
     struct poll_set *rest = node->rest;
     int seat = SEAT_FREE;
-    if (rest == NULL || clock_real() - rest->looked_ns < LOOK_NS)
+    if (!rest || clock_real() - rest->looked_ns < LOOK_NS)
         return;
     if (!atomic_compare_exchange_strong(&rest->seat, &seat, SEAT_CALLER))
         return;
@@ -142,20 +142,20 @@ void poll_set_look(hearth_node *node)
 void poll_set_ring_all(hearth_node *node)
 {
     bell_ring_all(node->bell);
-    if (node->rest != NULL && atomic_load(&node->rest->seat) != SEAT_FREE)
+    if (node->rest && atomic_load(&node->rest->seat) != SEAT_FREE)
         event_signal(&node->rest->event);
 }
 
 void poll_set_caller_comes(hearth_node *node)
 {
-    if (node->rest != NULL && atomic_load(&node->rest->seat) == SEAT_PROGRESS)
+    if (node->rest && atomic_load(&node->rest->seat) == SEAT_PROGRESS)
         event_signal(&node->rest->event);
 }
 
 bool poll_set_must_ring(hearth_node *node, bool caller_stays)
 {
     struct poll_set *rest = node->rest;
-    if (rest == NULL || !engine_busy(node->engine))
+    if (!rest || !engine_busy(node->engine))
         return false;
     if (atomic_load(&rest->seat) == SEAT_FREE)
         return !caller_stays && atomic_load(&node->waiting) == 0;

@@ -45,11 +45,11 @@ static int move_all(const struct reconciliation *r, enum move_phase phase)
     struct group_move move = {.from = r->from, .to = r->to, .phase = phase};
     struct list *item, *after;
     int status = HEARTH_OK;
-    if (r->from == NULL)
+    if (!r->from)
         return HEARTH_OK;
     LIST_EACH (item, after, &r->from->node->attached) {
         struct attachment *attachment = container_of(item, struct attachment, item);
-        if (attachment->move != NULL && status == HEARTH_OK)
+        if (attachment->move && status == HEARTH_OK)
             status = attachment->move(attachment, &move, r->error);
     }
     return status;
@@ -57,13 +57,13 @@ static int move_all(const struct reconciliation *r, enum move_phase phase)
 
 static struct attachment *next_with_record(const struct reconciliation *r, struct attachment *before)
 {
-    struct list *item, *after, *head = r->from != NULL ? &r->from->node->attached : NULL;
-    bool passed = before == NULL;
-    if (head == NULL)
+    struct list *item, *after, *head = r->from ? &r->from->node->attached : NULL;
+    bool passed = !before;
+    if (!head)
         return NULL;
     LIST_EACH (item, after, head) {
         struct attachment *attachment = container_of(item, struct attachment, item);
-        if (passed && attachment->reconciler != NULL && attachment->reconciler->group(attachment) == r->from)
+        if (passed && attachment->reconciler && attachment->reconciler->group(attachment) == r->from)
             return attachment;
         passed = passed || attachment == before;
     }
@@ -93,9 +93,9 @@ static int offers_check(struct reconciliation *r, const struct offer *offers)
 static int round_exchange(struct reconciliation *r)
 {
     struct offer own = {0}, *offers = heap_alloc(r->to->node->heap, (size_t)hearth_size(r->to), sizeof own);
-    if (offers == NULL)
+    if (!offers)
         return error_set(r->error, HEARTH_NO_MEMORY, RANK_NONE, "reform: no memory to compare steps");
-    for (struct attachment *a = NULL; (a = next_with_record(r, a)) != NULL; own.count++) {
+    for (struct attachment *a = NULL; (a = next_with_record(r, a)); own.count++) {
         uint64_t promised = a->reconciler->promised(a);
         own.promised = promised > own.promised ? promised : own.promised;
     }
@@ -111,7 +111,7 @@ static int records_exchange(struct reconciliation *r)
     size_t most = (size_t)r->most, place = (size_t)hearth_rank(r->to) * most;
     struct attachment_record *own = r->records + place;
     size_t n = 0;
-    for (struct attachment *a = NULL; (a = next_with_record(r, a)) != NULL;)
+    for (struct attachment *a = NULL; (a = next_with_record(r, a));)
         a->reconciler->record(a, r->round, &own[n++]);
     return exchange(r, own, r->records, most * sizeof *own / sizeof(uint64_t));
 }
@@ -121,7 +121,7 @@ static int decide(const struct reconciliation *r, struct attachment_record *colu
 {
     int size = hearth_size(r->to), status = HEARTH_OK;
     size_t n = 0;
-    for (struct attachment *a = NULL; (a = next_with_record(r, a)) != NULL; n++) {
+    for (struct attachment *a = NULL; (a = next_with_record(r, a)); n++) {
         for (int i = 0; i < size; i++)
             column[i] = r->records[(size_t)i * (size_t)r->most + n];
         if (a->reconciler->decide(a, column, size))
@@ -140,7 +140,7 @@ static int agree(struct reconciliation *r, struct attachment_record *column)
     status = exchange(r, &own, column, 1); /* of what is said here nothing counts but that it was */
     if (status != HEARTH_OK)
         return status;
-    for (struct attachment *a = NULL; (a = next_with_record(r, a)) != NULL;)
+    for (struct attachment *a = NULL; (a = next_with_record(r, a));)
         a->reconciler->confirm(a);
     return behind;
 }
@@ -154,7 +154,7 @@ static int reconcile(struct reconciliation *r)
     size_t size = (size_t)hearth_size(r->to);
     r->records = heap_alloc(heap, size * (size_t)r->most, sizeof *r->records);
     struct attachment_record *column = heap_alloc(heap, size, sizeof *column);
-    status = r->records != NULL && column != NULL
+    status = r->records && column
                  ? agree(r, column)
                  : error_set(r->error, HEARTH_NO_MEMORY, RANK_NONE, "reform: no memory to compare steps");
     heap_free(column);
@@ -166,9 +166,9 @@ int node_move_attachments(hearth_group *from, hearth_group *to, const struct sto
 {
     struct error none; /* cancelling and going cannot fail */
     struct reconciliation r = {.from = from, .to = to, .stop = stop, .error = error};
-    if (from != NULL && from->node->heap != to->node->heap)
+    if (from && from->node->heap != to->node->heap)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "what hangs on a group stays on its heap");
-    if (from != NULL)
+    if (from)
         node_view_changed(from->node, "the group is formed anew");
     int status = move_all(&r, MOVE_PREPARE);
     if (status == HEARTH_OK)

@@ -14,7 +14,7 @@ static int refuse(int status, const char *text)
 
 static int request_check(const hearth_request *request, const char *text)
 {
-    if (request == NULL)
+    if (!request)
         return refuse(HEARTH_INVALID, text);
     return node_forked(request->node) ? refuse(HEARTH_FORKED, hearth_strerror(HEARTH_FORKED)) : HEARTH_OK;
 }
@@ -51,10 +51,10 @@ int hearth_wait_all(hearth_request *const *requests, size_t count, int64_t timeo
 {
     uint64_t deadline = deadline_of(timeout_ms);
     int first = HEARTH_OK;
-    if (requests == NULL && count > 0)
+    if (!requests && count > 0)
         return refuse(HEARTH_INVALID, "wait_all: requests is NULL");
     for (size_t i = 0; i < count; i++) {
-        if (requests[i] == NULL)
+        if (!requests[i])
             continue;
         int status = request_check(requests[i], "");
         if (status == HEARTH_OK)
@@ -71,7 +71,7 @@ int hearth_wait_all(hearth_request *const *requests, size_t count, int64_t timeo
 static int test_each(hearth_request *const *requests, size_t count, size_t *index)
 {
     for (size_t i = 0; i < count; i++) {
-        if (requests[i] == NULL)
+        if (!requests[i])
             continue;
         int status = node_test(requests[i]);
         if (status == HEARTH_PENDING)
@@ -86,9 +86,9 @@ int hearth_wait_any(hearth_request *const *requests, size_t count, int64_t timeo
 {
     uint64_t deadline = deadline_of(timeout_ms);
     size_t first = count;
-    for (size_t i = count; requests != NULL && i > 0; i--)
-        first = requests[i - 1] != NULL ? i - 1 : first;
-    if (first == count || index == NULL)
+    for (size_t i = count; requests && i > 0; i--)
+        first = requests[i - 1] ? i - 1 : first;
+    if (first == count || !index)
         return refuse(HEARTH_INVALID, "wait_any: there is nothing to wait for, or index is NULL");
     int status = request_check(requests[first], "");
     if (status != HEARTH_OK)
@@ -132,16 +132,16 @@ int hearth_request_fd(hearth_request *request)
 
 const char *hearth_request_error(const hearth_request *request)
 {
-    return request != NULL && request->settled ? request->completion.error.text : "";
+    return request && request->settled ? request->completion.error.text : "";
 }
 
 int hearth_request_error_rank(const hearth_request *request)
 {
-    return request != NULL && request->settled ? request->completion.error.rank : RANK_NONE;
+    return request && request->settled ? request->completion.error.rank : RANK_NONE;
 }
 
 void hearth_request_free(hearth_request *request)
 {
-    if (request != NULL && !node_forked(request->node))
+    if (request && !node_forked(request->node))
         node_release(request);
 }

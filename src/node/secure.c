@@ -13,7 +13,7 @@
 
 bool secure_meets_privately(const struct opening *o)
 {
-    return o->peers == NULL && o->own.rendezvous != NULL && strncmp(o->own.rendezvous, "unix:", 5) == 0;
+    return !o->peers && o->own.rendezvous && strncmp(o->own.rendezvous, "unix:", 5) == 0;
 }
 
 static bool needs_none(const struct opening *o)
@@ -91,13 +91,13 @@ static int none_here(struct error *error)
 static bool peers_are_here(const struct opening *o)
 {
     struct sock_addr addr;
-    for (int i = 0; o->peers != NULL && i < o->size; i++) {
+    for (int i = 0; o->peers && i < o->size; i++) {
         size_t len = strcspn(o->peers[i], ":");
         bool named = len == strlen("localhost") && strncmp(o->peers[i], "localhost", len) == 0;
         if (!named && (sock_addr_parse(o->peers[i], 1, &addr) != HEARTH_OK || !sock_addr_loopback(&addr)))
             return false;
     }
-    return o->peers != NULL;
+    return o->peers;
 }
 
 /* A secret of this user's own, in a file that nobody else can read: so the processes of other users are kept
@@ -141,11 +141,11 @@ static int find_secret(struct opening *o, struct error *error)
     char path[PATH_TEXT_MAX];
     bool missing = false;
     int status;
-    if (c->secret == NULL && c->secret_file != NULL)
+    if (!c->secret && c->secret_file)
         return load_secret(o, c->secret_file, &missing, error);
-    if (c->secret != NULL || c->secret_fd >= 0) {
-        status = c->secret != NULL ? secret_parse(c->secret, "secret (HEARTH_SECRET)", &o->secret, error)
-                                   : inherit_secret(o, error);
+    if (c->secret || c->secret_fd >= 0) {
+        status = c->secret ? secret_parse(c->secret, "secret (HEARTH_SECRET)", &o->secret, error)
+                           : inherit_secret(o, error);
         return status == HEARTH_OK ? find_trust_of_folder(o, error) : status;
     }
     status = path_in_folder(o, "cluster", path, error);
@@ -167,7 +167,7 @@ static int find_secret(struct opening *o, struct error *error)
 static bool key_is_fresh(const struct opening *o)
 {
     const char *file = o->own.key_file;
-    return file == NULL ? o->drawn : strcmp(file, "fresh") == 0;
+    return !file ? o->drawn : strcmp(file, "fresh") == 0;
 }
 
 bool secure_key_path(const struct opening *o, char path[static SECURE_PATH_MAX])
@@ -177,7 +177,7 @@ bool secure_key_path(const struct opening *o, char path[static SECURE_PATH_MAX])
     path[0] = '\0';
     if (key_is_fresh(o))
         return false;
-    if (file != NULL)
+    if (file)
         return snprintf(path, SECURE_PATH_MAX, "%s", file) < SECURE_PATH_MAX;
     return path_in_folder(o, "node.key", path, &why) == HEARTH_OK;
 }
@@ -188,7 +188,7 @@ static int find_key(struct opening *o, struct error *error)
     char path[PATH_TEXT_MAX];
     if (key_is_fresh(o))
         return node_key_fresh(&o->key, error);
-    if (file != NULL)
+    if (file)
         return node_key_load(file, &o->key, error);
     int status = path_in_folder(o, "node.key", path, error);
     return status == HEARTH_OK ? node_key_load(path, &o->key, error) : status;
@@ -206,11 +206,11 @@ int secure_find(struct opening *o, struct error *error)
         } else if (o->discover == DISCOVER_IF_SECRET) {
             o->discover = DISCOVER;
         }
-        if (status == HEARTH_OK && o->secret != NULL)
+        if (status == HEARTH_OK && o->secret)
             status = find_key(o, error);
     }
     o->own.secret = NULL; /* the caller's memory; nobody needs it any more */
-    if (status == HEARTH_OK && o->key != NULL)
+    if (status == HEARTH_OK && o->key)
         o->self.node = *node_key_id(o->key);
     return status;
 }
@@ -239,7 +239,7 @@ int secure_before_meeting(struct opening *o, struct error *error)
 
 int secure_after_meeting(struct opening *o, struct error *error)
 {
-    if (needs_none(o) || o->credentials != NULL)
+    if (needs_none(o) || o->credentials)
         return HEARTH_OK;
     if (!o->roster.has_secret)
         return error_set(error, HEARTH_PROTOCOL, RANK_NONE, "open: the rendezvous handed out no secret");
@@ -291,8 +291,8 @@ void secure_watch(hearth_node *node, uint64_t now_ns)
 {
     struct error why;
     struct log log = node_log(node);
-    struct trust_list *trust = node->credentials != NULL ? credentials_trust(node->credentials) : NULL;
-    if (trust == NULL || now_ns < node->trust_ns)
+    struct trust_list *trust = node->credentials ? credentials_trust(node->credentials) : NULL;
+    if (!trust || now_ns < node->trust_ns)
         return;
     node->trust_ns = now_ns + WATCH_NS;
     int status = trust_list_refresh(trust, &why);

@@ -50,7 +50,7 @@ bool transport_choice_find(struct transport_choices *choices, const struct trans
 {
     mutex_lock(&choices->lock);
     const struct kept_choice *kept = kept_of(choices, &path->node);
-    bool found = kept != NULL && now_ns - kept->at_ns < KEPT_NS && looks_the_same(&kept->path, path);
+    bool found = kept && now_ns - kept->at_ns < KEPT_NS && looks_the_same(&kept->path, path);
     if (found)
         *choice = kept->choice;
     mutex_unlock(&choices->lock);
@@ -62,7 +62,7 @@ void transport_choice_keep(struct transport_choices *choices, const struct trans
 {
     mutex_lock(&choices->lock);
     struct kept_choice *kept = kept_of(choices, &path->node);
-    if (kept == NULL)
+    if (!kept)
         kept = oldest(choices);
     *kept = (struct kept_choice){.path = *path, .choice = *choice, .at_ns = now_ns};
     mutex_unlock(&choices->lock);
@@ -72,7 +72,7 @@ void transport_choice_forget(struct transport_choices *choices, const struct nod
 {
     mutex_lock(&choices->lock);
     struct kept_choice *kept = kept_of(choices, node);
-    if (kept != NULL)
+    if (kept)
         kept->at_ns = 0;
     mutex_unlock(&choices->lock);
 }

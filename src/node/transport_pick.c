@@ -116,7 +116,7 @@ static bool is_far(const struct opening *o, int rank)
 {
     const struct group_spec *f = o->spec;
     uint32_t known_us = 0;
-    if (f != NULL && f->size == o->roster.size)
+    if (f && f->size == o->roster.size)
         known_us = f->site[rank] == f->site[o->roster.rank] ? f->inside_us : f->across_us;
     return o->mesh[rank].round_trip_ns >= FAR_NS && (known_us == 0 || known_us * NS_PER_US >= FAR_NS);
 }
@@ -134,7 +134,7 @@ static enum transport_plan plan_of(const struct opening *o, int rank, struct tra
     struct transport_path path = path_to(o, rank);
     if (!is_far(o, rank) || o->config->rate != 0)
         return PLAN_NEAR;
-    if (o->choices == NULL || !transport_choice_find(o->choices, &path, clock_real(), before))
+    if (!o->choices || !transport_choice_find(o->choices, &path, clock_real(), before))
         return PLAN_RACE;
     return before->quic ? PLAN_QUIC : PLAN_TCP;
 }
@@ -277,7 +277,7 @@ static void measured(struct choosing *c, const struct transport_race_pair *pair)
     snprintf(choice.reason, sizeof choice.reason, "measured both ways at once: quic %.1f, tcp %.1f Mbit/s",
              mbps[1], mbps[0]);
     snprintf(c->choices[pair->rank].reason, TRANSPORT_REASON_MAX, "%s", choice.reason);
-    if (c->o->choices != NULL)
+    if (c->o->choices)
         transport_choice_keep(c->o->choices, &path, clock_real(), &choice);
 }
 
@@ -323,7 +323,7 @@ static int if_faster(struct choosing *c, struct error *error)
 {
     struct error why;
     struct transport_race_pair *pairs = heap_alloc(c->o->heap, (size_t)c->count, sizeof *pairs);
-    if (pairs == NULL)
+    if (!pairs)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
     (void)bring_up(c, &why); /* what does not come up stays with tcp */
     int status = HEARTH_OK;
@@ -331,7 +331,7 @@ static int if_faster(struct choosing *c, struct error *error)
         bool joined = c->suitors[i].joined;
         status = agree_both(c, c->suitors[i].rank, &joined, error);
         c->suitors[i].joined = joined;
-        if (!joined && c->o->choices != NULL)
+        if (!joined && c->o->choices)
             transport_choice_forget(c->o->choices, &c->o->roster.members[c->suitors[i].rank].node);
     }
     if (status == HEARTH_OK)
@@ -359,14 +359,14 @@ int transport_pick(struct opening *o, struct transport_choice *choices, struct e
     c.suitors = heap_alloc(o->heap, size, sizeof *c.suitors);
     c.peers = heap_alloc(o->heap, size, sizeof *c.peers);
     int status = HEARTH_OK;
-    if (c.suitors == NULL || c.peers == NULL)
+    if (!c.suitors || !c.peers)
         status = error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
     bool sure = o->quic_choice == QUIC_ALWAYS;
     if (status == HEARTH_OK)
         status = sure ? suit_all(&c, error) : suit_far(&c, error);
     if (status == HEARTH_OK && c.count > 0)
         status = sure ? always(&c, error) : if_faster(&c, error);
-    if (c.peers != NULL)
+    if (c.peers)
         drop_quic(&c);
     if (status == HEARTH_OK && !is_used(&c)) {
         quic_close(o->quic);

@@ -61,7 +61,7 @@ static int stream_send(struct arena *a, struct stream *s, bool ends)
 {
     const struct transport *t = s->conn->transport;
     int moved = 0;
-    if (t->holding != NULL && t->holding->flush(s->conn) == HEARTH_PEER_LOST)
+    if (t->holding && t->holding->flush(s->conn) == HEARTH_PEER_LOST)
         return HEARTH_PEER_LOST;
     while (!s->out_over) {
         if (s->out_at == 0)
@@ -114,7 +114,7 @@ static bool match_over(const struct match *m)
         struct conn *conn = m->streams[i].conn;
         const struct holding *holding = conn->transport->holding;
         if (!m->streams[i].out_over || !m->streams[i].in_over ||
-            (holding != NULL && holding->flush(conn) != HEARTH_OK))
+            (holding && holding->flush(conn) != HEARTH_OK))
             return false;
     }
     return true;
@@ -151,17 +151,17 @@ static void tend(struct arena *a, const struct match *busy, uint64_t until_ns)
         for (int k = 0; k < lane->count && count < WAITS_MAX; k++) {
             struct conn *conn = lane->conns[k];
             const struct holding *holding = conn->transport->holding;
-            bool holds = holding != NULL && holding->flush(conn) != HEARTH_OK && holding->holds(conn);
-            if (holding != NULL && holding->due(conn) < until_ns)
+            bool holds = holding && holding->flush(conn) != HEARTH_OK && holding->holds(conn);
+            if (holding && holding->due(conn) < until_ns)
                 until_ns = holding->due(conn);
             a->waits[count++] = (struct sock_wait){
                 .fd = conn->transport->descriptor(conn), .want_recv = true, .want_send = holds};
         }
     }
     /* Bytes that wait for room in a plain socket. */
-    for (int i = 0; busy != NULL && i < a->setup->count; i++)
+    for (int i = 0; busy && i < a->setup->count; i++)
         for (int k = 0; k < busy[i].count && count < WAITS_MAX; k++)
-            if (!busy[i].streams[k].out_over && busy[i].streams[k].conn->transport->holding == NULL)
+            if (!busy[i].streams[k].out_over && !busy[i].streams[k].conn->transport->holding)
                 a->waits[count++] = (struct sock_wait){
                     .fd = busy[i].streams[k].conn->transport->descriptor(busy[i].streams[k].conn),
                     .want_send = true};
@@ -241,7 +241,7 @@ static int talk(struct arena *a, struct conn *conn, const struct race_talk *word
             return HEARTH_TIMEOUT;
         tend(a, NULL, a->setup->deadline_ns);
     }
-    if (t->holding != NULL) /* so few bytes fit into an empty socket */
+    if (t->holding) /* so few bytes fit into an empty socket */
         (void)t->holding->flush(conn);
     return HEARTH_OK;
 }
@@ -296,7 +296,7 @@ int transport_race_run(const struct transport_race_setup *setup, struct error *e
     a.out = heap_alloc(setup->heap, 1, BLOCK_BYTES);
     a.in = heap_alloc(setup->heap, 1, BLOCK_BYTES);
     int status = HEARTH_OK;
-    if (a.matches == NULL || a.waits == NULL || a.out == NULL || a.in == NULL)
+    if (!a.matches || !a.waits || !a.out || !a.in)
         status = error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory to compare ways");
     hold_back(setup, UNSENT_BYTES);
     for (int lane = 0; status == HEARTH_OK && lane < TRANSPORT_RACE_LANES; lane++)

@@ -134,7 +134,7 @@ int datagram_open(const struct sock_addr *local, int buffer_bytes, struct datagr
     }
     buffers_set(fd, buffer_bytes);
     options_set(port, v6);
-    if (bound != NULL)
+    if (bound)
         *bound = where;
     return HEARTH_OK;
 }
@@ -293,7 +293,7 @@ int datagram_send(struct datagram_port *port, const struct sock_addr *to, const 
 
 static size_t segment_size(struct msghdr *message, size_t len)
 {
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c != NULL; c = CMSG_NXTHDR(message, c)) {
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
         int size;
         if (c->cmsg_level != IPPROTO_UDP || c->cmsg_type != UDP_GRO)
             continue;
@@ -340,7 +340,7 @@ int datagram_recv(struct datagram_port *port, struct datagrams *list, int count)
 /* Whether this mishap means: nobody has the port. */
 static bool means_refused(struct msghdr *message)
 {
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c != NULL; c = CMSG_NXTHDR(message, c)) {
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
         struct sock_extended_err why;
         bool v4 = c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_RECVERR;
         bool v6 = c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_RECVERR;

@@ -88,7 +88,7 @@ void event_signal(struct event *e)
 
     /* A full socket or counter (EAGAIN) is readable already, which is all that is asked for. */
     do
-        done = event_write(e->write_fd, &one, sizeof(one));
+        done = event_write(e->write_fd, &one, sizeof one);
     while (done < 0 && errno == EINTR);
 }
 

@@ -26,14 +26,14 @@ int host_id(uint64_t *id)
     struct stat net;
     uint64_t hash = 0;
 
-    if (file_read("/proc/sys/kernel/random/boot_id", text, sizeof(text))) {
+    if (file_read("/proc/sys/kernel/random/boot_id", text, sizeof text)) {
         hash = hash64(hash, text, strlen(text));
     } else {
-        if (gethostname(text, sizeof(text)) != 0)
+        if (gethostname(text, sizeof text) != 0)
             return HEARTH_SYSTEM;
-        text[sizeof(text) - 1] = '\0';
+        text[sizeof text - 1] = '\0';
         hash = hash64(hash, text, strlen(text));
-        if (file_read("/etc/machine-id", text, sizeof(text)))
+        if (file_read("/etc/machine-id", text, sizeof text))
             hash = hash64(hash, text, strlen(text));
     }
     hash = hash_mix(hash, host_user());
@@ -47,9 +47,9 @@ void host_name(char *name, size_t size)
 {
     char text[NAME_TEXT_MAX] = "";
 
-    if (gethostname(text, sizeof(text)) != 0 || text[0] == '\0')
-        snprintf(text, sizeof(text), "unknown");
-    text[sizeof(text) - 1] = '\0';
+    if (gethostname(text, sizeof text) != 0 || text[0] == '\0')
+        snprintf(text, sizeof text, "unknown");
+    text[sizeof text - 1] = '\0';
     for (char *c = text; *c != '\0'; c++)
         if (*c <= ' ' || *c > '~')
             *c = '?';
@@ -71,7 +71,7 @@ bool host_home(char *path, size_t size)
     char text[HOME_TEXT_MAX];
     struct passwd entry, *found = NULL;
 
-    if (getpwuid_r(geteuid(), &entry, text, sizeof(text), &found) != 0 || !found || found->pw_dir[0] != '/')
+    if (getpwuid_r(geteuid(), &entry, text, sizeof text, &found) != 0 || !found || found->pw_dir[0] != '/')
         return false;
     return (size_t)snprintf(path, size, "%s", found->pw_dir) < size;
 }
@@ -116,9 +116,9 @@ static void list_text(const struct interface *list, int count, char *text, size_
 
     text[0] = '\0';
     for (int i = 0; i < count && len < size; i++) {
-        sock_addr_text(&list[i].addr, addr, sizeof(addr));
+        sock_addr_text(&list[i].addr, addr, sizeof addr);
         char *port = strrchr(addr, ':');
-        if (port != NULL)
+        if (port)
             *port = '\0';
         len += (size_t)snprintf(text + len, size - len, "%s%s %s", i > 0 ? ", " : "", list[i].name, addr);
     }
@@ -128,7 +128,7 @@ static int bind_error(const char *bind, const struct interface *list, int count,
 {
     char text[LIST_TEXT_MAX];
 
-    list_text(list, count, text, sizeof(text));
+    list_text(list, count, text, sizeof text);
     return error_set(error, HEARTH_INVALID, RANK_NONE,
                      "cannot listen on \"%.64s\": no interface or address of this machine; there are: %s",
                      bind, text);
@@ -190,7 +190,7 @@ static int tell_as_told(const char *advertise, uint64_t deadline_ns, struct sock
     if (sock_addr_family(&found[0]) == SOCK_UNIX || sock_addr_wildcard(&found[0]))
         return error_set(error, HEARTH_INVALID, RANK_NONE, "others cannot dial \"%.64s\"", advertise);
     *count = found_count < max ? found_count : max;
-    memcpy(addrs, found, (size_t)*count * sizeof(addrs[0]));
+    memcpy(addrs, found, (size_t)*count * sizeof addrs[0]);
     return HEARTH_OK;
 }
 
@@ -204,12 +204,12 @@ int host_choose(const char *bind, const char *advertise, uint16_t port, uint64_t
     if (host_interfaces(list, &list_count) != HEARTH_OK)
         return error_set(error, HEARTH_SYSTEM, RANK_NONE, "cannot list the network interfaces: %s",
                          strerror(errno));
-    if (bind == NULL)
+    if (!bind)
         listen_everywhere(port, &where);
     else if (listen_where(bind, port, deadline_ns, list, list_count, &where) != HEARTH_OK)
         return bind_error(bind, list, list_count, error);
     int found = 0;
-    if (advertise != NULL) {
+    if (advertise) {
         int status = tell_as_told(advertise, deadline_ns, addrs, max, &found, error);
         if (status != HEARTH_OK)
             return status;

@@ -21,8 +21,8 @@ static uint64_t machine_hash(const struct utsname *name)
     struct stat net;
     uint64_t hash = 0;
 
-    if (file_read("/etc/machine-id", text, sizeof(text)) ||
-        file_read("/proc/sys/kernel/random/boot_id", text, sizeof(text)))
+    if (file_read("/etc/machine-id", text, sizeof text) ||
+        file_read("/proc/sys/kernel/random/boot_id", text, sizeof text))
         hash = hash64(hash, text, strlen(text));
     else
         hash = hash64(hash, name->nodename, strlen(name->nodename));
@@ -50,13 +50,13 @@ void host_facts(struct host_facts *facts)
     int cores = cpu_count();
 
     (void)uname(&name); /* an empty name is what is left */
-    memset(facts, 0, sizeof(*facts));
+    memset(facts, 0, sizeof *facts);
     facts->machine = machine_hash(&name);
     facts->memory_mib = pages > 0 && page > 0 ? (uint32_t)(((uint64_t)pages * (uint64_t)page) >> 20) : 0;
     facts->cores = (uint16_t)(cores < UINT16_MAX ? cores : UINT16_MAX);
     facts->cpu = cpu_bits();
     name.release[14] = '\0'; /* distributions write long ones */
-    snprintf(facts->platform, sizeof(facts->platform), "%.8s %.12s %.8s", name.sysname, name.release,
+    snprintf(facts->platform, sizeof facts->platform, "%.8s %.12s %.8s", name.sysname, name.release,
              name.machine);
     for (char *c = facts->platform; *c != '\0'; c++)
         if (*c < ' ' || *c > '~')

@@ -70,7 +70,7 @@ static const struct name_row names[] = {
 
 enum interface_kind interface_kind_of_name(const char *name)
 {
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strncmp(name, names[i].prefix, strlen(names[i].prefix)) == 0)
             return names[i].kind;
     return INTERFACE_OTHER;
@@ -79,21 +79,21 @@ enum interface_kind interface_kind_of_name(const char *name)
 static bool sys_has(const char *name, const char *leaf)
 {
     char path[128];
-    snprintf(path, sizeof(path), "/sys/class/net/%s/%s", name, leaf);
+    snprintf(path, sizeof path, "/sys/class/net/%s/%s", name, leaf);
     return access(path, F_OK) == 0;
 }
 
 bool interface_wireless(const char *name)
 {
-    return name[0] != '\0' && strchr(name, '/') == NULL && sys_has(name, "wireless");
+    return name[0] != '\0' && !strchr(name, '/') && sys_has(name, "wireless");
 }
 
 /* 0 if there is none. Decimal or 0x. */
 static unsigned long sys_number(const char *name, const char *leaf)
 {
     char path[128], text[32];
-    snprintf(path, sizeof(path), "/sys/class/net/%s/%s", name, leaf);
-    return file_read(path, text, sizeof(text)) ? strtoul(text, NULL, 0) : 0;
+    snprintf(path, sizeof path, "/sys/class/net/%s/%s", name, leaf);
+    return file_read(path, text, sizeof text) ? strtoul(text, NULL, 0) : 0;
 }
 
 /* What /sys/class/net/NAME/type and tun_flags say: linux/if_arp.h, linux/if_tun.h. */
@@ -158,9 +158,9 @@ static void default_interface(char best[INTERFACE_NAME_MAX])
     unsigned long metric, metric_best = 0;
 
     best[0] = '\0';
-    if (!file_read("/proc/net/route", text, sizeof(text)))
+    if (!file_read("/proc/net/route", text, sizeof text))
         return;
-    for (const char *line = strchr(text, '\n'); line != NULL; line = strchr(line + 1, '\n')) {
+    for (const char *line = strchr(text, '\n'); line; line = strchr(line + 1, '\n')) {
         if (!route_default(line + 1, name, &metric) || (best[0] != '\0' && metric >= metric_best))
             continue;
         memcpy(best, name, INTERFACE_NAME_MAX);
@@ -193,14 +193,14 @@ static bool addr_link_local(const struct sockaddr *native)
 /* False: no address that we can use. */
 static bool interface_take(struct interface *i, const struct ifaddrs *from)
 {
-    if (from->ifa_addr == NULL || !(from->ifa_flags & IFF_UP))
+    if (!from->ifa_addr || !(from->ifa_flags & IFF_UP))
         return false;
     int family = from->ifa_addr->sa_family;
     if (family != AF_INET && family != AF_INET6)
         return false;
     socklen_t len = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-    memset(i, 0, sizeof(*i));
-    snprintf(i->name, sizeof(i->name), "%s", from->ifa_name);
+    memset(i, 0, sizeof *i);
+    snprintf(i->name, sizeof i->name, "%s", from->ifa_name);
     i->kind = kind_of(i->name, from->ifa_flags);
     i->up = (from->ifa_flags & IFF_RUNNING) != 0;
     i->link_local = addr_link_local(from->ifa_addr);
@@ -217,7 +217,7 @@ int host_interfaces(struct interface list[INTERFACES_MAX], int *count)
     if (getifaddrs(&all) != 0)
         return HEARTH_SYSTEM;
     default_interface(route);
-    for (const struct ifaddrs *from = all; from != NULL; from = from->ifa_next) {
+    for (const struct ifaddrs *from = all; from; from = from->ifa_next) {
         if (!interface_take(&one, from))
             continue;
         int at = n;
@@ -226,7 +226,7 @@ int host_interfaces(struct interface list[INTERFACES_MAX], int *count)
         if (at == INTERFACES_MAX)
             continue;
         n += n < INTERFACES_MAX; /* else the last one goes */
-        memmove(&list[at + 1], &list[at], (size_t)(n - 1 - at) * sizeof(list[0]));
+        memmove(&list[at + 1], &list[at], (size_t)(n - 1 - at) * sizeof list[0]);
         list[at] = one;
     }
     freeifaddrs(all);
@@ -242,7 +242,7 @@ bool host_owns(const struct sock_addr *addr)
 
     if (found || getifaddrs(&all) != 0)
         return found;
-    for (const struct ifaddrs *from = all; from != NULL && !found; from = from->ifa_next)
+    for (const struct ifaddrs *from = all; from && !found; from = from->ifa_next)
         found = interface_take(&one, from) && sock_addr_same_host(&one.addr, addr);
     freeifaddrs(all);
     return found;

@@ -192,10 +192,10 @@ static int open_temporary(const char *path, char temporary[static PRIVATE_PATH_M
     uint8_t drawn[SUFFIX_RANDOM];
     size_t len;
 
-    if (random_bytes(drawn, sizeof(drawn)))
+    if (random_bytes(drawn, sizeof drawn))
         return -1;
     len = (size_t)snprintf(temporary, PRIVATE_PATH_MAX, "%s.tmp-", path);
-    for (size_t i = 0; i < sizeof(drawn); i++)
+    for (size_t i = 0; i < sizeof drawn; i++)
         len += (size_t)snprintf(temporary + len, PRIVATE_PATH_MAX - len, "%02x", drawn[i]);
     return open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 }
@@ -317,7 +317,7 @@ int private_file_lock(const char *path, int *lock, struct error *error)
     status = make_directories(parent, error);
     if (status)
         return status;
-    snprintf(name, sizeof(name), "%s.lock", path);
+    snprintf(name, sizeof name, "%s.lock", path);
     fd = open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
     if (fd < 0)
         return failed(error, name, "open");
@@ -349,7 +349,7 @@ int private_file_stamp(const char *path, struct private_stamp *stamp, struct err
 {
     struct stat about;
 
-    memset(stamp, 0, sizeof(*stamp));
+    memset(stamp, 0, sizeof *stamp);
     if (lstat(path, &about) != 0)
         return errno == ENOENT || errno == ENOTDIR ? HEARTH_OK : failed(error, path, "look at");
     stamp->exists = true;

@@ -92,9 +92,9 @@ static int form_error(const char *text, struct error *error)
 static int split(const char *text, char host[HOST_LEN_MAX + 1], uint16_t *port, struct error *error)
 {
     const char *colon = strchr(text, ':');
-    size_t len = colon != NULL ? (size_t)(colon - text) : strnlen(text, HOST_LEN_MAX + 1);
+    size_t len = colon ? (size_t)(colon - text) : strnlen(text, HOST_LEN_MAX + 1);
 
-    if (!host_good(text, len) || (colon != NULL && !port_good(colon + 1, port)))
+    if (!host_good(text, len) || (colon && !port_good(colon + 1, port)))
         return form_error(text, error);
     memcpy(host, text, len);
     host[len] = '\0';
@@ -142,7 +142,7 @@ static void lookup_run(void *arg)
     l->failure = getaddrinfo(l->host, NULL, &hints, &list);
     l->system_error = errno;
     if (l->failure == 0) {
-        for (const struct addrinfo *info = list; info != NULL; info = info->ai_next)
+        for (const struct addrinfo *info = list; info; info = info->ai_next)
             lookup_add(l, info);
         freeaddrinfo(list);
     }
@@ -155,16 +155,16 @@ static void lookup_run(void *arg)
 static struct lookup *lookup_open(const char *host)
 {
     struct heap *heap = heap_open(0);
-    struct lookup *l = heap != NULL ? heap_alloc(heap, 1, sizeof(*l)) : NULL;
+    struct lookup *l = heap ? heap_alloc(heap, 1, sizeof *l) : NULL;
 
-    if (l == NULL)
+    if (!l)
         goto close_heap;
     l->heap = heap;
     if (bell_init(&l->bell) != HEARTH_OK)
         goto free_lookup;
     atomic_init(&l->owners, 1);
     atomic_init(&l->done, false);
-    snprintf(l->host, sizeof(l->host), "%s", host);
+    snprintf(l->host, sizeof l->host, "%s", host);
     return l;
 
 free_lookup:
@@ -231,7 +231,7 @@ int lookup_begin(const char *text, uint16_t default_port, struct lookup **out, s
     if (status != HEARTH_OK)
         return status;
     struct lookup *l = lookup_open(host);
-    if (l == NULL)
+    if (!l)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "cannot look up \"%s\": no memory", host);
     l->port = port;
     status = lookup_start(l, error);
@@ -249,7 +249,7 @@ int lookup_ask(struct lookup *l, struct sock_addr addrs[RESOLVE_MAX], int *count
 
 void lookup_close(struct lookup *l)
 {
-    if (l == NULL)
+    if (!l)
         return;
     (void)lookup_wait(l, 0);
     lookup_put(l);

@@ -72,7 +72,7 @@ int sandbox_files(struct error *error)
     rules.net = version >= 4 ? LANDLOCK_NET_ALL : 0;
     rules.scopes = version >= 6 ? LANDLOCK_SCOPE_ALL : 0;
     /* An older kernel takes a longer structure if it ends in zeros. */
-    int fd = (int)syscall(LANDLOCK_CREATE, &rules, sizeof(rules), 0u);
+    int fd = (int)syscall(LANDLOCK_CREATE, &rules, sizeof rules, 0u);
     if (fd < 0)
         return refused(error, "Landlock");
     bool good = syscall(LANDLOCK_RESTRICT, fd, 0u) == 0;
@@ -202,7 +202,7 @@ static void judge_ioctl(struct filter_program *p)
     static const uint32_t questions[] = {FIONREAD, SIOCGIFINDEX, SIOCGIFNAME, SIOCGIFFLAGS};
     unsigned short call = open_call(p, __NR_ioctl);
     load_argument(p, 1);
-    for (size_t i = 0; i < sizeof(questions) / sizeof(questions[0]); i++)
+    for (size_t i = 0; i < sizeof questions / sizeof questions[0]; i++)
         give_if(p, questions[i], SECCOMP_RET_ALLOW);
     give(p, DENY);
     close_call(p, call);
@@ -227,7 +227,7 @@ static void write_program(struct filter_program *p)
     load(p, offsetof(struct seccomp_data, nr));
     put(p, BPF_JMP | BPF_JGE | BPF_K, 0, 1, X32_BIT);
     give(p, DENY);
-    for (size_t i = 0; i < sizeof(allowed) / sizeof(allowed[0]); i++)
+    for (size_t i = 0; i < sizeof allowed / sizeof allowed[0]; i++)
         give_if(p, allowed[i], SECCOMP_RET_ALLOW);
     judge_socket(p);
     judge_ioctl(p);

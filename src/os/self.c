@@ -15,7 +15,7 @@ static bool folder_of(const char *file, char *path, size_t size)
 {
     const char *slash = strrchr(file, '/');
 
-    if (slash == NULL || slash == file || (size_t)(slash - file) >= size)
+    if (!slash || slash == file || (size_t)(slash - file) >= size)
         return false;
     memcpy(path, file, (size_t)(slash - file));
     path[slash - file] = '\0';
@@ -25,7 +25,7 @@ static bool folder_of(const char *file, char *path, size_t size)
 bool self_program_folder(char *path, size_t size)
 {
     char file[PATH_LEN_MAX];
-    ssize_t len = readlink("/proc/self/exe", file, sizeof(file) - 1);
+    ssize_t len = readlink("/proc/self/exe", file, sizeof file - 1);
 
     if (len <= 0)
         return false;
@@ -38,7 +38,7 @@ bool self_library_folder(char *path, size_t size)
     static const char here = 0; /* any address of ours */
     Dl_info info;
 
-    return dladdr(&here, &info) != 0 && info.dli_fname != NULL && folder_of(info.dli_fname, path, size);
+    return dladdr(&here, &info) != 0 && info.dli_fname && folder_of(info.dli_fname, path, size);
 }
 
 bool self_can_run(const char *path)

@@ -123,7 +123,7 @@ void *shared_map_ring(int fd, size_t offset, size_t len)
 
 void shared_unmap(void *memory, size_t len)
 {
-    if (memory != NULL)
+    if (memory)
         munmap(memory, len);
 }
 

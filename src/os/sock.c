@@ -33,7 +33,7 @@ static bool manners(int fd)
 {
 #if defined(SO_NOSIGPIPE)
     int on = 1;
-    if (setsockopt(fd, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof(on)) != 0)
+    if (setsockopt(fd, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on) != 0)
         return false;
 #endif
     return fcntl(fd, F_SETFD, FD_CLOEXEC) == 0 && fcntl(fd, F_SETFL, O_NONBLOCK) == 0;
@@ -113,7 +113,7 @@ void sock_finish(int fd)
 int sock_local(int fd, struct sock_addr *out)
 {
     struct sockaddr_storage native;
-    socklen_t len = sizeof(native);
+    socklen_t len = sizeof native;
 
     if (getsockname(fd, (struct sockaddr *)&native, &len) != 0 ||
         !sock_addr_take(out, (struct sockaddr *)&native, len))
@@ -132,7 +132,7 @@ int sock_pair(int fds[2])
         close(pair[1]);
         return HEARTH_SYSTEM;
     }
-    memcpy(fds, pair, sizeof(pair));
+    memcpy(fds, pair, sizeof pair);
     return HEARTH_OK;
 }
 
@@ -141,7 +141,7 @@ int sock_pair(int fds[2])
 static int refuse(struct error *error, int status, const char *what, const struct sock_addr *addr, int why)
 {
     char text[SOCK_TEXT_MAX];
-    sock_addr_text(addr, text, sizeof(text));
+    sock_addr_text(addr, text, sizeof text);
     return error_set(error, status, RANK_NONE, "cannot %s %s: %s", what, text, strerror(why));
 }
 
@@ -149,10 +149,10 @@ static int tcp_bind(int fd, const struct sock_addr *addr)
 {
     int on = 1, off = 0;
 
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     /* "::" hears IPv4 too. */
     if (sock_addr_family(addr) == SOCK_IPV6)
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, sock_addr_wildcard(addr) ? &off : &on, sizeof(on));
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, sock_addr_wildcard(addr) ? &off : &on, sizeof on);
     return bind(fd, sock_addr_native(addr), addr->len);
 }
 
@@ -180,7 +180,7 @@ int sock_listen(const struct sock_addr *addr, int backlog, int *fd, struct sock_
         goto close_socket;
     }
     *fd = s;
-    if (bound != NULL)
+    if (bound)
         *bound = where;
     goto leave;
 
@@ -198,7 +198,7 @@ void sock_unlisten(int fd)
 
     if (fd < 0)
         return;
-    if (sock_local(fd, &addr) == HEARTH_OK && sock_addr_path(&addr, &private) != NULL)
+    if (sock_local(fd, &addr) == HEARTH_OK && sock_addr_path(&addr, &private))
         unlink(sock_addr_path(&addr, &private));
     sock_close(fd);
 }
@@ -206,9 +206,9 @@ void sock_unlisten(int fd)
 int sock_accept(int listener, int *fd, struct sock_addr *from)
 {
     struct sockaddr_storage native;
-    socklen_t len = sizeof(native);
+    socklen_t len = sizeof native;
 
-    memset(&native, 0, sizeof(native));
+    memset(&native, 0, sizeof native);
     int s = socket_take(listener, (struct sockaddr *)&native, &len);
     if (s < 0) {
         switch (errno) {
@@ -226,7 +226,7 @@ int sock_accept(int listener, int *fd, struct sock_addr *from)
         }
     }
     fork_closes(s);
-    if (from != NULL && !sock_addr_take(from, (struct sockaddr *)&native, len)) {
+    if (from && !sock_addr_take(from, (struct sockaddr *)&native, len)) {
         sock_close(s);
         return HEARTH_SYSTEM;
     }
@@ -265,7 +265,7 @@ static int dial(const struct sock_addr *to, const struct sock_addr *from, int *f
     int s = stream_open(to);
     if (s < 0)
         return refuse(error, HEARTH_SYSTEM, "dial", to, errno);
-    if (from != NULL && bind(s, sock_addr_native(from), from->len) != 0) {
+    if (from && bind(s, sock_addr_native(from), from->len) != 0) {
         status = refuse(error, HEARTH_SYSTEM, "dial from", from, errno);
         goto close_socket;
     }
@@ -300,7 +300,7 @@ int sock_dial(const struct sock_addr *to, const struct sock_addr *from, int *fd,
 static int pending_error(int fd)
 {
     int why = 0;
-    socklen_t len = sizeof(why);
+    socklen_t len = sizeof why;
     return getsockopt(fd, SOL_SOCKET, SO_ERROR, &why, &len) == 0 ? why : errno;
 }
 
@@ -316,7 +316,7 @@ static bool met_itself(int fd, const struct sock_addr *to)
 int sock_dialled(int fd, const struct sock_addr *to, struct error *error)
 {
     struct sockaddr_storage peer;
-    socklen_t len = sizeof(peer);
+    socklen_t len = sizeof peer;
     struct pollfd p = {.fd = fd, .events = POLLOUT};
 
     int why = pending_error(fd);
@@ -338,13 +338,13 @@ void sock_tune(int fd, const struct sock_tuning *tuning)
 {
     int on = 1;
 
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     if (tuning->congestion)
         choose_congestion(fd);
     if (tuning->send_bytes > 0)
-        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &tuning->send_bytes, sizeof(tuning->send_bytes));
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &tuning->send_bytes, sizeof tuning->send_bytes);
     if (tuning->recv_bytes > 0)
-        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &tuning->recv_bytes, sizeof(tuning->recv_bytes));
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &tuning->recv_bytes, sizeof tuning->recv_bytes);
 }
 
 /* ---- bytes ---- */

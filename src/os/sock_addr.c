@@ -27,14 +27,14 @@ _Static_assert(sizeof(union native) <= sizeof(((struct sock_addr *)0)->raw), "ra
 static union native native_of(const struct sock_addr *addr)
 {
     union native n;
-    memset(&n, 0, sizeof(n));
-    memcpy(&n, addr->raw, addr->len < sizeof(n) ? addr->len : sizeof(n));
+    memset(&n, 0, sizeof n);
+    memcpy(&n, addr->raw, addr->len < sizeof n ? addr->len : sizeof n);
     return n;
 }
 
 static void native_put(struct sock_addr *addr, const void *native, size_t len)
 {
-    memset(addr, 0, sizeof(*addr));
+    memset(addr, 0, sizeof *addr);
     memcpy(addr->raw, native, len);
     addr->len = (uint32_t)len;
 }
@@ -61,13 +61,13 @@ bool sock_addr_take(struct sock_addr *addr, const struct sockaddr *native, sockl
 {
     union native n;
 
-    if (len < sizeof(native->sa_family) || len > sizeof(n))
+    if (len < sizeof native->sa_family || len > sizeof n)
         return false;
-    memset(&n, 0, sizeof(n));
+    memset(&n, 0, sizeof n);
     memcpy(&n, native, len);
-    if (n.any.sa_family == AF_INET && len >= sizeof(n.v4))
+    if (n.any.sa_family == AF_INET && len >= sizeof n.v4)
         v4_put(addr, &n.v4.sin_addr, ntohs(n.v4.sin_port));
-    else if (n.any.sa_family == AF_INET6 && len >= sizeof(n.v6))
+    else if (n.any.sa_family == AF_INET6 && len >= sizeof n.v6)
         v6_put(addr, &n.v6.sin6_addr, ntohs(n.v6.sin6_port), n.v6.sin6_scope_id);
     else if (n.any.sa_family == AF_UNIX)
         native_put(addr, &n.un, len);
@@ -126,8 +126,8 @@ bool sock_addr_same_host(const struct sock_addr *a, const struct sock_addr *b)
 
     sock_addr_set_port(&one, 0);
     sock_addr_set_port(&two, 0);
-    size_t len = sock_addr_encode(&one, bytes[0], sizeof(bytes[0])); /* without the scope */
-    return len > 0 && len == sock_addr_encode(&two, bytes[1], sizeof(bytes[1])) &&
+    size_t len = sock_addr_encode(&one, bytes[0], sizeof bytes[0]); /* without the scope */
+    return len > 0 && len == sock_addr_encode(&two, bytes[1], sizeof bytes[1]) &&
            memcmp(bytes[0], bytes[1], len) == 0;
 }
 
@@ -137,7 +137,7 @@ uint64_t sock_addr_network(const struct sock_addr *addr)
 
     switch (sock_addr_family(addr)) {
     case SOCK_IPV4:
-        return hash64(4, &n.v4.sin_addr, sizeof(n.v4.sin_addr));
+        return hash64(4, &n.v4.sin_addr, sizeof n.v4.sin_addr);
     case SOCK_IPV6: /* every interface has the same /64 for itself, beside those of its network */
         return hash64(6 + (uint64_t)n.v6.sin6_scope_id, &n.v6.sin6_addr, 8);
     default:
@@ -203,7 +203,7 @@ static int unix_put(struct sock_addr *addr, const char *path)
 void sock_addr_in_folder(struct sock_addr *addr, const char *folder, const char *name)
 {
     char path[SOCK_FOLDER_MAX + 1 + SOCK_NAME_MAX];
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
     int status = unix_put(addr, path);
     assert(status == HEARTH_OK);
     (void)status;
@@ -239,7 +239,7 @@ static void unix_text(const struct sock_addr *addr, char *text, size_t size)
     bool private = false;
     const char *path = sock_addr_path(addr, &private);
 
-    if (path == NULL)
+    if (!path)
         snprintf(text, size, "unix:"); /* the end that dialled has no name */
     else
         snprintf(text, size, "unix:%s%.*s", private ? "@" : "",
@@ -270,7 +270,7 @@ static int v6_parse(char *host, uint16_t port, struct sock_addr *out)
     uint32_t scope = 0;
     char *percent = strchr(host, '%');
 
-    if (percent != NULL) {
+    if (percent) {
         *percent = '\0';
         scope = if_nametoindex(percent + 1);
         if (scope == 0)
@@ -294,17 +294,17 @@ int sock_addr_parse(const char *text, uint16_t default_port, struct sock_addr *o
     bool v6 = text[0] == '[';
     if (v6) {
         end = strchr(++text, ']');
-        if (end == NULL || (end[1] != '\0' && (end[1] != ':' || !port_parse(end + 2, &port))))
+        if (!end || (end[1] != '\0' && (end[1] != ':' || !port_parse(end + 2, &port))))
             return HEARTH_INVALID;
-    } else if (colon != NULL && strchr(colon + 1, ':') != NULL) {
+    } else if (colon && strchr(colon + 1, ':')) {
         v6 = true;
         end = text + strlen(text);
     } else {
-        end = colon != NULL ? colon : text + strlen(text);
-        if (colon != NULL && !port_parse(colon + 1, &port))
+        end = colon ? colon : text + strlen(text);
+        if (colon && !port_parse(colon + 1, &port))
             return HEARTH_INVALID;
     }
-    if ((size_t)(end - text) >= sizeof(host))
+    if ((size_t)(end - text) >= sizeof host)
         return HEARTH_INVALID;
     memcpy(host, text, (size_t)(end - text));
     host[end - text] = '\0';
@@ -324,12 +324,12 @@ void sock_addr_text(const struct sock_addr *addr, char *text, size_t size)
     assert(size > 0);
     switch (sock_addr_family(addr)) {
     case SOCK_IPV4:
-        inet_ntop(AF_INET, &n.v4.sin_addr, host, sizeof(host));
+        inet_ntop(AF_INET, &n.v4.sin_addr, host, sizeof host);
         snprintf(text, size, "%s:%u", host, sock_addr_port(addr));
         return;
     case SOCK_IPV6:
-        inet_ntop(AF_INET6, &n.v6.sin6_addr, host, sizeof(host));
-        if (n.v6.sin6_scope_id != 0 && if_indextoname(n.v6.sin6_scope_id, name) == NULL)
+        inet_ntop(AF_INET6, &n.v6.sin6_addr, host, sizeof host);
+        if (n.v6.sin6_scope_id != 0 && !if_indextoname(n.v6.sin6_scope_id, name))
             name[0] = '\0';
         snprintf(text, size, "[%s%s%s]:%u", host, name[0] != '\0' ? "%" : "", name, sock_addr_port(addr));
         return;
@@ -370,7 +370,7 @@ size_t sock_addr_decode(struct sock_addr *addr, const uint8_t *source, size_t le
 
     if (family != 4 && family != 6)
         return 0;
-    memset(&ip, 0, sizeof(ip));
+    memset(&ip, 0, sizeof ip);
     get_bytes(&r, &ip, family == 4 ? 4 : 16);
     if (r.bad)
         return 0;

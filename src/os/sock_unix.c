@@ -52,7 +52,7 @@ static bool folder_of_session(char folder[SOCK_FOLDER_MAX])
     const char *base = getenv("XDG_RUNTIME_DIR");
     struct stat s;
 
-    return base != NULL && base[0] == '/' && lstat(base, &s) == 0 && is_private(&s) &&
+    return base && base[0] == '/' && lstat(base, &s) == 0 && is_private(&s) &&
            snprintf(folder, SOCK_FOLDER_MAX, "%s/hearth", base) < SOCK_FOLDER_MAX;
 }
 
@@ -65,7 +65,7 @@ void sock_folder(char folder[SOCK_FOLDER_MAX])
 static bool is_in(const char *path, const char *folder)
 {
     size_t len = strlen(folder);
-    return strncmp(path, folder, len) == 0 && path[len] == '/' && strchr(path + len + 1, '/') == NULL;
+    return strncmp(path, folder, len) == 0 && path[len] == '/' && !strchr(path + len + 1, '/');
 }
 
 bool sock_folder_holds(const char *path)
@@ -84,7 +84,7 @@ uint64_t sock_names_id(void)
     struct stat s;
 
     if (!folder_of_session(folder))
-        snprintf(folder, sizeof(folder), TMP);
+        snprintf(folder, sizeof folder, TMP);
     else
         *strrchr(folder, '/') = '\0';
     return stat(folder, &s) == 0 ? hash_mix((uint64_t)s.st_dev, (uint64_t)s.st_ino) : 0;
@@ -97,7 +97,7 @@ bool sock_unix_elsewhere(const struct sock_addr *addr, struct sock_addr *other)
     const char *path = sock_addr_path(addr, &private);
 
     folder_of_tmp(folder);
-    if (path == NULL || !private || is_in(path, folder))
+    if (!path || !private || is_in(path, folder))
         return false;
     sock_addr_in_folder(other, folder, strrchr(path, '/') + 1);
     return true;
@@ -170,14 +170,14 @@ static bool stale(const char *path)
     struct sockaddr_un un = {.sun_family = AF_UNIX};
     struct stat s;
 
-    if (lstat(path, &s) != 0 || !S_ISSOCK(s.st_mode) || strlen(path) >= sizeof(un.sun_path))
+    if (lstat(path, &s) != 0 || !S_ISSOCK(s.st_mode) || strlen(path) >= sizeof un.sun_path)
         return false;
     memcpy(un.sun_path, path, strlen(path));
     int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
     if (fd < 0)
         return false;
     fcntl(fd, F_SETFD, FD_CLOEXEC);
-    bool refused = connect(fd, (const struct sockaddr *)&un, sizeof(un)) != 0 && errno == ECONNREFUSED;
+    bool refused = connect(fd, (const struct sockaddr *)&un, sizeof un) != 0 && errno == ECONNREFUSED;
     close(fd);
     return refused;
 }
@@ -189,11 +189,10 @@ static void sweep(const char *folder)
     DIR *list = opendir(folder);
     const struct dirent *entry;
 
-    for (int i = 0; list != NULL && i < SWEEP_MAX && (entry = readdir(list)) != NULL; i++)
-        if ((size_t)snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name) < sizeof(path) &&
-            stale(path))
+    for (int i = 0; list && i < SWEEP_MAX && (entry = readdir(list)); i++)
+        if ((size_t)snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) < sizeof path && stale(path))
             unlink(path);
-    if (list != NULL)
+    if (list)
         closedir(list);
 }
 
@@ -204,7 +203,7 @@ int sock_unix_enter(const struct sock_addr *addr, bool to_listen, int *lock, str
     const char *path = sock_addr_path(addr, &private);
     int status = HEARTH_OK;
 
-    if (path == NULL)
+    if (!path)
         return HEARTH_OK;
     folder_of(path, folder);
     if (private)
@@ -245,7 +244,7 @@ int sock_send_fds(int fd, const void *message, size_t len, const int *fds, int c
     ssize_t done;
 
     assert(len >= 1 && len <= MESSAGE_MAX && count >= 0 && count <= SOCK_FDS_MAX);
-    memset(&control, 0, sizeof(control));
+    memset(&control, 0, sizeof control);
     if (count > 0) {
         size_t bytes = sizeof(int) * (size_t)count;
         control.align.cmsg_level = SOL_SOCKET;
@@ -270,7 +269,7 @@ static int take_fds(struct msghdr *head, int *fds, int count_max)
 {
     int count = 0;
 
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(head); c != NULL; c = CMSG_NXTHDR(head, c)) {
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(head); c; c = CMSG_NXTHDR(head, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
             continue;
         size_t came = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -295,9 +294,9 @@ ssize_t sock_recv_fds(int fd, void *message, size_t len_max, int *fds, int count
     struct msghdr head = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = &control};
     ssize_t done;
 
-    memset(&control, 0, sizeof(control));
+    memset(&control, 0, sizeof control);
     do {
-        head.msg_controllen = sizeof(control);
+        head.msg_controllen = sizeof control;
         done = recvmsg(fd, &head, MSG_CMSG_CLOEXEC);
     } while (done < 0 && errno == EINTR);
     *count = 0;
@@ -311,8 +310,8 @@ bool sock_same_user(int fd)
 {
 #if defined(SO_PEERCRED)
     struct ucred peer;
-    socklen_t len = sizeof(peer);
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && len == sizeof(peer) &&
+    socklen_t len = sizeof peer;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && len == sizeof peer &&
            peer.uid == geteuid();
 #else
     uid_t user;

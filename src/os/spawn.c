@@ -71,8 +71,8 @@ static void environment_make(char *list[static 3])
     static const char *const kept[] = {"PATH=", "LD_LIBRARY_PATH="};
     int n = 0;
 
-    for (size_t k = 0; k < sizeof(kept) / sizeof(kept[0]); k++)
-        for (char **e = environ; e != NULL && *e != NULL; e++) {
+    for (size_t k = 0; k < sizeof kept / sizeof kept[0]; k++)
+        for (char **e = environ; e && *e; e++) {
             if (strncmp(*e, kept[k], strlen(kept[k])) == 0) {
                 list[n++] = *e;
                 break;
@@ -171,7 +171,7 @@ void child_end(struct child *child)
     char how[64];
 
     /* It has not been reaped, so its number is still its own. */
-    if (!child_ended(child, how, sizeof(how))) {
+    if (!child_ended(child, how, sizeof how)) {
         (void)kill(child->pid, SIGKILL);
         while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
             ;

@@ -17,13 +17,13 @@ struct stop {
 
 static inline bool stop_asked(const struct stop *stop)
 {
-    return stop != NULL && atomic_load(&stop->asked);
+    return stop && atomic_load(&stop->asked);
 }
 
 /* Until when (clock_real) to sleep at most before looking, where else it were until_ns. */
 static inline uint64_t stop_look(const struct stop *stop, uint64_t until_ns)
 {
-    uint64_t look_ns = stop != NULL ? clock_real() + STOP_LOOK_NS : NEVER_NS;
+    uint64_t look_ns = stop ? clock_real() + STOP_LOOK_NS : NEVER_NS;
     return look_ns < until_ns ? look_ns : until_ns;
 }
 

@@ -14,10 +14,10 @@
 uint64_t tcp_least_round_trip(int fd)
 {
     struct tcp_info info;
-    socklen_t len = sizeof(info);
+    socklen_t len = sizeof info;
 
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0 ||
-        len < offsetof(struct tcp_info, tcpi_min_rtt) + sizeof(info.tcpi_min_rtt) ||
+        len < offsetof(struct tcp_info, tcpi_min_rtt) + sizeof info.tcpi_min_rtt ||
         info.tcpi_min_rtt == UINT32_MAX)
         return 0;
     return (uint64_t)info.tcpi_min_rtt * NS_PER_US;
@@ -25,7 +25,7 @@ uint64_t tcp_least_round_trip(int fd)
 
 void tcp_hold_back(int fd, int bytes)
 {
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof(bytes));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
 }
 
 #else

@@ -67,7 +67,7 @@ int thread_start(struct thread *t, const char *name, void (*run)(void *arg), voi
 
     t->run = run;
     t->arg = arg;
-    size_t len = strnlen(name, sizeof(t->name) - 1);
+    size_t len = strnlen(name, sizeof t->name - 1);
     memcpy(t->name, name, len);
     t->name[len] = '\0';
 
@@ -109,7 +109,7 @@ int cpu_count(void)
 
 #if defined(__linux__) && !defined(HEARTH_POSIX)
     cpu_set_t set;
-    if (sched_getaffinity(0, sizeof(set), &set) == 0)
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
         count = CPU_COUNT(&set);
 #endif
     if (count < 1)

@@ -68,7 +68,7 @@ static bool workers_init(struct workers *w)
 struct workers *workers_start(struct heap *heap, uint32_t threads)
 {
     struct workers *w = heap_alloc(heap, 1, sizeof *w);
-    if (w == NULL || !workers_init(w)) {
+    if (!w || !workers_init(w)) {
         heap_free(w);
         return NULL;
     }
@@ -84,7 +84,7 @@ struct workers *workers_start(struct heap *heap, uint32_t threads)
 
 void workers_stop(struct workers *w)
 {
-    if (w == NULL)
+    if (!w)
         return;
     mutex_lock(&w->lock);
     w->stopping = true;
@@ -101,7 +101,7 @@ void workers_stop(struct workers *w)
 
 void workers_run(struct workers *w, workers_fn *run, void *arg, size_t pieces)
 {
-    if (w == NULL || w->threads == 0 || pieces < 2) {
+    if (!w || w->threads == 0 || pieces < 2) {
         for (size_t i = 0; i < pieces; i++)
             run(arg, i);
         return;
@@ -126,5 +126,5 @@ void workers_run(struct workers *w, workers_fn *run, void *arg, size_t pieces)
 
 uint32_t workers_count(const struct workers *w)
 {
-    return w != NULL ? w->threads + 1 : 1;
+    return w ? w->threads + 1 : 1;
 }

@@ -128,7 +128,7 @@ static ssize_t push(gnutls_transport_ptr_t arg, const void *source, size_t len)
 
 int channel_open(const struct channel_setup *setup, struct channel **out, struct error *error)
 {
-    struct channel *c = heap_alloc(setup->heap, 1, sizeof(*c));
+    struct channel *c = heap_alloc(setup->heap, 1, sizeof *c);
     int status;
 
     if (!c || !buffer_grow(setup->heap, &c->in, RECORD_HEADER_LEN) ||
@@ -172,7 +172,7 @@ void channel_close(struct channel *c)
     buffer_close(&c->in);
     buffer_close(&c->out);
     buffer_close(&c->plain);
-    wipe(c, sizeof(*c));
+    wipe(c, sizeof *c);
     heap_free(c);
 }
 
@@ -195,7 +195,7 @@ static int fail(struct channel *c, int status, const char *format, ...)
 static int fail_refused(struct channel *c)
 {
     char name[KNOCK_LEN + 1];
-    size_t len = sizeof(name);
+    size_t len = sizeof name;
     unsigned int type;
 
     if (c->setup.role == CHANNEL_LISTENS && gnutls_server_name_get(c->session, name, &len, &type, 0) == 0 &&
@@ -346,7 +346,7 @@ static int step_proof(struct channel *c)
     bool dials = c->setup.role == CHANNEL_DIALS;
     struct proof proof = proof_of(c, dials ? CHANNEL_LISTENS : CHANNEL_DIALS);
     uint8_t message[PROOF_LEN + 1];
-    ssize_t len = gnutls_record_recv(c->session, message, sizeof(message));
+    ssize_t len = gnutls_record_recv(c->session, message, sizeof message);
     const char *what = NULL;
     int status;
 

@@ -45,8 +45,8 @@ static int set_up(struct credentials *c, enum suite_order suites)
 
 int credentials_open(const struct credentials_setup *setup, struct credentials **out, struct error *error)
 {
-    struct credentials *c = heap_alloc(setup->heap, 1, sizeof(*c));
-    struct knocks *knocks = heap_alloc(setup->heap, 1, sizeof(*knocks));
+    struct credentials *c = heap_alloc(setup->heap, 1, sizeof *c);
+    struct knocks *knocks = heap_alloc(setup->heap, 1, sizeof *knocks);
     int done;
 
     if (!c || !knocks) {
@@ -134,7 +134,7 @@ static int turn_away(const struct session_setup *setup, const char *why, int cod
 static int hear_knock(gnutls_session_t session, struct session_setup *setup)
 {
     char name[KNOCK_LEN + 1];
-    size_t len = sizeof(name);
+    size_t len = sizeof name;
     unsigned int type = 0;
     struct knock_listener self = {.node = setup->credentials->self.node, .addr = setup->at};
     enum knock_verdict verdict;
@@ -212,7 +212,7 @@ static int knock(const struct credentials *c, const struct session_setup *setup,
     uint8_t random[KNOCK_RANDOM_LEN];
     char name[KNOCK_LEN + 1];
 
-    if (random_bytes(random, sizeof(random)) ||
+    if (random_bytes(random, sizeof random) ||
         knock_make(c->secret, &setup->to, knock_minute(), random, name))
         return GNUTLS_E_RANDOM_FAILED;
     return gnutls_server_name_set(session, GNUTLS_NAME_DNS, name, KNOCK_LEN);

@@ -13,7 +13,7 @@ struct digest digest_of(const void *bytes, size_t len)
 
     sha3_256_init(&hash);
     sha3_256_update(&hash, len, bytes);
-    sha3_256_digest(&hash, sizeof(digest.bytes), digest.bytes);
+    sha3_256_digest(&hash, sizeof digest.bytes, digest.bytes);
     return digest;
 }
 

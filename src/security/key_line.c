@@ -25,11 +25,11 @@ static void checksum(const uint8_t *seed, uint8_t check[static CHECK_LEN])
     struct sha3_256_ctx hash;
 
     sha3_256_init(&hash);
-    sha3_256_update(&hash, sizeof(label) - 1, (const uint8_t *)label);
+    sha3_256_update(&hash, sizeof label - 1, (const uint8_t *)label);
     sha3_256_update(&hash, KEY_SEED_LEN, seed);
-    sha3_256_digest(&hash, sizeof(digest), digest);
+    sha3_256_digest(&hash, sizeof digest, digest);
     memcpy(check, digest, CHECK_LEN);
-    wipe(&hash, sizeof(hash));
+    wipe(&hash, sizeof hash);
 }
 
 void key_line_write(const uint8_t seed[static KEY_SEED_LEN], char line[static KEY_LINE_LEN])
@@ -69,6 +69,6 @@ const char *key_line_parse(const char *text, size_t len, uint8_t seed[static KEY
         else
             memcpy(seed, read, KEY_SEED_LEN);
     }
-    wipe(read, sizeof(read));
+    wipe(read, sizeof read);
     return what;
 }

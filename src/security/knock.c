@@ -54,7 +54,7 @@ _Static_assert(ADDR_MAX <= NODE_ID_LEN, "an address fits where a node's id does"
 static void message_begin(struct message *m, const struct secret *secret,
                           const uint8_t nonce[KNOCK_NONCE_LEN])
 {
-    m->w = writer_of(m->bytes, sizeof(m->bytes));
+    m->w = writer_of(m->bytes, sizeof m->bytes);
     put_bytes(&m->w, LABEL, sizeof(LABEL) - 1);
     put_bytes(&m->w, secret_namespace(secret), NAMESPACE_LEN);
     put_bytes(&m->w, nonce, KNOCK_NONCE_LEN);
@@ -65,7 +65,7 @@ static bool message_whom(struct message *m, enum knock_kind kind, const struct n
                          const struct sock_addr *addr)
 {
     uint8_t bytes[ADDR_MAX];
-    size_t len = kind == KNOCK_ADDRESS ? sock_addr_encode(addr, bytes, sizeof(bytes)) : 0;
+    size_t len = kind == KNOCK_ADDRESS ? sock_addr_encode(addr, bytes, sizeof bytes) : 0;
 
     if (kind == KNOCK_NODE)
         put_bytes(&m->w, node->bytes, NODE_ID_LEN);

@@ -90,7 +90,7 @@ static void complete(struct node_key *key)
 
 static struct node_key *key_empty(struct error *error)
 {
-    struct node_key *key = vault_alloc(sizeof(*key));
+    struct node_key *key = vault_alloc(sizeof *key);
 
     if (!key)
         error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "node key: there is no memory for it");
@@ -133,7 +133,7 @@ void node_key_close(struct node_key *key)
 static int read_file(const char *path, struct node_key **out, bool *missing, struct error *error)
 {
     struct node_key *key = key_empty(error);
-    size_t len = sizeof(key->file);
+    size_t len = sizeof key->file;
     const char *what;
     int status;
 
@@ -152,7 +152,7 @@ static int read_file(const char *path, struct node_key **out, bool *missing, str
         node_key_close(key);
         return status;
     }
-    wipe(key->file, sizeof(key->file));
+    wipe(key->file, sizeof key->file);
     complete(key);
     *out = key;
     return HEARTH_OK;
@@ -168,7 +168,7 @@ static int write_fresh(const char *path, struct node_key **out, bool *there, str
         return status;
     key_line_write(key->seed, key->file);
     status = private_file_write(path, key->file, KEY_LINE_LEN, false, there, error);
-    wipe(key->file, sizeof(key->file));
+    wipe(key->file, sizeof key->file);
     if (status)
         node_key_close(key);
     else

@@ -85,7 +85,7 @@ static int mac_of(const struct credentials *credentials, gnutls_session_t sessio
     bool dials = proof->role == CHANNEL_DIALS;
     enum secret_key key = dials ? SECRET_DIALLER : SECRET_LISTENER;
     uint8_t exported[EXPORTED_LEN], text[MAC_TEXT_LEN];
-    struct writer w = writer_of(text, sizeof(text));
+    struct writer w = writer_of(text, sizeof text);
     int done;
 
     if (gnutls_prf_rfc5705(session, sizeof(EXPORTER_LABEL) - 1, EXPORTER_LABEL, 0, NULL, EXPORTED_LEN,
@@ -99,9 +99,9 @@ static int mac_of(const struct credentials *credentials, gnutls_session_t sessio
     put_bytes(&w, proof->listener.node.bytes, NODE_ID_LEN);
     put_u64(&w, dials ? 0 : proof->listener.instance);
     done = gnutls_hmac_fast(GNUTLS_MAC_SHA256, secret_key(credentials_secret(credentials), key),
-                            SECRET_DERIVED_LEN, text, sizeof(text), mac);
-    wipe(exported, sizeof(exported));
-    wipe(text, sizeof(text));
+                            SECRET_DERIVED_LEN, text, sizeof text, mac);
+    wipe(exported, sizeof exported);
+    wipe(text, sizeof text);
     return done ? HEARTH_SYSTEM : HEARTH_OK;
 }
 
@@ -139,7 +139,7 @@ int proof_check(const struct credentials *credentials, struct gnutls_session_int
     if (mac_of(credentials, session, &said, mac))
         return HEARTH_PROTOCOL;
     right = gnutls_memcmp(mac, message.mac, PROOF_MAC_LEN) == 0;
-    wipe(mac, sizeof(mac)); /* it is the right proof of whoever failed to give it */
+    wipe(mac, sizeof mac); /* it is the right proof of whoever failed to give it */
     if (!right) {
         *what = "its proof of the secret is wrong";
         return HEARTH_PROTOCOL;

@@ -71,7 +71,7 @@ static bool lane_key(struct cipher_lane *lane, gnutls_cipher_algorithm_t algorit
     wipe(key, sizeof key);
     if (!made)
         return false;
-    if (lane->cipher != NULL)
+    if (lane->cipher)
         gnutls_cipher_deinit(lane->cipher);
     lane->cipher = cipher;
     return true;
@@ -142,7 +142,7 @@ static bool start_of(gnutls_session_t session, struct records_start *start)
 {
     const struct record_secrets *secrets = gnutls_db_get_ptr(session);
     gnutls_cipher_algorithm_t algorithm = gnutls_cipher_get(session);
-    if (gnutls_protocol_get_version(session) != GNUTLS_TLS1_3 || secrets == NULL || !secrets->have_client ||
+    if (gnutls_protocol_get_version(session) != GNUTLS_TLS1_3 || !secrets || !secrets->have_client ||
         !secrets->have_server)
         return false;
     if (algorithm != GNUTLS_CIPHER_AES_128_GCM && algorithm != GNUTLS_CIPHER_CHACHA20_POLY1305)
@@ -169,10 +169,10 @@ struct records *records_open(struct heap *heap, struct gnutls_session_int *sessi
 struct records *records_open_at(struct heap *heap, const struct records_start *start)
 {
     struct records *records = heap_alloc(heap, 1, sizeof *records);
-    if (records == NULL)
+    if (!records)
         return NULL;
     records->secrets = vault_alloc(2 * (size_t)RECORD_SECRET_LEN);
-    if (records->secrets == NULL) {
+    if (!records->secrets) {
         heap_free(records);
         return NULL;
     }
@@ -190,11 +190,11 @@ struct records *records_open_at(struct heap *heap, const struct records_start *s
 
 void records_close(struct records *records)
 {
-    if (records == NULL)
+    if (!records)
         return;
-    if (records->out.cipher != NULL)
+    if (records->out.cipher)
         gnutls_cipher_deinit(records->out.cipher);
-    if (records->in.cipher != NULL)
+    if (records->in.cipher)
         gnutls_cipher_deinit(records->in.cipher);
     vault_free(records->secrets);
     wipe(records, sizeof *records);

@@ -66,9 +66,9 @@ static void derive_namespace(struct secret *secret)
     static const char label[] = "hearth namespace 1";
 
     sha3_256_init(&secret->hash);
-    sha3_256_update(&secret->hash, sizeof(label) - 1, (const uint8_t *)label);
+    sha3_256_update(&secret->hash, sizeof label - 1, (const uint8_t *)label);
     sha3_256_update(&secret->hash, SECRET_LEN, secret->code);
-    sha3_256_digest(&secret->hash, sizeof(secret->digest), secret->digest);
+    sha3_256_digest(&secret->hash, sizeof secret->digest, secret->digest);
     memcpy(secret->namespace, secret->digest, NAMESPACE_LEN);
 }
 
@@ -77,7 +77,7 @@ static void derive_check(struct secret *secret)
     static const char label[] = "hearth token 1";
 
     sha3_256_init(&secret->hash);
-    sha3_256_update(&secret->hash, sizeof(label) - 1, (const uint8_t *)label);
+    sha3_256_update(&secret->hash, sizeof label - 1, (const uint8_t *)label);
     for (const char *at = secret->name;; at++) {
         uint8_t c = (uint8_t)message_lower(*at);
         sha3_256_update(&secret->hash, 1, &c);
@@ -85,7 +85,7 @@ static void derive_check(struct secret *secret)
             break;
     }
     sha3_256_update(&secret->hash, SECRET_LEN, secret->code);
-    sha3_256_digest(&secret->hash, sizeof(secret->digest), secret->digest);
+    sha3_256_digest(&secret->hash, sizeof secret->digest, secret->digest);
     memcpy(secret->code + CHECK_AT, secret->digest, CHECK_LEN);
 }
 
@@ -99,8 +99,8 @@ static bool derive_keys(struct secret *secret)
     static const char salt_text[] = "hearth 1";
     static const char *const infos[SECRET_KEYS] = {"knock", "dialler", "listener"};
     gnutls_datum_t input = datum_of(secret->code, SECRET_LEN);
-    gnutls_datum_t salt = datum_of(salt_text, sizeof(salt_text) - 1);
-    gnutls_datum_t extract = datum_of(secret->extract, sizeof(secret->extract));
+    gnutls_datum_t salt = datum_of(salt_text, sizeof salt_text - 1);
+    gnutls_datum_t extract = datum_of(secret->extract, sizeof secret->extract);
 
     if (gnutls_hkdf_extract(GNUTLS_MAC_SHA256, &input, &salt, secret->extract))
         return false;
@@ -119,9 +119,9 @@ static int complete(struct secret *secret, struct error *error)
 
     derive_namespace(secret);
     derive_check(secret);
-    wipe(&secret->hash, sizeof(secret->hash));
-    wipe(secret->digest, sizeof(secret->digest));
-    wipe(secret->extract, sizeof(secret->extract));
+    wipe(&secret->hash, sizeof secret->hash);
+    wipe(secret->digest, sizeof secret->digest);
+    wipe(secret->extract, sizeof secret->extract);
     wipe_stack();
     return derived ? HEARTH_OK : error_set(error, HEARTH_SYSTEM, RANK_NONE, "secret: GnuTLS derives no keys");
 }
@@ -136,7 +136,7 @@ static int no_memory(struct error *error)
 /* With a name that is good; NULL: no memory. */
 static struct secret *secret_named(const char *name, size_t len)
 {
-    struct secret *secret = vault_alloc(sizeof(*secret));
+    struct secret *secret = vault_alloc(sizeof *secret);
 
     if (secret)
         memcpy(secret->name, name, len);
@@ -336,7 +336,7 @@ int secret_read_fd(int fd, struct secret **out, struct error *error)
 
     if (!text)
         return no_memory(error);
-    snprintf(what, sizeof(what), "descriptor %d", fd);
+    snprintf(what, sizeof what, "descriptor %d", fd);
     status = private_file_read_fd(fd, text, &len, error);
     if (!status)
         status = parse_file(text, len, what, out, error);

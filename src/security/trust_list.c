@@ -63,7 +63,7 @@ static int take_text(struct trust_list *list, const char *text, size_t len, stru
 
     if (what)
         return bad_line(list, line, what, error);
-    entries = heap_alloc(list->heap, (size_t)count, sizeof(*entries));
+    entries = heap_alloc(list->heap, (size_t)count, sizeof *entries);
     if (!entries)
         return no_memory(error);
     (void)trust_lines_parse(text, len, entries, count, &count, &line);
@@ -112,7 +112,7 @@ int trust_list_refresh(struct trust_list *list, struct error *error)
 /* Its stamp is that of a missing file. */
 static int make(struct heap *heap, const char *path, struct trust_list **out, struct error *error)
 {
-    struct trust_list *list = heap_alloc(heap, 1, sizeof(*list));
+    struct trust_list *list = heap_alloc(heap, 1, sizeof *list);
 
     if (!list)
         return no_memory(error);
@@ -136,11 +136,11 @@ static int take_entries(struct trust_list *list, struct trust_list *from, struct
 
     mutex_lock(&from->lock);
     if (from->count > 0) {
-        list->entries = heap_alloc(list->heap, (size_t)from->count, sizeof(*list->entries));
+        list->entries = heap_alloc(list->heap, (size_t)from->count, sizeof *list->entries);
         status = list->entries ? HEARTH_OK : no_memory(error);
     }
     if (list->entries) {
-        memcpy(list->entries, from->entries, (size_t)from->count * sizeof(*list->entries));
+        memcpy(list->entries, from->entries, (size_t)from->count * sizeof *list->entries);
         list->count = from->count;
         list->was_there = true;
     }

@@ -20,9 +20,9 @@ void *vault_alloc(size_t len)
     size_t page = vault_page();
     struct head *head;
 
-    if (len > SIZE_MAX - sizeof(*head) - page)
+    if (len > SIZE_MAX - sizeof *head - page)
         return NULL;
-    len = (len + sizeof(*head) + page - 1) / page * page;
+    len = (len + sizeof *head + page - 1) / page * page;
     head = vault_pages_map(len);
     if (!head)
         return NULL;
@@ -54,5 +54,5 @@ __attribute__((noinline)) void wipe_stack(void)
 {
     uint8_t left[STACK_LEFT];
 
-    wipe(left, sizeof(left));
+    wipe(left, sizeof left);
 }

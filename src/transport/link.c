@@ -28,7 +28,7 @@ void link_init(struct link *link, const struct link_setup *setup)
     link->events_arg = setup->events_arg;
     link->heap = setup->heap;
     link->metrics = setup->metrics;
-    link->throttle = setup->throttle != NULL && setup->throttle->rate > 0 ? setup->throttle : NULL;
+    link->throttle = setup->throttle && setup->throttle->rate > 0 ? setup->throttle : NULL;
     link->rank = setup->rank;
     link->eager_budget = setup->eager_budget;
 }
@@ -67,7 +67,7 @@ static size_t piece_of(const struct link *link, const struct link_item *item, si
 static bool data_waits(struct link *link)
 {
     const struct link_item *item = &link->data[link->data_head];
-    return link->throttle != NULL &&
+    return link->throttle &&
            !throttle_pass(link->throttle, &link->place, piece_of(link, item, 0), item->queued_ns);
 }
 
@@ -110,7 +110,7 @@ static void out_begin(struct link *link, struct pipe *pipe)
     struct frame *frame = &pipe->out.frame;
     pipe->out_len = FRAME_HEADER_LEN + (size_t)frame->length;
     pipe->out_reference = -1;
-    if (sharing != NULL && frame->kind == FRAME_DATA && frame->length >= REFERENCE_MIN)
+    if (sharing && frame->kind == FRAME_DATA && frame->length >= REFERENCE_MIN)
         pipe->out_reference =
             sharing->refer(pipe->conn, pipe->out.payload, frame->length, pipe->out_header + FRAME_HEADER_LEN);
     pipe->out_front = FRAME_HEADER_LEN;
@@ -128,7 +128,7 @@ static void out_begin(struct link *link, struct pipe *pipe)
     pipe->out_done = 0;
     pipe->out_free = pipe->out_len;
     pipe->out_busy = true;
-    if (link->throttle == NULL)
+    if (!link->throttle)
         return;
     if (frame->kind != FRAME_DATA)
         throttle_push(link->throttle, pipe->out_len);
@@ -162,7 +162,7 @@ void link_send_hello(struct link *link, const void *payload, size_t len)
     for (int i = 1; i < link->pipe_count; i++) {
         struct pipe *pipe = &link->pipes[i];
         void *copy = heap_alloc_raw(link->heap, 1, len);
-        if (copy == NULL) {
+        if (!copy) {
             link_fail(link, HEARTH_NO_MEMORY, "no memory for a hello");
             return;
         }
@@ -176,7 +176,7 @@ void link_send_hello(struct link *link, const void *payload, size_t len)
 static void item_left(struct link *link, struct link_item *item)
 {
     heap_free(item->copy);
-    if (item->owner != NULL)
+    if (item->owner)
         link->events->on_sent(link->events_arg, link, item->owner, item->cookie);
 }
 
@@ -199,7 +199,7 @@ static void out_finish(struct link *link, struct pipe *pipe)
 static bool out_returned(struct link *link, struct pipe *pipe)
 {
     const struct sharing *sharing = pipe->conn->transport->sharing;
-    if (sharing == NULL)
+    if (!sharing)
         return false;
     uint64_t back = sharing->returned(pipe->conn);
     if (back & ~link->lent_mask) { /* its frame has not left yet, or there was none */
@@ -261,14 +261,14 @@ static bool out_write(struct link *link, struct pipe *pipe, bool *moved)
 static void out_flush(struct link *link, struct pipe *pipe)
 {
     const struct holding *holding = pipe->conn->transport->holding;
-    if (holding != NULL && holding->flush(pipe->conn) == HEARTH_PEER_LOST)
+    if (holding && holding->flush(pipe->conn) == HEARTH_PEER_LOST)
         link->unheard = true;
 }
 
 bool pipe_holds(const struct pipe *pipe)
 {
     const struct holding *holding = pipe->conn->transport->holding;
-    return holding != NULL && holding->holds(pipe->conn);
+    return holding && holding->holds(pipe->conn);
 }
 
 static bool pump_pipe_out(struct link *link, int number, bool *room)
@@ -306,7 +306,7 @@ static bool pump_data_out(struct link *link, bool *room)
 bool link_pump_out(struct link *link)
 {
     bool room = false;
-    bool carried = link->control_count > 0 || (link->pipe_count == 1 && link->throttle == NULL &&
+    bool carried = link->control_count > 0 || (link->pipe_count == 1 && !link->throttle &&
                                                (link->data_count > 0 || link->pipes[0].out_busy));
     /* Tell the peer of released credit before it can starve: docs/wire.md, flow control. */
     if (link->eager_released - link->eager_told >= link->eager_budget / 8 && !carried)
@@ -330,7 +330,7 @@ static void pipe_forget(struct link *link, struct pipe *pipe, const void *owner)
     if (pipe->out_front == pipe->out_len || !link_up(link))
         return;
     pipe->out.copy = heap_alloc_raw(link->heap, 1, len);
-    if (pipe->out.copy == NULL) {
+    if (!pipe->out.copy) {
         pipe->out_busy = false;
         link_fail(link, HEARTH_NO_MEMORY, "no memory to finish a frame of a cancelled operation");
         return;
@@ -382,7 +382,7 @@ static bool header_fits(struct link *link, struct pipe *pipe)
     else if (credit_more(link, pipe->in.credit) &&
              pipe->in.credit - link->eager_returned > link->eager_spent - link->eager_returned)
         link_fail(link, HEARTH_PROTOCOL, "it returns eager credit that was not spent");
-    else if ((pipe->in.flags & FRAME_REFERENCE) && pipe->conn->transport->sharing == NULL)
+    else if ((pipe->in.flags & FRAME_REFERENCE) && !pipe->conn->transport->sharing)
         link_fail(link, HEARTH_PROTOCOL, "a reference where no memory is shared");
     else
         return true;
@@ -405,7 +405,7 @@ static void in_header_done(struct link *link, int number)
     if (pipe->in.kind == FRAME_DATA) {
         const struct sharing *sharing = pipe->conn->transport->sharing;
         bool lends =
-            sharing != NULL &&
+            sharing &&
             (reference || (pipe->in.length >= REFERENCE_MIN && sharing->lends(pipe->conn, pipe->in.length)));
         pipe->in_target =
             link->events->on_data(link->events_arg, link, number, &pipe->in, lends, &pipe->in_cookie);
@@ -422,13 +422,13 @@ static bool reference_done(struct link *link, struct pipe *pipe, struct loan *lo
     loan->conn = pipe->conn;
     loan->data =
         pipe->conn->transport->sharing->look_up(pipe->conn, pipe->in_control, pipe->in.length, &loan->token);
-    if (loan->data == NULL) {
+    if (!loan->data) {
         link_fail(link, HEARTH_PROTOCOL, "a reference to memory that it does not share");
         return false;
     }
     if (pipe->in_target == LINK_LEND)
         return true;
-    if (pipe->in_target != NULL)
+    if (pipe->in_target)
         memcpy(pipe->in_target, loan->data, pipe->in.length);
     loan_end(loan);
     return true;
@@ -449,11 +449,11 @@ static void in_payload_done(struct link *link, struct pipe *pipe)
     void *cookie = pipe->in_cookie;
     if ((frame.flags & FRAME_REFERENCE) && !reference_done(link, pipe, &loan))
         return;
-    bool wanted = pipe->in_target != NULL || (cookie != NULL && frame.length == 0);
+    bool wanted = pipe->in_target || (cookie && frame.length == 0);
     if (pipe->in_target == LINK_LEND && !(frame.flags & FRAME_REFERENCE)) {
         loan.conn = pipe->conn;
         loan.data = pipe->conn->transport->sharing->borrow(pipe->conn, frame.length, &loan.token);
-        assert(loan.data != NULL);
+        assert(loan.data);
     }
     pipe->in_done = 0;
     pipe->in_target = pipe->in_cookie = NULL;
@@ -487,7 +487,7 @@ static ssize_t in_read(struct pipe *pipe)
             target = pipe->in_control + at;
         } else if (pipe->in_target == LINK_LEND) {
             return pipe->conn->transport->sharing->ready(pipe->conn, len);
-        } else if (pipe->in_target != NULL) {
+        } else if (pipe->in_target) {
             target = (uint8_t *)pipe->in_target + at;
         } else { /* dropped: the control buffer is free while a data frame comes in */
             target = pipe->in_control;
@@ -527,7 +527,7 @@ static bool pump_pipe_in(struct link *link, int number)
             in_payload_done(link, pipe);
     }
     const struct sharing *sharing = pipe->conn->transport->sharing;
-    if (moved && sharing != NULL && sharing->held_up(pipe->conn))
+    if (moved && sharing && sharing->held_up(pipe->conn))
         link->events->on_held_up(link->events_arg, link);
     return moved;
 }
@@ -548,7 +548,7 @@ static bool pump_in(struct link *link)
 void link_drop_incoming(struct link *link, const void *cookie)
 {
     for (int i = 0; i < link->pipe_count; i++)
-        if (cookie != NULL && link->pipes[i].in_cookie == cookie)
+        if (cookie && link->pipes[i].in_cookie == cookie)
             link->pipes[i].in_target = link->pipes[i].in_cookie = NULL;
 }
 

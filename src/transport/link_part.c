@@ -137,7 +137,7 @@ void link_part_on(struct link *link)
     link->finished = true;
     for (int i = 0; i < link->pipe_count; i++) {
         struct conn *conn = link->pipes[i].conn;
-        if (conn->transport->finish == NULL)
+        if (!conn->transport->finish)
             continue;
         conn->transport->finish(conn);
         wait = true;

@@ -40,7 +40,7 @@ void link_send_data(struct link *link, const struct frame *frame, const void *pa
     uint32_t at = (link->data_head + link->data_count++) % LINK_DATA_QUEUE;
     link->data[at] =
         (struct link_item){.frame = *frame, .payload = payload, .owner = owner, .cookie = cookie};
-    if (link->throttle != NULL)
+    if (link->throttle)
         link->data[at].queued_ns = link->throttle->now_ns;
     if (frame->flags & FRAME_EAGER)
         link->eager_spent += link_eager_cost(frame->length);
@@ -51,7 +51,7 @@ static bool control_grow(struct link *link)
 {
     uint32_t capacity = link->control_capacity == 0 ? CONTROL_FIRST : link->control_capacity * 2;
     struct link_item *items = heap_alloc_raw(link->heap, capacity, sizeof *items);
-    if (items == NULL)
+    if (!items)
         return false;
     for (uint32_t i = 0; i < link->control_count; i++)
         items[i] = link->control[(link->control_head + i) % link->control_capacity];
@@ -90,7 +90,7 @@ void link_send_control(struct link *link, const struct frame *frame, const void 
     bool ok = link->control_count < link->control_capacity || control_grow(link);
     if (ok && frame->length > 0) {
         item.copy = heap_alloc_raw(link->heap, 1, frame->length);
-        ok = item.copy != NULL;
+        ok = item.copy;
     }
     if (!ok) {
         link_fail(link, HEARTH_NO_MEMORY, "no memory for a control frame");

@@ -6,7 +6,7 @@
  * peer has them, the descriptor has room long before the connection has: `due` tells. */
 static bool wants_room(const struct pipe *pipe)
 {
-    if (pipe->conn->transport->holding != NULL)
+    if (pipe->conn->transport->holding)
         return pipe_holds(pipe);
     return pipe->out_busy && pipe->out_done < pipe->out_free;
 }
@@ -16,7 +16,7 @@ uint64_t link_due(const struct link *link)
     uint64_t due = NEVER_NS;
     for (int i = 0; i < link->pipe_count && link->up; i++) {
         const struct holding *holding = link->pipes[i].conn->transport->holding;
-        uint64_t at = holding != NULL ? holding->due(link->pipes[i].conn) : NEVER_NS;
+        uint64_t at = holding ? holding->due(link->pipes[i].conn) : NEVER_NS;
         due = at < due ? at : due;
     }
     return due;
@@ -31,7 +31,7 @@ size_t link_waits(const struct link *link, struct sock_wait *items, size_t max)
             .fd = pipe->conn->transport->descriptor(pipe->conn),
             .want_recv = link_reads(link, i),
             /* Room in shared memory does not show there: the peer signals it. */
-            .want_send = wants_room(pipe) && pipe->conn->transport->sharing == NULL,
+            .want_send = wants_room(pipe) && !pipe->conn->transport->sharing,
         };
     }
     return count;

@@ -4,7 +4,7 @@
 
 void loan_end(struct loan *loan)
 {
-    if (loan->data == NULL)
+    if (!loan->data)
         return;
     loan->conn->transport->sharing->give_back(loan->conn, loan->token);
     loan->data = NULL;
@@ -12,10 +12,10 @@ void loan_end(struct loan *loan)
 
 bool loan_good(const struct loan *loan)
 {
-    return loan->data == NULL || loan->conn->transport->sharing->good(loan->conn, loan->token);
+    return !loan->data || loan->conn->transport->sharing->good(loan->conn, loan->token);
 }
 
 bool loan_holds_up(const struct loan *loan)
 {
-    return loan->data != NULL && loan->conn->transport->sharing->holds_up(loan->token);
+    return loan->data && loan->conn->transport->sharing->holds_up(loan->token);
 }

@@ -369,7 +369,7 @@ static size_t ring_bytes(const struct mem_setup *setup)
         return setup->ring_bytes;
     size_t pipes = (size_t)setup->size * (size_t)setup->size;
     size_t share = RING_BYTES_ALL / pipes;
-    size_t most = setup->now_ns == NULL && setup->latency_ns > 0 ? RING_BYTES_FAR : RING_BYTES_MAX;
+    size_t most = !setup->now_ns && setup->latency_ns > 0 ? RING_BYTES_FAR : RING_BYTES_MAX;
     return share < RING_BYTES_MIN ? RING_BYTES_MIN : share > most ? most : share;
 }
 
@@ -377,7 +377,7 @@ static void net_free(struct mem_net *net)
 {
     int size = net->setup.size;
     post_stop(net);
-    for (int i = 0; net->pipes != NULL && i < size * size; i++) {
+    for (int i = 0; net->pipes && i < size * size; i++) {
         heap_free(net->pipes[i].ring);
         heap_free(net->pipes[i].arrivals);
     }
@@ -399,18 +399,16 @@ static int pair_open(struct mem_net *net, int writer, int reader)
     p->writer_bell = &net->bells[writer];
     p->reader_bell = &net->bells[reader];
     p->ring = heap_alloc_raw(net->heap, p->capacity, 1);
-    if (p->ring == NULL)
+    if (!p->ring)
         return HEARTH_NO_MEMORY;
-    bool timed = net->setup.now_ns != NULL || net->setup.latency_ns > 0;
+    bool timed = net->setup.now_ns || net->setup.latency_ns > 0;
     if (timed) {
         p->arrivals = heap_alloc(net->heap, ARRIVALS_MAX, sizeof *p->arrivals);
-        if (p->arrivals == NULL)
+        if (!p->arrivals)
             return HEARTH_NO_MEMORY;
     }
     struct mem_conn *c = &net->conns[writer * size + reader];
-    c->conn.transport = net->setup.now_ns != NULL ? &virtual_transport
-                        : timed                   ? &far_transport
-                                                  : &mem_transport;
+    c->conn.transport = net->setup.now_ns ? &virtual_transport : timed ? &far_transport : &mem_transport;
     c->net = net;
     c->out = p;
     c->in = &net->pipes[reader * size + writer];
@@ -424,7 +422,7 @@ static int net_fill(struct mem_net *net)
     net->bells = heap_alloc(net->heap, (size_t)size, sizeof *net->bells);
     net->conns = heap_alloc(net->heap, pairs, sizeof *net->conns);
     net->pipes = heap_alloc(net->heap, pairs, sizeof *net->pipes);
-    if (net->bells == NULL || net->conns == NULL || net->pipes == NULL)
+    if (!net->bells || !net->conns || !net->pipes)
         return HEARTH_NO_MEMORY;
     for (int i = 0; i < size; i++) {
         int status = bell_init(&net->bells[i]);
@@ -439,15 +437,15 @@ static int net_fill(struct mem_net *net)
         if (status != HEARTH_OK)
             return status;
     }
-    return net->setup.now_ns == NULL && net->setup.latency_ns > 0 ? post_start(net) : HEARTH_OK;
+    return !net->setup.now_ns && net->setup.latency_ns > 0 ? post_start(net) : HEARTH_OK;
 }
 
 int mem_net_open(const struct mem_setup *setup, struct mem_net **out)
 {
     assert(setup->size >= 1);
     struct heap *heap = heap_open(0);
-    struct mem_net *net = heap != NULL ? heap_alloc(heap, 1, sizeof *net) : NULL;
-    if (net == NULL) {
+    struct mem_net *net = heap ? heap_alloc(heap, 1, sizeof *net) : NULL;
+    if (!net) {
         heap_close(heap);
         return HEARTH_NO_MEMORY;
     }

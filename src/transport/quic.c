@@ -45,7 +45,7 @@ bool quic_built(void)
 int quic_open(const struct quic_setup *setup, struct quic **out, struct error *error)
 {
     struct quic *quic = heap_alloc(setup->heap, 1, sizeof *quic);
-    if (quic == NULL)
+    if (!quic)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "quic: no memory");
     quic->setup = *setup;
     quic->heap = setup->heap;
@@ -59,7 +59,7 @@ int quic_open(const struct quic_setup *setup, struct quic **out, struct error *e
     quic->in = heap_alloc_raw(quic->heap, QUIC_LISTS, DATAGRAM_BATCH);
     quic->out = heap_alloc_raw(quic->heap, 1, DATAGRAM_BATCH);
     int status = HEARTH_OK;
-    if (quic->in == NULL || quic->out == NULL)
+    if (!quic->in || !quic->out)
         status = error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "quic: no memory");
     else if (random_bytes(quic->token_key, sizeof quic->token_key) != HEARTH_OK)
         status = error_set(error, HEARTH_SYSTEM, RANK_NONE, "quic: the system gives no random numbers");
@@ -79,7 +79,7 @@ static bool end_lingering(struct quic *quic, uint64_t now_ns)
     bool any = false;
     for (int i = 0; i < quic->capacity; i++) {
         struct quic_line *line = quic->lines[i];
-        if (line == NULL || line->stage != LINE_LINGERS)
+        if (!line || line->stage != LINE_LINGERS)
             continue;
         if (quic_line_settled(line, now_ns) || line->deadline_ns <= now_ns)
             quic_line_end(line, CODE_GOODBYE);
@@ -91,7 +91,7 @@ static bool end_lingering(struct quic *quic, uint64_t now_ns)
 
 void quic_close(struct quic *quic)
 {
-    if (quic == NULL)
+    if (!quic)
         return;
     uint64_t now_ns = clock_real();
     while (end_lingering(quic, now_ns)) {
@@ -103,7 +103,7 @@ void quic_close(struct quic *quic)
         quic_speak(quic);
     }
     for (int i = 0; i < quic->capacity; i++)
-        if (quic->lines[i] != NULL)
+        if (quic->lines[i])
             quic_line_end(quic->lines[i], CODE_GOODBYE);
     datagram_close(&quic->port);
     heap_free(quic->lines);
@@ -123,7 +123,7 @@ static bool grow_lines(struct quic *quic)
     if (capacity > LINES_MAX)
         return false;
     struct quic_line **lines = heap_alloc(quic->heap, (size_t)capacity, sizeof *lines);
-    if (lines == NULL)
+    if (!lines)
         return false;
     if (quic->capacity > 0)
         memcpy(lines, quic->lines, (size_t)quic->capacity * sizeof *lines);
@@ -136,12 +136,12 @@ static bool grow_lines(struct quic *quic)
 struct quic_line *quic_line_new(struct quic *quic, bool dials)
 {
     int slot = 0;
-    while (slot < quic->capacity && quic->lines[slot] != NULL)
+    while (slot < quic->capacity && quic->lines[slot])
         slot++;
     if (slot == quic->capacity && !grow_lines(quic))
         return NULL;
     struct quic_line *line = heap_alloc(quic->heap, 1, sizeof *line);
-    if (line == NULL || random_bytes(line->tag, sizeof line->tag) != HEARTH_OK) {
+    if (!line || random_bytes(line->tag, sizeof line->tag) != HEARTH_OK) {
         heap_free(line);
         return NULL;
     }
@@ -164,7 +164,7 @@ static struct quic_line *line_of(const struct quic *quic, const struct quic_id *
         return NULL;
     int slot = load_u16(to->bytes);
     struct quic_line *line = slot < quic->capacity ? quic->lines[slot] : NULL;
-    return line != NULL && memcmp(line->tag, to->bytes, QUIC_TAG_LEN) == 0 ? line : NULL;
+    return line && memcmp(line->tag, to->bytes, QUIC_TAG_LEN) == 0 ? line : NULL;
 }
 
 /* A stranger that has not heard from us yet still calls us as it likes. */
@@ -173,7 +173,7 @@ static struct quic_line *half_open_line(const struct quic *quic, const struct qu
 {
     for (int i = 0; i < quic->capacity && quic->half_open > 0; i++) {
         struct quic_line *line = quic->lines[i];
-        if (line != NULL && !line->dials && line->engine != NULL && quic_engine_called(line->engine, to) &&
+        if (line && !line->dials && line->engine && quic_engine_called(line->engine, to) &&
             sock_addr_equal(&line->remote, from))
             return line;
     }
@@ -188,9 +188,9 @@ void quic_deliver(struct quic *quic, const uint8_t *bytes, size_t len, const str
     if (!quic_datagram_read(bytes, len, &to, &first))
         return;
     struct quic_line *line = line_of(quic, &to);
-    if (line == NULL && first)
+    if (!line && first)
         line = half_open_line(quic, &to, from);
-    if (line != NULL)
+    if (line)
         quic_line_read(line, bytes, len, now_ns);
     else if (first)
         quic_stranger(quic, bytes, len, from, now_ns);
@@ -203,7 +203,7 @@ static void take_refusals(struct quic *quic)
     while (datagram_refused(&quic->port, &refusal))
         for (int i = 0; i < quic->capacity; i++) {
             struct quic_line *line = quic->lines[i];
-            if (line != NULL && line->stage >= LINE_UP && sock_addr_equal(&line->remote, &refusal.to) &&
+            if (line && line->stage >= LINE_UP && sock_addr_equal(&line->remote, &refusal.to) &&
                 quic_engine_wrote(line->engine, refusal.quote, refusal.len))
                 quic_line_lose(line, "its port is closed: the process has ended");
         }
@@ -245,7 +245,7 @@ bool quic_out_flush(struct quic *quic)
         quic->stuck = true;
         return false;
     }
-    if (status == HEARTH_LIMIT && quic->out_line != NULL)
+    if (status == HEARTH_LIMIT && quic->out_line)
         quic->out_line->datagram_size = DATAGRAM_SIZE_SAFE;
     quic->out_len = 0;
     return true;
@@ -274,7 +274,7 @@ void quic_tick(struct quic *quic, uint64_t now_ns)
     end_lingering(quic, now_ns);
     for (int i = 0; i < quic->capacity; i++) {
         struct quic_line *line = quic->lines[i];
-        if (line == NULL || line->lost)
+        if (!line || line->lost)
             continue;
         if (line->due_ns <= now_ns)
             quic_line_dirty(line);

@@ -51,7 +51,7 @@ static void *memory_take(struct heap *heap, size_t size, bool zeroed)
         return NULL;
     uint8_t *block =
         zeroed ? heap_alloc(heap, 1, size + BLOCK_HEAD) : heap_alloc_raw(heap, 1, size + BLOCK_HEAD);
-    if (block == NULL)
+    if (!block)
         return NULL;
     store_u64(block, size);
     return block + BLOCK_HEAD;
@@ -70,13 +70,13 @@ static void *memory_calloc(size_t count, size_t size, void *heap)
 static void memory_free(void *memory, void *heap)
 {
     (void)heap;
-    heap_free(memory != NULL ? (uint8_t *)memory - BLOCK_HEAD : NULL);
+    heap_free(memory ? (uint8_t *)memory - BLOCK_HEAD : NULL);
 }
 
 static void *memory_realloc(void *memory, size_t size, void *heap)
 {
     void *larger = memory_take(heap, size, false);
-    if (memory == NULL || larger == NULL)
+    if (!memory || !larger)
         return larger;
     size_t old = (size_t)load_u64((uint8_t *)memory - BLOCK_HEAD);
     memcpy(larger, memory, old < size ? old : size);
@@ -111,7 +111,7 @@ bool quic_datagram_read(const uint8_t *bytes, size_t len, struct quic_id *to, bo
     ngtcp2_version_cid parts;
     if (len == 0 || ngtcp2_pkt_decode_version_cid(&parts, bytes, len, QUIC_ID_LEN) != 0)
         return false;
-    bool is_long = parts.scid != NULL;
+    bool is_long = parts.scid;
     if (parts.dcidlen > QUIC_ID_MAX || (is_long && parts.version != NGTCP2_PROTO_VER_V1))
         return false;
     id_take(to, parts.dcid, parts.dcidlen);
@@ -249,7 +249,7 @@ static int on_key(ngtcp2_conn *conn, ngtcp2_crypto_level level, void *user)
     bool due = level == NGTCP2_CRYPTO_LEVEL_APPLICATION ||
                (level == NGTCP2_CRYPTO_LEVEL_HANDSHAKE && ngtcp2_conn_is_server(conn));
     (void)user;
-    return due && ngtcp2_conn_get_remote_transport_params(conn) == NULL ? NGTCP2_ERR_CALLBACK_FAILURE : 0;
+    return due && !ngtcp2_conn_get_remote_transport_params(conn) ? NGTCP2_ERR_CALLBACK_FAILURE : 0;
 }
 
 /* Behind its handshake a peer has nothing to say in TLS. GnuTLS would follow it to new keys, and these ngtcp2
@@ -320,7 +320,7 @@ static ngtcp2_settings settings_for(const struct quic_engine_setup *setup, const
     settings.no_pmtud = 1;
     settings.ack_thresh = ack_packets(setup->datagram_size);
     settings.handshake_timeout = setup->deadline_ns > setup->now_ns ? setup->deadline_ns - setup->now_ns : 1;
-    if (hello != NULL && hello->proven)
+    if (hello && hello->proven)
         settings.token = (ngtcp2_vec){(uint8_t *)(uintptr_t)hello->token, hello->token_len};
     return settings;
 }
@@ -333,11 +333,11 @@ static ngtcp2_transport_params params_for(const struct quic_engine_setup *setup,
     params.initial_max_stream_data_bidi_local = QUIC_STRANGER_MAX;
     params.initial_max_stream_data_bidi_remote = QUIC_STRANGER_MAX;
     params.initial_max_data = QUIC_STRANGER_MAX;
-    params.initial_max_streams_bidi = hello != NULL; /* the dialler opens them */
+    params.initial_max_streams_bidi = hello ? 1 : 0; /* the dialler opens them */
     params.max_idle_timeout = setup->idle_ns;
     params.max_ack_delay = ACK_DELAY_NS;
     params.disable_active_migration = 1;
-    if (hello == NULL)
+    if (!hello)
         return params;
     params.original_dcid = id_native(hello->proven ? &hello->first_to : &hello->to);
     params.retry_scid_present = hello->proven;
@@ -355,11 +355,11 @@ static int engine_begin(struct quic_engine *engine, const struct quic_engine_set
 
     if (!id_draw(engine->tag, &ours))
         return HEARTH_SYSTEM;
-    if (hello != NULL)
+    if (hello)
         peer = id_native(&hello->from);
     else if (!id_draw(engine->tag, &peer) || random_bytes(peer.data, QUIC_TAG_LEN) != HEARTH_OK)
         return HEARTH_SYSTEM;
-    int status = hello != NULL
+    int status = hello
                      ? ngtcp2_conn_server_new(&engine->conn, &peer, &ours, &engine->path, hello->version,
                                               &callbacks, &settings, &params, &engine->memory, engine)
                      : ngtcp2_conn_client_new(&engine->conn, &peer, &ours, &engine->path, NGTCP2_PROTO_VER_V1,
@@ -377,7 +377,7 @@ int quic_engine_open(const struct quic_engine_setup *setup, const struct quic_he
                      struct gnutls_session_int *session, struct quic_engine **out)
 {
     struct quic_engine *engine = heap_alloc(setup->heap, 1, sizeof *engine);
-    if (engine == NULL) {
+    if (!engine) {
         gnutls_deinit(session);
         return HEARTH_NO_MEMORY;
     }
@@ -391,11 +391,11 @@ int quic_engine_open(const struct quic_engine_setup *setup, const struct quic_he
     engine->arg = setup->arg;
     engine->paced = setup->paced;
     memcpy(engine->tag, setup->tag, sizeof engine->tag);
-    if (hello != NULL)
+    if (hello)
         engine->first_to = hello->to;
     gnutls_session_set_ptr(session, &engine->ref);
-    int failed = hello != NULL ? ngtcp2_crypto_gnutls_configure_server_session(session)
-                               : ngtcp2_crypto_gnutls_configure_client_session(session);
+    int failed = hello ? ngtcp2_crypto_gnutls_configure_server_session(session)
+                       : ngtcp2_crypto_gnutls_configure_client_session(session);
     int status = failed != 0 ? HEARTH_NO_MEMORY : engine_begin(engine, setup, hello);
     if (status != HEARTH_OK) {
         quic_engine_close(engine);
@@ -407,7 +407,7 @@ int quic_engine_open(const struct quic_engine_setup *setup, const struct quic_he
 
 void quic_engine_close(struct quic_engine *engine)
 {
-    if (engine == NULL)
+    if (!engine)
         return;
     ngtcp2_conn_del(engine->conn);
     gnutls_deinit(engine->session);
@@ -573,10 +573,10 @@ void quic_engine_allow(struct quic_engine *engine, int stream, size_t len)
 static const char *alert_text(unsigned alert)
 {
     const char *known = session_alert_text((int)alert);
-    if (known != NULL)
+    if (known)
         return known;
     const char *name = gnutls_alert_get_name((gnutls_alert_description_t)alert);
-    return name != NULL ? name : "the handshake failed";
+    return name ? name : "the handshake failed";
 }
 
 int quic_engine_alert(const struct quic_engine *engine)

@@ -71,7 +71,7 @@ static uint64_t pulse_of(const struct quic *quic)
 static struct quic_stream *first_stream(struct quic_line *line)
 {
     struct quic_stream *stream = quic_stream_new(line, 0);
-    if (stream != NULL && !quic_ring_make(line->quic->heap, &stream->in, QUIC_STRANGER_MAX)) {
+    if (stream && !quic_ring_make(line->quic->heap, &stream->in, QUIC_STRANGER_MAX)) {
         quic_stream_free(stream);
         return NULL;
     }
@@ -85,8 +85,8 @@ static struct quic_line *line_begin(struct quic *quic, const struct sock_addr *r
 {
     uint64_t now_ns = clock_real();
     struct gnutls_session_int *session;
-    struct quic_line *line = quic_line_new(quic, hello == NULL);
-    if (line == NULL || (line->streams[0] = first_stream(line)) == NULL)
+    struct quic_line *line = quic_line_new(quic, !hello);
+    if (!line || !(line->streams[0] = first_stream(line)))
         goto no_memory;
     line->stream_count = 1;
     line->remote = *remote;
@@ -99,7 +99,7 @@ static struct quic_line *line_begin(struct quic *quic, const struct sock_addr *r
                                            .admit = line->dials ? NULL : admit,
                                            .admit_arg = line,
                                            .refusal = &line->refusal};
-    if (wanted != NULL)
+    if (wanted)
         line->session.to = (struct knock_target){.kind = KNOCK_NODE, .node = wanted->identity.node};
     if (credentials_session(quic->setup.credentials, &line->session, &session, error) != HEARTH_OK) {
         quic_line_end(line, 0);
@@ -127,7 +127,7 @@ static struct quic_line *line_begin(struct quic *quic, const struct sock_addr *r
     return line;
 
 no_memory:
-    if (line != NULL)
+    if (line)
         quic_line_end(line, 0);
     error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "quic: no memory for a connection");
     return NULL;
@@ -138,7 +138,7 @@ static bool widen(struct quic_stream *stream, size_t window)
 {
     struct heap *heap = stream->line->quic->heap;
     struct quic_ring wide, narrow = stream->in;
-    if (stream->out.bytes == NULL && !quic_ring_make(heap, &stream->out, window))
+    if (!stream->out.bytes && !quic_ring_make(heap, &stream->out, window))
         return false;
     if (!quic_ring_make(heap, &wide, window))
         return false;
@@ -155,7 +155,7 @@ static bool hand_over(struct quic_line *line, struct quic_peer *peer)
     struct quic *quic = line->quic;
     size_t window = window_for(quic, line, peer->round_trip_ns);
     for (int i = 0; i < peer->streams; i++) {
-        if (i > 0 && (line->streams[i] = quic_stream_new(line, i)) == NULL)
+        if (i > 0 && !(line->streams[i] = quic_stream_new(line, i)))
             return false;
         line->stream_count = i + 1;
         if (!widen(line->streams[i], window))
@@ -188,7 +188,7 @@ static void say(struct quic *quic, const struct quic_line *line, const char *why
 static void turn_away(struct quic_line *line, const char *why, bool for_good, uint64_t code)
 {
     struct quic_peer *peer = line->wanted;
-    if (peer == NULL) {
+    if (!peer) {
         say(line->quic, line, why);
     } else {
         char text[SOCK_TEXT_MAX];
@@ -217,7 +217,7 @@ static void refuse(struct quic_line *line, enum proof_reason reason, const char 
 static bool judge(struct quic_line *line, const char **why, enum proof_reason *reason)
 {
     const struct trust_list *trust = credentials_trust(line->quic->setup.credentials);
-    enum trust_verdict verdict = trust != NULL ? trust_list_judge(trust, &line->peer.node) : TRUST_YES;
+    enum trust_verdict verdict = trust ? trust_list_judge(trust, &line->peer.node) : TRUST_YES;
     *reason = verdict == TRUST_REVOKED ? PROOF_REVOKED : PROOF_UNLISTED;
     *why = trust_verdict_text(verdict);
     return verdict == TRUST_YES;
@@ -293,7 +293,7 @@ static void answer(struct quic_line *line, const uint8_t *message)
         return;
     }
     struct quic_peer *peer = find_awaited(line->quic, &line->peer);
-    if (peer == NULL) {
+    if (!peer) {
         refuse(line, PROOF_LATER, "it is none of the members that we wait for");
         return;
     }
@@ -377,7 +377,7 @@ static bool somebody_awaited(const struct quic *quic)
 
 static bool is_half_open(const struct quic_line *line)
 {
-    return line != NULL && line->stage < LINE_UP && !line->dials;
+    return line && line->stage < LINE_UP && !line->dials;
 }
 
 static int lines_from(const struct quic *quic, const struct sock_addr *from)
@@ -399,14 +399,14 @@ static bool make_room(struct quic *quic, const struct sock_addr *from)
         if (!is_half_open(line))
             continue;
         int count = lines_from(quic, &line->remote);
-        if (count > most || (oldest != NULL && count == most && line->began_ns < oldest->began_ns)) {
+        if (count > most || (oldest && count == most && line->began_ns < oldest->began_ns)) {
             oldest = line;
             most = count;
         }
     }
-    if (oldest != NULL)
+    if (oldest)
         quic_line_end(oldest, PROOF_LATER);
-    return oldest != NULL;
+    return oldest;
 }
 
 static void ask_for_address(struct quic *quic, const struct quic_hello *hello, const struct sock_addr *from,
@@ -435,7 +435,7 @@ void quic_stranger(struct quic *quic, const uint8_t *bytes, size_t len, const st
     if (quic->half_open >= QUIC_HALF_OPEN && !make_room(quic, from))
         return;
     struct quic_line *line = line_begin(quic, from, NULL, &hello, now_ns + QUIC_GREETING_NS, &error);
-    if (line != NULL)
+    if (line)
         quic_line_read(line, bytes, len, now_ns);
 }
 
@@ -444,7 +444,7 @@ void quic_stranger(struct quic *quic, const uint8_t *bytes, size_t len, const st
 static struct quic_line *line_for(const struct quic *quic, const struct quic_peer *peer)
 {
     for (int i = 0; i < quic->capacity; i++)
-        if (quic->lines[i] != NULL && quic->lines[i]->wanted == peer)
+        if (quic->lines[i] && quic->lines[i]->wanted == peer)
             return quic->lines[i];
     return NULL;
 }
@@ -454,10 +454,9 @@ static void dial_all(struct quic *quic, uint64_t now_ns, uint64_t deadline_ns)
 {
     for (int i = 0; i < quic->wanted_count; i++) {
         struct quic_peer *peer = &quic->wanted[i];
-        if (!peer->dials || peer->count > 0 || peer->over || now_ns < peer->again_ns ||
-            line_for(quic, peer) != NULL)
+        if (!peer->dials || peer->count > 0 || peer->over || now_ns < peer->again_ns || line_for(quic, peer))
             continue;
-        peer->over = line_begin(quic, &peer->addr, peer, NULL, deadline_ns, &peer->why) == NULL;
+        peer->over = !line_begin(quic, &peer->addr, peer, NULL, deadline_ns, &peer->why);
     }
 }
 
@@ -474,7 +473,7 @@ static void join_wait(struct quic *quic, uint64_t deadline_ns)
     uint64_t until_ns = quic->due_ns < deadline_ns ? quic->due_ns : deadline_ns;
     for (int i = 0; i < quic->wanted_count; i++) {
         const struct quic_peer *peer = &quic->wanted[i];
-        if (peer->dials && peer->count == 0 && !peer->over && line_for(quic, peer) == NULL)
+        if (peer->dials && peer->count == 0 && !peer->over && !line_for(quic, peer))
             until_ns = peer->again_ns < until_ns ? peer->again_ns : until_ns;
     }
     struct sock_wait item = {.fd = quic->port.fd, .want_recv = true, .want_send = quic->stuck};
@@ -500,7 +499,7 @@ void quic_join_step(struct quic *quic, uint64_t now_ns, uint64_t deadline_ns)
     quic_hear(quic);
     quic_tick(quic, now_ns);
     for (int i = 0; i < quic->capacity; i++)
-        if (quic->lines[i] != NULL)
+        if (quic->lines[i])
             line_step(quic->lines[i], now_ns);
     quic_speak(quic);
 }
@@ -509,7 +508,7 @@ void quic_join_end(struct quic *quic)
 {
     for (int i = 0; i < quic->capacity; i++) {
         struct quic_line *line = quic->lines[i];
-        if (line != NULL && line->stage < LINE_UP)
+        if (line && line->stage < LINE_UP)
             quic_line_end(line, PROOF_LATER);
     }
     quic->wanted = NULL;

@@ -21,7 +21,7 @@ static void on_bytes(void *arg, int number, const uint8_t *bytes, size_t len)
 {
     struct quic_line *line = arg;
     struct quic_stream *stream = stream_at(line, number);
-    if (stream == NULL) {
+    if (!stream) {
         quic_line_lose(line, "it uses a stream that was not agreed on");
         return;
     }
@@ -33,7 +33,7 @@ static void on_end(void *arg, int number)
 {
     struct quic_line *line = arg;
     struct quic_stream *stream = stream_at(line, number);
-    if (stream != NULL)
+    if (stream)
         stream->ended = true;
 }
 
@@ -41,7 +41,7 @@ static void on_acked(void *arg, int number, size_t len)
 {
     struct quic_line *line = arg;
     struct quic_stream *stream = stream_at(line, number);
-    if (stream == NULL)
+    if (!stream)
         return;
     stream->out.done += len;
     assert(stream->out.done <= stream->out_sent);
@@ -78,7 +78,7 @@ static void line_failed(struct quic_line *line, int status, uint64_t now_ns)
         if (len > 0 && datagram_send(&line->quic->port, &line->remote, last, len, len) != HEARTH_OK)
             len = 0; /* the peer will find out by itself */
     }
-    quic_line_lose(line, line->refusal != NULL ? line->refusal : quic_engine_why(line->engine, &code));
+    quic_line_lose(line, line->refusal ? line->refusal : quic_engine_why(line->engine, &code));
 }
 
 void quic_line_read(struct quic_line *line, const uint8_t *bytes, size_t len, uint64_t now_ns)
@@ -101,7 +101,7 @@ void quic_line_read(struct quic_line *line, const uint8_t *bytes, size_t len, ui
 
 static bool has_unsent(const struct quic_stream *stream)
 {
-    return stream != NULL && stream->out.end > stream->out_sent && !stream->blocked;
+    return stream && stream->out.end > stream->out_sent && !stream->blocked;
 }
 
 /* The stream that writes next: control before all others, those in turn. NULL: none has anything. */
@@ -179,8 +179,8 @@ static bool write_one(struct quic_line *line, uint64_t now_ns)
     struct iovec pieces[2];
     size_t taken = 0;
     struct quic_stream *stream = line_pick(line);
-    int count = stream != NULL ? unsent_pieces(stream, pieces) : 0;
-    ssize_t len = quic_engine_write(line->engine, stream != NULL ? stream->number : -1, pieces, count, &taken,
+    int count = stream ? unsent_pieces(stream, pieces) : 0;
+    ssize_t len = quic_engine_write(line->engine, stream ? stream->number : -1, pieces, count, &taken,
                                     quic->out + quic->out_len, quic->out_size, now_ns);
     if (len == HEARTH_LIMIT) {
         stream->blocked = true;
@@ -190,7 +190,7 @@ static bool write_one(struct quic_line *line, uint64_t now_ns)
         line_failed(line, (int)len, now_ns);
     if (len <= 0)
         return false;
-    if (stream != NULL)
+    if (stream)
         stream->out_sent += taken;
     if (taken > DATAGRAM_SIZE_SAFE && !line->trial.begun)
         trial_begin(line, stream, now_ns);
@@ -257,7 +257,7 @@ void quic_line_end(struct quic_line *line, uint64_t code)
     struct quic *quic = line->quic;
     uint8_t last[DATAGRAM_SIZE_SAFE];
 
-    if (!line->lost && line->engine != NULL) {
+    if (!line->lost && line->engine) {
         size_t len = quic_engine_bye(line->engine, code, last, sizeof last, clock_real());
         if (len > 0 && datagram_send(&quic->port, &line->remote, last, len, len) != HEARTH_OK)
             len = 0; /* the peer will find out by itself */

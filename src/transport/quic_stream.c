@@ -24,7 +24,7 @@ static struct quic_stream *stream_of(const struct conn *conn)
 bool quic_ring_make(struct heap *heap, struct quic_ring *ring, size_t size)
 {
     uint8_t *bytes = heap_alloc_raw(heap, 1, size);
-    if (bytes == NULL)
+    if (!bytes)
         return false;
     *ring = (struct quic_ring){.bytes = bytes, .size = size};
     return true;
@@ -242,7 +242,7 @@ static const struct transport quic_transport = {
 struct quic_stream *quic_stream_new(struct quic_line *line, int number)
 {
     struct quic_stream *s = heap_alloc(line->quic->heap, 1, sizeof *s);
-    if (s == NULL)
+    if (!s)
         return NULL;
     s->conn.transport = &quic_transport;
     s->line = line;
@@ -252,7 +252,7 @@ struct quic_stream *quic_stream_new(struct quic_line *line, int number)
 
 void quic_stream_free(struct quic_stream *s)
 {
-    if (s == NULL)
+    if (!s)
         return;
     heap_free(s->out.bytes);
     heap_free(s->in.bytes);

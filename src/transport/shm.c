@@ -249,7 +249,7 @@ static const void *shm_look_up(struct conn *conn, const uint8_t reference[REFERE
     struct shm_conn *c = shm_of(conn);
     uint32_t number;
     const void *memory = region_find(&c->peer_regions, reference, len, &number);
-    if (memory == NULL)
+    if (!memory)
         return NULL;
     c->looked_up |= UINT64_C(1) << number;
     *token = TOKEN_REF | number;
@@ -259,7 +259,7 @@ static const void *shm_look_up(struct conn *conn, const uint8_t reference[REFERE
 static int shm_refer(struct conn *conn, const void *memory, size_t len, uint8_t reference[REFERENCE_LEN])
 {
     struct shm_conn *c = shm_of(conn);
-    if (c->regions == NULL || ~c->references == 0 || c->gone)
+    if (!c->regions || ~c->references == 0 || c->gone)
         return -1;
     int number = __builtin_ctzll(~c->references);
     if (!region_refer(c->regions, &c->peer_regions, memory, len, (uint32_t)number, reference))
@@ -430,11 +430,11 @@ static int map_all(struct shm_conn *c, int memory, int side, struct error *error
     c->page_len = front + 2 * c->ring_bytes;
     static_assert(sizeof(struct page) <= 4096, "the numbers fit into the smallest page");
     c->page = shared_map(memory, c->page_len, true);
-    if (c->page != NULL) {
+    if (c->page) {
         c->out = shared_map_ring(memory, front + (size_t)side * c->ring_bytes, c->ring_bytes);
         c->in = shared_map_ring(memory, front + (size_t)!side * c->ring_bytes, c->ring_bytes);
     }
-    if (c->page == NULL || c->out == NULL || c->in == NULL)
+    if (!c->page || !c->out || !c->in)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "shared memory: cannot map %zu bytes",
                          c->page_len);
     c->own = &c->page->sides[side];
@@ -493,7 +493,7 @@ static int take(struct shm_conn *c, const struct shm_setup *setup, struct error 
 int shm_conn_open(const struct shm_setup *setup, struct conn **out, struct error *error)
 {
     struct shm_conn *c = heap_alloc(setup->heap, 1, sizeof *c);
-    if (c == NULL) {
+    if (!c) {
         sock_close(setup->fd);
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "shared memory: no memory");
     }

@@ -19,7 +19,7 @@ enum word_kind { WORD_REGION = 1, WORD_DROPPED = 2 };
 struct shm_regions *shm_regions_open(struct heap *heap)
 {
     struct shm_regions *regions = heap_alloc(heap, 1, sizeof *regions);
-    if (regions == NULL)
+    if (!regions)
         return NULL;
     regions->heap = heap;
     list_init(&regions->conns);
@@ -35,7 +35,7 @@ static void region_clear(struct region *region)
 
 void shm_regions_close(struct shm_regions *regions)
 {
-    for (int i = 0; regions != NULL && i < regions->used; i++)
+    for (int i = 0; regions && i < regions->used; i++)
         if (regions->regions[i].id != 0)
             region_clear(&regions->regions[i]);
     heap_free(regions);
@@ -57,13 +57,13 @@ void *shm_region_make(struct shm_regions *regions, size_t len)
     size_t page = shared_page();
     struct region made = {.fd = -1};
     struct region *place = free_place(regions);
-    if (place == NULL || len > SIZE_MAX / 2)
+    if (!place || len > SIZE_MAX / 2)
         return NULL;
     made.len = len == 0 ? page : (len + page - 1) / page * page;
     if (shared_make(made.len, &made.fd) != HEARTH_OK)
         return NULL;
     made.memory = shared_map(made.fd, made.len, true);
-    if (made.memory == NULL) {
+    if (!made.memory) {
         shared_close(made.fd);
         return NULL;
     }
@@ -126,7 +126,7 @@ void region_peer_init(struct region_peer *peer, struct shm_regions *regions, int
     memset(peer, 0, sizeof *peer);
     list_init(&peer->item);
     peer->fd = fd;
-    if (regions != NULL)
+    if (regions)
         list_push(&regions->conns, &peer->item);
 }
 
@@ -167,7 +167,7 @@ bool region_refer(struct shm_regions *regions, struct region_peer *peer, const v
                   uint32_t number, uint8_t reference[REFERENCE_LEN])
 {
     const struct region *region = region_of(regions, peer, memory, len);
-    if (region == NULL)
+    if (!region)
         return false;
     peer->out[number] = region->id;
     store_u32(reference, number);
@@ -214,9 +214,8 @@ static bool word_take(struct region_peer *peer, const uint8_t word[WORD_LEN], in
             continue;
         void *memory = shared_map(fd, (size_t)len, false);
         shared_close(fd);
-        *place =
-            (struct region){.id = memory != NULL ? id : 0, .fd = -1, .memory = memory, .len = (size_t)len};
-        return memory != NULL;
+        *place = (struct region){.id = memory ? id : 0, .fd = -1, .memory = memory, .len = (size_t)len};
+        return memory;
     }
     shared_close(fd);
     return kind == WORD_DROPPED;

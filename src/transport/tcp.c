@@ -51,12 +51,12 @@ static size_t take_readahead(struct tcp_conn *c, void *target, size_t len_max)
  * system call there is. A caller that spins makes it again and again. */
 static ssize_t recv_short(struct tcp_conn *c, void *target, size_t len_max)
 {
-    struct iovec place = {c->readahead, sizeof(c->readahead)};
+    struct iovec place = {c->readahead, sizeof c->readahead};
     ssize_t got = sock_recv(c->fd, &place, 1);
 
     if (got <= 0)
         return got;
-    c->emptied = (size_t)got < sizeof(c->readahead);
+    c->emptied = (size_t)got < sizeof c->readahead;
     c->begin = 0;
     c->end = (size_t)got;
     return (ssize_t)take_readahead(c, target, len_max);
@@ -64,13 +64,13 @@ static ssize_t recv_short(struct tcp_conn *c, void *target, size_t len_max)
 
 static ssize_t recv_long(struct tcp_conn *c, void *target, size_t len_max)
 {
-    struct iovec places[2] = {{target, len_max}, {c->readahead, sizeof(c->readahead)}};
+    struct iovec places[2] = {{target, len_max}, {c->readahead, sizeof c->readahead}};
     ssize_t got = sock_recv(c->fd, places, 2);
 
     if (got <= 0)
         return got;
     size_t len = (size_t)got;
-    c->emptied = len < len_max + sizeof(c->readahead);
+    c->emptied = len < len_max + sizeof c->readahead;
     c->begin = 0;
     c->end = len > len_max ? len - len_max : 0;
     return (ssize_t)(len - c->end);
@@ -104,7 +104,7 @@ static void tcp_finish(struct conn *conn)
 static void tcp_close(struct conn *conn)
 {
     struct tcp_conn *c = tcp_of(conn);
-    struct iovec rest = {c->readahead, sizeof(c->readahead)};
+    struct iovec rest = {c->readahead, sizeof c->readahead};
 
     sock_finish(c->fd);
     for (size_t drained = 0; drained < DRAIN_BYTES_MAX;) {
@@ -148,9 +148,9 @@ static const struct transport tcp_transport = {
 
 struct conn *tcp_conn(struct heap *heap, int fd)
 {
-    struct tcp_conn *c = heap_alloc(heap, 1, sizeof(*c));
+    struct tcp_conn *c = heap_alloc(heap, 1, sizeof *c);
 
-    if (c == NULL) {
+    if (!c) {
         sock_close(fd);
         return NULL;
     }

@@ -58,7 +58,7 @@ static struct tls_conn *tls_of(const struct conn *conn)
 /* HEARTH_OK: all has left; HEARTH_PENDING; HEARTH_PEER_LOST. */
 static int push(struct tls_conn *c)
 {
-    if (c->out == NULL)
+    if (!c->out)
         return c->deaf ? HEARTH_PEER_LOST : HEARTH_OK;
     struct iovec piece = {c->out + c->out_begin, c->out_end - c->out_begin};
     ssize_t n = c->deaf || piece.iov_len == 0 ? 0 : sock_send(c->fd, &piece, 1);
@@ -127,7 +127,7 @@ static ssize_t tls_send(struct conn *conn, const struct iovec *pieces, int count
     size_t len = rest.left;
 
     int status = push(c);
-    while (status == HEARTH_OK && rest.left > 0 && (c->out = tls_buffers_take(c->buffers, TLS_OUT)) != NULL) {
+    while (status == HEARTH_OK && rest.left > 0 && (c->out = tls_buffers_take(c->buffers, TLS_OUT))) {
         while (rest.left > 0 && c->out_end + RECORD_ROOM <= TLS_OUT_BYTES && !c->deaf)
             c->deaf = !seal_next(c, &rest);
         status = push(c);
@@ -144,7 +144,7 @@ static int tls_flush(struct conn *conn)
 
 static bool tls_holds(const struct conn *conn)
 {
-    return tls_of(conn)->out != NULL || tls_of(conn)->starved;
+    return tls_of(conn)->out || tls_of(conn)->starved;
 }
 
 static uint64_t tls_due(const struct conn *conn)
@@ -172,7 +172,7 @@ static size_t record_here(struct tls_conn *c)
 static ssize_t read_more(struct tls_conn *c)
 {
     size_t here = c->in_end - c->in_begin;
-    if (c->in == NULL && (c->in = tls_buffers_take(c->buffers, TLS_IN)) == NULL)
+    if (!c->in && !(c->in = tls_buffers_take(c->buffers, TLS_IN)))
         return 0;
     memmove(c->in, c->in + c->in_begin, here);
     c->in_begin = 0;
@@ -240,7 +240,7 @@ static ssize_t tls_recv(struct conn *conn, void *target, size_t len_max)
 {
     struct tls_conn *c = tls_of(conn);
     ssize_t got = recv_some(c, target, len_max);
-    if (c->in != NULL && c->in_begin == c->in_end && c->plain_begin == c->plain_end) {
+    if (c->in && c->in_begin == c->in_end && c->plain_begin == c->plain_end) {
         tls_buffers_give(c->buffers, TLS_IN, c->in);
         c->in = NULL;
         c->in_begin = c->in_end = c->plain_begin = c->plain_end = 0;
@@ -254,7 +254,7 @@ static ssize_t tls_recv(struct conn *conn, void *target, size_t len_max)
 static void say_bye(struct tls_conn *c)
 {
     uint8_t bye[TLS_BYE_BYTES];
-    if (c->out == NULL) {
+    if (!c->out) {
         struct iovec piece = {bye, records_bye(c->records, bye)};
         if (piece.iov_len > 0 && !c->deaf)
             (void)sock_send(c->fd, &piece, 1);
@@ -288,9 +288,9 @@ static void drain(const struct tls_conn *c)
 
 static void tls_free(struct tls_conn *c)
 {
-    if (c->out != NULL)
+    if (c->out)
         tls_buffers_give(c->buffers, TLS_OUT, c->out);
-    if (c->in != NULL)
+    if (c->in)
         tls_buffers_give(c->buffers, TLS_IN, c->in);
     tls_buffers_close(c->buffers);
     heap_free(c);
@@ -347,9 +347,9 @@ static const struct transport tls_transport = {
 
 struct conn *tls_conn(struct tls_buffers *buffers, int fd, struct records *records)
 {
-    struct tls_conn *c = heap_alloc(tls_buffers_heap(buffers), 1, sizeof(*c));
+    struct tls_conn *c = heap_alloc(tls_buffers_heap(buffers), 1, sizeof *c);
 
-    if (c == NULL) {
+    if (!c) {
         sock_close(fd);
         records_close(records);
         return NULL;

@@ -22,15 +22,15 @@ struct tls_buffers {
 
 struct tls_buffers *tls_buffers_open(struct heap *heap)
 {
-    struct tls_buffers *buffers = heap_alloc(heap, 1, sizeof(*buffers));
+    struct tls_buffers *buffers = heap_alloc(heap, 1, sizeof *buffers);
 
-    if (buffers == NULL)
+    if (!buffers)
         return NULL;
     buffers->heap = heap;
     buffers->users = 1;
     for (int direction = 0; direction < DIRECTIONS; direction++) {
         uint8_t *one = tls_buffers_take(buffers, (enum tls_direction)direction);
-        if (one == NULL) {
+        if (!one) {
             tls_buffers_close(buffers);
             return NULL;
         }
@@ -62,7 +62,7 @@ static void free_beyond(struct tls_buffers *buffers, enum tls_direction directio
 
 void tls_buffers_close(struct tls_buffers *buffers)
 {
-    if (buffers == NULL || --buffers->users > 0)
+    if (!buffers || --buffers->users > 0)
         return;
     assert(buffers->taken == 0);
     free_beyond(buffers, TLS_OUT, 0);
@@ -74,14 +74,14 @@ uint8_t *tls_buffers_take(struct tls_buffers *buffers, enum tls_direction direct
 {
     struct free_buffer *one = buffers->first[direction];
 
-    if (one != NULL) {
+    if (one) {
         buffers->first[direction] = one->next;
         buffers->count[direction]--;
     } else {
         one = heap_alloc_raw(buffers->heap, 1,
                              direction == TLS_IN ? TLS_IN_BYTES : TLS_OUT_BYTES + TLS_BYE_BYTES);
     }
-    buffers->taken += one != NULL;
+    buffers->taken += !!one;
     return (uint8_t *)one;
 }
 

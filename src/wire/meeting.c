@@ -134,7 +134,7 @@ static void get_member(struct reader *in, struct meeting_member *m)
     m->process = get_u32(in);
     m->features = get_u32(in);
     size_t name_len = get_u8(in);
-    get_text(in, m->name, name_len, sizeof(m->name));
+    get_text(in, m->name, name_len, sizeof m->name);
     m->addr_count = get_u8(in);
     if (m->addr_count > MEETING_ADDRS_MAX) {
         in->bad = true;
@@ -188,8 +188,8 @@ int meeting_register_decode(struct meeting_register *r, const void *source, size
     reg.patience_ms = get_u32(&in);
     reg.settings = get_u64(&in);
     get_bytes(&in, reg.space, MEETING_SPACE_LEN);
-    get_text(&in, reg.job, get_u8(&in), sizeof(reg.job));
-    get_text(&in, reg.settings_text, get_u16(&in), sizeof(reg.settings_text));
+    get_text(&in, reg.job, get_u8(&in), sizeof reg.job);
+    get_text(&in, reg.settings_text, get_u16(&in), sizeof reg.settings_text);
     get_member(&in, &reg.member);
     if (in.bad || reg.version_min == 0 || reg.version_min > reg.version_max)
         return HEARTH_PROTOCOL;

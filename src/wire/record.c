@@ -67,7 +67,7 @@ size_t call_encode(const struct call_record *r, void *target, size_t size)
     put_u8(&w, call.dtype);
     put_u8(&w, call.op);
     put_u8(&w, call.algo);
-    put_bytes(&w, zeros, sizeof(zeros));
+    put_bytes(&w, zeros, sizeof zeros);
     put_u32(&w, call.flags);
     put_u32(&w, (uint32_t)call.root);
     put_u64(&w, call.count);
@@ -101,7 +101,7 @@ int call_decode(struct call_record *r, const void *source, size_t len)
     call.dtype = get_u8(&in);
     call.op = get_u8(&in);
     call.algo = get_u8(&in);
-    get_bytes(&in, zeros, sizeof(zeros));
+    get_bytes(&in, zeros, sizeof zeros);
     call.flags = get_u32(&in);
     call.root = (int32_t)get_u32(&in);
     call.count = get_u64(&in);

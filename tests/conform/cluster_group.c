@@ -52,7 +52,7 @@ struct mover {
 static void *mover_run(void *arg)
 {
     struct mover *m = arg;
-    hearth_group *from = m->old != NULL ? hearth_world(m->old) : NULL;
+    hearth_group *from = m->old ? hearth_world(m->old) : NULL;
     m->status = node_move_attachments(from, hearth_world(m->next), NULL, &m->error);
     return NULL;
 }

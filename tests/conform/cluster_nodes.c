@@ -32,7 +32,7 @@ int number_in_status(hearth_node *node, const char *key)
 {
     char *text = json_of(node);
     const char *at = strstr(text, key);
-    int number = at != NULL ? (int)strtol(at + strlen(key), NULL, 10) : 0;
+    int number = at ? (int)strtol(at + strlen(key), NULL, 10) : 0;
     free(text);
     return number;
 }
@@ -53,13 +53,13 @@ void node_up(hearth_node **node, const struct cluster_nodes_setup *setup, int se
     config.discover = "mdns";
     config.mdns = "";
     config.seeds = seed_port > 0 ? seeds : NULL;
-    config.secret = setup->secret != NULL ? setup->secret : CLUSTER_NODES_SECRET;
+    config.secret = setup->secret ? setup->secret : CLUSTER_NODES_SECRET;
     config.key_file = "fresh";
     config.bind = "127.0.0.1";
     config.port = 0;
-    if (setup->transport != NULL)
+    if (setup->transport)
         config.transport = setup->transport;
-    if (setup->health != NULL)
+    if (setup->health)
         config.health = setup->health;
     config.form_timeout_ms = CLUSTER_NODES_PATIENCE;
     check(hearth_open(&config, node), HEARTH_OK, "open");

@@ -89,7 +89,7 @@ bool check_status_note(int got, int wanted, const char *file, int line, const ch
 
 bool check_text_note(const char *text, const char *word, const char *file, int line)
 {
-    if (strstr(text, word) != NULL)
+    if (strstr(text, word))
         return true;
     char note[TEXT_MAX * 2];
     snprintf(note, sizeof note, "\"%s\" does not say \"%s\"", text, word);
@@ -240,7 +240,7 @@ uint64_t hash_bytes(const void *bytes, size_t len) /* FNV-1a, eight bytes at a t
 void *must_alloc(size_t len)
 {
     void *memory = malloc(len > 0 ? len : 1);
-    if (memory == NULL)
+    if (!memory)
         abort();
     return memory;
 }
@@ -252,11 +252,11 @@ uint64_t metric(hearth_node *node, const char *name)
     size_t len = strlen(name);
     int64_t whole = hearth_metrics_text(node, text, METRICS_MAX);
     check(whole > 0 && whole < METRICS_MAX, "metrics text of %" PRId64 " bytes", whole);
-    for (const char *line = text; line != NULL && *line != '\0';) {
+    for (const char *line = text; line && *line != '\0';) {
         if (strncmp(line, name, len) == 0 && line[len] == ' ')
             value = strtoull(line + len, NULL, 10);
         line = strchr(line, '\n');
-        line = line != NULL ? line + 1 : NULL;
+        line = line ? line + 1 : NULL;
     }
     free(text);
     check(value != UINT64_MAX, "there is no metric %s", name);

@@ -382,8 +382,7 @@ static void member(struct fixture *c, int rank, void *arg)
     int status = job_start(job, c->world[rank], rank, &request);
     if (status == HEARTH_OK)
         status = hearth_wait(request, -1);
-    snprintf(job->text[rank], TEXT_MAX, "%s",
-             request != NULL ? hearth_request_error(request) : hearth_error_text());
+    snprintf(job->text[rank], TEXT_MAX, "%s", request ? hearth_request_error(request) : hearth_error_text());
     hearth_request_free(request);
     job->status[rank] = status;
 }
@@ -416,7 +415,7 @@ static void check_untouched(const struct job *job, int rank)
     if (apart && in > 0)
         check(memcmp(job->source[rank], job->input[rank], in * element) == 0,
               "%s: rank %d's source was written to", job_name(job), rank);
-    if (job_target_count(job, rank) > 0 || job->target[rank] == NULL)
+    if (job_target_count(job, rank) > 0 || !job->target[rank])
         return;
     const uint8_t *target = (const uint8_t *)job->memory[rank][1] + job->offset;
     size_t at = 0;

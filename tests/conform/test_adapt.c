@@ -165,12 +165,11 @@ static void child_member(struct fixture *c, int rank, void *arg)
         hearth_all_reduce_compressed(c->world[rank], x, 1000, HEARTH_F32, HEARTH_SUM, "int8", e, &opts),
         HEARTH_OK);
     check(x[7] > 4.9f && x[7] < 5.1f, "rank %d: %g", rank, (double)x[7]);
-    if (child == NULL)
+    if (!child)
         return;
     static const int order[] = {2, 0, 3, 1}; /* parent's ranks 1 3 0 2, as the child counts them */
     const struct group_view *view = group_view(child->group);
-    check(view->order != NULL && memcmp(view->order, order, sizeof order) == 0, "rank %d: another order",
-          rank);
+    check(view->order && memcmp(view->order, order, sizeof order) == 0, "rank %d: another order", rank);
     int32_t sum = -1, one = 1;
     opts.algo = HEARTH_RING;
     check_status(hearth_all_reduce(child, &one, &sum, 1, HEARTH_I32, HEARTH_SUM, &opts), HEARTH_OK);
@@ -231,7 +230,7 @@ static void test_an_operation_in_flight(void **state)
             check(round.status[r] == (r == odd ? HEARTH_INVALID : HEARTH_ABORTED), "rank %d: %s: %s", r,
                   hearth_status_name(round.status[r]), round.text[r]);
             check_text(round.text[r], "in flight");
-            check(group_view(c.world[r]->group)->order == NULL, "rank %d has adopted it", r);
+            check(!group_view(c.world[r]->group)->order, "rank %d has adopted it", r);
         }
         checks_end();
     }
@@ -299,7 +298,7 @@ static void plain_member(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     check_status(hearth_adapt(c->world[rank]), HEARTH_OK);
-    check(group_view(c->world[rank]->group)->order == NULL, "rank %d has an order", rank);
+    check(!group_view(c->world[rank]->group)->order, "rank %d has an order", rank);
 }
 
 static void test_a_group_that_was_not_formed(void **state)

@@ -316,14 +316,14 @@ static void test_bad_arguments_of_groups_and_nodes(void **state)
     opts.size = 3;
     check_status(hearth_group_split(c.world[0], 0, 0, &opts, &out), HEARTH_INVALID);
     check_text(hearth_error_text(), "opts.size");
-    check(out == NULL, "the group was set");
+    check(!out, "the group was set");
     check_status(hearth_same(NULL, text, 1, NULL), HEARTH_INVALID);
     check_text(hearth_error_text(), "same");
     check_status(hearth_same(c.world[0], NULL, 1, NULL), HEARTH_INVALID);
     check_text(hearth_error_text(), "buffer");
     check_status(hearth_rank(NULL), HEARTH_INVALID);
     check_status(hearth_size(NULL), HEARTH_INVALID);
-    check(hearth_world(NULL) == NULL, "the world of nothing");
+    check(!hearth_world(NULL), "the world of nothing");
     check_status((int)hearth_metrics_text(NULL, text, 8), HEARTH_INVALID);
     check_status((int)hearth_metrics_text(c.nodes[0], NULL, 8), HEARTH_INVALID);
     hearth_close(NULL);

@@ -163,7 +163,7 @@ static void test_close_after_every_kind_of_last_collective(void **state)
 {
     (void)state;
     const size_t counts[] = {1, 3, 3000, 70000};
-    int repeats = getenv("HEARTH_TEST_SOAK") != NULL ? 200 : 8;
+    int repeats = getenv("HEARTH_TEST_SOAK") ? 200 : 8;
     for (int i = 0; i < repeats * KIND_COUNT * ALGOS; i++) {
         struct fixture c;
         struct job job;
@@ -326,7 +326,7 @@ static void test_nodes_close_one_after_the_other(void **state)
         for (int k = 0; k < 4; k++) {
             close_own(&c, orders[i][k]);
             for (int r = 0; r < 4; r++)
-                if (c.nodes[r] != NULL)
+                if (c.nodes[r])
                     check_status(hearth_all_reduce(c.world[r], &x, &x, 1, HEARTH_I32, HEARTH_SUM, NULL),
                                  HEARTH_GROUP_BROKEN);
         }

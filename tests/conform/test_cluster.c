@@ -124,7 +124,7 @@ static void *worker_run(void *arg)
 static bool knows_a_job(hearth_node *node)
 {
     char *text = json_of(node);
-    bool knows = strstr(text, "\"jobs\": []") == NULL;
+    bool knows = !strstr(text, "\"jobs\": []");
     free(text);
     return knows;
 }
@@ -373,7 +373,7 @@ static void test_two_clusters(void **state)
     node_up(&theirs, &theirs_are, port_of(ours[0]));
     do
         check(hearth_wait_for_peers(theirs, 1, 500), HEARTH_TIMEOUT, "a node of another cluster");
-    while (strstr(hearth_error_text(), "secret") == NULL); /* the watchdog looks on */
+    while (!strstr(hearth_error_text(), "secret")); /* the watchdog looks on */
     char *text = json_of(ours[0]);
     assert_null(strstr(text, "\"rank\": 2"));
     free(text);

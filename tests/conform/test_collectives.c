@@ -72,7 +72,7 @@ static void check_refused(const struct job *job)
         int listed = 0;
         for (int a = 1; a < ALGOS; a++) {
             const char *list = strstr(job->text[r], "goes by");
-            bool there = list != NULL && strstr(list, hearth_algo_name((enum hearth_algo)a)) != NULL;
+            bool there = list && strstr(list, hearth_algo_name((enum hearth_algo)a));
             uint8_t has = table[job->kind][a];
             check(has == MAY || there == (has == YES), "%s: \"%s\" does not tell the truth about %s",
                   job_name(job), job->text[r], hearth_algo_name((enum hearth_algo)a));

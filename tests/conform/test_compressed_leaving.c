@@ -35,8 +35,7 @@ static bool names(const char *text, int who)
     snprintf(left, sizeof left, "rank %d has left", who);
     snprintf(circle, sizeof circle, "rank %d, which is rank", who);
     snprintf(itself, sizeof itself, " on rank %d of %d: ", who, SIZE);
-    return strstr(text, lost) != NULL || strstr(text, left) != NULL || strstr(text, circle) != NULL ||
-           strstr(text, itself) != NULL;
+    return strstr(text, lost) || strstr(text, left) || strstr(text, circle) || strstr(text, itself);
 }
 
 static void stay(struct fixture *c, struct leaving *l, int rank)

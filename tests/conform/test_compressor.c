@@ -36,7 +36,7 @@ static void bad_opens(hearth_group *group)
     config.exclude = "a,,b";
     check_status(hearth_compressor_open(group, &config, &compressor), HEARTH_INVALID);
     check_text(hearth_error_text(), "exclude");
-    check(compressor == NULL, "a refused open gave a compressor");
+    check(!compressor, "a refused open gave a compressor");
 }
 
 static void bad_tensors(hearth_compressor *compressor)
@@ -390,7 +390,7 @@ static void chain_start(struct chain *chain)
         check_status(hearth_compressor_all_reduce_nb(chain->compressor, &chain->tensor, HEARTH_AVG,
                                                      &chain->opts, &request),
                      HEARTH_OK);
-    if (request != NULL)
+    if (request)
         atomic_store(&chain->requests[at], request);
 }
 
@@ -413,9 +413,9 @@ static void chain_member(struct fixture *c, int rank, void *arg)
     chain_start(&chain);
     for (int i = 0; i < CHAIN && !checks_failed(); i++) {
         hearth_request *request;
-        while ((request = atomic_load(&chain.requests[i])) == NULL && !checks_failed())
+        while (!(request = atomic_load(&chain.requests[i])) && !checks_failed())
             sleep_ms(1);
-        if (request != NULL)
+        if (request)
             check_status(hearth_wait(request, -1), HEARTH_OK);
     }
     for (int i = 0; i < CHAIN; i++)

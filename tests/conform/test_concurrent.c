@@ -74,7 +74,7 @@ static void many_member(struct fixture *c, int rank, void *arg)
     for (int i = 0; i < MANY; i++) {
         size_t index = MANY;
         check_status(hearth_wait_any(left, MANY, -1, &index), HEARTH_OK);
-        if (!check(index < MANY && left[index] != NULL, "rank %d: index is %zu", rank, index))
+        if (!check(index < MANY && left[index], "rank %d: index is %zu", rank, index))
             break;
         many_check(m, c, rank, (int)index);
         left[index] = NULL;
@@ -145,7 +145,7 @@ static void bad_end_member(struct fixture *c, int rank, void *arg)
     if (first && e->way == BY_GROUP_CLOSE)
         hearth_group_close(group);
     fixture_meet(c);
-    if (!first && requests[0] == NULL)
+    if (!first && !requests[0])
         bad_start(c, group, x, requests, PATIENCE_MS);
     for (int i = 0; !first && i < MANY; i++) {
         int status = hearth_wait(requests[i], -1);

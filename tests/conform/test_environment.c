@@ -274,9 +274,9 @@ static void test_folder(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         clear_environment(NULL);
-        if (cases[i].config != NULL)
+        if (cases[i].config)
             setenv("XDG_CONFIG_HOME", cases[i].config, 1);
-        if (cases[i].home != NULL)
+        if (cases[i].home)
             setenv("HOME", cases[i].home, 1);
         hearth_config_init(&config);
         check_status(hearth_config_env(&config), HEARTH_OK);
@@ -289,7 +289,7 @@ static void test_folder(void **state)
     setenv("HOME", home, 1);
     hearth_config_init(&config);
     check_status(hearth_config_env(&config), HEARTH_INVALID);
-    check(strstr(hearth_error_text(), "HOME") != NULL, "\"%s\" does not say which", hearth_error_text());
+    check(strstr(hearth_error_text(), "HOME"), "\"%s\" does not say which", hearth_error_text());
     checks_end();
 }
 

@@ -99,7 +99,7 @@ static int clear_environment(void **state)
 
 static bool same(const char *a, const char *b)
 {
-    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+    return a == b || (a && b && strcmp(a, b) == 0);
 }
 
 static void expect_others_plain(const struct hearth_config *c, int number, int string)
@@ -292,7 +292,7 @@ static void test_launcher_fills_in_what_is_open(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct hearth_config config;
         set_torchrun();
-        for (int k = 0; k < 3 && cases[i].set[k][0] != NULL; k++)
+        for (int k = 0; k < 3 && cases[i].set[k][0]; k++)
             setenv(cases[i].set[k][0], cases[i].set[k][1], 1);
         hearth_config_init(&config);
         check_status(hearth_config_env(&config), HEARTH_OK);

@@ -38,9 +38,9 @@ static double bytes_in(const char *text)
         for (int k = 0; k < 2; k++) {
             snprintf(end, sizeof end, "%s%c", units[i].unit, k == 0 ? ';' : ')');
             const char *at = strstr(text, end);
-            if (at == NULL)
+            if (!at)
                 continue;
-            while (at > text && strchr("0123456789.e+-", at[-1]) != NULL)
+            while (at > text && strchr("0123456789.e+-", at[-1]))
                 at--;
             return strtod(at, NULL) * units[i].factor;
         }
@@ -95,7 +95,7 @@ static void one_reduction(struct fixture *c, int rank, void *arg)
         char text[512];
         check(hearth_compressor_explain(compressor, "x", text, sizeof text) > 0, "%s", hearth_error_text());
         said = bytes_in(text);
-        if (strstr(text, "by plain") != NULL)
+        if (strstr(text, "by plain"))
             said = 0; /* nothing of it is compressed */
     }
     hearth_compressor_close(compressor);

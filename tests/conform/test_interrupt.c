@@ -132,7 +132,7 @@ static int sitter_mesh(struct sitter *s)
     o->roster.cluster = f->id;
     o->roster.members = heap_alloc(o->heap, (size_t)f->size, sizeof *o->roster.members);
     o->mesh = heap_alloc(o->heap, (size_t)f->size, sizeof *o->mesh);
-    assert_true(o->roster.members != NULL && o->mesh != NULL);
+    assert_true(o->roster.members && o->mesh);
     for (int i = 0; i < f->size; i++)
         if (member_decode(&o->roster.members[i], f->place[i], f->place_len[i]) != HEARTH_OK)
             return HEARTH_PROTOCOL;

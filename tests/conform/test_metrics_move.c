@@ -17,9 +17,9 @@ static double value_of(hearth_node *node, const char *line)
     check(hearth_metrics_text(node, text, sizeof text) < (int64_t)sizeof text, "the text is too long");
     snprintf(wanted, sizeof wanted, "\n%s ", line);
     const char *at = strstr(text, wanted);
-    if (at != NULL)
+    if (at)
         sscanf(at + strlen(wanted), "%lf", &value);
-    check(at != NULL, "there is no metric %s", line);
+    check(at, "there is no metric %s", line);
     return value;
 }
 

@@ -50,8 +50,7 @@ static void check_difference(const struct difference *d, int size)
         check_text(d->text[r], who);
         check_text(d->text[r], d->how);
         const char *first = strstr(d->text[r], "rank ");
-        check(first != NULL && strstr(first + 1, "rank ") != NULL, "\"%s\" does not name the opposite",
-              d->text[r]);
+        check(first && strstr(first + 1, "rank "), "\"%s\" does not name the opposite", d->text[r]);
     }
 }
 

@@ -183,8 +183,8 @@ static void split_member(struct fixture *c, int rank, void *arg)
     check(x == 3, "rank %d: the first backwards is %d", rank, x);
 
     check_status(hearth_group_split(w, rank == 2 ? -1 : 0, 0, NULL, &none), HEARTH_OK);
-    check((none == NULL) == (rank == 2), "rank %d: a negative color is no member", rank);
-    if (none != NULL)
+    check((!none) == (rank == 2), "rank %d: a negative color is no member", rank);
+    if (none)
         check(hearth_size(none) == 3 && sum_on(none, rank, 0) == 4, "rank %d: wrong sum of three", rank);
 
     check_status(hearth_group_split(reversed, hearth_rank(reversed) / 2, 0, NULL, &nested), HEARTH_OK);
@@ -230,7 +230,7 @@ static void odd_colors(struct fixture *c, int rank, void *arg)
     const int keys[] = {INT32_MAX, INT32_MIN, 0, 0};
     hearth_group *group = NULL;
     check_status(hearth_group_split(c->world[rank], colors[rank], keys[rank], NULL, &group), HEARTH_OK);
-    check((group == NULL) == (rank == 3), "rank %d", rank);
+    check((!group) == (rank == 3), "rank %d", rank);
     if (rank < 2)
         check(hearth_rank(group) == 1 - rank, "rank %d is %d", rank, hearth_rank(group));
     hearth_group_close(group);

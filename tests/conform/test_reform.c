@@ -62,11 +62,11 @@ static void go_on(struct cluster_group *f, struct training *t, const int *member
     uint64_t before[CLUSTER_GROUP_MAX];
     int committed = 0, old = 0;
     for (int i = 0; i < CLUSTER_GROUP_MAX; i++)
-        before[i] = t->model[i].sync != NULL ? hearth_sync_steps(t->model[i].sync) : 0;
+        before[i] = t->model[i].sync ? hearth_sync_steps(t->model[i].sync) : 0;
     cluster_group_group(f, members, size);
     for (int i = 0; i < size; i++) {
         check(!f->behind[members[i]], "member %d is behind", members[i]);
-        if (t->model[members[i]].sync == NULL)
+        if (!t->model[members[i]].sync)
             continue;
         old++;
         committed += hearth_sync_steps(t->model[members[i]].sync) > before[members[i]];

@@ -224,7 +224,7 @@ static void test_wait_for_several_nodes(void **state)
         for (int i = 0; i < NODES; i++) {
             size_t index = 99;
             check_status(hearth_wait_any(requests, NODES, -1, &index), HEARTH_OK);
-            if (!check(index < NODES && requests[index] != NULL, "index is %zu", index))
+            if (!check(index < NODES && requests[index], "index is %zu", index))
                 break;
             check(x[index] == 6, "sum is %d", x[index]);
             hearth_request_free(requests[index]);
@@ -280,7 +280,7 @@ static void cancel_member(struct fixture *c, int rank, void *arg)
         memset(x, 0x77, e->restore ? 0 : len); /* the buffers are free: nothing may touch them any more */
     fixture_meet(c);
     if (rank != 1) {
-        if (request == NULL)
+        if (!request)
             request = start_sum(c->world[rank], x, e->count, &opts);
         check_status(hearth_wait(request, -1), HEARTH_ABORTED);
         check_text(hearth_request_error(request), "rank 1");

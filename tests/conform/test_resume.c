@@ -28,7 +28,7 @@ static hearth_compressor *open_ruled(hearth_group *group, uint64_t warmup, uint6
 {
     hearth_compressor *compressor = open_compressor(group, "bf16", warmup, ramp);
     for (int k = 0; k < KINDS; k++)
-        if (kinds[k].codec != NULL)
+        if (kinds[k].codec)
             check_status(hearth_compressor_rule(compressor, kinds[k].name, kinds[k].codec), HEARTH_OK);
     return compressor;
 }
@@ -74,7 +74,7 @@ static void run_member(struct fixture *c, int rank, void *arg)
 {
     struct run *run = arg;
     hearth_compressor *compressor = open_ruled(c->world[rank], run->warmup, run->ramp);
-    if (run->old != NULL)
+    if (run->old)
         check_status(hearth_compressor_load(compressor, run->old->saved[rank], run->old->saved_len[rank]),
                      HEARTH_OK);
     for (int step = run->first; step < 2 * STEPS; step++) {

@@ -14,7 +14,7 @@ enum { MEMBERS = 4, USUAL = 10000, FULL = 100000 };
 
 static int operations(void)
 {
-    unsigned long usual = getenv("HEARTH_TEST_SOAK") != NULL ? FULL : USUAL;
+    unsigned long usual = getenv("HEARTH_TEST_SOAK") ? FULL : USUAL;
     return (int)repeat_count(usual);
 }
 
@@ -130,7 +130,7 @@ static void nonblocking_member(struct fixture *c, int rank, void *arg)
                                           &requests[at]),
                      HEARTH_OK);
         int oldest = (i + 1) % AHEAD;
-        if (requests[oldest] != NULL)
+        if (requests[oldest])
             check_status(hearth_wait(requests[oldest], -1), HEARTH_OK);
     }
     check_status(hearth_wait_all(requests, AHEAD, -1), HEARTH_OK);

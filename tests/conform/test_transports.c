@@ -29,7 +29,7 @@ static void pair_open(struct pair *pair, const struct kind *kind, uint64_t seed)
 
 static void end_close(struct pair *pair, int side)
 {
-    if (pair->conn[side] != NULL)
+    if (pair->conn[side])
         pair->conn[side]->transport->close(pair->conn[side]);
     pair->conn[side] = NULL;
 }
@@ -54,10 +54,10 @@ static bool pass(struct pair *pair)
 static bool end_flush(struct pair *pair, int side)
 {
     const struct conn *conn = pair->conn[side];
-    const struct holding *holding = conn != NULL ? conn->transport->holding : NULL;
-    if (holding != NULL)
+    const struct holding *holding = conn ? conn->transport->holding : NULL;
+    if (holding)
         (void)holding->flush(pair->conn[side]);
-    return holding != NULL && holding->holds(conn);
+    return holding && holding->holds(conn);
 }
 
 static ssize_t end_send(struct pair *pair, int side, const void *bytes, size_t len)
@@ -80,7 +80,7 @@ static bool end_sleep(struct pair *pair, int side, bool want_room, uint64_t dead
 {
     struct conn *conn = pair->conn[side];
     const struct holding *holding = conn->transport->holding;
-    bool shared = conn->transport->sharing != NULL; /* then room is heard of through the event */
+    bool shared = conn->transport->sharing; /* then room is heard of through the event */
     struct sock_wait waits[2] = {
         {.fd = conn->transport->descriptor(conn), .want_recv = true, .want_send = want_room && !shared},
         {.fd = pair->event[side].read_fd, .want_recv = true},
@@ -88,11 +88,11 @@ static bool end_sleep(struct pair *pair, int side, bool want_room, uint64_t dead
     uint64_t due_ns;
     int ready;
     do {
-        due_ns = holding != NULL ? holding->due(conn) : NEVER_NS;
+        due_ns = holding ? holding->due(conn) : NEVER_NS;
         if (pair->kind->keeps)
             waits[0].want_send = holding->holds(conn);
         ready = sock_wait(waits, 2, due_ns < deadline_ns ? due_ns : deadline_ns);
-        if (holding != NULL && ready == 0 && due_ns > 0)
+        if (holding && ready == 0 && due_ns > 0)
             (void)holding->flush(conn);
     } while (ready == 0 && due_ns > 0 && clock_real() < deadline_ns);
     conn->transport->doze(conn, false, false);

@@ -210,7 +210,7 @@ static void member(struct fixture *c, int rank, void *arg)
             check_status(hearth_sync_ready(k.model.sync, (int)(l->seed % TENSORS)), HEARTH_OK);
         else if (l->kind == COMPRESSED_FLOCK || l->kind == FLOCK)
             check_status(start(&k, 0, &request), HEARTH_OK);
-        for (uint64_t i = 0; request != NULL && i < l->seed % 50; i++)
+        for (uint64_t i = 0; request && i < l->seed % 50; i++)
             hearth_test(request);
         hearth_close(c->nodes[rank]);
         c->nodes[rank] = NULL;

@@ -15,7 +15,7 @@ const char *const training_codecs[TRAINING_CODECS] = {"int8",         "topk:0.02
 
 static double residual_of(const struct tensor *t, size_t k)
 {
-    if (t == NULL || t->state.residual == NULL)
+    if (!t || !t->state.residual)
         return 0;
     return t->form.dtype == HEARTH_F64 ? ((const double *)t->state.residual)[k]
                                        : (double)((const float *)t->state.residual)[k];
@@ -59,7 +59,7 @@ void training_open(struct training *t, struct cluster_group *f, const char *code
 void training_close(struct training *t)
 {
     for (int i = 0; i < CLUSTER_GROUP_MAX; i++) {
-        if (t->model[i].data[0] != NULL)
+        if (t->model[i].data[0])
             model_close(&t->model[i]);
         residuals_free(&t->before[i]);
     }
@@ -158,7 +158,7 @@ void check_step(const struct cluster_group *f, const struct training *t)
     bool all_there = true;
     const hearth_sync *sync = t->model[f->member[0]].sync;
     for (int i = 0; i < t->count; i++)
-        all_there = all_there && t->model[t->member[i]].sync != NULL;
+        all_there = all_there && t->model[t->member[i]].sync;
     all_alike(f, t);
     for (int i = 0; i < TENSORS; i++)
         if (sync->buckets[sync->tensors[i].item.bucket].plan.fused)

@@ -321,7 +321,7 @@ static bool run_set(struct control *control, struct words *w, uint64_t now, FILE
             return refuse(w, "set: %s belongs to a port, not to a line", KEYS[changes[i].key].name);
     }
     for (int i = 0; i < count; i++)
-        apply(control->fabric, from, to, arrow != NULL, &changes[i], now);
+        apply(control->fabric, from, to, arrow, &changes[i], now);
     return true;
 }
 

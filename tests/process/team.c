@@ -45,7 +45,7 @@ void set_number_env(const char *name, long value)
 
 bool soaking(void)
 {
-    return getenv("HEARTH_TEST_SOAK") != NULL;
+    return getenv("HEARTH_TEST_SOAK");
 }
 
 uint16_t listening_port(void)
@@ -70,10 +70,10 @@ long peak_kb(void)
     char line[256];
     long kb = 0;
     FILE *file = fopen("/proc/self/status", "r");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+    while (file && fgets(line, sizeof line, file))
         if (strncmp(line, "VmHWM:", 6) == 0)
             kb = strtol(line + 6, NULL, 10);
-    if (file != NULL)
+    if (file)
         fclose(file);
     return kb;
 }
@@ -82,7 +82,7 @@ bool names_rank(const char *text, int rank)
 {
     char word[16];
     int len = snprintf(word, sizeof word, "rank %d", rank);
-    for (const char *at = strstr(text, word); at != NULL; at = strstr(at + 1, word))
+    for (const char *at = strstr(text, word); at; at = strstr(at + 1, word))
         if (at[len] < '0' || at[len] > '9')
             return true;
     return false;
@@ -106,7 +106,7 @@ hearth_node *member_open(void)
 
 static void clean_environment(void)
 {
-    for (char **item = environ; *item != NULL;) {
+    for (char **item = environ; *item;) {
         char name[64];
         size_t len = strcspn(*item, "=");
         if (strncmp(*item, "HEARTH_", 7) != 0 || strncmp(*item, "HEARTH_TEST_", 12) == 0 ||

@@ -68,11 +68,11 @@ static void member(struct team *team, int rank, void *arg)
     (void)arg;
     set_number_env("HEARTH_PEER_TIMEOUT_MS", PEER_TIMEOUT_MS * slow_factor());
     hearth_node *node = member_open();
-    if (node == NULL)
+    if (!node)
         return;
     float *x = calloc(COUNT, sizeof *x);
     int count = burners_start(threads);
-    if (check(x != NULL && count > 0, "no memory or no threads")) {
+    if (check(x && count > 0, "no memory or no threads")) {
         rounds(hearth_world(node), &team->board->notes[rank], x);
         silence(hearth_world(node), x);
         check_status(hearth_barrier(hearth_world(node), NULL), HEARTH_OK);

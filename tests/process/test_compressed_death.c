@@ -158,7 +158,7 @@ static int step_several(struct worker *w)
         tensor_check(w, t, status, hearth_error_text());
     }
     for (int i = 0; i < IN_FLIGHT; i++) {
-        int status = requests[i] != NULL ? hearth_wait(requests[i], -1) : HEARTH_OK;
+        int status = requests[i] ? hearth_wait(requests[i], -1) : HEARTH_OK;
         if (status != HEARTH_OK) {
             worst = status;
             tensor_check(w, &w->tensors[i], status, hearth_request_error(requests[i]));
@@ -267,7 +267,7 @@ static void member(struct team *team, int rank, void *arg)
         setenv("HEARTH_EAGER_BYTES", "16K", 1);
     }
     hearth_node *node = member_open();
-    if (node == NULL)
+    if (!node)
         return;
     struct worker w = {.team = team,
                        .death = d,

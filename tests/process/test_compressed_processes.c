@@ -52,7 +52,7 @@ static bool has_ways(const char *codec)
 
 static bool keeps(const char *codec)
 {
-    return strcmp(codec, "none") != 0 && strstr(codec, "feedback=off") == NULL;
+    return strcmp(codec, "none") != 0 && !strstr(codec, "feedback=off");
 }
 
 /* Every member gets what all others hold at this place. */
@@ -200,7 +200,7 @@ static void member(struct team *team, int rank, void *arg)
     if (plan->slow)
         setenv("HEARTH_RATE", SLOW, 1);
     hearth_node *node = member_open();
-    if (node == NULL)
+    if (!node)
         return;
     masses(hearth_world(node), plan);
     compressors(hearth_world(node), plan);

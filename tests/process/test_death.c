@@ -111,7 +111,7 @@ static void member(struct team *team, int rank, void *arg)
     struct note *note = &team->board->notes[rank];
     set_number_env("HEARTH_PEER_TIMEOUT_MS", silence_ms(d->signal));
     hearth_node *node = member_open();
-    if (node == NULL)
+    if (!node)
         return;
     if (d->parent && rank == d->victim)
         leave_child(team);
@@ -315,9 +315,9 @@ static int count_names(const char *directory, const char *prefix)
 {
     int count = 0;
     DIR *dir = opendir(directory);
-    for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;)
+    for (struct dirent *entry; dir && (entry = readdir(dir));)
         count += strncmp(entry->d_name, prefix, strlen(prefix)) == 0;
-    if (dir != NULL)
+    if (dir)
         closedir(dir);
     return count;
 }

@@ -53,7 +53,7 @@ static void member(struct team *team, int rank, void *arg)
     const uint16_t *ports = arg;
     struct note *note = &team->board->notes[rank];
     setenv("HEARTH_OPEN_TIMEOUT_MS", "60000", 1);
-    if (ports != NULL) {
+    if (ports) {
         char place[32];
         set_number_env("HEARTH_PORT", ports[1 + rank]);
         snprintf(place, sizeof place, "127.0.0.1:%u", ports[0]);
@@ -64,14 +64,14 @@ static void member(struct team *team, int rank, void *arg)
             sleep_ms(1);
     }
     hearth_node *node = member_open();
-    if (node == NULL)
+    if (!node)
         return;
     note->port = listening_port();
     check(note->port != 0, "rank %d listens nowhere", rank);
     int32_t warm = 0;
     check_status(hearth_all_reduce(hearth_world(node), &warm, &warm, 1, HEARTH_I32, HEARTH_SUM, NULL),
                  HEARTH_OK);
-    while (ports == NULL && !atomic_load(&team->board->go)) {
+    while (!ports && !atomic_load(&team->board->go)) {
         atomic_store(&note->ready, true);
         sleep_ms(1);
     }

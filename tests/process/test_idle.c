@@ -26,9 +26,9 @@ static int threads(void)
 {
     int count = 0;
     DIR *dir = opendir("/proc/self/task");
-    for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;)
+    for (struct dirent *entry; dir && (entry = readdir(dir));)
         count += entry->d_name[0] != '.';
-    if (dir != NULL)
+    if (dir)
         closedir(dir);
     return count;
 }
@@ -38,7 +38,7 @@ static void member(struct team *team, int rank, void *arg)
     struct note *note = &team->board->notes[rank];
     (void)arg;
     hearth_node *node = member_open();
-    if (node == NULL)
+    if (!node)
         return;
     check_status(hearth_barrier(hearth_world(node), NULL), HEARTH_OK);
     int count = threads() - (under_tsan() ? 1 : 0); /* it has one of its own */
@@ -93,7 +93,7 @@ static void waiting_member(struct team *team, int rank, void *arg)
     struct note *note = &team->board->notes[rank];
     (void)arg;
     hearth_node *node = member_open();
-    if (node == NULL)
+    if (!node)
         return;
     double before = cpu_ms();
     uint64_t begin = now_ns();

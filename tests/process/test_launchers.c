@@ -96,8 +96,8 @@ static void ranks_check(const char *output, int size)
     for (int i = 0; i < size; i++) {
         char line[64];
         snprintf(line, sizeof line, "rank %d of %d: sum %d\n", i, size, size * (size + 1) / 2);
-        check(strstr(output, line) != NULL, "nobody says \"%.*s\"; this was said:\n%s", (int)strlen(line) - 1,
-              line, output);
+        check(strstr(output, line), "nobody says \"%.*s\"; this was said:\n%s", (int)strlen(line) - 1, line,
+              output);
     }
 }
 
@@ -231,7 +231,7 @@ static void by_hand(struct team *team, int rank, void *arg)
         setenv("SLURM_STEP_ID", "0", 1);
     }
     hearth_node *node = member_open();
-    if (node == NULL)
+    if (!node)
         return;
     hearth_group *world = hearth_world(node);
     int64_t sum = 1;
@@ -280,7 +280,7 @@ int main(int argc, char **argv)
     if (mortal || (argc == 2 && strcmp(argv[1], "member") == 0))
         return rank_main(mortal);
     self = realpath(argv[0], NULL);
-    if (self == NULL) {
+    if (!self) {
         fprintf(stderr, "%s: %s\n", argv[0], strerror(errno));
         return 1;
     }

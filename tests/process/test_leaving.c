@@ -61,7 +61,7 @@ static void last_member(struct team *team, int rank, void *arg)
     if (draw(&seed) & 1)
         setenv("HEARTH_CONNECTIONS", "3", 1);
     hearth_node *node = member_open();
-    if (node == NULL)
+    if (!node)
         return;
     hearth_group *group = hearth_world(node);
     if (place != WORLD)
@@ -149,7 +149,7 @@ static void after_member(struct team *team, int rank, void *arg)
     struct hearth_opts opts;
     float x[3] = {1, 2, 3};
     hearth_node *node = member_open();
-    if (node == NULL)
+    if (!node)
         return;
     hearth_opts_init(&opts);
     check_status(hearth_broadcast(hearth_world(node), x, 3, HEARTH_F32, LEAVER, NULL), HEARTH_OK);
@@ -198,7 +198,7 @@ static void compressed_member(struct team *team, int rank, void *arg)
     const struct last *last = arg;
     float *x = must_alloc(COMPRESSED_COUNT * sizeof *x);
     hearth_node *node = member_open();
-    if (node == NULL)
+    if (!node)
         return;
     for (int i = 0; i < COMPRESSED_COUNT; i++)
         x[i] = 1;

@@ -57,7 +57,7 @@ static void member(struct team *team, int rank, void *arg)
     double rate = setup->slower && rank == team->size - 1 ? RATE / 2 : RATE;
     set_number_env("HEARTH_RATE", (long)rate);
     hearth_node *node = member_open();
-    if (node == NULL)
+    if (!node)
         return;
     float *buffer =
         setup->shared ? hearth_alloc(node, COUNT * sizeof(float)) : must_alloc(COUNT * sizeof(float));

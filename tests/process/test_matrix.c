@@ -26,7 +26,7 @@ static size_t buffer_len(const struct job *job, int rank, int which)
 static void *moved(void *pointer, char *from, char *to, size_t len)
 {
     char *p = pointer;
-    return p != NULL && p >= from && p <= from + len ? to + (p - from) : pointer;
+    return p && p >= from && p <= from + len ? to + (p - from) : pointer;
 }
 
 /* Puts the buffers of a member into memory of hearth_alloc (or back: `shared` are then the old ones). */
@@ -36,7 +36,7 @@ static bool buffers_move(struct job *job, int rank, void *shared[2])
     for (int i = 0; i < 2; i++) {
         size_t len = buffer_len(job, rank, i);
         char *from = job->memory[rank][i], *to = shared[i];
-        if (to == NULL)
+        if (!to)
             return false;
         memcpy(to, from, len);
         /* Both may stand in either: in place. */
@@ -70,7 +70,7 @@ static void results_check(const struct job *job, hearth_group *world, int rank)
 {
     size_t element = hearth_dtype_size(job->dtype), in = job_source_count(job, rank);
     int who = -1;
-    if (!job->in_place && job->kind != BROADCAST && in > 0 && job->source[rank] != NULL)
+    if (!job->in_place && job->kind != BROADCAST && in > 0 && job->source[rank])
         check(memcmp(job->source[rank], job->input[rank], in * element) == 0,
               "%s: rank %d's source was written to", job_name(job), rank);
     reference_holds(job, rank);
@@ -174,7 +174,7 @@ static void matrix_member(struct team *team, int rank, void *arg)
         setenv("HEARTH_EAGER_BYTES", "16K", 1);
     }
     hearth_node *node = member_open();
-    if (node == NULL)
+    if (!node)
         return;
     matrix_run(node, plan->seed);
     hearth_close(node);
@@ -232,11 +232,11 @@ static void long_member(struct team *team, int rank, void *arg)
 {
     (void)team, (void)arg;
     hearth_node *node = member_open();
-    float *x = node != NULL ? hearth_alloc(node, LONG_COUNT * sizeof *x) : NULL;
+    float *x = node ? hearth_alloc(node, LONG_COUNT * sizeof *x) : NULL;
     float *y = calloc(LONG_COUNT, sizeof *y);
     struct hearth_opts opts;
     hearth_opts_init(&opts);
-    for (int i = 0; x != NULL && y != NULL && i < 2 * HEARTH_EXCHANGE; i++) {
+    for (int i = 0; x && y && i < 2 * HEARTH_EXCHANGE; i++) {
         float *buffer = i % 2 == 0 ? y : x;
         opts.algo = (enum hearth_algo)(1 + i / 2);
         for (size_t k = 0; k < LONG_COUNT; k++)
@@ -283,7 +283,7 @@ static void channels_member(struct team *team, int rank, void *arg)
     setenv("HEARTH_CONNECTIONS", "4", 1);
     setenv("HEARTH_CHUNK_BYTES", "16K", 1);
     hearth_node *node = member_open();
-    bool good = node != NULL;
+    bool good = node;
     for (int i = 0; good && i < 12; i++)
         good = run_drawn(node, (enum kind)(i % KIND_COUNT), (enum hearth_dtype)(i % DTYPES), 65537, &seed);
     hearth_close(node);

@@ -54,7 +54,7 @@ static void put_value(const char *from, const uint16_t ports[2], char *to, size_
 
 static void apply(const struct role *role, const uint16_t ports[2])
 {
-    for (int i = 0; i < VARIABLES_MAX && role->set[i] != NULL; i++) {
+    for (int i = 0; i < VARIABLES_MAX && role->set[i]; i++) {
         char name[64], value[256];
         size_t len = strcspn(role->set[i], "=");
         snprintf(name, sizeof name, "%.*s", (int)len, role->set[i]);
@@ -94,7 +94,7 @@ static void member(struct team *team, int rank, void *arg)
     note_failed(note, status);
     note->value = (double)(note->failed_ns - begin) / 1e6;
     if (status == HEARTH_OK && role->status == HEARTH_OK)
-        works(node, getenv("HEARTH_RANK") != NULL ? rank : -1, play->size);
+        works(node, getenv("HEARTH_RANK") ? rank : -1, play->size);
     hearth_close(node);
 }
 
@@ -125,9 +125,9 @@ static void role_check(const struct team *team, const struct play *play, int ran
     else
         check(note->status == role->status, "rank %d: %s, not %s: %s", rank, hearth_status_name(note->status),
               hearth_status_name(role->status), note->text);
-    for (int i = 0; i < 3 && role->words[i] != NULL; i++)
-        check(strstr(note->text, role->words[i]) != NULL, "rank %d: \"%s\" does not say \"%s\"", rank,
-              note->text, role->words[i]);
+    for (int i = 0; i < 3 && role->words[i]; i++)
+        check(strstr(note->text, role->words[i]), "rank %d: \"%s\" does not say \"%s\"", rank, note->text,
+              role->words[i]);
     check(note->value < 10 * OPEN_MS * slow_factor(), "rank %d needed %.0f ms", rank, note->value);
 }
 
@@ -438,7 +438,7 @@ static void test_list_in_another_order(void **state)
     one.set[0] = "HEARTH_PEERS=127.0.0.1:$B,127.0.0.1:$A";
     struct play play = {2, {zero, one}, {0}};
     play_run(&play, "tcp");
-    check(strstr(last_text[0], "in use") != NULL || strstr(last_text[1], "in use") != NULL,
+    check(strstr(last_text[0], "in use") || strstr(last_text[1], "in use"),
           "nobody says that a port is in use: \"%s\", \"%s\"", last_text[0], last_text[1]);
     checks_end();
 }

@@ -18,10 +18,10 @@ struct sites {
 static void member(struct team *team, int rank, void *arg)
 {
     const struct sites *sites = arg;
-    if (sites->name[rank] != NULL)
+    if (sites->name[rank])
         setenv("HEARTH_SITE", sites->name[rank], 1);
     hearth_node *node = member_open();
-    if (node == NULL)
+    if (!node)
         return;
     hearth_group *world = hearth_world(node), *half = NULL;
     float *x = must_alloc(COUNT * sizeof *x), *e = must_alloc(COUNT * sizeof *e);
@@ -39,7 +39,7 @@ static void member(struct team *team, int rank, void *arg)
               "element %zu is %g", i, (double)x[i]);
     /* Groups that are split off know it too: this one has members of both sites, two of one of them. */
     check_status(hearth_group_split(world, rank == team->size - 1 ? -1 : 0, 0, NULL, &half), HEARTH_OK);
-    if (half != NULL)
+    if (half)
         check_status(hearth_all_reduce_compressed(half, x, COUNT, HEARTH_F32, HEARTH_AVG, "int8", e, &opts),
                      wanted);
     hearth_group_close(half);

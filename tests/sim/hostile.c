@@ -49,7 +49,7 @@ static uint64_t near(struct sim_cluster *t, uint64_t number)
     case 2:
         return number > 1 ? number - 1 : 1;
     case 3:
-        return extremes[below(t, sizeof(extremes) / sizeof(extremes[0]))];
+        return extremes[below(t, sizeof extremes / sizeof extremes[0])];
     case 4:
         return prng_u64(&t->prng) >> 1 | 1;
     default:
@@ -243,7 +243,7 @@ static bool forge(struct sim_cluster *t, int to, uint8_t kind, enum hostility ho
 void hostile_act(struct sim_cluster *t, enum hostility how)
 {
     static uint8_t bytes[VIEW_LEN_MAX + 128];
-    struct writer w = writer_of(bytes, sizeof(bytes));
+    struct writer w = writer_of(bytes, sizeof bytes);
     if (t->hostile < 0 || t->houses[t->hostile].state != HOUSE_LIVES)
         return;
     int to = draw_victim(t);

@@ -113,7 +113,7 @@ static void fill(struct job *job, struct prng *prng)
         buffers_make(job, r);
         numbers_fill(m->input, m->in_count, job->dtype, has_op(job->kind) ? job->op : HEARTH_SUM,
                      job->exact ? NUMBERS_WHOLE : NUMBERS_ANY, prng);
-        if (m->source != NULL)
+        if (m->source)
             memcpy(m->source, m->input, m->in_count * hearth_dtype_size(job->dtype));
     }
 }
@@ -293,7 +293,7 @@ bool job_collect(struct job *job, uint64_t now_ns)
     bool all = true;
     for (int i = 0; i < job->size; i++) {
         struct job_member *m = &job->member[i];
-        if (m->request == NULL || m->status != HEARTH_PENDING)
+        if (!m->request || m->status != HEARTH_PENDING)
             continue;
         m->status = sim_status(m->request);
         if (m->status == HEARTH_PENDING) {
@@ -367,9 +367,8 @@ static void check_failed(const struct job *job, int rank)
 {
     const struct job_member *m = &job->member[rank];
     size_t len = m->in_count * hearth_dtype_size(job->dtype);
-    bool one = m->source != NULL && m->target != NULL &&
-               (job->kind == PLAN_BROADCAST || (job->in_place && m->out_count > 0));
-    if (m->source == NULL || (one && (!(job->opts.flags & HEARTH_RESTORE) || job->kind == PLAN_BROADCAST)))
+    bool one = m->source && m->target && (job->kind == PLAN_BROADCAST || (job->in_place && m->out_count > 0));
+    if (!m->source || (one && (!(job->opts.flags & HEARTH_RESTORE) || job->kind == PLAN_BROADCAST)))
         return;
     if (memcmp(m->source, m->input, len) != 0)
         fail_msg("%s: rank %d: the source is not what it was after %s", job_name(job), rank,
@@ -385,7 +384,7 @@ void job_check(const struct job *job, int rank)
         check_failed(job, rank);
         return;
     }
-    if (m->target == NULL)
+    if (!m->target)
         return;
     if (has_op(job->kind)) {
         check_reduced(job, rank);
@@ -420,7 +419,7 @@ uint64_t job_hash(const struct job *job, uint64_t hash)
         const struct job_member *m = &job->member[i];
         hash = hash_mix(hash, (uint64_t)m->status);
         hash = hash_mix(hash, m->ended_ns);
-        if (m->target != NULL)
+        if (m->target)
             hash = hash64(hash, m->target, m->out_count * hearth_dtype_size(job->dtype));
         hash = hash64(hash, m->error.text, strlen(m->error.text));
     }

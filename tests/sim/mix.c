@@ -80,8 +80,8 @@ bool mix_collect(struct mix *mix, uint64_t now_ns)
 
 static bool may_call(const struct mix *mix, const struct sim *sim, int rank, bool with_group)
 {
-    return mix->next[rank] < mix->count && sim->nodes[mix->members[rank]] != NULL &&
-           (mix->groups[rank] != NULL || !with_group);
+    return mix->next[rank] < mix->count && sim->nodes[mix->members[rank]] &&
+           (mix->groups[rank] || !with_group);
 }
 
 bool mix_can_post(const struct mix *mix, const struct sim *sim, bool with_group)
@@ -134,14 +134,14 @@ uint64_t mix_hash(const struct mix *mix, uint64_t hash)
 
 static bool joined(struct sim *sim, int a, int b)
 {
-    return a != b && sim->nodes[a] != NULL && sim->nodes[b] != NULL &&
-           link_up(&sim->nodes[a]->engine->peers[b].link) && link_up(&sim->nodes[b]->engine->peers[a].link);
+    return a != b && sim->nodes[a] && sim->nodes[b] && link_up(&sim->nodes[a]->engine->peers[b].link) &&
+           link_up(&sim->nodes[b]->engine->peers[a].link);
 }
 
 void sim_check_idle(struct sim *sim)
 {
     for (int a = 0; a < sim->size; a++) {
-        if (sim->nodes[a] == NULL)
+        if (!sim->nodes[a])
             continue;
         const struct engine *engine = sim->nodes[a]->engine;
         assert_int_equal(engine->ops_count, 0);

@@ -37,7 +37,7 @@ static void event_push(struct sim_cluster *t, struct sim_cluster_event event)
 {
     if (t->event_count == t->event_room) {
         t->event_room = t->event_room > 0 ? 2 * t->event_room : 256;
-        t->events = realloc(t->events, t->event_room * sizeof(t->events[0]));
+        t->events = realloc(t->events, t->event_room * sizeof t->events[0]);
     }
     event.order = t->order++;
     size_t at = t->event_count++;
@@ -69,7 +69,7 @@ static struct sim_cluster_event event_pop(struct sim_cluster *t)
 
 void sim_cluster_trace(struct sim_cluster *t, const char *format, ...)
 {
-    if (t->trace == NULL)
+    if (!t->trace)
         return;
     va_list args;
     fprintf(t->trace, "%9.3f  ", (double)t->now_ns / 1e9);
@@ -85,7 +85,7 @@ static const char *message_name(uint8_t kind)
 {
     static const char *const names[] = {"",     "",        "beat",   "view",  "call",
                                         "vote", "propose", "accept", "leave", "dissolve"};
-    return kind < sizeof(names) / sizeof(names[0]) ? names[kind] : "?";
+    return kind < sizeof names / sizeof names[0] ? names[kind] : "?";
 }
 
 static bool chance(struct sim_cluster *t, uint32_t of_1000)
@@ -116,7 +116,7 @@ static void post(struct sim_cluster *t, int from, int to, struct outbox_message 
 
 static struct outbox_message *message_copy(struct sim_cluster *t, const struct outbox_message *message)
 {
-    size_t len = sizeof(*message) + message->len;
+    size_t len = sizeof *message + message->len;
     struct outbox_message *copy = heap_alloc_raw(&t->heap, 1, len);
     memcpy(copy, message, len);
     return copy;
@@ -124,12 +124,12 @@ static struct outbox_message *message_copy(struct sim_cluster *t, const struct o
 
 void sim_cluster_send(struct sim_cluster *t, int from, int to, uint8_t kind, const void *payload, size_t len)
 {
-    struct outbox_message *message = heap_alloc_raw(&t->heap, 1, sizeof(*message) + len);
+    struct outbox_message *message = heap_alloc_raw(&t->heap, 1, sizeof *message + len);
     message->to = t->houses[to].info.id;
     message->kind = kind;
     message->len = len;
     memcpy(message->payload, payload, len);
-    if (t->trace != NULL)
+    if (t->trace)
         sim_cluster_trace(t, "%2d  LIES to %d: %s", from, to, message_name(kind));
     post(t, from, to, message);
 }
@@ -145,7 +145,7 @@ static int house_of(const struct sim_cluster *t, const struct identity *id)
 static void empty_outbox(struct sim_cluster *t, int from)
 {
     struct outbox_message *message;
-    while ((message = outbox_take(&t->houses[from].outbox)) != NULL) {
+    while ((message = outbox_take(&t->houses[from].outbox))) {
         int to = house_of(t, &message->to);
         t->messages++;
         facts_message(t, from, message->kind);
@@ -169,7 +169,7 @@ uint64_t sim_cluster_clock(const struct sim_cluster *t, int house)
 static uint64_t deadline_of(const struct sim_cluster *t, int house)
 {
     uint64_t deadline = consensus_deadline(t->houses[house].consensus);
-    uint64_t other = t->tenant != NULL ? t->tenant->deadline(t, house) : NEVER_NS;
+    uint64_t other = t->tenant ? t->tenant->deadline(t, house) : NEVER_NS;
     return deadline < other ? deadline : other;
 }
 
@@ -194,7 +194,7 @@ static void tell_events(struct sim_cluster *t, int house)
                                         "stuck",  "quorum", "conflict", "copied key"};
     struct consensus_event e;
     while (consensus_event(t->houses[house].consensus, &e))
-        if (t->trace != NULL)
+        if (t->trace)
             sim_cluster_trace(t, "%2d  %-10s %s %s %s [%" PRIx64 " epoch %" PRIu64 " term %" PRIu64 "]",
                               house, names[e.kind], e.name,
                               e.kind == CONSENSUS_HEALTH ? health_state_name(e.health) : "", e.text,
@@ -203,7 +203,7 @@ static void tell_events(struct sim_cluster *t, int house)
 
 static void looked_after(struct sim_cluster *t, int house)
 {
-    if (t->tenant != NULL)
+    if (t->tenant)
         t->tenant->look(t, house);
     empty_outbox(t, house);
     tell_events(t, house);
@@ -242,16 +242,16 @@ void sim_cluster_start(struct sim_cluster *t, int house)
     struct house *h = &t->houses[house];
     struct consensus_setup setup = {.heap = &t->heap, .outbox = &h->outbox, .health = t->preset};
     static const char *const presets[] = {"default", "low-latency", "high-latency"};
-    if (setup.health == NULL)
+    if (!setup.health)
         setup.health = health_preset_find(presets[prng_below(&t->prng, 3)]);
     forget_predecessor(t, house);
-    memset(&h->info, 0, sizeof(h->info));
+    memset(&h->info, 0, sizeof h->info);
     h->info.id.node.bytes[0] = (uint8_t)(7 * house);
     h->info.id.node.bytes[1] = (uint8_t)house;
     h->info.id.instance = prng_u64(&t->prng) | 1;
     h->info.machine = 1000 + (uint64_t)house;
-    h->info.flags = t->tenant == NULL && chance(t, t->guests) ? PEER_GUEST : 0;
-    snprintf(h->info.name, sizeof(h->info.name), "n%d", house);
+    h->info.flags = !t->tenant && chance(t, t->guests) ? PEER_GUEST : 0;
+    snprintf(h->info.name, sizeof h->info.name, "n%d", house);
     setup.self = h->info;
     setup.seed = prng_u64(&t->prng);
     outbox_init(&h->outbox, &t->heap);
@@ -263,7 +263,7 @@ void sim_cluster_start(struct sim_cluster *t, int house)
     if (consensus_open(&setup, &h->consensus) != HEARTH_OK)
         abort();
     h->state = HOUSE_LIVES;
-    if (t->tenant != NULL)
+    if (t->tenant)
         t->tenant->start(t, house);
     sim_cluster_trace(t, "%2d  START%s", house, h->info.flags & PEER_GUEST ? " (guest)" : "");
     looked_after(t, house);
@@ -277,7 +277,7 @@ static void house_clear(struct sim_cluster *t, int house)
     free(h->parked);
     h->parked = NULL;
     h->parked_count = h->parked_room = 0;
-    if (t->tenant != NULL)
+    if (t->tenant)
         t->tenant->end(t, house);
     outbox_fini(&h->outbox);
     consensus_close(h->consensus);
@@ -461,7 +461,7 @@ static void park(struct house *h, const struct sim_cluster_event *e)
 {
     if (h->parked_count == h->parked_room) {
         h->parked_room = h->parked_room > 0 ? 2 * h->parked_room : 64;
-        h->parked = realloc(h->parked, h->parked_room * sizeof(h->parked[0]));
+        h->parked = realloc(h->parked, h->parked_room * sizeof h->parked[0]);
     }
     h->parked[h->parked_count++] = *e;
 }
@@ -498,13 +498,13 @@ bool sim_cluster_run(struct sim_cluster *t, uint64_t until_ns)
 
 void sim_cluster_open(struct sim_cluster *t, const struct sim_cluster_setup *setup)
 {
-    memset(t, 0, sizeof(*t));
+    memset(t, 0, sizeof *t);
     heap_init(&t->heap, 0);
     prng_init(&t->prng, setup->seed);
     t->seed = setup->seed;
     t->size = setup->size;
     t->now_ns = NS_PER_S;
-    t->preset = health_preset_find(setup->preset != NULL ? setup->preset : "default");
+    t->preset = health_preset_find(setup->preset ? setup->preset : "default");
     t->latency_ns = 200 * NS_PER_US;
     t->jitter_ns = 200 * NS_PER_US;
     t->guests = setup->guests;

@@ -24,7 +24,7 @@ void facts_fail(struct sim_cluster *t, const char *format, ...)
         return; /* the first is what matters */
     va_list args;
     va_start(args, format);
-    vsnprintf(t->failure, sizeof(t->failure), format, args);
+    vsnprintf(t->failure, sizeof t->failure, format, args);
     va_end(args);
     sim_cluster_trace(t, "FAILURE: %s", t->failure);
 }
@@ -32,7 +32,7 @@ void facts_fail(struct sim_cluster *t, const char *format, ...)
 static struct sim_cluster_fact *fact_slot(struct sim_cluster_fact *facts, size_t room, const uint64_t key[3])
 {
     size_t at = hash_mix(hash_mix(key[0] + 1, key[1]), key[2]) & (room - 1);
-    while (facts[at].key[0] != FACT_NONE && memcmp(facts[at].key, key, sizeof(facts[at].key)) != 0)
+    while (facts[at].key[0] != FACT_NONE && memcmp(facts[at].key, key, sizeof facts[at].key) != 0)
         at = (at + 1) & (room - 1);
     return &facts[at];
 }
@@ -40,7 +40,7 @@ static struct sim_cluster_fact *fact_slot(struct sim_cluster_fact *facts, size_t
 static void facts_grow(struct sim_cluster *t)
 {
     size_t room = t->fact_room > 0 ? 2 * t->fact_room : 256;
-    struct sim_cluster_fact *facts = calloc(room, sizeof(facts[0]));
+    struct sim_cluster_fact *facts = calloc(room, sizeof facts[0]);
     for (size_t i = 0; i < t->fact_room; i++)
         if (t->facts[i].key[0] != FACT_NONE)
             *fact_slot(facts, room, t->facts[i].key) = t->facts[i];
@@ -59,7 +59,7 @@ static struct sim_cluster_fact *fact(struct sim_cluster *t, uint64_t kind, uint6
     struct sim_cluster_fact *f = fact_slot(t->facts, t->fact_room, key);
     *fresh = f->key[0] == FACT_NONE;
     if (*fresh) {
-        memcpy(f->key, key, sizeof(f->key));
+        memcpy(f->key, key, sizeof f->key);
         t->fact_count++;
     }
     return f;
@@ -101,7 +101,7 @@ void facts_check(struct sim_cluster *t, int house)
         return;
     h->instance = c->instance;
     h->epoch = c->epoch;
-    struct writer w = writer_of(bytes, sizeof(bytes));
+    struct writer w = writer_of(bytes, sizeof bytes);
     view_put(&w, c);
     only_rising(t, house, c);
     if (!t->lied) {
@@ -190,7 +190,7 @@ bool sim_cluster_agrees(const struct sim_cluster *t, char *why, size_t size)
         if (h->state == HOUSE_EMPTY)
             continue;
         const struct view *c = consensus_view(h->consensus);
-        first = first != NULL ? first : c;
+        first = first ? first : c;
         leaders += consensus_leads(h->consensus);
         if (consensus_state(h->consensus) != CONSENSUS_MEMBER)
             return says(why, size, "node %d is %s", i, consensus_state_name(consensus_state(h->consensus)));

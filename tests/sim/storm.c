@@ -194,7 +194,7 @@ static bool person_needed(struct sim_cluster *t)
 /* Of the most patient preset. */
 static uint64_t dead_ns(const struct sim_cluster *t)
 {
-    return (t->preset != NULL ? t->preset : health_preset_find("high-latency"))->dead_ns;
+    return (t->preset ? t->preset : health_preset_find("high-latency"))->dead_ns;
 }
 
 static uint64_t bound_ns(const struct sim_cluster *t)
@@ -216,7 +216,7 @@ static bool one_step(struct sim_cluster *t)
  * for the last words about what was agreed. */
 static uint64_t quiet_messages(const struct sim_cluster *t)
 {
-    uint64_t beat = (t->preset != NULL ? t->preset : health_preset_find("low-latency"))->beat_ns;
+    uint64_t beat = (t->preset ? t->preset : health_preset_find("low-latency"))->beat_ns;
     return 3 * (CALM_NS / beat + 2) * (uint64_t)(t->size * t->size);
 }
 
@@ -229,7 +229,7 @@ static bool calm(struct sim_cluster *t, struct storm_result *result)
     while (t->now_ns < since + CALM_NS) {
         if (!one_step(t))
             return false;
-        if (sim_cluster_agrees(t, why, sizeof(why)))
+        if (sim_cluster_agrees(t, why, sizeof why))
             continue;
         since = t->now_ns;
         messages = t->messages;
@@ -237,7 +237,7 @@ static bool calm(struct sim_cluster *t, struct storm_result *result)
             continue;
         if (helped > (t->lied ? t->size : 0) || !person_needed(t)) {
             sim_cluster_describe_all(t);
-            snprintf(t->failure, sizeof(t->failure), "no agreement %.0f s after the last fault: %s",
+            snprintf(t->failure, sizeof t->failure, "no agreement %.0f s after the last fault: %s",
                      (double)bound_ns(t) / 1e9, why);
             return false;
         }
@@ -245,7 +245,7 @@ static bool calm(struct sim_cluster *t, struct storm_result *result)
         begin = t->now_ns;
     }
     if (t->messages - messages > quiet_messages(t))
-        snprintf(t->failure, sizeof(t->failure), "%llu messages in %.0f s of agreement",
+        snprintf(t->failure, sizeof t->failure, "%llu messages in %.0f s of agreement",
                  (unsigned long long)(t->messages - messages), (double)CALM_NS / 1e9);
     result->settled_ns = since - begin;
     result->dead_ns = dead_ns(t);
@@ -273,7 +273,7 @@ static void put_out(struct sim_cluster *t)
 struct storm_result storm_run(uint64_t seed, enum hostility hostile, FILE *trace)
 {
     struct storm_result result = {.fine = false};
-    struct sim_cluster *t = malloc(sizeof(*t));
+    struct sim_cluster *t = malloc(sizeof *t);
     static const uint32_t guests[] = {0, 50, 400}; /* of 1,000 */
     sim_cluster_open(t, &(struct sim_cluster_setup){.size = draw_size(seed),
                                                     .seed = seed,
@@ -299,7 +299,7 @@ struct storm_result storm_run(uint64_t seed, enum hostility hostile, FILE *trace
         end_of_faults(t);
         good = calm(t, &result);
     }
-    memcpy(result.failure, t->failure, sizeof(result.failure));
+    memcpy(result.failure, t->failure, sizeof result.failure);
     result.fine = good;
     sim_cluster_close(t);
     free(t);

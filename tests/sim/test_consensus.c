@@ -16,7 +16,7 @@
 
 static FILE *trace_file(void)
 {
-    return getenv("HEARTH_TEST_TRACE") != NULL ? stdout : NULL;
+    return getenv("HEARTH_TEST_TRACE") ? stdout : NULL;
 }
 
 static void open_sim_cluster(struct sim_cluster *t, int size, uint64_t seed)
@@ -29,7 +29,7 @@ static uint64_t until_agreed(struct sim_cluster *t, uint64_t limit_ns)
 {
     char why[160] = "";
     uint64_t begin = t->now_ns;
-    while (!sim_cluster_agrees(t, why, sizeof(why))) {
+    while (!sim_cluster_agrees(t, why, sizeof why)) {
         if (!sim_cluster_run(t, t->now_ns + 10 * NS_PER_MS))
             fail_msg("%s", t->failure);
         if (t->now_ns > begin + limit_ns)
@@ -43,7 +43,7 @@ static void eight_that_meet_at_once_are_one_within_a_second(void **state)
     uint64_t longest = 0;
     (void)state;
     for (uint64_t seed = 1; seed <= 100; seed++) {
-        struct sim_cluster *t = test_malloc(sizeof(*t));
+        struct sim_cluster *t = test_malloc(sizeof *t);
         open_sim_cluster(t, 8, seed);
         sim_cluster_link_all(t, 0);
         uint64_t took = until_agreed(t, NS_PER_S);
@@ -59,7 +59,7 @@ static void who_meets_one_by_one_is_one_soon_after_the_last(void **state)
     uint64_t longest = 0;
     (void)state;
     for (uint64_t seed = 1; seed <= 200; seed++) {
-        struct sim_cluster *t = test_malloc(sizeof(*t));
+        struct sim_cluster *t = test_malloc(sizeof *t);
         open_sim_cluster(t, 2 + (int)(seed % 9), seed);
         sim_cluster_link_all(t, 1500 * NS_PER_MS);
         assert_true(sim_cluster_run(t, t->now_ns + 1500 * NS_PER_MS));
@@ -76,7 +76,7 @@ static void a_lost_leader_has_a_successor_within_two_seconds(void **state)
     uint64_t longest = 0;
     (void)state;
     for (uint64_t seed = 1; seed <= 100; seed++) {
-        struct sim_cluster *t = test_malloc(sizeof(*t));
+        struct sim_cluster *t = test_malloc(sizeof *t);
         open_sim_cluster(t, 3 + (int)(seed % 5), seed);
         sim_cluster_link_all(t, 0);
         until_agreed(t, 2 * NS_PER_S);
@@ -105,7 +105,7 @@ static void of_two_either_may_leave_and_come_back(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
-        struct sim_cluster *t = test_malloc(sizeof(*t));
+        struct sim_cluster *t = test_malloc(sizeof *t);
         open_sim_cluster(t, 2, seed);
         sim_cluster_link_all(t, 0);
         until_agreed(t, NS_PER_S);
@@ -125,7 +125,7 @@ static void a_road_that_stays_broken_disturbs_nobody_else(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 40; seed++) {
-        struct sim_cluster *t = test_malloc(sizeof(*t));
+        struct sim_cluster *t = test_malloc(sizeof *t);
         open_sim_cluster(t, 5, seed);
         sim_cluster_link_all(t, 0);
         until_agreed(t, NS_PER_S);
@@ -150,7 +150,7 @@ static void a_road_that_stays_broken_disturbs_nobody_else(void **state)
 
 static void storms(enum hostility hostile)
 {
-    unsigned long usual = getenv("HEARTH_TEST_SOAK") != NULL ? 10000 : 1000;
+    unsigned long usual = getenv("HEARTH_TEST_SOAK") ? 10000 : 1000;
     unsigned long count = repeat_count(usual), first = first_seed();
     unsigned long longest_seed = 0;
     uint64_t longest = 0;

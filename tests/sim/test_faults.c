@@ -25,7 +25,7 @@ static bool names(const char *text, int rank)
 {
     char word[32];
     snprintf(word, sizeof word, "rank %d", rank);
-    return strstr(text, rank != RANK_NONE ? word : "which has begun it") != NULL;
+    return strstr(text, rank != RANK_NONE ? word : "which has begun it");
 }
 
 /* All members call a barrier, and it works: whatever happened, the group is usable. A member that is still
@@ -38,7 +38,7 @@ static void group_works(struct sim *sim, struct error owed[SIM_MAX])
     opts.tag = 77; /* those of other tags may have to be refused first */
     for (int r = 0; r < sim->size; r++) {
         int status = hearth_barrier_nb(sim_world(sim, r), &opts, &requests[r]);
-        if (status == HEARTH_MISMATCH && owed != NULL) {
+        if (status == HEARTH_MISMATCH && owed) {
             owed[r] = *error_last();
             status = hearth_barrier_nb(sim_world(sim, r), &opts, &requests[r]);
         }
@@ -218,12 +218,12 @@ static void check_verdict(const struct job *job, const struct job *other, int od
         if (got[r].status != HEARTH_OK)
             text = got[r].text;
     }
-    for (int r = 0; text != NULL && r < sim->size; r++) {
+    for (int r = 0; text && r < sim->size; r++) {
         if (got[r].status != HEARTH_MISMATCH || strcmp(text, got[r].text) != 0)
             fail_msg("%s, but rank %d: rank %d got %s: \"%s\", another \"%s\"", job_name(job), odd, r,
                      hearth_status_name(got[r].status), got[r].text, text);
     }
-    if (text != NULL && !names(text, odd))
+    if (text && !names(text, odd))
         fail_msg("%s: rank %d is not named: %s", job_name(job), odd, text);
 }
 
@@ -286,7 +286,7 @@ static void run_cancel(uint64_t seed)
         more = mix_step(&mix, &sim, sim.now_ns + 100 * NS_PER_S);
         int j = (int)prng_below(&prng, (uint64_t)mix.count), r = (int)prng_below(&prng, (uint64_t)size);
         struct job_member *m = &mix.jobs[j].member[r];
-        if (cancelled[j] >= 0 || m->request == NULL || m->status != HEARTH_PENDING || prng_below(&prng, 4))
+        if (cancelled[j] >= 0 || !m->request || m->status != HEARTH_PENDING || prng_below(&prng, 4))
             continue;
         assert_int_equal(hearth_cancel(m->request), HEARTH_OK);
         assert_true(sim_status(m->request) != HEARTH_PENDING);

@@ -85,7 +85,7 @@ static bool step(struct world *w, bool join)
     int number = (int)prng_below(&w->prng, (uint64_t)w->count + 1);
     struct mix *mix = &w->mixes[number];
     int rank = (int)prng_below(&w->prng, (uint64_t)mix->size);
-    if (join && mix->groups[rank] == NULL && prng_below(&w->prng, 4) == 0)
+    if (join && !mix->groups[rank] && prng_below(&w->prng, 4) == 0)
         group_join(w, number, rank);
     if (prng_below(&w->prng, 3) > 0 && mix_post(mix, &w->sim))
         return true;
@@ -162,7 +162,7 @@ static void run_closing(uint64_t seed)
         int number = (int)prng_below(&w.prng, (uint64_t)w.count);
         struct mix *mix = &w.mixes[number];
         int rank = (int)prng_below(&w.prng, (uint64_t)mix->size);
-        if (mix->groups[rank] != NULL && prng_below(&w.prng, 30) == 0) {
+        if (mix->groups[rank] && prng_below(&w.prng, 30) == 0) {
             hearth_group_close(mix->groups[rank]);
             mix->groups[rank] = NULL;
         }
@@ -172,7 +172,7 @@ static void run_closing(uint64_t seed)
         for (int i = 0; i < mix->count; i++) {
             for (int r = 0; r < mix->size; r++) {
                 const struct job_member *m = &mix->jobs[i].member[r];
-                if (m->request != NULL && m->status == HEARTH_PENDING)
+                if (m->request && m->status == HEARTH_PENDING)
                     fail_msg("group %d, %s: rank %d still waits", g, job_name(&mix->jobs[i]), r);
                 if (g == w.count && m->status != HEARTH_OK)
                     fail_msg("world, %s: rank %d: %s", job_name(&mix->jobs[i]), r, m->error.text);
@@ -182,7 +182,7 @@ static void run_closing(uint64_t seed)
     }
     for (int i = 0; i < w.count; i++)
         for (int r = 0; r < w.mixes[i].size; r++) {
-            if (w.mixes[i].groups[r] == NULL) /* who never came makes its handle and drops it */
+            if (!w.mixes[i].groups[r]) /* who never came makes its handle and drops it */
                 group_join(&w, i, r);
             hearth_group_close(w.mixes[i].groups[r]);
         }

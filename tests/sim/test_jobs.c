@@ -153,7 +153,7 @@ static void act(struct sim_cluster *t, int house, uint64_t now_ns)
         w->group.id = 0;
     }
     w->again = false;
-    jobs_why_not(w->jobs, JOB, why, sizeof(why));
+    jobs_why_not(w->jobs, JOB, why, sizeof why);
     if (w->group.id != 0 || strcmp(why, "this node does not ask for it") != 0)
         return;
     assert_int_equal(jobs_request(w->jobs, &request, 0, now_ns, &error), HEARTH_OK);
@@ -245,7 +245,7 @@ static void until_together(struct sim_cluster *t, unsigned houses, const char *w
     while (!together(t, houses)) {
         int first = __builtin_ctz(houses);
         if (t->now_ns > until_ns) {
-            jobs_why_not(workers[first].jobs, JOB, why, sizeof(why));
+            jobs_why_not(workers[first].jobs, JOB, why, sizeof why);
             fail_msg("seed %d: %s they are not together: %s", (int)t->seed, when, why);
         }
         run(t, 100 * NS_PER_MS);
@@ -255,10 +255,10 @@ static void until_together(struct sim_cluster *t, unsigned houses, const char *w
 
 static struct sim_cluster *open_sim_cluster(uint64_t seed)
 {
-    struct sim_cluster *t = test_malloc(sizeof(*t));
+    struct sim_cluster *t = test_malloc(sizeof *t);
 
-    memset(workers, 0, sizeof(workers));
-    FILE *trace = getenv("HEARTH_TEST_TRACE") != NULL ? stdout : NULL;
+    memset(workers, 0, sizeof workers);
+    FILE *trace = getenv("HEARTH_TEST_TRACE") ? stdout : NULL;
     sim_cluster_open(t, &(struct sim_cluster_setup){.seed = seed, .trace = trace});
     t->size = HOUSES;
     t->tenant = &tenant;

@@ -107,7 +107,7 @@ static void report_a_long_wire(void **state)
         {"rings of 4 MiB, windows of 8 MiB", 4 << 20, 8 << 20}, /* what rate and latency need */
     };
     (void)state;
-    size_t bytes = getenv("HEARTH_TEST_SOAK") != NULL ? 100u << 20 : 25u << 20;
+    size_t bytes = getenv("HEARTH_TEST_SOAK") ? 100u << 20 : 25u << 20;
     for (size_t k = 0; k < sizeof setups / sizeof *setups; k++) {
         for (int algo = HEARTH_AUTO; algo <= HEARTH_TREE; algo++) {
             struct pace pace = {.size = 4,

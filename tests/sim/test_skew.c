@@ -93,8 +93,8 @@ static void it_stands_in_the_metrics(void **state)
     assert_true(hearth_metrics_text(sim.nodes[0], text, sizeof text) < (int64_t)sizeof text);
     const char *line = strstr(text, "\nhearth_peer_skew_seconds{peer=\"2\"} ");
     const char *sum = strstr(text, "\nhearth_peer_skew_seconds_total{peer=\"2\"} ");
-    assert_true(line != NULL && sscanf(strchr(line, '}'), "} %lf", &seconds) == 1);
-    assert_true(sum != NULL && sscanf(strchr(sum, '}'), "} %lf", &total) == 1);
+    assert_true(line && sscanf(strchr(line, '}'), "} %lf", &seconds) == 1);
+    assert_true(sum && sscanf(strchr(sum, '}'), "} %lf", &total) == 1);
     assert_true(seconds > 0.0045 && seconds < 0.0055);
     assert_true(total > 0.0045 * ROUNDS && total < 0.0055 * ROUNDS);
     assert_non_null(strstr(text, "\nhearth_peer_skew_seconds{peer=\"1\"} 0.0000"));

@@ -70,7 +70,7 @@ static void check_codes(const struct mix *mix, const struct sim *sim, int who, e
     for (int i = 0; i < mix->count; i++) {
         for (int r = 0; r < sim->size; r++) {
             const struct job_member *m = &mix->jobs[i].member[r];
-            if (sim->nodes[r] == NULL || ((how == IS_CUT_OFF || how == IS_GIVEN_UP) && r == who) ||
+            if (!sim->nodes[r] || ((how == IS_CUT_OFF || how == IS_GIVEN_UP) && r == who) ||
                 m->status == HEARTH_OK)
                 continue;
             if (m->status != HEARTH_VIEW_CHANGED || !ends_with(m->error.text, advice))
@@ -87,7 +87,7 @@ static void check_later(struct sim *sim, int who, enum going how)
 {
     for (int r = 0; r < sim->size; r++) {
         hearth_request *request = NULL;
-        if (sim->nodes[r] == NULL || (how == LOSES_ONE && r != who))
+        if (!sim->nodes[r] || (how == LOSES_ONE && r != who))
             continue;
         assert_int_equal(hearth_barrier_nb(sim_world(sim, r), NULL, &request), HEARTH_VIEW_CHANGED);
         assert_true(ends_with(hearth_error_text(), advice));

@@ -82,7 +82,7 @@ static void check_loss(const struct mix *mix, const struct sim *sim, const struc
     for (int i = 0; i < mix->count; i++) {
         for (int r = 0; r < sim->size; r++) {
             const struct job_member *m = &mix->jobs[i].member[r];
-            if (sim->nodes[r] == NULL)
+            if (!sim->nodes[r])
                 continue;
             if (m->status == HEARTH_PENDING)
                 fail_msg("%s: rank %d is left unfinished", job_name(&mix->jobs[i]), r);
@@ -101,7 +101,7 @@ static void check_broken(struct sim *sim, const struct loss *loss)
 {
     for (int r = 0; r < sim->size; r++) {
         hearth_request *request = NULL;
-        if (sim->nodes[r] == NULL || (!loss->close && !lost(loss, r)))
+        if (!sim->nodes[r] || (!loss->close && !lost(loss, r)))
             continue;
         assert_int_equal(hearth_barrier_nb(sim_world(sim, r), NULL, &request), HEARTH_GROUP_BROKEN);
         int other = loss->close ? loss->a : r == loss->a ? loss->b : loss->a;

@@ -83,7 +83,7 @@ void sim_close_node(struct sim *sim, int rank)
 void sim_stop(struct sim *sim)
 {
     for (int i = 0; i < sim->size; i++)
-        if (sim->nodes[i] != NULL)
+        if (sim->nodes[i])
             sim_close_node(sim, i);
 }
 
@@ -100,7 +100,7 @@ void sim_settle(struct sim *sim)
         moved = false;
         for (int i = 0; i < sim->size; i++) {
             hearth_node *node = sim->nodes[(first + i) % sim->size];
-            moved = (node != NULL && node_progress(node)) || moved;
+            moved = (node && node_progress(node)) || moved;
             sim->turns++;
         }
     }
@@ -111,7 +111,7 @@ bool sim_step(struct sim *sim, uint64_t until_ns)
     sim_settle(sim);
     uint64_t next = mem_net_next(sim->net);
     for (int i = 0; i < sim->size; i++) {
-        uint64_t deadline = sim->nodes[i] != NULL ? engine_deadline(sim->nodes[i]->engine) : NEVER_NS;
+        uint64_t deadline = sim->nodes[i] ? engine_deadline(sim->nodes[i]->engine) : NEVER_NS;
         next = deadline < next ? deadline : next;
     }
     if (next == NEVER_NS || next > until_ns)

@@ -17,7 +17,7 @@ static void bytes_add(struct golden *item, const char *line)
     unsigned byte;
 
     while (sscanf(line, " %2x", &byte) == 1) {
-        assert_true(item->len < sizeof(item->bytes));
+        assert_true(item->len < sizeof item->bytes);
         item->bytes[item->len++] = (uint8_t)byte;
         line += strspn(line, " ") + 2;
     }
@@ -29,11 +29,11 @@ size_t golden_read(const char *file, struct golden items[GOLDEN_MAX])
     char path[1024], line[256];
     size_t count = 0;
 
-    snprintf(path, sizeof(path), "%s/tests/golden/%s", root ? root : ".", file);
+    snprintf(path, sizeof path, "%s/tests/golden/%s", root ? root : ".", file);
     FILE *in = fopen(path, "r");
     if (!in)
         fail_msg("%s: cannot be read; run from the source directory or set HEARTH_SOURCE_DIR", path);
-    while (fgets(line, sizeof(line), in)) {
+    while (fgets(line, sizeof line, in)) {
         if (isalpha((unsigned char)line[0])) {
             assert_true(count < GOLDEN_MAX);
             items[count] = (struct golden){.len = 0};

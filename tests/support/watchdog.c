@@ -31,7 +31,7 @@ static unsigned long number_from(const char *name, unsigned long usual)
 {
     const char *text = getenv(name);
     char *end;
-    if (text == NULL)
+    if (!text)
         return usual;
     unsigned long value = strtoul(text, &end, 10);
     return end != text && *end == '\0' && value > 0 ? value : usual;

@@ -61,7 +61,7 @@ static void shortage_begins(struct run *run)
 
 static void look(struct run *run)
 {
-    if (run->sim.nodes[run->victim] == NULL || atomic_load(&heap_of(run)->fail_after) != 0)
+    if (!run->sim.nodes[run->victim] || atomic_load(&heap_of(run)->fail_after) != 0)
         return;
     run->failed = true;
     if (run->shortage == PASSING)
@@ -106,7 +106,7 @@ static void check_after(struct run *run, const char *what)
     }
     run_on(run);
     for (int r = 0; r < SIZE; r++) {
-        int status = requests[r] != NULL ? sim_status(requests[r]) : HEARTH_GROUP_BROKEN;
+        int status = requests[r] ? sim_status(requests[r]) : HEARTH_GROUP_BROKEN;
         if (status == HEARTH_PENDING || (linked && status != HEARTH_OK))
             fail_msg("%s, rank %d fails at %lld: then a barrier on rank %d: %s: %s", what, run->victim,
                      (long long)run->fail_after, r, hearth_status_name(status),
@@ -121,7 +121,7 @@ static bool names(const char *text, int rank)
 {
     char word[32];
     snprintf(word, sizeof word, "rank %d", rank);
-    return strstr(text, word) != NULL;
+    return strstr(text, word);
 }
 
 static void check_member(const struct run *run, const struct job *job, int rank)
@@ -291,14 +291,14 @@ static bool run_cancel(int who, int steps, int victim, int64_t fail_after)
     shortage_begins(&run);
     for (int r = 0; r < SIZE; r++) {
         job_post(&job, sim_world(&run.sim, r), r);
-        int fd = job.member[r].request != NULL ? hearth_request_fd(job.member[r].request) : 0;
+        int fd = job.member[r].request ? hearth_request_fd(job.member[r].request) : 0;
         assert_true(fd >= 0 || strlen(hearth_error_text()) > 0);
         char text[64];
         assert_true(hearth_metrics_text(run.sim.nodes[r], text, sizeof text) > 0);
     }
     for (int i = 0; i < steps; i++)
         sim_step(&run.sim, NEVER_NS);
-    if (job.member[who].request != NULL)
+    if (job.member[who].request)
         assert_int_equal(hearth_cancel(job.member[who].request), HEARTH_OK);
     run_on(&run);
     job_collect(&job, run.sim.now_ns);

@@ -27,7 +27,7 @@ static struct credentials *make_credentials(void)
     uint8_t secret[SECRET_LEN];
     struct error error;
 
-    memset(secret, 0x11, sizeof(secret));
+    memset(secret, 0x11, sizeof secret);
     if (node_key_fresh(&setup.key, &error) != HEARTH_OK ||
         secret_from_bytes(secret, "test", &setup.secret, &error) != HEARTH_OK ||
         credentials_open(&setup, &credentials, &error) != HEARTH_OK)

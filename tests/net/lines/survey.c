@@ -38,7 +38,7 @@ static struct credentials *make_credentials(int place)
     uint8_t secret[SECRET_LEN];
     struct error error;
 
-    memset(secret, 0x11, sizeof(secret));
+    memset(secret, 0x11, sizeof secret);
     if (node_key_fresh(&setup.key, &error) != HEARTH_OK ||
         secret_from_bytes(secret, "test", &setup.secret, &error) != HEARTH_OK ||
         credentials_open(&setup, &credentials, &error) != HEARTH_OK)
@@ -60,8 +60,8 @@ static void begin(int place, char **addrs)
         fail("no address", addrs[place]);
     setup.self.addr_count = 1;
     setup.self.addr_lens[0] = (uint8_t)sock_addr_encode(&setup.listen, setup.self.addrs[0], PEER_ADDR_MAX);
-    snprintf(setup.self.name, sizeof(setup.self.name), "%d", place);
-    snprintf(setup.self.platform, sizeof(setup.self.platform), "test");
+    snprintf(setup.self.name, sizeof setup.self.name, "%d", place);
+    snprintf(setup.self.platform, sizeof setup.self.platform, "test");
     setup.self.cores = 1;
     if (host_id(&setup.self.host_id) != HEARTH_OK || peer_set_open(&setup, &peer_set, &error) != HEARTH_OK)
         fail("peers", error.text);
@@ -128,7 +128,7 @@ static bool step(void)
     peer_set_pump(peer_set, clock_real());
     hear();
     probes_pump(probes, clock_real());
-    while ((message = outbox_take(&outbox)) != NULL) {
+    while ((message = outbox_take(&outbox))) {
         (void)peer_set_send(peer_set, &message->to, message->kind, message->payload, message->len);
         heap_free(message);
     }

@@ -247,7 +247,7 @@ static hearth_sync *open_sync(hearth_group *group)
     config.codec = "none";
     check(hearth_compressor_open(group, &config, &compressor));
     for (int t = 0; t < TENSORS; t++)
-        if (shapes[t].codec != NULL)
+        if (shapes[t].codec)
             check(hearth_compressor_rule(compressor, shapes[t].name, shapes[t].codec));
     check(hearth_sync_open_with(compressor, HEARTH_AVG, &sync));
     for (int t = 0; t < TENSORS; t++) {

@@ -49,7 +49,7 @@ static void print_sightings(const struct seeker *s)
 
     printf("{\"what\":\"sightings\",\"at\":%.3f,\"list\":[", wall_s());
     for (int i = 0; i < count; i++) {
-        sock_addr_text(&list[i].addr, addr, sizeof(addr));
+        sock_addr_text(&list[i].addr, addr, sizeof addr);
         printf("%s{\"node\":\"%02x\",\"instance\":\"%llx\",\"space\":\"%02x\",\"interface\":\"%s\","
                "\"address\":\"%s\",\"flags\":%u,\"version\":%u,\"name_length\":%zu}",
                i > 0 ? "," : "", list[i].id.node.bytes[0], (unsigned long long)list[i].id.instance,
@@ -67,7 +67,7 @@ static void print_seeds(const struct seeker *s)
 
     printf("{\"what\":\"seeds\",\"list\":[");
     for (int i = 0; i < count; i++) {
-        sock_addr_text(&seeds[i], addr, sizeof(addr));
+        sock_addr_text(&seeds[i], addr, sizeof addr);
         printf("%s\"%s\"", i > 0 ? "," : "", addr);
     }
     puts("]}");
@@ -88,11 +88,11 @@ static void report(struct seeker *s)
     if (count != s->seeds)
         print_seeds(s);
     s->seeds = count;
-    bool works = finder_text(s->finder, text, sizeof(text));
+    bool works = finder_text(s->finder, text, sizeof text);
     if (strcmp(text, s->text) != 0)
         printf("{\"what\":\"state\",\"at\":%.3f,\"works\":%s,\"text\":\"%s\"}\n", wall_s(),
                works ? "true" : "false", text);
-    memcpy(s->text, text, sizeof(text));
+    memcpy(s->text, text, sizeof text);
     fflush(stdout);
 }
 
@@ -100,14 +100,14 @@ static void report(struct seeker *s)
 static bool obey(struct seeker *s)
 {
     char line[128];
-    ssize_t n = read(STDIN_FILENO, line, sizeof(line) - 1);
+    ssize_t n = read(STDIN_FILENO, line, sizeof line - 1);
 
     if (n <= 0)
         return false;
     line[n] = '\0';
     line[strcspn(line, "\n")] = '\0';
     if (strncmp(line, "name ", 5) == 0) {
-        snprintf(s->self.name, sizeof(s->self.name), "%.63s", line + 5);
+        snprintf(s->self.name, sizeof s->self.name, "%.63s", line + 5);
         finder_announce(s->finder, &s->self, clock_real());
     }
     return true;
@@ -146,12 +146,12 @@ int main(int argc, char **argv)
     setup.seed_port = HEARTH_PORT;
     setup.bind = argc > 7 && argv[7][0] != '\0' ? argv[7] : NULL;
     setup.now_ns = clock_real();
-    memset(s.self.space, (int)strtoul(argv[2], NULL, 16) * 17, sizeof(s.self.space));
+    memset(s.self.space, (int)strtoul(argv[2], NULL, 16) * 17, sizeof s.self.space);
     memset(s.self.id.node.bytes, (int)strtoul(argv[3], NULL, 16) * 17, NODE_ID_LEN);
-    if (random_bytes(&s.self.id.instance, sizeof(s.self.id.instance)) != HEARTH_OK)
+    if (random_bytes(&s.self.id.instance, sizeof s.self.id.instance) != HEARTH_OK)
         return 1;
     s.self.port = (uint16_t)strtoul(argv[4], NULL, 10);
-    snprintf(s.self.name, sizeof(s.self.name), "%.63s", argv[5]);
+    snprintf(s.self.name, sizeof s.self.name, "%.63s", argv[5]);
     if (finder_open(&setup, &s.finder, &error) != HEARTH_OK) {
         fprintf(stderr, "%s\n", error.text);
         return 1;

@@ -160,7 +160,7 @@ static const char *alert_text(gnutls_session_t session, int status)
     if (status != GNUTLS_E_FATAL_ALERT_RECEIVED && status != GNUTLS_E_WARNING_ALERT_RECEIVED)
         return "";
     const char *name = gnutls_alert_get_name(gnutls_alert_get(session));
-    return name != NULL ? name : "unknown";
+    return name ? name : "unknown";
 }
 
 /* Bytes of one record, or less than 0. */
@@ -314,7 +314,7 @@ static void meet_in_the_middle(struct middle *m, const struct place *place)
            heard ? "true" : "false",
            m->dialler_status == 0 ? "open" : gnutls_strerror_name(m->dialler_status),
            m->listener_status == 0 ? "open" : gnutls_strerror_name(m->listener_status), m->up, m->down,
-           m->answer_kind, m->reason, m->ended_by != NULL ? m->ended_by : "");
+           m->answer_kind, m->reason, m->ended_by ? m->ended_by : "");
     fflush(stdout);
     close(m->inner);
     if (m->outer >= 0)

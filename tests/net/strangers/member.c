@@ -119,13 +119,13 @@ static int add_until_stopped(struct work *w)
 
 static int marker_read(struct work *w, const char *path)
 {
-    FILE *file = path != NULL ? fopen(path, "rb") : NULL;
+    FILE *file = path ? fopen(path, "rb") : NULL;
     for (int i = 0; i < MARKER_LEN; i++)
         w->marker[i] = (float)(i + 1);
-    if (path == NULL)
+    if (!path)
         return 0;
-    size_t got = file != NULL ? fread(w->marker, sizeof *w->marker, MARKER_LEN, file) : 0;
-    if (file != NULL)
+    size_t got = file ? fread(w->marker, sizeof *w->marker, MARKER_LEN, file) : 0;
+    if (file)
         fclose(file);
     return got == MARKER_LEN ? 0 : 1;
 }
@@ -152,7 +152,7 @@ int main(int argc, char **argv)
     print_open(node);
     w.world = hearth_world(node);
     w.buffer = malloc((w.count + 1) * sizeof *w.buffer);
-    status = w.buffer != NULL ? add_until_stopped(&w) : HEARTH_NO_MEMORY;
+    status = w.buffer ? add_until_stopped(&w) : HEARTH_NO_MEMORY;
     if (status != HEARTH_OK)
         print_failed("failed", status);
     else

@@ -18,7 +18,7 @@ struct pair {
 
 static void pair_close(struct pair *pair)
 {
-    if (pair->file != NULL)
+    if (pair->file)
         fclose(pair->file);
     close(pair->fds[0]);
     close(pair->fds[1]);
@@ -31,7 +31,7 @@ static void pair_open(struct pair *pair, int fd, const struct place *place, cons
     if (pair->fds[1] < 0) {
         close(fd);
         *pair = (struct pair){.fds = {-1, -1}};
-    } else if (path != NULL) {
+    } else if (path) {
         pair->file = fopen(path, "wb");
     }
 }
@@ -40,7 +40,7 @@ static void pair_move(struct pair *pair, int from)
 {
     uint8_t bytes[65536];
     ssize_t got = recv(pair->fds[from], bytes, sizeof bytes, 0);
-    if (got > 0 && from == 0 && pair->file != NULL) { /* before anybody can act on it */
+    if (got > 0 && from == 0 && pair->file) { /* before anybody can act on it */
         fwrite(bytes, 1, (size_t)got, pair->file);
         fflush(pair->file);
     }
@@ -69,7 +69,7 @@ static void pass_all(int listener, const struct place *place, const char *path)
             at++;
         if (fd >= 0 && at < PAIRS_MAX) {
             pair_open(&pairs[at], fd, place, path);
-            path = pairs[at].file != NULL ? NULL : path;
+            path = pairs[at].file ? NULL : path;
         } else if (fd >= 0) {
             close(fd);
         }

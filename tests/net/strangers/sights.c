@@ -152,8 +152,8 @@ void sight_print(const char *what, const struct sight *sight, const char *more)
 size_t read_file(const char *path, uint8_t *target, size_t size)
 {
     FILE *file = fopen(path, "rb");
-    size_t len = file != NULL ? fread(target, 1, size, file) : 0;
-    if (file != NULL)
+    size_t len = file ? fread(target, 1, size, file) : 0;
+    if (file)
         fclose(file);
     return len;
 }
@@ -161,6 +161,6 @@ size_t read_file(const char *path, uint8_t *target, size_t size)
 bool write_file(const char *path, const void *bytes, size_t len)
 {
     FILE *file = fopen(path, "wb");
-    bool good = file != NULL && fwrite(bytes, 1, len, file) == len;
-    return file != NULL && fclose(file) == 0 && good;
+    bool good = file && fwrite(bytes, 1, len, file) == len;
+    return file && fclose(file) == 0 && good;
 }

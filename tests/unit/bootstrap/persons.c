@@ -22,7 +22,7 @@ static struct credentials *person_trusting(struct heap *heap, uint8_t secret, ui
     uint8_t bytes[SECRET_LEN];
     struct error error;
 
-    memset(bytes, secret, sizeof(bytes));
+    memset(bytes, secret, sizeof bytes);
     assert_int_equal(node_key_fresh(&setup.key, &error), HEARTH_OK);
     assert_int_equal(secret_from_bytes(bytes, "test", &setup.secret, &error), HEARTH_OK);
     if (credentials_open(&setup, &credentials, &error) != HEARTH_OK)
@@ -44,12 +44,12 @@ struct credentials *person_against(struct heap *heap, uint8_t secret, uint64_t i
     struct error error;
 
     assert_non_null(mkdtemp(folder));
-    snprintf(path, sizeof(path), "%s/trust", folder);
+    snprintf(path, sizeof path, "%s/trust", folder);
     assert_int_equal(trust_list_open(heap, path, &list, &error), HEARTH_OK);
     if (trust_list_set(list, revoked, &entry, &error) != HEARTH_OK)
         fail_msg("%s", error.text);
     assert_int_equal(unlink(path), 0);
-    snprintf(path, sizeof(path), "%s/trust.lock", folder); /* where changes wait for each other */
+    snprintf(path, sizeof path, "%s/trust.lock", folder); /* where changes wait for each other */
     (void)unlink(path);
     assert_int_equal(rmdir(folder), 0);
     return person_trusting(heap, secret, instance, list);
@@ -93,7 +93,7 @@ static void note(void *arg, enum hearth_log_level level, const char *id, const c
     if (level > HEARTH_LOG_WARN)
         return;
     notes->warnings++;
-    snprintf(notes->last, sizeof(notes->last), "%s", text);
+    snprintf(notes->last, sizeof notes->last, "%s", text);
 }
 
 struct log notes_log(struct notes *notes, const char *id)

@@ -43,7 +43,7 @@ static void each_source_is_named_once(void **state)
     (void)state;
     guard_init(&guard, &log, 0);
     for (int port = 1; port < 100; port++) {
-        snprintf(text, sizeof(text), "192.0.2.7:%d", port);
+        snprintf(text, sizeof text, "192.0.2.7:%d", port);
         assert_int_equal(sock_addr_parse(text, 0, &from), HEARTH_OK);
         guard_complain(&guard, &from, "it has another secret");
     }
@@ -51,13 +51,13 @@ static void each_source_is_named_once(void **state)
     assert_int_equal(notes.lines, 99); /* the rest for those who want to know all */
     assert_string_equal(notes.last, "192.0.2.7:1 is sent away: it has another secret");
     for (int i = 0; i < 1000; i++) { /* one machine, with as many addresses as it likes */
-        snprintf(text, sizeof(text), "[2001:db8::%x:%x]:9", i / 7 + 1, i);
+        snprintf(text, sizeof text, "[2001:db8::%x:%x]:9", i / 7 + 1, i);
         assert_int_equal(sock_addr_parse(text, 0, &from), HEARTH_OK);
         guard_complain(&guard, &from, "it is plain");
     }
     assert_int_equal(notes.warnings, 2);
     for (int i = 0; i < 1000; i++) {
-        snprintf(text, sizeof(text), "10.1.%d.%d:9", i / 250, i % 250);
+        snprintf(text, sizeof text, "10.1.%d.%d:9", i / 250, i % 250);
         assert_int_equal(sock_addr_parse(text, 0, &from), HEARTH_OK);
         guard_complain(&guard, &from, "it is plain");
     }

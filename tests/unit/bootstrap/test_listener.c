@@ -41,7 +41,7 @@ static int open_listener(void **state)
     (void)state;
     heap_init(&heap, 0);
     now_ns = clock_real();
-    if (random_bytes(&self.cluster, sizeof(self.cluster)))
+    if (random_bytes(&self.cluster, sizeof self.cluster))
         return -1;
     self.cluster |= 1;
     good.cluster = self.cluster;
@@ -93,7 +93,7 @@ static void greet(int fd, const struct greeting *g)
     uint8_t bytes[GREETING_LEN];
 
     greeting_encode(g, bytes);
-    say(fd, bytes, sizeof(bytes));
+    say(fd, bytes, sizeof bytes);
 }
 
 /* Whether the listener closed the socket without a word. The listener's time stands still. */
@@ -205,14 +205,14 @@ static void garbage_is_not_answered(void **state)
     listener_receive(listener, &self);
     for (int i = 0; i < 50; i++) {
         uint8_t bytes[GREETING_LEN];
-        for (size_t j = 0; j < sizeof(bytes); j++)
+        for (size_t j = 0; j < sizeof bytes; j++)
             bytes[j] = (uint8_t)prng_u64(&prng);
         if (i % 2) /* it begins well */
             memcpy(bytes, "HG\1\1", 4);
         else
             bytes[0] = 'h';
         int fd = come();
-        say(fd, bytes, i % 2 ? sizeof(bytes) : 1 + (size_t)i % 30);
+        say(fd, bytes, i % 2 ? sizeof bytes : 1 + (size_t)i % 30);
         assert_true(sent_away(fd));
         sock_close(fd);
     }
@@ -324,7 +324,7 @@ static void a_flood_pushes_out_itself(void **state)
 static void afterwards_members_are_refused(void **state)
 {
     uint8_t bytes[GREETING_LEN] = {0};
-    struct iovec piece = {bytes, sizeof(bytes)};
+    struct iovec piece = {bytes, sizeof bytes};
     struct greeting answer;
     const char *what = "";
     ssize_t len = 0;

@@ -49,7 +49,7 @@ static int open_listener(void **state)
     bob = person(&incoming_heap, 1, 0x33);
     eve = person(&incoming_heap, 2, 0x33);
     now_ns = clock_real();
-    if (random_bytes(&self.cluster, sizeof(self.cluster)))
+    if (random_bytes(&self.cluster, sizeof self.cluster))
         return -1;
     self.cluster |= 1;
     self.credentials = ann;
@@ -154,7 +154,7 @@ static void assert_gets_in(struct secure_stream *stream)
     if (shake(stream, &error) != HEARTH_OK)
         fail_msg("%s", error.text);
     greeting_encode(&good, bytes);
-    assert_true(secure_stream_send(stream, bytes, sizeof(bytes)));
+    assert_true(secure_stream_send(stream, bytes, sizeof bytes));
     assert_true(look(is_taken, &incoming, -1));
     assert_int_equal(incoming.greeting.from, 3);
     assert_true(node_id_equal(&secure_stream_peer(incoming.stream)->node, &credentials_self(bob)->node));
@@ -167,7 +167,7 @@ static void assert_gets_in(struct secure_stream *stream)
 static bool sent_away(int fd)
 {
     uint8_t bytes[256];
-    struct iovec piece = {bytes, sizeof(bytes)};
+    struct iovec piece = {bytes, sizeof bytes};
 
     for (int i = 0; i < LOOKS_MAX; i++) {
         struct sock_wait wait = {.fd = fd, .want_recv = true};
@@ -220,7 +220,7 @@ static void who_is_plain_is_named(void **state)
 
     (void)state;
     greeting_encode(&good, bytes);
-    say(fd, bytes, sizeof(bytes));
+    say(fd, bytes, sizeof bytes);
     assert_true(sent_away(fd));
     sock_close(fd);
     assert_int_equal(notes.warnings, 1);
@@ -235,13 +235,13 @@ static void garbage_is_sent_away(void **state)
     prng_init(&prng, 5);
     for (int i = 0; i < 40; i++) {
         uint8_t bytes[700];
-        for (size_t j = 0; j < sizeof(bytes); j++)
+        for (size_t j = 0; j < sizeof bytes; j++)
             bytes[j] = (uint8_t)prng_u64(&prng);
         bytes[0] |= 1; /* no 'H', and nothing of TLS but by the next line */
         if (i % 2)     /* it begins well */
             memcpy(bytes, (uint8_t[]){0x16, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3}, 11);
         int fd = come_from("127.0.0.1:0");
-        say(fd, bytes, sizeof(bytes));
+        say(fd, bytes, sizeof bytes);
         assert_true(sent_away(fd));
         sock_close(fd);
     }
@@ -255,7 +255,7 @@ static void who_is_slow_must_go(void **state)
     static uint8_t hello[4096];
     int fds[2], slow = come_from("127.0.0.1:0"), silent = come_from("127.0.0.1:0");
     struct secure_stream *half = secure_stream_on(come_from("127.0.0.1:0"), bob);
-    struct iovec piece = {hello, sizeof(hello)};
+    struct iovec piece = {hello, sizeof hello};
     uint64_t bytes = heap.bytes;
     struct error error;
 
@@ -383,8 +383,8 @@ static size_t answer_to(const uint8_t *hello, size_t len)
         struct sock_wait wait = {.fd = fd, .want_recv = true};
         listener_pump(listener, now_ns);
         (void)sock_wait(&wait, 1, clock_real() + 10 * NS_PER_MS);
-        ssize_t more = read(fd, bytes, sizeof(bytes));
-        if (more == 0 || got > sizeof(bytes) / 8)
+        ssize_t more = read(fd, bytes, sizeof bytes);
+        if (more == 0 || got > sizeof bytes / 8)
             break;
         got += more > 0 ? (size_t)more : 0;
     }

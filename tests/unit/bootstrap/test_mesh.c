@@ -54,7 +54,7 @@ static void node_log(void *arg, enum hearth_log_level level, const char *id, con
     if (strcmp(id, "HEARTH-STRANGER") != 0 || level > HEARTH_LOG_WARN)
         return;
     node->complaints++;
-    snprintf(node->complaint, sizeof(node->complaint), "%s", text);
+    snprintf(node->complaint, sizeof node->complaint, "%s", text);
 }
 
 static struct credentials *node_person(struct cluster *c, int rank, uint8_t secret)
@@ -72,11 +72,11 @@ static void fixture_open(struct cluster *c, int size, bool share)
     uint64_t cluster;
     struct member members[MEMBERS_MAX];
 
-    memset(c, 0, sizeof(*c));
-    memset(members, 0, sizeof(members));
+    memset(c, 0, sizeof *c);
+    memset(members, 0, sizeof members);
     heap_init(&c->heap, 0);
     c->size = size;
-    assert_int_equal(random_bytes(&cluster, sizeof(cluster)), HEARTH_OK);
+    assert_int_equal(random_bytes(&cluster, sizeof cluster), HEARTH_OK);
     for (int i = 0; i < size; i++) {
         struct node *n = &c->nodes[i];
         struct listener_setup listener = {
@@ -86,13 +86,13 @@ static void fixture_open(struct cluster *c, int size, bool share)
         members[i] = (struct member){.instance = 100 + (uint64_t)i, .host_id = 7, .addr_count = 1};
         members[i].features = share ? FEATURE_SHM : 0;
         members[i].addrs[0] = listener_addr(n->listener);
-        snprintf(members[i].name, sizeof(members[i].name), "host%d", i);
+        snprintf(members[i].name, sizeof members[i].name, "host%d", i);
         if (secure)
             members[i].node = credentials_self(node_person(c, i, 1))->node;
     }
     for (int i = 0; i < size; i++) {
         struct node *n = &c->nodes[i];
-        memcpy(n->members, members, sizeof(members));
+        memcpy(n->members, members, sizeof members);
         n->roster = (struct roster){.cluster = cluster | 1, .rank = i, .size = size, .members = n->members};
         n->setup = (struct mesh_setup){
             .heap = &c->heap,
@@ -164,7 +164,7 @@ static void end_write(struct pipe_end end, uint8_t mark)
 static uint8_t end_read(struct pipe_end end)
 {
     uint8_t bytes[RECORD_MAX] = {0};
-    struct iovec piece = {bytes, sizeof(bytes)};
+    struct iovec piece = {bytes, sizeof bytes};
     struct sock_wait wait = {.fd = end.fd, .want_recv = true};
 
     for (int i = 0; i < 10 && sock_wait(&wait, 1, clock_real() + 10 * NS_PER_S) == 0; i++)
@@ -210,7 +210,7 @@ static void assert_joined(struct cluster *c, enum mesh_kind kind, int channels)
             assert_true(here->round_trip_ns > 0);
             for (int k = 0; k < MESH_CHANNELS_MAX; k++) {
                 assert_int_equal(here->fds[k] >= 0, k < channels);
-                assert_int_equal(here->records[k] != NULL, secure && kind == MESH_TCP && k < channels);
+                assert_int_equal(!!here->records[k], secure && kind == MESH_TCP && k < channels);
                 if (k < channels)
                     assert_twins(end_of(here, k), end_of(there, k), ++mark);
             }
@@ -330,11 +330,11 @@ static bool converse(struct secure_stream *stream, const struct greeting *say, s
     ssize_t len = 0;
 
     greeting_encode(say, bytes);
-    assert_true(secure_stream_send(stream, bytes, sizeof(bytes)));
+    assert_true(secure_stream_send(stream, bytes, sizeof bytes));
     for (int i = 0; i < LOOKS_MAX && answer && len == 0; i++) {
         struct sock_wait wait = {.fd = secure_stream_fd(stream), .want_recv = true};
         (void)sock_wait(&wait, 1, clock_real() + 50 * NS_PER_MS);
-        len = secure_stream_recv(stream, bytes, sizeof(bytes));
+        len = secure_stream_recv(stream, bytes, sizeof bytes);
     }
     if (!answer || len < 0)
         return len == 0;
@@ -528,8 +528,8 @@ static void who_does_not_belong_is_named(void **state)
         {PLAIN_0, false, "plain", "plain"},
         {PLAIN_1, false, "", "plain"},
     };
-    static struct cluster clusters[sizeof(misfits) / sizeof(misfits[0])];
-    size_t count = sizeof(misfits) / sizeof(misfits[0]);
+    static struct cluster clusters[sizeof misfits / sizeof misfits[0]];
+    size_t count = sizeof misfits / sizeof misfits[0];
 
     (void)state;
     for (size_t i = 0; i < count; i++) {
@@ -637,7 +637,7 @@ static void no_memory_is_an_error(void **state)
 
 static int choose(void **state)
 {
-    secure = *state != NULL;
+    secure = *state;
     return 0;
 }
 

@@ -47,7 +47,7 @@ static void plan(struct world *w, struct socket *s, enum event event, int at)
 
 static void world_init(struct world *w, uint64_t seed, const struct pairing_setup *setup, uint64_t delay_ns)
 {
-    memset(w, 0, sizeof(*w));
+    memset(w, 0, sizeof *w);
     prng_init(&w->prng, seed);
     w->delay_ns = delay_ns;
     for (int end = 0; end < 2; end++) {

@@ -68,7 +68,7 @@ static void sim_open_for(struct sim *s, int size, uint64_t seed, const struct de
     };
     struct error error;
 
-    memset(s, 0, sizeof(*s));
+    memset(s, 0, sizeof *s);
     setup.log = notes_log(&s->notes, "HEARTH-STRANGER");
     heap_init(&s->heap, 0);
     prng_init(&s->prng, seed);
@@ -95,7 +95,7 @@ static struct sim_member *sim_add(struct sim *s, int size, int rank)
         .deadline_ns = START_NS + 100 * NS_PER_S,
     };
     m->setup.self = (struct member){.instance = ++s->instances, .process = 70 + (uint32_t)index};
-    snprintf(m->setup.self.name, sizeof(m->setup.self.name), "host%d", index);
+    snprintf(m->setup.self.name, sizeof m->setup.self.name, "host%d", index);
     assert_int_equal(rendezvous_client_init(&m->client, &m->setup, rank), HEARTH_OK);
     m->conn = -1;
     m->status = HEARTH_PENDING;
@@ -331,7 +331,7 @@ static void versions_must_meet(void **state)
     sim_open(&s, 2, 1);
     member_dial(&s, sim_add(&s, 2, 0));
     sim_settle(&s);
-    snprintf(in.job, sizeof(in.job), "job");
+    snprintf(in.job, sizeof in.job, "job");
     size_t len = meeting_register_encode(&in, bytes + MEETING_HEADER_LEN, MEETING_SMALL_MAX);
     meeting_seal(MEETING_REGISTER, bytes + MEETING_HEADER_LEN, len, NULL, 0, bytes);
     assert_int_equal(rendezvous_conn_open(s.r, &somewhere, s.now_ns, &conn), HEARTH_OK);
@@ -418,12 +418,12 @@ static void garbage_closes_its_connection_only(void **state)
     sim_settle(&s);
     for (int round = 0; round < 200; round++) {
         int conn;
-        for (size_t i = 0; i < sizeof(bytes); i++)
+        for (size_t i = 0; i < sizeof bytes; i++)
             bytes[i] = (uint8_t)prng_u64(&s.prng);
         if (round % 2) /* looks good at first */
             memcpy(bytes, (uint8_t[]){'H', 'M', 1, MEETING_REGISTER, 100, 0, 0, 0}, 8);
         assert_int_equal(rendezvous_conn_open(s.r, &somewhere, s.now_ns, &conn), HEARTH_OK);
-        rendezvous_input(s.r, conn, bytes, sizeof(bytes), s.now_ns);
+        rendezvous_input(s.r, conn, bytes, sizeof bytes, s.now_ns);
         assert_true(rendezvous_conn_gone(s.r, conn));
         rendezvous_conn_closed(s.r, conn, s.now_ns);
     }
@@ -612,7 +612,7 @@ static void another_secret_is_refused(void **state)
     rendezvous_client_begin(&m->client, s.now_ns);
     size_t len = meeting_welcome_encode(&welcome, out + MEETING_HEADER_LEN, MEETING_WELCOME_MAX);
     meeting_seal(MEETING_WELCOME, out + MEETING_HEADER_LEN, len, NULL, 0, out);
-    m->status = rendezvous_client_input(&m->client, out, sizeof(out), &m->error);
+    m->status = rendezvous_client_input(&m->client, out, sizeof out, &m->error);
     refused(&s, m, HEARTH_MISMATCH, "hearth join TOKEN");
     credentials_close(other);
     sim_close(&s);
@@ -662,13 +662,13 @@ static void texts_are_cut(void **state)
     static const int places[] = {-1, -1, 0, -1, 0, -1, -1, -1, 0};
 
     (void)state;
-    missing_text(places, 9, text, sizeof(text));
+    missing_text(places, 9, text, sizeof text);
     assert_string_equal(text, "0, 1, 3, 5-7");
     missing_text(places, 9, text, 8);
     assert_string_equal(text, "0, 1...");
-    settings_diff_text("a=1 b=2", "a=1 b=2", text, sizeof(text));
+    settings_diff_text("a=1 b=2", "a=1 b=2", text, sizeof text);
     assert_string_equal(text, "they look the same b...");
-    settings_diff_text("a=1", "a=1 b=2", text, sizeof(text));
+    settings_diff_text("a=1", "a=1 b=2", text, sizeof text);
     assert_string_equal(text, "nothing instead of b=2");
 }
 

@@ -35,13 +35,13 @@ static char address[SOCK_TEXT_MAX];
 /* An address where nobody listens. */
 static void address_draw(void)
 {
-    snprintf(address, sizeof(address), "127.0.0.1:%u", (unsigned)free_port());
+    snprintf(address, sizeof address, "127.0.0.1:%u", (unsigned)free_port());
 }
 
 static void parts_set(int count, int size, bool given)
 {
     watchdog(90, "members agree on a roster");
-    memset(parts, 0, sizeof(parts));
+    memset(parts, 0, sizeof parts);
     for (int i = 0; i < count; i++) {
         struct part *p = &parts[i];
         heap_init(&p->heap, 0);
@@ -62,7 +62,7 @@ static void parts_set(int count, int size, bool given)
         };
         p->setup.self =
             (struct member){.instance = 100 + (uint64_t)i, .process = 1000 + (uint32_t)i, .addr_count = 1};
-        snprintf(p->setup.self.name, sizeof(p->setup.self.name), "host%d", i);
+        snprintf(p->setup.self.name, sizeof p->setup.self.name, "host%d", i);
         assert_int_equal(sock_addr_parse("127.0.0.1:1", 0, &p->setup.self.addrs[0]), HEARTH_OK);
         sock_addr_set_port(&p->setup.self.addrs[0], (uint16_t)(5000 + i));
     }
@@ -128,7 +128,7 @@ static void part_offer(int i, const uint8_t *offer)
 
 static void unix_name(void)
 {
-    snprintf(address, sizeof(address), "unix:@hearth-test-roster-%d", process_id());
+    snprintf(address, sizeof address, "unix:@hearth-test-roster-%d", process_id());
 }
 
 static void parts_clear(int count)
@@ -174,7 +174,7 @@ static void a_name_leads_there_too(void **state)
     (void)state;
     address_draw();
     char text[SOCK_TEXT_MAX + 16];
-    snprintf(text, sizeof(text), "localhost:%s", strrchr(address, ':') + 1);
+    snprintf(text, sizeof text, "localhost:%s", strrchr(address, ':') + 1);
     parts_set(3, 3, true);
     for (int i = 0; i < 3; i++)
         parts[i].setup.rendezvous = text;
@@ -195,7 +195,7 @@ static void a_static_list_needs_no_ranks(void **state)
     assert_int_equal(sock_addr_parse("127.0.0.1:0", 0, &addr), HEARTH_OK);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(sock_listen(&addr, 16, &parts[i].setup.listener, &bound[i], &error), HEARTH_OK);
-        sock_addr_text(&bound[i], texts[i], sizeof(texts[i]));
+        sock_addr_text(&bound[i], texts[i], sizeof texts[i]);
         parts[i].setup.peers = peers;
         parts[i].setup.rendezvous = NULL;
     }
@@ -334,7 +334,7 @@ static void other_programs_are_recognized(void **state)
         struct other other = {.words = words[i]};
         assert_int_equal(sock_addr_parse("127.0.0.1:0", 0, &addr), HEARTH_OK);
         assert_int_equal(sock_listen(&addr, 16, &other.listener, &bound, &error), HEARTH_OK);
-        sock_addr_text(&bound, address, sizeof(address));
+        sock_addr_text(&bound, address, sizeof address);
         assert_int_equal(thread_start(&thread, "other", speak, &other), HEARTH_OK);
         parts_set(2, 2, true);
         for (int k = 0; k < 2; k++)
@@ -433,7 +433,7 @@ static void whoever_serves_hands_out_the_secret(void **state)
         }
         parts_clear(3);
         uint8_t zero[SECRET_LEN] = {0};
-        assert_memory_equal(parts[1].roster.secret, zero, sizeof(zero));
+        assert_memory_equal(parts[1].roster.secret, zero, sizeof zero);
     }
     parts_set(1, 2, true);
     part_offer(0, offers[0]);

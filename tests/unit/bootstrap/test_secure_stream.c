@@ -67,7 +67,7 @@ static void close_pipe(void)
 static int set_up(void **state)
 {
     heap_init(&heap, 0);
-    secure = *state != NULL;
+    secure = *state;
     over_tcp = false;
     ann = person(&heap, 1, 0xa);
     bob = person(&heap, 1, 0xb);
@@ -90,7 +90,7 @@ static int tear_down(void **state)
 static size_t carry(int from, int to, size_t max)
 {
     uint8_t bytes[4096];
-    struct iovec piece = {bytes, max < sizeof(bytes) ? max : sizeof(bytes)};
+    struct iovec piece = {bytes, max < sizeof bytes ? max : sizeof bytes};
     ssize_t len = sock_recv(from, &piece, 1);
 
     if (len <= 0)
@@ -161,7 +161,7 @@ static void they_talk(void **state)
 
     (void)state;
     open_proven(4096);
-    for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
+    for (size_t i = 0; i < sizeof lens / sizeof lens[0]; i++) {
         exchange(p.dialler, p.listener, lens[i], 4096);
         exchange(p.listener, p.dialler, lens[i], 4096);
     }
@@ -196,20 +196,20 @@ static void they_know_each_other(void **state)
 static size_t behind_make(struct records *records, uint8_t *target)
 {
     uint8_t plain[MESSAGE];
-    struct iovec piece = {plain, sizeof(plain)};
+    struct iovec piece = {plain, sizeof plain};
 
-    fill(plain, sizeof(plain), 9);
+    fill(plain, sizeof plain, 9);
     if (records)
-        return records_seal(records, &piece, 1, sizeof(plain), target);
-    memcpy(target, plain, sizeof(plain));
-    return sizeof(plain);
+        return records_seal(records, &piece, 1, sizeof plain, target);
+    memcpy(target, plain, sizeof plain);
+    return sizeof plain;
 }
 
 static void behind_check(struct records *records, uint8_t *bytes, size_t len)
 {
     uint8_t plain[MESSAGE], got[RECORD_MAX];
 
-    fill(plain, sizeof(plain), 9);
+    fill(plain, sizeof plain, 9);
     if (records)
         assert_int_equal(records_open_one(records, bytes, len, got), MESSAGE);
     else
@@ -236,24 +236,24 @@ static void what_follows_is_left_to_the_transport(void **state)
 
     (void)state;
     open_proven(4096);
-    fill(out, sizeof(out), 0);
-    assert_true(secure_stream_send(p.dialler, out, sizeof(out)));
+    fill(out, sizeof out, 0);
+    assert_true(secure_stream_send(p.dialler, out, sizeof out));
     release(&p.dialler, &fds[0], &records[0]);
-    assert_true(secure == (records[0] != NULL));
+    assert_true(secure == (!!records[0]));
     size_t len = behind_make(records[0], frame);
     struct iovec piece = {frame, len};
     assert_int_equal(sock_send(fds[0], &piece, 1), (int)len);
     while (carry(p.middle[0], p.middle[1], 4096) > 0)
         continue;
-    while (got < sizeof(in)) {
-        ssize_t more = secure_stream_recv(p.listener, in + got, sizeof(in) - got);
+    while (got < sizeof in) {
+        ssize_t more = secure_stream_recv(p.listener, in + got, sizeof in - got);
         assert_true(more > 0);
         got += (size_t)more;
     }
-    assert_memory_equal(in, out, sizeof(in));
+    assert_memory_equal(in, out, sizeof in);
     release(&p.listener, &fds[1], &records[1]);
-    memset(frame, 0, sizeof(frame));
-    piece.iov_len = sizeof(frame);
+    memset(frame, 0, sizeof frame);
+    piece.iov_len = sizeof frame;
     assert_int_equal(sock_recv(fds[1], &piece, 1), (int)len);
     behind_check(records[1], frame, len);
     for (int i = 0; i < 2; i++) {
@@ -270,13 +270,13 @@ static void unread_bytes_stay_in_the_secure_stream(void **state)
 
     (void)state;
     open_proven(4096);
-    fill(out, sizeof(out), 0);
-    assert_true(secure_stream_send(p.dialler, out, sizeof(out)));
+    fill(out, sizeof out, 0);
+    assert_true(secure_stream_send(p.dialler, out, sizeof out));
     (void)carry(p.middle[0], p.middle[1], 4096);
     assert_int_equal(secure_stream_recv(p.listener, in, 10), 10);
     assert_int_equal(secure_stream_release(p.listener, &fd, &records), HEARTH_PENDING);
-    assert_int_equal(secure_stream_recv(p.listener, in + 10, sizeof(in)), MESSAGE - 10);
-    assert_memory_equal(in, out, sizeof(in));
+    assert_int_equal(secure_stream_recv(p.listener, in + 10, sizeof in), MESSAGE - 10);
+    assert_memory_equal(in, out, sizeof in);
 }
 
 /* A socket that takes no more: a message is taken whole or not at all, and what was taken arrives. */
@@ -289,24 +289,24 @@ static void a_full_socket_cuts_no_message(void **state)
     over_tcp = true;
     open_pipe(NULL, NULL);
     for (; count < 10000; count++) {
-        fill(out, sizeof(out), (uint8_t)count);
-        if (!secure_stream_send(p.dialler, out, sizeof(out)))
+        fill(out, sizeof out, (uint8_t)count);
+        if (!secure_stream_send(p.dialler, out, sizeof out))
             break;
     }
     assert_in_range(count, 1, 9999);
     for (int i = 0; i < count; i++) {
         size_t got = 0;
-        fill(out, sizeof(out), (uint8_t)i);
-        for (int looks = 0; got < sizeof(in); looks++) {
+        fill(out, sizeof out, (uint8_t)i);
+        for (int looks = 0; got < sizeof in; looks++) {
             struct sock_wait wait = {.fd = p.middle[0], .want_recv = true};
             assert_true(looks < STEPS_MAX);
             if (step(4096) == 0)
                 (void)sock_wait(&wait, 1, clock_real() + 10 * NS_PER_MS);
-            ssize_t len = secure_stream_recv(p.listener, in + got, sizeof(in) - got);
+            ssize_t len = secure_stream_recv(p.listener, in + got, sizeof in - got);
             assert_true(len >= 0);
             got += (size_t)len;
         }
-        assert_memory_equal(in, out, sizeof(in));
+        assert_memory_equal(in, out, sizeof in);
     }
     assert_false(secure_stream_wants_send(p.dialler));
 }
@@ -320,17 +320,17 @@ static void unsent_bytes_stay_in_the_secure_stream(void **state)
 
     (void)state;
     open_proven(4096);
-    while (count < 10000 && secure_stream_send(p.dialler, out, sizeof(out)))
+    while (count < 10000 && secure_stream_send(p.dialler, out, sizeof out))
         count++;
     assert_in_range(count, 1, 9999);
     assert_true(secure_stream_wants_send(p.dialler));
     assert_int_equal(secure_stream_release(p.dialler, &fd, &records), HEARTH_PENDING);
     for (int i = 0; i < count; i++) {
         size_t got = 0;
-        for (int steps = 0; got < sizeof(out); steps++) {
+        for (int steps = 0; got < sizeof out; steps++) {
             assert_true(steps < STEPS_MAX);
             (void)step(4096);
-            ssize_t len = secure_stream_recv(p.listener, out + got, sizeof(out) - got);
+            ssize_t len = secure_stream_recv(p.listener, out + got, sizeof out - got);
             assert_true(len >= 0);
             got += (size_t)len;
         }
@@ -360,7 +360,7 @@ static void an_end_that_goes_is_not_released(void **state)
 
     (void)state;
     open_proven(4096);
-    while (secure_stream_send(p.dialler, out, sizeof(out)))
+    while (secure_stream_send(p.dialler, out, sizeof out))
         continue;
     assert_int_equal(secure_stream_release(p.dialler, &fd, &records), HEARTH_PENDING);
     sock_close(p.middle[0]);
@@ -392,7 +392,7 @@ static void a_plain_end_is_recognized(void **state)
 
     (void)state;
     open_pipe(NULL, bob);
-    assert_true(secure_stream_send(p.dialler, bytes, sizeof(bytes)));
+    assert_true(secure_stream_send(p.dialler, bytes, sizeof bytes));
     settle(4096);
     expect(1, HEARTH_PROTOCOL, "plain");
     assert_true(secure_stream_mixed(p.listener));
@@ -401,7 +401,7 @@ static void a_plain_end_is_recognized(void **state)
     open_pipe(ann, NULL);
     settle(4096);
     assert_int_equal(p.status[1], HEARTH_OK);
-    assert_int_equal(secure_stream_recv(p.listener, bytes, sizeof(bytes)), HEARTH_PROTOCOL);
+    assert_int_equal(secure_stream_recv(p.listener, bytes, sizeof bytes), HEARTH_PROTOCOL);
     assert_true(secure_stream_mixed(p.listener));
     assert_non_null(strstr(secure_stream_mixed_text(p.listener), "encrypts"));
     assert_true(secure_stream_send(p.listener, "HM", 2)); /* what it answers tells the other */
@@ -431,13 +431,13 @@ static void garbage_is_refused(void **state)
     prng_init(&prng, 3);
     for (int i = 0; i < 50; i++) {
         uint8_t bytes[600];
-        struct iovec piece = {bytes, sizeof(bytes)};
-        for (size_t k = 0; k < sizeof(bytes); k++)
+        struct iovec piece = {bytes, sizeof bytes};
+        for (size_t k = 0; k < sizeof bytes; k++)
             bytes[k] = (uint8_t)prng_u64(&prng);
         if (i % 2) /* it begins well */
             memcpy(bytes, (uint8_t[]){0x16, 3, 1, 1, 0, 1, 0, 0, 252, 3, 3}, 11);
         open_pipe(ann, bob);
-        assert_int_equal(sock_send(p.middle[1], &piece, 1), (int)sizeof(bytes));
+        assert_int_equal(sock_send(p.middle[1], &piece, 1), (int)sizeof bytes);
         p.status[1] = secure_stream_pump(p.listener, &p.error[1]);
         assert_int_equal(p.status[1], HEARTH_PROTOCOL);
         assert_true(p.error[1].text[0] != '\0');

@@ -307,7 +307,7 @@ static void test_rest(void **state)
     char *equals[] = {name, five, flag, NULL};
     rest = NULL;
     assert_int_equal(args_parse(&usage, 3, equals), ARGS_GO);
-    assert_true(count == 5 && json && rest == NULL);
+    assert_true(count == 5 && json && !rest);
     char *wrong[] = {name, four, NULL};
     assert_int_equal(args_parse(&usage, 2, wrong), EXIT_USAGE);
     char joined[] = "-n6";

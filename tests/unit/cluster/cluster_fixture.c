@@ -25,11 +25,11 @@ static struct trust_list *list_against(struct heap *heap, const struct node_id *
     struct error error;
 
     assert_non_null(mkdtemp(folder));
-    snprintf(path, sizeof(path), "%s/trust", folder);
+    snprintf(path, sizeof path, "%s/trust", folder);
     assert_int_equal(trust_list_open(heap, path, &list, &error), HEARTH_OK);
     assert_int_equal(trust_list_set(list, revoked, &entry, &error), HEARTH_OK);
     assert_int_equal(unlink(path), 0);
-    snprintf(path, sizeof(path), "%s/trust.lock", folder); /* where changes wait for each other */
+    snprintf(path, sizeof path, "%s/trust.lock", folder); /* where changes wait for each other */
     (void)unlink(path);
     assert_int_equal(rmdir(folder), 0);
     return list;
@@ -42,7 +42,7 @@ struct credentials *villager_person(struct cluster_fixture *v, const struct pers
     uint8_t bytes[SECRET_LEN];
     struct error error;
 
-    memset(bytes, person->secret, sizeof(bytes));
+    memset(bytes, person->secret, sizeof bytes);
     if (person->revoked)
         setup.trust = list_against(&v->heap, person->revoked);
     int status =
@@ -69,8 +69,8 @@ void villager_start(struct cluster_fixture *v, int number, struct credentials *c
     one->credentials = credentials ? credentials : villager_person(v, &person);
     setup.credentials = one->credentials;
     assert_int_equal(sock_addr_parse(v->listen, 0, &setup.listen), HEARTH_OK);
-    snprintf(setup.self.name, sizeof(setup.self.name), "villager-%d", number);
-    snprintf(setup.self.platform, sizeof(setup.self.platform), "test");
+    snprintf(setup.self.name, sizeof setup.self.name, "villager-%d", number);
+    snprintf(setup.self.platform, sizeof setup.self.platform, "test");
     setup.self.cores = 1;
     setup.self.addr_count = 1;
     setup.self.addr_lens[0] = (uint8_t)sock_addr_encode(&setup.listen, setup.self.addrs[0], PEER_ADDR_MAX);
@@ -92,7 +92,7 @@ void villager_stop(struct cluster_fixture *v, int number)
 
 void fixture_open(struct cluster_fixture *v, int size, uint64_t seed)
 {
-    memset(v, 0, sizeof(*v));
+    memset(v, 0, sizeof *v);
     heap_init(&v->heap, 0);
     prng_init(&v->prng, seed);
     v->listen = "127.0.0.1:0";
@@ -169,17 +169,17 @@ static void hear(struct cluster_fixture *v, struct villager *one, const struct p
         one->linked++;
         if (number >= 0)
             one->joined[number]++;
-        snprintf(one->info, sizeof(one->info), "%s", news->info.name);
+        snprintf(one->info, sizeof one->info, "%s", news->info.name);
         break;
     case PEER_AGAIN:
         one->again++;
-        snprintf(one->info, sizeof(one->info), "%s", news->info.name);
+        snprintf(one->info, sizeof one->info, "%s", news->info.name);
         break;
     case PEER_LOST:
         one->lost++;
         if (number >= 0)
             one->joined[number]--;
-        snprintf(one->text, sizeof(one->text), "%s", news->text);
+        snprintf(one->text, sizeof one->text, "%s", news->text);
         break;
     case PEER_MESSAGE:
         one->messages++;
@@ -189,12 +189,12 @@ static void hear(struct cluster_fixture *v, struct villager *one, const struct p
         one->len = news->len;
         break;
     case PEER_PROBE:
-        one->probes += news->stream != NULL;
-        one->probes_failed += news->stream == NULL;
+        one->probes += !!news->stream;
+        one->probes_failed += !news->stream;
         secure_stream_close(one->stream);
         one->stream = news->stream;
         one->secure_stream_dialled = news->dialled;
-        snprintf(one->text, sizeof(one->text), "%s", news->text);
+        snprintf(one->text, sizeof one->text, "%s", news->text);
         break;
     }
 }

@@ -19,7 +19,7 @@ void relay_open(struct relay *relay, const struct sock_addr *target)
     struct error error;
 
     *relay = (struct relay){.target = *target};
-    memset(relay->lines, -1, sizeof(relay->lines));
+    memset(relay->lines, -1, sizeof relay->lines);
     assert_int_equal(sock_addr_parse("127.0.0.1:0", 0, &any), HEARTH_OK);
     assert_int_equal(sock_listen(&any, 64, &relay->fd, &relay->addr, &error), HEARTH_OK);
 }

@@ -18,7 +18,7 @@ struct credentials *secure_stream_person(struct heap *heap, uint64_t instance)
     uint8_t secret[SECRET_LEN];
     struct error error;
 
-    memset(secret, 0x5e, sizeof(secret));
+    memset(secret, 0x5e, sizeof secret);
     assert_int_equal(node_key_fresh(&setup.key, &error), HEARTH_OK);
     assert_int_equal(secret_from_bytes(secret, "test", &setup.secret, &error), HEARTH_OK);
     if (credentials_open(&setup, &credentials, &error) != HEARTH_OK)

@@ -69,7 +69,7 @@ static void test_opening_without_memory(void **state)
     (void)state;
     watchdog(60, "opening without memory");
     place_init(&place, 1);
-    for (; place.cluster == NULL; count++) {
+    for (; !place.cluster; count++) {
         place.heap.fail_after = count;
         int status = place_open(&place, "127.0.0.1:1", &error);
         place.heap.fail_after = -1;
@@ -87,7 +87,7 @@ static double metric(struct place *place, const char *name)
 {
     char text[16384];
 
-    assert_in_range(cluster_metrics(place->cluster, text, sizeof(text)), 1, sizeof(text) - 1);
+    assert_in_range(cluster_metrics(place->cluster, text, sizeof text), 1, sizeof text - 1);
     const char *at = strstr(text, name); /* in its type line; then the number */
     assert_non_null(at);
     at = strstr(at + 1, name);
@@ -116,8 +116,8 @@ static void test_members_without_memory(void **state)
     for (int i = 0; i < 2; i++)
         place_init(&places[i], (uint64_t)i + 1);
     assert_int_equal(place_open(&places[0], NULL, &error), HEARTH_OK);
-    assert_in_range(cluster_json(places[0].cluster, json, sizeof(json)), 1, sizeof(json) - 1);
-    snprintf(seeds, sizeof(seeds), "127.0.0.1:%ld", strtol(strstr(json, "\"port\": ") + 8, NULL, 10));
+    assert_in_range(cluster_json(places[0].cluster, json, sizeof json), 1, sizeof json - 1);
+    snprintf(seeds, sizeof seeds, "127.0.0.1:%ld", strtol(strstr(json, "\"port\": ") + 8, NULL, 10));
     assert_int_equal(place_open(&places[1], seeds, &error), HEARTH_OK);
     for (int i = 0; i < 2; i++)
         assert_int_equal(cluster_wait(places[i].cluster, 1, for_so_long(20 * NS_PER_S), &error), HEARTH_OK);

@@ -135,9 +135,9 @@ static void expect(int fd, const char *wanted)
 {
     char text[256];
 
-    assert_true(hear(fd, text, sizeof(text)) > 0);
+    assert_true(hear(fd, text, sizeof text) > 0);
     assert_string_equal(text, wanted);
-    assert_int_equal(hear(fd, text, sizeof(text)), HEARTH_PEER_LOST);
+    assert_int_equal(hear(fd, text, sizeof text), HEARTH_PEER_LOST);
     sock_close(fd);
 }
 
@@ -196,14 +196,14 @@ static void gives_numbers_to_later_ones(void **state)
     (void)state;
     for (int i = 0; i < CONTROL_SOCKET_PATHS; i++) {
         desks[i] = open_at(file);
-        snprintf(wanted, sizeof(wanted), i ? "%s.%d" : "%s", file, i + 1);
+        snprintf(wanted, sizeof wanted, i ? "%s.%d" : "%s", file, i + 1);
         assert_string_equal(control_socket_path(desks[i]), wanted);
     }
     assert_int_equal(control_socket_open(&setup, &more, &error), HEARTH_LIMIT);
     assert_non_null(strstr(error.text, file));
     control_socket_close(desks[1]);
     desks[1] = open_at(file);
-    snprintf(wanted, sizeof(wanted), "%s.2", file);
+    snprintf(wanted, sizeof wanted, "%s.2", file);
     assert_string_equal(control_socket_path(desks[1]), wanted);
     for (int i = 0; i < CONTROL_SOCKET_PATHS; i++)
         control_socket_close(desks[i]);
@@ -239,7 +239,7 @@ static void refuses_garbage(void **state)
 
     (void)state;
     asked = 0;
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         int fd = come(name);
         say(fd, bad[i].text, bad[i].len);
         control_socket_pump(control, 1);
@@ -278,9 +278,9 @@ static void cuts_the_slow(void **state)
     assert_int_equal(control_socket_waits(control, items, CONTROL_SOCKET_WAITS_MAX, &deadline_ns), 2);
     assert_true(deadline_ns == 100 + NS_PER_S);
     control_socket_pump(control, deadline_ns - 1);
-    assert_int_equal(hear(fd, text, sizeof(text)), 0);
+    assert_int_equal(hear(fd, text, sizeof text), 0);
     control_socket_pump(control, deadline_ns);
-    assert_int_equal(hear(fd, text, sizeof(text)), HEARTH_PEER_LOST);
+    assert_int_equal(hear(fd, text, sizeof text), HEARTH_PEER_LOST);
     sock_close(fd);
 
     big_len = CONTROL_SOCKET_ANSWER_MAX; /* asks much and does not take it */
@@ -310,7 +310,7 @@ static void lets_others_wait(void **state)
     control_socket_pump(control, 1);
     control_socket_pump(control, 1);
     assert_int_equal(control_socket_waits(control, items, CONTROL_SOCKET_WAITS_MAX, &deadline_ns), GUESTS);
-    assert_int_equal(hear(fds[GUESTS], text, sizeof(text)), 0);
+    assert_int_equal(hear(fds[GUESTS], text, sizeof text), 0);
     say(fds[3], "status\n", 7);
     control_socket_pump(control, 1);
     expect(fds[3], "ok 16\n{\"all\": \"well\"}\n");
@@ -341,7 +341,7 @@ static void pretend(void *arg)
     if (!m->met)
         return;
     (void)sock_wait(&wait, 1, clock_real() + 10 * NS_PER_S);
-    (void)hear(wait.fd, question, sizeof(question));
+    (void)hear(wait.fd, question, sizeof question);
     if (piece.iov_len > 0)
         (void)sock_send(wait.fd, &piece, 1);
     sock_close(wait.fd);
@@ -367,7 +367,7 @@ static void asker_trusts_nobody(void **state)
     (void)state;
     assert_int_equal(sock_addr_parse(name, 0, &addr), HEARTH_OK);
     assert_int_equal(sock_listen(&addr, 1, &listener, NULL, &error), HEARTH_OK);
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct impostor impostor = {.listener = listener, .says = rows[i].says};
         assert_int_equal(thread_start(&thread, "impostor", pretend, &impostor), HEARTH_OK);
         assert_int_equal(ask(name, "status", &text), rows[i].wanted);
@@ -414,7 +414,7 @@ static void only_our_user(void **state)
         struct sock_wait wait = {.fd = fd, .want_recv = true};
         (void)sock_send(fd, &piece, 1);
         (void)sock_wait(&wait, 1, clock_real() + 10 * NS_PER_S);
-        _exit(hear(fd, text, sizeof(text)) == HEARTH_PEER_LOST ? 0 : 2);
+        _exit(hear(fd, text, sizeof text) == HEARTH_PEER_LOST ? 0 : 2);
     }
     while (waitpid(child, &status, WNOHANG) == 0) {
         struct sock_wait nothing = {.fd = -1};
@@ -433,11 +433,11 @@ static int set_up(void **state)
 {
     (void)state;
     heap_init(&heap, 0);
-    snprintf(folder, sizeof(folder), "/tmp/hearth-desk-XXXXXX");
+    snprintf(folder, sizeof folder, "/tmp/hearth-desk-XXXXXX");
     if (!mkdtemp(folder))
         return -1;
-    snprintf(file, sizeof(file), "unix:%s/desk", folder);
-    snprintf(name, sizeof(name), "unix:@hearth-test-desk-%d", (int)getpid());
+    snprintf(file, sizeof file, "unix:%s/desk", folder);
+    snprintf(name, sizeof name, "unix:@hearth-test-desk-%d", (int)getpid());
     return 0;
 }
 

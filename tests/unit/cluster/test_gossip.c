@@ -32,11 +32,11 @@ static void tell(void *arg, const struct identity *id, const struct sock_addr *a
 static struct peer_info peer_info_of(int number, int addr_count, bool ipv6)
 {
     struct peer_info f = {.id = {.instance = (uint64_t)number + 1}, .addr_count = (uint8_t)addr_count};
-    memset(f.id.node.bytes, number, sizeof(f.id.node.bytes));
+    memset(f.id.node.bytes, number, sizeof f.id.node.bytes);
     for (int i = 0; i < addr_count; i++) {
         struct sock_addr addr;
         char text[SOCK_TEXT_MAX];
-        snprintf(text, sizeof(text), ipv6 ? "[fd00::%x:%x]:52416" : "10.1.%d.%d:52416", number, i + 1);
+        snprintf(text, sizeof text, ipv6 ? "[fd00::%x:%x]:52416" : "10.1.%d.%d:52416", number, i + 1);
         assert_int_equal(sock_addr_parse(text, 0, &addr), HEARTH_OK);
         f.addr_lens[i] = (uint8_t)sock_addr_encode(&addr, f.addrs[i], PEER_ADDR_MAX);
         assert_in_range(f.addr_lens[i], 1, PEER_ADDR_MAX);
@@ -48,7 +48,7 @@ static void assert_told(const struct told *told, int place, int number, const ch
 {
     char text[SOCK_TEXT_MAX];
     assert_true(place < told->count);
-    sock_addr_text(&told->addrs[place], text, sizeof(text));
+    sock_addr_text(&told->addrs[place], text, sizeof text);
     assert_string_equal(text, addr);
     assert_int_equal(told->ids[place].instance, number + 1);
     assert_int_equal(told->ids[place].node.bytes[NODE_ID_LEN - 1], number);
@@ -62,7 +62,7 @@ static void what_is_written_is_read(void **state)
     const struct peer_info *peer_set[] = {&a, &b, &c};
     uint8_t bytes[GOSSIP_LEN_MAX];
     (void)state;
-    size_t len = gossip_encode(peer_set, 3, bytes, sizeof(bytes));
+    size_t len = gossip_encode(peer_set, 3, bytes, sizeof bytes);
     assert_int_equal(len, 2 + 3 * 41 + 2 * 8 + 20);
     assert_int_equal(gossip_decode(bytes, len, tell, &told), HEARTH_OK);
     assert_int_equal(told.count, 3); /* who has no address tells nothing */
@@ -78,14 +78,14 @@ static void nobody_and_very_many(void **state)
     static uint8_t bytes[GOSSIP_LEN_MAX];
     const struct peer_info *peer_set[GOSSIP_MAX + 1];
     (void)state;
-    assert_int_equal(gossip_encode(NULL, 0, bytes, sizeof(bytes)), 2);
+    assert_int_equal(gossip_encode(NULL, 0, bytes, sizeof bytes), 2);
     assert_int_equal(gossip_decode(bytes, 2, tell, &told), HEARTH_OK);
     assert_int_equal(told.count, 0);
     for (int i = 0; i <= GOSSIP_MAX; i++) {
         many[i] = peer_info_of(i, PEER_ADDRS_MAX, true);
         peer_set[i] = &many[i];
     }
-    size_t len = gossip_encode(peer_set, GOSSIP_MAX + 1, bytes, sizeof(bytes)); /* one too many: left out */
+    size_t len = gossip_encode(peer_set, GOSSIP_MAX + 1, bytes, sizeof bytes); /* one too many: left out */
     assert_in_range(len, 1, GOSSIP_LEN_MAX);
     assert_int_equal(gossip_encode(peer_set, GOSSIP_MAX + 1, bytes, len - 1), 0);
     assert_int_equal(gossip_encode(peer_set, GOSSIP_MAX + 1, bytes, len), len);
@@ -108,7 +108,7 @@ static void malformed_messages_tell_nothing(void **state)
     const struct peer_info *peer_set[] = {&a, &b};
     uint8_t good[512], bad[512];
     (void)state;
-    size_t len = gossip_encode(peer_set, 2, good, sizeof(good));
+    size_t len = gossip_encode(peer_set, 2, good, sizeof good);
     good[len] = 0;
     for (size_t cut = 0; cut < len; cut++) /* anywhere, also behind a whole node */
         refused(good, cut);
@@ -122,7 +122,7 @@ static void malformed_messages_tell_nothing(void **state)
         {"too many addresses", 42, 9}, {"no length", 43, 0},      {"a wrong length", 43, 8},
         {"too long", 43, 21},          {"another family", 44, 5}, {"IPv6, but short", 44, 6},
     };
-    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
         memcpy(bad, good, len);
         bad[changes[i].at] = changes[i].value;
         refused(bad, len);

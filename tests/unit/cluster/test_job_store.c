@@ -49,12 +49,12 @@ static int begin(void **state)
 {
     (void)state;
     heap_init(&heap, 0);
-    snprintf(folder, sizeof(folder), "/tmp/hearth-jobs-XXXXXX");
+    snprintf(folder, sizeof folder, "/tmp/hearth-jobs-XXXXXX");
     if (!mkdtemp(folder))
         return -1;
-    snprintf(path, sizeof(path), "%s/node.key.jobs", folder);
+    snprintf(path, sizeof path, "%s/node.key.jobs", folder);
     warnings = 0;
-    memset(&view, 0, sizeof(view));
+    memset(&view, 0, sizeof view);
     view.instance = 7;
     view.epoch = 3;
     view.term = 1;
@@ -62,7 +62,7 @@ static int begin(void **state)
     view.members[0].id = process(0, 0);
     view.members[1].id = process(0, 1);
     view.members[2].id = process(5, 2);
-    snprintf(view.members[2].name, sizeof(view.members[2].name), "bob");
+    snprintf(view.members[2].name, sizeof view.members[2].name, "bob");
     return 0;
 }
 
@@ -75,7 +75,7 @@ static int end(void **state)
         job_store_close(store[i]);
         store[i] = NULL;
     }
-    snprintf(command, sizeof(command), "rm -rf %s", folder);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
     return heap.blocks == 0 ? system(command) : -1;
 }
 
@@ -83,7 +83,7 @@ static bool recalls(int number, const char *job)
 {
     bool some;
 
-    memset(&found, 0, sizeof(found));
+    memset(&found, 0, sizeof found);
     if (job_store_recall(store[number], job, &found, &some, &error))
         fail_msg("%s", error.text);
     return some;
@@ -227,7 +227,7 @@ static void there_is_room_for_so_many(void **state)
     start(0, path);
     for (int i = 0; i <= JOB_FILE_JOBS_MAX; i++) {
         assert_int_equal(warnings, 0);
-        snprintf(job, sizeof(job), "job %d", i);
+        snprintf(job, sizeof job, "job %d", i);
         job_store_keep(store[0], job, &view);
     }
     assert_int_equal(warnings, 1);

@@ -37,7 +37,7 @@ static struct sock_addr addr_of(int number)
     char text[64];
     struct sock_addr addr;
 
-    snprintf(text, sizeof(text), "10.%d.%d.%d:52416", number >> 16 & 255, number >> 8 & 255, number & 255);
+    snprintf(text, sizeof text, "10.%d.%d.%d:52416", number >> 16 & 255, number >> 8 & 255, number & 255);
     assert_int_equal(sock_addr_parse(text, 0, &addr), HEARTH_OK);
     return addr;
 }

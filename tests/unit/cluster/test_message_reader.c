@@ -72,7 +72,7 @@ static void messages_come_out_as_they_went_in(void **state)
         int count = 0;
         for (;;) {
             lens[count] = prng_below(&prng, 3) == 0 ? 65536 - prng_below(&prng, 3) : prng_below(&prng, 2000);
-            memset(payload, count, sizeof(payload));
+            memset(payload, count, sizeof payload);
             if (!message_queue_put(&q, &heap, (uint8_t)(2 + count % 10), payload, lens[count]))
                 break;
             if (++count == 200)
@@ -111,7 +111,7 @@ static struct message_hello good_hello(void)
 
     hello.info.id.instance = 9;
     hello.info.id.node.bytes[7] = 1;
-    snprintf(hello.info.name, sizeof(hello.info.name), "a name");
+    snprintf(hello.info.name, sizeof hello.info.name, "a name");
     return hello;
 }
 

@@ -65,7 +65,7 @@ static void six_are_joined_to_each_other(void **state)
             if (a != b)
                 villager_meet(v, a, b);
     fixture_until(v, fixture_whole, NULL);
-    message_fill(payload, sizeof(payload), 1);
+    message_fill(payload, sizeof payload, 1);
     for (int a = 0; a < 6; a++)
         for (int b = 0; b < 6; b++)
             if (a != b)
@@ -191,7 +191,7 @@ static void a_node_that_restarts_is_another_one(void **state)
 
     (void)state;
     assert_non_null(mkdtemp(folder));
-    snprintf(path, sizeof(path), "%s/key", folder);
+    snprintf(path, sizeof path, "%s/key", folder);
     struct person_setup person = {.secret = FIXTURE_SECRET, .instance = 11, .key = path};
     fixture_open(v, 2, 5);
     villager_stop(v, 1);
@@ -199,7 +199,7 @@ static void a_node_that_restarts_is_another_one(void **state)
     struct identity first = *villager_id(v, 1);
     struct sock_addr addr = villager_addr(v, 1);
     char listen[SOCK_TEXT_MAX];
-    sock_addr_text(&addr, listen, sizeof(listen));
+    sock_addr_text(&addr, listen, sizeof listen);
     villager_meet(v, 0, 1);
     fixture_until(v, fixture_whole, NULL);
     villager_stop(v, 1);
@@ -213,7 +213,7 @@ static void a_node_that_restarts_is_another_one(void **state)
     assert_false(peer_set_send(peer_set_of(0), &first, MESSAGE_BEAT, "x", 1));
     fixture_close(v);
     assert_int_equal(unlink(path), 0);
-    snprintf(path, sizeof(path), "%s/key.lock", folder);
+    snprintf(path, sizeof path, "%s/key.lock", folder);
     (void)unlink(path);
     assert_int_equal(rmdir(folder), 0);
 }
@@ -287,17 +287,17 @@ static void the_largest_messages_go_both_ways(void **state)
     pair_open(9);
     for (uint64_t i = 0; i < each; i++)
         for (int from = 0; from < 2; from++) {
-            size_t len = i == 3 ? 0 : sizeof(payload) - i * 1000;
+            size_t len = i == 3 ? 0 : sizeof payload - i * 1000;
             message_fill(payload, len, i);
             assert_true(peer_set_send(peer_set_of(from), villager_id(v, !from), MESSAGE_LINKS, payload, len));
         }
     fixture_until(v, all_got, &each);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(v->all[i].damaged, 0);
-        assert_int_equal(v->all[i].len, sizeof(payload) - 13000);
+        assert_int_equal(v->all[i].len, sizeof payload - 13000);
     }
     assert_false(
-        peer_set_send(peer_set_of(0), villager_id(v, 1), MESSAGE_LINKS, payload, sizeof(payload) + 1));
+        peer_set_send(peer_set_of(0), villager_id(v, 1), MESSAGE_LINKS, payload, sizeof payload + 1));
     fixture_close(v);
 }
 
@@ -308,22 +308,22 @@ static void what_does_not_fit_is_dropped_and_counted(void **state)
 
     (void)state;
     pair_open(10);
-    message_fill(payload, sizeof(payload), 1);
+    message_fill(payload, sizeof payload, 1);
     while (dropped < 5) /* nobody reads */
-        if (peer_set_send(peer_set_of(0), villager_id(v, 1), MESSAGE_BEAT, payload, sizeof(payload)))
+        if (peer_set_send(peer_set_of(0), villager_id(v, 1), MESSAGE_BEAT, payload, sizeof payload))
             sent++;
         else
             dropped++;
     assert_int_equal(peer_set_traffic(peer_set_of(0)).dropped, 5);
-    assert_in_range(sent, MESSAGE_QUEUE_MAX / sizeof(payload) - 1, 64);
+    assert_in_range(sent, MESSAGE_QUEUE_MAX / sizeof payload - 1, 64);
     fixture_until(v, one_got, &sent);
     fixture_for(v, 20 * NS_PER_MS);
     assert_int_equal(v->all[1].messages, sent);
     assert_int_equal(v->all[1].damaged, 0);
-    assert_int_equal(v->all[1].bytes, sent * sizeof(payload));
+    assert_int_equal(v->all[1].bytes, sent * sizeof payload);
     peer_set_drop(peer_set_of(0), villager_id(v, 1), "test"); /* what was counted stays counted */
     assert_int_equal(peer_set_traffic(peer_set_of(0)).dropped, 5);
-    assert_true(peer_set_traffic(peer_set_of(0)).sent > sent * sizeof(payload));
+    assert_true(peer_set_traffic(peer_set_of(0)).sent > sent * sizeof payload);
     fixture_close(v);
 }
 
@@ -343,7 +343,7 @@ static void a_node_may_describe_itself_anew(void **state)
     struct sock_addr addr, bound = villager_addr(v, 0);
     assert_true(sock_addr_decode(&addr, self.addrs[0], self.addr_lens[0]) > 0);
     assert_true(sock_addr_equal(&addr, &bound)); /* with its port */
-    snprintf(self.name, sizeof(self.name), "renamed");
+    snprintf(self.name, sizeof self.name, "renamed");
     peer_set_describe(peer_set_of(0), &self);
     fixture_until(v, told_again, "renamed");
     assert_int_equal(v->all[1].again, 1);
@@ -374,7 +374,7 @@ static void assert_tells(struct secure_stream *from, struct secure_stream *to)
     assert_true(secure_stream_send(from, "bytes", 5));
     for (int i = 0; i < 10 && sock_wait(&wait, 1, clock_real() + NS_PER_S) == 0; i++)
         continue;
-    assert_int_equal(secure_stream_recv(to, word, sizeof(word)), 5);
+    assert_int_equal(secure_stream_recv(to, word, sizeof word), 5);
     assert_string_equal(word, "bytes");
 }
 

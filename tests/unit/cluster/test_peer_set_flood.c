@@ -52,7 +52,7 @@ static struct peer_set_state state_of(int number, const struct identity *who)
 
 static bool tells(int number, const struct identity *who, const char *text)
 {
-    return strstr(state_of(number, who).why, text) != NULL;
+    return strstr(state_of(number, who).why, text);
 }
 
 /* ---- forged sightings ---- */
@@ -63,9 +63,9 @@ static void forge(int number, const char *format, uint16_t port)
     struct sock_addr addr;
     struct identity id;
 
-    snprintf(text, sizeof(text), format, 1 + number / 250, 1 + number % 250);
+    snprintf(text, sizeof text, format, 1 + number / 250, 1 + number % 250);
     assert_int_equal(sock_addr_parse(text, port, &addr), HEARTH_OK);
-    assert_int_equal(random_bytes(&id, sizeof(id)), HEARTH_OK);
+    assert_int_equal(random_bytes(&id, sizeof id), HEARTH_OK);
     peer_set_known_addr(v->all[0].peer_set, &addr, &id, false, clock_real());
 }
 
@@ -293,7 +293,7 @@ static size_t rogue_hello(struct rogue *r, uint8_t *bytes)
         .version_min = 1, .version_max = 9, .purpose = HELLO_MESSAGES, .serial = ++r->serial};
 
     hello.info.id = *credentials_self(r->credentials);
-    snprintf(hello.info.name, sizeof(hello.info.name), "rogue");
+    snprintf(hello.info.name, sizeof hello.info.name, "rogue");
     size_t len = message_hello_encode(&hello, bytes + MESSAGE_HEADER_LEN);
     message_header_put(bytes, MESSAGE_HELLO, len);
     return MESSAGE_HEADER_LEN + len;
@@ -306,7 +306,7 @@ static bool rogue_out(struct cluster_fixture *unused, void *arg)
 
     (void)unused;
     for (;;) {
-        ssize_t len = secure_stream_recv(r->stream, bytes, sizeof(bytes));
+        ssize_t len = secure_stream_recv(r->stream, bytes, sizeof bytes);
         if (len <= 0)
             return len < 0;
     }
@@ -335,13 +335,13 @@ static void revoke_at_first(const struct node_id *id)
     struct error error;
     char path[128], folder[128];
 
-    snprintf(folder, sizeof(folder), "%s", trust_list_path(list));
+    snprintf(folder, sizeof folder, "%s", trust_list_path(list));
     *strrchr(folder, '/') = '\0';
     assert_int_equal(mkdir(folder, 0700), 0); /* it went with the file: a change needs one that is there */
     close(open(trust_list_path(list), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
     assert_int_equal(trust_list_set(list, id, &entry, &error), HEARTH_OK);
     assert_int_equal(unlink(trust_list_path(list)), 0);
-    snprintf(path, sizeof(path), "%s.lock", trust_list_path(list));
+    snprintf(path, sizeof path, "%s.lock", trust_list_path(list));
     (void)unlink(path);
     assert_int_equal(rmdir(folder), 0);
 }
@@ -491,8 +491,8 @@ static void messages_must_be_messages(void **state)
     assert_message_refused(bytes, MESSAGE_HEADER_LEN, "it sends a message that is too long");
     message_header_put(bytes, MESSAGE_HELLO, 40);
     assert_message_refused(bytes, MESSAGE_HEADER_LEN + 40, "its hello is malformed");
-    memset(bytes, 'x', sizeof(bytes));
-    assert_message_refused(bytes, sizeof(bytes), "what it says is no message of Hearth");
+    memset(bytes, 'x', sizeof bytes);
+    assert_message_refused(bytes, sizeof bytes, "what it says is no message of Hearth");
 }
 
 static void rogue_greet(struct rogue *r, uint32_t serial)

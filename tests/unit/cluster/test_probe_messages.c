@@ -15,7 +15,7 @@ static const char *what;
 static struct identity person(uint8_t fill)
 {
     struct identity id = {.instance = fill};
-    memset(id.node.bytes, fill, sizeof(id.node.bytes));
+    memset(id.node.bytes, fill, sizeof id.node.bytes);
     return id;
 }
 
@@ -31,7 +31,7 @@ static void orders(void **state)
         struct probe_order order = {.number = 7, .to = person(3)};
         if (addrs[i])
             assert_int_equal(sock_addr_parse(addrs[i], 0, &order.addr), HEARTH_OK);
-        assert_int_equal(probe_order_encode(&order, bytes, sizeof(bytes)), lens[i]);
+        assert_int_equal(probe_order_encode(&order, bytes, sizeof bytes), lens[i]);
         assert_true(probe_order_decode(&back, bytes, lens[i], &what));
         assert_int_equal(back.number, 7);
         assert_true(identity_equal(&back.to, &order.to));
@@ -74,7 +74,7 @@ static void measured_is_read_back(void **state)
     for (int count = 0; count <= MEASURED_PATHS_MAX; count++) {
         size_t len = 8 + (size_t)count * 56;
         m = full(count);
-        assert_int_equal(measured_encode(&m, bytes, sizeof(bytes)), len);
+        assert_int_equal(measured_encode(&m, bytes, sizeof bytes), len);
         assert_true(measured_decode(&back, bytes, len, &what));
         assert_true(back.number == 9 && back.outcome == PROBE_FAILED && back.count == count);
         for (int i = 0; i < count; i++) {
@@ -103,15 +103,15 @@ static void measured_is_checked(void **state)
     struct measured m = full(1), back;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        size_t len = measured_encode(&m, bytes, sizeof(bytes));
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        size_t len = measured_encode(&m, bytes, sizeof bytes);
         bytes[rows[i].at] = rows[i].byte;
         what = NULL;
         assert_false(measured_decode(&back, bytes, len, &what));
         assert_non_null(what);
     }
     m.number = 0; /* then nothing has failed */
-    assert_false(measured_decode(&back, bytes, measured_encode(&m, bytes, sizeof(bytes)), &what));
+    assert_false(measured_decode(&back, bytes, measured_encode(&m, bytes, sizeof bytes), &what));
 }
 
 static void results(void **state)

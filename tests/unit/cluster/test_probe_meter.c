@@ -46,7 +46,7 @@ static double told_mbit(const struct line *line, double total)
     struct prng prng;
     double t = 0.001, seen = 0;
 
-    memset(&meter, 0, sizeof(meter));
+    memset(&meter, 0, sizeof meter);
     prng_init(&prng, 7);
     meter_mark(&meter, 0, 1);
     while (seen < total) {
@@ -122,7 +122,7 @@ static void too_little_tells_nothing(void **state)
 
     (void)state;
     assert_true(told_mbit(&line, 40000) == 0);
-    memset(&meter, 0, sizeof(meter));
+    memset(&meter, 0, sizeof meter);
     meter_result(&meter, &result);
     assert_int_equal(result.mbit_x10, 0);
     for (uint64_t i = 0; i < 3000; i++) /* no time passes, and more marks than there are places */

@@ -57,7 +57,7 @@ static void run_out(struct end *ends, int count)
             if (ends[i].run)
                 step(&ends[i]);
             waits[i] = ends[i].run ? probe_run_wait(ends[i].run, &deadline_ns) : (struct sock_wait){.fd = -1};
-            goes_on |= ends[i].run != NULL;
+            goes_on |= !!ends[i].run;
         }
         if (!goes_on)
             return;
@@ -124,7 +124,7 @@ static void receiver_refuses_nonsense(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
         struct end ends[1] = {{.run = open_run(pair[1], false, clock_real())}};
         send_message(heads[i], LOAD_RESULT); /* a result is not a receiver's to hear */
         run_out(ends, 1);
@@ -145,7 +145,7 @@ static void receiver_takes_no_more(void **state)
 
     (void)state;
     while (receiver.run) {
-        while (secure_stream_send(pair[0], message, sizeof(message)))
+        while (secure_stream_send(pair[0], message, sizeof message))
             ;
         assert_int_equal(secure_stream_pump(pair[0], &error), HEARTH_OK);
         step(&receiver);

@@ -25,7 +25,7 @@ static struct peer_info person(int number)
 {
     struct peer_info f = {.host_id = 1000u + (uint64_t)number, .addr_count = 1};
 
-    memset(f.id.node.bytes, number + 1, sizeof(f.id.node.bytes));
+    memset(f.id.node.bytes, number + 1, sizeof f.id.node.bytes);
     f.id.instance = 1;
     for (int i = 0; i < PEER_ADDRS_MAX; i++) {
         f.addr_lens[i] = 7;
@@ -44,8 +44,8 @@ static void tell_view(void)
 
 static void begin(int size)
 {
-    memset(&view, 0, sizeof(view));
-    memset(&table, 0, sizeof(table));
+    memset(&view, 0, sizeof view);
+    memset(&table, 0, sizeof table);
     view.instance = 1;
     view.size = size;
     for (int i = 0; i < size; i++)
@@ -138,7 +138,7 @@ static void a_few_paths_show_who_is_near(void **state)
     struct schedule_order order;
 
     (void)state;
-    for (size_t k = 0; k < sizeof(scenes) / sizeof(scenes[0]); k++) {
+    for (size_t k = 0; k < sizeof scenes / sizeof scenes[0]; k++) {
         const struct lans *lans = &scenes[k];
         struct ring_order best;
         int count = 0, members[VIEW_MEMBERS_MAX];

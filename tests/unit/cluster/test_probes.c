@@ -61,8 +61,8 @@ static void open_node(int number, const char *second_addr)
     }
     setup.self.host_id = 100u + (uint64_t)number;
     setup.self.cores = 1;
-    snprintf(setup.self.name, sizeof(setup.self.name), "node-%d", number);
-    snprintf(setup.self.platform, sizeof(setup.self.platform), "test");
+    snprintf(setup.self.name, sizeof setup.self.name, "node-%d", number);
+    snprintf(setup.self.platform, sizeof setup.self.platform, "test");
     if (peer_set_open(&setup, &n->peer_set, &error) != HEARTH_OK)
         fail_msg("%s", error.text);
     outbox_init(&n->outbox, &heap);
@@ -78,7 +78,7 @@ static void send_all(struct node *n)
 {
     struct outbox_message *message;
 
-    while ((message = outbox_take(&n->outbox)) != NULL) {
+    while ((message = outbox_take(&n->outbox))) {
         n->orders += message->kind == MESSAGE_PROBE;
         n->results += message->kind == MESSAGE_MEASURED;
         n->tables += message->kind == MESSAGE_LINKS;
@@ -100,7 +100,7 @@ static void hear_all(struct node *n)
                              HEARTH_OK);
         if (news.kind != PEER_PROBE)
             continue;
-        n->connections += news.dialled && news.stream != NULL;
+        n->connections += news.dialled && news.stream;
         probes_take(n->probes, news.stream, &news.info.id, news.dialled, probes_now());
     }
 }
@@ -177,7 +177,7 @@ static bool all_know_all(void)
 
 static void begin(const char *second_addr)
 {
-    memset(&view, 0, sizeof(view));
+    memset(&view, 0, sizeof view);
     for (int i = 0; i < NODES; i++)
         open_node(i, second_addr);
     for (int a = 0; a < NODES; a++)
@@ -383,13 +383,13 @@ static void messages_are_checked(void **state)
         assert_non_null(what);
     }
     order.to = *other; /* from one who does not lead: not obeyed */
-    size_t len = probe_order_encode(&order, message, sizeof(message));
+    size_t len = probe_order_encode(&order, message, sizeof message);
     assert_int_equal(probes_input(probes, other, MESSAGE_PROBE, message, len, clock_real(), &what),
                      HEARTH_OK);
     assert_null(outbox_take(&nodes[1].outbox));
     order.to = *leader; /* an address that it does not have: not now */
     assert_int_equal(sock_addr_parse("10.1.2.3:4", 0, &order.addr), HEARTH_OK);
-    len = probe_order_encode(&order, message, sizeof(message));
+    len = probe_order_encode(&order, message, sizeof message);
     assert_int_equal(probes_input(probes, leader, MESSAGE_PROBE, message, len, clock_real(), &what),
                      HEARTH_OK);
     struct outbox_message *answer = outbox_take(&nodes[1].outbox);
@@ -443,7 +443,7 @@ static void best_of_several_addresses(void **state)
     peer_probed(&peer, NULL, 5000, PATH_WIRE);
     assert_false(peer_best_addr(&peer, &best));
     for (int i = 0; i <= PEER_ADDRS_MAX; i++) {
-        snprintf(text, sizeof(text), "10.0.0.%d:7", i + 1);
+        snprintf(text, sizeof text, "10.0.0.%d:7", i + 1);
         assert_int_equal(sock_addr_parse(text, 0, &addrs[i]), HEARTH_OK);
         peer_probed(&peer, &addrs[i], i == 3 ? 900 : 100, PATH_WIRE);
     }
@@ -461,7 +461,7 @@ static int set_up(void **state)
 {
     (void)state;
     heap_init(&heap, 0);
-    memset(nodes, 0, sizeof(nodes));
+    memset(nodes, 0, sizeof nodes);
     later_ns = longer_ns = 0;
     return 0;
 }

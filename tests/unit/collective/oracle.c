@@ -64,8 +64,8 @@ const char *trial_name(const struct trial *t)
 {
     static char text[160];
     snprintf(text, sizeof text, "%s%s by %s, %d members, %zu elements, root %d, chunk %zu, window %zu, %s",
-             plan_kind_name(t->call.kind), t->counts != NULL ? "v" : "", hearth_algo_name(t->call.algo),
-             t->call.size, t->call.count, t->call.root, t->call.chunk_bytes, t->call.window_bytes,
+             plan_kind_name(t->call.kind), t->counts ? "v" : "", hearth_algo_name(t->call.algo), t->call.size,
+             t->call.count, t->call.root, t->call.chunk_bytes, t->call.window_bytes,
              t->in_place ? "in place" : "out of place");
     return text;
 }
@@ -116,7 +116,7 @@ struct plan_call trial_call(const struct trial *t, int rank, size_t *column)
     int size = call.size;
 
     call.rank = rank;
-    if (t->counts == NULL)
+    if (!t->counts)
         return call;
     switch (call.kind) {
     case PLAN_REDUCE_SCATTER:
@@ -210,7 +210,7 @@ static void buffers_free(struct player *player)
 
 static void parcel_settle(struct parcel *parcel)
 {
-    if (parcel->lent != NULL)
+    if (parcel->lent)
         memcpy(parcel->cells, parcel->lent, parcel->count * sizeof *parcel->cells);
     parcel->lent = NULL;
 }
@@ -218,7 +218,7 @@ static void parcel_settle(struct parcel *parcel)
 static void fence(struct game *game, int rank, uint64_t lane)
 {
     for (int to = 0; to < game->size; to++)
-        for (struct parcel *p = game->heads[rank * game->size + to]; p != NULL; p = p->next)
+        for (struct parcel *p = game->heads[rank * game->size + to]; p; p = p->next)
             if (p->lane == lane && p->input)
                 parcel_settle(p);
 }
@@ -261,7 +261,7 @@ static void parcel_send(struct game *game, int rank, uint64_t lane, const struct
         parcel_settle(parcel);
     struct parcel **head = &game->heads[rank * game->size + move->to];
     struct parcel **tail = &game->tails[rank * game->size + move->to];
-    if (*head == NULL)
+    if (!*head)
         *head = parcel;
     else
         (*tail)->next = parcel;
@@ -275,7 +275,7 @@ static struct parcel *parcel_take(struct game *game, int rank, uint64_t lane, co
 
     if (plan_recv_bytes(plan, lane, move) == 0 && !plan->sync)
         return NULL;
-    bool other = parcel == NULL || parcel->lane != lane || parcel->step != move->from_step;
+    bool other = !parcel || parcel->lane != lane || parcel->step != move->from_step;
     if (!other && plan->kind != PLAN_ALL_TO_ALL) /* there, parts are named after the other side */
         other = parcel->part != move->part || parcel->parts != move->parts;
     if (other)
@@ -311,7 +311,7 @@ static void combine(struct game *game, int rank, uint64_t lane, const struct mov
         sum->weight = 0;
     }
     struct cell *at = sum_at(game, sum, range);
-    if ((move->bits & MOVE_RECV_ACC) && parcel != NULL) {
+    if ((move->bits & MOVE_RECV_ACC) && parcel) {
         accumulate(at, parcel->cells, range.count, load);
         sum->weight += parcel->weight;
         load = false;
@@ -346,7 +346,7 @@ static void write_target(struct game *game, int rank, uint64_t lane, const struc
     const struct cell *from = NULL;
 
     if (move->bits & MOVE_RECV_OUT)
-        from = parcel != NULL ? parcel->cells : NULL;
+        from = parcel ? parcel->cells : NULL;
     else if (move->bits & MOVE_STORE)
         from = sum_at(game, sum, in);
     else if (move->bits & MOVE_COPY)
@@ -357,7 +357,7 @@ static void write_target(struct game *game, int rank, uint64_t lane, const struc
         assert_int_equal(in.count, out.count);
     assert_true(out.offset + out.count <= player->target_count);
     for (size_t i = 0; i < out.count; i++)
-        player->target[out.offset + i] = from != NULL ? from[i] : (struct cell){0, 0};
+        player->target[out.offset + i] = from ? from[i] : (struct cell){0, 0};
 }
 
 static void observe(void *arg, int rank, uint64_t lane, const struct move *move)
@@ -544,7 +544,7 @@ static void game_open(struct game *game, const struct trial *trial)
     game->players = calloc(size, sizeof *game->players);
     game->heads = calloc(size * size, sizeof *game->heads);
     game->tails = calloc(size * size, sizeof *game->tails);
-    assert_true(game->players != NULL && game->heads != NULL && game->tails != NULL);
+    assert_true(game->players && game->heads && game->tails);
     plans_write(game);
     for (int r = 0; r < game->size; r++)
         buffers_make(game, r);
@@ -592,7 +592,7 @@ void trial_run(const struct trial *trial, struct dry_result *result, uint64_t *b
         uint64_t sent = game.players[r].bytes_sent;
         bytes += sent;
         most = sent > most ? sent : most;
-        if (bytes_sent != NULL)
+        if (bytes_sent)
             bytes_sent[r] = sent;
     }
     assert_int_equal(bytes, result->bytes_sent);

@@ -274,7 +274,7 @@ static void refused(int size, const struct dry_net *net, int status, const char 
     struct error error;
 
     assert_int_equal(dryrun(plans, size, net, &heap, &result, &error), status);
-    if (strstr(error.text, words) == NULL)
+    if (!strstr(error.text, words))
         fail_msg("\"%s\" does not say \"%s\"", error.text, words);
     plans_free(size);
 }

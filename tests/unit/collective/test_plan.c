@@ -38,7 +38,7 @@ static void refused(const struct plan_call *call, int status, const char *words)
 
     assert_int_equal(plan_write(call, &heap, &plan, &error), status);
     assert_int_equal(error.status, status);
-    if (strstr(error.text, words) == NULL)
+    if (!strstr(error.text, words))
         fail_msg("\"%s\" does not say \"%s\"", error.text, words);
     assert_int_equal(heap.blocks, 0);
 }

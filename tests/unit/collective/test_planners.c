@@ -27,7 +27,7 @@ static bool can(const struct trial *t)
     size_t *column = calloc((size_t)t->call.size, sizeof *column);
     struct plan_call call = trial_call(t, t->call.root, column);
     const struct planner *planner = planner_of(t->call.algo);
-    bool can = planner != NULL && planner->can(&call);
+    bool can = planner && planner->can(&call);
     free(column);
     return can;
 }
@@ -81,7 +81,7 @@ static struct promise hierarchical_promise(const struct plan_call *call)
     for (int leader = 0; leader < call->size; leader++) {
         int members = 0, before = 0;
         for (int r = 0; r < call->size; r++) {
-            bool mate = call->host == NULL || call->host[r] == call->host[leader];
+            bool mate = !call->host || call->host[r] == call->host[leader];
             members += mate;
             before += mate && r < leader;
         }
@@ -207,7 +207,7 @@ static uint64_t elements_of(const struct trial *t)
 
     if (!is_given(t->call.kind))
         return t->call.count;
-    if (t->counts == NULL)
+    if (!t->counts)
         return t->call.count * (uint64_t)size;
     for (int p = 0; p < size; p++)
         sum += t->counts[p];
@@ -221,10 +221,10 @@ static uint64_t direct_elements(const struct trial *t)
     uint64_t sum = 0;
 
     if (t->call.kind != PLAN_ALL_TO_ALL)
-        return elements_of(t) - (t->counts != NULL ? t->counts[root] : t->call.count);
+        return elements_of(t) - (!!t->counts ? t->counts[root] : t->call.count);
     for (int i = 0; i < size * size; i++)
         if (i / size != i % size)
-            sum += t->counts != NULL ? t->counts[i] : t->call.count;
+            sum += !!t->counts ? t->counts[i] : t->call.count;
     return sum;
 }
 
@@ -248,8 +248,8 @@ static void check_promise(const struct trial *t, const struct dry_result *got)
      * always at the end of the longest way between hosts; and a scan's last round may bring bare input. */
     bool scan = call->kind == PLAN_SCAN || call->kind == PLAN_EXCLUSIVE_SCAN,
          tree = call->algo == HEARTH_TREE;
-    bool exact = call->count >= 2 * (size_t)call->size && t->counts == NULL &&
-                 call->algo != HEARTH_HIERARCHICAL && !(scan && tree);
+    bool exact = call->count >= 2 * (size_t)call->size && !t->counts && call->algo != HEARTH_HIERARCHICAL &&
+                 !(scan && tree);
     if (!rooted && call->kind != PLAN_BARRIER && (got->hops > p.hops || (exact && got->hops < p.hops)))
         fail_msg("%s: %u hops, not %u", trial_name(t), got->hops, p.hops);
     if (rooted && got->hops > 1)
@@ -632,7 +632,7 @@ int main(void)
         cmocka_unit_test(test_size_1000),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    if (getenv("HEARTH_TEST_BRIEF") == NULL) /* set where a processor is emulated, which takes minutes */
+    if (!getenv("HEARTH_TEST_BRIEF")) /* set where a processor is emulated, which takes minutes */
         failed += cmocka_run_group_tests(large, NULL, NULL);
     printf("hash trials %016llx\n", (unsigned long long)trial_digest());
     return failed;

@@ -23,7 +23,7 @@ int number_sets(const struct kernels *sets[SETS_MAX])
 static float from_bits(uint32_t bits)
 {
     float x;
-    memcpy(&x, &bits, sizeof(x));
+    memcpy(&x, &bits, sizeof x);
     return x;
 }
 
@@ -71,7 +71,7 @@ void numbers_fill(enum numbers kind, uint64_t seed, float *x, size_t count)
 uint32_t magnitude_of(float x)
 {
     uint32_t bits;
-    memcpy(&bits, &x, sizeof(bits));
+    memcpy(&bits, &x, sizeof bits);
     return bits & 0x7fffffff;
 }
 
@@ -89,14 +89,14 @@ static int ascending(const void *a, const void *b)
 
 void numbers_largest(const float *x, size_t count, size_t keep, uint32_t *index)
 {
-    uint64_t *keys = malloc(count * sizeof(*keys));
+    uint64_t *keys = malloc(count * sizeof *keys);
     if (!keys)
         abort();
     for (size_t i = 0; i < count; i++)
         keys[i] = (uint64_t)magnitude_of(x[i]) << 32 | (UINT32_MAX - (uint32_t)i);
-    qsort(keys, count, sizeof(*keys), descending);
+    qsort(keys, count, sizeof *keys, descending);
     for (size_t i = 0; i < keep; i++)
         index[i] = UINT32_MAX - (uint32_t)keys[i];
-    qsort(index, keep, sizeof(*index), ascending);
+    qsort(index, keep, sizeof *index, ascending);
     free(keys);
 }

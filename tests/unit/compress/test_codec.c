@@ -105,13 +105,13 @@ static void text_is_canonical(void **state)
         {"powersgd:032,alternate,rows=7", "powersgd:32,rows=7,alternate"},
         {"auto:topk:0.010,int8", "auto:topk:0.01,int8"},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[CODEC_TEXT_MAX], again[CODEC_TEXT_MAX];
         struct codec_list list = parsed(cases[i].given);
-        codec_list_text(&list, text, sizeof(text));
+        codec_list_text(&list, text, sizeof text);
         assert_string_equal(text, cases[i].text);
         list = parsed(text);
-        codec_list_text(&list, again, sizeof(again));
+        codec_list_text(&list, again, sizeof again);
         assert_string_equal(again, text);
     }
 }
@@ -121,7 +121,7 @@ static void text_is_cut_at_its_size(void **state)
     (void)state;
     struct codec codec = codec_of("topk:0.01,values=int8");
     char text[12];
-    memset(text, 'x', sizeof(text));
+    memset(text, 'x', sizeof text);
     codec_text(&codec, text, 8);
     assert_string_equal(text, "topk:0.");
     assert_int_equal(text[8], 'x');
@@ -184,19 +184,19 @@ static void numbers_out_of_range_are_refused(void **state)
         "0",     "0.0",       "-0.1",   "+0.1",  "1.1",  "1.000001", "2",     "nan", "inf", "0x1",
         ".1",    "1.",        "0.1e",   "0.1e-", "0.1 ", "",         "1e-21", "1e1", "0,1", "1e-99999999999",
         "0.1.1", "0.1e-1e-1", "1e99999"};
-    for (size_t i = 0; i < sizeof(ratios) / sizeof(ratios[0]); i++) {
+    for (size_t i = 0; i < sizeof ratios / sizeof ratios[0]; i++) {
         char text[64];
-        snprintf(text, sizeof(text), "topk:%s", ratios[i]);
+        snprintf(text, sizeof text, "topk:%s", ratios[i]);
         assert_refused(text, "codec \"topk:");
     }
     static const char *const chunks[] = {"32", "131072", "100", "", "0", "-64", "64k"};
-    for (size_t i = 0; i < sizeof(chunks) / sizeof(chunks[0]); i++) {
+    for (size_t i = 0; i < sizeof chunks / sizeof chunks[0]; i++) {
         char text[64];
-        snprintf(text, sizeof(text), "topk:0.1,chunk=%s", chunks[i]);
+        snprintf(text, sizeof text, "topk:0.1,chunk=%s", chunks[i]);
         assert_refused(text, "a power of two 64..65536");
     }
     static const char *const ranks[] = {"powersgd", "powersgd:", "powersgd:0", "powersgd:33", "powersgd:1.5"};
-    for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++)
+    for (size_t i = 0; i < sizeof ranks / sizeof ranks[0]; i++)
         assert_refused(ranks[i], "wants a rank, 1..32");
     assert_refused("powersgd:4,rows=0", "a count, 1..2^40");
     assert_refused("powersgd:4,rows=1099511627777", "a count, 1..2^40");
@@ -207,15 +207,15 @@ static void long_texts_are_refused(void **state)
 {
     (void)state;
     char text[CODEC_TEXT_MAX + 8];
-    memset(text, 'a', sizeof(text));
-    text[sizeof(text) - 1] = '\0';
+    memset(text, 'a', sizeof text);
+    text[sizeof text - 1] = '\0';
     assert_refused(text, "longer than 255 bytes");
 
     /* The canonical text may be longer than what was given, and must fit too. */
     text[0] = '\0';
     size_t len = 0;
     for (int i = 0; i < CODEC_LIST_MAX; i++)
-        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s:3%de-9,values=int8",
+        len += (size_t)snprintf(text + len, sizeof text - len, "%s:3%de-9,values=int8",
                                 i ? ",randomk" : "auto:randomk", i + 1);
     assert_true(len < CODEC_TEXT_MAX);
     assert_refused(text, "longer than 255 bytes");
@@ -247,9 +247,9 @@ static void counts_are_exact(void **state)
         {"0.6666666666666667", 3, 3},
         {"0.000000001", UINT64_C(1) << 40, 1100},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[64];
-        snprintf(text, sizeof(text), "topk:%s", cases[i].ratio);
+        snprintf(text, sizeof text, "topk:%s", cases[i].ratio);
         struct codec codec = codec_of(text);
         if (codec_keeps(&codec, cases[i].count) != cases[i].keeps)
             fail_msg("%s of %llu: %llu", cases[i].ratio, (unsigned long long)cases[i].count,
@@ -269,7 +269,7 @@ static void every_ratio_survives_its_text(void **state)
         if (codec.ratio < 1e-20)
             continue;
         char text[CODEC_TEXT_MAX];
-        codec_text(&codec, text, sizeof(text));
+        codec_text(&codec, text, sizeof text);
         if (codec_of(text).ratio != codec.ratio)
             fail_msg("%.17g became %s", codec.ratio, text);
         size_t count = (size_t)prng_below(&prng, UINT64_C(1) << 40) + 1;
@@ -289,7 +289,7 @@ static void ratios_are_rounded_as_strtod_does(void **state)
     for (int i = 0; i < 20000; i++) {
         char text[64];
         int len = 1 + (int)prng_below(&prng, 17);
-        snprintf(text, sizeof(text), "topk:0.%0*llu", len,
+        snprintf(text, sizeof text, "topk:0.%0*llu", len,
                  (unsigned long long)prng_below(&prng, (uint64_t)pow(10, len) - 1) + 1);
         double expected;
         assert_int_equal(sscanf(text, "topk:%lf", &expected), 1);
@@ -301,11 +301,11 @@ static void no_locale_changes_anything(void **state)
 {
     (void)state;
     static const char *const names[] = {"de_DE.UTF-8", "de_DE", "fr_FR.UTF-8", "C.UTF-8"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !setlocale(LC_ALL, names[i]); i++)
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && !setlocale(LC_ALL, names[i]); i++)
         ;
     struct codec codec = codec_of("topk:0.1234567890123457");
     char text[CODEC_TEXT_MAX];
-    codec_text(&codec, text, sizeof(text));
+    codec_text(&codec, text, sizeof text);
     assert_string_equal(text, "topk:0.1234567890123457");
     setlocale(LC_ALL, "C");
 }
@@ -314,12 +314,12 @@ static void kinds_are_told_apart(void **state)
 {
     (void)state;
     static const char *const parts[] = {"none", "fp16", "bf16", "int8", "onebit", "topk:0.1,chunk=64"};
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         struct codec codec = codec_of(parts[i]);
         assert_true(codec_is_blockwise(&codec));
     }
     static const char *const wholes[] = {"topk:0.1", "randomk:0.1", "powersgd:1"};
-    for (size_t i = 0; i < sizeof(wholes) / sizeof(wholes[0]); i++) {
+    for (size_t i = 0; i < sizeof wholes / sizeof wholes[0]; i++) {
         struct codec codec = codec_of(wholes[i]);
         assert_false(codec_is_blockwise(&codec));
     }

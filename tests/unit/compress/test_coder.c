@@ -539,7 +539,7 @@ static void long_payloads_are_those_of_their_parts(void **state)
         struct codec codec = {.kind = kinds[k]};
         struct feed feed = {.dtype = HEARTH_F32, .x = x, .gain = 1};
         uint8_t *bytes = whole + 1 + k;
-        memset(whole, 0xee, sizeof(whole));
+        memset(whole, 0xee, sizeof whole);
         assert_int_equal(coder_encode(&codec, sets[set_count - 1], &feed, 0, COUNT, bytes), HEARTH_OK);
         assert_int_equal(bytes[coder_len(&codec, COUNT)], 0xee);
         for (size_t at = 0; at < COUNT; at += PART) {

@@ -35,8 +35,8 @@ static void check(const struct kernels *set, struct topk_hint *hint, size_t coun
     assert_int_equal(topk_select(&job, &feed, count, keep, &found), 0);
     assert_int_equal(heap.blocks, blocks);
     assert_int_equal(found.count, keep);
-    assert_memory_equal(found_index, expected, keep * sizeof(*expected));
-    assert_memory_equal(e_new, acc, count * sizeof(*acc));
+    assert_memory_equal(found_index, expected, keep * sizeof *expected);
+    assert_memory_equal(e_new, acc, count * sizeof *acc);
     for (size_t i = 0; i < keep; i++)
         assert_memory_equal(&found_value[i], &acc[found_index[i]], sizeof(float));
 }
@@ -55,7 +55,7 @@ static void finds_what_sorting_finds(void **state)
     static const size_t shares[] = {100000, 1000, 100, 10, 2, 1};
     (void)state;
     for (int kind = 0; kind < NUMBERS_KINDS; kind++)
-        for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+        for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
             size_t keep = (counts[c] + shares[(c + (size_t)kind) % 6] - 1) / shares[(c + (size_t)kind) % 6];
             fill((enum numbers)kind, c, counts[c]);
             numbers_largest(acc, counts[c], keep, expected);
@@ -78,7 +78,7 @@ static void hints_change_nothing(void **state)
         numbers_largest(acc, 30000, 300, expected);
         struct topk_hint hint = {0};
         check(sets[0], &hint, 30000, 300);
-        for (size_t h = 0; h < sizeof(absurd) / sizeof(absurd[0]); h++)
+        for (size_t h = 0; h < sizeof absurd / sizeof absurd[0]; h++)
             for (int s = 0; s < set_count; s++) {
                 struct topk_hint bad = {absurd[h]};
                 check(sets[s], &bad, 30000, 300);
@@ -111,8 +111,8 @@ static void the_residual_may_be_its_own_shadow(void **state)
     fill(NUMBERS_GAUSS, 11, COUNT_MAX);
     numbers_largest(acc, COUNT_MAX, 777, expected);
     assert_int_equal(topk_select(&job, &feed, COUNT_MAX, 777, &found), 0);
-    assert_memory_equal(found_index, expected, 777 * sizeof(*expected));
-    assert_memory_equal(e, acc, sizeof(acc));
+    assert_memory_equal(found_index, expected, 777 * sizeof *expected);
+    assert_memory_equal(e, acc, sizeof acc);
 }
 
 static void doubles_are_chosen_as_floats(void **state)
@@ -132,7 +132,7 @@ static void doubles_are_chosen_as_floats(void **state)
         struct feed feed = {.dtype = HEARTH_F64, .x = wide, .e = wide_e, .e_new = wide_new, .gain = 0.5f};
         struct sparse found = {0, found_index, found_value};
         assert_int_equal(topk_select(&job, &feed, 9000, 90, &found), 0);
-        assert_memory_equal(found_index, expected, 90 * sizeof(*expected));
+        assert_memory_equal(found_index, expected, 90 * sizeof *expected);
         for (size_t i = 0; i < 9000; i++)
             assert_true(wide_new[i] == 0.5 * wide[i] + wide_e[i]);
         for (size_t i = 0; i < 90; i++)
@@ -154,8 +154,8 @@ static void halves_are_chosen_with_their_residual(void **state)
     struct feed feed = {.dtype = HEARTH_BF16, .x = halves, .e = e, .e_new = e_new, .gain = 1};
     struct sparse found = {0, found_index, found_value};
     assert_int_equal(topk_select(&job, &feed, 5000, 50, &found), 0);
-    assert_memory_equal(found_index, expected, 50 * sizeof(*expected));
-    assert_memory_equal(e_new, acc, 5000 * sizeof(*acc));
+    assert_memory_equal(found_index, expected, 50 * sizeof *expected);
+    assert_memory_equal(e_new, acc, 5000 * sizeof *acc);
 }
 
 static void poison_is_seen(void **state)
@@ -188,7 +188,7 @@ static void memory_is_bounded_and_may_fail(void **state)
     struct topk_job job = {sets[0], &small, NULL};
     assert_true(topk_scratch_len(COUNT_MAX, 10) < COUNT_MAX * sizeof(float));
     assert_int_equal(topk_select(&job, &feed, COUNT_MAX, 10, &found), 0);
-    assert_memory_equal(found_index, expected, 10 * sizeof(*expected));
+    assert_memory_equal(found_index, expected, 10 * sizeof *expected);
     for (int64_t after = 0; after < 2; after++) {
         small.fail_after = after;
         assert_int_equal(topk_select(&job, &feed, COUNT_MAX, 10, &found), HEARTH_NO_MEMORY);
@@ -205,7 +205,7 @@ static void lists_are_chosen_from(void **state)
             numbers_fill((enum numbers)kind, keep, acc, count);
             for (size_t i = 0; i < count; i++)
                 found_index[i] = (uint32_t)(3 * i + 1);
-            memcpy(found_value, acc, count * sizeof(*acc));
+            memcpy(found_value, acc, count * sizeof *acc);
             struct sparse list = {count, found_index, found_value}, rest = {9, rest_index, rest_value};
             numbers_largest(acc, count, stays, expected);
             sparse_choose(&list, keep, &rest);

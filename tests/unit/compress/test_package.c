@@ -204,7 +204,7 @@ static void feedback_makes_up_for_what_was_left_out(void **state)
 {
     (void)state;
     static const char *const some[] = {"int8", "topk:0.2", "topk:0.2,chunk=64", "randomk:0.2", "powersgd:4"};
-    for (size_t c = 0; c < sizeof(some) / sizeof(some[0]); c++) {
+    for (size_t c = 0; c < sizeof some / sizeof some[0]; c++) {
         struct bench b;
         double sum[400] = {0}, worst = 0;
         bench_open(&b, some[c], HEARTH_F32, 400);
@@ -353,7 +353,7 @@ static void wrong_headers_are_refused(void **state)
     struct bench b;
     bench_open(&b, "topk:0.1", HEARTH_F32, 400);
     assert_int_equal(encode(&b, NULL), HEARTH_OK);
-    for (size_t i = 0; i < sizeof(wrongs) / sizeof(wrongs[0]); i++) {
+    for (size_t i = 0; i < sizeof wrongs / sizeof wrongs[0]; i++) {
         uint8_t was = b.bytes[wrongs[i].at];
         b.bytes[wrongs[i].at] = wrongs[i].byte;
         seal(b.bytes, b.len);
@@ -486,7 +486,7 @@ static void public_functions_check_their_arguments(void **state)
     assert_int_equal(hearth_codec_check(NULL), HEARTH_INVALID);
 
     size_t bound = hearth_compress_bound("int8", 64, HEARTH_F32);
-    assert_in_range(bound, 64, sizeof(bytes));
+    assert_in_range(bound, 64, sizeof bytes);
     assert_int_equal(hearth_compress_bound("auto:int8", 64, HEARTH_F32), 0);
     assert_int_equal(hearth_compress_bound(NULL, 64, HEARTH_F32), 0);
     assert_int_equal(hearth_compress_bound("int8", 64, HEARTH_I8), 0);

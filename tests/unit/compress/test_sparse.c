@@ -50,7 +50,7 @@ static void round_trip(const struct codec *codec, size_t keep, size_t count)
     assert_true(bytes && first);
     for (int s = 0; s < set_count; s++) {
         struct sparse in = {keep, index_in, value_left}, out = {0, index_out, value_out};
-        memcpy(value_left, value_in, keep * sizeof(*value_in));
+        memcpy(value_left, value_in, keep * sizeof *value_in);
         memset(bytes, 0xee, len + 1);
         sparse_encode(codec, sets[s], &in, count, bytes);
         assert_int_equal(bytes[len], 0xee);
@@ -59,11 +59,11 @@ static void round_trip(const struct codec *codec, size_t keep, size_t count)
         assert_memory_equal(first, bytes, len);
         assert_int_equal(sparse_decode(codec, sets[s], bytes, keep, count, &out, &error), 0);
         assert_int_equal(out.count, keep);
-        assert_memory_equal(index_in, index_out, keep * sizeof(*index_in));
+        assert_memory_equal(index_in, index_out, keep * sizeof *index_in);
         for (size_t i = 0; i < keep; i++)
             assert_true(value_left[i] == value_in[i] - value_out[i]);
         if (codec->values == VALUES_F32)
-            assert_memory_equal(value_in, value_out, keep * sizeof(*value_in));
+            assert_memory_equal(value_in, value_out, keep * sizeof *value_in);
     }
     free(first);
     free(bytes);
@@ -74,8 +74,8 @@ static void lists_survive(void **state)
     static const size_t counts[] = {1, 2, 7, 64, 255, 256, 4096, 5000, 100000};
     static const size_t keeps[] = {1, 2, 3, 8, 63, 255, 256, 257, 513, 1000, 4096, 5000};
     (void)state;
-    for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
-        for (size_t k = 0; k < sizeof(keeps) / sizeof(keeps[0]); k++) {
+    for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++)
+        for (size_t k = 0; k < sizeof keeps / sizeof keeps[0]; k++) {
             if (keeps[k] > counts[c])
                 continue;
             struct codec codec = codec_with((enum codec_values)((c + k) % 3));
@@ -127,7 +127,7 @@ static void indices_are_near_their_entropy(void **state)
     static const double ratios[] = {0.001, 0.002, 0.005, 0.01, 1.0 / 64, 0.02, 0.03, 0.04, 0.05, 0.06, 0.1};
     struct codec codec = codec_with(VALUES_F32);
     (void)state;
-    for (size_t r = 0; r < sizeof(ratios) / sizeof(ratios[0]); r++) {
+    for (size_t r = 0; r < sizeof ratios / sizeof ratios[0]; r++) {
         double limit = ratios[r] <= 0.05 ? 1.09 : 1.095;
         for (int shift = 12; shift <= 26; shift += 14) {
             size_t count = (size_t)1 << shift, keep = (size_t)ceil((double)count * ratios[r]);
@@ -160,7 +160,7 @@ static size_t make_good(const struct codec *codec)
     struct sparse in = {KEEP, index_in, value_in};
     draw(1, KEEP, COUNT);
     sparse_encode(codec, sets[0], &in, COUNT, good);
-    memcpy(bad, good, sizeof(bad));
+    memcpy(bad, good, sizeof bad);
     return sparse_len(codec, KEEP, COUNT);
 }
 
@@ -214,7 +214,7 @@ static void changed_indices_are_refused_or_others(void **state)
             refusals++;
             continue;
         }
-        assert_memory_not_equal(index_in, index_out, KEEP * sizeof(*index_in));
+        assert_memory_not_equal(index_in, index_out, KEEP * sizeof *index_in);
         for (size_t i = 1; i < KEEP; i++)
             assert_true(index_out[i] > index_out[i - 1]);
         assert_true(index_out[KEEP - 1] < COUNT);
@@ -275,14 +275,14 @@ static void golden_bytes_stay(void **state)
         struct sparse in = {4, index_in, value_in}, out = {0, index_out, value_out};
         struct error error;
         uint8_t bytes[64];
-        memcpy(index_in, indices, sizeof(indices));
-        memcpy(value_in, values, sizeof(values));
+        memcpy(index_in, indices, sizeof indices);
+        memcpy(value_in, values, sizeof values);
         assert_string_equal(items[v].name, names[v]);
         assert_int_equal(items[v].len, sparse_len(&codec, 4, 1000));
         sparse_encode(&codec, sets[0], &in, 1000, bytes);
         assert_memory_equal(bytes, items[v].bytes, items[v].len);
         assert_int_equal(sparse_decode(&codec, sets[0], bytes, 4, 1000, &out, &error), 0);
-        assert_memory_equal(index_out, indices, sizeof(indices));
+        assert_memory_equal(index_out, indices, sizeof indices);
     }
 }
 
@@ -315,8 +315,8 @@ static void merges_in_the_order_of_lists(void **state)
     struct sparse lists[LISTS], sum = {0, sum_index, sum_value};
     (void)state;
     for (int count = 0; count <= LISTS; count = count < 5 ? count + 1 : count + 7) {
-        memset(dense, 0, sizeof(dense));
-        memset(there, 0, sizeof(there));
+        memset(dense, 0, sizeof dense);
+        memset(there, 0, sizeof there);
         for (int l = 0; l < count; l++) {
             size_t keep = (size_t)(l * 7 % 65);
             draw((uint64_t)(l + 50 * count), keep, 256);

@@ -37,8 +37,8 @@ static void check_block(const struct codec *codec, size_t count)
     numbers_largest(x, count, keep, chosen);
     for (int s = 0; s < set_count; s++) {
         struct block_context context = block_context_of(codec, sets[s]);
-        memcpy(left, x, count * sizeof(*x));
-        memset(bytes, 0xee, sizeof(bytes));
+        memcpy(left, x, count * sizeof *x);
+        memset(bytes, 0xee, sizeof bytes);
         block_topk.encode(&context, left, count, bytes);
         assert_int_equal(bytes[len], 0xee);
         if (s == 0)
@@ -65,8 +65,8 @@ static void chooses_what_sorting_chooses(void **state)
     static const double ratios[] = {1e-9, 0.001, 0.01, 1.0 / 64, 0.1, 0.3, 0.5, 1.0};
     (void)state;
     for (int kind = 0; kind < NUMBERS_KINDS; kind++)
-        for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
-            for (size_t r = 0; r < sizeof(ratios) / sizeof(ratios[0]); r++) {
+        for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++)
+            for (size_t r = 0; r < sizeof ratios / sizeof ratios[0]; r++) {
                 struct codec codec = topk(ratios[r], 4096, (enum codec_values)((c + r) % 3));
                 numbers_fill((enum numbers)kind, 17 * c + r, x, counts[c]);
                 check_block(&codec, counts[c]);
@@ -95,13 +95,13 @@ static void levels_change_nothing(void **state)
     for (int kind = 0; kind < NUMBERS_KINDS; kind++) {
         numbers_fill((enum numbers)kind, 8, x, 4096);
         check_block(&codec, 4096);
-        for (size_t l = 0; l < sizeof(levels) / sizeof(levels[0]); l++)
+        for (size_t l = 0; l < sizeof levels / sizeof levels[0]; l++)
             for (int s = 0; s < set_count; s++) {
                 uint32_t level = levels[l];
                 struct block_context context = block_context_of(&codec, sets[s]);
                 context.level = &level;
                 for (int again = 0; again < 3; again++) { /* with what it made of the level */
-                    memcpy(left, x, 4096 * sizeof(*x));
+                    memcpy(left, x, 4096 * sizeof *x);
                     memset(bytes, 0xee, len);
                     block_topk.encode(&context, left, 4096, bytes);
                     assert_memory_equal(first_bytes, bytes, len);
@@ -116,7 +116,7 @@ static void decoded_values_are_added(void **state)
     struct block_context context = block_context_of(&codec, sets[0]);
     (void)state;
     numbers_fill(NUMBERS_GAUSS, 3, x, 1024);
-    memcpy(left, x, 1024 * sizeof(*x));
+    memcpy(left, x, 1024 * sizeof *x);
     block_topk.encode(&context, left, 1024, bytes);
     for (size_t i = 0; i < 1024; i++)
         decoded[i] = 1.0f;
@@ -132,7 +132,7 @@ static void int8_is_as_near_as_its_scale(void **state)
     struct block_context context = block_context_of(&codec, sets[0]);
     (void)state;
     numbers_fill(NUMBERS_GAUSS, 9, x, 2048);
-    memcpy(left, x, sizeof(*x) * 2048);
+    memcpy(left, x, sizeof *x * 2048);
     block_topk.encode(&context, left, 2048, bytes);
     assert_true(block_topk.decode(&context, bytes, 2048, decoded, BLOCK_SET));
     float most = 0;
@@ -148,7 +148,7 @@ static void extremes_stay_finite(void **state)
     static const float most[] = {0x1.fffffep127f, 0x1.fcp127f, 0x1p-149f, 0x1p-133f, 0x1p-126f};
     (void)state;
     for (int values = 0; values < CODEC_VALUES_COUNT; values++)
-        for (size_t m = 0; m < sizeof(most) / sizeof(most[0]); m++) {
+        for (size_t m = 0; m < sizeof most / sizeof most[0]; m++) {
             struct codec codec = topk(0.5, 64, (enum codec_values)values);
             for (size_t i = 0; i < 64; i++)
                 x[i] = (i % 2 ? most[m] : -most[m]) / (float)(1 + i % 7);

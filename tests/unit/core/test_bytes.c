@@ -32,17 +32,17 @@ static void put_all(struct writer *w)
 
 static void bytes_are_little_endian(void **state)
 {
-    uint8_t target[sizeof(golden) + 8];
+    uint8_t target[sizeof golden + 8];
 
     (void)state;
     for (size_t at = 0; at < 8; at++) {
-        struct writer w = writer_of(target + at, sizeof(golden));
+        struct writer w = writer_of(target + at, sizeof golden);
         put_all(&w);
         assert_false(w.bad);
         assert_ptr_equal(w.at, w.end);
-        assert_memory_equal(target + at, golden, sizeof(golden));
+        assert_memory_equal(target + at, golden, sizeof golden);
 
-        struct reader r = reader_of(target + at, sizeof(golden));
+        struct reader r = reader_of(target + at, sizeof golden);
         char text[8];
         assert_int_equal(get_u8(&r), 1);
         assert_int_equal(get_u16(&r), 0x8002);
@@ -59,16 +59,16 @@ static void bytes_are_little_endian(void **state)
 
 static void writer_stops_at_its_end(void **state)
 {
-    uint8_t target[sizeof(golden) + 8];
+    uint8_t target[sizeof golden + 8];
 
     (void)state;
-    for (size_t len = 0; len < sizeof(golden); len++) {
-        memset(target, 0xee, sizeof(target));
+    for (size_t len = 0; len < sizeof golden; len++) {
+        memset(target, 0xee, sizeof target);
         struct writer w = writer_of(target, len);
         put_all(&w);
         put_u8(&w, 9);
         assert_true(w.bad);
-        for (size_t i = len; i < sizeof(target); i++)
+        for (size_t i = len; i < sizeof target; i++)
             assert_int_equal(target[i], 0xee);
     }
 }
@@ -96,7 +96,7 @@ static void lengths_near_the_address_space_do_not_wrap(void **state)
     uint8_t byte = 0;
 
     (void)state;
-    struct reader r = reader_of(golden, sizeof(golden));
+    struct reader r = reader_of(golden, sizeof golden);
     assert_int_equal(get_u8(&r), 1);
     r.at = r.end - 1;
     assert_int_equal(get_u16(&r), 0);

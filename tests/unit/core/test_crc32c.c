@@ -49,7 +49,7 @@ static void equals_its_definition_at_every_length_and_alignment(void **state)
 
     (void)state;
     prng_init(&p, 1);
-    for (size_t i = 0; i < sizeof(bytes); i++)
+    for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (uint8_t)prng_u64(&p);
     for (size_t at = 0; at < 16; at++)
         for (size_t len = 0; len <= 257; len++)
@@ -61,11 +61,11 @@ static void can_be_continued_anywhere(void **state)
     uint8_t bytes[100];
 
     (void)state;
-    for (size_t i = 0; i < sizeof(bytes); i++)
+    for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (uint8_t)(i * 37);
-    uint32_t whole = crc32c(0, bytes, sizeof(bytes));
-    for (size_t cut = 0; cut <= sizeof(bytes); cut++)
-        assert_int_equal(crc32c(crc32c(0, bytes, cut), bytes + cut, sizeof(bytes) - cut), whole);
+    uint32_t whole = crc32c(0, bytes, sizeof bytes);
+    for (size_t cut = 0; cut <= sizeof bytes; cut++)
+        assert_int_equal(crc32c(crc32c(0, bytes, cut), bytes + cut, sizeof bytes - cut), whole);
 }
 
 int main(void)

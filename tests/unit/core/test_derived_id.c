@@ -24,7 +24,7 @@ static int compare_u64(const void *a, const void *b)
  * were derived themselves. No (label, parent, first, second) comes twice. */
 static void ten_million_ids_of_all_kinds_differ(void **state)
 {
-    const uint64_t count = getenv("HEARTH_TEST_BRIEF") == NULL ? IDS : IDS_BRIEF;
+    const uint64_t count = !getenv("HEARTH_TEST_BRIEF") ? IDS : IDS_BRIEF;
     uint64_t *ids = malloc(count * sizeof *ids);
     const uint64_t kinds = ID_LABELS - 1, side = 100;
     struct prng p;

@@ -70,7 +70,7 @@ static void numbers_that_are_no_status_are_survived(void **state)
     (void)state;
 
     static const int unknown[] = {2, -1, -100, -210, -303, INT32_MIN, INT32_MAX};
-    for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
         assert_string_equal(hearth_status_name(unknown[i]), "HEARTH_?");
         assert_true(strlen(hearth_strerror(unknown[i])) > 0);
         assert_int_equal(hearth_status_scope(unknown[i]), HEARTH_SCOPE_NONE);
@@ -105,12 +105,12 @@ static void long_texts_are_cut_with_dots(void **state)
     for (size_t len = ERROR_TEXT_MAX - 3; len < ERROR_TEXT_MAX + 3; len++) {
         memset(text, 'x', len);
         text[len] = '\0';
-        memset(&boxed, 7, sizeof(boxed));
+        memset(&boxed, 7, sizeof boxed);
         error_set(&boxed.e, HEARTH_INVALID, RANK_NONE, "%s", text);
         assert_int_equal(strlen(boxed.e.text), len < ERROR_TEXT_MAX ? len : ERROR_TEXT_MAX - 1);
         if (len >= ERROR_TEXT_MAX)
             assert_string_equal(boxed.e.text + ERROR_TEXT_MAX - 5, "x...");
-        for (size_t i = 0; i < sizeof(boxed.guard); i++)
+        for (size_t i = 0; i < sizeof boxed.guard; i++)
             assert_int_equal(boxed.guard[i], 7);
     }
 }

@@ -28,9 +28,9 @@ static void values_never_change(void **state)
     uint8_t bytes[300];
 
     (void)state;
-    fill(bytes, sizeof(bytes), 5);
-    struct hash128 none = hash128(NULL, 0), few = hash128("hearth", 6), many = hash128(bytes, sizeof(bytes));
-    uint64_t seeded = hash64(7, bytes, sizeof(bytes));
+    fill(bytes, sizeof bytes, 5);
+    struct hash128 none = hash128(NULL, 0), few = hash128("hearth", 6), many = hash128(bytes, sizeof bytes);
+    uint64_t seeded = hash64(7, bytes, sizeof bytes);
     uint64_t mixed = hash_mix(hash_mix(0, 1), 2);
 
     assert_true(none.low == UINT64_C(0x2cdf2539976d4017) && none.high == UINT64_C(0x97c0f0233c4aa633));
@@ -48,7 +48,7 @@ static int compare_u64(const void *a, const void *b)
 
 static void assert_distinct(uint64_t *values, size_t count)
 {
-    qsort(values, count, sizeof(values[0]), compare_u64);
+    qsort(values, count, sizeof values[0], compare_u64);
     for (size_t i = 1; i < count; i++)
         assert_true(values[i - 1] != values[i]);
 }
@@ -74,7 +74,7 @@ static void alignment_does_not_matter(void **state)
     uint8_t bytes[400], moved[400];
 
     (void)state;
-    fill(bytes, sizeof(bytes), 2);
+    fill(bytes, sizeof bytes, 2);
     for (size_t len = 0; len <= 300; len += 1 + len / 16) {
         struct hash128 expected = hash128(bytes, len);
         for (size_t at = 0; at < 65; at++) {
@@ -92,10 +92,10 @@ static void one_bit_flips_half_of_all(size_t len)
 {
     enum { TRIALS = 256, SLACK = 50 };
     size_t bits = len * 8;
-    uint16_t(*flips)[128] = calloc(bits, sizeof(*flips));
+    uint16_t(*flips)[128] = calloc(bits, sizeof *flips);
     uint8_t bytes[256];
 
-    assert_true(len <= sizeof(bytes));
+    assert_true(len <= sizeof bytes);
     assert_non_null(flips);
     for (uint64_t trial = 0; trial < TRIALS; trial++) {
         fill(bytes, len, 1000 + trial);
@@ -131,7 +131,7 @@ static void small_differences_in_a_large_buffer_are_seen(void **state)
 {
     enum { LEN = 4096 };
     uint8_t bytes[LEN];
-    uint64_t *seen = malloc(LEN * 8 * sizeof(*seen));
+    uint64_t *seen = malloc(LEN * 8 * sizeof *seen);
     size_t count = 0;
 
     (void)state;

@@ -23,7 +23,7 @@ static void sink(void *arg, enum hearth_log_level level, const char *id, const c
     seen->calls++;
     seen->level = level;
     memcpy(seen->id, id, strlen(id) + 1);
-    assert_true(strlen(text) < sizeof(seen->text));
+    assert_true(strlen(text) < sizeof seen->text);
     memcpy(seen->text, text, strlen(text) + 1);
 }
 
@@ -67,8 +67,8 @@ static void long_lines_are_cut_with_dots(void **state)
     char text[4000];
 
     (void)state;
-    memset(text, 'x', sizeof(text));
-    text[sizeof(text) - 1] = '\0';
+    memset(text, 'x', sizeof text);
+    text[sizeof text - 1] = '\0';
     log_write(&log, HEARTH_LOG_INFO, "HEARTH-TEST", "%s", text);
     assert_int_equal(seen.calls, 1);
     assert_true(strlen(seen.text) < strlen(text));

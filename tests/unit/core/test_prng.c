@@ -27,7 +27,7 @@ static void known_state_gives_known_numbers(void **state)
     struct prng p = {{1, 2, 3, 4}};
 
     (void)state;
-    for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++)
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++)
         assert_true(prng_u64(&p) == expected[i]);
 }
 
@@ -70,7 +70,7 @@ static void below_keeps_its_limit_and_is_even(void **state)
 
     (void)state;
     prng_init(&p, 7);
-    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++)
         for (int j = 0; j < 1000; j++)
             assert_true(prng_below(&p, limits[i]) < limits[i]);
     for (int i = 0; i < 100000; i++)

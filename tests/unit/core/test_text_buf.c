@@ -13,7 +13,7 @@
 static void test_grows(void **state)
 {
     char text[32];
-    struct text_buf buf = text_buf_of(text, sizeof(text));
+    struct text_buf buf = text_buf_of(text, sizeof text);
     (void)state;
     text_buf_print(&buf, "%d and ", 12);
     text_buf_quote(&buf, "a \"b\" \\ \x7f\n");

@@ -61,7 +61,7 @@ static void the_unknown_is_refused(void **state)
     static const char *const bad[] = {"", "F32", "f32 ", "fp32", "ringg", "su", NULL};
 
     (void)state;
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(hearth_dtype_parse(bad[i], &dtype), HEARTH_INVALID);
         assert_int_equal(hearth_op_parse(bad[i], &op), HEARTH_INVALID);
         assert_int_equal(hearth_algo_parse(bad[i], &algo), HEARTH_INVALID);
@@ -71,7 +71,7 @@ static void the_unknown_is_refused(void **state)
     assert_int_equal(algo, HEARTH_STAR);
 
     static const int unknown[] = {-1, 10, 14, 1 << 20, INT32_MIN};
-    for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
         assert_string_equal(hearth_dtype_name((enum hearth_dtype)unknown[i]), "?");
         assert_int_equal(hearth_dtype_size((enum hearth_dtype)unknown[i]), 0);
         assert_string_equal(hearth_op_name((enum hearth_op)unknown[i]), "?");
@@ -85,7 +85,7 @@ static void number_and_text_of_the_version_agree(void **state)
     uint32_t version = hearth_version();
 
     (void)state;
-    snprintf(text, sizeof(text), "%u.%u.%u", version >> 16, version >> 8 & 255, version & 255);
+    snprintf(text, sizeof text, "%u.%u.%u", version >> 16, version >> 8 & 255, version & 255);
     assert_string_equal(hearth_version_string(), text);
     assert_int_equal(version >> 16, HEARTH_VERSION_MAJOR);
 }

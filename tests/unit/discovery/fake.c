@@ -21,7 +21,7 @@
 static void log_line(void *arg, enum hearth_log_level level, const char *id, const char *text)
 {
     struct fake *fake = arg;
-    size_t room = sizeof(fake->log) - fake->log_len;
+    size_t room = sizeof fake->log - fake->log_len;
 
     if (level > HEARTH_LOG_INFO)
         return;
@@ -46,11 +46,11 @@ void fake_open(struct fake *fake, const char *lines, const char *seeds)
 {
     struct error error;
 
-    memset(fake, 0, sizeof(*fake));
-    snprintf(fake->folder, sizeof(fake->folder), "/tmp/hearth-fake-XXXXXX");
+    memset(fake, 0, sizeof *fake);
+    snprintf(fake->folder, sizeof fake->folder, "/tmp/hearth-fake-XXXXXX");
     assert_non_null(mkdtemp(fake->folder));
-    snprintf(fake->script, sizeof(fake->script), "%s/helper", fake->folder);
-    if (lines != NULL)
+    snprintf(fake->script, sizeof fake->script, "%s/helper", fake->folder);
+    if (lines)
         fake_replace(fake, lines);
     heap_init(&fake->heap, 0);
     fake->now_ns = 1000 * NS_PER_S;
@@ -86,7 +86,7 @@ void fake_until_logged(struct fake *fake, const char *text)
 {
     uint64_t end_ns = clock_real() + PATIENCE_NS;
 
-    while (strstr(fake->log, text) == NULL) {
+    while (!strstr(fake->log, text)) {
         if (clock_real() > end_ns)
             fail_msg("the log lacks \"%s\":\n%s", text, fake->log);
         fake_pump(fake);
@@ -109,9 +109,9 @@ int fake_helper_pid(const struct fake *fake)
 {
     char text[400];
 
-    finder_text(fake->finder, text, sizeof(text));
+    finder_text(fake->finder, text, sizeof text);
     const char *at = strstr(text, "(helper ");
-    return at != NULL ? (int)strtol(at + strlen("(helper "), NULL, 10) : 0;
+    return at ? (int)strtol(at + strlen("(helper "), NULL, 10) : 0;
 }
 
 const char *fake_found(char *line, size_t size, const char *key, const char *addr, unsigned instance)

@@ -40,9 +40,9 @@ static void until_text(const char *expected)
     uint64_t end_ns = clock_real() + PATIENCE_NS;
     char text[400] = "";
 
-    while (strstr(text, expected) == NULL) {
+    while (!strstr(text, expected)) {
         fake_pump(&fake);
-        works(text, sizeof(text));
+        works(text, sizeof text);
         if (clock_real() > end_ns)
             fail_msg("\"%s\" instead of \"%s\"", text, expected);
     }
@@ -55,14 +55,14 @@ static void sightings_come_and_go(void **state)
     int count;
 
     (void)state;
-    fake_found(a, sizeof(a), "k1", "127.0.0.1", 1);
-    fake_found(b, sizeof(b), "k2", "127.0.0.2", 2);
-    snprintf(script, sizeof(script),
+    fake_found(a, sizeof a, "k1", "127.0.0.1", 1);
+    fake_found(b, sizeof b, "k2", "127.0.0.2", 2);
+    snprintf(script, sizeof script,
              "echo ready fake\necho '%s'\necho '%s'\n" UNTIL_PUBLISH "echo lost k1\ncat >/dev/null", a, b);
     fake_open(&fake, script, NULL);
-    assert_false(works(text, sizeof(text)));
+    assert_false(works(text, sizeof text));
     fake_until_logged(&fake, "mdns works: helper");
-    assert_true(works(text, sizeof(text)));
+    assert_true(works(text, sizeof text));
     assert_non_null(strstr(text, "mdns works (helper "));
     fake_until_count(&fake, 2);
     struct announcement self = fake_self(99);
@@ -102,7 +102,7 @@ static void closing_ends_the_helper(void **state)
     fake_until_logged(&fake, "mdns works");
     int pid = fake_helper_pid(&fake);
     assert_true(pid > 0);
-    snprintf(path, sizeof(path), "%s.bye", fake.script);
+    snprintf(path, sizeof path, "%s.bye", fake.script);
     finder_close(fake.finder);
     assert_int_equal(access(path, F_OK), 0);
     assert_int_equal(kill(pid, 0), -1);
@@ -132,7 +132,7 @@ static void crashes_are_followed_by_pauses_that_grow(void **state)
     (void)state;
     fake_open(&fake, "exit 3", NULL);
     for (int i = 0; i < 10; i++) {
-        snprintf(expected, sizeof(expected), "exit status 3; next try in %.2g s",
+        snprintf(expected, sizeof expected, "exit status 3; next try in %.2g s",
                  (double)pause_ns / (double)NS_PER_S);
         until_text(expected);
         deadline_ns = NEVER_NS;
@@ -174,17 +174,16 @@ static void sightings_outlive_the_helper_for_a_while(void **state)
     char a[512], b[512], script[2048];
 
     (void)state;
-    fake_found(a, sizeof(a), "k1", "127.0.0.1", 1);
-    fake_found(b, sizeof(b), "k2", "127.0.0.2", 2);
-    fake_open(&fake, telling(script, sizeof(script), a, b), NULL);
+    fake_found(a, sizeof a, "k1", "127.0.0.1", 1);
+    fake_found(b, sizeof b, "k2", "127.0.0.2", 2);
+    fake_open(&fake, telling(script, sizeof script, a, b), NULL);
     fake_until_count(&fake, 2);
-    fake_replace(&fake,
-                 telling(script, sizeof(script), fake_found(b, sizeof(b), "other", "127.0.0.2", 2), b));
+    fake_replace(&fake, telling(script, sizeof script, fake_found(b, sizeof b, "other", "127.0.0.2", 2), b));
     assert_int_equal(kill(fake_helper_pid(&fake), SIGKILL), 0);
     fake_until_logged(&fake, "signal 9");
     fake_until_count(&fake, 2);
     fake.now_ns += HELPER_FIRST_NS;
-    for (const char *again = NULL; again == NULL; again = strstr(strstr(fake.log, "signal 9"), "mdns works:"))
+    for (const char *again = NULL; !again; again = strstr(strstr(fake.log, "signal 9"), "mdns works:"))
         fake_pump(&fake);
     fake_until_count(&fake, 2);
     fake.now_ns += 74 * NS_PER_S;
@@ -212,7 +211,7 @@ static void helpers_that_do_not_read_are_given_up(void **state)
     (void)state;
     fake_open(&fake, "echo ready fake\nexec sleep 1000", NULL);
     fake_until_logged(&fake, "mdns works");
-    for (int i = 0; i < 100000 && strstr(fake.log, "does not read") == NULL; i++) {
+    for (int i = 0; i < 100000 && !strstr(fake.log, "does not read"); i++) {
         self.flags++;
         finder_announce(fake.finder, &self, fake.now_ns);
         finder_pump(fake.finder, fake.now_ns);
@@ -228,8 +227,8 @@ static void half_lines_wait_for_the_rest(void **state)
     char line[512], script[2048];
 
     (void)state;
-    fake_found(line, sizeof(line), "k1", "127.0.0.1", 1);
-    snprintf(script, sizeof(script),
+    fake_found(line, sizeof line, "k1", "127.0.0.1", 1);
+    snprintf(script, sizeof script,
              "printf 'rea'\nprintf 'dy fake\\nfou'\nread x\nprintf '%s\\nwar' '%s'\nexit 0", "%s", line + 3);
     fake_open(&fake, script, NULL);
     fake_until_count(&fake, 1);
@@ -252,8 +251,8 @@ static void endless_lines_are_skipped(void **state)
     char line[512], script[2048];
 
     (void)state;
-    fake_found(line, sizeof(line), "k1", "127.0.0.1", 1);
-    snprintf(script, sizeof(script),
+    fake_found(line, sizeof line, "k1", "127.0.0.1", 1);
+    snprintf(script, sizeof script,
              "echo ready fake\nhead -c 200000 /dev/zero | tr '\\0' x\necho\necho '%s'\ncat >/dev/null", line);
     fake_open(&fake, script, NULL);
     fake_until_count(&fake, 1);
@@ -286,7 +285,7 @@ static void floods_are_held_back(void **state)
     finder_pump(fake.finder, fake.now_ns);
     finder_sightings(fake.finder, &count, &changed);
     assert_true(changed == before);
-    assert_true(works(text, sizeof(text)));
+    assert_true(works(text, sizeof text));
     fake_close(&fake);
 }
 
@@ -320,7 +319,7 @@ static void a_missing_helper_is_no_error(void **state)
     (void)state;
     fake_open(&fake, NULL, "10.1.2.3,10.1.2.4:99");
     fake_pump(&fake);
-    assert_false(works(text, sizeof(text)));
+    assert_false(works(text, sizeof text));
     assert_non_null(strstr(text, fake.script));
     assert_non_null(strstr(text, "next try in"));
     const struct sock_addr *seeds = finder_seeds(fake.finder, &count);
@@ -347,7 +346,7 @@ static void without_mdns_nothing_is_started(void **state)
     finder_pump(finder, 1);
     assert_int_equal(finder_waits(finder, items, FINDER_WAITS_MAX, &deadline_ns), 0);
     assert_true(deadline_ns == NEVER_NS);
-    assert_false(finder_text(finder, text, sizeof(text)));
+    assert_false(finder_text(finder, text, sizeof text));
     finder_close(finder);
     assert_int_equal(heap.blocks, 0);
 }
@@ -360,11 +359,11 @@ static void misleading_addresses_are_passed_over(void **state)
     int count;
 
     (void)state;
-    fake_found(a, sizeof(a), "k1", "10.9.8.7", 1);
-    snprintf(b, sizeof(b),
+    fake_found(a, sizeof a, "k1", "10.9.8.7", 1);
+    snprintf(b, sizeof b,
              "found k2 nosuchdevice 10.9.8.7 1 1 " FAKE_SPACE " " FAKE_NODE " 0000000000000002 0 n");
-    fake_found(c, sizeof(c), "k3", "127.0.0.1", 3);
-    snprintf(script, sizeof(script), "echo ready fake\necho '%s'\necho '%s'\necho '%s'\ncat >/dev/null", a, b,
+    fake_found(c, sizeof c, "k3", "127.0.0.1", 3);
+    snprintf(script, sizeof script, "echo ready fake\necho '%s'\necho '%s'\necho '%s'\ncat >/dev/null", a, b,
              c);
     fake_open(&fake, script, NULL);
     fake_until_count(&fake, 1);
@@ -389,7 +388,7 @@ static void the_helper_inherits_nothing(void **state)
     char *fds = strstr(fake.log, "mdns: fds");
     assert_non_null(fds);
     fds[strcspn(fds, "\n")] = '\0';
-    for (char *word = strchr(fds + strlen("mdns: "), ' '); word != NULL; word = strchr(word + 1, ' '))
+    for (char *word = strchr(fds + strlen("mdns: "), ' '); word; word = strchr(word + 1, ' '))
         assert_true(strtol(word, NULL, 10) < 200); /* the shell has some of its own */
     unsetenv("HEARTH_SECRET");
     close(low);

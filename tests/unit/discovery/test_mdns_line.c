@@ -21,7 +21,7 @@ static int parse(struct mdns_line *line, const char *text)
     const char *what = NULL;
     int status = mdns_line_parse(line, text, strlen(text), &what);
 
-    assert_true(status == HEARTH_OK || (status == HEARTH_PROTOCOL && what != NULL));
+    assert_true(status == HEARTH_OK || (status == HEARTH_PROTOCOL && what));
     return status;
 }
 
@@ -30,7 +30,7 @@ static int command_parse(struct mdns_command *command, const char *text)
     const char *what = NULL;
     int status = mdns_command_parse(command, text, strlen(text), &what);
 
-    assert_true(status == HEARTH_OK || (status == HEARTH_PROTOCOL && what != NULL));
+    assert_true(status == HEARTH_OK || (status == HEARTH_PROTOCOL && what));
     return status;
 }
 
@@ -54,7 +54,7 @@ static void found_is_read(void **state)
     assert_true(line.sighting.id.instance == 0xdeadbeef);
     assert_int_equal(line.sighting.flags, 3);
     assert_string_equal(line.sighting.name, "the node in the attic");
-    assert_int_equal(mdns_line_found(&line.sighting, text, sizeof(text)), strlen(given));
+    assert_int_equal(mdns_line_found(&line.sighting, text, sizeof text), strlen(given));
     assert_string_equal(text, given);
 }
 
@@ -65,10 +65,10 @@ static void addresses_are_read(void **state)
     char text[MDNS_LINE_MAX], again[SOCK_TEXT_MAX];
 
     (void)state;
-    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-        snprintf(text, sizeof(text), "found k lo %s 9 1 " WHO " 0 n", good[i]);
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        snprintf(text, sizeof text, "found k lo %s 9 1 " WHO " 0 n", good[i]);
         assert_int_equal(parse(&line, text), HEARTH_OK);
-        mdns_addr_text(&line.sighting.addr, again, sizeof(again));
+        mdns_addr_text(&line.sighting.addr, again, sizeof again);
         assert_string_equal(again, good[i]);
     }
 }
@@ -159,7 +159,7 @@ static void wrong_lines_are_refused(void **state)
     struct mdns_line line;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         if (parse(&line, wrong[i]) != HEARTH_PROTOCOL)
             fail_msg("taken: %s", wrong[i]);
 }
@@ -180,8 +180,8 @@ static struct announcement somebody(void)
 {
     struct announcement a = {.id = {.instance = 0x1234}, .port = 52417, .flags = 0x1f, .name = "attic"};
 
-    memset(a.space, 0xab, sizeof(a.space));
-    memset(a.id.node.bytes, 0xcd, sizeof(a.id.node.bytes));
+    memset(a.space, 0xab, sizeof a.space);
+    memset(a.id.node.bytes, 0xcd, sizeof a.id.node.bytes);
     return a;
 }
 
@@ -192,18 +192,18 @@ static void publish_is_read(void **state)
     char text[MDNS_LINE_MAX + 1];
 
     (void)state;
-    size_t len = mdns_line_publish(&a, text, sizeof(text));
+    size_t len = mdns_line_publish(&a, text, sizeof text);
     assert_true(len > 0 && text[len - 1] == '\n');
     text[len - 1] = '\0';
     assert_int_equal(command_parse(&command, text), HEARTH_OK);
     assert_int_equal(command.kind, MDNS_PUBLISH);
-    assert_memory_equal(&command.announcement.space, &a.space, sizeof(a.space));
-    assert_memory_equal(&command.announcement.id, &a.id, sizeof(a.id));
+    assert_memory_equal(&command.announcement.space, &a.space, sizeof a.space);
+    assert_memory_equal(&command.announcement.id, &a.id, sizeof a.id);
     assert_int_equal(command.announcement.port, a.port);
     assert_int_equal(command.announcement.flags, a.flags);
     assert_string_equal(command.announcement.name, a.name);
     assert_int_equal(mdns_line_publish(&a, text, 20), 0);
-    assert_int_equal(mdns_line_publish(NULL, text, sizeof(text)), strlen("publish\n"));
+    assert_int_equal(mdns_line_publish(NULL, text, sizeof text), strlen("publish\n"));
     assert_int_equal(command_parse(&command, "publish"), HEARTH_OK);
     assert_int_equal(command.announcement.port, 0);
 }
@@ -215,14 +215,14 @@ static void strange_names_become_printable(void **state)
     char text[MDNS_LINE_MAX + 1];
 
     (void)state;
-    snprintf(a.name, sizeof(a.name), "a\nquit\n\x1b[2J\xc3\xa9");
-    size_t len = mdns_line_publish(&a, text, sizeof(text));
+    snprintf(a.name, sizeof a.name, "a\nquit\n\x1b[2J\xc3\xa9");
+    size_t len = mdns_line_publish(&a, text, sizeof text);
     assert_ptr_equal(strchr(text, '\n'), text + len - 1);
     text[len - 1] = '\0';
     assert_int_equal(command_parse(&command, text), HEARTH_OK);
     assert_string_equal(command.announcement.name, "a?quit??[2J??");
-    memset(a.name, 'x', sizeof(a.name)); /* without an end */
-    assert_true(mdns_line_publish(&a, text, sizeof(text)) > 0);
+    memset(a.name, 'x', sizeof a.name); /* without an end */
+    assert_true(mdns_line_publish(&a, text, sizeof text) > 0);
 }
 
 static void addresses_are_commanded(void **state)
@@ -232,14 +232,14 @@ static void addresses_are_commanded(void **state)
     char text[MDNS_LINE_MAX + 1];
 
     (void)state;
-    size_t len = mdns_line_address("eth0", addrs, 3, text, sizeof(text));
+    size_t len = mdns_line_address("eth0", addrs, 3, text, sizeof text);
     assert_string_equal(text, "address eth0 10.0.0.1 fd77::1 fe80::1%lo\n");
     text[len - 1] = '\0';
     assert_int_equal(command_parse(&command, text), HEARTH_OK);
     assert_int_equal(command.kind, MDNS_ADDRESS);
     assert_string_equal(command.interface, "eth0");
     assert_int_equal(command.count, 3);
-    assert_int_equal(mdns_line_address("eth0", NULL, 0, text, sizeof(text)), strlen("address eth0\n"));
+    assert_int_equal(mdns_line_address("eth0", NULL, 0, text, sizeof text), strlen("address eth0\n"));
     assert_int_equal(command_parse(&command, "address eth0"), HEARTH_OK);
     assert_int_equal(command.count, 0);
     assert_int_equal(mdns_line_address("eth0", addrs, 3, text, 20), 0);
@@ -274,7 +274,7 @@ static void wrong_commands_are_refused(void **state)
     struct mdns_command command;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         if (command_parse(&command, wrong[i]) != HEARTH_PROTOCOL)
             fail_msg("taken: %s", wrong[i]);
 }
@@ -286,7 +286,7 @@ static int read_item(struct sighting *s, unsigned *seen, const char *item)
     const char *what = NULL;
     int status = mdns_txt_read(s, seen, item, strlen(item), &what);
 
-    assert_true(status == HEARTH_OK || (status == HEARTH_PROTOCOL && what != NULL));
+    assert_true(status == HEARTH_OK || (status == HEARTH_PROTOCOL && what));
     return status;
 }
 
@@ -298,7 +298,7 @@ static void txt_is_read(void **state)
     unsigned seen = 0;
 
     (void)state;
-    memset(&s, 0, sizeof(s));
+    memset(&s, 0, sizeof s);
     mdns_txt_write(&a, items);
     assert_string_equal(items[0], "v=1");
     for (int i = MDNS_TXT_ITEMS - 1; i >= 0; i--) {
@@ -307,8 +307,8 @@ static void txt_is_read(void **state)
     }
     assert_true(mdns_txt_whole(seen));
     assert_int_equal(s.version, MDNS_VERSION);
-    assert_memory_equal(s.space, a.space, sizeof(a.space));
-    assert_memory_equal(&s.id, &a.id, sizeof(a.id));
+    assert_memory_equal(s.space, a.space, sizeof a.space);
+    assert_memory_equal(&s.id, &a.id, sizeof a.id);
     assert_int_equal(s.flags, a.flags);
     assert_string_equal(s.name, a.name);
     assert_int_equal(read_item(&s, &seen, "later=unknown"), HEARTH_OK);
@@ -338,10 +338,10 @@ static void wrong_txt_is_refused(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct sighting s;
         unsigned seen = 0;
-        memset(&s, 0, sizeof(s));
+        memset(&s, 0, sizeof s);
         if (read_item(&s, &seen, wrong[i]) != HEARTH_PROTOCOL)
             fail_msg("taken: %s", wrong[i]);
     }

@@ -27,7 +27,7 @@ struct bytes {
 
 static void put(struct bytes *b, const void *source, size_t len)
 {
-    assert_true(len <= sizeof(b->at) - b->len);
+    assert_true(len <= sizeof b->at - b->len);
     memcpy(b->at + b->len, source, len);
     b->len += len;
 }
@@ -68,7 +68,7 @@ static bool record_good(const char *name, size_t name_len, unsigned type, const 
 
 #define GOOD(name, type, data) assert_true(record_good(name, sizeof(name) - 1, type, data, sizeof(data) - 1))
 #define REFUSED(name, type, data)                                                                            \
-    assert_false(record_good(name, sizeof(name) - 1, type, data, sizeof(data) - 1))
+    assert_false(record_good(name, sizeof name - 1, type, data, sizeof data - 1))
 
 #define HOST "\4host\5local\0"
 
@@ -127,7 +127,7 @@ static void long_names(void **state)
     char label[64];
 
     (void)state;
-    memset(label, 'x', sizeof(label));
+    memset(label, 'x', sizeof label);
     label[0] = 63;
     for (int i = 0; i < 3; i++)
         put(&name, label, 64);
@@ -172,7 +172,7 @@ static void random_packets(void **state)
     (void)state;
     prng_init(&prng, 1);
     for (int i = 0; i < 20000; i++) {
-        size_t len = (size_t)prng_below(&prng, sizeof(bytes));
+        size_t len = (size_t)prng_below(&prng, sizeof bytes);
         for (size_t k = 0; k < len; k++)
             bytes[k] = (uint8_t)prng_below(&prng, k < 12 ? 2 : 256);
         good += mdns_packet_good(bytes, len);

@@ -26,8 +26,8 @@ static void have(const char *name, enum interface_kind kind, const char *addr, b
 {
     struct interface *i = &list[count++];
 
-    memset(i, 0, sizeof(*i));
-    snprintf(i->name, sizeof(i->name), "%s", name);
+    memset(i, 0, sizeof *i);
+    snprintf(i->name, sizeof i->name, "%s", name);
     i->kind = kind;
     i->up = up;
     assert_int_equal(sock_addr_parse(addr, 0, &i->addr), HEARTH_OK);
@@ -40,7 +40,7 @@ static void chosen_are(const char *bind, const char *expected)
 
     networks_choose(&n, list, count, bind);
     for (int i = 0; i < n.count; i++)
-        snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s", n.list[i].line);
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s", n.list[i].line);
     assert_string_equal(text, expected);
 }
 
@@ -107,7 +107,7 @@ static void many_addresses_are_cut(void **state)
 
     (void)state;
     for (int i = 0; i < 3 * MDNS_ADDRESSES; i++) {
-        snprintf(addr, sizeof(addr), "10.0.0.%d", i + 1);
+        snprintf(addr, sizeof addr, "10.0.0.%d", i + 1);
         have("eth0", INTERFACE_WIRE, addr, true);
     }
     networks_choose(&n, list, count, NULL);
@@ -126,8 +126,8 @@ static void many_interfaces_are_cut(void **state)
 
     (void)state;
     for (int i = 0; i < 2 * NETWORKS_MAX; i++) {
-        snprintf(name, sizeof(name), "eth%d", i);
-        snprintf(addr, sizeof(addr), "10.0.%d.1", i);
+        snprintf(name, sizeof name, "eth%d", i);
+        snprintf(addr, sizeof addr, "10.0.%d.1", i);
         have(name, INTERFACE_WIRE, addr, true);
     }
     have("lo", INTERFACE_LOOPBACK, "127.0.0.1", true);

@@ -39,9 +39,9 @@ int getaddrinfo(const char *restrict host, const char *restrict service,
     atomic_fetch_sub(&inside, 1);
     const char *text = atomic_load(&answer);
     struct sock_addr addr;
-    if (text == NULL || sock_addr_parse(text, 0, &addr) != HEARTH_OK)
+    if (!text || sock_addr_parse(text, 0, &addr) != HEARTH_OK)
         return EAI_NONAME;
-    struct addrinfo *info = calloc(1, sizeof(*info));
+    struct addrinfo *info = calloc(1, sizeof *info);
     info->ai_addr = malloc(addr.len);
     memcpy(info->ai_addr, addr.raw, addr.len);
     info->ai_addrlen = addr.len;
@@ -80,8 +80,8 @@ static void addresses_are(const struct seeds *seeds, const char *expected)
     const struct sock_addr *addrs = seeds_addrs(seeds, &count);
 
     for (int i = 0; i < count; i++) {
-        sock_addr_text(&addrs[i], one, sizeof(one));
-        snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s", i > 0 ? " " : "", one);
+        sock_addr_text(&addrs[i], one, sizeof one);
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", i > 0 ? " " : "", one);
     }
     assert_string_equal(text, expected);
 }
@@ -136,7 +136,7 @@ static void names_are_looked_up_and_again(void **state)
         static char text[SOCK_TEXT_MAX];
         int count;
         seeds_pump(seeds, next_ns);
-        sock_addr_text(seeds_addrs(seeds, &count), text, sizeof(text));
+        sock_addr_text(seeds_addrs(seeds, &count), text, sizeof text);
         was = text;
     }
     assert_int_equal(asked, 2);
@@ -165,7 +165,7 @@ static void a_deaf_system_holds_nobody(void **state)
 
     (void)state;
     for (int i = 0; i < 20; i++)
-        snprintf(text + strlen(text), sizeof(text) - strlen(text), "host%d,", i);
+        snprintf(text + strlen(text), sizeof text - strlen(text), "host%d,", i);
     struct seeds *seeds = open_seeds(text);
     atomic_store(&held, true);
     for (int i = 0; i < 100; i++)
@@ -185,7 +185,7 @@ static void refused(const char *text, const char *expected)
 
     heap_init(&heap, 0);
     assert_int_equal(seeds_open(&heap, &silent, text, 1, &seeds, &error), HEARTH_INVALID);
-    if (strstr(error.text, expected) == NULL)
+    if (!strstr(error.text, expected))
         fail_msg("\"%s\" lacks \"%s\"", error.text, expected);
     assert_int_equal(heap.blocks, 0);
 }
@@ -199,10 +199,10 @@ static void wrong_ones_are_named(void **state)
     refused("host:99999", "seed 1");
     refused("unix:/tmp/x", "seed 1");
     for (int i = 0; i <= FINDER_SEEDS_MAX; i++)
-        snprintf(many + strlen(many), sizeof(many) - strlen(many), "10.0.0.%d,", i + 1);
+        snprintf(many + strlen(many), sizeof many - strlen(many), "10.0.0.%d,", i + 1);
     refused(many, "more than 64 seeds");
-    memset(big, 'x', sizeof(big));
-    big[sizeof(big) - 1] = '\0';
+    memset(big, 'x', sizeof big);
+    big[sizeof big - 1] = '\0';
     refused(big, "characters");
 }
 

@@ -32,10 +32,10 @@ static struct sighting make(const char *key, uint8_t space, uint64_t instance, c
 {
     struct sighting s = {.version = 1, .id = {.instance = instance}};
 
-    snprintf(s.key, sizeof(s.key), "%s", key);
-    snprintf(s.interface, sizeof(s.interface), "eth0");
-    memset(s.space, space, sizeof(s.space));
-    memset(s.id.node.bytes, 5, sizeof(s.id.node.bytes));
+    snprintf(s.key, sizeof s.key, "%s", key);
+    snprintf(s.interface, sizeof s.interface, "eth0");
+    memset(s.space, space, sizeof s.space);
+    memset(s.id.node.bytes, 5, sizeof s.id.node.bytes);
     assert_int_equal(sock_addr_parse(addr, 1, &s.addr), HEARTH_OK);
     return s;
 }
@@ -58,8 +58,8 @@ static struct announcement us(uint64_t instance)
 {
     struct announcement self = {.id = {.instance = instance}, .port = 1};
 
-    memset(self.space, 1, sizeof(self.space));
-    memset(self.id.node.bytes, 5, sizeof(self.id.node.bytes));
+    memset(self.space, 1, sizeof self.space);
+    memset(self.id.node.bytes, 5, sizeof self.id.node.bytes);
     return self;
 }
 
@@ -115,12 +115,12 @@ static void more_keys_than_places_do_no_harm(void **state)
 
     (void)state;
     for (int i = 0; i < 3 * SIGHTING_KEYS; i++) {
-        snprintf(key, sizeof(key), "k%d", i);
+        snprintf(key, sizeof key, "k%d", i);
         found(key, 1, 7, "10.0.0.1");
     }
     assert_int_equal(table.count, 1);
     for (int i = 0; i < 3 * SIGHTING_KEYS; i++) {
-        snprintf(key, sizeof(key), "k%d", i);
+        snprintf(key, sizeof key, "k%d", i);
         sightings_lost(&table, key);
     }
     assert_int_equal(table.count, 0);
@@ -170,13 +170,13 @@ static void whoever_has_most_gives_way(void **state)
 
     (void)state;
     for (unsigned i = 0; i < 8; i++) {
-        snprintf(key, sizeof(key), "true%u", i);
-        snprintf(addr, sizeof(addr), "10.0.0.%u", i + 1);
+        snprintf(key, sizeof key, "true%u", i);
+        snprintf(addr, sizeof addr, "10.0.0.%u", i + 1);
         found(key, 1, 1 + i, addr);
     }
     for (unsigned i = 0; i < 3 * SIGHTINGS_MAX; i++) {
-        snprintf(key, sizeof(key), "k%u", i);
-        snprintf(addr, sizeof(addr), "10.9.9.9:%u", i + 1);
+        snprintf(key, sizeof key, "k%u", i);
+        snprintf(addr, sizeof addr, "10.9.9.9:%u", i + 1);
         found(key, 1, 1000 + i, addr);
     }
     assert_int_equal(table.count, SIGHTINGS_MAX);
@@ -195,12 +195,12 @@ static void strangers_give_way_first(void **state)
     (void)state;
     sightings_self(&table, &self);
     for (unsigned i = 0; i < 200; i++) {
-        snprintf(key, sizeof(key), "true%u", i);
+        snprintf(key, sizeof key, "true%u", i);
         found(key, 1, 1 + i, "10.0.0.1");
     }
     for (unsigned i = 0; i < 3 * SIGHTINGS_MAX; i++) {
-        snprintf(key, sizeof(key), "k%u", i);
-        snprintf(addr, sizeof(addr), "10.1.%u.%u", i / 256, i % 256);
+        snprintf(key, sizeof key, "k%u", i);
+        snprintf(addr, sizeof addr, "10.1.%u.%u", i / 256, i % 256);
         found(key, 2, 1000 + i, addr);
     }
     assert_int_equal(table.count, SIGHTINGS_MAX);
@@ -217,8 +217,8 @@ static void a_full_table_takes_newcomers(void **state)
     (void)state;
     sightings_self(&table, &self);
     for (unsigned i = 0; i < SIGHTINGS_MAX; i++) {
-        snprintf(key, sizeof(key), "k%u", i);
-        snprintf(addr, sizeof(addr), "10.1.%u.%u", i / 256, i % 256);
+        snprintf(key, sizeof key, "k%u", i);
+        snprintf(addr, sizeof addr, "10.1.%u.%u", i / 256, i % 256);
         found(key, 1, 1000 + i, addr);
     }
     found("new", 1, 1, "10.0.0.1");

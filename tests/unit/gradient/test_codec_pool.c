@@ -23,7 +23,7 @@ static int open_node(void **state)
     if (hearth_open_local(NULL, 1, &node) != HEARTH_OK)
         return -1;
     pool = codec_pool_of(node);
-    return pool != NULL ? 0 : -1;
+    return pool ? 0 : -1;
 }
 
 static int close_node(void **state)

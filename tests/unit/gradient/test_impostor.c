@@ -390,7 +390,7 @@ static void test_damage(void **state)
         if (status != t->status)
             fail_msg("trial %zu, %s: %s, not %s: %s", i, t->codec, hearth_status_name(status),
                      hearth_status_name(t->status), text);
-        if (status == HEARTH_PROTOCOL && strstr(text, "rank 1") == NULL)
+        if (status == HEARTH_PROTOCOL && !strstr(text, "rank 1"))
             fail_msg("trial %zu, %s: rank 1 is not named: %s", i, t->codec, text);
     }
     scene_close(s);
@@ -401,7 +401,7 @@ static void test_random_damage(void **state)
 {
     (void)state;
     struct scene *s = scene_open();
-    unsigned long count = repeat_count(getenv("HEARTH_TEST_SOAK") != NULL ? 3000 : 40);
+    unsigned long count = repeat_count(getenv("HEARTH_TEST_SOAK") ? 3000 : 40);
     for (size_t i = 0; i < sizeof trials / sizeof *trials; i++) {
         const struct trial *t = &trials[i];
         if (i > 0 && strcmp(t->codec, trials[i - 1].codec) == 0 && t->algo == trials[i - 1].algo)

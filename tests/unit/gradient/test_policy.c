@@ -204,7 +204,7 @@ static void assert_refused(const struct hearth_compressor_config *config, const 
     struct error error;
     heap_init(&heap, 0);
     assert_int_equal(policy_init(&policy, &heap, config, "int8", &error), HEARTH_INVALID);
-    if (strstr(error.text, word) == NULL)
+    if (!strstr(error.text, word))
         fail_msg("'%s' does not say '%s'", error.text, word);
     assert_int_equal(heap.blocks, 0);
 }

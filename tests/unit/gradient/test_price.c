@@ -97,7 +97,7 @@ static void each_codec_has_its_algos(void **state)
     struct group_view flat = network(8, 1000 * MBIT, 1e-3), fours = flat, one = flat;
     fours.host = in_fours;
     one.host = NULL;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (int w = 0; w < REDUCTION_ALGOS; w++) {
             struct codec codec = codec_of(cases[i].codec);
             enum reduction_algo algo = (enum reduction_algo)w;
@@ -148,7 +148,7 @@ static void two_members_gather_and_many_have_owners(void **state)
 {
     (void)state;
     static const char *const codecs[] = {"topk:0.01,values=int8", "topk:0.01,chunk=4096,values=int8", "int8"};
-    for (size_t i = 0; i < sizeof(codecs) / sizeof(codecs[0]); i++) {
+    for (size_t i = 0; i < sizeof codecs / sizeof codecs[0]; i++) {
         struct group_view two = network(2, 1000 * MBIT, 1e-3);
         assert_int_equal(choice_of(codecs[i], vector_of(25000000), &two).algo, REDUCTION_ALLGATHER);
         for (int size = 8; size <= RANKS_MAX; size *= 2) {
@@ -244,7 +244,7 @@ static void automatic_takes_the_cheapest(void **state)
         struct reduction_choice choice, again;
         reduction_choose(&list, &shape, &view, &choice);
         reduction_choose(&list, &shape, &view, &again);
-        assert_memory_equal(&choice.price, &again.price, sizeof(choice.price));
+        assert_memory_equal(&choice.price, &again.price, sizeof choice.price);
         assert_int_equal(choice.algo, again.algo);
         assert_true(choice.price.total_s <= choice.plain.total_s);
         assert_true(choice.price.bytes <= choice.plain.bytes);
@@ -267,7 +267,7 @@ static void hosts_of_four_sum_up_at_home(void **state)
     struct group_view view = network(16, 100 * MBIT, 1e-3);
     view.host = in_fours;
     view.port_sharers = 4;
-    for (size_t i = 0; i < sizeof(codecs) / sizeof(codecs[0]); i++) {
+    for (size_t i = 0; i < sizeof codecs / sizeof codecs[0]; i++) {
         struct reduction_choice choice = choice_of(codecs[i], square(4096), &view);
         assert_int_equal(choice.algo, REDUCTION_TWO_LEVEL);
         struct codec codec = codec_of(codecs[i]);
@@ -303,7 +303,7 @@ static void more_of_anything_costs_more(void **state)
 {
     (void)state;
     static const char *const codecs[] = {"bf16", "int8", "onebit", "topk:0.01", "topk:0.01,chunk=4096"};
-    for (size_t i = 0; i < sizeof(codecs) / sizeof(codecs[0]); i++)
+    for (size_t i = 0; i < sizeof codecs / sizeof codecs[0]; i++)
         for (int w = REDUCTION_ALLGATHER; w <= REDUCTION_OWNER; w++) {
             enum reduction_algo algo = (enum reduction_algo)w;
             struct group_view view = network(4, 1000 * MBIT, 1e-3), slower = network(4, 500 * MBIT, 1e-3),
@@ -323,12 +323,12 @@ static void reasons_can_be_read(void **state)
     struct group_view view = network(4, 100 * MBIT, 1e-3);
     char text[256];
     struct reduction_choice choice = choice_of("topk:0.01,values=int8", vector_of(25000000), &view);
-    reduction_reason(&choice, text, sizeof(text));
+    reduction_reason(&choice, text, sizeof text);
     if (strstr(text, "topk:0.01,values=int8 by owner: ") != text || !strstr(text, " kB; kernels ") ||
         !strstr(text, "), plain "))
         fail_msg("%s", text);
     choice = choice_of("none", vector_of(100), &view);
-    reduction_reason(&choice, text, sizeof(text));
+    reduction_reason(&choice, text, sizeof text);
     assert_true(strstr(text, "none by plain: ") == text);
     reduction_reason(&choice, text, 8);
     assert_string_equal(text, "none by");

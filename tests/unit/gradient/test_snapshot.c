@@ -163,7 +163,7 @@ static void assert_decode_fails(struct fixture *f, const uint8_t *bytes, size_t 
 {
     struct snapshot_owner owner = {.rank = 77};
     assert_int_equal(snapshot_decode(&f->tensors, &owner, bytes, len, &f->error), HEARTH_INVALID);
-    if (strstr(f->error.text, word) == NULL)
+    if (!strstr(f->error.text, word))
         fail_msg("'%s' does not say '%s'", f->error.text, word);
     assert_int_equal(owner.rank, 77);
     assert_int_equal(f->tensors.count, 0);

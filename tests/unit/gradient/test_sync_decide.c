@@ -167,7 +167,7 @@ static bool begin(struct model *m)
             from = r;
         round = r->round > round ? r->round : round;
     }
-    struct sync_record to = from != NULL ? *from : (struct sync_record){0};
+    struct sync_record to = from ? *from : (struct sync_record){0};
     if (to.steps == STEPS)
         return false;
     for (int i = 0; i < members; i++) {

@@ -172,28 +172,28 @@ enum hearth_dtype cases_wide(enum hearth_dtype dtype)
 uint32_t bits_of_f32(float x)
 {
     uint32_t bits;
-    memcpy(&bits, &x, sizeof(bits));
+    memcpy(&bits, &x, sizeof bits);
     return bits;
 }
 
 uint64_t bits_of_f64(double x)
 {
     uint64_t bits;
-    memcpy(&bits, &x, sizeof(bits));
+    memcpy(&bits, &x, sizeof bits);
     return bits;
 }
 
 float f32_of_bits(uint32_t bits)
 {
     float x;
-    memcpy(&x, &bits, sizeof(x));
+    memcpy(&x, &bits, sizeof x);
     return x;
 }
 
 double f64_of_bits(uint64_t bits)
 {
     double x;
-    memcpy(&x, &bits, sizeof(x));
+    memcpy(&x, &bits, sizeof x);
     return x;
 }
 

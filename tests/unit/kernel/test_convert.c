@@ -25,7 +25,7 @@ static void widen_all_patterns(enum hearth_dtype dtype, double (*value)(uint16_t
     for (int i = 0; i < PATTERNS; i++)
         source[i] = (uint16_t)i;
     for (int s = 0; s < set_count; s++) {
-        memset(target, 0xee, sizeof(target));
+        memset(target, 0xee, sizeof target);
         sets[s]->widen[dtype](target, source, PATTERNS);
         for (int i = 0; i < PATTERNS; i++) {
             double expected = value((uint16_t)i);
@@ -163,7 +163,7 @@ static void known_mistakes(void **state)
     assert_true(bits_of_f32(1.6e-6f) == 0x35d6bf95 && bits_of_f32(1.9998f) == 0x3ffff972);
     assert_true(bits_of_f32(7.999f) == 0x40fff7cf && bits_of_f32(0.49995f) == 0x3efff972);
     for (int s = 0; s < set_count; s++)
-        for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++)
+        for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
             for (size_t lane = 0; lane < 16; lane++)
                 assert_int_equal(narrow_one(sets[s], list[i].dtype, list[i].bits, lane), list[i].expected);
 }
@@ -297,13 +297,13 @@ static void integers_saturate(void **state)
     (void)state;
     for (int s = 0; s < set_count; s++) {
         sets[s]->narrow[HEARTH_I8](target, source, 11);
-        assert_memory_equal(target, i8, sizeof(i8));
+        assert_memory_equal(target, i8, sizeof i8);
         sets[s]->narrow[HEARTH_U8](target, source, 11);
-        assert_memory_equal(target, u8, sizeof(u8));
+        assert_memory_equal(target, u8, sizeof u8);
         sets[s]->narrow[HEARTH_I64](target, source, 11);
-        assert_memory_equal(target, i64, sizeof(i64));
+        assert_memory_equal(target, i64, sizeof i64);
         sets[s]->narrow[HEARTH_U64](target, source, 11);
-        assert_memory_equal(target, u64, sizeof(u64));
+        assert_memory_equal(target, u64, sizeof u64);
     }
 }
 

@@ -94,11 +94,11 @@ struct example {
 static void example_init(struct example *e, struct job job)
 {
     uint64_t seed = (uint64_t)((int)job.kind * 1000 + job.which * 10 + job.op);
-    memset(e, 0xdd, sizeof(*e)); /* what a conversion finds in its target */
+    memset(e, 0xdd, sizeof *e); /* what a conversion finds in its target */
     cases_fill(&seed, source_type(job), e->source, COUNT_MAX);
     if (job.kind == REDUCE || job.kind == SCALE)
         cases_fill(&seed, source_type(job), e->before, COUNT_MAX);
-    memcpy(e->after, e->before, sizeof(e->after));
+    memcpy(e->after, e->before, sizeof e->after);
     run(kernels_named("scalar"), job, e->after, e->source, COUNT_MAX);
 }
 
@@ -151,10 +151,10 @@ static void check_same_region(struct job job)
     for (size_t count = 1; count <= COUNT_MAX; count += 16) {
         cases_fill(&seed, source_type(job), expected, count);
         for (int s = 1; s < set_count; s++) {
-            memcpy(got, expected, sizeof(got));
+            memcpy(got, expected, sizeof got);
             run(sets[s], job, got, got, count);
             static char reference[LEN_MAX];
-            memcpy(reference, expected, sizeof(reference));
+            memcpy(reference, expected, sizeof reference);
             run(sets[0], job, reference, reference, count);
             assert_memory_equal(got, reference, count * target_size(job));
         }
@@ -217,13 +217,13 @@ static void check_many_numbers(struct job job)
     static uint64_t source[COUNT], before[COUNT], expected[COUNT], got[COUNT];
     uint64_t seed = 8;
     cases_fill(&seed, source_type(job), source, COUNT);
-    memset(before, 0, sizeof(before));
+    memset(before, 0, sizeof before);
     if (job.kind == REDUCE || job.kind == SCALE)
         cases_fill(&seed, source_type(job), before, COUNT);
-    memcpy(expected, before, sizeof(expected));
+    memcpy(expected, before, sizeof expected);
     run(sets[0], job, expected, source, COUNT);
     for (int s = 1; s < set_count; s++) {
-        memcpy(got, before, sizeof(got));
+        memcpy(got, before, sizeof got);
         run(sets[s], job, got, source, COUNT);
         assert_memory_equal(got, expected, COUNT * target_size(job));
     }
@@ -244,6 +244,6 @@ int main(void)
         cmocka_unit_test(many_numbers),
     };
     set_count = cases_sets(sets);
-    memset(guard, 0xa5, sizeof(guard));
+    memset(guard, 0xa5, sizeof guard);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

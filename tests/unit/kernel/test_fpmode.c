@@ -77,12 +77,12 @@ static void compute(const struct kernels *set, struct results *r)
 
 static void results_init(struct results *r)
 {
-    memset(r, 0, sizeof(*r));
+    memset(r, 0, sizeof *r);
     for (int d = 0; d < DTYPE_COUNT; d++)
         for (int op = 0; op < cases_ops(d); op++)
-            memcpy(r->reduced[d][op], acc[d], sizeof(acc[d]));
+            memcpy(r->reduced[d][op], acc[d], sizeof acc[d]);
     for (int i = 0; i < 4; i++)
-        memcpy(r->scaled[i], source[i % 2 ? HEARTH_F64 : HEARTH_F32], sizeof(acc[0]));
+        memcpy(r->scaled[i], source[i % 2 ? HEARTH_F64 : HEARTH_F32], sizeof acc[0]);
 }
 
 static void results_do_not_depend_on_modes(void **state)
@@ -106,7 +106,7 @@ static void results_do_not_depend_on_modes(void **state)
             fpmode_leave(saved);
             uint64_t left = fpmode_enter();
             fpmode_leave(ours);
-            if (memcmp(&got, &expected, sizeof(got)))
+            if (memcmp(&got, &expected, sizeof got))
                 fail_msg("%s differs with mode \"%s\"", sets[s]->name, modes[m].name);
             assert_true(saved == modes[m].bits && left == modes[m].bits);
         }
@@ -127,7 +127,7 @@ static void modes_matter(void **state)
         fpmode_leave(modes[m].bits);
         compute(sets[0], &got);
         fpmode_leave(ours);
-        different += memcmp(&got, &expected, sizeof(got)) != 0;
+        different += memcmp(&got, &expected, sizeof got) != 0;
     }
     assert_true(different >= 2);
 }

@@ -104,9 +104,9 @@ static void reduce(void **state)
             enum hearth_dtype dtype = (enum hearth_dtype)d;
             cases_fill(&seed, dtype, acc, COUNT);
             cases_fill(&seed, dtype, source, COUNT);
-            snprintf(name, sizeof(name), "reduce.%s.%s", hearth_dtype_name(dtype), ops[op]);
+            snprintf(name, sizeof name, "reduce.%s.%s", hearth_dtype_name(dtype), ops[op]);
             for (int s = 0; s < set_count; s++) {
-                memcpy(target, acc, sizeof(target));
+                memcpy(target, acc, sizeof target);
                 sets[s]->reduce[d][op](target, target, source, COUNT);
                 check(sets[s], name, target, COUNT * dtype_size(dtype));
             }
@@ -122,10 +122,10 @@ static void convert(void **state)
         cases_fill(&seed, dtype, acc, COUNT);
         cases_fill(&seed, wide, source, COUNT);
         for (int s = 0; s < set_count; s++) {
-            snprintf(name, sizeof(name), "widen.%s", hearth_dtype_name(dtype));
+            snprintf(name, sizeof name, "widen.%s", hearth_dtype_name(dtype));
             sets[s]->widen[d](target, acc, COUNT);
             check(sets[s], name, target, COUNT * dtype_size(wide));
-            snprintf(name, sizeof(name), "narrow.%s", hearth_dtype_name(dtype));
+            snprintf(name, sizeof name, "narrow.%s", hearth_dtype_name(dtype));
             sets[s]->narrow[d](target, source, COUNT);
             check(sets[s], name, target, COUNT * dtype_size(dtype));
         }

@@ -54,9 +54,9 @@ static void no_slot_is_empty(void **state)
     for (int s = 0; s < set_count; s++) {
         for (int d = 0; d < DTYPE_COUNT; d++) {
             for (int op = 0; op < cases_ops(d); op++)
-                assert_true(sets[s]->reduce[d][op] != NULL);
+                assert_true(sets[s]->reduce[d][op]);
             for (int op = cases_ops(d); op < KERNEL_OPS; op++)
-                assert_true(sets[s]->reduce[d][op] == NULL);
+                assert_true(!sets[s]->reduce[d][op]);
             assert_true(sets[s]->widen[d] && sets[s]->narrow[d]);
         }
         assert_true(sets[s]->multiply_f32 && sets[s]->multiply_f64);
@@ -108,9 +108,9 @@ static void identities_fill_exactly(void **state)
     for (int d = 0; d < DTYPE_COUNT; d++)
         for (size_t count = 0; count <= 8; count++) {
             size_t len = count * dtype_size((enum hearth_dtype)d);
-            memset(bytes, 0xa5, sizeof(bytes));
+            memset(bytes, 0xa5, sizeof bytes);
             kernel_identity((enum hearth_dtype)d, KERNEL_SUM, bytes + 3, count);
-            for (size_t i = 0; i < sizeof(bytes); i++)
+            for (size_t i = 0; i < sizeof bytes; i++)
                 assert_int_equal(bytes[i], i >= 3 && i < 3 + len ? 0 : 0xa5);
         }
 }

@@ -154,7 +154,7 @@ static void far_copies_may_be_large(void **state)
     uint8_t *source = malloc(LEN), *target = malloc(LEN + 2);
     uint64_t seed = 11;
     (void)state;
-    assert_true(source != NULL && target != NULL);
+    assert_true(source && target);
     for (size_t i = 0; i < LEN; i++)
         source[i] = (uint8_t)cases_next(&seed);
     for (int s = 0; s < set_count; s++) {

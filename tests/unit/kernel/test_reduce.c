@@ -172,12 +172,12 @@ static void minimum_and_maximum_by_hand(void **state)
     (void)state;
     for (int s = 0; s < set_count; s++) {
         uint32_t low[6], high[6];
-        memcpy(low, a, sizeof(a));
-        memcpy(high, a, sizeof(a));
+        memcpy(low, a, sizeof a);
+        memcpy(high, a, sizeof a);
         sets[s]->reduce[HEARTH_F32][KERNEL_MIN](low, low, b, 6);
         sets[s]->reduce[HEARTH_F32][KERNEL_MAX](high, high, b, 6);
-        assert_memory_equal(low, least, sizeof(least));
-        assert_memory_equal(high, most, sizeof(most));
+        assert_memory_equal(low, least, sizeof least);
+        assert_memory_equal(high, most, sizeof most);
     }
 }
 
@@ -253,7 +253,7 @@ static void scaling_rounds_once(void **state)
     cases_fill(&seed, HEARTH_F32, f32, 251);
     cases_fill(&seed, HEARTH_F64, f64, 251);
     for (int s = 0; s < set_count; s++)
-        for (size_t i = 0; i < sizeof(factors) / sizeof(factors[0]); i++) {
+        for (size_t i = 0; i < sizeof factors / sizeof factors[0]; i++) {
             check_scale_f32(sets[s], f32, 251, factors[i]);
             check_scale_f64(sets[s], f64, 251, factors[i]);
         }

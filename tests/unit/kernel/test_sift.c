@@ -53,9 +53,9 @@ static void check_fold(size_t count, size_t width, size_t columns)
     }
     assert_int_equal(largest, most);
     for (int s = 1; s < set_count; s++) {
-        memset(other_top, 0xee, sizeof(other_top));
+        memset(other_top, 0xee, sizeof other_top);
         assert_int_equal(sets[s]->sift->fold(x, count, width, columns, other_top), largest);
-        assert_memory_equal(top, other_top, columns * sizeof(*top));
+        assert_memory_equal(top, other_top, columns * sizeof *top);
         assert_int_equal(bits_of_f32(other_top[columns]), 0xeeeeeeee);
     }
 }
@@ -119,9 +119,9 @@ static void picks_all_that_reach(void **state)
                     assert_int_equal(index_found[at++], 1000 + i);
             assert_int_equal(at, found);
             for (int s = 1; s < set_count; s++) {
-                memset(index_other, 0xee, sizeof(index_other));
+                memset(index_other, 0xee, sizeof index_other);
                 assert_int_equal(sets[s]->sift->pick(x, count, least, 1000, index_other), found);
-                assert_memory_equal(index_found, index_other, found * sizeof(*index_found));
+                assert_memory_equal(index_found, index_other, found * sizeof *index_found);
                 assert_int_equal(index_other[found + SIFT_SLACK], 0xeeeeeeee);
             }
         }

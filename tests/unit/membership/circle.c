@@ -9,7 +9,7 @@
 
 void circle_open(struct circle *c, int size)
 {
-    memset(c, 0, sizeof(*c));
+    memset(c, 0, sizeof *c);
     heap_init(&c->heap, 0);
     c->size = size;
     c->now_ns = NS_PER_S;
@@ -54,10 +54,10 @@ static bool deliver(struct circle *c, int from)
 {
     struct outbox_message *message = outbox_take(&c->outbox[from]);
     const char *what;
-    if (message == NULL)
+    if (!message)
         return false;
     int to = number_of(c, &message->to);
-    if (to >= 0 && c->who[to] != NULL && c->linked[from][to] && !c->mute[from] &&
+    if (to >= 0 && c->who[to] && c->linked[from][to] && !c->mute[from] &&
         consensus_input(c->who[to], &c->info[from].id, message->kind, message->payload, message->len,
                         c->now_ns, &what) != HEARTH_OK)
         abort();
@@ -95,7 +95,7 @@ void circle_run(struct circle *c, uint64_t ns)
     for (uint64_t end = c->now_ns + ns; c->now_ns < end;) {
         c->now_ns += STEP_NS;
         for (int i = 0; i < c->size; i++)
-            if (c->who[i] != NULL && c->now_ns >= consensus_deadline(c->who[i]))
+            if (c->who[i] && c->now_ns >= consensus_deadline(c->who[i]))
                 consensus_tick(c->who[i], c->now_ns);
         pump(c);
     }
@@ -118,7 +118,7 @@ int circle_leader(const struct circle *c)
 {
     int leader = -1;
     for (int i = 0; i < c->size; i++)
-        if (c->who[i] != NULL && consensus_leads(c->who[i]))
+        if (c->who[i] && consensus_leads(c->who[i]))
             leader = leader == -1 ? i : -2;
     return leader;
 }

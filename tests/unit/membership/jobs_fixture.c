@@ -43,7 +43,7 @@ static void open_control_socket(struct jobs_fixture *o, int at)
 
 void jobs_fixture_open(struct jobs_fixture *o, int size, uint64_t seed)
 {
-    memset(o, 0, sizeof(*o));
+    memset(o, 0, sizeof *o);
     heap_init(&o->heap, 0);
     prng_init(&o->draws, seed);
     o->now_ns = 1000 * NS_PER_S;
@@ -98,8 +98,8 @@ int jobs_fixture_request(struct jobs_fixture *o, int control, const char *job, i
     struct job_request request = {.min = min, .place_len = 4, .place = {'p', (uint8_t)control, 'x', 'y'}};
     struct error error;
 
-    snprintf(request.job, sizeof(request.job), "%s", job);
-    snprintf(request.settings, sizeof(request.settings), "%s", settings);
+    snprintf(request.job, sizeof request.job, "%s", job);
+    snprintf(request.settings, sizeof request.settings, "%s", settings);
     return jobs_request(o->desks[control].jobs, &request, 10 + (uint64_t)control, o->now_ns, &error);
 }
 
@@ -122,11 +122,11 @@ static void collect(struct jobs_fixture *o, int from)
 {
     struct outbox_message *message;
 
-    while ((message = outbox_take(&o->desks[from].box)) != NULL) {
+    while ((message = outbox_take(&o->desks[from].box))) {
         if ((int)prng_below(&o->draws, 100) < o->double_percent) {
-            struct outbox_message *again = heap_alloc(&o->heap, 1, sizeof(*again) + message->len);
-            must(again != NULL, "no memory");
-            memcpy(again, message, sizeof(*again) + message->len);
+            struct outbox_message *again = heap_alloc(&o->heap, 1, sizeof *again + message->len);
+            must(again, "no memory");
+            memcpy(again, message, sizeof *again + message->len);
             post(o, from, again);
         }
         post(o, from, message);
@@ -166,13 +166,13 @@ static void read_news(struct jobs_fixture *o, int at)
         } else if (news.kind == JOB_ENDED) {
             control->ended |= news.id == control->group.id;
             control->ended_count++;
-            memcpy(control->ended_text, news.text, sizeof(news.text));
+            memcpy(control->ended_text, news.text, sizeof news.text);
         } else if (news.kind == JOB_REFUSED) {
             control->refused_count++;
-            memcpy(control->refused_text, news.text, sizeof(news.text));
+            memcpy(control->refused_text, news.text, sizeof news.text);
         } else {
             control->wanted_count++;
-            memcpy(control->wanted, news.job, sizeof(news.job));
+            memcpy(control->wanted, news.job, sizeof news.job);
         }
         if (o->news)
             o->news(o, at, &news);
@@ -229,7 +229,7 @@ void jobs_fixture_assert_group(const struct jobs_fixture *o, unsigned members)
         first = first ? first : group;
         assert_int_equal(group->id, first->id);
         assert_int_equal(group->size, __builtin_popcount(members));
-        assert_memory_equal(group->members, first->members, sizeof(group->members));
+        assert_memory_equal(group->members, first->members, sizeof group->members);
         assert_int_equal(jobs_fixture_of(&group->members[group->rank]), i);
         for (int r = 0; r < group->size; r++) {
             int other = jobs_fixture_of(&group->members[r]);
@@ -245,6 +245,6 @@ const char *jobs_fixture_why_not(const struct jobs_fixture *o, int control, cons
 {
     static char text[JOB_TEXT_MAX];
 
-    jobs_why_not(o->desks[control].jobs, job, text, sizeof(text));
+    jobs_why_not(o->desks[control].jobs, job, text, sizeof text);
     return text;
 }

@@ -8,7 +8,7 @@
 struct peer_info person(int number)
 {
     struct peer_info f;
-    memset(&f, 0, sizeof(f));
+    memset(&f, 0, sizeof f);
     f.id.node.bytes[0] = (uint8_t)number;
     memset(f.id.node.bytes + 1, 0xa5, NODE_ID_LEN - 1);
     f.id.instance = UINT64_C(0x1000) + (uint64_t)number;
@@ -18,8 +18,8 @@ struct peer_info person(int number)
     f.memory_mib = 16384;
     f.cores = 8;
     f.cpu = 9;
-    snprintf(f.name, sizeof(f.name), "node-%d", number);
-    snprintf(f.platform, sizeof(f.platform), "Linux 6.1 x86_64");
+    snprintf(f.name, sizeof f.name, "node-%d", number);
+    snprintf(f.platform, sizeof f.platform, "Linux 6.1 x86_64");
     f.addr_count = 2;
     f.addr_lens[0] = 7;
     memcpy(f.addrs[0], (uint8_t[]){4, 0xc0, 0xcc, 192, 168, 1, (uint8_t)number}, 7);
@@ -32,7 +32,7 @@ struct peer_info person(int number)
 struct view people(int size, int leader)
 {
     struct view c;
-    memset(&c, 0, sizeof(c));
+    memset(&c, 0, sizeof c);
     c.instance = 77;
     c.epoch = 5;
     c.term = 3;

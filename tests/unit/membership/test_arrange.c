@@ -38,7 +38,7 @@ static uint32_t noisy(uint32_t speed, uint32_t percent)
 static void begin(int count, uint64_t seed)
 {
     prng_init(&draws, seed);
-    memset(&table, 0, sizeof(table));
+    memset(&table, 0, sizeof table);
     table.instance = table.epoch = 1;
     table.size = VIEW_MEMBERS_MAX;
     for (int i = 0; i < count; i++) {
@@ -376,7 +376,7 @@ static void play(const struct scene *scene, uint64_t seed, bool one_way)
 static void sites_are_found(void **state)
 {
     (void)state;
-    for (size_t s = 0; s < sizeof(scenes) / sizeof(scenes[0]); s++)
+    for (size_t s = 0; s < sizeof scenes / sizeof scenes[0]; s++)
         for (uint64_t seed = 0; seed < (scenes[s].count > 10 ? 4 : 20); seed++) {
             const struct scene *scene = &scenes[s];
             int crossed = 0;
@@ -434,7 +434,7 @@ static void unknown_paths_leave_the_order(void **state)
     for (int i = 0; i < 7; i++)
         hosts[i] = 90 - (uint64_t)(i % 3);
     arrange(7);
-    assert_memory_equal(got.order, expected, sizeof(expected));
+    assert_memory_equal(got.order, expected, sizeof expected);
     assert_int_equal(got.sites, 1);
     assert_int_equal(got.inside_mbit_x10, 0);
     assert_int_equal(got.across_mbit_x10, 0);

@@ -31,7 +31,7 @@ static void assert_agreed(const struct circle *c, int size, uint64_t instance)
 {
     assert_true(circle_leader(c) >= 0);
     for (int i = 0; i < c->size; i++) {
-        if (c->who[i] == NULL)
+        if (!c->who[i])
             continue;
         assert_int_equal(view_of(c, i)->size, size);
         assert_int_equal(view_of(c, i)->instance, instance);
@@ -59,17 +59,17 @@ static void lie_about_terms(struct circle *c, int from, int to)
     struct answer no = {
         .instance = own->instance, .epoch = own->epoch, .term = TERM_MAX, .promised = TERM_MAX};
     struct view next = *own;
-    struct writer w = writer_of(bytes, sizeof(bytes));
+    struct writer w = writer_of(bytes, sizeof bytes);
     call_put(&w, &call);
     lie(c, from, to, MESSAGE_CALL, &w);
-    w = writer_of(bytes, sizeof(bytes));
+    w = writer_of(bytes, sizeof bytes);
     answer_put(&w, &no, NULL);
     lie(c, from, to, MESSAGE_VOTE, &w);
     lie(c, from, to, MESSAGE_ACCEPT, &w);
     next.epoch++;
     next.term = TERM_MAX;
     next.leader = view_find(&next, &c->info[from].id);
-    w = writer_of(bytes, sizeof(bytes));
+    w = writer_of(bytes, sizeof bytes);
     put_u64(&w, TERM_MAX);
     view_put(&w, &next);
     lie(c, from, to, MESSAGE_PROPOSE, &w);
@@ -103,7 +103,7 @@ static void one_alone_is_no_evidence_of_a_view(void **state)
 {
     const uint64_t later[] = {1, 2, 1000, EPOCH_STEP + 1, TERM_MAX - 1000};
     (void)state;
-    for (size_t i = 0; i < sizeof(later) / sizeof(later[0]); i++) {
+    for (size_t i = 0; i < sizeof later / sizeof later[0]; i++) {
         for (int without = 0; without < 2; without++) {
             struct circle c;
             open_linked(&c, 4);
@@ -118,7 +118,7 @@ static void one_alone_is_no_evidence_of_a_view(void **state)
                 forged.size--;
                 forged.leader = view_find(&forged, &c.info[liar].id);
             }
-            struct writer w = writer_of(bytes, sizeof(bytes));
+            struct writer w = writer_of(bytes, sizeof bytes);
             view_put(&w, &forged);
             lie(&c, liar, to, MESSAGE_VIEW, &w);
             circle_run(&c, 100 * NS_PER_MS);
@@ -136,7 +136,7 @@ static void one_alone_is_no_evidence_of_a_view(void **state)
 static void propose(struct circle *c, int from, int to, uint64_t term, uint32_t process)
 {
     struct view next = *view_of(c, to);
-    struct writer w = writer_of(bytes, sizeof(bytes));
+    struct writer w = writer_of(bytes, sizeof bytes);
     next.epoch++;
     next.term = term;
     next.leader = view_find(&next, &c->info[from].id);
@@ -151,7 +151,7 @@ static bool accepted(struct circle *c, int who)
 {
     struct outbox_message *message;
     struct answer answer = {.yes = false};
-    while ((message = outbox_take(&c->outbox[who])) != NULL) {
+    while ((message = outbox_take(&c->outbox[who]))) {
         struct reader r = reader_of(message->payload, message->len);
         if (message->kind == MESSAGE_ACCEPT)
             assert_true(answer_get(&r, &answer, NULL));
@@ -191,7 +191,7 @@ static void no_heir_is_made_useless(void **state)
     uint64_t instance = view_of(&c, 0)->instance;
     struct answer last = {
         .instance = instance, .epoch = view_of(&c, 0)->epoch, .promised = TERM_MAX, .yes = true};
-    struct writer w = writer_of(bytes, sizeof(bytes));
+    struct writer w = writer_of(bytes, sizeof bytes);
     answer_put(&w, &last, NULL);
     lie(&c, liar, leader, MESSAGE_LEAVE, &w);
     circle_die(&c, liar, PARTING_LEFT);
@@ -220,7 +220,7 @@ static void a_request_out_of_reach_is_not_granted(void **state)
                      .every_ms = 1000};
     c.mute[liar] = true;
     for (int i = 0; i < 10; i++) {
-        struct writer w = writer_of(bytes, sizeof(bytes));
+        struct writer w = writer_of(bytes, sizeof bytes);
         beat_put(&w, &b);
         lie(&c, liar, leader, MESSAGE_BEAT, &w);
         circle_run(&c, 100 * NS_PER_MS);

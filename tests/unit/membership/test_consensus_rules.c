@@ -21,10 +21,10 @@ static void assert_one(const struct circle *c, int size)
 {
     const struct view *first = NULL;
     for (int i = 0; i < c->size; i++) {
-        if (c->who[i] == NULL)
+        if (!c->who[i])
             continue;
         const struct view *own = view_of(c, i);
-        first = first != NULL ? first : own;
+        first = first ? first : own;
         assert_int_equal(own->size, size);
         assert_int_equal(own->instance, first->instance);
         assert_int_equal(own->epoch, first->epoch);
@@ -66,9 +66,9 @@ static void who_is_alone_leads_itself(void **state)
     assert_false(consensus_event(c.who[0], &e));
     assert_int_equal(consensus_deadline(c.who[0]), NEVER_NS);
     assert_null(consensus_health(c.who[0], &stranger));
-    consensus_why_not(c.who[0], &stranger, why, sizeof(why));
+    consensus_why_not(c.who[0], &stranger, why, sizeof why);
     assert_string_equal(why, "there is no connection to it");
-    consensus_why_not(c.who[0], &c.info[0].id, why, sizeof(why));
+    consensus_why_not(c.who[0], &c.info[0].id, why, sizeof why);
     assert_string_equal(why, "");
     circle_close(&c);
 }
@@ -108,7 +108,7 @@ static void two_busy_ones_stay_apart_and_say_so(void **state)
     circle_run(&c, 10 * NS_PER_S);
     assert_apart(&c);
     for (int i = 0; i < 2; i++) {
-        consensus_why_not(c.who[i], &c.info[1 - i].id, why, sizeof(why));
+        consensus_why_not(c.who[i], &c.info[1 - i].id, why, sizeof why);
         assert_non_null(strstr(why, "jobs run in both"));
         assert_true(circle_event(&c, i, CONSENSUS_CONFLICT, &e));
         assert_non_null(strstr(e.text, c.info[1 - i].name));
@@ -187,7 +187,7 @@ static void a_copied_key_is_named_and_kept_out(void **state)
         assert_non_null(strstr(e.text, "node-0"));
         assert_non_null(strstr(e.text, "node-1"));
     }
-    consensus_why_not(c.who[1 - out], &c.info[out].id, why, sizeof(why));
+    consensus_why_not(c.who[1 - out], &c.info[out].id, why, sizeof why);
     assert_non_null(strstr(why, "two machines"));
     circle_die(&c, 1 - out, PARTING_LEFT); /* then there is room for the other */
     circle_run(&c, 3 * NS_PER_S);
@@ -312,9 +312,9 @@ static void guests_alone_wait_for_a_machine_that_stays(void **state)
     for (int i = 0; i < 2; i++) {
         assert_int_equal(consensus_state(c.who[i]), CONSENSUS_STRANDED);
         assert_int_equal(view_of(&c, i)->size, 1);
-        consensus_why_stranded(c.who[i], why, sizeof(why));
+        consensus_why_stranded(c.who[i], why, sizeof why);
         assert_non_null(strstr(why, "run hearth up"));
-        consensus_why_not(c.who[i], &c.info[1 - i].id, why, sizeof(why));
+        consensus_why_not(c.who[i], &c.info[1 - i].id, why, sizeof why);
         assert_non_null(strstr(why, "a guest"));
     }
     circle_link_all(&c);
@@ -355,8 +355,8 @@ static void malformed_messages_change_nothing(void **state)
     open_linked(&c, 2);
     struct view before = *view_of(&c, 0);
     for (int kind = MESSAGE_BEAT; kind <= MESSAGE_DISSOLVE; kind++) {
-        for (size_t len = 0; len < sizeof(bytes); len += 7) {
-            memset(bytes, len % 2 && kind != MESSAGE_DISSOLVE ? 0xff : 0, sizeof(bytes));
+        for (size_t len = 0; len < sizeof bytes; len += 7) {
+            memset(bytes, len % 2 && kind != MESSAGE_DISSOLVE ? 0xff : 0, sizeof bytes);
             assert_int_equal(
                 consensus_input(c.who[0], &c.info[1].id, (uint8_t)kind, bytes, len, c.now_ns, &what),
                 HEARTH_PROTOCOL);
@@ -393,7 +393,7 @@ static void a_stranded_one_that_never_worked_begins_anew(void **state)
     struct consensus_event e;
     (void)state;
     lose_the_leader_of_two(&c, false);
-    int other = c.who[0] != NULL ? 0 : 1;
+    int other = c.who[0] ? 0 : 1;
     circle_run(&c, 4 * NS_PER_S);
     assert_int_equal(consensus_state(c.who[other]), CONSENSUS_STRANDED);
     circle_run(&c, 3 * NS_PER_S);
@@ -407,7 +407,7 @@ static void a_stranded_one_that_worked_waits(void **state)
     struct circle c;
     (void)state;
     lose_the_leader_of_two(&c, true);
-    int other = c.who[0] != NULL ? 0 : 1;
+    int other = c.who[0] ? 0 : 1;
     circle_run(&c, 100 * NS_PER_S);
     assert_int_equal(consensus_state(c.who[other]), CONSENSUS_STRANDED);
     circle_close(&c);

@@ -19,7 +19,7 @@ static bool missing[VIEW_MEMBERS_MAX];
 static void meet(unsigned same, unsigned again)
 {
     ran = people(5, 0);
-    memset(&now, 0, sizeof(now));
+    memset(&now, 0, sizeof now);
     now.instance = 78;
     now.epoch = 1;
     for (int i = 0; i < 5; i++)
@@ -138,7 +138,7 @@ static struct job_memory memory, back;
 
 static size_t write_two(void)
 {
-    struct writer w = writer_of(bytes + JOB_FILE_HEAD, sizeof(bytes) - JOB_FILE_HEAD - 4);
+    struct writer w = writer_of(bytes + JOB_FILE_HEAD, sizeof bytes - JOB_FILE_HEAD - 4);
 
     memory = (struct job_memory){.job = "red", .process = 9, .ran = people(2, 1)};
     job_file_put(&w, &memory);
@@ -201,7 +201,7 @@ static void damaged_files_are_seen(void **state)
 
 static void the_bytes_are_those_of_the_document(void **state)
 {
-    struct writer w = writer_of(bytes + JOB_FILE_HEAD, sizeof(bytes) - JOB_FILE_HEAD - 4);
+    struct writer w = writer_of(bytes + JOB_FILE_HEAD, sizeof bytes - JOB_FILE_HEAD - 4);
     static const uint8_t begin[] = {'H', 'J', 'O', 'B', 1, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0, 1, 'r', 77,
                                     0,   0,   0,   0,   0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 1, 7,   0xa5};
     static const uint8_t end[] = {0x07, 0x10, 0, 0, 0, 0, 0, 0, 1, 3, 'b', 'o', 'b'};
@@ -214,8 +214,8 @@ static void the_bytes_are_those_of_the_document(void **state)
     job_file_put(&w, &memory);
     size_t len = job_file_end(bytes, (size_t)(w.at - (bytes + JOB_FILE_HEAD)), 1);
     assert_int_equal(len, 8 + 8 + 2 + 18 + 41 + 4 + 4);
-    assert_memory_equal(bytes, begin, sizeof(begin));
-    assert_memory_equal(bytes + len - 4 - sizeof(end), end, sizeof(end));
+    assert_memory_equal(bytes, begin, sizeof begin);
+    assert_memory_equal(bytes + len - 4 - sizeof end, end, sizeof end);
 }
 
 int main(void)

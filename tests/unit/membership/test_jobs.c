@@ -536,7 +536,7 @@ static void bad_requests_are_refused_at_once(void **state)
     (void)state;
     bad.job[0] = '\0';
     assert_int_equal(error_of(&bad, "1 to 63 printable"), HEARTH_INVALID);
-    memset(bad.job, 'x', sizeof(bad.job));
+    memset(bad.job, 'x', sizeof bad.job);
     assert_int_equal(error_of(&bad, "1 to 63 printable"), HEARTH_INVALID);
     bad = good;
     bad.job[1] = '\n';
@@ -556,7 +556,7 @@ static void bad_requests_are_refused_at_once(void **state)
     assert_int_equal(error_of(&good, "asks for job train already"), HEARTH_INVALID);
     bad = good;
     for (int i = 1; i < JOBS_MAX; i++) {
-        snprintf(bad.job, sizeof(bad.job), "job %d", i);
+        snprintf(bad.job, sizeof bad.job, "job %d", i);
         assert_int_equal(jobs_request(desks[1].jobs, &bad, 0, fixture.now_ns, &error), HEARTH_OK);
     }
     bad.job[0] = 'x';
@@ -575,7 +575,7 @@ static void too_many_jobs_of_all_are_refused(void **state)
     jobs_fixture_open(&fixture, 5, 1);
     jobs_fixture_view(&fixture, 0x1f, 0, ALL, true);
     for (int i = 0; i < 65; i++) {
-        snprintf(job, sizeof(job), "job %d", i);
+        snprintf(job, sizeof job, "job %d", i);
         request(i / JOBS_MAX, job, 2);
         jobs_fixture_run(&fixture, SOON);
     }

@@ -68,7 +68,7 @@ static void request_with(const char *job, int min)
     struct job_request request = {.min = min, .place_len = 1, .place = "p"};
     struct error error;
 
-    snprintf(request.job, sizeof(request.job), "%s", job);
+    snprintf(request.job, sizeof request.job, "%s", job);
     assert_int_equal(jobs_request(jobs, &request, 0, START, &error), HEARTH_OK);
 }
 
@@ -88,7 +88,7 @@ static int input(int from, uint8_t kind, size_t len, uint64_t now_ns)
 /* A formation of persons 0 and 1 in site 0 for the request with this serial. */
 static void write_form(uint64_t serial)
 {
-    memset(&form, 0, sizeof(form));
+    memset(&form, 0, sizeof form);
     form.spec = (struct group_spec){.id = 9, .job = "red", .size = 2, .sites = 1, .instance = 77, .epoch = 5};
     form.spec.term = 3;
     for (int i = 0; i < 2; i++) {
@@ -99,7 +99,7 @@ static void write_form(uint64_t serial)
 
 static bool form_is_taken(int from)
 {
-    size_t len = form_encode(&form, bytes, sizeof(bytes));
+    size_t len = form_encode(&form, bytes, sizeof bytes);
 
     assert_int_equal(input(from, MESSAGE_FORM, len, START), HEARTH_OK);
     return jobs_news(jobs, &news) && news.kind == JOB_FORMED;
@@ -158,7 +158,7 @@ static void the_owner_may_be_late(void **state)
     (void)state;
     request("red");
     write_form(1);
-    len = form_encode(&form, bytes, sizeof(bytes));
+    len = form_encode(&form, bytes, sizeof bytes);
     assert_int_equal(input(0, MESSAGE_FORM, len, START), HEARTH_OK);
     jobs_unwish(jobs, "red", START); /* before it looked: that ends it */
     assert_false(jobs_news(jobs, &news));
@@ -183,11 +183,11 @@ static void the_owner_may_be_late(void **state)
 
 static void give_board(uint64_t term, uint64_t sequence, const char *job)
 {
-    memset(&board, 0, sizeof(board));
+    memset(&board, 0, sizeof board);
     board = (struct board){.instance = 77, .term = term, .sequence = sequence, .heard = 1, .lines = 1};
     snprintf(board.line[0].line.job, JOB_NAME_MAX, "%s", job);
     board.line[0].line.wishing = 1;
-    size_t len = board_encode(&board, bytes, sizeof(bytes));
+    size_t len = board_encode(&board, bytes, sizeof bytes);
     assert_int_equal(input(0, MESSAGE_BOARD, len, START), HEARTH_OK);
 }
 
@@ -220,14 +220,14 @@ static void ends_and_refusals_count_once(void **state)
     write_form(1);
     assert_true(form_is_taken(0));
     request("blue"); /* serial 2 */
-    memset(&board, 0, sizeof(board));
+    memset(&board, 0, sizeof board);
     board = (struct board){.instance = 77, .term = 3, .sequence = 1, .ended = 2, .refused = 2};
     board.end[0] = (struct board_end){8, person(2).id, "not ours"};
     board.end[1] = (struct board_end){9, person(0).id, "node-0 has left the group"};
     board.refusal[0] = (struct board_refusal){1, "not this one"};
     board.refusal[1] = (struct board_refusal){2, "v=2 here, v=1 there"};
     for (int i = 0; i < 2; i++) {
-        size_t len = board_encode(&board, bytes, sizeof(bytes));
+        size_t len = board_encode(&board, bytes, sizeof bytes);
         assert_int_equal(input(0, MESSAGE_BOARD, len, START), HEARTH_OK);
         int wanted = i == 0 ? 2 : 0;
         for (int k = 0; k < wanted; k++) {
@@ -251,7 +251,7 @@ static void give_report(int from, uint64_t term, uint64_t sequence, uint64_t ser
         report.requests = 1;
         report.request[0] = (struct report_request){.serial = serial, .min = least, .job = "red"};
     }
-    size_t len = report_encode(&report, bytes, sizeof(bytes));
+    size_t len = report_encode(&report, bytes, sizeof bytes);
     assert_int_equal(input(from, MESSAGE_REPORT, len, START), HEARTH_OK);
 }
 
@@ -261,7 +261,7 @@ static int forms_sent(uint64_t now_ns)
     int count = 0;
 
     jobs_tick(jobs, now_ns);
-    while ((message = outbox_take(&box)) != NULL) {
+    while ((message = outbox_take(&box))) {
         count += message->kind == MESSAGE_FORM;
         heap_free(message);
     }
@@ -292,11 +292,11 @@ static void reports_of_others_formations_are_refused(void **state)
     (void)state;
     report = (struct report){.instance = 77, .term = 3, .sequence = 1, .parts = 1};
     report.part[0] = (struct report_part){.spec = 4, .size = 2, .job = "red", .members = members};
-    size_t len = report_encode(&report, bytes, sizeof(bytes));
+    size_t len = report_encode(&report, bytes, sizeof bytes);
     assert_int_equal(input(0, MESSAGE_REPORT, len, START), HEARTH_OK);
     assert_true(jobs_busy(jobs, START)); /* another leader formed it: nobody knows for how long it runs */
     members[0] = person(1).id;
-    len = report_encode(&report, bytes, sizeof(bytes));
+    len = report_encode(&report, bytes, sizeof bytes);
     assert_int_equal(input(0, MESSAGE_REPORT, len, START), HEARTH_PROTOCOL);
     assert_int_equal(input(0, MESSAGE_BEAT, len, START), HEARTH_PROTOCOL);
 }
@@ -446,12 +446,12 @@ static void a_machine_without_view_is_quiet(void **state)
     assert_true(jobs_deadline(jobs) == NEVER_NS);
     jobs_tick(jobs, START);
     assert_null(outbox_take(&box));
-    jobs_why_not(jobs, "red", text, sizeof(text));
+    jobs_why_not(jobs, "red", text, sizeof text);
     assert_non_null(strstr(text, "too few members"));
     view = people(3, 0);
     jobs_view(jobs, &view, false, true, START);
     assert_true(jobs_deadline(jobs) <= START);
-    jobs_why_not(jobs, "red", text, sizeof(text));
+    jobs_why_not(jobs, "red", text, sizeof text);
     assert_string_equal(text, "waiting for the leader, node-0, to hear of it");
     jobs_tick(jobs, START);
     assert_true(jobs_deadline(jobs) == START + NS_PER_S);

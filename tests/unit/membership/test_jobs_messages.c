@@ -44,7 +44,7 @@ static void the_largest_report_fits(void **state)
                 (struct report_request){.serial = 9, .min = 64, .place = place, .place_len = JOB_PLACE_MAX};
             report.request[i].ran = &ran;
             report.request[i].unreached = JOB_UNREACHED_MAX;
-            memcpy(report.request[i].unreached_id, members, sizeof(report.request[i].unreached_id));
+            memcpy(report.request[i].unreached_id, members, sizeof report.request[i].unreached_id);
             long_text(report.request[i].job, JOB_NAME_MAX, i);
             long_text(report.request[i].settings, JOB_SETTINGS_MAX, i);
         }
@@ -53,10 +53,10 @@ static void the_largest_report_fits(void **state)
             long_text(report.part[i].job, JOB_NAME_MAX, requests + i);
             long_text(report.part[i].settings, JOB_SETTINGS_MAX, i);
         }
-        size_t len = report_encode(&report, bytes, sizeof(bytes));
+        size_t len = report_encode(&report, bytes, sizeof bytes);
         assert_true(len > 0);
         assert_int_equal(report_decode(&report_back, bytes, len, &what), HEARTH_OK);
-        assert_int_equal(report_encode(&report_back, again, sizeof(again)), len);
+        assert_int_equal(report_encode(&report_back, again, sizeof again), len);
         assert_memory_equal(bytes, again, len);
         assert_int_equal(report_encode(&report, bytes, len - 1), 0);
     }
@@ -68,10 +68,10 @@ static void the_largest_form_fits(void **state)
     const char *what = NULL;
 
     (void)state;
-    memset(&form, 0, sizeof(form));
+    memset(&form, 0, sizeof form);
     f->instance = f->epoch = f->term = f->id = 5;
     f->size = f->sites = VIEW_MEMBERS_MAX;
-    long_text(f->job, sizeof(f->job), 1);
+    long_text(f->job, sizeof f->job, 1);
     for (int i = 0; i < f->size; i++) {
         f->members[i] = person(i).id;
         f->place_len[i] = JOB_PLACE_MAX;
@@ -79,10 +79,10 @@ static void the_largest_form_fits(void **state)
         f->done[i] = form.serial[i] = 7 + (uint64_t)i;
         f->site[i] = (uint8_t)i;
     }
-    size_t len = form_encode(&form, bytes, sizeof(bytes));
+    size_t len = form_encode(&form, bytes, sizeof bytes);
     assert_int_equal(len, 28466); /* as docs/messages.md says */
     assert_int_equal(form_decode(&form_back, bytes, len, &what), HEARTH_OK);
-    assert_memory_equal(&form, &form_back, sizeof(form));
+    assert_memory_equal(&form, &form_back, sizeof form);
 }
 
 static void the_largest_board_fits(void **state)
@@ -90,7 +90,7 @@ static void the_largest_board_fits(void **state)
     const char *what = NULL;
 
     (void)state;
-    memset(&board, 0, sizeof(board));
+    memset(&board, 0, sizeof board);
     board.instance = board.term = board.sequence = board.heard = 8;
     board.lines = BOARD_MAX;
     board.ended = board.refused = JOBS_MAX;
@@ -105,11 +105,11 @@ static void the_largest_board_fits(void **state)
         long_text(board.end[i].why, JOB_TEXT_MAX, i);
         long_text(board.refusal[i].why, JOB_TEXT_MAX, i);
     }
-    size_t len = board_encode(&board, bytes, sizeof(bytes));
+    size_t len = board_encode(&board, bytes, sizeof bytes);
     assert_true(len > 0);
-    memset(&board_back, 0, sizeof(board_back));
+    memset(&board_back, 0, sizeof board_back);
     assert_int_equal(board_decode(&board_back, bytes, len, &what), HEARTH_OK);
-    assert_memory_equal(&board, &board_back, sizeof(board));
+    assert_memory_equal(&board, &board_back, sizeof board);
 }
 
 /* ---- Golden, cut, changed ---- */
@@ -144,10 +144,10 @@ static void refuse_nobody(enum kind kind, size_t len, size_t at)
     uint8_t kept[8];
     const char *what;
 
-    memcpy(kept, bytes + at + NODE_ID_LEN, sizeof(kept));
-    memset(bytes + at + NODE_ID_LEN, 0, sizeof(kept));
+    memcpy(kept, bytes + at + NODE_ID_LEN, sizeof kept);
+    memset(bytes + at + NODE_ID_LEN, 0, sizeof kept);
     assert_int_equal(decode(kind, len, &what), HEARTH_PROTOCOL);
-    memcpy(bytes + at + NODE_ID_LEN, kept, sizeof(kept));
+    memcpy(bytes + at + NODE_ID_LEN, kept, sizeof kept);
     assert_int_equal(decode(kind, len, &what), HEARTH_OK);
 }
 
@@ -185,8 +185,8 @@ static void malformed_reports_are_refused(void **state)
         .serial = 4, .done = 5, .min = 2, .job = "red", .settings = "v=1", .place_len = 1};
     report.request[0].place = (const uint8_t *)"p";
     report.part[0] = (struct report_part){6, true, 2, "b", "", full};
-    size_t len = report_encode(&report, bytes, sizeof(bytes));
-    assert_int_equal(len, sizeof(golden));
+    size_t len = report_encode(&report, bytes, sizeof bytes);
+    assert_int_equal(len, sizeof golden);
     check_ends(REPORT, golden, len);
     refuse(REPORT, len, 0, 0);     /* no instance */
     refuse(REPORT, len, 8, 0);     /* no term */
@@ -213,7 +213,7 @@ static void malformed_reports_are_refused(void **state)
     const char *what = NULL;
     assert_int_equal(decode(REPORT, len, &what), HEARTH_PROTOCOL); /* a member twice */
     memcpy(report.part[0].job, "red", 4);
-    len = report_encode(&report, bytes, sizeof(bytes));
+    len = report_encode(&report, bytes, sizeof bytes);
     assert_int_equal(decode(REPORT, len, &what), HEARTH_PROTOCOL); /* a job twice */
     assert_string_equal(what, "a report with a job twice");
 }
@@ -242,8 +242,8 @@ static void malformed_records_are_refused(void **state)
         (struct report_request){.serial = 4, .done = 5, .min = 2, .job = "r", .ran = &ran, .unreached = 2};
     report.request[0].unreached_id[0] = person(3).id;
     report.request[0].unreached_id[1] = person(4).id;
-    size_t len = report_encode(&report, bytes, sizeof(bytes));
-    assert_int_equal(len, sizeof(golden));
+    size_t len = report_encode(&report, bytes, sizeof bytes);
+    assert_int_equal(len, sizeof golden);
     check_ends(REPORT, golden, len);
     refuse(REPORT, len, 49, 0);  /* no instance */
     refuse(REPORT, len, 57, 0);  /* no epoch */
@@ -272,7 +272,7 @@ static void malformed_forms_are_refused(void **state)
     struct group_spec *f = &form.spec;
 
     (void)state;
-    memset(&form, 0, sizeof(form));
+    memset(&form, 0, sizeof form);
     *f = (struct group_spec){
         .id = 9, .job = "r", .size = 2, .sites = 2, .instance = 77, .epoch = 5, .term = 3};
     f->inside_mbit_x10 = 1;
@@ -287,8 +287,8 @@ static void malformed_forms_are_refused(void **state)
     f->site[1] = 1;
     f->place_len[0] = 1;
     f->place[0][0] = 'p';
-    size_t len = form_encode(&form, bytes, sizeof(bytes));
-    assert_int_equal(len, sizeof(golden));
+    size_t len = form_encode(&form, bytes, sizeof bytes);
+    assert_int_equal(len, sizeof golden);
     check_ends(FORM, golden, len);
     refuse(FORM, len, 0, 0);     /* no instance */
     refuse(FORM, len, 8, 0);     /* no epoch */
@@ -319,13 +319,13 @@ static void malformed_boards_are_refused(void **state)
     };
 
     (void)state;
-    memset(&board, 0, sizeof(board));
+    memset(&board, 0, sizeof board);
     board = (struct board){.instance = 77, .term = 3, .sequence = 9, .lines = 1, .ended = 1, .refused = 1};
     board.line[0] = (struct board_line){{"r", 2, 1, 3}, "no"};
     board.end[0] = (struct board_end){4, person(1).id, "x"};
     board.refusal[0] = (struct board_refusal){5, "y"};
-    size_t len = board_encode(&board, bytes, sizeof(bytes));
-    assert_int_equal(len, sizeof(golden));
+    size_t len = board_encode(&board, bytes, sizeof bytes);
+    assert_int_equal(len, sizeof golden);
     check_ends(BOARD, golden, len);
     refuse(BOARD, len, 0, 0);     /* no instance */
     refuse(BOARD, len, 8, 0);     /* no term */

@@ -62,7 +62,7 @@ static void check_group_spec(const struct group_spec *f, int control, const stru
         past[past_count++] = same;
         if (!quorum && f->epoch == fixture.view.epoch)
             broken("formed without quorum", control);
-    } else if (memcmp(&past[i], &same, sizeof(same)) != 0) {
+    } else if (memcmp(&past[i], &same, sizeof same) != 0) {
         broken("one formation, two lists", control);
     }
 }
@@ -177,7 +177,7 @@ static void step(void)
     case 3:
         if (drawn(8) == 0 && __builtin_popcount(alive()) > 3) {
             jobs_fixture_crash(&fixture, control);
-            memset(parts[control], 0, sizeof(parts[control]));
+            memset(parts[control], 0, sizeof parts[control]);
         }
         break;
     case 4:
@@ -228,7 +228,7 @@ static void check_together(unsigned members, int job)
 static void play(uint64_t with)
 {
     seed = with;
-    memset(parts, 0, sizeof(parts));
+    memset(parts, 0, sizeof parts);
     past_count = 0;
     quorum = true;
     jobs_fixture_open(&fixture, 3 + (int)(seed % 6), seed);
@@ -243,7 +243,7 @@ static void play(uint64_t with)
     }
     /* It heals, but messages are still lost. */
     unsigned members = alive();
-    memset(fixture.cut, 0, sizeof(fixture.cut));
+    memset(fixture.cut, 0, sizeof fixture.cut);
     int leader = drawn(fixture.size);
     while (!(members >> leader & 1))
         leader = (leader + 1) % fixture.size;

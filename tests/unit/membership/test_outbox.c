@@ -46,7 +46,7 @@ static void what_does_not_fit_is_dropped_and_counted(void **state)
     (void)state;
     heap_init(&heap, 0);
     outbox_init(&box, &heap);
-    outbox_put(&box, &to, MESSAGE_LINKS, huge, sizeof(huge));
+    outbox_put(&box, &to, MESSAGE_LINKS, huge, sizeof huge);
     assert_int_equal(box.dropped, 1);
     heap.fail_after = 0;
     outbox_put(&box, &to, MESSAGE_BEAT, huge, 1);

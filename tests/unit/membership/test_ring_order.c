@@ -21,7 +21,7 @@ static struct ring_order got;
 /* Two LANs: even and odd members, with a slow trunk between them. */
 static void two_lans(void)
 {
-    memset(&table, 0, sizeof(table));
+    memset(&table, 0, sizeof table);
     table.instance = table.epoch = 1;
     table.size = 6;
     for (int i = 0; i < 6; i++)
@@ -71,7 +71,7 @@ static void a_good_order_is_kept(void **state)
     assert_int_equal(got.inside_mbit_x10, GBIT * 19 / 20);
     struct ring_order before = got;
     assert_true(topology_rearrange(&table, members, hosts, 6, turned, &got));
-    assert_memory_equal(&before, &got, sizeof(got));
+    assert_memory_equal(&before, &got, sizeof got);
     topology_path(&table, 3, 1)->mbit_x10 = GBIT * 6 / 10; /* no noise; the trunk still is the slowest */
     assert_true(topology_rearrange(&table, members, hosts, 6, good, &got));
     assert_int_equal(got.inside_mbit_x10, GBIT * 6 / 10);
@@ -86,13 +86,13 @@ static void nothing_measured_changes_nothing(void **state)
 {
     static const uint64_t one_host[] = {7, 7, 7, 7, 7, 7};
     (void)state;
-    memset(&got, 0x5a, sizeof(got));
+    memset(&got, 0x5a, sizeof got);
     struct ring_order before = got;
     two_lans();
     assert_false(topology_rearrange(&table, members, one_host, 6, by_rank, &got));
-    memset(table.paths, 0, sizeof(table.paths));
+    memset(table.paths, 0, sizeof table.paths);
     assert_false(topology_rearrange(&table, members, hosts, 6, by_rank, &got));
-    assert_memory_equal(&before, &got, sizeof(got));
+    assert_memory_equal(&before, &got, sizeof got);
     assert_false(topology_rearrange(&table, members, hosts, 1, by_rank, &got));
 }
 
@@ -112,15 +112,15 @@ static void golden_bytes(void **state)
                            .inside_us = 300,
                            .across_us = 900};
     (void)state;
-    memcpy(golden, head, sizeof(head));
+    memcpy(golden, head, sizeof head);
     golden[24] = 2;
     golden[26] = 1;
     golden[90] = 1;
-    memset(bytes, 0xff, sizeof(bytes));
+    memset(bytes, 0xff, sizeof bytes);
     ring_order_encode(&a, bytes);
-    assert_memory_equal(bytes, golden, sizeof(golden));
+    assert_memory_equal(bytes, golden, sizeof golden);
     assert_int_equal(ring_order_decode(&got, bytes, 3), HEARTH_OK);
-    assert_memory_equal(&a, &got, sizeof(got));
+    assert_memory_equal(&a, &got, sizeof got);
     assert_int_equal(ring_order_decode(&got, bytes, 4), HEARTH_PROTOCOL);
     ring_order_encode(&(struct ring_order){.size = 0}, bytes);
     assert_int_equal(ring_order_decode(&got, bytes, 4), HEARTH_OK);
@@ -144,8 +144,8 @@ static void what_is_wrong_is_refused(void **state)
     (void)state;
     ring_order_encode(&(struct ring_order){.size = 3, .sites = 2, .order = {2, 0, 1}, .site = {0, 0, 1}},
                       good);
-    for (size_t i = 0; i < sizeof(table_of) / sizeof(table_of[0]); i++) {
-        memcpy(bytes, good, sizeof(bytes));
+    for (size_t i = 0; i < sizeof table_of / sizeof table_of[0]; i++) {
+        memcpy(bytes, good, sizeof bytes);
         assert_int_equal(ring_order_decode(&got, bytes, 3), HEARTH_OK);
         bytes[table_of[i].at] = table_of[i].value;
         if (ring_order_decode(&got, bytes, 3) != HEARTH_PROTOCOL)

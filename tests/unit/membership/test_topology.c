@@ -43,10 +43,10 @@ static void bytes_bring_it_back(void **state)
         fill(&table, (uint64_t)size, size % 9);
         if (size == VIEW_MEMBERS_MAX) /* all of the largest fit into a message */
             fill(&table, 1, 8);
-        size_t len = topology_encode(&table, message, sizeof(message));
+        size_t len = topology_encode(&table, message, sizeof message);
         assert_true(len > 0);
         assert_int_equal(topology_decode(&other, message, len), HEARTH_OK);
-        assert_memory_equal(&other, &table, sizeof(table));
+        assert_memory_equal(&other, &table, sizeof table);
         assert_int_equal(topology_encode(&table, message, len - 1), 0);
     }
 }
@@ -62,8 +62,8 @@ static void golden_bytes(void **state)
     (void)state;
     topology_reset(&table, &view);
     *topology_path(&table, 0, 1) = (struct path_measure){10000, 300, 7, PATH_WIRE, 3, 60};
-    assert_int_equal(topology_encode(&table, message, sizeof(message)), sizeof(golden));
-    assert_memory_equal(message, golden, sizeof(golden));
+    assert_int_equal(topology_encode(&table, message, sizeof message), sizeof golden);
+    assert_memory_equal(message, golden, sizeof golden);
 }
 
 static void refuse(size_t len, size_t at, uint8_t with)
@@ -84,7 +84,7 @@ static void malformed_bytes_are_refused(void **state)
     (void)state;
     topology_reset(&table, &view);
     *topology_path(&table, 0, 1) = (struct path_measure){.round_trip_us = 9};
-    size_t len = topology_encode(&table, message, sizeof(message));
+    size_t len = topology_encode(&table, message, sizeof message);
     assert_int_equal(len, 20 + 2 + 16);
     for (size_t cut = 0; cut < len; cut++)
         assert_int_equal(topology_decode(&other, message, cut), HEARTH_PROTOCOL);
@@ -123,7 +123,7 @@ static void measures_follow_their_members(void **state)
             struct path_measure none = {0}, *was = &none;
             if (numbers[i] < 6 && numbers[j] < 6)
                 was = topology_path(&other, numbers[i], numbers[j]);
-            assert_memory_equal(topology_path(&table, i, j), was, sizeof(*was));
+            assert_memory_equal(topology_path(&table, i, j), was, sizeof *was);
         }
     assert_int_equal(topology_path(&table, 4, 5)->mbit_x10, 0);
 }
@@ -204,7 +204,7 @@ static void a_slow_line_is_found(void **state)
     assert_int_equal(topology_slow_line(&table, members, hosts, 4).place, -1); /* half as fast is not slow */
     shape(4, -1, 0, 0);
     assert_int_equal(topology_slow_line(&table, members, hosts, 4).place, -1);
-    memset(table.paths, 0, sizeof(table.paths));
+    memset(table.paths, 0, sizeof table.paths);
     assert_int_equal(topology_slow_line(&table, members, hosts, 4).place, -1);
     assert_int_equal(topology_slow_line(&table, members, hosts, 0).place, -1);
 }

@@ -38,13 +38,13 @@ static void golden_bytes_decode_and_encode_for_ever(void **state)
     (void)state;
     assert_int_equal(golden_read("view_v1.hex", items), 1);
     assert_string_equal(items[0].name, "view");
-    size_t len = encode(&want, bytes, sizeof(bytes));
+    size_t len = encode(&want, bytes, sizeof bytes);
     assert_int_equal(len, items[0].len);
     assert_memory_equal(bytes, items[0].bytes, len);
     assert_true(decode(items[0].bytes, items[0].len, &got));
     assert_int_equal(got.size, 2);
     assert_int_equal(got.leader, 1);
-    assert_memory_equal(&got.members, &want.members, 2 * sizeof(got.members[0]));
+    assert_memory_equal(&got.members, &want.members, 2 * sizeof got.members[0]);
 }
 
 static void the_largest_view_fits(void **state)
@@ -63,15 +63,15 @@ static void the_largest_view_fits(void **state)
             f->addrs[a][0] = 6;
         }
     }
-    assert_true(decode(bytes, encode(&big, bytes, sizeof(bytes)), &again));
-    assert_memory_equal(&again.members, &big.members, sizeof(big.members));
+    assert_true(decode(bytes, encode(&big, bytes, sizeof bytes), &again));
+    assert_memory_equal(&again.members, &big.members, sizeof big.members);
 }
 
 static void every_cut_is_refused(void **state)
 {
     struct view c = people(3, 0), got;
     uint8_t bytes[ROOM];
-    size_t len = encode(&c, bytes, sizeof(bytes));
+    size_t len = encode(&c, bytes, sizeof bytes);
     (void)state;
     for (size_t cut = 0; cut < len; cut++)
         assert_false(decode(bytes, cut, &got));
@@ -81,7 +81,7 @@ static void what_a_later_version_adds_to_a_peer_info_is_skipped(void **state)
 {
     struct peer_info f = person(4), got;
     uint8_t bytes[PEER_INFO_LEN_MAX + 8];
-    struct writer w = writer_of(bytes, sizeof(bytes));
+    struct writer w = writer_of(bytes, sizeof bytes);
     (void)state;
     peer_info_put(&w, &f);
     put_u64(&w, 0x0102030405060708);
@@ -89,7 +89,7 @@ static void what_a_later_version_adds_to_a_peer_info_is_skipped(void **state)
     struct reader r = reader_of(bytes, (size_t)(w.at - bytes));
     assert_true(peer_info_get(&r, &got));
     assert_int_equal(reader_left(&r), 0);
-    assert_memory_equal(&got, &f, sizeof(f));
+    assert_memory_equal(&got, &f, sizeof f);
 }
 
 /* One wrong field each. */
@@ -146,7 +146,7 @@ static void every_wrong_field_is_refused(void **state)
     for (int what = 0; what <= 12; what++) {
         struct view c = people(3, 1);
         spoil(&c, what);
-        if (decode(bytes, encode(&c, bytes, sizeof(bytes)), &got))
+        if (decode(bytes, encode(&c, bytes, sizeof bytes), &got))
             fail_msg("wrong field %d was taken", what);
     }
 }
@@ -155,7 +155,7 @@ static void too_many_members_or_addresses_are_refused(void **state)
 {
     struct view c = people(1, 0), got;
     uint8_t bytes[ROOM];
-    size_t len = encode(&c, bytes, sizeof(bytes));
+    size_t len = encode(&c, bytes, sizeof bytes);
     (void)state;
     bytes[26] = VIEW_MEMBERS_MAX + 1;
     assert_false(decode(bytes, len, &got));
@@ -223,8 +223,8 @@ static void identities_have_one_order_and_a_short_text(void **state)
     assert_true(identity_compare(&a, &b) < 0 && identity_compare(&b, &a) > 0);
     assert_true(identity_compare(&a, &c) < 0 && identity_compare(&c, &a) > 0);
     assert_int_equal(identity_compare(&a, &a), 0);
-    identity_text(&a, text, sizeof(text));
-    identity_text(&c, again, sizeof(again));
+    identity_text(&a, text, sizeof text);
+    identity_text(&c, again, sizeof again);
     assert_string_not_equal(text, again);
     assert_int_equal(strlen(text), 19);
     struct view three = people(3, 0);

@@ -43,7 +43,7 @@ static void values_fall_into_their_bucket(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct histogram h = {.count = 0};
         histogram_add(&h, cases[i].value);
         assert_int_equal(h.bucket[cases[i].bucket], 1);
@@ -125,14 +125,14 @@ static void read_comment(struct page *page, const char *line)
     if (strcmp(keyword, "HELP") == 0) {
         for (int i = 0; i < page->count; i++) /* a family stands in one place only */
             assert_string_not_equal(page->samples[i].name, name);
-        snprintf(page->family, sizeof(page->family), "%s", name);
+        snprintf(page->family, sizeof page->family, "%s", name);
         page->type[0] = '\0';
         page->families++;
         return;
     }
     assert_string_equal(keyword, "TYPE");
     assert_string_equal(name, page->family);
-    snprintf(page->type, sizeof(page->type), "%.15s", line + at);
+    snprintf(page->type, sizeof page->type, "%.15s", line + at);
     assert_true(strcmp(page->type, "counter") == 0 || strcmp(page->type, "gauge") == 0 ||
                 strcmp(page->type, "histogram") == 0);
 }
@@ -167,7 +167,7 @@ static void read_sample(struct page *page, const char *line)
     const char *at = line + len;
     char *end;
 
-    assert_true(page->count < 1000 && len < sizeof(sample->name));
+    assert_true(page->count < 1000 && len < sizeof sample->name);
     memcpy(sample->name, line, len);
     sample->name[len] = '\0';
     sample->labels[0] = '\0';
@@ -182,7 +182,7 @@ static void read_sample(struct page *page, const char *line)
         assert_string_equal(sample->name + len - 6, "_total");
     if (*at == '{') {
         const char *close = read_labels(at + 1);
-        snprintf(sample->labels, sizeof(sample->labels), "%.*s", (int)(close - at - 1), at + 1);
+        snprintf(sample->labels, sizeof sample->labels, "%.*s", (int)(close - at - 1), at + 1);
         at = close + 1;
     }
     assert_int_equal(*at++, ' ');
@@ -194,7 +194,7 @@ static void read_page(struct page *page, const char *text)
 {
     char *copy = strdup(text), *rest = copy;
 
-    memset(page, 0, sizeof(*page));
+    memset(page, 0, sizeof *page);
     assert_non_null(copy);
     assert_int_equal(text[strlen(text) - 1], '\n');
     for (char *line = strsep(&rest, "\n"); rest; line = strsep(&rest, "\n")) {
@@ -234,7 +234,7 @@ struct fixture {
 
 static int open_fixture(void **state)
 {
-    struct fixture *f = calloc(1, sizeof(*f));
+    struct fixture *f = calloc(1, sizeof *f);
 
     if (!f)
         return -1;
@@ -350,7 +350,7 @@ static void labels_are_escaped(void **state)
     struct fixture *f = *state;
     const char *odd[METRICS_KINDS];
 
-    memcpy(odd, names, sizeof(odd));
+    memcpy(odd, names, sizeof odd);
     odd[0] = "a\"b\\c\nd";
     char *text = text_of(&f->m, &f->heap, odd);
     read_page(&f->page, text);

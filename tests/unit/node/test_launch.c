@@ -143,7 +143,7 @@ static const struct good_case good_cases[] = {
 static void launchers_are_read(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof(good_cases) / sizeof(good_cases[0]); i++) {
+    for (size_t i = 0; i < sizeof good_cases / sizeof good_cases[0]; i++) {
         const struct good_case *c = &good_cases[i];
         struct launch launch;
         struct error error;
@@ -183,7 +183,7 @@ static void broken_values_are_named(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct launch launch = {.rank = 42};
         struct error error;
         int status = launch_read(get, (void *)(uintptr_t)cases[i].variables, 77, 1000, &launch, &error);

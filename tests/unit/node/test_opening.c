@@ -27,7 +27,7 @@ static void expect_refused(const char *words)
     struct opening o;
     struct error error = {0};
     int status = opening_init(&o, &config, NULL, &error);
-    if (status != HEARTH_INVALID || strstr(error.text, words) == NULL)
+    if (status != HEARTH_INVALID || !strstr(error.text, words))
         fail_msg("status %d, \"%s\" instead of \"%s\"", status, error.text, words);
     opening_fini(&o);
     hearth_config_init(&config);

@@ -189,7 +189,7 @@ static void *hammer(void *arg)
     opts.tag = c->tag;
     prng_init(&prng, c->tag);
     prng_init(&own, c->tag * 100 + (uint64_t)c->rank);
-    for (unsigned long round = 0; round < c->rounds && x != NULL && y != NULL; round++) {
+    for (unsigned long round = 0; round < c->rounds && x && y; round++) {
         size_t count = prng_below(&prng, prng_below(&prng, 8) == 0 ? COUNT_MAX : 50);
         hearth_request *request = NULL;
         fill(x, count, c->rank);

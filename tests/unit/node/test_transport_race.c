@@ -125,7 +125,7 @@ static void ends_close(struct end ends[2])
     for (int e = 0; e < 2; e++) {
         for (int lane = 0; lane < TRANSPORT_RACE_LANES; lane++)
             for (int i = 0; i < ends[e].pair.lanes[lane].count; i++)
-                if (ends[e].pair.lanes[lane].conns[i] != NULL)
+                if (ends[e].pair.lanes[lane].conns[i])
                     ends[e].pair.lanes[lane].conns[i]->transport->close(ends[e].pair.lanes[lane].conns[i]);
         assert_int_equal(atomic_load(&ends[e].heap.blocks), 0);
     }

@@ -50,7 +50,7 @@ static void deadlines_end_the_wait(void **state)
     (void)state;
     assert_int_equal(bell_init(&b), HEARTH_OK);
     for (int side = BELL_CALLER; side <= BELL_PROGRESS; side++) {
-        for (size_t i = 0; i < sizeof(spins_ns) / sizeof(spins_ns[0]); i++) {
+        for (size_t i = 0; i < sizeof spins_ns / sizeof spins_ns[0]; i++) {
             bell_wait(&b, (enum bell_side)side, bell_heard(&b), spins_ns[i], 0);
             bell_wait(&b, (enum bell_side)side, bell_heard(&b), spins_ns[i], clock_real());
             uint64_t deadline_ns = clock_real() + 3 * NS_PER_MS;
@@ -87,11 +87,11 @@ static bool asleep(int id)
 {
     char path[64], line[512] = "";
 
-    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", id);
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", id);
     FILE *file = fopen(path, "r");
     if (!file)
         return false;
-    bool got = fgets(line, sizeof(line), file) != NULL;
+    bool got = fgets(line, sizeof line, file);
     fclose(file);
     const char *name_end = got ? strrchr(line, ')') : NULL;
     return name_end && name_end[1] == ' ' && name_end[2] == 'S';
@@ -114,7 +114,7 @@ static void the_progress_sleeps_on_while_a_caller_waits(void **state)
     static const uint64_t spins_ns[] = {0, HOUR_NS};
 
     (void)state;
-    for (size_t i = 0; i < sizeof(spins_ns) / sizeof(spins_ns[0]); i++) {
+    for (size_t i = 0; i < sizeof spins_ns / sizeof spins_ns[0]; i++) {
         struct bell b;
         struct sleeper progress_thread, callers[2];
         assert_int_equal(bell_init(&b), HEARTH_OK);
@@ -227,7 +227,7 @@ static void turns_are_never_lost(void **state)
     static const uint64_t spins_ns[] = {0, 1, 50 * NS_PER_US};
 
     (void)state;
-    for (size_t i = 0; i < sizeof(spins_ns) / sizeof(spins_ns[0]); i++) {
+    for (size_t i = 0; i < sizeof spins_ns / sizeof spins_ns[0]; i++) {
         struct game g = {.spin_ns = spins_ns[i]};
         struct thread second;
         assert_int_equal(bell_init(&g.bell[0]), HEARTH_OK);

@@ -42,7 +42,7 @@ static void a_cleared_event_can_be_signalled_again(void **state)
 
     (void)state;
     assert_int_equal(event_open(&e), HEARTH_OK);
-    for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++) {
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
         for (int n = 0; n < signals[i]; n++)
             event_signal(&e);
         event_clear(&e);

@@ -20,7 +20,7 @@
 static struct interface interface_of(const char *name, enum interface_kind kind, bool up, const char *addr)
 {
     struct interface i = {.kind = kind, .up = up};
-    snprintf(i.name, sizeof(i.name), "%s", name);
+    snprintf(i.name, sizeof i.name, "%s", name);
     assert_int_equal(sock_addr_parse(addr, 0, &i.addr), HEARTH_OK);
     i.link_local = strncmp(addr, "fe80", 4) == 0 || strncmp(addr, "169.254", 7) == 0;
     return i;
@@ -29,7 +29,7 @@ static struct interface interface_of(const char *name, enum interface_kind kind,
 static void assert_addr(const struct sock_addr *addr, const char *text)
 {
     char found[SOCK_TEXT_MAX];
-    sock_addr_text(addr, found, sizeof(found));
+    sock_addr_text(addr, found, sizeof found);
     assert_string_equal(found, text);
 }
 
@@ -64,12 +64,12 @@ static void the_name_is_printable_and_terminated(void **state)
     char name[256], cut[4] = "###";
 
     (void)state;
-    host_name(name, sizeof(name));
+    host_name(name, sizeof name);
     assert_true(name[0] != '\0');
     for (const char *c = name; *c != '\0'; c++)
         assert_true(*c > ' ' && *c <= '~');
-    host_name(cut, sizeof(cut));
-    assert_true(strlen(cut) < sizeof(cut));
+    host_name(cut, sizeof cut);
+    assert_true(strlen(cut) < sizeof cut);
     assert_memory_equal(cut, name, strlen(cut));
 }
 
@@ -78,14 +78,14 @@ static void small_files_are_read_whole(void **state)
     char path[64], text[8];
 
     (void)state;
-    snprintf(path, sizeof(path), "/tmp/hearth-test-file-%d", (int)getpid());
-    assert_false(file_read(path, text, sizeof(text)));
+    snprintf(path, sizeof path, "/tmp/hearth-test-file-%d", (int)getpid());
+    assert_false(file_read(path, text, sizeof text));
     FILE *file = fopen(path, "w");
     assert_non_null(file);
-    assert_false(file_read(path, text, sizeof(text)));
+    assert_false(file_read(path, text, sizeof text));
     fputs("12345678901", file);
     fclose(file);
-    assert_true(file_read(path, text, sizeof(text)));
+    assert_true(file_read(path, text, sizeof text));
     assert_string_equal(text, "1234567");
     unlink(path);
 }
@@ -106,7 +106,7 @@ static void names_tell_kinds(void **state)
         {"ppp0", INTERFACE_TUNNEL},     {"tap0", INTERFACE_OTHER},        {"strange", INTERFACE_OTHER}};
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         assert_int_equal(interface_kind_of_name(rows[i].name), rows[i].kind);
     assert_false(interface_wireless("lo"));
     assert_false(interface_wireless(""));
@@ -140,11 +140,11 @@ static void own_addresses_are_known(void **state)
     struct sock_addr addr;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
+    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) {
         assert_int_equal(sock_addr_parse(ours[i], 0, &addr), HEARTH_OK);
         assert_true(host_owns(&addr));
     }
-    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         assert_int_equal(sock_addr_parse(others[i], 0, &addr), HEARTH_OK);
         assert_false(host_owns(&addr));
     }
@@ -214,7 +214,7 @@ static void bind_by_name_and_by_address(void **state)
     int count = 0;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(binds) / sizeof(binds[0]); i++) {
+    for (size_t i = 0; i < sizeof binds / sizeof binds[0]; i++) {
         assert_int_equal(host_choose(binds[i][0], NULL, 7, SOON_NS, &listen, addrs, 4, &count, &error),
                          HEARTH_OK);
         assert_addr(&listen, binds[i][1]);

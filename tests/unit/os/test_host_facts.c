@@ -19,7 +19,7 @@ static void facts_are_those_of_the_system(void **state)
     struct host_facts facts;
     struct utsname name;
     (void)state;
-    memset(&facts, 0xff, sizeof(facts));
+    memset(&facts, 0xff, sizeof facts);
     host_facts(&facts);
     assert_true(facts.machine != 0);
     assert_int_equal(facts.cores, cpu_count());
@@ -37,8 +37,8 @@ static void platform_is_short_and_printable(void **state)
     struct host_facts facts;
     (void)state;
     host_facts(&facts);
-    size_t len = strnlen(facts.platform, sizeof(facts.platform));
-    assert_in_range(len, 1, sizeof(facts.platform) - 1);
+    size_t len = strnlen(facts.platform, sizeof facts.platform);
+    assert_in_range(len, 1, sizeof facts.platform - 1);
     for (size_t i = 0; i < len; i++)
         assert_in_range(facts.platform[i], ' ', '~');
 }
@@ -51,20 +51,20 @@ static void processes_see_the_same_machine(void **state)
     (void)state;
     host_facts(&mine);
     host_facts(&theirs);
-    assert_memory_equal(&mine, &theirs, sizeof(mine));
+    assert_memory_equal(&mine, &theirs, sizeof mine);
     assert_int_equal(pipe(ends), 0);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
         host_facts(&theirs);
-        _exit(write(ends[1], &theirs, sizeof(theirs)) != (ssize_t)sizeof(theirs));
+        _exit(write(ends[1], &theirs, sizeof theirs) != (ssize_t)sizeof theirs);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    assert_int_equal(read(ends[0], &theirs, sizeof(theirs)), sizeof(theirs));
+    assert_int_equal(read(ends[0], &theirs, sizeof theirs), sizeof theirs);
     close(ends[0]);
     close(ends[1]);
-    assert_memory_equal(&mine, &theirs, sizeof(mine));
+    assert_memory_equal(&mine, &theirs, sizeof mine);
 }
 
 int main(void)

@@ -18,7 +18,7 @@ static bool kernel_knows(FILE *file, const char *word)
     size_t len = strlen(word);
 
     rewind(file);
-    while (fgets(line, sizeof(line), file)) {
+    while (fgets(line, sizeof line, file)) {
         if (strncmp(line, "flags", 5) != 0 && strncmp(line, "Features", 8) != 0)
             continue;
         for (const char *at = strstr(line, word); at; at = strstr(at + len, word))

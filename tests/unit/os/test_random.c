@@ -17,9 +17,9 @@ static void draws_differ(void **state)
 
     (void)state;
     for (int i = 0; i < 16; i++) {
-        assert_int_equal(random_bytes(draws[i], sizeof(draws[i])), HEARTH_OK);
+        assert_int_equal(random_bytes(draws[i], sizeof draws[i]), HEARTH_OK);
         for (int j = 0; j < i; j++)
-            assert_memory_not_equal(draws[i], draws[j], sizeof(draws[i]));
+            assert_memory_not_equal(draws[i], draws[j], sizeof draws[i]);
     }
 }
 
@@ -28,9 +28,9 @@ static void only_the_asked_bytes_are_written(void **state)
     (void)state;
     for (size_t len = 0; len <= 40; len++) {
         uint8_t bytes[48];
-        memset(bytes, 0x55, sizeof(bytes));
+        memset(bytes, 0x55, sizeof bytes);
         assert_int_equal(random_bytes(bytes, len), HEARTH_OK);
-        for (size_t i = len; i < sizeof(bytes); i++)
+        for (size_t i = len; i < sizeof bytes; i++)
             assert_int_equal(bytes[i], 0x55);
     }
 }

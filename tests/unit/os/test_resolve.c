@@ -29,7 +29,7 @@ static _Atomic(int) asked;
 
 static struct addrinfo *info_make(const char *text, struct addrinfo *next)
 {
-    struct addrinfo *info = calloc(1, sizeof(*info));
+    struct addrinfo *info = calloc(1, sizeof *info);
     struct sock_addr addr;
     assert_int_equal(sock_addr_parse(text, 0, &addr), HEARTH_OK);
     info->ai_addr = malloc(addr.len);
@@ -71,7 +71,7 @@ int getaddrinfo(const char *restrict host, const char *restrict service,
 
 void freeaddrinfo(struct addrinfo *list)
 {
-    while (list != NULL) {
+    while (list) {
         struct addrinfo *next = list->ai_next;
         free(list->ai_addr);
         free(list);
@@ -84,7 +84,7 @@ void freeaddrinfo(struct addrinfo *list)
 static void assert_addr(const struct sock_addr *addr, const char *text)
 {
     char found[SOCK_TEXT_MAX];
-    sock_addr_text(addr, found, sizeof(found));
+    sock_addr_text(addr, found, sizeof found);
     assert_string_equal(found, text);
 }
 
@@ -135,7 +135,7 @@ static void failures_name_the_host(void **state)
     int count = -7;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         assert_int_equal(look_up(rows[i].text, addrs, &count, &error), HEARTH_SYSTEM);
         assert_non_null(strstr(error.text, rows[i].word));
         assert_int_equal(count, -7);
@@ -156,15 +156,15 @@ static void bad_forms_are_refused(void **state)
     int count = -7, before = atomic_load(&asked);
 
     (void)state;
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         error_clear(&error);
         assert_int_equal(resolve_check(bad[i], &error), HEARTH_INVALID);
         assert_non_null(strstr(error.text, bad[i]));
         assert_int_equal(look_up(bad[i], addrs, &count, &error), HEARTH_INVALID);
     }
-    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
         assert_int_equal(resolve_check(good[i], &error), HEARTH_OK);
-    memset(longer, 'a', sizeof(longer));
+    memset(longer, 'a', sizeof longer);
     longer[254] = '\0';
     assert_int_equal(resolve_check(longer, &error), HEARTH_INVALID);
     longer[253] = '\0';

@@ -30,7 +30,7 @@ static char secret[] = "/tmp/hearth-sandbox-XXXXXX";
 static int begin(void **state)
 {
     (void)state;
-    snprintf(secret, sizeof(secret), "/tmp/hearth-sandbox-XXXXXX");
+    snprintf(secret, sizeof secret, "/tmp/hearth-sandbox-XXXXXX");
     int fd = mkstemp(secret);
     return fd >= 0 && write(fd, "secret", 6) == 6 && close(fd) == 0 ? 0 : -1;
 }
@@ -139,10 +139,10 @@ static int with_datagrams(void)
                 has_socket(AF_NETLINK, SOCK_RAW) && has_socket(AF_NETLINK, SOCK_DGRAM));
     STEP(3, write(ends[0], "abc", 3) == 3 && read(ends[1], bytes, 4) == 3);
     STEP(4, sock_addr_parse("[fe80::1%lo]:1", 0, &addr) == HEARTH_OK); /* interfaces by name */
-    sock_addr_text(&addr, text, sizeof(text));
+    sock_addr_text(&addr, text, sizeof text);
     STEP(5, strcmp(text, "[fe80::1%lo]:1") == 0); /* and by number */
     void *memory = malloc(64 << 20);
-    STEP(6, memory != NULL);
+    STEP(6, memory);
     memset(memory, 1, 64 << 20);
     free(memory);
     STEP(7, alarm(2) == 0 && alarm(0) > 0);

@@ -54,24 +54,24 @@ static void text_and_back(void **state)
     struct sock_addr addr;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++) {
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
         assert_int_equal(sock_addr_parse(same[i], 77, &addr), HEARTH_OK);
-        sock_addr_text(&addr, text, sizeof(text));
+        sock_addr_text(&addr, text, sizeof text);
         assert_string_equal(text, same[i]);
     }
-    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         assert_int_equal(sock_addr_parse(others[i][0], 77, &addr), HEARTH_OK);
-        sock_addr_text(&addr, text, sizeof(text));
+        sock_addr_text(&addr, text, sizeof text);
         assert_string_equal(text, others[i][1]);
     }
-    memset(longest, 'x', sizeof(longest));
+    memset(longest, 'x', sizeof longest);
     memcpy(longest, "unix:/", 6);
     longest[112] = '\0';
     addr = addr_of(longest);
-    sock_addr_text(&addr, text, sizeof(text));
+    sock_addr_text(&addr, text, sizeof text);
     assert_string_equal(text, longest);
     addr.len = 0;
-    sock_addr_text(&addr, text, sizeof(text));
+    sock_addr_text(&addr, text, sizeof text);
     assert_string_equal(text, "none");
     sock_addr_text(&addr, text, 3);
     assert_string_equal(text, "no");
@@ -119,10 +119,10 @@ static void bad_text_is_refused(void **state)
     struct sock_addr addr = {.len = 7};
 
     (void)state;
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(sock_addr_parse(bad[i], 1, &addr), HEARTH_INVALID);
-    memset(longer, '1', sizeof(longer));
-    longer[sizeof(longer) - 1] = '\0';
+    memset(longer, '1', sizeof longer);
+    longer[sizeof longer - 1] = '\0';
     assert_int_equal(sock_addr_parse(longer, 1, &addr), HEARTH_INVALID);
     memcpy(longer, "unix:/", 6);
     assert_int_equal(sock_addr_parse(longer, 1, &addr), HEARTH_INVALID);
@@ -155,7 +155,7 @@ static void addresses_know_what_they_are(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct sock_addr addr = addr_of(rows[i].text), other = addr;
         assert_int_equal(sock_addr_family(&addr), rows[i].family);
         assert_int_equal(sock_addr_port(&addr), rows[i].port);
@@ -164,7 +164,7 @@ static void addresses_know_what_they_are(void **state)
         assert_true(sock_addr_equal(&addr, &other));
         sock_addr_set_port(&other, 999);
         assert_int_equal(sock_addr_equal(&addr, &other), rows[i].family == SOCK_UNIX);
-        for (size_t j = 0; j < sizeof(rows) / sizeof(rows[0]); j++) {
+        for (size_t j = 0; j < sizeof rows / sizeof rows[0]; j++) {
             other = addr_of(rows[j].text);
             assert_int_equal(sock_addr_equal(&addr, &other), i == j);
         }
@@ -181,7 +181,7 @@ static void bytes_and_back(void **state)
     uint8_t bytes[32];
 
     (void)state;
-    assert_int_equal(sock_addr_encode(&addr, bytes, sizeof(bytes)), 7);
+    assert_int_equal(sock_addr_encode(&addr, bytes, sizeof bytes), 7);
     assert_memory_equal(bytes, v4, sizeof(v4));
     assert_int_equal(sock_addr_encode(&addr, bytes, 6), 0);
     for (size_t len = 0; len < 7; len++)
@@ -190,18 +190,18 @@ static void bytes_and_back(void **state)
     assert_true(sock_addr_equal(&addr, &back));
 
     addr = addr_of("[2001:db8::7]:4660");
-    assert_int_equal(sock_addr_encode(&addr, bytes, sizeof(bytes)), 19);
+    assert_int_equal(sock_addr_encode(&addr, bytes, sizeof bytes), 19);
     assert_int_equal(sock_addr_encode(&addr, bytes, 18), 0);
     assert_int_equal(sock_addr_decode(&back, bytes, 18), 0);
-    assert_int_equal(sock_addr_decode(&back, bytes, sizeof(bytes)), 19);
+    assert_int_equal(sock_addr_decode(&back, bytes, sizeof bytes), 19);
     assert_true(sock_addr_equal(&addr, &back));
     bytes[0] = 5;
-    assert_int_equal(sock_addr_decode(&back, bytes, sizeof(bytes)), 0);
+    assert_int_equal(sock_addr_decode(&back, bytes, sizeof bytes), 0);
 
     addr = addr_of("unix:/x");
-    assert_int_equal(sock_addr_encode(&addr, bytes, sizeof(bytes)), 0);
+    assert_int_equal(sock_addr_encode(&addr, bytes, sizeof bytes), 0);
     addr = addr_of("[fe80::1%lo]:5"); /* the scope stays here */
-    assert_int_equal(sock_addr_encode(&addr, bytes, sizeof(bytes)), 19);
+    assert_int_equal(sock_addr_encode(&addr, bytes, sizeof bytes), 19);
     assert_int_equal(sock_addr_decode(&back, bytes, 19), 19);
     addr = addr_of("[fe80::1]:5");
     assert_true(sock_addr_equal(&addr, &back));
@@ -273,11 +273,11 @@ static void exchange(const int ends[2])
 static void every_family_connects(void **state)
 {
     char file[64];
-    snprintf(file, sizeof(file), "unix:/tmp/hearth-test-sock-%d", (int)getpid());
+    snprintf(file, sizeof file, "unix:/tmp/hearth-test-sock-%d", (int)getpid());
     const char *const where[] = {"127.0.0.1:0", "[::1]:0", "[::]:0", file, "unix:@hearth-test-sock"};
 
     (void)state;
-    for (size_t i = 0; i < sizeof(where) / sizeof(where[0]); i++) {
+    for (size_t i = 0; i < sizeof where / sizeof where[0]; i++) {
         int ends[2], listener;
         join(where[i], ends, &listener);
         exchange(ends);
@@ -317,7 +317,7 @@ static void an_address_in_use_is_a_limit(void **state)
                                         "unix:/tmp/hearth-test-twice"};
 
     (void)state;
-    for (size_t i = 0; i < sizeof(where) / sizeof(where[0]); i++) {
+    for (size_t i = 0; i < sizeof where / sizeof where[0]; i++) {
         struct sock_addr addr = addr_of(where[i]), bound;
         struct error error;
         char text[SOCK_TEXT_MAX];
@@ -325,7 +325,7 @@ static void an_address_in_use_is_a_limit(void **state)
         assert_int_equal(sock_listen(&addr, 8, &first, &bound, &error), HEARTH_OK);
         assert_int_equal(sock_listen(&bound, 8, &second, NULL, &error), HEARTH_LIMIT);
         assert_int_equal(second, -7);
-        sock_addr_text(&bound, text, sizeof(text));
+        sock_addr_text(&bound, text, sizeof text);
         assert_non_null(strstr(error.text, text));
         sock_unlisten(first);
         assert_int_equal(sock_listen(&bound, 8, &second, NULL, &error), HEARTH_OK);
@@ -370,7 +370,7 @@ static void nobody_there_is_a_lost_peer(void **state)
     (void)state;
     assert_int_equal(sock_listen(&addr, 8, &fd, &bound, &error), HEARTH_OK);
     sock_unlisten(fd);
-    sock_addr_text(&bound, text, sizeof(text));
+    sock_addr_text(&bound, text, sizeof text);
     int status = sock_dial(&bound, NULL, &fd, &error);
     if (status == HEARTH_OK) {
         assert_true(ready(fd, true));
@@ -453,7 +453,7 @@ static void no_descriptor_left(void **state)
 static void a_full_socket_takes_no_more(void **state)
 {
     static char bytes[1 << 16];
-    struct iovec piece = {bytes, sizeof(bytes)};
+    struct iovec piece = {bytes, sizeof bytes};
     int fds[2];
     ssize_t done;
     size_t sent = 0, got = 0;
@@ -519,7 +519,7 @@ static void tuning(void **state)
 {
     struct sock_tuning wish = {.congestion = true, .send_bytes = 100000, .recv_bytes = 120000};
     int ends[2], listener, value;
-    socklen_t len = sizeof(value);
+    socklen_t len = sizeof value;
 
     (void)state;
     join("127.0.0.1:0", ends, &listener);
@@ -531,10 +531,10 @@ static void tuning(void **state)
         assert_true(value >= 100000);
 #if defined(TCP_CONGESTION)
         char name[16] = "";
-        len = sizeof(name);
+        len = sizeof name;
         assert_int_equal(getsockopt(ends[i], IPPROTO_TCP, TCP_CONGESTION, name, &len), 0);
         assert_string_not_equal(name, "bbr");
-        len = sizeof(value);
+        len = sizeof value;
 #endif
     }
     exchange(ends);
@@ -559,11 +559,11 @@ static void descriptors_travel(void **state)
     assert_int_equal(sock_pair(pair), HEARTH_OK);
     assert_int_equal(pipe(pipes[0]), 0);
     assert_int_equal(pipe(pipes[1]), 0);
-    assert_int_equal(sock_recv_fds(pair[1], text, sizeof(text), got, SOCK_FDS_MAX, &count), 0);
+    assert_int_equal(sock_recv_fds(pair[1], text, sizeof text, got, SOCK_FDS_MAX, &count), 0);
     assert_int_equal(count, 0);
     int both[2] = {pipes[0][1], pipes[1][1]};
     assert_int_equal(sock_send_fds(pair[0], "two", 3, both, 2), HEARTH_OK);
-    assert_int_equal(sock_recv_fds(pair[1], text, sizeof(text), got, SOCK_FDS_MAX, &count), 3);
+    assert_int_equal(sock_recv_fds(pair[1], text, sizeof text, got, SOCK_FDS_MAX, &count), 3);
     assert_memory_equal(text, "two", 3);
     assert_int_equal(count, 2);
     for (int i = 0; i < 2; i++) {
@@ -577,7 +577,7 @@ static void descriptors_travel(void **state)
 
     /* More than was asked for are closed: then nobody holds the write ends but we. */
     assert_int_equal(sock_send_fds(pair[0], "m", 1, both, 2), HEARTH_OK);
-    assert_int_equal(sock_recv_fds(pair[1], text, sizeof(text), got, 1, &count), 1);
+    assert_int_equal(sock_recv_fds(pair[1], text, sizeof text, got, 1, &count), 1);
     assert_int_equal(count, 1);
     close(got[0]);
     close(both[0]);
@@ -603,7 +603,7 @@ static void descriptors_wait_for_room(void **state)
 
     (void)state;
     assert_int_equal(sock_pair(pair), HEARTH_OK);
-    while (sock_send(pair[0], &(struct iovec){bytes, sizeof(bytes)}, 1) > 0) {
+    while (sock_send(pair[0], &(struct iovec){bytes, sizeof bytes}, 1) > 0) {
     }
     int tries = 0;
     while ((status = sock_send_fds(pair[0], bytes, 256, pair, 1)) == HEARTH_OK && tries < 100000)

@@ -31,11 +31,11 @@ static int folder_begin(void **state)
 {
     const char *was = getenv("XDG_RUNTIME_DIR");
     (void)state;
-    snprintf(before_us, sizeof(before_us), "%s", was != NULL ? was : "");
-    snprintf(base, sizeof(base), "/tmp/hearth-names-XXXXXX");
-    if (mkdtemp(base) == NULL || setenv("XDG_RUNTIME_DIR", base, 1) != 0)
+    snprintf(before_us, sizeof before_us, "%s", was ? was : "");
+    snprintf(base, sizeof base, "/tmp/hearth-names-XXXXXX");
+    if (!mkdtemp(base) || setenv("XDG_RUNTIME_DIR", base, 1) != 0)
         return -1;
-    snprintf(inside, sizeof(inside), "%s/hearth", base);
+    snprintf(inside, sizeof inside, "%s/hearth", base);
     return 0;
 }
 
@@ -47,7 +47,7 @@ static int folder_end(void **state)
         setenv("XDG_RUNTIME_DIR", before_us, 1);
     else
         unsetenv("XDG_RUNTIME_DIR");
-    snprintf(command, sizeof(command), "rm -rf %s", base);
+    snprintf(command, sizeof command, "rm -rf %s", base);
     return system(command);
 }
 
@@ -117,11 +117,11 @@ static void a_base_that_is_no_good_is_not_used(void **state)
         assert_false(leads_into(base));
         assert_int_equal(chown(base, 0, 0), 0);
     }
-    snprintf(longer, sizeof(longer), "%s/%s", base, "a-name-too-long");
+    snprintf(longer, sizeof longer, "%s/%s", base, "a-name-too-long");
     assert_int_equal(mkdir(longer, 0700), 0);
     setenv("XDG_RUNTIME_DIR", longer, 1);
     assert_false(leads_into(base));
-    snprintf(longer, sizeof(longer), "%s/l", base);
+    snprintf(longer, sizeof longer, "%s/l", base);
     assert_int_equal(symlink(base, longer), 0);
     setenv("XDG_RUNTIME_DIR", longer, 1);
     assert_false(leads_into(base));
@@ -160,7 +160,7 @@ static void a_name_is_found_below_tmp_too(void **state)
     int listener, fd;
 
     (void)state;
-    snprintf(name, sizeof(name), "unix:@hearth-test-tmp-%d", (int)getpid());
+    snprintf(name, sizeof name, "unix:@hearth-test-tmp-%d", (int)getpid());
     unsetenv("XDG_RUNTIME_DIR");
     struct sock_addr there = addr_of(name);
     assert_int_equal(sock_listen(&there, 1, &listener, NULL, &error), HEARTH_OK);

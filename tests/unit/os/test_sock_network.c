@@ -28,7 +28,7 @@ static void one_network(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++)
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
         assert_true(network(same[i][0]) == network(same[i][1]));
 }
 
@@ -40,7 +40,7 @@ static void different_networks(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         for (size_t k = 0; k < i; k++)
             assert_false(network(all[i]) == network(all[k]));
 }

@@ -29,10 +29,10 @@ static char folder[64], script[96];
 static int make_folder(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof(folder), "/tmp/hearth-spawn-XXXXXX");
-    if (mkdtemp(folder) == NULL)
+    snprintf(folder, sizeof folder, "/tmp/hearth-spawn-XXXXXX");
+    if (!mkdtemp(folder))
         return -1;
-    snprintf(script, sizeof(script), "%s/script", folder);
+    snprintf(script, sizeof script, "%s/script", folder);
     return 0;
 }
 
@@ -84,11 +84,11 @@ static void ends_as(struct child *child, const char *expected)
     uint64_t end_ns = clock_real() + PATIENCE_NS;
     char how[64] = "";
 
-    while (!child_ended(child, how, sizeof(how)))
+    while (!child_ended(child, how, sizeof how))
         assert_true(clock_real() < end_ns);
     assert_string_equal(how, expected);
     assert_int_equal(child->pid, 0);
-    assert_true(child_ended(child, how, sizeof(how)));
+    assert_true(child_ended(child, how, sizeof how));
 }
 
 static void talks_and_ends(void **state)
@@ -100,7 +100,7 @@ static void talks_and_ends(void **state)
     start(&child, "#!/bin/sh\nread line\necho got $line\necho lost >&2\nexit 7\n");
     struct iovec piece = {(char[]){"word\n"}, 5};
     assert_int_equal(sock_send(child.fd, &piece, 1), 5);
-    hear(&child, text, sizeof(text));
+    hear(&child, text, sizeof text);
     assert_string_equal(text, "got word\n");
     ends_as(&child, "exit status 7");
     child_end(&child);
@@ -179,7 +179,7 @@ static void low_numbers_do_no_harm(void **state)
     start(&child, "#!/bin/sh\nread line\necho got $line\n");
     struct iovec piece = {(char[]){"word\n"}, 5};
     assert_int_equal(sock_send(child.fd, &piece, 1), 5);
-    hear(&child, text, sizeof(text));
+    hear(&child, text, sizeof text);
     child_end(&child);
     if (in >= 0) {
         dup2(in, STDIN_FILENO);
@@ -193,9 +193,9 @@ static void where_we_are(void **state)
     char program[4096], library[4096];
 
     (void)state;
-    assert_true(self_program_folder(program, sizeof(program)));
+    assert_true(self_program_folder(program, sizeof program));
     assert_true(program[0] == '/');
-    assert_true(self_library_folder(library, sizeof(library))); /* linked statically: the program's */
+    assert_true(self_library_folder(library, sizeof library)); /* linked statically: the program's */
     assert_false(self_program_folder(program, 1));
 }
 

@@ -45,7 +45,7 @@ static int close_both(void **state)
 static size_t fill(void)
 {
     static char bytes[4096];
-    struct iovec piece = {bytes, sizeof(bytes)};
+    struct iovec piece = {bytes, sizeof bytes};
     size_t all = 0;
 
     for (ssize_t len; (len = sock_send(near, &piece, 1)) > 0;)

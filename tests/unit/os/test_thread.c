@@ -29,7 +29,7 @@ static void network_scan(void *arg)
 
     r->runs++;
     pthread_sigmask(SIG_SETMASK, NULL, &r->mask);
-    pthread_getname_np(pthread_self(), r->name, sizeof(r->name));
+    pthread_getname_np(pthread_self(), r->name, sizeof r->name);
     if (r->lock) {
         r->took_lock = mutex_trylock(r->lock);
         if (r->took_lock)
@@ -52,7 +52,7 @@ static void a_thread_runs_named_and_without_signals(void **state)
     pthread_sigmask(SIG_SETMASK, NULL, &after);
     assert_int_equal(r.runs, 1);
     assert_string_equal(r.name, "hearth-a-long-n");
-    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
         assert_int_equal(sigismember(&r.mask, signals[i]), 1);
         assert_int_equal(sigismember(&after, signals[i]), sigismember(&before, signals[i]));
     }
@@ -124,14 +124,14 @@ static void processors_are_counted(void **state)
     print_message("affinity is not looked at in the posix build: skipped\n");
 #else
     cpu_set_t before, one;
-    assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
     CPU_ZERO(&one);
     for (size_t cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; cpu++)
         if (CPU_ISSET(cpu, &before))
             CPU_SET(cpu, &one);
-    assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
     int alone = cpu_count();
-    assert_int_equal(sched_setaffinity(0, sizeof(before), &before), 0);
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
     assert_int_equal(alone, 1);
 #endif
 }

@@ -29,13 +29,13 @@ static bool read_text(void)
 
     if (fd < 0)
         return false;
-    while (got > 0 && len < sizeof(text) - 1) {
-        got = read(fd, text + len, sizeof(text) - 1 - len);
+    while (got > 0 && len < sizeof text - 1) {
+        got = read(fd, text + len, sizeof text - 1 - len);
         len += got > 0 ? (size_t)got : 0;
     }
     text[len] = '\0';
     close(fd);
-    return len < sizeof(text) - 1; /* all of it */
+    return len < sizeof text - 1; /* all of it */
 }
 
 static int list_regions(void)
@@ -44,7 +44,7 @@ static int list_regions(void)
 
     if (!read_text())
         return -1;
-    for (char *line = text, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+    for (char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
         char *after, *rights;
         *end = '\0';
         unsigned long at = strtoul(line, &after, 16);
@@ -63,8 +63,8 @@ static bool has_flag(const struct region *region, const char *flag)
 {
     char wanted[8];
 
-    snprintf(wanted, sizeof(wanted), " %s ", flag);
-    return region->flags && strstr(region->flags, wanted) != NULL;
+    snprintf(wanted, sizeof wanted, " %s ", flag);
+    return region->flags && strstr(region->flags, wanted);
 }
 
 void pattern_set(struct pattern *pattern, const char *name, const void *bytes, size_t len)

@@ -38,7 +38,7 @@ struct credentials *ends_node(const struct node_wish *wish)
     uint8_t bytes[SECRET_LEN];
     struct error error;
 
-    memset(bytes, wish->secret, sizeof(bytes));
+    memset(bytes, wish->secret, sizeof bytes);
     if (!setup.key)
         assert_int_equal(node_key_fresh(&setup.key, &error), HEARTH_OK);
     assert_int_equal(secret_from_bytes(bytes, "test", &setup.secret, &error), HEARTH_OK);
@@ -97,10 +97,10 @@ size_t end_take(struct end *end, void *target, size_t len_max)
 size_t ends_carry_one_way(struct end *from, struct end *to, size_t piece, struct caught *copy)
 {
     uint8_t bytes[ENDS_CAUGHT_MAX];
-    size_t len = end_take(from, bytes, sizeof(bytes));
+    size_t len = end_take(from, bytes, sizeof bytes);
 
     if (copy) {
-        assert_true(copy->len + len <= sizeof(copy->bytes));
+        assert_true(copy->len + len <= sizeof copy->bytes);
         memcpy(copy->bytes + copy->len, bytes, len);
         copy->len += len;
     }
@@ -134,9 +134,9 @@ void ends_exchange(struct end *from, struct end *to, size_t len)
     assert_true(channel_send(from->channel, sent, len));
     (void)ends_carry_one_way(from, to, 0, NULL);
     assert_int_equal(to->status, HEARTH_OK);
-    assert_int_equal(channel_recv(to->channel, came, sizeof(came)), len);
+    assert_int_equal(channel_recv(to->channel, came, sizeof came), len);
     assert_memory_equal(came, sent, len);
-    assert_int_equal(channel_recv(to->channel, came, sizeof(came)), 0);
+    assert_int_equal(channel_recv(to->channel, came, sizeof came), 0);
 }
 
 void end_refused(const struct end *end, int status, const char *text)

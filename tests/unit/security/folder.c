@@ -33,7 +33,7 @@ int folder_make(void **state)
 
     (void)state;
     umask(022);
-    snprintf(made, sizeof(made), "%s/hearth-test-XXXXXX", base && *base ? base : "/tmp");
+    snprintf(made, sizeof made, "%s/hearth-test-XXXXXX", base && *base ? base : "/tmp");
     return mkdtemp(made) ? 0 : -1;
 }
 
@@ -62,7 +62,7 @@ const char *folder_path(const char *name)
     static unsigned next;
     char *path = paths[next++ % 8];
 
-    snprintf(path, sizeof(paths[0]), "%s/%s", made, name);
+    snprintf(path, sizeof paths[0], "%s/%s", made, name);
     return path;
 }
 
@@ -108,12 +108,12 @@ int file_count(const char *directory, const char *known, const char **other)
     assert_non_null(list);
     if (other)
         *other = NULL;
-    while ((entry = readdir(list)) != NULL) {
+    while ((entry = readdir(list))) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
         count++;
         if (other && strcmp(entry->d_name, known) != 0) {
-            snprintf(name, sizeof(name), "%s", entry->d_name);
+            snprintf(name, sizeof name, "%s", entry->d_name);
             *other = name;
         }
     }
@@ -163,7 +163,7 @@ bool links_refused(void)
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
-    struct sock_fprog program = {.len = sizeof(rules) / sizeof(rules[0]), .filter = rules};
+    struct sock_fprog program = {.len = sizeof rules / sizeof rules[0], .filter = rules};
 
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;

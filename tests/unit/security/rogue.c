@@ -36,7 +36,7 @@ static ssize_t push(gnutls_transport_ptr_t arg, const void *source, size_t len)
 {
     struct rogue *rogue = arg;
 
-    assert_true(rogue->out.len + len <= sizeof(rogue->out.bytes));
+    assert_true(rogue->out.len + len <= sizeof rogue->out.bytes);
     memcpy(rogue->out.bytes + rogue->out.len, source, len);
     rogue->out.len += len;
     return (ssize_t)len;
@@ -103,7 +103,7 @@ void rogue_open(struct rogue *rogue, const struct rogue_wish *wish)
     const char *alpn = wish->alpn ? wish->alpn : "hearth/1";
     gnutls_datum_t protocol = {(unsigned char *)(uintptr_t)alpn, (unsigned)strlen(alpn)};
 
-    memset(rogue, 0, sizeof(*rogue));
+    memset(rogue, 0, sizeof *rogue);
     rogue->code = GNUTLS_E_AGAIN;
     if (!wish->like)
         assert_int_equal(gnutls_certificate_allocate_credentials(&rogue->credentials), 0);
@@ -131,7 +131,7 @@ void rogue_open(struct rogue *rogue, const struct rogue_wish *wish)
 
 void rogue_adopt(struct rogue *rogue, gnutls_session_t session)
 {
-    memset(rogue, 0, sizeof(*rogue));
+    memset(rogue, 0, sizeof *rogue);
     rogue->code = GNUTLS_E_AGAIN;
     rogue->session = session;
     set_transport(rogue);
@@ -152,7 +152,7 @@ void rogue_knock(uint8_t secret, char knock[static 128])
     struct secret *made;
     struct error error;
 
-    memset(bytes, secret, sizeof(bytes));
+    memset(bytes, secret, sizeof bytes);
     assert_int_equal(secret_from_bytes(bytes, "test", &made, &error), HEARTH_OK);
     assert_int_equal(knock_make(made, &anybody, knock_minute(), random, knock), HEARTH_OK);
     secret_close(made);
@@ -162,7 +162,7 @@ void rogue_carry(struct rogue *rogue, struct end *end)
 {
     (void)end_feed(end, rogue->out.bytes, rogue->out.len, 0);
     rogue->out.len = 0;
-    rogue->in.len += end_take(end, rogue->in.bytes + rogue->in.len, sizeof(rogue->in.bytes) - rogue->in.len);
+    rogue->in.len += end_take(end, rogue->in.bytes + rogue->in.len, sizeof rogue->in.bytes - rogue->in.len);
 }
 
 void rogue_shake(struct rogue *rogue, struct end *end)
@@ -179,7 +179,7 @@ void rogue_shake(struct rogue *rogue, struct end *end)
 
 static void hand_over(struct rogue *from, struct rogue *to)
 {
-    assert_true(to->in.len + from->out.len <= sizeof(to->in.bytes));
+    assert_true(to->in.len + from->out.len <= sizeof to->in.bytes);
     memcpy(to->in.bytes + to->in.len, from->out.bytes, from->out.len);
     to->in.len += from->out.len;
     from->out.len = 0;

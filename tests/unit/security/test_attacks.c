@@ -64,7 +64,7 @@ static void test_other_secret(void **state)
 
     (void)state;
     namespace_text(secret_namespace(credentials_secret(eve)), id);
-    (void)snprintf(expected, sizeof(expected), "it has another secret (its namespace is %.8s...)", id);
+    (void)snprintf(expected, sizeof expected, "it has another secret (its namespace is %.8s...)", id);
     end_open(&dialler, eve, CHANNEL_DIALS);
     end_open(&listener, bob, CHANNEL_LISTENS);
     ends_carry(&dialler, &listener, 0);
@@ -98,18 +98,18 @@ static void test_no_knock(void **state)
     static const char none[] = "it does not know the secret (no knock)";
     static const char wrong[] = "its knock is wrong: it does not know the secret, or means another "
                                 "listener";
-    char changed[sizeof(knock)];
+    char changed[sizeof knock];
 
     (void)state;
     knocks_with(NULL, none, GNUTLS_A_UNRECOGNIZED_NAME);
     knocks_with("example.org", none, GNUTLS_A_UNRECOGNIZED_NAME);
-    memcpy(changed, knock, sizeof(knock));
+    memcpy(changed, knock, sizeof knock);
     changed[40] ^= 1; /* in the nonce */
     knocks_with(changed, wrong, GNUTLS_A_UNKNOWN_PSK_IDENTITY);
-    memcpy(changed, knock, sizeof(knock));
+    memcpy(changed, knock, sizeof knock);
     changed[70] = changed[70] == '0' ? '1' : '0'; /* in the mac */
     knocks_with(changed, wrong, GNUTLS_A_UNKNOWN_PSK_IDENTITY);
-    memcpy(changed, knock, sizeof(knock));
+    memcpy(changed, knock, sizeof knock);
     changed[104] = 'x'; /* .heartx */
     knocks_with(changed, none, GNUTLS_A_UNRECOGNIZED_NAME);
     changed[104] = 'h';
@@ -155,7 +155,7 @@ static const char *about(const struct credentials *whose, const char *rest)
     char id[NODE_ID_SHORT];
 
     node_id_short(&credentials_self(whose)->node, id);
-    (void)snprintf(text, sizeof(text), "its key %s %s", id, rest);
+    (void)snprintf(text, sizeof text, "its key %s %s", id, rest);
     return text;
 }
 
@@ -223,7 +223,7 @@ static void test_unlisted_rogue(void **state)
     end_open(&listener, cat, CHANNEL_LISTENS);
     rogue_open(&rogue, &(struct rogue_wish){.knock = knock});
     rogue_shake(&rogue, &listener);
-    rogue_say(&rogue, &listener, nothing, sizeof(nothing));
+    rogue_say(&rogue, &listener, nothing, sizeof nothing);
     assert_int_equal(listener.status, HEARTH_PROTOCOL);
     assert_rogue_refused(&rogue, PROOF_UNLISTED);
     rogue_close(&rogue);
@@ -410,12 +410,12 @@ static void test_listener_without_secret(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint8_t message[4000] = {0}, proof[PROOF_LEN];
         struct rogue rogue;
 
         rogue_is_dialled(&rogue, proof);
-        memcpy(message, cases[i].head, sizeof(cases[i].head));
+        memcpy(message, cases[i].head, sizeof cases[i].head);
         rogue_say(&rogue, &dialler, message, cases[i].len);
         end_refused(&dialler, HEARTH_PROTOCOL, cases[i].text);
         rogue_close(&rogue);
@@ -436,7 +436,7 @@ static void test_refusals(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint8_t message[PROOF_LEN];
         struct rogue rogue;
 
@@ -506,7 +506,7 @@ static void test_mirror(void **state)
 
     (void)state;
     end_open(&dialler, ann, CHANNEL_DIALS);
-    len = end_take(&dialler, bytes, sizeof(bytes));
+    len = end_take(&dialler, bytes, sizeof bytes);
     (void)end_feed(&dialler, bytes, len, 0);
     end_refused(&dialler, HEARTH_PROTOCOL,
                 "its TLS is wrong: An unexpected TLS handshake packet was received.");

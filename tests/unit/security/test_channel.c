@@ -91,7 +91,7 @@ static void test_no_key_log(void **state) /* the first test: GnuTLS looks for th
     char path[256];
 
     assert_int_equal(folder_make(state), 0);
-    (void)snprintf(path, sizeof(path), "%s", folder_path("keys"));
+    (void)snprintf(path, sizeof path, "%s", folder_path("keys"));
     assert_int_equal(child_run(meet_with_key_log, path), 0);
     assert_int_equal(folder_remove(state), 0);
 }
@@ -169,9 +169,9 @@ static void test_messages_wait(void **state)
 
     (void)state;
     ends_join(&dialler, &listener, ann, bob);
-    memset(message, 5, sizeof(message));
+    memset(message, 5, sizeof message);
     assert_false(channel_send(dialler.channel, message, 0));
-    while (channel_send(dialler.channel, message, sizeof(message)))
+    while (channel_send(dialler.channel, message, sizeof message))
         queued++;
     assert_in_range(queued, CHANNEL_MESSAGE_MAX / SOME_LEN, 1000);
     assert_true(channel_ready(dialler.channel)); /* full is no error */
@@ -180,7 +180,7 @@ static void test_messages_wait(void **state)
     while (channel_recv(listener.channel, came, 1) == 1)
         taken++;
     assert_int_equal(taken, queued * SOME_LEN);
-    assert_true(channel_send(dialler.channel, message, sizeof(message)));
+    assert_true(channel_send(dialler.channel, message, sizeof message));
 }
 
 static void test_messages_not_taken(void **state)
@@ -191,7 +191,7 @@ static void test_messages_not_taken(void **state)
     (void)state;
     ends_join(&dialler, &listener, ann, bob);
     for (; sent < STEPS_MAX && listener.status == HEARTH_OK; sent++) {
-        assert_true(channel_send(dialler.channel, message, sizeof(message)));
+        assert_true(channel_send(dialler.channel, message, sizeof message));
         (void)ends_carry_one_way(&dialler, &listener, 0, NULL);
     }
     assert_int_equal(listener.status, HEARTH_LIMIT);
@@ -206,8 +206,8 @@ static void talk_in_records(struct records *from, struct records *to)
 
     assert_non_null(from);
     assert_non_null(to);
-    assert_int_equal(records_seal(from, &piece, 1, 16, record), sizeof(record));
-    assert_int_equal(records_open_one(to, record, sizeof(record), record), 16);
+    assert_int_equal(records_seal(from, &piece, 1, 16, record), sizeof record);
+    assert_int_equal(records_open_one(to, record, sizeof record, record), 16);
     assert_memory_equal(record, piece.iov_base, 16);
 }
 
@@ -223,7 +223,7 @@ static void test_take_records(void **state)
     ends_carry(&dialler, &listener, 0);
     assert_true(channel_send(dialler.channel, &byte, 1));
     assert_int_equal(channel_take_records(dialler.channel, &a), HEARTH_PENDING); /* unsent */
-    len = end_take(&dialler, record, sizeof(record));
+    len = end_take(&dialler, record, sizeof record);
     assert_int_equal(end_feed(&listener, record, 3, 0), 3);
     assert_int_equal(channel_take_records(listener.channel, &b), HEARTH_PENDING); /* half a record */
     assert_int_equal(end_feed(&listener, record + 3, len - 3, 0), len - 3);
@@ -253,7 +253,7 @@ static void test_wants(void **state)
     assert_int_equal(channel_wants(dialler.channel), 0x102);
     assert_int_equal(channel_input(dialler.channel, "", 0, &error), HEARTH_OK);
     assert_int_equal(channel_wants(dialler.channel), 0x102);
-    assert_int_equal(channel_input(dialler.channel, too_much, sizeof(too_much), &error), HEARTH_INVALID);
+    assert_int_equal(channel_input(dialler.channel, too_much, sizeof too_much, &error), HEARTH_INVALID);
     assert_false(channel_ready(dialler.channel));
 }
 

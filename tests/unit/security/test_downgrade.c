@@ -103,7 +103,7 @@ static void test_diallers(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(attempts) / sizeof(attempts[0]); i++)
+    for (size_t i = 0; i < sizeof attempts / sizeof attempts[0]; i++)
         dial(&attempts[i]);
 }
 
@@ -126,7 +126,7 @@ static void test_listeners(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(attempts) / sizeof(attempts[0]); i++)
+    for (size_t i = 0; i < sizeof attempts / sizeof attempts[0]; i++)
         answer(&attempts[i]);
 }
 

@@ -41,7 +41,7 @@ static void other_texts_are_no_ids(void **state)
     struct node_id id = {{7}};
 
     (void)state;
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(node_id_parse(bad[i], &id), HEARTH_INVALID);
     for (size_t i = 0; i < NODE_ID_TEXT - 1; i++) {
         char was = text[i];
@@ -68,10 +68,10 @@ static void fresh_keys_differ_and_sign(void **state)
     assert_true(node_id_equal(&id, node_key_id(a)));
     assert_false(node_id_equal(&id, node_key_id(b)));
 
-    node_key_sign(a, message, sizeof(message), signature);
-    assert_true(ed25519_sha512_verify(node_key_public(a), sizeof(message), message, signature));
-    assert_false(ed25519_sha512_verify(node_key_public(b), sizeof(message), message, signature));
-    assert_false(ed25519_sha512_verify(node_key_public(a), sizeof(message) - 1, message, signature));
+    node_key_sign(a, message, sizeof message, signature);
+    assert_true(ed25519_sha512_verify(node_key_public(a), sizeof message, message, signature));
+    assert_false(ed25519_sha512_verify(node_key_public(b), sizeof message, message, signature));
+    assert_false(ed25519_sha512_verify(node_key_public(a), sizeof message - 1, message, signature));
     node_key_close(a);
     node_key_close(b);
     node_key_close(NULL);

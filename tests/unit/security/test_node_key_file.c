@@ -91,7 +91,7 @@ static void first_use_makes_it(void **state)
     assert_int_equal(file_mode(folder_path("a/b")), 0700);
     assert_int_equal(file_mode(folder_path("a")), 0700);
     assert_int_equal(file_count(folder_path("a/b"), "node.key", &other), 1);
-    assert_int_equal(file_get(path, text, sizeof(text)), KEY_LINE_LEN);
+    assert_int_equal(file_get(path, text, sizeof text), KEY_LINE_LEN);
     assert_null(key_line_parse(text, KEY_LINE_LEN, seed));
 }
 
@@ -111,7 +111,7 @@ static void a_name_alone_is_in_the_working_directory(void **state)
     struct node_id first, second;
 
     (void)state;
-    assert_non_null(getcwd(before, sizeof(before)));
+    assert_non_null(getcwd(before, sizeof before));
     assert_int_equal(chdir(folder()), 0);
     first = id_of("node.key");
     second = id_of("./node.key");
@@ -167,7 +167,7 @@ static void links_are_refused(void **state)
     assert_int_equal(file_count(folder(), "node.key", NULL), 1);
     file_put(file, "mine", 4, 0600);
     assert_refused(link, "symbolic link", "its own path");
-    assert_int_equal(file_get(file, text, sizeof(text)), 4);
+    assert_int_equal(file_get(file, text, sizeof text), 4);
 }
 
 static void what_is_no_file_is_refused(void **state)
@@ -184,8 +184,8 @@ static void what_is_no_file_is_refused(void **state)
     assert_int_equal(mkfifo(path, 0600), 0);
     assert_refused(path, "no regular file", "move it away");
     assert_int_equal(unlink(path), 0);
-    snprintf(name.sun_path, sizeof(name.sun_path), "%s", path);
-    assert_int_equal(bind(fd, (struct sockaddr *)&name, sizeof(name)), 0);
+    snprintf(name.sun_path, sizeof name.sun_path, "%s", path);
+    assert_int_equal(bind(fd, (struct sockaddr *)&name, sizeof name), 0);
     assert_refused(path, "no regular file", "move it away");
     close(fd);
     assert_refused("/dev/null", "", "");
@@ -201,7 +201,7 @@ static void rights_of_others_are_refused(void **state)
 
     (void)state;
     file_put(path, LINE, strlen(LINE), 0600);
-    snprintf(fix, sizeof(fix), "chmod 600 %s", path);
+    snprintf(fix, sizeof fix, "chmod 600 %s", path);
     for (mode_t bit = 1; bit <= 040; bit <<= 1) {
         assert_int_equal(chmod(path, 0600 | bit), 0);
         assert_refused(path, "by others (mode 06", fix);
@@ -253,11 +253,11 @@ static void contents_of_others_are_refused(void **state)
     char text[200];
 
     (void)state;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         size_t len = strlen(cases[i].text);
         file_put(path, cases[i].text, len, 0600);
         assert_refused(path, cases[i].why, "move it away");
-        assert_int_equal(file_get(path, text, sizeof(text)), len); /* never overwritten */
+        assert_int_equal(file_get(path, text, sizeof text), len); /* never overwritten */
         assert_memory_equal(text, cases[i].text, len);
     }
 }
@@ -349,7 +349,7 @@ static bool fill_up(const char *path)
     ssize_t put;
 
     do
-        put = write(fd, block, sizeof(block));
+        put = write(fd, block, sizeof block);
     while (put > 0);
     close(fd);
     return errno == ENOSPC;
@@ -365,19 +365,19 @@ static int load_on_a_full_disk(void *arg)
     if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
         mount("tmpfs", full, "tmpfs", 0, "size=16k,mode=700") != 0)
         return NOT_ALLOWED;
-    snprintf(path, sizeof(path), "%s/filling", full);
+    snprintf(path, sizeof path, "%s/filling", full);
     if (!fill_up(path))
         return 2;
-    snprintf(path, sizeof(path), "%s/node.key", full);
+    snprintf(path, sizeof path, "%s/node.key", full);
     if (node_key_load(path, &key, &error) != HEARTH_SYSTEM || key)
         return 3;
     if (!strstr(error.text, "No space left"))
         return 4;
     if (file_count(full, "", NULL) != 1) /* the filling */
         return 5;
-    snprintf(path, sizeof(path), "%s/filling", full);
+    snprintf(path, sizeof path, "%s/filling", full);
     unlink(path);
-    snprintf(path, sizeof(path), "%s/node.key", full);
+    snprintf(path, sizeof path, "%s/node.key", full);
     return node_key_load(path, &key, &error) == HEARTH_OK ? 0 : 6;
 }
 
@@ -458,7 +458,7 @@ static int race_run(const char *path, bool no_links)
     if (code == 0) {
         wanted = id_of(path);
         for (int i = 0; i < PROCESSES; i++) {
-            assert_int_equal(read(ids[0], &id, sizeof(id)), sizeof(id));
+            assert_int_equal(read(ids[0], &id, sizeof id), sizeof id);
             assert_true(node_id_equal(&id, &wanted));
         }
     }
@@ -476,9 +476,9 @@ static void one_wins_and_all_read_its_key(void **state)
     watchdog(120, "processes that make a key file at once");
     for (int i = 0; i < ROUNDS; i++) {
         char name[32];
-        snprintf(name, sizeof(name), "%d/sub/node.key", i);
+        snprintf(name, sizeof name, "%d/sub/node.key", i);
         assert_int_equal(race_run(folder_path(name), false), 0);
-        snprintf(name, sizeof(name), "%d/sub", i);
+        snprintf(name, sizeof name, "%d/sub", i);
         assert_int_equal(file_count(folder_path(name), "node.key", &other), 1);
         assert_null(other);
     }
@@ -493,14 +493,14 @@ static void also_where_there_are_no_links(void **state)
     watchdog(120, "processes that make a key file at once, without links");
     for (int i = 0; i < ROUNDS; i++) {
         char name[32];
-        snprintf(name, sizeof(name), "%d/node.key", i);
+        snprintf(name, sizeof name, "%d/node.key", i);
         int code = race_run(folder_path(name), true);
         if (code == 77) {
             print_message("skipped: link(2) cannot be refused here\n");
             skip();
         }
         assert_int_equal(code, 0);
-        snprintf(name, sizeof(name), "%d", i);
+        snprintf(name, sizeof name, "%d", i);
         assert_int_equal(file_count(folder_path(name), "node.key", &other), 2);
         assert_string_equal(other, "node.key.lock");
     }
@@ -531,7 +531,7 @@ static void a_killed_process_does_no_harm(void **state)
         id_of(path);
         assert_int_equal(unlink(path), 0);
     }
-    assert_int_equal(file_get(folder_path("node.key.tmp-0123456789ab"), leftover, sizeof(leftover)), 20);
+    assert_int_equal(file_get(folder_path("node.key.tmp-0123456789ab"), leftover, sizeof leftover), 20);
 }
 
 int main(void)

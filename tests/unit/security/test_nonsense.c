@@ -84,10 +84,10 @@ static void test_no_tls(void **state)
     static const uint8_t zeros[SOME_LEN], empty[] = {22, 3, 3, 0, 0};
 
     (void)state;
-    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         assert_int_equal(both_refuse(others[i], strlen(others[i]), HEARTH_PROTOCOL, no_tls), HEADER);
-    assert_int_equal(both_refuse(zeros, sizeof(zeros), HEARTH_PROTOCOL, no_tls), HEADER);
-    assert_int_equal(both_refuse(empty, sizeof(empty), HEARTH_PROTOCOL, no_tls), HEADER);
+    assert_int_equal(both_refuse(zeros, sizeof zeros, HEARTH_PROTOCOL, no_tls), HEADER);
+    assert_int_equal(both_refuse(empty, sizeof empty, HEARTH_PROTOCOL, no_tls), HEADER);
 }
 
 static void test_random_bytes(void **state)
@@ -98,10 +98,10 @@ static void test_random_bytes(void **state)
     (void)state;
     prng_init(&prng, 3);
     for (int i = 0; i < 200; i++) {
-        for (size_t k = 0; k < sizeof(bytes); k++)
+        for (size_t k = 0; k < sizeof bytes; k++)
             bytes[k] = (uint8_t)prng_u64(&prng);
         bytes[0] |= 0x80;
-        assert_int_equal(both_refuse(bytes, sizeof(bytes), HEARTH_PROTOCOL, no_tls), HEADER);
+        assert_int_equal(both_refuse(bytes, sizeof bytes, HEARTH_PROTOCOL, no_tls), HEADER);
     }
 }
 
@@ -110,7 +110,7 @@ static void test_long_record(void **state)
     static const uint8_t header[] = {22, 3, 1, 0x10, 0x01};
 
     (void)state;
-    assert_int_equal(both_refuse(header, sizeof(header), HEARTH_PROTOCOL,
+    assert_int_equal(both_refuse(header, sizeof header, HEARTH_PROTOCOL,
                                  "it sends a record of 4097 bytes before it is proven"),
                      HEADER);
 }
@@ -123,7 +123,7 @@ static void endless(struct end *end, size_t record, uint32_t message_len, const 
     size_t len = 0, read;
     uint64_t before;
 
-    while (len + HEADER + record <= sizeof(bytes)) {
+    while (len + HEADER + record <= sizeof bytes) {
         uint8_t header[HEADER] = {22, 3, 1, (uint8_t)(record >> 8), (uint8_t)record};
 
         memcpy(bytes + len, header, HEADER);
@@ -168,8 +168,8 @@ static void test_half_open(void **state)
     (void)state;
     end_open(&listener, bob, CHANNEL_LISTENS);
     assert_true(ends_heap.bytes - before <= MEMORY / 2);
-    (void)end_feed(&listener, header, sizeof(header), 0);
-    (void)end_feed(&listener, body, sizeof(body), 1);
+    (void)end_feed(&listener, header, sizeof header, 0);
+    (void)end_feed(&listener, body, sizeof body, 1);
     assert_int_equal(listener.status, HEARTH_PENDING);
     assert_int_equal(channel_wants(listener.channel), 1);
     assert_true(ends_heap.bytes - before <= MEMORY);
@@ -194,13 +194,13 @@ static void test_alerts(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         end_open(&dialler, ann, CHANNEL_DIALS);
-        (void)end_feed(&dialler, cases[i].bytes, sizeof(cases[i].bytes), 0);
+        (void)end_feed(&dialler, cases[i].bytes, sizeof cases[i].bytes, 0);
         end_refused(&dialler, cases[i].status, cases[i].text);
         end_close(&dialler);
         end_open(&listener, bob, CHANNEL_LISTENS); /* which has said nothing that could be refused */
-        (void)end_feed(&listener, cases[i].bytes, sizeof(cases[i].bytes), 0);
+        (void)end_feed(&listener, cases[i].bytes, sizeof cases[i].bytes, 0);
         end_refused(&listener, HEARTH_PROTOCOL, "its TLS is wrong: An unexpected TLS packet was received.");
         end_close(&listener);
     }
@@ -218,7 +218,7 @@ static void change(size_t at, bool of_dialler)
     end_open(&listener, bob, CHANNEL_LISTENS);
     while (more) {
         uint8_t bytes[4096];
-        size_t len = end_take(from, bytes, sizeof(bytes));
+        size_t len = end_take(from, bytes, sizeof bytes);
 
         if (at >= passed && at < passed + len)
             bytes[at - passed] ^= 0x04;
@@ -259,7 +259,7 @@ static void test_forged_record(void **state)
     (void)state;
     for (size_t at = HEADER; at == HEADER || at < len; at += 3) {
         ends_join(&dialler, &listener, ann, bob);
-        len = sealed(record, sizeof(record));
+        len = sealed(record, sizeof record);
         record[at] ^= 1;
         (void)end_feed(&listener, record, len, 0);
         end_refused(&listener, HEARTH_PROTOCOL, forged);
@@ -275,13 +275,13 @@ static void test_repeated_record(void **state)
 
     (void)state;
     ends_join(&dialler, &listener, ann, bob);
-    len = sealed(record, sizeof(record));
+    len = sealed(record, sizeof record);
     (void)end_feed(&listener, record, len, 0);
     assert_int_equal(listener.status, HEARTH_OK);
-    assert_int_equal(channel_recv(listener.channel, came, sizeof(came)), 7);
+    assert_int_equal(channel_recv(listener.channel, came, sizeof came), 7);
     (void)end_feed(&listener, record, len, 0);
     end_refused(&listener, HEARTH_PROTOCOL, forged);
-    assert_int_equal(channel_recv(listener.channel, came, sizeof(came)), 0);
+    assert_int_equal(channel_recv(listener.channel, came, sizeof came), 0);
 }
 
 static void test_lost_record(void **state)
@@ -291,8 +291,8 @@ static void test_lost_record(void **state)
 
     (void)state;
     ends_join(&dialler, &listener, ann, bob);
-    (void)sealed(record, sizeof(record));
-    len = sealed(record, sizeof(record));
+    (void)sealed(record, sizeof record);
+    len = sealed(record, sizeof record);
     (void)end_feed(&listener, record, len, 0);
     end_refused(&listener, HEARTH_PROTOCOL, forged);
 }
@@ -304,7 +304,7 @@ static void test_reflected_record(void **state)
 
     (void)state;
     ends_join(&dialler, &listener, ann, bob);
-    len = sealed(record, sizeof(record));
+    len = sealed(record, sizeof record);
     (void)end_feed(&dialler, record, len, 0);
     end_refused(&dialler, HEARTH_PROTOCOL, forged);
 }
@@ -324,9 +324,9 @@ static void test_late_nonsense(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ends_join(&dialler, &listener, ann, bob);
-        (void)end_feed(&listener, cases[i].bytes, sizeof(cases[i].bytes), 0);
+        (void)end_feed(&listener, cases[i].bytes, sizeof cases[i].bytes, 0);
         end_refused(&listener, HEARTH_PROTOCOL, cases[i].text);
         end_close(&dialler);
         end_close(&listener);

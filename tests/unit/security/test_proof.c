@@ -52,8 +52,8 @@ static struct knock_listener listener_at(uint8_t id, const char *addr)
 {
     struct knock_listener listener;
 
-    memset(&listener, 0, sizeof(listener));
-    memset(&listener.node, id, sizeof(listener.node));
+    memset(&listener, 0, sizeof listener);
+    memset(&listener.node, id, sizeof listener.node);
     if (addr)
         assert_int_equal(sock_addr_parse(addr, 0, &listener.addr), HEARTH_OK);
     return listener;
@@ -100,7 +100,7 @@ static void test_knock(void **state)
         make((enum knock_kind)kind, &listener, MINUTE, text);
         assert_string_equal(text, knocks_of_kinds[kind]);
     }
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         assert_int_equal(heard(&listener, MINUTE, cases[i].text), cases[i].verdict);
 }
 
@@ -123,7 +123,7 @@ static void test_knock_elsewhere(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_int_equal(heard(&cases[i].by, MINUTE, knocks_of_kinds[KNOCK_NODE]), cases[i].node);
         assert_int_equal(heard(&cases[i].by, MINUTE, knocks_of_kinds[KNOCK_ADDRESS]), cases[i].address);
         assert_int_equal(heard(&cases[i].by, MINUTE, knocks_of_kinds[KNOCK_OPEN]), KNOCK_WEAK);
@@ -143,7 +143,7 @@ static void test_knock_late(void **state)
     char text[KNOCK_LEN + 1];
 
     (void)state;
-    for (size_t i = 0; i < sizeof(clocks) / sizeof(clocks[0]); i++)
+    for (size_t i = 0; i < sizeof clocks / sizeof clocks[0]; i++)
         for (uint32_t late = 0; late < 3 * KNOCK_MINUTES_MAX; late++) {
             enum knock_verdict right = late <= KNOCK_MINUTES_MAX ? KNOCK_GOOD : KNOCK_WEAK;
             make(KNOCK_NODE, &listener, clocks[i], text);
@@ -188,7 +188,7 @@ static void expect_mac(gnutls_session_t session, const struct node_id *listener,
     memcpy(text + 87, listener->bytes, 32);
     memcpy(text + 119, instances[1], 8);
     assert_int_equal(gnutls_hmac_fast(GNUTLS_MAC_SHA256, secret_key(credentials_secret(ann), SECRET_DIALLER),
-                                      SECRET_DERIVED_LEN, text, sizeof(text), mac),
+                                      SECRET_DERIVED_LEN, text, sizeof text, mac),
                      0);
 }
 
@@ -208,9 +208,9 @@ static void test_proof(void **state)
     assert_int_equal(rogue_hear(&rogue, proof, PROOF_LEN), PROOF_LEN);
     listener = rogue_identity(&rogue, 1);
     expect_mac(rogue.session, &listener.node, mac);
-    assert_memory_equal(proof, head, sizeof(head));
-    assert_memory_equal(proof + 16, zeros, sizeof(zeros));
-    assert_memory_equal(proof + 32, mac, sizeof(mac));
+    assert_memory_equal(proof, head, sizeof head);
+    assert_memory_equal(proof + 16, zeros, sizeof zeros);
+    assert_memory_equal(proof + 32, mac, sizeof mac);
     rogue_close(&rogue);
     end_close(&dialler);
 }

@@ -152,7 +152,7 @@ static struct world *world_open(const char *suite, int ours)
 static void world_close(struct world *w)
 {
     for (int end = 0; end < 2; end++)
-        if (w->session[end] != NULL)
+        if (w->session[end])
             gnutls_deinit(w->session[end]);
     records_close(w->records);
     gnutls_psk_free_client_credentials(w->client);

@@ -100,7 +100,7 @@ static void names_are_checked(void **state)
     struct secret *secret = NULL;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(secret_draw(bad[i], &secret, &error), HEARTH_INVALID);
         assert_non_null(strstr(error.text, "messages, digits"));
     }
@@ -133,7 +133,7 @@ static void tokens_come_back(void **state)
     char text[SECRET_TOKEN_MAX];
 
     (void)state;
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         assert_int_equal(secret_draw(names[i], &secret, &error), HEARTH_OK);
         secret_token(secret, text);
         again = parsed(text);
@@ -159,7 +159,7 @@ static void spelling_that_people_mix_up_is_taken(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++) {
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
         struct secret *secret = parsed(same[i]);
         assert_memory_equal(secret_bytes(secret), counted, SECRET_LEN);
         secret_close(secret);
@@ -182,16 +182,16 @@ static void every_typing_error_is_noticed(void **state)
     (void)state;
     for (size_t i = name; i < len; i++) {
         for (const char *c = messages; *c; c++) {
-            snprintf(text, sizeof(text), "%s", LAB);
+            snprintf(text, sizeof text, "%s", LAB);
             if (tolower(text[i]) == *c)
                 continue;
             text[i] = *c;
             assert_int_equal(secret_parse(text, "it", &secret, &error), HEARTH_INVALID);
         }
-        snprintf(text, sizeof(text), "%s", LAB);
+        snprintf(text, sizeof text, "%s", LAB);
         memmove(text + i, text + i + 1, len - i);
         assert_int_equal(secret_parse(text, "it", &secret, &error), HEARTH_INVALID);
-        snprintf(text, sizeof(text), "%s", LAB);
+        snprintf(text, sizeof text, "%s", LAB);
         if (i + 1 < len && text[i] != text[i + 1]) {
             text[i] = LAB[i + 1];
             text[i + 1] = LAB[i];
@@ -222,8 +222,8 @@ static void errors_name_the_source_and_the_fix(void **state)
     assert_refused("hearth1-hearth-" CODE "n1hdru8", "does not belong");
     assert_refused("hearth1-hea$th-" CODE "n1hdrv8", "does not belong");
     assert_refused("hearth1-" NAME_32 "x-" CODE "n1hdrv8", "more than 32");
-    memset(longer, 'a', sizeof(longer) - 1);
-    longer[sizeof(longer) - 1] = '\0';
+    memset(longer, 'a', sizeof longer - 1);
+    longer[sizeof longer - 1] = '\0';
     assert_refused(longer, "no join token");
 }
 

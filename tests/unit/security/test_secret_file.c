@@ -76,7 +76,7 @@ static void what_is_stored_comes_back(void **state)
     assert_int_equal(file_mode(folder_path("hearth")), 0700);
     assert_stored(path, first);
     secret_token(first, token);
-    assert_int_equal(file_get(path, text, sizeof(text)), strlen(token) + 1);
+    assert_int_equal(file_get(path, text, sizeof text), strlen(token) + 1);
     assert_memory_equal(text, token, strlen(token));
 
     assert_int_equal(secret_store(second, path, false, &error), HEARTH_INVALID);
@@ -102,7 +102,7 @@ static void a_link_is_replaced_and_not_followed(void **state)
     assert_int_equal(secret_store(secret, path, false, &error), HEARTH_INVALID);
     assert_int_equal(secret_store(secret, path, true, &error), HEARTH_OK);
     assert_stored(path, secret);
-    assert_int_equal(file_get(target, text, sizeof(text)), 4);
+    assert_int_equal(file_get(target, text, sizeof text), 4);
     secret_close(secret);
 }
 
@@ -126,16 +126,16 @@ static void other_files_are_refused(void **state)
     char fill[2000];
 
     (void)state;
-    memset(fill, ' ', sizeof(fill));
+    memset(fill, ' ', sizeof fill);
     file_put(path, TOKEN "\n", strlen(TOKEN) + 1, 0640);
     assert_refused(path, "chmod 600");
     file_put(path, "", 0, 0600);
     assert_refused(path, "empty");
     file_put(path, TOKEN, strlen(TOKEN) - 4, 0600);
     assert_refused(path, "cut short");
-    file_put(path, zero, sizeof(zero) - 1, 0600);
+    file_put(path, zero, sizeof zero - 1, 0600);
     assert_refused(path, "no join token");
-    file_put(path, fill, sizeof(fill), 0600);
+    file_put(path, fill, sizeof fill, 0600);
     assert_refused(path, "too long");
     file_put(path,
              "\x7f"

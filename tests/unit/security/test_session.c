@@ -145,7 +145,7 @@ static void test_goodbye(void **state)
     assert_int_equal(gnutls_bye(rogue.session, GNUTLS_SHUT_WR), 0);
     rogue_carry(&rogue, &listener);
     end_refused(&listener, HEARTH_PEER_LOST, "it closed the connection");
-    assert_int_equal(channel_recv(listener.channel, came, sizeof(came)), 10); /* what came before it counts */
+    assert_int_equal(channel_recv(listener.channel, came, sizeof came), 10); /* what came before it counts */
     rogue_close(&rogue);
 }
 
@@ -171,11 +171,11 @@ static void test_new_keys(void **state)
     assert_int_equal(gnutls_session_key_update(rogue.session, GNUTLS_KU_PEER), 0);
     rogue_say(&rogue, &listener, "with new keys", 13);
     assert_int_equal(listener.status, HEARTH_OK);
-    assert_int_equal(channel_recv(listener.channel, came, sizeof(came)), 13);
+    assert_int_equal(channel_recv(listener.channel, came, sizeof came), 13);
     assert_true(channel_send(listener.channel, "ours too", 8));
     rogue_carry(&rogue, &listener);
-    assert_int_equal(rogue_hear(&rogue, came, sizeof(came)), GNUTLS_E_AGAIN); /* our change of keys */
-    assert_int_equal(rogue_hear(&rogue, came, sizeof(came)), 8);
+    assert_int_equal(rogue_hear(&rogue, came, sizeof came), GNUTLS_E_AGAIN); /* our change of keys */
+    assert_int_equal(rogue_hear(&rogue, came, sizeof came), 8);
     assert_int_equal(channel_take_records(listener.channel, &records), HEARTH_NO_MEMORY);
     assert_null(records);
     listener.channel = NULL;
@@ -190,14 +190,14 @@ static void test_small_records(void **state)
     int part;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(message); i++)
+    for (size_t i = 0; i < sizeof message; i++)
         message[i] = (uint8_t)(i % 251);
     rogue_joins(&rogue, &wish, &listener, bob, ann);
-    assert_true(channel_send(listener.channel, message, sizeof(message)));
+    assert_true(channel_send(listener.channel, message, sizeof message));
     rogue_carry(&rogue, &listener);
-    while (len < sizeof(came) && (part = rogue_hear(&rogue, came + len, sizeof(came) - len)) > 0)
+    while (len < sizeof came && (part = rogue_hear(&rogue, came + len, sizeof came - len)) > 0)
         len += (size_t)part;
-    assert_int_equal(len, sizeof(message));
+    assert_int_equal(len, sizeof message);
     assert_memory_equal(came, message, len);
     rogue_close(&rogue);
 }

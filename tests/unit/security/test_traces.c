@@ -63,18 +63,18 @@ static int make_files(void *arg)
     uint8_t seed[KEY_SEED_LEN], expanded[SHA512_DIGEST_SIZE];
     int fd = *(int *)arg;
 
-    memset(found, 0, sizeof(found));
+    memset(found, 0, sizeof found);
     if (secret_draw("lab", &secret, &error) || secret_store(secret, folder_path("secret"), false, &error) ||
         node_key_load(folder_path("node.key"), &key, &error))
         return 1;
     secret_token(secret, token);
-    if (file_get(folder_path("node.key"), line, sizeof(line)) != sizeof(line) ||
-        key_line_parse(line, sizeof(line), seed))
+    if (file_get(folder_path("node.key"), line, sizeof line) != sizeof line ||
+        key_line_parse(line, sizeof line, seed))
         return 2;
     pattern_set(&found[0], "secret", secret_bytes(secret), SECRET_LEN);
     pattern_set(&found[1], "token", strrchr(token, '-') + 1, 32);
-    pattern_set(&found[2], "seed", seed, sizeof(seed));
-    pattern_set(&found[3], "digits of the seed", line + 18, 2 * sizeof(seed));
+    pattern_set(&found[2], "seed", seed, sizeof seed);
+    pattern_set(&found[3], "digits of the seed", line + 18, 2 * sizeof seed);
     expand(seed, expanded);
     pattern_set(&found[4], "scalar of the key", expanded + 16, 15); /* its middle, which no list overwrites */
     pattern_set(&found[5], "prefix of the key", expanded + 32, 32);
@@ -89,7 +89,7 @@ static int make_files(void *arg)
         pattern_set(&found[6 + SECRET_KEYS + i], names[i], pad[0], SECRET_DERIVED_LEN);
         pattern_set(&found[6 + 2 * SECRET_KEYS + i], names[i], pad[1], SECRET_DERIVED_LEN);
     }
-    return write(fd, found, sizeof(found)) == (ssize_t)sizeof(found) ? 0 : 3;
+    return write(fd, found, sizeof found) == (ssize_t)sizeof found ? 0 : 3;
 }
 
 static void skip_where_nothing_can_be_seen(void)
@@ -119,11 +119,11 @@ static void a_trace_would_be_found(void **state)
 
     (void)state;
     skip_where_nothing_can_be_seen();
-    memset(bytes, 0x5c, sizeof(bytes));
+    memset(bytes, 0x5c, sizeof bytes);
     bytes[7] = 0x17;
-    pattern_set(&patterns[0], "copy on the stack", bytes, sizeof(bytes));
+    pattern_set(&patterns[0], "copy on the stack", bytes, sizeof bytes);
     assert_true(dumped_count(&patterns[0]) >= 1);
-    wipe(bytes, sizeof(bytes));
+    wipe(bytes, sizeof bytes);
     assert_int_equal(dumped_count(&patterns[0]), 0);
 }
 
@@ -139,7 +139,7 @@ static void no_dump_holds_a_key(void **state)
     skip_where_nothing_can_be_seen();
     assert_int_equal(pipe(ends), 0);
     assert_int_equal(child_run(make_files, &ends[1]), 0);
-    assert_int_equal(read(ends[0], patterns, sizeof(patterns)), sizeof(patterns));
+    assert_int_equal(read(ends[0], patterns, sizeof patterns), sizeof patterns);
 
     assert_int_equal(secret_load(folder_path("secret"), &secret, &missing, &error), HEARTH_OK);
     fd = open(folder_path("secret"), O_RDONLY | O_CLOEXEC);
@@ -183,7 +183,7 @@ static void no_dump_holds_a_key_of_a_handshake(void **state)
     heap_init(&ends_heap, 0);
     assert_int_equal(pipe(ends), 0);
     assert_int_equal(child_run(make_files, &ends[1]), 0);
-    assert_int_equal(read(ends[0], patterns, sizeof(patterns)), sizeof(patterns));
+    assert_int_equal(read(ends[0], patterns, sizeof patterns), sizeof patterns);
     assert_int_equal(node_key_load(folder_path("node.key"), &key, &error), HEARTH_OK);
     assert_int_equal(node_key_fresh(&other, &error), HEARTH_OK);
     struct credentials *a = node(key, 1), *b = node(other, 2);
@@ -223,7 +223,7 @@ static void no_dump_holds_what_was_refused(void **state)
     skip_where_nothing_can_be_seen();
     assert_int_equal(pipe(ends), 0);
     assert_int_equal(child_run(make_files, &ends[1]), 0);
-    assert_int_equal(read(ends[0], patterns, sizeof(patterns)), sizeof(patterns));
+    assert_int_equal(read(ends[0], patterns, sizeof patterns), sizeof patterns);
     spoil_end(folder_path("secret"));
     spoil_end(folder_path("node.key"));
     assert_int_equal(secret_load(folder_path("secret"), &secret, &missing, &error), HEARTH_INVALID);

@@ -30,7 +30,7 @@ static struct error error;
 static struct node_id id_of(int byte)
 {
     struct node_id id;
-    memset(&id, byte, sizeof(id));
+    memset(&id, byte, sizeof id);
     return id;
 }
 
@@ -86,7 +86,7 @@ static int set(struct trust_list *list, int byte, bool revoked, const char *name
     struct node_id id = id_of(byte);
     struct trust_entry entry = {.revoked = revoked};
 
-    snprintf(entry.name, sizeof(entry.name), "%s", name);
+    snprintf(entry.name, sizeof entry.name, "%s", name);
     return trust_list_set(list, &id, &entry, &error);
 }
 
@@ -343,7 +343,7 @@ static void entries_are_set_and_forgotten(void **state)
     assert_int_equal(set(list, 0xbb, false, ""), HEARTH_OK);
     assert_int_equal(set(list, 0xaa, true, "box"), HEARTH_OK);
     assert_judged(list, 0xaa, TRUST_REVOKED);
-    text[file_get(folder_path("trust"), text, sizeof(text) - 1)] = '\0';
+    text[file_get(folder_path("trust"), text, sizeof text - 1)] = '\0';
     assert_int_equal(text[0], '#'); /* tells people what it is */
     assert_string_equal(strchr(text, '\n'), "\nrevoke " A " box\nallow " B "\n");
     assert_int_equal(trust_list_set(list, &a, NULL, &error), HEARTH_OK);
@@ -361,7 +361,7 @@ static void other_lines_stay(void **state)
 
     (void)state;
     assert_int_equal(set(list, 0xaa, true, "gone"), HEARTH_OK);
-    text[file_get(folder_path("trust"), text, sizeof(text) - 1)] = '\0';
+    text[file_get(folder_path("trust"), text, sizeof text - 1)] = '\0';
     assert_string_equal(text, "# mine\n\nrevoke " A " gone\n# more\nallow " B "  two  words\n");
     trust_list_close(list);
 }
@@ -376,7 +376,7 @@ static void a_name_cannot_bring_a_line_of_its_own(void **state)
     assert_int_equal(set(list, 0xaa, true, "x\nallow " B), HEARTH_OK);
     assert_int_equal(trust_list_count(list), 1);
     assert_judged(list, 0xaa, TRUST_REVOKED);
-    memset(entry.name, 'n', sizeof(entry.name)); /* no final 0 */
+    memset(entry.name, 'n', sizeof entry.name); /* no final 0 */
     assert_int_equal(trust_list_set(list, &a, &entry, &error), HEARTH_OK);
     assert_int_equal(strlen(trust_list_entry(list, 0)->name), TRUST_NAME_MAX - 1);
     trust_list_close(list);

@@ -34,7 +34,7 @@ static void memory_is_zero_and_aligned(void **state)
     static const size_t lens[] = {0, 1, 64, 4032, 4033, LEN};
 
     (void)state;
-    for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
+    for (size_t i = 0; i < sizeof lens / sizeof lens[0]; i++) {
         uint8_t *memory = vault_alloc(lens[i]);
         assert_non_null(memory);
         assert_int_equal((uintptr_t)memory % 64, 0);
@@ -97,9 +97,9 @@ static void wipe_leaves_nothing(void **state)
     uint8_t memory[100];
 
     (void)state;
-    memset(memory, 0xab, sizeof(memory));
-    wipe(memory + 1, sizeof(memory) - 2);
-    for (size_t i = 1; i < sizeof(memory) - 1; i++)
+    memset(memory, 0xab, sizeof memory);
+    wipe(memory + 1, sizeof memory - 2);
+    for (size_t i = 1; i < sizeof memory - 1; i++)
         assert_int_equal(memory[i], 0);
     assert_true(memory[0] == 0xab && memory[99] == 0xab);
     wipe(memory, 0);

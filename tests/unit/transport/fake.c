@@ -28,7 +28,7 @@ static size_t piece(const struct fake *fake, size_t len, size_t max)
 {
     if (max > 0 && len > max)
         len = max;
-    if (fake->random != NULL && len > 1)
+    if (fake->random && len > 1)
         len = 1 + prng_below(fake->random, len);
     return len;
 }
@@ -165,7 +165,7 @@ void fake_hold(struct fake *fake)
 static int loan_place(const struct fake *fake)
 {
     int place = 0;
-    while (place < FAKE_LOANS && fake->loans[place] != NULL)
+    while (place < FAKE_LOANS && fake->loans[place])
         place++;
     return place;
 }
@@ -310,7 +310,7 @@ void fake_share(struct fake *fake, const uint8_t *ours, size_t ours_len)
 bool fake_lends(const struct fake *fake)
 {
     for (int i = 0; i < FAKE_LOANS; i++)
-        if (fake->loans[i] != NULL)
+        if (fake->loans[i])
             return true;
     return fake->looked_up != 0;
 }
@@ -395,11 +395,11 @@ static void on_payload(void *arg, struct link *link, const struct frame *frame, 
     assert_ptr_equal(link, upper->link);
     size_t pipe = (size_t)((uint32_t *)cookie - upper->cookie);
     assert_true(pipe < (size_t)upper->pipes);
-    const uint8_t *bytes = loan->data != NULL ? loan->data : upper->target + pipe * upper->stride;
+    const uint8_t *bytes = loan->data ? loan->data : upper->target + pipe * upper->stride;
     for (uint32_t i = 0; upper->check_fill && i < frame->length; i++)
         assert_int_equal(bytes[i], (uint8_t)frame->lane);
-    note(upper, loan->data != NULL ? "loan" : "payload", frame->length);
-    if (loan->data == NULL)
+    note(upper, loan->data ? "loan" : "payload", frame->length);
+    if (!loan->data)
         return;
     assert_true(upper->loan_count < FAKE_LOANS);
     upper->loans[upper->loan_count++] = *loan;

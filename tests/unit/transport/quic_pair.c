@@ -143,11 +143,11 @@ void quic_pair_open(struct quic_pair *pair, const struct pair_wish *wish)
     for (int i = 0; i < 2; i++) {
         struct quic_side *side = &pair->sides[i], *other = &pair->sides[1 - i];
         struct sock_addr addr = quic_addr(other->quic);
-        side->peer = (struct quic_peer){.addr = pair->relay != NULL ? pair->relay->addr : addr,
+        side->peer = (struct quic_peer){.addr = pair->relay ? pair->relay->addr : addr,
                                         .identity = *credentials_self(other->credentials),
                                         .dials = i == 1,
                                         .streams = wish->streams > 0 ? wish->streams : 2};
-        if (pair->relay != NULL)
+        if (pair->relay)
             pair->relay->ends[1 - i] = addr;
     }
     if (wish->stranger)
@@ -195,7 +195,7 @@ void pair_close_side(struct quic_pair *pair, int number)
 void quic_pair_close(struct quic_pair *pair)
 {
     for (int i = 0; i < 2; i++)
-        if (pair->sides[i].quic != NULL)
+        if (pair->sides[i].quic)
             pair_close_side(pair, i);
 }
 

@@ -28,7 +28,7 @@ void end_init(struct shm_end *end)
 
 void end_close(struct shm_end *end)
 {
-    if (end->conn != NULL)
+    if (end->conn)
         end->conn->transport->close(end->conn);
     end->conn = NULL;
 }
@@ -160,9 +160,9 @@ int open_files(void)
 {
     int count = 0;
     DIR *dir = opendir("/proc/self/fd");
-    while (dir != NULL && readdir(dir) != NULL)
+    while (dir && readdir(dir))
         count++;
-    if (dir != NULL)
+    if (dir)
         closedir(dir);
     return count;
 }

@@ -57,7 +57,7 @@ static bool wants_room(struct world *w)
 static size_t count_of(const char *log, const char *word)
 {
     size_t count = 0;
-    for (const char *at = log; (at = strstr(at, word)) != NULL; at++)
+    for (const char *at = log; (at = strstr(at, word)); at++)
         count++;
     return count;
 }

@@ -72,7 +72,7 @@ static void expect_down(struct world *w, int status, const char *words)
     assert_int_equal(w->upper.down_count, 1);
     assert_int_equal(w->upper.down.status, status);
     assert_int_equal(w->upper.down.rank, 3);
-    if (strstr(w->upper.down.text, words) == NULL)
+    if (!strstr(w->upper.down.text, words))
         fail_msg("the text is \"%s\", without \"%s\"", w->upper.down.text, words);
     assert_int_equal(w->fake.closed, 1);
     upper_clear(&w->upper);
@@ -88,7 +88,7 @@ static struct frame next_out(struct world *w, const uint8_t **payload)
     struct frame frame;
     const uint8_t *bytes;
     assert_true(fake_next(&w->fake, &frame, &bytes));
-    if (payload != NULL)
+    if (payload)
         *payload = bytes;
     return frame;
 }

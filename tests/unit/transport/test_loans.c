@@ -73,7 +73,7 @@ static void expect_down(struct world *w, int status, const char *words)
     assert_true(link_pump(&w->link));
     assert_false(link_up(&w->link));
     assert_int_equal(w->upper.down.status, status);
-    if (strstr(w->upper.down.text, words) == NULL)
+    if (!strstr(w->upper.down.text, words))
         fail_msg("the text is \"%s\", without \"%s\"", w->upper.down.text, words);
 }
 

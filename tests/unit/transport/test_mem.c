@@ -32,7 +32,7 @@ static void world_close(struct world *w)
     for (int i = 0; i < w->setup.size; i++) {
         for (int k = 0; k < w->setup.size; k++) {
             struct conn *conn = i != k ? mem_net_conn(w->net, i, k) : NULL;
-            if (conn != NULL)
+            if (conn)
                 conn->transport->close(conn);
         }
     }

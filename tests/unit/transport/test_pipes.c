@@ -40,7 +40,7 @@ static struct frame next_out(struct world *w, int pipe, const uint8_t **payload)
     struct frame frame;
     const uint8_t *bytes;
     assert_true(fake_next(&w->fakes[pipe], &frame, &bytes));
-    if (payload != NULL)
+    if (payload)
         *payload = bytes;
     return frame;
 }
@@ -101,7 +101,7 @@ static void expect_down(struct world *w, int status, const char *words)
     assert_false(link_up(&w->link));
     assert_int_equal(w->upper.down_count, 1);
     assert_int_equal(w->upper.down.status, status);
-    if (strstr(w->upper.down.text, words) == NULL)
+    if (!strstr(w->upper.down.text, words))
         fail_msg("the text is \"%s\", without \"%s\"", w->upper.down.text, words);
     for (int i = 0; i < PIPES; i++)
         assert_int_equal(w->fakes[i].closed, 1);

@@ -44,7 +44,7 @@ static struct frame next_out(struct world *w, const uint8_t **payload)
     struct frame frame;
     const uint8_t *bytes;
     assert_true(fake_next(&w->fake, &frame, &bytes));
-    if (payload != NULL)
+    if (payload)
         *payload = bytes;
     return frame;
 }

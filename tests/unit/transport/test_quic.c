@@ -162,7 +162,7 @@ static void survives_garbage(void **state)
         fill_bytes(bytes, len, prng_u64(&prng));
         const struct quic *quic = pair.sides[i % 2].quic;
         for (int slot = 0; slot < quic->capacity && i % 3 == 0 && len > QUIC_ID_LEN; slot++)
-            if (quic->lines[slot] != NULL) { /* worst of all: one that knows an id */
+            if (quic->lines[slot]) { /* worst of all: one that knows an id */
                 bytes[0] = (uint8_t)(0x40 | (bytes[0] & 0x3f));
                 memcpy(bytes + 1, quic->lines[slot]->tag, QUIC_TAG_LEN);
             }

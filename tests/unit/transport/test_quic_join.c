@@ -37,7 +37,7 @@ static void refused(const struct pair_wish *wish, const char *because)
     assert_int_equal(pair.sides[1].status, HEARTH_PEER_LOST);
     assert_int_equal(pair.sides[1].peer.count, 0);
     assert_int_equal(pair.sides[1].peer.why.status, HEARTH_PEER_LOST);
-    if (strstr(pair.sides[1].peer.why.text, because) == NULL)
+    if (!strstr(pair.sides[1].peer.why.text, because))
         fail_msg("\"%s\" does not say \"%s\"", pair.sides[1].peer.why.text, because);
     quic_pair_close(&pair);
 }
@@ -248,7 +248,7 @@ static void without_memory_nothing_is_left(void **state)
 {
     struct pair_wish wish = {.join_ns = 30 * NS_PER_MS};
     (void)state;
-    int coarse = getenv("HEARTH_TEST_SOAK") != NULL ? 20 : 4; /* who closes first waits 2 s for the other */
+    int coarse = getenv("HEARTH_TEST_SOAK") ? 20 : 4; /* who closes first waits 2 s for the other */
     for (int after = 0; after < 200; after += 1 + after / coarse) {
         quic_pair_open(&pair, &wish);
         atomic_store(&pair.sides[after % 2].heap.fail_after, after);

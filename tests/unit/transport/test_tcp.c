@@ -69,7 +69,7 @@ static void open_ends(struct ends *e, bool loopback)
 
 static void close_conn(struct conn **conn)
 {
-    if (*conn != NULL)
+    if (*conn)
         (*conn)->transport->close(*conn);
     *conn = NULL;
 }
@@ -126,11 +126,11 @@ static void cut_at_every_byte(void **state)
     struct ends e;
 
     (void)state;
-    fill(sent, sizeof(sent), 1);
+    fill(sent, sizeof sent, 1);
     for (int loopback = 0; loopback < 2; loopback++) {
         open_ends(&e, loopback);
-        for (size_t cut = 0; cut <= sizeof(sent); cut++) {
-            memset(got, 0, sizeof(got));
+        for (size_t cut = 0; cut <= sizeof sent; cut++) {
+            memset(got, 0, sizeof got);
             send_all(e.a, sent, cut);
             size_t at = 0; /* the receiver's reads stop where its frames do */
             for (int frame = 0; frame < 3; frame++) {
@@ -141,9 +141,9 @@ static void cut_at_every_byte(void **state)
                 at += 44;
             }
             recv_all(e.b, got + at, cut - at);
-            send_all(e.a, sent + cut, sizeof(sent) - cut);
-            recv_all(e.b, got + cut, sizeof(sent) - cut);
-            assert_memory_equal(got, sent, sizeof(sent));
+            send_all(e.a, sent + cut, sizeof sent - cut);
+            recv_all(e.b, got + cut, sizeof sent - cut);
+            assert_memory_equal(got, sent, sizeof sent);
         }
         close_ends(&e);
     }
@@ -206,15 +206,15 @@ static void small_frames_come_in_one_read(void **state)
     struct ends e;
 
     (void)state;
-    fill(sent, sizeof(sent), 3);
+    fill(sent, sizeof sent, 3);
     open_ends(&e, false);
-    send_all(e.a, sent, sizeof(sent));
+    send_all(e.a, sent, sizeof sent);
     assert_int_equal(e.b->transport->recv(e.b, got, 40), 40);
     struct sock_wait item = {.fd = e.fd_b, .want_recv = true};
     assert_int_equal(sock_wait(&item, 1, 0), 0); /* all of it has left the socket */
-    for (size_t at = 40; at < sizeof(got); at += 4)
+    for (size_t at = 40; at < sizeof got; at += 4)
         assert_int_equal(e.b->transport->recv(e.b, got + at, 4), 4);
-    assert_memory_equal(got, sent, sizeof(sent));
+    assert_memory_equal(got, sent, sizeof sent);
     send_all(e.a, sent, 1);
     assert_int_equal(e.b->transport->recv(e.b, got, 4), 0);
     assert_int_equal(e.b->transport->recv(e.b, got, 4), 1);

@@ -86,7 +86,7 @@ static void open_bare(struct ends *e)
 
 static void close_conn(struct conn **conn)
 {
-    if (*conn != NULL)
+    if (*conn)
         (*conn)->transport->close(*conn);
     *conn = NULL;
 }
@@ -94,7 +94,7 @@ static void close_conn(struct conn **conn)
 static void close_ends(struct ends *e)
 {
     close_conn(&e->a);
-    if (e->records != NULL)
+    if (e->records)
         sock_close(e->fd_b);
     records_close(e->records);
     close_conn(&e->b);

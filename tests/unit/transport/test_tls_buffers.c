@@ -88,7 +88,7 @@ struct ends {
 
 static struct conn *conn_over(struct heap *heap, struct tls_buffers *shared, int fd, struct records *records)
 {
-    struct tls_buffers *buffers = shared != NULL ? tls_buffers_share(shared) : tls_buffers_open(heap);
+    struct tls_buffers *buffers = shared ? tls_buffers_share(shared) : tls_buffers_open(heap);
     assert_non_null(buffers);
     struct conn *conn = tls_conn(buffers, fd, records);
     assert_non_null(conn);

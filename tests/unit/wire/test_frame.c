@@ -131,7 +131,7 @@ static void every_flipped_bit_is_seen(void **state)
     frame_encode(&f, bytes);
     for (size_t bit = 0; bit < FRAME_HEADER_LEN * 8; bit++) {
         const char *what = NULL;
-        memset(&out, 0x55, sizeof(out));
+        memset(&out, 0x55, sizeof out);
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
         assert_int_equal(frame_decode(&out, bytes, &what), HEARTH_PROTOCOL);
         assert_non_null(what);
@@ -147,7 +147,7 @@ static const char *refusal(const uint8_t source[FRAME_HEADER_LEN])
     struct frame f;
     const char *what = NULL;
 
-    memcpy(bytes, source, sizeof(bytes));
+    memcpy(bytes, source, sizeof bytes);
     store_u32(bytes + 92, crc32c(0, bytes, 92));
     if (frame_decode(&f, bytes, &what) == HEARTH_OK)
         return "";
@@ -240,11 +240,11 @@ static void weights_are_finite_and_not_negative(void **state)
 
     (void)state;
     frame_encode(&f, bytes);
-    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         store_f64(bytes + 64, good[i]);
         assert_string_equal(refusal(bytes), "");
     }
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         store_f64(bytes + 64, bad[i]);
         assert_refused_for(bytes, "weight");
     }

@@ -87,7 +87,7 @@ static void wrong_fields_are_refused(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         uint8_t bytes[GREETING_LEN];
         struct greeting g;
         const char *what = "";

@@ -53,7 +53,7 @@ static size_t message(const char *name, uint8_t *target, size_t size)
         len = meeting_welcome_encode(&(struct meeting_welcome){2, 8, false, {0}}, payload, room);
     } else if (strcmp(name, "welcome_secret") == 0) {
         struct meeting_welcome w = {2, 8, true, {0}};
-        memcpy(w.secret, member_full.node, sizeof(w.secret));
+        memcpy(w.secret, member_full.node, sizeof w.secret);
         kind = MEETING_WELCOME;
         len = meeting_welcome_encode(&w, payload, room);
     } else if (strcmp(name, "roster") == 0) {
@@ -120,21 +120,21 @@ static void golden_messages_decode_and_encode_for_ever(void **state)
         assert_int_equal(h.length, items[i].len - MEETING_HEADER_LEN);
         assert_true(meeting_intact(&h, items[i].bytes + MEETING_HEADER_LEN));
         assert_int_equal(payload_decode(h.kind, items[i].bytes + MEETING_HEADER_LEN, h.length), HEARTH_OK);
-        assert_int_equal(message(names[i], bytes, sizeof(bytes)), items[i].len);
+        assert_int_equal(message(names[i], bytes, sizeof bytes), items[i].len);
         assert_memory_equal(bytes, items[i].bytes, items[i].len);
     }
 }
 
 static void assert_members_equal(const struct meeting_member *a, const struct meeting_member *b)
 {
-    assert_memory_equal(a->node, b->node, sizeof(a->node));
+    assert_memory_equal(a->node, b->node, sizeof a->node);
     assert_true(a->instance == b->instance && a->host_id == b->host_id);
     assert_int_equal(a->process, b->process);
     assert_int_equal(a->features, b->features);
     assert_string_equal(a->name, b->name);
     assert_int_equal(a->addr_count, b->addr_count);
-    assert_memory_equal(a->addr_lens, b->addr_lens, sizeof(a->addr_lens));
-    assert_memory_equal(a->addrs, b->addrs, sizeof(a->addrs));
+    assert_memory_equal(a->addr_lens, b->addr_lens, sizeof a->addr_lens);
+    assert_memory_equal(a->addrs, b->addrs, sizeof a->addrs);
 }
 
 static void fields_come_back(void **state)
@@ -145,7 +145,7 @@ static void fields_come_back(void **state)
     struct meeting_member members[2];
 
     (void)state;
-    size_t len = message("register", bytes, sizeof(bytes)) - MEETING_HEADER_LEN;
+    size_t len = message("register", bytes, sizeof bytes) - MEETING_HEADER_LEN;
     assert_int_equal(meeting_register_decode(&r, bytes + MEETING_HEADER_LEN, len), HEARTH_OK);
     assert_int_equal(r.version_min, 1);
     assert_int_equal(r.version_max, 1);
@@ -153,22 +153,22 @@ static void fields_come_back(void **state)
     assert_int_equal(r.size, 8);
     assert_int_equal(r.patience_ms, 54000);
     assert_true(r.settings == in.settings);
-    assert_memory_equal(r.space, in.space, sizeof(r.space));
+    assert_memory_equal(r.space, in.space, sizeof r.space);
     assert_string_equal(r.job, in.job);
     assert_string_equal(r.settings_text, in.settings_text);
     assert_members_equal(&r.member, &in.member);
 
     struct meeting_welcome w = {0};
-    len = message("welcome_secret", bytes, sizeof(bytes)) - MEETING_HEADER_LEN;
+    len = message("welcome_secret", bytes, sizeof bytes) - MEETING_HEADER_LEN;
     assert_int_equal(len, MEETING_WELCOME_MAX);
     assert_int_equal(meeting_welcome_decode(&w, bytes + MEETING_HEADER_LEN, len), HEARTH_OK);
     assert_true(w.has_secret);
-    assert_memory_equal(w.secret, member_full.node, sizeof(w.secret));
-    len = message("welcome", bytes, sizeof(bytes)) - MEETING_HEADER_LEN;
+    assert_memory_equal(w.secret, member_full.node, sizeof w.secret);
+    len = message("welcome", bytes, sizeof bytes) - MEETING_HEADER_LEN;
     assert_int_equal(meeting_welcome_decode(&w, bytes + MEETING_HEADER_LEN, len), HEARTH_OK);
     assert_false(w.has_secret);
 
-    len = message("roster", bytes, sizeof(bytes)) - MEETING_HEADER_LEN;
+    len = message("roster", bytes, sizeof bytes) - MEETING_HEADER_LEN;
     assert_int_equal(meeting_roster_decode(&place, members, 2, bytes + MEETING_HEADER_LEN, len), HEARTH_OK);
     assert_true(place.cluster == 0xc1);
     assert_int_equal(place.rank, 1);
@@ -189,7 +189,7 @@ static void damage_is_seen(void **state)
 
     (void)state;
     for (size_t i = 0; i < 6; i++) {
-        size_t len = message(names[i], bytes, sizeof(bytes)), payload = len - MEETING_HEADER_LEN;
+        size_t len = message(names[i], bytes, sizeof bytes), payload = len - MEETING_HEADER_LEN;
         meeting_seal((uint8_t)(i + 1), bytes + MEETING_HEADER_LEN, 3, bytes + MEETING_HEADER_LEN + 3,
                      payload - 3, pieces);
         assert_memory_equal(pieces, bytes, MEETING_HEADER_LEN);
@@ -211,7 +211,7 @@ static void lengths_are_exact(void **state)
 
     (void)state;
     for (uint8_t kind = MEETING_REGISTER; kind < MEETING_REFUSE; kind++) {
-        size_t len = message(names[kind - 1], bytes, sizeof(bytes)) - MEETING_HEADER_LEN;
+        size_t len = message(names[kind - 1], bytes, sizeof bytes) - MEETING_HEADER_LEN;
         for (size_t cut = 0; cut <= len + 33; cut++) {
             uint8_t *exact = calloc(1, cut ? cut : 1); /* on the heap, where sanitizers watch its end */
             assert_non_null(exact);
@@ -228,7 +228,7 @@ static void small_targets_are_noticed(void **state)
 {
     struct meeting_register r = register_full();
     uint8_t bytes[WHOLE_MAX];
-    size_t len = meeting_register_encode(&r, bytes, sizeof(bytes));
+    size_t len = meeting_register_encode(&r, bytes, sizeof bytes);
 
     (void)state;
     assert_true(len > 0);
@@ -253,13 +253,13 @@ static void wrong_headers_are_named(void **state)
     const char *what;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        message("ready", bytes, sizeof(bytes));
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        message("ready", bytes, sizeof bytes);
         bytes[bad[i].at] = bad[i].value;
         assert_int_equal(meeting_header_decode(&h, bytes, &what), HEARTH_PROTOCOL);
         assert_memory_equal(what, bad[i].word, strlen(bad[i].word));
     }
-    message("roster", bytes, sizeof(bytes));
+    message("roster", bytes, sizeof bytes);
     store_u32(bytes + 4, MEETING_ROSTER_MAX);
     assert_int_equal(meeting_header_decode(&h, bytes, &what), HEARTH_OK);
     store_u32(bytes + 4, MEETING_ROSTER_MAX + 1);
@@ -286,8 +286,8 @@ static void wrong_registrations_are_refused(void **state)
     struct meeting_register r;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        size_t len = message("register", bytes, sizeof(bytes)) - MEETING_HEADER_LEN;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        size_t len = message("register", bytes, sizeof bytes) - MEETING_HEADER_LEN;
         store_u32(bytes + MEETING_HEADER_LEN + bad[i].at, bad[i].value);
         assert_int_equal(meeting_register_decode(&r, bytes + MEETING_HEADER_LEN, len), HEARTH_PROTOCOL);
     }
@@ -301,16 +301,16 @@ static void the_largest_fit(void **state)
     static uint8_t bytes[MEETING_ROSTER_MAX];
 
     (void)state;
-    memset(r.job, 'j', sizeof(r.job) - 1);
-    memset(r.settings_text, 's', sizeof(r.settings_text) - 1);
-    memset(r.member.name, 'n', sizeof(r.member.name) - 1);
+    memset(r.job, 'j', sizeof r.job - 1);
+    memset(r.settings_text, 's', sizeof r.settings_text - 1);
+    memset(r.member.name, 'n', sizeof r.member.name - 1);
     r.member.addr_count = MEETING_ADDRS_MAX;
-    memset(r.member.addr_lens, MEETING_ADDR_MAX, sizeof(r.member.addr_lens));
+    memset(r.member.addr_lens, MEETING_ADDR_MAX, sizeof r.member.addr_lens);
     assert_true(meeting_register_encode(&r, bytes, MEETING_SMALL_MAX) > 0);
     for (size_t i = 0; i < MEETING_MEMBERS_MAX; i++)
         members[i] = r.member;
     assert_true(
-        meeting_members_encode(members, MEETING_MEMBERS_MAX, bytes, sizeof(bytes) - MEETING_PLACE_LEN) > 0);
+        meeting_members_encode(members, MEETING_MEMBERS_MAX, bytes, sizeof bytes - MEETING_PLACE_LEN) > 0);
 }
 
 int main(void)

@@ -76,18 +76,18 @@ static void check_golden(const struct golden *item, size_t index)
         struct hello_record r;
         assert_int_equal(hello_decode(&r, item->bytes, item->len), HEARTH_OK);
         assert_hellos_equal(&r, &hellos[index]);
-        len = hello_encode(&r, bytes, sizeof(bytes));
+        len = hello_encode(&r, bytes, sizeof bytes);
     } else if (strcmp(item->name, "call") == 0) {
         struct call_record r;
         assert_int_equal(call_decode(&r, item->bytes, item->len), HEARTH_OK);
         assert_calls_equal(&r, &calls[index]);
-        len = call_encode(&r, bytes, sizeof(bytes));
+        len = call_encode(&r, bytes, sizeof bytes);
     } else {
         struct error e;
         assert_string_equal(item->name, "error");
         assert_int_equal(error_decode(&e, item->bytes, item->len), HEARTH_OK);
         assert_errors_equal(&e, &errors[index]);
-        len = error_encode(&e, bytes, sizeof(bytes));
+        len = error_encode(&e, bytes, sizeof bytes);
     }
     assert_int_equal(len, item->len);
     assert_memory_equal(bytes, item->bytes, len);
@@ -141,8 +141,8 @@ static void lengths_are_checked(void **state)
     int status[2], unused;
 
     (void)state;
-    hello_encode(&hellos[0], hello, sizeof(hello));
-    call_encode(&calls[1], call, sizeof(call));
+    hello_encode(&hellos[0], hello, sizeof hello);
+    call_encode(&calls[1], call, sizeof call);
     for (size_t len = 0; len <= 64; len++) {
         decode_cut(hello, len, &status[0], &unused);
         decode_cut(call, len, &unused, &status[1]);
@@ -163,9 +163,9 @@ static void wrong_hellos_are_refused(void **state)
     struct hello_record r = hellos[0];
 
     (void)state;
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        assert_int_equal(hello_encode(&bad[i], bytes, sizeof(bytes)), HELLO_LEN);
-        assert_int_equal(hello_decode(&r, bytes, sizeof(bytes)), HEARTH_PROTOCOL);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(hello_encode(&bad[i], bytes, sizeof bytes), HELLO_LEN);
+        assert_int_equal(hello_decode(&r, bytes, sizeof bytes), HEARTH_PROTOCOL);
         assert_hellos_equal(&r, &hellos[0]);
     }
 }
@@ -183,13 +183,13 @@ static void wrong_calls_are_refused(void **state)
     struct call_record r;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        assert_int_equal(call_encode(&calls[1], bytes, sizeof(bytes)), CALL_LEN);
-        assert_int_equal(call_decode(&r, bytes, sizeof(bytes)), HEARTH_OK);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(call_encode(&calls[1], bytes, sizeof bytes), CALL_LEN);
+        assert_int_equal(call_decode(&r, bytes, sizeof bytes), HEARTH_OK);
         bytes[bad[i].at] = bad[i].value;
         if (bad[i].at == 15)
             bytes[12] = 0;
-        assert_int_equal(call_decode(&r, bytes, sizeof(bytes)), HEARTH_PROTOCOL);
+        assert_int_equal(call_decode(&r, bytes, sizeof bytes), HEARTH_PROTOCOL);
     }
 }
 
@@ -203,14 +203,14 @@ static void empty_calls_are_empty(void **state)
     for (uint8_t call_state = CALL_UNKNOWN; call_state <= CALL_PASSED; call_state += CALL_PASSED) {
         struct call_record full = calls[1];
         full.state = call_state;
-        assert_int_equal(call_encode(&full, bytes, sizeof(bytes)), CALL_LEN);
+        assert_int_equal(call_encode(&full, bytes, sizeof bytes), CALL_LEN);
         for (size_t i = 1; i < CALL_LEN; i++) {
             assert_int_equal(bytes[i], 0);
             bytes[i] = 1;
-            assert_int_equal(call_decode(&r, bytes, sizeof(bytes)), HEARTH_PROTOCOL);
+            assert_int_equal(call_decode(&r, bytes, sizeof bytes), HEARTH_PROTOCOL);
             bytes[i] = 0;
         }
-        assert_int_equal(call_decode(&r, bytes, sizeof(bytes)), HEARTH_OK);
+        assert_int_equal(call_decode(&r, bytes, sizeof bytes), HEARTH_OK);
         assert_int_equal(r.root, RANK_NONE);
     }
 }
@@ -247,7 +247,7 @@ static void wrong_errors_are_refused(void **state)
                      HEARTH_OK);
     for (size_t len = 0; len < 8; len++)
         assert_int_equal(error_decode(&e, bytes, len), HEARTH_PROTOCOL);
-    memset(text, 'x', sizeof(text));
+    memset(text, 'x', sizeof text);
     size_t fits = error_bytes(bytes, HEARTH_ABORTED, 1, text, ERROR_TEXT_MAX - 1);
     assert_int_equal(error_decode(&e, bytes, fits), HEARTH_OK);
     assert_int_equal(strlen(e.text), ERROR_TEXT_MAX - 1);
@@ -264,11 +264,11 @@ static void texts_are_printable_ascii(void **state)
     for (int c = 0; c < 256; c++) {
         char text[3] = {'a', (char)c, 'b'};
         bool good = c >= 0x20 && c < 0x7f;
-        size_t len = error_bytes(bytes, HEARTH_TIMEOUT, 1, text, sizeof(text));
+        size_t len = error_bytes(bytes, HEARTH_TIMEOUT, 1, text, sizeof text);
         assert_int_equal(error_decode(&e, bytes, len), good ? HEARTH_OK : HEARTH_PROTOCOL);
     }
     error_set(&e, HEARTH_TIMEOUT, 1, "a\x1b[31m\xc3\xa9\n");
-    size_t len = error_encode(&e, bytes, sizeof(bytes));
+    size_t len = error_encode(&e, bytes, sizeof bytes);
     assert_int_equal(error_decode(&back, bytes, len), HEARTH_OK);
     assert_string_equal(back.text, "a?[31m???");
 }
@@ -280,9 +280,9 @@ static void the_longest_error_fits_a_control_frame(void **state)
     struct error e, back;
 
     (void)state;
-    memset(text, 'x', sizeof(text));
-    error_set(&e, HEARTH_MISMATCH, 7, "%.*s", (int)sizeof(text), text);
-    size_t len = error_encode(&e, bytes, sizeof(bytes));
+    memset(text, 'x', sizeof text);
+    error_set(&e, HEARTH_MISMATCH, 7, "%.*s", (int)sizeof text, text);
+    size_t len = error_encode(&e, bytes, sizeof bytes);
     assert_int_equal(len, 8 + ERROR_TEXT_MAX - 1);
     assert_int_equal(error_decode(&back, bytes, len), HEARTH_OK);
     assert_errors_equal(&e, &back);
