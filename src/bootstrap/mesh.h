@@ -10,38 +10,12 @@
 #define BOOTSTRAP_MESH_H
 
 #include "bootstrap/roster.h"
+#include "connect/listener.h"
 #include "os/stop.h"
 
 #define MESH_CHANNELS_MAX  9               /* control + 8 data */
 #define MESH_CHANNELS_NEAR 2               /* control + 1 */
 #define MESH_FAR_NS        (2 * NS_PER_MS) /* round trip from which on a pair has more of them */
-#define LISTENER_HALF_OPEN 128 /* sockets that have not greeted yet; one goes when another comes */
-
-/* ---- the listener: the node's listening sockets and those who stand in front of them ---- */
-
-struct listener;
-
-struct listener_setup {
-    struct heap *heap;
-    struct log log;
-    struct sock_addr listen; /* TCP; len 0: none */
-    uint16_t port_tries;     /* a taken port moves to the next, so often */
-    uint64_t greeting_ns;    /* how long a stranger may take for handshake and greeting: 5 s */
-};
-int MUST_CHECK listener_open(const struct listener_setup *setup, struct listener **out, struct error *error);
-void listener_close(struct listener *listener);
-int listener_fd(const struct listener *listener);                /* the TCP listener, -1: none */
-struct sock_addr listener_addr(const struct listener *listener); /* as it was bound */
-
-/* After the mesh is made the listener stays: strangers are heard, bounded in number, time and memory, and
- * sent away. Called by whoever drives the node; never blocks. */
-void listener_pump(struct listener *listener, uint64_t now_ns);
-/* What to wait for: fills at most max items, gives their number; *deadline_ns is lowered to when
- * listener_pump must be called in any case. */
-size_t listener_waits(const struct listener *listener, struct sock_wait *items, size_t max,
-                      uint64_t *deadline_ns);
-
-/* ---- the mesh ---- */
 
 enum mesh_kind { MESH_NONE, MESH_TCP, MESH_UNIX };
 

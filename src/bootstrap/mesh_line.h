@@ -4,8 +4,8 @@
 #define BOOTSTRAP_MESH_LINE_H
 
 #include "bootstrap/dial_window.h"
-#include "bootstrap/listener.h"
 #include "bootstrap/pairing.h"
+#include "connect/listener.h"
 
 #define LINES_MAX       256 /* sockets that are not kept yet, besides those at the listener */
 #define MESH_REASON_MAX 120

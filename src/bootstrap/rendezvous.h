@@ -11,7 +11,7 @@
 #ifndef BOOTSTRAP_RENDEZVOUS_H
 #define BOOTSTRAP_RENDEZVOUS_H
 
-#include "bootstrap/guard.h"
+#include "connect/admission_log.h"
 #include "core/error.h"
 #include "core/heap.h"
 #include "core/log.h"

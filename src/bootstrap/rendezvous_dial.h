@@ -4,7 +4,7 @@
 #define BOOTSTRAP_RENDEZVOUS_DIAL_H
 
 #include "bootstrap/rendezvous_client.h"
-#include "bootstrap/secure_stream.h"
+#include "connect/secure_stream.h"
 #include "core/prng.h"
 #include "os/resolve.h"
 

@@ -4,7 +4,7 @@
 #define BOOTSTRAP_SERVER_H
 
 #include "bootstrap/rendezvous.h"
-#include "bootstrap/secure_stream.h"
+#include "connect/secure_stream.h"
 
 #define SERVER_LISTENERS 8
 

@@ -4,11 +4,11 @@
 #ifndef CLUSTER_PEER_CONN_H
 #define CLUSTER_PEER_CONN_H
 
-#include "bootstrap/half_open.h"
 #include "cluster/known_addrs.h"
 #include "cluster/message_queue.h"
 #include "cluster/message_reader.h"
 #include "cluster/peer_set.h"
+#include "connect/half_open.h"
 
 #define CONNS_MAX          352            /* with HALF_OPEN_WAITS_MAX below PEER_SET_WAITS_MAX */
 #define PEER_CONN_HELLO_NS (5 * NS_PER_S) /* for handshake and hello */

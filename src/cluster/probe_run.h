@@ -3,8 +3,8 @@
 #ifndef CLUSTER_PROBE_RUN_H
 #define CLUSTER_PROBE_RUN_H
 
-#include "bootstrap/secure_stream.h"
 #include "cluster/probe_messages.h"
+#include "connect/secure_stream.h"
 #include "core/heap.h"
 
 struct probe_run;

@@ -19,7 +19,7 @@ DOCUMENTS = [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *sorted((SOURCE /
 # Row of the table of limits, where its number is defined, how.
 LIMITS = (
     ("nodes of one process", "include/hearth.h", r"#define HEARTH_LOCAL_MAX (\d+)"),
-    ("strangers at the listener", "src/bootstrap/mesh.h", r"#define LISTENER_HALF_OPEN +(\d+)"),
+    ("strangers at the listener", "src/connect/listener.h", r"#define LISTENER_HALF_OPEN +(\d+)"),
     ("strangers at the rendezvous", "src/bootstrap/rendezvous.h", r"#define RENDEZVOUS_STRANGERS +(\d+)"),
     ("costly handshakes at listener or rendezvous, each second", "src/security/admission.h",
      r"#define ADMISSION_PER_S +(\d+)"),
@@ -28,8 +28,8 @@ LIMITS = (
      r"#define ADMISSION_RESERVE +(\d+)"),
     ("share of a source, each second", "src/security/admission.h", r"#define ADMISSION_SHARE_PER_S +(\d+)"),
     ("share of a source, at once", "src/security/admission.h", r"#define ADMISSION_SHARE_BURST +(\d+)"),
-    ("sources of strangers that the log names", "src/bootstrap/guard.h", r"#define GUARD_NAMED_MAX +(\d+)"),
-    ("strangers where nodes of a home cluster listen", "src/bootstrap/half_open.h", r"#define HALF_OPEN_PLACES +(\d+)"),
+    ("sources of strangers that the log names", "src/connect/admission_log.h", r"#define GUARD_NAMED_MAX +(\d+)"),
+    ("strangers where nodes of a home cluster listen", "src/connect/half_open.h", r"#define HALF_OPEN_PLACES +(\d+)"),
     ("nodes of a home cluster that one is joined to", "src/cluster/peer_set.h", r"#define PEER_SET_MAX +(\d+)"),
     ("addresses where nodes of it may be", "src/cluster/known_addrs.h", r"#define KNOWN_ADDRS_MAX +(\d+)"),
     ("dials at once to such addresses", "src/cluster/peer_set_dial.c", r"#define DIALS_MAX +(\d+)"),

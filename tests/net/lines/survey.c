@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bootstrap/secure_stream.h"
 #include "cluster/probes.h"
+#include "connect/secure_stream.h"
 #include "os/clock.h"
 #include "os/host.h"
 

@@ -11,13 +11,13 @@
 
 #include <cmocka.h>
 
-#include "bootstrap/listener.h"
 #include "bootstrap/mesh.h"
+#include "connect/listener.h"
 #include "os/clock.h"
 #include "os/random.h"
 #include "os/thread.h"
-#include "persons.h"
 #include "security/records.h"
+#include "support/persons.h"
 
 #define MEMBERS_MAX 6
 #define STRANGERS   100 /* at each listener: more than it has places */

@@ -13,7 +13,7 @@
 #include "bootstrap/rendezvous_client.h"
 #include "bootstrap/settings_diff.h"
 #include "core/prng.h"
-#include "persons.h"
+#include "support/persons.h"
 #include "support/watchdog.h"
 #include "wire/meeting.h"
 

@@ -12,7 +12,7 @@
 #include "bootstrap/roster.h"
 #include "os/clock.h"
 #include "os/thread.h"
-#include "persons.h"
+#include "support/persons.h"
 #include "support/ports.h"
 #include "support/watchdog.h"
 

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "bootstrap/secure_stream.h"
 #include "cluster_fixture.h"
+#include "connect/secure_stream.h"
 #include "os/clock.h"
 
 #define DEADLINE_NS (20 * NS_PER_S)

@@ -3,7 +3,7 @@
 #ifndef TESTS_UNIT_CLUSTER_STREAM_PAIR_H
 #define TESTS_UNIT_CLUSTER_STREAM_PAIR_H
 
-#include "bootstrap/secure_stream.h"
+#include "connect/secure_stream.h"
 #include "core/heap.h"
 
 /* With a key of its own; all have the same secret. Asserts. */

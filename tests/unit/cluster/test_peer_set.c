@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
-#include "bootstrap/secure_stream.h"
 #include "cluster/peer_conn.h"
 #include "cluster_fixture.h"
+#include "connect/secure_stream.h"
 #include "os/clock.h"
 #include "relay.h"
 

@@ -6,10 +6,10 @@
  * said something. When all places are taken, one is made free at the expense of the address that holds most
  * of them, its oldest: whoever floods the port pushes out itself, and a member that comes from elsewhere, or
  * speaks at once, gets in. */
-#ifndef BOOTSTRAP_HALF_OPEN_H
-#define BOOTSTRAP_HALF_OPEN_H
+#ifndef CONNECT_HALF_OPEN_H
+#define CONNECT_HALF_OPEN_H
 
-#include "bootstrap/secure_stream.h"
+#include "connect/secure_stream.h"
 #include "core/log.h"
 
 #define HALF_OPEN_PLACES    128 /* sockets that are not through yet; one goes when another comes */
@@ -74,6 +74,6 @@ bool half_open_take(struct half_open *half_open, struct half_open_incoming *inco
 void half_open_complain(struct half_open *half_open, const struct sock_addr *from, const char *why);
 int half_open_strangers(const struct half_open *half_open); /* how many stand there now */
 uint64_t
-half_open_put_off(const struct half_open *half_open); /* handshakes that were too many: see guard.h */
+half_open_put_off(const struct half_open *half_open); /* handshakes that were too many: see admission_log.h */
 
 #endif

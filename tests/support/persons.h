@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Members with keys of their own, for tests of what they say to each other. */
-#ifndef TESTS_BOOTSTRAP_PERSONS_H
-#define TESTS_BOOTSTRAP_PERSONS_H
+#ifndef TESTS_SUPPORT_PERSONS_H
+#define TESTS_SUPPORT_PERSONS_H
 
-#include "bootstrap/secure_stream.h"
+#include "connect/secure_stream.h"
 #include "core/log.h"
 
 /* A new key; `secret` is the byte that fills the cluster's. Asserts. */

@@ -2,8 +2,8 @@
 /* A connected socket that is opened by a handshake and then carries short messages: what listener, mesh and
  * rendezvous speak through. Without credentials (plain) the same calls, and the bytes go as they are. Never
  * blocks; reads nothing behind the messages that its owner has asked for. */
-#ifndef BOOTSTRAP_SECURE_STREAM_H
-#define BOOTSTRAP_SECURE_STREAM_H
+#ifndef CONNECT_SECURE_STREAM_H
+#define CONNECT_SECURE_STREAM_H
 
 #include "os/sock.h"
 #include "security/channel.h"

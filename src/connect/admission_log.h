@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a listening end does about strangers beside turning them away: it bounds the handshakes that cost
  * something, and says who came and why he was sent away, without letting strangers fill the log. */
-#ifndef BOOTSTRAP_GUARD_H
-#define BOOTSTRAP_GUARD_H
+#ifndef CONNECT_ADMISSION_LOG_H
+#define CONNECT_ADMISSION_LOG_H
 
 #include "core/log.h"
 #include "os/sock.h"

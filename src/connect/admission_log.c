@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counts handshakes and names strangers. */
-#include "bootstrap/guard.h"
+#include "connect/admission_log.h"
 
 #include <inttypes.h>
 

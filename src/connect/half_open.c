@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Listens, and hears out whoever comes: a handshake and a few bytes, within a time, from a bounded number at
  * once. */
-#include "bootstrap/half_open.h"
+#include "connect/half_open.h"
 
 #include <assert.h>
 #include <string.h>
 
-#include "bootstrap/guard.h"
+#include "connect/admission_log.h"
 
 #define BACKLOG      512
 #define ACCEPTS_MAX  32                /* of each listener, each time the half-open connections is pumped */

@@ -1,15 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The listener's inner side, for the mesh: who greeted, and the unix socket that is there only while joining.
- */
-#ifndef BOOTSTRAP_LISTENER_H
-#define BOOTSTRAP_LISTENER_H
+/* A node's listening sockets and connections that have not greeted yet. For the mesh: who greeted, and the
+ * unix socket that is there only while joining. */
+#ifndef CONNECT_LISTENER_H
+#define CONNECT_LISTENER_H
 
-#include "bootstrap/mesh.h"
-#include "bootstrap/secure_stream.h"
+#include "connect/half_open.h"
 #include "wire/greeting.h"
 
+#define LISTENER_HALF_OPEN 128 /* sockets that have not greeted yet; one goes when another comes */
 /* Listeners and those who have not greeted yet. */
 #define LISTENER_WAITS_MAX (LISTENER_HALF_OPEN + 2)
+
+struct listener;
+
+struct listener_setup {
+    struct heap *heap;
+    struct log log;
+    struct sock_addr listen; /* TCP; len 0: none */
+    uint16_t port_tries;     /* a taken port moves to the next, so often */
+    uint64_t greeting_ns;    /* how long a stranger may take for handshake and greeting: 5 s */
+};
+int MUST_CHECK listener_open(const struct listener_setup *setup, struct listener **out, struct error *error);
+void listener_close(struct listener *listener);
+int listener_fd(const struct listener *listener);                /* the TCP listener, -1: none */
+struct sock_addr listener_addr(const struct listener *listener); /* as it was bound */
+
+/* After the mesh is made the listener stays: strangers are heard, bounded in number, time and memory, and
+ * sent away. Called by whoever drives the node; never blocks. */
+void listener_pump(struct listener *listener, uint64_t now_ns);
+/* What to wait for: fills at most max items, gives their number; *deadline_ns is lowered to when
+ * listener_pump must be called in any case. */
+size_t listener_waits(const struct listener *listener, struct sock_wait *items, size_t max,
+                      uint64_t *deadline_ns);
+
+/* ---- while members are joined ---- */
 
 /* Whom greetings must mean. */
 struct listener_self {
@@ -47,7 +71,8 @@ void listener_refuse(struct secure_stream *stream, const struct greeting *greeti
 /* Says in the log, once for each address, why somebody is sent away. */
 void listener_complain(struct listener *listener, const struct sock_addr *from, const char *why);
 
-int listener_strangers(const struct listener *listener);    /* how many stand there now */
-uint64_t listener_put_off(const struct listener *listener); /* handshakes that were too many: see guard.h */
+int listener_strangers(const struct listener *listener); /* how many stand there now */
+uint64_t
+listener_put_off(const struct listener *listener); /* handshakes that were too many: see admission_log.h */
 
 #endif

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "bootstrap/guard.h"
-#include "persons.h"
+#include "connect/admission_log.h"
+#include "support/persons.h"
 
 static struct guard guard;
 static struct notes notes;

@@ -11,8 +11,8 @@
 
 #include "core/prng.h"
 #include "os/clock.h"
-#include "persons.h"
 #include "security/records.h"
+#include "support/persons.h"
 
 #define MESSAGE   64
 #define STEPS_MAX 100000

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "bootstrap/listener.h"
+#include "connect/listener.h"
 #include "core/prng.h"
 #include "os/clock.h"
 #include "os/random.h"

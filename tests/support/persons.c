@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "os/clock.h"
-#include "persons.h"
+#include "support/persons.h"
 
 static struct credentials *person_trusting(struct heap *heap, uint8_t secret, uint64_t instance,
                                            struct trust_list *trust)

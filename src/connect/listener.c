@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A half-open connections whose connections have said a greeting that knows us: 64 bytes. What a stranger
  * says is answered only if it is one. */
-#include "bootstrap/listener.h"
+#include "connect/listener.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "bootstrap/half_open.h"
+#include "connect/half_open.h"
 
 #define LOCAL_TEXT 64
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Moves bytes between a socket and whoever reads messages from it; in between, a channel, or nothing. */
-#include "bootstrap/secure_stream.h"
+#include "connect/secure_stream.h"
 
 #include <assert.h>
 #include <string.h>
