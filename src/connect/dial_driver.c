@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One socket for each attempt of the dialer. */
+#include "connect/dial_driver.h"
+
+#include <assert.h>
+#include <inttypes.h>
+
+#include "os/clock.h"
+#include "os/host.h"
+#include "os/tcp_facts.h"
+
+struct dial_socket {
+    int fd;                       /* -1: the stream has it, or there is none */
+    struct secure_stream *stream; /* from when it is connected until it is handed over */
+    bool ready;                   /* something has come */
+    bool stranded;                /* its local address is not ours any more */
+    uint64_t began_ns, round_trip_ns;
+    struct dial_request request;
+};
+
+int dial_driver_open(struct dial_driver *driver, struct heap *heap, const struct dialer_setup *setup,
+                     dial_request_fn *request, void *arg)
+{
+    *driver = (struct dial_driver){.heap = heap, .request = request, .arg = arg};
+    dialer_init(&driver->dialer, setup, clock_real());
+    driver->sockets = heap_alloc(heap, (size_t)setup->attempts_max, sizeof(struct dial_socket));
+    for (int i = 0; i < setup->attempts_max && driver->sockets; i++)
+        driver->sockets[i].fd = -1;
+    return driver->sockets ? HEARTH_OK : HEARTH_NO_MEMORY;
+}
+
+static void socket_close(struct dial_socket *s)
+{
+    if (s->stream)
+        secure_stream_close(s->stream);
+    else
+        sock_close(s->fd);
+    *s = (struct dial_socket){.fd = -1};
+}
+
+void dial_driver_close(struct dial_driver *driver)
+{
+    for (int i = 0; i < driver->dialer.setup.attempts_max && driver->sockets; i++)
+        socket_close(&driver->sockets[i]);
+    heap_free(driver->sockets);
+    driver->sockets = NULL;
+}
+
+void dial_cancel(struct dial_driver *driver, struct dial_target *target)
+{
+    if (dial_target_busy(target))
+        socket_close(&driver->sockets[target->attempt]);
+    dialer_cancelled(&driver->dialer, target);
+}
+
+/* ---- events ------------------------------------------------------------------------------------------- */
+
+static struct dial_target *target_of(const struct dial_driver *driver, const struct dial_socket *s)
+{
+    return driver->dialer.attempts[s - driver->sockets].target;
+}
+
+static void event_init(const struct dial_socket *s, enum dial_event_kind kind, struct dial_target *target,
+                       struct dial_event *event)
+{
+    *event = (struct dial_event){
+        .kind = kind, .target = target, .addr = s->request.addr, .round_trip_ns = s->round_trip_ns};
+}
+
+/* event->error says why. */
+static bool fail(struct dial_driver *driver, struct dial_socket *s, enum dial_fault fault,
+                 struct dial_event *event)
+{
+    struct error error = event->error;
+
+    event_init(s, DIAL_FAILED, target_of(driver, s), event);
+    event->fault = fault;
+    event->error = error;
+    socket_close(s);
+    dialer_failed(&driver->dialer, event->target, fault, driver->dialer.now_ns);
+    return true;
+}
+
+static bool is_local(const struct dial_socket *s)
+{
+    return sock_addr_family(&s->request.addr) == SOCK_UNIX;
+}
+
+/* What the system says about a connect. A unix socket that is not there yet may be soon: that is no miss. */
+static enum dial_fault fault_of(const struct dial_socket *s, int status)
+{
+    if (status != HEARTH_PEER_LOST)
+        return DIAL_SYSTEM;
+    return is_local(s) ? DIAL_CLOSED : DIAL_UNREACHABLE;
+}
+
+/* Ours may be long because we had something else to do. */
+static uint64_t round_trip(const struct dial_socket *s)
+{
+    uint64_t ours_ns = clock_real() - s->began_ns, systems_ns = is_local(s) ? 0 : tcp_least_round_trip(s->fd);
+
+    return systems_ns > 0 && systems_ns < ours_ns ? systems_ns : ours_ns;
+}
+
+static bool connected(struct dial_driver *driver, struct dial_socket *s, struct dial_event *event)
+{
+    struct secure_stream_setup setup = {
+        .heap = driver->heap,
+        .credentials = s->request.credentials,
+        .role = CHANNEL_DIALS,
+        .to = s->request.to,
+    };
+    int fd = s->fd;
+
+    s->round_trip_ns = round_trip(s);
+    if (is_local(s) && !sock_same_user(fd)) {
+        error_set(&event->error, HEARTH_INVALID, RANK_NONE, "another user listens there");
+        return fail(driver, s, DIAL_FOREIGN, event);
+    }
+    if (!is_local(s))
+        sock_tune(fd, &(struct sock_tuning){.congestion = false}); /* nothing waits for more to say */
+    s->fd = -1;
+    if (secure_stream_open(&setup, fd, &s->stream) != HEARTH_OK) {
+        error_set(&event->error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for the connection");
+        return fail(driver, s, DIAL_SYSTEM, event);
+    }
+    s->ready = true;
+    dialer_connected(&driver->dialer, target_of(driver, s), driver->dialer.now_ns);
+    event_init(s, DIAL_CONNECTED, target_of(driver, s), event);
+    return true;
+}
+
+/* ---- moving ------------------------------------------------------------------------------------------- */
+
+/* Whether there is an event. */
+static bool connect_on(struct dial_driver *driver, struct dial_socket *s, struct dial_event *event)
+{
+    int status = sock_dialled(s->fd, &s->request.addr, &event->error);
+
+    if (status == HEARTH_PENDING)
+        return false;
+    return status == HEARTH_OK ? connected(driver, s, event) : fail(driver, s, fault_of(s, status), event);
+}
+
+static bool shake(struct dial_driver *driver, struct dial_socket *s, struct dial_event *event)
+{
+    int status = secure_stream_pump(s->stream, &event->error);
+
+    if (status == HEARTH_PENDING)
+        return false;
+    if (status != HEARTH_OK)
+        return fail(driver, s, status == HEARTH_PROTOCOL ? DIAL_STRANGER : DIAL_CUT, event);
+    event_init(s, DIAL_SECURED, target_of(driver, s), event);
+    event->stream = s->stream;
+    *s = (struct dial_socket){.fd = -1};
+    dialer_secured(&driver->dialer, event->target, driver->dialer.now_ns);
+    return true;
+}
+
+static bool start(struct dial_driver *driver, struct dial_socket *s, struct dial_event *event)
+{
+    driver->request(driver->arg, target_of(driver, s), &s->request);
+    s->began_ns = clock_real();
+    int status = sock_dial(&s->request.addr, s->request.from, &s->fd, &event->error);
+    if (status != HEARTH_OK)
+        return fail(driver, s, fault_of(s, status), event);
+    return connect_on(driver, s, event);
+}
+
+/* The dialer has ended the attempt: our part of it, and the words. */
+static bool dropped(struct dial_driver *driver, const struct dial_order *order, struct dial_event *event)
+{
+    struct dial_socket *s = &driver->sockets[order->attempt];
+    char text[SOCK_TEXT_MAX];
+
+    event_init(s, DIAL_FAILED, order->target, event);
+    socket_close(s);
+    sock_addr_text(&event->addr, text, sizeof text);
+    event->fault = order->why == DIAL_LATE_CONNECT ? DIAL_UNREACHABLE : DIAL_CLOSED;
+    if (order->why == DIAL_LATE_CONNECT)
+        error_set(&event->error, HEARTH_TIMEOUT, RANK_NONE, "cannot dial %s: no answer for %" PRIu64 " ms",
+                  text, driver->dialer.setup.connect_ns / NS_PER_MS);
+    else if (order->why == DIAL_LATE_HANDSHAKE)
+        error_set(&event->error, HEARTH_TIMEOUT, RANK_NONE,
+                  "connected, but it did not finish the handshake in time");
+    else
+        error_set(&event->error, HEARTH_TIMEOUT, RANK_NONE, "%s%sno answer so soon, and many others wait",
+                  event->round_trip_ns > 0 ? "" : text, event->round_trip_ns > 0 ? "" : ": ");
+    return order->why != DIAL_UNNEEDED;
+}
+
+static struct sock_wait wait_for(const struct dial_socket *s)
+{
+    return (struct sock_wait){
+        .fd = s->stream ? secure_stream_fd(s->stream) : s->fd,
+        .want_recv = s->stream,
+        .want_send = !s->stream || secure_stream_wants_send(s->stream),
+    };
+}
+
+void dial_pump(struct dial_driver *driver, uint64_t now_ns)
+{
+    struct sock_wait items[DIAL_ATTEMPTS_MAX];
+    int count = driver->dialer.setup.attempts_max, busy = 0;
+
+    dialer_tick(&driver->dialer, now_ns);
+    for (int i = 0; i < count; i++) {
+        items[i] = wait_for(&driver->sockets[i]);
+        busy += items[i].fd >= 0;
+    }
+    if (busy == 0)
+        return;
+    (void)sock_wait(items, (size_t)count, 0);
+    for (int i = 0; i < count; i++)
+        driver->sockets[i].ready = items[i].ready;
+}
+
+bool dial_next(struct dial_driver *driver, struct dial_event *event)
+{
+    struct dial_order order;
+
+    for (int i = 0; i < driver->dialer.setup.attempts_max; i++) {
+        struct dial_socket *s = &driver->sockets[i];
+        if (!s->ready)
+            continue;
+        s->ready = false;
+        if (s->stranded) {
+            error_set(&event->error, HEARTH_PEER_LOST, RANK_NONE, "this machine's address has changed");
+            return fail(driver, s, DIAL_CLOSED, event);
+        }
+        if (s->stream ? shake(driver, s, event) : connect_on(driver, s, event))
+            return true;
+    }
+    while (dialer_output(&driver->dialer, &order)) {
+        if (order.why != DIAL_START) {
+            if (dropped(driver, &order, event))
+                return true;
+            continue;
+        }
+        if (start(driver, &driver->sockets[order.attempt], event))
+            return true;
+    }
+    return false;
+}
+
+size_t dial_waits(const struct dial_driver *driver, struct sock_wait *items, size_t max,
+                  uint64_t *deadline_ns)
+{
+    uint64_t due_ns = dialer_deadline(&driver->dialer);
+    size_t count = 0;
+
+    for (int i = 0; i < driver->dialer.setup.attempts_max; i++) {
+        struct sock_wait item = wait_for(&driver->sockets[i]);
+        if (item.fd >= 0 && count < max)
+            items[count++] = item;
+    }
+    *deadline_ns = due_ns < *deadline_ns ? due_ns : *deadline_ns;
+    return count;
+}
+
+void dial_network_changed(struct dial_driver *driver)
+{
+    for (int i = 0; i < driver->dialer.setup.attempts_max; i++) {
+        struct dial_socket *s = &driver->sockets[i];
+        struct sock_addr local;
+        int fd = wait_for(s).fd;
+        s->stranded = fd >= 0 && sock_local(fd, &local) == HEARTH_OK && !host_owns(&local);
+        s->ready = s->ready || s->stranded;
+    }
+}
