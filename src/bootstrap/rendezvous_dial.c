@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One line per address. The first that is connected is chosen, the others hang up; if it proves to be of
- * no use, all are dialled again after a pause that grows and is a little random, so that not all members
- * come at once. */
+/* One target per address. The first that is connected is chosen; if it proves to be of no use, all are
+ * dialled again after a pause that grows and is a little random, so that not all members come at once. */
 #include "bootstrap/rendezvous_dial.h"
 
 #include <inttypes.h>
@@ -13,115 +12,50 @@
 #define PAUSE_MAX_NS NS_PER_S
 #define READ_BYTES   SECURE_STREAM_MESSAGE_MAX /* so that nothing that was read is left for later */
 
-void rendezvous_dial_init(struct rendezvous_dial *c, struct rendezvous_client *client,
-                          const struct sock_addr *addrs, int count, uint64_t seed)
+static void request(void *arg, const struct dial_target *target, struct dial_request *out)
 {
-    *c = (struct rendezvous_dial){.setup = client->setup, .client = client, .count = count, .chosen = -1};
-    for (int i = 0; i < RESOLVE_MAX; i++)
-        c->lines[i].fd = -1;
-    for (int i = 0; i < count; i++)
-        c->lines[i].addr = addrs[i];
-    prng_init(&c->prng, seed);
-    error_clear(&c->last);
+    const struct rendezvous_dial *c = arg;
+    const struct sock_addr *addr = &c->addrs[target->key];
+    bool local = sock_addr_family(addr) == SOCK_UNIX;
+
+    *out = (struct dial_request){
+        .addr = *addr,
+        .credentials = local ? NULL : c->setup->credentials,
+        .to = {.kind = KNOCK_OPEN}, /* who is there we hear in the roster */
+    };
 }
 
-static void hang_up(struct rendezvous_dial *c, int index)
+int rendezvous_dial_init(struct rendezvous_dial *c, struct rendezvous_client *client,
+                         const struct sock_addr *addrs, int count, uint64_t seed)
 {
-    struct rendezvous_line *line = &c->lines[index];
+    struct dialer_setup dialer = {
+        .attempts_max = count,
+        .first_wins = true,
+        .pause_ns = PAUSE_MIN_NS,
+        .pause_miss_ns = PAUSE_MIN_NS,
+        .pause_max_ns = PAUSE_MAX_NS,
+        .misses_max = UINT32_MAX,
+        .connect_ns = client->setup->connect_timeout_ns,
+        .handshake_ns = client->setup->connect_timeout_ns,
+        .seed = seed,
+    };
 
-    if (line->stream)
-        secure_stream_close(line->stream);
-    else
-        sock_close(line->fd);
-    line->stream = NULL;
-    line->fd = -1;
-    if (c->chosen == index)
-        c->chosen = -1;
+    *c = (struct rendezvous_dial){.setup = client->setup, .client = client, .addrs = addrs, .chosen = -1};
+    error_clear(&c->last);
+    int status = dial_driver_open(&c->driver, c->setup->heap, &dialer, request, c);
+    for (int i = 0; i < count; i++) {
+        dial_target_init(&c->targets[i], (uint32_t)i);
+        dialer_want(&c->driver.dialer, &c->targets[i], 0);
+    }
+    return status;
 }
 
 void rendezvous_dial_close(struct rendezvous_dial *c)
 {
-    for (int i = 0; i < c->count; i++)
-        hang_up(c, i);
-}
-
-/* c->last says why. */
-static void line_fail(struct rendezvous_dial *c, int index, uint64_t now_ns)
-{
-    struct rendezvous_line *line = &c->lines[index];
-    uint64_t pause_ns = PAUSE_MIN_NS << (line->tries < 5 ? line->tries : 5);
-
-    hang_up(c, index);
-    line->tries++;
-    pause_ns = pause_ns < PAUSE_MAX_NS ? pause_ns : PAUSE_MAX_NS;
-    line->next_ns = now_ns + pause_ns / 2 + prng_below(&c->prng, pause_ns);
-}
-
-/* Somebody is there but does not do what a rendezvous does: worth a few attempts only. */
-static int line_bad(struct rendezvous_dial *c, int index, uint64_t now_ns, struct error *error)
-{
-    line_fail(c, index, now_ns);
-    if (c->bad++ < c->setup->connect_retries)
-        return HEARTH_PENDING;
-    *error = c->last;
-    return error->status;
-}
-
-/* ---- connecting ---- */
-
-static void line_dial(struct rendezvous_dial *c, int index, uint64_t now_ns)
-{
-    struct rendezvous_line *line = &c->lines[index];
-
-    line->until_ns = now_ns + c->setup->connect_timeout_ns;
-    if (sock_dial(&line->addr, NULL, &line->fd, &c->last) != HEARTH_OK)
-        line_fail(c, index, now_ns);
-}
-
-static int line_choose(struct rendezvous_dial *c, int index, uint64_t now_ns, struct error *error)
-{
-    struct rendezvous_line *line = &c->lines[index];
-    bool local = sock_addr_family(&line->addr) == SOCK_UNIX;
-    struct secure_stream_setup setup = {
-        .heap = c->setup->heap,
-        .credentials = local ? NULL : c->setup->credentials,
-        .role = CHANNEL_DIALS,
-        .to = {.kind = KNOCK_OPEN}, /* who is there we hear in the roster */
-    };
-
-    if (secure_stream_open(&setup, line->fd, &line->stream) != HEARTH_OK) {
-        line->fd = -1;
-        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "rendezvous: no memory for a connection");
-    }
-    for (int i = 0; i < c->count; i++)
-        if (i != index)
-            hang_up(c, i);
-    c->chosen = index;
-    line->until_ns = now_ns + c->setup->connect_timeout_ns;
-    rendezvous_client_begin(c->client, now_ns);
-    return HEARTH_PENDING;
-}
-
-static int line_connect(struct rendezvous_dial *c, int index, uint64_t now_ns, struct error *error)
-{
-    struct rendezvous_line *line = &c->lines[index];
-    char text[SOCK_TEXT_MAX];
-
-    sock_addr_text(&line->addr, text, sizeof text);
-    int status = sock_dialled(line->fd, &line->addr, &c->last);
-    if (status == HEARTH_PENDING && now_ns < line->until_ns)
-        return HEARTH_PENDING;
-    if (status == HEARTH_PENDING)
-        error_set(&c->last, HEARTH_TIMEOUT, RANK_NONE, "cannot dial %s: no answer for %" PRIu64 " ms", text,
-                  c->setup->connect_timeout_ns / NS_PER_MS);
-    if (status != HEARTH_OK) {
-        line_fail(c, index, now_ns);
-        return HEARTH_PENDING;
-    }
-    if (sock_addr_family(&line->addr) == SOCK_UNIX && !sock_same_user(line->fd))
-        return error_set(error, HEARTH_INVALID, RANK_NONE,
-                         "rendezvous: %s was opened by another user: choose another name", text);
-    return line_choose(c, index, now_ns, error);
+    secure_stream_close(c->stream);
+    c->stream = NULL;
+    c->chosen = -1;
+    dial_driver_close(&c->driver);
 }
 
 /* ---- talking ---- */
@@ -130,7 +64,7 @@ static void line_send(struct rendezvous_dial *c)
 {
     struct iovec piece = rendezvous_client_output(c->client);
 
-    if (piece.iov_len > 0 && secure_stream_send(c->lines[c->chosen].stream, piece.iov_base, piece.iov_len))
+    if (piece.iov_len > 0 && secure_stream_send(c->stream, piece.iov_base, piece.iov_len))
         rendezvous_client_sent(c->client, piece.iov_len);
 }
 
@@ -138,7 +72,7 @@ static void line_send(struct rendezvous_dial *c)
  * there is one. */
 static int line_move(struct rendezvous_dial *c, struct error *said)
 {
-    struct secure_stream *stream = c->lines[c->chosen].stream;
+    struct secure_stream *stream = c->stream;
     uint8_t bytes[READ_BYTES];
 
     int status = secure_stream_pump(stream, said);
@@ -163,85 +97,109 @@ static int line_move(struct rendezvous_dial *c, struct error *said)
  * may take its place; or strangers keep it busy, or have pushed us out. */
 static bool is_rendezvous(const struct rendezvous_dial *c, const struct error *said)
 {
-    return c->client->welcomed || secure_stream_peer(c->lines[c->chosen].stream) ||
+    return c->client->welcomed || (c->stream && secure_stream_peer(c->stream)) ||
            strstr(said->text, SAYS_BUSY) || strstr(said->text, SAYS_CUT);
 }
 
-static int line_talk(struct rendezvous_dial *c, uint64_t now_ns, struct error *error)
+/* The chosen connection has ended. Somebody who is there but does not do what a rendezvous does is worth
+ * a few attempts only. */
+static int ended(struct rendezvous_dial *c, int status, const struct error *said, struct error *error)
 {
-    int index = c->chosen;
-    bool welcomed = c->client->welcomed;
-    struct error said;
+    bool again = status == HEARTH_PEER_LOST && is_rendezvous(c, said);
     char text[SOCK_TEXT_MAX];
+
+    sock_addr_text(&c->addrs[c->chosen], text, sizeof text);
+    if (status == HEARTH_TIMEOUT)
+        error_set(&c->last, HEARTH_TIMEOUT, RANK_NONE,
+                  "rendezvous: whoever listens on %s did not answer for %" PRIu64
+                  " ms: is it a rendezvous of Hearth?",
+                  text, c->setup->connect_timeout_ns / NS_PER_MS);
+    else if (status == HEARTH_PEER_LOST && !said->text[0])
+        error_set(&c->last, HEARTH_PEER_LOST, RANK_NONE, "rendezvous: %s closed the connection%s", text,
+                  c->client->welcomed ? "" : " without an answer: is it a rendezvous of Hearth?");
+    else
+        error_set(&c->last, status, RANK_NONE, "rendezvous: %s: %s%s", text, said->text,
+                  strstr(said->text, SAYS_OTHER_SECRET) ? "; give all members the same (hearth join TOKEN)"
+                                                        : "");
+    c->chosen = -1;
+    if (again || c->bad++ < c->setup->connect_retries)
+        return HEARTH_PENDING;
+    *error = c->last;
+    return error->status;
+}
+
+static int talk(struct rendezvous_dial *c, uint64_t now_ns, struct error *error)
+{
+    struct error said;
 
     error_clear(&said);
     int status = line_move(c, &said);
-
-    sock_addr_text(&c->lines[index].addr, text, sizeof text);
     if (status == HEARTH_OK)
         return HEARTH_OK;
     if (status != HEARTH_PENDING && c->client->refused) {
         *error = said;
         return status;
     }
-    if (status == HEARTH_PENDING && (c->client->welcomed || now_ns < c->lines[index].until_ns))
+    if (status == HEARTH_PENDING && (c->client->welcomed || now_ns < c->until_ns))
         return HEARTH_PENDING;
-    if (status == HEARTH_PENDING)
-        error_set(&c->last, HEARTH_TIMEOUT, RANK_NONE,
-                  "rendezvous: whoever listens on %s did not answer for %" PRIu64
-                  " ms: is it a rendezvous of Hearth?",
-                  text, c->setup->connect_timeout_ns / NS_PER_MS);
-    else if (status == HEARTH_PEER_LOST && !said.text[0])
-        error_set(&c->last, HEARTH_PEER_LOST, RANK_NONE, "rendezvous: %s closed the connection%s", text,
-                  welcomed ? "" : " without an answer: is it a rendezvous of Hearth?");
-    else
-        error_set(&c->last, status, RANK_NONE, "rendezvous: %s: %s%s", text, said.text,
-                  strstr(said.text, SAYS_OTHER_SECRET) ? "; give all members the same (hearth join TOKEN)"
-                                                       : "");
-    if (status == HEARTH_PEER_LOST && is_rendezvous(c, &said)) {
-        line_fail(c, index, now_ns);
-        return HEARTH_PENDING;
-    }
-    return line_bad(c, index, now_ns, error);
+    dialer_failed(&c->driver.dialer, &c->targets[c->chosen], DIAL_CLOSED, now_ns);
+    status = ended(c, status == HEARTH_PENDING ? HEARTH_TIMEOUT : status, &said, error);
+    secure_stream_close(c->stream);
+    c->stream = NULL;
+    return status;
 }
 
 /* ---- the whole ---- */
 
-/* Before the handshake is done nothing can be said, whatever there is to say. */
-static bool line_wants_send(const struct rendezvous_dial *c, const struct rendezvous_line *line)
+static int dialled(struct rendezvous_dial *c, const struct dial_event *event, uint64_t now_ns,
+                   struct error *error)
 {
-    return secure_stream_wants_send(line->stream) ||
-           (secure_stream_ready(line->stream) && rendezvous_client_output(c->client).iov_len > 0);
-}
+    char text[SOCK_TEXT_MAX];
 
-void rendezvous_dial_waits(const struct rendezvous_dial *c, struct sock_wait *items, uint64_t *deadline_ns)
-{
-    for (int i = 0; i < RESOLVE_MAX; i++) {
-        const struct rendezvous_line *line = &c->lines[i];
-        bool chosen = c->chosen == i;
-        items[i] = (struct sock_wait){
-            .fd = line->fd, .want_recv = chosen, .want_send = !chosen || line_wants_send(c, line)};
-        if (i >= c->count || (chosen && c->client->welcomed) || (c->chosen >= 0 && !chosen))
-            continue;
-        uint64_t next = line->fd >= 0 ? line->until_ns : line->next_ns;
-        if (next < *deadline_ns)
-            *deadline_ns = next;
+    if (event->kind == DIAL_CONNECTED) {
+        c->chosen = (int)event->target->key;
+        c->until_ns = now_ns + c->setup->connect_timeout_ns;
+        c->client->welcomed = false;
+        return HEARTH_PENDING;
     }
+    if (event->kind == DIAL_SECURED) {
+        c->stream = event->stream;
+        rendezvous_client_begin(c->client, now_ns);
+        return HEARTH_PENDING;
+    }
+    sock_addr_text(&event->addr, text, sizeof text);
+    if (event->fault == DIAL_FOREIGN)
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "rendezvous: %s was opened by another user: choose another name", text);
+    if (event->error.status == HEARTH_NO_MEMORY)
+        return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "rendezvous: no memory for a connection");
+    if (c->chosen == (int)event->target->key)
+        return ended(c, event->error.status, &event->error, error);
+    c->last = event->error;
+    return HEARTH_PENDING;
 }
 
-int rendezvous_dial_pump(struct rendezvous_dial *c, const struct sock_wait *items, uint64_t now_ns,
-                         struct error *error)
+size_t rendezvous_dial_waits(const struct rendezvous_dial *c, struct sock_wait *items, uint64_t *deadline_ns)
+{
+    size_t count = dial_waits(&c->driver, items, RESOLVE_MAX, deadline_ns);
+
+    if (!c->stream)
+        return count;
+    bool says = secure_stream_wants_send(c->stream) || rendezvous_client_output(c->client).iov_len > 0;
+    items[count++] =
+        (struct sock_wait){.fd = secure_stream_fd(c->stream), .want_recv = true, .want_send = says};
+    if (!c->client->welcomed && c->until_ns < *deadline_ns)
+        *deadline_ns = c->until_ns;
+    return count;
+}
+
+int rendezvous_dial_pump(struct rendezvous_dial *c, uint64_t now_ns, struct error *error)
 {
     int status = HEARTH_PENDING;
+    struct dial_event event;
 
-    for (int i = 0; i < c->count && status == HEARTH_PENDING; i++) {
-        const struct rendezvous_line *line = &c->lines[i];
-        if (c->chosen >= 0 && c->chosen != i)
-            continue;
-        if (line->fd < 0 && now_ns >= line->next_ns)
-            line_dial(c, i, now_ns);
-        else if (line->fd >= 0 && (items[i].ready || now_ns >= line->until_ns))
-            status = c->chosen == i ? line_talk(c, now_ns, error) : line_connect(c, i, now_ns, error);
-    }
-    return status;
+    dial_pump(&c->driver, now_ns);
+    while (status == HEARTH_PENDING && dial_next(&c->driver, &event))
+        status = dialled(c, &event, now_ns, error);
+    return status == HEARTH_PENDING && c->stream ? talk(c, now_ns, error) : status;
 }

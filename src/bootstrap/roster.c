@@ -322,18 +322,18 @@ static int session_run(struct session *s, struct error *error)
             server_pump(&s->server, s->items, now_ns);
             status = serve_talk(s, now_ns, error);
         } else if (status == HEARTH_PENDING) {
-            status = rendezvous_dial_pump(&s->dial, s->items, now_ns, error);
+            status = rendezvous_dial_pump(&s->dial, now_ns, error);
         }
         if (status != HEARTH_PENDING)
             return status;
         if (now_ns >= setup->deadline_ns)
             return late(s, error);
-        size_t count = RESOLVE_MAX;
+        size_t count;
         if (s->serves) {
             server_waits(&s->server, s->items, now_ns, &deadline_ns);
             count = server_items(&s->server);
         } else {
-            rendezvous_dial_waits(&s->dial, s->items, &deadline_ns);
+            count = rendezvous_dial_waits(&s->dial, s->items, &deadline_ns);
             if (s->may_serve && s->dial.chosen < 0 && s->serve_ns < deadline_ns)
                 deadline_ns = s->serve_ns;
         }
@@ -372,15 +372,16 @@ static int session_open(struct session *s, const struct roster_setup *setup, str
     if (status != HEARTH_OK)
         return status;
     s->may_serve = s->rank <= 0;
-    size_t items = SERVER_LISTENERS + RENDEZVOUS_STRANGERS + 1 + (size_t)setup->size + RESOLVE_MAX;
+    size_t items =
+        SERVER_LISTENERS + RENDEZVOUS_STRANGERS + 1 + (size_t)setup->size + RENDEZVOUS_DIAL_WAITS_MAX;
     s->items = heap_alloc(setup->heap, items, sizeof(struct sock_wait));
-    if (!s->items || rendezvous_client_init(&s->client, setup, s->rank) != HEARTH_OK)
+    if (!s->items || rendezvous_client_init(&s->client, setup, s->rank) != HEARTH_OK ||
+        rendezvous_dial_init(&s->dial, &s->client, s->addrs, s->addr_count, s->seed) != HEARTH_OK)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "rendezvous: no memory");
     struct roster expected = {.size = setup->size, .rank = s->rank};
     if (roster_files_check(&expected, setup->channels, &s->client.objection) != HEARTH_OK)
         log_write(&setup->log, HEARTH_LOG_WARN, "HEARTH-FILES", "%s", s->client.objection.text);
     s->client.wants_secret = session_local(s) && (setup->credentials || setup->offer);
-    rendezvous_dial_init(&s->dial, &s->client, s->addrs, s->addr_count, s->seed);
     return HEARTH_OK;
 }
 
