@@ -11,14 +11,14 @@
 #include "os/random.h"
 #include "security/records.h"
 
-#define DIALS_MAX 192 /* of the lines ours; the rest is left to those that come */
 /* What the window counts: a connect that takes longer leads nowhere, a handshake is closed at the listener.
  */
 #define CONNECT_NS   (200 * NS_PER_MS)
 #define HANDSHAKE_NS (5 * NS_PER_S)
 #define LIST_MAX     (PAIRING_VIAS * (MESH_WHY_MAX + 2))
 
-static_assert(LINES_MAX + LISTENER_WAITS_MAX <= SOCK_WAIT_MAX, "all sockets can be waited for at once");
+static_assert(LINES_MAX + LISTENER_WAITS_MAX + DIAL_ATTEMPTS_MAX <= SOCK_WAIT_MAX,
+              "all sockets can be waited for at once");
 
 /* ---- what kind of link each pair gets ----------------------------------------------------------------- */
 
@@ -49,7 +49,7 @@ static int refuse_network(int rank, const struct member *member, const struct so
                      rank, member->name, text);
 }
 
-static int side_init(struct mesh *mesh, int rank, uint64_t seed, struct error *error)
+static int side_init(struct mesh *mesh, int rank, struct error *error)
 {
     const struct mesh_setup *s = mesh->setup;
     const struct member *member = member_of(mesh, rank);
@@ -73,59 +73,12 @@ static int side_init(struct mesh *mesh, int rank, uint64_t seed, struct error *e
         .rate_bytes_per_s = s->rate_bytes_per_s,
         .connect_timeout_ns = s->connect_timeout_ns,
         .connect_retries = s->connect_retries,
+        .dialer = &mesh->driver.dialer,
+        .key = (uint32_t)rank * PAIRING_TARGETS,
     };
-    pairing_init(&mesh->sides[rank].pairing, &setup, seed, mesh->now_ns);
+    pairing_init(&mesh->sides[rank].pairing, &setup, mesh->now_ns);
     mesh->missing++;
     return HEARTH_OK;
-}
-
-/* ---- we dial ------------------------------------------------------------------------------------------ */
-
-/* Until when a line counts as a handshake under way that we began; 0: it does not. One that does not even
- * connect, or that the other end has given up by now, costs nobody anything. */
-static uint64_t busy_until(const struct line *line)
-{
-    bool shakes = line->state == LINE_SHAKING || line->state == LINE_GREETED;
-
-    if (line->via < 0 || (line->state != LINE_DIALLING && !shakes))
-        return 0;
-    return line->began_ns + (shakes ? HANDSHAKE_NS : CONNECT_NS);
-}
-
-/* A free line, if the window lets us begin one more handshake. Else when it will, whatever happens. */
-static struct line *line_to_dial(struct mesh *mesh, uint64_t *until_ns)
-{
-    uint64_t soonest_ns = NEVER_NS;
-    int busy = 0;
-
-    for (int i = 0; i < DIALS_MAX; i++) {
-        uint64_t end_ns = busy_until(&mesh->lines[i]);
-        if (end_ns <= mesh->now_ns)
-            continue;
-        busy++;
-        soonest_ns = end_ns < soonest_ns ? end_ns : soonest_ns;
-    }
-    if (busy < mesh->window.size)
-        return line_find(mesh, DIALS_MAX);
-    *until_ns = soonest_ns < *until_ns ? soonest_ns : *until_ns;
-    return NULL;
-}
-
-static void dial_due(struct mesh *mesh)
-{
-    uint64_t until_ns = NEVER_NS;
-    struct line *line = line_to_dial(mesh, &until_ns);
-    int size = mesh->roster->size;
-
-    /* Each begins with the rank below its own, so that not all come to the same one first. */
-    for (int i = 1; i < size && line; i++) {
-        int rank = (mesh->roster->rank + size - i) % size, channel, via;
-        struct pairing *pairing = &mesh->sides[rank].pairing;
-        while (line && !pairing_done(pairing) && pairing_dial(pairing, mesh->now_ns, &channel, &via)) {
-            line_dial(mesh, line, rank, channel, via);
-            line = line_to_dial(mesh, &until_ns);
-        }
-    }
 }
 
 /* ---- the peer dials ----------------------------------------------------------------------------------- */
@@ -135,10 +88,9 @@ static void dial_due(struct mesh *mesh)
 static void incoming_welcome(struct mesh *mesh, const struct incoming *incoming)
 {
     const struct greeting *g = &incoming->greeting;
-    struct line *place = line_find(mesh, LINES_MAX);
+    struct line *place = line_find(mesh);
     struct line line = {
         .state = LINE_OFFERED,
-        .fd = -1,
         .stream = incoming->stream,
         .peer = (int)g->from,
         .channel = g->channel,
@@ -253,20 +205,13 @@ static void mesh_sleep(struct mesh *mesh)
 
     for (int i = 0; i < LINES_MAX; i++) {
         const struct line *line = &mesh->lines[i];
-        bool dialling = line->state == LINE_DIALLING;
-        if (line->state == LINE_FREE)
-            continue;
-        mesh->waits[count++] = (struct sock_wait){
-            .fd = dialling ? line->fd : secure_stream_fd(line->stream),
-            .want_recv = !dialling,
-            .want_send = dialling || secure_stream_wants_send(line->stream),
-        };
-        if (dialling && line->began_ns + mesh->setup->connect_timeout_ns < until_ns)
-            until_ns = line->began_ns + mesh->setup->connect_timeout_ns;
+        if (line->state != LINE_FREE)
+            mesh->waits[count++] = (struct sock_wait){.fd = secure_stream_fd(line->stream),
+                                                      .want_recv = true,
+                                                      .want_send = secure_stream_wants_send(line->stream)};
     }
-    /* What is due cannot be done while there is no place for it. */
-    bool place = line_to_dial(mesh, &until_ns);
-    for (int i = 0; place && i < mesh->roster->size; i++) {
+    count += dial_waits(&mesh->driver, mesh->waits + count, DIAL_ATTEMPTS_MAX, &until_ns);
+    for (int i = 0; i < mesh->roster->size; i++) {
         uint64_t due_ns = i == mesh->roster->rank ? NEVER_NS : pairing_due(&mesh->sides[i].pairing);
         until_ns = due_ns < until_ns ? due_ns : until_ns;
     }
@@ -280,14 +225,18 @@ static int mesh_run(struct mesh *mesh, struct error *error)
 {
     for (;;) {
         struct incoming incoming;
+        struct dial_event event;
 
         mesh->now_ns = clock_real();
         listener_pump(mesh->setup->listener, mesh->now_ns);
         while (listener_take(mesh->setup->listener, &incoming))
             incoming_meet(mesh, &incoming);
         for (int i = 0; i < LINES_MAX; i++)
-            line_move(mesh, &mesh->lines[i]);
-        dial_due(mesh);
+            if (mesh->lines[i].ready && mesh->lines[i].state != LINE_FREE)
+                line_hear(mesh, &mesh->lines[i]);
+        dial_pump(&mesh->driver, mesh->now_ns);
+        while (dial_next(&mesh->driver, &event))
+            mesh_dialled(mesh, &event);
         int status = mesh_verdict(mesh, error);
         if (status != HEARTH_PENDING)
             return status;
@@ -296,6 +245,28 @@ static int mesh_run(struct mesh *mesh, struct error *error)
 }
 
 /* ---- joining ------------------------------------------------------------------------------------------ */
+
+/* A peer listens before it is in the roster, so an address that cannot be reached will hardly become
+ * better: it is tried again only so often. Its unix socket is opened later, and one that closes on us
+ * may have had its reasons: those are tried for as long as there is time. */
+static int dialer_prepare(struct mesh *mesh, uint64_t seed)
+{
+    struct dialer_setup setup = {
+        .attempts_max = DIAL_ATTEMPTS_MAX,
+        .adapts = true,
+        .pause_ns = PAIRING_BACKOFF_NS,
+        .pause_miss_ns = PAIRING_REFUSED_NS,
+        .pause_max_ns = PAIRING_BACKOFF_MAX,
+        .misses_max = mesh->setup->connect_retries,
+        .connect_ns = mesh->setup->connect_timeout_ns,
+        .handshake_ns = NEVER_NS, /* the other end closes it, or our own deadline comes */
+        .slow_connect_ns = CONNECT_NS,
+        .slow_handshake_ns = HANDSHAKE_NS,
+        .seed = seed,
+    };
+
+    return dial_driver_open(&mesh->driver, mesh->setup->heap, &setup, mesh_request, mesh);
+}
 
 static int mesh_prepare(struct mesh *mesh, struct error *error)
 {
@@ -311,13 +282,16 @@ static int mesh_prepare(struct mesh *mesh, struct error *error)
     if (status)
         return error_set(error, status, RANK_NONE, "the system has no random numbers");
     mesh->now_ns = clock_real();
-    for (int i = 0; i < r->size; i++) {
-        if (i == r->rank)
-            continue;
-        status = side_init(mesh, i, seed + (uint64_t)i, error);
+    status = dialer_prepare(mesh, seed);
+    if (status)
+        return error_set(error, status, RANK_NONE, "no memory to join %d members", r->size);
+    /* Each begins with the rank below its own, so that not all come to the same one first. */
+    for (int i = 1; i < r->size; i++) {
+        int rank = (r->rank + r->size - i) % r->size;
+        status = side_init(mesh, rank, error);
         if (status)
             return status;
-        local = local || mesh->sides[i].pairing.setup.local;
+        local = local || mesh->sides[rank].pairing.setup.local;
     }
     status = roster_files_check(r, s->channels > 0 ? s->channels : MESH_CHANNELS_NEAR, error);
     if (status)
@@ -359,7 +333,6 @@ int mesh_join(const struct mesh_setup *setup, struct mesh_peer *peers, struct er
     mesh->peers = peers;
     mesh->sides = sides;
     mesh->broken = error;
-    dial_window_init(&mesh->window, DIALS_MAX);
     error_clear(error);
     status = mesh_prepare(mesh, error);
     if (status == HEARTH_OK)
@@ -367,6 +340,7 @@ int mesh_join(const struct mesh_setup *setup, struct mesh_peer *peers, struct er
     for (int i = 0; i < LINES_MAX; i++)
         if (mesh->lines[i].state != LINE_FREE)
             line_close(&mesh->lines[i]);
+    dial_driver_close(&mesh->driver);
     listener_settle(setup->listener);
     if (status)
         mesh_close(peers, roster->size);

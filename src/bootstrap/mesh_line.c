@@ -10,7 +10,6 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "os/clock.h"
 #include "os/tcp_facts.h"
@@ -22,9 +21,9 @@ static_assert(MESH_CHANNELS_MAX == GREETING_CHANNELS_MAX, "every channel can be 
 
 /* ---- lines -------------------------------------------------------------------------------------------- */
 
-struct line *line_find(struct mesh *mesh, int max)
+struct line *line_find(struct mesh *mesh)
 {
-    for (int i = 0; i < max; i++)
+    for (int i = 0; i < LINES_MAX; i++)
         if (mesh->lines[i].state == LINE_FREE)
             return &mesh->lines[i];
     return NULL;
@@ -32,13 +31,12 @@ struct line *line_find(struct mesh *mesh, int max)
 
 void line_close(struct line *line)
 {
-    sock_close(line->fd);
     secure_stream_close(line->stream);
     line->stream = NULL;
     line->state = LINE_FREE;
 }
 
-/* Remembers why we did not come further that way. What the system's part says names the address already. */
+/* Remembers why we did not come further that way. */
 static void why_set(struct mesh *mesh, const struct line *line, const char *reason)
 {
     char text[SOCK_TEXT_MAX];
@@ -46,9 +44,7 @@ static void why_set(struct mesh *mesh, const struct line *line, const char *reas
     if (line->via < 0)
         return;
     sock_addr_text(&line->addr, text, sizeof text);
-    bool named = strstr(reason, text);
-    snprintf(mesh->sides[line->peer].why[line->via], MESH_WHY_MAX, "%s%s%.*s", named ? "" : text,
-             named ? "" : ": ", MESH_REASON_MAX, reason);
+    snprintf(mesh->sides[line->peer].why[line->via], MESH_WHY_MAX, "%s: %.*s", text, MESH_REASON_MAX, reason);
     mesh->sides[line->peer].failed[line->via] = true;
 }
 
@@ -63,27 +59,29 @@ static void why_note(struct mesh *mesh, const struct line *line, const char *pro
     side->failed[line->via] = false;
 }
 
-/* Closes a line that led to nothing. What we dialled is tried again, as the pairing sees fit. */
-static void line_fail(struct mesh *mesh, struct line *line, enum pairing_fault fault)
+/* What we dialled led to nothing. It is tried again, as the dialer sees fit. */
+static void dial_failed(struct mesh *mesh, const struct line *line, enum dial_fault fault)
 {
     struct side *side = &mesh->sides[line->peer];
+    bool ours = fault == DIAL_SYSTEM || fault == DIAL_FOREIGN;
 
-    side->unreached = side->unreached || (fault == FAULT_UNREACHABLE && line->via != PAIRING_LOCAL);
-    if (line->via >= 0)
-        pairing_failed(&side->pairing, line->channel, line->via, fault, mesh->now_ns);
-    line_close(line);
-    if (line->via == PAIRING_LOCAL && fault == FAULT_SYSTEM &&
-        pairing_fall_back(&side->pairing, mesh->now_ns))
+    side->unreached = side->unreached || fault == DIAL_UNREACHABLE;
+    if (line->via == PAIRING_LOCAL && ours && pairing_fall_back(&side->pairing, mesh->now_ns))
         log_write(&mesh->setup->log, HEARTH_LOG_WARN, "HEARTH-NO-SHM",
                   "rank %d is on this host, but is joined by tcp: %s", line->peer, side->why[PAIRING_LOCAL]);
 }
 
-/* The other end has ended what we began, or has no time for it: it may have too much to do. */
-static void line_cut(struct mesh *mesh, struct line *line)
+/* Closes a line that led to nothing. */
+static void line_fail(struct mesh *mesh, struct line *line, enum dial_fault fault)
 {
-    if (line->via >= 0)
-        dial_window_cut(&mesh->window, line->began_ns, mesh->now_ns);
-    line_fail(mesh, line, FAULT_CLOSED);
+    struct pairing *pairing = &mesh->sides[line->peer].pairing;
+
+    line_close(line);
+    if (line->via < 0)
+        return;
+    dialer_failed(&mesh->driver.dialer, &pairing->channels[line->channel].tries[line->via], fault,
+                  mesh->now_ns);
+    dial_failed(mesh, line, fault);
 }
 
 bool line_say(struct mesh *mesh, const struct line *line, enum greeting_kind kind)
@@ -212,30 +210,13 @@ static void line_greet(struct mesh *mesh, struct line *line)
 {
     if (!mesh_proven(mesh, line->stream, line->peer)) {
         why_set(mesh, line, "another member listens there");
-        line_fail(mesh, line, FAULT_STRANGER);
+        line_fail(mesh, line, DIAL_STRANGER);
     } else if (!line_say(mesh, line, GREETING_GREET)) {
         why_set(mesh, line, "the connection broke at once");
-        line_fail(mesh, line, FAULT_CLOSED);
+        line_fail(mesh, line, DIAL_CLOSED);
     } else {
         why_note(mesh, line, "connected, but it does not answer");
         line->greeted_ns = clock_real();
-        line->state = LINE_GREETED;
-    }
-}
-
-static void line_shake(struct mesh *mesh, struct line *line)
-{
-    struct error error;
-    int status = secure_stream_pump(line->stream, &error);
-
-    if (status == HEARTH_OK) {
-        line_greet(mesh, line);
-    } else if (status != HEARTH_PENDING) {
-        why_set(mesh, line, error.text);
-        if (status == HEARTH_PROTOCOL)
-            line_fail(mesh, line, FAULT_STRANGER);
-        else
-            line_cut(mesh, line);
     }
 }
 
@@ -250,49 +231,6 @@ static void round_trip_known(struct line *line, int fd, uint64_t ours_ns)
         line->round_trip_ns = ours_ns;
 }
 
-static void line_connected(struct mesh *mesh, struct line *line)
-{
-    struct secure_stream_setup setup = {
-        .heap = mesh->setup->heap,
-        .credentials = mesh->setup->credentials,
-        .role = CHANNEL_DIALS,
-        .to = {.kind = KNOCK_NODE, .node = member_of(mesh, line->peer)->node},
-    };
-    int fd = line->fd;
-
-    round_trip_known(line, fd, clock_real() - line->began_ns);
-    if (line->local && !sock_same_user(fd)) {
-        why_set(mesh, line, "another user listens there");
-        line_fail(mesh, line, FAULT_SYSTEM);
-        return;
-    }
-    line->fd = -1;
-    if (secure_stream_open(&setup, fd, &line->stream) != HEARTH_OK) {
-        why_set(mesh, line, "no memory for the connection");
-        line_fail(mesh, line, FAULT_SYSTEM);
-        return;
-    }
-    why_note(mesh, line, "connected, but it does not answer");
-    line->state = LINE_SHAKING;
-    line_shake(mesh, line);
-}
-
-static void line_look(struct mesh *mesh, struct line *line)
-{
-    struct error error;
-    int status = sock_dialled(line->fd, &line->addr, &error);
-
-    if (status == HEARTH_OK) {
-        line_connected(mesh, line);
-    } else if (status != HEARTH_PENDING) {
-        why_set(mesh, line, error.text);
-        line_fail(mesh, line, FAULT_UNREACHABLE);
-    } else if (mesh->now_ns >= line->began_ns + mesh->setup->connect_timeout_ns) {
-        why_set(mesh, line, "no answer, connect timed out");
-        line_fail(mesh, line, FAULT_UNREACHABLE);
-    }
-}
-
 /* The local end to dial from, where it suits. */
 static const struct sock_addr *dial_from(const struct mesh *mesh, const struct sock_addr *to)
 {
@@ -303,31 +241,60 @@ static const struct sock_addr *dial_from(const struct mesh *mesh, const struct s
     return from;
 }
 
-void line_dial(struct mesh *mesh, struct line *line, int rank, int channel, int via)
+/* What a target stands for: see pairing_setup.key. */
+static struct line line_of(const struct mesh *mesh, const struct dial_target *target)
 {
-    struct error error;
-
-    *line = (struct line){
-        .state = LINE_DIALLING,
-        .fd = -1,
-        .peer = rank,
-        .channel = channel,
-        .via = via,
-        .local = via == PAIRING_LOCAL,
+    int place = (int)(target->key % PAIRING_TARGETS);
+    struct line line = {
+        .state = LINE_GREETED,
+        .peer = (int)(target->key / PAIRING_TARGETS),
+        .channel = place / PAIRING_VIAS,
+        .via = place % PAIRING_VIAS,
+        .local = place % PAIRING_VIAS == PAIRING_LOCAL,
     };
-    if (!line->local)
-        line->addr = member_of(mesh, rank)->addrs[via];
+
+    if (line.local)
+        listener_local_addr(mesh->roster->cluster, line.peer, &line.addr);
     else
-        listener_local_addr(mesh->roster->cluster, rank, &line->addr);
-    line->began_ns = clock_real();
-    int status = sock_dial(&line->addr, dial_from(mesh, &line->addr), &line->fd, &error);
-    if (status) {
-        why_set(mesh, line, error.text);
-        line_fail(mesh, line, status == HEARTH_PEER_LOST ? FAULT_UNREACHABLE : FAULT_SYSTEM);
-        return;
+        line.addr = member_of(mesh, line.peer)->addrs[line.via];
+    return line;
+}
+
+void mesh_request(void *arg, const struct dial_target *target, struct dial_request *request)
+{
+    struct mesh *mesh = arg;
+    struct line line = line_of(mesh, target);
+
+    *request = (struct dial_request){
+        .addr = line.addr,
+        .from = dial_from(mesh, &line.addr),
+        .credentials = mesh->setup->credentials,
+        .to = {.kind = KNOCK_NODE, .node = member_of(mesh, line.peer)->node},
+    };
+    why_note(mesh, &line, "no answer yet");
+}
+
+void mesh_dialled(struct mesh *mesh, const struct dial_event *event)
+{
+    struct line line = line_of(mesh, event->target), *place = line_find(mesh);
+
+    if (event->kind == DIAL_FAILED) {
+        why_set(mesh, &line, event->error.text);
+        if (event->round_trip_ns == 0) /* the text names the address already */
+            snprintf(mesh->sides[line.peer].why[line.via], MESH_WHY_MAX, "%.*s", MESH_WHY_MAX - 1,
+                     event->error.text);
+        dial_failed(mesh, &line, event->fault);
+    } else if (event->kind == DIAL_CONNECTED) {
+        why_note(mesh, &line, "connected, but it does not answer");
+    } else if (!place) {
+        line.stream = event->stream;
+        line_fail(mesh, &line, DIAL_CLOSED);
+    } else {
+        line.stream = event->stream;
+        line.round_trip_ns = event->round_trip_ns;
+        *place = line;
+        line_greet(mesh, place);
     }
-    why_note(mesh, line, "no answer yet");
-    line_look(mesh, line);
 }
 
 /* ---- answers ------------------------------------------------------------------------------------------ */
@@ -350,13 +317,12 @@ static void line_welcomed(struct mesh *mesh, struct line *line, const struct gre
     enum pairing_verdict verdict =
         pairing_welcomed(pairing, line->channel, g->channels, line->via, line->round_trip_ns, mesh->now_ns);
     if (verdict != PAIRING_KEEP) {
-        line_fail(mesh, line, FAULT_CLOSED);
+        line_fail(mesh, line, DIAL_CLOSED);
         return;
     }
     /* Decided is decided, even if the socket breaks now: the link will find out. */
     if (pairing->setup.decides)
         (void)line_say(mesh, line, GREETING_CONFIRM);
-    dial_window_kept(&mesh->window, line->began_ns, clock_real(), line->round_trip_ns);
     line_keep(mesh, line);
 }
 
@@ -365,15 +331,13 @@ static void line_answered(struct mesh *mesh, struct line *line)
     struct pairing *pairing = &mesh->sides[line->peer].pairing;
     struct greeting g;
     const char *what = "answered for another member";
+    enum dial_fault fault = DIAL_CLOSED;
 
     if (greeting_decode(&g, line->bytes, &what) || !from_peer(mesh, line, &g)) {
         why_set(mesh, line, what);
     } else if (g.kind == GREETING_REFUSE) {
         why_set(mesh, line, greeting_reason_text(g.reason));
-        if (g.reason == GREETING_BUSY) {
-            line_cut(mesh, line);
-            return;
-        }
+        fault = g.reason == GREETING_BUSY ? DIAL_CUT : DIAL_CLOSED;
     } else if (line->state == LINE_GREETED && g.kind == GREETING_WELCOME) {
         line_welcomed(mesh, line, &g);
         return;
@@ -385,11 +349,11 @@ static void line_answered(struct mesh *mesh, struct line *line)
     } else {
         why_set(mesh, line, "it answers out of turn");
     }
-    line_fail(mesh, line, FAULT_CLOSED);
+    line_fail(mesh, line, fault);
 }
 
 /* Reads the answer and not a byte more: frames may follow at once. */
-static void line_hear(struct mesh *mesh, struct line *line)
+void line_hear(struct mesh *mesh, struct line *line)
 {
     struct error error;
     int status = secure_stream_pump(line->stream, &error);
@@ -399,22 +363,10 @@ static void line_hear(struct mesh *mesh, struct line *line)
         why_set(mesh, line,
                 secure_stream_mixed(line->stream) ? secure_stream_mixed_text(line->stream)
                                                   : "connected, but it closed without an answer");
-        line_cut(mesh, line);
+        line_fail(mesh, line, DIAL_CUT);
         return;
     }
     line->got += (size_t)len;
     if (line->got == GREETING_LEN)
         line_answered(mesh, line);
-}
-
-/* ---- all of it ---------------------------------------------------------------------------------------- */
-
-void line_move(struct mesh *mesh, struct line *line)
-{
-    if (line->state == LINE_DIALLING)
-        line_look(mesh, line);
-    else if (line->ready && line->state == LINE_SHAKING)
-        line_shake(mesh, line);
-    else if (line->ready && line->state != LINE_FREE)
-        line_hear(mesh, line);
 }

@@ -3,25 +3,23 @@
 #ifndef BOOTSTRAP_MESH_LINE_H
 #define BOOTSTRAP_MESH_LINE_H
 
-#include "bootstrap/dial_window.h"
 #include "bootstrap/pairing.h"
+#include "connect/dial_driver.h"
 #include "connect/listener.h"
 
-#define LINES_MAX       256 /* sockets that are not kept yet, besides those at the listener */
+#define LINES_MAX       256 /* sockets with a greeting under way, besides those at the listener */
 #define MESH_REASON_MAX 120
 #define MESH_WHY_MAX    (SOCK_TEXT_MAX + MESH_REASON_MAX + 2)
 
-enum line_state { LINE_FREE, LINE_DIALLING, LINE_SHAKING, LINE_GREETED, LINE_OFFERED };
+enum line_state { LINE_FREE, LINE_GREETED, LINE_OFFERED };
 
 struct line {
     enum line_state state;
-    int fd;                       /* -1: the secure stream has it */
-    struct secure_stream *stream; /* from the moment it is connected */
+    struct secure_stream *stream;
     int peer, channel;
     int via;          /* how we dialled; -1: the peer did */
     uint8_t channels; /* as the peer said, when it dialled */
     bool local;
-    uint64_t began_ns; /* to dial */
     uint64_t greeted_ns;
     uint64_t round_trip_ns; /* of the connect */
     bool ready;             /* something has come */
@@ -46,9 +44,9 @@ struct mesh {
     int missing;          /* peers */
     struct error *broken; /* where to say what ends the attempt; its status HEARTH_OK: nothing has */
     uint64_t now_ns;
-    struct dial_window window;
+    struct dial_driver driver;
     struct line lines[LINES_MAX];
-    struct sock_wait waits[LINES_MAX + LISTENER_WAITS_MAX];
+    struct sock_wait waits[LINES_MAX + LISTENER_WAITS_MAX + DIAL_ATTEMPTS_MAX];
 };
 
 static inline const struct member *member_of(const struct mesh *mesh, int rank)
@@ -59,16 +57,16 @@ static inline const struct member *member_of(const struct mesh *mesh, int rank)
 /* Whether the handshake has proven the member that the roster has at this rank. */
 bool mesh_proven(const struct mesh *mesh, const struct secure_stream *stream, int rank);
 
-struct line *line_find(struct mesh *mesh, int max); /* a free one below max, or NULL */
+struct line *line_find(struct mesh *mesh); /* a free one, or NULL */
 void line_close(struct line *line);
 /* False: it is broken. */
 bool line_say(struct mesh *mesh, const struct line *line, enum greeting_kind kind);
 /* The line becomes a channel of the peer; all others that were to be the same are closed. */
 void line_keep(struct mesh *mesh, struct line *line);
 
-/* Dials, on a free line. */
-void line_dial(struct mesh *mesh, struct line *line, int rank, int channel, int via);
-/* Goes on with a line that is dialling, or that something has come on. */
-void line_move(struct mesh *mesh, struct line *line);
+dial_request_fn mesh_request; /* of the mesh */
+void mesh_dialled(struct mesh *mesh, const struct dial_event *event);
+/* Goes on with a line that something has come on. */
+void line_hear(struct mesh *mesh, struct line *line);
 
 #endif

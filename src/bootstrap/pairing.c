@@ -23,10 +23,12 @@ int pairing_channels(const struct pairing_setup *setup, uint64_t round_trip_ns)
 
 /* ---- tries -------------------------------------------------------------------------------------------- */
 
-static void channel_stop(struct pairing_channel *c)
+static void channel_stop(struct pairing *p, struct pairing_channel *c)
 {
-    for (int via = 0; via < PAIRING_VIAS; via++)
-        c->tries[via] = (struct pairing_try){.state = TRY_IDLE, .at_ns = NEVER_NS};
+    for (int via = 0; via < PAIRING_VIAS; via++) {
+        dialer_cancelled(p->setup.dialer, &c->tries[via]);
+        dialer_unwant(p->setup.dialer, &c->tries[via]);
+    }
 }
 
 /* All addresses, each a head start after the one before. `first` (-1: none) goes before all others. */
@@ -36,7 +38,7 @@ static void channel_start(struct pairing *p, struct pairing_channel *c, int firs
         uint64_t late = (uint64_t)via * PAIRING_HEAD_START_NS;
         if (first >= 0)
             late = via == first ? 0 : OTHER_START_NS + late;
-        c->tries[via].at_ns = at_ns + late;
+        dialer_want_anew(p->setup.dialer, &c->tries[via], at_ns + late);
     }
 }
 
@@ -49,7 +51,7 @@ static void patience_renew(struct pairing *p, uint64_t now_ns)
         now_ns + PAIRING_LOWER_NS + attempts * (p->setup.connect_timeout_ns + PAIRING_BACKOFF_MAX);
 }
 
-void pairing_init(struct pairing *p, const struct pairing_setup *setup, uint64_t seed, uint64_t now_ns)
+void pairing_init(struct pairing *p, const struct pairing_setup *setup, uint64_t now_ns)
 {
     uint64_t theirs_ns = setup->decides ? now_ns + PAIRING_LOWER_NS : 0;
     uint64_t first = setup->decides ? theirs_ns : now_ns;
@@ -58,12 +60,11 @@ void pairing_init(struct pairing *p, const struct pairing_setup *setup, uint64_t
     *p = (struct pairing){.setup = *setup, .theirs_ns = theirs_ns};
     if (!setup->remote)
         p->setup.addr_count = 0;
-    prng_init(&p->prng, seed);
     patience_renew(p, now_ns);
-    for (int i = 0; i < MESH_CHANNELS_MAX; i++)
-        channel_stop(&p->channels[i]);
+    for (int i = 0; i < PAIRING_TARGETS; i++)
+        dial_target_init(&p->channels[i / PAIRING_VIAS].tries[i % PAIRING_VIAS], setup->key + (uint32_t)i);
     if (setup->local)
-        p->channels[0].tries[PAIRING_LOCAL].at_ns = first;
+        dialer_want(setup->dialer, &p->channels[0].tries[PAIRING_LOCAL], first);
     else
         channel_start(p, &p->channels[0], -1, first);
 }
@@ -71,48 +72,6 @@ void pairing_init(struct pairing *p, const struct pairing_setup *setup, uint64_t
 static int channels_known(const struct pairing *p)
 {
     return p->count > 0 ? p->count : 1;
-}
-
-bool pairing_dial(struct pairing *p, uint64_t now_ns, int *channel, int *via)
-{
-    for (int i = 0; i < channels_known(p); i++) {
-        for (int j = 0; j < PAIRING_VIAS; j++) {
-            struct pairing_try *t = &p->channels[i].tries[j];
-            if (t->state != TRY_IDLE || t->at_ns > now_ns)
-                continue;
-            t->state = TRY_BUSY;
-            *channel = i;
-            *via = j;
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Half of it is left to chance, so that many members do not come all at once again. */
-static uint64_t pause_ns(struct pairing *p, struct pairing_try *t, uint64_t base_ns)
-{
-    uint64_t pause = base_ns << (t->pauses < 6 ? t->pauses : 6);
-
-    t->pauses++;
-    pause = pause < PAIRING_BACKOFF_MAX ? pause : PAIRING_BACKOFF_MAX;
-    return pause / 2 + prng_below(&p->prng, pause / 2);
-}
-
-/* The peer listens before it is in the roster, so an address that cannot be reached will hardly become
- * better: it is tried again only so often. Its unix socket is opened later, and one that closes on us may
- * have had its reasons: those are tried for as long as the caller has time. */
-void pairing_failed(struct pairing *p, int channel, int via, enum pairing_fault fault, uint64_t now_ns)
-{
-    struct pairing_try *t = &p->channels[channel].tries[via];
-    bool missed = fault == FAULT_STRANGER || (fault == FAULT_UNREACHABLE && via != PAIRING_LOCAL);
-
-    if (t->state != TRY_BUSY)
-        return;
-    t->state = TRY_IDLE;
-    t->at_ns = now_ns + pause_ns(p, t, missed ? PAIRING_REFUSED_NS : PAIRING_BACKOFF_NS);
-    if (missed && ++t->misses > p->setup.connect_retries)
-        t->at_ns = NEVER_NS;
 }
 
 void pairing_yield(struct pairing *p, uint64_t now_ns)
@@ -123,10 +82,9 @@ void pairing_yield(struct pairing *p, uint64_t now_ns)
         return;
     for (int i = 0; i < MESH_CHANNELS_MAX; i++) {
         for (int via = 0; via < PAIRING_VIAS; via++) {
-            struct pairing_try *t = &p->channels[i].tries[via];
-            bool begun = t->state == TRY_BUSY || t->pauses > 0;
-            if (!begun && t->at_ns != NEVER_NS)
-                t->at_ns += until_ns - p->theirs_ns;
+            struct dial_target *t = &p->channels[i].tries[via];
+            if (dial_target_wanted(t) && !dial_target_busy(t) && t->tries == 0)
+                dialer_want(p->setup.dialer, t, t->next_ns + until_ns - p->theirs_ns);
         }
     }
     p->theirs_ns = until_ns;
@@ -137,7 +95,7 @@ bool pairing_fall_back(struct pairing *p, uint64_t now_ns)
     if (!p->setup.local || !p->setup.remote || p->fallen_back || p->channels[0].kept)
         return false;
     p->fallen_back = true;
-    channel_stop(&p->channels[0]);
+    channel_stop(p, &p->channels[0]);
     channel_start(p, &p->channels[0], -1, now_ns);
     return true;
 }
@@ -165,7 +123,9 @@ static void channel_keep(struct pairing *p, int channel, int via, bool local, ui
 
     c->kept = true;
     p->kept++;
-    channel_stop(c);
+    if (via >= 0)
+        dialer_kept(p->setup.dialer, &c->tries[via], p->round_trip_ns, now_ns);
+    channel_stop(p, c);
     patience_renew(p, now_ns);
     if (channel != 0)
         return;
@@ -240,46 +200,25 @@ bool pairing_done(const struct pairing *p)
     return p->count > 0 && p->kept == p->count;
 }
 
-static uint64_t channel_due(const struct pairing_channel *c, bool *busy)
+/* Nothing is dialled for a channel any more, and it is not kept. */
+static bool is_stuck(const struct pairing *p)
 {
-    uint64_t due = NEVER_NS;
-
-    for (int via = 0; via < PAIRING_VIAS; via++) {
-        const struct pairing_try *t = &c->tries[via];
-        if (t->state == TRY_BUSY)
-            *busy = true;
-        else if (t->at_ns < due)
-            due = t->at_ns;
-    }
-    return due;
-}
-
-bool pairing_hopeless(const struct pairing *p, uint64_t now_ns)
-{
-    if (now_ns < p->patience_ns)
-        return false;
     for (int i = 0; i < channels_known(p); i++) {
-        bool busy = false;
-        if (!p->channels[i].kept && channel_due(&p->channels[i], &busy) == NEVER_NS && !busy)
+        bool wanted = p->channels[i].kept;
+        for (int via = 0; via < PAIRING_VIAS; via++)
+            wanted = wanted || dial_target_wanted(&p->channels[i].tries[via]);
+        if (!wanted)
             return true;
     }
     return false;
 }
 
+bool pairing_hopeless(const struct pairing *p, uint64_t now_ns)
+{
+    return now_ns >= p->patience_ns && is_stuck(p);
+}
+
 uint64_t pairing_due(const struct pairing *p)
 {
-    uint64_t due = NEVER_NS;
-
-    if (pairing_done(p))
-        return NEVER_NS;
-    for (int i = 0; i < channels_known(p); i++) {
-        bool busy = false;
-        if (p->channels[i].kept)
-            continue;
-        uint64_t at = channel_due(&p->channels[i], &busy);
-        if (at == NEVER_NS && !busy)
-            at = p->patience_ns;
-        due = at < due ? at : due;
-    }
-    return due;
+    return is_stuck(p) ? p->patience_ns : NEVER_NS;
 }

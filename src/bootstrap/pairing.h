@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which address of a peer is dialled when, and which of several sockets becomes a channel. Pure: no sockets,
- * no clock; time is an argument.
+/* Which addresses of a peer are wanted from when on, and which of several sockets becomes a channel.
+ * Pure: no sockets, no clock; time is an argument. The dialer dials, and gives up what fails too often.
  *
  * The two ends of a pair cannot see what the other has in flight, so one of them decides: the lower rank. It
  * decides once for each channel, at the moment it says so on that very socket (its WELCOME, or the CONFIRM
@@ -10,7 +10,7 @@
 #define BOOTSTRAP_PAIRING_H
 
 #include "bootstrap/mesh.h"
-#include "core/prng.h"
+#include "connect/dialer.h"
 
 #define PAIRING_VIAS  (ROSTER_ADDRS_MAX + 1)
 #define PAIRING_LOCAL ROSTER_ADDRS_MAX /* the way through the peer's unix socket; below: its addresses */
@@ -30,26 +30,19 @@ struct pairing_setup {
     double rate_bytes_per_s;
     uint64_t connect_timeout_ns;
     uint32_t connect_retries;
+    struct dialer *dialer; /* lent; many pairings may share it */
+    uint32_t key;          /* of the first target, then channel by channel, way by way: PAIRING_TARGETS */
 };
 
-enum pairing_state { TRY_IDLE, TRY_BUSY };
-
-/* One way of one channel. */
-struct pairing_try {
-    enum pairing_state state;
-    uint32_t pauses; /* so far */
-    uint32_t misses; /* so often it could not be reached */
-    uint64_t at_ns;  /* idle: when to dial; NEVER_NS: not at all */
-};
+#define PAIRING_TARGETS (MESH_CHANNELS_MAX * PAIRING_VIAS)
 
 struct pairing_channel {
     bool kept;
-    struct pairing_try tries[PAIRING_VIAS];
+    struct dial_target tries[PAIRING_VIAS];
 };
 
 struct pairing {
     struct pairing_setup setup;
-    struct prng prng;
     int count; /* channels; 0: not known yet */
     int kept;
     bool fallen_back;       /* the local way does not work from here */
@@ -66,18 +59,9 @@ enum pairing_verdict {
     PAIRING_DROP   /* not this one */
 };
 
-enum pairing_fault {
-    FAULT_UNREACHABLE, /* refused, no route, no answer to the connect */
-    FAULT_STRANGER,    /* there, but it did not prove to be the member: wrong secret, revoked key */
-    FAULT_CLOSED,      /* there, but it did not take us: closed, refused by greeting */
-    FAULT_SYSTEM,      /* our own system: no descriptors; for the local way: forbidden, another user's */
-};
+/* `p` must not move from then on: the dialer has its targets. */
+void pairing_init(struct pairing *p, const struct pairing_setup *setup, uint64_t now_ns);
 
-void pairing_init(struct pairing *p, const struct pairing_setup *setup, uint64_t seed, uint64_t now_ns);
-
-/* What is to be dialled now; the try is busy then, until one of the calls below. False: nothing. */
-bool pairing_dial(struct pairing *p, uint64_t now_ns, int *channel, int *via);
-void pairing_failed(struct pairing *p, int channel, int via, enum pairing_fault fault, uint64_t now_ns);
 /* Members still come to us, this peer or others: it may have been too busy to dial so far. What we would dial
  * in its place waits on. */
 void pairing_yield(struct pairing *p, uint64_t now_ns);
@@ -97,7 +81,7 @@ enum pairing_verdict pairing_confirmed(struct pairing *p, int channel, int chann
 bool pairing_done(const struct pairing *p);
 /* Nothing is left to try, and the peer has had its time to come. */
 bool pairing_hopeless(const struct pairing *p, uint64_t now_ns);
-/* When to ask pairing_dial and pairing_hopeless again. */
+/* When to ask pairing_hopeless again. */
 uint64_t pairing_due(const struct pairing *p);
 
 /* The rule of mesh.h for TCP. */

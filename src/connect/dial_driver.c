@@ -2,8 +2,8 @@
 /* One socket for each attempt of the dialer. */
 #include "connect/dial_driver.h"
 
-#include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "os/clock.h"
 #include "os/host.h"
@@ -46,13 +46,6 @@ void dial_driver_close(struct dial_driver *driver)
     driver->sockets = NULL;
 }
 
-void dial_cancel(struct dial_driver *driver, struct dial_target *target)
-{
-    if (dial_target_busy(target))
-        socket_close(&driver->sockets[target->attempt]);
-    dialer_cancelled(&driver->dialer, target);
-}
-
 /* ---- events ------------------------------------------------------------------------------------------- */
 
 static struct dial_target *target_of(const struct dial_driver *driver, const struct dial_socket *s)
@@ -65,6 +58,18 @@ static void event_init(const struct dial_socket *s, enum dial_event_kind kind, s
 {
     *event = (struct dial_event){
         .kind = kind, .target = target, .addr = s->request.addr, .round_trip_ns = s->round_trip_ns};
+}
+
+/* In words that name the address, unless it is connected. */
+static void say(const struct dial_socket *s, int status, const char *why, struct dial_event *event)
+{
+    char text[SOCK_TEXT_MAX];
+
+    sock_addr_text(&s->request.addr, text, sizeof text);
+    if (s->round_trip_ns > 0)
+        error_set(&event->error, status, RANK_NONE, "%s", why);
+    else
+        error_set(&event->error, status, RANK_NONE, "cannot dial %s: %s", text, why);
 }
 
 /* event->error says why. */
@@ -171,21 +176,22 @@ static bool start(struct dial_driver *driver, struct dial_socket *s, struct dial
 static bool dropped(struct dial_driver *driver, const struct dial_order *order, struct dial_event *event)
 {
     struct dial_socket *s = &driver->sockets[order->attempt];
-    char text[SOCK_TEXT_MAX];
+    struct error error;
+    char why[48];
 
-    event_init(s, DIAL_FAILED, order->target, event);
-    socket_close(s);
-    sock_addr_text(&event->addr, text, sizeof text);
-    event->fault = order->why == DIAL_LATE_CONNECT ? DIAL_UNREACHABLE : DIAL_CLOSED;
+    snprintf(why, sizeof why, "no answer for %" PRIu64 " ms", driver->dialer.setup.connect_ns / NS_PER_MS);
     if (order->why == DIAL_LATE_CONNECT)
-        error_set(&event->error, HEARTH_TIMEOUT, RANK_NONE, "cannot dial %s: no answer for %" PRIu64 " ms",
-                  text, driver->dialer.setup.connect_ns / NS_PER_MS);
-    else if (order->why == DIAL_LATE_HANDSHAKE)
-        error_set(&event->error, HEARTH_TIMEOUT, RANK_NONE,
-                  "connected, but it did not finish the handshake in time");
+        say(s, HEARTH_TIMEOUT, why, event);
     else
-        error_set(&event->error, HEARTH_TIMEOUT, RANK_NONE, "%s%sno answer so soon, and many others wait",
-                  event->round_trip_ns > 0 ? "" : text, event->round_trip_ns > 0 ? "" : ": ");
+        say(s, HEARTH_TIMEOUT,
+            order->why == DIAL_MAKES_ROOM ? "no answer so soon, and many others wait"
+                                          : "connected, but it did not finish the handshake in time",
+            event);
+    error = event->error;
+    event_init(s, DIAL_FAILED, order->target, event);
+    event->error = error;
+    event->fault = order->why == DIAL_LATE_CONNECT ? DIAL_UNREACHABLE : DIAL_CLOSED;
+    socket_close(s);
     return order->why != DIAL_UNNEEDED;
 }
 
@@ -215,17 +221,26 @@ void dial_pump(struct dial_driver *driver, uint64_t now_ns)
         driver->sockets[i].ready = items[i].ready;
 }
 
+/* Attempts that their owners have cancelled leave their sockets behind. */
+static void close_cancelled(struct dial_driver *driver)
+{
+    for (int i = 0; i < driver->dialer.setup.attempts_max; i++)
+        if (driver->dialer.attempts[i].state == ATTEMPT_FREE)
+            socket_close(&driver->sockets[i]);
+}
+
 bool dial_next(struct dial_driver *driver, struct dial_event *event)
 {
     struct dial_order order;
 
+    close_cancelled(driver);
     for (int i = 0; i < driver->dialer.setup.attempts_max; i++) {
         struct dial_socket *s = &driver->sockets[i];
         if (!s->ready)
             continue;
         s->ready = false;
         if (s->stranded) {
-            error_set(&event->error, HEARTH_PEER_LOST, RANK_NONE, "this machine's address has changed");
+            say(s, HEARTH_PEER_LOST, "this machine's address has changed", event);
             return fail(driver, s, DIAL_CLOSED, event);
         }
         if (s->stream ? shake(driver, s, event) : connect_on(driver, s, event))

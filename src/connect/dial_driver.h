@@ -3,7 +3,8 @@
  * place that dials. Never blocks; one thread drives it.
  *
  * An attempt is the driver's until DIAL_SECURED hands its stream over; it still counts in the dialer
- * until the owner calls dialer_kept, dialer_failed or dial_cancel. */
+ * until the owner calls dialer_kept, dialer_failed or dialer_cancelled; the last one may be called
+ * before, too. */
 #ifndef CONNECT_DIAL_DRIVER_H
 #define CONNECT_DIAL_DRIVER_H
 
@@ -54,8 +55,6 @@ bool dial_next(struct dial_driver *driver, struct dial_event *event);
 /* What to wait for: fills at most max items, gives their number; *deadline_ns is lowered. */
 size_t dial_waits(const struct dial_driver *driver, struct sock_wait *items, size_t max,
                   uint64_t *deadline_ns);
-/* Ends an attempt that is not needed, if there is one, held or not. */
-void dial_cancel(struct dial_driver *driver, struct dial_target *target);
 /* Attempts by addresses that are not ours any more fail with the next dial_next: the system takes
  * minutes. */
 void dial_network_changed(struct dial_driver *driver);

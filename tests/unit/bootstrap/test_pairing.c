@@ -31,6 +31,7 @@ struct world {
     struct prng prng;
     uint64_t now_ns;
     struct pairing ends[2];
+    struct dialer dialers[2];
     bool reachable[2][PAIRING_VIAS]; /* [dialler] */
     uint64_t delay_ns;               /* at most */
     struct socket sockets[SOCKETS];
@@ -45,6 +46,53 @@ static void plan(struct world *w, struct socket *s, enum event event, int at)
     s->at_ns = w->now_ns + 1 + prng_below(&w->prng, w->delay_ns);
 }
 
+static struct dialer_setup dialer_setup(uint32_t misses_max, uint64_t seed)
+{
+    return (struct dialer_setup){
+        .attempts_max = DIAL_ATTEMPTS_MAX,
+        .pause_ns = PAIRING_BACKOFF_NS,
+        .pause_miss_ns = PAIRING_REFUSED_NS,
+        .pause_max_ns = PAIRING_BACKOFF_MAX,
+        .misses_max = misses_max,
+        .connect_ns = NEVER_NS,
+        .handshake_ns = NEVER_NS,
+        .seed = seed,
+    };
+}
+
+static struct dial_target *target_of(struct pairing *p, int channel, int via)
+{
+    return &p->channels[channel].tries[via];
+}
+
+/* What is to be dialled now; false: nothing. */
+static bool dial_one(struct pairing *p, uint64_t now_ns, int *channel, int *via)
+{
+    struct dial_order order;
+
+    dialer_tick(p->setup.dialer, now_ns);
+    if (!dialer_output(p->setup.dialer, &order))
+        return false;
+    assert_int_equal(order.why, DIAL_START);
+    *channel = (int)order.target->key / PAIRING_VIAS;
+    *via = (int)order.target->key % PAIRING_VIAS;
+    assert_ptr_equal(order.target, target_of(p, *channel, *via));
+    return true;
+}
+
+static void dial_failed(struct pairing *p, int channel, int via, enum dial_fault fault, uint64_t now_ns)
+{
+    if (dial_target_busy(target_of(p, channel, via)))
+        dialer_failed(p->setup.dialer, target_of(p, channel, via), fault, now_ns);
+}
+
+static uint64_t due_at(const struct pairing *p)
+{
+    uint64_t dial_ns = dialer_deadline(p->setup.dialer), stuck_ns = pairing_due(p);
+
+    return dial_ns < stuck_ns ? dial_ns : stuck_ns;
+}
+
 static void world_init(struct world *w, uint64_t seed, const struct pairing_setup *setup, uint64_t delay_ns)
 {
     memset(w, 0, sizeof *w);
@@ -53,7 +101,11 @@ static void world_init(struct world *w, uint64_t seed, const struct pairing_setu
     for (int end = 0; end < 2; end++) {
         struct pairing_setup own = *setup;
         own.decides = end == LOWER;
-        pairing_init(&w->ends[end], &own, seed * 2 + (uint64_t)end, prng_below(&w->prng, delay_ns));
+        struct dialer_setup dialer = dialer_setup(own.connect_retries, seed * 2 + (uint64_t)end);
+        uint64_t begin_ns = prng_below(&w->prng, delay_ns);
+        dialer_init(&w->dialers[end], &dialer, begin_ns);
+        own.dialer = &w->dialers[end];
+        pairing_init(&w->ends[end], &own, begin_ns);
         for (int i = 0; i < MESH_CHANNELS_MAX; i++)
             w->kept[end][i] = -1;
         for (int i = 0; i < PAIRING_VIAS; i++)
@@ -71,7 +123,7 @@ static void dial(struct world *w, int end)
 {
     int channel, via;
 
-    while (pairing_dial(&w->ends[end], w->now_ns, &channel, &via)) {
+    while (dial_one(&w->ends[end], w->now_ns, &channel, &via)) {
         assert_true(w->count < SOCKETS);
         struct socket *s = &w->sockets[w->count++];
         *s = (struct socket){.dialler = end, .channel = channel, .via = via};
@@ -92,8 +144,7 @@ static void happen(struct world *w, struct socket *s)
     s->event = NOTHING;
     if (event == REFUSED || event == GONE) {
         if (s->at == s->dialler)
-            pairing_failed(p, s->channel, s->via, event == GONE ? FAULT_CLOSED : FAULT_UNREACHABLE,
-                           w->now_ns);
+            dial_failed(p, s->channel, s->via, event == GONE ? DIAL_CLOSED : DIAL_UNREACHABLE, w->now_ns);
         return;
     }
     if (event == GREET)
@@ -138,7 +189,7 @@ static bool world_run(struct world *w)
         for (int end = 0; end < 2; end++)
             if (!pairing_done(&w->ends[end]) && pairing_hopeless(&w->ends[end], w->now_ns))
                 return false;
-        uint64_t due[2] = {pairing_due(&w->ends[0]), pairing_due(&w->ends[1])};
+        uint64_t due[2] = {due_at(&w->ends[0]), due_at(&w->ends[1])};
         uint64_t next_ns = due[0] < due[1] ? due[0] : due[1];
         struct socket *s = next_event(w, &next_ns);
         assert_true(next_ns != NEVER_NS);
@@ -206,35 +257,40 @@ static void the_lower_rank_dials_when_the_higher_cannot(void **state)
 static void while_members_come_the_lower_rank_waits(void **state)
 {
     struct pairing_setup setup = plain;
+    struct dialer_setup dialing = dialer_setup(3, 1);
+    struct dialer dialer;
     struct pairing p;
     int channel, via;
 
     (void)state;
+    dialer_init(&dialer, &dialing, 0);
+    setup.dialer = &dialer;
     setup.decides = true;
     setup.channels = 3;
-    pairing_init(&p, &setup, 1, 0);
+    pairing_init(&p, &setup, 0);
     for (uint64_t now_ns = 0; now_ns < 10 * PAIRING_LOWER_NS; now_ns += PAIRING_LOWER_NS / 2) {
         pairing_yield(&p, now_ns);
-        assert_false(pairing_dial(&p, now_ns, &channel, &via));
-        assert_int_equal(pairing_due(&p), now_ns + PAIRING_LOWER_NS);
+        assert_false(dial_one(&p, now_ns, &channel, &via));
+        assert_int_equal(due_at(&p), now_ns + PAIRING_LOWER_NS);
     }
     uint64_t now_ns = 11 * PAIRING_LOWER_NS;
-    assert_true(pairing_dial(&p, now_ns, &channel, &via));
+    assert_true(dial_one(&p, now_ns, &channel, &via));
     pairing_yield(&p, now_ns);
-    pairing_failed(&p, channel, via, FAULT_CLOSED, now_ns);
+    dial_failed(&p, channel, via, DIAL_CLOSED, now_ns);
     pairing_yield(&p, now_ns + 1);
-    assert_true(pairing_due(&p) <= now_ns + PAIRING_BACKOFF_NS);
+    assert_true(due_at(&p) <= now_ns + PAIRING_BACKOFF_NS);
 
     /* The peer came at last: the other channels are its turn too. */
     assert_int_equal(pairing_greeted(&p, 0, 0, false, 1, now_ns), PAIRING_KEEP);
     pairing_yield(&p, now_ns + PAIRING_LOWER_NS / 2);
-    assert_false(pairing_dial(&p, now_ns + PAIRING_LOWER_NS, &channel, &via));
+    assert_false(dial_one(&p, now_ns + PAIRING_LOWER_NS, &channel, &via));
 
     /* Whoever is to dial does not wait. */
     setup.decides = false;
-    pairing_init(&p, &setup, 1, now_ns);
+    dialer_init(&dialer, &dialing, now_ns);
+    pairing_init(&p, &setup, now_ns);
     pairing_yield(&p, now_ns);
-    assert_true(pairing_dial(&p, now_ns, &channel, &via));
+    assert_true(dial_one(&p, now_ns, &channel, &via));
 }
 
 static void who_cannot_be_reached_at_all_is_given_up(void **state)
@@ -277,10 +333,10 @@ static void where_the_local_via_fails_tcp_is_used(void **state)
     setup.channels = 2;
     world_init(&w, 7, &setup, NS_PER_MS);
     w.now_ns = NS_PER_MS;
-    assert_true(pairing_dial(&w.ends[HIGHER], w.now_ns, &channel, &via));
+    assert_true(dial_one(&w.ends[HIGHER], w.now_ns, &channel, &via));
     assert_int_equal(via, PAIRING_LOCAL);
-    assert_false(pairing_dial(&w.ends[HIGHER], w.now_ns, &channel, &via));
-    pairing_failed(&w.ends[HIGHER], 0, PAIRING_LOCAL, FAULT_SYSTEM, w.now_ns);
+    assert_false(dial_one(&w.ends[HIGHER], w.now_ns, &channel, &via));
+    dial_failed(&w.ends[HIGHER], 0, PAIRING_LOCAL, DIAL_SYSTEM, w.now_ns);
     assert_true(pairing_fall_back(&w.ends[HIGHER], w.now_ns));
     assert_false(pairing_fall_back(&w.ends[HIGHER], w.now_ns));
     assert_true(world_run(&w));
@@ -295,11 +351,15 @@ static void where_the_local_via_fails_tcp_is_used(void **state)
 
 static void wrong_numbers_of_channels_are_dropped(void **state)
 {
-    struct pairing p;
+    struct dialer_setup dialing = dialer_setup(3, 1);
     struct pairing_setup setup = plain;
+    struct dialer dialer;
+    struct pairing p;
 
     (void)state;
-    pairing_init(&p, &setup, 1, 0);
+    dialer_init(&dialer, &dialing, 0);
+    setup.dialer = &dialer;
+    pairing_init(&p, &setup, 0);
     assert_int_equal(pairing_welcomed(&p, 0, 0, 0, 1, 0), PAIRING_DROP);
     assert_int_equal(pairing_welcomed(&p, 0, MESH_CHANNELS_MAX + 1, 0, 1, 0), PAIRING_DROP);
     assert_int_equal(pairing_welcomed(&p, 0, 3, 0, 1, 0), PAIRING_KEEP);

@@ -200,7 +200,7 @@ static void a_handshake_has_its_time(void **state)
     place(1, true);
     assert_event(DIAL_CONNECTED, 0);
     assert_event(DIAL_CONNECTED, 1);
-    dial_cancel(&driver, &targets[1]);
+    dialer_cancelled(&driver.dialer, &targets[1]);
     dialer_unwant(&driver.dialer, &targets[1]);
     assert_event(DIAL_FAILED, 0);
     assert_int_equal(event.error.status, HEARTH_TIMEOUT);
