@@ -12,15 +12,40 @@
 #define CONTEST_MIN_NS  (10 * NS_PER_S) /* between two looks at an address whose node we are joined to */
 #define CONTEST_MAX     6               /* doublings of it */
 #define SWEEP_NS        (30 * NS_PER_S)
-#define FORGET_NS       (600 * NS_PER_S)  /* not told for so long, never proven */
-#define FORGET_LATE_NS  (3600 * NS_PER_S) /* likewise, others */
+#define DIALS_TIER_MAX  28 /* dials at once to addresses of one tier: neither starves the other */
+/* With others waiting, a dial must get somewhere within such a time, which doubles with every try: a thousand
+ * addresses that nobody answers at are through in a few seconds. */
+#define SLOW_CONNECT_NS   (100 * NS_PER_MS)
+#define SLOW_HANDSHAKE_NS (400 * NS_PER_MS) /* more, once it is connected */
+#define SLOW_SHIFT        6
+#define HANDSHAKE_NS      (5 * NS_PER_S)
+#define FORGET_NS         (600 * NS_PER_S)  /* not told for so long, never proven */
+#define FORGET_LATE_NS    (3600 * NS_PER_S) /* likewise, others */
 
-void known_addrs_init(struct known_addrs *c, struct heap *heap, const struct identity *self, uint64_t seed,
-                      uint64_t now_ns)
+struct dialer_setup known_addrs_dialing(uint64_t connect_timeout_ns, uint64_t seed)
 {
-    *c = (struct known_addrs){
-        .heap = heap, .self = *self, .due_ns = NEVER_NS, .settled = true, .swept_ns = now_ns};
-    prng_init(&c->prng, seed);
+    return (struct dialer_setup){
+        .attempts_max = KNOWN_ADDR_DIALS_MAX,
+        .tier_max = DIALS_TIER_MAX,
+        .drops_slow = true,
+        .pause_ns = KNOWN_ADDR_PAUSE_MIN,
+        .pause_miss_ns = KNOWN_ADDR_PAUSE_MIN,
+        .pause_max_ns = KNOWN_ADDR_PAUSE_MAX,
+        .pause_known_ns = KNOWN_ADDR_PAUSE_KNOWN,
+        .misses_max = UINT32_MAX,
+        .connect_ns = connect_timeout_ns,
+        .handshake_ns = HANDSHAKE_NS,
+        .slow_connect_ns = SLOW_CONNECT_NS,
+        .slow_handshake_ns = SLOW_HANDSHAKE_NS,
+        .slow_shift = SLOW_SHIFT,
+        .seed = seed,
+    };
+}
+
+void known_addrs_init(struct known_addrs *c, struct heap *heap, const struct identity *self,
+                      struct dialer *dialer, uint64_t now_ns)
+{
+    *c = (struct known_addrs){.heap = heap, .self = *self, .dialer = dialer, .swept_ns = now_ns};
     for (int i = 0; i < KNOWN_ADDR_BUCKETS; i++)
         c->buckets[i] = -1;
 }
@@ -54,9 +79,9 @@ static void forget(struct known_addrs *c, int index)
     while (*link != index)
         link = &c->list[*link].next;
     *link = c->list[index].next;
+    dialer_unwant(c->dialer, &c->list[index].target);
     c->list[index] = (struct known_addr){.used = false};
     c->count--;
-    c->settled = false;
 }
 
 int known_addr_tier(const struct known_addr *e)
@@ -64,16 +89,33 @@ int known_addr_tier(const struct known_addr *e)
     return e->proven || e->trusted || e->seed ? 0 : 1;
 }
 
+static bool is_dialled(const struct known_addr *e)
+{
+    return e->used && dial_target_busy(&e->target);
+}
+
+/* The dialer is to know what we think of an address now. */
+static void refresh(struct known_addrs *c, struct known_addr *e, uint64_t next_ns)
+{
+    e->target.tier = (uint8_t)known_addr_tier(e);
+    e->target.known = e->proven;
+    e->target.next_ns = next_ns;
+    if (e->self || (e->linked && !e->contested))
+        dialer_unwant(c->dialer, &e->target);
+    else
+        dialer_want(c->dialer, &e->target, next_ns);
+}
+
 /* The larger, the sooner it goes. 0: it stays. */
 static uint64_t worth_forgetting(const struct known_addr *e)
 {
-    if (e->dialling || (e->linked && e->proven) || e->seed)
+    if (is_dialled(e) || (e->linked && e->proven) || e->seed)
         return 0;
     if (e->proven)
         return 1;
     if (e->trusted)
-        return 2 + (e->tries > 0);
-    return 4 + (e->tries < 16 ? e->tries : 16);
+        return 2 + (e->target.tries > 0);
+    return 4 + (e->target.tries < 16 ? e->target.tries : 16);
 }
 
 /* A place for one of this tier; -1: all others are worth more. */
@@ -102,8 +144,11 @@ static bool grow(struct known_addrs *c)
 
     if (!list)
         return false;
-    if (c->room > 0)
-        memcpy(list, c->list, (size_t)c->room * sizeof *list);
+    for (int i = 0; i < c->room; i++) {
+        list[i] = c->list[i];
+        if (list[i].used)
+            dialer_move(c->dialer, &list[i].target, &c->list[i].target);
+    }
     heap_free(c->list);
     c->list = list;
     c->room = room;
@@ -127,8 +172,8 @@ static uint64_t ahead(const struct known_addrs *c, const struct identity *who, u
 
     for (int i = 0; i < c->room && count < HEAD_STARTS_MAX; i++) {
         const struct known_addr *e = &c->list[i];
-        count += e->used && e->claimed && e->tries == 0 && !e->self &&
-                 (e->dialling || e->next_ns + KNOWN_ADDR_HEAD_START >= now_ns) &&
+        count += e->used && e->claimed && e->target.tries == 0 && !e->self &&
+                 (is_dialled(e) || e->target.next_ns + KNOWN_ADDR_HEAD_START >= now_ns) &&
                  identity_equal(&e->who, who);
     }
     return count;
@@ -159,15 +204,15 @@ static void add(struct known_addrs *c, const struct known_addr_tip *tip, uint64_
         .next = *bucket,
         .order = c->told++,
         .told_ns = now_ns,
-        .next_ns = now_ns + wait_ns,
-        .house = sock_addr_network(tip->addr),
         .addr = *tip->addr,
     };
     if (tip->claim)
         c->list[place].who = *tip->claim;
+    dial_target_init(&c->list[place].target, (uint32_t)place);
+    c->list[place].target.network = sock_addr_network(tip->addr);
+    refresh(c, &c->list[place], now_ns + wait_ns);
     *bucket = place;
     c->count++;
-    c->settled = false;
 }
 
 /* Somebody else than we think may be there. Where we are joined to the one we think of, a look is cheap, but
@@ -177,9 +222,8 @@ static void contest(struct known_addrs *c, struct known_addr *e, uint64_t now_ns
     if (e->contested)
         return;
     e->contested = true;
-    if (e->linked)
-        e->next_ns = e->contest_ns > now_ns ? e->contest_ns : now_ns;
-    c->settled = false;
+    uint64_t look_ns = e->contest_ns > now_ns ? e->contest_ns : now_ns;
+    refresh(c, e, e->linked ? look_ns : e->target.next_ns);
 }
 
 void known_addrs_tell(struct known_addrs *c, const struct known_addr_tip *tip, uint64_t now_ns)
@@ -201,67 +245,7 @@ void known_addrs_tell(struct known_addrs *c, const struct known_addr_tip *tip, u
         contest(c, e, now_ns);
     }
     e->trusted = e->trusted || tip->trusted;
-}
-
-/* ---- who is next -------------------------------------------------------------------------------------- */
-
-static bool wanted(const struct known_addr *e)
-{
-    return e->used && !e->dialling && !e->self && (!e->linked || e->contested);
-}
-
-uint64_t known_addrs_due(const struct known_addrs *c)
-{
-    uint64_t due_ns = NEVER_NS;
-
-    if (c->settled)
-        return c->due_ns;
-    for (int i = 0; i < c->room; i++)
-        if (wanted(&c->list[i]) && c->list[i].next_ns < due_ns)
-            due_ns = c->list[i].next_ns;
-    return due_ns;
-}
-
-void known_addrs_settle(struct known_addrs *c)
-{
-    c->due_ns = known_addrs_due(c);
-    c->settled = true;
-}
-
-static int busy(const struct known_addr *e, const uint64_t *houses, int count)
-{
-    int same = 0;
-
-    for (int i = 0; i < count; i++)
-        same += houses[i] == e->house;
-    return same;
-}
-
-static bool before(const struct known_addr *a, int busy_a, const struct known_addr *b, int busy_b)
-{
-    if (busy_a != busy_b)
-        return busy_a < busy_b;
-    if (a->tries != b->tries)
-        return a->tries < b->tries;
-    return a->next_ns < b->next_ns;
-}
-
-int known_addrs_pick(const struct known_addrs *c, int tier, const uint64_t *houses, int count,
-                     uint64_t now_ns)
-{
-    int best = -1, best_busy = 0;
-
-    for (int i = 0; i < c->room; i++) {
-        const struct known_addr *e = &c->list[i];
-        if (!wanted(e) || e->next_ns > now_ns || known_addr_tier(e) != tier)
-            continue;
-        int now_busy = busy(e, houses, count);
-        if (best < 0 || before(e, now_busy, &c->list[best], best_busy)) {
-            best = i;
-            best_busy = now_busy;
-        }
-    }
-    return best;
+    e->target.tier = (uint8_t)known_addr_tier(e);
 }
 
 void known_addrs_sweep(struct known_addrs *c, uint64_t now_ns)
@@ -272,19 +256,12 @@ void known_addrs_sweep(struct known_addrs *c, uint64_t now_ns)
     for (int i = 0; i < c->room; i++) {
         const struct known_addr *e = &c->list[i];
         uint64_t keep_ns = known_addr_tier(e) == 0 ? FORGET_LATE_NS : FORGET_NS;
-        if (e->used && !e->seed && !e->dialling && !e->linked && now_ns >= e->told_ns + keep_ns)
+        if (e->used && !e->seed && !is_dialled(e) && !e->linked && now_ns >= e->told_ns + keep_ns)
             forget(c, i);
     }
 }
 
 /* ---- what came of it ---------------------------------------------------------------------------------- */
-
-void known_addrs_dialling(struct known_addrs *c, int index, uint64_t now_ns)
-{
-    c->list[index].dialling = true;
-    c->list[index].tried_ns = now_ns;
-    c->settled = false;
-}
 
 /* The look that somebody's word had asked for is over. */
 static void contest_end(struct known_addr *e, uint64_t now_ns)
@@ -298,35 +275,26 @@ static void contest_end(struct known_addr *e, uint64_t now_ns)
     e->contests++;
 }
 
-/* Half to one and a half of a pause that doubles with every try. */
-static void back_off(struct known_addrs *c, struct known_addr *e, uint64_t now_ns)
-{
-    uint64_t pause_ns = KNOWN_ADDR_PAUSE_MIN << (e->tries < 6 ? e->tries : 6);
-    uint64_t most_ns = e->proven ? KNOWN_ADDR_PAUSE_KNOWN : KNOWN_ADDR_PAUSE_MAX;
-
-    pause_ns = pause_ns < most_ns ? pause_ns : most_ns;
-    e->next_ns = now_ns + pause_ns / 2 + prng_below(&c->prng, pause_ns);
-    e->tries++;
-}
-
 void known_addrs_failed(struct known_addrs *c, int index, const char *why, uint64_t now_ns)
 {
     struct known_addr *e = &c->list[index];
 
-    e->dialling = false;
     snprintf(e->why, sizeof e->why, "%s", why);
     contest_end(e, now_ns);
-    back_off(c, e, now_ns);
-    c->settled = false;
+    if (is_dialled(e))
+        dialer_failed(c->dialer, &e->target, DIAL_CLOSED, now_ns);
+    refresh(c, e, e->target.next_ns);
+}
+
+void known_addrs_released(struct known_addrs *c, int index)
+{
+    dialer_cancelled(c->dialer, &c->list[index].target);
 }
 
 void known_addrs_given_up(struct known_addrs *c, int index, uint64_t now_ns)
 {
-    struct known_addr *e = &c->list[index];
-
-    e->dialling = false;
-    e->next_ns = now_ns + KNOWN_ADDR_PAUSE_MIN;
-    c->settled = false;
+    known_addrs_released(c, index);
+    refresh(c, &c->list[index], now_ns + KNOWN_ADDR_PAUSE_MIN);
 }
 
 void known_addrs_self(struct known_addrs *c, int index)
@@ -334,9 +302,10 @@ void known_addrs_self(struct known_addrs *c, int index)
     struct known_addr *e = &c->list[index];
 
     e->self = true;
-    e->dialling = e->contested = e->linked = e->proven = e->claimed = false;
+    e->contested = e->linked = e->proven = e->claimed = false;
     snprintf(e->why, sizeof e->why, "it is this node itself");
-    c->settled = false;
+    known_addrs_released(c, index);
+    refresh(c, e, e->target.next_ns);
 }
 
 void known_addrs_proven(struct known_addrs *c, int index, const struct identity *who, bool linked,
@@ -344,15 +313,13 @@ void known_addrs_proven(struct known_addrs *c, int index, const struct identity 
 {
     struct known_addr *e = &c->list[index];
 
-    e->dialling = false;
     contest_end(e, now_ns);
     e->claimed = e->proven = true;
     e->who = *who;
     e->linked = linked;
     e->round_trip_ns = round_trip_ns;
-    e->next_ns = now_ns + KNOWN_ADDR_PAUSE_MIN;
     e->why[0] = '\0';
-    c->settled = false;
+    refresh(c, e, now_ns + KNOWN_ADDR_PAUSE_MIN);
 }
 
 static bool is_of(const struct known_addr *e, const struct identity *who)
@@ -362,10 +329,13 @@ static bool is_of(const struct known_addr *e, const struct identity *who)
 
 void known_addrs_linked(struct known_addrs *c, const struct identity *who)
 {
-    for (int i = 0; i < c->room; i++)
-        if (is_of(&c->list[i], who))
-            c->list[i].linked = true;
-    c->settled = false;
+    for (int i = 0; i < c->room; i++) {
+        struct known_addr *e = &c->list[i];
+        if (!is_of(e, who))
+            continue;
+        e->linked = true;
+        refresh(c, e, e->target.next_ns);
+    }
 }
 
 static bool better(const struct known_addr *a, const struct known_addr *b)
@@ -388,14 +358,14 @@ int known_addrs_best(const struct known_addrs *c, const struct identity *who)
 }
 
 /* Begins anew with an address: as soon as may be, but behind better ones of the same node. */
-static void begin_anew(const struct known_addrs *c, struct known_addr *e, uint64_t now_ns)
+static void begin_anew(struct known_addrs *c, struct known_addr *e, uint64_t now_ns)
 {
     uint64_t rank = 0;
 
     for (int i = 0; i < c->room && e->claimed && rank < HEAD_STARTS_MAX; i++)
         rank += is_of(&c->list[i], &e->who) && better(&c->list[i], e);
-    e->tries = 0;
-    e->next_ns = now_ns + rank * KNOWN_ADDR_HEAD_START + (e->claimed ? courtesy(c, &e->who) : 0);
+    e->target.tries = 0;
+    refresh(c, e, now_ns + rank * KNOWN_ADDR_HEAD_START + (e->claimed ? courtesy(c, &e->who) : 0));
 }
 
 void known_addrs_lost(struct known_addrs *c, const struct identity *who, bool at_once, uint64_t now_ns)
@@ -409,10 +379,11 @@ void known_addrs_lost(struct known_addrs *c, const struct identity *who, bool at
         e->contest_ns = 0;
         if (at_once)
             begin_anew(c, e, now_ns);
-        else
-            back_off(c, e, now_ns);
+        else if (!is_dialled(e)) {
+            dialer_failed(c->dialer, &e->target, DIAL_CLOSED, now_ns);
+            refresh(c, e, e->target.next_ns);
+        }
     }
-    c->settled = false;
 }
 
 bool known_addrs_has_left(const struct known_addrs *c, const struct identity *who)
@@ -429,14 +400,15 @@ void known_addrs_left(struct known_addrs *c, const struct identity *who)
         c->left[c->left_count++ % KNOWN_ADDRS_LEFT_MAX] = *who;
     for (int i = 0; i < c->room; i++) {
         struct known_addr *e = &c->list[i];
-        if (!is_of(e, who) || e->dialling)
+        if (!is_of(e, who) || is_dialled(e))
             continue;
-        if (e->seed)
+        if (e->seed) {
             e->claimed = e->proven = e->linked = false;
-        else
+            refresh(c, e, e->target.next_ns);
+        } else {
             forget(c, i);
+        }
     }
-    c->settled = false;
 }
 
 void known_addrs_hurry(struct known_addrs *c, uint64_t now_ns)
@@ -448,5 +420,4 @@ void known_addrs_hurry(struct known_addrs *c, uint64_t now_ns)
         e->self = false;
         begin_anew(c, e, now_ns);
     }
-    c->settled = false;
 }

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Addresses where a node may be, and which of them to dial next. No I/O, no clock.
+/* Addresses where a node may be, and which of them a dialer is to dial. No I/O, no clock.
  *
  *  - One entry for each address: whoever listens there is one process, whatever is claimed. What a handshake
  *    proved stands above all claims; two different claims only mean that the address must be looked at.
- *  - First come those told by members, given by the user or proven before; then those who wait at an address
- *    that is not being dialled; then those tried least; then those who wait longest. So neither a thousand
- *    forged entries nor one machine with a thousand names keep another one waiting for long.
+ *  - Those told by members, given by the user or proven before are of the first tier.
  *  - Full: entries that were never proven go first, those tried in vain before those not tried yet. */
 #ifndef CLUSTER_KNOWN_ADDRS_H
 #define CLUSTER_KNOWN_ADDRS_H
 
+#include "connect/dialer.h"
 #include "core/heap.h"
-#include "core/prng.h"
 #include "membership/view.h"
 #include "os/sock.h"
 
@@ -22,28 +20,25 @@
 #define KNOWN_ADDR_PAUSE_MIN   (250 * NS_PER_MS)
 #define KNOWN_ADDR_PAUSE_MAX   (15 * NS_PER_S)
 #define KNOWN_ADDR_PAUSE_KNOWN (4 * NS_PER_S) /* at most, where a peer was proven to be */
-#define KNOWN_ADDR_TIERS       2
+#define KNOWN_ADDR_DIALS_MAX   32             /* at once */
 #define KNOWN_ADDR_BUCKETS     1024
 #define KNOWN_ADDRS_LEFT_MAX   64 /* identities that are remembered after they left */
 
 struct known_addr {
     bool used;
-    bool seed;      /* the user gave the address */
-    bool trusted;   /* a member told it */
-    bool claimed;   /* `who` is set */
-    bool proven;    /* and it was found to be so */
-    bool linked;    /* we are joined to `who` */
-    bool contested; /* somebody says that another one is there */
-    bool self;      /* it is us: never dialled */
-    bool dialling;
-    int next;          /* in its bucket */
-    uint32_t tries;    /* since we were joined to it; decides about the pause */
-    uint32_t contests; /* looked at in vain while joined to `who` */
-    uint64_t order;    /* counts the entries */
+    bool seed;                 /* the user gave the address */
+    bool trusted;              /* a member told it */
+    bool claimed;              /* `who` is set */
+    bool proven;               /* and it was found to be so */
+    bool linked;               /* we are joined to `who` */
+    bool contested;            /* somebody says that another one is there */
+    bool self;                 /* it is us: never dialled */
+    struct dial_target target; /* its key is our index; tries are counted since we were joined */
+    int next;                  /* in its bucket */
+    uint32_t contests;         /* looked at in vain while joined to `who` */
+    uint64_t order;            /* counts the entries */
     uint64_t told_ns, tried_ns;
-    uint64_t next_ns;    /* not dialled before */
     uint64_t contest_ns; /* not looked at before while joined to `who` */
-    uint64_t house;      /* sock_addr_network */
     uint64_t round_trip_ns;
     struct identity who;
     struct sock_addr addr;
@@ -53,20 +48,21 @@ struct known_addr {
 struct known_addrs {
     struct heap *heap;
     struct identity self;
-    struct prng prng;
+    struct dialer *dialer;
     struct known_addr *list;
     int room, count;
     int buckets[KNOWN_ADDR_BUCKETS]; /* by address: index, -1: empty */
     uint64_t told;
-    uint64_t due_ns; /* of the next one, if `settled` */
-    bool settled;
     uint64_t swept_ns;
     struct identity left[KNOWN_ADDRS_LEFT_MAX]; /* a ring: the oldest goes first */
     uint64_t left_count;
 };
 
-void known_addrs_init(struct known_addrs *c, struct heap *heap, const struct identity *self, uint64_t seed,
-                      uint64_t now_ns);
+/* How the dialer of a table is to be set up. */
+struct dialer_setup known_addrs_dialing(uint64_t connect_timeout_ns, uint64_t seed);
+/* `dialer` is lent. */
+void known_addrs_init(struct known_addrs *c, struct heap *heap, const struct identity *self,
+                      struct dialer *dialer, uint64_t now_ns);
 void known_addrs_fini(struct known_addrs *c);
 
 struct known_addr_tip {
@@ -79,18 +75,14 @@ void known_addrs_tell(struct known_addrs *c, const struct known_addr_tip *tip, u
 
 /* What comes before what: 0 before 1. */
 int known_addr_tier(const struct known_addr *e);
-/* Who of a tier is to be dialled now: index, -1: nobody. `houses`: of those that are being dialled. */
-int known_addrs_pick(const struct known_addrs *c, int tier, const uint64_t *houses, int count,
-                     uint64_t now_ns);
-uint64_t known_addrs_due(const struct known_addrs *c); /* when there will be somebody */
-void known_addrs_settle(struct known_addrs *c);        /* remembers that, for as long as nothing changes */
 void known_addrs_sweep(struct known_addrs *c, uint64_t now_ns); /* forgets who was not told for long */
 
-void known_addrs_dialling(struct known_addrs *c, int index, uint64_t now_ns);
+/* The attempt ends with it, if the dialer has not ended it. */
 void known_addrs_failed(struct known_addrs *c, int index, const char *why, uint64_t now_ns);
 void known_addrs_given_up(struct known_addrs *c, int index, uint64_t now_ns); /* not needed any more */
 void known_addrs_self(struct known_addrs *c, int index);
-/* This one listens there. */
+void known_addrs_released(struct known_addrs *c, int index); /* the attempt is over */
+/* This one listens there. The attempt goes on. */
 void known_addrs_proven(struct known_addrs *c, int index, const struct identity *who, bool linked,
                         uint64_t round_trip_ns, uint64_t now_ns);
 void known_addrs_linked(struct known_addrs *c, const struct identity *who);

@@ -18,8 +18,8 @@ struct peer_conn *peer_conn_open(struct peer_set *f, bool dialled)
         return NULL;
     conn->dialled = dialled;
     conn->purpose = HELLO_MESSAGES;
-    conn->fd = conn->known = -1;
-    conn->began_ns = f->now_ns;
+    conn->known = -1;
+    dial_target_init(&conn->target, 0);
     conn->deadline_ns = NEVER_NS;
     message_reader_init(&conn->reader, f->heap);
     list_init(&conn->news_item);
@@ -34,10 +34,8 @@ void peer_conn_free(struct peer_conn *conn)
     list_remove(&conn->item);
     list_remove(&conn->news_item);
     list_remove(&conn->hot_item);
-    if (conn->stream)
-        secure_stream_close(conn->stream);
-    else
-        sock_close(conn->fd);
+    list_remove(&conn->target.item);
+    secure_stream_close(conn->stream);
     message_reader_fini(&conn->reader);
     message_queue_fini(&conn->queue);
     heap_free(conn);
@@ -60,12 +58,8 @@ static void peer_conn_over(struct peer_set *f, struct peer_conn *conn)
 static void peer_conn_close(struct peer_set *f, struct peer_conn *conn)
 {
     peer_conn_over(f, conn);
-    if (conn->stream)
-        secure_stream_close(conn->stream);
-    else
-        sock_close(conn->fd);
+    secure_stream_close(conn->stream);
     conn->stream = NULL;
-    conn->fd = -1;
 }
 
 void conns_reap(struct peer_set *f)
@@ -246,17 +240,13 @@ static void learn_addresses(struct peer_set *f, const struct peer_conn *conn)
 /* We are joined: whoever else is being dialled under its name is not needed. */
 static void hang_up(struct peer_set *f, const struct identity *peer)
 {
-    struct list *at, *after;
-    struct peer_conn *conn;
-
-    PEER_CONN_EACH (conn, at, after, f) {
-        if (conn->state > PEER_CONN_SHAKING || conn->known < 0)
+    for (int i = 0; i < KNOWN_ADDR_DIALS_MAX; i++) {
+        const struct dial_attempt *a = &f->driver.dialer.attempts[i];
+        if (a->state != ATTEMPT_CONNECTING && a->state != ATTEMPT_OPEN)
             continue;
-        const struct known_addr *e = &f->known_addrs.list[conn->known];
-        if (!e->claimed || e->contested || !identity_equal(&e->who, peer))
-            continue;
-        known_addrs_given_up(&f->known_addrs, conn->known, f->now_ns);
-        peer_conn_close(f, conn);
+        const struct known_addr *e = &f->known_addrs.list[a->target->key];
+        if (e->claimed && !e->contested && identity_equal(&e->who, peer))
+            known_addrs_given_up(&f->known_addrs, (int)a->target->key, f->now_ns);
     }
 }
 
@@ -284,8 +274,10 @@ static void peer_conn_ready(struct peer_set *f, struct peer_conn *conn, const st
     conn->deadline_ns = NEVER_NS;
     sock_tune(secure_stream_fd(conn->stream),
               &(struct sock_tuning){.send_bytes = BUFFER_BYTES, .recv_bytes = BUFFER_BYTES});
-    if (conn->known >= 0)
+    if (conn->known >= 0) {
         known_addrs_proven(&f->known_addrs, conn->known, &conn->peer, true, conn->round_trip_ns, f->now_ns);
+        known_addrs_released(&f->known_addrs, conn->known);
+    }
     conn->known = -1;
     learn_addresses(f, conn);
     if (other || replaces) {

@@ -8,20 +8,21 @@
 #include "cluster/message_queue.h"
 #include "cluster/message_reader.h"
 #include "cluster/peer_set.h"
+#include "connect/dial_driver.h"
 #include "connect/half_open.h"
 
-#define CONNS_MAX          352            /* with HALF_OPEN_WAITS_MAX below PEER_SET_WAITS_MAX */
+#define CONNS_MAX          320 /* with half-open connections and dialers below PEER_SET_WAITS_MAX */
 #define PEER_CONN_HELLO_NS (5 * NS_PER_S) /* for handshake and hello */
 #define PEER_CONN_ANSWER_NS                                                                                  \
     (10 * NS_PER_S) /* for the answer: longer than the listener waits for what it answers */
 #define PEER_CONN_RETIRE_NS (5 * NS_PER_S)
 
-/*   we dial:     dialling --connected--> shaking --proven, hello said--> greeted --hello heard--> ready
+/*   we dial:     (dialer) --proven, hello said--> greeted --hello heard--> ready
+ *   for a probe: dialling --proven, hello said--> greeted --hello heard--> over, the caller's
  *   peer dials:  (half-open connections) --hello heard--> ready, hello said
  *   ready --another one stays--> retiring --the peer closes--> over */
 enum peer_conn_state {
     PEER_CONN_DIALLING,
-    PEER_CONN_SHAKING,
     PEER_CONN_GREETED,
     PEER_CONN_READY,
     PEER_CONN_RETIRING,
@@ -39,16 +40,15 @@ struct peer_conn {
     bool finished;                /* retiring: all is said */
     bool more;                    /* it had its share; go on after the next peer_set_pump */
     int messages_left;            /* of that share */
-    int fd;                       /* -1: the secure stream has it */
-    struct secure_stream *stream; /* from when it is connected */
-    int known;                    /* -1: none */
+    struct secure_stream *stream; /* NULL: a probe that is dialled */
+    struct dial_target target;    /* of such a probe */
+    int known;                    /* -1: none; greeted: its attempt is under way */
     struct sock_addr addr;
-    struct identity peer; /* shaking for a probe: who it must be; from greeted on: who it is */
+    struct identity peer; /* dialling for a probe: who it must be; from greeted on: who it is */
     uint32_t peer_serial; /* of the last hello heard */
     struct peer_info info;
-    uint64_t began_ns, connected_ns, ready_ns;
+    uint64_t ready_ns;
     uint64_t deadline_ns;
-    uint64_t yield_ns; /* dials: may be broken off then, if others wait */
     uint64_t round_trip_ns;
     struct message_reader reader;
     struct message_queue queue;
@@ -60,14 +60,13 @@ struct peer_set {
     struct heap *heap;
     struct log log;
     const struct credentials *credentials;
-    uint64_t connect_timeout_ns;
     struct identity id;
     struct peer_info self;
     uint32_t serial; /* of the last hello said */
     uint64_t now_ns;
-    uint64_t shake_ns; /* how long handshakes take that succeed: the longest of late */
     struct half_open *half_open;
-    struct known_addrs known_addrs;
+    struct dial_driver driver, probe_driver;
+    struct known_addrs known_addrs; /* targets of the first driver */
     struct list conns, news, hot;
     int count;                     /* of connections that are not over */
     struct peer_set_traffic ended; /* of those that are */
@@ -112,11 +111,8 @@ int MUST_CHECK hello_check(const struct peer_set *f, const struct secure_stream 
 
 /* ---- peer_set_dial.c ---- */
 
-void dial_due(struct peer_set *f);                          /* whoever is to be dialled now */
-void dial_move(struct peer_set *f, struct peer_conn *conn); /* dialling or shaking, and ready */
-uint64_t dial_deadline(const struct peer_set *f);           /* when dial_due must be called */
-const char *
-peer_conn_late_text(const struct peer_conn *conn); /* why a connection whose deadline has passed failed */
-struct peer_conn *dial_open(struct peer_set *f, const struct sock_addr *addr, struct error *error);
+int MUST_CHECK dial_prepare(struct peer_set *f, uint64_t connect_timeout_ns, uint64_t seed);
+void dial_pump_all(struct peer_set *f); /* begins and goes on with all attempts */
+void dial_tell_all(struct peer_set *f); /* takes what they led to */
 
 #endif

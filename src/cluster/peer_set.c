@@ -11,7 +11,9 @@
 
 #define MESSAGES_AT_ONCE 64 /* of one connection, before it must wait for the next peer_set_pump */
 
-static_assert(CONNS_MAX + HALF_OPEN_WAITS_MAX <= PEER_SET_WAITS_MAX, "all can be waited for");
+static_assert(CONNS_MAX + HALF_OPEN_WAITS_MAX + KNOWN_ADDR_DIALS_MAX + PEER_SET_PROBES_MAX <=
+                  PEER_SET_WAITS_MAX,
+              "all can be waited for");
 
 /* ---- opening ------------------------------------------------------------------------------------------ */
 
@@ -69,21 +71,22 @@ int peer_set_open(const struct peer_set_setup *setup, struct peer_set **out, str
 
     if (!f)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for connections to other nodes");
-    int status = half_open_open(&half_open, &f->half_open, error);
-    if (status) {
-        heap_free(f);
-        return status;
-    }
     f->heap = setup->heap;
     f->log = setup->log;
     f->credentials = setup->credentials;
-    f->connect_timeout_ns = setup->connect_timeout_ns;
     f->id = *credentials_self(setup->credentials);
     f->now_ns = setup->now_ns;
     list_init(&f->conns);
     list_init(&f->news);
     list_init(&f->hot);
-    known_addrs_init(&f->known_addrs, setup->heap, &f->id, setup->seed, setup->now_ns);
+    known_addrs_init(&f->known_addrs, setup->heap, &f->id, &f->driver.dialer, setup->now_ns);
+    int status = half_open_open(&half_open, &f->half_open, error);
+    if (status == HEARTH_OK && dial_prepare(f, setup->connect_timeout_ns, setup->seed) != HEARTH_OK)
+        status = error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "no memory for connections to other nodes");
+    if (status) {
+        peer_set_close(f);
+        return status;
+    }
     set_self(f, &setup->self);
     half_open_trust(f->half_open, setup->credentials);
     *out = f;
@@ -112,6 +115,8 @@ void peer_set_close(struct peer_set *f)
         peer_conn_free(conn);
     }
     half_open_close(f->half_open);
+    dial_driver_close(&f->driver);
+    dial_driver_close(&f->probe_driver);
     known_addrs_fini(&f->known_addrs);
     heap_free(f);
 }
@@ -166,9 +171,9 @@ bool peer_set_has_left(const struct peer_set *f, const struct identity *peer)
 static bool stranded(const struct peer_conn *conn)
 {
     struct sock_addr local;
-    int fd = conn->stream ? secure_stream_fd(conn->stream) : conn->fd;
 
-    return sock_local(fd, &local) == HEARTH_OK && !host_owns(&local);
+    return conn->stream && sock_local(secure_stream_fd(conn->stream), &local) == HEARTH_OK &&
+           !host_owns(&local);
 }
 
 void peer_set_hurry(struct peer_set *f, uint64_t now_ns)
@@ -185,6 +190,9 @@ void peer_set_hurry(struct peer_set *f, uint64_t now_ns)
         else
             peer_conn_lose(f, conn, "this machine's address has changed");
     }
+    dial_network_changed(&f->driver);
+    dial_network_changed(&f->probe_driver);
+    dial_tell_all(f);
     known_addrs_hurry(&f->known_addrs, now_ns);
 }
 
@@ -193,7 +201,6 @@ int peer_set_dial_probe(struct peer_set *f, const struct identity *to, const str
 {
     const struct peer_conn *by = peer_conn_best(f, to);
     int best = known_addrs_best(&f->known_addrs, to);
-    struct error error;
 
     if (!by)
         return HEARTH_PEER_LOST;
@@ -206,44 +213,33 @@ int peer_set_dial_probe(struct peer_set *f, const struct identity *to, const str
     if (!addr)
         return HEARTH_PEER_LOST;
     f->now_ns = now_ns;
-    struct peer_conn *conn = dial_open(f, addr, &error);
+    struct peer_conn *conn = peer_conn_open(f, true);
     if (!conn)
-        return error.status;
+        return HEARTH_NO_MEMORY;
+    conn->addr = *addr;
     conn->purpose = HELLO_PROBE;
     conn->peer = *to;
+    dialer_want(&f->probe_driver.dialer, &conn->target, 0); /* at once */
     return HEARTH_OK;
 }
 
 /* ---- moving ------------------------------------------------------------------------------------------- */
 
-static bool wants_send(const struct peer_conn *conn)
-{
-    return conn->state == PEER_CONN_DIALLING || conn->queue.len > 0 || secure_stream_wants_send(conn->stream);
-}
-
 static struct sock_wait wait_for(const struct peer_conn *conn)
 {
+    if (!conn->stream)
+        return (struct sock_wait){.fd = -1};
     return (struct sock_wait){
-        .fd = conn->stream ? secure_stream_fd(conn->stream) : conn->fd,
-        .want_recv = conn->state != PEER_CONN_DIALLING,
-        .want_send = wants_send(conn),
+        .fd = secure_stream_fd(conn->stream),
+        .want_recv = true,
+        .want_send = conn->queue.len > 0 || secure_stream_wants_send(conn->stream),
     };
-}
-
-static void move(struct peer_set *f, struct peer_conn *conn)
-{
-    if (conn->state <= PEER_CONN_SHAKING) {
-        dial_move(f, conn);
-        return;
-    }
-    peer_conn_flush(conn);
-    peer_conn_heat(f, conn);
 }
 
 static void late(struct peer_set *f, struct peer_conn *conn)
 {
-    if (conn->state <= PEER_CONN_GREETED)
-        peer_conn_fail(f, conn, peer_conn_late_text(conn));
+    if (conn->state == PEER_CONN_GREETED)
+        peer_conn_fail(f, conn, "it did not answer our hello in time");
     else
         peer_conn_lose(f, conn, "it did not close a connection that is not needed"); /* nobody is told */
 }
@@ -265,8 +261,10 @@ static void conns_pump(struct peer_set *f)
         conn->messages_left = MESSAGES_AT_ONCE;
         if (conn->state == PEER_CONN_OVER)
             continue;
-        if (items[i].ready || conn->more)
-            move(f, conn);
+        if (items[i].ready || conn->more) {
+            peer_conn_flush(conn);
+            peer_conn_heat(f, conn);
+        }
         if (conn->state != PEER_CONN_OVER && f->now_ns >= conn->deadline_ns)
             late(f, conn);
     }
@@ -297,18 +295,20 @@ void peer_set_pump(struct peer_set *f, uint64_t now_ns)
     half_open_pump(f->half_open, now_ns);
     arrivals(f);
     known_addrs_sweep(&f->known_addrs, now_ns);
-    dial_due(f);
+    dial_pump_all(f);
 }
 
 size_t peer_set_waits(const struct peer_set *f, struct sock_wait *items, size_t max, uint64_t *deadline_ns)
 {
     size_t count = half_open_waits(f->half_open, items, max, deadline_ns);
-    uint64_t due_ns = dial_deadline(f);
+    uint64_t due_ns = NEVER_NS;
     struct list *at, *after;
     struct peer_conn *conn;
 
+    count += dial_waits(&f->driver, items + count, max - count, &due_ns);
+    count += dial_waits(&f->probe_driver, items + count, max - count, &due_ns);
     PEER_CONN_EACH (conn, at, after, f) {
-        if (count < max)
+        if (count < max && conn->stream)
             items[count++] = wait_for(conn);
         uint64_t peer_conn_ns = conn->more ? 0 : conn->deadline_ns;
         due_ns = peer_conn_ns < due_ns ? peer_conn_ns : due_ns;
@@ -454,8 +454,8 @@ int peer_set_list(const struct peer_set *f, struct peer_set_state *list, int max
         if (!e->used || e->linked || e->self || listed(list, count, e) || outdated(&f->known_addrs, e))
             continue;
         struct peer_set_state *s = &list[count++];
-        *s =
-            (struct peer_set_state){.addr = e->addr, .round_trip_ns = e->round_trip_ns, .attempts = e->tries};
+        *s = (struct peer_set_state){
+            .addr = e->addr, .round_trip_ns = e->round_trip_ns, .attempts = e->target.tries};
         if (e->claimed)
             s->id = e->who;
         snprintf(s->why, sizeof s->why, "%s", e->why[0] ? e->why : "not reached yet");

@@ -48,7 +48,6 @@ void dialer_want(struct dialer *d, struct dial_target *t, uint64_t at_ns)
 void dialer_unwant(struct dialer *d, struct dial_target *t)
 {
     list_remove(&t->item);
-    t->next_ns = NEVER_NS;
     d->settled = false;
 }
 

@@ -32,7 +32,7 @@ LIMITS = (
     ("strangers where nodes of a home cluster listen", "src/connect/half_open.h", r"#define HALF_OPEN_PLACES +(\d+)"),
     ("nodes of a home cluster that one is joined to", "src/cluster/peer_set.h", r"#define PEER_SET_MAX +(\d+)"),
     ("addresses where nodes of it may be", "src/cluster/known_addrs.h", r"#define KNOWN_ADDRS_MAX +(\d+)"),
-    ("dials at once to such addresses", "src/cluster/peer_set_dial.c", r"#define DIALS_MAX +(\d+)"),
+    ("dials at once to such addresses", "src/cluster/known_addrs.h", r"#define KNOWN_ADDR_DIALS_MAX +(\d+)"),
     ("messages of a connection heard at once", "src/cluster/peer_set.c", r"#define MESSAGES_AT_ONCE +(\d+)"),
     ("connections for probes, per node", "src/cluster/peer_set.h", r"#define PEER_SET_PROBES_MAX +(\d+)"),
     ("sightings of a finder", "src/discovery/finder.h", r"#define SIGHTINGS_MAX +(\d+)"),

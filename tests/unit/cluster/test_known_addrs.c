@@ -13,6 +13,7 @@
 
 static struct heap heap;
 static struct known_addrs c;
+static struct dialer dialer;
 static uint64_t now_ns;
 
 static int begin(void **state)
@@ -21,7 +22,11 @@ static int begin(void **state)
     heap_init(&heap, 0);
     now_ns = 1000 * NS_PER_S;
     struct identity nobody = {.instance = 0}; /* smaller than all */
-    known_addrs_init(&c, &heap, &nobody, 5, now_ns);
+    struct dialer_setup setup = known_addrs_dialing(3600 * NS_PER_S, 5);
+    setup.handshake_ns = NEVER_NS;
+    setup.drops_slow = false; /* what is dialled stays so until the test says otherwise */
+    dialer_init(&dialer, &setup, now_ns);
+    known_addrs_init(&c, &heap, &nobody, &dialer, now_ns);
     return 0;
 }
 
@@ -76,31 +81,56 @@ static int index_of(int addr_number)
     return (int)(at(addr_number) - c.list);
 }
 
-static int pick(void)
+/* Who is dialled now; -1: nobody. */
+static int dial(void)
 {
-    int first = known_addrs_pick(&c, 0, NULL, 0, now_ns);
+    struct dial_order order;
 
-    return first >= 0 ? first : known_addrs_pick(&c, 1, NULL, 0, now_ns);
+    dialer_tick(&dialer, now_ns);
+    if (!dialer_output(&dialer, &order))
+        return -1;
+    assert_int_equal(order.why, DIAL_START);
+    assert_ptr_equal(order.target, &c.list[order.target->key].target);
+    return (int)order.target->key;
 }
 
 static void assert_next(int addr_number)
 {
-    assert_true(known_addrs_due(&c) <= now_ns);
-    assert_int_equal(pick(), index_of(addr_number));
-    known_addrs_dialling(&c, pick(), now_ns);
+    assert_true(dialer_deadline(&dialer) <= now_ns);
+    assert_int_equal(dial(), index_of(addr_number));
 }
 
 static void assert_nobody(void)
 {
-    assert_int_equal(pick(), -1);
-    assert_true(known_addrs_due(&c) > now_ns);
+    assert_int_equal(dial(), -1);
+    assert_true(dialer_deadline(&dialer) > now_ns);
+}
+
+/* When somebody is dialled again, attempts aside. */
+static uint64_t due(void)
+{
+    uint64_t due_ns = NEVER_NS;
+
+    for (int i = 0; i < c.room; i++) {
+        const struct dial_target *t = &c.list[i].target;
+        if (c.list[i].used && dial_target_wanted(t) && !dial_target_busy(t) && t->next_ns < due_ns)
+            due_ns = t->next_ns;
+    }
+    return due_ns;
+}
+
+/* The attempt led to this one. */
+static void prove(int addr_number, const struct identity *who, bool linked)
+{
+    known_addrs_proven(&c, index_of(addr_number), who, linked, 900, now_ns);
+    known_addrs_released(&c, index_of(addr_number));
 }
 
 static void told_twice_is_one(void **state)
 {
     (void)state;
     assert_nobody();
-    assert_int_equal(known_addrs_due(&c), NEVER_NS);
+    assert_int_equal(due(), NEVER_NS);
     tell(1, 1, false, false);
     tell(1, 1, false, false);
     assert_int_equal(c.count, 1);
@@ -116,7 +146,6 @@ static void members_words_and_seeds_come_first(void **state)
     tell(3, -1, false, false);
     assert_next(2);
     assert_next(3);
-    assert_int_equal(known_addrs_pick(&c, 0, NULL, 0, now_ns), -1);
     assert_next(1);
 }
 
@@ -131,7 +160,7 @@ static void pauses_double_up_to_a_limit(void **state)
         known_addrs_failed(&c, index_of(1), "a reason", now_ns);
         assert_string_equal(at(1)->why, "a reason");
         assert_nobody();
-        uint64_t due_ns = known_addrs_due(&c);
+        uint64_t due_ns = due();
         assert_in_range(due_ns - now_ns, pause_ns / 2, pause_ns * 3 / 2);
         now_ns = due_ns;
         pause_ns = 2 * pause_ns < KNOWN_ADDR_PAUSE_MAX ? 2 * pause_ns : KNOWN_ADDR_PAUSE_MAX;
@@ -146,10 +175,13 @@ static void who_was_there_once_is_tried_more_often(void **state)
 
     (void)state;
     tell(1, 1, false, false);
-    known_addrs_proven(&c, index_of(1), &who, false, 0, now_ns);
-    for (int i = 0; i < 12; i++)
+    prove(1, &who, false);
+    for (int i = 0; i < 12; i++) {
+        now_ns = due();
+        assert_next(1);
         known_addrs_failed(&c, index_of(1), "a reason", now_ns);
-    assert_in_range(known_addrs_due(&c) - now_ns, KNOWN_ADDR_PAUSE_KNOWN / 2, KNOWN_ADDR_PAUSE_KNOWN * 3 / 2);
+    }
+    assert_in_range(due() - now_ns, KNOWN_ADDR_PAUSE_KNOWN / 2, KNOWN_ADDR_PAUSE_KNOWN * 3 / 2);
 }
 
 static void addresses_of_a_node_have_head_starts(void **state)
@@ -161,7 +193,7 @@ static void addresses_of_a_node_have_head_starts(void **state)
     assert_next(1);
     assert_next(3);
     assert_nobody();
-    assert_int_equal(known_addrs_due(&c), now_ns + KNOWN_ADDR_HEAD_START);
+    assert_int_equal(due(), now_ns + KNOWN_ADDR_HEAD_START);
     now_ns += KNOWN_ADDR_HEAD_START;
     assert_next(2);
 }
@@ -176,10 +208,10 @@ static void the_larger_one_waits_for_the_smaller(void **state)
     tell(2, 7, false, false);
     assert_next(2);
     assert_nobody();
-    assert_int_equal(known_addrs_due(&c), now_ns + KNOWN_ADDR_COURTESY);
+    assert_int_equal(due(), now_ns + KNOWN_ADDR_COURTESY);
     now_ns += KNOWN_ADDR_COURTESY;
     assert_next(1);
-    known_addrs_proven(&c, index_of(1), &three, true, 900, now_ns);
+    prove(1, &three, true);
     known_addrs_lost(&c, &three, true, now_ns);
     assert_nobody();
     now_ns += KNOWN_ADDR_COURTESY;
@@ -195,11 +227,11 @@ static void who_is_joined_is_not_dialled_until_lost(void **state)
     tell(2, 7, false, false);
     now_ns += NS_PER_S;
     assert_next(1);
-    known_addrs_proven(&c, index_of(1), &seven, true, 900, now_ns);
+    prove(1, &seven, true);
     known_addrs_linked(&c, &seven);
-    assert_int_equal(known_addrs_due(&c), NEVER_NS);
+    assert_int_equal(due(), NEVER_NS);
     tell(3, 7, true, true);
-    assert_int_equal(known_addrs_due(&c), NEVER_NS);
+    assert_int_equal(due(), NEVER_NS);
     assert_int_equal(known_addrs_best(&c, &seven), index_of(1));
     known_addrs_lost(&c, &seven, true, now_ns);
     assert_next(1); /* proven before: the best */
@@ -218,13 +250,13 @@ static void a_short_life_is_followed_by_a_pause(void **state)
     tell(1, 7, false, false);
     assert_next(1);
     for (int i = 0; i < 8; i++) {
-        known_addrs_proven(&c, index_of(1), &seven, true, 900, now_ns);
+        prove(1, &seven, true);
         known_addrs_lost(&c, &seven, false, now_ns);
         assert_nobody();
-        now_ns = known_addrs_due(&c);
+        now_ns = due();
         assert_next(1);
     }
-    assert_int_equal(at(1)->tries, 8);
+    assert_int_equal(at(1)->target.tries, 8);
 }
 
 /* An address that proved to be one node is said to be another's: looked at now and then, more and more
@@ -238,22 +270,21 @@ static void a_contested_address_is_looked_at_rarely(void **state)
     (void)state;
     tell(1, 7, false, false);
     assert_next(1);
-    known_addrs_proven(&c, index_of(1), &seven, true, 900, now_ns);
+    prove(1, &seven, true);
     for (; now_ns < began_ns + 600 * NS_PER_S; now_ns += 100 * NS_PER_MS) {
         for (int who = 8; who < 12; who++)
             tell(1, who, false, false);
-        if (pick() < 0)
+        if (dial() < 0)
             continue;
         looks++;
-        assert_next(1);
-        known_addrs_proven(&c, index_of(1), &seven, true, 900, now_ns);
+        prove(1, &seven, true);
     }
     assert_int_equal(c.count, 1);
     assert_in_range(looks, 3, 8);
     known_addrs_lost(&c, &seven, true, now_ns);
     assert_next(1);
     struct identity eight = id_of(8);
-    known_addrs_proven(&c, index_of(1), &eight, true, 900, now_ns);
+    prove(1, &eight, true);
     assert_true(identity_equal(&at(1)->who, &eight));
 }
 
@@ -278,20 +309,26 @@ static void ourselves_are_left_alone(void **state)
     known_addrs_self(&c, index_of(1));
     tell(1, 7, true, false);
     tell(1, 8, true, false);
-    assert_int_equal(known_addrs_due(&c), NEVER_NS);
+    assert_int_equal(due(), NEVER_NS);
     known_addrs_hurry(&c, now_ns); /* our address may be somebody else's by now */
     assert_next(1);
 }
 
 static void a_house_that_is_dialled_waits_behind_others(void **state)
 {
+    struct sock_addr addr;
+    struct identity id = id_of(3);
+    struct known_addr_tip tip = {.addr = &addr, .claim = &id};
+
     (void)state;
     tell(1, 1, false, false);
-    uint64_t house = at(1)->house;
     tell(2, 2, false, false);
-    at(2)->tries = 3;
-    assert_int_equal(pick(), index_of(1));
-    assert_int_equal(known_addrs_pick(&c, 1, &house, 1, now_ns), index_of(2));
+    assert_int_equal(sock_addr_parse("10.0.0.1:9", 0, &addr), HEARTH_OK); /* the same machine as the first */
+    known_addrs_tell(&c, &tip, now_ns);
+    at(2)->target.tries = 3;
+    assert_next(1);
+    assert_next(2);
+    assert_true(sock_addr_equal(&c.list[dial()].addr, &addr));
 }
 
 /* Forged ones with more tries go before new ones; nobody who is worth more is pushed out. */
@@ -302,7 +339,7 @@ static void the_table_is_bounded(void **state)
     (void)state;
     tell(100000, 7, false, false);
     assert_next(100000);
-    known_addrs_proven(&c, index_of(100000), &seven, false, 900, now_ns);
+    prove(100000, &seven, false);
     tell(100001, 8, true, false);
     tell(100002, -1, false, false);
     for (int i = 0; i < 3 * KNOWN_ADDRS_MAX; i++)
@@ -314,14 +351,14 @@ static void the_table_is_bounded(void **state)
     assert_non_null(at(100002));
     for (int i = 0; i < c.room; i++)
         if (known_addr_tier(&c.list[i]) == 1 && i % 2)
-            c.list[i].tries = 1;
+            c.list[i].target.tries = 1;
     for (int i = 0; i < KNOWN_ADDRS_MAX / 2 - 10; i++) {
         tell(200000 + i, 1000 + i, false, false);
         assert_non_null(at(200000 + i));
     }
     int untried = 0;
     for (int i = 0; i < c.room; i++)
-        untried += c.list[i].tries == 0;
+        untried += c.list[i].target.tries == 0;
     assert_in_range(untried, KNOWN_ADDRS_MAX - 16, KNOWN_ADDRS_MAX);
     for (int i = 0; i < KNOWN_ADDRS_MAX; i++)
         tell(300000 + i, 1000 + i, true, false);
@@ -358,7 +395,7 @@ static void a_peer_that_left_is_not_dialled(void **state)
     tell(2, 1, false, false);
     tell(3, -1, false, false); /* an address of the user's, where it was found */
     tell(4, 4, false, false);
-    known_addrs_proven(&c, index_of(3), &gone, true, 1, now_ns);
+    prove(3, &gone, true);
     known_addrs_left(&c, &gone);
     assert_null(at(1));
     assert_null(at(2));

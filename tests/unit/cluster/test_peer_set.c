@@ -156,7 +156,7 @@ static bool looked_at(struct cluster_fixture *unused, void *none)
 
     (void)unused;
     (void)none;
-    return e->contests > 0 && !e->dialling;
+    return e->contests > 0 && !dial_target_busy(&e->target);
 }
 
 static void an_address_is_whose_it_proves_to_be(void **state)

@@ -107,7 +107,7 @@ static void a_true_one_has_its_turn_among_silent_ones(void **state)
     villager_meet(v, 0, 1);
     fixture_until(v, first_pair, NULL);
     for (int i = 0; i < v->all[0].peer_set->known_addrs.room; i++) /* not after many rounds */
-        assert_true(v->all[0].peer_set->known_addrs.list[i].tries <= 2);
+        assert_true(v->all[0].peer_set->known_addrs.list[i].target.tries <= 2);
     assert_true(v->all[0].peer_set->count <= 32 + 1);
     fixture_close(v);
     silence_close(&silence);
@@ -126,8 +126,8 @@ static void a_silent_address_does_not_hold_up_another(void **state)
     fixture_until(v, first_pair, NULL);
     const struct known_addr *silent = &v->all[0].peer_set->known_addrs.list[0];
     assert_true(sock_addr_equal(&silent->addr, &silence.addr));
-    assert_int_equal(silent->tries, 0); /* it had not failed yet, and is not needed any more */
-    assert_false(silent->dialling);
+    assert_int_equal(silent->target.tries, 0); /* it had not failed yet, and is not needed any more */
+    assert_false(dial_target_busy(&silent->target));
     assert_int_equal(v->all[0].peer_set->count, 1);
     fixture_close(v);
     silence_close(&silence);
