@@ -5,6 +5,7 @@
 #include "cli/doctor.h"
 #include "cli/json_read.h"
 #include "cli/look_around.h"
+#include "connect/dial_driver.h"
 #include "discovery/mdns_line.h"
 #include "os/clock.h"
 #include "os/datagram.h"
@@ -279,7 +280,7 @@ static int dial_self(const struct sock_addr *own, struct error *error)
     int status = sock_listen(own, BACKLOG, &listener, &bound, error);
     if (status)
         return status;
-    status = sock_dial(&bound, NULL, &dialled, error);
+    status = dial_wait(&bound, deadline, &dialled, error);
     if (status == HEARTH_OK) {
         struct sock_wait item = {.fd = listener, .want_recv = true};
         sock_wait(&item, 1, deadline);

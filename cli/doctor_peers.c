@@ -6,6 +6,7 @@
 #include "cli/doctor.h"
 #include "cli/json_read.h"
 #include "cli/status_text.h"
+#include "connect/dial_driver.h"
 #include "os/clock.h"
 
 #define DIALS_MAX    512 /* 64 members with 8 addresses each */
@@ -15,29 +16,34 @@
 struct dial {
     int64_t rank;
     char address[SOCK_TEXT_MAX];
-    int fd; /* -1: decided */
-    bool reached;
     struct sock_addr addr;
+    struct dial_target target;
+    bool reached;
 };
 
 struct doctor_dials {
+    struct dial_driver driver;
     struct dial list[DIALS_MAX];
     int count;
 };
 
+static void request(void *arg, const struct dial_target *target, struct dial_request *out)
+{
+    const struct doctor_dials *dials = arg;
+    *out = (struct dial_request){.addr = dials->list[target->key].addr};
+}
+
 static void begin(struct doctor_dials *dials, int64_t rank, const char *address)
 {
-    struct error error;
     if (dials->count >= DIALS_MAX)
         return;
     struct dial *dial = &dials->list[dials->count];
-    *dial = (struct dial){.rank = rank, .fd = -1};
+    *dial = (struct dial){.rank = rank};
     snprintf(dial->address, sizeof dial->address, "%s", address);
     if (sock_addr_parse(address, 0, &dial->addr))
         return; /* no address that can be dialled */
-    dials->count++;
-    if (sock_dial(&dial->addr, NULL, &dial->fd, &error))
-        dial->fd = -1;
+    dial_target_init(&dial->target, (uint32_t)dials->count++);
+    dialer_want(&dials->driver.dialer, &dial->target, 0);
 }
 
 static void begin_all(struct doctor_dials *dials, const json_t *status)
@@ -54,32 +60,28 @@ static void begin_all(struct doctor_dials *dials, const json_t *status)
     }
 }
 
+/* Each address has one attempt. */
 static void finish_all(struct doctor_dials *dials)
 {
-    uint64_t deadline = clock_real() + DIAL_WAIT_NS;
-    struct sock_wait items[DIALS_MAX];
-    int waiting = 1;
-    while (waiting > 0 && clock_real() < deadline) {
-        struct error error;
-        waiting = 0;
-        for (int i = 0; i < dials->count; i++) {
-            items[i] = (struct sock_wait){.fd = dials->list[i].fd, .want_send = true};
-            waiting += dials->list[i].fd >= 0;
-        }
-        if (waiting > 0)
-            sock_wait(items, (size_t)dials->count, deadline);
-        for (int i = 0; i < dials->count && waiting > 0; i++) {
-            struct dial *dial = &dials->list[i];
-            int status = items[i].ready ? sock_dialled(dial->fd, &dial->addr, &error) : HEARTH_PENDING;
-            if (dial->fd < 0 || status == HEARTH_PENDING)
+    uint64_t now = clock_real(), deadline = now + DIAL_WAIT_NS;
+    struct sock_wait items[DIAL_ATTEMPTS_MAX];
+    struct dial_event event;
+    int waiting = dials->count;
+    for (; waiting > 0 && now < deadline; now = clock_real()) {
+        uint64_t until = deadline;
+        dial_pump(&dials->driver, now);
+        while (dial_next(&dials->driver, &event)) {
+            if (event.kind == DIAL_CONNECTED)
                 continue;
-            dial->reached = status == HEARTH_OK;
-            sock_close(dial->fd);
-            dial->fd = -1;
+            dials->list[event.target->key].reached = event.kind == DIAL_SECURED;
+            tunnel_close(event.stream);
+            dialer_kept(&dials->driver.dialer, event.target, 0, now);
+            waiting--;
         }
+        size_t count = dial_waits(&dials->driver, items, DIAL_ATTEMPTS_MAX, &until);
+        if (waiting > 0)
+            sock_wait(items, count, until);
     }
-    for (int i = 0; i < dials->count; i++)
-        sock_close(dials->list[i].fd);
 }
 
 /* Whether the way between two members was measured, at least so many times. */
@@ -190,7 +192,14 @@ static void check_view(struct doctor *d)
 
 void doctor_check_peers(struct doctor *doctor)
 {
+    struct dialer_setup setup = {
+        .attempts_max = DIAL_ATTEMPTS_MAX,
+        .drops_slow = true,
+        .connect_ns = DIAL_WAIT_NS,
+        .slow_connect_ns = DIAL_WAIT_NS / 3, /* of more addresses than can be dialled at once */
+    };
     struct doctor_dials dials = {.count = 0};
+    struct heap heap;
     size_t i;
     json_t *member;
     if (!doctor->status) {
@@ -198,8 +207,12 @@ void doctor_check_peers(struct doctor *doctor)
         return;
     }
     check_view(doctor);
-    begin_all(&dials, doctor->status);
-    finish_all(&dials);
+    heap_init(&heap, 0);
+    if (dial_driver_open(&dials.driver, &heap, &setup, request, &dials) == HEARTH_OK) {
+        begin_all(&dials, doctor->status);
+        finish_all(&dials);
+    }
+    dial_driver_close(&dials.driver);
     json_array_foreach(json_object_get(json_object_get(doctor->status, "view"), "members"), i, member)
     {
         if (strcmp(json_text_of(member, "state"), "self") != 0)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "connect/dial_driver.h"
 #include "os/clock.h"
 
 #define CLIENTS_MAX  8
@@ -384,7 +385,7 @@ int control_socket_ask(struct heap *heap, const char *path, const char *question
     int status = parse_path(path, &addr, error);
     if (status != HEARTH_OK)
         return status;
-    status = sock_dial(&addr, NULL, &a.fd, &why);
+    status = dial_wait(&addr, deadline_ns, &a.fd, &why);
     if (status != HEARTH_OK)
         return error_set(error, status, RANK_NONE, "nobody answers at %s: %s", path, why.text);
     if (!sock_same_user(a.fd))

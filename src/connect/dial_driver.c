@@ -283,3 +283,24 @@ void dial_network_changed(struct dial_driver *driver)
         s->ready = s->ready || s->stranded;
     }
 }
+
+int dial_wait(const struct sock_addr *to, uint64_t deadline_ns, int *fd, struct error *error)
+{
+    struct sock_wait wait = {.want_send = true};
+    char text[SOCK_TEXT_MAX];
+
+    int status = sock_dial(to, NULL, &wait.fd, error);
+    if (status)
+        return status;
+    while ((status = sock_dialled(wait.fd, to, error)) == HEARTH_PENDING && clock_real() < deadline_ns)
+        (void)sock_wait(&wait, 1, deadline_ns);
+    if (status == HEARTH_OK) {
+        *fd = wait.fd;
+        return HEARTH_OK;
+    }
+    sock_close(wait.fd);
+    if (status != HEARTH_PENDING)
+        return status;
+    sock_addr_text(to, text, sizeof text);
+    return error_set(error, HEARTH_TIMEOUT, RANK_NONE, "cannot dial %s: no answer in time", text);
+}

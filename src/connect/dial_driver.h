@@ -59,4 +59,8 @@ size_t dial_waits(const struct dial_driver *driver, struct sock_wait *items, siz
  * minutes. */
 void dial_network_changed(struct dial_driver *driver);
 
+/* Without a dialer, for a caller that has nothing else to do: dials one address once and waits.
+ * HEARTH_OK, or a status with a text that names the address; HEARTH_TIMEOUT. */
+int MUST_CHECK dial_wait(const struct sock_addr *to, uint64_t deadline_ns, int *fd, struct error *error);
+
 #endif

@@ -254,6 +254,25 @@ static void without_memory_nothing_stays_open(void **state)
     end();
 }
 
+static void one_address_can_be_waited_for(void **state)
+{
+    uint64_t deadline_ns = clock_real() + 10 * NS_PER_S;
+    char text[SOCK_TEXT_MAX];
+    struct error error;
+    int fd = -1;
+
+    (void)state;
+    begin(false);
+    place(0, true);
+    place(1, false);
+    assert_int_equal(dial_wait(&requests[0].addr, deadline_ns, &fd, &error), HEARTH_OK);
+    sock_close(fd);
+    sock_addr_text(&requests[1].addr, text, sizeof text);
+    assert_int_equal(dial_wait(&requests[1].addr, deadline_ns, &fd, &error), HEARTH_PEER_LOST);
+    assert_non_null(strstr(error.text, text));
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -264,6 +283,7 @@ int main(void)
         cmocka_unit_test(a_handshake_has_its_time),
         cmocka_unit_test(an_end_that_closes_has_cut_us),
         cmocka_unit_test(without_memory_nothing_stays_open),
+        cmocka_unit_test(one_address_can_be_waited_for),
     };
     return cmocka_run_group_tests_name("dial driver", tests, NULL, NULL);
 }
