@@ -2,9 +2,6 @@
 /* One socket for each attempt of the dialer. */
 #include "connect/dial_driver.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
 #include "os/clock.h"
 #include "os/host.h"
 #include "os/tcp_facts.h"
@@ -53,14 +50,18 @@ static struct dial_target *target_of(const struct dial_driver *driver, const str
     return driver->dialer.attempts[s - driver->sockets].target;
 }
 
+/* All but the error. */
 static void event_init(const struct dial_socket *s, enum dial_event_kind kind, struct dial_target *target,
                        struct dial_event *event)
 {
-    *event = (struct dial_event){
-        .kind = kind, .target = target, .addr = s->request.addr, .round_trip_ns = s->round_trip_ns};
+    event->kind = kind;
+    event->target = target;
+    event->addr = s->request.addr;
+    event->round_trip_ns = s->round_trip_ns;
+    event->stream = NULL;
 }
 
-/* In words that name the address, unless it is connected. */
+/* Tells of a failure, in words that name the address, unless it is connected. */
 static void say(const struct dial_socket *s, int status, const char *why, struct dial_event *event)
 {
     char text[SOCK_TEXT_MAX];
@@ -76,11 +77,8 @@ static void say(const struct dial_socket *s, int status, const char *why, struct
 static bool fail(struct dial_driver *driver, struct dial_socket *s, enum dial_fault fault,
                  struct dial_event *event)
 {
-    struct error error = event->error;
-
     event_init(s, DIAL_FAILED, target_of(driver, s), event);
     event->fault = fault;
-    event->error = error;
     socket_close(s);
     dialer_failed(&driver->dialer, event->target, fault, driver->dialer.now_ns);
     return true;
@@ -99,14 +97,6 @@ static enum dial_fault fault_of(const struct dial_socket *s, int status)
     return is_local(s) ? DIAL_CLOSED : DIAL_UNREACHABLE;
 }
 
-/* Ours may be long because we had something else to do. */
-static uint64_t round_trip(const struct dial_socket *s)
-{
-    uint64_t ours_ns = clock_real() - s->began_ns, systems_ns = is_local(s) ? 0 : tcp_least_round_trip(s->fd);
-
-    return systems_ns > 0 && systems_ns < ours_ns ? systems_ns : ours_ns;
-}
-
 static bool connected(struct dial_driver *driver, struct dial_socket *s, struct dial_event *event)
 {
     struct secure_stream_setup setup = {
@@ -115,9 +105,12 @@ static bool connected(struct dial_driver *driver, struct dial_socket *s, struct 
         .role = CHANNEL_DIALS,
         .to = s->request.to,
     };
+    uint64_t systems_ns = tcp_least_round_trip(s->fd);
     int fd = s->fd;
 
-    s->round_trip_ns = round_trip(s);
+    s->round_trip_ns = clock_real() - s->began_ns + 1;   /* 0 means: not connected */
+    if (systems_ns > 0 && systems_ns < s->round_trip_ns) /* we may have had something else to do */
+        s->round_trip_ns = systems_ns;
     if (is_local(s) && !sock_same_user(fd)) {
         error_set(&event->error, HEARTH_INVALID, RANK_NONE, "another user listens there");
         return fail(driver, s, DIAL_FOREIGN, event);
@@ -173,26 +166,19 @@ static bool start(struct dial_driver *driver, struct dial_socket *s, struct dial
 }
 
 /* The dialer has ended the attempt: our part of it, and the words. */
-static bool dropped(struct dial_driver *driver, const struct dial_order *order, struct dial_event *event)
+static void dropped(struct dial_driver *driver, const struct dial_order *order, struct dial_event *event)
 {
+    static const char *const whys[] = {
+        [DIAL_LATE_CONNECT] = "no answer, connect timed out",
+        [DIAL_LATE_HANDSHAKE] = "connected, but it did not finish the handshake in time",
+        [DIAL_MAKES_ROOM] = "no answer so soon, and many others wait",
+    };
     struct dial_socket *s = &driver->sockets[order->attempt];
-    struct error error;
-    char why[48];
 
-    snprintf(why, sizeof why, "no answer for %" PRIu64 " ms", driver->dialer.setup.connect_ns / NS_PER_MS);
-    if (order->why == DIAL_LATE_CONNECT)
-        say(s, HEARTH_TIMEOUT, why, event);
-    else
-        say(s, HEARTH_TIMEOUT,
-            order->why == DIAL_MAKES_ROOM ? "no answer so soon, and many others wait"
-                                          : "connected, but it did not finish the handshake in time",
-            event);
-    error = event->error;
+    say(s, HEARTH_TIMEOUT, whys[order->why], event);
     event_init(s, DIAL_FAILED, order->target, event);
-    event->error = error;
     event->fault = order->why == DIAL_LATE_CONNECT ? DIAL_UNREACHABLE : DIAL_CLOSED;
     socket_close(s);
-    return order->why != DIAL_UNNEEDED;
 }
 
 static struct sock_wait wait_for(const struct dial_socket *s)
@@ -248,9 +234,8 @@ bool dial_next(struct dial_driver *driver, struct dial_event *event)
     }
     while (dialer_output(&driver->dialer, &order)) {
         if (order.why != DIAL_START) {
-            if (dropped(driver, &order, event))
-                return true;
-            continue;
+            dropped(driver, &order, event);
+            return true;
         }
         if (start(driver, &driver->sockets[order.attempt], event))
             return true;

@@ -158,16 +158,17 @@ static struct dial_target *pick(const struct dialer *d, int tier)
     return best;
 }
 
-/* The attempt that is to make room for a target of this tier, now or later; NULL: none. Of one that is
- * held the other end may think already that it stays. */
-static struct dial_attempt *slowest(struct dialer *d, int tier)
+/* The attempt that is to make room for a target of this tier; NULL: none. `most`: the tiers above it stay. Of
+ * one that is held the other end may think already that it stays. */
+static struct dial_attempt *slowest(struct dialer *d, int tier, int most)
 {
     struct dial_attempt *first = NULL;
 
     for (int i = 0; i < d->setup.attempts_max && d->setup.drops_slow; i++) {
         struct dial_attempt *a = &d->attempts[i];
         bool may_go = a->state == ATTEMPT_CONNECTING || a->state == ATTEMPT_OPEN;
-        if (may_go && a->target->tier >= tier && (!first || a->slow_ns < first->slow_ns))
+        if (may_go && d->now_ns >= a->slow_ns && a->target->tier >= tier && a->target->tier <= most &&
+            (!first || a->slow_ns < first->slow_ns))
             first = a;
     }
     return first;
@@ -209,10 +210,7 @@ static void attempt_end(struct dialer *d, struct dial_target *t)
 static bool drop(struct dialer *d, struct dial_attempt *a, enum dial_why why, struct dial_order *order)
 {
     *order = (struct dial_order){why, a->target, (int)(a - d->attempts)};
-    if (why == DIAL_UNNEEDED)
-        attempt_end(d, a->target);
-    else
-        dialer_failed(d, a->target, why == DIAL_LATE_CONNECT ? DIAL_UNREACHABLE : DIAL_CLOSED, d->now_ns);
+    dialer_failed(d, a->target, why == DIAL_LATE_CONNECT ? DIAL_UNREACHABLE : DIAL_CLOSED, d->now_ns);
     return true;
 }
 
@@ -220,8 +218,6 @@ static bool drop_late(struct dialer *d, struct dial_order *order)
 {
     for (int i = 0; i < d->setup.attempts_max; i++) {
         struct dial_attempt *a = &d->attempts[i];
-        if (a->state == ATTEMPT_UNNEEDED)
-            return drop(d, a, DIAL_UNNEEDED, order);
         if (under_way(a) && d->now_ns >= a->deadline_ns)
             return drop(d, a, a->state == ATTEMPT_OPEN ? DIAL_LATE_HANDSHAKE : DIAL_LATE_CONNECT, order);
     }
@@ -236,13 +232,14 @@ static bool start_due(struct dialer *d, struct dial_order *order)
         struct dial_target *t = pick(d, tier);
         if (!t)
             continue;
-        if (load.place >= 0 && load.of_tier[tier] < d->setup.tier_max) {
+        bool tier_full = load.of_tier[tier] >= d->setup.tier_max;
+        if (load.place >= 0 && !tier_full) {
             start(d, t, load.place);
             *order = (struct dial_order){DIAL_START, t, load.place};
             return true;
         }
-        struct dial_attempt *slow = slowest(d, tier);
-        if (slow && d->now_ns >= slow->slow_ns)
+        struct dial_attempt *slow = slowest(d, tier, tier_full ? tier : DIAL_TIERS);
+        if (slow)
             return drop(d, slow, DIAL_MAKES_ROOM, order);
     }
     return false;
@@ -306,7 +303,7 @@ void dialer_connected(struct dialer *d, struct dial_target *t, uint64_t now_ns)
     a->slow_ns = now_ns + slow_after(d, t, d->setup.slow_handshake_ns) + PACES * d->pace_ns;
     for (int i = 0; i < d->setup.attempts_max && d->setup.first_wins; i++)
         if (d->attempts[i].state == ATTEMPT_CONNECTING)
-            d->attempts[i].state = ATTEMPT_UNNEEDED;
+            attempt_end(d, d->attempts[i].target);
 }
 
 void dialer_secured(struct dialer *d, struct dial_target *t, uint64_t now_ns)

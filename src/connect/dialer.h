@@ -76,7 +76,7 @@ struct dialer_setup {
     uint64_t seed;
 };
 
-enum dial_state { ATTEMPT_FREE, ATTEMPT_CONNECTING, ATTEMPT_OPEN, ATTEMPT_HELD, ATTEMPT_UNNEEDED };
+enum dial_state { ATTEMPT_FREE, ATTEMPT_CONNECTING, ATTEMPT_OPEN, ATTEMPT_HELD };
 
 struct dial_attempt {
     struct dial_target *target;
@@ -114,7 +114,7 @@ void dialer_move(struct dialer *d, struct dial_target *to, const struct dial_tar
 
 /* ---- output and time ---- */
 
-enum dial_why { DIAL_START, DIAL_LATE_CONNECT, DIAL_LATE_HANDSHAKE, DIAL_MAKES_ROOM, DIAL_UNNEEDED };
+enum dial_why { DIAL_START, DIAL_LATE_CONNECT, DIAL_LATE_HANDSHAKE, DIAL_MAKES_ROOM };
 /* Start this attempt; else close it: it is over, and accounted for. */
 struct dial_order {
     enum dial_why why;
