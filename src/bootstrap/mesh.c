@@ -17,7 +17,7 @@
 #define HANDSHAKE_NS (5 * NS_PER_S)
 #define LIST_MAX     (PAIRING_VIAS * (MESH_WHY_MAX + 2))
 
-static_assert(LINES_MAX + LISTENER_WAITS_MAX + DIAL_ATTEMPTS_MAX <= SOCK_WAIT_MAX,
+static_assert(LINES_MAX + HALF_OPEN_WAITS_MAX + DIAL_ATTEMPTS_MAX <= SOCK_WAIT_MAX,
               "all sockets can be waited for at once");
 
 /* ---- what kind of link each pair gets ----------------------------------------------------------------- */
@@ -133,7 +133,7 @@ static void incoming_meet(struct mesh *mesh, const struct incoming *incoming)
     char why[MESH_REASON_MAX];
     snprintf(why, sizeof why, "it calls itself rank %u, and the roster knows another%s", (unsigned)g->from,
              known ? ": it speaks for another member" : "");
-    listener_complain(mesh->setup->listener, &incoming->from, why);
+    half_open_complain(mesh->setup->listener->half_open, &incoming->from, why);
     secure_stream_close(incoming->stream);
 }
 
@@ -200,7 +200,8 @@ static int mesh_verdict(const struct mesh *mesh, struct error *error)
 static void mesh_sleep(struct mesh *mesh)
 {
     uint64_t until_ns = mesh->setup->deadline_ns;
-    size_t first = listener_waits(mesh->setup->listener, mesh->waits, LISTENER_WAITS_MAX, &until_ns),
+    size_t first =
+               half_open_waits(mesh->setup->listener->half_open, mesh->waits, HALF_OPEN_WAITS_MAX, &until_ns),
            count = first;
 
     for (int i = 0; i < LINES_MAX; i++) {
@@ -228,7 +229,7 @@ static int mesh_run(struct mesh *mesh, struct error *error)
         struct dial_event event;
 
         mesh->now_ns = clock_real();
-        listener_pump(mesh->setup->listener, mesh->now_ns);
+        half_open_pump(mesh->setup->listener->half_open, mesh->now_ns);
         while (listener_take(mesh->setup->listener, &incoming))
             incoming_meet(mesh, &incoming);
         for (int i = 0; i < LINES_MAX; i++)

@@ -46,7 +46,7 @@ struct mesh {
     uint64_t now_ns;
     struct dial_driver driver;
     struct line lines[LINES_MAX];
-    struct sock_wait waits[LINES_MAX + LISTENER_WAITS_MAX + DIAL_ATTEMPTS_MAX];
+    struct sock_wait waits[LINES_MAX + HALF_OPEN_WAITS_MAX + DIAL_ATTEMPTS_MAX];
 };
 
 static inline const struct member *member_of(const struct mesh *mesh, int rank)

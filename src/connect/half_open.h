@@ -63,6 +63,8 @@ void half_open_trust(struct half_open *half_open, const struct credentials *cred
 void half_open_settle(struct half_open *half_open, const char *why);
 
 void half_open_pump(struct half_open *half_open, uint64_t now_ns);
+/* What to wait for: fills at most max items, gives their number; *deadline_ns is lowered to when
+ * half_open_pump must be called in any case. */
 size_t half_open_waits(const struct half_open *half_open, struct sock_wait *items, size_t max,
                        uint64_t *deadline_ns);
 /* One who is through, the caller's from then on, with what it said; false: none. `words` has words_max bytes.

@@ -7,18 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "connect/half_open.h"
-
 #define LOCAL_TEXT 64
-
-static_assert(LISTENER_HALF_OPEN == HALF_OPEN_PLACES,
-              "what the listener promises is what the half-open connections has");
-
-struct listener {
-    struct half_open *half_open;
-    struct listener_self self; /* cluster 0: not known yet */
-    bool receiving;
-};
 
 /* All 64 bytes are there. */
 static enum half_open_verdict judge_greeting(struct listener *listener,
@@ -94,16 +83,6 @@ void listener_close(struct listener *listener)
     heap_free(listener);
 }
 
-int listener_fd(const struct listener *listener)
-{
-    return half_open_fd(listener->half_open);
-}
-
-struct sock_addr listener_addr(const struct listener *listener)
-{
-    return half_open_addr(listener->half_open);
-}
-
 void listener_local_addr(uint64_t cluster, int rank, struct sock_addr *out)
 {
     char text[LOCAL_TEXT];
@@ -144,16 +123,6 @@ void listener_refuse(struct secure_stream *stream, const struct greeting *greeti
     secure_stream_close(stream);
 }
 
-void listener_complain(struct listener *listener, const struct sock_addr *from, const char *why)
-{
-    half_open_complain(listener->half_open, from, why);
-}
-
-uint64_t listener_put_off(const struct listener *listener)
-{
-    return half_open_put_off(listener->half_open);
-}
-
 void listener_receive(struct listener *listener, const struct listener_self *self)
 {
     listener->self = *self;
@@ -175,17 +144,6 @@ void listener_settle(struct listener *listener)
     half_open_close_local(listener->half_open);
 }
 
-void listener_pump(struct listener *listener, uint64_t now_ns)
-{
-    half_open_pump(listener->half_open, now_ns);
-}
-
-size_t listener_waits(const struct listener *listener, struct sock_wait *items, size_t max,
-                      uint64_t *deadline_ns)
-{
-    return half_open_waits(listener->half_open, items, max, deadline_ns);
-}
-
 bool listener_take(struct listener *listener, struct incoming *incoming)
 {
     struct half_open_incoming through;
@@ -200,9 +158,4 @@ bool listener_take(struct listener *listener, struct incoming *incoming)
     assert(status == HEARTH_OK); /* it was judged */
     (void)status;
     return true;
-}
-
-int listener_strangers(const struct listener *listener)
-{
-    return half_open_strangers(listener->half_open);
 }

@@ -7,12 +7,6 @@
 #include "connect/half_open.h"
 #include "wire/greeting.h"
 
-#define LISTENER_HALF_OPEN 128 /* sockets that have not greeted yet; one goes when another comes */
-/* Listeners and those who have not greeted yet. */
-#define LISTENER_WAITS_MAX (LISTENER_HALF_OPEN + 2)
-
-struct listener;
-
 struct listener_setup {
     struct heap *heap;
     struct log log;
@@ -20,20 +14,6 @@ struct listener_setup {
     uint16_t port_tries;     /* a taken port moves to the next, so often */
     uint64_t greeting_ns;    /* how long a stranger may take for handshake and greeting: 5 s */
 };
-int MUST_CHECK listener_open(const struct listener_setup *setup, struct listener **out, struct error *error);
-void listener_close(struct listener *listener);
-int listener_fd(const struct listener *listener);                /* the TCP listener, -1: none */
-struct sock_addr listener_addr(const struct listener *listener); /* as it was bound */
-
-/* After the mesh is made the listener stays: strangers are heard, bounded in number, time and memory, and
- * sent away. Called by whoever drives the node; never blocks. */
-void listener_pump(struct listener *listener, uint64_t now_ns);
-/* What to wait for: fills at most max items, gives their number; *deadline_ns is lowered to when
- * listener_pump must be called in any case. */
-size_t listener_waits(const struct listener *listener, struct sock_wait *items, size_t max,
-                      uint64_t *deadline_ns);
-
-/* ---- while members are joined ---- */
 
 /* Whom greetings must mean. */
 struct listener_self {
@@ -51,6 +31,17 @@ struct incoming {
     struct greeting greeting;
 };
 
+/* Whoever drives the node pumps its half-open connections: after the mesh is made strangers are still heard,
+ * bounded in number, time and memory, and sent away. */
+struct listener {
+    struct half_open *half_open;
+    struct listener_self self; /* PRIVATE; cluster 0: not known yet */
+    bool receiving;            /* PRIVATE */
+};
+
+int MUST_CHECK listener_open(const struct listener_setup *setup, struct listener **out, struct error *error);
+void listener_close(struct listener *listener);
+
 /* From now on connections are kept for listener_take. Before this, nobody is a connection. */
 void listener_receive(struct listener *listener, const struct listener_self *self);
 /* Nobody is let in any more, and the unix socket is closed. Plain: who greets is told that we are joined.
@@ -62,17 +53,10 @@ int MUST_CHECK listener_open_local(struct listener *listener, struct error *erro
 void listener_local_addr(uint64_t cluster, int rank, struct sock_addr *out);
 
 /* The next connection, the caller's from then on; false: none. To be called until then after each
- * listener_pump. */
+ * half_open_pump. */
 bool listener_take(struct listener *listener, struct incoming *incoming);
 /* Answers a connection no, and closes it. */
 void listener_refuse(struct secure_stream *stream, const struct greeting *greeting,
                      enum greeting_reason reason);
-
-/* Says in the log, once for each address, why somebody is sent away. */
-void listener_complain(struct listener *listener, const struct sock_addr *from, const char *why);
-
-int listener_strangers(const struct listener *listener); /* how many stand there now */
-uint64_t
-listener_put_off(const struct listener *listener); /* handshakes that were too many: see admission_log.h */
 
 #endif

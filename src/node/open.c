@@ -86,7 +86,7 @@ int opening_listen(struct opening *o, struct error *error)
     int status = listener_open(&setup, &o->listener, error);
     if (status != HEARTH_OK)
         return status;
-    struct sock_addr bound = listener_addr(o->listener);
+    struct sock_addr bound = half_open_addr(o->listener->half_open);
     for (int i = 0; i < count; i++) {
         o->self.addrs[i] = addrs[i];
         if (sock_addr_port(&addrs[i]) == 0)
@@ -143,7 +143,7 @@ static int agree_on_roster(struct opening *o, struct error *error)
         .credentials = o->credentials,
         .offer = o->secret ? secret_bytes(o->secret) : NULL,
         .channels = channels_for(o) > 0 ? channels_for(o) : MESH_CHANNELS_NEAR,
-        .listener = o->peers ? listener_fd(o->listener) : -1,
+        .listener = o->peers ? half_open_fd(o->listener->half_open) : -1,
         .deadline_ns = o->deadline_ns,
         .connect_timeout_ns = (uint64_t)c->connect_timeout_ms * NS_PER_MS,
         .connect_retries = c->connect_retries,

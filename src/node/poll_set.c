@@ -7,7 +7,7 @@
 #include "node/secure.h"
 
 #define LOOK_NS        (5 * NS_PER_MS) /* how often descriptors are looked at while there is work */
-#define LISTENER_WAITS (LISTENER_HALF_OPEN + 2)
+#define LISTENER_WAITS (HALF_OPEN_PLACES + 2)
 #define EVENT_WAITS    1
 
 enum seat { SEAT_FREE, SEAT_CALLER, SEAT_PROGRESS };
@@ -65,8 +65,8 @@ static struct watch watch_begin(hearth_node *node, uint64_t deadline_ns)
     rest->waits[0] = (struct sock_wait){.fd = rest->event.read_fd, .want_recv = true};
     watch.links = engine_waits(node->engine, rest->waits + EVENT_WAITS, left - LISTENER_WAITS);
     if (node->listener)
-        watch.listener = listener_waits(node->listener, rest->waits + EVENT_WAITS + watch.links,
-                                        LISTENER_WAITS, &watch.until_ns);
+        watch.listener = half_open_waits(node->listener->half_open, rest->waits + EVENT_WAITS + watch.links,
+                                         LISTENER_WAITS, &watch.until_ns);
     watch.until_ns = deadline_ns < watch.until_ns ? deadline_ns : watch.until_ns;
     return watch;
 }
@@ -84,7 +84,7 @@ static void watch_end(hearth_node *node, const struct watch *watch)
     for (size_t i = 0; i < watch->listener; i++)
         knocks = knocks || listener[i].ready;
     if (node->listener && knocks)
-        listener_pump(node->listener, rest->looked_ns);
+        half_open_pump(node->listener->half_open, rest->looked_ns);
     secure_watch(node, rest->looked_ns);
 }
 

@@ -189,7 +189,7 @@ static int endpoint_open(struct opening *o, struct error *error)
         .heap = o->heap,
         .log = o->log,
         .credentials = o->credentials,
-        .local = listener_addr(o->listener),
+        .local = half_open_addr(o->listener->half_open),
         .datagram_size = o->config->datagram_bytes,
         .rate_bytes_per_s = (double)o->config->link_mbps * 1e6 / BITS_PER_BYTE,
         .idle_ns = (uint64_t)o->config->peer_timeout_ms * NS_PER_MS,

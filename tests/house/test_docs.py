@@ -19,7 +19,7 @@ DOCUMENTS = [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *sorted((SOURCE /
 # Row of the table of limits, where its number is defined, how.
 LIMITS = (
     ("nodes of one process", "include/hearth.h", r"#define HEARTH_LOCAL_MAX (\d+)"),
-    ("strangers at the listener", "src/connect/listener.h", r"#define LISTENER_HALF_OPEN +(\d+)"),
+    ("strangers at the listener", "src/connect/half_open.h", r"#define HALF_OPEN_PLACES +(\d+)"),
     ("strangers at the rendezvous", "src/bootstrap/rendezvous.h", r"#define RENDEZVOUS_STRANGERS +(\d+)"),
     ("costly handshakes at listener or rendezvous, each second", "src/security/admission.h",
      r"#define ADMISSION_PER_S +(\d+)"),

@@ -85,7 +85,7 @@ static void fixture_open(struct cluster *c, int size, bool share)
         assert_int_equal(listener_open(&listener, &n->listener, &n->error), HEARTH_OK);
         members[i] = (struct member){.instance = 100 + (uint64_t)i, .host_id = 7, .addr_count = 1};
         members[i].features = share ? FEATURE_SHM : 0;
-        members[i].addrs[0] = listener_addr(n->listener);
+        members[i].addrs[0] = half_open_addr(n->listener->half_open);
         snprintf(members[i].name, sizeof members[i].name, "host%d", i);
         if (secure)
             members[i].node = credentials_self(node_person(c, i, 1))->node;
@@ -389,7 +389,7 @@ static void members_join_between_strangers(void **state)
         c.nodes[i].setup.channels = 2;
     for (int i = 0; i < 3 * STRANGERS; i++) {
         struct iovec piece = {(void *)(uintptr_t) "HG GET / HTTP", (size_t)i % 13};
-        struct sock_addr to = listener_addr(c.nodes[i % 3].listener);
+        struct sock_addr to = half_open_addr(c.nodes[i % 3].listener->half_open);
         struct error error;
         fds[i] = -1;
         assert_int_equal(sock_dial(&to, NULL, &fds[i], &error), HEARTH_OK);

@@ -59,7 +59,7 @@ static int close_listener(void **state)
 
 static int come_from(const char *text)
 {
-    struct sock_addr to = listener_addr(listener), from;
+    struct sock_addr to = half_open_addr(listener->half_open), from;
     struct error error;
     int fd = -1, status = HEARTH_PENDING;
 
@@ -104,7 +104,7 @@ static bool sent_away(int fd)
 
     for (int i = 0; i < LOOKS_MAX; i++) {
         struct sock_wait wait = {.fd = fd, .want_recv = true};
-        listener_pump(listener, now_ns);
+        half_open_pump(listener->half_open, now_ns);
         if (sock_wait(&wait, 1, clock_real() + 50 * NS_PER_MS) > 0)
             return sock_recv(fd, &piece, 1) == HEARTH_PEER_LOST;
     }
@@ -114,21 +114,21 @@ static bool sent_away(int fd)
 /* Pumps until so many stand there. */
 static void assert_standing(int count)
 {
-    for (int i = 0; i < LOOKS_MAX && listener_strangers(listener) != count; i++) {
-        struct sock_wait items[LISTENER_WAITS_MAX];
+    for (int i = 0; i < LOOKS_MAX && half_open_strangers(listener->half_open) != count; i++) {
+        struct sock_wait items[HALF_OPEN_WAITS_MAX];
         uint64_t deadline_ns = NEVER_NS;
-        size_t waits = listener_waits(listener, items, LISTENER_WAITS_MAX, &deadline_ns);
+        size_t waits = half_open_waits(listener->half_open, items, HALF_OPEN_WAITS_MAX, &deadline_ns);
         (void)sock_wait(items, waits, clock_real() + 50 * NS_PER_MS);
-        listener_pump(listener, now_ns);
+        half_open_pump(listener->half_open, now_ns);
     }
-    assert_int_equal(listener_strangers(listener), count);
+    assert_int_equal(half_open_strangers(listener->half_open), count);
 }
 
 static bool taken(struct incoming *incoming)
 {
     for (int i = 0; i < LOOKS_MAX; i++) {
-        struct sock_wait wait = {.fd = listener_fd(listener), .want_recv = true};
-        listener_pump(listener, now_ns);
+        struct sock_wait wait = {.fd = half_open_fd(listener->half_open), .want_recv = true};
+        half_open_pump(listener->half_open, now_ns);
         if (listener_take(listener, incoming))
             return true;
         (void)sock_wait(&wait, 1, clock_real() + 10 * NS_PER_MS);
@@ -143,11 +143,11 @@ static void a_taken_port_moves_to_the_next(void **state)
     struct error error;
 
     (void)state;
-    setup.listen = listener_addr(listener);
+    setup.listen = half_open_addr(listener->half_open);
     if (sock_addr_port(&setup.listen) > UINT16_MAX - 16)
         skip();
     assert_int_equal(listener_open(&setup, &other, &error), HEARTH_OK);
-    struct sock_addr moved = listener_addr(other);
+    struct sock_addr moved = half_open_addr(other->half_open);
     assert_in_range(sock_addr_port(&moved), sock_addr_port(&setup.listen) + 1u,
                     sock_addr_port(&setup.listen) + 8u);
     listener_close(other);
@@ -160,16 +160,16 @@ static void a_taken_port_moves_to_the_next(void **state)
 static void a_listener_without_a_port_is_quiet(void **state)
 {
     struct listener_setup setup = {.heap = &heap, .greeting_ns = GREETING_NS};
-    struct sock_wait items[LISTENER_WAITS_MAX];
+    struct sock_wait items[HALF_OPEN_WAITS_MAX];
     uint64_t deadline_ns = NEVER_NS;
     struct listener *none = NULL;
     struct error error;
 
     (void)state;
     assert_int_equal(listener_open(&setup, &none, &error), HEARTH_OK);
-    assert_int_equal(listener_fd(none), -1);
-    listener_pump(none, now_ns);
-    assert_int_equal(listener_waits(none, items, LISTENER_WAITS_MAX, &deadline_ns), 0);
+    assert_int_equal(half_open_fd(none->half_open), -1);
+    half_open_pump(none->half_open, now_ns);
+    assert_int_equal(half_open_waits(none->half_open, items, HALF_OPEN_WAITS_MAX, &deadline_ns), 0);
     assert_true(deadline_ns == NEVER_NS);
     listener_close(none);
 }
@@ -187,7 +187,7 @@ static void a_member_that_greets_is_a_incoming(void **state)
     assert_true(taken(&incoming));
     assert_int_equal(incoming.greeting.from, 3);
     assert_false(incoming.local);
-    assert_int_equal(listener_strangers(listener), 0);
+    assert_int_equal(half_open_strangers(listener->half_open), 0);
     struct sock_wait wait = {.fd = secure_stream_fd(incoming.stream), .want_recv = true};
     (void)sock_wait(&wait, 1, clock_real() + 5 * NS_PER_S);
     assert_int_equal(secure_stream_recv(incoming.stream, &got, 1), 1);
@@ -252,15 +252,15 @@ static void who_does_not_greet_in_time_must_go(void **state)
     for (size_t i = 0; i < 30; i++) { /* a byte now and then does not give it more time */
         say(slow, bytes + i, 1);
         now_ns += GREETING_NS / 31;
-        listener_pump(listener, now_ns);
+        half_open_pump(listener->half_open, now_ns);
     }
-    assert_int_equal(listener_strangers(listener), 3);
-    struct sock_wait items[LISTENER_WAITS_MAX];
+    assert_int_equal(half_open_strangers(listener->half_open), 3);
+    struct sock_wait items[HALF_OPEN_WAITS_MAX];
     uint64_t deadline_ns = NEVER_NS;
-    assert_int_equal(listener_waits(listener, items, LISTENER_WAITS_MAX, &deadline_ns), 4);
+    assert_int_equal(half_open_waits(listener->half_open, items, HALF_OPEN_WAITS_MAX, &deadline_ns), 4);
     now_ns = deadline_ns;
-    listener_pump(listener, now_ns);
-    assert_int_equal(listener_strangers(listener), 0);
+    half_open_pump(listener->half_open, now_ns);
+    assert_int_equal(half_open_strangers(listener->half_open), 0);
     sock_close(silent);
     sock_close(half);
     sock_close(slow);
@@ -282,10 +282,10 @@ static void a_flood_of_silence_is_bounded_and_a_member_gets_in(void **state)
     listener_receive(listener, &self);
     for (int i = 0; i < FLOOD; i++) {
         fds[i] = come();
-        listener_pump(listener, now_ns);
-        assert_true(listener_strangers(listener) <= LISTENER_HALF_OPEN);
+        half_open_pump(listener->half_open, now_ns);
+        assert_true(half_open_strangers(listener->half_open) <= HALF_OPEN_PLACES);
     }
-    assert_standing(LISTENER_HALF_OPEN);
+    assert_standing(HALF_OPEN_PLACES);
     assert_true(heap.bytes == bytes);
     int fd = come();
     greet(fd, &good);
@@ -301,23 +301,23 @@ static void a_flood_of_silence_is_bounded_and_a_member_gets_in(void **state)
 /* A member that is slow to greet keeps its place, whatever another address does. */
 static void a_flood_pushes_out_itself(void **state)
 {
-    int fds[4 * LISTENER_HALF_OPEN];
+    int fds[4 * HALF_OPEN_PLACES];
     struct incoming incoming;
 
     (void)state;
     listener_receive(listener, &self);
     int member = come_from("127.0.0.2:0");
     assert_standing(1);
-    for (int i = 0; i < 4 * LISTENER_HALF_OPEN; i++) {
+    for (int i = 0; i < 4 * HALF_OPEN_PLACES; i++) {
         fds[i] = come();
-        listener_pump(listener, now_ns);
+        half_open_pump(listener->half_open, now_ns);
     }
-    assert_standing(LISTENER_HALF_OPEN);
+    assert_standing(HALF_OPEN_PLACES);
     greet(member, &good);
     assert_true(taken(&incoming));
     secure_stream_close(incoming.stream);
     sock_close(member);
-    for (int i = 0; i < 4 * LISTENER_HALF_OPEN; i++)
+    for (int i = 0; i < 4 * HALF_OPEN_PLACES; i++)
         sock_close(fds[i]);
 }
 
@@ -336,7 +336,7 @@ static void afterwards_members_are_refused(void **state)
     greet(fd, &good);
     for (int i = 0; i < LOOKS_MAX && len == 0; i++) {
         struct sock_wait wait = {.fd = fd, .want_recv = true};
-        listener_pump(listener, now_ns);
+        half_open_pump(listener->half_open, now_ns);
         (void)sock_wait(&wait, 1, clock_real() + 50 * NS_PER_MS);
         len = sock_recv(fd, &piece, 1);
     }

@@ -74,7 +74,7 @@ static int close_listener(void **state)
 
 static int come_from(const char *text)
 {
-    struct sock_addr to = listener_addr(listener), from;
+    struct sock_addr to = half_open_addr(listener->half_open), from;
     struct error error;
     int fd = -1, status = HEARTH_PENDING;
 
@@ -125,7 +125,7 @@ static int shake(struct secure_stream *stream, struct error *error)
     for (int i = 0; i < LOOKS_MAX && status == HEARTH_PENDING; i++) {
         struct sock_wait wait = {.fd = secure_stream_fd(stream), .want_recv = true};
         status = secure_stream_pump(stream, error);
-        listener_pump(listener, now_ns);
+        half_open_pump(listener->half_open, now_ns);
         if (status == HEARTH_PENDING)
             (void)sock_wait(&wait, 1, clock_real() + 10 * NS_PER_MS);
     }
@@ -134,15 +134,15 @@ static int shake(struct secure_stream *stream, struct error *error)
 
 static bool is_taken(void *incoming)
 {
-    listener_pump(listener, now_ns);
+    half_open_pump(listener->half_open, now_ns);
     return listener_take(listener, incoming);
 }
 
 static bool none_stand(void *arg)
 {
     (void)arg;
-    listener_pump(listener, now_ns);
-    return listener_strangers(listener) == 0;
+    half_open_pump(listener->half_open, now_ns);
+    return half_open_strangers(listener->half_open) == 0;
 }
 
 static void assert_gets_in(struct secure_stream *stream)
@@ -171,7 +171,7 @@ static bool sent_away(int fd)
 
     for (int i = 0; i < LOOKS_MAX; i++) {
         struct sock_wait wait = {.fd = fd, .want_recv = true};
-        listener_pump(listener, now_ns);
+        half_open_pump(listener->half_open, now_ns);
         if (sock_wait(&wait, 1, clock_real() + 50 * NS_PER_MS) > 0 &&
             sock_recv(fd, &piece, 1) == HEARTH_PEER_LOST)
             return true;
@@ -210,7 +210,7 @@ static void who_has_another_secret_is_told_and_named(void **state)
     assert_int_equal(notes.warnings, 1);
     assert_non_null(strstr(notes.last, "127.0.0.1:"));
     assert_non_null(strstr(notes.last, "another secret"));
-    assert_int_equal(listener_put_off(listener), 0);
+    assert_int_equal(half_open_put_off(listener->half_open), 0);
 }
 
 static void who_is_plain_is_named(void **state)
@@ -269,9 +269,9 @@ static void who_is_slow_must_go(void **state)
     for (int i = 0; i < 90; i++) {
         say(slow, hello + i, 1);
         now_ns += GREETING_NS / 100;
-        listener_pump(listener, now_ns);
+        half_open_pump(listener->half_open, now_ns);
     }
-    assert_int_equal(listener_strangers(listener), 3);
+    assert_int_equal(half_open_strangers(listener->half_open), 3);
     assert_true(heap.bytes > bytes);
     now_ns += GREETING_NS;
     assert_true(look(none_stand, NULL, -1));
@@ -287,23 +287,23 @@ static void who_is_slow_must_go(void **state)
 /* Memory for tunnels is taken when something is said, and never for more than there are places. */
 static void a_flood_pushes_out_itself(void **state)
 {
-    enum { FLOOD = 3 * LISTENER_HALF_OPEN };
+    enum { FLOOD = 3 * HALF_OPEN_PLACES };
     struct secure_stream *flood[FLOOD];
     uint64_t bytes = heap.bytes, peak = 0;
     struct error error;
 
     (void)state;
     int member = come_from("127.0.0.2:0");
-    listener_pump(listener, now_ns);
+    half_open_pump(listener->half_open, now_ns);
     for (int i = 0; i < FLOOD; i++) {
         flood[i] = secure_stream_on(come_from("127.0.0.1:0"), bob);
         if (i % 2)
             assert_int_equal(secure_stream_pump(flood[i], &error), HEARTH_PENDING); /* its hello, no more */
-        listener_pump(listener, now_ns);
-        assert_true(listener_strangers(listener) <= LISTENER_HALF_OPEN);
+        half_open_pump(listener->half_open, now_ns);
+        assert_true(half_open_strangers(listener->half_open) <= HALF_OPEN_PLACES);
         peak = heap.bytes - bytes > peak ? heap.bytes - bytes : peak;
     }
-    assert_in_range(peak, 1, LISTENER_HALF_OPEN * 32768);
+    assert_in_range(peak, 1, HALF_OPEN_PLACES * 32768);
     assert_gets_in(secure_stream_on(member, bob));
     for (int i = 0; i < FLOOD; i++)
         secure_stream_close(flood[i]);
@@ -317,18 +317,18 @@ static void assert_rationed(const struct knock_target *whom, int at_most)
     struct error error;
     int status = HEARTH_PENDING, count = 0;
 
-    while (listener_put_off(listener) == 0 && count < at_most + 2) {
+    while (half_open_put_off(listener->half_open) == 0 && count < at_most + 2) {
         struct secure_stream *stream = secure_stream_to(come_from("127.0.0.1:0"), bob, whom);
         assert_int_equal(secure_stream_pump(stream, &error), HEARTH_PENDING);
-        uint64_t before = listener_put_off(listener);
-        for (int i = 0; i < LOOKS_MAX && listener_put_off(listener) == before; i++) {
+        uint64_t before = half_open_put_off(listener->half_open);
+        for (int i = 0; i < LOOKS_MAX && half_open_put_off(listener->half_open) == before; i++) {
             struct sock_wait wait = {.fd = secure_stream_fd(stream), .want_recv = true};
-            listener_pump(listener, now_ns);
+            half_open_pump(listener->half_open, now_ns);
             if (sock_wait(&wait, 1, clock_real() + NS_PER_MS) > 0)
                 break;
         }
         count++;
-        if (listener_put_off(listener) > 0)
+        if (half_open_put_off(listener->half_open) > 0)
             status = shake(stream, &error);
         secure_stream_close(stream);
     }
@@ -381,7 +381,7 @@ static size_t answer_to(const uint8_t *hello, size_t len)
     say(fd, hello, len);
     for (int i = 0; i < LOOKS_MAX; i++) {
         struct sock_wait wait = {.fd = fd, .want_recv = true};
-        listener_pump(listener, now_ns);
+        half_open_pump(listener->half_open, now_ns);
         (void)sock_wait(&wait, 1, clock_real() + 10 * NS_PER_MS);
         ssize_t more = read(fd, bytes, sizeof bytes);
         if (more == 0 || got > sizeof bytes / 8)
@@ -395,7 +395,7 @@ static size_t answer_to(const uint8_t *hello, size_t len)
 /* A stranger had itself dialled, and spends at the listener what it has heard. */
 static void knocks_at_others_are_worth_nothing_here(void **state)
 {
-    struct knock_target here = {.kind = KNOCK_ADDRESS, .addr = listener_addr(listener)};
+    struct knock_target here = {.kind = KNOCK_ADDRESS, .addr = half_open_addr(listener->half_open)};
     struct knock_target stranger = here, other = {.kind = KNOCK_NODE, .node = credentials_self(eve)->node};
     uint8_t hello[HELLO_MAX];
 
@@ -403,7 +403,7 @@ static void knocks_at_others_are_worth_nothing_here(void **state)
     assert_int_equal(sock_addr_parse("127.0.0.3", sock_addr_port(&here.addr), &stranger.addr), HEARTH_OK);
     for (int i = 0; i < 40; i++)
         assert_int_equal(answer_to(hello, harvest(i % 2 ? &stranger : &other, hello)), ALERT_LEN);
-    assert_int_equal(listener_put_off(listener), 0);
+    assert_int_equal(half_open_put_off(listener->half_open), 0);
     assert_in_range(answer_to(hello, harvest(&here, hello)), 100, HELLO_MAX); /* what members may say */
     assert_gets_in(secure_stream_to(come_from("127.0.0.1:0"), bob, &here));
 }
@@ -416,9 +416,9 @@ static void afterwards_nobody_is_heard(void **state)
 
     (void)state;
     assert_int_equal(secure_stream_pump(early, &error), HEARTH_PENDING);
-    listener_pump(listener, now_ns);
+    half_open_pump(listener->half_open, now_ns);
     listener_settle(listener);
-    assert_int_equal(listener_strangers(listener), 0);
+    assert_int_equal(half_open_strangers(listener->half_open), 0);
     uint64_t calls = heap.calls;
     struct secure_stream *late = secure_stream_on(come_from("127.0.0.1:0"), bob);
     assert_int_equal(shake(late, &error), HEARTH_PEER_LOST);
