@@ -1,51 +1,115 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# Writes the seeds below fuzz/corpus/cli_launch_frames and cli_launch, from cli/post.h and not from the C code.
-import pathlib
+# Writes the seeds below fuzz/corpus/message, from docs/wire.md and docs/messages.md and not from the C code.
+# With --golden: prints tests/golden/message_v2.hex instead.
+import struct
+import sys
 
-CORPUS = pathlib.Path(__file__).resolve().parent / "corpus"
+from make_corpus import CORPUS, crc32c, error
+
+KINDS = {"hello": 1, "beat": 2, "leave": 8, "links": 16, "load": 17,
+         "register": 64, "welcome": 65, "roster": 66, "ready": 67, "go": 68, "refuse": 69}
+# First bytes: checksums as they are, pieces cut small; who reads is in bits 1 and 2. LARGE cuts large pieces.
+CLUSTER, RENDEZVOUS, MEMBER, PROBE, LARGE = 0, 2, 4, 6, 128
 
 
-def frame(kind, content=b"", length=None):
-    length = len(content) if length is None else length
-    return kind.encode() + length.to_bytes(3, "little") + content
+def message(kind, payload, magic=b"HM", version=2, length=None):
+    head = magic + struct.pack("<BBI", version, KINDS.get(kind, kind), len(payload) if length is None else length)
+    return head + struct.pack("<I", crc32c(head + payload)) + payload
 
 
-TOKEN = b"hearth1-test-" + b"0" * 58
-SEEDS = {
-    "empty": b"",
-    "start": frame("d", b"/") + frame("v", b"HEARTH_RANK=0") + frame("a", b"true") + frame("k", TOKEN)
-    + frame("g", b"\1"),
-    "secret": frame("k", TOKEN),
-    "secret_twice": frame("k", TOKEN) * 2,
-    "secret_empty": frame("k"),
-    "secret_long": frame("k", b"x" * 5000),
-    "answers": frame("h", b"hearth host agent 2") + frame("p", b"\1\2\3\4") + frame("o", b"out\n") + frame("q", b"\0\0"),
-    "signals": b"".join(frame("s", bytes([place])) for place in range(9)),
-    "input": frame("i", b"y\n" * 8192) + frame("e"),
-    "cut": frame("v", b"A=B", length=100),
-    "longest": frame("o", b"", length=1 << 20),
-    "too_long": frame("o", b"", length=(1 << 20) + 1),
-    "shell": b"Welcome to this machine\n",
-}
-HELLO = frame("h", b"hearth host agent 2")
-LAUNCH = {
-    **SEEDS,
-    "empty_of_each_kind": b"".join(frame(kind) for kind in "dvakgsiehportfqz"),
-    "failed": HELLO + frame("f", b"\x7fcannot run 'x': No such file"),
-    "failed_bare": HELLO + frame("f", b"\x7e"),
-    "failed_empty": HELLO + frame("f"),
-    "failed_well": HELLO + frame("f", b"\0all is well"),
-    "failed_escapes": HELLO + frame("f", b"\1\x1b[2J\x9b\xff\n\0"),
-    "pids": b"".join(frame("p", pid.to_bytes(4, "little")) for pid in (0, 1, 2, 2 ** 31 - 1, 2 ** 31, 2 ** 32 - 1)),
-    "numbers": b"".join(frame(kind, bytes([n])) for kind in "gst" for n in (0, 1, 2, 7, 8, 255)),
-    "ends": frame("q", b"\0\0") + frame("q", b"\1\x7f") + frame("q", b"\0\x80") + frame("q", b"\0\0\0"),
-    "zeros_inside": frame("v", b"A=\0B") + frame("a", b"a\0b") + frame("d", b"/\0"),
-    "other_greeting": frame("h", b"hearth host agent 9"),
-}
+def text(format, value):
+    return struct.pack(format, len(value)) + (value if isinstance(value, bytes) else value.encode())
+
+
+def addresses(addrs):
+    return bytes([len(addrs)]) + b"".join(bytes([len(a)]) + a for a in addrs)
+
+
+V4 = bytes([4, 0xC0, 0xCC, 10, 0, 0, 7])
+V6 = bytes([6, 0xC0, 0xCC, 0xFD] + [0] * 14 + [1])
+
+
+def member(instance=2, host=0, process=0, features=0, name="", addrs=(), node=bytes(32)):
+    return node + struct.pack("<QQII", instance, host, process, features) + text("<B", name) + addresses(addrs)
+
+
+def info(name=b"anna", addrs=(V4,), later=b""):
+    body = bytes(range(32)) + struct.pack("<QQQIIIHH", 0x1234, 0x77, 0x88, 3, 4711, 16000, 8, 9)
+    return text("<H", body + text("<B", name) + text("<B", "Linux 6.1 x86_64") + addresses(addrs) + later)
+
+
+OAK = member(0x1122334455667788, 0xABCDEF, 4711, 1, "oak", (V4, V6), bytes(range(32)))
+
+
+def hello(purpose=1, versions=(2, 2), rest=bytes(3), serial=1, who=None):
+    return struct.pack("<HHB", *versions, purpose) + rest + struct.pack("<I", serial) + (who or info())
+
+
+def register(low=1, high=1, rank=3, size=8, job="train", settings="chunk_bytes=262144 algo=auto", who=OAK, space=bytes(range(16))):
+    head = struct.pack("<HHiIIQ", low, high, rank, size, 54000, 0x5E771465)
+    return head + space + text("<B", job) + text("<H", settings) + who
+
+
+def golden():
+    yield "register", RENDEZVOUS, message("register", register())
+    yield "welcome", MEMBER, message("welcome", struct.pack("<II", 2, 8))
+    yield "roster", MEMBER, message("roster", struct.pack("<QII", 0xC1, 1, 2) + member() + OAK)
+    yield "ready", RENDEZVOUS, message("ready", struct.pack("<Q", 0xC1))
+    yield "go", MEMBER, message("go", struct.pack("<Q", 0xC1))
+    yield "refuse", MEMBER, message("refuse", error(-201, 1, "missing: rank 1"))
+    yield "welcome_secret", MEMBER, message("welcome", struct.pack("<II", 2, 8) + bytes(range(32)))
+
+
+def seeds():
+    yield from golden()
+    yield "register_any", RENDEZVOUS, message("register", register(rank=-1, job="", settings="", who=member(), space=bytes(16)))
+    yield "register_longer", RENDEZVOUS, message("register", register(high=9) + b"new")
+    yield "register_bad_rank", RENDEZVOUS, message("register", register(rank=8))
+    yield "register_bad_text", RENDEZVOUS, message("register", register(job="\x1b[2J"))
+    yield "register_bad_addr", RENDEZVOUS, message("register", register(who=member(addrs=(b"",))))
+    yield "register_many_addrs", RENDEZVOUS, message("register", register(who=member(addrs=(V4,) * 9)))
+    yield "register_then_ready", RENDEZVOUS, message("register", register()) + message("ready", struct.pack("<Q", 0xC1))
+    yield "roster_short", MEMBER, message("roster", struct.pack("<QII", 0xC1, 1, 3) + member() + OAK)
+    yield "roster_no_cluster", MEMBER, message("roster", struct.pack("<QII", 0, 0, 1) + member())
+    yield "welcome_empty", MEMBER, message("welcome", struct.pack("<II", 0, 8))
+    yield "welcome_short_secret", MEMBER, message("welcome", struct.pack("<II", 2, 8) + bytes(31))
+    yield "refuse_pending", MEMBER, message("refuse", error(-209, 1, "not yet"))
+    yield "hello", CLUSTER, message("hello", hello())
+    yield "hello_probe", CLUSTER | LARGE, message("hello", hello(2))
+    yield "hello_addresses", CLUSTER | LARGE, message("hello", hello(who=info(addrs=(V6,) * 8)))
+    yield "hello_later", CLUSTER | LARGE, message("hello", hello(versions=(1, 9), who=info(later=b"from a later version")))
+    yield "hello_then_others", CLUSTER, message("hello", hello()) + message("beat", bytes(100)) + message("leave", b"")
+    yield "hello_twice", CLUSTER | LARGE, message("hello", hello()) + message("hello", hello(serial=0xFFFFFFFF))
+    yield "hello_long", CLUSTER, message("hello", hello(), length=525)
+    yield "hello_cut", CLUSTER, message("hello", hello())[:-1]
+    yield "hello_bad_versions", CLUSTER, message("hello", hello(versions=(2, 1)))
+    yield "hello_bad_purpose", CLUSTER, message("hello", hello(3))
+    yield "hello_bad_rest", CLUSTER, message("hello", hello(rest=b"\0\1\0"))
+    yield "hello_bad_peer_info", CLUSTER, message("hello", hello(who=info(name=b"\n")))
+    yield "hello_behind", CLUSTER, message("hello", hello() + b"\0")
+    yield "load", PROBE | LARGE, message("load", bytes(16372))
+    yield "load_here", CLUSTER, message("load", bytes(100))
+    yield "longest", CLUSTER | LARGE, message("links", bytes(65536))
+    yield "too_long", CLUSTER, message("beat", b"", length=65537)
+    yield "bad_magic", MEMBER, message("go", b"", magic=b"HF")
+    yield "bad_version", MEMBER, message("go", b"", version=1)
+    yield "bad_kind", MEMBER, message(70, b"")
+    yield "bad_crc", MEMBER, message("go", struct.pack("<Q", 1))[:-1] + b"\1"
+    yield "bad_crc_made_right", MEMBER | 1, message("go", struct.pack("<Q", 1))[:-1] + b"\1"
+    yield "short", MEMBER, message("go", b"")[:11]
+
 
 if __name__ == "__main__":
-    for folder, seeds in (("cli_launch_frames", SEEDS), ("cli_launch", LAUNCH)):
-        (CORPUS / folder).mkdir(parents=True, exist_ok=True)
-        for name, content in seeds.items():
-            (CORPUS / folder / name).write_bytes(content)
+    if "--golden" in sys.argv:
+        print("# SPDX-License-Identifier: Apache-2.0")
+        print("# Control messages, version 2. They must decode for ever: add, never change.")
+        print("# The fields they hold are in tests/unit/wire/test_meeting.c, in the same order.")
+        for name, _, data in golden():
+            print(name)
+            for at in range(0, len(data), 16):
+                print("   ", data[at:at + 16].hex(" "))
+    else:
+        (CORPUS / "message").mkdir(parents=True, exist_ok=True)
+        for name, first, data in seeds():
+            (CORPUS / "message" / name).write_bytes(bytes([first]) + data)

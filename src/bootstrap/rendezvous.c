@@ -19,7 +19,6 @@
 #include "wire/record.h"
 
 #define OUT_MAX 1024u /* welcome, the head of a roster, go, refuse: less than 512 */
-#define IN_MAX  (MEETING_HEADER_LEN + MEETING_SMALL_MAX)
 
 #define ADMITTED_NS NS_PER_S /* a handshake that has begun well is not disturbed for so long */
 
@@ -37,12 +36,8 @@ struct registrant {
     uint64_t deadline_ns; /* member: of its patience; else it is sent away then */
     int wanted, rank;
     struct meeting_member member;
-    uint8_t in[IN_MAX];
-    size_t in_len;
-    uint8_t out[OUT_MAX];
-    size_t out_len, sent; /* sent: of all that is to be sent, the roster included */
-    bool has_roster;      /* r->roster goes out behind the first roster_at bytes of `out` */
-    size_t roster_at;
+    struct message_reader in;
+    struct message_queue out; /* shares r->roster with the others */
 };
 
 enum phase { GATHERING, AGREEING, OVER };
@@ -87,11 +82,20 @@ int rendezvous_open(const struct rendezvous_setup *setup, struct rendezvous **ou
     return HEARTH_OK;
 }
 
-/* It may hold the secret. */
+/* What was said may hold the secret. */
+static void out_wipe(struct registrant *g)
+{
+    if (g->out.bytes)
+        wipe(g->out.bytes, g->out.room);
+}
+
 static void incoming_free(struct registrant *g)
 {
-    if (g)
-        wipe(g->out, sizeof g->out);
+    if (!g)
+        return;
+    out_wipe(g);
+    message_queue_fini(&g->out);
+    message_reader_fini(&g->in);
     heap_free(g);
 }
 
@@ -135,55 +139,30 @@ bool rendezvous_quiet(const struct rendezvous *r)
 
 /* ---- output ---- */
 
-static size_t incoming_unsent(const struct rendezvous *r, const struct registrant *g)
-{
-    return g->out_len + (g->has_roster ? r->roster_len : 0) - g->sent;
-}
-
 static void incoming_tell(struct registrant *g, uint8_t kind, const void *payload, size_t len)
 {
-    assert(g->out_len + MEETING_HEADER_LEN + len <= sizeof g->out);
-    meeting_seal(kind, payload, len, NULL, 0, g->out + g->out_len);
-    if (len > 0)
-        memcpy(g->out + g->out_len + MEETING_HEADER_LEN, payload, len);
-    g->out_len += MEETING_HEADER_LEN + len;
+    bool fits = message_queue_put(&g->out, kind, payload, len);
+
+    assert(fits); /* room was taken when it came */
+    (void)fits;
 }
 
 static void incoming_tell_roster(struct rendezvous *r, struct registrant *g)
 {
     struct meeting_place place = {r->cluster, (uint32_t)g->rank, (uint32_t)r->setup.size};
-    uint8_t *head = g->out + g->out_len;
+    uint8_t head[MEETING_PLACE_LEN];
 
-    assert(incoming_unsent(r, g) == 0 && g->out_len == 0);
-    meeting_place_encode(&place, head + MEETING_HEADER_LEN, MEETING_PLACE_LEN);
-    meeting_seal(MEETING_ROSTER, head + MEETING_HEADER_LEN, MEETING_PLACE_LEN, r->roster, r->roster_len,
-                 head);
-    g->out_len = g->roster_at = MEETING_HEADER_LEN + MEETING_PLACE_LEN;
-    g->has_roster = true;
+    assert(message_queue_len(&g->out) == 0);
+    size_t len = meeting_place_encode(&place, head, sizeof head);
+    bool fits = message_queue_put_shared(&g->out, MEETING_ROSTER, head, len, r->roster, r->roster_len);
+    assert(fits);
+    (void)fits;
     g->ready = false;
 }
 
-/* Adds what is left of a piece after the first *skip bytes. */
-static int piece_add(struct iovec *pieces, int count, const uint8_t *bytes, size_t len, size_t *skip)
+size_t rendezvous_output(const struct rendezvous *r, int conn, const uint8_t **bytes)
 {
-    size_t skipped = *skip < len ? *skip : len;
-    *skip -= skipped;
-    if (skipped == len)
-        return count;
-    pieces[count] =
-        (struct iovec){.iov_base = (void *)(uintptr_t)(bytes + skipped), .iov_len = len - skipped};
-    return count + 1;
-}
-
-int rendezvous_output(const struct rendezvous *r, int conn, struct iovec pieces[3])
-{
-    const struct registrant *g = r->incoming[conn];
-    size_t skip = g->sent, first = g->has_roster ? g->roster_at : g->out_len;
-
-    int count = piece_add(pieces, 0, g->out, first, &skip);
-    if (g->has_roster)
-        count = piece_add(pieces, count, r->roster, r->roster_len, &skip);
-    return piece_add(pieces, count, g->out + first, g->out_len - first, &skip);
+    return message_queue_front(&r->incoming[conn]->out, SIZE_MAX, bytes);
 }
 
 /* ---- members come and go ---- */
@@ -227,6 +206,8 @@ static void incoming_drop(struct rendezvous *r, struct registrant *g)
                   "process %u on %s left before all had agreed: its place is free again",
                   (unsigned)g->member.process, g->member.name);
     }
+    out_wipe(g);
+    message_queue_clear(&g->out); /* a roster that it shares may be replaced before it is closed */
     g->state = STRANGER;
     g->gone = true;
 }
@@ -285,7 +266,7 @@ static void meeting_try_roster(struct rendezvous *r, uint64_t now_ns)
     if (r->phase != GATHERING || r->members < r->setup.size)
         return;
     for (int i = 0; i < r->limit; i++)
-        if (r->incoming[i] && r->incoming[i]->state == MEMBER && incoming_unsent(r, r->incoming[i]) > 0)
+        if (r->incoming[i] && r->incoming[i]->state == MEMBER && message_queue_len(&r->incoming[i]->out) > 0)
             return;
     if (roster_make(r) != HEARTH_OK) {
         error_set(&error, HEARTH_NO_MEMORY, RANK_NONE, "rendezvous: no memory for the roster");
@@ -366,6 +347,12 @@ int rendezvous_conn_open(struct rendezvous *r, const struct rendezvous_origin *o
     struct registrant *g = heap_alloc(r->setup.heap, 1, sizeof *g);
     if (!g)
         return HEARTH_NO_MEMORY;
+    message_reader_init(&g->in, r->setup.heap, &meeting_to_rendezvous);
+    message_queue_init(&g->out, r->setup.heap, OUT_MAX);
+    if (!message_reader_reserve(&g->in, MEETING_SMALL_MAX) || !message_queue_reserve(&g->out, OUT_MAX)) {
+        incoming_free(g);
+        return HEARTH_NO_MEMORY;
+    }
     g->origin = *origin;
     g->source = sock_addr_network(&origin->from);
     g->order = ++r->orders;
@@ -541,63 +528,43 @@ static bool incoming_object(struct rendezvous *r, const struct registrant *g, co
 }
 
 /* One whole message; false: this is none of ours. */
-static bool incoming_hear(struct rendezvous *r, struct registrant *g, const struct meeting_header *h,
-                          const uint8_t *payload, uint64_t now_ns)
+static bool incoming_hear(struct rendezvous *r, struct registrant *g, uint64_t now_ns)
 {
+    const uint8_t *payload = g->in.payload;
+    size_t len = g->in.header.len;
+    uint8_t kind = g->in.header.kind;
     struct meeting_register in;
     uint64_t cluster;
 
-    if (!meeting_intact(h, payload))
-        return false;
-    if (g->state == STRANGER && h->kind == MEETING_REGISTER) {
-        if (meeting_register_decode(&in, payload, h->length) != HEARTH_OK)
+    if (g->state == STRANGER && kind == MEETING_REGISTER) {
+        if (meeting_register_decode(&in, payload, len) != HEARTH_OK)
             return false;
         incoming_register(r, g, &in, now_ns);
         return true;
     }
-    if (g->state == MEMBER && h->kind == MEETING_REFUSE)
-        return incoming_object(r, g, payload, h->length, now_ns);
-    if (g->state != MEMBER || h->kind != MEETING_READY ||
-        meeting_cluster_decode(&cluster, payload, h->length) != HEARTH_OK)
+    if (g->state == MEMBER && kind == MEETING_REFUSE)
+        return incoming_object(r, g, payload, len, now_ns);
+    if (g->state != MEMBER || kind != MEETING_READY ||
+        meeting_cluster_decode(&cluster, payload, len) != HEARTH_OK)
         return g->state == LEAVING;
     g->ready = cluster == r->cluster; /* else it speaks of an earlier roster */
     meeting_try_go(r, now_ns);
     return true;
 }
 
-/* Takes what is still missing of the message at hand. */
-static size_t incoming_take(struct registrant *g, size_t wanted, const uint8_t *bytes, size_t len)
-{
-    size_t missing = wanted - g->in_len, take = missing < len ? missing : len;
-
-    memcpy(g->in + g->in_len, bytes, take);
-    g->in_len += take;
-    return take;
-}
-
 void rendezvous_input(struct rendezvous *r, int conn, const void *bytes, size_t len, uint64_t now_ns)
 {
     struct registrant *g = r->incoming[conn];
-    const uint8_t *at = bytes, *end = at + len;
-    struct meeting_header header;
+    struct reader in = reader_of(bytes, len);
     const char *what;
 
-    while (!g->gone && at < end) {
-        if (g->in_len < MEETING_HEADER_LEN)
-            at += incoming_take(g, MEETING_HEADER_LEN, at, (size_t)(end - at));
-        if (g->in_len < MEETING_HEADER_LEN)
+    while (!g->gone && reader_left(&in) > 0) {
+        int status = message_reader_feed(&g->in, &in, &what);
+        if (status == HEARTH_PENDING)
             return;
-        bool good =
-            meeting_header_decode(&header, g->in, &what) == HEARTH_OK && header.length <= MEETING_SMALL_MAX;
-        if (good) {
-            at += incoming_take(g, MEETING_HEADER_LEN + header.length, at, (size_t)(end - at));
-            if (g->in_len < MEETING_HEADER_LEN + header.length)
-                return;
-            g->in_len = 0;
-            good = incoming_hear(r, g, &header, g->in + MEETING_HEADER_LEN, now_ns);
-        }
-        if (!good)
+        if (status != HEARTH_OK || !incoming_hear(r, g, now_ns))
             incoming_drop(r, g);
+        message_reader_next(&g->in);
     }
     meeting_try_roster(r, now_ns);
 }
@@ -606,13 +573,10 @@ void rendezvous_sent(struct rendezvous *r, int conn, size_t len, uint64_t now_ns
 {
     struct registrant *g = r->incoming[conn];
 
-    assert(len <= incoming_unsent(r, g));
-    g->sent += len;
-    if (incoming_unsent(r, g) > 0)
+    message_queue_sent(&g->out, len);
+    if (message_queue_len(&g->out) > 0)
         return;
-    wipe(g->out, g->out_len);
-    g->out_len = g->sent = 0;
-    g->has_roster = false;
+    out_wipe(g);
     meeting_try_roster(r, now_ns);
 }
 

@@ -58,8 +58,8 @@ void rendezvous_conn_admitted(struct rendezvous *r, int conn, uint64_t now_ns);
 void rendezvous_conn_proven(struct rendezvous *r, int conn, const struct identity *peer);
 void rendezvous_conn_closed(struct rendezvous *r, int conn, uint64_t now_ns); /* its number is free again */
 void rendezvous_input(struct rendezvous *r, int conn, const void *bytes, size_t len, uint64_t now_ns);
-/* What is to be sent, at most 3 pieces; how much of it was. */
-int rendezvous_output(const struct rendezvous *r, int conn, struct iovec pieces[3]);
+/* The next bytes that are to be sent, 0: none; how many of them were. */
+size_t rendezvous_output(const struct rendezvous *r, int conn, const uint8_t **bytes);
 void rendezvous_sent(struct rendezvous *r, int conn, size_t len, uint64_t now_ns);
 /* Whether the caller is to close it at once (and say so with rendezvous_conn_closed). */
 bool rendezvous_conn_gone(const struct rendezvous *r, int conn);

@@ -11,8 +11,8 @@
 #include "wire/meeting.h"
 #include "wire/record.h"
 
-#define SMALL_MAX (MEETING_HEADER_LEN + MEETING_SMALL_MAX)
-#define OUT_MAX   (SMALL_MAX + 512u) /* a registration and some confirmations of rosters, or an objection */
+/* A registration and some confirmations of rosters, or an objection. */
+#define OUT_MAX (MESSAGE_HEADER_LEN + MEETING_SMALL_MAX + 512u)
 
 static_assert(ROSTER_NAME_MAX == MEETING_NAME_MAX && ROSTER_ADDRS_MAX == MEETING_ADDRS_MAX, "as it travels");
 static_assert(MEETING_NODE_LEN == NODE_ID_LEN && MEETING_SPACE_LEN == NAMESPACE_LEN, "as it travels");
@@ -76,54 +76,35 @@ void roster_fini(struct roster *roster)
 
 int rendezvous_client_init(struct rendezvous_client *a, const struct roster_setup *setup, int rank)
 {
-    *a = (struct rendezvous_client){.setup = setup, .rank = rank, .in_size = SMALL_MAX};
-    a->in = heap_alloc(setup->heap, 1, a->in_size);
-    a->out = heap_alloc(setup->heap, 1, OUT_MAX);
-    if (a->in && a->out)
-        return HEARTH_OK;
-    rendezvous_client_fini(a);
-    return HEARTH_NO_MEMORY;
+    *a = (struct rendezvous_client){.setup = setup, .rank = rank};
+    message_reader_init(&a->in, setup->heap, &meeting_to_member);
+    message_queue_init(&a->out, setup->heap, OUT_MAX);
+    return message_queue_reserve(&a->out, OUT_MAX) ? HEARTH_OK : HEARTH_NO_MEMORY;
 }
 
 /* A welcome has the secret in it. */
-static void in_forget(struct rendezvous_client *a)
+static void in_wipe(struct rendezvous_client *a)
 {
-    if (a->in)
-        wipe(a->in, a->in_size);
-    a->in_len = 0;
+    if (a->in.payload)
+        wipe(a->in.payload, a->in.room);
 }
 
 void rendezvous_client_fini(struct rendezvous_client *a)
 {
-    in_forget(a);
+    in_wipe(a);
     wipe(a->secret, sizeof a->secret);
-    heap_free(a->in);
-    heap_free(a->out);
-    a->in = a->out = NULL;
+    message_reader_fini(&a->in);
+    message_queue_fini(&a->out);
     roster_fini(&a->roster);
-}
-
-/* Puts a header in front of the payload that stands behind its place already. False: too much is unsent. */
-static bool out_seal(struct rendezvous_client *a, uint8_t kind, size_t len)
-{
-    uint8_t *head = a->out + a->out_len;
-    if (len == 0)
-        return false;
-    meeting_seal(kind, head + MEETING_HEADER_LEN, len, NULL, 0, head);
-    a->out_len += MEETING_HEADER_LEN + len;
-    return true;
 }
 
 /* Instead of going on: all are told why. False: too much is unsent. */
 static bool out_object(struct rendezvous_client *a)
 {
-    size_t room = OUT_MAX - a->out_len;
+    uint8_t payload[8 + ERROR_TEXT_MAX];
 
-    if (room < MEETING_HEADER_LEN)
-        return false;
-    return out_seal(
-        a, MEETING_REFUSE,
-        error_encode(&a->objection, a->out + a->out_len + MEETING_HEADER_LEN, room - MEETING_HEADER_LEN));
+    return message_queue_put(&a->out, MEETING_REFUSE, payload,
+                             error_encode(&a->objection, payload, sizeof payload));
 }
 
 /* A little less than we really wait, so that the rendezvous can still say who is missing. */
@@ -138,6 +119,7 @@ static uint32_t patience_ms(uint64_t now_ns, uint64_t deadline_ns)
 void rendezvous_client_begin(struct rendezvous_client *a, uint64_t now_ns)
 {
     const struct roster_setup *s = a->setup;
+    uint8_t payload[MEETING_SMALL_MAX];
     struct meeting_register r = {
         .version_min = FRAME_VERSION,
         .version_max = FRAME_VERSION,
@@ -153,24 +135,27 @@ void rendezvous_client_begin(struct rendezvous_client *a, uint64_t now_ns)
         memcpy(r.space, secret_namespace(credentials_secret(s->credentials)), sizeof r.space);
     member_pack(&s->self, &r.member);
     a->welcomed = a->refused = false;
-    a->in_len = a->out_len = a->out_sent = 0;
+    message_reader_next(&a->in);
+    message_queue_clear(&a->out);
     roster_fini(&a->roster);
-    size_t len = meeting_register_encode(&r, a->out + MEETING_HEADER_LEN, MEETING_SMALL_MAX);
-    bool fits = out_seal(a, MEETING_REGISTER, len) && (a->objection.status == HEARTH_OK || out_object(a));
-    assert(fits);
+    bool fits = message_queue_put(&a->out, MEETING_REGISTER, payload,
+                                  meeting_register_encode(&r, payload, sizeof payload)) &&
+                (a->objection.status == HEARTH_OK || out_object(a));
+    assert(fits); /* room was taken for all of it */
     (void)fits;
 }
 
 struct iovec rendezvous_client_output(const struct rendezvous_client *a)
 {
-    return (struct iovec){.iov_base = a->out + a->out_sent, .iov_len = a->out_len - a->out_sent};
+    const uint8_t *bytes = NULL;
+    size_t len = message_queue_front(&a->out, SIZE_MAX, &bytes);
+
+    return (struct iovec){.iov_base = (void *)(uintptr_t)bytes, .iov_len = len};
 }
 
 void rendezvous_client_sent(struct rendezvous_client *a, size_t len)
 {
-    a->out_sent += len;
-    if (a->out_sent == a->out_len)
-        a->out_sent = a->out_len = 0;
+    message_queue_sent(&a->out, len);
 }
 
 /* ---- in ---- */
@@ -259,11 +244,9 @@ static int hear_roster(struct rendezvous_client *a, const uint8_t *payload, size
         return status;
     if (roster_files_check(&a->roster, a->setup->channels, &a->objection) != HEARTH_OK)
         return out_object(a) ? HEARTH_PENDING : HEARTH_PROTOCOL;
-    if (OUT_MAX - a->out_len < MEETING_HEADER_LEN)
-        return HEARTH_PROTOCOL;
-    uint8_t *target = a->out + a->out_len + MEETING_HEADER_LEN;
-    size_t ready = meeting_cluster_encode(place.cluster, target, OUT_MAX - a->out_len - MEETING_HEADER_LEN);
-    return out_seal(a, MEETING_READY, ready) ? HEARTH_PENDING : HEARTH_PROTOCOL;
+    uint8_t ready[8];
+    size_t ready_len = meeting_cluster_encode(place.cluster, ready, sizeof ready);
+    return message_queue_put(&a->out, MEETING_READY, ready, ready_len) ? HEARTH_PENDING : HEARTH_PROTOCOL;
 }
 
 static int hear_go(const struct rendezvous_client *a, const uint8_t *payload, size_t len)
@@ -275,81 +258,44 @@ static int hear_go(const struct rendezvous_client *a, const uint8_t *payload, si
     return cluster == a->roster.cluster ? HEARTH_OK : HEARTH_PROTOCOL;
 }
 
-static int hear(struct rendezvous_client *a, const struct meeting_header *h, const uint8_t *payload,
-                struct error *error)
+static int hear(struct rendezvous_client *a, struct error *error)
 {
+    const uint8_t *payload = a->in.payload;
+    size_t len = a->in.header.len;
     struct error refusal;
 
-    if (!meeting_intact(h, payload))
-        return HEARTH_PROTOCOL;
-    switch (h->kind) {
+    switch (a->in.header.kind) {
     case MEETING_WELCOME:
-        return hear_welcome(a, payload, h->length, error);
+        return hear_welcome(a, payload, len, error);
     case MEETING_ROSTER:
-        return hear_roster(a, payload, h->length);
+        return hear_roster(a, payload, len);
     case MEETING_GO:
-        return hear_go(a, payload, h->length);
-    case MEETING_REFUSE:
-        if (error_decode(&refusal, payload, h->length) != HEARTH_OK)
+        return hear_go(a, payload, len);
+    default:
+        if (error_decode(&refusal, payload, len) != HEARTH_OK)
             return HEARTH_PROTOCOL;
         a->refused = true;
         *error = refusal;
         return refusal.status;
-    default:
-        return HEARTH_PROTOCOL;
     }
-}
-
-/* Room for a message of which the header is there. */
-static int in_grow(struct rendezvous_client *a, size_t len)
-{
-    if (len <= a->in_size)
-        return HEARTH_OK;
-    uint8_t *in = heap_alloc_raw(a->setup->heap, 1, len);
-    if (!in)
-        return HEARTH_NO_MEMORY;
-    memcpy(in, a->in, a->in_len);
-    wipe(a->in, a->in_size);
-    heap_free(a->in);
-    a->in = in;
-    a->in_size = len;
-    return HEARTH_OK;
-}
-
-static size_t in_take(struct rendezvous_client *a, size_t wanted, const uint8_t *bytes, size_t len)
-{
-    size_t missing = wanted > a->in_len ? wanted - a->in_len : 0, take = missing < len ? missing : len;
-
-    if (take > 0)
-        memcpy(a->in + a->in_len, bytes, take);
-    a->in_len += take;
-    return take;
 }
 
 int rendezvous_client_input(struct rendezvous_client *a, const void *bytes, size_t len, struct error *error)
 {
-    const uint8_t *at = bytes, *end = at + len;
-    struct meeting_header header = {.kind = 0};
-    const char *what = "a message that does not fit";
+    struct reader in = reader_of(bytes, len);
+    const char *what = "";
     int status = HEARTH_PENDING;
 
-    while (status == HEARTH_PENDING && at < end) {
-        at += in_take(a, MEETING_HEADER_LEN, at, (size_t)(end - at));
-        if (a->in_len < MEETING_HEADER_LEN)
-            return HEARTH_PENDING;
-        status = meeting_header_decode(&header, a->in, &what);
-        size_t whole = MEETING_HEADER_LEN + header.length;
-        if (status == HEARTH_OK)
-            status = in_grow(a, whole);
-        if (status != HEARTH_OK)
-            break;
-        at += in_take(a, whole, at, (size_t)(end - at));
-        if (a->in_len < whole)
-            return HEARTH_PENDING;
-        a->in_len = 0;
-        what = "a message that does not fit";
-        status = hear(a, &header, a->in + MEETING_HEADER_LEN, error);
-        wipe(a->in, whole);
+    while (status == HEARTH_PENDING && reader_left(&in) > 0) {
+        status = message_reader_feed(&a->in, &in, &what);
+        if (status == HEARTH_PENDING)
+            return status;
+        if (status == HEARTH_OK) {
+            what = "a message that does not fit";
+            status = hear(a, error);
+        }
+        in_wipe(a);
+        message_reader_next(&a->in);
     }
     if (status == HEARTH_NO_MEMORY && !a->refused)
         return error_set(error, status, RANK_NONE, "rendezvous: no memory for the roster of %d members",

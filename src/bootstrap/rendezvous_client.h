@@ -5,6 +5,7 @@
 #define BOOTSTRAP_RENDEZVOUS_CLIENT_H
 
 #include "bootstrap/roster.h"
+#include "wire/message.h"
 
 struct rendezvous_client {
     const struct roster_setup *setup;
@@ -16,10 +17,8 @@ struct rendezvous_client {
     bool wants_secret; /* the rendezvous hands it out */
     bool has_secret;
     uint8_t secret[SECRET_LEN];
-    uint8_t *in; /* one message, at most */
-    size_t in_len, in_size;
-    uint8_t *out;
-    size_t out_len, out_sent;
+    struct message_reader in;
+    struct message_queue out;
     struct roster roster; /* the last that came; members NULL: none */
 };
 

@@ -256,19 +256,21 @@ static int serve_try(struct session *s, uint64_t now_ns, struct error *error)
 static int serve_talk(struct session *s, uint64_t now_ns, struct error *error)
 {
     struct rendezvous *meeting = s->server.meeting;
-    struct iovec pieces[3], piece;
-    int status = HEARTH_PENDING, count;
+    struct iovec piece;
+    const uint8_t *bytes;
+    size_t len;
+    int status = HEARTH_PENDING;
 
     do {
         piece = rendezvous_client_output(&s->client);
         rendezvous_input(meeting, s->server.self, piece.iov_base, piece.iov_len, now_ns);
         rendezvous_client_sent(&s->client, piece.iov_len);
-        count = rendezvous_output(meeting, s->server.self, pieces);
-        if (count > 0) {
-            status = rendezvous_client_input(&s->client, pieces[0].iov_base, pieces[0].iov_len, error);
-            rendezvous_sent(meeting, s->server.self, pieces[0].iov_len, now_ns);
+        len = rendezvous_output(meeting, s->server.self, &bytes);
+        if (len > 0) {
+            status = rendezvous_client_input(&s->client, bytes, len, error);
+            rendezvous_sent(meeting, s->server.self, len, now_ns);
         }
-    } while (status == HEARTH_PENDING && (count > 0 || rendezvous_client_output(&s->client).iov_len > 0));
+    } while (status == HEARTH_PENDING && (len > 0 || rendezvous_client_output(&s->client).iov_len > 0));
     return status;
 }
 

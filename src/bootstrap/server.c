@@ -95,7 +95,7 @@ void server_waits(const struct server *server, struct sock_wait *items, uint64_t
 {
     bool pause = now_ns < server->accept_ns;
     uint64_t next = rendezvous_deadline(server->meeting);
-    struct iovec pieces[3];
+    const uint8_t *bytes;
 
     if (pause && server->accept_ns < next)
         next = server->accept_ns;
@@ -109,7 +109,7 @@ void server_waits(const struct server *server, struct sock_wait *items, uint64_t
         const struct server_conn *c = &server->conns[i];
         bool out = c->stream && secure_stream_wants_send(c->stream);
         if (c->ready)
-            out = out || rendezvous_output(server->meeting, i, pieces) > 0;
+            out = out || rendezvous_output(server->meeting, i, &bytes) > 0;
         items[SERVER_LISTENERS + i] = (struct sock_wait){.fd = c->fd, .want_recv = true, .want_send = out};
     }
 }
@@ -170,12 +170,12 @@ static void accept_all(struct server *server, int listener, uint64_t now_ns)
 static void conn_say(struct server *server, int conn, uint64_t now_ns)
 {
     struct secure_stream *stream = server->conns[conn].stream;
-    struct iovec pieces[3];
+    const uint8_t *bytes;
+    size_t len;
 
-    while (rendezvous_output(server->meeting, conn, pieces) > 0) {
-        size_t len =
-            pieces[0].iov_len < SECURE_STREAM_MESSAGE_MAX ? pieces[0].iov_len : SECURE_STREAM_MESSAGE_MAX;
-        if (!secure_stream_send(stream, pieces[0].iov_base, len))
+    while ((len = rendezvous_output(server->meeting, conn, &bytes)) > 0) {
+        len = len < SECURE_STREAM_MESSAGE_MAX ? len : SECURE_STREAM_MESSAGE_MAX;
+        if (!secure_stream_send(stream, bytes, len))
             return;
         rendezvous_sent(server->meeting, conn, len, now_ns);
     }
@@ -226,16 +226,16 @@ static int conn_begin(struct server *server, struct server_conn *c)
  * what tells its end that we are plain. */
 static void answer_mixed(const struct server *server, const struct server_conn *c)
 {
-    uint8_t bytes[MEETING_HEADER_LEN + MEETING_SMALL_MAX];
+    uint8_t bytes[MESSAGE_HEADER_LEN + MEETING_SMALL_MAX];
     struct iovec piece = {.iov_base = bytes};
     struct error error;
 
     error_set(&error, HEARTH_MISMATCH, RANK_NONE,
               "rendezvous: the others %s, this process %s: start all members with plain, or (better) none",
               server->credentials ? "encrypt" : "are plain", server->credentials ? "is plain" : "encrypts");
-    size_t len = error_encode(&error, bytes + MEETING_HEADER_LEN, MEETING_SMALL_MAX);
-    meeting_seal(MEETING_REFUSE, bytes + MEETING_HEADER_LEN, len, NULL, 0, bytes);
-    piece.iov_len = MEETING_HEADER_LEN + len;
+    size_t len = error_encode(&error, bytes + MESSAGE_HEADER_LEN, MEETING_SMALL_MAX);
+    message_seal(MEETING_REFUSE, bytes + MESSAGE_HEADER_LEN, len, NULL, 0, bytes);
+    piece.iov_len = MESSAGE_HEADER_LEN + len;
     (void)sock_send(secure_stream_fd(c->stream), &piece, 1);
 }
 

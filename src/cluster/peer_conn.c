@@ -21,7 +21,8 @@ struct peer_conn *peer_conn_open(struct peer_set *f, bool dialled)
     conn->known = -1;
     dial_target_init(&conn->target, 0);
     conn->deadline_ns = NEVER_NS;
-    message_reader_init(&conn->reader, f->heap);
+    message_reader_init(&conn->reader, f->heap, &cluster_kinds);
+    message_queue_init(&conn->queue, f->heap, PEER_CONN_QUEUE_MAX);
     list_init(&conn->news_item);
     list_init(&conn->hot_item);
     list_push(&f->conns, &conn->item);
@@ -220,7 +221,7 @@ bool peer_conn_hello(struct peer_set *f, struct peer_conn *conn)
     uint8_t bytes[MESSAGE_HEADER_LEN + MESSAGE_HELLO_MAX];
     size_t len = hello_make(f, conn->purpose, bytes + MESSAGE_HEADER_LEN);
 
-    message_header_put(bytes, MESSAGE_HELLO, len);
+    message_seal(MESSAGE_HELLO, bytes + MESSAGE_HEADER_LEN, len, NULL, 0, bytes);
     conn->bytes_sent += MESSAGE_HEADER_LEN + len;
     /* So little fits into a socket that is as good as empty, or it is broken. */
     return secure_stream_send(conn->stream, bytes, MESSAGE_HEADER_LEN + len);
@@ -416,10 +417,9 @@ static int hear(struct peer_set *f, struct peer_conn *conn, const char **what)
             return status;
         conn->messages_left--;
         uint8_t kind = conn->reader.header.kind;
-        if (kind != MESSAGE_HELLO && conn->state != PEER_CONN_GREETED && kind != MESSAGE_LOAD)
+        if (kind != MESSAGE_HELLO && conn->state != PEER_CONN_GREETED)
             return HEARTH_OK;
-        *what = conn->state == PEER_CONN_GREETED ? "it does not begin with a hello"
-                                                 : "it sends load among messages";
+        *what = "it does not begin with a hello";
         status = kind == MESSAGE_HELLO ? take_hello(f, conn, what) : HEARTH_PROTOCOL;
         if (status != HEARTH_PENDING)
             return status;
@@ -442,13 +442,14 @@ int peer_conn_hear(struct peer_set *f, struct peer_conn *conn)
 
 void peer_conn_flush(struct peer_conn *conn)
 {
-    struct iovec piece;
+    const uint8_t *bytes;
+    size_t len;
 
-    while ((piece = message_queue_front(&conn->queue, SECURE_STREAM_MESSAGE_MAX)).iov_len > 0) {
-        if (!secure_stream_send(conn->stream, piece.iov_base, piece.iov_len))
+    while ((len = message_queue_front(&conn->queue, SECURE_STREAM_MESSAGE_MAX, &bytes)) > 0) {
+        if (!secure_stream_send(conn->stream, bytes, len))
             return;
-        conn->bytes_sent += piece.iov_len;
-        message_queue_sent(&conn->queue, piece.iov_len);
+        conn->bytes_sent += len;
+        message_queue_sent(&conn->queue, len);
     }
     struct error error;
     if (secure_stream_wants_send(conn->stream) && secure_stream_pump(conn->stream, &error) != HEARTH_OK)
@@ -467,7 +468,7 @@ bool peer_conn_put(struct peer_set *f, struct peer_conn *conn, uint8_t kind, con
         len = hello_make(f, conn->purpose, hello);
         payload = hello;
     }
-    if (!message_queue_put(&conn->queue, f->heap, kind, payload, len)) {
+    if (len > MESSAGE_PAYLOAD_MAX || !message_queue_put(&conn->queue, kind, payload, len)) {
         conn->messages_dropped++;
         return false;
     }

@@ -5,8 +5,7 @@
 #define CLUSTER_PEER_CONN_H
 
 #include "cluster/known_addrs.h"
-#include "cluster/message_queue.h"
-#include "cluster/message_reader.h"
+#include "cluster/peer_hello.h"
 #include "cluster/peer_set.h"
 #include "connect/dial_driver.h"
 #include "connect/half_open.h"
@@ -16,6 +15,7 @@
 #define PEER_CONN_ANSWER_NS                                                                                  \
     (10 * NS_PER_S) /* for the answer: longer than the listener waits for what it answers */
 #define PEER_CONN_RETIRE_NS (5 * NS_PER_S)
+#define PEER_CONN_QUEUE_MAX (1u << 20) /* bytes that wait to be sent */
 
 /*   we dial:     (dialer) --proven, hello said--> greeted --hello heard--> ready
  *   for a probe: dialling --proven, hello said--> greeted --hello heard--> over, the caller's

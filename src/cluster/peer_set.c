@@ -26,14 +26,14 @@ static enum half_open_verdict judge(void *arg, const struct half_open_incoming *
 
     if (len < MESSAGE_HEADER_LEN)
         return HALF_OPEN_MORE;
-    if (message_header_get(&header, bytes, why))
-        return HALF_OPEN_AWAY;
-    *why = "it does not begin with a hello";
-    if (header.kind != MESSAGE_HELLO || header.len > MESSAGE_HELLO_MAX)
+    if (message_header_decode(&header, bytes, &hello_kinds, why))
         return HALF_OPEN_AWAY;
     *wants = MESSAGE_HEADER_LEN + header.len;
     if (len < *wants)
         return HALF_OPEN_MORE;
+    *why = "its hello was damaged on its way";
+    if (!message_intact(&header, bytes + MESSAGE_HEADER_LEN))
+        return HALF_OPEN_AWAY;
     return hello_check(arg, guest->stream, bytes + MESSAGE_HEADER_LEN, header.len, &hello, why)
                ? HALF_OPEN_AWAY
                : HALF_OPEN_THROUGH;

@@ -2,17 +2,19 @@
 /* The sender fills the connection, the receiver looks at the clock and says what it saw. */
 #include "cluster/probe_run.h"
 
-#include <string.h>
+#include <assert.h>
 
-#include "cluster/message_reader.h"
+#include "cluster/peer_hello.h"
 #include "cluster/probe_meter.h"
 #include "os/clock.h"
 
-#define LOAD_LEN    SECURE_STREAM_MESSAGE_MAX /* with its head: one record */
-#define BYTES_MIN   (256u * 1024)             /* a sender goes on until so much is sent */
-#define WORK_MAX    (1024u * 1024)            /* bytes in one go: others wait for the same thread */
-#define DEADLINE_NS (3 * NS_PER_S)            /* of the whole */
-#define LISTEN_NS   (DEADLINE_NS * 9 / 10)    /* then a receiver tells what it has: in time */
+#define LOAD_LEN    (MESSAGE_HEADER_LEN + LOAD_PAYLOAD_MAX)
+#define BYTES_MIN   (256u * 1024)          /* a sender goes on until so much is sent */
+#define WORK_MAX    (1024u * 1024)         /* bytes in one go: others wait for the same thread */
+#define DEADLINE_NS (3 * NS_PER_S)         /* of the whole */
+#define LISTEN_NS   (DEADLINE_NS * 9 / 10) /* then a receiver tells what it has: in time */
+
+static_assert(LOAD_LEN == SECURE_STREAM_MESSAGE_MAX, "a load is one record");
 
 enum probe_phase {
     PHASE_LOAD, /* the burst */
@@ -28,10 +30,18 @@ struct probe_run {
     uint8_t *load;  /* sender: the message that it sends; receiver: where bytes go that mean nothing */
     size_t got;     /* of the message at hand: bytes that have come */
     uint8_t head[MESSAGE_HEADER_LEN + RESULT_LEN]; /* its first bytes */
-    bool told;                                     /* receiver: the result is sent */
+    struct message_header header;
+    bool told; /* receiver: the result is sent */
     struct meter *meter;
     struct probe_result result;
 };
+
+/* All but the last are the same: the checksum is made once, and the receiver has no use for it. */
+static void load_seal(uint8_t *load, uint8_t what)
+{
+    load[MESSAGE_HEADER_LEN] = what;
+    message_seal(MESSAGE_LOAD, load + MESSAGE_HEADER_LEN, LOAD_PAYLOAD_MAX, NULL, 0, load);
+}
 
 int probe_run_open(const struct probe_run_setup *setup, struct probe_run **out)
 {
@@ -48,7 +58,7 @@ int probe_run_open(const struct probe_run_setup *setup, struct probe_run **out)
     }
     if (meter)
         meter_mark(meter, 0, setup->now_ns);
-    message_header_put(load, MESSAGE_LOAD, LOAD_LEN - MESSAGE_HEADER_LEN);
+    load_seal(load, LOAD_MORE);
     *run = (struct probe_run){.stream = setup->stream,
                               .sends = setup->sends,
                               .begun_ns = setup->now_ns,
@@ -71,26 +81,19 @@ void probe_run_close(struct probe_run *run)
 
 /* ---- messages in -------------------------------------------------------------------------------------- */
 
-static uint32_t message_len(const struct probe_run *run)
-{
-    return load_u32(run->head + 4);
-}
-
 /* Bytes that the message at hand still lacks: its head first, then the rest. */
 static size_t lacks(const struct probe_run *run)
 {
     return run->got < MESSAGE_HEADER_LEN ? MESSAGE_HEADER_LEN - run->got
-                                         : MESSAGE_HEADER_LEN + message_len(run) - run->got;
+                                         : MESSAGE_HEADER_LEN + run->header.len - run->got;
 }
 
-static bool head_good(const struct probe_run *run)
+static bool head_good(struct probe_run *run)
 {
-    struct message_header header;
     const char *what;
 
-    return message_header_get(&header, run->head, &what) == HEARTH_OK && header.kind == MESSAGE_LOAD &&
-           (run->sends ? header.len == RESULT_LEN
-                       : header.len >= 1 && header.len <= LOAD_LEN - MESSAGE_HEADER_LEN);
+    return message_header_decode(&run->header, run->head, &probe_kinds, &what) == HEARTH_OK &&
+           (run->sends ? run->header.len == RESULT_LEN : run->header.len >= 1);
 }
 
 /* Reads some of the message at hand: bytes; 0: nothing is there; else why not. Keeps its first bytes only. */
@@ -145,8 +148,8 @@ static void tell(struct probe_run *run)
 {
     uint8_t message[MESSAGE_HEADER_LEN + RESULT_LEN];
 
-    message_header_put(message, MESSAGE_LOAD, RESULT_LEN);
     probe_result_encode(&run->result, message + MESSAGE_HEADER_LEN);
+    message_seal(MESSAGE_LOAD, message + MESSAGE_HEADER_LEN, RESULT_LEN, NULL, 0, message);
     if (!run->told)
         run->told = secure_stream_send(run->stream, message, sizeof message);
 }
@@ -198,7 +201,8 @@ static int burst(struct probe_run *run)
 
     for (uint64_t end = run->bytes + WORK_MAX; run->bytes < end;) {
         bool last = enough(run);
-        run->load[MESSAGE_HEADER_LEN] = last ? LOAD_LAST : LOAD_MORE;
+        if (last)
+            load_seal(run->load, LOAD_LAST);
         if (!secure_stream_send(run->stream, run->load, LOAD_LEN))
             return secure_stream_pump(run->stream, &error) == HEARTH_OK ? HEARTH_PENDING : HEARTH_PEER_LOST;
         run->bytes += LOAD_LEN;
@@ -215,7 +219,8 @@ static int hear(struct probe_run *run)
         if (len <= 0)
             return len == 0 ? HEARTH_PENDING : (int)len;
     }
-    if (!probe_result_decode(&run->result, run->head + MESSAGE_HEADER_LEN, message_len(run)))
+    if (!message_intact(&run->header, run->head + MESSAGE_HEADER_LEN) ||
+        !probe_result_decode(&run->result, run->head + MESSAGE_HEADER_LEN, run->header.len))
         return HEARTH_PROTOCOL;
     return run->result.mbit_x10 > 0 ? HEARTH_OK : HEARTH_TIMEOUT;
 }

@@ -6,66 +6,25 @@
 #include <string.h>
 
 #include "core/bytes.h"
-#include "core/crc32c.h"
 
-enum meeting_offset { AT_MAGIC = 0, AT_VERSION = 2, AT_KIND = 3, AT_LENGTH = 4, AT_CRC = 8 };
+static const uint32_t heard_by_rendezvous[] = {
+    [MEETING_REGISTER - MEETING_REGISTER] = MEETING_SMALL_MAX,
+    [MEETING_READY - MEETING_REGISTER] = MEETING_SMALL_MAX,
+    [MEETING_REFUSE - MEETING_REGISTER] = MEETING_SMALL_MAX,
+};
+static const uint32_t heard_by_member[] = {
+    [MEETING_WELCOME - MEETING_REGISTER] = MEETING_SMALL_MAX,
+    [MEETING_ROSTER - MEETING_REGISTER] = MEETING_ROSTER_MAX,
+    [MEETING_GO - MEETING_REGISTER] = MEETING_SMALL_MAX,
+    [MEETING_REFUSE - MEETING_REGISTER] = MEETING_SMALL_MAX,
+};
 
-static_assert(AT_CRC + 4 == MEETING_HEADER_LEN, "the checksum ends the header");
+const struct message_kinds meeting_to_rendezvous = {MEETING_REGISTER, MEETING_REFUSE, heard_by_rendezvous};
+const struct message_kinds meeting_to_member = {MEETING_REGISTER, MEETING_REFUSE, heard_by_member};
 
 static size_t written(const struct writer *w, const void *target)
 {
     return w->bad ? 0 : (size_t)(w->at - (const uint8_t *)target);
-}
-
-/* ---- header ------------------------------------------------------------------------------------------- */
-
-static uint32_t length_max(uint8_t kind)
-{
-    return kind == MEETING_ROSTER ? MEETING_ROSTER_MAX : MEETING_SMALL_MAX;
-}
-
-void meeting_seal(uint8_t kind, const void *payload, size_t len, const void *more, size_t more_len,
-                  uint8_t header[static MEETING_HEADER_LEN])
-{
-    assert(kind >= MEETING_REGISTER && kind <= MEETING_KIND_MAX);
-    assert(len <= length_max(kind) && more_len <= length_max(kind) - len);
-
-    store_u16(header + AT_MAGIC, MEETING_MAGIC);
-    header[AT_VERSION] = MEETING_VERSION;
-    header[AT_KIND] = kind;
-    store_u32(header + AT_LENGTH, (uint32_t)(len + more_len));
-    uint32_t crc = crc32c(0, header, AT_CRC);
-    crc = len > 0 ? crc32c(crc, payload, len) : crc;
-    crc = more_len > 0 ? crc32c(crc, more, more_len) : crc;
-    store_u32(header + AT_CRC, crc);
-}
-
-int meeting_header_decode(struct meeting_header *h, const uint8_t source[static MEETING_HEADER_LEN],
-                          const char **what)
-{
-    uint8_t kind = source[AT_KIND];
-
-    *what = NULL;
-    if (load_u16(source + AT_MAGIC) != MEETING_MAGIC)
-        *what = "magic: this is not the rendezvous protocol of Hearth";
-    else if (source[AT_VERSION] != MEETING_VERSION)
-        *what = "version: not one that this node speaks";
-    else if (kind < MEETING_REGISTER || kind > MEETING_KIND_MAX)
-        *what = "kind: unknown";
-    else if (load_u32(source + AT_LENGTH) > length_max(kind))
-        *what = "length: more than this kind may carry";
-    if (*what)
-        return HEARTH_PROTOCOL;
-    *h = (struct meeting_header){kind, load_u32(source + AT_LENGTH), load_u32(source + AT_CRC)};
-    return HEARTH_OK;
-}
-
-bool meeting_intact(const struct meeting_header *h, const void *payload)
-{
-    uint8_t header[MEETING_HEADER_LEN];
-
-    meeting_seal(h->kind, payload, h->length, NULL, 0, header);
-    return load_u32(header + AT_CRC) == h->crc;
 }
 
 /* ---- texts -------------------------------------------------------------------------------------------- */

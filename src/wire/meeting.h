@@ -13,10 +13,8 @@
 #define WIRE_MEETING_H
 
 #include "core/error.h"
+#include "wire/message.h"
 
-#define MEETING_MAGIC       0x4d48u /* "HM", little endian */
-#define MEETING_VERSION     1u
-#define MEETING_HEADER_LEN  12u
 #define MEETING_SMALL_MAX   4096u        /* payload bytes of every kind but MEETING_ROSTER */
 #define MEETING_ROSTER_MAX  (512u << 10) /* payload bytes of MEETING_ROSTER */
 #define MEETING_MEMBERS_MAX 1024u
@@ -32,14 +30,14 @@
 #define MEETING_WELCOME_MAX (8u + MEETING_SECRET_LEN)
 
 enum meeting_kind {
-    MEETING_REGISTER = 1,
-    MEETING_WELCOME = 2,
-    MEETING_ROSTER = 3,
-    MEETING_READY = 4,
-    MEETING_GO = 5,
-    MEETING_REFUSE = 6, /* payload is a struct error (wire/record.h) */
-    MEETING_KIND_MAX = 6
+    MEETING_REGISTER = 64,
+    MEETING_WELCOME = 65,
+    MEETING_ROSTER = 66,
+    MEETING_READY = 67,
+    MEETING_GO = 68,
+    MEETING_REFUSE = 69 /* payload is a struct error (wire/record.h) */
 };
+extern const struct message_kinds meeting_to_rendezvous, meeting_to_member;
 
 /* A member as it travels; what the bytes of an address mean is not known here. */
 struct meeting_member {
@@ -74,20 +72,6 @@ struct meeting_place {
     uint64_t cluster;    /* never 0; READY and GO carry it too */
     uint32_t rank, size; /* the receiver's; 1..MEETING_MEMBERS_MAX */
 };
-
-struct meeting_header {
-    uint8_t kind;
-    uint32_t length, crc;
-};
-
-/* The header goes in front of its payload, which may stand in two pieces. */
-void meeting_seal(uint8_t kind, const void *payload, size_t len, const void *more, size_t more_len,
-                  uint8_t header[static MEETING_HEADER_LEN]);
-/* HEARTH_OK, or HEARTH_PROTOCOL with which field is wrong: all that can be seen before the payload is
- * there. */
-int MUST_CHECK meeting_header_decode(struct meeting_header *h,
-                                     const uint8_t source[static MEETING_HEADER_LEN], const char **what);
-bool meeting_intact(const struct meeting_header *h, const void *payload); /* the checksum fits */
 
 /* Payloads. The encoders give the length, 0 if the target is too small. The decoders check every field:
  * HEARTH_PROTOCOL for lengths, numbers and characters that may not be. */

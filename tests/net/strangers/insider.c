@@ -91,16 +91,16 @@ static int talk(struct insider *in, int fd, bool for_message, uint8_t *message, 
 
 static bool claim(struct insider *in)
 {
-    uint8_t message[MEETING_HEADER_LEN + MEETING_SMALL_MAX];
+    uint8_t message[MESSAGE_HEADER_LEN + MEETING_SMALL_MAX];
     struct meeting_register r = {
         .version_min = 1, .version_max = 1, .rank = 1, .size = 2, .patience_ms = 5000};
     memcpy(r.space, secret_namespace(credentials_secret(in->credentials)), sizeof r.space);
     memcpy(r.member.node, "not the id of the key we have...", sizeof r.member.node);
     r.member.instance = credentials_self(in->credentials)->instance;
     snprintf(r.member.name, sizeof r.member.name, "impostor");
-    size_t len = meeting_register_encode(&r, message + MEETING_HEADER_LEN, MEETING_SMALL_MAX);
-    meeting_seal(MEETING_REGISTER, message + MEETING_HEADER_LEN, len, NULL, 0, message);
-    return channel_send(in->channel, message, MEETING_HEADER_LEN + len);
+    size_t len = meeting_register_encode(&r, message + MESSAGE_HEADER_LEN, MEETING_SMALL_MAX);
+    message_seal(MEETING_REGISTER, message + MESSAGE_HEADER_LEN, len, NULL, 0, message);
+    return channel_send(in->channel, message, MESSAGE_HEADER_LEN + len);
 }
 
 int do_claim(int count, char **arguments)

@@ -49,15 +49,15 @@ static size_t plain_register(uint8_t *target)
     r.member.instance = 0x5eed;
     snprintf(r.member.name, sizeof r.member.name, "stranger");
     size_t len = meeting_register_encode(&r, payload, sizeof payload);
-    meeting_seal(MEETING_REGISTER, payload, len, NULL, 0, target);
-    memcpy(target + MEETING_HEADER_LEN, payload, len);
-    return MEETING_HEADER_LEN + len;
+    message_seal(MEETING_REGISTER, payload, len, NULL, 0, target);
+    memcpy(target + MESSAGE_HEADER_LEN, payload, len);
+    return MESSAGE_HEADER_LEN + len;
 }
 
 static int do_plain(int count, char **arguments)
 {
     struct place place;
-    uint8_t bytes[MEETING_HEADER_LEN + MEETING_SMALL_MAX];
+    uint8_t bytes[MESSAGE_HEADER_LEN + MEETING_SMALL_MAX];
     if (count != 2 || !place_parse(arguments, &place))
         return 2;
     struct greeting greet = {

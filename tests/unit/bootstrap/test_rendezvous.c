@@ -125,7 +125,8 @@ static void member_hang_up(struct sim *s, struct sim_member *m)
 /* Moves at most `max` bytes each way. Whether anything moved. */
 static bool member_move(struct sim *s, struct sim_member *m, size_t max)
 {
-    struct iovec pieces[3], out = rendezvous_client_output(&m->client);
+    struct iovec out = rendezvous_client_output(&m->client);
+    const uint8_t *bytes;
     size_t len = out.iov_len < max ? out.iov_len : max;
 
     if (len > 0) {
@@ -136,10 +137,11 @@ static bool member_move(struct sim *s, struct sim_member *m, size_t max)
         member_hang_up(s, m);
         return true;
     }
-    if (rendezvous_output(s->r, m->conn, pieces) == 0)
+    size_t in = rendezvous_output(s->r, m->conn, &bytes);
+    if (in == 0)
         return len > 0;
-    size_t in = pieces[0].iov_len < max ? pieces[0].iov_len : max;
-    m->status = rendezvous_client_input(&m->client, pieces[0].iov_base, in, &m->error);
+    in = in < max ? in : max;
+    m->status = rendezvous_client_input(&m->client, bytes, in, &m->error);
     rendezvous_sent(s->r, m->conn, in, s->now_ns);
     if (m->status != HEARTH_PENDING)
         member_hang_up(s, m);
@@ -323,7 +325,7 @@ static void versions_must_meet(void **state)
     static struct sim s;
     struct meeting_register in = {
         .version_min = 900, .version_max = 901, .rank = 1, .size = 2, .settings = 5};
-    uint8_t bytes[MEETING_HEADER_LEN + MEETING_SMALL_MAX];
+    uint8_t bytes[MESSAGE_HEADER_LEN + MEETING_SMALL_MAX];
     struct error error;
     int conn;
 
@@ -332,10 +334,10 @@ static void versions_must_meet(void **state)
     member_dial(&s, sim_add(&s, 2, 0));
     sim_settle(&s);
     snprintf(in.job, sizeof in.job, "job");
-    size_t len = meeting_register_encode(&in, bytes + MEETING_HEADER_LEN, MEETING_SMALL_MAX);
-    meeting_seal(MEETING_REGISTER, bytes + MEETING_HEADER_LEN, len, NULL, 0, bytes);
+    size_t len = meeting_register_encode(&in, bytes + MESSAGE_HEADER_LEN, MEETING_SMALL_MAX);
+    message_seal(MEETING_REGISTER, bytes + MESSAGE_HEADER_LEN, len, NULL, 0, bytes);
     assert_int_equal(rendezvous_conn_open(s.r, &somewhere, s.now_ns, &conn), HEARTH_OK);
-    rendezvous_input(s.r, conn, bytes, MEETING_HEADER_LEN + len, s.now_ns);
+    rendezvous_input(s.r, conn, bytes, MESSAGE_HEADER_LEN + len, s.now_ns);
     assert_true(rendezvous_over(s.r, &error));
     assert_int_equal(error.status, HEARTH_PROTOCOL);
     assert_non_null(strstr(error.text, "900 to 901"));
@@ -382,7 +384,8 @@ static void missing_members_are_named_at_the_deadline(void **state)
 static void whoever_does_not_confirm_is_named(void **state)
 {
     static struct sim s;
-    struct iovec pieces[3];
+    const uint8_t *bytes;
+    size_t len;
 
     (void)state;
     sim_open(&s, 2, 1);
@@ -392,8 +395,8 @@ static void whoever_does_not_confirm_is_named(void **state)
     member_move(&s, mute, 100000);
     member_move(&s, &s.members[0], 100000);
     /* It takes its roster and says nothing more. */
-    while (rendezvous_output(s.r, mute->conn, pieces) > 0)
-        rendezvous_sent(s.r, mute->conn, pieces[0].iov_len, s.now_ns);
+    while ((len = rendezvous_output(s.r, mute->conn, &bytes)) > 0)
+        rendezvous_sent(s.r, mute->conn, len, s.now_ns);
     int conn = mute->conn;
     mute->conn = -1;
     sim_settle(&s);
@@ -421,7 +424,7 @@ static void garbage_closes_its_connection_only(void **state)
         for (size_t i = 0; i < sizeof bytes; i++)
             bytes[i] = (uint8_t)prng_u64(&s.prng);
         if (round % 2) /* looks good at first */
-            memcpy(bytes, (uint8_t[]){'H', 'M', 1, MEETING_REGISTER, 100, 0, 0, 0}, 8);
+            memcpy(bytes, (uint8_t[]){'H', 'M', MESSAGE_VERSION, MEETING_REGISTER, 100, 0, 0, 0}, 8);
         assert_int_equal(rendezvous_conn_open(s.r, &somewhere, s.now_ns, &conn), HEARTH_OK);
         rendezvous_input(s.r, conn, bytes, sizeof bytes, s.now_ns);
         assert_true(rendezvous_conn_gone(s.r, conn));
@@ -607,11 +610,11 @@ static void another_secret_is_refused(void **state)
     refused(&s, m, HEARTH_MISMATCH, "hearth join TOKEN");
     assert_int_equal(s.notes.warnings, 1);
 
-    uint8_t out[MEETING_HEADER_LEN + MEETING_WELCOME_MAX]; /* and if the rendezvous does not see it */
+    uint8_t out[MESSAGE_HEADER_LEN + MEETING_WELCOME_MAX]; /* and if the rendezvous does not see it */
     struct meeting_welcome welcome = {.present = 1, .size = 2, .has_secret = true};
     rendezvous_client_begin(&m->client, s.now_ns);
-    size_t len = meeting_welcome_encode(&welcome, out + MEETING_HEADER_LEN, MEETING_WELCOME_MAX);
-    meeting_seal(MEETING_WELCOME, out + MEETING_HEADER_LEN, len, NULL, 0, out);
+    size_t len = meeting_welcome_encode(&welcome, out + MESSAGE_HEADER_LEN, MEETING_WELCOME_MAX);
+    message_seal(MEETING_WELCOME, out + MESSAGE_HEADER_LEN, len, NULL, 0, out);
     m->status = rendezvous_client_input(&m->client, out, sizeof out, &m->error);
     refused(&s, m, HEARTH_MISMATCH, "hearth join TOKEN");
     credentials_close(other);

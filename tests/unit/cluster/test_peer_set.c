@@ -315,7 +315,7 @@ static void what_does_not_fit_is_dropped_and_counted(void **state)
         else
             dropped++;
     assert_int_equal(peer_set_traffic(peer_set_of(0)).dropped, 5);
-    assert_in_range(sent, MESSAGE_QUEUE_MAX / sizeof payload - 1, 64);
+    assert_in_range(sent, PEER_CONN_QUEUE_MAX / sizeof payload - 1, 64);
     fixture_until(v, one_got, &sent);
     fixture_for(v, 20 * NS_PER_MS);
     assert_int_equal(v->all[1].messages, sent);

@@ -287,6 +287,12 @@ static void rogue_close(struct rogue *r)
     credentials_close(r->credentials);
 }
 
+/* Header of the payload that stands behind it. */
+static void seal(uint8_t *bytes, uint8_t kind, size_t len)
+{
+    message_seal(kind, bytes + MESSAGE_HEADER_LEN, len, NULL, 0, bytes);
+}
+
 static size_t rogue_hello(struct rogue *r, uint8_t *bytes)
 {
     struct message_hello hello = {
@@ -295,7 +301,7 @@ static size_t rogue_hello(struct rogue *r, uint8_t *bytes)
     hello.info.id = *credentials_self(r->credentials);
     snprintf(hello.info.name, sizeof hello.info.name, "rogue");
     size_t len = message_hello_encode(&hello, bytes + MESSAGE_HEADER_LEN);
-    message_header_put(bytes, MESSAGE_HELLO, len);
+    seal(bytes, MESSAGE_HELLO, len);
     return MESSAGE_HEADER_LEN + len;
 }
 
@@ -382,8 +388,7 @@ static void spoil_version(uint8_t *bytes, size_t *len)
 
 static void spoil_kind(uint8_t *bytes, size_t *len)
 {
-    (void)len;
-    bytes[3] = MESSAGE_BEAT;
+    seal(bytes, MESSAGE_BEAT, *len - MESSAGE_HEADER_LEN);
 }
 
 static void spoil_length(uint8_t *bytes, size_t *len)
@@ -392,34 +397,39 @@ static void spoil_length(uint8_t *bytes, size_t *len)
     store_u32(bytes + 4, MESSAGE_HELLO_MAX + 1);
 }
 
+static void spoil_sum(uint8_t *bytes, size_t *len)
+{
+    bytes[*len - 1] ^= 1;
+}
+
 static void spoil_nothing_follows(uint8_t *bytes, size_t *len)
 {
-    store_u32(bytes + 4, 0);
+    seal(bytes, MESSAGE_HELLO, 0);
     *len = MESSAGE_HEADER_LEN;
 }
 
 static void spoil_purpose(uint8_t *bytes, size_t *len)
 {
-    (void)len;
     bytes[MESSAGE_HEADER_LEN + 4] = 3;
+    seal(bytes, MESSAGE_HELLO, *len - MESSAGE_HEADER_LEN);
 }
 
 static void spoil_probe(uint8_t *bytes, size_t *len)
 {
-    (void)len;
     bytes[MESSAGE_HEADER_LEN + 4] = HELLO_PROBE; /* of a node that we are not joined to */
+    seal(bytes, MESSAGE_HELLO, *len - MESSAGE_HEADER_LEN);
 }
 
 static void spoil_identity(uint8_t *bytes, size_t *len)
 {
-    (void)len;
     bytes[MESSAGE_HEADER_LEN + 12 + 2 + 5] ^= 1;
+    seal(bytes, MESSAGE_HELLO, *len - MESSAGE_HEADER_LEN);
 }
 
 static void spoil_versions(uint8_t *bytes, size_t *len)
 {
-    (void)len;
-    store_u16(bytes + MESSAGE_HEADER_LEN, 2);
+    store_u16(bytes + MESSAGE_HEADER_LEN, MESSAGE_VERSION + 1);
+    seal(bytes, MESSAGE_HELLO, *len - MESSAGE_HEADER_LEN);
 }
 
 static void spoil_all(uint8_t *bytes, size_t *len)
@@ -437,6 +447,7 @@ static void first_words_must_be_a_good_hello(void **state)
     assert_first_words_refused(spoil_version);
     assert_first_words_refused(spoil_kind);
     assert_first_words_refused(spoil_length);
+    assert_first_words_refused(spoil_sum);
     assert_first_words_refused(spoil_nothing_follows);
     assert_first_words_refused(spoil_purpose);
     assert_first_words_refused(spoil_probe);
@@ -482,17 +493,20 @@ static void messages_must_be_messages(void **state)
     uint8_t bytes[64] = {0};
 
     (void)state;
-    message_header_put(bytes, MESSAGE_LOAD, 0);
-    assert_message_refused(bytes, MESSAGE_HEADER_LEN, "it sends load among messages");
-    message_header_put(bytes, MESSAGE_KIND_MAX + 1, 0);
-    assert_message_refused(bytes, MESSAGE_HEADER_LEN, "it sends a message of an unknown kind");
-    message_header_put(bytes, MESSAGE_BEAT, 0);
+    seal(bytes, MESSAGE_LOAD, 0);
+    assert_message_refused(bytes, MESSAGE_HEADER_LEN, "kind: unknown, or not expected here");
+    seal(bytes, MESSAGE_KIND_MAX + 1, 0);
+    assert_message_refused(bytes, MESSAGE_HEADER_LEN, "kind: unknown, or not expected here");
+    seal(bytes, MESSAGE_BEAT, 0);
     store_u32(bytes + 4, MESSAGE_PAYLOAD_MAX + 1);
-    assert_message_refused(bytes, MESSAGE_HEADER_LEN, "it sends a message that is too long");
-    message_header_put(bytes, MESSAGE_HELLO, 40);
+    assert_message_refused(bytes, MESSAGE_HEADER_LEN, "length: more than this kind of message may have");
+    seal(bytes, MESSAGE_HELLO, 40);
     assert_message_refused(bytes, MESSAGE_HEADER_LEN + 40, "its hello is malformed");
+    seal(bytes, MESSAGE_BEAT, 40);
+    bytes[MESSAGE_HEADER_LEN] ^= 1;
+    assert_message_refused(bytes, MESSAGE_HEADER_LEN + 40, "crc: the message was damaged on its way");
     memset(bytes, 'x', sizeof bytes);
-    assert_message_refused(bytes, sizeof bytes, "what it says is no message of Hearth");
+    assert_message_refused(bytes, sizeof bytes, "magic: not a control message of Hearth");
 }
 
 static void rogue_greet(struct rogue *r, uint32_t serial)

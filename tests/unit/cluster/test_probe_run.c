@@ -13,6 +13,7 @@
 #include "core/bytes.h"
 #include "os/clock.h"
 #include "stream_pair.h"
+#include "wire/message.h"
 
 static struct heap heap;
 static struct credentials *ann, *bob;
@@ -109,18 +110,18 @@ static void send_message(const uint8_t head[static 8], uint8_t what)
 {
     uint8_t message[64] = {0};
 
-    memcpy(message, head, 8);
-    message[8] = what;
-    assert_true(secure_stream_send(pair[0], message, 9));
+    memcpy(message, head, 8); /* the rest of the head, a checksum, is of no concern for loads */
+    message[MESSAGE_HEADER_LEN] = what;
+    assert_true(secure_stream_send(pair[0], message, MESSAGE_HEADER_LEN + 1));
 }
 
 static void receiver_refuses_nonsense(void **state)
 {
     static const uint8_t heads[][8] = {
-        {0x48, 0x4c, 1, 17, 0, 0, 0, 0}, {0x48, 0x4c, 1, 17, 0xf9, 0x3f, 0, 0},
-        {0x48, 0x4c, 2, 17, 1, 0, 0, 0}, {0x48, 0x4c, 1, 16, 1, 0, 0, 0},
-        {0x48, 0x4d, 1, 17, 1, 0, 0, 0}, {0x48, 0x4c, 1, 17, 1, 0, 0, 0x80},
-        {0x48, 0x4c, 1, 17, 1, 0, 0, 0},
+        {0x48, 0x4d, 2, 17, 0, 0, 0, 0}, {0x48, 0x4d, 2, 17, 0xf5, 0x3f, 0, 0},
+        {0x48, 0x4d, 1, 17, 1, 0, 0, 0}, {0x48, 0x4d, 2, 16, 1, 0, 0, 0},
+        {0x48, 0x4c, 2, 17, 1, 0, 0, 0}, {0x48, 0x4d, 2, 17, 1, 0, 0, 0x80},
+        {0x48, 0x4d, 2, 17, 1, 0, 0, 0},
     };
 
     (void)state;
@@ -140,7 +141,7 @@ static void receiver_refuses_nonsense(void **state)
 static void receiver_takes_no_more(void **state)
 {
     struct end receiver = {.run = open_run(pair[1], false, clock_real())};
-    static uint8_t message[16384] = {0x48, 0x4c, 1, 17, 0xf8, 0x3f};
+    static uint8_t message[16384] = {0x48, 0x4d, 2, 17, 0xf4, 0x3f};
     struct error error;
 
     (void)state;
@@ -157,17 +158,17 @@ static void receiver_takes_no_more(void **state)
 static void too_little_is_no_result(void **state)
 {
     struct end ends[1] = {{.run = open_run(pair[1], false, clock_real())}};
-    static const uint8_t head[8] = {0x48, 0x4c, 1, 17, 1, 0, 0, 0};
+    static const uint8_t head[8] = {0x48, 0x4d, 2, 17, 1, 0, 0, 0};
     uint8_t answer[64];
     struct probe_result result;
     ssize_t len;
 
     (void)state;
     send_message(head, LOAD_LAST);
-    while ((len = secure_stream_recv(pair[0], answer, 32)) == 0)
+    while ((len = secure_stream_recv(pair[0], answer, MESSAGE_HEADER_LEN + RESULT_LEN)) == 0)
         step(&ends[0]);
-    assert_int_equal(len, 32);
-    assert_true(probe_result_decode(&result, answer + 8, 24));
+    assert_int_equal(len, MESSAGE_HEADER_LEN + RESULT_LEN);
+    assert_true(probe_result_decode(&result, answer + MESSAGE_HEADER_LEN, RESULT_LEN));
     assert_int_equal(result.mbit_x10, 0);
     secure_stream_close(pair[0]);
     run_out(ends, 1);

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* HELLO, the first message of each connection between nodes of a cluster, and the kinds of messages that such
+ * connections take. docs/messages.md is the law. */
+#ifndef CLUSTER_PEER_HELLO_H
+#define CLUSTER_PEER_HELLO_H
+
+#include "membership/outbox.h"
+#include "membership/view.h"
+#include "wire/message.h"
+
+enum hello_purpose { HELLO_MESSAGES = 1, HELLO_PROBE = 2 };
+#define MESSAGE_HELLO_MAX (12u + PEER_INFO_LEN_MAX)
+#define LOAD_PAYLOAD_MAX  (16384u - MESSAGE_HEADER_LEN) /* with its header one record */
+
+struct message_hello {
+    uint16_t version_min, version_max;
+    uint8_t purpose;
+    uint32_t serial; /* counts the hellos of a process */
+    struct peer_info info;
+};
+/* Bytes; `target` has MESSAGE_HELLO_MAX. */
+size_t message_hello_encode(const struct message_hello *hello, uint8_t *target);
+int MUST_CHECK message_hello_decode(struct message_hello *hello, const void *source, size_t len,
+                                    const char **what);
+
+extern const struct message_kinds cluster_kinds; /* what members tell each other */
+extern const struct message_kinds hello_kinds;   /* nothing but HELLO */
+extern const struct message_kinds probe_kinds;   /* LOAD, after HELLO, on a connection for a probe */
+
+#endif
