@@ -16,12 +16,12 @@ struct echo {
 static void tell(void *arg, const struct identity *id, const struct sock_addr *addr)
 {
     struct echo *echo = arg;
-    uint8_t again[PEER_ADDR_MAX];
+    struct net_addr net;
     char text[SOCK_TEXT_MAX];
 
-    size_t len = sock_addr_encode(addr, again, sizeof again);
     sock_addr_text(addr, text, sizeof text);
-    if (id->instance == 0 || len == 0 || text[0] == '\0' || ++echo->told > GOSSIP_MAX * PEER_ADDRS_MAX)
+    if (id->instance == 0 || !sock_addr_to_net(addr, &net) || text[0] == '\0' ||
+        ++echo->told > GOSSIP_MAX * PEER_ADDRS_MAX)
         abort();
     struct peer_info *last = echo->count > 0 ? &echo->peer_set[echo->count - 1] : NULL;
     if (!last || memcmp(&last->id, id, sizeof *id) != 0 || last->addr_count == PEER_ADDRS_MAX) {
@@ -30,8 +30,7 @@ static void tell(void *arg, const struct identity *id, const struct sock_addr *a
         last = &echo->peer_set[echo->count++];
         *last = (struct peer_info){.id = *id};
     }
-    last->addr_lens[last->addr_count] = (uint8_t)len;
-    memcpy(last->addrs[last->addr_count++], again, len);
+    last->addrs[last->addr_count++] = net;
 }
 
 static void count_told(void *arg, const struct identity *id, const struct sock_addr *addr)

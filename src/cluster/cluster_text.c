@@ -13,11 +13,8 @@
 static void put_addrs(struct peer_info *self, const struct sock_addr *addrs, int count)
 {
     self->addr_count = 0;
-    for (int i = 0; i < count && self->addr_count < PEER_ADDRS_MAX; i++) {
-        size_t len = sock_addr_encode(&addrs[i], self->addrs[self->addr_count], PEER_ADDR_MAX);
-        if (len > 0)
-            self->addr_lens[self->addr_count++] = (uint8_t)len;
-    }
+    for (int i = 0; i < count && self->addr_count < PEER_ADDRS_MAX; i++)
+        self->addr_count += sock_addr_to_net(&addrs[i], &self->addrs[self->addr_count]);
 }
 
 int cluster_describe_self(struct cluster *cluster, struct sock_addr *listen, struct peer_info *self,
@@ -32,7 +29,7 @@ int cluster_describe_self(struct cluster *cluster, struct sock_addr *listen, str
     *self = (struct peer_info){
         .id = *credentials_self(setup->credentials),
         .machine = facts.machine,
-        .flags = setup->flags,
+        .features = setup->flags,
         .process = (uint32_t)process_id(),
         .memory_mib = facts.memory_mib,
         .cores = facts.cores,
@@ -57,7 +54,7 @@ void cluster_announce(struct cluster *cluster, uint64_t now_ns)
     struct announcement announcement = {
         .id = self->id,
         .port = sock_addr_port(&bound),
-        .flags = self->flags,
+        .flags = self->features,
     };
 
     memcpy(announcement.space, secret_namespace(credentials_secret(cluster->setup.credentials)),
@@ -84,12 +81,8 @@ static bool addrs_now(struct cluster *cluster, struct peer_info *self)
 
 static bool same_addrs(const struct peer_info *a, const struct peer_info *b)
 {
-    if (a->addr_count != b->addr_count)
-        return false;
-    for (int i = 0; i < a->addr_count; i++)
-        if (a->addr_lens[i] != b->addr_lens[i] || memcmp(a->addrs[i], b->addrs[i], a->addr_lens[i]) != 0)
-            return false;
-    return true;
+    return a->addr_count == b->addr_count &&
+           memcmp(a->addrs, b->addrs, (size_t)a->addr_count * sizeof a->addrs[0]) == 0;
 }
 
 /* A machine that was asleep finds its connections dead one by one; better to try all at once. */

@@ -2,7 +2,7 @@
 /* Bytes of PEERS: read twice, first to check, then to tell. */
 #include "cluster/gossip.h"
 
-#include "core/bytes.h"
+#include "wire/peer_codec.h"
 
 size_t gossip_encode(const struct peer_info *const *peer_set, int count, void *target, size_t size)
 {
@@ -14,37 +14,22 @@ size_t gossip_encode(const struct peer_info *const *peer_set, int count, void *t
         const struct peer_info *f = peer_set[i];
         put_bytes(&w, f->id.node.bytes, NODE_ID_LEN);
         put_u64(&w, f->id.instance);
-        put_u8(&w, f->addr_count);
-        for (int k = 0; k < f->addr_count; k++) {
-            put_u8(&w, f->addr_lens[k]);
-            put_bytes(&w, f->addrs[k], f->addr_lens[k]);
-        }
+        peer_addrs_put(&w, f);
     }
     return w.bad ? 0 : (size_t)(w.at - (uint8_t *)target);
 }
 
 static void read_node(struct reader *r, gossip_fn *fn, void *arg)
 {
-    struct identity id;
-    struct sock_addr addr;
-    uint8_t bytes[PEER_ADDR_MAX];
+    struct peer_info peer;
 
-    get_bytes(r, id.node.bytes, NODE_ID_LEN);
-    id.instance = get_u64(r);
-    int count = get_u8(r);
-    if (count > PEER_ADDRS_MAX || (!r->bad && id.instance == 0))
+    get_bytes(r, peer.id.node.bytes, NODE_ID_LEN);
+    peer.id.instance = get_u64(r);
+    if (!peer_addrs_get(r, &peer) || peer.id.instance == 0)
         r->bad = true;
-    for (int i = 0; i < count && !r->bad; i++) {
-        size_t len = get_u8(r);
-        if (len == 0 || len > sizeof bytes) {
-            r->bad = true;
-            break;
-        }
-        get_bytes(r, bytes, len);
-        if (r->bad || sock_addr_decode(&addr, bytes, len) != len)
-            r->bad = true;
-        else if (fn)
-            fn(arg, &id, &addr);
+    for (int i = 0; fn && i < peer.addr_count; i++) {
+        struct sock_addr addr = sock_addr_of(&peer.addrs[i]);
+        fn(arg, &peer.id, &addr);
     }
 }
 

@@ -8,7 +8,7 @@
 #include "os/sock.h"
 
 #define GOSSIP_MAX     64 /* nodes in one message */
-#define GOSSIP_LEN_MAX (2 + GOSSIP_MAX * (40 + 1 + PEER_ADDRS_MAX * (1 + PEER_ADDR_MAX)))
+#define GOSSIP_LEN_MAX (2 + GOSSIP_MAX * (40 + 1 + PEER_ADDRS_MAX * 20))
 
 size_t gossip_encode(const struct peer_info *const *peer_set, int count, void *target, size_t size);
 

@@ -184,7 +184,7 @@ static bool has_guest(const struct view *view, const struct group_spec *spec)
 {
     for (int rank = 0; rank < spec->size; rank++) {
         int at = view_find(view, &spec->members[rank]);
-        if (at >= 0 && view->members[at].flags & PEER_GUEST)
+        if (at >= 0 && view->members[at].features & PEER_GUEST)
             return true;
     }
     return false;

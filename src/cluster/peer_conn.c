@@ -231,10 +231,9 @@ bool peer_conn_hello(struct peer_set *f, struct peer_conn *conn)
 static void learn_addresses(struct peer_set *f, const struct peer_conn *conn)
 {
     for (int i = 0; i < conn->info.addr_count; i++) {
-        struct sock_addr addr;
+        struct sock_addr addr = sock_addr_of(&conn->info.addrs[i]);
         struct known_addr_tip tip = {.addr = &addr, .claim = &conn->peer, .trusted = true, .linked = true};
-        if (sock_addr_decode(&addr, conn->info.addrs[i], conn->info.addr_lens[i]) > 0)
-            known_addrs_tell(&f->known_addrs, &tip, f->now_ns);
+        known_addrs_tell(&f->known_addrs, &tip, f->now_ns);
     }
 }
 

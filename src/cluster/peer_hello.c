@@ -24,7 +24,7 @@ size_t message_hello_encode(const struct message_hello *hello, uint8_t *target)
     put_u8(&w, hello->purpose);
     put_bytes(&w, (const uint8_t[3]){0}, 3);
     put_u32(&w, hello->serial);
-    peer_info_put(&w, &hello->info);
+    peer_put(&w, &hello->info);
     assert(!w.bad);
     return (size_t)(w.at - target);
 }
@@ -46,7 +46,7 @@ int message_hello_decode(struct message_hello *hello, const void *source, size_t
         *what = "it speaks only newer versions of control messages: update this node";
     else if (hello->purpose != HELLO_MESSAGES && hello->purpose != HELLO_PROBE)
         *what = "its hello has an unknown purpose";
-    else if (!peer_info_get(&r, &hello->info) || r.bad || reader_left(&r) > 0)
+    else if (!peer_get(&r, &hello->info) || r.bad || reader_left(&r) > 0)
         *what = "its hello does not describe a node";
     else
         return HEARTH_OK;

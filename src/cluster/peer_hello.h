@@ -9,7 +9,7 @@
 #include "wire/message.h"
 
 enum hello_purpose { HELLO_MESSAGES = 1, HELLO_PROBE = 2 };
-#define MESSAGE_HELLO_MAX (12u + PEER_INFO_LEN_MAX)
+#define MESSAGE_HELLO_MAX (12u + PEER_LEN_MAX)
 #define LOAD_PAYLOAD_MAX  (16384u - MESSAGE_HEADER_LEN) /* with its header one record */
 
 struct message_hello {

@@ -42,16 +42,13 @@ static enum half_open_verdict judge(void *arg, const struct half_open_incoming *
 /* Our addresses with the port that we have got. */
 static void set_self(struct peer_set *f, const struct peer_info *self)
 {
-    struct sock_addr bound = half_open_addr(f->half_open), addr;
+    struct sock_addr bound = half_open_addr(f->half_open);
 
     f->self = *self;
     f->self.id = f->id;
-    for (int i = 0; i < f->self.addr_count; i++) {
-        if (sock_addr_decode(&addr, f->self.addrs[i], f->self.addr_lens[i]) == 0 || sock_addr_port(&addr))
-            continue;
-        sock_addr_set_port(&addr, sock_addr_port(&bound));
-        f->self.addr_lens[i] = (uint8_t)sock_addr_encode(&addr, f->self.addrs[i], PEER_ADDR_MAX);
-    }
+    for (int i = 0; i < f->self.addr_count; i++)
+        if (f->self.addrs[i].port == 0)
+            f->self.addrs[i].port = sock_addr_port(&bound);
 }
 
 int peer_set_open(const struct peer_set_setup *setup, struct peer_set **out, struct error *error)

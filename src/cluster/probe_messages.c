@@ -32,7 +32,7 @@ static bool bad(const char **what, const char *why)
 size_t probe_order_encode(const struct probe_order *order, void *target, size_t size)
 {
     struct writer w = writer_of(target, size);
-    uint8_t addr[PEER_ADDR_MAX];
+    uint8_t addr[PROBE_ADDR_MAX];
     size_t len = order->addr.len > 0 ? sock_addr_encode(&order->addr, addr, sizeof addr) : 0;
 
     put_u32(&w, order->number);

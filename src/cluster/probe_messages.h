@@ -6,7 +6,8 @@
 #include "membership/topology.h"
 #include "os/sock.h"
 
-#define PROBE_MESSAGE_MAX    (45 + PEER_ADDR_MAX)
+#define PROBE_ADDR_MAX       19 /* of sock_addr_encode */
+#define PROBE_MESSAGE_MAX    (45 + PROBE_ADDR_MAX)
 #define MEASURED_PATHS_MAX   (VIEW_MEMBERS_MAX - 1)
 #define MEASURED_MESSAGE_MAX (8 + MEASURED_PATHS_MAX * 56)
 #define RESULT_LEN           24

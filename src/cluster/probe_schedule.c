@@ -40,11 +40,14 @@ void schedule_init(struct schedule *s, double share, uint64_t refresh_ns, uint32
 
 static uint32_t addrs_sum(const struct peer_info *f)
 {
-    uint32_t sum = f->addr_count;
+    uint32_t sum = (uint32_t)f->addr_count;
 
-    for (int i = 0; i < f->addr_count; i++)
-        for (int k = 0; k < f->addr_lens[i]; k++)
-            sum = sum * 31 + f->addrs[i][k];
+    for (int i = 0; i < f->addr_count; i++) {
+        sum = sum * 31 + f->addrs[i].family;
+        sum = sum * 31 + f->addrs[i].port;
+        for (int k = 0; k < 16; k++)
+            sum = sum * 31 + f->addrs[i].bytes[k];
+    }
     return sum;
 }
 
@@ -52,7 +55,7 @@ static struct schedule_member member_of(const struct peer_info *f)
 {
     return (struct schedule_member){.id = f->id,
                                     .host_id = f->host_id,
-                                    .guest = (f->flags & (PEER_GUEST | PEER_BENCH)) == PEER_GUEST,
+                                    .guest = (f->features & (PEER_GUEST | PEER_BENCH)) == PEER_GUEST,
                                     .addr_count = f->addr_count,
                                     .addrs = addrs_sum(f)};
 }

@@ -165,12 +165,11 @@ static bool is_spared(const struct probes *p, const struct identity *id)
 
 static bool peer_info_has(const struct peer_info *f, const struct sock_addr *addr)
 {
-    uint8_t bytes[PEER_ADDR_MAX];
-    size_t len = sock_addr_encode(addr, bytes, sizeof bytes);
-
-    for (int i = 0; len > 0 && i < f->addr_count; i++)
-        if (f->addr_lens[i] == len && memcmp(f->addrs[i], bytes, len) == 0)
+    for (int i = 0; i < f->addr_count; i++) {
+        struct sock_addr own = sock_addr_of(&f->addrs[i]);
+        if (sock_addr_equal(&own, addr))
             return true;
+    }
     return false;
 }
 
@@ -300,9 +299,8 @@ static void give(struct probes *p, const struct schedule_order *next, uint64_t n
     struct probe_order order = {.number = next->number, .to = to->id};
     uint8_t message[PROBE_MESSAGE_MAX];
 
-    if (next->addr >= 0 &&
-        sock_addr_decode(&order.addr, to->addrs[next->addr], to->addr_lens[next->addr]) == 0)
-        order.addr.len = 0;
+    if (next->addr >= 0)
+        order.addr = sock_addr_of(&to->addrs[next->addr]);
     if (next->from == p->self_at) {
         errand_run(p, &order, now_ns);
         return;

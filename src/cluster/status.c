@@ -133,13 +133,11 @@ static void find_straggler(struct cluster *cluster, struct straggler *found)
 
 static void put_addrs(struct text_buf *p, const struct peer_info *f)
 {
-    struct sock_addr addr;
     char text[SOCK_TEXT_MAX];
 
     text_buf_print(p, ", \"addresses\": [");
     for (int i = 0; i < f->addr_count; i++) {
-        if (sock_addr_decode(&addr, f->addrs[i], f->addr_lens[i]) == 0)
-            continue;
+        struct sock_addr addr = sock_addr_of(&f->addrs[i]);
         sock_addr_text(&addr, text, sizeof text);
         text_buf_print(p, "%s\"%s\"", i > 0 ? ", " : "", text);
     }
@@ -165,7 +163,7 @@ static void put_member(struct cluster *cluster, struct text_buf *p, int rank, co
                    h ? (double)h->latency_ns / 1000 : 0, h ? health_uptime(h) : 1, f->cores, f->memory_mib);
     put_flags(p, "cpu", f->cpu, cpus);
     put_text(p, "system", f->platform);
-    put_flags(p, "flags", f->flags, roles);
+    put_flags(p, "flags", f->features, roles);
     text_buf_print(p, ", \"late_us\": %.1f, \"straggler\": %s", linked ? (double)linked->late_ns / 1000 : 0,
                    slow ? "true" : "false");
     put_text(p, "slow_why", slow ? straggler->why : "");

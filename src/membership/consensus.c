@@ -504,11 +504,11 @@ void consensus_describe(struct consensus *a, const struct peer_info *self, uint6
     if (a->state == CONSENSUS_GONE)
         return;
     struct identity id = a->self.id;
-    uint32_t guest = a->self.flags & PEER_GUEST;
+    uint32_t guest = a->self.features & PEER_GUEST;
     advance(a, now_ns);
     a->self = *self;
     a->self.id = id; /* that never changes, nor whether we have a vote */
-    a->self.flags = (a->self.flags & ~PEER_GUEST) | guest;
+    a->self.features = (a->self.features & ~PEER_GUEST) | guest;
     a->stir = true;
     think(a);
 }

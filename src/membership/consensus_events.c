@@ -156,7 +156,7 @@ void copied_key_check(struct consensus *a, struct voter *p)
 
 static const char *why_not_asking(const struct consensus *a, const struct voter *p)
 {
-    if ((p->info.flags & PEER_GUEST) && p->beat.size == 1)
+    if ((p->info.features & PEER_GUEST) && p->beat.size == 1)
         return "it is a guest, and waits for a machine that is up";
     if (!(p->beat.flags & BEAT_LEADS))
         return "it is in another instance of the cluster, whose leader decides: the two will merge";

@@ -15,7 +15,7 @@ void view_copy(struct view *to, const struct view *from)
 
 uint64_t instance_left_at(const struct consensus *a, uint64_t instance)
 {
-    if (a->self.flags & PEER_GUEST)
+    if (a->self.features & PEER_GUEST)
         return 0; /* it has promised nothing */
     for (int i = 0; i < a->past_count; i++)
         if (a->past[i].instance == instance)

@@ -14,11 +14,11 @@
 void job_record_mark(struct view *ran, const struct identity *members, int count)
 {
     for (int i = 0; i < ran->size; i++)
-        ran->members[i].flags &= ~(JOB_TOOK_PART | JOB_FIRST);
+        ran->members[i].features &= ~(JOB_TOOK_PART | JOB_FIRST);
     for (int rank = 0; rank < count; rank++) {
         int at = view_find(ran, &members[rank]);
         if (at >= 0)
-            ran->members[at].flags |= JOB_TOOK_PART | (rank == 0 ? JOB_FIRST : 0);
+            ran->members[at].features |= JOB_TOOK_PART | (rank == 0 ? JOB_FIRST : 0);
     }
 }
 
@@ -26,8 +26,8 @@ void job_record_follow(struct view *ran, const struct view *before)
 {
     for (int i = 0; i < ran->size; i++) {
         int at = view_find(before, &ran->members[i].id);
-        uint32_t kept = at >= 0 ? before->members[at].flags & (JOB_TOOK_PART | JOB_FIRST) : 0;
-        ran->members[i].flags = (ran->members[i].flags & ~(JOB_TOOK_PART | JOB_FIRST)) | kept;
+        uint32_t kept = at >= 0 ? before->members[at].features & (JOB_TOOK_PART | JOB_FIRST) : 0;
+        ran->members[i].features = (ran->members[i].features & ~(JOB_TOOK_PART | JOB_FIRST)) | kept;
     }
 }
 
@@ -72,10 +72,10 @@ static bool enough_took_part(const struct view *ran, bool missing[static VIEW_ME
     bool first = false;
 
     for (int i = 0; i < ran->size; i++) {
-        bool took_part = ran->members[i].flags & JOB_TOOK_PART;
+        bool took_part = ran->members[i].features & JOB_TOOK_PART;
         all += took_part;
         there += took_part && !missing[i];
-        first |= !missing[i] && ran->members[i].flags & JOB_FIRST;
+        first |= !missing[i] && ran->members[i].features & JOB_FIRST;
         missing[i] = missing[i] && took_part;
     }
     return 2 * there > all || (2 * there == all && (first || all == 0));
@@ -105,9 +105,9 @@ void job_record_put(struct writer *w, const struct view *ran)
     for (int i = 0; i < ran->size; i++) {
         put_bytes(w, ran->members[i].id.node.bytes, NODE_ID_LEN);
         put_u64(w, ran->members[i].id.instance);
-        put_u8(w, (uint8_t)((ran->members[i].flags & PEER_GUEST ? 1 : 0) |
-                            (ran->members[i].flags & JOB_TOOK_PART ? 2 : 0) |
-                            (ran->members[i].flags & JOB_FIRST ? 4 : 0)));
+        put_u8(w, (uint8_t)((ran->members[i].features & PEER_GUEST ? 1 : 0) |
+                            (ran->members[i].features & JOB_TOOK_PART ? 2 : 0) |
+                            (ran->members[i].features & JOB_FIRST ? 4 : 0)));
     }
 }
 
@@ -129,7 +129,7 @@ bool job_record_get(struct reader *r, struct view *ran)
         uint8_t flags = get_u8(r);
         if (r->bad || id->instance == 0 || flags > 7 || (flags & 6) == 4 || view_find(ran, id) >= 0)
             return false;
-        ran->members[i].flags =
+        ran->members[i].features =
             (flags & 1 ? PEER_GUEST : 0) | (flags & 2 ? JOB_TOOK_PART : 0) | (flags & 4 ? JOB_FIRST : 0);
         ran->size = i + 1;
     }

@@ -56,7 +56,7 @@ static int wishers(const struct jobs *jobs, struct led_job *job, int *members, u
     *due_ns = job->released_ns;
     for (int m = 0; m < jobs->view.size; m++) {
         const struct told_request *request = led_request(jobs, m, job->job);
-        bool guest = jobs->view.members[m].flags & PEER_GUEST;
+        bool guest = jobs->view.members[m].features & PEER_GUEST;
         missing += !request && !guest;
         residents += request && !guest;
         if (!request)

@@ -8,6 +8,7 @@
 #include <sys/uio.h>
 
 #include "core/error.h"
+#include "core/peer_info.h"
 
 /* An address with its port, as plain memory. */
 struct sock_addr {
@@ -47,6 +48,9 @@ bool sock_addr_wildcard(const struct sock_addr *addr); /* 0.0.0.0, :: */
 size_t sock_addr_encode(const struct sock_addr *addr, uint8_t *target, size_t size); /* 0: does not fit */
 /* From what sock_addr_encode made; gives the bytes used, 0: these bytes are no address. */
 size_t sock_addr_decode(struct sock_addr *addr, const uint8_t *source, size_t len);
+/* Between an address of the system and that of a peer. False: a unix address, which no peer has. */
+bool sock_addr_to_net(const struct sock_addr *addr, struct net_addr *out);
+struct sock_addr sock_addr_of(const struct net_addr *net);
 
 /* All of these: HEARTH_OK, or a status with a text in `error` that names the address and the system's reason.
  * Listening: TCP with SO_REUSEADDR; HEARTH_LIMIT if the address is in use. `bound` has the port that was

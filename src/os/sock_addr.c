@@ -344,39 +344,58 @@ void sock_addr_text(const struct sock_addr *addr, char *text, size_t size)
 
 /* ---- wire: family (4 or 6), port, address. Scopes mean nothing to other machines: they stay here. ---- */
 
-size_t sock_addr_encode(const struct sock_addr *addr, uint8_t *target, size_t size)
+bool sock_addr_to_net(const struct sock_addr *addr, struct net_addr *out)
 {
     union native n = native_of(addr);
-    struct writer w = writer_of(target, size);
     enum sock_family family = sock_addr_family(addr);
 
-    if (family != SOCK_IPV4 && family != SOCK_IPV6)
-        return 0;
-    put_u8(&w, family == SOCK_IPV4 ? 4 : 6);
-    put_u16(&w, sock_addr_port(addr));
-    if (family == SOCK_IPV4)
-        put_bytes(&w, &n.v4.sin_addr, 4);
+    *out = (struct net_addr){.family = family == SOCK_IPV4 ? 4 : 6, .port = sock_addr_port(addr)};
+    if (family == SOCK_IPV4) {
+        memcpy(out->bytes, &n.v4.sin_addr, 4);
+    } else if (family == SOCK_IPV6) {
+        memcpy(out->bytes, &n.v6.sin6_addr, 16);
+        out->scope = n.v6.sin6_scope_id;
+    }
+    return family == SOCK_IPV4 || family == SOCK_IPV6;
+}
+
+struct sock_addr sock_addr_of(const struct net_addr *net)
+{
+    struct sock_addr addr;
+    struct in6_addr ip;
+
+    memcpy(&ip, net->bytes, sizeof ip);
+    if (net->family == 4)
+        v4_put(&addr, &ip, net->port);
     else
-        put_bytes(&w, &n.v6.sin6_addr, 16);
+        v6_put(&addr, &ip, net->port, net->scope);
+    return addr;
+}
+
+size_t sock_addr_encode(const struct sock_addr *addr, uint8_t *target, size_t size)
+{
+    struct writer w = writer_of(target, size);
+    struct net_addr net;
+
+    if (!sock_addr_to_net(addr, &net))
+        return 0;
+    put_u8(&w, (uint8_t)net.family);
+    put_u16(&w, net.port);
+    put_bytes(&w, net.bytes, net.family == 4 ? 4 : 16);
     return w.bad ? 0 : (size_t)(w.at - target);
 }
 
 size_t sock_addr_decode(struct sock_addr *addr, const uint8_t *source, size_t len)
 {
     struct reader r = reader_of(source, len);
-    struct in6_addr ip;
-    uint8_t family = get_u8(&r);
-    uint16_t port = get_u16(&r);
+    struct net_addr net = {.family = get_u8(&r)};
 
-    if (family != 4 && family != 6)
+    net.port = get_u16(&r);
+    if (net.family != 4 && net.family != 6)
         return 0;
-    memset(&ip, 0, sizeof ip);
-    get_bytes(&r, &ip, family == 4 ? 4 : 16);
+    get_bytes(&r, net.bytes, net.family == 4 ? 4 : 16);
     if (r.bad)
         return 0;
-    if (family == 4)
-        v4_put(addr, &ip, port);
-    else
-        v6_put(addr, &ip, port, 0);
+    *addr = sock_addr_of(&net);
     return (size_t)(r.at - source);
 }

@@ -4,23 +4,12 @@
 #define SECURITY_NODE_KEY_H
 
 #include "core/error.h"
+#include "core/identity.h"
 
 #define PUBLIC_KEY_LEN 32
 #define SIGNATURE_LEN  64
-#define NODE_ID_LEN    32
 #define NODE_ID_TEXT   65 /* 64 hexadecimal digits and the final 0 */
 #define NODE_ID_SHORT  15 /* "k7f3-9qwe-2xyz" and the final 0 */
-
-/* SHA3-256 of the public key. */
-struct node_id {
-    uint8_t bytes[NODE_ID_LEN];
-};
-
-/* A member: a node, and which process of it. Ranks that share a key file differ by the instance. */
-struct identity {
-    struct node_id node;
-    uint64_t instance; /* drawn once per hearth_open, never 0 */
-};
 
 void node_id_of(const uint8_t public_key[static PUBLIC_KEY_LEN], struct node_id *id);
 bool node_id_equal(const struct node_id *a, const struct node_id *b);

@@ -51,7 +51,7 @@ LIMITS = (
     ("threads that compress, per node", "src/os/workers.h", r"#define WORKERS_MAX +(\d+)"),
     ("members of a view", "src/membership/view.h", r"#define VIEW_MEMBERS_MAX +(\d+)"),
     ("nodes that an consensus watches", "src/membership/consensus_state.h", r"#define PEERS_MAX +(\d+)"),
-    ("addresses of a node in a view", "src/membership/view.h", r"#define PEER_ADDRS_MAX +(\d+)"),
+    ("addresses of a node in a view", "src/core/peer_info.h", r"#define PEER_ADDRS_MAX +(\d+)"),
     ("messages waiting to be sent", "src/membership/outbox.h", r"#define OUTBOX_MAX +(\d+)"),
     ("events of an consensus that nobody has fetched", "src/membership/consensus_state.h", r"#define EVENTS_MAX +(\d+)"),
     ("votes inherited by a member", "src/membership/consensus_state.h", r"#define PROXY_MAX +(\d+)"),

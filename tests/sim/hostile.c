@@ -76,7 +76,7 @@ static struct peer_info invented(struct sim_cluster *t)
     struct peer_info f = t->houses[t->hostile].info;
     f.id.instance = prng_u64(&t->prng) | 1;
     f.id.node.bytes[2] = (uint8_t)below(t, 256);
-    f.flags = below(t, 2) ? PEER_GUEST : 0;
+    f.features = below(t, 2) ? PEER_GUEST : 0;
     return f;
 }
 

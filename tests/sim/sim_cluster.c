@@ -250,7 +250,7 @@ void sim_cluster_start(struct sim_cluster *t, int house)
     h->info.id.node.bytes[1] = (uint8_t)house;
     h->info.id.instance = prng_u64(&t->prng) | 1;
     h->info.machine = 1000 + (uint64_t)house;
-    h->info.flags = !t->tenant && chance(t, t->guests) ? PEER_GUEST : 0;
+    h->info.features = !t->tenant && chance(t, t->guests) ? PEER_GUEST : 0;
     snprintf(h->info.name, sizeof h->info.name, "n%d", house);
     setup.self = h->info;
     setup.seed = prng_u64(&t->prng);
@@ -265,7 +265,7 @@ void sim_cluster_start(struct sim_cluster *t, int house)
     h->state = HOUSE_LIVES;
     if (t->tenant)
         t->tenant->start(t, house);
-    sim_cluster_trace(t, "%2d  START%s", house, h->info.flags & PEER_GUEST ? " (guest)" : "");
+    sim_cluster_trace(t, "%2d  START%s", house, h->info.features & PEER_GUEST ? " (guest)" : "");
     looked_after(t, house);
 }
 
@@ -389,9 +389,8 @@ void sim_cluster_describe(struct sim_cluster *t, int house)
     struct house *h = &t->houses[house];
     sim_cluster_trace(t, "%2d  NEW ADDRESS", house);
     h->info.addr_count = 1;
-    h->info.addr_lens[0] = 7;
-    h->info.addrs[0][0] = 4;
-    h->info.addrs[0][6]++;
+    h->info.addrs[0].family = 4;
+    h->info.addrs[0].bytes[3]++;
     consensus_describe(h->consensus, &h->info, sim_cluster_clock(t, house));
     looked_after(t, house);
     for (int i = 0; i < t->size; i++)

@@ -152,17 +152,17 @@ static bool says(char *why, size_t size, const char *format, ...)
 
 static bool same_peer(const struct peer_info *a, const struct peer_info *b)
 {
-    uint8_t bytes[2][PEER_INFO_LEN_MAX];
-    struct writer w[2] = {writer_of(bytes[0], PEER_INFO_LEN_MAX), writer_of(bytes[1], PEER_INFO_LEN_MAX)};
-    peer_info_put(&w[0], a);
-    peer_info_put(&w[1], b);
+    uint8_t bytes[2][PEER_LEN_MAX];
+    struct writer w[2] = {writer_of(bytes[0], PEER_LEN_MAX), writer_of(bytes[1], PEER_LEN_MAX)};
+    peer_put(&w[0], a);
+    peer_put(&w[1], b);
     size_t len = (size_t)(w[0].at - bytes[0]);
     return len == (size_t)(w[1].at - bytes[1]) && memcmp(bytes[0], bytes[1], len) == 0;
 }
 
 bool sim_cluster_votes(const struct sim_cluster *t, int house)
 {
-    return (t->houses[house].info.flags & PEER_GUEST) == 0;
+    return (t->houses[house].info.features & PEER_GUEST) == 0;
 }
 
 /* Guests alone wait for a machine that stays. */

@@ -58,8 +58,7 @@ static void begin(int place, char **addrs)
 
     if (sock_addr_parse(addrs[place], PORT, &setup.listen) != HEARTH_OK)
         fail("no address", addrs[place]);
-    setup.self.addr_count = 1;
-    setup.self.addr_lens[0] = (uint8_t)sock_addr_encode(&setup.listen, setup.self.addrs[0], PEER_ADDR_MAX);
+    setup.self.addr_count = sock_addr_to_net(&setup.listen, &setup.self.addrs[0]);
     snprintf(setup.self.name, sizeof setup.self.name, "%d", place);
     snprintf(setup.self.platform, sizeof setup.self.platform, "test");
     setup.self.cores = 1;

@@ -72,8 +72,7 @@ void villager_start(struct cluster_fixture *v, int number, struct credentials *c
     snprintf(setup.self.name, sizeof setup.self.name, "villager-%d", number);
     snprintf(setup.self.platform, sizeof setup.self.platform, "test");
     setup.self.cores = 1;
-    setup.self.addr_count = 1;
-    setup.self.addr_lens[0] = (uint8_t)sock_addr_encode(&setup.listen, setup.self.addrs[0], PEER_ADDR_MAX);
+    setup.self.addr_count = sock_addr_to_net(&setup.listen, &setup.self.addrs[0]);
     if (peer_set_open(&setup, &one->peer_set, &error) != HEARTH_OK)
         fail_msg("%s", error.text);
 }

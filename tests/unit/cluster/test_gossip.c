@@ -31,15 +31,14 @@ static void tell(void *arg, const struct identity *id, const struct sock_addr *a
 
 static struct peer_info peer_info_of(int number, int addr_count, bool ipv6)
 {
-    struct peer_info f = {.id = {.instance = (uint64_t)number + 1}, .addr_count = (uint8_t)addr_count};
+    struct peer_info f = {.id = {.instance = (uint64_t)number + 1}, .addr_count = addr_count};
     memset(f.id.node.bytes, number, sizeof f.id.node.bytes);
     for (int i = 0; i < addr_count; i++) {
         struct sock_addr addr;
         char text[SOCK_TEXT_MAX];
         snprintf(text, sizeof text, ipv6 ? "[fd00::%x:%x]:52416" : "10.1.%d.%d:52416", number, i + 1);
         assert_int_equal(sock_addr_parse(text, 0, &addr), HEARTH_OK);
-        f.addr_lens[i] = (uint8_t)sock_addr_encode(&addr, f.addrs[i], PEER_ADDR_MAX);
-        assert_in_range(f.addr_lens[i], 1, PEER_ADDR_MAX);
+        assert_true(sock_addr_to_net(&addr, &f.addrs[i]));
     }
     return f;
 }

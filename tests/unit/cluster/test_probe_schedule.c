@@ -28,9 +28,8 @@ static struct peer_info person(int number)
     memset(f.id.node.bytes, number + 1, sizeof f.id.node.bytes);
     f.id.instance = 1;
     for (int i = 0; i < PEER_ADDRS_MAX; i++) {
-        f.addr_lens[i] = 7;
-        f.addrs[i][0] = 4;
-        f.addrs[i][6] = (uint8_t)(10 * i + number);
+        f.addrs[i].family = 4;
+        f.addrs[i].bytes[3] = (uint8_t)(10 * i + number);
     }
     return f;
 }
@@ -194,7 +193,7 @@ static void hosts_and_guests_are_left_out(void **state)
     (void)state;
     begin(4);
     view.members[1].host_id = view.members[0].host_id;
-    view.members[3].flags = PEER_GUEST;
+    view.members[3].features = PEER_GUEST;
     tell_view();
     while (carry_out(&order, PROBE_DONE, 1000)) {
         assert_true(order.from == 2 || order.to == 2);
@@ -202,7 +201,7 @@ static void hosts_and_guests_are_left_out(void **state)
         count++;
     }
     assert_int_equal(count, 4);
-    view.members[3].flags |= PEER_BENCH; /* it came to measure */
+    view.members[3].features |= PEER_BENCH; /* it came to measure */
     tell_view();
     for (count = 0; carry_out(&order, PROBE_DONE, 1000); count++)
         assert_true(order.from == 3 || order.to == 3);
@@ -238,7 +237,7 @@ static void other_addresses_come_after(void **state)
     now_ns += 20 * TOOK_NS; /* its share */
     assert_true(carry_out(&order, PROBE_DONE, 5000));
 
-    view.members[1].addrs[1][6] = 99; /* it has moved */
+    view.members[1].addrs[1].bytes[3] = 99; /* it has moved */
     tell_view();
     for (int addr = 0; addr < 3; addr++) {
         assert_true(carry_out(&order, addr == 0 ? PROBE_FAILED : PROBE_DONE, addr == 1 ? 2000 : 700));

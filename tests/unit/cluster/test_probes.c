@@ -54,8 +54,7 @@ static void open_node(int number, const char *second_addr)
     assert_int_equal(sock_addr_parse("127.0.0.1:0", 0, &setup.listen), HEARTH_OK);
     struct sock_addr addr = setup.listen;
     for (int i = 0; i < (second_addr ? 2 : 1); i++) {
-        setup.self.addr_lens[i] = (uint8_t)sock_addr_encode(&addr, setup.self.addrs[i], PEER_ADDR_MAX);
-        setup.self.addr_count++;
+        setup.self.addr_count += sock_addr_to_net(&addr, &setup.self.addrs[i]);
         if (second_addr)
             assert_int_equal(sock_addr_parse(second_addr, 0, &addr), HEARTH_OK);
     }

@@ -21,11 +21,8 @@ struct peer_info person(int number)
     snprintf(f.name, sizeof f.name, "node-%d", number);
     snprintf(f.platform, sizeof f.platform, "Linux 6.1 x86_64");
     f.addr_count = 2;
-    f.addr_lens[0] = 7;
-    memcpy(f.addrs[0], (uint8_t[]){4, 0xc0, 0xcc, 192, 168, 1, (uint8_t)number}, 7);
-    f.addr_lens[1] = 19;
-    memcpy(f.addrs[1], (uint8_t[]){6, 0xc0, 0xcc, 0xfd, 0, 1}, 6);
-    f.addrs[1][18] = (uint8_t)number;
+    f.addrs[0] = (struct net_addr){4, 52416, 0, {192, 168, 1, (uint8_t)number}};
+    f.addrs[1] = (struct net_addr){6, 52416, 0, {0xfd, 0, 1, [15] = (uint8_t)number}};
     return f;
 }
 

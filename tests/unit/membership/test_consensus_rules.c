@@ -218,7 +218,7 @@ static void a_new_address_is_in_the_next_view(void **state)
     open_linked(&c, 3);
     for (int who = 0; who < 3; who++) {
         uint64_t epoch = view_of(&c, 0)->epoch;
-        c.info[who].addrs[0][6] = 99;
+        c.info[who].addrs[0].bytes[3] = 99;
         consensus_describe(c.who[who], &c.info[who], c.now_ns);
         for (int i = 0; i < 3; i++)
             if (i != who)
@@ -227,7 +227,7 @@ static void a_new_address_is_in_the_next_view(void **state)
         assert_one(&c, 3);
         assert_int_equal(view_of(&c, 0)->epoch, epoch + 1);
         int index = view_find(view_of(&c, 0), &c.info[who].id);
-        assert_int_equal(view_of(&c, 0)->members[index].addrs[0][6], 99);
+        assert_int_equal(view_of(&c, 0)->members[index].addrs[0].bytes[3], 99);
     }
     circle_close(&c);
 }
@@ -238,7 +238,7 @@ static void a_guest_never_leads(void **state)
     for (int guest = 0; guest < 3; guest++) {
         struct circle c;
         circle_open(&c, 3);
-        c.info[guest].flags = PEER_GUEST;
+        c.info[guest].features = PEER_GUEST;
         circle_start(&c);
         assert_false(consensus_leads(c.who[guest]));
         circle_link(&c, guest, (guest + 1) % 3);
@@ -259,7 +259,7 @@ static void a_guest_is_not_missed(void **state)
     struct circle c;
     (void)state;
     circle_open(&c, 4);
-    c.info[2].flags = PEER_GUEST;
+    c.info[2].features = PEER_GUEST;
     circle_start(&c);
     circle_link_all(&c);
     circle_run(&c, NS_PER_S);
@@ -281,7 +281,7 @@ static void guests_decide_nothing(void **state)
     struct consensus_event e;
     (void)state;
     circle_open(&c, 3);
-    c.info[0].flags = c.info[1].flags = PEER_GUEST;
+    c.info[0].features = c.info[1].features = PEER_GUEST;
     circle_start(&c);
     circle_link_all(&c);
     circle_run(&c, NS_PER_S);
@@ -305,7 +305,7 @@ static void guests_alone_wait_for_a_machine_that_stays(void **state)
     char why[CONSENSUS_TEXT_MAX];
     (void)state;
     circle_open(&c, 3);
-    c.info[0].flags = c.info[1].flags = PEER_GUEST;
+    c.info[0].features = c.info[1].features = PEER_GUEST;
     circle_start(&c);
     circle_link(&c, 0, 1);
     circle_run(&c, 20 * NS_PER_S);
@@ -330,7 +330,7 @@ static void a_guest_comes_and_goes_quietly(void **state)
     struct consensus_event e;
     (void)state;
     circle_open(&c, 2);
-    c.info[1].flags = PEER_GUEST;
+    c.info[1].features = PEER_GUEST;
     circle_start(&c);
     circle_link_all(&c);
     circle_run(&c, NS_PER_S);

@@ -143,7 +143,7 @@ static size_t write_two(void)
     memory = (struct job_memory){.job = "red", .process = 9, .ran = people(2, 1)};
     job_file_put(&w, &memory);
     memory = (struct job_memory){.job = "blue", .process = 8, .ran = people(64, 0)};
-    memory.ran.members[3].flags = PEER_GUEST;
+    memory.ran.members[3].features = PEER_GUEST;
     job_file_put(&w, &memory);
     assert_false(w.bad);
     return job_file_end(bytes, (size_t)(w.at - (bytes + JOB_FILE_HEAD)), 2);
@@ -170,7 +170,7 @@ static void a_file_comes_back_as_it_was(void **state)
     for (int i = 0; i < 64; i++) {
         assert_true(identity_equal(&back.ran.members[i].id, &memory.ran.members[i].id));
         assert_string_equal(back.ran.members[i].name, memory.ran.members[i].name);
-        assert_int_equal(back.ran.members[i].flags, i == 3 ? PEER_GUEST : 0);
+        assert_int_equal(back.ran.members[i].features, i == 3 ? PEER_GUEST : 0);
     }
     assert_int_equal(reader_left(&r), 0);
 }
@@ -209,7 +209,7 @@ static void the_bytes_are_those_of_the_document(void **state)
     (void)state;
     memory = (struct job_memory){.job = "r", .process = 9, .ran = people(1, 0)};
     memory.ran.members[0] = person(7);
-    memory.ran.members[0].flags = PEER_GUEST;
+    memory.ran.members[0].features = PEER_GUEST;
     memcpy(memory.ran.members[0].name, "bob", 4);
     job_file_put(&w, &memory);
     size_t len = job_file_end(bytes, (size_t)(w.at - (bytes + JOB_FILE_HEAD)), 1);

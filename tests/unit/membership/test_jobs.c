@@ -104,7 +104,7 @@ static void guests_are_not_waited_for(void **state)
 
     (void)state;
     view.epoch++;
-    view.members[3].flags |= PEER_GUEST;
+    view.members[3].features |= PEER_GUEST;
     fixture.view = view;
     for (int i = 0; i < 4; i++)
         jobs_view(desks[i].jobs, &view, i == 0, true, fixture.now_ns);
@@ -121,7 +121,7 @@ static void guests_alone_wait_for_others(void **state)
     (void)state;
     view.epoch++;
     view.size = 1;
-    view.members[0].flags |= PEER_GUEST;
+    view.members[0].features |= PEER_GUEST;
     jobs_view(desks[0].jobs, &view, true, true, fixture.now_ns);
     request(0, "train", 1);
     jobs_fixture_run(&fixture, SETTLE - SOON);

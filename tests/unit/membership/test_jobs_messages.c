@@ -236,7 +236,7 @@ static void malformed_records_are_refused(void **state)
     ran.size = 2;
     ran.members[0] = person(1);
     ran.members[1] = person(2);
-    ran.members[1].flags = PEER_GUEST | PEER_DEMO;
+    ran.members[1].features = PEER_GUEST | PEER_DEMO;
     report = (struct report){.instance = 77, .term = 3, .sequence = 9, .requests = 1};
     report.request[0] =
         (struct report_request){.serial = 4, .done = 5, .min = 2, .job = "r", .ran = &ran, .unreached = 2};
