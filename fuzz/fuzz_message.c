@@ -41,7 +41,8 @@ static void check_hello(const uint8_t *payload, size_t len)
 static size_t round_trip(uint8_t kind, const uint8_t *payload, size_t len, uint8_t *target, size_t size)
 {
     static struct meeting_register reg;
-    static struct meeting_member members[MEMBERS_MAX];
+    static struct peer_info members[MEMBERS_MAX];
+    struct writer w;
     struct meeting_welcome welcome;
     struct meeting_place place;
     struct error error;
@@ -57,9 +58,11 @@ static size_t round_trip(uint8_t kind, const uint8_t *payload, size_t len, uint8
     case MEETING_ROSTER:
         if (meeting_roster_decode(&place, members, MEMBERS_MAX, payload, len))
             return 0;
-        return meeting_place_encode(&place, target, size) + meeting_members_encode(members, place.size,
-                                                                                   target + MEETING_PLACE_LEN,
-                                                                                   size - MEETING_PLACE_LEN);
+        w = writer_of(target, size);
+        w.at += meeting_place_encode(&place, target, size);
+        for (uint32_t i = 0; i < place.size; i++)
+            peer_put(&w, &members[i]);
+        return w.bad ? 0 : (size_t)(w.at - target);
     case MEETING_REFUSE:
         return error_decode(&error, payload, len) ? 0 : error_encode(&error, target, size);
     default:

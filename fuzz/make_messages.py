@@ -19,7 +19,8 @@ def message(kind, payload, magic=b"HM", version=2, length=None):
 
 
 def text(format, value):
-    return struct.pack(format, len(value)) + (value if isinstance(value, bytes) else value.encode())
+    value = value if isinstance(value, bytes) else value.encode()
+    return struct.pack(format, len(value)) + value
 
 
 def addresses(addrs):
@@ -30,20 +31,21 @@ V4 = bytes([4, 0xC0, 0xCC, 10, 0, 0, 7])
 V6 = bytes([6, 0xC0, 0xCC, 0xFD] + [0] * 14 + [1])
 
 
-def member(instance=2, host=0, process=0, features=0, name="", addrs=(), node=bytes(32)):
-    return node + struct.pack("<QQII", instance, host, process, features) + text("<B", name) + addresses(addrs)
+def peer(instance=2, host=0, process=0, features=0, name="", platform="", addrs=(), node=bytes(32), facts=(0, 0, 0, 0), later=b""):
+    machine, memory, cores, cpu = facts
+    body = node + struct.pack("<QQQIIIHH", instance, machine, host, features, process, memory, cores, cpu)
+    return text("<H", body + text("<B", name) + text("<B", platform) + addresses(addrs) + later)
 
 
-def info(name=b"anna", addrs=(V4,), later=b""):
-    body = bytes(range(32)) + struct.pack("<QQQIIIHH", 0x1234, 0x77, 0x88, 3, 4711, 16000, 8, 9)
-    return text("<H", body + text("<B", name) + text("<B", "Linux 6.1 x86_64") + addresses(addrs) + later)
+def anna(name="anna", addrs=(V4,), later=b""):
+    return peer(0x1234, 0x88, 4711, 3, name, "Linux 6.1 x86_64", addrs, bytes(range(32)), (0x77, 16000, 8, 9), later)
 
 
-OAK = member(0x1122334455667788, 0xABCDEF, 4711, 1, "oak", (V4, V6), bytes(range(32)))
+OAK = peer(0x1122334455667788, 0xABCDEF, 4711, 8, "oak", "", (V4, V6), bytes(range(32)))
 
 
 def hello(purpose=1, versions=(2, 2), rest=bytes(3), serial=1, who=None):
-    return struct.pack("<HHB", *versions, purpose) + rest + struct.pack("<I", serial) + (who or info())
+    return struct.pack("<HHB", *versions, purpose) + rest + struct.pack("<I", serial) + (who or anna())
 
 
 def register(low=1, high=1, rank=3, size=8, job="train", settings="chunk_bytes=262144 algo=auto", who=OAK, space=bytes(range(16))):
@@ -54,7 +56,7 @@ def register(low=1, high=1, rank=3, size=8, job="train", settings="chunk_bytes=2
 def golden():
     yield "register", RENDEZVOUS, message("register", register())
     yield "welcome", MEMBER, message("welcome", struct.pack("<II", 2, 8))
-    yield "roster", MEMBER, message("roster", struct.pack("<QII", 0xC1, 1, 2) + member() + OAK)
+    yield "roster", MEMBER, message("roster", struct.pack("<QII", 0xC1, 1, 2) + peer() + OAK)
     yield "ready", RENDEZVOUS, message("ready", struct.pack("<Q", 0xC1))
     yield "go", MEMBER, message("go", struct.pack("<Q", 0xC1))
     yield "refuse", MEMBER, message("refuse", error(-201, 1, "missing: rank 1"))
@@ -63,22 +65,22 @@ def golden():
 
 def seeds():
     yield from golden()
-    yield "register_any", RENDEZVOUS, message("register", register(rank=-1, job="", settings="", who=member(), space=bytes(16)))
+    yield "register_any", RENDEZVOUS, message("register", register(rank=-1, job="", settings="", who=peer(), space=bytes(16)))
     yield "register_longer", RENDEZVOUS, message("register", register(high=9) + b"new")
     yield "register_bad_rank", RENDEZVOUS, message("register", register(rank=8))
     yield "register_bad_text", RENDEZVOUS, message("register", register(job="\x1b[2J"))
-    yield "register_bad_addr", RENDEZVOUS, message("register", register(who=member(addrs=(b"",))))
-    yield "register_many_addrs", RENDEZVOUS, message("register", register(who=member(addrs=(V4,) * 9)))
+    yield "register_bad_addr", RENDEZVOUS, message("register", register(who=peer(addrs=(b"",))))
+    yield "register_many_addrs", RENDEZVOUS, message("register", register(who=peer(addrs=(V4,) * 9)))
     yield "register_then_ready", RENDEZVOUS, message("register", register()) + message("ready", struct.pack("<Q", 0xC1))
-    yield "roster_short", MEMBER, message("roster", struct.pack("<QII", 0xC1, 1, 3) + member() + OAK)
-    yield "roster_no_cluster", MEMBER, message("roster", struct.pack("<QII", 0, 0, 1) + member())
+    yield "roster_short", MEMBER, message("roster", struct.pack("<QII", 0xC1, 1, 3) + peer() + OAK)
+    yield "roster_no_cluster", MEMBER, message("roster", struct.pack("<QII", 0, 0, 1) + peer())
     yield "welcome_empty", MEMBER, message("welcome", struct.pack("<II", 0, 8))
     yield "welcome_short_secret", MEMBER, message("welcome", struct.pack("<II", 2, 8) + bytes(31))
     yield "refuse_pending", MEMBER, message("refuse", error(-209, 1, "not yet"))
     yield "hello", CLUSTER, message("hello", hello())
     yield "hello_probe", CLUSTER | LARGE, message("hello", hello(2))
-    yield "hello_addresses", CLUSTER | LARGE, message("hello", hello(who=info(addrs=(V6,) * 8)))
-    yield "hello_later", CLUSTER | LARGE, message("hello", hello(versions=(1, 9), who=info(later=b"from a later version")))
+    yield "hello_addresses", CLUSTER | LARGE, message("hello", hello(who=anna(addrs=(V6,) * 8)))
+    yield "hello_later", CLUSTER | LARGE, message("hello", hello(versions=(1, 9), who=anna(later=b"from a later version")))
     yield "hello_then_others", CLUSTER, message("hello", hello()) + message("beat", bytes(100)) + message("leave", b"")
     yield "hello_twice", CLUSTER | LARGE, message("hello", hello()) + message("hello", hello(serial=0xFFFFFFFF))
     yield "hello_long", CLUSTER, message("hello", hello(), length=525)
@@ -86,7 +88,7 @@ def seeds():
     yield "hello_bad_versions", CLUSTER, message("hello", hello(versions=(2, 1)))
     yield "hello_bad_purpose", CLUSTER, message("hello", hello(3))
     yield "hello_bad_rest", CLUSTER, message("hello", hello(rest=b"\0\1\0"))
-    yield "hello_bad_peer_info", CLUSTER, message("hello", hello(who=info(name=b"\n")))
+    yield "hello_bad_peer", CLUSTER, message("hello", hello(who=anna(name="\n")))
     yield "hello_behind", CLUSTER, message("hello", hello() + b"\0")
     yield "load", PROBE | LARGE, message("load", bytes(16372))
     yield "load_here", CLUSTER, message("load", bytes(100))

@@ -22,21 +22,23 @@ static_assert(LINES_MAX + HALF_OPEN_WAITS_MAX + DIAL_ATTEMPTS_MAX <= SOCK_WAIT_M
 
 /* ---- what kind of link each pair gets ----------------------------------------------------------------- */
 
-/* An address beyond this machine that the link to `rank` would use, of either end; NULL: none. */
-static const struct sock_addr *untrusted(const struct mesh *mesh, int rank)
+/* An address beyond this machine that the link to `rank` would use, of either end; false: none. */
+static bool untrusted(const struct mesh *mesh, int rank, struct sock_addr *far)
 {
-    const struct member *ends[] = {member_of(mesh, rank), member_of(mesh, mesh->roster->rank)};
+    const struct peer_info *ends[] = {member_of(mesh, rank), member_of(mesh, mesh->roster->rank)};
 
     if (mesh->setup->trust_network || mesh->setup->credentials)
-        return NULL;
+        return false;
     for (int i = 0; i < 2; i++)
-        for (int j = 0; j < ends[i]->addr_count; j++)
-            if (!sock_addr_loopback(&ends[i]->addrs[j]))
-                return &ends[i]->addrs[j];
-    return NULL;
+        for (int j = 0; j < ends[i]->addr_count; j++) {
+            *far = sock_addr_of(&ends[i]->addrs[j]);
+            if (!sock_addr_loopback(far))
+                return true;
+        }
+    return false;
 }
 
-static int refuse_network(int rank, const struct member *member, const struct sock_addr *addr,
+static int refuse_network(int rank, const struct peer_info *member, const struct sock_addr *addr,
                           struct error *error)
 {
     char text[SOCK_TEXT_MAX];
@@ -52,8 +54,9 @@ static int refuse_network(int rank, const struct member *member, const struct so
 static int side_init(struct mesh *mesh, int rank, struct error *error)
 {
     const struct mesh_setup *s = mesh->setup;
-    const struct member *member = member_of(mesh, rank);
-    const struct sock_addr *far = untrusted(mesh, rank);
+    const struct peer_info *member = member_of(mesh, rank);
+    struct sock_addr far_addr;
+    bool far = untrusted(mesh, rank, &far_addr);
     bool share = members_share(member, member_of(mesh, mesh->roster->rank));
     bool local = share && s->choice != MESH_ONLY_TCP;
 
@@ -63,12 +66,12 @@ static int side_init(struct mesh *mesh, int rank, struct error *error)
                          "was started without; choose the transport auto or tcp",
                          rank, member->name);
     if (!local && far)
-        return refuse_network(rank, member, far, error);
+        return refuse_network(rank, member, &far_addr, error);
     struct pairing_setup setup = {
         .decides = mesh->roster->rank < rank,
         .local = local,
         .remote = s->choice != MESH_ONLY_SHM && !far,
-        .addr_count = member->addr_count,
+        .addr_count = member->addr_count < ROSTER_ADDRS_MAX ? member->addr_count : ROSTER_ADDRS_MAX,
         .channels = s->channels,
         .rate_bytes_per_s = s->rate_bytes_per_s,
         .connect_timeout_ns = s->connect_timeout_ns,
@@ -125,7 +128,7 @@ static void incoming_meet(struct mesh *mesh, const struct incoming *incoming)
     const struct greeting *g = &incoming->greeting;
     const struct roster *r = mesh->roster;
 
-    bool known = g->from < (uint32_t)r->size && g->from_instance == r->members[g->from].instance;
+    bool known = g->from < (uint32_t)r->size && g->from_instance == r->members[g->from].id.instance;
     if (known && mesh_proven(mesh, incoming->stream, (int)g->from)) {
         incoming_welcome(mesh, incoming);
         return;
@@ -297,7 +300,7 @@ static int mesh_prepare(struct mesh *mesh, struct error *error)
     status = roster_files_check(r, s->channels > 0 ? s->channels : MESH_CHANNELS_NEAR, error);
     if (status)
         return status;
-    struct listener_self self = {r->cluster, r->members[r->rank].instance, r->rank, s->credentials};
+    struct listener_self self = {r->cluster, r->members[r->rank].id.instance, r->rank, s->credentials};
     listener_receive(s->listener, &self);
     if (!local)
         return HEARTH_OK;

@@ -95,8 +95,8 @@ bool line_say(struct mesh *mesh, const struct line *line, enum greeting_kind kin
         .from = (uint32_t)r->rank,
         .to = (uint32_t)line->peer,
         .cluster = r->cluster,
-        .from_instance = r->members[r->rank].instance,
-        .to_instance = r->members[line->peer].instance,
+        .from_instance = r->members[r->rank].id.instance,
+        .to_instance = r->members[line->peer].id.instance,
         .round_trip_ns = line->round_trip_ns,
     };
     uint8_t bytes[GREETING_LEN];
@@ -199,11 +199,11 @@ void line_keep(struct mesh *mesh, struct line *line)
 bool mesh_proven(const struct mesh *mesh, const struct secure_stream *stream, int rank)
 {
     const struct identity *peer = secure_stream_peer(stream);
-    const struct member *member = member_of(mesh, rank);
+    const struct peer_info *member = member_of(mesh, rank);
 
     if (!mesh->setup->credentials)
         return true;
-    return peer && node_id_equal(&peer->node, &member->node) && peer->instance == member->instance;
+    return peer && identity_equal(peer, &member->id);
 }
 
 static void line_greet(struct mesh *mesh, struct line *line)
@@ -256,7 +256,7 @@ static struct line line_of(const struct mesh *mesh, const struct dial_target *ta
     if (line.local)
         listener_local_addr(mesh->roster->cluster, line.peer, &line.addr);
     else
-        line.addr = member_of(mesh, line.peer)->addrs[line.via];
+        line.addr = sock_addr_of(&member_of(mesh, line.peer)->addrs[line.via]);
     return line;
 }
 
@@ -269,7 +269,7 @@ void mesh_request(void *arg, const struct dial_target *target, struct dial_reque
         .addr = line.addr,
         .from = dial_from(mesh, &line.addr),
         .credentials = mesh->setup->credentials,
-        .to = {.kind = KNOCK_NODE, .node = member_of(mesh, line.peer)->node},
+        .to = {.kind = KNOCK_NODE, .node = member_of(mesh, line.peer)->id.node},
     };
     why_note(mesh, &line, "no answer yet");
 }
@@ -305,8 +305,8 @@ static bool from_peer(const struct mesh *mesh, const struct line *line, const st
     const struct roster *r = mesh->roster;
 
     return g->cluster == r->cluster && g->from == (uint32_t)line->peer && g->to == (uint32_t)r->rank &&
-           g->from_instance == r->members[line->peer].instance &&
-           g->to_instance == r->members[r->rank].instance && g->channel == line->channel;
+           g->from_instance == r->members[line->peer].id.instance &&
+           g->to_instance == r->members[r->rank].id.instance && g->channel == line->channel;
 }
 
 static void line_welcomed(struct mesh *mesh, struct line *line, const struct greeting *g)

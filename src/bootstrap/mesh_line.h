@@ -49,7 +49,7 @@ struct mesh {
     struct sock_wait waits[LINES_MAX + HALF_OPEN_WAITS_MAX + DIAL_ATTEMPTS_MAX];
 };
 
-static inline const struct member *member_of(const struct mesh *mesh, int rank)
+static inline const struct peer_info *member_of(const struct mesh *mesh, int rank)
 {
     return &mesh->roster->members[rank];
 }

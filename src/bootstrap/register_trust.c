@@ -11,15 +11,14 @@ int register_trust(const struct rendezvous_setup *s, const struct identity *peer
 {
     unsigned process = in->member.process;
     const char *host = in->member.name;
-    bool plain = bytes_zero(in->member.node, sizeof in->member.node);
+    bool plain = bytes_zero(in->member.id.node.bytes, NODE_ID_LEN);
 
     if (plain != !s->space)
         return error_set(error, HEARTH_MISMATCH, in->rank,
                          "rendezvous: process %u on %s %s, the others %s: start all members with plain, or "
                          "(better) none",
                          process, host, plain ? "is plain" : "encrypts", plain ? "encrypt" : "are plain");
-    if (s->credentials && !(peer && peer->instance == in->member.instance &&
-                            memcmp(peer->node.bytes, in->member.node, NODE_ID_LEN) == 0))
+    if (s->credentials && !(peer && identity_equal(peer, &in->member.id)))
         return error_set(error, HEARTH_PROTOCOL, in->rank,
                          "rendezvous: process %u on %s: it speaks for another member than the one that its "
                          "handshake has proven",

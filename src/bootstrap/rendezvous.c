@@ -35,7 +35,7 @@ struct registrant {
     uint64_t order;       /* of coming, and then of registering */
     uint64_t deadline_ns; /* member: of its patience; else it is sent away then */
     int wanted, rank;
-    struct meeting_member member;
+    struct peer_info member;
     struct message_reader in;
     struct message_queue out; /* shares r->roster with the others */
 };
@@ -51,10 +51,9 @@ struct rendezvous {
     uint64_t cluster, orders;
     struct registrant **incoming; /* [limit] */
     int limit, open, members;
-    int *ranks;                     /* [size], scratch: which connection has the rank */
-    struct meeting_member *listed;  /* [size], scratch */
-    uint8_t *roster;                /* the members of a roster, encoded */
-    size_t roster_len, roster_size; /* used, allocated */
+    int *ranks;      /* [size], scratch: which connection has the rank */
+    uint8_t *roster; /* the members of a roster, encoded */
+    size_t roster_len;
 };
 
 /* ---- open and close ---- */
@@ -69,8 +68,7 @@ int rendezvous_open(const struct rendezvous_setup *setup, struct rendezvous **ou
     r->limit = setup->size + RENDEZVOUS_STRANGERS + 1; /* one more, until the oldest is closed */
     r->incoming = heap_alloc(setup->heap, (size_t)r->limit, sizeof(struct registrant *));
     r->ranks = heap_alloc(setup->heap, (size_t)setup->size, sizeof(int));
-    r->listed = heap_alloc(setup->heap, (size_t)setup->size, sizeof(struct meeting_member));
-    if (!r->incoming || !r->ranks || !r->listed) {
+    if (!r->incoming || !r->ranks) {
         rendezvous_close(r);
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "rendezvous: no memory for %d members",
                          setup->size);
@@ -107,7 +105,6 @@ void rendezvous_close(struct rendezvous *r)
         incoming_free(r->incoming[i]);
     heap_free(r->incoming);
     heap_free(r->ranks);
-    heap_free(r->listed);
     heap_free(r->roster);
     heap_free(r);
 }
@@ -237,21 +234,19 @@ static void ranks_assign(struct rendezvous *r)
 
 static int roster_make(struct rendezvous *r)
 {
+    if (!r->roster)
+        r->roster = heap_alloc_raw(r->setup.heap, (size_t)r->setup.size, PEER_LEN_MAX);
+    if (!r->roster)
+        return HEARTH_NO_MEMORY;
+    struct writer w = writer_of(r->roster, (size_t)r->setup.size * PEER_LEN_MAX);
     for (int i = 0; i < r->limit; i++)
         if (r->incoming[i])
             r->incoming[i]->rank = r->incoming[i]->wanted;
     ranks_assign(r);
     for (int rank = 0; rank < r->setup.size; rank++)
-        r->listed[rank] = r->incoming[r->ranks[rank]]->member;
-    size_t len = meeting_members_len(r->listed, (size_t)r->setup.size);
-    if (len > r->roster_size) {
-        heap_free(r->roster);
-        r->roster = heap_alloc(r->setup.heap, 1, len);
-        r->roster_size = r->roster ? len : 0;
-        if (!r->roster)
-            return HEARTH_NO_MEMORY;
-    }
-    r->roster_len = meeting_members_encode(r->listed, (size_t)r->setup.size, r->roster, len);
+        peer_put(&w, &r->incoming[r->ranks[rank]]->member);
+    assert(!w.bad);
+    r->roster_len = (size_t)(w.at - r->roster);
     do
         r->cluster = prng_u64(&r->prng);
     while (r->cluster == 0);
@@ -448,12 +443,11 @@ static int register_refuse(const struct rendezvous *r, const struct meeting_regi
 }
 
 /* A member whose connection broke comes again: its old one goes. */
-static void member_replace(struct rendezvous *r, const struct meeting_member *m)
+static void member_replace(struct rendezvous *r, const struct peer_info *m)
 {
     for (int i = 0; i < r->limit; i++) {
         struct registrant *g = r->incoming[i];
-        if (g && g->state == MEMBER && g->member.instance == m->instance &&
-            memcmp(g->member.node, m->node, sizeof m->node) == 0)
+        if (g && g->state == MEMBER && identity_equal(&g->member.id, &m->id))
             incoming_drop(r, g);
     }
 }

@@ -14,55 +14,9 @@
 /* A registration and some confirmations of rosters, or an objection. */
 #define OUT_MAX (MESSAGE_HEADER_LEN + MEETING_SMALL_MAX + 512u)
 
-static_assert(ROSTER_NAME_MAX == MEETING_NAME_MAX && ROSTER_ADDRS_MAX == MEETING_ADDRS_MAX, "as it travels");
-static_assert(MEETING_NODE_LEN == NODE_ID_LEN && MEETING_SPACE_LEN == NAMESPACE_LEN, "as it travels");
+static_assert(MEETING_SPACE_LEN == NAMESPACE_LEN, "as it travels");
 static_assert(MEETING_SECRET_LEN == SECRET_LEN, "as it travels");
 static_assert(ROSTER_MEMBERS_MAX == MEETING_MEMBERS_MAX, "as it travels");
-
-/* ---- members ---- */
-
-static void member_pack(const struct member *m, struct meeting_member *out)
-{
-    *out = (struct meeting_member){
-        .instance = m->instance, .host_id = m->host_id, .process = m->process, .features = m->features};
-    memcpy(out->node, m->node.bytes, sizeof out->node);
-    snprintf(out->name, sizeof out->name, "%s", m->name);
-    for (int i = 0; i < m->addr_count; i++) {
-        size_t len = sock_addr_encode(&m->addrs[i], out->addrs[out->addr_count], MEETING_ADDR_MAX);
-        if (len == 0) /* unix addresses do not travel */
-            continue;
-        out->addr_lens[out->addr_count++] = (uint8_t)len;
-    }
-}
-
-static int member_unpack(const struct meeting_member *m, struct member *out)
-{
-    *out = (struct member){
-        .instance = m->instance, .host_id = m->host_id, .process = m->process, .features = m->features};
-    memcpy(out->node.bytes, m->node, sizeof m->node);
-    snprintf(out->name, sizeof out->name, "%s", m->name);
-    for (int i = 0; i < m->addr_count; i++)
-        if (sock_addr_decode(&out->addrs[i], m->addrs[i], m->addr_lens[i]) != m->addr_lens[i])
-            return HEARTH_PROTOCOL;
-    out->addr_count = m->addr_count;
-    return HEARTH_OK;
-}
-
-size_t member_encode(const struct member *member, void *target, size_t size)
-{
-    struct meeting_member packed;
-
-    member_pack(member, &packed);
-    return meeting_members_encode(&packed, 1, target, size);
-}
-
-int member_decode(struct member *member, const void *source, size_t len)
-{
-    struct meeting_member packed;
-    int status = meeting_member_decode(&packed, source, len);
-
-    return status ? status : member_unpack(&packed, member);
-}
 
 void roster_fini(struct roster *roster)
 {
@@ -127,13 +81,13 @@ void rendezvous_client_begin(struct rendezvous_client *a, uint64_t now_ns)
         .size = (uint32_t)s->size,
         .patience_ms = patience_ms(now_ns, s->deadline_ns),
         .settings = s->settings,
+        .member = s->self,
     };
 
     snprintf(r.job, sizeof r.job, "%s", s->job);
     snprintf(r.settings_text, sizeof r.settings_text, "%s", s->settings_text);
     if (s->credentials)
         memcpy(r.space, secret_namespace(credentials_secret(s->credentials)), sizeof r.space);
-    member_pack(&s->self, &r.member);
     a->welcomed = a->refused = false;
     message_reader_next(&a->in);
     message_queue_clear(&a->out);
@@ -162,30 +116,10 @@ void rendezvous_client_sent(struct rendezvous_client *a, size_t len)
 
 /* Whether a roster speaks of us, and gives us what we asked for. */
 static bool place_fits(const struct rendezvous_client *a, const struct meeting_place *p,
-                       const struct meeting_member *members)
+                       const struct peer_info *members)
 {
     return p->size == (uint32_t)a->setup->size && (a->rank < 0 || p->rank == (uint32_t)a->rank) &&
-           members[p->rank].instance == a->setup->self.instance &&
-           memcmp(members[p->rank].node, a->setup->self.node.bytes, MEETING_NODE_LEN) == 0;
-}
-
-static int roster_unpack(struct rendezvous_client *a, const struct meeting_place *p,
-                         const struct meeting_member *packed)
-{
-    struct member *members = heap_alloc(a->setup->heap, p->size, sizeof(struct member));
-    if (!members)
-        return HEARTH_NO_MEMORY;
-    for (uint32_t i = 0; i < p->size; i++) {
-        if (member_unpack(&packed[i], &members[i]) == HEARTH_OK)
-            continue;
-        heap_free(members);
-        return HEARTH_PROTOCOL;
-    }
-    members[p->rank] = a->setup->self; /* with what does not travel */
-    roster_fini(&a->roster);
-    a->roster = (struct roster){
-        .cluster = p->cluster, .rank = (int)p->rank, .size = (int)p->size, .members = members};
-    return HEARTH_OK;
+           identity_equal(&members[p->rank].id, &a->setup->self.id);
 }
 
 /* The secret must come where it is handed out, and nowhere else; one that we had before must be the same. */
@@ -229,19 +163,19 @@ static int hear_welcome(struct rendezvous_client *a, const uint8_t *payload, siz
 static int hear_roster(struct rendezvous_client *a, const uint8_t *payload, size_t len)
 {
     size_t max = (size_t)a->setup->size;
-    struct meeting_member *packed = heap_alloc(a->setup->heap, max, sizeof(struct meeting_member));
+    struct peer_info *members = heap_alloc(a->setup->heap, max, sizeof(struct peer_info));
     struct meeting_place place;
 
-    if (!packed)
+    if (!members)
         return HEARTH_NO_MEMORY;
-    int status = meeting_roster_decode(&place, packed, max, payload, len);
-    if (status == HEARTH_OK && !place_fits(a, &place, packed))
-        status = HEARTH_PROTOCOL;
-    if (status == HEARTH_OK)
-        status = roster_unpack(a, &place, packed);
-    heap_free(packed);
-    if (status != HEARTH_OK)
-        return status;
+    if (meeting_roster_decode(&place, members, max, payload, len) || !place_fits(a, &place, members)) {
+        heap_free(members);
+        return HEARTH_PROTOCOL;
+    }
+    members[place.rank] = a->setup->self; /* with what does not travel */
+    roster_fini(&a->roster);
+    a->roster = (struct roster){
+        .cluster = place.cluster, .rank = (int)place.rank, .size = (int)place.size, .members = members};
     if (roster_files_check(&a->roster, a->setup->channels, &a->objection) != HEARTH_OK)
         return out_object(a) ? HEARTH_PENDING : HEARTH_PROTOCOL;
     uint8_t ready[8];

@@ -41,15 +41,15 @@ struct session {
 
 /* ---- open files ---- */
 
-bool members_share(const struct member *a, const struct member *b)
+bool members_share(const struct peer_info *a, const struct peer_info *b)
 {
-    return a->host_id == b->host_id && (a->features & b->features & FEATURE_SHM) != 0;
+    return a->host_id == b->host_id && (a->features & b->features & PEER_SHM) != 0;
 }
 
 /* Without this check members would fail one by one, each for what the others did not take any more. */
 int roster_files_check(const struct roster *roster, int channels, struct error *error)
 {
-    const struct member *members = roster->members;
+    const struct peer_info *members = roster->members;
     size_t needed = FILES_OWN;
 
     for (int i = 0; i < roster->size; i++)
@@ -148,15 +148,16 @@ static void list_apply(const struct roster_setup *s, struct roster *roster)
     int count;
 
     for (int i = 0; i < roster->size; i++) {
-        struct member *m = &roster->members[i];
+        struct peer_info *m = &roster->members[i];
         if (i == roster->rank)
             continue;
         if (resolve(s->peers[i], PORT_PEERS, s->deadline_ns, addrs, &count, &why) != HEARTH_OK) {
             log_write(&s->log, HEARTH_LOG_WARN, "HEARTH-PEER-UNKNOWN", "%s", why.text);
             continue;
         }
-        m->addr_count = count < ROSTER_ADDRS_MAX ? count : ROSTER_ADDRS_MAX;
-        memcpy(m->addrs, addrs, (size_t)m->addr_count * sizeof addrs[0]);
+        m->addr_count = 0;
+        for (int k = 0; k < count && m->addr_count < ROSTER_ADDRS_MAX; k++)
+            m->addr_count += sock_addr_to_net(&addrs[k], &m->addrs[m->addr_count]);
     }
 }
 
@@ -402,7 +403,7 @@ static int alone(const struct roster_setup *setup, struct roster *out, struct er
 
     if (random_bytes(&cluster, sizeof cluster) != HEARTH_OK)
         return error_set(error, HEARTH_SYSTEM, RANK_NONE, "open: the system gives no random numbers");
-    struct member *members = heap_alloc(setup->heap, 1, sizeof(struct member));
+    struct peer_info *members = heap_alloc(setup->heap, 1, sizeof(struct peer_info));
     if (!members)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory for the roster");
     members[0] = setup->self;

@@ -10,38 +10,17 @@
 #include "security/credentials.h"
 
 #define ROSTER_MEMBERS_MAX 1024
-#define ROSTER_ADDRS_MAX   4
-#define ROSTER_NAME_MAX    64
-
-/* A member as it presents itself. */
-struct member {
-    struct node_id node;                      /* its key, as its handshakes prove it; 0: plain */
-    uint64_t instance;                        /* drawn once per node */
-    uint64_t host_id;                         /* os/host.h; equal: shared memory is possible */
-    uint32_t process;                         /* its process id, for people */
-    uint32_t features;                        /* FEATURE_ bits */
-    char name[ROSTER_NAME_MAX];               /* of its machine, for people */
-    struct sock_addr addrs[ROSTER_ADDRS_MAX]; /* where it listens, best first; none: shared memory only */
-    int addr_count;
-};
-
-#define FEATURE_SHM  (UINT32_C(1) << 0) /* takes links through shared memory */
-#define FEATURE_QUIC (UINT32_C(1) << 1) /* takes links through QUIC, at the ports where it listens */
-
-/* A member as bytes (docs/wire.md, Member): the length, 0 if they do not fit. */
-size_t member_encode(const struct member *member, void *target, size_t size);
-/* HEARTH_PROTOCOL for anything but exactly one member. */
-int MUST_CHECK member_decode(struct member *member, const void *source, size_t len);
+#define ROSTER_ADDRS_MAX   4 /* of a member that are dialled */
 
 struct roster {
     uint64_t cluster; /* drawn by the rendezvous, never 0: the id of the world group, and in every greeting */
     int rank, size;   /* ours; all */
-    struct member *members; /* [size], heap */
-    bool has_secret;        /* it was handed out: the cluster's secret */
+    struct peer_info *members; /* [size], heap */
+    bool has_secret;           /* it was handed out: the cluster's secret */
     uint8_t secret[SECRET_LEN];
 };
-void roster_fini(struct roster *roster);                            /* wipes the secret */
-bool members_share(const struct member *a, const struct member *b); /* memory */
+void roster_fini(struct roster *roster);                                  /* wipes the secret */
+bool members_share(const struct peer_info *a, const struct peer_info *b); /* memory */
 /* HEARTH_LIMIT: this process may not open as many files as its connections need: `channels` to each member,
  * one where memory is shared. `members` NULL: one to each, at least. */
 int MUST_CHECK roster_files_check(const struct roster *roster, int channels, struct error *error);
@@ -59,7 +38,7 @@ struct roster_setup {
     int size;
     uint64_t settings;         /* hash of everything that must be agreed; texts name what differs */
     const char *settings_text; /* the same for people: "chunk_bytes=262144 window_bytes=..." */
-    struct member self;
+    struct peer_info self;
     /* Through TCP every connection is opened by a handshake. Through a unix socket there is none: both ends
      * see that the other is of the same user, and whoever serves hands out its secret: that of its
      * credentials, or else the one that it offers. Neither: plain. */

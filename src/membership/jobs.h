@@ -29,7 +29,7 @@
 #include "membership/topology.h"
 
 #define JOB_SETTINGS_MAX  256 /* likewise */
-#define JOB_PLACE_MAX     384 /* bytes: how the others reach it (a member as in Meeting) */
+#define JOB_PLACE_MAX     384 /* bytes: how the others reach it (a peer as in docs/wire.md) */
 #define JOB_UNREACHED_MAX 8   /* members that a request names as not reached */
 #define JOBS_MAX          16  /* requests and formations of one member */
 #define BOARD_MAX         64  /* jobs of an instance that the leader knows */

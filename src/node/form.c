@@ -99,18 +99,21 @@ static int request_for(struct attempt *a, struct opening *o, struct error *error
     struct job_request request = {.min = a->min};
     snprintf(request.job, sizeof request.job, "%s", a->job);
     opening_settings(o, request.settings);
-    request.place_len = member_encode(&o->self, request.place, sizeof request.place);
-    if (request.place_len == 0)
+    struct writer w = writer_of(request.place, sizeof request.place);
+    peer_put(&w, &o->self);
+    request.place_len = (size_t)(w.at - request.place);
+    if (w.bad)
         return error_set(error, HEARTH_LIMIT, RANK_NONE, "form: this node's addresses do not fit a message");
     return cluster_form(a->cluster_groups->cluster, &request, a->done, &a->patience, a->spec, error);
 }
 
 /* All addresses are tried, the first a little earlier: that is the one which was measured to carry most. */
-static void best_first(struct member *member, const struct sock_addr *best)
+static void best_first(struct peer_info *member, const struct sock_addr *best)
 {
     for (int i = 1; i < member->addr_count; i++) {
-        struct sock_addr found = member->addrs[i];
-        if (!sock_addr_same_host(&found, best))
+        struct net_addr found = member->addrs[i];
+        struct sock_addr addr = sock_addr_of(&found);
+        if (!sock_addr_same_host(&addr, best))
             continue;
         memmove(&member->addrs[1], &member->addrs[0], (size_t)i * sizeof found);
         member->addrs[0] = found;
@@ -131,9 +134,10 @@ static int read_roster(struct cluster *cluster, const struct group_spec *f, stru
     if (!o->roster.members)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "form: no memory for %d members", f->size);
     for (int i = 0; i < f->size; i++) {
-        struct member *m = &o->roster.members[i];
-        if (member_decode(m, f->place[i], f->place_len[i]) != HEARTH_OK ||
-            !node_id_equal(&m->node, &f->members[i].node))
+        struct peer_info *m = &o->roster.members[i];
+        struct reader place = reader_of(f->place[i], f->place_len[i]);
+        if (!peer_get(&place, m) || reader_left(&place) > 0 ||
+            !node_id_equal(&m->id.node, &f->members[i].node))
             return error_set(error, HEARTH_PROTOCOL, i, "form: rank %d says in a wrong way where it is", i);
         if (i != f->rank && cluster_best_addr(cluster, &f->members[i], &best))
             best_first(m, &best);
@@ -199,9 +203,9 @@ static int attempt_once(struct attempt *a, hearth_node **inner, struct error *er
     o.unjoined = unjoined;
     if (status == HEARTH_OK)
         status = opening_describe(&o, error);
-    o.self.node = credentials_self(r->credentials)->node;
+    o.self.id.node = credentials_self(r->credentials)->node;
     if (status == HEARTH_OK)
-        status = credentials_copy(r->credentials, o.heap, o.self.instance, &o.credentials, error);
+        status = credentials_copy(r->credentials, o.heap, o.self.id.instance, &o.credentials, error);
     if (status == HEARTH_OK)
         status = opening_listen(&o, error);
     if (status == HEARTH_OK)

@@ -30,7 +30,7 @@ static void line_write(const struct opening *o, int rank, const struct transport
                        char line[LINE_MAX_BYTES])
 {
     const struct mesh_peer *peer = &o->mesh[rank];
-    const struct member *m = &o->roster.members[rank];
+    const struct peer_info *m = &o->roster.members[rank];
     char addr[SOCK_TEXT_MAX];
     int len = snprintf(line, LINE_MAX_BYTES, "rank %d  %s  process %" PRIu32 "  %s", rank, m->name,
                        m->process, kind_of(o, rank, choice));
@@ -76,20 +76,20 @@ void links_roll(struct opening *o, const struct transport_choice *choices)
 {
     struct node_member *roll = heap_alloc(o->heap, (size_t)o->roster.size, sizeof *roll);
     for (int i = 0; roll && i < o->roster.size; i++) {
-        const struct member *m = &o->roster.members[i];
+        const struct peer_info *m = &o->roster.members[i];
         const struct mesh_peer *peer = &o->mesh[i];
         if (o->credentials)
-            node_id_text(&m->node, roll[i].id);
+            node_id_text(&m->id.node, roll[i].id);
         snprintf(roll[i].name, sizeof roll[i].name, "%s", m->name);
         roll[i].same_host = m->host_id == o->self.host_id;
         if (choices) {
             snprintf(roll[i].transport, sizeof roll[i].transport, "%s", kind_of(o, i, &choices[i]));
             snprintf(roll[i].why, sizeof roll[i].why, "%s", choices[i].reason);
         }
-        if (peer->kind == MESH_TCP)
-            bare_address(&peer->addr, roll[i].address, sizeof roll[i].address);
-        else if (m->addr_count > 0)
-            bare_address(&m->addrs[0], roll[i].address, sizeof roll[i].address);
+        if (peer->kind != MESH_TCP && m->addr_count == 0)
+            continue;
+        struct sock_addr addr = peer->kind == MESH_TCP ? peer->addr : sock_addr_of(&m->addrs[0]);
+        bare_address(&addr, roll[i].address, sizeof roll[i].address);
     }
     o->roll = roll;
 }

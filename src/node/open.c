@@ -46,13 +46,13 @@ static int draw(uint64_t *number, struct error *error)
 
 int opening_describe(struct opening *o, struct error *error)
 {
-    struct member *self = &o->self;
-    int status = draw(&self->instance, error);
+    struct peer_info *self = &o->self;
+    int status = draw(&self->id.instance, error);
     if (status == HEARTH_OK && host_id(&self->host_id) != HEARTH_OK)
         status = error_set(error, HEARTH_SYSTEM, RANK_NONE, "open: this machine does not say who it is");
     self->process = (uint32_t)process_id();
-    self->features = (o->choice != MESH_ONLY_TCP ? FEATURE_SHM : 0) |
-                     (o->quic_choice != QUIC_NEVER && quic_built() ? FEATURE_QUIC : 0);
+    self->features = (o->choice != MESH_ONLY_TCP ? PEER_SHM : 0) |
+                     (o->quic_choice != QUIC_NEVER && quic_built() ? PEER_QUIC : 0);
     host_name(self->name, sizeof self->name);
     return status;
 }
@@ -87,12 +87,13 @@ int opening_listen(struct opening *o, struct error *error)
     if (status != HEARTH_OK)
         return status;
     struct sock_addr bound = half_open_addr(o->listener->half_open);
+    o->self.addr_count = 0;
     for (int i = 0; i < count; i++) {
-        o->self.addrs[i] = addrs[i];
-        if (sock_addr_port(&addrs[i]) == 0)
-            sock_addr_set_port(&o->self.addrs[i], sock_addr_port(&bound));
+        struct net_addr *addr = &o->self.addrs[o->self.addr_count];
+        o->self.addr_count += sock_addr_to_net(&addrs[i], addr);
+        if (addr->port == 0)
+            addr->port = sock_addr_port(&bound);
     }
-    o->self.addr_count = count;
     return HEARTH_OK;
 }
 
@@ -152,7 +153,7 @@ static int agree_on_roster(struct opening *o, struct error *error)
     if (status != HEARTH_OK)
         return status;
     for (int i = 0; i < o->roster.size && c->plain && !c->trust_network; i++) {
-        const struct member *m = &o->roster.members[i];
+        const struct peer_info *m = &o->roster.members[i];
         if (m->host_id != o->self.host_id)
             return error_set(
                 error, HEARTH_INVALID, i,
@@ -206,7 +207,7 @@ static int join(struct opening *o, struct error *error)
 static int number_hosts(struct opening *o)
 {
     int here = 0;
-    const struct member *members = o->roster.members;
+    const struct peer_info *members = o->roster.members;
     for (int i = 0; i < o->roster.size; i++) {
         int first = 0;
         while (members[first].host_id != members[i].host_id)
@@ -353,7 +354,7 @@ static int name_members(struct opening *o, struct error *error)
     if (!o->identities)
         return error_set(error, HEARTH_NO_MEMORY, RANK_NONE, "open: no memory");
     for (int i = 0; i < o->roster.size; i++)
-        o->identities[i] = (struct identity){o->roster.members[i].node, o->roster.members[i].instance};
+        o->identities[i] = o->roster.members[i].id;
     return HEARTH_OK;
 }
 
@@ -376,7 +377,7 @@ static int open_node(struct opening *o, hearth_node **out, struct error *error)
         .loss = o->spec ? HEARTH_VIEW_CHANGED : HEARTH_PEER_LOST,
         .rank = o->roster.rank,
         .world = &world,
-        .instance = o->self.instance,
+        .instance = o->self.id.instance,
         .conns = o->conns,
         .event = o->event,
         .listener = o->listener,

@@ -38,7 +38,7 @@ struct opening {
     const struct stop *stop;        /* asks to give up joining; NULL: nobody does */
     bool *unjoined;                 /* by rank, as in struct mesh_setup; or NULL */
     const struct stop *interrupted; /* likewise the first collectives, which come after it */
-    struct member self;
+    struct peer_info self;
     struct node_key *key; /* until the credentials have them */
     struct secret *secret;
     bool drawn; /* the secret: for this job alone */

@@ -211,7 +211,7 @@ int secure_find(struct opening *o, struct error *error)
     }
     o->own.secret = NULL; /* the caller's memory; nobody needs it any more */
     if (status == HEARTH_OK && o->key)
-        o->self.node = *node_key_id(o->key);
+        o->self.id.node = *node_key_id(o->key);
     return status;
 }
 
@@ -224,7 +224,7 @@ static int make_credentials(struct opening *o, struct error *error)
         .key = o->key,
         .secret = o->secret,
         .trust = o->trust,
-        .instance = o->self.instance,
+        .instance = o->self.id.instance,
     };
     o->key = NULL;
     o->secret = NULL;

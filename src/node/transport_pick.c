@@ -82,8 +82,8 @@ static int agree_both(const struct choosing *c, int rank, bool *word, struct err
 
 static bool can_quic(const struct opening *o, int rank)
 {
-    const struct member *m = &o->roster.members[rank];
-    return o->mesh[rank].kind == MESH_TCP && (m->features & o->self.features & FEATURE_QUIC) != 0;
+    const struct peer_info *m = &o->roster.members[rank];
+    return o->mesh[rank].kind == MESH_TCP && (m->features & o->self.features & PEER_QUIC) != 0;
 }
 
 static void suitor_add(struct choosing *c, int rank, bool known)
@@ -103,8 +103,8 @@ static int suit_all(struct choosing *c, struct error *error)
         if (!can_quic(c->o, i))
             return error_set(error, HEARTH_UNSUPPORTED, i,
                              "open: transport is quic, but %s was built without it: choose tcp or auto",
-                             (c->o->self.features & FEATURE_QUIC) != 0 ? c->o->roster.members[i].name
-                                                                       : "this library");
+                             (c->o->self.features & PEER_QUIC) != 0 ? c->o->roster.members[i].name
+                                                                    : "this library");
         suitor_add(c, i, false);
     }
     return HEARTH_OK;
@@ -123,7 +123,7 @@ static bool is_far(const struct opening *o, int rank)
 
 static struct transport_path path_to(const struct opening *o, int rank)
 {
-    return (struct transport_path){.node = o->roster.members[rank].node,
+    return (struct transport_path){.node = o->roster.members[rank].id.node,
                                    .addr = o->mesh[rank].addr,
                                    .round_trip_ns = o->mesh[rank].round_trip_ns};
 }
@@ -173,12 +173,14 @@ static int suit_far(struct choosing *c, struct error *error)
 /* Where its datagrams go: the address that works for tcp, and the port where the peer listens. */
 static struct sock_addr datagrams_to(const struct opening *o, int rank)
 {
-    const struct member *m = &o->roster.members[rank];
+    const struct peer_info *m = &o->roster.members[rank];
     struct sock_addr addr = o->mesh[rank].addr;
-    uint16_t port = m->addr_count > 0 ? sock_addr_port(&m->addrs[0]) : sock_addr_port(&addr);
-    for (int i = 0; i < m->addr_count; i++)
-        if (sock_addr_same_host(&addr, &m->addrs[i]))
-            port = sock_addr_port(&m->addrs[i]);
+    uint16_t port = m->addr_count > 0 ? m->addrs[0].port : sock_addr_port(&addr);
+    for (int i = 0; i < m->addr_count; i++) {
+        struct sock_addr own = sock_addr_of(&m->addrs[i]);
+        if (sock_addr_same_host(&addr, &own))
+            port = m->addrs[i].port;
+    }
     sock_addr_set_port(&addr, port);
     return addr;
 }
@@ -205,10 +207,10 @@ static int bring_up(struct choosing *c, struct error *error)
         until_ns = o->deadline_ns;
     for (int i = 0; i < c->count; i++) {
         int rank = c->suitors[i].rank;
-        const struct member *m = &o->roster.members[rank];
+        const struct peer_info *m = &o->roster.members[rank];
         c->peers[i] = (struct quic_peer){
             .addr = datagrams_to(o, rank),
-            .identity = {m->node, m->instance},
+            .identity = m->id,
             .dials = !c->suitors[i].decides,
             .streams = STREAMS,
             .round_trip_ns = o->mesh[rank].round_trip_ns,
@@ -332,7 +334,7 @@ static int if_faster(struct choosing *c, struct error *error)
         status = agree_both(c, c->suitors[i].rank, &joined, error);
         c->suitors[i].joined = joined;
         if (!joined && c->o->choices)
-            transport_choice_forget(c->o->choices, &c->o->roster.members[c->suitors[i].rank].node);
+            transport_choice_forget(c->o->choices, &c->o->roster.members[c->suitors[i].rank].id.node);
     }
     if (status == HEARTH_OK)
         status = compare(c, pairs, error);

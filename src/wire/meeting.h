@@ -14,17 +14,14 @@
 
 #include "core/error.h"
 #include "wire/message.h"
+#include "wire/peer_codec.h"
 
 #define MEETING_SMALL_MAX   4096u        /* payload bytes of every kind but MEETING_ROSTER */
 #define MEETING_ROSTER_MAX  (512u << 10) /* payload bytes of MEETING_ROSTER */
 #define MEETING_MEMBERS_MAX 1024u
-#define MEETING_ADDRS_MAX   4u
-#define MEETING_ADDR_MAX    32u /* bytes of one address */
-#define MEETING_NAME_MAX    64u /* with the final 0, as all three texts */
-#define MEETING_JOB_MAX     128u
+#define MEETING_JOB_MAX     128u /* with the final 0, as both texts */
 #define MEETING_TEXT_MAX    2048u
 #define MEETING_PLACE_LEN   16u /* what a ROSTER begins with: cluster, rank, size */
-#define MEETING_NODE_LEN    32u /* id of a key */
 #define MEETING_SPACE_LEN   16u /* namespace */
 #define MEETING_SECRET_LEN  32u
 #define MEETING_WELCOME_MAX (8u + MEETING_SECRET_LEN)
@@ -39,17 +36,6 @@ enum meeting_kind {
 };
 extern const struct message_kinds meeting_to_rendezvous, meeting_to_member;
 
-/* A member as it travels; what the bytes of an address mean is not known here. */
-struct meeting_member {
-    uint8_t node[MEETING_NODE_LEN]; /* 0: plain */
-    uint64_t instance, host_id;
-    uint32_t process, features;
-    char name[MEETING_NAME_MAX];
-    uint8_t addr_count;
-    uint8_t addr_lens[MEETING_ADDRS_MAX]; /* 1..MEETING_ADDR_MAX */
-    uint8_t addrs[MEETING_ADDRS_MAX][MEETING_ADDR_MAX];
-};
-
 struct meeting_register {
     uint16_t version_min, version_max; /* of the frames on links */
     int32_t rank;                      /* wanted; RANK_NONE: any */
@@ -59,7 +45,7 @@ struct meeting_register {
     uint8_t space[MEETING_SPACE_LEN]; /* namespace of its secret; 0: it has none */
     char job[MEETING_JOB_MAX];
     char settings_text[MEETING_TEXT_MAX];
-    struct meeting_member member;
+    struct peer_info member;
 };
 
 struct meeting_welcome {
@@ -80,15 +66,12 @@ int MUST_CHECK meeting_register_decode(struct meeting_register *r, const void *s
 size_t meeting_welcome_encode(const struct meeting_welcome *w, void *target, size_t size);
 /* Scratch on failure. */
 int MUST_CHECK meeting_welcome_decode(struct meeting_welcome *w, const void *source, size_t len);
-/* A ROSTER is a place and then `size` members, in two pieces because the second is the same for all. */
+/* A ROSTER is a place and then `size` peers (wire/peer_codec.h), in two pieces because the second is the same
+ * for all. */
 size_t meeting_place_encode(const struct meeting_place *p, void *target, size_t size);
-size_t meeting_members_encode(const struct meeting_member *members, size_t count, void *target, size_t size);
-size_t meeting_members_len(const struct meeting_member *members, size_t count);
 /* `members` has room for max and is scratch on failure; a roster with more is HEARTH_PROTOCOL. */
-int MUST_CHECK meeting_roster_decode(struct meeting_place *p, struct meeting_member *members, size_t max,
+int MUST_CHECK meeting_roster_decode(struct meeting_place *p, struct peer_info *members, size_t max,
                                      const void *source, size_t len);
-/* Exactly one member. */
-int MUST_CHECK meeting_member_decode(struct meeting_member *member, const void *source, size_t len);
 size_t meeting_cluster_encode(uint64_t cluster, void *target, size_t size); /* READY, GO */
 int MUST_CHECK meeting_cluster_decode(uint64_t *cluster, const void *source, size_t len);
 

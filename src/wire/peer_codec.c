@@ -11,19 +11,14 @@ static bool printable(uint8_t c)
     return c >= 0x20 && c < 0x7f;
 }
 
-void text_put(struct writer *w, const char *text, size_t size)
+static void characters_put(struct writer *w, const char *text, size_t len)
 {
-    size_t len = strnlen(text, size - 1);
-
-    put_u8(w, (uint8_t)len);
     for (size_t i = 0; i < len; i++)
         put_u8(w, printable((uint8_t)text[i]) ? (uint8_t)text[i] : '?');
 }
 
-bool text_get(struct reader *r, char *text, size_t size)
+static bool characters_get(struct reader *r, char *text, size_t len, size_t size)
 {
-    size_t len = get_u8(r);
-
     if (len >= size) {
         r->bad = true;
         len = 0;
@@ -33,6 +28,32 @@ bool text_get(struct reader *r, char *text, size_t size)
     for (size_t i = 0; i < len; i++)
         r->bad |= !printable((uint8_t)text[i]);
     return !r->bad;
+}
+
+void text_put(struct writer *w, const char *text, size_t size)
+{
+    size_t len = strnlen(text, size - 1);
+
+    put_u8(w, (uint8_t)len);
+    characters_put(w, text, len);
+}
+
+bool text_get(struct reader *r, char *text, size_t size)
+{
+    return characters_get(r, text, get_u8(r), size);
+}
+
+void long_text_put(struct writer *w, const char *text, size_t size)
+{
+    size_t len = strnlen(text, size - 1);
+
+    put_u16(w, (uint16_t)len);
+    characters_put(w, text, len);
+}
+
+bool long_text_get(struct reader *r, char *text, size_t size)
+{
+    return characters_get(r, text, get_u16(r), size);
 }
 
 void peer_addrs_put(struct writer *w, const struct peer_info *peer)

@@ -22,5 +22,7 @@ bool peer_addrs_get(struct reader *r, struct peer_info *peer);
 /* Texts with their length in front (1 byte), printable; `size` counts the final 0, which does not travel. */
 void text_put(struct writer *w, const char *text, size_t size);
 bool text_get(struct reader *r, char *text, size_t size);
+void long_text_put(struct writer *w, const char *text, size_t size); /* the length has 2 bytes */
+bool long_text_get(struct reader *r, char *text, size_t size);
 
 #endif

@@ -110,15 +110,17 @@ static int sitter_request(struct sitter *s)
     int status = opening_init(o, &r->config, s->node->heap, &s->error);
     if (status == HEARTH_OK)
         status = opening_describe(o, &s->error);
-    o->self.node = credentials_self(r->credentials)->node;
+    o->self.id.node = credentials_self(r->credentials)->node;
     if (status == HEARTH_OK)
-        status = credentials_copy(r->credentials, o->heap, o->self.instance, &o->credentials, &s->error);
+        status = credentials_copy(r->credentials, o->heap, o->self.id.instance, &o->credentials, &s->error);
     if (status == HEARTH_OK)
         status = opening_listen(o, &s->error);
     if (status != HEARTH_OK)
         return status;
     opening_settings(o, request.settings);
-    request.place_len = member_encode(&o->self, request.place, sizeof request.place);
+    struct writer w = writer_of(request.place, sizeof request.place);
+    peer_put(&w, &o->self);
+    request.place_len = (size_t)(w.at - request.place);
     return cluster_form(r->cluster, &request, 0, &patience, &s->spec, &s->error);
 }
 
@@ -133,9 +135,11 @@ static int sitter_mesh(struct sitter *s)
     o->roster.members = heap_alloc(o->heap, (size_t)f->size, sizeof *o->roster.members);
     o->mesh = heap_alloc(o->heap, (size_t)f->size, sizeof *o->mesh);
     assert_true(o->roster.members && o->mesh);
-    for (int i = 0; i < f->size; i++)
-        if (member_decode(&o->roster.members[i], f->place[i], f->place_len[i]) != HEARTH_OK)
+    for (int i = 0; i < f->size; i++) {
+        struct reader place = reader_of(f->place[i], f->place_len[i]);
+        if (!peer_get(&place, &o->roster.members[i]))
             return HEARTH_PROTOCOL;
+    }
     struct mesh_setup setup = {
         .heap = o->heap,
         .roster = &o->roster,

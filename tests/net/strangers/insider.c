@@ -95,8 +95,8 @@ static bool claim(struct insider *in)
     struct meeting_register r = {
         .version_min = 1, .version_max = 1, .rank = 1, .size = 2, .patience_ms = 5000};
     memcpy(r.space, secret_namespace(credentials_secret(in->credentials)), sizeof r.space);
-    memcpy(r.member.node, "not the id of the key we have...", sizeof r.member.node);
-    r.member.instance = credentials_self(in->credentials)->instance;
+    memcpy(r.member.id.node.bytes, "not the id of the key we have...", NODE_ID_LEN);
+    r.member.id.instance = credentials_self(in->credentials)->instance;
     snprintf(r.member.name, sizeof r.member.name, "impostor");
     size_t len = meeting_register_encode(&r, message + MESSAGE_HEADER_LEN, MEETING_SMALL_MAX);
     message_seal(MEETING_REGISTER, message + MESSAGE_HEADER_LEN, len, NULL, 0, message);

@@ -46,7 +46,7 @@ static size_t plain_register(uint8_t *target)
     uint8_t payload[MEETING_SMALL_MAX];
     struct meeting_register r = {
         .version_min = 1, .version_max = 1, .rank = 1, .size = 2, .patience_ms = 5000};
-    r.member.instance = 0x5eed;
+    r.member.id.instance = 0x5eed;
     snprintf(r.member.name, sizeof r.member.name, "stranger");
     size_t len = meeting_register_encode(&r, payload, sizeof payload);
     message_seal(MEETING_REGISTER, payload, len, NULL, 0, target);

@@ -30,7 +30,7 @@ struct node {
     struct credentials *credentials;
     struct listener *listener;
     struct roster roster;
-    struct member members[MEMBERS_MAX]; /* its own view of them */
+    struct peer_info members[MEMBERS_MAX]; /* its own view of them */
     struct mesh_setup setup;
     struct mesh_peer peers[MEMBERS_MAX];
     struct error error;
@@ -45,6 +45,14 @@ struct cluster {
     int size;
     struct node nodes[MEMBERS_MAX];
 };
+
+static void set_addr(struct net_addr *net, const char *text)
+{
+    struct sock_addr addr;
+
+    assert_int_equal(sock_addr_parse(text, 0, &addr), HEARTH_OK);
+    assert_true(sock_addr_to_net(&addr, net));
+}
 
 static void node_log(void *arg, enum hearth_log_level level, const char *id, const char *text)
 {
@@ -70,7 +78,7 @@ static struct credentials *node_person(struct cluster *c, int rank, uint8_t secr
 static void fixture_open(struct cluster *c, int size, bool share)
 {
     uint64_t cluster;
-    struct member members[MEMBERS_MAX];
+    struct peer_info members[MEMBERS_MAX];
 
     memset(c, 0, sizeof *c);
     memset(members, 0, sizeof members);
@@ -83,12 +91,13 @@ static void fixture_open(struct cluster *c, int size, bool share)
             .heap = &c->heap, .log = {node_log, n, HEARTH_LOG_DEBUG}, .greeting_ns = 5 * NS_PER_S};
         assert_int_equal(sock_addr_parse("127.0.0.1:0", 0, &listener.listen), HEARTH_OK);
         assert_int_equal(listener_open(&listener, &n->listener, &n->error), HEARTH_OK);
-        members[i] = (struct member){.instance = 100 + (uint64_t)i, .host_id = 7, .addr_count = 1};
-        members[i].features = share ? FEATURE_SHM : 0;
-        members[i].addrs[0] = half_open_addr(n->listener->half_open);
+        members[i] = (struct peer_info){.id.instance = 100 + (uint64_t)i, .host_id = 7, .addr_count = 1};
+        members[i].features = share ? PEER_SHM : 0;
+        struct sock_addr addr = half_open_addr(n->listener->half_open);
+        assert_true(sock_addr_to_net(&addr, &members[i].addrs[0]));
         snprintf(members[i].name, sizeof members[i].name, "host%d", i);
         if (secure)
-            members[i].node = credentials_self(node_person(c, i, 1))->node;
+            members[i].id.node = credentials_self(node_person(c, i, 1))->node;
     }
     for (int i = 0; i < size; i++) {
         struct node *n = &c->nodes[i];
@@ -276,11 +285,11 @@ static void a_good_address_among_bad_ones_is_found(void **state)
     for (int i = 0; i < 3; i++) {
         c.nodes[i].setup.channels = 3;
         for (int j = 0; j < 3; j++) {
-            struct member *m = &c.nodes[i].members[j];
+            struct peer_info *m = &c.nodes[i].members[j];
             m->addr_count = 3;
             m->addrs[1] = m->addrs[0];
-            assert_int_equal(sock_addr_parse("127.0.0.1:1", 0, &m->addrs[0]), HEARTH_OK);
-            assert_int_equal(sock_addr_parse("[::1]:1", 0, &m->addrs[2]), HEARTH_OK);
+            set_addr(&m->addrs[0], "127.0.0.1:1");
+            set_addr(&m->addrs[2], "[::1]:1");
         }
     }
     fixture_run(&c, 0);
@@ -295,7 +304,7 @@ static void the_lower_rank_dials_when_the_higher_has_a_wrong_address(void **stat
     (void)state;
     fixture_open(&c, 2, false);
     c.nodes[0].setup.channels = c.nodes[1].setup.channels = 4;
-    assert_int_equal(sock_addr_parse("127.0.0.1:1", 0, &c.nodes[1].members[0].addrs[0]), HEARTH_OK);
+    set_addr(&c.nodes[1].members[0].addrs[0], "127.0.0.1:1");
     fixture_run(&c, 0);
     assert_joined(&c, MESH_TCP, 4);
     fixture_close(&c, 0);
@@ -352,7 +361,7 @@ static void channels_may_come_in_any_order(void **state)
     (void)state;
     fixture_open(&c, 2, false);
     c.nodes[1].members[0].addr_count = 0; /* it cannot dial us */
-    struct sock_addr to = c.nodes[1].members[1].addrs[0];
+    struct sock_addr to = sock_addr_of(&c.nodes[1].members[1].addrs[0]);
     assert_int_equal(thread_start(&c.nodes[1].thread, "member", node_run, &c.nodes[1]), HEARTH_OK);
     for (int i = 1; i >= 0; i--) {
         struct greeting g = {GREETING_GREET, 0, (uint8_t)i, 2, 0, 1, c.nodes[0].roster.cluster, 100, 101, 5};
@@ -439,7 +448,7 @@ static void a_member_that_nobody_can_reach_is_given_up(void **state)
     fixture_open(&c, 2, false);
     c.nodes[0].setup.connect_timeout_ns = 100 * NS_PER_MS;
     c.nodes[0].setup.connect_retries = 0;
-    assert_int_equal(sock_addr_parse("127.0.0.1:1", 0, &c.nodes[0].members[1].addrs[0]), HEARTH_OK);
+    set_addr(&c.nodes[0].members[1].addrs[0], "127.0.0.1:1");
     fixture_run(&c, 1u << 1);
     assert_int_equal(c.nodes[0].status, HEARTH_PEER_LOST);
     assert_non_null(strstr(c.nodes[0].error.text, "127.0.0.1:1: Connection refused"));
@@ -454,7 +463,7 @@ static void beyond_this_machine_trust_is_asked_for(void **state)
     (void)state;
     fixture_open(&c, 2, false);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(sock_addr_parse("192.0.2.1:9", 0, &c.nodes[i].members[1].addrs[0]), HEARTH_OK);
+        set_addr(&c.nodes[i].members[1].addrs[0], "192.0.2.1:9");
     fixture_run(&c, 0);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(c.nodes[i].status, HEARTH_INVALID);
@@ -472,7 +481,7 @@ static void beyond_this_machine_a_secret_is_enough(void **state)
     (void)state;
     fixture_open(&c, 2, false);
     c.nodes[0].setup.deadline_ns = clock_real() + 200 * NS_PER_MS;
-    assert_int_equal(sock_addr_parse("192.0.2.1:9", 0, &c.nodes[0].members[1].addrs[0]), HEARTH_OK);
+    set_addr(&c.nodes[0].members[1].addrs[0], "192.0.2.1:9");
     fixture_run(&c, 1u << 1);
     assert_int_equal(c.nodes[0].status, HEARTH_TIMEOUT);
     fixture_close(&c, 1u << 1);
@@ -493,7 +502,7 @@ static void misfit_open(struct cluster *c, const struct misfit *m)
     if (m->flaw == KEY_OF_0 || m->flaw == KEY_OF_1)
         (void)node_person(c, m->flaw == KEY_OF_1, 1);
     else if (m->flaw == SECRET_OF_1)
-        c->nodes[1].members[1].node = credentials_self(node_person(c, 1, 2))->node;
+        c->nodes[1].members[1].id.node = credentials_self(node_person(c, 1, 2))->node;
     else
         c->nodes[m->flaw == PLAIN_1].setup.credentials = NULL;
     for (int i = 0; i < 2; i++)
@@ -554,7 +563,8 @@ static void a_member_cannot_speak_for_another(void **state)
     struct credentials *eve = person(&c.heap, 1, 101);
     struct greeting g = {GREETING_GREET, 0, 0, 0, 1, 0, c.nodes[0].roster.cluster, 101, 100, 5};
     assert_int_equal(thread_start(&c.nodes[0].thread, "member", node_run, &c.nodes[0]), HEARTH_OK);
-    struct secure_stream *stream = dial(&c, &c.nodes[0].members[0].addrs[0], eve);
+    struct sock_addr to = sock_addr_of(&c.nodes[0].members[0].addrs[0]);
+    struct secure_stream *stream = dial(&c, &to, eve);
     assert_false(converse(stream, &g, &answer));
     secure_stream_close(stream);
     assert_int_equal(thread_start(&c.nodes[1].thread, "member", node_run, &c.nodes[1]), HEARTH_OK);

@@ -94,7 +94,7 @@ static struct sim_member *sim_add(struct sim *s, int size, int rank)
         .settings = 5,
         .deadline_ns = START_NS + 100 * NS_PER_S,
     };
-    m->setup.self = (struct member){.instance = ++s->instances, .process = 70 + (uint32_t)index};
+    m->setup.self = (struct peer_info){.id.instance = ++s->instances, .process = 70 + (uint32_t)index};
     snprintf(m->setup.self.name, sizeof m->setup.self.name, "host%d", index);
     assert_int_equal(rendezvous_client_init(&m->client, &m->setup, rank), HEARTH_OK);
     m->conn = -1;
@@ -178,8 +178,8 @@ static void check_agreed(struct sim *s, int size)
         if (m->client.rank >= 0)
             assert_int_equal(r->rank, m->client.rank);
         for (int k = 0; k < size; k++)
-            assert_true(r->members[k].instance == s->members[0].client.roster.members[k].instance);
-        assert_true(r->members[r->rank].instance == m->setup.self.instance);
+            assert_true(r->members[k].id.instance == s->members[0].client.roster.members[k].id.instance);
+        assert_true(r->members[r->rank].id.instance == m->setup.self.id.instance);
     }
 }
 
@@ -196,7 +196,7 @@ static void storm_step(struct sim *s)
         m->deaths_left--; /* dies, and is started again */
         member_hang_up(s, m);
         if (prng_below(&s->prng, 2) == 0)
-            m->setup.self.instance = ++s->instances;
+            m->setup.self.id.instance = ++s->instances;
     } else {
         member_move(s, m, 1 + (size_t)prng_below(&s->prng, 300));
     }
@@ -323,8 +323,12 @@ static void one_too_many_and_another_job_harm_only_themselves(void **state)
 static void versions_must_meet(void **state)
 {
     static struct sim s;
-    struct meeting_register in = {
-        .version_min = 900, .version_max = 901, .rank = 1, .size = 2, .settings = 5};
+    struct meeting_register in = {.version_min = 900,
+                                  .version_max = 901,
+                                  .rank = 1,
+                                  .size = 2,
+                                  .settings = 5,
+                                  .member.id.instance = 77};
     uint8_t bytes[MESSAGE_HEADER_LEN + MEETING_SMALL_MAX];
     struct error error;
     int conn;
@@ -530,7 +534,7 @@ static struct sim_member *sim_add_keyed(struct sim *s, int size, const struct re
 {
     struct sim_member *m = sim_add(s, size, -1);
 
-    memset(m->setup.self.node.bytes, (int)m->setup.self.instance, NODE_ID_LEN);
+    memset(m->setup.self.id.node.bytes, (int)m->setup.self.id.instance, NODE_ID_LEN);
     m->client.wants_secret = origin->local;
     assert_int_equal(rendezvous_conn_open(s->r, origin, s->now_ns, &m->conn), HEARTH_OK);
     rendezvous_client_begin(&m->client, s->now_ns);
@@ -554,7 +558,7 @@ static void the_secret_is_handed_out_to_neighbours(void **state)
     (void)state;
     sim_open_for(&s, 2, 1, &(struct demand){.handed = true});
     struct sim_member *stray = sim_add_keyed(&s, 2, &neighbour);
-    stray->setup.self.node = (struct node_id){{0}}; /* it is plain */
+    stray->setup.self.id.node = (struct node_id){{0}}; /* it is plain */
     rendezvous_client_begin(&stray->client, s.now_ns);
     sim_settle(&s);
     refused(&s, stray, HEARTH_MISMATCH, "is plain, the others encrypt");
@@ -573,7 +577,7 @@ static void the_secret_is_handed_out_to_neighbours(void **state)
         assert_true(s.members[i].client.has_secret);
         assert_memory_equal(s.members[i].client.secret, secret, SECRET_LEN);
         for (int k = 0; k < 2; k++)
-            assert_int_equal(s.members[i].client.roster.members[k].node.bytes[9], 3 + k);
+            assert_int_equal(s.members[i].client.roster.members[k].id.node.bytes[9], 3 + k);
     }
     sim_close(&s);
 }
@@ -588,7 +592,7 @@ static void a_secret_where_none_is_expected_is_refused(void **state)
         struct sim_member *m = sim_add_keyed(&s, 2, &neighbour);
         m->client.wants_secret = !handed;
         if (!handed)
-            m->setup.self.node = (struct node_id){{0}};
+            m->setup.self.id.node = (struct node_id){{0}};
         rendezvous_client_begin(&m->client, s.now_ns);
         sim_settle(&s);
         refused(&s, m, HEARTH_MISMATCH, handed ? "others encrypt" : "others are plain");
@@ -603,7 +607,7 @@ static void another_secret_is_refused(void **state)
     (void)state;
     sim_open_for(&s, 2, 1, &(struct demand){.handed = true});
     struct sim_member *m = sim_add_keyed(&s, 2, &neighbour);
-    struct credentials *other = person(&s.heap, 9, m->setup.self.instance);
+    struct credentials *other = person(&s.heap, 9, m->setup.self.id.instance);
     m->setup.credentials = other;
     rendezvous_client_begin(&m->client, s.now_ns);
     sim_settle(&s);
@@ -633,13 +637,13 @@ static void a_member_cannot_speak_for_another(void **state)
     own = person(&heap, 1, 1);
     sim_open_for(&s, 2, 1, &(struct demand){.credentials = own});
     struct sim_member *first = sim_add_keyed(&s, 2, &somewhere);
-    rendezvous_conn_proven(s.r, first->conn, &(struct identity){first->setup.self.node, 1});
+    rendezvous_conn_proven(s.r, first->conn, &(struct identity){first->setup.self.id.node, 1});
     sim_settle(&s);
     for (int i = 0; i < 3; i++) {
         struct sim_member *eve = sim_add_keyed(&s, 2, &somewhere);
-        struct identity proven = {eve->setup.self.node, eve->setup.self.instance};
-        eve->setup.self.node = i == 0 ? first->setup.self.node : proven.node;
-        eve->setup.self.instance = i == 1 ? 1 : proven.instance;
+        struct identity proven = {eve->setup.self.id.node, eve->setup.self.id.instance};
+        eve->setup.self.id.node = i == 0 ? first->setup.self.id.node : proven.node;
+        eve->setup.self.id.instance = i == 1 ? 1 : proven.instance;
         if (i < 2) /* and who has proven nothing */
             rendezvous_conn_proven(s.r, eve->conn, &proven);
         rendezvous_client_begin(&eve->client, s.now_ns);
@@ -649,8 +653,8 @@ static void a_member_cannot_speak_for_another(void **state)
     assert_int_equal(s.notes.lines, 3);
     assert_int_equal(s.notes.warnings, 1);
     struct sim_member *second = sim_add_keyed(&s, 2, &somewhere);
-    second->setup.self.instance = 1; /* the same number at another node is another member */
-    rendezvous_conn_proven(s.r, second->conn, &(struct identity){second->setup.self.node, 1});
+    second->setup.self.id.instance = 1; /* the same number at another node is another member */
+    rendezvous_conn_proven(s.r, second->conn, &(struct identity){second->setup.self.id.node, 1});
     rendezvous_client_begin(&second->client, s.now_ns);
     sim_settle(&s);
     assert_int_equal(first->status, HEARTH_OK);

@@ -32,6 +32,14 @@ struct part {
 static struct part parts[MEMBERS_MAX];
 static char address[SOCK_TEXT_MAX];
 
+static void set_addr(struct net_addr *net, const char *text)
+{
+    struct sock_addr addr;
+
+    assert_int_equal(sock_addr_parse(text, 0, &addr), HEARTH_OK);
+    assert_true(sock_addr_to_net(&addr, net));
+}
+
 /* An address where nobody listens. */
 static void address_draw(void)
 {
@@ -60,11 +68,11 @@ static void parts_set(int count, int size, bool given)
             .connect_timeout_ns = 5 * NS_PER_S,
             .connect_retries = 3,
         };
-        p->setup.self =
-            (struct member){.instance = 100 + (uint64_t)i, .process = 1000 + (uint32_t)i, .addr_count = 1};
+        p->setup.self = (struct peer_info){
+            .id.instance = 100 + (uint64_t)i, .process = 1000 + (uint32_t)i, .addr_count = 1};
         snprintf(p->setup.self.name, sizeof p->setup.self.name, "host%d", i);
-        assert_int_equal(sock_addr_parse("127.0.0.1:1", 0, &p->setup.self.addrs[0]), HEARTH_OK);
-        sock_addr_set_port(&p->setup.self.addrs[0], (uint16_t)(5000 + i));
+        set_addr(&p->setup.self.addrs[0], "127.0.0.1:1");
+        p->setup.self.addrs[0].port = (uint16_t)(5000 + i);
     }
 }
 
@@ -96,14 +104,14 @@ static void parts_agree(int count)
         assert_true(r->cluster != 0 && r->cluster == parts[0].roster.cluster);
         assert_false(seen[r->rank]);
         seen[r->rank] = true;
-        assert_true(r->members[r->rank].instance == parts[i].setup.self.instance);
+        assert_true(r->members[r->rank].id.instance == parts[i].setup.self.id.instance);
         for (int k = 0; k < count; k++) {
-            struct member *a = &r->members[k], *b = &parts[0].roster.members[k];
-            assert_true(a->instance == b->instance);
+            struct peer_info *a = &r->members[k], *b = &parts[0].roster.members[k];
+            assert_true(a->id.instance == b->id.instance);
             assert_int_equal(a->process, b->process);
             assert_string_equal(a->name, b->name);
             assert_int_equal(a->addr_count, 1);
-            assert_true(sock_addr_equal(&a->addrs[0], &b->addrs[0]));
+            assert_memory_equal(&a->addrs[0], &b->addrs[0], sizeof a->addrs[0]);
         }
     }
 }
@@ -113,9 +121,9 @@ static void part_arm(int i, uint8_t secret)
 {
     struct part *p = &parts[i];
 
-    p->credentials = person(&p->heap, secret, p->setup.self.instance);
+    p->credentials = person(&p->heap, secret, p->setup.self.id.instance);
     p->setup.credentials = p->credentials;
-    p->setup.self.node = credentials_self(p->credentials)->node;
+    p->setup.self.id.node = credentials_self(p->credentials)->node;
 }
 
 /* It gets a key only, and offers this secret. */
@@ -204,9 +212,10 @@ static void a_static_list_needs_no_ranks(void **state)
         if (parts[i].status != HEARTH_OK)
             fail_msg("member %d: %s", i, parts[i].error.text);
         assert_int_equal(parts[i].roster.rank, i);
-        for (int k = 0; k < 3; k++)
-            if (k != i)
-                assert_true(sock_addr_equal(&parts[i].roster.members[k].addrs[0], &bound[k]));
+        for (int k = 0; k < 3; k++) {
+            struct sock_addr found = sock_addr_of(&parts[i].roster.members[k].addrs[0]);
+            assert_true(k == i || sock_addr_equal(&found, &bound[k]));
+        }
         sock_unlisten(parts[i].setup.listener);
     }
     parts_clear(3);
@@ -402,8 +411,8 @@ static void members_with_a_secret_agree(void **state)
         parts_agree(4);
         for (int i = 0; i < 4; i++) {
             const struct roster *r = &parts[i].roster;
-            assert_true(node_id_equal(&r->members[r->rank].node, &parts[i].setup.self.node));
-            assert_true(node_id_equal(&r->members[0].node, &parts[0].roster.members[0].node));
+            assert_true(node_id_equal(&r->members[r->rank].id.node, &parts[i].setup.self.id.node));
+            assert_true(node_id_equal(&r->members[0].id.node, &parts[0].roster.members[0].id.node));
             assert_int_equal(r->has_secret, local);
             assert_int_equal(r->secret[5], local ? 7 : 0);
         }
@@ -480,7 +489,7 @@ static void who_does_not_belong_is_told_and_named(void **state)
         } else if (i == 2) {
             stray(HEARTH_PEER_LOST, "hearth join TOKEN", "another secret");
         } else {
-            parts[1].setup.self.node = parts[2].setup.self.node;
+            parts[1].setup.self.id.node = parts[2].setup.self.id.node;
             stray(HEARTH_PROTOCOL, "speaks for another member", "speaks for another member");
         }
     }
@@ -493,9 +502,9 @@ static void a_member_whose_key_was_revoked_is_told_and_named(void **state)
     parts_set(3, 2, true);
     part_arm(1, 1);
     part_arm(2, 1);
-    parts[0].credentials = person_against(&parts[0].heap, 1, 100, &parts[1].setup.self.node);
+    parts[0].credentials = person_against(&parts[0].heap, 1, 100, &parts[1].setup.self.id.node);
     parts[0].setup.credentials = parts[0].credentials;
-    parts[0].setup.self.node = credentials_self(parts[0].credentials)->node;
+    parts[0].setup.self.id.node = credentials_self(parts[0].credentials)->node;
     stray(HEARTH_PEER_LOST, "revoked our key (hearth trust)", "was revoked (hearth trust)");
 }
 

@@ -17,18 +17,17 @@
 #define WHOLE_MAX 1024
 #define COUNTING  0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
 
-static const struct meeting_member member_full = {
-    .node = {COUNTING, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31},
-    .instance = UINT64_C(0x1122334455667788),
+static const struct peer_info member_full = {
+    .id = {{{COUNTING, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31}},
+           UINT64_C(0x1122334455667788)},
     .host_id = 0xabcdef,
+    .features = PEER_SHM,
     .process = 4711,
-    .features = 1,
     .name = "oak",
     .addr_count = 2,
-    .addr_lens = {7, 19},
-    .addrs = {{4, 0xc0, 0xcc, 10, 0, 0, 7}, {6, 0xc0, 0xcc, 0xfd, [18] = 1}},
+    .addrs = {{4, 0xccc0, 0, {10, 0, 0, 7}}, {6, 0xccc0, 0, {0xfd, [15] = 1}}},
 };
-static const struct meeting_member member_bare = {.instance = 2, .name = ""};
+static const struct peer_info member_bare = {.id.instance = 2};
 
 static struct meeting_register register_full(void)
 {
@@ -53,14 +52,17 @@ static size_t message(const char *name, uint8_t *target, size_t size)
         len = meeting_welcome_encode(&(struct meeting_welcome){2, 8, false, {0}}, payload, room);
     } else if (strcmp(name, "welcome_secret") == 0) {
         struct meeting_welcome w = {2, 8, true, {0}};
-        memcpy(w.secret, member_full.node, sizeof w.secret);
+        memcpy(w.secret, member_full.id.node.bytes, sizeof w.secret);
         kind = MEETING_WELCOME;
         len = meeting_welcome_encode(&w, payload, room);
     } else if (strcmp(name, "roster") == 0) {
-        struct meeting_member members[2] = {member_bare, member_full};
         kind = MEETING_ROSTER;
         len = meeting_place_encode(&(struct meeting_place){0xc1, 1, 2}, payload, room);
-        len += meeting_members_encode(members, 2, payload + len, room - len);
+        struct writer w = writer_of(payload + len, room - len);
+        peer_put(&w, &member_bare);
+        peer_put(&w, &member_full);
+        assert_false(w.bad);
+        len = (size_t)(w.at - payload);
     } else if (strcmp(name, "ready") == 0 || strcmp(name, "go") == 0) {
         kind = name[0] == 'r' ? MEETING_READY : MEETING_GO;
         len = meeting_cluster_encode(0xc1, payload, room);
@@ -86,7 +88,7 @@ static int payload_decode(uint8_t kind, const uint8_t *payload, size_t len)
     struct meeting_register r;
     struct meeting_welcome w;
     struct meeting_place place;
-    struct meeting_member members[2];
+    struct peer_info members[2];
     struct error e;
     uint64_t cluster;
 
@@ -131,15 +133,13 @@ static void golden_messages_decode_and_encode_for_ever(void **state)
     }
 }
 
-static void assert_members_equal(const struct meeting_member *a, const struct meeting_member *b)
+static void assert_members_equal(const struct peer_info *a, const struct peer_info *b)
 {
-    assert_memory_equal(a->node, b->node, sizeof a->node);
-    assert_true(a->instance == b->instance && a->host_id == b->host_id);
+    assert_true(identity_equal(&a->id, &b->id) && a->host_id == b->host_id);
     assert_int_equal(a->process, b->process);
     assert_int_equal(a->features, b->features);
     assert_string_equal(a->name, b->name);
     assert_int_equal(a->addr_count, b->addr_count);
-    assert_memory_equal(a->addr_lens, b->addr_lens, sizeof a->addr_lens);
     assert_memory_equal(a->addrs, b->addrs, sizeof a->addrs);
 }
 
@@ -148,7 +148,7 @@ static void fields_come_back(void **state)
     uint8_t bytes[WHOLE_MAX];
     struct meeting_register in = register_full(), r;
     struct meeting_place place;
-    struct meeting_member members[2];
+    struct peer_info members[2];
 
     (void)state;
     size_t len = message("register", bytes, sizeof bytes) - MESSAGE_HEADER_LEN;
@@ -169,7 +169,7 @@ static void fields_come_back(void **state)
     assert_int_equal(len, MEETING_WELCOME_MAX);
     assert_int_equal(meeting_welcome_decode(&w, bytes + MESSAGE_HEADER_LEN, len), HEARTH_OK);
     assert_true(w.has_secret);
-    assert_memory_equal(w.secret, member_full.node, sizeof w.secret);
+    assert_memory_equal(w.secret, member_full.id.node.bytes, sizeof w.secret);
     len = message("welcome", bytes, sizeof bytes) - MESSAGE_HEADER_LEN;
     assert_int_equal(meeting_welcome_decode(&w, bytes + MESSAGE_HEADER_LEN, len), HEARTH_OK);
     assert_false(w.has_secret);
@@ -181,7 +181,6 @@ static void fields_come_back(void **state)
     assert_int_equal(place.size, 2);
     assert_members_equal(&members[0], &member_bare);
     assert_members_equal(&members[1], &member_full);
-    assert_int_equal(meeting_members_len(members, 2), len - MEETING_PLACE_LEN);
     assert_int_equal(meeting_roster_decode(&place, members, 1, bytes + MESSAGE_HEADER_LEN, len),
                      HEARTH_PROTOCOL);
 }
@@ -219,7 +218,6 @@ static void small_targets_are_noticed(void **state)
         uint8_t *exact = malloc(size ? size : 1);
         assert_non_null(exact);
         assert_int_equal(meeting_register_encode(&r, exact, size), 0);
-        assert_int_equal(meeting_members_encode(&member_full, 1, exact, size < 50 ? size : 50), 0);
         free(exact);
     }
 }
@@ -289,20 +287,21 @@ static void wrong_registrations_are_refused(void **state)
 static void the_largest_fit(void **state)
 {
     static struct meeting_register r;
-    static struct meeting_member members[MEETING_MEMBERS_MAX];
-    static uint8_t bytes[MEETING_ROSTER_MAX];
+    static uint8_t bytes[MEETING_SMALL_MAX];
+    uint8_t peer[PEER_LEN_MAX];
+    struct writer w = writer_of(peer, sizeof peer);
 
     (void)state;
     memset(r.job, 'j', sizeof r.job - 1);
     memset(r.settings_text, 's', sizeof r.settings_text - 1);
+    r.member.id.instance = 1;
     memset(r.member.name, 'n', sizeof r.member.name - 1);
-    r.member.addr_count = MEETING_ADDRS_MAX;
-    memset(r.member.addr_lens, MEETING_ADDR_MAX, sizeof r.member.addr_lens);
-    assert_true(meeting_register_encode(&r, bytes, MEETING_SMALL_MAX) > 0);
-    for (size_t i = 0; i < MEETING_MEMBERS_MAX; i++)
-        members[i] = r.member;
-    assert_true(
-        meeting_members_encode(members, MEETING_MEMBERS_MAX, bytes, sizeof bytes - MEETING_PLACE_LEN) > 0);
+    memset(r.member.platform, 'p', sizeof r.member.platform - 1);
+    r.member.addr_count = PEER_ADDRS_MAX;
+    assert_true(meeting_register_encode(&r, bytes, sizeof bytes) > 0);
+    peer_put(&w, &r.member);
+    assert_false(w.bad);
+    assert_true(MEETING_PLACE_LEN + MEETING_MEMBERS_MAX * (size_t)(w.at - peer) <= MEETING_ROSTER_MAX);
 }
 
 int main(void)
