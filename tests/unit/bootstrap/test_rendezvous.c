@@ -323,12 +323,8 @@ static void one_too_many_and_another_job_harm_only_themselves(void **state)
 static void versions_must_meet(void **state)
 {
     static struct sim s;
-    struct meeting_register in = {.version_min = 900,
-                                  .version_max = 901,
-                                  .rank = 1,
-                                  .size = 2,
-                                  .settings = 5,
-                                  .member.id.instance = 77};
+    struct meeting_register in = {
+        .version_min = 900, .version_max = 901, .rank = 1, .size = 2, .settings = 5, .job = "job"};
     uint8_t bytes[MESSAGE_HEADER_LEN + MEETING_SMALL_MAX];
     struct error error;
     int conn;
@@ -337,7 +333,7 @@ static void versions_must_meet(void **state)
     sim_open(&s, 2, 1);
     member_dial(&s, sim_add(&s, 2, 0));
     sim_settle(&s);
-    snprintf(in.job, sizeof in.job, "job");
+    in.member.id.instance = 77;
     size_t len = meeting_register_encode(&in, bytes + MESSAGE_HEADER_LEN, MEETING_SMALL_MAX);
     message_seal(MEETING_REGISTER, bytes + MESSAGE_HEADER_LEN, len, NULL, 0, bytes);
     assert_int_equal(rendezvous_conn_open(s.r, &somewhere, s.now_ns, &conn), HEARTH_OK);
