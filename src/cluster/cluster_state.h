@@ -32,9 +32,9 @@ struct cluster_request {
     char text[JOB_TEXT_MAX]; /* why */
 };
 
-/* A node that we are joined to. */
+/* A node that we are joined to; consensus_peer has its description. */
 struct cluster_linked {
-    struct peer_info info;
+    struct identity id;
     bool works_with_us; /* it is in a group with us */
     uint64_t late_ns;   /* cluster_skew */
 };

@@ -17,7 +17,7 @@
 struct cluster_linked *cluster_find_linked(struct cluster *cluster, const struct identity *id)
 {
     for (int i = 0; i < cluster->linked_count; i++)
-        if (identity_equal(&cluster->linked[i].info.id, id))
+        if (identity_equal(&cluster->linked[i].id, id))
             return &cluster->linked[i];
     return NULL;
 }
@@ -39,7 +39,7 @@ static void link_up(struct cluster *cluster, const struct peer_info *info, uint6
         if (known && known->answered > 0)
             cluster->links_again++;
     }
-    linked->info = *info;
+    linked->id = info->id;
     for (int i = 0; i < JOB_UNREACHED_MAX; i++) /* by a new way, or at a new address */
         if (identity_equal(&cluster->unreached[i].id, &info->id))
             cluster->unreached[i].until_ns = 0;
@@ -66,16 +66,18 @@ static void gossip(struct cluster *cluster, uint64_t now_ns)
 {
     const struct peer_info *all[PEER_SET_MAX];
     uint8_t message[GOSSIP_LEN_MAX];
+    int count = 0;
 
     if (now_ns < cluster->gossip_ns)
         return;
     cluster->gossip_ns = now_ns + GOSSIP_NS;
     cluster->gossip_due = false;
     for (int i = 0; i < cluster->linked_count; i++)
-        all[i] = &cluster->linked[i].info;
-    size_t len = gossip_encode(all, cluster->linked_count, message, sizeof message);
+        if ((all[count] = consensus_peer(cluster->consensus, &cluster->linked[i].id)))
+            count++;
+    size_t len = gossip_encode(all, count, message, sizeof message);
     for (int i = 0; len > 0 && i < cluster->linked_count; i++)
-        outbox_put(&cluster->outbox, &cluster->linked[i].info.id, MESSAGE_PEERS, message, len);
+        outbox_put(&cluster->outbox, &cluster->linked[i].id, MESSAGE_PEERS, message, len);
 }
 
 struct gossip_ear {
@@ -302,7 +304,7 @@ static void watch_trust(struct cluster *cluster, uint64_t now_ns)
                   "the list of who may come stays as it was: %s", why.text);
     cluster->trust_told = status != HEARTH_OK && status != HEARTH_PENDING;
     for (int i = 0; status == HEARTH_OK && i < cluster->linked_count; i++) {
-        const struct identity *id = &cluster->linked[i].info.id;
+        const struct identity *id = &cluster->linked[i].id;
         enum trust_verdict verdict = trust_list_judge(list, &id->node);
         if (verdict != TRUST_YES)
             peer_set_drop(cluster->peer_set, id, trust_verdict_text(verdict));
@@ -314,7 +316,7 @@ static void watch_trust(struct cluster *cluster, uint64_t now_ns)
 static void drop_silent(struct cluster *cluster)
 {
     for (int i = 0; i < cluster->linked_count; i++) {
-        const struct identity *id = &cluster->linked[i].info.id;
+        const struct identity *id = &cluster->linked[i].id;
         const struct health *h = consensus_health(cluster->consensus, id);
         if (h && h->linked && h->state == HEALTH_DEAD)
             peer_set_drop(cluster->peer_set, id, "nothing was heard from it for long");
@@ -385,8 +387,8 @@ static void tell_round_trips(struct cluster *cluster, uint64_t now_ns)
     if (now_ns < cluster->measure_ns)
         return;
     for (int i = 0; i < cluster->linked_count; i++) {
-        const struct peer_info *peer = &cluster->linked[i].info;
-        const struct health *h = consensus_health(cluster->consensus, &peer->id);
+        const struct peer_info *peer = consensus_peer(cluster->consensus, &cluster->linked[i].id);
+        const struct health *h = peer ? consensus_health(cluster->consensus, &peer->id) : NULL;
         if (!h || h->latency_ns == 0)
             continue;
         uint64_t beats = h->answered + h->failed;

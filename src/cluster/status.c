@@ -125,7 +125,7 @@ static void find_straggler(struct cluster *cluster, struct straggler *found)
         snprintf(found->why, sizeof found->why, "its line carries %.1f Mbit/s, the next slowest %.1f Mbit/s",
                  slow.mbit_x10 / 10.0, slow.next_mbit_x10 / 10.0);
     } else if (late) {
-        found->who = late->info.id;
+        found->who = late->id;
         snprintf(found->why, sizeof found->why, "its pieces come %.0f ms after the first",
                  (double)late->late_ns / (double)NS_PER_MS);
     }
@@ -324,8 +324,8 @@ static void put_nodes(struct cluster *cluster, struct text_buf *p)
             sighted = identity_equal(&found[k].id, &list[i].id);
         if (sighted)
             continue;
-        const struct cluster_linked *linked = cluster_find_linked(cluster, &list[i].id);
-        struct node_line line = {&list[i].id, linked ? linked->info.name : "", &list[i].addr, ours};
+        const struct peer_info *peer = consensus_peer(cluster->consensus, &list[i].id);
+        struct node_line line = {&list[i].id, peer ? peer->name : "", &list[i].addr, ours};
         put_node(cluster, p, &line, &list[i], comma);
         comma = ", ";
     }
@@ -419,7 +419,7 @@ void cluster_write_metrics(struct cluster *cluster, struct text_buf *p)
     put_metric(p, "messages_dropped_total", "counter", (double)messages.dropped);
     for (int i = 0; i < cluster->linked_count; i++) {
         char who[NODE_ID_SHORT];
-        node_id_short(&cluster->linked[i].info.id.node, who);
+        node_id_short(&cluster->linked[i].id.node, who);
         text_buf_print(p, "hearth_member_late_seconds{member=\"%s\"} %.9f\n", who,
                        (double)cluster->linked[i].late_ns * 1e-9);
     }

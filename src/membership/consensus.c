@@ -580,6 +580,12 @@ const struct health *consensus_health(const struct consensus *a, const struct id
     return p ? &p->health : NULL;
 }
 
+const struct peer_info *consensus_peer(const struct consensus *a, const struct identity *peer)
+{
+    const struct voter *p = peer_find(a, peer);
+    return p ? &p->info : NULL;
+}
+
 /* ---- opening ---- */
 
 int consensus_open(const struct consensus_setup *setup, struct consensus **out)

@@ -96,6 +96,8 @@ const struct view *consensus_view(const struct consensus *consensus); /* the las
 bool consensus_leads(const struct consensus *consensus); /* we are its leader, and a quorum is heard */
 const struct health *consensus_health(const struct consensus *consensus,
                                       const struct identity *peer); /* or NULL */
+/* A node that we are joined to, or a member that we were, as it described itself last; NULL: neither. */
+const struct peer_info *consensus_peer(const struct consensus *consensus, const struct identity *peer);
 /* Why too few are heard, and what to do: for people. */
 void consensus_why_stranded(const struct consensus *consensus, char *text, size_t size);
 /* One sentence why a node that is linked is not (yet) in our view; "" if it is. */
