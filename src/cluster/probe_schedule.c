@@ -38,29 +38,13 @@ void schedule_init(struct schedule *s, double share, uint64_t refresh_ns, uint32
 
 /* ---- members ------------------------------------------------------------------------------------------ */
 
-static uint32_t addrs_sum(const struct peer_info *f)
+static bool moved(const struct peer_info *then, const struct peer_info *now)
 {
-    uint32_t sum = (uint32_t)f->addr_count;
-
-    for (int i = 0; i < f->addr_count; i++) {
-        sum = sum * 31 + f->addrs[i].family;
-        sum = sum * 31 + f->addrs[i].port;
-        for (int k = 0; k < 16; k++)
-            sum = sum * 31 + f->addrs[i].bytes[k];
-    }
-    return sum;
+    return then->addr_count != now->addr_count ||
+           memcmp(then->addrs, now->addrs, (size_t)now->addr_count * sizeof now->addrs[0]) != 0;
 }
 
-static struct schedule_member member_of(const struct peer_info *f)
-{
-    return (struct schedule_member){.id = f->id,
-                                    .host_id = f->host_id,
-                                    .guest = (f->features & (PEER_GUEST | PEER_BENCH)) == PEER_GUEST,
-                                    .addr_count = f->addr_count,
-                                    .addrs = addrs_sum(f)};
-}
-
-static int find(const struct schedule_member *members, int count, const struct identity *id)
+static int find(const struct peer_info *members, int count, const struct identity *id)
 {
     for (int i = 0; i < count; i++)
         if (identity_equal(&members[i].id, id))
@@ -81,22 +65,24 @@ static void pairs_follow(struct schedule *s, const int *was)
 
 void schedule_view(struct schedule *s, const struct view *view)
 {
-    struct schedule_member old[VIEW_MEMBERS_MAX];
+    struct peer_info old[VIEW_MEMBERS_MAX];
+    bool spared[VIEW_MEMBERS_MAX];
     struct schedule_order *order = &s->order;
     int was[VIEW_MEMBERS_MAX], size = s->size;
     struct identity ends[2] = {s->members[order->from].id, s->members[order->to].id};
 
     memcpy(old, s->members, sizeof old);
+    memcpy(spared, s->spared, sizeof spared);
     s->size = view->size;
     for (int i = 0; i < view->size; i++) {
-        s->members[i] = member_of(&view->members[i]);
+        s->members[i] = view->members[i];
         was[i] = find(old, size, &s->members[i].id);
-        s->members[i].spared = was[i] >= 0 && old[was[i]].spared;
+        s->spared[i] = was[i] >= 0 && spared[was[i]];
     }
     pairs_follow(s, was);
     for (int to = 0; to < view->size; to++) /* it has other addresses: they have their turn again */
         for (int from = 0; was[to] >= 0 && from < view->size; from++)
-            if (old[was[to]].addrs != s->members[to].addrs) {
+            if (moved(&old[was[to]], &s->members[to])) {
                 pair_of(s, from, to)->addr_next = 0;
                 pair_of(s, from, to)->moved = true;
             }
@@ -113,9 +99,9 @@ void schedule_spare(struct schedule *s, const struct identity *members, int coun
 {
     s->job = count > 0;
     for (int i = 0; i < s->size; i++) {
-        s->members[i].spared = false;
+        s->spared[i] = false;
         for (int k = 0; k < count; k++)
-            s->members[i].spared |= identity_equal(&s->members[i].id, &members[k]);
+            s->spared[i] |= identity_equal(&s->members[i].id, &members[k]);
     }
 }
 
@@ -140,17 +126,22 @@ void schedule_take_over(struct schedule *s, const struct topology *table, uint64
 
 /* ---- what is next ------------------------------------------------------------------------------------- */
 
+bool schedule_measures(const struct peer_info *member)
+{
+    return (member->features & (PEER_GUEST | PEER_BENCH)) != PEER_GUEST;
+}
+
 /* Whether this way is one that is measured at all. */
 static bool counts(const struct schedule *s, int from, int to)
 {
-    const struct schedule_member *a = &s->members[from], *b = &s->members[to];
+    const struct peer_info *a = &s->members[from], *b = &s->members[to];
 
-    return from != to && a->host_id != b->host_id && !a->guest && !b->guest;
+    return from != to && a->host_id != b->host_id && schedule_measures(a) && schedule_measures(b);
 }
 
 static bool alone(const struct schedule *s, int from, int to)
 {
-    return s->members[from].spared || s->members[to].spared;
+    return s->spared[from] || s->spared[to];
 }
 
 static bool shifted(const struct schedule_pair *pair, const struct path_measure *path)

@@ -21,14 +21,6 @@
 /* How long an order may take, the answer included: to dial, shake hands, probe. */
 #define SCHEDULE_ORDER_NS (8 * NS_PER_S)
 
-struct schedule_member {
-    struct identity id;
-    uint64_t host_id;
-    bool guest, spared;
-    int addr_count;
-    uint32_t addrs; /* a sum over their bytes: another one when they change */
-};
-
 /* From one member to another. */
 struct schedule_pair {
     bool tried;           /* an order for it has ended */
@@ -52,7 +44,8 @@ struct schedule {
     double share;
     uint64_t refresh_ns;
     int size;
-    struct schedule_member members[VIEW_MEMBERS_MAX];
+    struct peer_info members[VIEW_MEMBERS_MAX];
+    bool spared[VIEW_MEMBERS_MAX];                                    /* takes part in a job */
     struct schedule_pair pairs[VIEW_MEMBERS_MAX * VIEW_MEMBERS_MAX];  /* from, to: as in struct topology */
     struct schedule_pair before[VIEW_MEMBERS_MAX * VIEW_MEMBERS_MAX]; /* while members change places */
     bool job;                                                         /* one runs */
@@ -66,6 +59,8 @@ struct schedule {
 void schedule_init(struct schedule *s, double share, uint64_t refresh_ns, uint32_t number);
 /* The members from now on; what is known of those who stay is kept. */
 void schedule_view(struct schedule *s, const struct view *view);
+/* Whether ways from and to it are measured: not those of guests, unless they came to measure. */
+bool schedule_measures(const struct peer_info *member);
 void schedule_spare(struct schedule *s, const struct identity *members, int count);
 /* We lead from now on, and this is the table that was told last: what it holds counts as tried. */
 void schedule_take_over(struct schedule *s, const struct topology *table, uint64_t now_ns);

@@ -37,7 +37,7 @@ static int last_of_first_hosts(const struct schedule *s)
         int same = 0;
         while (s->members[same].host_id != s->members[i].host_id)
             same++;
-        hosts += same == i && !s->members[i].guest;
+        hosts += same == i && schedule_measures(&s->members[i]);
         if (hosts == FIRST_HOSTS)
             return i;
     }
