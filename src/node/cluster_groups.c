@@ -80,16 +80,16 @@ static void take_samples(void *arg)
 /* "peers": how each group is joined to each of its members, and why that way. */
 static void put_peers(const struct cluster_group *f, struct text_buf *buf, const char **comma)
 {
-    const struct node_member *roll = f->inner->roll;
+    const struct node_link *roll = f->inner->roll;
     for (int rank = 0; roll && rank < f->spec.size; rank++) {
         if (rank == f->spec.rank)
             continue;
         text_buf_print(buf, "%s{\"job\": ", *comma);
         text_buf_quote(buf, f->spec.job);
-        text_buf_print(buf, ", \"rank\": %d, \"id\": \"%s\", \"name\": ", rank, roll[rank].id);
-        text_buf_quote(buf, roll[rank].name);
+        text_buf_print(buf, ", \"rank\": %d, \"id\": \"%s\", \"name\": ", rank, roll[rank].to.id);
+        text_buf_quote(buf, roll[rank].to.name);
         text_buf_print(buf, ", \"transport\": \"%s\", \"address\": \"%s\", \"why\": ", roll[rank].transport,
-                       roll[rank].address);
+                       roll[rank].to.address);
         text_buf_quote(buf, roll[rank].why);
         text_buf_print(buf, "}");
         *comma = ", ";

@@ -420,16 +420,12 @@ int hearth_group_member(hearth_group *group, int rank, struct hearth_member *mem
                          "group_member: it needs a group, a rank of it, and a member whose size is set");
     if (node_forked(group->node))
         return error_set(error, HEARTH_FORKED, RANK_NONE, "group_member: %s", hearth_strerror(HEARTH_FORKED));
-    const struct node_member *known = group->node->roll;
+    const struct node_link *links = group->node->roll;
     int place = group_member(group->group, rank);
-    *member = (struct hearth_member){.size = sizeof *member, .rank = rank};
-    if (!known)
+    *member = links ? links[place].to : (struct hearth_member){.size = sizeof *member};
+    member->rank = rank;
+    if (!links)
         return HEARTH_OK;
-    known += place;
-    snprintf(member->id, sizeof member->id, "%s", known->id);
-    snprintf(member->name, sizeof member->name, "%s", known->name);
-    snprintf(member->address, sizeof member->address, "%s", known->address);
-    member->same_host = known->same_host;
     if (group->node->cluster_group)
         member->completed = group->node->cluster_group->spec.done[place];
     return HEARTH_OK;

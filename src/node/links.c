@@ -74,14 +74,16 @@ static void bare_address(const struct sock_addr *addr, char *text, size_t size)
 
 void links_roll(struct opening *o, const struct transport_choice *choices)
 {
-    struct node_member *roll = heap_alloc(o->heap, (size_t)o->roster.size, sizeof *roll);
+    struct node_link *roll = heap_alloc(o->heap, (size_t)o->roster.size, sizeof *roll);
     for (int i = 0; roll && i < o->roster.size; i++) {
         const struct peer_info *m = &o->roster.members[i];
         const struct mesh_peer *peer = &o->mesh[i];
+        struct hearth_member *to = &roll[i].to;
+        *to =
+            (struct hearth_member){.size = sizeof *to, .rank = i, .same_host = m->host_id == o->self.host_id};
         if (o->credentials)
-            node_id_text(&m->id.node, roll[i].id);
-        snprintf(roll[i].name, sizeof roll[i].name, "%s", m->name);
-        roll[i].same_host = m->host_id == o->self.host_id;
+            node_id_text(&m->id.node, to->id);
+        snprintf(to->name, sizeof to->name, "%s", m->name);
         if (choices) {
             snprintf(roll[i].transport, sizeof roll[i].transport, "%s", kind_of(o, i, &choices[i]));
             snprintf(roll[i].why, sizeof roll[i].why, "%s", choices[i].reason);
@@ -89,7 +91,7 @@ void links_roll(struct opening *o, const struct transport_choice *choices)
         if (peer->kind != MESH_TCP && m->addr_count == 0)
             continue;
         struct sock_addr addr = peer->kind == MESH_TCP ? peer->addr : sock_addr_of(&m->addrs[0]);
-        bare_address(&addr, roll[i].address, sizeof roll[i].address);
+        bare_address(&addr, to->address, sizeof to->address);
     }
     o->roll = roll;
 }

@@ -84,14 +84,11 @@ struct node_worker {
     bool (*busy)(struct node_worker *worker, hearth_group *group);  /* it has something of it in flight */
 };
 
-/* A member of the node's cluster, for people: hearth_group_member. */
-struct node_member {
-    char id[NODE_ID_TEXT];
-    char name[64];
-    char address[64];
+/* How a member of the node's cluster is joined, for people: hearth_group_member, status. */
+struct node_link {
+    struct hearth_member to; /* rank: in the world */
     char transport[16];
     char why[96]; /* this transport */
-    bool same_host;
 };
 
 /* What all members assume of their links before anything is measured, and know of each other: path_costs.h.
@@ -131,7 +128,7 @@ struct hearth_node {
     struct identity *members;              /* [size], where there are credentials */
     uint64_t trust_ns;                     /* when the list of who may come is looked at again */
     bool trust_told;                       /* that it cannot be read */
-    struct node_member *roll;              /* [size]; NULL: nobody is joined from outside */
+    struct node_link *roll;                /* [size]; NULL: nobody is joined from outside */
     struct cluster_groups *cluster_groups; /* its part in a home cluster; NULL: it has none */
     struct cluster_group *cluster_group;   /* the formation that this node was opened for; NULL: none */
     struct path_costs costs;

@@ -50,7 +50,7 @@ struct opening {
     struct node_conns *conns;
     struct identity *identities; /* [size], or NULL */
     char *links;                 /* hearth_links_text */
-    struct node_member *roll;    /* [size], or NULL */
+    struct node_link *roll;      /* [size], or NULL */
     int *host;
     bool crowded; /* more members on this host than processors */
     struct event event;
