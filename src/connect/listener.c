@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A half-open connections whose connections have said a greeting that knows us: 64 bytes. What a stranger
- * says is answered only if it is one. */
+/* Half-open connections that have said a greeting that knows us. What a stranger says is answered only if it
+ * is one. */
 #include "connect/listener.h"
 
 #include <assert.h>
@@ -9,7 +9,7 @@
 
 #define LOCAL_TEXT 64
 
-/* All 64 bytes are there. */
+/* All of it is there. */
 static enum half_open_verdict judge_greeting(struct listener *listener,
                                              const struct half_open_incoming *incoming, const uint8_t *bytes,
                                              const char **why)
@@ -38,7 +38,7 @@ static enum half_open_verdict judge_greeting(struct listener *listener,
 static enum half_open_verdict judge(void *arg, const struct half_open_incoming *incoming,
                                     const uint8_t *bytes, size_t len, size_t *wants, const char **why)
 {
-    static const uint8_t start[] = {GREETING_MAGIC & 0xff, GREETING_MAGIC >> 8, GREETING_VERSION};
+    static const uint8_t start[] = {MESSAGE_MAGIC & 0xff, MESSAGE_MAGIC >> 8, MESSAGE_VERSION};
 
     (void)wants;
     if (memcmp(bytes, start, len < sizeof start ? len : sizeof start) != 0) {

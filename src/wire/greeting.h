@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the two ends of a new socket say before the first frame. docs/wire.md is the law; this is its C
- * form. */
+/* What the two ends of a new socket say before the first frame: control messages of one length.
+ * docs/wire.md is the law; this is its C form. */
 #ifndef WIRE_GREETING_H
 #define WIRE_GREETING_H
 
 #include "core/types.h"
+#include "wire/message.h"
 
-#define GREETING_LEN          64u
-#define GREETING_MAGIC        0x4748u /* "HG", little endian */
-#define GREETING_VERSION      1u
+#define GREETING_PAYLOAD_LEN  44u
+#define GREETING_LEN          (MESSAGE_HEADER_LEN + GREETING_PAYLOAD_LEN) /* of every kind */
 #define GREETING_CHANNELS_MAX 9u
 
 enum greeting_kind {
-    GREETING_GREET = 1,   /* from whoever dialled: this socket is to be that channel between us */
-    GREETING_WELCOME = 2, /* the answer; from the lower rank it also means: this socket is the one */
-    GREETING_REFUSE = 3,  /* the answer; nothing follows */
-    GREETING_CONFIRM = 4, /* from a lower rank that dialled: this socket is the one */
-    GREETING_KIND_MAX = 4
+    GREETING_GREET = 80,   /* from whoever dialled: this socket is to be that channel between us */
+    GREETING_WELCOME = 81, /* the answer; from the lower rank it also means: this socket is the one */
+    GREETING_REFUSE = 82,  /* the answer; nothing follows */
+    GREETING_CONFIRM = 83  /* from a lower rank that dialled: this socket is the one */
 };
 
 enum greeting_reason {

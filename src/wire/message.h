@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Control messages: all that is said outside of links, at the rendezvous and between nodes of a cluster. One
- * header, one checksum, one reader and one queue for all of them; each protocol brings the table of the kinds
- * that it takes. docs/wire.md is the law. No I/O. */
+/* Control messages: all that is said outside of links, at the rendezvous, between nodes of a cluster and
+ * on new sockets. One header, one checksum, one reader and one queue for all of them; each protocol brings
+ * the table of the kinds that it takes. docs/wire.md is the law. No I/O. */
 #ifndef WIRE_MESSAGE_H
 #define WIRE_MESSAGE_H
 

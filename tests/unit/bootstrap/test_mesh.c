@@ -397,7 +397,7 @@ static void members_join_between_strangers(void **state)
     for (int i = 0; i < 3; i++)
         c.nodes[i].setup.channels = 2;
     for (int i = 0; i < 3 * STRANGERS; i++) {
-        struct iovec piece = {(void *)(uintptr_t) "HG GET / HTTP", (size_t)i % 13};
+        struct iovec piece = {(void *)(uintptr_t) "HM GET / HTTP", (size_t)i % 13};
         struct sock_addr to = half_open_addr(c.nodes[i % 3].listener->half_open);
         struct error error;
         fds[i] = -1;

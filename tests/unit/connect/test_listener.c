@@ -208,7 +208,7 @@ static void garbage_is_not_answered(void **state)
         for (size_t j = 0; j < sizeof bytes; j++)
             bytes[j] = (uint8_t)prng_u64(&prng);
         if (i % 2) /* it begins well */
-            memcpy(bytes, "HG\1\1", 4);
+            memcpy(bytes, "HM\2P", 4);
         else
             bytes[0] = 'h';
         int fd = come();

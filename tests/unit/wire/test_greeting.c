@@ -9,7 +9,6 @@
 #include <cmocka.h>
 
 #include "core/bytes.h"
-#include "core/crc32c.h"
 #include "support/golden.h"
 #include "wire/greeting.h"
 
@@ -37,7 +36,7 @@ static void assert_greetings_equal(const struct greeting *a, const struct greeti
 static void golden_greetings_decode_and_encode_for_ever(void **state)
 {
     struct golden items[GOLDEN_MAX];
-    size_t count = golden_read("greeting_v1.hex", items);
+    size_t count = golden_read("greeting_v2.hex", items);
 
     (void)state;
     assert_int_equal(count, 4);
@@ -78,12 +77,11 @@ static void wrong_fields_are_refused(void **state)
         uint8_t value;
         const char *what;
     } bad[] = {
-        {0, 0, 'X', "magic"},   {0, 2, 2, "version"},   {0, 3, 0, "kind"},     {0, 3, 5, "kind"},
-        {0, 4, 1, "channel"},   {1, 4, 2, "channel"},   {0, 5, 10, "channel"}, {1, 5, 0, "channels"},
-        {0, 6, 1, "reason"},    {2, 6, 0, "reason"},    {2, 6, 4, "reason"},   {0, 7, 1, "reserved"},
-        {0, 8, 0, "cluster"},   {0, 32, 1, "rank"},     {0, 35, 0x80, "rank"}, {0, 39, 0x80, "rank"},
-        {0, 48, 1, "reserved"}, {0, 59, 1, "reserved"}, {3, 3, 1, NULL},       {1, 3, 4, NULL},
-        {0, 3, 2, NULL},        {0, 3, 4, "channels"},
+        {0, 12, 1, "channel"}, {1, 12, 2, "channel"}, {0, 13, 10, "channel"}, {1, 13, 0, "channels"},
+        {0, 14, 1, "reason"},  {2, 14, 0, "reason"},  {2, 14, 4, "reason"},   {0, 15, 1, "reserved"},
+        {0, 16, 0, "cluster"}, {0, 40, 1, "rank"},    {0, 43, 0x80, "rank"},  {0, 47, 0x80, "rank"},
+        {0, 3, 0, "kind"},     {0, 3, 79, "kind"},    {0, 3, 84, "kind"},     {3, 3, 80, NULL},
+        {1, 3, 83, NULL},      {0, 3, 81, NULL},      {0, 3, 83, "channels"},
     };
 
     (void)state;
@@ -93,7 +91,7 @@ static void wrong_fields_are_refused(void **state)
         const char *what = "";
         greeting_encode(&greetings[bad[i].of], bytes);
         bytes[bad[i].at] = bad[i].value;
-        store_u32(bytes + 60, crc32c(0, bytes, 60));
+        message_seal(bytes[3], bytes + MESSAGE_HEADER_LEN, GREETING_PAYLOAD_LEN, NULL, 0, bytes);
         int status = greeting_decode(&g, bytes, &what);
         assert_int_equal(status, bad[i].what ? HEARTH_PROTOCOL : HEARTH_OK);
         if (bad[i].what)
@@ -109,9 +107,9 @@ static void only_the_lower_rank_confirms(void **state)
 
     (void)state;
     greeting_encode(&g, bytes);
-    store_u32(bytes + 32, 5);
-    store_u32(bytes + 36, 4);
-    store_u32(bytes + 60, crc32c(0, bytes, 60));
+    store_u32(bytes + 40, 5);
+    store_u32(bytes + 44, 4);
+    message_seal(bytes[3], bytes + MESSAGE_HEADER_LEN, GREETING_PAYLOAD_LEN, NULL, 0, bytes);
     assert_int_equal(greeting_decode(&back, bytes, &what), HEARTH_PROTOCOL);
     assert_memory_equal(what, "rank", 4);
 }
