@@ -66,6 +66,7 @@ def golden():
 def seeds():
     yield from golden()
     yield "register_any", RENDEZVOUS, message("register", register(rank=-1, job="", settings="", who=peer(), space=bytes(16)))
+    yield "register_empty", RENDEZVOUS, message("register", b"")
     yield "register_longer", RENDEZVOUS, message("register", register(high=9) + b"new")
     yield "register_bad_rank", RENDEZVOUS, message("register", register(rank=8))
     yield "register_bad_text", RENDEZVOUS, message("register", register(job="\x1b[2J"))

@@ -129,7 +129,7 @@ bool peer_get(struct reader *r, struct peer_info *peer)
 {
     size_t len = get_u16(r);
 
-    if (len > reader_left(r) || len > PEER_LEN_MAX - 2) {
+    if (r->bad || len > reader_left(r) || len > PEER_LEN_MAX - 2) {
         r->bad = true;
         return false;
     }
