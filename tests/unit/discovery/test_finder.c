@@ -84,7 +84,7 @@ static void the_helper_is_told(void **state)
     finder_announce(fake.finder, &self, fake.now_ns);
     fake_until_logged(&fake, "got address lo 127.0.0.1");
     fake_until_logged(&fake, "got publish " FAKE_SPACE " " FAKE_NODE " 0000000000000007 52416 0 self");
-    self.features = 3;
+    self.flags = 3;
     finder_announce(fake.finder, &self, fake.now_ns);
     fake_until_logged(&fake, "0000000000000007 52416 3 self");
     finder_announce(fake.finder, NULL, fake.now_ns);
@@ -212,7 +212,7 @@ static void helpers_that_do_not_read_are_given_up(void **state)
     fake_open(&fake, "echo ready fake\nexec sleep 1000", NULL);
     fake_until_logged(&fake, "mdns works");
     for (int i = 0; i < 100000 && !strstr(fake.log, "does not read"); i++) {
-        self.features++;
+        self.flags++;
         finder_announce(fake.finder, &self, fake.now_ns);
         finder_pump(fake.finder, fake.now_ns);
         if (i % 10000 == 9999)
