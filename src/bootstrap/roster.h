@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/heap.h"
 #include "core/log.h"
+#include "core/peer_info.h"
 #include "os/sock.h"
 #include "security/credentials.h"
 

@@ -32,19 +32,21 @@ static bool bad(const char **what, const char *why)
 size_t probe_order_encode(const struct probe_order *order, void *target, size_t size)
 {
     struct writer w = writer_of(target, size);
-    uint8_t addr[PROBE_ADDR_MAX];
-    size_t len = order->addr.len > 0 ? sock_addr_encode(&order->addr, addr, sizeof addr) : 0;
+    struct net_addr addr;
+    bool known = order->addr.len > 0 && sock_addr_to_net(&order->addr, &addr);
 
     put_u32(&w, order->number);
     put_identity(&w, &order->to);
-    put_u8(&w, (uint8_t)len);
-    put_bytes(&w, addr, len);
+    put_u8(&w, known ? (uint8_t)net_addr_len(&addr) : 0);
+    if (known)
+        net_addr_put(&w, &addr);
     return written(&w, target);
 }
 
 bool probe_order_decode(struct probe_order *order, const void *source, size_t len, const char **what)
 {
     struct reader r = reader_of(source, len);
+    struct net_addr addr;
 
     *order = (struct probe_order){.number = get_u32(&r)};
     get_identity(&r, &order->to);
@@ -53,8 +55,11 @@ bool probe_order_decode(struct probe_order *order, const void *source, size_t le
         return bad(what, "a probe of a wrong length");
     if (order->number == 0)
         return bad(what, "a probe without a number");
-    if (addr_len > 0 && sock_addr_decode(&order->addr, r.at, addr_len) != addr_len)
+    if (addr_len == 0)
+        return true;
+    if (!net_addr_get(&r, &addr) || reader_left(&r) > 0)
         return bad(what, "a probe of no address");
+    order->addr = sock_addr_of(&addr);
     return true;
 }
 

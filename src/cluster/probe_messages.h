@@ -6,8 +6,7 @@
 #include "membership/topology.h"
 #include "os/sock.h"
 
-#define PROBE_ADDR_MAX       19 /* of sock_addr_encode */
-#define PROBE_MESSAGE_MAX    (45 + PROBE_ADDR_MAX)
+#define PROBE_MESSAGE_MAX    (45 + NET_ADDR_LEN_MAX)
 #define MEASURED_PATHS_MAX   (VIEW_MEMBERS_MAX - 1)
 #define MEASURED_MESSAGE_MAX (8 + MEASURED_PATHS_MAX * 56)
 #define RESULT_LEN           24

@@ -1,21 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A node as it describes itself, in plain memory: the one form in which rooms hold what is known of a peer.
- * wire/peer_codec.h has its bytes, os/sock.h makes addresses of the system from its own. */
+ * wire/peer_codec.h has its bytes. */
 #ifndef CORE_PEER_INFO_H
 #define CORE_PEER_INFO_H
 
 #include "core/identity.h"
+#include "core/net_addr.h"
 
 #define PEER_ADDRS_MAX    8
 #define PEER_NAME_MAX     64 /* with the final 0, as all texts */
 #define PEER_PLATFORM_MAX 32
-
-/* An address of a peer, with its port. */
-struct net_addr {
-    uint16_t family, port; /* 4 or 6 */
-    uint32_t scope;        /* interface of a link-local one; means nothing elsewhere and does not travel */
-    uint8_t bytes[16];     /* IPv4: the first 4, the others 0 */
-};
 
 #define PEER_DEMO  (UINT32_C(1) << 0) /* takes part when somebody trains the demo */
 #define PEER_BENCH (UINT32_C(1) << 1) /* takes part when somebody measures the cluster */

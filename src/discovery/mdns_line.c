@@ -120,16 +120,16 @@ void mdns_addr_text(const struct sock_addr *addr, char *text, size_t size)
 
 bool mdns_addr_parse(const char *text, uint16_t port, struct sock_addr *out)
 {
-    uint8_t wire[32];
+    struct net_addr net;
 
     if (text[0] == '[' || sock_addr_parse(text, port, out) != HEARTH_OK || sock_addr_port(out) != port)
         return false;
     const char *colon = strchr(text, ':');
     if (colon && !strchr(colon + 1, ':')) /* IPv4 with a port */
         return false;
-    /* Family, port, and then the first byte of the address: of multicast and broadcast it is known. */
-    size_t len = sock_addr_encode(out, wire, sizeof wire);
-    return len > 3 && !sock_addr_wildcard(out) && wire[3] < (sock_addr_family(out) == SOCK_IPV4 ? 224 : 255);
+    /* The first byte of multicast and broadcast addresses is known. */
+    return sock_addr_to_net(out, &net) && !sock_addr_wildcard(out) &&
+           net.bytes[0] < (net.family == 4 ? 224 : 255);
 }
 
 /* ---- words ---- */

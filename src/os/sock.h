@@ -8,7 +8,7 @@
 #include <sys/uio.h>
 
 #include "core/error.h"
-#include "core/peer_info.h"
+#include "core/net_addr.h"
 
 /* An address with its port, as plain memory. */
 struct sock_addr {
@@ -44,11 +44,7 @@ bool sock_addr_same_host(const struct sock_addr *a, const struct sock_addr *b);
 uint64_t sock_addr_network(const struct sock_addr *addr);
 bool sock_addr_loopback(const struct sock_addr *addr); /* 127/8, ::1, unix */
 bool sock_addr_wildcard(const struct sock_addr *addr); /* 0.0.0.0, :: */
-/* For the wire: family, port, 4 or 16 bytes; unix addresses do not travel. Lengths: 7 or 19. */
-size_t sock_addr_encode(const struct sock_addr *addr, uint8_t *target, size_t size); /* 0: does not fit */
-/* From what sock_addr_encode made; gives the bytes used, 0: these bytes are no address. */
-size_t sock_addr_decode(struct sock_addr *addr, const uint8_t *source, size_t len);
-/* Between an address of the system and that of a peer. False: a unix address, which no peer has. */
+/* As addresses travel. False: a unix address, which does not. */
 bool sock_addr_to_net(const struct sock_addr *addr, struct net_addr *out);
 struct sock_addr sock_addr_of(const struct net_addr *net);
 

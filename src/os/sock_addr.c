@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/un.h>
 
-#include "core/bytes.h"
 #include "core/hash.h"
 #include "os/sock_native.h"
 
@@ -121,14 +120,10 @@ bool sock_addr_equal(const struct sock_addr *a, const struct sock_addr *b)
 
 bool sock_addr_same_host(const struct sock_addr *a, const struct sock_addr *b)
 {
-    uint8_t bytes[2][32];
-    struct sock_addr one = *a, two = *b;
+    struct net_addr one, two;
 
-    sock_addr_set_port(&one, 0);
-    sock_addr_set_port(&two, 0);
-    size_t len = sock_addr_encode(&one, bytes[0], sizeof bytes[0]); /* without the scope */
-    return len > 0 && len == sock_addr_encode(&two, bytes[1], sizeof bytes[1]) &&
-           memcmp(bytes[0], bytes[1], len) == 0;
+    return sock_addr_to_net(a, &one) && sock_addr_to_net(b, &two) && one.family == two.family &&
+           memcmp(one.bytes, two.bytes, sizeof one.bytes) == 0;
 }
 
 uint64_t sock_addr_network(const struct sock_addr *addr)
@@ -370,32 +365,4 @@ struct sock_addr sock_addr_of(const struct net_addr *net)
     else
         v6_put(&addr, &ip, net->port, net->scope);
     return addr;
-}
-
-size_t sock_addr_encode(const struct sock_addr *addr, uint8_t *target, size_t size)
-{
-    struct writer w = writer_of(target, size);
-    struct net_addr net;
-
-    if (!sock_addr_to_net(addr, &net))
-        return 0;
-    put_u8(&w, (uint8_t)net.family);
-    put_u16(&w, net.port);
-    put_bytes(&w, net.bytes, net.family == 4 ? 4 : 16);
-    return w.bad ? 0 : (size_t)(w.at - target);
-}
-
-size_t sock_addr_decode(struct sock_addr *addr, const uint8_t *source, size_t len)
-{
-    struct reader r = reader_of(source, len);
-    struct net_addr net = {.family = get_u8(&r)};
-
-    net.port = get_u16(&r);
-    if (net.family != 4 && net.family != 6)
-        return 0;
-    get_bytes(&r, net.bytes, net.family == 4 ? 4 : 16);
-    if (r.bad)
-        return 0;
-    *addr = sock_addr_of(&net);
-    return (size_t)(r.at - source);
 }

@@ -15,7 +15,6 @@
 #define LABEL      "hearth knock 2"
 #define ENDING     ".hearth"
 #define HASH_LEN   32
-#define ADDR_MAX   19 /* of sock_addr_encode */
 
 enum {
     AT_NAMESPACE = 0,
@@ -49,7 +48,7 @@ struct message {
     uint8_t bytes[sizeof(LABEL) - 1 + NAMESPACE_LEN + KNOCK_NONCE_LEN + NODE_ID_LEN];
     struct writer w;
 };
-_Static_assert(ADDR_MAX <= NODE_ID_LEN, "an address fits where a node's id does");
+_Static_assert(NET_ADDR_LEN_MAX <= NODE_ID_LEN, "an address fits where a node's id does");
 
 static void message_begin(struct message *m, const struct secret *secret,
                           const uint8_t nonce[KNOCK_NONCE_LEN])
@@ -64,13 +63,16 @@ static void message_begin(struct message *m, const struct secret *secret,
 static bool message_whom(struct message *m, enum knock_kind kind, const struct node_id *node,
                          const struct sock_addr *addr)
 {
-    uint8_t bytes[ADDR_MAX];
-    size_t len = kind == KNOCK_ADDRESS ? sock_addr_encode(addr, bytes, sizeof bytes) : 0;
+    struct net_addr net;
 
     if (kind == KNOCK_NODE)
         put_bytes(&m->w, node->bytes, NODE_ID_LEN);
-    put_bytes(&m->w, bytes, len);
-    return kind != KNOCK_ADDRESS || len > 0;
+    if (kind != KNOCK_ADDRESS)
+        return true;
+    if (!sock_addr_to_net(addr, &net))
+        return false;
+    net_addr_put(&m->w, &net);
+    return true;
 }
 
 static bool message_mac(const struct message *m, const struct secret *secret, uint8_t mac[HASH_LEN])

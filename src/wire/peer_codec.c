@@ -2,9 +2,6 @@
 /* Encodes and decodes peers: layout as in docs/wire.md. */
 #include "wire/peer_codec.h"
 
-#define ADDR_LEN_V4 7
-#define ADDR_LEN_V6 19
-
 /* Texts from strangers end on a person's terminal. */
 static bool printable(uint8_t c)
 {
@@ -60,12 +57,8 @@ void peer_addrs_put(struct writer *w, const struct peer_info *peer)
 {
     put_u8(w, (uint8_t)peer->addr_count);
     for (int i = 0; i < peer->addr_count; i++) {
-        const struct net_addr *addr = &peer->addrs[i];
-        bool v4 = addr->family == 4;
-        put_u8(w, v4 ? ADDR_LEN_V4 : ADDR_LEN_V6);
-        put_u8(w, v4 ? 4 : 6);
-        put_u16(w, addr->port);
-        put_bytes(w, addr->bytes, v4 ? 4 : 16);
+        put_u8(w, (uint8_t)net_addr_len(&peer->addrs[i]));
+        net_addr_put(w, &peer->addrs[i]);
     }
 }
 
@@ -76,12 +69,8 @@ bool peer_addrs_get(struct reader *r, struct peer_info *peer)
     r->bad |= count > PEER_ADDRS_MAX;
     peer->addr_count = r->bad ? 0 : count;
     for (int i = 0; i < peer->addr_count && !r->bad; i++) {
-        struct net_addr *addr = &peer->addrs[i];
-        uint8_t len = get_u8(r);
-        *addr = (struct net_addr){.family = get_u8(r)};
-        addr->port = get_u16(r);
-        r->bad |= !(addr->family == 4 && len == ADDR_LEN_V4) && !(addr->family == 6 && len == ADDR_LEN_V6);
-        get_bytes(r, addr->bytes, addr->family == 4 ? 4 : 16);
+        size_t len = get_u8(r);
+        r->bad |= net_addr_get(r, &peer->addrs[i]) && len != net_addr_len(&peer->addrs[i]);
     }
     return !r->bad;
 }
