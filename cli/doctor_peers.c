@@ -74,7 +74,7 @@ static void finish_all(struct doctor_dials *dials)
             if (event.kind == DIAL_CONNECTED)
                 continue;
             dials->list[event.target->key].reached = event.kind == DIAL_SECURED;
-            tunnel_close(event.stream);
+            secure_stream_close(event.stream);
             dialer_kept(&dials->driver.dialer, event.target, 0, now);
             waiting--;
         }
