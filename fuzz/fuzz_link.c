@@ -295,7 +295,11 @@ static uint32_t error_of(uint8_t *payload, uint32_t variety)
         -1,
         INT32_MIN,
     };
-    struct error error = {.status = HEARTH_ABORTED, .rank = (int)(variety % 4) - 1, .text = "because"};
+    struct error error = {.status = HEARTH_ABORTED,
+                          .reason = (enum hearth_reason)(variety % 5),
+                          .rank = (int)(variety % 4) - 1,
+                          .origin = (int)(variety % 6) - 1,
+                          .text = "because"};
     uint32_t len = (uint32_t)error_encode(&error, payload, FRAME_CONTROL_MAX);
     store_u32(payload, (uint32_t)statuses[variety / 4 % (sizeof statuses / sizeof *statuses)]);
     return len;

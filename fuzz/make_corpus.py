@@ -37,8 +37,8 @@ def call(state, kind=0, dtype=0, op=0, algo=0, flags=0, root=0, count=0, plan=0,
     return struct.pack("<BBBBB3xIiQQQ", state, kind, dtype, op, algo, flags, root, count, plan, fingerprint)
 
 
-def error(status, rank, text):
-    return struct.pack("<ii", status, rank) + text.encode()
+def error(status, rank, text, reason=0, origin=-1):
+    return struct.pack("<iIii", status, reason, rank, origin) + text.encode()
 
 
 def frames():
@@ -69,11 +69,13 @@ def records():
     yield "call_ended", b"\1" + call(2, 4, 9, 4, 4, 0, 5, 1, 2, 3)
     yield "call_passed", b"\1" + call(3)
     yield "call_bad_kind", b"\1" + call(1, 11)
-    yield "error", b"\2" + error(-203, 2, "all_reduce: rank 2 cancelled")
+    yield "error", b"\2" + error(-203, 2, "all_reduce: rank 2 cancelled", 6, 5)
     yield "error_nobody", b"\2" + error(-502, -1, "")
     yield "error_control", b"\2" + error(-203, 2, "\x1b[2J")
     yield "error_ok", b"\2" + error(0, 0, "")
     yield "error_pending", b"\2" + error(-209, 0, "")
+    yield "error_bad_reason", b"\2" + error(-203, 2, "x", 16)
+    yield "error_bad_origin", b"\2" + error(-203, 2, "x", 1, -2)
 
 
 if __name__ == "__main__":

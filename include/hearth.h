@@ -89,6 +89,34 @@ enum hearth_scope {
     HEARTH_SCOPE_NODE
 };
 
+/* What lies behind a status, where a program would act on it. Values are part of the wire format. */
+enum hearth_reason {
+    HEARTH_REASON_NONE = 0, /* the status says all */
+
+    /* A member is gone: HEARTH_PEER_LOST, HEARTH_GROUP_BROKEN, HEARTH_VIEW_CHANGED. */
+    HEARTH_REASON_PEER_CLOSED = 1, /* its connection ended without a goodbye: it died, or the network broke */
+    HEARTH_REASON_PEER_LEFT = 2,   /* its node was closed */
+    HEARTH_REASON_PEER_SILENT = 3, /* it answered nothing for peer_timeout_ms, or takes nothing */
+    HEARTH_REASON_PEER_REMOVED = 4, /* its key was revoked, or the home cluster took it for dead */
+
+    /* Another member ended the operation: HEARTH_ABORTED. */
+    HEARTH_REASON_TIMED_OUT = 5, /* its deadline passed there */
+    HEARTH_REASON_CANCELLED = 6, /* it was cancelled there */
+    HEARTH_REASON_NO_MEMORY = 7, /* memory ran out there */
+
+    /* Nodes cannot work together: correct how they are started. */
+    HEARTH_REASON_SECRET_DIFFERS = 8,   /* another secret, or another cluster */
+    HEARTH_REASON_KEY_REFUSED = 9,      /* a key was revoked or is not on the list (hearth trust) */
+    HEARTH_REASON_VERSION_DIFFERS = 10, /* no version of the protocol in common */
+    HEARTH_REASON_SETTINGS_DIFFER = 11, /* plain, job, world size, a rank twice, another agreed field */
+
+    /* The network. */
+    HEARTH_REASON_ADDRESS_IN_USE = 12, /* another process listens there */
+    HEARTH_REASON_UNREACHABLE = 13,    /* no connection to an address: refused, no route, no answer */
+    HEARTH_REASON_NOT_HEARTH = 14,     /* what answers there is not the node that was meant */
+    HEARTH_REASON_BUSY = 15            /* it is busy: try again later */
+};
+
 HEARTH_API enum hearth_scope hearth_status_scope(int status);
 HEARTH_API const char *hearth_status_name(int status); /* "HEARTH_TIMEOUT"; static memory, never NULL */
 HEARTH_API const char *hearth_strerror(int status);    /* one sentence; static memory, never NULL */
@@ -98,6 +126,9 @@ HEARTH_API const char *hearth_strerror(int status);    /* one sentence; static m
 HEARTH_API const char *hearth_error_text(void);
 /* The rank that this text is about (who was lost, who differs), as the call's group counts; -1: nobody. */
 HEARTH_API int hearth_error_rank(void);
+/* Why that call failed, for programs: texts may change. */
+HEARTH_API enum hearth_reason hearth_error_reason(void);
+HEARTH_API const char *hearth_reason_name(enum hearth_reason reason); /* "peer_left"; "?" if unknown */
 
 /* ---- Types ---------------------------------------------------------------------------------------- */
 
@@ -639,6 +670,7 @@ HEARTH_API int hearth_request_fd(hearth_request *request);
 /* What went wrong, "" if nothing did. Lives as long as the request. */
 HEARTH_API const char *hearth_request_error(const hearth_request *request);
 HEARTH_API int hearth_request_error_rank(const hearth_request *request); /* whom it is about; -1: nobody */
+HEARTH_API enum hearth_reason hearth_request_error_reason(const hearth_request *request);
 /* Ends the handle. An unfinished operation is cancelled first; when this returns nothing touches its
  * buffers any more. NULL is allowed. Must not be called from a completion callback. */
 HEARTH_API void hearth_request_free(hearth_request *request);

@@ -38,7 +38,8 @@ std::exception_ptr make_python_exception(const Failure &failure)
     if (failure.rank >= 0)
         rank = py::int_(failure.rank);
     py::object make = py::module_::import("hearth._errors").attr("make");
-    py::object exception = make(failure.status, failure.text, rank, failure.peer);
+    py::object exception =
+        make(failure.status, failure.text, rank, failure.peer, static_cast<int>(failure.reason));
     return std::make_exception_ptr(PythonFailure(failure.text, exception.release().ptr()));
 }
 
@@ -51,7 +52,7 @@ bool python_runs()
 
 Failure last_failure(int status, int rank)
 {
-    return Failure{status, hearth_error_text(), rank, hearth_error_rank()};
+    return Failure{status, hearth_error_text(), rank, hearth_error_rank(), hearth_error_reason()};
 }
 
 std::exception_ptr make_exception(const Failure &failure)

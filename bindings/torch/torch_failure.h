@@ -16,12 +16,14 @@ struct Failure {
     std::string text;
     int rank = -1; /* ours; -1: not known */
     int peer = -1; /* whom it is about; -1: nobody */
+    hearth_reason reason = HEARTH_REASON_NONE;
 };
 
 /* The failure of the hearth_* call that this thread made last. */
 Failure last_failure(int status, int rank);
 
-/* An exception that Python code sees as the right class of the package hearth, with code, rank and peer.
+/* An exception that Python code sees as the right class of the package hearth, with code, reason, rank
+ * and peer.
  * Takes the GIL. While the interpreter ends, it is a plain std::runtime_error. */
 std::exception_ptr make_exception(const Failure &failure);
 [[noreturn]] void raise(const Failure &failure);

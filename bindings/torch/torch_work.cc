@@ -111,8 +111,9 @@ std::exception_ptr HearthWork::outcome()
     int status = hearth_wait(request_, -1); /* until the callback has returned */
     try {
         if (status != HEARTH_OK)
-            return make_exception(
-                Failure{status, hearth_request_error(request_), rank_, hearth_request_error_rank(request_)});
+            return make_exception(Failure{status, hearth_request_error(request_), rank_,
+                                          hearth_request_error_rank(request_),
+                                          hearth_request_error_reason(request_)});
         at::NoGradGuard no_grad; /* results are written into leaves too */
         task_.target.deliver();
         if (task_.after)

@@ -477,14 +477,14 @@ static void grant_came(struct peer *peer, const struct frame *frame)
 static void abort_came(struct peer *peer, const struct frame *frame, const uint8_t *payload)
 {
     struct error why;
-    if (error_decode(&why, payload, frame->length) != HEARTH_OK) {
+    if (!engine_heard(peer->engine, frame, payload, &why)) {
         link_fail(&peer->link, HEARTH_PROTOCOL, "an abort with a bad payload");
         return;
     }
     bool lost = status_is_loss(why.status);
     bool left = why.status == HEARTH_CLOSED;
-    if (lost || left)
-        engine_loss(peer->engine, &why, why.rank, "%s", why.text);
+    if (lost || left) /* each engine has its own name for it */
+        why.status = peer->engine->loss;
     struct op *op = engine_op(peer->engine, frame->group, frame->tag, frame->sequence);
     struct group *group = engine_group(peer->engine, frame->group);
     if (left && group)
@@ -501,8 +501,8 @@ static void abort_came(struct peer *peer, const struct frame *frame, const uint8
     lost = lost && group;
     if (lost && group->broken.status == HEARTH_OK)
         group->broken = why;
-    if (lost && peer->engine->first_lost == RANK_NONE && why.rank >= 0 && why.rank < group->view.size)
-        peer->engine->first_lost = group->members[why.rank];
+    if (lost && why.rank >= 0 && why.rank < group->view.size)
+        engine_first_lost(peer->engine, group->members[why.rank], why.reason);
     /* A member that is lost to the sender may be there for us, and would not hear of it. */
     if (group && why.rank >= 0 && why.rank < group->view.size && why.rank != group->rank &&
         why.rank != group_rank_of(peer, group))
@@ -519,7 +519,7 @@ static void dispute_elsewhere(struct peer *peer, const struct frame *frame, cons
         reply.kind = FRAME_ANSWER;
         reply.length = (uint32_t)call_encode(&(struct call_record){.root = RANK_NONE}, answer, sizeof answer);
         link_send_control(&peer->link, &reply, answer);
-    } else if (frame->kind == FRAME_VERDICT && error_decode(&why, payload, frame->length) != HEARTH_OK) {
+    } else if (frame->kind == FRAME_VERDICT && !engine_heard(peer->engine, frame, payload, &why)) {
         link_fail(&peer->link, HEARTH_PROTOCOL, "a verdict with a bad payload");
     } else if (frame->kind == FRAME_VERDICT && !engine_group_closed(peer->engine, frame->group)) {
         engine_retire(peer->engine, frame->group, frame->tag, frame->sequence, &why);
@@ -545,7 +545,7 @@ static void bye_came(struct peer *peer, const struct frame *frame, const uint8_t
     struct error why;
     struct engine *engine = peer->engine;
     int blamed = peer->link.rank;
-    if (error_decode(&why, payload, frame->length) != HEARTH_OK) {
+    if (!engine_heard(engine, frame, payload, &why)) {
         link_fail(&peer->link, HEARTH_PROTOCOL, "a goodbye with a bad payload");
         return;
     }
@@ -553,7 +553,7 @@ static void bye_came(struct peer *peer, const struct frame *frame, const uint8_t
     if (why.rank >= 0 && why.rank < engine->size)
         blamed = why.rank;
     if (why.status == HEARTH_PEER_LOST)
-        engine_peer_lost(engine, peer->link.rank, blamed, why.text);
+        engine_peer_lost(engine, peer->link.rank, blamed, &why);
     else
         engine_peer_left(engine, peer->link.rank, blamed);
 }
@@ -607,7 +607,7 @@ static void on_down(void *arg, struct link *link, const struct error *why)
     if (peer->left)
         return;
     atomic_fetch_add_explicit(&peer->engine->metrics->connection_errors, 1, memory_order_relaxed);
-    engine_peer_lost(peer->engine, link->rank, link->rank, why->text);
+    engine_peer_lost(peer->engine, link->rank, link->rank, why);
 }
 
 const struct link_events dispatch_events = {

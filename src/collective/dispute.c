@@ -300,7 +300,8 @@ void dispute_frame(struct group *group, int from, const struct frame *frame, con
     uint64_t tag = frame->tag, sequence = frame->sequence;
     switch (frame->kind) {
     case FRAME_DISPUTE:
-        if (group->rank != ARBITER || (frame->length > 0 && error_decode(&verdict, payload, frame->length)))
+        if (group->rank != ARBITER ||
+            (frame->length > 0 && !engine_heard(group->engine, frame, payload, &verdict)))
             bad_payload(group, from);
         else
             open_case(group, tag, sequence, frame->length > 0 ? &verdict : NULL);
@@ -321,7 +322,7 @@ void dispute_frame(struct group *group, int from, const struct frame *frame, con
             answer_came(d, from, &record);
         return;
     default: /* FRAME_VERDICT */
-        if (from != ARBITER || error_decode(&verdict, payload, frame->length))
+        if (from != ARBITER || !engine_heard(group->engine, frame, payload, &verdict))
             bad_payload(group, from);
         else
             accept_verdict(group, tag, sequence, &verdict);

@@ -72,7 +72,10 @@ void group_send(struct group *group, int rank, const struct frame *frame, const 
 void group_tell(struct group *group, uint8_t kind, uint64_t tag, uint64_t sequence, const struct error *error)
 {
     uint8_t payload[FRAME_CONTROL_MAX];
-    size_t len = error_encode(error, payload, sizeof payload);
+    struct error told = *error;
+    if (told.origin == RANK_NONE && !group->view.inner)
+        told.origin = group->engine->rank;
+    size_t len = error_encode(&told, payload, sizeof payload);
     struct frame frame = {.kind = kind,
                           .group = group->view.group,
                           .epoch = group->view.epoch,
@@ -83,6 +86,12 @@ void group_tell(struct group *group, uint8_t kind, uint64_t tag, uint64_t sequen
     for (int i = 0; i < group->view.size; i++)
         if (i != group->rank)
             group_send(group, i, &frame, payload);
+}
+
+bool engine_heard(const struct engine *engine, const struct frame *frame, const uint8_t *payload,
+                  struct error *why)
+{
+    return error_decode(why, payload, frame->length) == HEARTH_OK && why->origin < engine->size;
 }
 
 /* ---- time ---- */
@@ -101,8 +110,8 @@ static void op_expired(struct op *op)
                  lacking == RANK_NONE ? ", which has begun it" : "");
     error_set(&ours, HEARTH_TIMEOUT, lacking, "%s: timed out: not done within the timeout of %llu ms%s", name,
               ms, whom);
-    error_set(&theirs, HEARTH_ABORTED, op->group->rank,
-              "%s: timed out there: its timeout of %llu ms passed%s", name, ms, whom);
+    error_because(&theirs, HEARTH_REASON_TIMED_OUT, HEARTH_ABORTED, op->group->rank,
+                  "%s: timed out there: its timeout of %llu ms passed%s", name, ms, whom);
     op_abort(op, &ours, &theirs);
 }
 
@@ -125,12 +134,12 @@ static uint64_t ping_interval(const struct engine *engine)
 static void peer_silent(struct peer *peer, uint64_t now)
 {
     char what[80];
+    snprintf(what, sizeof what, "it has said nothing for %llu ms",
+             (unsigned long long)((now - peer->heard_ns) / NS_PER_MS));
     if (peer->doubt_ns != 0)
-        snprintf(what, sizeof what, "it is gone from the group");
+        link_lost(&peer->link, HEARTH_REASON_PEER_REMOVED, "it is gone from the group");
     else
-        snprintf(what, sizeof what, "it has said nothing for %llu ms",
-                 (unsigned long long)((now - peer->heard_ns) / NS_PER_MS));
-    link_fail(&peer->link, HEARTH_PEER_LOST, what);
+        link_lost(&peer->link, HEARTH_REASON_PEER_SILENT, what);
 }
 
 /* When it is lost if no more is heard of it. One that has never spoken may still be joining others, which

@@ -93,7 +93,8 @@ int group_open(struct engine *engine, const struct group_view *view, const int *
     for (int i = 0; i < view->size; i++) {
         const struct peer *peer = &engine->peers[members[i]];
         if (i != group->rank && peer->lost)
-            engine_loss(engine, &group->broken, i, "rank %d was lost before the group was made", i);
+            error_because(&group->broken, engine->first_lost_reason, engine->loss, i,
+                          "rank %d was lost before the group was made", i);
     }
     list_push(&engine->groups, &group->item);
     orphans_adopt(group);

@@ -10,15 +10,6 @@ bool status_is_loss(int status)
     return status == HEARTH_PEER_LOST || status == HEARTH_GROUP_BROKEN || status == HEARTH_VIEW_CHANGED;
 }
 
-void engine_loss(const struct engine *engine, struct error *error, int rank, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    error_vset(error, engine->loss, rank, format, args);
-    va_end(args);
-    error_advise(error);
-}
-
 /* Whether frames of the flow have yet to come. */
 static bool inflow_lacks(const struct op *op, uint32_t flow)
 {
@@ -72,29 +63,29 @@ static bool op_torn(const struct op *op, const struct peer *peer)
 }
 
 /* The operation cannot end well: `blamed` is the member that is gone, or whose loss made that one go. */
-static void op_bereave(struct op *op, int blamed, bool left, const char *how)
+static void op_bereave(struct op *op, int blamed, enum hearth_reason reason, const char *how)
 {
     char name[160];
     struct error ours, theirs;
     op_describe(op, name, sizeof name);
-    engine_loss(op->group->engine, &ours, blamed, "%s: rank %d %s", name, blamed, how);
+    error_because(&ours, reason, op->group->engine->loss, blamed, "%s: rank %d %s", name, blamed, how);
     theirs = ours;
-    if (left) /* for them it may have done what they are at */
+    if (reason == HEARTH_REASON_PEER_LEFT) /* for them it may have done what they are at */
         theirs.status = HEARTH_CLOSED;
     op_abort(op, &ours, &theirs);
 }
 
 /* ---- lost ---- */
 
-static void group_lost(struct group *group, const struct peer *peer, int blamed, const char *reason)
+static void group_lost(struct group *group, const struct peer *peer, int blamed, const struct error *why)
 {
     struct engine *engine = group->engine;
     struct list *item, *after;
     int rank = group->rank_of[peer->link.rank];
     char how[ERROR_TEXT_MAX];
-    snprintf(how, sizeof how, "is lost: %s", reason);
+    snprintf(how, sizeof how, "is lost: %.300s", why->text);
     if (group->broken.status == HEARTH_OK)
-        engine_loss(engine, &group->broken, blamed, "rank %d %s", blamed, how);
+        error_because(&group->broken, why->reason, engine->loss, blamed, "rank %d %s", blamed, how);
     disputes_lost(group, rank);
     LIST_EACH (item, after, &engine->active) {
         struct op *op = container_of(item, struct op, item);
@@ -102,9 +93,17 @@ static void group_lost(struct group *group, const struct peer *peer, int blamed,
         if (op->group != group ||
             (!op_torn(op, peer) && !op->disputed && !op->spoiled && !op_needs(op, rank)))
             continue;
-        op_bereave(op, blamed, false, how);
+        op_bereave(op, blamed, why->reason, how);
         after = engine->active.next; /* the end of one may have ended others */
     }
+}
+
+void engine_first_lost(struct engine *engine, int world_rank, enum hearth_reason reason)
+{
+    if (engine->first_lost != RANK_NONE)
+        return;
+    engine->first_lost = world_rank;
+    engine->first_lost_reason = reason;
 }
 
 static void drop_early(struct peer *peer)
@@ -114,15 +113,14 @@ static void drop_early(struct peer *peer)
     peer->early_bytes = 0;
 }
 
-void engine_peer_lost(struct engine *engine, int world_rank, int blamed, const char *reason)
+void engine_peer_lost(struct engine *engine, int world_rank, int blamed, const struct error *why)
 {
     struct list *item, *after;
     struct peer *peer = &engine->peers[world_rank];
     log_write(&engine->log, HEARTH_LOG_INFO, "HEARTH-PEER-LOST", "rank %d of the cluster is lost: %s",
-              world_rank, reason);
+              world_rank, why->text);
     peer->lost = true;
-    if (engine->first_lost == RANK_NONE)
-        engine->first_lost = blamed;
+    engine_first_lost(engine, blamed, why->reason);
     drop_early(peer);
     while (!list_empty(&peer->notes)) {
         struct list *note = peer->notes.next;
@@ -134,7 +132,7 @@ void engine_peer_lost(struct engine *engine, int world_rank, int blamed, const c
         struct group *group = container_of(item, struct group, item);
         int rank = group->rank_of[world_rank], cause = group->rank_of[blamed];
         if (rank != RANK_NONE)
-            group_lost(group, peer, cause != RANK_NONE ? cause : rank, reason);
+            group_lost(group, peer, cause != RANK_NONE ? cause : rank, why);
     }
     memset(peer->incoming, 0, sizeof peer->incoming);
 }
@@ -159,7 +157,7 @@ static void group_left(struct group *group, int rank, int blamed)
         struct op *op = container_of(item, struct op, item);
         if (op->group != group || !op_misses(op, rank))
             continue;
-        op_bereave(op, blamed, true, has_left);
+        op_bereave(op, blamed, HEARTH_REASON_PEER_LEFT, has_left);
         after = engine->active.next;
     }
 }
@@ -194,7 +192,7 @@ void op_check_left(struct op *op)
         const struct peer *peer = &group->engine->peers[group->members[i]];
         if (i == group->rank || !peer->left || !op_misses(op, i))
             continue;
-        op_bereave(op, i, true, has_left);
+        op_bereave(op, i, HEARTH_REASON_PEER_LEFT, has_left);
         return;
     }
 }
@@ -207,22 +205,19 @@ static void end_changed(struct op *op, const char *why)
     struct error error;
     op_describe(op, name, sizeof name);
     error_set(&error, HEARTH_VIEW_CHANGED, RANK_NONE, "%s: %s", name, why);
-    error_advise(&error);
     op_abort(op, &error, &error);
 }
 
 /* The first reason counts. `blamed`: rank in the cluster, or RANK_NONE. */
-static void view_over(struct engine *engine, int blamed, const char *why)
+static void view_over(struct engine *engine, enum hearth_reason reason, int blamed, const char *why)
 {
-    if (engine->changed.status != HEARTH_OK)
-        return;
-    error_set(&engine->changed, HEARTH_VIEW_CHANGED, blamed, "%s", why);
-    error_advise(&engine->changed);
+    if (engine->changed.status == HEARTH_OK)
+        error_because(&engine->changed, reason, HEARTH_VIEW_CHANGED, blamed, "%s", why);
 }
 
 void engine_view_changed(struct engine *engine, const char *why)
 {
-    view_over(engine, RANK_NONE, why);
+    view_over(engine, HEARTH_REASON_NONE, RANK_NONE, why);
     engine->over = true;
     while (!list_empty(&engine->active))
         end_changed(container_of(engine->active.next, struct op, item), why);
@@ -240,7 +235,7 @@ static void doubt(struct engine *engine, struct peer *peer)
 void engine_members_lost(struct engine *engine, uint64_t lost, const char *why)
 {
     int first = lost != 0 ? __builtin_ctzll(lost) : RANK_NONE;
-    view_over(engine, first < engine->size ? first : RANK_NONE, why);
+    view_over(engine, HEARTH_REASON_PEER_REMOVED, first < engine->size ? first : RANK_NONE, why);
     for (int i = 0; i < engine->size && i < 64; i++)
         if ((lost >> i & 1) != 0)
             doubt(engine, &engine->peers[i]);
@@ -271,7 +266,8 @@ bool group_over(const struct group *group, struct error *why)
         *why = engine->changed;
         why->rank = why->rank != RANK_NONE ? group->rank_of[why->rank] : RANK_NONE;
     } else if (done) {
-        engine_loss(engine, why, group->left_rank, "rank %d %s", group->left_rank, has_left);
+        error_because(why, HEARTH_REASON_PEER_LEFT, engine->loss, group->left_rank, "rank %d %s",
+                      group->left_rank, has_left);
     } else {
         return false;
     }
@@ -286,7 +282,7 @@ bool engine_expel(struct engine *engine, int rank, const char *why)
     if (!peer->joined || !link_up(&peer->link))
         return false;
     struct error bye;
-    error_set(&bye, HEARTH_PEER_LOST, rank, "%s", why);
+    error_because(&bye, HEARTH_REASON_PEER_REMOVED, HEARTH_PEER_LOST, rank, "%s", why);
     link_dismiss(&peer->link, &bye);
     return true;
 }
@@ -328,11 +324,11 @@ void engine_part(struct engine *engine)
     struct error bye;
     /* Others may hear of us before they hear of who went first. */
     if (engine->first_lost == RANK_NONE)
-        error_set(&bye, HEARTH_CLOSED, engine->first_left != RANK_NONE ? engine->first_left : engine->rank,
-                  "it was closed");
+        error_because(&bye, HEARTH_REASON_PEER_LEFT, HEARTH_CLOSED,
+                      engine->first_left != RANK_NONE ? engine->first_left : engine->rank, "it was closed");
     else
-        error_set(&bye, HEARTH_PEER_LOST, engine->first_lost,
-                  "rank %d of the cluster was lost, then it was closed", engine->first_lost);
+        error_because(&bye, engine->first_lost_reason, HEARTH_PEER_LOST, engine->first_lost,
+                      "rank %d of the cluster was lost, then it was closed", engine->first_lost);
     end_all(engine);
     LIST_EACH (item, after, &engine->groups)
         group_leave(container_of(item, struct group, item));

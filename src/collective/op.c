@@ -229,7 +229,8 @@ void op_out_of_memory(struct op *op)
     struct error ours, theirs;
     op_describe(op, name, sizeof name);
     error_set(&ours, HEARTH_NO_MEMORY, op->group->rank, "%s: no memory for a frame or an accumulator", name);
-    error_set(&theirs, HEARTH_ABORTED, op->group->rank, "%s: it ran out of memory", name);
+    error_because(&theirs, HEARTH_REASON_NO_MEMORY, HEARTH_ABORTED, op->group->rank,
+                  "%s: it ran out of memory", name);
     op_abort(op, &ours, &theirs);
 }
 
@@ -253,7 +254,8 @@ void completion_cancel(struct completion *completion)
     char name[160];
     struct error theirs;
     op_describe(op, name, sizeof name);
-    error_set(&theirs, HEARTH_ABORTED, op->group->rank, "%s: cancelled there", name);
+    error_because(&theirs, HEARTH_REASON_CANCELLED, HEARTH_ABORTED, op->group->rank, "%s: cancelled there",
+                  name);
     completion_abort(completion, &theirs);
 }
 
@@ -432,10 +434,8 @@ static int start_checks(struct group *group, struct error *error)
     struct error why;
     if (group_over(group, &why)) {
         bool changed = why.status == HEARTH_VIEW_CHANGED;
-        error_set(error, changed ? HEARTH_VIEW_CHANGED : HEARTH_GROUP_BROKEN, why.rank, "the group %s: %s",
-                  changed ? "has changed" : "is broken", why.text);
-        error_advise(error);
-        return error->status;
+        why.status = changed ? HEARTH_VIEW_CHANGED : HEARTH_GROUP_BROKEN;
+        return error_wrap(error, &why, "the group %s: %s", changed ? "has changed" : "is broken", why.text);
     }
     if (group->pending.status != HEARTH_OK) {
         *error = group->pending;
@@ -450,17 +450,30 @@ static int start_checks(struct group *group, struct error *error)
     return HEARTH_OK;
 }
 
+/* What the other members hear of an operation that does not start here. A failure whose origin is known has
+ * been put into words for them, here or at another member: it is passed on as it is. */
+static struct error refusal(const struct group *group, uint64_t tag, const struct error *why)
+{
+    const struct engine *engine = group->engine;
+    struct error theirs = *why;
+    bool lost = status_is_loss(why->status); /* then for them too, whether they know it or not */
+    int origin = why->origin != RANK_NONE ? group->rank_of[why->origin] : RANK_NONE;
+    if (why->origin == RANK_NONE)
+        error_wrap(&theirs, why, "operation #%llu%s: rank %d could not start it: %s",
+                   (unsigned long long)group_sequence(group, tag), tag_text(tag).s, group->rank, why->text);
+    if (theirs.reason == HEARTH_REASON_NONE)
+        theirs.reason = status_reason(why->status);
+    if (!lost)
+        theirs.rank = origin != RANK_NONE ? origin : group->rank;
+    theirs.status = !lost ? HEARTH_ABORTED : group_only_left(group) ? HEARTH_CLOSED : engine->loss;
+    return theirs;
+}
+
 int group_refuse(struct group *group, uint64_t tag, const struct error *why)
 {
-    struct error theirs, ignored;
+    struct error theirs = refusal(group, tag, why), ignored;
     uint64_t sequence = group_sequence(group, tag);
     if (group_advance(group, tag, &ignored) == HEARTH_OK || why->status == HEARTH_LIMIT) {
-        bool lost = status_is_loss(why->status); /* then for them too, whether they know it or not */
-        int gone = group_only_left(group) ? HEARTH_CLOSED : group->engine->loss;
-        error_set(&theirs, lost ? gone : HEARTH_ABORTED, lost ? why->rank : group->rank,
-                  "operation #%llu%s: rank %d could not start it: %s", (unsigned long long)sequence,
-                  tag_text(tag).s, group->rank, why->text);
-        error_advise(&theirs);
         group_tell(group, FRAME_ABORT, tag, sequence, &theirs);
         engine_drop_waiting(group, tag, sequence);
     }

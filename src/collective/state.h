@@ -116,7 +116,8 @@ struct engine {
     uint64_t opening_ns;                          /* as in struct engine_setup */
     bool stuck;                                   /* a link was, when we last looked */
     int first_lost, first_left;                   /* ranks in the cluster, or RANK_NONE */
-    int loss;                                     /* as in engine_setup, never 0 */
+    enum hearth_reason first_lost_reason;
+    int loss;             /* as in engine_setup, never 0 */
     struct error changed; /* the view; HEARTH_OK: never; its rank is one in the cluster */
     bool over;            /* for all operations (engine_view_changed) */
     struct throttle throttle;
@@ -152,10 +153,15 @@ void engine_drop_waiting(struct group *group, uint64_t tag, uint64_t sequence);
 void group_send(struct group *group, int rank, const struct frame *frame, const void *payload);
 void group_tell(struct group *group, uint8_t kind, uint64_t tag, uint64_t sequence,
                 const struct error *error);
+/* The error in a control frame. False: it breaks the protocol. */
+bool engine_heard(const struct engine *engine, const struct frame *frame, const uint8_t *payload,
+                  struct error *why);
 
 /* loss.c */
 /* A peer has ended: its groups are broken, operations that need it fail. */
-void engine_peer_lost(struct engine *engine, int world_rank, int blamed, const char *reason);
+void engine_peer_lost(struct engine *engine, int world_rank, int blamed, const struct error *why);
+/* A member is lost; only the first one is kept. */
+void engine_first_lost(struct engine *engine, int world_rank, enum hearth_reason reason);
 /* A peer has said goodbye: operations that need what it has not given fail; all that it gave counts. */
 void engine_peer_left(struct engine *engine, int world_rank, int blamed);
 /* A member that has left, or is about to, took part in so many operations of the group. */
@@ -168,9 +174,6 @@ bool group_over(const struct group *group, struct error *why);
 bool group_only_left(const struct group *group);
 /* A member is gone, by whatever name another member says so. */
 bool status_is_loss(int status);
-/* That in the words and the status of this engine. */
-void engine_loss(const struct engine *engine, struct error *error, int rank, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
 
 /* group.c */
 int group_advance(struct group *group, uint64_t tag, struct error *error);

@@ -53,6 +53,25 @@ static const struct status_row statuses[] = {
      "error."},
 };
 
+static const char *const reason_names[REASON_COUNT] = {
+    [HEARTH_REASON_NONE] = "none",
+    [HEARTH_REASON_PEER_CLOSED] = "peer_closed",
+    [HEARTH_REASON_PEER_LEFT] = "peer_left",
+    [HEARTH_REASON_PEER_SILENT] = "peer_silent",
+    [HEARTH_REASON_PEER_REMOVED] = "peer_removed",
+    [HEARTH_REASON_TIMED_OUT] = "timed_out",
+    [HEARTH_REASON_CANCELLED] = "cancelled",
+    [HEARTH_REASON_NO_MEMORY] = "no_memory",
+    [HEARTH_REASON_SECRET_DIFFERS] = "secret_differs",
+    [HEARTH_REASON_KEY_REFUSED] = "key_refused",
+    [HEARTH_REASON_VERSION_DIFFERS] = "version_differs",
+    [HEARTH_REASON_SETTINGS_DIFFER] = "settings_differ",
+    [HEARTH_REASON_ADDRESS_IN_USE] = "address_in_use",
+    [HEARTH_REASON_UNREACHABLE] = "unreachable",
+    [HEARTH_REASON_NOT_HEARTH] = "not_hearth",
+    [HEARTH_REASON_BUSY] = "busy",
+};
+
 static const struct status_row *status_find(int status)
 {
     for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++)
@@ -98,10 +117,32 @@ enum hearth_scope hearth_status_scope(int status)
     }
 }
 
+const char *hearth_reason_name(enum hearth_reason reason)
+{
+    return (unsigned)reason < REASON_COUNT ? reason_names[reason] : "?";
+}
+
+enum hearth_reason status_reason(int status)
+{
+    switch (status) {
+    case HEARTH_TIMEOUT:
+        return HEARTH_REASON_TIMED_OUT;
+    case HEARTH_CANCELLED:
+        return HEARTH_REASON_CANCELLED;
+    case HEARTH_NO_MEMORY:
+        return HEARTH_REASON_NO_MEMORY;
+    case HEARTH_CLOSED:
+        return HEARTH_REASON_PEER_LEFT;
+    default:
+        return HEARTH_REASON_NONE;
+    }
+}
+
 void error_clear(struct error *error)
 {
     error->status = HEARTH_OK;
-    error->rank = RANK_NONE;
+    error->reason = HEARTH_REASON_NONE;
+    error->rank = error->origin = RANK_NONE;
     error->text[0] = '\0';
 }
 
@@ -118,7 +159,9 @@ int error_vset(struct error *error, int status, int rank, const char *format, va
     else if ((size_t)len >= sizeof text)
         memcpy(text + sizeof text - 4, "...", 4);
     error->status = status;
+    error->reason = HEARTH_REASON_NONE;
     error->rank = rank;
+    error->origin = RANK_NONE;
     memcpy(error->text, text, strlen(text) + 1);
     return status;
 }
@@ -133,19 +176,47 @@ int error_set(struct error *error, int status, int rank, const char *format, ...
     return status;
 }
 
-void error_advise(struct error *error)
+int error_because(struct error *error, enum hearth_reason reason, int status, int rank, const char *format,
+                  ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    error_vset(error, status, rank, format, args);
+    va_end(args);
+    if (error)
+        error->reason = reason;
+    return status;
+}
+
+int error_wrap(struct error *error, const struct error *cause, const char *format, ...)
+{
+    struct error wrapped = *cause;
+    va_list args;
+
+    va_start(args, format);
+    error_vset(&wrapped, cause->status, cause->rank, format, args);
+    va_end(args);
+    wrapped.reason = cause->reason;
+    wrapped.origin = cause->origin;
+    *error = wrapped;
+    return error->status;
+}
+
+void error_show(const struct error *error, char text[static ERROR_TEXT_MAX])
 {
     static const char advice[] = "; hearth_reform gives the next group";
     const size_t room = ERROR_TEXT_MAX - sizeof advice;
     size_t len = strlen(error->text);
-    if (error->status != HEARTH_VIEW_CHANGED ||
-        (len >= sizeof advice - 1 && strcmp(error->text + len - (sizeof advice - 1), advice) == 0))
+
+    memcpy(text, error->text, len + 1);
+    if (error->status != HEARTH_VIEW_CHANGED)
         return;
     if (len > room) {
         len = room;
-        memcpy(error->text + len - 3, "...", 3);
+        memcpy(text + len - 3, "...", 3);
     }
-    memcpy(error->text + len, advice, sizeof advice);
+    memcpy(text + len, advice, sizeof advice);
 }
 
 struct tag_text tag_text(uint64_t tag)
@@ -158,16 +229,23 @@ struct tag_text tag_text(uint64_t tag)
 
 struct error *error_last(void)
 {
-    static _Thread_local struct error last = {.rank = RANK_NONE};
+    static _Thread_local struct error last = {.rank = RANK_NONE, .origin = RANK_NONE};
     return &last;
 }
 
 const char *hearth_error_text(void)
 {
-    return error_last()->text;
+    static _Thread_local char text[ERROR_TEXT_MAX];
+    error_show(error_last(), text);
+    return text;
 }
 
 int hearth_error_rank(void)
 {
     return error_last()->rank;
+}
+
+enum hearth_reason hearth_error_reason(void)
+{
+    return error_last()->reason;
 }

@@ -45,6 +45,7 @@ struct group_view {
     struct link_cost across; /* between hosts */
     int port_sharers;        /* members of a host that share its port to the others; 0: each has its own */
     bool crowded;            /* some host has more members than processors */
+    bool inner;              /* its operations are parts of a call, which says itself where a failure began */
     size_t chunk_bytes, window_bytes, eager_bytes;
     enum hearth_algo algo; /* for calls that leave it open */
 };

@@ -31,7 +31,7 @@ struct operation {
 
 int compressor_refuse(const char *what, const struct error *error)
 {
-    return error_set(error_last(), error->status, error->rank, "%s: %s", what, error->text);
+    return error_wrap(error_last(), error, "%s: %s", what, error->text);
 }
 
 int compressor_check(const hearth_compressor *compressor, const char *what)

@@ -77,8 +77,7 @@ static int factors_make(struct reduction *r, struct power *p)
             state->factor_shadow[i] =
                 heap_alloc_raw(r->call.group->node->heap, lengths[i] * p->m.rank, sizeof(float));
         if (!state->factor_shadow[i])
-            return error_set(&r->error, HEARTH_NO_MEMORY, r->rank,
-                             "all_reduce_compressed: no memory for the factors of powersgd");
+            return error_set(&r->error, HEARTH_NO_MEMORY, r->rank, "no memory for the factors of powersgd");
     }
     return HEARTH_OK;
 }

@@ -32,11 +32,18 @@ static void describe(const struct reduction *r, char *text, size_t size)
 
 static int fail_with(struct reduction *r, int status, int rank, const char *reason)
 {
+    return error_set(&r->error, status, rank, "%s", reason);
+}
+
+/* Its failure with its name, as its caller hears of it. */
+static struct error named_error(const struct reduction *r)
+{
     char name[200];
+    struct error error = r->error;
     describe(r, name, sizeof name);
-    error_set(&r->error, status, rank, "%s: %s", name, reason);
-    error_advise(&r->error);
-    return status;
+    if (error.status != HEARTH_OK)
+        error_wrap(&error, &r->error, "%s: %s", name, r->error.text);
+    return error;
 }
 
 int reduction_poison(struct reduction *r)
@@ -44,52 +51,37 @@ int reduction_poison(struct reduction *r)
     return fail_with(r, HEARTH_POISONED, RANK_NONE, "the sum over the members is beyond the range of f32");
 }
 
-/* The rank that a member of one group has in another; RANK_NONE: it is none. Ranks may come from elsewhere.
- * */
-static int rank_across(const hearth_group *from, const hearth_group *to, int rank)
+/* The rank in a group of a member that the cluster counts so; RANK_NONE: it is none, or not known. */
+static int rank_in(const hearth_group *group, int world_rank)
 {
-    if (rank < 0 || rank >= group_size(from->group))
-        return RANK_NONE;
-    for (int i = 0; i < group_size(to->group); i++)
-        if (group_member(to->group, i) == group_member(from->group, rank))
+    for (int i = 0; world_rank != RANK_NONE && i < group_size(group->group); i++)
+        if (group_member(group->group, i) == world_rank)
             return i;
     return RANK_NONE;
 }
 
-/* Members pass on what they heard: what the first of them said, who counts ranks as the caller does. NULL:
- * it was not passed on. */
-static const char *first_word(const char *text)
+/* The rank that a member of one group has in another. Ranks may come from elsewhere. */
+static int rank_across(const hearth_group *from, const hearth_group *to, int rank)
 {
-    const char *found = NULL;
-    for (const char *at = text; (at = strstr(at, NAME " #")); at++)
-        found = at;
-    return found;
+    bool known = rank >= 0 && rank < group_size(from->group);
+    return known ? rank_in(to, group_member(from->group, rank)) : RANK_NONE;
 }
 
-/* Who said it; RANK_NONE: it cannot be read. That member need not be in the group by which it was heard,
- * where it has no rank. */
-static int rank_of_word(const struct reduction *r, const char *word)
-{
-    static const char before[] = " on rank ";
-    const char *at = strstr(word, before);
-    long rank = at ? strtol(at + sizeof before - 1, NULL, 10) : -1;
-    return rank >= 0 && rank < group_size(r->call.group->group) ? (int)rank : RANK_NONE;
-}
-
-/* An operation inside failed; its text counts ranks as its group does. */
+/* An operation inside failed. Where a member has put its name to it, that member need not be in the group by
+ * which we heard of it. Else the text counts ranks as that group does. */
 static int fail_inside(struct reduction *r, const hearth_group *hidden, const struct error *error)
 {
-    char reason[ERROR_TEXT_MAX];
-    int rank = rank_across(hidden, r->call.group, error->rank);
-    const char *first = first_word(error->text);
+    int origin = rank_in(r->call.group, error->origin),
+        rank = rank_across(hidden, r->call.group, error->rank);
     bool same = group_size(hidden->group) == group_size(r->call.group->group);
-    if (first && error->status == HEARTH_ABORTED && rank_of_word(r, first) != RANK_NONE)
-        rank = rank_of_word(r, first);
-    if (first || same || rank < 0)
-        return fail_with(r, error->status, rank, first ? first : error->text);
-    snprintf(reason, sizeof reason, "rank %d, which is rank %d of %d here: %.220s", rank, error->rank,
-             group_size(hidden->group), error->text);
-    return fail_with(r, error->status, rank, reason);
+    r->error = *error;
+    if (error->status == HEARTH_ABORTED && origin != RANK_NONE)
+        rank = origin;
+    if (!same && origin == RANK_NONE && rank != RANK_NONE)
+        error_wrap(&r->error, error, "rank %d, which is rank %d of %d here: %s", rank, error->rank,
+                   group_size(hidden->group), error->text);
+    r->error.rank = rank;
+    return error->status;
 }
 
 int reduction_blame(struct reduction *r, int rank, const char *why)
@@ -101,13 +93,17 @@ int reduction_blame(struct reduction *r, int rank, const char *why)
 }
 
 /* What members of a group hear of our failure: who is lost is lost for them too, and so are we when our node
- * closes. */
+ * closes. What we heard from another member is passed on as it was said. */
 static struct error error_for(const struct reduction *r, const hearth_group *group)
 {
-    struct error why = r->error;
+    struct error why = r->error.origin == RANK_NONE ? named_error(r) : r->error;
     bool lost = why.status == HEARTH_PEER_LOST || why.status == HEARTH_GROUP_BROKEN ||
                 why.status == HEARTH_VIEW_CHANGED;
     bool going = why.status == HEARTH_CLOSED && atomic_load(&r->closing) != GROUP_CLOSES;
+    if (why.origin == RANK_NONE)
+        why.origin = group_member(group->group, group_rank(group->group));
+    if (why.reason == HEARTH_REASON_NONE)
+        why.reason = status_reason(why.status);
     why.status = lost || going ? HEARTH_PEER_LOST : HEARTH_ABORTED; /* their engine has its name for a loss */
     why.rank = lost ? rank_across(r->call.group, group, why.rank) : group_rank(group->group);
     return why;
@@ -226,6 +222,7 @@ int reduction_group(struct reduction *r, const struct circle *circle, hearth_gro
     }
     view.group = circle->id;
     view.size = size;
+    view.inner = true;
     view.host = view.host ? host : NULL;
     view.site = view.site ? site : NULL;
     int status = node_group(parent->node, &view, members, out);
@@ -332,7 +329,8 @@ static int opening_start(struct reduction *r)
                         .opening = true};
     int status = groups_open(r, node_sequence(group, r->opts.tag));
     if (status != HEARTH_OK) {
-        node_refuse(group, r->opts.tag, &r->error);
+        struct error why = error_for(r, group);
+        node_refuse(group, r->opts.tag, &why);
         return status;
     }
     opening_write(r, &r->openings[r->rank]);
@@ -516,7 +514,7 @@ static void reduction_free(struct reduction *r)
 void reduction_settle(struct reduction *r)
 {
     hearth_request *request = r->request;
-    struct error error = r->error;
+    struct error error = named_error(r);
     reduction_free(r); /* before anybody hears: it may be called again at once */
     node_settle(request, &error);
 }
@@ -605,7 +603,7 @@ static struct reduction *reduction_make(const struct reduction_call *call, struc
         status = r->method->open(r);
     if (status == HEARTH_OK)
         return r;
-    *error = r->error;
+    *error = named_error(r);
     reduction_free(r);
     return NULL;
 }
@@ -627,7 +625,7 @@ static int reduction_begin(const struct reduction_call *call, struct reduction *
     }
     let_go(r, true);
     sub_cancel(r, &r->opening_sub);
-    *error_last() = r->error;
+    *error_last() = named_error(r);
     reduction_free(r);
     return status;
 }
@@ -639,7 +637,7 @@ int work_run(const struct reduction_call *call)
     if (status != HEARTH_OK)
         return status;
     codec_pool_drive(r->pool, r);
-    struct error error = r->error;
+    struct error error = named_error(r);
     reduction_free(r);
     if (error.status != HEARTH_OK)
         *error_last() = error;
@@ -666,7 +664,7 @@ int work_start(const struct reduction_call *call, hearth_request **request)
             return HEARTH_OK;
     }
     fail_with(r, status, r->rank, hearth_strerror(status));
-    *error_last() = r->error;
+    *error_last() = named_error(r);
     let_go(r, true);
     sub_cancel(r, &r->opening_sub);
     if (made)

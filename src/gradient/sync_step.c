@@ -200,13 +200,12 @@ void sync_failure(hearth_sync *sync, const struct sync_bucket *b, const struct e
         hearth_status_scope(why->status) <= hearth_status_scope(sync->failure.status))
         return;
     if (!b)
-        error_set(&sync->failure, why->status, why->rank, "sync: %s", why->text);
+        error_wrap(&sync->failure, why, "sync: %s", why->text);
     else if (b->plan.items > 1)
-        error_set(&sync->failure, why->status, why->rank, "sync: \"%s\" (with %u more in its bucket): %s",
-                  first->name, b->plan.items - 1, why->text);
+        error_wrap(&sync->failure, why, "sync: \"%s\" (with %u more in its bucket): %s", first->name,
+                   b->plan.items - 1, why->text);
     else
-        error_set(&sync->failure, why->status, why->rank, "sync: \"%s\": %s", first->name, why->text);
-    error_advise(&sync->failure);
+        error_wrap(&sync->failure, why, "sync: \"%s\": %s", first->name, why->text);
 }
 
 /* ---- starting ---- */

@@ -74,10 +74,11 @@ static int vote_hear(hearth_sync *sync, uint64_t deadline_ns, struct error *why)
 /* Nobody can commit what we do not vote for; whatever else becomes of it, the next group decides. */
 static void doubt(hearth_sync *sync, const struct error *why)
 {
-    struct error changed;
+    struct error changed = *why;
     if (why->status != HEARTH_VIEW_CHANGED)
         node_view_changed(sync->node, "a member of the group does not know whether a step was committed");
-    error_set(&changed, HEARTH_VIEW_CHANGED, why->rank, "others may have committed the step: %s", why->text);
+    changed.status = HEARTH_VIEW_CHANGED;
+    error_wrap(&changed, &changed, "others may have committed the step: %s", why->text);
     mutex_lock(&sync->lock);
     sync->stage = STAGE_DOUBT;
     sync_failure(sync, NULL, &changed);

@@ -140,8 +140,7 @@ static int select_own(struct reduction *r, struct whole *w)
         return HEARTH_OK;
     }
     if (status != HEARTH_OK)
-        return error_set(&r->error, HEARTH_NO_MEMORY, r->rank,
-                         "all_reduce_compressed: no memory to choose the largest elements");
+        return error_set(&r->error, HEARTH_NO_MEMORY, r->rank, "no memory to choose the largest elements");
     measure(r, &w->found);
     return HEARTH_OK;
 }

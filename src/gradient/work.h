@@ -77,7 +77,7 @@ struct reduction {
     _Atomic(bool) cancelled, poisoned;
     _Atomic(int) closing; /* 0, or who is going */
     int phase;            /* reduction.c */
-    struct error error;   /* why it failed */
+    struct error error;   /* why it failed, without its own name */
     struct sub opening_sub, vote_sub;
     struct sub *awaits;            /* with STEP_WAIT: what a driver may wait for; NULL: nothing but a ring */
     struct call_opening *openings; /* [size] */

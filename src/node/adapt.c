@@ -93,7 +93,6 @@ static int leave_group(hearth_group *group, const char *what, struct error *erro
               what);
     node_view_changed(group->node, why.text);
     *error = why;
-    error_advise(error);
     return error->status;
 }
 

@@ -36,6 +36,7 @@ static void collect(hearth_node *node, const hearth_request *mine)
             request->done(request->done_arg, completion->error.status);
             mutex_lock(&node->baton);
         }
+        error_show(&completion->error, request->text);
         request->settled = true;
         if (request->event.read_fd >= 0)
             event_signal(&request->event);

@@ -32,8 +32,9 @@ struct hearth_request {
     struct completion completion;
     void (*cancel)(void *arg); /* NULL: an operation of the engine; else who runs it (node_request) */
     void *cancel_arg;
-    bool settled;       /* ended, and its callback has returned */
-    struct event event; /* read_fd -1: never asked for */
+    bool settled;              /* ended, and its callback has returned */
+    char text[ERROR_TEXT_MAX]; /* hearth_request_error, once it is settled */
+    struct event event;        /* read_fd -1: never asked for */
     hearth_done_fn *done;
     void *done_arg;
 };

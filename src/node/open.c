@@ -290,7 +290,7 @@ static int agree_on_costs(struct opening *o, hearth_node *node, struct error *er
     int status = call_run_unless(&node->world, &call, &opts, o->interrupted);
     if (status != HEARTH_OK) {
         struct error *last = error_last();
-        return error_set(error, status, last->rank, "open: the first collective failed: %s", last->text);
+        return error_wrap(error, last, "open: the first collective failed: %s", last->text);
     }
     lay_path_costs(o, node, &worst);
     return HEARTH_OK;

@@ -132,12 +132,17 @@ int hearth_request_fd(hearth_request *request)
 
 const char *hearth_request_error(const hearth_request *request)
 {
-    return request && request->settled ? request->completion.error.text : "";
+    return request && request->settled ? request->text : "";
 }
 
 int hearth_request_error_rank(const hearth_request *request)
 {
     return request && request->settled ? request->completion.error.rank : RANK_NONE;
+}
+
+enum hearth_reason hearth_request_error_reason(const hearth_request *request)
+{
+    return request && request->settled ? request->completion.error.reason : HEARTH_REASON_NONE;
 }
 
 void hearth_request_free(hearth_request *request)

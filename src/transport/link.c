@@ -44,6 +44,12 @@ void link_fail(struct link *link, int status, const char *what)
         error_set(&link->failure, status, link->rank, "%s", what);
 }
 
+void link_lost(struct link *link, enum hearth_reason reason, const char *what)
+{
+    if (link->failure.status == HEARTH_OK)
+        error_because(&link->failure, reason, HEARTH_PEER_LOST, link->rank, "%s", what);
+}
+
 /* ---- out ---- */
 
 static bool carries_data(const struct link *link, int pipe)
@@ -513,7 +519,7 @@ static bool pump_pipe_in(struct link *link, int number)
         if (n == HEARTH_PROTOCOL)
             link_fail(link, HEARTH_PROTOCOL, "a record was forged or damaged on its way");
         else if (n < 0)
-            link_fail(link, HEARTH_PEER_LOST, "the connection is gone");
+            link_lost(link, HEARTH_REASON_PEER_CLOSED, "the connection is gone");
         if (n <= 0)
             break;
         moved = true;
@@ -573,7 +579,7 @@ bool link_pump(struct link *link)
         moved = link_pump_out(link) || true;
     if (link->unheard) { /* who has closed may have said something before, between our two looks */
         pump_in_last(link);
-        link_fail(link, HEARTH_PEER_LOST, "the connection is gone");
+        link_lost(link, HEARTH_REASON_PEER_CLOSED, "the connection is gone");
     }
     link_part_on(link);
     if (link->failure.status == HEARTH_OK)

@@ -196,7 +196,8 @@ uint32_t link_eager_cost(size_t len);
 bool link_eager_fits(const struct link *link, size_t len);
 void link_eager_release(struct link *link, size_t len);
 
-/* The peer broke the protocol: down at the next pump. */
+/* The peer broke the protocol, or memory ran out: down at the next pump. The first call counts. */
 void link_fail(struct link *link, int status, const char *what);
+void link_lost(struct link *link, enum hearth_reason reason, const char *what); /* the same: it is gone */
 
 #endif

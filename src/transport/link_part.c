@@ -116,7 +116,7 @@ void link_dismiss(struct link *link, const struct error *bye)
         return;
     begin_bye(link, bye);
     link_pump_out(link);
-    link_fail(link, bye->status, bye->text);
+    link_lost(link, bye->reason, bye->text);
 }
 
 /* Whether every pipe has said goodbye and nothing of it is held. */

@@ -83,7 +83,7 @@ void link_send_control(struct link *link, const struct frame *frame, const void 
     if (!link_up(link) || link->parting || grant_joins(link, frame))
         return;
     if (link->control_count == LINK_CONTROL_QUEUE) {
-        link_fail(link, HEARTH_PEER_LOST, "it does not take the control frames we send");
+        link_lost(link, HEARTH_REASON_PEER_SILENT, "it does not take the control frames we send");
         return;
     }
     struct link_item item = {.frame = *frame};

@@ -128,9 +128,11 @@ size_t error_encode(const struct error *e, void *target, size_t size)
     size_t len = strnlen(e->text, ERROR_TEXT_MAX - 1);
     struct writer w = writer_of(target, size);
 
-    assert(status_is_error(e->status) && e->rank >= RANK_NONE);
+    assert(status_is_error(e->status) && e->rank >= RANK_NONE && e->origin >= RANK_NONE);
     put_u32(&w, (uint32_t)e->status);
+    put_u32(&w, (uint32_t)e->reason);
     put_u32(&w, (uint32_t)e->rank);
+    put_u32(&w, (uint32_t)e->origin);
     for (size_t i = 0; i < len; i++)
         put_u8(&w, printable((uint8_t)e->text[i]) ? (uint8_t)e->text[i] : '?');
     return written(&w, target);
@@ -142,12 +144,14 @@ int error_decode(struct error *e, const void *source, size_t len)
     struct error error = {.status = HEARTH_OK};
 
     error.status = (int32_t)get_u32(&in);
+    uint32_t reason = get_u32(&in);
     error.rank = (int32_t)get_u32(&in);
+    error.origin = (int32_t)get_u32(&in);
     size_t text_len = reader_left(&in);
-    if (in.bad || !status_is_error(error.status) || error.rank < RANK_NONE)
+    if (in.bad || !status_is_error(error.status) || reason >= REASON_COUNT || error.rank < RANK_NONE ||
+        error.origin < RANK_NONE || text_len >= ERROR_TEXT_MAX)
         return HEARTH_PROTOCOL;
-    if (text_len >= ERROR_TEXT_MAX)
-        return HEARTH_PROTOCOL;
+    error.reason = (enum hearth_reason)reason;
     get_bytes(&in, error.text, text_len);
     for (size_t i = 0; i < text_len; i++)
         if (!printable((uint8_t)error.text[i]))

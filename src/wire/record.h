@@ -36,7 +36,7 @@ struct call_record {
     uint64_t fingerprint; /* what the frames carry */
 };
 
-/* FRAME_ABORT, FRAME_VERDICT, FRAME_BYE carry a struct error: status, rank and text. */
+/* FRAME_ABORT, FRAME_VERDICT, FRAME_BYE and a refusal of the rendezvous carry a struct error, all of it. */
 
 /* The encoders give the length in bytes, 0 if the target is too small. */
 size_t hello_encode(const struct hello_record *r, void *target, size_t size);
@@ -46,8 +46,8 @@ int MUST_CHECK call_decode(struct call_record *r, const void *source, size_t len
 /* Characters of the text that are not printable ASCII travel as '?'. */
 size_t error_encode(const struct error *e, void *target, size_t size);
 /* The status must be an error that we know (whoever waits for an end would take HEARTH_OK for success, and
- * HEARTH_PENDING for no end), the rank below 2^31 or RANK_NONE, the text printable ASCII: it may end on
- * somebody's terminal. */
+ * HEARTH_PENDING for no end), and so must the reason; the ranks are below 2^31 or RANK_NONE; the text is
+ * printable ASCII: it may end on somebody's terminal. */
 int MUST_CHECK error_decode(struct error *e, const void *source, size_t len);
 
 #endif

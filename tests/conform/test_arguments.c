@@ -285,6 +285,9 @@ static void test_other_bad_arguments(void **state)
     check_status(hearth_request_fd(NULL), HEARTH_INVALID);
     check_text(hearth_error_text(), "request_fd");
     check(hearth_error_rank() == -1 && hearth_request_error_rank(NULL) == -1, "an argument is about a rank");
+    check(hearth_error_reason() == HEARTH_REASON_NONE &&
+              hearth_request_error_reason(NULL) == HEARTH_REASON_NONE,
+          "an argument has a reason");
     check(strcmp(hearth_request_error(NULL), "") == 0, "an error of no request");
     hearth_request_free(NULL);
     size_t index;

@@ -45,10 +45,14 @@ static void leaving_member(struct fixture *c, int rank, void *arg)
     } else {
         check_status(hearth_wait(request, -1), HEARTH_PEER_LOST);
         check_text(hearth_request_error(request), who);
+        check(hearth_request_error_reason(request) == HEARTH_REASON_PEER_LEFT, "because of %s",
+              hearth_reason_name(hearth_request_error_reason(request)));
         hearth_request_free(request);
         for (int i = 0; i < 3; i++) {
             check_status(hearth_barrier(c->world[rank], NULL), HEARTH_GROUP_BROKEN);
             check_text(hearth_error_text(), who);
+            check(hearth_error_reason() == HEARTH_REASON_PEER_LEFT, "because of %s",
+                  hearth_reason_name(hearth_error_reason()));
         }
         check_status(hearth_all_reduce_nb(c->world[rank], x, x, 1, HEARTH_I32, HEARTH_SUM, NULL, &request),
                      HEARTH_GROUP_BROKEN);

@@ -46,6 +46,8 @@ static void stay(struct fixture *c, struct leaving *l, int rank)
         status = mass_step(c, m, rank);
     check(status == HEARTH_PEER_LOST || status == HEARTH_ABORTED || status == HEARTH_GROUP_BROKEN,
           "%s: rank %d: %s: %s", m->codec, rank, hearth_status_name(status), hearth_error_text());
+    check(hearth_error_reason() == HEARTH_REASON_PEER_LEFT, "%s: rank %d: %s: %s", m->codec, rank,
+          hearth_reason_name(hearth_error_reason()), hearth_error_text());
     check(names(hearth_error_text(), l->who), "%s: rank %d does not name rank %d: %s", m->codec, rank, l->who,
           hearth_error_text());
     check(memcmp(m->x[rank], m->x_before[rank], m->count * hearth_dtype_size(m->dtype)) == 0,
@@ -92,6 +94,8 @@ static void cancelling_member(struct fixture *c, int rank, void *arg)
     } else if (mass_step(c, &l->mass, rank) == HEARTH_ABORTED) {
         check(hearth_error_rank() == l->who, "%s: rank %d blames rank %d for what rank %d did: %s",
               l->mass.codec, rank, hearth_error_rank(), l->who, hearth_error_text());
+        check(hearth_error_reason() == HEARTH_REASON_CANCELLED, "%s: rank %d: %s: %s", l->mass.codec, rank,
+              hearth_reason_name(hearth_error_reason()), hearth_error_text());
     }
     fixture_meet(c);
 }

@@ -285,6 +285,8 @@ static void cancel_member(struct fixture *c, int rank, void *arg)
         check_status(hearth_wait(request, -1), HEARTH_ABORTED);
         check_text(hearth_request_error(request), "rank 1");
         check(hearth_request_error_rank(request) == 1, "about rank %d", hearth_request_error_rank(request));
+        check(hearth_request_error_reason(request) == HEARTH_REASON_CANCELLED, "because of %s",
+              hearth_reason_name(hearth_request_error_reason(request)));
         hearth_request_free(request);
     }
     fixture_meet(c);
@@ -473,7 +475,8 @@ static void deadline_member(struct fixture *c, int rank, void *arg)
     if (rank == late) {
         check_status(hearth_all_reduce(c->world[rank], x, x, *count, HEARTH_I32, HEARTH_SUM, &opts),
                      HEARTH_ABORTED);
-        check_text(hearth_error_text(), "timed out there");
+        check(hearth_error_reason() == HEARTH_REASON_TIMED_OUT, "because of %s: %s",
+              hearth_reason_name(hearth_error_reason()), hearth_error_text());
     }
     free(x);
 }

@@ -92,6 +92,7 @@ void note_failed(struct note *note, int status)
 {
     note->failed_ns = now_ns();
     note->status = status;
+    note->reason = hearth_error_reason();
     snprintf(note->text, sizeof note->text, "%s", hearth_error_text());
 }
 

@@ -18,6 +18,7 @@ struct note {
     _Atomic(uint64_t) rounds; /* operations that went well */
     _Atomic(bool) ready;
     int status, later; /* of the first call that failed, and of the one after it */
+    enum hearth_reason reason;
     char text[TEXT_MAX], later_text[TEXT_MAX];
     uint64_t failed_ns;         /* when it failed, by the clock of now_ns */
     _Atomic(uint64_t) close_ns; /* how long the close took; 0: it has not closed yet */

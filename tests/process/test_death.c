@@ -139,6 +139,16 @@ struct worst {
     double failed_ms, close_ms;
 };
 
+/* A connection of quic ends by itself when a peer is silent. */
+static bool reason_fits(const struct team *team, const struct death *d, enum hearth_reason reason)
+{
+    if (d->signal == SIGSTOP && strcmp(team->transport, "quic") == 0 && reason == HEARTH_REASON_PEER_CLOSED)
+        return true;
+    return reason == (d->signal == SIGSTOP   ? HEARTH_REASON_PEER_SILENT
+                      : d->signal == SIGKILL ? HEARTH_REASON_PEER_CLOSED
+                                             : HEARTH_REASON_PEER_LEFT);
+}
+
 static void note_check(const struct team *team, const struct death *d, int rank, uint64_t end_ns,
                        struct worst *worst)
 {
@@ -150,6 +160,9 @@ static void note_check(const struct team *team, const struct death *d, int rank,
     check(note->status == HEARTH_PEER_LOST || note->status == HEARTH_ABORTED || scope == HEARTH_SCOPE_GROUP,
           "seed %llu, %s: rank %d of %d got %s: %s", (unsigned long long)d->seed, team->transport, rank,
           team->size, hearth_status_name(note->status), note->text);
+    check(reason_fits(team, d, note->reason), "seed %llu, %s: rank %d of %d was told %s: %s",
+          (unsigned long long)d->seed, team->transport, rank, team->size, hearth_reason_name(note->reason),
+          note->text);
     check(names_rank(note->text, d->victim), "seed %llu, %s: rank %d of %d does not name rank %d: %s",
           (unsigned long long)d->seed, team->transport, rank, team->size, d->victim, note->text);
     check(ms < limit && close_ms < limit,

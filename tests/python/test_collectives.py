@@ -413,8 +413,8 @@ class Errors(Watched):
             self.assertIsInstance(caught.exception, ConnectionError)
             with self.assertRaises(hearth.GroupError):
                 group.barrier()
-            return caught.exception.peer
-        self.assertEqual(together(work, 2), [1, None])
+            return caught.exception.peer, caught.exception.reason
+        self.assertEqual(together(work, 2), [(1, "peer_left"), None])
 
     def test_unsupported_algorithm(self):
         def work(group):

@@ -5,6 +5,7 @@
 import asyncio
 import builtins
 import gc
+import pickle
 import select
 import threading
 import time
@@ -71,7 +72,9 @@ class Waiting(Pair):
         self.assertEqual((caught.exception.code, caught.exception.rank), ("HEARTH_CANCELLED", 0))
         two = self.b.barrier_nb()
         self.assertIsInstance(two.exception(20), hearth.Aborted)
-        self.assertEqual(two.exception().peer, 0)
+        self.assertEqual((two.exception().peer, two.exception().reason), (0, "cancelled"))
+        again = pickle.loads(pickle.dumps(two.exception()))
+        self.assertEqual((type(again), again.peer, again.reason), (hearth.Aborted, 0, "cancelled"))
         self.assertIsNot(two.exception(), None)
         self.assertEqual([list(future.result(20)) for future in self.both()], [[2], [2]])
 

@@ -149,7 +149,7 @@ class Launch(Watched):
     def test_death_names_the_rank(self):
         with self.assertRaisesRegex(hearth.PeerLost, r"rank 1 \(pid \d+\) was killed by signal 9") as caught:
             hearth.launch(one_fails, 3, lambda: os.kill(os.getpid(), signal.SIGKILL), timeout=SECONDS)
-        self.assertEqual(caught.exception.peer, 1)
+        self.assertEqual((caught.exception.peer, caught.exception.reason), (1, "peer_closed"))
 
     def test_exits(self):
         self.assertEqual(hearth.launch(sys.exit, 2), [None, None])

@@ -27,7 +27,7 @@ At home, without a launcher, nodes find each other, and groups are formed of tho
         group = node.form("train", min_members=2)     # hearth.ViewChanged: a member is lost; group.reform() goes on
 
 Errors are exceptions that say how much is broken (ArgumentError, OperationError, PeerError, GroupError, NodeError),
-with .code, .rank and .peer. To try things out in a notebook, without processes:
+with .code, .reason, .rank and .peer. To try things out in a notebook, without processes:
 
     >>> import hearth
     >>> from array import array

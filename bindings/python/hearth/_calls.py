@@ -109,7 +109,7 @@ def run(handle, call, options):
             status = _wait(address, SLICE_MS)
         if status:
             raise _errors.make(status, lib.request_error(address).decode(errors="replace"), handle.rank,
-                               lib.request_error_rank(address))
+                               lib.request_error_rank(address), lib.request_error_reason(address))
     finally:
         if request.value:
             _free(request.value)

@@ -17,21 +17,23 @@ class Error(RuntimeError):
         status: its number
         rank: this member's rank, or None if it has none yet
         peer: the rank of the member that the error is about, or None
+        reason: what lies behind it, where a program would act on it, like "peer_left" or "secret_differs"; else "none"
     """
 
     status = -503  # each class has its own
 
-    def __init__(self, text, rank=None, peer=None):
+    def __init__(self, text, rank=None, peer=None, reason="none"):
         super().__init__(text)
         self.rank = rank
         self.peer = peer
+        self.reason = reason
 
     @property
     def code(self):
         return lib.status_name(self.status).decode()
 
     def __reduce__(self):  # so that it comes through pipes between processes whole
-        return type(self), (self.args[0], self.rank, self.peer)
+        return type(self), (self.args[0], self.rank, self.peer, self.reason)
 
 
 class ArgumentError(Error, ValueError):
@@ -162,13 +164,13 @@ CLASSES = {kind.status: kind for kind in (
     ProtocolError, ViewChanged, GroupBroken, Forked, Closed, SystemFailure)}
 
 
-def make(status, text, rank=None, peer=-1):
-    """The exception of a failed call; a negative peer is nobody."""
-    return CLASSES.get(status, Error)(text, rank, None if peer < 0 else peer)
+def make(status, text, rank=None, peer=-1, reason=0):
+    """The exception of a failed call; a negative peer is nobody, the reason is C's number."""
+    return CLASSES.get(status, Error)(text, rank, None if peer < 0 else peer, lib.reason_name(reason).decode())
 
 
 def check(status, rank=None):
     """Raises what the calling thread's last call failed with; passes any status that is none through."""
     if status >= 0:
         return status
-    raise make(status, lib.error_text().decode(errors="replace"), rank, lib.error_rank())
+    raise make(status, lib.error_text().decode(errors="replace"), rank, lib.error_rank(), lib.error_reason())

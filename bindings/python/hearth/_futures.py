@@ -20,7 +20,7 @@ _TAKES = "it takes seconds, 0 or more, or None for the default"
 class Operation(Handle):
     """A request of C, with all that must live as long. Its future may be gone long before."""
 
-    __slots__ = ("request", "result", "status", "text", "peer", "descriptor")
+    __slots__ = ("request", "result", "status", "text", "peer", "reason", "descriptor")
     what = "operation"
     free = lib.request_free
 
@@ -35,7 +35,7 @@ class Operation(Handle):
         self.keep = views
         self.result = result
         self.status = None
-        self.text, self.peer = "", -1
+        self.text, self.peer, self.reason = "", -1, 0
         self.descriptor = None
 
     def begun(self):
@@ -51,6 +51,7 @@ class Operation(Handle):
         elif status < 0:
             self.text = lib.request_error(self.address).decode(errors="replace")
             self.peer = lib.request_error_rank(self.address)
+            self.reason = lib.request_error_reason(self.address)
         else:
             for view in self.keep:
                 if view.stage is not None:
@@ -109,7 +110,7 @@ class Operation(Handle):
         self.tidy()
 
     def error(self):
-        return _errors.make(self.status, self.text, self.rank, self.peer)
+        return _errors.make(self.status, self.text, self.rank, self.peer, self.reason)
 
     def tidy(self):
         """Frees the request when it has ended and nobody is at it; a descriptor that was given away lives on."""

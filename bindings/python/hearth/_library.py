@@ -88,7 +88,7 @@ TYPES = {
 # Result and parameters of each function; a test compares them with the header.
 FUNCTIONS = {
     "version": "u", "version_string": "s", "status_scope": "i i", "status_name": "s i", "strerror": "s i",
-    "error_text": "s", "error_rank": "i",
+    "error_text": "s", "error_rank": "i", "error_reason": "i", "reason_name": "s i",
     "dtype_size": "n i", "dtype_name": "s i", "op_name": "s i", "algo_name": "s i",
     "dtype_parse": "i s I", "op_parse": "i s I", "algo_parse": "i s I",
     "config_init": "- C", "config_env": "i C", "open_local": "i C i P", "open": "i C P", "links_text": "l p p n",
@@ -98,7 +98,8 @@ FUNCTIONS = {
     "group_member": "i p i M", "next_event": "i p E l", "on_event": "i p p p", "status_json": "l p p n",
     "same": "i p p n I",
     "test": "i p", "wait": "i p l", "wait_all": "i P n l", "wait_any": "i P n l N", "cancel": "i p",
-    "request_fd": "i p", "request_error": "s p", "request_error_rank": "i p", "request_free": "- p",
+    "request_fd": "i p", "request_error": "s p", "request_error_rank": "i p", "request_error_reason": "i p",
+    "request_free": "- p",
     "codec_check": "i s",
     "compressor_config_init": "- K", "compressor_open": "i p K P", "compressor_close": "- p",
     "compressor_rule": "i p s s", "compressor_reset": "i p s", "compressor_scale": "i p f",

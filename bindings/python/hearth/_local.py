@@ -202,7 +202,7 @@ class _Child:
         return f"rank {self.rank} (pid {self.pid})"
 
     def fail(self, text):
-        self.error = _errors.PeerLost(f"{self.name()} {text}", peer=self.rank)
+        self.error = _errors.PeerLost(f"{self.name()} {text}", peer=self.rank, reason="peer_closed")
 
     def read(self):
         """Takes what is there; whether more may come."""

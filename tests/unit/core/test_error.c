@@ -120,10 +120,30 @@ static void an_error_can_be_wrapped_in_place(void **state)
     struct error e;
 
     (void)state;
-    error_set(&e, HEARTH_PEER_LOST, 2, "rank 2 closed");
-    error_set(&e, HEARTH_ABORTED, e.rank, "all_reduce: %s", e.text);
+    error_because(&e, HEARTH_REASON_PEER_SILENT, HEARTH_PEER_LOST, 2, "rank 2 closed");
+    e.origin = 5;
+    assert_int_equal(error_wrap(&e, &e, "all_reduce: %s", e.text), HEARTH_PEER_LOST);
     assert_string_equal(e.text, "all_reduce: rank 2 closed");
+    assert_int_equal(e.status, HEARTH_PEER_LOST);
+    assert_int_equal(e.reason, HEARTH_REASON_PEER_SILENT);
     assert_int_equal(e.rank, 2);
+    assert_int_equal(e.origin, 5);
+    error_set(&e, HEARTH_ABORTED, 1, "sync: %s", e.text); /* a failure of its own */
+    assert_string_equal(e.text, "sync: all_reduce: rank 2 closed");
+    assert_int_equal(e.reason, HEARTH_REASON_NONE);
+    assert_int_equal(e.origin, RANK_NONE);
+}
+
+static void every_reason_has_a_name_of_its_own(void **state)
+{
+    (void)state;
+    for (int i = 0; i < REASON_COUNT; i++)
+        for (int k = 0; k < i; k++)
+            assert_string_not_equal(hearth_reason_name((enum hearth_reason)i),
+                                    hearth_reason_name((enum hearth_reason)k));
+    assert_string_equal(hearth_reason_name(HEARTH_REASON_BUSY), "busy");
+    assert_string_equal(hearth_reason_name((enum hearth_reason)REASON_COUNT), "?");
+    assert_string_equal(hearth_reason_name((enum hearth_reason) - 1), "?");
 }
 
 static void *other_thread(void *arg)
@@ -151,23 +171,23 @@ static void the_last_error_belongs_to_its_thread(void **state)
 static void a_changed_view_says_how_to_go_on(void **state)
 {
     static const char advice[] = "; hearth_reform gives the next group";
+    char text[ERROR_TEXT_MAX];
     struct error error;
     (void)state;
     error_set(&error, HEARTH_PEER_LOST, 1, "rank 1 is lost");
-    error_advise(&error);
-    assert_string_equal(error.text, "rank 1 is lost");
-    error.status = HEARTH_VIEW_CHANGED;
-    for (int i = 0; i < 2; i++) {
-        error_advise(&error);
-        assert_string_equal(error.text, "rank 1 is lost; hearth_reform gives the next group");
-    }
+    error_show(&error, text);
+    assert_string_equal(text, "rank 1 is lost");
+    *error_last() = error;
+    error_last()->status = HEARTH_VIEW_CHANGED;
+    for (int i = 0; i < 2; i++)
+        assert_string_equal(hearth_error_text(), "rank 1 is lost; hearth_reform gives the next group");
     for (int len = ERROR_TEXT_MAX - 40; len < ERROR_TEXT_MAX + 10; len++) {
         error_set(&error, HEARTH_VIEW_CHANGED, 1, "%0*d", len, 7);
-        error_advise(&error);
-        size_t end = strlen(error.text);
+        error_show(&error, text);
+        size_t end = strlen(text);
         assert_true(end < ERROR_TEXT_MAX);
-        assert_string_equal(error.text + end - strlen(advice), advice);
-        assert_int_equal(strncmp(error.text, "000", 3), 0);
+        assert_string_equal(text + end - strlen(advice), advice);
+        assert_int_equal(strncmp(text, "000", 3), 0);
     }
 }
 
@@ -188,6 +208,7 @@ int main(void)
         cmocka_unit_test(set_fills_in_all_and_clear_empties),
         cmocka_unit_test(long_texts_are_cut_with_dots),
         cmocka_unit_test(an_error_can_be_wrapped_in_place),
+        cmocka_unit_test(every_reason_has_a_name_of_its_own),
         cmocka_unit_test(the_last_error_belongs_to_its_thread),
         cmocka_unit_test(a_changed_view_says_how_to_go_on),
         cmocka_unit_test(tags_of_people_are_shown),

@@ -18,23 +18,32 @@
 #define HONEST(hostile) (1 - (hostile))
 #define DEADLINE_MS     2000
 
-/* An error as it travels, with a status that error_encode would not write. */
-static void tell(hearth_node *hostile, uint8_t kind, uint64_t group_id, int status)
+/* Where the numbers of an error stand, docs/wire.md. */
+enum { AT_STATUS = 0, AT_REASON = 4, AT_RANK = 8, AT_ORIGIN = 12 };
+
+/* One number of an error as it travels, that error_encode would not write. */
+struct lie {
+    size_t at;
+    int value;
+};
+
+static void tell(hearth_node *hostile, uint8_t kind, uint64_t group_id, struct lie lie)
 {
     struct group *group = hearth_world(hostile)->group;
     uint8_t payload[FRAME_CONTROL_MAX];
-    struct error why = {.status = HEARTH_ABORTED, .rank = group->rank, .text = "because"};
+    struct error why = {
+        .status = HEARTH_ABORTED, .rank = group->rank, .origin = group->rank, .text = "because"};
     struct frame frame = {.kind = kind, .group = group_id, .epoch = group->view.epoch};
 
     frame.length = (uint32_t)error_encode(&why, payload, sizeof payload);
-    store_u32(payload, (uint32_t)status);
+    store_u32(payload + lie.at, (uint32_t)lie.value);
     mutex_lock(&hostile->baton);
     group_send(group, HONEST(group->rank), &frame, payload);
     mutex_unlock(&hostile->baton);
 }
 
 /* How a call of the honest member ends, to whom the other one says nothing else. */
-static struct error end_of_a_call(int hostile, uint8_t kind, int status, bool elsewhere)
+static struct error end_of_a_call(int hostile, uint8_t kind, struct lie lie, bool elsewhere)
 {
     struct error end = {0};
     hearth_node *nodes[2];
@@ -48,7 +57,7 @@ static struct error end_of_a_call(int hostile, uint8_t kind, int status, bool el
     opts.timeout_ms = DEADLINE_MS;
     assert_int_equal(hearth_all_reduce_nb(world, &x, &x, 1, HEARTH_F32, HEARTH_SUM, &opts, &request),
                      HEARTH_OK);
-    tell(nodes[hostile], kind, world->group->view.group + elsewhere, status);
+    tell(nodes[hostile], kind, world->group->view.group + elsewhere, lie);
     end.status = hearth_wait(request, -1);
     snprintf(end.text, sizeof end.text, "%s", hearth_request_error(request));
     hearth_request_free(request);
@@ -69,14 +78,29 @@ static const struct {
 
 static void what_is_no_error_ends_nothing_but_the_sender(void **state)
 {
-    static const int statuses[] = {HEARTH_PENDING, HEARTH_OK, 1, -1, -210, INT_MIN, INT_MAX};
+    static const struct lie lies[] = {
+        {AT_STATUS, HEARTH_PENDING},
+        {AT_STATUS, HEARTH_OK},
+        {AT_STATUS, 1},
+        {AT_STATUS, -1},
+        {AT_STATUS, -210},
+        {AT_STATUS, INT_MIN},
+        {AT_STATUS, INT_MAX},
+        {AT_REASON, REASON_COUNT},
+        {AT_REASON, -1},
+        {AT_REASON, INT_MIN},
+        {AT_RANK, -2},
+        {AT_ORIGIN, -2},
+        {AT_ORIGIN, INT_MIN},
+        {AT_ORIGIN, 2},
+        {AT_ORIGIN, INT_MAX},
+    };
 
     (void)state;
-    watchdog(120, "a status that is no error");
+    watchdog(120, "a number that is none of an error");
     for (size_t i = 0; i < WORDS; i++)
-        for (size_t k = 0; k < sizeof statuses / sizeof *statuses; k++) {
-            struct error end =
-                end_of_a_call(words[i].hostile, words[i].kind, statuses[k], words[i].elsewhere);
+        for (size_t k = 0; k < sizeof lies / sizeof *lies; k++) {
+            struct error end = end_of_a_call(words[i].hostile, words[i].kind, lies[k], words[i].elsewhere);
             assert_int_equal(end.status, HEARTH_PEER_LOST);
             assert_non_null(strstr(end.text, "with a bad payload"));
         }
@@ -88,7 +112,7 @@ static void every_error_ends_a_call_as_one(void **state)
     watchdog(120, "an error that a member sends");
     for (int status = -600; status < 0; status++)
         if (hearth_status_scope(status) != HEARTH_SCOPE_NONE && status != HEARTH_PENDING) {
-            struct error end = end_of_a_call(1, FRAME_ABORT, status, false);
+            struct error end = end_of_a_call(1, FRAME_ABORT, (struct lie){AT_STATUS, status}, false);
             assert_true(status_is_error(end.status));
             assert_string_not_equal(end.text, "");
         }

@@ -16,6 +16,8 @@
 
 #define HELLO_LEN 24
 #define CALL_LEN  40
+#define ERROR_MIN 16 /* bytes before the text */
+enum { ERROR_AT_REASON = 4, ERROR_AT_ORIGIN = 12 };
 
 static const struct hello_record hellos[] = {
     {1, 1, 0, 3, 8, UINT64_C(0x1234567890abcdef)},
@@ -31,8 +33,8 @@ static const struct call_record calls[] = {
 };
 
 static const struct error errors[] = {
-    {HEARTH_ABORTED, 2, "all_reduce: rank 2 cancelled"},
-    {HEARTH_CLOSED, RANK_NONE, ""},
+    {HEARTH_ABORTED, HEARTH_REASON_CANCELLED, 2, 5, "all_reduce: rank 2 cancelled"},
+    {HEARTH_CLOSED, HEARTH_REASON_NONE, RANK_NONE, RANK_NONE, ""},
 };
 
 static void assert_hellos_equal(const struct hello_record *a, const struct hello_record *b)
@@ -62,7 +64,9 @@ static void assert_calls_equal(const struct call_record *a, const struct call_re
 static void assert_errors_equal(const struct error *a, const struct error *b)
 {
     assert_int_equal(a->status, b->status);
+    assert_int_equal(a->reason, b->reason);
     assert_int_equal(a->rank, b->rank);
+    assert_int_equal(a->origin, b->origin);
     assert_string_equal(a->text, b->text);
 }
 
@@ -115,7 +119,7 @@ static void targets_that_are_too_small_are_noticed(void **state)
         assert_non_null(exact);
         assert_int_equal(hello_encode(&hellos[0], exact, size), size < HELLO_LEN ? 0 : HELLO_LEN);
         assert_int_equal(call_encode(&calls[1], exact, size), size < CALL_LEN ? 0 : CALL_LEN);
-        assert_int_equal(error_encode(&errors[0], exact, size), size < 36 ? 0 : 36);
+        assert_int_equal(error_encode(&errors[0], exact, size), size < 44 ? 0 : 44);
         free(exact);
     }
 }
@@ -218,10 +222,12 @@ static void empty_calls_are_empty(void **state)
 static size_t error_bytes(uint8_t *bytes, int status, int32_t rank, const char *text, size_t len)
 {
     store_u32(bytes, (uint32_t)status);
-    store_u32(bytes + 4, (uint32_t)rank);
+    store_u32(bytes + 4, HEARTH_REASON_NONE);
+    store_u32(bytes + 8, (uint32_t)rank);
+    store_u32(bytes + ERROR_AT_ORIGIN, (uint32_t)RANK_NONE);
     if (len > 0)
-        memcpy(bytes + 8, text, len);
-    return 8 + len;
+        memcpy(bytes + ERROR_MIN, text, len);
+    return ERROR_MIN + len;
 }
 
 static void wrong_errors_are_refused(void **state)
@@ -245,7 +251,7 @@ static void wrong_errors_are_refused(void **state)
                      HEARTH_PROTOCOL);
     assert_int_equal(error_decode(&e, bytes, error_bytes(bytes, HEARTH_ABORTED, INT32_MAX, "", 0)),
                      HEARTH_OK);
-    for (size_t len = 0; len < 8; len++)
+    for (size_t len = 0; len < ERROR_MIN; len++)
         assert_int_equal(error_decode(&e, bytes, len), HEARTH_PROTOCOL);
     memset(text, 'x', sizeof text);
     size_t fits = error_bytes(bytes, HEARTH_ABORTED, 1, text, ERROR_TEXT_MAX - 1);
@@ -253,6 +259,34 @@ static void wrong_errors_are_refused(void **state)
     assert_int_equal(strlen(e.text), ERROR_TEXT_MAX - 1);
     size_t over = error_bytes(bytes, HEARTH_ABORTED, 1, text, ERROR_TEXT_MAX);
     assert_int_equal(error_decode(&e, bytes, over), HEARTH_PROTOCOL);
+}
+
+static void reasons_and_origins_travel_and_wrong_ones_are_refused(void **state)
+{
+    static const int32_t wrong[] = {-2, INT32_MIN, INT32_MIN + 1};
+    uint8_t bytes[FRAME_CONTROL_MAX];
+    struct error e = errors[0], back;
+
+    (void)state;
+    size_t len = error_encode(&e, bytes, sizeof bytes);
+    for (uint32_t reason = 0; reason < 300; reason++) {
+        store_u32(bytes + ERROR_AT_REASON, reason);
+        assert_int_equal(error_decode(&back, bytes, len),
+                         reason < REASON_COUNT ? HEARTH_OK : HEARTH_PROTOCOL);
+        assert_true(reason >= REASON_COUNT || back.reason == (enum hearth_reason)reason);
+    }
+    for (int bit = 8; bit < 32; bit++) {
+        store_u32(bytes + ERROR_AT_REASON, UINT32_C(1) << bit);
+        assert_int_equal(error_decode(&back, bytes, len), HEARTH_PROTOCOL);
+    }
+    e.origin = INT32_MAX;
+    assert_int_equal(error_encode(&e, bytes, sizeof bytes), len);
+    assert_int_equal(error_decode(&back, bytes, len), HEARTH_OK);
+    assert_errors_equal(&back, &e);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        store_u32(bytes + ERROR_AT_ORIGIN, (uint32_t)wrong[i]);
+        assert_int_equal(error_decode(&back, bytes, len), HEARTH_PROTOCOL);
+    }
 }
 
 static void texts_are_printable_ascii(void **state)
@@ -283,7 +317,7 @@ static void the_longest_error_fits_a_control_frame(void **state)
     memset(text, 'x', sizeof text);
     error_set(&e, HEARTH_MISMATCH, 7, "%.*s", (int)sizeof text, text);
     size_t len = error_encode(&e, bytes, sizeof bytes);
-    assert_int_equal(len, 8 + ERROR_TEXT_MAX - 1);
+    assert_int_equal(len, ERROR_MIN + ERROR_TEXT_MAX - 1);
     assert_int_equal(error_decode(&back, bytes, len), HEARTH_OK);
     assert_errors_equal(&e, &back);
 }
@@ -298,6 +332,7 @@ int main(void)
         cmocka_unit_test(wrong_calls_are_refused),
         cmocka_unit_test(empty_calls_are_empty),
         cmocka_unit_test(wrong_errors_are_refused),
+        cmocka_unit_test(reasons_and_origins_travel_and_wrong_ones_are_refused),
         cmocka_unit_test(texts_are_printable_ascii),
         cmocka_unit_test(the_longest_error_fits_a_control_frame),
     };
