@@ -162,9 +162,10 @@ static int missing_error(const struct mesh *mesh, int rank, int status, struct e
     why_list(side, list);
     if (mesh->missing > 1)
         snprintf(others, sizeof others, ", nor %d other%s", mesh->missing - 1, mesh->missing > 2 ? "s" : "");
-    return error_set(error, status, rank, "rank %d (%s) could not be joined%s%s%s: %s", rank,
-                     member_of(mesh, rank)->name, status == HEARTH_TIMEOUT ? " in time" : "", others,
-                     side->unreached ? " (firewall? wrong network: --bind, --advertise)" : "", list);
+    return error_because(error, side->reason, status, rank, "rank %d (%s) could not be joined%s%s%s: %s",
+                         rank, member_of(mesh, rank)->name, status == HEARTH_TIMEOUT ? " in time" : "",
+                         others, side->unreached ? " (firewall? wrong network: --bind, --advertise)" : "",
+                         list);
 }
 
 /* Who had its time and did not come. */

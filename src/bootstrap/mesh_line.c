@@ -36,16 +36,32 @@ void line_close(struct line *line)
     line->state = LINE_FREE;
 }
 
-/* Remembers why we did not come further that way. */
-static void why_set(struct mesh *mesh, const struct line *line, const char *reason)
+/* Remembers why we did not come further that way; the text names the address. */
+static void why_keep(struct mesh *mesh, const struct line *line, enum hearth_reason reason, const char *text)
 {
-    char text[SOCK_TEXT_MAX];
+    struct side *side = &mesh->sides[line->peer];
 
     if (line->via < 0)
         return;
-    sock_addr_text(&line->addr, text, sizeof text);
-    snprintf(mesh->sides[line->peer].why[line->via], MESH_WHY_MAX, "%s: %.*s", text, MESH_REASON_MAX, reason);
-    mesh->sides[line->peer].failed[line->via] = true;
+    snprintf(side->why[line->via], MESH_WHY_MAX, "%.*s", MESH_WHY_MAX - 1, text);
+    side->failed[line->via] = true;
+    if (reason != HEARTH_REASON_NONE)
+        side->reason = reason;
+}
+
+static void why_because(struct mesh *mesh, const struct line *line, enum hearth_reason reason,
+                        const char *what)
+{
+    char addr[SOCK_TEXT_MAX], text[MESH_WHY_MAX];
+
+    sock_addr_text(&line->addr, addr, sizeof addr);
+    snprintf(text, sizeof text, "%s: %.*s", addr, MESH_REASON_MAX, what);
+    why_keep(mesh, line, reason, text);
+}
+
+static void why_set(struct mesh *mesh, const struct line *line, const char *what)
+{
+    why_because(mesh, line, HEARTH_REASON_NONE, what);
 }
 
 /* How far we are; of less interest than why the last attempt failed. */
@@ -209,10 +225,10 @@ bool mesh_proven(const struct mesh *mesh, const struct secure_stream *stream, in
 static void line_greet(struct mesh *mesh, struct line *line)
 {
     if (!mesh_proven(mesh, line->stream, line->peer)) {
-        why_set(mesh, line, "another member listens there");
+        why_because(mesh, line, HEARTH_REASON_NOT_HEARTH, "another member listens there");
         line_fail(mesh, line, DIAL_STRANGER);
     } else if (!line_say(mesh, line, GREETING_GREET)) {
-        why_set(mesh, line, "the connection broke at once");
+        why_because(mesh, line, HEARTH_REASON_PEER_CLOSED, "the connection broke at once");
         line_fail(mesh, line, DIAL_CLOSED);
     } else {
         why_note(mesh, line, "connected, but it does not answer");
@@ -279,10 +295,10 @@ void mesh_dialled(struct mesh *mesh, const struct dial_event *event)
     struct line line = line_of(mesh, event->target), *place = line_find(mesh);
 
     if (event->kind == DIAL_FAILED) {
-        why_set(mesh, &line, event->error.text);
         if (event->round_trip_ns == 0) /* the text names the address already */
-            snprintf(mesh->sides[line.peer].why[line.via], MESH_WHY_MAX, "%.*s", MESH_WHY_MAX - 1,
-                     event->error.text);
+            why_keep(mesh, &line, event->error.reason, event->error.text);
+        else
+            why_because(mesh, &line, event->error.reason, event->error.text);
         dial_failed(mesh, &line, event->fault);
     } else if (event->kind == DIAL_CONNECTED) {
         why_note(mesh, &line, "connected, but it does not answer");

@@ -398,26 +398,26 @@ static int register_check(const struct rendezvous *r, const struct meeting_regis
     char text[ERROR_TEXT_MAX / 2];
 
     if (in->version_min > FRAME_VERSION || in->version_max < FRAME_VERSION)
-        return error_set(
-            error, HEARTH_PROTOCOL, in->rank,
+        return error_because(
+            error, HEARTH_REASON_VERSION_DIFFERS, HEARTH_PROTOCOL, in->rank,
             "rendezvous: process %u on %s speaks protocol versions %u to %u, others speak %u: run "
             "the same version of Hearth everywhere",
             process, host, in->version_min, in->version_max, FRAME_VERSION);
     if (in->size != (uint32_t)s->size)
-        return error_set(error, HEARTH_MISMATCH, in->rank,
-                         "rendezvous: process %u on %s expects %u members, others expect %d", process, host,
-                         (unsigned)in->size, s->size);
+        return error_because(error, HEARTH_REASON_SETTINGS_DIFFER, HEARTH_MISMATCH, in->rank,
+                             "rendezvous: process %u on %s expects %u members, others expect %d", process,
+                             host, (unsigned)in->size, s->size);
     if (in->settings != s->settings) {
         settings_diff_text(in->settings_text, s->settings_text, text, sizeof text);
-        return error_set(error, HEARTH_MISMATCH, in->rank,
-                         "rendezvous: process %u on %s has other settings than the rest: %s", process, host,
-                         text);
+        return error_because(error, HEARTH_REASON_SETTINGS_DIFFER, HEARTH_MISMATCH, in->rank,
+                             "rendezvous: process %u on %s has other settings than the rest: %s", process,
+                             host, text);
     }
     for (int i = 0; in->rank >= 0 && i < r->limit; i++) {
         const struct registrant *g = r->incoming[i];
         if (g && g->state == MEMBER && g->wanted == in->rank)
-            return error_set(
-                error, HEARTH_MISMATCH, in->rank,
+            return error_because(
+                error, HEARTH_REASON_SETTINGS_DIFFER, HEARTH_MISMATCH, in->rank,
                 "rendezvous: rank %d was given twice: to process %u on %s and to process %u on %s",
                 (int)in->rank, (unsigned)g->member.process, g->member.name, process, host);
     }
@@ -428,9 +428,9 @@ static int register_check(const struct rendezvous *r, const struct meeting_regis
 static int register_refuse(const struct rendezvous *r, const struct meeting_register *in, struct error *error)
 {
     if (strcmp(in->job, r->setup.job) != 0)
-        return error_set(error, HEARTH_MISMATCH, RANK_NONE,
-                         "rendezvous: the job here is \"%s\"; process %u on %s wants \"%s\"", r->setup.job,
-                         (unsigned)in->member.process, in->member.name, in->job);
+        return error_because(error, HEARTH_REASON_SETTINGS_DIFFER, HEARTH_MISMATCH, RANK_NONE,
+                             "rendezvous: the job here is \"%s\"; process %u on %s wants \"%s\"",
+                             r->setup.job, (unsigned)in->member.process, in->member.name, in->job);
     if (r->phase == OVER && r->error.status != HEARTH_OK) {
         *error = r->error;
         return error->status;
@@ -508,16 +508,17 @@ static void incoming_register(struct rendezvous *r, struct registrant *g, const 
 static bool incoming_object(struct rendezvous *r, const struct registrant *g, const uint8_t *payload,
                             size_t len, uint64_t now_ns)
 {
-    struct error why, error;
+    struct error why;
     char rank[24] = "";
 
     if (error_decode(&why, payload, len) != HEARTH_OK)
         return false;
     if (g->wanted >= 0)
         snprintf(rank, sizeof rank, "rank %d, ", g->wanted);
-    error_set(&error, why.status, g->wanted, "rendezvous: %sprocess %u on %s, cannot take part: %s", rank,
-              (unsigned)g->member.process, g->member.name, why.text);
-    meeting_fail(r, &error, now_ns);
+    why.rank = g->wanted;
+    error_wrap(&why, &why, "rendezvous: %sprocess %u on %s, cannot take part: %s", rank,
+               (unsigned)g->member.process, g->member.name, why.text);
+    meeting_fail(r, &why, now_ns);
     return true;
 }
 

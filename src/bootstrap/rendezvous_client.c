@@ -129,13 +129,14 @@ static int secret_check(const struct rendezvous_client *a, const struct meeting_
     const struct credentials *own = a->setup->credentials;
 
     if (w->has_secret != a->wants_secret)
-        return error_set(error, HEARTH_MISMATCH, RANK_NONE,
-                         "rendezvous: the others %s, this process %s: start all members with plain, or "
-                         "(better) none",
-                         w->has_secret ? "encrypt" : "are plain", w->has_secret ? "is plain" : "encrypts");
+        return error_because(error, HEARTH_REASON_SETTINGS_DIFFER, HEARTH_MISMATCH, RANK_NONE,
+                             "rendezvous: the others %s, this process %s: start all members with plain, or "
+                             "(better) none",
+                             w->has_secret ? "encrypt" : "are plain",
+                             w->has_secret ? "is plain" : "encrypts");
     if (w->has_secret && own && memcmp(secret_bytes(credentials_secret(own)), w->secret, SECRET_LEN) != 0)
-        return error_set(
-            error, HEARTH_MISMATCH, RANK_NONE,
+        return error_because(
+            error, HEARTH_REASON_SECRET_DIFFERS, HEARTH_MISMATCH, RANK_NONE,
             "rendezvous: the others have the secret of another cluster: give all members the same "
             "(hearth join TOKEN, HEARTH_SECRET_FILE), or none of them (then one is made for this "
             "job)");
@@ -235,7 +236,7 @@ int rendezvous_client_input(struct rendezvous_client *a, const void *bytes, size
         return error_set(error, status, RANK_NONE, "rendezvous: no memory for the roster of %d members",
                          a->setup->size);
     if (status == HEARTH_PROTOCOL && !a->refused)
-        return error_set(error, status, RANK_NONE, "what answers there is not a rendezvous of Hearth (%s)",
-                         what);
+        return error_because(error, HEARTH_REASON_NOT_HEARTH, status, RANK_NONE,
+                             "what answers there is not a rendezvous of Hearth (%s)", what);
     return status;
 }

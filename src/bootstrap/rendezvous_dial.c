@@ -80,7 +80,8 @@ static int line_move(struct rendezvous_dial *c, struct error *said)
         return status;
     ssize_t len = secure_stream_recv(stream, bytes, sizeof bytes);
     if (len == HEARTH_PROTOCOL && secure_stream_mixed(stream))
-        return error_set(said, HEARTH_PROTOCOL, RANK_NONE, "%s", secure_stream_mixed_text(stream));
+        return error_because(said, HEARTH_REASON_SETTINGS_DIFFER, HEARTH_PROTOCOL, RANK_NONE, "%s",
+                             secure_stream_mixed_text(stream));
     if (len < 0 || (len == 0 && status != HEARTH_OK))
         return HEARTH_PEER_LOST;
     if (len > 0) {
@@ -98,29 +99,31 @@ static int line_move(struct rendezvous_dial *c, struct error *said)
 static bool is_rendezvous(const struct rendezvous_dial *c, const struct error *said)
 {
     return c->client->welcomed || (c->stream && secure_stream_peer(c->stream)) ||
-           strstr(said->text, SAYS_BUSY) || strstr(said->text, SAYS_CUT);
+           said->reason == HEARTH_REASON_BUSY || said->reason == HEARTH_REASON_PEER_CLOSED;
 }
 
 /* The chosen connection has ended. Somebody who is there but does not do what a rendezvous does is worth
  * a few attempts only. */
 static int ended(struct rendezvous_dial *c, int status, const struct error *said, struct error *error)
 {
-    bool again = status == HEARTH_PEER_LOST && is_rendezvous(c, said);
+    bool again = status == HEARTH_PEER_LOST && is_rendezvous(c, said), welcomed = c->client->welcomed;
     char text[SOCK_TEXT_MAX];
 
     sock_addr_text(&c->addrs[c->chosen], text, sizeof text);
     if (status == HEARTH_TIMEOUT)
-        error_set(&c->last, HEARTH_TIMEOUT, RANK_NONE,
-                  "rendezvous: whoever listens on %s did not answer for %" PRIu64
-                  " ms: is it a rendezvous of Hearth?",
-                  text, c->setup->connect_timeout_ns / NS_PER_MS);
-    else if (status == HEARTH_PEER_LOST && !said->text[0])
-        error_set(&c->last, HEARTH_PEER_LOST, RANK_NONE, "rendezvous: %s closed the connection%s", text,
-                  c->client->welcomed ? "" : " without an answer: is it a rendezvous of Hearth?");
+        error_because(&c->last, HEARTH_REASON_PEER_SILENT, HEARTH_TIMEOUT, RANK_NONE,
+                      "rendezvous: whoever listens on %s did not answer for %" PRIu64
+                      " ms: is it a rendezvous of Hearth?",
+                      text, c->setup->connect_timeout_ns / NS_PER_MS);
+    else if (said->status == HEARTH_OK)
+        error_because(&c->last, welcomed ? HEARTH_REASON_PEER_CLOSED : HEARTH_REASON_NOT_HEARTH, status,
+                      RANK_NONE, "rendezvous: %s closed the connection%s", text,
+                      welcomed ? "" : " without an answer: is it a rendezvous of Hearth?");
     else
-        error_set(&c->last, status, RANK_NONE, "rendezvous: %s: %s%s", text, said->text,
-                  strstr(said->text, SAYS_OTHER_SECRET) ? "; give all members the same (hearth join TOKEN)"
-                                                        : "");
+        error_wrap(&c->last, said, "rendezvous: %s: %s%s", text, said->text,
+                   said->reason == HEARTH_REASON_SECRET_DIFFERS
+                       ? "; give all members the same (hearth join TOKEN)"
+                       : "");
     c->chosen = -1;
     if (again || c->bad++ < c->setup->connect_retries)
         return HEARTH_PENDING;

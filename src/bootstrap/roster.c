@@ -248,7 +248,7 @@ static int serve_try(struct session *s, uint64_t now_ns, struct error *error)
     if (status == HEARTH_OK || status == HEARTH_LIMIT)
         return HEARTH_PENDING;
     if (s->rank == 0)
-        return error_set(error, status, RANK_NONE, "rendezvous: %s", why.text);
+        return error_wrap(error, &why, "rendezvous: %s", why.text);
     s->dial.last = why;
     return HEARTH_PENDING;
 }
@@ -306,10 +306,10 @@ static int late(const struct session *s, struct error *error)
         return error_set(error, HEARTH_TIMEOUT, RANK_NONE,
                          "rendezvous: registered at %s, but not all %d members came before the deadline",
                          s->where, s->setup->size);
-    return error_set(error, HEARTH_TIMEOUT, RANK_NONE,
-                     "rendezvous: %s could not be reached before the deadline%s%s%s", s->where,
-                     s->dial.last.text[0] ? "; last: " : "", s->dial.last.text,
-                     s->rank > 0 ? " (rank 0 opens it)" : "");
+    return error_because(error, s->dial.last.reason, HEARTH_TIMEOUT, RANK_NONE,
+                         "rendezvous: %s could not be reached before the deadline%s%s%s", s->where,
+                         s->dial.last.text[0] ? "; last: " : "", s->dial.last.text,
+                         s->rank > 0 ? " (rank 0 opens it)" : "");
 }
 
 static int session_run(struct session *s, struct error *error)
@@ -425,7 +425,7 @@ int roster_agree(const struct roster_setup *setup, struct roster *out, struct er
         status = session_run(&s, error);
     if (status == HEARTH_TIMEOUT && s.serves) { /* who waited for nobody may have waited at the wrong place */
         struct error why = *error;
-        error_set(error, status, why.rank, "%s (we waited for them at %s)", why.text, s.where);
+        error_wrap(error, &why, "%s (we waited for them at %s)", why.text, s.where);
     }
     if (status == HEARTH_OK) {
         *out = s.client.roster;

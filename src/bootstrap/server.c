@@ -230,9 +230,10 @@ static void answer_mixed(const struct server *server, const struct server_conn *
     struct iovec piece = {.iov_base = bytes};
     struct error error;
 
-    error_set(&error, HEARTH_MISMATCH, RANK_NONE,
-              "rendezvous: the others %s, this process %s: start all members with plain, or (better) none",
-              server->credentials ? "encrypt" : "are plain", server->credentials ? "is plain" : "encrypts");
+    error_because(
+        &error, HEARTH_REASON_SETTINGS_DIFFER, HEARTH_MISMATCH, RANK_NONE,
+        "rendezvous: the others %s, this process %s: start all members with plain, or (better) none",
+        server->credentials ? "encrypt" : "are plain", server->credentials ? "is plain" : "encrypts");
     size_t len = error_encode(&error, bytes + MESSAGE_HEADER_LEN, MEETING_SMALL_MAX);
     message_seal(MEETING_REFUSE, bytes + MESSAGE_HEADER_LEN, len, NULL, 0, bytes);
     piece.iov_len = MESSAGE_HEADER_LEN + len;

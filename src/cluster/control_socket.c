@@ -68,9 +68,9 @@ static int listen_somewhere(struct control_socket *d, const char *path, struct e
             status = sock_listen(&addr, BACKLOG, &d->fd, NULL, error);
     }
     if (status == HEARTH_LIMIT)
-        return error_set(error, status, RANK_NONE,
-                         "%s and its other %d names are taken by running nodes: end some", path,
-                         CONTROL_SOCKET_PATHS - 1);
+        return error_because(error, HEARTH_REASON_ADDRESS_IN_USE, status, RANK_NONE,
+                             "%s and its other %d names are taken by running nodes: end some", path,
+                             CONTROL_SOCKET_PATHS - 1);
     return status;
 }
 
@@ -387,7 +387,7 @@ int control_socket_ask(struct heap *heap, const char *path, const char *question
         return status;
     status = dial_wait(&addr, deadline_ns, &a.fd, &why);
     if (status != HEARTH_OK)
-        return error_set(error, status, RANK_NONE, "nobody answers at %s: %s", path, why.text);
+        return error_wrap(error, &why, "nobody answers at %s: %s", path, why.text);
     if (!sock_same_user(a.fd))
         status = error_set(error, HEARTH_PEER_LOST, RANK_NONE, "the node at %s runs as another user", path);
     if (status == HEARTH_OK)

@@ -477,13 +477,18 @@ bool peer_conn_put(struct peer_set *f, struct peer_conn *conn, uint8_t kind, con
 
 /* ---- the end ------------------------------------------------------------------------------------------ */
 
-void peer_conn_fail(struct peer_set *f, struct peer_conn *conn, const char *why)
+void peer_conn_fail(struct peer_set *f, struct peer_conn *conn, const char *what)
 {
-    char text[SOCK_TEXT_MAX];
+    char addr[SOCK_TEXT_MAX], why[KNOWN_ADDR_WHY_MAX];
 
-    sock_addr_text(&conn->addr, text, sizeof text);
-    bool named = strstr(why, text);
-    snprintf(conn->why, sizeof conn->why, "%s%s%s", named ? "" : text, named ? "" : ": ", why);
+    sock_addr_text(&conn->addr, addr, sizeof addr);
+    snprintf(why, sizeof why, "%s: %s", addr, what);
+    peer_conn_fail_named(f, conn, why);
+}
+
+void peer_conn_fail_named(struct peer_set *f, struct peer_conn *conn, const char *why)
+{
+    snprintf(conn->why, sizeof conn->why, "%s", why);
     if (conn->purpose == HELLO_PROBE) {
         conn->info = (struct peer_info){.id = conn->peer};
         peer_conn_tell(f, conn, PEER_PROBE);

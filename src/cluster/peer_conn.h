@@ -92,8 +92,9 @@ struct peer_conn *peer_conn_best(const struct peer_set *f, const struct identity
 int conns_linked(const struct peer_set *f); /* nodes */
 int conns_probes(const struct peer_set *f); /* connections */
 
-/* Closes; what was to come of it does not. */
-void peer_conn_fail(struct peer_set *f, struct peer_conn *conn, const char *why);
+/* Closes; what was to come of it does not. The address is put before the words; `named`: they have it. */
+void peer_conn_fail(struct peer_set *f, struct peer_conn *conn, const char *what);
+void peer_conn_fail_named(struct peer_set *f, struct peer_conn *conn, const char *why);
 /* Says hello on a connection that is proven to be `peer`; false: it broke. */
 bool peer_conn_hello(struct peer_set *f, struct peer_conn *conn);
 /* The dialler's hello has come: takes the secure stream. */

@@ -147,7 +147,9 @@ static void probe_dialled(struct peer_set *f, const struct dial_event *event)
 
     dialer_cancelled(&f->probe_driver.dialer, &conn->target);
     dialer_unwant(&f->probe_driver.dialer, &conn->target);
-    if (event->kind == DIAL_FAILED)
+    if (event->kind == DIAL_FAILED && event->round_trip_ns == 0) /* the text names the address */
+        peer_conn_fail_named(f, conn, event->error.text);
+    else if (event->kind == DIAL_FAILED)
         peer_conn_fail(f, conn, event->error.text);
     else
         proceed(f, conn, event);

@@ -68,9 +68,10 @@ static void say(const struct dial_socket *s, int status, const char *why, struct
 
     sock_addr_text(&s->request.addr, text, sizeof text);
     if (s->round_trip_ns > 0)
-        error_set(&event->error, status, RANK_NONE, "%s", why);
+        error_because(&event->error, HEARTH_REASON_PEER_SILENT, status, RANK_NONE, "%s", why);
     else
-        error_set(&event->error, status, RANK_NONE, "cannot dial %s: %s", text, why);
+        error_because(&event->error, HEARTH_REASON_UNREACHABLE, status, RANK_NONE, "cannot dial %s: %s", text,
+                      why);
 }
 
 /* event->error says why. */
@@ -287,5 +288,6 @@ int dial_wait(const struct sock_addr *to, uint64_t deadline_ns, int *fd, struct 
     if (status != HEARTH_PENDING)
         return status;
     sock_addr_text(to, text, sizeof text);
-    return error_set(error, HEARTH_TIMEOUT, RANK_NONE, "cannot dial %s: no answer in time", text);
+    return error_because(error, HEARTH_REASON_UNREACHABLE, HEARTH_TIMEOUT, RANK_NONE,
+                         "cannot dial %s: no answer in time", text);
 }

@@ -58,10 +58,10 @@ static int listen_somewhere(struct half_open *half_open, struct error *error)
             return status;
     }
     sock_addr_text(&setup->listen, text, sizeof text);
-    return error_set(error, HEARTH_LIMIT, RANK_NONE,
-                     "%s: this port and the %u after it are in use; free one, or choose another (--port, "
-                     "HEARTH_PORT)",
-                     text, (unsigned)(sock_addr_port(&addr) - first));
+    return error_because(error, HEARTH_REASON_ADDRESS_IN_USE, HEARTH_LIMIT, RANK_NONE,
+                         "%s: this port and the %u after it are in use; free one, or choose another (--port, "
+                         "HEARTH_PORT)",
+                         text, (unsigned)(sock_addr_port(&addr) - first));
 }
 
 int half_open_open(const struct half_open_setup *setup, struct half_open **out, struct error *error)

@@ -172,7 +172,8 @@ static int feed(struct secure_stream *t, struct error *error)
     if (len <= 0)
         return len == 0 ? HEARTH_PENDING : HEARTH_PEER_LOST;
     if (!hear_first(t, bytes[0]))
-        return error_set(error, HEARTH_PROTOCOL, RANK_NONE, "%s", secure_stream_mixed_text(t));
+        return error_because(error, HEARTH_REASON_SETTINGS_DIFFER, HEARTH_PROTOCOL, RANK_NONE, "%s",
+                             secure_stream_mixed_text(t));
     int status = channel_input(t->channel, bytes, (size_t)len, error);
     return status == HEARTH_PENDING ? HEARTH_OK : status;
 }
@@ -199,10 +200,12 @@ ssize_t secure_stream_recv(struct secure_stream *t, void *target, size_t len_max
 
 static int lost(const struct secure_stream *t, struct error *error)
 {
-    return error_set(error, HEARTH_PEER_LOST, RANK_NONE, "%s",
-                     t->heard ? SAYS_CUT
-                              : "it closed the connection without an answer to our handshake: is it Hearth, "
-                                "and not plain?");
+    if (t->heard) /* pushed out, it may be, by strangers */
+        return error_because(error, HEARTH_REASON_PEER_CLOSED, HEARTH_PEER_LOST, RANK_NONE,
+                             "it closed the connection in the handshake");
+    return error_because(
+        error, HEARTH_REASON_NOT_HEARTH, HEARTH_PEER_LOST, RANK_NONE,
+        "it closed the connection without an answer to our handshake: is it Hearth, and not plain?");
 }
 
 /* Reads first: the last words of whoever closed are worth more than that it closed. */
@@ -234,7 +237,8 @@ int secure_stream_pump(struct secure_stream *t, struct error *error)
         return shake(t, error);
     if (flush(t) == HEARTH_OK)
         return HEARTH_OK;
-    return error_set(error, HEARTH_PEER_LOST, RANK_NONE, "the connection broke");
+    return error_because(error, HEARTH_REASON_PEER_CLOSED, HEARTH_PEER_LOST, RANK_NONE,
+                         "the connection broke");
 }
 
 const struct identity *secure_stream_peer(const struct secure_stream *t)

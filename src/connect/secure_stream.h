@@ -8,8 +8,6 @@
 #include "os/sock.h"
 #include "security/channel.h"
 
-#define SAYS_CUT "it closed the connection in the handshake" /* pushed out, it may be, by strangers */
-
 struct secure_stream;
 
 struct secure_stream_setup {

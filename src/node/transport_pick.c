@@ -260,9 +260,9 @@ static int always(struct choosing *c, struct error *error)
     int status = bring_up(c, error);
     for (int i = 0; i < c->count && status != HEARTH_OK; i++)
         if (!c->suitors[i].joined && c->peers[i].why.text[0] != '\0')
-            return error_set(error, status, c->suitors[i].rank,
-                             "open: rank %d: %s (tcp reaches it: is UDP let through?)", c->suitors[i].rank,
-                             c->peers[i].why.text);
+            return error_because(error, c->peers[i].why.reason, status, c->suitors[i].rank,
+                                 "open: rank %d: %s (tcp reaches it: is UDP let through?)",
+                                 c->suitors[i].rank, c->peers[i].why.text);
     for (int i = 0; i < c->count && status == HEARTH_OK; i++)
         take_quic(c, i);
     return status;

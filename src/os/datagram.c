@@ -106,8 +106,10 @@ static int refuse(struct error *error, const struct sock_addr *addr, int why)
 {
     char text[SOCK_TEXT_MAX];
     sock_addr_text(addr, text, sizeof text);
-    return error_set(error, why == EADDRINUSE ? HEARTH_LIMIT : HEARTH_SYSTEM, RANK_NONE,
-                     "cannot take datagrams at %s: %s", text, strerror(why));
+    bool taken = why == EADDRINUSE;
+    return error_because(error, taken ? HEARTH_REASON_ADDRESS_IN_USE : HEARTH_REASON_NONE,
+                         taken ? HEARTH_LIMIT : HEARTH_SYSTEM, RANK_NONE, "cannot take datagrams at %s: %s",
+                         text, strerror(why));
 }
 
 int datagram_open(const struct sock_addr *local, int buffer_bytes, struct datagram_port *port,

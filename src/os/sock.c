@@ -142,7 +142,10 @@ static int refuse(struct error *error, int status, const char *what, const struc
 {
     char text[SOCK_TEXT_MAX];
     sock_addr_text(addr, text, sizeof text);
-    return error_set(error, status, RANK_NONE, "cannot %s %s: %s", what, text, strerror(why));
+    enum hearth_reason reason = why == EADDRINUSE            ? HEARTH_REASON_ADDRESS_IN_USE
+                                : status == HEARTH_PEER_LOST ? HEARTH_REASON_UNREACHABLE
+                                                             : HEARTH_REASON_NONE;
+    return error_because(error, reason, status, RANK_NONE, "cannot %s %s: %s", what, text, strerror(why));
 }
 
 static int tcp_bind(int fd, const struct sock_addr *addr)

@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <gnutls/gnutls.h>
@@ -40,7 +41,6 @@ struct channel {
     gnutls_session_t session;
     struct session_setup setup;
     struct record_secrets secrets; /* for records_open */
-    const char *refusal;           /* why our callbacks turned the peer away */
     enum channel_stage stage;
     bool overflow;      /* more was to be sent than there is room for */
     size_t early_bytes; /* given before the proof */
@@ -49,7 +49,7 @@ struct channel {
     struct channel_buffer in;    /* one record, as far as it has come */
     struct channel_buffer out;   /* for the peer */
     struct channel_buffer plain; /* what came out of records, for channel_recv */
-    struct error failure;
+    struct error failure;        /* also why our callbacks turned the peer away, before the stage is over */
 };
 
 /* ---- buffers ---- */
@@ -144,7 +144,7 @@ int channel_open(const struct channel_setup *setup, struct channel **out, struct
         .at = setup->at,
         .admit = setup->admit,
         .admit_arg = setup->admit_arg,
-        .refusal = &c->refusal,
+        .refusal = &c->failure,
     };
     status = credentials_session(c->credentials, &c->setup, &c->session, error);
     if (status == HEARTH_OK) {
@@ -191,6 +191,12 @@ static int fail(struct channel *c, int status, const char *format, ...)
     return status;
 }
 
+static int fail_because(struct channel *c, enum hearth_reason reason, int status, const char *text)
+{
+    c->stage = STAGE_OVER;
+    return error_because(&c->failure, reason, status, RANK_NONE, "%s", text);
+}
+
 /* Somebody of another cluster: the first digits of its namespace say of which. */
 static int fail_refused(struct channel *c)
 {
@@ -200,8 +206,9 @@ static int fail_refused(struct channel *c)
 
     if (c->setup.role == CHANNEL_LISTENS && gnutls_server_name_get(c->session, name, &len, &type, 0) == 0 &&
         knock_foreign(credentials_secret(c->credentials), name, len))
-        return fail(c, HEARTH_PROTOCOL, SAYS_OTHER_SECRET " (its namespace is %.8s...)", name);
-    return fail(c, HEARTH_PROTOCOL, "%s", c->refusal);
+        error_wrap(&c->failure, &c->failure, "it has another secret (its namespace is %.8s...)", name);
+    c->stage = STAGE_OVER;
+    return c->failure.status;
 }
 
 static const char *tls_text(int code)
@@ -233,10 +240,10 @@ static int fail_tls(struct channel *c, int code)
     if (code == GNUTLS_E_FATAL_ALERT_RECEIVED || code == GNUTLS_E_WARNING_ALERT_RECEIVED) {
         gnutls_alert_description_t alert = gnutls_alert_get(c->session);
         const char *name = gnutls_alert_get_name(alert);
+        const struct alert_meaning *known = session_alert((int)alert);
 
-        text = session_alert_text((int)alert);
-        if (text)
-            return fail(c, HEARTH_PEER_LOST, "%s", text);
+        if (known)
+            return fail_because(c, known->reason, HEARTH_PEER_LOST, known->text);
         return fail(c, HEARTH_PEER_LOST, "it refuses us (TLS alert %d, %s)", (int)alert,
                     name ? name : "unknown");
     }
@@ -246,7 +253,7 @@ static int fail_tls(struct channel *c, int code)
         return fail(c, HEARTH_NO_MEMORY, "no memory for TLS");
     if (!c->overflow)
         (void)gnutls_alert_send_appropriate(c->session, code);
-    if (c->refusal)
+    if (c->failure.status)
         return fail_refused(c);
     text = tls_text(code);
     if (text)
@@ -285,15 +292,15 @@ static int judge(struct channel *c)
 {
     const struct trust_list *trust = credentials_trust(c->credentials);
     enum trust_verdict verdict = trust ? trust_list_judge(trust, &c->peer.node) : TRUST_YES;
-    char id[NODE_ID_SHORT];
+    char id[NODE_ID_SHORT], text[NODE_ID_SHORT + 64];
 
     if (verdict == TRUST_YES)
         return HEARTH_OK;
     node_id_short(&c->peer.node, id);
     (void)refuse(c, verdict == TRUST_REVOKED ? PROOF_REVOKED : PROOF_UNLISTED);
-    if (verdict == TRUST_REVOKED)
-        return fail(c, HEARTH_PROTOCOL, "its key %s was revoked (hearth trust)", id);
-    return fail(c, HEARTH_PROTOCOL, "its key %s is not on the list of allowed ones (hearth trust)", id);
+    snprintf(text, sizeof text, "its key %s %s (hearth trust)", id,
+             verdict == TRUST_REVOKED ? "was revoked" : "is not on the list of allowed ones");
+    return fail_because(c, HEARTH_REASON_KEY_REFUSED, HEARTH_PROTOCOL, text);
 }
 
 static struct proof proof_of(const struct channel *c, enum channel_role speaker)
@@ -347,7 +354,6 @@ static int step_proof(struct channel *c)
     struct proof proof = proof_of(c, dials ? CHANNEL_LISTENS : CHANNEL_DIALS);
     uint8_t message[PROOF_LEN + 1];
     ssize_t len = gnutls_record_recv(c->session, message, sizeof message);
-    const char *what = NULL;
     int status;
 
     if (len == GNUTLS_E_AGAIN)
@@ -360,11 +366,13 @@ static int step_proof(struct channel *c)
         return c->failure.status;
     if (len != PROOF_LEN)
         return fail(c, HEARTH_PROTOCOL, "its proof has not %u bytes", PROOF_LEN);
-    status = proof_check(c->credentials, c->session, &proof, message, &what);
+    status = proof_check(c->credentials, c->session, &proof, message, &c->failure);
     if (status == HEARTH_PROTOCOL)
         (void)refuse(c, PROOF_WRONG);
-    if (status)
-        return fail(c, status, "%s", what);
+    if (status) {
+        c->stage = STAGE_OVER;
+        return status;
+    }
     c->peer = dials ? proof.listener : proof.dialler;
     if (!dials && prove(c))
         return c->failure.status;

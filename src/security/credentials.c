@@ -12,6 +12,8 @@
 
 #define ALPN                  "hearth/1"
 #define HANDSHAKE_MESSAGE_MAX 4096
+#define NO_TLS                "it speaks no TLS 1.3 with the keys and suites that members have"
+#define NO_CERTIFICATE        "it does not take our certificate"
 #define UNKNOWN_IDENTITY      GNUTLS_E_UNKNOWN_SRP_USERNAME /* GnuTLS makes unknown_psk_identity of it */
 
 /* One group, one signature, two suites, one version: there is nothing to be talked down to. */
@@ -122,11 +124,15 @@ struct trust_list *credentials_trust(const struct credentials *c)
 
 /* ---- sessions ---- */
 
-static int turn_away(const struct session_setup *setup, const char *why, int code)
+static int turn_away(const struct session_setup *setup, enum hearth_reason reason, const char *why, int code)
 {
-    if (setup->refusal)
-        *setup->refusal = why;
+    error_because(setup->refusal, reason, HEARTH_PROTOCOL, RANK_NONE, "%s", why);
     return code;
+}
+
+static int turn_away_ignorant(const struct session_setup *setup, const char *why, int code)
+{
+    return turn_away(setup, HEARTH_REASON_SECRET_DIFFERS, why, code);
 }
 
 /* At the listener, when the hello is parsed and nothing was computed yet. The codes that are returned become
@@ -140,25 +146,29 @@ static int hear_knock(gnutls_session_t session, struct session_setup *setup)
     enum knock_verdict verdict;
 
     if (gnutls_server_name_get(session, name, &len, &type, 0) || type != GNUTLS_NAME_DNS)
-        return turn_away(setup, "it does not know the secret (no knock)", GNUTLS_E_UNRECOGNIZED_NAME);
+        return turn_away_ignorant(setup, "it does not know the secret (no knock)",
+                                  GNUTLS_E_UNRECOGNIZED_NAME);
     verdict = knock_check(setup->credentials->secret, &self, knock_minute(), name, len);
     switch (verdict) {
     case KNOCK_GOOD:
     case KNOCK_WEAK:
         break;
     case KNOCK_NONE:
-        return turn_away(setup, "it does not know the secret (no knock)", GNUTLS_E_UNRECOGNIZED_NAME);
+        return turn_away_ignorant(setup, "it does not know the secret (no knock)",
+                                  GNUTLS_E_UNRECOGNIZED_NAME);
     case KNOCK_FOREIGN:
-        return turn_away(setup, SAYS_OTHER_SECRET, GNUTLS_E_UNRECOGNIZED_NAME);
+        return turn_away_ignorant(setup, "it has another secret", GNUTLS_E_UNRECOGNIZED_NAME);
     case KNOCK_WRONG:
-        return turn_away(setup, "its knock is wrong: it does not know the secret, or means another listener",
-                         UNKNOWN_IDENTITY);
+        return turn_away_ignorant(
+            setup, "its knock is wrong: it does not know the secret, or means another listener",
+            UNKNOWN_IDENTITY);
     }
     if (!setup->admitted && setup->admit) {
         if (!knocks_add(setup->credentials->knocks, name))
-            return turn_away(setup, "it repeats a knock that it has heard", GNUTLS_E_INTERNAL_ERROR);
+            return turn_away(setup, HEARTH_REASON_BUSY, "it repeats a knock that it has heard",
+                             GNUTLS_E_INTERNAL_ERROR);
         if (!setup->admit(setup->admit_arg, verdict == KNOCK_WEAK))
-            return turn_away(setup, "too many come at once", GNUTLS_E_INTERNAL_ERROR);
+            return turn_away(setup, HEARTH_REASON_BUSY, "too many come at once", GNUTLS_E_INTERNAL_ERROR);
     }
     setup->admitted = true; /* a second hello of the same session (a retry) is the same guest */
     return 0;
@@ -172,9 +182,10 @@ static int look_at(gnutls_session_t session, const struct session_setup *setup)
     const char *what = NULL;
 
     if (gnutls_alpn_get_selected_protocol(session, &protocol)) /* a hello that names none gets this far */
-        return turn_away(setup, "it does not speak " ALPN, GNUTLS_E_NO_APPLICATION_PROTOCOL);
+        return turn_away(setup, HEARTH_REASON_VERSION_DIFFERS, "it does not speak " ALPN,
+                         GNUTLS_E_NO_APPLICATION_PROTOCOL);
     if (credentials_peer(session, &id, &what))
-        return turn_away(setup, what, GNUTLS_E_CERTIFICATE_ERROR);
+        return turn_away(setup, HEARTH_REASON_NONE, what, GNUTLS_E_CERTIFICATE_ERROR);
     return 0;
 }
 
@@ -286,29 +297,27 @@ int credentials_peer(struct gnutls_session_int *session, struct node_id *id, con
     return HEARTH_OK;
 }
 
-const char *session_alert_text(int alert)
+static const struct alert_meaning alerts[] = {
+    {GNUTLS_A_CLOSE_NOTIFY, HEARTH_REASON_NONE, "it closed the connection"},
+    {GNUTLS_A_UNRECOGNIZED_NAME, HEARTH_REASON_SECRET_DIFFERS,
+     "it has another secret, or belongs to another cluster"},
+    {GNUTLS_A_UNKNOWN_PSK_IDENTITY, HEARTH_REASON_NOT_HEARTH,
+     "another node listens there, or a router passes connections on to it"},
+    {GNUTLS_A_INTERNAL_ERROR, HEARTH_REASON_BUSY, "it is busy: come again later"},
+    {GNUTLS_A_PROTOCOL_VERSION, HEARTH_REASON_NOT_HEARTH, NO_TLS},
+    {GNUTLS_A_HANDSHAKE_FAILURE, HEARTH_REASON_NOT_HEARTH, NO_TLS},
+    {GNUTLS_A_INSUFFICIENT_SECURITY, HEARTH_REASON_NOT_HEARTH, NO_TLS},
+    {GNUTLS_A_NO_APPLICATION_PROTOCOL, HEARTH_REASON_VERSION_DIFFERS, "it does not speak " ALPN},
+    {GNUTLS_A_BAD_CERTIFICATE, HEARTH_REASON_NONE, NO_CERTIFICATE},
+    {GNUTLS_A_UNSUPPORTED_CERTIFICATE, HEARTH_REASON_NONE, NO_CERTIFICATE},
+    {GNUTLS_A_CERTIFICATE_UNKNOWN, HEARTH_REASON_NONE, NO_CERTIFICATE},
+    {GNUTLS_A_CERTIFICATE_REQUIRED, HEARTH_REASON_NONE, NO_CERTIFICATE},
+};
+
+const struct alert_meaning *session_alert(int alert)
 {
-    switch (alert) {
-    case GNUTLS_A_CLOSE_NOTIFY:
-        return "it closed the connection";
-    case GNUTLS_A_UNRECOGNIZED_NAME:
-        return SAYS_OTHER_SECRET ", or belongs to another cluster";
-    case GNUTLS_A_UNKNOWN_PSK_IDENTITY:
-        return SAYS_OTHER_NODE ", or a router passes connections on to it";
-    case GNUTLS_A_INTERNAL_ERROR:
-        return SAYS_BUSY;
-    case GNUTLS_A_PROTOCOL_VERSION:
-    case GNUTLS_A_HANDSHAKE_FAILURE:
-    case GNUTLS_A_INSUFFICIENT_SECURITY:
-        return "it speaks no TLS 1.3 with the keys and suites that members have";
-    case GNUTLS_A_NO_APPLICATION_PROTOCOL:
-        return "it does not speak hearth/1";
-    case GNUTLS_A_BAD_CERTIFICATE:
-    case GNUTLS_A_UNSUPPORTED_CERTIFICATE:
-    case GNUTLS_A_CERTIFICATE_UNKNOWN:
-    case GNUTLS_A_CERTIFICATE_REQUIRED:
-        return "it does not take our certificate";
-    default:
-        return NULL;
-    }
+    for (size_t i = 0; i < sizeof alerts / sizeof alerts[0]; i++)
+        if (alerts[i].alert == alert)
+            return &alerts[i];
+    return NULL;
 }

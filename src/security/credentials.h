@@ -50,7 +50,7 @@ struct session_setup {
     bool quic;               /* for use under ngtcp2: no record layer of its own */
     session_admit_fn *admit; /* NULL: all; only where role is CHANNEL_LISTENS */
     void *admit_arg;
-    const char **refusal; /* where to say why a peer was turned away, static texts; may be NULL */
+    struct error *refusal; /* where to say why a peer was turned away; may be NULL */
 
     const struct credentials *credentials; /* set by credentials_session */
     bool admitted;                         /* the same: `admit` is asked once per session */
@@ -61,12 +61,13 @@ struct session_setup {
  * the session's user pointer; with `quic` its database pointer, since ngtcp2 uses the other. */
 int MUST_CHECK credentials_session(const struct credentials *credentials, struct session_setup *setup,
                                    struct gnutls_session_int **out, struct error *error);
-/* Words by which whoever dials knows what to do next. */
-#define SAYS_BUSY         "it is busy: come again later"
-#define SAYS_OTHER_SECRET "it has another secret"
-#define SAYS_OTHER_NODE   "another node listens there"
-/* What a peer's alert means to people ("it has another secret, or ..."); NULL: nothing that we would know. */
-const char *session_alert_text(int alert);
+/* What a peer's alert means to code and to people ("it has another secret, or ..."); NULL: not known. */
+struct alert_meaning {
+    int alert;
+    enum hearth_reason reason;
+    const char *text;
+};
+const struct alert_meaning *session_alert(int alert);
 /* After its handshake: who the peer says it is by its key (which it has proven to hold). HEARTH_PROTOCOL: no
  * Ed25519 certificate, or not exactly one. */
 int MUST_CHECK credentials_peer(struct gnutls_session_int *session, struct node_id *id, const char **what);
@@ -82,10 +83,10 @@ struct proof {
 /* HEARTH_OK, or HEARTH_SYSTEM: the session exports nothing. */
 int MUST_CHECK proof_make(const struct credentials *credentials, struct gnutls_session_int *session,
                           const struct proof *proof, uint8_t target[static PROOF_LEN]);
-/* `proof` has what is known; the instance of who spoke is filled in. HEARTH_PROTOCOL with the reason.
- * HEARTH_PEER_LOST: it is a refusal, and *what says why the peer does not want us. */
+/* `proof` has what is known; the instance of who spoke is filled in. HEARTH_PROTOCOL: it is wrong.
+ * HEARTH_PEER_LOST: it is a refusal, and the error says why the peer does not want us. */
 int MUST_CHECK proof_check(const struct credentials *credentials, struct gnutls_session_int *session,
-                           struct proof *proof, const uint8_t source[static PROOF_LEN], const char **what);
+                           struct proof *proof, const uint8_t source[static PROOF_LEN], struct error *error);
 
 /* Instead of a proof: why there is none. */
 enum proof_reason { PROOF_NO_REFUSAL, PROOF_WRONG, PROOF_REVOKED, PROOF_UNLISTED, PROOF_LATER };

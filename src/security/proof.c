@@ -64,18 +64,19 @@ void proof_refuse(enum proof_reason reason, uint8_t target[static PROOF_LEN])
     proof_encode(&message, target);
 }
 
-static const char *refusal_text(enum proof_reason reason)
+static int refused(enum proof_reason reason, struct error *error)
 {
-    switch (reason) {
-    case PROOF_REVOKED:
-        return "it has revoked our key (hearth trust)";
-    case PROOF_UNLISTED:
-        return "our key is not on its list (hearth trust)";
-    case PROOF_LATER:
-        return SAYS_BUSY;
-    default:
-        return "it says that our proof of the secret is wrong";
-    }
+    static const struct {
+        enum hearth_reason reason;
+        const char *text;
+    } said[] = {
+        [PROOF_WRONG] = {HEARTH_REASON_SECRET_DIFFERS, "it says that our proof of the secret is wrong"},
+        [PROOF_REVOKED] = {HEARTH_REASON_KEY_REFUSED, "it has revoked our key (hearth trust)"},
+        [PROOF_UNLISTED] = {HEARTH_REASON_KEY_REFUSED, "our key is not on its list (hearth trust)"},
+        [PROOF_LATER] = {HEARTH_REASON_BUSY, "it is busy: come again later"},
+    };
+
+    return error_because(error, said[reason].reason, HEARTH_PEER_LOST, RANK_NONE, "%s", said[reason].text);
 }
 
 /* The mac over all that the proof is bound to. */
@@ -120,30 +121,28 @@ int proof_make(const struct credentials *credentials, struct gnutls_session_int 
 }
 
 int proof_check(const struct credentials *credentials, struct gnutls_session_int *session,
-                struct proof *proof, const uint8_t source[static PROOF_LEN], const char **what)
+                struct proof *proof, const uint8_t source[static PROOF_LEN], struct error *error)
 {
     struct identity *speaker = proof->role == CHANNEL_DIALS ? &proof->dialler : &proof->listener;
     struct proof_message message;
     struct proof said = *proof;
     uint8_t mac[PROOF_MAC_LEN];
+    const char *what;
     bool right;
 
-    if (proof_decode(&message, source, what))
-        return HEARTH_PROTOCOL;
-    if (message.reason != PROOF_NO_REFUSAL) {
-        *what = refusal_text(message.reason);
-        return HEARTH_PEER_LOST;
-    }
+    if (proof_decode(&message, source, &what))
+        return error_set(error, HEARTH_PROTOCOL, RANK_NONE, "%s", what);
+    if (message.reason != PROOF_NO_REFUSAL)
+        return refused(message.reason, error);
     *(proof->role == CHANNEL_DIALS ? &said.dialler.instance : &said.listener.instance) = message.instance;
-    *what = "this TLS session exports nothing to check a proof with";
     if (mac_of(credentials, session, &said, mac))
-        return HEARTH_PROTOCOL;
+        return error_set(error, HEARTH_PROTOCOL, RANK_NONE,
+                         "this TLS session exports nothing to check a proof with");
     right = gnutls_memcmp(mac, message.mac, PROOF_MAC_LEN) == 0;
     wipe(mac, sizeof mac); /* it is the right proof of whoever failed to give it */
-    if (!right) {
-        *what = "its proof of the secret is wrong";
-        return HEARTH_PROTOCOL;
-    }
+    if (!right)
+        return error_because(error, HEARTH_REASON_SECRET_DIFFERS, HEARTH_PROTOCOL, RANK_NONE,
+                             "its proof of the secret is wrong");
     speaker->instance = message.instance;
     return HEARTH_OK;
 }

@@ -572,9 +572,9 @@ void quic_engine_allow(struct quic_engine *engine, int stream, size_t len)
 
 static const char *alert_text(unsigned alert)
 {
-    const char *known = session_alert_text((int)alert);
+    const struct alert_meaning *known = session_alert((int)alert);
     if (known)
-        return known;
+        return known->text;
     const char *name = gnutls_alert_get_name((gnutls_alert_description_t)alert);
     return name ? name : "the handshake failed";
 }

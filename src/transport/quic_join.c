@@ -280,11 +280,12 @@ static void answer(struct quic_line *line, const uint8_t *message)
     struct proof proof = {.role = CHANNEL_DIALS, .dialler = line->peer};
     uint8_t ours[PROOF_LEN];
     const char *why = NULL;
+    struct error error;
     enum proof_reason reason;
 
     proof.listener.node = credentials_self(credentials)->node;
-    if (proof_check(credentials, session, &proof, message, &why) != HEARTH_OK) {
-        refuse(line, PROOF_WRONG, why);
+    if (proof_check(credentials, session, &proof, message, &error) != HEARTH_OK) {
+        refuse(line, PROOF_WRONG, error.text);
         return;
     }
     line->peer = proof.dialler;
@@ -305,24 +306,17 @@ static void answer(struct quic_line *line, const uint8_t *message)
         quic_ring_put(&line->streams[0]->out, ours, sizeof ours);
 }
 
-static bool says_later(const uint8_t *message)
-{
-    struct proof_message fields;
-    const char *why;
-    return proof_decode(&fields, message, &why) == HEARTH_OK && fields.reason == PROOF_LATER;
-}
-
 /* The dialler has the listener's. */
 static void conclude(struct quic_line *line, const uint8_t *message)
 {
     const struct credentials *credentials = line->quic->setup.credentials;
     struct proof proof = {.role = CHANNEL_LISTENS, .dialler = *credentials_self(credentials)};
     struct quic_peer *peer = line->wanted;
-    const char *why = NULL;
+    struct error why;
 
     proof.listener.node = line->peer.node;
     if (proof_check(credentials, quic_engine_session(line->engine), &proof, message, &why) != HEARTH_OK) {
-        turn_away(line, why, !says_later(message), PROOF_WRONG);
+        turn_away(line, why.text, why.reason != HEARTH_REASON_BUSY, PROOF_WRONG);
         return;
     }
     line->peer = proof.listener;
@@ -522,8 +516,9 @@ static void explain(struct quic_peer *peer)
     if (peer->why.status != HEARTH_OK)
         return;
     sock_addr_text(&peer->addr, text, sizeof text);
-    error_set(&peer->why, HEARTH_PEER_LOST, RANK_NONE, "quic: no link with %s: %s", text,
-              peer->dials ? "no answer came in time; does a firewall stop UDP?" : "it did not come in time");
+    error_because(
+        &peer->why, HEARTH_REASON_UNREACHABLE, HEARTH_PEER_LOST, RANK_NONE, "quic: no link with %s: %s", text,
+        peer->dials ? "no answer came in time; does a firewall stop UDP?" : "it did not come in time");
 }
 
 int quic_join(struct quic *quic, struct quic_peer *peers, int count, uint64_t deadline_ns,
@@ -543,7 +538,7 @@ int quic_join(struct quic *quic, struct quic_peer *peers, int count, uint64_t de
             continue;
         explain(&peers[i]);
         if (status == HEARTH_OK)
-            status = error_set(error, HEARTH_PEER_LOST, RANK_NONE, "%s", peers[i].why.text);
+            status = error_wrap(error, &peers[i].why, "%s", peers[i].why.text);
     }
     return status;
 }

@@ -63,7 +63,7 @@ struct quic_line {
     uint8_t tag[QUIC_TAG_LEN];
     struct quic_engine *engine;
     struct session_setup session;
-    const char *refusal; /* of the session */
+    struct error refusal; /* of the session */
     struct sock_addr remote;
     size_t datagram_size; /* once it is up */
     struct quic_trial trial;

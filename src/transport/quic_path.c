@@ -78,7 +78,8 @@ static void line_failed(struct quic_line *line, int status, uint64_t now_ns)
         if (len > 0 && datagram_send(&line->quic->port, &line->remote, last, len, len) != HEARTH_OK)
             len = 0; /* the peer will find out by itself */
     }
-    quic_line_lose(line, line->refusal ? line->refusal : quic_engine_why(line->engine, &code));
+    quic_line_lose(line, line->refusal.status != HEARTH_OK ? line->refusal.text
+                                                           : quic_engine_why(line->engine, &code));
 }
 
 void quic_line_read(struct quic_line *line, const uint8_t *bytes, size_t len, uint64_t now_ns)

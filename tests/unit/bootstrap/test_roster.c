@@ -149,14 +149,20 @@ static void parts_clear(int count)
     }
 }
 
-static void parts_fail(int count, int status, const char *word)
+static void parts_fail_because(int count, int status, enum hearth_reason reason, const char *word)
 {
     for (int i = 0; i < count; i++) {
         assert_int_equal(parts[i].status, status);
+        assert_int_equal(parts[i].error.reason, reason);
         if (!strstr(parts[i].error.text, word))
             fail_msg("member %d: no \"%s\" in \"%s\"", i, word, parts[i].error.text);
     }
     parts_clear(count);
+}
+
+static void parts_fail(int count, int status, const char *word)
+{
+    parts_fail_because(count, status, HEARTH_REASON_NONE, word);
 }
 
 static void members_agree(void **state)
@@ -249,18 +255,20 @@ static void contradictions_are_told_to_all(void **state)
     parts_set(3, 3, true);
     parts[2].setup.size = 4;
     parts_run(3);
-    parts_fail(3, HEARTH_MISMATCH, "process 1002 on host2 expects 4 members");
+    parts_fail_because(3, HEARTH_MISMATCH, HEARTH_REASON_SETTINGS_DIFFER,
+                       "process 1002 on host2 expects 4 members");
 
     parts_set(3, 3, true);
     parts[1].setup.settings = 8;
     parts[1].setup.settings_text = "chunk_bytes=9 window_bytes=2";
     parts_run(3);
-    parts_fail(3, HEARTH_MISMATCH, "chunk_bytes=9 instead of chunk_bytes=1");
+    parts_fail_because(3, HEARTH_MISMATCH, HEARTH_REASON_SETTINGS_DIFFER,
+                       "chunk_bytes=9 instead of chunk_bytes=1");
 
     parts_set(3, 3, true);
     parts[2].setup.rank = 1;
     parts_run(3);
-    parts_fail(3, HEARTH_MISMATCH, "rank 1 was given twice");
+    parts_fail_because(3, HEARTH_MISMATCH, HEARTH_REASON_SETTINGS_DIFFER, "rank 1 was given twice");
 }
 
 static void another_job_is_sent_away(void **state)
@@ -301,7 +309,7 @@ static void nobody_there_is_said(void **state)
     parts[0].setup.deadline_ns = clock_real() + 300 * NS_PER_MS;
     parts_run(1);
     assert_non_null(strstr(parts[0].error.text, address));
-    parts_fail(1, HEARTH_TIMEOUT, "refused");
+    parts_fail_because(1, HEARTH_TIMEOUT, HEARTH_REASON_UNREACHABLE, "refused");
 }
 
 /* Something else listens there. */
@@ -353,8 +361,9 @@ static void other_programs_are_recognized(void **state)
         thread_join(&thread);
         sock_unlisten(other.listener);
         assert_non_null(strstr(parts[0].error.text, address));
-        parts_fail(2, i == 0 ? HEARTH_PROTOCOL : HEARTH_TIMEOUT,
-                   i == 0 ? "not a rendezvous" : "did not answer");
+        parts_fail_because(2, i == 0 ? HEARTH_PROTOCOL : HEARTH_TIMEOUT,
+                           i == 0 ? HEARTH_REASON_NOT_HEARTH : HEARTH_REASON_PEER_SILENT,
+                           i == 0 ? "not a rendezvous" : "did not answer");
     }
 }
 
@@ -452,7 +461,7 @@ static void whoever_serves_hands_out_the_secret(void **state)
 }
 
 /* Rank 0 waits for rank 1. What comes in its place is told why not, and named; then rank 1 comes. */
-static void stray(int status, const char *word, const char *complaint)
+static void stray(int status, enum hearth_reason reason, const char *word, const char *complaint)
 {
     parts[2].setup.rank = 1;
     parts[1].setup.connect_retries = 0;
@@ -465,6 +474,7 @@ static void stray(int status, const char *word, const char *complaint)
         !strstr(parts[0].notes.last, complaint))
         fail_msg("%d \"%s\" (expected %d, \"%s\"); \"%s\"", parts[1].status, parts[1].error.text, status,
                  word, parts[0].notes.last);
+    assert_int_equal(parts[1].error.reason, reason);
     assert_int_equal(parts[0].notes.warnings, 1);
     assert_int_equal(parts[0].status, HEARTH_OK);
     assert_int_equal(parts[2].status, HEARTH_OK);
@@ -483,14 +493,17 @@ static void who_does_not_belong_is_told_and_named(void **state)
         if (i != 0)
             part_arm(1, i == 2 ? 2 : 1);
         if (i == 0) {
-            stray(HEARTH_MISMATCH, "others encrypt, this process is plain", "it is plain");
+            stray(HEARTH_MISMATCH, HEARTH_REASON_SETTINGS_DIFFER, "others encrypt, this process is plain",
+                  "it is plain");
         } else if (i == 1) {
-            stray(HEARTH_PROTOCOL, "it is plain, and we encrypt", "it encrypts");
+            stray(HEARTH_PROTOCOL, HEARTH_REASON_SETTINGS_DIFFER, "it is plain, and we encrypt",
+                  "it encrypts");
         } else if (i == 2) {
-            stray(HEARTH_PEER_LOST, "hearth join TOKEN", "another secret");
+            stray(HEARTH_PEER_LOST, HEARTH_REASON_SECRET_DIFFERS, "hearth join TOKEN", "another secret");
         } else {
             parts[1].setup.self.id.node = parts[2].setup.self.id.node;
-            stray(HEARTH_PROTOCOL, "speaks for another member", "speaks for another member");
+            stray(HEARTH_PROTOCOL, HEARTH_REASON_NONE, "speaks for another member",
+                  "speaks for another member");
         }
     }
 }
@@ -505,7 +518,8 @@ static void a_member_whose_key_was_revoked_is_told_and_named(void **state)
     parts[0].credentials = person_against(&parts[0].heap, 1, 100, &parts[1].setup.self.id.node);
     parts[0].setup.credentials = parts[0].credentials;
     parts[0].setup.self.id.node = credentials_self(parts[0].credentials)->node;
-    stray(HEARTH_PEER_LOST, "revoked our key (hearth trust)", "was revoked (hearth trust)");
+    stray(HEARTH_PEER_LOST, HEARTH_REASON_KEY_REFUSED, "revoked our key (hearth trust)",
+          "was revoked (hearth trust)");
 }
 
 static void a_neighbour_who_does_not_belong_is_told(void **state)
@@ -526,7 +540,7 @@ static void a_neighbour_who_does_not_belong_is_told(void **state)
             part_offer(1, offer);
         else if (i != 0)
             part_arm(1, 2);
-        stray(HEARTH_MISMATCH,
+        stray(HEARTH_MISMATCH, i < 2 ? HEARTH_REASON_SETTINGS_DIFFER : HEARTH_REASON_SECRET_DIFFERS,
               i == 0   ? "is plain, the others encrypt"
               : i == 1 ? "encrypts, the others are plain"
                        : "HEARTH_SECRET_FILE",

@@ -383,6 +383,8 @@ static void another_secret_is_refused_at_both_ends(void **state)
     settle(4096);
     expect(1, HEARTH_PROTOCOL, "another secret");
     expect(0, HEARTH_PEER_LOST, "another secret");
+    assert_int_equal(p.error[0].reason, HEARTH_REASON_SECRET_DIFFERS);
+    assert_int_equal(p.error[1].reason, HEARTH_REASON_SECRET_DIFFERS);
     assert_null(secure_stream_peer(p.listener));
 }
 

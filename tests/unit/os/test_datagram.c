@@ -149,6 +149,7 @@ static void a_port_in_use_is_refused(void **state)
     (void)state;
     struct sock_addr bound = open_port(&a, "127.0.0.1");
     assert_int_equal(datagram_open(&bound, BUFFER, &b, NULL, &error), HEARTH_LIMIT);
+    assert_int_equal(error.reason, HEARTH_REASON_ADDRESS_IN_USE);
     sock_addr_text(&bound, text, sizeof text);
     assert_non_null(strstr(error.text, text));
     struct sock_addr other = address("unix:@nothing");

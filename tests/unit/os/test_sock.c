@@ -319,6 +319,7 @@ static void an_address_in_use_is_a_limit(void **state)
         int first = -1, second = -7;
         assert_int_equal(sock_listen(&addr, 8, &first, &bound, &error), HEARTH_OK);
         assert_int_equal(sock_listen(&bound, 8, &second, NULL, &error), HEARTH_LIMIT);
+        assert_int_equal(error.reason, HEARTH_REASON_ADDRESS_IN_USE);
         assert_int_equal(second, -7);
         sock_addr_text(&bound, text, sizeof text);
         assert_non_null(strstr(error.text, text));
@@ -370,6 +371,7 @@ static void nobody_there_is_a_lost_peer(void **state)
     if (status == HEARTH_OK) {
         assert_true(ready(fd, true));
         assert_int_equal(sock_dialled(fd, &bound, &error), HEARTH_PEER_LOST);
+        assert_int_equal(error.reason, HEARTH_REASON_UNREACHABLE);
         assert_int_equal(sock_dialled(fd, &bound, NULL), HEARTH_PEER_LOST); /* and stays so */
         sock_close(fd);
     } else {

@@ -365,7 +365,8 @@ static void test_not_admitted(void **state)
     assert_int_equal(listener.status, HEARTH_PROTOCOL);
     assert_string_equal(listener.error.text, "too many come at once");
     assert_int_equal(dialler.status, HEARTH_PEER_LOST);
-    assert_string_equal(dialler.error.text, "it is busy: come again later");
+    assert_int_equal(dialler.error.reason, HEARTH_REASON_BUSY);
+    assert_int_equal(listener.error.reason, HEARTH_REASON_BUSY);
 }
 
 /* What has failed stays so, and says the same again. */
