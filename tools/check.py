@@ -61,6 +61,10 @@ SYSTEM_ANY = ("os", "cli", "bench", "helper", "examples", "bindings")
 
 # Names that may not be used: pattern, where, except in, why.
 CALL = r"(?<![\w.>])(?:%s)\s*\("
+SEARCH = CALL % r"(?:str(?:n?case)?(?:str|cmp)|str(?:ncmp|r?chr|pbrk|r?spn|tol|toul)|v?sscanf|mem(?:mem|cmp|chr)|regexec)"
+ERROR_TEXT = (r"(?:\b(?:\w+(?:\.|->))*(?:\w*error|\w*failure|why|said|cause|heard|told|refusal|objection|reason|last|bye|verdict|"
+              r"theirs|ours)(?:\(\))?(?:\.|->)text\b|\bhearth_error_text\s*\(|\bhearth_request_error\s*\(|"
+              r"\bwhy\b(?!\s*(?:\.|->))|\bwhat\(\))")
 BANNED = [
     (CALL % "strcpy|strcat|sprintf|vsprintf|gets|alloca", ("",), (), "writes without a limit"),
     (CALL % "strtok|atoi|atol|atoll|atof|rand|srand", ("",), (), "hides state or errors"),
@@ -77,6 +81,11 @@ BANNED = [
     (CALL % "signal|sigaction", ("src",), (), "the library has no signal handlers"),
     (CALL % "clock_gettime|gettimeofday|time|clock", ("src",), ("src/os/",), "only os/ reads the clock"),
     (r"\bpthread_\w+", ("src",), ("src/os/",), "threads and locks belong to os/"),
+    (SEARCH + r"(?:[^();{}]|\([^()]*\))*?" + ERROR_TEXT, ("src", "cli", "bindings"),
+     ("src/discovery/helper.c",),  # says the same thing once
+     "act on an error's status, reason, rank or origin: its text is for people"),
+    (ERROR_TEXT + r"\)?\s*\.\s*(?:find|rfind|compare|substr)\s*\(", ("bindings",), (),
+     "act on an error's status, reason, rank or origin: its text is for people"),
 ]
 
 # The same for Python: line pattern, where, except in, why.
@@ -86,6 +95,8 @@ PYTHON_BANNED = [
     (r"^(?:import|from) (?:torch|numpy)\b", ("bindings/python/hearth",), ("bindings/python/hearth/torch/",),
      "import it where it is used: a user may not have it"),
     (r"^\s*except\s*:", ("bindings",), (), "catches Ctrl-C too"),
+    (r"\bin str\((?:e|err|error|exc\w*)\)|\bstr\((?:e|err|error|exc\w*)\)\.(?:find|startswith|endswith|index)",
+     ("bindings",), (), "act on an error's class, reason or peer: its text is for people"),
 ]
 
 LINES_OF_FILE, LINES_OF_FUNCTION, COLUMNS, PYTHON_COLUMNS = 700, 70, 110, 120
