@@ -76,7 +76,7 @@ def seeds():
     yield "form_largest", form([(i, 1, 0) for i in range(64)], "j" * 63, place=bytes(384))
     yield "board_idle", board(heard=0)
     yield "board_lines", board([line(), line("blue", 3, 0, 3, "")])
-    yield "board_refused", board([line()], refused=[struct.pack("<Q", 1) + text("dtype=f32 here, dtype=f16 there")])
+    yield "board_refused", board([line()], refused=[struct.pack("<QB", 1, 11) + text("dtype=f32 here, dtype=f16 there")])
     yield "board_ended", board(ended=[struct.pack("<Q", 9) + identity(2) + text("anna has left the group")])
     yield "board_bad_count", board([line(running=65)])
     yield "short", form()[:-1]

@@ -27,9 +27,9 @@ struct cluster_waiter {
 struct cluster_request {
     struct list item;
     char job[JOB_NAME_MAX];
-    struct group_spec *formed; /* where to write what was formed; NULL: it was */
-    bool refused;
-    char text[JOB_TEXT_MAX]; /* why */
+    struct group_spec *formed;  /* where to write what was formed; NULL: it was */
+    enum hearth_reason refused; /* HEARTH_REASON_NONE: not refused */
+    char text[JOB_TEXT_MAX];    /* why */
 };
 
 /* A node that we are joined to; consensus_peer has its description. */

@@ -198,8 +198,8 @@ static int conclude(struct cluster *cluster, const struct cluster_request *reque
     const char *word;
 
     if (request->refused)
-        return error_because(error, HEARTH_REASON_SETTINGS_DIFFER, HEARTH_MISMATCH, RANK_NONE,
-                             "form \"%s\": %s", request->job, request->text);
+        return error_because(error, request->refused, HEARTH_MISMATCH, RANK_NONE, "form \"%s\": %s",
+                             request->job, request->text);
     if (!request->formed)
         return HEARTH_OK;
     jobs_why_not(cluster->jobs, request->job, why, sizeof why);

@@ -259,7 +259,7 @@ static void answer_request(struct cluster *cluster, const struct job_news *news)
             *request->formed = *news->spec;
             request->formed = NULL;
         } else {
-            request->refused = true;
+            request->refused = news->reason;
             snprintf(request->text, sizeof request->text, "%s", news->text);
         }
     }

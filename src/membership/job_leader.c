@@ -349,7 +349,7 @@ const struct told_request *led_request(const struct jobs *jobs, int member, cons
     const struct told *told = &jobs->leader.told[member];
 
     for (int i = 0; i < told->requests; i++)
-        if (strcmp(told->request[i].request.job, job) == 0 && told->request[i].refusal[0] == '\0' &&
+        if (strcmp(told->request[i].request.job, job) == 0 && !told->request[i].refused &&
             !job_leader_called(jobs, member, &told->request[i]))
             return &told->request[i];
     return NULL;
@@ -444,7 +444,8 @@ static void list_jobs(struct jobs *jobs)
         for (int i = 0; i < told->parts; i++)
             note_part(leader, &told->part[i]);
         for (int i = 0; i < told->requests; i++)
-            if (told->request[i].refusal[0] == '\0' && !want_job(leader, told->request[i].request.job)) {
+            if (!told->request[i].refused && !want_job(leader, told->request[i].request.job)) {
+                told->request[i].refused = HEARTH_REASON_BUSY;
                 snprintf(told->request[i].refusal, JOB_TEXT_MAX,
                          "the cluster has %d jobs already; wait until one has ended", BOARD_MAX);
                 leader->changed = true;
@@ -503,9 +504,10 @@ static void write_personal(struct jobs *jobs, int member, struct board *board)
         memcpy(end->why, run->why, sizeof end->why);
     }
     for (int i = 0; i < told->requests; i++)
-        if (told->request[i].refusal[0] != '\0') {
+        if (told->request[i].refused) {
             struct board_refusal *refusal = &board->refusal[board->refused++];
             refusal->serial = told->request[i].serial;
+            refusal->reason = told->request[i].refused;
             memcpy(refusal->why, told->request[i].refusal, sizeof refusal->why);
         }
 }

@@ -358,6 +358,7 @@ static void take_board(struct jobs *jobs, uint64_t now_ns)
             if (slot->state != SLOT_WISHING || slot->serial != board->refusal[i].serial)
                 continue;
             slot->state = SLOT_REFUSED;
+            slot->reason = board->refusal[i].reason;
             memcpy(slot->text, board->refusal[i].why, sizeof slot->text);
             touch(jobs, now_ns);
         }
@@ -509,6 +510,7 @@ static bool slot_news(struct jobs *jobs, struct job_slot *slot, struct job_news 
     memcpy(news->job, slot->request.job, sizeof news->job);
     if (slot->state == SLOT_REFUSED) {
         news->kind = JOB_REFUSED;
+        news->reason = slot->reason;
         memcpy(news->text, slot->text, sizeof news->text);
         free_slot(slot);
         return true;

@@ -147,7 +147,8 @@ struct job_news {
     const struct group_spec *spec;
     uint64_t id;
     struct identity who;
-    uint64_t lost; /* JOB_ENDED: bit r: rank r is gone or has left it, and that is new */
+    uint64_t lost;             /* JOB_ENDED: bit r: rank r is gone or has left it, and that is new */
+    enum hearth_reason reason; /* JOB_REFUSED */
     char text[JOB_TEXT_MAX];
 };
 bool jobs_news(struct jobs *jobs, struct job_news *news); /* false: none */

@@ -17,10 +17,11 @@ static void refuse_others(struct jobs *jobs, const struct led_job *job)
         struct told *told = &jobs->leader.told[m];
         for (int i = 0; i < told->requests; i++) {
             struct told_request *request = &told->request[i];
-            if (request->refusal[0] != '\0' || strcmp(request->request.job, job->job) != 0 ||
+            if (request->refused || strcmp(request->request.job, job->job) != 0 ||
                 strcmp(request->request.settings, job->settings) == 0 || job_leader_called(jobs, m, request))
                 continue;
             job_differ(request->request.settings, job->settings, differ, sizeof differ);
+            request->refused = HEARTH_REASON_SETTINGS_DIFFER;
             snprintf(request->refusal, sizeof request->refusal,
                      "others ask for job %s with other settings: %s", job->job, differ);
             jobs->leader.changed = true;

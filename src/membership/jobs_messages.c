@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "core/error.h"
+
 /* ---- Pieces ---- */
 
 static void put_text(struct writer *w, const char *text)
@@ -299,6 +301,7 @@ size_t board_encode(const struct board *board, void *target, size_t size)
     }
     for (int i = 0; i < board->refused; i++) {
         put_u64(&w, board->refusal[i].serial);
+        put_u8(&w, (uint8_t)board->refusal[i].reason);
         put_text(&w, board->refusal[i].why);
     }
     return written(&w, size);
@@ -323,7 +326,10 @@ static bool get_end(struct reader *r, struct board_end *end)
 static bool get_refusal(struct reader *r, struct board_refusal *refusal)
 {
     refusal->serial = get_u64(r);
-    return refusal->serial != 0 && get_text(r, refusal->why, sizeof refusal->why);
+    uint8_t reason = get_u8(r);
+    refusal->reason = (enum hearth_reason)reason;
+    return refusal->serial != 0 && reason != HEARTH_REASON_NONE && reason < REASON_COUNT &&
+           get_text(r, refusal->why, sizeof refusal->why);
 }
 
 int board_decode(struct board *board, const void *source, size_t len, const char **what)

@@ -54,6 +54,7 @@ struct board_end {
 
 struct board_refusal {
     uint64_t serial;
+    enum hearth_reason reason; /* not HEARTH_REASON_NONE */
     char why[JOB_TEXT_MAX];
 };
 

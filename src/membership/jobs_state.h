@@ -36,10 +36,11 @@ struct job_slot {
     struct view *ran;        /* wishing: where the job ran last; NULL: nothing is remembered */
     struct group_spec *spec; /* running, over */
     bool formed_told, over_told;
-    bool broken;              /* somebody was lost from it, or we from the others */
-    uint64_t left;            /* bit r: rank r says that it leaves the cluster */
-    uint64_t lost, lost_told; /* bit r: rank r of the formation is gone, or has left it */
-    struct identity who;      /* why it is over, or refused */
+    bool broken;               /* somebody was lost from it, or we from the others */
+    uint64_t left;             /* bit r: rank r says that it leaves the cluster */
+    uint64_t lost, lost_told;  /* bit r: rank r of the formation is gone, or has left it */
+    struct identity who;       /* why it is over, or refused */
+    enum hearth_reason reason; /* refused */
     char text[JOB_TEXT_MAX];
 };
 
@@ -52,7 +53,8 @@ struct told_request {
     int unreached;
     struct identity unreached_id[JOB_UNREACHED_MAX];
     struct view *ran;           /* where the job ran last, as this member remembers; or NULL */
-    char refusal[JOB_TEXT_MAX]; /* "": not refused */
+    enum hearth_reason refused; /* HEARTH_REASON_NONE: not refused */
+    char refusal[JOB_TEXT_MAX]; /* why */
 };
 struct told_part {
     uint64_t spec;

@@ -62,6 +62,7 @@ def dead_in_a_collective():
     error = raised(lambda: [dist.all_reduce(torch.ones(1000)) for _ in range(100)])
     assert isinstance(error, hearth.Error) and f"rank {VICTIM}" in str(error), repr(error)
     assert error.rank == dist.get_rank() and error.peer == VICTIM, (error.rank, error.peer, error)
+    assert error.reason == "peer_closed", (error.reason, error)
     again = raised(lambda: dist.barrier())
     assert isinstance(again, hearth.Error) and f"rank {VICTIM}" in str(again), repr(again)
     dist.destroy_process_group()  # without the barrier of those that are well

@@ -169,6 +169,7 @@ static void read_news(struct jobs_fixture *o, int at)
             memcpy(control->ended_text, news.text, sizeof news.text);
         } else if (news.kind == JOB_REFUSED) {
             control->refused_count++;
+            control->refused = news.reason;
             memcpy(control->refused_text, news.text, sizeof news.text);
         } else {
             control->wanted_count++;

@@ -25,6 +25,7 @@ struct control_socket {
     bool ended;              /* and it is over */
     char ended_text[JOB_TEXT_MAX], refused_text[JOB_TEXT_MAX], wanted[JOB_NAME_MAX];
     int formed_count, ended_count, refused_count, wanted_count;
+    enum hearth_reason refused;
 };
 
 struct jobs_fixture {

@@ -491,6 +491,7 @@ static void other_settings_are_refused(void **state)
     jobs_fixture_run(&fixture, SETTLE + SOON);
     assert_group(0x5);
     assert_int_equal(desks[1].refused_count, 1);
+    assert_int_equal(desks[1].refused, HEARTH_REASON_SETTINGS_DIFFER);
     assert_string_equal(desks[1].refused_text,
                         "others ask for job train with other settings: dtype=f16 here, dtype=f32 there");
     /* While it runs, too: not only when it forms again. */
@@ -580,6 +581,7 @@ static void too_many_jobs_of_all_are_refused(void **state)
         jobs_fixture_run(&fixture, SOON);
     }
     assert_int_equal(desks[4].refused_count, 1);
+    assert_int_equal(desks[4].refused, HEARTH_REASON_BUSY);
     assert_non_null(strstr(desks[4].refused_text, "64 jobs"));
 }
 

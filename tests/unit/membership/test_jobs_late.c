@@ -224,8 +224,8 @@ static void ends_and_refusals_count_once(void **state)
     board = (struct board){.instance = 77, .term = 3, .sequence = 1, .ended = 2, .refused = 2};
     board.end[0] = (struct board_end){8, person(2).id, "not ours"};
     board.end[1] = (struct board_end){9, person(0).id, "node-0 has left the group"};
-    board.refusal[0] = (struct board_refusal){1, "not this one"};
-    board.refusal[1] = (struct board_refusal){2, "v=2 here, v=1 there"};
+    board.refusal[0] = (struct board_refusal){1, HEARTH_REASON_BUSY, "not this one"};
+    board.refusal[1] = (struct board_refusal){2, HEARTH_REASON_SETTINGS_DIFFER, "v=2 here, v=1 there"};
     for (int i = 0; i < 2; i++) {
         size_t len = board_encode(&board, bytes, sizeof bytes);
         assert_int_equal(input(0, MESSAGE_BOARD, len, START), HEARTH_OK);
@@ -234,6 +234,7 @@ static void ends_and_refusals_count_once(void **state)
             assert_true(jobs_news(jobs, &news));
             assert_string_equal(news.text,
                                 news.kind == JOB_ENDED ? "node-0 has left the group" : "v=2 here, v=1 there");
+            assert_true(news.kind == JOB_ENDED || news.reason == HEARTH_REASON_SETTINGS_DIFFER);
             assert_string_equal(news.job, news.kind == JOB_ENDED ? "red" : "blue");
         }
         assert_false(jobs_news(jobs, &news));

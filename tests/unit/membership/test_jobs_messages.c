@@ -101,6 +101,7 @@ static void the_largest_board_fits(void **state)
     }
     for (int i = 0; i < JOBS_MAX; i++) {
         board.end[i].spec = board.refusal[i].serial = 4;
+        board.refusal[i].reason = HEARTH_REASON_SETTINGS_DIFFER;
         board.end[i].who = person(i).id;
         long_text(board.end[i].why, JOB_TEXT_MAX, i);
         long_text(board.refusal[i].why, JOB_TEXT_MAX, i);
@@ -315,7 +316,7 @@ static void malformed_boards_are_refused(void **state)
         U64(77), U64(3), U64(9), U64(0), 1,   1, 1,        /* 0 */
         2,       1,      3,      1,      'r', 2, 'n', 'o', /* 35 */
         U64(4),  ID(1),  1,      'x',                      /* 43 */
-        U64(5),  1,      'y',                              /* 93 */
+        U64(5),  15,     1,      'y',                      /* 93 */
     };
 
     (void)state;
@@ -323,7 +324,7 @@ static void malformed_boards_are_refused(void **state)
     board = (struct board){.instance = 77, .term = 3, .sequence = 9, .lines = 1, .ended = 1, .refused = 1};
     board.line[0] = (struct board_line){{"r", 2, 1, 3}, "no"};
     board.end[0] = (struct board_end){4, person(1).id, "x"};
-    board.refusal[0] = (struct board_refusal){5, "y"};
+    board.refusal[0] = (struct board_refusal){5, HEARTH_REASON_BUSY, "y"};
     size_t len = board_encode(&board, bytes, sizeof bytes);
     assert_int_equal(len, sizeof golden);
     check_ends(BOARD, golden, len);
@@ -340,7 +341,9 @@ static void malformed_boards_are_refused(void **state)
     refuse(BOARD, len, 41, 0x1f); /* not a message */
     refuse(BOARD, len, 43, 0);    /* no formation */
     refuse_nobody(BOARD, len, 51);
-    refuse(BOARD, len, 93, 0); /* no serial */
+    refuse(BOARD, len, 93, 0);   /* no serial */
+    refuse(BOARD, len, 101, 0);  /* no reason */
+    refuse(BOARD, len, 101, 16); /* one that there is not */
 }
 
 int main(void)
