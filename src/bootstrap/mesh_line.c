@@ -79,7 +79,7 @@ static void why_note(struct mesh *mesh, const struct line *line, const char *pro
 static void dial_failed(struct mesh *mesh, const struct line *line, enum dial_fault fault)
 {
     struct side *side = &mesh->sides[line->peer];
-    bool ours = fault == DIAL_SYSTEM || fault == DIAL_FOREIGN;
+    bool ours = fault == DIAL_SYSTEM || fault == DIAL_OTHER_USER;
 
     side->unreached = side->unreached || fault == DIAL_UNREACHABLE;
     if (line->via == PAIRING_LOCAL && ours && pairing_fall_back(&side->pairing, mesh->now_ns))
@@ -226,7 +226,7 @@ static void line_greet(struct mesh *mesh, struct line *line)
 {
     if (!mesh_proven(mesh, line->stream, line->peer)) {
         why_because(mesh, line, HEARTH_REASON_NOT_HEARTH, "another member listens there");
-        line_fail(mesh, line, DIAL_STRANGER);
+        line_fail(mesh, line, DIAL_WRONG_PEER);
     } else if (!line_say(mesh, line, GREETING_GREET)) {
         why_because(mesh, line, HEARTH_REASON_PEER_CLOSED, "the connection broke at once");
         line_fail(mesh, line, DIAL_CLOSED);

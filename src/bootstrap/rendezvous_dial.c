@@ -171,7 +171,7 @@ static int dialled(struct rendezvous_dial *c, const struct dial_event *event, ui
         return HEARTH_PENDING;
     }
     sock_addr_text(&event->addr, text, sizeof text);
-    if (event->fault == DIAL_FOREIGN)
+    if (event->fault == DIAL_OTHER_USER)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "rendezvous: %s was opened by another user: choose another name", text);
     if (event->error.status == HEARTH_NO_MEMORY)

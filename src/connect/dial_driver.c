@@ -114,7 +114,7 @@ static bool connected(struct dial_driver *driver, struct dial_socket *s, struct 
         s->round_trip_ns = systems_ns;
     if (is_local(s) && !sock_same_user(fd)) {
         error_set(&event->error, HEARTH_INVALID, RANK_NONE, "another user listens there");
-        return fail(driver, s, DIAL_FOREIGN, event);
+        return fail(driver, s, DIAL_OTHER_USER, event);
     }
     if (!is_local(s))
         sock_tune(fd, &(struct sock_tuning){.congestion = false}); /* nothing waits for more to say */
@@ -148,7 +148,7 @@ static bool shake(struct dial_driver *driver, struct dial_socket *s, struct dial
     if (status == HEARTH_PENDING)
         return false;
     if (status != HEARTH_OK)
-        return fail(driver, s, status == HEARTH_PROTOCOL ? DIAL_STRANGER : DIAL_CUT, event);
+        return fail(driver, s, status == HEARTH_PROTOCOL ? DIAL_WRONG_PEER : DIAL_CUT, event);
     event_init(s, DIAL_SECURED, target_of(driver, s), event);
     event->stream = s->stream;
     *s = (struct dial_socket){.fd = -1};

@@ -341,7 +341,7 @@ void dialer_cancelled(struct dialer *d, struct dial_target *t)
 void dialer_failed(struct dialer *d, struct dial_target *t, enum dial_fault fault, uint64_t now_ns)
 {
     const struct dialer_setup *s = &d->setup;
-    bool missed = fault == DIAL_UNREACHABLE || fault == DIAL_STRANGER;
+    bool missed = fault == DIAL_UNREACHABLE || fault == DIAL_WRONG_PEER;
     uint64_t pause_ns = (missed ? s->pause_miss_ns : s->pause_ns)
                         << (t->tries < PAUSE_SHIFT_MAX ? t->tries : PAUSE_SHIFT_MAX);
     uint64_t most_ns = t->known ? s->pause_known_ns : s->pause_max_ns;

@@ -1,31 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which address is dialled when: several side by side, again after a pause that grows, a bounded number
- * at once. A machine without I/O; dial_driver.h has the sockets.
+/* Which address is dialled when: several side by side, again after a growing pause, a bounded number at
+ * once. A machine without I/O; dial_driver.h has the sockets.
  *
- * A target is one address of one peer. It lives in its owner's table, together with all that the owner
- * knows of it; the dialer knows when it may be dialled. An attempt is one connection to a target, from
- * the start until the owner says what came of it: beyond the connect it covers the handshake and
- * whatever the owner needs to be sure of the peer (a greeting, a hello).
+ * A target is one address of one peer. It lives in its owner's table, next to what the owner knows of
+ * it; the dialer knows when it may be dialled. An attempt is one connection to a target, from the start
+ * until the owner reports the result: after the connect it covers the handshake and whatever the owner
+ * needs to be sure of the peer (a greeting, a hello).
  *
  *     idle --want--> waiting --start--> connecting --connected--> open --secured--> held --kept--> idle
  *                       ^                   |                      |                 |
  *                       |                failed, late           failed, late       failed
  *                       +------ pause ------+----------------------+-----------------+
- *                       (doubles with every try; half of it at least, the rest by chance)
+ *                       (doubles with every try; half of it is random)
  *
- *  - Owners stagger the addresses of a peer with the time that they give to dialer_want (a head
- *    start).
- *  - first_wins: the first connection ends all other attempts, and nothing is started while it lasts.
- *  - Misses (nothing there, or another node) may be counted: a target with too many is not wanted any
- *    more.
- *  - Of targets that are due: the lower tier first, then those in a network to which fewer attempts
- *    are under way, then those with fewer tries, then those that wait longest. A thousand forged
- *    addresses, or one machine with a thousand names, do not keep another one waiting for long.
- *  - An attempt that takes longer than `slow` does not count in the window: an address that does not
- *    answer costs nobody anything. drops_slow: it is broken off if another target needs its place.
- *  - adapts: the window begins with a few attempts, grows while they go well, and is halved when the
- *    other end cuts one or takes too long. Members that all dial at once make each other slow, and a
- *    handshake that takes too long is closed by the other end: its work was in vain. */
+ *  - Owners stagger the addresses of a peer by the time they pass to dialer_want (a head start).
+ *  - first_wins: the first connection cancels all other attempts; no attempt starts while it lasts.
+ *  - Misses (no listener, or the wrong peer) are counted. A target with more than misses_max is given
+ *    up.
+ *  - Order of due targets: lower tier, fewer attempts under way to the same network, fewer tries,
+ *    longer wait. A thousand forged addresses, or one host with a thousand names, delay other targets
+ *    only briefly.
+ *  - An attempt that takes longer than `slow` does not count in the window. With drops_slow it is
+ *    broken off when another target needs its place.
+ *  - adapts: the window starts small, grows while attempts succeed, and is halved when a peer cuts one
+ *    or takes too long. Members that all dial at once slow each other down, and a listener closes slow
+ *    handshakes. */
 #ifndef CONNECT_DIALER_H
 #define CONNECT_DIALER_H
 
@@ -37,16 +36,16 @@
 #define DIAL_TIERS        2
 #define DIAL_WINDOW_FIRST 16
 #define DIAL_WINDOW_MIN   4
-#define DIAL_SLOW_NS      (1500 * NS_PER_MS) /* longer, round trips aside: a peer is overloaded */
+#define DIAL_SLOW_NS      (1500 * NS_PER_MS) /* longer, round trips aside: the peer is overloaded */
 #define DIAL_ROUND_TRIPS  8                  /* more than connect, handshake and greeting need */
 
 enum dial_fault {
     DIAL_UNREACHABLE, /* a miss: refused, no route, no answer to the connect */
-    DIAL_STRANGER,    /* a miss: connected, but it did not prove to be the node that was meant */
+    DIAL_WRONG_PEER,  /* a miss: connected, but it did not prove to be the node that was meant */
     DIAL_CLOSED,      /* it is there and did not take us */
     DIAL_CUT,         /* the same, and it may be overloaded */
     DIAL_SYSTEM,      /* our own system: no descriptors, no memory */
-    DIAL_FOREIGN      /* a unix socket that another user opened */
+    DIAL_OTHER_USER   /* a unix socket that another user opened */
 };
 
 /* PRIVATE to dialer.c but for `key`, `network`, `tier` and `known`, which are the owner's to set. */

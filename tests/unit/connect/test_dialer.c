@@ -166,7 +166,7 @@ static void pauses_double_up_to_a_limit(void **state)
     check_pauses(DIAL_UNREACHABLE, usual.pause_miss_ns, usual.pause_max_ns);
     dialer_want_anew(&dialer, &targets[0], now_ns);
     targets[0].known = true;
-    check_pauses(DIAL_STRANGER, usual.pause_miss_ns, usual.pause_known_ns);
+    check_pauses(DIAL_WRONG_PEER, usual.pause_miss_ns, usual.pause_known_ns);
 }
 
 static void after_too_many_misses_it_is_not_wanted(void **state)
@@ -186,7 +186,7 @@ static void after_too_many_misses_it_is_not_wanted(void **state)
     for (int i = 0; i <= 3; i++) {
         now_ns = dialer_deadline(&dialer);
         assert_order(DIAL_START, 0);
-        dialer_failed(&dialer, &targets[0], i % 2 ? DIAL_STRANGER : DIAL_UNREACHABLE, now_ns);
+        dialer_failed(&dialer, &targets[0], i % 2 ? DIAL_WRONG_PEER : DIAL_UNREACHABLE, now_ns);
         assert_nothing();
     }
     assert_false(dial_target_wanted(&targets[0]));
