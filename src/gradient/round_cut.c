@@ -10,11 +10,6 @@
 #define PART_MIN      (32u << 10)
 #define ROUNDS_WISHED 4 /* at least, if there is enough for them */
 
-static size_t align_up(size_t x, size_t to)
-{
-    return (x + to - 1) / to * to;
-}
-
 static size_t parts_of(enum reduction_algo algo, int size)
 {
     return algo == REDUCTION_OWNER ? (size_t)size : 1;

@@ -39,11 +39,6 @@ struct rounds {
     _Atomic(int) status; /* of pieces that run side by side */
 };
 
-static size_t align_up(size_t x, size_t to)
-{
-    return (x + to - 1) / to * to;
-}
-
 /* The links that set the pace. */
 static const struct link_cost *pace_of(const struct reduction *r)
 {
