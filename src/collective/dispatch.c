@@ -208,7 +208,7 @@ static void *on_data(void *arg, struct link *link, int pipe, const struct frame 
     if (op)
         return to_running(op, &arrival, cookie);
     struct error why;
-    bool over = group && (frame->sequence < group_sequence(group, frame->tag) ||
+    bool over = group && (group_passed(group, frame->tag, frame->sequence) ||
                           group_retired(group, frame->tag, frame->sequence, &why));
     if (!over && (group || !engine_group_closed(engine, frame->group)))
         return to_waiting(&arrival, cookie);
@@ -298,6 +298,39 @@ void engine_drop_group(struct engine *engine, uint64_t id)
             if (note->group == id)
                 note_drop(peer, note);
         }
+    }
+}
+
+static bool is_part(const struct group *outer, uint64_t id, uint64_t sequence, uint64_t call)
+{
+    const struct group *group =
+        part_of_sequence(sequence).call == call ? engine_group(outer->engine, id) : NULL;
+    return group && group->outer == outer;
+}
+
+void engine_drop_parts(struct group *outer, uint64_t tag, uint64_t sequence)
+{
+    for (int i = 0; i < outer->view.size; i++) {
+        struct peer *peer = &outer->engine->peers[outer->members[i]];
+        struct list *item, *after;
+        if (i == outer->rank)
+            continue;
+        LIST_EACH (item, after, &peer->early) {
+            struct slot *slot = container_of(item, struct slot, item);
+            if (slot->frame.tag == tag && is_part(outer, slot->frame.group, slot->frame.sequence, sequence))
+                early_drop(peer, slot);
+        }
+        LIST_EACH (item, after, &peer->notes) {
+            struct note *note = container_of(item, struct note, item);
+            if (note->tag == tag && is_part(outer, note->group, note->sequence, sequence))
+                note_drop(peer, note);
+        }
+    }
+    struct list *item, *after;
+    LIST_EACH (item, after, &outer->engine->groups) {
+        struct group *group = container_of(item, struct group, item);
+        if (group->outer == outer)
+            group_unretire_parts(group, tag, sequence);
     }
 }
 
@@ -464,7 +497,7 @@ static void grant_came(struct peer *peer, const struct frame *frame)
     if (!group && engine_group_closed(peer->engine, frame->group))
         return;
     struct error why;
-    if (!group || frame->sequence >= group_sequence(group, frame->tag)) {
+    if (!group || !group_passed(group, frame->tag, frame->sequence)) {
         if (!group || !group_retired(group, frame->tag, frame->sequence, &why))
             keep_note(peer, &grant);
         return;
@@ -493,7 +526,7 @@ static void abort_came(struct peer *peer, const struct frame *frame, const uint8
         op_end(op, &why);
     else if (!group && !engine_group_closed(peer->engine, frame->group))
         engine_retire(peer->engine, frame->group, frame->tag, frame->sequence, &why);
-    else if (group && frame->sequence >= group_sequence(group, frame->tag))
+    else if (group && !group_passed(group, frame->tag, frame->sequence))
         group_retire(group, frame->tag, frame->sequence, &why);
     else
         return;

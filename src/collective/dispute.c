@@ -113,9 +113,9 @@ static void accept_verdict(struct group *group, uint64_t tag, uint64_t sequence,
     if (op) {
         op->judged = true;
         op_end(op, verdict);
-    } else if (sequence >= group_sequence(group, tag)) {
+    } else if (!group_passed(group, tag, sequence)) {
         group_retire(group, tag, sequence, verdict);
-    } else if (!e || !e->judged) {
+    } else if (!group->outer && (!e || !e->judged)) { /* of a part its call hears otherwise */
         if (e)
             e->judged = true;
         group->pending = *verdict;
@@ -127,7 +127,7 @@ static struct call_record own_record(struct group *group, uint64_t tag, uint64_t
     struct op *op = engine_op(group->engine, group->view.group, tag, sequence);
     if (op)
         return op->record;
-    if (sequence >= group_sequence(group, tag))
+    if (!group_passed(group, tag, sequence))
         return (struct call_record){.state = CALL_UNKNOWN, .root = RANK_NONE};
     struct ended *e = group_ended(group, tag, sequence);
     return e ? e->record : (struct call_record){.state = CALL_PASSED, .root = RANK_NONE};

@@ -20,7 +20,18 @@ struct completion {
     bool ended;
     struct error error; /* status HEARTH_OK: committed */
     struct op *op;      /* while it runs */
-    uint64_t sequence;  /* within its tag */
+};
+
+/* A call that is made of several operations. The first, its opening, runs in the group of the call and takes
+ * a number there. The others, its parts, run in inner groups, which are kept from call to call. A part's
+ * number says which call it belongs to: calls in flight do not meet, and a member that began fewer parts of
+ * a failed call is not behind in the next. */
+enum inner_kind { INNER_ALL, INNER_HOST, INNER_LEADERS, INNER_KINDS };
+#define PART_TRACKS 4 /* parts of one track begin in the same order on all members */
+struct compound {
+    struct list item;                        /* in its group, from the opening to compound_close */
+    uint64_t tag, sequence;                  /* of the opening */
+    uint32_t next[INNER_KINDS][PART_TRACKS]; /* parts begun */
 };
 
 /* A collective as the user called it, arguments checked. */
@@ -31,7 +42,9 @@ struct call {
     size_t count;
     const size_t *in_counts, *out_counts; /* v-variants, see struct plan_call */
     bool vector;                          /* v-variant whose counts are not known to all */
-    bool opening;                         /* begins a compressed all_reduce: shown as that in disputes */
+    struct compound *opens;               /* it is the opening of a compressed all_reduce */
+    struct compound *part_of;             /* it is a part: `track` and the compound number it */
+    uint32_t track;
     enum hearth_dtype dtype;
     enum hearth_op op;
     int root;
@@ -111,11 +124,14 @@ void engine_traffic(const struct engine *engine, int rank, uint64_t *bytes, uint
  * copied. */
 int MUST_CHECK group_open(struct engine *engine, const struct group_view *view, const int *members,
                           struct group **out);
+/* A group for parts of the outer group's compound calls. It must be closed before the outer one. */
+int MUST_CHECK group_open_inner(struct group *outer, enum inner_kind kind, const struct group_view *view,
+                                const int *members, struct group **out);
 void group_close(struct group *group);
 int group_rank(const struct group *group);
 int group_size(const struct group *group);
 const struct group_view *group_view(const struct group *group);
-bool group_busy(const struct group *group); /* operations of it are in flight */
+bool group_busy(const struct group *group); /* operations or compound calls of it are in flight */
 /* What follows is known to all members alike, and is copied; no operation may be in flight.
  * Other costs, and the window that goes with them. */
 void group_set_costs(struct group *group, const struct link_cost *inside, const struct link_cost *across,
@@ -125,6 +141,9 @@ void group_set_hosts(struct group *group, const int *host, int port_sharers);
 void group_set_sites(struct group *group, const int *site);
 /* How they stand in a ring; NULL: by rank. HEARTH_INVALID: not every rank is there once. */
 int MUST_CHECK group_set_order(struct group *group, const int *order);
+uint64_t group_version(const struct group *group); /* how often one of these was set */
+/* An inner group takes over all of this from a view of its members; none of its parts may be in flight. */
+void group_follow(struct group *inner, const struct group_view *view);
 /* Rank in the cluster of a member. */
 int group_member(const struct group *group, int rank);
 /* How many groups were split off this one, for the ids of the next. */
@@ -135,10 +154,13 @@ void group_set_splits(struct group *group, uint64_t splits);
  * failed at once in a way the other members were told of: the completion has it. */
 int MUST_CHECK group_start(struct group *group, const struct call *call, struct completion *completion,
                            struct error *error);
-uint64_t group_sequence(const struct group *group, uint64_t tag); /* of the next operation under the tag */
 /* We cannot take part in the next operation under the tag: the others must not wait for us. Uses up its
  * sequence number; gives back why->status. */
 int group_refuse(struct group *group, uint64_t tag, const struct error *why);
+/* The same for the next part of every track in the inner group. */
+void group_refuse_parts(struct group *inner, const struct compound *compound, const struct error *why);
+/* The call is over here: what still comes of its parts is late. Harmless if it was never opened. */
+void compound_close(struct group *group, struct compound *compound);
 /* Cancels: ended when it returns. */
 void completion_cancel(struct completion *completion);
 /* The same; the others hear why. */

@@ -85,6 +85,7 @@ int group_open(struct engine *engine, const struct group_view *view, const int *
     group->left_at = UINT64_MAX;
     list_init(&group->item);
     list_init(&group->retired);
+    list_init(&group->compounds);
     program_cache_init(&group->programs, engine->heap, op_free_idle);
     if (!group_fill(group, view, members)) {
         group_free(group);
@@ -100,6 +101,17 @@ int group_open(struct engine *engine, const struct group_view *view, const int *
     orphans_adopt(group);
     *out = group;
     return HEARTH_OK;
+}
+
+int group_open_inner(struct group *outer, enum inner_kind kind, const struct group_view *view,
+                     const int *members, struct group **out)
+{
+    int status = group_open(outer->engine, view, members, out);
+    if (status == HEARTH_OK) {
+        (*out)->outer = outer;
+        (*out)->kind = kind;
+    }
+    return status;
 }
 
 void group_close(struct group *group)
@@ -133,6 +145,8 @@ const struct group_view *group_view(const struct group *group)
 
 bool group_busy(const struct group *group)
 {
+    if (!list_empty(&group->compounds))
+        return true;
     for (const struct list *item = group->engine->active.next; item != &group->engine->active;
          item = item->next)
         if (container_of(item, struct op, item)->group == group)
@@ -145,6 +159,12 @@ static void programs_drop(struct group *group)
 {
     program_cache_fini(&group->programs);
     program_cache_init(&group->programs, group->engine->heap, op_free_idle);
+    group->version++;
+}
+
+uint64_t group_version(const struct group *group)
+{
+    return group->version;
 }
 
 void group_set_costs(struct group *group, const struct link_cost *inside, const struct link_cost *across,
@@ -192,6 +212,21 @@ int group_set_order(struct group *group, const int *order)
     group->view.order = NULL;
     programs_drop(group);
     return HEARTH_OK;
+}
+
+void group_follow(struct group *inner, const struct group_view *view)
+{
+    size_t len = (size_t)view->size * sizeof(int);
+    const int *from[] = {view->host, view->site, view->order};
+    int *room[] = {inner->host, inner->site, inner->order};
+    const int **to[] = {&inner->view.host, &inner->view.site, &inner->view.order};
+    inner->view = *view;
+    for (int i = 0; i < 3; i++) {
+        if (from[i])
+            memcpy(room[i], from[i], len);
+        *to[i] = from[i] ? room[i] : NULL;
+    }
+    programs_drop(inner);
 }
 
 int group_member(const struct group *group, int rank)
@@ -331,6 +366,19 @@ void group_unretire(struct group *group, uint64_t tag, uint64_t sequence)
     list_remove(&r->item);
     group->retired_count--;
     heap_free(r);
+}
+
+void group_unretire_parts(struct group *inner, uint64_t tag, uint64_t call)
+{
+    struct list *item, *after;
+    LIST_EACH (item, after, &inner->retired) {
+        struct retired *r = container_of(item, struct retired, item);
+        if (r->tag != tag || part_of_sequence(r->sequence).call != call)
+            continue;
+        list_remove(item);
+        inner->retired_count--;
+        heap_free(r);
+    }
 }
 
 void engine_retire(struct engine *engine, uint64_t group, uint64_t tag, uint64_t sequence,

@@ -296,7 +296,8 @@ static void end_all(struct engine *engine)
         struct error why;
         op_describe(op, name, sizeof name);
         error_set(&why, HEARTH_CLOSED, op->group->rank, "%s: the node was closed", name);
-        op->group->begun--; /* we take no part in it */
+        if (!op->group->outer)
+            op->group->begun--; /* we take no part in it */
         op_end(op, &why);
     }
 }
@@ -330,8 +331,12 @@ void engine_part(struct engine *engine)
         error_because(&bye, engine->first_lost_reason, HEARTH_PEER_LOST, engine->first_lost,
                       "rank %d of the cluster was lost, then it was closed", engine->first_lost);
     end_all(engine);
-    LIST_EACH (item, after, &engine->groups)
-        group_leave(container_of(item, struct group, item));
+    LIST_EACH (item, after, &engine->groups) {
+        struct group *group = container_of(item, struct group, item);
+        if (group->outer ==
+            NULL) /* parts are not counted: who needs one of ours finds out by what it misses */
+            group_leave(group);
+    }
     for (int i = 0; i < engine->size; i++) {
         struct peer *peer = &engine->peers[i];
         if (!peer->joined)

@@ -12,6 +12,12 @@
 void op_describe(const struct op *op, char *text, size_t size)
 {
     const char *name = plan_kind_name(op->program->plan.kind);
+    if (op->group->outer) {
+        struct part part = part_of_sequence(op->sequence);
+        snprintf(text, size, "%s %u.%u of #%llu%s on rank %d of %d", name, part.track, part.index,
+                 (unsigned long long)part.call, tag_text(op->tag).s, op->group->rank, op->group->view.size);
+        return;
+    }
     snprintf(text, size, "%s #%llu%s on rank %d of %d", name, (unsigned long long)op->sequence,
              tag_text(op->tag).s, op->group->rank, op->group->view.size);
 }
@@ -331,7 +337,7 @@ static struct call_record record_of(const struct group *group, const struct call
         .op = plan_kind_reduces(call->kind) ? (uint8_t)call->op : 0,
         .algo = (uint8_t)plan->algo,
         .flags = (call->opts->flags & HEARTH_ORDER_RANK) | (is_listed(call) ? CALL_LISTED : 0) |
-                 (call->opening ? CALL_OPENING : 0),
+                 (call->opens ? CALL_OPENING : 0),
         .root = plan_kind_rooted(call->kind) ? call->root : RANK_NONE,
         .count = shared_count(call, plan->size),
         .plan = hash_mix(plan_hash(plan), group->view.eager_bytes),
@@ -376,8 +382,9 @@ static void op_fill(struct op *op, struct group *group, const struct call *call)
     op->vector = call->vector;
     op->far = call->count > FAR_BYTES / dtype_size(call->dtype);
     op->weight = op->average ? call->opts->weight : 1.0;
-    op->tag = call->opts->tag;
-    op->sequence = group_sequence(group, op->tag);
+    op->tag = call->part_of ? call->part_of->tag : call->opts->tag;
+    op->sequence = call->part_of ? part_sequence(call->part_of, group->kind, call->track)
+                                 : group_sequence(group, op->tag);
     op->posted_ns = clock_now(group->engine->clock);
     op->nagged_ns = op->posted_ns;
     op->ask_ns = op->posted_ns + QUIET_NS;
@@ -452,15 +459,17 @@ static int start_checks(struct group *group, struct error *error)
 
 /* What the other members hear of an operation that does not start here. A failure whose origin is known has
  * been put into words for them, here or at another member: it is passed on as it is. */
-static struct error refusal(const struct group *group, uint64_t tag, const struct error *why)
+static struct error refusal(const struct group *group, uint64_t tag, uint64_t sequence,
+                            const struct error *why)
 {
     const struct engine *engine = group->engine;
     struct error theirs = *why;
     bool lost = status_is_loss(why->status); /* then for them too, whether they know it or not */
     int origin = why->origin != RANK_NONE ? group->rank_of[why->origin] : RANK_NONE;
+    uint64_t number = group->outer ? part_of_sequence(sequence).call : sequence;
     if (why->origin == RANK_NONE)
         error_wrap(&theirs, why, "operation #%llu%s: rank %d could not start it: %s",
-                   (unsigned long long)group_sequence(group, tag), tag_text(tag).s, group->rank, why->text);
+                   (unsigned long long)number, tag_text(tag).s, group->rank, why->text);
     if (theirs.reason == HEARTH_REASON_NONE)
         theirs.reason = status_reason(why->status);
     if (!lost)
@@ -469,15 +478,35 @@ static struct error refusal(const struct group *group, uint64_t tag, const struc
     return theirs;
 }
 
+/* The others must not wait for us in that operation. */
+static void tell_refused(struct group *group, uint64_t tag, uint64_t sequence, const struct error *why)
+{
+    struct error theirs = refusal(group, tag, sequence, why);
+    group_tell(group, FRAME_ABORT, tag, sequence, &theirs);
+    engine_drop_waiting(group, tag, sequence);
+}
+
 int group_refuse(struct group *group, uint64_t tag, const struct error *why)
 {
-    struct error theirs = refusal(group, tag, why), ignored;
+    struct error ignored;
     uint64_t sequence = group_sequence(group, tag);
     if (group_advance(group, tag, &ignored) == HEARTH_OK || why->status == HEARTH_LIMIT) {
-        group_tell(group, FRAME_ABORT, tag, sequence, &theirs);
-        engine_drop_waiting(group, tag, sequence);
+        tell_refused(group, tag, sequence, why);
+        engine_drop_parts(group, tag, sequence);
     }
     return why->status;
+}
+
+void group_refuse_parts(struct group *inner, const struct compound *compound, const struct error *why)
+{
+    for (uint32_t track = 1; track < PART_TRACKS; track++)
+        tell_refused(inner, compound->tag, part_sequence(compound, inner->kind, track), why);
+}
+
+/* The call cannot begin. A part is refused by its call, which fails over it. */
+static int call_refuse(struct group *group, const struct call *call, const struct error *error)
+{
+    return call->part_of ? error->status : group_refuse(group, call->opts->tag, error);
 }
 
 static struct op *op_make(struct group *group, const struct call *call, const struct plan_call *plan,
@@ -497,6 +526,23 @@ static struct op *op_make(struct group *group, const struct call *call, const st
     return NULL;
 }
 
+/* It takes its number. */
+static int call_count(struct group *group, const struct call *call, struct error *error)
+{
+    struct compound *opens = call->opens;
+    if (call->part_of) {
+        call->part_of->next[group->kind][call->track]++;
+        return HEARTH_OK;
+    }
+    uint64_t tag = call->opts->tag, sequence = group_sequence(group, tag);
+    int status = group_advance(group, tag, error);
+    if (status == HEARTH_OK && opens) {
+        *opens = (struct compound){.tag = tag, .sequence = sequence};
+        list_push(&group->compounds, &opens->item);
+    }
+    return status;
+}
+
 int group_start(struct group *group, const struct call *call, struct completion *completion,
                 struct error *error)
 {
@@ -504,9 +550,10 @@ int group_start(struct group *group, const struct call *call, struct completion 
     struct plan_call plan;
     struct program *program = NULL;
     int status = start_checks(group, error);
+    if (status == HEARTH_OK && call->part_of)
+        status = compound_check(call->part_of, group->kind, call->track, error);
     if (status != HEARTH_OK)
-        return status == HEARTH_LIMIT || status_is_loss(status) ? group_refuse(group, call->opts->tag, error)
-                                                                : status;
+        return status == HEARTH_LIMIT || status_is_loss(status) ? call_refuse(group, call, error) : status;
     call_plan(group, call, &plan);
     status = program_get(&group->programs, &plan, &group->view, &program, error);
     if (status == HEARTH_OK)
@@ -516,17 +563,16 @@ int group_start(struct group *group, const struct call *call, struct completion 
                   plan_kind_name(call->kind), call->count, hearth_algo_name(plan.algo));
     struct op *op = status == HEARTH_OK ? op_make(group, call, &plan, program, error) : NULL;
     if (!op)
-        return error->status == HEARTH_NO_MEMORY ? group_refuse(group, call->opts->tag, error)
-                                                 : error->status;
-    status = group_advance(group, op->tag, error);
+        return error->status == HEARTH_NO_MEMORY ? call_refuse(group, call, error) : error->status;
+    status = call_count(group, call, error);
     if (status != HEARTH_OK) {
         heap_free(op->shadow);
         op->shadow = NULL;
         op_give_back(op);
-        return group_refuse(group, call->opts->tag, error);
+        return call_refuse(group, call, error);
     }
     op->completion = completion;
-    *completion = (struct completion){.op = op, .sequence = op->sequence};
+    *completion = (struct completion){.op = op};
     list_init(&completion->item);
     error_clear(&completion->error);
     engine->ops_count++;

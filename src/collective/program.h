@@ -7,8 +7,8 @@
 #include "collective/plan.h"
 #include "core/list.h"
 
-#define PROGRAM_CACHE_MAX 64 /* programs kept per group */
-#define FLOW_WINDOW_MAX   64 /* frames of a flow that may be under way: bits of a mask */
+#define PROGRAM_CACHE_MAX 256 /* programs kept per group */
+#define FLOW_WINDOW_MAX   64  /* frames of a flow that may be under way: bits of a mask */
 
 /* All frames from or to one peer, in canonical order. Index i of a flow counts empty pieces too, so that it
  * follows from (lane, step) by arithmetic. */

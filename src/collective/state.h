@@ -97,9 +97,13 @@ struct group {
     struct error broken;  /* status != 0: a member is lost, no operation can succeed any more */
     struct error pending; /* for the next call: a mismatch in an operation that had returned */
     uint64_t splits;
-    uint64_t begun;   /* operations, under all tags */
-    uint64_t left_at; /* the least number of them that a member which has left took part in; UINT64_MAX */
-    int left_rank;    /* who that was */
+    uint64_t begun;       /* operations, under all tags */
+    uint64_t left_at;     /* the least number of them that a member which has left took part in; UINT64_MAX */
+    int left_rank;        /* who that was */
+    uint64_t version;     /* of what can be set in the view */
+    struct group *outer;  /* of an inner group: whose parts it runs; it has neither tags nor `begun` */
+    enum inner_kind kind; /* likewise */
+    struct list compounds; /* of an outer group: struct compound */
 };
 
 struct engine {
@@ -147,6 +151,8 @@ void engine_adopt_notes(struct op *op, int rank);
 void engine_adopt(struct op *op, int rank, struct slot *slot);
 /* What waits for operations of a group that is closed goes. */
 void engine_drop_group(struct engine *engine, uint64_t id);
+/* The call is over here: what waits for its parts goes. */
+void engine_drop_parts(struct group *outer, uint64_t tag, uint64_t sequence);
 /* The operation is over before it was posted here: what waited for it goes. */
 void engine_drop_waiting(struct group *group, uint64_t tag, uint64_t sequence);
 /* A control frame of an operation to one member (payload may be NULL) or to all but ourselves. */
@@ -175,7 +181,20 @@ bool group_only_left(const struct group *group);
 /* A member is gone, by whatever name another member says so. */
 bool status_is_loss(int status);
 
+/* compound.c */
+struct part {
+    uint64_t call; /* sequence of its opening */
+    uint32_t track, index;
+};
+uint64_t part_sequence(const struct compound *compound, enum inner_kind kind, uint32_t track);
+struct part part_of_sequence(uint64_t sequence);
+/* Whether the operation was begun or given up here. */
+bool group_passed(const struct group *group, uint64_t tag, uint64_t sequence);
+int compound_check(const struct compound *compound, enum inner_kind kind, uint32_t track,
+                   struct error *error); /* whether another part can be numbered */
+
 /* group.c */
+uint64_t group_sequence(const struct group *group, uint64_t tag); /* of the next operation under the tag */
 int group_advance(struct group *group, uint64_t tag, struct error *error);
 struct ended *group_ended(struct group *group, uint64_t tag, uint64_t sequence); /* NULL: forgotten */
 void group_remember(struct group *group, const struct op *op);
@@ -186,6 +205,7 @@ bool group_retired(struct group *group, uint64_t tag, uint64_t sequence, struct 
 void engine_retire(struct engine *engine, uint64_t group, uint64_t tag, uint64_t sequence,
                    const struct error *why);
 void group_unretire(struct group *group, uint64_t tag, uint64_t sequence);
+void group_unretire_parts(struct group *inner, uint64_t tag, uint64_t call); /* all that it has of the call */
 
 /* skew.c: looks which links are busy. */
 void traffic_look(struct engine *engine, uint64_t now);

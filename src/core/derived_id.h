@@ -9,14 +9,15 @@
 
 enum id_label {
     ID_SPLIT = 1,         /* group: of parent; number of the split, color */
-    ID_REDUCTION = 2,     /* group of one compressed all-reduce: of the caller's group; tag, sequence */
-    ID_HOST = 3,          /* group of one host in it: of the reduction's; number of the host */
-    ID_LEADERS = 4,       /* group of one member of each host in it: of the reduction's */
+    ID_REDUCTION = 2,     /* a compressed all-reduce: of the caller's group; tag, sequence */
+    ID_HOST = 3,          /* group of the members of one host: of the inner group; their ranks */
+    ID_LEADERS = 4,       /* group of one member of each host: of the inner group; their ranks */
     ID_GROUP_SPEC = 5,    /* group of hearth_form: of (seed, instance); (epoch, term), number */
     ID_SYNC = 6,          /* sync: of its group; number */
     ID_SYNC_TAG = 7,      /* tag: of the sync; what it is for */
     ID_ADAPT_TAG = 8,     /* tag: of the group; what it is for */
     ID_RECONCILE_TAG = 9, /* tag: of the group */
+    ID_INNER = 10,        /* group for the parts of compressed all-reduces: of the caller's group */
     ID_LABELS
 };
 

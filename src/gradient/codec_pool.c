@@ -258,11 +258,6 @@ static void codec_pool_leave(struct node_worker *worker, hearth_group *group)
         thread_yield();
 }
 
-static bool codec_pool_busy(struct node_worker *worker, hearth_group *group)
-{
-    return queue_has(container_of(worker, struct codec_pool, worker), group);
-}
-
 static void codec_pool_stop(struct node_worker *worker)
 {
     struct codec_pool *w = container_of(worker, struct codec_pool, worker);
@@ -292,8 +287,7 @@ static struct codec_pool *codec_pool_open(hearth_node *node)
     if (!w)
         return NULL;
     w->node = node;
-    w->worker =
-        (struct node_worker){.stop = codec_pool_stop, .leave = codec_pool_leave, .busy = codec_pool_busy};
+    w->worker = (struct node_worker){.stop = codec_pool_stop, .leave = codec_pool_leave};
     w->attachment.drop = codec_pool_drop;
     list_init(&w->queue);
     list_init(&w->attachment.item);

@@ -26,7 +26,7 @@ static void describe(const struct reduction *r, char *text, size_t size)
     char codec[CODEC_TEXT_MAX];
     const struct group *group = r->call.group->group; /* the reduction itself may be one of a few of them */
     codec_text(&r->call.codec, codec, sizeof codec);
-    snprintf(text, size, NAME " #%llu%s by %.60s on rank %d of %d", (unsigned long long)r->sequence,
+    snprintf(text, size, NAME " #%llu%s by %.60s on rank %d of %d", (unsigned long long)r->compound->sequence,
              tag_text(r->opts.tag).s, codec, group_rank(group), group_size(group));
 }
 
@@ -44,6 +44,11 @@ static struct error named_error(const struct reduction *r)
     if (error.status != HEARTH_OK)
         error_wrap(&error, &r->error, "%s: %s", name, r->error.text);
     return error;
+}
+
+int reduction_fail(struct reduction *r, int status, const char *reason)
+{
+    return fail_with(r, status, r->rank, reason);
 }
 
 int reduction_poison(struct reduction *r)
@@ -127,17 +132,19 @@ static int64_t remaining_ms(const struct reduction *r)
     return (int64_t)((r->deadline_ns - now + NS_PER_MS - 1) / NS_PER_MS);
 }
 
-int sub_start(struct reduction *r, hearth_group *group, struct sub *sub, struct call *call, uint64_t tag)
+int sub_start(struct reduction *r, hearth_group *group, struct sub *sub, struct call *call, uint32_t track)
 {
     struct hearth_opts opts;
     struct error error;
     hearth_opts_init(&opts);
     opts.timeout_ms = remaining_ms(r);
-    opts.tag = tag;
+    opts.tag = r->opts.tag;
     opts.weight = 1;
     opts.done = sub_done;
     opts.done_arg = sub;
     call->opts = &opts;
+    call->part_of = !call->opens ? r->compound : NULL;
+    call->track = track;
     sub->pool = r->pool;
     sub->group = group;
     atomic_store(&sub->done, false);
@@ -173,7 +180,7 @@ void sub_cancel(struct reduction *r, struct sub *sub)
     sub->request = NULL;
 }
 
-int sub_all_gather(struct reduction *r, struct sub *sub, void *all, size_t len, uint64_t tag)
+int sub_all_gather(struct reduction *r, struct sub *sub, void *all, size_t len, uint32_t track)
 {
     struct call call = {.kind = PLAN_ALL_GATHER,
                         .source = (uint8_t *)all + (size_t)r->rank * len,
@@ -181,7 +188,7 @@ int sub_all_gather(struct reduction *r, struct sub *sub, void *all, size_t len, 
                         .count = len,
                         .dtype = HEARTH_U8,
                         .in_place = true};
-    return sub_start(r, r->hidden, sub, &call, tag);
+    return sub_start(r, r->hidden, sub, &call, track);
 }
 
 int sub_all_to_all(struct reduction *r, struct sub *sub, const void *source, void *target, size_t len)
@@ -201,41 +208,12 @@ void *reduction_take(struct reduction *r, size_t len)
     return block;
 }
 
-int reduction_group(struct reduction *r, const struct circle *circle, hearth_group **out)
+void reduction_refuse(struct reduction *r, hearth_group *inner)
 {
-    hearth_group *parent = r->call.group;
-    struct group_view view = *group_view(parent->group);
-    int size = circle->ranks ? circle->count : view.size;
-    int *members = reduction_take(r, 4 * (size_t)size * sizeof *members);
-    if (!members)
-        return r->error.status;
-    int *host = members + size, *site = host + size, *order = site + size;
-    for (int i = 0; i < size; i++) {
-        int rank = circle->ranks ? circle->ranks[i] : i;
-        members[i] = group_member(parent->group, rank);
-        host[i] = view.host ? view.host[rank] : 0;
-        site[i] = view_place(&view, rank);
-    }
-    if (view.order && circle->ranks) {
-        view_order(&view, circle->ranks, size, order);
-        view.order = order;
-    }
-    view.group = circle->id;
-    view.size = size;
-    view.inner = true;
-    view.host = view.host ? host : NULL;
-    view.site = view.site ? site : NULL;
-    int status = node_group(parent->node, &view, members, out);
-    codec_pool_give(r->pool, members);
-    return status == HEARTH_OK ? status : fail_with(r, status, r->rank, hearth_strerror(status));
-}
-
-void reduction_leave(struct reduction *r, hearth_group *hidden, bool failed)
-{
-    struct error why = error_for(r, hidden);
-    for (uint64_t tag = SUB_FIRST; failed && tag < SUB_TAGS; tag++)
-        node_refuse(hidden, tag, &why);
-    hearth_group_close(hidden);
+    if (!r->begun)
+        return;
+    struct error why = error_for(r, inner);
+    node_refuse_parts(inner, r->compound, &why);
 }
 
 /* ---- opening ---- */
@@ -302,21 +280,13 @@ static int openings_check(struct reduction *r)
     return HEARTH_OK;
 }
 
-static void let_go(struct reduction *r, bool failed);
-
-/* The groups that the operation has for itself, known by its number. */
-static int groups_open(struct reduction *r, uint64_t sequence)
+/* Groups come before the opening: once that has begun, others count on us. */
+static int groups_find(struct reduction *r)
 {
-    const struct group_view *view = group_view(r->call.group->group);
-    struct circle all = {.id = derived_id(ID_REDUCTION, view->group, r->opts.tag, sequence)};
-    r->sequence = sequence;
-    r->key = hash_mix(r->call.key != 0 ? r->call.key : all.id, r->call.state ? r->call.state->step : 0);
-    int status = reduction_group(r, &all, &r->hidden);
+    int status = reduction_inner(r, INNER_ALL, &r->hidden);
     return status == HEARTH_OK && r->method->enter ? r->method->enter(r) : status;
 }
 
-/* Groups come before the opening: once that has begun, others count on us. Its number is foretold; another
- * thread that calls under the same tag in that moment makes it wrong. */
 static int opening_start(struct reduction *r)
 {
     hearth_group *group = r->call.group;
@@ -326,20 +296,22 @@ static int opening_start(struct reduction *r)
                         .count = sizeof *r->openings,
                         .dtype = HEARTH_U8,
                         .in_place = true,
-                        .opening = true};
-    int status = groups_open(r, node_sequence(group, r->opts.tag));
+                        .opens = r->compound};
+    int status = groups_find(r);
     if (status != HEARTH_OK) {
         struct error why = error_for(r, group);
         node_refuse(group, r->opts.tag, &why);
         return status;
     }
     opening_write(r, &r->openings[r->rank]);
-    status = sub_start(r, group, &r->opening_sub, &call, r->opts.tag);
-    if (status != HEARTH_OK || r->opening_sub.request->completion.sequence == r->sequence)
+    status = sub_start(r, group, &r->opening_sub, &call, 0);
+    if (status != HEARTH_OK)
         return status;
-    let_go(r, false);
-    status = r->method->open(r);
-    return status == HEARTH_OK ? groups_open(r, r->opening_sub.request->completion.sequence) : status;
+    uint64_t id =
+        derived_id(ID_REDUCTION, group_view(group->group)->group, r->opts.tag, r->compound->sequence);
+    r->begun = true;
+    r->key = hash_mix(r->call.key != 0 ? r->call.key : id, r->call.state ? r->call.state->step : 0);
+    return HEARTH_OK;
 }
 
 /* ---- the end ---- */
@@ -407,10 +379,10 @@ static void let_go(struct reduction *r, bool failed)
 {
     r->method->close(r, failed);
     sub_cancel(r, &r->vote_sub);
-    if (!r->hidden)
-        return;
-    reduction_leave(r, r->hidden, failed);
-    r->hidden = NULL;
+    if (failed && r->hidden)
+        reduction_refuse(r, r->hidden);
+    node_close_compound(r->call.group, r->compound);
+    r->begun = false;
 }
 
 /* Our own failures end the opening too; where something came from outside, what the opening says about it
@@ -587,6 +559,8 @@ static struct reduction *reduction_make(const struct reduction_call *call, struc
     }
     memset(r, 0, sizeof *r);
     list_init(&r->item);
+    list_init(&r->own.item);
+    r->compound = &r->own;
     r->pool = w;
     r->call = *call;
     r->opts = *call->opts;

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "compress/load.h"
-#include "core/derived_id.h"
 #include "gradient/codec_pool.h"
 #include "gradient/rounds.h"
 
@@ -28,43 +27,6 @@ struct two_level {
     struct reduction between; /* the codec's work among leaders */
 };
 
-/* ---- who is where ---- */
-
-static bool is_first(const struct group_view *view, int rank)
-{
-    for (int i = 0; i < rank; i++)
-        if (view_place(view, i) == view_place(view, rank))
-            return false;
-    return true;
-}
-
-/* Members of our host, or the first of each host. */
-static int ranks_of(const struct reduction *r, bool leaders, int *ranks)
-{
-    const struct group_view *view = group_view(r->call.group->group);
-    int count = 0;
-    for (int i = 0; i < view->size; i++)
-        if (leaders ? is_first(view, i) : view_place(view, i) == view_place(view, r->rank))
-            ranks[count++] = i;
-    return count;
-}
-
-static int circle_open(struct reduction *r, bool leaders, hearth_group **out)
-{
-    const struct group_view *all = group_view(r->hidden->group);
-    int *ranks = reduction_take(r, (size_t)r->size * sizeof *ranks);
-    if (!ranks)
-        return r->error.status;
-    uint64_t host = (uint64_t)(uint32_t)view_place(group_view(r->call.group->group), r->rank);
-    struct circle circle = {.id = leaders ? derived_id(ID_LEADERS, all->group, 0, 0)
-                                          : derived_id(ID_HOST, all->group, host, 0),
-                            .ranks = ranks};
-    circle.count = ranks_of(r, leaders, ranks);
-    int status = reduction_group(r, &circle, out);
-    codec_pool_give(r->pool, ranks);
-    return status;
-}
-
 /* ---- opening and closing ---- */
 
 static void two_level_close(struct reduction *r, bool failed)
@@ -77,10 +39,10 @@ static void two_level_close(struct reduction *r, bool failed)
     if (l->between.method)
         l->between.method->close(&l->between, failed);
     codec_pool_give(r->pool, l->between.shadow_block);
-    if (l->leaders)
-        reduction_leave(r, l->leaders, failed);
-    if (l->host)
-        reduction_leave(r, l->host, failed);
+    if (failed && l->leaders)
+        reduction_refuse(r, l->leaders);
+    if (failed && l->host)
+        reduction_refuse(r, l->host);
     codec_pool_give(r->pool, l->sum);
     codec_pool_give(r->pool, l);
     r->work = NULL;
@@ -93,7 +55,7 @@ static int two_level_open(struct reduction *r)
         return r->error.status;
     memset(l, 0, sizeof *l);
     r->work = l;
-    l->leads = is_first(group_view(r->call.group->group), r->rank);
+    l->leads = leads_host(group_view(r->call.group->group), r->rank);
     l->sum = reduction_take(r, r->call.count * sizeof *l->sum);
     if (l->sum)
         return HEARTH_OK;
@@ -104,8 +66,8 @@ static int two_level_open(struct reduction *r)
 static int two_level_enter(struct reduction *r)
 {
     struct two_level *l = r->work;
-    int status = circle_open(r, false, &l->host);
-    return status == HEARTH_OK && l->leads ? circle_open(r, true, &l->leaders) : status;
+    int status = reduction_inner(r, INNER_HOST, &l->host);
+    return status == HEARTH_OK && l->leads ? reduction_inner(r, INNER_LEADERS, &l->leaders) : status;
 }
 
 /* ---- inside the host ---- */
@@ -176,7 +138,7 @@ static int between_open(struct reduction *r, struct two_level *l)
     b->rank = group_rank(l->leaders->group);
     b->size = group_size(l->leaders->group);
     b->deadline_ns = r->deadline_ns;
-    b->sequence = r->sequence;
+    b->compound = r->compound;
     b->key = r->key;
     b->hidden = l->leaders;
     b->e_old = r->e_old;

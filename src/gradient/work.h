@@ -4,8 +4,8 @@
  *
  *   opening   all_gather of what each member called, under the user's tag: it takes the operation's number
  *             and finds members that called something else
- *   method    the codec's own way: some all_to_all, all_gather, all_reduce of bytes on a hidden group of the
- *             same members that exists for this operation only, and arithmetic between them
+ *   method    the codec's own way: some all_to_all, all_gather, all_reduce of bytes on an inner group of the
+ *             same members, which is kept from call to call, and arithmetic between them
  *   vote      all_gather: nobody's input was poison, everybody has all it needs
  *   publish   shadows become the state; cannot fail
  *
@@ -30,14 +30,14 @@ struct sub {
     const hearth_group *group;
 };
 
-enum { SUB_FIRST = 1, SUB_SECOND = 2, SUB_CONTROL = 3, SUB_TAGS = 4 }; /* tags on the hidden group */
+enum { SUB_FIRST = 1, SUB_SECOND = 2, SUB_CONTROL = 3 }; /* tracks on the inner groups */
 
 struct reduction;
 
 struct method {
     /* Takes the memory it needs. HEARTH_OK, or a status with reduction->error. */
     int (*open)(struct reduction *r);
-    int (*enter)(struct reduction *r); /* hidden is there: opens further groups; NULL: there are none */
+    int (*enter)(struct reduction *r); /* before the opening: finds further groups; NULL: there are none */
     enum step (*step)(struct reduction *r);
     void (*publish)(struct reduction *r);            /* writes the buffer where step has not; cannot fail */
     void (*close)(struct reduction *r, bool failed); /* failed: puts the buffer back; frees; in any state */
@@ -83,9 +83,11 @@ struct reduction {
     struct call_opening *openings; /* [size] */
     struct vote *votes;            /* [size] */
     bool opened;
-    float divisor; /* once opened: what sums are divided by */
-    uint64_t sequence, key;
-    hearth_group *hidden;
+    float divisor;                  /* once opened: what sums are divided by */
+    struct compound own, *compound; /* `own`, or that of the reduction it works for */
+    bool begun;                     /* others count on our parts */
+    uint64_t key;
+    hearth_group *hidden; /* the inner group that it runs on */
     const struct method *method;
     void *work;         /* the method's */
     void *e_old;        /* residual before, or NULL */
@@ -110,27 +112,24 @@ int work_start(const struct reduction_call *call, hearth_request **request);
 
 /* ---- for methods ---- */
 
+/* A part under the track; the opening has none. */
 int MUST_CHECK sub_start(struct reduction *r, hearth_group *group, struct sub *sub, struct call *call,
-                         uint64_t tag);
+                         uint32_t track);
 bool sub_ended(const struct sub *sub);
 /* It has ended: its status; a failure is in r->error. */
 int MUST_CHECK sub_finish(struct reduction *r, struct sub *sub);
 void sub_cancel(struct reduction *r, struct sub *sub); /* for r->error; harmless if it is not in flight */
 /* all_gather of `len` bytes a member in place, all_to_all of `len` bytes for each. */
-int MUST_CHECK sub_all_gather(struct reduction *r, struct sub *sub, void *all, size_t len, uint64_t tag);
+int MUST_CHECK sub_all_gather(struct reduction *r, struct sub *sub, void *all, size_t len, uint32_t track);
 int MUST_CHECK sub_all_to_all(struct reduction *r, struct sub *sub, const void *source, void *target,
                               size_t len);
 
-/* A hidden group of some members of the call's group, known by its id to all of them. */
-struct circle {
-    uint64_t id;
-    const int *ranks; /* in the call's group, ascending; NULL: all */
-    int count;
-};
-int MUST_CHECK reduction_group(struct reduction *r, const struct circle *circle, hearth_group **out);
-/* Closes it. Failed: its members do not wait for us. */
-void reduction_leave(struct reduction *r, hearth_group *hidden, bool failed);
-const struct method *method_of_codec(const struct codec *codec); /* of any but none */
+/* The inner group of the members that the kind says, ours among them. */
+int MUST_CHECK reduction_inner(struct reduction *r, enum inner_kind kind, hearth_group **out);
+bool leads_host(const struct group_view *view, int rank);                /* it is the first one there */
+void reduction_refuse(struct reduction *r, hearth_group *inner);         /* its members do not wait for us */
+int reduction_fail(struct reduction *r, int status, const char *reason); /* ours: sets r->error */
+const struct method *method_of_codec(const struct codec *codec);         /* of any but none */
 
 /* Work on all pieces by the codec pool's threads, before or after what it is done to has been under way. */
 void reduction_compress(struct reduction *r, workers_fn *run, void *arg, size_t pieces);

@@ -23,11 +23,10 @@ enum adapt_vote { VOTE_GOOD, VOTE_BUSY, VOTE_WRONG, VOTE_FAILED, VOTES };
 
 static bool in_flight(hearth_group *group)
 {
-    struct node_worker *worker = atomic_load(&group->node->worker);
     mutex_lock(&group->node->baton);
     bool busy = group_busy(group->group);
     mutex_unlock(&group->node->baton);
-    return busy || (worker && worker->busy(worker, group));
+    return busy;
 }
 
 static uint64_t adapt_tag(hearth_group *group, enum adapt_tag what)

@@ -353,12 +353,19 @@ void node_refuse(hearth_group *group, uint64_t tag, const struct error *why)
     drive_once(node);
 }
 
-uint64_t node_sequence(hearth_group *group, uint64_t tag)
+void node_refuse_parts(hearth_group *inner, const struct compound *compound, const struct error *why)
+{
+    hearth_node *node = inner->node;
+    mutex_lock(&node->baton);
+    group_refuse_parts(inner->group, compound, why);
+    drive_once(node);
+}
+
+void node_close_compound(hearth_group *group, struct compound *compound)
 {
     mutex_lock(&group->node->baton);
-    uint64_t sequence = group_sequence(group->group, tag);
+    compound_close(group->group, compound);
     mutex_unlock(&group->node->baton);
-    return sequence;
 }
 
 void node_release(hearth_request *request)
@@ -409,23 +416,97 @@ void node_members_lost(hearth_node *node, uint64_t lost, const char *why)
 
 /* ---- groups ---- */
 
-int node_group(hearth_node *node, const struct group_view *view, const int *members, hearth_group **out)
+static hearth_group *group_make(hearth_node *node)
 {
     hearth_group *group = heap_alloc(node->heap, 1, sizeof *group);
     if (!group)
-        return HEARTH_NO_MEMORY;
-    mutex_lock(&node->baton);
+        return NULL;
     group->node = node;
     list_init(&group->item);
-    int status = group_open(node->engine, view, members, &group->group);
+    return group;
+}
+
+/* With the baton: the engine has opened it, or not. */
+static int group_made(hearth_group *group, int status, hearth_group **out)
+{
     if (status == HEARTH_OK) {
-        list_push(&node->groups, &group->item);
+        list_push(&group->node->groups, &group->item);
         *out = group;
     } else {
         heap_free(group);
     }
+    return status;
+}
+
+int node_group(hearth_node *node, const struct group_view *view, const int *members, hearth_group **out)
+{
+    hearth_group *group = group_make(node);
+    if (!group)
+        return HEARTH_NO_MEMORY;
+    mutex_lock(&node->baton);
+    int status = group_made(group, group_open(node->engine, view, members, &group->group), out);
     mutex_unlock(&node->baton);
     return status;
+}
+
+hearth_group *node_inner(hearth_group *outer, enum inner_kind kind)
+{
+    mutex_lock(&outer->node->baton);
+    hearth_group *inner = outer->inner[kind];
+    bool same = inner && inner->followed == group_version(outer->group);
+    mutex_unlock(&outer->node->baton);
+    return same ? inner : NULL;
+}
+
+/* Inner groups are never closed before their outer one, even if its members are on other hosts now: others
+ * may use one again before we do, and frames for a closed group are dropped. */
+static hearth_group *inner_find(const hearth_group *outer, uint64_t id)
+{
+    struct list *item, *after;
+    LIST_EACH (item, after, &outer->node->groups) {
+        hearth_group *group = container_of(item, hearth_group, item);
+        if (group->outer == outer && group_view(group->group)->group == id)
+            return group;
+    }
+    return NULL;
+}
+
+static int inner_make(hearth_group *outer, enum inner_kind kind, const struct group_view *view,
+                      const int *members, hearth_group **out)
+{
+    hearth_group *group = group_make(outer->node);
+    if (!group)
+        return HEARTH_NO_MEMORY;
+    group->outer = outer;
+    return group_made(group, group_open_inner(outer->group, kind, view, members, &group->group), out);
+}
+
+int node_make_inner(hearth_group *outer, enum inner_kind kind, const struct group_view *view,
+                    const int *members, hearth_group **out)
+{
+    uint64_t version = group_version(outer->group);
+    mutex_lock(&outer->node->baton);
+    hearth_group *inner = inner_find(outer, view->group);
+    int status = HEARTH_OK;
+    if (!inner)
+        status = inner_make(outer, kind, view, members, &inner);
+    else if (inner->followed != version) /* or another thread was faster */
+        group_follow(inner->group, view);
+    if (status == HEARTH_OK) {
+        inner->followed = version;
+        outer->inner[kind] = inner;
+        *out = inner;
+    }
+    mutex_unlock(&outer->node->baton);
+    return status;
+}
+
+/* With the baton. */
+static void group_drop(hearth_group *group)
+{
+    group_close(group->group);
+    list_remove(&group->item);
+    heap_free(group);
 }
 
 void hearth_group_close(hearth_group *group)
@@ -443,9 +524,11 @@ void hearth_group_close(hearth_group *group)
     struct node_worker *worker = atomic_load(&node->worker);
     if (worker)
         worker->leave(worker, group);
+    struct list *item, *after;
     mutex_lock(&node->baton);
-    group_close(group->group);
-    list_remove(&group->item);
-    heap_free(group);
+    LIST_EACH (item, after, &node->groups)
+        if (container_of(item, hearth_group, item)->outer == group)
+            group_drop(container_of(item, hearth_group, item));
+    group_drop(group);
     drive_once(node); /* let the aborts out */
 }

@@ -23,7 +23,10 @@ struct hearth_group {
     struct list item; /* in the node */
     hearth_node *node;
     struct group *group;
-    uint64_t syncs; /* hearth_sync_open: how many there have been, under the baton */
+    uint64_t syncs;                   /* hearth_sync_open: how many there have been, under the baton */
+    hearth_group *outer;              /* of an inner group: whose it is */
+    uint64_t followed;                /* likewise: the outer group's version that it was last made like */
+    hearth_group *inner[INNER_KINDS]; /* those that compound calls used last */
 };
 
 struct hearth_request {
@@ -82,7 +85,6 @@ struct attachment {
 struct node_worker {
     void (*stop)(struct node_worker *worker); /* the node closes: ends all that it has in flight */
     void (*leave)(struct node_worker *worker, hearth_group *group); /* the group closes: likewise */
-    bool (*busy)(struct node_worker *worker, hearth_group *group);  /* it has something of it in flight */
 };
 
 /* How a member of the node's cluster is joined, for people: hearth_group_member, status. */
@@ -211,8 +213,8 @@ void node_settle(hearth_request *request, const struct error *error);
 void node_drop_request(hearth_request *request); /* it was never given to anybody */
 /* Others must not wait for us under the tag: as group_refuse. */
 void node_refuse(hearth_group *group, uint64_t tag, const struct error *why);
-/* Of the next operation under the tag, if no other thread starts one. */
-uint64_t node_sequence(hearth_group *group, uint64_t tag);
+void node_refuse_parts(hearth_group *inner, const struct compound *compound, const struct error *why);
+void node_close_compound(hearth_group *group, struct compound *compound);
 void node_attach(hearth_node *node, struct attachment *attachment);
 void node_detach(hearth_node *node, struct attachment *attachment);
 void attachments_drop(hearth_node *node); /* the node closes */
@@ -235,6 +237,11 @@ void node_keep(void *node); /* the progress thread's life */
 /* Makes a group of the node, under no baton. */
 int MUST_CHECK node_group(hearth_node *node, const struct group_view *view, const int *members,
                           hearth_group **out);
+/* The inner group of that kind; NULL: there is none yet, or the outer group has changed since. */
+hearth_group *node_inner(hearth_group *outer, enum inner_kind kind);
+/* Then: the inner group with the view's id, kept from earlier or made. It lives as long as the outer one. */
+int MUST_CHECK node_make_inner(hearth_group *outer, enum inner_kind kind, const struct group_view *view,
+                               const int *members, hearth_group **out);
 
 /* All of a node's clusters in one process: opens `count` nodes on one net. */
 struct local_setup {

@@ -87,7 +87,7 @@ static uint64_t allocations(const struct fixture *c)
 
 /* Runs stretches until memory has stood still for a whole one. How far members run ahead of each other is up
  * to the machine, and the deepest may come late: a few more slots are allowed, but not one per operation. */
-static void check_steady(struct fixture *c, member_fn *fn)
+static void check_steady(struct fixture *c, member_fn *fn, int share)
 {
     enum { STRETCHES = 10, SLOTS = 64 };
     struct stretch s = {0, 3000};
@@ -95,7 +95,7 @@ static void check_steady(struct fixture *c, member_fn *fn)
     uint64_t bytes = cluster_memory(c), calls = allocations(c), before = calls, after = 0;
     for (int i = 0; i < STRETCHES && after != before; i++) {
         before = allocations(c);
-        s = (struct stretch){s.first + s.count, operations()};
+        s = (struct stretch){s.first + s.count, operations() / share};
         fixture_run(c, fn, &s);
         after = allocations(c);
         print_message("%d operations on %d nodes: %" PRIu64 " allocations, then %" PRIu64 "\n", s.count,
@@ -111,7 +111,7 @@ static void test_small_operations_allocate_nothing(void **state)
     (void)state;
     struct fixture c;
     fixture_open(&c, MEMBERS, NULL);
-    check_steady(&c, stretch_member);
+    check_steady(&c, stretch_member, 1);
     fixture_close(&c);
 }
 
@@ -143,7 +143,49 @@ static void test_nonblocking_operations_allocate_nothing(void **state)
     (void)state;
     struct fixture c;
     fixture_open(&c, MEMBERS, NULL);
-    check_steady(&c, nonblocking_member);
+    check_steady(&c, nonblocking_member, 1);
+    fixture_close(&c);
+}
+
+/* Every codec, and every way that can be fixed. topk over a tensor by owners sends lists whose lengths depend
+ * on the numbers: without a residual equal numbers make equal calls. */
+static void compressed_member(struct fixture *c, int rank, void *arg)
+{
+    static const struct {
+        const char *codec;
+        enum hearth_algo algo;
+        bool residual;
+    } calls[] = {{"fp16", HEARTH_AUTO, true},          {"bf16", HEARTH_DIRECT, true},
+                 {"int8", HEARTH_DIRECT, true},        {"int8", HEARTH_EXCHANGE, false},
+                 {"onebit", HEARTH_EXCHANGE, true},    {"topk:0.05", HEARTH_DIRECT, false},
+                 {"topk:0.05", HEARTH_EXCHANGE, true}, {"topk:0.05,chunk=256", HEARTH_AUTO, true},
+                 {"randomk:0.1", HEARTH_AUTO, true},   {"powersgd:2,rows=20", HEARTH_AUTO, true},
+                 {"none", HEARTH_AUTO, true}};
+    enum { CALLS = sizeof calls / sizeof calls[0], COUNT = 500 };
+    static _Thread_local float x[COUNT], e[COUNT];
+    const struct stretch *s = arg;
+    hearth_request *request = NULL;
+    struct hearth_opts opts = opts_default();
+    for (int i = s->first; i < s->first + s->count && !checks_failed(); i++) {
+        bool residual = calls[i % CALLS].residual;
+        opts.algo = calls[i % CALLS].algo;
+        for (int k = 0; k < COUNT; k++)
+            x[k] = (float)((k * 37 + rank) % 101) - 50;
+        check_status(hearth_all_reduce_compressed_nb(c->world[rank], x, COUNT, HEARTH_F32, HEARTH_SUM,
+                                                     calls[i % CALLS].codec, residual ? e : NULL, &opts,
+                                                     &request),
+                     HEARTH_OK);
+        check_status(hearth_wait(request, -1), HEARTH_OK);
+        hearth_request_free(request);
+    }
+}
+
+static void test_compressed_operations_allocate_nothing(void **state)
+{
+    (void)state;
+    struct fixture c;
+    fixture_open(&c, MEMBERS, NULL);
+    check_steady(&c, compressed_member, 4);
     fixture_close(&c);
 }
 
@@ -191,6 +233,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_small_operations_allocate_nothing),
         cmocka_unit_test(test_nonblocking_operations_allocate_nothing),
+        cmocka_unit_test(test_compressed_operations_allocate_nothing),
         cmocka_unit_test(test_memory_for_different_calls_is_bounded),
         cmocka_unit_test(test_clusters_come_and_go),
     };

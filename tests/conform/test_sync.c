@@ -334,12 +334,12 @@ static void one_step(struct model *m, int count)
  * that is depends on the others. */
 static void steady(struct fixture *c, int rank, void *arg)
 {
-    (void)arg;
+    const char *codec = arg;
     enum { SMALL = 9 };
     struct model m = {.sync = NULL};
     uint64_t allocations = 0;
     int same = 0;
-    check_status(hearth_sync_open(c->world[rank], NULL, HEARTH_AVG, &m.sync), HEARTH_OK);
+    check_status(hearth_sync_open(c->world[rank], codec, HEARTH_AVG, &m.sync), HEARTH_OK);
     for (int i = 0; i < SMALL; i++) {
         char name[] = {(char)('a' + i), '\0'};
         m.data[i] = must_alloc(model_len(i));
@@ -355,7 +355,7 @@ static void steady(struct fixture *c, int rank, void *arg)
         same = most == 0 ? same + 1 : 0;
         allocations = now;
     }
-    check(same == 5, "there is no end of allocations: %" PRIu64, allocations);
+    check(same == 5, "%s: there is no end of allocations: %" PRIu64, codec, allocations);
     model_close(&m);
 }
 
@@ -384,7 +384,11 @@ static void test_steady_memory(void **state)
     (void)state;
     struct fixture c;
     fixture_open(&c, 3, NULL);
-    fixture_run(&c, steady, NULL);
+    static char codecs[][24] = {"none",      "fp16",        "bf16",
+                                "int8",      "onebit",      "topk:0.05,chunk=64",
+                                "topk:0.05", "randomk:0.1", "powersgd:2"};
+    for (size_t i = 0; i < sizeof codecs / sizeof codecs[0]; i++)
+        fixture_run(&c, steady, codecs[i]);
     fixture_run(&c, bounded, NULL);
     fixture_close(&c);
 }

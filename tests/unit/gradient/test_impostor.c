@@ -38,6 +38,7 @@ struct damage {
 struct scene {
     hearth_node *nodes[2];
     hearth_group *world[2], *hidden;
+    struct compound compound; /* the impostor's */
     const char *text;
     struct codec codec;
     enum hearth_algo algo;
@@ -54,17 +55,17 @@ struct scene {
 
 /* ---- the impostor's operations ---- */
 
-static int speak(struct scene *s, hearth_group *group, struct call *call, uint64_t tag)
+static int speak(struct scene *s, hearth_group *group, struct call *call, uint32_t track)
 {
     struct hearth_opts opts;
     struct error error;
     hearth_request *request;
     hearth_opts_init(&opts);
-    opts.tag = tag;
     opts.timeout_ms = TIMEOUT_MS;
     opts.weight = 1;
     call->opts = &opts;
-    (void)s;
+    call->part_of = !call->opens ? &s->compound : NULL;
+    call->track = track;
     int status = node_start(group, call, true, &request, &error);
     if (status != HEARTH_OK)
         return status;
@@ -91,12 +92,12 @@ static void spoil(struct scene *s, uint8_t *bytes, size_t len)
 }
 
 /* Ours stands in s->out; that of both comes to s->in. */
-static int gather(struct scene *s, size_t len, uint64_t tag)
+static int gather(struct scene *s, size_t len, uint32_t track)
 {
     spoil(s, s->out, len);
     struct call call = {
         .kind = PLAN_ALL_GATHER, .source = s->out, .target = s->in, .count = len, .dtype = HEARTH_U8};
-    return speak(s, s->hidden, &call, tag);
+    return speak(s, s->hidden, &call, track);
 }
 
 /* ---- honest payloads ---- */
@@ -200,15 +201,16 @@ static void impostor_run(struct scene *s)
     const struct group_view *view = group_view(s->world[1]->group);
     struct group_view hidden = *view;
     int members[2] = {group_member(s->world[1]->group, 0), group_member(s->world[1]->group, 1)};
-    hidden.group = derived_id(ID_REDUCTION, view->group, 0, node_sequence(s->world[1], 0));
-    assert_int_equal(node_group(s->nodes[1], &hidden, members, &s->hidden), HEARTH_OK);
+    hidden.group = derived_id(ID_INNER, view->group, 0, 0);
+    assert_int_equal(node_make_inner(s->world[1], INNER_ALL, &hidden, members, &s->hidden), HEARTH_OK);
+    list_init(&s->compound.item);
     struct call opening = {.kind = PLAN_ALL_GATHER,
                            .source = &s->opening[1],
                            .target = s->opening,
                            .count = sizeof s->opening[0],
                            .dtype = HEARTH_U8,
                            .in_place = true,
-                           .opening = true};
+                           .opens = &s->compound};
     int status = speak(s, s->world[1], &opening, 0);
     s->exchange = 0;
     if (status == HEARTH_OK)
@@ -218,7 +220,7 @@ static void impostor_run(struct scene *s)
         store_u32(s->out + 4, 0);
         status = gather(s, sizeof(struct vote), SUB_CONTROL);
     }
-    hearth_group_close(s->hidden);
+    node_close_compound(s->world[1], &s->compound);
 }
 
 /* ---- the honest one ---- */
