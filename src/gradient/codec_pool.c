@@ -11,16 +11,18 @@
 #define BLOCKS_KEPT 512
 #define BYTES_KEPT  (256u << 20)
 #define SMALL_LEN   (64u << 10)
-#define SPARE       2u    /* times what was out at once */
-#define FORGET      1024u /* a part of that is forgotten whenever all blocks are back: in some steps */
+#define SPARE       2u         /* times what was out at once */
+#define NEAR_LEN    (1u << 20) /* of a tensor */
+#define FORGET      1024u      /* a part of that is forgotten whenever all blocks are back: in some steps */
 
 struct codec_pool {
     struct node_worker worker; /* first: the node knows it by this */
     struct attachment attachment;
     hearth_node *node;
     struct workers *workers;
-    struct mutex lock; /* of what follows */
-    struct list queue; /* reductions that are the hand's */
+    struct kernels near; /* kernels_best, with plain copies */
+    struct mutex lock;   /* of what follows */
+    struct list queue;   /* reductions that are the hand's */
     void *block[BLOCKS_KEPT];
     int block_count;
     size_t block_bytes; /* of those that are kept */
@@ -141,6 +143,11 @@ void codec_pool_ring(struct codec_pool *w)
     bell_ring_all(&w->bell);
 }
 
+const struct kernels *codec_pool_kernels(const struct codec_pool *w, size_t len)
+{
+    return len <= NEAR_LEN ? &w->near : kernels_best();
+}
+
 struct workers *codec_pool_workers(struct codec_pool *w)
 {
     return w->workers;
@@ -207,7 +214,7 @@ int codec_pool_submit(struct codec_pool *w, struct reduction *r)
     return status;
 }
 
-void codec_pool_drive(struct codec_pool *w, struct reduction *r)
+void codec_pool_drive(struct codec_pool *w, struct reduction *r, uint32_t *driven)
 {
     for (;;) {
         uint32_t heard = bell_heard(&w->bell);
@@ -217,10 +224,19 @@ void codec_pool_drive(struct codec_pool *w, struct reduction *r)
         if (step == STEP_MORE)
             continue;
         /* It has its own deadline; but the opening may find that it will never end. */
-        if (r->awaits && r->awaits->request)
-            node_wait_also(r->awaits->request, NEVER_NS, r->opened ? NULL : &r->opening_sub.done);
-        else
+        const _Atomic(bool) *also = r->opened ? NULL : &r->opening_sub.done;
+        bool drives = r->awaits && r->awaits->request;
+        if (drives && r->stays) {
+            node_wait_here(r->awaits->request, NEVER_NS, also, driven);
+        } else if (drives) {
+            node_wait_also(r->awaits->request, NEVER_NS, also);
+        } else { /* others must drive */
+            if (r->stays)
+                node_go(w->node, *driven);
             bell_wait(&w->bell, BELL_CALLER, heard, 0, NEVER_NS);
+            if (r->stays)
+                node_come(w->node);
+        }
     }
 }
 
@@ -286,6 +302,11 @@ static struct codec_pool *codec_pool_open(hearth_node *node)
     struct codec_pool *w = heap_alloc(node->heap, 1, sizeof *w);
     if (!w)
         return NULL;
+    const struct kernels *plain = kernels_named("scalar");
+    w->near = *kernels_best();
+    w->near.copy_far = plain->copy_far;
+    w->near.stream = plain->stream;
+    w->near.stream_end = plain->stream_end;
     w->node = node;
     w->worker = (struct node_worker){.stop = codec_pool_stop, .leave = codec_pool_leave};
     w->attachment.drop = codec_pool_drop;

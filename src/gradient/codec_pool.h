@@ -14,12 +14,16 @@ struct codec_pool *codec_pool_of(hearth_node *node);
 void *codec_pool_take(struct codec_pool *pool, size_t len);
 void codec_pool_give(struct codec_pool *pool, void *block);
 
+/* Kernels for a tensor of so many bytes. What is small stays in the caches: nothing of it is written past
+ * them. */
+const struct kernels *codec_pool_kernels(const struct codec_pool *pool, size_t len);
+
 struct workers *codec_pool_workers(struct codec_pool *pool); /* NULL: the caller works alone */
 
 /* Hands a reduction to the hand, which steps it until it has ended. */
 int MUST_CHECK codec_pool_submit(struct codec_pool *pool, struct reduction *reduction);
-/* Blocking: the calling thread steps it. */
-void codec_pool_drive(struct codec_pool *pool, struct reduction *reduction);
+/* Blocking: the calling thread steps it. `heard` as in node_wait_here, if it stays. */
+void codec_pool_drive(struct codec_pool *pool, struct reduction *reduction, uint32_t *heard);
 /* Something that a reduction waits for has happened. */
 void codec_pool_ring(struct codec_pool *pool);
 

@@ -16,6 +16,7 @@
 #define OPENING_MAGIC UINT64_C(0x31676e696e65706f) /* "opening1" */
 #define VOTE_MAGIC    UINT32_C(0x31746f76)         /* "vot1" */
 #define FLAG_FEEDBACK 1u
+#define STAY_LEN      (256u << 10) /* its codecs take less time than waking the thread that would drive */
 
 enum { PHASE_WORK, PHASE_VOTE, PHASE_FAILING };
 
@@ -148,7 +149,7 @@ int sub_start(struct reduction *r, hearth_group *group, struct sub *sub, struct 
     sub->pool = r->pool;
     sub->group = group;
     atomic_store(&sub->done, false);
-    int status = node_start(group, call, false, &sub->request, &error);
+    int status = node_start(group, call, r->stays ? CALLER_STAYS : CALLER_GOES, &sub->request, &error);
     if (status != HEARTH_OK) {
         sub->request = NULL;
         fail_inside(r, group, &error);
@@ -163,12 +164,11 @@ bool sub_ended(const struct sub *sub)
 
 int sub_finish(struct reduction *r, struct sub *sub)
 {
-    int status = node_wait(sub->request, NEVER_NS); /* it has ended: only until its callback has returned */
-    if (status != HEARTH_OK)
-        fail_inside(r, sub->group, &sub->request->completion.error);
-    node_release(sub->request);
+    struct error error;
+    if (node_finish(sub->request, &error) != HEARTH_OK)
+        fail_inside(r, sub->group, &error);
     sub->request = NULL;
-    return status;
+    return error.status;
 }
 
 void sub_cancel(struct reduction *r, struct sub *sub)
@@ -565,7 +565,7 @@ static struct reduction *reduction_make(const struct reduction_call *call, struc
     r->call = *call;
     r->opts = *call->opts;
     r->call.opts = &r->opts;
-    r->kernels = kernels_best();
+    r->kernels = codec_pool_kernels(w, call->count * dtype_size(call->dtype));
     r->rank = group_rank(call->group->group);
     r->size = group_size(call->group->group);
     r->deadline_ns = clock_real() + (uint64_t)r->opts.timeout_ms * NS_PER_MS;
@@ -583,7 +583,7 @@ static struct reduction *reduction_make(const struct reduction_call *call, struc
 }
 
 /* Makes it and starts the opening. What fails here is told to the others, so that they do not wait. */
-static int reduction_begin(const struct reduction_call *call, struct reduction **out)
+static int reduction_begin(const struct reduction_call *call, bool stays, struct reduction **out)
 {
     struct error error;
     struct reduction *r = reduction_make(call, &error);
@@ -592,6 +592,7 @@ static int reduction_begin(const struct reduction_call *call, struct reduction *
         node_refuse(call->group, call->opts->tag, &error);
         return error.status;
     }
+    r->stays = stays;
     int status = opening_start(r);
     if (status == HEARTH_OK) {
         *out = r;
@@ -607,10 +608,18 @@ static int reduction_begin(const struct reduction_call *call, struct reduction *
 int work_run(const struct reduction_call *call)
 {
     struct reduction *r;
-    int status = reduction_begin(call, &r);
+    hearth_node *node = call->group->node;
+    bool stays = call->count * dtype_size(call->dtype) <= STAY_LEN;
+    uint32_t heard = bell_heard(node->bell);
+    if (stays)
+        node_come(node);
+    int status = reduction_begin(call, stays, &r);
+    if (status == HEARTH_OK)
+        codec_pool_drive(r->pool, r, &heard);
+    if (stays)
+        node_go(node, heard);
     if (status != HEARTH_OK)
         return status;
-    codec_pool_drive(r->pool, r);
     struct error error = named_error(r);
     reduction_free(r);
     if (error.status != HEARTH_OK)
@@ -623,7 +632,7 @@ int work_run(const struct reduction_call *call)
 int work_start(const struct reduction_call *call, hearth_request **request)
 {
     struct reduction *r;
-    int status = reduction_begin(call, &r);
+    int status = reduction_begin(call, false, &r);
     if (status != HEARTH_OK)
         return status;
     struct node_task task = {

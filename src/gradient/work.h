@@ -73,6 +73,7 @@ struct reduction {
     const struct kernels *kernels;
     int rank, size;
     hearth_request *request; /* NULL: a caller waits */
+    bool stays;              /* that caller drives the node from begin to end (node_come) */
     uint64_t deadline_ns;
     _Atomic(bool) cancelled, poisoned;
     _Atomic(int) closing; /* 0, or who is going */

@@ -215,7 +215,7 @@ static int counts_given(const struct call *call, int rank)
     return HEARTH_OK;
 }
 
-static int start(hearth_group *group, struct call *call, const struct hearth_opts *opts, bool waits,
+static int start(hearth_group *group, struct call *call, const struct hearth_opts *opts, enum caller caller,
                  hearth_request **request)
 {
     struct hearth_opts chosen;
@@ -243,7 +243,7 @@ static int start(hearth_group *group, struct call *call, const struct hearth_opt
     if (status == HEARTH_OK)
         status = buffers_check(call, rank, size);
     if (status == HEARTH_OK)
-        status = node_start(group, call, waits, request, error_last());
+        status = node_start(group, call, caller, request, error_last());
     call->opts = NULL;
     return status;
 }
@@ -251,7 +251,7 @@ static int start(hearth_group *group, struct call *call, const struct hearth_opt
 int call_start(hearth_group *group, struct call *call, const struct hearth_opts *opts,
                hearth_request **request)
 {
-    return start(group, call, opts, false, request);
+    return start(group, call, opts, CALLER_GOES, request);
 }
 
 int call_run(hearth_group *group, struct call *call, const struct hearth_opts *opts)
@@ -263,7 +263,7 @@ int call_run_unless(hearth_group *group, struct call *call, const struct hearth_
                     const struct stop *stop)
 {
     hearth_request *request;
-    int status = start(group, call, opts, true, &request);
+    int status = start(group, call, opts, CALLER_WAITS, &request);
     if (status != HEARTH_OK)
         return status;
     do

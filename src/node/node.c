@@ -21,8 +21,9 @@ bool node_forked(const hearth_node *node)
 /* Tells whoever wants to know that an operation has ended. Called with the baton, which is given away while
  * a callback runs: the callback may start operations. What ends meanwhile is left to the collector that is
  * there already, so that callbacks which start operations do not go down the stack. `mine` is the request
- * that a caller in node_wait waits for, or one that nobody can wait for yet: no bell is needed for it. */
-static void collect(hearth_node *node, const hearth_request *mine)
+ * that a caller in node_wait waits for, or one that nobody can wait for yet: no bell is needed for it.
+ * `counted`: we are one of those that are waiting. */
+static void collect(hearth_node *node, const hearth_request *mine, bool counted)
 {
     bool any = false, others = false;
     struct completion *completion;
@@ -45,17 +46,17 @@ static void collect(hearth_node *node, const hearth_request *mine)
     }
     node->collecting = false;
     int waiting = atomic_load(&node->waiting);
-    if ((others && waiting > 0) || (any && waiting > 1))
+    if ((others && waiting > counted) || (any && waiting > 1))
         poll_set_ring_all(node);
 }
 
 /* With the baton: until nothing moves, or others should have their turn. True: there may be more to do. */
-static bool drive(hearth_node *node, const hearth_request *mine)
+static bool drive(hearth_node *node, const hearth_request *mine, bool counted)
 {
     bool moved = true;
     for (int turn = 0; moved && turn < TURNS_MAX; turn++) {
         moved = engine_progress(node->engine);
-        collect(node, mine);
+        collect(node, mine, counted);
     }
     bell_urgent(node->bell, engine_busy(node->engine));
     return moved;
@@ -72,7 +73,7 @@ bool node_progress(hearth_node *node)
 {
     mutex_lock(&node->baton);
     bool moved = engine_progress(node->engine);
-    collect(node, NULL);
+    collect(node, NULL, false);
     mutex_unlock(&node->baton);
     return moved;
 }
@@ -102,7 +103,7 @@ void node_keep(void *arg)
             mutex_unlock(&node->baton);
             return;
         }
-        bool rest = drive(node, NULL), busy = engine_busy(node->engine);
+        bool rest = drive(node, NULL, false), busy = engine_busy(node->engine);
         uint64_t until = engine_deadline(node->engine);
         atomic_store(&node->progress_until, until);
         mutex_unlock(&node->baton);
@@ -170,47 +171,63 @@ void node_sleep(hearth_node *node, uint32_t heard, uint64_t until)
         bell_wait(node->bell, BELL_CALLER, heard, node->spin_ns, until);
 }
 
-int node_wait_also(hearth_request *request, uint64_t deadline_ns, const _Atomic(bool) *also)
+void node_come(hearth_node *node)
 {
-    hearth_node *node = request->node;
-    int status;
-    uint32_t heard;
-    uint64_t idle_ns = 0;
     atomic_fetch_add(&node->waiting, 1);
     bell_attend(node->bell);
     poll_set_caller_comes(node);
+}
+
+void node_go(hearth_node *node, uint32_t heard)
+{
+    bell_leave(node->bell, heard);
+    atomic_fetch_sub(&node->waiting, 1);
+    hand_over(node);
+}
+
+int node_wait_here(hearth_request *request, uint64_t deadline_ns, const _Atomic(bool) *also, uint32_t *heard)
+{
+    hearth_node *node = request->node;
+    int status;
+    uint64_t idle_ns = 0;
     for (;;) {
-        heard = bell_heard(node->bell);
+        *heard = bell_heard(node->bell);
         mutex_lock(&node->baton);
         bool moved = engine_progress(node->engine);
-        collect(node, request);
+        collect(node, request, true);
         status = status_of(request);
         uint64_t until = engine_deadline(node->engine);
         int peer = moved ? RANK_NONE : engine_waits_for(&request->completion);
-        bool rest = status != HEARTH_PENDING && moved && drive(node, request);
+        bool rest = status != HEARTH_PENDING && moved && drive(node, request, true);
         if (status == HEARTH_PENDING)
             poll_set_look(node);
         mutex_unlock(&node->baton);
         leave_rest(node, rest);
         if (status != HEARTH_PENDING || (also && atomic_load(also)))
-            break;
+            return status;
         if (moved) {
             idle_ns = 0;
             continue;
         }
         uint64_t now = clock_real();
         if (now >= deadline_ns)
-            break;
+            return status;
         idle_ns = idle_ns == 0 ? now : idle_ns;
         if (spin(node, idle_ns, now))
             continue;
         until = until < deadline_ns ? until : deadline_ns;
-        node_sleep(node, heard, until);
+        node_sleep(node, *heard, until);
         waited(node, peer, now);
     }
-    bell_leave(node->bell, heard);
-    atomic_fetch_sub(&node->waiting, 1);
-    hand_over(node);
+}
+
+int node_wait_also(hearth_request *request, uint64_t deadline_ns, const _Atomic(bool) *also)
+{
+    hearth_node *node = request->node;
+    uint32_t heard;
+    node_come(node);
+    int status = node_wait_here(request, deadline_ns, also, &heard);
+    node_go(node, heard);
     return status;
 }
 
@@ -223,7 +240,7 @@ int node_test(hearth_request *request)
 {
     hearth_node *node = request->node;
     mutex_lock(&node->baton);
-    bool rest = drive(node, NULL) || leaves_work(node);
+    bool rest = drive(node, NULL, false) || leaves_work(node);
     int status = status_of(request);
     mutex_unlock(&node->baton);
     leave_rest(node, rest);
@@ -233,7 +250,7 @@ int node_test(hearth_request *request)
 /* Under the baton, which it gives back. */
 static void drive_once(hearth_node *node)
 {
-    bool rest = drive(node, NULL);
+    bool rest = drive(node, NULL, false);
     mutex_unlock(&node->baton);
     leave_rest(node, rest);
 }
@@ -279,7 +296,7 @@ static void request_put(hearth_request *request)
     list_push(&request->node->free_requests, &request->item);
 }
 
-int node_start(hearth_group *group, const struct call *call, bool waits, hearth_request **out,
+int node_start(hearth_group *group, const struct call *call, enum caller caller, hearth_request **out,
                struct error *error)
 {
     hearth_node *node = group->node;
@@ -305,7 +322,7 @@ int node_start(hearth_group *group, const struct call *call, bool waits, hearth_
     } else {
         request_put(request);
     }
-    bool rest = drive(node, request);
+    bool waits = caller != CALLER_GOES, rest = drive(node, request, caller == CALLER_STAYS);
     bool ring = node->rest ? poll_set_must_ring(node, waits)
                            : engine_deadline(node->engine) < atomic_load(&node->progress_until);
     mutex_unlock(&node->baton);
@@ -378,6 +395,21 @@ void node_release(hearth_request *request)
     mutex_unlock(&node->baton);
 }
 
+int node_finish(hearth_request *request, struct error *error)
+{
+    hearth_node *node = request->node;
+    mutex_lock(&node->baton);
+    if (!request->settled) { /* another thread is in its callback */
+        mutex_unlock(&node->baton);
+        node_wait(request, NEVER_NS);
+        mutex_lock(&node->baton);
+    }
+    *error = request->completion.error;
+    request_put(request);
+    mutex_unlock(&node->baton);
+    return error->status;
+}
+
 void node_abandon(hearth_request *request, const struct error *why)
 {
     hearth_node *node = request->node;
@@ -409,7 +441,7 @@ void node_members_lost(hearth_node *node, uint64_t lost, const char *why)
     mutex_lock(&node->baton);
     if (!node->closing)
         engine_members_lost(node->engine, lost, why);
-    bool rest = node->progress_runs || drive(node, NULL); /* callbacks are its: we may hold locks */
+    bool rest = node->progress_runs || drive(node, NULL, false); /* callbacks are its: we may hold locks */
     mutex_unlock(&node->baton);
     leave_rest(node, rest);
 }

@@ -186,19 +186,29 @@ int MUST_CHECK node_open(const struct node_setup *setup, hearth_node **out, stru
 
 struct log node_log(const hearth_node *node);
 bool node_forked(const hearth_node *node);
-/* Starts a call; on success *out is a request that belongs to the node until node_release. `waits`: the
- * caller goes on to node_wait at once. */
-int MUST_CHECK node_start(hearth_group *group, const struct call *call, bool waits, hearth_request **out,
-                          struct error *error);
+/* What the caller does next: leaves what it started to others, goes on to node_wait at once, or has come
+ * (node_come) and stays. */
+enum caller { CALLER_GOES, CALLER_WAITS, CALLER_STAYS };
+/* Starts a call; on success *out is a request that belongs to the node until node_release. */
+int MUST_CHECK node_start(hearth_group *group, const struct call *call, enum caller caller,
+                          hearth_request **out, struct error *error);
 /* Drives until the request is settled (its status) or the time (clock_real) has come (HEARTH_PENDING). */
 int node_wait(hearth_request *request, uint64_t deadline_ns);
 /* The same, but also until the completion callback of another request of the node has set
  * `also` (NULL: no other). */
 int node_wait_also(hearth_request *request, uint64_t deadline_ns, const _Atomic(bool) *also);
+/* For a caller that waits several times in a row, with no more than some microseconds of its own work in
+ * between: from node_come to node_go it is the one that drives, and the progress thread sleeps. `heard` is
+ * what node_wait_here gave last. */
+void node_come(hearth_node *node);
+int node_wait_here(hearth_request *request, uint64_t deadline_ns, const _Atomic(bool) *also, uint32_t *heard);
+void node_go(hearth_node *node, uint32_t heard);
 int node_test(hearth_request *request);
 void node_cancel(hearth_request *request);
 void node_release(hearth_request *request);
-/* Ends it if it has not ended, and tells the others why; then the same. */
+/* Its callback has been called: waits until that has returned, gives its error, and releases it. */
+int node_finish(hearth_request *request, struct error *error);
+/* Ends it if it has not ended, and tells the others why; then releases it. */
 void node_abandon(hearth_request *request, const struct error *why);
 /* A request for something that the caller runs: `cancel`, called by any thread, must bring it to node_settle
  * soon. */

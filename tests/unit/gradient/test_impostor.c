@@ -66,7 +66,7 @@ static int speak(struct scene *s, hearth_group *group, struct call *call, uint32
     call->opts = &opts;
     call->part_of = !call->opens ? &s->compound : NULL;
     call->track = track;
-    int status = node_start(group, call, true, &request, &error);
+    int status = node_start(group, call, CALLER_WAITS, &request, &error);
     if (status != HEARTH_OK)
         return status;
     status = node_wait(request, NEVER_NS);
