@@ -334,6 +334,25 @@ void engine_drop_parts(struct group *outer, uint64_t tag, uint64_t sequence)
     }
 }
 
+void engine_drop_passed(struct group *group)
+{
+    uint64_t id = group->view.group;
+    for (int i = 0; i < group->engine->size; i++) {
+        struct peer *peer = &group->engine->peers[i];
+        struct list *item, *after;
+        LIST_EACH (item, after, &peer->early) {
+            struct slot *slot = container_of(item, struct slot, item);
+            if (slot->frame.group == id && group_passed(group, slot->frame.tag, slot->frame.sequence))
+                early_drop(peer, slot);
+        }
+        LIST_EACH (item, after, &peer->notes) {
+            struct note *note = container_of(item, struct note, item);
+            if (note->group == id && group_passed(group, note->tag, note->sequence))
+                note_drop(peer, note);
+        }
+    }
+}
+
 void engine_drop_waiting(struct group *group, uint64_t tag, uint64_t sequence)
 {
     for (int i = 0; i < group->view.size; i++) {

@@ -60,6 +60,22 @@ static bool group_fill(struct group *group, const struct group_view *view, const
     return true;
 }
 
+/* A member that is lost to another may be there for us, and would not hear of it. */
+static void pass_on(struct group *group, const struct retired *r)
+{
+    uint8_t payload[FRAME_CONTROL_MAX];
+    int rank = r->why.rank;
+    if (!status_is_loss(r->why.status) || rank < 0 || rank >= group->view.size || rank == group->rank)
+        return;
+    struct frame frame = {.kind = FRAME_ABORT,
+                          .group = group->view.group,
+                          .epoch = group->view.epoch,
+                          .tag = r->tag,
+                          .sequence = r->sequence,
+                          .length = (uint32_t)error_encode(&r->why, payload, sizeof payload)};
+    group_send(group, rank, &frame, payload);
+}
+
 /* Aborts that came while other members had the group already. */
 static void orphans_adopt(struct group *group)
 {
@@ -71,6 +87,7 @@ static void orphans_adopt(struct group *group)
         list_remove(item);
         group->engine->orphan_count--;
         group_retire(group, r->tag, r->sequence, &r->why);
+        pass_on(group, r);
         heap_free(r);
     }
 }
@@ -110,6 +127,7 @@ int group_open_inner(struct group *outer, enum inner_kind kind, const struct gro
     if (status == HEARTH_OK) {
         (*out)->outer = outer;
         (*out)->kind = kind;
+        engine_drop_passed(*out); /* of calls that we refused before we had the group */
     }
     return status;
 }

@@ -151,6 +151,8 @@ void engine_adopt_notes(struct op *op, int rank);
 void engine_adopt(struct op *op, int rank, struct slot *slot);
 /* What waits for operations of a group that is closed goes. */
 void engine_drop_group(struct engine *engine, uint64_t id);
+/* The group is new: what waits for operations that are over goes. */
+void engine_drop_passed(struct group *group);
 /* The call is over here: what waits for its parts goes. */
 void engine_drop_parts(struct group *outer, uint64_t tag, uint64_t sequence);
 /* The operation is over before it was posted here: what waited for it goes. */
