@@ -81,6 +81,7 @@ BANNED = [
     (CALL % "signal|sigaction", ("src",), (), "the library has no signal handlers"),
     (CALL % "clock_gettime|gettimeofday|time|clock", ("src",), ("src/os/",), "only os/ reads the clock"),
     (CALL % "sock_dial", ("src", "cli"), ("src/os/", "src/connect/dial_driver.c"), "only the dialer's driver connects"),
+    (CALL % "clock_now|clock_real", ("src/gradient/",), (), "time is an argument there, or the node's: node_now"),
     (r"\bpthread_\w+", ("src",), ("src/os/",), "threads and locks belong to os/"),
     (SEARCH + r"(?:[^();{}]|\([^()]*\))*?" + ERROR_TEXT, ("src", "cli", "bindings"),
      ("src/discovery/helper.c",),  # says the same thing once

@@ -29,7 +29,7 @@ struct codec_pool {
     size_t out_bytes;   /* of those that are in use */
     size_t most_bytes;  /* in use at once since all were back */
     size_t usual_bytes; /* the same before that; falls slowly */
-    bool codec_worker_runs, stopping;
+    bool worker_runs, stopping;
     struct thread codec_worker;
     struct bell bell;
 };
@@ -163,7 +163,7 @@ static bool codec_worker_round(struct codec_pool *w)
     while (item != &w->queue) {
         struct reduction *r = container_of(item, struct reduction, item);
         mutex_unlock(&w->lock);
-        enum step step = reduction_step(r);
+        enum step step = reduction_step(r, node_now(w->node));
         mutex_lock(&w->lock);
         item = item->next;
         moved = moved || step != STEP_WAIT;
@@ -203,9 +203,9 @@ int codec_pool_submit(struct codec_pool *w, struct reduction *r)
     mutex_lock(&w->lock);
     if (w->stopping) {
         status = HEARTH_CLOSED;
-    } else if (!w->codec_worker_runs) {
-        status = thread_start(&w->codec_worker, "hearth-hand", codec_worker_run, w);
-        w->codec_worker_runs = status == HEARTH_OK;
+    } else if (!w->worker_runs && w->node->progress_runs) {
+        status = thread_start(&w->codec_worker, "hearth-codec", codec_worker_run, w);
+        w->worker_runs = status == HEARTH_OK;
     }
     if (status == HEARTH_OK)
         list_push(&w->queue, &r->item);
@@ -218,7 +218,7 @@ void codec_pool_drive(struct codec_pool *w, struct reduction *r, uint32_t *drive
 {
     for (;;) {
         uint32_t heard = bell_heard(&w->bell);
-        enum step step = reduction_step(r);
+        enum step step = reduction_step(r, node_now(w->node));
         if (step == STEP_DONE || step == STEP_FAILED)
             return;
         if (step == STEP_MORE)
@@ -271,7 +271,15 @@ static void codec_pool_leave(struct node_worker *worker, hearth_group *group)
     struct codec_pool *w = container_of(worker, struct codec_pool, worker);
     queue_close(w, group);
     while (queue_has(w, group))
-        thread_yield();
+        if (w->worker_runs)
+            thread_yield();
+        else
+            codec_worker_round(w);
+}
+
+static bool codec_pool_step(struct node_worker *worker)
+{
+    return codec_worker_round(container_of(worker, struct codec_pool, worker));
 }
 
 static void codec_pool_stop(struct node_worker *worker)
@@ -282,8 +290,10 @@ static void codec_pool_stop(struct node_worker *worker)
     w->stopping = true;
     mutex_unlock(&w->lock);
     codec_pool_ring(w);
-    if (w->codec_worker_runs)
+    if (w->worker_runs)
         thread_join(&w->codec_worker);
+    while (!codec_worker_may_go(w)) /* on virtual time */
+        codec_worker_round(w);
     workers_stop(w->workers);
     w->workers = NULL;
 }
@@ -308,7 +318,8 @@ static struct codec_pool *codec_pool_open(hearth_node *node)
     w->near.stream = plain->stream;
     w->near.stream_end = plain->stream_end;
     w->node = node;
-    w->worker = (struct node_worker){.stop = codec_pool_stop, .leave = codec_pool_leave};
+    w->worker =
+        (struct node_worker){.stop = codec_pool_stop, .leave = codec_pool_leave, .step = codec_pool_step};
     w->attachment.drop = codec_pool_drop;
     list_init(&w->queue);
     list_init(&w->attachment.item);

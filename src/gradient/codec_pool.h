@@ -20,7 +20,8 @@ const struct kernels *codec_pool_kernels(const struct codec_pool *pool, size_t l
 
 struct workers *codec_pool_workers(struct codec_pool *pool); /* NULL: the caller works alone */
 
-/* Hands a reduction to the hand, which steps it until it has ended. */
+/* Hands a reduction to the hand, which steps it until it has ended. On virtual time whoever drives the node
+ * is the hand. */
 int MUST_CHECK codec_pool_submit(struct codec_pool *pool, struct reduction *reduction);
 /* Blocking: the calling thread steps it. `heard` as in node_wait_here, if it stays. */
 void codec_pool_drive(struct codec_pool *pool, struct reduction *reduction, uint32_t *heard);

@@ -7,16 +7,12 @@
 
 void reduction_compress(struct reduction *r, workers_fn *run, void *arg, size_t pieces)
 {
-    uint64_t begin = clock_real();
-    workers_run(codec_pool_workers(r->pool), run, arg, pieces);
-    r->compress_ns += clock_real() - begin;
+    r->compress_ns += workers_run(codec_pool_workers(r->pool), run, arg, pieces);
 }
 
 void reduction_expand(struct reduction *r, workers_fn *run, void *arg, size_t pieces)
 {
-    uint64_t begin = clock_real();
-    workers_run(codec_pool_workers(r->pool), run, arg, pieces);
-    r->expand_ns += clock_real() - begin;
+    r->expand_ns += workers_run(codec_pool_workers(r->pool), run, arg, pieces);
 }
 
 struct energy *reduction_energies(struct reduction *r, size_t pieces)

@@ -127,10 +127,9 @@ static void sub_done(void *arg, int status)
 
 static int64_t remaining_ms(const struct reduction *r)
 {
-    uint64_t now = clock_real();
-    if (now >= r->deadline_ns)
+    if (r->now_ns >= r->deadline_ns)
         return 0;
-    return (int64_t)((r->deadline_ns - now + NS_PER_MS - 1) / NS_PER_MS);
+    return (int64_t)((r->deadline_ns - r->now_ns + NS_PER_MS - 1) / NS_PER_MS);
 }
 
 int sub_start(struct reduction *r, hearth_group *group, struct sub *sub, struct call *call, uint32_t track)
@@ -451,10 +450,11 @@ static enum step working(struct reduction *r)
     return STEP_MORE;
 }
 
-enum step reduction_step(struct reduction *r)
+enum step reduction_step(struct reduction *r, uint64_t now_ns)
 {
     uint64_t mode = fpmode_enter();
     enum step step = STEP_MORE;
+    r->now_ns = now_ns;
     if (r->phase != PHASE_FAILING && atomic_load(&r->closing)) {
         fail_with(r, HEARTH_CLOSED, r->rank, "the node or the group is closing");
         step = fail(r, true);
@@ -568,7 +568,8 @@ static struct reduction *reduction_make(const struct reduction_call *call, struc
     r->kernels = codec_pool_kernels(w, call->count * dtype_size(call->dtype));
     r->rank = group_rank(call->group->group);
     r->size = group_size(call->group->group);
-    r->deadline_ns = clock_real() + (uint64_t)r->opts.timeout_ms * NS_PER_MS;
+    r->now_ns = node_now(node);
+    r->deadline_ns = r->now_ns + (uint64_t)r->opts.timeout_ms * NS_PER_MS;
     r->method = method_of(call);
     r->openings = reduction_take(r, (size_t)r->size * sizeof *r->openings);
     r->votes = reduction_take(r, (size_t)r->size * sizeof *r->votes);

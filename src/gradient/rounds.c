@@ -196,33 +196,49 @@ static int encode_round(struct rounds *s, struct reduction *r)
                : sub_all_gather(r, &place->second, place->result, len, SUB_SECOND);
 }
 
-/* Our part of the round, from all. */
-static int merge_round(struct rounds *s, struct reduction *r)
+/* Our part of a round, from all. */
+struct merging {
+    struct rounds *rounds;
+    struct reduction *r;
+    struct round_place *place;
+    struct round_cut cut;
+    struct range range;
+    int status;
+    struct error error;
+};
+
+static void merge_part(void *arg, size_t piece)
 {
-    struct round_place *place = &s->place[s->merged % PLACES];
-    struct round_cut cut = round_cut_at(&s->plan, s->merged);
-    struct range range = part_range(s, &cut, r->rank);
-    int status = sub_finish(r, &place->first);
-    if (status != HEARTH_OK)
-        return status;
+    struct merging *m = arg;
+    struct rounds *s = m->rounds;
+    struct reduction *r = m->r;
+    (void)piece; /* it is one */
     const uint8_t *payloads[MEMBERS_MAX];
     for (int i = 0; i < r->size; i++)
-        payloads[i] = place->got + (size_t)i * cut.len;
-    struct feed owner = part_feed(s, r, range.offset);
+        payloads[i] = m->place->got + (size_t)i * m->cut.len;
+    struct feed owner = part_feed(s, r, m->range.offset);
     owner.key = hash_mix(owner.key, s->merged + 1); /* the coder counts from the part's begin */
     struct payloads all = {.count = r->size, .bytes = payloads};
-    struct error found;
-    uint64_t begin = clock_real();
-    status = coder_merge(&s->array.codec, r->kernels, &all, &owner, range.count,
-                         place->result + (size_t)r->rank * cut.len, &found);
-    r->expand_ns += clock_real() - begin;
+    uint8_t *sum = m->place->result + (size_t)r->rank * m->cut.len;
+    m->status = coder_merge(&s->array.codec, r->kernels, &all, &owner, m->range.count, sum, &m->error);
+    fill_up(&s->array.codec, m->range.count, sum, m->cut.len);
+}
+
+static int merge_round(struct rounds *s, struct reduction *r)
+{
+    struct merging m = {.rounds = s, .r = r, .place = &s->place[s->merged % PLACES]};
+    m.cut = round_cut_at(&s->plan, s->merged);
+    m.range = part_range(s, &m.cut, r->rank);
+    int status = sub_finish(r, &m.place->first);
     if (status != HEARTH_OK)
-        return reduction_blame(r, found.rank, found.text);
-    fill_up(&s->array.codec, range.count, place->result + (size_t)r->rank * cut.len, cut.len);
+        return status;
+    reduction_expand(r, merge_part, &m, 1);
+    if (m.status != HEARTH_OK)
+        return reduction_blame(r, m.error.rank, m.error.text);
     s->merged++;
-    place->state = PLACE_GATHERING;
-    r->sent_bytes += cut.len * (size_t)(r->size - 1);
-    return sub_all_gather(r, &place->second, place->result, cut.len, SUB_SECOND);
+    m.place->state = PLACE_GATHERING;
+    r->sent_bytes += m.cut.len * (size_t)(r->size - 1);
+    return sub_all_gather(r, &m.place->second, m.place->result, m.cut.len, SUB_SECOND);
 }
 
 static void decode_piece(void *arg, size_t p)

@@ -341,7 +341,7 @@ static int deadline_of(const hearth_sync *sync, const struct hearth_opts *opts, 
         return refuse(HEARTH_INVALID, "sync_wait: opts.timeout_ms is %lld", (long long)timeout_ms);
     if (timeout_ms == -1)
         timeout_ms = sync->node->config.op_timeout_ms;
-    uint64_t now = clock_real();
+    uint64_t now = node_now(sync->node);
     bool ever = (uint64_t)timeout_ms < (NEVER_NS - now) / NS_PER_MS;
     *deadline_ns = ever ? now + (uint64_t)timeout_ms * NS_PER_MS : NEVER_NS;
     return HEARTH_OK;

@@ -217,6 +217,6 @@ int MUST_CHECK sync_finish(hearth_sync *sync, uint64_t deadline_ns);
 void sync_abandon(hearth_sync *sync);
 
 /* Milliseconds until then, rounded up. */
-int64_t sync_remaining_ms(uint64_t deadline_ns);
+int64_t sync_remaining_ms(const hearth_sync *sync, uint64_t deadline_ns);
 
 #endif

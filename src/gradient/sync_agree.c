@@ -256,7 +256,7 @@ static int explain(hearth_sync *sync, int64_t timeout_ms)
 
 static int comparison_wait(hearth_sync *sync, uint64_t deadline_ns)
 {
-    int status = hearth_wait(sync->comparison, sync_remaining_ms(deadline_ns));
+    int status = hearth_wait(sync->comparison, sync_remaining_ms(sync, deadline_ns));
     if (status == HEARTH_PENDING)
         status = error_set(error_last(), HEARTH_TIMEOUT, RANK_NONE,
                            "sync_wait: timed out: not all members have compared their steps in time");
@@ -276,7 +276,7 @@ int sync_agree(hearth_sync *sync, uint64_t deadline_ns)
     }
     if (!sync->question) /* it was settled in an earlier step */
         return HEARTH_OK;
-    int status = hearth_wait(sync->question, sync_remaining_ms(deadline_ns));
+    int status = hearth_wait(sync->question, sync_remaining_ms(sync, deadline_ns));
     if (status == HEARTH_PENDING)
         status = error_set(error_last(), HEARTH_TIMEOUT, RANK_NONE,
                            "sync_wait: timed out: not all members have begun their first step in time");
@@ -301,7 +301,7 @@ int sync_agree(hearth_sync *sync, uint64_t deadline_ns)
         *error_last() = sync->broken = sync->objection;
         return sync->broken.status;
     }
-    status = explain(sync, sync_remaining_ms(deadline_ns));
+    status = explain(sync, sync_remaining_ms(sync, deadline_ns));
     *error_last() = sync->broken;
     return status;
 }

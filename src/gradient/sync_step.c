@@ -20,9 +20,9 @@ static struct hearth_tensor tensor_of(const struct sync_tensor *t)
         .name = t->name, .data = t->data, .dtype = t->form.dtype, .ndim = t->form.ndim, .dims = t->form.dims};
 }
 
-int64_t sync_remaining_ms(uint64_t deadline_ns)
+int64_t sync_remaining_ms(const hearth_sync *sync, uint64_t deadline_ns)
 {
-    uint64_t now = clock_real();
+    uint64_t now = node_now(sync->node);
     if (now >= deadline_ns)
         return 0;
     uint64_t ms = (deadline_ns - now - 1) / NS_PER_MS + 1;
@@ -322,7 +322,7 @@ void sync_resend(hearth_sync *sync)
 static void bucket_finish(hearth_sync *sync, struct sync_bucket *b, uint64_t deadline_ns)
 {
     struct error why;
-    int status = hearth_wait(b->request, sync_remaining_ms(deadline_ns));
+    int status = hearth_wait(b->request, sync_remaining_ms(sync, deadline_ns));
     if (status == HEARTH_PENDING)
         error_set(&why, HEARTH_TIMEOUT, RANK_NONE,
                   "timed out: not all members had it ready, or it took too long");

@@ -59,7 +59,7 @@ static void ballots_check(hearth_sync *sync)
 /* HEARTH_OK: it was heard; else the error is set. */
 static int vote_hear(hearth_sync *sync, uint64_t deadline_ns, struct error *why)
 {
-    int status = hearth_wait(sync->vote, sync_remaining_ms(deadline_ns));
+    int status = hearth_wait(sync->vote, sync_remaining_ms(sync, deadline_ns));
     if (status == HEARTH_PENDING && hearth_cancel(sync->vote) == HEARTH_OK)
         status = hearth_test(sync->vote); /* perhaps in the last moment */
     if (status == HEARTH_CANCELLED)

@@ -17,6 +17,7 @@ enum { TOPK_METHOD_SELECT, TOPK_METHOD_COUNTS, TOPK_METHOD_EXCHANGE, TOPK_METHOD
 
 struct whole {
     int stage;
+    int status; /* of the last one */
     struct sub sub;
     struct sparse found; /* ours; later what coding them lost */
     struct sparse sum;   /* of all; its indices are those of the tensor */
@@ -403,6 +404,14 @@ static int next(struct reduction *r, struct whole *w)
     }
 }
 
+static void next_stage(void *arg, size_t piece)
+{
+    struct reduction *r = arg;
+    struct whole *w = r->work;
+    (void)piece; /* it is one */
+    w->status = next(r, w);
+}
+
 static enum step topk_method_step(struct reduction *r)
 {
     struct whole *w = r->work;
@@ -416,11 +425,11 @@ static enum step topk_method_step(struct reduction *r)
         if (sub_finish(r, &w->sub) != HEARTH_OK)
             return STEP_FAILED;
     }
-    bool before = w->stage == TOPK_METHOD_SELECT || w->stage == TOPK_METHOD_COUNTS;
-    uint64_t begin = clock_real();
-    int status = next(r, w);
-    *(before ? &r->compress_ns : &r->expand_ns) += clock_real() - begin;
-    return status == HEARTH_OK ? STEP_MORE : STEP_FAILED;
+    if (w->stage == TOPK_METHOD_SELECT || w->stage == TOPK_METHOD_COUNTS)
+        reduction_compress(r, next_stage, r, 1);
+    else
+        reduction_expand(r, next_stage, r, 1);
+    return w->status == HEARTH_OK ? STEP_MORE : STEP_FAILED;
 }
 
 static void topk_method_publish(struct reduction *r)

@@ -137,6 +137,7 @@ static int between_open(struct reduction *r, struct two_level *l)
     b->kernels = r->kernels;
     b->rank = group_rank(l->leaders->group);
     b->size = group_size(l->leaders->group);
+    b->now_ns = r->now_ns;
     b->deadline_ns = r->deadline_ns;
     b->compound = r->compound;
     b->key = r->key;
@@ -160,6 +161,7 @@ static int between_open(struct reduction *r, struct two_level *l)
 static enum step between_step(struct reduction *r, struct two_level *l)
 {
     struct reduction *b = &l->between;
+    b->now_ns = r->now_ns;
     b->opened = r->opened;
     b->divisor = r->divisor;
     enum step step = b->method->step(b);

@@ -72,9 +72,9 @@ struct reduction {
     struct hearth_opts opts;
     const struct kernels *kernels;
     int rank, size;
-    hearth_request *request; /* NULL: a caller waits */
-    bool stays;              /* that caller drives the node from begin to end (node_come) */
-    uint64_t deadline_ns;
+    hearth_request *request;      /* NULL: a caller waits */
+    bool stays;                   /* that caller drives the node from begin to end (node_come) */
+    uint64_t deadline_ns, now_ns; /* when it ends; when its step began */
     _Atomic(bool) cancelled, poisoned;
     _Atomic(int) closing; /* 0, or who is going */
     int phase;            /* reduction.c */
@@ -101,7 +101,7 @@ struct reduction {
 
 /* ---- for the codec pool ---- */
 
-enum step reduction_step(struct reduction *r);
+enum step reduction_step(struct reduction *r, uint64_t now_ns);
 /* It has ended: tells whoever waits, and frees it. */
 void reduction_settle(struct reduction *r);
 

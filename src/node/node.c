@@ -16,6 +16,11 @@ bool node_forked(const hearth_node *node)
     return process_id() != node->process;
 }
 
+uint64_t node_now(const hearth_node *node)
+{
+    return clock_now(&node->clock);
+}
+
 /* ---- what has ended ---- */
 
 /* Tells whoever wants to know that an operation has ended. Called with the baton, which is given away while
@@ -69,13 +74,20 @@ static void leave_rest(hearth_node *node, bool rest)
         poll_set_ring_all(node);
 }
 
+/* On virtual time there are no threads: whoever drives the node does the worker's work. */
+static bool worker_step(hearth_node *node)
+{
+    struct node_worker *worker = node->clock.virtual_ns ? atomic_load(&node->worker) : NULL;
+    return worker && worker->step(worker);
+}
+
 bool node_progress(hearth_node *node)
 {
     mutex_lock(&node->baton);
     bool moved = engine_progress(node->engine);
     collect(node, NULL, false);
     mutex_unlock(&node->baton);
-    return moved;
+    return worker_step(node) || moved;
 }
 
 /* ---- the progress thread ---- */
@@ -205,7 +217,7 @@ int node_wait_here(hearth_request *request, uint64_t deadline_ns, const _Atomic(
         leave_rest(node, rest);
         if (status != HEARTH_PENDING || (also && atomic_load(also)))
             return status;
-        if (moved) {
+        if (moved || worker_step(node)) {
             idle_ns = 0;
             continue;
         }

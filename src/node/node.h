@@ -85,6 +85,7 @@ struct attachment {
 struct node_worker {
     void (*stop)(struct node_worker *worker); /* the node closes: ends all that it has in flight */
     void (*leave)(struct node_worker *worker, hearth_group *group); /* the group closes: likewise */
+    bool (*step)(struct node_worker *worker); /* on virtual time: what can be done now; true: some was */
 };
 
 /* How a member of the node's cluster is joined, for people: hearth_group_member, status. */
@@ -185,6 +186,7 @@ struct node_setup {
 int MUST_CHECK node_open(const struct node_setup *setup, hearth_node **out, struct error *error);
 
 struct log node_log(const hearth_node *node);
+uint64_t node_now(const hearth_node *node); /* by its clock */
 bool node_forked(const hearth_node *node);
 /* What the caller does next: leaves what it started to others, goes on to node_wait at once, or has come
  * (node_come) and stays. */

@@ -4,6 +4,8 @@
 
 #include <stdatomic.h>
 
+#include "os/clock.h"
+
 struct workers {
     uint32_t threads;  /* started by us */
     struct mutex turn; /* one piece of work at a time */
@@ -99,13 +101,8 @@ void workers_stop(struct workers *w)
     heap_free(w);
 }
 
-void workers_run(struct workers *w, workers_fn *run, void *arg, size_t pieces)
+static void run_shared(struct workers *w, workers_fn *run, void *arg, size_t pieces)
 {
-    if (!w || w->threads == 0 || pieces < 2) {
-        for (size_t i = 0; i < pieces; i++)
-            run(arg, i);
-        return;
-    }
     mutex_lock(&w->turn);
     mutex_lock(&w->lock);
     w->run = run;
@@ -122,6 +119,17 @@ void workers_run(struct workers *w, workers_fn *run, void *arg, size_t pieces)
         pthread_cond_wait(&w->end, &w->lock.handle);
     mutex_unlock(&w->lock);
     mutex_unlock(&w->turn);
+}
+
+uint64_t workers_run(struct workers *w, workers_fn *run, void *arg, size_t pieces)
+{
+    uint64_t begin = clock_real();
+    if (w && w->threads > 0 && pieces > 1)
+        run_shared(w, run, arg, pieces);
+    else
+        for (size_t i = 0; i < pieces; i++)
+            run(arg, i);
+    return clock_real() - begin;
 }
 
 uint32_t workers_count(const struct workers *w)

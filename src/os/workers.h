@@ -16,9 +16,9 @@ typedef void workers_fn(void *arg, size_t piece);
 /* `threads` in all, the caller's of workers_run among them: 1 starts none. NULL: no memory or no threads. */
 struct workers *workers_start(struct heap *heap, uint32_t threads);
 void workers_stop(struct workers *workers); /* NULL is allowed */
-/* Runs all pieces and returns when the last has ended. Calls from several threads take turns. `workers` may
- * be NULL: the caller does it all. */
-void workers_run(struct workers *workers, workers_fn *run, void *arg, size_t pieces);
+/* Runs all pieces and returns when the last has ended: after how many nanoseconds. Calls from several threads
+ * take turns. `workers` may be NULL: the caller does it all. */
+uint64_t workers_run(struct workers *workers, workers_fn *run, void *arg, size_t pieces);
 uint32_t workers_count(const struct workers *workers); /* threads in all; 1 for NULL */
 
 #endif

@@ -355,8 +355,9 @@ uint64_t mem_net_next(const struct mem_net *net)
     int pipes = net->setup.size * net->setup.size;
     for (int i = 0; i < pipes; i++) {
         const struct mem_pipe *p = &net->pipes[i];
-        if (!atomic_load(&p->reader_gone) && arrival_next(p) < next)
-            next = arrival_next(p);
+        uint64_t at = arrival_next(p); /* what has arrived and was not read waits for a frozen member */
+        if (!atomic_load(&p->reader_gone) && at > *net->setup.now_ns && at < next)
+            next = at;
     }
     return next;
 }

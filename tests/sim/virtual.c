@@ -99,7 +99,8 @@ void sim_settle(struct sim *sim)
     while (moved) {
         moved = false;
         for (int i = 0; i < sim->size; i++) {
-            hearth_node *node = sim->nodes[(first + i) % sim->size];
+            int rank = (first + i) % sim->size;
+            hearth_node *node = sim->frozen_until[rank] <= sim->now_ns ? sim->nodes[rank] : NULL;
             moved = (node && node_progress(node)) || moved;
             sim->turns++;
         }
@@ -112,6 +113,8 @@ bool sim_step(struct sim *sim, uint64_t until_ns)
     uint64_t next = mem_net_next(sim->net);
     for (int i = 0; i < sim->size; i++) {
         uint64_t deadline = sim->nodes[i] ? engine_deadline(sim->nodes[i]->engine) : NEVER_NS;
+        if (sim->frozen_until[i] > sim->now_ns)
+            deadline = sim->frozen_until[i];
         next = deadline < next ? deadline : next;
     }
     if (next == NEVER_NS || next > until_ns)

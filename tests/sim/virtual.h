@@ -21,6 +21,7 @@ struct sim {
     uint64_t log_hash; /* of every line, with its time */
     uint64_t log_lines;
     uint64_t turns;
+    uint64_t frozen_until[SIM_MAX]; /* a node does nothing before that time */
 };
 
 /* A cluster with the defaults; change config, mem and host before sim_start. */
