@@ -487,6 +487,7 @@ void reduction_settle(struct reduction *r)
 {
     hearth_request *request = r->request;
     struct error error = named_error(r);
+    node_settling(request);
     reduction_free(r); /* before anybody hears: it may be called again at once */
     node_settle(request, &error);
 }

@@ -270,13 +270,11 @@ static void drive_once(hearth_node *node)
 void node_cancel(hearth_request *request)
 {
     hearth_node *node = request->node;
-    if (request->cancel) {
-        request->cancel(request->cancel_arg);
-        node_wait(request, NEVER_NS);
-        return;
-    }
     mutex_lock(&node->baton);
-    completion_cancel(&request->completion);
+    if (request->cancel)
+        request->cancel(request->cancel_arg);
+    else
+        completion_cancel(&request->completion);
     drive_once(node);
     node_wait(request, NEVER_NS); /* another thread may be in its callback */
 }
@@ -363,6 +361,13 @@ void node_drop_request(hearth_request *request)
 {
     mutex_lock(&request->node->baton);
     request_put(request);
+    mutex_unlock(&request->node->baton);
+}
+
+void node_settling(hearth_request *request)
+{
+    mutex_lock(&request->node->baton);
+    request->cancel = NULL;
     mutex_unlock(&request->node->baton);
 }
 

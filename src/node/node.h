@@ -33,7 +33,7 @@ struct hearth_request {
     struct list item; /* in the node: in use or free */
     hearth_node *node;
     struct completion completion;
-    void (*cancel)(void *arg); /* NULL: an operation of the engine; else who runs it (node_request) */
+    void (*cancel)(void *arg); /* NULL: an operation of the engine, or it ends; else who runs it */
     void *cancel_arg;
     bool settled;              /* ended, and its callback has returned */
     char text[ERROR_TEXT_MAX]; /* hearth_request_error, once it is settled */
@@ -212,8 +212,8 @@ void node_release(hearth_request *request);
 int node_finish(hearth_request *request, struct error *error);
 /* Ends it if it has not ended, and tells the others why; then releases it. */
 void node_abandon(hearth_request *request, const struct error *why);
-/* A request for something that the caller runs: `cancel`, called by any thread, must bring it to node_settle
- * soon. */
+/* A request for something that the caller runs: `cancel`, called by any thread with the baton, must bring it
+ * to node_settle soon. */
 struct node_task {
     void (*cancel)(void *arg);
     void *arg;
@@ -221,6 +221,7 @@ struct node_task {
     void *done_arg;
 };
 int MUST_CHECK node_request(hearth_node *node, const struct node_task *task, hearth_request **out);
+void node_settling(hearth_request *request); /* `cancel` is not called any more */
 void node_settle(hearth_request *request, const struct error *error);
 void node_drop_request(hearth_request *request); /* it was never given to anybody */
 /* Others must not wait for us under the tag: as group_refuse. */
