@@ -20,7 +20,7 @@ struct reduce_member {
 };
 
 struct reduce {
-    char codec[48], name[16];
+    char codec[48], name[24];
     size_t count;
     enum hearth_dtype dtype;
     enum hearth_op op;
