@@ -215,8 +215,8 @@ static int counts_given(const struct call *call, int rank)
     return HEARTH_OK;
 }
 
-static int start(hearth_group *group, struct call *call, const struct hearth_opts *opts, enum caller caller,
-                 hearth_request **request)
+static int start(hearth_group *group, struct call *call, const struct hearth_opts *opts,
+                 enum caller_next caller, hearth_request **request)
 {
     struct hearth_opts chosen;
     if (!group || !request)

@@ -306,7 +306,7 @@ static void request_put(hearth_request *request)
     list_push(&request->node->free_requests, &request->item);
 }
 
-int node_start(hearth_group *group, const struct call *call, enum caller caller, hearth_request **out,
+int node_start(hearth_group *group, const struct call *call, enum caller_next caller, hearth_request **out,
                struct error *error)
 {
     hearth_node *node = group->node;

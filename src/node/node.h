@@ -190,9 +190,9 @@ uint64_t node_now(const hearth_node *node); /* by its clock */
 bool node_forked(const hearth_node *node);
 /* What the caller does next: leaves what it started to others, goes on to node_wait at once, or has come
  * (node_come) and stays. */
-enum caller { CALLER_GOES, CALLER_WAITS, CALLER_STAYS };
+enum caller_next { CALLER_GOES, CALLER_WAITS, CALLER_STAYS };
 /* Starts a call; on success *out is a request that belongs to the node until node_release. */
-int MUST_CHECK node_start(hearth_group *group, const struct call *call, enum caller caller,
+int MUST_CHECK node_start(hearth_group *group, const struct call *call, enum caller_next caller,
                           hearth_request **out, struct error *error);
 /* Drives until the request is settled (its status) or the time (clock_real) has come (HEARTH_PENDING). */
 int node_wait(hearth_request *request, uint64_t deadline_ns);
