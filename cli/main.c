@@ -5,9 +5,9 @@
 
 #include <hearth.h>
 
-#include "cli/args.h"
 #include "cli/commands.h"
-#include "cli/text.h"
+#include "cli/shared/args.h"
+#include "cli/shared/text.h"
 
 struct command {
     const char *name;

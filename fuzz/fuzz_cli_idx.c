@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/idx.h"
+#include "cli/demo/idx.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/launch_message.h"
+#include "cli/run/launch_message.h"
 #include "security/secret.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);

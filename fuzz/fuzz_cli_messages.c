@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/post.h"
+#include "cli/run/launch_stream.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cluster_plan.h"
+#include "cli/cluster/cluster_plan.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/status_text.h"
-#include "cli/topology_text.h"
+#include "cli/cluster/status_text.h"
+#include "cli/cluster/topology_text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# Writes the seeds below fuzz/corpus/cli_plan, from cli/cluster_plan.h and not from the C code.
+# Writes the seeds below fuzz/corpus/cli_plan, from cli/cluster/cluster_plan.h and not from the C code.
 import pathlib
 import struct
 

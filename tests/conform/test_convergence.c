@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "cli/train.h"
+#include "cli/demo/train.h"
 
 #define DATA_DIR    "/usr/share/datasets/fashion-mnist"
 #define MEMBERS     4

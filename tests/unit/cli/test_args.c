@@ -13,8 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/args.h"
-#include "cli/text.h"
+#include "cli/shared/args.h"
+#include "cli/shared/text.h"
 
 /* ---- single values ---- */
 

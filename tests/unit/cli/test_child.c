@@ -14,9 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/keeper.h"
-#include "cli/vars.h"
-#include "cli/ward.h"
+#include "cli/run/child.h"
+#include "cli/run/host_agent.h"
+#include "cli/run/vars.h"
 
 #define PATIENCE 2000 /* times 10 ms */
 

@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cluster_bench.h"
-#include "cli/cluster_demo.h"
-#include "cli/crew.h"
+#include "cli/bench/cluster_bench.h"
+#include "cli/demo/cluster_demo.h"
+#include "cli/shared/rank_threads.h"
 
 #define NODES 3
 

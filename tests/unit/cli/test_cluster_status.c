@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cluster_status.h"
-#include "cli/cluster_table.h"
+#include "cli/cluster/cluster_status.h"
+#include "cli/cluster/cluster_table.h"
 
 #define ID_A "0101010101010101010101010101010101010101010101010101010101010101"
 #define ID_B "0202020202020202020202020202020202020202020202020202020202020202"

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "cli/demo.h"
+#include "cli/demo/demo.h"
 
 #define BAR_MS 350 /* before that no bar is shown */
 

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "cli/doctor.h"
-#include "cli/firewall.h"
+#include "cli/doctor/doctor.h"
+#include "cli/doctor/firewall.h"
 #include "printed.h"
 
 static void test_findings(void **state)

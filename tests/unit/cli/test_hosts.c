@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/hosts.h"
+#include "cli/run/hosts.h"
 #include "os/host.h"
 
 static struct hosts hosts;

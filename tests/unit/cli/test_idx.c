@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "cli/idx.h"
+#include "cli/demo/idx.h"
 
 #define PATH_LEN 256
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/launch_message.h"
+#include "cli/run/launch_message.h"
 #include "security/secret.h"
 
 /* A copy without a byte behind it: reading further is seen by a sanitizer. */

@@ -15,8 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/keeper.h"
-#include "cli/post.h"
+#include "cli/run/host_agent.h"
+#include "cli/run/launch_stream.h"
 #include "security/secret.h"
 
 #define PATIENCE_MS 20000

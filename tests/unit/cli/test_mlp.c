@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/mlp.h"
+#include "cli/demo/mlp.h"
 #include "core/prng.h"
 
 #define IN    37 /* no multiple of anything in the code */

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "cli/node_find.h"
+#include "cli/cluster/node_find.h"
 
 static const struct usage usage = {.name = "trust remove"};
 static struct heap heap;

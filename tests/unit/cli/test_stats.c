@@ -10,8 +10,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/pattern.h"
-#include "cli/stats.h"
+#include "cli/bench/pattern.h"
+#include "cli/shared/stats.h"
 
 static void test_one_sample(void **state)
 {

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "cli/status_text.h"
+#include "cli/cluster/status_text.h"
 #include "printed.h"
 
 static void test_status(void **state)

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "cli/table.h"
+#include "cli/shared/table.h"
 #include "printed.h"
 
 static void test_plain_text(void **state)

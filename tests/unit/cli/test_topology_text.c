@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "cli/json_read.h"
-#include "cli/topology_text.h"
+#include "cli/cluster/topology_text.h"
+#include "cli/shared/json_read.h"
 #include "printed.h"
 
 static void test_text(void **state)

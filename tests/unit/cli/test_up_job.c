@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "cli/up_job.h"
+#include "cli/cluster/up_job.h"
 
 /* A machine that is lost while the group is formed must not end the programs of all others. */
 static void test_losses_on_the_way(void **state)

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hearth bench cluster: all_reduce across the machines that are up, beside what their ways could carry. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/bench/cluster_bench.h"
+#include "cli/bench/cluster_bound.h"
+#include "cli/cluster/cluster_open.h"
+#include "cli/commands.h"
+#include "cli/shared/args.h"
+#include "cli/shared/json.h"
+#include "cli/shared/progress.h"
+#include "cli/shared/route.h"
+#include "cli/shared/text.h"
+
+#define PATIENCE_S      30.0
+#define MEASURE_S       10.0
+#define FORM_TIMEOUT_MS 30000
+#define REPEAT_DEFAULT  20
+#define NAMES_MAX       1024
+
+struct cluster_bench_args {
+    /* What the user says. */
+    struct arg_list sizes;
+    int repeat;
+    const char *codec, *seeds, *bind;
+    bool json;
+
+    struct cluster_session cluster;
+    hearth_group *group;
+    struct bench_plan plan;
+    struct cluster_bound bound;
+    bool beaten; /* the bound, by a call */
+    uint32_t rows;
+    bool wrong;
+    json_t *doc;
+    struct progress progress;
+};
+
+/* ---- the bound ---- */
+
+static void find_bound(struct cluster_bench_args *b)
+{
+    int size = hearth_size(b->group);
+    struct cluster_status *status = malloc(sizeof *status);
+    struct hearth_member *members = calloc((size_t)size, sizeof *members);
+    const char **ids = calloc((size_t)size, sizeof *ids);
+    bool good = status && members && ids && cluster_status_read(b->cluster.node, status);
+    for (int rank = 0; rank < size && good; rank++) {
+        members[rank].size = sizeof *members;
+        good = hearth_group_member(b->group, rank, &members[rank]) == HEARTH_OK;
+        ids[rank] = members[rank].id;
+    }
+    if (good)
+        b->bound = cluster_bound(status, ids, size);
+    free(ids);
+    free(members);
+    free(status);
+}
+
+static bool is_plain(const struct cluster_bench_args *b)
+{
+    return strcmp(b->plan.codec, "none") == 0;
+}
+
+/* Bytes that every member sends and receives, for each byte that is reduced. */
+static double bus_factor(const struct cluster_bench_args *b)
+{
+    double size = hearth_size(b->group);
+    return 2 * (size - 1) / size;
+}
+
+/* 0: not known. It speaks of plain numbers, and of lines as they were measured before: what was faster has
+ * shown that they carry more. */
+static double bound_s(struct cluster_bench_args *b, const struct cluster_bench_row *row)
+{
+    double bound = is_plain(b) ? (double)row->bytes * b->bound.s_per_byte : 0;
+    if (bound <= row->time.median)
+        return bound;
+    b->beaten = true;
+    return 0;
+}
+
+/* ---- showing ---- */
+
+static void show_head(const struct cluster_bench_args *b)
+{
+    char names[NAMES_MAX];
+    cluster_names(b->group, true, names, sizeof names);
+    printf("%sall_reduce of f32, sum, among %d machines%s: %s\n", paint(stdout, PAINT_BOLD),
+           hearth_size(b->group), paint(stdout, PAINT_NONE), names);
+    if (!is_plain(b))
+        printf("compressed by %s\n", b->plan.codec);
+    if (b->bound.narrowest > 0)
+        printf("the narrowest line carries %s\n", text_rate(b->bound.narrowest).s);
+    printf("\n  %8s %9s %9s %10s %10s %9s %7s  %s\n", "bytes", "median", "p99", "speed", "bus", "bound",
+           "bound/", is_plain(b) ? "exact" : "same");
+    printf("  %8s %9s %9s %10s %10s %9s %7s\n", "", "", "", "", "", "", "time");
+    fflush(stdout);
+}
+
+static void show_row(struct cluster_bench_args *b, const struct cluster_bench_row *row)
+{
+    double bound = bound_s(b, row), speed = (double)row->bytes / row->time.median;
+    printf("  %8s %9s %9s %10s %10s %9s %7s  %s%s%s\n", text_bytes((double)row->bytes).s,
+           text_time(row->time.median).s, text_time(row->time.p99).s, text_speed(speed).s,
+           text_speed(speed * bus_factor(b)).s, bound > 0 ? text_time(bound).s : "-",
+           bound > 0 ? text_ratio(bound / row->time.median).s : "-",
+           row->right ? "" : paint(stdout, PAINT_BAD), row->right ? "yes" : "NO",
+           row->right ? "" : paint(stdout, PAINT_NONE));
+    fflush(stdout);
+}
+
+static void row_json(struct cluster_bench_args *b, const struct cluster_bench_row *row)
+{
+    json_t *out = doc_row(b->doc);
+    double bound = bound_s(b, row), speed = (double)row->bytes / row->time.median;
+    row_text(out, "name", "cluster");
+    row_text(out, "compress", b->plan.codec);
+    row_text(out, "dtype", "f32");
+    row_count(out, "ranks", (uint64_t)hearth_size(b->group));
+    row_count(out, "bytes", row->bytes);
+    row_count(out, "calls", b->plan.repeat);
+    row_real(out, "median_us", row->time.median * 1e6);
+    row_real(out, "p99_us", row->time.p99 * 1e6);
+    row_real(out, "spread", row->time.spread);
+    row_real(out, "bytes_per_s", speed);
+    row_real(out, "bus_bytes_per_s", speed * bus_factor(b));
+    if (bound > 0) {
+        row_text(out, "vs", "bound");
+        row_real(out, "vs_median_us", bound * 1e6);
+        row_real(out, "ratio", bound / row->time.median);
+    }
+    row_bool(out, "ok", row->right);
+}
+
+static void seen(void *arg, const struct cluster_bench_row *row)
+{
+    struct cluster_bench_args *b = arg;
+    progress_hide(&b->progress);
+    b->wrong = b->wrong || !row->right;
+    if (b->doc)
+        row_json(b, row);
+    else
+        show_row(b, row);
+    progress_show(&b->progress, (double)++b->rows / (double)b->plan.size_count);
+}
+
+/* ---- the run ---- */
+
+static int measure(struct cluster_bench_args *b)
+{
+    struct cluster_plan plan = {.kind = CLUSTER_PLAN_BENCH, .bench = b->plan};
+    int starter, status = cluster_plan_share(b->group, true, &plan, &starter);
+    if (!status && plan.kind != CLUSTER_PLAN_BENCH)
+        status = HEARTH_PROTOCOL;
+    if (status)
+        return status;
+    bool ours = starter == hearth_rank(b->group);
+    b->plan = plan.bench;
+    if (!ours)
+        fprintf(stderr, "hearth bench cluster: somebody else began to measure at the same time: this is what "
+                        "he asked for\n");
+    find_bound(b);
+    if (!b->doc)
+        show_head(b);
+    progress_start(&b->progress, "bench cluster");
+    status = cluster_bench_run(b->group, &b->plan, seen, b, NULL);
+    progress_hide(&b->progress);
+    if (b->beaten && !b->doc)
+        printf("\n  no bound: that was faster than the lines were measured before; short bursts may be\n");
+    return status;
+}
+
+static int run(struct cluster_bench_args *b, const struct usage *usage)
+{
+    const struct cluster_gathering what = {
+        .job = CLUSTER_BENCH_JOB,
+        .role = HEARTH_ROLE_BENCH,
+        .patience_s = PATIENCE_S,
+        .measure_s = MEASURE_S,
+        .nobody = "there are members, but none that measures; type on the other machines: hearth up"};
+    int code = cluster_gather(usage, &b->cluster, &what, &b->group);
+    if (code != ARGS_GO)
+        return code;
+    int status = measure(b);
+    if (status)
+        fprintf(stderr, "hearth bench cluster: %s: %s\n", hearth_status_name(status), hearth_error_text());
+    hearth_group_close(b->group);
+    return status || b->wrong ? EXIT_FAILED_CHECK : EXIT_GOOD;
+}
+
+static int check(struct cluster_bench_args *b, const struct usage *usage)
+{
+    if (b->sizes.count > CLUSTER_SIZES_MAX)
+        return args_refuse(usage, "--sizes takes at most %d sizes", CLUSTER_SIZES_MAX);
+    for (size_t i = 0; i < b->sizes.count; i++) {
+        if (b->sizes.item[i] % sizeof(float) || b->sizes.item[i] > CLUSTER_BYTES_MAX)
+            return args_refuse(usage, "--sizes %zu is not a multiple of 4 up to 1G", b->sizes.item[i]);
+        b->plan.sizes[i] = b->sizes.item[i];
+    }
+    if (strlen(b->codec) >= CLUSTER_CODEC_MAX)
+        return args_refuse(usage, "--compress is longer than %d messages", CLUSTER_CODEC_MAX - 1);
+    if (hearth_codec_check(b->codec))
+        return args_refuse(usage, "--compress: %s", hearth_error_text());
+    snprintf(b->plan.codec, sizeof b->plan.codec, "%s", b->codec);
+    b->plan.size_count = (uint32_t)b->sizes.count;
+    b->plan.repeat = (uint32_t)b->repeat;
+    return route_check_bind(usage, b->bind);
+}
+
+int bench_cluster(int argc, char **argv)
+{
+    struct cluster_bench_args b = {.sizes = {.item = {4096, 65536, 1 << 20, 16 << 20}, .count = 4},
+                                   .repeat = REPEAT_DEFAULT,
+                                   .codec = "none"};
+    const struct arg args[] = {
+        {"sizes", ARG_SIZES, &b.sizes, .about = "of the buffer (default 4K,64K,1M,16M)", .min = 4},
+        {"repeat", ARG_INT, &b.repeat, .about = "calls of each size (default 20)", .min = 1, .max = 10000},
+        {"compress", ARG_TEXT, &b.codec, .value_name = "CODEC",
+         .about = "measure compressed calls, like int8"},
+        {"seeds", ARG_TEXT, &b.seeds, .value_name = "LIST",
+         .about = "host[:port],...: nodes to ask beside those that are found"},
+        {"bind", ARG_TEXT, &b.bind, .value_name = "IFACE|ADDR", .about = "network to use (default: all)"},
+        {"json", ARG_FLAG, &b.json, .about = "print one JSON object instead of a table"},
+    };
+    const struct usage usage = {
+        "bench cluster",
+        "Measures all_reduce across this machine and those where `hearth up` runs. `bus` is what each member "
+        "sends; `bound` is what no algorithm can beat on lines as they were measured.",
+        "hearth bench cluster --sizes 1M,16M",
+        args,
+        sizeof args / sizeof *args,
+        NULL};
+    int code = args_parse(&usage, argc - 1, argv + 1);
+    if (code == ARGS_GO)
+        code = check(&b, &usage);
+    if (code != ARGS_GO)
+        return code;
+    const struct cluster_options options = {.seeds = b.seeds,
+                                            .bind = b.bind,
+                                            .health = -1,
+                                            .roles = HEARTH_ROLE_GUEST | HEARTH_ROLE_BENCH,
+                                            .form_timeout_ms = FORM_TIMEOUT_MS};
+    code = cluster_enter(&usage, &options, &b.cluster);
+    if (code != ARGS_GO)
+        return code;
+    if (b.json && !(b.doc = doc_open(argc, argv)))
+        code = EXIT_FAILED_CHECK;
+    else
+        code = run(&b, &usage);
+    if (b.doc && !doc_close(b.doc))
+        code = EXIT_FAILED_CHECK;
+    cluster_leave(&b.cluster);
+    return code;
+}

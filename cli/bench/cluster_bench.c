@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* all_reduce among machines: what every member does in `hearth bench cluster`. */
+#include "cli/bench/cluster_bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/bench/pattern.h"
+#include "os/clock.h"
+
+#define PERIOD     1021 /* elements of the pattern; a prime, so that a piece at a wrong place shows */
+#define SUM_MAX    4096 /* largest element of a result: exact in f32 */
+#define TIMEOUT_MS 120000
+
+struct bench {
+    hearth_group *group;
+    const struct bench_plan *plan;
+    const atomic_bool *quit;
+    struct hearth_opts opts;
+    float *source, *target, *residual; /* of the largest size */
+    double *times;                     /* [repeat] */
+    bool plain;
+};
+
+static int input_at(int rank, int index, int ranks)
+{
+    return (index * 31 + rank * 17) % (SUM_MAX / ranks + 1);
+}
+
+static void make_block(const struct bench *b, bool sum, float block[PERIOD])
+{
+    int ranks = hearth_size(b->group), own = hearth_rank(b->group);
+    for (int i = 0; i < PERIOD; i++) {
+        int value = 0;
+        for (int r = 0; r < ranks; r++)
+            value += sum || r == own ? input_at(r, i, ranks) : 0;
+        block[i] = (float)value;
+    }
+}
+
+static int call(struct bench *b, size_t bytes)
+{
+    size_t count = bytes / sizeof *b->source;
+    if (b->plain)
+        return hearth_all_reduce(b->group, b->source, b->target, count, HEARTH_F32, HEARTH_SUM, &b->opts);
+    return hearth_all_reduce_compressed(b->group, b->target, count, HEARTH_F32, HEARTH_SUM, b->plan->codec,
+                                        b->residual, &b->opts);
+}
+
+/* Compressed calls have their input where the result goes. */
+static void prepare(struct bench *b, size_t bytes)
+{
+    if (!b->plain)
+        memcpy(b->target, b->source, bytes);
+}
+
+/* Do all members agree that it is so? */
+static int agree(struct bench *b, bool *good)
+{
+    uint8_t mine = *good;
+    int status = hearth_all_reduce(b->group, &mine, &mine, 1, HEARTH_U8, HEARTH_MIN, &b->opts);
+    *good = mine != 0;
+    return status;
+}
+
+/* Plain: every element is the sum. Compressed: what is left out is the codec's affair, but all have the same.
+ */
+static int verify(struct bench *b, size_t bytes, bool *right)
+{
+    float block[PERIOD];
+    if (!b->plain) {
+        int status = hearth_same(b->group, b->target, bytes, NULL);
+        *right = *right && status == HEARTH_OK;
+        return status == HEARTH_DIFFERS ? HEARTH_OK : status;
+    }
+    make_block(b, true, block);
+    bool good = pattern_holds(b->target, bytes, block, sizeof block);
+    int status = agree(b, &good);
+    *right = *right && good;
+    return status;
+}
+
+static int run_calls(struct bench *b, size_t bytes)
+{
+    for (uint32_t i = 0; i < b->plan->repeat; i++) {
+        prepare(b, bytes);
+        bool going = !b->quit || !atomic_load(b->quit);
+        int status = going ? hearth_barrier(b->group, &b->opts) : HEARTH_CANCELLED;
+        uint64_t start = clock_real();
+        if (!status)
+            status = call(b, bytes);
+        b->times[i] = (double)(clock_real() - start) / (double)NS_PER_S;
+        if (status)
+            return status;
+    }
+    return HEARTH_OK;
+}
+
+static int run_size(struct bench *b, size_t bytes, struct cluster_bench_row *row)
+{
+    float block[PERIOD];
+    *row = (struct cluster_bench_row){.bytes = bytes, .right = true};
+    make_block(b, false, block);
+    pattern_fill(b->source, bytes, block, sizeof block);
+    prepare(b, bytes);
+    if (b->residual)
+        memset(b->residual, 0, bytes);
+    int status = call(b, bytes);
+    if (!status)
+        status = verify(b, bytes, &row->right);
+    if (!status)
+        status = run_calls(b, bytes);
+    if (!status)
+        status = verify(b, bytes, &row->right);
+    if (!status)
+        status = hearth_all_reduce(b->group, b->times, b->times, b->plan->repeat, HEARTH_F64, HEARTH_MAX,
+                                   &b->opts);
+    if (!status)
+        row->time = stats_of(b->times, b->plan->repeat);
+    return status;
+}
+
+static int take_memory(struct bench *b)
+{
+    size_t most = 0;
+    for (uint32_t i = 0; i < b->plan->size_count; i++)
+        most = b->plan->sizes[i] > most ? (size_t)b->plan->sizes[i] : most;
+    b->source = malloc(most);
+    b->target = malloc(most);
+    b->residual = b->plain ? NULL : malloc(most);
+    b->times = calloc(b->plan->repeat, sizeof *b->times);
+    bool mine = b->source && b->target && b->times && (b->plain || b->residual), all = mine;
+    int status = agree(b, &all);
+    return status ? status : all ? HEARTH_OK : HEARTH_NO_MEMORY;
+}
+
+int cluster_bench_run(hearth_group *group, const struct bench_plan *plan, cluster_bench_fn *seen, void *arg,
+                      const atomic_bool *quit)
+{
+    struct bench b = {.group = group, .plan = plan, .quit = quit, .plain = strcmp(plan->codec, "none") == 0};
+    hearth_opts_init(&b.opts);
+    b.opts.timeout_ms = TIMEOUT_MS;
+    int status = take_memory(&b);
+    for (uint32_t i = 0; i < plan->size_count && !status; i++) {
+        struct cluster_bench_row row;
+        status = run_size(&b, (size_t)plan->sizes[i], &row);
+        if (!status && seen)
+            seen(arg, &row);
+    }
+    free(b.source);
+    free(b.target);
+    free(b.residual);
+    free(b.times);
+    return status;
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A command's node in the home cluster: opened, and brought together with the machines that are up. */
+#include "cli/cluster/cluster_open.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/shared/interrupt.h"
+#include "cli/shared/progress.h"
+#include "core/types.h"
+#include "os/clock.h"
+#include "security/vault.h"
+
+#define SLICE_MS  100
+#define SETTLE_NS (NS_PER_S) /* nobody has come for so long: all are there */
+
+const char *cluster_health_name(int index)
+{
+    static const char *const names[] = {"default", "low-latency", "high-latency"};
+    return index >= 0 && index < 3 ? names[index] : NULL;
+}
+
+/* ---- opening ---- */
+
+static void fill_config(struct hearth_config *config, const struct cluster_options *o)
+{
+    config->peers = config->rendezvous = NULL;
+    config->launcher[0] = 0;
+    config->rank = -1;
+    config->world_size = 0;
+    config->discover = "mdns";
+    config->roles = o->roles;
+    if (o->seeds)
+        config->seeds = o->seeds;
+    if (o->bind)
+        config->bind = o->bind;
+    if (o->port > 0)
+        config->port = (uint16_t)o->port;
+    if (o->health >= 0)
+        config->health = cluster_health_name(o->health);
+    if (o->form_timeout_ms > 0)
+        config->form_timeout_ms = o->form_timeout_ms;
+    config->log = o->log;
+    config->log_arg = o->log_arg;
+}
+
+int cluster_enter(const struct usage *usage, const struct cluster_options *options,
+                  struct cluster_session *cluster)
+{
+    struct hearth_config config;
+    char token[SECRET_TOKEN_MAX];
+    *cluster = (struct cluster_session){.node = NULL};
+    int code = secret_handover_of_cluster(usage, &cluster->handover);
+    if (code != ARGS_GO) {
+        cluster_leave(cluster);
+        return code;
+    }
+    hearth_config_init(&config);
+    int status = hearth_config_env(&config);
+    fill_config(&config, options);
+    secret_token(cluster->handover.secret, token);
+    if (cluster->handover.file[0])
+        config.secret_file = cluster->handover.file; /* and the trust list beside it */
+    else
+        config.secret = token;
+    if (!status)
+        status = hearth_open(&config, &cluster->node);
+    wipe(token, sizeof token);
+    if (!status)
+        return ARGS_GO;
+    fprintf(stderr, "hearth %s: %s\n", usage->name, hearth_error_text());
+    cluster_leave(cluster);
+    return EXIT_FAILED_CHECK;
+}
+
+void cluster_leave(struct cluster_session *cluster)
+{
+    hearth_close(cluster->node);
+    secret_handover_close(&cluster->handover);
+    cluster->node = NULL;
+}
+
+/* ---- gathering ---- */
+
+struct wait {
+    struct progress progress;
+    struct interrupt *interrupt;
+    uint64_t start_ns, patience_ns;
+};
+
+static bool wait_more(struct wait *w)
+{
+    uint64_t passed = clock_real() - w->start_ns;
+    progress_show(&w->progress, (double)passed / (double)w->patience_ns);
+    return passed < w->patience_ns && !interrupt_asked(w->interrupt);
+}
+
+/* Until somebody else is there. The last error text says why not. */
+static int wait_for_company(struct cluster_session *cluster, struct wait *w)
+{
+    int status;
+    do
+        status = hearth_wait_for_peers(cluster->node, 1, SLICE_MS);
+    while (status == HEARTH_TIMEOUT && wait_more(w));
+    return status;
+}
+
+/* Until no more members with the role come. How many there are; negative: status. */
+static int wait_for_all(struct cluster_session *cluster, enum hearth_role role, struct wait *w)
+{
+    struct cluster_status *status = malloc(sizeof *status);
+    uint64_t since = clock_real();
+    int count = 0;
+    while (status && wait_more(w)) {
+        if (!cluster_status_read(cluster->node, status))
+            break;
+        int now = cluster_status_count(status, role);
+        if (now != count)
+            since = clock_real();
+        count = now;
+        if (clock_real() - since >= SETTLE_NS)
+            break;
+        (void)poll(NULL, 0, SLICE_MS);
+    }
+    free(status);
+    return status ? count : HEARTH_NO_MEMORY;
+}
+
+/* The cluster measures new members by itself, but not while they run a job. */
+static void wait_for_paths(struct cluster_session *cluster, const struct cluster_gathering *what,
+                           struct interrupt *interrupt)
+{
+    struct wait w = {.interrupt = interrupt,
+                     .start_ns = clock_real(),
+                     .patience_ns = (uint64_t)(what->measure_s * (double)NS_PER_S)};
+    struct cluster_status *status = malloc(sizeof *status);
+    progress_start(&w.progress, "measuring the ways");
+    while (status && wait_more(&w) && cluster_status_read(cluster->node, status) &&
+           !cluster_status_measured(status, what->role))
+        (void)poll(NULL, 0, SLICE_MS);
+    progress_hide(&w.progress);
+    free(status);
+}
+
+static int fail(const struct usage *usage, struct wait *w)
+{
+    progress_hide(&w->progress);
+    if (!interrupt_asked(w->interrupt))
+        fprintf(stderr, "hearth %s: %s\n", usage->name, hearth_error_text());
+    return EXIT_FAILED_CHECK;
+}
+
+static int gather(const struct usage *usage, struct cluster_session *cluster,
+                  const struct cluster_gathering *what, struct interrupt *interrupt, hearth_group **group)
+{
+    struct wait w = {.interrupt = interrupt,
+                     .start_ns = clock_real(),
+                     .patience_ns = (uint64_t)(what->patience_s * (double)NS_PER_S)};
+    progress_start(&w.progress, "finding the others");
+    if (wait_for_company(cluster, &w))
+        return fail(usage, &w);
+    int count = wait_for_all(cluster, what->role, &w);
+    if (count < 0 || interrupt_asked(interrupt))
+        return fail(usage, &w);
+    if (count == 0) {
+        progress_hide(&w.progress);
+        fprintf(stderr, "hearth %s: %s\n", usage->name, what->nobody);
+        return EXIT_FAILED_CHECK;
+    }
+    progress_hide(&w.progress);
+    if (what->measure_s > 0)
+        wait_for_paths(cluster, what, interrupt);
+    if (interrupt_asked(interrupt) || hearth_form(cluster->node, what->job, count + 1, group))
+        return fail(usage, &w);
+    progress_hide(&w.progress);
+    return ARGS_GO;
+}
+
+int cluster_gather(const struct usage *usage, struct cluster_session *cluster,
+                   const struct cluster_gathering *what, hearth_group **group)
+{
+    struct interrupt interrupt;
+    if (!interrupt_begin(&interrupt, cluster->node)) {
+        fprintf(stderr, "hearth %s: no thread or descriptor to hear signals\n", usage->name);
+        return EXIT_FAILED_CHECK;
+    }
+    int code = gather(usage, cluster, what, &interrupt, group), number = interrupt_end(&interrupt);
+    return number ? 128 + number : code;
+}
+
+void cluster_names(hearth_group *group, bool self, char *text, size_t size)
+{
+    int count = hearth_size(group), named = 0, last = count - 1;
+    size_t at = 0;
+    text[0] = 0;
+    if (!self && last == hearth_rank(group))
+        last--;
+    for (int rank = 0; rank < count && at < size; rank++) {
+        struct hearth_member member = {.size = sizeof member};
+        if ((!self && rank == hearth_rank(group)) || hearth_group_member(group, rank, &member))
+            continue;
+        const char *between = named++ == 0 ? "" : rank == last ? " and " : ", ";
+        at += (size_t)snprintf(text + at, size - at, "%s%s", between, member.name);
+    }
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hearth job: what this machine remembers of jobs that ran. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/shared/args.h"
+#include "cli/shared/config_folder.h"
+#include "cli/shared/json.h"
+#include "cli/shared/subcommand.h"
+#include "cli/shared/text.h"
+#include "cluster/job_store.h"
+
+struct job_command {
+    const char *name, *key_file; /* as given */
+    bool json;
+    char path[HOME_PATH_MAX + sizeof JOB_STORE_TAIL];
+    struct heap *heap;
+    json_t *doc;
+    int argc, shown;
+    char **argv;
+};
+
+static int tell_failure(const struct usage *usage, const char *text)
+{
+    fprintf(stderr, "hearth %s: %s\n", usage->name, text);
+    return EXIT_FAILED_CHECK;
+}
+
+/* ---- the list ---- */
+
+static void print_memory(const struct job_memory *memory)
+{
+    printf("%s  ran with %d member%s:", memory->job, memory->ran.size, memory->ran.size == 1 ? "" : "s");
+    for (int i = 0; i < memory->ran.size; i++) {
+        const struct peer_info *member = &memory->ran.members[i];
+        char brief[NODE_ID_SHORT];
+        node_id_short(&member->id.node, brief);
+        printf("%s %s", i > 0 ? "," : "", member->name[0] ? member->name : brief);
+    }
+    putchar('\n');
+}
+
+static void memory_json(json_t *doc, const struct job_memory *memory)
+{
+    char text[24];
+    json_t *row = doc_row(doc);
+    row_text(row, "name", "job");
+    row_text(row, "job", memory->job);
+    snprintf(text, sizeof text, "%016" PRIx64, memory->ran.instance);
+    row_text(row, "instance", text);
+    row_count(row, "epoch", memory->ran.epoch);
+    for (int i = 0; i < memory->ran.size; i++) {
+        char id[NODE_ID_TEXT];
+        json_t *member = doc_row(doc);
+        node_id_text(&memory->ran.members[i].id.node, id);
+        row_text(member, "name", "job.member");
+        row_text(member, "job", memory->job);
+        row_text(member, "node_id", id);
+        row_text(member, "label", memory->ran.members[i].name);
+        row_bool(member, "leader", i == memory->ran.leader);
+    }
+}
+
+static void show_memory(void *arg, const struct job_memory *memory)
+{
+    struct job_command *job = arg;
+    job->shown++;
+    if (job->doc)
+        memory_json(job->doc, memory);
+    else
+        print_memory(memory);
+}
+
+static int job_list(struct job_command *job, const struct usage *usage)
+{
+    struct error error;
+    if (job->json && !(job->doc = doc_open(job->argc, job->argv)))
+        return tell_failure(usage, "no memory");
+    int status = job_file_each(job->heap, job->path, show_memory, job, &error);
+    bool written = job->doc ? doc_close(job->doc) : true;
+    if (status)
+        return tell_failure(usage, error.text);
+    if (!job->json && job->shown == 0)
+        printf("This machine remembers no job.\n");
+    return written && fflush(stdout) == 0 ? EXIT_GOOD : EXIT_FAILED_CHECK;
+}
+
+/* ---- forgetting ---- */
+
+static int job_forget(struct job_command *job, const struct usage *usage)
+{
+    struct error error;
+    int gone;
+    if (!job_name_ok(job->name))
+        return args_refuse(usage, "'%.80s' is no job's name: it has 1 to %d printable characters", job->name,
+                           JOB_NAME_MAX - 1);
+    if (job_file_forget(job->heap, job->path, job->name, &gone, &error))
+        return tell_failure(usage, error.text);
+    if (job->json) {
+        json_t *doc = doc_open(job->argc, job->argv), *row = doc ? doc_row(doc) : NULL;
+        if (!doc)
+            return tell_failure(usage, "no memory");
+        row_text(row, "name", "job.forget");
+        row_text(row, "job", job->name);
+        row_bool(row, "forgotten", gone > 0);
+        return doc_close(doc) ? EXIT_GOOD : EXIT_FAILED_CHECK;
+    }
+    if (gone > 0)
+        printf("Forgotten: %s. A program that waits for it notices within seconds; others that remember it "
+               "must be "
+               "told too.\n",
+               job->name);
+    else
+        printf("This machine does not remember %s.\n", job->name);
+    return fflush(stdout) == 0 ? EXIT_GOOD : EXIT_FAILED_CHECK;
+}
+
+/* ---- the commands ---- */
+
+static const struct job_action {
+    const char *name, *full_name;
+    int (*run)(struct job_command *job, const struct usage *usage);
+    const char *brief, *about, *example;
+} deeds[] = {
+    {"list", "job list", job_list, "shows jobs that may still run on other machines",
+     "Shows jobs that this machine took part in when its process or its power ended, or when it lost the "
+     "others: they may still run there. It begins none of them anew before so many of their members are back "
+     "that the missing ones cannot go on.",
+     "hearth job list"},
+    {"forget", "job forget", job_forget, "says that a job runs nowhere, so that it may begin anew",
+     "Says that a job runs nowhere any more. It begins anew then, from its first step, without waiting for "
+     "those who ran it. If they do run it, there are two of it, and when they meet one ends. Every machine "
+     "that waits must be told.",
+     "hearth job forget train"},
+};
+#define DEED_COUNT (sizeof deeds / sizeof *deeds)
+
+static int run_deed(const struct job_action *deed, int argc, char **argv)
+{
+    struct job_command job = {.argc = argc, .argv = argv};
+    char key[HOME_PATH_MAX];
+    const struct arg args[] = {
+        {"NAME", ARG_WORD, &job.name, .min = 1, .about = "of the job"},
+        {"key-file", ARG_TEXT, &job.key_file, .value_name = "FILE",
+         .about =
+             "of this node; what it remembers lies beside it, as FILE" JOB_STORE_TAIL
+             " (default: HEARTH_KEY_FILE, else node.key in $XDG_CONFIG_HOME/hearth or ~/.config/hearth)"},
+        {"json", ARG_FLAG, &job.json, .about = "print one JSON object"},
+    };
+    size_t skipped = deed->run == job_list;
+    const struct usage usage = {deed->full_name,
+                                deed->about,
+                                deed->example,
+                                args + skipped,
+                                sizeof args / sizeof *args - skipped,
+                                NULL};
+    int code = args_parse(&usage, argc - 1, argv + 1);
+    if (code == ARGS_GO)
+        code = home_key_file(&usage, job.key_file, key);
+    if (code != ARGS_GO)
+        return code;
+    snprintf(job.path, sizeof job.path, "%s" JOB_STORE_TAIL, key);
+    job.heap = heap_open(0);
+    if (!job.heap)
+        return tell_failure(&usage, "no memory");
+    code = deed->run(&job, &usage);
+    heap_close(job.heap);
+    return code;
+}
+
+int cmd_job(int argc, char **argv)
+{
+    struct subcommand list[DEED_COUNT];
+    const struct subcommand_list all = {
+        "job",
+        "Jobs that ran on this machine and may still run on others: it does not begin them anew beside\n"
+        "those, and waits until it finds them or enough of them have started again.",
+        deeds[1].example,
+        "forget",
+        list,
+        DEED_COUNT};
+    size_t index = 0;
+    for (size_t i = 0; i < DEED_COUNT; i++)
+        list[i] = (struct subcommand){deeds[i].name, deeds[i].brief};
+    int code = subcommand_find(&all, argc, argv, &index);
+    return code == ARGS_GO ? run_deed(&deeds[index], argc, argv) : code;
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hearth join: stores the secret of a cluster that another machine has made. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cluster/secret_prompt.h"
+#include "cli/commands.h"
+#include "cli/shared/args.h"
+#include "cli/shared/config_folder.h"
+#include "security/secret.h"
+#include "security/vault.h"
+
+#define NODE_ID_DIGITS 64
+
+struct join {
+    const char *token, *secret_file; /* as given */
+    bool replace;
+    char path[HOME_PATH_MAX];
+};
+
+/* So that a list of processes does not show it longer than it must. The word is argv's, ours to change. */
+static void hide_word(int argc, char **argv, const char *word)
+{
+    for (int i = 1; i < argc; i++) {
+        if (argv[i] == word)
+            wipe(argv[i], strlen(argv[i]));
+    }
+}
+
+/* 64 digits could be a secret too, but are most often a node's id, which everybody may know. */
+static bool is_bare_digits(const char *text)
+{
+    size_t lead = strspn(text, " \t\r\n"), len = strspn(text + lead, "0123456789abcdefABCDEF");
+    return len == NODE_ID_DIGITS && !text[lead + len + strspn(text + lead + len, " \t\r\n")];
+}
+
+static int parse(const struct usage *usage, const char *text, const char *what, struct secret **secret)
+{
+    struct error error;
+    if (is_bare_digits(text))
+        return args_refuse(
+            usage, "%s has 64 digits, like a node's id, and is no token; a token begins with hearth1-", what);
+    return secret_parse(text, what, secret, &error) ? args_refuse(usage, "%s", error.text) : ARGS_GO;
+}
+
+static int read_token(struct join *join, const struct usage *usage, int argc, char **argv,
+                      struct secret **secret)
+{
+    char text[ASK_MAX];
+    if (join->token && strcmp(join->token, "-") != 0) {
+        int code = parse(usage, join->token, "the token", secret);
+        hide_word(argc, argv, join->token);
+        return code;
+    }
+    int code = EXIT_FAILED_CHECK;
+    switch (ask_hidden("Token: ", text)) {
+    case ASK_GOOD:
+        code = parse(usage, text, "what came on standard input", secret);
+        break;
+    case ASK_NOTHING:
+        code = args_refuse(usage, "there is no token on standard input");
+        break;
+    case ASK_TOO_LONG:
+        code = args_refuse(usage, "what came on standard input is too long for a token");
+        break;
+    case ASK_FAILED:
+        fprintf(stderr, "hearth %s: standard input cannot be read\n", usage->name);
+        break;
+    }
+    wipe(text, sizeof text);
+    return code;
+}
+
+/* What is there now. ARGS_GO: the new one may be stored. */
+static int check_existing(const struct join *join, const struct usage *usage, const struct secret *secret)
+{
+    struct secret *have = NULL;
+    struct error error;
+    bool missing = false;
+    int code = ARGS_GO;
+    if (secret_load(join->path, &have, &missing, &error)) {
+        if (missing || join->replace)
+            return ARGS_GO;
+        fprintf(stderr, "hearth %s: %s\n", usage->name, error.text);
+        return EXIT_FAILED_CHECK;
+    }
+    if (memcmp(secret_bytes(have), secret_bytes(secret), SECRET_LEN) == 0) {
+        printf("This user has joined the cluster '%s' already; nothing changes: %s\n", secret_name(have),
+               join->path);
+        code = fflush(stdout) == 0 ? EXIT_GOOD : EXIT_FAILED_CHECK;
+    } else if (!join->replace) {
+        fprintf(
+            stderr,
+            "hearth %s: this user is in another cluster, '%s': %s\nTo leave that one for '%s': hearth join "
+            "--replace; to be in both: --secret-file FILE, and HEARTH_SECRET_FILE=FILE\nfor programs of "
+            "the second.\n",
+            usage->name, secret_name(have), join->path, secret_name(secret));
+        code = EXIT_FAILED_CHECK;
+    }
+    secret_close(have);
+    return code;
+}
+
+static int store(const struct join *join, const struct usage *usage, const struct secret *secret)
+{
+    struct error error;
+    int code = check_existing(join, usage, secret);
+    if (code != ARGS_GO)
+        return code;
+    if (secret_store(secret, join->path, join->replace, &error)) {
+        fprintf(stderr, "hearth %s: %s\n", usage->name, error.text);
+        return EXIT_FAILED_CHECK;
+    }
+    printf("Joined the cluster '%s'; its secret is in %s\n", secret_name(secret), join->path);
+    if (join->replace)
+        home_note_trust(usage, join->path);
+    return fflush(stdout) == 0 ? EXIT_GOOD : EXIT_FAILED_CHECK;
+}
+
+int cmd_join(int argc, char **argv)
+{
+    struct join join = {.token = NULL};
+    const struct arg args[] = {
+        {"TOKEN", ARG_WORD, &join.token,
+         .about = "as hearth init has printed it; - or nothing: it is read from standard input, unseen"},
+        {"replace", ARG_FLAG, &join.replace, .about = "leave the cluster that this user is in"},
+        {"secret-file", ARG_TEXT, &join.secret_file, .value_name = "FILE",
+         .about = "where to " HOME_SECRET_ABOUT},
+    };
+    const struct usage usage = {
+        "join",
+        "Stores the secret of a cluster that `hearth init` has made on another machine. Without TOKEN it "
+        "asks "
+        "for it, so that it stands neither in the shell's history nor in a list of processes.",
+        "hearth join",
+        args,
+        sizeof args / sizeof *args,
+        NULL};
+    struct secret *secret = NULL;
+    int code = args_parse(&usage, argc, argv);
+    if (code == ARGS_GO)
+        code = home_secret_file(&usage, join.secret_file, join.path);
+    if (code == ARGS_GO)
+        code = read_token(&join, &usage, argc, argv, &secret);
+    if (code == ARGS_GO)
+        code = store(&join, &usage, secret);
+    secret_close(secret);
+    return code;
+}

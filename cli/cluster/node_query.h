@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Asks the node that runs here, under the same user and config folder, how things are. */
+#ifndef CLI_NODE_QUERY_H
+#define CLI_NODE_QUERY_H
+
+#include <jansson.h>
+
+#include "cli/shared/args.h"
+
+#define EXIT_CODES_NODE "0 shown, 1 the node did not answer as it should, 2 wrong usage, 3 no node runs here."
+enum { EXIT_NO_NODE = 3 }; /* beside those of args.h: there is nobody to ask */
+
+/* One question, "status": the answer as an object, the caller's then. ARGS_GO; EXIT_NO_NODE without a word:
+ * nobody answers; EXIT_FAILED_CHECK with a message: somebody does, and wrongly. */
+int ask_node(const struct usage *usage, json_t **answer);
+/* Says that nobody answers, and what to do. EXIT_NO_NODE. */
+int ask_nobody(const struct usage *usage);
+
+/* Prints the object for programs. EXIT_GOOD, or EXIT_FAILED_CHECK with a message. */
+int print_answer(const json_t *object);
+/* What people asked for has been written. The same codes. */
+int print_done(void);
+
+#endif

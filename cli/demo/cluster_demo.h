@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The demo among machines: what every member does in `hearth demo --cluster`, whether it started it or is
+ * just up and allows it. */
+#ifndef CLI_CLUSTER_DEMO_H
+#define CLI_CLUSTER_DEMO_H
+
+#include "cli/cluster/cluster_plan.h"
+#include "cli/demo/racer.h"
+
+struct cluster_demo {
+    /* What the caller says. */
+    hearth_node *node;
+    hearth_group *group; /* formed again when a machine is lost; NULL: that failed */
+    struct cluster_plan *plan;
+    int starter;             /* rank; it has the images */
+    bool starts;             /* that is us */
+    struct race *race;       /* lanes, functions and limits by cluster_demo_race, or the caller */
+    const char *data;        /* directory where the images may be too */
+    const atomic_bool *quit; /* NULL, or when to end between two steps */
+
+    struct dataset train, test; /* the starter's own; others get or read them */
+    struct train_job job;
+    uint32_t lane; /* that is run */
+};
+
+uint64_t cluster_demo_hash(const struct dataset *train, const struct dataset *test);
+/* Lanes and limits as the plan says, and functions that do nothing. The plan is lent. */
+void cluster_demo_race(const struct demo_plan *plan, int ranks, struct race *race);
+
+/* Collective: images for those who have none, then the lanes. When a machine is lost, the lane begins again
+ * with those that are left. A status, after a message by race->trouble if it is not HEARTH_OK. */
+int cluster_demo_run(struct cluster_demo *demo);
+/* Frees the images; the starter keeps its own. */
+void cluster_demo_fini(struct cluster_demo *demo);
+
+#endif

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hearth demo: what the user says, and the images; then the race, or the nodes of one process. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cluster/cluster_plan.h"
+#include "cli/commands.h"
+#include "cli/demo/demo.h"
+#include "cli/shared/args.h"
+#include "cli/shared/route.h"
+#include "cli/shared/text.h"
+
+#define EPOCHS_MAX  1000
+#define STEPS_MAX   2500
+#define REPORT_FILE "hearth-demo.html"
+#define HIDDEN_RACE                                                                                          \
+    512 /* 1.55 MiB of gradient: at 100 Mbit/s the network takes 20 times what computing does */
+#define HIDDEN_LOCAL   256
+#define RATE_RACE      0.3 /* without momentum: what is held back for a while must not be pushed twice */
+#define RATE_LOCAL     0.05
+#define MOMENTUM_LOCAL 0.9f
+#define LINE_MIN       125e3 /* bytes a second: slower, and nobody waits for the end of it */
+#define LINE_MAX       125e9
+#define LEARNING_MAX   10.0
+
+static int read_data(struct demo *demo)
+{
+    struct error error;
+    int status = dataset_read(demo->data, "train", &demo->train, &error);
+    if (!status)
+        status = dataset_read(demo->data, "t10k", &demo->test, &error);
+    if (status) {
+        fprintf(stderr, "hearth demo: %s\n", error.text);
+        fprintf(stderr,
+                "Try: apt-get install dataset-fashion-mnist, or --data DIR with an IDX set (MNIST, ...)\n");
+        return EXIT_FAILED_CHECK;
+    }
+    if (demo->train.width != demo->test.width || demo->train.height != demo->test.height) {
+        fprintf(stderr, "hearth demo: %s: images to train have %d x %d pixels, images to test %d x %d\n",
+                demo->data, demo->train.width, demo->train.height, demo->test.width, demo->test.height);
+        return EXIT_FAILED_CHECK;
+    }
+    int classes = demo->train.classes > demo->test.classes ? demo->train.classes : demo->test.classes;
+    demo->job.train = &demo->train;
+    demo->job.test = &demo->test;
+    demo->job.mlp.in = (size_t)(demo->train.width * demo->train.height);
+    demo->job.mlp.out = (size_t)classes;
+    if (train_steps(&demo->job) > 0)
+        return EXIT_GOOD;
+    fprintf(stderr, "hearth demo: %s has %zu images, fewer than one --batch of %zu\n", demo->data,
+            demo->train.count, demo->job.batch);
+    return EXIT_FAILED_CHECK;
+}
+
+enum demo_form { FORM_RACE, FORM_LOCAL, FORM_CLUSTER };
+
+static int run(struct demo *demo, enum demo_form form, int argc, char **argv)
+{
+    int code = read_data(demo);
+    if (!code && demo->json && !(demo->doc = doc_open(argc, argv)))
+        code = EXIT_FAILED_CHECK;
+    if (!code)
+        code = form == FORM_LOCAL     ? demo_local(demo)
+               : form == FORM_CLUSTER ? demo_cluster(demo)
+                                      : demo_race(demo);
+    if (demo->doc && !doc_close(demo->doc))
+        code = EXIT_FAILED_CHECK;
+    dataset_free(&demo->train);
+    dataset_free(&demo->test);
+    return code;
+}
+
+/* Flags that mean something to some forms of the demo only. */
+struct given {
+    bool ranks, rate, target, steps, report, epochs, codec, seeds, bind;
+};
+
+static int check_given(const struct usage *usage, const struct given *g, enum demo_form form)
+{
+    static const char *const forms[] = {"the race", "--local", "--cluster"};
+    const struct {
+        const char *name;
+        bool given, race, local, cluster; /* it means something to */
+    } flags[] = {
+        {"ranks", g->ranks, true, true, false},   {"rate", g->rate, true, false, false},
+        {"target", g->target, true, false, true}, {"steps", g->steps, true, false, true},
+        {"report", g->report, true, false, true}, {"epochs", g->epochs, false, true, false},
+        {"codec", g->codec, false, false, true},  {"seeds", g->seeds, false, false, true},
+        {"bind", g->bind, false, false, true},
+    };
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        bool means = form == FORM_RACE    ? flags[i].race
+                     : form == FORM_LOCAL ? flags[i].local
+                                          : flags[i].cluster;
+        if (flags[i].given && !means)
+            return args_refuse(usage, "--%s means nothing to %s; it goes with %s", flags[i].name, forms[form],
+                               flags[i].race    ? forms[FORM_RACE]
+                               : flags[i].local ? forms[FORM_LOCAL]
+                                                : forms[FORM_CLUSTER]);
+    }
+    return ARGS_GO;
+}
+
+static int check(const struct demo *demo, const struct usage *usage, enum demo_form form, int batch,
+                 double rate)
+{
+    if (demo->codec && (hearth_codec_check(demo->codec) || strlen(demo->codec) >= CLUSTER_CODEC_MAX))
+        return args_refuse(usage, "--codec: %s", hearth_error_text());
+    if (batch < demo->ranks)
+        return args_refuse(usage, "--batch %d is smaller than --ranks %d; each node needs at least one image",
+                           batch, demo->ranks);
+    if (form != FORM_LOCAL && demo->ranks < 2)
+        return args_refuse(usage, "--ranks 1 has nobody to send to; a race needs two (--local does not)");
+    if (demo->target > 100)
+        return args_refuse(usage, "--target %g is more than 100 percent of the images", demo->target);
+    if (demo->line_rate < LINE_MIN || demo->line_rate > LINE_MAX)
+        return args_refuse(usage, "--rate is %s; a line of the demo has 1 Mbit/s to 1 Tbit/s",
+                           text_rate(demo->line_rate).s);
+    if (rate > LEARNING_MAX)
+        return args_refuse(usage, "--lr %g is above %g: training would not converge", rate, LEARNING_MAX);
+    return route_check_bind(usage, demo->bind);
+}
+
+int cmd_demo(int argc, char **argv)
+{
+    struct demo demo = {.data = DEMO_DATA_DIR,
+                        .ranks = 4,
+                        .line_rate = 100e6 / 8,
+                        .target = 80,
+                        .steps_max = 300,
+                        .report = REPORT_FILE};
+    int epochs = 6, batch = 256, seed = 1;
+    double rate = 0;
+    bool local = false, cluster = false;
+    struct given given = {.ranks = false};
+    struct arg args[] = {
+        {"data", ARG_TEXT, &demo.data,
+         .about = "directory with the images, as IDX files (default " DEMO_DATA_DIR ")", .value_name = "DIR"},
+        {"ranks", ARG_INT, &demo.ranks, .about = "processes, or nodes (default 4)", .min = 1,
+         .max = DEMO_RANKS_MAX, .given = &given.ranks},
+        {"rate", ARG_RATE, &demo.line_rate, .about = "what each process may send (default 100mbit)",
+         .given = &given.rate},
+        {"target", ARG_REAL, &demo.target, .about = "percent of the test images to be right (default 80)",
+         .given = &given.target},
+        {"steps", ARG_INT, &demo.steps_max, .about = "a codec gets at most so many (default 300)", .min = 5,
+         .max = STEPS_MAX, .given = &given.steps},
+        {"batch", ARG_INT, &batch, .about = "images of a step, all nodes together (default 256)", .min = 1,
+         .max = 8192},
+        {"lr", ARG_REAL, &rate, .about = "learning rate (default 0.3; with --local 0.05)"},
+        {"seed", ARG_INT, &seed, .about = "of the first weights and the order of images (default 1)",
+         .max = INT32_MAX},
+        {"report", ARG_TEXT, &demo.report, .value_name = "FILE", .given = &given.report,
+         .about = "where charts and tables go, as one HTML file (default " REPORT_FILE ")"},
+        {"local", ARG_FLAG, &local,
+         .about = "instead of the race: nodes in this process, compared with one node alone"},
+        {"epochs", ARG_INT, &epochs, .about = "with --local: passes over the training images (default 6)",
+         .min = 1, .max = EPOCHS_MAX, .given = &given.epochs},
+        {"cluster", ARG_FLAG, &cluster,
+         .about = "instead: this machine and all where `hearth up --allow-demo` runs, as fast as they are"},
+        {"codec", ARG_TEXT, &demo.codec, .value_name = "CODEC", .given = &given.codec,
+         .about = "with --cluster: this one only (default: plain, int8 and topk:0.01, one after the other)"},
+        {"seeds", ARG_TEXT, &demo.seeds, .value_name = "LIST", .given = &given.seeds,
+         .about = "with --cluster: host[:port],...: nodes to ask beside those that are found"},
+        {"bind", ARG_TEXT, &demo.bind, .value_name = "IFACE|ADDR", .given = &given.bind,
+         .about = "with --cluster: network to use (default: all)"},
+        {"json", ARG_FLAG, &demo.json, .about = "print one JSON object instead of text"},
+    };
+    struct usage usage = {
+        "demo",
+        "A race: four processes, each behind a slow line, train a small network on Fashion-MNIST to the same "
+        "accuracy, once with plain gradients and once with each codec. Shows time, bytes and speed-up, and "
+        "that all replicas are identical all the way; exit code 1 if not. Under two minutes.",
+        "hearth demo --rate 50mbit",
+        args,
+        sizeof args / sizeof *args,
+        NULL};
+    int code = args_parse(&usage, argc, argv);
+    enum demo_form form = local ? FORM_LOCAL : cluster ? FORM_CLUSTER : FORM_RACE;
+    if (code == ARGS_GO && local && cluster)
+        code = args_refuse(&usage, "--local and --cluster are two forms of the demo; take one of them");
+    if (code == ARGS_GO)
+        code = check_given(&usage, &given, form);
+    if (code == ARGS_GO)
+        code = check(&demo, &usage, form, batch, rate);
+    if (code != ARGS_GO)
+        return code;
+    demo.job = (struct train_job){.epochs = epochs, .batch = (size_t)batch, .seed = (uint64_t)seed};
+    demo.job.rate = (float)(rate > 0 ? rate : local ? RATE_LOCAL : RATE_RACE);
+    demo.job.momentum = local ? MOMENTUM_LOCAL : 0;
+    demo.job.mlp.hidden = local ? HIDDEN_LOCAL : HIDDEN_RACE;
+    return run(&demo, form, argc, argv);
+}

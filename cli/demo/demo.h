@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the forms of the demo share: what the user said, and the images. */
+#ifndef CLI_DEMO_H
+#define CLI_DEMO_H
+
+#include "cli/demo/race.h"
+#include "cli/demo/train.h"
+#include "cli/shared/json.h"
+
+#define DEMO_RANKS_MAX   32
+#define DEMO_TEST_IMAGES 2000 /* enough to tell 80 % from 79 %, and quick */
+#define DEMO_DATA_DIR    "/usr/share/datasets/fashion-mnist"
+
+struct demo {
+    const char *data; /* directory */
+    int ranks;
+    bool json;
+    json_t *doc;
+
+    struct dataset train, test;
+    struct train_job job; /* as the user said */
+
+    /* The race. */
+    double line_rate; /* bytes a second */
+    double target;    /* percent */
+    int steps_max;
+    const char *report; /* file */
+
+    /* The race of machines. */
+    const char *codec; /* NULL: several, one after the other */
+    const char *seeds, *bind;
+
+    /* What demo_local found out. */
+    struct train_epoch last; /* of the nodes */
+    double nodes_s, single_s;
+    size_t steps; /* of each replica */
+};
+
+/* Nodes of this process, then one node alone. An exit code. */
+int demo_local(struct demo *demo);
+/* Processes of their own, one codec after the other. An exit code. */
+int demo_race(struct demo *demo);
+/* The machines of the home cluster that allow it. An exit code. */
+int demo_cluster(struct demo *demo);
+/* Shows a race as it goes, writes the report. `run` runs it: false after a message. An exit code. */
+typedef bool demo_run(struct race *race, void *arg);
+int demo_show(struct demo *demo, struct race *race, demo_run *run, void *arg);
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One rank of the demo's race: trains with one codec after the other, and tells what it sees. */
+#include "cli/demo/racer.h"
+
+#include <stdio.h>
+
+#include "cli/cluster/cluster_plan.h"
+#include "core/hash.h"
+
+static void tell(const struct racer *r, struct race_note *note)
+{
+    note->rank = r->rank;
+    r->tell(r->arg, note);
+}
+
+int racer_fail(const struct racer *r, int lane, int status, const char *text)
+{
+    struct race_note note = {.kind = NOTE_FAILED, .lane = lane};
+    snprintf(note.text, sizeof note.text, "%s: %s", hearth_status_name(status), text);
+    tell(r, &note);
+    return status;
+}
+
+/* What this rank has sent; among machines the busiest one: of two on one machine only one sends to others. */
+static int sent_bytes(struct racer *r, double *bytes)
+{
+    struct hearth_compressor_stats stats = {.size = sizeof stats};
+    int status = hearth_compressor_stats(r->trainer.compressor, NULL, &stats);
+    *bytes = status ? 0 : (double)stats.sent_bytes;
+    if (!status && r->syncs)
+        status = hearth_all_reduce(r->trainer.group, bytes, bytes, 1, HEARTH_F64, HEARTH_MAX, NULL);
+    return status;
+}
+
+/* Compares the replicas and looks how good they are. */
+static int look(struct racer *r, struct race_track *lane, struct race_point *point)
+{
+    struct trainer *t = &r->trainer;
+    int status = hearth_same(t->group, t->params, t->count * sizeof *t->params, NULL);
+    if (!status)
+        status = trainer_score(t, r->race->test_images, &point->score);
+    if (status)
+        return status;
+    point->step = t->step;
+    point->seconds = (double)(t->compute_ns + t->call_ns) / (double)NS_PER_S;
+    lane->checks++;
+    return sent_bytes(r, &point->bytes);
+}
+
+static int run_steps(struct racer *r, struct race_track *lane)
+{
+    struct race_note note = {.kind = NOTE_POINT, .lane = (int)(lane - r->race->lanes)};
+    struct trainer *t = &r->trainer;
+    size_t limit = race_limit(r->race, lane);
+    double loss = 0;
+    int status = trainer_start(t);
+    while (!status && !lane->reached && t->step < limit) {
+        status = r->quit && atomic_load(r->quit) ? HEARTH_CANCELLED : trainer_step(t, &loss);
+        if (status || t->step % RACE_EVERY != 0)
+            continue;
+        status = look(r, lane, &note.point);
+        lane->reached = !status && lane->like < 0 && note.point.score.accuracy >= r->race->target;
+        if (!status && r->speaks)
+            tell(r, &note);
+    }
+    lane->steps = t->step;
+    return status;
+}
+
+static int open_lane(struct racer *r, const struct race_track *lane)
+{
+    struct trainer *t = &r->trainer;
+    struct hearth_compressor_config config;
+    hearth_compressor_config_init(&config);
+    config.codec = lane->codec;
+    int status = hearth_compressor_open(t->group, &config, &t->compressor);
+    return !status && r->syncs ? trainer_sync(t) : status;
+}
+
+static void close_lane(struct racer *r)
+{
+    struct trainer *t = &r->trainer;
+    hearth_sync_close(t->sync);
+    hearth_compressor_close(t->compressor);
+    t->sync = NULL;
+    t->compressor = NULL;
+}
+
+int racer_lane(struct racer *r, int index)
+{
+    struct race_note note = {.kind = NOTE_BEGIN, .lane = index};
+    struct race_track *lane = &r->race->lanes[index];
+    struct trainer *t = &r->trainer;
+    if (r->speaks)
+        tell(r, &note);
+    int status = open_lane(r, lane);
+    if (!status)
+        status = run_steps(r, lane);
+    if (status && !(r->goes_on && cluster_lost(status)))
+        racer_fail(r, index, status, status == HEARTH_CANCELLED ? "asked to end" : hearth_error_text());
+    note.kind = NOTE_END;
+    note.steps = lane->steps;
+    note.checks = lane->checks;
+    note.reached = lane->reached;
+    note.network_s = (double)t->call_ns / (double)NS_PER_S;
+    note.compute_s = (double)t->compute_ns / (double)NS_PER_S;
+    note.hash = hash64(0, t->params, t->count * sizeof *t->params);
+    if (!status)
+        tell(r, &note);
+    close_lane(r);
+    return status;
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hearth doctor: the firewall, and what the system grants: buffers, descriptors, memory, processor. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "cli/doctor/capture.h"
+#include "cli/doctor/doctor.h"
+#include "cli/doctor/firewall.h"
+#include "cli/shared/json.h"
+#include "cli/shared/text.h"
+#include "kernel/kernel.h"
+#include "os/clock.h"
+#include "os/processor.h"
+
+#define RULES_MAX       (1u << 20) /* bytes of a ruleset that are looked at */
+#define RULES_WAIT_NS   (2 * NS_PER_S)
+#define UDP_BUFFER_MIN  (4 << 20) /* what quic asks for */
+#define DESCRIPTORS_MIN 1024
+#define MEMLOCK_MIN     (64 << 10)
+#define SHM_MIN         (64u << 20)
+#define PORTS_TCP       "52415-52431"
+#define PORTS_UDP       "5353, 52415-52431"
+
+/* ---- firewall ---- */
+
+static bool list_rules(const char *const *programs, const char *const *words, char *text)
+{
+    for (; *programs; programs++) {
+        const char *argv[4] = {*programs, words[0], words[1], NULL};
+        if (capture(argv, text, RULES_MAX, clock_real() + RULES_WAIT_NS) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void note_rules(struct doctor *d, const char *tool, const struct firewall_view *view)
+{
+    if (!view->closed)
+        doctor_note(d, VERDICT_PASS, "firewall", "%s: nothing is kept out by default", tool);
+    else if (view->opened)
+        doctor_note(d, VERDICT_PASS, "firewall", "%s: what no rule lets in stays out, and Hearth has a rule",
+                    tool);
+    else
+        doctor_note(d, VERDICT_WARN, "firewall",
+                    "%s: what no rule lets in stays out, and no rule names Hearth's port", tool);
+}
+
+static bool check_ufw(struct doctor *d)
+{
+    char line[256];
+    bool enabled = false;
+    FILE *file = fopen("/etc/ufw/ufw.conf", "re");
+    while (file && fgets(line, sizeof line, file))
+        enabled = enabled || strncmp(line, "ENABLED=yes", 11) == 0;
+    if (file)
+        fclose(file);
+    if (enabled && geteuid() != 0) { /* the rules themselves are for root only */
+        doctor_note(d, VERDICT_WARN, "firewall", "ufw is on; whether it lets Hearth in, only root can see");
+        doctor_fix(d, "sudo ufw status; if there is no rule: sudo ufw allow 52415:52431/tcp; sudo ufw allow "
+                      "52415:52431/udp; sudo ufw allow 5353/udp");
+    }
+    return enabled && geteuid() != 0;
+}
+
+static void check_rules(struct doctor *d, char *text)
+{
+    static const char *const nft[] = {"nft", "/usr/sbin/nft", NULL};
+    static const char *const nft_words[] = {"list", "ruleset"};
+    static const char *const iptables[] = {"iptables", "/usr/sbin/iptables", NULL};
+    static const char *const iptables_words[] = {"-S", "INPUT"};
+    struct firewall_view view;
+    if (list_rules(nft, nft_words, text)) {
+        view = firewall_read_nft(text);
+        note_rules(d, "nft", &view);
+        if (view.closed && !view.opened)
+            doctor_fix(d,
+                       "nft insert rule %s tcp dport " PORTS_TCP
+                       " accept; nft insert rule %s udp dport '{ " PORTS_UDP " }' accept",
+                       view.place, view.place);
+    } else if (list_rules(iptables, iptables_words, text)) {
+        view = firewall_read_iptables(text);
+        note_rules(d, "iptables", &view);
+        if (view.closed && !view.opened)
+            doctor_fix(d,
+                       "iptables -I INPUT -p tcp --dport 52415:52431 -j ACCEPT; iptables -I INPUT -p udp -m "
+                       "multiport --dports 5353,52415:52431 -j ACCEPT");
+    } else {
+        doctor_note(d, VERDICT_PASS, "firewall",
+                    "no rules can be seen%s; Hearth needs tcp " PORTS_TCP " and udp " PORTS_UDP,
+                    geteuid() == 0 ? "" : " by this user");
+    }
+}
+
+static void check_firewall(struct doctor *d)
+{
+    if (check_ufw(d))
+        return;
+    char *text = malloc(RULES_MAX);
+    if (text)
+        check_rules(d, text);
+    free(text);
+}
+
+/* ---- limits ---- */
+
+/* -1: there is no such file, as on other systems. */
+static long long number_in(const char *path)
+{
+    long long value = -1;
+    FILE *file = fopen(path, "re");
+    if (file && fscanf(file, "%lld", &value) != 1)
+        value = -1;
+    if (file)
+        fclose(file);
+    return value;
+}
+
+static void check_buffers(struct doctor *d)
+{
+    long long most = number_in("/proc/sys/net/core/rmem_max");
+    if (most < 0) {
+        doctor_note(d, VERDICT_PASS, "udp-buffers", "this system does not tell its limit");
+    } else if (most < UDP_BUFFER_MIN) {
+        doctor_note(d, VERDICT_WARN, "udp-buffers", "at most %s: fast quic links lose packets",
+                    text_bytes((double)most).s);
+        doctor_fix(d, "sysctl -w net.core.rmem_max=8388608 net.core.wmem_max=8388608, and the same in "
+                      "/etc/sysctl.d/hearth.conf");
+    } else {
+        doctor_note(d, VERDICT_PASS, "udp-buffers", "up to %s", text_bytes((double)most).s);
+    }
+}
+
+static void check_descriptors(struct doctor *d)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < DESCRIPTORS_MIN) {
+        doctor_note(d, VERDICT_WARN, "descriptors", "only %llu; each peer needs up to ten",
+                    (unsigned long long)limit.rlim_cur);
+        doctor_fix(d, "ulimit -n 4096, or LimitNOFILE=4096 of a service");
+    } else {
+        doctor_note(d, VERDICT_PASS, "descriptors", "%llu", (unsigned long long)limit.rlim_cur);
+    }
+}
+
+static void check_memlock(struct doctor *d)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0)
+        return;
+    if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < MEMLOCK_MIN) {
+        doctor_note(d, VERDICT_WARN, "memlock", "only %s may be locked: keys may be written to the swap",
+                    text_bytes((double)limit.rlim_cur).s);
+        doctor_fix(d, "ulimit -l 1024, or LimitMEMLOCK=1M of a service");
+    } else {
+        doctor_note(d, VERDICT_PASS, "memlock", "%s may be locked",
+                    limit.rlim_cur == RLIM_INFINITY ? "everything" : text_bytes((double)limit.rlim_cur).s);
+    }
+}
+
+static void check_shm(struct doctor *d)
+{
+    struct statvfs seen;
+    if (statvfs("/dev/shm", &seen) != 0) {
+        doctor_note(d, VERDICT_PASS, "shm", "there is no /dev/shm; Hearth's own shared memory needs none");
+        return;
+    }
+    double left = (double)seen.f_bavail * (double)seen.f_frsize;
+    if (left < SHM_MIN) {
+        doctor_note(d, VERDICT_WARN, "shm",
+                    "%s left in /dev/shm: data loaders of training programs need more", text_bytes(left).s);
+        doctor_fix(d, "mount -o remount,size=50%% /dev/shm; of a container: --shm-size=1g");
+    } else {
+        doctor_note(d, VERDICT_PASS, "shm", "%s left in /dev/shm", text_bytes(left).s);
+    }
+}
+
+static void check_processor(struct doctor *d)
+{
+    char machine[256];
+    machine_line(machine, sizeof machine);
+    doctor_note(d, VERDICT_PASS, "processor", "%s; kernels %s, %s", machine, kernels_best()->name,
+                processor_has_aes() ? "AES in hardware" : "no AES in hardware: ChaCha20 encrypts");
+}
+
+void doctor_check_limits(struct doctor *doctor)
+{
+    check_firewall(doctor);
+    check_buffers(doctor);
+    check_descriptors(doctor);
+    check_memlock(doctor);
+    check_shm(doctor);
+    check_processor(doctor);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One program that a command with a life of its own starts and looks after: behind a host agent
+ * (cli/run/host_agent.h), which is spawned anew, so that this may be done in a process with many threads. */
+#ifndef CLI_CHILD_H
+#define CLI_CHILD_H
+
+#include <poll.h>
+#include <sys/types.h>
+
+#include "cli/run/launch_stream.h"
+#include "cli/run/output.h"
+
+struct child_process {
+    pid_t agent; /* 0: none, or it was reaped */
+    struct launch_stream down, up;
+    struct output *output; /* the caller's */
+    int rank;              /* in front of its lines */
+    bool asked;            /* to end */
+    uint64_t next_ns;      /* then it is killed, and then its host agent is given up */
+    int kills;
+    bool greeted; /* the host agent has shown itself, and got the secret and the word to start */
+    bool ended;   /* `code` is known */
+    int code;     /* as of a shell: 128 + signal, 126 or 127 if it could not be started */
+    int signal;   /* that killed it; 0: none */
+    char why[512];
+    char token[128]; /* for the program; wiped when it was handed over */
+};
+
+struct child_process_plan {
+    char **vars, **args; /* NULL at the end */
+    const char *token;   /* handed over by a descriptor; NULL: none */
+    int rank;
+};
+
+/* false: `why` says what is wrong, and nothing runs. */
+bool child_process_start(struct child_process *w, const struct child_process_plan *plan,
+                         struct output *output);
+/* What to poll for: two entries. */
+void child_process_polls(const struct child_process *w, struct pollfd polls[2]);
+/* Carries output and messages, kills who does not end in time. To be called when a poll said so, and at least
+ * when child_process_patience has passed. */
+void child_process_tend(struct child_process *w);
+int child_process_patience_ms(const struct child_process *w); /* -1: any time */
+/* SIGTERM, SIGKILL after five seconds. Again: has no effect. */
+void child_process_stop(struct child_process *w);
+/* The program has ended, and so has all that it started. */
+bool child_process_over(const struct child_process *w);
+
+#endif

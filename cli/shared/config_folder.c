@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where a user's key, cluster secret and trust list lie, unless told otherwise. */
+#include "cli/shared/config_folder.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "os/host.h"
+
+#define KEY_LEAF    "node.key"
+#define SECRET_LEAF "cluster"
+#define TRUST_TAIL  ".trust"
+
+/* A value that is set, and not to nothing. */
+static const char *variable(const char *name)
+{
+    const char *text = getenv(name);
+    return text && text[0] ? text : NULL;
+}
+
+static bool fits(int len)
+{
+    return len >= 0 && len < HOME_PATH_MAX;
+}
+
+/* One that is relative would mean another file in each directory. */
+static int absolute(const struct usage *usage, const char *given, char *path)
+{
+    char here[HOME_PATH_MAX];
+    bool good = given[0] == '/'
+                    ? fits(snprintf(path, HOME_PATH_MAX, "%s", given))
+                    : getcwd(here, sizeof here) && fits(snprintf(path, HOME_PATH_MAX, "%s/%s", here, given));
+    if (good)
+        return ARGS_GO;
+    return args_refuse(usage, "the path '%.64s...' is too long, or this directory has no name", given);
+}
+
+bool home_folder(char path[static HOME_PATH_MAX])
+{
+    const char *config = variable("XDG_CONFIG_HOME"), *home = variable("HOME");
+    char listed[HOME_PATH_MAX];
+    if ((!home || home[0] != '/') && host_home(listed, sizeof listed))
+        home = listed;
+    if (config && config[0] == '/') /* by its specification others do not count */
+        return fits(snprintf(path, HOME_PATH_MAX, "%s/hearth", config));
+    return home && home[0] == '/' && fits(snprintf(path, HOME_PATH_MAX, "%s/.config/hearth", home));
+}
+
+static int standard(const struct usage *usage, const char *leaf, const char *flag, char *path)
+{
+    char folder[HOME_PATH_MAX];
+    if (home_folder(folder) && fits(snprintf(path, HOME_PATH_MAX, "%s/%s", folder, leaf)))
+        return ARGS_GO;
+    return args_refuse(
+        usage,
+        "there is no place for the file '%s': this user has no home, and neither XDG_CONFIG_HOME "
+        "nor HOME is an absolute path; set HOME, or name a file with --%s",
+        leaf, flag);
+}
+
+int home_key_file(const struct usage *usage, const char *given, char path[static HOME_PATH_MAX])
+{
+    const char *set = variable("HEARTH_KEY_FILE");
+    if (given)
+        return absolute(usage, given, path);
+    if (set && strcmp(set, "fresh") == 0)
+        return args_refuse(usage, "HEARTH_KEY_FILE is 'fresh': every process has a key of its own then, and "
+                                  "none has a file; name one with --key-file, or unset the variable");
+    return set ? absolute(usage, set, path) : standard(usage, KEY_LEAF, "key-file", path);
+}
+
+int home_secret_file(const struct usage *usage, const char *given, char path[static HOME_PATH_MAX])
+{
+    const char *set = given ? given : variable("HEARTH_SECRET_FILE");
+    return set ? absolute(usage, set, path) : standard(usage, SECRET_LEAF, "secret-file", path);
+}
+
+bool home_trust_file(const char *secret_file, char path[static HOME_PATH_MAX])
+{
+    return fits(snprintf(path, HOME_PATH_MAX, "%s" TRUST_TAIL, secret_file));
+}
+
+void home_note_trust(const struct usage *usage, const char *secret_file)
+{
+    char path[HOME_PATH_MAX];
+    if (home_trust_file(secret_file, path) && access(path, F_OK) == 0)
+        fprintf(stderr, "hearth %s: the trust list of before stays in force (hearth trust list): %s\n",
+                usage->name, path);
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What --json prints: one object {"command", "machine", "results": [...]}, made with jansson. */
+#include "cli/shared/json.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "cli/shared/text.h"
+#include "os/thread.h"
+
+#define LINE_MAX_LEN 512
+
+struct machine {
+    char cpu[LINE_MAX_LEN];
+    int cores;
+    uint64_t memory_len;
+    struct utsname system;
+};
+
+/* x86 and many ARM kernels name the processor in /proc/cpuinfo; elsewhere the architecture has to do. */
+static void cpu_name(char *name, size_t size, const char *otherwise)
+{
+    char line[LINE_MAX_LEN];
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    snprintf(name, size, "%s", otherwise);
+    while (file && fgets(line, sizeof line, file)) {
+        char *value = strchr(line, ':');
+        if (!value || strncmp(line, "model name", 10) != 0)
+            continue;
+        value += strspn(value, ": \t");
+        value[strcspn(value, "\n")] = 0;
+        snprintf(name, size, "%s", value);
+        break;
+    }
+    if (file)
+        fclose(file);
+}
+
+static struct machine machine_look(void)
+{
+    struct machine m = {.cores = cpu_count()};
+    long pages = sysconf(_SC_PHYS_PAGES), page_len = sysconf(_SC_PAGESIZE);
+    if (uname(&m.system) != 0)
+        m.system = (struct utsname){.sysname = "unknown"};
+    cpu_name(m.cpu, sizeof m.cpu, m.system.machine);
+    m.memory_len = pages > 0 && page_len > 0 ? (uint64_t)pages * (uint64_t)page_len : 0;
+    return m;
+}
+
+void machine_line(char *text, size_t size)
+{
+    struct machine m = machine_look();
+    snprintf(text, size, "%s, %d core%s, %s", m.cpu, m.cores, m.cores == 1 ? "" : "s",
+             text_bytes((double)m.memory_len).s);
+}
+
+static json_t *machine_json(void)
+{
+    struct machine m = machine_look();
+    json_t *object = json_object();
+    char kernel[sizeof m.system.sysname + sizeof m.system.release + 2], compiler[128];
+    snprintf(kernel, sizeof kernel, "%s %s", m.system.sysname, m.system.release);
+    /* gcc gives its bare number, clang its name too. */
+    snprintf(compiler, sizeof compiler, "%s%s", isdigit((unsigned char)__VERSION__[0]) ? "gcc " : "",
+             __VERSION__);
+    row_text(object, "cpu", m.cpu);
+    row_count(object, "cores", (uint64_t)m.cores);
+    row_count(object, "memory_bytes", m.memory_len);
+    row_text(object, "kernel", kernel);
+    row_text(object, "arch", m.system.machine);
+    row_text(object, "compiler", compiler);
+    return object;
+}
+
+static json_t *command_json(int argc, char **argv)
+{
+    char line[LINE_MAX_LEN * 4];
+    size_t at = (size_t)snprintf(line, sizeof line, "hearth");
+    for (int i = 0; i < argc && at < sizeof line; i++)
+        at += (size_t)snprintf(line + at, sizeof line - at, " %s", argv[i]);
+    json_t *text = json_string(line);
+    return text ? text : json_string("hearth"); /* arguments that are not UTF-8 */
+}
+
+json_t *doc_open(int argc, char **argv)
+{
+    json_t *doc = json_object();
+    if (!doc || json_object_set_new(doc, "command", command_json(argc, argv)) ||
+        json_object_set_new(doc, "machine", machine_json()) ||
+        json_object_set_new(doc, "results", json_array())) {
+        fprintf(stderr, "hearth: no memory for the JSON output\n");
+        json_decref(doc);
+        return NULL;
+    }
+    return doc;
+}
+
+json_t *doc_row(json_t *doc)
+{
+    json_t *row = json_object();
+    json_array_append_new(json_object_get(doc, "results"), row);
+    return row;
+}
+
+bool doc_close(json_t *doc)
+{
+    bool written = json_dumpf(doc, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0;
+    written = putchar('\n') != EOF && fflush(stdout) == 0 && written;
+    if (!written)
+        perror("hearth: cannot write the JSON output");
+    json_decref(doc);
+    return written;
+}
+
+void row_text(json_t *row, const char *key, const char *value)
+{
+    json_object_set_new(row, key, json_string(value));
+}
+
+void row_count(json_t *row, const char *key, uint64_t value)
+{
+    json_object_set_new(row, key, json_integer((json_int_t)value));
+}
+
+void row_real(json_t *row, const char *key, double value)
+{
+    json_object_set_new(row, key, isfinite(value) ? json_real(value) : json_null());
+}
+
+void row_bool(json_t *row, const char *key, bool value)
+{
+    json_object_set_new(row, key, json_boolean(value));
+}
