@@ -46,10 +46,12 @@ python: ## a wheel of the Python package, with the library in it, into build/
 	@ls build/*.whl
 
 bench: all ## measure kernels and collectives
-	@build/hearth bench kernels
+	@cmake --build build --target bench_kernels
+	@build/bench/bench_kernels
 	@build/hearth bench allreduce --transport mem --ranks 4 --bytes 4,1K,64K,1M,16M,100M
 
 bench-peers: all ## all-reduce beside Open MPI, MPICH and Gloo, which it installs, and topk: a quarter of an hour
+	@cmake --build build --target bench_kernels
 	@python3 -B bench/peers/run.py
 	@python3 -B bench/peers/topk.py
 

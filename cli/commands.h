@@ -22,6 +22,5 @@ int cmd_doctor(int argc, char **argv);
 /* argv[0] is "bench", argv[1] the benchmark's name. */
 int bench_allreduce(int argc, char **argv);
 int bench_cluster(int argc, char **argv);
-int bench_kernels(int argc, char **argv);
 
 #endif

@@ -42,7 +42,7 @@ static const struct command commands[] = {
      "hearth plan --kind all_reduce --algo ring --ranks 8"},
     {"sim", cmd_sim, "a collective of many ranks on a network you describe, on virtual time",
      "hearth sim --ranks 1000 --bytes 100M --rate 1gbit --rtt 200us --algo all"},
-    {"bench", cmd_bench, "how fast collectives and kernels are on this machine",
+    {"bench", cmd_bench, "how fast collectives are, here and across the cluster",
      "hearth bench allreduce --transport mem --ranks 4"},
 };
 #define COMMAND_COUNT (sizeof commands / sizeof *commands)

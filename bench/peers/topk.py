@@ -40,7 +40,7 @@ def output(line):
 
 def hearth(count, _):
     """Seconds for an element; the row reads a residual and writes the new one and the payload as well."""
-    document = json.loads(output([BUILD / "hearth", "bench", "kernels", "--match", ROW, "--bytes", 4 * count, "--json"]))
+    document = json.loads(output([BUILD / "bench/bench_kernels", "--match", ROW, "--bytes", 4 * count, "--json"]))
     (row,) = document["results"]
     return {"hearth": row["median_us"] * 1e-6 / count}
 

@@ -488,9 +488,7 @@ int bench_allreduce(int argc, char **argv)
         "and 99th percentile of many calls, in turns with a memcpy of the same bytes, or with --compress "
         "the compressed in turns with the plain one; the result is checked on every node.",
         "hearth bench allreduce --ranks 2 --bytes 100M --compress topk:0.01,values=int8 --rate 100mbit",
-        args,
-        sizeof args / sizeof *args,
-        NULL};
+        USAGE_ARGS(args)};
     int code = args_parse(&usage, argc - 1, argv + 1);
     if (code == ARGS_GO)
         code = check_bench(b, &usage);

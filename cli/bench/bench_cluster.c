@@ -229,10 +229,7 @@ int bench_cluster(int argc, char **argv)
         "bench cluster",
         "Measures all_reduce across this machine and those where `hearth up` runs. `bus` is what each member "
         "sends; `bound` is what no algorithm can beat on lines as they were measured.",
-        "hearth bench cluster --sizes 1M,16M",
-        args,
-        sizeof args / sizeof *args,
-        NULL};
+        "hearth bench cluster --sizes 1M,16M", USAGE_ARGS(args)};
     int code = args_parse(&usage, argc - 1, argv + 1);
     if (code == ARGS_GO)
         code = check(&b, &usage);

@@ -17,7 +17,6 @@ static const struct {
      "hearth bench allreduce --transport mem --ranks 4 --bytes 4,1K,64K,1M,16M,100M"},
     {"cluster", bench_cluster, "all_reduce across the machines where `hearth up` runs, verified",
      "hearth bench cluster --sizes 1M,16M"},
-    {"kernels", bench_kernels, "arithmetic on arrays, against memcpy", "hearth bench kernels --bytes 100M"},
 };
 #define BENCH_COUNT (sizeof benches / sizeof *benches)
 
@@ -25,10 +24,9 @@ static void print_overview(FILE *file)
 {
     const char *bold = paint(file, PAINT_BOLD), *none = paint(file, PAINT_NONE);
     fprintf(file, "%susage:%s hearth bench WHAT [options]\n\n", bold, none);
-    fprintf(file,
-            "How fast collectives and kernels are. On this machine each is measured side by side with a\n"
-            "memcpy of the same bytes in the same run; every result is verified. Exit code 1 if it is "
-            "wrong.\n\n");
+    fprintf(file, "How fast collectives are. On this machine each is measured side by side with a\n"
+                  "memcpy of the same bytes in the same run; every result is verified. Exit code 1 if it is "
+                  "wrong.\n\n");
     for (size_t i = 0; i < BENCH_COUNT; i++)
         fprintf(file, "  %s%-10s%s %s\n", bold, benches[i].name, none, benches[i].about);
     fprintf(file, "\n%sexamples:%s\n", bold, none);
@@ -55,6 +53,6 @@ int cmd_bench(int argc, char **argv)
     }
     const char *near = args_nearest(argv[1], names, BENCH_COUNT);
     fprintf(stderr, "hearth bench: there is no benchmark '%s'; %s%s\nTry: hearth bench --help\n", argv[1],
-            near ? "try " : "there are allreduce, cluster and kernels", near ? near : "");
+            near ? "try " : "there are allreduce and cluster", near ? near : "");
     return EXIT_USAGE;
 }

@@ -57,10 +57,7 @@ int cmd_id(int argc, char **argv)
         "Shows who this node is to others: its id is the hash of its public key. The key is made on first "
         "use. The id is no secret: the other machines' `hearth trust add` takes it. The key file is one: "
         "never copy it to another machine.",
-        "hearth id",
-        args,
-        sizeof args / sizeof *args,
-        NULL};
+        "hearth id", USAGE_ARGS(args)};
     struct node_key *key = NULL;
     struct error error;
     int code = args_parse(&usage, argc, argv);

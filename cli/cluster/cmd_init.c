@@ -112,10 +112,7 @@ int cmd_init(int argc, char **argv)
         "init",
         "Makes the secret of a new cluster, stores it for this user, and prints the token with which the "
         "other machines join. Only who has the secret can talk to its members, read along or disturb them.",
-        "hearth init home",
-        args,
-        sizeof args / sizeof *args,
-        NULL};
+        "hearth init home", USAGE_ARGS(args)};
     int code = args_parse(&usage, argc, argv);
     if (code == ARGS_GO)
         code = check_name(&init, &usage);

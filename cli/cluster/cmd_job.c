@@ -150,12 +150,8 @@ static int run_deed(const struct job_action *deed, int argc, char **argv)
         {"json", ARG_FLAG, &job.json, .about = "print one JSON object"},
     };
     size_t skipped = deed->run == job_list;
-    const struct usage usage = {deed->full_name,
-                                deed->about,
-                                deed->example,
-                                args + skipped,
-                                sizeof args / sizeof *args - skipped,
-                                NULL};
+    const struct usage usage = {deed->full_name, deed->about, deed->example, .args = args + skipped,
+                                .count = sizeof args / sizeof *args - skipped};
     int code = args_parse(&usage, argc - 1, argv + 1);
     if (code == ARGS_GO)
         code = home_key_file(&usage, job.key_file, key);

@@ -132,10 +132,7 @@ int cmd_join(int argc, char **argv)
         "Stores the secret of a cluster that `hearth init` has made on another machine. Without TOKEN it "
         "asks "
         "for it, so that it stands neither in the shell's history nor in a list of processes.",
-        "hearth join",
-        args,
-        sizeof args / sizeof *args,
-        NULL};
+        "hearth join", USAGE_ARGS(args)};
     struct secret *secret = NULL;
     int code = args_parse(&usage, argc, argv);
     if (code == ARGS_GO)

@@ -128,10 +128,7 @@ int cmd_nodes(int argc, char **argv)
         "nodes",
         "Shows the nodes on the network: members, those that are seen and are not members, with the reason, "
         "and those of other clusters. Asks the node that runs here; if none does, it looks by itself.",
-        "hearth nodes --wait 10",
-        args,
-        sizeof args / sizeof *args,
-        NULL};
+        "hearth nodes --wait 10", USAGE_ARGS(args)};
     int code = args_parse(&usage, argc, argv);
     nodes.wait_s = wait_s;
     if (code == ARGS_GO)

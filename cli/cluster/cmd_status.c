@@ -18,10 +18,7 @@ int cmd_status(int argc, char **argv)
         "Shows the cluster as the node that runs here sees it: trouble first, then who is in and who leads, "
         "their health, the links between them, which transport leads to whom and why, and jobs. Asks the "
         "node of this user and config folder; exits with 3 if none runs (hearth up).",
-        "hearth status",
-        args,
-        sizeof args / sizeof *args,
-        EXIT_CODES_NODE};
+        "hearth status", USAGE_ARGS(args), .exit_codes = EXIT_CODES_NODE};
     json_t *status;
     int code = args_parse(&usage, argc, argv);
     if (code == ARGS_GO)

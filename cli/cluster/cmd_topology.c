@@ -34,10 +34,7 @@ int cmd_topology(int argc, char **argv)
         "Draws the cluster as its members have measured it: bandwidth and round trip of every way, the order "
         "of the ring with its slowest way, and sites, which are members joined by fast ways. Asks the node "
         "that runs here; exits with 3 if none does (hearth up).",
-        "hearth topology --dot | dot -Tsvg -o cluster.svg",
-        args,
-        sizeof args / sizeof *args,
-        EXIT_CODES_NODE};
+        "hearth topology --dot | dot -Tsvg -o cluster.svg", USAGE_ARGS(args), .exit_codes = EXIT_CODES_NODE};
     json_t *status;
     int code = args_parse(&usage, argc, argv);
     if (code == ARGS_GO && dot && json)

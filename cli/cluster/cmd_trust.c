@@ -297,7 +297,8 @@ static int run_deed(const struct trust_command *deed, int argc, char **argv)
         args[arg_count++] = words[i];
     for (int i = 0; i < 2; i++)
         args[arg_count++] = flags[i];
-    const struct usage usage = {deed->full_name, deed->about, deed->example, args, arg_count, NULL};
+    const struct usage usage = {deed->full_name, deed->about, deed->example, .args = args,
+                                .count = arg_count};
     int code = args_parse(&usage, argc - 1, argv + 1);
     if (code == ARGS_GO)
         code = open_list(&trust, &usage);

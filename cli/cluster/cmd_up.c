@@ -357,12 +357,11 @@ int cmd_up(int argc, char **argv)
         "others can measure with it (hearth bench cluster). With a program: starts it here, once, together "
         "with the other machines that are up for the same job; a machine that is lost ends it, and it is "
         "started again with those who are left. The exit code is the program's.",
-        "hearth up",
-        args,
-        sizeof args / sizeof *args,
-        "0 left by a signal, without a program; with one its own (128 + N: killed by signal N; 126, 127: "
-        "could\n"
-        "not be run, was not found), 1 the cluster or the job failed, 2 wrong usage."};
+        "hearth up", USAGE_ARGS(args),
+        .exit_codes =
+            "0 left by a signal, without a program; with one its own (128 + N: killed by signal N; 126, 127: "
+            "could\n"
+            "not be run, was not found), 1 the cluster or the job failed, 2 wrong usage."};
     int code = args_parse(&usage, argc, argv);
     if (code == ARGS_GO)
         code = check(&up, &usage);

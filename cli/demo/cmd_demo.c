@@ -170,10 +170,7 @@ int cmd_demo(int argc, char **argv)
         "A race: four processes, each behind a slow line, train a small network on Fashion-MNIST to the same "
         "accuracy, once with plain gradients and once with each codec. Shows time, bytes and speed-up, and "
         "that all replicas are identical all the way; exit code 1 if not. Under two minutes.",
-        "hearth demo --rate 50mbit",
-        args,
-        sizeof args / sizeof *args,
-        NULL};
+        "hearth demo --rate 50mbit", USAGE_ARGS(args)};
     int code = args_parse(&usage, argc, argv);
     enum demo_form form = local ? FORM_LOCAL : cluster ? FORM_CLUSTER : FORM_RACE;
     if (code == ARGS_GO && local && cluster)

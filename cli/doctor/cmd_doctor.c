@@ -61,10 +61,8 @@ int cmd_doctor(int argc, char **argv)
         "ports, firewall, limits and, if a node runs here, the ways to its peers and back. Each line is "
         "pass, "
         "warn or fail, with the fix; the exit code is 0, 1 or 2, by the worst. Changes nothing.",
-        "hearth doctor",
-        args,
-        sizeof args / sizeof *args,
-        "0 all passed, 1 there is a warning, 2 something failed, or wrong usage."};
+        "hearth doctor", USAGE_ARGS(args),
+        .exit_codes = "0 all passed, 1 there is a warning, 2 something failed, or wrong usage."};
     int code = args_parse(&usage, argc, argv);
     if (code != ARGS_GO)
         return code;

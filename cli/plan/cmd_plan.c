@@ -426,10 +426,7 @@ int cmd_plan(int argc, char **argv)
         "plan",
         "What each rank does in a collective: its moves, bytes, messages and hops, and the time the "
         "cost model and a dry run on virtual time predict for the network you describe.",
-        "hearth plan --kind all_reduce --algo ring --ranks 8 --rank 3",
-        args,
-        sizeof args / sizeof *args,
-        NULL};
+        "hearth plan --kind all_reduce --algo ring --ranks 8 --rank 3", USAGE_ARGS(args)};
     plan_setup_init(&p.setup);
     plan_setup_args(&p.setup, args + 5);
     heap_init(&p.heap, 0);

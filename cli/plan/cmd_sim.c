@@ -161,10 +161,7 @@ int cmd_sim(int argc, char **argv)
         "long the collective takes, how near that is to the bound of the network, and how many "
         "messages it needs. Algorithms that need too much memory or time are left out. With --compress: "
         "what a step of training costs by the cost model, codec by codec.",
-        "hearth sim --ranks 1000 --bytes 100M --rate 1gbit --rtt 200us --algo all",
-        args,
-        sizeof args / sizeof *args,
-        NULL};
+        "hearth sim --ranks 1000 --bytes 100M --rate 1gbit --rtt 200us --algo all", USAGE_ARGS(args)};
     plan_setup_init(&sim.setup);
     plan_setup_args(&sim.setup, args + 4);
     int code = args_parse(&usage, argc, argv);

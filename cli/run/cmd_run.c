@@ -403,10 +403,7 @@ int cmd_run(int argc, char **argv)
         "Starts a program as the ranks of one job and stays until all have ended. Signals are passed on, "
         "a second Ctrl-C kills; when a rank fails, the others are ended. Rank 0 reads standard input. Ranks "
         "talk encrypted, with a secret that only they have.",
-        "hearth run -n 4 -- ./train --epochs 3",
-        args,
-        sizeof args / sizeof *args,
-        NULL};
+        "hearth run -n 4 -- ./train --epochs 3", USAGE_ARGS(args)};
     if (argc == 2 && strcmp(argv[1], "--child") == 0) /* at the other end of ssh */
         return host_agent_serve(STDIN_FILENO, STDOUT_FILENO);
     int code = args_parse(&usage, argc, argv);

@@ -244,6 +244,11 @@ static const char *dashes(const char *name)
     return name[0] && !name[1] ? "-" : "--";
 }
 
+static const char *program_of(const struct usage *usage)
+{
+    return usage->program ? usage->program : "hearth ";
+}
+
 static const struct arg *find_rest(const struct usage *usage)
 {
     for (size_t i = 0; i < usage->count; i++) {
@@ -352,7 +357,8 @@ static bool has_type(const struct usage *usage, enum arg_type one, enum arg_type
 static void print_usage(const struct usage *usage)
 {
     const struct arg *rest = find_rest(usage);
-    printf("%susage:%s hearth %s", paint(stdout, PAINT_BOLD), paint(stdout, PAINT_NONE), usage->name);
+    printf("%susage:%s %s%s", paint(stdout, PAINT_BOLD), paint(stdout, PAINT_NONE), program_of(usage),
+           usage->name);
     for (size_t i = 0; i < usage->count; i++) {
         const struct arg *arg = &usage->args[i];
         if (arg->type == ARG_WORD)
@@ -395,9 +401,9 @@ int args_refuse(const struct usage *usage, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    fprintf(stderr, "hearth %s: ", usage->name);
+    fprintf(stderr, "%s%s: ", program_of(usage), usage->name);
     vfprintf(stderr, format, args);
-    fprintf(stderr, "\nTry: hearth %s --help\n", usage->name);
+    fprintf(stderr, "\nTry: %s%s --help\n", program_of(usage), usage->name);
     va_end(args);
     return EXIT_USAGE;
 }

@@ -53,13 +53,16 @@ struct arg {
 };
 
 struct usage {
-    const char *name;  /* "plan", "bench kernels" */
+    const char *name;  /* "plan", "bench cluster" */
     const char *about; /* what it does, in a sentence or two */
     const char *example;
     const struct arg *args;
     size_t count;
     const char *exit_codes; /* for the help; NULL: the usual ones */
+    const char *program;    /* NULL: hearth; others have no name besides */
 };
+
+#define USAGE_ARGS(list) .args = (list), .count = sizeof(list) / sizeof *(list)
 
 /* argv[0] is the command's own name. ARGS_GO, or the code to exit with: EXIT_GOOD after --help, EXIT_USAGE
  * after a message that names the flag, the value and what is accepted. */

@@ -86,7 +86,6 @@ refuses "--hosts does not fit --ranks 8" plan --ranks 8 --hosts 5
 refuses "--transport udp is not there; this version has: mem, tcp, quic, shm" bench allreduce --transport udp
 refuses "--rtt is for --transport mem" bench allreduce --transport tcp --rtt 1ms
 refuses "there is no benchmark 'gather'" bench gather
-refuses "fits no kernel" bench kernels --match nothing
 refuses "smaller than --ranks" demo --batch 2
 refuses "--ranks 1 has nobody to send to" demo --ranks 1
 refuses "--rate '100' is not accepted" demo --rate 100
@@ -104,7 +103,7 @@ for wrong in "up" "bench cluster" "demo --cluster" "run -n 2"; do
     refuses "--bind typo: 'typo' is neither an interface nor an address of this machine" $wrong --bind typo $([ "${wrong%% *}" = run ] && echo -- true)
 done
 
-for command in demo plan sim "bench allreduce" "bench kernels"; do
+for command in demo plan sim "bench allreduce" "bench cluster"; do
     run $command --help && grep -q "^usage: hearth $command" "$scratch/out" && grep -q "^example:" "$scratch/out" &&
         [ ! -s "$scratch/err" ]
     report $? "hearth $command --help has usage and an example"
@@ -201,28 +200,36 @@ for dtype in f64 f16 bf16 i8 i32 i64 u8 u32 u64; do
     json "bench allreduce of $dtype is right" 'all(r["ok"] for r in rows)' \
         bench allreduce --ranks 3 --bytes 8,4104 --dtype $dtype --iters 3
 done
-json "bench kernels: names, and all equal to the scalar kernels" \
+# kernels CHECK...: the same checks of the developers' program.
+kernels() {
+    local hearth=${HEARTH_BINARY_DIR:-build}/bench/bench_kernels
+    "$@"
+}
+kernels run --help && grep -q "^usage: bench_kernels \[options\]" "$scratch/out"
+report $? "bench_kernels --help has its own name"
+kernels refuses "fits no kernel" --match nothing
+kernels json "bench_kernels: names, and all equal to the scalar kernels" \
     '{"reduce.f32.sum", "reduce.bf16.sum", "reduce.u64.bxor", "convert.f32_bf16", "convert.f16_f32"} <=
      {r["name"] for r in rows} and sum(r["name"].startswith(("reduce.", "convert.")) for r in rows) == 62 and
      all(r["ok"] and r["ratio"] > 0 for r in rows) and all(r["median_us"] > 0 and r["bytes"] == 4096 for r in rows
-     if r["vs"] == "memcpy" and r["name"] != "reference.sort")' bench kernels --bytes 4K
-json "bench kernels of codecs: beside memcpy and targets, and beside what others do" \
+     if r["vs"] == "memcpy" and r["name"] != "reference.sort")' --bytes 4K
+kernels json "bench_kernels of codecs: beside memcpy and targets, and beside what others do" \
     '{"bf16.encode", "fp16.encode", "int8.encode_feedback", "int8.decode_reduce", "topk_chunk.encode_feedback",
       "topk.encode_feedback", "topk.encode_cold", "sparse.decode_add", "randomk.encode_feedback", "powersgd.step",
       "reference.nth_element", "reference.sort", "topk.bits"} <= {r["name"] for r in rows} and
      all(r["ok"] for r in rows) and all("speed_up" in r for r in rows if r["name"].startswith("reference.")) and
      next(r["target"] for r in rows if r["name"] == "int8.encode_feedback") == 2.2 and
      all(r["ratio"] <= r["target"] and r["entry_bits"] <= 17 for r in rows if r["name"] == "topk.bits")' \
-    bench kernels --bytes 256K
-json "bench kernels by several threads: how they scale, beside memcpy" \
+    --bytes 256K
+kernels json "bench_kernels by several threads: how they scale, beside memcpy" \
     'len(rows) == 7 and all(r["ok"] for r in rows) and all(r["threads"] == 3 and r["scaling"] > 0 and
      r["vs_scaling"] > 0 for r in rows if r["name"] != "topk.encode_feedback")' \
-    bench kernels --bytes 1M --match encode_feedback --threads 3
-refuses "--threads" bench kernels --threads 0
-json "bench kernels of the scalar set" 'len(rows) == 1 and all(r["set"] == "scalar" for r in rows)' \
-    bench kernels --bytes 4K --set scalar --match f32.sum
-json "bench codecs of the scalar set" 'len(rows) == 1 and all(r["set"] == "scalar" and r["ok"] for r in rows)' \
-    bench kernels --bytes 4K --set scalar --match int8.encode_feedback
+    --bytes 1M --match encode_feedback --threads 3
+kernels refuses "--threads" --threads 0
+kernels json "bench_kernels of the scalar set" 'len(rows) == 1 and all(r["set"] == "scalar" for r in rows)' \
+    --bytes 4K --set scalar --match f32.sum
+kernels json "bench_kernels, codecs of the scalar set" 'len(rows) == 1 and all(r["set"] == "scalar" and r["ok"] for r in rows)' \
+    --bytes 4K --set scalar --match int8.encode_feedback
 
 # ---- demo ----------------------------------------------------------------------------------------------------------
 

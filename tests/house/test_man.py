@@ -8,7 +8,7 @@ from house import BINARY, SOURCE, run, version
 
 PAGE = (SOURCE / "docs/man/hearth.1").read_text().replace("\\-", "-")
 COMMAND = BINARY / "hearth"
-COMMANDS = (["demo"], ["run"], ["plan"], ["sim"], ["bench", "allreduce"], ["bench", "kernels"], ["bench", "cluster"],
+COMMANDS = (["demo"], ["run"], ["plan"], ["sim"], ["bench", "allreduce"], ["bench", "cluster"],
             ["up"], ["id"], ["init"], ["join"], ["trust", "list"], ["trust", "add"], ["trust", "remove"], ["trust", "forget"],
             ["job", "list"], ["job", "forget"], ["status"], ["nodes"], ["topology"], ["doctor"])
 

@@ -196,7 +196,7 @@ static int parse(struct options *o, const char *const *words, char *said, size_t
         {"lr", ARG_REAL, &o->lr, .about = "real"},
         {"data", ARG_TEXT, &o->data, .about = "text"},
     };
-    const struct usage usage = {"test", "About.", "hearth test", args, sizeof args / sizeof *args, NULL};
+    const struct usage usage = {"test", "About.", "hearth test", USAGE_ARGS(args)};
     static char copies[WORDS_MAX][64];
     char *argv[WORDS_MAX + 1];
     int argc = 0, saved = dup(STDERR_FILENO);
@@ -297,7 +297,7 @@ static void test_rest(void **state)
         {"json", ARG_FLAG, &json, .about = "flag"},
         {"PROGRAM", ARG_REST, &rest, .about = "rest"},
     };
-    const struct usage usage = {"test", "About.", "hearth test", args, 3, NULL};
+    const struct usage usage = {"test", "About.", "hearth test", USAGE_ARGS(args)};
     char name[] = "test", n[] = "-n", four[] = "4", five[] = "-n=5", end[] = "--", flag[] = "--json",
          help[] = "--help";
     char *line[] = {name, n, four, end, flag, help, end, NULL};
@@ -326,7 +326,7 @@ static void test_program_without_dashes(void **state)
         {"n", ARG_INT, &count, .about = "int", .min = 1, .max = 9, .given = &given},
         {"PROGRAM", ARG_REST, &rest, .about = "rest", .min = 1},
     };
-    const struct usage usage = {"test", "About.", "hearth test", args, 2, NULL};
+    const struct usage usage = {"test", "About.", "hearth test", USAGE_ARGS(args)};
     char name[] = "test", n[] = "-n", two[] = "2", program[] = "prog", help[] = "--help", end[] = "--";
     char *line[] = {name, n, two, program, help, end, NULL};
     (void)state;
@@ -349,7 +349,7 @@ static void test_words(void **state)
         {"json", ARG_FLAG, &json, .about = "flag"},
         {"NAME", ARG_WORD, &label, .about = "word"},
     };
-    const struct usage usage = {"test", "About.", "hearth test", args, 4, NULL};
+    const struct usage usage = {"test", "About.", "hearth test", USAGE_ARGS(args)};
     char name[] = "test", flag[] = "--json", one[] = "one", dash[] = "-", two[] = "--file=x",
          more[] = "s3cret";
     char *both[] = {name, one, flag, dash, two, NULL}, *single[] = {name, flag, one, NULL},

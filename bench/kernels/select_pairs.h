@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How others find the largest: pairs of magnitude and index, partly or wholly sorted. As std::nth_element and
  * std::sort go about it (the median of three, partition, insertion for short runs), for a reference. */
-#ifndef CLI_SELECT_PAIRS_H
-#define CLI_SELECT_PAIRS_H
+#ifndef BENCH_SELECT_PAIRS_H
+#define BENCH_SELECT_PAIRS_H
 
 #include <stddef.h>
 #include <stdint.h>

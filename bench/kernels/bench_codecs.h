@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of hearth bench kernels that measures codecs. */
-#ifndef CLI_BENCH_CODECS_H
-#define CLI_BENCH_CODECS_H
+/* The part of bench_kernels that measures codecs. */
+#ifndef BENCH_CODECS_H
+#define BENCH_CODECS_H
 
 #include "cli/shared/json.h"
 #include "kernel/kernel.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Selection and sorting of pairs. No guard against numbers in a bad order: ours are random. */
-#include "cli/bench/select_pairs.h"
+#include "bench/kernels/select_pairs.h"
 
 #include <math.h>
 #include <stdbool.h>

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hearth bench kernels, codecs: each row in turns with a memcpy of the same elements, medians. Targets are
+/* bench_kernels, codecs: each row in turns with a memcpy of the same elements, medians. Targets are
  * shown beside what was measured, and never make the command fail: machines differ. */
-#include "cli/bench/bench_codecs.h"
+#include "bench/kernels/bench_codecs.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include "cli/bench/codec_lab.h"
+#include "bench/kernels/codec_lab.h"
 #include "cli/shared/progress.h"
 #include "cli/shared/stats.h"
 #include "cli/shared/text.h"
@@ -335,7 +335,7 @@ static int run_all(struct show *show, struct lab *lab, struct workers *workers)
 {
     const struct codec_bench *b = show->bench;
     int wrong = 0;
-    progress_start(&show->progress, "bench kernels");
+    progress_start(&show->progress, "bench_kernels");
     for (size_t i = 0; i < lab_row_count; i++) {
         if (!fits(b->match, lab_rows[i].name))
             continue;
@@ -370,10 +370,10 @@ int bench_codecs_run(const struct codec_bench *bench)
     struct workers *workers = NULL;
     int wrong = -1;
     if (!lab_open(&lab, bench->kernels, bench->bytes / sizeof(float)))
-        fprintf(stderr, "hearth bench kernels: no memory for five tensors of %s; try a smaller --bytes\n",
+        fprintf(stderr, "bench_kernels: no memory for five tensors of %s; try a smaller --bytes\n",
                 text_bytes((double)bench->bytes).s);
     else if (bench->threads > 1 && !(workers = workers_start(&lab.heap, (uint32_t)bench->threads)))
-        fprintf(stderr, "hearth bench kernels: cannot start %d threads\n", bench->threads);
+        fprintf(stderr, "bench_kernels: cannot start %d threads\n", bench->threads);
     else {
         if (!bench->doc)
             print_head(bench);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `hearth bench kernels` measures of codecs: a tensor with all that goes with it, and the list of things
+/* What bench_kernels measures of codecs: a tensor with all that goes with it, and the list of things
  * done to it. */
-#ifndef CLI_CODEC_LAB_H
-#define CLI_CODEC_LAB_H
+#ifndef BENCH_CODEC_LAB_H
+#define BENCH_CODEC_LAB_H
 
 #include <stdatomic.h>
 

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hearth bench kernels: arithmetic on arrays, each measured in turns with a memcpy of the same bytes. */
+/* bench_kernels: arithmetic on arrays, each measured in turns with a memcpy of the same bytes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/bench/bench_codecs.h"
+#include "bench/kernels/bench_codecs.h"
 #include "cli/bench/pattern.h"
-#include "cli/commands.h"
 #include "cli/shared/args.h"
 #include "cli/shared/json.h"
 #include "cli/shared/progress.h"
@@ -206,7 +205,7 @@ static int run_rows(struct kernel_bench *b, json_t *doc)
         printf("  %-18s %10s %10s %10s %10s %9s   %s\n", "kernel", "median", "p99", "speed", "memcpy",
                "x memcpy", "exact");
     }
-    progress_start(&progress, "bench kernels");
+    progress_start(&progress, "bench_kernels");
     for (size_t i = 0; i < b->count; i++) {
         uint64_t mode = fpmode_enter();
         measure(b, &b->rows[i]);
@@ -234,7 +233,7 @@ static int run_arithmetic(struct kernel_bench *b, json_t *doc)
     if (b->source && b->target)
         wrong = run_rows(b, doc);
     else
-        fprintf(stderr, "hearth bench kernels: no memory for two buffers of %s; try a smaller --bytes\n",
+        fprintf(stderr, "bench_kernels: no memory for two buffers of %s; try a smaller --bytes\n",
                 text_bytes((double)b->bytes).s);
     free(b->source);
     free(b->target);
@@ -246,6 +245,8 @@ static int run_bench(struct kernel_bench *b, int argc, char **argv)
     json_t *doc = NULL;
     if (b->json && !(doc = doc_open(argc, argv)))
         return EXIT_FAILED_CHECK;
+    if (doc)
+        row_text(doc, "command", "bench_kernels");
     const struct codec_bench codecs = {b->bytes, b->kernels, b->match, b->threads, doc};
     int wrong = run_arithmetic(b, doc), more = 0;
     if (wrong >= 0 && bench_codecs_fit(b->match))
@@ -256,13 +257,13 @@ static int run_bench(struct kernel_bench *b, int argc, char **argv)
     wrong += more;
     if (wrong)
         fprintf(stderr,
-                "hearth bench kernels: %d kernel%s give%s other bits than the scalar definition; this is a "
+                "bench_kernels: %d kernel%s give%s other bits than the scalar definition; this is a "
                 "bug in Hearth, please report it with your processor's name\n",
                 wrong, wrong == 1 ? "" : "s", wrong == 1 ? "s" : "");
     return wrong ? EXIT_FAILED_CHECK : EXIT_GOOD;
 }
 
-int bench_kernels(int argc, char **argv)
+int main(int argc, char **argv)
 {
     struct kernel_bench bench = {.bytes = (size_t)256 << 20, .threads = 1};
     struct arg args[] = {
@@ -277,15 +278,12 @@ int bench_kernels(int argc, char **argv)
         {"json", ARG_FLAG, &bench.json, .about = "print one JSON object"},
     };
     struct usage usage = {
-        "bench kernels",
+        "",
         "How fast arrays are combined, converted and compressed, each kernel measured in turns with a memcpy "
         "of the same bytes (median of at least 9 turns), and compared bit for bit with the scalar one; topk "
         "also beside what others do: nth_element and sort of (magnitude, index).",
-        "hearth bench kernels --match encode_feedback --threads 2",
-        args,
-        sizeof args / sizeof *args,
-        NULL};
-    int code = args_parse(&usage, argc - 1, argv + 1);
+        "bench_kernels --match encode_feedback --threads 2", USAGE_ARGS(args), .program = "bench_kernels"};
+    int code = args_parse(&usage, argc, argv);
     if (code != ARGS_GO)
         return code;
     if (bench.bytes % 64)

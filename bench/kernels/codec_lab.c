@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rows of the codecs: what is prepared, and what is timed. */
-#include "cli/bench/codec_lab.h"
+#include "bench/kernels/codec_lab.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/bench/select_pairs.h"
+#include "bench/kernels/select_pairs.h"
 #include "compress/block.h"
 #include "compress/randomk.h"
 
