@@ -5,7 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/run/launch_stream.h"
+#include "cli/run/launch_message.h"
+#include "cli/shared/signals.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 

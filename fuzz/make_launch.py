@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# Writes the seeds below fuzz/corpus/cli_messages and cli_launch, from cli/run/launch_stream.h and not from the C code.
+# Writes the seeds below fuzz/corpus/cli_messages and cli_launch, from cli/run/launch_message.h and not from the C code.
 import pathlib
 
 CORPUS = pathlib.Path(__file__).resolve().parent / "corpus"

@@ -16,7 +16,7 @@
 #include "cli/cluster/up_task.h"
 #include "cli/commands.h"
 #include "cli/demo/demo.h"
-#include "cli/run/launch_stream.h"
+#include "cli/run/launch_message.h"
 #include "cli/shared/args.h"
 #include "cli/shared/route.h"
 #include "cli/shared/signals.h"

@@ -7,6 +7,7 @@
  * pipe: short enough that the system never mixes two of them. All ranks see the same scores, so each decides
  * by itself when a lane ends, and all decide alike. */
 #include "cli/demo/race.h"
+#include "cli/shared/signals.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -19,7 +20,7 @@
 #include <unistd.h>
 
 #include "cli/demo/racer.h"
-#include "cli/run/launch_stream.h"
+#include "cli/run/launch_message.h"
 #include "cli/shared/secret_handover.h"
 #include "os/leash.h"
 #include "os/random.h"

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli/shared/signals.h"
 #include "os/sock.h"
 
 extern char **environ;
@@ -50,10 +51,8 @@ int capture(const char *const *argv, char *text, size_t size, uint64_t deadline_
 {
     int ends[2], status = 0;
     text[0] = 0;
-    if (pipe(ends) != 0)
+    if (!pipe_open(ends))
         return -1;
-    fcntl(ends[0], F_SETFD, FD_CLOEXEC);
-    fcntl(ends[1], F_SETFD, FD_CLOEXEC);
     pid_t pid = start(argv, ends[1]);
     close(ends[1]);
     bool ended = pid > 0 && read_all(ends[0], text, size, deadline_ns);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One program that a command with a life of its own starts and looks after. */
 #include "cli/run/child.h"
+#include "cli/shared/signals.h"
 
 #include <errno.h>
 #include <signal.h>

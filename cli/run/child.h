@@ -7,7 +7,7 @@
 #include <poll.h>
 #include <sys/types.h>
 
-#include "cli/run/launch_stream.h"
+#include "cli/run/launch_message.h"
 #include "cli/run/output.h"
 
 struct child_process {

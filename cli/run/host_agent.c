@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #include "cli/run/launch_message.h"
-#include "cli/run/launch_stream.h"
 #include "cli/shared/args.h"
 #include "cli/shared/route.h"
 #include "cli/shared/signals.h"

@@ -24,7 +24,6 @@
 
 #include "cli/run/host_agent.h"
 #include "cli/run/launch_message.h"
-#include "cli/run/launch_stream.h"
 #include "cli/run/output.h"
 #include "cli/shared/args.h"
 #include "cli/shared/signals.h"

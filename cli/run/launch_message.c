@@ -1,83 +1,195 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages between the launcher and its host agents: the lengths and values that each kind may have. */
+/* Messages between the launcher and the host agents of its ranks: sent, read and checked. */
 #include "cli/run/launch_message.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "core/bytes.h"
 #include "security/secret.h"
+#include "security/vault.h"
 
+#define HEAD       4
+#define READ_MAX   65536
 #define SIGNAL_MAX 127 /* what a status of wait(2) has room for */
 
-struct bounds {
-    size_t min, max;
-};
+/* ---- signals ---- */
 
-/* Lengths of what each kind carries. */
-static bool bounds_of(int kind, struct bounds *out)
+static const int numbers[PASS_COUNT] = {
+    [PASS_INT] = SIGINT,   [PASS_TERM] = SIGTERM, [PASS_HUP] = SIGHUP,   [PASS_USR1] = SIGUSR1,
+    [PASS_USR2] = SIGUSR2, [PASS_TSTP] = SIGTSTP, [PASS_CONT] = SIGCONT, [PASS_KILL] = SIGKILL};
+
+int pass_number(enum launch_signal place)
 {
-    switch (kind) {
-    case LAUNCH_DIR:
-        *out = (struct bounds){1, LAUNCH_CONTENT_MAX};
-        return true;
-    case LAUNCH_VAR:
-        *out = (struct bounds){2, LAUNCH_CONTENT_MAX};
-        return true;
-    case LAUNCH_ARG:
-        *out = (struct bounds){0, LAUNCH_CONTENT_MAX};
-        return true;
-    case LAUNCH_SECRET:
-        *out = (struct bounds){1, SECRET_TOKEN_MAX - 1};
-        return true;
-    case LAUNCH_INPUT:
-        *out = (struct bounds){1, INPUT_MAX};
-        return true;
-    case LAUNCH_INPUT_END:
-        *out = (struct bounds){0, 0};
-        return true;
-    case LAUNCH_GO:
-    case LAUNCH_SIGNAL:
-    case LAUNCH_TAKEN:
-        *out = (struct bounds){1, 1};
-        return true;
-    case LAUNCH_HELLO:
-        *out = (struct bounds){sizeof LAUNCH_STREAM_GREETING - 1, sizeof LAUNCH_STREAM_GREETING - 1};
-        return true;
-    case LAUNCH_PID:
-        *out = (struct bounds){4, 4};
-        return true;
-    case LAUNCH_OUT:
-    case LAUNCH_ERR:
-        *out = (struct bounds){0, OUTPUT_MAX};
-        return true;
-    case LAUNCH_FAILED:
-        *out = (struct bounds){1, LAUNCH_CONTENT_MAX};
-        return true;
-    case LAUNCH_END:
-        *out = (struct bounds){2, 2};
-        return true;
-    default:
-        return false;
-    }
+    return numbers[place];
 }
 
-static bool number_good(const struct launch_message *m)
+enum launch_signal pass_place(int number)
 {
-    switch (m->kind) {
-    case LAUNCH_GO:
-    case LAUNCH_TAKEN:
-        return m->number <= 1;
-    case LAUNCH_SIGNAL:
-        return m->number < PASS_COUNT;
-    case LAUNCH_PID:
-        return m->number > 1;
-    case LAUNCH_FAILED:
-        return m->number > 0;
-    case LAUNCH_END:
-        return m->signal <= SIGNAL_MAX;
-    default:
-        return true;
+    int place = 0;
+    while (place < PASS_COUNT && numbers[place] != number)
+        place++;
+    return (enum launch_signal)place;
+}
+
+/* ---- bytes ---- */
+
+void launch_stream_init(struct launch_stream *stream, int fd)
+{
+    *stream = (struct launch_stream){.fd = fd};
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+}
+
+static void drop(struct launch_stream *stream)
+{
+    if (stream->data)
+        wipe(stream->data, stream->cap);
+    free(stream->data);
+}
+
+void launch_stream_close(struct launch_stream *stream)
+{
+    if (stream->fd >= 0)
+        close(stream->fd);
+    drop(stream);
+    *stream = (struct launch_stream){.fd = -1};
+}
+
+size_t launch_stream_waiting(const struct launch_stream *stream)
+{
+    return stream->len - stream->at;
+}
+
+/* Room for `more` bytes at the end. */
+static bool launch_stream_grow(struct launch_stream *stream, size_t more, size_t max)
+{
+    if (stream->at > 0) {
+        memmove(stream->data, stream->data + stream->at, launch_stream_waiting(stream));
+        stream->len -= stream->at;
+        stream->at = 0;
     }
+    if (stream->len + more > max)
+        return false;
+    if (stream->len + more <= stream->cap)
+        return true;
+    size_t cap = stream->cap ? stream->cap : 4096;
+    while (cap < stream->len + more)
+        cap *= 2;
+    unsigned char *data = malloc(cap); /* realloc would leave what it had, unwiped */
+    if (!data)
+        return false;
+    if (stream->len > 0)
+        memcpy(data, stream->data, stream->len);
+    drop(stream);
+    stream->data = data;
+    stream->cap = cap;
+    return true;
+}
+
+bool launch_stream_add(struct launch_stream *stream, int kind, const void *content, size_t len)
+{
+    if (stream->fd < 0)
+        return true; /* nobody reads it any more, which is noticed elsewhere */
+    if (len > LAUNCH_CONTENT_MAX || !launch_stream_grow(stream, HEAD + len, LAUNCH_STREAM_QUEUE_MAX))
+        return false;
+    struct writer w = writer_of(stream->data + stream->len, HEAD + len);
+    put_u32(&w, (uint32_t)len << 8 | (uint32_t)kind);
+    put_bytes(&w, content, len);
+    stream->len += HEAD + len;
+    stream->secret = stream->secret || kind == LAUNCH_SECRET;
+    launch_stream_flush(stream);
+    return true;
+}
+
+void launch_stream_wipe(struct launch_stream *stream)
+{
+    if (!stream->data)
+        return;
+    wipe(stream->data, stream->at);
+    wipe(stream->data + stream->len, stream->cap - stream->len);
+}
+
+void launch_stream_flush(struct launch_stream *stream)
+{
+    while (stream->fd >= 0 && launch_stream_waiting(stream) > 0) {
+        ssize_t sent = write(stream->fd, stream->data + stream->at, launch_stream_waiting(stream));
+        if (sent >= 0)
+            stream->at += (size_t)sent;
+        else if (errno == EAGAIN || errno == EWOULDBLOCK)
+            return;
+        else if (errno != EINTR)
+            launch_stream_close(stream);
+    }
+    if (stream->secret)
+        launch_stream_wipe(stream);
+    stream->secret = false;
+}
+
+int launch_stream_read(struct launch_stream *stream)
+{
+    if (stream->fd < 0 || !launch_stream_grow(stream, READ_MAX, LAUNCH_CONTENT_MAX + HEAD + READ_MAX))
+        return -1;
+    ssize_t got = read(stream->fd, stream->data + stream->len, READ_MAX);
+    if (got > 0)
+        stream->len += (size_t)got;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        return 0;
+    return got > 0 ? 1 : -1;
+}
+
+int launch_stream_next(struct launch_stream *stream, struct launch_frame *frame)
+{
+    if (launch_stream_waiting(stream) < HEAD)
+        return 0;
+    const unsigned char *head = stream->data + stream->at;
+    size_t len = load_u32(head) >> 8;
+    *frame = (struct launch_frame){head[0], head + HEAD, len};
+    if (len > LAUNCH_CONTENT_MAX)
+        return -1;
+    if (launch_stream_waiting(stream) < HEAD + len)
+        return 0;
+    stream->at += HEAD + len;
+    return 1;
+}
+
+/* ---- what a message says ---- */
+
+static const struct launch_rule {
+    int frame;
+    size_t min, max; /* length of the content */
+    bool text;       /* no 0 inside */
+    size_t len;      /* of the number that it begins with: 0, 1 or 4 */
+    uint32_t least, most;
+} kinds[] = {
+    {LAUNCH_DIR, 1, LAUNCH_CONTENT_MAX, .text = true},
+    {LAUNCH_VAR, 2, LAUNCH_CONTENT_MAX, .text = true},
+    {LAUNCH_ARG, 0, LAUNCH_CONTENT_MAX, .text = true},
+    {LAUNCH_SECRET, 1, SECRET_TOKEN_MAX - 1, .text = false},
+    {LAUNCH_GO, 1, 1, .len = 1, .most = 1},
+    {LAUNCH_SIGNAL, 1, 1, .len = 1, .most = PASS_COUNT - 1},
+    {LAUNCH_INPUT, 1, INPUT_MAX, .text = false},
+    {LAUNCH_INPUT_END, 0, 0, .text = false},
+    {LAUNCH_HELLO, sizeof LAUNCH_STREAM_GREETING - 1, sizeof LAUNCH_STREAM_GREETING - 1, .text = false},
+    {LAUNCH_PID, 4, 4, .len = 4, .least = 2, .most = INT_MAX},
+    {LAUNCH_OUT, 0, OUTPUT_MAX, .text = false},
+    {LAUNCH_ERR, 0, OUTPUT_MAX, .text = false},
+    {LAUNCH_TAKEN, 1, 1, .len = 1, .most = 1},
+    {LAUNCH_FAILED, 1, LAUNCH_CONTENT_MAX, .len = 1, .least = 1, .most = UINT8_MAX},
+    {LAUNCH_END, 2, 2, .len = 1, .most = UINT8_MAX},
+};
+
+static const struct launch_rule *find_kind(int frame)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (kinds[i].frame == frame)
+            return &kinds[i];
+    }
+    return NULL;
 }
 
 /* What another machine says is shown on a terminal. */
@@ -89,59 +201,24 @@ static void take_reason(const char *bytes, size_t len, char reason[static LAUNCH
     reason[len] = 0;
 }
 
-static bool content_good(const struct launch_frame *frame)
-{
-    switch (frame->kind) {
-    case LAUNCH_DIR:
-    case LAUNCH_VAR:
-    case LAUNCH_ARG:
-        return frame->len == 0 || !memchr(frame->content, 0, frame->len);
-    case LAUNCH_HELLO:
-        return memcmp(frame->content, LAUNCH_STREAM_GREETING, frame->len) == 0;
-    default:
-        return true;
-    }
-}
-
-static void take_numbers(const struct launch_frame *frame, struct launch_message *out)
-{
-    const unsigned char *c = frame->content;
-    uint32_t pid = 0;
-    switch (frame->kind) {
-    case LAUNCH_GO:
-    case LAUNCH_TAKEN:
-    case LAUNCH_SIGNAL:
-    case LAUNCH_FAILED:
-        out->number = c[0];
-        break;
-    case LAUNCH_END:
-        out->number = c[0];
-        out->signal = c[1];
-        break;
-    case LAUNCH_PID:
-        for (int i = 0; i < 4; i++)
-            pid |= (uint32_t)c[i] << 8 * i;
-        out->number = pid <= INT_MAX ? (int)pid : 0;
-        break;
-    default:
-        break;
-    }
-}
-
 bool launch_message_read(const struct launch_frame *frame, struct launch_message *out)
 {
-    struct bounds bounds;
-    *out = (struct launch_message){.kind = frame->kind};
-    if (!bounds_of(frame->kind, &bounds)) {
-        out->kind = LAUNCH_NONE;
+    const struct launch_rule *kind = find_kind(frame->kind);
+    *out = (struct launch_message){.kind = kind ? frame->kind : LAUNCH_NONE};
+    if (!kind)
         return true;
-    }
-    if (frame->len < bounds.min || frame->len > bounds.max || !content_good(frame))
+    if (frame->len < kind->min || frame->len > kind->max ||
+        (kind->text && frame->len > 0 && memchr(frame->content, 0, frame->len)) ||
+        (frame->kind == LAUNCH_HELLO && memcmp(frame->content, LAUNCH_STREAM_GREETING, frame->len) != 0))
         return false;
+    struct reader r = reader_of(frame->content, frame->len);
+    uint32_t number = kind->len == 4 ? get_u32(&r) : kind->len == 1 ? get_u8(&r) : 0;
     out->bytes = (const char *)frame->content;
     out->len = frame->len;
-    take_numbers(frame, out);
+    out->number = number <= kind->most ? (int)number : 0;
+    if (frame->kind == LAUNCH_END)
+        out->signal = get_u8(&r);
     if (frame->kind == LAUNCH_FAILED)
         take_reason(out->bytes + 1, out->len - 1, out->reason);
-    return number_good(out);
+    return number >= kind->least && number <= kind->most && out->signal <= SIGNAL_MAX;
 }

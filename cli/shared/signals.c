@@ -7,8 +7,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "cli/run/launch_stream.h"
-
 #define SIGNALS_LAST 31 /* the plain ones; those for real time are nobody's here */
 
 static int ends[2] = {-1, -1}; /* a handler gets no argument */
@@ -27,6 +25,15 @@ static bool stays_ignored(int number)
     struct sigaction old;
     return (number == SIGINT || number == SIGHUP) && sigaction(number, NULL, &old) == 0 &&
            old.sa_handler == SIG_IGN;
+}
+
+bool pipe_open(int both[2])
+{
+    if (pipe(both) != 0)
+        return false;
+    fcntl(both[0], F_SETFD, FD_CLOEXEC);
+    fcntl(both[1], F_SETFD, FD_CLOEXEC);
+    return true;
 }
 
 int signals_open(const int *list, size_t count)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Signals as bytes of a pipe, so that a loop around poll hears them like anything else. */
+/* Signals as bytes of a pipe, so that a loop around poll hears them like anything else; and pipes. */
 #ifndef CLI_SIGNALS_H
 #define CLI_SIGNALS_H
 
@@ -15,5 +15,8 @@ int signals_next(void);
 void signals_close(const int *list, size_t count);
 /* All dispositions as a new program expects them; nothing is blocked. */
 void signals_reset(void);
+
+/* A pipe whose ends are not handed on by exec. */
+bool pipe_open(int ends[2]);
 
 #endif

@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 #include "cli/run/host_agent.h"
-#include "cli/run/launch_stream.h"
+#include "cli/run/launch_message.h"
+#include "cli/shared/signals.h"
 #include "security/secret.h"
 
 #define PATIENCE_MS 20000
