@@ -239,7 +239,7 @@ void up_program_tend(struct up_program *p)
 
 bool up_program_open(struct up_program *p)
 {
-    p->child = (struct child_process){.down = {.fd = -1}, .up = {.fd = -1}};
+    agent_init(&p->child.agent, &p->output, 0);
     if (mutex_init(&p->job.lock))
         return false;
     say(p, "job %s: waiting until %d machine%s there", p->job.name, p->job.min,
@@ -253,7 +253,7 @@ void up_program_polls(const struct up_program *p, struct pollfd polls[UP_PROGRAM
     if (p->phase == UP_RUNNING || p->phase == UP_STOPPING)
         child_process_polls(&p->child, polls);
     else
-        polls[0] = polls[1] = (struct pollfd){.fd = -1};
+        polls[0] = polls[1] = polls[2] = (struct pollfd){.fd = -1};
 }
 
 int up_program_patience_ms(const struct up_program *p)

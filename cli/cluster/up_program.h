@@ -8,7 +8,7 @@
 #include "cli/shared/secret_handover.h"
 #include "os/thread.h"
 
-#define UP_PROGRAM_POLLS 2
+#define UP_PROGRAM_POLLS CHILD_PROCESS_POLLS
 
 enum up_program_phase {
     UP_FORMING,  /* a thread waits for the others */

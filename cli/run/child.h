@@ -4,24 +4,18 @@
 #ifndef CLI_CHILD_H
 #define CLI_CHILD_H
 
-#include <poll.h>
-#include <sys/types.h>
+#include "cli/run/agent_link.h"
 
-#include "cli/run/launch_message.h"
-#include "cli/run/output.h"
+#define CHILD_PROCESS_POLLS AGENT_POLLS
 
 struct child_process {
-    pid_t agent; /* 0: none, or it was reaped */
-    struct launch_stream down, up;
-    struct output *output; /* the caller's */
-    int rank;              /* in front of its lines */
-    bool asked;            /* to end */
-    uint64_t next_ns;      /* then it is killed, and then its host agent is given up */
+    struct agent_link agent;
+    bool asked;       /* to end */
+    uint64_t next_ns; /* then it is killed, and then its agent is given up */
     int kills;
-    bool greeted; /* the host agent has shown itself, and got the secret and the word to start */
-    bool ended;   /* `code` is known */
-    int code;     /* as of a shell: 128 + signal, 126 or 127 if it could not be started */
-    int signal;   /* that killed it; 0: none */
+    bool ended; /* `code` is known */
+    int code;   /* as of a shell: 128 + signal, 126 or 127 if it could not be started */
+    int signal; /* that killed it; 0: none */
     char why[512];
     char token[128]; /* for the program; wiped when it was handed over */
 };
@@ -35,8 +29,7 @@ struct child_process_plan {
 /* false: `why` says what is wrong, and nothing runs. */
 bool child_process_start(struct child_process *w, const struct child_process_plan *plan,
                          struct output *output);
-/* What to poll for: two entries. */
-void child_process_polls(const struct child_process *w, struct pollfd polls[2]);
+void child_process_polls(const struct child_process *w, struct pollfd polls[CHILD_PROCESS_POLLS]);
 /* Carries output and messages, kills who does not end in time. To be called when a poll said so, and at least
  * when child_process_patience has passed. */
 void child_process_tend(struct child_process *w);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Starts the ranks of a job, stays with them until they have ended, and ends all when one fails.
  *
- * Between the launcher and each program stands a host agent (host_agent.h): forked for ranks of this machine,
- * started through ssh for others; to the loop here both are two pipes. What the launcher wants goes down
- * in messages, what happens comes up. The pipe down is also the life line: it ends when the launcher does,
- * however that happens.
+ * Between the launcher and each program stands a host agent (agent_link.h): started through ssh for ranks of
+ * other machines; to the loop here all are two pipes. What the launcher wants goes down in messages, what
+ * happens comes up.
  *
  * After the first failure the others get `grace_ns` to say what they saw and end by themselves; then
  * SIGTERM, then SIGKILL, then even the host agents are given up. */
@@ -22,9 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/run/host_agent.h"
-#include "cli/run/launch_message.h"
-#include "cli/run/output.h"
+#include "cli/run/agent_link.h"
 #include "cli/shared/args.h"
 #include "cli/shared/signals.h"
 #include "cli/shared/text.h"
@@ -37,19 +34,16 @@
 #define SSH_WORDS_MAX 32
 #define SSH_DEFAULT                                                                                          \
     "ssh -x -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=10 -o ServerAliveCountMax=3"
-#define LOOK_MS    1000 /* how often a terminal is looked at that others use now */
-#define DRAINS_MAX 64   /* reads of what a host agent left in its pipe */
+#define LOOK_MS 1000 /* how often a terminal is looked at that others use now */
 
 enum launch_phase { PHASE_WAITING, PHASE_STARTING, PHASE_RUNNING, PHASE_ENDED, PHASE_GONE };
 
 struct rank {
+    struct job *job;
     const struct job_rank *plan;
-    enum launch_phase phase; /* ENDED: the program's end is known, GONE: its host agent's too */
-    pid_t agent;             /* or ssh */
+    enum launch_phase phase; /* ENDED: the program's end is known, GONE: its agent's too */
     int program;             /* process id on its machine, 0: not known */
-    struct launch_stream down, up;
-    int err;        /* of ssh; -1: none */
-    unsigned early; /* signals by their places, 1 << enum launch_signal, that came before the start */
+    struct agent_link agent;
 };
 
 /* What is being done to end the job; each step comes at `next_ns`. */
@@ -59,7 +53,7 @@ struct job {
     const struct job_plan *plan;
     struct rank *ranks;
     struct secret *secret; /* NULL: none, or all have it */
-    struct pollfd *polls;  /* [2 + 3 * count] */
+    struct pollfd *polls;  /* [2 + AGENT_POLLS * count] */
     struct output output;
     int heard;
     enum job_step step;
@@ -103,15 +97,12 @@ static struct who who(const struct job *l, const struct rank *r)
 
 static void pass(struct job *l, enum launch_signal place)
 {
-    unsigned char byte = (unsigned char)place;
     for (int i = 0; i < l->plan->count; i++) {
         struct rank *r = &l->ranks[i];
         if (r->phase == PHASE_WAITING && place == PASS_KILL)
             r->phase = PHASE_GONE;
-        if (r->phase == PHASE_STARTING)
-            r->early |= 1U << place;
-        if (r->phase == PHASE_RUNNING || r->phase == PHASE_ENDED)
-            (void)launch_stream_add(&r->down, LAUNCH_SIGNAL, &byte, 1);
+        if (r->phase > PHASE_WAITING && r->phase < PHASE_GONE)
+            agent_signal(&r->agent, place);
     }
 }
 
@@ -124,9 +115,9 @@ static void enter(struct job *l, enum job_step step)
         if (r->phase == PHASE_WAITING)
             r->phase = PHASE_GONE; /* never to be started */
         else if (step == STEP_TERM && r->phase == PHASE_STARTING)
-            launch_stream_close(&r->down); /* there is no program to be asked */
-        if (step == STEP_GIVE_UP && r->agent > 0)
-            kill(r->agent, SIGKILL);
+            launch_stream_close(&r->agent.down); /* there is no program to be asked */
+        if (step == STEP_GIVE_UP && r->agent.pid > 0)
+            kill(r->agent.pid, SIGKILL);
     }
     if (step == STEP_TERM)
         pass(l, PASS_TERM);
@@ -206,7 +197,7 @@ static void take_end(struct job *l, struct rank *r, int code, int number)
 static void take_failure(struct job *l, struct rank *r, const struct launch_message *m)
 {
     r->phase = PHASE_ENDED;
-    launch_stream_close(&r->down);
+    launch_stream_close(&r->agent.down);
     if (!l->told)
         say("%s: %s", who(l, r).s, m->reason);
     l->told = true;
@@ -223,67 +214,47 @@ static bool take_input(struct job *l, const struct rank *r, const struct launch_
     return true;
 }
 
-/* false: it breaks the protocol. */
-static bool take_launch(struct job *l, struct rank *r, const struct launch_frame *frame)
-{
-    struct launch_message m;
-    if (!launch_message_read(frame, &m))
-        return false;
-    switch (m.kind) {
-    case LAUNCH_PID:
-        r->program = m.number;
-        if (l->plan->verbose)
-            say("%s started", who(l, r).s);
-        return true;
-    case LAUNCH_OUT:
-        output_write(&l->output, (int)(r - l->ranks), OUTPUT_STDOUT, m.bytes, m.len);
-        return true;
-    case LAUNCH_ERR:
-        output_write(&l->output, (int)(r - l->ranks), OUTPUT_STDERR, m.bytes, m.len);
-        return true;
-    case LAUNCH_TAKEN:
-        return take_input(l, r, &m);
-    case LAUNCH_FAILED:
-        take_failure(l, r, &m);
-        return true;
-    case LAUNCH_END:
-        take_end(l, r, m.number, m.signal);
-        return true;
-    default:
-        return true; /* a newer host agent may say more */
-    }
-}
-
-/* To a host agent that has shown itself, and to nobody else: whatever a login shell or a forced command does
- * with what it reads, it does not get the secret. */
-static bool send_secret(struct job *l, struct rank *r)
-{
-    char token[SECRET_TOKEN_MAX];
-    secret_token(l->secret, token);
-    bool good = launch_stream_add(&r->down, LAUNCH_SECRET, token, strlen(token));
-    wipe(token, sizeof token);
-    return good;
-}
-
-static bool send_go(struct job *l, struct rank *r)
-{
-    unsigned char has_input = r == l->ranks;
-    bool good = !r->plan->has_secret || send_secret(l, r);
-    good = good && launch_stream_add(&r->down, LAUNCH_GO, &has_input, 1);
-    for (unsigned char place = 0; good && place < PASS_COUNT; place++) {
-        if (r->early & 1U << place)
-            good = launch_stream_add(&r->down, LAUNCH_SIGNAL, &place, 1);
-    }
-    return good;
-}
-
+/* The token goes to an agent that has shown itself, and to nobody else: whatever a login shell or a forced
+ * command does with what it reads, it does not get the secret. */
 static void welcome(struct job *l, struct rank *r)
 {
+    char token[SECRET_TOKEN_MAX];
+    if (r->plan->has_secret)
+        secret_token(l->secret, token);
     r->phase = PHASE_RUNNING;
-    if (send_go(l, r))
+    bool good = agent_welcome(&r->agent, r->plan->has_secret ? token : NULL, r == l->ranks);
+    wipe(token, sizeof token);
+    if (good)
         return;
     say("cannot start %s: its arguments and variables are too long", who(l, r).s);
     fail(l, EXIT_FAILED_CHECK, STEP_TERM);
+}
+
+static bool take(void *arg, const struct launch_message *m)
+{
+    struct rank *r = arg;
+    struct job *l = r->job;
+    switch (m->kind) {
+    case LAUNCH_HELLO:
+        welcome(l, r);
+        break;
+    case LAUNCH_PID:
+        r->program = m->number;
+        if (l->plan->verbose)
+            say("%s started", who(l, r).s);
+        break;
+    case LAUNCH_TAKEN:
+        return take_input(l, r, m);
+    case LAUNCH_FAILED:
+        take_failure(l, r, m);
+        break;
+    case LAUNCH_END:
+        take_end(l, r, m->number, m->signal);
+        break;
+    default: /* a newer agent may say more */
+        break;
+    }
+    return true;
 }
 
 static void drop_secret(struct job *l)
@@ -298,82 +269,14 @@ static void drop_secret(struct job *l)
 
 static void refuse(struct job *l, struct rank *r)
 {
+    say("%s: %s", who(l, r).s, r->agent.why);
     r->phase = PHASE_ENDED;
-    launch_stream_close(&r->down);
-    launch_stream_close(&r->up);
+    launch_stream_close(&r->agent.down);
+    launch_stream_close(&r->agent.up);
     fail(l, EXIT_FAILED_CHECK, STEP_TERM);
 }
 
-/* Whoever answered is no host agent: most often a shell that greets its users. */
-static void refuse_stranger(struct job *l, struct rank *r)
-{
-    char words[64];
-    size_t len = launch_stream_waiting(&r->up);
-    len = len < sizeof words - 1 ? len : sizeof words - 1;
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = r->up.data[r->up.at + i];
-        words[i] = c >= ' ' && c < 127 ? (char)c : ' ';
-    }
-    words[len] = 0;
-    say("%s: its answer is not hearth's of this version but '%s'; a remote shell must print nothing by "
-        "itself",
-        who(l, r).s, words);
-    refuse(l, r);
-}
-
-static void refuse_launch(struct job *l, struct rank *r, const struct launch_frame *frame)
-{
-    say("%s: its host agent broke the protocol: a message of kind 0x%02x with %zu bytes", who(l, r).s,
-        (unsigned)frame->kind, frame->len);
-    refuse(l, r);
-}
-
-/* false: nothing was there. */
-static bool hear_host_agent(struct job *l, struct rank *r)
-{
-    struct launch_frame frame;
-    struct launch_message hello;
-    int more = 0, state = r->up.fd >= 0 ? launch_stream_read(&r->up) : -1;
-    if (r->phase == PHASE_STARTING && state > 0) {
-        size_t at = r->up.at;
-        if (r->up.data[at] == LAUNCH_HELLO)
-            more = launch_stream_next(&r->up, &frame);
-        else
-            more = -1;
-        if (more == 1 && launch_message_read(&frame, &hello))
-            welcome(l, r);
-        else if (more != 0) {
-            r->up.at = at;
-            refuse_stranger(l, r);
-            return false;
-        }
-    }
-    while (r->phase >= PHASE_RUNNING && r->up.fd >= 0 && (more = launch_stream_next(&r->up, &frame)) == 1)
-        if (!take_launch(l, r, &frame)) {
-            refuse_launch(l, r, &frame);
-            return false;
-        }
-    if (more < 0)
-        refuse_launch(l, r, &frame);
-    else if (state < 0)
-        launch_stream_close(&r->up);
-    return state > 0;
-}
-
-static bool hear_ssh(struct job *l, struct rank *r)
-{
-    char bytes[4096];
-    ssize_t got = r->err >= 0 ? read(r->err, bytes, sizeof bytes) : 0;
-    if (got > 0)
-        output_write(&l->output, (int)(r - l->ranks), OUTPUT_STDERR, bytes, (size_t)got);
-    if (got == 0 && r->err >= 0) {
-        close(r->err);
-        r->err = -1;
-    }
-    return got > 0;
-}
-
-/* ---- the end of a host agent ---- */
+/* ---- the end of an agent ---- */
 
 static void lose(struct job *l, struct rank *r, int status)
 {
@@ -395,44 +298,18 @@ static void reap(struct job *l)
 {
     for (int i = 0; i < l->plan->count; i++) {
         struct rank *r = &l->ranks[i];
-        int status;
-        if (r->agent <= 0 || waitpid(r->agent, &status, WNOHANG) != r->agent)
+        int status, reaped = agent_reap(&r->agent, take, r, &status);
+        if (reaped == 0)
             continue;
-        for (int k = 0; k < DRAINS_MAX && hear_host_agent(l, r); k++) {
-        }
-        for (int k = 0; k < DRAINS_MAX && hear_ssh(l, r); k++) {
-        }
-        output_end(&l->output, i);
-        r->agent = 0;
+        if (reaped < 0)
+            refuse(l, r);
         if (r->phase < PHASE_ENDED)
             lose(l, r, status);
-        launch_stream_close(&r->down);
-        launch_stream_close(&r->up);
-        if (r->err >= 0)
-            close(r->err);
-        r->err = -1;
         r->phase = PHASE_GONE;
     }
 }
 
 /* ---- starting ---- */
-
-struct pipe_ends {
-    int down[2], up[2], err[2];
-};
-
-static void ends_close(struct pipe_ends *e, int which)
-{
-    int *pairs[] = {e->down, e->up, e->err};
-    for (size_t i = 0; i < 3; i++) {
-        for (int k = 0; k < 2; k++) {
-            if ((which < 0 || which == k) && pairs[i][k] >= 0) {
-                close(pairs[i][k]);
-                pairs[i][k] = -1;
-            }
-        }
-    }
-}
 
 /* Our own program on the other machine: where it is here, else by its name. No word needs quoting for a
  * shell, since a path with other messages is not used. */
@@ -449,90 +326,31 @@ static void remote_command(char *command, size_t size)
         snprintf(command, size, "hearth run --child");
 }
 
-/* In the child: becomes ssh. */
-static void become_ssh(const struct job *l, const struct rank *r, struct pipe_ends *e)
-{
-    char words[4096], command[4096], *args[SSH_WORDS_MAX + 3], *rest = words;
-    int count = 0;
-    snprintf(words, sizeof words, "%s", l->plan->ssh ? l->plan->ssh : SSH_DEFAULT);
-    for (char *word; count < SSH_WORDS_MAX && (word = strsep(&rest, " "));) {
-        if (*word)
-            args[count++] = word;
-    }
-    remote_command(command, sizeof command);
-    args[count++] = (char *)(uintptr_t)r->plan->host->name;
-    args[count++] = command;
-    args[count] = NULL;
-    setsid(); /* no terminal: neither its signals nor a question for a password */
-    signals_reset();
-    dup2(e->down[0], STDIN_FILENO);
-    dup2(e->up[1], STDOUT_FILENO);
-    dup2(e->err[1], STDERR_FILENO);
-    execvp(args[0], args);
-    fprintf(stderr, "cannot run '%s': %s\n", args[0], strerror(errno));
-    _exit(127);
-}
-
-/* In the child: the other host agents' life lines must not live on here. */
-static void become_host_agent(struct job *l, struct pipe_ends *e)
-{
-    for (int i = 0; i < l->plan->count; i++) {
-        launch_stream_close(&l->ranks[i].down);
-        launch_stream_close(&l->ranks[i].up);
-        if (l->ranks[i].err >= 0)
-            close(l->ranks[i].err);
-    }
-    close(e->down[1]);
-    close(e->up[0]);
-    _exit(host_agent_serve(e->down[0], e->up[1]));
-}
-
-/* Everything the host agent must know before it starts the program, but the secret. */
-static bool send_setup(const struct job *l, struct rank *r, const char *dir)
-{
-    bool good = r->plan->host->local || launch_stream_add(&r->down, LAUNCH_DIR, dir, strlen(dir));
-    for (char **var = r->plan->vars; good && *var; var++)
-        good = launch_stream_add(&r->down, LAUNCH_VAR, *var, strlen(*var));
-    for (char **arg = l->plan->args; good && *arg; arg++)
-        good = launch_stream_add(&r->down, LAUNCH_ARG, *arg, strlen(*arg));
-    return good;
-}
-
 static bool start(struct job *l, struct rank *r)
 {
-    struct pipe_ends e = {{-1, -1}, {-1, -1}, {-1, -1}};
-    char dir[4096] = "/";
-    bool local = r->plan->host->local;
-    bool good = pipe_open(e.down) && pipe_open(e.up) && (local || pipe_open(e.err));
-    fflush(NULL);
-    pid_t pid = good ? fork() : -1;
-    if (pid == 0) {
-        if (local)
-            become_host_agent(l, &e);
-        become_ssh(l, r, &e);
+    char words[4096], command[4096], dir[4096] = "/", *ssh[SSH_WORDS_MAX + 3], *rest = words;
+    struct agent_plan plan = {.vars = r->plan->vars, .args = l->plan->args};
+    int count = 0;
+    if (!r->plan->host->local) {
+        snprintf(words, sizeof words, "%s", l->plan->ssh ? l->plan->ssh : SSH_DEFAULT);
+        for (char *word; count < SSH_WORDS_MAX && (word = strsep(&rest, " "));) {
+            if (*word)
+                ssh[count++] = word;
+        }
+        remote_command(command, sizeof command);
+        ssh[count++] = (char *)(uintptr_t)r->plan->host->name;
+        ssh[count++] = command;
+        ssh[count] = NULL;
+        plan.ssh = ssh;
+        plan.dir = dir;
+        if (!getcwd(dir, sizeof dir))
+            say("this directory has no name; remote ranks run in /");
     }
-    if (pid < 0) {
-        say("cannot start %s: %s", who(l, r).s, strerror(errno));
-        ends_close(&e, -1);
-        return false;
-    }
-    r->agent = pid;
-    r->phase = PHASE_STARTING;
-    launch_stream_init(&r->down, e.down[1]);
-    launch_stream_init(&r->up, e.up[0]);
-    r->err = e.err[0];
-    if (r->err >= 0)
-        fcntl(r->err, F_SETFL, O_NONBLOCK);
-    close(e.down[0]);
-    close(e.up[1]);
-    if (e.err[1] >= 0)
-        close(e.err[1]);
-    if (!getcwd(dir, sizeof dir) && !local)
-        say("this directory has no name; remote ranks run in /");
-    if (send_setup(l, r, dir))
-        return true;
-    say("cannot start %s: its arguments and variables are too long", who(l, r).s);
-    return false;
+    bool good = agent_start(&r->agent, &plan);
+    r->phase = r->agent.pid > 0 ? PHASE_STARTING : PHASE_GONE;
+    if (!good)
+        say("cannot start %s: %s", who(l, r).s, r->agent.why);
+    return good;
 }
 
 static void start_more(struct job *l)
@@ -567,10 +385,10 @@ static void read_input(struct job *l)
     if (got < 0 && (errno == EINTR || errno == EAGAIN))
         return;
     if (got > 0) {
-        l->input_asked = launch_stream_add(&l->ranks[0].down, LAUNCH_INPUT, bytes, (size_t)got);
+        l->input_asked = launch_stream_add(&l->ranks[0].agent.down, LAUNCH_INPUT, bytes, (size_t)got);
     } else {
         l->input_open = false;
-        (void)launch_stream_add(&l->ranks[0].down, LAUNCH_INPUT_END, NULL, 0);
+        (void)launch_stream_add(&l->ranks[0].agent.down, LAUNCH_INPUT_END, NULL, 0);
     }
 }
 
@@ -588,25 +406,17 @@ static void wait_for_events(struct job *l)
     nfds_t count = 2;
     polls[0] = (struct pollfd){.fd = l->heard, .events = POLLIN};
     polls[1] = (struct pollfd){.fd = may_read_input(l) ? STDIN_FILENO : -1, .events = POLLIN};
-    for (int i = 0; i < l->plan->count; i++) {
-        struct rank *r = &l->ranks[i];
-        polls[count++] = (struct pollfd){.fd = r->up.fd, .events = POLLIN};
-        polls[count++] = (struct pollfd){.fd = r->err, .events = POLLIN};
-        polls[count++] =
-            (struct pollfd){.fd = launch_stream_waiting(&r->down) ? r->down.fd : -1, .events = POLLOUT};
-    }
+    for (int i = 0; i < l->plan->count; i++, count += AGENT_POLLS)
+        agent_polls(&l->ranks[i].agent, polls + count);
     if (poll(polls, count, patience_ms(l)) <= 0)
         return;
     if (polls[1].revents)
         read_input(l);
     for (int i = 0; i < l->plan->count; i++) {
-        struct rank *r = &l->ranks[i];
-        if (polls[2 + 3 * i].revents)
-            hear_host_agent(l, r);
-        if (polls[3 + 3 * i].revents)
-            hear_ssh(l, r);
-        if (polls[4 + 3 * i].revents)
-            launch_stream_flush(&r->down);
+        const struct pollfd *own = polls + 2 + AGENT_POLLS * i;
+        if ((own[0].revents || own[1].revents || own[2].revents) &&
+            agent_hear(&l->ranks[i].agent, take, &l->ranks[i]) < 0)
+            refuse(l, &l->ranks[i]);
     }
 }
 
@@ -641,15 +451,16 @@ static bool prepare(struct job *l)
     prepare_descriptors();
     signal(SIGPIPE, SIG_IGN);
     l->ranks = calloc(count, sizeof *l->ranks);
-    l->polls = calloc(2 + 3 * count, sizeof *l->polls);
+    l->polls = calloc(2 + AGENT_POLLS * count, sizeof *l->polls);
     l->heard = signals_open(heard, sizeof heard / sizeof *heard);
     if (!l->ranks || !l->polls || l->heard < 0) {
         say("no memory or descriptors for %d ranks", l->plan->count);
         return false;
     }
-    for (size_t i = 0; i < count; i++)
-        l->ranks[i] =
-            (struct rank){.plan = &l->plan->ranks[i], .down = {.fd = -1}, .up = {.fd = -1}, .err = -1};
+    for (size_t i = 0; i < count; i++) {
+        l->ranks[i] = (struct rank){.job = l, .plan = &l->plan->ranks[i]};
+        agent_init(&l->ranks[i].agent, &l->output, (int)i);
+    }
     l->output.idle = tend;
     l->output.arg = l;
     return true;

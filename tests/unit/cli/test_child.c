@@ -52,9 +52,9 @@ static void start(struct outcome *o, const char *script, const char *secret)
 
 static void tend(struct outcome *o)
 {
-    struct pollfd polls[2];
+    struct pollfd polls[CHILD_PROCESS_POLLS];
     child_process_polls(&o->child, polls);
-    (void)poll(polls, 2, 10);
+    (void)poll(polls, CHILD_PROCESS_POLLS, 10);
     child_process_tend(&o->child);
 }
 
@@ -110,7 +110,7 @@ static void test_stop(void **state)
     struct outcome o = {.out = ""};
     (void)state;
     start(&o, "trap 'echo asked; exit 7' TERM; echo ready; while :; do sleep 0.05; done", NULL);
-    for (int i = 0; i < PATIENCE && !o.child.greeted; i++)
+    for (int i = 0; i < PATIENCE && !o.child.agent.greeted; i++)
         tend(&o);
     for (int i = 0; i < 20; i++) /* until the trap stands; without it the signal would end it all the same */
         tend(&o);
