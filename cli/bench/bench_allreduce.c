@@ -134,9 +134,8 @@ static int run_burst(struct allreduce_bench *b, int calls)
     for (int r = 0; r < b->line.ranks; r++) {
         if (b->nodes[r].status == HEARTH_OK)
             continue;
-        fprintf(stderr, "hearth bench allreduce: node %d, %s: %s: %s\n", r, text_bytes((double)b->bytes).s,
-                hearth_status_name(b->nodes[r].status), b->nodes[r].error);
-        return EXIT_FAILED_CHECK;
+        return command_fail("bench allreduce", "node %d, %s: %s: %s", r, text_bytes((double)b->bytes).s,
+                            hearth_status_name(b->nodes[r].status), b->nodes[r].error);
     }
     return EXIT_GOOD;
 }
@@ -355,11 +354,9 @@ static int take_memory(struct allreduce_bench *b)
     bool enough = (b->copy_source = aligned_alloc(64, len)) && (b->copy_target = aligned_alloc(64, len));
     for (int r = 0; r < b->line.ranks && enough; r++)
         enough = (b->nodes[r].buffer = aligned_alloc(64, len));
-    if (!enough) {
-        fprintf(stderr, "hearth bench allreduce: no memory for %d buffers of %s; try a smaller --bytes\n",
-                b->line.ranks + 2, text_bytes((double)len).s);
-        return EXIT_FAILED_CHECK;
-    }
+    if (!enough)
+        return command_fail("bench allreduce", "no memory for %d buffers of %s; try a smaller --bytes",
+                            b->line.ranks + 2, text_bytes((double)len).s);
     memset(b->copy_source, 1, len);
     memset(b->copy_target, 2, len);
     return EXIT_GOOD;

@@ -127,11 +127,10 @@ static int one_call(struct compressed_bench_run *b, enum kind kind, double *time
     *time = 0;
     for (int r = 0; r < b->ranks; r++) {
         const struct compressed_node *n = &b->nodes[r];
-        if (n->status) {
-            fprintf(stderr, "hearth bench allreduce: node %d, %s: %s: %s\n", r,
-                    text_bytes((double)b->count * sizeof(float)).s, hearth_status_name(n->status), n->error);
-            return EXIT_FAILED_CHECK;
-        }
+        if (n->status)
+            return command_fail("bench allreduce", "node %d, %s: %s: %s", r,
+                                text_bytes((double)b->count * sizeof(float)).s, hearth_status_name(n->status),
+                                n->error);
         uint64_t sent = counter_read(n->node, "hearth_sent_bytes_total") - before[r];
         most = sent > most ? sent : most;
         *time = n->time > *time ? n->time : *time;
@@ -266,8 +265,7 @@ static int open_compressors(struct compressed_bench_run *b)
     for (int r = 0; r < b->ranks; r++) {
         if (hearth_compressor_open(b->nodes[r].group, &config, &b->nodes[r].compressor) == HEARTH_OK)
             continue;
-        fprintf(stderr, "hearth bench allreduce: node %d: %s\n", r, hearth_error_text());
-        return EXIT_FAILED_CHECK;
+        return command_fail("bench allreduce", "node %d: %s", r, hearth_error_text());
     }
     return EXIT_GOOD;
 }
@@ -291,9 +289,8 @@ static int take_memory(struct compressed_bench_run *b)
         b->nodes[r].buffer = aligned_alloc(64, len);
         if (b->nodes[r].gradient && b->nodes[r].buffer)
             continue;
-        fprintf(stderr, "hearth bench allreduce: no memory for %d buffers of %s; try a smaller --bytes\n",
-                2 * b->ranks, text_bytes((double)len).s);
-        return EXIT_FAILED_CHECK;
+        return command_fail("bench allreduce", "no memory for %d buffers of %s; try a smaller --bytes",
+                            2 * b->ranks, text_bytes((double)len).s);
     }
     return EXIT_GOOD;
 }
@@ -328,10 +325,8 @@ static int run(struct compressed_bench_run *b, json_t *doc)
     int code = take_memory(b);
     if (code)
         return code;
-    if (!rank_threads_open(&b->threads, b->ranks)) {
-        fprintf(stderr, "hearth bench allreduce: no threads for %d nodes; try fewer --ranks\n", b->ranks);
-        return EXIT_FAILED_CHECK;
-    }
+    if (!rank_threads_open(&b->threads, b->ranks))
+        return command_fail("bench allreduce", "no threads for %d nodes; try fewer --ranks", b->ranks);
     code = run_sizes(b, doc);
     rank_threads_close(&b->threads);
     return code;
@@ -341,10 +336,8 @@ int bench_compressed(const struct compressed_bench *setup, json_t *doc)
 {
     hearth_node *nodes[BENCH_RANKS_MAX];
     struct compressed_bench_run *b = calloc(1, sizeof *b); /* large: it holds the times */
-    if (!b) {
-        fprintf(stderr, "hearth bench allreduce: no memory\n");
-        return EXIT_FAILED_CHECK;
-    }
+    if (!b)
+        return command_fail("bench allreduce", "no memory");
     b->setup = setup;
     b->ranks = setup->line.ranks;
     hearth_opts_init(&b->opts);

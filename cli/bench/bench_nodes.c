@@ -69,10 +69,8 @@ static int open_joined(struct openers *o, const struct bench_line *line)
     o->config.peers = NULL;
     o->config.world_size = line->ranks;
     o->config.transport = line->transport;
-    if (!rank_threads_open(&threads, line->ranks)) {
-        fprintf(stderr, "hearth bench allreduce: no threads for %d nodes; try fewer --ranks\n", line->ranks);
-        return EXIT_FAILED_CHECK;
-    }
+    if (!rank_threads_open(&threads, line->ranks))
+        return command_fail("bench allreduce", "no threads for %d nodes; try fewer --ranks", line->ranks);
     rank_threads_run(&threads, job_open, o);
     rank_threads_close(&threads);
     for (int i = 0; i < line->ranks; i++)
@@ -81,8 +79,7 @@ static int open_joined(struct openers *o, const struct bench_line *line)
         hearth_close(o->nodes[i]);
     if (bad < 0)
         return EXIT_GOOD;
-    fprintf(stderr, "hearth bench allreduce: cannot open node %d: %s\n", bad, o->error[bad]);
-    return EXIT_FAILED_CHECK;
+    return command_fail("bench allreduce", "cannot open node %d: %s", bad, o->error[bad]);
 }
 
 int bench_nodes_open(const struct bench_line *line, hearth_log_fn *log, void *log_arg, hearth_node *nodes[])
@@ -105,6 +102,5 @@ int bench_nodes_open(const struct bench_line *line, hearth_log_fn *log, void *lo
         status = local_open_far(&o.config, line->ranks, (uint64_t)(line->rtt_s / 2 * 1e9), nodes);
     if (status == HEARTH_OK)
         return EXIT_GOOD;
-    fprintf(stderr, "hearth bench allreduce: cannot open %d nodes: %s\n", line->ranks, hearth_error_text());
-    return EXIT_FAILED_CHECK;
+    return command_fail("bench allreduce", "cannot open %d nodes: %s", line->ranks, hearth_error_text());
 }

@@ -70,7 +70,7 @@ int cluster_enter(const struct usage *usage, const struct cluster_options *optio
     wipe(token, sizeof token);
     if (!status)
         return ARGS_GO;
-    fprintf(stderr, "hearth %s: %s\n", usage->name, hearth_error_text());
+    command_fail(usage->name, "%s", hearth_error_text());
     cluster_leave(cluster);
     return EXIT_FAILED_CHECK;
 }
@@ -147,9 +147,8 @@ static void wait_for_paths(struct cluster_session *cluster, const struct cluster
 static int fail(const struct usage *usage, struct wait *w)
 {
     progress_hide(&w->progress);
-    if (!interrupt_asked(w->interrupt))
-        fprintf(stderr, "hearth %s: %s\n", usage->name, hearth_error_text());
-    return EXIT_FAILED_CHECK;
+    return interrupt_asked(w->interrupt) ? EXIT_FAILED_CHECK
+                                         : command_fail(usage->name, "%s", hearth_error_text());
 }
 
 static int gather(const struct usage *usage, struct cluster_session *cluster,
@@ -166,8 +165,7 @@ static int gather(const struct usage *usage, struct cluster_session *cluster,
         return fail(usage, &w);
     if (count == 0) {
         progress_hide(&w.progress);
-        fprintf(stderr, "hearth %s: %s\n", usage->name, what->nobody);
-        return EXIT_FAILED_CHECK;
+        return command_fail(usage->name, "%s", what->nobody);
     }
     progress_hide(&w.progress);
     if (what->measure_s > 0)
@@ -182,10 +180,8 @@ int cluster_gather(const struct usage *usage, struct cluster_session *cluster,
                    const struct cluster_gathering *what, hearth_group **group)
 {
     struct interrupt interrupt;
-    if (!interrupt_begin(&interrupt, cluster->node)) {
-        fprintf(stderr, "hearth %s: no thread or descriptor to hear signals\n", usage->name);
-        return EXIT_FAILED_CHECK;
-    }
+    if (!interrupt_begin(&interrupt, cluster->node))
+        return command_fail(usage->name, "no thread or descriptor to hear signals");
     int code = gather(usage, cluster, what, &interrupt, group), number = interrupt_end(&interrupt);
     return number ? 128 + number : code;
 }

@@ -66,10 +66,8 @@ int cmd_id(int argc, char **argv)
     if (code != ARGS_GO)
         return code;
     id.new = access(id.path, F_OK) != 0;
-    if (node_key_load(id.path, &key, &error)) {
-        fprintf(stderr, "hearth id: %s\n", error.text);
-        return EXIT_FAILED_CHECK;
-    }
+    if (node_key_load(id.path, &key, &error))
+        return command_fail("id", "%s", error.text);
     bool written =
         id.json ? print_json(&id, node_key_id(key), argc, argv) : print_text(&id, node_key_id(key));
     node_key_close(key);

@@ -69,11 +69,12 @@ static bool print_text(const struct init *init, const struct secret *secret)
 /* Whoever has the old secret stays together without us. */
 static int refuse_existing(const struct init *init, const struct usage *usage)
 {
-    fprintf(stderr,
-            "hearth %s: there is a secret already, and nothing was changed: %s\nThe file holds the token for "
-            "more machines. To begin anew: hearth init --replace, and every machine\nmust join again.\n",
-            usage->name, init->path);
-    return EXIT_FAILED_CHECK;
+    return command_fail(
+        usage->name,
+        "there is a secret already, and nothing was changed: %s\nThe file holds the token for "
+        "more machines. To begin anew: hearth init --replace, and every machine\nmust join "
+        "again.",
+        init->path);
 }
 
 static int make(const struct init *init, const struct usage *usage, int argc, char **argv)

@@ -22,12 +22,6 @@ struct job_command {
     char **argv;
 };
 
-static int tell_failure(const struct usage *usage, const char *text)
-{
-    fprintf(stderr, "hearth %s: %s\n", usage->name, text);
-    return EXIT_FAILED_CHECK;
-}
-
 /* ---- the list ---- */
 
 static void print_memory(const struct job_memory *memory)
@@ -77,11 +71,11 @@ static int job_list(struct job_command *job, const struct usage *usage)
 {
     struct error error;
     if (job->json && !(job->doc = doc_open(job->argc, job->argv)))
-        return tell_failure(usage, "no memory");
+        return command_fail(usage->name, "no memory");
     int status = job_file_each(job->heap, job->path, show_memory, job, &error);
     bool written = job->doc ? doc_close(job->doc) : true;
     if (status)
-        return tell_failure(usage, error.text);
+        return command_fail(usage->name, "%s", error.text);
     if (!job->json && job->shown == 0)
         printf("This machine remembers no job.\n");
     return written && fflush(stdout) == 0 ? EXIT_GOOD : EXIT_FAILED_CHECK;
@@ -97,11 +91,11 @@ static int job_forget(struct job_command *job, const struct usage *usage)
         return args_refuse(usage, "'%.80s' is no job's name: it has 1 to %d printable characters", job->name,
                            JOB_NAME_MAX - 1);
     if (job_file_forget(job->heap, job->path, job->name, &gone, &error))
-        return tell_failure(usage, error.text);
+        return command_fail(usage->name, "%s", error.text);
     if (job->json) {
         json_t *doc = doc_open(job->argc, job->argv), *row = doc ? doc_row(doc) : NULL;
         if (!doc)
-            return tell_failure(usage, "no memory");
+            return command_fail(usage->name, "no memory");
         row_text(row, "name", "job.forget");
         row_text(row, "job", job->name);
         row_bool(row, "forgotten", gone > 0);
@@ -160,7 +154,7 @@ static int run_deed(const struct job_action *deed, int argc, char **argv)
     snprintf(job.path, sizeof job.path, "%s" JOB_STORE_TAIL, key);
     job.heap = heap_open(0);
     if (!job.heap)
-        return tell_failure(&usage, "no memory");
+        return command_fail(usage.name, "no memory");
     code = deed->run(&job, &usage);
     heap_close(job.heap);
     return code;

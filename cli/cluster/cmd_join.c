@@ -81,8 +81,7 @@ static int check_existing(const struct join *join, const struct usage *usage, co
     if (secret_load(join->path, &have, &missing, &error)) {
         if (missing || join->replace)
             return ARGS_GO;
-        fprintf(stderr, "hearth %s: %s\n", usage->name, error.text);
-        return EXIT_FAILED_CHECK;
+        return command_fail(usage->name, "%s", error.text);
     }
     if (memcmp(secret_bytes(have), secret_bytes(secret), SECRET_LEN) == 0) {
         printf("This user has joined the cluster '%s' already; nothing changes: %s\n", secret_name(have),
@@ -107,10 +106,8 @@ static int store(const struct join *join, const struct usage *usage, const struc
     int code = check_existing(join, usage, secret);
     if (code != ARGS_GO)
         return code;
-    if (secret_store(secret, join->path, join->replace, &error)) {
-        fprintf(stderr, "hearth %s: %s\n", usage->name, error.text);
-        return EXIT_FAILED_CHECK;
-    }
+    if (secret_store(secret, join->path, join->replace, &error))
+        return command_fail(usage->name, "%s", error.text);
     printf("Joined the cluster '%s'; its secret is in %s\n", secret_name(secret), join->path);
     if (join->replace)
         home_note_trust(usage, join->path);

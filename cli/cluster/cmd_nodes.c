@@ -59,10 +59,8 @@ static int look_ourselves(const struct usage *usage, struct nodes *nodes)
                         .progress = !nodes->json && isatty(STDERR_FILENO)};
     int status = network_scan(&look, &error);
     secret_close(secret);
-    if (status) {
-        fprintf(stderr, "hearth nodes: %s\n", error.text);
-        return EXIT_FAILED_CHECK;
-    }
+    if (status)
+        return command_fail("nodes", "%s", error.text);
     nodes->nodes = look.nodes;
     nodes->discovery = json_object();
     row_bool(nodes->discovery, "mdns", look.works);

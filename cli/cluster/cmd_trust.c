@@ -133,12 +133,6 @@ static void warn_of_turn(const struct usage *usage, struct trust_tally before, s
             usage->name);
 }
 
-static int tell_failure(const struct usage *usage, const struct error *error)
-{
-    fprintf(stderr, "hearth %s: %s\n", usage->name, error->text);
-    return EXIT_FAILED_CHECK;
-}
-
 /* ---- changes ---- */
 
 /* By its id, its short form or its name: as the list has them, and the node that runs here, if it is about
@@ -158,11 +152,10 @@ static int check_secret(const struct trust *trust, const struct usage *usage)
 {
     if (access(trust->secret_path, F_OK) == 0)
         return ARGS_GO;
-    fprintf(stderr,
-            "hearth %s: there is no cluster secret, so nobody would read this list: %s\n"
-            "First: hearth init, or hearth join; or name another with --secret-file\n",
-            usage->name, trust->secret_path);
-    return EXIT_FAILED_CHECK;
+    return command_fail(usage->name,
+                        "there is no cluster secret, so nobody would read this list: %s\nFirst: hearth init, "
+                        "or hearth join; or name another with --secret-file",
+                        trust->secret_path);
 }
 
 static int change(struct trust *trust, const struct usage *usage, const struct node_id *id,
@@ -171,7 +164,7 @@ static int change(struct trust *trust, const struct usage *usage, const struct n
     struct error error;
     struct trust_tally before = count(trust->list);
     if (trust_list_set(trust->list, id, entry, &error))
-        return tell_failure(usage, &error);
+        return command_fail(usage->name, "%s", error.text);
     warn_of_turn(usage, before, count(trust->list));
     return (trust->json ? print_json(trust) : print_text(trust)) ? EXIT_GOOD : EXIT_FAILED_CHECK;
 }
@@ -220,10 +213,8 @@ static int trust_forget(struct trust *trust, const struct usage *usage)
     int code = find_named(trust, usage, &found);
     if (code != ARGS_GO)
         return code;
-    if (!find(trust->list, &found.id)) {
-        fprintf(stderr, "hearth %s: this node is not on the list: %s\n", usage->name, trust->path);
-        return EXIT_FAILED_CHECK;
-    }
+    if (!find(trust->list, &found.id))
+        return command_fail(usage->name, "this node is not on the list: %s", trust->path);
     return change(trust, usage, &found.id, NULL);
 }
 
@@ -270,12 +261,11 @@ static int open_list(struct trust *trust, const struct usage *usage)
     if (!home_trust_file(trust->secret_path, trust->path))
         return args_refuse(usage, "the path of the secret file is too long");
     trust->heap = heap_open(0);
-    if (!trust->heap) {
-        fprintf(stderr, "hearth %s: no memory\n", usage->name);
-        return EXIT_FAILED_CHECK;
-    }
-    return trust_list_open(trust->heap, trust->path, &trust->list, &error) ? tell_failure(usage, &error)
-                                                                           : ARGS_GO;
+    if (!trust->heap)
+        return command_fail(usage->name, "no memory");
+    return trust_list_open(trust->heap, trust->path, &trust->list, &error)
+               ? command_fail(usage->name, "%s", error.text)
+               : ARGS_GO;
 }
 
 static int run_deed(const struct trust_command *deed, int argc, char **argv)

@@ -35,11 +35,10 @@ static int read_data(struct demo *demo)
                 "Try: apt-get install dataset-fashion-mnist, or --data DIR with an IDX set (MNIST, ...)\n");
         return EXIT_FAILED_CHECK;
     }
-    if (demo->train.width != demo->test.width || demo->train.height != demo->test.height) {
-        fprintf(stderr, "hearth demo: %s: images to train have %d x %d pixels, images to test %d x %d\n",
-                demo->data, demo->train.width, demo->train.height, demo->test.width, demo->test.height);
-        return EXIT_FAILED_CHECK;
-    }
+    if (demo->train.width != demo->test.width || demo->train.height != demo->test.height)
+        return command_fail("demo", "%s: images to train have %d x %d pixels, images to test %d x %d",
+                            demo->data, demo->train.width, demo->train.height, demo->test.width,
+                            demo->test.height);
     int classes = demo->train.classes > demo->test.classes ? demo->train.classes : demo->test.classes;
     demo->job.train = &demo->train;
     demo->job.test = &demo->test;
@@ -47,9 +46,8 @@ static int read_data(struct demo *demo)
     demo->job.mlp.out = (size_t)classes;
     if (train_steps(&demo->job) > 0)
         return EXIT_GOOD;
-    fprintf(stderr, "hearth demo: %s has %zu images, fewer than one --batch of %zu\n", demo->data,
-            demo->train.count, demo->job.batch);
-    return EXIT_FAILED_CHECK;
+    return command_fail("demo", "%s has %zu images, fewer than one --batch of %zu", demo->data,
+                        demo->train.count, demo->job.batch);
 }
 
 enum demo_form { FORM_RACE, FORM_LOCAL, FORM_CLUSTER };

@@ -78,10 +78,8 @@ static int run(struct demo *demo, hearth_node *node, hearth_group **group, struc
     int status = cluster_plan_share(*group, true, &plan, &d.starter);
     if (!status && plan.kind != CLUSTER_PLAN_DEMO)
         status = HEARTH_PROTOCOL;
-    if (status) {
-        fprintf(stderr, "hearth demo: %s: %s\n", hearth_status_name(status), hearth_error_text());
-        return EXIT_FAILED_CHECK;
-    }
+    if (status)
+        return command_fail("demo", "%s: %s", hearth_status_name(status), hearth_error_text());
     d.starts = d.starter == hearth_rank(*group);
     int code = d.starts ? lead(demo, &d, race) : follow(&d, race);
     *group = d.group;

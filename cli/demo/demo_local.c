@@ -103,8 +103,7 @@ static void member_main(void *arg, int index)
 
 static int say_failed_open(const char *what)
 {
-    fprintf(stderr, "hearth demo: %s: %s\n", what, hearth_error_text());
-    return EXIT_FAILED_CHECK;
+    return command_fail("demo", "%s: %s", what, hearth_error_text());
 }
 
 static int open_members(struct demo *demo, struct demo_member *members)
@@ -123,8 +122,7 @@ static int open_members(struct demo *demo, struct demo_member *members)
     }
     if (enough)
         return EXIT_GOOD;
-    fprintf(stderr, "hearth demo: no memory for %d replicas; try fewer --ranks\n", demo->ranks);
-    return EXIT_FAILED_CHECK;
+    return command_fail("demo", "no memory for %d replicas; try fewer --ranks", demo->ranks);
 }
 
 static void close_members(struct demo *demo, struct demo_member *members)
@@ -151,10 +149,8 @@ static int train_together(struct demo *demo, struct demo_member *members)
 {
     struct rank_threads threads;
     uint64_t start = clock_real();
-    if (!rank_threads_open(&threads, demo->ranks)) {
-        fprintf(stderr, "hearth demo: no threads for %d nodes; try fewer --ranks\n", demo->ranks);
-        return EXIT_FAILED_CHECK;
-    }
+    if (!rank_threads_open(&threads, demo->ranks))
+        return command_fail("demo", "no threads for %d nodes; try fewer --ranks", demo->ranks);
     rank_threads_run(&threads, member_main, members);
     rank_threads_close(&threads);
     demo->nodes_s = (double)(clock_real() - start) / (double)NS_PER_S;
@@ -212,10 +208,8 @@ static int run_single(struct demo *demo, struct trainer *t, struct train_epoch *
 {
     struct progress progress;
     uint64_t start = clock_real();
-    if (!trainer_init(t, &demo->job, NULL)) {
-        fprintf(stderr, "hearth demo: no memory for the single-node run\n");
-        return EXIT_FAILED_CHECK;
-    }
+    if (!trainer_init(t, &demo->job, NULL))
+        return command_fail("demo", "no memory for the single-node run");
     progress_start(&progress, "one node alone");
     int status = trainer_start(t);
     for (int epoch = 0; epoch < demo->job.epochs && !status; epoch++)
@@ -321,10 +315,8 @@ int demo_local(struct demo *demo)
 {
     struct demo_member *members = calloc((size_t)demo->ranks, sizeof *members);
     demo->steps = train_steps(&demo->job) * (size_t)demo->job.epochs;
-    if (!members) {
-        fprintf(stderr, "hearth demo: no memory\n");
-        return EXIT_FAILED_CHECK;
-    }
+    if (!members)
+        return command_fail("demo", "no memory");
     int code = open_members(demo, members);
     if (!code) {
         if (!demo->json)

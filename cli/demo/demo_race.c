@@ -285,10 +285,8 @@ static bool run_here(struct race *race, void *arg)
 int demo_race(struct demo *demo)
 {
     struct race *race = calloc(1, sizeof *race);
-    if (!race) {
-        fprintf(stderr, "hearth demo: no memory\n");
-        return EXIT_FAILED_CHECK;
-    }
+    if (!race)
+        return command_fail("demo", "no memory");
     race_init(race);
     race->ranks = demo->ranks;
     race->rate = demo->line_rate;

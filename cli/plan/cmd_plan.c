@@ -34,8 +34,7 @@ static int write_plan(struct planning *p, int rank, struct plan *plan)
     struct error error;
     if (plan_write(&call, &p->heap, plan, &error) == HEARTH_OK)
         return EXIT_GOOD;
-    fprintf(stderr, "hearth plan: %s\n", error.text);
-    return EXIT_FAILED_CHECK;
+    return command_fail("plan", "%s", error.text);
 }
 
 /* ---- one rank ---- */
@@ -387,9 +386,8 @@ static int settle(struct planning *p, const struct usage *usage)
     progress_hide(&progress);
     if (!p->rehearsal.failed)
         return ARGS_GO;
-    fprintf(stderr, "hearth plan: the dry run failed: %s\nThis is a bug in Hearth, please report it.\n",
-            p->rehearsal.why);
-    return EXIT_FAILED_CHECK;
+    return command_fail("plan", "the dry run failed: %s\nThis is a bug in Hearth, please report it.",
+                        p->rehearsal.why);
 }
 
 static int run_plan(struct planning *p, const struct usage *usage, int argc, char **argv)

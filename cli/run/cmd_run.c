@@ -344,10 +344,8 @@ static void show_plan(const struct run_command *run)
 
 static int start(struct run_command *run)
 {
-    if (!make_ranks(run)) {
-        fprintf(stderr, "hearth run: no memory, or more than %d variables to hand on\n", PASSED_MAX);
-        return EXIT_FAILED_CHECK;
-    }
+    if (!make_ranks(run))
+        return command_fail("run", "no memory, or more than %d variables to hand on", PASSED_MAX);
     struct job_plan plan = {.ranks = run->ranks,
                             .count = run->hosts.ranks,
                             .args = run->args,

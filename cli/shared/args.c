@@ -408,6 +408,17 @@ int args_refuse(const struct usage *usage, const char *format, ...)
     return EXIT_USAGE;
 }
 
+int command_fail(const char *name, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "hearth %s: ", name);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    return EXIT_FAILED_CHECK;
+}
+
 /* ---- near names ---- */
 
 /* Changes (insert, delete, replace) from a to b; names are short, so the plain table does. */

@@ -71,6 +71,9 @@ int args_parse(const struct usage *usage, int argc, char **argv);
 /* For what only the command can see: says it with the command's name and the way to help. EXIT_USAGE. */
 int args_refuse(const struct usage *usage, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Says what the command, "plan", could not do. EXIT_FAILED_CHECK. */
+int command_fail(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /* The values by themselves. false: not acceptable, the target is untouched. */
 bool args_size(const char *text, size_t *bytes);
 bool args_count(const char *text, size_t *count);

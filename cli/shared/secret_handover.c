@@ -29,18 +29,24 @@ bool secret_handover_is_plain(bool plain)
 
 /* ---- where it comes from ---- */
 
-static int from_file(const struct usage *usage, const char *given, struct secret_handover *handover)
+/* A file that was named, or what `hearth init` or `hearth join` stored. */
+static int from_file(const struct usage *usage, const char *given, struct secret_handover *handover,
+                     bool stored)
 {
     struct error error;
-    bool missing;
+    bool missing = false;
     int code = home_secret_file(usage, given, handover->file);
     if (code != ARGS_GO)
         return code;
     handover->source = handover->file;
     if (secret_load(handover->file, &handover->secret, &missing, &error) == HEARTH_OK)
         return ARGS_GO;
-    fprintf(stderr, "hearth %s: %s\n", usage->name, error.text);
-    return EXIT_FAILED_CHECK;
+    if (!missing || !stored)
+        return command_fail(usage->name, "%s", error.text);
+    return command_fail(usage->name,
+                        "this machine belongs to no cluster yet: there is no %s\n"
+                        "Try: hearth init NAME, which begins a cluster, or hearth join with the token of one",
+                        handover->file);
 }
 
 static int from_text(const struct usage *usage, char *text, struct secret_handover *handover)
@@ -73,29 +79,7 @@ static int from_nothing(const struct usage *usage, struct secret_handover *hando
     handover->source = "of this job only";
     if (secret_draw(NULL, &handover->secret, &error) == HEARTH_OK)
         return ARGS_GO;
-    fprintf(stderr, "hearth %s: %s\n", usage->name, error.text);
-    return EXIT_FAILED_CHECK;
-}
-
-/* What `hearth init` or `hearth join` stored. */
-static int from_cluster(const struct usage *usage, struct secret_handover *handover)
-{
-    struct error error;
-    bool missing = false;
-    int code = home_secret_file(usage, NULL, handover->file);
-    if (code != ARGS_GO)
-        return code;
-    handover->source = handover->file;
-    if (secret_load(handover->file, &handover->secret, &missing, &error) == HEARTH_OK)
-        return ARGS_GO;
-    if (missing)
-        fprintf(stderr,
-                "hearth %s: this machine belongs to no cluster yet: there is no %s\n"
-                "Try: hearth init NAME, which begins a cluster, or hearth join with the token of one\n",
-                usage->name, handover->file);
-    else
-        fprintf(stderr, "hearth %s: %s\n", usage->name, error.text);
-    return EXIT_FAILED_CHECK;
+    return command_fail(usage->name, "%s", error.text);
 }
 
 static int find_secret(const struct usage *usage, const char *given, struct secret_handover *handover,
@@ -104,14 +88,14 @@ static int find_secret(const struct usage *usage, const char *given, struct secr
     char *text = variable("HEARTH_SECRET");
     const char *fd = variable("HEARTH_SECRET_FD");
     if (given)
-        return from_file(usage, given, handover);
+        return from_file(usage, given, handover, false);
     if (text)
         return from_text(usage, text, handover);
     if (variable("HEARTH_SECRET_FILE"))
-        return from_file(usage, NULL, handover);
+        return from_file(usage, NULL, handover, false);
     if (fd)
         return from_descriptor(usage, fd, handover);
-    return cluster ? from_cluster(usage, handover) : from_nothing(usage, handover);
+    return cluster ? from_file(usage, NULL, handover, true) : from_nothing(usage, handover);
 }
 
 static void take_variables_away(void)
