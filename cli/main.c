@@ -6,17 +6,9 @@
 #include <hearth.h>
 
 #include "cli/commands.h"
-#include "cli/shared/args.h"
-#include "cli/shared/text.h"
+#include "cli/shared/subcommand.h"
 
-struct command {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *about;
-    const char *example;
-};
-
-static const struct command commands[] = {
+static const struct subcommand commands[] = {
     {"run", cmd_run, "starts a program as the ranks of one job, here or on several hosts",
      "hearth run -n 4 -- ./train"},
     {"init", cmd_init, "makes the secret of a cluster, and the token by which other machines join",
@@ -45,63 +37,14 @@ static const struct command commands[] = {
     {"bench", cmd_bench, "how fast collectives are, here and across the cluster",
      "hearth bench allreduce --transport mem --ranks 4"},
 };
-#define COMMAND_COUNT (sizeof commands / sizeof *commands)
-
-static int print_overview(FILE *file)
-{
-    const char *bold = paint(file, PAINT_BOLD), *none = paint(file, PAINT_NONE);
-    fprintf(file, "Hearth %s: train one model on the machines you own.\n\n", hearth_version_string());
-    fprintf(file, "%susage:%s hearth COMMAND [options]\n\n", bold, none);
-    for (size_t i = 0; i < COMMAND_COUNT; i++)
-        fprintf(file, "  %s%-8s%s %s\n           %s\n", bold, commands[i].name, none, commands[i].about,
-                commands[i].example);
-    fprintf(file, "  %s%-8s%s what a command takes: hearth help COMMAND, or hearth COMMAND --help\n", bold,
-            "help", none);
-    fprintf(file, "\n  hearth --version\n");
-    return file == stdout ? EXIT_GOOD : EXIT_USAGE;
-}
-
-static const struct command *find_command(const char *name)
-{
-    for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        if (strcmp(commands[i].name, name) == 0)
-            return &commands[i];
-    }
-    return NULL;
-}
-
-static int refuse_command(const char *name)
-{
-    if (name[0] == '-') {
-        fprintf(stderr, "hearth: there is no flag %s here; a command comes first\nTry: hearth help\n", name);
-        return EXIT_USAGE;
-    }
-    const char *names[COMMAND_COUNT + 2] = {"help", "--version"};
-    for (size_t i = 0; i < COMMAND_COUNT; i++)
-        names[i + 2] = commands[i].name;
-    const char *near = args_nearest(name, names, COMMAND_COUNT + 2);
-    if (near)
-        fprintf(stderr, "hearth: there is no command '%s'; did you mean '%s'?\nTry: hearth help\n", name,
-                near);
-    else
-        fprintf(stderr, "hearth: there is no command '%s'\nTry: hearth help\n", name);
-    return EXIT_USAGE;
-}
 
 int main(int argc, char **argv)
 {
-    char help[] = "--help", *helped[] = {NULL, help, NULL};
-    char *word = argc > 1 ? argv[1] : NULL;
-    if (!word)
-        return print_overview(stderr);
-    if (strcmp(word, "--version") == 0 || strcmp(word, "version") == 0)
+    char about[128];
+    const struct subcommand_list all = {NULL, "command", about, commands, sizeof commands / sizeof *commands};
+    if (argc == 2 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0))
         return printf("hearth %s\n", hearth_version_string()) < 0;
-    bool wants_help = strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
-    if (wants_help && argc == 2)
-        return print_overview(stdout);
-    const struct command *command = find_command(wants_help ? argv[2] : word);
-    if (!command)
-        return refuse_command(wants_help ? argv[2] : word);
-    helped[0] = argv[wants_help ? 2 : 1];
-    return wants_help ? command->run(2, helped) : command->run(argc - 1, argv + 1);
+    snprintf(about, sizeof about, "Hearth %s: train one model on the machines you own.",
+             hearth_version_string());
+    return subcommand_run(&all, argc, argv);
 }

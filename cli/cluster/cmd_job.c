@@ -116,23 +116,23 @@ static int job_forget(struct job_command *job, const struct usage *usage)
 static const struct job_action {
     const char *name, *full_name;
     int (*run)(struct job_command *job, const struct usage *usage);
-    const char *brief, *about, *example;
+    const char *about, *example;
 } deeds[] = {
-    {"list", "job list", job_list, "shows jobs that may still run on other machines",
+    {"list", "job list", job_list,
      "Shows jobs that this machine took part in when its process or its power ended, or when it lost the "
      "others: they may still run there. It begins none of them anew before so many of their members are back "
      "that the missing ones cannot go on.",
      "hearth job list"},
-    {"forget", "job forget", job_forget, "says that a job runs nowhere, so that it may begin anew",
+    {"forget", "job forget", job_forget,
      "Says that a job runs nowhere any more. It begins anew then, from its first step, without waiting for "
      "those who ran it. If they do run it, there are two of it, and when they meet one ends. Every machine "
      "that waits must be told.",
      "hearth job forget train"},
 };
-#define DEED_COUNT (sizeof deeds / sizeof *deeds)
 
-static int run_deed(const struct job_action *deed, int argc, char **argv)
+static int run_deed(int argc, char **argv)
 {
+    const struct job_action *deed = &deeds[strcmp(argv[1], deeds[0].name) != 0];
     struct job_command job = {.argc = argc, .argv = argv};
     char key[HOME_PATH_MAX];
     const struct arg args[] = {
@@ -162,18 +162,15 @@ static int run_deed(const struct job_action *deed, int argc, char **argv)
 
 int cmd_job(int argc, char **argv)
 {
-    struct subcommand list[DEED_COUNT];
-    const struct subcommand_list all = {
-        "job",
+    static const struct subcommand list[] = {
+        {"list", run_deed, "shows jobs that may still run on other machines", "hearth job list"},
+        {"forget", run_deed, "says that a job runs nowhere, so that it may begin anew",
+         "hearth job forget train"},
+    };
+    static const struct subcommand_list all = {
+        "job", "job command",
         "Jobs that ran on this machine and may still run on others: it does not begin them anew beside\n"
         "those, and waits until it finds them or enough of them have started again.",
-        deeds[1].example,
-        "forget",
-        list,
-        DEED_COUNT};
-    size_t index = 0;
-    for (size_t i = 0; i < DEED_COUNT; i++)
-        list[i] = (struct subcommand){deeds[i].name, deeds[i].brief};
-    int code = subcommand_find(&all, argc, argv, &index);
-    return code == ARGS_GO ? run_deed(&deeds[index], argc, argv) : code;
+        list, sizeof list / sizeof *list};
+    return subcommand_run(&all, argc, argv);
 }

@@ -232,25 +232,24 @@ static const struct trust_command {
     const char *name, *full_name;
     int (*run)(struct trust *trust, const struct usage *usage);
     int words; /* it takes */
-    const char *brief, *about, *example;
+    const char *about, *example;
 } deeds[] = {
-    {"list", "trust list", trust_show, 0, "shows who is allowed and who is revoked",
+    {"list", "trust list", trust_show, 0,
      "Shows which nodes are allowed or revoked, and whether there is an allow-list in force. With no allowed "
      "node everybody who has the secret may join; with one or more, only they.",
      "hearth trust list"},
-    {"add", "trust add", trust_add, 2, "allows a node; from the first on, only allowed nodes may join",
+    {"add", "trust add", trust_add, 2,
      "Allows a node. From the first allowed node on only those of the list may join: the others are shut out "
      "within a second, also when they are connected. A revoked node is allowed again by it.",
      "hearth trust add 3f0c9a4be1d27586a90b1c2d3e4f5061728394a5b6c7d8e9f0a1b2c3d4e5f607 workstation"},
-    {"remove", "trust remove", trust_remove, 1, "revokes a node: it is shut out at once, and stays out",
+    {"remove", "trust remove", trust_remove, 1,
      "Revokes a node: its connections end within a second, and it never may join again. It still knows the "
      "secret, and could come with a new key: an allow-list, or a new secret (hearth init --replace), "
      "prevents that.",
      "hearth trust remove shelf"},
-    {"forget", "trust forget", trust_forget, 1, "takes a node out of the list, allowed or revoked",
+    {"forget", "trust forget", trust_forget, 1,
      "Takes a node out of the list, as if it had never been on it.", "hearth trust forget shelf"},
 };
-#define DEED_COUNT (sizeof deeds / sizeof *deeds)
 
 static int open_list(struct trust *trust, const struct usage *usage)
 {
@@ -268,8 +267,11 @@ static int open_list(struct trust *trust, const struct usage *usage)
                : ARGS_GO;
 }
 
-static int run_deed(const struct trust_command *deed, int argc, char **argv)
+static int run_deed(int argc, char **argv)
 {
+    const struct trust_command *deed = deeds;
+    while (strcmp(deed->name, argv[1]) != 0)
+        deed++;
     struct trust trust = {.argc = argc, .argv = argv};
     const struct arg words[] = {
         {"NODE", ARG_WORD, &trust.id_text, .min = 1,
@@ -302,18 +304,18 @@ static int run_deed(const struct trust_command *deed, int argc, char **argv)
 
 int cmd_trust(int argc, char **argv)
 {
-    struct subcommand list[DEED_COUNT];
-    const struct subcommand_list all = {
-        "trust",
+    static const struct subcommand list[] = {
+        {"list", run_deed, "shows who is allowed and who is revoked", "hearth trust list"},
+        {"add", run_deed, "allows a node; from the first on, only allowed nodes may join",
+         "hearth trust add 3f0c9a4be1d27586a90b1c2d3e4f5061728394a5b6c7d8e9f0a1b2c3d4e5f607 workstation"},
+        {"remove", run_deed, "revokes a node: it is shut out at once, and stays out",
+         "hearth trust remove shelf"},
+        {"forget", run_deed, "takes a node out of the list, allowed or revoked", "hearth trust forget shelf"},
+    };
+    static const struct subcommand_list all = {
+        "trust", "trust command",
         "Which nodes may come, beside having the cluster's secret. Members look at the list all the\n"
         "time: a change is effective within a second, also on connections that are there.",
-        deeds[0].example,
-        "add",
-        list,
-        DEED_COUNT};
-    size_t index = 0;
-    for (size_t i = 0; i < DEED_COUNT; i++)
-        list[i] = (struct subcommand){deeds[i].name, deeds[i].brief};
-    int code = subcommand_find(&all, argc, argv, &index);
-    return code == ARGS_GO ? run_deed(&deeds[index], argc, argv) : code;
+        list, sizeof list / sizeof *list};
+    return subcommand_run(&all, argc, argv);
 }

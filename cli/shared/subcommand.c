@@ -2,51 +2,70 @@
 /* Finds a subcommand by its name, shows them all, and helps who has mistyped one. */
 #include "cli/shared/subcommand.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/shared/args.h"
 #include "cli/shared/text.h"
 
-#define COUNT_MAX 8
+#define COUNT_MAX 32
 
 static int print_overview(const struct subcommand_list *s, FILE *file)
 {
     const char *bold = paint(file, PAINT_BOLD), *none = paint(file, PAINT_NONE);
-    fprintf(file, "%susage:%s hearth %s WHAT [options]\n\n%s\n\n", bold, none, s->command, s->about);
+    const char *space = s->command ? " " : "", *command = s->command ? s->command : "";
+    fprintf(file, "%s\n\n%susage:%s hearth%s%s %s [options]\n\n", s->about, bold, none, space, command,
+            s->command ? "WHAT" : "COMMAND");
     for (size_t i = 0; i < s->count; i++)
-        fprintf(file, "  %s%-7s%s %s\n", bold, s->list[i].name, none, s->list[i].brief);
-    fprintf(file, "\n%sexample:%s\n  %s\n\nTry: hearth %s %s --help\n", bold, none, s->example, s->command,
-            s->try_name);
+        fprintf(file, "  %s%-9s%s %s\n            %s\n", bold, s->list[i].name, none, s->list[i].brief,
+                s->list[i].example);
+    fprintf(file, "  %s%-9s%s what one takes: hearth%s%s help NAME, or hearth%s%s NAME --help\n", bold,
+            "help", none, space, command, space, command);
     return file == stdout ? EXIT_GOOD : EXIT_USAGE;
+}
+
+static const struct subcommand *find(const struct subcommand_list *s, const char *name)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        if (strcmp(s->list[i].name, name) == 0)
+            return &s->list[i];
+    }
+    return NULL;
 }
 
 static int refuse(const struct subcommand_list *s, const char *word)
 {
-    const char *names[COUNT_MAX] = {NULL}, *near;
+    const char *names[COUNT_MAX + 1] = {"help"};
     size_t count = s->count < COUNT_MAX ? s->count : COUNT_MAX;
+    const char *space = s->command ? " " : "", *command = s->command ? s->command : "";
     for (size_t i = 0; i < count; i++)
-        names[i] = s->list[i].name;
-    near = args_nearest(word, names, count);
-    fprintf(stderr, "hearth %s: there is no '%.64s'; %s", s->command, word,
-            near ? "did you mean " : "there are ");
-    for (size_t i = 0; !near && i < count; i++)
-        fprintf(stderr, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : " and ", names[i]);
-    fprintf(stderr, "%s\nTry: hearth %s --help\n", near ? near : "", s->command);
+        names[i + 1] = s->list[i].name;
+    const char *near = word[0] == '-' ? NULL : args_nearest(word, names, count + 1);
+    fprintf(stderr, "hearth%s%s: there is no ", space, command);
+    if (word[0] == '-')
+        fprintf(stderr, "flag %.64s here; a %s comes first", word, s->what);
+    else
+        fprintf(stderr, "%s '%.64s'", s->what, word);
+    if (near)
+        fprintf(stderr, "; did you mean '%s'?", near);
+    fprintf(stderr, "\nTry: hearth%s%s help\n", space, command);
     return EXIT_USAGE;
 }
 
-int subcommand_find(const struct subcommand_list *s, int argc, char **argv, size_t *index)
+int subcommand_run(const struct subcommand_list *s, int argc, char **argv)
 {
+    char flag[] = "--help", *helped[] = {argv[0], NULL, flag, NULL};
     if (argc < 2)
         return print_overview(s, stderr);
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+    bool help = strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0;
+    if (help && argc == 2)
         return print_overview(s, stdout);
-    for (size_t i = 0; i < s->count; i++) {
-        if (strcmp(argv[1], s->list[i].name) != 0)
-            continue;
-        *index = i;
-        return ARGS_GO;
-    }
-    return refuse(s, argv[1]);
+    const struct subcommand *found = find(s, argv[1 + help]);
+    if (!found)
+        return refuse(s, argv[1 + help]);
+    helped[1] = argv[1 + help];
+    if (help)
+        argc = 3, argv = helped;
+    return s->command ? found->run(argc, argv) : found->run(argc - 1, argv + 1);
 }

@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A command that is several: `hearth trust add`, `hearth job list`. */
+/* A command that is several: `hearth` itself, `hearth bench`, `hearth trust`, `hearth job`. */
 #ifndef CLI_SUBCOMMAND_H
 #define CLI_SUBCOMMAND_H
 
 #include <stddef.h>
 
 struct subcommand {
-    const char *name, *brief;
+    const char *name;
+    int (*run)(int argc, char **argv); /* argv[0]: its name, or that of the command which it is part of */
+    const char *brief, *example;
 };
 
 struct subcommand_list {
-    const char *command;            /* "trust" */
-    const char *about;              /* some lines for the overview */
-    const char *example, *try_name; /* of the overview: a whole line, and whose --help to read */
-    const struct subcommand *list;  /* [count] */
+    const char *command; /* "trust"; NULL: hearth itself */
+    const char *what;    /* they are: "command" */
+    const char *about;   /* some lines for the overview */
+    const struct subcommand *list;
     size_t count;
 };
 
-/* Which of them argv[1] names. ARGS_GO; or an exit code, after the overview or a message. */
-int subcommand_find(const struct subcommand_list *s, int argc, char **argv, size_t *index);
+/* Runs the one that argv[1] names, or shows them all. An exit code. */
+int subcommand_run(const struct subcommand_list *s, int argc, char **argv);
 
 #endif

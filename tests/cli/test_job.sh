@@ -35,7 +35,7 @@ says() {
 
 says 0 "usage:" job --help
 says 0 "runs nowhere" job forget --help
-says 2 "did you mean forget" job forge train
+says 2 "did you mean 'forget'" job forge train
 says 2 "NAME" job forget
 says 0 "remembers no job" job list
 says 0 '"results": []' job list --json

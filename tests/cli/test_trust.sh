@@ -56,13 +56,16 @@ value() {
 # ---- help and usage ------------------------------------------------------------------------------------------------
 
 home usage
-for command in id init join "trust list" "trust add" "trust remove" "trust forget" trust; do
+for command in id init join "trust list" "trust add" "trust remove" "trust forget"; do
     run $command --help
     [ $code -eq 0 ] && grep -q "^usage: hearth $command" out && grep -q "^example" out
     report $? "hearth $command --help has usage and an example"
 done
+run trust --help
+[ $code -eq 0 ] && grep -q "^usage: hearth trust WHAT" out && grep -q "^ *hearth trust remove shelf" out
+report $? "hearth trust --help has usage and an example of each"
 refuses 2 "usage: hearth trust" trust
-refuses 2 "there is no 'lits'; did you mean list" trust lits
+refuses 2 "there is no trust command 'lits'; did you mean 'list'" trust lits
 refuses 2 "NODE is missing" trust add
 refuses 2 "a word too many" trust add a b c
 refuses 2 "a word too many" join hearth1-a-b hearth1-c-d
