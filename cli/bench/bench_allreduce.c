@@ -15,10 +15,8 @@
 #include "cli/commands.h"
 #include "cli/plan/plan_setup.h"
 #include "cli/shared/args.h"
-#include "cli/shared/counter.h"
 #include "cli/shared/json.h"
 #include "cli/shared/progress.h"
-#include "cli/shared/rank_threads.h"
 #include "cli/shared/stats.h"
 #include "cli/shared/text.h"
 #include "os/clock.h"
@@ -35,16 +33,6 @@
 #define COPY_BATCH (64 << 10) /* smaller copies are timed several at once */
 #define WORD_LEN   16
 
-struct node {
-    hearth_node *node;
-    hearth_group *group;
-    uint8_t *buffer;
-    double times[BURST_MAX]; /* of this burst, seconds */
-    bool right;
-    int status;
-    char error[512];
-};
-
 struct allreduce_bench {
     /* What the user says. */
     struct bench_line line;
@@ -53,8 +41,9 @@ struct allreduce_bench {
     struct arg_list sizes;
     bool json;
 
-    struct rank_threads threads;
-    struct node nodes[RANKS_MAX];
+    struct bench_nodes nodes;
+    double bursts[RANKS_MAX][BURST_MAX]; /* seconds of each call of this burst */
+    bool right[RANKS_MAX];
     struct hearth_opts opts;
     struct mutex lock;
     char chosen[WORD_LEN]; /* the last algorithm the log spoke of; under the lock */
@@ -98,7 +87,7 @@ static void job_fill(void *arg, int index)
     struct allreduce_bench *b = arg;
     uint8_t block[PERIOD * 8];
     make_block(b, index, block);
-    pattern_fill(b->nodes[index].buffer, b->bytes, block, PERIOD * b->element_len);
+    pattern_fill(b->nodes.list[index].buffer, b->bytes, block, PERIOD * b->element_len);
 }
 
 static void job_check(void *arg, int index)
@@ -106,23 +95,23 @@ static void job_check(void *arg, int index)
     struct allreduce_bench *b = arg;
     uint8_t block[PERIOD * 8];
     make_block(b, RANK_NONE, block);
-    b->nodes[index].right = pattern_holds(b->nodes[index].buffer, b->bytes, block, PERIOD * b->element_len);
+    b->right[index] = pattern_holds(b->nodes.list[index].buffer, b->bytes, block, PERIOD * b->element_len);
 }
 
 static void job_run(void *arg, int index)
 {
     struct allreduce_bench *b = arg;
-    struct node *n = &b->nodes[index];
+    struct bench_node *n = &b->nodes.list[index];
     size_t count = b->bytes / b->element_len;
-    rank_threads_align(&b->threads);
-    for (int c = 0; c < b->calls && !n->status; c++) {
+    int status = HEARTH_OK;
+    rank_threads_align(&b->nodes.threads);
+    for (int c = 0; c < b->calls && !status; c++) {
         uint64_t start = clock_real();
-        n->status = hearth_all_reduce(n->group, n->buffer, n->buffer, count, (enum hearth_dtype)b->dtype,
-                                      HEARTH_SUM, &b->opts);
-        n->times[c] = (double)(clock_real() - start) / (double)NS_PER_S;
+        status = hearth_all_reduce(n->group, n->buffer, n->buffer, count, (enum hearth_dtype)b->dtype,
+                                   HEARTH_SUM, &b->opts);
+        b->bursts[index][c] = (double)(clock_real() - start) / (double)NS_PER_S;
     }
-    if (n->status)
-        snprintf(n->error, sizeof n->error, "%s", hearth_error_text());
+    bench_note_failure(n, status);
 }
 
 /* ---- measuring ---- */
@@ -130,21 +119,14 @@ static void job_run(void *arg, int index)
 static int run_burst(struct allreduce_bench *b, int calls)
 {
     b->calls = calls;
-    rank_threads_run(&b->threads, job_run, b);
-    for (int r = 0; r < b->line.ranks; r++) {
-        if (b->nodes[r].status == HEARTH_OK)
-            continue;
-        return command_fail("bench allreduce", "node %d, %s: %s: %s", r, text_bytes((double)b->bytes).s,
-                            hearth_status_name(b->nodes[r].status), b->nodes[r].error);
-    }
-    return EXIT_GOOD;
+    return bench_nodes_run(&b->nodes, job_run, b, b->bytes);
 }
 
 static double burst_call(const struct allreduce_bench *b, int call)
 {
     double slowest = 0;
     for (int r = 0; r < b->line.ranks; r++)
-        slowest = b->nodes[r].times[call] > slowest ? b->nodes[r].times[call] : slowest;
+        slowest = b->bursts[r][call] > slowest ? b->bursts[r][call] : slowest;
     return slowest;
 }
 
@@ -160,17 +142,17 @@ static double time_copy(const struct allreduce_bench *b)
 /* One call on fresh input; is the result right on every node? */
 static int verify(struct allreduce_bench *b, bool *right)
 {
-    rank_threads_run(&b->threads, job_fill, b);
+    rank_threads_run(&b->nodes.threads, job_fill, b);
     int code = run_burst(b, 1);
     if (code)
         return code;
-    rank_threads_run(&b->threads, job_check, b);
+    rank_threads_run(&b->nodes.threads, job_check, b);
     for (int r = 0; r < b->line.ranks; r++) {
-        if (!b->nodes[r].right)
+        if (!b->right[r])
             fprintf(stderr,
                     "hearth bench allreduce: node %d has a wrong result for %s of %s; please report it\n", r,
                     text_bytes((double)b->bytes).s, hearth_dtype_name((enum hearth_dtype)b->dtype));
-        *right = *right && b->nodes[r].right;
+        *right = *right && b->right[r];
     }
     return EXIT_GOOD;
 }
@@ -189,28 +171,16 @@ static void pace(const struct allreduce_bench *b, double call_s, int *burst, int
     *rounds = (b->iters + *burst - 1) / *burst;
 }
 
-static uint64_t sent_most(const struct allreduce_bench *b, const uint64_t *before)
-{
-    uint64_t most = 0;
-    for (int r = 0; r < b->line.ranks; r++) {
-        uint64_t sent = counter_read(b->nodes[r].node, "hearth_sent_bytes_total") - before[r];
-        most = sent > most ? sent : most;
-    }
-    return most;
-}
-
 static int measure(struct allreduce_bench *b, struct progress *progress, double share_begin,
                    struct outcome *out)
 {
-    uint64_t sent[RANKS_MAX];
     int burst, rounds, code = verify(b, &out->right);
     if (!code)
         code = run_burst(b, 2);
     if (code)
         return code;
     pace(b, burst_call(b, 1), &burst, &rounds);
-    for (int r = 0; r < b->line.ranks; r++)
-        sent[r] = counter_read(b->nodes[r].node, "hearth_sent_bytes_total");
+    bench_nodes_mark(&b->nodes);
     b->time_count = 0;
     for (int round = 0; round < rounds; round++) {
         for (int c = 0; c < burst; c++)
@@ -223,7 +193,7 @@ static int measure(struct allreduce_bench *b, struct progress *progress, double 
         progress_show(progress, share_begin + (double)round / rounds / (double)b->sizes.count);
     }
     out->calls = b->time_count;
-    out->sent_len = sent_most(b, sent) / b->time_count;
+    out->sent_len = bench_nodes_sent(&b->nodes) / b->time_count;
     out->time = stats_of(b->times, b->time_count);
     out->copy = stats_of(b->copies, b->time_count);
     return verify(b, &out->right);
@@ -331,45 +301,20 @@ static void row_json(const struct allreduce_bench *b, const struct outcome *o, j
 
 /* ---- the command ---- */
 
-static int open_nodes(struct allreduce_bench *b)
-{
-    hearth_node *nodes[RANKS_MAX];
-    int code = bench_nodes_open(&b->line, catch_plan, b, nodes);
-    for (int r = 0; !code && r < b->line.ranks; r++)
-        b->nodes[r] = (struct node){.node = nodes[r], .group = hearth_world(nodes[r])};
-    return code;
-}
-
-static size_t largest_size(const struct allreduce_bench *b)
-{
-    size_t most = 0;
-    for (size_t i = 0; i < b->sizes.count; i++)
-        most = b->sizes.item[i] > most ? b->sizes.item[i] : most;
-    return most;
-}
-
+/* What memcpy moves. */
 static int take_memory(struct allreduce_bench *b)
 {
-    size_t len = (largest_size(b) + 63) / 64 * 64;
-    bool enough = (b->copy_source = aligned_alloc(64, len)) && (b->copy_target = aligned_alloc(64, len));
-    for (int r = 0; r < b->line.ranks && enough; r++)
-        enough = (b->nodes[r].buffer = aligned_alloc(64, len));
-    if (!enough)
-        return command_fail("bench allreduce", "no memory for %d buffers of %s; try a smaller --bytes",
-                            b->line.ranks + 2, text_bytes((double)len).s);
+    size_t len = 64;
+    for (size_t i = 0; i < b->sizes.count; i++)
+        len = b->sizes.item[i] > len ? (b->sizes.item[i] + 63) / 64 * 64 : len;
+    b->copy_source = aligned_alloc(64, len);
+    b->copy_target = aligned_alloc(64, len);
+    if (!b->copy_source || !b->copy_target)
+        return command_fail("bench allreduce", "no memory for two buffers of %s; try a smaller --bytes",
+                            text_bytes((double)len).s);
     memset(b->copy_source, 1, len);
     memset(b->copy_target, 2, len);
     return EXIT_GOOD;
-}
-
-static void give_back(struct allreduce_bench *b)
-{
-    for (int r = 0; r < b->line.ranks; r++) {
-        hearth_close(b->nodes[r].node);
-        free(b->nodes[r].buffer);
-    }
-    free(b->copy_source);
-    free(b->copy_target);
 }
 
 static int run_sizes(struct allreduce_bench *b, json_t *doc)
@@ -396,27 +341,19 @@ static int run_sizes(struct allreduce_bench *b, json_t *doc)
     return wrong ? EXIT_FAILED_CHECK : code;
 }
 
-static int run_bench(struct allreduce_bench *b, int argc, char **argv)
+static int run_bench(struct allreduce_bench *b, json_t *doc)
 {
-    json_t *doc = NULL;
-    int code = open_nodes(b);
+    const struct bench_wants wants = {.line = &b->line, .sizes = &b->sizes, .log = catch_plan, .log_arg = b};
     hearth_opts_init(&b->opts);
     b->opts.algo = (enum hearth_algo)b->algo;
+    int code = bench_nodes_open(&b->nodes, &wants);
     if (!code)
         code = take_memory(b);
-    if (!code && b->json && !(doc = doc_open(argc, argv)))
-        code = EXIT_FAILED_CHECK;
-    if (!code && !rank_threads_open(&b->threads, b->line.ranks)) {
-        fprintf(stderr, "hearth bench allreduce: no threads for %d nodes; try fewer --ranks\n",
-                b->line.ranks);
-        code = EXIT_FAILED_CHECK;
-    } else if (!code) {
+    if (!code)
         code = run_sizes(b, doc);
-        rank_threads_close(&b->threads);
-    }
-    if (doc && !doc_close(doc))
-        code = EXIT_FAILED_CHECK;
-    give_back(b);
+    bench_nodes_close(&b->nodes);
+    free(b->copy_source);
+    free(b->copy_target);
     return code;
 }
 
@@ -436,17 +373,17 @@ static int check_bench(struct allreduce_bench *b, const struct usage *usage)
     return bench_line_check(&b->line, usage);
 }
 
-static int run_compressed(struct allreduce_bench *b, int argc, char **argv)
+static int run_either(struct allreduce_bench *b, int argc, char **argv)
 {
-    struct compressed_bench compressed = {.line = b->line,
-                                          .codec = b->codec,
-                                          .algo = (enum hearth_algo)b->algo,
-                                          .iters = b->iters,
-                                          .sizes = &b->sizes};
-    json_t *doc = b->json ? doc_open(argc, argv) : NULL;
-    if (b->json && !doc)
+    const struct compressed_bench compressed = {.line = b->line,
+                                                .codec = b->codec,
+                                                .algo = (enum hearth_algo)b->algo,
+                                                .iters = b->iters,
+                                                .sizes = &b->sizes};
+    json_t *doc = NULL;
+    if (b->json && !(doc = doc_open(argc, argv)))
         return EXIT_FAILED_CHECK;
-    int code = bench_compressed(&compressed, doc);
+    int code = b->codec ? bench_compressed(&compressed, doc) : run_bench(b, doc);
     return doc && !doc_close(doc) ? EXIT_FAILED_CHECK : code;
 }
 
@@ -454,9 +391,8 @@ int bench_allreduce(int argc, char **argv)
 {
     struct allreduce_bench *b = calloc(1, sizeof *b); /* large: it holds the times */
     if (!b || mutex_init(&b->lock)) {
-        fprintf(stderr, "hearth bench allreduce: no memory\n");
         free(b);
-        return EXIT_FAILED_CHECK;
+        return command_fail("bench allreduce", "no memory");
     }
     b->line = (struct bench_line){.transport = "mem", .ranks = 4};
     b->sizes = (struct arg_list){{4, 1 << 10, 64 << 10, 1 << 20, 16 << 20, (size_t)100 << 20}, 6};
@@ -490,7 +426,7 @@ int bench_allreduce(int argc, char **argv)
     if (code == ARGS_GO)
         code = check_bench(b, &usage);
     if (code == ARGS_GO)
-        code = b->codec ? run_compressed(b, argc, argv) : run_bench(b, argc, argv);
+        code = run_either(b, argc, argv);
     mutex_fini(&b->lock);
     free(b);
     return code;

@@ -13,9 +13,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
-#include "cli/shared/counter.h"
 #include "cli/shared/progress.h"
-#include "cli/shared/rank_threads.h"
 #include "cli/shared/stats.h"
 #include "cli/shared/text.h"
 #include "core/hash.h"
@@ -33,22 +31,12 @@
 
 enum kind { PLAIN, COMPRESSED, KINDS };
 
-struct compressed_node {
-    hearth_node *node;
-    hearth_group *group;
-    hearth_compressor *compressor;
-    float *gradient, *buffer;
-    double time; /* of the last call, seconds */
-    struct hash128 hash;
-    int status;
-    char error[512];
-};
-
 struct compressed_bench_run {
     const struct compressed_bench *setup;
-    int ranks;
-    struct rank_threads threads;
-    struct compressed_node nodes[BENCH_RANKS_MAX];
+    struct bench_nodes nodes;
+    hearth_compressor *compressors[BENCH_RANKS_MAX];
+    double seconds[BENCH_RANKS_MAX]; /* of the last call */
+    struct hash128 hashes[BENCH_RANKS_MAX];
     struct hearth_opts opts;
     size_t count;
     enum kind kind; /* of the call that runs */
@@ -71,6 +59,7 @@ struct compressed_outcome {
 static void job_fill(void *arg, int index)
 {
     struct compressed_bench_run *b = arg;
+    float *gradient = (float *)(void *)b->nodes.list[index].source;
     struct prng prng;
     prng_init(&prng, 77 + (uint64_t)index);
     for (size_t i = 0; i < b->count; i++) {
@@ -78,65 +67,54 @@ static void job_fill(void *arg, int index)
         double sum = 0;
         for (int k = 0; k < 4; k++)
             sum += (double)(bits >> (16 * k) & 0xffff) / 65535.0 - 0.5;
-        b->nodes[index].gradient[i] = (float)(sum * 1e-3 * (bits % LARGE_EVERY == 0 ? 8 : 1));
+        gradient[i] = (float)(sum * 1e-3 * (bits % LARGE_EVERY == 0 ? 8 : 1));
     }
 }
 
-static int call_compressed(struct compressed_bench_run *b, struct compressed_node *n)
+static int call_compressed(struct compressed_bench_run *b, int index)
 {
     bool matrix = b->count % COLUMN == 0 && b->count > COLUMN;
     size_t dims[2] = {matrix ? COLUMN : b->count, b->count / COLUMN};
-    struct hearth_tensor tensor = {
-        .name = "gradient", .data = n->buffer, .dtype = HEARTH_F32, .ndim = matrix ? 2 : 1, .dims = dims};
-    return hearth_compressor_all_reduce(n->compressor, &tensor, HEARTH_AVG, NULL);
+    struct hearth_tensor tensor = {.name = "gradient",
+                                   .data = b->nodes.list[index].buffer,
+                                   .dtype = HEARTH_F32,
+                                   .ndim = matrix ? 2 : 1,
+                                   .dims = dims};
+    return hearth_compressor_all_reduce(b->compressors[index], &tensor, HEARTH_AVG, NULL);
 }
 
 static void job_call(void *arg, int index)
 {
     struct compressed_bench_run *b = arg;
-    struct compressed_node *n = &b->nodes[index];
-    memcpy(n->buffer, n->gradient, b->count * sizeof(float));
-    rank_threads_align(&b->threads);
+    struct bench_node *n = &b->nodes.list[index];
+    memcpy(n->buffer, n->source, b->count * sizeof(float));
+    rank_threads_align(&b->nodes.threads);
     uint64_t start = clock_real();
-    if (b->kind == PLAIN)
-        n->status =
-            hearth_all_reduce(n->group, n->buffer, n->buffer, b->count, HEARTH_F32, HEARTH_AVG, &b->opts);
-    else
-        n->status = call_compressed(b, n);
-    n->time = (double)(clock_real() - start) / (double)NS_PER_S;
-    if (n->status)
-        snprintf(n->error, sizeof n->error, "%s", hearth_error_text());
+    int status = b->kind == PLAIN ? hearth_all_reduce(n->group, n->buffer, n->buffer, b->count, HEARTH_F32,
+                                                      HEARTH_AVG, &b->opts)
+                                  : call_compressed(b, index);
+    b->seconds[index] = (double)(clock_real() - start) / (double)NS_PER_S;
+    bench_note_failure(n, status);
 }
 
 static void job_hash(void *arg, int index)
 {
     struct compressed_bench_run *b = arg;
-    struct compressed_node *n = &b->nodes[index];
-    n->hash = hash128(n->buffer, b->count * sizeof(float));
+    b->hashes[index] = hash128(b->nodes.list[index].buffer, b->count * sizeof(float));
 }
 
 /* ---- measuring ---- */
 
 static int one_call(struct compressed_bench_run *b, enum kind kind, double *time)
 {
-    uint64_t before[BENCH_RANKS_MAX], most = 0;
     b->kind = kind;
-    for (int r = 0; r < b->ranks; r++)
-        before[r] = counter_read(b->nodes[r].node, "hearth_sent_bytes_total");
-    rank_threads_run(&b->threads, job_call, b);
+    bench_nodes_mark(&b->nodes);
+    int code = bench_nodes_run(&b->nodes, job_call, b, b->count * sizeof(float));
     *time = 0;
-    for (int r = 0; r < b->ranks; r++) {
-        const struct compressed_node *n = &b->nodes[r];
-        if (n->status)
-            return command_fail("bench allreduce", "node %d, %s: %s: %s", r,
-                                text_bytes((double)b->count * sizeof(float)).s, hearth_status_name(n->status),
-                                n->error);
-        uint64_t sent = counter_read(n->node, "hearth_sent_bytes_total") - before[r];
-        most = sent > most ? sent : most;
-        *time = n->time > *time ? n->time : *time;
-    }
-    b->sent_len[kind] = most;
-    return EXIT_GOOD;
+    for (int r = 0; r < b->nodes.ranks; r++)
+        *time = b->seconds[r] > *time ? b->seconds[r] : *time;
+    b->sent_len[kind] = bench_nodes_sent(&b->nodes);
+    return code;
 }
 
 static int timed_call(struct compressed_bench_run *b, enum kind kind)
@@ -151,9 +129,9 @@ static int timed_call(struct compressed_bench_run *b, enum kind kind)
 static bool same_bits(struct compressed_bench_run *b)
 {
     bool same = true;
-    rank_threads_run(&b->threads, job_hash, b);
-    for (int r = 1; r < b->ranks; r++) {
-        const struct hash128 *a = &b->nodes[0].hash, *c = &b->nodes[r].hash;
+    rank_threads_run(&b->nodes.threads, job_hash, b);
+    for (int r = 1; r < b->nodes.ranks; r++) {
+        const struct hash128 *a = &b->hashes[0], *c = &b->hashes[r];
         bool equal = a->low == c->low && a->high == c->high;
         if (!equal)
             fprintf(stderr, "hearth bench allreduce: nodes 0 and %d hold different bits; please report it\n",
@@ -166,7 +144,7 @@ static bool same_bits(struct compressed_bench_run *b)
 static int measure(struct compressed_bench_run *b, struct progress *progress, struct compressed_outcome *out)
 {
     double plain_s, cold_s, warm_s;
-    rank_threads_run(&b->threads, job_fill, b);
+    rank_threads_run(&b->nodes.threads, job_fill, b);
     b->time_count[PLAIN] = b->time_count[COMPRESSED] = 0;
     int code = one_call(b, COMPRESSED, &cold_s);
     if (!code)
@@ -193,7 +171,7 @@ static int measure(struct compressed_bench_run *b, struct progress *progress, st
     for (int k = 0; k < KINDS; k++)
         out->time[k] = stats_of(b->times[k], b->time_count[k]);
     out->speed_up = out->time[PLAIN].median / out->time[COMPRESSED].median;
-    if (hearth_compressor_explain(b->nodes[0].compressor, "gradient", out->how, sizeof out->how) < 0)
+    if (hearth_compressor_explain(b->compressors[0], "gradient", out->how, sizeof out->how) < 0)
         out->how[0] = 0;
     return EXIT_GOOD;
 }
@@ -206,7 +184,7 @@ static void show_head(const struct compressed_bench_run *b)
     machine_line(machine, sizeof machine);
     bench_line_text(&b->setup->line, line, sizeof line);
     printf("%sall_reduce of f32, average, by %s, %d node%s%s%s, in turns with the plain one\n%s\n\n",
-           paint(stdout, PAINT_BOLD), b->setup->codec, b->ranks, b->ranks == 1 ? "" : "s",
+           paint(stdout, PAINT_BOLD), b->setup->codec, b->nodes.ranks, b->nodes.ranks == 1 ? "" : "s",
            paint(stdout, PAINT_NONE), line, machine);
     printf("  %8s %9s %9s %9s %9s %8s %10s %10s %6s  %s\n", "bytes", "plain", "p99", "compr.", "p99",
            "speed-up", "plain sent", "sent", "calls", "same bits");
@@ -235,7 +213,7 @@ static void row_json(const struct compressed_bench_run *b, const struct compress
     row_text(row, "compress", b->setup->codec);
     row_text(row, "how", o->how);
     row_text(row, "dtype", "f32");
-    row_count(row, "ranks", (uint64_t)b->ranks);
+    row_count(row, "ranks", (uint64_t)b->nodes.ranks);
     row_count(row, "bytes", b->count * sizeof(float));
     row_real(row, "rate_bits_per_s", b->setup->line.rate * 8);
     row_real(row, "rtt_us", b->setup->line.rtt_s * 1e6);
@@ -262,8 +240,8 @@ static int open_compressors(struct compressed_bench_run *b)
     config.codec = b->setup->codec;
     config.vectors = 1;
     config.min_count = 0;
-    for (int r = 0; r < b->ranks; r++) {
-        if (hearth_compressor_open(b->nodes[r].group, &config, &b->nodes[r].compressor) == HEARTH_OK)
+    for (int r = 0; r < b->nodes.ranks; r++) {
+        if (hearth_compressor_open(b->nodes.list[r].group, &config, &b->compressors[r]) == HEARTH_OK)
             continue;
         return command_fail("bench allreduce", "node %d: %s", r, hearth_error_text());
     }
@@ -272,27 +250,10 @@ static int open_compressors(struct compressed_bench_run *b)
 
 static void close_compressors(struct compressed_bench_run *b)
 {
-    for (int r = 0; r < b->ranks; r++) {
-        hearth_compressor_close(b->nodes[r].compressor);
-        b->nodes[r].compressor = NULL;
+    for (int r = 0; r < b->nodes.ranks; r++) {
+        hearth_compressor_close(b->compressors[r]);
+        b->compressors[r] = NULL;
     }
-}
-
-static int take_memory(struct compressed_bench_run *b)
-{
-    size_t most = 0;
-    for (size_t i = 0; i < b->setup->sizes->count; i++)
-        most = b->setup->sizes->item[i] > most ? b->setup->sizes->item[i] : most;
-    size_t len = (most + 63) / 64 * 64;
-    for (int r = 0; r < b->ranks; r++) {
-        b->nodes[r].gradient = aligned_alloc(64, len);
-        b->nodes[r].buffer = aligned_alloc(64, len);
-        if (b->nodes[r].gradient && b->nodes[r].buffer)
-            continue;
-        return command_fail("bench allreduce", "no memory for %d buffers of %s; try a smaller --bytes",
-                            2 * b->ranks, text_bytes((double)len).s);
-    }
-    return EXIT_GOOD;
 }
 
 /* Each size begins without a past. */
@@ -320,38 +281,19 @@ static int run_sizes(struct compressed_bench_run *b, json_t *doc)
     return wrong ? EXIT_FAILED_CHECK : code;
 }
 
-static int run(struct compressed_bench_run *b, json_t *doc)
-{
-    int code = take_memory(b);
-    if (code)
-        return code;
-    if (!rank_threads_open(&b->threads, b->ranks))
-        return command_fail("bench allreduce", "no threads for %d nodes; try fewer --ranks", b->ranks);
-    code = run_sizes(b, doc);
-    rank_threads_close(&b->threads);
-    return code;
-}
-
 int bench_compressed(const struct compressed_bench *setup, json_t *doc)
 {
-    hearth_node *nodes[BENCH_RANKS_MAX];
+    const struct bench_wants wants = {.line = &setup->line, .sizes = setup->sizes, .sources = true};
     struct compressed_bench_run *b = calloc(1, sizeof *b); /* large: it holds the times */
     if (!b)
         return command_fail("bench allreduce", "no memory");
     b->setup = setup;
-    b->ranks = setup->line.ranks;
     hearth_opts_init(&b->opts);
     b->opts.algo = setup->algo;
-    int code = bench_nodes_open(&setup->line, NULL, NULL, nodes);
-    for (int r = 0; !code && r < b->ranks; r++)
-        b->nodes[r] = (struct compressed_node){.node = nodes[r], .group = hearth_world(nodes[r])};
+    int code = bench_nodes_open(&b->nodes, &wants);
     if (!code)
-        code = run(b, doc);
-    for (int r = 0; r < b->ranks; r++) {
-        hearth_close(b->nodes[r].node);
-        free(b->nodes[r].gradient);
-        free(b->nodes[r].buffer);
-    }
+        code = run_sizes(b, doc);
+    bench_nodes_close(&b->nodes);
     free(b);
     return code;
 }

@@ -3,18 +3,17 @@
 #include "cli/bench/bench_nodes.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "cli/shared/rank_threads.h"
+#include "cli/shared/counter.h"
 #include "cli/shared/secret_handover.h"
 #include "cli/shared/text.h"
 #include "node/local.h"
 
 struct openers {
     struct hearth_config config;
-    hearth_node **nodes;
-    int status[BENCH_RANKS_MAX];
-    char error[BENCH_RANKS_MAX][256];
+    struct bench_nodes *nodes;
 };
 
 int bench_line_check(const struct bench_line *line, const struct usage *usage)
@@ -48,59 +47,129 @@ void bench_line_text(const struct bench_line *line, char *text, size_t size)
         snprintf(text + len, size - (size_t)len, ", rtt %s", text_time(line->rtt_s).s);
 }
 
+void bench_note_failure(struct bench_node *n, int status)
+{
+    n->status = status;
+    if (status)
+        snprintf(n->error, sizeof n->error, "%s", hearth_error_text());
+}
+
 static void job_open(void *arg, int index)
 {
     struct openers *o = arg;
     struct hearth_config config = o->config;
+    struct bench_node *n = &o->nodes->list[index];
     config.rank = index;
-    o->status[index] = hearth_open(&config, &o->nodes[index]);
-    if (o->status[index])
-        snprintf(o->error[index], sizeof o->error[index], "%s", hearth_error_text());
+    bench_note_failure(n, hearth_open(&config, &n->node));
 }
 
 /* All at once, since each waits for the others. */
 static int open_joined(struct openers *o, const struct bench_line *line)
 {
     char rendezvous[64];
-    struct rank_threads threads;
-    int bad = -1;
     snprintf(rendezvous, sizeof rendezvous, "unix:@hearth-bench-%d", process_id());
     o->config.rendezvous = rendezvous;
     o->config.peers = NULL;
     o->config.world_size = line->ranks;
     o->config.transport = line->transport;
-    if (!rank_threads_open(&threads, line->ranks))
-        return command_fail("bench allreduce", "no threads for %d nodes; try fewer --ranks", line->ranks);
-    rank_threads_run(&threads, job_open, o);
-    rank_threads_close(&threads);
-    for (int i = 0; i < line->ranks; i++)
-        bad = o->status[i] ? i : bad;
-    for (int i = 0; i < line->ranks && bad >= 0; i++)
-        hearth_close(o->nodes[i]);
-    if (bad < 0)
-        return EXIT_GOOD;
-    return command_fail("bench allreduce", "cannot open node %d: %s", bad, o->error[bad]);
+    rank_threads_run(&o->nodes->threads, job_open, o);
+    for (int i = 0; i < line->ranks; i++) {
+        if (o->nodes->list[i].status)
+            return command_fail("bench allreduce", "cannot open node %d: %s", i, o->nodes->list[i].error);
+    }
+    return EXIT_GOOD;
 }
 
-int bench_nodes_open(const struct bench_line *line, hearth_log_fn *log, void *log_arg, hearth_node *nodes[])
+static int open_nodes(struct openers *o, const struct bench_line *line)
 {
-    struct openers o = {.nodes = nodes};
-    memset(nodes, 0, (size_t)line->ranks * sizeof *nodes);
+    hearth_node *nodes[BENCH_RANKS_MAX];
+    bool mem = strcmp(line->transport, "mem") == 0;
+    int status = hearth_config_env(&o->config);
+    o->config.op_timeout_ms = BENCH_OP_TIMEOUT_MS;
+    o->config.log_level = HEARTH_LOG_DEBUG;
+    if (line->rate > 0)
+        o->config.rate = (uint64_t)(line->rate * 8);
+    if (status == HEARTH_OK && !mem)
+        return open_joined(o, line);
+    if (status == HEARTH_OK)
+        status = local_open_far(&o->config, line->ranks, (uint64_t)(line->rtt_s / 2 * 1e9), nodes);
+    if (status)
+        return command_fail("bench allreduce", "cannot open %d nodes: %s", line->ranks, hearth_error_text());
+    for (int r = 0; r < line->ranks; r++)
+        o->nodes->list[r].node = nodes[r];
+    return EXIT_GOOD;
+}
+
+static int take_memory(struct bench_nodes *b, const struct bench_wants *wants)
+{
+    size_t most = 0;
+    bool enough = true;
+    for (size_t i = 0; i < wants->sizes->count; i++)
+        most = wants->sizes->item[i] > most ? wants->sizes->item[i] : most;
+    most = (most + 63) / 64 * 64;
+    for (int r = 0; r < b->ranks && enough; r++) {
+        b->list[r].group = hearth_world(b->list[r].node);
+        enough = (b->list[r].buffer = aligned_alloc(64, most)) &&
+                 (!wants->sources || (b->list[r].source = aligned_alloc(64, most)));
+    }
+    if (enough)
+        return EXIT_GOOD;
+    return command_fail("bench allreduce", "no memory for %d buffers of %s; try a smaller --bytes",
+                        b->ranks * (1 + wants->sources), text_bytes((double)most).s);
+}
+
+int bench_nodes_open(struct bench_nodes *b, const struct bench_wants *wants)
+{
+    const struct bench_line *line = wants->line;
+    struct openers o = {.nodes = b};
+    *b = (struct bench_nodes){.ranks = 0};
     if (strcmp(line->transport, "mem") != 0 && !secret_handover_here("bench allreduce", line->plain))
         return EXIT_FAILED_CHECK;
+    if (!rank_threads_open(&b->threads, line->ranks))
+        return command_fail("bench allreduce", "no threads for %d nodes; try fewer --ranks", line->ranks);
+    b->ranks = line->ranks;
     hearth_config_init(&o.config);
-    int status = hearth_config_env(&o.config);
-    o.config.op_timeout_ms = BENCH_OP_TIMEOUT_MS;
-    o.config.log = log;
-    o.config.log_arg = log_arg;
-    o.config.log_level = HEARTH_LOG_DEBUG;
-    if (line->rate > 0)
-        o.config.rate = (uint64_t)(line->rate * 8);
-    if (status == HEARTH_OK && strcmp(line->transport, "mem") != 0)
-        return open_joined(&o, line);
-    if (status == HEARTH_OK)
-        status = local_open_far(&o.config, line->ranks, (uint64_t)(line->rtt_s / 2 * 1e9), nodes);
-    if (status == HEARTH_OK)
-        return EXIT_GOOD;
-    return command_fail("bench allreduce", "cannot open %d nodes: %s", line->ranks, hearth_error_text());
+    o.config.log = wants->log;
+    o.config.log_arg = wants->log_arg;
+    int code = open_nodes(&o, line);
+    return code ? code : take_memory(b, wants);
+}
+
+void bench_nodes_close(struct bench_nodes *b)
+{
+    for (int r = 0; r < b->ranks; r++) {
+        hearth_close(b->list[r].node);
+        free(b->list[r].buffer);
+        free(b->list[r].source);
+    }
+    if (b->ranks > 0)
+        rank_threads_close(&b->threads);
+    b->ranks = 0;
+}
+
+int bench_nodes_run(struct bench_nodes *b, rank_threads_job *job, void *arg, size_t bytes)
+{
+    rank_threads_run(&b->threads, job, arg);
+    for (int r = 0; r < b->ranks; r++) {
+        if (b->list[r].status)
+            return command_fail("bench allreduce", "node %d, %s: %s: %s", r, text_bytes((double)bytes).s,
+                                hearth_status_name(b->list[r].status), b->list[r].error);
+    }
+    return EXIT_GOOD;
+}
+
+void bench_nodes_mark(struct bench_nodes *b)
+{
+    for (int r = 0; r < b->ranks; r++)
+        b->list[r].sent = counter_read(b->list[r].node, "hearth_sent_bytes_total");
+}
+
+uint64_t bench_nodes_sent(const struct bench_nodes *b)
+{
+    uint64_t most = 0;
+    for (int r = 0; r < b->ranks; r++) {
+        uint64_t sent = counter_read(b->list[r].node, "hearth_sent_bytes_total") - b->list[r].sent;
+        most = sent > most ? sent : most;
+    }
+    return most;
 }

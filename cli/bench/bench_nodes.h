@@ -6,6 +6,7 @@
 #include <hearth.h>
 
 #include "cli/shared/args.h"
+#include "cli/shared/rank_threads.h"
 
 #define BENCH_RANKS_MAX     64
 #define BENCH_TRANSPORTS    "mem, tcp, quic, shm"
@@ -21,10 +22,43 @@ struct bench_line {
 
 /* After parsing: ARGS_GO, or an exit code after a message. */
 int bench_line_check(const struct bench_line *line, const struct usage *usage);
-/* Opens nodes[line->ranks] in this process. EXIT_GOOD, or another code after a message. */
-int bench_nodes_open(const struct bench_line *line, hearth_log_fn *log, void *log_arg, hearth_node *nodes[]);
 bool bench_line_secure(const struct bench_line *line);
 /* ", transport mem, 100 Mbit/s, rtt 1 ms", into text. */
 void bench_line_text(const struct bench_line *line, char *text, size_t size);
+
+/* One of them, with its thread: what a job finds, and what became of it. */
+struct bench_node {
+    hearth_node *node;
+    hearth_group *group;
+    uint8_t *buffer, *source; /* of the largest size; `source` where it was asked for */
+    uint64_t sent;            /* bytes, at bench_nodes_mark */
+    int status;               /* a job's last call, which failed as `error` says */
+    char error[512];
+};
+
+struct bench_nodes {
+    struct rank_threads threads;
+    int ranks;
+    struct bench_node list[BENCH_RANKS_MAX];
+};
+
+struct bench_wants {
+    const struct bench_line *line;
+    const struct arg_list *sizes;
+    bool sources;
+    hearth_log_fn *log;
+    void *log_arg;
+};
+
+/* Opens the nodes in this process, with a thread and memory for each. EXIT_GOOD, or another code after a
+ * message; to be closed in either case. */
+int bench_nodes_open(struct bench_nodes *b, const struct bench_wants *wants);
+void bench_nodes_close(struct bench_nodes *b);
+/* All do the job. EXIT_GOOD, or a message about a call that failed; `bytes` of each. */
+int bench_nodes_run(struct bench_nodes *b, rank_threads_job *job, void *arg, size_t bytes);
+/* What the busiest node has sent since the mark. */
+void bench_nodes_mark(struct bench_nodes *b);
+uint64_t bench_nodes_sent(const struct bench_nodes *b);
+void bench_note_failure(struct bench_node *n, int status); /* in a job */
 
 #endif
