@@ -17,6 +17,7 @@ ROOT = Path(os.environ.get("HEARTH_CHECK_ROOT", Path(__file__).resolve().parent.
 FACES = ["core", "os", "kernel", "compress", "gradient/price.h", "collective/plan.h", "collective/select.h",
          "collective/dryrun.h", "node/local.h", "security/node_key.h", "security/secret.h", "security/trust_list.h",
          "security/vault.h", "connect/dial_driver.h", "discovery", "cluster/control_socket.h", "cluster/job_store.h",
+         "cluster/status_snapshot.h",
          "membership/job_record.h", "membership/topology.h", "membership/health.h"]
 INCLUDES = {
     "core": [],

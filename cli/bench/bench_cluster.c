@@ -46,7 +46,7 @@ static void find_bound(struct cluster_bench_args *b)
     struct cluster_status *status = malloc(sizeof *status);
     struct hearth_member *members = calloc((size_t)size, sizeof *members);
     const char **ids = calloc((size_t)size, sizeof *ids);
-    bool good = status && members && ids && cluster_status_read(b->cluster.node, status);
+    bool good = status && members && ids && node_cluster_status(b->cluster.node, status) == HEARTH_OK;
     for (int rank = 0; rank < size && good; rank++) {
         members[rank].size = sizeof *members;
         good = hearth_group_member(b->group, rank, &members[rank]) == HEARTH_OK;

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/shared/counter.h"
 #include "cli/shared/secret_handover.h"
 #include "cli/shared/text.h"
 #include "node/local.h"
@@ -158,17 +157,23 @@ int bench_nodes_run(struct bench_nodes *b, rank_threads_job *job, void *arg, siz
     return EXIT_GOOD;
 }
 
+static uint64_t sent_by(const struct bench_node *n)
+{
+    uint64_t sent = 0, received;
+    return hearth_traffic(n->group, &sent, &received) ? 0 : sent;
+}
+
 void bench_nodes_mark(struct bench_nodes *b)
 {
     for (int r = 0; r < b->ranks; r++)
-        b->list[r].sent = counter_read(b->list[r].node, "hearth_sent_bytes_total");
+        b->list[r].sent = sent_by(&b->list[r]);
 }
 
 uint64_t bench_nodes_sent(const struct bench_nodes *b)
 {
     uint64_t most = 0;
     for (int r = 0; r < b->ranks; r++) {
-        uint64_t sent = counter_read(b->list[r].node, "hearth_sent_bytes_total") - b->list[r].sent;
+        uint64_t sent = sent_by(&b->list[r]) - b->list[r].sent;
         most = sent > most ? sent : most;
     }
     return most;

@@ -114,7 +114,7 @@ static int wait_for_all(struct cluster_session *cluster, enum hearth_role role, 
     uint64_t since = clock_real();
     int count = 0;
     while (status && wait_more(w)) {
-        if (!cluster_status_read(cluster->node, status))
+        if (node_cluster_status(cluster->node, status))
             break;
         int now = cluster_status_count(status, role);
         if (now != count)
@@ -137,7 +137,7 @@ static void wait_for_paths(struct cluster_session *cluster, const struct cluster
                      .patience_ns = (uint64_t)(what->measure_s * (double)NS_PER_S)};
     struct cluster_status *status = malloc(sizeof *status);
     progress_start(&w.progress, "measuring the ways");
-    while (status && wait_more(&w) && cluster_status_read(cluster->node, status) &&
+    while (status && wait_more(&w) && node_cluster_status(cluster->node, status) == HEARTH_OK &&
            !cluster_status_measured(status, what->role))
         (void)poll(NULL, 0, SLICE_MS);
     progress_hide(&w.progress);

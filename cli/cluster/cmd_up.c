@@ -182,7 +182,7 @@ static void look(struct up *up)
     if (now < up->look_ns)
         return;
     up->look_ns = now + LOOK_MS * NS_PER_MS;
-    if (!cluster_status_read(up->cluster.node, &up->status))
+    if (node_cluster_status(up->cluster.node, &up->status))
         return;
     for (int i = 0; i < up->task_count; i++) {
         if (cluster_status_wanted(&up->status, up->tasks[i].job))

@@ -7,7 +7,6 @@
 
 #include "cli/demo/demo.h"
 #include "cli/shared/args.h"
-#include "cli/shared/counter.h"
 #include "cli/shared/json.h"
 #include "cli/shared/progress.h"
 #include "cli/shared/rank_threads.h"
@@ -75,13 +74,17 @@ static int run_epochs(struct demo_member *m)
 static int run_member(struct demo_member *m)
 {
     struct trainer *t = &m->trainer;
+    uint64_t before = 0, received;
     int status = trainer_start(t);
-    uint64_t sent = counter_read(m->node, "hearth_sent_bytes_total");
+    if (!status)
+        status = hearth_traffic(t->group, &before, &received);
     if (!status)
         status = run_epochs(m);
+    if (!status)
+        status = hearth_traffic(t->group, &m->sent_len, &received);
     if (status)
         return status;
-    m->sent_len = counter_read(m->node, "hearth_sent_bytes_total") - sent;
+    m->sent_len -= before;
     m->hash = hash128(t->params, t->count * sizeof *t->params);
     m->same = hearth_same(t->group, t->params, t->count * sizeof *t->params, &m->differs);
     if (m->same && m->same != HEARTH_DIFFERS)

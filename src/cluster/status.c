@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "cluster/cluster_state.h"
+#include "cluster/status_snapshot.h"
 #include "os/host_facts.h"
 
 #define STRAGGLER_NS (5 * NS_PER_MS) /* later than this, and twice as late as any other */
+#define MBIT_X10     12500.0         /* bytes a second of a tenth of Mbit/s */
 
 /* ---- pieces ---- */
 
@@ -381,6 +383,65 @@ void cluster_write_json(struct cluster *cluster, struct text_buf *p)
     if (cluster->setup.extra)
         cluster->setup.extra(cluster->setup.arg, p);
     text_buf_print(p, "}\n");
+}
+
+/* ---- for this process ---- */
+
+static void fill_member(struct cluster *cluster, const struct peer_info *f, struct cluster_member *m)
+{
+    const struct health *h = consensus_health(cluster->consensus, &f->id);
+
+    m->self = identity_equal(&f->id, &peer_set_self(cluster->peer_set)->id);
+    node_id_text(&f->id.node, m->id);
+    node_id_short(&f->id.node, m->short_id);
+    snprintf(m->name, sizeof m->name, "%s", f->name);
+    snprintf(m->state, sizeof m->state, "%s", m->self ? "self" : h ? health_state_name(h->state) : "unknown");
+    m->latency_us = h ? (double)h->latency_ns / 1000 : -1;
+    m->roles = f->features;
+}
+
+static void fill_links(const struct topology *t, struct cluster_status *status)
+{
+    for (int from = 0; from < t->size; from++) {
+        for (int to = 0; to < t->size; to++) {
+            const struct path_measure *w = &t->paths[from * VIEW_MEMBERS_MAX + to];
+            status->rate[from][to] = from == to ? 0 : w->mbit_x10 * MBIT_X10;
+            status->inside[from][to] = from != to && w->kind == PATH_SAME_HOST;
+        }
+    }
+}
+
+static void fill_jobs(const struct cluster *cluster, struct cluster_status *status)
+{
+    struct job_line lines[BOARD_MAX];
+
+    status->job_count = jobs_board(cluster->jobs, lines);
+    for (int i = 0; i < status->job_count; i++) {
+        status->jobs[i] = (struct cluster_job){
+            .min = lines[i].min, .wishing = lines[i].wishing, .running = lines[i].running};
+        memcpy(status->jobs[i].name, lines[i].job, JOB_NAME_MAX);
+    }
+}
+_Static_assert(BOARD_MAX <= CLUSTER_JOBS_MAX, "all jobs of the board fit");
+
+void cluster_snapshot(struct cluster *cluster, struct cluster_status *status)
+{
+    uint64_t changed;
+
+    mutex_lock(&cluster->lock);
+    const struct view *view = consensus_view(cluster->consensus);
+    const struct topology *t = probes_links(cluster->probes, &changed);
+    *status = (struct cluster_status){.epoch = view->epoch, .term = view->term, .count = view->size};
+    snprintf(status->state, sizeof status->state, "%s",
+             consensus_state_name(consensus_state(cluster->consensus)));
+    for (int i = 0; i < view->size; i++) {
+        fill_member(cluster, &view->members[i], &status->members[i]);
+        status->members[i].leads = i == view->leader;
+    }
+    if (t->size == view->size && t->epoch == view->epoch)
+        fill_links(t, status);
+    fill_jobs(cluster, status);
+    mutex_unlock(&cluster->lock);
 }
 
 /* ---- metrics ---- */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "node/cluster_groups.h"
+#include "node/local.h"
 #include "node/reconcile.h"
 #include "node/secure.h"
 #include "os/clock.h"
@@ -518,6 +519,15 @@ int hearth_on_event(hearth_node *node, hearth_event_fn *fn, void *arg)
     if (fn)
         cluster_on_event(r->cluster, pass_event, r);
     return HEARTH_OK;
+}
+
+int node_cluster_status(hearth_node *node, struct cluster_status *status)
+{
+    struct cluster_groups *r;
+    int code = cluster_groups_of(node, "status", &r);
+    if (code == HEARTH_OK)
+        cluster_snapshot(r->cluster, status);
+    return code;
 }
 
 int64_t hearth_status_json(hearth_node *node, char *buffer, size_t size)

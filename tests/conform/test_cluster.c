@@ -17,6 +17,7 @@
 #include <hearth.h>
 
 #include "cluster_nodes.h"
+#include "node/local.h"
 #include "support/watchdog.h"
 
 #define NODES_MAX  5
@@ -167,6 +168,29 @@ static void check_links(hearth_node *node)
     assert_int_equal(strlen(part), sizeof part - 1);
 }
 
+/* What the command is told without a text. */
+static void check_snapshot(hearth_node *node)
+{
+    static struct cluster_status status;
+    int selves = 0, leaders = 0;
+    check(node_cluster_status(node, &status), HEARTH_OK, "snapshot");
+    assert_int_equal(status.count, NODES_MAX);
+    assert_string_equal(status.state, "member");
+    for (int i = 0; i < status.count; i++) {
+        const struct cluster_member *m = &status.members[i];
+        selves += m->self && strcmp(m->state, "self") == 0;
+        leaders += m->leads;
+        assert_int_equal(strlen(m->id), 64);
+        assert_int_not_equal(m->name[0], 0);
+        assert_true(m->self || m->latency_us >= 0);
+        for (int k = 0; k < status.count; k++)
+            assert_true(status.rate[i][k] >= 0 && (i != k || status.rate[i][k] == 0));
+    }
+    assert_int_equal(selves, 1);
+    assert_int_equal(leaders, 1);
+    assert_true(status.job_count >= 1 && strcmp(status.jobs[0].name, "sum") == 0);
+}
+
 static void test_form_and_sum(void **state)
 {
     hearth_node *nodes[NODES_MAX];
@@ -188,6 +212,7 @@ static void test_form_and_sum(void **state)
     assert_non_null(strstr(text, "\"size\": 5, \"order\": [0, 1, 2, 3, 4], \"sites\": [0, 0, 0, 0, 0]}"));
     free(text);
     check_links(nodes[0]);
+    check_snapshot(nodes[0]);
     nodes_down(nodes, NODES_MAX);
     watchdog(0, NULL);
 }
@@ -423,6 +448,7 @@ static void test_bad_calls(void **state)
     config.discover = "off";
     check(hearth_open(&config, &alone), HEARTH_OK, "open alone");
     check(hearth_form(alone, "a", 1, &group), HEARTH_UNSUPPORTED, "form without a cluster");
+    check(node_cluster_status(alone, NULL), HEARTH_UNSUPPORTED, "status without a cluster");
     assert_non_null(strstr(hearth_error_text(), "hearth init"));
     hearth_close(alone);
     config.discover = "dns";
