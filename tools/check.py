@@ -40,7 +40,7 @@ INCLUDES = {
     "gradient": ["core", "os", "kernel", "compress", "collective/select.h", "node"],
     "api.c": ["core", "node", "collective"],
     "cli": FACES,
-    "bench": FACES + ["transport", "security", "cli/shared", "cli/bench/pattern.h"],
+    "bench": FACES + ["transport", "security", "cli/shared"],
     "helper": ["core", "os", "discovery"],
     "examples": [],
     "bindings": [],

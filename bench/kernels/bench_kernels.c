@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "bench/kernels/bench_codecs.h"
-#include "cli/bench/pattern.h"
 #include "cli/shared/args.h"
 #include "cli/shared/json.h"
 #include "cli/shared/progress.h"

@@ -11,7 +11,6 @@
 
 #include "cli/bench/bench_compressed.h"
 #include "cli/bench/bench_nodes.h"
-#include "cli/bench/pattern.h"
 #include "cli/commands.h"
 #include "cli/plan/plan_setup.h"
 #include "cli/shared/args.h"

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "cli/bench/cluster_bench.h"
-#include "cli/bench/cluster_bound.h"
 #include "cli/cluster/cluster_open.h"
 #include "cli/commands.h"
 #include "cli/shared/args.h"

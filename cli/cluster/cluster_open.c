@@ -3,15 +3,75 @@
 #include "cli/cluster/cluster_open.h"
 
 #include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/shared/interrupt.h"
+#include <hearth.h>
+
 #include "cli/shared/progress.h"
+#include "cli/shared/signals.h"
 #include "core/types.h"
 #include "os/clock.h"
+#include "os/thread.h"
 #include "security/vault.h"
+
+/* ---- Ctrl-C ---- */
+
+#define LOOK_MS 20
+
+static const int heard[] = {SIGINT, SIGTERM, SIGHUP};
+
+/* A command that waits for other machines is left in good order: it says goodbye to the cluster. */
+struct interrupt {
+    hearth_node *node;
+    int heard;
+    struct thread thread;
+    _Atomic(bool) over;
+    _Atomic(int) number; /* of the signal that came; 0: none */
+};
+
+static void listen_main(void *arg)
+{
+    struct interrupt *l = arg;
+    while (!atomic_load(&l->over)) {
+        struct pollfd item = {.fd = l->heard, .events = POLLIN};
+        (void)poll(&item, 1, LOOK_MS);
+        int number = signals_next();
+        if (number)
+            atomic_store(&l->number, number);
+        if (atomic_load(&l->number))
+            hearth_interrupt(l->node); /* again and again: the other thread may not wait yet */
+    }
+}
+
+/* From now on SIGINT, SIGTERM and SIGHUP interrupt what waits at the node. False: no thread or descriptor. */
+static bool interrupt_begin(struct interrupt *l, hearth_node *node)
+{
+    *l = (struct interrupt){.node = node};
+    l->heard = signals_open(heard, sizeof heard / sizeof *heard);
+    if (l->heard >= 0 && thread_start(&l->thread, "hearth-leave", listen_main, l) == HEARTH_OK)
+        return true;
+    signals_close(heard, sizeof heard / sizeof *heard);
+    return false;
+}
+
+static bool interrupt_asked(struct interrupt *l)
+{
+    return atomic_load(&l->number) != 0;
+}
+
+/* From now on they end the process again. The signal that came; 0: none. */
+static int interrupt_end(struct interrupt *l)
+{
+    atomic_store(&l->over, true);
+    thread_join(&l->thread);
+    signals_close(heard, sizeof heard / sizeof *heard);
+    int late = signals_next(); /* came while the thread ended */
+    return late ? late : atomic_load(&l->number);
+}
 
 #define SLICE_MS  100
 #define SETTLE_NS (NS_PER_S) /* nobody has come for so long: all are there */

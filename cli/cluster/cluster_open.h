@@ -8,7 +8,7 @@
 #include <hearth.h>
 
 #include "cli/cluster/cluster_plan.h"
-#include "cli/cluster/cluster_status.h"
+#include "cli/cluster/cluster_table.h"
 #include "cli/shared/args.h"
 #include "cli/shared/secret_handover.h"
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The members of a home cluster for people: a table that is drawn again and again, or a line for each event.
- */
+/* The members of a home cluster for people: a table that is drawn again and again, a line for each event,
+ * and questions about them. */
 #ifndef CLI_CLUSTER_TABLE_H
 #define CLI_CLUSTER_TABLE_H
 
 #include <stdio.h>
 #include <time.h>
 
-#include "cli/cluster/cluster_status.h"
+#include "node/local.h"
 
 /* Writes the table; the number of its lines. `note` is the last line, NULL: none. */
 int cluster_table_draw(FILE *file, const struct cluster_status *status, const char *note);
@@ -16,5 +16,15 @@ void cluster_event_text(const struct hearth_event *event, char *text, size_t siz
 /* "12:03:04 joined anna ..." with its end. */
 void cluster_event_line(FILE *file, const struct hearth_event *event, time_t now);
 void cluster_line(FILE *file, const char *text, time_t now); /* any other news, likewise */
+
+/* Members other than this one that have the role. */
+int cluster_status_count(const struct cluster_status *status, enum hearth_role role);
+/* Whether every way between this one and those with the role was measured, or is inside of a machine. */
+bool cluster_status_measured(const struct cluster_status *status, enum hearth_role role);
+/* Whether a member asks for the job just now. */
+bool cluster_status_wanted(const struct cluster_status *status, const char *job);
+/* What the way from one machine to another carries, bytes a second, by their ids: a machine may have several
+ * members, and its ways are the same for all. 0: not measured; negative: it is inside of a machine. */
+double cluster_status_path(const struct cluster_status *status, const char *from, const char *to);
 
 #endif

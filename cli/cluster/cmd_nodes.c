@@ -12,7 +12,6 @@
 #include "cli/shared/args.h"
 #include "cli/shared/config_folder.h"
 #include "cli/shared/json.h"
-#include "cli/shared/json_read.h"
 #include "cli/shared/table.h"
 #include "security/secret.h"
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/shared/json_read.h"
+#include "cli/shared/json.h"
 #include "cli/shared/table.h"
 
 #define FOUND_MAX 8 /* that are listed where several have the name */

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "cli/shared/json_read.h"
+#include "cli/shared/json.h"
 #include "cli/shared/table.h"
 
 #define LOSS_TROUBLE 0.01 /* of beats: more is said as trouble */

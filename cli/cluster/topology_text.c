@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cli/cluster/status_text.h"
-#include "cli/shared/json_read.h"
+#include "cli/shared/json.h"
 #include "cli/shared/table.h"
 
 #define MAP_MAX      64 /* members: membership/view.h */

@@ -10,7 +10,7 @@
 
 #include <hearth.h>
 
-#include "cli/run/vars.h"
+#include "cli/run/agent_link.h"
 #include "os/thread.h"
 
 #define UP_MEMBERS_MAX 64

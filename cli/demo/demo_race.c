@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "cli/demo/demo.h"
-#include "cli/demo/forecast.h"
 #include "cli/demo/report.h"
 #include "cli/shared/args.h"
 #include "cli/shared/progress.h"

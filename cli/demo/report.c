@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cli/plan/sim_compress.h"
 #include "cli/shared/json.h"
 #include "cli/shared/text.h"
 
@@ -363,4 +364,31 @@ bool report_close(FILE *file, const char *path, const struct race *race, const s
     bool written = fflush(file) == 0 && !ferror(file);
     written = fclose(file) == 0 && written;
     return written || refuse(path);
+}
+
+/* ---- what a model of today would cost ---- */
+
+#define PARAMS UINT64_C(1000000000)
+#define RANKS  2
+#define RATE   (1e9 / 8)
+#define PATH_S 5e-3 /* half of the round trip */
+
+/* As FORECAST_COMMAND sees it. */
+void forecast_all(const struct race *race, struct forecast *forecasts)
+{
+    struct hearth_config config;
+    hearth_config_init(&config);
+    struct group_view view = {.size = RANKS, .algo = HEARTH_AUTO};
+    view.across = view.inside = (struct link_cost){PATH_S, RATE, 0, 0};
+    view.chunk_bytes = config.chunk_bytes;
+    view.window_bytes = config.window_bytes;
+    for (int i = 0; i < race->lane_count; i++) {
+        struct codec_list list;
+        struct error error;
+        forecasts[i] = (struct forecast){.bytes = 0};
+        if (codec_parse(race->lanes[i].codec, &list, &error))
+            continue;
+        struct model_price price = model_price(&list, PARAMS, HEARTH_F32, &view);
+        forecasts[i] = (struct forecast){price.bytes, price.total_s};
+    }
 }

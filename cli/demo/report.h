@@ -1,12 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The race as one HTML file: tables, and charts as SVG; no scripts, nothing from elsewhere. */
+/* The race as one HTML file: tables, and charts as SVG; no scripts, nothing from elsewhere. And what its
+ * codecs would cost for a model of today, from the cost model. */
 #ifndef CLI_REPORT_H
 #define CLI_REPORT_H
 
 #include <stdio.h>
 
-#include "cli/demo/forecast.h"
 #include "cli/demo/race.h"
+
+#define FORECAST_WHAT    "one billion weights between two sites at 1 Gbit/s, 10 ms apart"
+#define FORECAST_COMMAND "hearth sim --params 1B --ranks 2 --rate 1gbit --rtt 10ms --compress all"
+
+struct forecast {
+    double bytes;   /* that a member sends in a step */
+    double seconds; /* of a step's all-reduce */
+};
+
+/* forecasts[RACE_LANES] */
+void forecast_all(const struct race *race, struct forecast *forecasts);
 
 /* NULL with a message: so that it is known before the race. */
 FILE *report_open(const char *path);

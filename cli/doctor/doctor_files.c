@@ -7,7 +7,7 @@
 
 #include "cli/doctor/doctor.h"
 #include "cli/shared/config_folder.h"
-#include "cli/shared/json_read.h"
+#include "cli/shared/json.h"
 #include "core/heap.h"
 #include "os/clock.h"
 #include "os/thread.h"

@@ -4,7 +4,7 @@
 
 #include "cli/cluster/network_scan.h"
 #include "cli/doctor/doctor.h"
-#include "cli/shared/json_read.h"
+#include "cli/shared/json.h"
 #include "connect/dial_driver.h"
 #include "discovery/mdns_line.h"
 #include "os/clock.h"

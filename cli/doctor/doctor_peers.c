@@ -5,7 +5,7 @@
 
 #include "cli/cluster/status_text.h"
 #include "cli/doctor/doctor.h"
-#include "cli/shared/json_read.h"
+#include "cli/shared/json.h"
 #include "connect/dial_driver.h"
 #include "os/clock.h"
 

@@ -7,7 +7,9 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -253,4 +255,36 @@ int agent_reap(struct agent_link *a, agent_take *take, void *arg, int *status)
     output_end(a->output, a->rank);
     agent_close(a);
     return heard < 0 ? -1 : 1;
+}
+
+/* ---- variables ---- */
+
+bool vars_open(struct vars *vars, size_t max)
+{
+    *vars = (struct vars){.list = calloc(max + 1, sizeof *vars->list), .max = max};
+    return vars->list;
+}
+
+void vars_add(struct vars *vars, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int len = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    char *text = vars->count < vars->max && len >= 0 ? malloc((size_t)len + 1) : NULL;
+    if (!text) {
+        vars->full = true;
+        return;
+    }
+    va_start(args, format);
+    vsnprintf(text, (size_t)len + 1, format, args);
+    va_end(args);
+    vars->list[vars->count++] = text;
+}
+
+void vars_free(char **list)
+{
+    for (char **var = list; var && *var; var++)
+        free(*var);
+    free(list);
 }

@@ -5,6 +5,8 @@
 #define CLI_AGENT_LINK_H
 
 #include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 #include "cli/run/launch_message.h"
@@ -48,5 +50,16 @@ int agent_hear(struct agent_link *a, agent_take *take, void *arg);
  * agent_hear; 0: it runs. */
 int agent_reap(struct agent_link *a, agent_take *take, void *arg, int *status);
 void agent_close(struct agent_link *a);
+
+struct vars {
+    char **list; /* [max + 1], NULL at the end */
+    size_t count, max;
+    bool full; /* or no memory: something is missing */
+};
+
+bool vars_open(struct vars *vars, size_t max); /* false: no memory */
+void vars_add(struct vars *vars, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Frees a list and what it holds; NULL is allowed. */
+void vars_free(char **list);
 
 #endif

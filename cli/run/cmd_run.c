@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/run/agent_link.h"
 #include "cli/run/host_agent.h"
 #include "cli/run/hosts.h"
 #include "cli/run/job.h"
-#include "cli/run/vars.h"
 #include "cli/shared/args.h"
 #include "cli/shared/route.h"
 #include "cli/shared/secret_handover.h"

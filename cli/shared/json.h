@@ -23,4 +23,9 @@ void row_bool(json_t *row, const char *key, bool value);
 /* One line about the machine, for people: "AMD EPYC, 2 cores, 7.75 GiB". */
 void machine_line(char *text, size_t size);
 
+const char *json_text_of(const json_t *object, const char *key); /* lent by the object; "" */
+int64_t json_count_of(const json_t *object, const char *key);    /* 0 */
+double json_real_of(const json_t *object, const char *key);      /* 0; whole numbers count */
+bool json_flag_of(const json_t *object, const char *key);        /* false */
+
 #endif

@@ -14,9 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/run/agent_link.h"
 #include "cli/run/child.h"
 #include "cli/run/host_agent.h"
-#include "cli/run/vars.h"
 
 #define PATIENCE 2000 /* times 10 ms */
 

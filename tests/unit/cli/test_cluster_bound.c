@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "cli/bench/cluster_bound.h"
+#include "cli/bench/cluster_bench.h"
 
 #define FAST 100e6 /* bytes a second */
 #define SLOW 2e6

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cluster/cluster_status.h"
 #include "cli/cluster/cluster_table.h"
 
 #define ID_A "0101010101010101010101010101010101010101010101010101010101010101"

@@ -10,7 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/bench/pattern.h"
 #include "cli/shared/stats.h"
 
 static void test_one_sample(void **state)

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "cli/cluster/topology_text.h"
-#include "cli/shared/json_read.h"
+#include "cli/shared/json.h"
 #include "printed.h"
 
 static void test_text(void **state)

@@ -10,8 +10,6 @@
 
 #include "ends.h"
 
-#include "ends.h"
-
 struct heap ends_heap;
 int ends_signatures;
 
