@@ -4,24 +4,10 @@
 
 #include <string.h>
 
-#include "cli/shared/text.h"
+#include "cli/shared/table.h"
 #include "security/node_key.h"
 
-#define NAME_WIDTH 18
-
-/* What came over a network may hold anything; a terminal would obey it. */
-static void print_clean(FILE *file, const char *text, int width)
-{
-    int len = 0;
-    for (; *text; text++, len++)
-        fputc(*text >= ' ' && *text < 127 ? *text : '?', file);
-    fprintf(file, "%*s", width > len ? width - len : 0, "");
-}
-
-static struct text micros(double us)
-{
-    return us < 0 ? (struct text){"-"} : text_time(us / 1e6);
-}
+#define LINE_MAX_LEN 512
 
 /* What was so before it died says nothing now. */
 static bool is_dead(const struct cluster_member *m)
@@ -29,50 +15,37 @@ static bool is_dead(const struct cluster_member *m)
     return strcmp(m->state, "dead") == 0;
 }
 
-static void draw_remarks(FILE *file, const struct cluster_member *m)
-{
-    const char *words[6];
-    int count = 0;
-    if (m->leads && !is_dead(m))
-        words[count++] = "leads";
-    if (m->self)
-        words[count++] = "this machine";
-    if (m->roles & HEARTH_ROLE_DEMO)
-        words[count++] = "allows the demo";
-    if (m->roles & HEARTH_ROLE_GUEST)
-        words[count++] = "guest";
-    for (int i = 0; i < count; i++)
-        fprintf(file, "%s%s", i ? ", " : "  ", words[i]);
-}
-
 static enum paint health_paint(const char *state)
 {
     if (strcmp(state, "healthy") == 0 || strcmp(state, "self") == 0)
-        return PAINT_GOOD;
+        return PAINT_NONE;
     return strcmp(state, "degraded") == 0 ? PAINT_BOLD : PAINT_BAD;
 }
 
-static void draw_member(FILE *file, const struct cluster_member *m)
+static void add_member(struct table *table, const struct cluster_member *m)
 {
-    fprintf(file, "%s ", m->leads && !is_dead(m) ? "*" : " ");
-    print_clean(file, m->name, NAME_WIDTH);
-    fputc(' ', file);
-    print_clean(file, m->short_id, 16);
-    fprintf(file, "%s", paint(file, health_paint(m->state)));
-    print_clean(file, m->state, 10);
-    fprintf(file, "%s %8s", paint(file, PAINT_NONE),
-            m->self ? "" : micros(is_dead(m) ? -1 : m->latency_us).s);
-    draw_remarks(file, m);
-    fputc('\n', file);
+    bool leads = m->leads && !is_dead(m), known = !m->self && !is_dead(m) && m->latency_us >= 0;
+    const char *words[] = {leads ? "leads" : NULL, m->self ? "this machine" : NULL,
+                           m->roles & HEARTH_ROLE_DEMO ? "allows the demo" : NULL,
+                           m->roles & HEARTH_ROLE_GUEST ? "guest" : NULL};
+    char remarks[64] = "";
+    for (size_t i = 0, at = 0; i < sizeof words / sizeof *words; i++) {
+        if (words[i])
+            at += (size_t)snprintf(remarks + at, sizeof remarks - at, "%s%s", at ? ", " : "", words[i]);
+    }
+    TABLE_ROW(table, health_paint(m->state), leads ? "*" : " ", m->name, m->short_id, m->state,
+              known     ? text_time(m->latency_us / 1e6).s
+              : m->self ? ""
+                        : "-",
+              remarks);
 }
 
 static int draw_jobs(FILE *file, const struct cluster_status *status)
 {
     for (int i = 0; i < status->job_count; i++) {
         const struct cluster_job *job = &status->jobs[i];
-        fprintf(file, "  job ");
-        print_clean(file, job->name, 0);
-        fprintf(file, ":");
+        char name[sizeof job->name];
+        fprintf(file, "  job %s:", plain_text(job->name, name, sizeof name));
         if (job->running > 0)
             fprintf(file, " runs with %d", job->running);
         if (job->wishing > 0)
@@ -85,24 +58,21 @@ static int draw_jobs(FILE *file, const struct cluster_status *status)
 
 int cluster_table_draw(FILE *file, const struct cluster_status *status, const char *note)
 {
-    int lines = 2;
-    fprintf(file, "%s%d member%s%s, epoch %llu, term %llu", paint(file, PAINT_BOLD), status->count,
+    struct table table;
+    char text[LINE_MAX_LEN];
+    bool noted = note && *note;
+    fprintf(file, "%s%d member%s%s, epoch %llu, term %llu%s%s\n", paint(file, PAINT_BOLD), status->count,
             status->count == 1 ? "" : "s", paint(file, PAINT_NONE), (unsigned long long)status->epoch,
-            (unsigned long long)status->term);
-    if (status->state[0]) {
-        fprintf(file, ", ");
-        print_clean(file, status->state, 0);
-    }
-    fprintf(file, "\n%s  %-*s %-16s%-10s %8s%s\n", paint(file, PAINT_DIM), NAME_WIDTH, "name", "id", "health",
-            "latency", paint(file, PAINT_NONE));
+            (unsigned long long)status->term, status->state[0] ? ", " : "", status->state);
+    table_open(&table, "llllrl");
+    TABLE_ROW(&table, PAINT_DIM, " ", "name", "id", "health", "latency", "");
     for (int i = 0; i < status->count; i++)
-        draw_member(file, &status->members[i]);
-    lines += status->count + draw_jobs(file, status);
-    if (note && *note) {
-        print_clean(file, note, 0);
-        fputc('\n', file);
-        lines++;
-    }
+        add_member(&table, &status->members[i]);
+    table_print(&table, file, "");
+    table_close(&table);
+    int lines = 2 + status->count + draw_jobs(file, status) + noted;
+    if (noted)
+        fprintf(file, "%s\n", plain_text(note, text, sizeof text));
     return lines;
 }
 
@@ -133,8 +103,10 @@ static const char *event_word(const struct hearth_event *event)
     return "news";
 }
 
-void cluster_event_text(const struct hearth_event *event, char *text, size_t size)
+void cluster_event_text(const struct hearth_event *event, char *target, size_t target_size)
 {
+    char text[LINE_MAX_LEN];
+    size_t size = sizeof text;
     struct node_id id;
     char who[NODE_ID_SHORT] = "";
     if (node_id_parse(event->id, &id) == HEARTH_OK)
@@ -145,19 +117,16 @@ void cluster_event_text(const struct hearth_event *event, char *text, size_t siz
     else
         snprintf(text, size, "%s%s%s%s%s%s%s", event_word(event), event->name[0] ? " " : "", event->name,
                  who[0] ? " " : "", who, event->text[0] ? ": " : "", event->text);
-    for (char *c = text; *c; c++)
-        *c = *c >= ' ' && *c < 127 ? *c : '?';
+    plain_text(text, target, target_size);
 }
 
 void cluster_line(FILE *file, const char *text, time_t now)
 {
-    char clock[16] = "";
+    char clock[16] = "", plain[LINE_MAX_LEN];
     struct tm tm;
     if (localtime_r(&now, &tm))
         strftime(clock, sizeof clock, "%H:%M:%S", &tm);
-    fprintf(file, "%s ", clock);
-    print_clean(file, text, 0);
-    fputc('\n', file);
+    fprintf(file, "%s %s\n", clock, plain_text(text, plain, sizeof plain));
     fflush(file);
 }
 
