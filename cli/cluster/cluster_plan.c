@@ -10,95 +10,87 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/bytes.h"
+
 #define PLAN_MAGIC   0x4e4c5048u
 #define PLAN_VERSION 2u
 
 /* ---- bytes ---- */
 
-struct cursor {
-    uint8_t *bytes;
-    size_t at;
-    bool writes;
+/* One walk through the fields writes them or reads them. */
+struct plan_walk {
+    struct writer *to; /* NULL: reads */
+    struct reader *from;
 };
 
-static void field(struct cursor *c, uint64_t *value, size_t len)
+static void walk_u64(const struct plan_walk *k, uint64_t *value)
 {
-    uint64_t read = 0;
-    for (size_t i = 0; i < len; i++) {
-        if (c->writes)
-            c->bytes[c->at + i] = (uint8_t)(*value >> 8 * i);
-        read |= (uint64_t)c->bytes[c->at + i] << 8 * i;
-    }
-    c->at += len;
-    *value = read;
+    if (k->to)
+        put_u64(k->to, *value);
+    else
+        *value = get_u64(k->from);
 }
 
-static void field64(struct cursor *c, uint64_t *value)
+static void walk_u32(const struct plan_walk *k, uint32_t *value)
 {
-    field(c, value, 8);
+    if (k->to)
+        put_u32(k->to, *value);
+    else
+        *value = get_u32(k->from);
 }
 
-static void field32(struct cursor *c, uint32_t *value)
-{
-    uint64_t wide = *value;
-    field(c, &wide, 4);
-    *value = (uint32_t)wide;
-}
-
-static void field_real(struct cursor *c, float *value)
+static void walk_real(const struct plan_walk *k, float *value)
 {
     uint32_t bits;
     memcpy(&bits, value, sizeof bits);
-    field32(c, &bits);
+    walk_u32(k, &bits);
     memcpy(value, &bits, sizeof bits);
 }
 
-static void field_text(struct cursor *c, char text[static CLUSTER_CODEC_MAX])
+static void walk_text(const struct plan_walk *k, char text[static CLUSTER_CODEC_MAX])
 {
-    if (c->writes)
-        memcpy(c->bytes + c->at, text, CLUSTER_CODEC_MAX);
+    if (k->to)
+        put_bytes(k->to, text, CLUSTER_CODEC_MAX);
     else
-        memcpy(text, c->bytes + c->at, CLUSTER_CODEC_MAX);
-    c->at += CLUSTER_CODEC_MAX;
+        get_bytes(k->from, text, CLUSTER_CODEC_MAX);
 }
 
-static void walk_bench(struct cursor *c, struct bench_plan *plan)
+static void walk_bench(const struct plan_walk *k, struct bench_plan *plan)
 {
     for (int i = 0; i < CLUSTER_SIZES_MAX; i++)
-        field64(c, &plan->sizes[i]);
-    field32(c, &plan->size_count);
-    field32(c, &plan->repeat);
-    field_text(c, plan->codec);
+        walk_u64(k, &plan->sizes[i]);
+    walk_u32(k, &plan->size_count);
+    walk_u32(k, &plan->repeat);
+    walk_text(k, plan->codec);
 }
 
-static void walk_demo(struct cursor *c, struct demo_plan *plan)
+static void walk_demo(const struct plan_walk *k, struct demo_plan *plan)
 {
     uint32_t *numbers[] = {&plan->train_count, &plan->test_count, &plan->width,     &plan->height,
                            &plan->classes,     &plan->hidden,     &plan->batch,     &plan->steps_max,
                            &plan->test_images, &plan->lanes,      &plan->first_lane};
-    field64(c, &plan->seed);
-    field64(c, &plan->data_hash);
+    walk_u64(k, &plan->seed);
+    walk_u64(k, &plan->data_hash);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        field32(c, numbers[i]);
-    field_real(c, &plan->rate);
-    field_real(c, &plan->target);
+        walk_u32(k, numbers[i]);
+    walk_real(k, &plan->rate);
+    walk_real(k, &plan->target);
     for (int i = 0; i < CLUSTER_LANES_MAX; i++)
-        field_text(c, plan->codecs[i]);
+        walk_text(k, plan->codecs[i]);
 }
 
 void cluster_plan_encode(const struct cluster_plan *plan, uint8_t bytes[static CLUSTER_PLAN_LEN])
 {
     struct cluster_plan copy = *plan;
-    struct cursor c = {.bytes = bytes, .writes = true};
-    uint32_t magic = PLAN_MAGIC, version = PLAN_VERSION, kind = (uint32_t)plan->kind;
+    struct writer w = writer_of(bytes, CLUSTER_PLAN_LEN);
     memset(bytes, 0, CLUSTER_PLAN_LEN);
-    field32(&c, &magic);
-    field32(&c, &version);
-    field32(&c, &kind);
+    put_u32(&w, PLAN_MAGIC);
+    put_u32(&w, PLAN_VERSION);
+    put_u32(&w, (uint32_t)plan->kind);
     if (plan->kind == CLUSTER_PLAN_BENCH)
-        walk_bench(&c, &copy.bench);
+        walk_bench(&(struct plan_walk){.to = &w}, &copy.bench);
     else
-        walk_demo(&c, &copy.demo);
+        walk_demo(&(struct plan_walk){.to = &w}, &copy.demo);
 }
 
 /* ---- limits ---- */
@@ -154,22 +146,18 @@ static const char *judge_demo(const struct demo_plan *plan)
 bool cluster_plan_decode(struct cluster_plan *plan, const uint8_t bytes[static CLUSTER_PLAN_LEN],
                          const char **why)
 {
-    uint8_t copy[CLUSTER_PLAN_LEN];
-    struct cursor c = {.bytes = copy};
-    uint32_t magic = 0, version = 0, kind = 0;
-    memcpy(copy, bytes, sizeof copy);
-    field32(&c, &magic);
-    field32(&c, &version);
-    field32(&c, &kind);
+    struct reader r = reader_of(bytes, CLUSTER_PLAN_LEN);
+    const struct plan_walk walk = {.from = &r};
+    uint32_t magic = get_u32(&r), version = get_u32(&r), kind = get_u32(&r);
     *plan = (struct cluster_plan){.kind = (enum cluster_plan_kind)kind};
     *why = NULL;
     if (magic != PLAN_MAGIC || version != PLAN_VERSION) {
         *why = "its version";
     } else if (kind == CLUSTER_PLAN_BENCH) {
-        walk_bench(&c, &plan->bench);
+        walk_bench(&walk, &plan->bench);
         *why = judge_bench(&plan->bench);
     } else if (kind == CLUSTER_PLAN_DEMO) {
-        walk_demo(&c, &plan->demo);
+        walk_demo(&walk, &plan->demo);
         *why = judge_demo(&plan->demo);
     } else {
         *why = "its kind";

@@ -12,13 +12,15 @@
 
 #include "cli/cluster/cluster_plan.h"
 #include "cli/shared/route.h"
+#include "core/bytes.h"
 
 #define SLICE_MS     200
 #define TAG_END      100                  /* + rank */
 #define FOREVER_MS   INT64_C(31536000000) /* a year, the longest that there is */
 #define CODE_RUNNING INT32_MIN
 
-/* What members tell each other about where to meet. */
+/* What members tell each other about where to meet. On the wire: the text, then both numbers. */
+#define PLACE_LEN (UP_ADDRESS_MAX + 8)
 struct up_place {
     char master[UP_ADDRESS_MAX]; /* rank 0, as this member reaches it */
     int32_t first;               /* lowest rank on this member's machine */
@@ -89,31 +91,37 @@ bool up_place_good(const char *address, int32_t port)
     return address[len] == 0 && port >= 0 && port < UINT16_MAX;
 }
 
-static bool places_good(struct up_place *places, int count)
+static void place_encode(const struct up_place *place, uint8_t bytes[static PLACE_LEN])
 {
-    for (int rank = 0; rank < count; rank++) {
-        places[rank].master[UP_ADDRESS_MAX - 1] = 0;
-        if (!up_place_good(places[rank].master, places[rank].port))
-            return false;
-    }
-    return true;
+    struct writer w = writer_of(bytes, PLACE_LEN);
+    put_bytes(&w, place->master, UP_ADDRESS_MAX);
+    put_u32(&w, (uint32_t)place->first);
+    put_u32(&w, (uint32_t)place->port);
+}
+
+/* false: it cannot be used. */
+static bool place_decode(struct up_place *place, const uint8_t bytes[static PLACE_LEN])
+{
+    struct reader r = reader_of(bytes, PLACE_LEN);
+    get_bytes(&r, place->master, UP_ADDRESS_MAX);
+    place->master[UP_ADDRESS_MAX - 1] = 0;
+    place->first = (int32_t)get_u32(&r);
+    place->port = (int32_t)get_u32(&r);
+    return up_place_good(place->master, place->port);
 }
 
 static int agree(struct up_job *job)
 {
-    struct up_place *places = calloc((size_t)job->size, sizeof *places);
-    if (!places)
-        return HEARTH_NO_MEMORY;
+    struct up_place places[UP_MEMBERS_MAX] = {{.port = 0}};
+    uint8_t bytes[UP_MEMBERS_MAX][PLACE_LEN];
     network_scan(job, &places[job->rank]);
-    int status = hearth_all_gather(job->group, &places[job->rank], places, sizeof *places, HEARTH_U8, NULL);
-    if (!status && !places_good(places, job->size))
-        status = HEARTH_PROTOCOL;
+    place_encode(&places[job->rank], bytes[job->rank]);
+    int status = hearth_all_gather(job->group, bytes[job->rank], bytes, PLACE_LEN, HEARTH_U8, NULL);
+    for (int rank = 0; rank < job->size && !status; rank++)
+        status = place_decode(&places[rank], bytes[rank]) ? HEARTH_OK : HEARTH_PROTOCOL;
     if (!status)
         choose_meeting(job, places);
-    if (!status && job->port == 0)
-        status = HEARTH_SYSTEM;
-    free(places);
-    return status;
+    return !status && job->port == 0 ? HEARTH_SYSTEM : status;
 }
 
 /* ---- forming ---- */

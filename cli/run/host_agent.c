@@ -23,6 +23,7 @@
 #include "cli/shared/args.h"
 #include "cli/shared/route.h"
 #include "cli/shared/signals.h"
+#include "core/bytes.h"
 #include "core/types.h"
 #include "os/clock.h"
 #include "os/leash.h"
@@ -208,9 +209,8 @@ static void start(struct host_agent *k, bool has_input)
     int fds[] = {k->out, k->err, k->input};
     for (size_t i = 0; i < 3; i++)
         fcntl(fds[i], F_SETFL, O_NONBLOCK);
-    unsigned char bytes[4];
-    for (int i = 0; i < 4; i++)
-        bytes[i] = (unsigned char)((unsigned)pid >> 8 * i);
+    uint8_t bytes[4];
+    store_u32(bytes, (uint32_t)pid);
     if (!launch_stream_add(&k->up, LAUNCH_PID, bytes, sizeof bytes))
         abandon(k);
 }
