@@ -233,7 +233,7 @@ static uint32_t hops_of(const struct allreduce_bench *b, const char *algo_name)
     setup.bytes = b->bytes;
     if (plan_setup_build(&setup, &usage) != ARGS_GO)
         return 0;
-    plan_setup_rehearse(&setup, algo, NULL, NULL, &rehearsal);
+    plan_setup_rehearse(&setup, algo, NULL, &rehearsal);
     plan_setup_fini(&setup);
     return rehearsal.done ? rehearsal.result.hops : 0;
 }

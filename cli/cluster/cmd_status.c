@@ -22,9 +22,7 @@ int cmd_status(int argc, char **argv)
     json_t *status;
     int code = args_parse(&usage, argc, argv);
     if (code == ARGS_GO)
-        code = ask_node(&usage, &status);
-    if (code == EXIT_NO_NODE)
-        return ask_nobody(&usage);
+        code = ask_running_node(&usage, &status);
     if (code != ARGS_GO)
         return code;
     if (json) {

@@ -40,9 +40,7 @@ int cmd_topology(int argc, char **argv)
     if (code == ARGS_GO && dot && json)
         return args_refuse(&usage, "--dot and --json are two forms of the same: say one of them");
     if (code == ARGS_GO)
-        code = ask_node(&usage, &status);
-    if (code == EXIT_NO_NODE)
-        return ask_nobody(&usage);
+        code = ask_running_node(&usage, &status);
     if (code != ARGS_GO)
         return code;
     code = show(status, dot, json);

@@ -64,9 +64,12 @@ int ask_node(const struct usage *usage, json_t **answer)
     return code;
 }
 
-int ask_nobody(const struct usage *usage)
+int ask_running_node(const struct usage *usage, json_t **answer)
 {
     char folder[HOME_PATH_MAX], path[CONTROL_SOCKET_PLACE_MAX];
+    int code = ask_node(usage, answer);
+    if (code != EXIT_NO_NODE)
+        return code;
     fprintf(stderr, "hearth %s: no node runs here: hearth up\n", usage->name);
     if (home_folder(folder)) {
         control_socket_place(folder, host_user(), path, sizeof path);

@@ -13,8 +13,8 @@ enum { EXIT_NO_NODE = 3 }; /* beside those of args.h: there is nobody to ask */
 /* One question, "status": the answer as an object, the caller's then. ARGS_GO; EXIT_NO_NODE without a word:
  * nobody answers; EXIT_FAILED_CHECK with a message: somebody does, and wrongly. */
 int ask_node(const struct usage *usage, json_t **answer);
-/* Says that nobody answers, and what to do. EXIT_NO_NODE. */
-int ask_nobody(const struct usage *usage);
+/* The same, and if nobody answers it says so, and what to do. */
+int ask_running_node(const struct usage *usage, json_t **answer);
 
 /* Prints the object for programs. EXIT_GOOD, or EXIT_FAILED_CHECK with a message. */
 int print_answer(const json_t *object);

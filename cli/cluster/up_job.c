@@ -215,22 +215,13 @@ int up_job_form(struct up_job *job)
 
 void up_job_vars(const struct up_job *job, struct vars *vars)
 {
-    vars_add(vars, "HEARTH_RANK=%d", job->rank);
-    vars_add(vars, "HEARTH_WORLD_SIZE=%d", job->size);
-    vars_add(vars, "HEARTH_LOCAL_RANK=%d", job->local_rank);
-    vars_add(vars, "HEARTH_LOCAL_SIZE=%d", job->local_size);
-    vars_add(vars, "HEARTH_RENDEZVOUS=%s", job->meeting);
-    vars_add(vars, "HEARTH_JOB=%s", job->name);
+    const struct rank_place place = {job->rank,       job->size,      job->local_rank,
+                                     job->local_size, job->host_rank, job->meeting,
+                                     job->name,       job->master,    job->port};
+    vars_add_place(vars, &place);
     vars_add(vars, "HEARTH_DISCOVER=off");
     if (job->bind)
         vars_add(vars, "HEARTH_BIND=%s", job->bind);
-    vars_add(vars, "RANK=%d", job->rank);
-    vars_add(vars, "WORLD_SIZE=%d", job->size);
-    vars_add(vars, "LOCAL_RANK=%d", job->local_rank);
-    vars_add(vars, "LOCAL_WORLD_SIZE=%d", job->local_size);
-    vars_add(vars, "GROUP_RANK=%d", job->host_rank);
-    vars_add(vars, "MASTER_ADDR=%s", job->master);
-    vars_add(vars, "MASTER_PORT=%u", (unsigned)job->port);
     if (job->local_size > 1 && !getenv("OMP_NUM_THREADS"))
         vars_add(vars, "OMP_NUM_THREADS=1"); /* as hearth run does */
 }

@@ -491,12 +491,6 @@ static int show_text(struct planning *p)
     return EXIT_GOOD;
 }
 
-static bool show_progress(void *arg, double share)
-{
-    progress_show(arg, share);
-    return true;
-}
-
 static uint64_t count_lanes(struct planning *p)
 {
     struct plan plan;
@@ -523,7 +517,7 @@ static int settle(struct planning *p, const struct usage *usage)
     if (p->dot)
         return ARGS_GO;
     progress_start(&progress, "dry run");
-    plan_setup_rehearse(&p->setup, p->chosen, show_progress, &progress, &p->rehearsal);
+    plan_setup_rehearse(&p->setup, p->chosen, &progress, &p->rehearsal);
     progress_hide(&progress);
     if (!p->rehearsal.failed)
         return ARGS_GO;

@@ -30,12 +30,6 @@ static const char *algo_or_all(int index)
     return index == ALGO_ALL ? "all" : plan_setup_algo(index);
 }
 
-static bool show_progress(void *arg, double share)
-{
-    progress_show(arg, share);
-    return true;
-}
-
 static void row_json(struct simulation *sim, const char *name, const struct rehearsal *r, double wall_s)
 {
     const struct plan_setup *s = &sim->setup;
@@ -86,7 +80,7 @@ static void run_algo(struct simulation *sim, enum hearth_algo algo)
     const char *name = hearth_algo_name(algo);
     uint64_t start = clock_real();
     progress_start(&progress, "sim %s", name);
-    plan_setup_rehearse(&sim->setup, algo, show_progress, &progress, &r);
+    plan_setup_rehearse(&sim->setup, algo, &progress, &r);
     progress_hide(&progress);
     double wall_s = (double)(clock_real() - start) / (double)NS_PER_S;
     if (sim->json)

@@ -237,8 +237,7 @@ uint64_t plan_sent(const struct plan *plan)
 struct rehearsing {
     const struct plan_setup *setup;
     enum hearth_algo algo;
-    plan_setup_progress *progress;
-    void *arg;
+    struct progress *progress;
     struct heap heap;
     struct plan *plans; /* [ranks]; the first `written` are there */
     int written;
@@ -281,14 +280,12 @@ static int foresee(struct rehearsing *r, struct error *error)
     return HEARTH_OK;
 }
 
-static bool plans_progress(struct rehearsing *r, double share)
-{
-    return !r->progress || r->progress(r->arg, share);
-}
-
 static bool run_progress(void *arg, double share)
 {
-    return plans_progress(arg, PLANS_SHARE + share * (1 - PLANS_SHARE));
+    struct rehearsing *r = arg;
+    if (r->progress)
+        progress_show(r->progress, PLANS_SHARE + share * (1 - PLANS_SHARE));
+    return true;
 }
 
 static int write_plans(struct rehearsing *r, struct error *error)
@@ -301,7 +298,8 @@ static int write_plans(struct rehearsing *r, struct error *error)
         if (status)
             return status;
         r->written++;
-        plans_progress(r, PLANS_SHARE * r->written / r->setup->ranks);
+        if (r->progress)
+            progress_show(r->progress, PLANS_SHARE * r->written / r->setup->ranks);
     }
     return HEARTH_OK;
 }
@@ -321,10 +319,10 @@ static int rehearse(struct rehearsing *r, struct dry_result *result, struct erro
     return dryrun(r->plans, r->setup->ranks, &net, &r->heap, result, error);
 }
 
-void plan_setup_rehearse(const struct plan_setup *setup, enum hearth_algo algo, plan_setup_progress *progress,
-                         void *arg, struct rehearsal *out)
+void plan_setup_rehearse(const struct plan_setup *setup, enum hearth_algo algo, struct progress *progress,
+                         struct rehearsal *out)
 {
-    struct rehearsing r = {.setup = setup, .algo = algo, .progress = progress, .arg = arg};
+    struct rehearsing r = {.setup = setup, .algo = algo, .progress = progress};
     struct plan_call call = plan_setup_call(setup, algo, 0);
     struct error error;
     assert(algo != HEARTH_AUTO);

@@ -4,6 +4,7 @@
 #define CLI_PLAN_SETUP_H
 
 #include "cli/shared/args.h"
+#include "cli/shared/progress.h"
 #include "collective/dryrun.h"
 #include "collective/select.h"
 
@@ -57,10 +58,10 @@ void plan_setup_line(const struct plan_setup *setup, char *text, size_t size);
 uint64_t plan_messages(const struct plan *plan);
 uint64_t plan_sent(const struct plan *plan);
 
-typedef bool plan_setup_progress(void *arg, double share);
-/* Writes the plans of all ranks and runs them. What would need too much memory or time is not tried. */
-void plan_setup_rehearse(const struct plan_setup *setup, enum hearth_algo algo, plan_setup_progress *progress,
-                         void *arg, struct rehearsal *out);
+/* Writes the plans of all ranks and runs them. What would need too much memory or time is not tried.
+ * `progress` is shown; NULL: nothing is. */
+void plan_setup_rehearse(const struct plan_setup *setup, enum hearth_algo algo, struct progress *progress,
+                         struct rehearsal *out);
 
 /* Names by index for ARG_CHOICE. */
 const char *plan_setup_kind(int index);

@@ -282,6 +282,23 @@ void vars_add(struct vars *vars, const char *format, ...)
     vars->list[vars->count++] = text;
 }
 
+void vars_add_place(struct vars *vars, const struct rank_place *p)
+{
+    vars_add(vars, "HEARTH_RANK=%d", p->rank);
+    vars_add(vars, "HEARTH_WORLD_SIZE=%d", p->size);
+    vars_add(vars, "HEARTH_LOCAL_RANK=%d", p->local_rank);
+    vars_add(vars, "HEARTH_LOCAL_SIZE=%d", p->local_size);
+    vars_add(vars, "HEARTH_RENDEZVOUS=%s", p->meeting);
+    vars_add(vars, "HEARTH_JOB=%s", p->job);
+    vars_add(vars, "RANK=%d", p->rank);
+    vars_add(vars, "WORLD_SIZE=%d", p->size);
+    vars_add(vars, "LOCAL_RANK=%d", p->local_rank);
+    vars_add(vars, "LOCAL_WORLD_SIZE=%d", p->local_size);
+    vars_add(vars, "GROUP_RANK=%d", p->host);
+    vars_add(vars, "MASTER_ADDR=%s", p->master);
+    vars_add(vars, "MASTER_PORT=%u", p->port);
+}
+
 void vars_free(char **list)
 {
     for (char **var = list; var && *var; var++)

@@ -59,6 +59,13 @@ struct vars {
 
 bool vars_open(struct vars *vars, size_t max); /* false: no memory */
 void vars_add(struct vars *vars, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* What a program gets to know of its place in a job: as Hearth reads it, and as torchrun would set it. */
+struct rank_place {
+    int rank, size, local_rank, local_size, host;
+    const char *meeting, *job, *master; /* master and port: where programs of torch.distributed meet */
+    unsigned port;
+};
+void vars_add_place(struct vars *vars, const struct rank_place *place);
 /* Frees a list and what it holds; NULL is allowed. */
 void vars_free(char **list);
 

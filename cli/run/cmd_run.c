@@ -225,19 +225,21 @@ static void pass_vars(const struct run_command *run, struct vars *vars)
     }
 }
 
-struct rank_place {
-    int rank, local_rank, local_size, group;
-};
-
-static struct rank_place find_place(const struct hosts *hosts, int rank)
+static struct rank_place find_place(const struct run_command *run, int rank)
 {
-    struct rank_place p = {.rank = rank};
+    const struct hosts *hosts = &run->hosts;
+    struct rank_place p = {.rank = rank,
+                           .size = hosts->ranks,
+                           .meeting = run->meeting,
+                           .job = run->job,
+                           .master = run->master,
+                           .port = run->port};
     const struct host *own = hosts_find(hosts, rank);
     for (int i = 0; i < hosts->count && !host_same(&hosts->list[i], own); i++) {
         bool seen = false;
         for (int k = 0; k < i; k++)
             seen = seen || host_same(&hosts->list[k], &hosts->list[i]);
-        p.group += !seen;
+        p.host += !seen;
     }
     for (int r = 0; r < hosts->ranks; r++) {
         if (host_same(hosts_find(hosts, r), own)) {
@@ -249,12 +251,12 @@ static struct rank_place find_place(const struct hosts *hosts, int rank)
 }
 
 /* As torchrun does: ranks that share a machine would each start a thread for every processor of it. */
-static void set_threads(const struct host *host, struct rank_place p, struct vars *vars)
+static void set_threads(const struct host *host, int local_size, struct vars *vars)
 {
     const char *threads = getenv("OMP_NUM_THREADS");
     if (threads && !host->local)
         vars_add(vars, "OMP_NUM_THREADS=%s", threads);
-    else if (!threads && p.local_size > 1)
+    else if (!threads && local_size > 1)
         vars_add(vars, "OMP_NUM_THREADS=1");
 }
 
@@ -267,17 +269,12 @@ static void set_secret_handover(const struct run_command *run, const struct host
         vars_add(vars, "HEARTH_SECRET_FILE=%s", run->handover.file);
 }
 
-static void set_vars(const struct run_command *run, const struct host *host, struct rank_place p,
-                     struct vars *vars)
+static void set_vars(const struct run_command *run, const struct host *host, int rank, struct vars *vars)
 {
+    const struct rank_place place = find_place(run, rank);
     if (!host->local)
         pass_vars(run, vars);
-    vars_add(vars, "HEARTH_RANK=%d", p.rank);
-    vars_add(vars, "HEARTH_WORLD_SIZE=%d", run->hosts.ranks);
-    vars_add(vars, "HEARTH_LOCAL_RANK=%d", p.local_rank);
-    vars_add(vars, "HEARTH_LOCAL_SIZE=%d", p.local_size);
-    vars_add(vars, "HEARTH_RENDEZVOUS=%s", run->meeting);
-    vars_add(vars, "HEARTH_JOB=%s", run->job);
+    vars_add_place(vars, &place);
     if (run->bind && (host->local || !route_owns(run->bind))) /* an address of ours is nothing elsewhere */
         vars_add(vars, "HEARTH_BIND=%s", run->bind);
     if (run->transport >= 0)
@@ -285,14 +282,7 @@ static void set_vars(const struct run_command *run, const struct host *host, str
     if (run->trust)
         vars_add(vars, "HEARTH_TRUST_NETWORK=1");
     set_secret_handover(run, host, vars);
-    vars_add(vars, "RANK=%d", p.rank);
-    vars_add(vars, "WORLD_SIZE=%d", run->hosts.ranks);
-    vars_add(vars, "LOCAL_RANK=%d", p.local_rank);
-    vars_add(vars, "LOCAL_WORLD_SIZE=%d", p.local_size);
-    vars_add(vars, "GROUP_RANK=%d", p.group);
-    vars_add(vars, "MASTER_ADDR=%s", run->master);
-    vars_add(vars, "MASTER_PORT=%u", (unsigned)run->port);
-    set_threads(host, p, vars);
+    set_threads(host, place.local_size, vars);
 }
 
 static bool make_ranks(struct run_command *run)
@@ -307,7 +297,7 @@ static bool make_ranks(struct run_command *run)
         if (!vars_open(&vars, max))
             return false;
         rank->vars = vars.list;
-        set_vars(run, rank->host, find_place(&run->hosts, r), &vars);
+        set_vars(run, rank->host, r, &vars);
         if (vars.full)
             return false;
     }
