@@ -17,7 +17,7 @@
 #include "cli/shared/json.h"
 #include "cli/shared/progress.h"
 #include "cli/shared/stats.h"
-#include "cli/shared/text.h"
+#include "cli/shared/table.h"
 #include "os/clock.h"
 
 #define RANKS_MAX  BENCH_RANKS_MAX
@@ -251,6 +251,8 @@ static void note_choice(struct allreduce_bench *b, struct outcome *out)
 
 /* ---- showing ---- */
 
+static const int widths[] = {8, -12, 8, 8, 9, 8, 9, 10, 6, 0};
+
 static void show_head(const struct allreduce_bench *b)
 {
     char machine[256], line[96];
@@ -259,19 +261,16 @@ static void show_head(const struct allreduce_bench *b)
     printf("%sall_reduce of %s, sum, in place, %d node%s%s%s, beside memcpy on one thread\n%s\n\n",
            paint(stdout, PAINT_BOLD), hearth_dtype_name((enum hearth_dtype)b->dtype), b->line.ranks,
            b->line.ranks == 1 ? "" : "s", paint(stdout, PAINT_NONE), line, machine);
-    printf("  %8s  %-12s %8s %8s %9s %8s %9s %10s %6s  %s\n", "bytes", "algorithm", "median", "p99", "speed",
-           "memcpy", "x memcpy", "node sends", "calls", "exact");
+    COLUMNS(widths, "bytes", "algorithm", "median", "p99", "speed", "memcpy", "x memcpy", "node sends",
+            "calls", "exact");
 }
 
 static void show_row(const struct allreduce_bench *b, const struct outcome *o)
 {
-    printf("  %8s  %-12s %8s %8s %9s %8s %9s %10s %6zu  %s%s%s\n", text_bytes((double)b->bytes).s, o->algo,
-           text_time(o->time.median).s, text_time(o->time.p99).s,
-           text_speed((double)b->bytes / o->time.median).s, text_time(o->copy.median).s,
-           text_ratio(o->time.median / o->copy.median).s, text_bytes((double)o->sent_len).s, o->calls,
-           o->right ? "" : paint(stdout, PAINT_BAD), o->right ? "yes" : "NO",
-           o->right ? "" : paint(stdout, PAINT_NONE));
-    fflush(stdout);
+    COLUMNS(widths, text_bytes((double)b->bytes).s, o->algo, text_time(o->time.median).s,
+            text_time(o->time.p99).s, text_speed((double)b->bytes / o->time.median).s,
+            text_time(o->copy.median).s, text_ratio(o->time.median / o->copy.median).s,
+            text_bytes((double)o->sent_len).s, text_count(o->calls).s, text_exact(o->right).s);
 }
 
 static void row_json(const struct allreduce_bench *b, const struct outcome *o, json_t *row)

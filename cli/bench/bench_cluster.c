@@ -11,7 +11,7 @@
 #include "cli/shared/json.h"
 #include "cli/shared/progress.h"
 #include "cli/shared/route.h"
-#include "cli/shared/text.h"
+#include "cli/shared/table.h"
 
 #define PATIENCE_S      30.0
 #define MEASURE_S       10.0
@@ -83,6 +83,8 @@ static double bound_s(struct cluster_bench_args *b, const struct cluster_bench_r
 
 /* ---- showing ---- */
 
+static const int widths[] = {8, 9, 9, 10, 10, 9, 7, 0};
+
 static void show_head(const struct cluster_bench_args *b)
 {
     char names[NAMES_MAX];
@@ -93,22 +95,19 @@ static void show_head(const struct cluster_bench_args *b)
         printf("compressed by %s\n", b->plan.codec);
     if (b->bound.narrowest > 0)
         printf("the narrowest line carries %s\n", text_rate(b->bound.narrowest).s);
-    printf("\n  %8s %9s %9s %10s %10s %9s %7s  %s\n", "bytes", "median", "p99", "speed", "bus", "bound",
-           "bound/", is_plain(b) ? "exact" : "same");
-    printf("  %8s %9s %9s %10s %10s %9s %7s\n", "", "", "", "", "", "", "time");
-    fflush(stdout);
+    putchar('\n');
+    COLUMNS(widths, "bytes", "median", "p99", "speed", "bus", "bound", "bound/",
+            is_plain(b) ? "exact" : "same");
+    COLUMNS(widths, "", "", "", "", "", "", "time");
 }
 
 static void show_row(struct cluster_bench_args *b, const struct cluster_bench_row *row)
 {
     double bound = bound_s(b, row), speed = (double)row->bytes / row->time.median;
-    printf("  %8s %9s %9s %10s %10s %9s %7s  %s%s%s\n", text_bytes((double)row->bytes).s,
-           text_time(row->time.median).s, text_time(row->time.p99).s, text_speed(speed).s,
-           text_speed(speed * bus_factor(b)).s, bound > 0 ? text_time(bound).s : "-",
-           bound > 0 ? text_ratio(bound / row->time.median).s : "-",
-           row->right ? "" : paint(stdout, PAINT_BAD), row->right ? "yes" : "NO",
-           row->right ? "" : paint(stdout, PAINT_NONE));
-    fflush(stdout);
+    COLUMNS(widths, text_bytes((double)row->bytes).s, text_time(row->time.median).s,
+            text_time(row->time.p99).s, text_speed(speed).s, text_speed(speed * bus_factor(b)).s,
+            bound > 0 ? text_time(bound).s : "-", bound > 0 ? text_ratio(bound / row->time.median).s : "-",
+            text_exact(row->right).s);
 }
 
 static void row_json(struct cluster_bench_args *b, const struct cluster_bench_row *row)

@@ -15,7 +15,7 @@
 #include "cli/commands.h"
 #include "cli/shared/progress.h"
 #include "cli/shared/stats.h"
-#include "cli/shared/text.h"
+#include "cli/shared/table.h"
 #include "core/hash.h"
 #include "core/prng.h"
 #include "os/clock.h"
@@ -178,6 +178,8 @@ static int measure(struct compressed_bench_run *b, struct progress *progress, st
 
 /* ---- showing ---- */
 
+static const int widths[] = {8, 9, 9, 9, 9, 8, 10, 10, 6, 0};
+
 static void show_head(const struct compressed_bench_run *b)
 {
     char machine[256], line[96];
@@ -186,23 +188,20 @@ static void show_head(const struct compressed_bench_run *b)
     printf("%sall_reduce of f32, average, by %s, %d node%s%s%s, in turns with the plain one\n%s\n\n",
            paint(stdout, PAINT_BOLD), b->setup->codec, b->nodes.ranks, b->nodes.ranks == 1 ? "" : "s",
            paint(stdout, PAINT_NONE), line, machine);
-    printf("  %8s %9s %9s %9s %9s %8s %10s %10s %6s  %s\n", "bytes", "plain", "p99", "compr.", "p99",
-           "speed-up", "plain sent", "sent", "calls", "same bits");
+    COLUMNS(widths, "bytes", "plain", "p99", "compr.", "p99", "speed-up", "plain sent", "sent", "calls",
+            "same bits");
 }
 
 static void show_row(const struct compressed_bench_run *b, const struct compressed_outcome *o)
 {
     const struct stats *plain = &o->time[PLAIN], *fast = &o->time[COMPRESSED];
-    printf("  %8s %9s %9s %9s %9s %8s %10s %10s %6zu  %s%s%s\n",
-           text_bytes((double)b->count * sizeof(float)).s, text_time(plain->median).s,
-           text_time(plain->p99).s, text_time(fast->median).s, text_time(fast->p99).s,
-           text_ratio(o->speed_up).s, text_bytes((double)b->sent_len[PLAIN]).s,
-           text_bytes((double)b->sent_len[COMPRESSED]).s, b->time_count[COMPRESSED],
-           o->same ? "" : paint(stdout, PAINT_BAD), o->same ? "yes" : "NO",
-           o->same ? "" : paint(stdout, PAINT_NONE));
+    COLUMNS(widths, text_bytes((double)b->count * sizeof(float)).s, text_time(plain->median).s,
+            text_time(plain->p99).s, text_time(fast->median).s, text_time(fast->p99).s,
+            text_ratio(o->speed_up).s, text_bytes((double)b->sent_len[PLAIN]).s,
+            text_bytes((double)b->sent_len[COMPRESSED]).s, text_count(b->time_count[COMPRESSED]).s,
+            text_exact(o->same).s);
     if (o->how[0])
-        printf("  %8s %s\n", "", o->how);
-    fflush(stdout);
+        COLUMNS(widths, "", o->how);
 }
 
 static void row_json(const struct compressed_bench_run *b, const struct compressed_outcome *o, json_t *row)

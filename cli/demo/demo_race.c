@@ -8,7 +8,7 @@
 #include "cli/demo/report.h"
 #include "cli/shared/args.h"
 #include "cli/shared/progress.h"
-#include "cli/shared/text.h"
+#include "cli/shared/table.h"
 
 #define BAR_WIDTH  40
 #define NAME_WIDTH 18
@@ -31,6 +31,8 @@ static double per_step(const struct race_track *lane, double value)
 }
 
 /* ---- as it goes ---- */
+
+static const int widths[] = {-NAME_WIDTH, 5, 10, 11, 10, 10, 11};
 
 static void lane_begins(void *arg, const struct race_track *lane)
 {
@@ -58,11 +60,11 @@ static void lane_ended(void *arg, const struct race_track *lane)
     progress_hide(&show->progress);
     if (show->demo->json)
         return;
-    printf("  %-*s %5zu   %8s %9.2f %% %10s %10s %11s\n", NAME_WIDTH, lane->name, lane->steps,
-           text_time(lane_seconds(lane)).s, race_last(lane).score.accuracy * 100,
-           text_time(per_step(lane, lane->network_s)).s, text_time(per_step(lane, lane->compute_s)).s,
-           text_bytes(per_step(lane, race_last(lane).bytes)).s);
-    fflush(stdout);
+    char accuracy[16];
+    snprintf(accuracy, sizeof accuracy, "%.2f %%", race_last(lane).score.accuracy * 100);
+    COLUMNS(widths, lane->name, text_count(lane->steps).s, text_time(lane_seconds(lane)).s, accuracy,
+            text_time(per_step(lane, lane->network_s)).s, text_time(per_step(lane, lane->compute_s)).s,
+            text_bytes(per_step(lane, race_last(lane).bytes)).s);
 }
 
 static void show_head(const struct demo *demo, const struct race *race)
@@ -83,11 +85,8 @@ static void show_head(const struct demo *demo, const struct race *race)
     printf("  goal     %g %% of %s test images right; looked at every %d steps, which takes no time here\n",
            race->target * 100, text_count(race->test_images).s, RACE_EVERY);
     printf("  machine  %s\n\n", machine);
-    printf("  %-*s %5s   %8s %11s %10s %10s %11s\n", NAME_WIDTH, "", "steps", "time", "accuracy", "network",
-           "compute", "sent");
-    printf("  %-*s %5s   %8s %11s %10s %10s %11s\n", NAME_WIDTH, "", "", "", "", "a step", "a step",
-           "a step");
-    fflush(stdout);
+    COLUMNS(widths, "", "steps", "time", "accuracy", "network", "compute", "sent");
+    COLUMNS(widths, "", "", "", "", "a step", "a step", "a step");
 }
 
 /* ---- in the end ---- */

@@ -10,7 +10,7 @@
 #include "cli/shared/args.h"
 #include "cli/shared/json.h"
 #include "cli/shared/progress.h"
-#include "cli/shared/text.h"
+#include "cli/shared/table.h"
 #include "collective/plan.h"
 
 /* ---- pictures ---- */
@@ -197,7 +197,7 @@ static uint64_t move_bytes(const struct plan *plan, const struct move *move,
     return sum;
 }
 
-static void show_move(const struct plan *plan, const struct move *move)
+static void add_move(struct table *table, const struct plan *plan, const struct move *move)
 {
     char name[NAME_LEN], part[32], from[16], to[16], step[32];
     bool recvs = move->bits & MOVE_RECV, sends = move->bits & MOVE_SEND;
@@ -211,8 +211,8 @@ static void show_move(const struct plan *plan, const struct move *move)
         snprintf(step, sizeof step, "%u>%u", move->from_step, move->to_step);
     else
         snprintf(step, sizeof step, "%s%u", "", recvs ? move->from_step : move->to_step);
-    printf("  %9s  %-26s %9s %6s %6s %12s %12s\n", recvs || sends ? step : "-", name, part, from, to,
-           recvs ? text_count(in).s : "-", sends ? text_count(out).s : "-");
+    TABLE_ROW(table, PAINT_NONE, recvs || sends ? step : "-", name, part, from, to,
+              recvs ? text_count(in).s : "-", sends ? text_count(out).s : "-");
 }
 
 static void show_rank(const struct plan *plan)
@@ -221,10 +221,13 @@ static void show_rank(const struct plan *plan)
            paint(stdout, PAINT_BOLD), plan->rank, paint(stdout, PAINT_NONE), plan->move_count,
            text_count(plan->lanes).s, plan->lanes == 1 ? "" : "s", text_count(plan->window).s,
            text_bytes((double)plan_sent(plan)).s, text_count(plan_messages(plan)).s);
-    printf("  %9s  %-26s %9s %6s %6s %12s %12s\n", "step", "move", "part", "from", "to", "bytes in",
-           "bytes out");
+    struct table table;
+    table_open(&table, "rlrrrrr");
+    TABLE_ROW(&table, PAINT_NONE, "step", "move", "part", "from", "to", "bytes in", "bytes out");
     for (uint32_t m = 0; m < plan->move_count; m++)
-        show_move(plan, &plan->moves[m]);
+        add_move(&table, plan, &plan->moves[m]);
+    table_print(&table, stdout, "  ");
+    table_close(&table);
 }
 
 static json_t *move_json(const struct plan *plan, const struct move *move)
@@ -252,10 +255,12 @@ static json_t *move_json(const struct plan *plan, const struct move *move)
 
 static void show_ranks(const struct plan *plans, int size)
 {
-    printf("\n  %6s %12s %14s %9s\n", "rank", "messages", "bytes sent", "moves");
+    static const int widths[] = {6, 12, 14, 9};
+    putchar('\n');
+    COLUMNS(widths, "rank", "messages", "bytes sent", "moves");
     for (int r = 0; r < size; r++)
-        printf("  %6d %12s %14s %9u\n", r, text_count(plan_messages(&plans[r])).s,
-               text_count(plan_sent(&plans[r])).s, plans[r].move_count);
+        COLUMNS(widths, text_count((uint64_t)r).s, text_count(plan_messages(&plans[r])).s,
+                text_count(plan_sent(&plans[r])).s, text_count(plans[r].move_count).s);
 }
 
 static int all_plans(struct planning *p, struct plan **out)
@@ -336,7 +341,7 @@ static int column_width(enum hearth_algo algo)
 }
 
 /* Sizes 4 B, 16 B, ... 1 GiB: the chosen algorithm and the price of each. */
-static void table_row(struct planning *p, json_t *doc, size_t bytes)
+static void price_row(struct planning *p, json_t *doc, size_t bytes)
 {
     struct plan_setup *s = &p->setup;
     struct plan_call call = plan_setup_call(s, HEARTH_AUTO, 0);
@@ -391,7 +396,7 @@ static int show_table(struct planning *p, const struct usage *usage, json_t *doc
         int code = plan_setup_build(s, usage);
         if (code != ARGS_GO)
             return code;
-        table_row(p, doc, bytes);
+        price_row(p, doc, bytes);
     }
     return EXIT_GOOD;
 }

@@ -10,7 +10,7 @@
 #include "cli/shared/args.h"
 #include "cli/shared/json.h"
 #include "cli/shared/progress.h"
-#include "cli/shared/text.h"
+#include "cli/shared/table.h"
 #include "os/clock.h"
 
 #define ALGO_ALL ALGO_COUNT
@@ -29,6 +29,8 @@ static const char *algo_or_all(int index)
 {
     return index == ALGO_ALL ? "all" : plan_setup_algo(index);
 }
+
+static const int widths[] = {-12, 10, 9, 14, 7, 12, 10};
 
 static void row_json(struct simulation *sim, const char *name, const struct rehearsal *r, double wall_s)
 {
@@ -67,10 +69,10 @@ static void row_show(struct simulation *sim, const char *name, const struct rehe
                r->why, paint(stdout, PAINT_NONE));
         return;
     }
-    printf("  %-12s %10s %9s %14s %7u %12s %10s\n", name, text_time(r->result.time_s).s,
-           bound > 0 ? text_share(bound / r->result.time_s).s : "-", text_count(r->result.messages).s,
-           r->result.hops, text_bytes((double)r->result.bytes_sent_max).s, text_time(wall_s).s);
-    fflush(stdout);
+    COLUMNS(widths, name, text_time(r->result.time_s).s,
+            bound > 0 ? text_share(bound / r->result.time_s).s : "-", text_count(r->result.messages).s,
+            text_count(r->result.hops).s, text_bytes((double)r->result.bytes_sent_max).s,
+            text_time(wall_s).s);
 }
 
 static void run_algo(struct simulation *sim, enum hearth_algo algo)
@@ -100,8 +102,8 @@ static void show_head(const struct simulation *sim)
     if (bound > 0)
         printf("bound: %s, a member's bytes at its port's rate%s\n", text_time(bound).s,
                sim->setup.call.kind == PLAN_ALL_REDUCE ? ", 2(N-1)/N * bytes / rate" : "");
-    printf("\n  %-12s %10s %9s %14s %7s %12s %10s\n", "algorithm", "time", "of bound", "messages", "hops",
-           "most sent", "wall");
+    putchar('\n');
+    COLUMNS(widths, "algorithm", "time", "of bound", "messages", "hops", "most sent", "wall");
 }
 
 static int run_all(struct simulation *sim)

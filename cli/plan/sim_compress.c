@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/shared/text.h"
+#include "cli/shared/table.h"
 
 #define CODECS_MAX 32
 #define LAYER      ((size_t)MODEL_SIDE * MODEL_SIDE)
@@ -78,6 +78,8 @@ struct model_price model_price(const struct codec_list *list, size_t params, enu
 
 /* ---- rows ---- */
 
+static const int widths[] = {-34, -10, 10, 10, 10, 10, 9};
+
 static void row_json(json_t *doc, const struct plan_setup *s, const char *codec, const struct model_price *m)
 {
     json_t *row = doc_row(doc);
@@ -104,15 +106,14 @@ static void show_head(const struct plan_setup *s)
     printf("assumed: layers of %d x %d (%s of them) and %s parameters more, one core for the kernels;\n",
            MODEL_SIDE, MODEL_SIDE, text_count(layers).s, text_count(rest).s);
     printf("by the cost model, which is what auto decides by; bytes are those one rank sends\n\n");
-    printf("  %-34s %-10s %10s %10s %10s %10s %9s\n", "codec", "way", "bytes", "wire", "kernels", "step",
-           "speed-up");
+    COLUMNS(widths, "codec", "way", "bytes", "wire", "kernels", "step", "speed-up");
 }
 
 static void row_show(const char *codec, const struct model_price *m)
 {
-    printf("  %-34s %-10s %10s %10s %10s %10s %8sx\n", codec, reduction_algo_name(m->layer.algo),
-           text_bytes(m->bytes).s, text_time(m->wire_s).s, text_time(m->kernel_s).s, text_time(m->total_s).s,
-           text_ratio(m->plain_s > 0 ? m->plain_s / m->total_s : 1).s);
+    COLUMNS(widths, codec, reduction_algo_name(m->layer.algo), text_bytes(m->bytes).s, text_time(m->wire_s).s,
+            text_time(m->kernel_s).s, text_time(m->total_s).s,
+            text_ratio(m->plain_s > 0 ? m->plain_s / m->total_s : 1).s);
 }
 
 /* ---- the command ---- */

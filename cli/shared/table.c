@@ -129,3 +129,11 @@ void table_print(const struct table *table, FILE *file, const char *indent)
     if (table->broken)
         fprintf(file, "%s(no memory for the rest)\n", indent);
 }
+
+void columns_print(const int *widths, const char *const *texts, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        printf("%s%*s", i ? " " : "  ", widths[i], texts[i]);
+    putchar('\n');
+    fflush(stdout);
+}

@@ -3,7 +3,6 @@
 #include "cli/shared/text.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -92,4 +91,12 @@ const char *paint(FILE *file, enum paint what)
     if (!isatty(fileno(file)) || (no_color && *no_color) || !term || strcmp(term, "dumb") == 0)
         return "";
     return codes[what];
+}
+
+struct text text_exact(bool good)
+{
+    struct text t = {"yes"};
+    if (!good)
+        snprintf(t.s, sizeof t.s, "%sNO%s", paint(stdout, PAINT_BAD), paint(stdout, PAINT_NONE));
+    return t;
 }

@@ -3,6 +3,7 @@
 #ifndef CLI_TEXT_H
 #define CLI_TEXT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -17,6 +18,8 @@ struct text text_speed(double bytes_per_s); /* "8.4 GB/s" */
 struct text text_count(uint64_t count);     /* "1,998,000" */
 struct text text_ratio(double ratio);       /* "0.84", "12.7", "12,340" */
 struct text text_share(double share);       /* "99.4 %" */
+
+struct text text_exact(bool good); /* "yes", or "NO" in red */
 
 enum paint { PAINT_NONE, PAINT_BOLD, PAINT_DIM, PAINT_GOOD, PAINT_BAD };
 /* The escape sequence; "" when `file` is no terminal, NO_COLOR is set or the terminal is dumb. */
