@@ -157,47 +157,14 @@ static int share_images(struct cluster_demo *d)
 /* ---- the lanes ---- */
 
 struct teller {
-    struct cluster_demo *demo;
-    struct race_tally tally;
-    struct race_note end; /* ours */
+    struct race *race;
+    bool failed;
 };
 
 static void take(void *arg, const struct race_note *note)
 {
     struct teller *t = arg;
-    if (note->kind == NOTE_END)
-        t->end = *note; /* with those of the others, below */
-    else
-        race_take(t->demo->race, &t->tally, note);
-}
-
-/* What differs between members: the hash, if something is wrong, and times. */
-static int gather_ends(struct teller *t)
-{
-    struct cluster_demo *d = t->demo;
-    int size = hearth_size(d->group), rank = hearth_rank(d->group);
-    uint64_t *hashes = calloc((size_t)size, sizeof *hashes);
-    double *times = calloc((size_t)size * 2, sizeof *times);
-    int status = hashes && times ? HEARTH_OK : HEARTH_NO_MEMORY;
-    if (!status) {
-        hashes[rank] = t->end.hash;
-        times[2 * rank] = t->end.network_s;
-        times[2 * rank + 1] = t->end.compute_s;
-        status = hearth_all_gather(d->group, &hashes[rank], hashes, 1, HEARTH_U64, NULL);
-    }
-    if (!status)
-        status = hearth_all_gather(d->group, &times[2 * rank], times, 2, HEARTH_F64, NULL);
-    for (int r = 0; r < size && !status; r++) {
-        struct race_note note = t->end;
-        note.rank = r;
-        note.hash = hashes[r];
-        note.network_s = times[2 * r];
-        note.compute_s = times[2 * r + 1];
-        race_take(d->race, &t->tally, &note);
-    }
-    free(hashes);
-    free(times);
-    return status;
+    t->failed = !race_take(t->race, note) || t->failed;
 }
 
 static void fill_job(struct cluster_demo *d)
@@ -227,12 +194,10 @@ static int run_lanes(struct cluster_demo *d, struct teller *t, struct racer *r)
         status = hearth_adapt(d->group); /* each lane lasts for minutes: more may be known of the ways */
         if (!status)
             status = racer_lane(r, (int)d->lane);
-        if (!status)
-            status = gather_ends(t);
         if (status)
             break;
     }
-    if (status && !t->tally.failed && !cluster_lost(status))
+    if (status && !t->failed && !cluster_lost(status))
         racer_fail(r, 0, status, hearth_error_text());
     if (room)
         trainer_fini(&r->trainer);
@@ -241,7 +206,7 @@ static int run_lanes(struct cluster_demo *d, struct teller *t, struct racer *r)
 
 static int run_once(struct cluster_demo *demo)
 {
-    struct teller t = {.demo = demo};
+    struct teller t = {.race = demo->race};
     struct racer r = {.race = demo->race,
                       .rank = hearth_rank(demo->group),
                       .speaks = true,
@@ -257,7 +222,7 @@ static int run_once(struct cluster_demo *demo)
         return cluster_lost(status) ? status : racer_fail(&r, 0, status, "the images could not be shared");
     fill_job(demo);
     status = run_lanes(demo, &t, &r);
-    return !status && t.tally.failed ? HEARTH_DIFFERS : status;
+    return !status && t.failed ? HEARTH_DIFFERS : status;
 }
 
 /* With those that are left. */

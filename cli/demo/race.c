@@ -95,65 +95,58 @@ static int rank_main(struct race *race, int rank, int pipe, const char *meeting)
 
 /* ---- their parent ---- */
 
-static void take_end(struct race *race, struct race_tally *tally, const struct race_note *note)
+static bool take_end(struct race *race, struct race_track *lane, const struct race_note *note)
 {
-    struct race_track *lane = &race->lanes[note->lane];
-    int ended = ++tally->ended[note->lane];
-    lane->same = ended == 1 ? true : lane->same && lane->hash == note->hash;
+    lane->same = note->same;
     lane->hash = note->hash;
     lane->steps = note->steps;
     lane->checks = note->checks;
     lane->reached = note->reached;
-    if (ended == 1 || note->network_s < lane->network_s) { /* who waited least for others that compute */
-        lane->network_s = note->network_s;
-        lane->compute_s = note->compute_s;
-    }
-    if (ended < race->ranks)
-        return;
+    lane->network_s = note->network_s;
+    lane->compute_s = note->compute_s;
     lane->done = true;
     race->lane_ended(race->arg, lane);
-    if (!lane->same) {
+    if (!lane->same)
         fprintf(stderr,
                 "hearth demo: after %s the replicas differ; this is a bug in Hearth, please report it\n",
                 lane->name);
-        tally->failed = true;
-    }
+    return lane->same;
 }
 
-void race_take(struct race *race, struct race_tally *tally, const struct race_note *note)
+bool race_take(struct race *race, const struct race_note *note)
 {
     struct race_track *lane = &race->lanes[note->lane];
     switch (note->kind) {
     case NOTE_BEGIN:
         race->lane_begins(race->arg, lane);
-        break;
+        return true;
     case NOTE_POINT:
         if (lane->point_count < RACE_POINTS_MAX)
             lane->points[lane->point_count++] = note->point;
         race->point_seen(race->arg, lane);
-        break;
+        return true;
     case NOTE_END:
-        take_end(race, tally, note);
-        break;
+        return take_end(race, lane, note);
     case NOTE_FAILED:
         race->trouble(race->arg);
         fprintf(stderr, "hearth demo: rank %d, %s: %s\n", note->rank, lane->name, note->text);
-        tally->failed = true;
         break;
     }
+    return false;
 }
 
-/* Until the last rank has closed its end. */
-static void hear(struct race *race, int pipe, struct race_tally *tally)
+/* Until the last rank has closed its end. false: something failed. */
+static bool hear(struct race *race, int pipe)
 {
     struct race_note note;
+    bool good = true;
     for (;;) {
         ssize_t got = read(pipe, &note, sizeof note);
         if (got < 0 && errno == EINTR)
             continue;
         if (got != (ssize_t)sizeof note)
-            break;
-        race_take(race, tally, &note);
+            return good;
+        good = race_take(race, &note) && good;
     }
 }
 
@@ -200,7 +193,7 @@ bool race_run(struct race *race)
     int ends[2];
     uint64_t draw;
     char meeting[64];
-    struct race_tally tally = {.failed = false};
+    bool heard = true;
     if (random_bytes(&draw, sizeof draw) || !pipe_open(ends)) {
         fprintf(stderr, "hearth demo: no pipe or no random numbers: %s\n", strerror(errno));
         return false;
@@ -212,10 +205,10 @@ bool race_run(struct race *race)
     bool started = start_ranks(race, ends, meeting, pids);
     close(ends[1]);
     if (started)
-        hear(race, ends[0], &tally);
+        heard = hear(race, ends[0]);
     close(ends[0]);
-    bool good = reap(race, pids, tally.failed);
-    return started && good && !tally.failed;
+    bool good = reap(race, pids, !heard);
+    return started && good && heard;
 }
 
 /* ---- what came out ---- */

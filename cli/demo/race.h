@@ -57,20 +57,14 @@ struct race {
     struct race_track lanes[RACE_LANES];
 };
 
-/* What all ranks said of the end of a lane. */
-struct race_tally {
-    int ended[RACE_LANES];
-    bool failed;
-};
-
 /* plain, int8, topk, powersgd, topk without feedback. Keeps what the caller said. */
 void race_init(struct race *race);
 /* Runs all lanes. false with a message: a process failed, or replicas differ. */
 bool race_run(struct race *race);
 
-/* What a rank tells (cli/demo/racer.h), into the race: shows it, and adds it up. */
+/* What a rank tells (cli/demo/racer.h), into the race, and shows it. false after a message: it failed. */
 struct race_note;
-void race_take(struct race *race, struct race_tally *tally, const struct race_note *note);
+bool race_take(struct race *race, const struct race_note *note);
 /* At most so many steps. */
 size_t race_limit(const struct race *race, const struct race_track *lane);
 /* Steps a lane is expected to need, from what is known: for progress. */

@@ -7,6 +7,8 @@
 #include "cli/cluster/cluster_plan.h"
 #include "core/hash.h"
 
+#define RANKS_MAX 64 /* members of a cluster */
+
 static void tell(const struct racer *r, struct race_note *note)
 {
     note->rank = r->rank;
@@ -86,26 +88,50 @@ static void close_lane(struct racer *r)
     t->compressor = NULL;
 }
 
+/* What differs between ranks: times and, if something is wrong, the hash. */
+static int agree_on_end(const struct trainer *t, struct race_note *note)
+{
+    double times[RANKS_MAX][2];
+    uint64_t hash = hash64(0, t->params, t->count * sizeof *t->params), least, most;
+    if (t->size > RANKS_MAX)
+        return HEARTH_LIMIT;
+    times[t->rank][0] = (double)t->call_ns / (double)NS_PER_S;
+    times[t->rank][1] = (double)t->compute_ns / (double)NS_PER_S;
+    int status = hearth_all_gather(t->group, times[t->rank], times, 2, HEARTH_F64, NULL);
+    if (!status)
+        status = hearth_all_reduce(t->group, &hash, &least, 1, HEARTH_U64, HEARTH_MIN, NULL);
+    if (!status)
+        status = hearth_all_reduce(t->group, &hash, &most, 1, HEARTH_U64, HEARTH_MAX, NULL);
+    if (status)
+        return status;
+    int first = 0; /* who waited least for others that compute */
+    for (int rank = 1; rank < t->size; rank++)
+        first = times[rank][0] < times[first][0] ? rank : first;
+    note->network_s = times[first][0];
+    note->compute_s = times[first][1];
+    note->hash = hash;
+    note->same = least == most;
+    return HEARTH_OK;
+}
+
 int racer_lane(struct racer *r, int index)
 {
     struct race_note note = {.kind = NOTE_BEGIN, .lane = index};
     struct race_track *lane = &r->race->lanes[index];
-    struct trainer *t = &r->trainer;
     if (r->speaks)
         tell(r, &note);
     int status = open_lane(r, lane);
     if (!status)
         status = run_steps(r, lane);
+    if (!status)
+        status = agree_on_end(&r->trainer, &note);
     if (status && !(r->goes_on && cluster_lost(status)))
         racer_fail(r, index, status, status == HEARTH_CANCELLED ? "asked to end" : hearth_error_text());
     note.kind = NOTE_END;
     note.steps = lane->steps;
     note.checks = lane->checks;
     note.reached = lane->reached;
-    note.network_s = (double)t->call_ns / (double)NS_PER_S;
-    note.compute_s = (double)t->compute_ns / (double)NS_PER_S;
-    note.hash = hash64(0, t->params, t->count * sizeof *t->params);
-    if (!status)
+    if (!status && r->speaks)
         tell(r, &note);
     close_lane(r);
     return status;

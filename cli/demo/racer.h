@@ -15,9 +15,9 @@ struct race_note {
     enum note_kind kind;
     int rank, lane;
     struct race_point point;     /* NOTE_POINT */
-    double network_s, compute_s; /* NOTE_END */
+    double network_s, compute_s; /* NOTE_END, as all ranks have agreed: of the one that was least in calls */
     size_t steps, checks;
-    bool reached;
+    bool reached, same; /* the target; hashes of all ranks */
     uint64_t hash;
     char text[NOTE_TEXT_LEN]; /* NOTE_FAILED */
 };
@@ -25,7 +25,7 @@ struct race_note {
 struct racer {
     struct race *race;
     int rank;
-    bool speaks;             /* of what all see alike: beginnings and points */
+    bool speaks;             /* of what all see alike: all but failures */
     bool goes_on;            /* the caller does, when a member is lost: that is no failure to tell of */
     bool syncs;              /* gradients meet by a hearth_sync, as in a trainer of one's own */
     const atomic_bool *quit; /* NULL, or: ends with HEARTH_CANCELLED between two steps */

@@ -131,8 +131,7 @@ static int settle_master(struct run_command *run, const struct usage *usage)
 /* A variable that nobody set but the user: what came with a RANK is another launcher's, for its own ranks. */
 static const char *said_by_user(const char *name)
 {
-    const char *text = getenv(name);
-    return text && text[0] && !getenv("RANK") ? text : NULL;
+    return getenv("RANK") ? NULL : env_value(name);
 }
 
 static int read_port(struct run_command *run, const struct usage *usage)

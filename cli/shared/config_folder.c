@@ -13,10 +13,9 @@
 #define SECRET_LEAF "cluster"
 #define TRUST_TAIL  ".trust"
 
-/* A value that is set, and not to nothing. */
-static const char *variable(const char *name)
+char *env_value(const char *name)
 {
-    const char *text = getenv(name);
+    char *text = getenv(name);
     return text && text[0] ? text : NULL;
 }
 
@@ -39,7 +38,7 @@ static int absolute(const struct usage *usage, const char *given, char *path)
 
 bool home_folder(char path[static HOME_PATH_MAX])
 {
-    const char *config = variable("XDG_CONFIG_HOME"), *home = variable("HOME");
+    const char *config = env_value("XDG_CONFIG_HOME"), *home = env_value("HOME");
     char listed[HOME_PATH_MAX];
     if ((!home || home[0] != '/') && host_home(listed, sizeof listed))
         home = listed;
@@ -62,7 +61,7 @@ static int standard(const struct usage *usage, const char *leaf, const char *fla
 
 int home_key_file(const struct usage *usage, const char *given, char path[static HOME_PATH_MAX])
 {
-    const char *set = variable("HEARTH_KEY_FILE");
+    const char *set = env_value("HEARTH_KEY_FILE");
     if (given)
         return absolute(usage, given, path);
     if (set && strcmp(set, "fresh") == 0)
@@ -73,7 +72,7 @@ int home_key_file(const struct usage *usage, const char *given, char path[static
 
 int home_secret_file(const struct usage *usage, const char *given, char path[static HOME_PATH_MAX])
 {
-    const char *set = given ? given : variable("HEARTH_SECRET_FILE");
+    const char *set = given ? given : env_value("HEARTH_SECRET_FILE");
     return set ? absolute(usage, set, path) : standard(usage, SECRET_LEAF, "secret-file", path);
 }
 

@@ -12,6 +12,9 @@
 #define HOME_SECRET_ABOUT                                                                                    \
     "(default: HEARTH_SECRET_FILE, else cluster in $XDG_CONFIG_HOME/hearth or ~/.config/hearth)"
 
+/* A variable of the environment that is set, and not to nothing; else NULL. */
+char *env_value(const char *name);
+
 /* The folder itself, as an absolute path; a running node is found by it too. False: there is no place for it.
  */
 bool home_folder(char path[static HOME_PATH_MAX]);

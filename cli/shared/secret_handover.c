@@ -14,16 +14,9 @@
 #define FD_MIN 3 /* the standard ones are the program's */
 #define FD_MAX 1000000
 
-/* A value that is set, and not to nothing. */
-static char *variable(const char *name)
-{
-    char *text = getenv(name);
-    return text && text[0] ? text : NULL;
-}
-
 bool secret_handover_is_plain(bool plain)
 {
-    const char *text = variable("HEARTH_PLAIN");
+    const char *text = env_value("HEARTH_PLAIN");
     return plain || (text && strcmp(text, "1") == 0);
 }
 
@@ -85,13 +78,13 @@ static int from_nothing(const struct usage *usage, struct secret_handover *hando
 static int find_secret(const struct usage *usage, const char *given, struct secret_handover *handover,
                        bool cluster)
 {
-    char *text = variable("HEARTH_SECRET");
-    const char *fd = variable("HEARTH_SECRET_FD");
+    char *text = env_value("HEARTH_SECRET");
+    const char *fd = env_value("HEARTH_SECRET_FD");
     if (given)
         return from_file(usage, given, handover, false);
     if (text)
         return from_text(usage, text, handover);
-    if (variable("HEARTH_SECRET_FILE"))
+    if (env_value("HEARTH_SECRET_FILE"))
         return from_file(usage, NULL, handover, false);
     if (fd)
         return from_descriptor(usage, fd, handover);
@@ -100,7 +93,7 @@ static int find_secret(const struct usage *usage, const char *given, struct secr
 
 static void take_variables_away(void)
 {
-    char *text = variable("HEARTH_SECRET");
+    char *text = env_value("HEARTH_SECRET");
     if (text)
         wipe(text, strlen(text));
     unsetenv("HEARTH_SECRET");
@@ -112,7 +105,7 @@ int secret_handover_settle(const struct usage *usage, const char *given, bool pl
                            struct secret_handover *handover)
 {
     *handover = (struct secret_handover){.plain = secret_handover_is_plain(plain),
-                                         .fresh_keys = !variable("HEARTH_KEY_FILE")};
+                                         .fresh_keys = !env_value("HEARTH_KEY_FILE")};
     if (handover->plain && given)
         return args_refuse(usage, "plain connections have no secret: leave out --plain (or HEARTH_PLAIN), or "
                                   "--secret-file");
@@ -199,7 +192,7 @@ static bool export_secret(const struct secret *secret)
         return false;
     snprintf(number, sizeof number, "%d", fd); /* open as long as we are */
     return setenv("HEARTH_SECRET_FD", number, 1) == 0 &&
-           setenv("HEARTH_KEY_FILE", "fresh", !variable("HEARTH_KEY_FILE")) == 0;
+           setenv("HEARTH_KEY_FILE", "fresh", !env_value("HEARTH_KEY_FILE")) == 0;
 }
 
 bool secret_handover_here(const char *command, bool plain)
@@ -209,8 +202,8 @@ bool secret_handover_here(const char *command, bool plain)
     bool good = true;
     if (plain) {
         good = setenv("HEARTH_PLAIN", "1", 1) == 0;
-    } else if (!secret_handover_is_plain(false) && !variable("HEARTH_SECRET") &&
-               !variable("HEARTH_SECRET_FILE") && !variable("HEARTH_SECRET_FD")) {
+    } else if (!secret_handover_is_plain(false) && !env_value("HEARTH_SECRET") &&
+               !env_value("HEARTH_SECRET_FILE") && !env_value("HEARTH_SECRET_FD")) {
         take_variables_away(); /* the library takes one that is empty for a mistake */
         good = secret_draw(NULL, &secret, &error) == HEARTH_OK && export_secret(secret);
         secret_close(secret);
