@@ -130,10 +130,10 @@ void table_print(const struct table *table, FILE *file, const char *indent)
         fprintf(file, "%s(no memory for the rest)\n", indent);
 }
 
-void columns_print(const int *widths, const char *const *texts, size_t count)
+void columns_print(FILE *file, const int *widths, const char *const *texts, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        printf("%s%*s", i ? " " : "  ", widths[i], texts[i]);
-    putchar('\n');
-    fflush(stdout);
+        fprintf(file, "%s%*s", i ? " " : "  ", widths[i], texts[i]);
+    fputc('\n', file);
+    fflush(file);
 }

@@ -33,10 +33,10 @@ void table_row(struct table *table, enum paint paint, const char *const *texts, 
 /* Columns without any text below the head are left out, and so is the space at the end of lines. */
 void table_print(const struct table *table, FILE *file, const char *indent);
 
-/* Rows that are printed as they come, to standard output: each column has its width, negative is left. */
-void columns_print(const int *widths, const char *const *texts, size_t count);
+/* Rows that are printed as they come: each column has its width, negative is to the left. */
+void columns_print(FILE *file, const int *widths, const char *const *texts, size_t count);
 #define COLUMNS(widths, ...)                                                                                 \
-    columns_print(widths, (const char *const[]){__VA_ARGS__},                                                \
+    columns_print(stdout, widths, (const char *const[]){__VA_ARGS__},                                        \
                   sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
 
 /* A copy that is safe to print; always terminated. Gives `target`. */

@@ -79,9 +79,28 @@ static void test_many_rows(void **state)
     printed_free(&out);
 }
 
+/* Rows that cannot wait for those to come. */
+static void test_fixed_columns(void **state)
+{
+    static const int widths[] = {5, -4, 3, 0};
+    const char *const row[] = {"1", "ab", "longer"};
+    struct printed out;
+    (void)state;
+    FILE *file = printed_open(&out);
+    columns_print(file, widths, (const char *const[]){"size", "name", "n", "exact"}, 4);
+    columns_print(file, widths, row, 3);
+    columns_print(file, widths, (const char *const[]){"", "", "", text_exact(true).s}, 4);
+    assert_string_equal(printed_text(&out), "   size name   n exact\n"
+                                            "      1 ab   longer\n"
+                                            "                 yes\n");
+    printed_free(&out);
+    assert_non_null(strstr(text_exact(false).s, "NO"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_plain_text), cmocka_unit_test(test_columns),
-                                       cmocka_unit_test(test_many_rows)};
+                                       cmocka_unit_test(test_many_rows),
+                                       cmocka_unit_test(test_fixed_columns)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
