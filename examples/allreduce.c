@@ -8,19 +8,19 @@
 int main(void)
 {
     hearth_node *node;
-    if (hearth_open(NULL, &node) != HEARTH_OK) /* rank, size and where to meet come from the launcher */
+    if (hearth_node_open(NULL, &node) != HEARTH_OK) /* rank, size and where to meet come from the launcher */
         return fprintf(stderr, "%s\n", hearth_error_text()), 1;
 
-    hearth_group *world = hearth_world(node);
-    int size = hearth_size(world);
-    float x[2] = {1, (float)hearth_rank(world)};
-    int status = hearth_all_reduce(world, x, x, 2, HEARTH_F32, HEARTH_SUM, NULL);
+    hearth_group *world = hearth_node_world(node);
+    int size = hearth_group_size(world);
+    float x[2] = {1, (float)hearth_group_rank(world)};
+    int status = hearth_all_reduce(world, x, x, 2, HEARTH_F32, HEARTH_OP_SUM, NULL);
     if (status == HEARTH_OK)
-        status = hearth_same(world, x, sizeof x, NULL); /* the same bytes on every member? */
+        status = hearth_group_same(world, x, sizeof x, NULL); /* the same bytes on every member? */
     if (status != HEARTH_OK)
         fprintf(stderr, "%s\n", hearth_error_text()); /* names the operation, the rank and the reason */
     else
-        printf("rank %d of %d has %g %g\n", hearth_rank(world), size, x[0], x[1]);
-    hearth_close(node);
+        printf("rank %d of %d has %g %g\n", hearth_group_rank(world), size, x[0], x[1]);
+    hearth_node_close(node);
     return status != HEARTH_OK || x[0] != (float)size || x[1] != (float)(size * (size - 1) / 2);
 }

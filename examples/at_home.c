@@ -14,19 +14,19 @@ int main(void)
     int status = hearth_config_env(&config);
     config.discover = "mdns";
     if (!status)
-        status = hearth_open(&config, &node);
+        status = hearth_node_open(&config, &node);
     if (!status)
-        status = hearth_wait_for_peers(node, 1, 30000); /* at least one other, within half a minute */
+        status = hearth_node_wait_for_peers(node, 1, 30000); /* at least one other, within half a minute */
     if (!status)
-        status = hearth_form(node, "home", 2, &group); /* all who run this now */
-    float x[2] = {1, group ? (float)hearth_rank(group) : 0};
+        status = hearth_group_form(node, "home", 2, &group); /* all who run this now */
+    float x[2] = {1, group ? (float)hearth_group_rank(group) : 0};
     if (!status)
-        status = hearth_all_reduce(group, x, x, 2, HEARTH_F32, HEARTH_SUM, NULL);
+        status = hearth_all_reduce(group, x, x, 2, HEARTH_F32, HEARTH_OP_SUM, NULL);
     if (status)
         fprintf(stderr, "%s\n", hearth_error_text()); /* who is there, and why others are not */
     else
-        printf("rank %d of %d: %g machines, ranks add up to %g\n", hearth_rank(group), hearth_size(group),
-               (double)x[0], (double)x[1]);
-    hearth_close(node);
+        printf("rank %d of %d: %g machines, ranks add up to %g\n", hearth_group_rank(group),
+               hearth_group_size(group), (double)x[0], (double)x[1]);
+    hearth_node_close(node);
     return status != HEARTH_OK;
 }

@@ -21,11 +21,11 @@ static int check(int status)
 /* Who has made the most steps tells all the others: a newcomer has made none. If it fails, all stays. */
 static int catch_up(hearth_group *group, int64_t *step)
 {
-    int64_t size = hearth_size(group), most = *step * size + (size - 1 - hearth_rank(group));
-    int status = hearth_all_reduce(group, &most, &most, 1, HEARTH_I64, HEARTH_MAX, NULL);
+    int64_t size = hearth_group_size(group), most = *step * size + (size - 1 - hearth_group_rank(group));
+    int status = hearth_all_reduce(group, &most, &most, 1, HEARTH_I64, HEARTH_OP_MAX, NULL);
     struct hearth_opts opts;
     hearth_opts_init(&opts);
-    opts.flags = HEARTH_RESTORE;
+    opts.flags = HEARTH_FLAG_RESTORE;
     if (!status)
         status = hearth_broadcast(group, weight, COUNT, HEARTH_F32, (int)(size - 1 - most % size), &opts);
     *step = status ? *step : most / size;
@@ -36,7 +36,8 @@ static int catch_up(hearth_group *group, int64_t *step)
 static int backward(hearth_group *group, hearth_sync *sync)
 {
     for (int i = 0; i < COUNT; i++)
-        gradient[i] = weight[i] - (float)i / COUNT - (float)(2 * hearth_rank(group) - hearth_size(group) + 1);
+        gradient[i] = weight[i] - (float)i / COUNT -
+                      (float)(2 * hearth_group_rank(group) - hearth_group_size(group) + 1);
     int status = hearth_sync_ready(sync, 0);
     return status ? status : hearth_sync_wait(sync, NULL);
 }
@@ -51,9 +52,9 @@ int main(int argc, char **argv)
     hearth_config_init(&config);
     check(hearth_config_env(&config));
     config.discover = "mdns";
-    check(hearth_open(&config, &node));
-    check(hearth_form(node, "elastic", 2, &group));
-    check(hearth_sync_open(group, "int8", HEARTH_AVG, &sync));
+    check(hearth_node_open(&config, &node));
+    check(hearth_group_form(node, "elastic", 2, &group));
+    check(hearth_sync_open(group, "int8", HEARTH_OP_AVG, &sync));
     struct hearth_tensor tensor = {"weight", gradient, HEARTH_F32, 1, (size_t[]){COUNT}};
     check(hearth_sync_add(sync, &tensor));
     int status = catch_up(group, &step);
@@ -62,7 +63,7 @@ int main(int argc, char **argv)
             status = backward(group, sync);
         if (status == HEARTH_VIEW_CHANGED) {
             printf("step %d: %s\n", (int)step, hearth_error_text());
-            if (check(hearth_reform(&group)) == HEARTH_BEHIND)
+            if (check(hearth_group_reform(&group)) == HEARTH_BEHIND)
                 step = 0; /* the others have made steps that this one lacks */
             status = catch_up(group, &step);
             continue; /* the same step again, with those who are left and those who came */
@@ -73,7 +74,8 @@ int main(int argc, char **argv)
         step++;
         nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL); /* as if it were work */
     }
-    printf("rank %d: %d steps, last weight %g\n", hearth_rank(group), (int)step, (double)weight[COUNT - 1]);
-    hearth_close(node);
+    printf("rank %d: %d steps, last weight %g\n", hearth_group_rank(group), (int)step,
+           (double)weight[COUNT - 1]);
+    hearth_node_close(node);
     return 0;
 }

@@ -18,16 +18,16 @@ static void check(int status)
 
 static void *member(void *node)
 {
-    hearth_group *world = hearth_world(node), *half;
-    int rank = hearth_rank(world);
+    hearth_group *world = hearth_node_world(node), *half;
+    int rank = hearth_group_rank(world);
 
     /* Even ranks form one group, odd ranks the other. Key: the highest old rank becomes rank 0. */
     check(hearth_group_split(world, rank % 2, -rank, NULL, &half));
-    int place = hearth_rank(half);
+    int place = hearth_group_rank(half);
     int64_t own = rank, sum, before;
-    check(hearth_scan(half, &own, &sum, 1, HEARTH_I64, HEARTH_SUM, NULL));
-    check(hearth_exclusive_scan(half, &own, &before, 1, HEARTH_I64, HEARTH_SUM, NULL));
-    if (place != (NODES - 1 - rank) / 2 || hearth_size(half) != NODES / 2 || before + own != sum)
+    check(hearth_scan(half, &own, &sum, 1, HEARTH_I64, HEARTH_OP_SUM, NULL));
+    check(hearth_exclusive_scan(half, &own, &before, 1, HEARTH_I64, HEARTH_OP_SUM, NULL));
+    if (place != (NODES - 1 - rank) / 2 || hearth_group_size(half) != NODES / 2 || before + own != sum)
         exit(1);
 
     /* The last member of each group holds its total: 4+2+0 and 5+3+1. All learn both. */
@@ -45,13 +45,13 @@ int main(void)
 {
     hearth_node *nodes[NODES];
     pthread_t threads[NODES];
-    check(hearth_open_local(NULL, NODES, nodes));
+    check(hearth_node_open_local(NULL, NODES, nodes));
     for (int i = 0; i < NODES; i++)
         if (pthread_create(&threads[i], NULL, member, nodes[i]) != 0)
             return 1;
     for (int i = 0; i < NODES; i++)
         pthread_join(threads[i], NULL);
     for (int i = 0; i < NODES; i++)
-        hearth_close(nodes[i]);
+        hearth_node_close(nodes[i]);
     return 0;
 }

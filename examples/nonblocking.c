@@ -29,9 +29,9 @@ static void on_done(void *arg, int status)
 static void *member(void *node)
 {
     static float gradient[NODES][LAYERS][COUNT]; /* an operation owns its buffer until it has ended */
-    hearth_group *world = hearth_world(node);
+    hearth_group *world = hearth_node_world(node);
     hearth_request *request[LAYERS], *barrier;
-    int rank = hearth_rank(world);
+    int rank = hearth_group_rank(world);
     struct hearth_opts opts;
     hearth_opts_init(&opts);
     opts.done = on_done;
@@ -41,14 +41,14 @@ static void *member(void *node)
         for (int i = 0; i < COUNT; i++)
             g[i] = (float)(layer + rank);
         opts.tag = (uint64_t)layer; /* operations of different tags may start in any order */
-        check(hearth_all_reduce_nb(world, g, g, COUNT, HEARTH_F32, HEARTH_AVG, &opts, &request[layer]));
+        check(hearth_all_reduce_nb(world, g, g, COUNT, HEARTH_F32, HEARTH_OP_AVG, &opts, &request[layer]));
     }
     for (int left = LAYERS; left > 0; left--) {
         size_t layer;
-        check(hearth_wait_any(request, LAYERS, -1, &layer)); /* -1: each has its own deadline */
+        check(hearth_request_wait_any(request, LAYERS, -1, &layer)); /* -1: each has its own deadline */
         if (gradient[rank][layer][COUNT - 1] != (float)layer + 0.5f)
             exit(1);
-        hearth_request_free(request[layer]);
+        hearth_request_close(request[layer]);
         request[layer] = NULL; /* wait_any skips it from now on */
     }
 
@@ -58,7 +58,7 @@ static void *member(void *node)
     check(at_end.fd < 0 ? at_end.fd : HEARTH_OK);
     poll(&at_end, 1, -1);
     check(hearth_test(barrier));
-    hearth_request_free(barrier);
+    hearth_request_close(barrier);
     return NULL;
 }
 
@@ -66,14 +66,14 @@ int main(void)
 {
     hearth_node *nodes[NODES];
     pthread_t threads[NODES];
-    check(hearth_open_local(NULL, NODES, nodes));
+    check(hearth_node_open_local(NULL, NODES, nodes));
     for (int i = 0; i < NODES; i++)
         if (pthread_create(&threads[i], NULL, member, nodes[i]) != 0)
             return 1;
     for (int i = 0; i < NODES; i++)
         pthread_join(threads[i], NULL);
     for (int i = 0; i < NODES; i++)
-        hearth_close(nodes[i]);
+        hearth_node_close(nodes[i]);
     printf("%d operations ended well\n", atomic_load(&ended));
     return atomic_load(&ended) == NODES * LAYERS ? 0 : 1;
 }

@@ -21,17 +21,17 @@ static int64_t count_inside(int first, int step)
 int main(void)
 {
     hearth_node *node;
-    if (hearth_open(NULL, &node) != HEARTH_OK)
+    if (hearth_node_open(NULL, &node) != HEARTH_OK)
         return fprintf(stderr, "%s\n", hearth_error_text()), 1;
 
-    hearth_group *world = hearth_world(node);
-    int rank = hearth_rank(world);
-    int64_t inside = count_inside(rank, hearth_size(world)), all = 0;
-    int status = hearth_reduce(world, &inside, &all, 1, HEARTH_I64, HEARTH_SUM, 0, NULL);
+    hearth_group *world = hearth_node_world(node);
+    int rank = hearth_group_rank(world);
+    int64_t inside = count_inside(rank, hearth_group_size(world)), all = 0;
+    int status = hearth_reduce(world, &inside, &all, 1, HEARTH_I64, HEARTH_OP_SUM, 0, NULL);
     if (status != HEARTH_OK)
         fprintf(stderr, "%s\n", hearth_error_text());
     else if (rank == 0)
         printf("pi is about %.4f\n", 4.0 * (double)all / POINTS / POINTS);
-    hearth_close(node);
+    hearth_node_close(node);
     return status != HEARTH_OK;
 }

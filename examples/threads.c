@@ -17,11 +17,11 @@ static void check(int status)
 
 static void *member(void *node)
 {
-    hearth_group *world = hearth_world(node);
-    float x[2] = {1, (float)hearth_rank(world)};
-    check(hearth_all_reduce(world, x, x, 2, HEARTH_F32, HEARTH_SUM, NULL));
-    check(hearth_same(world, x, sizeof x, NULL)); /* the same bytes on every member? */
-    printf("rank %d has %g %g\n", hearth_rank(world), x[0], x[1]);
+    hearth_group *world = hearth_node_world(node);
+    float x[2] = {1, (float)hearth_group_rank(world)};
+    check(hearth_all_reduce(world, x, x, 2, HEARTH_F32, HEARTH_OP_SUM, NULL));
+    check(hearth_group_same(world, x, sizeof x, NULL)); /* the same bytes on every member? */
+    printf("rank %d has %g %g\n", hearth_group_rank(world), x[0], x[1]);
     if (x[0] != 4 || x[1] != 0 + 1 + 2 + 3)
         exit(1);
     return NULL;
@@ -31,13 +31,13 @@ int main(void)
 {
     hearth_node *nodes[4];
     pthread_t threads[4];
-    check(hearth_open_local(NULL, 4, nodes)); /* nodes[i] has rank i */
+    check(hearth_node_open_local(NULL, 4, nodes)); /* nodes[i] has rank i */
     for (int i = 0; i < 4; i++)
         if (pthread_create(&threads[i], NULL, member, nodes[i]) != 0)
             return 1;
     for (int i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
     for (int i = 0; i < 4; i++)
-        hearth_close(nodes[i]);
+        hearth_node_close(nodes[i]);
     return 0;
 }

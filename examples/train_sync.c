@@ -47,14 +47,14 @@ int main(int argc, char **argv)
 {
     hearth_node *node;
     hearth_sync *sync;
-    check(hearth_open(NULL, &node));
-    hearth_group *world = hearth_world(node);
-    check(hearth_sync_open(world, argc > 1 ? argv[1] : NULL, HEARTH_AVG, &sync));
+    check(hearth_node_open(NULL, &node));
+    hearth_group *world = hearth_node_world(node);
+    check(hearth_sync_open(world, argc > 1 ? argv[1] : NULL, HEARTH_OP_AVG, &sync));
     struct hearth_tensor w = {"weight", weight_gradient, HEARTH_F32, 2, (size_t[]){OUT, IN}};
     struct hearth_tensor b = {"bias", bias_gradient, HEARTH_F32, 1, (size_t[]){OUT}};
     int w_index = check(hearth_sync_add(sync, &w)), b_index = check(hearth_sync_add(sync, &b));
 
-    uint32_t seed = (uint32_t)hearth_rank(world);
+    uint32_t seed = (uint32_t)hearth_group_rank(world);
     float loss = 1;
     for (int step = 0; step < STEPS; step++) {
         memset(weight_gradient, 0, sizeof weight_gradient);
@@ -71,9 +71,9 @@ int main(int argc, char **argv)
                 weight[i][k] -= 0.3f * weight_gradient[i][k];
         }
     }
-    check(hearth_same(world, weight, sizeof weight, NULL)); /* with every codec, bit for bit */
-    printf("rank %d of %d: loss %g\n", hearth_rank(world), hearth_size(world), (double)loss);
+    check(hearth_group_same(world, weight, sizeof weight, NULL)); /* with every codec, bit for bit */
+    printf("rank %d of %d: loss %g\n", hearth_group_rank(world), hearth_group_size(world), (double)loss);
     hearth_sync_close(sync);
-    hearth_close(node);
+    hearth_node_close(node);
     return loss < 0.2f ? 0 : 1; /* it began with 0.33 */
 }

@@ -201,7 +201,7 @@ static void do_call(struct world *w, struct reader *r)
         return;
     size_t counts[MEMBERS_MAX] = {count, count / 2, count / 3};
     struct hearth_opts opts = {.size = sizeof opts, .timeout_ms = 1000, .weight = 1, .tag = flags >> 6};
-    opts.flags = flags & 1 ? HEARTH_RESTORE : 0;
+    opts.flags = flags & 1 ? HEARTH_FLAG_RESTORE : 0;
     struct call call = {
         .kind = (enum plan_kind)(kind % PLAN_KIND_COUNT),
         .source = user->source,
@@ -209,12 +209,12 @@ static void do_call(struct world *w, struct reader *r)
         .in_place = flags & 2,
         .count = kind % PLAN_KIND_COUNT == PLAN_BARRIER ? 0 : count,
         .dtype = flags & 4 ? HEARTH_F32 : HEARTH_BF16,
-        .op = flags & 8 ? HEARTH_AVG : HEARTH_MAX,
+        .op = flags & 8 ? HEARTH_OP_AVG : HEARTH_OP_MAX,
         .root = (flags >> 4 & 3) % w->size,
         .opts = &opts,
     };
     if (call.kind == PLAN_SCAN || call.kind == PLAN_EXCLUSIVE_SCAN)
-        call.op = HEARTH_SUM;
+        call.op = HEARTH_OP_SUM;
     if (call.kind == PLAN_ALL_TO_ALL && (flags & 1)) {
         call.vector = true;
         call.in_counts = call.out_counts = counts;

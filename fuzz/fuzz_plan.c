@@ -69,7 +69,7 @@ static void parse(struct input *in, struct reader *r)
     call->in_counts = flags & 32 ? in->in_counts : NULL;
     call->out_counts = flags & 64 ? in->out_counts : NULL;
     in->view = (struct group_view){
-        .size = call->size, .host = call->host, .order = call->order, .algo = HEARTH_AUTO};
+        .size = call->size, .host = call->host, .order = call->order, .algo = HEARTH_ALGO_AUTO};
     in->view.inside = in->view.across = (struct link_cost){1e-6, 1e9, 1e-10, 1e-7};
 }
 
@@ -170,7 +170,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         struct error error;
         enum hearth_algo algo;
         if (select_algo(&in.call, &in.view, &algo, &error) == HEARTH_OK)
-            must(algo != HEARTH_AUTO);
+            must(algo != HEARTH_ALGO_AUTO);
     }
     if (in.large)
         check_large(&in, &heap);

@@ -34,8 +34,8 @@ extern "C" {
  * used by several threads at once, but closing or freeing a handle must not race with its other uses.
  *
  * Fork: a node belongs to the process that opened it. In a forked child every call returns HEARTH_FORKED
- * (hearth_rank and hearth_size still answer), hearth_close only gives memory back, and the connections are
- * the parent's alone: when it is killed its peers know at once. */
+ * (hearth_group_rank and hearth_group_size still answer), hearth_node_close only gives memory back, and the
+ * connections are the parent's alone: when it is killed its peers know at once. */
 
 /* ---- Version -------------------------------------------------------------------------------------- */
 
@@ -49,7 +49,8 @@ HEARTH_API const char *hearth_version_string(void); /* "0.1.0"; static memory */
 /* Grouped by how much is broken, so that a caller can act on the group alone: see hearth_status_scope. */
 enum hearth_status {
     HEARTH_OK = 0,
-    HEARTH_BEHIND = 1, /* hearth_reform: the group stands, but this member lacks steps that others have */
+    HEARTH_BEHIND =
+        1, /* hearth_group_reform: the group stands, but this member lacks steps that others have */
 
     /* Argument: nothing happened, no sequence number was used; correct the call and make it again. */
     HEARTH_INVALID = -101,     /* an argument, variable or name is not acceptable */
@@ -60,18 +61,18 @@ enum hearth_status {
     HEARTH_CANCELLED = -202, /* cancelled here */
     HEARTH_ABORTED = -203,   /* another member ended it; the text names that rank and its reason */
     HEARTH_MISMATCH = -204,  /* members called different things; the text names who differs and how */
-    HEARTH_DIFFERS = -205,   /* hearth_same: not all members hold the same bytes */
+    HEARTH_DIFFERS = -205,   /* hearth_group_same: not all members hold the same bytes */
     HEARTH_POISONED = -206,  /* compressed: NaN or Inf in a member's input, or a sum beyond f32 */
     HEARTH_NO_MEMORY = -207, /* memory or the configured memory limit is used up */
     HEARTH_LIMIT = -208,     /* a configured or built-in limit (operations, tags, length) is reached */
-    HEARTH_PENDING = -209,   /* not an error: not finished yet (hearth_test, hearth_wait) */
+    HEARTH_PENDING = -209,   /* not an error: not finished yet (hearth_test, hearth_request_wait) */
 
     /* Peer: one member is lost to us. */
     HEARTH_PEER_LOST = -301, /* it closed, died or stopped answering; the text names the rank */
     HEARTH_PROTOCOL = -302,  /* it sent bytes that break the protocol */
 
     /* Group: no operation of this group can succeed any more. */
-    HEARTH_VIEW_CHANGED = -401, /* a member of a formed group is gone: hearth_reform */
+    HEARTH_VIEW_CHANGED = -401, /* a member of a formed group is gone: hearth_group_reform */
     HEARTH_GROUP_BROKEN = -402, /* a member was lost earlier, or has left; the text names it */
 
     /* Node: this node is unusable. */
@@ -119,7 +120,7 @@ enum hearth_reason {
 
 HEARTH_API enum hearth_scope hearth_status_scope(int status);
 HEARTH_API const char *hearth_status_name(int status); /* "HEARTH_TIMEOUT"; static memory, never NULL */
-HEARTH_API const char *hearth_strerror(int status);    /* one sentence; static memory, never NULL */
+HEARTH_API const char *hearth_status_text(int status); /* one sentence; static memory, never NULL */
 
 /* The text of the last failure of a call made on this thread: operation, rank, peer, phase, reason. Never
  * NULL; valid until the next failing call on this thread. The text of a request: hearth_request_error. */
@@ -148,8 +149,8 @@ enum hearth_dtype {
 };
 
 /* How contributions are combined.
- *  - The order of combination is fixed by the plan, never by arrival. HEARTH_ORDER_RANK in the options fixes
- *    it to rank 0, 1, 2, ... whatever plan and transport.
+ *  - The order of combination is fixed by the plan, never by arrival. HEARTH_FLAG_RANK_ORDER in the options
+ * fixes it to rank 0, 1, 2, ... whatever plan and transport.
  *  - f16 and bf16 sums, products and averages are accumulated in f32 and rounded once, to nearest even.
  *  - A NaN result is the canonical quiet NaN of its type. min and max are the minimum and maximum of IEEE
  *    754-2019: NaN wins, -0 < +0.
@@ -158,27 +159,27 @@ enum hearth_dtype {
  *  - avg is sum(w*x)/sum(w) with each member's `weight` (default 1). Integers are averaged in f64 (so 64-bit
  *    integers exactly only while |sum| < 2^53), rounded to nearest, ties to even, and saturated. */
 enum hearth_op {
-    HEARTH_SUM = 0,
-    HEARTH_AVG = 1,
-    HEARTH_PROD = 2,
-    HEARTH_MIN = 3,
-    HEARTH_MAX = 4,
-    HEARTH_BAND = 5,
-    HEARTH_BOR = 6,
-    HEARTH_BXOR = 7
+    HEARTH_OP_SUM = 0,
+    HEARTH_OP_AVG = 1,
+    HEARTH_OP_PROD = 2,
+    HEARTH_OP_MIN = 3,
+    HEARTH_OP_MAX = 4,
+    HEARTH_OP_BAND = 5,
+    HEARTH_OP_BOR = 6,
+    HEARTH_OP_BXOR = 7
 };
 
 /* How the data travels. Chosen by the cost model from what all members agree on; a fixed choice is for
  * measurement. An algorithm that a collective does not have is HEARTH_UNSUPPORTED. */
 enum hearth_algo {
-    HEARTH_AUTO = 0,
-    HEARTH_RING = 1,
-    HEARTH_DIRECT = 2,       /* to the owner of each part, then from it: two hops */
-    HEARTH_HALVING = 3,      /* recursive halving and doubling, any number of members */
-    HEARTH_TREE = 4,         /* binomial; O(log N) hops */
-    HEARTH_STAR = 5,         /* everything through one member ("centralized") */
-    HEARTH_HIERARCHICAL = 6, /* inside each host first, then between hosts */
-    HEARTH_EXCHANGE = 7      /* everyone to everyone, combined by each in rank order: one hop */
+    HEARTH_ALGO_AUTO = 0,
+    HEARTH_ALGO_RING = 1,
+    HEARTH_ALGO_DIRECT = 2,       /* to the owner of each part, then from it: two hops */
+    HEARTH_ALGO_HALVING = 3,      /* recursive halving and doubling, any number of members */
+    HEARTH_ALGO_TREE = 4,         /* binomial; O(log N) hops */
+    HEARTH_ALGO_STAR = 5,         /* everything through one member ("centralized") */
+    HEARTH_ALGO_HIERARCHICAL = 6, /* inside each host first, then between hosts */
+    HEARTH_ALGO_EXCHANGE = 7      /* everyone to everyone, combined by each in rank order: one hop */
 };
 
 HEARTH_API size_t hearth_dtype_size(enum hearth_dtype dtype);      /* bytes of one element; 0 if unknown */
@@ -220,12 +221,13 @@ struct hearth_config {
                             MiB); 0 = no limit: 0 */
     uint32_t ops_max;    /* operations in flight per node: 1,024 */
     uint32_t spin_us;    /* how long a blocking call looks again and again before it sleeps: 200 */
-    enum hearth_algo algo; /* agreed: algorithm for calls that leave it to HEARTH_AUTO: HEARTH_AUTO */
+    enum hearth_algo
+        algo; /* agreed: algorithm for calls that leave it to HEARTH_ALGO_AUTO: HEARTH_ALGO_AUTO */
     enum hearth_log_level log_level; /* HEARTH_LOG_WARN */
     hearth_log_fn *log;              /* NULL = silent */
     void *log_arg;
 
-    /* Only for hearth_open. Strings are copied by it. */
+    /* Only for hearth_node_open. Strings are copied by it. */
     const char *peers;       /* "host:port,host:port,...": all members, in the order of their ranks: NULL */
     const char *rendezvous;  /* "host[:port]" or "unix:PATH", where all members meet: NULL */
     const char *job;         /* agreed: members of different jobs refuse each other: "hearth" */
@@ -241,7 +243,7 @@ struct hearth_config {
     uint32_t datagram_bytes; /* quic: largest payload of a packet, 1,200 to 65,507; 0 = what the interface
                                 takes: 0 */
     uint32_t link_mbps;      /* agreed: what a port is assumed to carry between machines, Mbit/s: 1,000 */
-    int64_t open_timeout_ms; /* for all that hearth_open does: 60,000 */
+    int64_t open_timeout_ms; /* for all that hearth_node_open does: 60,000 */
     int64_t connect_timeout_ms; /* for one attempt to connect: 5,000 */
     uint32_t connect_retries;   /* further attempts, with backoff and jitter: 3 */
     int64_t peer_timeout_ms;    /* a peer that answers nothing for so long is lost: 30,000 */
@@ -261,13 +263,13 @@ struct hearth_config {
                               library, or where it was installed; "" = without mDNS: NULL */
     const char *health;   /* discovering: "default" (dead after 3 s of silence), "low-latency" (1 s) or
                               "high-latency" (12 s): "default" */
-    uint32_t min_peers;   /* discovering: how many others hearth_wait_for_peers waits for: 1 */
-    int64_t form_timeout_ms; /* for hearth_form and hearth_reform: 300,000 */
+    uint32_t min_peers;   /* discovering: how many others hearth_node_wait_for_peers waits for: 1 */
+    int64_t form_timeout_ms; /* for hearth_group_form and hearth_group_reform: 300,000 */
     uint32_t roles;          /* discovering: enum hearth_role: 0 */
     const char *site; /* where this node stands, like "berlin": compressed all-reduces may go two-level, dense
                          inside a site. NULL = each host is a site of its own: NULL */
 
-    /* For hearth_open_local too. */
+    /* For hearth_node_open_local too. */
     uint64_t rate;     /* bits a second that this node sends at most, to all peers together, 64,000
                           to 10^12; 0 = as fast as it goes: 0 */
     const char *codec; /* for compressed calls that name none: "none" */
@@ -319,7 +321,7 @@ HEARTH_API int hearth_config_env(struct hearth_config *config);
 
 /* Opens `count` (1..HEARTH_LOCAL_MAX) nodes in this process, joined in memory: for tests, examples and
  * notebooks. nodes[i] has rank i in its world. `config` may be NULL. Each node is closed on its own. */
-HEARTH_API int hearth_open_local(const struct hearth_config *config, int count, hearth_node *nodes[]);
+HEARTH_API int hearth_node_open_local(const struct hearth_config *config, int count, hearth_node *nodes[]);
 
 /* Opens this process's node and joins it to the others, as config (NULL: the defaults and the environment)
  * says: `peers`, or `rendezvous` with world_size, or neither for a world of one. Unless it says `plain`,
@@ -329,19 +331,19 @@ HEARTH_API int hearth_open_local(const struct hearth_config *config, int count, 
  * open_timeout_ms. The error names what is wrong and with whom: missing or duplicate rank, unreachable
  * address, different settings. The node has one thread of its own; compress_threads - 1 more from the first
  * compressed call on, and one more from the first non-blocking one on. */
-HEARTH_API int hearth_open(const struct hearth_config *config, hearth_node **node);
+HEARTH_API int hearth_node_open(const struct hearth_config *config, hearth_node **node);
 
 /* How the node is joined to the others, for people: one line per member (rank, host, transport, address,
  * round trip). In a home cluster connections belong to the groups that were formed: for each a line with its
  * job, then the lines of its members. Writes at most `size` bytes with the final 0 and returns the length of
  * the whole text. */
-HEARTH_API int64_t hearth_links_text(hearth_node *node, char *buffer, size_t size);
+HEARTH_API int64_t hearth_node_links_text(hearth_node *node, char *buffer, size_t size);
 
 /* Memory for buffers that members on the same host can see: collectives on it move no bytes that need not be
  * moved. Aligned to a page, zero. Elsewhere it is ordinary memory. NULL: no memory, see hearth_error_text.
- * Freed by hearth_free or hearth_close; no operation may be using it then. */
-HEARTH_API void *hearth_alloc(hearth_node *node, size_t len);
-HEARTH_API void hearth_free(hearth_node *node, void *memory); /* NULL is allowed */
+ * Freed by hearth_mem_free or hearth_node_close; no operation may be using it then. */
+HEARTH_API void *hearth_mem_alloc(hearth_node *node, size_t len);
+HEARTH_API void hearth_mem_free(hearth_node *node, void *memory); /* NULL is allowed */
 
 /* Closes the node and the groups and requests that hang on it. Whoever is done may close, and its process may
  * end, whatever the others are still at: no barrier is needed. Returns when they have, or get without us, all
@@ -350,13 +352,14 @@ HEARTH_API void hearth_free(hearth_node *node, void *memory); /* NULL is allowed
  * HEARTH_GROUP_BROKEN at once. Operations in flight end with HEARTH_CLOSED here and HEARTH_PEER_LOST at the
  * others. Nothing touches user memory any more then. NULL is allowed. Must not be called from a completion
  * callback. */
-HEARTH_API void hearth_close(hearth_node *node);
+HEARTH_API void hearth_node_close(hearth_node *node);
 
 /* The group of all members of the node's cluster. Owned by the node; NULL only in a forked child. */
-HEARTH_API hearth_group *hearth_world(hearth_node *node);
+HEARTH_API hearth_group *hearth_node_world(hearth_node *node);
 
-HEARTH_API int hearth_rank(const hearth_group *group); /* 0..size-1, or HEARTH_INVALID for NULL */
-HEARTH_API int hearth_size(const hearth_group *group); /* number of members, or HEARTH_INVALID for NULL */
+HEARTH_API int hearth_group_rank(const hearth_group *group); /* 0..size-1, or HEARTH_INVALID for NULL */
+HEARTH_API int
+hearth_group_size(const hearth_group *group); /* number of members, or HEARTH_INVALID for NULL */
 
 struct hearth_opts;
 
@@ -373,42 +376,41 @@ HEARTH_API void hearth_group_close(hearth_group *group);
  * A node that discovers (config: discover) finds the other nodes of its cluster by itself, agrees with them
  * who is in and who leads (a view), and watches them; it goes on while its program does. docs/membership.md.
  *
- *   hearth_open  ->  hearth_wait_for_peers (if wanted)  ->  hearth_form  ->  collectives
+ *   hearth_node_open  ->  hearth_node_wait_for_peers (if wanted)  ->  hearth_group_form  ->  collectives
  *                                                     ^         |  HEARTH_VIEW_CHANGED: a member is gone
- *                                                     +---------+  hearth_reform
+ *                                                     +---------+  hearth_group_reform
  *
- * Its world is itself alone; groups with others are made by hearth_form. Calls on a node that does not
+ * Its world is itself alone; groups with others are made by hearth_group_form. Calls on a node that does not
  * discover are HEARTH_UNSUPPORTED. */
 
 /* Waits until at least `min_peers` others (-1: the config's) are members, at most timeout_ms (-1: the
  * config's peer_timeout_ms). HEARTH_TIMEOUT: the text says who is there, and of nodes that were seen why they
  * are not. */
-HEARTH_API int hearth_wait_for_peers(hearth_node *node, int min_peers, int64_t timeout_ms);
+HEARTH_API int hearth_node_wait_for_peers(hearth_node *node, int min_peers, int64_t timeout_ms);
 
 /* The group of all members that ask for the same job at this time, at least `min_members` with this one (the
  * largest that any of them asks for counts); blocks until then, at most form_timeout_ms (and some seconds
  * more, where it was formed but not all were joined by then). Who asks while the job runs waits until it
- * forms again; its members get HEARTH_EVENT_JOB_WANTED, and one of them that calls hearth_reform between two
- * steps lets the newcomer in. Ranks follow the order of the fastest ways between the machines. A job's name
- * has 1 to 63 printable characters; a node can be in a job once. Closed by hearth_group_close, which ends the
- * group for all others: what they can finish without this member, since it has done its part, goes on and
- * may still begin. */
-HEARTH_API int hearth_form(hearth_node *node, const char *job, int min_members, hearth_group **group);
+ * forms again; its members get HEARTH_EVENT_JOB_WANTED, and one of them that calls hearth_group_reform
+ * between two steps lets the newcomer in. Ranks follow the order of the fastest ways between the machines. A
+ * job's name has 1 to 63 printable characters; a node can be in a job once. Closed by hearth_group_close,
+ * which ends the group for all others: what they can finish without this member, since it has done its part,
+ * goes on and may still begin. */
+HEARTH_API int hearth_group_form(hearth_node *node, const char *job, int min_members, hearth_group **group);
 
 /* When a member of a formed group is lost, leaves or closes its group, operations in flight that need it and
  * all later ones, but those that it took part in before it left, end with HEARTH_VIEW_CHANGED on every other
  * member, inputs as promised. This gives the next group, of those who are left and those who wait: blocks
- * until all survivors have called it; the minimum of hearth_form still holds. The old group is closed; its
- * compressors and syncs go on with the new one, residuals kept (what a lost member had not sent is lost with
- * it). A step that was under way has been committed or aborted when this returns, the same on all members:
- * hearth_sync_wait.
- * HEARTH_OK, or HEARTH_BEHIND, which is positive: the group stands, but this member lacks steps that the
- * others have committed: it was away too long, or a cluster that was split has gone on elsewhere. Its
- * residuals are empty, and nothing is ready; take the model from a member that has them
- * (hearth_sync_steps tells) before the next step. The others are not told and need not do more than take
- * part in that. A member that comes by hearth_form lacks them too, and knows it. Failure: *group is
+ * until all survivors have called it; the minimum of hearth_group_form still holds. The old group is closed;
+ * its compressors and syncs go on with the new one, residuals kept (what a lost member had not sent is lost
+ * with it). A step that was under way has been committed or aborted when this returns, the same on all
+ * members: hearth_sync_wait. HEARTH_OK, or HEARTH_BEHIND, which is positive: the group stands, but this
+ * member lacks steps that the others have committed: it was away too long, or a cluster that was split has
+ * gone on elsewhere. Its residuals are empty, and nothing is ready; take the model from a member that has
+ * them (hearth_sync_steps tells) before the next step. The others are not told and need not do more than take
+ * part in that. A member that comes by hearth_group_form lacks them too, and knows it. Failure: *group is
  * unchanged, and this may be called again. */
-HEARTH_API int hearth_reform(hearth_group **group);
+HEARTH_API int hearth_group_reform(hearth_group **group);
 
 /* A formed group goes on with what has been measured since: another order of its rings, sites and speeds
  * of ways, and so perhaps other algorithms; ranks stay. For groups that were formed before the ways
@@ -418,17 +420,17 @@ HEARTH_API int hearth_reform(hearth_group **group);
  * HEARTH_OK: all have adopted the same, or nothing better is known. HEARTH_INVALID: operations of the
  * group are in flight here; HEARTH_ABORTED: they are at another member, or it failed there; then nothing
  * has changed for anybody. HEARTH_VIEW_CHANGED: also when a member cannot know whether the others went on;
- * hearth_reform. Of a group that was not formed, nor split off one: HEARTH_OK at once, nothing to adapt
+ * hearth_group_reform. Of a group that was not formed, nor split off one: HEARTH_OK at once, nothing to adapt
  * to. No other thread may use the group meanwhile. */
-HEARTH_API int hearth_adapt(hearth_group *group);
+HEARTH_API int hearth_group_adapt(hearth_group *group);
 
-/* Every call of hearth_wait_for_peers, hearth_form, hearth_reform and hearth_next_event that another thread
- * has begun on this node and that still waits ends soon (a tenth of a second) with HEARTH_CANCELLED: for
- * Ctrl-C, and for programs whose user changes his mind. A wish is withdrawn, and the others wait on without
- * this member; those that it was just being joined with form again. A call that begins later is not touched:
- * who cannot know whether the other thread has begun repeats this until that thread returns. If the call has
- * what it waited for by then, it returns that. Not for signal handlers. */
-HEARTH_API int hearth_interrupt(hearth_node *node);
+/* Every call of hearth_node_wait_for_peers, hearth_group_form, hearth_group_reform and hearth_node_next_event
+ * that another thread has begun on this node and that still waits ends soon (a tenth of a second) with
+ * HEARTH_CANCELLED: for Ctrl-C, and for programs whose user changes his mind. A wish is withdrawn, and the
+ * others wait on without this member; those that it was just being joined with form again. A call that begins
+ * later is not touched: who cannot know whether the other thread has begun repeats this until that thread
+ * returns. If the call has what it waited for by then, it returns that. Not for signal handlers. */
+HEARTH_API int hearth_node_interrupt(hearth_node *node);
 
 /* A member of a group, for people and for programs that want to reach it by other means. Strings are "" where
  * nothing is known. */
@@ -439,8 +441,8 @@ struct hearth_member {
     char name[64];    /* of its machine */
     char address[64]; /* by which this node reaches it, without port; our own: by which the others may */
     int same_host;
-    uint64_t completed; /* operations that it had completed in the group before (hearth_reform): who has more
-                           may have a result that others have not; 0: it has just come */
+    uint64_t completed; /* operations that it had completed in the group before (hearth_group_reform): who has
+                           more may have a result that others have not; 0: it has just come */
 };
 HEARTH_API int hearth_group_member(hearth_group *group, int rank, struct hearth_member *member);
 
@@ -468,21 +470,21 @@ struct hearth_event {
 };
 /* The next event that was not fetched; waits at most timeout_ms (0: not at all) and is HEARTH_PENDING then.
  * The last 256 are kept. */
-HEARTH_API int hearth_next_event(hearth_node *node, struct hearth_event *event, int64_t timeout_ms);
+HEARTH_API int hearth_node_next_event(hearth_node *node, struct hearth_event *event, int64_t timeout_ms);
 /* Instead, or beside: called for every event from a thread of the node's; it must not block or call Hearth.
  * NULL: not any more, and when this returns it is not being called. */
 typedef void hearth_event_fn(void *arg, const struct hearth_event *event);
-HEARTH_API int hearth_on_event(hearth_node *node, hearth_event_fn *fn, void *arg);
+HEARTH_API int hearth_node_on_event(hearth_node *node, hearth_event_fn *fn, void *arg);
 
 /* View, members, health, links, sightings, jobs and topology as JSON: what `hearth status --json` prints. As
- * hearth_metrics_text. */
-HEARTH_API int64_t hearth_status_json(hearth_node *node, char *buffer, size_t size);
+ * hearth_node_metrics_text. */
+HEARTH_API int64_t hearth_node_status_json(hearth_node *node, char *buffer, size_t size);
 
 /* ---- Options of a collective ---------------------------------------------------------------------- */
 
 enum hearth_flags {
-    HEARTH_RESTORE = 1u << 0,   /* in place: give the input back if the operation fails (costs one copy) */
-    HEARTH_ORDER_RANK = 1u << 1 /* combine in rank order, whatever plan: same bits on every transport */
+    HEARTH_FLAG_RESTORE = 1u << 0, /* in place: give the input back if the operation fails (costs one copy) */
+    HEARTH_FLAG_RANK_ORDER = 1u << 1 /* combine in rank order, whatever plan: same bits on every transport */
 };
 
 /* Runs once, when the operation has ended, on whichever thread ended it. It must not block; it may start
@@ -490,16 +492,16 @@ enum hearth_flags {
 typedef void hearth_done_fn(void *arg, int status);
 
 /* Begins with its size. NULL instead of options means the defaults. Always initialise with
- * hearth_opts_init. Everything but timeout_ms, weight, HEARTH_RESTORE and the callback must be the same on
- * all members. */
+ * hearth_opts_init. Everything but timeout_ms, weight, HEARTH_FLAG_RESTORE and the callback must be the same
+ * on all members. */
 struct hearth_opts {
     size_t size;
     int64_t
         timeout_ms; /* deadline of the operation; -1 = the node's default, 0 = only what is done at once */
     uint64_t tag;   /* operations match by (group, tag, how many came before under the tag) */
-    double weight;  /* HEARTH_AVG: this member's weight, 0 to 1e30: 1 */
+    double weight;  /* HEARTH_OP_AVG: this member's weight, 0 to 1e30: 1 */
     uint32_t flags; /* enum hearth_flags */
-    enum hearth_algo algo; /* HEARTH_AUTO */
+    enum hearth_algo algo; /* HEARTH_ALGO_AUTO */
     const char *codec;     /* NULL or "none"; compressed calls have an argument for it */
     hearth_done_fn *done;  /* NULL = none */
     void *done_arg;
@@ -525,7 +527,7 @@ HEARTH_API void hearth_opts_init(struct hearth_opts *opts);
  * nothing to give or get, or the count is 0.
  *
  * After an error the target's content is undefined, except: untouched out-of-place sources, and in-place
- * buffers with HEARTH_RESTORE.
+ * buffers with HEARTH_FLAG_RESTORE.
  *
  * Sizes: count * element size must be below 2^63; nothing is narrowed to 32 bits. */
 
@@ -581,7 +583,7 @@ HEARTH_API int hearth_all_to_all(hearth_group *group, const void *source, void *
 HEARTH_API int hearth_all_to_allv(hearth_group *group, const void *source, const size_t *source_counts,
                                   void *target, const size_t *target_counts, enum hearth_dtype dtype,
                                   const struct hearth_opts *opts);
-/* target = op over members 0..rank. HEARTH_AVG is HEARTH_UNSUPPORTED. In place: source == target. */
+/* target = op over members 0..rank. HEARTH_OP_AVG is HEARTH_UNSUPPORTED. In place: source == target. */
 HEARTH_API int hearth_scan(hearth_group *group, const void *source, void *target, size_t count,
                            enum hearth_dtype dtype, enum hearth_op op, const struct hearth_opts *opts);
 /* target = op over members 0..rank-1; rank 0 gets the identity: 0, 1, for min and max +inf and -inf or the
@@ -595,7 +597,7 @@ HEARTH_API int hearth_barrier(hearth_group *group, const struct hearth_opts *opt
 /* Do all members hold the same `len` bytes? 0 if so. HEARTH_DIFFERS if not, on every member, and then *who
  * (may be NULL) is the lowest rank that does not hold what most hold (the bytes of the lower rank win a tie).
  * Compares 128-bit hashes: made against accidents, not against attackers. */
-HEARTH_API int hearth_same(hearth_group *group, const void *buffer, size_t len, int *who);
+HEARTH_API int hearth_group_same(hearth_group *group, const void *buffer, size_t len, int *who);
 
 /* ---- Non-blocking forms --------------------------------------------------------------------------- */
 
@@ -653,17 +655,17 @@ HEARTH_API int hearth_test(hearth_request *request);
 /* Waits until the operation has ended, at most timeout_ms (0 polls, -1 = until the operation's own
  * deadline): its status, or HEARTH_PENDING. A wait that runs out does not cancel. May be called again after
  * the end. */
-HEARTH_API int hearth_wait(hearth_request *request, int64_t timeout_ms);
+HEARTH_API int hearth_request_wait(hearth_request *request, int64_t timeout_ms);
 /* Waits for all: 0 if all ended well, the first bad status in order of the array, or HEARTH_PENDING.
  * NULL entries are skipped. Requests may belong to different nodes. */
-HEARTH_API int hearth_wait_all(hearth_request *const *requests, size_t count, int64_t timeout_ms);
+HEARTH_API int hearth_request_wait_all(hearth_request *const *requests, size_t count, int64_t timeout_ms);
 /* Waits until one of them has ended: its status, with *index set; HEARTH_PENDING if none did in time;
  * HEARTH_INVALID if all entries are NULL. */
-HEARTH_API int hearth_wait_any(hearth_request *const *requests, size_t count, int64_t timeout_ms,
-                               size_t *index);
+HEARTH_API int hearth_request_wait_any(hearth_request *const *requests, size_t count, int64_t timeout_ms,
+                                       size_t *index);
 /* Aborts the operation for all members, if it has not ended. Does not wait for the others: when it returns,
  * the buffers are free. Its status is then HEARTH_CANCELLED here, HEARTH_ABORTED at the others. */
-HEARTH_API int hearth_cancel(hearth_request *request);
+HEARTH_API int hearth_request_cancel(hearth_request *request);
 /* A descriptor that becomes readable when the operation has ended, for poll or an event loop; do not read
  * or close it. Lives as long as the request. Negative status on failure. */
 HEARTH_API int hearth_request_fd(hearth_request *request);
@@ -673,7 +675,7 @@ HEARTH_API int hearth_request_error_rank(const hearth_request *request); /* whom
 HEARTH_API enum hearth_reason hearth_request_error_reason(const hearth_request *request);
 /* Ends the handle. An unfinished operation is cancelled first; when this returns nothing touches its
  * buffers any more. NULL is allowed. Must not be called from a completion callback. */
-HEARTH_API void hearth_request_free(hearth_request *request);
+HEARTH_API void hearth_request_close(hearth_request *request);
 
 /* ---- Compression ----------------------------------------------------------------------------------------
  *
@@ -690,7 +692,7 @@ HEARTH_API void hearth_request_free(hearth_request *request);
  *   auto:CODEC[,CODEC...]     whichever of these is fastest here; none if none of them helps
  * and each with ",feedback=off". Example: "topk:0.01,values=int8". docs/compression.md says which to take.
  *
- * Types f32, f64, f16, bf16; operations HEARTH_SUM and HEARTH_AVG; anything else is HEARTH_UNSUPPORTED.
+ * Types f32, f64, f16, bf16; operations HEARTH_OP_SUM and HEARTH_OP_AVG; anything else is HEARTH_UNSUPPORTED.
  * Values are computed in f32: an f64 beyond its range counts as infinite.
  *
  * A compressed all-reduce is a transaction: on success the result is in `buffer` (the same bits on every
@@ -703,17 +705,17 @@ HEARTH_API void hearth_request_free(hearth_request *request);
  *
  * Codec none, auto where it chooses none, and powersgd of a matrix that it would not make shorter are plain:
  * an ordinary hearth_all_reduce in place, as fast as one, whose buffer is given back after an error only with
- * HEARTH_RESTORE (a sync sets it), and which lets NaN and Inf pass. Only where a compressor still holds
+ * HEARTH_FLAG_RESTORE (a sync sets it), and which lets NaN and Inf pass. Only where a compressor still holds
  * something of the tensor does that travel along, as a transaction.
  *
  * Of the options tag, timeout_ms, weight and the callback mean what they do elsewhere. algo fixes the way,
- * for measurement: HEARTH_DIRECT by owners, HEARTH_EXCHANGE by all_gather (neither for randomk and powersgd),
- * HEARTH_HIERARCHICAL inside each host first (not for powersgd and f64); others are HEARTH_UNSUPPORTED.
- * Flags matter to plain calls only: inputs are given back anyway, and sums are made in rank order (two
- * levels: in each host by its plan, between hosts in rank order). A call that needs more memory than
- * compressed_allreduce_max_bytes is HEARTH_LIMIT.
+ * for measurement: HEARTH_ALGO_DIRECT by owners, HEARTH_ALGO_EXCHANGE by all_gather (neither for randomk and
+ * powersgd), HEARTH_ALGO_HIERARCHICAL inside each host first (not for powersgd and f64); others are
+ * HEARTH_UNSUPPORTED. Flags matter to plain calls only: inputs are given back anyway, and sums are made in
+ * rank order (two levels: in each host by its plan, between hosts in rank order). A call that needs more
+ * memory than compressed_allreduce_max_bytes is HEARTH_LIMIT.
  *
- * Kept, with w the weights and W their sum (HEARTH_SUM: both 1), added over all members: W * result (once)
+ * Kept, with w the weights and W their sum (HEARTH_OP_SUM: both 1), added over all members: W * result (once)
  * and the new residuals = w * inputs and the old residuals; within f32 rounding of the numbers that take part
  * in it, and before the result is rounded to 16 bits. */
 
@@ -750,15 +752,16 @@ struct hearth_compressor_config {
 };
 
 HEARTH_API void hearth_compressor_config_init(struct hearth_compressor_config *config);
-/* `config` may be NULL. Hangs on the group's node: freed by hearth_close at the latest. After its group has
- * been closed it can only be closed too. */
+/* `config` may be NULL. Hangs on the group's node: freed by hearth_node_close at the latest. After its group
+ * has been closed it can only be closed too. */
 HEARTH_API int hearth_compressor_open(hearth_group *group, const struct hearth_compressor_config *config,
                                       hearth_compressor **out);
 /* Non-blocking operations in flight are cancelled; no other call on it may be under way. NULL is allowed. */
 HEARTH_API void hearth_compressor_close(hearth_compressor *compressor);
 /* Tensors whose name matches `pattern` (* and ?) use this codec; of several rules the last one counts. Rules
  * come before `include`, `exclude`, `vectors` and `min_count`. */
-HEARTH_API int hearth_compressor_rule(hearth_compressor *compressor, const char *pattern, const char *codec);
+HEARTH_API int hearth_compressor_add_rule(hearth_compressor *compressor, const char *pattern,
+                                          const char *codec);
 
 /* One tensor: its name is its identity (1..255 printable ASCII), its type and shape are fixed by the first
  * call. A tensor takes part in one operation at a time. Layers that stand one behind the other in one array
@@ -804,7 +807,7 @@ struct hearth_compressor_stats {
 /* `name` NULL: all. Not while one of them is in flight. */
 HEARTH_API int hearth_compressor_stats(hearth_compressor *compressor, const char *name,
                                        struct hearth_compressor_stats *stats);
-/* How a tensor goes and why, for people: codec, algorithm, expected time. As hearth_metrics_text. */
+/* How a tensor goes and why, for people: codec, algorithm, expected time. As hearth_node_metrics_text. */
 HEARTH_API int64_t hearth_compressor_explain(hearth_compressor *compressor, const char *name, char *buffer,
                                              size_t size);
 
@@ -813,9 +816,9 @@ HEARTH_API int64_t hearth_compressor_explain(hearth_compressor *compressor, cons
 typedef struct hearth_sync hearth_sync;
 
 /* Makes the gradients of many tensors meet, as they become ready: small ones travel together, large ones in
- * pieces, while the rest is still being computed. `codec` NULL: the node's config's, else none. HEARTH_SUM or
- * HEARTH_AVG. All members open the syncs of a group in the same order. Close it before its group;
- * hearth_close frees it at the latest. */
+ * pieces, while the rest is still being computed. `codec` NULL: the node's config's, else none. HEARTH_OP_SUM
+ * or HEARTH_OP_AVG. All members open the syncs of a group in the same order. Close it before its group;
+ * hearth_node_close frees it at the latest. */
 HEARTH_API int hearth_sync_open(hearth_group *group, const char *codec, enum hearth_op op, hearth_sync **out);
 /* The same on a compressor that the caller has set up and closes after the sync. Its rules are looked at when
  * the first step begins. */
@@ -827,7 +830,7 @@ HEARTH_API void hearth_sync_close(hearth_sync *sync); /* as hearth_sync_drop, th
  * appear in the compressor; all others go from where they stand. */
 HEARTH_API int hearth_sync_add(hearth_sync *sync, const struct hearth_tensor *tensor);
 HEARTH_API int hearth_sync_set_data(hearth_sync *sync, int index, void *data); /* not while in flight */
-/* HEARTH_AVG: this member's weight from the next step on, 0 to 1e30: 1. Not in the middle of a step. */
+/* HEARTH_OP_AVG: this member's weight from the next step on, 0 to 1e30: 1. Not in the middle of a step. */
 HEARTH_API int hearth_sync_set_weight(hearth_sync *sync, double weight);
 /* This step's gradient of the tensor is there. Any order, any thread; it belongs to the sync until the wait
  * has returned. Errors are about the arguments; what goes wrong on the way is told by the wait. */
@@ -840,55 +843,55 @@ HEARTH_API int hearth_sync_ready(hearth_sync *sync, int index);
  *  - Any other error: each gradient is either reduced, or as it was, as the operation that carried it ended.
  *    To complete the step, make all ready again and wait again: those that are reduced are left alone. To
  *    give it up (HEARTH_POISONED), hearth_sync_drop. All members do the same.
- * In a group of hearth_form a step is committed by all members or by none:
+ * In a group of hearth_group_form a step is committed by all members or by none:
  *  - Results and residuals stand aside (as much memory as the tensors have) until the wait that returns
  *    HEARTH_OK: that writes the results, whatever the buffers hold by then. Until then what stands in the
  *    buffers is the input.
- *  - After an error the step was aborted, for all, or it is HEARTH_VIEW_CHANGED: hearth_reform. Also where
- *    nobody is lost but a member cannot know whether others have committed the step.
- *  - After an error, and after hearth_reform, `ready` need not be repeated. The next wait writes a step that
- *    was committed, and returns at once; of one that was aborted it sends again all that was ready, as it
+ *  - After an error the step was aborted, for all, or it is HEARTH_VIEW_CHANGED: hearth_group_reform. Also
+ * where nobody is lost but a member cannot know whether others have committed the step.
+ *  - After an error, and after hearth_group_reform, `ready` need not be repeated. The next wait writes a step
+ * that was committed, and returns at once; of one that was aborted it sends again all that was ready, as it
  *    stands in the buffers then. `ready` may be repeated, for tensors that were computed again.
  *  - If it is repeated although the step was committed (hearth_sync_steps tells), the result is given up: the
  *    next step begins if a member of the group has taken it, and if none has, the same step does again. All
  *    members do the same; else HEARTH_MISMATCH names one that did not. */
 HEARTH_API int hearth_sync_wait(hearth_sync *sync, const struct hearth_opts *opts);
 /* Gives up the step that has begun or failed: what is in flight is cancelled, for all members, and the next
- * hearth_sync_ready begins a new step. Gradients of this one hold anything; in a group of hearth_form
+ * hearth_sync_ready begins a new step. Gradients of this one hold anything; in a group of hearth_group_form
  * they are as they were. Not while another thread is in a call on the sync. NULL is allowed. */
 HEARTH_API void hearth_sync_drop(hearth_sync *sync);
 /* How many steps were committed here, with one that the next hearth_sync_wait will write. Members that
- * compare these after hearth_form or hearth_reform find who has the model. A new or late member counts as
- * the others do from its first step with them on. */
+ * compare these after hearth_group_form or hearth_group_reform find who has the model. A new or late member
+ * counts as the others do from its first step with them on. */
 HEARTH_API uint64_t hearth_sync_steps(hearth_sync *sync);
 HEARTH_API hearth_compressor *hearth_sync_compressor(hearth_sync *sync); /* for stats, save and load */
 
 /* ---- one buffer by itself ---- */
 
 /* No compressed form is longer than this; 0: the codec cannot code it. */
-HEARTH_API size_t hearth_compress_bound(const char *codec, size_t count, enum hearth_dtype dtype);
+HEARTH_API size_t hearth_codec_bound(const char *codec, size_t count, enum hearth_dtype dtype);
 /* Compresses source + residual (NULL: no feedback) into target (`size` bytes; HEARTH_LIMIT if too few) and
  * leaves in the residual what that lacks. `key` is for codecs that draw: the same on all that must draw
  * alike, another each time. Not "auto"; powersgd needs rows=. HEARTH_POISONED: NaN or Inf ("none" copies
  * them). After an error the residual is as it was. */
-HEARTH_API int hearth_compress(const char *codec, uint64_t key, const void *source, size_t count,
-                               enum hearth_dtype dtype, void *residual, void *target, size_t size,
-                               size_t *len);
+HEARTH_API int hearth_codec_compress(const char *codec, uint64_t key, const void *source, size_t count,
+                                     enum hearth_dtype dtype, void *residual, void *target, size_t size,
+                                     size_t *len);
 /* Needs no codec: the bytes say what they are. All elements of the target are written; malformed bytes are
  * HEARTH_PROTOCOL, another count or type HEARTH_INVALID, and then the target is as it was. */
-HEARTH_API int hearth_decompress(const void *bytes, size_t len, void *target, size_t count,
-                                 enum hearth_dtype dtype);
+HEARTH_API int hearth_codec_decompress(const void *bytes, size_t len, void *target, size_t count,
+                                       enum hearth_dtype dtype);
 
 /* ---- Measurement ---------------------------------------------------------------------------------- */
 
 /* The node's counters and histograms as text (Prometheus exposition format). Writes at most `size` bytes
  * with the final 0 and returns the length of the whole text, as snprintf does; negative status on failure. */
-HEARTH_API int64_t hearth_metrics_text(hearth_node *node, char *buffer, size_t size);
+HEARTH_API int64_t hearth_node_metrics_text(hearth_node *node, char *buffer, size_t size);
 
 /* Bytes that this member has sent to and received from the others since its node was opened or its group
  * formed, by all operations, plain and compressed, with the headers of frames; before encryption. Two calls
  * and a step between them tell what the step has sent. */
-HEARTH_API int hearth_traffic(hearth_group *group, uint64_t *sent, uint64_t *received);
+HEARTH_API int hearth_group_traffic(hearth_group *group, uint64_t *sent, uint64_t *received);
 
 #ifdef __cplusplus
 }

@@ -56,14 +56,14 @@ static double now_s(void)
 /* Each value becomes the largest of all ranks'. */
 static bool greatest(struct bench *b, double *values, size_t count)
 {
-    return good(hearth_all_reduce(b->world, values, values, count, HEARTH_F64, HEARTH_MAX, NULL));
+    return good(hearth_all_reduce(b->world, values, values, count, HEARTH_F64, HEARTH_OP_MAX, NULL));
 }
 
 static double sent_bytes(struct bench *b)
 {
     static char text[1 << 16];
     static const char name[] = "\nhearth_sent_bytes_total ";
-    if (hearth_metrics_text(b->node, text, sizeof text) < 0)
+    if (hearth_node_metrics_text(b->node, text, sizeof text) < 0)
         return 0;
     const char *at = strstr(text, name);
     return at ? strtod(at + sizeof name - 1, NULL) : 0;
@@ -72,7 +72,7 @@ static double sent_bytes(struct bench *b)
 /* Noise of its own on every rank, near a bell curve, with some large elements, as gradients have. */
 static void fill(struct bench *b)
 {
-    uint64_t state = 0x9e3779b97f4a7c15U * (uint64_t)(hearth_rank(b->world) + 1);
+    uint64_t state = 0x9e3779b97f4a7c15U * (uint64_t)(hearth_group_rank(b->world) + 1);
     for (size_t i = 0; i < b->count; i++) {
         double sum = 0;
         state ^= state << 13;
@@ -103,8 +103,8 @@ static bool all_reduce(struct bench *b, struct series *s)
         .name = "gradient", .data = b->buffer, .dtype = HEARTH_F32, .ndim = 2, .dims = dims};
     if (!s->codec)
         return good(
-            hearth_all_reduce(b->world, b->buffer, b->buffer, b->count, HEARTH_F32, HEARTH_AVG, NULL));
-    return good(hearth_compressor_all_reduce(s->compressor, &tensor, HEARTH_AVG, NULL));
+            hearth_all_reduce(b->world, b->buffer, b->buffer, b->count, HEARTH_F32, HEARTH_OP_AVG, NULL));
+    return good(hearth_compressor_all_reduce(s->compressor, &tensor, HEARTH_OP_AVG, NULL));
 }
 
 /* One call on the gradient; its time on the slowest rank. */
@@ -183,7 +183,7 @@ static void print_rows(const struct bench *b, struct series *all, size_t count)
         double us = median(&all[i]) * 1e6;
         printf("{\"name\": \"hearth\", \"compress\": \"%s\", \"how\": \"%s\", \"ranks\": %d, \"bytes\": %zu, "
                "\"calls\": %zu, ",
-               all[i].codec, all[i].how, hearth_size(b->world), b->count * sizeof(float), all[i].count);
+               all[i].codec, all[i].how, hearth_group_size(b->world), b->count * sizeof(float), all[i].count);
         printf("\"median_us\": %.3f, \"vs\": \"plain\", \"vs_median_us\": %.3f, \"ratio\": %.6f, "
                "\"speed_up\": %.3f, ",
                us, plain_us, us / plain_us, plain_us / us);
@@ -212,18 +212,18 @@ static bool run(struct bench *b, struct series *all, size_t count, int rounds)
     size_t len = b->count * sizeof(float);
     b->gradient = aligned_alloc(COLUMNS, len);
     b->buffer = aligned_alloc(COLUMNS, len);
-    if (!b->gradient || !b->buffer || !good(hearth_open(NULL, &b->node)))
+    if (!b->gradient || !b->buffer || !good(hearth_node_open(NULL, &b->node)))
         return false;
-    b->world = hearth_world(b->node);
+    b->world = hearth_node_world(b->node);
     fill(b);
     bool done =
         open_compressors(b, all, count) && warm_up(b, all, count) && run_rounds(b, all, count, rounds);
     for (size_t i = 1; done && i < count; i++)
         if (hearth_compressor_explain(all[i].compressor, "gradient", all[i].how, sizeof all[i].how) < 0)
             all[i].how[0] = 0;
-    if (done && hearth_rank(b->world) == 0)
+    if (done && hearth_group_rank(b->world) == 0)
         print_rows(b, all, count);
-    hearth_close(b->node);
+    hearth_node_close(b->node);
     return done;
 }
 

@@ -27,7 +27,7 @@ static bool prepare(void *self, float **buffer, size_t count)
 {
     struct own *o = self;
     if (o->shared)
-        *buffer = hearth_alloc(o->node, count * sizeof(float));
+        *buffer = hearth_mem_alloc(o->node, count * sizeof(float));
     o->buffer = *buffer;
     o->count = count;
     return good(o->buffer ? HEARTH_OK : HEARTH_NO_MEMORY);
@@ -37,20 +37,20 @@ static bool all_reduce(void *self)
 {
     struct own *o = self;
     return good(
-        hearth_all_reduce(o->world, o->buffer, o->buffer, o->count, HEARTH_F32, HEARTH_SUM, &o->opts));
+        hearth_all_reduce(o->world, o->buffer, o->buffer, o->count, HEARTH_F32, HEARTH_OP_SUM, &o->opts));
 }
 
 static void finish(void *self)
 {
     struct own *o = self;
     if (o->shared)
-        hearth_free(o->node, o->buffer);
+        hearth_mem_free(o->node, o->buffer);
 }
 
 static bool greatest(void *self, double *values, size_t count)
 {
     struct own *o = self;
-    return good(hearth_all_reduce(o->world, values, values, count, HEARTH_F64, HEARTH_MAX, NULL));
+    return good(hearth_all_reduce(o->world, values, values, count, HEARTH_F64, HEARTH_OP_MAX, NULL));
 }
 
 int main(int argc, char **argv)
@@ -71,18 +71,18 @@ int main(int argc, char **argv)
         fprintf(stderr, "hearth: --algo %s: no such algorithm\n", settings[1].value);
         return 2;
     }
-    if (!good(hearth_open(NULL, &own.node)))
+    if (!good(hearth_node_open(NULL, &own.node)))
         return 1;
-    own.world = hearth_world(own.node);
+    own.world = hearth_node_world(own.node);
     struct peer peer = {
         .name = "hearth", .algo = settings[1].value, .alloc = settings[2].value, .self = &own};
-    peer.rank = hearth_rank(own.world);
-    peer.ranks = hearth_size(own.world);
+    peer.rank = hearth_group_rank(own.world);
+    peer.ranks = hearth_group_size(own.world);
     peer.prepare = prepare;
     peer.all_reduce = all_reduce;
     peer.finish = finish;
     peer.greatest = greatest;
     int status = measure(&peer, settings[0].value, sizes);
-    hearth_close(own.node);
+    hearth_node_close(own.node);
     return status;
 }

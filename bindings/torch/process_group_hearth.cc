@@ -86,9 +86,9 @@ std::vector<at::Tensor> joined(const std::vector<std::vector<at::Tensor>> &lists
 /* ---- life ---- */
 
 ProcessGroupHearth::ProcessGroupHearth(py::object owner, hearth_node *node, Settings settings)
-    : ProcessGroup(hearth_rank(hearth_world(node)), hearth_size(hearth_world(node))), process_(getpid()),
-      timeout_(settings.timeout), owner_(std::move(owner)), group_(hearth_world(node)),
-      crew_(Crew::hire(settings.ordered_futures))
+    : ProcessGroup(hearth_group_rank(hearth_node_world(node)), hearth_group_size(hearth_node_world(node))),
+      process_(getpid()), timeout_(settings.timeout), owner_(std::move(owner)),
+      group_(hearth_node_world(node)), crew_(Crew::hire(settings.ordered_futures))
 {
     init();
 }

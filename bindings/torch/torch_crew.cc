@@ -58,8 +58,8 @@ bool Crew::start_thread()
 void Crew::enter(const c10::intrusive_ptr<HearthWork> &work)
 {
     if (getpid() != process_)
-        raise(
-            Failure{HEARTH_FORKED, std::string(work->task().name()) + ": " + hearth_strerror(HEARTH_FORKED)});
+        raise(Failure{HEARTH_FORKED,
+                      std::string(work->task().name()) + ": " + hearth_status_text(HEARTH_FORKED)});
     std::unique_lock<std::mutex> lock(mutex_);
     if (closed_) {
         lock.unlock();

@@ -65,15 +65,15 @@ bool bool_op_of(c10d::ReduceOp::RedOpType op, hearth_op *out)
     case c10d::ReduceOp::SUM:
     case c10d::ReduceOp::MAX:
     case c10d::ReduceOp::BOR:
-        *out = HEARTH_BOR;
+        *out = HEARTH_OP_BOR;
         return true;
     case c10d::ReduceOp::PRODUCT:
     case c10d::ReduceOp::MIN:
     case c10d::ReduceOp::BAND:
-        *out = HEARTH_BAND;
+        *out = HEARTH_OP_BAND;
         return true;
     case c10d::ReduceOp::BXOR:
-        *out = HEARTH_BXOR;
+        *out = HEARTH_OP_BXOR;
         return true;
     default:
         return false;
@@ -84,28 +84,28 @@ bool op_of(c10d::ReduceOp::RedOpType op, hearth_op *out)
 {
     switch (op) {
     case c10d::ReduceOp::SUM:
-        *out = HEARTH_SUM;
+        *out = HEARTH_OP_SUM;
         return true;
     case c10d::ReduceOp::AVG:
-        *out = HEARTH_AVG;
+        *out = HEARTH_OP_AVG;
         return true;
     case c10d::ReduceOp::PRODUCT:
-        *out = HEARTH_PROD;
+        *out = HEARTH_OP_PROD;
         return true;
     case c10d::ReduceOp::MIN:
-        *out = HEARTH_MIN;
+        *out = HEARTH_OP_MIN;
         return true;
     case c10d::ReduceOp::MAX:
-        *out = HEARTH_MAX;
+        *out = HEARTH_OP_MAX;
         return true;
     case c10d::ReduceOp::BAND:
-        *out = HEARTH_BAND;
+        *out = HEARTH_OP_BAND;
         return true;
     case c10d::ReduceOp::BOR:
-        *out = HEARTH_BOR;
+        *out = HEARTH_OP_BOR;
         return true;
     case c10d::ReduceOp::BXOR:
-        *out = HEARTH_BXOR;
+        *out = HEARTH_OP_BXOR;
         return true;
     default:
         return false;
@@ -233,17 +233,17 @@ void Span::move_away()
 
 Reduction reduction_of(const char *name, at::ScalarType type, const c10d::ReduceOp &op)
 {
-    Reduction reduction = {HEARTH_U8, HEARTH_MAX};
+    Reduction reduction = {HEARTH_U8, HEARTH_OP_MAX};
     bool truth = type == at::kBool, complex = at::isComplexType(type);
     if (!truth && !dtype_of(type, &reduction.dtype))
         refuse_unsupported(std::string(name) +
                            ": Invalid scalar type: Hearth does not reduce tensors of type " + toString(type) +
                            "; it does float, double, half, bfloat16, char, byte, int, long and bool");
     bool known = truth ? bool_op_of(op.op_, &reduction.op) : op_of(op.op_, &reduction.op);
-    if (known && reduction.op >= HEARTH_BAND && !at::isIntegralType(type, true))
+    if (known && reduction.op >= HEARTH_OP_BAND && !at::isIntegralType(type, true))
         refuse_unsupported(std::string(name) + ": Cannot use ReduceOp." + op_text(op.op_) +
                            " with non-integral dtype " + toString(type));
-    if (!known || (complex && reduction.op != HEARTH_SUM && reduction.op != HEARTH_AVG))
+    if (!known || (complex && reduction.op != HEARTH_OP_SUM && reduction.op != HEARTH_OP_AVG))
         refuse_unsupported(std::string(name) + ": Hearth does not have ReduceOp." + op_text(op.op_) +
                            " for tensors of type " + toString(type));
     return reduction;

@@ -108,7 +108,7 @@ void HearthWork::land()
 /* Copies results to where they belong. NULL: all is well. */
 std::exception_ptr HearthWork::outcome()
 {
-    int status = hearth_wait(request_, -1); /* until the callback has returned */
+    int status = hearth_request_wait(request_, -1); /* until the callback has returned */
     try {
         if (status != HEARTH_OK)
             return make_exception(Failure{status, hearth_request_error(request_), rank_,
@@ -131,7 +131,7 @@ void HearthWork::release(std::unique_lock<std::mutex> &lock)
     if (--users_ == 0 && state_ == State::LANDING)
         std::swap(request, request_);
     lock.unlock();
-    hearth_request_free(request);
+    hearth_request_close(request);
     lock.lock();
 }
 
@@ -180,7 +180,7 @@ void HearthWork::drive(std::unique_lock<std::mutex> &lock, int64_t slice_ms)
     waiting_++;
     users_++;
     lock.unlock();
-    int status = hearth_wait(request_, slice_ms);
+    int status = hearth_request_wait(request_, slice_ms);
     std::exception_ptr interrupt = status == HEARTH_PENDING ? interruption() : nullptr;
     lock.lock();
     waiting_--;
@@ -192,7 +192,7 @@ void HearthWork::drive(std::unique_lock<std::mutex> &lock, int64_t slice_ms)
         std::rethrow_exception(interrupt);
     }
     if (status == HEARTH_FORKED)
-        raise(Failure{status, std::string(task_.name()) + ": " + hearth_strerror(status), rank_});
+        raise(Failure{status, std::string(task_.name()) + ": " + hearth_status_text(status), rank_});
 }
 
 void HearthWork::abort()
@@ -202,7 +202,7 @@ void HearthWork::abort()
         return;
     users_++;
     lock.unlock();
-    hearth_cancel(request_);
+    hearth_request_cancel(request_);
     lock.lock();
     release(lock);
 }

@@ -107,7 +107,7 @@ static void job_run(void *arg, int index)
     for (int c = 0; c < b->calls && !status; c++) {
         uint64_t start = clock_real();
         status = hearth_all_reduce(n->group, n->buffer, n->buffer, count, (enum hearth_dtype)b->dtype,
-                                   HEARTH_SUM, &b->opts);
+                                   HEARTH_OP_SUM, &b->opts);
         b->bursts[index][c] = (double)(clock_real() - start) / (double)NS_PER_S;
     }
     bench_note_failure(n, status);
@@ -225,7 +225,7 @@ static uint32_t hops_of(const struct allreduce_bench *b, const char *algo_name)
     struct rehearsal rehearsal;
     struct usage usage = {.name = "bench allreduce"};
     enum hearth_algo algo;
-    if (hearth_algo_parse(algo_name, &algo) || algo == HEARTH_AUTO)
+    if (hearth_algo_parse(algo_name, &algo) || algo == HEARTH_ALGO_AUTO)
         return 0;
     plan_setup_init(&setup);
     setup.ranks = b->line.ranks;
@@ -242,7 +242,7 @@ static void note_choice(struct allreduce_bench *b, struct outcome *out)
 {
     mutex_lock(&b->lock);
     const char *name = hearth_algo_name((enum hearth_algo)b->algo);
-    if (b->algo == HEARTH_AUTO && *b->chosen)
+    if (b->algo == HEARTH_ALGO_AUTO && *b->chosen)
         name = b->chosen;
     snprintf(out->algo, sizeof out->algo, "%s", name);
     mutex_unlock(&b->lock);

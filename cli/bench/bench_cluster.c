@@ -41,7 +41,7 @@ struct cluster_bench_args {
 
 static void find_bound(struct cluster_bench_args *b)
 {
-    int size = hearth_size(b->group);
+    int size = hearth_group_size(b->group);
     struct cluster_status *status = malloc(sizeof *status);
     struct hearth_member *members = calloc((size_t)size, sizeof *members);
     const char **ids = calloc((size_t)size, sizeof *ids);
@@ -66,7 +66,7 @@ static bool is_plain(const struct cluster_bench_args *b)
 /* Bytes that every member sends and receives, for each byte that is reduced. */
 static double bus_factor(const struct cluster_bench_args *b)
 {
-    double size = hearth_size(b->group);
+    double size = hearth_group_size(b->group);
     return 2 * (size - 1) / size;
 }
 
@@ -90,7 +90,7 @@ static void show_head(const struct cluster_bench_args *b)
     char names[NAMES_MAX];
     cluster_names(b->group, true, names, sizeof names);
     printf("%sall_reduce of f32, sum, among %d machines%s: %s\n", paint(stdout, PAINT_BOLD),
-           hearth_size(b->group), paint(stdout, PAINT_NONE), names);
+           hearth_group_size(b->group), paint(stdout, PAINT_NONE), names);
     if (!is_plain(b))
         printf("compressed by %s\n", b->plan.codec);
     if (b->bound.narrowest > 0)
@@ -117,7 +117,7 @@ static void row_json(struct cluster_bench_args *b, const struct cluster_bench_ro
     row_text(out, "name", "cluster");
     row_text(out, "compress", b->plan.codec);
     row_text(out, "dtype", "f32");
-    row_count(out, "ranks", (uint64_t)hearth_size(b->group));
+    row_count(out, "ranks", (uint64_t)hearth_group_size(b->group));
     row_count(out, "bytes", row->bytes);
     row_count(out, "calls", b->plan.repeat);
     row_real(out, "median_us", row->time.median * 1e6);
@@ -155,7 +155,7 @@ static int measure(struct cluster_bench_args *b)
         status = HEARTH_PROTOCOL;
     if (status)
         return status;
-    bool ours = starter == hearth_rank(b->group);
+    bool ours = starter == hearth_group_rank(b->group);
     b->plan = plan.bench;
     if (!ours)
         fprintf(stderr, "hearth bench cluster: somebody else began to measure at the same time: this is what "

@@ -80,7 +80,7 @@ static int call_compressed(struct compressed_bench_run *b, int index)
                                    .dtype = HEARTH_F32,
                                    .ndim = matrix ? 2 : 1,
                                    .dims = dims};
-    return hearth_compressor_all_reduce(b->compressors[index], &tensor, HEARTH_AVG, NULL);
+    return hearth_compressor_all_reduce(b->compressors[index], &tensor, HEARTH_OP_AVG, NULL);
 }
 
 static void job_call(void *arg, int index)
@@ -91,7 +91,7 @@ static void job_call(void *arg, int index)
     rank_threads_align(&b->nodes.threads);
     uint64_t start = clock_real();
     int status = b->kind == PLAIN ? hearth_all_reduce(n->group, n->buffer, n->buffer, b->count, HEARTH_F32,
-                                                      HEARTH_AVG, &b->opts)
+                                                      HEARTH_OP_AVG, &b->opts)
                                   : call_compressed(b, index);
     b->seconds[index] = (double)(clock_real() - start) / (double)NS_PER_S;
     bench_note_failure(n, status);

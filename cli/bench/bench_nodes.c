@@ -59,7 +59,7 @@ static void job_open(void *arg, int index)
     struct hearth_config config = o->config;
     struct bench_node *n = &o->nodes->list[index];
     config.rank = index;
-    bench_note_failure(n, hearth_open(&config, &n->node));
+    bench_note_failure(n, hearth_node_open(&config, &n->node));
 }
 
 /* All at once, since each waits for the others. */
@@ -107,7 +107,7 @@ static int take_memory(struct bench_nodes *b, const struct bench_wants *wants)
         most = wants->sizes->item[i] > most ? wants->sizes->item[i] : most;
     most = (most + 63) / 64 * 64;
     for (int r = 0; r < b->ranks && enough; r++) {
-        b->list[r].group = hearth_world(b->list[r].node);
+        b->list[r].group = hearth_node_world(b->list[r].node);
         enough = (b->list[r].buffer = aligned_alloc(64, most)) &&
                  (!wants->sources || (b->list[r].source = aligned_alloc(64, most)));
     }
@@ -137,7 +137,7 @@ int bench_nodes_open(struct bench_nodes *b, const struct bench_wants *wants)
 void bench_nodes_close(struct bench_nodes *b)
 {
     for (int r = 0; r < b->ranks; r++) {
-        hearth_close(b->list[r].node);
+        hearth_node_close(b->list[r].node);
         free(b->list[r].buffer);
         free(b->list[r].source);
     }
@@ -160,7 +160,7 @@ int bench_nodes_run(struct bench_nodes *b, rank_threads_job *job, void *arg, siz
 static uint64_t sent_by(const struct bench_node *n)
 {
     uint64_t sent = 0, received;
-    return hearth_traffic(n->group, &sent, &received) ? 0 : sent;
+    return hearth_group_traffic(n->group, &sent, &received) ? 0 : sent;
 }
 
 void bench_nodes_mark(struct bench_nodes *b)

@@ -30,7 +30,7 @@ static int input_at(int rank, int index, int ranks)
 
 static void make_block(const struct bench *b, bool sum, float block[PERIOD])
 {
-    int ranks = hearth_size(b->group), own = hearth_rank(b->group);
+    int ranks = hearth_group_size(b->group), own = hearth_group_rank(b->group);
     for (int i = 0; i < PERIOD; i++) {
         int value = 0;
         for (int r = 0; r < ranks; r++)
@@ -43,8 +43,8 @@ static int call(struct bench *b, size_t bytes)
 {
     size_t count = bytes / sizeof *b->source;
     if (b->plain)
-        return hearth_all_reduce(b->group, b->source, b->target, count, HEARTH_F32, HEARTH_SUM, &b->opts);
-    return hearth_all_reduce_compressed(b->group, b->target, count, HEARTH_F32, HEARTH_SUM, b->plan->codec,
+        return hearth_all_reduce(b->group, b->source, b->target, count, HEARTH_F32, HEARTH_OP_SUM, &b->opts);
+    return hearth_all_reduce_compressed(b->group, b->target, count, HEARTH_F32, HEARTH_OP_SUM, b->plan->codec,
                                         b->residual, &b->opts);
 }
 
@@ -59,7 +59,7 @@ static void prepare(struct bench *b, size_t bytes)
 static int agree(struct bench *b, bool *good)
 {
     uint8_t mine = *good;
-    int status = hearth_all_reduce(b->group, &mine, &mine, 1, HEARTH_U8, HEARTH_MIN, &b->opts);
+    int status = hearth_all_reduce(b->group, &mine, &mine, 1, HEARTH_U8, HEARTH_OP_MIN, &b->opts);
     *good = mine != 0;
     return status;
 }
@@ -70,7 +70,7 @@ static int verify(struct bench *b, size_t bytes, bool *right)
 {
     float block[PERIOD];
     if (!b->plain) {
-        int status = hearth_same(b->group, b->target, bytes, NULL);
+        int status = hearth_group_same(b->group, b->target, bytes, NULL);
         *right = *right && status == HEARTH_OK;
         return status == HEARTH_DIFFERS ? HEARTH_OK : status;
     }
@@ -114,7 +114,7 @@ static int run_size(struct bench *b, size_t bytes, struct cluster_bench_row *row
     if (!status)
         status = verify(b, bytes, &row->right);
     if (!status)
-        status = hearth_all_reduce(b->group, b->times, b->times, b->plan->repeat, HEARTH_F64, HEARTH_MAX,
+        status = hearth_all_reduce(b->group, b->times, b->times, b->plan->repeat, HEARTH_F64, HEARTH_OP_MAX,
                                    &b->opts);
     if (!status)
         row->time = stats_of(b->times, b->plan->repeat);

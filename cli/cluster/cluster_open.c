@@ -43,7 +43,7 @@ static void listen_main(void *arg)
         if (number)
             atomic_store(&l->number, number);
         if (atomic_load(&l->number))
-            hearth_interrupt(l->node); /* again and again: the other thread may not wait yet */
+            hearth_node_interrupt(l->node); /* again and again: the other thread may not wait yet */
     }
 }
 
@@ -126,7 +126,7 @@ int cluster_enter(const struct usage *usage, const struct cluster_options *optio
     else
         config.secret = token;
     if (!status)
-        status = hearth_open(&config, &cluster->node);
+        status = hearth_node_open(&config, &cluster->node);
     wipe(token, sizeof token);
     if (!status)
         return ARGS_GO;
@@ -137,7 +137,7 @@ int cluster_enter(const struct usage *usage, const struct cluster_options *optio
 
 void cluster_leave(struct cluster_session *cluster)
 {
-    hearth_close(cluster->node);
+    hearth_node_close(cluster->node);
     secret_handover_close(&cluster->handover);
     cluster->node = NULL;
 }
@@ -162,7 +162,7 @@ static int wait_for_company(struct cluster_session *cluster, struct wait *w)
 {
     int status;
     do
-        status = hearth_wait_for_peers(cluster->node, 1, SLICE_MS);
+        status = hearth_node_wait_for_peers(cluster->node, 1, SLICE_MS);
     while (status == HEARTH_TIMEOUT && wait_more(w));
     return status;
 }
@@ -230,7 +230,7 @@ static int gather(const struct usage *usage, struct cluster_session *cluster,
     progress_hide(&w.progress);
     if (what->measure_s > 0)
         wait_for_paths(cluster, what, interrupt);
-    if (interrupt_asked(interrupt) || hearth_form(cluster->node, what->job, count + 1, group))
+    if (interrupt_asked(interrupt) || hearth_group_form(cluster->node, what->job, count + 1, group))
         return fail(usage, &w);
     progress_hide(&w.progress);
     return ARGS_GO;
@@ -248,14 +248,14 @@ int cluster_gather(const struct usage *usage, struct cluster_session *cluster,
 
 void cluster_names(hearth_group *group, bool self, char *text, size_t size)
 {
-    int count = hearth_size(group), named = 0, last = count - 1;
+    int count = hearth_group_size(group), named = 0, last = count - 1;
     size_t at = 0;
     text[0] = 0;
-    if (!self && last == hearth_rank(group))
+    if (!self && last == hearth_group_rank(group))
         last--;
     for (int rank = 0; rank < count && at < size; rank++) {
         struct hearth_member member = {.size = sizeof member};
-        if ((!self && rank == hearth_rank(group)) || hearth_group_member(group, rank, &member))
+        if ((!self && rank == hearth_group_rank(group)) || hearth_group_member(group, rank, &member))
             continue;
         const char *between = named++ == 0 ? "" : rank == last ? " and " : ", ";
         at += (size_t)snprintf(text + at, size - at, "%s%s", between, member.name);

@@ -170,8 +170,8 @@ bool cluster_plan_decode(struct cluster_plan *plan, const uint8_t bytes[static C
 /* The lowest rank that starts something, -1: none. */
 static int find_starter(hearth_group *group, bool starts, int *starter)
 {
-    int32_t mine = starts ? hearth_rank(group) : INT32_MAX;
-    int status = hearth_all_reduce(group, &mine, &mine, 1, HEARTH_I32, HEARTH_MIN, NULL);
+    int32_t mine = starts ? hearth_group_rank(group) : INT32_MAX;
+    int status = hearth_all_reduce(group, &mine, &mine, 1, HEARTH_I32, HEARTH_OP_MIN, NULL);
     *starter = status || mine == INT32_MAX ? -1 : mine;
     return status ? status : *starter < 0 ? HEARTH_INVALID : HEARTH_OK;
 }
@@ -183,7 +183,7 @@ int cluster_plan_share(hearth_group *group, bool starts, struct cluster_plan *pl
     int status = find_starter(group, starts, starter);
     if (status)
         return status;
-    if (*starter == hearth_rank(group))
+    if (*starter == hearth_group_rank(group))
         cluster_plan_encode(plan, bytes);
     status = hearth_broadcast(group, bytes, sizeof bytes, HEARTH_U8, *starter, NULL);
     if (!status && !cluster_plan_decode(plan, bytes, &why))
@@ -202,7 +202,7 @@ bool cluster_lost(int status)
 /* NULL: no memory. */
 static struct hearth_member *list_members(hearth_group *group, int *count)
 {
-    *count = hearth_size(group);
+    *count = hearth_group_size(group);
     struct hearth_member *list = calloc((size_t)*count, sizeof *list);
     for (int rank = 0; list && rank < *count; rank++) {
         list[rank].size = sizeof *list;
@@ -241,7 +241,7 @@ int cluster_form_again(hearth_node *node, const char *job, hearth_group **group,
     struct hearth_member *old = list_members(*group, &before), *next = NULL;
     hearth_group_close(*group);
     *group = NULL;
-    int status = hearth_form(node, job, 2, group);
+    int status = hearth_group_form(node, job, 2, group);
     if (!status)
         next = list_members(*group, &now);
     for (int i = 0; old && next && i < now; i++)

@@ -155,7 +155,7 @@ static void start_task(struct up *up, const char *job)
 static void take_events(struct up *up)
 {
     struct hearth_event event = {.size = sizeof event};
-    while (hearth_next_event(up->cluster.node, &event, 0) == HEARTH_OK) {
+    while (hearth_node_next_event(up->cluster.node, &event, 0) == HEARTH_OK) {
         if (event.kind == HEARTH_EVENT_JOB_WANTED)
             start_task(up, event.text);
         if (is_news(up, &event))
@@ -281,7 +281,7 @@ static void log_line(void *arg, enum hearth_log_level level, const char *id, con
 
 static int run(struct up *up)
 {
-    hearth_on_event(up->cluster.node, ring_event, up);
+    hearth_node_on_event(up->cluster.node, ring_event, up);
     if (!up->args)
         add_task(up, CLUSTER_BENCH_JOB, CLUSTER_PLAN_BENCH);
     if (up->allow_demo)
@@ -304,7 +304,7 @@ static int run(struct up *up)
     }
     int code = run_loop(up);
     wipe_table(up);
-    hearth_on_event(up->cluster.node, NULL, NULL);
+    hearth_node_on_event(up->cluster.node, NULL, NULL);
     bool ended = end_tasks(up);
     if (up->args)
         ended = up_program_close(&up->program) && ended;

@@ -183,10 +183,10 @@ static int form(struct up_job *job)
     int status = HEARTH_TIMEOUT;
     note_wait(job, "");
     while (up_job_once_more(status) && !atomic_load(&job->quit)) {
-        status = hearth_wait_for_peers(job->node, job->min - 1, SLICE_MS);
+        status = hearth_node_wait_for_peers(job->node, job->min - 1, SLICE_MS);
         if (status)
             continue;
-        status = hearth_form(job->node, job->name, job->min, &job->group);
+        status = hearth_group_form(job->node, job->name, job->min, &job->group);
         if (up_job_once_more(status))
             note_wait(job, hearth_error_text());
     }
@@ -200,8 +200,8 @@ int up_job_form(struct up_job *job)
         int status = form(job);
         if (status)
             return status;
-        job->rank = hearth_rank(job->group);
-        job->size = hearth_size(job->group);
+        job->rank = hearth_group_rank(job->group);
+        job->size = hearth_group_size(job->group);
         status = job->size <= UP_MEMBERS_MAX ? agree(job) : HEARTH_LIMIT;
         if (!status)
             status = wait_for_ends(job);
@@ -287,7 +287,7 @@ void up_job_tell(struct up_job *job, int code)
 void up_job_close(struct up_job *job)
 {
     for (int rank = 0; rank < UP_MEMBERS_MAX; rank++) {
-        hearth_request_free(job->ends[rank]);
+        hearth_request_close(job->ends[rank]);
         job->ends[rank] = NULL;
     }
     hearth_group_close(job->group);

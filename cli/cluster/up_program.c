@@ -112,7 +112,7 @@ static void tend_forming(struct up_program *p)
     if (up_job_waits(&p->job, &p->waits_seen, text, sizeof text) && status == FORMING_YET)
         say(p, "%s", text);
     if (status == FORMING_YET && p->quit)
-        hearth_interrupt(p->job.node);
+        hearth_node_interrupt(p->job.node);
     if (status == FORMING_YET)
         return;
     thread_join(&p->former);
@@ -122,7 +122,7 @@ static void tend_forming(struct up_program *p)
             up_job_close(&p->job);
         finish(p, 128 + p->quit);
     } else if (status) {
-        say(p, "job %s cannot be formed: %s", p->job.name, p->why[0] ? p->why : hearth_strerror(status));
+        say(p, "job %s cannot be formed: %s", p->job.name, p->why[0] ? p->why : hearth_status_text(status));
         finish(p, EXIT_FAILED_CHECK);
     } else {
         begin_running(p);
@@ -287,7 +287,7 @@ bool up_program_close(struct up_program *p)
     uint64_t end = clock_real() + PATIENCE_NS;
     atomic_store(&p->job.quit, true);
     while (!p->joined && atomic_load(&p->formed) == FORMING_YET && clock_real() < end) {
-        hearth_interrupt(p->job.node);
+        hearth_node_interrupt(p->job.node);
         (void)poll(NULL, 0, LOOK_MS);
     }
     if (!p->joined && atomic_load(&p->formed) == FORMING_YET)

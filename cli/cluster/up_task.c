@@ -24,7 +24,7 @@ static int run_demo(struct up_task *task, hearth_group **group, struct cluster_p
                                 .race = race,
                                 .data = task->data,
                                 .quit = &task->quit};
-    cluster_demo_race(&plan->demo, hearth_size(*group), race);
+    cluster_demo_race(&plan->demo, hearth_group_size(*group), race);
     int status = cluster_demo_run(&demo);
     cluster_demo_fini(&demo);
     *group = demo.group;
@@ -38,15 +38,16 @@ static void say(struct up_task *task, hearth_group *group, int starter, int stat
     struct hearth_member member = {.size = sizeof member};
     const char *what = task->kind == CLUSTER_PLAN_BENCH ? "measured" : "trained the demo";
     if (!group || starter < 0 || hearth_group_member(group, starter, &member)) {
-        snprintf(task->said, sizeof task->said, "%s, which ended early: %s", what, hearth_strerror(status));
+        snprintf(task->said, sizeof task->said, "%s, which ended early: %s", what,
+                 hearth_status_text(status));
         return;
     }
     if (status)
         snprintf(task->said, sizeof task->said, "%s for %s with %d machines, which ended early: %s", what,
-                 member.name, hearth_size(group), hearth_strerror(status));
+                 member.name, hearth_group_size(group), hearth_status_text(status));
     else
         snprintf(task->said, sizeof task->said, "%s for %s with %d machines", what, member.name,
-                 hearth_size(group));
+                 hearth_group_size(group));
 }
 
 static void work(struct up_task *task, hearth_group **group)
@@ -72,7 +73,7 @@ static void task_main(void *arg)
     struct up_task *task = arg;
     hearth_group *group = NULL;
     task->said[0] = 0;
-    if (hearth_form(task->node, task->job, 1, &group) == HEARTH_OK) {
+    if (hearth_group_form(task->node, task->job, 1, &group) == HEARTH_OK) {
         work(task, &group);
         hearth_group_close(group);
     }
@@ -103,7 +104,7 @@ bool up_task_end(struct up_task *task, uint64_t patience_ns)
     uint64_t end = clock_real() + patience_ns;
     atomic_store(&task->quit, true);
     while (atomic_load(&task->state) == UP_TASK_BUSY && clock_real() < end) {
-        hearth_interrupt(task->node);
+        hearth_node_interrupt(task->node);
         (void)poll(NULL, 0, LOOK_MS);
     }
     if (atomic_load(&task->state) == UP_TASK_BUSY)

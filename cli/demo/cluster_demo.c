@@ -114,7 +114,7 @@ static bool is_as_told(const struct cluster_demo *d)
 static int most(hearth_group *group, int *value)
 {
     int32_t mine = *value;
-    int status = hearth_all_reduce(group, &mine, &mine, 1, HEARTH_I32, HEARTH_MAX, NULL);
+    int status = hearth_all_reduce(group, &mine, &mine, 1, HEARTH_I32, HEARTH_OP_MAX, NULL);
     *value = mine;
     return status;
 }
@@ -191,7 +191,8 @@ static int run_lanes(struct cluster_demo *d, struct teller *t, struct racer *r)
         status = racer_fail(r, 0, HEARTH_NO_MEMORY, "no memory for a replica, here or elsewhere");
     for (d->lane = d->plan->demo.first_lane; d->lane < d->plan->demo.lanes && !status; d->lane++) {
         begin_lane(&d->race->lanes[d->lane]);
-        status = hearth_adapt(d->group); /* each lane lasts for minutes: more may be known of the ways */
+        status =
+            hearth_group_adapt(d->group); /* each lane lasts for minutes: more may be known of the ways */
         if (!status)
             status = racer_lane(r, (int)d->lane);
         if (status)
@@ -208,14 +209,14 @@ static int run_once(struct cluster_demo *demo)
 {
     struct teller t = {.race = demo->race};
     struct racer r = {.race = demo->race,
-                      .rank = hearth_rank(demo->group),
+                      .rank = hearth_group_rank(demo->group),
                       .speaks = true,
                       .goes_on = true,
                       .syncs = true,
                       .quit = demo->quit,
                       .tell = take,
                       .arg = &t};
-    demo->race->ranks = hearth_size(demo->group);
+    demo->race->ranks = hearth_group_size(demo->group);
     demo->lane = demo->plan->demo.first_lane;
     int status = share_images(demo);
     if (status)
@@ -241,7 +242,7 @@ static int go_on(struct cluster_demo *demo)
                 hearth_status_name(status), hearth_error_text());
     else
         fprintf(stderr, "hearth demo: %s is lost; %s begins again with %d machines\n", gone,
-                demo->race->lanes[demo->lane].name, hearth_size(demo->group));
+                demo->race->lanes[demo->lane].name, hearth_group_size(demo->group));
     return status;
 }
 

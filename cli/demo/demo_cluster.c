@@ -50,7 +50,7 @@ static bool run_lanes(struct race *race, void *arg)
 static int follow(struct cluster_demo *d, struct race *race)
 {
     fprintf(stderr, "hearth demo: another machine began it at the same time; this one takes part\n");
-    cluster_demo_race(&d->plan->demo, hearth_size(d->group), race);
+    cluster_demo_race(&d->plan->demo, hearth_group_size(d->group), race);
     d->race = race;
     d->data = DEMO_DATA_DIR;
     d->train = d->test = (struct dataset){.count = 0};
@@ -63,9 +63,9 @@ static int lead(struct demo *demo, struct cluster_demo *d, struct race *race)
 {
     char names[NAMES_MAX];
     cluster_names(d->group, true, names, sizeof names);
-    cluster_demo_race(&d->plan->demo, hearth_size(d->group), race);
+    cluster_demo_race(&d->plan->demo, hearth_group_size(d->group), race);
     race->machines = names;
-    demo->ranks = hearth_size(d->group);
+    demo->ranks = hearth_group_size(d->group);
     return demo_show(demo, race, run_lanes, d);
 }
 
@@ -80,7 +80,7 @@ static int run(struct demo *demo, hearth_node *node, hearth_group **group, struc
         status = HEARTH_PROTOCOL;
     if (status)
         return command_fail("demo", "%s: %s", hearth_status_name(status), hearth_error_text());
-    d.starts = d.starter == hearth_rank(*group);
+    d.starts = d.starter == hearth_group_rank(*group);
     int code = d.starts ? lead(demo, &d, race) : follow(&d, race);
     *group = d.group;
     return code;

@@ -27,7 +27,7 @@ struct demo_member {
     int rank, status;
     char error[512];
     struct hash128 hash;
-    int same;          /* what hearth_same says */
+    int same;          /* what hearth_group_same says */
     int differs;       /* whom it names */
     uint64_t sent_len; /* in the steps of training */
     double all_reduce_s;
@@ -77,16 +77,16 @@ static int run_member(struct demo_member *m)
     uint64_t before = 0, received;
     int status = trainer_start(t);
     if (!status)
-        status = hearth_traffic(t->group, &before, &received);
+        status = hearth_group_traffic(t->group, &before, &received);
     if (!status)
         status = run_epochs(m);
     if (!status)
-        status = hearth_traffic(t->group, &m->sent_len, &received);
+        status = hearth_group_traffic(t->group, &m->sent_len, &received);
     if (status)
         return status;
     m->sent_len -= before;
     m->hash = hash128(t->params, t->count * sizeof *t->params);
-    m->same = hearth_same(t->group, t->params, t->count * sizeof *t->params, &m->differs);
+    m->same = hearth_group_same(t->group, t->params, t->count * sizeof *t->params, &m->differs);
     if (m->same && m->same != HEARTH_DIFFERS)
         return m->same;
     return trainer_probe(t, &m->all_reduce_s);
@@ -99,7 +99,7 @@ static void member_main(void *arg, int index)
     m->status = run_member(m);
     if (m->status) {
         snprintf(m->error, sizeof m->error, "%s", hearth_error_text());
-        hearth_close(m->node);
+        hearth_node_close(m->node);
         m->node = NULL;
     }
 }
@@ -116,12 +116,12 @@ static int open_members(struct demo *demo, struct demo_member *members)
     hearth_config_init(&config);
     if (hearth_config_env(&config))
         return say_failed_open("the environment is not acceptable");
-    if (hearth_open_local(&config, demo->ranks, nodes))
+    if (hearth_node_open_local(&config, demo->ranks, nodes))
         return say_failed_open("cannot open the nodes");
     bool enough = true;
     for (int r = 0; r < demo->ranks; r++) {
         members[r] = (struct demo_member){.demo = demo, .node = nodes[r], .rank = r, .differs = RANK_NONE};
-        enough = trainer_init(&members[r].trainer, &demo->job, hearth_world(nodes[r])) && enough;
+        enough = trainer_init(&members[r].trainer, &demo->job, hearth_node_world(nodes[r])) && enough;
     }
     if (enough)
         return EXIT_GOOD;
@@ -131,7 +131,7 @@ static int open_members(struct demo *demo, struct demo_member *members)
 static void close_members(struct demo *demo, struct demo_member *members)
 {
     for (int r = 0; r < demo->ranks; r++) {
-        hearth_close(members[r].node);
+        hearth_node_close(members[r].node);
         trainer_fini(&members[r].trainer);
     }
 }

@@ -73,10 +73,10 @@ static int open_node(struct runner *r, const char *meeting)
     config.transport = "tcp"; /* as between machines; shared memory would have no line to be slow */
     config.rate = (uint64_t)(r->racer.race->rate * 8);
     if (!status)
-        status = hearth_open(&config, &r->node);
+        status = hearth_node_open(&config, &r->node);
     if (status)
         return racer_fail(&r->racer, 0, status, hearth_error_text());
-    if (!trainer_init(&r->racer.trainer, r->racer.race->job, hearth_world(r->node)))
+    if (!trainer_init(&r->racer.trainer, r->racer.race->job, hearth_node_world(r->node)))
         return racer_fail(&r->racer, 0, HEARTH_NO_MEMORY, "no memory for a replica");
     return HEARTH_OK;
 }
@@ -88,7 +88,7 @@ static int rank_main(struct race *race, int rank, int pipe, const char *meeting)
     int status = open_node(&r, meeting);
     for (int lane = 0; lane < race->lane_count && !status; lane++)
         status = racer_lane(&r.racer, lane);
-    hearth_close(r.node);
+    hearth_node_close(r.node);
     trainer_fini(&r.racer.trainer);
     return status ? 1 : 0;
 }

@@ -30,7 +30,7 @@ static int sent_bytes(struct racer *r, double *bytes)
     int status = hearth_compressor_stats(r->trainer.compressor, NULL, &stats);
     *bytes = status ? 0 : (double)stats.sent_bytes;
     if (!status && r->syncs)
-        status = hearth_all_reduce(r->trainer.group, bytes, bytes, 1, HEARTH_F64, HEARTH_MAX, NULL);
+        status = hearth_all_reduce(r->trainer.group, bytes, bytes, 1, HEARTH_F64, HEARTH_OP_MAX, NULL);
     return status;
 }
 
@@ -38,7 +38,7 @@ static int sent_bytes(struct racer *r, double *bytes)
 static int look(struct racer *r, struct race_track *lane, struct race_point *point)
 {
     struct trainer *t = &r->trainer;
-    int status = hearth_same(t->group, t->params, t->count * sizeof *t->params, NULL);
+    int status = hearth_group_same(t->group, t->params, t->count * sizeof *t->params, NULL);
     if (!status)
         status = trainer_score(t, r->race->test_images, &point->score);
     if (status)
@@ -99,9 +99,9 @@ static int agree_on_end(const struct trainer *t, struct race_note *note)
     times[t->rank][1] = (double)t->compute_ns / (double)NS_PER_S;
     int status = hearth_all_gather(t->group, times[t->rank], times, 2, HEARTH_F64, NULL);
     if (!status)
-        status = hearth_all_reduce(t->group, &hash, &least, 1, HEARTH_U64, HEARTH_MIN, NULL);
+        status = hearth_all_reduce(t->group, &hash, &least, 1, HEARTH_U64, HEARTH_OP_MIN, NULL);
     if (!status)
-        status = hearth_all_reduce(t->group, &hash, &most, 1, HEARTH_U64, HEARTH_MAX, NULL);
+        status = hearth_all_reduce(t->group, &hash, &most, 1, HEARTH_U64, HEARTH_OP_MAX, NULL);
     if (status)
         return status;
     int first = 0; /* who waited least for others that compute */

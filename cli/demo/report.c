@@ -378,7 +378,7 @@ void forecast_all(const struct race *race, struct forecast *forecasts)
 {
     struct hearth_config config;
     hearth_config_init(&config);
-    struct group_view view = {.size = RANKS, .algo = HEARTH_AUTO};
+    struct group_view view = {.size = RANKS, .algo = HEARTH_ALGO_AUTO};
     view.across = view.inside = (struct link_cost){PATH_S, RATE, 0, 0};
     view.chunk_bytes = config.chunk_bytes;
     view.window_bytes = config.window_bytes;

@@ -22,8 +22,8 @@ bool trainer_init(struct trainer *t, const struct train_job *job, hearth_group *
     size_t batch_max = job->batch > TEST_BATCH ? job->batch : TEST_BATCH;
     *t = (struct trainer){.job = job, .group = group, .size = 1, .count = mlp_param_count(&job->mlp)};
     if (group) {
-        t->rank = hearth_rank(group);
-        t->size = hearth_size(group);
+        t->rank = hearth_group_rank(group);
+        t->size = hearth_group_size(group);
     }
     t->params = calloc(t->count, sizeof *t->params);
     t->velocity = calloc(t->count, sizeof *t->velocity);
@@ -101,7 +101,7 @@ static struct hearth_tensor part_tensor(struct trainer *t, const struct mlp_shap
 
 int trainer_sync(struct trainer *t)
 {
-    int status = hearth_sync_open_with(t->compressor, HEARTH_AVG, &t->sync);
+    int status = hearth_sync_open_with(t->compressor, HEARTH_OP_AVG, &t->sync);
     for (int p = 0; p < MLP_PARTS && status >= 0; p++) {
         struct mlp_shape shape = mlp_shape(&t->job->mlp, (enum mlp_part)p);
         struct hearth_tensor tensor = part_tensor(t, &shape);
@@ -126,12 +126,12 @@ static int compress_gradient(struct trainer *t, const struct hearth_opts *opts)
     for (int p = 0; p < MLP_PARTS && !status; p++) {
         struct mlp_shape shape = mlp_shape(&t->job->mlp, (enum mlp_part)p);
         struct hearth_tensor tensor = part_tensor(t, &shape);
-        status = hearth_compressor_all_reduce_nb(t->compressor, &tensor, HEARTH_AVG, opts, &requests[p]);
+        status = hearth_compressor_all_reduce_nb(t->compressor, &tensor, HEARTH_OP_AVG, opts, &requests[p]);
     }
     if (!status)
-        status = hearth_wait_all(requests, MLP_PARTS, -1);
+        status = hearth_request_wait_all(requests, MLP_PARTS, -1);
     for (int p = 0; p < MLP_PARTS; p++)
-        hearth_request_free(requests[p]);
+        hearth_request_close(requests[p]);
     return status;
 }
 
@@ -147,7 +147,7 @@ static int average_gradient(struct trainer *t, size_t share)
         return sync_gradient(t, opts.weight);
     if (t->compressor)
         return compress_gradient(t, &opts);
-    return hearth_all_reduce(t->group, t->gradient, t->gradient, t->count, HEARTH_F32, HEARTH_AVG, &opts);
+    return hearth_all_reduce(t->group, t->gradient, t->gradient, t->count, HEARTH_F32, HEARTH_OP_AVG, &opts);
 }
 
 int trainer_step(struct trainer *t, double *loss)
@@ -186,7 +186,7 @@ static size_t score_share(struct trainer *t, size_t images, double *loss)
 
 static int sum_up(struct trainer *t, double sums[2])
 {
-    return t->group ? hearth_all_reduce(t->group, sums, sums, 2, HEARTH_F64, HEARTH_SUM, NULL) : HEARTH_OK;
+    return t->group ? hearth_all_reduce(t->group, sums, sums, 2, HEARTH_F64, HEARTH_OP_SUM, NULL) : HEARTH_OK;
 }
 
 int trainer_score(struct trainer *t, size_t images, struct train_score *score)
@@ -230,12 +230,12 @@ int trainer_probe(struct trainer *t, double *seconds)
         status = hearth_barrier(t->group, NULL);
         uint64_t start = clock_real();
         if (!status)
-            status =
-                hearth_all_reduce(t->group, t->gradient, t->gradient, t->count, HEARTH_F32, HEARTH_AVG, NULL);
+            status = hearth_all_reduce(t->group, t->gradient, t->gradient, t->count, HEARTH_F32,
+                                       HEARTH_OP_AVG, NULL);
         times[i] = (double)(clock_real() - start) / (double)NS_PER_S;
     }
     if (!status)
-        status = hearth_all_reduce(t->group, times, times, PROBE_CALLS, HEARTH_F64, HEARTH_MAX, NULL);
+        status = hearth_all_reduce(t->group, times, times, PROBE_CALLS, HEARTH_F64, HEARTH_OP_MAX, NULL);
     if (!status)
         *seconds = stats_of(times, PROBE_CALLS).median;
     return status;

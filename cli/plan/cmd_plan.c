@@ -296,7 +296,7 @@ static double price_of(const struct planning *p, enum hearth_algo algo)
 
 static void show_choice(const struct planning *p)
 {
-    if (p->algo != HEARTH_AUTO)
+    if (p->algo != HEARTH_ALGO_AUTO)
         return;
     printf("\nauto chose %s%s%s, the cheapest by the cost model:\n ", paint(stdout, PAINT_BOLD),
            hearth_algo_name(p->chosen), paint(stdout, PAINT_NONE));
@@ -344,7 +344,7 @@ static int column_width(enum hearth_algo algo)
 static void price_row(struct planning *p, json_t *doc, size_t bytes)
 {
     struct plan_setup *s = &p->setup;
-    struct plan_call call = plan_setup_call(s, HEARTH_AUTO, 0);
+    struct plan_call call = plan_setup_call(s, HEARTH_ALGO_AUTO, 0);
     struct error error;
     enum hearth_algo best;
     if (select_algo(&call, &s->view, &best, &error))
@@ -551,7 +551,7 @@ static int run_plan(struct planning *p, const struct usage *usage, int argc, cha
 
 int cmd_plan(int argc, char **argv)
 {
-    struct planning p = {.algo = HEARTH_AUTO, .rank = RANK_NONE};
+    struct planning p = {.algo = HEARTH_ALGO_AUTO, .rank = RANK_NONE};
     struct arg args[PLAN_SETUP_ARGS + 5] = {
         {"algo", ARG_CHOICE, &p.algo, .about = "algorithm (default auto)", .choice = plan_setup_algo},
         {"rank", ARG_INT, &p.rank, .about = "show the moves of this rank (default: all ranks, summed up)",

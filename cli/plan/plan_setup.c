@@ -132,7 +132,7 @@ int plan_setup_build(struct plan_setup *s, const struct usage *usage)
     int code = place_on_hosts(s, usage);
     if (code != ARGS_GO)
         return code;
-    s->view = (struct group_view){.size = s->ranks, .host = s->host, .algo = HEARTH_AUTO};
+    s->view = (struct group_view){.size = s->ranks, .host = s->host, .algo = HEARTH_ALGO_AUTO};
     s->view.across = (struct link_cost){s->rtt_s / 2, s->rate, gamma_s, s->overhead_s};
     s->view.inside = s->view.across;
     if (s->host)
@@ -325,7 +325,7 @@ void plan_setup_rehearse(const struct plan_setup *setup, enum hearth_algo algo, 
     struct rehearsing r = {.setup = setup, .algo = algo, .progress = progress};
     struct plan_call call = plan_setup_call(setup, algo, 0);
     struct error error;
-    assert(algo != HEARTH_AUTO);
+    assert(algo != HEARTH_ALGO_AUTO);
     *out = (struct rehearsal){.price_s = select_price(&call, algo, &setup->view)};
     heap_init(&r.heap, setup->memory_max);
     error_clear(&error);

@@ -26,7 +26,7 @@ struct plan_setup {
     /* What follows from it. */
     int *host; /* [ranks] or NULL */
     struct group_view view;
-    struct plan_call call; /* of rank 0; algo is HEARTH_AUTO */
+    struct plan_call call; /* of rank 0; algo is HEARTH_ALGO_AUTO */
 };
 
 /* What a dry run of one algorithm gave, or why there was none. */

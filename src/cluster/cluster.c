@@ -268,7 +268,7 @@ static int cluster_fill(struct cluster *cluster, struct error *error)
         return status;
     status = open_machines(cluster);
     if (status)
-        return error_set(error, status, RANK_NONE, "home cluster: %s", hearth_strerror(status));
+        return error_set(error, status, RANK_NONE, "home cluster: %s", hearth_status_text(status));
     open_control_socket(cluster);
     cluster_announce(cluster, clock_real());
     return HEARTH_OK;
@@ -290,7 +290,7 @@ int cluster_open(const struct cluster_setup *setup, struct cluster **out, struct
     if (!status)
         status = event_open(&cluster->wake);
     if (status)
-        error_set(error, status, RANK_NONE, "home cluster: %s", hearth_strerror(status));
+        error_set(error, status, RANK_NONE, "home cluster: %s", hearth_status_text(status));
     else
         status = cluster_fill(cluster, error);
     if (!status && mutex_init(&cluster->lock))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cluster as a node of this process sees it, for the command: what hearth_status_json says of members,
- * jobs and links. */
+/* The cluster as a node of this process sees it, for the command: what hearth_node_status_json says of
+ * members, jobs and links. */
 #ifndef CLUSTER_STATUS_SNAPSHOT_H
 #define CLUSTER_STATUS_SNAPSHOT_H
 

@@ -164,7 +164,7 @@ static double price(const struct plan_call *call, const struct link_cost *inside
 }
 
 const struct planner planner_direct = {
-    .algo = HEARTH_DIRECT,
+    .algo = HEARTH_ALGO_DIRECT,
     .about = "every part straight to its owner, combined in rank order: fewest bytes, two hops",
     .can = can,
     .shape = shape,

@@ -31,7 +31,7 @@ static void call_text(const struct call_record *r, char *text, size_t size)
         n += snprintf(text + n, size - (size_t)n, " root %d", r->root);
     if (n > 0 && (size_t)n < size)
         snprintf(text + n, size - (size_t)n, " by %s%s", hearth_algo_name((enum hearth_algo)r->algo),
-                 r->flags & HEARTH_ORDER_RANK ? " in rank order" : "");
+                 r->flags & HEARTH_FLAG_RANK_ORDER ? " in rank order" : "");
 }
 
 static bool called(const struct call_record *r)

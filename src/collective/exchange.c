@@ -61,7 +61,7 @@ static double price(const struct plan_call *call, const struct link_cost *inside
 }
 
 const struct planner planner_exchange = {
-    .algo = HEARTH_EXCHANGE,
+    .algo = HEARTH_ALGO_EXCHANGE,
     .about = "everyone to everyone, combined by each in rank order: one hop",
     .can = can,
     .shape = shape,

@@ -273,7 +273,7 @@ static double price(const struct plan_call *call, const struct link_cost *inside
 }
 
 const struct planner planner_halving = {
-    .algo = HEARTH_HALVING,
+    .algo = HEARTH_ALGO_HALVING,
     .about = "half as much to a partner twice as near, then back: fewest bytes, O(log N) hops",
     .can = can,
     .shape = shape,

@@ -255,7 +255,7 @@ static double price(const struct plan_call *call, const struct link_cost *inside
 }
 
 const struct planner planner_hierarchical = {
-    .algo = HEARTH_HIERARCHICAL,
+    .algo = HEARTH_ALGO_HIERARCHICAL,
     .about = "inside each host first, then between the hosts",
     .can = can,
     .shape = shape,

@@ -271,8 +271,8 @@ static enum hearth_dtype acc_dtype_of(enum hearth_dtype dtype, enum hearth_op op
 {
     bool half = dtype == HEARTH_F16 || dtype == HEARTH_BF16;
     if (half)
-        return op == HEARTH_MIN || op == HEARTH_MAX ? dtype : HEARTH_F32;
-    if (op == HEARTH_AVG && dtype >= HEARTH_I8)
+        return op == HEARTH_OP_MIN || op == HEARTH_OP_MAX ? dtype : HEARTH_F32;
+    if (op == HEARTH_OP_AVG && dtype >= HEARTH_I8)
         return HEARTH_F64;
     return dtype;
 }
@@ -280,9 +280,9 @@ static enum hearth_dtype acc_dtype_of(enum hearth_dtype dtype, enum hearth_op op
 static int kernel_op_of(enum hearth_op op)
 {
     static const int of[OP_COUNT] = {
-        [HEARTH_SUM] = KERNEL_SUM, [HEARTH_AVG] = KERNEL_SUM, [HEARTH_PROD] = KERNEL_PROD,
-        [HEARTH_MIN] = KERNEL_MIN, [HEARTH_MAX] = KERNEL_MAX, [HEARTH_BAND] = KERNEL_AND,
-        [HEARTH_BOR] = KERNEL_OR,  [HEARTH_BXOR] = KERNEL_XOR};
+        [HEARTH_OP_SUM] = KERNEL_SUM, [HEARTH_OP_AVG] = KERNEL_SUM, [HEARTH_OP_PROD] = KERNEL_PROD,
+        [HEARTH_OP_MIN] = KERNEL_MIN, [HEARTH_OP_MAX] = KERNEL_MAX, [HEARTH_OP_BAND] = KERNEL_AND,
+        [HEARTH_OP_BOR] = KERNEL_OR,  [HEARTH_OP_BXOR] = KERNEL_XOR};
     return of[op];
 }
 
@@ -300,7 +300,7 @@ static void call_plan(const struct group *group, const struct call *call, struct
         .out_counts = call->out_counts,
         .raw_len = (uint32_t)dtype_size(call->dtype),
         .acc_len = (uint32_t)dtype_size(acc),
-        .order_rank = call->opts->flags & HEARTH_ORDER_RANK,
+        .order_rank = call->opts->flags & HEARTH_FLAG_RANK_ORDER,
         .host = group->view.host,
         .order = group->view.order,
         .chunk_bytes = group->view.chunk_bytes,
@@ -336,7 +336,7 @@ static struct call_record record_of(const struct group *group, const struct call
         .dtype = (uint8_t)call->dtype,
         .op = plan_kind_reduces(call->kind) ? (uint8_t)call->op : 0,
         .algo = (uint8_t)plan->algo,
-        .flags = (call->opts->flags & HEARTH_ORDER_RANK) | (is_listed(call) ? CALL_LISTED : 0) |
+        .flags = (call->opts->flags & HEARTH_FLAG_RANK_ORDER) | (is_listed(call) ? CALL_LISTED : 0) |
                  (call->opens ? CALL_OPENING : 0),
         .root = plan_kind_rooted(call->kind) ? call->root : RANK_NONE,
         .count = shared_count(call, plan->size),
@@ -352,7 +352,7 @@ static struct call_record record_of(const struct group *group, const struct call
 static int shadow_make(struct op *op, const struct call *call, size_t len)
 {
     bool exchange = call->kind == PLAN_ALL_TO_ALL && call->in_place;
-    bool restore = call->in_place && (call->opts->flags & HEARTH_RESTORE);
+    bool restore = call->in_place && (call->opts->flags & HEARTH_FLAG_RESTORE);
     if (len == 0 || (!exchange && !restore))
         return HEARTH_OK;
     op->shadow = heap_alloc_raw(op->group->engine->heap, 1, len);
@@ -378,7 +378,7 @@ static void op_fill(struct op *op, struct group *group, const struct call *call)
     op->dtype = call->dtype;
     op->acc_dtype = reduce ? acc_dtype_of(call->dtype, call->op) : call->dtype;
     op->kernel_op = reduce ? kernel_op_of(call->op) : KERNEL_SUM;
-    op->average = reduce && call->op == HEARTH_AVG;
+    op->average = reduce && call->op == HEARTH_OP_AVG;
     op->vector = call->vector;
     op->far = call->count > FAR_BYTES / dtype_size(call->dtype);
     op->weight = op->average ? call->opts->weight : 1.0;

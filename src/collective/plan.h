@@ -77,7 +77,7 @@ struct move {
  * all_to_allv: both. */
 struct plan_call {
     enum plan_kind kind;
-    enum hearth_algo algo; /* plan_write: not HEARTH_AUTO */
+    enum hearth_algo algo; /* plan_write: not HEARTH_ALGO_AUTO */
     int size, rank, root;
     size_t count;
     const size_t *in_counts, *out_counts;
@@ -171,7 +171,7 @@ struct planner {
     double (*price)(const struct plan_call *call, const struct link_cost *inside,
                     const struct link_cost *across);
 };
-const struct planner *planner_of(enum hearth_algo algo); /* NULL: HEARTH_AUTO or unknown */
+const struct planner *planner_of(enum hearth_algo algo); /* NULL: HEARTH_ALGO_AUTO or unknown */
 /* How this planner would cut the call's buffer. */
 void plan_shape_of(const struct plan_call *call, const struct planner *planner, struct plan_shape *shape);
 int MUST_CHECK plan_add(struct plan *plan, struct heap *heap, struct error *error, struct move move);

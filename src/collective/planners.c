@@ -7,10 +7,10 @@
 #include <string.h>
 
 static const struct planner *const planners[ALGO_COUNT] = {
-    [HEARTH_RING] = &planner_ring,         [HEARTH_DIRECT] = &planner_direct,
-    [HEARTH_HALVING] = &planner_halving,   [HEARTH_TREE] = &planner_tree,
-    [HEARTH_STAR] = &planner_star,         [HEARTH_HIERARCHICAL] = &planner_hierarchical,
-    [HEARTH_EXCHANGE] = &planner_exchange,
+    [HEARTH_ALGO_RING] = &planner_ring,         [HEARTH_ALGO_DIRECT] = &planner_direct,
+    [HEARTH_ALGO_HALVING] = &planner_halving,   [HEARTH_ALGO_TREE] = &planner_tree,
+    [HEARTH_ALGO_STAR] = &planner_star,         [HEARTH_ALGO_HIERARCHICAL] = &planner_hierarchical,
+    [HEARTH_ALGO_EXCHANGE] = &planner_exchange,
 };
 
 const struct planner *planner_of(enum hearth_algo algo)

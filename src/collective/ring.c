@@ -274,7 +274,7 @@ static double price(const struct plan_call *call, const struct link_cost *inside
 }
 
 const struct planner planner_ring = {
-    .algo = HEARTH_RING,
+    .algo = HEARTH_ALGO_RING,
     .about = "from neighbour to neighbour: fewest bytes, most hops",
     .can = can,
     .shape = shape,

@@ -145,7 +145,7 @@ double scan_price(const struct fares *fares, const struct planner *planner)
     const struct link_cost *pace = fare_pace(fares);
     struct plan_shape cut;
     int size = summed_size(call);
-    bool chain = planner->algo == HEARTH_RING, exclusive = call->kind == PLAN_EXCLUSIVE_SCAN;
+    bool chain = planner->algo == HEARTH_ALGO_RING, exclusive = call->kind == PLAN_EXCLUSIVE_SCAN;
 
     plan_shape_of(call, planner, &cut);
     if (call->size == 1)

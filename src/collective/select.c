@@ -26,7 +26,7 @@ static bool hosts_in_order(const struct group_view *view)
 static struct link_cost across_for(const struct group_view *view, enum hearth_algo algo)
 {
     struct link_cost across = view->across;
-    bool alone = algo == HEARTH_HIERARCHICAL || (algo == HEARTH_RING && hosts_in_order(view));
+    bool alone = algo == HEARTH_ALGO_HIERARCHICAL || (algo == HEARTH_ALGO_RING && hosts_in_order(view));
     if (view->port_sharers > 1 && !alone)
         across.bytes_per_s /= view->port_sharers;
     return across;
@@ -52,15 +52,17 @@ struct algo_choice {
 
 static enum hearth_algo crowded_choice(const struct plan_call *call, const struct group_view *view)
 {
-    static const struct algo_choice by_socket[] = {{2e6, HEARTH_TREE}, {HUGE_VAL, HEARTH_DIRECT}};
-    static const struct algo_choice in_memory[] = {
-        {16e3, HEARTH_EXCHANGE}, {256e3, HEARTH_HALVING}, {64e6, HEARTH_RING}, {HUGE_VAL, HEARTH_TREE}};
+    static const struct algo_choice by_socket[] = {{2e6, HEARTH_ALGO_TREE}, {HUGE_VAL, HEARTH_ALGO_DIRECT}};
+    static const struct algo_choice in_memory[] = {{16e3, HEARTH_ALGO_EXCHANGE},
+                                                   {256e3, HEARTH_ALGO_HALVING},
+                                                   {64e6, HEARTH_ALGO_RING},
+                                                   {HUGE_VAL, HEARTH_ALGO_TREE}};
     const struct algo_choice *choice = view->inside.alpha_s > 2e-6 ? by_socket : in_memory;
     for (int r = 1; view->host && r < view->size; r++)
         if (view->host[r] != view->host[0])
-            return HEARTH_AUTO;
+            return HEARTH_ALGO_AUTO;
     if (!view->crowded || call->kind != PLAN_ALL_REDUCE || view->size < 3)
-        return HEARTH_AUTO;
+        return HEARTH_ALGO_AUTO;
     while ((double)call->count * call->raw_len > choice->bytes)
         choice++;
     return choice->algo;
@@ -69,7 +71,7 @@ static enum hearth_algo crowded_choice(const struct plan_call *call, const struc
 int select_algo(const struct plan_call *call, const struct group_view *view, enum hearth_algo *algo,
                 struct error *error)
 {
-    if (call->algo != HEARTH_AUTO) {
+    if (call->algo != HEARTH_ALGO_AUTO) {
         const struct planner *planner = planner_of(call->algo);
         if (!planner)
             return error_set(error, HEARTH_INVALID, RANK_NONE, "%s: there is no algorithm number %d",
@@ -90,18 +92,18 @@ int select_algo(const struct plan_call *call, const struct group_view *view, enu
         return HEARTH_OK;
     }
     double best = 0;
-    enum hearth_algo cheapest = HEARTH_AUTO;
+    enum hearth_algo cheapest = HEARTH_ALGO_AUTO;
     for (int i = 0; i < ALGO_COUNT; i++) {
         const struct planner *planner = planner_of((enum hearth_algo)i);
         if (!planner || !planner->can(call))
             continue;
         double price = select_price(call, planner->algo, view);
-        if (cheapest == HEARTH_AUTO || price < best) {
+        if (cheapest == HEARTH_ALGO_AUTO || price < best) {
             best = price;
             cheapest = planner->algo;
         }
     }
-    if (cheapest == HEARTH_AUTO)
+    if (cheapest == HEARTH_ALGO_AUTO)
         return error_set(error, HEARTH_UNSUPPORTED, RANK_NONE, "no algorithm can do %s",
                          plan_kind_name(call->kind));
     *algo = cheapest;

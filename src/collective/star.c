@@ -87,7 +87,7 @@ static double price(const struct plan_call *call, const struct link_cost *inside
 }
 
 const struct planner planner_star = {
-    .algo = HEARTH_STAR,
+    .algo = HEARTH_ALGO_STAR,
     .about = "everything through one member, combined in rank order",
     .can = can,
     .shape = shape,

@@ -238,7 +238,7 @@ static double price(const struct plan_call *call, const struct link_cost *inside
 }
 
 const struct planner planner_tree = {
-    .algo = HEARTH_TREE,
+    .algo = HEARTH_ALGO_TREE,
     .about = "up and down a binomial tree: O(log N) hops, every hop the whole buffer",
     .can = can,
     .shape = shape,

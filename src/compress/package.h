@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tensor compressed by itself, as bytes that say what they are (hearth_compress): header with codec, type,
- * count and checksum, then the codec's payload. docs/payloads.md has the bytes. */
+/* A tensor compressed by itself, as bytes that say what they are (hearth_codec_compress): header with codec,
+ * type, count and checksum, then the codec's payload. docs/payloads.md has the bytes. */
 #ifndef COMPRESS_PACKAGE_H
 #define COMPRESS_PACKAGE_H
 

@@ -12,7 +12,7 @@ enum id_label {
     ID_REDUCTION = 2,     /* a compressed all-reduce: of the caller's group; tag, sequence */
     ID_HOST = 3,          /* group of the members of one host: of the inner group; their ranks */
     ID_LEADERS = 4,       /* group of one member of each host: of the inner group; their ranks */
-    ID_GROUP_SPEC = 5,    /* group of hearth_form: of (seed, instance); (epoch, term), number */
+    ID_GROUP_SPEC = 5,    /* group of hearth_group_form: of (seed, instance); (epoch, term), number */
     ID_SYNC = 6,          /* sync: of its group; number */
     ID_SYNC_TAG = 7,      /* tag: of the sync; what it is for */
     ID_ADAPT_TAG = 8,     /* tag: of the group; what it is for */

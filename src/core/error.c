@@ -91,7 +91,7 @@ const char *hearth_status_name(int status)
     return row ? row->name : "HEARTH_?";
 }
 
-const char *hearth_strerror(int status)
+const char *hearth_status_text(int status)
 {
     const struct status_row *row = status_find(status);
     return row ? row->sentence : "This number is not a status of this version of Hearth.";
@@ -155,7 +155,7 @@ int error_vset(struct error *error, int status, int rank, const char *format, va
         return status;
     int len = vsnprintf(text, sizeof text, format, args);
     if (len < 0)
-        snprintf(text, sizeof text, "%s", hearth_strerror(status));
+        snprintf(text, sizeof text, "%s", hearth_status_text(status));
     else if ((size_t)len >= sizeof text)
         memcpy(text + sizeof text - 4, "...", 4);
     error->status = status;
@@ -205,7 +205,7 @@ int error_wrap(struct error *error, const struct error *cause, const char *forma
 
 void error_show(const struct error *error, char text[static ERROR_TEXT_MAX])
 {
-    static const char advice[] = "; hearth_reform gives the next group";
+    static const char advice[] = "; hearth_group_reform gives the next group";
     const size_t room = ERROR_TEXT_MAX - sizeof advice;
     size_t len = strlen(error->text);
 

@@ -16,7 +16,7 @@ struct node_id {
 /* A member: a node, and which process of it. Ranks that share a key file differ by the instance. */
 struct identity {
     struct node_id node;
-    uint64_t instance; /* drawn once per hearth_open, never 0 */
+    uint64_t instance; /* drawn once per hearth_node_open, never 0 */
 };
 
 bool identity_equal(const struct identity *a, const struct identity *b);

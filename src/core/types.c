@@ -15,19 +15,19 @@ static const struct {
 };
 
 static const char *const op_names[OP_COUNT] = {
-    [HEARTH_SUM] = "sum", [HEARTH_AVG] = "avg",   [HEARTH_PROD] = "prod", [HEARTH_MIN] = "min",
-    [HEARTH_MAX] = "max", [HEARTH_BAND] = "band", [HEARTH_BOR] = "bor",   [HEARTH_BXOR] = "bxor",
+    [HEARTH_OP_SUM] = "sum", [HEARTH_OP_AVG] = "avg",   [HEARTH_OP_PROD] = "prod", [HEARTH_OP_MIN] = "min",
+    [HEARTH_OP_MAX] = "max", [HEARTH_OP_BAND] = "band", [HEARTH_OP_BOR] = "bor",   [HEARTH_OP_BXOR] = "bxor",
 };
 
 static const char *const algo_names[ALGO_COUNT] = {
-    [HEARTH_AUTO] = "auto",
-    [HEARTH_RING] = "ring",
-    [HEARTH_DIRECT] = "direct",
-    [HEARTH_HALVING] = "halving",
-    [HEARTH_TREE] = "tree",
-    [HEARTH_STAR] = "star",
-    [HEARTH_HIERARCHICAL] = "hierarchical",
-    [HEARTH_EXCHANGE] = "exchange",
+    [HEARTH_ALGO_AUTO] = "auto",
+    [HEARTH_ALGO_RING] = "ring",
+    [HEARTH_ALGO_DIRECT] = "direct",
+    [HEARTH_ALGO_HALVING] = "halving",
+    [HEARTH_ALGO_TREE] = "tree",
+    [HEARTH_ALGO_STAR] = "star",
+    [HEARTH_ALGO_HIERARCHICAL] = "hierarchical",
+    [HEARTH_ALGO_EXCHANGE] = "exchange",
 };
 
 /* Index of `name` in the list, or -1. */
@@ -69,7 +69,7 @@ size_t hearth_dtype_size(enum hearth_dtype dtype)
 
 bool op_takes(enum hearth_op op, enum hearth_dtype dtype)
 {
-    return op < HEARTH_BAND || dtype >= HEARTH_I8;
+    return op < HEARTH_OP_BAND || dtype >= HEARTH_I8;
 }
 
 const char *hearth_dtype_name(enum hearth_dtype dtype)

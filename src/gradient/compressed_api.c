@@ -24,7 +24,7 @@ static int types_check(const struct reduction_call *call)
     if (!tensor_dtype_good(call->dtype))
         return refuse(HEARTH_UNSUPPORTED, "dtype is %s; it takes f32, f64, f16 and bf16",
                       hearth_dtype_name(call->dtype));
-    if (call->op != HEARTH_SUM && call->op != HEARTH_AVG)
+    if (call->op != HEARTH_OP_SUM && call->op != HEARTH_OP_AVG)
         return refuse(HEARTH_UNSUPPORTED, "op is %s; it takes sum and avg", hearth_op_name(call->op));
     return HEARTH_OK;
 }
@@ -87,10 +87,10 @@ static int guard_check(const struct reduction_call *call, int size)
 /* An algorithm that the caller has fixed, for measurement. */
 static int algo_fix(struct reduction_call *call, enum hearth_algo algo)
 {
-    static const enum reduction_algo algos[ALGO_COUNT] = {[HEARTH_DIRECT] = REDUCTION_OWNER,
-                                                          [HEARTH_EXCHANGE] = REDUCTION_ALLGATHER,
-                                                          [HEARTH_HIERARCHICAL] = REDUCTION_TWO_LEVEL};
-    if (algo == HEARTH_AUTO || call->algo == REDUCTION_PLAIN)
+    static const enum reduction_algo algos[ALGO_COUNT] = {[HEARTH_ALGO_DIRECT] = REDUCTION_OWNER,
+                                                          [HEARTH_ALGO_EXCHANGE] = REDUCTION_ALLGATHER,
+                                                          [HEARTH_ALGO_HIERARCHICAL] = REDUCTION_TWO_LEVEL};
+    if (algo == HEARTH_ALGO_AUTO || call->algo == REDUCTION_PLAIN)
         return HEARTH_OK;
     if (algos[algo] == REDUCTION_PLAIN ||
         !reduction_can(&call->codec, algos[algo], group_view(call->group->group)) ||
@@ -110,7 +110,7 @@ static int call_check(struct reduction_call *call, struct hearth_opts *opts)
     if (!call->group)
         return refuse(HEARTH_INVALID, "%s", "group is NULL");
     if (node_forked(call->group->node))
-        return refuse(HEARTH_FORKED, "%s", hearth_strerror(HEARTH_FORKED));
+        return refuse(HEARTH_FORKED, "%s", hearth_status_text(HEARTH_FORKED));
     hearth_opts_init(opts);
     if (call->opts)
         *opts = *call->opts;
@@ -177,7 +177,7 @@ static int plain_run(const struct reduction_call *call)
     struct call plain = plain_call(call);
     int status = call_run(call->group, &plain, call->opts);
     if (call->state && status == HEARTH_OK)
-        plain_count(call->state, call->count, hearth_size(call->group));
+        plain_count(call->state, call->count, hearth_group_size(call->group));
     return release(call, status);
 }
 
@@ -201,7 +201,7 @@ static int plain_start(const struct reduction_call *call, hearth_request **reque
     if (call->state) {
         call->state->done = opts.done;
         call->state->done_arg = opts.done_arg;
-        call->state->members = hearth_size(call->group);
+        call->state->members = hearth_group_size(call->group);
         opts.done = plain_ended;
         opts.done_arg = call->state;
     }
@@ -214,7 +214,7 @@ static int plain_start(const struct reduction_call *call, hearth_request **reque
 /* Nobody to meet: the result is the input. */
 static bool is_alone(const struct reduction_call *call)
 {
-    bool alone = hearth_size(call->group) == 1 || call->count == 0;
+    bool alone = hearth_group_size(call->group) == 1 || call->count == 0;
     if (alone && call->state)
         tensor_commits(call->state); /* a step that changes nothing */
     return alone;
@@ -234,7 +234,7 @@ int reduction_run(const struct reduction_call *given)
     }
     if (is_plain(&call))
         return plain_run(&call);
-    status = guard_check(&call, hearth_size(call.group));
+    status = guard_check(&call, hearth_group_size(call.group));
     return status != HEARTH_OK ? release(&call, status) : work_run(&call);
 }
 
@@ -244,7 +244,7 @@ static int settled_request(const struct reduction_call *call, hearth_request **r
     struct error none;
     int status = node_request(call->group->node, &task, request);
     if (status != HEARTH_OK)
-        return refuse(status, "%s", hearth_strerror(status));
+        return refuse(status, "%s", hearth_status_text(status));
     error_clear(&none);
     node_settle(*request, &none);
     return HEARTH_OK;
@@ -265,7 +265,7 @@ int reduction_start(const struct reduction_call *given, hearth_request **request
     }
     if (is_plain(&call))
         return plain_start(&call, request);
-    status = guard_check(&call, hearth_size(call.group));
+    status = guard_check(&call, hearth_group_size(call.group));
     return status != HEARTH_OK ? release(&call, status) : work_start(&call, request);
 }
 
@@ -277,7 +277,7 @@ static int call_of(hearth_group *group, const char *codec, struct reduction_call
     if (!group)
         return refuse(HEARTH_INVALID, "%s", "group is NULL");
     if (node_forked(group->node))
-        return refuse(HEARTH_FORKED, "%s", hearth_strerror(HEARTH_FORKED));
+        return refuse(HEARTH_FORKED, "%s", hearth_status_text(HEARTH_FORKED));
     if (codec_parse(codec ? codec : group->node->config.codec, &list, &reason) != HEARTH_OK)
         return refuse(reason.status, "%s", reason.text);
     int status = types_check(call);

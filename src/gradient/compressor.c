@@ -40,7 +40,7 @@ int compressor_check(const hearth_compressor *compressor, const char *what)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: compressor is NULL", what);
     if (node_forked(compressor->node))
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "%s: %s", what,
-                         hearth_strerror(HEARTH_FORKED));
+                         hearth_status_text(HEARTH_FORKED));
     return HEARTH_OK;
 }
 
@@ -97,7 +97,7 @@ int hearth_compressor_open(hearth_group *group, const struct hearth_compressor_c
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: group or out is NULL", what);
     if (node_forked(group->node))
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "%s: %s", what,
-                         hearth_strerror(HEARTH_FORKED));
+                         hearth_status_text(HEARTH_FORKED));
     hearth_compressor_config_init(&chosen);
     if (config && config->size != sizeof chosen)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
@@ -142,7 +142,7 @@ void hearth_compressor_close(hearth_compressor *compressor)
     compressor_free(compressor);
 }
 
-int hearth_compressor_rule(hearth_compressor *compressor, const char *pattern, const char *codec)
+int hearth_compressor_add_rule(hearth_compressor *compressor, const char *pattern, const char *codec)
 {
     static const char what[] = "compressor_rule";
     struct error error;

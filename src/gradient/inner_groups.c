@@ -60,5 +60,5 @@ int reduction_inner(struct reduction *r, enum inner_kind kind, hearth_group **ou
     view.order = given.order ? order : NULL;
     int status = node_make_inner(outer, kind, &view, members, out);
     codec_pool_give(r->pool, ranks);
-    return status == HEARTH_OK ? status : reduction_fail(r, status, hearth_strerror(status));
+    return status == HEARTH_OK ? status : reduction_fail(r, status, hearth_status_text(status));
 }

@@ -39,7 +39,7 @@ struct feed reduction_feed(struct reduction *r)
         .x = r->call.buffer,
         .e = r->e_old,
         .e_new = r->e_new,
-        .gain = r->call.op == HEARTH_AVG ? (float)r->opts.weight : 1.0f,
+        .gain = r->call.op == HEARTH_OP_AVG ? (float)r->opts.weight : 1.0f,
         .key = hash_mix(r->key, (uint64_t)r->rank),
     };
 }

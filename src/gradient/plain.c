@@ -52,7 +52,7 @@ static int sum_start(struct reduction *r, struct plain *p)
                         .target = p->sum,
                         .count = r->call.count,
                         .dtype = r->call.dtype == HEARTH_F64 ? HEARTH_F64 : HEARTH_F32,
-                        .op = HEARTH_SUM,
+                        .op = HEARTH_OP_SUM,
                         .in_place = true};
     r->sent_bytes += 2 * (uint64_t)(r->size - 1) * call.count * dtype_size(call.dtype) / (uint64_t)r->size;
     return sub_start(r, r->hidden, &p->sub, &call, SUB_FIRST);

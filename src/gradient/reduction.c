@@ -232,7 +232,7 @@ static void opening_write(const struct reduction *r, struct call_opening *o)
     o->op = (uint32_t)r->call.op;
     o->algo = (uint32_t)r->call.algo;
     o->flags = r->call.feedback ? FLAG_FEEDBACK : 0;
-    o->weight = r->call.op == HEARTH_AVG ? r->opts.weight : 1;
+    o->weight = r->call.op == HEARTH_OP_AVG ? r->opts.weight : 1;
     snprintf(o->codec_text, sizeof o->codec_text, "%.63s", text); /* the hash is of all of it */
 }
 
@@ -272,9 +272,9 @@ static int openings_check(struct reduction *r)
         snprintf(reason, sizeof reason, "rank %d called it for %s; rank 0 for %s", i, theirs, first);
         return fail_with(r, HEARTH_MISMATCH, i, reason);
     }
-    if (r->call.op == HEARTH_AVG && !(weight > 0))
+    if (r->call.op == HEARTH_OP_AVG && !(weight > 0))
         return fail_with(r, HEARTH_INVALID, RANK_NONE, "the weights of all members are 0");
-    r->divisor = r->call.op == HEARTH_AVG ? (float)weight : 1.0f;
+    r->divisor = r->call.op == HEARTH_OP_AVG ? (float)weight : 1.0f;
     r->opened = true;
     return HEARTH_OK;
 }
@@ -648,7 +648,7 @@ int work_start(const struct reduction_call *call, hearth_request **request)
         if (status == HEARTH_OK)
             return HEARTH_OK;
     }
-    fail_with(r, status, r->rank, hearth_strerror(status));
+    fail_with(r, status, r->rank, hearth_status_text(status));
     *error_last() = named_error(r);
     let_go(r, true);
     sub_cancel(r, &r->opening_sub);

@@ -35,7 +35,7 @@ static int codec_named(const char *call, const char *text, struct codec *codec)
     return HEARTH_OK;
 }
 
-size_t hearth_compress_bound(const char *codec, size_t count, enum hearth_dtype dtype)
+size_t hearth_codec_bound(const char *codec, size_t count, enum hearth_dtype dtype)
 {
     struct codec named;
     struct package package = {.codec = &named, .dtype = dtype, .count = count};
@@ -45,8 +45,8 @@ size_t hearth_compress_bound(const char *codec, size_t count, enum hearth_dtype 
     return package_bound(&package);
 }
 
-int hearth_compress(const char *codec, uint64_t key, const void *source, size_t count,
-                    enum hearth_dtype dtype, void *residual, void *target, size_t size, size_t *len)
+int hearth_codec_compress(const char *codec, uint64_t key, const void *source, size_t count,
+                          enum hearth_dtype dtype, void *residual, void *target, size_t size, size_t *len)
 {
     struct codec named;
     struct package package = {.codec = &named, .dtype = dtype, .count = count, .key = key};
@@ -69,7 +69,8 @@ int hearth_compress(const char *codec, uint64_t key, const void *source, size_t 
     return status;
 }
 
-int hearth_decompress(const void *bytes, size_t len, void *target, size_t count, enum hearth_dtype dtype)
+int hearth_codec_decompress(const void *bytes, size_t len, void *target, size_t count,
+                            enum hearth_dtype dtype)
 {
     struct package_out out = {.target = target, .count = count, .dtype = dtype};
     struct heap heap;

@@ -30,7 +30,7 @@ static int sync_check(const hearth_sync *sync, const char *name)
     if (!sync)
         return refuse(HEARTH_INVALID, "%s: sync is NULL", name);
     if (node_forked(sync->node))
-        return refuse(HEARTH_FORKED, "%s: %s", name, hearth_strerror(HEARTH_FORKED));
+        return refuse(HEARTH_FORKED, "%s: %s", name, hearth_status_text(HEARTH_FORKED));
     return HEARTH_OK;
 }
 
@@ -69,12 +69,12 @@ int hearth_sync_open_with(hearth_compressor *compressor, enum hearth_op op, hear
 {
     if (!compressor || !out)
         return refuse(HEARTH_INVALID, "sync_open: compressor or out is NULL");
-    if (op != HEARTH_SUM && op != HEARTH_AVG)
+    if (op != HEARTH_OP_SUM && op != HEARTH_OP_AVG)
         return refuse(HEARTH_UNSUPPORTED, "sync_open: op is %s; gradients meet by sum or avg",
                       hearth_op_name(op));
     hearth_group *group = compressor->group;
     if (node_forked(group->node))
-        return refuse(HEARTH_FORKED, "sync_open: %s", hearth_strerror(HEARTH_FORKED));
+        return refuse(HEARTH_FORKED, "sync_open: %s", hearth_status_text(HEARTH_FORKED));
     hearth_sync *sync = heap_alloc(group->node->heap, 1, sizeof *sync);
     if (!sync)
         return refuse(HEARTH_NO_MEMORY, "sync_open: no memory");
@@ -121,7 +121,7 @@ int hearth_sync_open(hearth_group *group, const char *codec, enum hearth_op op, 
 void hearth_sync_close(hearth_sync *sync)
 {
     if (!sync || node_forked(sync->node))
-        return; /* a forked child gives its memory back as a whole, by hearth_close */
+        return; /* a forked child gives its memory back as a whole, by hearth_node_close */
     hearth_compressor *compressor = sync->owner ? sync->compressor : NULL;
     sync_forget(sync);
     sync_abandon(sync);
@@ -268,7 +268,7 @@ static int step_check(hearth_sync *sync)
 static int doubt(const hearth_sync *sync, const char *name)
 {
     return refuse(HEARTH_VIEW_CHANGED,
-                  "%s: step %llu may have been committed by others: hearth_reform settles it", name,
+                  "%s: step %llu may have been committed by others: hearth_group_reform settles it", name,
                   (unsigned long long)sync->steps);
 }
 

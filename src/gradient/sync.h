@@ -110,7 +110,7 @@ struct hearth_sync {
     bool frozen; /* buckets are made, tensors are no longer added */
     struct sync_bucket *buckets;
     uint32_t bucket_count;
-    void *memory; /* hearth_alloc: of all fused buckets */
+    void *memory; /* hearth_mem_alloc: of all fused buckets */
 
     enum agreement agreement;
     struct registration *registrations; /* [size] */

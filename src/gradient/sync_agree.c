@@ -64,7 +64,7 @@ static int odd_one(const struct registration *all, int size)
 /* The first that has joined; RANK_NONE: nobody has, this is the first group of all. */
 static int first_joined(const hearth_sync *sync)
 {
-    int first = 0, size = hearth_size(sync->group);
+    int first = 0, size = hearth_group_size(sync->group);
     while (first < size && sync->registrations[first].joined == 0)
         first++;
     return first < size ? first : RANK_NONE;
@@ -77,7 +77,7 @@ void sync_join(hearth_sync *sync)
         sync->steps = sync->registrations[first].steps;
         sync->lineage = sync->registrations[first].lineage;
     }
-    for (int i = 0; i < hearth_size(sync->group); i++)
+    for (int i = 0; i < hearth_group_size(sync->group); i++)
         sync->round = sync->registrations[i].round > sync->round ? sync->registrations[i].round : sync->round;
     sync->promised = sync->round > sync->promised ? sync->round : sync->promised;
     sync->joined = sync->formed;
@@ -88,7 +88,7 @@ static enum agreement standings_check(hearth_sync *sync)
 {
     int first = first_joined(sync);
     const struct registration *r = sync->registrations;
-    for (int i = 0; i < hearth_size(sync->group); i++) {
+    for (int i = 0; i < hearth_group_size(sync->group); i++) {
         if (r[i].joined == 0 || (r[i].steps == r[first].steps && r[i].lineage == r[first].lineage))
             continue;
         error_set(&sync->objection, HEARTH_MISMATCH, i,
@@ -111,7 +111,7 @@ static void answered(void *arg, int status)
     mutex_lock(&sync->lock);
     if (status != HEARTH_OK)
         sync->agreement = AGREE_FAILED;
-    else if (odd_one(sync->registrations, hearth_size(sync->group)) != RANK_NONE)
+    else if (odd_one(sync->registrations, hearth_group_size(sync->group)) != RANK_NONE)
         sync->agreement = AGREE_DIFFERS;
     else
         sync->agreement = standings_check(sync);
@@ -163,9 +163,9 @@ void sync_ask(hearth_sync *sync)
 
 void sync_forget(hearth_sync *sync)
 {
-    hearth_request_free(sync->question);
+    hearth_request_close(sync->question);
     sync->question = NULL;
-    hearth_request_free(sync->comparison);
+    hearth_request_close(sync->comparison);
     sync->comparison = NULL;
     if (sync->agreement == AGREE_ASKING || sync->agreement == AGREE_COMPARING ||
         sync->agreement == AGREE_FAILED)
@@ -210,10 +210,10 @@ static int settings_diff_text(hearth_sync *sync, int odd, int usual, uint64_t in
 static uint64_t *numbers_gather(hearth_sync *sync, const size_t *counts, int64_t timeout_ms)
 {
     size_t total = 0, before = 0;
-    for (int i = 0; i < hearth_size(sync->group); i++) {
+    for (int i = 0; i < hearth_group_size(sync->group); i++) {
         if (counts[i] > SYNC_TENSORS_MAX)
             return NULL;
-        before += i < hearth_rank(sync->group) ? counts[i] : 0;
+        before += i < hearth_group_rank(sync->group) ? counts[i] : 0;
         total += counts[i];
     }
     uint64_t *all = heap_alloc(sync->heap, total, sizeof *all);
@@ -234,7 +234,7 @@ static uint64_t *numbers_gather(hearth_sync *sync, const size_t *counts, int64_t
 /* Members that differ all know it, and so all come here. */
 static int explain(hearth_sync *sync, int64_t timeout_ms)
 {
-    int size = hearth_size(sync->group);
+    int size = hearth_group_size(sync->group);
     const struct registration *r = sync->registrations;
     int odd = odd_one(r, size), usual = usual_one(r, size);
     error_set(&sync->broken, HEARTH_MISMATCH, odd, "sync: rank %d registered other tensors than rank %d", odd,
@@ -256,12 +256,12 @@ static int explain(hearth_sync *sync, int64_t timeout_ms)
 
 static int comparison_wait(hearth_sync *sync, uint64_t deadline_ns)
 {
-    int status = hearth_wait(sync->comparison, sync_remaining_ms(sync, deadline_ns));
+    int status = hearth_request_wait(sync->comparison, sync_remaining_ms(sync, deadline_ns));
     if (status == HEARTH_PENDING)
         status = error_set(error_last(), HEARTH_TIMEOUT, RANK_NONE,
                            "sync_wait: timed out: not all members have compared their steps in time");
     struct error why = *error_last();
-    hearth_request_free(sync->comparison);
+    hearth_request_close(sync->comparison);
     sync->comparison = NULL;
     *error_last() = why;
     return status;
@@ -276,11 +276,11 @@ int sync_agree(hearth_sync *sync, uint64_t deadline_ns)
     }
     if (!sync->question) /* it was settled in an earlier step */
         return HEARTH_OK;
-    int status = hearth_wait(sync->question, sync_remaining_ms(sync, deadline_ns));
+    int status = hearth_request_wait(sync->question, sync_remaining_ms(sync, deadline_ns));
     if (status == HEARTH_PENDING)
         status = error_set(error_last(), HEARTH_TIMEOUT, RANK_NONE,
                            "sync_wait: timed out: not all members have begun their first step in time");
-    hearth_request_free(sync->question);
+    hearth_request_close(sync->question);
     sync->question = NULL;
     if (sync->comparison)
         status = comparison_wait(sync, deadline_ns);

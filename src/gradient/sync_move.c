@@ -12,7 +12,7 @@
 
 static void luggage_drop(hearth_sync *sync, hearth_node *node)
 {
-    hearth_free(node, sync->luggage.memory);
+    hearth_mem_free(node, sync->luggage.memory);
     heap_free(sync->luggage.registrations);
     heap_free(sync->luggage.ballots);
     sync->luggage = (struct sync_luggage){0};
@@ -21,10 +21,10 @@ static void luggage_drop(hearth_sync *sync, hearth_node *node)
 static int luggage_pack(hearth_sync *sync, hearth_group *to, struct error *error)
 {
     struct sync_luggage *l = &sync->luggage;
-    size_t size = (size_t)hearth_size(to), len = sync_memory_len(sync);
+    size_t size = (size_t)hearth_group_size(to), len = sync_memory_len(sync);
     l->registrations = heap_alloc(sync->heap, size, sizeof *l->registrations);
     l->ballots = heap_alloc(sync->heap, size, sizeof *l->ballots);
-    l->memory = len > 0 ? hearth_alloc(to->node, len) : NULL;
+    l->memory = len > 0 ? hearth_mem_alloc(to->node, len) : NULL;
     if (l->registrations && l->ballots && (l->memory || len == 0))
         return HEARTH_OK;
     luggage_drop(sync, to->node);
@@ -37,7 +37,7 @@ static void unpack(hearth_sync *sync, hearth_node *from)
     size_t len = sync_memory_len(sync);
     if (len > 0)
         memcpy(l.memory, sync->memory, len);
-    hearth_free(from, sync->memory);
+    hearth_mem_free(from, sync->memory);
     heap_free(sync->registrations);
     heap_free(sync->ballots);
     sync->memory = l.memory;
@@ -162,7 +162,7 @@ static int bucket_resolve(hearth_sync *sync, uint32_t at)
     struct sync_bucket *b = &sync->buckets[at];
     int first = RANK_NONE;
     b->adopt = false;
-    for (int i = 0; i < hearth_size(sync->group); i++) {
+    for (int i = 0; i < hearth_group_size(sync->group); i++) {
         if (sync->registrations[i].joined == 0) {
             b->adopt = true;
             continue;
@@ -234,7 +234,7 @@ static void compared(void *arg, int status)
 
 static void places_fill(hearth_sync *sync)
 {
-    uint64_t *own = &sync->places[(size_t)hearth_rank(sync->group) * sync->bucket_count];
+    uint64_t *own = &sync->places[(size_t)hearth_group_rank(sync->group) * sync->bucket_count];
     for (uint32_t i = 0; i < sync->bucket_count; i++)
         if (!sync->buckets[i].plan.fused)
             own[i] = compressor_place(sync->compressor, sync->tensors[sync->buckets[i].plan.first].name);
@@ -244,7 +244,7 @@ void sync_compare(hearth_sync *sync)
 {
     struct hearth_opts opts;
     hearth_request *comparison = NULL;
-    size_t size = (size_t)hearth_size(sync->group), count = sync->bucket_count;
+    size_t size = (size_t)hearth_group_size(sync->group), count = sync->bucket_count;
     hearth_opts_init(&opts);
     opts.tag = sync_tag_of(sync, TAG_COMPARE);
     opts.done = compared;
@@ -256,8 +256,9 @@ void sync_compare(hearth_sync *sync)
         node_refuse(sync->group, opts.tag, error_last());
     } else {
         places_fill(sync);
-        status = hearth_all_gather_nb(sync->group, sync->places + (size_t)hearth_rank(sync->group) * count,
-                                      sync->places, count, HEARTH_U64, &opts, &comparison);
+        status =
+            hearth_all_gather_nb(sync->group, sync->places + (size_t)hearth_group_rank(sync->group) * count,
+                                 sync->places, count, HEARTH_U64, &opts, &comparison);
     }
     mutex_lock(&sync->lock);
     sync->comparison = comparison;

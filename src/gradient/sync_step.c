@@ -89,7 +89,7 @@ static bool memory_make(hearth_sync *sync)
     size_t len = sync_memory_len(sync);
     if (len == 0)
         return true;
-    sync->memory = hearth_alloc(sync->node, len);
+    sync->memory = hearth_mem_alloc(sync->node, len);
     sync_spread(sync);
     return sync->memory;
 }
@@ -138,7 +138,7 @@ static int buckets_make(hearth_sync *sync, struct bucket_item *items, struct buc
                          "sync: %u tensors make %u buckets, but only %u operations may be in flight: raise "
                          "ops_max in the configuration",
                          sync->tensor_count, count, ops_max);
-    size_t size = (size_t)hearth_size(sync->group);
+    size_t size = (size_t)hearth_group_size(sync->group);
     sync->buckets = heap_alloc(sync->heap, count, sizeof *sync->buckets);
     sync->registrations = heap_alloc(sync->heap, size, sizeof *sync->registrations);
     sync->ballots = heap_alloc(sync->heap, size, sizeof *sync->ballots);
@@ -176,7 +176,7 @@ int sync_freeze(hearth_sync *sync)
 
 void sync_melt(hearth_sync *sync)
 {
-    hearth_free(sync->node, sync->memory);
+    hearth_mem_free(sync->node, sync->memory);
     for (uint32_t b = 0; b < sync->bucket_count; b++)
         if (!sync->buckets[b].plan.fused)
             heap_free(sync->buckets[b].memory);
@@ -232,7 +232,7 @@ static int bucket_start(hearth_sync *sync, struct sync_bucket *b, hearth_request
     if (b->memory)
         tensor.data = b->memory;
     else
-        opts.flags = HEARTH_RESTORE; /* a step that failed is to be made again */
+        opts.flags = HEARTH_FLAG_RESTORE; /* a step that failed is to be made again */
     return hearth_compressor_all_reduce_nb(sync->compressor, &tensor, sync->op, &opts, request);
 }
 
@@ -322,13 +322,13 @@ void sync_resend(hearth_sync *sync)
 static void bucket_finish(hearth_sync *sync, struct sync_bucket *b, uint64_t deadline_ns)
 {
     struct error why;
-    int status = hearth_wait(b->request, sync_remaining_ms(sync, deadline_ns));
+    int status = hearth_request_wait(b->request, sync_remaining_ms(sync, deadline_ns));
     if (status == HEARTH_PENDING)
         error_set(&why, HEARTH_TIMEOUT, RANK_NONE,
                   "timed out: not all members had it ready, or it took too long");
     else if (status != HEARTH_OK)
         why = *error_last();
-    hearth_request_free(b->request); /* takes it back if it has not ended */
+    hearth_request_close(b->request); /* takes it back if it has not ended */
     b->request = NULL;
     b->progress = status == HEARTH_OK ? BUCKET_DONE : BUCKET_FAILED;
     mutex_lock(&sync->lock);
@@ -386,13 +386,13 @@ int sync_finish(hearth_sync *sync, uint64_t deadline_ns)
 static void bucket_abandon(hearth_sync *sync, struct sync_bucket *b)
 {
     struct error why;
-    error_set(&why, HEARTH_ABORTED, hearth_rank(sync->group), "sync: the step was given up");
+    error_set(&why, HEARTH_ABORTED, hearth_group_rank(sync->group), "sync: the step was given up");
     if (b->progress == BUCKET_OPEN || b->progress == BUCKET_FULL)
         node_refuse(sync->group, b->tag, &why);
-    if (b->request && sync->formed && hearth_cancel(b->request) == HEARTH_OK &&
+    if (b->request && sync->formed && hearth_request_cancel(b->request) == HEARTH_OK &&
         hearth_test(b->request) == HEARTH_OK)
         b->progress = BUCKET_DONE;
-    hearth_request_free(b->request);
+    hearth_request_close(b->request);
     b->request = NULL;
 }
 
@@ -446,7 +446,7 @@ void sync_ground(hearth_sync *sync)
     for (uint32_t i = 0; i < sync->bucket_count; i++)
         if (sync->buckets[i].progress == BUCKET_FLYING)
             bucket_finish(sync, &sync->buckets[i], NEVER_NS);
-    hearth_request_free(sync->vote);
+    hearth_request_close(sync->vote);
     sync->vote = NULL;
     mutex_lock(&sync->lock);
     if (sync->stage == STAGE_OPEN)

@@ -46,7 +46,7 @@ void sync_landed(hearth_sync *sync, int status)
 static void ballots_check(hearth_sync *sync)
 {
     struct error why;
-    for (int i = 0; i < hearth_size(sync->group); i++) {
+    for (int i = 0; i < hearth_group_size(sync->group); i++) {
         if (sync->ballots[i] == 0)
             continue;
         error_set(&why, HEARTH_ABORTED, i, "rank %d could not end the step", i);
@@ -59,14 +59,14 @@ static void ballots_check(hearth_sync *sync)
 /* HEARTH_OK: it was heard; else the error is set. */
 static int vote_hear(hearth_sync *sync, uint64_t deadline_ns, struct error *why)
 {
-    int status = hearth_wait(sync->vote, sync_remaining_ms(sync, deadline_ns));
-    if (status == HEARTH_PENDING && hearth_cancel(sync->vote) == HEARTH_OK)
+    int status = hearth_request_wait(sync->vote, sync_remaining_ms(sync, deadline_ns));
+    if (status == HEARTH_PENDING && hearth_request_cancel(sync->vote) == HEARTH_OK)
         status = hearth_test(sync->vote); /* perhaps in the last moment */
     if (status == HEARTH_CANCELLED)
         error_set(why, HEARTH_TIMEOUT, RANK_NONE, "timed out: not all members have ended the step in time");
     else if (status != HEARTH_OK)
         *why = *error_last();
-    hearth_request_free(sync->vote);
+    hearth_request_close(sync->vote);
     sync->vote = NULL;
     return status;
 }
@@ -112,7 +112,7 @@ void sync_vote_finish(hearth_sync *sync, uint64_t deadline_ns)
 void sync_vote_drop(hearth_sync *sync, bool owed)
 {
     struct error why;
-    error_set(&why, HEARTH_ABORTED, hearth_rank(sync->group), "sync: the step was given up");
+    error_set(&why, HEARTH_ABORTED, hearth_group_rank(sync->group), "sync: the step was given up");
     if (owed && sync->formed)
         node_refuse(sync->group, sync_tag_of(sync, TAG_VOTE), &why);
     if (!sync->vote)

@@ -94,7 +94,7 @@ static int reduce_start(struct reduction *r, struct two_level *l)
                         .target = l->leads ? l->sum : NULL,
                         .count = r->call.count,
                         .dtype = HEARTH_F32,
-                        .op = HEARTH_SUM,
+                        .op = HEARTH_OP_SUM,
                         .in_place = l->leads};
     l->stage = TWO_LEVEL_REDUCE;
     return sub_start(r, l->host, &l->sub, &call, SUB_FIRST);
@@ -131,7 +131,7 @@ static int between_open(struct reduction *r, struct two_level *l)
     b->call = r->call;
     b->call.buffer = l->sum;
     b->call.dtype = HEARTH_F32;
-    b->call.op = HEARTH_SUM; /* weights have been counted in */
+    b->call.op = HEARTH_OP_SUM; /* weights have been counted in */
     b->call.state = NULL;
     b->opts = r->opts;
     b->kernels = r->kernels;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hearth_adapt: a formed group goes on with what has been measured since it was formed.
+/* hearth_group_adapt: a formed group goes on with what has been measured since it was formed.
  *
  *   record  rank 0 asks its cluster for the best ring order of the members, and broadcasts it
  *   vote    each says whether it can adopt it: all do, or nobody does
@@ -50,21 +50,21 @@ static enum adapt_vote take_record(hearth_group *group, const struct ring_order 
     bool busy = in_flight(group); /* the others must not wait for us: we take part, and vote against it */
     hearth_opts_init(&opts);
     opts.tag = adapt_tag(group, TAG_RECORD);
-    if (hearth_rank(group) == 0)
+    if (hearth_group_rank(group) == 0)
         ring_order_encode(wanted && !busy ? wanted : &nothing_new, record);
     if (call_run(group, &call, &opts) != HEARTH_OK) {
         *error = *error_last();
         return VOTE_FAILED;
     }
     if (busy) {
-        error_set(error, HEARTH_INVALID, hearth_rank(group),
+        error_set(error, HEARTH_INVALID, hearth_group_rank(group),
                   "adapt: operations of this group are in flight here: wait for them first");
         return VOTE_BUSY;
     }
-    if (ring_order_decode(out, record, hearth_size(group)) == HEARTH_OK)
+    if (ring_order_decode(out, record, hearth_group_size(group)) == HEARTH_OK)
         return VOTE_GOOD;
     error_set(error, HEARTH_PROTOCOL, 0, "adapt: rank 0 sent an ring order that is none of %d members",
-              hearth_size(group));
+              hearth_group_size(group));
     return VOTE_WRONG;
 }
 
@@ -108,7 +108,7 @@ static int cast_vote(hearth_group *group, enum adapt_vote vote, struct error *er
         return error->status;
     if (status != HEARTH_OK)
         return leave_group(group, error_last()->text, error);
-    return judge(votes, hearth_size(group), error);
+    return judge(votes, hearth_group_size(group), error);
 }
 
 int adapt_together(hearth_group *group, const struct ring_order *wanted, struct ring_order *adopted,
@@ -127,7 +127,7 @@ int adapt_together(hearth_group *group, const struct ring_order *wanted, struct 
 static void order_now(const hearth_group *group, int *order)
 {
     const int *own = group_view(group->group)->order;
-    for (int i = 0; i < hearth_size(group); i++)
+    for (int i = 0; i < hearth_group_size(group); i++)
         order[i] = own ? own[i] : i;
 }
 
@@ -135,7 +135,7 @@ static bool ask_cluster(const hearth_group *group, struct ring_order *out)
 {
     const struct cluster_group *f = group->node->cluster_group;
     struct identity members[VIEW_MEMBERS_MAX];
-    int now[VIEW_MEMBERS_MAX], size = hearth_size(group);
+    int now[VIEW_MEMBERS_MAX], size = hearth_group_size(group);
     for (int i = 0; i < size; i++)
         members[i] = f->spec.members[group_member(group->group, i)];
     order_now(group, now);
@@ -165,7 +165,7 @@ static void tell(const hearth_group *group, const int *before, const struct ring
               (a->sites > 1 ? a->across_mbit_x10 : a->inside_mbit_x10) / 10.0);
 }
 
-int hearth_adapt(hearth_group *group)
+int hearth_group_adapt(hearth_group *group)
 {
     struct error why;
     struct ring_order wanted, adopted;
@@ -173,11 +173,12 @@ int hearth_adapt(hearth_group *group)
     if (!group)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "adapt: group is NULL");
     if (node_forked(group->node))
-        return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "adapt: %s", hearth_strerror(HEARTH_FORKED));
+        return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "adapt: %s",
+                         hearth_status_text(HEARTH_FORKED));
     struct cluster_group *f = group->node->cluster_group;
-    if (!f || hearth_size(group) == 1)
+    if (!f || hearth_group_size(group) == 1)
         return HEARTH_OK;
-    bool asks = hearth_rank(group) == 0 && ask_cluster(group, &wanted);
+    bool asks = hearth_group_rank(group) == 0 && ask_cluster(group, &wanted);
     order_now(group, before);
     int status = adapt_together(group, asks ? &wanted : NULL, &adopted, &why);
     if (status != HEARTH_OK) {

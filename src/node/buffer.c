@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hearth_alloc: buffers that neighbours can read where they stand, if there are neighbours. */
+/* hearth_mem_alloc: buffers that neighbours can read where they stand, if there are neighbours. */
 #include <string.h>
 
 #include "node/node.h"
@@ -47,7 +47,7 @@ void buffers_free(hearth_node *node)
     list_init(&node->buffers);
 }
 
-void *hearth_alloc(hearth_node *node, size_t len)
+void *hearth_mem_alloc(hearth_node *node, size_t len)
 {
     int status = !node ? HEARTH_INVALID : node_forked(node) ? HEARTH_FORKED : HEARTH_NO_MEMORY;
     void *memory = NULL;
@@ -60,11 +60,11 @@ void *hearth_alloc(hearth_node *node, size_t len)
         mutex_unlock(&node->baton);
     }
     if (!memory)
-        error_set(error_last(), status, RANK_NONE, "alloc: %s", hearth_strerror(status));
+        error_set(error_last(), status, RANK_NONE, "alloc: %s", hearth_status_text(status));
     return memory;
 }
 
-void hearth_free(hearth_node *node, void *memory)
+void hearth_mem_free(hearth_node *node, void *memory)
 {
     if (!node || !memory || node_forked(node))
         return;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define WEIGHT_MAX  1e30 /* sums of weights travel in frames and must stay finite */
-#define FLAGS_KNOWN ((uint32_t)(HEARTH_RESTORE | HEARTH_ORDER_RANK))
+#define FLAGS_KNOWN ((uint32_t)(HEARTH_FLAG_RESTORE | HEARTH_FLAG_RANK_ORDER))
 
 /* A stretch of user memory. */
 struct call_region {
@@ -191,7 +191,7 @@ static int arguments_check(const struct call *call, int rank, int size)
     if (plan_kind_reduces(call->kind) && !op_takes(call->op, call->dtype))
         return bad(call, HEARTH_INVALID, "%s combines the bits of integers, and dtype is %s",
                    hearth_op_name(call->op), hearth_dtype_name(call->dtype));
-    if ((call->kind == PLAN_SCAN || call->kind == PLAN_EXCLUSIVE_SCAN) && call->op == HEARTH_AVG)
+    if ((call->kind == PLAN_SCAN || call->kind == PLAN_EXCLUSIVE_SCAN) && call->op == HEARTH_OP_AVG)
         return bad(call, HEARTH_UNSUPPORTED, "there is no average over a prefix; use sum and divide");
     if (!plan_kind_rooted(call->kind))
         return HEARTH_OK;
@@ -222,7 +222,7 @@ static int start(hearth_group *group, struct call *call, const struct hearth_opt
     if (!group || !request)
         return bad(call, HEARTH_INVALID, !group ? "group is NULL" : "request is NULL");
     if (node_forked(group->node))
-        return bad(call, HEARTH_FORKED, "%s", hearth_strerror(HEARTH_FORKED));
+        return bad(call, HEARTH_FORKED, "%s", hearth_status_text(HEARTH_FORKED));
     hearth_opts_init(&chosen);
     if (opts)
         chosen = *opts;

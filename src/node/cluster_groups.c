@@ -310,7 +310,7 @@ void cluster_groups_leave(struct cluster_group *f, bool finished)
     mutex_unlock(&r->lock);
     cluster_moved(r->cluster, sent, received);
     f->inner->cluster_group = NULL;
-    hearth_close(f->inner);
+    hearth_node_close(f->inner);
     cluster_end(r->cluster, &f->spec, finished);
     for (int rank = 0; rank < f->spec.size; rank++)
         cluster_apart(r->cluster, &f->spec.members[rank]);

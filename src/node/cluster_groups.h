@@ -25,7 +25,7 @@ struct cluster_group {
     uint64_t sent, received;                                     /* to and from all */
 };
 
-/* A call that waits for others, which hearth_interrupt may end. */
+/* A call that waits for others, which hearth_node_interrupt may end. */
 struct cluster_groups_call {
     struct list item;        /* in the cluster groups */
     struct stop interrupted; /* the whole of it; set under the cluster groups's lock */
@@ -40,7 +40,7 @@ struct cluster_groups {
     struct mutex lock;               /* of the lists; nothing of the cluster is called under it */
     struct list cluster_group, calls;
     struct transport_choices choices;
-    uint64_t event_place; /* hearth_next_event */
+    uint64_t event_place; /* hearth_node_next_event */
     hearth_event_fn *on_event;
     void *on_event_arg;
 };
@@ -57,7 +57,7 @@ bool cluster_groups_call_again(struct cluster_groups *cluster_groups, struct clu
 /* The group goes by this from now on: for status. */
 void cluster_groups_arranged(struct cluster_group *cluster_group, const hearth_group *group,
                              const struct ring_order *order);
-/* For hearth_links_text: each group by its job, then a line for each of its members. */
+/* For hearth_node_links_text: each group by its job, then a line for each of its members. */
 void cluster_groups_links(struct cluster_groups *cluster_groups, struct text_buf *text);
 /* Leaves the group and closes its node. `finished`: and is done with its job (cluster_end). NULL is allowed.
  */

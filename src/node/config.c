@@ -38,7 +38,7 @@ void hearth_config_init(struct hearth_config *config)
         .eager_bytes = 256u << 10,
         .ops_max = 1024,
         .spin_us = 200,
-        .algo = HEARTH_AUTO,
+        .algo = HEARTH_ALGO_AUTO,
         .log_level = HEARTH_LOG_WARN,
         .job = "hearth",
         .rank = -1,
@@ -426,7 +426,7 @@ int config_check(const struct hearth_config *c, struct error *error)
     if (c->size != sizeof *c)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "config: size is %zu, not %zu: call hearth_config_init", c->size, sizeof *c);
-    if (c->algo < HEARTH_AUTO || c->algo > HEARTH_EXCHANGE)
+    if (c->algo < HEARTH_ALGO_AUTO || c->algo > HEARTH_ALGO_EXCHANGE)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "config: algo is %d, which there is not",
                          (int)c->algo);
     if (c->log_level < HEARTH_LOG_ERROR || c->log_level > HEARTH_LOG_DEBUG)

@@ -7,17 +7,17 @@
 #include "node/call.h"
 #include "node/cluster_groups.h"
 
-int hearth_rank(const hearth_group *group)
+int hearth_group_rank(const hearth_group *group)
 {
     return group ? group_rank(group->group) : HEARTH_INVALID;
 }
 
-int hearth_size(const hearth_group *group)
+int hearth_group_size(const hearth_group *group)
 {
     return group ? group_size(group->group) : HEARTH_INVALID;
 }
 
-hearth_group *hearth_world(hearth_node *node)
+hearth_group *hearth_node_world(hearth_node *node)
 {
     return node && !node_forked(node) ? &node->world : NULL;
 }
@@ -44,24 +44,24 @@ static size_t cluster_and_work(struct cluster_groups *r, char *buffer, size_t si
     return len + (size_t)cluster_metrics(r->cluster, room ? buffer + len : NULL, room ? size - len : 0);
 }
 
-int64_t hearth_metrics_text(hearth_node *node, char *buffer, size_t size)
+int64_t hearth_node_metrics_text(hearth_node *node, char *buffer, size_t size)
 {
     if (!node || (!buffer && size > 0))
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "metrics_text: node or buffer is NULL");
     if (node_forked(node))
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "metrics_text: %s",
-                         hearth_strerror(HEARTH_FORKED));
+                         hearth_status_text(HEARTH_FORKED));
     return (int64_t)(node->cluster_groups ? cluster_and_work(node->cluster_groups, buffer, size)
                                           : own_metrics(node, buffer, size));
 }
 
-int hearth_traffic(hearth_group *group, uint64_t *sent, uint64_t *received)
+int hearth_group_traffic(hearth_group *group, uint64_t *sent, uint64_t *received)
 {
     if (!group || !sent || !received)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "traffic: group, sent or received is NULL");
     if (node_forked(group->node))
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "traffic: %s",
-                         hearth_strerror(HEARTH_FORKED));
+                         hearth_status_text(HEARTH_FORKED));
     *sent = atomic_load_explicit(&group->node->metrics.bytes_sent, memory_order_relaxed);
     *received = atomic_load_explicit(&group->node->metrics.bytes_received, memory_order_relaxed);
     return HEARTH_OK;
@@ -79,7 +79,7 @@ struct split_key {
 static int split_keys_gather(hearth_group *group, const struct split_key *own, const struct hearth_opts *opts,
                              struct split_key **out)
 {
-    size_t size = (size_t)hearth_size(group);
+    size_t size = (size_t)hearth_group_size(group);
     struct split_key *all = heap_alloc(group->node->heap, size, sizeof *all);
     if (!all)
         return error_set(error_last(), HEARTH_NO_MEMORY, RANK_NONE, "group_split: no memory");
@@ -123,7 +123,7 @@ static int members_of(const struct split_key *all, int size, int64_t color, int 
 static int child_open(hearth_group *parent, const struct split_key *all, const struct split_key *own,
                       uint64_t number, hearth_group **out)
 {
-    int size = hearth_size(parent);
+    int size = hearth_group_size(parent);
     int *members = heap_alloc(parent->node->heap, 4 * (size_t)size, sizeof *members);
     if (!members)
         return error_set(error_last(), HEARTH_NO_MEMORY, RANK_NONE, "group_split: no memory");
@@ -144,7 +144,7 @@ static int child_open(hearth_group *parent, const struct split_key *all, const s
     int status = node_group(parent->node, &view, members, out);
     heap_free(members);
     if (status != HEARTH_OK)
-        error_set(error_last(), status, RANK_NONE, "group_split: %s", hearth_strerror(status));
+        error_set(error_last(), status, RANK_NONE, "group_split: %s", hearth_status_text(status));
     return status;
 }
 
@@ -156,7 +156,7 @@ int hearth_group_split(hearth_group *group, int color, int key, const struct hea
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "group_split: group or out is NULL");
     if (node_forked(group->node))
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "group_split: %s",
-                         hearth_strerror(HEARTH_FORKED));
+                         hearth_status_text(HEARTH_FORKED));
     mutex_lock(&group->node->baton);
     struct split_key own = {.color = color, .key = key, .splits = group_splits(group->group)};
     mutex_unlock(&group->node->baton);
@@ -164,7 +164,7 @@ int hearth_group_split(hearth_group *group, int color, int key, const struct hea
     if (status != HEARTH_OK)
         return status;
     uint64_t number = 0;
-    for (int i = 0; i < hearth_size(group); i++)
+    for (int i = 0; i < hearth_group_size(group); i++)
         number = all[i].splits > number ? all[i].splits : number;
     number++;
     mutex_lock(&group->node->baton);
@@ -200,14 +200,15 @@ static int odd_one(const struct hash128 *all, int size)
     return RANK_NONE;
 }
 
-int hearth_same(hearth_group *group, const void *buffer, size_t len, int *who)
+int hearth_group_same(hearth_group *group, const void *buffer, size_t len, int *who)
 {
     if (!group || (!buffer && len > 0))
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "same: group or buffer is NULL");
     if (node_forked(group->node)) /* before anything is allocated: the heap may have been busy at the fork */
-        return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "same: %s", hearth_strerror(HEARTH_FORKED));
+        return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "same: %s",
+                         hearth_status_text(HEARTH_FORKED));
     struct hash128 own = hash128(buffer, len);
-    struct hash128 *all = heap_alloc(group->node->heap, (size_t)hearth_size(group), sizeof *all);
+    struct hash128 *all = heap_alloc(group->node->heap, (size_t)hearth_group_size(group), sizeof *all);
     if (!all)
         return error_set(error_last(), HEARTH_NO_MEMORY, RANK_NONE, "same: no memory");
     own.low = hash_mix(own.low, len);
@@ -219,7 +220,7 @@ int hearth_same(hearth_group *group, const void *buffer, size_t len, int *who)
         .dtype = HEARTH_U64,
     };
     int status = call_run(group, &call, NULL);
-    int odd = status == HEARTH_OK ? odd_one(all, hearth_size(group)) : RANK_NONE;
+    int odd = status == HEARTH_OK ? odd_one(all, hearth_group_size(group)) : RANK_NONE;
     heap_free(all);
     if (odd == RANK_NONE)
         return status;

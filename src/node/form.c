@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups of a home cluster: hearth_form, hearth_reform, and what else is asked of a node that discovers.
+/* Groups of a home cluster: hearth_group_form, hearth_group_reform, and what else is asked of a node that
+ * discovers.
  *
  *   listener      a port of our own for this group, which the request tells the others
  *   request      the leader forms the group: everybody gets the same list, in the same order
- * (membership/jobs.h) join      from here on as in hearth_open: mesh, links, engine, first collective If a
- * member is lost on the way, all begin again, until the deadline. */
+ * (membership/jobs.h) join      from here on as in hearth_node_open: mesh, links, engine, first collective If
+ * a member is lost on the way, all begin again, until the deadline. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +28,7 @@ static int cluster_groups_of(hearth_node *node, const char *what, struct cluster
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: node is NULL", what);
     if (node_forked(node))
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "%s: %s", what,
-                         hearth_strerror(HEARTH_FORKED));
+                         hearth_status_text(HEARTH_FORKED));
     if (!node->cluster_groups)
         return error_set(error_last(), HEARTH_UNSUPPORTED, RANK_NONE,
                          "%s: this node belongs to no home cluster. On one machine: hearth init; on the "
@@ -43,7 +44,7 @@ static uint64_t deadline_in(int64_t ms)
     return clock_real() + (uint64_t)ms * NS_PER_MS;
 }
 
-int hearth_wait_for_peers(hearth_node *node, int min_peers, int64_t timeout_ms)
+int hearth_node_wait_for_peers(hearth_node *node, int min_peers, int64_t timeout_ms)
 {
     struct cluster_groups *r;
     int status = cluster_groups_of(node, "wait_for_peers", &r);
@@ -63,7 +64,7 @@ int hearth_wait_for_peers(hearth_node *node, int min_peers, int64_t timeout_ms)
     return status;
 }
 
-int hearth_interrupt(hearth_node *node)
+int hearth_node_interrupt(hearth_node *node)
 {
     struct cluster_groups *r;
     struct list *item, *after;
@@ -217,7 +218,7 @@ static int attempt_once(struct attempt *a, hearth_node **inner, struct error *er
     if (status == HEARTH_OK) {
         status = cluster_begun(r->cluster, a->spec, error);
         if (status != HEARTH_OK)
-            hearth_close(*inner);
+            hearth_node_close(*inner);
     }
     if (a->spec->id != 0)
         tell_unjoined(a, unjoined);
@@ -328,7 +329,7 @@ static bool job_name_good(const char *job)
     return len > 0 && len < JOB_NAME_MAX;
 }
 
-int hearth_form(hearth_node *node, const char *job, int min_members, hearth_group **group)
+int hearth_group_form(hearth_node *node, const char *job, int min_members, hearth_group **group)
 {
     struct cluster_groups *r;
     struct cluster_group *f;
@@ -376,7 +377,7 @@ static void log_reformed(const struct cluster_groups *r, const struct group_spec
               text);
 }
 
-int hearth_reform(hearth_group **group)
+int hearth_group_reform(hearth_group **group)
 {
     struct error *error = error_last();
     struct error why;
@@ -384,11 +385,11 @@ int hearth_reform(hearth_group **group)
     if (!group || !*group)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "reform: group is NULL");
     if (node_forked((*group)->node))
-        return error_set(error, HEARTH_FORKED, RANK_NONE, "reform: %s", hearth_strerror(HEARTH_FORKED));
+        return error_set(error, HEARTH_FORKED, RANK_NONE, "reform: %s", hearth_status_text(HEARTH_FORKED));
     old = (*group)->node->cluster_group;
     if (!old || *group != &old->inner->world)
         return error_set(error, HEARTH_UNSUPPORTED, RANK_NONE,
-                         "reform: this group was not made by hearth_form");
+                         "reform: this group was not made by hearth_group_form");
     struct cluster_groups *r = old->cluster_groups;
     node_part(old->inner, "this member forms the group again");
     cluster_end(r->cluster, &old->spec, false);
@@ -416,11 +417,12 @@ int hearth_reform(hearth_group **group)
 int hearth_group_member(hearth_group *group, int rank, struct hearth_member *member)
 {
     struct error *error = error_last();
-    if (!group || !member || member->size != sizeof *member || rank < 0 || rank >= hearth_size(group))
+    if (!group || !member || member->size != sizeof *member || rank < 0 || rank >= hearth_group_size(group))
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "group_member: it needs a group, a rank of it, and a member whose size is set");
     if (node_forked(group->node))
-        return error_set(error, HEARTH_FORKED, RANK_NONE, "group_member: %s", hearth_strerror(HEARTH_FORKED));
+        return error_set(error, HEARTH_FORKED, RANK_NONE, "group_member: %s",
+                         hearth_status_text(HEARTH_FORKED));
     const struct node_link *links = group->node->roll;
     int place = group_member(group->group, rank);
     *member = links ? links[place].to : (struct hearth_member){.size = sizeof *member};
@@ -478,7 +480,7 @@ static int take_event(struct cluster_groups *r, struct hearth_event *event,
     return mine ? HEARTH_OK : HEARTH_PENDING;
 }
 
-int hearth_next_event(hearth_node *node, struct hearth_event *event, int64_t timeout_ms)
+int hearth_node_next_event(hearth_node *node, struct hearth_event *event, int64_t timeout_ms)
 {
     struct cluster_groups *r;
     int status = cluster_groups_of(node, "next_event", &r);
@@ -507,7 +509,7 @@ static void pass_event(void *arg, const struct cluster_event *found)
     r->on_event(r->on_event_arg, &event);
 }
 
-int hearth_on_event(hearth_node *node, hearth_event_fn *fn, void *arg)
+int hearth_node_on_event(hearth_node *node, hearth_event_fn *fn, void *arg)
 {
     struct cluster_groups *r;
     int status = cluster_groups_of(node, "on_event", &r);
@@ -530,7 +532,7 @@ int node_cluster_status(hearth_node *node, struct cluster_status *status)
     return code;
 }
 
-int64_t hearth_status_json(hearth_node *node, char *buffer, size_t size)
+int64_t hearth_node_status_json(hearth_node *node, char *buffer, size_t size)
 {
     struct cluster_groups *r;
     int status = cluster_groups_of(node, "status_json", &r);

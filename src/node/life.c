@@ -197,7 +197,7 @@ int node_open(const struct node_setup *setup, hearth_node **out, struct error *e
         *out = node;
         return HEARTH_OK;
     }
-    error_set(error, status, setup->rank, "open: node %d: %s", setup->rank, hearth_strerror(status));
+    error_set(error, status, setup->rank, "open: node %d: %s", setup->rank, hearth_status_text(status));
     if (node->engine)
         engine_close(node->engine);
     bell_drop(node);
@@ -224,7 +224,7 @@ static void part_wait(hearth_node *node)
     }
 }
 
-void hearth_close(hearth_node *node)
+void hearth_node_close(hearth_node *node)
 {
     if (!node)
         return;

@@ -14,7 +14,7 @@
 #define RING_BYTES_ALL (16u << 20) /* rings in shared memory, to all neighbours together */
 #define RING_BYTES_MAX (4u << 20)  /* larger than a core's cache is enough: see shm.c */
 #define RING_BYTES_MIN (128u << 10)
-#define LINE_MAX_BYTES 320 /* of hearth_links_text, per peer */
+#define LINE_MAX_BYTES 320 /* of hearth_node_links_text, per peer */
 
 static const char *kind_of(const struct opening *o, int rank, const struct transport_choice *choice)
 {

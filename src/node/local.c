@@ -20,7 +20,7 @@ static const struct link_cost mem_cost = {
 static void close_all(hearth_node *nodes[], int count, struct mem_net *net, int size)
 {
     for (int i = 0; i < count; i++)
-        hearth_close(nodes[i]);
+        hearth_node_close(nodes[i]);
     for (int i = count; i < size; i++)
         mem_net_put(net);
 }
@@ -34,7 +34,7 @@ int local_open(const struct local_setup *setup, hearth_node *nodes[], struct err
     mem.size = setup->count;
     int status = mem_net_open(&mem, &net);
     if (status != HEARTH_OK)
-        return error_set(error, status, RANK_NONE, "open: %s", hearth_strerror(status));
+        return error_set(error, status, RANK_NONE, "open: %s", hearth_status_text(status));
     struct group_view world = {
         .group = setup->id,
         .epoch = 1,
@@ -104,7 +104,7 @@ int local_open_far(const struct hearth_config *config, int count, uint64_t laten
     return local_open(&setup, nodes, error);
 }
 
-int hearth_open_local(const struct hearth_config *config, int count, hearth_node *nodes[])
+int hearth_node_open_local(const struct hearth_config *config, int count, hearth_node *nodes[])
 {
     return local_open_far(config, count, 0, nodes);
 }

@@ -7,7 +7,7 @@
 
 #include "cluster/status_snapshot.h"
 
-/* hearth_open_local, and what they send takes `latency_ns` to arrive (0: nothing). */
+/* hearth_node_open_local, and what they send takes `latency_ns` to arrive (0: nothing). */
 int local_open_far(const struct hearth_config *config, int count, uint64_t latency_ns, hearth_node *nodes[]);
 
 /* The cluster of the node. A status; HEARTH_UNSUPPORTED: it is in none. */

@@ -316,7 +316,7 @@ int node_start(hearth_group *group, const struct call *call, enum caller_next ca
     int status;
     if (!request) {
         status = node->closing ? HEARTH_CLOSED : HEARTH_NO_MEMORY;
-        error_set(error, status, RANK_NONE, "%s: %s", plan_kind_name(call->kind), hearth_strerror(status));
+        error_set(error, status, RANK_NONE, "%s: %s", plan_kind_name(call->kind), hearth_status_text(status));
         if (status == HEARTH_NO_MEMORY)
             group_refuse(group->group, call->opts->tag, error);
         mutex_unlock(&node->baton);

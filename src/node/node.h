@@ -126,8 +126,8 @@ struct hearth_node {
     struct listener *listener;             /* NULL: nobody can come */
     struct shm_regions *regions;           /* NULL: no neighbours to share memory with */
     struct quic *quic;                     /* NULL: no link needs it */
-    struct list buffers;                   /* hearth_alloc: struct buffer */
-    char *links;                           /* hearth_links_text */
+    struct list buffers;                   /* hearth_mem_alloc: struct buffer */
+    char *links;                           /* hearth_node_links_text */
     struct credentials *credentials;       /* NULL: plain, or nobody is joined from outside */
     struct identity *members;              /* [size], where there are credentials */
     uint64_t trust_ns;                     /* when the list of who may come is looked at again */
@@ -268,7 +268,7 @@ struct local_setup {
 };
 int MUST_CHECK local_open(const struct local_setup *setup, hearth_node *nodes[], struct error *error);
 
-void buffers_free(hearth_node *node); /* buffer.c: what hearth_alloc gave and nobody freed */
+void buffers_free(hearth_node *node); /* buffer.c: what hearth_mem_alloc gave and nobody freed */
 
 /* HEARTH_OK or HEARTH_INVALID with a text that names the field. */
 int MUST_CHECK config_check(const struct hearth_config *config, struct error *error);

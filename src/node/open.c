@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hearth_open: from a config to a node that is joined to all others.
+/* hearth_node_open: from a config to a node that is joined to all others.
  *
  *   trust     key, secret, who may come (node/secure.h)
  *   listener      our listening port
@@ -285,7 +285,7 @@ static int agree_on_costs(struct opening *o, hearth_node *node, struct error *er
         .target = &worst,
         .count = sizeof worst / sizeof(double),
         .dtype = HEARTH_F64,
-        .op = HEARTH_MAX,
+        .op = HEARTH_OP_MAX,
     };
     int status = call_run_unless(&node->world, &call, &opts, o->interrupted);
     if (status != HEARTH_OK) {
@@ -320,7 +320,7 @@ static int agree_on_sites(struct opening *o, hearth_node *node, struct error *er
     return status == HEARTH_OK
                ? status
                : error_set(error, status, RANK_NONE, "open: members could not say at which site they are: %s",
-                           hearth_strerror(status));
+                           hearth_status_text(status));
 }
 
 /* By what was measured, if the leader of a home cluster has arranged the members. */
@@ -418,7 +418,7 @@ static int open_node(struct opening *o, hearth_node **out, struct error *error)
     if (status == HEARTH_OK)
         *out = node;
     else
-        hearth_close(node);
+        hearth_node_close(node);
     return status;
 }
 
@@ -479,7 +479,7 @@ static int open_steps(struct opening *o, hearth_node **out, struct error *error)
     return status == HEARTH_OK ? opening_join(o, out, error) : status;
 }
 
-int hearth_open(const struct hearth_config *config, hearth_node **node)
+int hearth_node_open(const struct hearth_config *config, hearth_node **node)
 {
     struct error *error = error_last();
     struct hearth_config defaults;
@@ -506,13 +506,13 @@ int hearth_open(const struct hearth_config *config, hearth_node **node)
     return status;
 }
 
-int64_t hearth_links_text(hearth_node *node, char *buffer, size_t size)
+int64_t hearth_node_links_text(hearth_node *node, char *buffer, size_t size)
 {
     if (!node || (!buffer && size > 0))
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "links_text: node or buffer is NULL");
     if (node_forked(node))
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "links_text: %s",
-                         hearth_strerror(HEARTH_FORKED));
+                         hearth_status_text(HEARTH_FORKED));
     struct text_buf text = text_buf_of(buffer, size);
     text_buf_print(&text, "%s", node->links ? node->links : "");
     if (node->cluster_groups)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first step of hearth_open: what the config says about the cluster, copied and checked. */
+/* The first step of hearth_node_open: what the config says about the cluster, copied and checked. */
 #include "node/opening.h"
 
 #include <string.h>

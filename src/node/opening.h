@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What hearth_open has in its hands until the node has it. */
+/* What hearth_node_open has in its hands until the node has it. */
 #ifndef NODE_OPENING_H
 #define NODE_OPENING_H
 
@@ -49,7 +49,7 @@ struct opening {
     struct mesh_peer *mesh; /* [size] */
     struct node_conns *conns;
     struct identity *identities; /* [size], or NULL */
-    char *links;                 /* hearth_links_text */
+    char *links;                 /* hearth_node_links_text */
     struct node_link *roll;      /* [size], or NULL */
     int *host;
     bool crowded; /* more members on this host than processors */
@@ -64,7 +64,7 @@ int MUST_CHECK opening_init(struct opening *o, const struct hearth_config *confi
                             struct error *error);
 /* Closes and frees what is left. */
 void opening_fini(struct opening *o);
-/* Steps of hearth_open that others take too (open.c). First: who we are, but for key and addresses. */
+/* Steps of hearth_node_open that others take too (open.c). First: who we are, but for key and addresses. */
 int MUST_CHECK opening_describe(struct opening *o, struct error *error);
 int MUST_CHECK opening_listen(struct opening *o, struct error *error); /* our listener, and where it is */
 /* What all members must have in common, as text; also `o->self.addrs` must be known to all by now. */

@@ -80,7 +80,7 @@ struct offer {
 
 static int offers_check(struct reconciliation *r, const struct offer *offers)
 {
-    for (int i = 0; i < hearth_size(r->to); i++) {
+    for (int i = 0; i < hearth_group_size(r->to); i++) {
         r->most = offers[i].count > r->most ? offers[i].count : r->most;
         r->round = offers[i].promised >= r->round ? offers[i].promised + 1 : r->round;
         if (offers[i].count > COUNT_MAX)
@@ -92,7 +92,8 @@ static int offers_check(struct reconciliation *r, const struct offer *offers)
 
 static int round_exchange(struct reconciliation *r)
 {
-    struct offer own = {0}, *offers = heap_alloc(r->to->node->heap, (size_t)hearth_size(r->to), sizeof own);
+    struct offer own = {0},
+                 *offers = heap_alloc(r->to->node->heap, (size_t)hearth_group_size(r->to), sizeof own);
     if (!offers)
         return error_set(r->error, HEARTH_NO_MEMORY, RANK_NONE, "reform: no memory to compare steps");
     for (struct attachment *a = NULL; (a = next_with_record(r, a)); own.count++) {
@@ -108,7 +109,7 @@ static int round_exchange(struct reconciliation *r)
 
 static int records_exchange(struct reconciliation *r)
 {
-    size_t most = (size_t)r->most, place = (size_t)hearth_rank(r->to) * most;
+    size_t most = (size_t)r->most, place = (size_t)hearth_group_rank(r->to) * most;
     struct attachment_record *own = r->records + place;
     size_t n = 0;
     for (struct attachment *a = NULL; (a = next_with_record(r, a));)
@@ -119,7 +120,7 @@ static int records_exchange(struct reconciliation *r)
 /* HEARTH_OK or HEARTH_BEHIND. */
 static int decide(const struct reconciliation *r, struct attachment_record *column)
 {
-    int size = hearth_size(r->to), status = HEARTH_OK;
+    int size = hearth_group_size(r->to), status = HEARTH_OK;
     size_t n = 0;
     for (struct attachment *a = NULL; (a = next_with_record(r, a)); n++) {
         for (int i = 0; i < size; i++)
@@ -151,7 +152,7 @@ static int reconcile(struct reconciliation *r)
     if (status != HEARTH_OK || r->most == 0)
         return status;
     struct heap *heap = r->to->node->heap;
-    size_t size = (size_t)hearth_size(r->to);
+    size_t size = (size_t)hearth_group_size(r->to);
     r->records = heap_alloc(heap, size * (size_t)r->most, sizeof *r->records);
     struct attachment_record *column = heap_alloc(heap, size, sizeof *column);
     status = r->records && column

@@ -16,7 +16,7 @@ static int request_check(const hearth_request *request, const char *text)
 {
     if (!request)
         return refuse(HEARTH_INVALID, text);
-    return node_forked(request->node) ? refuse(HEARTH_FORKED, hearth_strerror(HEARTH_FORKED)) : HEARTH_OK;
+    return node_forked(request->node) ? refuse(HEARTH_FORKED, hearth_status_text(HEARTH_FORKED)) : HEARTH_OK;
 }
 
 /* -1: the operations have their own deadlines, and so it is with centuries. */
@@ -41,13 +41,13 @@ int hearth_test(hearth_request *request)
     return status != HEARTH_OK ? status : report(request, node_test(request));
 }
 
-int hearth_wait(hearth_request *request, int64_t timeout_ms)
+int hearth_request_wait(hearth_request *request, int64_t timeout_ms)
 {
     int status = request_check(request, "wait: request is NULL");
     return status != HEARTH_OK ? status : report(request, node_wait(request, deadline_of(timeout_ms)));
 }
 
-int hearth_wait_all(hearth_request *const *requests, size_t count, int64_t timeout_ms)
+int hearth_request_wait_all(hearth_request *const *requests, size_t count, int64_t timeout_ms)
 {
     uint64_t deadline = deadline_of(timeout_ms);
     int first = HEARTH_OK;
@@ -82,7 +82,7 @@ static int test_each(hearth_request *const *requests, size_t count, size_t *inde
     return HEARTH_PENDING;
 }
 
-int hearth_wait_any(hearth_request *const *requests, size_t count, int64_t timeout_ms, size_t *index)
+int hearth_request_wait_any(hearth_request *const *requests, size_t count, int64_t timeout_ms, size_t *index)
 {
     uint64_t deadline = deadline_of(timeout_ms);
     size_t first = count;
@@ -105,7 +105,7 @@ int hearth_wait_any(hearth_request *const *requests, size_t count, int64_t timeo
     }
 }
 
-int hearth_cancel(hearth_request *request)
+int hearth_request_cancel(hearth_request *request)
 {
     int status = request_check(request, "cancel: request is NULL");
     if (status == HEARTH_OK)
@@ -145,7 +145,7 @@ enum hearth_reason hearth_request_error_reason(const hearth_request *request)
     return request && request->settled ? request->completion.error.reason : HEARTH_REASON_NONE;
 }
 
-void hearth_request_free(hearth_request *request)
+void hearth_request_close(hearth_request *request)
 {
     if (request && !node_forked(request->node))
         node_release(request);

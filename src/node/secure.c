@@ -275,9 +275,9 @@ void secure_fini(struct opening *o)
 static void expel_untrusted(hearth_node *node, const struct trust_list *trust)
 {
     struct log log = node_log(node);
-    for (int i = 0; i < hearth_size(&node->world); i++) {
+    for (int i = 0; i < hearth_group_size(&node->world); i++) {
         enum trust_verdict verdict = trust_list_judge(trust, &node->members[i].node);
-        if (i == hearth_rank(&node->world) || verdict == TRUST_YES)
+        if (i == hearth_group_rank(&node->world) || verdict == TRUST_YES)
             continue;
         char who[NODE_ID_SHORT];
         node_id_short(&node->members[i].node, who);

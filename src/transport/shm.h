@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The transport between processes of one user on one host: a ring of bytes each way in shared memory,
- * payloads read where they stand, and buffers from hearth_alloc read out of the neighbour's memory. The
+ * payloads read where they stand, and buffers from hearth_mem_alloc read out of the neighbour's memory. The
  * unix socket that the memory was handed over on stays: when it closes, the peer is gone, however it
  * ended. */
 #ifndef TRANSPORT_SHM_H

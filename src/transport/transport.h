@@ -15,7 +15,7 @@ struct event;
 #define REFERENCE_LEN 16 /* bytes that stand for a payload which is not in the stream */
 
 /* Where both ends see the same memory, payloads need not be copied: those of the stream are lent out of it,
- * and those in memory that the peer can see (hearth_alloc) travel as a reference. All slots are there. */
+ * and those in memory that the peer can see (hearth_mem_alloc) travel as a reference. All slots are there. */
 struct sharing {
     /* Whether a payload of this length could be lent now. */
     bool (*lends)(const struct conn *conn, size_t len);

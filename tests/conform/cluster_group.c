@@ -33,12 +33,12 @@ void cluster_group_close(struct cluster_group *f)
 
 hearth_group *cluster_group_world(const struct cluster_group *f, int member)
 {
-    return hearth_world(f->node[member]);
+    return hearth_node_world(f->node[member]);
 }
 
 void cluster_group_leave(struct cluster_group *f, int member)
 {
-    hearth_close(f->node[member]);
+    hearth_node_close(f->node[member]);
     f->node[member] = NULL;
 }
 
@@ -52,8 +52,8 @@ struct mover {
 static void *mover_run(void *arg)
 {
     struct mover *m = arg;
-    hearth_group *from = m->old ? hearth_world(m->old) : NULL;
-    m->status = node_move_attachments(from, hearth_world(m->next), NULL, &m->error);
+    hearth_group *from = m->old ? hearth_node_world(m->old) : NULL;
+    m->status = node_move_attachments(from, hearth_node_world(m->next), NULL, &m->error);
     return NULL;
 }
 
@@ -80,7 +80,7 @@ void cluster_group_group(struct cluster_group *f, const int *members, int size)
         pthread_join(threads[i], NULL);
         if (movers[i].status < 0)
             fail_msg("member %d does not move: %s", members[i], movers[i].error.text);
-        hearth_close(movers[i].old);
+        hearth_node_close(movers[i].old);
         f->node[members[i]] = nodes[i];
         f->member[i] = members[i];
         f->behind[members[i]] = movers[i].status == HEARTH_BEHIND;

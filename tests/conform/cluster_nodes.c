@@ -24,7 +24,7 @@ char *json_of(hearth_node *node)
 {
     char *text = malloc(STATUS_MAX);
     assert_non_null(text);
-    assert_in_range(hearth_status_json(node, text, STATUS_MAX), 2, STATUS_MAX - 1);
+    assert_in_range(hearth_node_status_json(node, text, STATUS_MAX), 2, STATUS_MAX - 1);
     return text;
 }
 
@@ -62,7 +62,7 @@ void node_up(hearth_node **node, const struct cluster_nodes_setup *setup, int se
     if (setup->health)
         config.health = setup->health;
     config.form_timeout_ms = CLUSTER_NODES_PATIENCE;
-    check(hearth_open(&config, node), HEARTH_OK, "open");
+    check(hearth_node_open(&config, node), HEARTH_OK, "open");
 }
 
 void nodes_up(hearth_node *nodes[], int count, const struct cluster_nodes_setup *setup)
@@ -72,12 +72,12 @@ void nodes_up(hearth_node *nodes[], int count, const struct cluster_nodes_setup 
     for (int i = 1; i < count; i++)
         node_up(&nodes[i], setup, port);
     for (int i = 0; i < count; i++)
-        check(hearth_wait_for_peers(nodes[i], count - 1, CLUSTER_NODES_PATIENCE), HEARTH_OK,
+        check(hearth_node_wait_for_peers(nodes[i], count - 1, CLUSTER_NODES_PATIENCE), HEARTH_OK,
               "wait_for_peers");
 }
 
 void nodes_down(hearth_node *nodes[], int count)
 {
     for (int i = 0; i < count; i++)
-        hearth_close(nodes[i]);
+        hearth_node_close(nodes[i]);
 }

@@ -20,7 +20,7 @@ void node_up(hearth_node **node, const struct cluster_nodes_setup *setup, int se
 void nodes_up(hearth_node *nodes[], int count, const struct cluster_nodes_setup *setup);
 void nodes_down(hearth_node *nodes[], int count);
 
-char *json_of(hearth_node *node); /* hearth_status_json; for free() */
+char *json_of(hearth_node *node); /* hearth_node_status_json; for free() */
 /* The number behind the first place of `key` in it; 0: it is not there. */
 int number_in_status(hearth_node *node, const char *key);
 int port_of(hearth_node *node);

@@ -121,14 +121,14 @@ void fixture_open(struct fixture *c, int size, const struct hearth_config *confi
 {
     watchdog(HANG_SECONDS * (unsigned)slow_factor(), running);
     *c = (struct fixture){.size = size};
-    int status = hearth_open_local(config, size, c->nodes);
+    int status = hearth_node_open_local(config, size, c->nodes);
     if (status != HEARTH_OK)
-        fail_msg("hearth_open_local of %d: %s", size, hearth_error_text());
+        fail_msg("hearth_node_open_local of %d: %s", size, hearth_error_text());
     for (int i = 0; i < size; i++) {
-        c->world[i] = hearth_world(c->nodes[i]);
-        if (hearth_rank(c->world[i]) != i || hearth_size(c->world[i]) != size)
-            fail_msg("node %d of %d has rank %d of %d", i, size, hearth_rank(c->world[i]),
-                     hearth_size(c->world[i]));
+        c->world[i] = hearth_node_world(c->nodes[i]);
+        if (hearth_group_rank(c->world[i]) != i || hearth_group_size(c->world[i]) != size)
+            fail_msg("node %d of %d has rank %d of %d", i, size, hearth_group_rank(c->world[i]),
+                     hearth_group_size(c->world[i]));
     }
     pthread_barrier_init(&c->meeting, NULL, (unsigned)size);
 }
@@ -136,7 +136,7 @@ void fixture_open(struct fixture *c, int size, const struct hearth_config *confi
 void fixture_close(struct fixture *c)
 {
     for (int i = 0; i < c->size; i++) {
-        hearth_close(c->nodes[i]);
+        hearth_node_close(c->nodes[i]);
         c->nodes[i] = NULL;
     }
     pthread_barrier_destroy(&c->meeting);
@@ -198,7 +198,8 @@ static void works(struct fixture *c, int rank, void *arg)
     (void)arg;
     int64_t one = rank + 1, sum = 0;
     check_status(hearth_barrier(c->world[rank], NULL), HEARTH_OK);
-    check_status(hearth_all_reduce(c->world[rank], &one, &sum, 1, HEARTH_I64, HEARTH_SUM, NULL), HEARTH_OK);
+    check_status(hearth_all_reduce(c->world[rank], &one, &sum, 1, HEARTH_I64, HEARTH_OP_SUM, NULL),
+                 HEARTH_OK);
     check(sum == c->size * (c->size + 1) / 2, "rank %d: sum is %" PRId64, rank, sum);
 }
 
@@ -250,7 +251,7 @@ uint64_t metric(hearth_node *node, const char *name)
     char *text = must_alloc(METRICS_MAX);
     uint64_t value = UINT64_MAX;
     size_t len = strlen(name);
-    int64_t whole = hearth_metrics_text(node, text, METRICS_MAX);
+    int64_t whole = hearth_node_metrics_text(node, text, METRICS_MAX);
     check(whole > 0 && whole < METRICS_MAX, "metrics text of %" PRId64 " bytes", whole);
     for (const char *line = text; line && *line != '\0';) {
         if (strncmp(line, name, len) == 0 && line[len] == ' ')

@@ -66,7 +66,7 @@ uint64_t draw(uint64_t *seed); /* the next of a sequence of 64-bit numbers */
 uint64_t draw_below(uint64_t *seed, uint64_t limit);
 uint64_t hash_bytes(const void *bytes, size_t len);
 void *must_alloc(size_t len); /* never NULL; exactly len bytes, so that a sanitizer sees the first beyond */
-/* The value of a counter or gauge without labels in hearth_metrics_text. */
+/* The value of a counter or gauge without labels in hearth_node_metrics_text. */
 uint64_t metric(hearth_node *node, const char *name);
 /* Memory of all nodes together. */
 uint64_t cluster_memory(const struct fixture *c);

@@ -53,14 +53,14 @@ bool kind_is_same(enum kind kind)
 bool kind_is_done_by(enum kind kind, enum hearth_algo algo)
 {
     enum {
-        VECTOR = 1u << HEARTH_AUTO,
-        RING = 1u << HEARTH_RING,
-        DIRECT = 1u << HEARTH_DIRECT,
-        HALVING = 1u << HEARTH_HALVING,
-        TREE = 1u << HEARTH_TREE,
-        STAR = 1u << HEARTH_STAR,
-        HIERARCHICAL = 1u << HEARTH_HIERARCHICAL,
-        EXCHANGE = 1u << HEARTH_EXCHANGE
+        VECTOR = 1u << HEARTH_ALGO_AUTO,
+        RING = 1u << HEARTH_ALGO_RING,
+        DIRECT = 1u << HEARTH_ALGO_DIRECT,
+        HALVING = 1u << HEARTH_ALGO_HALVING,
+        TREE = 1u << HEARTH_ALGO_TREE,
+        STAR = 1u << HEARTH_ALGO_STAR,
+        HIERARCHICAL = 1u << HEARTH_ALGO_HIERARCHICAL,
+        EXCHANGE = 1u << HEARTH_ALGO_EXCHANGE
     };
     static const unsigned algos[KIND_COUNT] = {
         [ALL_REDUCE] = RING | DIRECT | HALVING | TREE | STAR | HIERARCHICAL | EXCHANGE,
@@ -381,9 +381,9 @@ static void member(struct fixture *c, int rank, void *arg)
     }
     int status = job_start(job, c->world[rank], rank, &request);
     if (status == HEARTH_OK)
-        status = hearth_wait(request, -1);
+        status = hearth_request_wait(request, -1);
     snprintf(job->text[rank], TEXT_MAX, "%s", request ? hearth_request_error(request) : hearth_error_text());
-    hearth_request_free(request);
+    hearth_request_close(request);
     job->status[rank] = status;
 }
 

@@ -62,8 +62,8 @@ bool kind_has_root(enum kind kind);
 bool kind_is_vector(enum kind kind);
 /* Every member has the same result. */
 bool kind_is_same(enum kind kind);
-/* Whether the algorithm can do it, for 2 or 4 members (HEARTH_HALVING: few elements, but of all_reduce); the
- * v-variants are left to HEARTH_AUTO. */
+/* Whether the algorithm can do it, for 2 or 4 members (HEARTH_ALGO_HALVING: few elements, but of all_reduce);
+ * the v-variants are left to HEARTH_ALGO_AUTO. */
 bool kind_is_done_by(enum kind kind, enum hearth_algo algo);
 
 /* A job with default options and weight 1. */

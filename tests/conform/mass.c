@@ -82,7 +82,7 @@ static struct balance balance_of(const struct mass *m, int size, size_t i)
     double weights = 0;
     struct balance b = {0};
     for (int k = 0; k < size; k++) {
-        double w = m->op == HEARTH_AVG && m->weight[k] != 0 ? m->weight[k] : 1;
+        double w = m->op == HEARTH_OP_AVG && m->weight[k] != 0 ? m->weight[k] : 1;
         double x = w * get_number(m->dtype, m->x_before[k], i);
         double before = get_number(residual_dtype(m), m->e_before[k], i);
         double after = get_number(residual_dtype(m), m->e[k], i);
@@ -91,7 +91,7 @@ static struct balance balance_of(const struct mass *m, int size, size_t i)
         b.out += after;
         b.size += fabs(x) + fabs(before) + fabs(after);
     }
-    double out = get_number(m->dtype, m->x[0], i) * (m->op == HEARTH_AVG ? weights : 1);
+    double out = get_number(m->dtype, m->x[0], i) * (m->op == HEARTH_OP_AVG ? weights : 1);
     b.out += out;
     b.size += fabs(out);
     return b;

@@ -34,7 +34,7 @@ bool dtype_is_integer(enum hearth_dtype dtype)
 
 bool op_exists(enum hearth_op op, enum hearth_dtype dtype)
 {
-    return op < HEARTH_BAND || dtype_is_integer(dtype);
+    return op < HEARTH_OP_BAND || dtype_is_integer(dtype);
 }
 
 bool dtype_is_signed(enum hearth_dtype dtype)
@@ -150,11 +150,11 @@ static uint64_t truncate_bits(enum hearth_dtype dtype, uint64_t bits)
 
 uint64_t identity_bits(enum hearth_dtype dtype, enum hearth_op op)
 {
-    double value = op == HEARTH_PROD  ? 1
-                   : op == HEARTH_MIN ? (double)INFINITY
-                   : op == HEARTH_MAX ? -(double)INFINITY
-                                      : 0;
-    if (op == HEARTH_BAND)
+    double value = op == HEARTH_OP_PROD  ? 1
+                   : op == HEARTH_OP_MIN ? (double)INFINITY
+                   : op == HEARTH_OP_MAX ? -(double)INFINITY
+                                         : 0;
+    if (op == HEARTH_OP_BAND)
         return truncate_bits(dtype, UINT64_MAX);
     if (!dtype_is_integer(dtype))
         return encode(format_of(dtype), value);
@@ -168,14 +168,14 @@ static double any_float(const struct job *job, uint64_t *seed)
     double fraction = 1 + (double)(draw(seed) >> 12) * 0x1p-52;
     double sign = draw(seed) & 1 ? -1 : 1;
     int exponent = (int)draw_below(seed, 17) - 8;
-    if (job->op == HEARTH_PROD && kind_has_op(job->kind))
+    if (job->op == HEARTH_OP_PROD && kind_has_op(job->kind))
         exponent = -(int)draw_below(seed, 2);
     return sign * ldexp(fraction, exponent);
 }
 
 static double whole_number(const struct job *job, uint64_t *seed)
 {
-    bool prod = job->op == HEARTH_PROD && kind_has_op(job->kind);
+    bool prod = job->op == HEARTH_OP_PROD && kind_has_op(job->kind);
     double magnitude = prod ? (double)(1 + draw_below(seed, 2)) : (double)draw_below(seed, 9);
     return dtype_is_signed(job->dtype) && (draw(seed) & 1) ? -magnitude : magnitude;
 }
@@ -184,7 +184,7 @@ static uint64_t any_integer(const struct job *job, uint64_t *seed)
 {
     uint64_t bits = draw(seed);
     bool wide = hearth_dtype_size(job->dtype) == 8;
-    if (!wide || job->op != HEARTH_AVG || !kind_has_op(job->kind))
+    if (!wide || job->op != HEARTH_OP_AVG || !kind_has_op(job->kind))
         return bits;
     return dtype_is_signed(job->dtype) ? (uint64_t)((int64_t)bits >> 16) : bits >> 16;
 }
@@ -212,22 +212,22 @@ static uint64_t combine_integers(const struct job *job, int from, int to, size_t
         uint64_t x = get_integer(d, job->input[r], index);
         bool less = dtype_is_signed(d) ? (int64_t)x < (int64_t)acc : x < acc;
         switch (job->op) {
-        case HEARTH_PROD:
+        case HEARTH_OP_PROD:
             acc *= x;
             break;
-        case HEARTH_MIN:
+        case HEARTH_OP_MIN:
             acc = less ? x : acc;
             break;
-        case HEARTH_MAX:
+        case HEARTH_OP_MAX:
             acc = less ? acc : x;
             break;
-        case HEARTH_BAND:
+        case HEARTH_OP_BAND:
             acc &= x;
             break;
-        case HEARTH_BOR:
+        case HEARTH_OP_BOR:
             acc |= x;
             break;
-        case HEARTH_BXOR:
+        case HEARTH_OP_BXOR:
             acc ^= x;
             break;
         default:
@@ -256,7 +256,7 @@ struct expected {
 static struct expected combine_floats(const struct job *job, int from, int to, size_t index)
 {
     struct format f = format_of(job->dtype);
-    bool average = job->op == HEARTH_AVG, extreme = job->op == HEARTH_MIN || job->op == HEARTH_MAX;
+    bool average = job->op == HEARTH_OP_AVG, extreme = job->op == HEARTH_OP_MIN || job->op == HEARTH_OP_MAX;
     bool half = hearth_dtype_size(job->dtype) == 2;
     double unit = job->dtype == HEARTH_F64 ? 0x1p-53 : 0x1p-24; /* of the type that sums are kept in */
     long double acc = 0, size = 0, weight = 0;
@@ -267,15 +267,15 @@ static struct expected combine_floats(const struct job *job, int from, int to, s
         size += fabsl(w * x);
         if (r == from)
             acc = w * x;
-        else if (job->op == HEARTH_PROD)
+        else if (job->op == HEARTH_OP_PROD)
             acc *= x;
         else if (extreme)
-            acc = (job->op == HEARTH_MIN) == (x < acc) ? x : acc;
+            acc = (job->op == HEARTH_OP_MIN) == (x < acc) ? x : acc;
         else
             acc += w * x;
     }
     struct expected e = {.value = average ? acc / weight : acc};
-    long double scale = job->op == HEARTH_PROD ? fabsl(e.value) : average ? size / weight : size;
+    long double scale = job->op == HEARTH_OP_PROD ? fabsl(e.value) : average ? size / weight : size;
     bool exact = extreme || (job->values == WHOLE && !average);
     if (!exact)
         e.bound = 2 * (to - from + 3) * unit * (double)scale;
@@ -298,8 +298,8 @@ static bool element_holds(const struct job *job, int rank, size_t input_index, s
                                         job_name(job), rank, target_index, got);
     }
     if (dtype_is_integer(job->dtype)) {
-        uint64_t wanted = job->op == HEARTH_AVG ? average_integers(job, from, to, input_index)
-                                                : combine_integers(job, from, to, input_index);
+        uint64_t wanted = job->op == HEARTH_OP_AVG ? average_integers(job, from, to, input_index)
+                                                   : combine_integers(job, from, to, input_index);
         return got == wanted || check(false, "%s: rank %d, element %zu: 0x%" PRIx64 ", not 0x%" PRIx64,
                                       job_name(job), rank, target_index, got, wanted);
     }

@@ -62,7 +62,7 @@ static void run_types(struct fixture *c, uint64_t *seed)
         for (int op = 0; op < OPS && op_exists((enum hearth_op)op, (enum hearth_dtype)dtype); op++) {
             struct job job;
             job_init(&job, ALL_REDUCE, c->size, (size_t)draw_below(seed, 3000));
-            job.opts.algo = HEARTH_RING;
+            job.opts.algo = HEARTH_ALGO_RING;
             job.dtype = (enum hearth_dtype)dtype;
             job.op = (enum hearth_op)op;
             job.seed = draw_below(seed, 1u << 30);
@@ -103,8 +103,8 @@ static void test_every_type_in_any_order(void **state)
             checks_end();
             for (int r = 0; r < size; r++)
                 assert_memory_equal(&round.adopted[r], &round.wanted, sizeof round.wanted);
-            run_kinds(&c, HEARTH_RING, &seed);
-            run_kinds(&c, HEARTH_AUTO, &seed);
+            run_kinds(&c, HEARTH_ALGO_RING, &seed);
+            run_kinds(&c, HEARTH_ALGO_AUTO, &seed);
         }
         run_types(&c, &seed);
         fixture_close(&c);
@@ -158,11 +158,11 @@ static void child_member(struct fixture *c, int rank, void *arg)
     float x[1000], e[1000] = {0};
     adapt(round, c->world[rank], rank);
     check_status(hearth_group_split(c->world[rank], rank == 4 ? -1 : 0, -rank, NULL, &child), HEARTH_OK);
-    opts.algo = HEARTH_HIERARCHICAL;
+    opts.algo = HEARTH_ALGO_HIERARCHICAL;
     for (int i = 0; i < 1000; i++)
         x[i] = 1;
     check_status(
-        hearth_all_reduce_compressed(c->world[rank], x, 1000, HEARTH_F32, HEARTH_SUM, "int8", e, &opts),
+        hearth_all_reduce_compressed(c->world[rank], x, 1000, HEARTH_F32, HEARTH_OP_SUM, "int8", e, &opts),
         HEARTH_OK);
     check(x[7] > 4.9f && x[7] < 5.1f, "rank %d: %g", rank, (double)x[7]);
     if (!child)
@@ -171,8 +171,8 @@ static void child_member(struct fixture *c, int rank, void *arg)
     const struct group_view *view = group_view(child->group);
     check(view->order && memcmp(view->order, order, sizeof order) == 0, "rank %d: another order", rank);
     int32_t sum = -1, one = 1;
-    opts.algo = HEARTH_RING;
-    check_status(hearth_all_reduce(child, &one, &sum, 1, HEARTH_I32, HEARTH_SUM, &opts), HEARTH_OK);
+    opts.algo = HEARTH_ALGO_RING;
+    check_status(hearth_all_reduce(child, &one, &sum, 1, HEARTH_I32, HEARTH_OP_SUM, &opts), HEARTH_OK);
     check(sum == 4, "rank %d: %d", rank, sum);
     hearth_group_close(child);
 }
@@ -202,14 +202,14 @@ static void busy_member(struct fixture *c, int rank, void *arg)
     opts.tag = 9;
     if (rank == round->odd)
         check_status(
-            hearth_all_reduce_nb(c->world[rank], &one, &sum, 1, HEARTH_I32, HEARTH_SUM, &opts, &request),
+            hearth_all_reduce_nb(c->world[rank], &one, &sum, 1, HEARTH_I32, HEARTH_OP_SUM, &opts, &request),
             HEARTH_OK);
     adapt(round, c->world[rank], rank);
     if (rank == round->odd) {
-        check_status(hearth_wait(request, -1), HEARTH_OK);
-        hearth_request_free(request);
+        check_status(hearth_request_wait(request, -1), HEARTH_OK);
+        hearth_request_close(request);
     } else {
-        check_status(hearth_all_reduce(c->world[rank], &one, &sum, 1, HEARTH_I32, HEARTH_SUM, &opts),
+        check_status(hearth_all_reduce(c->world[rank], &one, &sum, 1, HEARTH_I32, HEARTH_OP_SUM, &opts),
                      HEARTH_OK);
     }
     check(sum == c->size, "rank %d: %d", rank, sum);
@@ -297,7 +297,7 @@ static void test_a_member_is_lost(void **state)
 static void plain_member(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
-    check_status(hearth_adapt(c->world[rank]), HEARTH_OK);
+    check_status(hearth_group_adapt(c->world[rank]), HEARTH_OK);
     check(!group_view(c->world[rank]->group)->order, "rank %d has an order", rank);
 }
 
@@ -307,7 +307,7 @@ static void test_a_group_that_was_not_formed(void **state)
     (void)state;
     fixture_open(&c, 2, NULL);
     fixture_run(&c, plain_member, NULL);
-    assert_int_equal(hearth_adapt(NULL), HEARTH_INVALID);
+    assert_int_equal(hearth_group_adapt(NULL), HEARTH_INVALID);
     fixture_close(&c);
 }
 

@@ -99,7 +99,7 @@ static void spoil(struct job *job, enum wrong wrong)
         break;
     case FLOAT_BITS:
         job->dtype = HEARTH_F32;
-        job->op = HEARTH_BXOR;
+        job->op = HEARTH_OP_BXOR;
         break;
     case BAD_ROOT:
         job->root = job->size;
@@ -248,20 +248,20 @@ static void test_other_bad_arguments(void **state)
     hearth_group *g = c.world[0];
     float x[8] = {0}, y[8];
     hearth_request *request;
-    check_status(hearth_scan(g, x, y, 1, HEARTH_F32, HEARTH_AVG, NULL), HEARTH_UNSUPPORTED);
+    check_status(hearth_scan(g, x, y, 1, HEARTH_F32, HEARTH_OP_AVG, NULL), HEARTH_UNSUPPORTED);
     check_text(hearth_error_text(), "average");
-    check_status(hearth_exclusive_scan(g, x, y, 1, HEARTH_F32, HEARTH_AVG, NULL), HEARTH_UNSUPPORTED);
+    check_status(hearth_exclusive_scan(g, x, y, 1, HEARTH_F32, HEARTH_OP_AVG, NULL), HEARTH_UNSUPPORTED);
     check_text(hearth_error_text(), "exclusive_scan");
     /* in place means one's own part, not another's */
     check_status(hearth_all_gather(g, x + 1, x, 1, HEARTH_F32, NULL), HEARTH_INVALID);
     check_text(hearth_error_text(), "overlap");
-    check_status(hearth_reduce_scatter(g, x, x + 2, 2, HEARTH_F32, HEARTH_SUM, NULL), HEARTH_INVALID);
+    check_status(hearth_reduce_scatter(g, x, x + 2, 2, HEARTH_F32, HEARTH_OP_SUM, NULL), HEARTH_INVALID);
     check_text(hearth_error_text(), "overlap");
     check_status(hearth_gather(g, x + 1, x, 1, HEARTH_F32, 0, NULL), HEARTH_INVALID);
     check_status(hearth_scatter(g, x, x + 1, 1, HEARTH_F32, 0, NULL), HEARTH_INVALID);
     /* the last element of one is the first of the other */
-    check_status(hearth_all_reduce(g, x, x + 3, 4, HEARTH_F32, HEARTH_SUM, NULL), HEARTH_INVALID);
-    check_status(hearth_all_reduce(g, x + 3, x, 4, HEARTH_F32, HEARTH_SUM, NULL), HEARTH_INVALID);
+    check_status(hearth_all_reduce(g, x, x + 3, 4, HEARTH_F32, HEARTH_OP_SUM, NULL), HEARTH_INVALID);
+    check_status(hearth_all_reduce(g, x + 3, x, 4, HEARTH_F32, HEARTH_OP_SUM, NULL), HEARTH_INVALID);
     /* lists that contradict */
     const size_t ones[2] = {1, 1}, twos[2] = {2, 2}, mixed[2] = {1, 2};
     check_status(hearth_gatherv(g, x, 2, y, ones, HEARTH_F32, 0, NULL), HEARTH_INVALID);
@@ -273,14 +273,14 @@ static void test_other_bad_arguments(void **state)
     check_status(hearth_all_to_allv(g, x, ones, x, mixed, HEARTH_F32, NULL), HEARTH_INVALID);
     check_text(hearth_error_text(), "in place");
     /* the request */
-    check_status(hearth_all_reduce_nb(g, x, y, 1, HEARTH_F32, HEARTH_SUM, NULL, NULL), HEARTH_INVALID);
+    check_status(hearth_all_reduce_nb(g, x, y, 1, HEARTH_F32, HEARTH_OP_SUM, NULL, NULL), HEARTH_INVALID);
     check_text(hearth_error_text(), "request");
     check_status(hearth_barrier_nb(g, NULL, NULL), HEARTH_INVALID);
     check_status(hearth_test(NULL), HEARTH_INVALID);
     check_text(hearth_error_text(), "test");
-    check_status(hearth_wait(NULL, 0), HEARTH_INVALID);
+    check_status(hearth_request_wait(NULL, 0), HEARTH_INVALID);
     check_text(hearth_error_text(), "wait");
-    check_status(hearth_cancel(NULL), HEARTH_INVALID);
+    check_status(hearth_request_cancel(NULL), HEARTH_INVALID);
     check_text(hearth_error_text(), "cancel");
     check_status(hearth_request_fd(NULL), HEARTH_INVALID);
     check_text(hearth_error_text(), "request_fd");
@@ -289,17 +289,17 @@ static void test_other_bad_arguments(void **state)
               hearth_request_error_reason(NULL) == HEARTH_REASON_NONE,
           "an argument has a reason");
     check(strcmp(hearth_request_error(NULL), "") == 0, "an error of no request");
-    hearth_request_free(NULL);
+    hearth_request_close(NULL);
     size_t index;
-    check_status(hearth_wait_all(NULL, 2, 0), HEARTH_INVALID);
+    check_status(hearth_request_wait_all(NULL, 2, 0), HEARTH_INVALID);
     check_text(hearth_error_text(), "wait_all");
-    check_status(hearth_wait_any(NULL, 2, 0, &index), HEARTH_INVALID);
+    check_status(hearth_request_wait_any(NULL, 2, 0, &index), HEARTH_INVALID);
     check_text(hearth_error_text(), "wait_any");
     check_status(hearth_barrier_nb(g, NULL, &request), HEARTH_OK);
-    check_status(hearth_wait_any(&request, 1, 0, NULL), HEARTH_INVALID);
+    check_status(hearth_request_wait_any(&request, 1, 0, NULL), HEARTH_INVALID);
     check_text(hearth_error_text(), "index");
     check_status(hearth_barrier(c.world[1], NULL), HEARTH_OK);
-    hearth_request_free(request);
+    hearth_request_close(request);
     fixture_works(&c);
     fixture_close(&c);
 }
@@ -320,23 +320,23 @@ static void test_bad_arguments_of_groups_and_nodes(void **state)
     check_status(hearth_group_split(c.world[0], 0, 0, &opts, &out), HEARTH_INVALID);
     check_text(hearth_error_text(), "opts.size");
     check(!out, "the group was set");
-    check_status(hearth_same(NULL, text, 1, NULL), HEARTH_INVALID);
+    check_status(hearth_group_same(NULL, text, 1, NULL), HEARTH_INVALID);
     check_text(hearth_error_text(), "same");
-    check_status(hearth_same(c.world[0], NULL, 1, NULL), HEARTH_INVALID);
+    check_status(hearth_group_same(c.world[0], NULL, 1, NULL), HEARTH_INVALID);
     check_text(hearth_error_text(), "buffer");
-    check_status(hearth_rank(NULL), HEARTH_INVALID);
-    check_status(hearth_size(NULL), HEARTH_INVALID);
-    check(!hearth_world(NULL), "the world of nothing");
-    check_status((int)hearth_metrics_text(NULL, text, 8), HEARTH_INVALID);
-    check_status((int)hearth_metrics_text(c.nodes[0], NULL, 8), HEARTH_INVALID);
-    hearth_close(NULL);
+    check_status(hearth_group_rank(NULL), HEARTH_INVALID);
+    check_status(hearth_group_size(NULL), HEARTH_INVALID);
+    check(!hearth_node_world(NULL), "the world of nothing");
+    check_status((int)hearth_node_metrics_text(NULL, text, 8), HEARTH_INVALID);
+    check_status((int)hearth_node_metrics_text(c.nodes[0], NULL, 8), HEARTH_INVALID);
+    hearth_node_close(NULL);
     hearth_group_close(NULL);
     fixture_works(&c);
 
-    int64_t whole = hearth_metrics_text(c.nodes[0], NULL, 0); /* as snprintf does */
+    int64_t whole = hearth_node_metrics_text(c.nodes[0], NULL, 0); /* as snprintf does */
     check(whole > 100, "metrics text of %" PRId64, whole);
     memset(text, 'x', sizeof text);
-    check(hearth_metrics_text(c.nodes[0], text, 5) >= whole, "the length of the whole text");
+    check(hearth_node_metrics_text(c.nodes[0], text, 5) >= whole, "the length of the whole text");
     check(strlen(text) == 4 && text[5] == 'x', "\"%.8s\" was cut wrongly", text);
     fixture_close(&c);
 }
@@ -352,18 +352,18 @@ static void allowed_member(struct fixture *c, int rank, void *arg)
     float x[4] = {1, 2, 3, 4}, y[8];
     const size_t nothing[2] = {0, 0};
     const size_t *wild = root ? nothing : (const size_t *)(uintptr_t)8; /* read at the root only */
-    check_status(hearth_all_reduce(g, NULL, NULL, 0, HEARTH_F32, HEARTH_SUM, NULL), HEARTH_OK);
+    check_status(hearth_all_reduce(g, NULL, NULL, 0, HEARTH_F32, HEARTH_OP_SUM, NULL), HEARTH_OK);
     check_status(hearth_broadcast(g, NULL, 0, HEARTH_F32, 1, NULL), HEARTH_OK);
     check_status(hearth_all_gatherv(g, NULL, NULL, nothing, HEARTH_F32, NULL), HEARTH_OK);
     check_status(hearth_all_to_allv(g, NULL, nothing, NULL, nothing, HEARTH_F32, NULL), HEARTH_OK);
     check_status(hearth_gatherv(g, NULL, 0, NULL, wild, HEARTH_F32, 1, NULL), HEARTH_OK);
     check_status(hearth_scatterv(g, NULL, wild, NULL, 0, HEARTH_F32, 1, NULL), HEARTH_OK);
-    check_status(hearth_reduce(g, x, root ? y : NULL, 4, HEARTH_F32, HEARTH_SUM, 1, NULL), HEARTH_OK);
+    check_status(hearth_reduce(g, x, root ? y : NULL, 4, HEARTH_F32, HEARTH_OP_SUM, 1, NULL), HEARTH_OK);
     check_status(hearth_gather(g, x, root ? y : NULL, 4, HEARTH_F32, 1, NULL), HEARTH_OK);
     check_status(hearth_scatter(g, root ? y : NULL, x, 4, HEARTH_F32, 1, NULL), HEARTH_OK);
     /* neighbours are not overlaps */
-    check_status(hearth_all_reduce(g, y, y + 4, 4, HEARTH_F32, HEARTH_MIN, NULL), HEARTH_OK);
-    check_status(hearth_all_reduce(g, y + 4, y, 4, HEARTH_F32, HEARTH_MIN, NULL), HEARTH_OK);
+    check_status(hearth_all_reduce(g, y, y + 4, 4, HEARTH_F32, HEARTH_OP_MIN, NULL), HEARTH_OK);
+    check_status(hearth_all_reduce(g, y + 4, y, 4, HEARTH_F32, HEARTH_OP_MIN, NULL), HEARTH_OK);
     /* weight matters for averages only, but is checked always; 0 and large ones are fine */
     struct hearth_opts opts = opts_default();
     opts.weight = rank == 0 ? 0 : 1e30;
@@ -387,7 +387,7 @@ static void refused(const struct hearth_config *config, int count, const char *w
 {
     hearth_node *nodes[HEARTH_LOCAL_MAX], *before = (hearth_node *)&config;
     nodes[0] = before;
-    check_status(hearth_open_local(config, count, nodes), HEARTH_INVALID);
+    check_status(hearth_node_open_local(config, count, nodes), HEARTH_INVALID);
     check_text(hearth_error_text(), word);
     check(nodes[0] == before, "nodes were set");
 }
@@ -400,7 +400,7 @@ static void test_open_local(void **state)
     refused(NULL, 0, "count is 0");
     refused(NULL, -1, "count is -1");
     refused(NULL, HEARTH_LOCAL_MAX + 1, "count is 65");
-    check_status(hearth_open_local(NULL, 1, NULL), HEARTH_INVALID);
+    check_status(hearth_node_open_local(NULL, 1, NULL), HEARTH_INVALID);
     check_text(hearth_error_text(), "nodes");
     config = good;
     config.size = 8;
@@ -446,12 +446,12 @@ static void test_open_local(void **state)
     checks_end();
 
     hearth_node *nodes[HEARTH_LOCAL_MAX];
-    assert_int_equal(hearth_open_local(&good, HEARTH_LOCAL_MAX, nodes), HEARTH_OK);
+    assert_int_equal(hearth_node_open_local(&good, HEARTH_LOCAL_MAX, nodes), HEARTH_OK);
     for (int i = 0; i < HEARTH_LOCAL_MAX; i++)
-        hearth_close(nodes[i]);
+        hearth_node_close(nodes[i]);
     config = good;
     config.memory_max = 1000; /* no node fits in there */
-    check_status(hearth_open_local(&config, 2, nodes), HEARTH_NO_MEMORY);
+    check_status(hearth_node_open_local(&config, 2, nodes), HEARTH_NO_MEMORY);
     check_text(hearth_error_text(), "memory");
     checks_end();
 }

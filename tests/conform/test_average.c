@@ -26,8 +26,9 @@ static bool has_weights(const struct average *a)
     return false;
 }
 
-static const enum hearth_algo algos[] = {HEARTH_AUTO, HEARTH_RING, HEARTH_DIRECT,       HEARTH_HALVING,
-                                         HEARTH_TREE, HEARTH_STAR, HEARTH_HIERARCHICAL, HEARTH_EXCHANGE};
+static const enum hearth_algo algos[] = {HEARTH_ALGO_AUTO,         HEARTH_ALGO_RING,    HEARTH_ALGO_DIRECT,
+                                         HEARTH_ALGO_HALVING,      HEARTH_ALGO_TREE,    HEARTH_ALGO_STAR,
+                                         HEARTH_ALGO_HIERARCHICAL, HEARTH_ALGO_EXCHANGE};
 
 static void average_member(struct fixture *c, int rank, void *arg)
 {
@@ -41,7 +42,7 @@ static void average_member(struct fixture *c, int rank, void *arg)
         if (has_weights(a))
             opts.weight = a->weight[rank];
         y = 0;
-        check_status(hearth_all_reduce(c->world[rank], &x, &y, 1, a->dtype, HEARTH_AVG, &opts), HEARTH_OK);
+        check_status(hearth_all_reduce(c->world[rank], &x, &y, 1, a->dtype, HEARTH_OP_AVG, &opts), HEARTH_OK);
         check(y == wanted, "%s by %s on %d: rank %d has 0x%" PRIx64 " (%g), not 0x%" PRIx64 " (%g)",
               hearth_dtype_name(a->dtype), hearth_algo_name(opts.algo), a->size, rank, y,
               get_number(a->dtype, &y, 0), wanted, a->wanted);
@@ -134,14 +135,15 @@ static void alone(struct fixture *c, int rank, void *arg)
             struct job job;
             job_init(&job, ALL_REDUCE, 1, 1);
             job.dtype = (enum hearth_dtype)dtype;
-            job.op = HEARTH_AVG;
+            job.op = HEARTH_OP_AVG;
             job.seed = draw(&seed) >> 8;
             job.values = ANY;
             uint64_t x = 0, y = 0;
             fill_values(&job, 0, &x, 1);
             struct hearth_opts opts = opts_default();
             opts.weight = i % 2 ? 1 : 4;
-            check_status(hearth_all_reduce(c->world[0], &x, &y, 1, job.dtype, HEARTH_AVG, &opts), HEARTH_OK);
+            check_status(hearth_all_reduce(c->world[0], &x, &y, 1, job.dtype, HEARTH_OP_AVG, &opts),
+                         HEARTH_OK);
             check(x == y, "%s: 0x%" PRIx64 " became 0x%" PRIx64, hearth_dtype_name(job.dtype), x, y);
         }
     }
@@ -189,25 +191,25 @@ static void test_halves_round_once(void **state)
     (void)state;
     /* f16 has 11 bits: from 2048 on only even numbers; 2048 + 1 would be 2048 again each time. */
     const struct half cases[] = {
-        {HEARTH_F16, HEARTH_SUM, 5, {2048, 1, 1, 1, 1}, 2052},
-        {HEARTH_F16, HEARTH_SUM, 4, {1, 1, 1, 2048}, 2052}, /* 2051, a tie: to even */
-        {HEARTH_F16, HEARTH_SUM, 3, {60000, 60000, -60000}, 60000},
-        {HEARTH_F16, HEARTH_SUM, 4, {40000, 40000, -40000, -39936}, 64}, /* 80000 is beyond the type */
-        {HEARTH_F16, HEARTH_PROD, 3, {300, 300, 0.001953125}, 175.75},
-        {HEARTH_F16, HEARTH_AVG, 2, {60000, 60000}, 60000},
-        {HEARTH_F16, HEARTH_AVG, 4, {2048, 2050, 2050, 2052}, 2050},
-        {HEARTH_F16, HEARTH_SUM, 2, {0x1p-24, 0x1p-24}, 0x1p-23}, /* subnormal */
-        {HEARTH_F16, HEARTH_AVG, 2, {0x1p-24, 0}, 0},             /* half of the smallest: to even */
-        {HEARTH_F16, HEARTH_AVG, 2, {0x1p-24, 0x1p-23}, 0x1p-23},
-        {HEARTH_F16, HEARTH_SUM, 2, {65504, 16}, (double)INFINITY}, /* as IEEE says */
-        {HEARTH_F16, HEARTH_SUM, 2, {65504, 15.9921875}, 65504},
+        {HEARTH_F16, HEARTH_OP_SUM, 5, {2048, 1, 1, 1, 1}, 2052},
+        {HEARTH_F16, HEARTH_OP_SUM, 4, {1, 1, 1, 2048}, 2052}, /* 2051, a tie: to even */
+        {HEARTH_F16, HEARTH_OP_SUM, 3, {60000, 60000, -60000}, 60000},
+        {HEARTH_F16, HEARTH_OP_SUM, 4, {40000, 40000, -40000, -39936}, 64}, /* 80000 is beyond the type */
+        {HEARTH_F16, HEARTH_OP_PROD, 3, {300, 300, 0.001953125}, 175.75},
+        {HEARTH_F16, HEARTH_OP_AVG, 2, {60000, 60000}, 60000},
+        {HEARTH_F16, HEARTH_OP_AVG, 4, {2048, 2050, 2050, 2052}, 2050},
+        {HEARTH_F16, HEARTH_OP_SUM, 2, {0x1p-24, 0x1p-24}, 0x1p-23}, /* subnormal */
+        {HEARTH_F16, HEARTH_OP_AVG, 2, {0x1p-24, 0}, 0},             /* half of the smallest: to even */
+        {HEARTH_F16, HEARTH_OP_AVG, 2, {0x1p-24, 0x1p-23}, 0x1p-23},
+        {HEARTH_F16, HEARTH_OP_SUM, 2, {65504, 16}, (double)INFINITY}, /* as IEEE says */
+        {HEARTH_F16, HEARTH_OP_SUM, 2, {65504, 15.9921875}, 65504},
         /* bf16 has 8 bits: from 256 on only even numbers. */
-        {HEARTH_BF16, HEARTH_SUM, 5, {256, 1, 1, 1, 1}, 260},
-        {HEARTH_BF16, HEARTH_SUM, 8, {256, 1, 1, 1, 1, 1, 1, 1}, 264}, /* 263: to even */
-        {HEARTH_BF16, HEARTH_SUM, 3, {1, 0.00390625, 0.00390625}, 1.0078125},
-        {HEARTH_BF16, HEARTH_PROD, 3, {255, 255, 0.0078125}, 508},
-        {HEARTH_BF16, HEARTH_AVG, 4, {256, 258, 258, 260}, 258},
-        {HEARTH_BF16, HEARTH_SUM, 2, {0x1p-133, 0x1p-133}, 0x1p-132},
+        {HEARTH_BF16, HEARTH_OP_SUM, 5, {256, 1, 1, 1, 1}, 260},
+        {HEARTH_BF16, HEARTH_OP_SUM, 8, {256, 1, 1, 1, 1, 1, 1, 1}, 264}, /* 263: to even */
+        {HEARTH_BF16, HEARTH_OP_SUM, 3, {1, 0.00390625, 0.00390625}, 1.0078125},
+        {HEARTH_BF16, HEARTH_OP_PROD, 3, {255, 255, 0.0078125}, 508},
+        {HEARTH_BF16, HEARTH_OP_AVG, 4, {256, 258, 258, 260}, 258},
+        {HEARTH_BF16, HEARTH_OP_SUM, 2, {0x1p-133, 0x1p-133}, 0x1p-132},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct fixture c;
@@ -234,7 +236,7 @@ static void test_weights_in_every_reduction(void **state)
             struct job job;
             job_init(&job, kinds[i / DTYPES], size, 3001);
             job.dtype = (enum hearth_dtype)(i % DTYPES);
-            job.op = HEARTH_AVG;
+            job.op = HEARTH_OP_AVG;
             job.root = size - 1;
             job.seed = draw(&seed) >> 40;
             job.values = ANY;
@@ -260,9 +262,9 @@ static void weightless(struct fixture *c, int rank, void *arg)
         uint64_t x = 0, y = 0;
         set_number((enum hearth_dtype)dtype, &x, 0, rank + 1);
         check_status(
-            hearth_all_reduce(c->world[rank], &x, &y, 1, (enum hearth_dtype)dtype, HEARTH_AVG, &opts),
+            hearth_all_reduce(c->world[rank], &x, &y, 1, (enum hearth_dtype)dtype, HEARTH_OP_AVG, &opts),
             HEARTH_OK);
-        check_status(hearth_same(c->world[rank], &y, sizeof y, NULL), HEARTH_OK);
+        check_status(hearth_group_same(c->world[rank], &y, sizeof y, NULL), HEARTH_OK);
         double got = get_number((enum hearth_dtype)dtype, &y, 0);
         check(dtype_is_integer((enum hearth_dtype)dtype) ? y == 0 : got != got, "%s: 0 / 0 is %g",
               hearth_dtype_name((enum hearth_dtype)dtype), got);
@@ -288,7 +290,7 @@ static void test_no_weight_at_all(void **state)
 static void in_order(const struct job *job, size_t index, void *target)
 {
     enum hearth_dtype d = job->dtype;
-    bool average = job->op == HEARTH_AVG;
+    bool average = job->op == HEARTH_OP_AVG;
     double sum = 0;
     float single = 0;
     for (int r = 0; r < job->size; r++) {
@@ -316,12 +318,12 @@ static void check_order(struct fixture *c, enum kind kind, enum hearth_dtype dty
         job.op = op;
         job.values = ANY;
         job.opts.algo = (enum hearth_algo)algo;
-        job.opts.flags = HEARTH_ORDER_RANK;
+        job.opts.flags = HEARTH_FLAG_RANK_ORDER;
         for (int r = 0; r < c->size; r++)
-            job.weight[r] = op == HEARTH_AVG ? r + 1 : 1;
+            job.weight[r] = op == HEARTH_OP_AVG ? r + 1 : 1;
         job_run(&job, c);
         if (job.status[0] == HEARTH_UNSUPPORTED) {
-            check(algo != HEARTH_AUTO, "%s: nothing goes in rank order", job_name(&job));
+            check(algo != HEARTH_ALGO_AUTO, "%s: nothing goes in rank order", job_name(&job));
             check_text(job.text[0], "in rank order");
             job_free(&job);
             continue;
@@ -356,8 +358,8 @@ static void test_rank_order_is_one_result_for_all_algorithms(void **state)
         struct fixture c;
         fixture_open(&c, size, size % 2 ? &config : NULL);
         for (int i = 0; i < 12; i++) {
-            check_order(&c, kinds[i / 4], dtypes[i % 4], HEARTH_SUM);
-            check_order(&c, kinds[i / 4], dtypes[i % 4], HEARTH_AVG);
+            check_order(&c, kinds[i / 4], dtypes[i % 4], HEARTH_OP_SUM);
+            check_order(&c, kinds[i / 4], dtypes[i % 4], HEARTH_OP_AVG);
         }
         fixture_close(&c);
     }
@@ -372,9 +374,9 @@ static void test_scan_in_rank_order(void **state)
     struct job plain, ordered;
     job_init(&plain, SCAN, 7, 500);
     plain.values = ANY;
-    plain.opts.algo = HEARTH_RING;
+    plain.opts.algo = HEARTH_ALGO_RING;
     ordered = plain;
-    ordered.opts.flags = HEARTH_ORDER_RANK;
+    ordered.opts.flags = HEARTH_FLAG_RANK_ORDER;
     job_run(&plain, &c);
     job_check(&plain);
     job_run(&ordered, &c);

@@ -12,7 +12,7 @@
 
 static void close_own(struct fixture *c, int rank)
 {
-    hearth_close(c->nodes[rank]);
+    hearth_node_close(c->nodes[rank]);
     c->nodes[rank] = NULL;
 }
 
@@ -37,24 +37,24 @@ static void leaving_member(struct fixture *c, int rank, void *arg)
     snprintf(who, sizeof who, "rank %d", l->who);
     if (rank != l->who)
         check_status(
-            hearth_all_reduce_nb(c->world[rank], x, x, l->count, HEARTH_I32, HEARTH_SUM, &opts, &request),
+            hearth_all_reduce_nb(c->world[rank], x, x, l->count, HEARTH_I32, HEARTH_OP_SUM, &opts, &request),
             HEARTH_OK);
     fixture_meet(c);
     if (rank == l->who) {
         close_own(c, rank);
     } else {
-        check_status(hearth_wait(request, -1), HEARTH_PEER_LOST);
+        check_status(hearth_request_wait(request, -1), HEARTH_PEER_LOST);
         check_text(hearth_request_error(request), who);
         check(hearth_request_error_reason(request) == HEARTH_REASON_PEER_LEFT, "because of %s",
               hearth_reason_name(hearth_request_error_reason(request)));
-        hearth_request_free(request);
+        hearth_request_close(request);
         for (int i = 0; i < 3; i++) {
             check_status(hearth_barrier(c->world[rank], NULL), HEARTH_GROUP_BROKEN);
             check_text(hearth_error_text(), who);
             check(hearth_error_reason() == HEARTH_REASON_PEER_LEFT, "because of %s",
                   hearth_reason_name(hearth_error_reason()));
         }
-        check_status(hearth_all_reduce_nb(c->world[rank], x, x, 1, HEARTH_I32, HEARTH_SUM, NULL, &request),
+        check_status(hearth_all_reduce_nb(c->world[rank], x, x, 1, HEARTH_I32, HEARTH_OP_SUM, NULL, &request),
                      HEARTH_GROUP_BROKEN);
         hearth_group *child = NULL;
         check_status(hearth_group_split(c->world[rank], 0, 0, NULL, &child), HEARTH_GROUP_BROKEN);
@@ -66,8 +66,9 @@ static void leaving_member(struct fixture *c, int rank, void *arg)
 static void test_close_while_others_are_in_an_operation(void **state)
 {
     (void)state;
-    const enum hearth_algo algos[] = {HEARTH_EXCHANGE, HEARTH_RING,   HEARTH_TREE,        HEARTH_STAR,
-                                      HEARTH_HALVING,  HEARTH_DIRECT, HEARTH_HIERARCHICAL};
+    const enum hearth_algo algos[] = {HEARTH_ALGO_EXCHANGE,    HEARTH_ALGO_RING,    HEARTH_ALGO_TREE,
+                                      HEARTH_ALGO_STAR,        HEARTH_ALGO_HALVING, HEARTH_ALGO_DIRECT,
+                                      HEARTH_ALGO_HIERARCHICAL};
     for (int i = 0; i < 7 * 4; i++) {
         struct fixture c;
         struct leaving l = {algos[i % 7], i / 7 % 2 ? 300000 : 3, i % 3};
@@ -85,14 +86,14 @@ static void quitter_member(struct fixture *c, int rank, void *arg)
     int32_t *x = must_alloc(COUNT * sizeof *x);
     hearth_request *request = NULL;
     memset(x, 0, COUNT * sizeof *x);
-    int status = hearth_all_reduce_nb(c->world[rank], x, x, COUNT, HEARTH_I32, HEARTH_SUM, NULL, &request);
+    int status = hearth_all_reduce_nb(c->world[rank], x, x, COUNT, HEARTH_I32, HEARTH_OP_SUM, NULL, &request);
     if (rank == 1) {
         for (int i = 0; i < *spin; i++)
             hearth_test(request);
         close_own(c, 1); /* with the request: it belongs to the node */
         memset(x, 0x55, COUNT * sizeof *x);
     } else {
-        status = status == HEARTH_OK ? hearth_wait(request, -1) : status;
+        status = status == HEARTH_OK ? hearth_request_wait(request, -1) : status;
         check(status == HEARTH_PEER_LOST || status == HEARTH_OK || status == HEARTH_GROUP_BROKEN,
               "rank %d: %s: %s", rank, hearth_status_name(status), hearth_error_text());
         if (status != HEARTH_OK)
@@ -127,10 +128,12 @@ static void ending_member(struct fixture *c, int rank, void *arg)
     for (int i = 0; i < operations; i++) { /* so that credit and acknowledgements are under way at the end */
         size_t count = 1 + draw_below(&seed, 600);
         memset(x, 0, sizeof x);
-        check_status(hearth_all_reduce(c->world[rank], x, x, count, HEARTH_I32, HEARTH_SUM, NULL), HEARTH_OK);
+        check_status(hearth_all_reduce(c->world[rank], x, x, count, HEARTH_I32, HEARTH_OP_SUM, NULL),
+                     HEARTH_OK);
     }
     struct hearth_opts opts = opts_default();
-    const enum hearth_algo algos[] = {HEARTH_AUTO, HEARTH_HALVING, HEARTH_TREE, HEARTH_EXCHANGE};
+    const enum hearth_algo algos[] = {HEARTH_ALGO_AUTO, HEARTH_ALGO_HALVING, HEARTH_ALGO_TREE,
+                                      HEARTH_ALGO_EXCHANGE};
     opts.algo = algos[draw_below(&seed, 4)];
     check_status(hearth_barrier(c->world[rank], &opts), HEARTH_OK);
     if (draw(&own) % 4 == 0)
@@ -175,7 +178,7 @@ static void test_close_after_every_kind_of_last_collective(void **state)
         int kind = i % KIND_COUNT, algo = i / KIND_COUNT % ALGOS, round = i / (KIND_COUNT * ALGOS);
         if (!kind_is_done_by((enum kind)kind, (enum hearth_algo)algo))
             continue;
-        bool small = algo == HEARTH_HALVING && kind != ALL_REDUCE;
+        bool small = algo == HEARTH_ALGO_HALVING && kind != ALL_REDUCE;
         job_init(&job, (enum kind)kind, round % 2 ? 4 : 2, counts[(round + kind) % (small ? 2 : 4)]);
         job.dtype = HEARTH_I32;
         job.opts.algo = (enum hearth_algo)algo;
@@ -202,7 +205,7 @@ static void giving_member(struct fixture *c, int rank, void *arg)
     if (!gives)
         check_status(job_start(job, c->world[rank], rank, &request), HEARTH_OK);
     fixture_meet(c);
-    job->status[rank] = gives ? job_call(job, c->world[rank], rank) : hearth_wait(request, -1);
+    job->status[rank] = gives ? job_call(job, c->world[rank], rank) : hearth_request_wait(request, -1);
     snprintf(job->text[rank], TEXT_MAX, "%s", hearth_error_text());
     if (gives)
         close_own(c, rank);
@@ -222,7 +225,7 @@ static void test_giver_closes_while_others_take(void **state)
         config.chunk_bytes = draw_below(&seed, 3) > 0 ? 16384 : config.chunk_bytes;
         config.eager_bytes = draw_below(&seed, 2) > 0 ? 16384 : config.eager_bytes;
         job_init(&job, kinds[i % 5], 2 + (int)draw_below(&seed, 2), counts[draw_below(&seed, 4)]);
-        job.opts.algo = job.kind == SCAN ? HEARTH_RING : HEARTH_AUTO; /* rank 0 needs nobody */
+        job.opts.algo = job.kind == SCAN ? HEARTH_ALGO_RING : HEARTH_ALGO_AUTO; /* rank 0 needs nobody */
         job.dtype = HEARTH_I32;
         job_prepare(&job);
         fixture_open(&c, job.size, &config);
@@ -261,19 +264,19 @@ static void test_close_with_what_is_left(void **state)
         hearth_request *gather[2];
         for (int r = 0; r < 2; r++) /* finished, not freed */
             check_status(hearth_barrier_nb(c.world[r], NULL, &gather[r]), HEARTH_OK);
-        check_status(hearth_wait_all(gather, 2, -1), HEARTH_OK);
+        check_status(hearth_request_wait_all(gather, 2, -1), HEARTH_OK);
         opts.done = count_run;
         opts.done_arg = &heard;
         for (int k = 0; k < LEFT; k++) {
             opts.tag = (uint64_t)k;
-            check_status(hearth_all_reduce_nb(c.world[0], &x[k], &x[k], 1, HEARTH_I32, HEARTH_SUM, &opts,
+            check_status(hearth_all_reduce_nb(c.world[0], &x[k], &x[k], 1, HEARTH_I32, HEARTH_OP_SUM, &opts,
                                               &requests[k]),
                          HEARTH_OK);
         }
         check(hearth_request_fd(requests[0]) >= 0, "no descriptor");
         close_own(&c, i % 2); /* the one that waits, or the one that is waited for */
         for (int k = 0; i % 2 && k < LEFT; k++)
-            check_status(hearth_wait(requests[k], -1), HEARTH_PEER_LOST);
+            check_status(hearth_request_wait(requests[k], -1), HEARTH_PEER_LOST);
         check(heard.runs == LEFT, "%d of %d callbacks have run", heard.runs, LEFT);
         check_status(hearth_barrier(c.world[1 - i % 2], NULL), HEARTH_GROUP_BROKEN);
         fixture_close(&c);
@@ -302,7 +305,7 @@ static void groups_member(struct fixture *c, int rank, void *arg)
         check_text(hearth_error_text(), "rank 1"); /* its rank in that group */
         return;
     }
-    check_status(hearth_all_reduce(pair, &x, &sum, 1, HEARTH_I32, HEARTH_SUM, NULL), HEARTH_OK);
+    check_status(hearth_all_reduce(pair, &x, &sum, 1, HEARTH_I32, HEARTH_OP_SUM, NULL), HEARTH_OK);
     check(sum == 2, "rank %d: sum is %d", rank, sum);
 }
 
@@ -331,7 +334,7 @@ static void test_nodes_close_one_after_the_other(void **state)
             close_own(&c, orders[i][k]);
             for (int r = 0; r < 4; r++)
                 if (c.nodes[r])
-                    check_status(hearth_all_reduce(c.world[r], &x, &x, 1, HEARTH_I32, HEARTH_SUM, NULL),
+                    check_status(hearth_all_reduce(c.world[r], &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, NULL),
                                  HEARTH_GROUP_BROKEN);
         }
         fixture_close(&c);
@@ -343,7 +346,7 @@ static void all_at_once(struct fixture *c, int rank, void *arg)
     (void)arg;
     hearth_request *request;
     int32_t x[100] = {0};
-    check_status(hearth_all_reduce_nb(c->world[rank], x, x, 100, HEARTH_I32, HEARTH_SUM, NULL, &request),
+    check_status(hearth_all_reduce_nb(c->world[rank], x, x, 100, HEARTH_I32, HEARTH_OP_SUM, NULL, &request),
                  HEARTH_OK);
     fixture_meet(c);
     close_own(c, rank);

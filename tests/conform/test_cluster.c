@@ -48,7 +48,7 @@ static int step(hearth_group *group, double *sum)
     float x[COUNT];
     for (int i = 0; i < COUNT; i++)
         x[i] = 1;
-    int status = hearth_all_reduce(group, x, x, COUNT, HEARTH_F32, HEARTH_SUM, NULL);
+    int status = hearth_all_reduce(group, x, x, COUNT, HEARTH_F32, HEARTH_OP_SUM, NULL);
     for (int i = 0; status == HEARTH_OK && i < COUNT; i++)
         if (x[i] != x[0])
             return HEARTH_DIFFERS;
@@ -60,9 +60,9 @@ static int step(hearth_group *group, double *sum)
 static int go_on(hearth_group **group, int *step)
 {
     int64_t most = *step;
-    int status = hearth_reform(group);
+    int status = hearth_group_reform(group);
     if (status == HEARTH_OK)
-        status = hearth_all_reduce(*group, &most, &most, 1, HEARTH_I64, HEARTH_MAX, NULL);
+        status = hearth_all_reduce(*group, &most, &most, 1, HEARTH_I64, HEARTH_OP_MAX, NULL);
     *step = status == HEARTH_OK ? (int)most : *step;
     return status;
 }
@@ -73,22 +73,22 @@ static int adapt_twice(hearth_group *group)
 {
     struct hearth_opts opts;
     hearth_request *request = NULL;
-    bool busy = hearth_rank(group) == 1;
+    bool busy = hearth_group_rank(group) == 1;
     float one = 1, sum = 0;
-    int status = hearth_adapt(group);
+    int status = hearth_group_adapt(group);
     if (status != HEARTH_OK)
         return status;
     hearth_opts_init(&opts);
     opts.tag = 7;
     if (busy)
-        status = hearth_all_reduce_nb(group, &one, &sum, 1, HEARTH_F32, HEARTH_SUM, &opts, &request);
-    int refused = hearth_adapt(group);
+        status = hearth_all_reduce_nb(group, &one, &sum, 1, HEARTH_F32, HEARTH_OP_SUM, &opts, &request);
+    int refused = hearth_group_adapt(group);
     if (busy && status == HEARTH_OK)
-        status = hearth_wait(request, -1);
+        status = hearth_request_wait(request, -1);
     else if (!busy)
-        status = hearth_all_reduce(group, &one, &sum, 1, HEARTH_F32, HEARTH_SUM, &opts);
-    hearth_request_free(request);
-    bool good = refused == (busy ? HEARTH_INVALID : HEARTH_ABORTED) && (int)sum == hearth_size(group);
+        status = hearth_all_reduce(group, &one, &sum, 1, HEARTH_F32, HEARTH_OP_SUM, &opts);
+    hearth_request_close(request);
+    bool good = refused == (busy ? HEARTH_INVALID : HEARTH_ABORTED) && (int)sum == hearth_group_size(group);
     return status != HEARTH_OK || good ? status : HEARTH_DIFFERS;
 }
 
@@ -96,7 +96,7 @@ static void *worker_run(void *arg)
 {
     struct worker *w = arg;
     hearth_group *group;
-    w->status = hearth_form(w->node, w->job, w->min, &group);
+    w->status = hearth_group_form(w->node, w->job, w->min, &group);
     if (w->status != HEARTH_OK) {
         fprintf(stderr, "form: %s\n", hearth_error_text());
         return NULL;
@@ -116,7 +116,7 @@ static void *worker_run(void *arg)
             break;
         }
     }
-    w->size = hearth_size(group);
+    w->size = hearth_group_size(group);
     if (w->quits_after >= 0)
         hearth_group_close(group);
     return NULL;
@@ -154,7 +154,7 @@ static struct worker worker_of(hearth_node *node, const char *job, int min, int 
 static void check_links(hearth_node *node)
 {
     char text[4096], head[64], part[40];
-    int64_t len = hearth_links_text(node, text, sizeof text);
+    int64_t len = hearth_node_links_text(node, text, sizeof text);
     assert_int_equal(len, strlen(text));
     int rank = 0;
     while (snprintf(head, sizeof head, "job sum, rank %d of %d:\n", rank, NODES_MAX) > 0 &&
@@ -164,7 +164,7 @@ static void check_links(hearth_node *node)
         snprintf(part, sizeof part, "\nrank %d  ", i);
         assert_non_null(strstr(text, part));
     }
-    assert_int_equal(hearth_links_text(node, part, sizeof part), len);
+    assert_int_equal(hearth_node_links_text(node, part, sizeof part), len);
     assert_int_equal(strlen(part), sizeof part - 1);
 }
 
@@ -229,10 +229,10 @@ static void *late_run(void *arg)
 {
     struct late *l = arg;
     hearth_group *group;
-    l->status = hearth_form(l->node, "last", LATE_NODES, &group);
+    l->status = hearth_group_form(l->node, "last", LATE_NODES, &group);
     if (l->status != HEARTH_OK)
         return NULL;
-    int rank = hearth_rank(group);
+    int rank = hearth_group_rank(group);
     for (int i = 0; i < 100; i++)
         l->x[i] = rank == 0 ? (float)i : 0;
     while (rank > 0 && atomic_load(l->closed) == 0)
@@ -334,7 +334,7 @@ static void note(void *arg, int status)
 static void *reform(void *arg)
 {
     hearth_group **group = arg;
-    check(hearth_reform(group), HEARTH_OK, "reform");
+    check(hearth_group_reform(group), HEARTH_OK, "reform");
     return NULL;
 }
 
@@ -342,7 +342,7 @@ static void *form_pair(void *arg)
 {
     struct worker *w = arg;
     hearth_group *group = NULL;
-    w->status = hearth_form(w->node, w->job, 2, &group);
+    w->status = hearth_group_form(w->node, w->job, 2, &group);
     return group;
 }
 
@@ -372,7 +372,7 @@ static void test_callback_when_a_group_ends(void **state)
     hearth_opts_init(&opts);
     opts.done = note;
     opts.done_arg = &notes;
-    check(hearth_all_reduce_nb(groups[0], &x, &x, 1, HEARTH_F32, HEARTH_SUM, &opts, &request), HEARTH_OK,
+    check(hearth_all_reduce_nb(groups[0], &x, &x, 1, HEARTH_F32, HEARTH_OP_SUM, &opts, &request), HEARTH_OK,
           "start");
     pthread_mutex_lock(&notes.lock);
     assert_int_equal(pthread_create(&threads[1], NULL, reform, &groups[1]), 0); /* instead of taking part */
@@ -380,9 +380,9 @@ static void test_callback_when_a_group_ends(void **state)
         sched_yield();
     free(json_of(nodes[0]));
     pthread_mutex_unlock(&notes.lock);
-    check(hearth_wait(request, CLUSTER_NODES_PATIENCE), HEARTH_VIEW_CHANGED, "wait");
+    check(hearth_request_wait(request, CLUSTER_NODES_PATIENCE), HEARTH_VIEW_CHANGED, "wait");
     assert_int_equal(notes.status, HEARTH_VIEW_CHANGED);
-    hearth_request_free(request);
+    hearth_request_close(request);
     reform(&groups[0]);
     pthread_join(threads[1], NULL);
     nodes_down(nodes, 2);
@@ -397,12 +397,12 @@ static void test_two_clusters(void **state)
     nodes_up(ours, 2, &ours_are);
     node_up(&theirs, &theirs_are, port_of(ours[0]));
     do
-        check(hearth_wait_for_peers(theirs, 1, 500), HEARTH_TIMEOUT, "a node of another cluster");
+        check(hearth_node_wait_for_peers(theirs, 1, 500), HEARTH_TIMEOUT, "a node of another cluster");
     while (!strstr(hearth_error_text(), "secret")); /* the watchdog looks on */
     char *text = json_of(ours[0]);
     assert_null(strstr(text, "\"rank\": 2"));
     free(text);
-    hearth_close(theirs);
+    hearth_node_close(theirs);
     nodes_down(ours, 2);
     watchdog(0, NULL);
 }
@@ -415,15 +415,15 @@ static void test_events(void **state)
     (void)state;
     watchdog(120, "events");
     nodes_up(nodes, 2, &ours_are);
-    hearth_close(nodes[1]);
+    hearth_node_close(nodes[1]);
     while (left == 0) {
-        check(hearth_next_event(nodes[0], &event, CLUSTER_NODES_PATIENCE), HEARTH_OK, "an event");
+        check(hearth_node_next_event(nodes[0], &event, CLUSTER_NODES_PATIENCE), HEARTH_OK, "an event");
         joined += event.kind == HEARTH_EVENT_JOINED;
         left += event.kind == HEARTH_EVENT_LEFT;
         assert_string_not_equal(event.id, event.kind == HEARTH_EVENT_LEFT ? "" : "x");
     }
     assert_true(joined > 0);
-    hearth_close(nodes[0]);
+    hearth_node_close(nodes[0]);
     watchdog(0, NULL);
 }
 
@@ -435,24 +435,24 @@ static void test_bad_calls(void **state)
     struct hearth_event event = {0};
     (void)state;
     node_up(&node, &ours_are, 0);
-    check(hearth_form(node, "", 1, &group), HEARTH_INVALID, "no name");
-    check(hearth_form(node, "a\nb", 1, &group), HEARTH_INVALID, "not printable");
-    check(hearth_form(node, "a", 0, &group), HEARTH_INVALID, "nobody");
-    check(hearth_form(node, "a", 65, &group), HEARTH_INVALID, "too many");
-    check(hearth_wait_for_peers(node, -2, 0), HEARTH_INVALID, "fewer than none");
-    check(hearth_next_event(node, &event, 0), HEARTH_INVALID, "no size");
-    group = hearth_world(node);
-    check(hearth_reform(&group), HEARTH_UNSUPPORTED, "a world");
-    hearth_close(node);
+    check(hearth_group_form(node, "", 1, &group), HEARTH_INVALID, "no name");
+    check(hearth_group_form(node, "a\nb", 1, &group), HEARTH_INVALID, "not printable");
+    check(hearth_group_form(node, "a", 0, &group), HEARTH_INVALID, "nobody");
+    check(hearth_group_form(node, "a", 65, &group), HEARTH_INVALID, "too many");
+    check(hearth_node_wait_for_peers(node, -2, 0), HEARTH_INVALID, "fewer than none");
+    check(hearth_node_next_event(node, &event, 0), HEARTH_INVALID, "no size");
+    group = hearth_node_world(node);
+    check(hearth_group_reform(&group), HEARTH_UNSUPPORTED, "a world");
+    hearth_node_close(node);
     hearth_config_init(&config);
     config.discover = "off";
-    check(hearth_open(&config, &alone), HEARTH_OK, "open alone");
-    check(hearth_form(alone, "a", 1, &group), HEARTH_UNSUPPORTED, "form without a cluster");
+    check(hearth_node_open(&config, &alone), HEARTH_OK, "open alone");
+    check(hearth_group_form(alone, "a", 1, &group), HEARTH_UNSUPPORTED, "form without a cluster");
     check(node_cluster_status(alone, NULL), HEARTH_UNSUPPORTED, "status without a cluster");
     assert_non_null(strstr(hearth_error_text(), "hearth init"));
-    hearth_close(alone);
+    hearth_node_close(alone);
     config.discover = "dns";
-    check(hearth_open(&config, &alone), HEARTH_INVALID, "another way to discover");
+    check(hearth_node_open(&config, &alone), HEARTH_INVALID, "another way to discover");
 }
 
 int main(void)

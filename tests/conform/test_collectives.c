@@ -57,8 +57,8 @@ static void draw_type(struct job *job, uint64_t *seed)
 {
     job->dtype = (enum hearth_dtype)draw_below(seed, DTYPES);
     job->op = (enum hearth_op)draw_below(seed, OPS);
-    if ((job->op == HEARTH_AVG && !has_avg(job->kind)) || !op_exists(job->op, job->dtype))
-        job->op = HEARTH_SUM;
+    if ((job->op == HEARTH_OP_AVG && !has_avg(job->kind)) || !op_exists(job->op, job->dtype))
+        job->op = HEARTH_OP_SUM;
 }
 
 /* Refused on all members, with words that say what there is; nothing happened. */
@@ -149,9 +149,9 @@ static void all_types(struct fixture *c, int size_index, uint64_t *seed)
             job_init(&job, (enum kind)kind, c->size, 1 + draw_below(seed, 2500));
             job.dtype = (enum hearth_dtype)(i / OPS);
             job.op = (enum hearth_op)(i % OPS);
-            if (job.op != HEARTH_SUM && !kind_has_op(job.kind))
+            if (job.op != HEARTH_OP_SUM && !kind_has_op(job.kind))
                 continue;
-            if ((job.op == HEARTH_AVG && !has_avg(job.kind)) || !op_exists(job.op, job.dtype))
+            if ((job.op == HEARTH_OP_AVG && !has_avg(job.kind)) || !op_exists(job.op, job.dtype))
                 continue;
             do {
                 job.opts.algo = (enum hearth_algo)draw_below(seed, ALGOS);
@@ -183,8 +183,8 @@ static void test_nothing_was_left_out(void **state)
         for (int i = 0; i < ALGOS * SIZES; i++)
             assert_true(algos_seen[kind][i / SIZES][i % SIZES]);
         for (int i = 0; i < DTYPES * OPS; i++) {
-            bool exists = kind_has_op((enum kind)kind) ? i % OPS != HEARTH_AVG || has_avg((enum kind)kind)
-                                                       : i % OPS == HEARTH_SUM;
+            bool exists = kind_has_op((enum kind)kind) ? i % OPS != HEARTH_OP_AVG || has_avg((enum kind)kind)
+                                                       : i % OPS == HEARTH_OP_SUM;
             exists = exists && op_exists((enum hearth_op)(i % OPS), (enum hearth_dtype)(i / OPS));
             assert_true(!exists || types_seen[kind][i / OPS][i % OPS]);
         }
@@ -248,7 +248,7 @@ static void test_buffers_at_odd_addresses(void **state)
             job_init(&job, (enum kind)kind, c.size, 500);
             job.dtype = (enum hearth_dtype)dtype;
             draw_rest(&job, &seed);
-            job.op = has_avg(job.kind) ? HEARTH_AVG : HEARTH_SUM;
+            job.op = has_avg(job.kind) ? HEARTH_OP_AVG : HEARTH_OP_SUM;
             job.offset = 1 + draw_below(&seed, 7);
             job_do(&job, &c);
         }
@@ -281,7 +281,8 @@ static void barrier_holds(struct fixture *c, int rank, void *arg)
 {
     _Atomic(int) *entered = arg;
     struct hearth_opts opts = opts_default();
-    const enum hearth_algo algos[] = {HEARTH_AUTO, HEARTH_HALVING, HEARTH_TREE, HEARTH_EXCHANGE};
+    const enum hearth_algo algos[] = {HEARTH_ALGO_AUTO, HEARTH_ALGO_HALVING, HEARTH_ALGO_TREE,
+                                      HEARTH_ALGO_EXCHANGE};
     for (int round = 0; round < 40; round++) {
         opts.algo = algos[round % 4];
         if (rank == round % c->size)
@@ -315,14 +316,14 @@ static void same_member(struct fixture *c, int rank, void *arg)
     uint8_t buffer[3000] = {0};
     buffer[2999] = s->bytes[rank];
     int who = -7;
-    check_status(hearth_same(c->world[rank], buffer, sizeof buffer, &who), s->status);
+    check_status(hearth_group_same(c->world[rank], buffer, sizeof buffer, &who), s->status);
     check(who == s->who, "rank %d: who is %d, not %d", rank, who, s->who);
     if (s->status == HEARTH_DIFFERS)
-        check_status(hearth_same(c->world[rank], buffer, sizeof buffer, NULL), s->status);
-    check_status(hearth_same(c->world[rank], NULL, 0, &who), HEARTH_OK);
+        check_status(hearth_group_same(c->world[rank], buffer, sizeof buffer, NULL), s->status);
+    check_status(hearth_group_same(c->world[rank], NULL, 0, &who), HEARTH_OK);
     /* The same bytes, but not as many. */
     int wanted = c->size > 1 ? HEARTH_DIFFERS : HEARTH_OK;
-    check_status(hearth_same(c->world[rank], "xxxxxxxxxxxxxxxx", 4 + (size_t)rank, NULL), wanted);
+    check_status(hearth_group_same(c->world[rank], "xxxxxxxxxxxxxxxx", 4 + (size_t)rank, NULL), wanted);
 }
 
 static void test_same_names_who_differs(void **state)

@@ -68,7 +68,7 @@ static void test_same_bits_and_nothing_lost(void **state)
                     continue; /* every combination in the faster builds */
                 struct mass m = {.codec = codecs[k],
                                  .dtype = HEARTH_F32,
-                                 .op = (k + n) & 1 ? HEARTH_AVG : HEARTH_SUM,
+                                 .op = (k + n) & 1 ? HEARTH_OP_AVG : HEARTH_OP_SUM,
                                  .count = counts[n],
                                  .feedback = true,
                                  .seed = k * 100 + n};
@@ -88,7 +88,7 @@ static void test_types(void **state)
         for (size_t k = 0; k < CODEC_COUNT; k++) {
             struct mass m = {.codec = codecs[k],
                              .dtype = types[t],
-                             .op = k & 1 ? HEARTH_AVG : HEARTH_SUM,
+                             .op = k & 1 ? HEARTH_OP_AVG : HEARTH_OP_SUM,
                              .count = 5000,
                              .feedback = true,
                              .seed = 7000 + k};
@@ -100,7 +100,7 @@ static void test_types(void **state)
 static void test_algos(void **state)
 {
     (void)state;
-    static const enum hearth_algo algos[] = {HEARTH_DIRECT, HEARTH_EXCHANGE};
+    static const enum hearth_algo algos[] = {HEARTH_ALGO_DIRECT, HEARTH_ALGO_EXCHANGE};
     struct hearth_config config;
     config_small(&config);
     struct fixture c;
@@ -111,7 +111,7 @@ static void test_algos(void **state)
                 continue;
             struct mass m = {.codec = codecs[k],
                              .dtype = HEARTH_F32,
-                             .op = HEARTH_AVG,
+                             .op = HEARTH_OP_AVG,
                              .algo = algos[a],
                              .count = 300000,
                              .feedback = true,
@@ -129,7 +129,7 @@ static void test_weights(void **state)
     for (size_t k = 0; k < CODEC_COUNT; k++) {
         struct mass m = {.codec = codecs[k],
                          .dtype = HEARTH_F32,
-                         .op = HEARTH_AVG,
+                         .op = HEARTH_OP_AVG,
                          .count = 5000,
                          .feedback = true,
                          .weight = {1, 2.5, 0.25},
@@ -149,10 +149,10 @@ static void known_open(struct fixture *c, int size, const int *host, uint32_t th
     struct local_setup setup = {.config = &config, .count = size, .host = host, .id = 77};
     fixture_open(c, size, NULL); /* for its meeting place and guard */
     for (int i = 0; i < size; i++)
-        hearth_close(c->nodes[i]);
+        hearth_node_close(c->nodes[i]);
     assert_int_equal(local_open(&setup, c->nodes, &error), HEARTH_OK);
     for (int i = 0; i < size; i++)
-        c->world[i] = hearth_world(c->nodes[i]);
+        c->world[i] = hearth_node_world(c->nodes[i]);
 }
 
 static void test_two_levels(void **state)
@@ -166,8 +166,8 @@ static void test_two_levels(void **state)
             continue;
         struct mass m = {.codec = codecs[k],
                          .dtype = k % 3 == 0 ? HEARTH_BF16 : HEARTH_F32,
-                         .op = HEARTH_AVG,
-                         .algo = HEARTH_HIERARCHICAL,
+                         .op = HEARTH_OP_AVG,
+                         .algo = HEARTH_ALGO_HIERARCHICAL,
                          .count = 70000,
                          .feedback = true,
                          .seed = 4000 + k};
@@ -185,7 +185,7 @@ static void test_randomk_is_right_on_average(void **state)
     struct fixture c;
     static double sum[COUNT];
     struct mass m = {
-        .codec = "randomk:0.1", .dtype = HEARTH_F32, .op = HEARTH_SUM, .count = COUNT, .seed = 1};
+        .codec = "randomk:0.1", .dtype = HEARTH_F32, .op = HEARTH_OP_SUM, .count = COUNT, .seed = 1};
     fixture_open(&c, 2, NULL);
     mass_open(&m, 2);
     double wanted = 0, got = 0, square = 0;
@@ -233,7 +233,7 @@ static void test_poison_changes_nothing(void **state)
     for (size_t k = 0; k < CODEC_COUNT; k++) {
         struct mass m = {.codec = codecs[k],
                          .dtype = k & 1 ? HEARTH_BF16 : HEARTH_F32,
-                         .op = HEARTH_SUM,
+                         .op = HEARTH_OP_SUM,
                          .count = 5000,
                          .feedback = true,
                          .seed = k};
@@ -265,7 +265,7 @@ static void overflow_member(struct fixture *c, int rank, void *arg)
 static void test_sum_beyond_f32(void **state)
 {
     (void)state;
-    static const enum hearth_algo algos[] = {HEARTH_DIRECT, HEARTH_EXCHANGE, HEARTH_AUTO};
+    static const enum hearth_algo algos[] = {HEARTH_ALGO_DIRECT, HEARTH_ALGO_EXCHANGE, HEARTH_ALGO_AUTO};
     struct fixture c;
     fixture_open(&c, 3, NULL);
     for (size_t k = 0; k < CODEC_COUNT; k++)
@@ -274,7 +274,7 @@ static void test_sum_beyond_f32(void **state)
                 continue; /* means and projections need not overflow */
             struct mass m = {.codec = codecs[k],
                              .dtype = HEARTH_F32,
-                             .op = HEARTH_SUM,
+                             .op = HEARTH_OP_SUM,
                              .algo = algos[a],
                              .count = 5000,
                              .feedback = true,
@@ -307,16 +307,16 @@ static void cancel_member(struct fixture *c, int rank, void *arg)
         return;
     if (rank == failing_rank) {
         sleep_ms((int)(m->seed % 4));
-        check_status(hearth_cancel(request), HEARTH_OK);
+        check_status(hearth_request_cancel(request), HEARTH_OK);
         status = hearth_test(request);
         check(status == HEARTH_CANCELLED || status == HEARTH_OK, "cancel gave %s",
               hearth_status_name(status));
     } else {
-        status = hearth_wait(request, -1);
+        status = hearth_request_wait(request, -1);
         check(status == HEARTH_ABORTED || status == HEARTH_OK, "rank %d: %s: %s", rank,
               hearth_status_name(status), hearth_request_error(request));
     }
-    hearth_request_free(request);
+    hearth_request_close(request);
     if (status == HEARTH_OK) /* the cancel came too late: as before for the check below */
         return;
     check(memcmp(m->x_before[rank], m->x[rank], m->count * hearth_dtype_size(m->dtype)) == 0,
@@ -333,7 +333,7 @@ static void test_cancel_changes_nothing(void **state)
     for (size_t k = 0; k < (under_tsan() ? 1 : 3) * CODEC_COUNT; k++) {
         struct mass m = {.codec = codecs[k % CODEC_COUNT],
                          .dtype = HEARTH_F32,
-                         .op = HEARTH_AVG,
+                         .op = HEARTH_OP_AVG,
                          .count = 200000,
                          .feedback = true,
                          .seed = k};
@@ -364,7 +364,7 @@ static void settings_diff_member(struct fixture *c, int rank, void *arg)
     const char *codec = rank == 1 ? other[which] : "topk:0.01";
     size_t count = rank == 2 && which == 0 ? 4000 : 4096;
     int status =
-        hearth_all_reduce_compressed(c->world[rank], x, count, HEARTH_F32, HEARTH_SUM, codec, e, NULL);
+        hearth_all_reduce_compressed(c->world[rank], x, count, HEARTH_F32, HEARTH_OP_SUM, codec, e, NULL);
     if (check_status(status, HEARTH_MISMATCH)) {
         check_text(hearth_error_text(), "rank 1");
         check_text(hearth_error_text(), other[which]);
@@ -389,8 +389,8 @@ static void other_call_member(struct fixture *c, int rank, void *arg)
     float x[4096] = {0}, e[4096] = {0};
     char text[TEXT_MAX] = "";
     (void)arg;
-    int status = rank == 1 ? hearth_all_reduce(c->world[rank], x, x, 4096, HEARTH_F32, HEARTH_SUM, NULL)
-                           : hearth_all_reduce_compressed(c->world[rank], x, 4096, HEARTH_F32, HEARTH_SUM,
+    int status = rank == 1 ? hearth_all_reduce(c->world[rank], x, x, 4096, HEARTH_F32, HEARTH_OP_SUM, NULL)
+                           : hearth_all_reduce_compressed(c->world[rank], x, 4096, HEARTH_F32, HEARTH_OP_SUM,
                                                           "int8", e, NULL);
     snprintf(text, sizeof text, "%s", hearth_error_text());
     hear_late(c->world[rank], &status, text);
@@ -427,9 +427,9 @@ static void many_member(struct fixture *c, int rank, void *arg)
                                                      m->codec, m->e[rank], &opts, &requests[t]),
                      HEARTH_OK);
     }
-    check_status(hearth_wait_all(requests, TENSORS, -1), HEARTH_OK);
+    check_status(hearth_request_wait_all(requests, TENSORS, -1), HEARTH_OK);
     for (int t = 0; t < TENSORS; t++)
-        hearth_request_free(requests[t]);
+        hearth_request_close(requests[t]);
 }
 
 static void test_many_in_any_order(void **state)
@@ -443,7 +443,7 @@ static void test_many_in_any_order(void **state)
     for (int t = 0; t < TENSORS; t++) {
         all[t] = (struct mass){.codec = names[t],
                                .dtype = HEARTH_F32,
-                               .op = HEARTH_AVG,
+                               .op = HEARTH_OP_AVG,
                                .count = 100000,
                                .feedback = true,
                                .seed = (uint64_t)t};
@@ -475,7 +475,7 @@ static void test_threads_change_no_bit(void **state)
             struct fixture c;
             struct mass m = {.codec = codecs[k],
                              .dtype = HEARTH_F32,
-                             .op = HEARTH_SUM,
+                             .op = HEARTH_OP_SUM,
                              .count = 2500000 / (size_t)slow_factor() / 25 * 25,
                              .feedback = true,
                              .seed = k};
@@ -502,32 +502,34 @@ static void test_bad_arguments(void **state)
     float x[16] = {0};
     fixture_open(&c, 2, NULL);
     hearth_group *g = c.world[0];
-    check_status(hearth_all_reduce_compressed(NULL, x, 16, HEARTH_F32, HEARTH_SUM, "int8", NULL, NULL),
+    check_status(hearth_all_reduce_compressed(NULL, x, 16, HEARTH_F32, HEARTH_OP_SUM, "int8", NULL, NULL),
                  HEARTH_INVALID);
-    check_status(hearth_all_reduce_compressed(g, NULL, 16, HEARTH_F32, HEARTH_SUM, "int8", NULL, NULL),
+    check_status(hearth_all_reduce_compressed(g, NULL, 16, HEARTH_F32, HEARTH_OP_SUM, "int8", NULL, NULL),
                  HEARTH_INVALID);
-    check_status(hearth_all_reduce_compressed(g, x, 16, HEARTH_I32, HEARTH_SUM, "int8", NULL, NULL),
+    check_status(hearth_all_reduce_compressed(g, x, 16, HEARTH_I32, HEARTH_OP_SUM, "int8", NULL, NULL),
                  HEARTH_UNSUPPORTED);
     check_text(hearth_error_text(), "i32");
-    check_status(hearth_all_reduce_compressed(g, x, 16, HEARTH_F32, HEARTH_MAX, "int8", NULL, NULL),
+    check_status(hearth_all_reduce_compressed(g, x, 16, HEARTH_F32, HEARTH_OP_MAX, "int8", NULL, NULL),
                  HEARTH_UNSUPPORTED);
     check_text(hearth_error_text(), "max");
-    check_status(hearth_all_reduce_compressed(g, x, 16, HEARTH_F32, HEARTH_SUM, "topk", NULL, NULL),
+    check_status(hearth_all_reduce_compressed(g, x, 16, HEARTH_F32, HEARTH_OP_SUM, "topk", NULL, NULL),
                  HEARTH_INVALID);
     check_text(hearth_error_text(), "topk:RATIO");
-    check_status(hearth_all_reduce_compressed(g, x, 16, HEARTH_F32, HEARTH_SUM, "powersgd:2", NULL, NULL),
+    check_status(hearth_all_reduce_compressed(g, x, 16, HEARTH_F32, HEARTH_OP_SUM, "powersgd:2", NULL, NULL),
                  HEARTH_INVALID);
     check_text(hearth_error_text(), "rows=");
-    check_status(hearth_all_reduce_compressed(g, x, 16, HEARTH_F32, HEARTH_SUM, "int8", x + 4, NULL),
+    check_status(hearth_all_reduce_compressed(g, x, 16, HEARTH_F32, HEARTH_OP_SUM, "int8", x + 4, NULL),
                  HEARTH_INVALID);
     check_text(hearth_error_text(), "overlap");
-    check_status(hearth_all_reduce_compressed(g, x, SIZE_MAX / 2, HEARTH_F32, HEARTH_SUM, "int8", NULL, NULL),
-                 HEARTH_INVALID);
-    check_status(hearth_all_reduce_compressed_nb(g, x, 16, HEARTH_F32, HEARTH_SUM, "int8", NULL, NULL, NULL),
-                 HEARTH_INVALID);
+    check_status(
+        hearth_all_reduce_compressed(g, x, SIZE_MAX / 2, HEARTH_F32, HEARTH_OP_SUM, "int8", NULL, NULL),
+        HEARTH_INVALID);
+    check_status(
+        hearth_all_reduce_compressed_nb(g, x, 16, HEARTH_F32, HEARTH_OP_SUM, "int8", NULL, NULL, NULL),
+        HEARTH_INVALID);
     struct hearth_opts opts = opts_default();
-    opts.algo = HEARTH_RING;
-    check_status(hearth_all_reduce_compressed(g, x, 16, HEARTH_F32, HEARTH_SUM, "int8", NULL, &opts),
+    opts.algo = HEARTH_ALGO_RING;
+    check_status(hearth_all_reduce_compressed(g, x, 16, HEARTH_F32, HEARTH_OP_SUM, "int8", NULL, &opts),
                  HEARTH_UNSUPPORTED);
     check_text(hearth_error_text(), "ring");
     checks_end();
@@ -539,8 +541,8 @@ static void limit_member(struct fixture *c, int rank, void *arg)
 {
     static float x[2][10000], e[2][10000];
     (void)arg;
-    check_status(hearth_all_reduce_compressed(c->world[rank], x[rank], 10000, HEARTH_F32, HEARTH_SUM, "int8",
-                                              e[rank], NULL),
+    check_status(hearth_all_reduce_compressed(c->world[rank], x[rank], 10000, HEARTH_F32, HEARTH_OP_SUM,
+                                              "int8", e[rank], NULL),
                  HEARTH_LIMIT);
     check_text(hearth_error_text(), "2 ranks");
     check_text(hearth_error_text(), "40000 bytes");
@@ -569,19 +571,20 @@ static void test_alone_and_empty(void **state)
     memcpy(x_before, x, sizeof x);
     memcpy(e_before, e, sizeof e);
     fixture_open(&c, 1, NULL);
-    check_status(hearth_all_reduce_compressed(c.world[0], x, 4, HEARTH_F32, HEARTH_AVG, "topk:0.5", e, NULL),
-                 HEARTH_OK);
     check_status(
-        hearth_all_reduce_compressed_nb(c.world[0], x, 4, HEARTH_F32, HEARTH_AVG, "int8", e, NULL, &request),
+        hearth_all_reduce_compressed(c.world[0], x, 4, HEARTH_F32, HEARTH_OP_AVG, "topk:0.5", e, NULL),
         HEARTH_OK);
-    check_status(hearth_wait(request, -1), HEARTH_OK);
-    hearth_request_free(request);
+    check_status(hearth_all_reduce_compressed_nb(c.world[0], x, 4, HEARTH_F32, HEARTH_OP_AVG, "int8", e, NULL,
+                                                 &request),
+                 HEARTH_OK);
+    check_status(hearth_request_wait(request, -1), HEARTH_OK);
+    hearth_request_close(request);
     assert_memory_equal(x, x_before, sizeof x);
     assert_memory_equal(e, e_before, sizeof e);
     fixture_close(&c);
     fixture_open(&c, 2, NULL);
     check_status(
-        hearth_all_reduce_compressed(c.world[0], NULL, 0, HEARTH_F32, HEARTH_AVG, "topk:0.5", NULL, NULL),
+        hearth_all_reduce_compressed(c.world[0], NULL, 0, HEARTH_F32, HEARTH_OP_AVG, "topk:0.5", NULL, NULL),
         HEARTH_OK);
     fixture_close(&c);
     checks_end();
@@ -598,7 +601,7 @@ static void test_close_in_flight(void **state)
         static float x[2][100000], e[2][100000];
         fixture_open(&c, 3, NULL); /* the third never comes */
         for (int k = 0; k < 2; k++)
-            check_status(hearth_all_reduce_compressed_nb(c.world[k], x[k], 100000, HEARTH_F32, HEARTH_SUM,
+            check_status(hearth_all_reduce_compressed_nb(c.world[k], x[k], 100000, HEARTH_F32, HEARTH_OP_SUM,
                                                          codecs[i], e[k], NULL, &requests[k]),
                          HEARTH_OK);
         if (i & 1)
@@ -618,15 +621,15 @@ static void splits_after_compressed(struct fixture *c, int rank, void *arg)
     opts.timeout_ms = 10000;
     for (opts.tag = 0; opts.tag < 4; opts.tag++)
         for (int i = 0; i < 3; i++)
-            check_status(hearth_all_reduce_compressed(c->world[rank], x, 64, HEARTH_F32, HEARTH_AVG, "int8",
-                                                      NULL, &opts),
+            check_status(hearth_all_reduce_compressed(c->world[rank], x, 64, HEARTH_F32, HEARTH_OP_AVG,
+                                                      "int8", NULL, &opts),
                          HEARTH_OK);
     opts.tag = 0;
     for (int color = 0; color < 3; color++) {
         hearth_group *child = NULL;
         if (!check_status(hearth_group_split(c->world[rank], color, 0, &opts, &child), HEARTH_OK))
             return;
-        check_status(hearth_all_reduce(child, &one, &one, 1, HEARTH_F32, HEARTH_MAX, &opts), HEARTH_OK);
+        check_status(hearth_all_reduce(child, &one, &one, 1, HEARTH_F32, HEARTH_OP_MAX, &opts), HEARTH_OK);
         hearth_group_close(child);
     }
 }

@@ -72,7 +72,7 @@ static void member(struct fixture *c, int rank, void *arg)
         check_status(start(c, &l->mass, rank, &request), HEARTH_OK);
         for (int i = 0; i < l->spin; i++)
             hearth_test(request);
-        hearth_close(c->nodes[rank]);
+        hearth_node_close(c->nodes[rank]);
         c->nodes[rank] = NULL;
     }
     fixture_meet(c);
@@ -89,8 +89,8 @@ static void cancelling_member(struct fixture *c, int rank, void *arg)
         check_status(start(c, &l->mass, rank, &request), HEARTH_OK);
         for (int i = 0; i < l->spin; i++)
             hearth_test(request);
-        hearth_cancel(request);
-        hearth_request_free(request);
+        hearth_request_cancel(request);
+        hearth_request_close(request);
     } else if (mass_step(c, &l->mass, rank) == HEARTH_ABORTED) {
         check(hearth_error_rank() == l->who, "%s: rank %d blames rank %d for what rank %d did: %s",
               l->mass.codec, rank, hearth_error_rank(), l->who, hearth_error_text());
@@ -110,10 +110,10 @@ static void hosts_open(struct fixture *c)
     struct local_setup setup = {.config = &config, .count = SIZE, .host = host, .id = 77};
     fixture_open(c, SIZE, NULL); /* for its meeting place and guard */
     for (int i = 0; i < SIZE; i++)
-        hearth_close(c->nodes[i]);
+        hearth_node_close(c->nodes[i]);
     assert_int_equal(local_open(&setup, c->nodes, &error), HEARTH_OK);
     for (int i = 0; i < SIZE; i++)
-        c->world[i] = hearth_world(c->nodes[i]);
+        c->world[i] = hearth_node_world(c->nodes[i]);
 }
 
 static void leave(enum hearth_algo algo, unsigned long count, member_fn *fn)
@@ -123,7 +123,7 @@ static void leave(enum hearth_algo algo, unsigned long count, member_fn *fn)
         uint64_t seed = first_seed() + i;
         struct leaving l = {.mass = {.codec = codecs[i % (sizeof codecs / sizeof *codecs)],
                                      .dtype = HEARTH_F32,
-                                     .op = HEARTH_SUM,
+                                     .op = HEARTH_OP_SUM,
                                      .algo = algo,
                                      .count = 70000,
                                      .feedback = true,
@@ -141,20 +141,20 @@ static void leave(enum hearth_algo algo, unsigned long count, member_fn *fn)
 static void test_two_levels(void **state)
 {
     (void)state;
-    leave(HEARTH_HIERARCHICAL, repeat_count(25), member);
+    leave(HEARTH_ALGO_HIERARCHICAL, repeat_count(25), member);
 }
 
 static void test_one_level(void **state)
 {
     (void)state;
-    leave(HEARTH_AUTO, repeat_count(10), member);
+    leave(HEARTH_ALGO_AUTO, repeat_count(10), member);
 }
 
 static void test_who_has_cancelled(void **state)
 {
     (void)state;
-    leave(HEARTH_HIERARCHICAL, repeat_count(15), cancelling_member);
-    leave(HEARTH_AUTO, repeat_count(15), cancelling_member);
+    leave(HEARTH_ALGO_HIERARCHICAL, repeat_count(15), cancelling_member);
+    leave(HEARTH_ALGO_AUTO, repeat_count(15), cancelling_member);
 }
 
 int main(void)

@@ -15,7 +15,7 @@ static int try(hearth_compressor *compressor, const char *name, enum hearth_dtyp
 {
     static float data[4];
     struct hearth_tensor tensor = {name, data, dtype, ndim, dims};
-    return hearth_compressor_all_reduce(compressor, &tensor, HEARTH_SUM, NULL);
+    return hearth_compressor_all_reduce(compressor, &tensor, HEARTH_OP_SUM, NULL);
 }
 
 static void bad_opens(hearth_group *group)
@@ -56,7 +56,7 @@ static void bad_tensors(hearth_compressor *compressor)
     check_status(try(compressor, "x", HEARTH_F32, -1, (size_t[]){4}), HEARTH_INVALID);
     check_status(try(compressor, "x", HEARTH_F32, 1, NULL), HEARTH_INVALID);
     check_status(try(compressor, "x", HEARTH_F32, 2, (size_t[]){SIZE_MAX, 2}), HEARTH_INVALID);
-    check_status(hearth_compressor_all_reduce(compressor, NULL, HEARTH_SUM, NULL), HEARTH_INVALID);
+    check_status(hearth_compressor_all_reduce(compressor, NULL, HEARTH_OP_SUM, NULL), HEARTH_INVALID);
     check(stats_of(compressor, NULL).tensors == 1, "a refused call left a tensor behind");
 }
 
@@ -66,18 +66,18 @@ static void bad_calls(hearth_compressor *compressor)
     hearth_request *request;
     struct hearth_opts opts = opts_default();
     struct hearth_tensor tensor = {"x", NULL, HEARTH_F32, 1, (size_t[]){4}};
-    check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_SUM, NULL), HEARTH_INVALID);
+    check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_OP_SUM, NULL), HEARTH_INVALID);
     check_text(hearth_error_text(), "data of tensor 'x'");
     tensor.data = data;
-    check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_PROD, NULL), HEARTH_UNSUPPORTED);
-    check_status(hearth_compressor_all_reduce_nb(compressor, &tensor, HEARTH_PROD, NULL, &request),
+    check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_OP_PROD, NULL), HEARTH_UNSUPPORTED);
+    check_status(hearth_compressor_all_reduce_nb(compressor, &tensor, HEARTH_OP_PROD, NULL, &request),
                  HEARTH_UNSUPPORTED);
-    check_status(hearth_compressor_all_reduce_nb(compressor, &tensor, HEARTH_SUM, NULL, NULL),
+    check_status(hearth_compressor_all_reduce_nb(compressor, &tensor, HEARTH_OP_SUM, NULL, NULL),
                  HEARTH_INVALID);
     opts.size--;
-    check_status(hearth_compressor_all_reduce_nb(compressor, &tensor, HEARTH_SUM, &opts, &request),
+    check_status(hearth_compressor_all_reduce_nb(compressor, &tensor, HEARTH_OP_SUM, &opts, &request),
                  HEARTH_INVALID);
-    check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_SUM, &opts), HEARTH_INVALID);
+    check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_OP_SUM, &opts), HEARTH_INVALID);
     check(stats_of(compressor, NULL).tensors == 1, "a refused call left a tensor behind");
 }
 
@@ -106,9 +106,9 @@ static void bad_others(hearth_compressor *compressor)
     check_status(hearth_compressor_stats(compressor, NULL, NULL), HEARTH_INVALID);
     check_status((int)hearth_compressor_explain(compressor, NULL, text, 3), HEARTH_INVALID);
     check_status((int)hearth_compressor_explain(compressor, "z", text, 3), HEARTH_INVALID);
-    check_status(hearth_compressor_rule(compressor, NULL, "int8"), HEARTH_INVALID);
-    check_status(hearth_compressor_rule(compressor, "a", NULL), HEARTH_INVALID);
-    check_status(hearth_compressor_rule(compressor, "a", "int9"), HEARTH_INVALID);
+    check_status(hearth_compressor_add_rule(compressor, NULL, "int8"), HEARTH_INVALID);
+    check_status(hearth_compressor_add_rule(compressor, "a", NULL), HEARTH_INVALID);
+    check_status(hearth_compressor_add_rule(compressor, "a", "int9"), HEARTH_INVALID);
     check_text(hearth_error_text(), "int9");
     for (size_t i = 0; i < sizeof factors / sizeof *factors; i++)
         check_status(hearth_compressor_scale(compressor, factors[i]), HEARTH_INVALID);
@@ -157,10 +157,10 @@ static void counting_member(struct fixture *c, int rank, void *arg)
     struct hearth_tensor tensor = tensor_of(&narrow, data), tensor_wide = tensor_of(&wide, data);
     for (int step = 0; step < 3; step++) {
         fill(&narrow, data, rank, step);
-        check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_AVG, NULL), HEARTH_OK);
+        check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_OP_AVG, NULL), HEARTH_OK);
     }
     fill(&wide, data, rank, 9);
-    check_status(hearth_compressor_all_reduce(compressor, &tensor_wide, HEARTH_AVG, NULL), HEARTH_OK);
+    check_status(hearth_compressor_all_reduce(compressor, &tensor_wide, HEARTH_OP_AVG, NULL), HEARTH_OK);
     struct hearth_compressor_stats one = stats_of(compressor, "w.narrow"),
                                    other = stats_of(compressor, "w.wide"), all = stats_of(compressor, NULL);
     check(one.tensors == 1 && one.steps == 3 && all.tensors == 2 && all.steps == 4, "steps are not counted");
@@ -179,9 +179,9 @@ static void counting_member(struct fixture *c, int rank, void *arg)
     check_status(hearth_compressor_scale(compressor, 1e-30), HEARTH_OK);
 
     /* Plain from now on: what was left behind goes along, and nothing is left then. */
-    check_status(hearth_compressor_rule(compressor, "w.*", "none"), HEARTH_OK);
+    check_status(hearth_compressor_add_rule(compressor, "w.*", "none"), HEARTH_OK);
     fill(&narrow, data, rank, 3);
-    check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_AVG, NULL), HEARTH_OK);
+    check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_OP_AVG, NULL), HEARTH_OK);
     check(stats_of(compressor, "w.narrow").residual_norm == 0, "a plain step leaves something behind");
     check(stats_of(compressor, "w.narrow").captured == 1, "a plain step does not capture all");
     check_status(hearth_compressor_reset(compressor, NULL), HEARTH_OK);
@@ -228,7 +228,7 @@ static void explaining_member(struct fixture *c, int rank, void *arg)
     config.warmup_steps = 1;
     config.ramp_steps = 10;
     check_status(hearth_compressor_open(c->world[rank], &config, &compressor), HEARTH_OK);
-    check_status(hearth_compressor_rule(compressor, "head.*", "int8"), HEARTH_OK);
+    check_status(hearth_compressor_add_rule(compressor, "head.*", "int8"), HEARTH_OK);
     float *data = must_alloc(8000 * sizeof *data);
     static const struct kind some[] = {{"a.bias", NULL, HEARTH_F32, 2, {80, 100, 0}},
                                        {"a.vector", NULL, HEARTH_F32, 1, {8000, 0, 0}},
@@ -238,7 +238,7 @@ static void explaining_member(struct fixture *c, int rank, void *arg)
     for (int i = 0; i < 10; i++) {
         fill(&some[i % 5], data, rank, i);
         struct hearth_tensor tensor = tensor_of(&some[i % 5], data);
-        check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_SUM, NULL), HEARTH_OK);
+        check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_OP_SUM, NULL), HEARTH_OK);
         if (i == 3)
             check_explain(compressor, "a.weight", "topk", "ramp, step 1 of 10, ratio 0.25");
     }
@@ -275,14 +275,14 @@ static void flying_member(struct fixture *c, int rank, void *arg)
     float *data = must_alloc(kind_count(&flying) * sizeof *data);
     struct hearth_tensor tensor = tensor_of(&flying, data), still = tensor_of(&resting, data);
     fill(&flying, data, rank, 0);
-    check_status(hearth_compressor_all_reduce(compressor, &still, HEARTH_SUM, NULL), HEARTH_OK);
+    check_status(hearth_compressor_all_reduce(compressor, &still, HEARTH_OP_SUM, NULL), HEARTH_OK);
     if (rank == 0) {
-        check_status(hearth_compressor_all_reduce_nb(compressor, &tensor, HEARTH_SUM, NULL, &request),
+        check_status(hearth_compressor_all_reduce_nb(compressor, &tensor, HEARTH_OP_SUM, NULL, &request),
                      HEARTH_OK);
-        check_status(hearth_compressor_all_reduce_nb(compressor, &tensor, HEARTH_SUM, NULL, &second),
+        check_status(hearth_compressor_all_reduce_nb(compressor, &tensor, HEARTH_OP_SUM, NULL, &second),
                      HEARTH_INVALID);
         check_text(hearth_error_text(), "'flying' is in an operation");
-        check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_SUM, NULL), HEARTH_INVALID);
+        check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_OP_SUM, NULL), HEARTH_INVALID);
         check_status(hearth_compressor_reset(compressor, "flying"), HEARTH_INVALID);
         check_text(hearth_error_text(), "'flying'");
         check_status(hearth_compressor_reset(compressor, NULL), HEARTH_INVALID);
@@ -294,13 +294,13 @@ static void flying_member(struct fixture *c, int rank, void *arg)
     }
     fixture_meet(c);
     if (rank != 0)
-        check_status(hearth_compressor_all_reduce_nb(compressor, &tensor, HEARTH_SUM, NULL, &request),
+        check_status(hearth_compressor_all_reduce_nb(compressor, &tensor, HEARTH_OP_SUM, NULL, &request),
                      HEARTH_OK);
-    check_status(hearth_wait(request, -1), HEARTH_OK);
-    hearth_request_free(request);
+    check_status(hearth_request_wait(request, -1), HEARTH_OK);
+    hearth_request_close(request);
     check(stats_of(compressor, "flying").steps == 1, "steps are not counted");
     fill(&flying, data, rank, 1);
-    check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_SUM, NULL), HEARTH_OK);
+    check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_OP_SUM, NULL), HEARTH_OK);
     free(data);
     hearth_compressor_close(compressor);
 }
@@ -324,32 +324,32 @@ static void closing_member(struct fixture *c, int rank, void *arg)
     uint8_t *before = NULL;
     float *data = must_alloc(kind_count(&flying) * sizeof *data);
     struct hearth_opts opts = opts_default();
-    opts.flags = HEARTH_RESTORE; /* for codec none */
+    opts.flags = HEARTH_FLAG_RESTORE; /* for codec none */
     struct hearth_tensor tensor = tensor_of(&flying, data);
     fill(&flying, data, rank, 0);
-    check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_SUM, NULL), HEARTH_OK);
+    check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_OP_SUM, NULL), HEARTH_OK);
     fill(&flying, data, rank, 1);
     uint64_t input = hash_bytes(data, kind_count(&flying) * sizeof *data);
     if (rank == 1)
         before = save(compressor, &before_len);
     if (rank == 0) {
-        check_status(hearth_compressor_all_reduce_nb(compressor, &tensor, HEARTH_SUM, &opts, &request),
+        check_status(hearth_compressor_all_reduce_nb(compressor, &tensor, HEARTH_OP_SUM, &opts, &request),
                      HEARTH_OK);
         hearth_compressor_close(compressor);
         check_status(hearth_test(request), HEARTH_CANCELLED);
-        hearth_request_free(request);
+        hearth_request_close(request);
     }
     fixture_meet(c); /* the others come too late for it to end well */
     if (rank == 1) {
-        check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_SUM, &opts), HEARTH_ABORTED);
+        check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_OP_SUM, &opts), HEARTH_ABORTED);
         uint8_t *after = save(compressor, &len);
         check(len == before_len && memcmp(before, after, len) == 0, "an aborted step changed the state");
         free(after);
     } else if (rank == 2) {
-        check_status(hearth_compressor_all_reduce_nb(compressor, &tensor, HEARTH_SUM, &opts, &request),
+        check_status(hearth_compressor_all_reduce_nb(compressor, &tensor, HEARTH_OP_SUM, &opts, &request),
                      HEARTH_OK);
-        check_status(hearth_wait(request, -1), HEARTH_ABORTED);
-        hearth_request_free(request);
+        check_status(hearth_request_wait(request, -1), HEARTH_ABORTED);
+        hearth_request_close(request);
         hearth_compressor_close(compressor);
     }
     check(hash_bytes(data, kind_count(&flying) * sizeof *data) == input, "the buffer has changed");
@@ -387,7 +387,7 @@ static void chain_start(struct chain *chain)
     int at = atomic_fetch_add(&chain->started, 1);
     hearth_request *request = NULL;
     if (at < CHAIN)
-        check_status(hearth_compressor_all_reduce_nb(chain->compressor, &chain->tensor, HEARTH_AVG,
+        check_status(hearth_compressor_all_reduce_nb(chain->compressor, &chain->tensor, HEARTH_OP_AVG,
                                                      &chain->opts, &request),
                      HEARTH_OK);
     if (request)
@@ -416,10 +416,10 @@ static void chain_member(struct fixture *c, int rank, void *arg)
         while (!(request = atomic_load(&chain.requests[i])) && !checks_failed())
             sleep_ms(1);
         if (request)
-            check_status(hearth_wait(request, -1), HEARTH_OK);
+            check_status(hearth_request_wait(request, -1), HEARTH_OK);
     }
     for (int i = 0; i < CHAIN; i++)
-        hearth_request_free(atomic_load(&chain.requests[i]));
+        hearth_request_close(atomic_load(&chain.requests[i]));
     uint64_t wanted = c->size > 1 ? CHAIN : 0; /* alone there is nothing to do, and nothing to count */
     check(stats_of(chain.compressor, "flying").steps == wanted, "steps are not counted");
     hash[rank] = hash_bytes(data, kind_count(&flying) * sizeof *data);
@@ -464,7 +464,7 @@ static void *weave(void *arg)
         snprintf(name, sizeof name, "t%d.%d", w->thread, i % 3);
         fill(&kind, data, w->rank, i);
         struct hearth_tensor tensor = tensor_of(&kind, data);
-        check_status(hearth_compressor_all_reduce(w->compressor, &tensor, HEARTH_AVG, &opts), HEARTH_OK);
+        check_status(hearth_compressor_all_reduce(w->compressor, &tensor, HEARTH_OP_AVG, &opts), HEARTH_OK);
         w->hash = w->hash * 31 + hash_bytes(data, kind_count(&kind) * sizeof *data);
         check(stats_of(w->compressor, name).steps == (uint64_t)i / 3 + 1, "steps are not counted");
         check(hearth_compressor_explain(w->compressor, name, NULL, 0) > 0, "%s", hearth_error_text());

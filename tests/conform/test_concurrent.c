@@ -41,7 +41,7 @@ static void many_start(struct many *m, struct fixture *c, int rank, const struct
         int at = order[i];
         opts.tag = (uint64_t)at * 1000;
         check_status(hearth_all_reduce_nb(c->world[rank], m->x[at], m->x[at], m->count[at], HEARTH_I32,
-                                          HEARTH_SUM, &opts, &m->requests[at]),
+                                          HEARTH_OP_SUM, &opts, &m->requests[at]),
                      HEARTH_OK);
     }
 }
@@ -57,7 +57,7 @@ static void many_check(const struct many *m, const struct fixture *c, int rank, 
 static void many_free(struct many *m)
 {
     for (int i = 0; i < MANY; i++) {
-        hearth_request_free(m->requests[i]);
+        hearth_request_close(m->requests[i]);
         free(m->x[i]);
     }
     free(m);
@@ -73,7 +73,7 @@ static void many_member(struct fixture *c, int rank, void *arg)
     memcpy(left, m->requests, sizeof left);
     for (int i = 0; i < MANY; i++) {
         size_t index = MANY;
-        check_status(hearth_wait_any(left, MANY, -1, &index), HEARTH_OK);
+        check_status(hearth_request_wait_any(left, MANY, -1, &index), HEARTH_OK);
         if (!check(index < MANY && left[index], "rank %d: index is %zu", rank, index))
             break;
         many_check(m, c, rank, (int)index);
@@ -115,7 +115,7 @@ static void bad_start(struct fixture *c, hearth_group *group, int32_t *x, hearth
     for (int i = 0; i < MANY; i++) {
         opts.tag = (uint64_t)i % 50;
         check_status(
-            hearth_all_reduce_nb(group, &x[i], &x[i], 1, HEARTH_I32, HEARTH_SUM, &opts, &requests[i]),
+            hearth_all_reduce_nb(group, &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM, &opts, &requests[i]),
             HEARTH_OK);
     }
 }
@@ -135,11 +135,11 @@ static void bad_end_member(struct fixture *c, int rank, void *arg)
         bad_start(c, group, x, requests, first && e->way == BY_DEADLINE ? 30 : PATIENCE_MS);
     fixture_meet(c);
     if (first && e->way == BY_DEADLINE)
-        check_status(hearth_wait_all(requests, MANY, -1), HEARTH_TIMEOUT);
+        check_status(hearth_request_wait_all(requests, MANY, -1), HEARTH_TIMEOUT);
     for (int i = 0; first && e->way == BY_CANCEL && i < MANY; i++)
-        check_status(hearth_cancel(requests[i]), HEARTH_OK);
+        check_status(hearth_request_cancel(requests[i]), HEARTH_OK);
     for (int i = 0; first && e->way == BY_FREE && i < MANY; i++) {
-        hearth_request_free(requests[i]);
+        hearth_request_close(requests[i]);
         requests[i] = NULL;
     }
     if (first && e->way == BY_GROUP_CLOSE)
@@ -148,12 +148,12 @@ static void bad_end_member(struct fixture *c, int rank, void *arg)
     if (!first && !requests[0])
         bad_start(c, group, x, requests, PATIENCE_MS);
     for (int i = 0; !first && i < MANY; i++) {
-        int status = hearth_wait(requests[i], -1);
+        int status = hearth_request_wait(requests[i], -1);
         check(status == HEARTH_ABORTED, "way %d: rank %d, operation %d: %s: %s", e->way, rank, i,
               hearth_status_name(status), hearth_error_text());
     }
     for (int i = 0; i < MANY; i++)
-        hearth_request_free(requests[i]);
+        hearth_request_close(requests[i]);
     if (e->way == BY_GROUP_CLOSE && !first)
         hearth_group_close(group);
 }
@@ -184,14 +184,14 @@ static void lost_member(struct fixture *c, int rank, void *arg)
         bad_start(c, c->world[rank], x, requests, PATIENCE_MS);
     fixture_meet(c);
     if (rank == 0) {
-        hearth_close(c->nodes[0]);
+        hearth_node_close(c->nodes[0]);
         c->nodes[0] = NULL;
         return;
     }
     for (int i = 0; i < MANY; i++) {
-        check_status(hearth_wait(requests[i], -1), HEARTH_PEER_LOST);
+        check_status(hearth_request_wait(requests[i], -1), HEARTH_PEER_LOST);
         check_text(hearth_request_error(requests[i]), "rank 0");
-        hearth_request_free(requests[i]);
+        hearth_request_close(requests[i]);
     }
 }
 
@@ -228,14 +228,14 @@ static void callback_member(struct fixture *c, int rank, void *arg)
     hearth_request *request;
     opts.done = count_run;
     opts.done_arg = &b;
-    check_status(hearth_all_reduce(c->world[rank], &x, &x, 1, HEARTH_I32, HEARTH_SUM, &opts), HEARTH_OK);
+    check_status(hearth_all_reduce(c->world[rank], &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, &opts), HEARTH_OK);
     check(b.runs == 1 && b.status == HEARTH_OK, "rank %d: ran %d times, status %d", rank, b.runs, b.status);
 
     check_status(hearth_barrier_nb(c->world[rank], &opts, &request), HEARTH_OK);
-    check_status(hearth_wait(request, -1), HEARTH_OK);
+    check_status(hearth_request_wait(request, -1), HEARTH_OK);
     check(b.runs == 2, "rank %d: the request was done before its callback had run", rank);
-    check_status(hearth_wait(request, -1), HEARTH_OK);
-    hearth_request_free(request);
+    check_status(hearth_request_wait(request, -1), HEARTH_OK);
+    hearth_request_close(request);
     check(b.runs == 2, "rank %d: ran %d times", rank, b.runs);
 
     opts.tag = 9; /* cancelled: the callback hears of it, before cancel returns */
@@ -243,11 +243,11 @@ static void callback_member(struct fixture *c, int rank, void *arg)
     fixture_meet(c);
     if (rank == 0) {
         check_status(hearth_barrier_nb(c->world[rank], &opts, &request), HEARTH_OK);
-        check_status(hearth_cancel(request), HEARTH_OK);
+        check_status(hearth_request_cancel(request), HEARTH_OK);
         check(b.runs == 1 && b.status == HEARTH_CANCELLED, "ran %d times, status %d", b.runs, b.status);
-        hearth_request_free(request);
+        hearth_request_close(request);
         check_status(hearth_barrier_nb(c->world[rank], &opts, &request), HEARTH_OK);
-        hearth_request_free(request);
+        hearth_request_close(request);
         check(b.runs == 2 && b.status == HEARTH_CANCELLED, "ran %d times, status %d", b.runs, b.status);
     }
     fixture_meet(c);
@@ -296,7 +296,7 @@ static void next_link(void *arg, int status)
     chain->left--;
     hearth_request **request = &chain->requests[chain->started++];
     chain->x = 1;
-    check_status(hearth_all_reduce_nb(chain->group, &chain->x, &chain->x, 1, HEARTH_I32, HEARTH_SUM,
+    check_status(hearth_all_reduce_nb(chain->group, &chain->x, &chain->x, 1, HEARTH_I32, HEARTH_OP_SUM,
                                       &chain->opts, request),
                  HEARTH_OK);
 }
@@ -313,8 +313,8 @@ static void chain_member(struct fixture *c, int rank, void *arg)
         sleep_ms(1);
     check(chain.x == c->size, "rank %d: the last sum is %d", rank, chain.x);
     for (int i = 0; i < chain.started; i++) {
-        check_status(hearth_wait(chain.requests[i], -1), HEARTH_OK);
-        hearth_request_free(chain.requests[i]);
+        check_status(hearth_request_wait(chain.requests[i], -1), HEARTH_OK);
+        hearth_request_close(chain.requests[i]);
     }
     free(chain.requests);
 }
@@ -358,33 +358,34 @@ static void limit_member(struct fixture *c, int rank, void *arg)
     if (rank == 0) {
         for (int i = 0; i < LIMIT; i++) {
             opts.tag = (uint64_t)i;
-            check_status(hearth_all_reduce_nb(c->world[0], &x[i], &x[i], 1, HEARTH_I32, HEARTH_SUM, &opts,
+            check_status(hearth_all_reduce_nb(c->world[0], &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM, &opts,
                                               &requests[i]),
                          HEARTH_OK);
         }
         opts.tag = LIMIT;
-        check_status(hearth_all_reduce(c->world[0], &x[LIMIT], &x[LIMIT], 1, HEARTH_I32, HEARTH_SUM, &opts),
-                     HEARTH_LIMIT);
+        check_status(
+            hearth_all_reduce(c->world[0], &x[LIMIT], &x[LIMIT], 1, HEARTH_I32, HEARTH_OP_SUM, &opts),
+            HEARTH_LIMIT);
         check_text(hearth_error_text(), "ops_max");
         check_text(hearth_error_text(), "10");
     }
     fixture_meet(c);
     for (int i = 0; rank != 0 && i < LIMIT; i++) {
         opts.tag = (uint64_t)i;
-        check_status(hearth_all_reduce(c->world[rank], &x[i], &x[i], 1, HEARTH_I32, HEARTH_SUM, &opts),
+        check_status(hearth_all_reduce(c->world[rank], &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM, &opts),
                      HEARTH_OK);
     }
     if (rank != 0) { /* the one that rank 0 could not start ended for all */
         opts.tag = LIMIT;
         check_status(
-            hearth_all_reduce(c->world[rank], &x[LIMIT], &x[LIMIT], 1, HEARTH_I32, HEARTH_SUM, &opts),
+            hearth_all_reduce(c->world[rank], &x[LIMIT], &x[LIMIT], 1, HEARTH_I32, HEARTH_OP_SUM, &opts),
             HEARTH_ABORTED);
         check_text(hearth_error_text(), "rank 0");
     }
     if (rank == 0) {
-        check_status(hearth_wait_all(requests, LIMIT, -1), HEARTH_OK);
+        check_status(hearth_request_wait_all(requests, LIMIT, -1), HEARTH_OK);
         for (int i = 0; i < LIMIT; i++)
-            hearth_request_free(requests[i]);
+            hearth_request_close(requests[i]);
     }
     for (int i = 0; i < LIMIT; i++)
         check(x[i] == c->size, "rank %d: sum %d is %d", rank, i, x[i]);
@@ -421,9 +422,9 @@ static void far_ahead(struct fixture *c, int rank, void *arg)
                      HEARTH_OK);
     if (rank == 0)
         fixture_meet(c);
-    check_status(hearth_wait_all(requests, AHEAD, -1), HEARTH_OK);
+    check_status(hearth_request_wait_all(requests, AHEAD, -1), HEARTH_OK);
     for (int i = 0; i < AHEAD; i++)
-        hearth_request_free(requests[i]);
+        hearth_request_close(requests[i]);
     free(requests);
     free(x);
     free(all);
@@ -452,8 +453,8 @@ static void memory_member(struct fixture *c, int rank, void *arg)
     int32_t *x = must_alloc(count * sizeof *x);
     struct hearth_opts opts = opts_default();
     memset(x, 0, count * sizeof *x);
-    opts.flags = HEARTH_RESTORE; /* needs a copy of the input */
-    int status = hearth_all_reduce(c->world[rank], x, x, count, HEARTH_I32, HEARTH_SUM, &opts);
+    opts.flags = HEARTH_FLAG_RESTORE; /* needs a copy of the input */
+    int status = hearth_all_reduce(c->world[rank], x, x, count, HEARTH_I32, HEARTH_OP_SUM, &opts);
     check(status == HEARTH_NO_MEMORY || status == HEARTH_ABORTED, "rank %d: %s: %s", rank,
           hearth_status_name(status), hearth_error_text());
     free(x);
@@ -497,7 +498,7 @@ static void *work(void *arg)
         size_t count = round % 3 == 0 ? COUNT : 2;
         for (size_t i = 0; i < count; i++)
             x[i] = base + w->rank;
-        check_status(hearth_all_reduce(w->group, x, x, count, HEARTH_I32, HEARTH_SUM, &opts), HEARTH_OK);
+        check_status(hearth_all_reduce(w->group, x, x, count, HEARTH_I32, HEARTH_OP_SUM, &opts), HEARTH_OK);
         int32_t wanted = w->size * base + w->size * (w->size - 1) / 2;
         for (size_t i = 0; i < count; i++)
             if (x[i] != wanted)
@@ -536,7 +537,7 @@ static void test_threads_of_one_node(void **state)
 /* One request, waited for by two threads. */
 static void *wait_too(void *arg)
 {
-    check_status(hearth_wait(arg, -1), HEARTH_OK);
+    check_status(hearth_request_wait(arg, -1), HEARTH_OK);
     return NULL;
 }
 
@@ -554,9 +555,9 @@ static void shared_member(struct fixture *c, int rank, void *arg)
     if (pthread_create(&other, NULL, wait_too, request) != 0)
         abort();
     fixture_meet(c);
-    check_status(hearth_wait(request, -1), HEARTH_OK);
+    check_status(hearth_request_wait(request, -1), HEARTH_OK);
     pthread_join(other, NULL);
-    hearth_request_free(request);
+    hearth_request_close(request);
 }
 
 static void test_two_threads_wait_for_one_request(void **state)

@@ -91,14 +91,14 @@ static void test_good_values(void **state)
         {5, "5000", 5000},
         {6, "0", 0},
         {6, "1000", 1000},
-        {7, "auto", HEARTH_AUTO},
-        {7, "ring", HEARTH_RING},
-        {7, "direct", HEARTH_DIRECT},
-        {7, "halving", HEARTH_HALVING},
-        {7, "tree", HEARTH_TREE},
-        {7, "star", HEARTH_STAR},
-        {7, "hierarchical", HEARTH_HIERARCHICAL},
-        {7, "exchange", HEARTH_EXCHANGE},
+        {7, "auto", HEARTH_ALGO_AUTO},
+        {7, "ring", HEARTH_ALGO_RING},
+        {7, "direct", HEARTH_ALGO_DIRECT},
+        {7, "halving", HEARTH_ALGO_HALVING},
+        {7, "tree", HEARTH_ALGO_TREE},
+        {7, "star", HEARTH_ALGO_STAR},
+        {7, "hierarchical", HEARTH_ALGO_HIERARCHICAL},
+        {7, "exchange", HEARTH_ALGO_EXCHANGE},
         {8, "error", HEARTH_LOG_ERROR},
         {8, "warn", HEARTH_LOG_WARN},
         {8, "info", HEARTH_LOG_INFO},
@@ -131,8 +131,8 @@ static void test_good_values(void **state)
                   names[k], field(&config, k));
         }
         hearth_node *node = NULL; /* what is taken from the environment can be opened */
-        check_status(hearth_open_local(&config, 1, &node), HEARTH_OK);
-        hearth_close(node);
+        check_status(hearth_node_open_local(&config, 1, &node), HEARTH_OK);
+        hearth_node_close(node);
     }
     checks_end();
 }
@@ -231,7 +231,7 @@ static void test_all_at_once_and_none(void **state)
     const char *const values[NAMES] = {"5000", "32K",   "1M",    "64K",  "1G", "99", "7",
                                        "tree", "debug", "1gbit", "int8", "2G", "2"};
     const uint64_t wanted[NAMES] = {
-        5000,       32768, 1u << 20,          65536, 1u << 30, 99, 7, HEARTH_TREE, HEARTH_LOG_DEBUG,
+        5000,       32768, 1u << 20,          65536, 1u << 30, 99, 7, HEARTH_ALGO_TREE, HEARTH_LOG_DEBUG,
         1000000000, 1,     UINT64_C(2) << 30, 2};
     for (int i = 0; i < NAMES; i++)
         setenv(names[i], values[i], 1);

@@ -253,9 +253,9 @@ static void test_bad_fields(void **state)
         config.min_peers = i == 3 ? 64 : config.min_peers;
         config.form_timeout_ms = i == 4 ? 0 : config.form_timeout_ms;
         config.roles = i == 5 ? 8 : config.roles;
-        check_status(hearth_open(&config, &node), HEARTH_INVALID);
+        check_status(hearth_node_open(&config, &node), HEARTH_INVALID);
         check_text(hearth_error_text(), texts[i]);
-        hearth_close(node);
+        hearth_node_close(node);
     }
     checks_end();
 }

@@ -85,23 +85,23 @@ static double error_of_owners(const struct sums *s)
     hearth_request *requests[MANY];
     float *x[MANY];
     struct hearth_opts opts = opts_default();
-    opts.algo = HEARTH_DIRECT;
-    assert_int_equal(hearth_open_local(NULL, s->size, nodes), HEARTH_OK);
+    opts.algo = HEARTH_ALGO_DIRECT;
+    assert_int_equal(hearth_node_open_local(NULL, s->size, nodes), HEARTH_OK);
     for (int r = 0; r < s->size; r++) {
         x[r] = must_alloc(COUNT * sizeof *x[r]);
         memcpy(x[r], s->x[r], COUNT * sizeof *x[r]);
-        assert_int_equal(hearth_all_reduce_compressed_nb(hearth_world(nodes[r]), x[r], COUNT, HEARTH_F32,
-                                                         HEARTH_SUM, "int8", NULL, &opts, &requests[r]),
+        assert_int_equal(hearth_all_reduce_compressed_nb(hearth_node_world(nodes[r]), x[r], COUNT, HEARTH_F32,
+                                                         HEARTH_OP_SUM, "int8", NULL, &opts, &requests[r]),
                          HEARTH_OK);
     }
     for (int r = 0; r < s->size; r++) {
-        assert_int_equal(hearth_wait(requests[r], -1), HEARTH_OK);
-        hearth_request_free(requests[r]);
+        assert_int_equal(hearth_request_wait(requests[r], -1), HEARTH_OK);
+        hearth_request_close(requests[r]);
     }
     double error = relative_error(s, x[0]);
     for (int r = 0; r < s->size; r++) {
         assert_memory_equal(x[r], x[0], COUNT * sizeof *x[r]);
-        hearth_close(nodes[r]);
+        hearth_node_close(nodes[r]);
     }
     for (int r = 0; r < s->size; r++)
         free(x[r]);

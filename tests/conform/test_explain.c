@@ -86,7 +86,7 @@ static void one_reduction(struct fixture *c, int rank, void *arg)
                                    (size_t[]){task->count / columns, columns}};
     double before = carried(c->nodes[rank]);
     fixture_meet(c);
-    check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_SUM, NULL), HEARTH_OK);
+    check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_OP_SUM, NULL), HEARTH_OK);
     fixture_meet(c);
     left[rank] = carried(c->nodes[rank]) - before;
     check_status(hearth_compressor_stats(compressor, "x", &stats), HEARTH_OK);

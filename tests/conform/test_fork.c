@@ -28,34 +28,36 @@ static int wrong_in_child(struct family *f)
     float x[4] = {0}, y[4] = {0};
     char text[64];
     size_t index;
-    if (hearth_world(f->cluster->nodes[0]))
+    if (hearth_node_world(f->cluster->nodes[0]))
         return 10;
-    if (hearth_all_reduce(world, x, y, 4, HEARTH_F32, HEARTH_SUM, NULL) != HEARTH_FORKED)
+    if (hearth_all_reduce(world, x, y, 4, HEARTH_F32, HEARTH_OP_SUM, NULL) != HEARTH_FORKED)
         return 11;
-    if (hearth_all_reduce_nb(world, x, y, 4, HEARTH_F32, HEARTH_SUM, NULL, &request) != HEARTH_FORKED)
+    if (hearth_all_reduce_nb(world, x, y, 4, HEARTH_F32, HEARTH_OP_SUM, NULL, &request) != HEARTH_FORKED)
         return 12;
     if (hearth_barrier(f->child_group[1], NULL) != HEARTH_FORKED)
         return 13;
     if (hearth_group_split(world, 0, 0, NULL, &out) != HEARTH_FORKED)
         return 14;
-    if (hearth_same(world, x, sizeof x, NULL) != HEARTH_FORKED)
+    if (hearth_group_same(world, x, sizeof x, NULL) != HEARTH_FORKED)
         return 15;
-    if (hearth_metrics_text(f->cluster->nodes[0], text, sizeof text) != HEARTH_FORKED)
+    if (hearth_node_metrics_text(f->cluster->nodes[0], text, sizeof text) != HEARTH_FORKED)
         return 16;
-    if (hearth_test(f->requests[0]) != HEARTH_FORKED || hearth_wait(f->requests[1], -1) != HEARTH_FORKED)
+    if (hearth_test(f->requests[0]) != HEARTH_FORKED ||
+        hearth_request_wait(f->requests[1], -1) != HEARTH_FORKED)
         return 17;
-    if (hearth_wait_all(f->requests, MEMBERS, -1) != HEARTH_FORKED)
+    if (hearth_request_wait_all(f->requests, MEMBERS, -1) != HEARTH_FORKED)
         return 18;
-    if (hearth_wait_any(f->requests, MEMBERS, -1, &index) != HEARTH_FORKED)
+    if (hearth_request_wait_any(f->requests, MEMBERS, -1, &index) != HEARTH_FORKED)
         return 19;
-    if (hearth_cancel(f->requests[0]) != HEARTH_FORKED || hearth_request_fd(f->requests[0]) != HEARTH_FORKED)
+    if (hearth_request_cancel(f->requests[0]) != HEARTH_FORKED ||
+        hearth_request_fd(f->requests[0]) != HEARTH_FORKED)
         return 20;
     if (strlen(hearth_error_text()) == 0 || hearth_status_scope(HEARTH_FORKED) != HEARTH_SCOPE_NODE)
         return 21;
-    hearth_request_free(f->requests[0]);
+    hearth_request_close(f->requests[0]);
     hearth_group_close(f->child_group[0]);
     for (int i = 0; i < MEMBERS && f->child_frees; i++)
-        hearth_close(f->cluster->nodes[i]);
+        hearth_node_close(f->cluster->nodes[i]);
     return 0;
 }
 
@@ -65,16 +67,16 @@ static int wrong_with_new_nodes(void)
     hearth_node *nodes[2];
     hearth_request *requests[2];
     int x[2] = {1, 2};
-    if (hearth_open_local(NULL, 2, nodes) != HEARTH_OK)
+    if (hearth_node_open_local(NULL, 2, nodes) != HEARTH_OK)
         return 30;
     for (int i = 0; i < 2; i++)
-        if (hearth_all_reduce_nb(hearth_world(nodes[i]), &x[i], &x[i], 1, HEARTH_I32, HEARTH_SUM, NULL,
-                                 &requests[i]) != HEARTH_OK)
+        if (hearth_all_reduce_nb(hearth_node_world(nodes[i]), &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM,
+                                 NULL, &requests[i]) != HEARTH_OK)
             return 31;
-    if (hearth_wait_all(requests, 2, -1) != HEARTH_OK || x[0] != 3 || x[1] != 3)
+    if (hearth_request_wait_all(requests, 2, -1) != HEARTH_OK || x[0] != 3 || x[1] != 3)
         return 32;
-    hearth_close(nodes[0]);
-    hearth_close(nodes[1]);
+    hearth_node_close(nodes[0]);
+    hearth_node_close(nodes[1]);
     return 0;
 }
 
@@ -98,7 +100,8 @@ static void working_member(struct fixture *c, int rank, void *arg)
         int32_t stop = rank == 0 && f->stop;
         for (size_t i = 0; i < count; i++)
             x[i] = (int32_t)i + rank;
-        check_status(hearth_all_reduce(c->world[rank], x, x, count, HEARTH_I32, HEARTH_SUM, NULL), HEARTH_OK);
+        check_status(hearth_all_reduce(c->world[rank], x, x, count, HEARTH_I32, HEARTH_OP_SUM, NULL),
+                     HEARTH_OK);
         for (size_t i = 0; i < count; i++)
             if (x[i] != MEMBERS * (int32_t)i + MEMBERS * (MEMBERS - 1) / 2)
                 check(false, "rank %d, round %d: element %zu is %d", rank, round, i, x[i]);
@@ -134,7 +137,7 @@ static void start_requests(struct family *f)
     opts.tag = 99;
     for (int i = 0; i < MEMBERS; i++) {
         opts.tag = 99 + (uint64_t)i; /* nobody else calls these */
-        check_status(hearth_all_reduce_nb(f->cluster->world[i], &x[i], &x[i], 1, HEARTH_I32, HEARTH_SUM,
+        check_status(hearth_all_reduce_nb(f->cluster->world[i], &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM,
                                           &opts, &f->requests[i]),
                      HEARTH_OK);
     }
@@ -164,7 +167,7 @@ static void test_fork_while_operations_run(void **state)
     fixture_run(&c, working_member, &f);
     pthread_join(thread, NULL);
     for (int i = 0; i < MEMBERS; i++)
-        hearth_request_free(f.requests[i]);
+        hearth_request_close(f.requests[i]);
     fixture_works(&c);
     fixture_close(&c);
 }
@@ -191,7 +194,7 @@ static void test_fork_at_rest(void **state)
         _exit(wrong_with_new_nodes());
     check_child(child, 1);
     for (int i = 0; i < MEMBERS; i++)
-        hearth_request_free(f.requests[i]);
+        hearth_request_close(f.requests[i]);
     fixture_works(&c);
     fixture_close(&c);
 }

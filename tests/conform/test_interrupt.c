@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hearth_interrupt: whoever waits for others is let go, wherever it waits; nobody else is. */
+/* hearth_node_interrupt: whoever waits for others is let go, wherever it waits; nobody else is. */
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -47,7 +47,7 @@ static int wait_for_nothing(hearth_node *node)
     struct hearth_event event = {.size = sizeof event};
     int status;
     do
-        status = hearth_next_event(node, &event, CLUSTER_NODES_PATIENCE);
+        status = hearth_node_next_event(node, &event, CLUSTER_NODES_PATIENCE);
     while (status == HEARTH_OK);
     return status;
 }
@@ -56,9 +56,9 @@ static void *waiter_run(void *arg)
 {
     struct waiter *w = arg;
     if (w->wait == WAIT_FORM)
-        w->status = hearth_form(w->node, "job", w->min, &w->group);
+        w->status = hearth_group_form(w->node, "job", w->min, &w->group);
     else if (w->wait == WAIT_PEERS)
-        w->status = hearth_wait_for_peers(w->node, w->min - 1, CLUSTER_NODES_PATIENCE);
+        w->status = hearth_node_wait_for_peers(w->node, w->min - 1, CLUSTER_NODES_PATIENCE);
     else
         w->status = wait_for_nothing(w->node);
     snprintf(w->text, sizeof w->text, "%s", hearth_error_text());
@@ -84,7 +84,7 @@ static void waiter_end(struct waiter *w, int expected)
 static void waiter_interrupt(struct waiter *w)
 {
     while (!atomic_load(&w->over)) {
-        check(hearth_interrupt(w->node), HEARTH_OK, "interrupt");
+        check(hearth_node_interrupt(w->node), HEARTH_OK, "interrupt");
         pause_ms(LOOK_MS);
     }
     waiter_end(w, HEARTH_CANCELLED);
@@ -181,8 +181,8 @@ static void test_form_alone(void **state)
     waiter_interrupt(&waiter);
     while (number_in_status(node, "\"wishing\": ") != 0)
         pause_ms(LOOK_MS);
-    check(hearth_form(node, "job", 1, &group), HEARTH_OK, "the same job, with fewer members");
-    hearth_close(node);
+    check(hearth_group_form(node, "job", 1, &group), HEARTH_OK, "the same job, with fewer members");
+    hearth_node_close(node);
     watchdog(0, NULL);
 }
 
@@ -198,7 +198,7 @@ static void test_every_wait(void **state)
     waiter_start(&waiters[2], node, WAIT_EVENT, 0);
     for (int i = 0; i < 3; i++)
         waiter_interrupt(&waiters[i]);
-    hearth_close(node);
+    hearth_node_close(node);
     watchdog(0, NULL);
 }
 
@@ -209,14 +209,14 @@ static void test_nothing_waits(void **state)
     struct hearth_event event = {.size = sizeof event};
     (void)state;
     node_up(&node, &plain, 0);
-    check(hearth_interrupt(node), HEARTH_OK, "interrupt");
-    check(hearth_wait_for_peers(node, 1, 20), HEARTH_TIMEOUT, "the next wait for peers");
-    while (hearth_next_event(node, &event, 0) == HEARTH_OK)
+    check(hearth_node_interrupt(node), HEARTH_OK, "interrupt");
+    check(hearth_node_wait_for_peers(node, 1, 20), HEARTH_TIMEOUT, "the next wait for peers");
+    while (hearth_node_next_event(node, &event, 0) == HEARTH_OK)
         ;
-    check(hearth_interrupt(node), HEARTH_OK, "interrupt");
-    check(hearth_next_event(node, &event, 20), HEARTH_PENDING, "the next wait for an event");
-    check(hearth_form(node, "job", 1, &group), HEARTH_OK, "the next form");
-    hearth_close(node);
+    check(hearth_node_interrupt(node), HEARTH_OK, "interrupt");
+    check(hearth_node_next_event(node, &event, 20), HEARTH_PENDING, "the next wait for an event");
+    check(hearth_group_form(node, "job", 1, &group), HEARTH_OK, "the next form");
+    hearth_node_close(node);
 }
 
 static void test_bad_calls(void **state)
@@ -224,12 +224,12 @@ static void test_bad_calls(void **state)
     hearth_node *alone;
     struct hearth_config config;
     (void)state;
-    check(hearth_interrupt(NULL), HEARTH_INVALID, "no node");
+    check(hearth_node_interrupt(NULL), HEARTH_INVALID, "no node");
     hearth_config_init(&config);
     config.discover = "off";
-    check(hearth_open(&config, &alone), HEARTH_OK, "open alone");
-    check(hearth_interrupt(alone), HEARTH_UNSUPPORTED, "a node that waits for nobody");
-    hearth_close(alone);
+    check(hearth_node_open(&config, &alone), HEARTH_OK, "open alone");
+    check(hearth_node_interrupt(alone), HEARTH_UNSUPPORTED, "a node that waits for nobody");
+    hearth_node_close(alone);
 }
 
 /* The leader forgets the request, and the others go on to wait. */
@@ -252,7 +252,7 @@ static void test_others_wait_on(void **state)
         waiter_start(&waiters[i], nodes[i], WAIT_FORM, 3);
     for (int i = 1; i < 4; i++) {
         waiter_end(&waiters[i], HEARTH_OK);
-        assert_int_equal(hearth_size(waiters[i].group), 3);
+        assert_int_equal(hearth_group_size(waiters[i].group), 3);
     }
     nodes_down(nodes, 4);
     watchdog(0, NULL);
@@ -316,7 +316,7 @@ static void test_others_form_again(void **state)
     waiter_start(&waiters[2], nodes[2], WAIT_FORM, 3);
     for (int i = 0; i < 3; i++) {
         waiter_end(&waiters[i], HEARTH_OK);
-        assert_int_equal(hearth_size(waiters[i].group), 3);
+        assert_int_equal(hearth_group_size(waiters[i].group), 3);
     }
     nodes_down(nodes, 3);
     watchdog(0, NULL);

@@ -14,7 +14,7 @@ static double value_of(hearth_node *node, const char *line)
     static _Thread_local char text[1 << 16];
     char wanted[128];
     double value = -1;
-    check(hearth_metrics_text(node, text, sizeof text) < (int64_t)sizeof text, "the text is too long");
+    check(hearth_node_metrics_text(node, text, sizeof text) < (int64_t)sizeof text, "the text is too long");
     snprintf(wanted, sizeof wanted, "\n%s ", line);
     const char *at = strstr(text, wanted);
     if (at)
@@ -35,7 +35,7 @@ static void compress(struct fixture *c, int rank, void *arg)
     for (int i = 0; i < COUNT; i++)
         x[i] = (float)(i % 97) - 48;
     check_status(
-        hearth_all_reduce_compressed(c->world[rank], x, COUNT, HEARTH_F32, HEARTH_SUM, arg, NULL, NULL),
+        hearth_all_reduce_compressed(c->world[rank], x, COUNT, HEARTH_F32, HEARTH_OP_SUM, arg, NULL, NULL),
         HEARTH_OK);
     free(x);
     for (int i = 0; i < 2; i++)
@@ -63,7 +63,7 @@ static void plain(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     float x[100] = {0};
-    check_status(hearth_all_reduce(c->world[rank], x, x, 100, HEARTH_F32, HEARTH_SUM, NULL), HEARTH_OK);
+    check_status(hearth_all_reduce(c->world[rank], x, x, 100, HEARTH_F32, HEARTH_OP_SUM, NULL), HEARTH_OK);
     check_status(hearth_barrier(c->world[rank], NULL), HEARTH_OK);
 }
 
@@ -81,14 +81,14 @@ static void test_operations_and_links(void **state)
     assert_true(value_of(c.nodes[0], "hearth_operation_duration_seconds_count{kind=\"all_reduce\"}") == 1);
     assert_true(value_of(c.nodes[0], "hearth_sent_bytes_total") > 400);
     uint64_t sent = 0, received = 0;
-    assert_int_equal(hearth_traffic(c.world[0], &sent, &received), HEARTH_OK);
+    assert_int_equal(hearth_group_traffic(c.world[0], &sent, &received), HEARTH_OK);
     assert_true(sent > 400 && received > 400);
-    assert_int_equal(hearth_traffic(c.world[0], &sent, NULL), HEARTH_INVALID);
+    assert_int_equal(hearth_group_traffic(c.world[0], &sent, NULL), HEARTH_INVALID);
     assert_true(value_of(c.nodes[0], "hearth_received_frames_total") >= 2);
     assert_true(value_of(c.nodes[0], "hearth_uptime_seconds") > up && up >= 0);
-    hearth_close(c.nodes[2]);
+    hearth_node_close(c.nodes[2]);
     c.nodes[2] = NULL;
-    int status = hearth_all_reduce(c.world[0], &x, &x, 1, HEARTH_F32, HEARTH_SUM, NULL);
+    int status = hearth_all_reduce(c.world[0], &x, &x, 1, HEARTH_F32, HEARTH_OP_SUM, NULL);
     assert_true(status == HEARTH_PEER_LOST || status == HEARTH_GROUP_BROKEN);
     assert_true(value_of(c.nodes[0], "hearth_connection_errors_total") == 0); /* it said goodbye */
     fixture_close(&c);

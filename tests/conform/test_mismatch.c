@@ -91,19 +91,19 @@ static void differences(struct difference *list, int size)
     list[n++].odd.dtype = HEARTH_F64;
     list[n].name = "op";
     list[n].how = "max";
-    list[n++].odd.op = HEARTH_MAX;
+    list[n++].odd.op = HEARTH_OP_MAX;
     list[n].name = "algo";
     list[n].how = "by tree";
-    list[n].most.opts.algo = HEARTH_RING;
-    list[n++].odd.opts.algo = HEARTH_TREE;
+    list[n].most.opts.algo = HEARTH_ALGO_RING;
+    list[n++].odd.opts.algo = HEARTH_ALGO_TREE;
     list[n].name = "algo again";
     list[n].how = "by halving";
-    list[n].most.opts.algo = HEARTH_STAR;
-    list[n++].odd.opts.algo = HEARTH_HALVING;
+    list[n].most.opts.algo = HEARTH_ALGO_STAR;
+    list[n++].odd.opts.algo = HEARTH_ALGO_HALVING;
     list[n].name = "rank order";
     list[n].how = "in rank order";
-    list[n].most.opts.algo = list[n].odd.opts.algo = HEARTH_DIRECT;
-    list[n++].odd.opts.flags = HEARTH_ORDER_RANK;
+    list[n].most.opts.algo = list[n].odd.opts.algo = HEARTH_ALGO_DIRECT;
+    list[n++].odd.opts.flags = HEARTH_FLAG_RANK_ORDER;
     const enum kind kinds[] = {BROADCAST, REDUCE, GATHER, SCATTER, ALL_GATHER, ALL_TO_ALL, SCAN, BARRIER};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         list[n].name = list[n].how = kind_name(kinds[i]);
@@ -166,7 +166,7 @@ static void codec_member(struct fixture *c, int rank, void *arg)
     struct hearth_opts opts = opts_default();
     opts.codec = rank == 0 ? "none" : NULL;
     float x = 1, y = 0;
-    check_status(hearth_all_reduce(c->world[rank], &x, &y, 1, HEARTH_F32, HEARTH_SUM, &opts), HEARTH_OK);
+    check_status(hearth_all_reduce(c->world[rank], &x, &y, 1, HEARTH_F32, HEARTH_OP_SUM, &opts), HEARTH_OK);
 }
 
 static void test_codec_none_is_no_codec(void **state)
@@ -186,8 +186,9 @@ static void may_differ(struct fixture *c, int rank, void *arg)
     float x = (float)rank, y = -1, *target = rank == 1 ? &x : &y;
     opts.timeout_ms = rank == 2 ? 50000 : -1;
     opts.weight = rank + 1;
-    opts.flags = rank == 0 ? HEARTH_RESTORE : 0;
-    check_status(hearth_all_reduce(c->world[rank], &x, target, 1, HEARTH_F32, HEARTH_SUM, &opts), HEARTH_OK);
+    opts.flags = rank == 0 ? HEARTH_FLAG_RESTORE : 0;
+    check_status(hearth_all_reduce(c->world[rank], &x, target, 1, HEARTH_F32, HEARTH_OP_SUM, &opts),
+                 HEARTH_OK);
     check(*target == 3, "rank %d has %g", rank, (double)*target);
 }
 
@@ -326,7 +327,7 @@ static void late_member(struct fixture *c, int rank, void *arg)
     opts.timeout_ms = PATIENCE_MS;
     if (rank > 1)
         fixture_meet(c);
-    check_status(hearth_all_reduce(c->world[rank], x, y, count, HEARTH_F32, HEARTH_SUM, &opts),
+    check_status(hearth_all_reduce(c->world[rank], x, y, count, HEARTH_F32, HEARTH_OP_SUM, &opts),
                  HEARTH_MISMATCH);
     snprintf(text[rank], TEXT_MAX, "%s", hearth_error_text());
     if (rank <= 1)
@@ -373,15 +374,15 @@ static void other_tags(struct fixture *c, int rank, void *arg)
         opts.tag = i;
         size_t count = i % 4 == 3 && rank == 2 ? COUNT - 1 : COUNT;
         check_status(hearth_all_reduce_nb(c->world[rank], x + i * COUNT, x + i * COUNT, count, HEARTH_I32,
-                                          HEARTH_SUM, &opts, &requests[i]),
+                                          HEARTH_OP_SUM, &opts, &requests[i]),
                      HEARTH_OK);
     }
     for (size_t i = 0; i < RUNNING; i++) {
-        check_status(hearth_wait(requests[i], -1), i % 4 == 3 ? HEARTH_MISMATCH : HEARTH_OK);
+        check_status(hearth_request_wait(requests[i], -1), i % 4 == 3 ? HEARTH_MISMATCH : HEARTH_OK);
         for (size_t k = i * COUNT; i % 4 != 3 && k < (i + 1) * COUNT; k++)
             if (x[k] != c->size * (int32_t)k + c->size * (c->size - 1) / 2)
                 check(false, "rank %d: element %zu is %d", rank, k, x[k]);
-        hearth_request_free(requests[i]);
+        hearth_request_close(requests[i]);
     }
     free(x);
 }

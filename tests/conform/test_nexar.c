@@ -35,9 +35,9 @@ static void test_allreduce(void **state)
 {
     (void)state;
     const struct constant cases[] = {
-        {HEARTH_F32, HEARTH_SUM, 2, 4, 1, 3},  {HEARTH_F32, HEARTH_SUM, 3, 6, 1, 6},
-        {HEARTH_I32, HEARTH_SUM, 4, 8, 1, 10}, {HEARTH_F32, HEARTH_MIN, 3, 4, 1, 1},
-        {HEARTH_F32, HEARTH_MAX, 3, 4, 1, 3},  {HEARTH_F32, HEARTH_PROD, 2, 4, 2, 6},
+        {HEARTH_F32, HEARTH_OP_SUM, 2, 4, 1, 3},  {HEARTH_F32, HEARTH_OP_SUM, 3, 6, 1, 6},
+        {HEARTH_I32, HEARTH_OP_SUM, 4, 8, 1, 10}, {HEARTH_F32, HEARTH_OP_MIN, 3, 4, 1, 1},
+        {HEARTH_F32, HEARTH_OP_MAX, 3, 4, 1, 3},  {HEARTH_F32, HEARTH_OP_PROD, 2, 4, 2, 6},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct fixture c;
@@ -58,7 +58,7 @@ static void uneven_member(struct fixture *c, int rank, void *arg)
         opts.algo = (enum hearth_algo)algo;
         for (size_t i = 0; i < *count; i++)
             x[i] = (float)i * (float)(rank + 1);
-        check_status(hearth_all_reduce(c->world[rank], x, y, *count, HEARTH_F32, HEARTH_SUM, &opts),
+        check_status(hearth_all_reduce(c->world[rank], x, y, *count, HEARTH_F32, HEARTH_OP_SUM, &opts),
                      HEARTH_OK);
         for (size_t i = 0; i < *count; i++)
             check(y[i] == (float)i * (float)(c->size * (c->size + 1) / 2), "rank %d by %s: element %zu is %g",
@@ -95,23 +95,23 @@ static void run_kind(enum kind kind, int size, int root, enum hearth_dtype dtype
 static void test_broadcast_gather_scatter_exchange(void **state)
 {
     (void)state;
-    run_kind(BROADCAST, 3, 0, HEARTH_F32, HEARTH_SUM);
-    run_kind(BROADCAST, 3, 2, HEARTH_F32, HEARTH_SUM);
-    run_kind(BROADCAST, 5, 0, HEARTH_I32, HEARTH_SUM);
-    run_kind(ALL_GATHER, 3, 0, HEARTH_F32, HEARTH_SUM);
-    run_kind(ALL_GATHER, 4, 0, HEARTH_F32, HEARTH_SUM);
-    run_kind(ALL_TO_ALL, 2, 0, HEARTH_F32, HEARTH_SUM);
-    run_kind(ALL_TO_ALL, 4, 0, HEARTH_F32, HEARTH_SUM);
-    run_kind(GATHER, 3, 0, HEARTH_F32, HEARTH_SUM);
-    run_kind(GATHER, 4, 2, HEARTH_F32, HEARTH_SUM);
-    run_kind(SCATTER, 3, 0, HEARTH_F32, HEARTH_SUM);
-    run_kind(SCATTER, 4, 2, HEARTH_F32, HEARTH_SUM);
-    run_kind(REDUCE, 2, 0, HEARTH_F32, HEARTH_SUM);
-    run_kind(REDUCE, 4, 0, HEARTH_F32, HEARTH_SUM);
-    run_kind(REDUCE, 3, 1, HEARTH_F32, HEARTH_SUM);
-    run_kind(REDUCE_SCATTER, 2, 0, HEARTH_F32, HEARTH_SUM);
-    run_kind(REDUCE_SCATTER, 3, 0, HEARTH_F32, HEARTH_SUM);
-    run_kind(SCAN, 2, 0, HEARTH_F32, HEARTH_MAX);
+    run_kind(BROADCAST, 3, 0, HEARTH_F32, HEARTH_OP_SUM);
+    run_kind(BROADCAST, 3, 2, HEARTH_F32, HEARTH_OP_SUM);
+    run_kind(BROADCAST, 5, 0, HEARTH_I32, HEARTH_OP_SUM);
+    run_kind(ALL_GATHER, 3, 0, HEARTH_F32, HEARTH_OP_SUM);
+    run_kind(ALL_GATHER, 4, 0, HEARTH_F32, HEARTH_OP_SUM);
+    run_kind(ALL_TO_ALL, 2, 0, HEARTH_F32, HEARTH_OP_SUM);
+    run_kind(ALL_TO_ALL, 4, 0, HEARTH_F32, HEARTH_OP_SUM);
+    run_kind(GATHER, 3, 0, HEARTH_F32, HEARTH_OP_SUM);
+    run_kind(GATHER, 4, 2, HEARTH_F32, HEARTH_OP_SUM);
+    run_kind(SCATTER, 3, 0, HEARTH_F32, HEARTH_OP_SUM);
+    run_kind(SCATTER, 4, 2, HEARTH_F32, HEARTH_OP_SUM);
+    run_kind(REDUCE, 2, 0, HEARTH_F32, HEARTH_OP_SUM);
+    run_kind(REDUCE, 4, 0, HEARTH_F32, HEARTH_OP_SUM);
+    run_kind(REDUCE, 3, 1, HEARTH_F32, HEARTH_OP_SUM);
+    run_kind(REDUCE_SCATTER, 2, 0, HEARTH_F32, HEARTH_OP_SUM);
+    run_kind(REDUCE_SCATTER, 3, 0, HEARTH_F32, HEARTH_OP_SUM);
+    run_kind(SCAN, 2, 0, HEARTH_F32, HEARTH_OP_MAX);
 }
 
 /* scan of 1, 2, 3, 4: 1, 3, 6, 10; exclusive: 0, 1, 3; product: 1, 1, 2, 6. */
@@ -120,11 +120,13 @@ static void scan_member(struct fixture *c, int rank, void *arg)
     (void)arg;
     const float sums[] = {1, 3, 6, 10}, before[] = {0, 1, 3, 6}, products[] = {1, 1, 2, 6};
     float x = (float)(rank + 1), y = -1;
-    check_status(hearth_scan(c->world[rank], &x, &y, 1, HEARTH_F32, HEARTH_SUM, NULL), HEARTH_OK);
+    check_status(hearth_scan(c->world[rank], &x, &y, 1, HEARTH_F32, HEARTH_OP_SUM, NULL), HEARTH_OK);
     check(y == sums[rank], "rank %d: scan gives %g", rank, (double)y);
-    check_status(hearth_exclusive_scan(c->world[rank], &x, &y, 1, HEARTH_F32, HEARTH_SUM, NULL), HEARTH_OK);
+    check_status(hearth_exclusive_scan(c->world[rank], &x, &y, 1, HEARTH_F32, HEARTH_OP_SUM, NULL),
+                 HEARTH_OK);
     check(y == before[rank], "rank %d: exclusive scan gives %g", rank, (double)y);
-    check_status(hearth_exclusive_scan(c->world[rank], &x, &y, 1, HEARTH_F32, HEARTH_PROD, NULL), HEARTH_OK);
+    check_status(hearth_exclusive_scan(c->world[rank], &x, &y, 1, HEARTH_F32, HEARTH_OP_PROD, NULL),
+                 HEARTH_OK);
     check(y == products[rank], "rank %d: exclusive product gives %g", rank, (double)y);
 }
 
@@ -147,15 +149,15 @@ static void pairs_member(struct fixture *c, int rank, void *arg)
     hearth_request *requests[2];
     hearth_group *pair = NULL;
     for (int i = 0; i < 2; i++)
-        check_status(
-            hearth_all_reduce_nb(c->world[rank], &x[i], &x[i], 1, HEARTH_I32, HEARTH_SUM, NULL, &requests[i]),
-            HEARTH_OK);
-    check_status(hearth_wait_all(requests, 2, -1), HEARTH_OK);
+        check_status(hearth_all_reduce_nb(c->world[rank], &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM, NULL,
+                                          &requests[i]),
+                     HEARTH_OK);
+    check_status(hearth_request_wait_all(requests, 2, -1), HEARTH_OK);
     check(x[0] == 10 && x[1] == 100, "rank %d: %d and %d", rank, x[0], x[1]);
-    hearth_request_free(requests[0]);
-    hearth_request_free(requests[1]);
+    hearth_request_close(requests[0]);
+    hearth_request_close(requests[1]);
     check_status(hearth_group_split(c->world[rank], rank / 2, rank, NULL, &pair), HEARTH_OK);
-    check_status(hearth_all_reduce(pair, &y, &y, 1, HEARTH_I32, HEARTH_SUM, NULL), HEARTH_OK);
+    check_status(hearth_all_reduce(pair, &y, &y, 1, HEARTH_I32, HEARTH_OP_SUM, NULL), HEARTH_OK);
     check(y == (rank < 2 ? 3 : 7), "rank %d: the pair has %d", rank, y);
     hearth_group_close(pair);
 }
@@ -181,12 +183,12 @@ static void large_member(struct fixture *c, int rank, void *arg)
     size_t count = *(const size_t *)arg;
     float *x = must_alloc(count * sizeof *x);
     struct hearth_opts opts = opts_default();
-    const enum hearth_algo algos[] = {HEARTH_AUTO, HEARTH_RING};
+    const enum hearth_algo algos[] = {HEARTH_ALGO_AUTO, HEARTH_ALGO_RING};
     for (int k = 0; k < 2; k++) {
         opts.algo = algos[k];
         for (size_t i = 0; i < count; i++)
             x[i] = large_value(rank, i);
-        check_status(hearth_all_reduce(c->world[rank], x, x, count, HEARTH_F32, HEARTH_SUM, &opts),
+        check_status(hearth_all_reduce(c->world[rank], x, x, count, HEARTH_F32, HEARTH_OP_SUM, &opts),
                      HEARTH_OK);
         float factor = (float)(c->size * (c->size + 1) / 2);
         for (size_t i = 0; i < count; i++)
@@ -247,7 +249,8 @@ static void tag_member(struct fixture *c, int rank, void *arg)
         size_t count = i >= 65530 && i <= 65540 ? COUNT : 1;
         for (size_t k = 0; k < count; k++)
             x[k] = i + rank + (int32_t)k;
-        check_status(hearth_all_reduce(c->world[rank], x, x, count, HEARTH_I32, HEARTH_SUM, NULL), HEARTH_OK);
+        check_status(hearth_all_reduce(c->world[rank], x, x, count, HEARTH_I32, HEARTH_OP_SUM, NULL),
+                     HEARTH_OK);
         for (size_t k = 0; k < count; k++)
             if (x[k] != c->size * (i + (int32_t)k) + 1)
                 check(false, "rank %d: operation %d: element %zu is %d", rank, i, k, x[k]);
@@ -279,10 +282,10 @@ static void scatter_gather_member(struct fixture *c, int rank, void *arg)
     for (size_t i = 0; i < count; i++)
         x[i] = (float)(i / PART * 1000 + i % PART) + (float)rank * 0.25f;
     opts.algo = *algo;
-    opts.flags = HEARTH_ORDER_RANK;
-    check_status(hearth_all_reduce(c->world[rank], x, whole, count, HEARTH_F32, HEARTH_SUM, &opts),
+    opts.flags = HEARTH_FLAG_RANK_ORDER;
+    check_status(hearth_all_reduce(c->world[rank], x, whole, count, HEARTH_F32, HEARTH_OP_SUM, &opts),
                  HEARTH_OK);
-    check_status(hearth_reduce_scatter(c->world[rank], x, part, PART, HEARTH_F32, HEARTH_SUM, &opts),
+    check_status(hearth_reduce_scatter(c->world[rank], x, part, PART, HEARTH_F32, HEARTH_OP_SUM, &opts),
                  HEARTH_OK);
     check(memcmp(part, whole + (size_t)rank * PART, sizeof part) == 0, "rank %d has another chunk", rank);
     opts.flags = 0;
@@ -297,7 +300,7 @@ static void scatter_gather_member(struct fixture *c, int rank, void *arg)
 static void test_w4_rank_i_gets_chunk_i(void **state)
 {
     (void)state;
-    enum hearth_algo algos[] = {HEARTH_AUTO, HEARTH_DIRECT};
+    enum hearth_algo algos[] = {HEARTH_ALGO_AUTO, HEARTH_ALGO_DIRECT};
     for (int size = 1; size <= 8; size++) {
         struct fixture c;
         fixture_open(&c, size, NULL);
@@ -314,7 +317,7 @@ static void places_member(struct fixture *c, int rank, void *arg)
     enum hearth_dtype dtype = *(const enum hearth_dtype *)arg;
     enum { COUNT = 77 };
     const double values[] = {1.9998, 7.999, 0.49995, 1.6e-6, 0x1p-24, 65504, 3.14159, 1e-3};
-    const enum hearth_op ops[] = {HEARTH_SUM, HEARTH_MIN, HEARTH_MAX, HEARTH_PROD};
+    const enum hearth_op ops[] = {HEARTH_OP_SUM, HEARTH_OP_MIN, HEARTH_OP_MAX, HEARTH_OP_PROD};
     uint16_t x[COUNT], y[COUNT], nan;
     set_number(dtype, &nan, 0, (double)NAN);
     for (int i = 0; i < 8 * 4 * 2; i++) {
@@ -325,7 +328,7 @@ static void places_member(struct fixture *c, int rank, void *arg)
         for (size_t k = 0; k < COUNT; k++)
             check(y[k] == y[0] && (!with_nan || y[k] == nan), "%s %s of %g: 0x%04x at 0, 0x%04x at %zu",
                   hearth_dtype_name(dtype), hearth_op_name(ops[i / 8 % 4]), values[i % 8], y[0], y[k], k);
-        if (!with_nan && ops[i / 8 % 4] == HEARTH_MIN)
+        if (!with_nan && ops[i / 8 % 4] == HEARTH_OP_MIN)
             check(y[0] == x[0], "%s: 0x%04x became 0x%04x", hearth_dtype_name(dtype), x[0], y[0]);
     }
 }
@@ -345,7 +348,7 @@ static void test_w10_w11_one_result_at_every_place(void **state)
 static void identity_member(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
-    const enum hearth_op ops[] = {HEARTH_SUM, HEARTH_PROD, HEARTH_MIN, HEARTH_MAX};
+    const enum hearth_op ops[] = {HEARTH_OP_SUM, HEARTH_OP_PROD, HEARTH_OP_MIN, HEARTH_OP_MAX};
     for (int i = 0; i < DTYPES * 4; i++) {
         enum hearth_dtype dtype = (enum hearth_dtype)(i % DTYPES);
         enum hearth_op op = ops[i / DTYPES];
@@ -358,7 +361,8 @@ static void identity_member(struct fixture *c, int rank, void *arg)
                   hearth_dtype_name(dtype), hearth_op_name(op), get_bits(dtype, y, k));
     }
     float x = 1, y = 0;
-    check_status(hearth_exclusive_scan(c->world[rank], &x, &y, 1, HEARTH_F32, HEARTH_MIN, NULL), HEARTH_OK);
+    check_status(hearth_exclusive_scan(c->world[rank], &x, &y, 1, HEARTH_F32, HEARTH_OP_MIN, NULL),
+                 HEARTH_OK);
     check(rank > 0 || (isinf(y) && y > 0), "min over nobody is %g", (double)y);
 }
 
@@ -380,13 +384,13 @@ static void scans_member(struct fixture *c, int rank, void *arg)
     struct hearth_opts opts = opts_default();
     for (int i = 0; i < 500; i++) {
         int64_t x = (int64_t)i * 100 + rank, y = -1, wanted = 0;
-        opts.algo = i % 2 ? HEARTH_RING : HEARTH_TREE;
+        opts.algo = i % 2 ? HEARTH_ALGO_RING : HEARTH_ALGO_TREE;
         for (int r = 0; r < rank; r++)
             wanted += (int64_t)i * 100 + r;
-        check_status(hearth_exclusive_scan(c->world[rank], &x, &y, 1, HEARTH_I64, HEARTH_SUM, &opts),
+        check_status(hearth_exclusive_scan(c->world[rank], &x, &y, 1, HEARTH_I64, HEARTH_OP_SUM, &opts),
                      HEARTH_OK);
         check(y == wanted, "rank %d: exclusive scan %d gives %" PRId64, rank, i, y);
-        check_status(hearth_scan(c->world[rank], &x, &y, 1, HEARTH_I64, HEARTH_SUM, &opts), HEARTH_OK);
+        check_status(hearth_scan(c->world[rank], &x, &y, 1, HEARTH_I64, HEARTH_OP_SUM, &opts), HEARTH_OK);
         check(y == wanted + x, "rank %d: scan %d gives %" PRId64, rank, i, y);
     }
 }
@@ -410,7 +414,7 @@ static void test_root_out_of_range(void **state)
     fixture_open(&c, 2, NULL);
     for (int i = 0; i < 4; i++) {
         check_status(hearth_broadcast(c.world[0], x, 1, HEARTH_F32, roots[i], NULL), HEARTH_INVALID);
-        check_status(hearth_reduce(c.world[0], x, y, 1, HEARTH_F32, HEARTH_SUM, roots[i], NULL),
+        check_status(hearth_reduce(c.world[0], x, y, 1, HEARTH_F32, HEARTH_OP_SUM, roots[i], NULL),
                      HEARTH_INVALID);
         check_status(hearth_gather(c.world[0], x, y, 1, HEARTH_F32, roots[i], NULL), HEARTH_INVALID);
         check_status(hearth_scatter(c.world[0], x, y, 1, HEARTH_F32, roots[i], NULL), HEARTH_INVALID);
@@ -432,16 +436,16 @@ static void old_member(struct fixture *c, int rank, void *arg)
     for (int i = 0; i < 20; i++) { /* traffic of all sorts around the next ones */
         opts.tag = (uint64_t)i + 1;
         x[i] = i;
-        check_status(hearth_all_reduce_nb(c->world[rank], &x[i], &x[i], 1, HEARTH_I32, HEARTH_SUM, &opts,
+        check_status(hearth_all_reduce_nb(c->world[rank], &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM, &opts,
                                           &requests[i]),
                      HEARTH_OK);
         if (i % 5 == 0)
             check_status(hearth_barrier(c->world[rank], NULL), HEARTH_OK);
     }
     check_status(hearth_barrier(c->world[rank], NULL), HEARTH_OK);
-    check_status(hearth_wait_all(requests, 20, -1), HEARTH_OK);
+    check_status(hearth_request_wait_all(requests, 20, -1), HEARTH_OK);
     for (int i = 0; i < 20; i++)
-        hearth_request_free(requests[i]);
+        hearth_request_close(requests[i]);
     check_status(hearth_barrier(c->world[rank], NULL), HEARTH_OK);
 }
 
@@ -464,16 +468,16 @@ static void freed_member(struct fixture *c, int rank, void *arg)
     hearth_request *request = NULL;
     int32_t *x = must_alloc(COUNT * sizeof *x);
     memset(x, 0, COUNT * sizeof *x);
-    int status = hearth_all_reduce_nb(c->world[rank], x, x, COUNT, HEARTH_I32, HEARTH_SUM, NULL, &request);
+    int status = hearth_all_reduce_nb(c->world[rank], x, x, COUNT, HEARTH_I32, HEARTH_OP_SUM, NULL, &request);
     check_status(status, HEARTH_OK);
     if (rank == 0) {
-        hearth_request_free(request);
+        hearth_request_close(request);
         free(x); /* a sanitizer sees every later access */
         return;
     }
-    status = hearth_wait(request, -1);
+    status = hearth_request_wait(request, -1);
     check(status == HEARTH_OK || status == HEARTH_ABORTED, "rank %d: %s", rank, hearth_status_name(status));
-    hearth_request_free(request);
+    hearth_request_close(request);
     free(x);
 }
 

@@ -196,7 +196,7 @@ static void test_a_new_member_goes_on_with_the_others(void **state)
         left[2] = 3;
         go_on(&f, &t, left, 3);
         bool committed = t.model[left[0]].sync->stage == STAGE_COMMITTED;
-        model_open(&t.model[3], cluster_group_world(&f, 3), training_codecs[c], HEARTH_SUM);
+        model_open(&t.model[3], cluster_group_world(&f, 3), training_codecs[c], HEARTH_OP_SUM);
         for (int i = 0; committed && i < 2; i++)
             check_status(hearth_sync_wait(t.model[left[i]].sync, NULL), HEARTH_OK);
         train_on(&f, &t);
@@ -218,7 +218,7 @@ static void test_a_new_member_and_another_loss(void **state)
         lose_one(&f, &t, training_codecs[c], 192 * draw_below(&seed, 99));
         int left[] = {1, 2, 3}; /* 0 has gone: so says the seed */
         cluster_group_group(&f, left, 3);
-        model_open(&t.model[3], cluster_group_world(&f, 3), training_codecs[c], HEARTH_SUM);
+        model_open(&t.model[3], cluster_group_world(&f, 3), training_codecs[c], HEARTH_OP_SUM);
         t.leaver = 1;
         t.seed = draw(&seed);
         run_step(&f, &t, interrupted_step);
@@ -296,9 +296,9 @@ static void interrupted_move(struct cluster_group *f, int member, void *arg)
     const struct moving *m = arg;
     struct error error;
     int rank = member == m->left[0] ? 0 : 1;
-    check_status(
-        node_move_attachments(cluster_group_world(f, member), hearth_world(m->nodes[rank]), NULL, &error),
-        HEARTH_VIEW_CHANGED);
+    check_status(node_move_attachments(cluster_group_world(f, member), hearth_node_world(m->nodes[rank]),
+                                       NULL, &error),
+                 HEARTH_VIEW_CHANGED);
 }
 
 static void test_a_move_that_is_interrupted(void **state)
@@ -319,10 +319,10 @@ static void test_a_move_that_is_interrupted(void **state)
     f.size = 2;
     f.member[0] = m.left[0];
     f.member[1] = m.left[1];
-    hearth_close(m.nodes[2]);
+    hearth_node_close(m.nodes[2]);
     cluster_group_run(&f, interrupted_move, &m);
-    hearth_close(m.nodes[0]);
-    hearth_close(m.nodes[1]);
+    hearth_node_close(m.nodes[0]);
+    hearth_node_close(m.nodes[1]);
     go_on(&f, &t, m.left, 2);
     cluster_group_run(&f, complete, &t);
     check_step(&f, &t);
@@ -352,15 +352,15 @@ static void test_moving_without_memory(void **state)
     assert_int_equal(local_open(&setup, nodes, &error), HEARTH_OK);
     for (int after = 0; after < 3; after++) {
         atomic_store(&f.heap[left[0]]->fail_after, after);
-        int status =
-            node_move_attachments(cluster_group_world(&f, left[0]), hearth_world(nodes[0]), NULL, &error);
+        int status = node_move_attachments(cluster_group_world(&f, left[0]), hearth_node_world(nodes[0]),
+                                           NULL, &error);
         atomic_store(&f.heap[left[0]]->fail_after, -1);
         refused += status == HEARTH_NO_MEMORY;
         assert_int_equal(status, HEARTH_NO_MEMORY);
     }
     assert_int_equal(refused, 3);
-    hearth_close(nodes[0]);
-    hearth_close(nodes[1]);
+    hearth_node_close(nodes[0]);
+    hearth_node_close(nodes[1]);
     go_on(&f, &t, left, 2);
     cluster_group_run(&f, complete, &t);
     check_step(&f, &t);

@@ -15,7 +15,8 @@ static hearth_request *start_sum(hearth_group *group, int32_t *x, size_t count,
                                  const struct hearth_opts *opts)
 {
     hearth_request *request = NULL;
-    check_status(hearth_all_reduce_nb(group, x, x, count, HEARTH_I32, HEARTH_SUM, opts, &request), HEARTH_OK);
+    check_status(hearth_all_reduce_nb(group, x, x, count, HEARTH_I32, HEARTH_OP_SUM, opts, &request),
+                 HEARTH_OK);
     return request;
 }
 
@@ -28,25 +29,25 @@ static void test_and_wait(struct fixture *c, int rank, void *arg)
     hearth_group *g = c->world[rank];
     if (rank != 0) {
         fixture_meet(c); /* rank 0 has looked at an operation that cannot have ended */
-        check_status(hearth_all_reduce(g, &x, &x, 1, HEARTH_I32, HEARTH_SUM, NULL), HEARTH_OK);
+        check_status(hearth_all_reduce(g, &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, NULL), HEARTH_OK);
         return;
     }
     hearth_request *request = start_sum(g, &x, 1, NULL);
     check_status(hearth_test(request), HEARTH_PENDING);
-    check_status(hearth_wait(request, 0), HEARTH_PENDING);
-    check_status(hearth_wait(request, 20), HEARTH_PENDING); /* runs out, does not cancel */
-    check_status(hearth_wait_all(&request, 1, 1), HEARTH_PENDING);
+    check_status(hearth_request_wait(request, 0), HEARTH_PENDING);
+    check_status(hearth_request_wait(request, 20), HEARTH_PENDING); /* runs out, does not cancel */
+    check_status(hearth_request_wait_all(&request, 1, 1), HEARTH_PENDING);
     check(strcmp(hearth_request_error(request), "") == 0, "an error: %s", hearth_request_error(request));
     fixture_meet(c);
-    check_status(hearth_wait(request, -1), HEARTH_OK);
+    check_status(hearth_request_wait(request, -1), HEARTH_OK);
     check(hearth_request_error_rank(request) == -1, "about rank %d", hearth_request_error_rank(request));
     check(x == 6, "sum is %d", x);
     check_status(hearth_test(request), HEARTH_OK); /* again after the end */
-    check_status(hearth_wait(request, 0), HEARTH_OK);
-    check_status(hearth_wait(request, INT64_MAX), HEARTH_OK);
-    check_status(hearth_cancel(request), HEARTH_OK); /* too late, and harmless */
+    check_status(hearth_request_wait(request, 0), HEARTH_OK);
+    check_status(hearth_request_wait(request, INT64_MAX), HEARTH_OK);
+    check_status(hearth_request_cancel(request), HEARTH_OK); /* too late, and harmless */
     check_status(hearth_test(request), HEARTH_OK);
-    hearth_request_free(request);
+    hearth_request_close(request);
 }
 
 static void test_test_and_wait(void **state)
@@ -68,10 +69,10 @@ static void long_wait(struct fixture *c, int rank, void *arg)
         sleep_ms(20);
     hearth_request *request = start_sum(c->world[rank], &x, 1, NULL);
     size_t index = 7;
-    check_status(hearth_wait(request, *timeout_ms), HEARTH_OK);
-    check_status(hearth_wait_all(&request, 1, *timeout_ms), HEARTH_OK);
-    check_status(hearth_wait_any(&request, 1, *timeout_ms, &index), HEARTH_OK);
-    hearth_request_free(request);
+    check_status(hearth_request_wait(request, *timeout_ms), HEARTH_OK);
+    check_status(hearth_request_wait_all(&request, 1, *timeout_ms), HEARTH_OK);
+    check_status(hearth_request_wait_any(&request, 1, *timeout_ms, &index), HEARTH_OK);
+    hearth_request_close(request);
 }
 
 static void test_the_longest_waits(void **state)
@@ -100,10 +101,10 @@ static void several(struct fixture *c, int rank, void *arg)
         opts.tag = (uint64_t)i;
         requests[i + 1] = start_sum(c->world[rank], &x[i], 1, &opts);
     }
-    check_status(hearth_wait_all(requests, SEVERAL + 2, -1), HEARTH_OK);
+    check_status(hearth_request_wait_all(requests, SEVERAL + 2, -1), HEARTH_OK);
     for (int i = 0; i < SEVERAL; i++) {
         check(x[i] == i * c->size * (c->size + 1) / 2, "rank %d: sum %d is %d", rank, i, x[i]);
-        hearth_request_free(requests[i + 1]);
+        hearth_request_close(requests[i + 1]);
     }
 }
 
@@ -117,9 +118,9 @@ static void test_wait_all(void **state)
     /* nothing to wait for */
     hearth_request *none[2] = {NULL, NULL};
     size_t index = 7;
-    check_status(hearth_wait_all(none, 2, -1), HEARTH_OK);
-    check_status(hearth_wait_all(NULL, 0, -1), HEARTH_OK);
-    check_status(hearth_wait_any(none, 2, -1, &index), HEARTH_INVALID);
+    check_status(hearth_request_wait_all(none, 2, -1), HEARTH_OK);
+    check_status(hearth_request_wait_all(NULL, 0, -1), HEARTH_OK);
+    check_status(hearth_request_wait_any(none, 2, -1, &index), HEARTH_INVALID);
     check(index == 7, "index was set to %zu", index);
     checks_end();
 }
@@ -136,20 +137,21 @@ static void first_bad(struct fixture *c, int rank, void *arg)
         requests[i] = start_sum(c->world[rank], &x[2 * i], i == 1 && rank == 0 ? 2 : 1, &opts);
     }
     if (rank == 1) {
-        check_status(hearth_cancel(requests[2]), HEARTH_OK);
-        check_status(hearth_wait_all(requests, 3, -1), HEARTH_MISMATCH);
+        check_status(hearth_request_cancel(requests[2]), HEARTH_OK);
+        check_status(hearth_request_wait_all(requests, 3, -1), HEARTH_MISMATCH);
         check_text(hearth_error_text(), "rank 0");
         check_status(hearth_test(requests[0]), HEARTH_OK);
         check_status(hearth_test(requests[2]), HEARTH_CANCELLED);
     } else {
-        check_status(hearth_wait_all(requests, 2, -1), HEARTH_MISMATCH);
+        check_status(hearth_request_wait_all(requests, 2, -1), HEARTH_MISMATCH);
     }
     for (int i = 0; i < 2 + rank; i++)
-        hearth_request_free(requests[i]);
+        hearth_request_close(requests[i]);
     fixture_meet(c);
     opts.tag = 2;
     if (rank == 0)
-        check_status(hearth_all_reduce(c->world[0], x, x, 1, HEARTH_I32, HEARTH_SUM, &opts), HEARTH_ABORTED);
+        check_status(hearth_all_reduce(c->world[0], x, x, 1, HEARTH_I32, HEARTH_OP_SUM, &opts),
+                     HEARTH_ABORTED);
 }
 
 static void test_wait_all_gives_the_first_bad(void **state)
@@ -174,7 +176,7 @@ static void any_member(struct fixture *c, int rank, void *arg)
             fixture_meet(c);
             opts.tag = (uint64_t)order[i];
             x[i] = 1;
-            check_status(hearth_all_reduce(c->world[1], &x[i], &x[i], 1, HEARTH_I32, HEARTH_SUM, &opts),
+            check_status(hearth_all_reduce(c->world[1], &x[i], &x[i], 1, HEARTH_I32, HEARTH_OP_SUM, &opts),
                          HEARTH_OK);
         }
         return;
@@ -186,13 +188,13 @@ static void any_member(struct fixture *c, int rank, void *arg)
     }
     for (int i = 0; i < SEVERAL; i++) {
         size_t index = 99;
-        check_status(hearth_wait_any(requests, SEVERAL, 1, &index), HEARTH_PENDING);
+        check_status(hearth_request_wait_any(requests, SEVERAL, 1, &index), HEARTH_PENDING);
         check(index == 99, "index was set to %zu", index);
         fixture_meet(c);
-        check_status(hearth_wait_any(requests, SEVERAL, -1, &index), HEARTH_OK);
+        check_status(hearth_request_wait_any(requests, SEVERAL, -1, &index), HEARTH_OK);
         check(index == (size_t)order[i], "%zu ended, not %d", index, order[i]);
         check(x[order[i]] == order[i] + 1, "sum is %d", x[order[i]]);
-        hearth_request_free(requests[order[i]]);
+        hearth_request_close(requests[order[i]]);
         requests[order[i]] = NULL;
     }
 }
@@ -223,11 +225,11 @@ static void test_wait_for_several_nodes(void **state)
         }
         for (int i = 0; i < NODES; i++) {
             size_t index = 99;
-            check_status(hearth_wait_any(requests, NODES, -1, &index), HEARTH_OK);
+            check_status(hearth_request_wait_any(requests, NODES, -1, &index), HEARTH_OK);
             if (!check(index < NODES && requests[index], "index is %zu", index))
                 break;
             check(x[index] == 6, "sum is %d", x[index]);
-            hearth_request_free(requests[index]);
+            hearth_request_close(requests[index]);
             requests[index] = NULL;
         }
     }
@@ -236,9 +238,9 @@ static void test_wait_for_several_nodes(void **state)
         memset(large[i], 0, 400000 * sizeof(int32_t));
         requests[i] = start_sum(c.world[i], large[i], 400000, NULL);
     }
-    check_status(hearth_wait_all(requests, NODES, -1), HEARTH_OK);
+    check_status(hearth_request_wait_all(requests, NODES, -1), HEARTH_OK);
     for (int i = 0; i < NODES; i++) {
-        hearth_request_free(requests[i]);
+        hearth_request_close(requests[i]);
         free(large[i]);
     }
     fixture_close(&c);
@@ -248,7 +250,7 @@ static void test_wait_for_several_nodes(void **state)
 
 struct ending {
     size_t count;
-    bool by_free; /* hearth_request_free instead of hearth_cancel */
+    bool by_free; /* hearth_request_close instead of hearth_request_cancel */
     bool late;    /* the others post after the cancel */
     bool restore;
 };
@@ -262,19 +264,19 @@ static void cancel_member(struct fixture *c, int rank, void *arg)
     hearth_request *request = NULL;
     for (size_t i = 0; i < e->count; i++)
         copy[i] = x[i] = (int32_t)i * (rank + 3);
-    opts.flags = e->restore ? HEARTH_RESTORE : 0;
+    opts.flags = e->restore ? HEARTH_FLAG_RESTORE : 0;
     opts.timeout_ms = PATIENCE_MS;
     int last = c->size - 1; /* never starts: nothing can have ended when it is cancelled */
     if (rank != last && (rank == 1 || !e->late))
         request = start_sum(c->world[rank], x, e->count, &opts);
     fixture_meet(c);
     if (rank == 1 && e->by_free) {
-        hearth_request_free(request);
+        hearth_request_close(request);
     } else if (rank == 1) {
-        check_status(hearth_cancel(request), HEARTH_OK);
+        check_status(hearth_request_cancel(request), HEARTH_OK);
         check_status(hearth_test(request), HEARTH_CANCELLED);
         check_text(hearth_request_error(request), "cancelled");
-        hearth_request_free(request);
+        hearth_request_close(request);
     }
     if (rank == 1)
         memset(x, 0x77, e->restore ? 0 : len); /* the buffers are free: nothing may touch them any more */
@@ -282,12 +284,12 @@ static void cancel_member(struct fixture *c, int rank, void *arg)
     if (rank != 1) {
         if (!request)
             request = start_sum(c->world[rank], x, e->count, &opts);
-        check_status(hearth_wait(request, -1), HEARTH_ABORTED);
+        check_status(hearth_request_wait(request, -1), HEARTH_ABORTED);
         check_text(hearth_request_error(request), "rank 1");
         check(hearth_request_error_rank(request) == 1, "about rank %d", hearth_request_error_rank(request));
         check(hearth_request_error_reason(request) == HEARTH_REASON_CANCELLED, "because of %s",
               hearth_reason_name(hearth_request_error_reason(request)));
-        hearth_request_free(request);
+        hearth_request_close(request);
     }
     fixture_meet(c);
     if (e->restore)
@@ -326,21 +328,21 @@ static void cancel_midway(struct fixture *c, int rank, void *arg)
     struct hearth_opts opts = opts_default();
     for (int i = 0; i < COUNT; i++)
         x[i] = i * (rank + 1);
-    opts.flags = HEARTH_RESTORE;
+    opts.flags = HEARTH_FLAG_RESTORE;
     hearth_request *request = start_sum(c->world[rank], x, COUNT, &opts);
     int status = HEARTH_PENDING;
     for (int i = 0; rank == 0 && status == HEARTH_PENDING && i < *spin; i++)
         status = hearth_test(request);
     if (rank == 0)
-        check_status(hearth_cancel(request), HEARTH_OK);
-    status = hearth_wait(request, -1);
+        check_status(hearth_request_cancel(request), HEARTH_OK);
+    status = hearth_request_wait(request, -1);
     check(status == HEARTH_OK || status == (rank == 0 ? HEARTH_CANCELLED : HEARTH_ABORTED), "rank %d: %s",
           rank, hearth_status_name(status));
     int factor = status == HEARTH_OK ? c->size * (c->size + 1) / 2 : rank + 1;
     for (int i = 0; i < COUNT; i++)
         if (x[i] != i * factor)
             check(false, "rank %d: element %d is %d after %s", rank, i, x[i], hearth_status_name(status));
-    hearth_request_free(request);
+    hearth_request_close(request);
     free(x);
 }
 
@@ -365,18 +367,18 @@ static void restore_member(struct fixture *c, int rank, void *arg)
         check_status(job_start(job, c->world[rank], rank, &request), HEARTH_OK);
     fixture_meet(c);
     if (rank == 0)
-        check_status(hearth_cancel(request), HEARTH_OK);
+        check_status(hearth_request_cancel(request), HEARTH_OK);
     fixture_meet(c);
     if (!gives)
         check_status(job_start(job, c->world[rank], rank, &request), HEARTH_OK);
-    int status = hearth_wait(request, -1);
+    int status = hearth_request_wait(request, -1);
     check(status == HEARTH_OK || status == (rank == 0 ? HEARTH_CANCELLED : HEARTH_ABORTED), "%s: rank %d: %s",
           job_name(job), rank, hearth_status_name(status));
     if (status != HEARTH_OK)
         check(memcmp(job->source[rank], job->input[rank],
                      job_source_count(job, rank) * hearth_dtype_size(job->dtype)) == 0,
               "%s: rank %d: the input was not given back", job_name(job), rank);
-    hearth_request_free(request);
+    hearth_request_close(request);
 }
 
 static void test_every_collective_restores(void **state)
@@ -392,7 +394,7 @@ static void test_every_collective_restores(void **state)
         job.root = 1;
         job.dtype = HEARTH_I32;
         job.in_place = true;
-        job.opts.flags = HEARTH_RESTORE;
+        job.opts.flags = HEARTH_FLAG_RESTORE;
         job.opts.timeout_ms = PATIENCE_MS;
         job_prepare(&job);
         fixture_run(&c, restore_member, &job);
@@ -416,7 +418,7 @@ static void descriptor(struct fixture *c, int rank, void *arg)
     int32_t x[2] = {1, 1};
     if (rank == 1) {
         fixture_meet(c);
-        check_status(hearth_all_reduce(c->world[1], x, x, 2, HEARTH_I32, HEARTH_SUM, NULL), HEARTH_OK);
+        check_status(hearth_all_reduce(c->world[1], x, x, 2, HEARTH_I32, HEARTH_OP_SUM, NULL), HEARTH_OK);
         return;
     }
     hearth_request *request = start_sum(c->world[0], x, 2, NULL);
@@ -429,7 +431,7 @@ static void descriptor(struct fixture *c, int rank, void *arg)
     check(readable(fd, 0), "readable only once");
     check_status(hearth_test(request), HEARTH_OK);
     check(x[0] == 2 && x[1] == 2, "sums are %d and %d", x[0], x[1]);
-    hearth_request_free(request);
+    hearth_request_close(request);
 }
 
 static void test_descriptor(void **state)
@@ -444,9 +446,9 @@ static void test_descriptor(void **state)
     fixture_open(&c, 1, NULL); /* asked for after the end */
     int32_t x = 1;
     hearth_request *request = start_sum(c.world[0], &x, 1, NULL);
-    check_status(hearth_wait(request, -1), HEARTH_OK);
+    check_status(hearth_request_wait(request, -1), HEARTH_OK);
     check(readable(hearth_request_fd(request), 0), "not readable");
-    hearth_request_free(request);
+    hearth_request_close(request);
     fixture_close(&c);
 }
 
@@ -459,10 +461,10 @@ static void deadline_member(struct fixture *c, int rank, void *arg)
     memset(x, 0, *count * sizeof *x);
     struct hearth_opts opts = opts_default();
     int late = c->size - 1;
-    opts.algo = HEARTH_EXCHANGE; /* everyone waits for everyone, so for the late one too */
+    opts.algo = HEARTH_ALGO_EXCHANGE; /* everyone waits for everyone, so for the late one too */
     if (rank != late) {
         opts.timeout_ms = 150 * slow_factor() + rank; /* enough for all but the late one to come */
-        int status = hearth_all_reduce(c->world[rank], x, x, *count, HEARTH_I32, HEARTH_SUM, &opts);
+        int status = hearth_all_reduce(c->world[rank], x, x, *count, HEARTH_I32, HEARTH_OP_SUM, &opts);
         char who[32];
         snprintf(who, sizeof who, "waiting for rank %d", late);
         check(status == HEARTH_TIMEOUT || status == HEARTH_ABORTED, "rank %d: %s", rank,
@@ -473,7 +475,7 @@ static void deadline_member(struct fixture *c, int rank, void *arg)
     }
     fixture_meet(c);
     if (rank == late) {
-        check_status(hearth_all_reduce(c->world[rank], x, x, *count, HEARTH_I32, HEARTH_SUM, &opts),
+        check_status(hearth_all_reduce(c->world[rank], x, x, *count, HEARTH_I32, HEARTH_OP_SUM, &opts),
                      HEARTH_ABORTED);
         check(hearth_error_reason() == HEARTH_REASON_TIMED_OUT, "because of %s: %s",
               hearth_reason_name(hearth_error_reason()), hearth_error_text());
@@ -508,20 +510,20 @@ static void blaming_member(struct fixture *c, int rank, void *arg)
     opts.timeout_ms = 800 * slow_factor() + 10 * rank; /* enough for all but the late one to come */
     fixture_meet(c);
     if (rank != LATE &&
-        hearth_all_reduce(c->world[rank], x, x, COUNT, HEARTH_I32, HEARTH_SUM, &opts) == HEARTH_TIMEOUT)
+        hearth_all_reduce(c->world[rank], x, x, COUNT, HEARTH_I32, HEARTH_OP_SUM, &opts) == HEARTH_TIMEOUT)
         check(hearth_error_rank() == LATE || hearth_error_rank() == -1, "%s: rank %d names rank %d: %s",
               hearth_algo_name(*algo), rank, hearth_error_rank(), hearth_error_text());
     fixture_meet(c);
     opts.timeout_ms = -1;
     if (rank == LATE)
-        check_status(hearth_all_reduce(c->world[rank], x, x, COUNT, HEARTH_I32, HEARTH_SUM, &opts),
+        check_status(hearth_all_reduce(c->world[rank], x, x, COUNT, HEARTH_I32, HEARTH_OP_SUM, &opts),
                      HEARTH_ABORTED);
     free(x);
 }
 
 static void test_deadline_blames_nobody_who_waits(void **state)
 {
-    enum hearth_algo algos[] = {HEARTH_RING, HEARTH_HALVING, HEARTH_TREE};
+    enum hearth_algo algos[] = {HEARTH_ALGO_RING, HEARTH_ALGO_HALVING, HEARTH_ALGO_TREE};
     (void)state;
     struct fixture c;
     fixture_open(&c, 4, NULL);
@@ -542,18 +544,18 @@ static void test_deadlines_of_config_and_of_zero(void **state)
     hearth_config_init(&config);
     config.op_timeout_ms = 30;
     fixture_open(&c, 2, &config);
-    check_status(hearth_all_reduce(c.world[0], &x, &x, 1, HEARTH_I32, HEARTH_SUM, NULL), HEARTH_TIMEOUT);
+    check_status(hearth_all_reduce(c.world[0], &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, NULL), HEARTH_TIMEOUT);
     check_text(hearth_error_text(), "30 ms");
-    check_status(hearth_all_reduce(c.world[1], &x, &x, 1, HEARTH_I32, HEARTH_SUM, NULL), HEARTH_ABORTED);
+    check_status(hearth_all_reduce(c.world[1], &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, NULL), HEARTH_ABORTED);
     struct hearth_opts opts = opts_default();
     opts.timeout_ms = 0;
     opts.tag = 1;
-    check_status(hearth_all_reduce(c.world[0], &x, &x, 1, HEARTH_I32, HEARTH_SUM, &opts), HEARTH_TIMEOUT);
-    check_status(hearth_all_reduce(c.world[1], &x, &x, 1, HEARTH_I32, HEARTH_SUM, &opts), HEARTH_ABORTED);
+    check_status(hearth_all_reduce(c.world[0], &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, &opts), HEARTH_TIMEOUT);
+    check_status(hearth_all_reduce(c.world[1], &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, &opts), HEARTH_ABORTED);
     fixture_close(&c);
 
     fixture_open(&c, 1, NULL);
-    check_status(hearth_all_reduce(c.world[0], &x, &x, 1, HEARTH_I32, HEARTH_SUM, &opts), HEARTH_OK);
+    check_status(hearth_all_reduce(c.world[0], &x, &x, 1, HEARTH_I32, HEARTH_OP_SUM, &opts), HEARTH_OK);
     fixture_close(&c);
 }
 

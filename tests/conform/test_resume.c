@@ -29,7 +29,7 @@ static hearth_compressor *open_ruled(hearth_group *group, uint64_t warmup, uint6
     hearth_compressor *compressor = open_compressor(group, "bf16", warmup, ramp);
     for (int k = 0; k < KINDS; k++)
         if (kinds[k].codec)
-            check_status(hearth_compressor_rule(compressor, kinds[k].name, kinds[k].codec), HEARTH_OK);
+            check_status(hearth_compressor_add_rule(compressor, kinds[k].name, kinds[k].codec), HEARTH_OK);
     return compressor;
 }
 
@@ -54,18 +54,18 @@ static void run_step(struct run *run, hearth_compressor *compressor, int rank, i
         data[k] = must_alloc(len);
         fill(&kinds[k], data[k], rank, step);
         struct hearth_tensor tensor = tensor_of(&kinds[k], data[k]);
-        enum hearth_op op = k % 3 ? HEARTH_AVG : HEARTH_SUM;
+        enum hearth_op op = k % 3 ? HEARTH_OP_AVG : HEARTH_OP_SUM;
         if (k % 2)
             check_status(hearth_compressor_all_reduce_nb(compressor, &tensor, op, NULL, &requests[k]),
                          HEARTH_OK);
         else
             check_status(hearth_compressor_all_reduce(compressor, &tensor, op, NULL), HEARTH_OK);
     }
-    check_status(hearth_wait_all(requests, KINDS, -1), HEARTH_OK);
+    check_status(hearth_request_wait_all(requests, KINDS, -1), HEARTH_OK);
     for (int k = 0; k < KINDS; k++) {
         size_t len = kind_count(&kinds[k]) * hearth_dtype_size(kinds[k].dtype);
         run->hash[rank][step][k] = hash_bytes(data[k], len);
-        hearth_request_free(requests[k]);
+        hearth_request_close(requests[k]);
         free(data[k]);
     }
 }

@@ -31,7 +31,7 @@ static void one(struct fixture *c, int rank, int number)
     switch (number % 8) {
     case 0:
     case 1:
-        check_status(hearth_all_reduce(g, x, y, count, HEARTH_I64, HEARTH_SUM, NULL), HEARTH_OK);
+        check_status(hearth_all_reduce(g, x, y, count, HEARTH_I64, HEARTH_OP_SUM, NULL), HEARTH_OK);
         got = y[count - 1];
         wanted = sum;
         break;
@@ -49,7 +49,7 @@ static void one(struct fixture *c, int rank, int number)
         wanted = number + n - 1;
         break;
     case 5:
-        check_status(hearth_reduce_scatter(g, x, y, count, HEARTH_I64, HEARTH_SUM, NULL), HEARTH_OK);
+        check_status(hearth_reduce_scatter(g, x, y, count, HEARTH_I64, HEARTH_OP_SUM, NULL), HEARTH_OK);
         got = y[0];
         wanted = sum;
         break;
@@ -59,7 +59,7 @@ static void one(struct fixture *c, int rank, int number)
         wanted = number;
         break;
     default:
-        check_status(hearth_scan(g, x, y, count, HEARTH_I64, HEARTH_MAX, NULL), HEARTH_OK);
+        check_status(hearth_scan(g, x, y, count, HEARTH_I64, HEARTH_OP_MAX, NULL), HEARTH_OK);
         got = y[0];
         wanted = number + rank;
     }
@@ -124,18 +124,18 @@ static void nonblocking_member(struct fixture *c, int rank, void *arg)
     int64_t x[AHEAD];
     for (int i = s->first; i < s->first + s->count; i++) {
         int at = i % AHEAD;
-        hearth_request_free(requests[at]); /* ended: AHEAD operations ago is waited for below */
+        hearth_request_close(requests[at]); /* ended: AHEAD operations ago is waited for below */
         x[at] = i + rank;
-        check_status(hearth_all_reduce_nb(c->world[rank], &x[at], &x[at], 1, HEARTH_I64, HEARTH_SUM, NULL,
+        check_status(hearth_all_reduce_nb(c->world[rank], &x[at], &x[at], 1, HEARTH_I64, HEARTH_OP_SUM, NULL,
                                           &requests[at]),
                      HEARTH_OK);
         int oldest = (i + 1) % AHEAD;
         if (requests[oldest])
-            check_status(hearth_wait(requests[oldest], -1), HEARTH_OK);
+            check_status(hearth_request_wait(requests[oldest], -1), HEARTH_OK);
     }
-    check_status(hearth_wait_all(requests, AHEAD, -1), HEARTH_OK);
+    check_status(hearth_request_wait_all(requests, AHEAD, -1), HEARTH_OK);
     for (int i = 0; i < AHEAD; i++)
-        hearth_request_free(requests[i]);
+        hearth_request_close(requests[i]);
 }
 
 static void test_nonblocking_operations_allocate_nothing(void **state)
@@ -155,12 +155,12 @@ static void compressed_member(struct fixture *c, int rank, void *arg)
         const char *codec;
         enum hearth_algo algo;
         bool residual;
-    } calls[] = {{"fp16", HEARTH_AUTO, true},          {"bf16", HEARTH_DIRECT, true},
-                 {"int8", HEARTH_DIRECT, true},        {"int8", HEARTH_EXCHANGE, false},
-                 {"onebit", HEARTH_EXCHANGE, true},    {"topk:0.05", HEARTH_DIRECT, false},
-                 {"topk:0.05", HEARTH_EXCHANGE, true}, {"topk:0.05,chunk=256", HEARTH_AUTO, true},
-                 {"randomk:0.1", HEARTH_AUTO, true},   {"powersgd:2,rows=20", HEARTH_AUTO, true},
-                 {"none", HEARTH_AUTO, true}};
+    } calls[] = {{"fp16", HEARTH_ALGO_AUTO, true},          {"bf16", HEARTH_ALGO_DIRECT, true},
+                 {"int8", HEARTH_ALGO_DIRECT, true},        {"int8", HEARTH_ALGO_EXCHANGE, false},
+                 {"onebit", HEARTH_ALGO_EXCHANGE, true},    {"topk:0.05", HEARTH_ALGO_DIRECT, false},
+                 {"topk:0.05", HEARTH_ALGO_EXCHANGE, true}, {"topk:0.05,chunk=256", HEARTH_ALGO_AUTO, true},
+                 {"randomk:0.1", HEARTH_ALGO_AUTO, true},   {"powersgd:2,rows=20", HEARTH_ALGO_AUTO, true},
+                 {"none", HEARTH_ALGO_AUTO, true}};
     enum { CALLS = sizeof calls / sizeof calls[0], COUNT = 500 };
     static _Thread_local float x[COUNT], e[COUNT];
     const struct stretch *s = arg;
@@ -171,12 +171,12 @@ static void compressed_member(struct fixture *c, int rank, void *arg)
         opts.algo = calls[i % CALLS].algo;
         for (int k = 0; k < COUNT; k++)
             x[k] = (float)((k * 37 + rank) % 101) - 50;
-        check_status(hearth_all_reduce_compressed_nb(c->world[rank], x, COUNT, HEARTH_F32, HEARTH_SUM,
+        check_status(hearth_all_reduce_compressed_nb(c->world[rank], x, COUNT, HEARTH_F32, HEARTH_OP_SUM,
                                                      calls[i % CALLS].codec, residual ? e : NULL, &opts,
                                                      &request),
                      HEARTH_OK);
-        check_status(hearth_wait(request, -1), HEARTH_OK);
-        hearth_request_free(request);
+        check_status(hearth_request_wait(request, -1), HEARTH_OK);
+        hearth_request_close(request);
     }
 }
 
@@ -195,9 +195,9 @@ static void various_member(struct fixture *c, int rank, void *arg)
     const struct stretch *s = arg;
     int32_t x[600] = {0};
     for (int i = s->first; i < s->first + s->count; i++)
-        check_status(
-            hearth_all_reduce(c->world[rank], x, x, 1 + (size_t)(i * 37 % 600), HEARTH_I32, HEARTH_MAX, NULL),
-            HEARTH_OK);
+        check_status(hearth_all_reduce(c->world[rank], x, x, 1 + (size_t)(i * 37 % 600), HEARTH_I32,
+                                       HEARTH_OP_MAX, NULL),
+                     HEARTH_OK);
 }
 
 static void test_memory_for_different_calls_is_bounded(void **state)

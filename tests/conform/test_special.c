@@ -79,14 +79,17 @@ static void pairs_of(enum hearth_dtype dtype, struct pair *pairs)
 
 static uint64_t wanted_of(const struct pair *p, enum hearth_op op)
 {
-    return op == HEARTH_PROD ? p->prod : op == HEARTH_MIN ? p->min : op == HEARTH_MAX ? p->max : p->sum;
+    return op == HEARTH_OP_PROD  ? p->prod
+           : op == HEARTH_OP_MIN ? p->min
+           : op == HEARTH_OP_MAX ? p->max
+                                 : p->sum;
 }
 
 /* What changes nothing: -0 for sums (x + -0 is x for every x), 1, and a value that is no news. */
 static uint64_t neutral(enum hearth_dtype dtype, enum hearth_op op, const struct pair *p)
 {
     struct specials s = specials_of(dtype);
-    return op == HEARTH_SUM ? s.minus_zero : op == HEARTH_PROD ? s.one : p->a;
+    return op == HEARTH_OP_SUM ? s.minus_zero : op == HEARTH_OP_PROD ? s.one : p->a;
 }
 
 struct trial {
@@ -151,7 +154,7 @@ static void trial_member(struct fixture *c, int rank, void *arg)
 
 static void run_trials(int size, bool flush)
 {
-    const enum hearth_op ops[] = {HEARTH_SUM, HEARTH_PROD, HEARTH_MIN, HEARTH_MAX};
+    const enum hearth_op ops[] = {HEARTH_OP_SUM, HEARTH_OP_PROD, HEARTH_OP_MIN, HEARTH_OP_MAX};
     struct fixture c;
     uint64_t seed = 31 + (uint64_t)size;
     fixture_open(&c, size, NULL);
@@ -187,12 +190,13 @@ static void test_flushing_callers_get_the_same_bits(void **state)
 #endif
 }
 
-enum { FLOAT_OPS = HEARTH_MAX + 1 }; /* the others are of integers */
+enum { FLOAT_OPS = HEARTH_OP_MAX + 1 }; /* the others are of integers */
 
 /* One member: nothing is combined, yet a NaN comes out canonical, in place too. */
 static void alone(struct fixture *c, int rank, void *arg)
 {
-    const enum hearth_op ops[FLOAT_OPS] = {HEARTH_SUM, HEARTH_AVG, HEARTH_PROD, HEARTH_MIN, HEARTH_MAX};
+    const enum hearth_op ops[FLOAT_OPS] = {HEARTH_OP_SUM, HEARTH_OP_AVG, HEARTH_OP_PROD, HEARTH_OP_MIN,
+                                           HEARTH_OP_MAX};
     (void)arg;
     for (int i = 0; i < 4 * FLOAT_OPS * ALGOS; i++) {
         enum hearth_dtype dtype = floats[i % 4];
@@ -260,7 +264,7 @@ static void nan_member(struct fixture *c, int rank, void *arg)
     check(get_bits(t->dtype, y, 0) == nan, "reduce_scatter: rank %d: no NaN", rank);
     check_status(hearth_reduce(c->world[rank], x, y, 1, t->dtype, t->op, 0, NULL), HEARTH_OK);
     check(rank != 0 || get_bits(t->dtype, y, 0) == nan, "reduce: no NaN");
-    if (t->op == HEARTH_AVG)
+    if (t->op == HEARTH_OP_AVG)
         return;
     check_status(hearth_scan(c->world[rank], x, y, 1, t->dtype, t->op, NULL), HEARTH_OK);
     check((get_bits(t->dtype, y, 0) == nan) == (rank >= t->first), "scan: rank %d: 0x%" PRIx64, rank,

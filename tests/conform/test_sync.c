@@ -72,10 +72,10 @@ static void steps_run(struct fixture *c, int rank, void *arg)
 static void test_steps(void **state)
 {
     (void)state;
-    struct steps steps[] = {{"none", HEARTH_SUM, true},
-                            {NULL, HEARTH_AVG, true},
-                            {"int8", HEARTH_SUM, false},
-                            {"topk:0.05", HEARTH_AVG, false}};
+    struct steps steps[] = {{"none", HEARTH_OP_SUM, true},
+                            {NULL, HEARTH_OP_AVG, true},
+                            {"int8", HEARTH_OP_SUM, false},
+                            {"topk:0.05", HEARTH_OP_AVG, false}};
     for (int size = 1; size <= 4; size++) {
         struct fixture c;
         fixture_open(&c, size, NULL);
@@ -92,9 +92,9 @@ static void two_syncs(struct fixture *c, int rank, void *arg)
     struct model m[2];
     hearth_group *g = c->world[rank];
     for (int i = 0; i < 2; i++) {
-        model_open(&m[i], g, NULL, i == 0 ? HEARTH_SUM : HEARTH_AVG);
+        model_open(&m[i], g, NULL, i == 0 ? HEARTH_OP_SUM : HEARTH_OP_AVG);
         model_fill(&m[i], rank, i);
-        model_reduce(&m[i], g, i == 0 ? HEARTH_SUM : HEARTH_AVG, 1);
+        model_reduce(&m[i], g, i == 0 ? HEARTH_OP_SUM : HEARTH_OP_AVG, 1);
     }
     for (int i = 0; i < 2; i++)
         model_ready(&m[(rank + i) % 2], (uint64_t)rank);
@@ -110,11 +110,11 @@ static void weights(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     struct model m;
-    model_open(&m, c->world[rank], NULL, HEARTH_AVG);
+    model_open(&m, c->world[rank], NULL, HEARTH_OP_AVG);
     for (int step = 0; step < 3; step++) {
         double weight = step == 0 ? 1 : step + rank;
         model_fill(&m, rank, step);
-        model_reduce(&m, c->world[rank], HEARTH_AVG, weight);
+        model_reduce(&m, c->world[rank], HEARTH_OP_AVG, weight);
         if (step > 0)
             check_status(hearth_sync_set_weight(m.sync, weight), HEARTH_OK);
         model_ready(&m, (uint64_t)rank);
@@ -159,13 +159,13 @@ static void callbacks(struct fixture *c, int rank, void *arg)
     (void)arg;
     struct model m;
     hearth_group *g = c->world[rank];
-    model_open(&m, g, NULL, HEARTH_SUM);
+    model_open(&m, g, NULL, HEARTH_OP_SUM);
     for (int step = 0; step < 10; step++) {
         struct chain chains[TENSORS];
         hearth_request *requests[TENSORS];
         int64_t x[TENSORS];
         model_fill(&m, rank, step);
-        model_reduce(&m, g, HEARTH_SUM, 1);
+        model_reduce(&m, g, HEARTH_OP_SUM, 1);
         for (int i = 0; i < TENSORS; i++) {
             struct hearth_opts opts = opts_default();
             chains[i] = (struct chain){.model = &m, .index = i};
@@ -174,14 +174,14 @@ static void callbacks(struct fixture *c, int rank, void *arg)
             opts.done_arg = &chains[i];
             x[i] = 1;
             check_status(
-                hearth_all_reduce_nb(g, &x[i], &x[i], 1, HEARTH_I64, HEARTH_SUM, &opts, &requests[i]),
+                hearth_all_reduce_nb(g, &x[i], &x[i], 1, HEARTH_I64, HEARTH_OP_SUM, &opts, &requests[i]),
                 HEARTH_OK);
         }
-        check_status(hearth_wait_all(requests, TENSORS, -1), HEARTH_OK);
+        check_status(hearth_request_wait_all(requests, TENSORS, -1), HEARTH_OK);
         check_status(hearth_sync_wait(m.sync, NULL), HEARTH_OK);
         for (int i = 0; i < TENSORS; i++) {
             check_status(atomic_load(&chains[i].status), HEARTH_OK);
-            hearth_request_free(requests[i]);
+            hearth_request_close(requests[i]);
         }
         model_check(&m, m.wanted, "the sum");
     }
@@ -207,11 +207,11 @@ static void test_arguments(void **state)
     hearth_sync *none = NULL;
     struct hearth_opts opts = opts_default();
     fixture_open(&c, 1, NULL);
-    check_status(hearth_sync_open(NULL, NULL, HEARTH_SUM, &none), HEARTH_INVALID);
-    check_status(hearth_sync_open(c.world[0], NULL, HEARTH_MAX, &none), HEARTH_UNSUPPORTED);
+    check_status(hearth_sync_open(NULL, NULL, HEARTH_OP_SUM, &none), HEARTH_INVALID);
+    check_status(hearth_sync_open(c.world[0], NULL, HEARTH_OP_MAX, &none), HEARTH_UNSUPPORTED);
     check_text(hearth_error_text(), "max");
-    check_status(hearth_sync_open(c.world[0], NULL, HEARTH_SUM, NULL), HEARTH_INVALID);
-    check_status(hearth_sync_open_with(NULL, HEARTH_SUM, &none), HEARTH_INVALID);
+    check_status(hearth_sync_open(c.world[0], NULL, HEARTH_OP_SUM, NULL), HEARTH_INVALID);
+    check_status(hearth_sync_open_with(NULL, HEARTH_OP_SUM, &none), HEARTH_INVALID);
     check_status(hearth_sync_wait(NULL, NULL), HEARTH_INVALID);
     check_status(hearth_sync_ready(NULL, 0), HEARTH_INVALID);
     check_status(hearth_sync_add(NULL, NULL), HEARTH_INVALID);
@@ -219,7 +219,7 @@ static void test_arguments(void **state)
     hearth_sync_drop(NULL);
     check(!none && !hearth_sync_compressor(NULL), "something came of nothing");
 
-    model_open(&m, c.world[0], NULL, HEARTH_SUM);
+    model_open(&m, c.world[0], NULL, HEARTH_OP_SUM);
     size_t huge[2] = {SIZE_MAX / 4, 3};
     float x[5];
     struct hearth_tensor t = {.name = "x", .data = x, .dtype = HEARTH_I32};
@@ -277,12 +277,12 @@ static void empty(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     hearth_sync *sync;
-    check_status(hearth_sync_open(c->world[rank], NULL, HEARTH_SUM, &sync), HEARTH_OK);
+    check_status(hearth_sync_open(c->world[rank], NULL, HEARTH_OP_SUM, &sync), HEARTH_OK);
     for (int step = 0; step < 3; step++)
         check_status(hearth_sync_wait(sync, NULL), HEARTH_OK);
     hearth_sync_close(sync);
     hearth_sync *later;
-    check_status(hearth_sync_open(c->world[rank], NULL, HEARTH_SUM, &later), HEARTH_OK);
+    check_status(hearth_sync_open(c->world[rank], NULL, HEARTH_OP_SUM, &later), HEARTH_OK);
     check(model_add(later, 4, "later", NULL) == 0, "%s", hearth_error_text());
     for (int step = 0; step < 3; step++) {
         float x[64];
@@ -314,7 +314,7 @@ static void test_more_buckets_than_operations(void **state)
     hearth_config_init(&config);
     config.ops_max = 4;
     fixture_open(&c, 1, &config);
-    model_open(&m, c.world[0], "int8", HEARTH_SUM);
+    model_open(&m, c.world[0], "int8", HEARTH_OP_SUM);
     check_status(hearth_sync_ready(m.sync, 0), HEARTH_LIMIT);
     check_text(hearth_error_text(), "ops_max");
     model_close(&m);
@@ -339,7 +339,7 @@ static void steady(struct fixture *c, int rank, void *arg)
     struct model m = {.sync = NULL};
     uint64_t allocations = 0;
     int same = 0;
-    check_status(hearth_sync_open(c->world[rank], codec, HEARTH_AVG, &m.sync), HEARTH_OK);
+    check_status(hearth_sync_open(c->world[rank], codec, HEARTH_OP_AVG, &m.sync), HEARTH_OK);
     for (int i = 0; i < SMALL; i++) {
         char name[] = {(char)('a' + i), '\0'};
         m.data[i] = must_alloc(model_len(i));
@@ -350,7 +350,7 @@ static void steady(struct fixture *c, int rank, void *arg)
         one_step(&m, SMALL);
         uint64_t now = metric(c->nodes[rank], "hearth_allocations_total"), most = 0;
         uint64_t changed = now != allocations;
-        check_status(hearth_all_reduce(c->world[rank], &changed, &most, 1, HEARTH_U64, HEARTH_MAX, NULL),
+        check_status(hearth_all_reduce(c->world[rank], &changed, &most, 1, HEARTH_U64, HEARTH_OP_MAX, NULL),
                      HEARTH_OK);
         same = most == 0 ? same + 1 : 0;
         allocations = now;
@@ -365,7 +365,7 @@ static void bounded(struct fixture *c, int rank, void *arg)
     (void)arg;
     struct model m;
     uint64_t most = 0, bytes = 0;
-    model_open(&m, c->world[rank], "int8", HEARTH_AVG);
+    model_open(&m, c->world[rank], "int8", HEARTH_OP_AVG);
     model_fill(&m, rank, 0);
     for (int step = 0; step < 60; step++) {
         one_step(&m, TENSORS);
@@ -405,7 +405,7 @@ static void test_no_memory(void **state)
         float x[64] = {1};
         failed = 0;
         atomic_store(&heap->fail_after, n);
-        int status = hearth_sync_open(c.world[0], NULL, HEARTH_SUM, &sync);
+        int status = hearth_sync_open(c.world[0], NULL, HEARTH_OP_SUM, &sync);
         if (status == HEARTH_OK)
             status = model_add(sync, 4, "x", x);
         if (status >= 0)

@@ -16,7 +16,7 @@ static void never_ready(struct fixture *c, int rank, void *arg)
     (void)arg;
     struct model m;
     hearth_group *g = c->world[rank];
-    model_open(&m, g, "int8", HEARTH_SUM);
+    model_open(&m, g, "int8", HEARTH_OP_SUM);
     for (int step = 0; step < 2; step++) {
         model_fill(&m, rank, step);
         if (rank == 0) {
@@ -63,14 +63,14 @@ struct difference {
 };
 
 static const struct difference differences[] = {
-    {"one more", 9, -1, -1, -1, HEARTH_SUM, NULL, "index 8"},
-    {"one fewer", 7, -1, -1, -1, HEARTH_SUM, NULL, "index 7"},
-    {"none", 0, -1, -1, -1, HEARTH_SUM, NULL, "index 0"},
-    {"order", 8, 3, -1, -1, HEARTH_SUM, NULL, "index 3"},
-    {"name", 8, -1, 6, -1, HEARTH_SUM, NULL, "index 6"},
-    {"shape", 8, -1, -1, 1, HEARTH_SUM, NULL, "index"},
-    {"operation", 8, -1, -1, -1, HEARTH_AVG, NULL, "operation"},
-    {"codec", 8, -1, -1, -1, HEARTH_SUM, "int8", "codec"},
+    {"one more", 9, -1, -1, -1, HEARTH_OP_SUM, NULL, "index 8"},
+    {"one fewer", 7, -1, -1, -1, HEARTH_OP_SUM, NULL, "index 7"},
+    {"none", 0, -1, -1, -1, HEARTH_OP_SUM, NULL, "index 0"},
+    {"order", 8, 3, -1, -1, HEARTH_OP_SUM, NULL, "index 3"},
+    {"name", 8, -1, 6, -1, HEARTH_OP_SUM, NULL, "index 6"},
+    {"shape", 8, -1, -1, 1, HEARTH_OP_SUM, NULL, "index"},
+    {"operation", 8, -1, -1, -1, HEARTH_OP_AVG, NULL, "operation"},
+    {"codec", 8, -1, -1, -1, HEARTH_OP_SUM, "int8", "codec"},
 };
 
 static void differ(struct fixture *c, int rank, void *arg)
@@ -81,7 +81,7 @@ static void differ(struct fixture *c, int rank, void *arg)
     float *data = must_alloc(model_len(9)), *before = must_alloc(model_len(9));
     for (size_t i = 0; i < model_count(9); i++)
         data[i] = before[i] = (float)(i % 100);
-    check_status(hearth_sync_open(c->world[rank], odd ? d->codec : NULL, odd ? d->op : HEARTH_SUM, &sync),
+    check_status(hearth_sync_open(c->world[rank], odd ? d->codec : NULL, odd ? d->op : HEARTH_OP_SUM, &sync),
                  HEARTH_OK);
     int count = odd ? d->count : 8;
     for (int i = 0; i < count; i++) {
@@ -127,16 +127,16 @@ static void retry(struct fixture *c, int rank, void *arg)
     const int *bad = arg; /* a tensor of the bucket that fails */
     struct model m;
     hearth_group *g = c->world[rank];
-    model_open(&m, g, NULL, HEARTH_SUM);
+    model_open(&m, g, NULL, HEARTH_OP_SUM);
     for (int step = 0; step < 3; step++) {
         model_fill(&m, rank, step);
-        model_reduce(&m, g, HEARTH_SUM, 1);
+        model_reduce(&m, g, HEARTH_OP_SUM, 1);
         if (step == 0 || rank == 0)
             model_ready(&m, (uint64_t)rank);
         if (step > 0) {
             uint32_t bucket = m.sync->tensors[*bad].item.bucket;
             if (rank == 0)
-                check_status(hearth_cancel(m.sync->buckets[bucket].request), HEARTH_OK);
+                check_status(hearth_request_cancel(m.sync->buckets[bucket].request), HEARTH_OK);
             fixture_meet(c);
             if (rank != 0)
                 model_ready(&m, (uint64_t)rank);
@@ -174,11 +174,11 @@ static void poison(struct fixture *c, int rank, void *arg)
     enum { BAD = 16 };
     struct model m;
     hearth_group *g = c->world[rank];
-    model_open(&m, g, "int8", HEARTH_AVG);
+    model_open(&m, g, "int8", HEARTH_OP_AVG);
     for (int step = 0; step < 6; step++) {
         bool bad = step % 3 > 0;
         model_fill(&m, rank, step);
-        model_reduce(&m, g, HEARTH_AVG, 1);
+        model_reduce(&m, g, HEARTH_OP_AVG, 1);
         float *x = m.data[BAD], kept = x[77];
         if (bad && rank == 1)
             ((float *)m.before[BAD])[77] = x[77] = (float)NAN;
@@ -227,10 +227,10 @@ static void late(struct fixture *c, int rank, void *arg)
     hearth_group *g = c->world[rank];
     struct hearth_opts opts = opts_default();
     opts.timeout_ms = 10;
-    model_open(&m, g, NULL, HEARTH_SUM);
+    model_open(&m, g, NULL, HEARTH_OP_SUM);
     for (int step = 0; step < 3; step++) {
         model_fill(&m, rank, step);
-        model_reduce(&m, g, HEARTH_SUM, 1);
+        model_reduce(&m, g, HEARTH_OP_SUM, 1);
         fixture_meet(c);
         if (rank == 0) {
             model_ready(&m, 1);
@@ -261,10 +261,10 @@ static void drop(struct fixture *c, int rank, void *arg)
     const int *made_ready = arg;
     struct model m;
     hearth_group *g = c->world[rank];
-    model_open(&m, g, NULL, HEARTH_SUM);
+    model_open(&m, g, NULL, HEARTH_OP_SUM);
     for (int step = 0; step < 4; step++) {
         model_fill(&m, rank, step);
-        model_reduce(&m, g, HEARTH_SUM, 1);
+        model_reduce(&m, g, HEARTH_OP_SUM, 1);
         fixture_meet(c);
         bool gives_up = step % 2 == 1;
         if (!gives_up || rank != 0) {
@@ -308,7 +308,7 @@ static void close_in_flight(struct fixture *c, int rank, void *arg)
     const int *steps = arg;
     struct model m;
     hearth_group *g = c->world[rank];
-    model_open(&m, g, NULL, HEARTH_SUM);
+    model_open(&m, g, NULL, HEARTH_OP_SUM);
     for (int step = 0; step <= *steps; step++) {
         model_fill(&m, rank, step);
         bool last = step == *steps;
@@ -338,7 +338,7 @@ static void node_closes(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
     struct model m;
-    model_open(&m, c->world[rank], NULL, HEARTH_SUM);
+    model_open(&m, c->world[rank], NULL, HEARTH_OP_SUM);
     for (int step = 0; step < 2; step++) {
         model_fill(&m, rank, step);
         if (step == 0 || rank != 0)
@@ -346,7 +346,7 @@ static void node_closes(struct fixture *c, int rank, void *arg)
         else
             check_status(hearth_sync_ready(m.sync, 9), HEARTH_OK);
         if (step == 1 && rank == 0) {
-            hearth_close(c->nodes[0]);
+            hearth_node_close(c->nodes[0]);
             continue;
         }
         int status = hearth_sync_wait(m.sync, NULL);

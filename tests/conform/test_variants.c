@@ -46,7 +46,7 @@ static void run_shapes(struct fixture *c, size_t unit, uint64_t *seed)
         job.dtype = (enum hearth_dtype)draw_below(seed, DTYPES);
         job.op = (enum hearth_op)draw_below(seed, OPS);
         if (!op_exists(job.op, job.dtype))
-            job.op = HEARTH_MAX;
+            job.op = HEARTH_OP_MAX;
         job.root = (int)draw_below(seed, (uint64_t)c->size);
         job.nonblocking = draw(seed) & 1;
         job.null_target = draw(seed) & 1;
@@ -97,7 +97,7 @@ static void test_in_place_all_to_allv(void **state)
 static void test_giant_part_by_every_algorithm(void **state)
 {
     (void)state;
-    const enum hearth_algo algos[] = {HEARTH_RING, HEARTH_DIRECT};
+    const enum hearth_algo algos[] = {HEARTH_ALGO_RING, HEARTH_ALGO_DIRECT};
     const enum kind kinds[] = {REDUCE_SCATTERV, ALL_GATHERV};
     for (int size = 2; size <= 5; size++) {
         struct fixture c;

@@ -49,7 +49,7 @@ static void caller_open(struct caller *k, struct fixture *c, const struct leavin
     hearth_compressor_config_init(&config);
     config.codec = l->codec;
     if (l->kind == SYNC)
-        model_open(&k->model, c->world[rank], l->codec, HEARTH_SUM);
+        model_open(&k->model, c->world[rank], l->codec, HEARTH_OP_SUM);
     if (l->kind == COMPRESSOR)
         check_status(hearth_compressor_open(c->world[rank], &config, &k->compressor), HEARTH_OK);
 }
@@ -82,17 +82,17 @@ static void heard(void *arg, int status)
 static int start(struct caller *k, int i, hearth_request **request)
 {
     struct hearth_opts opts = opts_default();
-    opts.flags = HEARTH_RESTORE;
+    opts.flags = HEARTH_FLAG_RESTORE;
     opts.tag = (uint64_t)i;
     opts.done = heard;
     opts.done_arg = &k->done_status[i];
     atomic_store(&k->done_status[i], 1);
     float *x = k->x + i * COUNT;
     if (k->l->kind == FLOCK)
-        return hearth_all_reduce_nb(k->c->world[k->rank], x, x, COUNT, HEARTH_F32, HEARTH_SUM, &opts,
+        return hearth_all_reduce_nb(k->c->world[k->rank], x, x, COUNT, HEARTH_F32, HEARTH_OP_SUM, &opts,
                                     request);
     opts.flags = 0;
-    return hearth_all_reduce_compressed_nb(k->c->world[k->rank], x, COUNT, HEARTH_F32, HEARTH_SUM,
+    return hearth_all_reduce_compressed_nb(k->c->world[k->rank], x, COUNT, HEARTH_F32, HEARTH_OP_SUM,
                                            k->l->codec, NULL, &opts, request);
 }
 
@@ -110,11 +110,11 @@ static int flock(struct caller *k)
     for (int i = 0; i < FLYING; i++)
         started[i] = start(k, i, &requests[i]);
     for (int i = 0; i < FLYING; i++) {
-        int status = started[i] == HEARTH_OK ? hearth_wait(requests[i], -1) : started[i];
+        int status = started[i] == HEARTH_OK ? hearth_request_wait(requests[i], -1) : started[i];
         if (started[i] == HEARTH_OK) {
             check(atomic_load(&k->done_status[i]) == status, "the callback heard %d, not %d",
                   atomic_load(&k->done_status[i]), status);
-            hearth_request_free(requests[i]);
+            hearth_request_close(requests[i]);
         }
         check(status == HEARTH_OK || status == HEARTH_VIEW_CHANGED, "%s %s: rank %d: %s: %s",
               names[k->l->kind], k->l->codec, k->rank, hearth_status_name(status), hearth_error_text());
@@ -144,22 +144,22 @@ static int call(struct caller *k)
     struct hearth_tensor tensor = {.name = "w", .data = k->x, .dtype = HEARTH_F32, .ndim = 2, .dims = dims};
     int status;
     fill(k);
-    opts.flags = HEARTH_RESTORE;
+    opts.flags = HEARTH_FLAG_RESTORE;
     switch (k->l->kind) {
     case BLOCKING:
-        status = hearth_all_reduce(group, k->x, k->x, COUNT, HEARTH_F32, HEARTH_SUM, &opts);
+        status = hearth_all_reduce(group, k->x, k->x, COUNT, HEARTH_F32, HEARTH_OP_SUM, &opts);
         break;
     case COMPRESSED:
-        status =
-            hearth_all_reduce_compressed(group, k->x, COUNT, HEARTH_F32, HEARTH_SUM, k->l->codec, NULL, NULL);
+        status = hearth_all_reduce_compressed(group, k->x, COUNT, HEARTH_F32, HEARTH_OP_SUM, k->l->codec,
+                                              NULL, NULL);
         break;
     case COMPRESSOR:
-        status = hearth_compressor_all_reduce(k->compressor, &tensor, HEARTH_SUM, NULL);
+        status = hearth_compressor_all_reduce(k->compressor, &tensor, HEARTH_OP_SUM, NULL);
         break;
     case SYNC:
         return step(k);
     case SAME:
-        return hearth_same(group, "the same", 8, NULL);
+        return hearth_group_same(group, "the same", 8, NULL);
     case SPLIT:
         status = hearth_group_split(group, 0, 0, NULL, &child);
         hearth_group_close(child);
@@ -174,7 +174,7 @@ static int call(struct caller *k)
 
 static void check_end(const struct caller *k, int status)
 {
-    static const char advice[] = "; hearth_reform gives the next group";
+    static const char advice[] = "; hearth_group_reform gives the next group";
     const char *text = hearth_error_text();
     size_t len = strlen(text);
     check(status == HEARTH_VIEW_CHANGED, "%s %s of %d, %d leaves: rank %d: %s: %s", names[k->l->kind],
@@ -212,7 +212,7 @@ static void member(struct fixture *c, int rank, void *arg)
             check_status(start(&k, 0, &request), HEARTH_OK);
         for (uint64_t i = 0; request && i < l->seed % 50; i++)
             hearth_test(request);
-        hearth_close(c->nodes[rank]);
+        hearth_node_close(c->nodes[rank]);
         c->nodes[rank] = NULL;
     } else {
         stay(&k);
@@ -233,10 +233,10 @@ static void changing_open(struct fixture *c, int size, uint64_t seed)
                                 .loss = HEARTH_VIEW_CHANGED};
     fixture_open(c, size, NULL); /* for its meeting place and guard */
     for (int i = 0; i < size; i++)
-        hearth_close(c->nodes[i]);
+        hearth_node_close(c->nodes[i]);
     assert_int_equal(local_open(&setup, c->nodes, &error), HEARTH_OK);
     for (int i = 0; i < size; i++)
-        c->world[i] = hearth_world(c->nodes[i]);
+        c->world[i] = hearth_node_world(c->nodes[i]);
 }
 
 static void run(enum call_kind kind, bool told, uint64_t seed)

@@ -51,7 +51,7 @@ void training_open(struct training *t, struct cluster_group *f, const char *code
 {
     *t = (struct training){.codec = codec, .seed = seed, .leaver = -1};
     for (int i = 0; i < f->size; i++)
-        model_open(&t->model[f->member[i]], cluster_group_world(f, f->member[i]), codec, HEARTH_SUM);
+        model_open(&t->model[f->member[i]], cluster_group_world(f, f->member[i]), codec, HEARTH_OP_SUM);
     for (int i = 0; i < CLUSTER_GROUP_MAX; i++)
         residuals_open(&t->before[i]);
 }

@@ -56,7 +56,7 @@ void team_free(struct team *team);
 /* Waits until all members are ready. If one does not come so far, all are killed: a failed check. */
 bool team_ready(struct team *team, unsigned seconds);
 
-/* Inside a member: hearth_open by the environment; NULL is a failed check. */
+/* Inside a member: hearth_node_open by the environment; NULL is a failed check. */
 hearth_node *member_open(void);
 /* Whether a text says "rank R", and not of another. */
 bool names_rank(const char *text, int rank);

@@ -42,8 +42,10 @@ static void rounds(hearth_group *world, struct note *note, float *x)
     int64_t more = 1;
     while (more > 0) {
         more = now_ns() < until;
-        if (!check_status(hearth_all_reduce(world, x, x, COUNT, HEARTH_F32, HEARTH_MAX, NULL), HEARTH_OK) ||
-            !check_status(hearth_all_reduce(world, &more, &more, 1, HEARTH_I64, HEARTH_MAX, NULL), HEARTH_OK))
+        if (!check_status(hearth_all_reduce(world, x, x, COUNT, HEARTH_F32, HEARTH_OP_MAX, NULL),
+                          HEARTH_OK) ||
+            !check_status(hearth_all_reduce(world, &more, &more, 1, HEARTH_I64, HEARTH_OP_MAX, NULL),
+                          HEARTH_OK))
             return;
         atomic_fetch_add(&note->rounds, 1);
     }
@@ -53,12 +55,12 @@ static void rounds(hearth_group *world, struct note *note, float *x)
 static void silence(hearth_group *world, float *x)
 {
     hearth_request *request = NULL;
-    if (hearth_rank(world) == 1)
+    if (hearth_group_rank(world) == 1)
         sleep_ms(BURN_MS); /* its burners go on */
-    if (check_status(hearth_all_reduce_nb(world, x, x, COUNT, HEARTH_F32, HEARTH_MAX, NULL, &request),
+    if (check_status(hearth_all_reduce_nb(world, x, x, COUNT, HEARTH_F32, HEARTH_OP_MAX, NULL, &request),
                      HEARTH_OK)) {
-        check_status(hearth_wait(request, -1), HEARTH_OK);
-        hearth_request_free(request);
+        check_status(hearth_request_wait(request, -1), HEARTH_OK);
+        hearth_request_close(request);
     }
 }
 
@@ -73,14 +75,14 @@ static void member(struct team *team, int rank, void *arg)
     float *x = calloc(COUNT, sizeof *x);
     int count = burners_start(threads);
     if (check(x && count > 0, "no memory or no threads")) {
-        rounds(hearth_world(node), &team->board->notes[rank], x);
-        silence(hearth_world(node), x);
-        check_status(hearth_barrier(hearth_world(node), NULL), HEARTH_OK);
+        rounds(hearth_node_world(node), &team->board->notes[rank], x);
+        silence(hearth_node_world(node), x);
+        check_status(hearth_barrier(hearth_node_world(node), NULL), HEARTH_OK);
     }
     atomic_store(&cold, true);
     for (int i = 0; i < count; i++)
         pthread_join(threads[i], NULL);
-    hearth_close(node);
+    hearth_node_close(node);
     free(x);
 }
 

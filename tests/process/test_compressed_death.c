@@ -80,13 +80,13 @@ static size_t tensor_len(const struct tensor *t)
 /* What is summed: the same on all members. Where it may be chosen, by which way it goes. */
 static void tensor_draw(struct worker *w, struct tensor *t)
 {
-    static const enum hearth_algo algos[] = {HEARTH_AUTO, HEARTH_DIRECT, HEARTH_EXCHANGE};
+    static const enum hearth_algo algos[] = {HEARTH_ALGO_AUTO, HEARTH_ALGO_DIRECT, HEARTH_ALGO_EXCHANGE};
     t->codec = codecs[draw_below(&w->seed, CODEC_COUNT - 1)];
     t->dtype = draw_below(&w->seed, 3) == 0 ? HEARTH_BF16 : HEARTH_F32;
     t->columns = (size_t)1 << draw_below(&w->seed, 12);
     uint64_t which = draw_below(&w->seed, 3);
     bool shared = strncmp(t->codec, "randomk", 7) == 0 || strncmp(t->codec, "powersgd", 8) == 0;
-    t->algo = shared || strcmp(t->codec, "none") == 0 ? HEARTH_AUTO : algos[which];
+    t->algo = shared || strcmp(t->codec, "none") == 0 ? HEARTH_ALGO_AUTO : algos[which];
 }
 
 static void tensor_fill(struct worker *w, struct tensor *t)
@@ -112,7 +112,7 @@ static void tensor_check(const struct worker *w, const struct tensor *t, int sta
     enum hearth_scope scope = hearth_status_scope(status);
     check(status == HEARTH_PEER_LOST || status == HEARTH_ABORTED || scope == HEARTH_SCOPE_GROUP,
           "seed %llu, %s: %s: %s", seed, t->codec, hearth_status_name(status), text);
-    check(hearth_rank(w->world) == victim || names_rank(text, victim),
+    check(hearth_group_rank(w->world) == victim || names_rank(text, victim),
           "seed %llu, %s: rank %d is not named: %s", seed, t->codec, victim, text);
     /* "none" is the plain all_reduce in place: no transaction. */
     check(strcmp(t->codec, "none") == 0 || memcmp(t->x, t->x_before, tensor_len(t)) == 0,
@@ -130,8 +130,8 @@ static int step_blocking(struct worker *w)
     tensor_draw(w, t);
     tensor_fill(w, t);
     opts.algo = t->algo;
-    int status = hearth_all_reduce_compressed(w->world, t->x, tensor_count(t), t->dtype, HEARTH_AVG, t->codec,
-                                              t->e, &opts);
+    int status = hearth_all_reduce_compressed(w->world, t->x, tensor_count(t), t->dtype, HEARTH_OP_AVG,
+                                              t->codec, t->e, &opts);
     if (status != HEARTH_OK)
         tensor_check(w, t, status, hearth_error_text());
     return status;
@@ -149,7 +149,7 @@ static int step_several(struct worker *w)
         tensor_fill(w, t);
         opts.algo = t->algo;
         opts.tag = (uint64_t)i;
-        int status = hearth_all_reduce_compressed_nb(w->world, t->x, tensor_count(t), t->dtype, HEARTH_SUM,
+        int status = hearth_all_reduce_compressed_nb(w->world, t->x, tensor_count(t), t->dtype, HEARTH_OP_SUM,
                                                      t->codec, t->e, &opts, &requests[i]);
         if (status == HEARTH_OK)
             continue;
@@ -158,12 +158,12 @@ static int step_several(struct worker *w)
         tensor_check(w, t, status, hearth_error_text());
     }
     for (int i = 0; i < IN_FLIGHT; i++) {
-        int status = requests[i] ? hearth_wait(requests[i], -1) : HEARTH_OK;
+        int status = requests[i] ? hearth_request_wait(requests[i], -1) : HEARTH_OK;
         if (status != HEARTH_OK) {
             worst = status;
             tensor_check(w, &w->tensors[i], status, hearth_request_error(requests[i]));
         }
-        hearth_request_free(requests[i]);
+        hearth_request_close(requests[i]);
     }
     return worst;
 }
@@ -180,7 +180,7 @@ static int step_kept(struct worker *w)
     size_t dims[2] = {ROWS, t->columns}, len = 0, len_after = 0;
     struct hearth_tensor tensor = {names[which], t->x, t->dtype, 2, dims};
     uint8_t *before = save(w->compressor, &len);
-    int status = hearth_compressor_all_reduce(w->compressor, &tensor, HEARTH_AVG, NULL);
+    int status = hearth_compressor_all_reduce(w->compressor, &tensor, HEARTH_OP_AVG, NULL);
     if (status != HEARTH_OK) {
         char text[TEXT_MAX];
         snprintf(text, sizeof text, "%s", hearth_error_text());
@@ -212,7 +212,7 @@ static void worker_open(struct worker *w)
         t->e = calloc(COUNT_MAX, sizeof *t->e);
         t->e_before = must_alloc(COUNT_MAX * sizeof *t->e_before);
         w->kept_codec[i] = codecs[(3 * w->death->seed + (uint64_t)i) % CODEC_COUNT];
-        check_status(hearth_compressor_rule(w->compressor, names[i], w->kept_codec[i]), HEARTH_OK);
+        check_status(hearth_compressor_add_rule(w->compressor, names[i], w->kept_codec[i]), HEARTH_OK);
     }
 }
 
@@ -233,7 +233,7 @@ static void calls_after(struct worker *w)
     for (int i = 0; i < 3; i++) {
         float x[ROWS] = {1};
         int status =
-            hearth_all_reduce_compressed(w->world, x, ROWS, HEARTH_F32, HEARTH_SUM, codecs[i], NULL, NULL);
+            hearth_all_reduce_compressed(w->world, x, ROWS, HEARTH_F32, HEARTH_OP_SUM, codecs[i], NULL, NULL);
         bool first = status == HEARTH_PEER_LOST || status == HEARTH_ABORTED;
         check((hearth_status_scope(status) == HEARTH_SCOPE_GROUP || (first && i < 2)) &&
                   names_rank(hearth_error_text(), w->death->victim) && x[0] == 1,
@@ -271,7 +271,7 @@ static void member(struct team *team, int rank, void *arg)
         return;
     struct worker w = {.team = team,
                        .death = d,
-                       .world = hearth_world(node),
+                       .world = hearth_node_world(node),
                        .seed = d->seed,
                        .own_seed = d->seed * 100 + (uint64_t)rank};
     worker_open(&w);
@@ -280,7 +280,7 @@ static void member(struct team *team, int rank, void *arg)
         calls_after(&w);
     worker_close(&w);
     uint64_t begin = now_ns();
-    hearth_close(node);
+    hearth_node_close(node);
     atomic_store(&note->close_ns, now_ns() - begin);
 }
 

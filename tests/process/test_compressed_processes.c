@@ -58,7 +58,7 @@ static bool keeps(const char *codec)
 /* Every member gets what all others hold at this place. */
 static void gather(hearth_group *world, void *arrays[], size_t len)
 {
-    int rank = hearth_rank(world), size = hearth_size(world);
+    int rank = hearth_group_rank(world), size = hearth_group_size(world);
     uint8_t *all = must_alloc(len * (size_t)size);
     check_status(hearth_all_gather(world, arrays[rank], all, len, HEARTH_U8, NULL), HEARTH_OK);
     for (int i = 0; i < size; i++)
@@ -70,7 +70,7 @@ static void gather(hearth_group *world, void *arrays[], size_t len)
 
 static void mass_run(hearth_group *world, struct mass *m)
 {
-    int rank = hearth_rank(world), size = hearth_size(world);
+    int rank = hearth_group_rank(world), size = hearth_group_size(world);
     struct fixture c = {.size = size};
     size_t len = m->count * hearth_dtype_size(m->dtype);
     c.world[rank] = world;
@@ -80,7 +80,7 @@ static void mass_run(hearth_group *world, struct mass *m)
         mass_fill(m, rank);
         if (!check_status(mass_step(&c, m, rank), HEARTH_OK))
             break;
-        check_status(hearth_same(world, m->x[rank], len, NULL), HEARTH_OK);
+        check_status(hearth_group_same(world, m->x[rank], len, NULL), HEARTH_OK);
         gather(world, m->x, len);
         gather(world, m->x_before, len);
         gather(world, m->e, mass_residual_len(m));
@@ -93,13 +93,13 @@ static void mass_run(hearth_group *world, struct mass *m)
 static void masses(hearth_group *world, const struct plan *plan)
 {
     static const enum hearth_dtype types[] = {HEARTH_F32, HEARTH_BF16, HEARTH_F64, HEARTH_F16};
-    static const enum hearth_algo algos[] = {HEARTH_AUTO, HEARTH_DIRECT, HEARTH_EXCHANGE};
+    static const enum hearth_algo algos[] = {HEARTH_ALGO_AUTO, HEARTH_ALGO_DIRECT, HEARTH_ALGO_EXCHANGE};
     for (size_t k = 0; k + 1 < CODEC_COUNT && !checks_failed(); k++) {
         size_t ways = plan->every_way && has_ways(codecs[k]) ? 3 : 1;
         for (size_t i = 0; i < ways; i++) {
             struct mass m = {.codec = codecs[k],
                              .dtype = types[(k + i) % 4],
-                             .op = k & 1 ? HEARTH_AVG : HEARTH_SUM,
+                             .op = k & 1 ? HEARTH_OP_AVG : HEARTH_OP_SUM,
                              .algo = algos[i],
                              .count = i == 2 ? ROWS * 7 : plan->count,
                              .feedback = keeps(codecs[k]),
@@ -131,7 +131,7 @@ static void add_to(double *sum, const float *x, size_t count)
 static void kept_run(hearth_group *world, const char *codec, size_t count)
 {
     enum { LAST = 2 * STEPS };
-    int rank = hearth_rank(world), size = hearth_size(world);
+    int rank = hearth_group_rank(world), size = hearth_group_size(world);
     size_t dims[2] = {ROWS, count / ROWS}, wrong = 0;
     float *x = must_alloc(count * sizeof *x);
     double *in = calloc(count, sizeof *in), *out = calloc(count, sizeof *out);
@@ -139,7 +139,7 @@ static void kept_run(hearth_group *world, const char *codec, size_t count)
     hearth_compressor *compressor = NULL;
     check_status(hearth_compressor_open(world, NULL, &compressor), HEARTH_OK);
     for (int step = 0; step <= LAST && !checks_failed(); step++) {
-        check_status(hearth_compressor_rule(compressor, "w", step < LAST ? codec : "topk:1"), HEARTH_OK);
+        check_status(hearth_compressor_add_rule(compressor, "w", step < LAST ? codec : "topk:1"), HEARTH_OK);
         for (int i = 0; step < LAST && i < size; i++) {
             fill_step(x, count, i, step);
             add_to(in, x, count);
@@ -148,8 +148,8 @@ static void kept_run(hearth_group *world, const char *codec, size_t count)
             fill_step(x, count, rank, step);
         else
             memset(x, 0, count * sizeof *x);
-        check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_SUM, NULL), HEARTH_OK);
-        check_status(hearth_same(world, x, count * sizeof *x, NULL), HEARTH_OK);
+        check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_OP_SUM, NULL), HEARTH_OK);
+        check_status(hearth_group_same(world, x, count * sizeof *x, NULL), HEARTH_OK);
         add_to(out, x, count);
     }
     for (size_t i = 0; i < count; i++)
@@ -173,13 +173,13 @@ static void compressors(hearth_group *world, const struct plan *plan)
 static void syncs(hearth_group *world, const struct plan *plan)
 {
     static const char *const by[] = {"int8", "topk:0.05", "randomk:0.1", "powersgd:2", "none"};
-    int rank = hearth_rank(world);
+    int rank = hearth_group_rank(world);
     for (size_t k = plan->slow ? 3 : 0; k < sizeof by / sizeof *by && !checks_failed(); k++) {
         struct model m;
-        model_open(&m, world, by[k], HEARTH_AVG);
+        model_open(&m, world, by[k], HEARTH_OP_AVG);
         for (int step = 0; step < STEPS; step++) {
             model_fill(&m, rank, step);
-            model_reduce(&m, world, HEARTH_AVG, 1);
+            model_reduce(&m, world, HEARTH_OP_AVG, 1);
             model_ready(&m, (uint64_t)(100 * step + rank));
             check_status(hearth_sync_wait(m.sync, NULL), HEARTH_OK);
             if (strcmp(by[k], "none") == 0)
@@ -202,10 +202,10 @@ static void member(struct team *team, int rank, void *arg)
     hearth_node *node = member_open();
     if (!node)
         return;
-    masses(hearth_world(node), plan);
-    compressors(hearth_world(node), plan);
-    syncs(hearth_world(node), plan);
-    hearth_close(node);
+    masses(hearth_node_world(node), plan);
+    compressors(hearth_node_world(node), plan);
+    syncs(hearth_node_world(node), plan);
+    hearth_node_close(node);
 }
 
 static void run(int size, const char *transport, const struct plan *plan)

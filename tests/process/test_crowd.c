@@ -32,14 +32,14 @@ static int64_t element(int rank, size_t i, int round)
 /* Rings, then pieces from everyone to everyone. */
 static void sum(hearth_group *world, int round, int64_t *x)
 {
-    int rank = hearth_rank(world), size = hearth_size(world);
+    int rank = hearth_group_rank(world), size = hearth_group_size(world);
     int64_t ranks = (int64_t)size * (size + 1) / 2;
     struct hearth_opts opts = opts_default();
     size_t bad = 0;
     for (size_t i = 0; i < COUNT; i++)
         x[i] = element(rank, i, round);
-    opts.algo = round % 2 == 0 ? HEARTH_RING : HEARTH_DIRECT;
-    check_status(hearth_all_reduce(world, x, x, COUNT, HEARTH_I64, HEARTH_SUM, &opts), HEARTH_OK);
+    opts.algo = round % 2 == 0 ? HEARTH_ALGO_RING : HEARTH_ALGO_DIRECT;
+    check_status(hearth_all_reduce(world, x, x, COUNT, HEARTH_I64, HEARTH_OP_SUM, &opts), HEARTH_OK);
     for (size_t i = 0; i < COUNT; i++)
         bad += x[i] != (int64_t)(i % 1009) * ranks + (int64_t)size * round;
     check(bad == 0, "rank %d of %d: %zu sums of %d are wrong in round %d", rank, size, bad, COUNT, round);
@@ -79,20 +79,20 @@ static void member(struct team *team, int rank, void *arg)
     config.log = hear;
     config.log_arg = &rank;
     uint64_t begin = now_ns();
-    if (!check_status(hearth_open(&config, &node), HEARTH_OK))
+    if (!check_status(hearth_node_open(&config, &node), HEARTH_OK))
         return;
     note->value = (double)(now_ns() - begin) / 1e9;
     int64_t *x = must_alloc(COUNT * sizeof *x);
     for (int i = 0; i < ROUNDS; i++)
-        sum(hearth_world(node), i, x);
+        sum(hearth_node_world(node), i, x);
     free(x);
-    check_status(hearth_barrier(hearth_world(node), NULL), HEARTH_OK);
+    check_status(hearth_barrier(hearth_node_world(node), NULL), HEARTH_OK);
     uint64_t bytes = memory_at_rest(node, enough);
     check(bytes <= enough, "rank %d of %d has %llu bytes at rest, %llu are enough", rank, team->size,
           (unsigned long long)bytes, (unsigned long long)enough);
     atomic_store(&note->rounds, bytes);
-    check_status(hearth_barrier(hearth_world(node), NULL), HEARTH_OK);
-    hearth_close(node);
+    check_status(hearth_barrier(hearth_node_world(node), NULL), HEARTH_OK);
+    hearth_node_close(node);
 }
 
 /* Whether each member may have so many files open. */

@@ -27,7 +27,7 @@ struct death {
     int victim;
     int signal;   /* 0: it closes by itself */
     bool resting; /* nobody is in an operation */
-    bool shared;  /* buffers of hearth_alloc */
+    bool shared;  /* buffers of hearth_mem_alloc */
     bool parent;  /* the victim has a forked child that lives on */
 };
 
@@ -41,7 +41,7 @@ static void calls_after(hearth_group *world, const struct death *d, struct note 
     opts.timeout_ms = CLOSED_MS_MAX * slow_factor();
     for (int i = 0; i < 3; i++) {
         note->later = i == 2 ? hearth_barrier(world, &opts)
-                             : hearth_all_reduce(world, &x, &x, 1, HEARTH_F32, HEARTH_SUM, &opts);
+                             : hearth_all_reduce(world, &x, &x, 1, HEARTH_F32, HEARTH_OP_SUM, &opts);
         snprintf(note->later_text, sizeof note->later_text, "%s", hearth_error_text());
         check(hearth_status_scope(note->later) == HEARTH_SCOPE_GROUP &&
                   names_rank(note->later_text, d->victim),
@@ -53,17 +53,17 @@ static void calls_after(hearth_group *world, const struct death *d, struct note 
 /* Works until it fails; who is to close, until it is time. Sizes are drawn, the same on all. */
 static void work(struct team *team, hearth_group *world, float *buffer, const struct death *d)
 {
-    struct note *note = &team->board->notes[hearth_rank(world)];
-    bool closes = d->signal == 0 && hearth_rank(world) == d->victim;
+    struct note *note = &team->board->notes[hearth_group_rank(world)];
+    bool closes = d->signal == 0 && hearth_group_rank(world) == d->victim;
     uint64_t seed = d->seed;
     int status = HEARTH_OK;
     while (!closes || !atomic_load(&team->board->stop)) {
         size_t count = (size_t)1 << draw_below(&seed, 19);
         buffer[0] = buffer[count - 1] = 1;
-        status = hearth_all_reduce(world, buffer, buffer, count, HEARTH_F32, HEARTH_SUM, NULL);
+        status = hearth_all_reduce(world, buffer, buffer, count, HEARTH_F32, HEARTH_OP_SUM, NULL);
         if (status != HEARTH_OK)
             break;
-        check(buffer[0] == (float)hearth_size(world) && buffer[count - 1] == buffer[0],
+        check(buffer[0] == (float)hearth_group_size(world) && buffer[count - 1] == buffer[0],
               "seed %llu: the sum of ones is %g", (unsigned long long)d->seed, (double)buffer[0]);
         if (atomic_fetch_add(&note->rounds, 1) == 2)
             atomic_store(&note->ready, true);
@@ -77,7 +77,7 @@ static void rest(struct team *team, hearth_group *world, float *buffer, struct n
     atomic_store(&note->ready, true);
     while (!atomic_load(&team->board->go))
         sleep_ms(1);
-    note_failed(note, hearth_all_reduce(world, buffer, buffer, 1000, HEARTH_F32, HEARTH_SUM, NULL));
+    note_failed(note, hearth_all_reduce(world, buffer, buffer, 1000, HEARTH_F32, HEARTH_OP_SUM, NULL));
 }
 
 static void victim_waits(struct team *team, struct note *note)
@@ -115,10 +115,10 @@ static void member(struct team *team, int rank, void *arg)
         return;
     if (d->parent && rank == d->victim)
         leave_child(team);
-    hearth_group *world = hearth_world(node);
+    hearth_group *world = hearth_node_world(node);
     float *own = calloc(COUNT_MAX, sizeof *own), *buffer = own;
     if (d->shared)
-        buffer = hearth_alloc(node, COUNT_MAX * sizeof *buffer);
+        buffer = hearth_mem_alloc(node, COUNT_MAX * sizeof *buffer);
     if (rank == d->victim && d->resting)
         victim_waits(team, note);
     else if (d->resting)
@@ -128,7 +128,7 @@ static void member(struct team *team, int rank, void *arg)
     if (rank != d->victim)
         calls_after(world, d, note);
     uint64_t begin = now_ns();
-    hearth_close(node);
+    hearth_node_close(node);
     atomic_store(&note->close_ns, now_ns() - begin);
     free(own);
 }

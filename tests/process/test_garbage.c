@@ -32,17 +32,19 @@
 static void compute(struct team *team, hearth_group *world, struct note *note)
 {
     int32_t *x = must_alloc(COUNT * sizeof *x);
-    int32_t size = hearth_size(world), stop = 0;
+    int32_t size = hearth_group_size(world), stop = 0;
     bool good = true;
     while (good && stop == 0) {
         for (int32_t i = 0; i < COUNT; i++)
-            x[i] = i + hearth_rank(world);
-        good = check_status(hearth_all_reduce(world, x, x, COUNT, HEARTH_I32, HEARTH_SUM, NULL), HEARTH_OK);
+            x[i] = i + hearth_group_rank(world);
+        good =
+            check_status(hearth_all_reduce(world, x, x, COUNT, HEARTH_I32, HEARTH_OP_SUM, NULL), HEARTH_OK);
         for (int32_t i = 0; good && i < COUNT; i++)
             good = check(x[i] == size * i + size * (size - 1) / 2, "element %d is %d", i, x[i]);
         stop = atomic_load(&team->board->stop);
-        good = good && check_status(hearth_all_reduce(world, &stop, &stop, 1, HEARTH_I32, HEARTH_MAX, NULL),
-                                    HEARTH_OK);
+        good =
+            good && check_status(hearth_all_reduce(world, &stop, &stop, 1, HEARTH_I32, HEARTH_OP_MAX, NULL),
+                                 HEARTH_OK);
         atomic_fetch_add(&note->rounds, 1);
     }
     free(x);
@@ -69,16 +71,16 @@ static void member(struct team *team, int rank, void *arg)
     note->port = listening_port();
     check(note->port != 0, "rank %d listens nowhere", rank);
     int32_t warm = 0;
-    check_status(hearth_all_reduce(hearth_world(node), &warm, &warm, 1, HEARTH_I32, HEARTH_SUM, NULL),
+    check_status(hearth_all_reduce(hearth_node_world(node), &warm, &warm, 1, HEARTH_I32, HEARTH_OP_SUM, NULL),
                  HEARTH_OK);
     while (!ports && !atomic_load(&team->board->go)) {
         atomic_store(&note->ready, true);
         sleep_ms(1);
     }
     atomic_store(&note->ready, true);
-    compute(team, hearth_world(node), note);
+    compute(team, hearth_node_world(node), note);
     note->value = (double)peak_kb();
-    hearth_close(node);
+    hearth_node_close(node);
 }
 
 /* ---- strangers ---- */

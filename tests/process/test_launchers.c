@@ -34,16 +34,16 @@ static int rank_main(bool mortal)
     if (!check_status(hearth_config_env(&config), HEARTH_OK))
         return 1;
     config.open_timeout_ms = 20000 * slow_factor();
-    if (!check_status(hearth_open(&config, &node), HEARTH_OK))
+    if (!check_status(hearth_node_open(&config, &node), HEARTH_OK))
         return 1;
-    hearth_group *world = hearth_world(node);
-    if (mortal && hearth_rank(world) == 1 && is_first_life())
+    hearth_group *world = hearth_node_world(node);
+    if (mortal && hearth_group_rank(world) == 1 && is_first_life())
         kill(getpid(), SIGKILL);
-    sum = hearth_rank(world) + 1;
-    check_status(hearth_all_reduce(world, &sum, &sum, 1, HEARTH_I64, HEARTH_SUM, NULL), HEARTH_OK);
-    printf("rank %d of %d: sum %lld\n", hearth_rank(world), hearth_size(world), (long long)sum);
+    sum = hearth_group_rank(world) + 1;
+    check_status(hearth_all_reduce(world, &sum, &sum, 1, HEARTH_I64, HEARTH_OP_SUM, NULL), HEARTH_OK);
+    printf("rank %d of %d: sum %lld\n", hearth_group_rank(world), hearth_group_size(world), (long long)sum);
     fflush(stdout);
-    hearth_close(node);
+    hearth_node_close(node);
     return checks_failed();
 }
 
@@ -233,13 +233,14 @@ static void by_hand(struct team *team, int rank, void *arg)
     hearth_node *node = member_open();
     if (!node)
         return;
-    hearth_group *world = hearth_world(node);
+    hearth_group *world = hearth_node_world(node);
     int64_t sum = 1;
-    check(hearth_rank(world) == rank && hearth_size(world) == team->size, "%s: rank %d of %d is %d of %d",
-          launcher, rank, team->size, hearth_rank(world), hearth_size(world));
-    check_status(hearth_all_reduce(world, &sum, &sum, 1, HEARTH_I64, HEARTH_SUM, NULL), HEARTH_OK);
+    check(hearth_group_rank(world) == rank && hearth_group_size(world) == team->size,
+          "%s: rank %d of %d is %d of %d", launcher, rank, team->size, hearth_group_rank(world),
+          hearth_group_size(world));
+    check_status(hearth_all_reduce(world, &sum, &sum, 1, HEARTH_I64, HEARTH_OP_SUM, NULL), HEARTH_OK);
     check(sum == team->size, "%s: the sum is %lld", launcher, (long long)sum);
-    hearth_close(node);
+    hearth_node_close(node);
 }
 
 static void started_by_hand(const char *launcher)

@@ -32,7 +32,7 @@ static void draw_job(struct job *job, const struct last *last)
     static const size_t counts[] = {1, 7, 1000, 30000, 300000};
     uint64_t seed = last->seed;
     size_t count = counts[draw_below(&seed, 5)];
-    if (last->algo == HEARTH_HALVING && last->kind != ALL_REDUCE && count > 1000)
+    if (last->algo == HEARTH_ALGO_HALVING && last->kind != ALL_REDUCE && count > 1000)
         count = 1000; /* what halving can do of the others is small */
     job_init(job, last->kind, MEMBERS, count);
     job->seed = draw(&seed);
@@ -63,7 +63,7 @@ static void last_member(struct team *team, int rank, void *arg)
     hearth_node *node = member_open();
     if (!node)
         return;
-    hearth_group *group = hearth_world(node);
+    hearth_group *group = hearth_node_world(node);
     if (place != WORLD)
         check_status(hearth_group_split(group, 0, 0, NULL, &group), HEARTH_OK);
     draw_job(&job, last);
@@ -78,7 +78,7 @@ static void last_member(struct team *team, int rank, void *arg)
     if (place == SPLIT_CLOSED)
         hearth_group_close(group);
     uint64_t began = now_ns();
-    hearth_close(node);
+    hearth_node_close(node);
     atomic_store(&team->board->notes[rank].close_ns, now_ns() - began + 1);
     job_free(&job);
 }
@@ -152,9 +152,9 @@ static void after_member(struct team *team, int rank, void *arg)
     if (!node)
         return;
     hearth_opts_init(&opts);
-    check_status(hearth_broadcast(hearth_world(node), x, 3, HEARTH_F32, LEAVER, NULL), HEARTH_OK);
+    check_status(hearth_broadcast(hearth_node_world(node), x, 3, HEARTH_F32, LEAVER, NULL), HEARTH_OK);
     if (rank == LEAVER) {
-        hearth_close(node);
+        hearth_node_close(node);
         atomic_store(&leaver->close_ns, 1);
         return;
     }
@@ -162,13 +162,13 @@ static void after_member(struct team *team, int rank, void *arg)
         sleep_ms(1);
     opts.algo = algo;
     for (int i = 0; i < 3; i++) {
-        int status = hearth_broadcast(hearth_world(node), x, 3, HEARTH_F32, 0, &opts);
+        int status = hearth_broadcast(hearth_node_world(node), x, 3, HEARTH_F32, 0, &opts);
         check(status == HEARTH_GROUP_BROKEN && names_rank(hearth_error_text(), LEAVER),
               "rank %d by %s: %s: %s", rank, hearth_algo_name(algo), hearth_status_name(status),
               hearth_error_text());
         check_text(hearth_error_text(), "has left");
     }
-    hearth_close(node);
+    hearth_node_close(node);
 }
 
 /* Who has left takes part in nothing more: the others hear it at once, also those that would not have waited
@@ -176,7 +176,7 @@ static void after_member(struct team *team, int rank, void *arg)
 static void test_later_calls_are_refused(void **state)
 {
     (void)state;
-    const enum hearth_algo algos[] = {HEARTH_RING, HEARTH_TREE, HEARTH_STAR};
+    const enum hearth_algo algos[] = {HEARTH_ALGO_RING, HEARTH_ALGO_TREE, HEARTH_ALGO_STAR};
     const char *const transports[] = {"shm", "tcp", "plain", "quic"};
     for (int i = 0; i < 12; i++) {
         struct team team;
@@ -204,8 +204,8 @@ static void compressed_member(struct team *team, int rank, void *arg)
         x[i] = 1;
     if (rank == last->late)
         wait_for_others(team, rank);
-    int status = hearth_all_reduce_compressed(hearth_world(node), x, COMPRESSED_COUNT, HEARTH_F32, HEARTH_SUM,
-                                              last->seed % 2 ? "int8" : "topk:1", NULL, NULL);
+    int status = hearth_all_reduce_compressed(hearth_node_world(node), x, COMPRESSED_COUNT, HEARTH_F32,
+                                              HEARTH_OP_SUM, last->seed % 2 ? "int8" : "topk:1", NULL, NULL);
     check(status == HEARTH_OK, "rank %d over %s: %s: %s", rank, team->transport, hearth_status_name(status),
           hearth_error_text());
     for (int i = 0; status == HEARTH_OK && i < COMPRESSED_COUNT; i++)
@@ -213,7 +213,7 @@ static void compressed_member(struct team *team, int rank, void *arg)
             check(false, "rank %d: element %d is %g", rank, i, (double)x[i]);
             break;
         }
-    hearth_close(node);
+    hearth_node_close(node);
     atomic_store(&team->board->notes[rank].close_ns, 1);
     free(x);
 }

@@ -23,24 +23,24 @@ static double cpu_s(void)
 
 static void call(hearth_node *node, float *buffer, bool blocking)
 {
-    hearth_group *world = hearth_world(node);
-    int size = hearth_size(world);
+    hearth_group *world = hearth_node_world(node);
+    int size = hearth_group_size(world);
     for (size_t i = 0; i < COUNT; i++)
-        buffer[i] = (float)(i % 100 + (size_t)hearth_rank(world));
+        buffer[i] = (float)(i % 100 + (size_t)hearth_group_rank(world));
     hearth_request *request = NULL;
     if (blocking) {
-        check_status(hearth_all_reduce(world, buffer, buffer, COUNT, HEARTH_F32, HEARTH_SUM, NULL),
+        check_status(hearth_all_reduce(world, buffer, buffer, COUNT, HEARTH_F32, HEARTH_OP_SUM, NULL),
                      HEARTH_OK);
     } else {
         /* Nobody waits: the progress thread lets it out. The barrier is done before it. */
         struct hearth_opts opts = opts_default();
         check_status(
-            hearth_all_reduce_nb(world, buffer, buffer, COUNT, HEARTH_F32, HEARTH_SUM, NULL, &request),
+            hearth_all_reduce_nb(world, buffer, buffer, COUNT, HEARTH_F32, HEARTH_OP_SUM, NULL, &request),
             HEARTH_OK);
         opts.tag = 1;
         check_status(hearth_barrier(world, &opts), HEARTH_OK);
-        check_status(hearth_wait(request, -1), HEARTH_OK);
-        hearth_request_free(request);
+        check_status(hearth_request_wait(request, -1), HEARTH_OK);
+        hearth_request_close(request);
     }
     for (size_t i = 0; i < COUNT; i += 101)
         check(buffer[i] == (float)((int)(i % 100) * size + size * (size - 1) / 2), "element %zu is %g", i,
@@ -48,7 +48,7 @@ static void call(hearth_node *node, float *buffer, bool blocking)
 }
 
 struct setup {
-    bool shared, slower; /* buffers of hearth_alloc; the last rank has half the rate */
+    bool shared, slower; /* buffers of hearth_mem_alloc; the last rank has half the rate */
 };
 
 static void member(struct team *team, int rank, void *arg)
@@ -60,8 +60,8 @@ static void member(struct team *team, int rank, void *arg)
     if (!node)
         return;
     float *buffer =
-        setup->shared ? hearth_alloc(node, COUNT * sizeof(float)) : must_alloc(COUNT * sizeof(float));
-    check_status(hearth_barrier(hearth_world(node), NULL), HEARTH_OK);
+        setup->shared ? hearth_mem_alloc(node, COUNT * sizeof(float)) : must_alloc(COUNT * sizeof(float));
+    check_status(hearth_barrier(hearth_node_world(node), NULL), HEARTH_OK);
     uint64_t begin = now_ns(), before = metric(node, "hearth_sent_bytes_total");
     double cpu = cpu_s();
     for (int i = 0; i < CALLS; i++)
@@ -77,7 +77,7 @@ static void member(struct team *team, int rank, void *arg)
           cpu_s() - cpu, took);
     if (!setup->shared)
         free(buffer);
-    hearth_close(node);
+    hearth_node_close(node);
 }
 
 static void limited(const char *transport, int size, struct setup setup)

@@ -29,7 +29,7 @@ static void *moved(void *pointer, char *from, char *to, size_t len)
     return p && p >= from && p <= from + len ? to + (p - from) : pointer;
 }
 
-/* Puts the buffers of a member into memory of hearth_alloc (or back: `shared` are then the old ones). */
+/* Puts the buffers of a member into memory of hearth_mem_alloc (or back: `shared` are then the old ones). */
 static bool buffers_move(struct job *job, int rank, void *shared[2])
 {
     void *source = job->source[rank], *target = job->target[rank];
@@ -61,8 +61,8 @@ static int job_here(const struct job *job, hearth_group *world, int rank)
         return job_call(job, world, rank);
     int status = job_start(job, world, rank, &request);
     if (status == HEARTH_OK)
-        status = hearth_wait(request, -1);
-    hearth_request_free(request);
+        status = hearth_request_wait(request, -1);
+    hearth_request_close(request);
     return status;
 }
 
@@ -75,7 +75,8 @@ static void results_check(const struct job *job, hearth_group *world, int rank)
               "%s: rank %d's source was written to", job_name(job), rank);
     reference_holds(job, rank);
     if (kind_is_same(job->kind))
-        check(hearth_same(world, job->target[rank], job_target_count(job, rank) * element, &who) == HEARTH_OK,
+        check(hearth_group_same(world, job->target[rank], job_target_count(job, rank) * element, &who) ==
+                  HEARTH_OK,
               "%s: rank %d hears that rank %d has other bits: %s", job_name(job), rank, who,
               hearth_error_text());
 }
@@ -83,14 +84,14 @@ static void results_check(const struct job *job, hearth_group *world, int rank)
 /* False: go no further, the members would only disagree. */
 static bool job_member(struct job *job, hearth_node *node, bool shared)
 {
-    hearth_group *world = hearth_world(node);
-    int rank = hearth_rank(world);
+    hearth_group *world = hearth_node_world(node);
+    int rank = hearth_group_rank(world);
     void *swap[2] = {NULL, NULL};
     job_prepare(job);
     if (shared) {
         for (int i = 0; i < 2; i++)
-            swap[i] = hearth_alloc(node, buffer_len(job, rank, i) + 1);
-        if (!check(buffers_move(job, rank, swap), "hearth_alloc: %s", hearth_error_text()))
+            swap[i] = hearth_mem_alloc(node, buffer_len(job, rank, i) + 1);
+        if (!check(buffers_move(job, rank, swap), "hearth_mem_alloc: %s", hearth_error_text()))
             return false;
     }
     int status = job_here(job, world, rank);
@@ -100,8 +101,8 @@ static bool job_member(struct job *job, hearth_node *node, bool shared)
         results_check(job, world, rank);
     if (shared) {
         buffers_move(job, rank, swap);
-        hearth_free(node, swap[0]);
-        hearth_free(node, swap[1]);
+        hearth_mem_free(node, swap[0]);
+        hearth_mem_free(node, swap[1]);
     }
     job_free(job);
     return good && !checks_failed();
@@ -121,14 +122,14 @@ static bool run_drawn(hearth_node *node, enum kind kind, enum hearth_dtype dtype
                       uint64_t *seed)
 {
     struct job job;
-    int size = hearth_size(hearth_world(node));
+    int size = hearth_group_size(hearth_node_world(node));
     /* A large count is of the whole buffer. */
     job_init(&job, kind, size, many_parts(kind) && count > 1000 ? count / (size_t)size : count);
     job.seed = draw_below(seed, 1u << 30);
     job.dtype = dtype;
     job.op = (enum hearth_op)draw_below(seed, OPS);
-    if ((job.op == HEARTH_AVG && (kind == SCAN || kind == EXCLUSIVE_SCAN)) || !op_exists(job.op, dtype))
-        job.op = HEARTH_SUM;
+    if ((job.op == HEARTH_OP_AVG && (kind == SCAN || kind == EXCLUSIVE_SCAN)) || !op_exists(job.op, dtype))
+        job.op = HEARTH_OP_SUM;
     job.root = (int)draw_below(seed, (uint64_t)size);
     job.in_place = draw(seed) & 1;
     job.nonblocking = draw_below(seed, 4) == 0;
@@ -177,7 +178,7 @@ static void matrix_member(struct team *team, int rank, void *arg)
     if (!node)
         return;
     matrix_run(node, plan->seed);
-    hearth_close(node);
+    hearth_node_close(node);
 }
 
 static void matrix(const char *transport, int step)
@@ -232,17 +233,17 @@ static void long_member(struct team *team, int rank, void *arg)
 {
     (void)team, (void)arg;
     hearth_node *node = member_open();
-    float *x = node ? hearth_alloc(node, LONG_COUNT * sizeof *x) : NULL;
+    float *x = node ? hearth_mem_alloc(node, LONG_COUNT * sizeof *x) : NULL;
     float *y = calloc(LONG_COUNT, sizeof *y);
     struct hearth_opts opts;
     hearth_opts_init(&opts);
-    for (int i = 0; x && y && i < 2 * HEARTH_EXCHANGE; i++) {
+    for (int i = 0; x && y && i < 2 * HEARTH_ALGO_EXCHANGE; i++) {
         float *buffer = i % 2 == 0 ? y : x;
         opts.algo = (enum hearth_algo)(1 + i / 2);
         for (size_t k = 0; k < LONG_COUNT; k++)
             buffer[k] = (float)((k + (size_t)rank) % 1000);
-        hearth_group *world = hearth_world(node);
-        int status = hearth_all_reduce(world, buffer, buffer, LONG_COUNT, HEARTH_F32, HEARTH_SUM, &opts);
+        hearth_group *world = hearth_node_world(node);
+        int status = hearth_all_reduce(world, buffer, buffer, LONG_COUNT, HEARTH_F32, HEARTH_OP_SUM, &opts);
         check(status == HEARTH_OK, "rank %d by %s: %s", rank, hearth_algo_name(opts.algo),
               hearth_error_text());
         size_t wrong = 0;
@@ -255,12 +256,12 @@ static void long_member(struct team *team, int rank, void *arg)
         check(wrong == 0, "rank %d by %s: %zu elements are wrong", rank, hearth_algo_name(opts.algo), wrong);
         memset(buffer, 0, LONG_COUNT * sizeof *buffer);
         for (int k = 0; status == HEARTH_OK && k < (under_tsan() ? 2 : LONG_TIMES); k++)
-            status = hearth_all_reduce(world, buffer, buffer, LONG_COUNT, HEARTH_F32, HEARTH_SUM, &opts);
+            status = hearth_all_reduce(world, buffer, buffer, LONG_COUNT, HEARTH_F32, HEARTH_OP_SUM, &opts);
         check(status == HEARTH_OK, "rank %d by %s: %s", rank, hearth_algo_name(opts.algo),
               hearth_error_text());
     }
     free(y);
-    hearth_close(node);
+    hearth_node_close(node);
 }
 
 static void test_rings_are_not_held_up(void **state)
@@ -286,7 +287,7 @@ static void channels_member(struct team *team, int rank, void *arg)
     bool good = node;
     for (int i = 0; good && i < 12; i++)
         good = run_drawn(node, (enum kind)(i % KIND_COUNT), (enum hearth_dtype)(i % DTYPES), 65537, &seed);
-    hearth_close(node);
+    hearth_node_close(node);
 }
 
 static void test_several_connections(void **state)
@@ -314,7 +315,7 @@ static bool open_with_log(hearth_node **node)
     hearth_config_init(&config);
     config.log = log_line;
     return check_status(hearth_config_env(&config), HEARTH_OK) &&
-           check_status(hearth_open(&config, node), HEARTH_OK);
+           check_status(hearth_node_open(&config, node), HEARTH_OK);
 }
 
 /* Adds ones, and says whether the sums are right. */
@@ -322,9 +323,9 @@ static int sum_large(hearth_group *world, float *large, bool *right)
 {
     for (size_t i = 0; i < LARGE_COUNT; i++)
         large[i] = 1;
-    int status = hearth_all_reduce(world, large, large, LARGE_COUNT, HEARTH_F32, HEARTH_SUM, NULL);
+    int status = hearth_all_reduce(world, large, large, LARGE_COUNT, HEARTH_F32, HEARTH_OP_SUM, NULL);
     size_t at = 0;
-    while (at < LARGE_COUNT && large[at] == (float)hearth_size(world))
+    while (at < LARGE_COUNT && large[at] == (float)hearth_group_size(world))
         at++;
     *right = at == LARGE_COUNT;
     return status;
@@ -337,7 +338,7 @@ static int member_alone(bool forever)
     bool right;
     if (!open_with_log(&node))
         return 1;
-    hearth_group *world = hearth_world(node);
+    hearth_group *world = hearth_node_world(node);
     float *large = must_alloc(LARGE_COUNT * sizeof *large);
     int status = sum_large(world, large, &right);
     if (forever) {
@@ -347,13 +348,13 @@ static int member_alone(bool forever)
             status = sum_large(world, large, &right);
         printf("failed: %s: %s\n", hearth_status_name(status), hearth_error_text());
     } else {
-        hearth_links_text(node, links, sizeof links);
+        hearth_node_links_text(node, links, sizeof links);
         fputs(links, stdout);
         puts(check_status(status, HEARTH_OK) && right ? "large sum is right" : "large sum is wrong");
         puts(matrix_run(node, first_seed()) && !checks_failed() ? "matrix is right" : "matrix is wrong");
     }
     free(large);
-    hearth_close(node);
+    hearth_node_close(node);
     return checks_failed();
 }
 

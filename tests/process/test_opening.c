@@ -23,7 +23,7 @@
 
 enum { ANY_ERROR = 1 };
 
-/* What one member has in its environment besides, and what must come of its hearth_open. */
+/* What one member has in its environment besides, and what must come of its hearth_node_open. */
 struct role {
     const char *set[VARIABLES_MAX]; /* NAME=value; NAME alone takes it away; $A and $B are free ports */
     int status;           /* HEARTH_OK: it opens, and its rank is its place; ANY_ERROR: some error */
@@ -69,11 +69,12 @@ static void apply(const struct role *role, const uint16_t ports[2])
 
 static void works(hearth_node *node, int rank, int size)
 {
-    hearth_group *world = hearth_world(node);
+    hearth_group *world = hearth_node_world(node);
     int64_t sum = 1;
-    check(hearth_size(world) == size && (rank < 0 || hearth_rank(world) == rank),
-          "it is rank %d of %d, not %d of %d", hearth_rank(world), hearth_size(world), rank, size);
-    check_status(hearth_all_reduce(world, &sum, &sum, 1, HEARTH_I64, HEARTH_SUM, NULL), HEARTH_OK);
+    check(hearth_group_size(world) == size && (rank < 0 || hearth_group_rank(world) == rank),
+          "it is rank %d of %d, not %d of %d", hearth_group_rank(world), hearth_group_size(world), rank,
+          size);
+    check_status(hearth_all_reduce(world, &sum, &sum, 1, HEARTH_I64, HEARTH_OP_SUM, NULL), HEARTH_OK);
     check(sum == size, "the sum over %d is %lld", size, (long long)sum);
 }
 
@@ -90,12 +91,12 @@ static void member(struct team *team, int rank, void *arg)
         check(setrlimit(RLIMIT_NOFILE, &(struct rlimit){role->files, role->files}) == 0,
               "the system allows no less files");
     uint64_t begin = now_ns();
-    int status = hearth_open(NULL, &node);
+    int status = hearth_node_open(NULL, &node);
     note_failed(note, status);
     note->value = (double)(note->failed_ns - begin) / 1e6;
     if (status == HEARTH_OK && role->status == HEARTH_OK)
         works(node, getenv("HEARTH_RANK") ? rank : -1, play->size);
-    hearth_close(node);
+    hearth_node_close(node);
 }
 
 /* A rank whose role is to be missing. */

@@ -23,27 +23,28 @@ static void member(struct team *team, int rank, void *arg)
     hearth_node *node = member_open();
     if (!node)
         return;
-    hearth_group *world = hearth_world(node), *half = NULL;
+    hearth_group *world = hearth_node_world(node), *half = NULL;
     float *x = must_alloc(COUNT * sizeof *x), *e = must_alloc(COUNT * sizeof *e);
     struct hearth_opts opts = opts_default();
-    opts.algo = HEARTH_HIERARCHICAL;
+    opts.algo = HEARTH_ALGO_HIERARCHICAL;
     memset(e, 0, COUNT * sizeof *e);
     for (size_t i = 0; i < COUNT; i++)
         x[i] = (float)((int)i % 7 - 3);
     int wanted = sites->several ? HEARTH_OK : HEARTH_UNSUPPORTED;
-    check_status(hearth_all_reduce_compressed(world, x, COUNT, HEARTH_F32, HEARTH_AVG, "int8", e, &opts),
+    check_status(hearth_all_reduce_compressed(world, x, COUNT, HEARTH_F32, HEARTH_OP_AVG, "int8", e, &opts),
                  wanted);
-    check_status(hearth_same(world, x, COUNT * sizeof *x, NULL), HEARTH_OK);
+    check_status(hearth_group_same(world, x, COUNT * sizeof *x, NULL), HEARTH_OK);
     for (size_t i = 0; i < COUNT; i++)
         check(x[i] - (float)((int)i % 7 - 3) < 0.05f && (float)((int)i % 7 - 3) - x[i] < 0.05f,
               "element %zu is %g", i, (double)x[i]);
     /* Groups that are split off know it too: this one has members of both sites, two of one of them. */
     check_status(hearth_group_split(world, rank == team->size - 1 ? -1 : 0, 0, NULL, &half), HEARTH_OK);
     if (half)
-        check_status(hearth_all_reduce_compressed(half, x, COUNT, HEARTH_F32, HEARTH_AVG, "int8", e, &opts),
-                     wanted);
+        check_status(
+            hearth_all_reduce_compressed(half, x, COUNT, HEARTH_F32, HEARTH_OP_AVG, "int8", e, &opts),
+            wanted);
     hearth_group_close(half);
-    hearth_close(node);
+    hearth_node_close(node);
     free(e);
     free(x);
 }

@@ -111,7 +111,7 @@ static void fill(struct job *job, struct prng *prng)
         struct job_member *m = &job->member[r];
         m->status = HEARTH_PENDING;
         buffers_make(job, r);
-        numbers_fill(m->input, m->in_count, job->dtype, has_op(job->kind) ? job->op : HEARTH_SUM,
+        numbers_fill(m->input, m->in_count, job->dtype, has_op(job->kind) ? job->op : HEARTH_OP_SUM,
                      job->exact ? NUMBERS_WHOLE : NUMBERS_ANY, prng);
         if (m->source)
             memcpy(m->source, m->input, m->in_count * hearth_dtype_size(job->dtype));
@@ -144,18 +144,18 @@ void job_draw(struct job *job, struct prng *prng, int size, size_t count_max)
     job->kind = (enum plan_kind)prng_below(prng, PLAN_KIND_COUNT);
     job->root = (int)prng_below(prng, (uint64_t)size);
     job->dtype = (enum hearth_dtype)prng_below(prng, DTYPE_COUNT);
-    job->op = (enum hearth_op)prng_below(prng, HEARTH_MAX + 1);
+    job->op = (enum hearth_op)prng_below(prng, HEARTH_OP_MAX + 1);
     bool scan = job->kind == PLAN_SCAN || job->kind == PLAN_EXCLUSIVE_SCAN;
-    if (scan && job->op == HEARTH_AVG)
-        job->op = HEARTH_SUM;
+    if (scan && job->op == HEARTH_OP_AVG)
+        job->op = HEARTH_OP_SUM;
     job->exact = prng_below(prng, 2);
     draw_counts(job, prng, count_max);
     job->in_place = prng_below(prng, 2) && !(job->vector && job->kind == PLAN_ALL_TO_ALL);
     hearth_opts_init(&job->opts);
-    job->opts.algo = prng_below(prng, 2) ? HEARTH_AUTO : (enum hearth_algo)prng_below(prng, ALGO_COUNT);
-    job->opts.flags = prng_below(prng, 4) == 0 ? HEARTH_ORDER_RANK : 0;
+    job->opts.algo = prng_below(prng, 2) ? HEARTH_ALGO_AUTO : (enum hearth_algo)prng_below(prng, ALGO_COUNT);
+    job->opts.flags = prng_below(prng, 4) == 0 ? HEARTH_FLAG_RANK_ORDER : 0;
     if (prng_below(prng, 4) == 0)
-        job->opts.flags |= HEARTH_RESTORE;
+        job->opts.flags |= HEARTH_FLAG_RESTORE;
     for (int i = 0; i < size; i++)
         job->member[i].weight = i == 0 ? 1 : weights[prng_below(prng, 6)];
     counts_fill(job);
@@ -176,13 +176,13 @@ void job_vary(struct job *job, const struct job *like, struct prng *prng)
         job->dtype = (enum hearth_dtype)((job->dtype + 1) % DTYPE_COUNT);
         break;
     case 2:
-        job->op = job->op == HEARTH_MAX ? HEARTH_SUM : HEARTH_MAX;
+        job->op = job->op == HEARTH_OP_MAX ? HEARTH_OP_SUM : HEARTH_OP_MAX;
         break;
     case 3:
         job->root = (job->root + 1) % job->size;
         break;
     case 4:
-        job->opts.flags ^= HEARTH_ORDER_RANK;
+        job->opts.flags ^= HEARTH_FLAG_RANK_ORDER;
         break;
     default:
         job->count += job->kind != PLAN_BARRIER;
@@ -190,8 +190,8 @@ void job_vary(struct job *job, const struct job *like, struct prng *prng)
         job->member[job->size - 1].given[0]++;
     }
     bool scan = job->kind == PLAN_SCAN || job->kind == PLAN_EXCLUSIVE_SCAN;
-    if (scan && job->op == HEARTH_AVG)
-        job->op = HEARTH_SUM;
+    if (scan && job->op == HEARTH_OP_AVG)
+        job->op = HEARTH_OP_SUM;
     counts_fill(job);
     fill(job, prng);
 }
@@ -214,7 +214,7 @@ void job_plain(struct job *job, int size, size_t count)
 void job_free(struct job *job)
 {
     for (int i = 0; i < job->size; i++) {
-        hearth_request_free(job->member[i].request);
+        hearth_request_close(job->member[i].request);
         free(job->member[i].input);
         free(job->member[i].buffer);
     }
@@ -352,7 +352,7 @@ static void check_reduced(const struct job *job, int rank)
         last = rank + 1;
     if (job->kind == PLAN_EXCLUSIVE_SCAN)
         last = rank;
-    sum.in_order = job->opts.flags & HEARTH_ORDER_RANK;
+    sum.in_order = job->opts.flags & HEARTH_FLAG_RANK_ORDER;
     for (size_t e = 0; e < m->out_count; e++) {
         sum.count = 0;
         for (int i = 0; i < last; i++)
@@ -368,7 +368,7 @@ static void check_failed(const struct job *job, int rank)
     const struct job_member *m = &job->member[rank];
     size_t len = m->in_count * hearth_dtype_size(job->dtype);
     bool one = m->source && m->target && (job->kind == PLAN_BROADCAST || (job->in_place && m->out_count > 0));
-    if (!m->source || (one && (!(job->opts.flags & HEARTH_RESTORE) || job->kind == PLAN_BROADCAST)))
+    if (!m->source || (one && (!(job->opts.flags & HEARTH_FLAG_RESTORE) || job->kind == PLAN_BROADCAST)))
         return;
     if (memcmp(m->source, m->input, len) != 0)
         fail_msg("%s: rank %d: the source is not what it was after %s", job_name(job), rank,

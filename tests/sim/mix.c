@@ -63,8 +63,8 @@ static void post_next(struct mix *mix, int rank)
     struct job *job = &mix->jobs[mix->order[rank][mix->next[rank]]];
     int status = job_post(job, mix->groups[rank], rank);
     if (status == HEARTH_UNSUPPORTED) { /* nothing has happened: the first to call it finds out for all */
-        job->opts.algo = HEARTH_AUTO;
-        job->opts.flags &= (uint32_t)~HEARTH_ORDER_RANK;
+        job->opts.algo = HEARTH_ALGO_AUTO;
+        job->opts.flags &= (uint32_t)~HEARTH_FLAG_RANK_ORDER;
         status = job_post(job, mix->groups[rank], rank);
     }
     mix->next[rank]++;

@@ -44,7 +44,7 @@ double numbers_get(const void *source, enum hearth_dtype dtype, size_t index)
 void numbers_fill(void *target, size_t count, enum hearth_dtype dtype, enum hearth_op op,
                   enum numbers_kind kind, struct prng *prng)
 {
-    bool prod = op == HEARTH_PROD;
+    bool prod = op == HEARTH_OP_PROD;
     for (size_t i = 0; i < count; i++) {
         double value = prod ? 1 + (double)prng_below(prng, 2) : (double)prng_below(prng, 9);
         if (kind == NUMBERS_ANY && is_float(dtype))
@@ -58,7 +58,7 @@ void numbers_fill(void *target, size_t count, enum hearth_dtype dtype, enum hear
 void numbers_add(struct numbers_sum *sum, const void *source, size_t index, double weight)
 {
     double x = numbers_get(source, sum->dtype, index);
-    if (sum->op == HEARTH_AVG) {
+    if (sum->op == HEARTH_OP_AVG) {
         x *= weight;
         sum->weight = sum->count == 0 ? weight : sum->weight + weight;
     }
@@ -68,15 +68,15 @@ void numbers_add(struct numbers_sum *sum, const void *source, size_t index, doub
         return;
     }
     switch (sum->op) {
-    case HEARTH_PROD:
+    case HEARTH_OP_PROD:
         sum->value *= x;
         sum->narrow *= (float)x;
         break;
-    case HEARTH_MIN:
+    case HEARTH_OP_MIN:
         sum->value = fmin(sum->value, x);
         sum->narrow = fminf(sum->narrow, (float)x);
         break;
-    case HEARTH_MAX:
+    case HEARTH_OP_MAX:
         sum->value = fmax(sum->value, x);
         sum->narrow = fmaxf(sum->narrow, (float)x);
         break;
@@ -90,7 +90,7 @@ void numbers_add(struct numbers_sum *sum, const void *source, size_t index, doub
 static double identity(const struct numbers_sum *sum)
 {
     static const int kernel_op[OP_COUNT] = {
-        [HEARTH_PROD] = KERNEL_PROD, [HEARTH_MIN] = KERNEL_MIN, [HEARTH_MAX] = KERNEL_MAX};
+        [HEARTH_OP_PROD] = KERNEL_PROD, [HEARTH_OP_MIN] = KERNEL_MIN, [HEARTH_OP_MAX] = KERNEL_MAX};
     uint64_t element;
     kernel_identity(sum->dtype, kernel_op[sum->op], &element, 1);
     return numbers_get(&element, sum->dtype, 0);
@@ -100,11 +100,11 @@ double numbers_value(const struct numbers_sum *sum)
 {
     if (sum->count == 0)
         return identity(sum);
-    if (sum->op != HEARTH_AVG && sum->dtype == HEARTH_I8)
+    if (sum->op != HEARTH_OP_AVG && sum->dtype == HEARTH_I8)
         return (int8_t)(int64_t)sum->value; /* integers wrap */
-    if (sum->op != HEARTH_AVG && sum->dtype == HEARTH_U8)
+    if (sum->op != HEARTH_OP_AVG && sum->dtype == HEARTH_U8)
         return (uint8_t)(int64_t)sum->value;
-    if (sum->op != HEARTH_AVG)
+    if (sum->op != HEARTH_OP_AVG)
         return sum->value;
     return is_float(sum->dtype) ? sum->value / sum->weight : nearbyint(sum->value / sum->weight);
 }
@@ -113,7 +113,7 @@ bool numbers_agree(const struct numbers_sum *sum, const void *target, size_t ind
 {
     static const double epsilon[DTYPE_COUNT] = {0x1p-23, 0x1p-52, 0x1p-10, 0x1p-7};
     double got = numbers_get(target, sum->dtype, index), expected = numbers_value(sum);
-    bool average = sum->op == HEARTH_AVG;
+    bool average = sum->op == HEARTH_OP_AVG;
     if (sum->count > 0 && sum->in_order && !average && sum->dtype == HEARTH_F32)
         return got == (double)sum->narrow;
     if (sum->count > 0 && sum->in_order && !average && sum->dtype == HEARTH_F64)

@@ -27,8 +27,8 @@ void reduce_draw(struct reduce *c, struct prng *prng, int size, int number)
                                          "powersgd:2",
                                          "int8,stochastic,feedback=off",
                                          "topk:0.1,values=bf16"};
-    static const enum hearth_algo algos[] = {HEARTH_AUTO, HEARTH_AUTO, HEARTH_DIRECT, HEARTH_EXCHANGE,
-                                             HEARTH_HIERARCHICAL};
+    static const enum hearth_algo algos[] = {HEARTH_ALGO_AUTO, HEARTH_ALGO_AUTO, HEARTH_ALGO_DIRECT,
+                                             HEARTH_ALGO_EXCHANGE, HEARTH_ALGO_HIERARCHICAL};
     static const enum hearth_dtype dtypes[] = {HEARTH_F32, HEARTH_F32, HEARTH_F64, HEARTH_F16, HEARTH_BF16};
     memset(c, 0, sizeof *c);
     c->size = size;
@@ -40,19 +40,19 @@ void reduce_draw(struct reduce *c, struct prng *prng, int size, int number)
     snprintf(c->codec, sizeof c->codec, "%s%s", codec, matrix ? ",rows=8" : "");
     snprintf(c->name, sizeof c->name, "tensor.%d", number);
     c->dtype = dtypes[prng_below(prng, 5)];
-    c->op = prng_below(prng, 2) ? HEARTH_SUM : HEARTH_AVG;
-    c->algo = matrix ? HEARTH_AUTO : algos[prng_below(prng, 5)];
+    c->op = prng_below(prng, 2) ? HEARTH_OP_SUM : HEARTH_OP_AVG;
+    c->algo = matrix ? HEARTH_ALGO_AUTO : algos[prng_below(prng, 5)];
     c->feedback = prng_below(prng, 4) != 0 && !strstr(codec, "feedback=off");
     c->timeout_ms = -1;
     for (int r = 0; r < size; r++)
-        c->member[r].weight = c->op == HEARTH_AVG ? 0.25 + prng_unit(prng) : 1;
+        c->member[r].weight = c->op == HEARTH_OP_AVG ? 0.25 + prng_unit(prng) : 1;
 }
 
 void reduce_fill(struct reduce *c, struct prng *prng)
 {
     for (int r = 0; r < c->size; r++) {
         struct reduce_member *m = &c->member[r];
-        numbers_fill(m->x, c->count, c->dtype, HEARTH_SUM, NUMBERS_ANY, prng);
+        numbers_fill(m->x, c->count, c->dtype, HEARTH_OP_SUM, NUMBERS_ANY, prng);
         m->status = HEARTH_PENDING;
         m->called = false;
     }
@@ -123,8 +123,8 @@ void reduce_post(struct reduce *c, struct sim *sim, int rank)
     m->called = true;
     int status = start(c, sim, rank);
     if (status == HEARTH_UNSUPPORTED &&
-        c->algo != HEARTH_AUTO) { /* so it is for all, and for the first first */
-        c->algo = HEARTH_AUTO;
+        c->algo != HEARTH_ALGO_AUTO) { /* so it is for all, and for the first first */
+        c->algo = HEARTH_ALGO_AUTO;
         status = start(c, sim, rank);
     }
     c->plain = c->plain || (m->request && !m->request->cancel);
@@ -141,7 +141,7 @@ bool reduce_collect(struct reduce *c)
         if (m->request && sim_status(m->request) != HEARTH_PENDING) {
             m->status = sim_status(m->request);
             m->error = m->request->completion.error;
-            hearth_request_free(m->request);
+            hearth_request_close(m->request);
             m->request = NULL;
         }
         all = all && !m->request;
@@ -172,7 +172,7 @@ void mass_check(const char *name, enum hearth_dtype dtype, enum hearth_op op, si
             out += after;
             scale += fabs(x) + fabs(before) + fabs(after);
         }
-        double result = numbers_get(sides[0].x, dtype, i) * (op == HEARTH_AVG ? weights : 1);
+        double result = numbers_get(sides[0].x, dtype, i) * (op == HEARTH_OP_AVG ? weights : 1);
         scale += fabs(result);
         double allowed = scale * (1e-6 + rounding(dtype)) + (dtype == HEARTH_F16 ? 1e-6 * size : 0);
         if (!(fabs(in - out - result) <= allowed))

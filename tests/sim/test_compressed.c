@@ -70,8 +70,9 @@ static void compressors_open(struct scene *s)
         assert_int_equal(hearth_compressor_open(sim_world(&s->sim, r), &config, &s->compressors[r]),
                          HEARTH_OK);
         for (int i = 0; i < s->count; i++)
-            assert_int_equal(hearth_compressor_rule(s->compressors[r], s->calls[i].name, s->calls[i].codec),
-                             HEARTH_OK);
+            assert_int_equal(
+                hearth_compressor_add_rule(s->compressors[r], s->calls[i].name, s->calls[i].codec),
+                HEARTH_OK);
     }
 }
 
@@ -151,7 +152,7 @@ static void strike(struct scene *s)
     struct reduce_member *m = &s->calls[s->call].member[s->rank];
     s->struck = true;
     switch (s->fault) {
-    case FAULT_CANCEL: /* hearth_cancel waits for the end, and here nobody would bring it about */
+    case FAULT_CANCEL: /* hearth_request_cancel waits for the end, and here nobody would bring it about */
         if (m->request && m->request->cancel) /* NULL: it goes plain */
             m->request->cancel(m->request->cancel_arg);
         break;

@@ -50,7 +50,7 @@ static void group_works(struct sim *sim, struct error owed[SIM_MAX])
         if (sim_status(requests[r]) != HEARTH_OK)
             fail_msg("barrier on rank %d: %s %s", r, hearth_status_name(sim_status(requests[r])),
                      hearth_request_error(requests[r]));
-        hearth_request_free(requests[r]);
+        hearth_request_close(requests[r]);
     }
     sim_check_idle(sim);
 }
@@ -70,8 +70,8 @@ static bool post_or_plain(struct job *job, struct sim *sim, int rank)
 {
     int status = job_post(job, sim_world(sim, rank), rank);
     if (status == HEARTH_UNSUPPORTED) {
-        job->opts.algo = HEARTH_AUTO;
-        job->opts.flags &= (uint32_t)~HEARTH_ORDER_RANK;
+        job->opts.algo = HEARTH_ALGO_AUTO;
+        job->opts.flags &= (uint32_t)~HEARTH_FLAG_RANK_ORDER;
         status = job_post(job, sim_world(sim, rank), rank);
     }
     return status == HEARTH_OK;
@@ -143,7 +143,7 @@ static void all_name_it_where_all_wait_for_it(void **state)
     sim_init(&sim, 4, 1);
     sim_start(&sim);
     job_plain(&job, 4, 100);
-    job.opts.algo = HEARTH_EXCHANGE;
+    job.opts.algo = HEARTH_ALGO_EXCHANGE;
     job.opts.timeout_ms = 250;
     for (int r = 0; r < 4; r++)
         if (r != 2)
@@ -288,7 +288,7 @@ static void run_cancel(uint64_t seed)
         struct job_member *m = &mix.jobs[j].member[r];
         if (cancelled[j] >= 0 || !m->request || m->status != HEARTH_PENDING || prng_below(&prng, 4))
             continue;
-        assert_int_equal(hearth_cancel(m->request), HEARTH_OK);
+        assert_int_equal(hearth_request_cancel(m->request), HEARTH_OK);
         assert_true(sim_status(m->request) != HEARTH_PENDING);
         cancelled[j] = r;
     }

@@ -49,7 +49,7 @@ static double run(const struct pace *pace)
         for (size_t i = 0; i < count; i++)
             buffers[r][i] = (float)(i % 64 + (size_t)r);
         status = hearth_all_reduce_nb(sim_world(&sim, r), buffers[r], buffers[r], count, HEARTH_F32,
-                                      HEARTH_SUM, &opts, &requests[r]);
+                                      HEARTH_OP_SUM, &opts, &requests[r]);
         requests[r] = status == HEARTH_OK ? requests[r] : NULL;
     }
     uint64_t end = start;
@@ -60,7 +60,7 @@ static double run(const struct pace *pace)
         for (size_t i = 0; status == HEARTH_OK && i < count; i += 997)
             assert_true(buffers[r][i] == (float)((int)(i % 64) * pace->size + sum));
         assert_true(status != HEARTH_OK || sim_status(requests[r]) == HEARTH_OK);
-        hearth_request_free(requests[r]);
+        hearth_request_close(requests[r]);
         free(buffers[r]);
     }
     sim_stop(&sim);
@@ -85,7 +85,7 @@ static void a_ring_keeps_the_wire_busy(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof paces / sizeof *paces; i++) {
         struct pace pace = paces[i];
-        pace.algo = HEARTH_RING;
+        pace.algo = HEARTH_ALGO_RING;
         double took = run(&pace), hops = 2 * (pace.size - 1) * (double)pace.latency_ns * 1e-9;
         double expected = bound(&pace) + hops;
         print_message("ring of %d, %zu MiB, %.0f Mbit/s, %.0f us: %.4f s, expected %.4f s\n", pace.size,
@@ -109,7 +109,7 @@ static void report_a_long_wire(void **state)
     (void)state;
     size_t bytes = getenv("HEARTH_TEST_SOAK") ? 100u << 20 : 25u << 20;
     for (size_t k = 0; k < sizeof setups / sizeof *setups; k++) {
-        for (int algo = HEARTH_AUTO; algo <= HEARTH_TREE; algo++) {
+        for (int algo = HEARTH_ALGO_AUTO; algo <= HEARTH_ALGO_TREE; algo++) {
             struct pace pace = {.size = 4,
                                 .bytes = bytes,
                                 .bytes_per_s = GIGABIT,

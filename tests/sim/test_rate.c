@@ -39,8 +39,8 @@ static hearth_request *start(struct sim *sim, int rank, float *buffer, size_t co
     hearth_request *request = NULL;
     for (size_t i = 0; i < count; i++)
         buffer[i] = (float)(i % 64 + (size_t)rank);
-    assert_int_equal(hearth_all_reduce_nb(sim_world(sim, rank), buffer, buffer, count, HEARTH_F32, HEARTH_SUM,
-                                          opts, &request),
+    assert_int_equal(hearth_all_reduce_nb(sim_world(sim, rank), buffer, buffer, count, HEARTH_F32,
+                                          HEARTH_OP_SUM, opts, &request),
                      HEARTH_OK);
     return request;
 }
@@ -83,7 +83,7 @@ static struct outcome run(const struct pace *pace)
         assert_int_equal(sim_status(requests[i]), HEARTH_OK);
         for (size_t k = 0; k < count; k += 97)
             assert_true(buffers[i][k] == (float)((int)(k % 64) * pace->size + sum));
-        hearth_request_free(requests[i]);
+        hearth_request_close(requests[i]);
         free(buffers[i]);
     }
     for (int r = 0; r < pace->size; r++) {
@@ -102,12 +102,12 @@ static struct outcome run(const struct pace *pace)
 static void it_takes_what_the_bytes_say(void **state)
 {
     static const struct pace paces[] = {
-        {2, 4 << 20, 100 * MBIT, HEARTH_RING, 64 << 10, 1},
-        {2, 8 << 20, 1000 * MBIT, HEARTH_RING, 64 << 10, 1},
-        {4, 8 << 20, 100 * MBIT, HEARTH_RING, 32 << 10, 1},
-        {4, 2 << 20, 100 * MBIT, HEARTH_DIRECT, 16 << 10, 1},
-        {4, 2 << 20, 5 * MBIT, HEARTH_AUTO, 16 << 10, 1},
-        {3, 3 << 20, 100 * MBIT, HEARTH_AUTO, 16 << 10, 3},
+        {2, 4 << 20, 100 * MBIT, HEARTH_ALGO_RING, 64 << 10, 1},
+        {2, 8 << 20, 1000 * MBIT, HEARTH_ALGO_RING, 64 << 10, 1},
+        {4, 8 << 20, 100 * MBIT, HEARTH_ALGO_RING, 32 << 10, 1},
+        {4, 2 << 20, 100 * MBIT, HEARTH_ALGO_DIRECT, 16 << 10, 1},
+        {4, 2 << 20, 5 * MBIT, HEARTH_ALGO_AUTO, 16 << 10, 1},
+        {3, 3 << 20, 100 * MBIT, HEARTH_ALGO_AUTO, 16 << 10, 3},
     };
     (void)state;
     for (size_t i = 0; i < sizeof paces / sizeof *paces; i++) {
@@ -143,12 +143,12 @@ static void an_abort_does_not_wait(void **state)
     }
     sim_run_until(&sim, sim.now_ns + 10 * NS_PER_S);
     uint64_t begin = sim.now_ns;
-    hearth_cancel(requests[1]);
+    hearth_request_cancel(requests[1]);
     while (sim_status(requests[0]) == HEARTH_PENDING || sim_status(requests[2]) == HEARTH_PENDING)
         assert_true(sim_step(&sim, begin + NS_PER_MS));
     for (int r = 0; r < 3; r++) {
         assert_int_equal(sim_status(requests[r]), r == 1 ? HEARTH_CANCELLED : HEARTH_ABORTED);
-        hearth_request_free(requests[r]);
+        hearth_request_close(requests[r]);
         free(buffers[r]);
     }
     sim_stop(&sim);
@@ -157,7 +157,7 @@ static void an_abort_does_not_wait(void **state)
 /* A line that is fast enough is not noticed: as long as without. And no rate is no line at all. */
 static void a_fast_line_changes_nothing(void **state)
 {
-    struct pace pace = {4, 4 << 20, 0, HEARTH_RING, 64 << 10, 1};
+    struct pace pace = {4, 4 << 20, 0, HEARTH_ALGO_RING, 64 << 10, 1};
     (void)state;
     struct outcome without = run(&pace), again = run(&pace);
     assert_true(without.log_hash == again.log_hash && without.turns == again.turns);

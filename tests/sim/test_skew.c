@@ -73,12 +73,12 @@ static void check_algo(enum hearth_algo algo, enum plan_kind kind, int at_least)
 static void who_always_comes_late_is_named(void **state)
 {
     (void)state;
-    check_algo(HEARTH_RING, PLAN_ALL_REDUCE, 1);
-    check_algo(HEARTH_DIRECT, PLAN_ALL_REDUCE, SIZE - 1);
-    check_algo(HEARTH_HALVING, PLAN_ALL_REDUCE, 1);
-    check_algo(HEARTH_EXCHANGE, PLAN_ALL_REDUCE, SIZE - 1);
-    check_algo(HEARTH_EXCHANGE, PLAN_BARRIER, SIZE - 1);
-    check_algo(HEARTH_TREE, PLAN_ALL_REDUCE, 0); /* who has children there waits for them */
+    check_algo(HEARTH_ALGO_RING, PLAN_ALL_REDUCE, 1);
+    check_algo(HEARTH_ALGO_DIRECT, PLAN_ALL_REDUCE, SIZE - 1);
+    check_algo(HEARTH_ALGO_HALVING, PLAN_ALL_REDUCE, 1);
+    check_algo(HEARTH_ALGO_EXCHANGE, PLAN_ALL_REDUCE, SIZE - 1);
+    check_algo(HEARTH_ALGO_EXCHANGE, PLAN_BARRIER, SIZE - 1);
+    check_algo(HEARTH_ALGO_TREE, PLAN_ALL_REDUCE, 0); /* who has children there waits for them */
 }
 
 static void it_stands_in_the_metrics(void **state)
@@ -89,8 +89,8 @@ static void it_stands_in_the_metrics(void **state)
     (void)state;
     sim_init(&sim, SIZE, 1);
     sim_start(&sim);
-    run_rounds(&sim, HEARTH_DIRECT, 2, PLAN_ALL_REDUCE);
-    assert_true(hearth_metrics_text(sim.nodes[0], text, sizeof text) < (int64_t)sizeof text);
+    run_rounds(&sim, HEARTH_ALGO_DIRECT, 2, PLAN_ALL_REDUCE);
+    assert_true(hearth_node_metrics_text(sim.nodes[0], text, sizeof text) < (int64_t)sizeof text);
     const char *line = strstr(text, "\nhearth_peer_skew_seconds{peer=\"2\"} ");
     const char *sum = strstr(text, "\nhearth_peer_skew_seconds_total{peer=\"2\"} ");
     assert_true(line && sscanf(strchr(line, '}'), "} %lf", &seconds) == 1);

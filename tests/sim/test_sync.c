@@ -95,7 +95,7 @@ static void gradients_draw(struct scene *s)
                                          "powersgd:2", "randomk:0.2", "none", "topk:0.1,values=int8"};
     static const enum hearth_dtype dtypes[] = {HEARTH_F32, HEARTH_F32, HEARTH_F64, HEARTH_BF16};
     s->count = 1 + (int)below(s, GRADIENTS_MAX);
-    s->op = below(s, 2) ? HEARTH_SUM : HEARTH_AVG;
+    s->op = below(s, 2) ? HEARTH_OP_SUM : HEARTH_OP_AVG;
     for (int i = 0; i < s->count; i++) {
         struct gradient *g = &s->gradients[i];
         snprintf(g->name, sizeof g->name, "layer.%d", i);
@@ -113,8 +113,9 @@ static void member_open(struct scene *s, int rank)
     config.codec = "none";
     assert_int_equal(hearth_compressor_open(sim_world(&s->sim, rank), &config, &m->compressor), HEARTH_OK);
     for (int i = 0; i < s->count; i++)
-        assert_int_equal(hearth_compressor_rule(m->compressor, s->gradients[i].name, s->gradients[i].codec),
-                         HEARTH_OK);
+        assert_int_equal(
+            hearth_compressor_add_rule(m->compressor, s->gradients[i].name, s->gradients[i].codec),
+            HEARTH_OK);
     assert_int_equal(hearth_sync_open_with(m->compressor, s->op, &m->sync), HEARTH_OK);
     for (int i = 0; i < s->count; i++) {
         const struct gradient *g = &s->gradients[i];
@@ -227,7 +228,7 @@ static void strike(struct scene *s)
         return; /* perhaps later */
     s->struck = true;
     switch (s->fault) {
-    case FAULT_CANCEL: /* hearth_cancel would wait for the end */
+    case FAULT_CANCEL: /* hearth_request_cancel would wait for the end */
         request->cancel(request->cancel_arg);
         break;
     case FAULT_FREEZE:
@@ -328,7 +329,7 @@ static void step_begin(struct scene *s)
     for (int r = 0; r < s->sim.size; r++) {
         struct trainer *m = &s->trainers[r];
         for (int i = 0; i < s->count; i++)
-            numbers_fill(m->x[i], s->gradients[i].count, s->gradients[i].dtype, HEARTH_SUM, NUMBERS_ANY,
+            numbers_fill(m->x[i], s->gradients[i].count, s->gradients[i].dtype, HEARTH_OP_SUM, NUMBERS_ANY,
                          &s->prng);
         memcpy(m->x_before, m->x, sizeof m->x);
         residuals_read(s, m, m->e_before);

@@ -171,12 +171,12 @@ static void others_do_not_starve_what_both_have_called(void **state)
     sim_run_until(&sim, sim.now_ns + NS_PER_S);
     job_plain(&wanted, 2, 100);
     wanted.opts.tag = 99;
-    wanted.opts.algo = HEARTH_EXCHANGE;
+    wanted.opts.algo = HEARTH_ALGO_EXCHANGE;
     assert_int_equal(job_post(&wanted, sim_world(&sim, 1), 1), HEARTH_OK);
     for (int i = 0; i < 6; i++) {
         job_plain(&others[i], 2, i == 3 ? 840 : 1000); /* the first four make it full to the byte */
         others[i].opts.tag = (uint64_t)i;
-        others[i].opts.algo = HEARTH_EXCHANGE;
+        others[i].opts.algo = HEARTH_ALGO_EXCHANGE;
         assert_int_equal(job_post(&others[i], sim_world(&sim, 0), 0), HEARTH_OK);
     }
     sim_run_until(&sim, sim.now_ns + NS_PER_MS);
@@ -215,8 +215,8 @@ static void a_late_member_does_not_fill_memory(void **state)
         job.member[r].target = NULL;
         job.member[r].out_count = 0;
     }
-    job.opts.algo = HEARTH_STAR;
-    job.opts.flags = HEARTH_ORDER_RANK;
+    job.opts.algo = HEARTH_ALGO_STAR;
+    job.opts.flags = HEARTH_FLAG_RANK_ORDER;
     uint64_t before = sim.nodes[0]->heap->bytes;
     for (int r = 0; r < 4; r++)
         if (r != 1)

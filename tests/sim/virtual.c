@@ -76,7 +76,7 @@ void sim_start(struct sim *sim)
 
 void sim_close_node(struct sim *sim, int rank)
 {
-    hearth_close(sim->nodes[rank]);
+    hearth_node_close(sim->nodes[rank]);
     sim->nodes[rank] = NULL;
 }
 
@@ -89,7 +89,7 @@ void sim_stop(struct sim *sim)
 
 hearth_group *sim_world(struct sim *sim, int rank)
 {
-    return hearth_world(sim->nodes[rank]);
+    return hearth_node_world(sim->nodes[rank]);
 }
 
 void sim_settle(struct sim *sim)

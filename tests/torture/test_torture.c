@@ -111,7 +111,7 @@ static void check_after(struct run *run, const char *what)
             fail_msg("%s, rank %d fails at %lld: then a barrier on rank %d: %s: %s", what, run->victim,
                      (long long)run->fail_after, r, hearth_status_name(status),
                      hearth_request_error(requests[r]));
-        hearth_request_free(requests[r]);
+        hearth_request_close(requests[r]);
     }
     if (linked)
         sim_check_idle(sim);
@@ -149,8 +149,8 @@ static void draw_kind(struct job *job, int kind, bool vector, size_t count_max, 
             break;
         job_free(job);
     }
-    job->opts.algo = HEARTH_AUTO;
-    job->opts.flags = HEARTH_RESTORE;
+    job->opts.algo = HEARTH_ALGO_AUTO;
+    job->opts.flags = HEARTH_FLAG_RESTORE;
 }
 
 /* True: an allocation failed. */
@@ -170,7 +170,7 @@ static bool run_job(struct job *job, int victim, enum shortage shortage, int64_t
     for (int i = 0; i < SIZE; i++)
         check_member(&run, job, i);
     for (int i = 0; i < SIZE; i++)
-        hearth_request_free(job->member[i].request);
+        hearth_request_close(job->member[i].request);
     check_after(&run, job_name(job));
     sim_stop(&run.sim);
     return run.failed;
@@ -294,12 +294,12 @@ static bool run_cancel(int who, int steps, int victim, int64_t fail_after)
         int fd = job.member[r].request ? hearth_request_fd(job.member[r].request) : 0;
         assert_true(fd >= 0 || strlen(hearth_error_text()) > 0);
         char text[64];
-        assert_true(hearth_metrics_text(run.sim.nodes[r], text, sizeof text) > 0);
+        assert_true(hearth_node_metrics_text(run.sim.nodes[r], text, sizeof text) > 0);
     }
     for (int i = 0; i < steps; i++)
         sim_step(&run.sim, NEVER_NS);
     if (job.member[who].request)
-        assert_int_equal(hearth_cancel(job.member[who].request), HEARTH_OK);
+        assert_int_equal(hearth_request_cancel(job.member[who].request), HEARTH_OK);
     run_on(&run);
     job_collect(&job, run.sim.now_ns);
     shortage_ends(&run);
@@ -363,10 +363,10 @@ static void opening_with_threads(void **state)
     hearth_config_init(&config);
     for (config.memory_max = 1000; failures < 1000; config.memory_max += config.memory_max / 8, failures++) {
         hearth_node *nodes[SIZE];
-        int status = hearth_open_local(&config, SIZE, nodes);
+        int status = hearth_node_open_local(&config, SIZE, nodes);
         if (status == HEARTH_OK) {
             for (int i = 0; i < SIZE; i++)
-                hearth_close(nodes[i]);
+                hearth_node_close(nodes[i]);
             break;
         }
         assert_int_equal(status, HEARTH_NO_MEMORY);
@@ -393,7 +393,7 @@ static void *block(void *arg)
     opts.timeout_ms = 2000;
     b->child = NULL;
     b->text[0] = '\0';
-    b->status = hearth_group_split(hearth_world(b->node), b->rank % 2, 0, &opts, &b->child);
+    b->status = hearth_group_split(hearth_node_world(b->node), b->rank % 2, 0, &opts, &b->child);
     if (b->status != HEARTH_OK)
         snprintf(b->text, sizeof b->text, "%s", hearth_error_text());
     return NULL;
@@ -404,7 +404,7 @@ static bool run_split(int victim, int64_t fail_after)
     hearth_node *nodes[SIZE];
     struct blocker b[SIZE];
     pthread_t threads[SIZE];
-    assert_int_equal(hearth_open_local(NULL, SIZE, nodes), HEARTH_OK);
+    assert_int_equal(hearth_node_open_local(NULL, SIZE, nodes), HEARTH_OK);
     atomic_store(&nodes[victim]->heap->fail_after, fail_after);
     for (int i = 0; i < SIZE; i++) {
         b[i] = (struct blocker){.node = nodes[i], .rank = i};
@@ -421,7 +421,7 @@ static bool run_split(int victim, int64_t fail_after)
         hearth_group_close(b[i].child);
     }
     for (int i = 0; i < SIZE; i++)
-        hearth_close(nodes[i]);
+        hearth_node_close(nodes[i]);
     return failed;
 }
 

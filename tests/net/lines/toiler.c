@@ -71,10 +71,10 @@ static int toil(hearth_group *group, double seconds)
     hearth_opts_init(&opts);
     opts.timeout_ms = TIMEOUT_MS;
     for (; more; calls++) {
-        if (hearth_all_reduce(group, data, data, COUNT, HEARTH_F32, HEARTH_SUM, &opts))
+        if (hearth_all_reduce(group, data, data, COUNT, HEARTH_F32, HEARTH_OP_SUM, &opts))
             fail("all_reduce");
         more = now_s() < end_s;
-        if (hearth_all_reduce(group, &more, &more, 1, HEARTH_U8, HEARTH_MAX, &opts))
+        if (hearth_all_reduce(group, &more, &more, 1, HEARTH_U8, HEARTH_OP_MAX, &opts))
             fail("all_reduce");
     }
     return calls;
@@ -95,8 +95,9 @@ int main(int argc, char **argv)
     config.discover = "mdns";
     config.health = argv[2];
     config.form_timeout_ms = PATIENCE_MS;
-    if (hearth_config_env(&config) || hearth_open(&config, &node) || hearth_on_event(node, hear, NULL) ||
-        hearth_wait_for_peers(node, min - 1, PATIENCE_MS) || hearth_form(node, "toil", min, &group))
+    if (hearth_config_env(&config) || hearth_node_open(&config, &node) ||
+        hearth_node_on_event(node, hear, NULL) || hearth_node_wait_for_peers(node, min - 1, PATIENCE_MS) ||
+        hearth_group_form(node, "toil", min, &group))
         fail("no group");
     spinners = spinners < SPINNERS_MAX ? spinners : SPINNERS_MAX;
     atomic_store(&toiling, true);
@@ -110,8 +111,8 @@ int main(int argc, char **argv)
         pthread_join(threads[i], NULL);
     printf("{\"size\": %d, \"calls\": %d, \"degraded\": %d, \"unhealthy\": %d, \"dead\": %d, \"left\": %d, "
            "\"quorum_lost\": %d}\n",
-           hearth_size(group), calls, degraded, unhealthy, dead, left, lost);
+           hearth_group_size(group), calls, degraded, unhealthy, dead, left, lost);
     (void)hearth_barrier(group, NULL); /* a group ends with the first who leaves: some may not be done yet */
-    hearth_close(node);
+    hearth_node_close(node);
     return 0;
 }

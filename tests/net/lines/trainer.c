@@ -181,7 +181,7 @@ static int catch_up(hearth_group *group, bool behind)
 {
     struct standing own = {step, behind, stopping, (int64_t)hash_params()}, all[HOSTS];
     int status = hearth_all_gather(group, &own, all, sizeof own / sizeof(int64_t), HEARTH_I64, NULL);
-    int root = status == HEARTH_OK ? root_of(all, hearth_size(group)) : 0;
+    int root = status == HEARTH_OK ? root_of(all, hearth_group_size(group)) : 0;
     for (int t = 0; t < TENSORS && status == HEARTH_OK; t++)
         status = hearth_broadcast(group, params[t], shapes[t].count, HEARTH_F32, root, NULL);
     if (status == HEARTH_OK)
@@ -194,7 +194,7 @@ static int go_on(hearth_group **group, hearth_sync *sync)
     int status;
     fprintf(stderr, "trainer: step %" PRId64 ": %s\n", step, hearth_error_text());
     do
-        status = hearth_reform(group);
+        status = hearth_group_reform(group);
     while (status == HEARTH_TIMEOUT && !stopping && access(stop_file, F_OK) != 0);
     if (status < 0 && (stopping || status == HEARTH_TIMEOUT)) {
         printf("{\"what\": \"%s\"}\n", stopping ? "alone" : "left out");
@@ -248,8 +248,8 @@ static hearth_sync *open_sync(hearth_group *group)
     check(hearth_compressor_open(group, &config, &compressor));
     for (int t = 0; t < TENSORS; t++)
         if (shapes[t].codec)
-            check(hearth_compressor_rule(compressor, shapes[t].name, shapes[t].codec));
-    check(hearth_sync_open_with(compressor, HEARTH_AVG, &sync));
+            check(hearth_compressor_add_rule(compressor, shapes[t].name, shapes[t].codec));
+    check(hearth_sync_open_with(compressor, HEARTH_OP_AVG, &sync));
     for (int t = 0; t < TENSORS; t++) {
         struct hearth_tensor tensor = {shapes[t].name, gradients[t], HEARTH_F32, 1,
                                        (size_t[]){shapes[t].count}};
@@ -273,9 +273,9 @@ int main(int argc, char **argv)
     hearth_config_init(&config);
     check(hearth_config_env(&config));
     config.discover = "mdns";
-    check(hearth_open(&config, &node));
+    check(hearth_node_open(&config, &node));
     do
-        status = hearth_form(node, "training", (int)strtol(argv[2], NULL, 10), &group);
+        status = hearth_group_form(node, "training", (int)strtol(argv[2], NULL, 10), &group);
     while (status == HEARTH_TIMEOUT && access(stop_file, F_OK) != 0);
     if (status == HEARTH_TIMEOUT)
         printf("{\"what\": \"left out\"}\n");
@@ -283,6 +283,6 @@ int main(int argc, char **argv)
         check(status);
     if (status == HEARTH_OK)
         train(group, open_sync(group), strtol(argv[3], NULL, 10));
-    hearth_close(node);
+    hearth_node_close(node);
     return 0;
 }

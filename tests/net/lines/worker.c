@@ -41,7 +41,7 @@ static void tell(hearth_node *node, int size)
 {
     char links[8192];
 
-    if (hearth_links_text(node, links, sizeof links) >= (int64_t)sizeof links)
+    if (hearth_node_links_text(node, links, sizeof links) >= (int64_t)sizeof links)
         fail("links");
     printf("%swith %d\n", links, size);
 }
@@ -51,7 +51,7 @@ static int wanted(hearth_node *node)
     struct hearth_event event = {.size = sizeof event};
     int found = 0;
 
-    while (hearth_next_event(node, &event, 0) == HEARTH_OK)
+    while (hearth_node_next_event(node, &event, 0) == HEARTH_OK)
         found |= event.kind == HEARTH_EVENT_JOB_WANTED && strcmp(event.text, JOB) == 0;
     return found;
 }
@@ -60,7 +60,7 @@ static void reform(hearth_node *node, hearth_group **group)
 {
     int status;
 
-    while ((status = hearth_reform(group)) != HEARTH_OK)
+    while ((status = hearth_group_reform(group)) != HEARTH_OK)
         if (!still_waits(status))
             fail("reform");
     (void)wanted(node); /* who asked before is in */
@@ -79,20 +79,20 @@ int main(int argc, char **argv)
     hearth_config_init(&config);
     config.discover = "mdns";
     config.form_timeout_ms = FORM_MS;
-    if (hearth_config_env(&config) || hearth_open(&config, &node) ||
-        hearth_wait_for_peers(node, (int)strtol(argv[1], NULL, 10) - 1, PATIENCE_MS))
+    if (hearth_config_env(&config) || hearth_node_open(&config, &node) ||
+        hearth_node_wait_for_peers(node, (int)strtol(argv[1], NULL, 10) - 1, PATIENCE_MS))
         fail("nobody is there");
-    while ((status = hearth_form(node, JOB, (int)strtol(argv[2], NULL, 10), &group)) != HEARTH_OK)
+    while ((status = hearth_group_form(node, JOB, (int)strtol(argv[2], NULL, 10), &group)) != HEARTH_OK)
         if (!still_waits(status))
             fail("form");
     for (;;) {
         int32_t one = 1;
         status = wanted(node) ? HEARTH_VIEW_CHANGED
-                              : hearth_all_reduce(group, &one, &one, 1, HEARTH_I32, HEARTH_SUM, NULL);
+                              : hearth_all_reduce(group, &one, &one, 1, HEARTH_I32, HEARTH_OP_SUM, NULL);
         if (status == HEARTH_VIEW_CHANGED) {
             reform(node, &group);
             told = 0;
-        } else if (status != HEARTH_OK || one != hearth_size(group)) {
+        } else if (status != HEARTH_OK || one != hearth_group_size(group)) {
             fail("all_reduce");
         } else if (!told) {
             tell(node, one);

@@ -61,8 +61,9 @@ static void print_failed(const char *what, int status)
 static void print_open(hearth_node *node)
 {
     char links[4096];
-    hearth_links_text(node, links, sizeof links);
-    printf("{\"what\":\"open\",\"rank\":%d,\"pid\":%d,", hearth_rank(hearth_world(node)), (int)getpid());
+    hearth_node_links_text(node, links, sizeof links);
+    printf("{\"what\":\"open\",\"rank\":%d,\"pid\":%d,", hearth_group_rank(hearth_node_world(node)),
+           (int)getpid());
     print_text("links", links);
     puts("}");
     fflush(stdout);
@@ -83,11 +84,11 @@ static int told_to_stop(void)
 /* One all-reduce; the last element tells all whether one of them was told to stop. */
 static int add(struct work *w, int stop, int *stopped)
 {
-    float *x = w->buffer, size = (float)hearth_size(w->world);
+    float *x = w->buffer, size = (float)hearth_group_size(w->world);
     for (size_t i = 0; i < w->count; i++)
         x[i] = w->marker[i % MARKER_LEN];
     x[w->count] = (float)stop;
-    int status = hearth_all_reduce(w->world, x, x, w->count + 1, HEARTH_F32, HEARTH_SUM, NULL);
+    int status = hearth_all_reduce(w->world, x, x, w->count + 1, HEARTH_F32, HEARTH_OP_SUM, NULL);
     if (status != HEARTH_OK)
         return status;
     for (size_t i = 0; i < w->count; i++)
@@ -144,13 +145,13 @@ int main(int argc, char **argv)
     config.log = log_line;
     int status = hearth_config_env(&config);
     if (status == HEARTH_OK)
-        status = hearth_open(&config, &node);
+        status = hearth_node_open(&config, &node);
     if (status != HEARTH_OK) {
         print_failed("not open", status);
         return 1;
     }
     print_open(node);
-    w.world = hearth_world(node);
+    w.world = hearth_node_world(node);
     w.buffer = malloc((w.count + 1) * sizeof *w.buffer);
     status = w.buffer ? add_until_stopped(&w) : HEARTH_NO_MEMORY;
     if (status != HEARTH_OK)
@@ -158,6 +159,6 @@ int main(int argc, char **argv)
     else
         puts("{\"what\":\"done\"}");
     free(w.buffer);
-    hearth_close(node);
+    hearth_node_close(node);
     return status == HEARTH_OK ? 0 : 1;
 }

@@ -162,7 +162,7 @@ static struct members *members_open(void)
 {
     struct members *m = calloc(1, sizeof *m);
     assert_non_null(m);
-    assert_int_equal(hearth_open_local(NULL, NODES, m->nodes), HEARTH_OK);
+    assert_int_equal(hearth_node_open_local(NULL, NODES, m->nodes), HEARTH_OK);
     assert_true(rank_threads_open(&m->threads, NODES));
     return m;
 }
@@ -171,7 +171,7 @@ static void members_close(struct members *m)
 {
     rank_threads_close(&m->threads);
     for (int i = 0; i < NODES; i++)
-        hearth_close(m->nodes[i]);
+        hearth_node_close(m->nodes[i]);
     free(m);
 }
 
@@ -181,7 +181,7 @@ static void job_share(void *arg, int index)
     struct cluster_plan plan = bench_sample();
     plan.bench.repeat = (uint32_t)index + 1;
     m->plans[index] = plan;
-    m->status[index] = cluster_plan_share(hearth_world(m->nodes[index]), m->starters >> index & 1,
+    m->status[index] = cluster_plan_share(hearth_node_world(m->nodes[index]), m->starters >> index & 1,
                                           &m->plans[index], &m->starter[index]);
 }
 
@@ -222,7 +222,7 @@ static void job_bench(void *arg, int index)
     m->right[index] = true;
     m->rows[index] = 0;
     m->status[index] =
-        cluster_bench_run(hearth_world(m->nodes[index]), &m->plans[0].bench, seen, &rows, NULL);
+        cluster_bench_run(hearth_node_world(m->nodes[index]), &m->plans[0].bench, seen, &rows, NULL);
 }
 
 static void test_bench(void **state)
@@ -248,9 +248,9 @@ static void job_quit(void *arg, int index)
     struct members *m = arg;
     atomic_bool quit = index == 1;
     struct bench_plan plan = bench_sample().bench;
-    m->status[index] = cluster_bench_run(hearth_world(m->nodes[index]), &plan, NULL, NULL, &quit);
+    m->status[index] = cluster_bench_run(hearth_node_world(m->nodes[index]), &plan, NULL, NULL, &quit);
     if (index == 1) { /* as hearth up does when it leaves */
-        hearth_close(m->nodes[index]);
+        hearth_node_close(m->nodes[index]);
         m->nodes[index] = NULL;
     }
 }
@@ -288,7 +288,7 @@ static void job_demo(void *arg, int index)
 {
     struct members *m = arg;
     struct race *race = calloc(1, sizeof *race);
-    hearth_group *group = hearth_world(m->nodes[index]);
+    hearth_group *group = hearth_node_world(m->nodes[index]);
     struct cluster_demo demo = {
         .group = group, .plan = &m->plans[0], .starter = 2, .starts = index == 2, .race = race};
     if (index == 2) {

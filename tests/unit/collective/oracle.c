@@ -398,8 +398,9 @@ static void check_sum(const struct game *game, int rank, size_t i, struct cell g
 {
     const struct plan_call *call = &game->trial->call;
     bool ordered =
-        call->algo == HEARTH_DIRECT || call->algo == HEARTH_STAR || call->algo == HEARTH_EXCHANGE ||
-        (call->algo == HEARTH_RING && (call->kind == PLAN_SCAN || call->kind == PLAN_EXCLUSIVE_SCAN));
+        call->algo == HEARTH_ALGO_DIRECT || call->algo == HEARTH_ALGO_STAR ||
+        call->algo == HEARTH_ALGO_EXCHANGE ||
+        (call->algo == HEARTH_ALGO_RING && (call->kind == PLAN_SCAN || call->kind == PLAN_EXCLUSIVE_SCAN));
     double bound = members * 0x1p-23 * fold->magnitude;
 
     if (got.mass != fold->cell.mass)

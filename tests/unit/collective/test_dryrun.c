@@ -76,7 +76,7 @@ static void test_one_frame(void **state)
 {
     (void)state;
     struct dry_net net = slow_net(1);
-    struct dry_result result = run_ok(call_of(PLAN_BROADCAST, HEARTH_STAR, 2, 100), &net);
+    struct dry_result result = run_ok(call_of(PLAN_BROADCAST, HEARTH_ALGO_STAR, 2, 100), &net);
 
     near(result.time_s, 1 + 4);
     assert_int_equal(result.messages, 1);
@@ -84,9 +84,9 @@ static void test_one_frame(void **state)
     assert_int_equal(result.bytes_sent_max, 400);
     assert_int_equal(result.hops, 1);
     net.inside.overhead_s = 0.5;
-    near(run_ok(call_of(PLAN_BROADCAST, HEARTH_STAR, 2, 100), &net).time_s, 0.5 + 1 + 4);
+    near(run_ok(call_of(PLAN_BROADCAST, HEARTH_ALGO_STAR, 2, 100), &net).time_s, 0.5 + 1 + 4);
     net.inside.gamma_s = 0.01;
-    near(run_ok(call_of(PLAN_REDUCE, HEARTH_STAR, 2, 100), &net).time_s, 0.5 + 1 + 4 + 4);
+    near(run_ok(call_of(PLAN_REDUCE, HEARTH_ALGO_STAR, 2, 100), &net).time_s, 0.5 + 1 + 4 + 4);
 }
 
 /* A port does one thing after the other, out and in, each frame with its overhead. */
@@ -96,9 +96,9 @@ static void test_ports(void **state)
     struct dry_net net = slow_net(1);
 
     net.inside.overhead_s = 0.25;
-    near(run_ok(call_of(PLAN_BROADCAST, HEARTH_STAR, 5, 100), &net).time_s, 4 * (0.25 + 4) + 1);
-    near(run_ok(call_of(PLAN_REDUCE, HEARTH_STAR, 5, 100), &net).time_s, 0.25 + 1 + 4 * 4);
-    near(run_ok(call_of(PLAN_BROADCAST, HEARTH_RING, 5, 100), &net).time_s, 4 * (0.25 + 1 + 4));
+    near(run_ok(call_of(PLAN_BROADCAST, HEARTH_ALGO_STAR, 5, 100), &net).time_s, 4 * (0.25 + 4) + 1);
+    near(run_ok(call_of(PLAN_REDUCE, HEARTH_ALGO_STAR, 5, 100), &net).time_s, 0.25 + 1 + 4 * 4);
+    near(run_ok(call_of(PLAN_BROADCAST, HEARTH_ALGO_RING, 5, 100), &net).time_s, 4 * (0.25 + 1 + 4));
 }
 
 /* With one slot a frame must have been taken before the next may go; with more the wire is kept full. */
@@ -106,7 +106,7 @@ static void test_slots(void **state)
 {
     (void)state;
     struct dry_net net = slow_net(1);
-    struct plan_call call = call_of(PLAN_BROADCAST, HEARTH_STAR, 2, 1000);
+    struct plan_call call = call_of(PLAN_BROADCAST, HEARTH_ALGO_STAR, 2, 1000);
 
     near(run_ok(call, &net).time_s, 10 * (1 + 4));
     net.slots = 2;
@@ -118,7 +118,7 @@ static void test_window(void **state)
 {
     (void)state;
     struct dry_net net = slow_net(64);
-    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_STAR, 2, 1000);
+    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_STAR, 2, 1000);
 
     near(run_ok(call, &net).time_s, 1 + 10 * 4 + 4 + 1);
     call.window_bytes = 400;
@@ -134,7 +134,7 @@ static void test_hosts(void **state)
     net.across.alpha_s = 10;
     net.across.bytes_per_s = 10;
     net.host = host;
-    near(run_ok(call_of(PLAN_BROADCAST, HEARTH_RING, 3, 100), &net).time_s, 1 + 4 + 10 + 40);
+    near(run_ok(call_of(PLAN_BROADCAST, HEARTH_ALGO_RING, 3, 100), &net).time_s, 1 + 4 + 10 + 40);
 }
 
 /* The processor is busy with one combination after the other; loading costs nothing. */
@@ -145,7 +145,7 @@ static void test_work(void **state)
 
     net.inside.bytes_per_s = 1e12;
     net.inside.gamma_s = 0.01;
-    struct dry_result result = run_ok(call_of(PLAN_REDUCE, HEARTH_STAR, 5, 100), &net);
+    struct dry_result result = run_ok(call_of(PLAN_REDUCE, HEARTH_ALGO_STAR, 5, 100), &net);
     assert_true(fabs(result.time_s - (1 + 4 * 4)) < 1e-6);
 }
 
@@ -159,12 +159,12 @@ static void test_lent_sums(void **state)
     struct dry_net net = slow_net(1);
     double sent_at = 1 + 4 + 100, left_at = sent_at + 40;
 
-    near(run_ok(call_of(PLAN_ALL_REDUCE, HEARTH_HALVING, 4, 100), &net).time_s,
+    near(run_ok(call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_HALVING, 4, 100), &net).time_s,
          (1 + 2) + (1 + 1) + (1 + 1) + (1 + 2));
     net.host = host;
     net.inside.gamma_s = 0.25;
     net.across = (struct link_cost){.alpha_s = 10, .bytes_per_s = 10};
-    near(run_ok(call_of(PLAN_SCAN, HEARTH_TREE, 5, 100), &net).time_s, left_at + 100);
+    near(run_ok(call_of(PLAN_SCAN, HEARTH_ALGO_TREE, 5, 100), &net).time_s, left_at + 100);
 }
 
 static void count_sends(void *arg, int rank, uint64_t lane, const struct move *move)
@@ -187,7 +187,7 @@ static void test_fence(void **state)
 
     net.observer = count_sends;
     net.observer_arg = &sends;
-    run_ok(call_of(PLAN_EXCLUSIVE_SCAN, HEARTH_RING, 2, 300), &net);
+    run_ok(call_of(PLAN_EXCLUSIVE_SCAN, HEARTH_ALGO_RING, 2, 300), &net);
     assert_int_equal(-1 - sends, 3);
 }
 
@@ -196,14 +196,14 @@ static void test_all_to_all_spreads(void **state)
 {
     (void)state;
     struct dry_net net = slow_net(1);
-    near(run_ok(call_of(PLAN_ALL_TO_ALL, HEARTH_DIRECT, 8, 100), &net).time_s, 1 + 7 * 4);
+    near(run_ok(call_of(PLAN_ALL_TO_ALL, HEARTH_ALGO_DIRECT, 8, 100), &net).time_s, 1 + 7 * 4);
 }
 
 static void test_same_again(void **state)
 {
     (void)state;
     struct dry_net net = slow_net(2);
-    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_HIERARCHICAL, 11, 2500);
+    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_HIERARCHICAL, 11, 2500);
     const int host[] = {0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 0};
 
     call.host = net.host = host;
@@ -283,7 +283,7 @@ static void test_misfits(void **state)
 {
     (void)state;
     struct dry_net net = slow_net(1), no_slot = slow_net(0);
-    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_RING, 3, 30);
+    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_RING, 3, 30);
 
     plans_write(&call);
     plans[1].moves[1].from_step = 9;
@@ -316,7 +316,7 @@ static void test_misfits(void **state)
     refused(3, &net, HEARTH_PROTOCOL, "plan 1 is that of rank 2");
     plans_write(&call);
     refused(3, &no_slot, HEARTH_INVALID, "slot");
-    call = call_of(PLAN_BROADCAST, HEARTH_STAR, 2, 10);
+    call = call_of(PLAN_BROADCAST, HEARTH_ALGO_STAR, 2, 10);
     plans_write(&call);
     plans[0].moves[0].bits = MOVE_COPY;
     refused(2, &net, HEARTH_PROTOCOL,
@@ -328,7 +328,7 @@ static void test_deadlock(void **state)
 {
     (void)state;
     struct dry_net net = slow_net(4);
-    struct plan_call call = call_of(PLAN_BARRIER, HEARTH_EXCHANGE, 2, 0);
+    struct plan_call call = call_of(PLAN_BARRIER, HEARTH_ALGO_EXCHANGE, 2, 0);
 
     plans_write(&call);
     for (int r = 0; r < 2; r++) {
@@ -344,7 +344,7 @@ static void test_deadlock_of_slots(void **state)
 {
     (void)state;
     struct dry_net net = slow_net(1);
-    struct plan_call call = call_of(PLAN_ALL_TO_ALL, HEARTH_DIRECT, 2, 100);
+    struct plan_call call = call_of(PLAN_ALL_TO_ALL, HEARTH_ALGO_DIRECT, 2, 100);
 
     plans_write(&call);
     for (int r = 0; r < 2; r++) { /* two frames each way before anything is taken: one slot is not enough */
@@ -385,7 +385,7 @@ static void test_progress(void **state)
     (void)state;
     struct watch watch = {.limit = 1};
     struct dry_net net = slow_net(4);
-    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_RING, 16, 1600 * 100);
+    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_RING, 16, 1600 * 100);
     struct dry_result result;
     struct error error;
 
@@ -404,7 +404,7 @@ static void test_no_memory(void **state)
 {
     (void)state;
     struct dry_net net = slow_net(8);
-    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_EXCHANGE, 16, 500);
+    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_EXCHANGE, 16, 500);
     struct dry_result result;
     struct error error;
     int status = HEARTH_NO_MEMORY;
@@ -426,12 +426,12 @@ static void test_nothing_to_do(void **state)
 {
     (void)state;
     struct dry_net net = slow_net(1);
-    struct dry_result result = run_ok(call_of(PLAN_ALL_REDUCE, HEARTH_RING, 4, 0), &net);
+    struct dry_result result = run_ok(call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_RING, 4, 0), &net);
 
     assert_int_equal(result.messages, 0);
     near(result.time_s, 0);
-    near(run_ok(call_of(PLAN_BARRIER, HEARTH_TREE, 1, 0), &net).time_s, 0);
-    near(run_ok(call_of(PLAN_BARRIER, HEARTH_HALVING, 9, 0), &net).time_s, 4);
+    near(run_ok(call_of(PLAN_BARRIER, HEARTH_ALGO_TREE, 1, 0), &net).time_s, 0);
+    near(run_ok(call_of(PLAN_BARRIER, HEARTH_ALGO_HALVING, 9, 0), &net).time_s, 4);
 }
 
 /* ---- large ---- */
@@ -464,7 +464,7 @@ static void test_ring_of_1000(void **state)
     (void)state;
     struct link_cost cost = {.alpha_s = 100e-6, .bytes_per_s = 125e6};
     struct dry_net net = {.inside = cost, .across = cost, .slots = 4};
-    struct dry_result result = run_large(HEARTH_RING, 1000, 25 * 1000 * 1000, &net);
+    struct dry_result result = run_large(HEARTH_ALGO_RING, 1000, 25 * 1000 * 1000, &net);
     double bound = 2 * 999 * (100e-6 + 100e6 / (1000 * 125e6));
 
     assert_true(fabs(result.time_s - bound) < 0.03 * bound);
@@ -478,7 +478,7 @@ static void test_tree_of_10000(void **state)
     (void)state;
     struct link_cost cost = {.alpha_s = 100e-6, .bytes_per_s = 125e6};
     struct dry_net net = {.inside = cost, .across = cost, .slots = 4};
-    struct dry_result result = run_large(HEARTH_TREE, 10000, 250000, &net);
+    struct dry_result result = run_large(HEARTH_ALGO_TREE, 10000, 250000, &net);
 
     assert_int_equal(result.messages, 4 * 2 * 9999);
     assert_true(result.hops <= 2 * 14);

@@ -72,7 +72,7 @@ static void test_even_covers(void **state)
     for (int size = 1; size <= 17; size++)
         for (size_t count = 0; count < 600; count += count < 40 ? 1 : 37) {
             struct plan plan;
-            struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_RING, size, count);
+            struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_RING, size, count);
             call.rank = size - 1;
             call.chunk_bytes = 1 + count % 50;
             write_ok(&call, &plan);
@@ -95,7 +95,7 @@ static void test_even_huge(void **state)
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         for (int size = 1; size <= 64; size += 9) {
             struct plan plan;
-            struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_DIRECT, size, counts[i]);
+            struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_DIRECT, size, counts[i]);
             call.chunk_bytes = i % 2 == 0 ? 4 : 262144;
             write_ok(&call, &plan);
             assert_int_equal(plan_range(&plan, SIDE_IN, 0, 0, 1).offset, 0);
@@ -124,7 +124,7 @@ static void test_given_covers(void **state)
     (void)state;
     const size_t counts[] = {0, 17, 1, 0, 64, 16, 5, 0};
     struct plan plan;
-    struct plan_call call = call_of(PLAN_REDUCE_SCATTER, HEARTH_RING, 8, 0);
+    struct plan_call call = call_of(PLAN_REDUCE_SCATTER, HEARTH_ALGO_RING, 8, 0);
 
     call.in_counts = counts;
     call.rank = 4;
@@ -151,7 +151,7 @@ static void test_given_huge(void **state)
     (void)state;
     const size_t big = ((size_t)1 << 40) + 3, counts[] = {big, 0, big - 1, 7};
     struct plan plan;
-    struct plan_call call = call_of(PLAN_ALL_GATHER, HEARTH_DIRECT, 4, 0);
+    struct plan_call call = call_of(PLAN_ALL_GATHER, HEARTH_ALGO_DIRECT, 4, 0);
 
     call.out_counts = counts;
     write_ok(&call, &plan);
@@ -176,11 +176,12 @@ static void test_lanes(void **state)
         size_t count;
         uint64_t lanes, window; /* chunk 64 bytes: 16 elements; window 256 */
     } table[] = {
-        {HEARTH_RING, 4, 64, 1, 1},    {HEARTH_RING, 4, 65, 2, 2},    {HEARTH_RING, 4, 640, 10, 4},
-        {HEARTH_TREE, 4, 16, 1, 1},    {HEARTH_TREE, 4, 17, 2, 2},    {HEARTH_TREE, 4, 160, 10, 4},
-        {HEARTH_HALVING, 4, 32, 1, 1},                                /* half of a lane travels */
-        {HEARTH_HALVING, 4, 33, 2, 2}, {HEARTH_HALVING, 5, 16, 1, 1}, /* folded: all of it */
-        {HEARTH_HALVING, 5, 17, 2, 2}, {HEARTH_EXCHANGE, 3, 0, 0, 1},
+        {HEARTH_ALGO_RING, 4, 64, 1, 1},    {HEARTH_ALGO_RING, 4, 65, 2, 2},
+        {HEARTH_ALGO_RING, 4, 640, 10, 4},  {HEARTH_ALGO_TREE, 4, 16, 1, 1},
+        {HEARTH_ALGO_TREE, 4, 17, 2, 2},    {HEARTH_ALGO_TREE, 4, 160, 10, 4},
+        {HEARTH_ALGO_HALVING, 4, 32, 1, 1},                                     /* half of a lane travels */
+        {HEARTH_ALGO_HALVING, 4, 33, 2, 2}, {HEARTH_ALGO_HALVING, 5, 16, 1, 1}, /* folded: all of it */
+        {HEARTH_ALGO_HALVING, 5, 17, 2, 2}, {HEARTH_ALGO_EXCHANGE, 3, 0, 0, 1},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         for (int rank = 0; rank < table[i].size; rank++) {
@@ -199,18 +200,18 @@ static void test_lanes_half(void **state)
 {
     (void)state;
     struct plan plan;
-    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_TREE, 4, 32);
+    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_TREE, 4, 32);
 
     call.raw_len = 2;
     write_ok(&call, &plan);
     assert_int_equal(plan.lanes, 2);
     plan_fini(&plan);
-    call.algo = HEARTH_STAR;
+    call.algo = HEARTH_ALGO_STAR;
     write_ok(&call, &plan);
     assert_int_equal(plan.lanes, 1);
     assert_int_equal(plan.frame_bytes, 64);
     plan_fini(&plan);
-    call.algo = HEARTH_RING;
+    call.algo = HEARTH_ALGO_RING;
     call.count = 64;
     write_ok(&call, &plan);
     assert_int_equal(plan.lanes, 1);
@@ -253,7 +254,7 @@ static void test_gatherv_members_differ(void **state)
     (void)state;
     const size_t counts[] = {400, 10, 90};
     struct plan root, other;
-    struct plan_call call = call_of(PLAN_GATHER, HEARTH_DIRECT, 3, 0);
+    struct plan_call call = call_of(PLAN_GATHER, HEARTH_ALGO_DIRECT, 3, 0);
 
     call.out_counts = counts;
     write_ok(&call, &root);
@@ -329,7 +330,7 @@ static void test_ring_words(void **state)
                                         "recv_copy_send",
                                         "recv"};
     struct plan plan;
-    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_RING, 4, 100);
+    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_RING, 4, 100);
     char text[64];
 
     write_ok(&call, &plan);
@@ -347,12 +348,12 @@ static void test_hash(void **state)
 {
     (void)state;
     const int host[] = {0, 0, 1, 1}, other[] = {0, 1, 0, 1};
-    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_RING, 4, 100), changed[6];
+    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_RING, 4, 100), changed[6];
     uint64_t hash = plan_hash(&call);
 
     for (int i = 0; i < 6; i++)
         changed[i] = call;
-    changed[0].algo = HEARTH_TREE;
+    changed[0].algo = HEARTH_ALGO_TREE;
     changed[1].chunk_bytes = 128;
     changed[2].window_bytes = 128;
     changed[3].order_rank = true;
@@ -374,7 +375,7 @@ static void test_refused(void **state)
 {
     (void)state;
     const size_t counts[] = {SIZE_MAX / 2, SIZE_MAX / 2, 1, 1}, fine[] = {1, 2, 3, 4}, other[] = {2, 2, 3, 4};
-    struct plan_call call = call_of(PLAN_BROADCAST, HEARTH_TREE, 4, 10), bad = call;
+    struct plan_call call = call_of(PLAN_BROADCAST, HEARTH_ALGO_TREE, 4, 10), bad = call;
 
     bad.root = 4;
     refused(&bad, HEARTH_INVALID, "root 4 is not in a group of 4");
@@ -390,7 +391,7 @@ static void test_refused(void **state)
     bad.kind = PLAN_KIND_COUNT;
     refused(&bad, HEARTH_INVALID, "no collective number 11");
     bad = call;
-    bad.algo = HEARTH_AUTO;
+    bad.algo = HEARTH_ALGO_AUTO;
     refused(&bad, HEARTH_INVALID, "no algorithm");
     bad.algo = (enum hearth_algo)77;
     refused(&bad, HEARTH_INVALID, "no algorithm");
@@ -400,38 +401,38 @@ static void test_refused(void **state)
     bad = call;
     bad.count = SIZE_MAX / 4;
     refused(&bad, HEARTH_INVALID, "2^63");
-    bad = call_of(PLAN_ALL_GATHER, HEARTH_RING, 4, SIZE_MAX / 8);
+    bad = call_of(PLAN_ALL_GATHER, HEARTH_ALGO_RING, 4, SIZE_MAX / 8);
     refused(&bad, HEARTH_INVALID, "2^63");
-    bad = call_of(PLAN_REDUCE_SCATTER, HEARTH_RING, 4, 0);
+    bad = call_of(PLAN_REDUCE_SCATTER, HEARTH_ALGO_RING, 4, 0);
     bad.in_counts = counts;
     refused(&bad, HEARTH_INVALID, "2^63");
-    bad = call_of(PLAN_ALL_TO_ALL, HEARTH_DIRECT, 4, 0);
+    bad = call_of(PLAN_ALL_TO_ALL, HEARTH_ALGO_DIRECT, 4, 0);
     bad.in_counts = fine;
     refused(&bad, HEARTH_INVALID, "one side only");
     bad.out_counts = other;
     refused(&bad, HEARTH_INVALID, "gives itself");
-    bad = call_of(PLAN_BARRIER, HEARTH_TREE, 4, 3);
+    bad = call_of(PLAN_BARRIER, HEARTH_ALGO_TREE, 4, 3);
     refused(&bad, HEARTH_INVALID, "barrier");
 }
 
 static void test_unsupported(void **state)
 {
     (void)state;
-    struct plan_call call = call_of(PLAN_BROADCAST, HEARTH_EXCHANGE, 4, 10);
+    struct plan_call call = call_of(PLAN_BROADCAST, HEARTH_ALGO_EXCHANGE, 4, 10);
 
     refused(&call, HEARTH_UNSUPPORTED,
             "broadcast of 4 members does not go by exchange; it goes by ring, tree, star");
     call.kind = PLAN_ALL_TO_ALL;
-    call.algo = HEARTH_RING;
+    call.algo = HEARTH_ALGO_RING;
     refused(&call, HEARTH_UNSUPPORTED, "does not go by ring; it goes by direct");
     call.kind = PLAN_ALL_REDUCE;
     call.order_rank = true;
     refused(&call, HEARTH_UNSUPPORTED,
             "in rank order does not go by ring; it goes by direct, star, exchange");
-    call = call_of(PLAN_ALL_GATHER, HEARTH_HALVING, 6, 1);
+    call = call_of(PLAN_ALL_GATHER, HEARTH_ALGO_HALVING, 6, 1);
     refused(&call, HEARTH_UNSUPPORTED,
             "all_gather of 6 members does not go by halving; it goes by ring, direct");
-    call = call_of(PLAN_ALL_GATHER, HEARTH_HALVING, 8, 5); /* 4 * 5 * 4 bytes are more than a chunk */
+    call = call_of(PLAN_ALL_GATHER, HEARTH_ALGO_HALVING, 8, 5); /* 4 * 5 * 4 bytes are more than a chunk */
     refused(&call, HEARTH_UNSUPPORTED, "does not go by halving");
 }
 

@@ -114,25 +114,25 @@ static struct promise all_reduce_promise(const struct plan_call *call)
     struct promise p = {0, 0, 0};
 
     switch (call->algo) {
-    case HEARTH_RING:
+    case HEARTH_ALGO_RING:
         return n == 1 ? p : (struct promise){n, n - 2, 2 * (uint32_t)(n - 1)};
-    case HEARTH_DIRECT:
+    case HEARTH_ALGO_DIRECT:
         return (struct promise){2 * (n - 1), 0, n > 1 ? 2 : 0};
-    case HEARTH_HALVING: /* halves are taken as equal; with raw_len == acc_len that does not matter */
+    case HEARTH_ALGO_HALVING: /* halves are taken as equal; with raw_len == acc_len that does not matter */
         if (n == 1)
             return p;
         p.raw = (core - folded) * core / 2 / core + core - 1 + 2 * folded;
         p.acc = core - 1 - (core - folded) * core / 2 / core;
         p.hops = 2 * (uint32_t)floor_log2(call->size) + (folded > 0 ? 2 : 0);
         return p;
-    case HEARTH_TREE:
+    case HEARTH_ALGO_TREE:
         p = tree_way_up(n);
         p.raw += n - 1;
         p.hops *= 2;
         return p;
-    case HEARTH_STAR:
+    case HEARTH_ALGO_STAR:
         return (struct promise){2 * (n - 1), 0, n > 1 ? 2 : 0};
-    case HEARTH_EXCHANGE:
+    case HEARTH_ALGO_EXCHANGE:
         return (struct promise){n * (n - 1), 0, n > 1};
     default:
         return hierarchical_promise(call);
@@ -141,7 +141,7 @@ static struct promise all_reduce_promise(const struct plan_call *call)
 
 static struct promise scan_promise(const struct plan_call *call)
 {
-    bool exclusive = call->kind == PLAN_EXCLUSIVE_SCAN, chain = call->algo == HEARTH_RING;
+    bool exclusive = call->kind == PLAN_EXCLUSIVE_SCAN, chain = call->algo == HEARTH_ALGO_RING;
     uint64_t n = (uint64_t)call->size, m = exclusive ? n - 1 : n;
     struct promise p = {0, 0, 0};
 
@@ -164,32 +164,33 @@ static struct promise scan_promise(const struct plan_call *call)
 static struct promise promise_of(const struct plan_call *call)
 {
     uint64_t n = (uint64_t)call->size;
-    uint32_t depth = call->algo == HEARTH_TREE ? tree_depth(n) : (uint32_t)ceil_log2(call->size), one = n > 1;
+    uint32_t depth = call->algo == HEARTH_ALGO_TREE ? tree_depth(n) : (uint32_t)ceil_log2(call->size),
+             one = n > 1;
     struct promise nothing = {0, 0, 0};
 
     switch (call->kind) {
     case PLAN_ALL_REDUCE:
         return all_reduce_promise(call);
     case PLAN_REDUCE_SCATTER:
-        if (call->algo == HEARTH_DIRECT || n == 1)
+        if (call->algo == HEARTH_ALGO_DIRECT || n == 1)
             return (struct promise){n - 1, 0, one};
-        if (call->algo == HEARTH_RING)
+        if (call->algo == HEARTH_ALGO_RING)
             return (struct promise){1, n - 2, (uint32_t)n - 1};
         return (struct promise){n / 2, n / 2 - 1, depth};
     case PLAN_ALL_GATHER:
         return (struct promise){n - 1, 0,
-                                call->algo == HEARTH_DIRECT ? one
-                                : call->algo == HEARTH_RING ? (uint32_t)n - 1
-                                                            : depth};
+                                call->algo == HEARTH_ALGO_DIRECT ? one
+                                : call->algo == HEARTH_ALGO_RING ? (uint32_t)n - 1
+                                                                 : depth};
     case PLAN_BROADCAST:
         return (struct promise){n - 1, 0,
-                                call->algo == HEARTH_STAR   ? one
-                                : call->algo == HEARTH_RING ? (uint32_t)n - 1
-                                                            : depth};
+                                call->algo == HEARTH_ALGO_STAR   ? one
+                                : call->algo == HEARTH_ALGO_RING ? (uint32_t)n - 1
+                                                                 : depth};
     case PLAN_REDUCE:
-        if (call->algo == HEARTH_TREE)
+        if (call->algo == HEARTH_ALGO_TREE)
             return tree_way_up(n);
-        if (call->algo == HEARTH_STAR || n == 1)
+        if (call->algo == HEARTH_ALGO_STAR || n == 1)
             return (struct promise){n - 1, 0, one};
         return (struct promise){1, n - 2, (uint32_t)n - 1};
     case PLAN_SCAN:
@@ -240,16 +241,16 @@ static void check_promise(const struct trial *t, const struct dry_result *got)
     if (call->kind == PLAN_BARRIER)
         bytes = 0;
     bool halves =
-        call->algo == HEARTH_HALVING && call->raw_len != call->acc_len; /* unequal halves: see below */
+        call->algo == HEARTH_ALGO_HALVING && call->raw_len != call->acc_len; /* unequal halves: see below */
     if (!halves && got->bytes_sent != bytes)
         fail_msg("%s: %llu bytes, not %llu", trial_name(t), (unsigned long long)got->bytes_sent,
                  (unsigned long long)bytes);
     /* Empty pieces are not sent, so the longest chain may be shorter than promised; the deepest host is not
      * always at the end of the longest way between hosts; and a scan's last round may bring bare input. */
     bool scan = call->kind == PLAN_SCAN || call->kind == PLAN_EXCLUSIVE_SCAN,
-         tree = call->algo == HEARTH_TREE;
-    bool exact = call->count >= 2 * (size_t)call->size && !t->counts && call->algo != HEARTH_HIERARCHICAL &&
-                 !(scan && tree);
+         tree = call->algo == HEARTH_ALGO_TREE;
+    bool exact = call->count >= 2 * (size_t)call->size && !t->counts &&
+                 call->algo != HEARTH_ALGO_HIERARCHICAL && !(scan && tree);
     if (!rooted && call->kind != PLAN_BARRIER && (got->hops > p.hops || (exact && got->hops < p.hops)))
         fail_msg("%s: %u hops, not %u", trial_name(t), got->hops, p.hops);
     if (rooted && got->hops > 1)
@@ -273,7 +274,7 @@ static const int *hosts_draw(struct prng *prng, int size)
 
 static bool is_square(const struct trial *t)
 {
-    return t->call.algo == HEARTH_EXCHANGE || t->call.algo == HEARTH_DIRECT;
+    return t->call.algo == HEARTH_ALGO_EXCHANGE || t->call.algo == HEARTH_ALGO_DIRECT;
 }
 
 /* A few lanes, a few blocks. */
@@ -282,9 +283,9 @@ static void chunking_draw(struct prng *prng, struct trial *t)
     size_t count = t->call.count, pieces = 1 + (size_t)prng_below(prng, 6);
     enum hearth_algo algo = t->call.algo;
 
-    if (t->call.kind == PLAN_ALL_REDUCE && (algo == HEARTH_RING || algo == HEARTH_DIRECT))
+    if (t->call.kind == PLAN_ALL_REDUCE && (algo == HEARTH_ALGO_RING || algo == HEARTH_ALGO_DIRECT))
         count /= (size_t)t->call.size;
-    if (algo == HEARTH_HIERARCHICAL)
+    if (algo == HEARTH_ALGO_HIERARCHICAL)
         count /= 4;
     if (t->call.size > SIZE_SMALL && is_square(t)) /* N*N frames a lane are enough */
         pieces = 1 + pieces % 2;
@@ -329,7 +330,7 @@ static void trial_both(struct prng *prng, struct trial *t)
 
 static void trials_even(struct prng *prng, enum plan_kind kind, enum hearth_algo algo, int size)
 {
-    bool square = size > SIZE_SMALL && algo == HEARTH_EXCHANGE;
+    bool square = size > SIZE_SMALL && algo == HEARTH_ALGO_EXCHANGE;
     size_t n = (size_t)size, counts[] = {0, 1, n - 1, n, n + 1, square ? 257 : 1009};
 
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
@@ -416,12 +417,12 @@ static void test_size_1000(void **state)
     for (int kind = 0; kind < PLAN_KIND_COUNT; kind++)
         for (int algo = 1; algo < ALGO_COUNT; algo++) {
             struct trial t;
-            size_t count = algo == HEARTH_EXCHANGE ? 1 : algo == HEARTH_DIRECT ? 41 : 1001;
+            size_t count = algo == HEARTH_ALGO_EXCHANGE ? 1 : algo == HEARTH_ALGO_DIRECT ? 41 : 1001;
             trial_draw(&prng, &t, (enum plan_kind)kind, (enum hearth_algo)algo, size,
                        kind == PLAN_BARRIER ? 0 : count);
             if (is_given((enum plan_kind)kind))
                 t.counts = counts;
-            if (!can(&t) || (kind == PLAN_BARRIER && algo == HEARTH_EXCHANGE))
+            if (!can(&t) || (kind == PLAN_BARRIER && algo == HEARTH_ALGO_EXCHANGE))
                 continue;
             t.in_place = t.call.kind != PLAN_ALL_TO_ALL;
             trial_run(&t, &result, NULL);
@@ -477,13 +478,13 @@ static uint64_t bytes_of(const struct plan_call *call, int rank)
     uint64_t n = call->count, r = call->raw_len, a = call->acc_len, size = (uint64_t)call->size;
 
     switch (call->algo) {
-    case HEARTH_RING:
+    case HEARTH_ALGO_RING:
         return n / size * (r + (size - 2) * a + (size - 1) * r);
-    case HEARTH_DIRECT:
+    case HEARTH_ALGO_DIRECT:
         return 2 * (size - 1) * (n / size) * r;
-    case HEARTH_HALVING:
+    case HEARTH_ALGO_HALVING:
         return halving_bytes(call, rank);
-    case HEARTH_STAR:
+    case HEARTH_ALGO_STAR:
         return rank == 0 ? (size - 1) * n * r : n * r;
     default:
         return (size - 1) * n * r; /* exchange */
@@ -493,14 +494,14 @@ static uint64_t bytes_of(const struct plan_call *call, int rank)
 static void test_bytes_of_each_member(void **state)
 {
     (void)state;
-    const enum hearth_algo algos[] = {HEARTH_RING, HEARTH_DIRECT, HEARTH_HALVING, HEARTH_STAR,
-                                      HEARTH_EXCHANGE};
+    const enum hearth_algo algos[] = {HEARTH_ALGO_RING, HEARTH_ALGO_DIRECT, HEARTH_ALGO_HALVING,
+                                      HEARTH_ALGO_STAR, HEARTH_ALGO_EXCHANGE};
 
     for (int size = 2; size <= 64; size++)
         for (size_t i = 0; i < sizeof algos / sizeof algos[0]; i++) {
             uint64_t sent[64];
             struct dry_result result;
-            size_t parts = algos[i] == HEARTH_HALVING ? (size_t)1 << floor_log2(size) : (size_t)size;
+            size_t parts = algos[i] == HEARTH_ALGO_HALVING ? (size_t)1 << floor_log2(size) : (size_t)size;
             struct trial t = {.call = {.kind = PLAN_ALL_REDUCE,
                                        .algo = algos[i],
                                        .size = size,
@@ -534,10 +535,12 @@ static void test_barrier_messages(void **state)
             if (!can(&t))
                 continue;
             trial_run(&t, &result, NULL);
-            uint64_t messages = algo == HEARTH_TREE      ? 2 * (n - 1)
-                                : algo == HEARTH_HALVING ? n * depth
-                                                         : n * (n - 1);
-            uint64_t hops = algo == HEARTH_TREE ? 2 * tree_depth(n) : algo == HEARTH_HALVING ? depth : n > 1;
+            uint64_t messages = algo == HEARTH_ALGO_TREE      ? 2 * (n - 1)
+                                : algo == HEARTH_ALGO_HALVING ? n * depth
+                                                              : n * (n - 1);
+            uint64_t hops = algo == HEARTH_ALGO_TREE      ? 2 * tree_depth(n)
+                            : algo == HEARTH_ALGO_HALVING ? depth
+                                                          : n > 1;
             assert_int_equal(result.messages, messages);
             assert_int_equal(result.hops, hops);
         }

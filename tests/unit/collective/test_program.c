@@ -157,7 +157,7 @@ static void order_is_canonical_for_all_plans(void **state)
     unsigned checked = 0;
     (void)state;
     for (int kind = 0; kind < PLAN_KIND_COUNT; kind++) {
-        for (int algo = HEARTH_RING; algo <= HEARTH_EXCHANGE; algo++) {
+        for (int algo = HEARTH_ALGO_RING; algo <= HEARTH_ALGO_EXCHANGE; algo++) {
             for (int size = 1; size <= SIZE_MEMBERS_MAX; size++) {
                 for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
                     struct plan_call call =
@@ -245,7 +245,7 @@ static void counts_of_parts_are_compared(void **state)
     (void)state;
     heap_init(&heap, 0);
     program_cache_init(&cache, &heap, no_idle_op);
-    struct plan_call call = call_of(PLAN_ALL_GATHER, HEARTH_RING, 3, 0);
+    struct plan_call call = call_of(PLAN_ALL_GATHER, HEARTH_ALGO_RING, 3, 0);
     call.out_counts = counts;
     assert_int_equal(program_get(&cache, &call, &no_view, &a, &error), HEARTH_OK);
     assert_ptr_not_equal(a->call.out_counts, counts); /* its own copy */
@@ -277,7 +277,7 @@ static struct program *get(struct program_cache *cache, size_t count)
 {
     struct program *p = NULL;
     struct error error;
-    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_RING, 3, count);
+    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_RING, 3, count);
     assert_int_equal(program_get(cache, &call, &no_view, &p, &error), HEARTH_OK);
     return p;
 }
@@ -302,14 +302,14 @@ static void equal_calls_share_a_program(void **state)
     assert_ptr_equal(get(&cache, 100), first);
     assert_int_equal(heap.calls, calls);
     assert_int_equal(cache.count, 2);
-    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_RING, 3, 100);
+    struct plan_call call = call_of(PLAN_ALL_REDUCE, HEARTH_ALGO_RING, 3, 100);
     struct plan_call others[] = {call, call, call, call, call};
     others[0].kind = PLAN_SCAN;
-    others[1].algo = HEARTH_DIRECT;
+    others[1].algo = HEARTH_ALGO_DIRECT;
     others[2].raw_len = 2;
     others[3].acc_len = 8;
     others[4].order_rank = true;
-    others[4].algo = HEARTH_DIRECT;
+    others[4].algo = HEARTH_ALGO_DIRECT;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         struct program *other;
         struct error error;
@@ -396,7 +396,7 @@ static void no_memory_leaves_nothing_behind(void **state)
     size_t counts[4] = {3, 70, 0, 9};
     (void)state;
     for (int kind = 0; kind < PLAN_KIND_COUNT; kind++) {
-        struct plan_call call = call_of((enum plan_kind)kind, HEARTH_DIRECT, 4, 50);
+        struct plan_call call = call_of((enum plan_kind)kind, HEARTH_ALGO_DIRECT, 4, 50);
         if (kind == PLAN_ALL_TO_ALL)
             call.in_counts = call.out_counts = counts;
         int64_t after = 0;

@@ -32,7 +32,7 @@ static struct trial trial_of(struct prng *prng, enum plan_kind kind, int size, c
     bool half = prng_below(prng, 2) == 0;
     return (struct trial){
         .call = {.kind = kind,
-                 .algo = HEARTH_RING,
+                 .algo = HEARTH_ALGO_RING,
                  .size = size,
                  .root = (int)prng_below(prng, (uint64_t)size),
                  .count = 1 + (size_t)prng_below(prng, 300),
@@ -60,7 +60,7 @@ static void test_right_in_any_order(void **state)
             shuffle(&prng, order, size);
             for (int kind = 0; kind < PLAN_KIND_COUNT; kind++) {
                 struct trial t = trial_of(&prng, (enum plan_kind)kind, size, order);
-                if (!planner_of(HEARTH_RING)->can(&t.call))
+                if (!planner_of(HEARTH_ALGO_RING)->can(&t.call))
                     continue;
                 t.in_place = again % 2 != 0;
                 trial_run(&t, &result, NULL);
@@ -91,7 +91,7 @@ static void test_neighbours(void **state)
     (void)state;
     for (int rank = 0; rank < 4; rank++) {
         struct plan_call call = {.kind = PLAN_ALL_REDUCE,
-                                 .algo = HEARTH_RING,
+                                 .algo = HEARTH_ALGO_RING,
                                  .size = 4,
                                  .rank = rank,
                                  .count = 400,
@@ -137,9 +137,9 @@ static void test_price_follows_the_order(void **state)
         static const enum plan_kind kinds[] = {PLAN_ALL_REDUCE, PLAN_BROADCAST, PLAN_REDUCE};
         call.kind = kinds[kind];
         call.order = view.order = NULL;
-        double by_rank = select_price(&call, HEARTH_RING, &view);
+        double by_rank = select_price(&call, HEARTH_ALGO_RING, &view);
         call.order = view.order = order;
-        double by_site = select_price(&call, HEARTH_RING, &view);
+        double by_site = select_price(&call, HEARTH_ALGO_RING, &view);
         assert_true(by_site < by_rank);
     }
 }
@@ -147,7 +147,7 @@ static void test_price_follows_the_order(void **state)
 static void test_in_the_hash(void **state)
 {
     static const int order[] = {0, 1, 2}, other[] = {0, 2, 1};
-    struct plan_call call = {.kind = PLAN_ALL_REDUCE, .algo = HEARTH_RING, .size = 3, .count = 1};
+    struct plan_call call = {.kind = PLAN_ALL_REDUCE, .algo = HEARTH_ALGO_RING, .size = 3, .count = 1};
     uint64_t by_rank = plan_hash(&call);
     (void)state;
     call.order = order;

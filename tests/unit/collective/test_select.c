@@ -163,10 +163,10 @@ static void test_expected_choices(void **state)
         size_t bytes;
         enum hearth_algo algo;
     } table[] = {
-        {2, 4, HEARTH_EXCHANGE},
-        {4, 64, HEARTH_EXCHANGE},
-        {8, 1000000, HEARTH_DIRECT},
-        {8, 100000000, HEARTH_RING},
+        {2, 4, HEARTH_ALGO_EXCHANGE},
+        {4, 64, HEARTH_ALGO_EXCHANGE},
+        {8, 1000000, HEARTH_ALGO_DIRECT},
+        {8, 100000000, HEARTH_ALGO_RING},
     };
     int host[MEMBERS_MAX];
     struct error error;
@@ -190,20 +190,20 @@ static void test_rules(void **state)
     enum hearth_algo algo, open;
 
     assert_int_equal(select_algo(&call, &view, &open, &error), HEARTH_OK);
-    view.algo = HEARTH_TREE; /* a wish */
+    view.algo = HEARTH_ALGO_TREE; /* a wish */
     assert_int_equal(select_algo(&call, &view, &algo, &error), HEARTH_OK);
-    assert_int_equal(algo, HEARTH_TREE);
-    call.algo = HEARTH_STAR; /* an order */
+    assert_int_equal(algo, HEARTH_ALGO_TREE);
+    call.algo = HEARTH_ALGO_STAR; /* an order */
     assert_int_equal(select_algo(&call, &view, &algo, &error), HEARTH_OK);
-    assert_int_equal(algo, HEARTH_STAR);
-    call.algo = HEARTH_AUTO;
+    assert_int_equal(algo, HEARTH_ALGO_STAR);
+    call.algo = HEARTH_ALGO_AUTO;
     call.order_rank = true; /* the wish cannot be granted: the model decides among those that can */
     assert_int_equal(select_algo(&call, &view, &algo, &error), HEARTH_OK);
-    assert_true(algo == HEARTH_DIRECT || algo == HEARTH_STAR || algo == HEARTH_EXCHANGE);
-    call.algo = HEARTH_RING;
-    algo = HEARTH_AUTO;
+    assert_true(algo == HEARTH_ALGO_DIRECT || algo == HEARTH_ALGO_STAR || algo == HEARTH_ALGO_EXCHANGE);
+    call.algo = HEARTH_ALGO_RING;
+    algo = HEARTH_ALGO_AUTO;
     assert_int_equal(select_algo(&call, &view, &algo, &error), HEARTH_UNSUPPORTED);
-    assert_int_equal(algo, HEARTH_AUTO);
+    assert_int_equal(algo, HEARTH_ALGO_AUTO);
     assert_non_null(strstr(error.text, "it goes by direct, star, exchange"));
     call.algo = (enum hearth_algo)42;
     assert_int_equal(select_algo(&call, &view, &algo, &error), HEARTH_INVALID);
@@ -216,10 +216,10 @@ static void test_price_of_what_cannot(void **state)
     struct group_view view = view_of(&nets[0], 8, host);
     struct plan_call call = call_of(PLAN_BROADCAST, 8, 1000, host);
 
-    assert_true(select_price(&call, HEARTH_EXCHANGE, &view) == HUGE_VAL);
-    assert_true(select_price(&call, HEARTH_AUTO, &view) == HUGE_VAL);
+    assert_true(select_price(&call, HEARTH_ALGO_EXCHANGE, &view) == HUGE_VAL);
+    assert_true(select_price(&call, HEARTH_ALGO_AUTO, &view) == HUGE_VAL);
     assert_true(select_price(&call, (enum hearth_algo)9, &view) == HUGE_VAL);
-    assert_true(select_price(&call, HEARTH_TREE, &view) < 1);
+    assert_true(select_price(&call, HEARTH_ALGO_TREE, &view) < 1);
 }
 
 /* Whoever asks gets the same answer. */
@@ -253,7 +253,7 @@ static void test_tie(void **state)
 
     for (int kind = 0; kind < PLAN_KIND_COUNT; kind++) {
         struct plan_call call = call_of((enum plan_kind)kind, 1, 1000, host);
-        enum hearth_algo algo, lowest = HEARTH_AUTO;
+        enum hearth_algo algo, lowest = HEARTH_ALGO_AUTO;
         for (int i = ALGO_COUNT - 1; i > 0; i--) {
             double price = select_price(&call, (enum hearth_algo)i, &view);
             assert_true(price == 0 || price == HUGE_VAL);

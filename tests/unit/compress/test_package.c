@@ -485,28 +485,32 @@ static void public_functions_check_their_arguments(void **state)
     assert_non_null(strstr(hearth_error_text(), "topk:RATIO"));
     assert_int_equal(hearth_codec_check(NULL), HEARTH_INVALID);
 
-    size_t bound = hearth_compress_bound("int8", 64, HEARTH_F32);
+    size_t bound = hearth_codec_bound("int8", 64, HEARTH_F32);
     assert_in_range(bound, 64, sizeof bytes);
-    assert_int_equal(hearth_compress_bound("auto:int8", 64, HEARTH_F32), 0);
-    assert_int_equal(hearth_compress_bound(NULL, 64, HEARTH_F32), 0);
-    assert_int_equal(hearth_compress_bound("int8", 64, HEARTH_I8), 0);
+    assert_int_equal(hearth_codec_bound("auto:int8", 64, HEARTH_F32), 0);
+    assert_int_equal(hearth_codec_bound(NULL, 64, HEARTH_F32), 0);
+    assert_int_equal(hearth_codec_bound("int8", 64, HEARTH_I8), 0);
 
-    assert_int_equal(hearth_compress(NULL, 1, x, 64, HEARTH_F32, NULL, bytes, bound, &len), HEARTH_INVALID);
-    assert_int_equal(hearth_compress("int8", 1, NULL, 64, HEARTH_F32, NULL, bytes, bound, &len),
+    assert_int_equal(hearth_codec_compress(NULL, 1, x, 64, HEARTH_F32, NULL, bytes, bound, &len),
+                     HEARTH_INVALID);
+    assert_int_equal(hearth_codec_compress("int8", 1, NULL, 64, HEARTH_F32, NULL, bytes, bound, &len),
                      HEARTH_INVALID);
     assert_non_null(strstr(hearth_error_text(), "source is NULL"));
-    assert_int_equal(hearth_compress("int8", 1, x, 64, HEARTH_F32, NULL, NULL, bound, &len), HEARTH_INVALID);
-    assert_int_equal(hearth_compress("int8", 1, x, 64, HEARTH_F32, NULL, bytes, bound, NULL), HEARTH_INVALID);
-    assert_int_equal(hearth_compress("auto:int8", 1, x, 64, HEARTH_F32, NULL, bytes, bound, &len),
+    assert_int_equal(hearth_codec_compress("int8", 1, x, 64, HEARTH_F32, NULL, NULL, bound, &len),
                      HEARTH_INVALID);
-    assert_int_equal(hearth_compress("int8", 1, x, 64, HEARTH_F32, NULL, bytes, bound - 1, &len),
+    assert_int_equal(hearth_codec_compress("int8", 1, x, 64, HEARTH_F32, NULL, bytes, bound, NULL),
+                     HEARTH_INVALID);
+    assert_int_equal(hearth_codec_compress("auto:int8", 1, x, 64, HEARTH_F32, NULL, bytes, bound, &len),
+                     HEARTH_INVALID);
+    assert_int_equal(hearth_codec_compress("int8", 1, x, 64, HEARTH_F32, NULL, bytes, bound - 1, &len),
                      HEARTH_LIMIT);
     assert_int_equal(len, 0);
-    assert_int_equal(hearth_compress("int8", 1, x, 64, HEARTH_F32, NULL, bytes, bound, &len), HEARTH_OK);
+    assert_int_equal(hearth_codec_compress("int8", 1, x, 64, HEARTH_F32, NULL, bytes, bound, &len),
+                     HEARTH_OK);
     assert_int_equal(len, bound);
-    assert_int_equal(hearth_decompress(NULL, len, y, 64, HEARTH_F32), HEARTH_INVALID);
-    assert_int_equal(hearth_decompress(bytes, len, NULL, 64, HEARTH_F32), HEARTH_INVALID);
-    assert_int_equal(hearth_decompress(bytes, len, y, 64, HEARTH_F32), HEARTH_OK);
+    assert_int_equal(hearth_codec_decompress(NULL, len, y, 64, HEARTH_F32), HEARTH_INVALID);
+    assert_int_equal(hearth_codec_decompress(bytes, len, NULL, 64, HEARTH_F32), HEARTH_INVALID);
+    assert_int_equal(hearth_codec_decompress(bytes, len, y, 64, HEARTH_F32), HEARTH_OK);
     assert_true(fabsf(y[2] - 3) < 0.05f && y[63] == 0);
 }
 

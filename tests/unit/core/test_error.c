@@ -45,10 +45,10 @@ static void every_status_has_name_scope_and_its_own_sentence(void **state)
     for (size_t i = 0; i < EXPECTED_COUNT; i++) {
         assert_string_equal(hearth_status_name(expected[i].status), expected[i].name);
         assert_int_equal(hearth_status_scope(expected[i].status), expected[i].scope);
-        const char *sentence = hearth_strerror(expected[i].status);
+        const char *sentence = hearth_status_text(expected[i].status);
         assert_int_equal(sentence[strlen(sentence) - 1], '.');
         for (size_t j = 0; j < i; j++)
-            assert_string_not_equal(sentence, hearth_strerror(expected[j].status));
+            assert_string_not_equal(sentence, hearth_status_text(expected[j].status));
     }
 }
 
@@ -72,7 +72,7 @@ static void numbers_that_are_no_status_are_survived(void **state)
     static const int unknown[] = {2, -1, -100, -210, -303, INT32_MIN, INT32_MAX};
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
         assert_string_equal(hearth_status_name(unknown[i]), "HEARTH_?");
-        assert_true(strlen(hearth_strerror(unknown[i])) > 0);
+        assert_true(strlen(hearth_status_text(unknown[i])) > 0);
         assert_int_equal(hearth_status_scope(unknown[i]), HEARTH_SCOPE_NONE);
     }
 }
@@ -170,7 +170,7 @@ static void the_last_error_belongs_to_its_thread(void **state)
 
 static void a_changed_view_says_how_to_go_on(void **state)
 {
-    static const char advice[] = "; hearth_reform gives the next group";
+    static const char advice[] = "; hearth_group_reform gives the next group";
     char text[ERROR_TEXT_MAX];
     struct error error;
     (void)state;
@@ -180,7 +180,7 @@ static void a_changed_view_says_how_to_go_on(void **state)
     *error_last() = error;
     error_last()->status = HEARTH_VIEW_CHANGED;
     for (int i = 0; i < 2; i++)
-        assert_string_equal(hearth_error_text(), "rank 1 is lost; hearth_reform gives the next group");
+        assert_string_equal(hearth_error_text(), "rank 1 is lost; hearth_group_reform gives the next group");
     for (int len = ERROR_TEXT_MAX - 40; len < ERROR_TEXT_MAX + 10; len++) {
         error_set(&error, HEARTH_VIEW_CHANGED, 1, "%0*d", len, 7);
         error_show(&error, text);

@@ -56,8 +56,8 @@ static void every_op_and_algo_parses_back(void **state)
 static void the_unknown_is_refused(void **state)
 {
     enum hearth_dtype dtype = HEARTH_U64;
-    enum hearth_op op = HEARTH_MAX;
-    enum hearth_algo algo = HEARTH_STAR;
+    enum hearth_op op = HEARTH_OP_MAX;
+    enum hearth_algo algo = HEARTH_ALGO_STAR;
     static const char *const bad[] = {"", "F32", "f32 ", "fp32", "ringg", "su", NULL};
 
     (void)state;
@@ -67,8 +67,8 @@ static void the_unknown_is_refused(void **state)
         assert_int_equal(hearth_algo_parse(bad[i], &algo), HEARTH_INVALID);
     }
     assert_int_equal(dtype, HEARTH_U64);
-    assert_int_equal(op, HEARTH_MAX);
-    assert_int_equal(algo, HEARTH_STAR);
+    assert_int_equal(op, HEARTH_OP_MAX);
+    assert_int_equal(algo, HEARTH_ALGO_STAR);
 
     static const int unknown[] = {-1, 10, 14, 1 << 20, INT32_MIN};
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {

@@ -20,7 +20,7 @@ static struct codec_pool *pool;
 static int open_node(void **state)
 {
     (void)state;
-    if (hearth_open_local(NULL, 1, &node) != HEARTH_OK)
+    if (hearth_node_open_local(NULL, 1, &node) != HEARTH_OK)
         return -1;
     pool = codec_pool_of(node);
     return pool ? 0 : -1;
@@ -29,7 +29,7 @@ static int open_node(void **state)
 static int close_node(void **state)
 {
     (void)state;
-    hearth_close(node);
+    hearth_node_close(node);
     return 0;
 }
 

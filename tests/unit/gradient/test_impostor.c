@@ -184,7 +184,7 @@ static int lists_by_owners(struct scene *s)
 
 static int method(struct scene *s)
 {
-    bool owners = s->algo == HEARTH_DIRECT;
+    bool owners = s->algo == HEARTH_ALGO_DIRECT;
     struct codec values = codec_of_values(s->codec.values);
     if (codec_is_blockwise(&s->codec))
         return owners ? parts_by_owners(s) : sum_array(s, &s->codec, COUNT);
@@ -238,7 +238,7 @@ static void honest_start(struct scene *s)
     }
     memcpy(s->x_before, s->x, sizeof s->x);
     memcpy(s->e_before, s->e, sizeof s->e);
-    assert_int_equal(hearth_all_reduce_compressed_nb(s->world[0], s->x, COUNT, HEARTH_F32, HEARTH_SUM,
+    assert_int_equal(hearth_all_reduce_compressed_nb(s->world[0], s->x, COUNT, HEARTH_F32, HEARTH_OP_SUM,
                                                      s->text, s->e, &opts, &s->request),
                      HEARTH_OK);
 }
@@ -246,9 +246,9 @@ static void honest_start(struct scene *s)
 /* Its status, after what must hold in any case. */
 static int honest_end(struct scene *s, char *text, size_t size)
 {
-    int status = hearth_wait(s->request, -1);
+    int status = hearth_request_wait(s->request, -1);
     snprintf(text, size, "%s", status != HEARTH_OK ? hearth_request_error(s->request) : "");
-    hearth_request_free(s->request);
+    hearth_request_close(s->request);
     if (status != HEARTH_OK) {
         assert_memory_equal(s->x, s->x_before, sizeof s->x);
         assert_memory_equal(s->e, s->e_before, sizeof s->e);
@@ -265,8 +265,8 @@ static void group_works(struct scene *s)
     hearth_request *request;
     assert_int_equal(hearth_barrier_nb(s->world[0], NULL, &request), HEARTH_OK);
     assert_int_equal(hearth_barrier(s->world[1], NULL), HEARTH_OK);
-    assert_int_equal(hearth_wait(request, -1), HEARTH_OK);
-    hearth_request_free(request);
+    assert_int_equal(hearth_request_wait(request, -1), HEARTH_OK);
+    hearth_request_close(request);
 }
 
 /* ---- scenes ---- */
@@ -278,16 +278,16 @@ static struct scene *scene_open(void)
     s->out = malloc(2 * ROOM);
     assert_non_null(s->out);
     s->in = s->out + ROOM;
-    assert_int_equal(hearth_open_local(NULL, 2, s->nodes), HEARTH_OK);
+    assert_int_equal(hearth_node_open_local(NULL, 2, s->nodes), HEARTH_OK);
     for (int i = 0; i < 2; i++)
-        s->world[i] = hearth_world(s->nodes[i]);
+        s->world[i] = hearth_node_world(s->nodes[i]);
     return s;
 }
 
 static void scene_close(struct scene *s)
 {
-    hearth_close(s->nodes[0]);
-    hearth_close(s->nodes[1]);
+    hearth_node_close(s->nodes[0]);
+    hearth_node_close(s->nodes[1]);
     free(s->out);
     free(s);
 }
@@ -330,53 +330,53 @@ struct trial {
 
 static const struct trial trials[] = {
     /* flags and reserved bytes of a part, scales, exponents, values */
-    {"int8", HEARTH_EXCHANGE, {0, 0, 1, {2}, 0}, HEARTH_PROTOCOL},
-    {"int8", HEARTH_EXCHANGE, {0, 0, 1, {1}, 0}, HEARTH_POISONED},
-    {"int8", HEARTH_EXCHANGE, {0, 3, 1, {1}, 0}, HEARTH_PROTOCOL},
-    {"int8", HEARTH_EXCHANGE, {0, 8, 2, {0xff, 0xff}, 0}, HEARTH_PROTOCOL},
-    {"int8", HEARTH_DIRECT, {0, 8, 2, {0x02, 0x7c}, 0}, HEARTH_PROTOCOL},
-    {"int8", HEARTH_DIRECT, {0, 0, 1, {1}, 0}, HEARTH_POISONED},
-    {"int8", HEARTH_DIRECT, {1, 8, 2, {0x02, 0x7c}, 0}, HEARTH_PROTOCOL},
-    {"int8", HEARTH_DIRECT, {1, 0, 1, {0x80}, 0}, HEARTH_PROTOCOL},
-    {"fp16", HEARTH_EXCHANGE, {0, 8, 1, {0x7f}, 0}, HEARTH_PROTOCOL},
-    {"fp16", HEARTH_DIRECT, {0, LAST, 2, {0x00, 0x7e}, 0}, HEARTH_POISONED},
-    {"bf16", HEARTH_EXCHANGE, {0, 8, 2, {0xff, 0x7f}, 0}, HEARTH_POISONED},
-    {"bf16", HEARTH_DIRECT, {1, LAST, 2, {0x80, 0xff}, 0}, HEARTH_POISONED},
-    {"onebit", HEARTH_EXCHANGE, {0, 8, 2, {0x80, 0x7f}, 0}, HEARTH_PROTOCOL},
-    {"onebit", HEARTH_DIRECT, {1, 8, 2, {0x00, 0x80}, 0}, HEARTH_PROTOCOL},
+    {"int8", HEARTH_ALGO_EXCHANGE, {0, 0, 1, {2}, 0}, HEARTH_PROTOCOL},
+    {"int8", HEARTH_ALGO_EXCHANGE, {0, 0, 1, {1}, 0}, HEARTH_POISONED},
+    {"int8", HEARTH_ALGO_EXCHANGE, {0, 3, 1, {1}, 0}, HEARTH_PROTOCOL},
+    {"int8", HEARTH_ALGO_EXCHANGE, {0, 8, 2, {0xff, 0xff}, 0}, HEARTH_PROTOCOL},
+    {"int8", HEARTH_ALGO_DIRECT, {0, 8, 2, {0x02, 0x7c}, 0}, HEARTH_PROTOCOL},
+    {"int8", HEARTH_ALGO_DIRECT, {0, 0, 1, {1}, 0}, HEARTH_POISONED},
+    {"int8", HEARTH_ALGO_DIRECT, {1, 8, 2, {0x02, 0x7c}, 0}, HEARTH_PROTOCOL},
+    {"int8", HEARTH_ALGO_DIRECT, {1, 0, 1, {0x80}, 0}, HEARTH_PROTOCOL},
+    {"fp16", HEARTH_ALGO_EXCHANGE, {0, 8, 1, {0x7f}, 0}, HEARTH_PROTOCOL},
+    {"fp16", HEARTH_ALGO_DIRECT, {0, LAST, 2, {0x00, 0x7e}, 0}, HEARTH_POISONED},
+    {"bf16", HEARTH_ALGO_EXCHANGE, {0, 8, 2, {0xff, 0x7f}, 0}, HEARTH_POISONED},
+    {"bf16", HEARTH_ALGO_DIRECT, {1, LAST, 2, {0x80, 0xff}, 0}, HEARTH_POISONED},
+    {"onebit", HEARTH_ALGO_EXCHANGE, {0, 8, 2, {0x80, 0x7f}, 0}, HEARTH_PROTOCOL},
+    {"onebit", HEARTH_ALGO_DIRECT, {1, 8, 2, {0x00, 0x80}, 0}, HEARTH_PROTOCOL},
     /* lists: too many ones, none, values that are no numbers */
-    {"topk:0.02,chunk=4096", HEARTH_EXCHANGE, {0, 0, 0, {0}, 0}, HEARTH_PROTOCOL},
-    {"topk:0.02,chunk=4096", HEARTH_DIRECT, {1, LAST, 4, {0, 0, 0xc0, 0x7f}, 0}, HEARTH_PROTOCOL},
-    {"topk:0.02,chunk=4096,values=int8", HEARTH_DIRECT, {0, LAST, 1, {0x80}, 0}, HEARTH_PROTOCOL},
-    {"topk:0.01", HEARTH_EXCHANGE, {0, 0, 0, {0xff}, 0}, HEARTH_PROTOCOL},
-    {"topk:0.01", HEARTH_EXCHANGE, {0, 0, 0, {0}, 0}, HEARTH_PROTOCOL},
-    {"topk:0.01", HEARTH_EXCHANGE, {0, LAST, 4, {0, 0, 0x80, 0xff}, 0}, HEARTH_PROTOCOL},
-    {"topk:0.01,values=int8", HEARTH_EXCHANGE, {0, LAST, 1, {0x80}, 0}, HEARTH_PROTOCOL},
+    {"topk:0.02,chunk=4096", HEARTH_ALGO_EXCHANGE, {0, 0, 0, {0}, 0}, HEARTH_PROTOCOL},
+    {"topk:0.02,chunk=4096", HEARTH_ALGO_DIRECT, {1, LAST, 4, {0, 0, 0xc0, 0x7f}, 0}, HEARTH_PROTOCOL},
+    {"topk:0.02,chunk=4096,values=int8", HEARTH_ALGO_DIRECT, {0, LAST, 1, {0x80}, 0}, HEARTH_PROTOCOL},
+    {"topk:0.01", HEARTH_ALGO_EXCHANGE, {0, 0, 0, {0xff}, 0}, HEARTH_PROTOCOL},
+    {"topk:0.01", HEARTH_ALGO_EXCHANGE, {0, 0, 0, {0}, 0}, HEARTH_PROTOCOL},
+    {"topk:0.01", HEARTH_ALGO_EXCHANGE, {0, LAST, 4, {0, 0, 0x80, 0xff}, 0}, HEARTH_PROTOCOL},
+    {"topk:0.01,values=int8", HEARTH_ALGO_EXCHANGE, {0, LAST, 1, {0x80}, 0}, HEARTH_PROTOCOL},
     /* how many lie in which part, the lists, what the owner chose */
-    {"topk:0.01", HEARTH_DIRECT, {0, 0, 4, {0xff, 0xff, 0xff, 0xff}, 0}, HEARTH_PROTOCOL},
-    {"topk:0.01", HEARTH_DIRECT, {0, 4, 4, {0, 0, 0, 0}, 0}, HEARTH_PROTOCOL},
-    {"topk:0.01", HEARTH_DIRECT, {1, 0, 0, {0xff}, 0}, HEARTH_PROTOCOL},
-    {"topk:0.01", HEARTH_DIRECT, {1, LAST, 4, {0, 0, 0xc0, 0x7f}, 0}, HEARTH_PROTOCOL},
-    {"topk:0.01", HEARTH_DIRECT, {2, 0, 4, {0xff, 0xff, 0xff, 0xff}, 0}, HEARTH_PROTOCOL},
-    {"topk:0.01", HEARTH_DIRECT, {2, 4, 1, {2}, 0}, HEARTH_PROTOCOL},
-    {"topk:0.01", HEARTH_DIRECT, {2, 4, 1, {1}, 0}, HEARTH_POISONED},
+    {"topk:0.01", HEARTH_ALGO_DIRECT, {0, 0, 4, {0xff, 0xff, 0xff, 0xff}, 0}, HEARTH_PROTOCOL},
+    {"topk:0.01", HEARTH_ALGO_DIRECT, {0, 4, 4, {0, 0, 0, 0}, 0}, HEARTH_PROTOCOL},
+    {"topk:0.01", HEARTH_ALGO_DIRECT, {1, 0, 0, {0xff}, 0}, HEARTH_PROTOCOL},
+    {"topk:0.01", HEARTH_ALGO_DIRECT, {1, LAST, 4, {0, 0, 0xc0, 0x7f}, 0}, HEARTH_PROTOCOL},
+    {"topk:0.01", HEARTH_ALGO_DIRECT, {2, 0, 4, {0xff, 0xff, 0xff, 0xff}, 0}, HEARTH_PROTOCOL},
+    {"topk:0.01", HEARTH_ALGO_DIRECT, {2, 4, 1, {2}, 0}, HEARTH_PROTOCOL},
+    {"topk:0.01", HEARTH_ALGO_DIRECT, {2, 4, 1, {1}, 0}, HEARTH_POISONED},
     {"topk:0.01",
-     HEARTH_DIRECT,
+     HEARTH_ALGO_DIRECT,
      {2, 8, 8, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, 0},
      HEARTH_PROTOCOL},
-    {"topk:0.01", HEARTH_DIRECT, {2, LAST, 4, {0, 0, 0x80, 0x7f}, 0}, HEARTH_PROTOCOL},
+    {"topk:0.01", HEARTH_ALGO_DIRECT, {2, LAST, 4, {0, 0, 0x80, 0x7f}, 0}, HEARTH_PROTOCOL},
     /* arrays that all have alike */
-    {"randomk:0.1", HEARTH_AUTO, {0, 8, 4, {0, 0, 0xc0, 0x7f}, 0}, HEARTH_POISONED},
-    {"randomk:0.1", HEARTH_AUTO, {0, 7, 1, {1}, 0}, HEARTH_PROTOCOL},
-    {"randomk:0.1,values=int8", HEARTH_AUTO, {0, 8, 2, {0xff, 0x7f}, 0}, HEARTH_PROTOCOL},
-    {"powersgd:2,rows=64", HEARTH_AUTO, {0, 8, 4, {0, 0, 0xc0, 0x7f}, 0}, HEARTH_POISONED},
-    {"powersgd:2,rows=64", HEARTH_AUTO, {0, LAST, 4, {0xff, 0xff, 0x7f, 0x7f}, 0}, HEARTH_POISONED},
-    {"powersgd:2,rows=64", HEARTH_AUTO, {1, 8, 4, {0, 0, 0x80, 0xff}, 0}, HEARTH_POISONED},
+    {"randomk:0.1", HEARTH_ALGO_AUTO, {0, 8, 4, {0, 0, 0xc0, 0x7f}, 0}, HEARTH_POISONED},
+    {"randomk:0.1", HEARTH_ALGO_AUTO, {0, 7, 1, {1}, 0}, HEARTH_PROTOCOL},
+    {"randomk:0.1,values=int8", HEARTH_ALGO_AUTO, {0, 8, 2, {0xff, 0x7f}, 0}, HEARTH_PROTOCOL},
+    {"powersgd:2,rows=64", HEARTH_ALGO_AUTO, {0, 8, 4, {0, 0, 0xc0, 0x7f}, 0}, HEARTH_POISONED},
+    {"powersgd:2,rows=64", HEARTH_ALGO_AUTO, {0, LAST, 4, {0xff, 0xff, 0x7f, 0x7f}, 0}, HEARTH_POISONED},
+    {"powersgd:2,rows=64", HEARTH_ALGO_AUTO, {1, 8, 4, {0, 0, 0x80, 0xff}, 0}, HEARTH_POISONED},
     /* votes */
-    {"int8", HEARTH_EXCHANGE, {1, 0, 1, {0}, 0}, HEARTH_PROTOCOL},
-    {"int8", HEARTH_EXCHANGE, {1, 4, 1, {1}, 0}, HEARTH_POISONED},
-    {"topk:0.01", HEARTH_DIRECT, {3, 0, 1, {0}, 0}, HEARTH_PROTOCOL},
-    {"powersgd:2,rows=64", HEARTH_AUTO, {2, 4, 1, {1}, 0}, HEARTH_POISONED},
+    {"int8", HEARTH_ALGO_EXCHANGE, {1, 0, 1, {0}, 0}, HEARTH_PROTOCOL},
+    {"int8", HEARTH_ALGO_EXCHANGE, {1, 4, 1, {1}, 0}, HEARTH_POISONED},
+    {"topk:0.01", HEARTH_ALGO_DIRECT, {3, 0, 1, {0}, 0}, HEARTH_PROTOCOL},
+    {"powersgd:2,rows=64", HEARTH_ALGO_AUTO, {2, 4, 1, {1}, 0}, HEARTH_POISONED},
 };
 
 static void test_damage(void **state)

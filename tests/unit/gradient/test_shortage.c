@@ -43,7 +43,7 @@ static void *other(void *arg)
 {
     struct pair *pair = arg;
     struct hearth_tensor tensor = tensor_of(pair, 1);
-    pair->status[1] = hearth_compressor_all_reduce(pair->compressors[1], &tensor, HEARTH_AVG, NULL);
+    pair->status[1] = hearth_compressor_all_reduce(pair->compressors[1], &tensor, HEARTH_OP_AVG, NULL);
     return NULL;
 }
 
@@ -55,7 +55,7 @@ static void all_reduce(struct pair *pair)
     fill(pair);
     assert_int_equal(pthread_create(&thread, NULL, other, pair), 0);
     atomic_store(&heap->fail_after, pair->fail_after);
-    pair->status[0] = hearth_compressor_all_reduce(pair->compressors[0], &tensor, HEARTH_AVG, NULL);
+    pair->status[0] = hearth_compressor_all_reduce(pair->compressors[0], &tensor, HEARTH_OP_AVG, NULL);
     atomic_store(&heap->fail_after, -1);
     pthread_join(thread, NULL);
 }
@@ -64,18 +64,19 @@ static void pair_open(struct pair *pair, const char *codec)
 {
     struct hearth_compressor_config config;
     watchdog(SECONDS, "a compressor that is short of memory");
-    assert_int_equal(hearth_open_local(NULL, 2, pair->nodes), HEARTH_OK);
+    assert_int_equal(hearth_node_open_local(NULL, 2, pair->nodes), HEARTH_OK);
     hearth_compressor_config_init(&config);
     config.codec = codec;
     for (int i = 0; i < 2; i++)
-        assert_int_equal(hearth_compressor_open(hearth_world(pair->nodes[i]), &config, &pair->compressors[i]),
-                         HEARTH_OK);
+        assert_int_equal(
+            hearth_compressor_open(hearth_node_world(pair->nodes[i]), &config, &pair->compressors[i]),
+            HEARTH_OK);
 }
 
 static void pair_close(struct pair *pair)
 {
     for (int i = 0; i < 2; i++)
-        hearth_close(pair->nodes[i]);
+        hearth_node_close(pair->nodes[i]);
     watchdog(0, NULL);
 }
 
@@ -155,7 +156,7 @@ static void test_open_and_load(void **state)
     status = HEARTH_NO_MEMORY;
     for (int64_t n = 0; status != HEARTH_OK && n < PLACES_MAX; n++) {
         atomic_store(&heap->fail_after, n);
-        status = hearth_compressor_open(hearth_world(pair.nodes[0]), &config, &more);
+        status = hearth_compressor_open(hearth_node_world(pair.nodes[0]), &config, &more);
         atomic_store(&heap->fail_after, -1);
         assert_true(status == HEARTH_OK || heap->blocks == blocks);
     }

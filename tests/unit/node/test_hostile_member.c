@@ -29,7 +29,7 @@ struct lie {
 
 static void tell(hearth_node *hostile, uint8_t kind, uint64_t group_id, struct lie lie)
 {
-    struct group *group = hearth_world(hostile)->group;
+    struct group *group = hearth_node_world(hostile)->group;
     uint8_t payload[FRAME_CONTROL_MAX];
     struct error why = {
         .status = HEARTH_ABORTED, .rank = group->rank, .origin = group->rank, .text = "because"};
@@ -51,18 +51,18 @@ static struct error end_of_a_call(int hostile, uint8_t kind, struct lie lie, boo
     struct hearth_opts opts;
     float x = 1;
 
-    assert_int_equal(hearth_open_local(NULL, 2, nodes), HEARTH_OK);
-    hearth_group *world = hearth_world(nodes[HONEST(hostile)]);
+    assert_int_equal(hearth_node_open_local(NULL, 2, nodes), HEARTH_OK);
+    hearth_group *world = hearth_node_world(nodes[HONEST(hostile)]);
     hearth_opts_init(&opts);
     opts.timeout_ms = DEADLINE_MS;
-    assert_int_equal(hearth_all_reduce_nb(world, &x, &x, 1, HEARTH_F32, HEARTH_SUM, &opts, &request),
+    assert_int_equal(hearth_all_reduce_nb(world, &x, &x, 1, HEARTH_F32, HEARTH_OP_SUM, &opts, &request),
                      HEARTH_OK);
     tell(nodes[hostile], kind, world->group->view.group + elsewhere, lie);
-    end.status = hearth_wait(request, -1);
+    end.status = hearth_request_wait(request, -1);
     snprintf(end.text, sizeof end.text, "%s", hearth_request_error(request));
-    hearth_request_free(request);
-    hearth_close(nodes[0]);
-    hearth_close(nodes[1]);
+    hearth_request_close(request);
+    hearth_node_close(nodes[0]);
+    hearth_node_close(nodes[1]);
     return end;
 }
 

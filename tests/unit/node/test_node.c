@@ -29,13 +29,13 @@ static void world_open(struct world *w, int size)
     hearth_config_init(&config);
     config.chunk_bytes = config.window_bytes = config.eager_bytes = 16384; /* many frames and grants */
     w->size = size;
-    assert_int_equal(hearth_open_local(&config, size, w->nodes), HEARTH_OK);
+    assert_int_equal(hearth_node_open_local(&config, size, w->nodes), HEARTH_OK);
 }
 
 static void world_close(struct world *w)
 {
     for (int i = 0; i < w->size; i++)
-        hearth_close(w->nodes[i]);
+        hearth_node_close(w->nodes[i]);
 }
 
 static void nap(void)
@@ -93,8 +93,8 @@ static void the_progress_needs_no_caller(void **state)
         size_t count = 1 + round * 17 % COUNT_MAX;
         for (int i = 0; i < 3; i++) {
             fill(x[i], count, i);
-            assert_int_equal(hearth_all_reduce_nb(hearth_world(w.nodes[i]), x[i], x[i], count, HEARTH_F32,
-                                                  HEARTH_SUM, &opts, &requests[i]),
+            assert_int_equal(hearth_all_reduce_nb(hearth_node_world(w.nodes[i]), x[i], x[i], count,
+                                                  HEARTH_F32, HEARTH_OP_SUM, &opts, &requests[i]),
                              HEARTH_OK);
         }
         while (atomic_load(&tally.ended) < 3)
@@ -102,7 +102,7 @@ static void the_progress_needs_no_caller(void **state)
         assert_int_equal(tally.bad, 0);
         for (int i = 0; i < 3; i++) {
             assert_true(is_sum(x[i], count, 3));
-            hearth_request_free(requests[i]);
+            hearth_request_close(requests[i]);
         }
     }
     world_close(&w);
@@ -118,16 +118,16 @@ static void the_progress_minds_deadlines(void **state)
     world_open(&w, 2);
     opts.tag = 1;
     opts.timeout_ms = 3600000; /* a longer one must not keep the progress thread asleep */
-    assert_int_equal(hearth_barrier_nb(hearth_world(w.nodes[0]), &opts, &longer), HEARTH_OK);
+    assert_int_equal(hearth_barrier_nb(hearth_node_world(w.nodes[0]), &opts, &longer), HEARTH_OK);
     opts.tag = 2;
     opts.timeout_ms = 20;
-    assert_int_equal(hearth_barrier_nb(hearth_world(w.nodes[0]), &opts, &request), HEARTH_OK);
+    assert_int_equal(hearth_barrier_nb(hearth_node_world(w.nodes[0]), &opts, &request), HEARTH_OK);
     while (atomic_load(&tally.ended) < 1)
         nap();
-    assert_int_equal(hearth_wait(request, -1), HEARTH_TIMEOUT);
+    assert_int_equal(hearth_request_wait(request, -1), HEARTH_TIMEOUT);
     assert_int_equal(hearth_test(longer), HEARTH_PENDING);
-    hearth_request_free(request);
-    hearth_request_free(longer);
+    hearth_request_close(request);
+    hearth_request_close(longer);
     world_close(&w);
 }
 
@@ -138,20 +138,20 @@ static void a_descriptor_becomes_readable(void **state)
     (void)state;
     world_open(&w, 2);
     for (int round = 0; round < 50; round++) {
-        assert_int_equal(hearth_barrier_nb(hearth_world(w.nodes[0]), NULL, &requests[0]), HEARTH_OK);
+        assert_int_equal(hearth_barrier_nb(hearth_node_world(w.nodes[0]), NULL, &requests[0]), HEARTH_OK);
         struct pollfd poller = {.fd = hearth_request_fd(requests[0]), .events = POLLIN};
         assert_true(poller.fd >= 0);
         assert_int_equal(poll(&poller, 1, 0), 0);
-        assert_int_equal(hearth_barrier_nb(hearth_world(w.nodes[1]), NULL, &requests[1]), HEARTH_OK);
+        assert_int_equal(hearth_barrier_nb(hearth_node_world(w.nodes[1]), NULL, &requests[1]), HEARTH_OK);
         assert_int_equal(poll(&poller, 1, -1), 1);
         assert_int_equal(hearth_test(requests[0]), HEARTH_OK);
         poller.fd = hearth_request_fd(requests[0]); /* the same, still readable */
         assert_int_equal(poll(&poller, 1, 0), 1);
-        assert_int_equal(hearth_wait(requests[1], -1), HEARTH_OK);
+        assert_int_equal(hearth_request_wait(requests[1], -1), HEARTH_OK);
         poller.fd = hearth_request_fd(requests[1]); /* asked for after the end */
         assert_int_equal(poll(&poller, 1, 0), 1);
-        hearth_request_free(requests[0]);
-        hearth_request_free(requests[1]);
+        hearth_request_close(requests[0]);
+        hearth_request_close(requests[1]);
     }
     world_close(&w);
 }
@@ -173,7 +173,7 @@ static void link_ended(void *arg, int status);
 static void link_start(struct chain *chain, int at)
 {
     struct hearth_opts opts = opts_with(link_ended, chain);
-    int status = hearth_all_reduce_nb(chain->group, &chain->x, &chain->x, 1, HEARTH_F32, HEARTH_MAX, &opts,
+    int status = hearth_all_reduce_nb(chain->group, &chain->x, &chain->x, 1, HEARTH_F32, HEARTH_OP_MAX, &opts,
                                       &chain->requests[at]);
     if (status != HEARTH_OK)
         atomic_fetch_add(&chain->bad, 1);
@@ -198,7 +198,7 @@ static void a_callback_may_start_the_next(void **state)
     world_open(&w, 3);
     for (int i = 0; i < 3; i++) {
         memset(&chains[i], 0, sizeof chains[i]);
-        chains[i].group = hearth_world(w.nodes[i]);
+        chains[i].group = hearth_node_world(w.nodes[i]);
         chains[i].x = (float)i;
     }
     for (int i = 0; i < 3; i++)
@@ -211,7 +211,7 @@ static void a_callback_may_start_the_next(void **state)
     }
     for (int i = 0; i < 3; i++)
         for (int k = 0; k < CHAIN; k++)
-            hearth_request_free(chains[i].requests[k]);
+            hearth_request_close(chains[i].requests[k]);
     world_close(&w);
 }
 
@@ -240,17 +240,17 @@ static void a_caller_and_progress_threads_work_together(void **state)
             fill(x[i], count, i);
         for (int i = 0; i < 3; i++)
             if (i != blocking)
-                assert_int_equal(hearth_all_reduce_nb(hearth_world(w.nodes[i]), x[i], x[i], count, HEARTH_F32,
-                                                      HEARTH_SUM, NULL, &requests[i]),
+                assert_int_equal(hearth_all_reduce_nb(hearth_node_world(w.nodes[i]), x[i], x[i], count,
+                                                      HEARTH_F32, HEARTH_OP_SUM, NULL, &requests[i]),
                                  HEARTH_OK);
-        assert_int_equal(hearth_all_reduce(hearth_world(w.nodes[blocking]), x[blocking], x[blocking], count,
-                                           HEARTH_F32, HEARTH_SUM, NULL),
+        assert_int_equal(hearth_all_reduce(hearth_node_world(w.nodes[blocking]), x[blocking], x[blocking],
+                                           count, HEARTH_F32, HEARTH_OP_SUM, NULL),
                          HEARTH_OK);
         for (int i = 0; i < 3; i++) {
             if (i == blocking)
                 continue;
-            assert_int_equal(hearth_wait(requests[i], -1), HEARTH_OK);
-            hearth_request_free(requests[i]);
+            assert_int_equal(hearth_request_wait(requests[i], -1), HEARTH_OK);
+            hearth_request_close(requests[i]);
         }
         for (int i = 0; i < 3; i++)
             assert_true(is_sum(x[i], count, 3));
@@ -266,7 +266,7 @@ static void *hammer(void *arg)
     struct prng prng;
     static _Thread_local float x[COUNT_MAX], y[COUNT_MAX];
     struct hearth_opts opts;
-    hearth_group *group = hearth_world(c->node);
+    hearth_group *group = hearth_node_world(c->node);
     hearth_opts_init(&opts);
     opts.tag = c->tag;
     prng_init(&prng, c->tag);
@@ -278,7 +278,7 @@ static void *hammer(void *arg)
         hearth_request *request = NULL;
         fill(x, count, c->rank);
         if (kind == 0) {
-            status = hearth_all_reduce(group, x, y, count, HEARTH_F32, HEARTH_SUM, &opts);
+            status = hearth_all_reduce(group, x, y, count, HEARTH_F32, HEARTH_OP_SUM, &opts);
             good = is_sum(y, count, c->size);
         } else if (kind == 1) {
             status = hearth_barrier(group, &opts);
@@ -286,11 +286,11 @@ static void *hammer(void *arg)
             status = hearth_broadcast(group, x, count, HEARTH_F32, root, &opts);
             good = count == 0 || x[0] == (float)root;
         } else {
-            status = hearth_all_reduce_nb(group, x, y, count, HEARTH_F32, HEARTH_SUM, &opts, &request);
+            status = hearth_all_reduce_nb(group, x, y, count, HEARTH_F32, HEARTH_OP_SUM, &opts, &request);
             if (status == HEARTH_OK)
-                status = hearth_wait(request, -1);
+                status = hearth_request_wait(request, -1);
             good = is_sum(y, count, c->size);
-            hearth_request_free(request);
+            hearth_request_close(request);
         }
         if (status != HEARTH_OK || !good)
             atomic_fetch_add(c->bad, 1);
@@ -338,8 +338,8 @@ static void *wait_for_it(void *arg)
 {
     struct waiter *waiter = arg;
     size_t index = 7;
-    waiter->status =
-        waiter->any ? hearth_wait_any(&waiter->request, 1, -1, &index) : hearth_wait(waiter->request, -1);
+    waiter->status = waiter->any ? hearth_request_wait_any(&waiter->request, 1, -1, &index)
+                                 : hearth_request_wait(waiter->request, -1);
     return NULL;
 }
 
@@ -352,21 +352,21 @@ static void several_threads_wait_for_one_request(void **state)
         hearth_request *request, *other;
         pthread_t threads[3];
         struct waiter waiters[3];
-        assert_int_equal(hearth_barrier_nb(hearth_world(w.nodes[0]), NULL, &request), HEARTH_OK);
+        assert_int_equal(hearth_barrier_nb(hearth_node_world(w.nodes[0]), NULL, &request), HEARTH_OK);
         for (int i = 0; i < 3; i++) {
             waiters[i] = (struct waiter){.request = request, .any = i == 2};
             assert_int_equal(pthread_create(&threads[i], NULL, wait_for_it, &waiters[i]), 0);
         }
         if (round % 2)
             nap();
-        assert_int_equal(hearth_barrier_nb(hearth_world(w.nodes[1]), NULL, &other), HEARTH_OK);
+        assert_int_equal(hearth_barrier_nb(hearth_node_world(w.nodes[1]), NULL, &other), HEARTH_OK);
         for (int i = 0; i < 3; i++) {
             pthread_join(threads[i], NULL);
             assert_int_equal(waiters[i].status, HEARTH_OK);
         }
-        assert_int_equal(hearth_wait(other, -1), HEARTH_OK);
-        hearth_request_free(request);
-        hearth_request_free(other);
+        assert_int_equal(hearth_request_wait(other, -1), HEARTH_OK);
+        hearth_request_close(request);
+        hearth_request_close(other);
     }
     world_close(&w);
 }
@@ -391,20 +391,20 @@ static void waiters_are_woken_after_a_slow_callback(void **state)
         struct hearth_opts opts = opts_with(slow, &tally);
         pthread_t threads[4];
         struct waiter waiters[4];
-        assert_int_equal(hearth_barrier_nb(hearth_world(w.nodes[0]), &opts, &request), HEARTH_OK);
+        assert_int_equal(hearth_barrier_nb(hearth_node_world(w.nodes[0]), &opts, &request), HEARTH_OK);
         for (int i = 0; i < 4; i++) {
             waiters[i] = (struct waiter){.request = request, .any = i == 2};
             assert_int_equal(pthread_create(&threads[i], NULL, wait_for_it, &waiters[i]), 0);
         }
-        assert_int_equal(hearth_barrier_nb(hearth_world(w.nodes[1]), NULL, &other), HEARTH_OK);
+        assert_int_equal(hearth_barrier_nb(hearth_node_world(w.nodes[1]), NULL, &other), HEARTH_OK);
         for (int i = 0; i < 4; i++) {
             pthread_join(threads[i], NULL);
             assert_int_equal(waiters[i].status, HEARTH_OK);
         }
         assert_int_equal(tally.ended, 1);
-        assert_int_equal(hearth_wait(other, -1), HEARTH_OK);
-        hearth_request_free(request);
-        hearth_request_free(other);
+        assert_int_equal(hearth_request_wait(other, -1), HEARTH_OK);
+        hearth_request_close(request);
+        hearth_request_close(other);
     }
     world_close(&w);
 }
@@ -412,7 +412,7 @@ static void waiters_are_woken_after_a_slow_callback(void **state)
 static void *cancel_it(void *arg)
 {
     struct waiter *waiter = arg;
-    waiter->status = hearth_cancel(waiter->request);
+    waiter->status = hearth_request_cancel(waiter->request);
     return NULL;
 }
 
@@ -426,22 +426,22 @@ static void a_cancel_wakes_who_waits(void **state)
         hearth_request *request, *late;
         pthread_t threads[2];
         struct waiter waiters[2];
-        assert_int_equal(hearth_barrier_nb(hearth_world(w.nodes[0]), NULL, &request), HEARTH_OK);
+        assert_int_equal(hearth_barrier_nb(hearth_node_world(w.nodes[0]), NULL, &request), HEARTH_OK);
         for (int i = 0; i < 2; i++) {
             waiters[i] = (struct waiter){.request = request, .any = i == 1};
             assert_int_equal(pthread_create(&threads[i], NULL, wait_for_it, &waiters[i]), 0);
         }
         for (unsigned long i = 0; i < round % 4; i++)
             nap();
-        assert_int_equal(hearth_cancel(request), HEARTH_OK);
+        assert_int_equal(hearth_request_cancel(request), HEARTH_OK);
         for (int i = 0; i < 2; i++) {
             pthread_join(threads[i], NULL);
             assert_int_equal(waiters[i].status, HEARTH_CANCELLED);
         }
-        assert_int_equal(hearth_barrier_nb(hearth_world(w.nodes[1]), NULL, &late), HEARTH_OK);
-        assert_int_equal(hearth_wait(late, -1), HEARTH_ABORTED);
-        hearth_request_free(request);
-        hearth_request_free(late);
+        assert_int_equal(hearth_barrier_nb(hearth_node_world(w.nodes[1]), NULL, &late), HEARTH_OK);
+        assert_int_equal(hearth_request_wait(late, -1), HEARTH_ABORTED);
+        hearth_request_close(request);
+        hearth_request_close(late);
     }
     world_close(&w);
 }
@@ -457,17 +457,17 @@ static void a_cancel_races_with_the_end(void **state)
         pthread_t thread;
         struct waiter waiter;
         for (int i = 0; i < 2; i++)
-            assert_int_equal(hearth_all_reduce_nb(hearth_world(w.nodes[i]), x[i], x[i], COUNT_MAX, HEARTH_F32,
-                                                  HEARTH_SUM, NULL, &requests[i]),
+            assert_int_equal(hearth_all_reduce_nb(hearth_node_world(w.nodes[i]), x[i], x[i], COUNT_MAX,
+                                                  HEARTH_F32, HEARTH_OP_SUM, NULL, &requests[i]),
                              HEARTH_OK);
         waiter = (struct waiter){.request = requests[0]};
         assert_int_equal(pthread_create(&thread, NULL, cancel_it, &waiter), 0);
-        int mine = hearth_wait(requests[0], -1), theirs = hearth_wait(requests[1], -1);
+        int mine = hearth_request_wait(requests[0], -1), theirs = hearth_request_wait(requests[1], -1);
         pthread_join(thread, NULL);
         assert_true(mine == HEARTH_OK || mine == HEARTH_CANCELLED);
         assert_true(theirs == HEARTH_OK || theirs == HEARTH_ABORTED);
-        hearth_request_free(requests[0]);
-        hearth_request_free(requests[1]);
+        hearth_request_close(requests[0]);
+        hearth_request_close(requests[1]);
     }
     world_close(&w);
 }
@@ -479,7 +479,7 @@ static void *barrier_until_lost(void *arg)
     struct caller *c = arg;
     int status = HEARTH_OK;
     while (status == HEARTH_OK)
-        status = hearth_barrier(hearth_world(c->node), NULL);
+        status = hearth_barrier(hearth_node_world(c->node), NULL);
     if (status != HEARTH_PEER_LOST && status != HEARTH_GROUP_BROKEN)
         atomic_fetch_add(c->bad, 1);
     return NULL;
@@ -503,17 +503,17 @@ static void a_node_may_close_at_any_time(void **state)
             assert_int_equal(pthread_create(&threads[i], NULL, barrier_until_lost, &callers[i]), 0);
         }
         for (unsigned long i = 0; i < round % 40; i++)
-            assert_int_equal(hearth_barrier(hearth_world(w.nodes[2]), NULL), HEARTH_OK);
+            assert_int_equal(hearth_barrier(hearth_node_world(w.nodes[2]), NULL), HEARTH_OK);
         opts.tag = 9;
-        assert_int_equal(hearth_barrier_nb(hearth_world(w.nodes[2]), &opts, &request), HEARTH_OK);
-        hearth_close(w.nodes[2]);
+        assert_int_equal(hearth_barrier_nb(hearth_node_world(w.nodes[2]), &opts, &request), HEARTH_OK);
+        hearth_node_close(w.nodes[2]);
         assert_int_equal(tally.ended, 1); /* HEARTH_CLOSED, before close returns */
         assert_int_equal(tally.bad, 1);
         for (int i = 0; i < 2; i++)
             pthread_join(threads[i], NULL);
         assert_int_equal(bad, 0);
-        hearth_close(w.nodes[0]);
-        hearth_close(w.nodes[1]);
+        hearth_node_close(w.nodes[0]);
+        hearth_node_close(w.nodes[1]);
     }
 }
 

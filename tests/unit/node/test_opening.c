@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What hearth_open makes of its config before it talks to anybody: copies, defaults, and refusals that say
- * what is wrong. */
+/* What hearth_node_open makes of its config before it talks to anybody: copies, defaults, and refusals that
+ * say what is wrong. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -35,7 +35,7 @@ struct opener {
 static void *open_one(void *arg)
 {
     struct opener *o = arg;
-    o->status = hearth_open(&o->config, &o->node);
+    o->status = hearth_node_open(&o->config, &o->node);
     snprintf(o->text, sizeof o->text, "%s", o->status == HEARTH_OK ? "" : hearth_error_text());
     return NULL;
 }
@@ -74,7 +74,7 @@ static void world_open(struct world *w, int size, const char *transport)
 static void world_close(struct world *w)
 {
     for (int i = 0; i < w->size; i++)
-        hearth_close(w->nodes[i]);
+        hearth_node_close(w->nodes[i]);
 }
 
 static void nap(void)
@@ -116,7 +116,7 @@ static void the_progress_needs_no_caller(void **state)
     float *x[NODES_MAX];
     world_open(&w, NODES_MAX, *state);
     for (int i = 0; i < NODES_MAX; i++)
-        assert_non_null(x[i] = hearth_alloc(w.nodes[i], COUNT_MAX * sizeof **x));
+        assert_non_null(x[i] = hearth_mem_alloc(w.nodes[i], COUNT_MAX * sizeof **x));
     for (unsigned long round = 0; round < repeat_count(60); round++) {
         struct tally tally = {0};
         struct hearth_opts opts;
@@ -127,8 +127,8 @@ static void the_progress_needs_no_caller(void **state)
         opts.done_arg = &tally;
         for (int i = 0; i < NODES_MAX; i++) {
             fill(x[i], count, i);
-            assert_int_equal(hearth_all_reduce_nb(hearth_world(w.nodes[i]), x[i], x[i], count, HEARTH_F32,
-                                                  HEARTH_SUM, &opts, &requests[i]),
+            assert_int_equal(hearth_all_reduce_nb(hearth_node_world(w.nodes[i]), x[i], x[i], count,
+                                                  HEARTH_F32, HEARTH_OP_SUM, &opts, &requests[i]),
                              HEARTH_OK);
             if (round % 7 == 0)
                 nap(); /* all fall asleep */
@@ -138,7 +138,7 @@ static void the_progress_needs_no_caller(void **state)
         assert_int_equal(tally.bad, 0);
         for (int i = 0; i < NODES_MAX; i++) {
             assert_true(is_sum(x[i], count, NODES_MAX));
-            hearth_request_free(requests[i]);
+            hearth_request_close(requests[i]);
         }
     }
     world_close(&w);
@@ -153,16 +153,16 @@ static void the_progress_minds_deadlines(void **state)
     hearth_opts_init(&opts);
     opts.tag = 1;
     opts.timeout_ms = 3600000; /* a longer one must not keep the seat asleep */
-    assert_int_equal(hearth_barrier_nb(hearth_world(w.nodes[0]), &opts, &longer), HEARTH_OK);
+    assert_int_equal(hearth_barrier_nb(hearth_node_world(w.nodes[0]), &opts, &longer), HEARTH_OK);
     opts.tag = 2;
     opts.timeout_ms = 20;
-    assert_int_equal(hearth_barrier_nb(hearth_world(w.nodes[0]), &opts, &request), HEARTH_OK);
+    assert_int_equal(hearth_barrier_nb(hearth_node_world(w.nodes[0]), &opts, &request), HEARTH_OK);
     while (hearth_test(request) == HEARTH_PENDING)
         nap();
-    assert_int_equal(hearth_wait(request, -1), HEARTH_TIMEOUT);
+    assert_int_equal(hearth_request_wait(request, -1), HEARTH_TIMEOUT);
     assert_int_equal(hearth_test(longer), HEARTH_PENDING);
-    hearth_request_free(request);
-    hearth_request_free(longer);
+    hearth_request_close(request);
+    hearth_request_close(longer);
     world_close(&w);
 }
 
@@ -183,8 +183,8 @@ static void *hammer(void *arg)
     struct caller *c = arg;
     struct prng prng, own;
     struct hearth_opts opts;
-    hearth_group *group = hearth_world(c->node);
-    float *x = hearth_alloc(c->node, COUNT_MAX * sizeof *x), *y = malloc(COUNT_MAX * sizeof *y);
+    hearth_group *group = hearth_node_world(c->node);
+    float *x = hearth_mem_alloc(c->node, COUNT_MAX * sizeof *x), *y = malloc(COUNT_MAX * sizeof *y);
     hearth_opts_init(&opts);
     opts.tag = c->tag;
     prng_init(&prng, c->tag);
@@ -193,24 +193,25 @@ static void *hammer(void *arg)
         size_t count = prng_below(&prng, prng_below(&prng, 8) == 0 ? COUNT_MAX : 50);
         hearth_request *request = NULL;
         fill(x, count, c->rank);
-        int status = hearth_all_reduce_nb(group, x, y, count, HEARTH_F32, HEARTH_SUM, &opts, &request);
+        int status = hearth_all_reduce_nb(group, x, y, count, HEARTH_F32, HEARTH_OP_SUM, &opts, &request);
         switch (status == HEARTH_OK ? prng_below(&own, 4) : 3) {
         case 0:
             while (hearth_test(request) == HEARTH_PENDING)
                 nap();
             break;
         case 1:
-            while (hearth_wait(request, 1) == HEARTH_PENDING)
+            while (hearth_request_wait(request, 1) == HEARTH_PENDING)
                 continue;
             break;
         default:
             break;
         }
-        if (status != HEARTH_OK || hearth_wait(request, -1) != HEARTH_OK || !is_sum(y, count, NODES_MAX))
+        if (status != HEARTH_OK || hearth_request_wait(request, -1) != HEARTH_OK ||
+            !is_sum(y, count, NODES_MAX))
             atomic_fetch_add(c->bad, 1);
-        hearth_request_free(request);
+        hearth_request_close(request);
     }
-    hearth_free(c->node, x);
+    hearth_mem_free(c->node, x);
     free(y);
     return NULL;
 }
@@ -250,21 +251,22 @@ static void buffers_may_be_freed_after_a_cancel(void **state)
         hearth_request *request;
         hearth_opts_init(&opts);
         opts.tag = round;
-        float *x = hearth_alloc(w.nodes[0], COUNT * sizeof *x);
+        float *x = hearth_mem_alloc(w.nodes[0], COUNT * sizeof *x);
         static float y[COUNT];
         assert_non_null(x);
         fill(x, COUNT, 0);
-        assert_int_equal(hearth_all_reduce_nb(hearth_world(w.nodes[0]), x, x, COUNT, HEARTH_F32, HEARTH_SUM,
-                                              &opts, &request),
+        assert_int_equal(hearth_all_reduce_nb(hearth_node_world(w.nodes[0]), x, x, COUNT, HEARTH_F32,
+                                              HEARTH_OP_SUM, &opts, &request),
                          HEARTH_OK);
         if (round % 3 == 0)
             nap(); /* so that the frames have set out */
-        hearth_cancel(request);
-        hearth_request_free(request);
+        hearth_request_cancel(request);
+        hearth_request_close(request);
         memset(x, 0xff, COUNT * sizeof *x);
-        hearth_free(w.nodes[0], x);
+        hearth_mem_free(w.nodes[0], x);
         memset(y, 0, sizeof y);
-        int status = hearth_all_reduce(hearth_world(w.nodes[1]), y, y, COUNT, HEARTH_F32, HEARTH_SUM, &opts);
+        int status =
+            hearth_all_reduce(hearth_node_world(w.nodes[1]), y, y, COUNT, HEARTH_F32, HEARTH_OP_SUM, &opts);
         if (status != HEARTH_ABORTED && status != HEARTH_OK)
             fail_msg("round %lu: %s", round, hearth_error_text());
         for (size_t i = 0; i < COUNT && status == HEARTH_OK; i++)
@@ -272,15 +274,15 @@ static void buffers_may_be_freed_after_a_cancel(void **state)
     }
     float z[2] = {1, 2};
     hearth_request *request;
-    assert_int_equal(hearth_all_reduce_nb(hearth_world(w.nodes[0]), &z[0], &z[0], 1, HEARTH_F32, HEARTH_SUM,
-                                          NULL, &request),
+    assert_int_equal(hearth_all_reduce_nb(hearth_node_world(w.nodes[0]), &z[0], &z[0], 1, HEARTH_F32,
+                                          HEARTH_OP_SUM, NULL, &request),
                      HEARTH_OK);
     assert_int_equal(
-        hearth_all_reduce(hearth_world(w.nodes[1]), &z[1], &z[1], 1, HEARTH_F32, HEARTH_SUM, NULL),
+        hearth_all_reduce(hearth_node_world(w.nodes[1]), &z[1], &z[1], 1, HEARTH_F32, HEARTH_OP_SUM, NULL),
         HEARTH_OK);
-    assert_int_equal(hearth_wait(request, -1), HEARTH_OK);
+    assert_int_equal(hearth_request_wait(request, -1), HEARTH_OK);
     assert_true(z[0] == 3 && z[1] == 3);
-    hearth_request_free(request);
+    hearth_request_close(request);
     world_close(&w);
 }
 
@@ -293,7 +295,7 @@ static void buffers_are_zero_pages_and_any_number(void **state)
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < BUFFERS; i++) {
             size_t len = (size_t)i * 100;
-            buffers[i] = hearth_alloc(w.nodes[0], len);
+            buffers[i] = hearth_mem_alloc(w.nodes[0], len);
             assert_non_null(buffers[i]);
             assert_int_equal((uintptr_t)buffers[i] % 4096, 0);
             for (size_t at = 0; at < len; at++)
@@ -301,12 +303,12 @@ static void buffers_are_zero_pages_and_any_number(void **state)
             memset(buffers[i], 0xff, len);
         }
         for (int i = 0; i < BUFFERS && round == 0; i++) /* the second time the close does it */
-            hearth_free(w.nodes[0], buffers[(i * 37) % BUFFERS]);
+            hearth_mem_free(w.nodes[0], buffers[(i * 37) % BUFFERS]);
     }
-    hearth_free(w.nodes[0], NULL);
-    assert_null(hearth_alloc(w.nodes[0], SIZE_MAX));
+    hearth_mem_free(w.nodes[0], NULL);
+    assert_null(hearth_mem_alloc(w.nodes[0], SIZE_MAX));
     assert_non_null(strstr(hearth_error_text(), "alloc"));
-    assert_null(hearth_alloc(NULL, 1));
+    assert_null(hearth_mem_alloc(NULL, 1));
     world_close(&w);
 }
 

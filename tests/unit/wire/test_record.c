@@ -26,9 +26,9 @@ static const struct hello_record hellos[] = {
 
 static const struct call_record calls[] = {
     {.state = CALL_UNKNOWN, .root = RANK_NONE},
-    {CALL_POSTED, 0, HEARTH_BF16, HEARTH_AVG, HEARTH_RING, HEARTH_ORDER_RANK, RANK_NONE, UINT64_C(1) << 33,
-     0xab, 0xcd},
-    {CALL_ENDED, 10, HEARTH_U64, HEARTH_MAX, HEARTH_EXCHANGE, 0, 5, UINT64_MAX, 2, 3},
+    {CALL_POSTED, 0, HEARTH_BF16, HEARTH_OP_AVG, HEARTH_ALGO_RING, HEARTH_FLAG_RANK_ORDER, RANK_NONE,
+     UINT64_C(1) << 33, 0xab, 0xcd},
+    {CALL_ENDED, 10, HEARTH_U64, HEARTH_OP_MAX, HEARTH_ALGO_EXCHANGE, 0, 5, UINT64_MAX, 2, 3},
     {.state = CALL_PASSED, .root = RANK_NONE},
 };
 
