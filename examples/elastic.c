@@ -33,11 +33,10 @@ static int catch_up(hearth_group *group, int64_t *step)
 }
 
 /* Each member's loss has another minimum: they meet in the middle. */
-static int backward(hearth_group *group, hearth_sync *sync)
+static int backward(hearth_sync *sync, int offset)
 {
     for (int i = 0; i < COUNT; i++)
-        gradient[i] = weight[i] - (float)i / COUNT -
-                      (float)(2 * hearth_group_rank(group) - hearth_group_size(group) + 1);
+        gradient[i] = weight[i] - (float)i / COUNT - (float)offset;
     int status = hearth_sync_ready(sync, 0);
     return status ? status : hearth_sync_wait(sync, NULL);
 }
@@ -60,7 +59,7 @@ int main(int argc, char **argv)
     int status = catch_up(group, &step);
     while (step < steps || status) {
         if (!status)
-            status = backward(group, sync);
+            status = backward(sync, 2 * hearth_group_rank(group) - hearth_group_size(group) + 1);
         if (status == HEARTH_VIEW_CHANGED) {
             printf("step %d: %s\n", (int)step, hearth_error_text());
             if (check(hearth_group_reform(&group)) == HEARTH_BEHIND)
@@ -74,8 +73,7 @@ int main(int argc, char **argv)
         step++;
         nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL); /* as if it were work */
     }
-    printf("rank %d: %d steps, last weight %g\n", hearth_group_rank(group), (int)step,
-           (double)weight[COUNT - 1]);
+    printf("rank %d: %d steps, weight %g\n", hearth_group_rank(group), (int)step, (double)weight[0]);
     hearth_node_close(node);
     return 0;
 }

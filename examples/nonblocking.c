@@ -57,7 +57,7 @@ static void *member(void *node)
     struct pollfd at_end = {.fd = hearth_request_fd(barrier), .events = POLLIN};
     check(at_end.fd < 0 ? at_end.fd : HEARTH_OK);
     poll(&at_end, 1, -1);
-    check(hearth_test(barrier));
+    check(hearth_request_test(barrier));
     hearth_request_close(barrier);
     return NULL;
 }

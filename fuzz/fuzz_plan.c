@@ -51,7 +51,7 @@ static void parse(struct input *in, struct reader *r)
                 call->kind == PLAN_REDUCE || call->kind == PLAN_SCAN || call->kind == PLAN_EXCLUSIVE_SCAN;
     if (!sums || call->acc_len < call->raw_len) /* a sum is as wide as an element, or wider */
         call->acc_len = call->raw_len;
-    call->order_rank = flags & 4;
+    call->rank_order = flags & 4;
     call->chunk_bytes = get_u16(r);
     call->window_bytes = get_u32(r) % (1u << 22);
     in->fail_after = flags & 8 ? get_u8(r) : -1;

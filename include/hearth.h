@@ -65,7 +65,7 @@ enum hearth_status {
     HEARTH_POISONED = -206,  /* compressed: NaN or Inf in a member's input, or a sum beyond f32 */
     HEARTH_NO_MEMORY = -207, /* memory or the configured memory limit is used up */
     HEARTH_LIMIT = -208,     /* a configured or built-in limit (operations, tags, length) is reached */
-    HEARTH_PENDING = -209,   /* not an error: not finished yet (hearth_test, hearth_request_wait) */
+    HEARTH_PENDING = -209,   /* not an error: not finished yet (hearth_request_test, hearth_request_wait) */
 
     /* Peer: one member is lost to us. */
     HEARTH_PEER_LOST = -301, /* it closed, died or stopped answering; the text names the rank */
@@ -150,7 +150,7 @@ enum hearth_dtype {
 
 /* How contributions are combined.
  *  - The order of combination is fixed by the plan, never by arrival. HEARTH_FLAG_RANK_ORDER in the options
- * fixes it to rank 0, 1, 2, ... whatever plan and transport.
+ *    fixes it to rank 0, 1, 2, ... whatever plan and transport.
  *  - f16 and bf16 sums, products and averages are accumulated in f32 and rounded once, to nearest even.
  *  - A NaN result is the canonical quiet NaN of its type. min and max are the minimum and maximum of IEEE
  *    754-2019: NaN wins, -0 < +0.
@@ -441,8 +441,9 @@ struct hearth_member {
     char name[64];    /* of its machine */
     char address[64]; /* by which this node reaches it, without port; our own: by which the others may */
     int same_host;
-    uint64_t completed; /* operations that it had completed in the group before (hearth_group_reform): who has
-                           more may have a result that others have not; 0: it has just come */
+    uint64_t
+        completed; /* operations that it had completed in the group before (hearth_group_reform): who has more
+                           may have a result that others have not; 0: it has just come */
 };
 HEARTH_API int hearth_group_member(hearth_group *group, int rank, struct hearth_member *member);
 
@@ -482,13 +483,14 @@ HEARTH_API int64_t hearth_node_status_json(hearth_node *node, char *buffer, size
 
 /* ---- Options of a collective ---------------------------------------------------------------------- */
 
-enum hearth_flags {
+enum hearth_flag {
     HEARTH_FLAG_RESTORE = 1u << 0, /* in place: give the input back if the operation fails (costs one copy) */
     HEARTH_FLAG_RANK_ORDER = 1u << 1 /* combine in rank order, whatever plan: same bits on every transport */
 };
 
 /* Runs once, when the operation has ended, on whichever thread ended it. It must not block; it may start
- * non-blocking operations and call hearth_test, but not wait, free or close. `status` is the operation's. */
+ * non-blocking operations and call hearth_request_test, but not wait, free or close. `status` is the
+ * operation's. */
 typedef void hearth_done_fn(void *arg, int status);
 
 /* Begins with its size. NULL instead of options means the defaults. Always initialise with
@@ -500,7 +502,7 @@ struct hearth_opts {
         timeout_ms; /* deadline of the operation; -1 = the node's default, 0 = only what is done at once */
     uint64_t tag;   /* operations match by (group, tag, how many came before under the tag) */
     double weight;  /* HEARTH_OP_AVG: this member's weight, 0 to 1e30: 1 */
-    uint32_t flags; /* enum hearth_flags */
+    uint32_t flags; /* enum hearth_flag */
     enum hearth_algo algo; /* HEARTH_ALGO_AUTO */
     const char *codec;     /* NULL or "none"; compressed calls have an argument for it */
     hearth_done_fn *done;  /* NULL = none */
@@ -651,7 +653,7 @@ HEARTH_API int hearth_barrier_nb(hearth_group *group, const struct hearth_opts *
 /* ---- Requests ------------------------------------------------------------------------------------- */
 
 /* The operation's status if it has ended, else HEARTH_PENDING. Does not block. */
-HEARTH_API int hearth_test(hearth_request *request);
+HEARTH_API int hearth_request_test(hearth_request *request);
 /* Waits until the operation has ended, at most timeout_ms (0 polls, -1 = until the operation's own
  * deadline): its status, or HEARTH_PENDING. A wait that runs out does not cancel. May be called again after
  * the end. */
@@ -848,10 +850,10 @@ HEARTH_API int hearth_sync_ready(hearth_sync *sync, int index);
  *    HEARTH_OK: that writes the results, whatever the buffers hold by then. Until then what stands in the
  *    buffers is the input.
  *  - After an error the step was aborted, for all, or it is HEARTH_VIEW_CHANGED: hearth_group_reform. Also
- * where nobody is lost but a member cannot know whether others have committed the step.
+ *    where nobody is lost but a member cannot know whether others have committed the step.
  *  - After an error, and after hearth_group_reform, `ready` need not be repeated. The next wait writes a step
- * that was committed, and returns at once; of one that was aborted it sends again all that was ready, as it
- *    stands in the buffers then. `ready` may be repeated, for tensors that were computed again.
+ *    that was committed, and returns at once; of one that was aborted it sends again all that was ready, as
+ *    it stands in the buffers then. `ready` may be repeated, for tensors that were computed again.
  *  - If it is repeated although the step was committed (hearth_sync_steps tells), the result is given up: the
  *    next step begins if a member of the group has taken it, and if none has, the same step does again. All
  *    members do the same; else HEARTH_MISMATCH names one that did not. */

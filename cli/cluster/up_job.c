@@ -230,7 +230,8 @@ void up_job_vars(const struct up_job *job, struct vars *vars)
 
 static bool has_failed(const struct up_job *job, int rank)
 {
-    bool ended = rank == job->rank ? job->told : job->ends[rank] && hearth_test(job->ends[rank]) == HEARTH_OK;
+    bool ended =
+        rank == job->rank ? job->told : job->ends[rank] && hearth_request_test(job->ends[rank]) == HEARTH_OK;
     return ended && job->codes[rank] != 0;
 }
 
@@ -239,7 +240,7 @@ enum up_job_state up_job_look(struct up_job *job, int *who)
     int running = 0;
     bool failed = false;
     for (int rank = 0; rank < job->size; rank++) {
-        int status = job->ends[rank]                  ? hearth_test(job->ends[rank])
+        int status = job->ends[rank]                  ? hearth_request_test(job->ends[rank])
                      : rank == job->rank && job->told ? HEARTH_OK
                                                       : HEARTH_PENDING;
         failed = failed || has_failed(job, rank);

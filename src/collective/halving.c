@@ -64,9 +64,9 @@ static bool can(const struct plan_call *call)
 
     switch (call->kind) {
     case PLAN_ALL_REDUCE:
-        return !call->order_rank || alone;
+        return !call->rank_order || alone;
     case PLAN_REDUCE_SCATTER:
-        return alone || (!call->order_rank && is_power_of_two(call->size) && half_fits(call));
+        return alone || (!call->rank_order && is_power_of_two(call->size) && half_fits(call));
     case PLAN_ALL_GATHER:
         return alone || (is_power_of_two(call->size) && half_fits(call));
     case PLAN_BARRIER:

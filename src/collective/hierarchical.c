@@ -36,7 +36,7 @@
 
 static bool can(const struct plan_call *call)
 {
-    return call->kind == PLAN_ALL_REDUCE && (!call->order_rank || call->size == 1);
+    return call->kind == PLAN_ALL_REDUCE && (!call->rank_order || call->size == 1);
 }
 
 /* ---- who is where ---- */

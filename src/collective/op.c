@@ -300,7 +300,7 @@ static void call_plan(const struct group *group, const struct call *call, struct
         .out_counts = call->out_counts,
         .raw_len = (uint32_t)dtype_size(call->dtype),
         .acc_len = (uint32_t)dtype_size(acc),
-        .order_rank = call->opts->flags & HEARTH_FLAG_RANK_ORDER,
+        .rank_order = call->opts->flags & HEARTH_FLAG_RANK_ORDER,
         .host = group->view.host,
         .order = group->view.order,
         .chunk_bytes = group->view.chunk_bytes,

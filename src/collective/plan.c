@@ -426,7 +426,7 @@ uint64_t plan_hash(const struct plan_call *call)
 
     hash = hash_mix(hash, call->chunk_bytes);
     hash = hash_mix(hash, call->window_bytes);
-    hash = hash_mix(hash, call->order_rank);
+    hash = hash_mix(hash, call->rank_order);
     if (call->host)
         hash = hash64(hash, call->host, (size_t)call->size * sizeof *call->host);
     if (call->order)

@@ -82,7 +82,7 @@ struct plan_call {
     size_t count;
     const size_t *in_counts, *out_counts;
     uint32_t raw_len, acc_len; /* bytes of an element in the buffer and in the accumulator */
-    bool order_rank;           /* combine in rank order */
+    bool rank_order;           /* combine in rank order */
     const int *host;           /* as in struct group_view; NULL = all on one */
     const int *order;          /* likewise: each rank once; NULL = by rank */
     size_t chunk_bytes, window_bytes;

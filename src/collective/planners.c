@@ -93,7 +93,7 @@ int call_refuse(const struct plan_call *call, enum hearth_algo algo, struct erro
     }
     return error_set(error, HEARTH_UNSUPPORTED, RANK_NONE,
                      "%s of %d members%s does not go by %s; it goes by %s", plan_kind_name(call->kind),
-                     call->size, call->order_rank ? " in rank order" : "", hearth_algo_name(algo),
+                     call->size, call->rank_order ? " in rank order" : "", hearth_algo_name(algo),
                      len > 0 ? list : "nothing");
 }
 

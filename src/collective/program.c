@@ -295,7 +295,7 @@ static bool counts_equal(const size_t *a, const size_t *b, int size)
 static bool call_equal(const struct plan_call *a, const struct plan_call *b)
 {
     return a->kind == b->kind && a->algo == b->algo && a->count == b->count && a->root == b->root &&
-           a->raw_len == b->raw_len && a->acc_len == b->acc_len && a->order_rank == b->order_rank &&
+           a->raw_len == b->raw_len && a->acc_len == b->acc_len && a->rank_order == b->rank_order &&
            counts_equal(a->in_counts, b->in_counts, a->size) &&
            counts_equal(a->out_counts, b->out_counts, a->size);
 }

@@ -41,7 +41,7 @@ static bool can(const struct plan_call *call)
     case PLAN_ALL_REDUCE:
     case PLAN_REDUCE_SCATTER:
     case PLAN_REDUCE:
-        return !call->order_rank || call->size == 1;
+        return !call->rank_order || call->size == 1;
     case PLAN_ALL_GATHER:
     case PLAN_BROADCAST:
     case PLAN_SCAN:

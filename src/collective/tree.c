@@ -32,7 +32,7 @@ static bool can(const struct plan_call *call)
     case PLAN_REDUCE:
     case PLAN_SCAN:
     case PLAN_EXCLUSIVE_SCAN:
-        return !call->order_rank || call->size == 1;
+        return !call->rank_order || call->size == 1;
     case PLAN_BROADCAST:
     case PLAN_BARRIER:
         return true;

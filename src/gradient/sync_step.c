@@ -390,7 +390,7 @@ static void bucket_abandon(hearth_sync *sync, struct sync_bucket *b)
     if (b->progress == BUCKET_OPEN || b->progress == BUCKET_FULL)
         node_refuse(sync->group, b->tag, &why);
     if (b->request && sync->formed && hearth_request_cancel(b->request) == HEARTH_OK &&
-        hearth_test(b->request) == HEARTH_OK)
+        hearth_request_test(b->request) == HEARTH_OK)
         b->progress = BUCKET_DONE;
     hearth_request_close(b->request);
     b->request = NULL;

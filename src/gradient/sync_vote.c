@@ -61,7 +61,7 @@ static int vote_hear(hearth_sync *sync, uint64_t deadline_ns, struct error *why)
 {
     int status = hearth_request_wait(sync->vote, sync_remaining_ms(sync, deadline_ns));
     if (status == HEARTH_PENDING && hearth_request_cancel(sync->vote) == HEARTH_OK)
-        status = hearth_test(sync->vote); /* perhaps in the last moment */
+        status = hearth_request_test(sync->vote); /* perhaps in the last moment */
     if (status == HEARTH_CANCELLED)
         error_set(why, HEARTH_TIMEOUT, RANK_NONE, "timed out: not all members have ended the step in time");
     else if (status != HEARTH_OK)

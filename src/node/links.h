@@ -5,8 +5,7 @@
 
 #include "node/opening.h"
 
-/* Fills o->conns, o->regions where members share this host, and o->links, the text of hearth_node_links_text.
- */
+/* Fills o->conns, o->regions where members share this host, and o->links: hearth_node_links_text. */
 int MUST_CHECK links_take(struct opening *o, struct error *error);
 
 struct transport_choice;

@@ -35,7 +35,7 @@ static int report(hearth_request *request, int status)
     return status;
 }
 
-int hearth_test(hearth_request *request)
+int hearth_request_test(hearth_request *request)
 {
     int status = request_check(request, "test: request is NULL");
     return status != HEARTH_OK ? status : report(request, node_test(request));

@@ -29,7 +29,7 @@ struct call_record {
     uint8_t state; /* enum call_state; the rest travels for POSTED and ENDED only */
     uint8_t kind;  /* enum plan_kind's number, as agreed in docs/wire.md */
     uint8_t dtype, op, algo;
-    uint32_t flags;       /* the call's enum hearth_flags that must agree */
+    uint32_t flags;       /* the call's enum hearth_flag that must agree */
     int32_t root;         /* RANK_NONE where there is none */
     uint64_t count;       /* elements; v-variants: a hash of the counts all members know, else 0 */
     uint64_t plan;        /* plan_hash */

@@ -276,7 +276,7 @@ static void test_other_bad_arguments(void **state)
     check_status(hearth_all_reduce_nb(g, x, y, 1, HEARTH_F32, HEARTH_OP_SUM, NULL, NULL), HEARTH_INVALID);
     check_text(hearth_error_text(), "request");
     check_status(hearth_barrier_nb(g, NULL, NULL), HEARTH_INVALID);
-    check_status(hearth_test(NULL), HEARTH_INVALID);
+    check_status(hearth_request_test(NULL), HEARTH_INVALID);
     check_text(hearth_error_text(), "test");
     check_status(hearth_request_wait(NULL, 0), HEARTH_INVALID);
     check_text(hearth_error_text(), "wait");

@@ -89,7 +89,7 @@ static void quitter_member(struct fixture *c, int rank, void *arg)
     int status = hearth_all_reduce_nb(c->world[rank], x, x, COUNT, HEARTH_I32, HEARTH_OP_SUM, NULL, &request);
     if (rank == 1) {
         for (int i = 0; i < *spin; i++)
-            hearth_test(request);
+            hearth_request_test(request);
         close_own(c, 1); /* with the request: it belongs to the node */
         memset(x, 0x55, COUNT * sizeof *x);
     } else {

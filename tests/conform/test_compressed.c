@@ -308,7 +308,7 @@ static void cancel_member(struct fixture *c, int rank, void *arg)
     if (rank == failing_rank) {
         sleep_ms((int)(m->seed % 4));
         check_status(hearth_request_cancel(request), HEARTH_OK);
-        status = hearth_test(request);
+        status = hearth_request_test(request);
         check(status == HEARTH_CANCELLED || status == HEARTH_OK, "cancel gave %s",
               hearth_status_name(status));
     } else {

@@ -71,7 +71,7 @@ static void member(struct fixture *c, int rank, void *arg)
         hearth_request *request;
         check_status(start(c, &l->mass, rank, &request), HEARTH_OK);
         for (int i = 0; i < l->spin; i++)
-            hearth_test(request);
+            hearth_request_test(request);
         hearth_node_close(c->nodes[rank]);
         c->nodes[rank] = NULL;
     }
@@ -88,7 +88,7 @@ static void cancelling_member(struct fixture *c, int rank, void *arg)
         hearth_request *request;
         check_status(start(c, &l->mass, rank, &request), HEARTH_OK);
         for (int i = 0; i < l->spin; i++)
-            hearth_test(request);
+            hearth_request_test(request);
         hearth_request_cancel(request);
         hearth_request_close(request);
     } else if (mass_step(c, &l->mass, rank) == HEARTH_ABORTED) {

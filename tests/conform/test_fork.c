@@ -42,7 +42,7 @@ static int wrong_in_child(struct family *f)
         return 15;
     if (hearth_node_metrics_text(f->cluster->nodes[0], text, sizeof text) != HEARTH_FORKED)
         return 16;
-    if (hearth_test(f->requests[0]) != HEARTH_FORKED ||
+    if (hearth_request_test(f->requests[0]) != HEARTH_FORKED ||
         hearth_request_wait(f->requests[1], -1) != HEARTH_FORKED)
         return 17;
     if (hearth_request_wait_all(f->requests, MEMBERS, -1) != HEARTH_FORKED)

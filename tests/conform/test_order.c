@@ -321,7 +321,7 @@ static void young_member(struct fixture *c, int rank, void *arg)
         check_status(hearth_all_reduce_nb(group, x, x, 1, HEARTH_I32, HEARTH_OP_SUM, &opts, &request),
                      HEARTH_OK);
         check_status(hearth_request_cancel(request), HEARTH_OK);
-        int status = hearth_test(request);
+        int status = hearth_request_test(request);
         check(status == HEARTH_CANCELLED || status == HEARTH_OK, "rank %d: %s", rank,
               hearth_status_name(status));
         hearth_request_close(request);

@@ -33,7 +33,7 @@ static void test_and_wait(struct fixture *c, int rank, void *arg)
         return;
     }
     hearth_request *request = start_sum(g, &x, 1, NULL);
-    check_status(hearth_test(request), HEARTH_PENDING);
+    check_status(hearth_request_test(request), HEARTH_PENDING);
     check_status(hearth_request_wait(request, 0), HEARTH_PENDING);
     check_status(hearth_request_wait(request, 20), HEARTH_PENDING); /* runs out, does not cancel */
     check_status(hearth_request_wait_all(&request, 1, 1), HEARTH_PENDING);
@@ -42,11 +42,11 @@ static void test_and_wait(struct fixture *c, int rank, void *arg)
     check_status(hearth_request_wait(request, -1), HEARTH_OK);
     check(hearth_request_error_rank(request) == -1, "about rank %d", hearth_request_error_rank(request));
     check(x == 6, "sum is %d", x);
-    check_status(hearth_test(request), HEARTH_OK); /* again after the end */
+    check_status(hearth_request_test(request), HEARTH_OK); /* again after the end */
     check_status(hearth_request_wait(request, 0), HEARTH_OK);
     check_status(hearth_request_wait(request, INT64_MAX), HEARTH_OK);
     check_status(hearth_request_cancel(request), HEARTH_OK); /* too late, and harmless */
-    check_status(hearth_test(request), HEARTH_OK);
+    check_status(hearth_request_test(request), HEARTH_OK);
     hearth_request_close(request);
 }
 
@@ -140,8 +140,8 @@ static void first_bad(struct fixture *c, int rank, void *arg)
         check_status(hearth_request_cancel(requests[2]), HEARTH_OK);
         check_status(hearth_request_wait_all(requests, 3, -1), HEARTH_MISMATCH);
         check_text(hearth_error_text(), "rank 0");
-        check_status(hearth_test(requests[0]), HEARTH_OK);
-        check_status(hearth_test(requests[2]), HEARTH_CANCELLED);
+        check_status(hearth_request_test(requests[0]), HEARTH_OK);
+        check_status(hearth_request_test(requests[2]), HEARTH_CANCELLED);
     } else {
         check_status(hearth_request_wait_all(requests, 2, -1), HEARTH_MISMATCH);
     }
@@ -274,7 +274,7 @@ static void cancel_member(struct fixture *c, int rank, void *arg)
         hearth_request_close(request);
     } else if (rank == 1) {
         check_status(hearth_request_cancel(request), HEARTH_OK);
-        check_status(hearth_test(request), HEARTH_CANCELLED);
+        check_status(hearth_request_test(request), HEARTH_CANCELLED);
         check_text(hearth_request_error(request), "cancelled");
         hearth_request_close(request);
     }
@@ -332,7 +332,7 @@ static void cancel_midway(struct fixture *c, int rank, void *arg)
     hearth_request *request = start_sum(c->world[rank], x, COUNT, &opts);
     int status = HEARTH_PENDING;
     for (int i = 0; rank == 0 && status == HEARTH_PENDING && i < *spin; i++)
-        status = hearth_test(request);
+        status = hearth_request_test(request);
     if (rank == 0)
         check_status(hearth_request_cancel(request), HEARTH_OK);
     status = hearth_request_wait(request, -1);
@@ -429,7 +429,7 @@ static void descriptor(struct fixture *c, int rank, void *arg)
     fixture_meet(c);
     check(readable(fd, PATIENCE_MS), "not readable after the end"); /* nobody waits: the library drives */
     check(readable(fd, 0), "readable only once");
-    check_status(hearth_test(request), HEARTH_OK);
+    check_status(hearth_request_test(request), HEARTH_OK);
     check(x[0] == 2 && x[1] == 2, "sums are %d and %d", x[0], x[1]);
     hearth_request_close(request);
 }

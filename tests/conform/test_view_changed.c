@@ -211,7 +211,7 @@ static void member(struct fixture *c, int rank, void *arg)
         else if (l->kind == COMPRESSED_FLOCK || l->kind == FLOCK)
             check_status(start(&k, 0, &request), HEARTH_OK);
         for (uint64_t i = 0; request && i < l->seed % 50; i++)
-            hearth_test(request);
+            hearth_request_test(request);
         hearth_node_close(c->nodes[rank]);
         c->nodes[rank] = NULL;
     } else {

@@ -125,7 +125,7 @@ class Everything(Watched):
         self.check(lambda group, name, *arguments: getattr(group, f"{name}_nb")(*arguments).result(20))
 
     def test_with_options(self):
-        options = dict(timeout=10, tag=5, order_rank=True)
+        options = dict(timeout=10, tag=5, rank_order=True)
         self.check(lambda group, name, *arguments: getattr(group, name)(*arguments, **options))
 
     def test_the_target_is_what_is_returned(self):

@@ -68,7 +68,7 @@ def enums():
         last, found[name] = -1, {}
         for item in filter(None, map(str.strip, body.split(","))):
             label, _, value = item.partition("=")
-            last = eval(value.replace("u", "")) if value else last + 1
+            last = eval(value.strip().replace("u", "")) if value else last + 1
             found[name][label.strip()] = last
     return found
 
@@ -116,14 +116,16 @@ class Signatures(Watched):
 
     def test_numbers_of_the_header(self):
         theirs = enums()
-        lower = {name: {label[len("HEARTH_"):].lower(): value for label, value in labels.items()}
-                 for name, labels in theirs.items()}
+        prefixes = {"hearth_dtype": "HEARTH_", "hearth_op": "HEARTH_OP_", "hearth_algo": "HEARTH_ALGO_",
+                    "hearth_log_level": "HEARTH_LOG_", "hearth_flag": "HEARTH_FLAG_", "hearth_event_kind": "HEARTH_EVENT_"}
+        lower = {name: {label.removeprefix(prefix).lower(): value for label, value in theirs[name].items()}
+                 for name, prefix in prefixes.items()}
         self.assertEqual(_buffers.DTYPES, lower["hearth_dtype"])
         self.assertEqual(_calls.OPS, lower["hearth_op"])
         self.assertEqual(_calls.ALGOS, lower["hearth_algo"])
-        self.assertEqual({f"log_{name}": value for name, value in _nodes.LEVELS.items()}, lower["hearth_log_level"])
-        self.assertEqual({"restore": _calls.RESTORE, "order_rank": _calls.ORDER_RANK}, lower["hearth_flags"])
-        self.assertEqual({f"event_{name}": value for value, name in _home.EVENTS.items()}, lower["hearth_event_kind"])
+        self.assertEqual(_nodes.LEVELS, lower["hearth_log_level"])
+        self.assertEqual({"restore": _calls.RESTORE, "rank_order": _calls.RANK_ORDER}, lower["hearth_flag"])
+        self.assertEqual({name: value for value, name in _home.EVENTS.items()}, lower["hearth_event_kind"])
         statuses = {value for value in theirs["hearth_status"].values() if value < 0} - {_errors.PENDING}
         self.assertEqual(set(_errors.CLASSES), statuses)
         for name in ("OK", "BEHIND", "PENDING"):

@@ -21,11 +21,11 @@ from ._library import Opts, lib
 OPS = {"sum": 0, "avg": 1, "prod": 2, "min": 3, "max": 4, "band": 5, "bor": 6, "bxor": 7}
 _OF_TRUTH = [number for name, number in OPS.items() if name not in ("sum", "avg", "prod")]
 ALGOS = {"auto": 0, "ring": 1, "direct": 2, "halving": 3, "tree": 4, "star": 5, "hierarchical": 6, "exchange": 7}
-RESTORE, ORDER_RANK = 1, 2
-OPTIONS = ("timeout", "tag", "weight", "algo", "restore", "order_rank")
+RESTORE, RANK_ORDER = 1, 2
+OPTIONS = ("timeout", "tag", "weight", "algo", "restore", "rank_order")
 
 _PENDING = _errors.PENDING
-_wait, _free, _byref, _pointer = lib.wait, lib.request_free, ctypes.byref, ctypes.c_void_p
+_wait, _free, _byref, _pointer = lib.request_wait, lib.request_close, ctypes.byref, ctypes.c_void_p
 
 
 def choice(table, name, what):
@@ -52,7 +52,7 @@ def _number(make, value, what, takes):
 
 
 @functools.lru_cache(maxsize=512)
-def _opts(timeout=None, tag=0, weight=1.0, algo="auto", restore=False, order_rank=False):
+def _opts(timeout=None, tag=0, weight=1.0, algo="auto", restore=False, rank_order=False):
     """C copies it in the call, so calls with the same options share it."""
     made = Opts()
     lib.opts_init(made)
@@ -62,7 +62,7 @@ def _opts(timeout=None, tag=0, weight=1.0, algo="auto", restore=False, order_ran
         raise Invalid(f"tag is {tag!r}; it takes a number from 0 to 2^64 - 1")
     made.weight = _number(float, weight, "weight", "a number")
     made.algo = choice(ALGOS, algo, "algo")
-    made.flags = (RESTORE if restore else 0) | (ORDER_RANK if order_rank else 0)
+    made.flags = (RESTORE if restore else 0) | (RANK_ORDER if rank_order else 0)
     return made
 
 
@@ -363,7 +363,7 @@ class Collectives:
 
         def ask():
             with self._handle as address:
-                status = lib.same(address, only.address, only.count * SIZES[only.dtype], _byref(who))
+                status = lib.group_same(address, only.address, only.count * SIZES[only.dtype], _byref(who))
                 if status != _errors.Differs.status:
                     _errors.check(status, self.rank)
                 return who.value if status else None

@@ -128,7 +128,8 @@ class Compressor(Owner):
             compressor.rule("*.embedding.weight", "int8")
         """
         with self._handle as address:
-            _errors.check(lib.compressor_rule(address, text_for_c(pattern, "pattern"), encoded(codec)), self.group.rank)
+            status = lib.compressor_add_rule(address, text_for_c(pattern, "pattern"), encoded(codec))
+            _errors.check(status, self.group.rank)
 
     def reset(self, name: Optional[str] = None) -> None:
         """Forgets what is kept of one tensor, or of all."""
@@ -348,9 +349,9 @@ def compress(codec: str, buffer: Any, residual: Any = None, key: int = 0) -> byt
     if not 0 <= key < 1 << 64:
         raise Invalid(f"compress: key is {key}; it takes 0 to 2^64 - 1")
     codec_check(codec)
-    bound = lib.compress_bound(codec.encode(), found.count, found.dtype)
+    bound = lib.codec_bound(codec.encode(), found.count, found.dtype)
     target, length = ctypes.create_string_buffer(max(bound, 1)), ctypes.c_size_t()
-    _errors.check(lib.compress(codec.encode(), key, found.address, found.count, found.dtype,
+    _errors.check(lib.codec_compress(codec.encode(), key, found.address, found.count, found.dtype,
                                None if kept is None else kept.address, target, bound, ctypes.byref(length)))
     return target.raw[:length.value]
 
@@ -358,6 +359,6 @@ def compress(codec: str, buffer: Any, residual: Any = None, key: int = 0) -> byt
 def decompress(data: Any, target: Any) -> Any:
     """Fills the target with what compress() shortened, and returns it. The target has the count and type of then."""
     found, filled = view(data, False, "decompress: data"), view(target, True, "decompress: target")
-    _errors.check(lib.decompress(found.address, found.count * SIZES[found.dtype], filled.address, filled.count,
+    _errors.check(lib.codec_decompress(found.address, found.count * SIZES[found.dtype], filled.address, filled.count,
                                  filled.dtype))
     return target

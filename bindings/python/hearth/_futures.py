@@ -22,7 +22,7 @@ class Operation(Handle):
 
     __slots__ = ("request", "result", "status", "text", "peer", "reason", "descriptor")
     what = "operation"
-    free = lib.request_free
+    free = lib.request_close
 
     def __init__(self, parent, views, result, request):
         # As Handle does it, but there are many of these, and nothing hangs on them.
@@ -47,7 +47,7 @@ class Operation(Handle):
     def settle(self, status):
         """It has ended. The status is set last: whoever sees it sees all."""
         if status == _errors.Forked.status:  # the request is the parent process's
-            self.text = lib.strerror(status).decode()
+            self.text = lib.status_text(status).decode()
         elif status < 0:
             self.text = lib.request_error(self.address).decode(errors="replace")
             self.peer = lib.request_error_rank(self.address)
@@ -78,7 +78,7 @@ class Operation(Handle):
             if _handles.LOGGING:
                 self.refuse()
             while self.status is None and not self.closing:
-                status = lib.wait(self.address, slice_ms(deadline))
+                status = lib.request_wait(self.address, slice_ms(deadline))
                 if status != _PENDING:
                     self.settle(status)
                 elif deadline is not None and time.monotonic() >= deadline:
@@ -103,8 +103,8 @@ class Operation(Handle):
         self.users.append(None)
         try:
             if self.status is None and not self.closing:
-                _errors.check(lib.cancel(self.address), self.rank)
-                self.settle(lib.test(self.address))
+                _errors.check(lib.request_cancel(self.address), self.rank)
+                self.settle(lib.request_test(self.address))
         finally:
             self.users.pop()
         self.tidy()
@@ -127,7 +127,7 @@ class Operation(Handle):
             if parent.closing or not self.lives:
                 return True  # whoever closes it, or did, frees this too
             if self.status is None:
-                status = lib.test(self.address)
+                status = lib.request_test(self.address)
                 if status == _PENDING:
                     return False
                 self.settle(status)
@@ -142,7 +142,7 @@ class Operation(Handle):
     def settle_last(self):
         if self.status is not None:
             return
-        status = lib.test(self.address)
+        status = lib.request_test(self.address)
         if status == _PENDING:
             self.settle_closed()
         else:
@@ -346,7 +346,7 @@ def _any_of(futures, milliseconds):
             if operation.status is not None or operation.closing:
                 return future
         requests = (ctypes.c_void_p * len(futures))(*[operation.address for operation in entered])
-        status = lib.wait_any(requests, len(futures), milliseconds, ctypes.byref(index))
+        status = lib.request_wait_any(requests, len(futures), milliseconds, ctypes.byref(index))
         if status == _PENDING:
             return None
         if status == _errors.Forked.status:

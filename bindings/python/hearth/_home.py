@@ -56,7 +56,7 @@ def event_of(address, milliseconds):
     """The next event of a node, or None; and the status: OK, PENDING or that of Cancelled."""
     found = EventStruct()
     found.size = ctypes.sizeof(found)
-    status = lib.next_event(address, found, milliseconds)
+    status = lib.node_next_event(address, found, milliseconds)
     if status in (_errors.PENDING, _errors.Cancelled.status):
         return None, status
     _errors.check(status)
@@ -110,10 +110,10 @@ class FormedHandle(Handle):
             handle.free_now()
             handle.gone()
         place = ctypes.c_void_p(self.address)
-        self.behind = _errors.check(lib.reform(ctypes.byref(place)), self.rank) == _errors.BEHIND
+        self.behind = _errors.check(lib.group_reform(ctypes.byref(place)), self.rank) == _errors.BEHIND
         self.address = place.value
         for handle in self.tree():
-            handle.rank = lib.rank(place.value)
+            handle.rank = lib.group_rank(place.value)
 
     def _unseal(self):
         for handle in self.tree():

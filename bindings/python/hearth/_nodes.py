@@ -119,7 +119,7 @@ def open(**config: Any) -> "Node":
     address = ctypes.c_void_p()
 
     def join():
-        _errors.check(lib.open(settings, ctypes.byref(address)))
+        _errors.check(lib.node_open(settings, ctypes.byref(address)))
         return Node(address.value, log, settings.peer_timeout_ms / 1000)
 
     return interruptible(join, unwanted=lambda node: node.close())
@@ -140,7 +140,7 @@ def open_local(count: int, **config: Any) -> "List[Node]":
     if not isinstance(count, int) or not 1 <= count <= 64:
         raise Invalid(f"open_local: count is {count!r}; it must be from 1 to 64")
     addresses = (ctypes.c_void_p * count)()
-    _errors.check(lib.open_local(settings, count, addresses))
+    _errors.check(lib.node_open_local(settings, count, addresses))
     return [Node(address, log, settings.peer_timeout_ms / 1000) for address in addresses]
 
 
@@ -159,12 +159,12 @@ class Node(Owner):
     __slots__ = ("_handle", "_world_handle", "_world", "_patience", "_interrupts", "rank", "size", "__weakref__")
 
     def __init__(self, address, log, patience):
-        world = lib.world(address)
-        self.rank = lib.rank(world)
-        self.size = lib.size(world)
-        self._handle = Handle("node", None, address, lib.close, self.rank)
+        world = lib.node_world(address)
+        self.rank = lib.group_rank(world)
+        self.size = lib.group_size(world)
+        self._handle = Handle("node", None, address, lib.node_close, self.rank)
         self._handle.keep = log
-        self._handle.rouse = lib.interrupt
+        self._handle.rouse = lib.node_interrupt
         self._world_handle = self._handle.adopt(Handle("node", self._handle, world, None, self.rank))
         self._world = None
         self._patience = patience
@@ -187,12 +187,12 @@ class Node(Owner):
         """How the node is joined to the others, for people: one line for each member. In a home cluster the groups that
         were formed follow, each with a line for its job."""
         with self._handle as address:
-            return text_of(lib.links_text, address)
+            return text_of(lib.node_links_text, address)
 
     def metrics(self) -> str:
         """Counters and histograms, in the exposition format of Prometheus."""
         with self._handle as address:
-            return text_of(lib.metrics_text, address)
+            return text_of(lib.node_metrics_text, address)
 
     def alloc(self, len: int) -> memoryview:
         """`len` bytes, zero, that members on the same host can see: collectives on them copy less.
@@ -207,7 +207,7 @@ class Node(Owner):
         with self._handle as address:
             if len < 0:
                 raise Invalid(f"alloc: len is {len}")
-            memory = lib.alloc(address, len)
+            memory = lib.mem_alloc(address, len)
             if not memory:
                 kind = _errors.Forked if self._handle.forked() else _errors.NoMemory
                 raise kind(lib.error_text().decode(errors="replace"), self.rank)
@@ -228,7 +228,7 @@ class Node(Owner):
         began = self._interrupts
         while True:
             with self._handle as address:
-                status = lib.wait_for_peers(address, -1 if count is None else count, slice_ms(deadline))
+                status = lib.node_wait_for_peers(address, -1 if count is None else count, slice_ms(deadline))
                 if self._ended("wait_for_peers", status, began):
                     continue
                 if status != Timeout.status or time.monotonic() >= deadline:
@@ -256,12 +256,12 @@ class Node(Owner):
     def _form(self, job, min_members):
         made = ctypes.c_void_p()
         with self._handle as address:
-            status = lib.form(address, job, min_members, ctypes.byref(made))
+            status = lib.group_form(address, job, min_members, ctypes.byref(made))
             if status == Cancelled.status and self._handle.closing:
                 raise self._handle.closed()
             _errors.check(status, self.rank)
-            handle = self._handle.adopt(FormedHandle(self._handle, made.value, lib.rank(made.value)))
-            return Group(self, handle, lib.size(made.value))
+            handle = self._handle.adopt(FormedHandle(self._handle, made.value, lib.group_rank(made.value)))
+            return Group(self, handle, lib.group_size(made.value))
 
     def next_event(self, timeout: Optional[float] = None) -> Optional[Event]:
         """The next event of the home cluster that was not fetched; None if none comes in `timeout` seconds (0: does
@@ -298,13 +298,13 @@ class Node(Owner):
         wait on without it. Calls that begin later are not touched."""
         self._interrupts += 1
         with self._handle as address:
-            _errors.check(lib.interrupt(address), self.rank)
+            _errors.check(lib.node_interrupt(address), self.rank)
 
     def _let_go(self):
         """For Ctrl-C: as interrupt(), but only of calls that have no slices, and without complaints."""
         try:
             with self._handle as address:
-                lib.interrupt(address)
+                lib.node_interrupt(address)
         except _errors.Error:  # it is closed, which ends them too
             pass
 
@@ -317,7 +317,7 @@ class Node(Owner):
     def status(self) -> Dict[str, Any]:
         """View, members, health, links, sightings and jobs of the home cluster: what `hearth status --json` prints."""
         with self._handle as address:
-            return json.loads(text_of(lib.status_json, address))
+            return json.loads(text_of(lib.node_status_json, address))
 
     def close(self) -> None:
         """Closes the node and all that hangs on it: operations in flight end with hearth.Closed here and
@@ -339,7 +339,7 @@ class Group(Collectives, Owner):
         weight      of this member, for op "avg": 1.0
         algo        "ring", "direct", ... instead of the best: for measurement
         restore     give an in-place buffer back as it was if the operation fails (costs a copy)
-        order_rank  combine in the order of ranks: the same bits on every network
+        rank_order  combine in the order of ranks: the same bits on every network
 
     >>> import hearth
     >>> from array import array
@@ -381,7 +381,7 @@ class Group(Collectives, Owner):
             _errors.check(lib.group_split(address, color, key, opts, ctypes.byref(made)), self.rank)
             if not made.value:
                 return None
-            rank, size = lib.rank(made.value), lib.size(made.value)
+            rank, size = lib.group_rank(made.value), lib.group_size(made.value)
             formed = self if isinstance(parent, FormedHandle) else self._formed
             above = self.node._handle if formed is None else formed._handle
             made_handle = above.adopt(Handle("group", above, made.value, lib.group_close, rank))
@@ -395,7 +395,7 @@ class Group(Collectives, Owner):
         """
         def together():
             with self._handle as address:
-                _errors.check(lib.adapt(address), self.rank)
+                _errors.check(lib.group_adapt(address), self.rank)
 
         interruptible(together)
 
@@ -418,7 +418,7 @@ class Group(Collectives, Owner):
         if not isinstance(handle, FormedHandle):
             raise Unsupported("reform: this group was not made by form()", self.rank)
         if handle.forked():
-            raise _errors.Forked(lib.strerror(_errors.Forked.status).decode(), self.rank)
+            raise _errors.Forked(lib.status_text(_errors.Forked.status).decode(), self.rank)
 
         def move():
             with self.node._handle:
@@ -426,7 +426,7 @@ class Group(Collectives, Owner):
                     handle.move()
                 finally:
                     self.rank = handle.rank
-                    self.size = self.size if handle.address is None else lib.size(handle.address)
+                    self.size = self.size if handle.address is None else lib.group_size(handle.address)
             return self
 
         return interruptible(move, interrupt=self.node._let_go)
@@ -455,7 +455,7 @@ class Group(Collectives, Owner):
         """
         sent, received = ctypes.c_uint64(), ctypes.c_uint64()
         with self._handle as address:
-            _errors.check(lib.traffic(address, sent, received))
+            _errors.check(lib.group_traffic(address, sent, received))
         return sent.value, received.value
 
     def close(self) -> None:

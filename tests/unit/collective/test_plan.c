@@ -356,7 +356,7 @@ static void test_hash(void **state)
     changed[0].algo = HEARTH_ALGO_TREE;
     changed[1].chunk_bytes = 128;
     changed[2].window_bytes = 128;
-    changed[3].order_rank = true;
+    changed[3].rank_order = true;
     changed[4].host = host;
     changed[5].host = other;
     for (int i = 0; i < 6; i++) {
@@ -426,7 +426,7 @@ static void test_unsupported(void **state)
     call.algo = HEARTH_ALGO_RING;
     refused(&call, HEARTH_UNSUPPORTED, "does not go by ring; it goes by direct");
     call.kind = PLAN_ALL_REDUCE;
-    call.order_rank = true;
+    call.rank_order = true;
     refused(&call, HEARTH_UNSUPPORTED,
             "in rank order does not go by ring; it goes by direct, star, exchange");
     call = call_of(PLAN_ALL_GATHER, HEARTH_ALGO_HALVING, 6, 1);

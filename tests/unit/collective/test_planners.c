@@ -576,7 +576,7 @@ static void test_can(void **state)
                 t.call.count = table[i].kind == PLAN_BARRIER ? 0 : 1;
                 t.call.raw_len = t.call.acc_len = 4;
                 t.call.chunk_bytes = 1024;
-                t.call.order_rank = ordered;
+                t.call.rank_order = ordered;
                 if (can(&t))
                     snprintf(found + len, sizeof found - len, "%s%s", len > 0 ? " " : "",
                              hearth_algo_name((enum hearth_algo)algo));
@@ -599,18 +599,18 @@ static void test_alone(void **state)
                                            .count = kind == PLAN_BARRIER ? 0 : 11,
                                            .raw_len = 4,
                                            .acc_len = 4,
-                                           .order_rank = ordered,
+                                           .rank_order = ordered,
                                            .chunk_bytes = 16,
                                            .window_bytes = 32},
                                   .slots = 1,
                                   .inside = nets[0]};
                 bool could = can(&t);
                 t.call.size = 8;
-                t.call.order_rank = false;
+                t.call.rank_order = false;
                 t.call.count = 0;
                 assert_int_equal(could, can(&t));
                 t.call.size = 1;
-                t.call.order_rank = ordered;
+                t.call.rank_order = ordered;
                 t.call.count = kind == PLAN_BARRIER ? 0 : 11;
                 if (!could)
                     continue;

@@ -188,7 +188,7 @@ static void order_is_canonical_for_odd_cuts(void **state)
         call.chunk_bytes = 8 + prng_below(&prng, 500);
         call.window_bytes = 8 + prng_below(&prng, 5000);
         call.acc_len = prng_below(&prng, 2) ? 4 : 8;
-        call.order_rank = prng_below(&prng, 2);
+        call.rank_order = prng_below(&prng, 2);
         checked += check_call(&call);
     }
     assert_true(checked > 500);
@@ -308,7 +308,7 @@ static void equal_calls_share_a_program(void **state)
     others[1].algo = HEARTH_ALGO_DIRECT;
     others[2].raw_len = 2;
     others[3].acc_len = 8;
-    others[4].order_rank = true;
+    others[4].rank_order = true;
     others[4].algo = HEARTH_ALGO_DIRECT;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         struct program *other;

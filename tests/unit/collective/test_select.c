@@ -197,7 +197,7 @@ static void test_rules(void **state)
     assert_int_equal(select_algo(&call, &view, &algo, &error), HEARTH_OK);
     assert_int_equal(algo, HEARTH_ALGO_STAR);
     call.algo = HEARTH_ALGO_AUTO;
-    call.order_rank = true; /* the wish cannot be granted: the model decides among those that can */
+    call.rank_order = true; /* the wish cannot be granted: the model decides among those that can */
     assert_int_equal(select_algo(&call, &view, &algo, &error), HEARTH_OK);
     assert_true(algo == HEARTH_ALGO_DIRECT || algo == HEARTH_ALGO_STAR || algo == HEARTH_ALGO_EXCHANGE);
     call.algo = HEARTH_ALGO_RING;

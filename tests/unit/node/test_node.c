@@ -125,7 +125,7 @@ static void the_progress_minds_deadlines(void **state)
     while (atomic_load(&tally.ended) < 1)
         nap();
     assert_int_equal(hearth_request_wait(request, -1), HEARTH_TIMEOUT);
-    assert_int_equal(hearth_test(longer), HEARTH_PENDING);
+    assert_int_equal(hearth_request_test(longer), HEARTH_PENDING);
     hearth_request_close(request);
     hearth_request_close(longer);
     world_close(&w);
@@ -144,7 +144,7 @@ static void a_descriptor_becomes_readable(void **state)
         assert_int_equal(poll(&poller, 1, 0), 0);
         assert_int_equal(hearth_barrier_nb(hearth_node_world(w.nodes[1]), NULL, &requests[1]), HEARTH_OK);
         assert_int_equal(poll(&poller, 1, -1), 1);
-        assert_int_equal(hearth_test(requests[0]), HEARTH_OK);
+        assert_int_equal(hearth_request_test(requests[0]), HEARTH_OK);
         poller.fd = hearth_request_fd(requests[0]); /* the same, still readable */
         assert_int_equal(poll(&poller, 1, 0), 1);
         assert_int_equal(hearth_request_wait(requests[1], -1), HEARTH_OK);

@@ -157,10 +157,10 @@ static void the_progress_minds_deadlines(void **state)
     opts.tag = 2;
     opts.timeout_ms = 20;
     assert_int_equal(hearth_barrier_nb(hearth_node_world(w.nodes[0]), &opts, &request), HEARTH_OK);
-    while (hearth_test(request) == HEARTH_PENDING)
+    while (hearth_request_test(request) == HEARTH_PENDING)
         nap();
     assert_int_equal(hearth_request_wait(request, -1), HEARTH_TIMEOUT);
-    assert_int_equal(hearth_test(longer), HEARTH_PENDING);
+    assert_int_equal(hearth_request_test(longer), HEARTH_PENDING);
     hearth_request_close(request);
     hearth_request_close(longer);
     world_close(&w);
@@ -196,7 +196,7 @@ static void *hammer(void *arg)
         int status = hearth_all_reduce_nb(group, x, y, count, HEARTH_F32, HEARTH_OP_SUM, &opts, &request);
         switch (status == HEARTH_OK ? prng_below(&own, 4) : 3) {
         case 0:
-            while (hearth_test(request) == HEARTH_PENDING)
+            while (hearth_request_test(request) == HEARTH_PENDING)
                 nap();
             break;
         case 1:

@@ -71,7 +71,7 @@ class State:
         on_poison: NaN or Inf in a gradient makes it "nan" on all members, so that a GradScaler skips the step
             everywhere, or "raise"s. What compression kept stays as it was
         timeout: seconds that one operation may take; None: the node's default
-        order_rank: plain sums are made in the order of ranks, so that a resumed run has the same bits although DDP has
+        rank_order: plain sums are made in the order of ranks, so that a resumed run has the same bits although DDP has
             other buckets in its first step. False allows rings and sums inside each host first
 
     Gradients that accumulate under no_sync() are sent, and what was kept is added, once: in the backward that
@@ -87,7 +87,7 @@ class State:
                  min_count: int = 4096, vectors: bool = False, include=None, exclude=None,
                  rules: Optional[Dict[str, str]] = None, warmup_steps: int = 0, ramp_steps: int = 0,
                  weight: float = 1.0, scaler=None, on_poison: str = "nan", timeout: Optional[float] = None,
-                 order_rank: bool = True):
+                 rank_order: bool = True):
         rules = tuple((rules or {}).items())
         for name in (codec, *(codec for _, codec in rules)):
             hearth.codec_check(name)
@@ -97,7 +97,7 @@ class State:
         self._policy = _policy.Policy(codec, min_count, bool(vectors), _policy.listed(include),
                                       _policy.listed(exclude), rules)
         self._schedule = {"warmup_steps": warmup_steps, "ramp_steps": ramp_steps}
-        self._behaviour = {"on_poison": on_poison, "order_rank": bool(order_rank)}
+        self._behaviour = {"on_poison": on_poison, "rank_order": bool(rank_order)}
         self.timeout = timeout
         self._reset()
         self.group, self.scaler, self.weight = group, scaler, weight
@@ -204,7 +204,7 @@ class State:
         """Starts all operations of a bucket, on all members in the same order."""
         session, options = self._session, {"op": "avg", "weight": self.weight, "timeout": self.timeout}
         # A sum of two has no order.
-        plain = {**options, "order_rank": self._behaviour["order_rank"] and session.group.size > 2}
+        plain = {**options, "rank_order": self._behaviour["rank_order"] and session.group.size > 2}
         for start, count in layout.direct:
             part = buffer[start:start + count]
             part = torch.view_as_real(part).view(-1) if part.is_complex() else part
