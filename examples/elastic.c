@@ -54,7 +54,7 @@ int main(int argc, char **argv)
     check(hearth_node_open(&config, &node));
     check(hearth_group_form(node, "elastic", 2, &group));
     check(hearth_sync_open(group, "int8", HEARTH_OP_AVG, &sync));
-    struct hearth_tensor tensor = {"weight", gradient, HEARTH_F32, 1, (size_t[]){COUNT}};
+    struct hearth_tensor tensor = {sizeof tensor, "weight", gradient, HEARTH_F32, 1, (size_t[]){COUNT}};
     check(hearth_sync_add(sync, &tensor));
     int status = catch_up(group, &step);
     while (step < steps || status) {

@@ -50,8 +50,8 @@ int main(int argc, char **argv)
     check(hearth_node_open(NULL, &node));
     hearth_group *world = hearth_node_world(node);
     check(hearth_sync_open(world, argc > 1 ? argv[1] : NULL, HEARTH_OP_AVG, &sync));
-    struct hearth_tensor w = {"weight", weight_gradient, HEARTH_F32, 2, (size_t[]){OUT, IN}};
-    struct hearth_tensor b = {"bias", bias_gradient, HEARTH_F32, 1, (size_t[]){OUT}};
+    struct hearth_tensor w = {sizeof w, "weight", weight_gradient, HEARTH_F32, 2, (size_t[]){OUT, IN}};
+    struct hearth_tensor b = {sizeof b, "bias", bias_gradient, HEARTH_F32, 1, (size_t[]){OUT}};
     int w_index = check(hearth_sync_add(sync, &w)), b_index = check(hearth_sync_add(sync, &b));
 
     uint32_t seed = (uint32_t)hearth_group_rank(world);

@@ -27,6 +27,11 @@ extern "C" {
  *
  * Units stand in the names: `count` is elements, `len` is bytes, `timeout_ms` milliseconds.
  * Functions return 0 (HEARTH_OK) or a negative `enum hearth_status`; outputs are set only on success.
+ * Structs begin with their size, so that they can grow: a program and a library of different versions
+ * understand each other as far as both know the fields. Those that are passed in have an init function, which
+ * fills in the defaults; for those that a call fills in the caller sets `size` to sizeof. What an older
+ * library does not know stays zero in outputs, and is HEARTH_UNSUPPORTED in inputs unless it is zero.
+ *
  * A pointer argument is lent for the call; a user buffer is lent until its operation is done. Strings passed
  * in are copied.
  *
@@ -294,7 +299,11 @@ enum hearth_role {
 };
 
 /* Fills in the defaults named above. */
-HEARTH_API void hearth_config_init(struct hearth_config *config);
+HEARTH_API void hearth_config_init_sized(struct hearth_config *config, size_t size);
+static inline void hearth_config_init(struct hearth_config *config)
+{
+    hearth_config_init_sized(config, sizeof(*config));
+}
 
 /* Sets fields from the environment: HEARTH_OP_TIMEOUT_MS, HEARTH_CHUNK_BYTES, HEARTH_WINDOW_BYTES,
  * HEARTH_EAGER_BYTES, HEARTH_MEMORY_MAX, HEARTH_OPS_MAX, HEARTH_SPIN_US, HEARTH_ALGO, HEARTH_LOG_LEVEL
@@ -437,13 +446,13 @@ HEARTH_API int hearth_node_interrupt(hearth_node *node);
 struct hearth_member {
     size_t size; /* set by the caller: sizeof */
     int rank;
-    char id[65];      /* of its key, hexadecimal */
-    char name[64];    /* of its machine */
-    char address[64]; /* by which this node reaches it, without port; our own: by which the others may */
     int same_host;
     uint64_t
-        completed; /* operations that it had completed in the group before (hearth_group_reform): who has more
-                           may have a result that others have not; 0: it has just come */
+        completed;    /* operations that it had completed in the group before (hearth_group_reform): one with
+                           more may have a result that others lack; 0: it has just come */
+    char id[72];      /* of its key, 64 hexadecimal digits */
+    char name[64];    /* of its machine */
+    char address[64]; /* by which this node reaches it, without port; our own: by which the others may */
 };
 HEARTH_API int hearth_group_member(hearth_group *group, int rank, struct hearth_member *member);
 
@@ -462,11 +471,11 @@ enum hearth_event_kind {
 struct hearth_event {
     size_t size; /* set by the caller: sizeof */
     enum hearth_event_kind kind;
-    char id[65];
+    int members;
+    uint64_t epoch, term;
+    char id[72];
     char name[64];
     char health[16];
-    uint64_t epoch, term;
-    int members;
     char text[256];
 };
 /* The next event that was not fetched; waits at most timeout_ms (0: not at all) and is HEARTH_PENDING then.
@@ -509,7 +518,11 @@ struct hearth_opts {
     void *done_arg;
 };
 
-HEARTH_API void hearth_opts_init(struct hearth_opts *opts);
+HEARTH_API void hearth_opts_init_sized(struct hearth_opts *opts, size_t size);
+static inline void hearth_opts_init(struct hearth_opts *opts)
+{
+    hearth_opts_init_sized(opts, sizeof(*opts));
+}
 
 /* ---- Collectives ----------------------------------------------------------------------------------------
  *
@@ -753,7 +766,11 @@ struct hearth_compressor_config {
     uint64_t ramp_steps;   /* topk, randomk: in so many more the ratio is halved from 0.25 to its own: 0 */
 };
 
-HEARTH_API void hearth_compressor_config_init(struct hearth_compressor_config *config);
+HEARTH_API void hearth_compressor_config_init_sized(struct hearth_compressor_config *config, size_t size);
+static inline void hearth_compressor_config_init(struct hearth_compressor_config *config)
+{
+    hearth_compressor_config_init_sized(config, sizeof(*config));
+}
 /* `config` may be NULL. Hangs on the group's node: freed by hearth_node_close at the latest. After its group
  * has been closed it can only be closed too. */
 HEARTH_API int hearth_compressor_open(hearth_group *group, const struct hearth_compressor_config *config,
@@ -769,12 +786,18 @@ HEARTH_API int hearth_compressor_add_rule(hearth_compressor *compressor, const c
  * call. A tensor takes part in one operation at a time. Layers that stand one behind the other in one array
  * are tensors of their own, each with its name and its place in the array. */
 struct hearth_tensor {
+    size_t size; /* hearth_tensor_init, or sizeof in a literal */
     const char *name;
     void *data;
     enum hearth_dtype dtype;
     int ndim;           /* 0..8 */
     const size_t *dims; /* [ndim]; powersgd takes dims[0] x the rest */
 };
+HEARTH_API void hearth_tensor_init_sized(struct hearth_tensor *tensor, size_t size);
+static inline void hearth_tensor_init(struct hearth_tensor *tensor)
+{
+    hearth_tensor_init_sized(tensor, sizeof(*tensor));
+}
 
 HEARTH_API int hearth_compressor_all_reduce(hearth_compressor *compressor, const struct hearth_tensor *tensor,
                                             enum hearth_op op, const struct hearth_opts *opts);

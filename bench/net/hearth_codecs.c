@@ -99,8 +99,12 @@ static double hash_bits(const struct bench *b)
 static bool all_reduce(struct bench *b, struct series *s)
 {
     size_t dims[2] = {b->count / COLUMNS, COLUMNS};
-    struct hearth_tensor tensor = {
-        .name = "gradient", .data = b->buffer, .dtype = HEARTH_F32, .ndim = 2, .dims = dims};
+    struct hearth_tensor tensor = {.size = sizeof tensor,
+                                   .name = "gradient",
+                                   .data = b->buffer,
+                                   .dtype = HEARTH_F32,
+                                   .ndim = 2,
+                                   .dims = dims};
     if (!s->codec)
         return good(
             hearth_all_reduce(b->world, b->buffer, b->buffer, b->count, HEARTH_F32, HEARTH_OP_AVG, NULL));

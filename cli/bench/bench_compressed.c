@@ -75,7 +75,8 @@ static int call_compressed(struct compressed_bench_run *b, int index)
 {
     bool matrix = b->count % COLUMN == 0 && b->count > COLUMN;
     size_t dims[2] = {matrix ? COLUMN : b->count, b->count / COLUMN};
-    struct hearth_tensor tensor = {.name = "gradient",
+    struct hearth_tensor tensor = {.size = sizeof tensor,
+                                   .name = "gradient",
                                    .data = b->nodes.list[index].buffer,
                                    .dtype = HEARTH_F32,
                                    .ndim = matrix ? 2 : 1,

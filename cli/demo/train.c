@@ -92,7 +92,8 @@ static size_t share_begin(const struct trainer *t, size_t count, int rank)
 
 static struct hearth_tensor part_tensor(struct trainer *t, const struct mlp_shape *shape)
 {
-    return (struct hearth_tensor){.name = shape->name,
+    return (struct hearth_tensor){.size = sizeof(struct hearth_tensor),
+                                  .name = shape->name,
                                   .data = t->gradient + shape->offset,
                                   .dtype = HEARTH_F32,
                                   .ndim = shape->ndim,

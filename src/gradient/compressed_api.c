@@ -111,10 +111,7 @@ static int call_check(struct reduction_call *call, struct hearth_opts *opts)
         return refuse(HEARTH_INVALID, "%s", "group is NULL");
     if (node_forked(call->group->node))
         return refuse(HEARTH_FORKED, "%s", hearth_status_text(HEARTH_FORKED));
-    hearth_opts_init(opts);
-    if (call->opts)
-        *opts = *call->opts;
-    int status = call_opts_check(call_name, opts);
+    int status = call_opts_read(call_name, call->opts, opts);
     if (status == HEARTH_OK)
         status = types_check(call);
     if (status == HEARTH_OK)

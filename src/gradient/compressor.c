@@ -13,7 +13,9 @@
 
 #include "compress/powersgd.h"
 #include "core/hash.h"
+#include "core/sized.h"
 #include "gradient/reduction.h"
+#include "node/call.h"
 
 #define MIN_COUNT 4096
 /* What codecs draw by, with a tensor's name and step. Not the group's id, which is another one in every run:
@@ -46,10 +48,10 @@ int compressor_check(const hearth_compressor *compressor, const char *what)
 
 /* ---- opening and closing ---- */
 
-void hearth_compressor_config_init(struct hearth_compressor_config *config)
+void hearth_compressor_config_init_sized(struct hearth_compressor_config *config, size_t size)
 {
-    if (config)
-        *config = (struct hearth_compressor_config){.size = sizeof *config, .min_count = MIN_COUNT};
+    const struct hearth_compressor_config defaults = {.min_count = MIN_COUNT};
+    sized_write(config, size, &defaults, sizeof defaults);
 }
 
 static void compressor_free(hearth_compressor *c)
@@ -99,16 +101,15 @@ int hearth_compressor_open(hearth_group *group, const struct hearth_compressor_c
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "%s: %s", what,
                          hearth_status_text(HEARTH_FORKED));
     hearth_compressor_config_init(&chosen);
-    if (config && config->size != sizeof chosen)
-        return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
-                         "%s: config.size is %zu, not %zu: call hearth_compressor_config_init", what,
-                         config->size, sizeof chosen);
+    int status = HEARTH_OK;
     if (config)
-        chosen = *config;
+        status = sized_read(&chosen, sizeof chosen, config, "compressor_config", &error);
+    if (status != HEARTH_OK)
+        return compressor_refuse(what, &error);
     hearth_compressor *c = heap_alloc(group->node->heap, 1, sizeof *c);
     if (!c)
         return error_set(error_last(), HEARTH_NO_MEMORY, RANK_NONE, "%s: no memory", what);
-    int status = fill(c, group, &chosen, &error);
+    status = fill(c, group, &chosen, &error);
     if (status != HEARTH_OK) {
         heap_free(c);
         return compressor_refuse(what, &error);
@@ -210,6 +211,12 @@ static void choose(const hearth_compressor *c, struct tensor *tensor)
 }
 
 /* ---- one all-reduce ---- */
+
+void hearth_tensor_init_sized(struct hearth_tensor *tensor, size_t size)
+{
+    const struct hearth_tensor defaults = {.dtype = HEARTH_F32};
+    sized_write(tensor, size, &defaults, sizeof defaults);
+}
 
 static int form_of(const struct hearth_tensor *tensor, struct tensor_form *form, struct error *error)
 {
@@ -314,23 +321,23 @@ static void give_back(hearth_compressor *c, struct operation *o, int status)
     mutex_unlock(&c->lock);
 }
 
-static int begin(hearth_compressor *c, const struct hearth_tensor *tensor, enum hearth_op op,
+static int begin(hearth_compressor *c, const struct hearth_tensor *given, enum hearth_op op,
                  const struct hearth_opts *opts, struct operation *o)
 {
-    int status = compressor_check(c, "compressor_all_reduce");
+    static const char what[] = "compressor_all_reduce";
+    struct hearth_tensor tensor;
+    struct error error;
+    int status = compressor_check(c, what);
     if (status != HEARTH_OK)
         return status;
-    if (!tensor)
-        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "compressor_all_reduce: tensor is NULL");
-    *o = (struct operation){.call = {.buffer = tensor->data, .op = op}};
-    hearth_opts_init(&o->opts);
-    if (opts && opts->size != o->opts.size)
-        return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
-                         "compressor_all_reduce: opts.size is %zu, not %zu: call hearth_opts_init",
-                         opts->size, o->opts.size);
-    if (opts)
-        o->opts = *opts;
-    return claim(c, tensor, o);
+    if (!given)
+        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: tensor is NULL", what);
+    hearth_tensor_init(&tensor);
+    if (sized_read(&tensor, sizeof tensor, given, "tensor", &error) != HEARTH_OK)
+        return compressor_refuse(what, &error);
+    *o = (struct operation){.call = {.buffer = tensor.data, .op = op}};
+    status = call_opts_read(what, opts, &o->opts);
+    return status == HEARTH_OK ? claim(c, &tensor, o) : status;
 }
 
 int hearth_compressor_all_reduce(hearth_compressor *compressor, const struct hearth_tensor *tensor,

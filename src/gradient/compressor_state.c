@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "compress/load.h"
+#include "core/sized.h"
 #include "gradient/compressor.h"
 #include "gradient/snapshot.h"
 
@@ -232,7 +233,7 @@ static void count_all(const struct selection *selected, struct hearth_compressor
 {
     struct energy energy = {0};
     double squares = 0;
-    *stats = (struct hearth_compressor_stats){.size = sizeof *stats, .tensors = selected->count};
+    *stats = (struct hearth_compressor_stats){.tensors = selected->count};
     for (size_t i = 0; i < selected->count; i++) {
         const struct tensor_state *state = &selected->item[i]->state;
         stats->steps += state->step;
@@ -252,20 +253,24 @@ int hearth_compressor_stats(hearth_compressor *compressor, const char *name,
                             struct hearth_compressor_stats *stats)
 {
     static const char what[] = "compressor_stats";
+    struct hearth_compressor_stats found;
     struct selection selected;
     struct error error;
     int status = compressor_check(compressor, what);
     if (status != HEARTH_OK)
         return status;
-    if (!stats || stats->size != sizeof *stats)
-        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: stats is NULL, or its size is not %zu",
-                         what, sizeof *stats);
+    if (!sized_set(stats))
+        return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: stats is NULL, or its size is not set",
+                         what);
     mutex_lock(&compressor->lock);
     status = select_tensors(compressor, name, &selected, &error);
     if (status == HEARTH_OK)
-        count_all(&selected, stats);
+        count_all(&selected, &found);
     mutex_unlock(&compressor->lock);
-    return status == HEARTH_OK ? HEARTH_OK : compressor_refuse(what, &error);
+    if (status != HEARTH_OK)
+        return compressor_refuse(what, &error);
+    sized_write(stats, stats->size, &found, sizeof found);
+    return HEARTH_OK;
 }
 
 /* ---- explaining ---- */

@@ -7,7 +7,9 @@
 
 #include "core/derived_id.h"
 #include "core/hash.h"
+#include "core/sized.h"
 #include "gradient/compressor.h"
+#include "node/call.h"
 
 #define TENSORS_FIRST 64u
 #define WEIGHT_MAX    1e30 /* as everywhere: sums of weights must stay finite */
@@ -139,7 +141,7 @@ hearth_compressor *hearth_sync_compressor(hearth_sync *sync)
 
 static int form_check(const struct hearth_tensor *t, struct tensor_form *form)
 {
-    if (!t || !t->name || !tensor_name_good(t->name))
+    if (!t->name || !tensor_name_good(t->name))
         return refuse(HEARTH_INVALID, "sync_add: a tensor's name has 1 to %d printable characters (ASCII)",
                       TENSOR_NAME_MAX);
     if (!tensor_dtype_good(t->dtype))
@@ -196,16 +198,23 @@ static int tensor_add(hearth_sync *sync, const struct hearth_tensor *tensor, con
     return (int)sync->tensor_count++;
 }
 
-int hearth_sync_add(hearth_sync *sync, const struct hearth_tensor *tensor)
+int hearth_sync_add(hearth_sync *sync, const struct hearth_tensor *given)
 {
+    struct hearth_tensor tensor;
     struct tensor_form form;
+    struct error why;
     int status = sync_check(sync, "sync_add");
-    if (status == HEARTH_OK)
-        status = form_check(tensor, &form);
+    if (status != HEARTH_OK)
+        return status;
+    hearth_tensor_init(&tensor);
+    status = sized_read(&tensor, sizeof tensor, given, "tensor", &why);
+    if (status != HEARTH_OK)
+        return refuse(status, "sync_add: %s", why.text);
+    status = form_check(&tensor, &form);
     if (status != HEARTH_OK)
         return status;
     mutex_lock(&sync->lock);
-    status = tensor_add(sync, tensor, &form);
+    status = tensor_add(sync, &tensor, &form);
     mutex_unlock(&sync->lock);
     return status;
 }
@@ -331,16 +340,13 @@ static int missing_check(const hearth_sync *sync)
                   sync->tensor_count, text, missing > NAMED_MAX ? ", ..." : "");
 }
 
-static int deadline_of(const hearth_sync *sync, const struct hearth_opts *opts, uint64_t *deadline_ns)
+static int deadline_of(const hearth_sync *sync, const struct hearth_opts *given, uint64_t *deadline_ns)
 {
-    int64_t timeout_ms = opts ? opts->timeout_ms : -1;
-    if (opts && opts->size != sizeof *opts)
-        return refuse(HEARTH_INVALID, "sync_wait: opts.size is %zu, not %zu: call hearth_opts_init",
-                      opts->size, sizeof *opts);
-    if (timeout_ms < -1)
-        return refuse(HEARTH_INVALID, "sync_wait: opts.timeout_ms is %lld", (long long)timeout_ms);
-    if (timeout_ms == -1)
-        timeout_ms = sync->node->config.op_timeout_ms;
+    struct hearth_opts opts;
+    int status = call_opts_read("sync_wait", given, &opts);
+    if (status != HEARTH_OK)
+        return status;
+    int64_t timeout_ms = opts.timeout_ms >= 0 ? opts.timeout_ms : sync->node->config.op_timeout_ms;
     uint64_t now = node_now(sync->node);
     bool ever = (uint64_t)timeout_ms < (NEVER_NS - now) / NS_PER_MS;
     *deadline_ns = ever ? now + (uint64_t)timeout_ms * NS_PER_MS : NEVER_NS;

@@ -16,8 +16,12 @@ static size_t bucket_len(const struct bucket *bucket)
 
 static struct hearth_tensor tensor_of(const struct sync_tensor *t)
 {
-    return (struct hearth_tensor){
-        .name = t->name, .data = t->data, .dtype = t->form.dtype, .ndim = t->form.ndim, .dims = t->form.dims};
+    return (struct hearth_tensor){.size = sizeof(struct hearth_tensor),
+                                  .name = t->name,
+                                  .data = t->data,
+                                  .dtype = t->form.dtype,
+                                  .ndim = t->form.ndim,
+                                  .dims = t->form.dims};
 }
 
 int64_t sync_remaining_ms(const hearth_sync *sync, uint64_t deadline_ns)

@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "core/sized.h"
+
 #define WEIGHT_MAX  1e30 /* sums of weights travel in frames and must stay finite */
 #define FLAGS_KNOWN ((uint32_t)(HEARTH_FLAG_RESTORE | HEARTH_FLAG_RANK_ORDER))
 
@@ -41,10 +43,21 @@ static int bad_opts(const char *name, const char *format, ...)
     return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "%s: %s", name, reason.text);
 }
 
-int call_opts_check(const char *name, const struct hearth_opts *o)
+void hearth_opts_init_sized(struct hearth_opts *opts, size_t size)
 {
-    if (o->size != sizeof *o)
-        return bad_opts(name, "opts.size is %zu, not %zu: call hearth_opts_init", o->size, sizeof *o);
+    const struct hearth_opts defaults = {.timeout_ms = -1, .weight = 1.0};
+    sized_write(opts, size, &defaults, sizeof defaults);
+}
+
+int call_opts_read(const char *name, const struct hearth_opts *given, struct hearth_opts *o)
+{
+    struct error why;
+    hearth_opts_init(o);
+    if (!given)
+        return HEARTH_OK;
+    int status = sized_read(o, sizeof *o, given, "opts", &why);
+    if (status != HEARTH_OK)
+        return error_set(error_last(), status, RANK_NONE, "%s: %s", name, why.text);
     if (o->timeout_ms < -1 || o->timeout_ms > INT64_C(1000) * 3600 * 24 * 365)
         return bad_opts(name, "opts.timeout_ms is %lld; it takes -1 (default), 0 or up to a year",
                         (long long)o->timeout_ms);
@@ -57,9 +70,9 @@ int call_opts_check(const char *name, const struct hearth_opts *o)
     return HEARTH_OK;
 }
 
-static int opts_check(const struct call *call, const struct hearth_opts *o)
+static int opts_read(const struct call *call, const struct hearth_opts *given, struct hearth_opts *o)
 {
-    int status = call_opts_check(plan_kind_name(call->kind), o);
+    int status = call_opts_read(plan_kind_name(call->kind), given, o);
     if (status == HEARTH_OK && o->codec && strcmp(o->codec, "none") != 0)
         return bad(call, HEARTH_UNSUPPORTED, "opts.codec is \"%s\"; call hearth_all_reduce_compressed for it",
                    o->codec);
@@ -223,11 +236,8 @@ static int start(hearth_group *group, struct call *call, const struct hearth_opt
         return bad(call, HEARTH_INVALID, !group ? "group is NULL" : "request is NULL");
     if (node_forked(group->node))
         return bad(call, HEARTH_FORKED, "%s", hearth_status_text(HEARTH_FORKED));
-    hearth_opts_init(&chosen);
-    if (opts)
-        chosen = *opts;
     int rank = group_rank(group->group), size = group_size(group->group);
-    int status = opts_check(call, &chosen);
+    int status = opts_read(call, opts, &chosen);
     if (chosen.timeout_ms == -1)
         chosen.timeout_ms = group->node->config.op_timeout_ms;
     call->opts = &chosen;

@@ -9,8 +9,9 @@
  * holds the user's arguments as they came; `opts` may be NULL. Errors go to the thread's last error. */
 int call_start(hearth_group *group, struct call *call, const struct hearth_opts *opts,
                hearth_request **request);
-/* Options that make sense for any call, `name` for the error text. */
-int call_opts_check(const char *name, const struct hearth_opts *opts);
+/* The options of any version (NULL: the defaults), checked for what makes sense in any call; `name` for the
+ * error text. */
+int MUST_CHECK call_opts_read(const char *name, const struct hearth_opts *given, struct hearth_opts *own);
 /* Starts, waits for the end, frees. */
 int call_run(hearth_group *group, struct call *call, const struct hearth_opts *opts);
 /* The same, but cancels it (HEARTH_CANCELLED) when asked to stop. */

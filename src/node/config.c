@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "compress/codec.h"
+#include "core/sized.h"
 #include "membership/health.h"
 #include "membership/view.h"
 #include "node/launch.h"
@@ -28,10 +29,9 @@
 #define THREADS_MAX        64u
 #define COUNT_MAX          65536u /* of ranks, members, descriptors */
 
-void hearth_config_init(struct hearth_config *config)
+void hearth_config_init_sized(struct hearth_config *config, size_t size)
 {
-    *config = (struct hearth_config){
-        .size = sizeof *config,
+    const struct hearth_config defaults = {
         .op_timeout_ms = 30 * 60 * 1000,
         .chunk_bytes = 256u << 10,
         .window_bytes = 4u << 20,
@@ -57,11 +57,13 @@ void hearth_config_init(struct hearth_config *config)
         .compressed_allreduce_max_bytes = (size_t)4 << 30,
         .compress_threads = 1,
     };
+    sized_write(config, size, &defaults, sizeof defaults);
 }
 
-void hearth_opts_init(struct hearth_opts *opts)
+int config_read(struct hearth_config *own, const struct hearth_config *given, struct error *error)
 {
-    *opts = (struct hearth_opts){.size = sizeof *opts, .timeout_ms = -1, .weight = 1.0};
+    hearth_config_init(own);
+    return sized_read(own, sizeof *own, given, "config", error);
 }
 
 /* ---- the environment ---- */
@@ -300,10 +302,10 @@ static int read_home(struct hearth_config *c)
 
 int hearth_config_env(struct hearth_config *config)
 {
-    if (!config || config->size != sizeof *config)
-        return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
-                         "config_env: call hearth_config_init first");
-    struct hearth_config c = *config;
+    struct hearth_config c;
+    int status = config_read(&c, config, error_last());
+    if (status != HEARTH_OK)
+        return status;
     uint64_t timeout = (uint64_t)c.op_timeout_ms, chunk = c.chunk_bytes, window = c.window_bytes;
     uint64_t eager = c.eager_bytes, memory = c.memory_max, ops = c.ops_max, spin = c.spin_us;
     uint64_t rank = c.rank < 0 ? COUNT_MAX : (uint64_t)c.rank, members = (uint64_t)c.world_size,
@@ -334,7 +336,7 @@ int hearth_config_env(struct hearth_config *config)
         {"HEARTH_COMPRESSED_ALLREDUCE_MAX_BYTES", true, 0, SIZE_MAX / 2, &shadows},
         {"HEARTH_COMPRESS_THREADS", false, 1, THREADS_MAX, &threads},
     };
-    int status = read_numbers(variables, sizeof variables / sizeof *variables);
+    status = read_numbers(variables, sizeof variables / sizeof *variables);
     if (status == HEARTH_OK)
         status = read_names(&c);
     if (status == HEARTH_OK)
@@ -367,7 +369,7 @@ int hearth_config_env(struct hearth_config *config)
     read_strings(&c);
     status = read_launcher(&c);
     if (status == HEARTH_OK)
-        *config = c;
+        sized_write(config, config->size, &c, sizeof c);
     return status;
 }
 
@@ -423,9 +425,6 @@ int config_check(const struct hearth_config *c, struct error *error)
     if (!little_endian())
         return error_set(error, HEARTH_UNSUPPORTED, RANK_NONE,
                          "open: this machine is big-endian; elements travel as they stand in memory");
-    if (c->size != sizeof *c)
-        return error_set(error, HEARTH_INVALID, RANK_NONE,
-                         "config: size is %zu, not %zu: call hearth_config_init", c->size, sizeof *c);
     if (c->algo < HEARTH_ALGO_AUTO || c->algo > HEARTH_ALGO_EXCHANGE)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "config: algo is %d, which there is not",
                          (int)c->algo);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/sized.h"
 #include "node/cluster_groups.h"
 #include "node/local.h"
 #include "node/reconcile.h"
@@ -414,23 +415,31 @@ int hearth_group_reform(hearth_group **group)
 
 /* ---- members ---- */
 
-int hearth_group_member(hearth_group *group, int rank, struct hearth_member *member)
+static struct hearth_member member_of(const hearth_group *group, int rank)
+{
+    const struct node_link *links = group->node->roll;
+    int place = group_member(group->group, rank);
+    struct hearth_member member = {.rank = rank};
+    if (!links)
+        return member;
+    member = links[place].to;
+    member.rank = rank;
+    if (group->node->cluster_group)
+        member.completed = group->node->cluster_group->spec.done[place];
+    return member;
+}
+
+int hearth_group_member(hearth_group *group, int rank, struct hearth_member *given)
 {
     struct error *error = error_last();
-    if (!group || !member || member->size != sizeof *member || rank < 0 || rank >= hearth_group_size(group))
+    if (!group || !sized_set(given) || rank < 0 || rank >= hearth_group_size(group))
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "group_member: it needs a group, a rank of it, and a member whose size is set");
     if (node_forked(group->node))
         return error_set(error, HEARTH_FORKED, RANK_NONE, "group_member: %s",
                          hearth_status_text(HEARTH_FORKED));
-    const struct node_link *links = group->node->roll;
-    int place = group_member(group->group, rank);
-    *member = links ? links[place].to : (struct hearth_member){.size = sizeof *member};
-    member->rank = rank;
-    if (!links)
-        return HEARTH_OK;
-    if (group->node->cluster_group)
-        member->completed = group->node->cluster_group->spec.done[place];
+    struct hearth_member member = member_of(group, rank);
+    sized_write(given, given->size, &member, sizeof member);
     return HEARTH_OK;
 }
 
@@ -461,10 +470,11 @@ static void event_fill(struct hearth_event *event, const struct cluster_event *f
 }
 
 /* HEARTH_PENDING: another thread was faster, or none has come. */
-static int take_event(struct cluster_groups *r, struct hearth_event *event,
+static int take_event(struct cluster_groups *r, struct hearth_event *given,
                       const struct cluster_patience *patience)
 {
     struct cluster_event found;
+    struct hearth_event event;
     mutex_lock(&r->lock);
     uint64_t place = r->event_place;
     mutex_unlock(&r->lock);
@@ -475,9 +485,11 @@ static int take_event(struct cluster_groups *r, struct hearth_event *event,
     if (mine)
         r->event_place = place;
     mutex_unlock(&r->lock);
-    if (mine)
-        event_fill(event, &found);
-    return mine ? HEARTH_OK : HEARTH_PENDING;
+    if (!mine)
+        return HEARTH_PENDING;
+    event_fill(&event, &found);
+    sized_write(given, given->size, &event, sizeof event);
+    return HEARTH_OK;
 }
 
 int hearth_node_next_event(hearth_node *node, struct hearth_event *event, int64_t timeout_ms)
@@ -486,7 +498,7 @@ int hearth_node_next_event(hearth_node *node, struct hearth_event *event, int64_
     int status = cluster_groups_of(node, "next_event", &r);
     if (status != HEARTH_OK)
         return status;
-    if (!event || event->size != sizeof *event || timeout_ms < 0)
+    if (!sized_set(event) || timeout_ms < 0)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
                          "next_event: it needs an event whose size is set, and timeout_ms of 0 or more");
     struct cluster_groups_call call;

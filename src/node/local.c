@@ -83,19 +83,18 @@ int local_open(const struct local_setup *setup, hearth_node *nodes[], struct err
 int local_open_far(const struct hearth_config *config, int count, uint64_t latency_ns, hearth_node *nodes[])
 {
     struct error *error = error_last();
-    struct hearth_config defaults;
+    struct hearth_config own;
     if (!nodes || count < 1 || count > HEARTH_LOCAL_MAX)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "open_local: count is %d; it must be from 1 to %d%s", count, HEARTH_LOCAL_MAX,
                          !nodes ? ", and nodes must not be NULL" : "");
-    if (!config) {
-        hearth_config_init(&defaults);
-        config = &defaults;
-    }
-    int status = config_check(config, error);
+    hearth_config_init(&own);
+    int status = config ? config_read(&own, config, error) : HEARTH_OK;
+    if (status == HEARTH_OK)
+        status = config_check(&own, error);
     if (status != HEARTH_OK)
         return status;
-    struct local_setup setup = {.config = config, .count = count, .mem = {.latency_ns = latency_ns}};
+    struct local_setup setup = {.config = &own, .count = count, .mem = {.latency_ns = latency_ns}};
     do {
         status = random_bytes(&setup.id, sizeof setup.id);
         if (status != HEARTH_OK)

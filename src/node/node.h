@@ -270,6 +270,8 @@ int MUST_CHECK local_open(const struct local_setup *setup, hearth_node *nodes[],
 
 void buffers_free(hearth_node *node); /* buffer.c: what hearth_mem_alloc gave and nobody freed */
 
+/* A config of any version becomes one of ours. */
+int MUST_CHECK config_read(struct hearth_config *own, const struct hearth_config *given, struct error *error);
 /* HEARTH_OK or HEARTH_INVALID with a text that names the field. */
 int MUST_CHECK config_check(const struct hearth_config *config, struct error *error);
 

@@ -482,21 +482,18 @@ static int open_steps(struct opening *o, hearth_node **out, struct error *error)
 int hearth_node_open(const struct hearth_config *config, hearth_node **node)
 {
     struct error *error = error_last();
-    struct hearth_config defaults;
+    struct hearth_config own;
     struct opening o;
     if (!node)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "open: node is NULL");
-    if (!config) {
-        hearth_config_init(&defaults);
-        int status = hearth_config_env(&defaults);
-        if (status != HEARTH_OK)
-            return status;
-        config = &defaults;
-    }
+    hearth_config_init(&own);
+    int status = config ? config_read(&own, config, error) : hearth_config_env(&own);
+    if (status != HEARTH_OK)
+        return status;
     struct error why; /* what goes wrong must outlive what is called on the way out */
-    int status = config_check(config, &why);
+    status = config_check(&own, &why);
     if (status == HEARTH_OK) {
-        status = opening_init(&o, config, NULL, &why);
+        status = opening_init(&o, &own, NULL, &why);
         if (status == HEARTH_OK)
             status = open_steps(&o, node, &why);
         opening_fini(&o);

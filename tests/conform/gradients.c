@@ -39,7 +39,8 @@ void fill(const struct kind *kind, void *data, int rank, int step)
 
 struct hearth_tensor tensor_of(const struct kind *kind, void *data)
 {
-    return (struct hearth_tensor){kind->name, data, kind->dtype, kind->ndim, kind->dims};
+    return (struct hearth_tensor){
+        sizeof(struct hearth_tensor), kind->name, data, kind->dtype, kind->ndim, kind->dims};
 }
 
 hearth_compressor *open_compressor(hearth_group *group, const char *codec, uint64_t warmup, uint64_t ramp)

@@ -33,7 +33,8 @@ size_t model_len(int index)
 
 int model_add(hearth_sync *sync, int index, const char *name, void *data)
 {
-    struct hearth_tensor tensor = {.name = name,
+    struct hearth_tensor tensor = {.size = sizeof tensor,
+                                   .name = name,
                                    .data = data,
                                    .dtype = model_shapes[index].dtype,
                                    .ndim = model_shapes[index].ndim,

@@ -14,7 +14,7 @@ static int try(hearth_compressor *compressor, const char *name, enum hearth_dtyp
                const size_t *dims)
 {
     static float data[4];
-    struct hearth_tensor tensor = {name, data, dtype, ndim, dims};
+    struct hearth_tensor tensor = {sizeof tensor, name, data, dtype, ndim, dims};
     return hearth_compressor_all_reduce(compressor, &tensor, HEARTH_OP_SUM, NULL);
 }
 
@@ -65,7 +65,7 @@ static void bad_calls(hearth_compressor *compressor)
     float data[4];
     hearth_request *request;
     struct hearth_opts opts = opts_default();
-    struct hearth_tensor tensor = {"x", NULL, HEARTH_F32, 1, (size_t[]){4}};
+    struct hearth_tensor tensor = {sizeof tensor, "x", NULL, HEARTH_F32, 1, (size_t[]){4}};
     check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_OP_SUM, NULL), HEARTH_INVALID);
     check_text(hearth_error_text(), "data of tensor 'x'");
     tensor.data = data;

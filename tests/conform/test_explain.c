@@ -82,8 +82,8 @@ static void one_reduction(struct fixture *c, int rank, void *arg)
         return;
     gradient_fill(gradient[rank], task->count, (size_t)rank);
     size_t columns = task->count % 1000 == 0 ? 1000 : 1;
-    struct hearth_tensor tensor = {"x", gradient[rank], HEARTH_F32, 2,
-                                   (size_t[]){task->count / columns, columns}};
+    struct hearth_tensor tensor = {sizeof tensor, "x", gradient[rank],
+                                   HEARTH_F32,    2,   (size_t[]){task->count / columns, columns}};
     double before = carried(c->nodes[rank]);
     fixture_meet(c);
     check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_OP_SUM, NULL), HEARTH_OK);

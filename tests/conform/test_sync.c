@@ -222,14 +222,14 @@ static void test_arguments(void **state)
     model_open(&m, c.world[0], NULL, HEARTH_OP_SUM);
     size_t huge[2] = {SIZE_MAX / 4, 3};
     float x[5];
-    struct hearth_tensor t = {.name = "x", .data = x, .dtype = HEARTH_I32};
+    struct hearth_tensor t = {.size = sizeof t, .name = "x", .data = x, .dtype = HEARTH_I32};
     char name[257];
     memset(name, 'n', sizeof name);
     name[256] = '\0';
     check_status(hearth_sync_add(m.sync, NULL), HEARTH_INVALID);
     check_status(hearth_sync_add(m.sync, &t), HEARTH_UNSUPPORTED);
     check_text(hearth_error_text(), "i32");
-    t = (struct hearth_tensor){.name = "layer3.weight", .data = x};
+    t = (struct hearth_tensor){.size = sizeof(struct hearth_tensor), .name = "layer3.weight", .data = x};
     check_status(hearth_sync_add(m.sync, &t), HEARTH_INVALID);
     check_text(hearth_error_text(), "layer3.weight");
     t.name = name;
@@ -238,7 +238,8 @@ static void test_arguments(void **state)
     check_status(hearth_sync_add(m.sync, &t), HEARTH_INVALID);
     t.name = "tab\t";
     check_status(hearth_sync_add(m.sync, &t), HEARTH_INVALID);
-    t = (struct hearth_tensor){.name = "y", .data = x, .ndim = 9, .dims = huge};
+    t = (struct hearth_tensor){
+        .size = sizeof(struct hearth_tensor), .name = "y", .data = x, .ndim = 9, .dims = huge};
     check_status(hearth_sync_add(m.sync, &t), HEARTH_INVALID);
     t.ndim = 1;
     t.dims = NULL;
@@ -260,7 +261,7 @@ static void test_arguments(void **state)
     check_text(hearth_error_text(), "already");
     check_status(hearth_sync_set_data(m.sync, 15, x), HEARTH_INVALID);
     check_text(hearth_error_text(), "flight");
-    t = (struct hearth_tensor){.name = "late", .data = x};
+    t = (struct hearth_tensor){.size = sizeof(struct hearth_tensor), .name = "late", .data = x};
     check_status(hearth_sync_add(m.sync, &t), HEARTH_INVALID);
     check_text(hearth_error_text(), "late");
     opts.size = 3;

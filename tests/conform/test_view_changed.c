@@ -141,7 +141,8 @@ static int call(struct caller *k)
     hearth_group *group = k->c->world[k->rank], *child = NULL;
     struct hearth_opts opts = opts_default();
     const size_t dims[] = {COUNT / 100, 100};
-    struct hearth_tensor tensor = {.name = "w", .data = k->x, .dtype = HEARTH_F32, .ndim = 2, .dims = dims};
+    struct hearth_tensor tensor = {
+        .size = sizeof tensor, .name = "w", .data = k->x, .dtype = HEARTH_F32, .ndim = 2, .dims = dims};
     int status;
     fill(k);
     opts.flags = HEARTH_FLAG_RESTORE;

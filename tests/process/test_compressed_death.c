@@ -178,7 +178,7 @@ static int step_kept(struct worker *w)
     t->columns = (size_t)ROWS << which;
     tensor_fill(w, t);
     size_t dims[2] = {ROWS, t->columns}, len = 0, len_after = 0;
-    struct hearth_tensor tensor = {names[which], t->x, t->dtype, 2, dims};
+    struct hearth_tensor tensor = {sizeof tensor, names[which], t->x, t->dtype, 2, dims};
     uint8_t *before = save(w->compressor, &len);
     int status = hearth_compressor_all_reduce(w->compressor, &tensor, HEARTH_OP_AVG, NULL);
     if (status != HEARTH_OK) {

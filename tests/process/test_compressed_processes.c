@@ -135,7 +135,7 @@ static void kept_run(hearth_group *world, const char *codec, size_t count)
     size_t dims[2] = {ROWS, count / ROWS}, wrong = 0;
     float *x = must_alloc(count * sizeof *x);
     double *in = calloc(count, sizeof *in), *out = calloc(count, sizeof *out);
-    struct hearth_tensor tensor = {"w", x, HEARTH_F32, 2, dims};
+    struct hearth_tensor tensor = {sizeof tensor, "w", x, HEARTH_F32, 2, dims};
     hearth_compressor *compressor = NULL;
     check_status(hearth_compressor_open(world, NULL, &compressor), HEARTH_OK);
     for (int step = 0; step <= LAST && !checks_failed(); step++) {

@@ -109,7 +109,8 @@ static int start(struct reduce *c, struct sim *sim, int rank)
         return hearth_all_reduce_compressed_nb(sim_world(sim, rank), m->x, c->count, c->dtype, c->op,
                                                c->codec, c->feedback ? m->e : NULL, &opts, &m->request);
     size_t dims[2] = {8, c->count / 8};
-    struct hearth_tensor tensor = {.name = c->name, .data = m->x, .dtype = c->dtype, .ndim = 2, .dims = dims};
+    struct hearth_tensor tensor = {
+        .size = sizeof tensor, .name = c->name, .data = m->x, .dtype = c->dtype, .ndim = 2, .dims = dims};
     return hearth_compressor_all_reduce_nb(m->compressor, &tensor, c->op, &opts, &m->request);
 }
 

@@ -120,8 +120,12 @@ static void member_open(struct scene *s, int rank)
     for (int i = 0; i < s->count; i++) {
         const struct gradient *g = &s->gradients[i];
         size_t dims[2] = {8, g->count / 8};
-        struct hearth_tensor tensor = {
-            .name = g->name, .data = m->x[i], .dtype = g->dtype, .ndim = 2, .dims = dims};
+        struct hearth_tensor tensor = {.size = sizeof tensor,
+                                       .name = g->name,
+                                       .data = m->x[i],
+                                       .dtype = g->dtype,
+                                       .ndim = 2,
+                                       .dims = dims};
         assert_int_equal(hearth_sync_add(m->sync, &tensor), i);
     }
 }

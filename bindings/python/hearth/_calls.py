@@ -55,7 +55,7 @@ def _number(make, value, what, takes):
 def _opts(timeout=None, tag=0, weight=1.0, algo="auto", restore=False, rank_order=False):
     """C copies it in the call, so calls with the same options share it."""
     made = Opts()
-    lib.opts_init(made)
+    lib.opts_init_sized(made, ctypes.sizeof(made))
     made.timeout_ms = milliseconds(timeout)
     made.tag = _number(operator.index, tag, "tag", "a number from 0 to 2^64 - 1")
     if made.tag != tag:

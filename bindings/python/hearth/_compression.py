@@ -40,7 +40,7 @@ def _patterns(patterns):
 def _tensor(name, address, dtype, shape):
     """struct hearth_tensor; what it points to hangs on it."""
     dims = (ctypes.c_size_t * len(shape))(*shape)
-    return Tensor(text_for_c(name, "name"), address, dtype, len(shape), dims)
+    return Tensor(ctypes.sizeof(Tensor), text_for_c(name, "name"), address, dtype, len(shape), dims)
 
 
 def _known(name):
@@ -82,7 +82,7 @@ class Compressor(Owner):
                  include: Union[str, Sequence[str], None] = None, exclude: Union[str, Sequence[str], None] = None,
                  warmup_steps: int = 0, ramp_steps: int = 0):
         config = CompressorConfig()
-        lib.compressor_config_init(config)
+        lib.compressor_config_init_sized(config, ctypes.sizeof(config))
         for name, value in (("min_count", min_count), ("warmup_steps", warmup_steps), ("ramp_steps", ramp_steps)):
             if not 0 <= value < 1 << 63:
                 raise Invalid(f"Compressor: {name} is {value}")

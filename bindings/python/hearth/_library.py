@@ -49,7 +49,8 @@ class CompressorConfig(ctypes.Structure):
 class Tensor(ctypes.Structure):
     """struct hearth_tensor."""
 
-    _fields_ = [("name", c_char_p), ("data", c_void_p), ("dtype", c_int), ("ndim", c_int), ("dims", POINTER(c_size_t))]
+    _fields_ = [("size", c_size_t), ("name", c_char_p), ("data", c_void_p), ("dtype", c_int), ("ndim", c_int),
+                ("dims", POINTER(c_size_t))]
 
 
 class CompressorStats(ctypes.Structure):
@@ -62,15 +63,15 @@ class CompressorStats(ctypes.Structure):
 class MemberStruct(ctypes.Structure):
     """struct hearth_member."""
 
-    _fields_ = [("size", c_size_t), ("rank", c_int), ("id", ctypes.c_char * 65), ("name", ctypes.c_char * 64),
-                ("address", ctypes.c_char * 64), ("same_host", c_int), ("completed", c_uint64)]
+    _fields_ = [("size", c_size_t), ("rank", c_int), ("same_host", c_int), ("completed", c_uint64),
+                ("id", ctypes.c_char * 72), ("name", ctypes.c_char * 64), ("address", ctypes.c_char * 64)]
 
 
 class EventStruct(ctypes.Structure):
     """struct hearth_event."""
 
-    _fields_ = [("size", c_size_t), ("kind", c_int), ("id", ctypes.c_char * 65), ("name", ctypes.c_char * 64),
-                ("health", ctypes.c_char * 16), ("epoch", c_uint64), ("term", c_uint64), ("members", c_int),
+    _fields_ = [("size", c_size_t), ("kind", c_int), ("members", c_int), ("epoch", c_uint64), ("term", c_uint64),
+                ("id", ctypes.c_char * 72), ("name", ctypes.c_char * 64), ("health", ctypes.c_char * 16),
                 ("text", ctypes.c_char * 256)]
 
 
@@ -94,7 +95,7 @@ FUNCTIONS = {
     "dtype_size": "n i", "dtype_name": "s i", "dtype_parse": "i s I",
     "op_name": "s i", "op_parse": "i s I",
     "algo_name": "s i", "algo_parse": "i s I",
-    "config_init": "- C", "config_env": "i C",
+    "config_init_sized": "- C n", "config_env": "i C",
     "node_open_local": "i C i P", "node_open": "i C P", "node_links_text": "l p p n", "node_close": "- p",
     "node_world": "p p", "node_wait_for_peers": "i p i l", "node_interrupt": "i p", "node_next_event": "i p E l",
     "node_on_event": "i p p p", "node_status_json": "l p p n", "node_metrics_text": "l p p n",
@@ -102,14 +103,15 @@ FUNCTIONS = {
     "group_rank": "i p", "group_size": "i p", "group_split": "i p i i O P", "group_close": "- p",
     "group_form": "i p s i P", "group_reform": "i P", "group_adapt": "i p", "group_member": "i p i M",
     "group_same": "i p p n I", "group_traffic": "i p V V",
-    "opts_init": "- O",
+    "opts_init_sized": "- O n",
     "request_test": "i p", "request_wait": "i p l", "request_wait_all": "i P n l", "request_wait_any": "i P n l N",
     "request_cancel": "i p", "request_fd": "i p", "request_error": "s p", "request_error_rank": "i p",
     "request_error_reason": "i p",
     "request_close": "- p",
+    "tensor_init_sized": "- T n",
     "codec_check": "i s", "codec_bound": "n s n i", "codec_compress": "i s U p n i p p n N",
     "codec_decompress": "i p n p n i",
-    "compressor_config_init": "- K", "compressor_open": "i p K P", "compressor_close": "- p",
+    "compressor_config_init_sized": "- K n", "compressor_open": "i p K P", "compressor_close": "- p",
     "compressor_add_rule": "i p s s", "compressor_reset": "i p s", "compressor_scale": "i p f",
     "compressor_save": "l p p n", "compressor_load": "i p p n", "compressor_stats": "i p s S",
     "compressor_explain": "l p s p n",

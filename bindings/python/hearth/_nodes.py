@@ -79,7 +79,7 @@ def _set(config, keyword, value):
 def configure(keywords: Dict[str, Any], call: str):
     """struct hearth_config of the environment and then the keywords (None: as it is), and the log function for C."""
     config, log = Config(), None
-    lib.config_init(config)
+    lib.config_init_sized(config, ctypes.sizeof(config))
     _errors.check(lib.config_env(config))
     for keyword, value in keywords.items():
         if keyword not in FIELDS:

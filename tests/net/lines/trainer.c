@@ -251,8 +251,8 @@ static hearth_sync *open_sync(hearth_group *group)
             check(hearth_compressor_add_rule(compressor, shapes[t].name, shapes[t].codec));
     check(hearth_sync_open_with(compressor, HEARTH_OP_AVG, &sync));
     for (int t = 0; t < TENSORS; t++) {
-        struct hearth_tensor tensor = {shapes[t].name, gradients[t], HEARTH_F32, 1,
-                                       (size_t[]){shapes[t].count}};
+        struct hearth_tensor tensor = {
+            sizeof tensor, shapes[t].name, gradients[t], HEARTH_F32, 1, (size_t[]){shapes[t].count}};
         check(hearth_sync_add(sync, &tensor));
     }
     check(hearth_sync_set_weight(sync, self + 1));

@@ -36,7 +36,8 @@ static void fill(struct pair *pair)
 static struct hearth_tensor tensor_of(struct pair *pair, int rank)
 {
     static const size_t dims[] = {96, 80};
-    return (struct hearth_tensor){pair->name, pair->data[rank], HEARTH_F32, 2, dims};
+    return (struct hearth_tensor){
+        sizeof(struct hearth_tensor), pair->name, pair->data[rank], HEARTH_F32, 2, dims};
 }
 
 static void *other(void *arg)
