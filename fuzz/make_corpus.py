@@ -73,7 +73,7 @@ def records():
     yield "error_nobody", b"\2" + error(-502, -1, "")
     yield "error_control", b"\2" + error(-203, 2, "\x1b[2J")
     yield "error_ok", b"\2" + error(0, 0, "")
-    yield "error_pending", b"\2" + error(-209, 0, "")
+    yield "error_pending", b"\2" + error(2, 0, "")
     yield "error_bad_reason", b"\2" + error(-203, 2, "x", 16)
     yield "error_bad_origin", b"\2" + error(-203, 2, "x", 1, -2)
 

@@ -77,7 +77,7 @@ def seeds():
     yield "roster_no_cluster", MEMBER, message("roster", struct.pack("<QII", 0, 0, 1) + peer())
     yield "welcome_empty", MEMBER, message("welcome", struct.pack("<II", 0, 8))
     yield "welcome_short_secret", MEMBER, message("welcome", struct.pack("<II", 2, 8) + bytes(31))
-    yield "refuse_pending", MEMBER, message("refuse", error(-209, 1, "not yet"))
+    yield "refuse_pending", MEMBER, message("refuse", error(2, 1, "not yet"))
     yield "hello", CLUSTER, message("hello", hello())
     yield "hello_probe", CLUSTER | LARGE, message("hello", hello(2))
     yield "hello_addresses", CLUSTER | LARGE, message("hello", hello(who=anna(addrs=(V6,) * 8)))

@@ -26,7 +26,9 @@ extern "C" {
  * non-blocking requests; then measurement.
  *
  * Units stand in the names: `count` is elements, `len` is bytes, `timeout_ms` milliseconds.
- * Functions return 0 (HEARTH_OK) or a negative `enum hearth_status`; outputs are set only on success.
+ * Functions return 0 (HEARTH_OK) or a negative `enum hearth_status`; the two positive statuses are no errors.
+ * Outputs are set only on success. Every timeout_ms is -1 for the default, 0 to poll (only what is done at
+ * once), or milliseconds.
  * Structs begin with their size, so that they can grow: a program and a library of different versions
  * understand each other as far as both know the fields. Those that are passed in have an init function, which
  * fills in the defaults; for those that a call fills in the caller sets `size` to sizeof. What an older
@@ -54,8 +56,8 @@ HEARTH_API const char *hearth_version_string(void); /* "0.1.0"; static memory */
 /* Grouped by how much is broken, so that a caller can act on the group alone: see hearth_status_scope. */
 enum hearth_status {
     HEARTH_OK = 0,
-    HEARTH_BEHIND =
-        1, /* hearth_group_reform: the group stands, but this member lacks steps that others have */
+    HEARTH_BEHIND = 1,  /* hearth_group_reform: the group stands, but this member lacks steps of others */
+    HEARTH_PENDING = 2, /* not finished yet: hearth_request_test and waits whose time is over */
 
     /* Argument: nothing happened, no sequence number was used; correct the call and make it again. */
     HEARTH_INVALID = -101,     /* an argument, variable or name is not acceptable */
@@ -70,7 +72,6 @@ enum hearth_status {
     HEARTH_POISONED = -206,  /* compressed: NaN or Inf in a member's input, or a sum beyond f32 */
     HEARTH_NO_MEMORY = -207, /* memory or the configured memory limit is used up */
     HEARTH_LIMIT = -208,     /* a configured or built-in limit (operations, tags, length) is reached */
-    HEARTH_PENDING = -209,   /* not an error: not finished yet (hearth_request_test, hearth_request_wait) */
 
     /* Peer: one member is lost to us. */
     HEARTH_PEER_LOST = -301, /* it closed, died or stopped answering; the text names the rank */

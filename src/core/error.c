@@ -82,7 +82,7 @@ static const struct status_row *status_find(int status)
 
 bool status_is_error(int status)
 {
-    return status < HEARTH_OK && status != HEARTH_PENDING && status_find(status);
+    return status < HEARTH_OK && status_find(status);
 }
 
 const char *hearth_status_name(int status)

@@ -21,7 +21,7 @@ struct error {
 
 #define REASON_COUNT 16 /* of enum hearth_reason */
 
-bool status_is_error(int status); /* one of enum hearth_status, but neither HEARTH_OK nor HEARTH_PENDING */
+bool status_is_error(int status); /* one of enum hearth_status, and negative */
 /* Why an operation ended for the other members, if it ended with this status here. */
 enum hearth_reason status_reason(int status);
 

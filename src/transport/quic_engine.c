@@ -542,7 +542,7 @@ int quic_engine_stream(struct quic_engine *engine)
 {
     int64_t id;
     if (engine->failure != 0 || ngtcp2_conn_open_bidi_stream(engine->conn, &id, NULL) != 0)
-        return HEARTH_PENDING;
+        return -1;
     if (engine->window > 0)
         quic_engine_allow(engine, (int)(id / STREAM_STEP), engine->window - QUIC_STRANGER_MAX);
     return (int)(id / STREAM_STEP);

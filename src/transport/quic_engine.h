@@ -105,7 +105,7 @@ int MUST_CHECK quic_engine_expire(struct quic_engine *engine, uint64_t now_ns); 
 
 /* ---- streams ---- */
 
-/* The dialler opens the next stream: its number, or HEARTH_PENDING: the peer does not want it yet. */
+/* The dialler opens the next stream: its number, or -1: the peer does not want it yet. */
 int quic_engine_stream(struct quic_engine *engine);
 /* The peer has shown who it is: it may open `streams` streams in all and send `window` bytes in each. The
  * windows of streams that are open, or open later, grow to that. */

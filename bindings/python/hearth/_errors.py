@@ -158,7 +158,7 @@ class SystemFailure(NodeError):
     status = -503
 
 
-OK, BEHIND, PENDING = 0, 1, -209
+OK, BEHIND, PENDING = 0, 1, 2
 CLASSES = {kind.status: kind for kind in (
     Invalid, Unsupported, Timeout, Cancelled, Aborted, Mismatch, Differs, Poisoned, NoMemory, LimitReached, PeerLost,
     ProtocolError, ViewChanged, GroupBroken, Forked, Closed, SystemFailure)}
