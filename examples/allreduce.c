@@ -16,7 +16,7 @@ int main(void)
     float x[2] = {1, (float)hearth_group_rank(world)};
     int status = hearth_all_reduce(world, x, x, 2, HEARTH_F32, HEARTH_OP_SUM, NULL);
     if (status == HEARTH_OK)
-        status = hearth_group_same(world, x, sizeof x, NULL); /* the same bytes on every member? */
+        status = hearth_group_same(world, x, sizeof x, NULL, NULL); /* the same bytes on every member? */
     if (status != HEARTH_OK)
         fprintf(stderr, "%s\n", hearth_error_text()); /* names the operation, the rank and the reason */
     else

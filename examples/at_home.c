@@ -18,7 +18,7 @@ int main(void)
     if (!status)
         status = hearth_node_wait_for_peers(node, 1, 30000); /* at least one other, within half a minute */
     if (!status)
-        status = hearth_group_form(node, "home", 2, &group); /* all who run this now */
+        status = hearth_group_form(node, "home", 2, NULL, &group); /* all who run this now */
     float x[2] = {1, group ? (float)hearth_group_rank(group) : 0};
     if (!status)
         status = hearth_all_reduce(group, x, x, 2, HEARTH_F32, HEARTH_OP_SUM, NULL);

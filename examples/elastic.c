@@ -52,7 +52,7 @@ int main(int argc, char **argv)
     check(hearth_config_env(&config));
     config.discover = "mdns";
     check(hearth_node_open(&config, &node));
-    check(hearth_group_form(node, "elastic", 2, &group));
+    check(hearth_group_form(node, "elastic", 2, NULL, &group));
     check(hearth_sync_open(group, "int8", HEARTH_OP_AVG, &sync));
     struct hearth_tensor tensor = {sizeof tensor, "weight", gradient, HEARTH_F32, 1, (size_t[]){COUNT}};
     check(hearth_sync_add(sync, &tensor));
@@ -62,7 +62,7 @@ int main(int argc, char **argv)
             status = backward(sync, 2 * hearth_group_rank(group) - hearth_group_size(group) + 1);
         if (status == HEARTH_VIEW_CHANGED) {
             printf("step %d: %s\n", (int)step, hearth_error_text());
-            if (check(hearth_group_reform(&group)) == HEARTH_BEHIND)
+            if (check(hearth_group_reform(&group, NULL)) == HEARTH_BEHIND)
                 step = 0; /* the others have made steps that this one lacks */
             status = catch_up(group, &step);
             continue; /* the same step again, with those who are left and those who came */

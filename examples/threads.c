@@ -20,7 +20,7 @@ static void *member(void *node)
     hearth_group *world = hearth_node_world(node);
     float x[2] = {1, (float)hearth_group_rank(world)};
     check(hearth_all_reduce(world, x, x, 2, HEARTH_F32, HEARTH_OP_SUM, NULL));
-    check(hearth_group_same(world, x, sizeof x, NULL)); /* the same bytes on every member? */
+    check(hearth_group_same(world, x, sizeof x, NULL, NULL)); /* the same bytes on every member? */
     printf("rank %d has %g %g\n", hearth_group_rank(world), x[0], x[1]);
     if (x[0] != 4 || x[1] != 0 + 1 + 2 + 3)
         exit(1);

@@ -374,7 +374,9 @@ hearth_group_size(const hearth_group *group); /* number of members, or HEARTH_IN
 struct hearth_opts;
 
 /* Collective over `group`: members with the same `color` form a new group, ordered by (key, old rank). A
- * negative color takes part and gets NULL. Operations of different groups never meet. */
+ * negative color takes part and gets NULL. Operations of different groups never meet. Calls that make or
+ * change a group (this one, hearth_group_form, hearth_group_reform, hearth_group_adapt) have no `_nb` form:
+ * nothing can be called on the group before they have returned. */
 HEARTH_API int hearth_group_split(hearth_group *group, int color, int key, const struct hearth_opts *opts,
                                   hearth_group **out);
 /* Frees a group made by hearth_group_split; operations in flight on it are cancelled. NULL is allowed; a
@@ -399,19 +401,21 @@ HEARTH_API void hearth_group_close(hearth_group *group);
 HEARTH_API int hearth_node_wait_for_peers(hearth_node *node, int min_peers, int64_t timeout_ms);
 
 /* The group of all members that ask for the same job at this time, at least `min_members` with this one (the
- * largest that any of them asks for counts); blocks until then, at most form_timeout_ms (and some seconds
- * more, where it was formed but not all were joined by then). Who asks while the job runs waits until it
- * forms again; its members get HEARTH_EVENT_JOB_WANTED, and one of them that calls hearth_group_reform
- * between two steps lets the newcomer in. Ranks follow the order of the fastest ways between the machines. A
- * job's name has 1 to 63 printable characters; a node can be in a job once. Closed by hearth_group_close,
- * which ends the group for all others: what they can finish without this member, since it has done its part,
- * goes on and may still begin. */
-HEARTH_API int hearth_group_form(hearth_node *node, const char *job, int min_members, hearth_group **group);
+ * largest that any of them asks for counts); blocks until then, at most opts->timeout_ms (-1:
+ * form_timeout_ms; some seconds more, where it was formed but not all were joined by then; the other options
+ * are not used). Who asks while the job runs waits until it forms again; its members get
+ * HEARTH_EVENT_JOB_WANTED, and one of them that calls hearth_group_reform between two steps lets the newcomer
+ * in. Ranks follow the order of the fastest ways between the machines. A job's name has 1 to 63 printable
+ * characters; a node can be in a job once. Closed by hearth_group_close, which ends the group for all others:
+ * what they can finish without this member, since it has done its part, goes on and may still begin. */
+HEARTH_API int hearth_group_form(hearth_node *node, const char *job, int min_members,
+                                 const struct hearth_opts *opts, hearth_group **group);
 
 /* When a member of a formed group is lost, leaves or closes its group, operations in flight that need it and
  * all later ones, but those that it took part in before it left, end with HEARTH_VIEW_CHANGED on every other
  * member, inputs as promised. This gives the next group, of those who are left and those who wait: blocks
- * until all survivors have called it; the minimum of hearth_group_form still holds. The old group is closed;
+ * until all survivors have called it, at most opts->timeout_ms as in hearth_group_form, whose minimum still
+ * holds. The old group is closed;
  * its compressors and syncs go on with the new one, residuals kept (what a lost member had not sent is lost
  * with it). A step that was under way has been committed or aborted when this returns, the same on all
  * members: hearth_sync_wait. HEARTH_OK, or HEARTH_BEHIND, which is positive: the group stands, but this
@@ -420,19 +424,19 @@ HEARTH_API int hearth_group_form(hearth_node *node, const char *job, int min_mem
  * them (hearth_sync_steps tells) before the next step. The others are not told and need not do more than take
  * part in that. A member that comes by hearth_group_form lacks them too, and knows it. Failure: *group is
  * unchanged, and this may be called again. */
-HEARTH_API int hearth_group_reform(hearth_group **group);
+HEARTH_API int hearth_group_reform(hearth_group **group, const struct hearth_opts *opts);
 
 /* A formed group goes on with what has been measured since: another order of its rings, sites and speeds
  * of ways, and so perhaps other algorithms; ranks stay. For groups that were formed before the ways
  * between their machines were known, or whose network has changed: call it now and then, after the first
  * seconds and then every few minutes. It costs two small messages. Collective: all members call it at the
- * same place between operations, under the deadline of any operation (op_timeout_ms, at worst twice that).
- * HEARTH_OK: all have adopted the same, or nothing better is known. HEARTH_INVALID: operations of the
- * group are in flight here; HEARTH_ABORTED: they are at another member, or it failed there; then nothing
- * has changed for anybody. HEARTH_VIEW_CHANGED: also when a member cannot know whether the others went on;
+ * same place between operations, under opts->timeout_ms (at worst twice that; the other options are not
+ * used). HEARTH_OK: all have adopted the same, or nothing better is known. HEARTH_INVALID: operations of the
+ * group are in flight here; HEARTH_ABORTED: they are at another member, or it failed there; then nothing has
+ * changed for anybody. HEARTH_VIEW_CHANGED: also when a member cannot know whether the others went on;
  * hearth_group_reform. Of a group that was not formed, nor split off one: HEARTH_OK at once, nothing to adapt
  * to. No other thread may use the group meanwhile. */
-HEARTH_API int hearth_group_adapt(hearth_group *group);
+HEARTH_API int hearth_group_adapt(hearth_group *group, const struct hearth_opts *opts);
 
 /* Every call of hearth_node_wait_for_peers, hearth_group_form, hearth_group_reform and hearth_node_next_event
  * that another thread has begun on this node and that still waits ends soon (a tenth of a second) with
@@ -479,8 +483,8 @@ struct hearth_event {
     char health[16];
     char text[256];
 };
-/* The next event that was not fetched; waits at most timeout_ms (0: not at all) and is HEARTH_PENDING then.
- * The last 256 are kept. */
+/* The next event that was not fetched; waits at most timeout_ms (-1: until one comes) and is HEARTH_PENDING
+ * then. The last 256 are kept. */
 HEARTH_API int hearth_node_next_event(hearth_node *node, struct hearth_event *event, int64_t timeout_ms);
 /* Instead, or beside: called for every event from a thread of the node's; it must not block or call Hearth.
  * NULL: not any more, and when this returns it is not being called. */
@@ -612,8 +616,10 @@ HEARTH_API int hearth_barrier(hearth_group *group, const struct hearth_opts *opt
 
 /* Do all members hold the same `len` bytes? 0 if so. HEARTH_DIFFERS if not, on every member, and then *who
  * (may be NULL) is the lowest rank that does not hold what most hold (the bytes of the lower rank win a tie).
- * Compares 128-bit hashes: made against accidents, not against attackers. */
-HEARTH_API int hearth_group_same(hearth_group *group, const void *buffer, size_t len, int *who);
+ * Compares 128-bit hashes: made against accidents, not against attackers. No `_nb` form: reading the buffer
+ * is the caller's own work, and takes longer than the exchange. */
+HEARTH_API int hearth_group_same(hearth_group *group, const void *buffer, size_t len,
+                                 const struct hearth_opts *opts, int *who);
 
 /* ---- Non-blocking forms --------------------------------------------------------------------------- */
 

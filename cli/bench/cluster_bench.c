@@ -70,7 +70,7 @@ static int verify(struct bench *b, size_t bytes, bool *right)
 {
     float block[PERIOD];
     if (!b->plain) {
-        int status = hearth_group_same(b->group, b->target, bytes, NULL);
+        int status = hearth_group_same(b->group, b->target, bytes, NULL, NULL);
         *right = *right && status == HEARTH_OK;
         return status == HEARTH_DIFFERS ? HEARTH_OK : status;
     }

@@ -230,7 +230,7 @@ static int gather(const struct usage *usage, struct cluster_session *cluster,
     progress_hide(&w.progress);
     if (what->measure_s > 0)
         wait_for_paths(cluster, what, interrupt);
-    if (interrupt_asked(interrupt) || hearth_group_form(cluster->node, what->job, count + 1, group))
+    if (interrupt_asked(interrupt) || hearth_group_form(cluster->node, what->job, count + 1, NULL, group))
         return fail(usage, &w);
     progress_hide(&w.progress);
     return ARGS_GO;

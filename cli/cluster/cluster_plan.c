@@ -241,7 +241,7 @@ int cluster_form_again(hearth_node *node, const char *job, hearth_group **group,
     struct hearth_member *old = list_members(*group, &before), *next = NULL;
     hearth_group_close(*group);
     *group = NULL;
-    int status = hearth_group_form(node, job, 2, group);
+    int status = hearth_group_form(node, job, 2, NULL, group);
     if (!status)
         next = list_members(*group, &now);
     for (int i = 0; old && next && i < now; i++)

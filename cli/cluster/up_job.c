@@ -186,7 +186,7 @@ static int form(struct up_job *job)
         status = hearth_node_wait_for_peers(job->node, job->min - 1, SLICE_MS);
         if (status)
             continue;
-        status = hearth_group_form(job->node, job->name, job->min, &job->group);
+        status = hearth_group_form(job->node, job->name, job->min, NULL, &job->group);
         if (up_job_once_more(status))
             note_wait(job, hearth_error_text());
     }

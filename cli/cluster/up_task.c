@@ -73,7 +73,7 @@ static void task_main(void *arg)
     struct up_task *task = arg;
     hearth_group *group = NULL;
     task->said[0] = 0;
-    if (hearth_group_form(task->node, task->job, 1, &group) == HEARTH_OK) {
+    if (hearth_group_form(task->node, task->job, 1, NULL, &group) == HEARTH_OK) {
         work(task, &group);
         hearth_group_close(group);
     }

@@ -191,8 +191,8 @@ static int run_lanes(struct cluster_demo *d, struct teller *t, struct racer *r)
         status = racer_fail(r, 0, HEARTH_NO_MEMORY, "no memory for a replica, here or elsewhere");
     for (d->lane = d->plan->demo.first_lane; d->lane < d->plan->demo.lanes && !status; d->lane++) {
         begin_lane(&d->race->lanes[d->lane]);
-        status =
-            hearth_group_adapt(d->group); /* each lane lasts for minutes: more may be known of the ways */
+        status = hearth_group_adapt(d->group,
+                                    NULL); /* each lane lasts for minutes: more may be known of the ways */
         if (!status)
             status = racer_lane(r, (int)d->lane);
         if (status)

@@ -86,7 +86,7 @@ static int run_member(struct demo_member *m)
         return status;
     m->sent_len -= before;
     m->hash = hash128(t->params, t->count * sizeof *t->params);
-    m->same = hearth_group_same(t->group, t->params, t->count * sizeof *t->params, &m->differs);
+    m->same = hearth_group_same(t->group, t->params, t->count * sizeof *t->params, NULL, &m->differs);
     if (m->same && m->same != HEARTH_DIFFERS)
         return m->same;
     return trainer_probe(t, &m->all_reduce_s);

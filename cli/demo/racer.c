@@ -38,7 +38,7 @@ static int sent_bytes(struct racer *r, double *bytes)
 static int look(struct racer *r, struct race_track *lane, struct race_point *point)
 {
     struct trainer *t = &r->trainer;
-    int status = hearth_group_same(t->group, t->params, t->count * sizeof *t->params, NULL);
+    int status = hearth_group_same(t->group, t->params, t->count * sizeof *t->params, NULL, NULL);
     if (!status)
         status = trainer_score(t, r->race->test_images, &point->score);
     if (status)

@@ -36,7 +36,7 @@ static uint64_t adapt_tag(hearth_group *group, enum adapt_tag what)
 
 /* ---- the record ---- */
 
-static enum adapt_vote take_record(hearth_group *group, const struct ring_order *wanted,
+static enum adapt_vote take_record(hearth_group *group, const struct ring_order *wanted, int64_t timeout_ms,
                                    struct ring_order *out, struct error *error)
 {
     static const struct ring_order nothing_new = {.size = 0};
@@ -50,6 +50,7 @@ static enum adapt_vote take_record(hearth_group *group, const struct ring_order 
     bool busy = in_flight(group); /* the others must not wait for us: we take part, and vote against it */
     hearth_opts_init(&opts);
     opts.tag = adapt_tag(group, TAG_RECORD);
+    opts.timeout_ms = timeout_ms;
     if (hearth_group_rank(group) == 0)
         ring_order_encode(wanted && !busy ? wanted : &nothing_new, record);
     if (call_run(group, &call, &opts) != HEARTH_OK) {
@@ -95,7 +96,7 @@ static int leave_group(hearth_group *group, const char *what, struct error *erro
     return error->status;
 }
 
-static int cast_vote(hearth_group *group, enum adapt_vote vote, struct error *error)
+static int cast_vote(hearth_group *group, enum adapt_vote vote, int64_t timeout_ms, struct error *error)
 {
     uint8_t own = (uint8_t)vote, votes[VIEW_MEMBERS_MAX];
     struct hearth_opts opts;
@@ -103,6 +104,7 @@ static int cast_vote(hearth_group *group, enum adapt_vote vote, struct error *er
         .kind = PLAN_ALL_GATHER, .source = &own, .target = votes, .count = 1, .dtype = HEARTH_U8};
     hearth_opts_init(&opts);
     opts.tag = adapt_tag(group, TAG_VOTE);
+    opts.timeout_ms = timeout_ms;
     int status = call_run(group, &call, &opts);
     if (vote != VOTE_GOOD) /* so nobody adopts it, whatever became of the vote */
         return error->status;
@@ -111,11 +113,11 @@ static int cast_vote(hearth_group *group, enum adapt_vote vote, struct error *er
     return judge(votes, hearth_group_size(group), error);
 }
 
-int adapt_together(hearth_group *group, const struct ring_order *wanted, struct ring_order *adopted,
-                   struct error *error)
+int adapt_together(hearth_group *group, const struct ring_order *wanted, int64_t timeout_ms,
+                   struct ring_order *adopted, struct error *error)
 {
-    enum adapt_vote vote = take_record(group, wanted, adopted, error);
-    int status = cast_vote(group, vote, error);
+    enum adapt_vote vote = take_record(group, wanted, timeout_ms, adopted, error);
+    int status = cast_vote(group, vote, timeout_ms, error);
     if (status == HEARTH_OK && adopted->size > 0 && !path_costs_adopt(group, adopted))
         status = leave_group(group, "another thread called something on it meanwhile", error);
     return status;
@@ -165,8 +167,9 @@ static void tell(const hearth_group *group, const int *before, const struct ring
               (a->sites > 1 ? a->across_mbit_x10 : a->inside_mbit_x10) / 10.0);
 }
 
-int hearth_group_adapt(hearth_group *group)
+int hearth_group_adapt(hearth_group *group, const struct hearth_opts *given)
 {
+    struct hearth_opts opts;
     struct error why;
     struct ring_order wanted, adopted;
     int before[VIEW_MEMBERS_MAX];
@@ -175,12 +178,15 @@ int hearth_group_adapt(hearth_group *group)
     if (node_forked(group->node))
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "adapt: %s",
                          hearth_status_text(HEARTH_FORKED));
+    int status = call_opts_read("adapt", given, &opts);
+    if (status != HEARTH_OK)
+        return status;
     struct cluster_group *f = group->node->cluster_group;
     if (!f || hearth_group_size(group) == 1)
         return HEARTH_OK;
     bool asks = hearth_group_rank(group) == 0 && ask_cluster(group, &wanted);
     order_now(group, before);
-    int status = adapt_together(group, asks ? &wanted : NULL, &adopted, &why);
+    status = adapt_together(group, asks ? &wanted : NULL, opts.timeout_ms, &adopted, &why);
     if (status != HEARTH_OK) {
         *error_last() = why;
         return status;

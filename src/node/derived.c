@@ -200,13 +200,20 @@ static int odd_one(const struct hash128 *all, int size)
     return RANK_NONE;
 }
 
-int hearth_group_same(hearth_group *group, const void *buffer, size_t len, int *who)
+int hearth_group_same(hearth_group *group, const void *buffer, size_t len, const struct hearth_opts *given,
+                      int *who)
 {
+    struct hearth_opts opts;
     if (!group || (!buffer && len > 0))
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE, "same: group or buffer is NULL");
     if (node_forked(group->node)) /* before anything is allocated: the heap may have been busy at the fork */
         return error_set(error_last(), HEARTH_FORKED, RANK_NONE, "same: %s",
                          hearth_status_text(HEARTH_FORKED));
+    int status = call_opts_read("same", given, &opts);
+    if (status != HEARTH_OK)
+        return status;
+    hearth_done_fn *done = opts.done; /* it is told of what was compared, not of the exchange */
+    opts.done = NULL;
     struct hash128 own = hash128(buffer, len);
     struct hash128 *all = heap_alloc(group->node->heap, (size_t)hearth_group_size(group), sizeof *all);
     if (!all)
@@ -219,13 +226,15 @@ int hearth_group_same(hearth_group *group, const void *buffer, size_t len, int *
         .count = 2,
         .dtype = HEARTH_U64,
     };
-    int status = call_run(group, &call, NULL);
+    status = call_run(group, &call, &opts);
     int odd = status == HEARTH_OK ? odd_one(all, hearth_group_size(group)) : RANK_NONE;
     heap_free(all);
-    if (odd == RANK_NONE)
-        return status;
-    if (who)
+    if (odd != RANK_NONE && who)
         *who = odd;
-    return error_set(error_last(), HEARTH_DIFFERS, odd, "same: rank %d does not hold what most members hold",
-                     odd);
+    if (odd != RANK_NONE)
+        status = error_set(error_last(), HEARTH_DIFFERS, odd,
+                           "same: rank %d does not hold what most members hold", odd);
+    if (done)
+        done(opts.done_arg, status);
+    return status;
 }

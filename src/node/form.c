@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/sized.h"
+#include "node/call.h"
 #include "node/cluster_groups.h"
 #include "node/local.h"
 #include "node/reconcile.h"
@@ -42,7 +43,19 @@ static int cluster_groups_of(hearth_node *node, const char *what, struct cluster
 
 static uint64_t deadline_in(int64_t ms)
 {
-    return clock_real() + (uint64_t)ms * NS_PER_MS;
+    uint64_t now = clock_real();
+    return ms >= 0 && (uint64_t)ms < (NEVER_NS - now) / NS_PER_MS ? now + (uint64_t)ms * NS_PER_MS : NEVER_NS;
+}
+
+/* Of the options of a call that forms a group only the timeout counts. */
+static int form_deadline(const char *what, const struct hearth_opts *given,
+                         const struct hearth_config *config, uint64_t *deadline_ns)
+{
+    struct hearth_opts opts;
+    int status = call_opts_read(what, given, &opts);
+    if (status == HEARTH_OK)
+        *deadline_ns = deadline_in(opts.timeout_ms >= 0 ? opts.timeout_ms : config->form_timeout_ms);
+    return status;
 }
 
 int hearth_node_wait_for_peers(hearth_node *node, int min_peers, int64_t timeout_ms)
@@ -330,7 +343,8 @@ static bool job_name_good(const char *job)
     return len > 0 && len < JOB_NAME_MAX;
 }
 
-int hearth_group_form(hearth_node *node, const char *job, int min_members, hearth_group **group)
+int hearth_group_form(hearth_node *node, const char *job, int min_members, const struct hearth_opts *opts,
+                      hearth_group **group)
 {
     struct cluster_groups *r;
     struct cluster_group *f;
@@ -347,8 +361,10 @@ int hearth_group_form(hearth_node *node, const char *job, int min_members, heart
         .cluster_groups = r,
         .job = job,
         .min = min_members,
-        .patience = {.deadline_ns = deadline_in(node->config.form_timeout_ms)},
     };
+    status = form_deadline("form", opts, &node->config, &attempt.patience.deadline_ns);
+    if (status != HEARTH_OK)
+        return status;
     status = form(&attempt, &f, &why); /* never behind: it comes out of no group */
     if (status == HEARTH_OK)
         *group = &f->inner->world;
@@ -378,7 +394,7 @@ static void log_reformed(const struct cluster_groups *r, const struct group_spec
               text);
 }
 
-int hearth_group_reform(hearth_group **group)
+int hearth_group_reform(hearth_group **group, const struct hearth_opts *opts)
 {
     struct error *error = error_last();
     struct error why;
@@ -392,6 +408,10 @@ int hearth_group_reform(hearth_group **group)
         return error_set(error, HEARTH_UNSUPPORTED, RANK_NONE,
                          "reform: this group was not made by hearth_group_form");
     struct cluster_groups *r = old->cluster_groups;
+    uint64_t deadline_ns;
+    int status = form_deadline("reform", opts, &r->config, &deadline_ns);
+    if (status != HEARTH_OK)
+        return status;
     node_part(old->inner, "this member forms the group again");
     cluster_end(r->cluster, &old->spec, false);
     struct attempt attempt = {
@@ -400,9 +420,9 @@ int hearth_group_reform(hearth_group **group)
         .job = old->spec.job,
         .min = old->min,
         .done = operations_done(old->inner),
-        .patience = {.deadline_ns = deadline_in(r->config.form_timeout_ms)},
+        .patience = {.deadline_ns = deadline_ns},
     };
-    int status = form(&attempt, &next, &why);
+    status = form(&attempt, &next, &why);
     if (status < 0) {
         *error = why;
         return status;
@@ -498,9 +518,9 @@ int hearth_node_next_event(hearth_node *node, struct hearth_event *event, int64_
     int status = cluster_groups_of(node, "next_event", &r);
     if (status != HEARTH_OK)
         return status;
-    if (!sized_set(event) || timeout_ms < 0)
+    if (!sized_set(event) || timeout_ms < -1)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
-                         "next_event: it needs an event whose size is set, and timeout_ms of 0 or more");
+                         "next_event: it needs an event whose size is set, and timeout_ms of -1 or more");
     struct cluster_groups_call call;
     struct cluster_patience patience = {deadline_in(timeout_ms), &call.stop};
     cluster_groups_call_begin(r, &call);

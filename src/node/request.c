@@ -28,6 +28,11 @@ static uint64_t deadline_of(int64_t timeout_ms)
     return now + (uint64_t)timeout_ms * NS_PER_MS;
 }
 
+static int timeout_check(int64_t timeout_ms)
+{
+    return timeout_ms < -1 ? refuse(HEARTH_INVALID, "wait: timeout_ms is negative, and not -1") : HEARTH_OK;
+}
+
 static int report(hearth_request *request, int status)
 {
     if (status != HEARTH_OK && status != HEARTH_PENDING)
@@ -43,14 +48,18 @@ int hearth_request_test(hearth_request *request)
 
 int hearth_request_wait(hearth_request *request, int64_t timeout_ms)
 {
-    int status = request_check(request, "wait: request is NULL");
+    int status = timeout_check(timeout_ms);
+    if (status == HEARTH_OK)
+        status = request_check(request, "wait: request is NULL");
     return status != HEARTH_OK ? status : report(request, node_wait(request, deadline_of(timeout_ms)));
 }
 
 int hearth_request_wait_all(hearth_request *const *requests, size_t count, int64_t timeout_ms)
 {
     uint64_t deadline = deadline_of(timeout_ms);
-    int first = HEARTH_OK;
+    int first = timeout_check(timeout_ms);
+    if (first != HEARTH_OK)
+        return first;
     if (!requests && count > 0)
         return refuse(HEARTH_INVALID, "wait_all: requests is NULL");
     for (size_t i = 0; i < count; i++) {
@@ -90,7 +99,9 @@ int hearth_request_wait_any(hearth_request *const *requests, size_t count, int64
         first = requests[i - 1] ? i - 1 : first;
     if (first == count || !index)
         return refuse(HEARTH_INVALID, "wait_any: there is nothing to wait for, or index is NULL");
-    int status = request_check(requests[first], "");
+    int status = timeout_check(timeout_ms);
+    if (status == HEARTH_OK)
+        status = request_check(requests[first], "");
     if (status != HEARTH_OK)
         return status;
     struct bell *bell = requests[first]->node->bell;

@@ -106,7 +106,7 @@ void model_check(const struct model *m, void *const *what, const char *text)
 void model_same(const struct model *m, hearth_group *group)
 {
     for (int i = 0; i < TENSORS; i++)
-        check_status(hearth_group_same(group, m->data[i], model_len(i), NULL), HEARTH_OK);
+        check_status(hearth_group_same(group, m->data[i], model_len(i), NULL, NULL), HEARTH_OK);
 }
 
 void model_order(int order[TENSORS], uint64_t seed)

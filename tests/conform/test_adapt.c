@@ -21,7 +21,7 @@ static void adapt(struct round *round, hearth_group *group, int rank)
     struct error error = {.status = HEARTH_OK};
     round->adopted[rank].size = -1;
     round->status[rank] =
-        adapt_together(group, rank == 0 ? &round->wanted : NULL, &round->adopted[rank], &error);
+        adapt_together(group, rank == 0 ? &round->wanted : NULL, -1, &round->adopted[rank], &error);
     snprintf(round->text[rank], TEXT_MAX, "%s", error.text);
 }
 
@@ -297,7 +297,7 @@ static void test_a_member_is_lost(void **state)
 static void plain_member(struct fixture *c, int rank, void *arg)
 {
     (void)arg;
-    check_status(hearth_group_adapt(c->world[rank]), HEARTH_OK);
+    check_status(hearth_group_adapt(c->world[rank], NULL), HEARTH_OK);
     check(!group_view(c->world[rank]->group)->order, "rank %d has an order", rank);
 }
 
@@ -307,7 +307,10 @@ static void test_a_group_that_was_not_formed(void **state)
     (void)state;
     fixture_open(&c, 2, NULL);
     fixture_run(&c, plain_member, NULL);
-    assert_int_equal(hearth_group_adapt(NULL), HEARTH_INVALID);
+    assert_int_equal(hearth_group_adapt(NULL, NULL), HEARTH_INVALID);
+    struct hearth_opts opts = opts_default();
+    opts.timeout_ms = -2;
+    assert_int_equal(hearth_group_adapt(c.world[0], &opts), HEARTH_INVALID);
     fixture_close(&c);
 }
 

@@ -320,9 +320,9 @@ static void test_bad_arguments_of_groups_and_nodes(void **state)
     check_status(hearth_group_split(c.world[0], 0, 0, &opts, &out), HEARTH_INVALID);
     check_text(hearth_error_text(), "opts.size");
     check(!out, "the group was set");
-    check_status(hearth_group_same(NULL, text, 1, NULL), HEARTH_INVALID);
+    check_status(hearth_group_same(NULL, text, 1, NULL, NULL), HEARTH_INVALID);
     check_text(hearth_error_text(), "same");
-    check_status(hearth_group_same(c.world[0], NULL, 1, NULL), HEARTH_INVALID);
+    check_status(hearth_group_same(c.world[0], NULL, 1, NULL, NULL), HEARTH_INVALID);
     check_text(hearth_error_text(), "buffer");
     check_status(hearth_group_rank(NULL), HEARTH_INVALID);
     check_status(hearth_group_size(NULL), HEARTH_INVALID);

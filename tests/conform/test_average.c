@@ -264,7 +264,7 @@ static void weightless(struct fixture *c, int rank, void *arg)
         check_status(
             hearth_all_reduce(c->world[rank], &x, &y, 1, (enum hearth_dtype)dtype, HEARTH_OP_AVG, &opts),
             HEARTH_OK);
-        check_status(hearth_group_same(c->world[rank], &y, sizeof y, NULL), HEARTH_OK);
+        check_status(hearth_group_same(c->world[rank], &y, sizeof y, NULL, NULL), HEARTH_OK);
         double got = get_number((enum hearth_dtype)dtype, &y, 0);
         check(dtype_is_integer((enum hearth_dtype)dtype) ? y == 0 : got != got, "%s: 0 / 0 is %g",
               hearth_dtype_name((enum hearth_dtype)dtype), got);

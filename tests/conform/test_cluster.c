@@ -60,7 +60,7 @@ static int step(hearth_group *group, double *sum)
 static int go_on(hearth_group **group, int *step)
 {
     int64_t most = *step;
-    int status = hearth_group_reform(group);
+    int status = hearth_group_reform(group, NULL);
     if (status == HEARTH_OK)
         status = hearth_all_reduce(*group, &most, &most, 1, HEARTH_I64, HEARTH_OP_MAX, NULL);
     *step = status == HEARTH_OK ? (int)most : *step;
@@ -75,14 +75,14 @@ static int adapt_twice(hearth_group *group)
     hearth_request *request = NULL;
     bool busy = hearth_group_rank(group) == 1;
     float one = 1, sum = 0;
-    int status = hearth_group_adapt(group);
+    int status = hearth_group_adapt(group, NULL);
     if (status != HEARTH_OK)
         return status;
     hearth_opts_init(&opts);
     opts.tag = 7;
     if (busy)
         status = hearth_all_reduce_nb(group, &one, &sum, 1, HEARTH_F32, HEARTH_OP_SUM, &opts, &request);
-    int refused = hearth_group_adapt(group);
+    int refused = hearth_group_adapt(group, NULL);
     if (busy && status == HEARTH_OK)
         status = hearth_request_wait(request, -1);
     else if (!busy)
@@ -96,7 +96,7 @@ static void *worker_run(void *arg)
 {
     struct worker *w = arg;
     hearth_group *group;
-    w->status = hearth_group_form(w->node, w->job, w->min, &group);
+    w->status = hearth_group_form(w->node, w->job, w->min, NULL, &group);
     if (w->status != HEARTH_OK) {
         fprintf(stderr, "form: %s\n", hearth_error_text());
         return NULL;
@@ -229,7 +229,7 @@ static void *late_run(void *arg)
 {
     struct late *l = arg;
     hearth_group *group;
-    l->status = hearth_group_form(l->node, "last", LATE_NODES, &group);
+    l->status = hearth_group_form(l->node, "last", LATE_NODES, NULL, &group);
     if (l->status != HEARTH_OK)
         return NULL;
     int rank = hearth_group_rank(group);
@@ -334,7 +334,7 @@ static void note(void *arg, int status)
 static void *reform(void *arg)
 {
     hearth_group **group = arg;
-    check(hearth_group_reform(group), HEARTH_OK, "reform");
+    check(hearth_group_reform(group, NULL), HEARTH_OK, "reform");
     return NULL;
 }
 
@@ -342,7 +342,7 @@ static void *form_pair(void *arg)
 {
     struct worker *w = arg;
     hearth_group *group = NULL;
-    w->status = hearth_group_form(w->node, w->job, 2, &group);
+    w->status = hearth_group_form(w->node, w->job, 2, NULL, &group);
     return group;
 }
 
@@ -435,19 +435,26 @@ static void test_bad_calls(void **state)
     struct hearth_event event = {0};
     (void)state;
     node_up(&node, &ours_are, 0);
-    check(hearth_group_form(node, "", 1, &group), HEARTH_INVALID, "no name");
-    check(hearth_group_form(node, "a\nb", 1, &group), HEARTH_INVALID, "not printable");
-    check(hearth_group_form(node, "a", 0, &group), HEARTH_INVALID, "nobody");
-    check(hearth_group_form(node, "a", 65, &group), HEARTH_INVALID, "too many");
+    check(hearth_group_form(node, "", 1, NULL, &group), HEARTH_INVALID, "no name");
+    check(hearth_group_form(node, "a\nb", 1, NULL, &group), HEARTH_INVALID, "not printable");
+    check(hearth_group_form(node, "a", 0, NULL, &group), HEARTH_INVALID, "nobody");
+    check(hearth_group_form(node, "a", 65, NULL, &group), HEARTH_INVALID, "too many");
+    struct hearth_opts opts;
+    hearth_opts_init(&opts);
+    opts.timeout_ms = -2;
+    check(hearth_group_form(node, "a", 2, &opts, &group), HEARTH_INVALID, "no time");
+    opts.timeout_ms = 0;
+    check(hearth_group_form(node, "a", 2, &opts, &group), HEARTH_TIMEOUT, "only what is done at once");
+    check(hearth_node_next_event(node, &event, -2), HEARTH_INVALID, "no time for an event");
     check(hearth_node_wait_for_peers(node, -2, 0), HEARTH_INVALID, "fewer than none");
     check(hearth_node_next_event(node, &event, 0), HEARTH_INVALID, "no size");
     group = hearth_node_world(node);
-    check(hearth_group_reform(&group), HEARTH_UNSUPPORTED, "a world");
+    check(hearth_group_reform(&group, NULL), HEARTH_UNSUPPORTED, "a world");
     hearth_node_close(node);
     hearth_config_init(&config);
     config.discover = "off";
     check(hearth_node_open(&config, &alone), HEARTH_OK, "open alone");
-    check(hearth_group_form(alone, "a", 1, &group), HEARTH_UNSUPPORTED, "form without a cluster");
+    check(hearth_group_form(alone, "a", 1, NULL, &group), HEARTH_UNSUPPORTED, "form without a cluster");
     check(node_cluster_status(alone, NULL), HEARTH_UNSUPPORTED, "status without a cluster");
     assert_non_null(strstr(hearth_error_text(), "hearth init"));
     hearth_node_close(alone);

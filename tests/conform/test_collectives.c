@@ -310,20 +310,31 @@ struct same {
     int status, who;
 };
 
+static void same_done(void *arg, int status)
+{
+    *(int *)arg = status;
+}
+
 static void same_member(struct fixture *c, int rank, void *arg)
 {
     struct same *s = arg;
+    struct hearth_opts opts = opts_default();
+    int told = -7;
+    opts.done = same_done;
+    opts.done_arg = &told;
+    opts.tag = 5;
     uint8_t buffer[3000] = {0};
     buffer[2999] = s->bytes[rank];
     int who = -7;
-    check_status(hearth_group_same(c->world[rank], buffer, sizeof buffer, &who), s->status);
+    check_status(hearth_group_same(c->world[rank], buffer, sizeof buffer, &opts, &who), s->status);
+    check(told == s->status, "rank %d: the callback was told %d", rank, told);
     check(who == s->who, "rank %d: who is %d, not %d", rank, who, s->who);
     if (s->status == HEARTH_DIFFERS)
-        check_status(hearth_group_same(c->world[rank], buffer, sizeof buffer, NULL), s->status);
-    check_status(hearth_group_same(c->world[rank], NULL, 0, &who), HEARTH_OK);
+        check_status(hearth_group_same(c->world[rank], buffer, sizeof buffer, NULL, NULL), s->status);
+    check_status(hearth_group_same(c->world[rank], NULL, 0, NULL, &who), HEARTH_OK);
     /* The same bytes, but not as many. */
     int wanted = c->size > 1 ? HEARTH_DIFFERS : HEARTH_OK;
-    check_status(hearth_group_same(c->world[rank], "xxxxxxxxxxxxxxxx", 4 + (size_t)rank, NULL), wanted);
+    check_status(hearth_group_same(c->world[rank], "xxxxxxxxxxxxxxxx", 4 + (size_t)rank, NULL, NULL), wanted);
 }
 
 static void test_same_names_who_differs(void **state)

@@ -38,7 +38,7 @@ static int train(struct trainer *t, const struct run *run, struct train_score *s
         t->rate = rate_at(run, t->step);
         status = trainer_step(t, &loss);
         if (!status)
-            status = hearth_group_same(t->group, t->params, t->count * sizeof *t->params, NULL);
+            status = hearth_group_same(t->group, t->params, t->count * sizeof *t->params, NULL, NULL);
     }
     return status ? status : trainer_score(t, TEST_IMAGES, score);
 }

@@ -38,7 +38,7 @@ static int wrong_in_child(struct family *f)
         return 13;
     if (hearth_group_split(world, 0, 0, NULL, &out) != HEARTH_FORKED)
         return 14;
-    if (hearth_group_same(world, x, sizeof x, NULL) != HEARTH_FORKED)
+    if (hearth_group_same(world, x, sizeof x, NULL, NULL) != HEARTH_FORKED)
         return 15;
     if (hearth_node_metrics_text(f->cluster->nodes[0], text, sizeof text) != HEARTH_FORKED)
         return 16;

@@ -47,7 +47,7 @@ static int wait_for_nothing(hearth_node *node)
     struct hearth_event event = {.size = sizeof event};
     int status;
     do
-        status = hearth_node_next_event(node, &event, CLUSTER_NODES_PATIENCE);
+        status = hearth_node_next_event(node, &event, -1);
     while (status == HEARTH_OK);
     return status;
 }
@@ -56,7 +56,7 @@ static void *waiter_run(void *arg)
 {
     struct waiter *w = arg;
     if (w->wait == WAIT_FORM)
-        w->status = hearth_group_form(w->node, "job", w->min, &w->group);
+        w->status = hearth_group_form(w->node, "job", w->min, NULL, &w->group);
     else if (w->wait == WAIT_PEERS)
         w->status = hearth_node_wait_for_peers(w->node, w->min - 1, CLUSTER_NODES_PATIENCE);
     else
@@ -181,7 +181,7 @@ static void test_form_alone(void **state)
     waiter_interrupt(&waiter);
     while (number_in_status(node, "\"wishing\": ") != 0)
         pause_ms(LOOK_MS);
-    check(hearth_group_form(node, "job", 1, &group), HEARTH_OK, "the same job, with fewer members");
+    check(hearth_group_form(node, "job", 1, NULL, &group), HEARTH_OK, "the same job, with fewer members");
     hearth_node_close(node);
     watchdog(0, NULL);
 }
@@ -215,7 +215,7 @@ static void test_nothing_waits(void **state)
         ;
     check(hearth_node_interrupt(node), HEARTH_OK, "interrupt");
     check(hearth_node_next_event(node, &event, 20), HEARTH_PENDING, "the next wait for an event");
-    check(hearth_group_form(node, "job", 1, &group), HEARTH_OK, "the next form");
+    check(hearth_group_form(node, "job", 1, NULL, &group), HEARTH_OK, "the next form");
     hearth_node_close(node);
 }
 

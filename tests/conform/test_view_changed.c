@@ -160,7 +160,7 @@ static int call(struct caller *k)
     case SYNC:
         return step(k);
     case SAME:
-        return hearth_group_same(group, "the same", 8, NULL);
+        return hearth_group_same(group, "the same", 8, NULL, NULL);
     case SPLIT:
         status = hearth_group_split(group, 0, 0, NULL, &child);
         hearth_group_close(child);

@@ -80,7 +80,7 @@ static void mass_run(hearth_group *world, struct mass *m)
         mass_fill(m, rank);
         if (!check_status(mass_step(&c, m, rank), HEARTH_OK))
             break;
-        check_status(hearth_group_same(world, m->x[rank], len, NULL), HEARTH_OK);
+        check_status(hearth_group_same(world, m->x[rank], len, NULL, NULL), HEARTH_OK);
         gather(world, m->x, len);
         gather(world, m->x_before, len);
         gather(world, m->e, mass_residual_len(m));
@@ -149,7 +149,7 @@ static void kept_run(hearth_group *world, const char *codec, size_t count)
         else
             memset(x, 0, count * sizeof *x);
         check_status(hearth_compressor_all_reduce(compressor, &tensor, HEARTH_OP_SUM, NULL), HEARTH_OK);
-        check_status(hearth_group_same(world, x, count * sizeof *x, NULL), HEARTH_OK);
+        check_status(hearth_group_same(world, x, count * sizeof *x, NULL, NULL), HEARTH_OK);
         add_to(out, x, count);
     }
     for (size_t i = 0; i < count; i++)

@@ -75,8 +75,8 @@ static void results_check(const struct job *job, hearth_group *world, int rank)
               "%s: rank %d's source was written to", job_name(job), rank);
     reference_holds(job, rank);
     if (kind_is_same(job->kind))
-        check(hearth_group_same(world, job->target[rank], job_target_count(job, rank) * element, &who) ==
-                  HEARTH_OK,
+        check(hearth_group_same(world, job->target[rank], job_target_count(job, rank) * element, NULL,
+                                &who) == HEARTH_OK,
               "%s: rank %d hears that rank %d has other bits: %s", job_name(job), rank, who,
               hearth_error_text());
 }

@@ -33,7 +33,7 @@ static void member(struct team *team, int rank, void *arg)
     int wanted = sites->several ? HEARTH_OK : HEARTH_UNSUPPORTED;
     check_status(hearth_all_reduce_compressed(world, x, COUNT, HEARTH_F32, HEARTH_OP_AVG, "int8", e, &opts),
                  wanted);
-    check_status(hearth_group_same(world, x, COUNT * sizeof *x, NULL), HEARTH_OK);
+    check_status(hearth_group_same(world, x, COUNT * sizeof *x, NULL, NULL), HEARTH_OK);
     for (size_t i = 0; i < COUNT; i++)
         check(x[i] - (float)((int)i % 7 - 3) < 0.05f && (float)((int)i % 7 - 3) - x[i] < 0.05f,
               "element %zu is %g", i, (double)x[i]);

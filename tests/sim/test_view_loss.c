@@ -184,7 +184,7 @@ static void whoever_is_told_first_tells_the_others(void **state)
         assert_int_equal(job_post(&second, sim_world(&sim, r), r), HEARTH_VIEW_CHANGED);
     hearth_group *child = NULL;
     assert_int_equal(hearth_group_split(sim_world(&sim, 0), 1, 0, NULL, &child), HEARTH_VIEW_CHANGED);
-    assert_int_equal(hearth_group_same(sim_world(&sim, 1), "x", 1, NULL), HEARTH_VIEW_CHANGED);
+    assert_int_equal(hearth_group_same(sim_world(&sim, 1), "x", 1, NULL, NULL), HEARTH_VIEW_CHANGED);
     job_free(&first);
     job_free(&second);
     sim_stop(&sim);

@@ -80,6 +80,11 @@ def opts_of(options):
     return _opts.__wrapped__(**options)
 
 
+def timeout_opts(timeout):
+    """struct hearth_opts of a call that takes no other option; None: the default."""
+    return None if timeout is None else opts_of({"timeout": timeout})
+
+
 def run(handle, call, options):
     """Starts it and waits, in slices, so that Ctrl-C and a closing node are seen. Whatever comes up on the way, the
     request is freed, and with that no buffer is in use any more."""
@@ -356,14 +361,15 @@ class Collectives:
             raise Invalid(f"{name}: root is {root}; the group has ranks 0 to {self.size - 1}")
         return root
 
-    def _same(self, buffer):
+    def _same(self, buffer, timeout):
         """None, or the rank that differs."""
+        opts = timeout_opts(timeout)
         only = view(buffer, False, "same: buffer")
         who = ctypes.c_int(-1)
 
         def ask():
             with self._handle as address:
-                status = lib.group_same(address, only.address, only.count * SIZES[only.dtype], _byref(who))
+                status = lib.group_same(address, only.address, only.count * SIZES[only.dtype], opts, _byref(who))
                 if status != _errors.Differs.status:
                     _errors.check(status, self.rank)
                 return who.value if status else None
@@ -549,13 +555,13 @@ class Collectives:
         """As all_reduce_compressed, but returns at once."""
         return start(self._handle, self, self._compressed(buffer, codec, residual, op), options)
 
-    def same(self, buffer: Any) -> bool:
+    def same(self, buffer: Any, timeout: Optional[float] = None) -> bool:
         """Whether all members hold the same bytes in their buffers (by 128-bit hashes): all are told the same.
 
             assert group.same(weights)
         """
-        return self._same(buffer) is None
+        return self._same(buffer, timeout) is None
 
-    def who_differs(self, buffer: Any) -> Optional[int]:
+    def who_differs(self, buffer: Any, timeout: Optional[float] = None) -> Optional[int]:
         """The lowest rank whose buffer does not hold what most hold, or None if all hold the same."""
-        return self._same(buffer)
+        return self._same(buffer, timeout)

@@ -9,7 +9,7 @@ from typing import Any, Optional, Sequence, Union
 
 from . import _errors
 from ._buffers import F32, F64, NAMES, SIZES, View, dtype_of, same_count, view
-from ._calls import OPS, choice, encoded, opts_of, reduced, run, start, text_for_c
+from ._calls import OPS, choice, encoded, reduced, run, start, text_for_c, timeout_opts
 from ._errors import Invalid, Unsupported
 from ._futures import Future
 from ._handles import Handle, Owner, interruptible, text_of
@@ -286,7 +286,7 @@ class Sync(Owner):
         is sent again as it stands in the buffers. Ctrl-C leaves the wait, but not the step, which goes on in the
         background.
         """
-        opts = opts_of({} if timeout is None else {"timeout": timeout})
+        opts = timeout_opts(timeout)
 
         def finish():
             with self._handle as address:

@@ -81,7 +81,7 @@ class FormedHandle(Handle):
         if not self.moving:
             super().close(patience)
 
-    def move(self):
+    def move(self, opts):
         """The next group, under the same handle. Inside `with parent`."""
         if self.closing and not self.moving:
             raise self.closed()
@@ -91,7 +91,7 @@ class FormedHandle(Handle):
             raise Invalid("reform: another thread forms this group again or closes it", self.rank) from None
         self.moving = True
         try:
-            self._reform()
+            self._reform(opts)
         finally:
             if not self.parent.closing:
                 self._unseal()
@@ -100,7 +100,7 @@ class FormedHandle(Handle):
             if self.unwanted:
                 self.close()
 
-    def _reform(self):
+    def _reform(self, opts):
         if not self._quiet(PATIENCE_S):
             raise Invalid("reform: another thread is in a call on this group, or on what hangs on it", self.rank)
         ending = list(_ending(self))
@@ -110,7 +110,7 @@ class FormedHandle(Handle):
             handle.free_now()
             handle.gone()
         place = ctypes.c_void_p(self.address)
-        self.behind = _errors.check(lib.group_reform(ctypes.byref(place)), self.rank) == _errors.BEHIND
+        self.behind = _errors.check(lib.group_reform(ctypes.byref(place), opts), self.rank) == _errors.BEHIND
         self.address = place.value
         for handle in self.tree():
             handle.rank = lib.group_rank(place.value)

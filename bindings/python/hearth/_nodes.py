@@ -9,7 +9,7 @@ import weakref
 from typing import Any, Dict, Iterator, List, Optional
 
 from . import _errors
-from ._calls import ALGOS, Collectives, choice, opts_of, text_for_c, unknown_keyword
+from ._calls import ALGOS, Collectives, choice, text_for_c, timeout_opts, unknown_keyword
 from ._errors import Cancelled, Closed, Invalid, Timeout, Unsupported
 from ._futures import milliseconds, slice_ms
 from ._handles import NODES, Handle, Owner, interruptible, log_trampoline, text_of
@@ -235,11 +235,11 @@ class Node(Owner):
                     _errors.check(status, self.rank)
                     return
 
-    def form(self, job: str, min_members: int = 2) -> "Group":
+    def form(self, job: str, min_members: int = 2, timeout: Optional[float] = None) -> "Group":
         """The group of all members that ask for the same job, at least `min_members` with this one.
 
-        Waits for them, at most form_timeout (of hearth.open) seconds. When a member is lost, operations end with
-        hearth.ViewChanged on all others, and Group.reform() goes on with those who are left:
+        Waits for them, at most `timeout` seconds (None: form_timeout of hearth.open). When a member is lost,
+        operations end with hearth.ViewChanged on all others, and Group.reform() goes on with those who are left:
 
             group = node.form("train", min_members=2)
             while training:
@@ -250,13 +250,13 @@ class Node(Owner):
         """
         if not 0 < min_members < 1 << 31:
             raise Invalid(f"form: min_members is {min_members}")
-        return interruptible(self._form, text_for_c(job, "job"), min_members, unwanted=lambda group: group.close(),
-                             interrupt=self._let_go)
+        return interruptible(self._form, text_for_c(job, "job"), min_members, timeout_opts(timeout),
+                             unwanted=lambda group: group.close(), interrupt=self._let_go)
 
-    def _form(self, job, min_members):
+    def _form(self, job, min_members, opts):
         made = ctypes.c_void_p()
         with self._handle as address:
-            status = lib.group_form(address, job, min_members, ctypes.byref(made))
+            status = lib.group_form(address, job, min_members, opts, ctypes.byref(made))
             if status == Cancelled.status and self._handle.closing:
                 raise self._handle.closed()
             _errors.check(status, self.rank)
@@ -371,8 +371,8 @@ class Group(Collectives, Owner):
         color = -1 if color is None else max(-1, int(color))
         if not -1 << 31 <= key < 1 << 31 or color >= 1 << 31:
             raise Invalid(f"split: color is {color}, key is {key}; they take 32 bits")
-        opts = opts_of({"timeout": timeout} if timeout is not None else {})
-        return interruptible(self._split, color, key, opts, unwanted=lambda group: group and group.close())
+        return interruptible(self._split, color, key, timeout_opts(timeout),
+                             unwanted=lambda group: group and group.close())
 
     def _split(self, color, key, opts):
         parent = self._handle
@@ -387,15 +387,17 @@ class Group(Collectives, Owner):
             made_handle = above.adopt(Handle("group", above, made.value, lib.group_close, rank))
             return Group(self.node, made_handle, size, formed)
 
-    def adapt(self) -> None:
+    def adapt(self, timeout: Optional[float] = None) -> None:
         """Goes on with what has been measured since this group was formed: another order of its rings, sites and
         speeds of ways; ranks stay. All members call it at the same place, between two operations: after the first
         seconds, then every few minutes. Where operations are in flight it raises hearth.Invalid, and hearth.Aborted
         at the others; then nothing has changed. Does nothing for groups that were not made by Node.form().
         """
+        opts = timeout_opts(timeout)
+
         def together():
             with self._handle as address:
-                _errors.check(lib.group_adapt(address), self.rank)
+                _errors.check(lib.group_adapt(address, opts), self.rank)
 
         interruptible(together)
 
@@ -405,10 +407,10 @@ class Group(Collectives, Owner):
         Take the model from a member that has them (Sync.steps) before the next step."""
         return getattr(self._handle, "behind", False)
 
-    def reform(self) -> "Group":
+    def reform(self, timeout: Optional[float] = None) -> "Group":
         """Goes on with the members of a formed group that are left, and those who wait for its job: after
-        hearth.ViewChanged, when all who are left call it. Waits for them, at most form_timeout seconds. Returns this
-        same object, which has another rank and size then.
+        hearth.ViewChanged, when all who are left call it. Waits for them, at most `timeout` seconds (None:
+        form_timeout). Returns this same object, which has another rank and size then.
 
         Compressors and syncs go on with it, and keep what they hold; `behind` tells whether this member lacks steps
         that the others have committed. Groups that were split from it are closed, and operations that have not ended
@@ -420,10 +422,12 @@ class Group(Collectives, Owner):
         if handle.forked():
             raise _errors.Forked(lib.status_text(_errors.Forked.status).decode(), self.rank)
 
+        opts = timeout_opts(timeout)
+
         def move():
             with self.node._handle:
                 try:
-                    handle.move()
+                    handle.move(opts)
                 finally:
                     self.rank = handle.rank
                     self.size = self.size if handle.address is None else lib.group_size(handle.address)

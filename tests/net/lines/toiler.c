@@ -97,7 +97,7 @@ int main(int argc, char **argv)
     config.form_timeout_ms = PATIENCE_MS;
     if (hearth_config_env(&config) || hearth_node_open(&config, &node) ||
         hearth_node_on_event(node, hear, NULL) || hearth_node_wait_for_peers(node, min - 1, PATIENCE_MS) ||
-        hearth_group_form(node, "toil", min, &group))
+        hearth_group_form(node, "toil", min, NULL, &group))
         fail("no group");
     spinners = spinners < SPINNERS_MAX ? spinners : SPINNERS_MAX;
     atomic_store(&toiling, true);

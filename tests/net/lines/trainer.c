@@ -194,7 +194,7 @@ static int go_on(hearth_group **group, hearth_sync *sync)
     int status;
     fprintf(stderr, "trainer: step %" PRId64 ": %s\n", step, hearth_error_text());
     do
-        status = hearth_group_reform(group);
+        status = hearth_group_reform(group, NULL);
     while (status == HEARTH_TIMEOUT && !stopping && access(stop_file, F_OK) != 0);
     if (status < 0 && (stopping || status == HEARTH_TIMEOUT)) {
         printf("{\"what\": \"%s\"}\n", stopping ? "alone" : "left out");
@@ -275,7 +275,7 @@ int main(int argc, char **argv)
     config.discover = "mdns";
     check(hearth_node_open(&config, &node));
     do
-        status = hearth_group_form(node, "training", (int)strtol(argv[2], NULL, 10), &group);
+        status = hearth_group_form(node, "training", (int)strtol(argv[2], NULL, 10), NULL, &group);
     while (status == HEARTH_TIMEOUT && access(stop_file, F_OK) != 0);
     if (status == HEARTH_TIMEOUT)
         printf("{\"what\": \"left out\"}\n");

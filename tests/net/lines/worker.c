@@ -60,7 +60,7 @@ static void reform(hearth_node *node, hearth_group **group)
 {
     int status;
 
-    while ((status = hearth_group_reform(group)) != HEARTH_OK)
+    while ((status = hearth_group_reform(group, NULL)) != HEARTH_OK)
         if (!still_waits(status))
             fail("reform");
     (void)wanted(node); /* who asked before is in */
@@ -82,7 +82,7 @@ int main(int argc, char **argv)
     if (hearth_config_env(&config) || hearth_node_open(&config, &node) ||
         hearth_node_wait_for_peers(node, (int)strtol(argv[1], NULL, 10) - 1, PATIENCE_MS))
         fail("nobody is there");
-    while ((status = hearth_group_form(node, JOB, (int)strtol(argv[2], NULL, 10), &group)) != HEARTH_OK)
+    while ((status = hearth_group_form(node, JOB, (int)strtol(argv[2], NULL, 10), NULL, &group)) != HEARTH_OK)
         if (!still_waits(status))
             fail("form");
     for (;;) {
