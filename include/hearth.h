@@ -214,82 +214,85 @@ enum hearth_log_level {
  * thread, possibly from several at once; must not call back into Hearth. */
 typedef void hearth_log_fn(void *arg, enum hearth_log_level level, const char *id, const char *text);
 
+/* For measurement and for unusual machines: training needs none of it. Initialise with hearth_tuning_init.
+ * "agreed": the same on all members, as in struct hearth_config. */
+struct hearth_tuning {
+    size_t size;
+    size_t chunk_bytes;  /* agreed: largest payload of one frame: 262,144 */
+    size_t window_bytes; /* agreed: staging memory of an operation, over long paths 4 times that: 4,194,304 */
+    size_t eager_bytes;  /* agreed: what a peer may send before the operation is posted: 262,144 */
+    size_t compressed_allreduce_max_bytes; /* memory for one; 0 = no limit: 4,294,967,296 */
+    int64_t connect_timeout_ms;            /* for one attempt to connect: 5,000 */
+    uint32_t connect_retries;              /* further attempts, with backoff and jitter: 3 */
+    uint32_t connections;    /* tcp: data connections to each peer, 1..8; 0 = by its distance: 0 */
+    uint32_t datagram_bytes; /* quic: largest payload of a packet, 1,200 to 65,507; 0 = as the interface: 0 */
+    uint32_t ops_max;        /* operations in flight per node: 1,024 */
+    uint32_t spin_us;        /* how long a blocking call polls before it sleeps: 200 */
+    enum hearth_algo algo;   /* agreed: for calls that leave it to HEARTH_ALGO_AUTO: HEARTH_ALGO_AUTO */
+};
+HEARTH_API void hearth_tuning_init_sized(struct hearth_tuning *tuning, size_t size);
+static inline void hearth_tuning_init(struct hearth_tuning *tuning)
+{
+    hearth_tuning_init_sized(tuning, sizeof(*tuning));
+}
+
+struct hearth_environment;
+
 /* Begins with its size, so that fields can be added. Always initialise with hearth_config_init. Fields that
  * all members must agree on are marked "agreed"; a member that differs is found at the first operation. */
 struct hearth_config {
-    size_t size;           /* set by hearth_config_init */
-    int64_t op_timeout_ms; /* default deadline of an operation: 1,800,000 (30 min) */
-    size_t chunk_bytes;    /* agreed: largest payload of one frame: 262,144 */
-    size_t window_bytes; /* agreed: staging memory an operation may use: 4,194,304; over long ways up to four
-                              times that, by round trip and link_mbps */
-    size_t eager_bytes;  /* agreed: what a peer may send before the operation is posted: 262,144 */
-    size_t memory_max;   /* all memory of a node but user buffers and the rings in shared memory (at most 16
-                            MiB); 0 = no limit: 0 */
-    uint32_t ops_max;    /* operations in flight per node: 1,024 */
-    uint32_t spin_us;    /* how long a blocking call looks again and again before it sleeps: 200 */
-    enum hearth_algo
-        algo; /* agreed: algorithm for calls that leave it to HEARTH_ALGO_AUTO: HEARTH_ALGO_AUTO */
+    size_t size;               /* set by hearth_config_init */
+    int64_t op_timeout_ms;     /* default deadline of an operation: 1,800,000 (30 min) */
+    size_t memory_max;         /* all memory of a node but user buffers and the rings in shared memory
+                                        (at most 16 MiB); 0 = no limit: 0 */
+    uint64_t rate;             /* bits a second that this node sends at most, to all peers together,
+                                        64,000 to 10^12; 0 = no limit: 0 */
+    const char *codec;         /* for compressed calls that name none: "none" */
+    uint32_t compress_threads; /* for one tensor, the caller included, 1..64; bits do not depend on it: 1 */
     enum hearth_log_level log_level; /* HEARTH_LOG_WARN */
     hearth_log_fn *log;              /* NULL = silent */
     void *log_arg;
+    const struct hearth_tuning *tuning;           /* NULL = its defaults: NULL */
+    const struct hearth_environment *environment; /* set by hearth_config_env, for hearth_node_open: what a
+                                                     launcher left for this process: NULL */
 
-    /* Only for hearth_node_open. Strings are copied by it. */
-    const char *peers;       /* "host:port,host:port,...": all members, in the order of their ranks: NULL */
-    const char *rendezvous;  /* "host[:port]" or "unix:PATH", where all members meet: NULL */
-    const char *job;         /* agreed: members of different jobs refuse each other: "hearth" */
-    int rank;                /* -1 = own place in `peers`, or as it comes at the rendezvous: -1 */
-    int world_size;          /* members; 0 = as many as `peers` has: 0 */
-    const char *bind;        /* interface or address to listen on; NULL = all: NULL */
-    const char *advertise;   /* what others are to dial, "host[:port]"; NULL = found out: NULL */
-    uint16_t port;           /* to listen on; a taken one moves to the next free: 52416 */
-    const char *transport;   /* agreed: "auto" (shared memory inside a host; between hosts tcp, or quic where
-                                that is faster: tried when the node opens, over long ways), "tcp", "quic" or
+    /* From here on only for hearth_node_open. Strings are copied by it. */
+    const char *peers;      /* "host:port,host:port,...": all members, in the order of their ranks: NULL */
+    const char *rendezvous; /* "host[:port]" or "unix:PATH", where all members meet: NULL */
+    const char *job;        /* agreed: members of different jobs refuse each other: "hearth" */
+    int rank;               /* -1 = own place in `peers`, or as it comes at the rendezvous: -1 */
+    int world_size;         /* members; 0 = as many as `peers` has: 0 */
+    const char *bind;       /* interface or address to listen on; NULL = all: NULL */
+    const char *advertise;  /* what others are to dial, "host[:port]"; NULL = found out: NULL */
+    const char *transport;  /* agreed: "auto" (shared memory inside a host; between hosts tcp, or quic where
+                                that is faster: tried when the node opens, over long paths), "tcp", "quic" or
                                 "shm": "auto" */
-    uint32_t connections;    /* tcp: data connections to each peer, 1..8; 0 = by its distance: 0 */
-    uint32_t datagram_bytes; /* quic: largest payload of a packet, 1,200 to 65,507; 0 = what the interface
-                                takes: 0 */
-    uint32_t link_mbps;      /* agreed: what a port is assumed to carry between machines, Mbit/s: 1,000 */
+    const char *site;       /* where this node stands, like "berlin": compressed all-reduces may go two-level,
+                                dense inside a site. NULL = each host is a site of its own: NULL */
     int64_t open_timeout_ms; /* for all that hearth_node_open does: 60,000 */
-    int64_t connect_timeout_ms; /* for one attempt to connect: 5,000 */
-    uint32_t connect_retries;   /* further attempts, with backoff and jitter: 3 */
-    int64_t peer_timeout_ms;    /* a peer that answers nothing for so long is lost: 30,000 */
-    const char *secret;         /* the cluster's: a token of `hearth init`, or 64 hexadecimal digits: NULL */
-    const char *secret_file;    /* a file with it; NULL = what `hearth init` or `hearth join` stored, if they
-                                did: NULL */
-    const char *key_file; /* this node's own key, made if it is not there; "fresh" = one for this process
-                                alone; NULL = node.key in the folder: NULL */
-    int plain;            /* agreed: 1 = nothing is encrypted, and nobody proves who he is: 0 */
-    int trust_network;    /* 1 allows plain connections beyond this machine: 0 */
-    const char *discover; /* "mdns": this node belongs to a home cluster, whose members find each other;
-                              "off"; NULL = mdns, if neither peers, rendezvous, world_size nor a launcher says
-                              who the members are and there is a secret: NULL */
-    const char *seeds;    /* discovering: "host[:port],...", nodes to ask beside those that mDNS finds; one of
-                              the cluster is enough: NULL */
-    const char *mdns;     /* discovering: the helper program; NULL = hearth-mdns beside the program or the
-                              library, or where it was installed; "" = without mDNS: NULL */
-    const char *health;   /* discovering: "default" (dead after 3 s of silence), "low-latency" (1 s) or
-                              "high-latency" (12 s): "default" */
-    uint32_t min_peers;   /* discovering: how many others hearth_node_wait_for_peers waits for: 1 */
-    int64_t form_timeout_ms; /* for hearth_group_form and hearth_group_reform: 300,000 */
-    uint32_t roles;          /* discovering: enum hearth_role: 0 */
-    const char *site; /* where this node stands, like "berlin": compressed all-reduces may go two-level, dense
-                         inside a site. NULL = each host is a site of its own: NULL */
+    int64_t peer_timeout_ms; /* a peer that answers nothing for so long is lost: 30,000 */
+    uint32_t link_mbps;      /* agreed: what a port is assumed to carry between machines, Mbit/s: 1,000 */
+    uint16_t port;           /* to listen on; a taken one moves to the next free: 52416 */
 
-    /* For hearth_node_open_local too. */
-    uint64_t rate;     /* bits a second that this node sends at most, to all peers together, 64,000
-                          to 10^12; 0 = as fast as it goes: 0 */
-    const char *codec; /* for compressed calls that name none: "none" */
-    size_t compressed_allreduce_max_bytes; /* memory that a compressed all-reduce may need here; 0 = no limit:
-                                              4,294,967,296 */
-    uint32_t compress_threads;             /* threads that share one tensor's work, the one that drives the
-                                              call included, 1..64; bits do not depend on it: 1 */
-    int secret_fd;    /* hearth_config_env: an open file with the secret, that a launcher left us; -1 = none;
-                         `secret` and `secret_file` come first. The first open reads and closes it, so that
-                         programs started later do not inherit it; later opens use what was read: -1 */
-    char folder[320]; /* hearth_config_env: where key and secret are kept; "" = .config/hearth in the user's
-                         home: "" */
-    char launcher[320]; /* hearth_config_env: the rendezvous that a launcher's environment gives; used
-                                   where neither peers nor rendezvous is given: "" */
+    /* Security: docs/security.md. */
+    const char *secret;      /* the cluster's: a token of `hearth init`, or 64 hexadecimal digits: NULL */
+    const char *secret_file; /* a file with it; NULL = what `hearth init` or `hearth join` stored: NULL */
+    const char *key_file;    /* this node's own key, made if it is not there; "fresh" = one for this process
+                                alone; NULL = node.key in the folder: NULL */
+    int plain;               /* agreed: 1 = no encryption and no authentication: 0 */
+    int trust_network;       /* 1 allows plain connections beyond this machine: 0 */
+
+    /* Home clusters: docs/home.md. */
+    const char *discover;    /* "mdns": this node belongs to a home cluster, whose members find each other;
+                                "off"; NULL = mdns, if neither peers, rendezvous, world_size nor a launcher
+                                says who the members are and there is a secret: NULL */
+    uint32_t roles;          /* enum hearth_role: 0 */
+    int64_t form_timeout_ms; /* for hearth_group_form and hearth_group_reform: 300,000 */
+    const char *seeds; /* "host[:port],...": nodes to ask beside those that mDNS finds; one is enough: NULL */
+    const char *mdns;  /* the helper program; NULL = hearth-mdns beside the program or the library, or
+                                where it was installed; "" = without mDNS: NULL */
+    const char
+        *health; /* dead after silence of 3 s ("default"), 1 s ("low-latency") or 12 s ("high-latency") */
 };
 
 /* What a node of a home cluster is there for, beside the jobs that its program asks for. */
@@ -306,23 +309,18 @@ static inline void hearth_config_init(struct hearth_config *config)
     hearth_config_init_sized(config, sizeof(*config));
 }
 
-/* Sets fields from the environment: HEARTH_OP_TIMEOUT_MS, HEARTH_CHUNK_BYTES, HEARTH_WINDOW_BYTES,
- * HEARTH_EAGER_BYTES, HEARTH_MEMORY_MAX, HEARTH_OPS_MAX, HEARTH_SPIN_US, HEARTH_ALGO, HEARTH_LOG_LEVEL
- * (error, warn, info, debug), HEARTH_PEERS, HEARTH_RENDEZVOUS, HEARTH_JOB, HEARTH_RANK, HEARTH_WORLD_SIZE,
- * HEARTH_BIND, HEARTH_ADVERTISE, HEARTH_PORT, HEARTH_TRANSPORT, HEARTH_CONNECTIONS, HEARTH_DATAGRAM_BYTES,
- * HEARTH_LINK_MBPS,
- * HEARTH_OPEN_TIMEOUT_MS, HEARTH_CONNECT_TIMEOUT_MS, HEARTH_CONNECT_RETRIES, HEARTH_PEER_TIMEOUT_MS,
- * HEARTH_SECRET, HEARTH_SECRET_FILE, HEARTH_SECRET_FD, HEARTH_KEY_FILE, HEARTH_PLAIN (0 or 1),
- * HEARTH_TRUST_NETWORK (0 or 1), HEARTH_SITE, HEARTH_RATE (bits a second: 100mbit, 2.5gbit, 0 = no limit),
- * HEARTH_DISCOVER, HEARTH_SEEDS, HEARTH_MDNS, HEARTH_HEALTH, HEARTH_MIN_PEERS, HEARTH_FORM_TIMEOUT_MS,
- * HEARTH_CODEC, HEARTH_COMPRESSED_ALLREDUCE_MAX_BYTES, HEARTH_COMPRESS_THREADS. Sizes take the suffixes K, M,
- * G (powers of 1024). The folder for key and secret is $XDG_CONFIG_HOME/hearth, or $HOME/.config/hearth.
- * What these leave open, a launcher fills in: torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT: over
- * several hosts the rendezvous is the port after it), Open MPI, MPICH and other PMI launchers, Slurm: rank
- * and world_size, and where all ranks are on one host, a private unix socket named by user and job.
- * A bad value is HEARTH_INVALID, the text names variable and value, and no field is changed. The only place
- * where the library reads the environment; not to be called while another thread changes it. Strings point
- * into the environment. */
+/* Sets fields from the environment. The variable of a field is HEARTH_ and its name in capitals:
+ * HEARTH_OP_TIMEOUT_MS, HEARTH_PEERS, and of struct hearth_tuning HEARTH_SPIN_US (which makes `tuning` point
+ * to a copy that lives as long as the process); there is none for log and roles. Sizes take the suffixes K, M
+ * and G (powers of 1024), HEARTH_RATE takes 100mbit or 2.5gbit, HEARTH_LOG_LEVEL error, warn, info or debug.
+ * Beside these a launcher may hand over the secret in a descriptor (HEARTH_SECRET_FD), and the folder for key
+ * and secret is $XDG_CONFIG_HOME/hearth, or $HOME/.config/hearth. hearth(1) lists them all. What
+ * these leave open, a launcher fills in: torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT: over several
+ * hosts the rendezvous is the port after it), Open MPI, MPICH and other PMI launchers, Slurm: rank and
+ * world_size, and where all ranks are on one host, a private unix socket named by user and job. A bad value
+ * is HEARTH_INVALID, the text names variable and value, and no field is changed. The only place where the
+ * library reads the environment; not to be called while another thread changes it. Strings point into the
+ * environment. */
 HEARTH_API int hearth_config_env(struct hearth_config *config);
 
 /* ---- Nodes and groups ----------------------------------------------------------------------------- */
@@ -395,8 +393,8 @@ HEARTH_API void hearth_group_close(hearth_group *group);
  * Its world is itself alone; groups with others are made by hearth_group_form. Calls on a node that does not
  * discover are HEARTH_UNSUPPORTED. */
 
-/* Waits until at least `min_peers` others (-1: the config's) are members, at most timeout_ms (-1: the
- * config's peer_timeout_ms). HEARTH_TIMEOUT: the text says who is there, and of nodes that were seen why they
+/* Waits until at least `min_peers` others are members, at most timeout_ms (-1: the config's
+ * peer_timeout_ms). HEARTH_TIMEOUT: the text says who is there, and of nodes that were seen why they
  * are not. */
 HEARTH_API int hearth_node_wait_for_peers(hearth_node *node, int min_peers, int64_t timeout_ms);
 

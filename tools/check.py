@@ -15,9 +15,9 @@ ROOT = Path(os.environ.get("HEARTH_CHECK_ROOT", Path(__file__).resolve().parent.
 
 # Who may include whom: rooms, or single headers of a room. Every room may include itself and <hearth.h>.
 FACES = ["core", "os", "kernel", "compress", "gradient/price.h", "collective/plan.h", "collective/select.h",
-         "collective/dryrun.h", "node/local.h", "security/node_key.h", "security/secret.h", "security/trust_list.h",
-         "security/vault.h", "connect/dial_driver.h", "discovery", "cluster/control_socket.h", "cluster/job_store.h",
-         "cluster/status_snapshot.h",
+         "collective/dryrun.h", "node/environment.h", "node/local.h", "security/node_key.h", "security/secret.h",
+         "security/trust_list.h", "security/vault.h", "connect/dial_driver.h", "discovery", "cluster/control_socket.h",
+         "cluster/job_store.h", "cluster/status_snapshot.h",
          "membership/job_record.h", "membership/topology.h", "membership/health.h"]
 INCLUDES = {
     "core": [],
@@ -103,7 +103,7 @@ PYTHON_BANNED = [
 ]
 
 LINES_OF_FILE, LINES_OF_FUNCTION, COLUMNS, PYTHON_COLUMNS = 700, 70, 110, 120
-LONGER_FILES = {"include/hearth.h": 900}  # one public header, whatever it holds
+LONGER_FILES = {"include/hearth.h": 950}  # one public header, whatever it holds
 SKIP_DIRS = {".git", "build", "corpus", "golden", "__pycache__"}
 SAME_NAME = {"__init__.py", "__main__.py"}  # Python wants them in every package
 SPDX = "SPDX-License-Identifier: Apache-2.0"

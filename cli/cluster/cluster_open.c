@@ -87,7 +87,6 @@ const char *cluster_health_name(int index)
 static void fill_config(struct hearth_config *config, const struct cluster_options *o)
 {
     config->peers = config->rendezvous = NULL;
-    config->launcher[0] = 0;
     config->rank = -1;
     config->world_size = 0;
     config->discover = "mdns";

@@ -376,12 +376,12 @@ bool report_close(FILE *file, const char *path, const struct race *race, const s
 /* As FORECAST_COMMAND sees it. */
 void forecast_all(const struct race *race, struct forecast *forecasts)
 {
-    struct hearth_config config;
-    hearth_config_init(&config);
+    struct hearth_tuning tuning;
+    hearth_tuning_init(&tuning);
     struct group_view view = {.size = RANKS, .algo = HEARTH_ALGO_AUTO};
     view.across = view.inside = (struct link_cost){PATH_S, RATE, 0, 0};
-    view.chunk_bytes = config.chunk_bytes;
-    view.window_bytes = config.window_bytes;
+    view.chunk_bytes = tuning.chunk_bytes;
+    view.window_bytes = tuning.window_bytes;
     for (int i = 0; i < race->lane_count; i++) {
         struct codec_list list;
         struct error error;

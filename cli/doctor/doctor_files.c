@@ -9,6 +9,7 @@
 #include "cli/shared/config_folder.h"
 #include "cli/shared/json.h"
 #include "core/heap.h"
+#include "node/environment.h"
 #include "os/clock.h"
 #include "os/thread.h"
 #include "security/node_key.h"
@@ -99,7 +100,8 @@ static bool check_secret(struct doctor *d, char path[static HOME_PATH_MAX])
 {
     struct secret *secret = NULL;
     struct error error;
-    bool missing = false, file = !d->config.secret && (d->config.secret_file || d->config.secret_fd < 0);
+    bool missing = false,
+         file = !d->config.secret && (d->config.secret_file || environment_of(&d->config)->secret_fd < 0);
     int status = HEARTH_INVALID;
     if (d->config.plain) {
         doctor_note(d, VERDICT_WARN, "secret",
@@ -114,7 +116,7 @@ static bool check_secret(struct doctor *d, char path[static HOME_PATH_MAX])
     else if (file)
         status = secret_load(path, &secret, &missing, &error);
     else
-        status = secret_inherit(d->config.secret_fd, &secret, &error);
+        status = secret_inherit(environment_of(&d->config)->secret_fd, &secret, &error);
     if (status == HEARTH_OK) {
         doctor_note(d, VERDICT_PASS, "secret", "of the cluster '%s' (%s)", secret_name(secret),
                     file ? path : "from the environment");

@@ -32,13 +32,13 @@ const char *plan_setup_algo(int index)
 
 void plan_setup_init(struct plan_setup *setup)
 {
-    struct hearth_config config;
-    hearth_config_init(&config);
+    struct hearth_tuning tuning;
+    hearth_tuning_init(&tuning);
     *setup = (struct plan_setup){.ranks = 8, .bytes = 1 << 20, .rate = 1e9 / 8, .rtt_s = 200e-6};
     setup->inside_rate = 40e9 / 8;
     setup->inside_rtt_s = 2e-6;
-    setup->chunk_bytes = config.chunk_bytes;
-    setup->window_bytes = config.window_bytes;
+    setup->chunk_bytes = tuning.chunk_bytes;
+    setup->window_bytes = tuning.window_bytes;
     setup->memory_max = (size_t)4 << 30;
     setup->messages_max = MESSAGES_MAX;
 }

@@ -70,7 +70,7 @@ static int codec_check(const struct reduction_call *call)
 
 static int guard_check(const struct reduction_call *call, int size)
 {
-    size_t limit = call->group->node->config.compressed_allreduce_max_bytes;
+    size_t limit = call->group->node->tuning.compressed_allreduce_max_bytes;
     size_t need = reduction_memory(call, size);
     if (limit == 0 || need <= limit)
         return HEARTH_OK;

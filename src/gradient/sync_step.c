@@ -136,7 +136,7 @@ void sync_tag(hearth_sync *sync)
 
 static int buckets_make(hearth_sync *sync, struct bucket_item *items, struct bucket *plan)
 {
-    uint32_t count = plan_make(sync, items, plan), ops_max = sync->node->config.ops_max;
+    uint32_t count = plan_make(sync, items, plan), ops_max = sync->node->tuning.ops_max;
     if (count > ops_max)
         return error_set(error_last(), HEARTH_LIMIT, RANK_NONE,
                          "sync: %u tensors make %u buckets, but only %u operations may be in flight: raise "

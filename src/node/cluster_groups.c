@@ -8,6 +8,7 @@
 
 #include "cluster/control_socket.h"
 #include "cluster/job_store.h"
+#include "node/environment.h"
 #include "node/secure.h"
 #include "os/host.h"
 
@@ -168,17 +169,18 @@ static int keep_config(struct cluster_groups *r, const struct opening *o)
     r->config.health = "default";
     r->config.job = "hearth";
     r->config.codec = r->node->codec;
+    r->config.tuning = &r->node->tuning;
     r->config.rank = -1;
     r->config.world_size = 0;
-    r->config.launcher[0] = '\0';
     return HEARTH_OK;
 }
 
 static void control_socket_of(const struct opening *o, char *path, size_t size)
 {
     char folder[4096] = "";
-    if (o->own.folder[0] != '\0')
-        snprintf(folder, sizeof folder, "%s", o->own.folder);
+    const struct hearth_environment *found = environment_of(&o->own);
+    if (found->folder[0] != '\0')
+        snprintf(folder, sizeof folder, "%s", found->folder);
     else if (host_home(folder, sizeof folder - sizeof "/.config/hearth"))
         snprintf(folder + strlen(folder), sizeof folder - strlen(folder), "/.config/hearth");
     control_socket_place(folder, host_user(), path, size);
@@ -208,7 +210,7 @@ static int open_cluster(struct cluster_groups *r, struct opening *o, struct erro
         .sample = take_samples,
         .extra = write_extra,
         .arg = r,
-        .connect_timeout_ns = (uint64_t)o->own.connect_timeout_ms * NS_PER_MS,
+        .connect_timeout_ns = (uint64_t)tuning_of(&o->own)->connect_timeout_ms * NS_PER_MS,
         .deadline_ns = o->deadline_ns,
     };
     return cluster_open(&setup, &r->cluster, error);

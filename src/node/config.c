@@ -9,8 +9,7 @@
 #include "compress/codec.h"
 #include "core/sized.h"
 #include "membership/health.h"
-#include "membership/view.h"
-#include "node/launch.h"
+#include "node/environment.h"
 #include "node/node.h"
 #include "os/host.h"
 
@@ -29,16 +28,33 @@
 #define THREADS_MAX        64u
 #define COUNT_MAX          65536u /* of ranks, members, descriptors */
 
+static const struct hearth_tuning tuning_defaults = {
+    .size = sizeof tuning_defaults,
+    .chunk_bytes = 256u << 10,
+    .window_bytes = 4u << 20,
+    .eager_bytes = 256u << 10,
+    .compressed_allreduce_max_bytes = (size_t)4 << 30,
+    .connect_timeout_ms = 5000,
+    .connect_retries = 3,
+    .ops_max = 1024,
+    .spin_us = 200,
+    .algo = HEARTH_ALGO_AUTO,
+};
+
+void hearth_tuning_init_sized(struct hearth_tuning *tuning, size_t size)
+{
+    sized_write(tuning, size, &tuning_defaults, sizeof tuning_defaults);
+}
+
+const struct hearth_tuning *tuning_of(const struct hearth_config *config)
+{
+    return config->tuning ? config->tuning : &tuning_defaults;
+}
+
 void hearth_config_init_sized(struct hearth_config *config, size_t size)
 {
     const struct hearth_config defaults = {
         .op_timeout_ms = 30 * 60 * 1000,
-        .chunk_bytes = 256u << 10,
-        .window_bytes = 4u << 20,
-        .eager_bytes = 256u << 10,
-        .ops_max = 1024,
-        .spin_us = 200,
-        .algo = HEARTH_ALGO_AUTO,
         .log_level = HEARTH_LOG_WARN,
         .job = "hearth",
         .rank = -1,
@@ -46,24 +62,101 @@ void hearth_config_init_sized(struct hearth_config *config, size_t size)
         .transport = "auto",
         .link_mbps = 1000,
         .open_timeout_ms = 60 * 1000,
-        .connect_timeout_ms = 5000,
-        .connect_retries = 3,
         .peer_timeout_ms = 30 * 1000,
         .health = "default",
-        .min_peers = 1,
         .form_timeout_ms = 5 * 60 * 1000,
-        .secret_fd = -1,
         .codec = "none",
-        .compressed_allreduce_max_bytes = (size_t)4 << 30,
         .compress_threads = 1,
     };
     sized_write(config, size, &defaults, sizeof defaults);
 }
 
-int config_read(struct hearth_config *own, const struct hearth_config *given, struct error *error)
+int config_read(struct hearth_config *own, struct hearth_tuning *tuning, const struct hearth_config *given,
+                struct error *error)
 {
     hearth_config_init(own);
-    return sized_read(own, sizeof *own, given, "config", error);
+    hearth_tuning_init(tuning);
+    int status = given ? sized_read(own, sizeof *own, given, "config", error) : HEARTH_OK;
+    if (status == HEARTH_OK && own->tuning)
+        status = sized_read(tuning, sizeof *tuning, own->tuning, "tuning", error);
+    own->tuning = tuning;
+    return status;
+}
+
+/* ---- numbers ---- */
+
+/* A field that holds a number: the variable has the same name in capitals, after HEARTH_. */
+struct config_number {
+    const char *name;
+    size_t offset, width;
+    uint64_t min, max;
+    bool suffix; /* K, M, G may follow */
+    bool open;   /* the program may set what a variable may not: checked elsewhere, or not at all */
+};
+
+#define FIELD(type, field) #field, offsetof(struct type, field), sizeof(((struct type *)0)->field)
+#define TIMEOUT_MAX_U      ((uint64_t)TIMEOUT_MS_MAX)
+
+static const struct config_number config_numbers[] = {
+    {FIELD(hearth_config, op_timeout_ms), 1, TIMEOUT_MAX_U, false, false},
+    {FIELD(hearth_config, memory_max), 0, SIZE_MAX / 2, true, true},
+    {FIELD(hearth_config, rank), 0, COUNT_MAX - 1, false, true},
+    {FIELD(hearth_config, world_size), 1, COUNT_MAX, false, true},
+    {FIELD(hearth_config, port), 0, UINT16_MAX, false, false},
+    {FIELD(hearth_config, link_mbps), 1, LINK_MBPS_MAX, false, false},
+    {FIELD(hearth_config, open_timeout_ms), 1, TIMEOUT_MAX_U, false, false},
+    {FIELD(hearth_config, peer_timeout_ms), PEER_TIMEOUT_MIN, TIMEOUT_MAX_U, false, false},
+    {FIELD(hearth_config, form_timeout_ms), 1, TIMEOUT_MAX_U, false, false},
+    {FIELD(hearth_config, trust_network), 0, 1, false, true},
+    {FIELD(hearth_config, plain), 0, 1, false, true},
+    {FIELD(hearth_config, compress_threads), 1, THREADS_MAX, false, false},
+};
+
+static const struct config_number tuning_numbers[] = {
+    {FIELD(hearth_tuning, chunk_bytes), BYTES_MIN, CHUNK_BYTES_MAX, true, false},
+    {FIELD(hearth_tuning, window_bytes), BYTES_MIN, SIZE_MAX / 2, true, false},
+    {FIELD(hearth_tuning, eager_bytes), BYTES_MIN, EAGER_BYTES_MAX, true, false},
+    {FIELD(hearth_tuning, compressed_allreduce_max_bytes), 0, SIZE_MAX / 2, true, false},
+    {FIELD(hearth_tuning, connect_timeout_ms), 1, TIMEOUT_MAX_U, false, false},
+    {FIELD(hearth_tuning, connect_retries), 0, RETRIES_MAX, false, false},
+    {FIELD(hearth_tuning, connections), 0, CONNECTIONS_MAX, false, false},
+    {FIELD(hearth_tuning, datagram_bytes), 0, DATAGRAM_BYTES_MAX, false, false},
+    {FIELD(hearth_tuning, ops_max), 1, 1u << 20, false, false},
+    {FIELD(hearth_tuning, spin_us), 0, 1000000, false, false},
+};
+
+static const struct config_number environment_numbers[] = {
+    {FIELD(hearth_environment, secret_fd), 0, COUNT_MAX - 1, false, true},
+};
+
+#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
+
+static uint64_t number_get(const struct config_number *n, const void *from)
+{
+    const uint8_t *field = (const uint8_t *)from + n->offset;
+    uint16_t two;
+    uint32_t four;
+    uint64_t eight;
+    memcpy(&two, field, sizeof two);
+    if (n->width == sizeof two)
+        return two;
+    memcpy(&four, field, sizeof four);
+    if (n->width == sizeof four)
+        return four;
+    memcpy(&eight, field, sizeof eight);
+    return eight;
+}
+
+static void number_set(const struct config_number *n, void *to, uint64_t value)
+{
+    uint8_t *field = (uint8_t *)to + n->offset;
+    uint16_t two = (uint16_t)value;
+    uint32_t four = (uint32_t)value;
+    memcpy(field,
+           n->width == sizeof two    ? (void *)&two
+           : n->width == sizeof four ? (void *)&four
+                                     : &value,
+           n->width);
 }
 
 /* ---- the environment ---- */
@@ -131,32 +224,30 @@ static int parse_level(const char *text, enum hearth_log_level *level)
     return HEARTH_INVALID;
 }
 
-/* One variable with a number. */
-struct variable {
-    const char *name;
-    bool suffix;
-    uint64_t min, max, *value;
-};
-
-static int read_numbers(const struct variable *variables, size_t count)
+static int read_numbers(const struct config_number *numbers, size_t count, void *into)
 {
     for (size_t i = 0; i < count; i++) {
-        const struct variable *v = &variables[i];
-        const char *text = getenv(v->name);
+        const struct config_number *n = &numbers[i];
+        char name[64] = "HEARTH_";
+        uint64_t value;
+        for (size_t at = strlen(name), k = 0; n->name[k] != '\0'; k++, at++)
+            name[at] = n->name[k] >= 'a' && n->name[k] <= 'z' ? (char)(n->name[k] - 'a' + 'A') : n->name[k];
+        const char *text = getenv(name);
         if (!text)
             continue;
-        if (parse_number(text, v->suffix, v->min, v->max, v->value) != HEARTH_OK)
+        if (parse_number(text, n->suffix, n->min, n->max, &value) != HEARTH_OK)
             return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
-                             "%s is \"%s\"; it takes a whole number%s from %" PRIu64 " to %" PRIu64, v->name,
-                             text, v->suffix ? " (K, M, G allowed)" : "", v->min, v->max);
+                             "%s is \"%s\"; it takes a whole number%s from %" PRIu64 " to %" PRIu64, name,
+                             text, n->suffix ? " (K, M, G allowed)" : "", n->min, n->max);
+        number_set(n, into, value);
     }
     return HEARTH_OK;
 }
 
-static int read_names(struct hearth_config *c)
+static int read_names(struct hearth_config *c, struct hearth_tuning *tuning)
 {
     const char *algo = getenv("HEARTH_ALGO"), *level = getenv("HEARTH_LOG_LEVEL");
-    if (algo && hearth_algo_parse(algo, &c->algo) != HEARTH_OK)
+    if (algo && hearth_algo_parse(algo, &tuning->algo) != HEARTH_OK)
         return error_set(
             error_last(), HEARTH_INVALID, RANK_NONE,
             "HEARTH_ALGO is \"%s\"; it takes auto, ring, direct, halving, tree, star, hierarchical or "
@@ -217,20 +308,21 @@ static void read_strings(struct hearth_config *c)
 }
 
 /* Where key and secret are kept. A path that does not start at the root means nothing, says the standard. */
-static int read_folder(struct hearth_config *c)
+static int read_folder(struct hearth_environment *e)
 {
     const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
     int len = 0;
+    memset(e->folder, 0, sizeof e->folder);
     if (config && config[0] == '/')
-        len = snprintf(c->folder, sizeof c->folder, "%s/hearth", config);
+        len = snprintf(e->folder, sizeof e->folder, "%s/hearth", config);
     else if (home && home[0] == '/')
-        len = snprintf(c->folder, sizeof c->folder, "%s/.config/hearth", home);
-    if (len >= (int)sizeof c->folder)
+        len = snprintf(e->folder, sizeof e->folder, "%s/.config/hearth", home);
+    if (len >= (int)sizeof e->folder)
         return error_set(
             error_last(), HEARTH_INVALID, RANK_NONE,
             "%s is longer than %zu bytes: give HEARTH_KEY_FILE and HEARTH_SECRET_FILE, and unset it",
             config && config[0] == '/' ? "XDG_CONFIG_HOME" : "HOME",
-            sizeof c->folder - sizeof "/.config/hearth");
+            sizeof e->folder - sizeof "/.config/hearth");
     return HEARTH_OK;
 }
 
@@ -241,7 +333,7 @@ static const char *environment(void *arg, const char *name)
 }
 
 /* What nobody said so far, the launcher may know. */
-static int read_launcher(struct hearth_config *c)
+static int read_launcher(struct hearth_config *c, struct hearth_environment *e)
 {
     struct launch launch;
     /* A place to meet that was given is not the launcher's: then its ranks may be another job's. */
@@ -253,135 +345,95 @@ static int read_launcher(struct hearth_config *c)
         return status;
     c->rank = c->rank < 0 ? launch.rank : c->rank;
     c->world_size = c->world_size == 0 && !c->peers ? launch.world_size : c->world_size;
+    memset(e->rendezvous, 0, sizeof e->rendezvous);
     if (!c->peers && !c->rendezvous)
-        snprintf(c->launcher, sizeof c->launcher, "%s", launch.rendezvous);
+        snprintf(e->rendezvous, sizeof e->rendezvous, "%s", launch.rendezvous);
     return HEARTH_OK;
 }
 
-/* What concerns encryption; the strings are read with the others. */
-static int read_trust(struct hearth_config *c)
+/* What concerns a home cluster. The strings are read with the others. */
+static int read_home(void)
 {
-    uint64_t trust = c->trust_network != 0, plain = c->plain != 0;
-    uint64_t secret_fd = c->secret_fd < 0 ? COUNT_MAX : (uint64_t)c->secret_fd;
-    const struct variable variables[] = {
-        {"HEARTH_TRUST_NETWORK", false, 0, 1, &trust},
-        {"HEARTH_PLAIN", false, 0, 1, &plain},
-        {"HEARTH_SECRET_FD", false, 0, COUNT_MAX - 1, &secret_fd},
-    };
-    int status = read_numbers(variables, sizeof variables / sizeof *variables);
-    if (status != HEARTH_OK)
-        return status;
-    c->trust_network = (int)trust;
-    c->plain = (int)plain;
-    c->secret_fd = secret_fd == COUNT_MAX ? -1 : (int)secret_fd;
-    return read_folder(c);
-}
-
-/* What concerns a home cluster. */
-static int read_home(struct hearth_config *c)
-{
-    uint64_t peers = c->min_peers, forming = (uint64_t)c->form_timeout_ms;
-    const struct variable variables[] = {
-        {"HEARTH_MIN_PEERS", false, 0, VIEW_MEMBERS_MAX - 1, &peers},
-        {"HEARTH_FORM_TIMEOUT_MS", false, 1, (uint64_t)TIMEOUT_MS_MAX, &forming},
-    };
     const char *discover = getenv("HEARTH_DISCOVER"), *health = getenv("HEARTH_HEALTH");
-    int status = read_numbers(variables, sizeof variables / sizeof *variables);
-    if (status != HEARTH_OK)
-        return status;
     if (discover && !discover_known(discover))
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
                          "HEARTH_DISCOVER is \"%s\"; it takes mdns or off", discover);
     if (health && !health_preset_find(health))
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
                          "HEARTH_HEALTH is \"%s\"; it takes default, low-latency or high-latency", health);
-    c->min_peers = (uint32_t)peers;
-    c->form_timeout_ms = (int64_t)forming;
     return HEARTH_OK;
+}
+
+/* All that is found, so that either all is taken or nothing. */
+struct findings {
+    struct hearth_config config;
+    struct hearth_tuning tuning;
+    struct hearth_environment environment;
+};
+
+static int find_all(struct findings *f)
+{
+    int status = read_numbers(config_numbers, COUNT_OF(config_numbers), &f->config);
+    if (status == HEARTH_OK)
+        status = read_numbers(tuning_numbers, COUNT_OF(tuning_numbers), &f->tuning);
+    if (status == HEARTH_OK)
+        status = read_numbers(environment_numbers, COUNT_OF(environment_numbers), &f->environment);
+    if (status == HEARTH_OK)
+        status = read_names(&f->config, &f->tuning);
+    if (status == HEARTH_OK)
+        status = read_line(&f->config);
+    if (status == HEARTH_OK)
+        status = read_folder(&f->environment);
+    if (status == HEARTH_OK)
+        status = read_home();
+    if (status != HEARTH_OK)
+        return status;
+    read_strings(&f->config);
+    return read_launcher(&f->config, &f->environment);
 }
 
 int hearth_config_env(struct hearth_config *config)
 {
-    struct hearth_config c;
-    int status = config_read(&c, config, error_last());
+    struct findings found;
+    struct hearth_tuning before;
+    int status = config_read(&found.config, &before, config, error_last());
+    if (status == HEARTH_OK && !config)
+        status =
+            error_set(error_last(), HEARTH_INVALID, RANK_NONE, "config_env: hearth_config_init comes first");
     if (status != HEARTH_OK)
         return status;
-    uint64_t timeout = (uint64_t)c.op_timeout_ms, chunk = c.chunk_bytes, window = c.window_bytes;
-    uint64_t eager = c.eager_bytes, memory = c.memory_max, ops = c.ops_max, spin = c.spin_us;
-    uint64_t rank = c.rank < 0 ? COUNT_MAX : (uint64_t)c.rank, members = (uint64_t)c.world_size,
-             port = c.port;
-    uint64_t connections = c.connections, rate = c.link_mbps, opening = (uint64_t)c.open_timeout_ms;
-    uint64_t connecting = (uint64_t)c.connect_timeout_ms, retries = c.connect_retries;
-    uint64_t silence = (uint64_t)c.peer_timeout_ms;
-    uint64_t shadows = c.compressed_allreduce_max_bytes, threads = c.compress_threads;
-    uint64_t datagram = c.datagram_bytes;
-    const struct variable variables[] = {
-        {"HEARTH_OP_TIMEOUT_MS", false, 1, (uint64_t)TIMEOUT_MS_MAX, &timeout},
-        {"HEARTH_CHUNK_BYTES", true, BYTES_MIN, CHUNK_BYTES_MAX, &chunk},
-        {"HEARTH_WINDOW_BYTES", true, BYTES_MIN, SIZE_MAX / 2, &window},
-        {"HEARTH_EAGER_BYTES", true, BYTES_MIN, EAGER_BYTES_MAX, &eager},
-        {"HEARTH_MEMORY_MAX", true, 0, SIZE_MAX / 2, &memory},
-        {"HEARTH_OPS_MAX", false, 1, 1u << 20, &ops},
-        {"HEARTH_SPIN_US", false, 0, 1000000, &spin},
-        {"HEARTH_RANK", false, 0, COUNT_MAX - 1, &rank},
-        {"HEARTH_WORLD_SIZE", false, 1, COUNT_MAX, &members},
-        {"HEARTH_PORT", false, 0, UINT16_MAX, &port},
-        {"HEARTH_CONNECTIONS", false, 0, CONNECTIONS_MAX, &connections},
-        {"HEARTH_DATAGRAM_BYTES", false, 0, DATAGRAM_BYTES_MAX, &datagram},
-        {"HEARTH_LINK_MBPS", false, 1, LINK_MBPS_MAX, &rate},
-        {"HEARTH_OPEN_TIMEOUT_MS", false, 1, (uint64_t)TIMEOUT_MS_MAX, &opening},
-        {"HEARTH_CONNECT_TIMEOUT_MS", false, 1, (uint64_t)TIMEOUT_MS_MAX, &connecting},
-        {"HEARTH_CONNECT_RETRIES", false, 0, RETRIES_MAX, &retries},
-        {"HEARTH_PEER_TIMEOUT_MS", false, PEER_TIMEOUT_MIN, (uint64_t)TIMEOUT_MS_MAX, &silence},
-        {"HEARTH_COMPRESSED_ALLREDUCE_MAX_BYTES", true, 0, SIZE_MAX / 2, &shadows},
-        {"HEARTH_COMPRESS_THREADS", false, 1, THREADS_MAX, &threads},
-    };
-    status = read_numbers(variables, sizeof variables / sizeof *variables);
-    if (status == HEARTH_OK)
-        status = read_names(&c);
-    if (status == HEARTH_OK)
-        status = read_line(&c);
-    if (status == HEARTH_OK)
-        status = read_trust(&c);
-    if (status == HEARTH_OK)
-        status = read_home(&c);
+    found.tuning = before;
+    found.environment = *environment_of(&found.config);
+    status = find_all(&found);
     if (status != HEARTH_OK)
         return status;
-    c.op_timeout_ms = (int64_t)timeout;
-    c.chunk_bytes = chunk;
-    c.window_bytes = window;
-    c.eager_bytes = eager;
-    c.memory_max = memory;
-    c.ops_max = (uint32_t)ops;
-    c.spin_us = (uint32_t)spin;
-    c.rank = rank == COUNT_MAX ? -1 : (int)rank;
-    c.world_size = (int)members;
-    c.port = (uint16_t)port;
-    c.connections = (uint32_t)connections;
-    c.datagram_bytes = (uint32_t)datagram;
-    c.link_mbps = (uint32_t)rate;
-    c.open_timeout_ms = (int64_t)opening;
-    c.connect_timeout_ms = (int64_t)connecting;
-    c.connect_retries = (uint32_t)retries;
-    c.peer_timeout_ms = (int64_t)silence;
-    c.compressed_allreduce_max_bytes = shadows;
-    c.compress_threads = (uint32_t)threads;
-    read_strings(&c);
-    status = read_launcher(&c);
-    if (status == HEARTH_OK)
-        sized_write(config, config->size, &c, sizeof c);
-    return status;
+    struct hearth_config *c = &found.config;
+    const struct hearth_tuning *given =
+        config->size >= offsetof(struct hearth_config, tuning) + sizeof given ? config->tuning : NULL;
+    bool tuned = memcmp(&found.tuning, &before, sizeof before) != 0;
+    bool left = memcmp(&found.environment, environment_of(c), sizeof found.environment) != 0;
+    c->tuning = tuned ? kept_forever(&found.tuning, sizeof found.tuning) : given;
+    c->environment = left ? kept_forever(&found.environment, sizeof found.environment) : c->environment;
+    if ((tuned && !c->tuning) || (left && !c->environment))
+        return error_set(error_last(), HEARTH_NO_MEMORY, RANK_NONE, "config_env: no memory");
+    sized_write(config, config->size, c, sizeof *c);
+    return HEARTH_OK;
 }
 
 /* ---- checks ---- */
 
-static int out_of_range(struct error *error, const char *field, uint64_t value, uint64_t min, uint64_t max)
+static int check_numbers(const struct config_number *numbers, size_t count, const void *of,
+                         struct error *error)
 {
-    if (value >= min && value <= max)
-        return HEARTH_OK;
-    return error_set(error, HEARTH_INVALID, RANK_NONE,
-                     "config: %s is %" PRIu64 "; it must be from %" PRIu64 " to %" PRIu64, field, value, min,
-                     max);
+    for (size_t i = 0; i < count; i++) {
+        const struct config_number *n = &numbers[i];
+        uint64_t value = number_get(n, of);
+        if (!n->open && (value < n->min || value > n->max))
+            return error_set(error, HEARTH_INVALID, RANK_NONE,
+                             "config: %s is %" PRIu64 "; it must be from %" PRIu64 " to %" PRIu64, n->name,
+                             value, n->min, n->max);
+    }
+    return HEARTH_OK;
 }
 
 static bool little_endian(void)
@@ -425,38 +477,22 @@ int config_check(const struct hearth_config *c, struct error *error)
     if (!little_endian())
         return error_set(error, HEARTH_UNSUPPORTED, RANK_NONE,
                          "open: this machine is big-endian; elements travel as they stand in memory");
-    if (c->algo < HEARTH_ALGO_AUTO || c->algo > HEARTH_ALGO_EXCHANGE)
-        return error_set(error, HEARTH_INVALID, RANK_NONE, "config: algo is %d, which there is not",
-                         (int)c->algo);
+    const struct hearth_tuning *tuning = tuning_of(c);
+    if (tuning->algo < HEARTH_ALGO_AUTO || tuning->algo > HEARTH_ALGO_EXCHANGE)
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "config: algo: unknown algorithm %d",
+                         (int)tuning->algo);
+    if (tuning->datagram_bytes > 0 && tuning->datagram_bytes < DATAGRAM_MIN)
+        return error_set(error, HEARTH_INVALID, RANK_NONE,
+                         "config: datagram_bytes is %" PRIu32 "; it must be 0, or from %u to %u",
+                         tuning->datagram_bytes, DATAGRAM_MIN, DATAGRAM_BYTES_MAX);
     if (c->log_level < HEARTH_LOG_ERROR || c->log_level > HEARTH_LOG_DEBUG)
-        return error_set(error, HEARTH_INVALID, RANK_NONE, "config: log_level is %d, which there is not",
+        return error_set(error, HEARTH_INVALID, RANK_NONE, "config: log_level: unknown level %d",
                          (int)c->log_level);
-    const struct {
-        const char *name;
-        uint64_t value, min, max;
-    } ranges[] = {
-        {"op_timeout_ms", (uint64_t)c->op_timeout_ms, 1, (uint64_t)TIMEOUT_MS_MAX},
-        {"chunk_bytes", c->chunk_bytes, BYTES_MIN, CHUNK_BYTES_MAX},
-        {"window_bytes", c->window_bytes, BYTES_MIN, SIZE_MAX / 2},
-        {"eager_bytes", c->eager_bytes, BYTES_MIN, EAGER_BYTES_MAX},
-        {"ops_max", c->ops_max, 1, 1u << 20},
-        {"spin_us", c->spin_us, 0, 1000000},
-        {"connections", c->connections, 0, CONNECTIONS_MAX},
-        {"datagram_bytes", c->datagram_bytes, c->datagram_bytes > 0 ? DATAGRAM_MIN : 0, DATAGRAM_BYTES_MAX},
-        {"link_mbps", c->link_mbps, 1, LINK_MBPS_MAX},
-        {"open_timeout_ms", (uint64_t)c->open_timeout_ms, 1, (uint64_t)TIMEOUT_MS_MAX},
-        {"connect_timeout_ms", (uint64_t)c->connect_timeout_ms, 1, (uint64_t)TIMEOUT_MS_MAX},
-        {"connect_retries", c->connect_retries, 0, RETRIES_MAX},
-        {"peer_timeout_ms", (uint64_t)c->peer_timeout_ms, PEER_TIMEOUT_MIN, (uint64_t)TIMEOUT_MS_MAX},
-        {"min_peers", c->min_peers, 0, VIEW_MEMBERS_MAX - 1},
-        {"form_timeout_ms", (uint64_t)c->form_timeout_ms, 1, (uint64_t)TIMEOUT_MS_MAX},
-        {"compressed_allreduce_max_bytes", c->compressed_allreduce_max_bytes, 0, SIZE_MAX / 2},
-        {"compress_threads", c->compress_threads, 1, THREADS_MAX},
-    };
     int status = check_line(c, error);
     if (status == HEARTH_OK)
         status = check_home(c, error);
-    for (size_t i = 0; status == HEARTH_OK && i < sizeof ranges / sizeof *ranges; i++)
-        status = out_of_range(error, ranges[i].name, ranges[i].value, ranges[i].min, ranges[i].max);
-    return status;
+    if (status == HEARTH_OK)
+        status = check_numbers(config_numbers, COUNT_OF(config_numbers), c, error);
+    return status == HEARTH_OK ? check_numbers(tuning_numbers, COUNT_OF(tuning_numbers), tuning, error)
+                               : status;
 }

@@ -64,16 +64,15 @@ int hearth_node_wait_for_peers(hearth_node *node, int min_peers, int64_t timeout
     int status = cluster_groups_of(node, "wait_for_peers", &r);
     if (status != HEARTH_OK)
         return status;
-    if (min_peers < -1 || min_peers >= VIEW_MEMBERS_MAX || timeout_ms < -1)
+    if (min_peers < 0 || min_peers >= VIEW_MEMBERS_MAX || timeout_ms < -1)
         return error_set(error_last(), HEARTH_INVALID, RANK_NONE,
-                         "wait_for_peers: min_peers is %d (-1 to %d), timeout_ms %" PRId64 " (-1 or more)",
+                         "wait_for_peers: min_peers is %d (0 to %d), timeout_ms %" PRId64 " (-1 or more)",
                          min_peers, VIEW_MEMBERS_MAX - 1, timeout_ms);
-    int others = min_peers < 0 ? (int)node->config.min_peers : min_peers;
     int64_t ms = timeout_ms < 0 ? node->config.peer_timeout_ms : timeout_ms;
     struct cluster_groups_call call;
     struct cluster_patience patience = {deadline_in(ms), &call.stop};
     cluster_groups_call_begin(r, &call);
-    status = cluster_wait(r->cluster, others, &patience, error_last());
+    status = cluster_wait(r->cluster, min_peers, &patience, error_last());
     cluster_groups_call_end(r, &call);
     return status;
 }

@@ -13,7 +13,7 @@ static int path_costs_fill(hearth_node *node, const struct group_view *view)
 {
     struct path_costs *f = &node->costs;
     *f = (struct path_costs){
-        .inside = view->inside, .across = view->across, .window_bytes = node->config.window_bytes};
+        .inside = view->inside, .across = view->across, .window_bytes = node->tuning.window_bytes};
     f->host = heap_alloc(node->heap, (size_t)view->size, sizeof *f->host);
     f->room = heap_alloc(node->heap, (size_t)view->size, sizeof *f->room);
     for (int i = 0; f->host && view->host && i < view->size; i++)
@@ -27,10 +27,10 @@ static int world_open(hearth_node *node, const struct node_setup *setup)
     int *members = heap_alloc(node->heap, (size_t)view.size, sizeof *members);
     if (!members)
         return HEARTH_NO_MEMORY;
-    view.chunk_bytes = node->config.chunk_bytes;
-    view.window_bytes = node->config.window_bytes;
-    view.eager_bytes = node->config.eager_bytes;
-    view.algo = node->config.algo;
+    view.chunk_bytes = node->tuning.chunk_bytes;
+    view.window_bytes = node->tuning.window_bytes;
+    view.eager_bytes = node->tuning.eager_bytes;
+    view.algo = node->tuning.algo;
     for (int i = 0; i < view.size; i++)
         members[i] = i;
     int status = path_costs_fill(node, &view);
@@ -78,8 +78,8 @@ static int node_fill(hearth_node *node, const struct node_setup *setup)
         .clock = &node->clock,
         .rank = setup->rank,
         .size = setup->world->size,
-        .ops_max = node->config.ops_max,
-        .eager_bytes = (uint32_t)node->config.eager_bytes,
+        .ops_max = node->tuning.ops_max,
+        .eager_bytes = (uint32_t)node->tuning.eager_bytes,
         .rate = node->config.rate,
         .instance = setup->instance,
         .loss = node->loss,
@@ -169,6 +169,8 @@ int node_open(const struct node_setup *setup, hearth_node **out, struct error *e
     node->loss = setup->loss != 0 ? setup->loss : HEARTH_PEER_LOST;
     node->process = process_id();
     node->config = *setup->config;
+    node->tuning = *tuning_of(setup->config);
+    node->config.tuning = &node->tuning;
     node->clock.virtual_ns = setup->now_ns;
     node->opened_ns = clock_now(&node->clock);
     node->net = setup->net;
@@ -178,7 +180,7 @@ int node_open(const struct node_setup *setup, hearth_node **out, struct error *e
     node->quic = setup->quic;
     node->credentials = setup->credentials;
     node->members = setup->members;
-    node->spin_ns = setup->config->spin_us * NS_PER_US;
+    node->spin_ns = node->tuning.spin_us * NS_PER_US;
     atomic_init(&node->progress_until, NEVER_NS);
     list_init(&node->groups);
     list_init(&node->requests);

@@ -56,8 +56,10 @@ int local_open(const struct local_setup *setup, hearth_node *nodes[], struct err
         world.across.bytes_per_s = fmin(world.across.bytes_per_s, rate);
     }
     struct hearth_config config = *setup->config;
+    struct hearth_tuning tuning = *tuning_of(setup->config);
+    config.tuning = &tuning; /* each node takes a copy */
     if (!mem.now_ns && mem.latency_ns > 0)
-        config.window_bytes = window_for(&world.across, config.window_bytes);
+        tuning.window_bytes = window_for(&world.across, tuning.window_bytes);
     for (int i = 0; i < setup->count; i++) {
         struct node_setup node = {
             .config = &config,
@@ -84,12 +86,12 @@ int local_open_far(const struct hearth_config *config, int count, uint64_t laten
 {
     struct error *error = error_last();
     struct hearth_config own;
+    struct hearth_tuning tuning;
     if (!nodes || count < 1 || count > HEARTH_LOCAL_MAX)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
                          "open_local: count is %d; it must be from 1 to %d%s", count, HEARTH_LOCAL_MAX,
                          !nodes ? ", and nodes must not be NULL" : "");
-    hearth_config_init(&own);
-    int status = config ? config_read(&own, config, error) : HEARTH_OK;
+    int status = config_read(&own, &tuning, config, error);
     if (status == HEARTH_OK)
         status = config_check(&own, error);
     if (status != HEARTH_OK)

@@ -114,7 +114,8 @@ struct cluster_group;
 struct hearth_node {
     struct heap *heap;
     int process;                 /* that opened it */
-    struct hearth_config config; /* the codec is our own copy, the other strings are gone */
+    struct hearth_config config; /* codec and tuning are our own copies, the other strings are gone */
+    struct hearth_tuning tuning;
     char codec[CODEC_TEXT_MAX];
     struct clock clock;
     struct metrics metrics;
@@ -270,8 +271,11 @@ int MUST_CHECK local_open(const struct local_setup *setup, hearth_node *nodes[],
 
 void buffers_free(hearth_node *node); /* buffer.c: what hearth_mem_alloc gave and nobody freed */
 
-/* A config of any version becomes one of ours. */
-int MUST_CHECK config_read(struct hearth_config *own, const struct hearth_config *given, struct error *error);
+/* A config of any version (NULL: the defaults) becomes one of ours, with a tuning of ours. */
+int MUST_CHECK config_read(struct hearth_config *own, struct hearth_tuning *tuning,
+                           const struct hearth_config *given, struct error *error);
+/* That of a config; where it has none, the defaults. */
+const struct hearth_tuning *tuning_of(const struct hearth_config *config);
 /* HEARTH_OK or HEARTH_INVALID with a text that names the field. */
 int MUST_CHECK config_check(const struct hearth_config *config, struct error *error);
 

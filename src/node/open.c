@@ -103,8 +103,8 @@ void opening_settings(const struct opening *o, char text[static SETTINGS_TEXT_MA
     snprintf(text, SETTINGS_TEXT_MAX,
              "chunk_bytes=%zu window_bytes=%zu eager_bytes=%zu algo=%s link_mbps=%" PRIu32
              " transport=%s plain=%d",
-             c->chunk_bytes, c->window_bytes, c->eager_bytes, hearth_algo_name(c->algo), c->link_mbps,
-             c->transport, c->plain != 0);
+             tuning_of(c)->chunk_bytes, tuning_of(c)->window_bytes, tuning_of(c)->eager_bytes,
+             hearth_algo_name(tuning_of(c)->algo), c->link_mbps, c->transport, c->plain != 0);
 }
 
 /* By what the home cluster has measured before: while all are joined at once, queues make neighbours look
@@ -120,8 +120,8 @@ static int channels_for(const struct opening *o)
 {
     if (o->quic_choice == QUIC_ALWAYS)
         return 1;
-    if (o->config->connections > 0)
-        return (int)o->config->connections + 1;
+    if (tuning_of(o->config)->connections > 0)
+        return (int)tuning_of(o->config)->connections + 1;
     return known_near(o) ? MESH_CHANNELS_NEAR : 0;
 }
 
@@ -146,8 +146,8 @@ static int agree_on_roster(struct opening *o, struct error *error)
         .channels = channels_for(o) > 0 ? channels_for(o) : MESH_CHANNELS_NEAR,
         .listener = o->peers ? half_open_fd(o->listener->half_open) : -1,
         .deadline_ns = o->deadline_ns,
-        .connect_timeout_ns = (uint64_t)c->connect_timeout_ms * NS_PER_MS,
-        .connect_retries = c->connect_retries,
+        .connect_timeout_ns = (uint64_t)tuning_of(c)->connect_timeout_ms * NS_PER_MS,
+        .connect_retries = tuning_of(c)->connect_retries,
     };
     int status = roster_agree(&setup, &o->roster, error);
     if (status != HEARTH_OK)
@@ -189,8 +189,8 @@ static int join(struct opening *o, struct error *error)
         .trust_network = c->trust_network,
         .deadline_ns = o->deadline_ns,
         .stop = o->stop,
-        .connect_timeout_ns = (uint64_t)c->connect_timeout_ms * NS_PER_MS,
-        .connect_retries = c->connect_retries,
+        .connect_timeout_ns = (uint64_t)tuning_of(c)->connect_timeout_ms * NS_PER_MS,
+        .connect_retries = tuning_of(c)->connect_retries,
         .unjoined = o->unjoined,
     };
     int status = mesh_join(&setup, o->mesh, error);
@@ -482,18 +482,25 @@ static int open_steps(struct opening *o, hearth_node **out, struct error *error)
 int hearth_node_open(const struct hearth_config *config, hearth_node **node)
 {
     struct error *error = error_last();
-    struct hearth_config own;
+    struct hearth_config own, whole;
+    struct hearth_tuning tuning;
     struct opening o;
     if (!node)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "open: node is NULL");
-    hearth_config_init(&own);
-    int status = config ? config_read(&own, config, error) : hearth_config_env(&own);
+    int status = HEARTH_OK;
+    if (!config) {
+        hearth_config_init(&own);
+        status = hearth_config_env(&own);
+        config = &own;
+    }
+    if (status == HEARTH_OK)
+        status = config_read(&whole, &tuning, config, error);
     if (status != HEARTH_OK)
         return status;
     struct error why; /* what goes wrong must outlive what is called on the way out */
-    status = config_check(&own, &why);
+    status = config_check(&whole, &why);
     if (status == HEARTH_OK) {
-        status = opening_init(&o, &own, NULL, &why);
+        status = opening_init(&o, &whole, NULL, &why);
         if (status == HEARTH_OK)
             status = open_steps(&o, node, &why);
         opening_fini(&o);

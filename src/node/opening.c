@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "node/environment.h"
 #include "node/secure.h"
 #include "os/host.h"
 #include "os/resolve.h"
@@ -183,7 +184,7 @@ static int check_transport(struct opening *o, struct error *error)
 /* Whether anything in the config says who the members are. */
 static bool members_given(const struct hearth_config *c)
 {
-    return c->peers || c->rendezvous || c->world_size > 0 || c->launcher[0] != '\0';
+    return c->peers || c->rendezvous || c->world_size > 0;
 }
 
 static int check_discover(struct opening *o, const struct hearth_config *given, struct error *error)
@@ -218,8 +219,9 @@ int opening_init(struct opening *o, const struct hearth_config *config, struct h
     o->rank = config->rank;
     o->size = config->world_size > 0 ? config->world_size : 1;
     struct hearth_config given = *config;
-    if (!given.peers && !given.rendezvous && given.launcher[0] != '\0')
-        given.rendezvous = given.launcher;
+    const struct hearth_environment *found = environment_of(config);
+    if (!given.peers && !given.rendezvous && given.world_size > 0 && found->rendezvous[0] != '\0')
+        given.rendezvous = found->rendezvous;
     int status = copy_strings(o, &given, error);
     if (status == HEARTH_OK && o->own.peers)
         status = split_peers(o, error);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "node/environment.h"
 #include "os/host.h"
 #include "security/vault.h"
 
@@ -28,8 +29,9 @@ static int path_in_folder(const struct opening *o, const char *name, char path[s
 {
     char home[PATH_TEXT_MAX];
     int len;
-    if (o->own.folder[0] != '\0')
-        len = snprintf(path, PATH_TEXT_MAX, "%s/%s", o->own.folder, name);
+    const struct hearth_environment *found = environment_of(&o->own);
+    if (found->folder[0] != '\0')
+        len = snprintf(path, PATH_TEXT_MAX, "%s/%s", found->folder, name);
     else if (host_home(home, sizeof home))
         len = snprintf(path, PATH_TEXT_MAX, "%s/.config/hearth/%s", home, name);
     else
@@ -126,7 +128,7 @@ static int user_secret(struct opening *o, struct error *error)
 static int inherit_secret(struct opening *o, struct error *error)
 {
     struct error why;
-    int status = secret_inherit(o->own.secret_fd, &o->secret, &why);
+    int status = secret_inherit(environment_of(&o->own)->secret_fd, &o->secret, &why);
     if (status == HEARTH_OK)
         return status;
     return error_set(error, status, RANK_NONE,
@@ -143,7 +145,7 @@ static int find_secret(struct opening *o, struct error *error)
     int status;
     if (!c->secret && c->secret_file)
         return load_secret(o, c->secret_file, &missing, error);
-    if (c->secret || c->secret_fd >= 0) {
+    if (c->secret || environment_of(c)->secret_fd >= 0) {
         status = c->secret ? secret_parse(c->secret, "secret (HEARTH_SECRET)", &o->secret, error)
                            : inherit_secret(o, error);
         return status == HEARTH_OK ? find_trust_of_folder(o, error) : status;

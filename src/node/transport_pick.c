@@ -192,7 +192,7 @@ static int endpoint_open(struct opening *o, struct error *error)
         .log = o->log,
         .credentials = o->credentials,
         .local = half_open_addr(o->listener->half_open),
-        .datagram_size = o->config->datagram_bytes,
+        .datagram_size = tuning_of(o->config)->datagram_bytes,
         .rate_bytes_per_s = (double)o->config->link_mbps * 1e6 / BITS_PER_BYTE,
         .idle_ns = (uint64_t)o->config->peer_timeout_ms * NS_PER_MS,
     };

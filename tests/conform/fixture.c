@@ -113,8 +113,11 @@ void checks_end(void)
 
 void config_small(struct hearth_config *config)
 {
+    static struct hearth_tuning tuning;
+    hearth_tuning_init(&tuning);
+    tuning.chunk_bytes = tuning.window_bytes = tuning.eager_bytes = 16384;
     hearth_config_init(config);
-    config->chunk_bytes = config->window_bytes = config->eager_bytes = 16384;
+    config->tuning = &tuning;
 }
 
 void fixture_open(struct fixture *c, int size, const struct hearth_config *config)

@@ -222,8 +222,11 @@ static void test_giver_closes_while_others_take(void **state)
         struct job job;
         struct hearth_config config;
         hearth_config_init(&config);
-        config.chunk_bytes = draw_below(&seed, 3) > 0 ? 16384 : config.chunk_bytes;
-        config.eager_bytes = draw_below(&seed, 2) > 0 ? 16384 : config.eager_bytes;
+        struct hearth_tuning tuning;
+        hearth_tuning_init(&tuning);
+        config.tuning = &tuning;
+        tuning.chunk_bytes = draw_below(&seed, 3) > 0 ? 16384 : tuning.chunk_bytes;
+        tuning.eager_bytes = draw_below(&seed, 2) > 0 ? 16384 : tuning.eager_bytes;
         job_init(&job, kinds[i % 5], 2 + (int)draw_below(&seed, 2), counts[draw_below(&seed, 4)]);
         job.opts.algo = job.kind == SCAN ? HEARTH_ALGO_RING : HEARTH_ALGO_AUTO; /* rank 0 needs nobody */
         job.dtype = HEARTH_I32;

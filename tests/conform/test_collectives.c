@@ -264,8 +264,11 @@ static void test_algorithm_of_the_config(void **state)
     for (int algo = 0; algo < ALGOS; algo++) {
         struct fixture c;
         struct hearth_config config;
+        struct hearth_tuning tuning;
         hearth_config_init(&config);
-        config.algo = (enum hearth_algo)algo;
+        hearth_tuning_init(&tuning);
+        tuning.algo = (enum hearth_algo)algo;
+        config.tuning = &tuning;
         fixture_open(&c, 4, &config);
         for (int kind = 0; kind < KIND_COUNT; kind++) {
             struct job job;

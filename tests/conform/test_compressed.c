@@ -556,7 +556,10 @@ static void test_guard(void **state)
     struct hearth_config config;
     struct fixture c;
     hearth_config_init(&config);
-    config.compressed_allreduce_max_bytes = 65536;
+    struct hearth_tuning tuning;
+    hearth_tuning_init(&tuning);
+    config.tuning = &tuning;
+    tuning.compressed_allreduce_max_bytes = 65536;
     fixture_open(&c, 2, &config);
     fixture_run(&c, limit_member, NULL);
     fixture_close(&c);

@@ -397,7 +397,10 @@ static void test_operations_in_flight_are_limited(void **state)
     struct fixture c;
     struct hearth_config config;
     hearth_config_init(&config);
-    config.ops_max = 10;
+    struct hearth_tuning tuning;
+    hearth_tuning_init(&tuning);
+    config.tuning = &tuning;
+    tuning.ops_max = 10;
     fixture_open(&c, 3, &config);
     for (int i = 0; i < 5; i++) {
         fixture_run(&c, limit_member, NULL);
@@ -438,7 +441,10 @@ static void test_one_member_far_ahead(void **state)
         struct fixture c;
         struct hearth_config config;
         hearth_config_init(&config);
-        config.ops_max = 4000;
+        struct hearth_tuning tuning;
+        hearth_tuning_init(&tuning);
+        config.tuning = &tuning;
+        tuning.ops_max = 4000;
         fixture_open(&c, 2, &config);
         fixture_run(&c, far_ahead, &counts[i]);
         fixture_works(&c);

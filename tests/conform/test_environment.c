@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "conform/fixture.h"
+#include "node/environment.h"
+#include "node/node.h"
 
 static const char *const names[] = {
     "HEARTH_OP_TIMEOUT_MS",
@@ -44,17 +46,17 @@ static uint64_t codec_number(const char *codec)
 static uint64_t field(const struct hearth_config *c, int name)
 {
     const uint64_t fields[NAMES] = {(uint64_t)c->op_timeout_ms,
-                                    c->chunk_bytes,
-                                    c->window_bytes,
-                                    c->eager_bytes,
+                                    tuning_of(c)->chunk_bytes,
+                                    tuning_of(c)->window_bytes,
+                                    tuning_of(c)->eager_bytes,
                                     c->memory_max,
-                                    c->ops_max,
-                                    c->spin_us,
-                                    (uint64_t)c->algo,
+                                    tuning_of(c)->ops_max,
+                                    tuning_of(c)->spin_us,
+                                    (uint64_t)tuning_of(c)->algo,
                                     (uint64_t)c->log_level,
                                     c->rate,
                                     codec_number(c->codec),
-                                    c->compressed_allreduce_max_bytes,
+                                    tuning_of(c)->compressed_allreduce_max_bytes,
                                     c->compress_threads};
     return fields[name];
 }
@@ -142,7 +144,10 @@ static void bad(int name, const char *value)
     struct hearth_config config, before;
     char quoted[TEXT_MAX];
     hearth_config_init(&config);
-    config.ops_max = 77; /* fields that the caller has set stay too */
+    struct hearth_tuning tuning; /* fields that the caller has set stay too */
+    hearth_tuning_init(&tuning);
+    tuning.ops_max = 77;
+    config.tuning = &tuning;
     before = config;
     clear_environment(NULL);
     setenv("HEARTH_SPIN_US", "13", 1); /* good ones beside it are not taken either */
@@ -280,8 +285,12 @@ static void test_folder(void **state)
             setenv("HOME", cases[i].home, 1);
         hearth_config_init(&config);
         check_status(hearth_config_env(&config), HEARTH_OK);
-        check(strcmp(config.folder, cases[i].folder) == 0, "the folder is \"%s\", not \"%s\"", config.folder,
+        const char *folder = environment_of(&config)->folder;
+        check(strcmp(folder, cases[i].folder) == 0, "the folder is \"%s\", not \"%s\"", folder,
               cases[i].folder);
+        const struct hearth_environment *first = config.environment;
+        check_status(hearth_config_env(&config), HEARTH_OK);
+        check(config.environment == first, "what was found already takes memory again");
     }
     memset(home, 'h', sizeof home - 1);
     home[0] = '/';

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "conform/fixture.h"
+#include "node/environment.h"
+#include "node/node.h"
 
 /* ---- numbers ---- */
 
@@ -27,7 +29,6 @@ static const struct number {
     {"HEARTH_TRUST_NETWORK", 0, 1, "-1", "2"},
     {"HEARTH_PLAIN", 0, 1, "-1", "2"},
     {"HEARTH_SECRET_FD", 0, 65535, "-1", "65536"},
-    {"HEARTH_MIN_PEERS", 0, 63, "-1", "64"},
     {"HEARTH_FORM_TIMEOUT_MS", 1, UINT64_C(31536000000), "0", "31536000001"},
 };
 enum { NUMBERS = sizeof numbers / sizeof *numbers };
@@ -37,17 +38,16 @@ static uint64_t number_field(const struct hearth_config *c, int i)
     const uint64_t fields[NUMBERS] = {(uint64_t)c->rank,
                                       (uint64_t)c->world_size,
                                       c->port,
-                                      c->connections,
-                                      c->datagram_bytes,
+                                      tuning_of(c)->connections,
+                                      tuning_of(c)->datagram_bytes,
                                       c->link_mbps,
                                       (uint64_t)c->open_timeout_ms,
-                                      (uint64_t)c->connect_timeout_ms,
-                                      c->connect_retries,
+                                      (uint64_t)tuning_of(c)->connect_timeout_ms,
+                                      tuning_of(c)->connect_retries,
                                       (uint64_t)c->peer_timeout_ms,
                                       (uint64_t)c->trust_network,
                                       (uint64_t)c->plain,
-                                      (uint64_t)c->secret_fd,
-                                      c->min_peers,
+                                      (uint64_t)environment_of(c)->secret_fd,
                                       (uint64_t)c->form_timeout_ms};
     return fields[i];
 }
@@ -241,8 +241,7 @@ static void test_words(void **state)
 /* What the environment may not say, the program may not either. */
 static void test_bad_fields(void **state)
 {
-    static const char *const texts[] = {"discover",  "health",          "health",
-                                        "min_peers", "form_timeout_ms", "roles"};
+    static const char *const texts[] = {"discover", "health", "health", "form_timeout_ms", "roles"};
     (void)state;
     for (int i = 0; i < (int)(sizeof texts / sizeof *texts); i++) {
         hearth_node *node = NULL;
@@ -250,9 +249,8 @@ static void test_bad_fields(void **state)
         hearth_config_init(&config);
         config.discover = i == 0 ? "bonjour" : NULL;
         config.health = i == 1 ? "best" : i == 2 ? NULL : config.health;
-        config.min_peers = i == 3 ? 64 : config.min_peers;
-        config.form_timeout_ms = i == 4 ? 0 : config.form_timeout_ms;
-        config.roles = i == 5 ? 8 : config.roles;
+        config.form_timeout_ms = i == 3 ? 0 : config.form_timeout_ms;
+        config.roles = i == 4 ? 8 : config.roles;
         check_status(hearth_node_open(&config, &node), HEARTH_INVALID);
         check_text(hearth_error_text(), texts[i]);
         hearth_node_close(node);
@@ -298,7 +296,8 @@ static void test_launcher_fills_in_what_is_open(void **state)
         check_status(hearth_config_env(&config), HEARTH_OK);
         check(config.rank == cases[i].rank, "case %zu: rank %d", i, config.rank);
         check(config.world_size == cases[i].world_size, "case %zu: world_size %d", i, config.world_size);
-        check(strcmp(config.launcher, cases[i].launcher) == 0, "case %zu: %s", i, config.launcher);
+        const char *found = environment_of(&config)->rendezvous;
+        check(strcmp(found, cases[i].launcher) == 0, "case %zu: %s", i, found);
     }
     checks_end();
 }
@@ -315,7 +314,7 @@ static void test_launcher_comes_after_the_program(void **state)
     config.rendezvous = "127.0.0.1:9";
     check_status(hearth_config_env(&config), HEARTH_OK);
     check(config.rank == 0 && config.world_size == 2, "rank %d of %d", config.rank, config.world_size);
-    check(config.launcher[0] == '\0', "%s", config.launcher);
+    check(environment_of(&config)->rendezvous[0] == '\0', "%s", environment_of(&config)->rendezvous);
     checks_end();
 }
 

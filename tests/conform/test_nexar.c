@@ -207,12 +207,15 @@ static void run_large(int size, size_t bytes)
     struct fixture c;
     struct hearth_config config;
     hearth_config_init(&config);
+    struct hearth_tuning tuning;
+    hearth_tuning_init(&tuning);
+    config.tuning = &tuning;
     size_t count = bytes / sizeof(float);
     if (slow_factor() > 1) {
         count = count / 16 + (count % 16 > 0);
-        config.chunk_bytes /= 16;
-        config.window_bytes /= 16;
-        config.eager_bytes /= 16;
+        tuning.chunk_bytes /= 16;
+        tuning.window_bytes /= 16;
+        tuning.eager_bytes /= 16;
     }
     fixture_open(&c, size, &config);
     fixture_run(&c, large_member, &count);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "conform/reference.h"
+#include "node/node.h"
 
 /* ---- different order under different tags ---- */
 
@@ -70,9 +71,9 @@ static void check_memory(struct fixture *c, const struct hearth_config *config, 
 {
     for (int i = 0; i < c->size; i++) {
         uint64_t peak = metric(c->nodes[i], "hearth_memory_peak_bytes");
-        uint64_t each = config->window_bytes * 2 + 16384;
-        uint64_t bound =
-            (uint64_t)m->operations * each + (uint64_t)c->size * config->eager_bytes * 2 + (4u << 20);
+        uint64_t each = tuning_of(config)->window_bytes * 2 + 16384;
+        uint64_t bound = (uint64_t)m->operations * each +
+                         (uint64_t)c->size * tuning_of(config)->eager_bytes * 2 + (4u << 20);
         check(peak <= bound, "node %d had %" PRIu64 " bytes, more than %" PRIu64, i, peak, bound);
     }
 }

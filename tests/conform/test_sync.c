@@ -313,7 +313,10 @@ static void test_more_buckets_than_operations(void **state)
     struct fixture c;
     struct model m;
     hearth_config_init(&config);
-    config.ops_max = 4;
+    struct hearth_tuning tuning;
+    hearth_tuning_init(&tuning);
+    config.tuning = &tuning;
+    tuning.ops_max = 4;
     fixture_open(&c, 1, &config);
     model_open(&m, c.world[0], "int8", HEARTH_OP_SUM);
     check_status(hearth_sync_ready(m.sync, 0), HEARTH_LIMIT);

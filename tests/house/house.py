@@ -40,6 +40,12 @@ def public_constants():
     return sorted(set(names) - {"HEARTH_API"})
 
 
+def public_structs():
+    """Every public struct: its name, and the declarations of its fields."""
+    found = re.findall(r"^struct (hearth_\w+) \{(.*?)^\};", without_comments(HEADER), re.M | re.S)
+    return {name: [field.strip() + ";" for field in body.split(";") if field.strip()] for name, body in found}
+
+
 def version():
     return ".".join(re.search(rf"#define HEARTH_VERSION_{part} +(\d+)", HEADER).group(1)
                     for part in ("MAJOR", "MINOR", "PATCH"))

@@ -5,7 +5,7 @@ import importlib.util
 import re
 import unittest
 
-from house import SOURCE
+from house import SOURCE, public_structs
 
 spec = importlib.util.spec_from_file_location("check", SOURCE / "tools/check.py")
 check = importlib.util.module_from_spec(spec)
@@ -109,6 +109,23 @@ class Docs(unittest.TestCase):
             with self.subTest(sentence):
                 sentence = sentence.format(number_in(file, pattern))
                 self.assertTrue(sentence in text, sentence)
+
+    def test_every_setting_has_a_line_and_a_test(self):
+        """A setting without either is a constant."""
+        manual = (SOURCE / "docs/man/hearth.1").read_text()
+        pages = "".join(document.read_text() for document in DOCUMENTS)
+        tests = "".join(path.read_text(errors="replace") for path in (SOURCE / "tests").rglob("*")
+                        if path.suffix in (".c", ".h", ".py", ".sh"))
+        structs = public_structs()
+        for declaration in structs["hearth_config"] + structs["hearth_tuning"]:
+            name = re.search(r"(\w+);$", declaration)[1]
+            if name in ("size", "environment", "tuning", "log_arg"):  # of the struct, or of another field
+                continue
+            variable = f"HEARTH_{name.upper()}"
+            with self.subTest(name):
+                told = f"`{name}`" in pages if name in ("log", "roles") else re.search(rf"\b{variable}\b", manual)
+                self.assertTrue(told, "no document says what it is for")
+                self.assertTrue(re.search(rf"(\.|->){name}\b|\b{variable}\b", tests), "no test sets it")
 
     def test_files_that_are_named(self):
         for document in DOCUMENTS:

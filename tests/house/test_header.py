@@ -7,7 +7,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from house import BINARY, CC, CXX, HEADER, SOURCE, public_constants, public_functions, run, version, without_comments
+from house import (BINARY, CC, CXX, HEADER, SOURCE, public_constants, public_functions, public_structs, run, version,
+                   without_comments)
 
 STRICT = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-I", SOURCE / "include"]
 
@@ -104,16 +105,10 @@ NEWER = """    CHECK(config.it.added == 0 && opts.it.added == 0 && compressing.i
 """
 
 
-def structs():
-    """Every public struct: its name, and the declarations of its fields."""
-    found = re.findall(r"^struct (hearth_\w+) \{(.*?)^\};", without_comments(HEADER), re.M | re.S)
-    return {name: [field.strip() + ";" for field in body.split(";") if field.strip()] for name, body in found}
-
-
 def other_header(change):
     """The header with other fields: `change` gets a struct's declarations and gives those that it has there."""
     text = without_comments(HEADER)
-    for name, fields in structs().items():
+    for name, fields in public_structs().items():
         body = " ".join(change(fields))
         text = re.sub(rf"^struct {name} \{{.*?^\}};", f"struct {name} {{ {body} }};", text, flags=re.M | re.S)
     return text
@@ -169,7 +164,7 @@ class Header(unittest.TestCase):
 
     def test_structs_begin_with_their_size_and_end_without_padding(self):
         lines = []
-        for name, fields in structs().items():
+        for name, fields in public_structs().items():
             self.assertEqual(fields[0], "size_t size;", name)
             last = re.search(r"(\w+)(\[\d+\])?;$", fields[-1])[1]
             lines.append(f"_Static_assert(offsetof(struct {name}, {last}) + sizeof(((struct {name} *)0)->{last}) == "

@@ -27,11 +27,11 @@ class Settings(Watched):
         config, _ = configure(dict(op_timeout=1.5, rate="2.5mbit", algo="ring", log_level="debug", peers=["a:1", "b:2"],
                                    rank=1, job="x", port=7, trust_network=True, spin_us=5, site="attic",
                                    compress_threads=2, open_timeout=3, chunk_bytes=65536, codec=None), "open")
-        self.assertEqual((config.op_timeout_ms, config.rate, config.algo, config.log_level), (1500, 2500000, 1, 4))
+        self.assertEqual((config.op_timeout_ms, config.rate, config.tuning[0].algo, config.log_level), (1500, 2500000, 1, 4))
         self.assertEqual((config.peers, config.rank, config.job, config.port), (b"a:1,b:2", 1, b"x", 7))
-        self.assertEqual((config.trust_network, config.spin_us, config.site), (1, 5, b"attic"))
-        self.assertEqual((config.compress_threads, config.open_timeout_ms, config.chunk_bytes), (2, 3000, 65536))
-        self.assertEqual((config.codec, config.ops_max), (b"none", 1024))
+        self.assertEqual((config.trust_network, config.tuning[0].spin_us, config.site), (1, 5, b"attic"))
+        self.assertEqual((config.compress_threads, config.open_timeout_ms, config.tuning[0].chunk_bytes), (2, 3000, 65536))
+        self.assertEqual((config.codec, config.tuning[0].ops_max), (b"none", 1024))
 
     def test_the_environment_comes_first(self):
         os.environ["HEARTH_OP_TIMEOUT_MS"], os.environ["HEARTH_CODEC"] = "7000", "int8"

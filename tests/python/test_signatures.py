@@ -23,7 +23,7 @@ MESSAGES = {
     "const char *": "s", "char *": "p", "void *": "p", "const void *": "p", "int *": "I", "size_t *": "N",
     "uint64_t *": "V", "const size_t *": "N", "struct hearth_config *": "C", "struct hearth_opts *": "O",
     "struct hearth_compressor_config *": "K", "struct hearth_tensor *": "T", "struct hearth_compressor_stats *": "S",
-    "struct hearth_member *": "M", "struct hearth_event *": "E",
+    "struct hearth_tuning *": "G", "struct hearth_member *": "M", "struct hearth_event *": "E",
 }
 
 
@@ -73,7 +73,7 @@ def enums():
     return found
 
 
-STRUCTS = {"hearth_config": _library.Config, "hearth_opts": _library.Opts, "hearth_tensor": _library.Tensor,
+STRUCTS = {"hearth_tuning": _library.Tuning, "hearth_config": _library.Config, "hearth_opts": _library.Opts, "hearth_tensor": _library.Tensor,
            "hearth_compressor_config": _library.CompressorConfig, "hearth_compressor_stats": _library.CompressorStats,
            "hearth_member": _library.MemberStruct, "hearth_event": _library.EventStruct}
 

@@ -199,12 +199,12 @@ static bool collect(struct scene *s)
 static void post(struct scene *s, int rank)
 {
     int call = s->next[rank]++;
-    struct hearth_config *config = &s->sim.nodes[rank]->config;
-    size_t limit = config->compressed_allreduce_max_bytes;
+    struct hearth_tuning *tuning = &s->sim.nodes[rank]->tuning;
+    size_t limit = tuning->compressed_allreduce_max_bytes;
     if (s->fault == FAULT_REFUSE && rank == s->rank && call == s->call)
-        config->compressed_allreduce_max_bytes = 1;
+        tuning->compressed_allreduce_max_bytes = 1;
     reduce_post(&s->calls[call], &s->sim, rank);
-    config->compressed_allreduce_max_bytes = limit;
+    tuning->compressed_allreduce_max_bytes = limit;
 }
 
 /* Members call in their own time, in the same order. */

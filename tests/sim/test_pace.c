@@ -36,7 +36,7 @@ static double run(const struct pace *pace)
     sim.mem.latency_ns = pace->latency_ns;
     sim.mem.ring_bytes = pace->ring_bytes;
     if (pace->window_bytes > 0)
-        sim.config.window_bytes = pace->window_bytes;
+        sim.tuning.window_bytes = pace->window_bytes;
     sim_start(&sim);
     sim_run_until(&sim, sim.now_ns + NS_PER_S); /* hellos */
     hearth_opts_init(&opts);

@@ -56,7 +56,7 @@ static struct outcome run(const struct pace *pace)
     struct outcome outcome = {0};
     sim_init(&sim, pace->size, 1);
     sim.config.rate = pace->rate;
-    sim.config.chunk_bytes = pace->chunk_bytes;
+    sim.tuning.chunk_bytes = pace->chunk_bytes;
     sim.mem.bytes_per_s = 0; /* no other limit */
     sim.mem.latency_ns = 50 * NS_PER_US;
     sim_start(&sim);

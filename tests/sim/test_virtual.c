@@ -166,7 +166,7 @@ static void others_do_not_starve_what_both_have_called(void **state)
     static struct job wanted, others[6];
     (void)state;
     sim_init(&sim, 2, 1);
-    sim.config.chunk_bytes = sim.config.window_bytes = sim.config.eager_bytes = 16384;
+    sim.tuning.chunk_bytes = sim.tuning.window_bytes = sim.tuning.eager_bytes = 16384;
     sim_start(&sim);
     sim_run_until(&sim, sim.now_ns + NS_PER_S);
     job_plain(&wanted, 2, 100);
@@ -205,8 +205,8 @@ static void a_late_member_does_not_fill_memory(void **state)
     static struct job job;
     (void)state;
     sim_init(&sim, 4, 1);
-    sim.config.chunk_bytes = sim.config.eager_bytes = 16384;
-    sim.config.window_bytes = 65536;
+    sim.tuning.chunk_bytes = sim.tuning.eager_bytes = 16384;
+    sim.tuning.window_bytes = 65536;
     sim_start(&sim);
     sim_run_until(&sim, sim.now_ns + NS_PER_S);
     job_plain(&job, 4, 1 << 20);

@@ -27,6 +27,7 @@ void sim_init(struct sim *sim, int size, uint64_t seed)
     sim->now_ns = NS_PER_S;
     prng_init(&sim->prng, seed);
     hearth_config_init(&sim->config);
+    hearth_tuning_init(&sim->tuning);
     sim->config.log_level = HEARTH_LOG_DEBUG;
     sim->config.log = sim_log;
     sim->config.log_arg = sim;
@@ -48,9 +49,9 @@ void sim_draw(struct sim *sim, int size, uint64_t seed)
     sim->mem.latency_ns = prng_below(p, 8) == 0 ? 0 : draw_magnitude(p, 8, 26);
     sim->mem.jitter_ns = prng_below(p, 2) == 0 ? 0 : prng_below(p, 2 * sim->mem.latency_ns + 1);
     sim->mem.ring_bytes = prng_below(p, 4) == 0 ? 0 : draw_magnitude(p, 8, 19);
-    sim->config.chunk_bytes = draw_magnitude(p, 8, 17);
-    sim->config.window_bytes = draw_magnitude(p, 8, 21);
-    sim->config.eager_bytes = draw_magnitude(p, 12, 18);
+    sim->tuning.chunk_bytes = draw_magnitude(p, 8, 17);
+    sim->tuning.window_bytes = draw_magnitude(p, 8, 21);
+    sim->tuning.eager_bytes = draw_magnitude(p, 12, 18);
     for (int i = 0; i < size; i++)
         sim->host[i] = (int)prng_below(p, 3);
     struct prng own; /* does not change what the others draw */
@@ -62,6 +63,7 @@ void sim_start(struct sim *sim)
 {
     struct error error;
     sim->mem.now_ns = &sim->now_ns;
+    sim->config.tuning = &sim->tuning;
     struct local_setup setup = {.config = &sim->config,
                                 .count = sim->size,
                                 .mem = sim->mem,

@@ -15,6 +15,7 @@ struct sim {
     struct mem_net *net;         /* lives as long as one node does */
     struct prng prng;            /* in which order nodes get their turn */
     struct hearth_config config;
+    struct hearth_tuning tuning; /* the config's, from sim_start on */
     struct mem_setup mem;
     int host[SIM_MAX];
     int loss;          /* as in struct engine_setup */

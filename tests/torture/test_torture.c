@@ -46,9 +46,9 @@ static void run_open(struct run *run, int victim, enum shortage shortage, int64_
     run->fail_after = fail_after;
     sim_init(&run->sim, SIZE, 1);
     run->sim.mem.ring_bytes = 20000;
-    run->sim.config.chunk_bytes = 4096;
-    run->sim.config.window_bytes = 16384;
-    run->sim.config.eager_bytes = 16384;
+    run->sim.tuning.chunk_bytes = 4096;
+    run->sim.tuning.window_bytes = 16384;
+    run->sim.tuning.eager_bytes = 16384;
     run->sim.config.op_timeout_ms = 60000;
     sim_start(&run->sim);
     sim_run_until(&run->sim, run->sim.now_ns + NS_PER_S);

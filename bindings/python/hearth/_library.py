@@ -11,24 +11,31 @@ from pathlib import Path
 __version__ = "0.1.0"
 
 
+class Tuning(ctypes.Structure):
+    """struct hearth_tuning."""
+
+    _fields_ = [
+        ("size", c_size_t), ("chunk_bytes", c_size_t), ("window_bytes", c_size_t), ("eager_bytes", c_size_t),
+        ("compressed_allreduce_max_bytes", c_size_t), ("connect_timeout_ms", c_int64), ("connect_retries", c_uint32),
+        ("connections", c_uint32), ("datagram_bytes", c_uint32), ("ops_max", c_uint32), ("spin_us", c_uint32),
+        ("algo", c_int),
+    ]
+
+
 class Config(ctypes.Structure):
     """struct hearth_config."""
 
     _fields_ = [
-        ("size", c_size_t), ("op_timeout_ms", c_int64), ("chunk_bytes", c_size_t), ("window_bytes", c_size_t),
-        ("eager_bytes", c_size_t), ("memory_max", c_size_t), ("ops_max", c_uint32), ("spin_us", c_uint32),
-        ("algo", c_int), ("log_level", c_int), ("log", c_void_p), ("log_arg", c_void_p),
+        ("size", c_size_t), ("op_timeout_ms", c_int64), ("memory_max", c_size_t), ("rate", c_uint64),
+        ("codec", c_char_p), ("compress_threads", c_uint32), ("log_level", c_int), ("log", c_void_p),
+        ("log_arg", c_void_p), ("tuning", POINTER(Tuning)), ("environment", c_void_p),
         ("peers", c_char_p), ("rendezvous", c_char_p), ("job", c_char_p), ("rank", c_int), ("world_size", c_int),
-        ("bind", c_char_p), ("advertise", c_char_p), ("port", ctypes.c_uint16), ("transport", c_char_p),
-        ("connections", c_uint32), ("datagram_bytes", c_uint32), ("link_mbps", c_uint32), ("open_timeout_ms", c_int64),
-        ("connect_timeout_ms", c_int64), ("connect_retries", c_uint32), ("peer_timeout_ms", c_int64),
+        ("bind", c_char_p), ("advertise", c_char_p), ("transport", c_char_p), ("site", c_char_p),
+        ("open_timeout_ms", c_int64), ("peer_timeout_ms", c_int64), ("link_mbps", c_uint32), ("port", ctypes.c_uint16),
         ("secret", c_char_p), ("secret_file", c_char_p), ("key_file", c_char_p), ("plain", c_int),
-        ("trust_network", c_int), ("discover", c_char_p), ("seeds", c_char_p), ("mdns", c_char_p),
-        ("health", c_char_p), ("min_peers", c_uint32), ("form_timeout_ms", c_int64), ("roles", c_uint32),
-        ("site", c_char_p),
-        ("rate", c_uint64), ("codec", c_char_p), ("compressed_allreduce_max_bytes", c_size_t),
-        ("compress_threads", c_uint32), ("secret_fd", c_int), ("folder", ctypes.c_char * 320),
-        ("launcher", ctypes.c_char * 320),
+        ("trust_network", c_int),
+        ("discover", c_char_p), ("roles", c_uint32), ("form_timeout_ms", c_int64), ("seeds", c_char_p),
+        ("mdns", c_char_p), ("health", c_char_p),
     ]
 
 
@@ -83,7 +90,7 @@ TYPES = {
     "p": c_void_p, "P": POINTER(c_void_p), "I": POINTER(c_int), "N": POINTER(c_size_t), "C": POINTER(Config),
     "O": POINTER(Opts), "K": POINTER(CompressorConfig), "T": POINTER(Tensor), "S": POINTER(CompressorStats),
     "V": POINTER(c_uint64),
-    "M": POINTER(MemberStruct), "E": POINTER(EventStruct),
+    "G": POINTER(Tuning), "M": POINTER(MemberStruct), "E": POINTER(EventStruct),
 }
 
 # Result and parameters of each function; a test compares them with the header.
@@ -95,7 +102,7 @@ FUNCTIONS = {
     "dtype_size": "n i", "dtype_name": "s i", "dtype_parse": "i s I",
     "op_name": "s i", "op_parse": "i s I",
     "algo_name": "s i", "algo_parse": "i s I",
-    "config_init_sized": "- C n", "config_env": "i C",
+    "config_init_sized": "- C n", "tuning_init_sized": "- G n", "config_env": "i C",
     "node_open_local": "i C i P", "node_open": "i C P", "node_links_text": "l p p n", "node_close": "- p",
     "node_world": "p p", "node_wait_for_peers": "i p i l", "node_interrupt": "i p", "node_next_event": "i p E l",
     "node_on_event": "i p p p", "node_status_json": "l p p n", "node_metrics_text": "l p p n",

@@ -14,12 +14,13 @@ from ._errors import Cancelled, Closed, Invalid, Timeout, Unsupported
 from ._futures import milliseconds, slice_ms
 from ._handles import NODES, Handle, Owner, interruptible, log_trampoline, text_of
 from ._home import Event, FormedHandle, Member, event_of, member_of
-from ._library import LOG, Config, lib
+from ._library import LOG, Config, Tuning, lib
 
 LEVELS = {"error": 1, "warn": 2, "info": 3, "debug": 4}
-_HIDDEN = ("size", "log_arg", "launcher")
-FIELDS = {name[:-3] if name.endswith("_ms") else name: (name, kind) for name, kind, *_ in Config._fields_
-          if name not in _HIDDEN}
+_HIDDEN = ("size", "log_arg", "tuning", "environment")
+TUNING = {name for name, *_ in Tuning._fields_} - {"size"}
+FIELDS = {name[:-3] if name.endswith("_ms") else name: (name, kind) for name, kind, *_ in
+          Config._fields_ + Tuning._fields_ if name not in _HIDDEN}
 _UNITS = {"": 1, "bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
 
 
@@ -52,6 +53,17 @@ def _number(name, value, kind):
     return value
 
 
+def _tuning(config):
+    """struct hearth_tuning of a config, one of its own that may be written."""
+    if not hasattr(config, "own_tuning"):
+        config.own_tuning = Tuning()
+        lib.tuning_init_sized(config.own_tuning, ctypes.sizeof(Tuning))
+        if config.tuning:
+            ctypes.pointer(config.own_tuning)[0] = config.tuning[0]
+        config.tuning = ctypes.pointer(config.own_tuning)
+    return config.own_tuning
+
+
 def _set(config, keyword, value):
     """One field, by its keyword."""
     name, kind = FIELDS[keyword]
@@ -72,7 +84,7 @@ def _set(config, keyword, value):
         value = text_for_c(",".join(map(str, value)) if several else value, name)
     else:
         value = _number(name, value, kind)
-    setattr(config, name, value)
+    setattr(_tuning(config) if name in TUNING else config, name, value)
     return None
 
 
@@ -218,7 +230,7 @@ class Node(Owner):
     # ---- home clusters ----
 
     def wait_for_peers(self, count: Optional[int] = None, timeout: Optional[float] = None) -> None:
-        """Waits until `count` other members are there (None: the config's min_peers, 1), at most `timeout` seconds
+        """Waits until `count` other members are there (None: 1), at most `timeout` seconds
         (None: the config's peer_timeout, 30). hearth.Timeout says who is there, and why nodes that were seen are not.
         """
         if count is not None and not 0 <= count < 1 << 31:
@@ -228,7 +240,7 @@ class Node(Owner):
         began = self._interrupts
         while True:
             with self._handle as address:
-                status = lib.node_wait_for_peers(address, -1 if count is None else count, slice_ms(deadline))
+                status = lib.node_wait_for_peers(address, 1 if count is None else count, slice_ms(deadline))
                 if self._ended("wait_for_peers", status, began):
                     continue
                 if status != Timeout.status or time.monotonic() >= deadline:

@@ -27,7 +27,10 @@ static void world_open(struct world *w, int size)
 {
     struct hearth_config config;
     hearth_config_init(&config);
-    config.chunk_bytes = config.window_bytes = config.eager_bytes = 16384; /* many frames and grants */
+    struct hearth_tuning tuning;
+    hearth_tuning_init(&tuning);
+    config.tuning = &tuning;
+    tuning.chunk_bytes = tuning.window_bytes = tuning.eager_bytes = 16384; /* many frames and grants */
     w->size = size;
     assert_int_equal(hearth_node_open_local(&config, size, w->nodes), HEARTH_OK);
 }

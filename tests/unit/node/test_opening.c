@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "node/environment.h"
 #include "node/opening.h"
 
 #define FOREIGN "192.0.2.1:52415" /* an address for documentation: nobody's */
@@ -111,7 +112,8 @@ static void sizes_that_fit(void **state)
 static void the_launchers_place_is_used_if_no_other_is_given(void **state)
 {
     (void)state;
-    snprintf(config.launcher, sizeof config.launcher, "unix:@hearth-test");
+    static const struct hearth_environment found = {.secret_fd = -1, .rendezvous = "unix:@hearth-test"};
+    config.environment = &found;
     config.world_size = 2;
     struct opening o;
     accept_config(&o);

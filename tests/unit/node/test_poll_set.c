@@ -27,6 +27,7 @@ struct world {
 
 struct opener {
     struct hearth_config config;
+    struct hearth_tuning tuning;
     hearth_node *node;
     int status;
     char text[256];
@@ -58,8 +59,11 @@ static void world_open(struct world *w, int size, const char *transport)
         config->bind = "127.0.0.1";
         config->port = 0;
         config->transport = transport;
-        config->chunk_bytes = config->window_bytes = config->eager_bytes = 16384; /* many frames and grants */
-        config->spin_us = i == 0 ? 0 : 20;
+        struct hearth_tuning *tuning = &openers[i].tuning;
+        hearth_tuning_init(tuning);
+        tuning->chunk_bytes = tuning->window_bytes = tuning->eager_bytes = 16384; /* many frames and grants */
+        tuning->spin_us = i == 0 ? 0 : 20;
+        config->tuning = tuning;
         assert_int_equal(pthread_create(&threads[i], NULL, open_one, &openers[i]), 0);
     }
     for (int i = 0; i < size; i++)
