@@ -131,32 +131,17 @@ static const struct config_number environment_numbers[] = {
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
+/* The low bytes come first: big-endian machines are refused before a number counts. */
 static uint64_t number_get(const struct config_number *n, const void *from)
 {
-    const uint8_t *field = (const uint8_t *)from + n->offset;
-    uint16_t two;
-    uint32_t four;
-    uint64_t eight;
-    memcpy(&two, field, sizeof two);
-    if (n->width == sizeof two)
-        return two;
-    memcpy(&four, field, sizeof four);
-    if (n->width == sizeof four)
-        return four;
-    memcpy(&eight, field, sizeof eight);
-    return eight;
+    uint64_t value = 0;
+    memcpy(&value, (const uint8_t *)from + n->offset, n->width);
+    return value;
 }
 
 static void number_set(const struct config_number *n, void *to, uint64_t value)
 {
-    uint8_t *field = (uint8_t *)to + n->offset;
-    uint16_t two = (uint16_t)value;
-    uint32_t four = (uint32_t)value;
-    memcpy(field,
-           n->width == sizeof two    ? (void *)&two
-           : n->width == sizeof four ? (void *)&four
-                                     : &value,
-           n->width);
+    memcpy((uint8_t *)to + n->offset, &value, n->width);
 }
 
 /* ---- the environment ---- */
