@@ -296,6 +296,11 @@ static void test_other_bad_arguments(void **state)
     check_status(hearth_request_wait_any(NULL, 2, 0, &index), HEARTH_INVALID);
     check_text(hearth_error_text(), "wait_any");
     check_status(hearth_barrier_nb(g, NULL, &request), HEARTH_OK);
+    check_status(hearth_request_wait(request, -2), HEARTH_INVALID);
+    check_text(hearth_error_text(), "timeout_ms");
+    check_status(hearth_request_wait_all(&request, 1, -2), HEARTH_INVALID);
+    check_status(hearth_request_wait_any(&request, 1, -2, &index), HEARTH_INVALID);
+    check_status(hearth_request_wait(request, 0), HEARTH_PENDING);
     check_status(hearth_request_wait_any(&request, 1, 0, NULL), HEARTH_INVALID);
     check_text(hearth_error_text(), "index");
     check_status(hearth_barrier(c.world[1], NULL), HEARTH_OK);

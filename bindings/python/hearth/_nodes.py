@@ -109,8 +109,8 @@ def open(**config: Any) -> "Node":
     """Opens this process's node and joins it to the others.
 
     Where the others are is taken from the environment (HEARTH_*, or what torchrun, mpirun, srun and `hearth run` set),
-    and then from keywords, which are the fields of struct hearth_config in include/hearth.h; times are in seconds.
-    Without any of them the node is alone. The most useful ones:
+    and then from keywords: the fields of struct hearth_config and struct hearth_tuning in include/hearth.h, with times
+    in seconds. Without any of them the node is alone. The most useful ones:
 
         rendezvous="host:port"      where all members meet, with world_size= and rank=
         peers="a:5000,b:5000"       all members, by rank; a list is taken too
