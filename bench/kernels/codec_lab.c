@@ -183,7 +183,7 @@ static void decode_add_near(struct lab *lab)
 /* From one step to the next the numbers change a little: here by the gain. */
 static void topk(struct lab *lab, struct topk_hint *hint)
 {
-    const struct topk_job job = {lab->kernels, &lab->heap, hint};
+    const struct topk_job job = {.kernels = lab->kernels, .heap = &lab->heap, .hint = hint};
     struct feed feed = {.dtype = HEARTH_F32, .x = lab->x, .e = lab->e, .e_new = lab->e_new};
     feed.gain = 1.0f + 0.01f * (float)(lab->step++ % 3);
     int status = topk_select(&job, &feed, lab->count, codec_keeps(&lab->codec, lab->count), &lab->list);

@@ -40,8 +40,7 @@ static size_t room_of(size_t count, size_t keep)
 
 size_t topk_scratch_len(size_t count, size_t keep)
 {
-    return room_of(count, keep) * (sizeof(uint32_t) + sizeof(float)) + SIFT_SLACK * sizeof(uint32_t) +
-           (size_t)2 * HEAP_ALIGN;
+    return room_of(count, keep) * (sizeof(uint32_t) + sizeof(float)) + SIFT_SLACK * sizeof(uint32_t);
 }
 
 struct collection {
@@ -183,13 +182,14 @@ int topk_select(const struct topk_job *job, const struct feed *feed, size_t coun
                 struct sparse *found)
 {
     struct collection c = {.job = job, .keep = keep, .room = room_of(count, keep)};
-    int status = HEARTH_NO_MEMORY;
     assert(keep >= 1 && keep <= count && count <= SPARSE_COUNT_MAX && feed->e_new);
-    c.all.index = heap_alloc_raw(job->heap, c.room + SIFT_SLACK, sizeof *c.all.index);
-    c.all.value = heap_alloc_raw(job->heap, c.room, sizeof *c.all.value);
-    if (!c.all.index || !c.all.value)
-        goto free_room;
-    status = gather(&c, feed, count);
+    float *scratch =
+        job->scratch ? job->scratch : heap_alloc_raw(job->heap, 1, topk_scratch_len(count, keep));
+    if (!scratch)
+        return HEARTH_NO_MEMORY;
+    c.all.value = scratch;
+    c.all.index = (uint32_t *)(void *)(scratch + c.room);
+    int status = gather(&c, feed, count);
     if (status)
         goto free_room;
     struct cut cut = choose_cut(c.all.value, c.all.count, keep);
@@ -200,8 +200,8 @@ int topk_select(const struct topk_job *job, const struct feed *feed, size_t coun
     if (job->hint)
         job->hint->threshold = cut.bits;
 free_room:
-    heap_free(c.all.value);
-    heap_free(c.all.index);
+    if (scratch != job->scratch)
+        heap_free(scratch);
     return status;
 }
 

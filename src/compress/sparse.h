@@ -24,7 +24,7 @@ struct topk_hint {
     uint32_t threshold; /* bits of |x|; 0: none yet */
 };
 
-/* Memory that topk_select needs besides its result, at most: for the guard. */
+/* Memory that topk_select needs besides its result, at most. */
 size_t topk_scratch_len(size_t count, size_t keep);
 
 /* acc = gain * x + e is written to feed->e_new (never NULL here; f32 or f64 as in struct feed), and the
@@ -35,6 +35,7 @@ struct topk_job {
     const struct kernels *kernels;
     struct heap *heap;
     struct topk_hint *hint; /* may be NULL */
+    void *scratch;          /* topk_scratch_len bytes; NULL: taken from the heap */
 };
 int MUST_CHECK topk_select(const struct topk_job *job, const struct feed *feed, size_t count, size_t keep,
                            struct sparse *found);

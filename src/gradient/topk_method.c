@@ -132,16 +132,15 @@ static int select_own(struct reduction *r, struct whole *w)
     size_t keep = codec_keeps(&r->call.codec, r->call.count);
     struct feed feed = reduction_feed(r);
     struct topk_job job = {.kernels = r->kernels,
-                           .heap = r->call.group->node->heap,
+                           .scratch = take(r, w, topk_scratch_len(r->call.count, keep)),
                            .hint = r->call.state ? &r->call.state->hint : NULL};
-    int status = topk_select(&job, &feed, r->call.count, keep, &w->found);
-    if (status == HEARTH_POISONED) {
+    if (!job.scratch)
+        return r->error.status;
+    if (topk_select(&job, &feed, r->call.count, keep, &w->found) == HEARTH_POISONED) {
         atomic_store(&r->poisoned, true);
         choose_zeros(&w->found, keep);
         return HEARTH_OK;
     }
-    if (status != HEARTH_OK)
-        return error_set(&r->error, HEARTH_NO_MEMORY, r->rank, "no memory to choose the largest elements");
     measure(r, &w->found);
     return HEARTH_OK;
 }
