@@ -234,7 +234,7 @@ cat >"$scratch/ssh" <<'SCRIPT'
 test "$1" = deaf && { echo "ssh: connect to host deaf: Connection refused" >&2; exit 255; }
 test "$1" = chatty && echo "Welcome to chatty"
 test "$1" = slow && echo "slow begins" >&2 && sleep 1
-agent() { printf 'h\017\0\0hearth keeper 2'; printf "$1"; cat >/dev/null; exit 0; }
+agent() { printf 'h\023\0\0hearth host agent 2'; printf "$1"; cat >/dev/null; exit 0; }
 case $1 in
 empty) agent 'f\0\0\0' ;;
 well) agent 'f\005\0\0\0well' ;;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # What hearth run does with the secret: ranks get it by a descriptor, other hosts over ssh's standard input, and nobody
-# else sees it: no argument, no environment, no message, and no memory of launcher and keepers when it was handed over.
+# else sees it: no argument, no environment, no message, and no memory of launcher and host agents when it was handed over.
 set -um
 hearth=$(realpath "${1:-${HEARTH_BINARY_DIR:-build}/hearth}")
 scratch=$(mktemp -d)
@@ -162,7 +162,7 @@ def memory(pid):
             except OSError:
                 continue
 
-def is_ours(pid):  # the launcher, its keeper, and the one behind the stand-in for ssh
+def is_ours(pid):  # the launcher, its host agent, and the one behind the stand-in for ssh
     above = pid
     while above and above != launcher:
         above = parents.get(above)
@@ -183,7 +183,7 @@ for pid in ours:
 assert not problems, problems
 PYTHON
 python3 "$scratch/look.py" "$scratch/seen.0" $pid "planted.$$" 2>>"$scratch/err"
-report $? "no argument and no environment of any process has it, nor the memory of launcher and keepers"
+report $? "no argument and no environment of any process has it, nor the memory of launcher and host agents"
 ps axeww >"$scratch/ps"
 ! grep -qF -f "$scratch/seen.0" "$scratch/ps" && grep -qF "planted.$$" "$scratch/ps"
 report $? "ps does not show it"
@@ -199,7 +199,7 @@ run "${away[@]}" --hosts one --no-prefix -- sh -c "$show"
 report $? "what a login elsewhere has set does not count"
 run "${away[@]}" --hosts mirror -- sleep 300
 [ $code -eq 1 ] && said "rank 0 .*its answer is not hearth's" && ! said hearth1- && ! grep -qaF hearth1- "$scratch/notes.mirror.in"
-report $? "who answers like no keeper never gets it"
+report $? "who answers like no host agent never gets it"
 "$hearth" run "${away[@]}" --hosts mute -- sleep 300 >"$scratch/out" 2>"$scratch/err" </dev/null &
 until_true test -s "$scratch/notes.mute.in"
 sleep 0.5
@@ -233,7 +233,7 @@ HEARTH_SECRET=$token run -n 2 --verbose --no-prefix -- sh -c "$show"
 report $? "HEARTH_SECRET: by the descriptor, and no longer in the environment"
 HEARTH_SECRET=$token timeout 60 "$hearth" run -n 1 --no-prefix -- sh -c 'tr "\0" "\n" </proc/$PPID/environ' >"$scratch/out" 2>"$scratch/err"
 ! grep -qF hearth1- "$scratch/out" && grep -q '^HOME=' "$scratch/out"
-report $? "HEARTH_SECRET: nor in that of the keeper, as the system shows it"
+report $? "HEARTH_SECRET: nor in that of the host agent, as the system shows it"
 HEARTH_SECRET=$token run "${away[@]}" --hosts one --no-prefix -- sh -c "$show"
 [ $code -eq 0 ] && [ "$(cat "$scratch/out")" = "0 $token fresh 0  " ] && ! grep -qF hearth1- "$scratch/notes.one.args" "$scratch/notes.one.env"
 report $? "HEARTH_SECRET: to other hosts over standard input"

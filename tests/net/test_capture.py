@@ -13,7 +13,7 @@ import time
 import unittest
 from pathlib import Path
 
-from fixture import Fixture, Secret, all_well, key_seed, missing
+from cluster_fixture import Fixture, Secret, all_well, key_seed, missing
 from lab import DEVICE, Lab, unavailable
 
 MEETING = 5555

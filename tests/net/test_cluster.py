@@ -14,7 +14,7 @@ import time
 import unittest
 import zlib
 
-from hosts import DATA, POLL_S, Figures, Hosts, missing, replayable, seeds
+from cluster_hosts import DATA, POLL_S, Figures, Hosts, missing, replayable, seeds
 from lab import DEVICE, Lab, bits, unavailable
 from two_lans import two_lans
 

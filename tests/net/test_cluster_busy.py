@@ -8,7 +8,7 @@ import subprocess
 import sys
 import unittest
 
-from hosts import BINARY, SOAK, Hosts, missing
+from cluster_hosts import BINARY, SOAK, Hosts, missing
 from lab import Lab, unavailable
 
 TOILER = BINARY / "hearth-toiler"

@@ -9,7 +9,7 @@ import sys
 import time
 import unittest
 
-from hosts import Figures, Hosts, missing, replayable, seeds
+from cluster_hosts import Figures, Hosts, missing, replayable, seeds
 from lab import BINARY, DEVICE, Lab, sh, unavailable
 
 HOSTS = 4

@@ -18,7 +18,7 @@ import sys
 import time
 import unittest
 
-from hosts import Hosts, missing, repeat_count
+from cluster_hosts import Hosts, missing, repeat_count
 from lab import BINARY, Lab, unavailable
 
 TRAINER = BINARY / "hearth-trainer"

@@ -10,8 +10,8 @@ import time
 import unittest
 from pathlib import Path
 
-import hosts
-from fixture import SOAK, Process, Fixture, Secret, all_well, memory_kb, missing
+import cluster_hosts
+from cluster_fixture import SOAK, Process, Fixture, Secret, all_well, memory_kb, missing
 from lab import DEVICE, Lab, sh, unavailable
 
 MEETING, DOOR = 5555, 5600
@@ -33,7 +33,7 @@ ADDRESSES = 128  # of the stranger, in the /64 that all have
 HARVEST = 2000 if SOAK else 40
 ALERT_BYTES = 7
 
-REASON = unavailable("veth") or missing() or hosts.missing()
+REASON = unavailable("veth") or missing() or cluster_hosts.missing()
 
 
 def rate(member, begin, end):
@@ -183,7 +183,7 @@ class Harvest(unittest.TestCase):
     def setUp(self):
         self.lab = Lab(4, rate="100m", mode="veth")
         self.addCleanup(self.lab.close)
-        self.home = hosts.Hosts(self.lab, hosts=(0, 1, 2))
+        self.home = cluster_hosts.Hosts(self.lab, hosts=(0, 1, 2))
         self.addCleanup(self.home.end)
 
     def harvest(self, host=3):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(SOURCE / "tests/net"), str(SOURCE / "tests/support")]
-from fixture import SECONDS, Fixture, Secret, all_well, key_seed, missing  # noqa: E402
+from cluster_fixture import SECONDS, Fixture, Secret, all_well, key_seed, missing  # noqa: E402
 from ports import free_port  # noqa: E402
 
 SHORT = 1500  # ms to open, for those who cannot

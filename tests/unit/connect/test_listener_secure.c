@@ -103,9 +103,9 @@ static struct secure_stream *secure_stream_to(int fd, const struct credentials *
 /* As a member dials it that knows the node. */
 static struct secure_stream *secure_stream_on(int fd, const struct credentials *who)
 {
-    struct knock_target keeper = {.kind = KNOCK_NODE, .node = credentials_self(ann)->node};
+    struct knock_target of_ann = {.kind = KNOCK_NODE, .node = credentials_self(ann)->node};
 
-    return secure_stream_to(fd, who, &keeper);
+    return secure_stream_to(fd, who, &of_ann);
 }
 
 static void say(int fd, const void *bytes, size_t len)
@@ -343,10 +343,10 @@ static void assert_rationed(const struct knock_target *whom, int at_most)
 
 static void handshakes_are_rationed(void **state)
 {
-    struct knock_target keeper = {.kind = KNOCK_NODE, .node = credentials_self(ann)->node};
+    struct knock_target of_ann = {.kind = KNOCK_NODE, .node = credentials_self(ann)->node};
 
     (void)state;
-    assert_rationed(&keeper, ADMISSION_BURST);
+    assert_rationed(&of_ann, ADMISSION_BURST);
 }
 
 static void those_with_open_knocks_more_so(void **state)
