@@ -162,7 +162,7 @@ class Keys(Place):
         home = self.fixture.folder / "listed"
         (home / ".config/hearth").mkdir(parents=True)
         trust = home / ".config/hearth/cluster.trust"
-        trust.write_text(f"revoke {self.cluster.node_id(self.cluster.file('key-1'))}\n")
+        trust.write_text(f"revoke {self.fixture.node_id(self.fixture.file('key-1'))}\n")
         trust.chmod(0o600)
         with open(self.secret_file, "rb") as file:
             for way in (dict(HEARTH_SECRET=self.secret.token),
