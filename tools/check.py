@@ -91,6 +91,12 @@ BANNED = [
      "act on an error's status, reason, rank or origin: its text is for people"),
 ]
 
+# Words that the field has a better one for: no identifier of src/ and cli/ is made of them (docs/architecture.md, "Words").
+RETIRED = set("applicant arrangement assembly candidate candidates census chair crew desk door doors fellow fellows footing "
+              "formation garrison household keeper keepers letter letters lobby office outlook paper partwise passage pen "
+              "residence scene secrecy tie tour town tunnel village ward way ways wish wishes workshop".split())
+NOT_RETIRED = {"under_way", "one_way", "leash_tie", "leash_tie_gently", "INTERFACE_TUNNEL", "PATH_TUNNEL", "ARP_TUNNEL"}  # what these are called
+
 # The same for Python: line pattern, where, except in, why.
 PYTHON_BANNED = [
     (r"\b(?:CDLL|PyDLL|LoadLibrary)\b", ("bindings",), ("bindings/python/hearth/_library.py",),
@@ -233,6 +239,34 @@ def check_conditionals(path, code):
             problem(path, line, "conditional", f"#{word} belongs to os/ and kernel/")
 
 
+def check_words(path, code):
+    if room_of(path) == "tests" or path.relative_to(ROOT).parts[0] not in ("src", "cli"):
+        return
+    for match in re.finditer(r"[A-Za-z_]\w*", code):
+        if RETIRED & set(match.group().lower().split("_")) and match.group() not in NOT_RETIRED:
+            problem(path, line_at(code, match.start()), "retired word", match.group())
+
+
+def check_dialect(path, code):
+    """One way to write what C lets one write in two."""
+    if path.suffix not in CODE or path.name == "hearth.h":
+        return
+    for match in re.finditer(r"[!=]= NULL\b", code):
+        problem(path, line_at(code, match.start()), "dialect", f"{match.group()}: write p or !p")
+    for match in re.finditer(r"^(?!\s*#).*?\bsizeof\((\*?\w+(?:(?:->|\.)\w+|\[\w*\])+|\*\w+)\)(?!\s*[{[.])", code, re.M):
+        problem(path, line_at(code, match.start()), "dialect", f"sizeof({match.group(1)}): write sizeof {match.group(1)}")
+
+
+def check_tags(path, code, seen):
+    if path.relative_to(ROOT).parts[0] not in ("src", "cli"):
+        return
+    for match in re.finditer(r"\b(?:struct|enum|union)\s+(\w+)\s*\{", code):
+        place = f"{path.relative_to(ROOT)}:{line_at(code, match.start())}"
+        other = seen.setdefault(match.group(1), place)
+        if other != place:
+            problem(path, line_at(code, match.start()), "struct tag", f"{match.group(1)} is defined in {other} too")
+
+
 def check_functions(path, code):
     """Bodies are the braces at depth 0 that follow a parenthesis."""
     code = re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", lambda m: "\n" * m.group().count("\n"), code, flags=re.M)
@@ -329,6 +363,7 @@ def check_all():
             check_head(path, lines)
         if path.suffix == ".py":
             check_python(path, lines)
+    tags = {}
     for path in c_files + [p for p in cxx_files if room_of(p) == "bindings"]:
         text = path.read_text()
         code = strip(text)
@@ -336,6 +371,9 @@ def check_all():
         check_banned(path, code)
         check_conditionals(path, code)
         check_functions(path, code)
+        check_words(path, code)
+        check_dialect(path, code)
+        check_tags(path, code, tags)
     check_unique([p for p in c_files + cxx_files if room_of(p) != "tests"])
     check_unique(python_files)
     headers = [p for p in c_files if p.suffix == ".h" and p.relative_to(ROOT).parts[0] in ("src", "include")]

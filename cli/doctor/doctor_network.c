@@ -138,9 +138,9 @@ static void check_multicast_at(struct doctor *d, const struct interface *at)
         doctor_note(d, VERDICT_PASS, check, "%s: joined, sent and heard", v6 ? "IPv6" : "IPv4");
         return;
     }
-    bool tunnel = at->kind == INTERFACE_TUNNEL; /* few of them carry it, and that is nobody's fault */
-    doctor_note(d, tunnel ? VERDICT_PASS : VERDICT_WARN, check, "%s: %s", v6 ? "IPv6" : "IPv4", error.text);
-    if (!tunnel)
+    bool vpn = at->kind == INTERFACE_TUNNEL; /* few of them carry it, and that is nobody's fault */
+    doctor_note(d, vpn ? VERDICT_PASS : VERDICT_WARN, check, "%s: %s", v6 ? "IPv6" : "IPv4", error.text);
+    if (!vpn)
         doctor_fix(
             d,
             "ip link set %s multicast on, and let udp port 5353 through the firewall; or name a node of "

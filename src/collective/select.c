@@ -81,8 +81,8 @@ int select_algo(const struct plan_call *call, const struct group_view *view, enu
         *algo = call->algo;
         return HEARTH_OK;
     }
-    const struct planner *wish = planner_of(view->algo);
-    if (wish && wish->can(call)) {
+    const struct planner *wanted = planner_of(view->algo);
+    if (wanted && wanted->can(call)) {
         *algo = view->algo;
         return HEARTH_OK;
     }

@@ -175,7 +175,7 @@ static int write(const struct plan_call *call, struct plan *plan, struct heap *h
 /* ---- price ---- */
 
 /* The longest way between the root and a place, each hop with `work` seconds of combining. */
-static double way(const struct fares *fares, const struct team *team, double bytes, double work)
+static double longest_path(const struct fares *fares, const struct team *team, double bytes, double work)
 {
     double longest = 0, hop = price_hop(fares->inside, bytes) + work;
 
@@ -223,14 +223,14 @@ static double price(const struct plan_call *call, const struct link_cost *inside
     double count = (double)cut.lane_count, raw = count * call->raw_len, acc = count * call->acc_len;
     double sum = call->size > 2 ? acc : raw, work = fare_pace(&fares)->gamma_s * acc, chain = 0, turn = 0;
     if (call->kind != PLAN_BROADCAST) {
-        chain = way(&fares, &team, sum, work);
+        chain = longest_path(&fares, &team, sum, work);
         turn = busiest_port(&fares, &team, sum, both);
         if (turn < work * log2_ceil(call->size))
             turn = work * log2_ceil(call->size);
     }
     if (call->kind != PLAN_REDUCE) {
         double port = busiest_port(&fares, &team, raw, both);
-        chain += way(&fares, &team, raw, 0);
+        chain += longest_path(&fares, &team, raw, 0);
         turn = port > turn ? port : turn;
     }
     /* A leaf's lane has to wait for the result only in an all_reduce. */

@@ -17,7 +17,7 @@ struct datagram_port {
     bool mishaps;  /* it has told of datagrams that did not arrive: see datagram_refused */
 };
 
-/* Non-blocking, close-on-exec, closed in forked children. buffer_bytes is a wish, for both directions.
+/* Non-blocking, close-on-exec, closed in forked children. buffer_bytes is a request, for both directions.
  * `bound` has the port that was given when it was 0. HEARTH_LIMIT: the address is in use. */
 int MUST_CHECK datagram_open(const struct sock_addr *local, int buffer_bytes, struct datagram_port *port,
                              struct sock_addr *bound, struct error *error);

@@ -57,13 +57,13 @@ static struct in_addr own_v4(const struct probe *p)
 static bool join(const struct probe *p)
 {
     if (p->v6) {
-        struct ipv6_mreq wish = {.ipv6mr_interface = p->index};
-        wish.ipv6mr_multiaddr = ((const struct sockaddr_in6 *)(const void *)&p->group)->sin6_addr;
-        return option(p->hears, IPPROTO_IPV6, IPV6_JOIN_GROUP, &wish, sizeof wish);
+        struct ipv6_mreq request = {.ipv6mr_interface = p->index};
+        request.ipv6mr_multiaddr = ((const struct sockaddr_in6 *)(const void *)&p->group)->sin6_addr;
+        return option(p->hears, IPPROTO_IPV6, IPV6_JOIN_GROUP, &request, sizeof request);
     }
-    struct ip_mreq wish = {.imr_interface = own_v4(p)};
-    wish.imr_multiaddr = ((const struct sockaddr_in *)(const void *)&p->group)->sin_addr;
-    return option(p->hears, IPPROTO_IP, IP_ADD_MEMBERSHIP, &wish, sizeof wish);
+    struct ip_mreq request = {.imr_interface = own_v4(p)};
+    request.imr_multiaddr = ((const struct sockaddr_in *)(const void *)&p->group)->sin_addr;
+    return option(p->hears, IPPROTO_IP, IP_ADD_MEMBERSHIP, &request, sizeof request);
 }
 
 /* Through this interface, no further than the next machine, and back to ourselves. */

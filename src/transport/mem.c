@@ -84,7 +84,7 @@ static size_t pipe_write(struct mem_pipe *p, const struct iovec *pieces, int cou
     uint64_t written = atomic_load_explicit(&p->written, memory_order_relaxed);
     size_t room = p->capacity - (size_t)(written - atomic_load_explicit(&p->read, memory_order_acquire));
     if (room == 0) {
-        /* Say so, then look again: the reader may have made room before it could see the wish. */
+        /* Say so, then look again: the reader may have made room before it could see the flag. */
         atomic_store(&p->starved, true);
         room = p->capacity - (size_t)(written - atomic_load(&p->read));
     }

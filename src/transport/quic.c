@@ -11,7 +11,7 @@
 #include "os/random.h"
 #include "transport/quic_line.h"
 
-#define SOCKET_BYTES  (8 << 20) /* buffers in the system: a wish */
+#define SOCKET_BYTES  (8 << 20) /* buffers in the system: a request */
 #define HEAR_ROUNDS   2         /* looks at a socket that always has more */
 #define LINES_FIRST   16
 #define LINES_MAX     65536

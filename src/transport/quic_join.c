@@ -18,26 +18,26 @@
 #include "security/trust_list.h"
 #include "transport/quic_line.h"
 
-#define AGAIN_NS    (50 * NS_PER_MS) /* before a peer that was too busy is dialled again */
-#define WINDOW_NEAR (1u << 20)       /* on loopback: fits a cache */
-#define WINDOW_MIN  (4u << 20) /* elsewhere: a busy host answers only when it is our turn, in milliseconds */
-#define WINDOW_MAX  (16u << 20)
-#define RATE_GUESS  1.25e9 /* bytes per second, where nobody knows */
-#define WAY_GUESS_S 2e-3
-#define PULSE_NS    (50 * NS_PER_MS) /* silence of ours; an answer, or that nobody answers, comes at once */
-#define PULSE_PEERS 16               /* so many of them; with more peers it beats slower */
-#define IDLE_PARTS  3                /* and beats at least so often in the time after which a peer is lost */
-#define BUSY_ALERT  80               /* internal_error: come again later */
+#define AGAIN_NS     (50 * NS_PER_MS) /* before a peer that was too busy is dialled again */
+#define WINDOW_NEAR  (1u << 20)       /* on loopback: fits a cache */
+#define WINDOW_MIN   (4u << 20) /* elsewhere: a busy host answers only when it is our turn, in milliseconds */
+#define WINDOW_MAX   (16u << 20)
+#define RATE_GUESS   1.25e9 /* bytes per second, where nobody knows */
+#define PATH_GUESS_S 2e-3
+#define PULSE_NS     (50 * NS_PER_MS) /* silence of ours; an answer, or that nobody answers, comes at once */
+#define PULSE_PEERS  16               /* so many of them; with more peers it beats slower */
+#define IDLE_PARTS   3                /* and beats at least so often in the time after which a peer is lost */
+#define BUSY_ALERT   80               /* internal_error: come again later */
 
 /* Large enough that a line is never idle for want of room: twice what is on its way at full rate. */
 static size_t window_for(const struct quic *quic, const struct quic_line *line, uint64_t round_trip_ns)
 {
     double rate = quic->setup.rate_bytes_per_s > 0 ? quic->setup.rate_bytes_per_s : RATE_GUESS;
-    double way_s = (double)round_trip_ns / (double)NS_PER_S;
+    double path_s = (double)round_trip_ns / (double)NS_PER_S;
     if (round_trip_ns == 0)
-        way_s = sock_addr_loopback(&line->remote) ? 0 : WAY_GUESS_S;
+        path_s = sock_addr_loopback(&line->remote) ? 0 : PATH_GUESS_S;
     size_t window = sock_addr_loopback(&line->remote) ? WINDOW_NEAR : WINDOW_MIN;
-    while (window < WINDOW_MAX && (double)window < 2 * rate * way_s)
+    while (window < WINDOW_MAX && (double)window < 2 * rate * path_s)
         window *= 2;
     return window;
 }

@@ -8,7 +8,7 @@
 
 #define BURST_BYTES (1u << 20) /* written before others have their turn */
 #define TRIAL_NS    (250 * NS_PER_MS)
-#define TRIAL_WAYS  8 /* or so many round trips */
+#define TRIAL_PATHS 8 /* or so many round trips */
 
 static struct quic_stream *stream_at(const struct quic_line *line, int number)
 {
@@ -154,9 +154,9 @@ static void trial_begin(struct quic_line *line, const struct quic_stream *stream
 {
     struct quic_engine_state state;
     quic_engine_look(line->engine, &state);
-    uint64_t ways_ns = TRIAL_WAYS * state.round_trip_ns;
+    uint64_t paths_ns = TRIAL_PATHS * state.round_trip_ns;
     line->trial = (struct quic_trial){.begun = true, .stream = stream->number, .end = stream->out_sent};
-    line->trial.until_ns = now_ns + (ways_ns > TRIAL_NS ? ways_ns : TRIAL_NS);
+    line->trial.until_ns = now_ns + (paths_ns > TRIAL_NS ? paths_ns : TRIAL_NS);
 }
 
 static void trial_look(struct quic_line *line, uint64_t now_ns)
