@@ -257,7 +257,7 @@ static void open_control_socket(struct cluster *cluster)
     struct error why;
 
     if (cluster->setup.control && control_socket_open(&setup, &cluster->control, &why))
-        log_write(&cluster->log, HEARTH_LOG_WARN, "HEARTH-CONTROL SOCKET",
+        log_write(&cluster->log, HEARTH_LOG_WARN, "HEARTH-CONTROL-SOCKET",
                   "hearth status will not reach this node: %s", why.text);
 }
 

@@ -90,7 +90,7 @@ int control_socket_open(const struct control_socket_setup *setup, struct control
         heap_free(d);
         return status;
     }
-    log_write(&d->log, HEARTH_LOG_DEBUG, "HEARTH-CONTROL SOCKET", "questions are answered at %s", d->path);
+    log_write(&d->log, HEARTH_LOG_DEBUG, "HEARTH-CONTROL-SOCKET", "questions are answered at %s", d->path);
     *out = d;
     return HEARTH_OK;
 }

@@ -266,7 +266,7 @@ static void open_case(struct group *group, uint64_t tag, uint64_t sequence, cons
     answer_came(d, group->rank, &own);
 }
 
-/* ---- listeners ---- */
+/* ---- entry points ---- */
 
 void dispute_raise(struct group *group, uint64_t tag, uint64_t sequence, const struct error *verdict)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the planners share: the list of them, a pen that writes moves, teams, words for prices.
+/* What the planners share: the list of them, a writer of moves, teams, words for prices.
  *
  *   Why no plan can deadlock. In every member's list the steps never fall, and of moves with the same step
  *   those that send come before those that receive (a move that does both has from_step < to_step). Take
@@ -29,7 +29,7 @@ size_t part_count(const struct plan_call *call, enum plan_side side, int rank);
 /* Sets HEARTH_UNSUPPORTED with a text that lists the algorithms that can do the call; returns the status. */
 int call_refuse(const struct plan_call *call, enum hearth_algo algo, struct error *error);
 
-/* ---- the pen ---- */
+/* ---- the writer ---- */
 
 /* Writes moves into a plan; after a failure it writes no more: look at status once, at the end. */
 struct plan_writer {

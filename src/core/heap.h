@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one listener to memory: counts, limits and, for torture tests, fails on demand. */
+/* The one way to memory: counts, limits and, for torture tests, fails on demand. */
 #ifndef CORE_HEAP_H
 #define CORE_HEAP_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hand, the memory and the threads of compressed all-reduces. */
+/* The worker, the memory and the threads of compressed all-reduces. */
 #include "gradient/codec_pool.h"
 
 #include <string.h>
@@ -22,7 +22,7 @@ struct codec_pool {
     struct workers *workers;
     struct kernels near; /* kernels_best, with plain copies */
     struct mutex lock;   /* of what follows */
-    struct list queue;   /* reductions that are the hand's */
+    struct list queue;   /* reductions that are the worker's */
     void *block[BLOCKS_KEPT];
     int block_count;
     size_t block_bytes; /* of those that are kept */
@@ -136,7 +136,7 @@ void codec_pool_give(struct codec_pool *w, void *block)
     mutex_unlock(&w->lock);
 }
 
-/* ---- the hand ---- */
+/* ---- the worker ---- */
 
 void codec_pool_ring(struct codec_pool *w)
 {
@@ -153,8 +153,8 @@ struct workers *codec_pool_workers(struct codec_pool *w)
     return w->workers;
 }
 
-/* Steps each of the hand's reductions once. True: something moved. Without the lock while stepping: only the
- * hand takes reductions out of the queue. */
+/* Steps each of the worker's reductions once. True: something moved. Without the lock while stepping: only
+ * the worker takes reductions out of the queue. */
 static bool codec_worker_round(struct codec_pool *w)
 {
     bool moved = false;

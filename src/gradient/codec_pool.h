@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The codec pool of a node: where compressed all-reduces are worked on. It keeps their large blocks of memory
- * between calls (fresh memory costs more than the arithmetic), the threads that compress, and one hand: the
+ * between calls (fresh memory costs more than the arithmetic), the threads that compress, and one worker: the
  * thread that works on those that nobody waits for. */
 #ifndef GRADIENT_CODEC_POOL_H
 #define GRADIENT_CODEC_POOL_H
@@ -20,8 +20,8 @@ const struct kernels *codec_pool_kernels(const struct codec_pool *pool, size_t l
 
 struct workers *codec_pool_workers(struct codec_pool *pool); /* NULL: the caller works alone */
 
-/* Hands a reduction to the hand, which steps it until it has ended. On virtual time whoever drives the node
- * is the hand. */
+/* Gives a reduction to the worker, which steps it until it has ended. On virtual time whoever drives the node
+ * is the worker. */
 int MUST_CHECK codec_pool_submit(struct codec_pool *pool, struct reduction *reduction);
 /* Blocking: the calling thread steps it. `heard` as in node_wait_here, if it stays. */
 void codec_pool_drive(struct codec_pool *pool, struct reduction *reduction, uint32_t *heard);

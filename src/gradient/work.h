@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A compressed all-reduce at work: a machine that is stepped by one thread, the caller's or the codec pool's
- * hand. Only for the files of this room.
+ * worker. Only for the files of this room.
  *
  *   opening   all_gather of what each member called, under the user's tag: it takes the operation's number
  *             and finds members that called something else

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of an consensus: what its files share. */
+/* The inside of a consensus: what its files share. */
 #ifndef MEMBERSHIP_CONSENSUS_STATE_H
 #define MEMBERSHIP_CONSENSUS_STATE_H
 

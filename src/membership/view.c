@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Censuses: who is in, how many are enough to decide, and the bytes of both. */
+/* Views: the members, how many are enough to decide, and the bytes of both. */
 #include "membership/view.h"
 
 #include <inttypes.h>

@@ -64,7 +64,7 @@ static enum adapt_vote take_record(hearth_group *group, const struct ring_order 
     }
     if (ring_order_decode(out, record, hearth_group_size(group)) == HEARTH_OK)
         return VOTE_GOOD;
-    error_set(error, HEARTH_PROTOCOL, 0, "adapt: rank 0 sent an ring order that is none of %d members",
+    error_set(error, HEARTH_PROTOCOL, 0, "adapt: rank 0 sent a ring order that does not match %d members",
               hearth_group_size(group));
     return VOTE_WRONG;
 }

@@ -2,10 +2,11 @@
 /* Groups of a home cluster: hearth_group_form, hearth_group_reform, and what else is asked of a node that
  * discovers.
  *
- *   listener      a port of our own for this group, which the request tells the others
- *   request      the leader forms the group: everybody gets the same list, in the same order
- * (membership/jobs.h) join      from here on as in hearth_node_open: mesh, links, engine, first collective If
- * a member is lost on the way, all begin again, until the deadline. */
+ *   listen    on a port of our own for this group, which the request tells the others
+ *   request   the leader forms the group: all members get the same list, in one order (membership/jobs.h)
+ *   join      from here on as in hearth_node_open: mesh, links, engine, first collective
+ *
+ * If a member is lost meanwhile, all begin again, until the deadline. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

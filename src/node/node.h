@@ -3,7 +3,7 @@
  *
  * The baton is the node's lock. Whoever holds it drives links and operations: a blocking caller takes it and
  * drives until its operation has ended, so that nothing is handed from thread to thread; when no caller is
- * there, the progress thread thread does the same. Completion callbacks run without it. How they sleep:
+ * there, the progress thread does the same. Completion callbacks run without it. How they sleep:
  * poll_set.h. */
 #ifndef NODE_NODE_H
 #define NODE_NODE_H
