@@ -43,8 +43,8 @@ def form(members=((0, 1, 0), (1, 1, 0)), job="red", spec=9, term=3, sites=1, pla
                        for who, serial, site in members))
 
 
-def line(job="red", least=2, wishing=1, running=0, why="1 of 2 are there: anna"):
-    return bytes([least, wishing, running]) + text(job) + text(why)
+def line(job="red", least=2, waiting=1, running=0, why="1 of 2 are there: anna"):
+    return bytes([least, waiting, running]) + text(job) + text(why)
 
 
 def board(lines=(), ended=(), refused=(), sequence=1, heard=1, term=3):

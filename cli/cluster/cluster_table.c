@@ -48,9 +48,9 @@ static int draw_jobs(FILE *file, const struct cluster_status *status)
         fprintf(file, "  job %s:", plain_text(job->name, name, sizeof name));
         if (job->running > 0)
             fprintf(file, " runs with %d", job->running);
-        if (job->wishing > 0)
-            fprintf(file, "%s %d wait%s, %d are needed", job->running > 0 ? "," : "", job->wishing,
-                    job->wishing == 1 ? "s" : "", job->min);
+        if (job->waiting > 0)
+            fprintf(file, "%s %d wait%s, %d are needed", job->running > 0 ? "," : "", job->waiting,
+                    job->waiting == 1 ? "s" : "", job->min);
         fputc('\n', file);
     }
     return status->job_count;
@@ -186,7 +186,7 @@ bool cluster_status_wanted(const struct cluster_status *status, const char *job)
 {
     for (int i = 0; i < status->job_count; i++) {
         if (strcmp(status->jobs[i].name, job) == 0)
-            return status->jobs[i].wishing > 0;
+            return status->jobs[i].waiting > 0;
     }
     return false;
 }

@@ -375,7 +375,7 @@ static void print_jobs(const json_t *status, FILE *file)
     {
         char text[3][24];
         snprintf(text[0], sizeof text[0], "%" PRId64, json_count_of(job, "min"));
-        snprintf(text[1], sizeof text[1], "%" PRId64, json_count_of(job, "wishing"));
+        snprintf(text[1], sizeof text[1], "%" PRId64, json_count_of(job, "waiting"));
         snprintf(text[2], sizeof text[2], "%" PRId64, json_count_of(job, "running"));
         TABLE_ROW(&table, PAINT_NONE, json_text_of(job, "job"), text[0], text[1], text[2]);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls of other threads into the cluster: waiting for members, wishing for jobs, news. */
+/* Calls of other threads into the cluster: waiting for members, asking for jobs, news. */
 #include <stdio.h>
 #include <string.h>
 
@@ -232,7 +232,7 @@ static int form_with(struct cluster *cluster, const struct job_request *given, u
     if (!status || answered(cluster, &request))
         status = conclude(cluster, &request, patience, error);
     if (status) {
-        jobs_unwish(cluster->jobs, request.job, clock_real());
+        jobs_withdraw(cluster->jobs, request.job, clock_real());
         event_signal(&cluster->wake);
     }
     mutex_unlock(&cluster->lock);

@@ -341,8 +341,8 @@ static void put_jobs(struct cluster *cluster, struct text_buf *p)
 
     text_buf_print(p, ", \"jobs\": [");
     for (int i = 0; i < count; i++) {
-        text_buf_print(p, "%s{\"min\": %d, \"wishing\": %d, \"running\": %d", i > 0 ? ", " : "", lines[i].min,
-                       lines[i].wishing, lines[i].running);
+        text_buf_print(p, "%s{\"min\": %d, \"waiting\": %d, \"running\": %d", i > 0 ? ", " : "", lines[i].min,
+                       lines[i].waiting, lines[i].running);
         put_text(p, "job", lines[i].job);
         text_buf_print(p, "}");
     }
@@ -418,7 +418,7 @@ static void fill_jobs(const struct cluster *cluster, struct cluster_status *stat
     status->job_count = jobs_board(cluster->jobs, lines);
     for (int i = 0; i < status->job_count; i++) {
         status->jobs[i] = (struct cluster_job){
-            .min = lines[i].min, .wishing = lines[i].wishing, .running = lines[i].running};
+            .min = lines[i].min, .waiting = lines[i].waiting, .running = lines[i].running};
         memcpy(status->jobs[i].name, lines[i].job, JOB_NAME_MAX);
     }
 }
@@ -471,7 +471,7 @@ void cluster_write_metrics(struct cluster *cluster, struct text_buf *p)
     put_metric(p, "election_timeouts_total", "counter", (double)counts.elections_timed_out);
     put_metric(p, "time_as_leader_seconds_total", "counter", (double)counts.leading_ns * 1e-9);
     put_metric(p, "time_as_follower_seconds_total", "counter", (double)counts.following_ns * 1e-9);
-    put_metric(p, "views_total", "counter", (double)counts.censuses);
+    put_metric(p, "views_total", "counter", (double)counts.views);
     put_metric(p, "view_epoch", "gauge", (double)view->epoch);
     put_metric(p, "view_term", "gauge", (double)view->term);
     put_metric(p, "view_members", "gauge", view->size);

@@ -22,7 +22,7 @@ struct cluster_member {
 
 struct cluster_job {
     char name[JOB_NAME_MAX];
-    int min, wishing, running; /* members */
+    int min, waiting, running; /* members */
 };
 
 struct cluster_status {

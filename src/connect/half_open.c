@@ -9,7 +9,7 @@
 #include "connect/admission_log.h"
 
 #define BACKLOG      512
-#define ACCEPTS_MAX  32                /* of each listener, each time the half-open connections is pumped */
+#define ACCEPTS_MAX  32                /* of each listener, each time they are pumped */
 #define NO_ACCEPT_NS (100 * NS_PER_MS) /* pause when the system has no descriptors left */
 #define ADMITTED_NS  NS_PER_S          /* a handshake that has begun well is not disturbed for so long */
 

@@ -42,7 +42,7 @@ struct listener {
 int MUST_CHECK listener_open(const struct listener_setup *setup, struct listener **out, struct error *error);
 void listener_close(struct listener *listener);
 
-/* From now on connections are kept for listener_take. Before this, nobody is a connection. */
+/* From now on connections are kept for listener_take. Before this, none is. */
 void listener_receive(struct listener *listener, const struct listener_self *self);
 /* Nobody is let in any more, and the unix socket is closed. Plain: who greets is told that we are joined.
  * Else strangers are closed as they come: no handshake is made any more. */

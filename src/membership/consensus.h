@@ -131,7 +131,7 @@ bool consensus_event(struct consensus *consensus, struct consensus_event *event)
 
 /* Counters for metrics. */
 struct consensus_counts {
-    uint64_t elections_started, elections_won, elections_timed_out, censuses;
+    uint64_t elections_started, elections_won, elections_timed_out, views;
     uint64_t leading_ns, following_ns;      /* up to the last tick */
     int healthy, degraded, unhealthy, dead; /* members but ourselves */
 };

@@ -85,7 +85,7 @@ static void install(struct consensus *a, const struct view *next)
     a->leader_lost_ns = 0;
     a->change_ns = NEVER_NS;
     a->adopted_ns = a->now_ns;
-    a->counts.censuses++;
+    a->counts.views++;
     vote_reset(a);
     event_view(a, &a->previous); /* while those who are out are still known */
     members_link(a);

@@ -112,9 +112,9 @@ void job_elsewhere(const struct view *ran, const bool *missing, const char *job,
 }
 
 struct tally {
-    int min, wishing, running, holding, silent;
+    int min, waiting, running, holding, silent;
     int left; /* of those that request: the group that runs cannot have them */
-    struct name_list wishers, holders, silents;
+    struct name_list requesters, holders, silents;
 };
 
 static void count_runs(const struct jobs *jobs, const char *job, struct tally *t)
@@ -136,10 +136,10 @@ static void count_members(const struct jobs *jobs, const struct led_job *job, ui
         const struct told *told = &jobs->leader.told[m];
         const struct told_request *request = led_request(jobs, m, job->job);
         if (request) {
-            t->wishing++;
+            t->waiting++;
             t->left += job_leader_left_out(&job->left, &jobs->view.members[m].id, now_ns);
             t->min = request->request.min > t->min ? request->request.min : t->min;
-            add_name(&jobs->view, m, &t->wishers);
+            add_name(&jobs->view, m, &t->requesters);
         }
         for (int p = 0; p < told->parts; p++)
             if (strcmp(told->part[p].job, job->job) == 0) {
@@ -151,7 +151,7 @@ static void count_members(const struct jobs *jobs, const struct led_job *job, ui
             add_name(&jobs->view, m, &t->silents);
         }
     }
-    end_names(&t->wishers);
+    end_names(&t->requesters);
     end_names(&t->holders);
     end_names(&t->silents);
 }
@@ -175,7 +175,7 @@ void job_waits_for(const struct jobs *jobs, const struct led_job *job, uint64_t 
     count_members(jobs, job, now_ns, &t);
     memcpy(line->line.job, job->job, sizeof line->line.job);
     line->line.min = t.min;
-    line->line.wishing = t.running > 0 ? t.wishing - t.left : t.wishing;
+    line->line.waiting = t.running > 0 ? t.waiting - t.left : t.waiting;
     line->line.running = t.running < VIEW_MEMBERS_MAX ? t.running : VIEW_MEMBERS_MAX;
     if (t.running > 0)
         why_running(&t, &job->left, line->why, sizeof line->why);
@@ -184,14 +184,14 @@ void job_waits_for(const struct jobs *jobs, const struct led_job *job, uint64_t 
                  t.holders.text);
     else if (ran)
         job_elsewhere(ran, missing, job->job, line->why, sizeof line->why);
-    else if (t.wishing < t.min && before > 0)
+    else if (t.waiting < t.min && before > 0)
         snprintf(line->why, sizeof line->why,
                  "it ran with %d member%s and has ended; to begin it again, %d of %d are there: %s", before,
-                 before == 1 ? "" : "s", t.wishing, t.min, t.wishers.text);
-    else if (t.wishing < t.min)
-        snprintf(line->why, sizeof line->why, "%d of %d are there: %s", t.wishing, t.min, t.wishers.text);
-    else if (t.wishing - t.left < t.min)
-        snprintf(line->why, sizeof line->why, "%d are there, but %d of %d %s", t.wishing, t.wishing - t.left,
+                 before == 1 ? "" : "s", t.waiting, t.min, t.requesters.text);
+    else if (t.waiting < t.min)
+        snprintf(line->why, sizeof line->why, "%d of %d are there: %s", t.waiting, t.min, t.requesters.text);
+    else if (t.waiting - t.left < t.min)
+        snprintf(line->why, sizeof line->why, "%d are there, but %d of %d %s", t.waiting, t.waiting - t.left,
                  t.min, job->left.text);
     else if (!jobs->leads || !jobs->quorum)
         snprintf(line->why, sizeof line->why,
@@ -200,7 +200,7 @@ void job_waits_for(const struct jobs *jobs, const struct led_job *job, uint64_t 
         snprintf(line->why, sizeof line->why, "waiting for the first word of: %s", t.silents.text);
     else
         snprintf(line->why, sizeof line->why, "%d are there: it forms as soon as nobody else comes%s",
-                 t.wishing, jobs->measuring ? " and the ways between them are measured" : "");
+                 t.waiting, jobs->measuring ? " and the paths between them are measured" : "");
 }
 
 /* What the leader has told of the job. */
@@ -243,6 +243,6 @@ void jobs_why_not(const struct jobs *jobs, const char *job, char *text, size_t s
         snprintf(text, size, "this node does not ask for it");
     else if (slot->state == SLOT_REFUSED)
         snprintf(text, size, "%s", slot->text);
-    else if (slot->state == SLOT_WISHING)
+    else if (slot->state == SLOT_WAITING)
         why_not_yet(jobs, slot, text, size);
 }

@@ -90,7 +90,7 @@ int jobs_request(struct jobs *jobs, const struct job_request *request, uint64_t 
     if (status)
         return status;
     struct job_slot *slot = find_slot(jobs, request->job);
-    if (slot && slot->state == SLOT_WISHING)
+    if (slot && slot->state == SLOT_WAITING)
         return error_set(error, HEARTH_INVALID, RANK_NONE, "this node asks for job %s already", request->job);
     if (slot && slot->state == SLOT_RUNNING)
         return error_set(error, HEARTH_INVALID, RANK_NONE,
@@ -102,7 +102,7 @@ int jobs_request(struct jobs *jobs, const struct job_request *request, uint64_t 
         return error_set(error, HEARTH_LIMIT, RANK_NONE,
                          "job %s: this node has %d jobs already; close one first", request->job, JOBS_MAX);
     free_slot(slot);
-    slot->state = SLOT_WISHING;
+    slot->state = SLOT_WAITING;
     slot->request = *request;
     slot->done = done;
     slot->serial = ++jobs->serials;
@@ -115,7 +115,7 @@ int jobs_remember(struct jobs *jobs, const char *job, const struct view *ran, ui
     struct job_slot *slot = find_slot(jobs, job);
     struct view *copy = NULL;
 
-    if (!slot || slot->state != SLOT_WISHING || (!ran && !slot->ran))
+    if (!slot || slot->state != SLOT_WAITING || (!ran && !slot->ran))
         return HEARTH_OK;
     if (ran && !(copy = heap_alloc_raw(jobs->setup.heap, 1, sizeof *copy)))
         return HEARTH_NO_MEMORY;
@@ -133,7 +133,7 @@ void jobs_unreached(struct jobs *jobs, const char *job, const struct identity *i
     struct job_slot *slot = find_slot(jobs, job);
     size_t len = (size_t)count * sizeof *ids;
 
-    if (!slot || slot->state != SLOT_WISHING ||
+    if (!slot || slot->state != SLOT_WAITING ||
         (slot->unreached == count && (count == 0 || memcmp(slot->unreached_id, ids, len) == 0)))
         return;
     slot->unreached = count;
@@ -142,7 +142,7 @@ void jobs_unreached(struct jobs *jobs, const char *job, const struct identity *i
     touch(jobs, now_ns);
 }
 
-void jobs_unwish(struct jobs *jobs, const char *job, uint64_t now_ns)
+void jobs_withdraw(struct jobs *jobs, const char *job, uint64_t now_ns)
 {
     struct job_slot *slot = find_slot(jobs, job);
 
@@ -299,7 +299,7 @@ static int take_form(struct jobs *jobs, uint64_t now_ns)
     }
     if (rank < 0)
         return HEARTH_OK;
-    if (!slot || slot->state != SLOT_WISHING || slot->serial != form->serial[rank] ||
+    if (!slot || slot->state != SLOT_WAITING || slot->serial != form->serial[rank] ||
         f->size < slot->request.min) { /* how many are needed is for the user to say, not for the leader */
         touch(jobs, now_ns);           /* the leader has not heard how things are */
         return HEARTH_OK;
@@ -328,7 +328,7 @@ static void note_wanted(struct jobs *jobs, const struct board *board)
     for (int i = 0; i < board->lines; i++) {
         const struct job_line *line = &board->line[i].line;
         struct wanted *wanted = &jobs->wanted[jobs->wanteds];
-        if (line->wishing == 0)
+        if (line->waiting == 0)
             continue;
         memcpy(wanted->job, line->job, sizeof wanted->job);
         wanted->told = false;
@@ -355,7 +355,7 @@ static void take_board(struct jobs *jobs, uint64_t now_ns)
     for (int i = 0; i < board->refused; i++)
         for (int k = 0; k < JOBS_MAX; k++) {
             struct job_slot *slot = &jobs->slots[k];
-            if (slot->state != SLOT_WISHING || slot->serial != board->refusal[i].serial)
+            if (slot->state != SLOT_WAITING || slot->serial != board->refusal[i].serial)
                 continue;
             slot->state = SLOT_REFUSED;
             slot->reason = board->refusal[i].reason;
@@ -433,7 +433,7 @@ static void write_report(struct jobs *jobs, struct report *report)
     report->sequence = ++jobs->sequence;
     for (int i = 0; i < JOBS_MAX; i++) {
         const struct job_slot *slot = &jobs->slots[i];
-        if (slot->state == SLOT_WISHING) {
+        if (slot->state == SLOT_WAITING) {
             struct report_request *request = &report->request[report->requests++];
             request->serial = slot->serial;
             request->done = slot->done;

@@ -99,7 +99,7 @@ int MUST_CHECK jobs_remember(struct jobs *jobs, const char *job, const struct vi
 void jobs_unreached(struct jobs *jobs, const char *job, const struct identity *ids, int count,
                     uint64_t now_ns);
 /* Also ends a formation of the job that jobs_news has not shown yet. */
-void jobs_unwish(struct jobs *jobs, const char *job, uint64_t now_ns);
+void jobs_withdraw(struct jobs *jobs, const char *job, uint64_t now_ns);
 void jobs_end(struct jobs *jobs, uint64_t spec, uint64_t now_ns); /* our part in it is over */
 /* It says that it leaves the cluster on purpose. */
 void jobs_left(struct jobs *jobs, const struct identity *who);
@@ -129,7 +129,7 @@ void jobs_why_not(const struct jobs *jobs, const char *job, char *text, size_t s
 /* A line of the board: what the leader told all. */
 struct job_line {
     char job[JOB_NAME_MAX];
-    int min, wishing, running; /* members */
+    int min, waiting, running; /* members */
 };
 int jobs_board(const struct jobs *jobs, struct job_line lines[BOARD_MAX]);
 

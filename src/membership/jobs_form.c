@@ -49,8 +49,8 @@ static bool job_runs(const struct jobs *jobs, const char *job)
 
 /* Members that request for the job and can be joined with each other; *due_ns: when they have waited enough.
  */
-static int wishers(const struct jobs *jobs, struct led_job *job, int *members, uint64_t now_ns,
-                   uint64_t *due_ns)
+static int requesters(const struct jobs *jobs, struct led_job *job, int *members, uint64_t now_ns,
+                      uint64_t *due_ns)
 {
     int count = 0, min = 1, missing = 0, residents = 0;
 
@@ -230,7 +230,7 @@ void job_leader_form(struct jobs *jobs, uint64_t now_ns)
         refuse_others(jobs, &leader->job[i]);
         if (!jobs->leads || !jobs->quorum || job_runs(jobs, leader->job[i].job))
             continue;
-        int count = wishers(jobs, &leader->job[i], members, now_ns, &due_ns);
+        int count = requesters(jobs, &leader->job[i], members, now_ns, &due_ns);
         if (count == 0 || job_leader_elsewhere(jobs, leader->job[i].job, missing))
             continue;
         if (jobs->measuring && order_matters(jobs, members, count))

@@ -289,7 +289,7 @@ size_t board_encode(const struct board *board, void *target, size_t size)
     put_u8(&w, (uint8_t)board->refused);
     for (int i = 0; i < board->lines; i++) {
         put_u8(&w, (uint8_t)board->line[i].line.min);
-        put_u8(&w, (uint8_t)board->line[i].line.wishing);
+        put_u8(&w, (uint8_t)board->line[i].line.waiting);
         put_u8(&w, (uint8_t)board->line[i].line.running);
         put_text(&w, board->line[i].line.job);
         put_text(&w, board->line[i].why);
@@ -310,9 +310,9 @@ size_t board_encode(const struct board *board, void *target, size_t size)
 static bool get_line(struct reader *r, struct board_line *at)
 {
     at->line.min = get_u8(r);
-    at->line.wishing = get_u8(r);
+    at->line.waiting = get_u8(r);
     at->line.running = get_u8(r);
-    return at->line.min <= VIEW_MEMBERS_MAX && at->line.wishing <= VIEW_MEMBERS_MAX &&
+    return at->line.min <= VIEW_MEMBERS_MAX && at->line.waiting <= VIEW_MEMBERS_MAX &&
            at->line.running <= VIEW_MEMBERS_MAX && get_text(r, at->line.job, sizeof at->line.job) &&
            at->line.job[0] != '\0' && get_text(r, at->why, sizeof at->why);
 }

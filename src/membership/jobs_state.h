@@ -22,7 +22,7 @@
 /* A job that this member has to do with. */
 enum slot_state {
     SLOT_FREE,
-    SLOT_WISHING,
+    SLOT_WAITING,
     SLOT_REFUSED, /* until that is told */
     SLOT_RUNNING, /* takes part */
     SLOT_OVER     /* took part, and holds it until jobs_end, or the next request */
@@ -33,7 +33,7 @@ struct job_slot {
     uint64_t serial, done;
     int unreached;
     struct identity unreached_id[JOB_UNREACHED_MAX];
-    struct view *ran;        /* wishing: where the job ran last; NULL: nothing is remembered */
+    struct view *ran;        /* waiting: where the job ran last; NULL: nothing is remembered */
     struct group_spec *spec; /* running, over */
     bool formed_told, over_told;
     bool broken;               /* somebody was lost from it, or we from the others */

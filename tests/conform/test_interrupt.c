@@ -179,7 +179,7 @@ static void test_form_alone(void **state)
     node_up(&node, &plain, 0);
     waiter_start(&waiter, node, WAIT_FORM, 2);
     waiter_interrupt(&waiter);
-    while (number_in_status(node, "\"wishing\": ") != 0)
+    while (number_in_status(node, "\"waiting\": ") != 0)
         pause_ms(LOOK_MS);
     check(hearth_group_form(node, "job", 1, NULL, &group), HEARTH_OK, "the same job, with fewer members");
     hearth_node_close(node);
@@ -242,10 +242,10 @@ static void test_others_wait_on(void **state)
     nodes_up(nodes, 4, &plain);
     for (int i = 0; i < 2; i++)
         waiter_start(&waiters[i], nodes[i], WAIT_FORM, 3);
-    while (number_in_status(nodes[3], "\"wishing\": ") != 2)
+    while (number_in_status(nodes[3], "\"waiting\": ") != 2)
         pause_ms(LOOK_MS);
     waiter_interrupt(&waiters[0]);
-    while (number_in_status(nodes[3], "\"wishing\": ") != 1)
+    while (number_in_status(nodes[3], "\"waiting\": ") != 1)
         pause_ms(LOOK_MS);
     assert_false(atomic_load(&waiters[1].over));
     for (int i = 2; i < 4; i++)

@@ -75,7 +75,7 @@ static void one_way_only(struct sim_cluster *t, int house, uint64_t kind, const 
         f->house = house;
     } else if (f->value.low != value.low || f->value.high != value.high) {
         facts_fail(t, "nodes %d and %d have different %s %" PRIu64 " of instance %" PRIx64, f->house, house,
-                   kind == FACT_VIEW ? "censuses for epoch" : "leaders for term", at[1], at[0]);
+                   kind == FACT_VIEW ? "views for epoch" : "leaders for term", at[1], at[0]);
     }
 }
 

@@ -79,7 +79,7 @@ static const char sample[] =
     "  'namespace': '00112233', 'member': true, 'why': ''},"
     " {'id': 'dd', 'short': 'q1dd-dddd-eeee', 'name': 'attic', 'address': '192.168.1.5:52416',"
     "  'cluster': 'ours', 'namespace': '00112233', 'member': false, 'why': 'its key was revoked'}],"
-    "'jobs': [{'job': 'train', 'min': 3, 'wishing': 2, 'running': 0}], 'order': [0, 2, 1],"
+    "'jobs': [{'job': 'train', 'min': 3, 'waiting': 2, 'running': 0}], 'order': [0, 2, 1],"
     "'sites': [0, 0, 1],"
     "'discovery': {'mdns': true, 'text': 'mdns works (helper 4711)', 'seeds': ['10.0.0.1:52415']},"
     "'traffic': {'sent': 1048576, 'received': 2048}}";

@@ -243,7 +243,7 @@ static void a_map_is_waited_for_but_not_long(void **state)
     jobs_fixture_run(&fixture, NS_PER_S);
     assert_string_equal(
         why_not(2, "train"),
-        "4 are there: it forms as soon as nobody else comes and the ways between them are measured");
+        "4 are there: it forms as soon as nobody else comes and the paths between them are measured");
     jobs_measuring(desks[0].jobs, false);
     jobs_fixture_run(&fixture, SOON);
     assert_string_equal(desks[2].group.job, "train");
@@ -405,8 +405,8 @@ static void a_request_taken_back_does_not_count(void **state)
     (void)state;
     request(0, "train", 2);
     request(1, "train", 2);
-    jobs_unwish(desks[1].jobs, "train", fixture.now_ns);
-    jobs_unwish(desks[1].jobs, "other", fixture.now_ns);
+    jobs_withdraw(desks[1].jobs, "train", fixture.now_ns);
+    jobs_withdraw(desks[1].jobs, "other", fixture.now_ns);
     jobs_fixture_run(&fixture, 2 * SETTLE);
     assert_group(0);
 }
@@ -418,7 +418,7 @@ static void a_request_taken_back_too_late_ends_it(void **state)
     for (int i = 0; i < 4; i++)
         request(i, "train", 2);
     jobs_fixture_run(&fixture, LATENCY_NS); /* all reports have come, and the forms are sent */
-    jobs_unwish(desks[3].jobs, "train", fixture.now_ns);
+    jobs_withdraw(desks[3].jobs, "train", fixture.now_ns);
     jobs_fixture_run(&fixture, SOON);
     assert_int_equal(desks[3].formed_count, 0);
     assert_int_equal(desks[1].formed_count, 1);
@@ -457,13 +457,13 @@ static void wanted_jobs_are_told_once(void **state)
     assert_int_equal(jobs_board(desks[3].jobs, lines), 1);
     assert_string_equal(lines[0].job, "demo");
     assert_int_equal(lines[0].min, 3);
-    assert_int_equal(lines[0].wishing, 2);
+    assert_int_equal(lines[0].waiting, 2);
     assert_int_equal(lines[0].running, 0);
     request(2, "demo", 1);
     jobs_fixture_run(&fixture, 2 * SETTLE);
     assert_group(0x7);
     assert_int_equal(jobs_board(desks[3].jobs, lines), 1);
-    assert_int_equal(lines[0].wishing, 0);
+    assert_int_equal(lines[0].waiting, 0);
     assert_int_equal(lines[0].running, 3);
     for (int i = 0; i < 3; i++)
         jobs_end(desks[i].jobs, desks[i].group.id, fixture.now_ns);
@@ -511,7 +511,7 @@ static void settings_of_those_who_left_do_not_count(void **state)
     (void)state;
     assert_int_equal(jobs_fixture_request(&fixture, 0, "train", 2, "v=1"), HEARTH_OK);
     jobs_fixture_run(&fixture, SOON);
-    jobs_unwish(desks[0].jobs, "train", fixture.now_ns);
+    jobs_withdraw(desks[0].jobs, "train", fixture.now_ns);
     assert_int_equal(jobs_fixture_request(&fixture, 1, "train", 2, "v=2"), HEARTH_OK);
     assert_int_equal(jobs_fixture_request(&fixture, 2, "train", 2, "v=2"), HEARTH_OK);
     jobs_fixture_run(&fixture, SETTLE + SOON);

@@ -109,7 +109,7 @@ static void forms_must_fit_request_and_view(void **state)
 {
     (void)state;
     request("red"); /* serial 1 */
-    jobs_unwish(jobs, "red", START);
+    jobs_withdraw(jobs, "red", START);
     request("red"); /* serial 2 */
     write_form(1);
     assert_false(form_is_taken(0));
@@ -144,7 +144,7 @@ static void a_leader_cannot_make_a_group_smaller(void **state)
     request_with("red", 3);
     write_form(1); /* of two */
     assert_false(form_is_taken(0));
-    jobs_unwish(jobs, "red", START);
+    jobs_withdraw(jobs, "red", START);
     request_with("red", 2);
     write_form(2);
     assert_true(form_is_taken(0));
@@ -160,13 +160,13 @@ static void the_owner_may_be_late(void **state)
     write_form(1);
     len = form_encode(&form, bytes, sizeof bytes);
     assert_int_equal(input(0, MESSAGE_FORM, len, START), HEARTH_OK);
-    jobs_unwish(jobs, "red", START); /* before it looked: that ends it */
+    jobs_withdraw(jobs, "red", START); /* before it looked: that ends it */
     assert_false(jobs_news(jobs, &news));
     request("red");
     write_form(2);
     assert_true(form_is_taken(0));
-    jobs_unwish(jobs, "red", START); /* it is no request any more */
-    view.size = 2;                   /* persons 0 and 1 are left */
+    jobs_withdraw(jobs, "red", START); /* it is no request any more */
+    view.size = 2;                     /* persons 0 and 1 are left */
     view.epoch++;
     jobs_view(jobs, &view, false, true, START);
     assert_false(jobs_news(jobs, &news));
@@ -186,7 +186,7 @@ static void give_board(uint64_t term, uint64_t sequence, const char *job)
     memset(&board, 0, sizeof board);
     board = (struct board){.instance = 77, .term = term, .sequence = sequence, .heard = 1, .lines = 1};
     snprintf(board.line[0].line.job, JOB_NAME_MAX, "%s", job);
-    board.line[0].line.wishing = 1;
+    board.line[0].line.waiting = 1;
     size_t len = board_encode(&board, bytes, sizeof bytes);
     assert_int_equal(input(0, MESSAGE_BOARD, len, START), HEARTH_OK);
 }

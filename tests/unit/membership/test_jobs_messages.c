@@ -95,7 +95,7 @@ static void the_largest_board_fits(void **state)
     board.lines = BOARD_MAX;
     board.ended = board.refused = JOBS_MAX;
     for (int i = 0; i < BOARD_MAX; i++) {
-        board.line[i].line = (struct job_line){.min = 64, .wishing = 64, .running = 64};
+        board.line[i].line = (struct job_line){.min = 64, .waiting = 64, .running = 64};
         long_text(board.line[i].line.job, JOB_NAME_MAX, i);
         long_text(board.line[i].why, JOB_TEXT_MAX, i);
     }

@@ -124,7 +124,7 @@ static void let_go(int control, int job)
     if (!lives(control))
         return;
     if (part->requests)
-        jobs_unwish(fixture.desks[control].jobs, names[job], fixture.now_ns);
+        jobs_withdraw(fixture.desks[control].jobs, names[job], fixture.now_ns);
     else if (part->spec != 0)
         jobs_end(fixture.desks[control].jobs, part->spec, fixture.now_ns);
     *part = (struct part){0};
